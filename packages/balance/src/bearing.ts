@@ -1,12 +1,11 @@
 /**
- * How much small-file load metadata bears beside it. Eq. 4 says what B_logic leaves, and
- * B_logic is known badly where a disk has slow moments or others use the machine. So
- * metadata itself is looked at as well: what it gets beside small files, as a share of
- * what it gets alone. Where that is too little, small files have less than Eq. 4 gives
- * them, and more again where it is enough.
+ * How much small-file load metadata tolerates. Eq. 4 gives what B_logic leaves, but B_logic is
+ * inexact if a disk has slow moments or others use the machine. So metadata itself is measured:
+ * what it gets beside small files, as a share of what it gets alone. If that is too little, small
+ * files get less than Eq. 4 allows, and more again once it is enough.
  */
 
-/** What was served of metadata, and in what time; what is long ago may count less. */
+/** Metadata served, and in what time. Old values may be discounted. */
 export interface ServedIn {
   readonly bytes: number;
   readonly requests: number;
@@ -14,7 +13,7 @@ export interface ServedIn {
 }
 
 export interface Seen {
-  /** While no small file was beside it. */
+  /** While small files were held back. */
   readonly alone: ServedIn;
   readonly beside: ServedIn;
 }
@@ -22,27 +21,26 @@ export interface Seen {
 export interface BearingBounds {
   /** Eq. 4: what B_logic leaves. */
   readonly roomBytes: number;
-  /** What small files have in any case. */
+  /** Least load for small files. */
   readonly assuredBytes: number;
 }
 
-/** Of what it gets alone, what metadata is to keep beside small files. */
+/** Share of its stand-alone rate that metadata should keep beside small files. */
 const KEPT_MARK = 0.97;
-/** One look tells little; these bound what it changes. */
+/** One measurement shows little; these bound its effect. */
 const GAIN = 2;
 const LEAST_FACTOR = 0.5;
 const MOST_FACTOR = 1.1;
 
-/** The share of what metadata gets alone that it keeps; undefined: nothing is known. */
+/** Share of its stand-alone rate that metadata keeps; undefined if not known. */
 export function keptShare({ alone, beside }: Seen): number | undefined {
   if (!(alone.ms > 0) || !(beside.ms > 0) || !(alone.bytes > 0)) return undefined;
   return beside.bytes / beside.ms / (alone.bytes / alone.ms);
 }
 
 /**
- * What small files may have from now on; `limitBytes` is what they could have until now.
- * Few requests come in more or less by chance: a share that is too small by no more than
- * that is none.
+ * The next limit for small files; `limitBytes` is the current one. A shortfall within the chance
+ * error of few requests is ignored.
  */
 export function bearableBytes(
   limitBytes: number,

@@ -1,16 +1,16 @@
 /**
- * What a request costs, in bytes that the disk could have written durably instead. Reads
- * and synced writes differ by orders of magnitude: each has a cost of its own. Pure.
+ * The cost of a request, in bytes that the disk could have written durably in the same time. Reads
+ * and synced writes differ by orders of magnitude, so they have separate costs. Pure.
  */
 
 export interface Costs {
-  /** B_logic: bytes of large synced writes in a second. */
+  /** B_logic: bytes of large synced writes per second. */
   readonly bytesPerSecond: number;
-  /** Of a synced write of few bytes, beside those. */
+  /** Cost of a synced write beyond its bytes. */
   readonly accessBytes: number;
-  /** Of a read of few bytes, beside those. */
+  /** Cost of a read beyond its bytes. */
   readonly readAccessBytes: number;
-  /** A byte that is read, against one that is written. */
+  /** Cost of a byte read, as a share of a byte written. */
   readonly readByteShare: number;
 }
 
@@ -26,22 +26,22 @@ export function costOf(costs: Costs, access: Access, bytes: number): number {
 export interface Accesses {
   readonly count: number;
   readonly bytes: number;
-  /** In which the disk was busy with them; what was under way at once shares its time. */
+  /** Time that the disk was busy with them. Concurrent accesses share their time. */
   readonly ms: number;
 }
 
-/** One interval changes what is believed by this power of how wrong it was, at most. */
+/** Largest power of the error by which one interval corrects a cost. */
 const GAIN = 0.2;
 const MOST_WRONG = 4;
-/** So many accesses count half as much as very many. */
+/** This many accesses get half of the full weight. */
 const HALF_TRUST = 32;
 const ACCESS_MS = { least: 0.001, most: 1000 };
 const BYTE_MS = { least: 1e-7, most: 1e-2 };
 
 /**
- * The costs after an interval. What took longer than was expected corrects both costs of its
- * kind, each by its part in the expectation: small accesses tell what an access costs,
- * large ones what a byte costs.
+ * The costs after an interval. The ratio of measured to expected time corrects both costs of a
+ * kind, each by its part in the expectation: small accesses show the cost of an access, large ones
+ * that of a byte.
  */
 export function learnedCosts(costs: Costs, seen: Readonly<Record<Access, Accesses>>): Costs {
   const byteMs = 1000 / costs.bytesPerSecond;

@@ -1,16 +1,15 @@
 import type { Parameters } from './parameters.js';
 
 /**
- * The load model of one server (section 3): how much small-file load it may carry so
- * that metadata gets all it asks for, and how much has to go. All loads are bytes per
- * interval; `capacityBytes` is B_logic for one interval. Nothing here is ever negative
- * or above B_logic, whatever is observed.
+ * The load model of one server (section 3): how much small-file load may stay so that metadata gets
+ * all it asks for, and how much has to move. All loads are bytes per interval; `capacityBytes` is
+ * B_logic for one interval. No result is negative, whatever is observed.
  */
 
 export interface Load {
   /** L_meta. */
   readonly metadataBytes: number;
-  /** L_io, or L'_io: what small files would take if they had the disk to themselves. */
+  /** L_io, or L'_io: what small files would use if they had the disk to themselves. */
   readonly smallFileBytes: number;
 }
 
@@ -19,7 +18,7 @@ export function efficiency(load: Load, capacityBytes: number): number {
   return (nonNegative(load.metadataBytes) + nonNegative(load.smallFileBytes)) / capacityBytes;
 }
 
-/** Eq. 2: a load that is carried cannot exceed B_logic: small files give way first. */
+/** Eq. 2: the part of a load that B_logic can carry. Small files give way first. */
 export function carried(load: Load, capacityBytes: number): Load {
   const metadataBytes = Math.min(nonNegative(load.metadataBytes), capacityBytes);
   const smallFileBytes = Math.min(nonNegative(load.smallFileBytes), capacityBytes - metadataBytes);
@@ -43,29 +42,27 @@ export function allowedSmallFileBytes(load: Load, capacityBytes: number, mark = 
 }
 
 /**
- * The numerator of Eq. 4: what metadata leaves for small files, whether or not a forecast
- * says that so many come. Requests beyond it wait. (The text of section 4.2.2 blocks beyond
- * ML, the load that has to go: that would block everything on a server that has nothing to
- * move.)
+ * The numerator of Eq. 4: what metadata leaves for small files, however many a forecast expects.
+ * Requests beyond it wait. (Section 4.2.2 blocks requests beyond ML, the load that has to move. A
+ * server with nothing to move would then block all of them.)
  */
 export function smallFileRoom(metadataBytes: number, capacityBytes: number, mark = 1): number {
   return nonNegative(mark * capacityBytes - nonNegative(metadataBytes));
 }
 
 export interface Allowance {
-  /** L_meta, as forecast. */
+  /** The forecast of L_meta. */
   readonly metadataBytes: number;
-  /** False: nothing of metadata was served in the last interval, and nothing waits. */
+  /** False: no metadata was served in the last interval, and none waits. */
   readonly hasMetadata: boolean;
-  /** What metadata has borne beside it so far; undefined: that is not known. */
+  /** Small-file load that metadata tolerates; undefined if not known. */
   readonly bearableBytes?: number | undefined;
 }
 
 /**
- * What small files may have in the coming interval; undefined: all that comes. It is the
- * room of Eq. 4, or less where metadata bears less, and never below `smallFileShare` of
- * B_logic. Without metadata there is nothing to protect: a forecast of it may take long to
- * reach zero.
+ * Small-file load allowed in the coming interval; undefined: not limited. It is the room of Eq. 4,
+ * or less if metadata tolerates less, and never below `smallFileShare` of B_logic. Without metadata
+ * there is nothing to protect, but its forecast may take long to reach zero.
  */
 export function smallFileAllowance(
   { metadataBytes, hasMetadata, bearableBytes }: Allowance,
@@ -78,16 +75,15 @@ export function smallFileAllowance(
   return Math.max(bearable, smallFileShare * capacityBytes);
 }
 
-/** Section 3.2: ML = (1 − ρ) · L'_io, the small-file load that has to go. */
+/** Section 3.2: ML = (1 − ρ) · L'_io, the small-file load that has to move. */
 export function loadToMove(load: Load, capacityBytes: number, mark = 1): number {
   const wanted = nonNegative(load.smallFileBytes);
   return nonNegative(wanted - allowedSmallFileBytes(load, capacityBytes, mark));
 }
 
 /**
- * Eq. 5: ML(MDS, MDS') = (mark − E(MDS')) · B_logic(MDS'): what the *target* can take
- * (the paper prints the efficiency of the overloaded server) without going above its
- * own mark.
+ * Eq. 5: ML(MDS, MDS') = (mark − E(MDS')) · B_logic(MDS'): what the *target* can take without
+ * exceeding its own mark. (The paper prints the efficiency of the overloaded server.)
  */
 export function spareLoad(target: Load, capacityBytes: number, mark = 1): number {
   return nonNegative(mark - efficiency(target, capacityBytes)) * capacityBytes;

@@ -1,31 +1,30 @@
 /**
- * The parameters of the adaptive trade-off, with the paper's values (Table 1, section
- * 5.2) as defaults. One place, checked once: every function beside takes them as
- * they are and need not ask again.
+ * The parameters of the adaptive trade-off. Defaults are the paper's (Table 1, section 5.2). They
+ * are checked once, here; no other function checks them again.
  */
 
 export interface Parameters {
-  /** Th_sg: from this used share of the store on, the threshold shrinks. */
+  /** Th_sg: at this used share of the store and above, the threshold shrinks. */
   readonly usedMark: number;
-  /** Th_ld: from this load on (share of B_logic), the threshold shrinks. */
+  /** Th_ld: above this load (share of B_logic), the threshold shrinks. */
   readonly highLoadMark: number;
   /** Th'_ld: below this load, the threshold grows. */
   readonly lowLoadMark: number;
-  /** p: by how much used space shrinks the threshold in an interval. */
+  /** p: share by which used space shrinks the threshold in an interval. */
   readonly spaceStep: number;
-  /** q: by how much load shrinks the threshold, or its absence lets it grow. */
+  /** q: share by which high load shrinks the threshold in an interval, and low load grows it. */
   readonly loadStep: number;
-  /** δ: what every move that a file has made adds to its own threshold. */
+  /** δ: share that each move of a file adds to its own threshold. */
   readonly moveWeight: number;
-  /** Th_max: no file larger than this lies with its metadata. */
+  /** Th_max: no larger file is stored with its metadata. */
   readonly maximumThresholdBytes: number;
-  /** The threshold shrinks by a factor; below this it could hardly grow again. */
+  /** Lower bound of the threshold: it changes by factors and could hardly grow again from less. */
   readonly minimumThresholdBytes: number;
-  /** N: the most files that are selected in an interval. */
+  /** N: most files selected in an interval. */
   readonly maximumSelectedFiles: number;
-  /** The efficiency (Eq. 1) that a server is kept at or below. */
+  /** The efficiency (Eq. 1) that a server should not exceed. */
   readonly efficiencyMark: number;
-  /** Of B_logic, what small files have at least, however much metadata there is. */
+  /** Least share of B_logic for small files, however much metadata there is. */
   readonly smallFileShare: number;
 }
 
@@ -43,7 +42,10 @@ export const defaultParameters: Parameters = Object.freeze({
   smallFileShare: 0,
 });
 
-/** Defaults with what is given, frozen. Throws a RangeError that names what is wrong. */
+/**
+ * Merges the given values with the defaults, checked and frozen. Throws a RangeError that names the
+ * bad one.
+ */
 export function parameters(given: Partial<Parameters> = {}): Parameters {
   const all = { ...defaultParameters, ...given };
   share('usedMark', all.usedMark);

@@ -5,10 +5,9 @@ import { type AccessedFile, type Selection, selectByProfit } from './selection.j
 import { globalThreshold } from './threshold.js';
 
 /**
- * What a metadata server decides at the end of an interval, all of it, from what it
- * observed: the forecasts, the threshold for the long term, and for the short term the
- * load that has to go, the files that carry it, and how much small-file load is let
- * through. Pure: daemon and replay call the same function.
+ * All that a metadata server decides at the end of an interval: the forecasts, the threshold, the
+ * load that has to move, the files that carry it, and the small-file load to allow. Pure: the
+ * daemon and the benchmark's replay call the same function.
  */
 
 export interface PolicyState<S> {
@@ -19,31 +18,31 @@ export interface PolicyState<S> {
 }
 
 export interface IntervalReport {
-  /** As they were served: Eq. 13 takes the load that there was. */
+  /** What was served; Eq. 13 uses the actual load. */
   readonly metadata: Observation;
   readonly smallFile: Observation;
   /**
-   * L'_meta and L'_io, what would have been served of either without the other: what the
-   * forecasts are of. Default: what was served.
+   * L'_meta and L'_io: what each would be served without the other. The forecasts predict these.
+   * Default: what was served.
    */
   readonly alone?: Load;
-  /** What small files may have, as metadata has borne it; undefined: not known. */
+  /** Small-file load that metadata tolerates; undefined if not known. */
   readonly bearableBytes?: number | undefined;
-  /** The largest bandwidth in theory, which P_ld is a share of. Default: B_logic. */
+  /** The disk's bandwidth, of which P_ld is a share. Default: B_logic. */
   readonly bandwidthBytes?: number;
   /** Used share of the store, 0 to 1. */
   readonly usedShare: number;
-  /** Files of this server that were read or written in the interval. */
+  /** Files that were read or written in the interval. */
   readonly accessed: readonly AccessedFile[];
 }
 
 export interface IntervalDecision<S> {
   readonly state: PolicyState<S>;
-  /** The coming interval's load, per class. */
+  /** Load of the coming interval, per class. */
   readonly forecast: Load;
-  /** ML; 0: nothing has to go. */
+  /** ML; 0: nothing has to move. */
   readonly loadToMoveBytes: number;
-  /** Small-file load that is let through in the coming interval; undefined: all of it. */
+  /** Small-file load allowed in the coming interval; undefined: not limited. */
   readonly allowedSmallFileBytes: number | undefined;
   readonly selection: Selection;
 }

@@ -1,12 +1,12 @@
 /**
- * Which files move (section 4.2.2): those whose load is large for their size. Pure;
- * ties are broken by the id, so that the same list gives the same choice.
+ * Selects the files to move (section 4.2.2): those with the most load for their size. Pure; ids
+ * break ties, so the same list gives the same choice.
  */
 
 export interface AccessedFile {
   readonly id: string;
   readonly sizeBytes: number;
-  /** Bytes read and written of the file in the interval that ended. */
+  /** Bytes of the file read and written in the interval that ended. */
   readonly loadBytes: number;
 }
 
@@ -24,8 +24,8 @@ export function migrationProfit({ loadBytes, sizeBytes }: AccessedFile): number 
 }
 
 /**
- * Steps (1) and (2) of section 4.2.2: files by falling MP until TL reaches ML, N files
- * are selected, or the list is exhausted. Files without load are of no use.
+ * Steps (1) and (2) of section 4.2.2: files by falling MP until TL reaches ML, N files are
+ * selected, or the list ends. Files without load are skipped.
  */
 export function selectByProfit(
   accessed: readonly AccessedFile[],
@@ -51,9 +51,8 @@ export interface Split {
 }
 
 /**
- * Step (2), second half, and step (3): the files with the heaviest load go to the
- * target, as many as its room takes; the rest go to I/O servers. Every file is on exactly
- * one side.
+ * Second half of step (2), and step (3): the files with the most load go to the target while its
+ * room lasts, the rest to I/O servers. Each file is on exactly one side.
  */
 export function splitByRoom(selected: readonly AccessedFile[], targetRoomBytes: number): Split {
   const toTarget: AccessedFile[] = [];

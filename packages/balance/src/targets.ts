@@ -1,36 +1,36 @@
 import { efficiency, type Load, spareLoad } from './load.js';
 
 /**
- * Which metadata server takes a load (section 4.2.2, several MDSs). Pure. Two guards
- * keep a lightly loaded server from being swamped: none is asked to go above its own
- * efficiency mark, and none is the target of two others in one interval.
+ * Chooses the metadata server that takes a load (section 4.2.2, several MDSs). Pure. Two guards
+ * keep a lightly loaded server from being swamped: no server exceeds its own efficiency mark, and
+ * none is the target of two others in one interval.
  */
 
 export interface ServerLoad extends Load {
   readonly id: string;
   /** B_logic for one interval. */
   readonly capacityBytes: number;
-  /** The efficiency that it wants to stay at or below. */
+  /** The efficiency that it should not exceed. */
   readonly efficiencyMark: number;
 }
 
 export interface Overload {
   readonly id: string;
-  /** TL: what its selected files amount to. */
+  /** TL: the load of its selected files. */
   readonly totalLoadBytes: number;
 }
 
 export interface Assignment {
   readonly sourceId: string;
   readonly targetId: string;
-  /** What the target may be given: Eq. 5, at most TL. */
+  /** Load that the target can take: Eq. 5, at most TL. */
   readonly roomBytes: number;
 }
 
 /**
- * Step (2): min(TL − ML(MDS, MDS')), read as the tightest fit among the servers that
- * can take all of TL; if none can, the one with most room. Undefined if none has any.
- * A server at or above its mark has no room and is not considered.
+ * Step (2): min(TL − ML(MDS, MDS')), read as the tightest fit among the servers that can take all
+ * of TL; if none can, the one with the most room. Undefined if none has room. A server at or above
+ * its mark has none.
  */
 export function chooseTarget(
   overload: Overload,
@@ -54,8 +54,8 @@ export function chooseTarget(
 }
 
 /**
- * The assignments of one interval, heaviest overload first: at most one target per
- * source and one source per target; a source is no target.
+ * The assignments of one interval, heaviest overload first. A source has at most one target, a
+ * target one source, and no source is a target.
  */
 export function assignTargets(
   overloads: readonly Overload[],

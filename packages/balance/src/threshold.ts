@@ -1,21 +1,24 @@
 import type { Parameters } from './parameters.js';
 
 /**
- * The small-file threshold in the long term (section 4.2.1): a file at most as large
- * lies with its metadata. Pure; bounded by the parameters whatever comes in.
+ * The small-file threshold (section 4.2.1): a file up to this size is stored with its metadata.
+ * Pure; the parameters bound every result.
  */
 
 export interface Conditions {
-  /** P_sg, read as the share of the store that is *used*: the text shrinks the threshold above Th_sg. */
+  /**
+   * P_sg, read as the *used* share of the store, because the text shrinks the threshold above
+   * Th_sg.
+   */
   readonly usedShare: number;
-  /** P_ld: observed, not forecast, load as a share of B_logic. */
+  /** P_ld: load as a share of B_logic, observed and not forecast. */
   readonly loadShare: number;
 }
 
 /**
- * Eq. 13: the next global threshold. Used space decides first; then load. Growth is
- * bounded by Th_max (the paper prints max where min is meant), the threshold stays
- * between the two load marks, and never falls below the least.
+ * Eq. 13: the next global threshold. Used space decides before load. Growth is bounded by Th_max
+ * (the paper prints max, but means min). Between the two load marks the threshold stays. It never
+ * falls below its minimum.
  */
 export function globalThreshold(
   oldBytes: number,
@@ -30,9 +33,9 @@ export function globalThreshold(
 }
 
 /**
- * Eq. 14: a file's own threshold: (1 + MF · δ) · Th_global, at most Th_max (the paper
- * prints max, which would make every threshold Th_max or more). A file that has moved
- * often moves less readily.
+ * Eq. 14: a file's own threshold, (1 + MF · δ) · Th_global, at most Th_max. (The paper prints max,
+ * which would make every threshold at least Th_max.) The more often a file has moved, the less
+ * readily it moves.
  */
 export function fileThreshold(globalBytes: number, moves: number, parameters: Parameters): number {
   return bounded((1 + Math.max(0, moves) * parameters.moveWeight) * globalBytes, parameters);
@@ -44,15 +47,14 @@ function bounded(bytes: number, parameters: Parameters): number {
 }
 
 /**
- * How often a file is asked for, as one number. Each access counts half as much for every
- * half-life that has passed; the number is the logarithm of their sum as it was at time 0,
- * so that it needs no decay: of two files the one with less is asked for less, whenever
- * they are compared. Pure.
+ * Heat: how often a file is accessed, as one number. Each access counts half after every half-life.
+ * The heat is the logarithm of the sum as of time 0, so it needs no decay: the file with less heat
+ * is accessed less, whenever the two are compared. Pure.
  */
 
 const HALF_LIFE_MS = 3_600_000;
 
-/** The heat after so many accesses now; `before` undefined: there were none. */
+/** The heat after these accesses now; `before` is undefined if there were none. */
 export function heated(before: number | undefined, nowMs: number, accesses = 1): number {
   const now = nowMs / HALF_LIFE_MS + Math.log2(accesses);
   if (before === undefined) return now;
@@ -60,10 +62,10 @@ export function heated(before: number | undefined, nowMs: number, accesses = 1):
   return high + Math.log2(1 + 2 ** (Math.min(before, now) - high));
 }
 
-/** Half of an access less than three, so that three of the same few minutes are enough. */
+/** Half an access less than three, so that three within a few minutes are enough. */
 const OFTEN = 2.5;
 
-/** Whether a part of a larger file gets a row: it is small, and asked for again and again. */
+/** True if a part of a larger file is worth a row: it is small and read often. */
 export function isWorthRow(
   { sizeBytes, heat }: { readonly sizeBytes: number; readonly heat: number },
   thresholdBytes: number,

@@ -1,21 +1,20 @@
 import { LRUCache } from 'lru-cache';
 
 /**
- * Where the kept files are: three lists, each bounded by bytes and emptied from its
- * tail. What is asked for comes into `recent`; what falls off its end goes to `main` if
- * it was asked for more often than what would have to go for it, else it is dropped.
- * What was only read ahead is `ahead` and can push out nothing else there is; asked
- * for, it moves to `recent`. So a scan of everything passes through `recent`, reading
- * ahead passes through `ahead`, and neither empties `main`.
+ * The lists of cached files, each bounded by bytes and evicted from its tail. A requested file
+ * enters `recent`. At its tail it moves to `main` if it was requested more often than the files
+ * that it would displace; otherwise it is rejected. Files that were only read ahead are in `ahead`
+ * and displace nothing else; once requested, they move to `recent`. So a scan of everything passes
+ * through `recent`, reading ahead passes through `ahead`, and neither empties `main`.
  */
 
 export interface Entry {
   readonly bytes: Buffer;
-  /** What the use of a file that was read ahead is credited to. */
+  /** Credited with the use of a file that was read ahead. */
   readonly source: string;
-  /** Bytes it takes here, those of its bookkeeping among them. */
+  /** Bytes it uses, including bookkeeping. */
   readonly cost: number;
-  /** It was asked for again while it was here. */
+  /** It was requested again while it was here. */
   isAgain?: boolean;
 }
 
@@ -27,16 +26,16 @@ export interface AreaShares {
 }
 
 export interface AreaEvents {
-  /** Estimated requests of a file lately. */
+  /** Estimated recent requests of a file. */
   frequency(id: string): number;
-  /** The file is no longer kept. `aheadOnly`: it was read ahead and never asked for. */
+  /** The file has left the cache. `aheadOnly`: it was read ahead and never requested. */
   onGone(id: string, entry: Entry, why: Why, aheadOnly: boolean): void;
 }
 
-/** evicted: for others. rejected: it was not asked for often enough to stay. */
+/** evicted: to make room. rejected: not requested often enough to stay. */
 export type Why = 'evicted' | 'rejected' | 'deleted';
 
-/** What an entry costs beside its bytes and its id: list, map and Buffer. */
+/** Bookkeeping bytes of an entry beyond its bytes and id: list, map and Buffer. */
 const ENTRY_BYTES = 240;
 
 export function costOf(id: string, bytes: Buffer): number {
@@ -45,7 +44,7 @@ export function costOf(id: string, bytes: Buffer): number {
 
 export class Areas {
   readonly #events: AreaEvents;
-  /** False if there is no `main`: all is one list. */
+  /** False if there is no `main` and so a single list. */
   readonly #admits: boolean;
   readonly #main: LRUCache<string, Entry>;
   readonly #recent: LRUCache<string, Entry>;
@@ -78,7 +77,7 @@ export class Areas {
     return this.#main.size + this.#recent.size + (this.#ahead?.size ?? 0);
   }
 
-  /** Of the files and their bookkeeping. */
+  /** Bytes of the files and their bookkeeping. */
   get bytes(): number {
     const ahead = this.#ahead?.calculatedSize ?? 0;
     return this.#main.calculatedSize + this.#recent.calculatedSize + ahead;
@@ -98,7 +97,7 @@ export class Areas {
     return this.#main.peek(id) ?? this.#recent.peek(id) ?? this.#ahead?.peek(id);
   }
 
-  /** The file, as one that was used now; `wasAhead` if nobody has asked for it before. */
+  /** The file, marked as used; `wasAhead` if nobody requested it before. */
   use(id: string): { readonly entry: Entry; readonly wasAhead: boolean } | undefined {
     const entry = this.#main.get(id) ?? this.#recent.get(id);
     if (entry) {
@@ -112,13 +111,13 @@ export class Areas {
     return { entry: ahead, wasAhead: true };
   }
 
-  /** A file that was asked for. False if it is too large for its area. */
+  /** Adds a requested file. False if it is too large for `recent` and not admitted to `main`. */
   add(id: string, entry: Entry): boolean {
     this.delete(id);
     return this.#take(id, entry);
   }
 
-  /** A file that may be asked for. False if there is no place for such files. */
+  /** Adds a file that was read ahead. False if there is no `ahead`, or it is too large for it. */
   addAhead(id: string, entry: Entry): boolean {
     if (!this.#ahead || entry.cost > this.#ahead.maxSize) return false;
     this.#ahead.set(id, entry);
@@ -153,7 +152,7 @@ export class Areas {
     this.#events.onGone(id, entry, this.#admits ? 'rejected' : 'evicted', false);
   }
 
-  /** Takes the file into `main` if that is worth those who have to go for it. */
+  /** Adds the file to `main` if it is worth more than the files that it displaces. */
   #admit(id: string, entry: Entry): boolean {
     const main = this.#main;
     if (entry.cost > main.maxSize) return false;
@@ -163,15 +162,15 @@ export class Areas {
     return true;
   }
 
-  /** Requests that count: in a scan, the estimate takes some files for asked for twice. */
+  /** Requests that count: in a scan, the estimate takes some files for requested twice. */
   #frequencyOf(id: string, { isAgain }: Entry): number {
     const frequency = this.#events.frequency(id);
     return isAgain || frequency > 2 ? frequency : 1;
   }
 
-  /** True if those at the tail that give `bytes` are asked for less often together. */
+  /** True if the files at the tail that free `bytes` are together requested less often. */
   #isWorth(frequency: number, bytes: number): boolean {
-    // Even those that nobody has asked for lately were asked for more often once.
+    // Files in `main` were requested more often once, even if not lately.
     if (frequency < 2) return false;
     let freed = 0;
     let theirs = 0;

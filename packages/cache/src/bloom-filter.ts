@@ -1,19 +1,18 @@
 import bloomFilters from 'bloom-filters';
 
 /**
- * A 32-bit hash of a text, another that is mixed from it, and from both any number of
- * places in a table by double hashing. It stands in for the hashing of `bloom-filters`, whose
- * xxhash in JavaScript takes some 10 µs a text. Texts here are ids that nobody can
- * choose freely, so that it need not withstand an attack: a clash costs a look or a
- * wrong guess of how often a file is asked for, never a wrong file.
+ * A 32-bit hash of a text and another mixed from it. Double hashing makes any number of table
+ * places from both. It replaces the hashing of `bloom-filters`, whose JavaScript xxhash takes some
+ * 10 µs per text. Texts are ids that nobody can choose freely, so it need not withstand attacks: a
+ * collision costs a lookup or a wrong estimate of a file's requests, never a wrong file.
  */
 export interface TextHash {
   readonly first: number;
-  /** Odd, so that steps of it reach every place of a table of a power of two. */
+  /** Odd, so that its steps reach every place of a table whose size is a power of two. */
   readonly second: number;
 }
 
-/** Ids differ at their ends: of a longer one only so many characters count. */
+/** Ids differ at their ends: only this many last characters are hashed. */
 const MAX_CHARS = 64;
 const SEED = 0x811c9dc5;
 const FACTOR = 0x01000193;
@@ -27,7 +26,7 @@ function hashText(text: string): TextHash {
   return { first, second: mixed(first ^ SEED) | 1 };
 }
 
-/** Spreads what the last characters did over all bits. */
+/** Spreads the effect of the last characters over all bits. */
 function mixed(hash: number): number {
   let value = hash ^ (hash >>> 16);
   value = Math.imul(value, 0x7feb352d);
@@ -36,11 +35,11 @@ function mixed(hash: number): number {
   return value ^ (value >>> 16);
 }
 
-/** The hashing of a filter of `bloom-filters`, made cheap. The last text's hash is kept. */
+/** Cheap hashing for filters of `bloom-filters`. Keeps the hash of the last text. */
 export class CheapHashing {
   #text: string | undefined;
   #hash: TextHash = { first: 0, second: 1 };
-  /** Used again for every answer, so callers read it at once. */
+  /** Reused for every answer, so callers must read it at once. */
   readonly #indexes: number[] = [];
 
   hashOf(text: string): TextHash {
@@ -55,7 +54,7 @@ export class CheapHashing {
     const indexes = this.#indexes;
     indexes.length = hashCount;
     for (let at = 0, hash = first; at < hashCount; at += 1, hash = (hash + second) | 0) {
-      // Without the sign: the remainder of small integers is far cheaper than that of others.
+      // Drops the sign: the remainder of small integers is far cheaper.
       indexes[at] = (hash & 0x7fffffff) % size;
     }
     return indexes;
@@ -64,7 +63,7 @@ export class CheapHashing {
 
 export type BloomFilter = InstanceType<typeof bloomFilters.BloomFilter>;
 
-/** A filter of `size` places that asks its hashing for nothing but indexes. */
+/** A filter of `size` places that needs only indexes from its hashing. */
 export function bloomFilter(size: number, hashes: number, hashing: CheapHashing): BloomFilter {
   const filter = new bloomFilters.BloomFilter(size, hashes);
   filter._hashing = hashing as unknown as BloomFilter['_hashing'];
@@ -72,16 +71,15 @@ export function bloomFilter(size: number, hashes: number, hashing: CheapHashing)
 }
 
 /**
- * The data node paper's filter: a Bloom filter of three hashes that says, without a
- * look into the list, that a file is not in the cache. The paper's cannot forget what
- * was evicted and ends up saying "maybe" to everything; this one counts the files
- * behind each bit and clears the bit with the last of them, so it stays true for
- * ever. A counter that has reached its end stays there: the bit is never cleared,
- * which costs looks, never a wrong "no".
+ * The filter of the data node paper: a Bloom filter of three hashes that says, without a lookup in
+ * the list, that a file is not in the cache. The paper's filter cannot forget evicted files and
+ * ends up saying "maybe" to everything. This one counts the files behind each bit and clears the
+ * bit with the last of them, so it stays accurate. A saturated counter stays: its bit is never
+ * cleared, which costs lookups, never a wrong "no".
  */
 
 export const FILTER_HASHES = 3;
-/** Places per file for one wrong "maybe" in a hundred with three hashes. */
+/** Places per file for 1 % of wrong "maybe" with three hashes. */
 const PLACES_PER_FILE = 12.4;
 const COUNTER_END = 0xff;
 
@@ -98,17 +96,17 @@ export class MemberFilter {
     this.#counters = new Uint8Array(this.#size);
   }
 
-  /** Memory of its tables. */
+  /** Memory of the tables. */
   get byteLength(): number {
     return this.#counters.length + Math.ceil(this.#size / 8);
   }
 
-  /** False: surely not there. */
+  /** False: the file is not there. */
   has(id: string): boolean {
     return this.#bits.has(id);
   }
 
-  /** Once for every file that comes in; the same file again only after `remove`. */
+  /** Call it once for each file that enters; for the same file again only after `remove`. */
   add(id: string): void {
     this.#bits.add(id);
     for (const place of this.#places(id)) {
@@ -116,7 +114,7 @@ export class MemberFilter {
     }
   }
 
-  /** Only for a file that was added. */
+  /** Call it only for a file that was added. */
   remove(id: string): void {
     const { array } = this.#bits._filter;
     for (const place of this.#places(id)) {

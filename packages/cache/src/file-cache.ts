@@ -6,45 +6,45 @@ import { ReadAhead } from './read-ahead.js';
 import { CacheCounters, type FileCacheStats } from './stats.js';
 
 /**
- * A cache of whole files, bounded by bytes, as the data node paper has it: the filter
- * is asked first, then the list; what is not there is loaded and put at its head, and
- * files go from its tail until it fits. README.md says what is added to the paper.
+ * A cache of whole files, bounded by bytes, after the data node paper: the filter is asked first,
+ * then the list; a missing file is loaded and put at the head, and files are evicted from the tail
+ * until it fits. README.md lists the additions to the paper.
  *
- * Promises: never more bytes than `maxBytes`; what `delete` was called for is not
- * given out by any `get` that begins afterwards, even if it was being loaded; all
- * concurrent misses of a file are one load.
+ * Promises: the cache never holds more than `maxBytes`; no `get` that begins after a `delete`
+ * returns the deleted content, even if it was being loaded; all concurrent misses of a file share
+ * one load.
  */
 export interface FileCacheOptions {
-  /** Bytes kept at the most, bookkeeping included; 0 keeps nothing (loads are still shared). */
+  /** Most bytes cached, including bookkeeping; 0 caches nothing (loads are still shared). */
   readonly maxBytes: number;
-  /** A file larger than this share of `maxBytes` is not kept. Default one eighth. */
+  /** A file larger than this share of `maxBytes` is not cached. Default one eighth. */
   readonly maxFileShare?: number;
-  /** The Bloom filter in front. Default false: the map behind it is as fast. */
+  /** Puts the Bloom filter in front. Default false: the map behind it is as fast. */
   readonly filter?: boolean;
-  /** False: everything that is asked for is kept, as in the paper. Default true. */
+  /** False: every requested file is cached, as in the paper. Default true. */
   readonly admission?: boolean;
-  /** Share of `maxBytes` for what is read ahead and was not asked for yet. Default 0. */
+  /** Share of `maxBytes` for files read ahead and not requested yet. Default 0. */
   readonly aheadShare?: number;
-  /** How long a file that was not found is believed to be absent. Default 1000; 0: not at all. */
+  /** How long a missing file is taken for absent. Default 1000; 0: not at all. */
   readonly absentMs?: number;
   /** Milliseconds of a clock that only runs forward. Default performance.now. */
   readonly now?: () => number;
 }
 
 const DEFAULT_FILE_SHARE = 1 / 8;
-/** Of the cache, for what was asked for once and may or may not be asked for again. */
+/** Share of the cache for files requested once, which may not be requested again. */
 const RECENT_SHARE = 1 / 8;
 const MAX_ABSENT_IDS = 4096;
 const DEFAULT_ABSENT_MS = 1000;
-/** Files that the tables are made for at first; they grow with what is kept. */
+/** Files that the tables are sized for at first; they grow with the cached files. */
 const MIN_TABLE_FILES = 1024;
 const MAX_TABLE_FILES = 2 ** 21;
-/** Reading ahead must be asked for to this part, or it is left. */
+/** Reading ahead stops if a smaller share of its bytes is requested. */
 const MIN_USED_SHARE = 0.25;
 const MAX_SOURCES = 4096;
 
 export class FileCache {
-  /** Decides whether to read ahead; learns from what becomes of it. */
+  /** Decides whether to read ahead. */
   readonly readAhead = new ReadAhead({ minUsedShare: MIN_USED_SHARE, maxSources: MAX_SOURCES });
   readonly #maxFileBytes: number;
   readonly #areas: Areas | undefined;
@@ -84,12 +84,15 @@ export class FileCache {
     });
   }
 
-  /** Larger files are never kept: no need to hold one in memory for the cache's sake. */
+  /** Larger files are never cached: a caller need not hold one in memory for the cache. */
   get maxFileBytes(): number {
     return this.#maxFileBytes;
   }
 
-  /** The file from memory, by `load`, or undefined if `load` finds none. A failed load fails all that wait for it. */
+  /**
+   * The file from memory or from `load`; undefined if `load` finds none. A failed load fails all
+   * callers that wait for it.
+   */
   async get(
     id: string,
     load: Load,
@@ -99,7 +102,7 @@ export class FileCache {
     return this.find(id) ?? this.fetch(id, load, options.signal);
   }
 
-  /** As `get`, for a file that `find` has just not found: a caller that finds it at once does not wait. */
+  /** As `get`, after `find` has missed. Call `find` first to get a hit without waiting. */
   async fetch(id: string, load: Load, signal?: AbortSignal): Promise<Buffer | undefined> {
     if (this.#absent.has(id)) {
       this.#counters.absentAnswers += 1;
@@ -135,8 +138,8 @@ export class FileCache {
   }
 
   /**
-   * Keeps a file that was just made, before anyone asks for it. Its pieces are copied, unless
-   * there is one, in memory of its own, that is `given`: nobody changes it any more.
+   * Caches a new file before anyone requests it. Copies the pieces, unless there is only one, which
+   * has its memory to itself and is `given`: nobody changes it any more.
    */
   put(id: string, pieces: readonly Uint8Array[], size: number, given = false): void {
     if (!this.#areas || size > this.#maxFileBytes) return;
@@ -151,19 +154,19 @@ export class FileCache {
     return this.#areas?.has(id) ?? false;
   }
 
-  /** Kept or on its way. */
+  /** Cached or in flight. */
   isComing(id: string): boolean {
     return this.has(id) || this.#flights.isUnderWay(id);
   }
 
-  /** The file was made, changed or deleted: nothing that is known of it holds any more. */
+  /** Call it when the file was created, changed or deleted: drops all that is known of it. */
   delete(id: string): void {
     this.#absent.delete(id);
     this.#flights.forget(id);
     this.#areas?.delete(id);
   }
 
-  /** Deletes all files whose id begins so. Looks at every file: for rare events. */
+  /** Deletes all files whose id has this prefix. Scans every file: for rare events. */
   deletePrefix(prefix: string): void {
     this.#flights.forgetAll((id) => id.startsWith(prefix));
     if (!this.#areas) return;
@@ -205,13 +208,13 @@ export class FileCache {
 
   #list(areas: Areas, id: string, bytes: Buffer): void {
     const entry = { bytes, source: '', cost: costOf(id, bytes) };
-    // Before the lists: whatever goes for it, itself perhaps, is taken out again.
+    // Adds to the filter first: the lists remove whatever they evict, maybe this file itself.
     this.#filter?.add(id);
     if (!areas.add(id, entry)) this.#filter?.remove(id);
     this.#fitTables(areas);
   }
 
-  /** Tables for twice the files that they were made for, once there are so many. */
+  /** Doubles the tables once there are more files than they are sized for. */
   #fitTables(areas: Areas): void {
     if (areas.files <= this.#tableFiles || this.#tableFiles >= MAX_TABLE_FILES) return;
     this.#tableFiles *= 2;
@@ -245,7 +248,7 @@ export class FileCache {
   }
 }
 
-/** The bytes in memory of their own: a view would keep all that it looks into. */
+/** The bytes in memory of their own: a view would retain all that it looks into. */
 function own(bytes: Buffer): Buffer {
   if (isAlone(bytes)) return bytes;
   const copy = Buffer.allocUnsafeSlow(bytes.length);
@@ -268,8 +271,8 @@ function isAlone(bytes: Buffer): boolean {
 }
 
 /**
- * Ids that were looked for and not found, for a short time and in a bounded number:
- * a page that names a missing file does not ask the disk for it at every view.
+ * Ids that were not found, for a short time and in a bounded number, so that a page that names a
+ * missing file does not cause a disk lookup at every view.
  */
 interface AbsentIdsOptions {
   readonly maxIds: number;
@@ -280,7 +283,7 @@ interface AbsentIdsOptions {
 
 class AbsentIds {
   readonly #options: AbsentIdsOptions;
-  /** Until when each is believed to be absent; oldest first. */
+  /** When each expires; oldest first. */
   readonly #untilMs = new Map<string, number>();
 
   constructor(options: AbsentIdsOptions) {
@@ -307,7 +310,7 @@ class AbsentIds {
     }
   }
 
-  /** There is such a file now, or may be. */
+  /** The file exists now, or may exist. */
   delete(id: string): void {
     this.#untilMs.delete(id);
   }

@@ -1,38 +1,37 @@
 import { abortable } from '@stevedore/async';
 /**
- * Loads under way. Any number of callers that want the same file share one load, and
- * a load that brings further files serves the callers that wait for those. A caller that is
- * aborted leaves alone; the load is aborted when the last one has left. A file that
- * was forgotten while it was being loaded goes only to the callers that asked
- * before, and is not kept.
+ * Loads in flight. Callers that want the same file share one load, and a load that brings further
+ * files serves the callers that wait for those. An aborted caller leaves alone; the load is aborted
+ * when the last one has left. A file that was forgotten during its load goes only to callers that
+ * asked before, and is not cached.
  */
 
-/** What a load works with. */
+/** What a load gets. */
 export interface Flight {
-  /** Aborted when nobody waits any more; undefined if the first who waits cannot leave. */
+  /** Aborted when no caller waits any more; undefined if the first caller has no signal. */
   readonly signal: AbortSignal | undefined;
-  /** Which of these this load is to bring too: those that are neither kept nor under way. */
+  /** Returns the files that this load must also deliver: those neither cached nor in flight. */
   claim(ids: readonly string[]): readonly string[];
-  /** One of the claimed files. `source` is what its use is credited to, a trunk say. */
+  /** Delivers a claimed file. `source`, such as a trunk, is credited with its use. */
   deliver(id: string, bytes: Buffer, source: string): void;
-  /** What is loaded is handed out but not kept. */
+  /** The loaded file goes to the callers but is not cached. */
   doNotKeep(): void;
 }
 
-/** The bytes; undefined when there is no such file. */
+/** The bytes; undefined if there is no such file. */
 export type Load = (flight: Flight) => Promise<Buffer | undefined>;
 
-/** What came for the file that was asked for, and for those beside it. */
+/** Receives the files that loads bring. */
 export interface Arrivals {
   isKept(id: string): boolean;
-  /** Gives what is handed to the callers: the kept bytes. */
+  /** Returns what the callers get: the cached bytes. */
   onLoaded(id: string, bytes: Buffer): Buffer;
   onAbsent(id: string): void;
-  /** `wanted` if somebody waits for it. */
+  /** A file that a load brought along. `wanted`: a caller waits for it. */
   onBeside(id: string, bytes: Buffer, source: string, wanted: boolean): Buffer;
 }
 
-/** A claimed file that was not delivered: its callers load it themselves. */
+/** A claimed file was not delivered: its callers load it themselves. */
 const NOT_DELIVERED = Symbol('not delivered');
 type Outcome = Buffer | undefined | typeof NOT_DELIVERED;
 
@@ -40,7 +39,7 @@ class Pending {
   readonly id: string;
   readonly trip: Trip;
   waiting = 0;
-  /** False once the file was forgotten: what comes is not kept. */
+  /** False once the file was forgotten: its bytes are not cached. */
   current = true;
   #outcome: Promise<Outcome> | undefined;
   #resolve: ((outcome: Outcome) => void) | undefined;
@@ -52,8 +51,8 @@ class Pending {
   }
 
   /**
-   * To be asked for before it is settled. Made for the first who waits: most of the files
-   * that a load brings along have nobody.
+   * Read it before the flight is settled. Created for the first caller, because most files that a
+   * load brings along have none.
    */
   get outcome(): Promise<Outcome> {
     if (this.#outcome) return this.#outcome;
@@ -61,7 +60,7 @@ class Pending {
       this.#resolve = resolve;
       this.#reject = reject;
     });
-    // Nobody may be waiting for it any more.
+    // All callers may have left.
     this.#outcome.catch(() => {});
     return this.#outcome;
   }
@@ -78,7 +77,7 @@ class Pending {
 class Trip {
   readonly pendings = new Map<string, Pending>();
   waiting = 0;
-  /** Made only where it may be needed: it costs more than the rest of a trip. */
+  /** Created only if the first caller can abort: it costs more than the rest of a trip. */
   readonly controller: AbortController | undefined;
 
   constructor(mayEnd: boolean) {
@@ -94,7 +93,7 @@ export class Flights {
     this.#arrivals = arrivals;
   }
 
-  /** Files that are being loaded. */
+  /** Files in flight. */
   get size(): number {
     return this.#pendings.size;
   }
@@ -111,7 +110,7 @@ export class Flights {
     }
   }
 
-  /** The file changed or went: loads under way are not kept and nobody joins them. */
+  /** The file was changed or deleted. Loads in flight are not cached, and no caller joins them. */
   forget(id: string): void {
     const pending = this.#pendings.get(id);
     if (pending) this.#unlist(pending);
@@ -125,7 +124,7 @@ export class Flights {
 
   #begin(id: string, load: Load, mayEnd: boolean): Pending {
     const pending = this.#add(id, new Trip(mayEnd));
-    // Makes the promise now: the first caller waits for it, and a load may fail at once.
+    // Creates the promise now: the first caller waits for it, and a load may fail at once.
     void pending.outcome;
     void this.#run(pending, load);
     return pending;
@@ -138,7 +137,7 @@ export class Flights {
     return pending;
   }
 
-  /** Settles everything of the trip, whatever `load` does. */
+  /** Runs the load and settles all of its files, whatever happens. */
   async #run(first: Pending, load: Load): Promise<void> {
     const { trip, id } = first;
     let keep = true;
@@ -200,7 +199,7 @@ export class Flights {
     }
   }
 
-  /** Later callers begin a load of their own rather than share the abort. */
+  /** Later callers start their own load, so they do not share the abort. */
   #abandon(trip: Trip, reason: unknown): void {
     for (const pending of trip.pendings.values()) this.#unlist(pending);
     trip.controller?.abort(reason);

@@ -7,23 +7,26 @@ import {
 } from './bloom-filter.js';
 
 /**
- * About how often a file was asked for lately, in a few bytes a file (TinyLFU). A
- * Bloom filter of three hashes takes the first time (most files have no second), a
- * table of counters the others; after a number of requests that follows the size of
- * the table all counts are halved and the first times forgotten, so that what was
- * popular long ago makes room. Counts may be too high, never too low within a period.
+ * Estimates how often a file was requested lately, in a few bytes per file (TinyLFU). A Bloom
+ * filter of three hashes takes the first request (most files have no second), a table of counters
+ * the others. After a number of requests that follows the table size, all counts are halved and the
+ * first requests forgotten, so that files that were popular long ago make room. Counts may be too
+ * high, never too low within a period.
  */
 
 const ROWS = 4;
-/** Places of a row, per file: few files of a scan meet those of often used ones in every row. */
+/**
+ * Places of a row per file, so that few files of a scan share a counter with a popular file in
+ * every row.
+ */
 const PLACES_PER_FILE = 4;
 const MIN_FILES = 16;
 const COUNT_END = 15;
-/** Requests after which counts are halved, per file. */
+/** Requests per file after which counts are halved. */
 const PERIOD_FACTOR = 10;
 /**
- * Places of the filter of first times, per file: with a whole period of files
- * that are asked for once, one in ten of the last is taken for a second time.
+ * Places of the filter per file. After a whole period of files requested once, it takes one in ten
+ * of the last for a second request.
  */
 const FIRST_PLACES_FACTOR = PERIOD_FACTOR * 5;
 
@@ -31,7 +34,7 @@ export class Frequency {
   readonly #hashing: CheapHashing;
   #firstTimes: BloomFilter;
   #counters: Uint8Array;
-  /** That the tables are made for, a power of two. */
+  /** Files that the tables are sized for, a power of two. */
   #files: number;
   #requests = 0;
 
@@ -42,17 +45,17 @@ export class Frequency {
     this.#firstTimes = bloomFilter(this.#files * FIRST_PLACES_FACTOR, FILTER_HASHES, hashing);
   }
 
-  /** Makes the tables as large as so many files need, and keeps what is in them. */
+  /** Grows the tables for this many files and keeps their content. */
   growTo(files: number): void {
     while (this.#files < tableFiles(files)) this.#double();
   }
 
-  /** Memory of its tables. */
+  /** Memory of the tables. */
   get byteLength(): number {
     return this.#counters.length + this.#firstTimes._filter.array.length;
   }
 
-  /** Counts a request; false if it is the first one for the file, as far as is known. */
+  /** Counts a request; false if it seems to be the first one for the file. */
   count(id: string): boolean {
     this.#requests += 1;
     if (this.#requests >= this.#files * PERIOD_FACTOR) this.#age();
@@ -76,7 +79,7 @@ export class Frequency {
     return least;
   }
 
-  /** Only the least of the counters: the others are too high already. */
+  /** Increments only the lowest counters: the others are too high already. */
   #increase(hashes: TextHash): void {
     const least = this.#counted(hashes);
     if (least === COUNT_END) return;
@@ -99,7 +102,7 @@ export class Frequency {
     return row * this.#width + ((spread ^ (spread >>> 15)) & (this.#width - 1));
   }
 
-  /** What was at a place can belong to either of two places of a table twice as wide. */
+  /** Copies each half, because a place maps to one of two places in a table twice as wide. */
   #double(): void {
     const width = this.#width;
     const counters = new Uint8Array(2 * width * ROWS);

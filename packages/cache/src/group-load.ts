@@ -3,38 +3,38 @@ import type { FileCache } from './file-cache.js';
 import type { Flight } from './flights.js';
 
 /**
- * Loads a file together with the members of its group that lie beside it: one read of
- * an extent, from which every member is kept that is whole by its CRC-32.
+ * Loads a file together with the members of its group beside it: reads one extent and caches every
+ * member in it whose CRC-32 matches.
  */
 
 export interface Member extends Placed {
-  /** What it is called in the cache. */
+  /** Its id in the cache. */
   readonly id: string;
   readonly crc32: number;
-  /** False: it is not to be kept, deleted for instance. */
+  /** False: do not cache it, because it was deleted for instance. */
   readonly alive: boolean;
 }
 
 export interface GroupLoad {
   readonly cache: FileCache;
   readonly flight: Flight;
-  /** Where they lie, a trunk say: what is learned about reading ahead is learned of it. */
+  /** Where the members are, such as a trunk: the unit by which reading ahead is judged. */
   readonly source: string;
   /** In the order of their offsets. */
   readonly members: readonly Member[];
-  /** Index of the file that was asked for. */
+  /** Index of the requested file. */
   readonly asked: number;
-  /** Bytes read at the most, unless the file alone has more. */
+  /** Most bytes to read, unless the file alone is larger. */
   readonly maxBytes: number;
-  /** The bytes; they are copied from there, so the same memory may serve the next read. */
+  /** Reads bytes, which are copied, so the same memory may serve the next read. */
   read(offset: number, bytes: number): Promise<Buffer>;
-  /** Called once for what `read` gave, when it is no longer needed. */
+  /** Called once for the result of `read`, when it is no longer needed. */
   release?(bytes: Buffer): void;
 }
 
 /**
- * The file that was asked for; undefined if it is better read alone: nothing is missing
- * beside it, reading ahead has not paid, or it did not come whole this way.
+ * The requested file; undefined if it is better read alone: nothing beside it is worth reading,
+ * reading ahead has not paid, or its CRC-32 does not match.
  */
 export async function loadGroup(load: GroupLoad): Promise<Buffer | undefined> {
   const { cache, flight, source, members, asked, maxBytes, read } = load;
@@ -47,7 +47,7 @@ export async function loadGroup(load: GroupLoad): Promise<Buffer | undefined> {
   if (extent.first === extent.last || !cache.readAhead.pays(source)) return undefined;
   const inExtent = (index: number): boolean => index >= extent.first && index <= extent.last;
   const besides = members.filter((_, index) => wanted[index] && inExtent(index));
-  // From here on a deletion reaches what is under way.
+  // From here on, a deletion reaches the files in flight.
   const claimed = new Set(flight.claim(besides.map(({ id }) => id)));
   const bytes = await read(extent.offset, extent.bytes);
   try {
@@ -67,7 +67,7 @@ export async function loadGroup(load: GroupLoad): Promise<Buffer | undefined> {
   }
 }
 
-/** In memory of its own: what is kept must not keep its neighbours. */
+/** A copy in its own memory: a cached file must not retain its neighbours. */
 function copyOf(bytes: Buffer): Buffer {
   const copy = Buffer.allocUnsafeSlow(bytes.length);
   bytes.copy(copy);
@@ -82,8 +82,8 @@ export function isWhole(
 }
 
 /**
- * What to read around a file whose group lies side by side: one extent that holds it
- * and, within a bound, the members that are not kept yet. Pure.
+ * Chooses what to read around a file in a group: one extent with the file and, within a bound, the
+ * members that are not cached yet. Pure.
  */
 
 export interface Placed {
@@ -92,7 +92,7 @@ export interface Placed {
 }
 
 export interface Extent {
-  /** First and last member in it. */
+  /** Index of its first and last member. */
   readonly first: number;
   readonly last: number;
   readonly offset: number;
@@ -100,9 +100,9 @@ export interface Extent {
 }
 
 /**
- * `members` in the order of their offsets, `asked` among them. Those behind come first,
- * as files follow each other in the order they came; what is kept already at either
- * end is left out. The file itself is always in it, however large it is.
+ * `members` are in the order of their offsets, `asked` among them. Members behind the file come
+ * first, because files follow each other in the order they came; cached ones at either end are left
+ * out. The file itself is always included, however large.
  */
 export function extentAround(
   members: readonly Placed[],

@@ -1,32 +1,31 @@
 /**
- * Whether reading ahead pays, learned from what became of the bytes that were read
- * ahead: asked for, or gone unasked. Kept per source (a trunk: one application's files
- * are together there) and for all; where the share that was asked for is too small,
- * only one chance in so many is taken, so that a change is noticed. Counts are halved
- * now and then: the present weighs more. Pure but for its memory, which is bounded.
+ * Decides whether to read ahead, from how many of the bytes read ahead were requested before they
+ * were evicted. Kept per source (a trunk: it has one application's files) and for all. If the used
+ * share is too small, only one chance in `PROBE_EVERY` is taken, so that a change is noticed.
+ * Counts are halved now and then to favor the present. Memory is bounded.
  */
 
 export interface ReadAheadOptions {
-  /** Share of the bytes read ahead that must be asked for. */
+  /** Least share of the bytes read ahead that must be requested. */
   readonly minUsedShare: number;
-  /** Sources that are remembered. */
+  /** Most sources to remember. */
   readonly maxSources: number;
 }
 
 export interface ReadAheadStats {
-  /** Bytes read ahead, and what became of them; the rest is still kept or on its way. */
+  /** Bytes read ahead, and their fate; the rest is still cached or in flight. */
   readonly readBytes: number;
   readonly usedBytes: number;
   readonly unusedBytes: number;
-  /** Times that it was left because it had not paid. */
+  /** Chances declined because reading ahead had not paid. */
   readonly declined: number;
 }
 
-/** Nothing is concluded from fewer bytes. */
+/** Least bytes for a conclusion. */
 const MIN_SAMPLE_BYTES = 1024 * 1024;
-/** Counts are halved at so many. */
+/** Counts are halved at this size. */
 const MAX_SAMPLE_BYTES = 16 * MIN_SAMPLE_BYTES;
-/** Of so many chances one is taken all the same. */
+/** One chance in this many is taken although reading ahead has not paid. */
 const PROBE_EVERY = 16;
 
 interface Sample {
@@ -38,7 +37,7 @@ interface Sample {
 export class ReadAhead {
   readonly #options: ReadAheadOptions;
   readonly #all: Sample = newSample();
-  /** Last used last. */
+  /** Least recently noted first. */
   readonly #sources = new Map<string, Sample>();
   #readBytes = 0;
   #usedBytes = 0;
@@ -49,10 +48,10 @@ export class ReadAhead {
     this.#options = options;
   }
 
-  /** Ask once for every chance. */
+  /** Whether to take this chance. Call it once per chance. */
   pays(source: string): boolean {
     const own = this.#sources.get(source);
-    // A source with a record of its own is not judged by the others'.
+    // A source with enough data of its own is not judged by the others.
     const sample = own && isLarge(own) ? own : this.#all;
     if (!isLarge(sample) || this.#usedShare(sample) >= this.#options.minUsedShare) return true;
     sample.declined += 1;

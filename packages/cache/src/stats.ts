@@ -1,37 +1,37 @@
 import type { ReadAheadStats } from './read-ahead.js';
 
-/** What a cache has done since it was made. */
+/** What a cache has done since it was created. */
 export interface FileCacheStats {
   readonly hits: number;
-  /** Requests that were not answered from memory: `missesFirst` and `missesAgain`. */
+  /** Requests not answered from memory: `missesFirst` plus `missesAgain`. */
   readonly misses: number;
-  /** Share of the requests, and of their bytes, that memory answered; 0 before the first. */
+  /** Share of the requests, and of their bytes, answered from memory; 0 before the first. */
   readonly hitRatio: number;
   readonly byteHitRatio: number;
   readonly hitBytes: number;
   readonly missBytes: number;
-  /** Of the misses: not asked for before, as far as is known. */
+  /** Misses of files that seem not to have been requested before. */
   readonly missesFirst: number;
-  /** Of the misses: asked for before, but evicted, rejected, deleted or not kept. */
+  /** Misses of files requested before, but evicted, rejected, deleted or not cached. */
   readonly missesAgain: number;
-  /** Of the misses: began a load, waited for one that was under way, known to be absent. */
+  /** Misses that started a load, joined one in flight, or were of files known to be absent. */
   readonly loads: number;
   readonly sharedLoads: number;
   readonly absentAnswers: number;
-  /** Loaded and not kept for their size. */
+  /** Loaded, but too large to cache. */
   readonly tooLarge: number;
-  /** The filter's sure answers, and its wrong ones: a file that was not there after all. */
+  /** The filter's "no" answers, and its wrong "maybe" ones. */
   readonly filterNo: number;
   readonly filterFalse: number;
-  /** Files evicted to make room, and files not asked for often enough to be admitted. */
+  /** Files evicted to make room, and files not requested often enough to be admitted. */
   readonly evicted: number;
   readonly rejected: number;
-  /** Bytes of both. */
+  /** Bytes of evicted and rejected files. */
   readonly goneBytes: number;
   readonly files: number;
-  /** Kept now, bookkeeping included. */
+  /** Cached now, including bookkeeping. */
   readonly bytes: number;
-  /** Memory of filter and counters, beside `bytes`; fixed. */
+  /** Memory of filter and counters, in addition to `bytes`; grows with the number of files. */
   readonly tableBytes: number;
   readonly readAhead: ReadAheadStats;
 }

@@ -1,4 +1,4 @@
-/** The one door to the file system. */
+/** The only way to the file system for what must survive a crash. */
 
 export type { Disk, DiskFile, DiskLink, DiskSpace, FileStat } from './disk.js';
 export { decoratedDisk, decoratedFile, hasCode, isMediumFailure } from './disk.js';

@@ -8,7 +8,8 @@ import { DURABLE_WRITES, LocalFile } from './local-file.js';
 import { look } from './pace.js';
 
 const { constants } = fs;
-// Of what every upload does: these cost less than those of `fs/promises`, the most where they fail.
+// Every upload calls these. They are cheaper than those of `fs/promises`, most of all when they
+// fail.
 const open = promisify(fs.open);
 const fsync = promisify(fs.fsync);
 const lstat = promisify(fs.lstat);
@@ -16,11 +17,11 @@ const rename = promisify(fs.rename);
 const unlink = promisify(fs.unlink);
 
 /**
- * Names come from clients in the end: a link that somebody put in the place of a
- * file leads nowhere. Windows has no such flag, and no links without privileges.
+ * Names originate from clients, so a link put in the place of a file is not followed. Windows has
+ * no such flag, and no links without privileges.
  */
 const NO_FOLLOW = constants.O_NOFOLLOW ?? 0;
-/** What is no file, a pipe, does not keep a thread. */
+/** Opening a pipe must not block a thread. */
 const READ = constants.O_RDONLY | NO_FOLLOW | (constants.O_NONBLOCK ?? 0);
 const CREATE = constants.O_RDWR | constants.O_CREAT | constants.O_EXCL;
 const UPDATE = constants.O_RDWR | constants.O_CREAT | NO_FOLLOW;
@@ -48,9 +49,10 @@ export const localDisk: Disk = {
     ),
   makeDirectory: (path) => makeDirectory(path, DIRECTORY_MODE),
   async syncDirectory(path) {
-    // Windows cannot open directories; its file systems journal renames by themselves.
+    // Windows cannot open directories; its file systems journal renames.
     if (process.platform === 'win32') return;
-    // What is in use is known to the system: handing these two to a thread costs more.
+    // The system has a directory in use in memory, so handing these two calls to a thread costs
+    // more.
     const directory = fs.openSync(path, 'r');
     try {
       await fsync(directory);
@@ -72,7 +74,7 @@ export const localDisk: Disk = {
   },
 };
 
-/** The same; what it makes only its owner may read. */
+/** The local disk, but only the owner may read what it creates. */
 export const privateDisk: Disk = {
   ...localDisk,
   create: (path, isWrittenOnce) => create(path, PRIVATE_FILE_MODE, isWrittenOnce),
@@ -96,8 +98,8 @@ async function create(path: string, mode: number, isWrittenOnce = false): Promis
 }
 
 /**
- * Not mkdir's own recursion: where the system answers ENOENT although the
- * directory above is there (as /proc does), that one tries for ever.
+ * Does not use mkdir's own recursion, which loops forever if the system answers ENOENT although the
+ * parent exists (as /proc does).
  */
 async function makeDirectory(path: string, mode: number): Promise<void> {
   try {

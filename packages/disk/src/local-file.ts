@@ -8,35 +8,34 @@ const fdatasync = promisify(fs.fdatasync);
 const ftruncate = promisify(fs.ftruncate);
 const futimes = promisify(fs.futimes);
 
-/** What one writev takes at the most (IOV_MAX is 1024 on every system we know). */
+/** Most vectors of one writev (IOV_MAX is 1024 on every system we know). */
 const MAX_VECTORS = 1024;
 
-/** Of all files: they lie on few disks, and mostly on one. */
+/** Shared by all files: they are on few disks, mostly one. */
 const pace = new Pace();
 
 /**
- * The flag for writes that are on the medium when they return, or 0: elsewhere it is unknown
- * whether such writes pass the caches of the medium.
+ * Open flag for durable writes. 0 elsewhere, because it is unknown whether such writes pass the
+ * caches of the medium.
  */
 export const DURABLE_WRITES = process.platform === 'linux' ? fs.constants.O_DSYNC : 0;
 
 /**
- * A file of this machine, by its descriptor: the plain calls cost less for each
- * read than a FileHandle. Closing it is the user's business. Calls that the system answers
- * from memory (`stat`, `close`) are made at once: handing one to a thread of Node's pool
- * costs ten times as much as the call.
+ * A local file by its descriptor, because plain calls cost less per read than a FileHandle. The
+ * user must close it. `stat` and `close` are synchronous: the system answers them from memory, and
+ * handing such a call to a thread of Node's pool costs ten times as much.
  */
 export class LocalFile implements DiskFile {
   readonly #fd: number;
   /**
-   * Descriptors for durable writes that are not in use. The system tells each descriptor of
-   * a failed write once: two writes through one could each get the other's answer.
+   * Unused descriptors for durable writes. The system reports a failed write once per descriptor:
+   * two writes through one could each get the other's answer.
    */
   readonly #durable: number[] = [];
-  /** Syncs one after the other, for the same reason: they share one descriptor. */
+  /** Serializes syncs, for the same reason: they share one descriptor. */
   #synced: Promise<void> = Promise.resolve();
 
-  /** What was opened with DURABLE_WRITES needs no sync once it has been written. */
+  /** True if opened with DURABLE_WRITES: no sync is needed after a write. */
   readonly #writesAreDurable: boolean;
   #isWritten = false;
 
@@ -54,7 +53,7 @@ export class LocalFile implements DiskFile {
     };
   }
 
-  /** One system call, unless the system gives less than there is. */
+  /** One system call, unless it returns fewer bytes than the file has. */
   async readAt(target: Buffer, position: number): Promise<number> {
     const began = performance.now();
     if (target.length <= MAX_SHORT_BYTES && pace.isShort(began)) {
@@ -72,13 +71,13 @@ export class LocalFile implements DiskFile {
     return filled;
   }
 
-  /** One system call for up to a thousand chunks; a disk that takes less gets the rest in more. */
+  /** One system call for up to `MAX_VECTORS` chunks; more only after a short write. */
   async writeAt(chunks: readonly Uint8Array[], position: number): Promise<void> {
     await writeAll(this.#fd, chunks, position);
     this.#isWritten ||= chunks.some(({ length }) => length > 0);
   }
 
-  /** One system call through a descriptor of its own, instead of two one after the other. */
+  /** One system call through a descriptor of its own, instead of a write and a sync. */
   async writeDurablyAt(chunks: readonly Uint8Array[], position: number): Promise<void> {
     const durable = this.#durable.pop() ?? (await openDurable(this.#fd));
     if (durable === undefined) {
@@ -98,7 +97,7 @@ export class LocalFile implements DiskFile {
     return ftruncate(this.#fd, size);
   }
 
-  /** A file that was written this second has its time. */
+  /** Saves the call for a file written this second. */
   async setModified(seconds: number): Promise<void> {
     if ((await this.stat()).mtimeSeconds !== seconds) await futimes(this.#fd, seconds, seconds);
   }
@@ -123,7 +122,7 @@ export class LocalFile implements DiskFile {
   }
 }
 
-/** Throws the first failure, when all are closed that can be. */
+/** Closes all descriptors, then throws the last failure. */
 function closeAll([first, ...others]: readonly number[]): void {
   if (first === undefined) return;
   try {
@@ -133,7 +132,7 @@ function closeAll([first, ...others]: readonly number[]): void {
   }
 }
 
-/** The same file once more, whatever has become of its name. */
+/** Opens the file again, even if it was renamed or unlinked; undefined if that fails. */
 async function openDurable(fd: number): Promise<number | undefined> {
   if (DURABLE_WRITES === 0) return undefined;
   return open(`/proc/self/fd/${fd}`, fs.constants.O_WRONLY | DURABLE_WRITES).catch(() => undefined);

@@ -1,23 +1,22 @@
 /**
- * Whether short calls of the file system are made in the thread that asks for them. What the
- * system answers from memory (bytes in its page cache, whether there is a name) takes it some
- * microseconds, and handing the call to another thread and back costs ten times that. What has
- * to come from a medium would hold up everything else meanwhile. The calls themselves tell which
- * it is: while their mean is short, they go on; once it is long, other threads make them for a
- * while, longer each time it happens again.
+ * Decides whether short file system calls are made synchronously. A call that the system answers
+ * from memory (its page cache, or whether a name exists) takes microseconds, and handing it to
+ * another thread costs ten times that. A call that waits for a medium would block everything else.
+ * The calls themselves show which it is: while their mean time is short they stay synchronous; once
+ * it is long, other threads make them for a pause, which doubles each time.
  */
 
-/** Longer reads are copied for longer than a change of threads takes. */
+/** Copying a longer read takes longer than a change of threads. */
 export const MAX_SHORT_BYTES = 128 * 1024;
-/** Mean of the last calls beyond which they wait for a medium. */
+/** A longer mean shows that calls wait for a medium. */
 const LONG_MS = 0.1;
-/** One call counts as no more: a thread that had to wait for a processor is no slow disk. */
+/** Upper bound for one call: a thread that waited for a processor is no slow disk. */
 const MAX_COUNTED_MS = 0.3;
-/** Share of a call in the mean. */
+/** Weight of one call in the mean. */
 const WEIGHT = 1 / 8;
 const FIRST_PAUSE_MS = 500;
 const MAX_PAUSE_MS = 30_000;
-/** So many short calls in a row, and the next pause is the first again. */
+/** After more calls than this, the next pause is again the first. */
 const MANY_CALLS = 1000;
 
 export class Pace {
@@ -26,12 +25,12 @@ export class Pace {
   #pauseMs = FIRST_PAUSE_MS;
   #pauseEnds = 0;
 
-  /** `nowMs` is of a clock that only runs forward. */
+  /** `nowMs` is monotonic. */
   isShort(nowMs: number): boolean {
     return nowMs >= this.#pauseEnds;
   }
 
-  /** A call that `isShort` allowed took so long. */
+  /** Notes the time of a call that `isShort` allowed. */
   note(tookMs: number, nowMs: number): void {
     this.#meanMs += (Math.min(tookMs, MAX_COUNTED_MS) - this.#meanMs) * WEIGHT;
     this.#callsSince += 1;
@@ -44,10 +43,10 @@ export class Pace {
   }
 }
 
-/** Of all names: they lie on few disks, and mostly on one. */
+/** Shared by all names: they are on few disks, mostly one. */
 const names = new Pace();
 
-/** A look for a name: at once, or in another thread where that is slow. */
+/** Looks for a name synchronously, or in another thread while that is slow. */
 export async function look<Result>(
   atOnce: () => Result,
   later: () => Promise<Result>,

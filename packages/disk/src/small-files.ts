@@ -2,9 +2,9 @@ import { join } from 'node:path';
 import type { Disk } from './disk.js';
 import { hasCode } from './disk.js';
 
-/** What is done with small files as a whole, in terms of any disk. */
+/** Operations on whole small files, for any disk. */
 
-/** The file's bytes, at most so many; undefined if there is none. */
+/** The file's bytes, at most `maxBytes`; undefined if there is no file. */
 export async function readSmallFile(
   disk: Disk,
   path: string,
@@ -25,8 +25,8 @@ export async function readSmallFile(
 }
 
 /**
- * Writes a small file so that after a crash it is there whole, as it was before or
- * not at all. Of several that write the same file each must wait for the one before.
+ * Replaces a small file atomically: after a crash it is complete, as before, or absent. Callers
+ * must serialize writes of the same file.
  */
 export async function replaceFile(
   disk: Disk,

@@ -2,11 +2,10 @@ import { closeSync, openSync, rmSync } from 'node:fs';
 import Database from 'better-sqlite3';
 
 /**
- * Opens SQLite databases whose objects are never collected as garbage. From 24.19 on,
- * Node ends the process when an object of better-sqlite3 12 is collected while no script
- * runs, so each database and each statement is held until the process ends. That is
- * little: a process opens few databases, statements are prepared once, and `close` lets
- * go of their memory in SQLite all the same.
+ * Opens SQLite databases that are never garbage-collected. From 24.19 on, Node ends the process if
+ * an object of better-sqlite3 12 is collected while no script runs, so every database and statement
+ * is held until the process ends. This costs little: a process opens few databases, prepares
+ * statements once, and `close` still frees their memory in SQLite.
  */
 
 export type SqliteDatabase = Database.Database;
@@ -15,7 +14,7 @@ export type SqliteStatement<
   Result = unknown,
 > = Database.Statement<Bound, Result>;
 
-/** The compiled part of better-sqlite3 is not one that this Node can load. */
+/** This Node cannot load the compiled part of better-sqlite3. */
 export class SqliteBindingError extends Error {
   override readonly name = 'SqliteBindingError';
 }
@@ -23,9 +22,9 @@ export class SqliteBindingError extends Error {
 const held: object[] = [];
 
 /**
- * As `new Database(path, options)`, for files that only their owner may read: SQLite gives
- * its log the mode of the database. A pragma of the same text is prepared once.
- * Throws SqliteBindingError where no database could be opened at all.
+ * As `new Database(path, options)`, for files that only their owner may read: SQLite gives its log
+ * the mode of the database. Each pragma text is prepared once. Throws SqliteBindingError if no
+ * database can be opened at all.
  */
 export function openDatabase(path: string, options?: Database.Options): SqliteDatabase {
   const database = newDatabase(path, options);
@@ -57,9 +56,8 @@ export function openDatabase(path: string, options?: Database.Options): SqliteDa
 }
 
 /**
- * Brings a database to the schema that `steps` make, in one transaction: step n leads from
- * version n to n + 1, and `user_version` is the number of steps done. Throws when a later
- * program has done more steps than these.
+ * Migrates a database to the schema of `steps` in one transaction. Step n leads from version n to n
+ * + 1; `user_version` is the number of steps done. Throws if a later program has done more steps.
  */
 export function applySchema(database: SqliteDatabase, steps: readonly string[]): void {
   const done = database.pragma('user_version', { simple: true }) as number;
@@ -81,7 +79,7 @@ function newDatabase(path: string, options: Database.Options | undefined): Sqlit
   } catch (error) {
     if (isMade) rmSync(path, { force: true });
     const { message, code } = error as NodeJS.ErrnoException;
-    // The second is what `bindings` says where nothing was compiled.
+    // The second is the message of `bindings` if nothing was compiled.
     if (code !== 'ERR_DLOPEN_FAILED' && !message.startsWith('Could not locate the bindings')) {
       throw error;
     }
@@ -95,7 +93,7 @@ function newDatabase(path: string, options: Database.Options | undefined): Sqlit
   }
 }
 
-/** False where there is a file already. */
+/** False if the file exists. */
 function makePrivateFile(path: string): boolean {
   try {
     closeSync(openSync(path, 'wx', 0o600));

@@ -4,8 +4,7 @@ import { asError, codeOf } from '@stevedore/wire';
 import { startStorage } from './index.js';
 
 /**
- * Entry of the embedded node's thread: one tracker and one storage, started
- * together and closed together.
+ * Entry point of the embedded node's thread: a tracker and a storage, started and closed together.
  */
 
 export interface EmbeddedSettings {
@@ -17,7 +16,7 @@ export interface EmbeddedSettings {
   readonly secrets: readonly string[];
 }
 
-/** Where the node is reached. */
+/** Where to reach the node. */
 export interface EmbeddedPorts {
   /** `127.0.0.1:22122`, for a client's list of trackers. */
   readonly trackers: readonly string[];
@@ -25,7 +24,7 @@ export interface EmbeddedPorts {
   readonly storagePort: number;
 }
 
-/** Errors lose their code on the way between threads, so they travel in parts. */
+/** Errors lose their code between threads, so their fields are sent instead. */
 export interface PlainError {
   readonly name: string;
   readonly code: string;
@@ -41,9 +40,9 @@ export interface ToWorker {
   readonly kind: 'close';
 }
 
-/** Uploads leave so much free: enough for the rest of a small machine to go on. */
+/** Space that uploads leave free, for the rest of a small machine. */
 const RESERVED_SPACE_MEGABYTES = 64;
-/** The SDK in the same process has a cache of its own; this is for clients from elsewhere. */
+/** The SDK in this process has its own cache; this one is for other clients. */
 const CACHE_BYTES = 16 * 1024 * 1024;
 
 const port = parentPort;
@@ -92,7 +91,7 @@ async function run(settings: EmbeddedSettings): Promise<() => Promise<void>> {
   }
 }
 
-/** Where a client on this machine reaches a server that listens on `host`. */
+/** The address at which local clients reach a server that listens on `host`. */
 function reachableHost(host: string): string {
   return host === '0.0.0.0' ? '127.0.0.1' : host;
 }

@@ -9,12 +9,12 @@ import type {
 } from './embedded-worker.js';
 
 /**
- * A tracker and a storage in a thread of this process: storing a trunk never
- * stalls the main thread, and one kill ends everything.
+ * A tracker and a storage in a thread of this process: storing a trunk never blocks the main
+ * thread, and killing the process ends all of it.
  */
 
 export interface EmbeddedNodeOptions {
-  /** Where the files go; made if it is not there. */
+  /** Where the files go; created if it is missing. */
   readonly directory: string;
   /** Default 127.0.0.1. */
   readonly host?: string;
@@ -22,23 +22,23 @@ export interface EmbeddedNodeOptions {
   readonly trackerPort?: number;
   /** Default 0: a free one. */
   readonly storagePort?: number;
-  /** Small files are rows beside their metadata. Default false. */
+  /** Store small files as rows beside their metadata. Default false. */
   readonly metadataTier?: boolean;
-  /** Who has none of them is not served. Default none: everybody is. */
+  /** Secrets of which clients must have one. Default none: every client is served. */
   readonly secrets?: readonly string[];
   /**
-   * Called with failures after the start: ones the node outlives (a request that
-   * met a broken disk), and its end (code `ERR_EMBEDDED_NODE_STOPPED`).
+   * Called with failures after the start: those that the node survives (a request that met a broken
+   * disk), and its end (code `embedded_node_stopped`).
    */
   readonly onError?: (error: Error) => void;
 }
 
 export interface EmbeddedNode extends EmbeddedPorts, AsyncDisposable {
-  /** Lets requests under way finish for a moment, then ends the thread. */
+  /** Gives requests in flight a moment to finish, then ends the thread. */
   close(): Promise<void>;
 }
 
-/** The embedded node failed or stopped. `code` is the system's where there is one. */
+/** The embedded node failed or stopped. `code` is the system's error code if there is one. */
 class EmbeddedNodeError extends Error {
   override readonly name = 'EmbeddedNodeError';
   readonly code: string;
@@ -107,7 +107,7 @@ export async function startEmbeddedNode(options: EmbeddedNodeOptions): Promise<E
   };
 }
 
-/** The worker's first word that counts. A worker that has failed ends by itself. */
+/** Resolves or rejects with the worker's first result. A worker that failed exits by itself. */
 async function started(worker: Worker, exited: Promise<number>): Promise<EmbeddedPorts> {
   const outcome = new Promise<EmbeddedPorts>((resolve, reject) => {
     worker.on('message', (message: FromWorker) => {

@@ -8,23 +8,23 @@ import {
 import type { MigrationStatus, Tiering, TierOptions } from '@stevedore/tiering';
 
 /**
- * A storage daemon, and its metadata tiers where it has some: a plain one loads none of their
- * code. The embedded pair is `@stevedore/node/embedded`.
+ * A storage daemon, with metadata tiers if enabled; a plain one loads none of their code. The
+ * embedded pair is `@stevedore/node/embedded`.
  */
 
 export interface StorageOptions extends DaemonOptions {
-  /** Small files as rows beside their metadata, and what moves them. */
+  /** Small files as rows beside their metadata, and their migration. */
   readonly tiers?: TierOptions;
 }
 
 export interface Storage extends Daemon {
-  /** What migration is doing; undefined where no small file is a row. */
+  /** Status of the migration; undefined if no small file is stored as a row. */
   migrationStatus(): MigrationStatus | undefined;
 }
 
 /**
- * Starts a storage; resolves when it listens, whether or not a tracker is there
- * (see `active`). Rejects with StartError or OptionError.
+ * Starts a storage. Resolves when it listens, even without a tracker (see `active`). Rejects with
+ * StartError or OptionError.
  */
 export async function startStorage({ tiers = {}, ...options }: StorageOptions): Promise<Storage> {
   let tiering: Tiering | undefined;
@@ -35,7 +35,7 @@ export async function startStorage({ tiers = {}, ...options }: StorageOptions): 
   return { ...storage, migrationStatus: () => tiering?.status() };
 }
 
-/** Undefined if the tiers are off and no earlier start has left records. */
+/** Undefined if the tiers are off and no earlier run left records. */
 async function openTiering(
   settings: StorageSettings,
   tiers: TierOptions,

@@ -1,9 +1,8 @@
 import { Status, statusText } from './constants.js';
 
 /**
- * Cursor over received bytes and builder of sent ones. All integers are
- * big-endian; text fields are NUL padded when written and cut at the first NUL
- * when read, because the C programs leave old memory behind it.
+ * Reads and builds message bodies. All integers are big-endian. Text fields are NUL-padded when
+ * written and end at the first NUL when read, because the C programs leave stale memory behind it.
  */
 
 export class ByteReader {
@@ -35,7 +34,7 @@ export class ByteReader {
     return this.#bytes.readInt32BE(this.#take(4, field));
   }
 
-  /** A 64-bit integer as a number; one that a number cannot hold exactly is refused. */
+  /** A 64-bit integer as a number. Throws if a number cannot hold it exactly. */
   i64(field: string): number {
     return safeNumber(this.#bytes.readBigInt64BE(this.#take(8, field)), field);
   }
@@ -47,12 +46,12 @@ export class ByteReader {
     return value;
   }
 
-  /** A CRC-32 that travels as a sign-extended 64-bit integer. */
+  /** A CRC-32 sent as a sign-extended 64-bit integer. */
   crc32(field: string): number {
     return Number(this.#bytes.readBigInt64BE(this.#take(8, field)) & 0xffff_ffffn);
   }
 
-  /** A fixed text field: up to its first NUL. */
+  /** A fixed-width text field, up to its first NUL. */
   text(width: number, field: string): string {
     const at = this.#take(width, field);
     const nul = this.#bytes.indexOf(0, at);
@@ -60,7 +59,7 @@ export class ByteReader {
     return this.#bytes.toString('latin1', at, end);
   }
 
-  /** Everything that is left, as text. */
+  /** The remaining bytes as text. */
   restText(): string {
     return this.rest().toString('latin1');
   }
@@ -74,7 +73,7 @@ export class ByteReader {
     return this.#bytes.subarray(at, at + count);
   }
 
-  /** Ends the reading: bytes left over are an error. */
+  /** Throws if bytes are left. */
   end(what: string): void {
     if (this.remaining !== 0)
       throw new ProtocolError(`${what} has ${this.remaining} bytes too many`);
@@ -108,7 +107,7 @@ export class ByteWriter {
     return this.i64(value | 0);
   }
 
-  /** A fixed text field, NUL padded. A value that does not fit is a mistake of the caller's. */
+  /** A fixed-width text field, NUL-padded. Throws if the value does not fit. */
   text(value: string, width: number, field: string): this {
     const part = Buffer.alloc(width);
     if (Buffer.byteLength(value, 'latin1') > width) {
@@ -143,8 +142,8 @@ function safeNumber(value: bigint, field: string): number {
 }
 
 /**
- * Bytes or values that break the FastDFS format. `status` is the errno a server
- * answers with; a client that meets one in a reply must drop the connection.
+ * Bytes or values that violate the FastDFS format. `status` is the errno that a server answers; a
+ * client that gets one from a reply must drop the connection.
  */
 export class ProtocolError extends Error {
   override readonly name = 'ProtocolError';

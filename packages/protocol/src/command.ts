@@ -3,8 +3,8 @@ import { HEADER_BYTES, REPLY_COMMAND } from './constants.js';
 import type { Codec } from './layout.js';
 
 /**
- * One FastDFS command: its number and both directions of its bytes, so that
- * client and daemons share it.
+ * A FastDFS command: its number and the codecs of its request and reply, shared by client and
+ * daemons.
  */
 export interface Command<Request, Reply> {
   readonly name: string;
@@ -15,15 +15,15 @@ export interface Command<Request, Reply> {
 
 /** A command whose request is a small head followed by raw file bytes. */
 export interface PayloadCommand<Request, Reply> extends Command<Request, Reply> {
-  /** Bytes of head that must have arrived before `headBytes` can tell its whole length. */
+  /** Bytes of the head that `headBytes` needs. */
   readonly minHeadBytes: number;
-  /** Whole length of the head, told from its first `minHeadBytes` bytes. */
+  /** Length of the head, from its first `minHeadBytes` bytes. */
   headBytes(prefix: Buffer): number;
   /** Raw bytes that follow the head. */
   payloadBytes(request: Request): number;
 }
 
-/** The bytes of a whole request of a command without payload. */
+/** Encodes the request of a command without a payload. */
 export function encodeRequest<Request>(
   command: Pick<Command<Request, unknown>, 'code' | 'request'>,
   request: Request,
@@ -32,7 +32,7 @@ export function encodeRequest<Request>(
   return encodeFrame(command.code, command.request.encode(request), flags);
 }
 
-/** Header and head of a payload command; `payloadBytes(request)` raw bytes must follow. */
+/** Encodes header and head of a payload command; `payloadBytes(request)` bytes must follow. */
 export function encodeRequestHead<Request>(
   command: PayloadCommand<Request, unknown>,
   request: Request,
@@ -56,7 +56,7 @@ export interface FrameHeader {
   readonly status: number;
 }
 
-/** What a reply announces whose length is not known before its end; see storage-listing.ts. */
+/** Announced length of a reply whose length is not known in advance; see storage-peer.ts. */
 export const OPEN_BODY_BYTES = 2 ** 58;
 
 export function encodeHeader(header: FrameHeader): Buffer {
@@ -68,8 +68,8 @@ export function encodeHeader(header: FrameHeader): Buffer {
 }
 
 /**
- * Reads the first 10 bytes of `bytes`; a negative or absurd length is a ProtocolError,
- * but for the one of a listing where one is expected.
+ * Decodes the first 10 bytes of `bytes`. A negative or unsafe length is a ProtocolError, except
+ * OPEN_BODY_BYTES with `mayBeOpen`.
  */
 export function decodeHeader(bytes: Buffer, mayBeOpen = false): FrameHeader {
   if (bytes.length < HEADER_BYTES) throw new ProtocolError(`a header of ${bytes.length} bytes`);
@@ -81,12 +81,12 @@ export function decodeHeader(bytes: Buffer, mayBeOpen = false): FrameHeader {
   return { bodyBytes, command: bytes.readUInt8(8), status: bytes.readUInt8(9) };
 }
 
-/** A whole message: header and body. */
+/** Encodes a message: header and body. */
 export function encodeFrame(command: number, body: Buffer, status = 0): Buffer {
   return Buffer.concat([encodeHeader({ bodyBytes: body.length, command, status }), body]);
 }
 
-/** A whole reply. */
+/** Encodes a reply. */
 export function encodeReply(status: number, body: Buffer = Buffer.alloc(0)): Buffer {
   return encodeFrame(REPLY_COMMAND, body, status);
 }

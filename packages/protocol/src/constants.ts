@@ -1,7 +1,6 @@
 /**
- * Every number of the FastDFS wire format that reader and writer share: field
- * widths, limits, command numbers and status codes. Sizes are bytes unless the
- * name says otherwise. FORMAT.md beside this package describes the layouts.
+ * The numbers of the FastDFS wire format: field widths, limits, command numbers and status codes.
+ * Sizes are bytes unless the name says otherwise. FORMAT.md of this package describes the layouts.
  */
 
 export const HEADER_BYTES = 10;
@@ -18,7 +17,7 @@ export const MAX_PORT = 65_535;
 export const SLAVE_PREFIX_BYTES = 16;
 export const MAX_METADATA_KEY_BYTES = 64;
 export const MAX_METADATA_VALUE_BYTES = 256;
-/** Servers of one group. */
+/** Maximum number of servers in a group. */
 export const MAX_GROUP_SERVERS = 32;
 
 /** Width of an address field: `narrow` fits IPv4 text, `wide` (since 6.11) IPv6 too. */
@@ -28,7 +27,7 @@ export const QUERY_IP_BYTES: Readonly<Record<IpWidth, number>> = { narrow: 15, w
 /** Address width everywhere else. */
 export const IP_BYTES: Readonly<Record<IpWidth, number>> = { narrow: 16, wide: 46 };
 
-/** Byte 0 to 255 of an upload that lets the storage choose the store path. */
+/** Store path index of an upload that lets the storage choose the path. */
 export const ANY_STORE_PATH = 0xff;
 
 /** The command of every reply. */
@@ -161,12 +160,12 @@ const STATUS_NAMES: Readonly<Record<number, string>> = {
   114: 'EALREADY (done already)',
 };
 
-/** What a status byte means, for people. */
+/** A readable text for a status byte. */
 export function statusText(status: number): string {
   return STATUS_NAMES[status] ?? `errno ${status}`;
 }
 
-/** Status of a storage server as trackers record it. */
+/** Status of a storage, as trackers record it. */
 export const StorageStatus = {
   init: 0,
   waitSync: 1,

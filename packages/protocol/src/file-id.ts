@@ -16,13 +16,13 @@ export const TAIL_CHARS = 7;
 /** `M00/3F/A2/` */
 const PATH_CHARS = 10;
 export const NORMAL_NAME_CHARS = PATH_CHARS + ENCODED_FIELDS_CHARS + TAIL_CHARS;
-/** Names of slots in FastDFS's own trunk files carry 16 characters more. */
+/** Names of slots in stock trunk files have 16 more characters. */
 const SLOT_NAME_CHARS = NORMAL_NAME_CHARS + 16;
 
 const SIZE_IN_LOW_HALF = 1n << 63n;
 const TRUNK_SLOT = 1n << 59n;
 const APPENDER = 1n << 58n;
-/** Bits 54 to 32: 23 random bits that keep equal files apart. */
+/** Bits 54 to 32: 23 random bits that tell equal files apart. */
 const RANDOM_SHIFT = 32n;
 export const RANDOM_BITS = 23;
 const RANDOM_MASK = (1n << BigInt(RANDOM_BITS)) - 1n;
@@ -32,7 +32,7 @@ const FOUR_GIB = 2 ** 32;
 const MAX_STORAGE_ID = 0xff_ffff;
 
 const GROUP = /^[A-Za-z0-9]{1,16}$/;
-/** Dots can stand only behind the 27 characters, which are base64. */
+/** Dots can occur only after the 27 characters, which are base64. */
 const NAME =
   /^M([0-9A-F]{2})\/([0-9A-F]{2})\/([0-9A-F]{2})\/([A-Za-z0-9_-]{27}[A-Za-z0-9._-]{0,80})$/;
 const EXTENSION = /^[A-Za-z0-9._-]{0,6}$/;
@@ -71,9 +71,8 @@ export function isExtension(text: string): boolean {
 }
 
 /**
- * The extension under which FastDFS keeps a file of this name: what follows the
- * last dot of its last part, empty when it is longer than 6 or holds other
- * characters than letters and digits.
+ * The extension that FastDFS keeps for this file name: what follows the last dot, or empty if that
+ * is longer than 6 or has characters other than letters and digits.
  */
 export function extensionOf(fileName: string): string {
   const match = /\.([A-Za-z0-9]{1,6})$/.exec(fileName);
@@ -81,8 +80,8 @@ export function extensionOf(fileName: string): string {
 }
 
 /**
- * As `extensionOf`, by the rule of the C client's uploads: two-part extensions are
- * kept where they fit in 6 characters (`tar.gz`).
+ * As `extensionOf`, by the rule of the C client's uploads: a two-part extension is kept if it fits
+ * in 6 characters (`tar.gz`).
  */
 export function uploadExtensionOf(fileName: string): string {
   const base = fileName.slice(fileName.lastIndexOf('/') + 1);
@@ -92,7 +91,7 @@ export function uploadExtensionOf(fileName: string): string {
   return one.length <= 6 ? one : '';
 }
 
-/** Splits a full id; undefined when it does not have the form of one. */
+/** Parses a full id; undefined if it is malformed. */
 export function parseFileId(text: string): FileId | undefined {
   const slash = text.indexOf('/');
   if (slash < 1) return undefined;
@@ -100,7 +99,7 @@ export function parseFileId(text: string): FileId | undefined {
   return isGroupName(group) ? parseFileName(group, text.slice(slash + 1)) : undefined;
 }
 
-/** As `parseFileId`, with the group apart, as requests carry it. */
+/** As `parseFileId`, with the group given separately, as in requests. */
 export function parseFileName(group: string, name: string): FileId | undefined {
   const match = NAME.exec(name);
   if (!match) return undefined;
@@ -130,7 +129,10 @@ export function decodeFields(base: string): NameFields {
   };
 }
 
-/** The 27 characters for the fields. `source` is IPv4 text or a decimal storage id. */
+/**
+ * Encodes the first 27 characters of a base name. `source` is an IPv4 address or a decimal storage
+ * id.
+ */
 export function encodeFields(fields: NameFields): string {
   const bytes = Buffer.alloc(20);
   encodeSource(fields.source, bytes);
@@ -146,7 +148,7 @@ export function normalSizeField(size: number, random: number): bigint {
   return SIZE_IN_LOW_HALF | ((BigInt(random) & RANDOM_MASK) << RANDOM_SHIFT) | BigInt(size);
 }
 
-/** Bytes of the file as its name tells them; appenders tell nothing (0). */
+/** Size of the file that the name encodes; 0 for appenders. */
 export function sizeOfField(sizeField: bigint): number {
   const lowHalfOnly = (sizeField & (SIZE_IN_LOW_HALF | TRUNK_SLOT)) !== 0n;
   return Number(lowHalfOnly ? sizeField & LOW_HALF : sizeField);
@@ -157,12 +159,12 @@ export function appenderSizeField(random: number): bigint {
   return SIZE_IN_LOW_HALF | APPENDER | ((BigInt(random) & RANDOM_MASK) << RANDOM_SHIFT);
 }
 
-/** True for the size field of a plain file below 4 GiB, the only kind a trunk of ours has. */
+/** True for the size field of a normal file below 4 GiB, the only kind that our trunks have. */
 export function isSmallNormalSizeField(sizeField: bigint): boolean {
   return sizeField >> (RANDOM_SHIFT + BigInt(RANDOM_BITS)) === 1n << 8n;
 }
 
-/** The kind, by the original's heuristic over name length and flag bits. */
+/** The kind, by stock FastDFS's heuristic over name length and flag bits. */
 export function fileKind(id: FileId): FileKind {
   const { sizeField } = decodeFields(id.base);
   const slot = (sizeField & TRUNK_SLOT) !== 0n;
@@ -191,9 +193,9 @@ export function hexByte(value: number): string {
 }
 
 /**
- * Names of slave files: the master's up to its extension, the prefix, and an
- * extension. `extension` undefined takes the master's. Throws ProtocolError for a
- * prefix or master that the storages refuse too.
+ * The name of a slave file: the master's name up to its extension, the prefix, and `extension`, or
+ * the master's extension if undefined. Throws ProtocolError for a prefix or master that stock
+ * storages refuse too.
  */
 export function slaveName(master: string, prefix: string, extension: string | undefined): string {
   const withPath = master.startsWith('M');

@@ -2,8 +2,8 @@ import { ByteReader, ByteWriter, ProtocolError } from './bytes.js';
 import { IP_BYTES, type IpWidth, MAX_PORT } from './constants.js';
 
 /**
- * Bodies as lists of fields in the order of their bytes. One list writes a body, reads it,
- * and is the type of its value.
+ * Message bodies declared as lists of fields in wire order. One declaration encodes a body, decodes
+ * it and types its value.
  *
  *     record({ '#name': length, size, name: counted() })    name_len i64 | size i64 | name
  */
@@ -15,12 +15,12 @@ export interface Codec<T> {
 }
 
 export interface Field<T> {
-  /** Width; of a field without a fixed one, 0. */
+  /** Width; 0 for a field of variable width. */
   readonly bytes: Readonly<Record<IpWidth, number>>;
-  /** Of a counted field. */
+  /** Limit of a counted field. */
   readonly maxBytes?: number | undefined;
   write(writer: ByteWriter, value: T, name: string, width: IpWidth): void;
-  /** `length`: what the field `#name` said of this one. */
+  /** `length`: the value of the field `#name`, if there is one. */
   read(reader: ByteReader, name: string, width: IpWidth, length: number): T;
 }
 
@@ -36,7 +36,7 @@ type ValueOf<F extends Fields> = {
 export type Layout<T> = Codec<T> & Field<T>;
 
 export interface RecordLayout<T> extends Layout<T> {
-  /** Bytes of the record that begins with `prefix`, which holds all fields of a fixed width. */
+  /** Length of the record that begins with `prefix`, which holds all fixed-width fields. */
   bytesOf(prefix: Buffer): number;
 }
 
@@ -77,7 +77,7 @@ export const size = fixed<number>(
   (writer, value) => writer.i64(value),
   (reader, name) => reader.size(name),
 );
-/** Of the field whose name follows the `#`. */
+/** Length of the field whose name follows the `#`. */
 export const length = size;
 export const port = fixed<number>(
   8,
@@ -103,7 +103,7 @@ export function text(bytes: number): Field<string> {
   );
 }
 
-/** An IP address, as wide as the whole body has it. */
+/** An IP address, in the width of the whole body. */
 export function address(bytes: Readonly<Record<IpWidth, number>> = IP_BYTES): Field<string> {
   return {
     bytes,
@@ -112,7 +112,7 @@ export function address(bytes: Readonly<Record<IpWidth, number>> = IP_BYTES): Fi
   };
 }
 
-/** Text of a length that was read before. */
+/** Text whose length an earlier field gives. */
 export function counted(maxBytes?: number): Field<string> {
   return {
     bytes: { narrow: 0, wide: 0 },
@@ -131,7 +131,7 @@ export const countedBytes: Field<Buffer> = {
   read: (reader, name, _width, bytes) => reader.bytes(bytes, name),
 };
 
-/** The rest of the body, as text. */
+/** The rest of the body as text. */
 export function tail(minBytes = 0, maxBytes?: number): Field<string> {
   return fixed(
     0,
@@ -143,7 +143,7 @@ export function tail(minBytes = 0, maxBytes?: number): Field<string> {
   );
 }
 
-/** How many lines, then the lines. */
+/** A count, then as many lines. */
 export function lines(count: Field<number>, min = 0, max?: number): Field<readonly string[]> {
   return fixed(
     0,
@@ -161,7 +161,7 @@ export function lines(count: Field<number>, min = 0, max?: number): Field<readon
   );
 }
 
-/** How many items, then the items. */
+/** A count, then as many items. */
 export function many<T>(count: Field<number>, item: Field<T>): Field<readonly T[]> {
   return fixed(
     0,
@@ -179,7 +179,7 @@ export function many<T>(count: Field<number>, item: Field<T>): Field<readonly T[
   );
 }
 
-/** One after the other. With `what`, bytes that are left over are an error. */
+/** A sequence of fields. With `what`, leftover bytes are an error. */
 export function record<F extends Fields>(fields: F, what?: string): RecordLayout<ValueOf<F>> {
   const parts = Object.entries(fields).map(([name, field]) => {
     const lengthOf = name.startsWith('#') ? name.slice(1) : undefined;
@@ -241,7 +241,7 @@ export function only<T>(field: Field<T>, what?: string): Layout<T> {
   };
 }
 
-/** A body of records, as many as there are bytes for. */
+/** A body of records up to its end. */
 export function list<T>(item: Layout<T>, what: string, min = 0): Codec<readonly T[]> {
   return {
     encode: (items, width) => Buffer.concat(items.map((each) => item.encode(each, width))),
@@ -259,7 +259,7 @@ export function list<T>(item: Layout<T>, what: string, min = 0): Codec<readonly 
   };
 }
 
-/** The length of the body says which width its addresses have. */
+/** Tells the width of the addresses from the length of the body. */
 function widthOf(body: Buffer, { narrow, wide }: Field<never>['bytes'], what = 'a body'): IpWidth {
   if (narrow === wide || body.length === wide) return 'wide';
   if (body.length === narrow) return 'narrow';

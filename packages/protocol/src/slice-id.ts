@@ -32,16 +32,16 @@ export const TRUNK_EXTENSION = 'merged';
 
 const TRUNK_TAIL = `.${TRUNK_EXTENSION}`;
 /**
- * 27 characters, 22, and an extension. Both parts end within a character, whose unused low
- * bits are zero: others would give one slice several ids.
+ * 27 characters, 22, and an extension. The last character of each part has unused low bits, which
+ * must be zero: otherwise a slice would have several ids.
  */
 const SLICE_BASE = /^([\w-]{26}[AEIMQUYcgkosw048])([\w-]{21}[AQgw])(?:\.([A-Za-z0-9._-]{1,6}))?$/;
-/** Upper half of a slice's size field: its size is in the lower one, and there are no random bits. */
+/** Upper half of a slice's size field: the lower half is the size; there are no random bits. */
 const OWN_SIZE_FLAGS = 0x8000_0000;
-/** Of a trunk's, above the random bits: a plain file below 4 GiB. */
+/** Bits of a trunk's size field above the random bits: a normal file below 4 GiB. */
 const TRUNK_SIZE_FLAGS = 0x100;
 
-/** Place and content of a slice, as trunk directories list them too. */
+/** Position and content of a slice, as in the trunk's directory. */
 export interface SliceEntry {
   /** First byte of the content in the trunk. */
   readonly offset: number;
@@ -86,8 +86,8 @@ export function makeSliceId(trunk: FileId, entry: SliceEntry, extension: string)
 }
 
 /**
- * Takes a slice id apart; undefined when the id is of another kind. Part of every read of
- * a slice, so it works on the bytes themselves.
+ * Parses a slice id; undefined if the id is of another kind. It is part of every slice read, so it
+ * works on raw bytes.
  */
 export function parseSliceId(id: FileId | string): SliceId | undefined {
   const file = typeof id === 'string' ? parseFileId(id) : id;
@@ -102,7 +102,7 @@ export function parseSliceId(id: FileId | string): SliceId | undefined {
   const crc32 = own.readUInt32BE(16);
   const offset = rest.readUInt32BE(12);
   if (offset + size > rest.readUInt32BE(4)) return undefined;
-  // Source and time are the trunk's own; size field and CRC-32 follow.
+  // Source and time are the trunk's own. Its size field and CRC-32 replace those of the slice.
   rest.copy(own, 8, 0, 12);
   const base = `${own.toString('base64url')}${TRUNK_TAIL}`;
   const name = `${file.name.slice(0, file.name.length - file.base.length)}${base}`;

@@ -5,14 +5,14 @@ import { createHash, timingSafeEqual } from 'node:crypto';
  *
  *     lower-case hex( md5( path without group + secret + decimal(ts) ) )
  *
- * They keep links from living for ever; MD5 with a secret behind is no strong
- * signature, so do not guard anything else with it.
+ * They make links expire. MD5 of a text and a secret is not a strong signature, so do not protect
+ * anything else with it.
  */
 export interface TokenCheck {
   /** `M00/...`, without the group. */
   readonly name: string;
   readonly token: string;
-  /** Unix seconds that the link carries. */
+  /** Unix seconds in the link. */
   readonly timestampSeconds: number;
   readonly secret: string;
   readonly nowSeconds: number;
@@ -25,7 +25,7 @@ export function makeToken(name: string, secret: string, timestampSeconds: number
   return createHash('md5').update(`${name}${secret}${timestampSeconds}`).digest('hex');
 }
 
-/** Timestamp 0 never expires and one in the future is accepted, as in the module. */
+/** As in the module, timestamp 0 never expires and one in the future is accepted. */
 export function checkToken(check: TokenCheck): 'ok' | 'expired' | 'wrong' {
   const { name, token, timestampSeconds, secret, nowSeconds, lifetimeSeconds } = check;
   if (!TOKEN.test(token) || !Number.isSafeInteger(timestampSeconds)) return 'wrong';

@@ -2,9 +2,9 @@ import { openDatabase, SqliteBindingError, type SqliteDatabase } from '@stevedor
 import { StoreError } from './errors.js';
 
 /**
- * One process owns a directory. The lock is SQLite's exclusive lock on the file
- * `lock`: the operating system takes it away when the process dies, however it
- * dies, so there is nothing to clean up.
+ * Ensures that one process owns a directory. The lock is SQLite's exclusive lock on the file
+ * `lock`: the operating system releases it however the process dies, so there is nothing to clean
+ * up.
  */
 export class DirectoryLock {
   readonly #database: SqliteDatabase;
@@ -15,7 +15,7 @@ export class DirectoryLock {
 
   /**
    * Throws StoreError `directory_locked` while another process (or store) has it,
-   * SqliteBindingError where the installation is for another Node.
+   * SqliteBindingError if the installation is for another version of Node.
    */
   static acquire(directory: string): DirectoryLock {
     let database: SqliteDatabase | undefined;

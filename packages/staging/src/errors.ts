@@ -1,6 +1,6 @@
 /**
- * Operating errors of the store. `code` is stable; messages say what happened,
- * to what, and what to do. docs/REFERENCE.md lists them all.
+ * Operating errors of the store. `code` is stable. Messages say what happened, to what, and what to
+ * do. docs/REFERENCE.md lists all codes.
  */
 
 export type StoreErrorCode =
@@ -27,7 +27,7 @@ export type StoreErrorCode =
 
 export interface StoreErrorDetails {
   readonly cause?: unknown;
-  /** True when the same call may succeed later. */
+  /** True if the same call may succeed later. */
   readonly retryable?: boolean;
 }
 
@@ -44,8 +44,8 @@ export class StoreError extends Error {
 }
 
 /**
- * True for a StoreError, of the given code if one is named. By name and not by class: a
- * program may hold two copies of the package.
+ * True for a StoreError, with the given code if there is one. Compares the name, not the class: a
+ * program may load two copies of the package.
  */
 export function isStoreError(error: unknown, code?: StoreErrorCode): error is StoreError {
   if (!(error instanceof Error) || error.name !== 'StoreError' || !('code' in error)) return false;

@@ -1,9 +1,8 @@
 import { KEY_BYTES } from './container/record.js';
 
 /**
- * Keys: 48-bit milliseconds, 16-bit origin, 64 random bits, written as 22
- * base64url characters. Ordered by time, so the FileMap appends; unguessable, so
- * a key is a capability.
+ * Keys: 48-bit milliseconds, 16-bit origin, 64 random bits, written as 22 base64url characters.
+ * Ordered by time, so that the FileMap appends; unguessable, so that a key is a capability.
  */
 
 const KEY_TEXT = /^[A-Za-z0-9_-]{21}[AQgw]$/;
@@ -29,7 +28,7 @@ export class KeyMaker {
   }
 
   next(): Buffer {
-    // Asking the generator for many bytes at once costs a tenth of asking each time.
+    // One call for many bytes costs a tenth of a call per key.
     if (this.#used === this.#pool.length) {
       this.#sources.randomFill(this.#pool);
       this.#used = 0;
@@ -47,12 +46,12 @@ export function formatKey(key: Buffer): string {
   return key.toString('base64url');
 }
 
-/** The 16 bytes of a key's text; undefined when the text is not one. */
+/** The 16 bytes of a key's text; undefined if the text is not a key. */
 export function parseKey(text: string): Buffer | undefined {
   return KEY_TEXT.test(text) ? Buffer.from(text, 'base64url') : undefined;
 }
 
-/** Unix milliseconds. */
+/** When the key was made, in Unix milliseconds. */
 export function timeOfKey(key: Buffer): number {
   return key.readUIntBE(0, 6);
 }

@@ -21,7 +21,7 @@ import type { Staging } from './staging.js';
  * of their row, the row is looked up again. Nothing is written.
  */
 
-/** What a reader needs of staging: of this process's own, or of a neighbour's. */
+/** The parts of staging that a reader needs, of this process or of a neighbour. */
 export interface ReadableStaging {
   readonly fileMap: FileMapQueries & Pick<Staging['fileMap'], 'setBlocks'>;
   readonly local: Pick<LocalCopies, 'has' | 'read' | 'takeBack' | 'noteDamage'>;
@@ -32,7 +32,7 @@ export interface ReadableStaging {
 }
 
 const BUSY_TIMEOUT_MS = 1_000;
-/** Kept open at a time, but for those that are being read. */
+/** Maximum segments kept open, except those being read. */
 const MAX_SEGMENTS = 32;
 const KEEP_OPEN_MS = 5_000;
 
@@ -43,7 +43,7 @@ export class NeighbourView implements ReadableStaging {
   readonly local: ReadableStaging['local'];
   readonly quarantine: ReadableStaging['quarantine'];
   readonly rebuild: ReadableStaging['rebuild'];
-  /** Only the owner knows what it is packing. */
+  /** Only the owner knows which files it is packing. */
   readonly files = { isPacking: () => false };
   #opened: OpenedFileMap | undefined;
   #origin: number | undefined;
@@ -54,11 +54,11 @@ export class NeighbourView implements ReadableStaging {
     this.spool = new Spool(disk, `${directory}/spool`);
     const view = this;
     this.local = {
-      // What is not there after all is found out when it is read.
+      // A missing copy is detected when it is read.
       has: ({ local }) => local.at === 'spool' || local.segment > 0,
       read: (row) => this.#read(row),
       takeBack: async () => false,
-      // Its owner finds it when it reads or scrubs.
+      // The owner finds the damage when it reads or scrubs.
       noteDamage: () => undefined,
     };
     this.quarantine = {
@@ -75,19 +75,19 @@ export class NeighbourView implements ReadableStaging {
     };
   }
 
-  /** Of its keys; undefined while its directory is being made. */
+  /** The origin of its keys; undefined while its directory is being created. */
   get origin(): number | undefined {
     this.#origin ??= readOriginNow(this.#directory);
     return this.#origin;
   }
 
-  /** Throws `storage_unavailable` while there is none that can be read. */
+  /** Throws `storage_unavailable` while there is no readable FileMap. */
   get fileMap(): ReadableStaging['fileMap'] {
     this.#opened ??= this.#open();
     return this.#opened.queries;
   }
 
-  /** Its owner has started again: the FileMap may be another file now. */
+  /** Reopens the FileMap if its owner has restarted with another file. */
   lookAgain(): void {
     if (this.#opened && inodeOf(this.#path) !== this.#opened.inode) this.#close();
   }
@@ -128,7 +128,7 @@ export class NeighbourView implements ReadableStaging {
     }
   }
 
-  /** Undefined where FastDFS has the file and this disk has not. */
+  /** Undefined if FastDFS has the file and this disk does not. */
   async #read({ key, local, size, crc32: expected, trunk }: FileRow): Promise<Buffer | undefined> {
     const bytes = await this.#segments.read(local.segment, local.position, size);
     if (bytes?.length === size && crc32(bytes) === expected) return bytes;
@@ -164,7 +164,10 @@ interface OpenSegment {
   readers: number;
 }
 
-/** Segments of another process, kept open for a moment: one that is removed takes room until then. */
+/**
+ * Segments of another process, kept open for a moment only: a removed one occupies space until it
+ * is closed.
+ */
 class SegmentReaders {
   readonly #disk: Disk;
   readonly #folder: string;
@@ -197,7 +200,7 @@ class SegmentReaders {
     }
   }
 
-  /** Those that nobody reads. */
+  /** Closes the segments that nobody reads. */
   close(): void {
     for (const [number, { opened, readers }] of this.#open) {
       if (readers > 0) continue;

@@ -9,23 +9,23 @@ import type { OrphanStats } from './repair/orphan-watch.js';
 import type { DamageEvent, DamageStats } from './repair/quarantine.js';
 import type { ScrubStats } from './repair/scrub-watch.js';
 
-/** What staging is opened with: its bounds, and everything from outside that it uses. */
+/** The options of staging: its limits, and everything external that it uses. */
 export interface StagingOptions {
   readonly directory: string;
   /**
-   * Called once the directory is this process's, with the origin of its keys, and before anything
-   * is changed in FastDFS; gives the FastDFS to store trunks in.
+   * Called with the origin of its keys once the directory is locked and before anything is changed
+   * in FastDFS. Returns the FastDFS to store trunks in.
    */
   readonly connect: (origin: number) => Promise<TrunkStore>;
-  /** Gives a new directory its origin; default: a random one. */
+  /** Chooses the origin of a new directory. Default: a random one. */
   readonly origin?: () => Promise<number>;
-  /** Changes are noted for the map of a deployment: `fileMap.outbox`. Default false. */
+  /** Record changes for the map of a deployment in `fileMap.outbox`. Default false. */
   readonly hasMap?: HasMap;
   readonly trunkBytes: number;
   readonly maxAgeMs: number;
   /**
-   * Trunks that are not full are joined until they are, or have a file of this age; their files
-   * get ids then. Default 0: every trunk stays as it was stored, and its files have ids at once.
+   * Thin trunks are joined until they are full or have a file of this age; only then their files
+   * get ids. Default 0: every trunk is final as stored, and its files have ids at once.
    */
   readonly idMaxAgeMs?: number;
   readonly containerBytes: number;
@@ -34,58 +34,58 @@ export interface StagingOptions {
   readonly segmentBytes?: number;
   /** Bytes that must stay free on the disk. Default 64 MiB. */
   readonly minFreeBytes?: number;
-  /** Bytes per second that compaction moves at the most. Default 8 MiB. */
+  /** Maximum bytes per second that compaction moves. Default 8 MiB. */
   readonly compactionBytesPerSecond?: number;
-  /** Age at which an upload that nobody finished is removed. Default: never. */
+  /** Age at which an unfinished upload is removed. Default: never. */
   readonly unfinishedAgeMs?: number;
-  /** How often expired files are looked for and deleted. Default 10 s. */
+  /** Interval at which expired files are deleted. Default 10 s. */
   readonly expiryIntervalMs?: number;
   /**
-   * Storages that must have a trunk before the copies on this disk may go; 0, the
-   * default: two where the trunk's group has two or more active ones, else one.
+   * Storages that must have a trunk before the copies on this disk may be removed. Default 0: two
+   * if the trunk's group has two or more active storages, else one.
    */
   readonly confirmCopies?: number;
-  /** Bytes per second that the scrub in the background reads at the most; 0, the default: off. */
+  /** Maximum bytes per second that the background scrub reads. Default 0: off. */
   readonly scrubBytesPerSecond?: number;
-  /** Before its first walk, and after one that failed. Default 1 minute. */
+  /** Pause before its first walk, and after one that failed. Default 1 minute. */
   readonly scrubPauseMs?: number;
   /** Keeps a second copy of what is staged at a partner. */
   readonly copies?: StagedCopiesOptions;
-  /** False: trunks that no record names are looked for when a check asks, and only then. */
+  /** False: search for trunks without a record only when a check asks for it. */
   readonly findsOrphans?: boolean;
-  /** How long storages may take to list what they took. Default 5 minutes. */
+  /** How long storages may take to list files that they received. Default 5 minutes. */
   readonly listingGraceMs?: number;
-  /** Opening waits until a lost FileMap is rebuilt, as far as FastDFS answers. */
+  /** Wait at opening until a lost FileMap is rebuilt, as far as FastDFS answers. */
   readonly rebuildsFirst?: boolean;
-  /** Called with how many trunks of all have been read back into a lost FileMap. */
+  /** Called with the number of trunks read back into a lost FileMap, and of all such trunks. */
   readonly onRebuild?: (done: number, all: number) => void;
   readonly disk?: Disk;
   readonly now: () => number;
   /** Unpredictable bytes, for keys and origins. */
   readonly randomFill: (target: Buffer) => void;
-  /** Of the choice of a trunk's members: with the same one the same files make the same trunks. */
+  /** Seed for choosing a trunk's members: the same seed and files give the same trunks. */
   readonly packingSeed: number;
 }
 
 export interface StagingEvents {
-  /** A file has got its FastDFS id. */
+  /** A file got its FastDFS id. */
   merged: [{ readonly key: string; readonly fileId: string }];
   trunk: [TrunkEvent];
-  /** A copy of a file was found damaged: it is no longer read, and repaired if possible. */
+  /** A damaged copy of a file was quarantined; it is repaired if possible. */
   damage: [DamageEvent];
-  /** Trouble in the background: it is retried; nothing acknowledged is lost. */
+  /** A failure in the background: it is retried, and nothing acknowledged is lost. */
   error: [Error];
 }
 
 /** A trunk (or whole large file) that was stored and confirmed. */
 export interface TrunkEvent {
-  /** `whole` for a large file that goes by itself. */
+  /** `whole` for a large file, which is stored by itself. */
   readonly kind: 'trunk' | 'whole';
   readonly taskId: string;
   readonly fileId: string;
   readonly files: number;
   readonly bytes: number;
-  /** Share of the target that is filled, 0 to 1; 1 for a large file. */
+  /** Filled share of the target size, 0 to 1; 1 for a large file. */
   readonly fill: number;
   /** Milliseconds from the choice of its files to its confirmation. */
   readonly durationMs: number;
@@ -95,16 +95,16 @@ export interface StagingStats extends Counters, MergeStats {
   readonly trunks: number;
   /** Bytes of the container's segments and spooled files on disk. */
   readonly containerBytes: number;
-  /** Trunks that too few storages have shown to have; this disk keeps its copies. */
-  /** Uploads in several requests that have not ended, and their bytes. */
+  /** Unfinished resumable uploads, and their bytes. */
   readonly unfinishedUploads: number;
   readonly unfinishedBytes: number;
+  /** Trunks that too few storages are known to have; this disk keeps its copies. */
   readonly unconfirmedTrunks: number;
-  /** Trunks in FastDFS that no record named. */
+  /** Trunks in FastDFS without a record. */
   readonly orphans: OrphanStats;
-  /** Copies whose bytes are not those that were stored. */
+  /** Damaged copies. */
   readonly damage: DamageStats;
-  /** The scrub in the background. */
+  /** The background scrub. */
   readonly scrub: ScrubStats;
   readonly room: RoomStats;
   /** The second copy of what is staged; undefined without one. */

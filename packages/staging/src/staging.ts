@@ -38,7 +38,7 @@ const REBUILD_GRACE_MS = 3_000;
 const REBUILD_FIRST_MS = 600_000;
 const FREE_SPACE_INTERVAL_MS = 1_000;
 const EXPIRY_INTERVAL_MS = 10_000;
-/** How often to check whether files of thin trunks are due to have their ids, at the least. */
+/** Maximum interval at which thin trunks are checked for files that must get their ids. */
 const JOIN_INTERVAL_MS = 60_000;
 const MIN_JOIN_INTERVAL_MS = 1_000;
 const MIN_FREE_BYTES = 64 * 2 ** 20;
@@ -102,7 +102,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     });
     this.files = new WaitingFiles({
       fileMap,
-      // Trunks that have not been read may hold files of the container already.
+      // Unread trunks may already hold files of the container.
       firstSegment: () => (this.rebuild.isWaiting ? container.firstOwnSegment : 0),
     });
     this.quarantine = new Quarantine({
@@ -186,7 +186,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     });
     this.#orphans = new OrphanWatch({
       ...{ ...stores, onError, graceMs: options.listingGraceMs ?? LISTING_GRACE_MS },
-      // While a FileMap is rebuilt, a file that seems to wait may be in another trunk.
+      // During a rebuild, a file that seems to wait may be in another trunk.
       adopt: async (plan, fileId) =>
         this.rebuild.isComplete && this.merging.inFlight.adopt(plan, fileId),
       replace: (trunk, fileId) =>
@@ -199,7 +199,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     });
   }
 
-  /** Takes the directory, recovers what is in it and starts the Merge Task. */
+  /** Locks the directory, recovers its content and starts the Merge Task. */
   static async open(options: StagingOptions): Promise<Staging> {
     const started = await startUp(options);
     const staging = new Staging(options, started);
@@ -240,32 +240,35 @@ export class Staging extends EventEmitter<StagingEvents> {
     });
   }
 
-  /** Moves the living files out of trunks that are mostly dead; resolves with how many. */
+  /** Compacts sparse trunks. Resolves with the number of files moved. */
   async compact(): Promise<number> {
     const moved = await this.#compaction.run();
     await this.#retirement.run();
     return moved;
   }
 
-  /** Stages what is held of a gateway that will not return; its trunks are known here by then. */
+  /**
+   * Stages the files held of a gateway that will not return. Its trunks must have been adopted
+   * before.
+   */
   takeOver(index: HeldIndex): Promise<TakenOver> {
     return takeOver({ ...this.#repairParts, acceptance: this.acceptance }, index);
   }
 
-  /** Takes over the trunks of a container that is gone; their directories are read from now on. */
+  /** Takes over the trunks of a container that is gone, and starts to read their directories. */
   adopt(adopted: AdoptedTrunks): Promise<void> {
     const { deletions, rebuild } = this;
     return adopt({ ...this.#repairParts, retention: this.#retention, deletions, rebuild }, adopted);
   }
 
-  /** Holds FileMap, container and FastDFS against each other. */
+  /** Compares FileMap, container and FastDFS. */
   fsck(options: UpkeepOptions): Promise<FsckReport> {
     const search = { repair: options.repair, all: true };
     const findOrphans = () => this.#orphans.search(search, options.signal);
     return fsck({ ...this.#repairParts, findOrphans }, options);
   }
 
-  /** Reads every byte there is, at a bounded rate, against its CRC-32. */
+  /** Checks every byte against its CRC-32, at a bounded rate. */
   scrub(options: ScrubOptions): Promise<ScrubReport> {
     return scrub(this.#repairParts, options);
   }
@@ -293,7 +296,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     return this.#closing;
   }
 
-  /** Takes every step, whatever fails; rejects with the first failure. */
+  /** Runs every step, whatever fails. Rejects with the first failure. */
   async #close(): Promise<void> {
     const { container, lock } = this.#started;
     this.#background.end();
@@ -327,12 +330,12 @@ export class Staging extends EventEmitter<StagingEvents> {
     if (this.files.include(key)) this.merging.wake();
   }
 
-  /** The plan has ended: what it held may go. */
+  /** The plan has ended: what it reserved can be removed. */
   #noteReleased({ kind, rows }: TrunkPlan): void {
     const { fileMap, spool } = this.#started;
     this.#background.run(this.#retention.trim());
     this.#cleanup.want();
-    // A large file that was deleted while it was in flight.
+    // The large file may have been deleted while it was in flight.
     const [{ key }] = rows as [FileRow];
     if (kind === 'whole' && !fileMap.find(key)) this.#background.run(spool.remove(key));
   }
@@ -340,7 +343,7 @@ export class Staging extends EventEmitter<StagingEvents> {
   #noteSent({ plan, fileId }: SentTrunk, durationMs: number): void {
     const { size, rows, members, taskId, kind } = plan;
     this.#copies.check();
-    // Thin trunks that fill one are joined at a time: there may be more of them.
+    // Only one set of thin trunks is joined at a time; there may be another.
     if ((this.#options.idMaxAgeMs ?? 0) > 0) this.#cleanup.want();
     if (!plan.thin && this.listenerCount('merged') > 0) {
       for (const [index, row] of rows.entries()) {

@@ -22,8 +22,8 @@ import type { StagingOptions } from './staging-options.js';
 import { neededRecords } from './upkeep/retention.js';
 
 /**
- * Brings a directory, whatever the last process left in it, to a consistent state: first the lock,
- * then FileMap and container, then the trunks that can be settled without FastDFS.
+ * Brings a directory into a consistent state, whatever the last process left: first the lock, then
+ * FileMap and container, then the trunks that can be settled without FastDFS.
  */
 export interface StartedParts extends Omit<Stores, 'now'> {
   readonly lock: DirectoryLock;
@@ -31,9 +31,9 @@ export interface StartedParts extends Omit<Stores, 'now'> {
   readonly origin: number;
   readonly freeBytes: number;
   readonly copies: StagedCopies | undefined;
-  /** Trunks whose directories are to be read into a FileMap that was lost. */
+  /** Trunks whose directories must be read into a lost FileMap. */
   readonly unread: readonly TrunkRow[];
-  /** What the operator should hear of. */
+  /** Problems to report to the operator. */
   readonly problems: readonly Error[];
 }
 
@@ -118,15 +118,15 @@ function interrupted(count: number): StoreError {
   );
 }
 
-/** What settles a lost tail. */
+/** The parts needed to settle a lost tail. */
 type TailParts = Omit<Stores, 'trunkStore'>;
 
 /**
- * With durability `os` a power failure may take records that no sync had made durable, and
- * leave the FileMap, which SQLite syncs by itself now and then, ahead of `segments`. What was
- * moved is where it was before, other files are quarantined: reading one is an error and never
- * anything else. What the FileMap knows of trunks and deletions is recorded again, durably.
- * Undefined if nothing is lost.
+ * With durability `os` a power failure may take records that no sync had made durable, and leave
+ * the FileMap, which SQLite syncs now and then, ahead of `segments`. Files that were being moved
+ * are rolled back to their former place; others are quarantined, so that reading one is an error
+ * and never returns other bytes. What the FileMap knows of trunks and deletions is recorded again,
+ * durably. Undefined if nothing is lost.
  */
 async function settleLostTail(
   parts: TailParts,
@@ -153,7 +153,7 @@ async function settleLostTail(
   );
 }
 
-/** 1 if no copy of it is left. */
+/** Returns 1 if no copy of the file is left. */
 function giveUp({ fileMap, now }: TailParts, row: FileRow, place: 'container' | 'spool') {
   if (fileMap.takeBack(row.key)) return 0;
   fileMap.loseFile(row.key);

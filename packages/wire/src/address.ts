@@ -3,7 +3,7 @@ import { crc32 } from 'node:zlib';
 import { OptionError } from '@stevedore/options';
 import { MAX_PORT } from '@stevedore/protocol';
 
-/** Addresses of servers: text as people write it, and the one form that names a pool. */
+/** Server addresses: the text that people write, and the canonical form that names a pool. */
 
 export const DEFAULT_TRACKER_PORT = 22_122;
 
@@ -17,7 +17,7 @@ export interface Address {
 const BRACKETED = /^\[([^\]]+)\](?::(\d{1,5}))?$/;
 const PLAIN = /^([A-Za-z0-9._-]+)(?::(\d{1,5}))?$/;
 
-/** The address of a host as a tracker names it; undefined when host or port is impossible. */
+/** The address of a host as a tracker names it; undefined if host or port is invalid. */
 export function makeAddress(host: string, port: number): Address | undefined {
   const bare = host.startsWith('[') && host.endsWith(']') ? host.slice(1, -1) : host;
   const ipv6 = isIPv6(bare);
@@ -32,8 +32,8 @@ export function addressText(host: string, port: number): string {
 }
 
 /**
- * Reads `host`, `host:port`, `[::1]:port`, `[::1]` or a bare IPv6 address;
- * undefined when the text is none of them.
+ * Parses `host`, `host:port`, `[::1]:port`, `[::1]` or a bare IPv6 address; undefined if the text
+ * is none of them.
  */
 export function parseAddress(text: string, defaultPort: number): Address | undefined {
   if (isIPv6(text)) return makeAddress(text, defaultPort);
@@ -51,29 +51,32 @@ export function checkAddress(text: string, defaultPort: number): Address {
   throw new OptionError(`"${text}" is not an address of the form host:port or [ipv6]:port`);
 }
 
-/** Hosts apart from ports, for tables that may name either: `host` or `host:port`. */
+/** Key for tables that name `host` or `host:port`; undefined if the text is no address. */
 export function addressKey(text: string): string | undefined {
   const address = parseAddress(text, MAX_PORT);
   if (!address) return undefined;
   return hasPort(text) ? address.text : address.host;
 }
 
-/** Whether the text of an address that is valid names a port. */
+/** True if the text of a valid address names a port. */
 export function hasPort(text: string): boolean {
   return !isIPv6(text) && /:\d{1,5}$/.test(text);
 }
 
-/** True for an address that names one machine, so that peers can connect to it. */
+/** True for an address of one machine, to which peers can connect. */
 export function isOwnAddress(host: string): boolean {
   return isIPv4(host) ? !host.startsWith('0.') : isIP(host) === 6 && host !== '::';
 }
 
-/** `::ffff:10.0.0.1`, as a socket of both families has it, is 10.0.0.1. */
+/** Maps `::ffff:10.0.0.1`, as dual-stack sockets report it, to 10.0.0.1. */
 export function plainAddress(address: string): string {
   return address.startsWith('::ffff:') ? address.slice(7) : address;
 }
 
-/** Without ids an IPv4 address is the id; an IPv6 address is too long and gets a short code. */
+/**
+ * The id of a server without a configured one: its IPv4 address, or a short code for IPv6, which
+ * would be too long.
+ */
 export function idOfAddress(address: string): string {
   if (!isIPv6(address)) return address;
   const code = Buffer.alloc(8);

@@ -1,17 +1,16 @@
 import { ProtocolError, Status, statusText } from '@stevedore/protocol';
 
 /**
- * The errors of the daemons. A handler throws StatusError for what the protocol
- * foresees; whatever else it throws is answered with the status that fits
- * (`statusOf`) and reported, because it is unexpected.
+ * Errors of the daemons. A handler throws StatusError for what the protocol foresees. Any other
+ * error is unexpected: it is answered with the closest status (`statusOf`) and reported.
  */
 
-/** An expected answer other than success: missing file, bad name. */
+/** An expected answer other than success, such as a missing file or a bad name. */
 export class StatusError extends Error {
   override readonly name = 'StatusError';
   readonly code = 'server_status';
   readonly status: number;
-  /** What the answer says beside its status. */
+  /** Body of the answer. */
   readonly body: Buffer | undefined;
 
   constructor(status: number, message: string, body?: Buffer) {
@@ -23,7 +22,7 @@ export class StatusError extends Error {
 
 type ConnectionErrorCode = 'connect_failed' | 'connection_lost' | 'timeout';
 
-/** No connection, or one that cannot go on: the peer has gone or was silent for too long. */
+/** There is no connection, or it cannot continue: the peer closed it or was silent for too long. */
 export class ConnectionError extends Error {
   override readonly name = 'ConnectionError';
   readonly code: ConnectionErrorCode;
@@ -34,13 +33,13 @@ export class ConnectionError extends Error {
   }
 }
 
-/** The other end of a connection has not the secret of this one. */
+/** The other end of a connection does not have our secret. */
 export class AuthenticationError extends Error {
   override readonly name = 'AuthenticationError';
   readonly code = 'access_denied';
 }
 
-/** A daemon that cannot start. `code` is the system's (EADDRINUSE, EACCES, ENOTDIR). */
+/** A daemon cannot start. `code` is the system's (EADDRINUSE, EACCES, ENOTDIR) or our own. */
 export class StartError extends Error {
   override readonly name = 'StartError';
   readonly code: string;
@@ -62,24 +61,24 @@ const STATUS_OF_CODE: Readonly<Record<string, number>> = {
   ENFILE: Status.tryAgain,
 };
 
-/** The status byte that answers a request that failed with `error`. */
+/** The status that answers a request that failed with `error`. */
 export function statusOf(error: unknown): number {
   if (error instanceof StatusError || error instanceof ProtocolError) return error.status;
   return STATUS_OF_CODE[codeOf(error) ?? ''] ?? Status.ioError;
 }
 
-/** True for failures that the protocol foresees and that are not reported. */
+/** True for failures that the protocol foresees; they are not reported. */
 export function isForeseen(error: unknown): boolean {
   return error instanceof StatusError || error instanceof ProtocolError;
 }
 
-/** The `code` of a system error, if it has one. */
+/** The `code` of an error, if it is text. */
 export function codeOf(error: unknown): string | undefined {
   if (!(error instanceof Error) || !('code' in error)) return undefined;
   return typeof error.code === 'string' ? error.code : undefined;
 }
 
-/** Anything thrown, as an Error. */
+/** Converts anything thrown to an Error. */
 export function asError(value: unknown): Error {
   return value instanceof Error ? value : new Error(String(value));
 }

@@ -1,4 +1,4 @@
-/** FastDFS frames over sockets, both sides. */
+/** FastDFS frames over sockets, client and server side. */
 export {
   type Address,
   addressKey,

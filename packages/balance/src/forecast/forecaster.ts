@@ -1,13 +1,13 @@
 /**
- * What a forecaster is: a state and a step. At the end of an interval the scheduler
- * tells what it served and what waits; the step gives the load that the coming
- * interval will carry. State is plain data, so a forecast can be kept and repeated.
+ * A forecaster is a state and a step. At the end of an interval, a step takes what was served and
+ * what waits, and returns the load of the coming interval. The state is plain data, so a forecast
+ * can be stored and repeated.
  */
 
 export interface Observation {
   /** O (and TD, Eq. 8 and 9): bytes of the class served in the interval that ended. */
   readonly servedBytes: number;
-  /** TD with a hat: bytes of the class that wait in the queue as it ends. */
+  /** TD̂: bytes of the class that wait at the end of the interval. */
   readonly waitingBytes: number;
 }
 
@@ -27,7 +27,7 @@ export function clamp(value: number, low: number, high: number): number {
   return Math.min(high, Math.max(low, value));
 }
 
-/** Throws unless the value is a share: a mistake of the caller. */
+/** Throws a RangeError unless the value is from 0 to 1. */
 export function assertShare(name: string, value: number): void {
   if (!(value >= 0 && value <= 1)) throw new RangeError(`${name} is ${value}, not in 0 to 1`);
 }
@@ -38,7 +38,7 @@ export function assertCapacity(capacityBytes: number): void {
   }
 }
 
-/** Forecasts for a whole series: the i-th is that made before the i-th observation. */
+/** Forecasts for a series: the i-th is made before the i-th observation. */
 export function forecastAll<S>(
   forecaster: Forecaster<S>,
   series: readonly Observation[],

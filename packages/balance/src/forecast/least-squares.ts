@@ -1,7 +1,6 @@
 /**
- * Recursive least squares with forgetting: learns the weights of a linear relation one
- * example at a time. Pure: a step gives a new state. With k features a step costs
- * about 3k² multiplications.
+ * Recursive least squares with forgetting: learns the weights of a linear relation one example at a
+ * time. Pure: a step returns a new state. A step with k features costs about 3k² multiplications.
  */
 
 export interface LeastSquaresState {
@@ -10,9 +9,9 @@ export interface LeastSquaresState {
   readonly inverse: readonly number[];
 }
 
-/** Before any example the weights may be anything within about this, squared. */
+/** Variance of the weights before the first example. */
 const INITIAL_VARIANCE = 10;
-/** Forgetting lets the inverse grow while nothing is learnt; beyond this it stays. */
+/** Forgetting lets the inverse grow while nothing is learned; above this it is not updated. */
 const LARGEST_VARIANCE = 1e6;
 
 export function startLeastSquares(features: number): LeastSquaresState {
@@ -29,7 +28,7 @@ export function predict({ weights }: LeastSquaresState, features: readonly numbe
   return sum;
 }
 
-/** Learns that these features came with this value; `memory` is the weight of the past. */
+/** Learns from an example; `memory` is the weight of the past. */
 export function learn(
   state: LeastSquaresState,
   features: readonly number[],

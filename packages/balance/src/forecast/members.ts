@@ -1,17 +1,14 @@
-/**
- * A panel of opinions: each member's mean error, recent ones counting more, decides
- * whom to believe. Pure.
- */
+/** A panel of forecasts: the member with the smallest recent mean error is believed. Pure. */
 
 export interface Members {
-  /** What every member said last; undefined while it knows too little. */
+  /** The last opinion of each member; undefined while it has none. */
   readonly opinions: readonly (number | undefined)[];
-  /** Discounted sums of the errors, and of their number. */
+  /** Discounted sums of the errors, and of their counts. */
   readonly errors: readonly number[];
   readonly counts: readonly number[];
 }
 
-/** A member has to have been heard so often before it is believed, discounted. */
+/** Discounted number of opinions that a member needs before it is believed. */
 const LEAST_COUNT = 2;
 
 export function startMembers(count: number): Members {
@@ -22,7 +19,7 @@ export function startMembers(count: number): Members {
   };
 }
 
-/** Holds the last opinions against what came, and takes the new ones. */
+/** Compares the last opinions with what came, and stores the new ones. */
 export function judge(
   members: Members,
   value: number,
@@ -42,7 +39,10 @@ export function judge(
   };
 }
 
-/** The opinion of the member that erred least, the first of equals; undefined: none is known. */
+/**
+ * The opinion of the member with the smallest error, the first of equals; before any is trusted,
+ * the first opinion. Undefined if there is none.
+ */
 export function believed({ opinions, errors, counts }: Members): number | undefined {
   let best: number | undefined;
   let least = Number.POSITIVE_INFINITY;

@@ -4,21 +4,20 @@ import { believed, judge, type Members, startMembers } from './members.js';
 import { baEsm, type SmoothingState, sesm, smoothed } from './smoothing.js';
 
 /**
- * Our forecaster. Served bytes are what the server could do, not what was asked of
- * it; smoothing them forecasts the disk. This one forecasts the *demand*, and derives
- * the load from it and from the queue:
+ * Our forecaster. Served bytes show what the server could do, not what clients wanted; smoothing
+ * them forecasts the disk. This one forecasts the *demand*, and derives the load from it and from
+ * the queue:
  *
- *   A_i = O_i + W_i − W_{i−1}            what arrived: served, and the growth of the queue
- *   F   = min(B_logic, W_{i−1} + h · Â)  the queue, then what arrives and is served at once
+ *   A_i = O_i + W_i − W_{i−1}            arrivals: served, plus the growth of the queue
+ *   F   = min(B_logic, W_{i−1} + h · Â)  the queue, then arrivals that are served at once
  *
- * There are two panels of simple opinions, and in each the member that has erred least
- * lately is believed. The first gives Â: the last demand, smoothed ones, a median (deaf
- * to single bursts), and the demand of p intervals ago for every p up to a bound (loads
- * repeat: checkpoints, timers, crawlers). The second gives F: the line above with h
- * learnt; the queue alone; a linear relation of queue, last load, last demands and Â,
- * learnt by least squares (a scheduler may hold requests back in its own way); and SESM
- * and BA-ESM as they are. So F is never much worse than the best of them, and nothing
- * has to be tuned to a trace.
+ * There are two panels of simple forecasts. In each, the member with the smallest recent error is
+ * believed. The first gives Â from the last demand, smoothed ones, a median (deaf to single
+ * bursts), and the demand of p intervals ago for every p up to a bound (loads repeat: checkpoints,
+ * timers, crawlers). The second gives F from the line above with a learned h; the queue alone; a
+ * linear relation of queue, last load, last demands and Â, learned by least squares (a scheduler
+ * may hold requests back in its own way); and SESM and BA-ESM. So F is never much worse than the
+ * best of them, and nothing has to be tuned to a trace.
  *
  * An interval costs about a thousand additions; the state is a few hundred numbers.
  */
@@ -26,14 +25,14 @@ import { baEsm, type SmoothingState, sesm, smoothed } from './smoothing.js';
 export interface PanelOptions {
   /** B_logic for one interval. */
   readonly capacityBytes: number;
-  /** Longest repetition that is looked for, in intervals. */
+  /** Longest period to look for, in intervals. */
   readonly maximumPeriod?: number;
-  /** What an error of an interval ago counts against one of now. */
+  /** Weight of an error one interval ago relative to one now. */
   readonly memory?: number;
 }
 
 export interface PanelState {
-  /** Demands, the latest last; as many as the longest period. */
+  /** Recent demands, the latest last; enough for the longest period and the median. */
   readonly demands: readonly number[];
   readonly smoothedDemands: readonly (number | undefined)[];
   readonly demandMembers: Members;
@@ -41,7 +40,7 @@ export interface PanelState {
   /** h. */
   readonly freshShare: number | undefined;
   readonly relation: LeastSquaresState;
-  /** What the relation was asked about last. */
+  /** The last features given to the relation. */
   readonly features: readonly number[] | undefined;
   readonly observers: readonly SmoothingState[];
   readonly loadMembers: Members;
@@ -54,7 +53,7 @@ const MEDIAN_SPAN = 15;
 const FRESH_ALPHA = 0.2;
 const FEATURES = 6;
 const RELATION_MEMORY = 0.995;
-/** An interval this near to B_logic was cut off: it does not tell how much there would have been. */
+/** Above this share of B_logic an interval was cut off and does not show the demand. */
 const FULL = 0.98;
 
 export function panel(options: PanelOptions): Forecaster<PanelState> {
@@ -137,7 +136,7 @@ export function panel(options: PanelOptions): Forecaster<PanelState> {
   };
 }
 
-/** h: how much of the demand was served beyond what had waited. */
+/** h: share of the demand that was served beyond what had waited. */
 function learntShare(
   { waitingBytes, freshShare }: PanelState,
   { servedBytes }: Observation,

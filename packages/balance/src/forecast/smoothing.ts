@@ -6,7 +6,7 @@ import {
   type Observation,
 } from './forecaster.js';
 
-/** The last forecast; before the first observation there is none. */
+/** The last forecast; undefined before the first observation. */
 export interface SmoothingState {
   readonly forecastBytes: number | undefined;
 }
@@ -34,28 +34,28 @@ export function smoothed(alpha: number, observed: number, before: number | undef
 }
 
 /**
- * Burst-aware exponential smoothing (BA-ESM, Eq. 8 to 12): what waits in the
- * scheduler's queue shows a burst before it is served.
+ * Burst-aware exponential smoothing (BA-ESM, Eq. 8 to 12): the scheduler's queue shows a burst
+ * before it is served.
  */
 
 export interface BurstAwareOptions {
   /** α of Eq. 7 and 12. */
   readonly alpha: number;
-  /** β: a ratio below it is the end of a burst. */
+  /** β: a lower ratio is the end of a burst. */
   readonly low: number;
-  /** γ: a ratio above it is the beginning of one. */
+  /** γ: a higher ratio is the beginning of a burst. */
   readonly high: number;
   /** B_logic for one interval. */
   readonly capacityBytes: number;
 }
 
-/** The ratio when nothing was served although something waits. */
+/** The ratio if nothing was served although something waits. */
 const RATIO_LIMIT = 1e6;
 
 /**
- * Eq. 10 and 11: waiting over served bytes. What waits counts up to B_logic only
- * (section 4.1.2: it "should be reduced to a predefined value if it is too large").
- * Nothing served: 1 if nothing waits either, else the limit.
+ * Eq. 10 and 11: waiting over served bytes. Waiting bytes count up to B_logic only (section 4.1.2:
+ * the ratio "should be reduced to a predefined value if it is too large"). If nothing was served, 1
+ * if nothing waits either, else the limit.
  */
 export function burstRatio(observed: Observation, capacityBytes: number): number {
   const waiting = clamp(observed.waitingBytes, 0, capacityBytes);
@@ -64,11 +64,10 @@ export function burstRatio(observed: Observation, capacityBytes: number): number
 }
 
 /**
- * Eq. 12, with its first line written as TD̂ − O + α · O + (1 − α) · F, which is the
- * same as (Ratio − 1 + α) · O + (1 − α) · F wherever anything was served and has a
- * value where nothing was. Ratios equal to β or γ, for which the paper has no line,
- * are steady. The result is clamped to 0 and B_logic: the correction can lead below
- * zero, and no interval serves more than the server can.
+ * Eq. 12, with its first line written as TD̂ − O + α · O + (1 − α) · F. This equals (Ratio − 1 + α)
+ * · O + (1 − α) · F if anything was served, and has a value if nothing was. Ratios equal to β or γ,
+ * for which the paper has no line, are steady. The result is clamped to 0 and B_logic: the
+ * correction can go below zero, and no interval serves more than the server can.
  */
 export function baEsm(options: BurstAwareOptions): Forecaster<SmoothingState> {
   const { alpha, low, high, capacityBytes } = options;

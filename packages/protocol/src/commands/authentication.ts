@@ -5,20 +5,20 @@ import { CommandCode } from '../constants.js';
 import type { Codec } from '../layout.js';
 
 /**
- * Not part of FastDFS, which has no authentication: two commands by which both ends of a
- * connection prove that they have the same secret, before anything else. The secret
- * itself is never sent, and what is sent is worth nothing on another connection.
+ * Not part of FastDFS, which has no authentication. Before anything else, both ends of a connection
+ * prove with two commands that they have the same secret. The secret itself is never sent, and a
+ * captured exchange is useless on another connection.
  */
 
 export const NONCE_BYTES = 32;
 const PROOF_BYTES = 32;
 
-/** Shorter secrets could be guessed from what is seen of an exchange. */
+/** Shorter secrets could be guessed from a captured exchange. */
 const MIN_SECRET_BYTES = 16;
-/** One to use, the others while they are exchanged for it. */
+/** One secret in use, the others for rotation. */
 const MAX_SECRETS = 8;
 
-/** AUTH_BEGIN (220): 32 random bytes of the connecting side; the reply is 32 of the other's. */
+/** AUTH_BEGIN (220): 32 random bytes of the client; the reply is 32 of the server. */
 export const beginAuthentication: Command<Buffer, Buffer> = {
   name: 'AUTH_BEGIN',
   code: CommandCode.authBegin,
@@ -26,7 +26,7 @@ export const beginAuthentication: Command<Buffer, Buffer> = {
   reply: exactly(NONCE_BYTES),
 };
 
-/** AUTH_PROVE (221): the proof of the connecting side; the reply is the other's. */
+/** AUTH_PROVE (221): the client's proof; the reply is the server's. */
 export const proveAuthentication: Command<Buffer, Buffer> = {
   name: 'AUTH_PROVE',
   code: CommandCode.authProve,
@@ -34,34 +34,33 @@ export const proveAuthentication: Command<Buffer, Buffer> = {
   reply: exactly(PROOF_BYTES),
 };
 
-/** The random bytes of both ends of one connection. */
+/** The random bytes of both ends of a connection. */
 export interface Nonces {
   readonly client: Buffer;
   readonly server: Buffer;
 }
 
-/** Of the connecting side. */
 export function clientProof(secret: string, nonces: Nonces): Buffer {
   return proof('stevedore client 1', secret, nonces);
 }
 
-/** Of the accepting side; its own label keeps a reflected proof from matching. */
+/** Labelled differently from the client's, so that a reflected proof does not match. */
 export function serverProof(secret: string, nonces: Nonces): Buffer {
   return proof('stevedore server 1', secret, nonces);
 }
 
-/** Takes the same time wherever two proofs differ. */
+/** Compares in constant time. */
 export function isSameProof(one: Buffer, other: Buffer): boolean {
   return one.length === other.length && timingSafeEqual(one, other);
 }
 
-/** The secrets of a file: one a line, blank lines and those that begin with # left out. */
+/** Parses a file of secrets: one per line, except blank lines and those that begin with #. */
 export function parseSecrets(text: string): readonly string[] {
   const lines = text.split('\n').map((line) => line.trim());
   return lines.filter((line) => line !== '' && !line.startsWith('#'));
 }
 
-/** What is wrong with secrets, in a sentence; undefined when nothing is. */
+/** What is wrong with the secrets, as a sentence; undefined if they are valid. */
 export function secretsProblem(secrets: readonly string[]): string | undefined {
   if (secrets.length === 0) return 'there is no secret';
   if (secrets.length > MAX_SECRETS) return `there are more than ${MAX_SECRETS} secrets`;

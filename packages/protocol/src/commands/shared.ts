@@ -3,7 +3,7 @@ import type { Command, PayloadCommand } from '../command.js';
 import { CommandCode, GROUP_BYTES } from '../constants.js';
 import { type BodyOf, type Codec, type RecordLayout, record, tail, text } from '../layout.js';
 
-/** How a command is declared, bodies that many have, and the commands that every server takes. */
+/** Helpers to declare commands, common bodies, and the commands that every server accepts. */
 
 type Code = (typeof CommandCode)[keyof typeof CommandCode];
 
@@ -30,7 +30,7 @@ export function payloadCommand<Request extends { readonly size: number }, Reply>
   };
 }
 
-/** A body of no bytes. */
+/** An empty body. */
 export const nothing: Codec<undefined> = {
   encode: () => Buffer.alloc(0),
   decode(bytes) {
@@ -39,7 +39,7 @@ export const nothing: Codec<undefined> = {
   },
 };
 
-/** A body handed through as it is. */
+/** A body passed through unchanged. */
 export const raw: Codec<Buffer> = { encode: (value) => value, decode: (bytes) => bytes };
 
 export const latin1: Codec<string> = {
@@ -47,7 +47,7 @@ export const latin1: Codec<string> = {
   decode: (bytes) => bytes.toString('latin1'),
 };
 
-/** That body, or none. */
+/** The body, or an empty one. */
 export function optional<T>(codec: Codec<T>): Codec<T | undefined> {
   return {
     encode: (value) => (value === undefined ? Buffer.alloc(0) : codec.encode(value)),
@@ -57,7 +57,7 @@ export function optional<T>(codec: Codec<T>): Codec<T | undefined> {
 
 export const group = text(GROUP_BYTES);
 
-/** A group name and a file name without its group; what most requests name a file by. */
+/** Group and file name: how most requests name a file. */
 export const fileName = record({
   group,
   /** `M00/3F/A2/...` */
@@ -67,8 +67,8 @@ export type FileName = BodyOf<typeof fileName>;
 
 export const groupOnly = record({ group }, 'a group query');
 
-/** ACTIVE_TEST (111): asks any server whether it is there. */
+/** ACTIVE_TEST (111): asks any server whether it is alive. */
 export const activeTest = command('ACTIVE_TEST', CommandCode.activeTest, nothing, nothing);
 
-/** QUIT (82): there is no reply, the server closes. */
+/** QUIT (82): no reply; the server closes the connection. */
 export const quit = command('QUIT', CommandCode.quit, nothing, nothing);

@@ -17,7 +17,7 @@ import { command, fileName, group, nothing, payloadCommand, raw } from './shared
 const uploadRequest = record({
   /** 0 to 254, or ANY_STORE_PATH to let the storage choose. */
   storePathIndex: u8,
-  /** Bytes of the file, which follow. */
+  /** Bytes of the file that follow. */
   size,
   /** Without its dot, at most 6 of `A-Z a-z 0-9 . _ -`; may be empty. */
   extension: text(EXTENSION_BYTES),
@@ -43,9 +43,9 @@ const downloadRequest = record({
 export type DownloadRequest = BodyOf<typeof downloadRequest>;
 
 /**
- * Flags of DOWNLOAD_FILE, carried in the request header's status byte, which stock storages do
- * not look at. With `placeWanted` a storage of ours may answer with status 66 (`elsewhere`)
- * and, as the body, the FastDFS id at which the file's bytes are.
+ * Flags of DOWNLOAD_FILE, in the status byte of the request header, which stock storages ignore.
+ * With `placeWanted` one of our storages may answer with status 66 (`elsewhere`) and, as the body,
+ * the FastDFS id under which the file's bytes are.
  */
 export const DownloadFlag = { placeWanted: 1 } as const;
 
@@ -60,7 +60,7 @@ export const downloadFile = command(
 /** DELETE_FILE (12) */
 export const deleteFile = command('DELETE_FILE', CommandCode.deleteFile, fileName, nothing);
 
-/** Flags of QUERY_FILE_INFO, carried in the request header's status byte. */
+/** Flags of QUERY_FILE_INFO, in the status byte of the request header. */
 export const QueryInfoFlag = { noCrc: 1, silent: 2 } as const;
 
 const remoteFileInfo = record(
@@ -69,7 +69,7 @@ const remoteFileInfo = record(
     mtimeSeconds: i64,
     /** Unsigned. */
     crc32,
-    /** Of the storage that first took the file; empty if it cannot tell. */
+    /** Address of the source storage; empty if unknown. */
     sourceAddress: address(),
   },
   'a file info reply',
@@ -85,11 +85,11 @@ export const queryFileInfo = command(
 );
 
 /**
- * Appender files: files that may grow, be overwritten in part, and be cut. Their group is not
- * sent: the storage knows its own.
+ * Appender files: files that can be appended to, overwritten in part and truncated. Requests do not
+ * carry the group: the storage knows its own.
  */
 
-/** UPLOAD_APPENDER_FILE (23): as UPLOAD_FILE, for a file that may change later. */
+/** UPLOAD_APPENDER_FILE (23): as UPLOAD_FILE, for a file that can change later. */
 export const uploadAppenderFile = {
   ...uploadFile,
   name: 'UPLOAD_APPENDER_FILE',
@@ -98,7 +98,7 @@ export const uploadAppenderFile = {
 
 const appendRequest = record({
   '#name': length,
-  /** Bytes to append, which follow. */
+  /** Bytes to append that follow. */
   size,
   /** `M00/3F/A2/...` */
   name: counted(),
@@ -115,14 +115,14 @@ export const appendFile = payloadCommand(
 
 const modifyRequest = record({
   '#name': length,
-  /** Where the bytes go; at most the present size. */
+  /** Where to write; at most the current size. */
   offset: size,
   size,
   name: counted(),
 });
 export type ModifyRequest = BodyOf<typeof modifyRequest>;
 
-/** MODIFY_FILE (34): overwrites from `offset` on; writing past the end extends the file. */
+/** MODIFY_FILE (34): overwrites from `offset`; writing past the end extends the file. */
 export const modifyFile = payloadCommand(
   'MODIFY_FILE',
   CommandCode.modifyFile,
@@ -133,7 +133,7 @@ export const modifyFile = payloadCommand(
 const truncateRequest = record(
   {
     '#name': length,
-    /** Bytes the file shall have; more than it has fills with zeros. */
+    /** New size; a larger size extends the file with zeros. */
     size,
     name: counted(),
   },
@@ -149,7 +149,7 @@ export const truncateFile = command(
   nothing,
 );
 
-/** REGENERATE_APPENDER_FILENAME (38): the appender becomes a normal file of another name. */
+/** REGENERATE_APPENDER_FILENAME (38): turns an appender into a normal file with a new name. */
 export const regenerateAppender = command(
   'REGENERATE_APPENDER_FILENAME',
   CommandCode.regenerateAppenderFilename,
@@ -157,9 +157,9 @@ export const regenerateAppender = command(
   fileName,
 );
 
-/** Files that hang on another one: slaves, stored under its name, and links. */
+/** Files that depend on another one: slaves, stored under its name, and links. */
 
-/** What a name has behind its master's, 1 to 16 of `A-Z a-z 0-9 . _ -`. */
+/** What follows the master's name, 1 to 16 of `A-Z a-z 0-9 . _ -`. */
 const prefix = text(SLAVE_PREFIX_BYTES);
 const extension = text(EXTENSION_BYTES);
 
@@ -174,7 +174,7 @@ const slaveUploadRequest = record({
 });
 export type SlaveUploadRequest = BodyOf<typeof slaveUploadRequest>;
 
-/** UPLOAD_SLAVE_FILE (21): stores a file under its master's name and a prefix. */
+/** UPLOAD_SLAVE_FILE (21): stores a file under its master's name plus a prefix. */
 export const uploadSlaveFile = payloadCommand(
   'UPLOAD_SLAVE_FILE',
   CommandCode.uploadSlaveFile,
@@ -192,7 +192,7 @@ const linkRequest = record(
     extension,
     /** Empty: the link gets a name of its own. */
     master: counted(),
-    /** Name of the file the link leads to. */
+    /** Name of the target. */
     source: counted(),
     signature: counted(),
   },

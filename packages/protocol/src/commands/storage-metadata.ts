@@ -4,13 +4,13 @@ import { type BodyOf, counted, countedBytes, type Field, length, record, u8 } fr
 import { command, fileName, group, nothing, raw } from './shared.js';
 
 /**
- * Metadata: texts by name that hang on a file. On the wire and on disk it is one
- * text: records parted by 0x01, name and value parted by 0x02, without escapes.
+ * Metadata: named texts attached to a file. On the wire and on disk it is one text: records
+ * separated by 0x01, name and value by 0x02, without escapes.
  */
 
 export type Metadata = Readonly<Record<string, string>>;
 
-/** overwrite: replaces all there is. merge: changes and adds what is named. */
+/** `overwrite` replaces all metadata; `merge` changes or adds the given names. */
 export type MetadataMode = 'overwrite' | 'merge';
 
 const RECORD_SEPARATOR = '\x01';
@@ -18,8 +18,8 @@ const FIELD_SEPARATOR = '\x02';
 const FLAGS: Readonly<Record<MetadataMode, number>> = { overwrite: 0x4f, merge: 0x4d };
 
 /**
- * Names in byte order, as storages keep them. Throws ProtocolError for what the
- * format cannot hold: a separator in a text, a name over 64 or a value over 256 bytes.
+ * Encodes names in byte order, as storages keep them. Throws ProtocolError for what the format
+ * cannot hold: a separator in a text, a name over 64 or a value over 256 bytes.
  */
 export function encodeMetadata(metadata: Metadata): Buffer {
   const records = Object.entries(metadata).map(([key, value]) => {
@@ -61,7 +61,7 @@ const setMetadataRequest = record(
     mode,
     group,
     name: counted(),
-    /** As `encodeMetadata` gives it. */
+    /** Output of `encodeMetadata`. */
     metadata: countedBytes,
   },
   'SET_METADATA',
@@ -76,7 +76,7 @@ export const setMetadata = command(
   nothing,
 );
 
-/** GET_METADATA (15): the reply is the text; status 2 when there is none. */
+/** GET_METADATA (15): the reply is the metadata's text; status 2 if there is none. */
 export const getMetadata = command('GET_METADATA', CommandCode.getMetadata, fileName, raw);
 
 function checkText(what: string, text: string, maxBytes: number): void {

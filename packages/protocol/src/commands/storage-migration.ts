@@ -4,7 +4,7 @@ import { type BodyOf, type Codec, only, record, size } from '../layout.js';
 import { command, raw } from './shared.js';
 
 /**
- * Not of FastDFS: what operators ask of a storage that moves its small files, and what
+ * Not part of FastDFS: operators' commands to a storage that migrates its small files, and what
  * such storages ask each other before they move load.
  */
 
@@ -21,7 +21,7 @@ const action: Codec<MigrationAction> = {
   },
 };
 
-/** MIGRATION_CONTROL (210): an action as text; the reply is the status after it, as JSON. */
+/** MIGRATION_CONTROL (210): an action as text; the reply is the resulting status as JSON. */
 export const migrationControl = command(
   'MIGRATION_CONTROL',
   CommandCode.migrationControl,
@@ -29,16 +29,21 @@ export const migrationControl = command(
   raw,
 );
 
-/** What a metadata server expects of the coming interval, and what it takes; bytes a second. */
+/**
+ * A metadata server's forecast for the next interval and the load that it accepts, in bytes per
+ * second.
+ */
 const roomFields = record(
   {
     /** B_logic. */
     capacityBytes: size,
     metadataBytes: size,
     smallFileBytes: size,
-    /** The efficiency that it wants to stay at or below, in thousandths. */
+    /** The efficiency that it wants not to exceed, in thousandths. */
     markPerMille: size,
-    /** Of the load that was asked for, what it takes in this interval; nobody else may bring any. */
+    /**
+     * The part of the offered load that it accepts in this interval. It accepts none from others.
+     */
     takenBytes: size,
   },
   'MIGRATION_ROOM',
@@ -54,7 +59,7 @@ const room: Codec<MigrationRoom> = {
   },
 };
 
-/** MIGRATION_ROOM (211): bytes a second to bring in the coming interval; 0 only asks. */
+/** MIGRATION_ROOM (211): bytes per second to move there in the next interval; 0 only asks. */
 export const migrationRoom = command(
   'MIGRATION_ROOM',
   CommandCode.migrationRoom,

@@ -14,23 +14,23 @@ import {
 import { command, group, nothing, payloadCommand } from './shared.js';
 
 /**
- * How a storage passes its changes on to the other members of its group. The group field of
- * the C programs holds old memory behind its NUL.
+ * How a storage syncs its changes to the other members of its group. In messages of the C programs,
+ * the group field has stale memory behind its NUL.
  */
 
 const change = {
-  /** When the change was made at its source, unix seconds. */
+  /** Time of the change at its source, unix seconds. */
   atSeconds: i32,
   group,
   /** `M00/3F/A2/...` */
   name: counted(MAX_NAME_BYTES),
 };
 
-/** A whole file, or with the header status `ALREADY_THERE` only the news of one. */
+/** A whole file or, with the header status `ALREADY_THERE`, only the notice of one. */
 const syncFile = record({ '#name': length, size, ...change }, 'a whole file');
 export type SyncFile = BodyOf<typeof syncFile>;
 
-/** Header status of a SYNC_CREATE_FILE or SYNC_UPDATE_FILE that brings no content. */
+/** Header status of a SYNC_CREATE_FILE or SYNC_UPDATE_FILE without content. */
 export const ALREADY_THERE = 17;
 
 /** STORAGE_SYNC_CREATE_FILE (16) */
@@ -41,7 +41,7 @@ export const syncCreateFile = payloadCommand(
   nothing,
 );
 
-/** STORAGE_SYNC_UPDATE_FILE (18): replaces a whole file; metadata, for the most part. */
+/** STORAGE_SYNC_UPDATE_FILE (18): replaces a whole file, mostly metadata. */
 export const syncUpdateFile = payloadCommand(
   'STORAGE_SYNC_UPDATE_FILE',
   CommandCode.syncUpdateFile,
@@ -49,11 +49,11 @@ export const syncUpdateFile = payloadCommand(
   nothing,
 );
 
-/** A part of a file; its bytes follow. */
+/** Part of a file; its bytes follow. */
 const syncPart = record({ '#name': length, offset: size, size, ...change }, 'a part of a file');
 export type SyncPart = BodyOf<typeof syncPart>;
 
-/** STORAGE_SYNC_APPEND_FILE (25): status 2 asks for the whole file, 17 is done already. */
+/** STORAGE_SYNC_APPEND_FILE (25): status 2 asks for the whole file, 17 means already applied. */
 export const syncAppendFile = payloadCommand(
   'STORAGE_SYNC_APPEND_FILE',
   CommandCode.syncAppendFile,
@@ -75,7 +75,7 @@ const syncTruncation = record(
 );
 export type SyncTruncation = BodyOf<typeof syncTruncation>;
 
-/** STORAGE_SYNC_TRUNCATE_FILE (37): status 17 for another old size. */
+/** STORAGE_SYNC_TRUNCATE_FILE (37): status 17 if the old size differs. */
 export const syncTruncateFile = command(
   'STORAGE_SYNC_TRUNCATE_FILE',
   CommandCode.syncTruncateFile,
@@ -83,7 +83,7 @@ export const syncTruncateFile = command(
   nothing,
 );
 
-/** STORAGE_SYNC_DELETE_FILE (17): status 2 if it is not there. */
+/** STORAGE_SYNC_DELETE_FILE (17): status 2 if there is no such file. */
 export const syncDeleteFile = command(
   'STORAGE_SYNC_DELETE_FILE',
   CommandCode.syncDeleteFile,
@@ -91,7 +91,7 @@ export const syncDeleteFile = command(
   nothing,
 );
 
-/** `name` comes to lead to `source`, or to be what `source` was. */
+/** Links `name` to `source`, or renames `source` to `name`. */
 const syncPair = record(
   { '#name': length, '#source': length, ...change, source: counted(MAX_NAME_BYTES) },
   'a pair of names',
@@ -106,7 +106,7 @@ export const syncCreateLink = command(
   nothing,
 );
 
-/** The C storage sends the request back when it succeeds. */
+/** On success, the C storage echoes the request. */
 const anything: Codec<undefined> = { encode: nothing.encode, decode: () => undefined };
 
 /** STORAGE_SYNC_RENAME_FILE (40): status 2 asks for the whole file. */
@@ -118,13 +118,12 @@ export const syncRenameFile = command(
 );
 
 /**
- * The files of one store path, as a storage lists them for a peer that has lost its
- * disk. The reply's header announces a length that no reply has, because the server
- * does not know it yet; lines of text follow, then the number of their bytes, then the
- * server closes the connection.
+ * A listing: the files of one store path, as a storage lists them for a peer that has lost its
+ * disk. The reply's header announces OPEN_BODY_BYTES, because the server does not know the length
+ * yet. Lines of text follow, then their byte count; then the server closes the connection.
  */
 
-/** `i64` behind the last line: bytes of all lines. */
+/** An `i64` after the last line: bytes of all lines. */
 export const LISTING_END_BYTES = 8;
 /** Longest line: a time, a letter, two names. */
 export const MAX_LISTING_LINE_BYTES = 512;
@@ -132,7 +131,7 @@ export const MAX_LISTING_LINE_BYTES = 512;
 const filesOfPath = record({ group, storePathIndex: u8 }, 'a request for the files of a path');
 export type FilesOfPath = BodyOf<typeof filesOfPath>;
 
-/** FETCH_ONE_PATH_BINLOG (26). Its reply is no body but a listing. */
+/** FETCH_ONE_PATH_BINLOG (26). The reply is a listing. */
 export const fetchOnePathBinlog = command(
   'FETCH_ONE_PATH_BINLOG',
   CommandCode.fetchOnePathBinlog,
@@ -141,24 +140,24 @@ export const fetchOnePathBinlog = command(
 );
 
 export interface ListingLine {
-  /** When the file came to be, unix seconds. */
+  /** Creation time, unix seconds. */
   readonly seconds: number;
-  /** Whether the storage itself took the file first, not a peer. */
+  /** Whether a client uploaded it to this storage, not a peer. */
   readonly isSource: boolean;
   /** `M00/3F/A2/...` */
   readonly name: string;
-  /** The file that this one is a link to. */
+  /** The target, if this file is a link. */
   readonly linkTo?: string;
 }
 
-/** `seconds C|c name` or `seconds L|l name target`, and the end of the line. */
+/** `seconds C|c name` or `seconds L|l name target`, and a line feed. */
 export function encodeListingLine({ seconds, isSource, name, linkTo }: ListingLine): string {
   const letter = linkTo === undefined ? 'C' : 'L';
   const what = isSource ? letter : letter.toLowerCase();
   return `${[seconds, what, name, ...(linkTo === undefined ? [] : [linkTo])].join(' ')}\n`;
 }
 
-/** A line without its end. Throws ProtocolError. */
+/** Decodes a line without its line feed. Throws ProtocolError. */
 export function decodeListingLine(line: string): ListingLine {
   const match = /^(\d{1,12}) (?:([Cc]) (\S+)|([Ll]) (\S+) (\S+))$/.exec(line);
   if (!match) throw new ProtocolError(`a line "${line.slice(0, 80)}" in a listing`);

@@ -4,20 +4,20 @@ import { type BodyOf, type Codec, i32, i64, list, only, record, size, u8 } from 
 import { command, group, latin1, nothing, optional } from './shared.js';
 import { changeList, serverBrief, storageId, wideAddress } from './storage-tracker.js';
 
-/** What storages and trackers tell each other about who copies from whom. */
+/** How storages and trackers agree on who syncs from whom. */
 
 const syncSource = record(
   {
     /** Storage to copy from. */
     sourceId: storageId,
-    /** It copies what is older than this, unix seconds. */
+    /** Copies files older than this, unix seconds. */
     untilSeconds: i64,
   },
   'a sync source',
 );
 export type SyncSource = BodyOf<typeof syncSource>;
 
-/** Empty where there is no storage to copy from. */
+/** Empty if there is no storage to copy from. */
 const maybeSyncSource = optional(syncSource);
 
 /** STORAGE_SYNC_DEST_REQ (87): a new storage asks whom to copy from. Needs a join. */
@@ -28,7 +28,7 @@ export const syncDestReq = command(
   maybeSyncSource,
 );
 
-/** STORAGE_SYNC_DEST_QUERY (79): whom do I copy from at present? Needs a join. */
+/** STORAGE_SYNC_DEST_QUERY (79): a storage asks whom it currently copies from. Needs a join. */
 export const syncDestQuery = command(
   'STORAGE_SYNC_DEST_QUERY',
   CommandCode.storageSyncDestQuery,
@@ -36,7 +36,10 @@ export const syncDestQuery = command(
   maybeSyncSource,
 );
 
-/** STORAGE_SYNC_NOTIFY (88): I copy from this one; an empty id: from none. Needs a join. */
+/**
+ * STORAGE_SYNC_NOTIFY (88): a storage reports whom it copies from; an empty id means none. Needs a
+ * join.
+ */
 export const syncNotify = command(
   'STORAGE_SYNC_NOTIFY',
   CommandCode.storageSyncNotify,
@@ -47,7 +50,7 @@ export const syncNotify = command(
 const groupAndStorage = record({ group, id: storageId }, 'a storage query');
 export type GroupAndStorage = BodyOf<typeof groupAndStorage>;
 
-/** STORAGE_SYNC_SRC_REQ (86): whom does that storage copy from? */
+/** STORAGE_SYNC_SRC_REQ (86): asks whom the given storage copies from. */
 export const syncSrcReq = command(
   'STORAGE_SYNC_SRC_REQ',
   CommandCode.storageSyncSrcReq,
@@ -55,7 +58,10 @@ export const syncSrcReq = command(
   maybeSyncSource,
 );
 
-/** STORAGE_CHANGELOG_REQ (77): empty on a joined connection; the reply is log lines. */
+/**
+ * STORAGE_CHANGELOG_REQ (77): the body is empty on a joined connection; the reply is lines of the
+ * changelog.
+ */
 export const changelogReq = command(
   'STORAGE_CHANGELOG_REQ',
   CommandCode.storageChangelogReq,
@@ -65,12 +71,12 @@ export const changelogReq = command(
 
 const syncedUntil = record({
   sourceId: storageId,
-  /** Time of the last change that came from there; 0 for none. */
+  /** Time of the last change synced from there; 0 if none. */
   seconds: i32,
 });
 export type SyncedUntil = BodyOf<typeof syncedUntil>;
 
-/** STORAGE_SYNC_REPORT (89): of each peer. Needs a join. */
+/** STORAGE_SYNC_REPORT (89): how far each peer's changes have arrived. Needs a join. */
 export const syncReport = command(
   'STORAGE_SYNC_REPORT',
   CommandCode.storageSyncReport,
@@ -89,7 +95,7 @@ export const reportStatus = command(
   nothing,
 );
 
-/** STORAGE_REPLICA_CHG (85): servers that the tracker's list lacks. Needs a join. */
+/** STORAGE_REPLICA_CHG (85): servers missing from the tracker's list. Needs a join. */
 export const replicaChange = command(
   'STORAGE_REPLICA_CHG',
   CommandCode.storageReplicaChange,
@@ -146,9 +152,9 @@ export const reportTrunkFree = command(
 );
 
 /**
- * Header status of STORAGE_REPORT_SERVER_ID: asks for a byte in the answer if the other takes
- * SYNC_CREATE_LINK. FastDFS does not look at it and answers without: its versions 6.13 to
- * 6.16.1 log a link that they are sent without its name, and send their log no further.
+ * Header status of STORAGE_REPORT_SERVER_ID: asks the peer to answer one byte if it accepts
+ * SYNC_CREATE_LINK. FastDFS ignores it and answers without the byte: versions 6.13 to 6.16.1 log a
+ * received link without its name, which stalls their own binlog sync.
  */
 export const ASKS_FOR_LINKS = 1;
 
@@ -168,7 +174,7 @@ const takesLinks: Codec<boolean> = {
   decode: (bytes) => bytes.length === 1 && bytes[0] === 1,
 };
 
-/** STORAGE_REPORT_SERVER_ID (9): the first request of a storage to another. */
+/** STORAGE_REPORT_SERVER_ID (9): the first request that a storage sends to a peer. */
 export const reportServerId = command(
   'STORAGE_REPORT_SERVER_ID',
   CommandCode.storageReportServerId,

@@ -23,7 +23,7 @@ import {
 } from '../layout.js';
 import { command, latin1, nothing, optional, raw } from './shared.js';
 
-/** What a storage sends its trackers. A storage keeps one long connection to each. */
+/** What a storage sends to its trackers, over one long-lived connection to each. */
 
 const wideGroup = text(GROUP_WIDE_BYTES);
 export const storageId = text(STORAGE_ID_BYTES);
@@ -56,7 +56,7 @@ const parameters: Codec<Parameters> = {
   },
 };
 
-/** STORAGE_PARAMETER_REQ (75): the cluster's settings, as the tracker has them. */
+/** STORAGE_PARAMETER_REQ (75): the cluster's settings on the tracker. */
 export const parameterReq = command(
   'STORAGE_PARAMETER_REQ',
   CommandCode.storageParameterReq,
@@ -82,11 +82,11 @@ const joinRequest = record({
   /** Unix seconds of this start. */
   startedAtSeconds: i64,
   version: text(VERSION_BYTES),
-  /** True until the first synchronisation with the group is done. */
+  /** True until the initial sync with the group is complete. */
   initial: flag,
-  /** Last own status learnt from a tracker; -1 before the first. */
+  /** The storage's last status known from a tracker; -1 before the first. */
   status: signedByte,
-  /** Empty unless the cluster names storages by ids. */
+  /** Empty unless the cluster uses storage ids. */
   storageId,
   /** This tracker's address as the storage knows it. */
   trackerAddress: wideAddress,
@@ -97,7 +97,7 @@ export type JoinRequest = BodyOf<typeof joinRequest>;
 
 const joinReply = record({
   status: u8,
-  /** Storage to take the first synchronisation from; empty if there is none. */
+  /** Source of the initial sync; empty if there is none. */
   sourceId: storageId,
 });
 export type JoinReply = BodyOf<typeof joinReply>;
@@ -105,7 +105,7 @@ export type JoinReply = BodyOf<typeof joinReply>;
 /** STORAGE_JOIN (81): makes the storage known to the tracker. */
 export const join = command('STORAGE_JOIN', CommandCode.storageJoin, joinRequest, joinReply);
 
-/** A statistics block as it is. */
+/** A statistics block, still encoded. */
 const statisticsBytes: Codec<Buffer> = {
   ...raw,
   decode(bytes) {
@@ -114,14 +114,14 @@ const statisticsBytes: Codec<Buffer> = {
   },
 };
 
-/** A server as change lists name it. */
+/** A server in a change list. */
 export const serverBrief = record(
   { status: u8, port: i32, id: storageId, address: wideAddress },
   'a brief record',
 );
 export type ServerBrief = BodyOf<typeof serverBrief>;
 
-/** What has changed since the last beat; absent parts have not. */
+/** What changed since the last beat; unchanged parts are absent. */
 export interface ChangeList {
   readonly leader?: ServerBrief;
   readonly trunkServer?: ServerBrief;
@@ -158,7 +158,7 @@ export const changeList: Codec<ChangeList> = {
   },
 };
 
-/** STORAGE_BEAT (83): I am alive. Needs a joined connection. */
+/** STORAGE_BEAT (83): heartbeat. Needs a join. */
 export const beat = command(
   'STORAGE_BEAT',
   CommandCode.storageBeat,
@@ -166,11 +166,11 @@ export const beat = command(
   changeList,
 );
 
-/** Room of one store path. */
+/** Space of one store path. */
 const diskUsage = record({ totalMegabytes: size, freeMegabytes: size });
 export type DiskUsage = BodyOf<typeof diskUsage>;
 
-/** STORAGE_REPORT_DISK_USAGE (84): of each store path. Needs a joined connection. */
+/** STORAGE_REPORT_DISK_USAGE (84): one entry per store path. Needs a join. */
 export const reportDiskUsage = command(
   'STORAGE_REPORT_DISK_USAGE',
   CommandCode.storageReportDiskUsage,
@@ -179,8 +179,8 @@ export const reportDiskUsage = command(
 );
 
 /**
- * The 348-byte statistics block that storages send with their beats and trackers
- * hand on in storage records: three i32 of connection counts, then 42 i64.
+ * The 348-byte statistics block that storages send with their beats and trackers include in storage
+ * records: three i32 connection counts, then 42 i64.
  */
 
 const OPERATIONS = [
@@ -235,7 +235,7 @@ export type StorageStatistics = BodyOf<typeof statistics>;
 export const encodeStatistics = (value: StorageStatistics): Buffer => statistics.encode(value);
 export const decodeStatistics = (bytes: Buffer): StorageStatistics => statistics.decode(bytes);
 
-/** Nothing counted yet. */
+/** Statistics with all counts 0. */
 export function emptyStatistics(): StorageStatistics {
   return statistics.decode(Buffer.alloc(statistics.bytes.wide));
 }

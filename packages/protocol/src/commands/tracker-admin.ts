@@ -4,12 +4,12 @@ import { type Codec, flag, i32, i64, lines, record, tail } from '../layout.js';
 import { command, group, groupOnly, latin1, nothing } from './shared.js';
 import { serverBrief } from './storage-tracker.js';
 
-/** What tools and operators ask a tracker: who leads, who is who, remove this. */
+/** Administrative requests to a tracker: leader, status, ids, removal. */
 
 /** GET_LEADER (95): `ip:port` */
 export const getLeader = command('GET_LEADER', CommandCode.getLeader, nothing, latin1);
 
-/** An empty id stands for every storage, or any. */
+/** An empty id means every storage, or any. */
 export const groupAndMaybeId = record({ group, id: tail(0, STORAGE_ID_BYTES - 1) });
 
 /** DELETE_STORAGE (93) */
@@ -29,7 +29,10 @@ const terminated: Codec<string> = {
   decode: (bytes) => new ByteReader(bytes).text(bytes.length, 'id'),
 };
 
-/** SET_TRUNK_SERVER (94): an empty id lets the tracker elect; the reply is the trunk server's. */
+/**
+ * SET_TRUNK_SERVER (94): with an empty id the tracker elects one; the reply is the trunk server's
+ * id.
+ */
 export const setTrunkServer = command(
   'SET_TRUNK_SERVER',
   CommandCode.setTrunkServer,
@@ -73,7 +76,7 @@ export const getStorageStatus = command(
 export const getServerId = command('GET_SERVER_ID', CommandCode.getServerId, groupAndHost, latin1);
 
 export interface HostAndPort {
-  /** Empty: the caller's own. */
+  /** Empty: the caller's own address. */
   readonly address: string;
   readonly port: number;
 }
@@ -88,7 +91,7 @@ const hostAndPort: Codec<HostAndPort> = {
   },
 };
 
-/** GET_GROUP_NAME (109): the group of a storage, where storages have ids. */
+/** GET_GROUP_NAME (109): the group of a storage, in clusters with storage ids. */
 export const getGroupName = command(
   'GET_GROUP_NAME',
   CommandCode.getGroupName,
@@ -99,7 +102,7 @@ export const getGroupName = command(
 const storageIdsRequest = record(
   {
     start: i32,
-    /** False: status 95 where storages have no ids. */
+    /** False: status 95 if the cluster does not use storage ids. */
     allowEmpty: flag,
   },
   'FETCH_STORAGE_IDS',

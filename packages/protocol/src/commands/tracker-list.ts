@@ -18,9 +18,8 @@ import { statistics, storageId } from './storage-tracker.js';
 import { groupAndMaybeId } from './tracker-admin.js';
 
 /**
- * What a tracker tells about its groups and their storages. Records are written as
- * servers from 6.15 on write them, and read in the layouts of earlier ones too, which are
- * told apart by their length.
+ * What a tracker reports about its groups and their storages. Records are written in the layout of
+ * servers from 6.15 on; earlier layouts are also read, and told apart by their length.
  */
 
 const groupRecord = record({
@@ -37,12 +36,12 @@ const groupRecord = record({
   currentWriteServer: i64,
   storePathCount: i64,
   subdirectoriesPerPath: i64,
-  /** -1 when the cluster does not merge by itself. */
+  /** -1 if the cluster does not use stock trunk files. */
   currentTrunkFileId: i64,
 });
 export type GroupRecord = BodyOf<typeof groupRecord>;
 
-/** Up to 6.13.0. What two of its numbers are depends on the version. */
+/** Up to 6.13.0. The meaning of two numbers depends on the version. */
 const earlierGroup = record({
   name: text(GROUP_WIDE_BYTES),
   totalMegabytes: i64,
@@ -66,8 +65,8 @@ const groupRecords: Codec<readonly GroupRecord[]> = {
   decode(bytes) {
     if (bytes.length % groupRecord.bytes.wide === 0) return groups.decode(bytes);
     const records = earlierGroups.decode(bytes);
-    // A count of readable storages is never above that of all; a port is, or it is 0 and
-    // then some storages would be writable and none readable.
+    // The count of readable storages never exceeds the total; a port does. Or the port is 0, and
+    // then the record would count writable but no readable storages.
     const hasHttpPorts = records.some(
       ({ httpPortOrReadable: first, activeOrWritable, storageCount }) =>
         first > storageCount || (first === 0 && activeOrWritable > 0),
@@ -102,7 +101,7 @@ const head = { status: u8 };
 const mode = { readWriteMode: u8 };
 const room = {
   joinedAtSeconds: i64,
-  /** 0 for a server that is not connected. */
+  /** 0 if the server is not connected. */
   startedAtSeconds: i64,
   totalMegabytes: i64,
   freeMegabytes: i64,
@@ -131,7 +130,7 @@ const storageRecord = record({
 });
 export type StorageRecord = BodyOf<typeof storageRecord>;
 
-/** Up to 6.12, with fields that are read over: a domain name and the port of an HTTP server. */
+/** Up to 6.12, with two fields that are ignored: domain name and HTTP port. */
 function withHttp(ip: Field<string>, versionBytes: number) {
   return record({
     ...head,
@@ -170,7 +169,7 @@ const EARLIER_STORAGES = [
   StorageRecord & { readonly domain?: string; readonly httpPort?: number }
 >[];
 
-/** Where a record does not say: read from and written to. */
+/** Defaults of earlier records: readable and writable. */
 const EARLIER_DEFAULTS = { readWriteMode: 6, reservedMegabytes: 0 };
 
 const storages = list(storageRecord, 'a storage list');
@@ -188,7 +187,7 @@ const storageRecords: Codec<readonly StorageRecord[]> = {
   },
 };
 
-/** LIST_STORAGE (92): an empty id names all of the group. */
+/** LIST_STORAGE (92): an empty id lists the whole group. */
 export const listStorage = command(
   'LIST_STORAGE',
   CommandCode.listStorage,

@@ -10,14 +10,14 @@ import {
 import { address, type BodyOf, type Codec, port, record, tail, u8 } from '../layout.js';
 import { command, group, groupOnly, nothing } from './shared.js';
 
-/** Where a file is to be sent, and where it is read or changed. */
+/** Queries for the storage to which a file is uploaded, or from which it is read or changed. */
 
 const server = { address: address(QUERY_IP_BYTES), port };
 
 const fetchTarget = record({ group, ...server }, 'a tracker reply');
 export type FetchTarget = BodyOf<typeof fetchTarget>;
 
-/** A storage and the store path to name in the upload. */
+/** A storage and the store path index for the upload. */
 const storeTarget = record({ group, ...server, storePathIndex: u8 }, 'a tracker reply');
 export type StoreTarget = BodyOf<typeof storeTarget>;
 
@@ -48,7 +48,7 @@ export const queryFetch = command(
   fetchTarget,
 );
 
-/** QUERY_UPDATE (103): the storage on which the file may be changed or deleted. */
+/** QUERY_UPDATE (103): the storage on which the file can be changed or deleted. */
 export const queryUpdate = command(
   'QUERY_UPDATE',
   CommandCode.queryUpdate,
@@ -65,7 +65,7 @@ export interface FetchTargets {
   readonly servers: readonly ServerAddress[];
 }
 
-/** Every storage that an upload may go to, all of one group. */
+/** All storages of one group that an upload may go to. */
 export interface StoreTargets extends FetchTargets {
   readonly storePathIndex: number;
 }
@@ -102,7 +102,7 @@ export const queryStoreInGroupAll = command(
   storeTargets,
 );
 
-/** QUERY_FETCH_ALL (105): every storage the file may be read from. */
+/** QUERY_FETCH_ALL (105): every storage from which the file can be read. */
 export const queryFetchAll = command(
   'QUERY_FETCH_ALL',
   CommandCode.queryFetchAll,
@@ -117,8 +117,8 @@ function targets(value: FetchTargets, width: IpWidth = 'narrow'): ByteWriter {
 }
 
 /**
- * A length that both widths divide means wide entries: as narrow ones it would be
- * more servers than a group may have.
+ * If both widths divide the length, the entries are wide: narrow ones would be more servers than a
+ * group can have.
  */
 function readTargets(reader: ByteReader, tailBytes: number): FetchTargets {
   const { narrow, wide } = serverAddress.bytes;

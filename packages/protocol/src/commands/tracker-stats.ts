@@ -15,7 +15,7 @@ import {
 import { command } from './shared.js';
 import { connectionCounts, storageId } from './storage-tracker.js';
 
-/** How trackers, storages and store paths are, as a tracker knows it. */
+/** Status of trackers, storages and store paths, as a tracker knows it. */
 
 /** Three counts of a daemon's connections. */
 export type ConnectionCounts = BodyOf<typeof connectionCounts>;
@@ -23,7 +23,7 @@ export type ConnectionCounts = BodyOf<typeof connectionCounts>;
 /** `ip:port` */
 const host = text(52);
 
-/** What a record says of any daemon, behind what is of its kind. */
+/** The fields that every daemon's record ends with. */
 const daemon = {
   connections: connectionCounts,
   version: text(VERSION_BYTES),
@@ -31,7 +31,7 @@ const daemon = {
   heardAtSeconds: i64,
 };
 
-/** Booleans to filter by: only what is named counts. `filter_by u8`, a bit each, then `u8` each. */
+/** A filter by booleans; absent ones do not count. `filter_by u8`, a bit each, then `u8` each. */
 function filter<Name extends string>(
   names: readonly Name[],
   what: string,
@@ -136,7 +136,7 @@ export type Volume = BodyOf<typeof volume>;
 const volumes = record({ usesTrunkFiles: flag, volumes: many(i32, volume) }, 'a list');
 export type Volumes = BodyOf<typeof volumes>;
 
-/** STORAGE_VOLUMN_STAT (98); the name is spelt as in FastDFS. */
+/** STORAGE_VOLUMN_STAT (98); spelt as in FastDFS. */
 export const storageVolumeStat = command(
   'STORAGE_VOLUMN_STAT',
   CommandCode.storageVolumeStat,

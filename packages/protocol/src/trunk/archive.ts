@@ -2,9 +2,8 @@ import { ProtocolError } from '../bytes.js';
 import type { SliceEntry } from '../slice-id.js';
 
 /**
- * Numbers of the trunk format, a plain ZIP whose entries are all stored
- * uncompressed (APPNOTE 6.3.x, sections 4.3.7, 4.3.12 and 4.3.16). TRUNK.md
- * beside this package has the layout.
+ * The trunk format: a plain ZIP whose entries are all stored uncompressed (APPNOTE 6.3.x, sections
+ * 4.3.7, 4.3.12 and 4.3.16). TRUNK.md of this package describes the layout.
  */
 
 const LOCAL_HEADER_SIGNATURE = 0x04034b50;
@@ -15,7 +14,7 @@ const LOCAL_HEADER_BYTES = 30;
 const DIRECTORY_ENTRY_BYTES = 46;
 const END_BYTES = 22;
 
-/** Version 2.0, the least that says "stored". */
+/** Version 2.0, the minimum for stored entries. */
 const VERSION_NEEDED = 20;
 /** Host system 3 (unix) so that the mode below counts. */
 const VERSION_MADE_BY = (3 << 8) | VERSION_NEEDED;
@@ -25,15 +24,15 @@ const EXTERNAL_ATTRIBUTES = ((0o100644 << 16) >>> 0) as number;
 const UTF8_FLAG = 1 << 11;
 const METHOD_STORED = 0;
 
-/** 65,535 announces the 64-bit extension, so a trunk stays one below it. */
+/** 65,535 would announce ZIP64, so a trunk stays below it. */
 export const MAX_ENTRIES = 0xfffe;
-/** The format's 32-bit offsets; no trunk comes near. */
+/** Limit of the format's 32-bit offsets. Trunks are far smaller. */
 const MAX_TRUNK_BYTES = 0xffff_fffe;
 
 /**
- * Bytes of a trunk around the files' own bytes. Local headers carry no extra
- * field, so a file's content begins 30 + name bytes behind its header; readers
- * of the directory rely on that.
+ * Encodes what surrounds the files' bytes in a trunk. Local headers have no extra field, so a
+ * file's content begins 30 + name bytes after the start of its header; readers of the directory
+ * rely on that.
  */
 
 export interface TrunkMember {
@@ -52,7 +51,7 @@ export function memberBytes(nameBytes: number, commentBytes: number, size: numbe
   return LOCAL_HEADER_BYTES + nameBytes + size + DIRECTORY_ENTRY_BYTES + nameBytes + commentBytes;
 }
 
-/** Bytes that every trunk has beside its members. */
+/** Bytes of a trunk's end record. */
 export function endBytes(commentBytes: number): number {
   return END_BYTES + commentBytes;
 }
@@ -71,7 +70,7 @@ export function encodeLocalHeader(member: TrunkMember): Buffer {
   return bytes;
 }
 
-/** `headerOffset` is where the member's local header begins. */
+/** `headerOffset` is the position of the member's local header. */
 export function encodeDirectoryEntry(member: TrunkMember, headerOffset: number): Buffer {
   const name = Buffer.from(member.name);
   const comment = Buffer.from(member.comment);
@@ -136,7 +135,7 @@ function dosTime(when: Date): { time: number; date: number } {
 
 export interface TrunkEnd {
   readonly entries: number;
-  /** Where the directory begins in the trunk. */
+  /** Position of the directory in the trunk. */
   readonly directoryOffset: number;
   readonly directoryBytes: number;
   readonly comment: string;
@@ -148,12 +147,12 @@ export interface TrunkEntry extends SliceEntry {
   readonly comment: string;
 }
 
-/** Bytes of tail that surely hold the end record of a trunk written here. */
+/** A tail of this length holds the end record of any trunk that we wrote. */
 export const TAIL_BYTES = 1024;
 
 /**
- * Finds the end record in the last bytes of a trunk of `trunkBytes`. The record
- * must be the last thing in it and its directory must end where it begins.
+ * Finds the end record in the last bytes of a trunk of `trunkBytes`. The record must end the trunk,
+ * and the directory must end where the record begins.
  */
 export function parseTrunkEnd(tail: Buffer, trunkBytes: number): TrunkEnd {
   for (let at = tail.length - END_BYTES; at >= 0; at--) {
@@ -173,8 +172,8 @@ export function parseTrunkEnd(tail: Buffer, trunkBytes: number): TrunkEnd {
 }
 
 /**
- * The task in the archive comment at the end of these bytes, even if what is before
- * them is damaged; undefined when they are not the end of a trunk.
+ * The task id in the archive comment at the end of these bytes, even if what precedes it is
+ * damaged; undefined if this is not the end of a trunk.
  */
 export function parseTrunkTask(tail: Buffer): string | undefined {
   for (let at = tail.length - END_BYTES; at >= 0; at--) {
@@ -188,13 +187,13 @@ export function parseTrunkTask(tail: Buffer): string | undefined {
       const isOurs = comment?.stevedore === 1 && typeof comment.taskId === 'string';
       if (isOurs) return comment.taskId as string;
     } catch {
-      // Some other archive's comment.
+      // Not a comment of ours.
     }
   }
   return undefined;
 }
 
-/** Entries in the order of the trunk. `offset` is where the content begins. */
+/** Entries in trunk order. `offset` is where the content begins. */
 export function parseTrunkDirectory(directory: Buffer, end: TrunkEnd): TrunkEntry[] {
   const entries: TrunkEntry[] = [];
   scanTrunkDirectory(directory, end, (offset, size, crc32, nameFrom, commentFrom, next) => {
@@ -209,7 +208,10 @@ export function parseTrunkDirectory(directory: Buffer, end: TrunkEnd): TrunkEntr
   return entries;
 }
 
-/** An entry in numbers: its slice, and where in the directory name, comment and next entry begin. */
+/**
+ * Visits an entry: its slice, and the positions of its name, its comment and the next entry in the
+ * directory.
+ */
 type EntryVisitor = (
   offset: number,
   size: number,
@@ -219,7 +221,7 @@ type EntryVisitor = (
   next: number,
 ) => void;
 
-/** Entries in the order of the trunk, without making anything of them. */
+/** Visits the entries in trunk order, without allocating anything for them. */
 export function scanTrunkDirectory(directory: Buffer, end: TrunkEnd, visit: EntryVisitor): void {
   let at = 0;
   for (let index = 0; index < end.entries; index++) {

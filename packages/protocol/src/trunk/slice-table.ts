@@ -2,10 +2,9 @@ import type { SliceEntry } from '../slice-id.js';
 import { scanTrunkDirectory, type TrunkEnd } from './archive.js';
 
 /**
- * What a trunk's directory says about its slices, packed for keeping in memory:
- * 13 bytes a slice. Answers whether offset, size and CRC-32 of a slice id name
- * an entry; anything else is a forgery. Knows which slices lie side by side as
- * members of one affinity group.
+ * A trunk's directory, packed for memory: 13 bytes per slice. Tells whether offset, size and CRC-32
+ * of a slice id match an entry; any other slice id is a forgery. Also knows which adjacent slices
+ * are members of one affinity group.
  */
 
 /** An entry with the name of its affinity group, if it has one. */
@@ -13,18 +12,18 @@ export interface GroupedEntry extends SliceEntry {
   readonly group?: string | undefined;
 }
 
-/** A slice among the members of its group, in the order of their offsets. */
+/** A slice and the members of its group, ordered by offset. */
 export interface SliceGroup {
   readonly members: readonly SliceEntry[];
-  /** Index of the slice that was asked about. */
+  /** Index of the requested slice. */
   readonly asked: number;
 }
 
 const GROUP_KEY = Buffer.from('"group"');
 
-/** The affinity group in an entry's comment; none if the comment is not one of ours. */
+/** The affinity group in an entry's comment, if we wrote the comment and it names one. */
 export function groupOfComment(comment: string): string | undefined {
-  // Most files have none, and a search is cheaper than a parse.
+  // Most files have no group, and a search is cheaper than a parse.
   if (!comment.includes('"group"')) return undefined;
   try {
     const { group } = JSON.parse(comment) as { readonly group?: unknown };
@@ -38,7 +37,7 @@ export class SliceTable {
   readonly #offsets: Uint32Array;
   readonly #sizes: Uint32Array;
   readonly #crcs: Uint32Array;
-  /** 1 for a slice of the same group as the one before it. */
+  /** 1 for a slice in the same group as the previous one. */
   readonly #joined: Uint8Array;
 
   constructor(entries: readonly GroupedEntry[]) {
@@ -53,8 +52,8 @@ export class SliceTable {
   }
 
   /**
-   * The table of a trunk's directory, without its names: reading one that is not in
-   * memory is part of a request. Damage is a ProtocolError.
+   * Builds the table from a trunk's directory. Skips the names: building a table that is not in
+   * memory is part of a request. Throws ProtocolError for damage.
    */
   static ofDirectory(directory: Buffer, end: TrunkEnd): SliceTable {
     const entries: GroupedEntry[] = [];
@@ -67,7 +66,7 @@ export class SliceTable {
     return new SliceTable(entries);
   }
 
-  /** Memory held, in bytes. */
+  /** Memory used, in bytes. */
   get byteLength(): number {
     return this.#offsets.byteLength * 3 + this.#joined.byteLength;
   }
@@ -78,8 +77,8 @@ export class SliceTable {
   }
 
   /**
-   * The slice that begins at `offset` and the members of its group around it, each
-   * within `maxBytes` of it; alone if it is in no group. Undefined if there is none.
+   * The slice at `offset` and the adjacent members of its group, each within `maxBytes` of it; the
+   * slice alone if it has no group. Undefined if no slice begins there.
    */
   groupAround(offset: number, maxBytes: number): SliceGroup | undefined {
     const at = this.#find(offset);

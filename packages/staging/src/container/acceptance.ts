@@ -20,13 +20,13 @@ export interface AcceptanceParts {
   readonly unfinished: Unfinished;
   readonly retention: Retention;
   readonly merging: MergeTask;
-  /** Acknowledge once a file is durable; false: once the system has it. */
+  /** True: acknowledge files once they are durable; false: once the operating system has them. */
   readonly sync: boolean;
-  /** At this many bytes uploads are refused. */
+  /** Uploads are refused at this many bytes. */
   readonly containerBytes: number;
   /** Bytes that must stay free on the disk. */
   readonly minFreeBytes: number;
-  /** Of the disk, at the start. */
+  /** Free bytes of the disk at the start. */
   readonly freeBytes: number;
   readonly readFreeBytes: () => Promise<number>;
 }
@@ -37,10 +37,10 @@ export interface RoomStats {
   readonly limitBytes: number;
   /** ... and accepted again below this many. */
   readonly resumeBytes: number;
-  /** Of the disk, as of a moment ago. */
+  /** Free bytes of the disk at the last check. */
   readonly freeBytes: number;
   readonly minFreeBytes: number;
-  /** Why uploads are refused at the moment. */
+  /** Why uploads are refused now, if they are. */
   readonly full: 'container' | 'disk' | undefined;
 }
 
@@ -74,7 +74,7 @@ export class Acceptance {
     return container.bytes + spool.bytes + unfinished.bytes;
   }
 
-  /** As of the last check, plus the changes here since. */
+  /** Free bytes at the last check, adjusted by what this container used or freed since. */
   get #freeBytes(): number {
     return this.#seenFreeBytes - (this.usedBytes - this.#seenUsedBytes);
   }
@@ -87,8 +87,8 @@ export class Acceptance {
   }
 
   /**
-   * Resolves once all of the files are durable; all of them or none. With `sync` false
-   * they are durable soon after, and lost if the machine stops before.
+   * Stages all of the files or none. Resolves once they are durable; with `sync` false, once the
+   * operating system has them: they are lost if the machine stops soon after.
    */
   async stage(files: readonly NewFile[], sync = true): Promise<void> {
     const { container, merging } = this.#parts;
@@ -100,13 +100,13 @@ export class Acceptance {
     for (const file of files) merging.noteStaged(file.size, file.body === undefined);
   }
 
-  /** Begins a spool file for a large body; `bytes` is its length as far as it is known. */
+  /** Begins a spool file for a large body. `bytes` is its length as far as known. */
   async beginSpooled(key: Buffer, bytes: number): Promise<SpoolWriter> {
     await this.makeRoom(bytes);
     return this.#parts.spool.begin(key);
   }
 
-  /** The same for a large file that was here before. */
+  /** As `beginSpooled`, for a large file that returns to the spool. */
   async beginAgain(key: Buffer, bytes: number): Promise<SpoolWriter> {
     await this.makeRoom(bytes);
     return this.#parts.spool.beginAgain(key);
@@ -127,8 +127,8 @@ export class Acceptance {
   }
 
   /**
-   * The same for a resumable upload, which may never be finished. All unfinished uploads together
-   * may use half of the container.
+   * As `checkRoom`, for a resumable upload, which may never be finished. All unfinished uploads
+   * together may use half of the container.
    */
   checkUnfinishedRoom(): void {
     const { unfinished, containerBytes } = this.#parts;

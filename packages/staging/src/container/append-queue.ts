@@ -10,7 +10,7 @@ export interface Append {
   readonly records: readonly NewRecord[];
   readonly bytes: number;
   readonly sync: boolean;
-  /** It acknowledges files or deletions, so a partner must have it too. */
+  /** It acknowledges files or deletions, so a partner must have it, too. */
   readonly acknowledges: boolean;
   readonly resolve: () => void;
   readonly reject: (error: unknown) => void;
@@ -42,16 +42,14 @@ export class AppendQueue {
     if (this.bytes >= this.#halfBytes) this.#go();
   }
 
-  /**
-   * True if uploads come one after the other: no other is in flight that could share the batch.
-   */
+  /** True if no other append waits or is in flight to share the batch. */
   get isAlone(): boolean {
     return this.#waiting.length === 1 && this.#lastBatch <= 1 && this.#bytesUnderWay === 0;
   }
 
   /**
-   * Clients that were answered together send together, and share a batch. But a batch is written as
-   * soon as it is large enough, while other appends still arrive.
+   * Waits for further appends. Clients that were answered together send together and share a batch.
+   * A batch that is large enough is written at once, even while more appends arrive.
    */
   async gather(): Promise<void> {
     let seen = 0;
@@ -65,7 +63,7 @@ export class AppendQueue {
     }
   }
 
-  /** The next batch, within its limits. Call `settle` once it is answered. */
+  /** Takes the next batch, within its limits. Call `settle` once it is acknowledged or refused. */
   take(): { readonly appends: readonly Append[]; readonly settle: () => void } {
     const half = Math.ceil((this.bytes + this.#bytesUnderWay) / 2);
     this.#halfBytes = Math.min(BATCH_BYTES, Math.max(MIN_HALF_BYTES, half));

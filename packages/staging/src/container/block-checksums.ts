@@ -1,15 +1,15 @@
 import { crc32 } from 'node:zlib';
 
 /**
- * CRC-32s of a large file's blocks, so that a part of it can be checked without reading the whole.
+ * CRC-32s of a large file's blocks, so that a part of it can be checked without reading all of it.
  * They are packed as 4 bytes each, little-endian, in order; the last block may be shorter. The
- * file's own CRC-32 follows from them, so a list of another file is recognised.
+ * file's own CRC-32 follows from them, so the list of another file is detected.
  */
 
 export const BLOCK_BYTES = 256 * 1024;
 const CRC_BYTES = 4;
 
-/** How many bytes of checksums a file of that size has. */
+/** Length of the list for a file of this size. */
 function blockListBytes(fileBytes: number): number {
   return Math.ceil(fileBytes / BLOCK_BYTES) * CRC_BYTES;
 }

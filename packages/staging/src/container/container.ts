@@ -32,12 +32,12 @@ export interface ContainerOptions {
   readonly folder: string;
   readonly origin: number;
   readonly now: () => number;
-  /** False: acknowledge once the operating system has the bytes. */
+  /** True: acknowledge durable records only; false: once the operating system has the bytes. */
   readonly sync: boolean;
   readonly segmentBytes: number;
   /** Number of the first segment to begin. */
   readonly nextSegment: number;
-  /** Makes a batch visible, before its appends resolve. Must not fail. */
+  /** Makes a batch visible before its appends resolve. Must not fail. */
   readonly fileMap: Pick<FileMap, 'apply' | 'setSynced'>;
   readonly copies?: BatchCopies | undefined;
 }
@@ -47,17 +47,17 @@ export interface CopiedBatch {
   readonly segment: number;
   readonly position: number;
   readonly pieces: readonly Uint8Array[];
-  /** Files and deletions that are acknowledged with it. */
+  /** Number of files and deletions that it acknowledges. */
   readonly acknowledges: number;
 }
 
-/** Copies what is written to the container to another disk. */
+/** Copies every batch of the container to another disk. */
 export interface BatchCopies {
   /** Throws if the required copies cannot be made. */
   demand(): void;
   /** Resolves once the batch may be acknowledged. */
   copy(batch: CopiedBatch): Promise<void>;
-  /** A batch that was copied is refused after all. */
+  /** A copied batch was refused after all. */
   noteRefused(): void;
 }
 
@@ -68,37 +68,40 @@ interface Batch {
   readonly refused: readonly Buffer[];
   readonly segment: Segment;
   readonly changes: readonly FileMapChange[];
-  /** Where it ends in the segment. */
+  /** Its end in the segment. */
   readonly end: number;
   /** Resolves when it is written. */
   readonly written: Promise<void>;
-  /** It is durable then, if the previous one is. */
+  /** It is durable once written, if the previous one is. */
   readonly isDurable: boolean;
   /** Resolves when the partner has it. */
   readonly copied: Promise<void> | undefined;
 }
 
-/** Limit of refused files that could not be cut off. */
+/** Maximum number of refused files that could not be cut off. */
 const MAX_REFUSED = 100_000;
 
 export class Container {
   readonly #options: ContainerOptions;
   readonly #segments = new Map<number, Segment>();
-  /** Of all segments but the current one. */
+  /** Bytes of all segments except the current one. */
   #otherBytes = 0;
   #current: Segment | undefined;
-  /** The current segment accepts no more records, however short it is. */
+  /** The current segment accepts no more records, whatever its size. */
   #isEnded = false;
   #nextSegment: number;
   /** Segments with records that the disk may not have. */
   readonly #unsynced = new Set<Segment>();
-  /** Number of the first segment that is not an earlier process's. */
+  /** Number of the first segment of this process. */
   readonly firstOwnSegment: number;
   /** Refused files whose records may still be on disk. */
   #refused: Buffer[] = [];
   readonly #queue = new AppendQueue();
   #writing: Promise<void> | undefined;
-  /** Resolves when the last batch that was begun is answered. Never rejects, as the next one. */
+  /**
+   * Resolves when the batch begun last, and all before it, are acknowledged or refused. Never
+   * rejects.
+   */
   #settled: Promise<void> = Promise.resolve();
   /** The last sync in the background. */
   #leftBehind: Promise<void> = Promise.resolve();
@@ -121,7 +124,7 @@ export class Container {
     return this.#queue.bytes + this.#otherBytes + (this.#current?.end ?? 0);
   }
 
-  /** Call it when the current segment changes, or one of the others does. */
+  /** Call after a change to the current segment or the set of segments. */
   #sumOthers(): void {
     this.#otherBytes = 0;
     for (const segment of this.#segments.values()) {
@@ -129,7 +132,7 @@ export class Container {
     }
   }
 
-  /** Resolves when the batches that are begun by now are answered. */
+  /** Resolves when the batches begun so far are acknowledged or refused. */
   get settled(): Promise<void> {
     return this.#settled;
   }
@@ -148,12 +151,11 @@ export class Container {
   }
 
   /**
-   * Resolves once the records are durable and visible in the FileMap. Records of
-   * one call are in one batch. `sync` may ask for less than the container's own
-   * durability: then they are visible once the system has them. `acknowledges` says that they
-   * are files or deletions of users, which a partner has to have too. Rejects with StoreError
-   * `disk_full`, `container_write_failed` or `partner_away`; then none of
-   * them will be seen.
+   * Resolves once the records are durable and visible in the FileMap. Records of one call are in
+   * one batch. `sync` may ask for less than the container's own durability: then they are visible
+   * once the operating system has them. `acknowledges` marks files and deletions of users, which a
+   * partner must have, too. Rejects with StoreError `disk_full`, `container_write_failed` or
+   * `partner_away`; then none of the records is ever visible.
    */
   append(
     records: readonly NewRecord[],
@@ -171,7 +173,7 @@ export class Container {
     });
   }
 
-  /** Syncs everything acknowledged, whatever the durability. */
+  /** Syncs all acknowledged records, whatever the durability. */
   async sync(): Promise<void> {
     for (const segment of [...this.#unsynced]) {
       await this.#sync(segment, segment.bytes);
@@ -185,7 +187,7 @@ export class Container {
     return this.append([]);
   }
 
-  /** If it rejects, the segment is still there: it can be read, and removal can be retried. */
+  /** If it rejects, the segment remains readable, and the removal can be retried. */
   async removeSegment(segment: Segment): Promise<void> {
     await segment.unlink();
     this.#segments.delete(segment.number);
@@ -221,7 +223,7 @@ export class Container {
     this.#writing = undefined;
   }
 
-  /** Begins to write the next one, and resolves once the one before it is answered. */
+  /** Begins to write the next batch. Resolves once the previous one is acknowledged or refused. */
   async #writeBatch(): Promise<void> {
     const { appends, settle } = this.#queue.take();
     let batch: Batch;
@@ -239,7 +241,7 @@ export class Container {
   }
 
   #begin(appends: readonly Append[], segment: Segment): Batch {
-    // It may have failed since it was chosen.
+    // The segment may have failed since it was chosen.
     if (segment.failure !== undefined) throw segment.failure;
     const buffers: Uint8Array[] = [];
     const changes: FileMapChange[] = [];
@@ -286,7 +288,7 @@ export class Container {
       await before;
       await written;
       if (copied) await copied;
-      // The batch before it failed, and this one may be as doubtful.
+      // The previous batch failed, so this one may be incomplete as well.
       if (segment.failure !== undefined) throw segment.failure;
       if (isDurable) segment.settle(end);
       else if (segment.synced < end) {
@@ -328,7 +330,7 @@ export class Container {
   }
 
   async #sync(segment: Segment, end: number): Promise<void> {
-    // A write meanwhile adds it again.
+    // A concurrent write adds it again.
     this.#unsynced.delete(segment);
     try {
       await segment.sync(end);

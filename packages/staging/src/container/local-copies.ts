@@ -9,7 +9,7 @@ import { type RepairParts, soundBytes } from '../repair/sound-copies.js';
  * another copy is sound.
  */
 export interface LocalCopiesParts extends RepairParts {
-  /** A copy of the file is not read any more. */
+  /** Called when a copy of the file is quarantined. */
   readonly onDamaged: (row: FileRow) => void;
 }
 
@@ -23,17 +23,15 @@ export class LocalCopies {
   /** True if `read`, or the spool, can give the file's bytes from this disk. */
   has({ key, local: { at, segment } }: FileRow): boolean {
     const { container, spool, quarantine } = this.#parts;
-    // A spool file without a record may still be in the making.
+    // A spool file without a record may still be being written.
     if (at === 'gone') return false;
     if (at === 'spool') return spool.has(key) && !quarantine.has(key, 'spool');
     return container.segment(segment) !== undefined && !quarantine.has(key, 'container');
   }
 
   /**
-   * The bytes of a small file; undefined when they are no longer on this disk, or the file
-   * is in FastDFS again.
-   * Throws `corrupt` when they are not those that were stored, or cannot be read, and
-   * FastDFS has no copy.
+   * The bytes of a small file; undefined if they are no longer on this disk or the file is in
+   * FastDFS again. Throws `corrupt` if they are damaged or unreadable and FastDFS has no copy.
    */
   async read(row: FileRow): Promise<Buffer | undefined> {
     const { container, quarantine } = this.#parts;
@@ -59,8 +57,8 @@ export class LocalCopies {
   }
 
   /**
-   * True if the file is in FastDFS, its damaged copy here being one that was not stored yet:
-   * then it is where it was before. Rejects while FastDFS is away.
+   * Rolls a file that was being moved back to its former place in FastDFS, if its copy here is
+   * damaged and not stored yet. True if the file is in FastDFS then. Rejects while FastDFS is away.
    */
   async takeBack(key: Buffer): Promise<boolean> {
     const row = this.#parts.fileMap.find(key);
@@ -69,7 +67,7 @@ export class LocalCopies {
     return takeBack(this.#parts, row, undefined);
   }
 
-  /** A copy is not what was stored: it is no longer read, and repaired if possible. */
+  /** Quarantines a damaged copy; it is repaired if possible. */
   noteDamage(row: FileRow, place: DamagePlace, storage?: string): void {
     this.#parts.quarantine.add(row, place, storage);
     this.#parts.onDamaged(row);

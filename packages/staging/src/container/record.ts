@@ -1,7 +1,7 @@
 import { crc32 } from 'node:zlib';
 
 /**
- * Encodes and decodes segment headers and record headers. FORMAT.md beside this package has the
+ * Encodes and decodes segment headers and record headers. FORMAT.md of this package describes the
  * layouts.
  */
 
@@ -56,11 +56,11 @@ export interface RecordHeader {
   readonly size: number;
   /** Unix milliseconds. */
   readonly time: number;
-  /** Of the file's bytes. */
+  /** CRC-32 of the file's bytes. */
   readonly crc32: number;
 }
 
-/** A record to be written: its meta block and body are written behind the header. */
+/** A record to write: its meta block and body follow the header. */
 export interface NewRecord {
   readonly type: RecordTypeNumber;
   readonly key: Buffer;
@@ -97,7 +97,7 @@ export function decodeSegmentHeader(bytes: Buffer): SegmentHeader | undefined {
   };
 }
 
-/** Header and meta block of a record, in one buffer; the body follows it in the segment. */
+/** Encodes header and meta block of a record; the body follows in the segment. */
 export function encodeRecordHead(record: NewRecord, segment: number): Buffer {
   const meta = JSON.stringify(record.meta);
   const metaBytes = Buffer.byteLength(meta);
@@ -117,7 +117,7 @@ export function encodeRecordHead(record: NewRecord, segment: number): Buffer {
   return bytes;
 }
 
-/** The header's fields, not yet checked against its CRC-32; undefined when it cannot be one. */
+/** Decodes the header without checking its CRC-32; undefined if it cannot be one. */
 export function decodeRecordHeader(bytes: Buffer, segment: number): RecordHeader | undefined {
   if (bytes.length < RECORD_HEADER_BYTES || bytes.readUInt32LE(0) !== RECORD_MAGIC)
     return undefined;

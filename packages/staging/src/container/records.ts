@@ -11,15 +11,15 @@ import { BLOCK_BYTES } from './block-checksums.js';
 import type { NewRecord } from './record.js';
 import { RecordType } from './record.js';
 
-/** The kinds of records: how each is written, and what it changes in the FileMap. */
+/** The kinds of records: how each is encoded, and what it changes in the FileMap. */
 
 export interface FileMeta {
   readonly name: string;
   readonly type: string;
   readonly group: string | undefined;
-  /** Unix milliseconds from which on the file is gone; absent for most. */
+  /** Unix milliseconds at which the file expires; absent for most. */
   readonly expiresAt?: number | undefined;
-  /** What makes an upload that is sent twice one file: 16 bytes, base64url. */
+  /** Idempotency mark of the upload: 16 bytes, base64url. An upload sent twice becomes one file. */
   readonly once?: string | undefined;
 }
 
@@ -29,9 +29,9 @@ export interface NewFile extends FileMeta {
   readonly crc32: number;
   /** Unix milliseconds. */
   readonly stagedAt: number;
-  /** The bytes; undefined for a file that is in the spool. */
+  /** The bytes; undefined for a spooled file. */
   readonly body: readonly Uint8Array[] | undefined;
-  /** CRC-32s of its blocks, for a file that is in the spool. */
+  /** CRC-32s of the blocks of a spooled file. */
   readonly blocks?: Buffer | undefined;
 }
 
@@ -42,15 +42,15 @@ export interface StoredTrunk {
   readonly size: number;
   readonly crc32: number;
   readonly files: number;
-  /** Another copy of it may be in FastDFS. */
+  /** FastDFS may hold another copy. */
   readonly doubtful: boolean;
-  /** CRC-32s of its blocks, for a file stored whole. */
+  /** CRC-32s of the blocks of a file stored whole. */
   readonly blocks?: Buffer | undefined;
-  /** What a trunk's directory would tell, for a file stored whole. */
+  /** For a file stored whole: what a trunk's directory would contain. */
   readonly file?: FileMeta & {
     readonly key: Buffer;
     readonly stagedAt: number;
-    /** Where it was stored before. */
+    /** Its former places in FastDFS. */
     readonly was: readonly FormerPlace[];
   };
 }
@@ -74,7 +74,7 @@ export function fileRecord(file: NewFile): NewRecord {
   };
 }
 
-/** Written for every upload, so it is made without spreads, which cost several times as much. */
+/** Runs for every upload, so it avoids spreads, which cost several times as much. */
 function metaOf({ name, type, group, expiresAt, once }: FileMeta): Record<string, unknown> {
   const meta: Record<string, unknown> = { name, type };
   if (group !== undefined) meta.group = group;
@@ -144,24 +144,24 @@ export function storedRecord(trunk: StoredTrunk, now: number): NewRecord {
   };
 }
 
-/** Nothing in the trunk is alive any more: from now on it is no file's place. */
+/** Nothing in the trunk is alive: from now on it is no file's place. */
 export function retiredRecord(trunk: Omit<StoredTrunk, 'file'>, now: number): NewRecord {
   return { ...storedRecord(trunk, now), type: RecordType.retired };
 }
 
-/** The length of the blocks whose checksums are the record's body. */
+/** Block length of the checksums in the record's body. */
 function blockMeta(blocks: Buffer | undefined): { blockBytes?: number } {
   return blocks ? { blockBytes: BLOCK_BYTES } : {};
 }
 
-/** For a stored file whose bytes are in the container or the spool again. */
+/** The record of a stored file whose bytes are in the container or the spool again. */
 export function movedRecord(file: NewFile, was: readonly FormerPlace[]): NewRecord {
   const record = fileRecord(file);
   const type = file.body ? RecordType.movedFile : RecordType.spooledFile;
   return { ...record, type, meta: { ...record.meta, was } };
 }
 
-/** A record as it was written or found again. */
+/** A record, new or read back. */
 export interface RecordContent {
   readonly type: number;
   readonly key: Buffer;
@@ -172,8 +172,8 @@ export interface RecordContent {
 }
 
 /**
- * What the record changes in the FileMap: `body` is the whole body of a record that is
- * no file, `position` where the body begins.
+ * What the record changes in the FileMap. `body` is the whole body of a record that is not a file;
+ * `position` is where the body begins.
  */
 export function changeOfRecord(
   record: RecordContent,
@@ -253,7 +253,7 @@ function fileOf(
   };
 }
 
-/** Undefined too when they are of another length than those that this program reads. */
+/** Undefined as well if the block length is not the one that this version uses. */
 function readBlocks(
   body: Buffer | undefined,
   meta: Readonly<Record<string, unknown>>,
@@ -273,7 +273,7 @@ function wholeFile(record: RecordContent, meta: Readonly<Record<string, unknown>
   };
 }
 
-/** Name, type, group and expiry as meta blocks and directory comments hold them. */
+/** Name, type, group, expiry and idempotency mark from a meta block or a directory comment. */
 export function readFileMeta(meta: Readonly<Record<string, unknown>>): FileMeta {
   return {
     name: String(meta.name ?? ''),

@@ -11,8 +11,8 @@ import { Segment, segmentNumber } from './segment.js';
 import { type FoundRecord, scanSegment } from './segment-scan.js';
 
 /**
- * Recovery at start: whatever a crash left, container and FileMap agree before the first call is
- * served. A damaged FileMap is moved aside and rebuilt from the container.
+ * Recovery at start: whatever a crash left behind, container and FileMap agree before the first
+ * call is served. A damaged FileMap is moved aside and rebuilt from the container.
  */
 
 const APPLY_PAGE = 500;
@@ -21,13 +21,13 @@ const MAX_ORIGIN_BYTES = 64;
 export interface RecoveredContainer {
   readonly segments: readonly Segment[];
   readonly nextSegment: number;
-  /** Segments of which the FileMap knows more than the disk has. */
+  /** Segments of which the FileMap knows records that the disk does not have. */
   readonly short: readonly number[];
-  /** Files in them whose bytes were found damaged. */
+  /** Files whose bytes were found damaged. */
   readonly damaged: number;
 }
 
-/** Makes the folders; an unwritable directory is StoreError `directory_unusable`. */
+/** Creates the folders. Throws StoreError `directory_unusable` if the directory is not writable. */
 export async function prepareFolders(disk: Disk, directory: string): Promise<void> {
   try {
     await disk.makeDirectory(`${directory}/container`);
@@ -88,9 +88,9 @@ export async function openFileMap(
 }
 
 /**
- * Brings the FileMap up to date with every record of the container. What is read may never have
- * been synced: a killed process may have written it last, and another process may have failed to
- * sync it and to start. It is rewritten and synced before anything depends on it.
+ * Replays every record that the FileMap lacks. Bytes may never have been synced: a killed process
+ * may have written them last, and another process may have failed to sync them and to start. They
+ * are rewritten and synced before anything depends on them.
  */
 export async function replayContainer(
   disk: Disk,
@@ -104,15 +104,14 @@ export async function replayContainer(
     .sort((a, b) => a - b);
   const segments: Segment[] = [];
   let damaged = 0;
-  // A crash may come between removing a segment and forgetting it. Nothing that is needed is in it
-  // then.
+  // A crash between removing a segment and forgetting it leaves a number without a file. Nothing in
+  // it is needed any more.
   const short = fileMap.segments().filter((number) => !numbers.includes(number));
   try {
     await disk.syncDirectory(folder);
     for (const number of numbers) {
       const synced = fileMap.syncedBytes(number);
-      // Without a FileMap that knows better: all but the newest were synced before the next
-      // one was begun.
+      // If the FileMap does not know, all but the newest were synced before the next one was begun.
       const isKnown = synced > 0 || number === numbers.at(-1);
       segments.push(await Segment.open(disk, folder, number, isKnown ? synced : Infinity));
     }
@@ -133,7 +132,7 @@ export async function replayContainer(
   return { segments, nextSegment: last + 1, short, damaged };
 }
 
-/** True if the records from one byte to the other, both ends of records, are all intact. */
+/** True if all records from `from` to `to`, both record boundaries, are intact. */
 async function isWhole(segment: Segment, from: number, to: number): Promise<boolean> {
   if (segment.bytes < to) return false;
   if (from >= to) return true;
@@ -176,7 +175,7 @@ async function replaySegment(
   return damaged.filter((key) => fileMap.find(key)?.local.segment === segment.number);
 }
 
-/** Undefined for one that has lost what it says: the members of a plan. */
+/** Undefined for a plan whose members are damaged. */
 function changeOf({ header, meta, body, bodyPosition }: FoundRecord): FileMapChange | undefined {
   if (header.type === RecordType.plan && !body) return undefined;
   return changeOfRecord({ ...header, meta }, body, bodyPosition);

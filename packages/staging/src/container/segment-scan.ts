@@ -13,7 +13,7 @@ import { CHUNK_BYTES, type Segment, Unreadable } from './segment.js';
 
 /** Scans the records of a segment at start. */
 
-/** A record found in a segment, with the places of its parts. */
+/** A record found in a segment, with the positions of its parts. */
 export interface FoundRecord {
   readonly header: RecordHeader;
   readonly meta: Readonly<Record<string, unknown>>;
@@ -21,14 +21,14 @@ export interface FoundRecord {
   readonly bodyPosition: number;
   /** Where the next record begins. */
   readonly end: number;
-  /** The body, for records that are not files; undefined too when it is not sound. */
+  /** The body of a record that is not a file; undefined if it is damaged. */
   readonly body: Buffer | undefined;
-  /** False when the body is not what was written. */
+  /** False if the body is damaged. */
   readonly isSound: boolean;
 }
 
 const READ_AHEAD_BYTES = 2 ** 18;
-/** Most headers come whole with their meta block. */
+/** Enough for most headers with their meta block. */
 const HEAD_BYTES = 1024;
 
 /**
@@ -61,7 +61,7 @@ export async function* scanSegment(
 
 type Read = (position: number, count: number) => Promise<Buffer>;
 
-/** Bytes of a record: more than its header, unless the disk has no more. */
+/** Reads the start of a record; if the disk cannot read that many bytes, only its header. */
 async function readHead(read: Read, at: number, limit: number): Promise<Buffer> {
   try {
     return await read(at, Math.min(HEAD_BYTES, limit - at));
@@ -71,7 +71,7 @@ async function readHead(read: Read, at: number, limit: number): Promise<Buffer> 
   }
 }
 
-/** As the segment's own reads, but neighbours come with one of them: records are small. */
+/** Reads ahead, because records are small. */
 function readAhead(segment: Segment): Read {
   let start = 0;
   let ahead: Buffer = Buffer.alloc(0);
@@ -112,11 +112,11 @@ async function readRecord(
     if (!isFile) body = await read(bodyPosition, header.bodyBytes);
     crc = body ? crc32(body) : await crcOf(read, bodyPosition, header.bodyBytes);
   } catch (error) {
-    // Then it is unknown whether others were acknowledged, so they are not skipped.
+    // Other records of unknown status may follow, so they are not skipped.
     if (!(error instanceof Unreadable) || end > acknowledgedBytes) throw error;
   }
-  // The CRC-32 of a large file or a stored trunk is that of bytes which are elsewhere;
-  // the body, if there is one, has the checksums of their blocks.
+  // The CRC-32 of a large file or a stored trunk covers bytes that are elsewhere; the body, if
+  // there is one, is the list of block checksums.
   const isList = header.type === RecordType.spooledFile || header.type === RecordType.stored;
   const isSound =
     header.bodyBytes === 0 ||

@@ -29,7 +29,7 @@ export class Segment {
   synced = 0;
   /** Durable bytes, plus those that durable writes in progress will add. */
   #syncing = 0;
-  /** Writes that are in progress; they never reject. */
+  /** Writes in progress; they never reject. */
   readonly #writing = new Set<Promise<void>>();
   /** Why the segment accepts no more writes. */
   failure: unknown;
@@ -88,7 +88,7 @@ export class Segment {
     }
   }
 
-  /** One that another process writes; undefined if there is none. */
+  /** Opens a segment that another process writes; undefined if there is none. */
   static async openToRead(
     disk: Disk,
     folder: string,
@@ -103,16 +103,16 @@ export class Segment {
     }
   }
 
-  /** Undefined when it is not intact. */
+  /** The segment's header; undefined if it is damaged. */
   async header(): Promise<SegmentHeader | undefined> {
     const header = decodeSegmentHeader(await this.read(0, SEGMENT_HEADER_BYTES));
     return header?.segment === this.number ? header : undefined;
   }
 
   /**
-   * Appends bytes; the caller says when they become valid. With `durably`, if the disk supports it
-   * (`isDurable`), the bytes are durable when `done` resolves, provided the bytes before them are;
-   * the caller says so with `settle`. The next write need not wait for that.
+   * Appends bytes; the caller declares them valid later. With `durably`, if the disk supports it
+   * (`isDurable`), the bytes are durable when `done` resolves, provided that the bytes before them
+   * are; the caller reports that with `settle`. The next write need not wait for it.
    */
   write(
     buffers: readonly Uint8Array[],
@@ -131,7 +131,7 @@ export class Segment {
     return { done, isDurable };
   }
 
-  /** Nothing may be missing before bytes that are durable. */
+  /** All bytes before a durable write must be durable. */
   #canWriteDurably(start: number): boolean {
     if (this.#isDoubtful || !this.#file.writeDurablyAt) return false;
     return Math.max(this.synced, this.#syncing) >= start;
@@ -146,19 +146,20 @@ export class Segment {
     }
   }
 
-  /** All up to byte `end` is on the medium: durable writes, one behind the other, are done. */
+  /** Call when all bytes up to `end` are durable because all durable writes before it are done. */
   settle(end: number): void {
     this.synced = Math.max(this.synced, end);
   }
 
-  /** Makes what is written up to byte `end` durable. */
+  /** Makes bytes up to `end` durable. */
   sync(end = this.bytes): Promise<void> {
     return this.#inTurn(() => this.#sync(end));
   }
 
   async #sync(end: number): Promise<void> {
     try {
-      // After a failed sync the system drops those pages. Only rewritten bytes are synced again.
+      // After a failed sync the system drops the dirty pages. Only rewritten bytes are synced
+      // again.
       if (this.#isDoubtful) await this.#writeAgain(this.synced, end);
       await this.#file.sync();
     } catch (error) {
@@ -169,7 +170,7 @@ export class Segment {
     this.settle(end);
   }
 
-  /** The same bytes at the same place. */
+  /** Rewrites the same bytes at the same position. */
   async #writeAgain(from: number, end: number): Promise<void> {
     for (let at = from; at < end; ) {
       const bytes = await this.read(at, Math.min(CHUNK_BYTES, end - at));
@@ -179,7 +180,7 @@ export class Segment {
     }
   }
 
-  /** Cuts off bytes that were written but not made valid; durable when it resolves. */
+  /** Truncates bytes that were written but not declared valid; durable when it resolves. */
   async dropInvalidBytes(): Promise<void> {
     while (this.#writing.size > 0) await Promise.all(this.#writing);
     this.end = this.bytes;
@@ -209,7 +210,7 @@ export class Segment {
     }
   }
 
-  /** Closes it for writes and keeps one descriptor for reads. */
+  /** Closes the segment for writes and keeps one descriptor for reads. */
   async finish(): Promise<void> {
     // Durable bytes stay durable, whatever closing returns.
     await this.#file.releaseDurable?.().catch(() => undefined);
@@ -232,17 +233,16 @@ export class Segment {
     await this.#file.close();
   }
 
-  /** Removes the file's name; what is open of it can still be read. */
+  /** Removes the file's name. Open readers can continue. */
   async unlink(): Promise<void> {
     await removeIfThere(this.#disk, this.path);
   }
 }
 
 /**
- * Reads that tell a bad sector from passing trouble. A failed read is retried a few times. If it
- * still fails while the disk does other work, the bytes are Unreadable. If the whole disk fails, or
- * the system lacks resources, the error says nothing about these bytes and goes to the caller
- * unchanged.
+ * Tells a bad sector from a passing failure. A failed read is retried a few times. If it still
+ * fails while the disk does other work, the bytes are Unreadable. If the whole disk fails, or the
+ * system lacks resources, the error says nothing about these bytes and is rethrown unchanged.
  */
 export class Unreadable extends Error {
   constructor(cause: unknown) {
@@ -250,10 +250,10 @@ export class Unreadable extends Error {
   }
 }
 
-/** Before the second attempt and before the third, which is the last. */
+/** Pauses before the second and the third, last attempt. */
 const PAUSES_MS = [50, 100];
 
-/** `isWell` rejects where the disk fails as a whole; it is asked before each further attempt. */
+/** `isWell` rejects if the disk fails as a whole; it is called before each further attempt. */
 export async function readFirmly<T>(
   read: () => Promise<T>,
   isWell: () => Promise<unknown>,

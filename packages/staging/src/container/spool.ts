@@ -6,7 +6,7 @@ import { readFirmly, Unreadable } from './segment.js';
 
 /**
  * Bodies that are too large for the container: one file each, named by key in hexadecimal, durable
- * before its record. A file that comes back into the spool has a temporary name until it is whole,
+ * before its record. A file that returns to the spool has a temporary name until it is complete,
  * because a record of its key may exist.
  */
 export class Spool {
@@ -20,7 +20,7 @@ export class Spool {
     this.#folder = folder;
   }
 
-  /** Bytes of all spooled files, those being written included. */
+  /** Bytes of all spooled files, including those being written. */
   get bytes(): number {
     return this.#bytes;
   }
@@ -36,11 +36,11 @@ export class Spool {
     });
   }
 
-  /** For a file that was here before. */
+  /** As `begin`, for a file that returns to the spool. */
   async beginAgain(key: Buffer): Promise<SpoolWriter> {
     const name = key.toString('hex');
     const aside = `${name}${ASIDE}`;
-    // Left over from an attempt that could not be undone.
+    // Left by an attempt that could not be rolled back.
     await this.#remove(aside);
     const file = await this.#disk.create(`${this.#folder}/${aside}`);
     this.#sizes.set(aside, 0);
@@ -57,7 +57,7 @@ export class Spool {
     });
   }
 
-  /** Adopts a whole body that was written elsewhere on this disk. Durable when it resolves. */
+  /** Adopts a complete body that was written elsewhere on this disk. Durable when it resolves. */
   async adopt(key: Buffer, from: string, bytes: number): Promise<void> {
     await this.#disk.rename(from, this.#path(key));
     const name = key.toString('hex');
@@ -66,7 +66,7 @@ export class Spool {
     await this.syncNames();
   }
 
-  /** Undoes `adopt`, also of an earlier process. False if the body is not here. */
+  /** Rolls back `adopt`, even that of an earlier process. False if the body is not here. */
   async giveBack(key: Buffer, to: string): Promise<boolean> {
     try {
       await this.#disk.rename(this.#path(key), to);
@@ -80,14 +80,14 @@ export class Spool {
     return true;
   }
 
-  /** Makes durable which files there are. */
+  /** Makes all names durable. */
   syncNames(): Promise<void> {
     return this.#disk.syncDirectory(this.#folder);
   }
 
   /**
-   * The bytes in chunks; throws `corrupt` if they cannot be read, and at the end if they are not
-   * what was stored.
+   * Yields the bytes in chunks. Throws `corrupt` if they cannot be read or, at the end, if they are
+   * not what was stored.
    */
   async *read(
     key: Buffer,
@@ -112,8 +112,8 @@ export class Spool {
   }
 
   /**
-   * Checksums of its blocks, read again; undefined if its bytes are not those expected, or cannot be
-   * read.
+   * Reads the file and computes its block checksums; undefined if its bytes are damaged or
+   * unreadable.
    */
   async checksums(
     key: Buffer,
@@ -148,7 +148,7 @@ export class Spool {
     }
   }
 
-  /** Bytes of the file; 0 when it is not here. */
+  /** Bytes of the file; 0 if it is not here. */
   sizeOf(key: Buffer): number {
     return this.#sizes.get(key.toString('hex')) ?? 0;
   }
@@ -167,7 +167,7 @@ export class Spool {
     await removeIfThere(this.#disk, `${this.#folder}/${name}`);
   }
 
-  /** Finds the files at start and removes those that no record names. */
+  /** Finds the files at start and removes those without a record. */
   async recover(isKnown: (key: Buffer) => boolean): Promise<number> {
     let removed = 0;
     for (const name of await this.#disk.list(this.#folder)) {
@@ -209,12 +209,12 @@ const ASIDE = '.again';
 
 interface SpoolHooks {
   readonly grow: (bytes: number) => void;
-  /** Makes the name durable when `sync` is set. */
+  /** Makes the name durable if `sync` is set. */
   readonly settle: (sync: boolean) => Promise<void>;
   readonly discard: () => Promise<void>;
 }
 
-/** Receives the bytes of one file. Call `finish` or `discard` to end it. */
+/** Writes one spool file. Call `finish` or `discard` at the end. */
 export class SpoolWriter {
   readonly #file: DiskFile;
   readonly #hooks: SpoolHooks;
@@ -247,7 +247,7 @@ export class SpoolWriter {
     this.size += bytes;
   }
 
-  /** The bytes written so far, for a body that turned out to be small. */
+  /** Reads back the bytes written so far, for a body that turned out to be small. */
   async readBack(): Promise<Buffer> {
     const bytes = Buffer.allocUnsafe(this.size);
     if ((await this.#file.readAt(bytes, 0)) !== this.size)
@@ -255,7 +255,7 @@ export class SpoolWriter {
     return bytes;
   }
 
-  /** Makes the file durable when `sync` is set. */
+  /** Makes the file durable if `sync` is set. */
   async finish(sync: boolean): Promise<void> {
     if (sync) await this.#file.sync();
     await this.#file.close();

@@ -6,14 +6,14 @@ import { crc32 } from 'node:zlib';
  * FORMAT.md has the layout.
  */
 
-/** What is known of an upload from its beginning on. */
+/** What is known of an upload from its start. */
 export interface UnfinishedAbout {
   readonly name: string;
   readonly type: string;
   readonly group?: string;
-  /** Marks the finished file, as `FileMeta.once` does. */
+  /** Idempotency mark of the finished file; see `FileMeta.once`. */
   readonly once?: string;
-  /** How long the file lives once it is finished; absent: for ever. */
+  /** Lifetime of the finished file; absent: for ever. */
   readonly ttlMs?: number;
   /** Unix milliseconds. */
   readonly createdAt: number;
@@ -22,7 +22,7 @@ export interface UnfinishedAbout {
 }
 
 export interface Mark {
-  /** Counts the marks; the highest one that is whole is valid. */
+  /** Sequence number; the intact mark with the highest one is valid. */
   readonly turn: number;
   readonly durableBytes: number;
   /** Bytes of the whole file, once they are known. */
@@ -57,7 +57,7 @@ export function packInfo(about: UnfinishedAbout, mark: Mark): Buffer {
   return bytes;
 }
 
-/** Undefined where neither mark is whole, or the text is not what was written. */
+/** Undefined if neither mark is intact or the text is damaged. */
 export function unpackInfo(
   bytes: Buffer,
 ): { readonly about: UnfinishedAbout; readonly mark: Mark } | undefined {

@@ -15,9 +15,10 @@ import {
 } from './unfinished-record.js';
 
 /**
- * Unfinished resumable uploads. Each has two files, the bytes and their description, named by the
- * key of the future file. Bytes that `append` acknowledged survive crashes, until the upload is
- * finished, removed or too old. An upload that has become a file is never an unfinished upload too.
+ * Unfinished resumable uploads. Each has two files, its bytes and their description, named by the
+ * key of the future file. Bytes that `append` acknowledged survive crashes until the upload is
+ * finished, removed or too old. An upload that has become a file is never an unfinished upload as
+ * well.
  */
 export interface UnfinishedParts {
   readonly disk: Disk;
@@ -25,21 +26,21 @@ export interface UnfinishedParts {
   readonly spool: Spool;
   /** Bytes to gather before a write. Default 128 KiB. */
   readonly writeBytes?: number;
-  /** Bytes between two syncs: a crash costs no more than this. Default 8 MiB. */
+  /** Bytes between two syncs: a crash loses at most this many. Default 8 MiB. */
   readonly syncBytes?: number;
 }
 
 export interface UnfinishedUpload {
   readonly about: UnfinishedAbout;
   readonly sizeBytes: number | undefined;
-  /** Bytes that are durable: the next ones belong here. */
+  /** Durable bytes; the next append starts here. */
   readonly durableBytes: number;
 }
 
 export interface AppendOptions {
   /** Called before each write. If it throws, the request ends. */
   readonly beforeWrite: () => void;
-  /** Called after the last byte. If it throws, all bytes of the request are cut off. */
+  /** Called after the last byte. If it throws, all bytes of the request are truncated. */
   readonly check?: (() => void) | undefined;
 }
 
@@ -53,7 +54,7 @@ interface Entry {
 const WRITE_BYTES = 128 * 1024;
 const SYNC_BYTES = 8 * 2 ** 20;
 const READ_BYTES = 256 * 1024;
-/** Limit on the number of unfinished uploads, in addition to their bytes. */
+/** Maximum number of unfinished uploads, in addition to the limit on their bytes. */
 const MAX_UNFINISHED = 10_000;
 
 export class Unfinished {
@@ -66,7 +67,7 @@ export class Unfinished {
     this.#parts = parts;
   }
 
-  /** Bytes of all of them. */
+  /** Bytes of all unfinished uploads. */
   get bytes(): number {
     return this.#bytes;
   }
@@ -75,7 +76,7 @@ export class Unfinished {
     return this.#entries.size;
   }
 
-  /** Throws `container_full` where there are too many. */
+  /** Throws `container_full` if there are too many. */
   async begin(
     key: Buffer,
     about: UnfinishedAbout,
@@ -111,14 +112,14 @@ export class Unfinished {
     return entry && viewOf(entry);
   }
 
-  /** Resolves once all operations on it have ended. */
+  /** Resolves once all operations on the upload have ended. */
   settled(key: Buffer): Promise<void> {
     return this.#inTurn.run(nameOf(key), async () => undefined);
   }
 
   /**
-   * Adds bytes and resolves with how many there are now, all durable. A body that ends early
-   * leaves what came of it, unless it was to be checked as a whole. Throws `offset_mismatch`,
+   * Appends bytes and resolves with the new total, all durable. If the body ends early, the bytes
+   * received are kept, unless the body is checked as a whole. Throws `offset_mismatch`,
    * `too_large`, `not_found`.
    */
   append(
@@ -187,7 +188,7 @@ export class Unfinished {
         await file.truncate(start);
         this.#grow(entry, start - entry.bytes);
       } else {
-        // Bytes that arrived before are kept. If that fails, the first error is reported.
+        // Bytes received earlier are kept. If that fails, the first error is reported.
         await flush().catch(() => undefined);
         await this.#makeDurable(name, entry, file);
       }
@@ -196,7 +197,7 @@ export class Unfinished {
     await this.#makeDurable(name, entry, file);
   }
 
-  /** Throws `length_mismatch` where the size is known, or there is more already. */
+  /** Throws `length_mismatch` if the size is known or exceeded already. */
   declareSize(key: Buffer, sizeBytes: number): Promise<void> {
     const name = nameOf(key);
     return this.#inTurn.run(name, async () => {
@@ -227,7 +228,7 @@ export class Unfinished {
   }
 
   /**
-   * Moves the bytes to the spool and calls `accept` to make a file of them; moves them back if that
+   * Moves the bytes to the spool and calls `accept` to make them a file. Moves them back if that
    * fails. `accept` gets the checksums of the bytes on disk.
    */
   finishSpooled(key: Buffer, accept: (sums: BlockChecksums) => Promise<void>): Promise<void> {
@@ -249,7 +250,7 @@ export class Unfinished {
     });
   }
 
-  /** Runs `accept` with the bytes of a small file, and forgets the upload. */
+  /** Calls `accept` with the bytes of a small file, then removes the upload. */
   finishSmall(key: Buffer, accept: (bytes: Buffer) => Promise<void>): Promise<void> {
     const name = nameOf(key);
     return this.#inTurn.run(name, async () => {
@@ -270,7 +271,7 @@ export class Unfinished {
     });
   }
 
-  /** Those begun before `since`, in Unix milliseconds. Resolves with how many went. */
+  /** Removes uploads begun before `since`, in Unix milliseconds. Resolves with their number. */
   async removeOlder(since: number): Promise<number> {
     let removed = 0;
     for (const [name, { about }] of [...this.#entries]) {
@@ -309,7 +310,7 @@ export class Unfinished {
     return bytes && unpackInfo(bytes);
   }
 
-  /** Bytes that no mark covers may differ from what was sent. */
+  /** Bytes beyond the mark may differ from what was sent. */
   async #adopt(name: string, { about, mark }: Omit<Entry, 'bytes'>): Promise<void> {
     const file = await this.#parts.disk.openToUpdate(this.#path(name));
     try {
@@ -355,7 +356,7 @@ export class Unfinished {
     const { disk } = this.#parts;
     this.#bytes -= this.#entries.get(name)?.bytes ?? 0;
     this.#entries.delete(name);
-    // The bytes first: without them nothing comes back.
+    // Remove the bytes first: without them no upload can be recovered.
     await removeIfThere(disk, this.#path(name));
     await removeIfThere(disk, this.#info(name));
   }

@@ -15,11 +15,11 @@ import {
  * acknowledged within the deadline, the connection ends. Every wait settles when it ends.
  */
 
-/** The partner accepts nothing any more: it has taken over the files. */
+/** The partner will never accept copies again: it has taken over the files. */
 export class RefusedForGood extends Error {}
 
 interface Waiting {
-  /** The last of its frames, counted from the beginning of the connection. */
+  /** Its last frame, counted from the start of the connection. */
   readonly frame: number;
   readonly since: number;
   readonly resolve: () => void;
@@ -35,9 +35,9 @@ export class CopyConnection {
   #end: (error: Error) => void = () => {};
   #state: (held: Map<number, number>) => void = () => {};
   readonly #timer: NodeJS.Timeout;
-  /** Why it ended. */
+  /** Resolves with the reason when the connection ends. */
   readonly ended: Promise<Error>;
-  /** The segments that the partner had at the beginning, with their bytes. */
+  /** The partner's segments at the start of the connection, with their bytes. */
   readonly held: Promise<ReadonlyMap<number, number>>;
 
   constructor(stream: Duplex, deadlineMs: number) {
@@ -57,7 +57,7 @@ export class CopyConnection {
     void this.#read();
   }
 
-  /** Resolves once the partner has it all on its disk. */
+  /** Resolves once the partner has made all of it durable. */
   send(
     type: number,
     segment: number,
@@ -93,7 +93,7 @@ export class CopyConnection {
     this.#end(error);
   }
 
-  /** Deadline for the bytes sent so far, with time for them to arrive. */
+  /** Ends the connection after the bytes sent so far have arrived. */
   async finish(): Promise<void> {
     if (this.#failure) return;
     this.#stream.end();
@@ -123,7 +123,7 @@ export class CopyConnection {
     for (const { resolve } of this.#waiting.splice(0, done < 0 ? Infinity : done)) resolve();
   }
 
-  /** Waits are in order: the first is the longest. */
+  /** The first wait is the longest. */
   #checkTime(): void {
     const [longest] = this.#waiting;
     if (longest && performance.now() - longest.since > this.#deadlineMs) {

@@ -17,7 +17,7 @@ import { type HeldCopy, OriginAdopted } from './held-copy.js';
 
 const WRITES_IN_FLIGHT = 4;
 
-/** Resolves when the connection has ended; rejects never. */
+/** Resolves when the connection has ended. Never rejects. */
 export async function receiveCopies(stream: Duplex, held: HeldCopy): Promise<void> {
   stream.on('error', () => undefined);
   const reader = new FrameReader();
@@ -48,7 +48,7 @@ export async function receiveCopies(stream: Duplex, held: HeldCopy): Promise<voi
   }
 }
 
-/** Says why, and ends the connection. */
+/** Sends the reason and ends the connection. */
 export function refuseCopies(stream: Duplex, error: Error): void {
   if (!stream.writable) return;
   const payload = [Buffer.from(error.message.slice(0, 1024))];
@@ -63,7 +63,7 @@ function sendState(stream: Duplex, held: HeldCopy): void {
   stream.write(payload);
 }
 
-/** `done` resolves once it is durable, and all before it. */
+/** `done` resolves once this frame and all before it are durable. */
 async function take(
   held: HeldCopy,
   { type, segment, position, payload, bytes }: Frame,

@@ -1,32 +1,32 @@
 import { crc32 } from 'node:zlib';
 
 /**
- * What a gateway and its partner send each other: frames of a header and a payload. FORMAT.md has
- * the layout. Pure: bytes in, frames out.
+ * The frames that a gateway and its partner exchange: a header and a payload each. FORMAT.md has
+ * the layout. Does no I/O.
  */
 
 const FRAME_HEADER_BYTES = 24;
-/** Longest payload: a longer batch goes in several frames. */
+/** Maximum payload; a longer batch takes several frames. */
 const MAX_PAYLOAD_BYTES = 4 * 2 ** 20;
 const CRC_OFFSET = 20;
 const STATE_ENTRY_BYTES = 12;
 
 export const FrameType = {
-  /** To the partner: bytes of a segment, behind those that it has. */
+  /** To the partner: append bytes to a segment. */
   bytes: 1,
-  /** To the partner: the segment is only so long; what is behind was never acknowledged. */
+  /** To the partner: truncate the segment; what follows was never acknowledged. */
   cut: 2,
-  /** To the partner: the segments up to this one are not needed any more. */
+  /** To the partner: segments up to this one are no longer needed. */
   release: 3,
-  /** From the partner, once: the segments that it has. */
+  /** From the partner, once: the segments that it holds. */
   state: 4,
-  /** From the partner: how many frames are done, all that they ask for being durable. */
+  /** From the partner: how many frames are applied and durable. */
   taken: 5,
-  /** From the partner, at the end: why it takes no more, in words. */
+  /** From the partner, last: why it accepts no more frames, as text. */
   refused: 6,
 } as const;
 
-/** Position of a `refused` frame: there is no sense in trying again. */
+/** Position of a `refused` frame that makes the refusal permanent. */
 export const FOR_GOOD = 1;
 
 const TYPES: ReadonlySet<number> = new Set(Object.values(FrameType));
@@ -35,14 +35,13 @@ export interface Frame {
   readonly type: number;
   readonly segment: number;
   readonly position: number;
-  /** The payload, in pieces. */
   readonly payload: readonly Buffer[];
   readonly bytes: number;
 }
 
 class FrameError extends Error {}
 
-/** The header of a frame with that payload. */
+/** Encodes the header of a frame with this payload. */
 export function encodeFrameHeader(
   type: number,
   segment: number,
@@ -60,7 +59,7 @@ export function encodeFrameHeader(
   return header;
 }
 
-/** Cuts the pieces into payloads that fit a frame. */
+/** Splits the pieces into payloads that fit a frame. */
 export function payloadsOf(pieces: readonly Uint8Array[]): Uint8Array[][] {
   const payloads: Uint8Array[][] = [];
   let payload: Uint8Array[] = [];
@@ -99,13 +98,13 @@ export function decodeState({ payload }: Frame): Map<number, number> {
   return state;
 }
 
-/** Makes frames of the chunks of a connection. */
+/** Parses frames from the chunks of a connection. */
 export class FrameReader {
   #chunks: Buffer[] = [];
   #bytes = 0;
   #header: Buffer | undefined;
 
-  /** The frames that are whole with this chunk; throws FrameError. */
+  /** Yields the frames that this chunk completes. Throws FrameError. */
   *read(chunk: Buffer): Generator<Frame> {
     this.#chunks.push(chunk);
     this.#bytes += chunk.length;
@@ -128,7 +127,7 @@ export class FrameReader {
     }
   }
 
-  /** So many bytes from the front, which are there. */
+  /** Takes `count` bytes from the front; they must be there. */
   #take(count: number): Buffer[] {
     const taken: Buffer[] = [];
     let wanted = count;

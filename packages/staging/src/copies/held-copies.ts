@@ -15,9 +15,9 @@ import {
 import { HeldIndex } from './held-index.js';
 
 /**
- * The copies that this gateway holds of other gateways' containers, in a directory per origin that
- * all of its processes share. A copy is written while its gateway is connected, read while that
- * gateway is down, and taken over once it is gone for good; never two of these at a time.
+ * The copies that this gateway holds of other gateways' containers, in one directory per origin,
+ * shared by all of its processes. A copy is written while its gateway is connected, read while that
+ * gateway is down, and taken over once it is gone for good. Only one of these happens at a time.
  */
 
 export interface HeldStats {
@@ -25,13 +25,13 @@ export interface HeldStats {
   readonly heldBytes: number;
 }
 
-/** A staged file of a gateway that is away, with its bytes. */
+/** A staged file of a disconnected gateway, with its bytes. */
 export interface HeldFile {
   readonly row: FileRow;
   readonly bytes: Buffer;
 }
 
-/** Connections at a time. */
+/** Maximum number of connections. */
 const MAX_CONNECTED = 256;
 
 export class HeldCopies {
@@ -80,10 +80,10 @@ export class HeldCopies {
     return { heldCopies: this.#origins.size, heldBytes: this.#room.usedBytes };
   }
 
-  /** Receives what the gateway of that origin sends, until the connection ends. Never rejects. */
+  /** Receives frames from the gateway of that origin until the connection ends. Never rejects. */
   async receive(origin: number, stream: Duplex): Promise<void> {
     stream.on('error', () => undefined);
-    // The gateway has come back before its last connection was found to be dead.
+    // The gateway reconnected before its last connection was found to be dead.
     this.#streams.get(origin)?.destroy();
     if (this.#isClosed || this.#streams.size >= MAX_CONNECTED) {
       refuseCopies(stream, new Error('it takes no more connections'));
@@ -113,8 +113,7 @@ export class HeldCopies {
   }
 
   /**
-   * A staged file of a gateway that is not connected; undefined if it is not here, or its bytes
-   * are damaged.
+   * A staged file of a disconnected gateway; undefined if it is not here or its bytes are damaged.
    */
   async find(origin: number, key: Buffer): Promise<HeldFile | undefined> {
     if (this.#streams.has(origin) || !(await this.#isHeld(origin))) return undefined;
@@ -128,8 +127,8 @@ export class HeldCopies {
   }
 
   /**
-   * Runs the work with the copy of a gateway that is gone for good, then records the takeover, so
-   * that the gateway is refused from then on. False if there is no copy.
+   * Runs `work` on the copy of a gateway that is gone for good, then records the takeover: from
+   * then on, that gateway is refused. False if there is no copy.
    */
   async adopt(origin: number, work: (index: HeldIndex) => Promise<void>): Promise<boolean> {
     if (!(await this.#isHeld(origin))) return false;
@@ -145,7 +144,7 @@ export class HeldCopies {
     });
   }
 
-  /** Its gateway now has another partner. */
+  /** Drops the copy: its gateway now has another partner. */
   async drop(origin: number): Promise<void> {
     if (!(await this.#isHeld(origin))) return;
     await this.#inTurn.run(String(origin), async () => {
@@ -163,7 +162,7 @@ export class HeldCopies {
     }
   }
 
-  /** This process holds it, or another one of this gateway. */
+  /** True if this gateway holds a copy, whichever of its processes has it open. */
   #isHeld(origin: number): Promise<boolean> {
     return this.#disk.exists(`${this.#directoryOf(origin)}/container`);
   }
@@ -172,7 +171,7 @@ export class HeldCopies {
     return `${this.#folder}/${origin}`;
   }
 
-  /** Undefined where another process has the copy: then its gateway is connected there. */
+  /** Undefined if another process has the copy open: its gateway is connected there. */
   async #openIndex(origin: number): Promise<HeldIndex | undefined> {
     const known = this.#indexes.get(origin);
     if (known) return known;

@@ -7,12 +7,12 @@ import { StoreError } from '../errors.js';
 
 /**
  * The copy that a partner holds of another gateway's container: the same segments, byte for byte,
- * without those that the gateway needs no more. Bytes come in order and are durable when a write
- * resolves. Only the newest segment is written to, so after a crash only its end is in doubt: what
- * is not a whole record there is cut off, and sent again.
+ * without those that the gateway no longer needs. Bytes arrive in order and are durable when a
+ * write resolves. Only the newest segment is written, so after a crash only its end is in doubt: an
+ * incomplete record there is truncated, and the gateway sends it again.
  */
 
-/** The bytes that all held copies of this gateway take. */
+/** Limit and use of disk space by all held copies of this gateway. */
 export interface HeldRoom {
   readonly limitBytes: number;
   usedBytes: number;
@@ -27,7 +27,7 @@ export class HeldCopy {
   readonly #room: HeldRoom;
   readonly #lock: DirectoryLock;
   readonly #segments = new Map<number, Segment>();
-  /** Writes that are begun; they end in order. */
+  /** Writes in flight; they end in order. */
   #written: Promise<void> = Promise.resolve();
   #failure: unknown;
 
@@ -46,8 +46,8 @@ export class HeldCopy {
   }
 
   /**
-   * Takes the directory of that origin's copy. Rejects with `directory_locked` while another
-   * process has it, and with `OriginAdopted` once its files were taken over.
+   * Locks and opens the copy of that origin. Rejects with `directory_locked` while another process
+   * has it open, and with `OriginAdopted` once its files were taken over.
    */
   static async open(disk: Disk, directory: string, origin: number, room: HeldRoom) {
     const folder = `${directory}/container`;
@@ -92,7 +92,7 @@ export class HeldCopy {
     await segment.sync(end);
   }
 
-  /** What it has of each segment. */
+  /** Bytes held of each segment. */
   state(): [number: number, bytes: number][] {
     return [...this.#segments.values()].map(({ number, bytes }) => [number, bytes]);
   }
@@ -101,7 +101,7 @@ export class HeldCopy {
     return [...this.#segments.values()].reduce((sum, segment) => sum + segment.end, 0);
   }
 
-  /** Begins a write behind all before it; `done` resolves once they are all on the medium. */
+  /** Begins a write after all earlier ones. `done` resolves once all of them are durable. */
   async write(
     number: number,
     position: number,
@@ -143,7 +143,7 @@ export class HeldCopy {
     }
   }
 
-  /** A new segment; those before it are whole by then. */
+  /** Begins a new segment; the earlier ones are complete. */
   async #begin(number: number, position: number, pieces: readonly Uint8Array[]): Promise<void> {
     const header = decodeSegmentHeader(Buffer.concat(pieces).subarray(0, SEGMENT_HEADER_BYTES));
     const isIt = header?.segment === number && header.origin === this.#origin;
@@ -161,7 +161,7 @@ export class HeldCopy {
     }
   }
 
-  /** Drops what is behind byte `end`: it was never acknowledged. */
+  /** Truncates the segment to `end`: the rest was never acknowledged. */
   async cut(number: number, end: number): Promise<void> {
     await this.#written;
     const segment = this.#segments.get(number);
@@ -172,7 +172,7 @@ export class HeldCopy {
     await segment.sync(end);
   }
 
-  /** Removes the segments up to that one. */
+  /** Removes the segments up to this one. */
   async release(upTo: number): Promise<void> {
     const released = [...this.#segments.values()].filter(({ number }) => number <= upTo);
     if (released.length === 0) return;
@@ -204,7 +204,7 @@ async function segmentNumbers(disk: Disk, folder: string): Promise<number[]> {
   return numbers.filter((number) => number !== undefined).sort((a, b) => a - b);
 }
 
-/** Bytes of all copies in the folder: a directory for each origin. */
+/** Bytes of all copies in the folder. */
 export async function heldBytes(disk: Disk, folder: string): Promise<number> {
   let sum = 0;
   for (const origin of await heldOrigins(disk, folder)) {
@@ -226,12 +226,12 @@ async function bytesIn(disk: Disk, folder: string): Promise<number> {
   return sum;
 }
 
-/** The origins that copies are held of. */
+/** The origins whose copies are held. */
 export async function heldOrigins(disk: Disk, folder: string): Promise<number[]> {
   return (await disk.list(folder)).filter((name) => /^\d{1,5}$/.test(name)).map(Number);
 }
 
-/** Removes the copy, which nothing may have; resolves with how many bytes it had. */
+/** Removes a copy that nothing has open. Resolves with its bytes. */
 export async function removeHeld(disk: Disk, directory: string): Promise<number> {
   const folder = `${directory}/container`;
   const bytes = await bytesIn(disk, folder);
@@ -248,7 +248,7 @@ function full(limitBytes: number): StoreError {
   );
 }
 
-/** The files of the origin were taken over here: its directory must not be used any more. */
+/** The files of the origin were taken over here: its own directory must not be used again. */
 export class OriginAdopted extends Error {
   constructor(origin: number) {
     super(`the files of origin ${origin} were taken over by its partner`);

@@ -10,8 +10,9 @@ import { soundBytes } from '../repair/sound-copies.js';
 import { describeStored } from '../upkeep/retention.js';
 
 /**
- * The files of a held copy, found by reading its records, while its gateway is away: what a start
- * of that gateway would find. It is made anew each time and nothing is written to the copy.
+ * An index of the files of a held copy, for use while its gateway is down: what that gateway itself
+ * would find at a start. It is rebuilt from the records each time; nothing is written to the copy
+ * itself.
  */
 
 const INDEX = 'index.sqlite';
@@ -36,7 +37,7 @@ export class HeldIndex {
     this.#segments = new Map(segments.map((segment) => [segment.number, segment]));
   }
 
-  /** Rejects with `directory_locked` while another process has the copy. */
+  /** Rejects with `directory_locked` while another process has the copy open. */
   static async open(disk: Disk, directory: string, now: number): Promise<HeldIndex> {
     const lock = DirectoryLock.acquire(directory);
     let fileMap: FileMap | undefined;
@@ -53,7 +54,7 @@ export class HeldIndex {
     }
   }
 
-  /** A staged file whose bytes are here; undefined for any other. */
+  /** The staged file, if its bytes are in the copy. */
   find(key: Buffer): FileRow | undefined {
     const row = this.#fileMap.find(key);
     return row && row.local.at === 'container' && this.#segments.has(row.local.segment)
@@ -61,12 +62,12 @@ export class HeldIndex {
       : undefined;
   }
 
-  /** Undefined where the bytes are damaged. */
+  /** Undefined if the bytes are damaged. */
   read(row: FileRow): Promise<Buffer | undefined> {
     return soundBytes({ segment: (number) => this.#segments.get(number) }, row);
   }
 
-  /** Files that were in no trunk yet, as far as the copy knows; large ones have no bytes here. */
+  /** Files not yet in a trunk, as far as the copy knows. Large ones have no bytes here. */
   *waiting(): Generator<FileRow> {
     let [segment, position] = [0, 0];
     for (;;) {
@@ -78,20 +79,23 @@ export class HeldIndex {
     }
   }
 
-  /** Trunks that it stored, and had not retired. */
+  /** Trunks that the gateway had stored and not retired. */
   trunks(): StoredTrunk[] {
     const states = ['stored', 'missing', 'confirmed'] as const;
     const rows = states.flatMap((state) => this.#fileMap.trunksIn(state));
     return rows.map((trunk) => describeStored(this.#fileMap, trunk));
   }
 
-  /** Nothing in the trunk was alive any more: its gateway had deleted it from FastDFS, or would. */
+  /**
+   * True if nothing in the trunk was alive: its gateway had deleted it from FastDFS or was about
+   * to.
+   */
   isGivenUp(taskId: Buffer): boolean {
     const state = this.#fileMap.trunkByTask(taskId)?.state;
     return state === 'retiring' || state === 'retired';
   }
 
-  /** Trunks of which it is not known whether FastDFS has them, with their members. */
+  /** Trunks that FastDFS may or may not have, with their members. */
   plans() {
     const rows = [...this.#fileMap.trunksIn('planned'), ...this.#fileMap.trunksIn('abandoned')];
     return rows.map((trunk: TrunkRow) => ({ ...trunk, members: this.#fileMap.members(trunk.id) }));

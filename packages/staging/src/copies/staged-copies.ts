@@ -8,12 +8,12 @@ import { FrameType } from './frames.js';
 /**
  * Keeps a copy of the container at a partner. Every batch is sent there while it is written to this
  * disk, and its files are acknowledged once both have it. After an outage, the partner first gets
- * what it lacks from this disk; batches that arrive meanwhile wait only for the last part.
- * `whenAway` decides what happens to uploads while the partner is down.
+ * its backlog from this disk; new batches wait only for the last part of it. `whenAway` decides
+ * what happens to uploads while the partner is down.
  */
 
 export interface StagedCopiesOptions {
-  /** Uploads and deletions are refused without the partner, or acknowledged with one copy. */
+  /** Whether uploads and deletions without a partner are refused or acknowledged with one copy. */
   readonly whenAway: 'refuse' | 'alone';
   /** Connects to the current partner. */
   readonly connect: (signal: AbortSignal) => Promise<Partner>;
@@ -38,20 +38,20 @@ export interface StagedCopiesParts {
 }
 
 export interface CopiesStats {
-  /** The partner that has the copies, or had them last. */
+  /** The current partner, or the last one. */
   readonly partner: string | undefined;
   readonly state: 'away' | 'catching up' | 'up';
   /** Files and deletions that were acknowledged with one copy. */
   readonly acknowledgedAlone: number;
   /** Uploads and deletions refused because the partner was down. */
   readonly refused: number;
-  /** Of the container, not known to be at the partner. */
+  /** Bytes of the container that are not known to be at the partner. */
   readonly lagBytes: number;
 }
 
 const CHUNK_BYTES = 2 ** 20;
 const CHUNKS_IN_FLIGHT = 4;
-/** When the partner lacks no more than this, batches wait for it. */
+/** A backlog up to this size lets new batches join: they wait for the rest of it. */
 const JOIN_BYTES = 4 * 2 ** 20;
 const FIRST_PAUSE_MS = 100;
 const MAX_PAUSE_MS = 1_000;
@@ -61,19 +61,19 @@ const PROBE_INTERVAL_MS = 1_000;
 export class StagedCopies {
   readonly #options: StagedCopiesOptions;
   #parts: StagedCopiesParts | undefined;
-  /** Batches go over this connection, once `joined` says that what is before them is sent. */
+  /** New batches go over this connection once `joined` resolves: then the backlog has been sent. */
   #link: { readonly connection: CopyConnection; readonly joined: Promise<void> } | undefined;
   #state: CopiesStats['state'] = 'away';
   #partner: string | undefined;
-  /** Bytes of each segment that the partner has. */
+  /** Bytes of each segment at the partner. */
   #had = new Map<number, number>();
-  /** Segments below this one are not needed any more. */
+  /** Segments below this one are no longer needed. */
   #firstNeeded = 0;
   #acknowledgedAlone = 0;
   #refused = 0;
   /** The partner has taken over the files of this directory. */
   #adopted: Error | undefined;
-  /** An outage is reported once. */
+  /** The current outage has been reported. */
   #isReported = false;
   readonly #stopped = new AbortController();
   readonly #news = new News();
@@ -99,13 +99,13 @@ export class StagedCopies {
     await this.#running;
   }
 
-  /** True while files and deletions can be acknowledged as they are to be. */
+  /** True while uploads and deletions can be acknowledged under `whenAway`. */
   get isAccepting(): boolean {
     if (this.#adopted) return false;
     return this.#options.whenAway === 'alone' || this.#link !== undefined;
   }
 
-  /** Throws `partner_away` if files and deletions are not to be acknowledged now. */
+  /** Throws `partner_away` if uploads and deletions must be refused. */
   demand(): void {
     if (this.isAccepting) return;
     this.#refused += 1;
@@ -113,8 +113,8 @@ export class StagedCopies {
   }
 
   /**
-   * Sends a batch; resolves once it can be acknowledged, and rejects with `partner_away` if it must
-   * not be.
+   * Sends a batch. Resolves once it can be acknowledged; rejects with `partner_away` if it must not
+   * be.
    */
   copy(batch: CopiedBatch): Promise<void> {
     const { segment, position, pieces } = batch;
@@ -131,12 +131,12 @@ export class StagedCopies {
     );
   }
 
-  /** A batch was refused here: the partner may have it. */
+  /** A batch was refused here, but the partner may have it: reconnecting truncates it there. */
   noteRefused(): void {
     this.#link?.connection.close(new Error('a batch was refused by the disk of this server'));
   }
 
-  /** Segments below that one are no longer needed. */
+  /** Releases the segments below `firstNeeded` at the partner. */
   release(firstNeeded: number): void {
     this.#firstNeeded = Math.max(this.#firstNeeded, firstNeeded);
     for (const number of this.#had.keys()) if (number < firstNeeded) this.#had.delete(number);
@@ -160,7 +160,9 @@ export class StagedCopies {
     };
   }
 
-  /** Counts so many files and deletions as acknowledged with one copy; false if they must not be. */
+  /**
+   * Counts `count` files and deletions as acknowledged with one copy; false if that is not allowed.
+   */
   goesAlone(count: number): boolean {
     if (this.#options.whenAway === 'refuse' || this.#adopted) return false;
     this.#acknowledgedAlone += count;
@@ -224,7 +226,7 @@ export class StagedCopies {
     );
   }
 
-  /** Works with the partner until the connection ends; resolves or rejects with why it did. */
+  /** Serves the partner until the connection ends. Resolves or rejects with the reason. */
   async #serve(connection: CopyConnection, onUp: (() => void) | undefined): Promise<Error> {
     try {
       this.#state = 'catching up';
@@ -251,7 +253,7 @@ export class StagedCopies {
     }
   }
 
-  /** Cuts off at the partner records that were never acknowledged. */
+  /** Truncates records at the partner that were never acknowledged. */
   async #align(connection: CopyConnection): Promise<void> {
     const { container, firstNeeded } = this.#parts!;
     this.release(await firstNeeded());
@@ -268,7 +270,7 @@ export class StagedCopies {
       await connection.send(FrameType.cut, number, segment.bytes);
       this.#had.set(number, segment.bytes);
     }
-    // A segment cannot be put before others: then all of them are sent again.
+    // Segments can only be added in order. If an older one is missing, all are sent again.
     const lacksOlder = container
       .segments()
       .some(
@@ -280,7 +282,7 @@ export class StagedCopies {
     await connection.send(FrameType.release, released, 0);
   }
 
-  /** Sends what the partner lacks, until little is left. */
+  /** Sends the backlog until little of it is left. */
   async #catchUp(connection: CopyConnection): Promise<void> {
     while (this.stats().lagBytes > JOIN_BYTES) {
       this.#stopped.signal.throwIfAborted();
@@ -288,13 +290,13 @@ export class StagedCopies {
     }
   }
 
-  /** From now on batches follow what is here; it resolves once all of that is sent. */
+  /** Sends the rest of the backlog. Batches begun from now on are sent after it. */
   async #join(connection: CopyConnection): Promise<void> {
     await this.#parts!.container.settled;
     await this.#sendLacking(connection);
   }
 
-  /** What is valid now in this order: the segments, and their bytes. */
+  /** Sends the valid bytes that the partner lacks, in order. */
   async #sendLacking(connection: CopyConnection): Promise<void> {
     const window: Promise<void>[] = [];
     for (const segment of this.#parts!.container.segments()) {

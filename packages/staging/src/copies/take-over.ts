@@ -5,9 +5,9 @@ import type { Stores } from '../merge/trunk-store.js';
 import type { HeldIndex } from './held-index.js';
 
 /**
- * Stages the files of a held copy in this container, each once, under its own key. Files that are
- * known here, from a trunk or an earlier attempt, are skipped; deleted files stay deleted. The
- * whole takeover can be repeated.
+ * Stages the files of a held copy in this container, each once, under its own key. Files known
+ * here, from a trunk or an earlier attempt, are skipped; deleted files stay deleted. The takeover
+ * can be repeated as a whole.
  */
 export interface TakeOverParts extends Pick<Stores, 'container' | 'fileMap' | 'now'> {
   readonly acceptance: Acceptance;
@@ -15,7 +15,7 @@ export interface TakeOverParts extends Pick<Stores, 'container' | 'fileMap' | 'n
 
 export interface TakenOver {
   readonly files: number;
-  /** Files of which no sound bytes are here. */
+  /** Files without sound bytes here. */
   readonly lost: readonly Buffer[];
 }
 
@@ -55,7 +55,7 @@ function newFile(row: FileRow, body: Buffer): NewFile {
   return { key, name, type, group, expiresAt, size, crc32, stagedAt, body: [body] };
 }
 
-/** FastDFS may have their trunks: these are looked for, and adopted or deleted. */
+/** FastDFS may have these trunks: they are looked up, then adopted or deleted. */
 async function takePlans({ container, fileMap, now }: TakeOverParts, index: HeldIndex) {
   for (const plan of index.plans()) {
     if (fileMap.trunkByTask(plan.taskId)) continue;

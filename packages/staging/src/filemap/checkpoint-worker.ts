@@ -2,8 +2,8 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { openDatabase } from '@stevedore/disk/sqlite';
 
 /**
- * The thread that filemap.ts starts. Each message asks it to write the log back as far as that
- * is possible without waiting; `end` ends the thread.
+ * The checkpoint thread of filemap.ts. Each message asks for as much of the log (WAL) to be
+ * checkpointed as is possible without waiting; `end` ends the thread.
  */
 
 const database = openDatabase(workerData as string);

@@ -23,8 +23,9 @@ export * from './rows.js';
 /**
  * The FileMap: an index over container and trunks. Every change comes from a record of the
  * container. One transaction commits it together with the position up to which the record's segment
- * is indexed. If the last transactions are lost, or all of them, reading the records again restores
- * them. So the FileMap need not sync; `checkpoint` makes it durable before segments are removed.
+ * is indexed. If the last transactions are lost, or all of them, replaying the records restores
+ * them. So commits need not sync; `checkpoint` makes the FileMap durable before segments are
+ * removed.
  */
 
 const CACHE_KIB = 32 * 1024;
@@ -32,13 +33,13 @@ const CHECKPOINT_ATTEMPTS = 10_000;
 const CHECKPOINT_PAUSE_MS = 3;
 
 export class FileMap extends FileMapQueries {
-  /** Undefined where the deployment has no map. */
+  /** Undefined if the deployment has no map. */
   readonly outbox: Outbox | undefined;
   readonly #database: SqliteDatabase;
   readonly #checkpoints: Checkpoints;
   readonly #transact: (work: (writer: FileMapWriter) => void) => void;
 
-  /** The merged file's copy in the container is not to be read any more. */
+  /** The merged file's copy in the container must not be read any more. */
   readonly forgetLocal = this.run<[key: Buffer]>(
     'UPDATE files SET segment = 0, position = 0 WHERE key = ? AND trunk IS NOT NULL',
   );
@@ -55,38 +56,38 @@ export class FileMap extends FileMapQueries {
     "UPDATE trunks SET state = 'retired' WHERE id = ? AND state = 'retiring'",
   );
 
-  /** The stored trunk was to be adopted, and FastDFS has no such file. */
+  /** The stored trunk was to be read back, and FastDFS has no such file. */
   readonly missTrunk = this.run<[trunk: number]>(
     "UPDATE trunks SET state = 'missing' WHERE id = ? AND state = 'stored'",
   );
 
-  /** It was abandoned at that time; FastDFS may hold what was sent of it. */
+  /** Abandons the trunk; FastDFS may hold what was sent of it. */
   readonly abandonTrunk = this.run<[now: number, trunk: number]>(
     `UPDATE trunks SET state = 'abandoned', doubtfulSince = ?,
       members = CASE kind WHEN 'whole' THEN members END WHERE id = ?`,
   );
 
-  /** FastDFS may hold a copy of the trunk that no record names, since that time. */
+  /** FastDFS may hold a copy of the trunk without a record, since that time. */
   readonly doubt = this.run<[now: number, trunk: number]>(
     'UPDATE trunks SET doubtfulSince = ? WHERE id = ?',
   );
 
-  /** It holds none: all of it was looked through. */
+  /** FastDFS holds none: the search was complete. */
   readonly settleDoubt = this.run<[trunk: number]>(
     `UPDATE trunks SET doubtfulSince = NULL,
       state = CASE state WHEN 'abandoned' THEN 'retired' ELSE state END,
       members = CASE state WHEN 'abandoned' THEN NULL ELSE members END WHERE id = ?`,
   );
 
-  /** As many storages as asked for have it: the copies on this disk may go. */
+  /** Enough storages have it: the copies on this disk may be removed. */
   readonly setCopied = this.run<[trunk: number]>('UPDATE trunks SET copied = 1 WHERE id = ?');
 
-  /** The file is to be removed from FastDFS, however often that fails. */
+  /** The file must be removed from FastDFS, however often that fails. */
   readonly addUnwanted = this.run<[fileId: string]>(
     'INSERT OR IGNORE INTO unwanted (fileId) VALUES (?)',
   );
 
-  /** No id of a file in that trunk was ever given out: nothing has to lead from there. */
+  /** No id of a file in that trunk was ever given out, so no forwarding rows are needed. */
   readonly removeForwards = this.run<[fileId: string, limit: number]>(
     `DELETE FROM forwards WHERE (fileId, offset) IN
       (SELECT fileId, offset FROM forwards WHERE fileId = ? LIMIT ?)`,
@@ -102,7 +103,7 @@ export class FileMap extends FileMapQueries {
     'INSERT OR REPLACE INTO marks (name, value) VALUES (?, ?)',
   );
 
-  /** So many of the segment's bytes are known to be on the medium. */
+  /** `bytes` of the segment are known to be durable. */
   readonly setSynced = this.run<[bytes: number, segment: number]>(
     'UPDATE segments SET syncedBytes = max(syncedBytes, ?) WHERE number = ?',
   );
@@ -142,7 +143,7 @@ export class FileMap extends FileMapQueries {
   }
 
   /**
-   * `hasMap`: changes are noted for the deployment's map. Throws when the file is no sound
+   * `hasMap`: changes are recorded for the deployment's map. Throws if the file is not a sound
    * database; the caller moves it aside and rebuilds.
    */
   static open(path: string, hasMap: HasMap = false): FileMap {
@@ -161,8 +162,8 @@ export class FileMap extends FileMapQueries {
   }
 
   /**
-   * All changes of one segment's records up to byte `indexedBytes`, in one transaction;
-   * so many of the segment's bytes are known to be on the medium.
+   * Applies all changes of one segment's records up to `indexedBytes`, in one transaction.
+   * `syncedBytes` of the segment are known to be durable.
    */
   apply(
     changes: readonly FileMapChange[],
@@ -176,7 +177,7 @@ export class FileMap extends FileMapQueries {
     });
   }
 
-  /** Points the members' rows at the trunk; those deleted meanwhile become its dead bytes. */
+  /** Points the members' rows at the trunk; members deleted meanwhile become its dead bytes. */
   confirmMembers(trunk: number, members: readonly PlannedMember[]): Confirmed {
     let confirmed = NONE_CONFIRMED;
     this.#write(members.length, (writer) => {
@@ -190,14 +191,14 @@ export class FileMap extends FileMapQueries {
     this.#write(members.length, (writer) => writer.confirmUnmoved(trunk, members));
   }
 
-  /** Rows for members of a trunk that only its own directory still tells about. */
+  /** Adds rows for members of a trunk that only its own directory describes. */
   adoptMembers(trunk: TrunkRow, entries: readonly AdoptedFile[]): void {
     this.#write(entries.length, (writer) => writer.adoptMembers(trunk, entries));
   }
 
   /**
-   * The trunk is in place and every living member's row says so; the rest of it is dead. Without
-   * what was `confirmed`, the rows are counted.
+   * Confirms the trunk, once every living member's row points at it; the rest of it is dead.
+   * Without `confirmed`, the rows are counted.
    */
   finishTrunk(
     trunk: number,
@@ -209,7 +210,10 @@ export class FileMap extends FileMapQueries {
     this.#write(1, (writer) => writer.finishTrunk(trunk, files, contentBytes, thin, confirmed));
   }
 
-  /** The bytes it was moved to are lost: it is where it was before. False if that is gone. */
+  /**
+   * Rolls a moved file back to its former place: its new bytes are lost. False if that place is
+   * gone.
+   */
   takeBack(key: Buffer): boolean {
     let isBack = false;
     this.#write(1, (writer) => {
@@ -218,15 +222,15 @@ export class FileMap extends FileMapQueries {
     return isBack;
   }
 
-  /** Its only bytes are lost: it keeps no segment any more. */
+  /** The file's only bytes are lost: it no longer keeps a segment. */
   loseFile(key: Buffer): void {
     this.#loseFile(LOST_SEGMENT, key);
   }
 
-  /** Trunks that are not full stay as they are: their files have ids from now on. */
+  /** Makes thin trunks final: their files have ids from now on. */
   readonly keepThinTrunks = this.run<[]>('UPDATE trunks SET thin = 0 WHERE thin > 0');
 
-  /** False if the copy was known to be damaged. */
+  /** False if the copy was already known to be damaged. */
   addDamage(copy: DamagedCopy): boolean {
     return this.#addDamage(copy).changes === 1;
   }
@@ -243,7 +247,7 @@ export class FileMap extends FileMapQueries {
 
   /** Makes all transactions so far durable. */
   async checkpoint(): Promise<void> {
-    // SQLite does not wait for another thread that is doing the same.
+    // SQLite does not wait for a checkpoint of another thread.
     for (let attempt = 0; attempt < CHECKPOINT_ATTEMPTS; attempt += 1) {
       const [result] = this.#database.pragma('wal_checkpoint(TRUNCATE)') as { busy: number }[];
       if (result?.busy === 0) return;
@@ -259,7 +263,7 @@ export class FileMap extends FileMapQueries {
     await stopped;
   }
 
-  /** One transaction that changes about so many rows. */
+  /** Runs one transaction that changes about this many rows. */
   #write(changes: number, work: (writer: FileMapWriter) => void): void {
     this.#transact(work);
     this.#checkpoints.note(changes);
@@ -268,26 +272,26 @@ export class FileMap extends FileMapQueries {
 
 /**
  * Checkpoints the FileMap's log (WAL) into its main file, in a separate thread. With millions of
- * files, almost every page of the log belongs to a different place of the main file, and writing
- * and syncing those would stall uploads and reads for tens of milliseconds. The thread starts when
- * there is work for the first time.
+ * files, almost every page of the log belongs to a different part of the main file, and writing and
+ * syncing those would stall uploads and reads for tens of milliseconds. The thread starts when it
+ * is first needed.
  *
- * Nothing depends on it. SQLite does the work itself, in the midst of a commit, once
- * the log has LOG_PAGES: if the thread has ended, or cannot keep up.
+ * Nothing depends on it: if the thread has ended or cannot keep up, SQLite checkpoints within a
+ * commit once the log has LOG_PAGES.
  */
 
-/** The log is written back when it has grown by about so many pages of 4 KiB. */
+/** The log is checkpointed when it has grown by about this many pages of 4 KiB. */
 const PAGES_AT_ONCE = 1_000;
 /** 32 MiB. */
 export const LOG_PAGES = 8 * PAGES_AT_ONCE;
-/** Pages that a transaction writes whatever it changes, and those of one change. */
+/** Estimated pages per transaction, and per change in it. */
 const PAGES_PER_TRANSACTION = 4;
 const PAGES_PER_CHANGE = 2;
 const WORKER_MEMORY_MIB = 16;
 
 export class Checkpoints {
   readonly #path: string;
-  /** Pages in the log since the thread was last asked, as far as can be guessed. */
+  /** Estimated pages written since the thread was last asked. */
   #pages = 0;
   #worker: Worker | undefined;
   #ended: Promise<void> = Promise.resolve();
@@ -309,7 +313,7 @@ export class Checkpoints {
   /** Resolves when the thread has ended. */
   stop(): Promise<void> {
     this.#isOver = true;
-    // The caller waits for its end, so the process must not end before.
+    // The caller waits for the thread, so it must keep the process alive.
     this.#worker?.ref();
     this.#worker?.postMessage('end');
     return this.#ended;
@@ -324,8 +328,8 @@ export class Checkpoints {
         maxYoungGenerationSizeMb: WORKER_MEMORY_MIB / 4,
       },
     });
-    // It ends with an error when the file is damaged or the disk fails. The users of
-    // the FileMap meet the same error and handle it.
+    // It fails if the file is damaged or the disk fails. The users of the FileMap get the same
+    // error and handle it.
     worker.on('error', () => undefined);
     this.#ended = new Promise((resolve) => {
       worker.once('exit', () => {

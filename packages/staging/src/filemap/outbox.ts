@@ -3,10 +3,10 @@ import type { FileRow, TrunkRow } from './rows.js';
 import { FILES, Statements, TRUNKS } from './schema.js';
 
 /**
- * Changes of this FileMap that the deployment's map does not have yet: trunks that were confirmed,
- * moved or retired, and files that were deleted after they were merged. Triggers write an entry in
- * the transaction of the change itself, so no change is missed. Entries are read in order, and
- * deleted once they are in the map.
+ * Changes of this FileMap that the deployment's map does not have yet: trunks confirmed, moved or
+ * retired, and files deleted after they were merged. Triggers add an entry in the transaction of
+ * the change itself, so no change is missed. Entries are read in order, and deleted once they are
+ * in the map.
  */
 
 export type OutboxEntry =
@@ -27,7 +27,7 @@ export type OutboxEntry =
 
 const TABLE = 'CREATE TABLE outbox (id INTEGER PRIMARY KEY, trunk INTEGER, key BLOB)';
 
-/** All that a FileMap has when its deployment gets a map. */
+/** Enters the whole content of a FileMap when its deployment gets a map. */
 const EVERYTHING = `
   INSERT INTO outbox (trunk) SELECT id FROM trunks
     WHERE state IN ('confirmed', 'retiring', 'retired') ORDER BY id;
@@ -35,8 +35,8 @@ const EVERYTHING = `
   INSERT INTO outbox (key) SELECT key FROM deletions;
   INSERT INTO outbox (key) SELECT key FROM marked;`;
 
-// Temporary: a FileMap that is opened without a map has none. A deleted member that a trunk
-// turns out to have, after a FileMap was lost say, is a hold.
+// Temporary triggers: a FileMap that is opened without a map has none. A deleted member that a
+// trunk turns out to have, for example after a FileMap was lost, is a hold.
 const TRIGGERS = `
   CREATE TEMP TRIGGER outbox_new_trunk AFTER INSERT ON main.trunks
     WHEN NEW.state IN ('confirmed', 'retiring', 'retired')
@@ -58,10 +58,13 @@ const TRIGGERS = `
   CREATE TEMP TRIGGER outbox_held AFTER INSERT ON main.holds
     BEGIN INSERT INTO outbox (trunk, key) VALUES (NEW.trunk, NEW.key); END;`;
 
-/** Whether changes are noted for the map of a deployment. */
+/** Whether changes are recorded for the map of a deployment. */
 export type HasMap = boolean | 'as before' | 'anew';
 
-/** Which entry was the last when all were entered: while one of those waits, none is missing. */
+/**
+ * Mark of the last entry of a complete fill: while one of its entries waits, no other fill is
+ * needed.
+ */
 const FILL_MARK = 'fill';
 
 export class Outbox extends Statements {
@@ -85,9 +88,9 @@ export class Outbox extends Statements {
   }
 
   /**
-   * The outbox of a FileMap; undefined without a map. What a FileMap did while it had none
-   * is not known, so then all of it is entered again. `as before`: as the last opening left it.
-   * `anew`: all is entered, unless an earlier opening has done so and not all is published yet.
+   * The outbox of a FileMap; undefined without a map. Changes made while it had none are unknown,
+   * so everything is entered again. `as before`: as at the last opening. `anew`: everything is
+   * entered, unless an earlier opening did so and not all of it is published yet.
    */
   static open(database: SqliteDatabase, hasMap: HasMap): Outbox | undefined {
     const isThere =
@@ -101,12 +104,12 @@ export class Outbox extends Statements {
     return isWanted ? new Outbox(database) : undefined;
   }
 
-  /** Entries that wait. */
+  /** Number of waiting entries. */
   get pending(): number {
     return this.#count() ?? 0;
   }
 
-  /** The oldest ones, at most `limit`. */
+  /** The oldest entries, at most `limit`. */
   read(limit: number): OutboxEntry[] {
     const entries: OutboxEntry[] = [];
     for (const { id, trunk: number, key } of this.#entries(limit)) {
@@ -119,7 +122,7 @@ export class Outbox extends Statements {
     return entries;
   }
 
-  /** The map has all up to this one. */
+  /** Deletes the entries up to this one: the map has them. */
   forget(upTo: number): void {
     this.#forget(upTo);
     this.#endFill(upTo);

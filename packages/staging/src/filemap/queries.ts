@@ -20,7 +20,7 @@ export class FileMapQueries extends Statements {
     'SELECT 1 FROM files WHERE key = ? AND deleted IS NULL',
   );
 
-  /** The living file whose content begins there in the trunk. */
+  /** The living file whose content begins at this offset of the trunk. */
   readonly findInTrunk = this.file<[trunk: number, offset: number]>(
     `${FILES} INDEXED BY files_by_place JOIN trunks t ON t.id = f.trunk
       WHERE f.trunk = ? AND f.trunkOffset = ? AND f.deleted IS NULL`,
@@ -30,19 +30,19 @@ export class FileMapQueries extends Statements {
     'SELECT key FROM forwards WHERE fileId = ? AND offset = ?',
   );
 
-  /** Files in the order of keys, behind the given one. */
+  /** Files after the given key, in key order. */
   readonly page = this.files<[after: Buffer, limit: number]>(
     `${FILES} LEFT JOIN trunks t ON t.id = f.trunk
       WHERE f.key > ? AND f.deleted IS NULL ORDER BY f.key LIMIT ?`,
   );
 
-  /** Files of a group in the order of keys, behind the given one. */
+  /** Files of a group after the given key, in key order. */
   readonly pageOfGroup = this.files<[group: string, after: Buffer, limit: number]>(
     `${FILES} INDEXED BY files_by_group LEFT JOIN trunks t ON t.id = f.trunk
       WHERE f.grp = ? AND f.key > ? AND f.deleted IS NULL ORDER BY f.key LIMIT ?`,
   );
 
-  /** Files that wait to be packed, in order of arrival, behind the given place. */
+  /** Files that wait for a trunk, in order of arrival, after the given position. */
   readonly waiting = this.files<[segment: number, position: number, limit: number]>(
     `${WAITING} INDEXED BY files_waiting
       WHERE trunk IS NULL AND (segment, position) > (?, ?) ORDER BY segment, position LIMIT ?`,
@@ -54,19 +54,19 @@ export class FileMapQueries extends Statements {
       WHERE spooled = 1 AND trunk IS NULL ORDER BY key LIMIT ?`,
   );
 
-  /** Expired files, the longest ago first. */
+  /** Expired files, longest expired first. */
   readonly expired = this.files<[now: number, limit: number]>(
     `${FILES} INDEXED BY files_expiring LEFT JOIN trunks t ON t.id = f.trunk
       WHERE f.expiresAt <= ? ORDER BY f.expiresAt LIMIT ?`,
   );
 
-  /** The files of the upload that was marked so since then, in its order. */
+  /** Files of the upload with this mark staged since then, in its order. */
   readonly findOnce = this.files<[once: Buffer, since: number]>(
     `${FILES} INDEXED BY files_once LEFT JOIN trunks t ON t.id = f.trunk
       WHERE f.once = ? AND f.stagedAt >= ? ORDER BY f.segment, f.position, f.key`,
   );
 
-  /** CRC-32s of a large file's blocks; undefined when they are not known. */
+  /** CRC-32s of a large file's blocks; undefined if unknown. */
   readonly blocks = this.value<[key: Buffer], Buffer>('SELECT crcs FROM blocks WHERE key = ?');
 
   readonly trunkByFileId = this.get<[fileId: string], TrunkRow>(`${TRUNKS} WHERE fileId = ?`);
@@ -103,13 +103,13 @@ export class FileMapQueries extends Statements {
     `${TRUNKS} INDEXED BY trunks_doubtful WHERE doubtfulSince IS NOT NULL ORDER BY id`,
   );
 
-  /** Trunks of which too few storages have shown a copy, behind the given one. */
+  /** Trunks that too few storages are known to have, after the given one. */
   readonly uncopiedTrunks = this.all<[after: number, limit: number], TrunkRow>(
     `${TRUNKS} INDEXED BY trunks_uncopied
       WHERE copied = 0 AND state = 'confirmed' AND id > ? ORDER BY id LIMIT ?`,
   );
 
-  /** Living files of a trunk in its order, behind the given offset. */
+  /** Living files of a trunk after the given offset, in order. */
   readonly aliveIn = this.files<[trunk: number, offset: number, limit: number]>(
     `${FILES} INDEXED BY files_by_place JOIN trunks t ON t.id = f.trunk
       WHERE f.trunk = ? AND f.trunkOffset > ? AND f.deleted IS NULL
@@ -126,19 +126,19 @@ export class FileMapQueries extends Statements {
     'SELECT key, place, holder, foundAt FROM damage ORDER BY key, place, holder LIMIT ?',
   );
 
-  /** How far a slow walk has come, as it noted it. */
+  /** A mark, such as the progress of a slow walk. */
   readonly mark = this.value<[name: string], string>('SELECT value FROM marks WHERE name = ?');
 
-  /** Numbers of all segments that it knows records of. */
+  /** Numbers of all segments with indexed records. */
   readonly segments = this.column<[], number>('SELECT number FROM segments ORDER BY number');
 
-  /** Keys of spooled files that FastDFS has, oldest first. */
+  /** Keys of spooled files confirmed in FastDFS, oldest first. */
   readonly confirmedSpooled = this.column<[], Buffer>(
     `SELECT f.key FROM files f INDEXED BY files_spooled
       JOIN trunks t ON t.id = f.trunk WHERE f.spooled = 1 AND t.copied = 1 ORDER BY f.key`,
   );
 
-  /** Keys of deleted files whose deletion is still remembered, in order, behind that one. */
+  /** Keys of deleted files whose deletion is still kept, after the given key, in order. */
   readonly deletedKeys = this.column<[{ after: Buffer; limit: number }], Buffer>(
     `SELECT key FROM deletions WHERE key > $after
       UNION SELECT key FROM files WHERE key > $after AND deleted IS NOT NULL
@@ -210,7 +210,7 @@ export class FileMapQueries extends Statements {
       CROSS JOIN files f ON f.key = m.key WHERE m.segment = $segment AND f.deleted = $segment`,
   );
 
-  /** The file that was moved away from this place of an earlier trunk. */
+  /** The file that was moved away from this place in an earlier trunk. */
   forwarded(fileId: string, offset: number): FileRow | undefined {
     const key = this.forwardOf(fileId, offset);
     return key && this.find(key);
@@ -229,7 +229,7 @@ export class FileMapQueries extends Statements {
     return { ...NO_FILES, ...(Object.fromEntries(values) as Partial<Counters>) };
   }
 
-  /** The counters as the rows themselves tell them. */
+  /** Counters computed from the rows. */
   recount(): Counters {
     const counted = this.#recount().flatMap(({ what, files, bytes }) => [
       [`${what}Files`, files],
@@ -250,7 +250,7 @@ export class FileMapQueries extends Statements {
     return this.#countDamage()!;
   }
 
-  /** The members of the trunk's plan; none once the trunk is confirmed. */
+  /** Members of the trunk's plan; empty once the trunk is confirmed. */
   members(trunk: number): PlannedMember[] {
     const packed = this.#members(trunk);
     return packed ? unpackMembers(packed) : [];
@@ -262,8 +262,8 @@ export class FileMapQueries extends Statements {
   }
 
   /**
-   * Living files of the merged file's affinity group that lie beside it in its trunk, in
-   * the trunk's order and itself among them; at most `limit` on either side.
+   * The living files of the merged file's affinity group adjacent to it in its trunk, in trunk
+   * order, including itself; at most `limit` on either side.
    */
   groupAround(row: FileRow, limit: number): FileRow[] {
     const { id, offset } = row.trunk!;
@@ -277,19 +277,19 @@ export class FileMapQueries extends Statements {
     return this.#indexed(segment) ?? 0;
   }
 
-  /** How much of the segment is known to be on the medium. */
+  /** Bytes of the segment known to be durable. */
   syncedBytes(segment: number): number {
     return this.#synced(segment) ?? 0;
   }
 
-  /** The highest segment number that it knows; 0 for none. */
+  /** The highest known segment number; 0 if there is none. */
   lastSegment(): number {
     return this.#lastSegment() ?? 0;
   }
 
   /**
-   * Number of the oldest segment with a file of which FastDFS has too few copies, or none.
-   * Damaged files that wait do not count.
+   * Number of the oldest segment with a file that FastDFS does not have in enough copies. Waiting
+   * damaged files do not count.
    */
   oldestNeededSegment(): number | undefined {
     const waiting = this.#oldestWaiting();
@@ -298,7 +298,7 @@ export class FileMapQueries extends Statements {
     return Math.min(waiting, uncopied);
   }
 
-  /** Trunks and deletions whose record would go with the segment although it is needed. */
+  /** Trunks and deletions whose records are in the segment and still needed. */
   neededRecords(segment: number): { trunks: TrunkRow[]; deletions: Buffer[] } {
     const deletions = [...this.#deletionsNeededIn(segment), ...this.#markedNeededIn({ segment })];
     return { trunks: this.#trunksRecordedIn(segment), deletions };

@@ -3,7 +3,7 @@
 /** trunk: many files merged. whole: one large file, stored as it is. */
 export type TrunkKind = 'trunk' | 'whole';
 
-/** A place that a file had in a trunk before it was moved: id of the trunk, offset. */
+/** A former place of a file that was moved: id of the trunk, offset. */
 export type FormerPlace = readonly [fileId: string, offset: number];
 
 export interface FileRow {
@@ -15,13 +15,11 @@ export interface FileRow {
   readonly crc32: number;
   /** Unix milliseconds. */
   readonly stagedAt: number;
-  /** Unix milliseconds from which on it is gone; undefined for most. */
+  /** Unix milliseconds at which it expires; undefined for most. */
   readonly expiresAt: number | undefined;
-  /** The places in trunks that it was moved from, oldest first. */
+  /** Places in trunks that it was moved from, oldest first. */
   readonly was: readonly FormerPlace[];
-  /**
-   * Its bytes on this disk: the only ones of a file that waits, a read copy of one that is merged.
-   */
+  /** Its bytes on this disk: the only ones of a waiting file, a read copy of a merged one. */
   readonly local: LocalPlace;
   /** Its bytes in FastDFS; undefined while it waits. */
   readonly trunk: TrunkPlace | undefined;
@@ -29,8 +27,8 @@ export interface FileRow {
 
 export interface LocalPlace {
   /**
-   * container: in a segment, which may be removed once the file is merged. spool: a large
-   * file, or a damaged one. gone: it was in the spool and is in FastDFS alone.
+   * container: in a segment, which may be removed once the file is merged. spool: a large file, or
+   * a damaged one. gone: a large file that is only in FastDFS.
    */
   readonly at: 'container' | 'spool' | 'gone';
   /** Segment of its record; 0 for none. */
@@ -46,16 +44,15 @@ export interface TrunkPlace {
   readonly fileId: string;
   /** Where the content begins in the trunk. */
   readonly offset: number;
-  /** The trunk may be joined with others: the file will have another place, and has no id yet. */
+  /** The trunk may be joined with others: the file will move and has no id yet. */
   readonly isThin: boolean;
 }
 
 /**
- * planned: members are fixed, sending may have begun. stored: FastDFS has it.
- * confirmed: every member's row points at it. retiring: nothing in it is alive, it is
- * being deleted from FastDFS. retired: that is done. abandoned: given up before it was
- * stored. missing: a record names it, its members are not known and FastDFS says that
- * it has no such file.
+ * planned: members are fixed, sending may have begun. stored: FastDFS has it. confirmed: every
+ * member's row points at it. retiring: nothing in it is alive, it is being deleted from FastDFS.
+ * retired: it was deleted. abandoned: given up before it was stored. missing: a record names it,
+ * its members are unknown, and FastDFS has no such file.
  */
 export type TrunkState =
   | 'planned'
@@ -85,13 +82,13 @@ export interface TrunkRow {
   readonly thin: number;
   /** When the oldest file of a thin trunk was staged, unix milliseconds. */
   readonly oldestAt: number | null;
-  /** 1 once as many storages as asked for have it. */
+  /** 1 once enough storages are known to have it. */
   readonly copied: 0 | 1;
-  /** Unix milliseconds since when FastDFS may hold a copy that no record names; null if not. */
+  /** Unix milliseconds since when FastDFS may hold a copy without a record; null if not. */
   readonly doubtfulSince: number | null;
 }
 
-/** Trunks of one state and kind together. */
+/** Totals of the trunks of one state and kind. */
 export interface TrunkSum {
   readonly state: TrunkState;
   readonly kind: TrunkKind;
@@ -101,11 +98,11 @@ export interface TrunkSum {
   readonly deadBytes: number;
 }
 
-/** A copy that is not to be read: on this disk, or a slice or large file at a storage. */
+/** A copy that must not be read: on this disk, or a slice or large file at a storage. */
 export interface DamagedCopy {
   readonly key: Buffer;
   readonly place: DamagePlace;
-  /** `host:port` of the storage; empty for this disk, or when all of them are meant. */
+  /** `host:port` of the storage; empty for this disk or for all storages. */
   readonly holder: string;
   /** Unix milliseconds. */
   readonly foundAt: number;
@@ -113,7 +110,7 @@ export interface DamagedCopy {
 
 export type DamagePlace = 'container' | 'spool' | 'trunk';
 
-/** Where a bad copy of the file on this disk is listed. */
+/** Place under which a damaged local copy of the file is listed. */
 export function localDamage({ local }: Pick<FileRow, 'local'>): 'container' | 'spool' {
   return local.at === 'container' ? 'container' : 'spool';
 }
@@ -137,7 +134,7 @@ export const NO_FILES: Counters = {
   mergedBytes: 0,
 };
 
-/** Of a trunk that may be joined with others. */
+/** A thin trunk: it may be joined with others. */
 export interface Thin {
   /** How often its files have been written to FastDFS: 1 for new ones. */
   readonly level: number;
@@ -153,11 +150,11 @@ export interface PlannedMember {
   readonly size: number;
 }
 
-/** Members whose rows point at their trunk now. */
+/** Members whose rows now point at their trunk. */
 export interface Confirmed {
   readonly files: number;
   readonly bytes: number;
-  /** The first segment that has any of them; Infinity for none. */
+  /** The oldest segment with any of them; Infinity if there is none. */
   readonly oldestSegment: number;
 }
 
@@ -171,7 +168,7 @@ export function sumOf(one: Confirmed, other: Confirmed): Confirmed {
   };
 }
 
-/** A member as a trunk's directory tells it. */
+/** A member as described by a trunk's directory. */
 export interface AdoptedFile {
   readonly file: Omit<FileChange, 'position' | 'at'>;
   /** Where its content begins in the trunk. */
@@ -179,7 +176,7 @@ export interface AdoptedFile {
   readonly was: readonly FormerPlace[];
 }
 
-/** What a record says of a file whose bytes are in it or in the spool. */
+/** What a record says about a file whose bytes are in it or in the spool. */
 export interface FileChange {
   readonly key: Buffer;
   readonly name: string;
@@ -218,7 +215,7 @@ export type FileMapChange =
       readonly size: number;
       readonly crc32: number;
       readonly files: number;
-      /** When it was recorded, if another copy may be in FastDFS. */
+      /** When it was recorded, if FastDFS may hold another copy. */
       readonly doubtfulSince?: number | undefined;
       /** CRC-32s of its blocks, for a file that was stored whole. */
       readonly blocks?: Buffer | undefined;
@@ -238,7 +235,7 @@ export type FileMapChange =
       readonly doubtfulSince?: number | undefined;
     };
 
-/** Key, offset and size of a member, as plan records and the FileMap pack them. */
+/** Packed key, offset and size of a member, in plan records and the FileMap. */
 const MEMBER_BYTES = 26;
 
 export function packMembers(members: readonly PlannedMember[]): Buffer {

@@ -2,39 +2,37 @@ import type { SqliteDatabase } from '@stevedore/disk/sqlite';
 import type { FileRow, FormerPlace, LocalPlace, TrunkKind } from './rows.js';
 
 /**
- * Tables of the FileMap. A released schema is changed by a further step alone; a FileMap
- * with more steps than this code knows is refused.
+ * Tables of the FileMap. A released schema changes only by adding a step; a FileMap with more steps
+ * than this code knows is refused.
  *
- * files.trunk is null until the trunk is confirmed; the partial index over those
- * rows is the list of what waits to be packed, in order of arrival. files.was lists
- * the places in earlier trunks that a file was moved from; forwards leads from there.
+ * files.trunk is null until the trunk is confirmed; the partial index over those rows lists what
+ * waits for a trunk, in order of arrival. files.was lists the places in earlier trunks that a file
+ * was moved from; forwards maps those places to the file.
  *
- * A file that is deleted while one trunk has its bytes, and no other ever had, keeps its
- * row until that trunk is given up: files.deleted names the segment with the record, and
- * the row counts as gone for everything else. So a deletion changes one page of a large
- * table and adds to the end of marked, which lists such rows in the order of deletion,
- * some of them twice or no longer there. When the trunk is given up they become
- * deletions like all others.
+ * A file that is deleted while one trunk has its bytes, and no other ever had, keeps its row until
+ * that trunk is given up: files.deleted names the segment with the deletion's record, and
+ * everything else treats the row as gone. So a deletion changes one page of a large table and
+ * appends to marked, which lists such rows in the order of deletion, some of them twice or already
+ * gone. When the trunk is given up they become ordinary deletions.
  *
- * holds has the trunks in which the bytes of those still are, the trunks they were moved
- * from included; deletions.trunks is how many they are. A deletion may be forgotten
- * once it is zero, and no trunk is left whose members are not known yet.
+ * holds lists the trunks that still have the bytes of ordinary deletions, including the trunks that
+ * the files were moved from; deletions.trunks is their number. A deletion may be forgotten once it
+ * is zero and the members of every trunk are known.
  *
- * dead has how much of a trunk is deleted or moved, apart from the trunk's row: so many
- * trunks fit in one page that random deletions write few. trunks.sparse is 1 when more
- * than half of a confirmed trunk is, 2 when all of it is.
+ * dead counts what is deleted or moved of each trunk, in a separate table: it packs so many trunks
+ * into a page that random deletions write few pages. trunks.sparse is 1 when more than half of a
+ * confirmed trunk is dead, 2 when all of it is.
  *
- * segments.syncedBytes is how much of a segment is known to be on the medium. With
- * durability os it may be less than what is indexed, and then a power failure may leave
- * the FileMap with files that the container does not have.
+ * segments.syncedBytes is the part of a segment known to be durable. With durability os it may be
+ * less than what is indexed; then a power failure may leave the FileMap with files that the
+ * container does not have.
  *
- * trunks.doubtfulSince is set while FastDFS may hold a copy of the trunk that no record
- * names; copied is 0 until as many storages as asked for have shown that they have it,
- * and oldestSegment is the first one that must stay until then. thin is how often the files
- * of a trunk have been written while it may be joined with others, else 0, and oldestAt when
- * the oldest of them was staged. damage lists copies
- * that are not to be read, blocks the checksums of large files, marks where slow walks
- * have come to, unwanted what is still to be removed from FastDFS.
+ * trunks.doubtfulSince is set while FastDFS may hold a copy of the trunk without a record. copied
+ * is 0 until enough storages are known to have the trunk, and oldestSegment is the first segment
+ * that must stay until then. thin is how often the files of a trunk have been written while it may
+ * be joined with others, else 0; oldestAt is when the oldest of them was staged. damage lists
+ * copies that must not be read, blocks the checksums of large files, marks the progress of slow
+ * walks, of a rebuild and of the outbox, unwanted what must still be removed from FastDFS.
  */
 const TABLES = `
   CREATE TABLE files (
@@ -143,7 +141,7 @@ const TABLES = `
 
 export const FILEMAP_SCHEMA: readonly string[] = [TABLES];
 
-/** Statements of a database as functions, each prepared once and typed where its SQL stands. */
+/** Statements of a database as functions, each prepared once and typed next to its SQL. */
 export class Statements {
   readonly #database: SqliteDatabase;
 
@@ -199,11 +197,11 @@ const FILE_COLUMNS = `f.key, f.name, f.type, f.grp, f.size, f.crc32, f.stagedAt,
   f.spooled, f.segment, f.position, f.trunk, f.trunkOffset`;
 /**
  * `FROM files f`, where `t` is the file's trunk. Whether a trunk is thin is known once it is
- * confirmed: until then a file that points at it has no id, lest it lose it when trunks are joined.
+ * confirmed: until then a file in it has no id, because it would lose the id if trunks are joined.
  */
 export const FILES = `SELECT ${FILE_COLUMNS}, t.kind, t.fileId,
   t.thin > 0 OR t.state = 'stored' FROM files f`;
-/** For files that wait: they have no trunk. */
+/** For waiting files, which have no trunk. */
 export const WAITING = `SELECT ${FILE_COLUMNS}, NULL, NULL, NULL FROM files f`;
 export const TRUNKS = `SELECT id, taskId, kind, state, fileId, size, crc32, files, contentBytes,
   recordSegment, doubtfulSince, copied, thin, oldestAt,
@@ -230,11 +228,11 @@ type FileColumns = readonly [
   isThin: 0 | 1 | null,
 ];
 
-/** What `files.spooled` says, by its number. */
+/** The meaning of `files.spooled`, by its number. */
 export const PLACES: readonly LocalPlace['at'][] = ['container', 'spool', 'gone'];
 const NEVER_MOVED: readonly FormerPlace[] = [];
 
-/** The one place that knows how the table says where a file is. */
+/** The only place that decodes where the table says a file is. */
 function fileRow(columns: FileColumns): FileRow {
   const [key, name, type, group, size, crc32, stagedAt, expiresAt, was, spooled] = columns;
   const trunk = columns[12];
@@ -322,7 +320,7 @@ const SQL = {
       contentBytes = $bytes, copied = 0, thin = $thin, oldestAt = $oldestAt,
       oldestSegment = $oldestSegment
       WHERE id = $trunk`,
-  // Some may have been deleted since they were confirmed.
+  // Members may have been deleted since they were confirmed.
   addMissing: `INSERT INTO dead (trunk, files, bytes) VALUES ($trunk, $files, $bytes)
       ON CONFLICT (trunk) DO UPDATE SET files = files + $files, bytes = bytes + $bytes`,
   countDead: `INSERT OR REPLACE INTO dead (trunk, files, bytes)
@@ -331,7 +329,7 @@ const SQL = {
   removeAllDamage: 'DELETE FROM damage WHERE key = ?',
   setBlocks: 'INSERT OR REPLACE INTO blocks (key, crcs) VALUES (?, ?)',
   removeBlocks: 'DELETE FROM blocks WHERE key = ?',
-  // Most often it finds nothing to change, and then it writes nothing.
+  // Usually there is nothing to change, and then it writes nothing.
   markSparse: `UPDATE trunks
       SET sparse = 1 + (files <= coalesce((SELECT d.files FROM dead d WHERE d.trunk = $trunk), 0))
       WHERE id = $trunk AND sparse < 2 AND state = 'confirmed'

@@ -16,8 +16,8 @@ import { NO_FILES, packMembers } from './rows.js';
 import { PLACES, prepareSteps, Statements, type Steps } from './schema.js';
 
 /**
- * What records of the container and confirmations of trunks change in the FileMap's tables, within
- * one transaction. Changes of the counters are summed up and written by `finish`.
+ * Applies records of the container and confirmations of trunks to the FileMap's tables, within one
+ * transaction. Changes of the counters are summed up and written by `finish`.
  *
  * Trunks may be read back into a lost FileMap in any order: if two hold a file, the place that the
  * other one lists under `was` is the former one.
@@ -87,7 +87,7 @@ export class FileMapWriter extends Statements {
     }
   }
 
-  /** Points members at the trunk in which they are, unless they are elsewhere by now. */
+  /** Points members at their trunk, unless they are elsewhere by now. */
   confirmMembers(trunk: number, members: readonly PlannedMember[]): Confirmed {
     let [files, bytes, waiting, waitingBytes] = [0, 0, 0, 0];
     let oldestSegment = Number.POSITIVE_INFINITY;
@@ -116,7 +116,7 @@ export class FileMapWriter extends Statements {
     this.confirmMembers(trunk.id, unmoved);
   }
 
-  /** Rows for members of a trunk that only its own directory still tells about. */
+  /** Adds rows for members of a trunk that only its own directory describes. */
   adoptMembers(trunk: TrunkRow, entries: readonly AdoptedFile[]): void {
     const members: PlannedMember[] = [];
     for (const { file, offset, was } of entries) {
@@ -132,7 +132,7 @@ export class FileMapWriter extends Statements {
     this.confirmMembers(trunk.id, members);
   }
 
-  /** The trunk is in place and every living member's row says so; the rest of it is dead. */
+  /** Confirms the trunk, once every living member's row points at it; the rest of it is dead. */
   finishTrunk(
     trunk: number,
     files: number,
@@ -155,7 +155,10 @@ export class FileMapWriter extends Statements {
     this.#steps.markSparse({ trunk });
   }
 
-  /** The bytes it was moved to are lost: it is where it was before. False if that is gone. */
+  /**
+   * Rolls a moved file back to its former place: its new bytes are lost. False if that place is
+   * gone.
+   */
   takeBack(key: Buffer): boolean {
     const row = this.#queries.find(key);
     const place = row?.was.at(-1);
@@ -210,7 +213,7 @@ export class FileMapWriter extends Statements {
       this.#count(countedAs(row), -1, -row.size);
       this.#count(countedAt(at), 1, size);
     }
-    // The copies it had are not those that it has now.
+    // Its earlier copies no longer count.
     this.#steps.removeAllDamage(key);
     const place = { segment, position, spooled: PLACES.indexOf(at), was: placesText(was) };
     this.#steps.moveFile({ key, ...place });
@@ -220,7 +223,7 @@ export class FileMapWriter extends Statements {
 
   #deleteFile(key: Buffer, segment: number): void {
     const row = this.#queries.find(key);
-    // One trunk has it and no other ever had: its row stays with that trunk.
+    // One trunk has it and no other ever had: its row stays as long as that trunk.
     const isHeldOnce = row ? row.trunk && row.was.length === 0 : this.#findMarked(key);
     if (isHeldOnce) this.#mark(key, segment);
     else this.#noteDeletion(key, row, segment);
@@ -244,7 +247,7 @@ export class FileMapWriter extends Statements {
     if (row) this.#steps.removeFile(key);
   }
 
-  /** The trunks that have the file: its own, and those it was moved from that are there. */
+  /** The trunks that have the file: its own, and those it was moved from that still exist. */
   #holders(row: FileRow): number[] {
     const holders = row.trunk ? [row.trunk.id] : [];
     for (const [fileId] of row.was) {
@@ -259,7 +262,7 @@ export class FileMapWriter extends Statements {
     const { taskId, kind, fileId, size, crc32, files, file } = change;
     const known = this.#queries.trunkByTask(taskId);
     const isGone = known?.state === 'retiring' || known?.state === 'retired';
-    // A large file that only the record of its storing may still tell about.
+    // A large file that only its `stored` record may still describe.
     if (file && !isGone && !this.#queries.isDeleted(file.key)) {
       this.#adopt(file, 'gone', file.was);
       for (const [place, offset] of file.was) this.#forward(place, offset, file.key);
@@ -279,12 +282,12 @@ export class FileMapWriter extends Statements {
     if (!known) return;
     this.#steps.uncountHolds(known.id);
     this.#steps.freeHolds(known.id);
-    // A trunk whose members are not known yet may have their files as well.
+    // A trunk whose members are unknown may have their files as well.
     this.#steps.listMarked(known.id);
     this.#steps.removeMarked(known.id);
   }
 
-  /** The file's deletion was forgotten with its trunk; the record of its storing remains. */
+  /** The file's deletion was forgotten with its trunk, but its `stored` record remains. */
   #forgetAdopted(trunk: number): void {
     for (const { key } of this.#queries.members(trunk)) {
       const row = this.#queries.find(key);
@@ -303,8 +306,8 @@ export class FileMapWriter extends Statements {
   }
 
   /**
-   * True if the file has a place in another trunk already: the one it was moved from,
-   * and then this is its place, or one that it has to stay in.
+   * True if the file already has a place in another trunk: either its former place, and this
+   * becomes its place, or the place where it stays.
    */
   #claim(trunk: TrunkRow, key: Buffer, offset: number, was: readonly FormerPlace[]): boolean {
     const row = this.#queries.find(key);
@@ -325,7 +328,7 @@ export class FileMapWriter extends Statements {
     if (!this.#queries.isDeleted(key)) this.#steps.addForward(fileId, offset, key);
   }
 
-  /** The trunk holds the bytes of a file; if that is deleted, its deletion stays as long. */
+  /** The trunk has the bytes of a file; if the file is deleted, its deletion is kept as long. */
   #hold(trunk: number, key: Buffer): void {
     const marked = this.#findMarked(key);
     if (marked?.trunk === trunk) return;
@@ -334,7 +337,7 @@ export class FileMapWriter extends Statements {
     if (this.#steps.addHold(trunk, key).changes === 1) this.#steps.countHold(key);
   }
 
-  /** A second trunk has the bytes of the deleted file: its row cannot go with the first. */
+  /** A second trunk has the bytes of the deleted file: its row must outlive the first. */
   #unmark(key: Buffer, { trunk, deleted }: MarkedRow): void {
     this.#steps.removeFile(key);
     this.#steps.addHold(trunk, key);
@@ -361,7 +364,7 @@ function countedAs({ trunk, local }: FileRow): Counted {
   return trunk ? 'merged' : countedAt(local.at);
 }
 
-/** One that waits. */
+/** The counter of a waiting file. */
 function countedAt(at: FileRow['local']['at']): Counted {
   return at === 'container' ? 'waiting' : 'spooled';
 }

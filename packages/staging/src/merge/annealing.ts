@@ -1,14 +1,14 @@
 /**
  * Chooses the members of a trunk by simulated annealing (client merging paper, section 2.2: "the
- * size of the final merged file is closest to the value of the memory block"). Pure: the same units
- * and random numbers give the same choice.
+ * size of the final merged file is closest to the value of the memory block"). Deterministic: the
+ * same units and random numbers give the same choice.
  *
- * Energy is the unfilled bytes plus the penalties of the units left behind. Two choices come first,
- * without chance: the oldest units that fit, and best-fit decreasing; each is finished by
- * exchanging single units as long as that helps. If neither fills the trunk, annealing adds, drops
- * and swaps units while the temperature falls from the spread of their sizes to one byte, and
- * finishes the same way. It restarts, in turns from the oldest units and from the best choice,
- * until the moves are used up. The best choice counts, so it is never worse than best-fit
+ * Energy is the unfilled bytes plus the penalties of the units left behind. Two deterministic
+ * choices come first: the oldest units that fit, and best-fit decreasing; each is improved by
+ * single exchanges as long as that helps. If neither fills the trunk, annealing adds, drops and
+ * swaps units while the temperature falls from the spread of their sizes to one byte, then
+ * exchanges again. It restarts, alternately from the oldest units and from the best choice, until
+ * the moves are used up. The best choice found wins, so the result is never worse than best-fit
  * decreasing.
  */
 
@@ -30,7 +30,7 @@ export interface PackingLimits {
 export interface AnnealingOptions {
   /** Uniform in [0, 1). */
   readonly random: () => number;
-  /** Of all restarts together; 0: the choices without chance alone. */
+  /** Total moves of all restarts; 0: only the deterministic choices. */
   readonly maxMoves?: number;
 }
 
@@ -44,19 +44,22 @@ export interface Packing {
 }
 
 const DEFAULT_MOVES = 60_000;
-/** Moves of one start: for each unit, and at least. Few large units gain from many starts. */
+/** Moves per start: per unit, and at least. Few large units gain from many starts. */
 const MOVES_PER_UNIT = 40;
 const MIN_MOVES_PER_START = 1_500;
-/** Start of the temperature, as a share of the standard deviation of the sizes, and at least. */
+/** Initial temperature, as a share of the standard deviation of the sizes, and its minimum. */
 const HEAT = 0.5;
 const MIN_HEAT_BYTES = 64;
-/** Moves between two steps: well under a millisecond. */
+/** Moves between two yields: well under a millisecond. */
 const MOVES_PER_STEP = 5_000;
-/** Units of either side that an exchange is looked for among; more than enough to find one. */
+/** Units per side considered for an exchange; more than enough to find one. */
 const MAX_EXCHANGED = 4_096;
 const MAX_EXCHANGES = 8;
 
-/** Units are in order of age, oldest first. Made in steps, between which others have their turn. */
+/**
+ * Units must be ordered by age, oldest first. Yields between steps, so that other work gets its
+ * turn.
+ */
 export function* anneal(
   units: readonly PackingUnit[],
   limits: PackingLimits,
@@ -79,7 +82,7 @@ export function* anneal(
     if (start % 2 === 0) selection.takeOldest();
     else selection.takeBest();
     const count = Math.min(selection.movesPerStart, maxMoves - moves);
-    // From `heat` to one byte within so many moves.
+    // Falls from `heatBytes` to one byte within `count` moves.
     const factor = (1 / selection.heatBytes) ** (1 / count);
     let temperature = selection.heatBytes;
     for (let move = 1; move <= count && selection.unfilledBytes > 0; move += 1) {
@@ -103,11 +106,11 @@ interface Choice {
   readonly energy: number;
 }
 
-/** What is in the trunk and what is not, with the sums that a move changes. */
+/** Which units are in the trunk and which are not, with the sums that a move changes. */
 class Selection {
   readonly #units: readonly PackingUnit[];
   readonly #limits: PackingLimits;
-  /** Those that fit into an empty trunk, in order of age. */
+  /** Units that fit into an empty trunk, ordered by age. */
   readonly #all: readonly number[];
   readonly #deviation: number;
   readonly heatBytes: number;
@@ -129,14 +132,11 @@ class Selection {
     this.best = { chosen: [], unfilledBytes: limits.capacityBytes, energy: Infinity };
   }
 
-  /** Some are in and some are not. */
   get hasChoice(): boolean {
     return this.#outside.length > 0 && this.#inside.length > 0;
   }
 
-  /**
-   * False when the trunk is full, or holds all that there is, or one unit is as good as another.
-   */
+  /** False if the trunk is full, holds all units, or all units have the same size. */
   get canGain(): boolean {
     const { unfilledBytes, chosen } = this.best;
     return unfilledBytes > 0 && chosen.length < this.#all.length && this.#deviation > 0;
@@ -197,7 +197,7 @@ class Selection {
     else this.#drop(inside);
   }
 
-  /** Fills the rest, and exchanges one unit for another as long as that fills more. */
+  /** Fills the rest, then exchanges single units as long as that fills more. */
   finish(): void {
     this.#fill();
     for (let count = 0; count < MAX_EXCHANGES && this.unfilledBytes > 0; count += 1) {
@@ -214,7 +214,7 @@ class Selection {
     this.best = { chosen: [...this.#inside], unfilledBytes, energy };
   }
 
-  /** These first, then the others in order of age, as far as they fit. */
+  /** Takes these units first, then the others by age, as far as they fit. */
   #take(first: readonly number[]): void {
     this.#inside = [];
     this.#outside = [];
@@ -228,7 +228,7 @@ class Selection {
     }
   }
 
-  /** Adds what still fits, in order of age. */
+  /** Adds the units that still fit, by age. */
   #fill(): void {
     const left = this.#outside.sort((a, b) => a - b);
     this.#outside = [];
@@ -239,9 +239,9 @@ class Selection {
   }
 
   /**
-   * The one swap that leaves the fewest bytes unfilled: for each unit inside, the largest
-   * unit outside that still fits in its place. No unit makes way for a younger one with
-   * less of a penalty. False if there is none.
+   * Makes the swap that leaves the fewest bytes unfilled: for each unit inside, the largest unit
+   * outside that fits in its place. A unit is never replaced by a younger one with a lower penalty.
+   * False if there is no such swap.
    */
   #exchange(): boolean {
     const units = this.#units;
@@ -301,7 +301,7 @@ class Selection {
   }
 }
 
-/** The last one takes its place. */
+/** Removes an element; the last one takes its place. */
 function removeAt(list: number[], at: number): void {
   const last = list.pop()!;
   if (at < list.length) list[at] = last;
@@ -315,7 +315,7 @@ function deviation(units: readonly PackingUnit[], among: readonly number[]): num
   return Math.sqrt(squares / among.length);
 }
 
-/** How many of the places, which are in order of size, have at most `limit` bytes. */
+/** Number of places, ordered by size, with at most `limit` bytes. */
 function countAtMost(
   places: readonly number[],
   sizeAt: (place: number) => number,

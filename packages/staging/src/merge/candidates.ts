@@ -3,20 +3,20 @@ import { anneal, type PackingUnit } from './annealing.js';
 import { bytesInTrunk } from './trunk-plan.js';
 
 /**
- * From waiting files to the members of a trunk. Pure. The units of choice are affinity groups, kept
+ * Turns waiting files into the units from which a trunk's members are chosen: affinity groups, kept
  * together and in order of arrival, and single files. Of a group larger than a trunk, the first
- * part comes, as much as fills one; what follows waits for the next trunk.
+ * part fills one; the rest waits for the next. Does no I/O.
  */
 
 export interface CandidateUnit extends PackingUnit {
   readonly rows: readonly FileRow[];
-  /** A file of its group came a moment ago: more may follow. */
+  /** A file of its group arrived a moment ago: more may follow. */
   readonly isOpen: boolean;
   /** The rest of its group waits for the next trunk. */
   readonly isCut: boolean;
 }
 
-/** A group is whole when nothing has come for so long. */
+/** A group is complete when no file has arrived for this long. */
 const GROUP_PAUSE_MS = 2_000;
 
 export interface UnitLimits {
@@ -26,15 +26,15 @@ export interface UnitLimits {
   readonly maxAgeMs: number;
 }
 
-/** Leaving a file behind that is past its age costs more than any fill can win. */
+/** Leaving an overdue file behind costs more than any fill can gain. */
 const OVERDUE_PENALTY_BYTES = 2 ** 20;
 const AGING_PENALTY_BYTES = 2 ** 16;
 
 const ROWS_PER_STEP = 1_000;
 
 /**
- * `rows` in order of arrival; the units come in the order of their first file. Made in steps,
- * between which others have their turn.
+ * `rows` must be in order of arrival; units are ordered by their first file. Yields between steps,
+ * so that other work gets its turn.
  */
 export function* unitsInSteps(
   rows: readonly FileRow[],
@@ -83,14 +83,14 @@ function wasMoved({ was }: FileRow): boolean {
   return was.length > 0;
 }
 
-/** Files that were moved here from trunks stand behind those that came meanwhile. */
+/** Files moved out of trunks come after newer files: sort by age. */
 function inOrder(rows: FileRow[]): void {
   rows.sort((a, b) => a.stagedAt - b.stagedAt);
 }
 
 /**
- * Those to choose from: whole groups, as long as they and single files fill a trunk. Undefined
- * where it is better to wait: groups of which more may follow are needed to fill one.
+ * The units to choose from: complete groups and single files, if they fill a trunk. Undefined if it
+ * is better to wait, because filling one needs groups that may still grow.
  */
 export function wholeUnits(
   units: readonly CandidateUnit[],
@@ -104,13 +104,13 @@ export function wholeUnits(
 
 export interface Members {
   readonly rows: readonly FileRow[];
-  /** What they add to the trunk. */
+  /** Bytes that they add to the trunk. */
   readonly bytes: number;
 }
 
 /**
- * Rows of one trunk, groups contiguous, in the order of arrival of their first file. `pause`
- * lets others have their turn.
+ * Rows of one trunk, groups contiguous, ordered by the arrival of their first file. `pause` gives
+ * other work its turn.
  */
 export async function chooseMembers(
   units: readonly CandidateUnit[],
@@ -122,7 +122,7 @@ export async function chooseMembers(
   return { rows: chosen.flatMap((index) => units[index]!.rows), bytes };
 }
 
-/** Drives it to its end. */
+/** Runs a generator to its end, with a pause after each step. */
 export async function inSteps<Result>(
   steps: Generator<void, Result, undefined>,
   pause: () => Promise<void>,
@@ -134,7 +134,7 @@ export async function inSteps<Result>(
   }
 }
 
-/** Nothing for a young file, then growing with its age. */
+/** Zero for a young file, then growing with its age. */
 function agePenalty(ageMs: number, maxAgeMs: number): number {
   if (ageMs >= maxAgeMs) return OVERDUE_PENALTY_BYTES;
   if (ageMs * 2 < maxAgeMs) return 0;
@@ -142,8 +142,8 @@ function agePenalty(ageMs: number, maxAgeMs: number): number {
 }
 
 /**
- * A small seeded generator (mulberry32) for decisions that must be repeatable.
- * Not for keys or anything that must not be guessed.
+ * A small seeded generator (mulberry32) for reproducible decisions. Not for keys or anything that
+ * must be unpredictable.
  */
 export function seededRandom(seed: number): () => number {
   let state = seed >>> 0;

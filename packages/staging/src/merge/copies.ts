@@ -3,16 +3,16 @@ import type { FileMap, TrunkRow } from '../filemap/filemap.js';
 import type { TrunkStore } from './trunk-store.js';
 
 /**
- * Keeps the copies on this disk until enough storages have shown that they have the trunk, with its
- * size and CRC-32. A trunk whose copies are late is asked for again with growing pauses, for as
- * long as it takes; reads and merging do not wait for it.
+ * Keeps the copies on this disk until enough storages are known to have the trunk, with its size
+ * and CRC-32. Checks a trunk whose copies are late again with growing pauses, for as long as it
+ * takes; reads and merging do not wait for it.
  */
 export interface CopiesParts {
   readonly fileMap: FileMap;
   readonly trunkStore: TrunkStore;
   /** Storages that must have a trunk; 0: two where its group has two or more, else one. */
   readonly wanted: number;
-  /** Copies on this disk may have become free to go. */
+  /** Called when copies on this disk may have become removable. */
   readonly onConfirmed: () => void;
   readonly onError: (error: Error) => void;
 }
@@ -29,14 +29,14 @@ export class Copies {
   #pauseMs = FIRST_PAUSE_MS;
   #running: Promise<void> | undefined;
   #isWanted = false;
-  /** Reported once: the group can never have as many copies as asked for. */
+  /** It was reported that the group has too few storages for the required copies. */
   #isReported = false;
 
   constructor(parts: CopiesParts) {
     this.#parts = parts;
   }
 
-  /** A trunk was stored, or there may be some from before. */
+  /** Call when a trunk was stored, and at a start. */
   check(): void {
     this.#pauseMs = FIRST_PAUSE_MS;
     this.#isWanted = true;
@@ -92,7 +92,7 @@ export class Copies {
 
   async #hasEnough(trunk: TrunkRow): Promise<boolean> {
     const { trunkStore, wanted, onError } = this.#parts;
-    // That it was stored, with the right size and CRC-32, is the first confirmation.
+    // Storing it, with the right size and CRC-32, is the first confirmation.
     if (wanted === 1) return true;
     const timeout = AbortSignal.timeout(ASK_TIMEOUT_MS);
     const signal = AbortSignal.any([timeout, this.#stopped.signal]);

@@ -1,32 +1,32 @@
 /**
- * Which trunks that are not full to join now. Pure.
+ * Decides which thin trunks to join now. Does no I/O.
  *
  * A slow site fills no trunk before its files reach their age limit, so its trunks are thin. Thin
- * trunks that together fill one are joined into it. Until then there are at most
- * MAX_THIN_TRUNKS: beyond that, those whose files were written least often are joined, so that no
- * file is written much oftener than others. One that is much larger than these together is left.
- * Once a file is so old that it is to have its id, all are joined, and what comes of it stays.
+ * trunks that together fill one are joined into it. Until then there are at most MAX_THIN_TRUNKS:
+ * beyond that, the trunks whose files were written least often are joined, so that no file is
+ * written much more often than others. A trunk much larger than the rest of these is left out. Once
+ * a file is so old that it must get its id, all thin trunks are joined, and the result is final.
  *
- * With at most k thin trunks at a time and each byte written r + 2 times, a trunk can grow
- * from (k + r) over r thin ones, whatever the order of joining. Hence the limit: 19 are enough for
- * three writes where a trunk fills within three hours, at the age limit of a minute.
+ * With at most k thin trunks at a time and each byte written r + 2 times, a trunk can grow from (k
+ * + r) over r thin ones, whatever the order of joining. Hence the limit: 19 are enough for three
+ * writes where a trunk fills within three hours, at the age limit of a minute.
  */
 export interface ThinTrunk {
   readonly id: number;
-  /** How much of a full trunk its living files are. */
+  /** The size of its living files, as a share of a full trunk. */
   readonly share: number;
   /** How often its files have been written. */
   readonly level: number;
   /** When the oldest of them was staged, unix milliseconds. */
   readonly oldestAt: number;
-  /** One of its files is to have its id by now. */
+  /** One of its files is so old that it must get its id. */
   readonly isOverdue: boolean;
 }
 
 export const MAX_THIN_TRUNKS = 19;
-/** A trunk of this share stays as it is. */
+/** A trunk filled to this share is final. */
 const FULL_SHARE = 0.9;
-/** A trunk so many times larger than the smaller ones of its level is not joined with them. */
+/** A trunk this many times larger than the smaller ones of its level is not joined with them. */
 const MUCH_LARGER = 4;
 /** A near-perfect fit needs a little to choose from. */
 const CHOICE_SHARE = 1.005;
@@ -37,17 +37,17 @@ export interface TrunkLimits {
   readonly files: number;
 }
 
-/** How much of a full trunk these are. */
+/** The size of these files, as a share of a full trunk. */
 export function shareOf(files: TrunkLimits, limits: TrunkLimits): number {
   return Math.max(files.bytes / limits.bytes, files.files / limits.files);
 }
 
-/** True if a trunk that was chosen from what waited may be joined with others later. */
+/** True if a trunk chosen from the waiting files may be joined with others later. */
 export function isThin(share: number, waitingShare: number): boolean {
   return share < FULL_SHARE && waitingShare < 1;
 }
 
-/** `waitingShare`: of files that are in no trunk yet; they come along. */
+/** `waitingShare`: the share of files not yet in a trunk; they are merged along. */
 export function chooseJoin(thin: readonly ThinTrunk[], waitingShare: number): readonly ThinTrunk[] {
   const full = filling(thin, waitingShare);
   if (full) return full;
@@ -56,8 +56,8 @@ export function chooseJoin(thin: readonly ThinTrunk[], waitingShare: number): re
 }
 
 /**
- * Oldest first: files of a group that came in different minutes come together. Undefined if all
- * of them fill none.
+ * Oldest first, so that files of a group that arrived in different minutes come together. Undefined
+ * if all of them do not fill a trunk.
  */
 function filling(
   thin: readonly ThinTrunk[],
@@ -72,7 +72,7 @@ function filling(
   return undefined;
 }
 
-/** Two at the least. */
+/** The trunks written least often; at least two. */
 function leastWritten(thin: readonly ThinTrunk[]): readonly ThinTrunk[] {
   const order = [...thin].sort((a, b) => a.level - b.level || a.share - b.share || a.id - b.id);
   const [first, second] = order as [ThinTrunk, ThinTrunk];

@@ -25,7 +25,7 @@ export interface MergeTaskOptions extends PlansInFlightOptions {
   readonly newTaskId: () => Buffer;
   readonly trunkBytes: number;
   readonly maxAgeMs: number;
-  /** Trunks that are not full may be joined with others until their files are so old. */
+  /** Thin trunks may be joined with others until their files reach this age. */
   readonly idMaxAgeMs: number;
   /** True when the container is nearly full. */
   readonly isShort: () => boolean;
@@ -34,7 +34,7 @@ export interface MergeTaskOptions extends PlansInFlightOptions {
 export interface MergeStats {
   readonly trunksInFlight: number;
   readonly largeFilesInFlight: number;
-  /** Sends that failed and were tried again. */
+  /** Sends that failed and were retried. */
   readonly sendRetries: number;
   /** Files left out of trunks because their staged bytes are damaged. */
   readonly unpackableFiles: number;
@@ -43,16 +43,18 @@ export interface MergeStats {
 /** Trunks in flight at the same time: one is written by the storage while the next is read. */
 const TRUNKS_IN_FLIGHT = 2;
 const WHOLES_IN_FLIGHT = 2;
-/** With so many trunks' bytes waiting, groups are cut although more of their files may follow. */
+/**
+ * With this many trunks' bytes waiting, groups are split although more of their files may follow.
+ */
 const OPEN_TRUNKS = 8;
-/** Whether groups are whole is looked at so often. */
+/** Interval at which incomplete groups are checked again. */
 const GROUP_LOOK_MS = 500;
 
 export class MergeTask {
   readonly #options: MergeTaskOptions;
   readonly #inflow: Inflow;
   readonly inFlight: PlansInFlight;
-  /** Bytes staged since the last decision, and how many of them call for the next. */
+  /** Bytes staged since the last decision, and how many of them trigger the next. */
   #stagedSince = 0;
   #wantedBytes = 0;
   /** Nothing waited at the last decision: the next file starts its clock. */
@@ -102,7 +104,7 @@ export class MergeTask {
     };
   }
 
-  /** Packs all that waits now; resolves when it is confirmed (or known to be damaged). */
+  /** Merges all files that wait now. Resolves when they are confirmed or known to be damaged. */
   async flush(signal?: AbortSignal): Promise<void> {
     this.#flushes += 1;
     try {
@@ -119,7 +121,7 @@ export class MergeTask {
     }
   }
 
-  /** Ends the task. Plans in progress are given up; their files stay staged. */
+  /** Stops the task. Plans in flight are abandoned; their files stay staged. */
   async stop(): Promise<void> {
     this.#isStopped = true;
     this.inFlight.stop();
@@ -171,13 +173,13 @@ export class MergeTask {
     });
   }
 
-  /** Uploads do not wake the task meanwhile. */
+  /** Uploads do not wake the task while it waits. */
   #wait(ms: number): number {
     this.#wantedBytes = Number.POSITIVE_INFINITY;
     return ms;
   }
 
-  /** `early`: too much of what waits belongs to groups of which more may follow. */
+  /** `early`: too many of the waiting bytes belong to groups that may still grow. */
   async #mergeOnce(reason: MergeReason): Promise<'planned' | 'early' | 'nothing'> {
     const { now, random, trunkBytes, maxAgeMs, newTaskId } = this.#options;
     const waiting = this.#options.files.small();
@@ -200,14 +202,14 @@ export class MergeTask {
     return 'planned';
   }
 
-  /** For the rest of groups that still come in. */
+  /** True if merging may wait for the rest of incomplete groups. */
   #mayWait(oldest: FileRow | undefined): boolean {
     const { files, now, trunkBytes, maxAgeMs, isShort } = this.#options;
     if (isShort() || files.small().bytes >= OPEN_TRUNKS * trunkBytes) return false;
     return oldest !== undefined && now() - oldest.stagedAt < maxAgeMs;
   }
 
-  /** Undefined if the trunk has to stay, because one of its files is to have its id. */
+  /** Undefined if the trunk is final, because one of its files must get its id. */
   #thin(members: readonly FileRow[]): Thin | undefined {
     const { fileMap, now, idMaxAgeMs } = this.#options;
     const oldestAt = members.reduce((oldest, row) => Math.min(oldest, row.stagedAt), Infinity);
@@ -217,7 +219,7 @@ export class MergeTask {
     return { level: 1 + Math.max(0, ...levels), oldestAt };
   }
 
-  /** Sends large files that wait; true if any was begun. */
+  /** Sends waiting large files; true if any was begun. */
   async #sendWholes(): Promise<boolean> {
     const wholes = this.inFlight.count('whole');
     if (wholes >= WHOLES_IN_FLIGHT) return false;

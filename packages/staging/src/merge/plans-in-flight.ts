@@ -8,8 +8,8 @@ import type { WaitingFiles } from './waiting-files.js';
 
 /**
  * Plans in flight. Each keeps its files out of other plans until its trunk is confirmed. While
- * FastDFS does not answer, plans are retried with growing pauses; when one succeeds, all retry at
- * once. A plan with a damaged file is abandoned, and its other files wait again.
+ * FastDFS does not answer, plans are retried with growing pauses; the first success ends all
+ * pauses. A plan with a damaged file is abandoned, and its other files wait again.
  */
 export interface PlansInFlightOptions {
   readonly fileMap: FileMap;
@@ -21,14 +21,14 @@ export interface PlansInFlightOptions {
   /** The plan has ended and no longer needs the container. */
   readonly onReleased: (plan: TrunkPlan) => void;
   readonly onError: (error: Error) => void;
-  /** A file whose copy on this disk is damaged; it is left out from now on. */
+  /** Called for a file whose copy on this disk is damaged; it is excluded from now on. */
   readonly onDamaged: (row: FileRow) => void;
 }
 
 /** An attempt to store a trunk, for `node:diagnostics_channel`. */
 interface MergeMessage {
   readonly taskId: string;
-  /** `whole` for a large file that goes by itself. */
+  /** `whole` for a large file, which is stored by itself. */
   readonly kind: TrunkPlan['kind'];
   readonly files: number;
   readonly bytes: number;
@@ -44,9 +44,9 @@ export class PlansInFlight {
   readonly #options: PlansInFlightOptions;
   readonly #underWay = new Map<Promise<void>, TrunkPlan['kind']>();
   readonly #stopped = new AbortController();
-  /** Plans that wait before they are sent again. */
+  /** Plans that wait before a retry. */
   readonly #pauses = new Set<AbortController>();
-  /** Sends that failed and were tried again. */
+  /** Sends that failed and were retried. */
   retries = 0;
 
   constructor(options: PlansInFlightOptions) {
@@ -59,12 +59,12 @@ export class PlansInFlight {
     return count;
   }
 
-  /** One of them ends: resolves with it. None of these ever rejects. */
+  /** Promises that resolve when a plan in flight ends. They never reject. */
   ends(): Promise<void>[] {
     return [...this.#underWay.keys()];
   }
 
-  /** Plans in progress are given up from now on; their files stay staged. */
+  /** Abandons the plans in flight; their files stay staged. */
   stop(): void {
     this.#stopped.abort();
   }
@@ -73,7 +73,7 @@ export class PlansInFlight {
     await Promise.allSettled(this.#underWay.keys());
   }
 
-  /** Resolves when the plan is durable; it is sent from then on. */
+  /** Resolves when the plan is durable, and starts to send it. */
   async begin(plan: TrunkPlan): Promise<void> {
     const release = this.#options.files.hold(plan);
     try {
@@ -91,8 +91,8 @@ export class PlansInFlight {
   }
 
   /**
-   * Takes a stored trunk whose record was cut off by a crash, instead of sending its
-   * files again. False if any of them is in another plan by now, or it is another trunk.
+   * Adopts a stored trunk whose record was lost in a crash, instead of sending its files again.
+   * False if one of them is in another plan by now, or the trunk does not match the plan.
    */
   async adopt(plan: TrunkPlan, fileId: string): Promise<boolean> {
     const { files, sender, onSent, onReleased } = this.#options;
@@ -118,7 +118,7 @@ export class PlansInFlight {
     }
   }
 
-  /** Never rejects: failures are reported and tried again until all is stopped. */
+  /** Never rejects: failures are reported and retried until `stop`. */
   async #sendUntilDone(plan: TrunkPlan): Promise<void> {
     const { onSent, onError, now } = this.#options;
     const { signal } = this.#stopped;
@@ -142,7 +142,7 @@ export class PlansInFlight {
     }
   }
 
-  /** False if that could not be noted: the FileMap may be on the same disk. */
+  /** False if the FileMap could not be changed: it may be on the same disk. */
   #giveUp(plan: TrunkPlan, damaged: readonly FileRow[]): boolean {
     const { files, fileMap, now, onDamaged, onError } = this.#options;
     try {
@@ -174,7 +174,7 @@ export class PlansInFlight {
     this.#pauses.delete(pause);
   }
 
-  /** FastDFS has accepted a trunk, so it is back for all plans. */
+  /** FastDFS has accepted a trunk, so all plans can retry. */
   #endPauses(): void {
     for (const pause of this.#pauses) pause.abort();
   }

@@ -1,6 +1,6 @@
 /**
- * When to merge (client merging paper, section 2.2: a timed task "that dynamically
- * changes the merging operation interval based on the file flow rate"). Pure.
+ * Decides when to merge (client merging paper, section 2.2: a timed task "that dynamically changes
+ * the merging operation interval based on the file flow rate"). Does no I/O.
  */
 
 /** A near-perfect fit needs a choice: this many times the target must be waiting. */
@@ -12,7 +12,7 @@ export const MAX_WAIT_MS = 5_000;
 
 export interface MergeSituation {
   readonly now: number;
-  /** Bytes waiting to be packed, format included. */
+  /** Waiting bytes, with the overhead of the format. */
   readonly waitingBytes: number;
   readonly waitingFiles: number;
   /** When the oldest of them was staged, unix milliseconds. */
@@ -21,7 +21,7 @@ export interface MergeSituation {
   readonly targetBytes: number;
   readonly maxFiles: number;
   readonly maxAgeMs: number;
-  /** The container is nearly full: pack whatever is there. */
+  /** The container is nearly full: merge whatever waits. */
   readonly short: boolean;
 }
 
@@ -41,7 +41,7 @@ export function decideMerge(situation: MergeSituation): MergeDecision {
     return { action: 'merge', reason: 'full' };
   }
   const ageMs = now - oldestStagedAt;
-  // If the clock was set back far, do not wait until it has caught up.
+  // If the clock was set back far, do not wait for it to catch up.
   if (ageMs >= maxAgeMs || ageMs < -maxAgeMs) return { action: 'merge', reason: 'age' };
   if (situation.short) return { action: 'merge', reason: 'space' };
   const untilFullMs =
@@ -66,7 +66,7 @@ export class Inflow {
     this.#pendingBytes += bytes;
   }
 
-  /** Folds what came since the last call into the average and returns it. */
+  /** Adds the bytes since the last call to the average and returns it. */
   bytesPerSecond(now: number): number {
     const elapsedMs = now - this.#since;
     // A clock set back restarts the measurement.

@@ -22,8 +22,8 @@ import type { PlannedMember, Thin, TrunkKind } from '../filemap/rows.js';
 import { formatKey } from '../key.js';
 
 /**
- * The layout of a trunk: which files, in which order, at which offsets, and all
- * bytes around them. Pure; TRUNK.md of @stevedore/protocol has the format.
+ * The layout of a trunk: its files, their order and offsets, and all bytes around them. Does no
+ * I/O. TRUNK.md of @stevedore/protocol describes the format.
  */
 export interface TrunkPlan {
   readonly taskId: Buffer;
@@ -34,7 +34,7 @@ export interface TrunkPlan {
   readonly members: readonly PlannedMember[];
   /** Bytes of the whole trunk. */
   readonly size: number;
-  /** It may be joined with others later; undefined: it stays. */
+  /** Set if it may be joined with others later; undefined: it is final. */
   readonly thin?: Thin | undefined;
 }
 
@@ -78,7 +78,7 @@ export function planTrunk(
   return { taskId, kind: 'trunk', extension, rows, members, size };
 }
 
-/** A large file goes to FastDFS as it is. */
+/** The plan of a large file, which is stored unchanged. */
 export function planWhole(taskId: Buffer, row: FileRow): TrunkPlan {
   return {
     taskId,
@@ -100,10 +100,10 @@ function memberOf(row: FileRow): TrunkMember {
   };
 }
 
-/** Entries that are made at a time. */
+/** Entries encoded at a time. */
 const DIRECTORY_PAGE = 500;
 
-/** Everything behind the last file's bytes, in pieces: directory and end record. */
+/** Yields what follows the last file's bytes: directory and end record. */
 export function* encodeDirectory({ rows, members, size, taskId }: TrunkPlan): Generator<Buffer> {
   let bytes = 0;
   for (let from = 0; from < rows.length; from += DIRECTORY_PAGE) {
@@ -124,7 +124,10 @@ export function encodeMemberHeader(row: FileRow): Buffer {
   return encodeLocalHeader(memberOf(row));
 }
 
-/** What a trunk's directory says of a file: name, type, group, and when it was staged. */
+/**
+ * The comment of a file's directory entry: name, type, group, staging time, expiry and former
+ * places.
+ */
 export function aboutOf(
   row: Pick<FileRow, 'name' | 'type' | 'group' | 'stagedAt' | 'was'> &
     Partial<Pick<FileRow, 'expiresAt'>>,
@@ -143,8 +146,8 @@ function trunkComment(taskId: Buffer): string {
 }
 
 /**
- * A trunk of files that are in memory and never were in the container: the same format,
- * a task that no FileMap knows. Pure.
+ * A trunk of files that are in memory and never were in the container: the same format, with a task
+ * that no FileMap knows. Does no I/O.
  */
 export interface DirectTrunk {
   /** Bytes of the trunk, and their CRC-32. */
@@ -152,11 +155,11 @@ export interface DirectTrunk {
   readonly crc32: number;
   readonly extension: string;
   readonly chunks: readonly Uint8Array[];
-  /** Ids of the files, in their order, once the trunk has one; undefined where none can be made. */
+  /** Ids of the files, in order, given the trunk's id; undefined for a file that can have none. */
   sliceIds(trunkFileId: string): readonly (string | undefined)[];
 }
 
-/** All of the files must have their body. */
+/** Every file must have a body. */
 export function directTrunk(taskId: Buffer, files: readonly NewFile[]): DirectTrunk {
   const rows = files.map(rowOf);
   const plan = planTrunk(taskId, rows, TRUNK_EXTENSION);
@@ -184,9 +187,9 @@ function rowOf(file: NewFile): FileRow {
 
 /**
  * The FastDFS id of a merged file: its trunk's own for a large file, a slice id for all others.
- * Undefined while the file has none, because its trunk is thin and will be joined with others say,
- * and for one in a trunk from whose id no slice id can be made, as a cluster gives them
- * that merges by itself: such a file is read by key.
+ * Undefined while the file has none: because its trunk is thin and may be joined with others, or
+ * because the trunk's id cannot carry slice ids, as in a cluster that merges by itself. Such a file
+ * is read by key.
  */
 export function fileIdOf(row: FileRow): string | undefined {
   const { trunk } = row;
@@ -195,7 +198,9 @@ export function fileIdOf(row: FileRow): string | undefined {
   return sliceIdOf(row, trunk.fileId, trunk.offset);
 }
 
-/** The slice id of a file at this place of a trunk; undefined when none can be made. */
+/**
+ * The slice id of a file at this offset of a trunk; undefined if the trunk's id cannot carry one.
+ */
 export function sliceIdOf(
   row: Pick<FileRow, 'name' | 'size' | 'crc32'>,
   trunkFileId: string,

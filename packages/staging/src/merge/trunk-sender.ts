@@ -34,12 +34,12 @@ export interface SentTrunk {
   readonly fileId: string;
 }
 
-/** Rows per FileMap transaction, so that confirming a trunk never holds up uploads for long. */
+/** Rows per FileMap transaction, so that confirming a trunk never delays uploads for long. */
 const CONFIRM_PAGE = 500;
 
 export class TrunkSender {
   readonly #parts: Stores;
-  /** Plans of which members may be confirmed. */
+  /** Plans whose members may have been confirmed in part. */
   readonly #begun = new WeakSet<TrunkPlan>();
 
   constructor(parts: Stores) {
@@ -50,7 +50,7 @@ export class TrunkSender {
     await this.#parts.container.append([planRecord(plan, this.#parts.now())]);
   }
 
-  /** Stores the announced plan. May be called again after it failed. */
+  /** Stores the announced plan. Can be retried after a failure. */
   async send(plan: TrunkPlan, signal: AbortSignal): Promise<SentTrunk> {
     let sentCrc = 0;
     const { trunkStore, now, fileMap } = this.#parts;
@@ -63,7 +63,7 @@ export class TrunkSender {
     const fileId = await trunkStore.store(source, signal);
     const wrong = mismatch(fileId, plan, sentCrc);
     if (wrong) {
-      // If removing it fails, or the process ends, it is removed later.
+      // If the removal fails or the process ends, it is removed later.
       fileMap.addUnwanted(fileId);
       await trunkStore.remove(fileId, signal);
       fileMap.removeUnwanted(fileId);
@@ -71,9 +71,9 @@ export class TrunkSender {
         `FastDFS stored ${fileId} wrongly (${wrong}); it was deleted and is sent again`,
       );
     }
-    // If the record is refused, the trunk is left where it is and the plan is sent again:
-    // some of the record may have reached the disk, and an orphan can be found, a trunk
-    // that a record names and that is gone cannot be made again.
+    // If the record is refused, the trunk is left in FastDFS and the plan is sent again: part of
+    // the record may be on disk. An orphan can be found, but a trunk that a record names cannot be
+    // recreated once it is deleted.
     try {
       await this.#record(plan, fileId, sentCrc);
     } catch (error) {
@@ -84,8 +84,8 @@ export class TrunkSender {
   }
 
   /**
-   * Takes a trunk that was stored before the last process could record it. False if it
-   * is not what sending the plan now would store.
+   * Adopts a trunk that an earlier process stored but could not record. False if sending the plan
+   * now would store something else.
    */
   async adopt(plan: TrunkPlan, fileId: string, signal: AbortSignal): Promise<boolean> {
     let crc = 0;
@@ -109,7 +109,7 @@ export class TrunkSender {
     };
     await container.append([storedRecord(stored, now())]);
     const { id } = fileMap.trunkByTask(plan.taskId)!;
-    // If some were confirmed before this failed, their rows have to be counted.
+    // If some members were confirmed before a failure, the rows must be counted.
     const isFirst = !this.#begun.has(plan);
     this.#begun.add(plan);
     let confirmed = NONE_CONFIRMED;
@@ -136,7 +136,7 @@ async function* wholeBytes(spool: Spool, row: FileRow): AsyncGenerator<Uint8Arra
   }
 }
 
-/** A page at a time, so that uploads get their turn; safe to repeat after a crash. */
+/** Confirms a page at a time, so that uploads get their turn. Can be repeated after a crash. */
 export async function inPages(
   members: readonly PlannedMember[],
   confirm: (page: readonly PlannedMember[]) => void,
@@ -165,7 +165,7 @@ function describe(plan: TrunkPlan, fileId: string, trunkCrc: number) {
   return { ...stored, file: describeWhole(rows[0]!) };
 }
 
-/** What the `stored` record of a large file says of it. */
+/** The file's part of a large file's `stored` record. */
 export function describeWhole(row: FileRow): NonNullable<StoredTrunk['file']> {
   const { key, name, type, group, stagedAt, expiresAt, was } = row;
   return { key, name, type, group, stagedAt, expiresAt, was };
@@ -183,7 +183,7 @@ async function* checksummed(
   onEnd(value);
 }
 
-/** What in the id differs from what was sent; undefined when nothing does. */
+/** How the id differs from what was sent; undefined if it matches. */
 function mismatch(fileId: string, { size, kind }: TrunkPlan, crc: number): string | undefined {
   const id = parseFileId(fileId);
   if (!id) return 'the id is malformed';
@@ -195,7 +195,7 @@ function mismatch(fileId: string, { size, kind }: TrunkPlan, crc: number): strin
   return undefined;
 }
 
-/** The bytes of files on this disk are not those that were acknowledged, or cannot be read. */
+/** The bytes of files on this disk are damaged or unreadable. */
 export class DamagedMembers extends Error {
   readonly rows: readonly FileRow[];
 
@@ -208,16 +208,16 @@ export class DamagedMembers extends Error {
   }
 }
 
-/** One read covers neighbours up to this many bytes, skipping gaps of at most the second figure. */
+/** One read covers adjacent files up to this many bytes, with gaps of at most the second figure. */
 const EXTENT_BYTES = 2 ** 20;
 const MAX_GAP_BYTES = 64 * 1024;
-/** Files of one read, so that tiny ones do not hold up uploads. */
+/** Maximum files per read, so that tiny ones do not delay uploads. */
 const EXTENT_FILES = 1_000;
 
 /**
- * The trunk in pieces of about a MiB, read from the container as they are sent: nothing of it
- * is ever in memory whole or on the disk twice. Every file is checked against its CRC-32 on the
- * way; throws DamagedMembers.
+ * Yields the trunk in pieces of about a MiB, read from the container as they are sent: it is never
+ * in memory as a whole or twice on the disk. Checks the CRC-32 of every file on the way. Throws
+ * DamagedMembers.
  */
 async function* trunkBytes(plan: TrunkPlan, container: Container): AsyncGenerator<Buffer> {
   for (const extent of extents(plan.rows)) {
@@ -234,10 +234,7 @@ async function* trunkBytes(plan: TrunkPlan, container: Container): AsyncGenerato
   }
 }
 
-/**
- * Reads one by one if the files cannot be read together: one bad sector does not damage all of
- * them.
- */
+/** Reads the files one by one if a joint read fails: one bad sector does not damage all of them. */
 async function bodiesOf(
   { segment: number, start, end, rows }: Extent,
   container: Container,
@@ -271,7 +268,7 @@ interface Extent {
   readonly rows: FileRow[];
 }
 
-/** Runs of members that one read of their segment covers. */
+/** Groups members that one read of their segment covers. */
 function extents(rows: readonly FileRow[]): Extent[] {
   const found: Extent[] = [];
   for (const row of rows) {

@@ -12,7 +12,7 @@ import type { Spool } from '../container/spool.js';
 import type { AdoptedFile, FileMap, TrunkRow } from '../filemap/filemap.js';
 import { parseKey } from '../key.js';
 
-/** Where the bytes of files are and what says so: this disk, the FileMap, FastDFS. */
+/** The stores of files and the index over them: this disk, the FileMap, FastDFS. */
 export interface Stores {
   readonly container: Container;
   readonly spool: Spool;
@@ -21,30 +21,30 @@ export interface Stores {
   readonly now: () => number;
 }
 
-/** The part of FastDFS that staging needs; the SDK hands in the real one. */
+/** The part of FastDFS that staging needs; the SDK provides the real one. */
 
 export interface TrunkSource {
   /** Bytes that `chunks` will yield. */
   readonly size: number;
   /** Without its dot. */
   readonly extension: string;
-  /** Starts from the beginning at each call. */
+  /** Yields the bytes, from the beginning at each call. */
   chunks(): AsyncIterable<Uint8Array>;
-  /** Called when a copy may have been stored whose id is not known. */
+  /** Called when a copy with an unknown id may have been stored. */
   readonly onLost?: () => void;
 }
 
-/** A file as the list of a storage has it. */
+/** A file as a storage lists it. */
 export interface ListedFile {
   readonly fileId: string;
-  /** Bytes; undefined for a file that may have changed since it got its id. */
+  /** Bytes; undefined for a file that may have changed since it was created. */
   readonly size: number | undefined;
   readonly crc32: number | undefined;
   /** By the storage's clock, unix milliseconds. */
   readonly createdAt: number;
 }
 
-/** The storages that have a file, of those that should. */
+/** Which storages of its group have a file. */
 export interface Copies {
   /** `host:port` of the storages that have it, with the size and CRC-32 of its id. */
   readonly holders: readonly string[];
@@ -54,15 +54,15 @@ export interface Copies {
 
 export interface TrunkStore {
   /**
-   * Stores a new file and gives its full FastDFS id, in which size and CRC-32 stand. For a
-   * copy whose id is not known, the source's `onLost` is called.
+   * Stores a new file and returns its full FastDFS id, which contains size and CRC-32. Calls the
+   * source's `onLost` for a copy whose id is unknown.
    */
   store(source: TrunkSource, signal: AbortSignal): Promise<string>;
-  /** Does nothing when there is no such file. */
+  /** Does nothing if there is no such file. */
   remove(fileId: string, signal: AbortSignal): Promise<void>;
   /**
-   * Bytes of a stored file, from the holder if one is named, else from any. Rejects with
-   * StoreError `not_found` when there is none.
+   * Bytes of a stored file, from the given holder or else from any. Rejects with StoreError
+   * `not_found` if there is none.
    */
   read(
     fileId: string,
@@ -72,16 +72,16 @@ export interface TrunkStore {
     holder?: string,
   ): Promise<Buffer>;
   copies(fileId: string, signal: AbortSignal): Promise<Copies>;
-  /** Size of a file whose id does not show it; undefined when there is none. */
+  /** Size of a file whose id does not contain it; undefined if there is no such file. */
   sizeOf(fileId: string, signal: AbortSignal): Promise<number | undefined>;
   /**
-   * Lists every file, some more than once. Resolves with what could not be listed, a sentence
-   * each; files that are only there are missing.
+   * Lists every file, some more than once. Resolves with a sentence for each storage or path that
+   * could not be listed; files that are only there are missing.
    */
   list(onFile: (file: ListedFile) => void, signal: AbortSignal): Promise<readonly string[]>;
 }
 
-/** A trunk's directory, read back from FastDFS: what a lost FileMap is made from. */
+/** Reads a trunk's directory back from FastDFS, to rebuild a lost FileMap. */
 
 /** Characters of a key in an entry's name. */
 const KEY_CHARS = Math.ceil((KEY_BYTES * 4) / 3);
@@ -115,7 +115,7 @@ function adopt(fileId: string, entry: TrunkEntry): AdoptedFile {
   return { file: { ...about, key, size, crc32 }, offset, was };
 }
 
-/** What a trunk's directory says of a file, and the map of a deployment too. */
+/** Parses what a trunk's directory, or the map of a deployment, says about a file. */
 export function readAbout(text: string) {
   const about = readJson(text);
   return {

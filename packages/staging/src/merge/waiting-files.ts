@@ -10,21 +10,21 @@ import type { TrunkPlan } from './trunk-plan.js';
  */
 export interface WaitingFilesOptions {
   readonly fileMap: FileMap;
-  /** Files in segments before this one are left alone for now. */
+  /** Files in segments before this one are not merged for now. */
   readonly firstSegment: () => number;
 }
 
 const PAGE_ROWS = 1_000;
-/** Most files of one trunk. */
+/** Maximum number of files in a trunk. */
 export const MAX_FILES = MAX_ENTRIES;
-/** Candidates for one trunk, as a multiple of its size; so many of them are enough with less. */
+/** Candidates for one trunk, as a multiple of its size; with this many files, less is enough. */
 const CHOICE_BYTES_FACTOR = 2;
 const CHOICE_FILES = 5_000;
 const LEAST_BYTES_FACTOR = 1.1;
-/** Files looked at behind the candidates, for members of their groups. */
+/** Files examined after the candidates, for members of their groups. */
 const FILES_BEYOND = 10_000;
 
-/** A place in the order of arrival. */
+/** A position in the order of arrival. */
 interface Place {
   readonly segment: number;
   readonly position: number;
@@ -34,17 +34,17 @@ const START: Place = { segment: 0, position: -1 };
 
 export class WaitingFiles {
   readonly #options: WaitingFilesOptions;
-  /** Keys (latin1) of members of plans in progress. */
+  /** Keys (latin1) of members of plans in flight. */
   readonly #packing = new Set<string>();
-  /** Small files and their bytes in plans in progress. */
+  /** Small files in plans in flight, and their bytes. */
   #plannedFiles = 0;
   #plannedBytes = 0;
-  /** Everything up to here is in a plan: there is no need to look at it again. */
+  /** Everything up to this position is in a plan and need not be examined again. */
   #frontier: Place = START;
-  /** Files that are left out. */
+  /** Excluded files. */
   readonly #damaged = new Map<string, FileRow>();
   readonly #plans = new Set<TrunkPlan>();
-  /** Small files that were moved out of trunks while `#isMoving`, and their bytes. */
+  /** Small files moved out of trunks during `#isMoving`, and their bytes. */
   #movedFiles = 0;
   #movedBytes = 0;
   #isMoving = false;
@@ -53,19 +53,19 @@ export class WaitingFiles {
     this.#options = options;
   }
 
-  /** Older files may be merged than before. */
+  /** Starts again from the oldest file: older files may have become mergeable. */
   lookAgain(): void {
     this.#frontier = START;
   }
 
-  /** The file's only copy is damaged: no trunk can have it. */
+  /** Excludes a file whose only copy is damaged. */
   exclude(key: Buffer): void {
     const row = this.#options.fileMap.find(key);
     if (row && !row.trunk) this.#damaged.set(nameOf(key), row);
     this.#frontier = START;
   }
 
-  /** It is sound again, or gone. True if it was left out. */
+  /** Includes a file that is sound again or gone. True if it was excluded. */
   include(key: Buffer): boolean {
     return this.#damaged.delete(nameOf(key));
   }
@@ -79,14 +79,14 @@ export class WaitingFiles {
   }
 
   isFree({ key, was }: FileRow): boolean {
-    // The trunk it comes from still has it.
+    // The trunk that it was moved from still has it.
     if (this.#isMoving && was.length > 0) return false;
     if (this.#packing.size === 0 && this.#damaged.size === 0) return true;
     const name = nameOf(key);
     return !this.#packing.has(name) && !this.#damaged.has(name);
   }
 
-  /** The oldest segment that a plan in progress reads from; Infinity when there is none. */
+  /** The oldest segment that a plan in flight reads from; Infinity if there is none. */
   oldestSegmentInUse(): number {
     let oldest = Number.POSITIVE_INFINITY;
     for (const plan of this.#plans) {
@@ -108,7 +108,7 @@ export class WaitingFiles {
     return { files, bytes };
   }
 
-  /** All files that are in no trunk yet and can be in one, small and large. */
+  /** All waiting files that can go into a trunk, small and large. */
   count(): number {
     const { waitingFiles, spooledFiles } = this.#options.fileMap.counters();
     return waitingFiles + spooledFiles - this.#damaged.size;
@@ -134,8 +134,8 @@ export class WaitingFiles {
   }
 
   /**
-   * Files that are moved out of trunks wait until the work is done: they go into one trunk, not
-   * into one for each page of them. New files do not wait for them.
+   * Files moved out of trunks wait until `work` is done, so that they go into one trunk, not into
+   * one per page. New files do not wait for them.
    */
   async whileMoving(work: () => Promise<void>): Promise<void> {
     this.#isMoving = true;
@@ -155,7 +155,7 @@ export class WaitingFiles {
     this.#movedBytes += bytes;
   }
 
-  /** Small files that a trunk is chosen from, read in pages so that uploads get their turn. */
+  /** The small files from which a trunk is chosen, read in pages so that uploads get their turn. */
   async candidates(capacityBytes: number): Promise<FileRow[]> {
     const window = new CandidateWindow({
       bytes: capacityBytes * CHOICE_BYTES_FACTOR,
@@ -176,7 +176,7 @@ export class WaitingFiles {
     }
   }
 
-  /** Large files, oldest first, of the first `limit` and those that are not free. */
+  /** Free large files among the `limit` oldest sound ones, oldest first. */
   large(limit: number): FileRow[] {
     return this.#options.fileMap
       .waitingSpooled(limit + this.#damaged.size)
@@ -185,7 +185,7 @@ export class WaitingFiles {
 
   /** The oldest small file that is in no plan. */
   oldest(): FileRow | undefined {
-    // Most often the first one is free.
+    // Usually the first one is free.
     for (let limit = 1; ; limit = PAGE_ROWS) {
       const { segment, position } = this.#firstPlace();
       const page = this.#options.fileMap.waiting(segment, position, limit);
@@ -196,14 +196,14 @@ export class WaitingFiles {
     }
   }
 
-  /** Where the search for files begins. */
+  /** Where to start searching. */
   #firstPlace(): Place {
     const segment = this.#options.firstSegment();
     return segment > this.#frontier.segment ? { segment, position: -1 } : this.#frontier;
   }
 }
 
-/** Files whose records are in the segment and that wait, small and large. */
+/** Waiting files whose records are in the segment, small and large. */
 export function* waitingIn(fileMap: FileMap, segment: number): Generator<FileRow> {
   for (let position = -1; ; ) {
     const page = fileMap.waiting(segment, position, PAGE_ROWS);
@@ -221,21 +221,20 @@ function nameOf(key: Buffer): string {
 }
 
 /**
- * The waiting files that a trunk is chosen from: the oldest, in order of arrival, until
- * there are enough for a choice. An affinity group is not cut off at the end: members
- * that came soon after are taken along, so that files which arrived mixed with others,
- * from two forms at a time say, are still stored side by side. Pure; rows are given to
- * it one by one.
+ * The waiting files from which a trunk is chosen: the oldest, in order of arrival, until there are
+ * enough for a choice. An affinity group is not cut off at the end: members that arrived soon after
+ * are included, so that files of interleaved uploads are still stored side by side. Does no I/O;
+ * rows are passed in one by one.
  */
 
 export interface WindowLimits {
   /** Enough for a choice. */
   readonly bytes: number;
-  /** With so many files, so many bytes are enough. */
+  /** With `choiceFiles` files, `leastBytes` are enough. */
   readonly choiceFiles: number;
   readonly leastBytes: number;
   readonly files: number;
-  /** Files looked at beyond that, for members of the groups that are in. */
+  /** Files examined beyond that, for members of the included groups. */
   readonly filesBeyond: number;
 }
 
@@ -250,7 +249,7 @@ export class CandidateWindow {
     this.#limits = limits;
   }
 
-  /** Takes the row if it belongs here; false once none after it does. */
+  /** Takes the row if it belongs here; false once no later row can. */
   take(row: FileRow): boolean {
     const { filesBeyond } = this.#limits;
     if (!this.#isEnough()) {

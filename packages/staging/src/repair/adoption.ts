@@ -6,9 +6,9 @@ import type { Retention } from '../upkeep/retention.js';
 import { type Rebuild, settleKnown } from './rebuild.js';
 
 /**
- * Takes over the trunks of a container that is gone, as if they had been stored here: records name
- * them and the deletions of their files, and their directories are read as for a FileMap that was
- * lost. Everything may be done twice: what is known already is left as it is.
+ * Takes over the trunks of a container that is gone, as if they had been stored here: writes
+ * records of them and of the deletions of their files, then reads their directories as for a lost
+ * FileMap. Idempotent: what is known already is skipped.
  */
 export interface AdoptionParts extends Stores {
   readonly deletions: Deletions;
@@ -18,22 +18,23 @@ export interface AdoptionParts extends Stores {
 
 export interface AdoptedTrunks {
   readonly trunks: readonly AdoptedTrunk[];
-  /** Keys of files in them that are deleted. */
+  /** Keys of deleted files in them. */
   readonly deleted: AsyncIterable<readonly Buffer[]>;
-  /** FastDFS ids of files that no file of the deployment needs: they are removed. */
+  /** FastDFS ids of files that nothing in the deployment needs: they are removed. */
   readonly unwanted: readonly string[];
 }
 
 export type AdoptedTrunk = Omit<StoredTrunk, 'doubtful' | 'blocks' | 'files'>;
 
-/** Trunks that one append names. */
+/** Maximum trunks per append. */
 const TRUNKS_AT_ONCE = 500;
 
 export async function adopt(parts: AdoptionParts, adopted: AdoptedTrunks): Promise<void> {
   const { fileMap, container, retention, rebuild, now } = parts;
   const isNew = ({ taskId }: AdoptedTrunk) => fileMap.trunkByTask(taskId) === undefined;
   const trunks = adopted.trunks.filter(isNew);
-  // A deletion is kept for the trunks that have its file: until these are named, no segment goes.
+  // A deletion is kept for the trunks that have its file, so no segment is removed until these
+  // trunks are recorded.
   await retention.alone(async () => {
     for await (const keys of adopted.deleted) await noteDeleted(parts, keys);
     for (let at = 0; at < trunks.length; at += TRUNKS_AT_ONCE) {

@@ -21,9 +21,9 @@ import {
  *     storedBytes = liveBytes + deadBytes + overheadBytes + unreadBytes + orphanBytes
  *
  * Live: files refer to it. Dead: its file was deleted or moved. Overhead: headers and directories
- * of trunks. Unread: trunks whose directories a FileMap that is being rebuilt has not read yet.
- * Orphans: stored, and named by no record. The sum is exact while openPlans is 0; otherwise
- * FastDFS may hold up to openBytes more.
+ * of trunks. Unread: trunks whose directories a rebuild of the FileMap has not read yet. Orphans:
+ * stored, but in no record. The sum is exact while openPlans is 0; otherwise FastDFS may hold up to
+ * openBytes more.
  */
 export interface FsckReport {
   readonly waitingFiles: number;
@@ -40,28 +40,28 @@ export interface FsckReport {
   readonly overheadBytes: number;
   readonly unreadTrunks: number;
   readonly unreadBytes: number;
-  /** What is left of them: those that were adopted or deleted are not counted. */
+  /** Remaining orphans, without those that were adopted or deleted. */
   readonly orphanTrunks: number;
   readonly orphanBytes: number;
-  /** Plans of which it is not known whether FastDFS holds something: it could not be listed. */
+  /** Plans for which FastDFS may hold something, because it could not be listed. */
   readonly openPlans: number;
   readonly openBytes: number;
-  /** Trunks that too few storages have shown to have; this disk keeps its copies. */
+  /** Trunks that too few storages are known to have; this disk keeps its copies. */
   readonly unconfirmedTrunks: number;
-  /** Copies that are not read because they are damaged. */
+  /** Quarantined copies. */
   readonly damagedCopies: number;
-  /** All that were found, and what became of them. */
+  /** All orphans found, and what became of them. */
   readonly orphans: readonly Orphan[];
   /** Copies of large files that may be another program's; never touched. */
   readonly possibleOrphans: readonly PossibleOrphan[];
-  /** What could not be listed, a sentence each. */
+  /** What could not be listed, as one sentence each. */
   readonly unlisted: readonly string[];
   readonly problems: readonly FsckProblem[];
 }
 
 export interface FsckProblem {
   readonly code: 'counters_wrong' | 'file_lost' | 'trunk_missing' | 'trunk_unread' | 'orphan';
-  /** The key or the FastDFS id that it is about. */
+  /** Key or FastDFS id concerned. */
   readonly subject: string;
   readonly detail: string;
   readonly repaired: boolean;
@@ -75,7 +75,7 @@ export async function fsck(parts: FsckParts, options: UpkeepOptions): Promise<Fs
   const problems: FsckProblem[] = [];
   problems.push(...checkCounters(parts, options));
   await checkFiles(parts, options, problems);
-  // First, because a second copy may stand in for a trunk that is lost.
+  // Orphans first, because a second copy may replace a lost trunk.
   const found = await parts.findOrphans();
   await checkTrunks(parts, options, problems);
   for (const { fileId, bytes, fate, detail } of found.orphans) {
@@ -96,7 +96,7 @@ function checkCounters({ fileMap }: RepairParts, { repair }: UpkeepOptions): Fsc
   return [{ code: 'counters_wrong', subject: 'filemap', detail, repaired: repair }];
 }
 
-/** A file that waits must have its bytes on this disk: they are nowhere else. */
+/** A waiting file must have its bytes on this disk: they are nowhere else. */
 async function checkFiles(
   parts: FsckParts,
   { repair, signal }: UpkeepOptions,
@@ -111,7 +111,7 @@ async function checkFiles(
     const there = place === 'spool' ? spool.has(row.key) : container.segment(segment);
     const isDamaged = quarantine.has(row.key, place);
     if (there && !isDamaged) continue;
-    // Unless it was in FastDFS before, and is sound there.
+    // Repairable only if it was in FastDFS before and is sound there.
     const repaired = repair && (await takeBack(parts, row, signal));
     if (there) continue;
     const where = place === 'spool' ? 'the spool' : `segment ${segment}`;
@@ -142,7 +142,7 @@ async function checkTrunks(
   }
 }
 
-/** What is still on this disk of a trunk that FastDFS lost is staged again. */
+/** Stages again what this disk still has of a trunk that FastDFS lost. */
 async function missing(
   parts: RepairParts,
   trunk: TrunkRow,
@@ -198,7 +198,7 @@ function sums(
     trunks
       .filter(({ state }) => states.includes(state))
       .reduce((total, sum) => total + sum[field], 0);
-  // Until FastDFS has deleted it, a trunk that is given up is there.
+  // A trunk that is given up exists until FastDFS has deleted it.
   const there = ['confirmed', 'retiring'];
   const left = orphans.filter(({ fate }) => fate === 'left');
   const orphanBytes = left.reduce((total, { bytes }) => total + bytes, 0);

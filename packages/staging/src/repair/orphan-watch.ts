@@ -2,9 +2,9 @@ import { StoreError } from '../errors.js';
 import { findOrphans, type OrphanParts, type OrphanReport, type OrphanSearch } from './orphans.js';
 
 /**
- * Searches for orphans in the background while it is open whether FastDFS holds something of a
- * plan: soon after a start, and again once storages have had the time to list what they took. One
- * search at a time; if the cluster cannot be listed, the next search follows after a growing pause.
+ * Searches for orphans in the background while FastDFS may hold something of an unfinished plan:
+ * soon after a start, and again once storages have had time to list what they received. One search
+ * at a time; if the cluster cannot be listed, the next search follows after a growing pause.
  */
 export interface OrphanWatchParts extends OrphanParts {
   readonly graceMs: number;
@@ -12,11 +12,11 @@ export interface OrphanWatchParts extends OrphanParts {
 }
 
 export interface OrphanStats {
-  /** Trunks found in FastDFS that no record named, since the start. */
+  /** Trunks found in FastDFS that are in no record, since the start. */
   readonly found: number;
   readonly adopted: number;
   readonly deleted: number;
-  /** Plans of which it is not known yet whether FastDFS holds something. */
+  /** Plans for which FastDFS may hold something. */
   readonly openPlans: number;
 }
 
@@ -28,7 +28,7 @@ export class OrphanWatch {
   readonly #stopped = new AbortController();
   #running: Promise<unknown> = Promise.resolve();
   #timer: NodeJS.Timeout | undefined;
-  /** Files that may be another program's and were reported. */
+  /** Reported files that may be another program's. */
   readonly #reported = new Set<string>();
   #isSearching = false;
   /** In milliseconds of `performance.now()`. */
@@ -54,7 +54,7 @@ export class OrphanWatch {
     return { found: this.#found, adopted: this.#adopted, deleted: this.#deleted, openPlans };
   }
 
-  /** Waits for a search that is in progress. */
+  /** Waits for a search in progress, then searches. */
   search(how: Pick<OrphanSearch, 'repair' | 'all'>, signal?: AbortSignal): Promise<OrphanReport> {
     const stopped = this.#stopped.signal;
     const either = signal ? AbortSignal.any([signal, stopped]) : stopped;
@@ -104,7 +104,7 @@ export class OrphanWatch {
     }
   }
 
-  /** Reports orphans that are left, and once each file that may be another program's. */
+  /** Reports the orphans that remain, and each file that may be another program's once. */
   #report({ orphans, possible }: OrphanReport): void {
     const { onError } = this.#parts;
     for (const { fileId, bytes, fate, detail } of orphans) {

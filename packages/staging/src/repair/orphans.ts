@@ -8,28 +8,31 @@ import type { Stores } from '../merge/trunk-store.js';
 import { type ListedFile, readTrunkDirectory } from '../merge/trunk-store.js';
 
 /**
- * Finds trunks of this container in FastDFS that no record names: the process died before it could
+ * Finds trunks of this container in FastDFS that are in no record: the process died before it could
  * record the trunk, or the reply was lost and the trunk was sent again. The storages list their
  * files; the last bytes of every trunk that the FileMap does not know name its task. If the task
- * was planned here, the trunk is an orphan. It is adopted if it is the whole plan and nothing of it
- * was sent again, and deleted otherwise. Trunks of other stores are never touched.
+ * was planned here, the trunk is an orphan. It is adopted if it is the complete plan and none of it
+ * was sent again, otherwise deleted. Trunks of other stores are never touched.
  *
- * A large file names no task. A file with the size and CRC-32 of a large file whose upload was cut
- * short may be its copy or another program's: it is reported and left.
+ * A large file names no task. A file with the size and CRC-32 of a large file whose upload was
+ * interrupted may be its copy or another program's: it is reported and left alone.
  */
 export interface OrphanParts extends Stores {
-  /** Takes the stored trunk for the plan; false if it cannot. */
+  /** Adopts the stored trunk for the plan; false if it cannot. */
   readonly adopt: (plan: TrunkPlan, fileId: string) => Promise<boolean>;
-  /** Takes it in the place of the recorded one, which FastDFS has lost. */
+  /** Adopts it in place of the recorded one, which FastDFS has lost. */
   readonly replace: (trunk: TrunkRow, fileId: string) => Promise<void>;
 }
 
 export interface OrphanSearch {
-  /** False: only says what it would do. */
+  /** True: adopts or deletes orphans; false: only reports them. */
   readonly repair: boolean;
-  /** True: for any trunk ever planned, however old the file; false: for those in doubt. */
+  /**
+   * True: searches for any trunk ever planned, however old the file; false: only for those in
+   * doubt.
+   */
   readonly all: boolean;
-  /** How long storages may take to list what they have taken. */
+  /** How long storages may take to list files that they received. */
   readonly graceMs: number;
   readonly signal: AbortSignal;
 }
@@ -39,7 +42,7 @@ type OrphanFate = 'adopted' | 'deleted' | 'left';
 export interface Orphan {
   readonly fileId: string;
   readonly bytes: number;
-  /** Of the plan that it was stored for. */
+  /** Task of the plan for which it was stored. */
   readonly taskId: string;
   readonly fate: OrphanFate;
   readonly detail: string;
@@ -49,27 +52,27 @@ export interface Orphan {
 export interface PossibleOrphan {
   readonly fileId: string;
   readonly bytes: number;
-  /** The large file whose sending was cut short; undefined when it was deleted since. */
+  /** The large file whose upload was interrupted; undefined if it was deleted since. */
   readonly key: string | undefined;
 }
 
 export interface OrphanReport {
   readonly orphans: readonly Orphan[];
   readonly possible: readonly PossibleOrphan[];
-  /** What could not be listed, a sentence each. */
+  /** What could not be listed, as one sentence each. */
   readonly unlisted: readonly string[];
-  /** Plans of which it is still not known whether FastDFS holds something, and their bytes. */
+  /** Plans for which FastDFS may still hold something, and their bytes. */
   readonly openPlans: number;
   readonly openBytes: number;
 }
 
-/** Files looked into at one time; with more, the search is not complete. */
+/** Maximum files examined per search; with more, the search is incomplete. */
 const MAX_CANDIDATES = 100_000;
-/** Gateways' and storages' clocks differ by less than this. */
+/** Maximum difference between the clocks of gateways and storages. */
 const CLOCK_MARGIN_MS = 86_400_000;
-/** Pause between two files that are looked into. */
+/** Pause between two examined files. */
 const PAUSE_MS = 5;
-/** Bytes at the end of a trunk in which its task stands. */
+/** Bytes at the end of a trunk that contain its task. */
 const TAIL = TAIL_BYTES;
 
 export async function findOrphans(parts: OrphanParts, search: OrphanSearch): Promise<OrphanReport> {
@@ -77,7 +80,7 @@ export async function findOrphans(parts: OrphanParts, search: OrphanSearch): Pro
 }
 
 interface DoubtfulWhole {
-  /** Undefined when the file was deleted meanwhile. */
+  /** Undefined if the file was deleted meanwhile. */
   readonly key: Buffer | undefined;
   readonly crc32: number | undefined;
   readonly task: string;
@@ -91,7 +94,7 @@ class Search {
   readonly #candidates = new Map<string, ListedFile>();
   /** Large files in doubt, by size. */
   readonly #wholes = new Map<number, DoubtfulWhole[]>();
-  /** Tasks of which something is left that could not be dealt with. */
+  /** Tasks with remains that could not be handled. */
   readonly #unfinished = new Set<string>();
   readonly #unlisted: string[] = [];
   #oldestMs = 0;
@@ -105,7 +108,7 @@ class Search {
     const { fileMap, trunkStore, now } = this.#parts;
     const { signal, all, graceMs } = this.#search;
     const startedAt = now();
-    // A clock that was set back since would keep them in doubt until it is there again.
+    // If the clock was set back, they would stay in doubt until it catches up.
     for (const { id, doubtfulSince } of fileMap.doubtfulTrunks()) {
       if (doubtfulSince! > startedAt) fileMap.doubt(startedAt, id);
     }
@@ -136,7 +139,7 @@ class Search {
     return { orphans: this.#orphans, possible, unlisted, openPlans, openBytes };
   }
 
-  /** Files of wrong bytes that could not be removed when they were stored. */
+  /** Removes wrongly stored files that could not be removed at once. */
   async #removeUnwanted(): Promise<void> {
     const { fileMap, trunkStore } = this.#parts;
     if (!this.#search.repair) return;
@@ -172,7 +175,7 @@ class Search {
       if (isOther || fileMap.trunkByFileId(file.fileId)) continue;
       const { fileId, size } = file;
       this.#possible.set(fileId, { fileId, bytes: size, key: key && formatKey(key) });
-      // A full repair has reported it; until then it is looked for again.
+      // A full repair has reported it; otherwise it is searched for again.
       if (!this.#search.all || !this.#search.repair) this.#unfinished.add(task);
     }
   }
@@ -196,14 +199,14 @@ class Search {
       this.#unlisted.push(`${file.fileId} could not be read: ${(error as Error).message}`);
       return;
     }
-    // Of another container, or no trunk at all.
+    // Otherwise it is another container's, or not a trunk.
     const trunk = task && fileMap.trunkByTask(task);
     if (trunk) await this.#decide(trunk, file.fileId, bytes);
   }
 
   async #decide(trunk: TrunkRow, fileId: string, bytes: number): Promise<void> {
     const { fileMap } = this.#parts;
-    // Recorded meanwhile, or still in flight: its sender knows.
+    // Recorded meanwhile, or still in flight: its sender handles it.
     if (fileMap.trunkByFileId(fileId) && trunk.state !== 'retired') return;
     if (trunk.state === 'planned') {
       this.#unfinished.add(nameOf(trunk.taskId));
@@ -240,9 +243,9 @@ class Search {
       await replace(trunk, fileId);
       return { fate: 'adopted', detail: 'the recorded one is gone' };
     }
-    // Where a trunk really is, records say that must be durable first.
+    // The records that say where the trunk is must be durable first.
     await container.sync();
-    // Nothing may have happened meanwhile that makes it the one that counts.
+    // It may have become the recorded copy in the meantime.
     const current = fileMap.trunkByTask(trunk.taskId);
     if (current?.fileId === fileId && current.state !== 'retired') {
       return { fate: 'adopted', detail };
@@ -251,7 +254,7 @@ class Search {
     return { fate: 'deleted', detail };
   }
 
-  /** The plan that the trunk was sent for, if each of its files still waits. */
+  /** The plan for which the trunk was sent, if each of its files still waits. */
   async #planOf(trunk: TrunkRow, fileId: string): Promise<TrunkPlan | undefined> {
     const { fileMap, trunkStore } = this.#parts;
     const { taskId, size } = trunk;
@@ -295,7 +298,7 @@ function isSameContent(trunk: TrunkRow, file: ListedFile): boolean {
   return file.size === trunk.size && file.crc32 === trunk.crc32;
 }
 
-/** The task in the last bytes of a trunk; undefined when there is none. */
+/** The task in the last bytes of a trunk; undefined if there is none. */
 function taskOf(tail: Buffer): Buffer | undefined {
   const text = parseTrunkTask(tail);
   const task = text === undefined ? undefined : Buffer.from(text, 'base64url');

@@ -3,9 +3,10 @@ import type { DamagedCopy, DamagePlace, FileMap, FileRow } from '../filemap/file
 import { formatKey } from '../key.js';
 
 /**
- * Damaged copies, which are not read: a file's bytes in the container or the spool, or the copy at
- * one storage. They are listed in the FileMap, so a restart knows them; if the FileMap is lost,
- * damage is found again when it is read. Every copy is reported once, as an event and an error.
+ * The list of damaged copies, which are not read: a file's bytes in the container or the spool, or
+ * the copy at one storage. It is kept in the FileMap, so it survives restarts; if the FileMap is
+ * lost, damage is found again when it is read. Each copy is reported once, as an event and an
+ * error.
  */
 export interface DamageEvent {
   readonly key: string;
@@ -19,9 +20,9 @@ export interface DamageEvent {
 export interface DamageStats {
   /** Damaged copies found since the start. */
   readonly found: number;
-  /** Copies repaired, or dropped because a sound one is read. */
+  /** Copies repaired, or dropped in favour of a sound one. */
   readonly repaired: number;
-  /** Copies that are not read at present. */
+  /** Copies currently quarantined. */
   readonly quarantined: number;
 }
 
@@ -29,17 +30,19 @@ export interface QuarantineParts {
   readonly fileMap: FileMap;
   readonly now: () => number;
   readonly onDamage: (damage: DamageEvent) => void;
-  /** No copy of the file is refused any more. */
+  /** Called when no copy of the file is quarantined any more. */
   readonly onLifted: (key: Buffer) => void;
   readonly onError: (error: Error) => void;
 }
 
-/** Copies kept in mind; more are still listed, but read again before they are refused. */
+/**
+ * Maximum copies known in memory; others are still listed, but read again before they are refused.
+ */
 const MAX_KNOWN = 100_000;
 
 export class Quarantine {
   readonly #parts: QuarantineParts;
-  /** By key (latin1). Most stores never have any, and a read looks here first. */
+  /** Keys (latin1). Usually empty, and every read looks here first. */
   readonly #known = new Set<string>();
   #found = 0;
   #repaired = 0;
@@ -58,24 +61,24 @@ export class Quarantine {
     return this.#copies(key).some((copy) => copy.place === place && copy.holder === holder);
   }
 
-  /** Storages that are not to be asked for the file. */
+  /** Storages that must not be asked for the file. */
   holders(key: Buffer): string[] {
     return this.#copies(key)
       .filter(({ place }) => place === 'trunk')
       .map(({ holder }) => holder);
   }
 
-  /** A file that was deleted or moved has other copies: the table knows. */
+  /** The table is authoritative: a file that was deleted or moved has other copies. */
   #copies(key: Buffer): Pick<DamagedCopy, 'place' | 'holder'>[] {
     return this.#known.has(nameOf(key)) ? this.#parts.fileMap.damageOf(key) : [];
   }
 
-  /** The copy's bytes are not those that were stored. */
+  /** Quarantines a copy whose bytes are damaged. */
   add(row: FileRow, place: DamagePlace, holder = ''): void {
     const { fileMap, now, onDamage, onError } = this.#parts;
     const copy = { key: row.key, place, holder, foundAt: now() };
     const current = fileMap.find(row.key);
-    // Deleted, or stored elsewhere since it was read.
+    // The file was deleted, or stored elsewhere, since it was read.
     if (!current || !isSameCopy(row, current, place) || !fileMap.addDamage(copy)) return;
     this.#remember(copy);
     this.#found += 1;
@@ -86,19 +89,19 @@ export class Quarantine {
     onError(new StoreError('corrupt', `the bytes of ${key} in ${where} are damaged`));
   }
 
-  /** The copy is sound again, or no longer a copy of the file. */
+  /** Releases a copy that is sound again or no longer belongs to the file. */
   lift(key: Buffer, place: DamagePlace, holder = ''): void {
     if (!this.has(key, place, holder)) return;
     this.#parts.fileMap.removeDamage({ key, place, holder });
     if (this.#parts.fileMap.damageOf(key).length === 0) this.forget(key);
   }
 
-  /** The file was deleted or has other copies from now on. */
+  /** Forgets a file that was deleted or has other copies from now on. */
   forget(key: Buffer): void {
     if (this.#known.delete(nameOf(key))) this.#parts.onLifted(key);
   }
 
-  /** The copy has been moved to that place as it is; it was reported before. */
+  /** Keeps a copy quarantined that was moved to that place as it is; it was reported before. */
   keep(key: Buffer, place: DamagePlace): void {
     const { fileMap, now } = this.#parts;
     const copy = { key, place, holder: '', foundAt: now() };
@@ -109,7 +112,7 @@ export class Quarantine {
     this.#repaired += 1;
   }
 
-  /** Files that wait and whose only copy is damaged. */
+  /** Waiting files whose only copy is damaged. */
   onlyCopies(): FileRow[] {
     const rows = [...this.#known].flatMap(
       (name) => this.#parts.fileMap.find(Buffer.from(name, 'latin1')) ?? [],

@@ -6,22 +6,22 @@ import { finishTrunk, inPages } from '../merge/trunk-sender.js';
 import { readTrunkDirectory, type TrunkStore } from '../merge/trunk-store.js';
 
 /**
- * Rebuilds a lost FileMap: reads the directories of the trunks that only a record names, and
- * retries while FastDFS does not answer. Meanwhile uploads go on and the container is served; until
- * the end, a file that is not found may exist.
+ * Rebuilds a lost FileMap from the directories of the trunks whose members no record names. Retries
+ * while FastDFS does not answer. Meanwhile uploads continue and the container is served; until the
+ * rebuild is complete, a file that is not found may exist.
  */
 export interface RebuildParts {
   readonly fileMap: FileMap;
   readonly trunkStore: TrunkStore;
-  /** The trunks whose directories are to be read. */
+  /** The trunks whose directories must be read. */
   readonly trunks: readonly TrunkRow[];
   readonly onProgress: ((done: number, all: number) => void) | undefined;
   readonly onError: (error: Error) => void;
-  /** Called once no trunk is left that waits for FastDFS to answer. */
+  /** Called once no trunk waits for FastDFS to answer. */
   readonly onAnswered: () => void;
 }
 
-/** `isComplete`, as the owner of the FileMap has noted it. */
+/** `isComplete`, as recorded by the owner of the FileMap. */
 export function isRebuilt(fileMap: Pick<FileMap, 'mark'>): boolean {
   return fileMap.mark(COMPLETE_MARK) === 'true';
 }
@@ -36,7 +36,10 @@ const COMPLETE_MARK = 'complete';
 const ADOPT_PAGE = 250;
 const PASS_TIMEOUT_MS = 600_000;
 const AWAY_PAUSE_MS = 2_000;
-/** Between looks for trunks that FastDFS does not have, or whose directory is damaged. */
+/**
+ * Pause before trunks that FastDFS does not have, or whose directories are damaged, are tried
+ * again.
+ */
 const FINAL_PAUSE_MS = 60_000;
 
 export class Rebuild {
@@ -44,7 +47,7 @@ export class Rebuild {
   readonly #stopped = new AbortController();
   /** Ends the pause before the next pass. */
   #wake = new AbortController();
-  /** Trunks that have been reported. */
+  /** Trunks already reported. */
   readonly #reported = new Set<number>();
   #trunks: readonly TrunkRow[];
   #isWaiting: boolean;
@@ -57,12 +60,12 @@ export class Rebuild {
     this.#noteComplete();
   }
 
-  /** False while a file that is not found may be in a trunk that has not been read. */
+  /** False while a file that is not found may be in an unread trunk. */
   get isComplete(): boolean {
     return this.#trunks.length === 0;
   }
 
-  /** True while FastDFS has to be waited for: files of the container may be in its trunks. */
+  /** True while unread trunks wait for FastDFS: they may hold files of the container. */
   get isWaiting(): boolean {
     return this.#isWaiting;
   }
@@ -72,7 +75,7 @@ export class Rebuild {
     this.#running ??= this.#run();
   }
 
-  /** Reads the directories of these trunks too, from now on. */
+  /** Adds trunks whose directories must be read, too. */
   add(trunks: readonly TrunkRow[]): void {
     if (trunks.length === 0) return;
     const isRunning = !this.isComplete;
@@ -128,7 +131,7 @@ export class Rebuild {
     if (isAnswered) onAnswered();
   }
 
-  /** For other processes that read the FileMap. */
+  /** Records `isComplete` for other processes that read the FileMap. */
   #noteComplete(): void {
     const { fileMap } = this.#parts;
     const isComplete = String(this.isComplete);
@@ -163,8 +166,8 @@ function unreadable({ trunk, error }: UnreadTrunk): StoreError {
 }
 
 /**
- * Confirms the trunks whose members the container knows; resolves with the others, whose
- * directories have to be read.
+ * Confirms the trunks whose members the container knows. Resolves with the others, whose
+ * directories must be read.
  */
 export async function settleKnown(
   fileMap: FileMap,
@@ -173,15 +176,15 @@ export async function settleKnown(
   const unread: TrunkRow[] = [];
   for (const trunk of trunks) {
     const members = fileMap.members(trunk.id);
-    // A plan may outlive the segments of its members: then only the trunk itself knows
-    // them, and to take them for deleted would be to delete them.
+    // A plan may outlive the segments of its members: then only the trunk itself knows them, and
+    // they must not be taken for deleted.
     const isKnown = ({ key, offset }: (typeof members)[number]) => {
       const row = fileMap.find(key);
       if (row) return (row.trunk?.id ?? trunk.id) === trunk.id || isForwarded(offset);
       return fileMap.isDeleted(key);
     };
     const isForwarded = (offset: number) => fileMap.forwarded(trunk.fileId!, offset) !== undefined;
-    // A large file that was deleted when the record of its storing was written again.
+    // A large file that was deleted when its `stored` record was rewritten.
     const isDead = trunk.kind === 'whole' && members.length === 0;
     if (isDead) fileMap.finishTrunk(trunk.id, trunk.files, trunk.size);
     if (isDead) continue;
@@ -195,7 +198,7 @@ export async function settleKnown(
   return unread;
 }
 
-/** Reads the directories of the trunks; resolves with those that are to be tried again. */
+/** Reads the directories of the trunks. Resolves with those to retry. */
 async function adoptTrunks(
   fileMap: FileMap,
   store: TrunkStore,
@@ -221,7 +224,7 @@ async function adoptTrunks(
   return unread;
 }
 
-/** FastDFS has answered, and the answer will hardly change. */
+/** True if FastDFS answered and a retry is unlikely to help. */
 function isFinal({ error }: UnreadTrunk): boolean {
   return isGone(error) || isDamage(error);
 }
@@ -234,7 +237,7 @@ function isDamage(error: unknown): boolean {
   return error instanceof ProtocolError;
 }
 
-/** Plans that were not sent to their end are given up: their files wait again. */
+/** Abandons plans that were not completed: their files wait again. */
 export function abandonPlans(fileMap: FileMap, now: number): number {
   const unfinished = fileMap.trunksIn('planned');
   for (const trunk of unfinished) fileMap.abandonTrunk(now, trunk.id);

@@ -15,15 +15,15 @@ import {
 
 /**
  * Repairs damaged copies from a sound one. A slice is staged again, from the container or from a
- * storage that has it sound, and goes into a coming trunk. A damaged copy on this disk is dropped
- * once a storage has shown a sound one. A large file goes back into the spool. A file that was
- * being moved returns to its former place.
+ * storage with a sound copy, and goes into a new trunk. A damaged copy on this disk is dropped once
+ * a storage is known to have a sound one. A large file returns to the spool. A file that was being
+ * moved is rolled back to its former place.
  */
 
-/** Repairs that wait; what is beyond them is found again. */
+/** Maximum waiting repairs; further damage is found again later. */
 const MAX_WANTED = 1_000;
 
-/** True if no copy of the file that is read from now on is damaged. */
+/** True if no copy that is still read is damaged. */
 export async function repairFile(
   parts: RepairParts,
   key: Buffer,
@@ -40,7 +40,7 @@ export async function repairFile(
   return isRepaired;
 }
 
-/** One that waits has no other copy, unless it was in FastDFS before. */
+/** A waiting file has no other copy, unless it was in FastDFS before. */
 async function repairWaiting(parts: RepairParts, row: FileRow, signal: Signal): Promise<boolean> {
   if (!parts.quarantine.has(row.key, localDamage(row))) return false;
   return takeBack(parts, row, signal);
@@ -68,7 +68,7 @@ async function repairSmall(parts: RepairParts, row: FileRow, signal: Signal): Pr
   return true;
 }
 
-/** Repairs what reads have found, one file at a time, in the background. */
+/** Repairs damage found by reads, one file at a time, in the background. */
 export class Repairs extends BackgroundTask {
   readonly #parts: RepairParts;
   readonly #wanted = new Map<string, Buffer>();
@@ -78,7 +78,7 @@ export class Repairs extends BackgroundTask {
     this.#parts = parts;
   }
 
-  /** With too many at once, the next scrub finds the rest. */
+  /** Queues a repair. If too many wait, the next scrub finds the rest. */
   want(key: Buffer): void {
     if (this.stopped.aborted || this.#wanted.size >= MAX_WANTED) return;
     this.#wanted.set(key.toString('latin1'), key);
@@ -93,7 +93,7 @@ export class Repairs extends BackgroundTask {
   async #run(): Promise<void> {
     for (const [name, key] of this.#wanted) {
       if (this.stopped.aborted) return;
-      // What fails is found again by the next scrub, or the next read.
+      // A failed repair is found again by the next scrub or read.
       await repairFile(this.#parts, key, this.stopped).catch(() => false);
       this.#wanted.delete(name);
     }
@@ -101,19 +101,19 @@ export class Repairs extends BackgroundTask {
 }
 
 /**
- * Repairs a large file. Where a storage's copy is damaged, the file goes back into the
- * spool from a copy that is sound and is stored again, whole, under a new FastDFS id; the
- * damaged one is deleted, at all storages, once the new one is confirmed. A damaged copy
- * in the spool is given up once a storage has shown a sound one.
+ * Repairs a large file. If a storage's copy is damaged, the file returns to the spool from a sound
+ * copy and is stored again, whole, under a new FastDFS id; the damaged one is deleted, at all
+ * storages, once the new one is confirmed. A damaged copy in the spool is dropped once a storage is
+ * known to have a sound one.
  *
- * The spool's file is whole, checked and durable before the record that makes it the
- * file's place. If that record is refused, the file stays for the next attempt, or until
- * the next start, which removes what no record names.
+ * The spool's file is complete, checked and durable before the record that makes it the file's
+ * place. If that record is refused, the file stays for the next attempt or until the next start,
+ * which removes files without a record.
  */
 function repairLarge(parts: RepairParts, row: FileRow, signal: Signal): Promise<boolean> {
   return parts.inTurn(async () => {
     const current = parts.fileMap.find(row.key);
-    // Another repair came first, or it was deleted.
+    // Another repair was faster, or the file was deleted.
     if (!current || current.trunk?.id !== row.trunk?.id) return true;
     return repair(parts, current, signal);
   });
@@ -144,7 +144,7 @@ async function isSoundInSpool(
   return list !== undefined;
 }
 
-/** From the first storage whose copy turns out to be sound. */
+/** Fetches the file from the first storage whose copy is sound. */
 async function fetchToSpool(parts: RepairParts, row: FileRow, signal: Signal): Promise<boolean> {
   if (parts.spool.has(row.key)) return false;
   for (const holder of await goodHolders(parts, row, signal)) {
@@ -155,7 +155,7 @@ async function fetchToSpool(parts: RepairParts, row: FileRow, signal: Signal): P
   return false;
 }
 
-/** False when the storage's bytes are not the file; undefined when they could not be had. */
+/** False if the storage's bytes are damaged; undefined if they could not be read. */
 async function fetchFrom(
   { fileMap, trunkStore, beginAgain }: RepairParts,
   row: FileRow,
@@ -182,7 +182,7 @@ async function fetchFrom(
   return isSound;
 }
 
-/** The file waits again, as when it was new. */
+/** Makes the file wait again, like a new one. */
 async function storeAgain(parts: RepairParts, row: FileRow): Promise<boolean> {
   const { fileMap, spool, quarantine } = parts;
   const isDone = await parts.alone(async () => {
@@ -198,7 +198,7 @@ async function storeAgain(parts: RepairParts, row: FileRow): Promise<boolean> {
   return isDone;
 }
 
-/** The waiting file at the place in FastDFS that it was moved from; undefined if that is gone. */
+/** The waiting file at its former place in FastDFS; undefined if that is gone. */
 function formerRow(fileMap: FileMap, row: FileRow): FileRow | undefined {
   const place = row.was.at(-1);
   if (row.trunk || !place) return undefined;
@@ -209,10 +209,9 @@ function formerRow(fileMap: FileMap, row: FileRow): FileRow | undefined {
 }
 
 /**
- * For a file that was moved out of FastDFS and whose new copy is damaged before it is stored
- * again: its old place is kept until then, and once a storage has shown that it is sound
- * there, that is its place again. False if there is no such place, or none is sound. Rejects
- * while FastDFS is away.
+ * Rolls back a move: the file's new copy is damaged and not stored yet. Its former place is kept
+ * until then, and becomes its place again once a storage is known to have it sound. False if there
+ * is no such place or no sound copy there. Rejects while FastDFS is away.
  */
 export async function takeBack(parts: RepairParts, row: FileRow, signal: Signal): Promise<boolean> {
   const former = formerRow(parts.fileMap, row);
@@ -221,11 +220,11 @@ export async function takeBack(parts: RepairParts, row: FileRow, signal: Signal)
     former.trunk?.kind === 'whole'
       ? await hasSoundHolder(parts, former, signal)
       : (await soundSlice(parts, former, signal)) !== undefined;
-  // What is damaged and waits may be set aside just now.
+  // A concurrent `setAside` may be moving the damaged copy.
   return parts.alone(() => putBack(parts, row, isSound ? former : undefined));
 }
 
-/** `former`: where the file is known to be sound. */
+/** `former`: the former place, if it is known to be sound. */
 async function putBack(
   { container, fileMap, quarantine, spool }: RepairParts,
   row: FileRow,
@@ -233,7 +232,7 @@ async function putBack(
 ): Promise<boolean> {
   const current = fileMap.find(row.key);
   if (!current) return false;
-  // Another repair was first, or it was stored meanwhile.
+  // Another repair was faster, or the file was stored meanwhile.
   if (current.trunk) return true;
   const place = localDamage(current);
   const isBad = isSameCopy(row, current) || quarantine.has(row.key, place);
@@ -242,7 +241,8 @@ async function putBack(
   quarantine.lift(row.key, place);
   quarantine.countRepaired();
   if (current.local.at === 'container') return true;
-  // A power failure may take the FileMap's changes: then its record names the spool's file.
+  // A power failure may lose the FileMap's changes: then the file's record still names the spool's
+  // file.
   await container.sync();
   await fileMap.checkpoint();
   if (fileMap.find(row.key)?.local.at !== 'spool') await spool.remove(row.key);

@@ -9,16 +9,16 @@ import type { RepairParts } from './sound-copies.js';
 export interface ScrubWatchOptions {
   /** 0: off. */
   readonly bytesPerSecond: number;
-  /** Before the first walk, and between two that failed. */
+  /** Pause before the first walk, and after one that failed. */
   readonly pauseMs: number;
-  /** From the end of one walk to the beginning of the next. */
+  /** Time from the end of one walk to the start of the next. */
   readonly intervalMs: number;
 }
 
 export interface ScrubStats {
-  /** Walks that came to their end since the start. */
+  /** Walks completed since the start. */
   readonly walks: number;
-  /** Files read on this disk and in FastDFS by them. */
+  /** Files and bytes that they read, on this disk and in FastDFS. */
   readonly files: number;
   readonly bytes: number;
 }
@@ -60,7 +60,7 @@ export class ScrubWatch extends BackgroundTask {
         this.#bytes += report.localBytes + report.sliceBytes;
         waitMs = intervalMs;
       } catch {
-        // FastDFS is away, or the store is being closed; what is damaged is no failure.
+        // FastDFS is away or the store is closing; damage does not throw.
         waitMs = pauseMs;
       }
     }

@@ -24,7 +24,7 @@ import {
  */
 export interface ScrubOptions extends UpkeepOptions {
   readonly bytesPerSecond: number;
-  /** Begins where an earlier walk has stopped, and notes how far it has come. */
+  /** Resumes where an earlier walk stopped, and records its progress. */
   readonly goesOn?: boolean;
 }
 
@@ -42,14 +42,14 @@ export interface Damage {
   /** `host:port` of the storage, for a trunk. */
   readonly storage?: string;
   readonly detail: string;
-  /** True when a sound copy is what is read from now on. */
+  /** True if a sound copy is read from now on. */
   readonly repaired: boolean;
 }
 
-/** One ranged read of a trunk covers neighbours up to this many bytes. */
+/** One ranged read of a trunk covers adjacent files up to this many bytes. */
 const EXTENT_BYTES = 2 ** 20;
 const COPIES_TIMEOUT_MS = 30_000;
-/** Name of the mark in the FileMap. */
+/** Name of the progress mark in the FileMap. */
 const PLACE = 'scrub';
 
 export async function scrub(parts: RepairParts, options: ScrubOptions): Promise<ScrubReport> {
@@ -59,7 +59,7 @@ export async function scrub(parts: RepairParts, options: ScrubOptions): Promise<
   return run.report();
 }
 
-/** How far a walk has come: the last key looked at on this disk, or the last trunk. */
+/** Progress of a walk: the last key on this disk, or the last trunk. */
 interface Place {
   readonly key?: string;
   readonly trunk?: number;
@@ -128,7 +128,7 @@ class Scrub {
     }
   }
 
-  /** The storages that have the trunk; undefined: any that answers. */
+  /** The storages that have the trunk; undefined means any that answers. */
   async #holders(trunk: TrunkRow): Promise<readonly (string | undefined)[]> {
     const { signal } = this.#options;
     const timeout = AbortSignal.timeout(COPIES_TIMEOUT_MS);
@@ -203,9 +203,9 @@ class Scrub {
   ): Promise<void> {
     const { quarantine } = this.#parts;
     const { repair, signal } = this.#options;
-    // A disk that fails as a whole may recover: that condemns no copy.
+    // The disk may recover from a failure as a whole, so that does not quarantine the copy.
     if (!unreadable) quarantine.add(row, where);
-    // A file that waits may be sound where it was moved from.
+    // A waiting file may be sound where it was moved from.
     const isRepairable = repair && !unreadable;
     const repaired = isRepairable && (await repairFile(this.#parts, row.key, signal));
     const what = unreadable ? 'cannot be read at present' : 'is damaged';
@@ -223,7 +223,7 @@ class Scrub {
   ): Promise<void> {
     const { fileMap, quarantine } = this.#parts;
     const { repair, signal } = this.#options;
-    // Deleted or moved since its place was looked up.
+    // The file was deleted or moved since it was looked up.
     if (fileMap.find(row.key)?.trunk?.id !== trunk.id) return;
     quarantine.add(row, 'trunk', holder);
     const repaired = repair && (await repairFile(this.#parts, row.key, signal));
@@ -234,7 +234,7 @@ class Scrub {
     this.#damaged.push(holder === undefined ? damage : { ...damage, storage: holder });
   }
 
-  /** Undefined when there is no local copy. */
+  /** Undefined if there is no local copy. */
   async #isSegmentSound(row: FileRow): Promise<boolean | 'unreadable' | undefined> {
     const { container } = this.#parts;
     if (!container.segment(row.local.segment)) return undefined;
@@ -263,13 +263,13 @@ class Scrub {
     if (this.#options.goesOn) this.#parts.fileMap.setMark(PLACE, JSON.stringify(place));
   }
 
-  /** Tells the progress and waits as long as the rate asks. */
+  /** Reports progress and waits as the rate requires. */
   async #pace(bytes: number, counts: boolean): Promise<void> {
     const { signal, bytesPerSecond, onProgress } = this.#options;
     if (signal?.aborted) throw stopped();
     if (counts)
       onProgress?.(Math.min(this.#sliceBytes + this.#localBytes, this.#allBytes), this.#allBytes);
-    // Pauses too short to be taken add up.
+    // Accumulate pauses that are too short to take.
     this.#owedMs += (bytes / bytesPerSecond) * 1000;
     if (this.#owedMs < 5) return;
     const ms = this.#owedMs;
@@ -279,7 +279,7 @@ class Scrub {
   }
 }
 
-/** Runs of neighbours that one read covers; `rows` in the order of the trunk. */
+/** Groups adjacent files that one read covers; `rows` in trunk order. */
 function extents(rows: readonly FileRow[]): FileRow[][] {
   const found: FileRow[][] = [];
   for (const row of rows) {

@@ -13,28 +13,28 @@ import type { Stores, TrunkStore } from '../merge/trunk-store.js';
 import type { Quarantine } from './quarantine.js';
 
 /**
- * What every check and repair begins with: which copies of a file are sound, and its bytes from one
- * of them. A copy that turns out to be damaged is quarantined.
+ * The basis of checks and repairs: which copies of a file are sound, and its bytes from one of
+ * them. Damaged copies are quarantined.
  */
 export interface RepairParts extends Stores {
   readonly quarantine: Quarantine;
-  /** Another copy was made of a file that had lost one. */
+  /** Called when a file that had lost a copy was staged again. */
   readonly onMoved: (bytes: number, spooled: boolean) => void;
-  /** Makes room for so many bytes and brings a file back into the spool. */
+  /** Makes room for `bytes` and begins a spool file for a file that returns to the spool. */
   readonly beginAgain: (key: Buffer, bytes: number) => Promise<SpoolWriter>;
-  /** Does the work while nothing is removed from container and spool. */
+  /** Runs the work while nothing is removed from container and spool. */
   readonly alone: Serial;
-  /** Large files are repaired one after the other. */
+  /** Runs repairs of large files one at a time. */
   readonly inTurn: Serial;
 }
 
-/** Ends the work, if there is one. */
+/** Aborts the work, if there is one. */
 export type Signal = AbortSignal | undefined;
 
 /** One ranged read of a large file. */
 export const PART_BYTES = 2 ** 20;
 
-/** True if the file's bytes at the storage are sound; also learns its block checksums. */
+/** True if the storage's copy is sound. Also learns the block checksums. */
 export async function isSoundAt(
   parts: Pick<RepairParts, 'fileMap' | 'trunkStore'>,
   row: FileRow,
@@ -57,7 +57,7 @@ export async function isSoundAt(
   return true;
 }
 
-/** Keeps the checksums of a large file's blocks if it has none that are right. */
+/** Stores the block checksums of a large file if it has no valid ones. */
 export function learnBlocks(
   fileMap: Pick<FileMap, 'find' | 'blocks' | 'setBlocks'>,
   row: FileRow,
@@ -67,7 +67,7 @@ export function learnBlocks(
   if (fileMap.find(row.key) && isBlockListOf(list, row)) fileMap.setBlocks(row.key, list);
 }
 
-/** The slice from a storage whose copy is sound. */
+/** The slice, from a storage whose copy is sound. */
 export async function soundSlice(
   parts: RepairParts,
   row: FileRow,
@@ -90,7 +90,7 @@ export async function soundSlice(
   return undefined;
 }
 
-/** Storages that have the file, and none that is known to be damaged. */
+/** Storages that have the file and are not known to have it damaged. */
 export async function goodHolders(
   { trunkStore, quarantine }: RepairParts,
   row: FileRow,
@@ -104,7 +104,7 @@ export async function goodHolders(
   return holders.filter((holder) => !bad.includes(holder));
 }
 
-/** True if a storage has shown that its copy of the large file is sound. */
+/** True if a storage's copy of the large file is checked and sound. */
 export async function hasSoundHolder(
   parts: RepairParts,
   row: FileRow,
@@ -119,9 +119,8 @@ export async function hasSoundHolder(
 }
 
 /**
- * A small file's bytes in the container, as they were acknowledged. Undefined when they are
- * not there, are not what was stored, or cannot be read. Rejects where another attempt may
- * tell otherwise.
+ * A small file's bytes in the container. Undefined if they are not there, damaged or unreadable.
+ * Rejects if another attempt may succeed.
  */
 export async function soundBytes(
   container: Pick<Container, 'segment'>,
@@ -137,7 +136,7 @@ export async function soundBytes(
 }
 
 export interface UpkeepOptions {
-  /** Repairs what can be repaired; without it nothing is changed. */
+  /** True: repairs what can be repaired; false: changes nothing. */
   readonly repair: boolean;
   readonly signal?: AbortSignal;
   readonly onProgress?: (done: number, all: number) => void;
@@ -146,7 +145,7 @@ export interface UpkeepOptions {
 export const ROWS_PER_PAGE = 500;
 const READ_TIMEOUT_MS = 60_000;
 
-/** Every file of the FileMap behind the given key, in their order. */
+/** Every file of the FileMap after the given key, in key order. */
 export async function* allFiles(
   fileMap: FileMap,
   from: Buffer = Buffer.alloc(0),
@@ -162,8 +161,8 @@ export async function* allFiles(
 }
 
 /**
- * A trunk's bytes, of one storage or of any; undefined when FastDFS has no such file. Other
- * failures are thrown.
+ * A trunk's bytes, from one storage or any; undefined if FastDFS has no such file. Other failures
+ * are thrown.
  */
 export async function readTrunk(
   store: TrunkStore,
@@ -183,15 +182,15 @@ export async function readTrunk(
   }
 }
 
-/** Checksums of the large file's blocks, if they are known and its own. */
+/** Block checksums of the large file, if known and valid. */
 export function blocksOf(fileMap: Pick<FileMap, 'blocks'>, row: FileRow): Buffer | undefined {
   const list = fileMap.blocks(row.key);
   return list && isBlockListOf(list, row) ? list : undefined;
 }
 
 /**
- * Where the merged file has been, its present place in a trunk last. Without places that nothing
- * has to lead from: in thin trunks, whose files have no ids, once they are given up.
+ * The file's places in trunks, oldest first. Omits thin trunks that were given up: their files
+ * never had ids, so nothing refers to those places.
  */
 function placesOf(fileMap: Pick<FileMap, 'trunkByFileId'>, { was, trunk }: FileRow): FormerPlace[] {
   const kept = was.filter(([fileId]) => {
@@ -206,8 +205,8 @@ function isGivenUp({ state }: TrunkRow): boolean {
 }
 
 /**
- * Stages files again that were stored: with the bytes that are given, or those in the spool.
- * They are stored again like new ones. `row` is the file as it was.
+ * Stages stored files again, with the given bytes or those in the spool. They are then stored like
+ * new ones. `row` is the file before that.
  */
 export async function stageAgain(
   { container, fileMap, now }: Pick<Stores, 'container' | 'fileMap' | 'now'>,
@@ -215,12 +214,12 @@ export async function stageAgain(
 ): Promise<void> {
   if (files.length === 0) return;
   const records = files.map(({ row, bytes }) => {
-    // A record with a list that is not the file's would be taken for a damaged one.
+    // A record with another file's list would count as damaged.
     const blocks = bytes ? undefined : blocksOf(fileMap, row);
     return movedRecord({ ...row, body: bytes && [bytes], blocks }, placesOf(fileMap, row));
   });
   await container.append(records);
-  // One that was deleted meanwhile must be deleted behind its new record too.
+  // A file deleted meanwhile must be deleted again, after its new record.
   const gone = files.filter(({ row }) => !fileMap.find(row.key));
   if (gone.length === 0) return;
   await container.append(gone.map(({ row }) => deletionRecord(row.key, now())));

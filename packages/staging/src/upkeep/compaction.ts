@@ -12,10 +12,10 @@ import { type RepairParts, soundSlice, stageAgain } from '../repair/sound-copies
 import { type Retention, recordOf } from './retention.js';
 
 /**
- * Gives the space of deleted files back, and joins trunks that are not full. The living files of a
- * trunk that is more than half dead, or to be joined, are staged again, at a bounded rate, and go
- * into coming trunks under the same keys; their old slice ids become forwarding rows. The old trunk is deleted from FastDFS once all of them are
- * confirmed elsewhere; until then it can be read, so no read fails.
+ * Reclaims the space of deleted files and joins thin trunks. The living files of a trunk that is
+ * more than half dead, or to be joined, are staged again at a bounded rate and go into new trunks
+ * under the same keys; their old slice ids become forwarding rows. The old trunk stays readable
+ * until all of them are confirmed elsewhere, so no read fails; then it is deleted from FastDFS.
  */
 export interface CompactionParts extends RepairParts {
   readonly local: LocalCopies;
@@ -23,13 +23,13 @@ export interface CompactionParts extends RepairParts {
   readonly bytesPerSecond: number;
   readonly files: WaitingFiles;
   readonly trunkBytes: number;
-  /** Trunks that are not full are joined until their files are so old; 0: not at all. */
+  /** Thin trunks are joined until their files reach this age; 0: never. */
   readonly idMaxAgeMs: number;
-  /** All files of one or more trunks are staged again. */
+  /** Called when all files of one or more trunks are staged again. */
   readonly onEmptied: () => void;
 }
 
-/** What is read and staged at a time. */
+/** Files and bytes read and staged at a time. */
 const PAGE_ROWS = 64;
 const PAGE_BYTES = 4 * 2 ** 20;
 
@@ -41,7 +41,7 @@ export class Compaction extends BackgroundTask<number> {
     this.#parts = parts;
   }
 
-  /** Compacts every trunk that is due, and joins some; resolves with how many files were moved. */
+  /** Compacts every trunk that is due and joins some. Resolves with the number of files moved. */
   run(): Promise<number> {
     return this.runOnce(() => this.#runAll());
   }
@@ -49,7 +49,7 @@ export class Compaction extends BackgroundTask<number> {
   async #runAll(): Promise<number> {
     const { fileMap } = this.#parts;
     let moved = 0;
-    // One with a file that no storage has sound stays as it is, and holds up no other.
+    // A trunk with a file that no storage has sound stays as it is and must not hold up others.
     const stuck = new Set<number>();
     while (!this.stopped.aborted) {
       const trunk = fileMap.sparseTrunks(stuck.size + 1).find(({ id }) => !stuck.has(id));
@@ -61,7 +61,10 @@ export class Compaction extends BackgroundTask<number> {
     return moved + (await this.#emptyAll(this.#joinable()));
   }
 
-  /** Those that are being joined already, and not merged again yet, are empty. */
+  /**
+   * Thin trunks with living files. Trunks whose files were staged again but not yet merged are
+   * empty.
+   */
   #joinable(): TrunkRow[] {
     const { fileMap, files, trunkBytes, idMaxAgeMs, acceptance, now } = this.#parts;
     if (idMaxAgeMs === 0 || acceptance.isShort) return [];
@@ -84,7 +87,7 @@ export class Compaction extends BackgroundTask<number> {
       alive.filter(({ isEmpty }) => !isEmpty),
       waiting,
     );
-    // Files of a group come in their order.
+    // Keeps files of a group in order.
     const oldestFirst = [...chosen].sort((a, b) => a.oldestAt - b.oldestAt);
     return oldestFirst.map(({ id }) => trunks.get(id)!);
   }
@@ -124,7 +127,7 @@ export class Compaction extends BackgroundTask<number> {
     const files = [];
     for (const row of rows) {
       const body = await this.#read(trunk, row).catch((error: unknown) => {
-        // Deleted since the page was read, perhaps with its whole trunk.
+        // Deleted since the page was read, perhaps with its trunk.
         if (fileMap.find(row.key)?.trunk?.id !== trunk.id) return undefined;
         throw error;
       });
@@ -136,7 +139,7 @@ export class Compaction extends BackgroundTask<number> {
     return { bytes, files: files.length };
   }
 
-  /** Undefined when no copy is sound. */
+  /** Undefined if no copy is sound. */
   async #read(trunk: TrunkRow, row: FileRow): Promise<Buffer | undefined> {
     const local = await this.#parts.local.read(row);
     if (local) return local;
@@ -150,7 +153,7 @@ export class Compaction extends BackgroundTask<number> {
   }
 }
 
-/** The first rows whose sizes sum up to at most `bytes`; one at least. */
+/** The first rows with at most `bytes` in total; at least one. */
 function firstBytes(rows: readonly FileRow[], bytes: number): FileRow[] {
   let sum = 0;
   const count = rows.findIndex((row, index) => {
@@ -161,10 +164,10 @@ function firstBytes(rows: readonly FileRow[], bytes: number): FileRow[] {
 }
 
 /**
- * Deletes trunks from FastDFS in which nothing is alive any more. That a trunk is given
- * up is a durable record before FastDFS is asked to delete it: from then on no file is
- * looked for in it, whatever becomes of the FileMap, and the deletions of its files
- * need no longer be kept. Asking is repeated until FastDFS has done it.
+ * Deletes trunks without living files from FastDFS. A durable record gives the trunk up before
+ * FastDFS is asked to delete it: from then on no file is searched for in it, even if the FileMap is
+ * lost, and the deletions of its files need no longer be kept. The request is retried until FastDFS
+ * has done it.
  */
 export interface RetirementParts extends Stores {
   readonly retention: Retention;
@@ -182,7 +185,7 @@ export class Retirement {
     this.#parts = parts;
   }
 
-  /** One run at a time; a run that fails leaves the rest to the next. */
+  /** One run at a time; a failed run leaves the rest to the next. */
   run(): Promise<void> {
     const retired = this.#running.then(() => this.#retireAll());
     this.#running = retired.catch(() => undefined);
@@ -210,7 +213,7 @@ export class Retirement {
     }
   }
 
-  /** Not while retention may write the record of its storing again, behind this one. */
+  /** Not while retention may rewrite its `stored` record, which would follow this one. */
   #giveUp(trunk: TrunkRow): Promise<void> {
     const { container, fileMap, retention, now } = this.#parts;
     return retention.alone(async () => {
@@ -219,14 +222,14 @@ export class Retirement {
     });
   }
 
-  /** Until its last file is stored elsewhere, that file can be read in it, or come back to it. */
+  /** Until its last file is stored elsewhere, that file can be read in it, or rolled back to it. */
   #isNeeded(trunk: TrunkRow): boolean {
     const { fileMap } = this.#parts;
     return fileMap.hasUnsettledMoves(trunk) || fileMap.aliveIn(trunk.id, -1, 1).length > 0;
   }
 }
 
-/** A page at a time, so that uploads get their turn. */
+/** Removes a page at a time, so that uploads get their turn. */
 async function forgetPlaces(fileMap: FileMap, fileId: string): Promise<void> {
   while (fileMap.removeForwards(fileId, FORWARDS_PAGE).changes > 0) await nextTurn();
 }
@@ -238,7 +241,7 @@ export interface CleanupParts {
   readonly background: Background;
 }
 
-/** Deletes trunks that are dead and empties those that are nearly so, when it is wanted. */
+/** Deletes dead trunks and compacts sparse ones, on request. */
 export class Cleanup {
   readonly #parts: CleanupParts;
   #isWanted = false;

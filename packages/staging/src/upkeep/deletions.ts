@@ -8,19 +8,19 @@ import type { WaitingFiles } from '../merge/waiting-files.js';
 import type { Quarantine } from '../repair/quarantine.js';
 import type { Rebuild } from '../repair/rebuild.js';
 
-/** Deletes files: on request, and when they have expired. */
+/** Deletes files on request and when they expire. */
 export interface DeletionsParts extends Stores {
   readonly quarantine: Quarantine;
   readonly files: WaitingFiles;
   readonly background: Background;
   readonly rebuild: Rebuild;
-  /** The file is no longer left out of trunks. */
+  /** The file is no longer excluded from trunks. */
   readonly include: (key: Buffer) => void;
   /** Trunks have lost files. */
   readonly onDead: () => void;
 }
 
-/** Files that one batch of deletions takes away. */
+/** Maximum expired files per batch of deletions. */
 const EXPIRED_AT_ONCE = 256;
 
 export class Deletions {
@@ -30,7 +30,7 @@ export class Deletions {
     this.#parts = parts;
   }
 
-  /** False if there is no such file (any more). Durable when it resolves. */
+  /** Durable when it resolves. False if there is no such file. */
   async delete(key: Buffer): Promise<boolean> {
     const { fileMap, rebuild } = this.#parts;
     const row = fileMap.find(key);
@@ -42,7 +42,7 @@ export class Deletions {
     return true;
   }
 
-  /** Deletes expired files; resolves with how many. */
+  /** Deletes expired files. Resolves with their number. */
   async deleteExpired(): Promise<number> {
     const { fileMap, now, background } = this.#parts;
     let deleted = 0;
@@ -72,7 +72,7 @@ export class Deletions {
   }
 }
 
-/** The answer instead of "not found" while the FileMap is being rebuilt. */
+/** The error instead of "not found" while the FileMap is being rebuilt. */
 function unknownYet(key: Buffer): StoreError {
   return new StoreError(
     'storage_unavailable',

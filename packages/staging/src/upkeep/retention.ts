@@ -13,33 +13,33 @@ import { describeWhole } from '../merge/trunk-sender.js';
 import type { Stores } from '../merge/trunk-store.js';
 
 /**
- * Frees the container. Segments and spooled files that FastDFS has confirmed stay as a read copy
- * until their budget is used up or room is needed. Segments go strictly oldest first. Before a
- * segment is removed, records in it that are still needed are written again, damaged files that
- * wait are set aside, and the FileMap is made durable. The newest segment can go too once all of
- * its files are confirmed: an empty one takes its place.
+ * Frees the container. Segments and spooled files that FastDFS has confirmed stay as read copies
+ * until their budget is used up or room is needed. Segments are removed strictly oldest first.
+ * Before a segment is removed, its records that are still needed are rewritten into the newest one,
+ * damaged files that wait are set aside, and the FileMap is made durable. Once all files of the
+ * newest segment are confirmed, an empty one can take its place.
  */
 export interface RetentionParts extends Stores {
   /** Bytes that read copies may use: the option `retain` (`--retain`, `STEVEDORE_RETAIN`). */
   readonly retainBytes: number;
   /** Number of the oldest segment that a trunk in flight still reads from. */
   readonly oldestInUse: () => number;
-  /** Moves damaged files that wait out of the segment; false if it must stay. */
+  /** Moves waiting damaged files out of the segment; false if it must stay. */
   readonly setAside: (segment: number, isRoomNeeded: boolean) => Promise<boolean>;
-  /** A partner need not keep the segments below that one. */
+  /** Called with the first segment that a partner must keep. */
   readonly onReleased?: ((firstNeeded: number) => void) | undefined;
 }
 
-/** A shorter segment is not worth a new file. */
+/** A shorter segment is not worth replacing. */
 const MIN_ENDED_BYTES = 2 ** 20;
-/** What a record without its body takes, roughly. */
+/** Approximate bytes of a record without its body. */
 const RECORD_BYTES = 300;
 
 export class Retention {
   readonly #parts: RetentionParts;
-  /** The last segment whose needed records were all written again. */
+  /** The last segment whose needed records were all rewritten. */
   #rewrittenUpTo = 0;
-  /** Does the work while no segment is being removed, and no spooled file. */
+  /** Runs the work while no segment or spooled file is being removed. */
   readonly alone: Serial = serial();
 
   constructor(parts: RetentionParts) {
@@ -56,8 +56,8 @@ export class Retention {
   }
 
   /**
-   * Writes again what is still needed of the segments whose files are confirmed, although they
-   * stay here as a read copy; resolves with the first one that a partner has to keep.
+   * Rewrites the records still needed of segments whose files are confirmed, although they stay
+   * here as read copies. Resolves with the first segment that a partner must keep.
    */
   firstNeeded(): Promise<number> {
     return this.alone(() => this.#rewriteNeeded());
@@ -120,19 +120,19 @@ export class Retention {
     return kept * 2 < newest.bytes ? newest : undefined;
   }
 
-  /** From the oldest on, as long as nothing in them waits to be confirmed. */
+  /** The oldest segments without a file that waits to be confirmed. */
   #confirmedSegments(): Segment[] {
     const { container, fileMap } = this.#parts;
     const { oldestInUse } = this.#parts;
     const needed = Math.min(fileMap.oldestNeededSegment() ?? Infinity, oldestInUse());
-    // The newest segment stays in any case: the next one's number follows from it.
+    // The newest segment always stays: the next number follows from it.
     const segments = container.segments().slice(0, -1);
     return segments.filter((segment) => segment.number < needed && !container.isCurrent(segment));
   }
 
   async #canGo({ number }: Segment, isRoomNeeded: boolean): Promise<boolean> {
     const isFree = await this.#parts.setAside(number, isRoomNeeded);
-    // A file that was found sound meanwhile may be in flight.
+    // A file found sound in the meantime may be in flight.
     return isFree && this.#parts.oldestInUse() > number;
   }
 
@@ -153,7 +153,7 @@ export class Retention {
   }
 }
 
-/** Records of the segment that must not go with it, to be written again. */
+/** Records of the segment to rewrite before it is removed. */
 export function neededRecords(fileMap: FileMap, segment: number, now: number): NewRecord[] {
   const { trunks, deletions } = fileMap.neededRecords(segment);
   return [
@@ -162,18 +162,18 @@ export function neededRecords(fileMap: FileMap, segment: number, now: number): N
   ];
 }
 
-/** The record of what must not be forgotten of the trunk. */
+/** The record that preserves what must be remembered of the trunk. */
 export function recordOf(fileMap: FileMap, trunk: TrunkRow, now: number): NewRecord {
   const { state } = trunk;
   if (state === 'planned' || state === 'abandoned' || state === 'retired') {
-    // It is still being looked for: that it was planned here must not be forgotten.
+    // It is still searched for: that it was planned here must be remembered.
     return planRecord({ ...trunk, members: fileMap.members(trunk.id) }, now);
   }
   const stored = describeStored(fileMap, trunk);
   return state === 'retiring' ? retiredRecord(stored, now) : storedRecord(stored, now);
 }
 
-/** What the record of a stored trunk says. */
+/** The content of a stored trunk's record. */
 export function describeStored(fileMap: FileMap, trunk: TrunkRow): StoredTrunk {
   const { taskId, kind, fileId, size, crc32, files } = trunk;
   const stored = {

@@ -9,11 +9,11 @@ import type { Quarantine } from '../repair/quarantine.js';
 import { stageAgain } from '../repair/sound-copies.js';
 
 /**
- * Sets damaged files aside. A file that waits and whose only copy is damaged can go into no trunk,
- * and would keep its segment and all later ones for ever. Before such a segment is removed, its
- * bytes, damaged as they are, go into the spool, with a record in the newest segment. Large files
- * are in the spool already: only their record is written again. A file that the disk cannot read
- * may be readable later: it keeps its segment until room is needed, then what can be read is kept.
+ * Sets damaged files aside. A waiting file whose only copy is damaged cannot go into a trunk and
+ * would keep its segment and all later ones for ever. Before such a segment is removed, the damaged
+ * bytes go into the spool as they are, with a record in the newest segment. Large files are in the
+ * spool already: only their record is rewritten. A file that the disk cannot read may be readable
+ * later: it keeps its segment until room is needed, then the readable part is kept.
  */
 export interface SetAsideParts extends Stores {
   readonly quarantine: Quarantine;
@@ -21,8 +21,8 @@ export interface SetAsideParts extends Stores {
 }
 
 /**
- * False if the segment must stay: a file that waits in it is sound, or cannot be read and
- * the room is not needed.
+ * False if the segment must stay: a file that waits in it is sound, or is unreadable and the room
+ * is not needed.
  */
 export async function setAside(
   parts: SetAsideParts,
@@ -44,7 +44,7 @@ async function keepInSpool(
   isRoomNeeded: boolean,
 ): Promise<boolean> {
   const segment = container.segment(row.local.segment);
-  // The disk may recover, and what it gives then may be sound.
+  // The disk may recover, and the bytes may turn out sound.
   const bytes = await (segment && bytesOf(segment, row, isRoomNeeded).catch(() => undefined));
   if (bytes?.length !== row.size || crc32(bytes) === row.crc32) return false;
   const writer = await spool.beginAgain(row.key);
@@ -59,7 +59,7 @@ async function keepInSpool(
 }
 
 async function bytesOf(segment: Segment, row: FileRow, isRoomNeeded: boolean): Promise<Buffer> {
-  // Most often nothing has changed, and the next attempt comes soon.
+  // Usually nothing has changed, and the next attempt comes soon.
   if (!isRoomNeeded) return segment.read(row.local.position, row.size);
   try {
     return await segment.readFirmly(row.local.position, row.size);
@@ -75,18 +75,18 @@ async function recordInSpool(parts: SetAsideParts, row: FileRow): Promise<void> 
   await stageAgain(parts, [{ row, bytes: undefined }]);
   if (!fileMap.find(row.key)) return spool.remove(row.key);
   quarantine.keep(row.key, 'spool');
-  // No trunk can have it; it is a large file to the Merge Task from now on.
+  // It cannot go into a trunk; the Merge Task treats it as a large file from now on.
   files.exclude(row.key);
 }
 
-/** What a disk gives or refuses at a time. */
+/** Unit in which a disk reads or fails. */
 const PIECE_BYTES = 4096;
 
-/** What can be read of them, with zeros for the rest. */
+/** Reads the readable bytes, with zeros for the rest. */
 async function readableBytes(segment: Segment, row: FileRow): Promise<Buffer> {
   const bytes = Buffer.alloc(row.size);
   for (let at = 0; at < row.size; ) {
-    // Up to the next border of a piece in the file.
+    // Up to the next piece boundary of the segment.
     const from = row.local.position + at;
     const count = Math.min(PIECE_BYTES - (from % PIECE_BYTES), row.size - at);
     try {

@@ -16,9 +16,9 @@ import type { Call } from './reply-reader.js';
 import { CollectedReply, MAX_SMALL_BODY_BYTES, ReplyReader } from './reply-reader.js';
 
 /**
- * The first exchange of a connection where the cluster has a secret: each end shows the
- * other that it has it. Until then the connection carries nothing else. Rejects with
- * `access_denied` if the server has another secret, and resolves with false if it has none.
+ * The first exchange of a connection in a cluster with a secret: each end proves that it has the
+ * secret, and nothing else is sent before. Rejects with `access_denied` if the server has another
+ * secret; resolves with false if it does not know the commands.
  */
 export async function authenticate(
   connection: Connection,
@@ -34,12 +34,12 @@ export async function authenticate(
   const shown = await ask(connection, proveAuthentication, proof, call, progressMs);
   if (!shown) return false;
   if (!isSameProof(shown, serverProof(secret, nonces))) throw refused(connection, call);
-  // What follows is the first request of a connection that is known to be alive.
+  // The next request counts as the first, on a connection known to be alive.
   connection.replies = 0;
   return true;
 }
 
-/** Undefined if the server does not know the command. */
+/** Undefined if the server answers with an error other than `access_denied`. */
 async function ask(
   connection: Connection,
   command: Command<Buffer, Buffer>,

@@ -3,12 +3,11 @@ import type { Connection } from './connection.js';
 import type { Call, ReplyReader } from './reply-reader.js';
 
 /**
- * A body that comes in chunks, of a size known beforehand. Never more than
- * one chunk of it is held. The chunk that completes the size goes out only when
- * the source has ended, so that a body that is too long is not stored.
+ * A body that comes in chunks, of known size. At most one chunk is held. The chunk that completes
+ * the size is sent only when the source has ended, so that a body that is too long is not stored.
  */
 export class BodySource {
-  /** Whether it can be read again from its start, as a file can. */
+  /** True if it can be read again from its start, as a file can. */
   readonly repeatable: boolean;
   readonly #open: () => AsyncIterable<Uint8Array>;
   readonly #size: number;
@@ -20,21 +19,21 @@ export class BodySource {
     this.repeatable = repeatable;
   }
 
-  /** True once a byte may have been taken from a source that cannot give it again. */
+  /** True once a byte may have been taken from a source that is not repeatable. */
   get spent(): boolean {
     return this.#touched && !this.repeatable;
   }
 
-  /** The bytes as they come; a second call starts from the beginning, if the body is repeatable. */
+  /** The bytes as they come. A second call restarts, if the body is repeatable. */
   chunks(): AsyncIterable<Uint8Array> {
     this.#touched = true;
     return this.#open();
   }
 
   /**
-   * Sends head and body and resolves when `reader` has the reply. Rejects with
-   * `length_mismatch`, with the source's own error, or as `Connection.exchange`;
-   * the connection is closed then, and the source told to stop.
+   * Sends head and body; resolves when `reader` has the reply. Rejects with `length_mismatch`, with
+   * the source's own error, or as `Connection.exchange`. Then the connection is closed, and the
+   * source stopped.
    */
   async sendOver(
     connection: Connection,
@@ -78,7 +77,7 @@ export class BodySource {
       if (left === 0) continue;
       await connection.send(held, false);
       held = [];
-      // A source that is always ready must not keep a refusal, or other calls, waiting.
+      // Yields, so that a source that is always ready does not delay a refusal or other calls.
       await nextTurn();
     }
     if (left > 0) throw this.#mismatch(call, 'fewer');
@@ -90,15 +89,15 @@ export class BodySource {
   }
 }
 
-/** The bytes of an upload, ready to be sent. */
+/** The bytes of an upload, ready to send. */
 export interface PreparedBody {
   readonly size: number;
   readonly payload: Buffer | BodySource;
-  /** Lets go of what the body was kept in. */
+  /** Releases what holds the body. */
   release(): Promise<void>;
 }
 
-/** Reads an async iterable chunk by chunk; a wait for it can be interrupted. */
+/** Reads an async iterable chunk by chunk; a wait can be interrupted. */
 export class SourceCursor {
   readonly #iterator: AsyncIterator<Uint8Array>;
   #ended = false;
@@ -117,7 +116,7 @@ export class SourceCursor {
     return this.#interrupted;
   }
 
-  /** The next chunk; undefined at the end and when interrupted. */
+  /** The next chunk; undefined at the end or when interrupted. */
   async next(call: Call): Promise<Uint8Array | undefined> {
     if (this.#ended || this.#interrupted) return undefined;
     const result = await this.#pull();
@@ -132,14 +131,14 @@ export class SourceCursor {
     return result.value;
   }
 
-  /** Tells the source that no more is wanted, unless it has ended by itself. */
+  /** Stops the source, unless it has ended. */
   stop(): void {
     if (this.#ended) return;
     this.#ended = true;
     try {
       this.#iterator.return?.().then(undefined, () => {});
     } catch {
-      // The call has its result; a source that fails to stop changes nothing.
+      // The call has its result; it does not matter if the source fails to stop.
     }
   }
 

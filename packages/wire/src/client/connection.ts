@@ -3,23 +3,23 @@ import { type Address, plainAddress } from '../address.js';
 import type { Call, ReplyReader } from './reply-reader.js';
 
 /**
- * One socket to one server, carrying one request at a time. It is in exactly one
- * state; whatever leaves a doubt about the bytes still under way closes it:
- * timeout, abort, end, reset, a malformed reply, bytes that were not asked for.
+ * One socket to one server, carrying one request at a time. It is always in exactly one state.
+ * Whatever makes the bytes in flight uncertain closes it: timeout, abort, end, reset, a malformed
+ * reply, unexpected bytes.
  *
- *     connecting --> leased --> awaiting --> receiving --> leased --> idle --> leased ..
+ *      connecting --> leased --> awaiting --> receiving --> leased --> idle --> leased ..
  *
- * and from everywhere to closed. Every wait on it settles, and its socket has its
- * listeners from birth, so no error of it is ever unhandled.
+ * Any state can lead to closed. Every wait settles, and the socket has its listeners from the
+ * start, so none of its errors is unhandled.
  */
 
 export type ConnectionState =
   | 'connecting'
-  /** Handed to one call, which has no request out. */
+  /** Owned by one call, without a request. */
   | 'leased'
-  /** A request is being sent or is sent; no byte of its reply has come. */
+  /** A request is being sent or was sent; no byte of its reply has arrived. */
   | 'awaiting'
-  /** A part of the reply has come. */
+  /** Part of the reply has arrived. */
   | 'receiving'
   /** In the pool. */
   | 'idle'
@@ -35,7 +35,7 @@ const TRANSITIONS: Readonly<Record<ConnectionState, readonly ConnectionState[]>>
 };
 
 export interface SocketOptions {
-  /** Has the system find out about a peer that is gone. Default false. */
+  /** Lets the system detect a dead peer. Default false. */
   readonly keepAlive?: boolean;
   /** Address to connect from: servers tell storages apart by it. */
   readonly localAddress?: string | undefined;
@@ -52,11 +52,11 @@ interface Wait {
 
 export class Connection {
   readonly address: Address;
-  /** Replies received so far: above 0, the server may have dropped it meanwhile. */
+  /** Replies received so far. Above 0, the server may have closed the connection meanwhile. */
   replies = 0;
   /** Time of the last return to the pool, in milliseconds of `performance.now()`. */
   idleSinceMs = 0;
-  /** True once the other end, or the way there, has ended it. */
+  /** True if the other end, or the network, closed it. */
   lost = false;
   readonly #socket = new PatientSocket();
   readonly #onClosed: (connection: Connection) => void;
@@ -65,7 +65,7 @@ export class Connection {
   #requestComplete = true;
   #unanswered = false;
   #paused = false;
-  /** Of the socket's timer, which stays as it is between exchanges: setting it costs. */
+  /** The socket's timeout. It is kept between exchanges, because setting it is costly. */
   #timeoutMs = 0;
 
   private constructor(
@@ -91,8 +91,8 @@ export class Connection {
   }
 
   /**
-   * Begins to connect. `onClosed` is called once, when the connection is given up.
-   * `connected` rejects with `connect_failed`, or with the error that ended the call.
+   * Starts to connect. `onClosed` is called once, when the connection is closed. `connected`
+   * rejects with `connect_failed`, or with the error that ended the call.
    */
   static open(
     address: Address,
@@ -105,7 +105,7 @@ export class Connection {
     return { connection, connected: connection.#waitFor({ call, noProgressMs: timeoutMs }) };
   }
 
-  /** The server's address as the system has it, even if it was connected to by name. */
+  /** The server's address as the system reports it, even if it was named by host name. */
   get remoteAddress(): string {
     return plainAddress(this.#socket.remoteAddress ?? '');
   }
@@ -114,7 +114,7 @@ export class Connection {
     return this.#state;
   }
 
-  /** True while no byte of the reply to the last request has come. */
+  /** True while no byte of the last reply has arrived. */
   get unanswered(): boolean {
     return this.#unanswered;
   }
@@ -130,7 +130,7 @@ export class Connection {
     this.#socket.ref();
   }
 
-  /** Puts it into the pool, where it does not keep the process alive. */
+  /** Returns it to the pool, where it does not keep the process alive. */
   rest(): void {
     this.#enter('idle');
     this.idleSinceMs = performance.now();
@@ -138,9 +138,9 @@ export class Connection {
   }
 
   /**
-   * Sends a request and feeds what comes to `reader` until its reply is complete.
-   * With `complete` false the rest of the request follows by `send`. A reply that
-   * comes before the request is whole closes the connection once it is read.
+   * Sends a request and feeds `reader` until the reply is complete. If `complete` is false, the
+   * rest of the request follows by `send`. A reply that ends before the request closes the
+   * connection.
    */
   exchange(
     parts: readonly Uint8Array[],
@@ -160,9 +160,9 @@ export class Connection {
   }
 
   /**
-   * Sends more of the request; resolves, never rejects, when the system has taken it
-   * or the exchange is over. Between two parts the server owes nothing, so no
-   * progress is expected of it; `last` says that the reply is due.
+   * Sends more of the request. Resolves, and never rejects, when the system has taken it or the
+   * exchange is over. Between two parts the server owes nothing, so no progress is expected of it;
+   * after the `last` part the reply is due.
    */
   async send(parts: readonly Uint8Array[], last: boolean): Promise<void> {
     const wait = this.#wait;
@@ -173,12 +173,12 @@ export class Connection {
     if (!last && this.#wait === wait) this.#expectProgress(0);
   }
 
-  /** The caller produces the next part of the request: the server is not to blame for the wait. */
+  /** Suspends the timeout while the caller produces the next part of the request. */
   expectNothing(): void {
     if (this.#wait) this.#expectProgress(0);
   }
 
-  /** Stops reading a reply whose consumer is behind. */
+  /** Stops reading a reply while its consumer is behind. */
   pause(): void {
     if (!this.#wait || this.#paused) return;
     this.#paused = true;
@@ -193,7 +193,7 @@ export class Connection {
     if (this.#state !== 'closed') this.#socket.resume();
   }
 
-  /** Closes the connection for good; a call that waits on it gets the error. */
+  /** Closes the connection; a call that waits on it gets the error. */
   destroy(error?: unknown): void {
     if (this.#state === 'closed') return;
     this.#enter('closed');
@@ -236,7 +236,7 @@ export class Connection {
     return wait;
   }
 
-  /** 0: none. A timer of the same length goes on, and every write and read sets it back. */
+  /** 0: none. An unchanged timer keeps running; every write and read restarts it. */
   #expectProgress(ms: number): void {
     if (ms === this.#timeoutMs) return;
     this.#timeoutMs = ms;
@@ -250,7 +250,7 @@ export class Connection {
     } else if (last === 0) {
       this.#socket.write(parts[0]!, flushed);
     } else {
-      // Corked writes leave in one system call.
+      // Corked writes need one system call.
       this.#socket.cork();
       for (let index = 0; index < last; index++) this.#socket.write(parts[index]!);
       this.#socket.write(parts[last]!, flushed);
@@ -287,7 +287,7 @@ export class Connection {
   }
 
   #finish(): void {
-    // The reader's sink may have ended the call meanwhile.
+    // The reader's sink may have ended the call.
     if (this.#state === 'closed') return;
     this.#enter('leased');
     this.replies++;
@@ -331,10 +331,10 @@ function messageOf(error: unknown): string {
 }
 
 /**
- * A socket that reads before it breaks. A storage may refuse an upload and close
- * while the body is still being sent; the next write then fails although the refusal
- * lies ready to be read. Here a failed write is reported only after the event loop
- * has polled once more, and so after what the server had sent has been delivered.
+ * A socket that reads before it reports a write error. A storage may refuse an upload and close
+ * while the body is being sent. The next write then fails although the refusal can still be read.
+ * So a failed write is reported only after the event loop has polled once more and delivered what
+ * the server had sent.
  */
 
 type Done = (error?: Error | null) => void;

@@ -17,23 +17,23 @@ import type { Call } from './reply-reader.js';
 import { CollectedReply, ReplyReader } from './reply-reader.js';
 
 /**
- * Another daemon, as this one asks it: over connections that are opened when they are
- * needed, each with one request at a time. When the other end closes one, all of them are
- * closed and the peer has ended, for what was agreed on them may hold no more. An answer
- * with an error status is a StatusError and ends nothing.
+ * Requests to another daemon, over connections that are opened on demand, each with one request at
+ * a time. When the other end closes one, all are closed and the peer has ended, because what was
+ * agreed on them may no longer hold. An answer with an error status is a StatusError and ends
+ * nothing, except that status 22 closes its connection.
  */
 
 export interface PeerOptions {
   readonly address: Address;
   /** Address to connect from: servers tell storages apart by it. */
   readonly localAddress?: string | undefined;
-  /** The longest silence of the peer. */
+  /** Longest silence of the peer. */
   readonly timeoutMs: number;
   /** With a secret, the peer must have it too, unless `withoutSecret` is `all`. */
   readonly access?: PeerAccess;
-  /** Requests under way at a time. Default 1. */
+  /** Requests in flight at a time. Default 1. */
   readonly maxConnections?: number;
-  /** What a new connection begins with. */
+  /** Runs first on every new connection. */
   readonly hello?: (ask: Ask) => Promise<void>;
 }
 
@@ -55,7 +55,7 @@ export class Peer {
   #hasEnded = false;
   #end: () => void = () => {};
   #remoteAddress = '';
-  /** The peer has no secret, and needs none. */
+  /** The peer has no secret and may do without. */
   #isPlain = false;
 
   private constructor(options: PeerOptions) {
@@ -79,7 +79,7 @@ export class Peer {
 
   /**
    * Resolves when the peer is connected; `signal` closes it. Rejects with ConnectionError,
-   * AuthenticationError or what `hello` rejects with.
+   * AuthenticationError or the error of `hello`.
    */
   static async open(options: PeerOptions, signal?: AbortSignal): Promise<Peer> {
     const peer = new Peer(options);
@@ -100,7 +100,7 @@ export class Peer {
     }
   }
 
-  /** Asks one command over a connection of its own. */
+  /** Sends one request over a connection of its own. */
   static async ask<Request, Answer>(
     options: PeerOptions,
     command: Command<Request, Answer>,
@@ -119,7 +119,7 @@ export class Peer {
     return this.#hasEnded;
   }
 
-  /** The peer's address as the system has it, even if it was connected to by name. */
+  /** The peer's address as the system reports it, even if it was named by host name. */
   get remoteAddress(): string {
     return this.#remoteAddress;
   }
@@ -137,7 +137,7 @@ export class Peer {
     }
   }
 
-  /** Asks a command that brings `payloadBytes(request)` bytes, read piece by piece. */
+  /** Sends a request with `payloadBytes(request)` bytes, read piece by piece. */
   async send<Request, Answer>(
     command: PayloadCommand<Request, Answer>,
     request: Request,
@@ -205,7 +205,7 @@ function answerOf<Answer>(
   { status, body }: CollectedReply,
 ): Answer {
   if (status !== Status.ok) {
-    // A storage closes after this status, and this is no loss.
+    // A storage closes after this status; closing first keeps it from counting as a loss.
     if (status === Status.invalid) connection.destroy();
     throw new StatusError(status, command.name);
   }
@@ -229,7 +229,7 @@ async function* chunksOf(
   }
 }
 
-/** Requests of daemons: they end with their answer, with their connection, or in silence. */
+/** Requests of daemons end with their answer, their connection or a timeout. */
 const REQUEST: Call = {
   throwIfEnded: () => {},
   watch: () => {},
@@ -246,8 +246,8 @@ const REQUEST: Call = {
 };
 
 /**
- * One session after the other, whatever ends them, until the signal. Only the first failure
- * in a row is reported.
+ * Runs sessions one after the other until the signal, whatever ends them. Reports only the first
+ * failure in a row.
  */
 export async function keepSession({ signal, session, pause, report }: Sessions): Promise<void> {
   let hasFailed = false;
@@ -266,9 +266,9 @@ export async function keepSession({ signal, session, pause, report }: Sessions):
 
 interface Sessions {
   readonly signal: AbortSignal;
-  /** `serves` is called once the session has served for something. */
+  /** Calls `serves` once it has done something useful. */
   readonly session: (serves: () => void) => Promise<void>;
-  /** Between two sessions. */
+  /** Waits between two sessions. */
   readonly pause: () => Promise<unknown>;
   readonly report: (error: unknown) => void;
 }

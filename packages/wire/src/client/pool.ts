@@ -3,28 +3,28 @@ import { Connection, type SocketOptions } from './connection.js';
 import type { Call } from './reply-reader.js';
 
 /**
- * Connections to any number of addresses, bounded for each and for all together; each is
- * leased to one call at a time, the last used first. Calls that find none free, or no room
- * among all, wait in order, a bounded number of them for a bounded time. Where there is room
- * at an address but not among all, a connection that lies idle elsewhere gives way, and the
- * room that one leaves goes to the call that waits longest.
+ * Connections to any number of addresses, bounded per address and in total. Each is leased to one
+ * call at a time, the last used first. Calls that find none free, or no room in total, wait in
+ * order, in a bounded number and for a bounded time. If there is room at an address but not in
+ * total, an idle connection to another address is closed, and the room of a closed connection goes
+ * to the call that has waited longest.
  */
 
 export interface PoolPolicy {
-  /** Connections to all addresses together, idle ones included. */
+  /** Most connections in total, including idle ones. */
   readonly maxConnections: number;
   readonly maxConnectionsPerAddress: number;
-  /** Calls that may wait for a connection to one address; one more fails at once. */
+  /** Most calls waiting for one address; one more fails at once. */
   readonly maxQueuedPerAddress: number;
-  /** How long a call waits for a connection to become free. */
+  /** How long a call waits for a free connection. */
   readonly leaseTimeoutMs: number;
   readonly connectTimeoutMs: number;
-  /** An unused connection is closed after so long. */
+  /** An idle connection is closed after this time. */
   readonly maxIdleMs: number;
   readonly socket?: SocketOptions;
   /**
-   * Waits for `connected` and makes the first exchanges, such as an authentication; if it
-   * rejects, the connection is closed.
+   * Waits for `connected` and makes the first exchanges, such as an authentication. If it rejects,
+   * the connection is closed.
    */
   readonly hello: (
     connection: Connection,
@@ -32,41 +32,41 @@ export interface PoolPolicy {
     call: Call,
     timeoutMs: number,
   ) => Promise<void>;
-  /** A connection was ended from the other side. By default another takes its place. */
+  /** The other side closed a connection. By default another takes its place. */
   readonly onLost?: () => void;
 }
 
 export interface PoolStats {
-  /** Sockets, those being connected included. */
+  /** Sockets, including those being connected. */
   readonly open: number;
   readonly idle: number;
-  /** Sockets in the hands of a call. */
+  /** Sockets leased to a call. */
   readonly leased: number;
-  /** Calls that wait for a connection. */
+  /** Calls waiting for a connection. */
   readonly queued: number;
 }
 
 interface Waiter {
   readonly call: Call;
   readonly connectMs: number;
-  /** Running number over all addresses. */
+  /** Sequence number over all addresses. */
   readonly turn: number;
   readonly resolve: (connection: Connection | Promise<Connection>) => void;
   readonly reject: (error: unknown) => void;
   timer: NodeJS.Timeout | undefined;
 }
 
-/** What there is of one address. */
+/** Connections and waiting calls of one address. */
 interface Lane {
   readonly address: Address;
   readonly all: Set<Connection>;
-  /** The most recently used is the last. */
+  /** The most recently used is last. */
   readonly idle: Connection[];
-  /** Insertion order is the order of service. */
+  /** In the order of service. */
   readonly queue: Set<Waiter>;
 }
 
-/** The longest delay that a timer takes. */
+/** Longest delay that a timer accepts. */
 export const MAX_TIMER_MS = 2 ** 31 - 1;
 const MAX_SWEEP_MS = 5_000;
 
@@ -76,7 +76,7 @@ export class Pool {
   #open = 0;
   #queued = 0;
   #turn = 0;
-  /** Closes what lay idle for too long. It never keeps the process alive. */
+  /** Closes connections idle for too long. It never keeps the process alive. */
   #sweeper: NodeJS.Timeout | undefined;
   #closed = false;
 
@@ -95,10 +95,9 @@ export class Pool {
   }
 
   /**
-   * A connection for this call alone, to be given back by `release`. With `fresh`,
-   * none that lay idle. `stepMs` shortens the waits for a free connection and for a
-   * new one. Rejects with `pool_exhausted`, `connect_failed`, `closed`,
-   * or the error that ended the call.
+   * Leases a connection to this call, until `release`. With `fresh`, never an idle one. `stepMs`
+   * shortens the waits for a free connection and for a new one. Rejects with `pool_exhausted`,
+   * `connect_failed`, `closed`, or the error that ended the call.
    */
   async lease(
     address: Address,
@@ -110,7 +109,7 @@ export class Pool {
     if (this.#closed) throw call.error('closed', 'the client is closed');
     const lane = this.#lane(address);
     if (fresh) {
-      // Makes room: what lies idle here is as doubtful as the one that just failed.
+      // Makes room: an idle connection here is as doubtful as the one that just failed.
       if (this.#isFull(lane) || this.#hasNoRoom) lane.idle[0]?.destroy();
     } else {
       this.#evict(lane, performance.now());
@@ -128,7 +127,7 @@ export class Pool {
     return this.#enqueue(lane, call, connectMs, Math.min(leaseTimeoutMs, stepMs));
   }
 
-  /** Takes a connection back. One in any doubt has been closed before. */
+  /** Takes a connection back. A doubtful one has been closed before. */
   release(connection: Connection): void {
     const lane = this.#lanes.get(connection.address.text);
     if (connection.state !== 'leased' || !lane) {
@@ -196,7 +195,7 @@ export class Pool {
       call,
       (closed) => this.#onClosed(lane, closed),
     );
-    // An ended call gives up at once, before the connection could be counted.
+    // An ended call has closed it at once, before it could be counted.
     if (connection.state !== 'closed') {
       lane.all.add(connection);
       this.#open++;
@@ -239,7 +238,9 @@ export class Pool {
     if (queue.delete(waiter)) this.#queued--;
   }
 
-  /** The address whose first call waits longest of those that may have more connections. */
+  /**
+   * The address whose first call has waited longest, among those that may have more connections.
+   */
   #longestWaiting(): Lane | undefined {
     let longest: Lane | undefined;
     for (const lane of this.#lanes.values()) {
@@ -249,7 +250,7 @@ export class Pool {
     return longest;
   }
 
-  /** Closes the connection that is unused for longest; false when there is none. */
+  /** Closes the connection idle longest; false if there is none. */
   #makeRoom(): boolean {
     let oldest: Connection | undefined;
     for (const { idle } of this.#lanes.values()) {
@@ -279,7 +280,7 @@ export class Pool {
   }
 
   #evict({ idle }: Lane, now: number): void {
-    // The first are the longest unused.
+    // The first are idle longest.
     while (idle[0] && now - idle[0].idleSinceMs > this.#policy.maxIdleMs) idle[0].destroy();
   }
 
@@ -299,7 +300,7 @@ function firstOf({ queue }: Lane): Waiter | undefined {
   return queue.size === 0 ? undefined : queue.values().next().value;
 }
 
-/** Whether the first call of `one` waits for longer than that of `other`. */
+/** True if the first call of `one` has waited longer than that of `other`. */
 function isBefore(one: Lane, other: Lane): boolean {
   return (firstOf(one)?.turn ?? 0) < (firstOf(other)?.turn ?? 0);
 }

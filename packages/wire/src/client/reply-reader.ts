@@ -7,17 +7,16 @@ import {
 } from '@stevedore/protocol';
 
 /**
- * Turns the bytes of one reply, however they are cut, into its header and body.
- * Throws ProtocolError when they cannot be one reply; after that the connection
- * they came from is not to be used again.
+ * Parses the bytes of one reply, however they are split, into header and body. Throws ProtocolError
+ * if they are not exactly one reply; do not use the connection after that.
  */
 
 export interface ReplySink {
-  /** Whether the reply may have no length, and end with its connection. */
+  /** True if the reply may have no length and end with its connection. */
   readonly mayBeOpen?: boolean;
-  /** Called once, before any byte of the body. May throw to refuse the reply. */
+  /** Called once, before the body. May throw to refuse the reply. */
   head(header: FrameHeader): void;
-  /** Bytes of the body in order, never more than the header announced. */
+  /** The body in order, never more than the header announced. */
   chunk(bytes: Buffer): void;
 }
 
@@ -31,8 +30,8 @@ export class ReplyReader {
   #refused = false;
 
   /**
-   * With `endsAtError`, what follows a reply of an error status is dropped: servers
-   * before 6.15 take the rest of a body they refused for requests, and answer those.
+   * With `endsAtError`, bytes after a reply with an error status are dropped: servers before 6.15
+   * take the rest of a refused body for requests and answer those.
    */
   constructor(sink: ReplySink, endsAtError = false) {
     this.#sink = sink;
@@ -90,7 +89,7 @@ export class CollectedReply implements ReplySink {
   #body: Buffer = Buffer.alloc(0);
   #filled = 0;
 
-  /** A successful reply above `maxBytes` is refused with the error `tooLarge` makes. */
+  /** A successful reply above `maxBytes` is refused with the error that `tooLarge` makes. */
   constructor(maxBytes: number, tooLarge = refuseLarge) {
     this.#maxBytes = maxBytes;
     this.#tooLarge = tooLarge;
@@ -125,9 +124,9 @@ export class CollectedReply implements ReplySink {
   }
 }
 
-/** Bodies of replies that are not files: a list of 32 servers is the longest. */
+/** Limit for replies without a file; a list of 32 servers is the longest. */
 export const MAX_SMALL_BODY_BYTES = 64 * 1024;
-/** An error may carry a body, for instance the request's; it is read and dropped. */
+/** Limit for the body of an error, which may repeat the request's. */
 export const MAX_ERROR_BODY_BYTES = 1024 * 1024;
 
 function refuseLarge(bytes: number): Error {
@@ -135,13 +134,13 @@ function refuseLarge(bytes: number): Error {
 }
 
 /**
- * The call that a request is made for: it says when it has ended, and makes the errors of
- * its requests, so that each client has an error class of its own.
+ * The call on whose behalf a request is made. It reports its end, and makes the errors of its
+ * requests, so that each client has its own error class.
  */
 export interface Call {
   /** Throws the error that ended the call, if it has ended. */
   throwIfEnded(): void;
-  /** Sets what to call when the call ends; one at a time. */
+  /** Sets the function to call when the call ends; one at a time. */
   watch(watcher: (error: Error) => void): void;
   unwatch(): void;
   error(code: FailureCode, message: string, details?: FailureDetails): Error;

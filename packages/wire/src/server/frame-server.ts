@@ -6,9 +6,9 @@ import { type AccessSettings, Guard } from './guard.js';
 import { type ConnectionRules, ServedConnection } from './served-connection.js';
 
 /**
- * The listening side of a daemon: accepts connections up to the limit, keeps
- * each in one place until it has ended, and closes in order. When one comes beyond the
- * limit, the one that has been without a request for longest is closed.
+ * The listening side of a daemon: accepts connections up to the limit, tracks each until it has
+ * ended, and shuts down in order. A connection beyond the limit displaces the one that has been
+ * idle longest; if none is idle, it is closed at once.
  */
 
 /** Addresses of the two ends of a connection. */
@@ -19,18 +19,18 @@ export interface ConnectionEnds {
 }
 
 export interface FrameServerOptions<Session> extends Omit<ConnectionRules<Session>, 'guard'> {
-  /** Who listens, for messages: `tracker` or `storage`. */
+  /** Who listens, for error messages: `tracker` or `storage`. */
   readonly role: string;
   readonly host: string;
   readonly port: number;
-  /** Who is served; without secrets, everybody. */
+  /** Without secrets everybody is served. */
   readonly access?: AccessSettings;
-  /** State of a new connection. */
+  /** Creates the state of a new connection. */
   openSession(ends: ConnectionEnds): Session;
   closeSession(session: Session): void;
 }
 
-/** A thousand clients may knock at once. */
+/** A thousand clients may connect at once. */
 const BACKLOG = 2048;
 
 export class FrameServer<Session> {
@@ -38,7 +38,7 @@ export class FrameServer<Session> {
   readonly #options: FrameServerOptions<Session>;
   readonly #rules: ConnectionRules<Session>;
   readonly #connections = new Map<ServedConnection<Session>, Promise<void>>();
-  /** Those without a request, the longest first. */
+  /** Connections between two requests, the longest idle first. */
   readonly #idle = new Set<ServedConnection<Session>>();
   #maxSeen = 0;
 
@@ -51,7 +51,7 @@ export class FrameServer<Session> {
     this.#server.on('connection', (socket) => this.#accept(socket));
   }
 
-  /** Connections: now, and the most there have been at a time. */
+  /** Current connections, and the most at a time so far. */
   get counts(): ConnectionCounts {
     return { allocated: this.#maxSeen, current: this.#connections.size, max: this.#maxSeen };
   }
@@ -70,14 +70,14 @@ export class FrameServer<Session> {
       this.#server.once('error', failed);
       this.#server.listen({ host, port, backlog: BACKLOG }, () => {
         this.#server.off('error', failed);
-        // From here on, a failing accept (no more descriptors) concerns one client only.
+        // From here on, a failed accept (out of descriptors) affects one client only.
         this.#server.on('error', this.#options.onError);
         resolve();
       });
     });
   }
 
-  /** Stops accepting, lets requests under way finish within the time, then cuts them. */
+  /** Stops accepting, lets requests in flight finish within the time, then cuts them. */
   async close(): Promise<void> {
     const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
     for (const connection of this.#connections.keys()) connection.finish();
@@ -89,7 +89,7 @@ export class FrameServer<Session> {
   }
 
   #accept(socket: Socket): void {
-    // A reset can come at any time; the byte source notices, nothing else needs to.
+    // A reset can come at any time; only the byte source has to notice.
     socket.on('error', () => {});
     if (this.#connections.size >= this.#options.limits.maxConnections && !this.#makeRoom()) {
       socket.destroy();
@@ -118,7 +118,8 @@ export class FrameServer<Session> {
     const [idle] = this.#idle;
     if (!idle) return false;
     this.#idle.delete(idle);
-    // It leaves the others once its end was noticed: for that moment there is one more.
+    // It leaves `#connections` once its end is noticed; until then there is one more than the
+    // limit.
     idle.cut();
     return true;
   }

@@ -14,13 +14,11 @@ import {
 import { AuthenticationError, StatusError } from '../errors.js';
 
 /**
- * Who may use a daemon's port; without secrets, everybody.
+ * Authenticates accepted connections; without secrets everybody is served. A connection is a
+ * stranger until it has proved that it has a secret. A stranger may do no more than `withoutSecret`
+ * allows. A proof is valid for its connection only.
  *
- * Who is at the other end of an accepted connection. It is a stranger until it has
- * shown that it has a secret; a stranger gets no further than `withoutSecret` says.
- * What it sent to show it is used up with the connection.
- *
- *     stranger --> asked --> trusted            anything out of turn: refused, and closed
+ *      stranger --> asked --> trusted            anything out of turn: refused and closed
  */
 
 /** What a connection without the secret may do. */
@@ -28,22 +26,22 @@ export type WithoutSecret = 'nothing' | 'read' | 'all';
 
 export interface AccessOptions {
   /**
-   * Secrets that a connection must begin with, one at least 16 bytes. The first is
-   * used for connections to others, all are taken. Default none: no secret is asked for, as in FastDFS.
+   * Accepted secrets, each at least 16 bytes. Connections to others use the first. Default none: no
+   * secret is required, as in FastDFS.
    */
   readonly secrets?: readonly string[];
   /**
-   * What is answered without a secret: `nothing`, `read` (looking up and reading files) or
-   * `all` (for the time in which members are given the secret one by one). Default `nothing`.
+   * What is allowed without a secret: `nothing`, `read` (looking up and reading files) or `all`
+   * (while members are given the secret one by one). Default `nothing`.
    */
   readonly withoutSecret?: WithoutSecret;
-  /** Time for a connection to show that it has a secret. Default 10,000. */
+  /** Time for a connection to prove that it has a secret. Default 10,000. */
   readonly authenticationTimeoutMs?: number;
 }
 
 export interface AccessSettings {
   readonly secrets: readonly string[];
-  /** The one to use for connections to others. */
+  /** The secret for connections to others. */
   readonly secret: string | undefined;
   readonly withoutSecret: WithoutSecret;
   readonly timeoutMs: number;
@@ -65,7 +63,7 @@ export function accessSettings(options: AccessOptions): AccessSettings {
   });
 }
 
-/** What a client asks to find and read a file, and to know whether anybody is there. */
+/** Commands to find and read a file, and to test whether the server is alive. */
 const READING: ReadonlySet<number> = new Set([
   CommandCode.activeTest,
   CommandCode.downloadFile,
@@ -80,7 +78,7 @@ const READING: ReadonlySet<number> = new Set([
   CommandCode.fetchStorageIds,
 ]);
 
-/** A wrong secret in a program that connects again and again fills no log. */
+/** Keeps a program that retries with a wrong secret from filling the log. */
 const REPORT_INTERVAL_MS = 60_000;
 
 export class Guard {
@@ -94,7 +92,7 @@ export class Guard {
     this.#onError = onError;
   }
 
-  /** Reports refusals, once a minute at most. */
+  /** Counts a refusal; reports at most once a minute. */
   refused(peerAddress: string, why: string): void {
     this.#refused += 1;
     const now = performance.now();
@@ -116,7 +114,7 @@ export class Visitor {
   #serverNonce: Buffer = Buffer.alloc(0);
   #timer: NodeJS.Timeout | undefined;
 
-  /** `cut` ends the connection of one who takes too long. */
+  /** `cut` ends the connection if the proof takes too long. */
   constructor(guard: Guard, peerAddress: string, cut: () => void) {
     this.#guard = guard;
     this.#peerAddress = peerAddress;
@@ -124,16 +122,16 @@ export class Visitor {
     if (guard.settings.withoutSecret === 'nothing') this.#hurry();
   }
 
-  /** Whether a command is one of the two that `answer` is for. */
+  /** True for the two commands that `answer` handles. */
   static isAuthentication(command: number): boolean {
     return command === CommandCode.authBegin || command === CommandCode.authProve;
   }
 
-  /** Whether the command may be answered; if not, the connection is at its end. */
+  /** True if the command may be answered; otherwise close the connection. */
   allows(command: number): boolean {
     const { withoutSecret } = this.#guard.settings;
     if (this.#state === 'trusted') return true;
-    // A connection that has begun to show a secret, or showed a wrong one, is no reader.
+    // A connection that has begun to authenticate, or failed to, may not read as a stranger.
     if (this.#state === 'stranger') {
       if (withoutSecret === 'all') return true;
       if (withoutSecret === 'read' && READING.has(command)) return true;
@@ -142,12 +140,15 @@ export class Visitor {
     return false;
   }
 
-  /** The answer to one of the two commands; throws StatusError or ProtocolError, and that is the end. */
+  /**
+   * Answers an authentication command. If it throws StatusError or ProtocolError, close the
+   * connection.
+   */
   answer(command: number, body: Buffer): Buffer {
     return command === CommandCode.authBegin ? this.#begin(body) : this.#prove(body);
   }
 
-  /** The connection has ended. */
+  /** Call it when the connection has ended. */
   leave(): void {
     clearTimeout(this.#timer);
   }
@@ -165,7 +166,7 @@ export class Visitor {
     if (this.#state !== 'asked') throw this.#refuse('a proof that was not asked for');
     const shown = proveAuthentication.request.decode(body);
     const nonces = { client: this.#clientNonce, server: this.#serverNonce };
-    // All of them are looked at, so that time does not tell which one came near.
+    // Compares with all secrets, so that timing does not reveal which one came close.
     const [secret] = this.#guard.settings.secrets.filter((each) =>
       isSameProof(clientProof(each, nonces), shown),
     );

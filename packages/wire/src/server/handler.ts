@@ -7,18 +7,18 @@ import {
 } from '@stevedore/protocol';
 
 /**
- * One handler answers one command. A daemon is a table of them; the connection
- * reads the bytes, so that handlers see values only.
+ * One handler answers one command, and a daemon is a table of handlers. The connection reads the
+ * bytes, so handlers see only values.
  */
 
-/** Bytes of a file that are sent as they are read. */
+/** Bytes of a file, sent as they are read. */
 export interface StreamedReply {
   readonly bytes: number;
-  /** True if `bytes` is no length: an empty chunk ends the answer, and its connection with it. */
+  /** True if `bytes` is not a real length: an empty chunk ends the answer and its connection. */
   readonly openEnded?: boolean;
-  /** The bytes from `position` on, as many as suit one write; at least one. */
+  /** Reads from `position` as many bytes as suit one write, at least one. */
   read(position: number): Promise<Buffer>;
-  /** Called once, whether all was sent or not. */
+  /** Called once, even if not everything was sent. */
   release(): void;
 }
 
@@ -29,26 +29,26 @@ export interface Context<Session> {
   readonly session: Session;
 }
 
-/** A request that fits a buffer. */
+/** Handles a request that fits a buffer. */
 export interface ControlHandler<Session> {
   readonly kind: 'control';
   readonly code: number;
   handle(body: Buffer, context: Context<Session>): Promise<Reply> | Reply;
 }
 
-/** A request whose head is followed by the bytes of a file. */
+/** Handles a request whose head is followed by the bytes of a file. */
 export interface PayloadHandler<Session> {
   readonly kind: 'payload';
   readonly code: number;
   readonly minHeadBytes: number;
   headBytes(prefix: Buffer): number;
-  /** Checks the head against the bytes that follow it; throws ProtocolError. */
+  /** Throws ProtocolError if the head does not match the bytes that follow it. */
   handle(head: Buffer, payload: Payload, context: Context<Session>): Promise<Reply>;
 }
 
 export type Handler<Session> = ControlHandler<Session> | PayloadHandler<Session>;
 
-/** A handler of decoded requests. `width` is that of address fields in the reply. */
+/** Makes a handler of decoded requests. `width` is that of address fields in the reply. */
 export function control<Session, Request, Answer>(
   command: Command<Request, Answer>,
   answer: (request: Request, context: Context<Session>) => Promise<Answer> | Answer,
@@ -62,7 +62,7 @@ export function control<Session, Request, Answer>(
   };
 }
 
-/** A handler whose answer is the bytes of a file. */
+/** Makes a handler whose answer is the bytes of a file. */
 export function streaming<Session, Request>(
   command: Command<Request, Buffer>,
   answer: (request: Request, context: Context<Session>) => Promise<Reply>,
@@ -74,7 +74,7 @@ export function streaming<Session, Request>(
   };
 }
 
-/** A handler of a request that brings a file. */
+/** Makes a handler of a request that brings a file. */
 export function receiving<Session, Request, Answer>(
   command: PayloadCommand<Request, Answer>,
   answer: (request: Request, payload: Payload, context: Context<Session>) => Promise<Answer>,
@@ -96,7 +96,7 @@ export function receiving<Session, Request, Answer>(
   };
 }
 
-/** The table of a daemon. Two handlers of one command are a mistake of the daemon's. */
+/** Makes the table of a daemon. Throws TypeError if a command has two handlers. */
 export function handlerTable<Session>(
   handlers: readonly Handler<Session>[],
 ): ReadonlyMap<number, Handler<Session>> {
@@ -105,15 +105,15 @@ export function handlerTable<Session>(
   return table;
 }
 
-/** Where the bytes come from, such as a connection. */
+/** Source of the bytes, such as a connection. */
 export interface PayloadSource {
-  /** What has arrived, from 1 to `most` bytes; waits for the first of them. */
+  /** What has arrived, from 1 to `most` bytes; waits for the first. */
   some(most: number, timeoutMs: number): Promise<Buffer[]>;
 }
 
 /**
- * The raw bytes behind the head of a request. The handler of the request reads
- * them as fast as it can store them; what it leaves unread never becomes a request.
+ * The raw bytes behind the head of a request. The handler reads them as fast as it can store them.
+ * What it leaves unread never becomes a request.
  */
 export class Payload {
   readonly #source: PayloadSource;
@@ -126,7 +126,7 @@ export class Payload {
     this.#timeoutMs = timeoutMs;
   }
 
-  /** Bytes not read yet. */
+  /** Unread bytes. */
   get remaining(): number {
     return this.#remaining;
   }

@@ -2,35 +2,39 @@ import { randomInt } from 'node:crypto';
 import { integers, OptionError } from '@stevedore/options';
 
 /**
- * What tracker and storage options have in common. Each daemon fills in its
- * defaults once, checks them once and freezes the result.
+ * Options that tracker and storage share. Each daemon fills in its defaults, checks the result once
+ * and freezes it.
  */
 
 export const DEFAULT_HOST = '127.0.0.1';
 export const DEFAULT_STORAGE_PORT = 23_000;
 
-/** What stock trackers and tools show as the version: the protocol these daemons speak. */
+/** The version that stock trackers and tools show: the protocol version of these daemons. */
 export const PROTOCOL_VERSION = '6.16.1';
 
 const KIB = 1024;
 
-/** Limits of the connections of a daemon. */
+/** Limits of a daemon's connections. */
 export interface ConnectionOptions {
-  /** Connections served at a time; further ones are closed at once. Default 4096. */
+  /**
+   * Most connections at a time. A further one displaces the longest idle one; if none is idle, it
+   * is closed at once. Default 4096.
+   */
   readonly maxConnections?: number;
   /**
-   * Time for the first request of a connection and the head of every other to
-   * arrive whole, and the longest silence within a body or an unread answer. A
-   * connection between two requests may be idle for ever. Default 30,000.
+   * Time for the first header of a new connection, for any other header once it has begun, and for
+   * each control body or upload head to arrive completely; also the longest silence within the
+   * bytes of a file or an unread answer. Between two requests a connection may be idle forever.
+   * Default 30,000.
    */
   readonly requestTimeoutMs?: number;
-  /** Longest body of a request that carries no file. Default 64 KiB. */
+  /** Longest body of a request without a file. Default 64 KiB. */
   readonly maxControlBodyBytes?: number;
-  /** Received bytes held for a connection before its sender has to wait. Default 256 KiB. */
+  /** Received bytes held per connection before its sender has to wait. Default 256 KiB. */
   readonly receiveBufferBytes?: number;
-  /** Rest of a refused upload that is read and dropped to keep its connection. Default 1 MiB. */
+  /** Most bytes of a refused upload to read and drop to keep its connection. Default 1 MiB. */
   readonly maxDrainBytes?: number;
-  /** Time that requests under way get when the daemon closes. Default 2000. */
+  /** Time for requests in flight when the daemon closes. Default 2000. */
   readonly closeTimeoutMs?: number;
 }
 
@@ -53,13 +57,13 @@ export function connectionLimits(options: ConnectionOptions): ConnectionLimits {
   return Object.freeze(limits);
 }
 
-/** Clock and randomness of the daemons, passed in so that a test can hold both. */
+/** Clock and randomness, passed in so that tests control both. */
 export interface Environment {
   /** Unix milliseconds. */
   now(): number;
-  /** Milliseconds of the monotonic clock: for how long something has lasted. */
+  /** Milliseconds of the monotonic clock. */
   uptimeMs(): number;
-  /** A random integer from 0 to below `limit`, which is at most 2^32. */
+  /** A random integer from 0 to `limit` - 1; `limit` is at most 2^32. */
   random(limit: number): number;
 }
 

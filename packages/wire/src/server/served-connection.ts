@@ -24,31 +24,31 @@ import type { ConnectionLimits } from './limits.js';
 import { ByteSource, quickAck, SocketSink } from './socket-bytes.js';
 
 /**
- * One accepted connection: reads a request, has its handler answer it, writes
- * the answer, one request after the other. Content of a refused upload is read
- * and dropped or the connection closed: it never becomes a request.
+ * One accepted connection: reads a request, lets its handler answer it, writes the answer, one
+ * request at a time. The content of a refused upload is read and dropped, or the connection closed:
+ * it never becomes a request.
  */
 
 export interface ConnectionRules<Session> {
   readonly handlers: ReadonlyMap<number, Handler<Session>>;
   readonly limits: ConnectionLimits;
-  /** True for a storage: an answer of status 22 is the last one on its connection. */
+  /** True for a storage: it closes a connection after an answer of status 22. */
   readonly closesAfterInvalid: boolean;
-  /** Asks who is there; without one, everybody is served. */
+  /** Authenticates connections; without a guard everybody is served. */
   readonly guard?: Guard | undefined;
   readonly onError: (error: Error) => void;
 }
 
-/** Called when a connection waits for a request, and when the header of one has come. */
+/** Called when a connection waits for a request, and when a header has arrived. */
 export interface ConnectionWatch<Session> {
   idle(connection: ServedConnection<Session>): void;
   busy(connection: ServedConnection<Session>): void;
 }
 
-/** Time and bytes that the peer of a closed connection gets to read its last answer. */
+/** Time and bytes allowed after the last answer, so that the peer can read it. */
 const LINGER_MS = 500;
 const LINGER_BYTES = 4 * 1024 * 1024;
-/** Longest body of a command of authentication; no nonce and no proof is so long. */
+/** Longest body of an authentication command; nonces and proofs are shorter. */
 const MAX_AUTHENTICATION_BYTES = 64;
 
 export class ServedConnection<Session> {
@@ -59,7 +59,7 @@ export class ServedConnection<Session> {
   readonly #session: Session;
   readonly #visitor: Visitor | undefined;
   readonly #watch: ConnectionWatch<Session>;
-  /** Between two requests; such a connection can be closed at any time. */
+  /** Between two requests, when the connection can be closed at any time. */
   #idle = true;
   #closing = false;
 
@@ -93,18 +93,18 @@ export class ServedConnection<Session> {
     }
   }
 
-  /** No further request; one under way is finished. */
+  /** Accepts no further request; finishes one in flight. */
   finish(): void {
     this.#closing = true;
     if (this.#idle) this.#socket.destroy();
   }
 
-  /** Ends it now, whatever is under way. */
+  /** Closes the connection now. */
   cut(): void {
     this.#socket.destroy();
   }
 
-  /** False when the connection is to be closed. */
+  /** Returns false if the connection is to be closed. */
   async #serveOne(first: boolean): Promise<boolean> {
     this.#idle = true;
     this.#watch.idle(this);
@@ -114,7 +114,7 @@ export class ServedConnection<Session> {
     this.#idle = false;
     const headTimeMs = first ? Math.max(giveUpAt - performance.now(), 1) : requestTimeoutMs;
     const bytes = await this.#source.exactly(HEADER_BYTES, headTimeMs);
-    // Only now: a peer that sends half a header is none the others have to wait for.
+    // Not earlier: a connection with half a header may still be displaced.
     this.#watch.busy(this);
     const header = readHeader(bytes);
     if (!header || header.command === quit.code) return false;
@@ -141,7 +141,7 @@ export class ServedConnection<Session> {
     });
   }
 
-  /** False, which ends the connection, if the secret is not shown at the first try. */
+  /** Returns false, which closes the connection, if the first proof fails. */
   async #authenticate(visitor: Visitor, header: FrameHeader): Promise<boolean> {
     const isShort = header.bodyBytes <= MAX_AUTHENTICATION_BYTES;
     const body = isShort ? await this.#body(header.bodyBytes) : Buffer.alloc(0);
@@ -173,7 +173,7 @@ export class ServedConnection<Session> {
     const rest = await this.#body(headBytes - prefix.length);
     const head = rest.length === 0 ? prefix : Buffer.concat([prefix, rest]);
     const payload = new Payload(this.#source, header.bodyBytes - headBytes, requestTimeoutMs);
-    // Content of which some has come is on its way: its sender waits for nothing.
+    // If some content has arrived, the sender is not waiting for an acknowledgement.
     if (payload.remaining > 0 && this.#source.queuedBytes === 0) quickAck(this.#socket);
     const open = await this.#answer(() => handler.handle(head, payload, this.#context(header)));
     if (!open || payload.remaining > maxDrainBytes) return false;
@@ -185,7 +185,7 @@ export class ServedConnection<Session> {
     return { header, session: this.#session };
   }
 
-  /** Writes what `handle` gives, or the status of what it throws. */
+  /** Writes the result of `handle`, or the status of its error. Returns false to close. */
   async #answer(handle: () => Promise<Reply> | Reply): Promise<boolean> {
     let reply: Reply;
     try {
@@ -212,7 +212,8 @@ export class ServedConnection<Session> {
         try {
           chunk = await reply.read(sent);
         } catch (error) {
-          // Before the header there is still a status to answer with; after it, only closing.
+          // Before the header is sent, an error can be answered with a status; after it, only by
+          // closing.
           if (!isForeseen(error)) this.#rules.onError(asError(error));
           if (sent === 0) await this.#sink.write(encodeReply(statusOf(error)));
           throw new ConnectionError('connection_lost', 'a file could not be read');
@@ -228,9 +229,8 @@ export class ServedConnection<Session> {
   }
 
   /**
-   * Ends the sending side and drops what still arrives for a moment. Closing
-   * with unread bytes would reset the connection and could take the last answer
-   * away from a peer that has not read it.
+   * Ends the sending side and briefly drops what still arrives. Closing with unread bytes would
+   * reset the connection, and the peer could lose an answer that it has not read.
    */
   async #linger(): Promise<void> {
     this.#socket.end();
@@ -244,7 +244,7 @@ export class ServedConnection<Session> {
   }
 }
 
-/** Length of the head; -1 if it announces what cannot be. */
+/** Length of the head; -1 if the prefix is invalid. */
 function headBytesOf<Session>(handler: PayloadHandler<Session>, prefix: Buffer): number {
   try {
     return handler.headBytes(prefix);

@@ -3,9 +3,9 @@ import type { Socket } from 'node:net';
 import { ConnectionError } from '../errors.js';
 
 /**
- * Pulls bytes out of a socket in the amounts that a reader asks for. Holds at
- * most `limitBytes` and one read of the system; the sender waits beyond that.
- * Every wait can have a time limit; none ends in silence when the peer goes.
+ * Pulls bytes out of a socket in the amounts that a reader asks for. Holds at most `limitBytes`
+ * plus one system read; beyond that the sender waits. Every wait can have a time limit and ends
+ * when the peer closes.
  */
 export class ByteSource {
   readonly #socket: Socket;
@@ -24,30 +24,30 @@ export class ByteSource {
     socket.on('close', () => this.#finish());
   }
 
-  /** True once the peer sends no more; what it sent before may still be queued. */
+  /** True once the peer sends no more; earlier bytes may still be queued. */
   get finished(): boolean {
     return this.#finished;
   }
 
-  /** Bytes that have arrived and wait for a reader. */
+  /** Bytes that have arrived and are unread. */
   get queuedBytes(): number {
     return this.#queuedBytes;
   }
 
-  /** Waits for a first byte; false if the peer ends instead. Without a limit, for ever. */
+  /** Waits for a first byte, without `timeoutMs` forever; false if the peer closes instead. */
   async ready(timeoutMs?: number): Promise<boolean> {
     await this.#until(1, timeoutMs);
     return this.#queuedBytes > 0;
   }
 
-  /** Exactly `count` bytes, at most `limitBytes`, within the time. */
+  /** Reads `count` bytes, at most `limitBytes`, within the time. */
   async exactly(count: number, timeoutMs: number): Promise<Buffer> {
     await this.#until(count, timeoutMs);
     if (this.#queuedBytes < count) throw lost();
     return join(this.#remove(count), count);
   }
 
-  /** What has arrived, from 1 to `most` bytes; waits for the first of them. */
+  /** What has arrived, from 1 to `most` bytes; waits for the first. */
   async some(most: number, timeoutMs: number): Promise<Buffer[]> {
     await this.#until(1, timeoutMs);
     if (this.#queuedBytes === 0) throw lost();
@@ -119,7 +119,7 @@ function lost(): ConnectionError {
   return new ConnectionError('connection_lost', 'the peer closed in the middle of a message');
 }
 
-/** Writes to a socket and waits until the peer takes it, though not for ever. */
+/** Writes to a socket and waits for the peer to read, for a limited time. */
 export class SocketSink {
   readonly #socket: Socket;
   readonly #timeoutMs: number;
@@ -132,7 +132,7 @@ export class SocketSink {
     socket.on('close', () => this.#wake?.());
   }
 
-  /** Resolves when there is room for more. Several parts travel together. */
+  /** Resolves when there is room for more. Several parts are sent together. */
   async write(...parts: Buffer[]): Promise<void> {
     const socket = this.#socket;
     if (!socket.writable) throw gone();
@@ -168,15 +168,15 @@ function gone(): ConnectionError {
 }
 
 /**
- * Acknowledges received bytes at once. The C and Java clients send a request in two writes
- * with Nagle's algorithm on, so their system holds a short body back until the head is
- * acknowledged, and Linux delays that acknowledgement by 40 ms. TCP_QUICKACK stops the delay
- * until the next answer is sent; it is set whenever a body is missing, as the C storage does
- * after every read. Node cannot set it, so koffi does. Koffi is an optional dependency:
- * without it, and on other systems, such uploads wait.
+ * Acknowledges received bytes at once. The C and Java clients send a request in two writes with
+ * Nagle's algorithm on, so their system holds a short body back until the head is acknowledged, and
+ * Linux delays that acknowledgement by 40 ms. TCP_QUICKACK stops the delay until the next answer is
+ * sent. It is set whenever a body is missing, as the C storage does after every read. Node cannot
+ * set it, so koffi does. Koffi is an optional dependency: without it, and on other systems, such
+ * uploads wait.
  */
 
-/** Of Linux, on every processor. */
+/** Values of Linux, the same on every processor. */
 const IPPROTO_TCP = 6;
 const TCP_QUICKACK = 12;
 const PROTOTYPE = 'int setsockopt(int fd, int level, int name, const int *value, uint32_t length)';
@@ -191,19 +191,19 @@ export function quickAck(socket: Socket): void {
   acknowledge(fd);
 }
 
-/** Not documented by Node, and the same in versions 20 to 26. Windows has none. */
+/** Undocumented, but the same in Node 20 to 26. Windows has none. */
 function descriptorOf(socket: Socket): number | undefined {
   const { _handle: handle } = socket as { _handle?: { readonly fd?: number } | null };
   return handle?.fd;
 }
 
-/** At the first need: most storages have other clients, and do without its memory. */
+/** Loads koffi when first needed: most storages have other clients and do without its memory. */
 function load(): (fd: number) => void {
   if (process.platform !== 'linux') return () => {};
   try {
     const koffi = createRequire(import.meta.url)('koffi') as typeof import('koffi');
     const setsockopt = koffi.load(null).func(PROTOTYPE);
-    // It fails only where the connection is gone, which the reader notices.
+    // Fails only if the connection is gone, which the reader notices.
     return (fd) => void setsockopt(fd, IPPROTO_TCP, TCP_QUICKACK, ON, ON.byteLength);
   } catch {
     return () => {};
