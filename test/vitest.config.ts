@@ -1,4 +1,23 @@
 import { defineConfig } from 'vitest/config';
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
+
+/** They take minutes each: begun last, one would run alone at the end. */
+const LONGEST = [
+  'staging/crash-faults.test.ts',
+  'staging/crash-histories.test.ts',
+  'staging/crash-points.test.ts',
+  'crash/kills.test.ts',
+];
+
+class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const place = ({ moduleId }: TestSpecification): number => {
+      const at = LONGEST.findIndex((name) => moduleId.endsWith(`/${name}`));
+      return at < 0 ? LONGEST.length : at;
+    };
+    return (await super.sort(files)).toSorted((one, other) => place(one) - place(other));
+  }
+}
 
 /**
  * Tests mirror the packages: test/<package>/<module>.test.ts. Those of the
@@ -11,6 +30,7 @@ export default defineConfig({
     exclude: ['dist/**', 'node_modules/**'],
     pool: 'forks',
     maxWorkers: 2,
+    sequence: { sequencer: LongestFirst },
     testTimeout: 60_000,
     hookTimeout: 60_000,
   },

@@ -55,6 +55,15 @@ describe('the log of moves', () => {
     expect(lines(folder)).toEqual([{ n: 1 }, { n: 3 }]);
   });
 
+  it('cuts off half of the first line as well', async () => {
+    const folder = temporaryFolder();
+    appendFileSync(join(folder, AUDIT_FILE), '{"n":1,"nam');
+    const audit = new Audit(localDisk, folder, () => {});
+    audit.write({ n: 2 });
+    await audit.flush();
+    expect(lines(folder)).toEqual([{ n: 2 }]);
+  });
+
   it('tells of a disk that refuses, and goes on', async () => {
     const folder = temporaryFolder();
     const errors: unknown[] = [];

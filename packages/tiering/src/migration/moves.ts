@@ -232,5 +232,7 @@ async function endOfLines(file: DiskFile): Promise<number> {
   const tail = Buffer.alloc(Math.min(size, MAX_LINE_BYTES));
   await file.readAt(tail, size - tail.length);
   const newline = tail.lastIndexOf(0x0a);
-  return newline === -1 ? size : size - tail.length + newline + 1;
+  if (newline >= 0) return size - tail.length + newline + 1;
+  // Either the first line is partial, or the file was not written by this log.
+  return tail.length === size ? 0 : size;
 }
