@@ -1,7 +1,8 @@
 // Run: npm run load -- http://127.0.0.1:8080 (in examples/, with a gateway running there)
 //
 // What a gateway does on your machine: autocannon uploads files of 20 KB for five seconds, then
-// downloads them for five. It deletes them at the end. An API key comes from STEVEDORE_API_KEY.
+// downloads them for five. It deletes them at the end, except the few whose answers autocannon did
+// not wait for. An API key comes from STEVEDORE_API_KEY.
 import { randomBytes } from 'node:crypto';
 import autocannon from 'autocannon';
 
