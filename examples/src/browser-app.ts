@@ -56,7 +56,7 @@ const OWN_PAGE = `<!doctype html>
   };
 </script>`;
 
-const UPPY = 'https://releases.transloadit.com/uppy/v5.2.1/uppy.min';
+const UPPY = 'https://releases.transloadit.com/uppy/v6.0.1/uppy.min';
 const UPPY_PAGE = `<!doctype html>
 <meta charset="utf-8">
 <title>Uppy</title>

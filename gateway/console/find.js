@@ -26,18 +26,21 @@ export function startFinding(hooks) {
       // The date is one of this place.
       since: since === '' ? '' : new Date(`${since}T00:00`).toISOString(),
     };
-    shown = { filters: Object.fromEntries(Object.entries(filters).filter(([, text]) => text)) };
-    shown.files = [];
+    const given = Object.entries(filters).filter(([, text]) => text);
+    shown = { filters: Object.fromEntries(given), files: [], next: undefined };
     selected.clear();
     more();
   });
 }
 
 async function more() {
+  const asked = shown;
   try {
-    const after = shown.next === undefined ? {} : { after: shown.next };
-    const page = await find({ ...shown.filters, limit: FILES_PER_PAGE, ...after });
-    shown = { ...shown, files: [...shown.files, ...page.files], next: page.next };
+    const after = asked.next === undefined ? {} : { after: asked.next };
+    const page = await find({ ...asked.filters, limit: FILES_PER_PAGE, ...after });
+    // Other files were asked for meanwhile, or the same page twice.
+    if (shown !== asked) return;
+    shown = { ...asked, files: [...asked.files, ...page.files], next: page.next };
     draw();
     say(
       shown.files.length === 0 ? 'No file matches' : `${plural(shown.files.length, 'file')} found`,
@@ -48,7 +51,9 @@ async function more() {
 }
 
 async function fail(error) {
-  at('find-results').prepend(element('p', { className: 'bad', role: 'alert' }, error.message));
+  const results = at('find-results');
+  results.querySelector('[role="alert"]')?.remove();
+  results.prepend(element('p', { className: 'bad', role: 'alert' }, error.message));
   if (isKeyWanted(error)) await askForKey(error);
 }
 
@@ -182,7 +187,7 @@ async function deleteChosen() {
     }
   };
   await Promise.all(Array.from({ length: DELETIONS_AT_ONCE }, worker));
-  shown.files = shown.files.filter(({ key }) => !gone.has(key));
+  shown = { ...shown, files: shown.files.filter(({ key }) => !gone.has(key)) };
   for (const key of gone) selected.delete(key);
   draw();
   say(`${plural(gone.size, 'file')} deleted`);

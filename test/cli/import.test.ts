@@ -1,37 +1,20 @@
 import { execFileSync } from 'node:child_process';
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { FastdfsClient } from '@stevedore/fastdfs';
-import { startGateway } from '@stevedore/gateway';
 import { expect, onTestFinished, test } from 'vitest';
-import { writeKeyFile } from '../../gateway/dist/access/api-keys.js';
-import { newKey } from '../gateway/guarded.js';
+import { keyedGateway } from './keyed-gateway.js';
 import { run, temporaryDirectory } from './run.js';
 
+/** Key of a file of the group `album`, or another one. */
 async function gateway() {
-  const directory = await temporaryDirectory();
-  const apiKeys = `${directory}/keys.json`;
-  const key = newKey({ scopes: ['read', 'write', 'delete', 'list'] });
-  await writeKeyFile(apiKeys, [key.key]);
-  const ports = { port: 0, trackerPort: 0, storagePort: 0 } as const;
-  const started = await startGateway({ ...ports, directory: `${directory}/store`, apiKeys });
-  onTestFinished(() => started.close());
-  const env = {
-    STEVEDORE_URL: started.url,
-    STEVEDORE_API_KEY: key.text,
-    XDG_STATE_HOME: `${directory}/state`,
-  };
-  const put = async (name: string, text: string, group = 'album') => {
-    const headers = {
-      'x-api-key': key.text,
-      'x-filename': encodeURIComponent(name),
-      'x-affinity-group': group,
-    };
-    const answer = await fetch(`${started.url}/files`, { method: 'POST', headers, body: text });
-    return ((await answer.json()) as { readonly key: string }).key;
-  };
-  return { started, directory, env, put, header: { 'x-api-key': key.text } };
+  const { put, ...others } = await keyedGateway();
+  const store = async (name: string, text: string, group = 'album') =>
+    (await put(name, text, group)).key;
+  return { ...others, put: store };
 }
 
 /** Of CSV without quotes. */
@@ -112,6 +95,45 @@ test('neither directory nor list, or both, is wrong usage', async () => {
     const { code, stderr } = await run(args);
     expect([code, stderr]).toEqual([2, expect.stringContaining('name either')]);
   }
+});
+
+/** A gateway that has other bytes than it was sent, or than it lists. */
+async function wrongGateway() {
+  const key = 'A'.repeat(22);
+  const listed = { key, name: 'a.txt', size: 3, crc32: sumOf('abc'), stagedAt: new Date(0) };
+  const removed: string[] = [];
+  const server = createServer((request, response) => {
+    request.resume();
+    const { method, url = '' } = request;
+    if (method === 'DELETE') removed.push(url);
+    if (method === 'DELETE') response.writeHead(204).end();
+    else if (method === 'POST') response.end(JSON.stringify({ ...listed, crc32: '00000000' }));
+    else if (url.startsWith('/files?')) response.end(JSON.stringify({ files: [listed] }));
+    else response.end('abd');
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  onTestFinished(() => void server.close());
+  const { port } = server.address() as AddressInfo;
+  return { env: { STEVEDORE_URL: `http://127.0.0.1:${port}` }, removed, key };
+}
+
+test('bytes that are not the right ones are neither imported nor exported', async () => {
+  const { env, removed, key } = await wrongGateway();
+  const directory = await temporaryDirectory();
+  await mkdir(join(directory, 'in'));
+  await writeFile(join(directory, 'in', 'a.txt'), 'abc');
+  for (const command of ['put', 'import']) {
+    const { code, stdout, stderr } = await run([command, join(directory, 'in')], { env });
+    expect([code, stderr]).toEqual([1, expect.stringContaining('received other bytes')]);
+    expect(stdout).not.toContain(key);
+  }
+  expect(removed).toEqual([`/files/${key}`, `/files/${key}`]);
+  for (const target of ['out', 'out.tar']) {
+    const { code, stdout } = await run(['export', join(directory, target)], { env });
+    expect([code, stdout]).toEqual([1, 'path,key,size,crc32\n']);
+  }
+  expect(await readdir(join(directory, 'out'))).toEqual([]);
+  expect((await readdir(directory)).sort()).toEqual(['in', 'out']);
 });
 
 test('names from elsewhere stay in the directory, and no file takes the place of another', async () => {

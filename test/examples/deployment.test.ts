@@ -137,8 +137,35 @@ interface Resource {
   readonly kind: string;
   readonly metadata: { readonly name: string; readonly namespace?: string };
   readonly data?: Readonly<Record<string, string>>;
-  // biome-ignore lint/suspicious/noExplicitAny: any resource of Kubernetes
-  readonly spec?: any;
+  readonly spec?: unknown;
+}
+
+interface Named {
+  readonly name: string;
+}
+
+interface ServiceSpec {
+  readonly selector: Readonly<Record<string, string>>;
+  readonly ports: readonly { readonly targetPort: string }[];
+}
+
+interface SetSpec {
+  readonly serviceName: string;
+  readonly volumeClaimTemplates: readonly { readonly metadata: Named }[];
+  readonly template: {
+    readonly metadata: { readonly labels: Readonly<Record<string, string>> };
+    readonly spec: {
+      readonly containers: readonly Container[];
+      readonly volumes: readonly Named[];
+    };
+  };
+}
+
+interface Container {
+  readonly args: readonly string[];
+  readonly ports: readonly Named[];
+  readonly volumeMounts: readonly Named[];
+  readonly envFrom: readonly { readonly configMapRef?: Named; readonly secretRef?: Named }[];
 }
 
 interface Kustomization {
@@ -181,24 +208,23 @@ test('the manifests fit together, and kustomize builds them', async () => {
     expect(kinds.sort()).toEqual(resources.map(({ kind }) => kind).sort());
   }
   const of = (kind: string) => resources.filter((each) => each.kind === kind);
-  const [set] = of('StatefulSet');
-  const pod = set!.spec.template;
-  const [container] = pod.spec.containers;
+  const set = of('StatefulSet')[0]!.spec as SetSpec;
+  const pod = set.template;
+  const container = pod.spec.containers[0]!;
   for (const { spec } of of('Service')) {
-    expect(pod.metadata.labels).toMatchObject(spec.selector);
-    for (const { targetPort } of spec.ports) {
-      expect(container.ports.map(({ name }: { name: string }) => name)).toContain(targetPort);
-    }
+    const { selector, ports } = spec as ServiceSpec;
+    expect(pod.metadata.labels).toMatchObject(selector);
+    for (const { targetPort } of ports) expect(container.ports.map(nameOf)).toContain(targetPort);
   }
   const names = resources.map(({ kind, metadata }) => `${kind} ${metadata.name}`);
-  expect(names).toContain(`Service ${set!.spec.serviceName}`);
+  expect(names).toContain(`Service ${set.serviceName}`);
   for (const { configMapRef, secretRef } of container.envFrom) {
-    const name = configMapRef ? `ConfigMap ${configMapRef.name}` : `Secret ${secretRef.name}`;
+    const name = configMapRef ? `ConfigMap ${configMapRef.name}` : `Secret ${secretRef!.name}`;
     expect(names).toContain(name);
   }
-  const mounted = container.volumeMounts.map(({ name }: { name: string }) => name).sort();
-  const volumes = [...pod.spec.volumes, ...set!.spec.volumeClaimTemplates.map(metadataOf)];
-  expect(volumes.map(({ name }: { name: string }) => name).sort()).toEqual(mounted);
+  const claims = set.volumeClaimTemplates.map(({ metadata }) => metadata);
+  const volumes = [...pod.spec.volumes, ...claims].map(nameOf);
+  expect(volumes.sort()).toEqual(container.volumeMounts.map(nameOf).sort());
   // The command accepts them all, but for a port that is none.
   const variables = of('ConfigMap').flatMap(({ data }) => Object.entries(data ?? {}));
   const { code, stderr } = await run([...container.args, '--port', 'none'], {
@@ -208,6 +234,6 @@ test('the manifests fit together, and kustomize builds them', async () => {
   expect(variables.length).toBeGreaterThan(1);
 });
 
-function metadataOf({ metadata }: Resource) {
-  return metadata;
+function nameOf({ name }: Named): string {
+  return name;
 }

@@ -1,17 +1,17 @@
 import { createReadStream, createWriteStream } from 'node:fs';
 import { mkdir, rename, rm, stat, utimes } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { Readable, type Writable } from 'node:stream';
+import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { crc32 } from 'node:zlib';
 import { type OptionTable, type OptionValues, option } from '@stevedore/options';
 import type { Command } from 'commander';
 import { createTarPacker } from 'modern-tar';
 import { EntryNames, safePath, withKey } from '../entry-names.js';
+import { CSV_HEAD, csvRow, hex } from './csv.js';
 import { EXIT_FAILED, explain } from './errors.js';
-import { filterOptions, listed, withClient } from './file-commands.js';
+import { filterOptions, listed, save, withClient } from './file-commands.js';
 import { endsAll, type GatewayClient } from './gateway-client.js';
-import { cell } from './import.js';
 import { addOptions, clientOptions, flags, optionsOf } from './options.js';
 
 /** `stevedore export`: files of a gateway, written into a directory or a tar archive. */
@@ -50,7 +50,7 @@ export function configure(command: Command): void {
         async (client) => {
           const isTar = target === '-' || target.endsWith('.tar');
           const print = target === '-' ? () => {} : (row: string) => process.stdout.write(row);
-          print('path,key,size,crc32\n');
+          print(CSV_HEAD);
           const run = new Export(client, options, print);
           await (isTar ? run.toTar(target) : run.toDirectory(target));
           process.stderr.write(`${run.summary()}\n`);
@@ -110,9 +110,10 @@ class Export {
 
   async toTar(target: string): Promise<void> {
     const { readable, controller } = createTarPacker();
-    const output: Writable = target === '-' ? process.stdout : createWriteStream(target);
     const names = new EntryNames();
-    const written = pipeline(Readable.fromWeb(readable as never), output, { end: target !== '-' });
+    const archive = Readable.fromWeb(readable as never);
+    const written =
+      target === '-' ? pipeline(archive, process.stdout, { end: false }) : save(archive, target);
     const pack = async (): Promise<void> => {
       for await (const file of this.#listed()) {
         await this.#trying(file, async () => {
@@ -152,7 +153,7 @@ class Export {
     try {
       const path = await write();
       this.#files += 1;
-      this.#print(`${[path, file.key, file.size, file.crc32].map(cell).join(',')}\n`);
+      this.#print(`${csvRow(path, file)}\n`);
     } catch (error) {
       if (error instanceof ArchiveError || isOfTarget(error)) throw error;
       if (!(error instanceof DamagedError) && endsAll(error)) throw error;
@@ -248,8 +249,4 @@ async function* checked(
   }
   if (bytes === size && hex(sum) === wanted) return;
   throw new DamagedError('the gateway sent other bytes than it lists');
-}
-
-function hex(sum: number): string {
-  return sum.toString(16).padStart(8, '0');
 }

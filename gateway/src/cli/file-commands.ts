@@ -44,7 +44,8 @@ export function get(command: Command): void {
     });
 }
 
-async function save(content: Readable, path: string): Promise<void> {
+/** The file appears when it is complete. */
+export async function save(content: Readable, path: string): Promise<void> {
   const partial = `${path}.${process.pid}.part`;
   try {
     await pipeline(content, createWriteStream(partial, { flags: 'wx' }));
@@ -84,8 +85,8 @@ export const filterOptions = flags({
   group: option.text('', 'only files of this affinity group', { short: 'g' }),
   prefix: option.text('', 'only files whose names begin so'),
   type: option.text('', 'only files of this type: image/png, or image/*'),
-  since: option.text('', 'only files uploaded at this time (ISO 8601) or later'),
-  until: option.text('', 'only files uploaded before this time'),
+  since: option.text('', 'only files whose upload began at this time (ISO 8601) or later'),
+  until: option.text('', 'only files whose upload began before this time'),
 });
 
 const listOptions = {

@@ -1,14 +1,15 @@
 import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { type OptionTable, option } from '@stevedore/options';
-import { decodeFields, fileKind, parseFileId } from '@stevedore/protocol';
+import { decodeFields, fileKind, parseFileId, sizeOfField } from '@stevedore/protocol';
 import type { Command } from 'commander';
+import { CSV_HEAD, csvRow } from './csv.js';
 import { EXIT_FAILED, UsageError } from './errors.js';
 import { endsAll, type GatewayClient } from './gateway-client.js';
 import { filesBelow } from './local-files.js';
 import { addOptions, flags, optionsOf } from './options.js';
-import type { Source, SourceFile } from './put-run.js';
-import { sendOptions, storeAll } from './store-all.js';
+import type { Receipt, Source, SourceFile } from './put-run.js';
+import { type Ahead, sendOptions, storeAll } from './store-all.js';
 
 /** `stevedore import`: files that an app has kept elsewhere, and the keys that they get. */
 
@@ -50,17 +51,12 @@ export function configure(command: Command): void {
       const list = fastdfs === '' ? [] : await listedIds(fastdfs);
       const source = (client: GatewayClient): Source =>
         directory === undefined ? storedFiles(list, client) : filesBelow(directory);
-      process.stdout.write('path,key,size,crc32\n');
-      const rowOf = ({ key, size, crc32 }: Record<string, unknown>, file: SourceFile): string =>
-        [directory === undefined ? file.path : file.name, key, size, crc32].map(cell).join(',');
-      if (!(await storeAll(source, options, rowOf))) process.exitCode = EXIT_FAILED;
+      const ahead = directory === undefined ? idsAhead(list) : filesBelow(directory);
+      process.stdout.write(CSV_HEAD);
+      const rowOf = (receipt: Receipt, file: SourceFile): string =>
+        csvRow(directory === undefined ? file.path : file.name, receipt);
+      if (!(await storeAll(source, ahead, options, rowOf))) process.exitCode = EXIT_FAILED;
     });
-}
-
-/** As RFC 4180 has it. */
-export function cell(value: unknown): string {
-  const text = String(value);
-  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
 interface ListedId {
@@ -80,18 +76,24 @@ async function listedIds(path: string): Promise<ListedId[]> {
   return ids;
 }
 
+/** What the ids themselves tell, for the bar: asking for each of them twice would take too long. */
+async function* idsAhead(list: readonly ListedId[]): AsyncGenerator<Ahead, void, undefined> {
+  for (const { id } of list) yield { size: normalFields(id)?.size ?? 0 };
+}
+
 /** Files of FastDFS, read through the gateway. */
 async function* storedFiles(list: readonly ListedId[], client: GatewayClient): Source {
   for (const { id, name } of list) {
     try {
       const { size, stagedAt } = await client.stat(id);
+      const fields = normalFields(id);
       yield {
         path: id,
         identity: `fastdfs ${id}`,
         name,
         size: Number(size),
         state: `${size} ${stagedAt}`,
-        ...knownSum(id),
+        ...(fields ? { crc32: fields.crc32 } : {}),
         open: () => client.get(id),
       };
     } catch (error) {
@@ -101,9 +103,10 @@ async function* storedFiles(list: readonly ListedId[], client: GatewayClient): S
   }
 }
 
-/** The id of a file that never changes has its CRC-32. */
-function knownSum(id: string): { readonly crc32?: number } {
+/** Size and CRC-32 in the id of a file that never changes; undefined for any other. */
+function normalFields(id: string): { readonly size: number; readonly crc32: number } | undefined {
   const parsed = parseFileId(id);
-  if (!parsed || fileKind(parsed) !== 'normal') return {};
-  return { crc32: decodeFields(parsed.base).crc32 };
+  if (!parsed || fileKind(parsed) !== 'normal') return undefined;
+  const { sizeField, crc32 } = decodeFields(parsed.base);
+  return { size: sizeOfField(sizeField), crc32 };
 }

@@ -5,6 +5,7 @@ import { crc32 } from 'node:zlib';
 import { DEFAULT_TYPE } from '@stevedore/middleware/core';
 import { formatBytes } from '@stevedore/options';
 import { lookup } from 'mime-types';
+import { hex } from './csv.js';
 import { explain } from './errors.js';
 import { endsAll, type GatewayClient, GatewayError } from './gateway-client.js';
 import type { Progress } from './progress.js';
@@ -203,7 +204,7 @@ export class PutRun {
   /** The gateway has the bytes that were read, and these are the file's. */
   async #check(receipt: Receipt, { path, crc32: own }: SourceFile, sum: number): Promise<void> {
     const isWrong = own !== undefined && own !== sum;
-    if (!isWrong && receipt.crc32 === sum.toString(16).padStart(8, '0')) return;
+    if (!isWrong && receipt.crc32 === hex(sum)) return;
     await this.#options.client.delete(String(receipt.key)).catch(() => {});
     const cause = new Error(
       isWrong ? 'its bytes do not have its CRC-32' : 'the gateway received other bytes',

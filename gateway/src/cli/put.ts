@@ -43,6 +43,7 @@ function putAll(
 ): Promise<boolean> {
   return storeAll(
     () => localFiles(paths),
+    localFiles(paths),
     options,
     (receipt, _file, isSkipped) => {
       if (options.json) return JSON.stringify(isSkipped ? { ...receipt, skipped: true } : receipt);

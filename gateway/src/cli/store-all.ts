@@ -4,7 +4,13 @@ import { GatewayClient } from './gateway-client.js';
 import { clientOptions, flags } from './options.js';
 import { startProgress } from './progress.js';
 import { PutJournal, putJournalPath } from './put-journal.js';
-import { PutRun, type Receipt, type Source, type SourceFile } from './put-run.js';
+import {
+  PutRun,
+  type Receipt,
+  type Source,
+  type SourceFailure,
+  type SourceFile,
+} from './put-run.js';
 
 /** What `put` and `import` share: a run with its journal, its bar and its summary. */
 
@@ -19,12 +25,16 @@ export const sendOptions = {
   }),
 } satisfies OptionTable;
 
+/** A file that is coming, as far as the bar needs to know. */
+export type Ahead = { readonly size: number } | SourceFailure;
+
 /**
- * True if the gateway has every file. `source` is called twice where somebody watches: the bar
- * needs to know what is ahead. `lineOf` is printed for every file that the gateway has.
+ * True if the gateway has every file. `ahead` is read only where somebody watches the bar. `lineOf`
+ * is printed for every file that the gateway has.
  */
 export async function storeAll(
   source: (client: GatewayClient) => Source,
+  ahead: AsyncIterable<Ahead>,
   options: OptionValues<typeof sendOptions>,
   lineOf: (receipt: Receipt, file: SourceFile, isSkipped: boolean) => string,
 ): Promise<boolean> {
@@ -32,7 +42,7 @@ export async function storeAll(
   // A source may read from the gateway while an upload waits for it.
   const client = new GatewayClient(options, 2 * concurrency);
   const journal = openJournal(client.url);
-  const { bytes, files } = process.stderr.isTTY ? await measure(source(client)) : NOTHING;
+  const { bytes, files } = process.stderr.isTTY ? await measure(ahead) : NOTHING;
   const progress = startProgress(`${formatBytes(bytes)} in ${files} files`);
   const run = new PutRun({
     ...{ client, progress, journal, concurrency },
@@ -64,7 +74,7 @@ function openJournal(url: string): PutJournal | undefined {
 
 const NOTHING = { bytes: 0, files: 0 };
 
-async function measure(files: Source): Promise<typeof NOTHING> {
+async function measure(files: AsyncIterable<Ahead>): Promise<typeof NOTHING> {
   const sum = { ...NOTHING };
   for await (const file of files) {
     if ('error' in file) continue;

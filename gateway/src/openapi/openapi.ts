@@ -110,5 +110,21 @@ const schemas: readonly Schema[] = [
     trackerReachable: { type: 'boolean' },
     problems: { type: 'array', items: text, description: 'what stands in the way, for people' },
   }),
+  objectOf<{ files: ReceiptJson[]; next: string }>(
+    'Page',
+    {
+      files: { type: 'array', items: { $ref: 'Receipt#' } },
+      next: { ...text, description: 'where the listing goes on; absent at its end' },
+    },
+    'next',
+  ),
+  objectOf<{ deleted: number; next: string }>(
+    'Deleted',
+    {
+      deleted: { type: 'integer', minimum: 0 },
+      next: { ...text, description: 'present if there may be more' },
+    },
+    'next',
+  ),
   objectOf<{ live: boolean }>('Liveness', { live: { type: 'boolean' } }),
 ];

@@ -222,8 +222,8 @@ const listQuery = Object.fromEntries(
     ['group', 'affinity group'],
     ['name-prefix', 'what the name begins with'],
     ['type', '`image/png`, or `image/*`'],
-    ['since', 'uploaded at this time or later, ISO 8601'],
-    ['until', 'uploaded before this time, ISO 8601'],
+    ['since', 'whose upload began at this time or later, ISO 8601'],
+    ['until', 'whose upload began before this time, ISO 8601'],
     ['min-size', 'bytes at least'],
     ['max-size', 'bytes at most'],
     ['after', '`next` of the page before'],
@@ -238,11 +238,7 @@ const known = json(
     anyOf: [
       { $ref: 'Receipt#' },
       { type: 'array', items: { $ref: 'Receipt#' } },
-      {
-        type: 'object',
-        properties: { files: { type: 'array', items: { $ref: 'Receipt#' } }, next: text },
-        required: ['files'],
-      },
+      { $ref: 'Page#' },
     ],
   },
   {
@@ -299,11 +295,7 @@ const described: Readonly<Record<string, FastifySchema & Schema>> = {
     response: {
       200: json(
         'with a group: how many files were deleted, and where to go on if there may be more',
-        {
-          type: 'object',
-          properties: { deleted: { type: 'integer' }, next: text },
-          required: ['deleted'],
-        },
+        { $ref: 'Deleted#' },
         { 'X-Content-Type-Options': text },
       ),
       204: nothing,

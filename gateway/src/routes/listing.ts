@@ -84,18 +84,23 @@ async function allListed(store: Store, options: ListOptions): Promise<Listed[]> 
 async function* entriesOf(store: Store, listed: readonly Listed[]) {
   const names = new EntryNames();
   for (const { key, name, size, stagedAt } of listed) {
-    const content = await contentOf(store, key);
-    if (!content) continue;
-    yield { name: names.add(name, key), input: content, lastModified: stagedAt, size };
+    const input = await unlessGone(async () => (await store.get(key)).content());
+    if (!input) continue;
+    try {
+      yield { name: names.add(name, key), input, lastModified: stagedAt, size };
+    } finally {
+      // The library leaves the stream open when its reader goes.
+      if (!Buffer.isBuffer(input)) input.destroy();
+    }
   }
 }
 
 /** Undefined if the file was deleted since it was listed. */
-async function contentOf(store: Store, key: string): Promise<Buffer | Readable | undefined> {
+async function unlessGone<Result>(action: () => Promise<Result>): Promise<Result | undefined> {
   try {
-    return await (await store.get(key)).content();
+    return await action();
   } catch (error) {
-    if (isStoreError(error) && error.code === 'not_found') return undefined;
+    if (isStoreError(error, 'not_found')) return undefined;
     throw error;
   }
 }
@@ -109,31 +114,22 @@ export async function removeListed(
   { files, access }: ListingRoutes,
 ): Promise<Answer> {
   const asked = request as AskedBy;
-  await access.list(asked);
-  await access.remove(asked);
   const options = listOptions(asked.query);
   if (options.group === undefined) {
-    throw new ProblemError('bad_request', 'id or group names what is to be deleted.');
+    throw new ProblemError('bad_request', 'Name a file by id, or files by group.');
   }
+  await access.list(asked);
+  await access.remove(asked);
   const { files: listed, next } = await files.store.list(options);
   const queue = listed.values();
   let deleted = 0;
   const worker = async (): Promise<void> => {
-    for (const { key } of queue) if (await removed(files, key)) deleted += 1;
+    for (const { key } of queue) {
+      if (await unlessGone(() => files.remove(key))) deleted += 1;
+    }
   };
   await Promise.all(Array.from({ length: DELETIONS_AT_ONCE }, worker));
   return files.answer({ deleted, ...(next === undefined ? {} : { next }) });
-}
-
-/** False if it was deleted meanwhile. */
-async function removed(files: Files, key: string): Promise<boolean> {
-  try {
-    await files.remove(key);
-    return true;
-  } catch (error) {
-    if (isStoreError(error) && error.code === 'not_found') return false;
-    throw error;
-  }
 }
 
 /** Throws `invalid_option`. */

@@ -67,7 +67,7 @@ export class Upload {
     this.#file = file;
     this.#options = options;
     this.done = this.#run();
-    // Whoever wants to know asks `done`.
+    // A caller that ignores `done` must not get an unhandled rejection.
     this.done.catch(() => {});
   }
 
@@ -100,7 +100,7 @@ export class Upload {
   async #run(): Promise<StoredFile> {
     const { endpoint, storage = globalThis.localStorage ?? null } = this.#options;
     const kept = typeof endpoint === 'string' && !/[?&]signature=/.test(endpoint) ? storage : null;
-    const name = `stevedore ${[endpoint, ...this.#identity()].join(' ')}`;
+    const name = `stevedore ${[endpoint, ...this.#identity(), this.#options.group].join(' ')}`;
     this.#url = kept?.getItem(name) ?? undefined;
     try {
       let where: StoredFile | number = this.#url === undefined ? 0 : await this.#offset();

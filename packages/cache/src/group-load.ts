@@ -67,7 +67,7 @@ export async function loadGroup(load: GroupLoad): Promise<Buffer | undefined> {
   }
 }
 
-/** A copy in its own memory: a cached file must not retain its neighbours. */
+/** A copy in its own memory: a cached file must not keep the rest of a read alive. */
 function copyOf(bytes: Buffer): Buffer {
   const copy = Buffer.allocUnsafeSlow(bytes.length);
   bytes.copy(copy);

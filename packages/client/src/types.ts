@@ -106,9 +106,9 @@ export interface ListOptions {
   readonly namePrefix?: string;
   /** `image/png`, or `image/*`. */
   readonly type?: string;
-  /** Uploaded at this time or later. */
+  /** Whose upload began at this time or later: a resumable one may end much later. */
   readonly since?: Date;
-  /** Uploaded before this time. */
+  /** Whose upload began before this time. */
   readonly until?: Date;
   readonly minSize?: number;
   readonly maxSize?: number;

@@ -20,7 +20,7 @@ export interface AcceptanceParts {
   readonly unfinished: Unfinished;
   readonly retention: Retention;
   readonly merging: MergeTask;
-  /** True: acknowledge files once they are durable; false: once the operating system has them. */
+  /** True: acknowledge files once they are durable; false: once they are written to the page cache. */
   readonly sync: boolean;
   /** Uploads are refused at this many bytes. */
   readonly containerBytes: number;
@@ -87,8 +87,8 @@ export class Acceptance {
   }
 
   /**
-   * Stages all of the files or none. Resolves once they are durable; with `sync` false, once the
-   * operating system has them: they are lost if the machine stops soon after.
+   * Stages all of the files or none. Resolves once they are durable; with `sync` false, once they
+   * are in the page cache: they are lost if the machine stops soon after.
    */
   async stage(files: readonly NewFile[], sync = true): Promise<void> {
     const { container, merging } = this.#parts;

@@ -153,7 +153,7 @@ export class Container {
   /**
    * Resolves once the records are durable and visible in the FileMap. Records of one call are in
    * one batch. `sync` may ask for less than the container's own durability: then they are visible
-   * once the operating system has them. `acknowledges` marks files and deletions of users, which a
+   * once they are in the page cache. `acknowledges` marks files and deletions of users, which a
    * partner must have, too. Rejects with StoreError `disk_full`, `container_write_failed` or
    * `partner_away`; then none of the records is ever visible.
    */

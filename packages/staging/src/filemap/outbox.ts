@@ -122,7 +122,7 @@ export class Outbox extends Statements {
     return entries;
   }
 
-  /** Deletes the entries up to this one: the map has them. */
+  /** Deletes the entries up to this one, which the map has stored. */
   forget(upTo: number): void {
     this.#forget(upTo);
     this.#endFill(upTo);

@@ -104,7 +104,7 @@ export class ChangeJournal {
     });
   }
 
-  /** The change with paths as the journal has them. */
+  /** The change with paths relative to the data directory. */
   #written(change: JournalChange): JournalChange {
     const inside = (path: string): string => relative(this.#directory, path).replaceAll(sep, '/');
     const path = inside(change.path);

@@ -78,7 +78,7 @@ export class IncomingFile {
     await this.#syncing;
     this.#unsyncedBytes = 0;
     this.#syncing = this.content.sync();
-    // Whoever awaits it gets its error.
+    // Its error is thrown where the sync is awaited.
     this.#syncing.catch(() => {});
   }
 
