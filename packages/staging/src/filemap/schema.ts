@@ -1,4 +1,4 @@
-import type { SqliteDatabase } from '@stevedore/disk/sqlite';
+import type { SqliteDatabase, SqliteStatement } from '@stevedore/disk/sqlite';
 import type { FileRow, FormerPlace, LocalPlace, TrunkKind } from './rows.js';
 
 /**
@@ -141,7 +141,10 @@ const TABLES = `
 
 export const FILEMAP_SCHEMA: readonly string[] = [TABLES];
 
-/** Statements of a database as functions, each prepared once and typed next to its SQL. */
+/**
+ * Statements of a database as functions, typed next to their SQL. Each is prepared when it is first
+ * called: there are a hundred, and a program that opens a FileMap calls few of them.
+ */
 export class Statements {
   readonly #database: SqliteDatabase;
 
@@ -150,48 +153,69 @@ export class Statements {
   }
 
   protected get<Args extends unknown[], Row>(sql: string): (...args: Args) => Row | undefined {
-    const statement = this.#database.prepare(sql);
-    return statement.get.bind(statement) as (...args: Args) => Row | undefined;
+    const statement = this.#prepared(sql);
+    return (...args) => statement().get(...args) as Row | undefined;
   }
 
   protected all<Args extends unknown[], Row>(sql: string): (...args: Args) => Row[] {
-    const statement = this.#database.prepare(sql);
-    return statement.all.bind(statement) as (...args: Args) => Row[];
+    const statement = this.#prepared(sql);
+    return (...args) => statement().all(...args) as Row[];
   }
 
   /** The first column of each row. */
   protected column<Args extends unknown[], Value>(sql: string): (...args: Args) => Value[] {
-    const statement = this.#database.prepare(sql).pluck();
-    return statement.all.bind(statement) as (...args: Args) => Value[];
+    const statement = this.#prepared(sql, (made) => made.pluck());
+    return (...args) => statement().all(...args) as Value[];
   }
 
   /** The first column of the first row. */
   protected value<Args extends unknown[], Value>(
     sql: string,
   ): (...args: Args) => Value | undefined {
-    const statement = this.#database.prepare(sql).pluck();
-    return statement.get.bind(statement) as (...args: Args) => Value | undefined;
+    const statement = this.#prepared(sql, (made) => made.pluck());
+    return (...args) => statement().get(...args) as Value | undefined;
   }
 
   protected run<Args extends unknown[]>(sql: string): (...args: Args) => { changes: number } {
-    const statement = this.#database.prepare(sql);
-    return statement.run.bind(statement);
+    const statement = this.#prepared(sql);
+    return (...args) => statement().run(...args);
   }
 
   /** For SELECTs that begin with FILES or WAITING. */
   protected file<Args extends unknown[]>(sql: string): (...args: Args) => FileRow | undefined {
-    const statement = this.#database.prepare(sql).raw();
+    const statement = this.#prepared(sql, (made) => made.raw());
     return (...args) => {
-      const columns = statement.get(...args) as FileColumns | undefined;
+      const columns = statement().get(...args) as FileColumns | undefined;
       return columns && fileRow(columns);
     };
   }
 
   protected files<Args extends unknown[]>(sql: string): (...args: Args) => FileRow[] {
-    const statement = this.#database.prepare(sql).raw();
-    return (...args) => (statement.all(...args) as FileColumns[]).map(fileRow);
+    const statement = this.#prepared(sql, (made) => made.raw());
+    return (...args) => (statement().all(...args) as FileColumns[]).map(fileRow);
+  }
+
+  protected steps<Name extends string>(texts: Readonly<Record<Name, string>>): Steps<Name> {
+    const steps = Object.entries<string>(texts).map(([name, sql]) => [name, this.run(sql)]);
+    return Object.fromEntries(steps) as Steps<Name>;
+  }
+
+  #prepared(
+    sql: string,
+    set: (statement: SqliteStatement) => SqliteStatement = (made) => made,
+  ): () => SqliteStatement {
+    let statement: SqliteStatement | undefined;
+    return () => {
+      statement ??= set(this.#database.prepare(sql));
+      return statement;
+    };
   }
 }
+
+/** Statements by name. */
+export type Steps<Name extends string> = Readonly<
+  Record<Name, (...values: unknown[]) => { readonly changes: number }>
+>;
 
 const FILE_COLUMNS = `f.key, f.name, f.type, f.grp, f.size, f.crc32, f.stagedAt, f.expiresAt, f.was,
   f.spooled, f.segment, f.position, f.trunk, f.trunkOffset`;
@@ -260,9 +284,8 @@ function fileRow(columns: FileColumns): FileRow {
   };
 }
 
-/** The steps of FileMapWriter, each prepared once. The tables are in schema.ts. */
-
-const SQL = {
+/** The steps of FileMapWriter. */
+export const WRITER_STEPS = {
   addFile: `INSERT OR IGNORE INTO files
       (key, name, type, grp, size, crc32, stagedAt, segment, position, spooled, expiresAt, once)
       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
@@ -340,15 +363,3 @@ const SQL = {
       DO UPDATE SET files = files + 1, bytes = bytes + excluded.bytes`,
   count: 'UPDATE counters SET value = value + ? WHERE name = ?',
 };
-
-type Step = (...values: readonly unknown[]) => { readonly changes: number };
-
-export type Steps = Readonly<Record<keyof typeof SQL, Step>>;
-
-export function prepareSteps(database: SqliteDatabase): Steps {
-  const steps = Object.entries(SQL).map(([name, sql]) => {
-    const statement = database.prepare(sql);
-    return [name, statement.run.bind(statement)] as const;
-  });
-  return Object.fromEntries(steps) as Record<string, Step> as Steps;
-}

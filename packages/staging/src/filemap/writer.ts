@@ -13,7 +13,7 @@ import type {
   TrunkRow,
 } from './rows.js';
 import { NO_FILES, packMembers } from './rows.js';
-import { PLACES, prepareSteps, Statements, type Steps } from './schema.js';
+import { PLACES, Statements, WRITER_STEPS } from './schema.js';
 
 /**
  * Applies records of the container and confirmations of trunks to the FileMap's tables, within one
@@ -24,7 +24,7 @@ import { PLACES, prepareSteps, Statements, type Steps } from './schema.js';
  */
 export class FileMapWriter extends Statements {
   readonly #queries: FileMapQueries;
-  readonly #steps: Steps;
+  readonly #steps = this.steps(WRITER_STEPS);
   readonly #confirmFile = this.get<
     [trunk: number, offset: number, key: Buffer],
     { size: number; spooled: number; segment: number }
@@ -44,7 +44,6 @@ export class FileMapWriter extends Statements {
   constructor(database: SqliteDatabase, queries: FileMapQueries) {
     super(database);
     this.#queries = queries;
-    this.#steps = prepareSteps(database);
   }
 
   begin(): void {
