@@ -165,8 +165,7 @@ export function isSmallNormalSizeField(sizeField: bigint): boolean {
 }
 
 /** The kind, by stock FastDFS's heuristic over name length and flag bits. */
-export function fileKind(id: FileId): FileKind {
-  const { sizeField } = decodeFields(id.base);
+export function fileKind(id: FileId, { sizeField } = decodeFields(id.base)): FileKind {
   const slot = (sizeField & TRUNK_SLOT) !== 0n;
   if ((sizeField & APPENDER) !== 0n && (sizeField & SIZE_IN_LOW_HALF) !== 0n) return 'appender';
   if (id.name.length > SLOT_NAME_CHARS || (id.name.length > NORMAL_NAME_CHARS && !slot)) {

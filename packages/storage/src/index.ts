@@ -4,7 +4,7 @@ export { ByteBoundedCache } from './files/caches.js';
 export type { FileBackend, NewFile, ReadableFile, StoredMetadata } from './files/file-backend.js';
 export { readInto } from './files/file-backend.js';
 export { FilesOnDisk } from './files/files-on-disk.js';
-export { sizeOf } from './files/small-files.js';
+export type { BackendDownload } from './handlers/download.js';
 export {
   dataDirectory,
   hasRecords,
@@ -15,7 +15,6 @@ export {
 } from './layout.js';
 export type { StorageBackend } from './open-storage.js';
 export type { StorageSession } from './replication/members.js';
-export { requestedFile, type StorageService } from './service.js';
 export type { HotSlices } from './slices/slices.js';
 export { type Storage, startStorage } from './storage-daemon.js';
 export type { StorageOptions, StorageSettings } from './storage-options.js';

@@ -13,7 +13,7 @@ import { OpenFiles } from './files/open-files.js';
 import { SmallFiles } from './files/small-files.js';
 import { FileLocks, StorePath, StorePaths } from './files/store-paths.js';
 import { appenderHandlers } from './handlers/appender.js';
-import { downloadHandler } from './handlers/download.js';
+import { type DownloadBackend, downloadHandler } from './handlers/download.js';
 import { metadataHandlers, queryInfoHandler } from './handlers/metadata.js';
 import { deleteHandler, slaveHandlers, uploadHandlers } from './handlers/upload.js';
 import { Identity } from './identity.js';
@@ -35,14 +35,11 @@ import {
 import type { StorageSettings } from './storage-options.js';
 
 /** A file backend and what it adds to a storage. */
-export interface StorageBackend {
+export interface StorageBackend extends DownloadBackend {
   readonly files: FileBackend;
   readonly hotSlices: HotSlices | undefined;
   /** Returns the storage's handlers, adapted to this backend, and the backend's own. */
-  handlers(
-    service: StorageService,
-    handlers: readonly Handler<StorageSession>[],
-  ): Handler<StorageSession>[];
+  handlers(handlers: readonly Handler<StorageSession>[]): Handler<StorageSession>[];
   /** From now on the backend may move content, and calls `forget` with its path. */
   start(forget: (path: string) => void): void;
   /** Call it when no request is in flight. */
@@ -126,8 +123,8 @@ async function openOn(
     replication,
     backend?.hotSlices,
   );
-  const plain = handlersOf(service);
-  const handlers = backend ? backend.handlers(service, plain) : plain;
+  const plain = handlersOf(service, backend);
+  const handlers = backend ? backend.handlers(plain) : plain;
   backend?.start((path) => service.files.forget(path));
   return {
     service,
@@ -157,14 +154,17 @@ async function openOn(
   };
 }
 
-function handlersOf(service: StorageService): Handler<StorageSession>[] {
+function handlersOf(
+  service: StorageService,
+  backend: DownloadBackend | undefined,
+): Handler<StorageSession>[] {
   return [
     control(activeTest, () => undefined),
     ...uploadHandlers(service),
     ...appenderHandlers(service),
     ...slaveHandlers(service),
     ...metadataHandlers(service),
-    downloadHandler(service),
+    downloadHandler(service, backend),
     queryInfoHandler(service),
     deleteHandler(service),
     pathListHandler(service),

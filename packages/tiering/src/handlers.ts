@@ -1,20 +1,13 @@
 import type { Access } from '@stevedore/balance';
-import {
-  CommandCode,
-  DownloadFlag,
-  downloadFile,
-  migrationControl,
-  Status,
-} from '@stevedore/protocol';
-import { type Context, control, type Handler, Payload, StatusError } from '@stevedore/wire';
+import { CommandCode, migrationControl } from '@stevedore/protocol';
+import { type Context, control, type Handler, Payload } from '@stevedore/wire';
 import type { Migration } from './migration/migration.js';
 import type { DiskCosts } from './scheduler/costs.js';
 import type { RequestClass, Scheduler } from './scheduler/scheduler.js';
 
 /**
- * Runs handlers through the scheduler. A small upload is received first, so that a slow client does
- * not occupy the disk. Large files and files in another group are not scheduled: the latter do not
- * use the disk.
+ * Runs handlers through the scheduler; `Tiering.download` does it for downloads. A small upload is
+ * received first, so that a slow client does not occupy the disk. Large files are not scheduled.
  */
 
 const CLASSES: ReadonlyMap<number, RequestClass> = new Map([
@@ -29,14 +22,9 @@ const CLASSES: ReadonlyMap<number, RequestClass> = new Map([
   [CommandCode.appendFile, 'smallFile'],
   [CommandCode.modifyFile, 'smallFile'],
   [CommandCode.truncateFile, 'smallFile'],
-  [CommandCode.downloadFile, 'smallFile'],
 ]);
 
-const READS: ReadonlySet<number> = new Set([
-  CommandCode.getMetadata,
-  CommandCode.queryFileInfo,
-  CommandCode.downloadFile,
-]);
+const READS: ReadonlySet<number> = new Set([CommandCode.getMetadata, CommandCode.queryFileInfo]);
 
 /** The payload is already in memory, so no wait is long. */
 const MEMORY_TIMEOUT_MS = 1000;
@@ -47,8 +35,6 @@ export function scheduled<Session>(
   costs: DiskCosts,
   /** Largest payload that counts as small. */
   maxSmallBytes: () => number,
-  /** Bytes that a request without payload reads or writes; undefined if it is not scheduled. */
-  bytesOf: (code: number, body: Buffer) => number | undefined,
 ): Handler<Session> {
   const kind = CLASSES.get(handler.code);
   if (kind === undefined) return handler;
@@ -57,11 +43,8 @@ export function scheduled<Session>(
     return {
       ...handler,
       handle: async (body: Buffer, context: Context<Session>) => {
-        const bytes = bytesOf(handler.code, body);
         const handle = async () => handler.handle(body, context);
-        return bytes === undefined
-          ? handle()
-          : scheduler.run(kind, costs.of(access, bytes), handle);
+        return scheduler.run(kind, costs.of(access, body.length), handle);
       },
     };
   }
@@ -83,26 +66,6 @@ export function scheduled<Session>(
 /** Returns everything at once; a payload never asks for less than there is. */
 function inMemory(chunks: Buffer[]) {
   return { some: async () => chunks.splice(0) };
-}
-
-/**
- * DOWNLOAD_FILE of a file in another group. A client that asks for the place gets it and reads
- * there; for any other client, this storage fetches the bytes.
- */
-export function redirecting<Session>(
-  handler: Handler<Session>,
-  placeOf: (body: Buffer) => string | undefined,
-): Handler<Session> {
-  if (handler.code !== downloadFile.code || handler.kind !== 'control') return handler;
-  return {
-    ...handler,
-    handle: (body: Buffer, context: Context<Session>) => {
-      const isWanted = (context.header.status & DownloadFlag.placeWanted) !== 0;
-      const place = isWanted ? placeOf(body) : undefined;
-      if (place === undefined) return handler.handle(body, context);
-      throw new StatusError(Status.elsewhere, place, Buffer.from(place));
-    },
-  };
 }
 
 /** MIGRATION_CONTROL: status, pause, resume, dry-run, recall. Answers with the resulting status. */

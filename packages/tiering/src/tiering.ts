@@ -1,20 +1,27 @@
 import { performance } from 'node:perf_hooks';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { OptionError } from '@stevedore/options';
-import { CommandCode, downloadFile, isTrunkId, StorageStatus } from '@stevedore/protocol';
+import { isTrunkId, Status, StorageStatus } from '@stevedore/protocol';
 import {
+  type BackendDownload,
   dataDirectory,
   type FileBackend,
   type HotSlices,
-  requestedFile,
   type StorageBackend,
-  type StorageService,
   type StorageSession,
   type StorageSettings,
-  sizeOf,
 } from '@stevedore/storage';
-import { type Address, asError, type Handler, makeAddress, nowSeconds } from '@stevedore/wire';
-import { migrationHandler, redirecting, scheduled } from './handlers.js';
+import {
+  type Address,
+  asError,
+  type Handler,
+  makeAddress,
+  nowSeconds,
+  type Reply,
+  StatusError,
+  type StreamedReply,
+} from '@stevedore/wire';
+import { migrationHandler, scheduled } from './handlers.js';
 import { Migration } from './migration/migration.js';
 import { Audit } from './migration/moves.js';
 import { OtherRooms, OwnRoom, roomHandler } from './migration/rooms.js';
@@ -83,23 +90,44 @@ export class Tiering implements StorageBackend {
   }
 
   /** The storage's handlers, each in its turn, and those of migration itself. */
-  handlers(
-    service: StorageService,
-    handlers: readonly Handler<StorageSession>[],
-  ): Handler<StorageSession>[] {
+  handlers(handlers: readonly Handler<StorageSession>[]): Handler<StorageSession>[] {
     const { scheduler, costs, migration, ownRoom } = this.#parts;
-    const bytesOf = (code: number, body: Buffer): number | undefined =>
-      code === CommandCode.downloadFile ? this.#downloaded(service, body) : body.length;
     return [
-      ...handlers.map((each) =>
-        redirecting(
-          scheduled(each, scheduler, costs, () => this.#maxSmallBytes, bytesOf),
-          (body) => this.#movedTo(service, body),
-        ),
-      ),
+      ...handlers.map((each) => scheduled(each, scheduler, costs, () => this.#maxSmallBytes)),
       migrationHandler(migration),
       roomHandler(ownRoom),
     ];
+  }
+
+  /**
+   * Reads little in its turn, and what is in memory, in another group or large at once. A client
+   * that asks for the place of bytes in another group reads there; for any other one, this storage
+   * fetches them.
+   */
+  async download(download: BackendDownload, read: () => Promise<StreamedReply>): Promise<Reply> {
+    const { tiers, migration, scheduler, costs } = this.#parts;
+    const { id, path, size, length, isInMemory, isPlaceWanted } = download;
+    if (isInMemory) {
+      // No load, but asked for.
+      if (size !== undefined) migration.accessed(path, 0, size, false);
+      return read();
+    }
+    const record = tiers.placeOf(path);
+    if (record?.place === Place.away) {
+      const away = isPlaceWanted && size !== undefined ? tiers.awayOf(path) : undefined;
+      // A file that may change is read here.
+      if (away !== undefined) throw elsewhere(away);
+      return read();
+    }
+    // A small part of a trunk is most often a slice of it, as a gateway asks for one.
+    let bytes = isTrunkId(id) && length > 0 ? length : size;
+    if (record?.place === Place.row) {
+      bytes = record.size;
+      migration.accessed(path, costs.of('read', bytes), bytes, false);
+    } else if (bytes === undefined || bytes > this.#maxSmallBytes) {
+      return read();
+    }
+    return scheduler.run('smallFile', costs.of('read', bytes), read);
   }
 
   start(forget: (path: string) => void): void {
@@ -127,45 +155,10 @@ export class Tiering implements StorageBackend {
     const { settings, tiers } = this.#parts;
     return Math.max(settings.thresholdBytes, tiers.thresholdBytes);
   }
+}
 
-  /** The id of the bytes that a download asks for, if they are in another group and never change. */
-  #movedTo(service: StorageService, body: Buffer): string | undefined {
-    const id = requestedFile(service, downloadFile.request.decode(body));
-    const path = service.store.pathOf(id);
-    const mayChange = sizeOf(id) === undefined;
-    if (mayChange || service.cache.has(path)) return undefined;
-    if (this.#parts.tiers.placeOf(path)?.place !== Place.away) return undefined;
-    const { tier, name } = this.#parts.tiers.locate(path)!;
-    return tier.records.find(name)?.away;
-  }
-
-  /** What a download reads from the disk, if that is little. */
-  #downloaded(service: StorageService, body: Buffer): number | undefined {
-    const { migration, costs } = this.#parts;
-    try {
-      const request = downloadFile.request.decode(body);
-      const id = requestedFile(service, request);
-      const path = service.store.pathOf(id);
-      if (service.cache.has(path)) {
-        const size = sizeOf(id);
-        // No load, but asked for.
-        if (size !== undefined) migration.accessed(path, 0, size, false);
-        return undefined;
-      }
-      const record = this.#parts.tiers.placeOf(path);
-      if (record?.place === Place.row) {
-        migration.accessed(path, costs.of('read', record.size), record.size, false);
-        return record.size;
-      }
-      if (record?.place === Place.away) return undefined;
-      // A small part of a trunk is most often a slice of it, as a gateway asks for one.
-      const bytes = isTrunkId(id) && request.length > 0 ? request.length : sizeOf(id);
-      return bytes !== undefined && bytes <= this.#maxSmallBytes ? bytes : undefined;
-    } catch {
-      // The handler says what is wrong with the request.
-      return undefined;
-    }
-  }
+function elsewhere(id: string): StatusError {
+  return new StatusError(Status.elsewhere, id, Buffer.from(id));
 }
 
 async function openWith(

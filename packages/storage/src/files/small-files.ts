@@ -5,6 +5,7 @@ import {
   fileKind,
   isTrunkId,
   parseSliceId,
+  type SliceId,
   Status,
   sizeOfField,
 } from '@stevedore/protocol';
@@ -39,6 +40,15 @@ export interface FileRange {
   readonly length: number;
 }
 
+/** A request for bytes of a file, with what the file's id says, decoded once. */
+export interface Download extends FileRange {
+  readonly id: FileId;
+  readonly path: string;
+  readonly slice: SliceId | undefined;
+  /** Undefined for appenders and slaves. */
+  readonly size: number | undefined;
+}
+
 /** Thrown for a file that has to be streamed. */
 class NotSmall extends Error {}
 
@@ -55,32 +65,30 @@ export class SmallFiles {
    * All bytes of the file, synchronously if they are in memory; undefined if it is not small.
    * Status 2 if there is none.
    */
-  read(id: FileId): Buffer | undefined | Promise<Buffer | undefined> {
+  read({ id, path, slice, size }: Download): Buffer | undefined | Promise<Buffer | undefined> {
     const { store, cache, slices } = this.#parts;
-    const slice = parseSliceId(id);
     if (slice) {
       if (slice.size > (slices.hasRows ? MAX_SMALL_BYTES : this.#maxBytes)) return undefined;
       return slices.read(slice, store.pathOf(slice.trunk));
     }
-    if ((sizeOf(id) ?? 0) > this.#maxBytes || this.#maxBytes === 0) return undefined;
-    const path = store.pathOf(id);
+    if ((size ?? 0) > this.#maxBytes || this.#maxBytes === 0) return undefined;
     return cache.find(path) ?? this.#fetch(id, path);
   }
 
   /** All bytes of the file if they are in memory or a row, for a read of a part. */
-  find(id: FileId): Buffer | undefined | Promise<Buffer | undefined> {
+  find(download: Download): Buffer | undefined | Promise<Buffer | undefined> {
     const { store, cache, slices } = this.#parts;
-    const slice = parseSliceId(id);
-    if (slice && slices.isRow(slice, store.pathOf(slice.trunk))) return this.read(id);
-    const key = slice ? sliceKey(store.pathOf(slice.trunk), slice) : store.pathOf(id);
+    const { path, slice } = download;
+    if (slice && slices.isRow(slice, store.pathOf(slice.trunk))) return this.read(download);
+    const key = slice ? sliceKey(store.pathOf(slice.trunk), slice) : path;
     return cache.has(key) ? cache.find(key) : undefined;
   }
 
   /** A part of a trunk that is one of its slices and is read often; undefined for any other. */
-  readPart(id: FileId, { offset, length }: FileRange): Promise<Buffer | undefined> | undefined {
-    const { store, slices } = this.#parts;
+  readPart({ id, path, offset, length }: Download): Promise<Buffer | undefined> | undefined {
+    const { slices } = this.#parts;
     if (!slices.hasRows || length === 0 || !isTrunkId(id)) return undefined;
-    return slices.readPart(store.pathOf(id), offset, length);
+    return slices.readPart(path, offset, length);
   }
 
   async #fetch(id: FileId, path: string): Promise<Buffer | undefined> {
@@ -112,10 +120,13 @@ export class SmallFiles {
 }
 
 /** The file's size according to its name; undefined for appenders and slaves. */
-export function sizeOf(id: FileId): number | undefined {
+function sizeOf(id: FileId): number | undefined {
+  const fields = decodeFields(id.base);
+  const kind = fileKind(id, fields);
+  return kind === 'appender' || kind === 'slave' ? undefined : sizeOfField(fields.sizeField);
+}
+
+export function downloadOf(id: FileId, path: string, { offset, length }: FileRange): Download {
   const slice = parseSliceId(id);
-  if (slice) return slice.size;
-  const kind = fileKind(id);
-  if (kind === 'appender' || kind === 'slave') return undefined;
-  return sizeOfField(decodeFields(id.base).sizeField);
+  return { id, path, slice, size: slice ? slice.size : sizeOf(id), offset, length };
 }

@@ -1,7 +1,13 @@
-import { downloadFile, type FileId, parseSliceId, Status } from '@stevedore/protocol';
-import { type Handler, StatusError, type StreamedReply, streaming } from '@stevedore/wire';
+import { DownloadFlag, downloadFile, Status } from '@stevedore/protocol';
+import {
+  type Handler,
+  type Reply,
+  StatusError,
+  type StreamedReply,
+  streaming,
+} from '@stevedore/wire';
 import type { OpenFile } from '../files/open-files.js';
-import { type FileRange, sizeOf } from '../files/small-files.js';
+import { type Download, downloadOf, type FileRange } from '../files/small-files.js';
 import { openFile, requestedFile, type StorageService } from '../service.js';
 
 /**
@@ -9,32 +15,49 @@ import { openFile, requestedFile, type StorageService } from '../service.js';
  * A range that extends beyond the end is clamped. One that begins at or beyond it is status
  * 22, so an empty file cannot be downloaded.
  */
-export function downloadHandler<Session>(service: StorageService): Handler<Session> {
-  return streaming(downloadFile, async (request) =>
-    answer(service, requestedFile(service, request), request),
-  );
+export function downloadHandler<Session>(
+  service: StorageService,
+  backend: DownloadBackend | undefined,
+): Handler<Session> {
+  return streaming(downloadFile, async (request, { header }) => {
+    const id = requestedFile(service, request);
+    const download = downloadOf(id, service.store.pathOf(id), request);
+    const read = (): Promise<StreamedReply> => answer(service, download);
+    if (!backend) return read();
+    const isInMemory = service.cache.has(download.path);
+    const isPlaceWanted = (header.status & DownloadFlag.placeWanted) !== 0;
+    return backend.download({ ...download, isInMemory, isPlaceWanted }, read);
+  });
+}
+
+export interface BackendDownload extends Download {
+  readonly isInMemory: boolean;
+  /** The client reads bytes that are in another group there, if it is told where. */
+  readonly isPlaceWanted: boolean;
+}
+
+/** Decides when a download is read. */
+export interface DownloadBackend {
+  /** Rejects with status `elsewhere` if the client is to read in another group. */
+  download(download: BackendDownload, read: () => Promise<StreamedReply>): Promise<Reply>;
 }
 
 const WHOLE: FileRange = { offset: 0, length: 0 };
 
-async function answer(
-  service: StorageService,
-  id: FileId,
-  range: FileRange,
-): Promise<StreamedReply> {
+async function answer(service: StorageService, download: Download): Promise<StreamedReply> {
   const { readChunkBytes } = service.settings;
-  const found = smallFile(service, id, range);
+  const { id, slice } = download;
+  const found = smallFile(service, download);
   const small = found instanceof Promise ? await found : found;
-  if (small) return kept(small, range, readChunkBytes);
-  const asked = service.small.readPart(id, range);
+  if (small) return kept(small, download, readChunkBytes);
+  const asked = service.small.readPart(download);
   const row = asked && (await asked);
   if (row) return kept(row, WHOLE, readChunkBytes);
-  const slice = parseSliceId(id);
   const opened = await openFile(service, id);
   const from = slice ? slice.offset : 0;
   try {
     const size = slice ? slice.size : opened.stat.size;
-    const { offset, bytes } = rangeOf(range, size);
+    const { offset, bytes } = rangeOf(download, size);
     return await part(opened, from + offset, bytes, readChunkBytes);
   } catch (error) {
     opened.release();
@@ -45,11 +68,11 @@ async function answer(
 /** A request for a part does not wait for the whole file, but uses it if it is in memory. */
 function smallFile(
   service: StorageService,
-  id: FileId,
-  { offset, length }: FileRange,
+  download: Download,
 ): Buffer | undefined | Promise<Buffer | undefined> {
-  const whole = offset === 0 && (length === 0 || length === sizeOf(id));
-  return whole ? service.small.read(id) : service.small.find(id);
+  const { offset, length, size } = download;
+  const whole = offset === 0 && (length === 0 || length === size);
+  return whole ? service.small.read(download) : service.small.find(download);
 }
 
 /** The requested bytes, clamped; status 22 if there are none. */

@@ -80,6 +80,12 @@ export class Tiers {
     return tier?.records.placeOf(name!);
   }
 
+  /** The id of content in another group. */
+  awayOf(path: string): string | undefined {
+    const { tier, name } = this.locate(path) ?? {};
+    return tier?.records.find(name!)?.away;
+  }
+
   /** The largest file that becomes a row; -1 for none, as in a full tier. */
   get rowLimitBytes(): number {
     return this.#settings.enabled && this.usedShare < 1 ? this.thresholdBytes : -1;
