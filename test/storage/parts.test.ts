@@ -111,6 +111,22 @@ describe('the open files', () => {
     files.close();
   });
 
+  it('do not stay open if their content is in memory', async () => {
+    const path = join(temporaryFolder(), 'file');
+    await writeFile(path, 'content');
+    const backend = onDisk(localDisk);
+    let opened = 0;
+    backend.openToRead = async (name) => {
+      opened += 1;
+      return Object.assign(await localDisk.openToRead(name), { bytes: Buffer.from('content') });
+    };
+    const files = new OpenFiles(backend, 2, noError);
+    (await files.acquire(path)).release();
+    expect(files.idle).toBe(0);
+    (await files.acquire(path)).release();
+    expect(opened).toBe(2);
+  });
+
   it('are files: a directory is status 21', async () => {
     const path = join(temporaryFolder(), 'directory');
     await mkdir(path);

@@ -42,7 +42,10 @@ export interface FileBackend {
 }
 
 /** A file that is open for reading. */
-export type ReadableFile = Pick<DiskFile, 'stat' | 'readAt' | 'close'>;
+export interface ReadableFile extends Pick<DiskFile, 'stat' | 'readAt' | 'close'> {
+  /** Its content, if that was read when it was opened. The reader may keep it, not change it. */
+  readonly bytes?: Buffer;
+}
 
 /** A file that is being written. Close its content, then move or discard it. */
 export interface NewFile {

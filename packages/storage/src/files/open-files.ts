@@ -63,6 +63,8 @@ export class OpenFiles {
     this.#idle.delete(entry);
     try {
       const { file, stat } = await entry.opened;
+      // Idle content would fill memory, and opening it again costs little.
+      if (file.bytes) this.#unlist(entry);
       return { file, stat, isLinked: false, release: () => this.#release(entry) };
     } catch (error) {
       entry.users -= 1;

@@ -111,6 +111,7 @@ export class SmallFiles {
     try {
       const { size } = opened.stat;
       if (opened.isLinked || size > this.#maxBytes) throw new NotSmall();
+      if (opened.file.bytes) return opened.file.bytes;
       // Not from Node's pool: a cached buffer would keep its whole pool block alive.
       return await readInto(Buffer.allocUnsafeSlow(size), opened.file, 0);
     } finally {

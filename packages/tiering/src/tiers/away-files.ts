@@ -140,6 +140,7 @@ export class FastdfsAwayFiles implements AwayFiles {
 /** Content in memory, of a row. */
 export function rowFile(bytes: Buffer, mtimeSeconds: number): ReadableFile {
   return {
+    bytes,
     stat: async () => ({ size: bytes.length, mtimeSeconds, isFile: true }),
     readAt: async (target, position) =>
       position < bytes.length ? bytes.copy(target, 0, position) : 0,
