@@ -1,7 +1,7 @@
-import { abortable, Listeners, News } from '@stevedore/async';
+import { abortable, Listeners, Wakeup } from '@stevedore/async';
 import { describe, expect, it } from 'vitest';
 
-describe('a wait for news', () => {
+describe('a wait for a wake-up', () => {
   it('ends with it for everybody, or after its time', async () => {
     const listeners = new Listeners();
     const both = Promise.all([listeners.next(10_000), listeners.next(10_000)]);
@@ -11,11 +11,11 @@ describe('a wait for news', () => {
   });
 
   it('is none if there was some meanwhile, once', async () => {
-    const news = new News();
-    news.wake();
-    news.wake();
-    expect(await news.next(10_000)).toBe(true);
-    expect(await news.next(-5)).toBe(false);
+    const wakeup = new Wakeup();
+    wakeup.wake();
+    wakeup.wake();
+    expect(await wakeup.next(10_000)).toBe(true);
+    expect(await wakeup.next(-5)).toBe(false);
   });
 });
 

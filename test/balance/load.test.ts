@@ -83,12 +83,12 @@ describe('the load model', () => {
         smallFileShare,
       });
     expect(allowed({})).toBeCloseTo(20);
-    expect(allowed({ bearableBytes: 5 })).toBe(5);
-    expect(allowed({ bearableBytes: 50 })).toBeCloseTo(20);
-    expect(allowed({ bearableBytes: 5 }, 0.1)).toBe(10);
+    expect(allowed({ sustainableBytes: 5 })).toBe(5);
+    expect(allowed({ sustainableBytes: 50 })).toBeCloseTo(20);
+    expect(allowed({ sustainableBytes: 5 }, 0.1)).toBe(10);
     expect(allowed({ metadataBytes: 500 })).toBe(0);
     // Whatever is forecast of it.
-    expect(allowed({ hasMetadata: false, bearableBytes: 5 })).toBeUndefined();
+    expect(allowed({ hasMetadata: false, sustainableBytes: 5 })).toBeUndefined();
   });
 
   test('once ML is gone, metadata and the rest fit into the mark, unless metadata alone does not', () => {

@@ -1,4 +1,4 @@
-import { News } from '@stevedore/async';
+import { Wakeup } from '@stevedore/async';
 import { localDisk } from '@stevedore/disk';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { Binlog } from '../../packages/storage/dist/replication/binlog.js';
@@ -110,10 +110,10 @@ describe('what a member is sent', () => {
       await log.append({ ...record, atSeconds, name: NAME.replace('514', `51${index}`) });
     }
     const keeper = new MarkKeeper(new MarkFile(localDisk, directory, 'a', () => {}));
-    const news = new News();
+    const wakeup = new Wakeup();
     const sent: { record: LogRecord; land: (isThere: boolean) => void }[] = [];
     const passage = new BinlogFollower({
-      ...{ log, keeper, news, maxInFlight: 8 },
+      ...{ log, keeper, wakeup, maxInFlight: 8 },
       sending: { keyOf: ({ name }: LogRecord) => name } as unknown as Sending,
       deliver: (each) =>
         new Promise((land) => {

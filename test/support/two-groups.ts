@@ -97,6 +97,6 @@ export async function withMoved(files: number, options: MovedOptions = {}) {
     await client.setMetadata(id, { n: String(n) });
     ids.push(id);
   }
-  await until(() => home.storage.migrationStatus()!.away.files === files);
+  await until(() => home.storage.migrationStatus()!.remote.files === files);
   return { tracker, other, home, client, ids };
 }

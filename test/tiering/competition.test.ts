@@ -36,8 +36,8 @@ describe('metadata beside small files', () => {
     /** What small files may have, as it was each time that something was learned. */
     const allowed: (number | undefined)[] = [];
     competition.start(() => {
-      const { isThere: hasMetadata, bearableBytes } = competition;
-      const allowance = { metadataBytes: 0, hasMetadata, bearableBytes };
+      const { isThere: hasMetadata, sustainableBytes } = competition;
+      const allowance = { metadataBytes: 0, hasMetadata, sustainableBytes };
       const bytes = smallFileAllowance(allowance, competition.capacityBytes, parameters);
       allowed.push(bytes);
       scheduler.allow(bytes === undefined ? undefined : bytes / 1000);

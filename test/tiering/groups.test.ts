@@ -18,7 +18,7 @@ test('files go to another group, a plain one, and stock clients do not notice', 
   const { home, other, client, ids } = await withMoved(4);
   expect(home.storage.migrationStatus()).toMatchObject({
     rows: { files: 0 },
-    away: { files: 4, bytes: 4 * SIZE },
+    remote: { files: 4, bytes: 4 * SIZE },
     openCopies: 0,
   });
   expect(other.storage.migrationStatus()).toBeUndefined();
@@ -56,7 +56,7 @@ test('files go to another group, a plain one, and stock clients do not notice', 
   await client.delete(ids[3]!);
   await expect(client.downloadBytes(ids[3]!)).rejects.toMatchObject({ code: 'not_found' });
   await until(() => home.storage.migrationStatus()!.unwantedCopies === 0);
-  expect(home.storage.migrationStatus()!.away.files).toBe(0);
+  expect(home.storage.migrationStatus()!.remote.files).toBe(0);
   const copies = [];
   const at = { group: 'group2', address: '127.0.0.1', port: other.storage.port };
   for await (const { fileId } of client.listFiles(at)) copies.push(fileId);
@@ -111,7 +111,7 @@ test('a place where the file is no more leads home', async () => {
   const { home, other, client, ids } = await withMoved(2, { normal: true, followMoves: true });
   for (const id of ids) await client.downloadBytes(id);
   await askMigration(`127.0.0.1:${home.storage.port}`, 'recall');
-  await until(() => home.storage.migrationStatus()!.away.files === 0);
+  await until(() => home.storage.migrationStatus()!.remote.files === 0);
   await until(() => home.storage.migrationStatus()!.unwantedCopies === 0);
   expect(await client.downloadBytes(ids[0]!)).toEqual(content(0));
   expect(await buffer((await client.download(ids[1]!)).stream)).toEqual(content(1));
@@ -149,7 +149,10 @@ test('what moved to a metadata server stays there: no copy leads to a copy', asy
   const otherTiers = { ...LEAVING, moveTo: 'group1' };
   const { other, client, ids } = await withMoved(2, { otherTiers });
   await until(() => other.storage.migrationStatus()!.moves.moved >= 2);
-  expect(other.storage.migrationStatus()).toMatchObject({ rows: { files: 0 }, away: { files: 0 } });
+  expect(other.storage.migrationStatus()).toMatchObject({
+    rows: { files: 0 },
+    remote: { files: 0 },
+  });
   expect(await client.downloadBytes(ids[1]!)).toEqual(content(1));
 });
 
@@ -192,7 +195,7 @@ test('load goes to a metadata server that has room, and what is read there passe
       reads += 1;
     }
   });
-  await until(() => home.storage.migrationStatus()!.away.files === 8);
+  await until(() => home.storage.migrationStatus()!.remote.files === 8);
   const before = reads;
   const begunMs = performance.now();
   await until(() => reads >= before + 400);

@@ -5,10 +5,10 @@ import { type Disk, type DiskFile, decoratedFile, localDisk } from '@stevedore/d
 import { encodeFields } from '@stevedore/protocol';
 import { type TierOptions, tierSettings } from '../../packages/tiering/dist/tier-options.js';
 import {
-  type AwayContent,
-  AwayError,
-  type AwayFiles,
-} from '../../packages/tiering/dist/tiers/away-files.js';
+  type RemoteContent,
+  RemoteError,
+  type RemoteFiles,
+} from '../../packages/tiering/dist/tiers/remote-files.js';
 import type { Tier } from '../../packages/tiering/dist/tiers/tier.js';
 import {
   TieredFiles,
@@ -23,7 +23,7 @@ import { temporaryFolder } from '../support/temporary.js';
 export const THRESHOLD = 4096;
 export const NAME = '00/00/file.txt';
 export const OTHER_GROUP = 'group2';
-export const Place = { row: 0, file: 1, away: 2 } as const;
+export const Place = { row: 0, file: 1, remote: 2 } as const;
 
 export interface Opened {
   readonly tiers: Tiers;
@@ -34,19 +34,19 @@ export interface Opened {
 export interface Opening {
   readonly events?: Partial<Pick<TieredFilesParts, 'onAccess' | 'onCut' | 'onGrown'>>;
   readonly options?: TierOptions;
-  readonly away?: AwayFiles;
+  readonly remote?: RemoteFiles;
   readonly disk?: Disk;
   readonly environment?: Environment;
 }
 
 export async function openIn(folder: string, opening: Opening = {}): Promise<Opened> {
-  const { events, options, away, disk = localDisk, environment = systemEnvironment } = opening;
+  const { events, options, remote, disk = localDisk, environment = systemEnvironment } = opening;
   const onError = (error: Error): void => {
     throw error;
   };
   mkdirSync(join(folder, 'data', '.tmp'), { recursive: true });
   const tiers = await Tiers.open(
-    { disk, environment, storePaths: [folder], away, onError },
+    { disk, environment, storePaths: [folder], remote, onError },
     tierSettings({ enabled: true, thresholdBytes: THRESHOLD, ...options }, 'group1'),
   );
   const files = new TieredFiles({
@@ -144,8 +144,8 @@ export async function change(
   }
 }
 
-/** Another group in memory, which can be away, alter bytes, or take a file and not say so. */
-export class OtherGroup implements AwayFiles {
+/** Another group in memory, which can be remote, alter bytes, or take a file and not say so. */
+export class OtherGroup implements RemoteFiles {
   readonly files = new Map<string, Buffer>();
   isAway = false;
   alters = false;
@@ -154,7 +154,7 @@ export class OtherGroup implements AwayFiles {
   onCall: () => void | Promise<void> = () => {};
   #count = 0;
 
-  async store(group: string, tag: string, content: AwayContent): Promise<string> {
+  async store(group: string, tag: string, content: RemoteContent): Promise<string> {
     await this.#begin();
     const chunks: Buffer[] = [];
     for await (const chunk of content.chunks()) chunks.push(Buffer.from(chunk));
@@ -169,7 +169,7 @@ export class OtherGroup implements AwayFiles {
     });
     const id = `${group}/M00/00/00/${fields}.m${tag}`;
     this.files.set(id, bytes);
-    if (this.losesAnswers) throw new AwayError('the answer is lost', true, undefined);
+    if (this.losesAnswers) throw new RemoteError('the answer is lost', true, undefined);
     return id;
   }
 
@@ -195,7 +195,7 @@ export class OtherGroup implements AwayFiles {
   async #begin(): Promise<void> {
     await this.onCall();
     await new Promise(setImmediate);
-    if (this.isAway) throw new AwayError('away', false, undefined);
+    if (this.isAway) throw new RemoteError('remote', false, undefined);
   }
 }
 
@@ -250,13 +250,13 @@ function isFile(value: unknown): value is DiskFile {
 export async function killedAt(
   folder: string,
   at: number,
-  away: OtherGroup,
+  remote: OtherGroup,
   prepare: (opened: Opened) => Promise<unknown>,
   act: (opened: Opened) => Promise<unknown>,
 ): Promise<{ opened: Opened; folder: string; wasKilled: boolean }> {
   const points = new Points();
   const disk = points.over(localDisk);
-  const dying = await openIn(folder, { disk, away });
+  const dying = await openIn(folder, { disk, remote });
   await prepare(dying);
   const { records } = tierOf(dying);
   const commit = records.commit.bind(records);
@@ -264,16 +264,16 @@ export async function killedAt(
     points.pass();
     await commit();
   };
-  away.onCall = () => points.pass();
+  remote.onCall = () => points.pass();
   points.killAt = points.passed + at;
   await act(dying).catch((error: unknown) => {
     if (points.passed < points.killAt) throw error;
   });
   const wasKilled = points.passed >= points.killAt;
-  away.onCall = () => {};
+  remote.onCall = () => {};
   const left = killed(folder);
   records.commit = commit;
   await dying.close();
   removeTemporaries(left);
-  return { opened: await openIn(left, { away }), folder: left, wasKilled };
+  return { opened: await openIn(left, { remote }), folder: left, wasKilled };
 }

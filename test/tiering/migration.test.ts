@@ -40,7 +40,7 @@ async function migrationOf(
   { costs = GIVEN, disk = localDisk }: { costs?: DiskCosts; disk?: typeof localDisk } = {},
 ) {
   const folder = temporaryFolder();
-  const away = new OtherGroup();
+  const remote = new OtherGroup();
   const clock = { ms: 1_700_000_000_000 };
   const now = () => clock.ms;
   const environment = { now, uptimeMs: now, random: () => 0 };
@@ -48,7 +48,7 @@ async function migrationOf(
   const settings = tierSettings({ enabled: true, ...all }, 'group1');
   const late: { migration?: Migration } = {};
   const opened = await openIn(folder, {
-    away,
+    remote,
     disk,
     environment,
     options: all,
@@ -102,7 +102,7 @@ async function migrationOf(
   const { records } = tierOf(opened);
   return {
     folder,
-    away,
+    remote,
     opened,
     close,
     records,
@@ -188,8 +188,8 @@ describe('load that is too much', () => {
     const { findRoom, records, opened, folder } = await overloaded(groups, (find) =>
       find.mockResolvedValueOnce({ group: 'group3', roomBytes: 400_000 }),
     );
-    await until(() => records.counts(Place.away).files === 3);
-    const at = HOT.map((name) => records.find(name)!.away!.split('/')[0]).sort();
+    await until(() => records.counts(Place.remote).files === 3);
+    const at = HOT.map((name) => records.find(name)!.remote!.split('/')[0]).sort();
     expect(at).toEqual([OTHER_GROUP, OTHER_GROUP, 'group3']);
     expect(findRoom.mock.calls[0]![0]).toBeGreaterThan(700_000);
     for (const name of HOT) {
@@ -207,11 +207,11 @@ describe('load that is too much', () => {
     const { migration, records, interval, settled, read } = await overloaded({
       moveTo: OTHER_GROUP,
     });
-    await until(() => records.counts(Place.away).files === 3);
+    await until(() => records.counts(Place.remote).files === 3);
     migration.recall();
     await interval();
     await settled();
-    await until(() => records.counts(Place.away).files === 0);
+    await until(() => records.counts(Place.remote).files === 0);
     for (const name of HOT) read(name, 300);
     await interval({ metadata: 750_000, smallFile: 900_000 });
     await settled();
@@ -249,8 +249,8 @@ describe('the room of the rows', () => {
     await interval();
     await settled();
     await until(() => records.counts().bytes <= 8000);
-    expect(records.find('00/00/cold-1')?.place === Place.away).not.toBe(
-      records.find('00/00/cold-2')?.place === Place.away,
+    expect(records.find('00/00/cold-1')?.place === Place.remote).not.toBe(
+      records.find('00/00/cold-2')?.place === Place.remote,
     );
     expect(records.find('00/00/large')).toMatchObject({ place: Place.row });
     expect(records.find('00/00/cold-3')).toMatchObject({ place: Place.row });
@@ -304,7 +304,7 @@ describe('the threshold', () => {
       change(opened, folder, name, { at, bytes: Buffer.alloc(70 * KIB, 7) });
     await put(name, 100);
     await append(100);
-    await until(() => records.find(name)!.place === Place.away);
+    await until(() => records.find(name)!.place === Place.remote);
     await append(100 + 70 * KIB);
     await settled();
     expect(records.find(name)).toMatchObject({ place: Place.file });

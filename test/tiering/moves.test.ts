@@ -55,11 +55,11 @@ describe('a move that is killed at any point leaves one whole copy', () => {
   ])('%s', async (_, before, act, after) => {
     for (let at = 1; ; at += 1) {
       const first = temporaryFolder();
-      const away = new OtherGroup();
+      const remote = new OtherGroup();
       const { opened, folder, wasKilled } = await killedAt(
         first,
         at,
-        away,
+        remote,
         async (each) => {
           await stored(each, first);
           for (const prepare of before) await prepare(each, first);
@@ -75,7 +75,7 @@ describe('a move that is killed at any point leaves one whole copy', () => {
       expect(record?.moving ?? false).toBe(false);
       const isFile = record === undefined || record.place === Place.file;
       expect(existsSync(join(folder, 'data', NAME))).toBe(isFile);
-      if (record?.place === Place.away) expect(away.files.has(record.away!)).toBe(true);
+      if (record?.place === Place.remote) expect(remote.files.has(record.remote!)).toBe(true);
       await opened.close();
       if (!wasKilled) return;
     }
@@ -88,9 +88,9 @@ describe('a move', () => {
       const outcomes = new Set<unknown>();
       for (let at = 1; at < 30; at += 1) {
         const folder = temporaryFolder();
-        const away = new OtherGroup();
+        const remote = new OtherGroup();
         const points = new Points();
-        const opened = await openIn(folder, { away, disk: points.over(localDisk) });
+        const opened = await openIn(folder, { remote, disk: points.over(localDisk) });
         await stored(opened, folder);
         let changed: Promise<void> | undefined;
         const begun = points.passed + at;
@@ -100,7 +100,7 @@ describe('a move', () => {
           if (points.passed !== begun || changed) return;
           changed = change(opened, folder, NAME, { at: 0, bytes: Buffer.from('new') });
         };
-        away.onCall = () => points.pass();
+        remote.onCall = () => points.pass();
         outcomes.add(await move(opened, folder));
         await changed;
         if (changed) {
@@ -138,14 +138,14 @@ describe('a move', () => {
 
   it('does not carry a damaged row on', async () => {
     const folder = temporaryFolder();
-    const away = new OtherGroup();
-    const opened = await openIn(folder, { away });
+    const remote = new OtherGroup();
+    const opened = await openIn(folder, { remote });
     await stored(opened, folder);
     const { records } = tierOf(opened);
     records.put({ ...records.find(NAME)!, crc32: 1 }, CONTENT);
     await expect(TO_FILE(opened, folder)).rejects.toThrow('damaged');
     await expect(TO_GROUP(opened, folder)).rejects.toThrow('damaged');
-    expect(away.files.size).toBe(0);
+    expect(remote.files.size).toBe(0);
     await opened.close();
   });
 
@@ -166,8 +166,8 @@ describe('a move', () => {
 
   it('fails no read, write or deletion: hundreds of moves under load', async () => {
     const folder = temporaryFolder();
-    const away = new OtherGroup();
-    const opened = await openIn(folder, { away });
+    const remote = new OtherGroup();
+    const opened = await openIn(folder, { remote });
     const names = Array.from({ length: 20 }, (_, index) => `00/00/f${index}`);
     const versions = new Map<string, number>();
     const body = (version: number) => Buffer.alloc(1000 + version, version % 256);

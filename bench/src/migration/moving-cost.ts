@@ -111,7 +111,7 @@ async function measureAll(
         }
       }
       await until('the files have gone', async () => {
-        const { queued, away: gone } = await away.call('status', undefined);
+        const { queued, remote: gone } = await away.call('status', undefined);
         return queued === 0 && gone.files === plan.costFiles;
       });
       for (const way of WAYS) {

@@ -164,7 +164,7 @@ async function measure(
     const [metadata, reads] = await load(seconds);
     const used = (await cpuOf()).map((after, index) => after - before[index]!);
     const homeCpu = used[1]!;
-    const { away } = await home.call('status', undefined);
+    const { remote } = await home.call('status', undefined);
     // Nothing is held back from two intervals after metadata on.
     const alone = await readsFor(AFTER_METADATA_SECONDS, seconds);
     const values: Record<Figure, number> = {
@@ -172,7 +172,7 @@ async function measure(
       'metadata-p99': metadata.p99Ms,
       'small-files': reads.requests / seconds,
       'small-files-alone': alone.requests / seconds,
-      away: away.files,
+      remote: away.files,
       'home-cpu': homeCpu / seconds,
       'all-cpu': used.reduce((sum, each) => sum + each, 0) / seconds,
       'metadata-per-cpu': metadata.requests / homeCpu,

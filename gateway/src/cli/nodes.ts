@@ -287,9 +287,9 @@ function describeMoves(status: MigrationStatus): string {
   ].join('\n');
 }
 
-function otherGroups({ away, unwantedCopies, openCopies, isRecalling }: MigrationStatus): string {
+function otherGroups({ remote, unwantedCopies, openCopies, isRecalling }: MigrationStatus): string {
   return (
-    `other groups: ${away.files} files, ${formatBytes(away.bytes)}` +
+    `other groups: ${remote.files} files, ${formatBytes(remote.bytes)}` +
     `${isRecalling ? ', being recalled' : ''}; ` +
     `${unwantedCopies} copies yet to be deleted, ${openCopies} that may or may not be stored`
   );

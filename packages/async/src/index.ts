@@ -33,21 +33,21 @@ export class KeyedLock {
   }
 }
 
-/** Those who wait for the next news, each for so long at most. A wait keeps no process alive. */
+/** Waits for the next wake-up, each with a time limit. A wait keeps no process alive. */
 export class Listeners {
-  readonly #waiting = new Set<(isNews: boolean) => void>();
+  readonly #waiting = new Set<(isWoken: boolean) => void>();
 
   wake(): void {
     for (const done of [...this.#waiting]) done(true);
   }
 
-  /** True once there is news, false after so long without. */
+  /** True when woken, false after the time limit. */
   next(withinMs: number): Promise<boolean> {
     return new Promise((resolve) => {
-      const done = (isNews: boolean): void => {
+      const done = (isWoken: boolean): void => {
         clearTimeout(timer);
         this.#waiting.delete(done);
-        resolve(isNews);
+        resolve(isWoken);
       };
       const timer = setTimeout(() => done(false), Math.max(withinMs, 1)).unref();
       this.#waiting.add(done);
@@ -55,20 +55,20 @@ export class Listeners {
   }
 }
 
-/** As Listeners, for one who is not to miss what happened while it did not wait. */
-export class News {
+/** As Listeners, for one waiter: a wake-up while it does not wait ends its next wait at once. */
+export class Wakeup {
   readonly #listeners = new Listeners();
-  #isThere = false;
+  #isPending = false;
 
   wake(): void {
-    this.#isThere = true;
+    this.#isPending = true;
     this.#listeners.wake();
   }
 
   async next(withinMs: number): Promise<boolean> {
-    const isNews = this.#isThere || (await this.#listeners.next(withinMs));
-    this.#isThere = false;
-    return isNews;
+    const isWoken = this.#isPending || (await this.#listeners.next(withinMs));
+    this.#isPending = false;
+    return isWoken;
   }
 }
 

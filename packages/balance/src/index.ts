@@ -1,11 +1,4 @@
 export {
-  type BearingBounds,
-  bearableBytes,
-  keptShare,
-  type Seen,
-  type ServedIn,
-} from './bearing.js';
-export {
   type Access,
   type Accesses,
   type Costs,
@@ -57,6 +50,13 @@ export {
   selectByProfit,
   splitByRoom,
 } from './selection.js';
+export {
+  keptShare,
+  type Seen,
+  type ServedIn,
+  type SustainableBounds,
+  sustainableBytes,
+} from './sustainable.js';
 export {
   type Assignment,
   assignTargets,

@@ -56,7 +56,7 @@ export interface Allowance {
   /** False: no metadata was served in the last interval, and none waits. */
   readonly hasMetadata: boolean;
   /** Small-file load that metadata tolerates; undefined if not known. */
-  readonly bearableBytes?: number | undefined;
+  readonly sustainableBytes?: number | undefined;
 }
 
 /**
@@ -65,14 +65,14 @@ export interface Allowance {
  * there is nothing to protect, but its forecast may take long to reach zero.
  */
 export function smallFileAllowance(
-  { metadataBytes, hasMetadata, bearableBytes }: Allowance,
+  { metadataBytes, hasMetadata, sustainableBytes }: Allowance,
   capacityBytes: number,
   { efficiencyMark, smallFileShare }: Pick<Parameters, 'efficiencyMark' | 'smallFileShare'>,
 ): number | undefined {
   if (!hasMetadata) return undefined;
   const room = smallFileRoom(metadataBytes, capacityBytes, efficiencyMark);
-  const bearable = Math.min(room, bearableBytes ?? Number.POSITIVE_INFINITY);
-  return Math.max(bearable, smallFileShare * capacityBytes);
+  const sustainable = Math.min(room, sustainableBytes ?? Number.POSITIVE_INFINITY);
+  return Math.max(sustainable, smallFileShare * capacityBytes);
 }
 
 /** Section 3.2: ML = (1 − ρ) · L'_io, the small-file load that has to move. */

@@ -27,7 +27,7 @@ export interface IntervalReport {
    */
   readonly alone?: Load;
   /** Small-file load that metadata tolerates; undefined if not known. */
-  readonly bearableBytes?: number | undefined;
+  readonly sustainableBytes?: number | undefined;
   /** The disk's bandwidth, of which P_ld is a share. Default: B_logic. */
   readonly bandwidthBytes?: number;
   /** Used share of the store, 0 to 1. */
@@ -78,7 +78,7 @@ export function decideInterval<S>(
   const allowance = {
     metadataBytes: forecast.metadataBytes,
     hasMetadata: isThere(report.metadata),
-    bearableBytes: report.bearableBytes,
+    sustainableBytes: report.sustainableBytes,
   };
   return {
     state: {

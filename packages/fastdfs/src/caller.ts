@@ -20,7 +20,7 @@ import {
   ReplyReader,
 } from '@stevedore/wire';
 import type { Deadline } from './deadline.js';
-import { codeOfStatus, Elsewhere, type FastdfsError, isLost } from './errors.js';
+import { codeOfStatus, type FastdfsError, isLost, Redirect } from './errors.js';
 import { connectChannel, type FailedExchange, requestChannel, traced } from './events.js';
 import type { Settings } from './options.js';
 
@@ -158,7 +158,7 @@ export class Caller {
         () => this.#useAny(address, deadline, stepMs, use, repeatable),
       );
     } catch (error) {
-      if (!(error instanceof Elsewhere)) this.failedRequests += 1;
+      if (!(error instanceof Redirect)) this.failedRequests += 1;
       throw error;
     }
   }

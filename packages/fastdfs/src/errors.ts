@@ -150,8 +150,8 @@ export function isLost(error: unknown): boolean {
 }
 
 /** The bytes are at another id. Not a failure: the read continues there. */
-export class Elsewhere extends Error {
-  override readonly name = 'Elsewhere';
+export class Redirect extends Error {
+  override readonly name = 'Redirect';
   readonly place: FileId;
 
   constructor(place: FileId) {

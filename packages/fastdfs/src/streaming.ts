@@ -9,7 +9,7 @@ import {
 } from '@stevedore/wire';
 import { type Caller, checkStatus } from './caller.js';
 import type { Deadline } from './deadline.js';
-import { Elsewhere, isLost } from './errors.js';
+import { isLost, Redirect } from './errors.js';
 
 /**
  * The body of a reply as a stream, with back-pressure. The stream owns its connection until the
@@ -81,8 +81,8 @@ export function openStream(
 
 /** Throws the place if the bytes are at another id. */
 export function checkPlace(status: number, body: Buffer): void {
-  const place = status === Status.elsewhere ? parseFileId(body.toString()) : undefined;
-  if (place) throw new Elsewhere(place);
+  const place = status === Status.redirect ? parseFileId(body.toString()) : undefined;
+  if (place) throw new Redirect(place);
 }
 
 class StreamedReply implements ReplySink {

@@ -136,7 +136,7 @@ export const Status = {
   invalid: 22,
   noSpace: 28,
   notConnected: 64,
-  elsewhere: 66,
+  redirect: 66,
   notSupported: 95,
   timedOut: 110,
   already: 114,

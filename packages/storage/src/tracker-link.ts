@@ -1,5 +1,5 @@
 import { isIPv6 } from 'node:net';
-import { News } from '@stevedore/async';
+import { Wakeup } from '@stevedore/async';
 import {
   beat,
   type ChangeList,
@@ -97,7 +97,7 @@ export class TrackerLink {
   /** True once the tracker has sent the group's members. */
   #knowsMembers = false;
   /** Woken whenever there may be something to do. */
-  readonly #news = new News();
+  readonly #wakeup = new Wakeup();
 
   constructor(options: TrackerLinkOptions) {
     this.#options = options;
@@ -107,7 +107,7 @@ export class TrackerLink {
 
   /** Joins, and stays joined until `close`. */
   start(): void {
-    this.#replication.members.onRefresh(() => this.#news.wake());
+    this.#replication.members.onRefresh(() => this.#wakeup.wake());
     this.#running = keepSession({
       signal: this.#stop.signal,
       session: (serves) => this.#session(serves),
@@ -118,16 +118,16 @@ export class TrackerLink {
 
   async close(): Promise<void> {
     this.#stop.abort();
-    this.#news.wake();
+    this.#wakeup.wake();
     await this.#running;
   }
 
   async #pause(): Promise<void> {
     const until = performance.now() + this.#awayMs;
     this.#awayMs = 0;
-    await this.#news.next(this.#settings.reconnectDelayMs);
+    await this.#wakeup.next(this.#settings.reconnectDelayMs);
     while (performance.now() < until && !this.#stop.signal.aborted) {
-      await this.#news.next(until - performance.now());
+      await this.#wakeup.next(until - performance.now());
     }
   }
 
@@ -221,7 +221,7 @@ export class TrackerLink {
     while (!(await this.#choosesSource(client))) {
       // A C tracker would make it ACTIVE with its first heartbeat: ask again before sending one.
       if (isUnfinished(this.#status)) return;
-      await this.#news.next(SYNC_REPORT_INTERVAL_MS);
+      await this.#wakeup.next(SYNC_REPORT_INTERVAL_MS);
     }
   }
 
@@ -251,7 +251,7 @@ export class TrackerLink {
     let ended = false;
     void client.ended.then(() => {
       ended = true;
-      this.#news.wake();
+      this.#wakeup.wake();
     });
     let beatAt = performance.now();
     let diskAt = beatAt;
@@ -279,9 +279,9 @@ export class TrackerLink {
       await this.#follow(client);
       const untilNext = Math.min(beatAt, diskAt) - performance.now();
       const waitMs = Math.min(untilNext, SYNC_REPORT_INTERVAL_MS);
-      refreshed = (await this.#news.next(waitMs)) || isUnfinished(this.#status);
+      refreshed = (await this.#wakeup.next(waitMs)) || isUnfinished(this.#status);
       // Limit how often a refresh is sent.
-      if (refreshed && !ended) await this.#news.next(REFRESH_INTERVAL_MS);
+      if (refreshed && !ended) await this.#wakeup.next(REFRESH_INTERVAL_MS);
     }
     throw new Error('the tracker has closed the connection');
   }

@@ -33,8 +33,8 @@ import { DiskMeter } from './scheduler/disk-meter.js';
 import type { BusyMeter } from './scheduler/probes.js';
 import { Scheduler } from './scheduler/scheduler.js';
 import { type TierOptions, type TierSettings, tierSettings } from './tier-options.js';
-import { FastdfsAwayFiles } from './tiers/away-files.js';
 import { Place } from './tiers/record-rows.js';
+import { FastdfsRemoteFiles } from './tiers/remote-files.js';
 import { TieredFiles } from './tiers/tiered-files.js';
 import { Tiers } from './tiers/tiers.js';
 
@@ -54,7 +54,7 @@ interface TieringParts {
   readonly costs: DiskCosts;
   readonly migration: Migration;
   readonly ownRoom: OwnRoom;
-  readonly elsewhere: Elsewhere | undefined;
+  readonly otherGroups: OtherGroups | undefined;
   readonly upkeep: Upkeep | undefined;
 }
 
@@ -68,11 +68,11 @@ export class Tiering implements StorageBackend {
   /** Rejects with OptionError or StartError. */
   static async open(given: StorageSettings, options: TierOptions): Promise<Tiering> {
     const settings = tierSettings(options, given.group);
-    const elsewhere = openElsewhere(given, settings);
+    const otherGroups = openOtherGroups(given, settings);
     try {
-      return new Tiering(await openWith(given, settings, elsewhere));
+      return new Tiering(await openWith(given, settings, otherGroups));
     } catch (error) {
-      await elsewhere?.close();
+      await otherGroups?.close();
       throw error;
     }
   }
@@ -113,10 +113,10 @@ export class Tiering implements StorageBackend {
       return read();
     }
     const record = tiers.placeOf(path);
-    if (record?.place === Place.away) {
-      const away = isPlaceWanted && size !== undefined ? tiers.awayOf(path) : undefined;
+    if (record?.place === Place.remote) {
+      const remote = isPlaceWanted && size !== undefined ? tiers.remoteIdOf(path) : undefined;
       // A file that may change is read here.
-      if (away !== undefined) throw elsewhere(away);
+      if (remote !== undefined) throw redirect(remote);
       return read();
     }
     // A small part of a trunk is most often a slice of it, as a gateway asks for one.
@@ -138,9 +138,9 @@ export class Tiering implements StorageBackend {
   }
 
   async close(): Promise<void> {
-    const { migration, upkeep, elsewhere, tiers, costs } = this.#parts;
+    const { migration, upkeep, otherGroups, tiers, costs } = this.#parts;
     // Moves and reads that wait for another group end now.
-    await elsewhere?.close();
+    await otherGroups?.close();
     await upkeep?.close();
     await migration.close();
     await costs.close();
@@ -157,14 +157,14 @@ export class Tiering implements StorageBackend {
   }
 }
 
-function elsewhere(id: string): StatusError {
-  return new StatusError(Status.elsewhere, id, Buffer.from(id));
+function redirect(id: string): StatusError {
+  return new StatusError(Status.redirect, id, Buffer.from(id));
 }
 
 async function openWith(
   given: StorageSettings,
   settings: TierSettings,
-  elsewhere: Elsewhere | undefined,
+  otherGroups: OtherGroups | undefined,
 ): Promise<TieringParts> {
   const { environment, storePaths } = given;
   const clock = (): number => performance.now();
@@ -172,15 +172,18 @@ async function openWith(
   const disk = meter.metered(given.disk);
   const now = (): number => environment.now();
   const onError = (error: unknown): void => given.onError(asError(error));
-  const away = elsewhere?.away;
-  const tiers = await Tiers.open({ disk, environment, storePaths, away, meter, onError }, settings);
+  const remote = otherGroups?.remote;
+  const tiers = await Tiers.open(
+    { disk, environment, storePaths, remote, meter, onError },
+    settings,
+  );
   const costs = await costsOf(given, settings, clock, meter).catch(async (error: unknown) => {
     await tiers.close();
     throw error;
   });
   const { intervalMs, graceMs, parameters } = settings;
   const scheduler = new Scheduler({ ...settings, now: clock });
-  const upkeep = away && new Upkeep({ tiers: tiers.all, away, graceMs, now, onError });
+  const upkeep = remote && new Upkeep({ tiers: tiers.all, remote, graceMs, now, onError });
   const ownRoom = new OwnRoom();
   const migration = new Migration({
     settings,
@@ -198,7 +201,7 @@ async function openWith(
     audit: new Audit(disk, dataDirectory(storePaths[0]!), onError),
     costs,
     ownRoom,
-    findRoom: async (bytes) => elsewhere?.rooms.find(bytes, intervalMs),
+    findRoom: async (bytes) => otherGroups?.rooms.find(bytes, intervalMs),
     orphans: () => upkeep?.orphans ?? 0,
     now,
     onError,
@@ -212,20 +215,20 @@ async function openWith(
     onCut: (tier, name, size) => migration.cut(tier, name, size),
     onGrown: (tier, name, size) => migration.grown(tier, name, size),
   });
-  return { settings, tiers, files, scheduler, costs, migration, ownRoom, elsewhere, upkeep };
+  return { settings, tiers, files, scheduler, costs, migration, ownRoom, otherGroups, upkeep };
 }
 
 /** Other groups, through the trackers that the storage joins. */
-interface Elsewhere {
-  readonly away: FastdfsAwayFiles;
+interface OtherGroups {
+  readonly remote: FastdfsRemoteFiles;
   readonly rooms: OtherRooms;
   close(): Promise<void>;
 }
 
-function openElsewhere(
+function openOtherGroups(
   { trackers, access }: StorageSettings,
   { moveTo, shareWith }: TierSettings,
-): Elsewhere | undefined {
+): OtherGroups | undefined {
   if (trackers.length === 0) {
     if (moveTo === undefined && shareWith.length === 0) return undefined;
     throw new OptionError('files move to another group through trackers, and there are none');
@@ -243,7 +246,7 @@ function openElsewhere(
       .filter((address) => address !== undefined);
   const rooms = new OtherRooms({ groups: shareWith, storagesOf, access });
   return {
-    away: new FastdfsAwayFiles(client),
+    remote: new FastdfsRemoteFiles(client),
     rooms,
     close: async () => {
       rooms.close();

@@ -68,7 +68,7 @@ export function statusOf(error: unknown): number {
 }
 
 /** True for failures that the protocol foresees; they are not reported. */
-export function isForeseen(error: unknown): boolean {
+export function isExpected(error: unknown): boolean {
   return error instanceof StatusError || error instanceof ProtocolError;
 }
 

@@ -16,7 +16,7 @@ import {
 } from '@stevedore/protocol';
 import type { Address } from '@stevedore/wire';
 import type { CallOptions, Deadline } from '../deadline.js';
-import { Elsewhere, FastdfsError, isUnreachable } from '../errors.js';
+import { FastdfsError, isUnreachable, Redirect } from '../errors.js';
 import { nameOf } from '../file-ids.js';
 import type { TrackerReply } from '../trackers.js';
 import type { Context } from './context.js';
@@ -230,7 +230,7 @@ export async function readAtPlace<T>(
     try {
       return await read(id, DownloadFlag.placeWanted);
     } catch (error) {
-      if (!(error instanceof Elsewhere)) throw error;
+      if (!(error instanceof Redirect)) throw error;
       place = error.place;
       places.set(key, place);
     }

@@ -44,7 +44,7 @@ export type DownloadRequest = BodyOf<typeof downloadRequest>;
 
 /**
  * Flags of DOWNLOAD_FILE, in the status byte of the request header, which stock storages ignore.
- * With `placeWanted` one of our storages may answer with status 66 (`elsewhere`) and, as the body,
+ * With `placeWanted` one of our storages may answer with status 66 (`redirect`) and, as the body,
  * the FastDFS id under which the file's bytes are.
  */
 export const DownloadFlag = { placeWanted: 1 } as const;

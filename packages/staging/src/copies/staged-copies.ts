@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream';
-import { News } from '@stevedore/async';
+import { Wakeup } from '@stevedore/async';
 import type { Container, CopiedBatch } from '../container/container.js';
 import { StoreError } from '../errors.js';
 import { CopyConnection, RefusedForGood } from './copy-connection.js';
@@ -76,7 +76,7 @@ export class StagedCopies {
   /** The current outage has been reported. */
   #isReported = false;
   readonly #stopped = new AbortController();
-  readonly #news = new News();
+  readonly #wakeup = new Wakeup();
   #running: Promise<void> | undefined;
 
   constructor(options: StagedCopiesOptions) {
@@ -90,7 +90,7 @@ export class StagedCopies {
 
   async stop(): Promise<void> {
     this.#stopped.abort(new Error('the store is closed'));
-    this.#news.wake();
+    this.#wakeup.wake();
     const link = this.#link;
     if (link) {
       await link.joined.catch(() => undefined);
@@ -204,7 +204,7 @@ export class StagedCopies {
       if (signal.aborted) return;
       this.#report(failure);
       if (this.#adopted) return;
-      await this.#news.next(pauseMs);
+      await this.#wakeup.next(pauseMs);
       pauseMs = Math.min(pauseMs * 2, MAX_PAUSE_MS);
     }
   }

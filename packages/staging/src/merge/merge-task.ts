@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
-import { News } from '@stevedore/async';
+import { Wakeup } from '@stevedore/async';
 import { TRUNK_EXTENSION } from '@stevedore/protocol';
 import type { FileRow, Thin } from '../filemap/filemap.js';
 import { chooseMembers, inSteps, unitsInSteps, wholeUnits } from './candidates.js';
@@ -61,7 +61,7 @@ export class MergeTask {
   #idle = true;
   #isStopped = false;
   #flushes = 0;
-  readonly #news = new News();
+  readonly #wakeup = new Wakeup();
   #running: Promise<void> | undefined;
 
   constructor(options: MergeTaskOptions) {
@@ -92,7 +92,7 @@ export class MergeTask {
   }
 
   wake(): void {
-    this.#news.wake();
+    this.#wakeup.wake();
   }
 
   stats(): MergeStats {
@@ -141,10 +141,10 @@ export class MergeTask {
           if (outcome === 'planned') continue;
           if (outcome === 'early') waitMs = this.#wait(GROUP_LOOK_MS);
         }
-        if (!begun) await this.#news.next(waitMs);
+        if (!begun) await this.#wakeup.next(waitMs);
       } catch (error) {
         this.#options.onError(error as Error);
-        await this.#news.next(FIRST_RETRY_MS);
+        await this.#wakeup.next(FIRST_RETRY_MS);
       }
     }
   }

@@ -3,7 +3,7 @@ import { Status } from '@stevedore/protocol';
 import { asError, StatusError } from '@stevedore/wire';
 import { DELETED_SUFFIX } from '../layout.js';
 import type { FileParts } from './file-parts.js';
-import { foreseen } from './open-files.js';
+import { asNotFound } from './open-files.js';
 
 /**
  * Moves or removes a file together with its companions. As that takes several disk
@@ -67,7 +67,7 @@ export class CompanionFiles {
       await backend.remove(path);
     } catch (error) {
       recorded?.done();
-      throw foreseen(error, path);
+      throw asNotFound(error, path);
     }
     // After the unlink, so that no reader opens it again.
     files.forget(path);

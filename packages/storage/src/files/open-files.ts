@@ -70,7 +70,7 @@ export class OpenFiles {
       entry.users -= 1;
       this.#unlist(entry);
       if (codeOf(error) === 'ELOOP') return this.#follow(path);
-      throw foreseen(error, path);
+      throw asNotFound(error, path);
     }
   }
 
@@ -81,7 +81,7 @@ export class OpenFiles {
       const opened = await this.acquire(resolve(dirname(path), target));
       return { ...opened, isLinked: true, stat: { ...opened.stat, mtimeSeconds } };
     } catch (error) {
-      throw foreseen(error, path);
+      throw asNotFound(error, path);
     }
   }
 
@@ -170,7 +170,7 @@ function isOutOfDescriptors(error: unknown): boolean {
 }
 
 /** Turns a missing file into status 2; returns any other error unchanged. */
-export function foreseen(error: unknown, path: string): unknown {
+export function asNotFound(error: unknown, path: string): unknown {
   const missing = codeOf(error) === 'ENOENT' || codeOf(error) === 'ENOTDIR';
   return missing ? new StatusError(Status.notFound, path) : error;
 }

@@ -38,7 +38,7 @@ export interface BackendDownload extends Download {
 
 /** Decides when a download is read. */
 export interface DownloadBackend {
-  /** Rejects with status `elsewhere` if the client is to read in another group. */
+  /** Rejects with status `redirect` if the client is to read in another group. */
   download(download: BackendDownload, read: () => Promise<StreamedReply>): Promise<Reply>;
 }
 

@@ -1,4 +1,4 @@
-import type { News } from '@stevedore/async';
+import type { Wakeup } from '@stevedore/async';
 import type { Binlog, Entry, Position } from './binlog.js';
 import type { LogRecord } from './log-record.js';
 import type { MarkKeeper } from './progress.js';
@@ -18,7 +18,7 @@ export interface LogFollowerParts {
   readonly sending: Sending;
   readonly keeper: MarkKeeper;
   readonly maxInFlight: number;
-  readonly news: News;
+  readonly wakeup: Wakeup;
   /** True once the member has it or it is given up, false if the session failed; never rejects. */
   readonly deliver: (record: LogRecord, end: Position) => Promise<boolean>;
   /** Throws if the session has failed. */
@@ -75,15 +75,15 @@ export class BinlogFollower {
       if (!(await deliver(record, end))) return;
       done();
       this.#settle();
-      this.#parts.news.wake();
+      this.#parts.wakeup.wake();
     });
   }
 
   async #until(isSo: () => boolean): Promise<void> {
-    const { news, check } = this.#parts;
+    const { wakeup, check } = this.#parts;
     while (!isSo()) {
       check();
-      await news.next(LOOK_INTERVAL_MS);
+      await wakeup.next(LOOK_INTERVAL_MS);
     }
   }
 

@@ -55,7 +55,7 @@ export class Journal {
   /** Appends after all own records of earlier seconds; durable when it resolves. */
   async appendOwn(change: OwnChange, record: LogRecord): Promise<Position> {
     // Wait for earlier seconds. Once this record is queued, later seconds may follow.
-    while (this.#isEarlierUnderWay(record.atSeconds)) await this.#news();
+    while (this.#isEarlierUnderWay(record.atSeconds)) await this.#nextEnd();
     const appended = this.append(record);
     this.release(change);
     return appended;
@@ -80,7 +80,7 @@ export class Journal {
     return false;
   }
 
-  #news(): Promise<void> {
+  #nextEnd(): Promise<void> {
     return new Promise((resolve) => this.#waiting.push(resolve));
   }
 }

@@ -127,7 +127,7 @@ export class StorageSession {
 }
 
 /** How long a request waits for a tracker to list a new member. */
-const NEWS_MS = 2000;
+const REFRESH_MS = 2000;
 
 /**
  * Admits only members: the trackers must list the connection's address and, if given, the
@@ -138,7 +138,8 @@ export async function admit(
   session: StorageSession,
   id?: string,
 ): Promise<string> {
-  const member = members.at(session.address, id) ?? (await news(members, session.address, id));
+  const member =
+    members.at(session.address, id) ?? (await afterRefresh(members, session.address, id));
   if (!member) {
     throw new StatusError(Status.accessDenied, `${session.address} is no member of the group`);
   }
@@ -146,9 +147,9 @@ export async function admit(
 }
 
 /** Asks the trackers again, for a member that joined a moment ago. */
-async function news(members: Members, address: string, id: string | undefined) {
+async function afterRefresh(members: Members, address: string, id: string | undefined) {
   if (members.ownId === undefined) return undefined;
-  const asked = members.asked(NEWS_MS);
+  const asked = members.asked(REFRESH_MS);
   members.refresh();
   await asked;
   return members.at(address, id);

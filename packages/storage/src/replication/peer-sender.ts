@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { News } from '@stevedore/async';
+import { Wakeup } from '@stevedore/async';
 import {
   ASKS_FOR_LINKS,
   activeTest,
@@ -61,7 +61,7 @@ export class PeerSender {
   readonly #stop = new AbortController();
   #running: Promise<void> | undefined;
   readonly #keeper: MarkKeeper;
-  readonly #news = new News();
+  readonly #wakeup = new Wakeup();
   #session: PeerSession | undefined;
 
   constructor(parts: PeerSenderParts) {
@@ -102,7 +102,7 @@ export class PeerSender {
 
   async close(): Promise<void> {
     this.#stop.abort();
-    this.#news.wake();
+    this.#wakeup.wake();
     await this.#running;
   }
 
@@ -140,7 +140,7 @@ export class PeerSender {
       },
       signal,
     );
-    const wake = (): void => this.#news.wake();
+    const wake = (): void => this.#wakeup.wake();
     void peer.ended.then(wake);
     const off = log.onGrown(wake);
     try {
@@ -152,7 +152,7 @@ export class PeerSender {
         ...{ peer, signal },
         takesLinks: () => takesLinks,
         keeper: this.#keeper,
-        news: this.#news,
+        wakeup: this.#wakeup,
         report: (error) => this.#report(error),
       });
       this.#session = session;
@@ -189,7 +189,7 @@ interface PeerSessionParts extends PeerSenderParts {
   readonly keeper: MarkKeeper;
   readonly report: (error: unknown) => void;
   /** Woken whenever there may be something to do. */
-  readonly news: News;
+  readonly wakeup: Wakeup;
   readonly signal: AbortSignal;
 }
 
@@ -222,7 +222,7 @@ class PeerSession {
     this.#beginning = log.end;
     this.#follower = new BinlogFollower({
       ...{ log, sending, keeper, maxInFlight: MAX_CONNECTIONS },
-      news: parts.news,
+      wakeup: parts.wakeup,
       deliver: (record, end) => this.#deliver(record, end),
       check: () => this.#check(),
       progressed: parts.progressed,
@@ -248,7 +248,7 @@ class PeerSession {
   }
 
   async #pass(): Promise<void> {
-    const { peer, service, keeper, news, signal } = this.#parts;
+    const { peer, service, keeper, wakeup, signal } = this.#parts;
     const { beatIntervalMs } = service.settings;
     let lookedAt = Number.NEGATIVE_INFINITY;
     let heardAt = performance.now();
@@ -270,7 +270,7 @@ class PeerSession {
         heardAt = now;
         await peer.ask(activeTest, undefined);
       }
-      await news.next(LOOK_INTERVAL_MS);
+      await wakeup.next(LOOK_INTERVAL_MS);
     }
   }
 
@@ -315,7 +315,7 @@ class PeerSession {
 
   #fail(error: Error): void {
     this.#failure ??= error;
-    this.#parts.news.wake();
+    this.#parts.wakeup.wake();
   }
 
   /** Throws if the session has failed. */

@@ -62,11 +62,11 @@ export class Peers implements Copiers {
 
   async copied(position: Position): Promise<void> {
     const { writeCopies, writeTimeoutMs } = this.#service.settings;
-    const giveUpAt = performance.now() + writeTimeoutMs;
+    const deadline = performance.now() + writeTimeoutMs;
     for (;;) {
       const copies = [...this.#senders.values()].filter((each) => each.has(position)).length + 1;
       if (copies >= writeCopies) return;
-      const leftMs = giveUpAt - performance.now();
+      const leftMs = deadline - performance.now();
       if (leftMs <= 0 || this.#closed)
         throw tryAgain(`${copies} of ${writeCopies} members have it`);
       await this.#waiting.next(leftMs);

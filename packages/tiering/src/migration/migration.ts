@@ -159,7 +159,7 @@ export class Migration {
         metadata: served.metadata,
         smallFile: served.smallFile,
         alone,
-        bearableBytes: competition.bearableBytes,
+        sustainableBytes: competition.sustainableBytes,
         bandwidthBytes: this.#diskBytes,
         usedShare: this.#usedShare,
         accessed: accessed.movable,
@@ -209,7 +209,7 @@ export class Migration {
       rows: counted((records) => records.counts(Place.row)),
       slices: counted(({ slices }) => slices.counts),
       roomBytes: settings.roomBytes,
-      away: counted((records) => records.counts(Place.away)),
+      remote: counted((records) => records.counts(Place.remote)),
       unwantedCopies: sum(({ records }) => records.unwantedCopies),
       openCopies: sum(({ records }) => records.openCopies().length),
       orphans: this.#parts.orphans(),
@@ -282,7 +282,7 @@ export class Migration {
   #recall(): void {
     const { tiers, settings } = this.#parts;
     for (const tier of tiers.all) {
-      for (const { name, size } of tier.records.coldest(Place.away, settings.movesPerSecond)) {
+      for (const { name, size } of tier.records.coldest(Place.remote, settings.movesPerSecond)) {
         this.#plans.add({ tier, name, to: 'home', reason: 'recall', size, numbers: {} });
       }
     }
@@ -306,10 +306,10 @@ export class Migration {
     const { settings, competition } = this.#parts;
     const { metadataBytes = 0 } = this.#decision?.forecast ?? {};
     const hasMetadata = competition.isThere || this.#hasMetadata;
-    const { bearableBytes } = competition;
+    const { sustainableBytes } = competition;
     this.#allow(
       smallFileAllowance(
-        { metadataBytes, hasMetadata, bearableBytes },
+        { metadataBytes, hasMetadata, sustainableBytes },
         competition.capacityBytes,
         settings.parameters,
       ),

@@ -1,6 +1,6 @@
 import { dirname, join } from 'node:path';
 import { type Disk, type DiskFile, removeIfThere } from '@stevedore/disk';
-import { isMovedName } from '../tiers/away-files.js';
+import { isMovedName } from '../tiers/remote-files.js';
 import type { Tier } from '../tiers/tier.js';
 import type { MoveOutcome } from '../tiers/tier-moves.js';
 import type { MigrationStatus } from './status.js';

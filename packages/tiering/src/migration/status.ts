@@ -19,7 +19,7 @@ export interface MigrationStatus {
   /** Most bytes of all rows together. */
   readonly roomBytes: number;
   /** Files whose bytes are in another group. */
-  readonly away: FileCounts;
+  readonly remote: FileCounts;
   /** Unwanted copies there that are not deleted yet. */
   readonly unwantedCopies: number;
   /** Copies whose upload has no known result. */
@@ -120,22 +120,22 @@ const METRICS: readonly Metric[] = [
   ['slice_rows', 'gauge', 'Slices kept as rows.', (now) => now.slices.files],
   ['slice_rows_bytes', 'gauge', 'Bytes of slices kept as rows.', (now) => now.slices.bytes],
   ['rows_room_bytes', 'gauge', 'Most bytes that all rows may use.', (now) => now.roomBytes],
-  ['away_files', 'gauge', 'Files whose bytes are in another group.', (now) => now.away.files],
-  ['away_files_bytes', 'gauge', 'Bytes of files in other groups.', (now) => now.away.bytes],
+  ['remote_files', 'gauge', 'Files whose bytes are in another group.', (now) => now.remote.files],
+  ['remote_files_bytes', 'gauge', 'Bytes of files in other groups.', (now) => now.remote.bytes],
   [
-    'away_deletions_waiting',
+    'remote_deletions_waiting',
     'gauge',
     'Copies in other groups waiting for deletion.',
     (now) => now.unwantedCopies,
   ],
   [
-    'away_copies_open',
+    'remote_copies_open',
     'gauge',
     'Copies in other groups that may exist: the reply to their upload was lost.',
     (now) => now.openCopies,
   ],
   [
-    'away_orphans_total',
+    'remote_orphans_total',
     'counter',
     'Orphaned copies found in other groups and deleted.',
     (now) => now.orphans,

@@ -1,5 +1,5 @@
-import { type AwayFiles, groupOf, isCopy, tagOf } from '../tiers/away-files.js';
 import type { OpenCopy } from '../tiers/record-rows.js';
+import { groupOf, isCopy, type RemoteFiles, tagOf } from '../tiers/remote-files.js';
 import type { Tier } from '../tiers/tier.js';
 
 /**
@@ -11,7 +11,7 @@ import type { Tier } from '../tiers/tier.js';
 
 export interface UpkeepParts {
   readonly tiers: readonly Tier[];
-  readonly away: AwayFiles;
+  readonly remote: RemoteFiles;
   readonly graceMs: number;
   readonly now: () => number;
   readonly onError: (error: unknown) => void;
@@ -71,14 +71,14 @@ export class Upkeep {
   }
 
   async #deleteDeparted({ records }: Tier): Promise<void> {
-    const { away, graceMs, now } = this.#parts;
+    const { remote, graceMs, now } = this.#parts;
     const since = Math.floor((now() - graceMs) / 1000);
     const lost = new Set<string>();
     for (const id of records.unwanted(since, MAX_DELETIONS)) {
       const group = groupOf(id);
       if (this.#isClosed || lost.has(group)) continue;
       try {
-        await away.remove(id);
+        await remote.remove(id);
         records.removeUnwanted(id);
       } catch {
         // The group is away.
@@ -88,7 +88,7 @@ export class Upkeep {
   }
 
   async #findOrphans(tier: Tier): Promise<void> {
-    const { away, now } = this.#parts;
+    const { remote, now } = this.#parts;
     const { records } = tier;
     const before = Math.floor((now() - LIST_AFTER_MS) / 1000);
     const isOver = ({ id, sinceSeconds }: OpenCopy): boolean =>
@@ -97,10 +97,10 @@ export class Upkeep {
     for (const target of new Set(over.map((each) => each.target))) {
       const copies = over.filter((each) => each.target === target);
       const unsure = new Set<number>();
-      for await (const id of away.list(target, tagOf(records.owner))) {
+      for await (const id of remote.list(target, tagOf(records.owner))) {
         if (this.#isClosed) return;
         const mayBe = records.openCopies().filter((each) => isCopy(id, each.size, each.crc32));
-        if (mayBe.length === 0 || records.hasAway(id)) continue;
+        if (mayBe.length === 0 || records.hasRemote(id)) continue;
         if (!mayBe.every(isOver)) {
           // It may be in progress: its record follows.
           for (const each of mayBe) unsure.add(each.id);

@@ -1,10 +1,10 @@
 import {
-  bearableBytes,
   keptShare,
   type Load,
   type Parameters,
   type ServedIn,
   smallFileRoom,
+  sustainableBytes,
 } from '@stevedore/balance';
 import { type BusyMeter, type Probe, Probes } from './probes.js';
 import type { ClassInterval, RequestClass, Scheduler } from './scheduler.js';
@@ -106,7 +106,7 @@ export class Competition {
   }
 
   /** Small-file load that metadata tolerates; 0 until the first probe. Undefined without competition. */
-  get bearableBytes(): number | undefined {
+  get sustainableBytes(): number | undefined {
     if (!this.#isThere) return undefined;
     return this.#aloneBytes === undefined ? 0 : this.#limitBytes;
   }
@@ -161,7 +161,7 @@ export class Competition {
     }
     const { efficiencyMark, smallFileShare } = parameters;
     const capacityBytes = this.#capacityBytes;
-    this.#limitBytes = bearableBytes(
+    this.#limitBytes = sustainableBytes(
       this.#limitBytes,
       { alone: this.#alone, beside: this.#beside },
       {

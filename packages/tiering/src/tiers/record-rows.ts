@@ -10,7 +10,7 @@ export const Place = {
   /** In a file of the store path. */
   file: 1,
   /** Under a FastDFS id in another group. */
-  away: 2,
+  remote: 2,
 } as const;
 export type Place = (typeof Place)[keyof typeof Place];
 
@@ -36,13 +36,13 @@ const TABLES = `
     moves INTEGER NOT NULL DEFAULT 0,
     moving INTEGER NOT NULL DEFAULT 0,
     heat REAL NOT NULL DEFAULT 0,
-    away TEXT,
+    remote TEXT,
     metadata BLOB,
     bytes BLOB
   );
   CREATE INDEX files_by_heat ON files (place, heat);
   CREATE INDEX files_moving ON files (name) WHERE moving = 1;
-  CREATE UNIQUE INDEX files_away ON files (away) WHERE away IS NOT NULL;
+  CREATE UNIQUE INDEX files_remote ON files (remote) WHERE remote IS NOT NULL;
 
   CREATE TABLE owner (id BLOB NOT NULL);
   INSERT INTO owner VALUES (randomblob(8));
@@ -53,7 +53,7 @@ const TABLES = `
     crc32 INTEGER NOT NULL,
     since INTEGER NOT NULL
   );
-  CREATE TABLE unwanted (away TEXT PRIMARY KEY, since INTEGER NOT NULL) WITHOUT ROWID;
+  CREATE TABLE unwanted (remote TEXT PRIMARY KEY, since INTEGER NOT NULL) WITHOUT ROWID;
 
   CREATE TABLE slices (
     trunk TEXT NOT NULL,
@@ -86,7 +86,7 @@ export interface FileRecord {
   /** How often the file is accessed; see `heated` of @stevedore/balance. */
   readonly heat: number;
   /** The FastDFS id of the bytes, `group/name`, while they are in another group. */
-  readonly away?: string | undefined;
+  readonly remote?: string | undefined;
 }
 
 export interface Row {
@@ -98,11 +98,11 @@ export interface Row {
   readonly moves: number;
   readonly moving: number;
   readonly heat: number;
-  readonly away: string | null;
+  readonly remote: string | null;
 }
 
 /** Columns of a record; bytes and metadata are separate. */
-export const COLUMNS = 'name, place, size, mtime, crc32, moves, moving, heat, away';
+export const COLUMNS = 'name, place, size, mtime, crc32, moves, moving, heat, remote';
 
 /** Called for every read: naming the fields is faster than rest and spread. */
 export function recordOf(row: Row): FileRecord {
@@ -115,13 +115,13 @@ export function recordOf(row: Row): FileRecord {
     moves: row.moves,
     moving: row.moving === 1,
     heat: row.heat,
-    away: row.away ?? undefined,
+    remote: row.remote ?? undefined,
   };
 }
 
 /** The inverse of `recordOf`. */
-export function rowOf({ mtimeSeconds, away, moving, ...entry }: FileRecord): Row {
-  return { ...entry, mtime: mtimeSeconds, moving: moving ? 1 : 0, away: away ?? null };
+export function rowOf({ mtimeSeconds, remote, moving, ...entry }: FileRecord): Row {
+  return { ...entry, mtime: mtimeSeconds, moving: moving ? 1 : 0, remote: remote ?? null };
 }
 
 export interface OpenCopy {

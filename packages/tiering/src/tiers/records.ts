@@ -140,8 +140,8 @@ export class Records {
   }
 
   /** True if a record's bytes are at this id. */
-  hasAway(id: string): boolean {
-    return this.#statements.hasAway.get(id) !== undefined;
+  hasRemote(id: string): boolean {
+    return this.#statements.hasRemote.get(id) !== undefined;
   }
 
   /** A copy is about to be stored in another group; gives what `endCopy` takes. */
@@ -177,7 +177,7 @@ export class Records {
 
   /** Those since then or earlier, at most so many. */
   unwanted(sinceSeconds: number, most: number): string[] {
-    return this.#statements.unwanted.all(sinceSeconds, most).map(({ away }) => away);
+    return this.#statements.unwanted.all(sinceSeconds, most).map(({ remote }) => remote);
   }
 
   get unwantedCopies(): number {
@@ -331,7 +331,7 @@ function recordStatements(db: SqliteDatabase) {
     bytes: find<{ bytes: Buffer | null }>('SELECT bytes FROM files WHERE name = ?'),
     metadata: find<{ metadata: Buffer | null }>('SELECT metadata FROM files WHERE name = ?'),
     hasMetadata: find('SELECT 1 FROM files WHERE name = ? AND metadata IS NOT NULL'),
-    hasAway: find('SELECT 1 FROM files WHERE away = ?'),
+    hasRemote: find('SELECT 1 FROM files WHERE remote = ?'),
     owner: rows<[], { id: Buffer }>('SELECT id FROM owner'),
     moving: rows<[], Row>(`SELECT ${COLUMNS} FROM files WHERE moving = 1`),
     list: rows<[string, string], { name: string; described: number }>(
@@ -345,9 +345,9 @@ function recordStatements(db: SqliteDatabase) {
     ),
     put: change<[Row & { readonly bytes: Buffer | null }]>(
       `INSERT INTO files (${COLUMNS}, bytes)
-       VALUES (@name, @place, @size, @mtime, @crc32, @moves, @moving, @heat, @away, @bytes)
+       VALUES (@name, @place, @size, @mtime, @crc32, @moves, @moving, @heat, @remote, @bytes)
        ON CONFLICT (name) DO UPDATE SET place = @place, size = @size, mtime = @mtime,
-         crc32 = @crc32, moves = @moves, moving = @moving, heat = @heat, away = @away,
+         crc32 = @crc32, moves = @moves, moving = @moving, heat = @heat, remote = @remote,
          bytes = @bytes`,
     ),
     setMoving: change<[number, string]>('UPDATE files SET moving = ? WHERE name = ?'),
@@ -366,11 +366,11 @@ function recordStatements(db: SqliteDatabase) {
     endCopy: change<[number]>('DELETE FROM copies WHERE id = ?'),
     copies: rows<[], OpenCopy>('SELECT id, target, size, crc32, since AS sinceSeconds FROM copies'),
     addUnwanted: change<[string, number]>(
-      'INSERT OR IGNORE INTO unwanted (away, since) VALUES (?, ?)',
+      'INSERT OR IGNORE INTO unwanted (remote, since) VALUES (?, ?)',
     ),
-    removeUnwanted: change<[string]>('DELETE FROM unwanted WHERE away = ?'),
-    unwanted: rows<[number, number], { away: string }>(
-      'SELECT away FROM unwanted WHERE since <= ? LIMIT ?',
+    removeUnwanted: change<[string]>('DELETE FROM unwanted WHERE remote = ?'),
+    unwanted: rows<[number, number], { remote: string }>(
+      'SELECT remote FROM unwanted WHERE since <= ? LIMIT ?',
     ),
     countUnwanted: rows<[], { count: number }>('SELECT count(*) AS count FROM unwanted'),
   };

@@ -1,10 +1,17 @@
 import { crc32 } from 'node:zlib';
 import { heated } from '@stevedore/balance';
 import { StatusError } from '@stevedore/wire';
-import { AwayError, AwayFile, type AwayFiles, isCopy, isMovedName, tagOf } from './away-files.js';
 import { type CopySource, chunksOf, type LocalFiles } from './local-files.js';
 import { type FileRecord, MAX_OPEN_COPIES, MAX_UNWANTED, Place } from './record-rows.js';
 import type { Records } from './records.js';
+import {
+  isCopy,
+  isMovedName,
+  RemoteError,
+  RemoteFile,
+  type RemoteFiles,
+  tagOf,
+} from './remote-files.js';
 
 /**
  * Moves of the files of one store path. A move is copy, verify, switch, delete. The record
@@ -12,9 +19,9 @@ import type { Records } from './records.js';
  *
  *   row -> file         mark, copy under a temporary name, give it its name, switch
  *   file -> row         copy into the row, switch and mark, delete the file, unmark
- *   row, file -> away   write down that a copy is begun, upload, switch and strike that out
+ *   row, file -> remote   write down that a copy is begun, upload, switch and strike that out
  *                       (a file: mark with the switch, delete it, unmark)
- *   away -> row, file   as above, and list the copy for deletion with the switch
+ *   remote -> row, file   as above, and list the copy for deletion with the switch
  *
  * A crash leaves the record before or after the switch. The next start removes the file
  * that a mark points at, and looks for copies whose outcome is unknown; see upkeep.ts.
@@ -27,7 +34,7 @@ export interface TierMovesParts {
   readonly local: LocalFiles;
   readonly underWay: MovesUnderWay;
   /** Undefined: no file goes to another group. */
-  readonly away: AwayFiles | undefined;
+  readonly remote: RemoteFiles | undefined;
   readonly now: () => number;
   readonly onMoved: (name: string) => void;
 }
@@ -55,21 +62,21 @@ export class TierMoves {
 
   /** Brings a file home, into a row if it is at most `limitBytes`; from a file, only then. */
   home(name: string, limitBytes: number): Promise<MoveOutcome> {
-    return this.#move(name, [Place.file, Place.away], async (record, move) => {
+    return this.#move(name, [Place.file, Place.remote], async (record, move) => {
       if (record.size <= limitBytes) return this.#toRow(record, move);
-      return record.place === Place.away ? this.#toFile(record, move) : 'refused';
+      return record.place === Place.remote ? this.#toFile(record, move) : 'refused';
     });
   }
 
   /** Moves a file into another group. */
   toGroup(name: string, group: string): Promise<MoveOutcome> {
     return this.#move(name, [Place.row, Place.file], async (record, move) => {
-      const { records, away } = this.#parts;
-      if (!away || isMovedName(name) || record.size === 0) return 'refused';
+      const { records, remote } = this.#parts;
+      if (!remote || isMovedName(name) || record.size === 0) return 'refused';
       if (records.unwantedCopies >= MAX_UNWANTED) return 'refused';
       if (records.openCopies().length >= MAX_OPEN_COPIES) return 'refused';
       const source = await this.#sourceOf(record);
-      const id = await this.#copyTo(group, source, away);
+      const id = await this.#copyTo(group, source, remote);
       return this.#switchTo({ ...record, crc32: source.crc32 }, id, move);
     });
   }
@@ -91,7 +98,7 @@ export class TierMoves {
       return outcome;
     } catch (error) {
       // The other group is away, full or busy: the next interval decides again.
-      if (error instanceof AwayError || error instanceof StatusError) return 'refused';
+      if (error instanceof RemoteError || error instanceof StatusError) return 'refused';
       throw error;
     } finally {
       move.end();
@@ -121,8 +128,8 @@ export class TierMoves {
       if (crc32(bytes) !== record.crc32) throw new Error(`the row of ${name} is damaged`);
       return { ...about, chunks: () => one(bytes) };
     }
-    if (record.place === Place.away) {
-      const file = new AwayFile(this.#parts.away!, record);
+    if (record.place === Place.remote) {
+      const file = new RemoteFile(this.#parts.remote!, record);
       return { ...about, chunks: () => chunksOf(file, size) };
     }
     const chunks = async function* (): AsyncGenerator<Buffer> {
@@ -158,7 +165,7 @@ export class TierMoves {
       await local.delete(name);
       return this.#takeBack(name);
     }
-    this.#put(record, { place: Place.file, crc32: 0, moving: false, away: undefined });
+    this.#put(record, { place: Place.file, crc32: 0, moving: false, remote: undefined });
     await records.commit();
     return 'moved';
   }
@@ -175,7 +182,7 @@ export class TierMoves {
     // From here to the commit no other change comes in between.
     if (move.isRevoked) return 'revoked';
     const moving = record.place === Place.file;
-    this.#put(record, { place: Place.row, crc32: source.crc32, moving, away: undefined }, bytes);
+    this.#put(record, { place: Place.row, crc32: source.crc32, moving, remote: undefined }, bytes);
     if (metadata) records.setMetadata(name, metadata);
     await records.commit();
     if (moving) await this.#deleteLocal(name);
@@ -183,7 +190,7 @@ export class TierMoves {
   }
 
   /** Stores a copy; it is written down that it is begun until a record says what became of it. */
-  async #copyTo(group: string, source: CopySource, away: AwayFiles): Promise<Copied> {
+  async #copyTo(group: string, source: CopySource, remote: RemoteFiles): Promise<Copied> {
     const { records, now } = this.#parts;
     const { size, crc32: sum } = source;
     const sinceSeconds = Math.floor(now() / 1000);
@@ -191,7 +198,7 @@ export class TierMoves {
     this.#copying.add(copy);
     try {
       await records.commit();
-      const id = await away.store(group, this.#tag, source);
+      const id = await remote.store(group, this.#tag, source);
       if (!isCopy(id, size, sum)) {
         this.#deleteLater(id);
         records.endCopy(copy);
@@ -200,7 +207,7 @@ export class TierMoves {
       return { copy, id };
     } catch (error) {
       this.#copying.delete(copy);
-      if (error instanceof AwayError && !error.mayBeThere) records.endCopy(copy);
+      if (error instanceof RemoteError && !error.mayBeThere) records.endCopy(copy);
       throw error;
     }
   }
@@ -212,7 +219,7 @@ export class TierMoves {
     const isRevoked = move.isRevoked;
     const moving = record.place === Place.file;
     if (isRevoked) this.#deleteLater(id);
-    else this.#put(record, { place: Place.away, crc32: record.crc32, moving, away: id });
+    else this.#put(record, { place: Place.remote, crc32: record.crc32, moving, remote: id });
     if (metadata && !isRevoked) records.setMetadata(name, metadata);
     records.endCopy(copy);
     this.#copying.delete(copy);
@@ -224,12 +231,12 @@ export class TierMoves {
 
   #put(
     record: FileRecord,
-    now: Pick<FileRecord, 'place' | 'crc32' | 'moving' | 'away'>,
+    now: Pick<FileRecord, 'place' | 'crc32' | 'moving' | 'remote'>,
     bytes?: Buffer,
   ): void {
     const { records } = this.#parts;
     records.put({ ...record, ...now, moves: record.moves + 1 }, bytes);
-    if (record.away !== undefined) this.#deleteLater(record.away);
+    if (record.remote !== undefined) this.#deleteLater(record.remote);
   }
 
   #deleteLater(id: string): void {

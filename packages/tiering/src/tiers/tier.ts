@@ -3,10 +3,10 @@ import { crc32 } from 'node:zlib';
 import { heated } from '@stevedore/balance';
 import type { Disk } from '@stevedore/disk';
 import type { ReadableFile } from '@stevedore/storage';
-import { AwayFile, type AwayFiles } from './away-files.js';
 import { chunksOf, LocalFiles } from './local-files.js';
 import { type FileRecord, Place } from './record-rows.js';
 import type { Records } from './records.js';
+import { RemoteFile, type RemoteFiles } from './remote-files.js';
 import { MovesUnderWay, TierMoves } from './tier-moves.js';
 
 /**
@@ -23,7 +23,7 @@ export interface TierParts {
   readonly data: string;
   readonly records: Records;
   /** Undefined: no file goes to another group. */
-  readonly away: AwayFiles | undefined;
+  readonly remote: RemoteFiles | undefined;
   readonly now: () => number;
 }
 
@@ -43,14 +43,14 @@ export class Tier {
   #onMoved: (path: string) => void = () => {};
 
   constructor(parts: TierParts) {
-    const { records, away, now } = parts;
+    const { records, remote, now } = parts;
     this.#parts = parts;
     this.records = records;
     this.data = parts.data;
     this.local = new LocalFiles(parts);
     this.moves = new TierMoves({
       records,
-      away,
+      remote,
       now,
       local: this.local,
       underWay: this.#underWay,
@@ -89,16 +89,16 @@ export class Tier {
   }
 
   /** Opens the bytes in another group. */
-  openAway(record: FileRecord): ReadableFile {
-    const { away } = this.#parts;
-    if (!away) throw new Error(`${record.name} is in another group, and there are no trackers`);
-    return new AwayFile(away, record);
+  openRemote(record: FileRecord): ReadableFile {
+    const { remote } = this.#parts;
+    if (!remote) throw new Error(`${record.name} is in another group, and there are no trackers`);
+    return new RemoteFile(remote, record);
   }
 
   /** Removes the record and, with it, the copy in another group; durable with the next commit. */
-  remove({ name, away }: FileRecord): void {
+  remove({ name, remote }: FileRecord): void {
     this.records.remove(name);
-    if (away !== undefined) this.#deleteLater(away);
+    if (remote !== undefined) this.#deleteLater(remote);
   }
 
   /** Makes the content the file's row, replacing what it was; durable with the next commit. */
@@ -153,7 +153,7 @@ export class Tier {
 
   /** Brings a file from another group to this disk; call it only while changing the file. */
   async bringHome(record: FileRecord): Promise<void> {
-    const file = this.openAway(record);
+    const file = this.openRemote(record);
     const temporary = await this.local.copyOut(record.name, {
       ...record,
       chunks: () => chunksOf(file, record.size),
@@ -171,7 +171,7 @@ export class Tier {
     const moves = (before?.moves ?? 0) + (hasMoved ? 1 : 0);
     const heat = before?.heat ?? heated(undefined, this.#parts.now());
     this.records.put({ name, ...entry, moves, heat }, bytes);
-    if (before?.away !== undefined) this.#deleteLater(before.away);
+    if (before?.remote !== undefined) this.#deleteLater(before.remote);
   }
 
   #deleteLater(id: string): void {

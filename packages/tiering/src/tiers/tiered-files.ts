@@ -10,9 +10,9 @@ import {
   type StoredMetadata,
   TEMPORARY_DIRECTORY,
 } from '@stevedore/storage';
-import { rowFile } from './away-files.js';
 import { ChangedRow, changedFile, SpillingFile } from './changed-files.js';
 import { type FileRecord, Place } from './record-rows.js';
+import { rowFile } from './remote-files.js';
 import type { Tier } from './tier.js';
 import type { Tiers } from './tiers.js';
 
@@ -69,7 +69,7 @@ export class TieredFiles implements FileBackend {
   async openToRead(path: string): Promise<ReadableFile> {
     const { tier, name } = this.#parts.tiers.locate(path) ?? {};
     const found = tier?.records.findContent(name!);
-    if (found?.record.place === Place.away) return tier!.openAway(found.record);
+    if (found?.record.place === Place.remote) return tier!.openRemote(found.record);
     if (found?.record.place !== Place.row) return this.#below.openToRead(path);
     const { record, bytes } = found;
     return rowFile(soundBytes(record, bytes, path), record.mtimeSeconds);
@@ -93,10 +93,10 @@ export class TieredFiles implements FileBackend {
     const found = tier.records.findContent(name);
     const record = found?.record;
     const limitBytes = tiers.changeLimitBytes(record?.moves ?? 0);
-    const isSmall = record?.place === Place.away && record.size <= limitBytes;
+    const isSmall = record?.place === Place.remote && record.size <= limitBytes;
     if (record?.place === Place.row || isSmall) {
       const bytes = isSmall
-        ? await contentOf(tier.openAway(record))
+        ? await contentOf(tier.openRemote(record))
         : soundBytes(record, found?.bytes, path);
       onAccess(path, bytes.length, bytes.length, false);
       // A file that came home for a change stays: it would come home with every change.
@@ -105,7 +105,7 @@ export class TieredFiles implements FileBackend {
       };
       return new ChangedRow({ tier, disk, record, bytes, limitBytes, done, onGrown: grown });
     }
-    if (record?.place === Place.away) await tier.bringHome(record);
+    if (record?.place === Place.remote) await tier.bringHome(record);
     const file = await disk.openToUpdate(path);
     return changedFile(file, (size) => onCut(tier, name, size), done);
   }
@@ -206,7 +206,7 @@ export class TieredFiles implements FileBackend {
 
   /** The record of a file in another group is switched when the change is complete. */
   isAtomic(path: string): boolean {
-    return this.#parts.tiers.placeOf(path)?.place === Place.away;
+    return this.#parts.tiers.placeOf(path)?.place === Place.remote;
   }
 
   async #appear(content: SpillingFile, path: string): Promise<void> {

@@ -6,9 +6,9 @@ import { dataDirectory, hasRecords, RECORDS_FILE } from '@stevedore/storage';
 import { type Environment, StartError } from '@stevedore/wire';
 import type { DiskMeter } from '../scheduler/disk-meter.js';
 import type { TierSettings } from '../tier-options.js';
-import type { AwayFiles } from './away-files.js';
 import { type FileRecord, Place } from './record-rows.js';
 import { Records } from './records.js';
+import type { RemoteFiles } from './remote-files.js';
 import { SliceRows } from './slice-rows.js';
 import { Tier } from './tier.js';
 
@@ -22,7 +22,7 @@ export interface TierPlaces {
   readonly environment: Environment;
   readonly storePaths: readonly string[];
   /** Undefined: no file goes to another group. */
-  readonly away: AwayFiles | undefined;
+  readonly remote: RemoteFiles | undefined;
   /** Undefined: the cost of synced rows is not measured. */
   readonly meter?: DiskMeter;
   readonly onError: (error: Error) => void;
@@ -81,9 +81,9 @@ export class Tiers {
   }
 
   /** The id of content in another group. */
-  awayOf(path: string): string | undefined {
+  remoteIdOf(path: string): string | undefined {
     const { tier, name } = this.locate(path) ?? {};
-    return tier?.records.find(name!)?.away;
+    return tier?.records.find(name!)?.remote;
   }
 
   /** The largest file that becomes a row; -1 for none, as in a full tier. */
@@ -109,7 +109,7 @@ export class Tiers {
 
 async function openTier(
   path: string,
-  { disk, environment, away, meter }: TierPlaces,
+  { disk, environment, remote, meter }: TierPlaces,
 ): Promise<Tier> {
   const data = dataDirectory(path);
   let file = join(data, RECORDS_FILE);
@@ -134,7 +134,7 @@ async function openTier(
     await localDisk.syncDirectory(dirname(file));
     await disk.syncDirectory(data);
     const now = (): number => environment.now();
-    const tier = new Tier({ disk, path, data: data + sep, records, away, now });
+    const tier = new Tier({ disk, path, data: data + sep, records, remote, now });
     await tier.recover();
     return tier;
   } catch (error) {

@@ -10,7 +10,7 @@ import {
   REPLY_COMMAND,
   Status,
 } from '@stevedore/protocol';
-import { asError, ConnectionError, isForeseen, StatusError, statusOf } from '../errors.js';
+import { asError, ConnectionError, isExpected, StatusError, statusOf } from '../errors.js';
 import { type Guard, Visitor } from './guard.js';
 import {
   type Context,
@@ -109,10 +109,10 @@ export class ServedConnection<Session> {
     this.#idle = true;
     this.#watch.idle(this);
     const { requestTimeoutMs } = this.#rules.limits;
-    const giveUpAt = performance.now() + requestTimeoutMs;
+    const deadline = performance.now() + requestTimeoutMs;
     if (!(await this.#source.ready(first ? requestTimeoutMs : undefined))) return false;
     this.#idle = false;
-    const headTimeMs = first ? Math.max(giveUpAt - performance.now(), 1) : requestTimeoutMs;
+    const headTimeMs = first ? Math.max(deadline - performance.now(), 1) : requestTimeoutMs;
     const bytes = await this.#source.exactly(HEADER_BYTES, headTimeMs);
     // Not earlier: a connection with half a header may still be displaced.
     this.#watch.busy(this);
@@ -150,7 +150,7 @@ export class ServedConnection<Session> {
       await this.#sink.write(encodeReply(Status.ok, reply));
       return true;
     } catch (error) {
-      if (!isForeseen(error)) throw error;
+      if (!isExpected(error)) throw error;
       await this.#sink.write(encodeReply(statusOf(error)));
       return false;
     }
@@ -192,7 +192,7 @@ export class ServedConnection<Session> {
       reply = await handle();
     } catch (error) {
       if (error instanceof ConnectionError) throw error;
-      if (!isForeseen(error)) this.#rules.onError(asError(error));
+      if (!isExpected(error)) this.#rules.onError(asError(error));
       const status = statusOf(error);
       const body = error instanceof StatusError ? error.body : undefined;
       await this.#sink.write(encodeReply(status, body));
@@ -214,7 +214,7 @@ export class ServedConnection<Session> {
         } catch (error) {
           // Before the header is sent, an error can be answered with a status; after it, only by
           // closing.
-          if (!isForeseen(error)) this.#rules.onError(asError(error));
+          if (!isExpected(error)) this.#rules.onError(asError(error));
           if (sent === 0) await this.#sink.write(encodeReply(statusOf(error)));
           throw new ConnectionError('connection_lost', 'a file could not be read');
         }
@@ -234,10 +234,10 @@ export class ServedConnection<Session> {
    */
   async #linger(): Promise<void> {
     this.#socket.end();
-    const giveUpAt = performance.now() + LINGER_MS;
+    const deadline = performance.now() + LINGER_MS;
     let dropped = 0;
     while (dropped < LINGER_BYTES && !this.#source.finished) {
-      const leftMs = giveUpAt - performance.now();
+      const leftMs = deadline - performance.now();
       if (leftMs <= 0) return;
       for (const chunk of await this.#source.some(LINGER_BYTES, leftMs)) dropped += chunk.length;
     }

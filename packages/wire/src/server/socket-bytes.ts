@@ -67,9 +67,9 @@ export class ByteSource {
   }
 
   async #until(count: number, timeoutMs: number | undefined): Promise<void> {
-    const giveUpAt = timeoutMs === undefined ? undefined : performance.now() + timeoutMs;
+    const deadline = timeoutMs === undefined ? undefined : performance.now() + timeoutMs;
     while (this.#queuedBytes < count && !this.#finished) {
-      const left = giveUpAt === undefined ? undefined : giveUpAt - performance.now();
+      const left = deadline === undefined ? undefined : deadline - performance.now();
       if (left !== undefined && left <= 0) {
         throw new ConnectionError('timeout', 'the peer has been silent too long');
       }

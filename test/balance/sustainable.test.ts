@@ -1,4 +1,4 @@
-import { bearableBytes, keptShare, type ServedIn } from '@stevedore/balance';
+import { keptShare, type ServedIn, sustainableBytes } from '@stevedore/balance';
 import { describe, expect, test } from 'vitest';
 import { SeededRandom } from '../../bench/dist/harness/seeded-random.js';
 
@@ -13,7 +13,7 @@ const BOUNDS = { roomBytes: 1000, assuredBytes: 50 };
 describe('what metadata bears beside it', () => {
   test('is more where it keeps what it gets alone, and less where it does not', () => {
     const limit = (kept: number, requests = MANY) =>
-      bearableBytes(500, { alone: served(10, requests), beside: served(10 * kept, 1) }, BOUNDS);
+      sustainableBytes(500, { alone: served(10, requests), beside: served(10 * kept, 1) }, BOUNDS);
     expect(limit(0.97)).toBeCloseTo(500, 0);
     expect(limit(1)).toBeGreaterThan(500);
     expect(limit(0.9)).toBeLessThan(450);
@@ -42,7 +42,7 @@ describe('what metadata bears beside it', () => {
       const any = (): ServedIn => ({ bytes: some(1e6), requests: some(50), ms: some(100) });
       const bounds = { roomBytes: some(1000), assuredBytes: some(200) };
       const limit = random.next() < 0.1 ? Number.POSITIVE_INFINITY : some(2000);
-      const bytes = bearableBytes(limit, { alone: any(), beside: any() }, bounds);
+      const bytes = sustainableBytes(limit, { alone: any(), beside: any() }, bounds);
       expect(bytes).toBeGreaterThanOrEqual(bounds.assuredBytes);
       expect(bytes).toBeLessThanOrEqual(Math.max(bounds.roomBytes, bounds.assuredBytes));
     }

@@ -11,9 +11,9 @@ import type { FileRecord } from './record-rows.js';
  * changes, and only the storage that made it knows it. Its extension starts with `m` and identifies
  * that storage's records, so that orphans can be found.
  */
-export interface AwayFiles {
+export interface RemoteFiles {
   /** Stores a copy and resolves with its id. `tag` identifies the records. */
-  store(group: string, tag: string, content: AwayContent): Promise<string>;
+  store(group: string, tag: string, content: RemoteContent): Promise<string>;
   read(id: string, offset: number, bytes: number): Promise<Buffer>;
   /** Resolves when nothing is at the id. */
   remove(id: string): Promise<void>;
@@ -21,14 +21,14 @@ export interface AwayFiles {
   list(group: string, tag: string): AsyncIterable<string>;
 }
 
-export interface AwayContent {
+export interface RemoteContent {
   readonly size: number;
   readonly chunks: () => AsyncIterable<Buffer>;
 }
 
 /** The other group refused the copy, or its result is unknown. */
-export class AwayError extends Error {
-  override readonly name = 'AwayError';
+export class RemoteError extends Error {
+  override readonly name = 'RemoteError';
   /** False: nothing of it is stored. */
   readonly mayBeThere: boolean;
 
@@ -71,7 +71,7 @@ export function groupOf(id: string): string {
   return id.slice(0, id.indexOf('/'));
 }
 
-export class FastdfsAwayFiles implements AwayFiles {
+export class FastdfsRemoteFiles implements RemoteFiles {
   readonly #client: FastdfsClient;
   /** The storage last read from, by group, so that not every read asks a tracker. */
   readonly #near = new Map<string, { readonly storage: FetchTarget; readonly untilMs: number }>();
@@ -85,12 +85,12 @@ export class FastdfsAwayFiles implements AwayFiles {
     });
   }
 
-  async store(group: string, tag: string, { size, chunks }: AwayContent): Promise<string> {
+  async store(group: string, tag: string, { size, chunks }: RemoteContent): Promise<string> {
     const before = this.#orphans;
     try {
       return await this.#client.upload(chunks(), { group, size, extension: `m${tag}` });
     } catch (error) {
-      throw new AwayError(`${group} takes no copy`, this.#orphans > before, error);
+      throw new RemoteError(`${group} takes no copy`, this.#orphans > before, error);
     }
   }
 
@@ -149,12 +149,12 @@ export function rowFile(bytes: Buffer, mtimeSeconds: number): ReadableFile {
 }
 
 /** Content in another group: each read downloads its range. */
-export class AwayFile implements ReadableFile {
-  readonly #away: AwayFiles;
+export class RemoteFile implements ReadableFile {
+  readonly #remote: RemoteFiles;
   readonly #record: FileRecord;
 
-  constructor(away: AwayFiles, record: FileRecord) {
-    this.#away = away;
+  constructor(remote: RemoteFiles, record: FileRecord) {
+    this.#remote = remote;
     this.#record = record;
   }
 
@@ -170,7 +170,7 @@ export class AwayFile implements ReadableFile {
     const bytes = await this.#read(position, wanted);
     const isWhole = wanted === size;
     if (bytes.length !== wanted || (isWhole && crc32(bytes) !== sum)) {
-      throw damaged(`${this.#record.away} has other bytes than ${this.#record.name}`);
+      throw damaged(`${this.#record.remote} has other bytes than ${this.#record.name}`);
     }
     return bytes.copy(target);
   }
@@ -178,9 +178,9 @@ export class AwayFile implements ReadableFile {
   async close(): Promise<void> {}
 
   async #read(position: number, bytes: number): Promise<Buffer> {
-    const id = this.#record.away!;
+    const id = this.#record.remote!;
     try {
-      return await this.#away.read(id, position, bytes);
+      return await this.#remote.read(id, position, bytes);
     } catch (error) {
       // The file exists, whatever the other group says: its name must not look free.
       if (codeOf(error) === 'not_found') throw damaged(`${id} is lost`);

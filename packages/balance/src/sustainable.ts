@@ -18,7 +18,7 @@ export interface Seen {
   readonly beside: ServedIn;
 }
 
-export interface BearingBounds {
+export interface SustainableBounds {
   /** Eq. 4: what B_logic leaves. */
   readonly roomBytes: number;
   /** Least load for small files. */
@@ -42,10 +42,10 @@ export function keptShare({ alone, beside }: Seen): number | undefined {
  * The next limit for small files; `limitBytes` is the current one. A shortfall within the chance
  * error of few requests is ignored.
  */
-export function bearableBytes(
+export function sustainableBytes(
   limitBytes: number,
   seen: Seen,
-  { roomBytes, assuredBytes }: BearingBounds,
+  { roomBytes, assuredBytes }: SustainableBounds,
 ): number {
   const most = Math.max(roomBytes, assuredBytes);
   const kept = keptShare(seen);

@@ -24,8 +24,8 @@ const CONTENT = Buffer.alloc(3000, 5);
 const METADATA = Buffer.from('a\x02b');
 const HOUR_MS = 3_600_000;
 
-async function withFile(away: OtherGroup, folder = temporaryFolder()) {
-  const opened = await openIn(folder, { away });
+async function withFile(remote: OtherGroup, folder = temporaryFolder()) {
+  const opened = await openIn(folder, { remote });
   await store(opened, folder, NAME, CONTENT);
   await store(opened, folder, `${NAME}-m`, METADATA);
   const { records, moves } = tierOf(opened);
@@ -33,28 +33,28 @@ async function withFile(away: OtherGroup, folder = temporaryFolder()) {
 }
 
 /** A turn of the upkeep, an hour later. */
-function tidy({ tiers }: Opened, away: OtherGroup, graceMs = 0): Promise<void> {
+function tidy({ tiers }: Opened, remote: OtherGroup, graceMs = 0): Promise<void> {
   const onError = (error: unknown) => {
     throw error;
   };
   const now = () => Date.now() + HOUR_MS;
-  return new Upkeep({ tiers: tiers.all, away, graceMs, now, onError }).work();
+  return new Upkeep({ tiers: tiers.all, remote, graceMs, now, onError }).work();
 }
 
 describe('a file in another group', () => {
   it('has left its record, with its metadata, and is read from there over restarts', async () => {
-    const away = new OtherGroup();
-    const { folder, opened, records, moves } = await withFile(away);
+    const remote = new OtherGroup();
+    const { folder, opened, records, moves } = await withFile(remote);
     expect(await moves.toGroup(NAME, OTHER_GROUP)).toBe('moved');
-    const { away: id, ...record } = records.find(NAME)!;
-    expect(record).toMatchObject({ place: Place.away, size: 3000, moves: 1 });
+    const { remote: id, ...record } = records.find(NAME)!;
+    expect(record).toMatchObject({ place: Place.remote, size: 3000, moves: 1 });
     expect(id).toMatch(/^group2\/M00\/00\/00\/[\w-]{27}\.m[0-9a-z]{5}$/);
     expect(records.bytes(NAME)).toBeUndefined();
     expect(records.openCopies()).toEqual([]);
-    expect(records.counts(Place.away)).toEqual({ files: 1, bytes: 3000 });
+    expect(records.counts(Place.remote)).toEqual({ files: 1, bytes: 3000 });
     expect(records.counts(Place.row)).toEqual({ files: 0, bytes: 0 });
     await opened.close();
-    const again = await openIn(folder, { away });
+    const again = await openIn(folder, { remote });
     expect(await contentOf(again, folder, NAME)).toEqual(CONTENT);
     expect(await contentOf(again, folder, `${NAME}-m`)).toEqual(METADATA);
     // It goes nowhere else from here.
@@ -62,8 +62,8 @@ describe('a file in another group', () => {
     expect(await tierOf(again).moves.toFile(NAME)).toBe('refused');
     expect(await tierOf(again).moves.home(NAME, THRESHOLD)).toBe('moved');
     expect(await contentOf(again, folder, NAME)).toEqual(CONTENT);
-    await tidy(again, away);
-    expect(away.files.size).toBe(0);
+    await tidy(again, remote);
+    expect(remote.files.size).toBe(0);
     await again.close();
   });
 
@@ -72,22 +72,22 @@ describe('a file in another group', () => {
       [Buffer.from('more'), Place.row],
       [Buffer.alloc(2 * THRESHOLD, 6), Place.file],
     ] as const) {
-      const away = new OtherGroup();
-      const { folder, opened, records, moves } = await withFile(away);
+      const remote = new OtherGroup();
+      const { folder, opened, records, moves } = await withFile(remote);
       await moves.toGroup(NAME, OTHER_GROUP);
       await change(opened, folder, NAME, { at: 3000, bytes });
-      expect(records.find(NAME)).toMatchObject({ place, moves: 2, away: undefined });
+      expect(records.find(NAME)).toMatchObject({ place, moves: 2, remote: undefined });
       expect(await contentOf(opened, folder, NAME)).toEqual(Buffer.concat([CONTENT, bytes]));
       expect(await contentOf(opened, folder, `${NAME}-m`)).toEqual(METADATA);
-      await tidy(opened, away);
-      expect(away.files.size).toBe(0);
+      await tidy(opened, remote);
+      expect(remote.files.size).toBe(0);
       await opened.close();
     }
   });
 
   it('that is too large for a row comes home as a file, before it is changed in place', async () => {
-    const away = new OtherGroup();
-    const { folder, opened, records, moves } = await withFile(away);
+    const remote = new OtherGroup();
+    const { folder, opened, records, moves } = await withFile(remote);
     const large = Buffer.alloc(3 * THRESHOLD, 8);
     await change(opened, folder, NAME, { at: 0, bytes: large });
     expect(records.find(NAME)).toMatchObject({ place: Place.file });
@@ -101,10 +101,10 @@ describe('a file in another group', () => {
   });
 
   it('keeps its name and metadata while the group is away; a change waits for it', async () => {
-    const away = new OtherGroup();
-    const { folder, opened, moves } = await withFile(away);
+    const remote = new OtherGroup();
+    const { folder, opened, moves } = await withFile(remote);
     await moves.toGroup(NAME, OTHER_GROUP);
-    away.isAway = true;
+    remote.isAway = true;
     await store(opened, folder, `${NAME}-m`, Buffer.from('c\x02d'));
     expect(await contentOf(opened, folder, `${NAME}-m`)).toEqual(Buffer.from('c\x02d'));
     expect(await opened.files.exists(join(folder, 'data', NAME))).toBe(true);
@@ -113,67 +113,67 @@ describe('a file in another group', () => {
     const write = change(opened, folder, NAME, { at: 0, bytes: Buffer.from('x') });
     await expect(write).rejects.toMatchObject(busy);
     expect(await moves.home(NAME, THRESHOLD)).toBe('refused');
-    away.isAway = false;
+    remote.isAway = false;
     expect(await contentOf(opened, folder, NAME)).toEqual(CONTENT);
     await opened.close();
   });
 
   it('whose copy is lost or altered is an error, never "no such file" nor wrong bytes', async () => {
-    const away = new OtherGroup();
-    const { folder, opened, records, moves } = await withFile(away);
+    const remote = new OtherGroup();
+    const { folder, opened, records, moves } = await withFile(remote);
     await moves.toGroup(NAME, OTHER_GROUP);
-    const id = records.find(NAME)!.away!;
-    away.files.set(id, Buffer.alloc(3000, 9));
+    const id = records.find(NAME)!.remote!;
+    remote.files.set(id, Buffer.alloc(3000, 9));
     await expect(contentOf(opened, folder, NAME)).rejects.toMatchObject({ code: 'EIO' });
-    away.files.delete(id);
+    remote.files.delete(id);
     await expect(contentOf(opened, folder, NAME)).rejects.toMatchObject({ code: 'EIO' });
     await opened.close();
   });
 
   it('is renamed and deleted without its group', async () => {
-    const away = new OtherGroup();
-    const { folder, opened, records, moves } = await withFile(away);
+    const remote = new OtherGroup();
+    const { folder, opened, records, moves } = await withFile(remote);
     await moves.toGroup(NAME, OTHER_GROUP);
-    away.isAway = true;
+    remote.isAway = true;
     const to = '00/00/renamed.txt';
     await opened.files.move(join(folder, 'data', NAME), join(folder, 'data', to));
-    expect(records.find(to)).toMatchObject({ place: Place.away });
+    expect(records.find(to)).toMatchObject({ place: Place.remote });
     await opened.files.remove(join(folder, 'data', to));
     await records.commit();
     expect(records.find(to)).toBeUndefined();
-    await tidy(opened, away);
+    await tidy(opened, remote);
     expect(records.unwantedCopies).toBe(1);
-    away.isAway = false;
-    await tidy(opened, away, 2 * HOUR_MS);
+    remote.isAway = false;
+    await tidy(opened, remote, 2 * HOUR_MS);
     expect(records.unwantedCopies).toBe(1);
-    await tidy(opened, away);
+    await tidy(opened, remote);
     expect(records.unwantedCopies).toBe(0);
-    expect(away.files.size).toBe(0);
+    expect(remote.files.size).toBe(0);
     await opened.close();
   });
 });
 
 describe('a move to another group', () => {
   it('is refused where the group is away, and fails where it alters bytes; nothing is left', async () => {
-    const away = new OtherGroup();
-    const { folder, opened, records, moves } = await withFile(away);
-    away.isAway = true;
+    const remote = new OtherGroup();
+    const { folder, opened, records, moves } = await withFile(remote);
+    remote.isAway = true;
     expect(await moves.toGroup(NAME, OTHER_GROUP)).toBe('refused');
     expect(records.openCopies()).toEqual([]);
-    away.isAway = false;
-    away.alters = true;
+    remote.isAway = false;
+    remote.alters = true;
     await expect(moves.toGroup(NAME, OTHER_GROUP)).rejects.toThrow('does not hold');
     expect(records.openCopies()).toEqual([]);
     expect(records.find(NAME)).toMatchObject({ place: Place.row, moves: 0 });
     expect(await contentOf(opened, folder, NAME)).toEqual(CONTENT);
-    await tidy(opened, away);
-    expect(away.files.size).toBe(0);
+    await tidy(opened, remote);
+    expect(remote.files.size).toBe(0);
     await opened.close();
   });
 
   it('is not made of an empty file, which stock storages do not give back, nor of what moved here', async () => {
-    const away = new OtherGroup();
-    const { folder, opened, moves } = await withFile(away);
+    const remote = new OtherGroup();
+    const { folder, opened, moves } = await withFile(remote);
     await store(opened, folder, '00/00/empty', Buffer.alloc(0));
     expect(await moves.toGroup('00/00/empty', OTHER_GROUP)).toBe('refused');
     await store(opened, folder, '00/00/copy.mabcde', CONTENT);
@@ -184,30 +184,30 @@ describe('a move to another group', () => {
   it('that was killed, or whose answer was lost, leaves an orphan that is found, and no other file', async () => {
     let orphans = 0;
     for (let at = 1; ; at += 1) {
-      const away = new OtherGroup();
+      const remote = new OtherGroup();
       const first = temporaryFolder();
       let kept = '';
       const { opened, folder, wasKilled } = await killedAt(
         first,
         at,
-        away,
+        remote,
         async (each) => {
           // Another file of the same content has moved before.
           await store(each, first, '00/00/twin', CONTENT);
           await store(each, first, NAME, CONTENT);
           await tierOf(each).moves.toGroup('00/00/twin', OTHER_GROUP);
-          kept = tierOf(each).records.find('00/00/twin')!.away!;
+          kept = tierOf(each).records.find('00/00/twin')!.remote!;
         },
         (each) => tierOf(each).moves.toGroup(NAME, OTHER_GROUP),
       );
       const { records } = tierOf(opened);
-      away.files.set('group2/M00/00/00/of-somebody-else.txt', CONTENT);
-      const isAway = records.find(NAME)!.place === Place.away;
-      if (away.files.size > (isAway ? 3 : 2)) orphans += 1;
-      await tidy(opened, away);
-      await tidy(opened, away);
-      expect(away.files.size).toBe(isAway ? 3 : 2);
-      expect(away.files.has(kept)).toBe(true);
+      remote.files.set('group2/M00/00/00/of-somebody-else.txt', CONTENT);
+      const isAway = records.find(NAME)!.place === Place.remote;
+      if (remote.files.size > (isAway ? 3 : 2)) orphans += 1;
+      await tidy(opened, remote);
+      await tidy(opened, remote);
+      expect(remote.files.size).toBe(isAway ? 3 : 2);
+      expect(remote.files.has(kept)).toBe(true);
       expect(records.openCopies()).toEqual([]);
       expect(await contentOf(opened, folder, NAME)).toEqual(CONTENT);
       await opened.close();
@@ -215,26 +215,26 @@ describe('a move to another group', () => {
     }
     expect(orphans).toBeGreaterThan(0);
 
-    const away = new OtherGroup();
-    const { opened, records, moves } = await withFile(away);
-    away.losesAnswers = true;
+    const remote = new OtherGroup();
+    const { opened, records, moves } = await withFile(remote);
+    remote.losesAnswers = true;
     expect(await moves.toGroup(NAME, OTHER_GROUP)).toBe('refused');
     expect(records.openCopies()).toHaveLength(1);
     // Soon after, the list of a stock storage may lack it.
     const now = () => Date.now();
     const onError = () => {};
-    await new Upkeep({ tiers: opened.tiers.all, away, graceMs: 0, now, onError }).work();
-    expect(away.files.size).toBe(1);
+    await new Upkeep({ tiers: opened.tiers.all, remote, graceMs: 0, now, onError }).work();
+    expect(remote.files.size).toBe(1);
     // It may be the copy of another file of this content that is being made.
     const about = { target: OTHER_GROUP, size: 3000, crc32: crc32(CONTENT) };
     const young = records.beginCopy({ ...about, sinceSeconds: 2 * (Date.now() / 1000) });
-    await tidy(opened, away);
-    expect(away.files.size).toBe(1);
+    await tidy(opened, remote);
+    expect(remote.files.size).toBe(1);
     expect(records.openCopies()).toHaveLength(2);
     records.endCopy(young);
-    await tidy(opened, away);
-    await tidy(opened, away);
-    expect(away.files.size).toBe(0);
+    await tidy(opened, remote);
+    await tidy(opened, remote);
+    expect(remote.files.size).toBe(0);
     expect(records.openCopies()).toEqual([]);
     await opened.close();
   });
