@@ -172,7 +172,7 @@ async function measure(
       'metadata-p99': metadata.p99Ms,
       'small-files': reads.requests / seconds,
       'small-files-alone': alone.requests / seconds,
-      remote: away.files,
+      away: remote.files,
       'home-cpu': homeCpu / seconds,
       'all-cpu': used.reduce((sum, each) => sum + each, 0) / seconds,
       'metadata-per-cpu': metadata.requests / homeCpu,
