@@ -28,7 +28,9 @@ import { consoleRoutes, healthRoutes, metricsRoutes } from './routes/watching.js
 import { version } from './version.js';
 import type { ProcessFigures } from './workers/totals.js';
 
-/** The gateway's HTTP side over any FileStore, apart from listening. It never closes the store. */
+/**
+ * The gateway's HTTP side over any FileStore, without a listening port. It never closes the store.
+ */
 
 export interface AppOptions {
   readonly store: FileStore;
@@ -37,9 +39,9 @@ export interface AppOptions {
   readonly serveTrunks?: boolean;
   /** Default: everything is open. */
   readonly access?: Access;
-  /** Of uploads, by name; `default` is that of `POST /files`. */
+  /** Upload policies by name; `default` is that of `POST /files`. */
   readonly policies?: Policies;
-  /** Types that are shown in place although a browser might run them. */
+  /** Types that are displayed inline although a browser might run them. */
   readonly inlineTypes?: readonly string[];
   /** Origins whose pages may use the gateway; `*` for all of them. */
   readonly corsOrigins?: readonly string[];
@@ -47,27 +49,27 @@ export interface AppOptions {
   readonly resourcePolicy?: ResourcePolicy;
   /** Default: every host name is served. */
   readonly hostNames?: HostNames;
-  /** Addresses and networks of proxies whose X-Forwarded headers are believed. */
+  /** Addresses and networks of proxies whose X-Forwarded headers are trusted. */
   readonly trustProxy?: readonly string[];
   /** Called with the server's own errors; clients see no more than `internal`. */
   readonly onError?: (error: unknown) => void;
   /** Default: none. */
   readonly log?: Logger;
-  /** The console says that tracker and storage run in this process; default false. */
+  /** The console shows that tracker and storage run in this process; default false. */
   readonly embedded?: boolean;
   /** Asks a storage for its moves, for the console. Default: asks none. */
   readonly askMigration?: AskMigration;
   /** `/metrics` also has memory, CPU and event loop of this process; default false. */
   readonly processMetrics?: boolean;
-  /** Figures of the store, and of others beside it; default: of the store alone. */
+  /** Figures of the store and of other parts; default: of the store alone. */
   readonly stats?: () => StoreStats;
   /** Receives the metrics of this process, returns the text of `/metrics`. */
   readonly metrics?: (own: () => Promise<ProcessFigures>) => () => Promise<string>;
-  /** What the console shows; default: this process. */
+  /** Data for the console; default: of this process. */
   readonly console?: () => Promise<ConsoleState>;
   /** Idempotency keys of uploads in progress; default: those of this process. */
   readonly underWay?: KeysUnderWay;
-  /** Shows pictures in other sizes; default: files are shown as they are. */
+  /** Serves pictures in other sizes; default: files as they are. */
   readonly pictures?: PictureMaker | undefined;
 }
 
@@ -99,13 +101,13 @@ export function buildApp(options: AppOptions): FastifyInstance {
     logger: false,
     genReqId: requestId,
     exposeHeadRoutes: false,
-    // Only named proxies are believed about the addresses of their clients.
+    // Only named proxies are trusted about the addresses of their clients.
     trustProxy: trustProxy.length === 0 ? false : [...trustProxy],
     return503OnClosing: false,
     routerOptions: { maxParamLength: MAX_PARAMETER_CHARS },
     keepAliveTimeout: limits.keepAliveMs,
     connectionTimeout: limits.idleMs,
-    // Of a whole request: uploads may take long as long as they move.
+    // No timeout for a whole request: uploads may take long as long as they progress.
     requestTimeout: 0,
     http: {
       headersTimeout: limits.headerTimeoutMs,
@@ -132,10 +134,10 @@ export function buildApp(options: AppOptions): FastifyInstance {
   allowOrigins(app, options.corsOrigins ?? []);
   askBeforeContinue(app);
   takeBodiesAsTheyCome(app);
-  // After CORS, so that a page may read a refusal.
+  // After CORS, so that a page can read a refusal.
   app.after(() => {
     refuseWhileClosing(app, connections);
-    // Such a body is never read and never timed, so it could arrive without end.
+    // Such a body is never read and never timed, so it could arrive for ever.
     app.addHook('onRequest', ({ method, raw }, reply, done) => {
       if (method !== 'POST' && method !== 'PATCH') files.closeIfUnread(raw, reply.raw);
       done();
@@ -195,7 +197,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
   return app;
 }
 
-/** None where every request is a line in the log. */
+/** None if every request is logged. */
 function readyAnswers(
   app: FastifyInstance,
   { cached }: FileStore,
@@ -222,14 +224,14 @@ function readyAnswers(
   return ready;
 }
 
-/** `Expect: 100-continue` is answered by the upload itself, once it has read the headers. */
+/** The upload itself answers `Expect: 100-continue`, once it has read the headers. */
 function askBeforeContinue(app: FastifyInstance): void {
   app.server.on('checkContinue', (request: IncomingMessage, response: ServerResponse) => {
     app.server.emit('request', request, response);
   });
 }
 
-/** No body is parsed ahead of its handler, whatever its type. */
+/** No body is parsed before its handler runs, whatever its type. */
 function takeBodiesAsTheyCome(app: FastifyInstance): void {
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', (_request, _payload, done) => done(null));

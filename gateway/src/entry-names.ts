@@ -1,6 +1,6 @@
 /**
- * Names of files in an archive or a directory. A file's name is its client's text: it becomes a
- * relative path that leads nowhere else, on any system, and that no other entry has.
+ * Names of files in an archive or a directory. A file's name is text from its client: it becomes a
+ * relative path that cannot leave the target, on any system, and that no other entry has.
  */
 
 /** Names that differ only in case are one on some systems. */
@@ -10,7 +10,7 @@ export class EntryNames {
   readonly #files = new Set<string>();
   readonly #directories = new Set<string>();
 
-  /** A path of its own for a file of this name; its key makes it different where it has to be. */
+  /** A unique path for a file of this name; contains its key if necessary. */
   add(name: string, key: string): string {
     const path = this.#free(safePath(name, key), key);
     this.#files.add(fold(path));
@@ -26,7 +26,7 @@ export class EntryNames {
   }
 }
 
-/** `a/b/c.jpg` without what would lead elsewhere or what some system does not allow. */
+/** `a/b/c.jpg` without parts that lead outside or that some system does not allow. */
 export function safePath(name: string, key: string): string {
   const parts = name
     .split(/[\\/]/)
@@ -38,7 +38,7 @@ export function safePath(name: string, key: string): string {
 
 /** Device names on Windows. */
 const RESERVED = /^(con|prn|aux|nul|com\d|lpt\d)(\.|$)/i;
-/** With a key beside it, a part is no longer than file systems allow. */
+/** With a key appended, a part is no longer than file systems allow. */
 const MAX_PART_BYTES = 220;
 
 function shortened(part: string): string {

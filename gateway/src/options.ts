@@ -154,7 +154,7 @@ export function openOptions(options: GatewayOptions): OpenOptions {
 
 /**
  * The gateway's limits on bodies, downloads and connections. They bound the memory, time and
- * connections that a client can use, whatever it does.
+ * connections that any client can use.
  */
 
 export interface Limits extends TransferLimits {
@@ -162,7 +162,7 @@ export interface Limits extends TransferLimits {
   readonly headerTimeoutMs: number;
   /** An open connection without a request. */
   readonly keepAliveMs: number;
-  /** A connection on which nothing moves in either direction. */
+  /** A connection without progress in either direction. */
   readonly idleMs: number;
   /** One more replaces an idle connection, or a stalled download. */
   readonly maxConnections: number;
@@ -179,7 +179,7 @@ export const defaultLimits: Limits = Object.freeze({
   drainMs: 8000,
 });
 
-/** Share of the container that the unfinished uploads of one client may use. */
+/** Share of the container for the unfinished uploads of one client. */
 const CLIENT_SHARE = 1 / 2;
 
 /** The limits, with those that are options filled in. */

@@ -21,7 +21,7 @@ import {
   openOptions,
 } from './options.js';
 
-/** A whole gateway in one call: the store, the HTTP side, a port; and all of it closed again. */
+/** A whole gateway in one call: the store, the HTTP side and a port; `close` ends all of it. */
 
 const MIGRATION_TIMEOUT_MS = 2_000;
 
@@ -35,7 +35,7 @@ export interface GatewayExtras {
   readonly limits?: Partial<Omit<Limits, 'maxFileBytes' | 'maxUnsentBytes' | 'maxClientBytes'>>;
   /** Called with the server's own errors, and the store's in the background. */
   readonly onError?: (error: unknown) => void;
-  /** Instead of one to stderr of the level that the options say. */
+  /** Replaces the default logger, which writes to stderr at the configured level. */
   readonly log?: Logger;
 }
 
@@ -47,15 +47,15 @@ export interface Gateway {
   readonly log: Logger;
   readonly store: FileStore;
   readonly app: FastifyInstance;
-  /** Takes no more requests, lets those under way finish within bounds, closes the store. */
+  /** Refuses new requests, finishes those in progress within limits, closes the store. */
   close(): Promise<void>;
 }
 
-/** What a worker of a gateway does not have by itself. */
+/** The parts that a worker of a gateway shares with others. */
 export interface WorkerParts
   extends Pick<AppOptions, 'metrics' | 'console' | 'stats' | 'underWay'> {
   readonly open: () => Promise<FileStore>;
-  /** Store and server are there; the port is not open yet. */
+  /** Store and server exist; the port is not open yet. */
   readonly opened: (server: Server) => Promise<void>;
   readonly usage: CountsUse;
   readonly spent: KnowsSpent;
@@ -147,7 +147,7 @@ function resourcePolicyOf(options: GatewayOptions): ResourcePolicy {
   return isOpenOnLoopback(options) && corsOrigins.length === 0 ? 'same-site' : 'cross-origin';
 }
 
-/** Loads the daemons' side only once a console is looked at. */
+/** Loads the daemons' code only once a console is open. */
 export function migrationAsker({
   clusterSecretFile,
 }: Pick<GatewayOptions, 'clusterSecretFile'>): AskMigration {

@@ -20,19 +20,19 @@ import {
 } from './quotas.js';
 
 /**
- * Decides who may do what. With API keys, writes and deletes need one. With a URL secret, reads
+ * Decides who may do what. With API keys, writes and deletions need one. With a URL secret, reads
  * need a signed URL or a key, and a presigned URL can replace the key of one upload. With neither,
- * the gateway is open, and says so at start. Without API keys, anyone may delete.
+ * the gateway is open and warns about it at start. Without API keys, anyone may delete.
  */
 
 export interface AccessOptions {
   readonly keys?: KeyRing | undefined;
-  /** The first signs, all verify; none: reads are open. */
+  /** The first one signs, all verify; none: reads are open. */
   readonly urlSecrets?: readonly string[];
   readonly antiLeech?: AntiLeech | undefined;
-  /** Origins whose pages may write while there are no keys. */
+  /** Origins whose pages may write if there are no keys. */
   readonly corsOrigins?: readonly string[];
-  /** Default: this process counts by itself. */
+  /** Default: counted in this process alone. */
   readonly usage?: CountsUse;
   readonly spent?: KnowsSpent;
   readonly now?: () => number;
@@ -44,11 +44,11 @@ export interface AskedBy {
 }
 
 export interface ReadGrant {
-  /** True if only the client that asked may keep the answer. */
+  /** True if only the requesting client may cache the answer. */
   readonly private: boolean;
-  /** How long the answer may be kept. */
+  /** How long the answer may be cached. */
   readonly freshSeconds?: number;
-  /** Unix milliseconds at which the permission ends; a minute later it is refused. */
+  /** Unix milliseconds at which the permission expires; a minute later it is refused. */
   readonly freshUntil?: number;
   /** The URL is signed, with all of its parameters. */
   readonly isSigned?: boolean;
@@ -57,18 +57,21 @@ export interface ReadGrant {
 export interface UploadGrant {
   /** Conditions of the permission itself, in addition to the route's policy. */
   readonly policy: UploadPolicy;
-  /** Keeps one client's idempotency keys from meeting another's. */
+  /** Separates one client's idempotency keys from another's. */
   readonly scope: string;
-  /** Of a URL that is good for one upload. */
+  /** Claim of a URL that is valid for one upload. */
   readonly mark?: Buffer;
-  /** Throws `signature_expired` where the mark's upload was made and its file is gone. */
+  /** Throws `signature_expired` if the upload with this mark was made here and its file is gone. */
   readonly begin: () => void | Promise<void>;
-  /** Called once, at the end, with the bytes stored; undefined where nothing was. */
+  /**
+   * Called once, at the end, with the number of stored bytes; undefined if the upload stored
+   * nothing.
+   */
   readonly done: (bytes: number | undefined) => void;
 }
 
 export interface UploadAsked extends AskedBy {
-  /** What the upload's head says of its length, or what the route takes at the most. */
+  /** The length announced in the upload's headers, or the most that the route accepts. */
   readonly maxBytes: number;
 }
 
@@ -76,7 +79,7 @@ type Awaitable<Value> = Value | Promise<Value>;
 
 const OPEN: ReadGrant = { private: false };
 const NOTHING = (): void => {};
-/** Begins the scope of uploads by a presigned URL; an API key's id has no blank. */
+/** Prefix of the scope of uploads by a presigned URL; an API key's id contains no blank. */
 const PRESIGNED = 'presigned ';
 const NO_POLICY: UploadPolicy = Object.freeze({});
 
@@ -101,12 +104,12 @@ export class Access {
     this.#spent = options.spent ?? new SpentMarks(now);
   }
 
-  /** True where no key is needed. */
+  /** True if no key is needed. */
   get isOpen(): boolean {
     return this.#keys === undefined;
   }
 
-  /** A file by its key. Throws `unauthorized`, `forbidden` or what is wrong with a signature. */
+  /** A file by its key. Throws `unauthorized`, `forbidden` or the problem of the signature. */
   read(asked: AskedBy, key: string): Awaitable<ReadGrant> {
     if (this.#urlSecrets.length === 0) return OPEN;
     return this.#signedRead(asked, key) ?? this.#privateRead(asked);
@@ -121,14 +124,14 @@ export class Access {
     return this.read(asked, id);
   }
 
-  /** What is known about a file. A signed URL does not allow it: it is for the bytes. */
+  /** A file's facts. A signed URL does not allow them: it is for the bytes. */
   async info(asked: AskedBy): Promise<void> {
     if (this.#keys || this.#urlSecrets.length > 0) await this.#demand(asked, 'read');
   }
 
   /**
-   * By a FastDFS id. It needs API keys: an id seen in a URL with a token must not reveal the key,
-   * which never expires.
+   * Facts by FastDFS id. They need API keys: an id seen in a URL with a token must not reveal the
+   * key, which never expires.
    */
   async infoId(asked: AskedBy): Promise<void> {
     await this.info(asked);
@@ -149,7 +152,10 @@ export class Access {
     else this.#crossSite.demandOwn(asked.headers);
   }
 
-  /** A listing shows keys, and who has a key may read the file: never without an API key. */
+  /**
+   * A listing shows keys, and anyone who has a key may read the file, so it always needs an API
+   * key.
+   */
   async list(asked: AskedBy): Promise<void> {
     if (this.#keys) await this.#demand(asked, 'list');
     else throw new ProblemError('forbidden', 'Files are listed only where there are API keys.');
@@ -167,7 +173,7 @@ export class Access {
     throw new ProblemError('forbidden', message);
   }
 
-  /** `path` is what a presigned URL is about. */
+  /** `path` is the subject of a presigned URL. */
   async upload(asked: UploadAsked, path: string): Promise<UploadGrant> {
     const signed = this.#verified(asked, 'POST', path);
     if (signed) return this.#presigned(signed);
@@ -212,7 +218,7 @@ export class Access {
   #presigned({ parameters, expiresAt, identity }: Verified): UploadGrant {
     const { nonce } = parameters;
     const policy = policyOf(parameters);
-    // The holder of one URL learns nothing of uploads by another.
+    // The holder of one URL learns nothing about uploads by another.
     const scope = `${PRESIGNED}${identity}`;
     if (nonce === undefined) return { policy, scope, begin: NOTHING, done: NOTHING };
     const mark = uploadMark('presigned', nonce);
@@ -265,7 +271,7 @@ export class Access {
     throw new ProblemError('forbidden', `This key has no scope "${scope}".`);
   }
 
-  /** Forgets the usage of revoked keys when the ring has changed. */
+  /** Drops the usage of revoked keys when the key file has changed. */
   #prune(): void {
     const ring = this.#keys;
     if (!ring || ring.version === this.#seenKeys) return;
@@ -313,10 +319,9 @@ function wholeNumber(text: string | undefined): number | undefined {
 }
 
 /**
- * The anti-leech token of FastDFS URLs, as the FastDFS nginx module checks it: a
- * URL without a token is as wrong as one with a false one (400 both, as the module
- * has it), and a `ts` of 0 never ends. It keeps links from being used
- * elsewhere, and is weaker than a signed URL.
+ * The anti-leech token of FastDFS URLs, checked as the FastDFS nginx module does: a URL without a
+ * token is refused like one with a wrong token (400 for both), and a `ts` of 0 never expires. It
+ * prevents links from other sites, and is weaker than a signed URL.
  */
 export interface AntiLeech {
   readonly secret: string;

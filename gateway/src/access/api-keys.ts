@@ -3,11 +3,11 @@ import { open, readFile, rename, rm, stat } from 'node:fs/promises';
 import { invalidOption, isStoreError, StoreError } from '@stevedore/client';
 
 /**
- * API keys and their file. A key is `stv_ID_SECRET`; only the SHA-256 of its secret is kept,
- * which is enough for 256 random bits. Pure, but for the randomness of new keys.
+ * API keys and their file. A key is `stv_ID_SECRET`; only the SHA-256 of its secret is stored,
+ * which is enough for 256 random bits. Pure, except for the randomness of new keys.
  *
- *   { "keys": [{ "id", "name", "hash", "scopes", "createdAt", "expiresAt"?,
- *     "requestsPerSecond"?, "bytesPerDay"? }] }
+ * { "keys": [{ "id", "name", "hash", "scopes", "createdAt", "expiresAt"?, "requestsPerSecond"?,
+ * "bytesPerDay"? }] }
  */
 
 export const SCOPES = ['read', 'write', 'delete', 'list'] as const;
@@ -23,7 +23,7 @@ export interface ApiKey {
   readonly createdAt: string;
   readonly expiresAt?: string;
   readonly requestsPerSecond?: number;
-  /** Bytes that may be uploaded in a day of UTC. */
+  /** Bytes that may be uploaded per day (UTC). */
   readonly bytesPerDay?: number;
 }
 
@@ -34,7 +34,7 @@ const MAX_KEYS = 100_000;
 
 export interface NewApiKey {
   readonly key: ApiKey;
-  /** Shown once; it cannot be found out later. */
+  /** Shown once; it cannot be recovered later. */
   readonly text: string;
 }
 
@@ -43,7 +43,8 @@ export function makeApiKey(
   now: Date,
   random: (bytes: number) => Buffer = randomBytes,
 ): NewApiKey {
-  // The two characters that are no letters are replaced: a double click takes all of it.
+  // Replaces the two characters that are not letters or digits, so that a double click selects all
+  // of it.
   const id = random(ID_BYTES).toString('base64url').replace(/[-_]/g, 'x');
   const secret = random(SECRET_BYTES).toString('base64url');
   const key: ApiKey = { id, hash: hashOf(secret), createdAt: now.toISOString(), ...about };
@@ -55,7 +56,7 @@ export interface PresentedKey {
   readonly secret: string;
 }
 
-/** Undefined for what does not have the form of a key. */
+/** Undefined for anything that does not have the form of a key. */
 function parseApiKey(text: string): PresentedKey | undefined {
   const match = KEY.exec(text);
   return match ? { id: match[1]!, secret: match[2]! } : undefined;
@@ -125,12 +126,11 @@ function isDate(value: unknown): boolean {
 }
 
 /**
- * The file of API keys, changed as a whole: the new content is synced under another
- * name and takes the file's place at once, so that a gateway never reads half of it.
- * Only its owner may read it.
+ * The file of API keys, always replaced as a whole: the new content is synced under another name
+ * and then renamed, so that a gateway never reads half of it. Only its owner may read it.
  */
 
-/** No file has no keys. Rejects with `invalid_option`. */
+/** A missing file has no keys. Rejects with `invalid_option`. */
 export async function readKeyFile(path: string): Promise<ApiKey[]> {
   try {
     return parseKeyFile(await readFile(path, 'utf8'), path);
@@ -171,10 +171,10 @@ export interface KeyRingOptions {
   readonly lookIntervalMs?: number;
 }
 
-/** Verified keys that are remembered. */
+/** Most verified keys to remember. */
 const MAX_SHOWN = 1000;
 
-/** Compared with when there is no such key, so that both cases take the same time. */
+/** Compared with an unknown key's secret, so that both cases take the same time. */
 const NOBODY: ApiKey = {
   id: 'nobody',
   name: '',
@@ -187,10 +187,10 @@ export class KeyRing {
   readonly #options: KeyRingOptions;
   readonly #timer: NodeJS.Timeout;
   #keys: ReadonlyMap<string, ApiKey>;
-  /** Keys that were presented and verified; until the file changes they are not hashed again. */
+  /** Keys that were verified; they are not hashed again until the file changes. */
   readonly #shown = new Map<string, ApiKey>();
   #fileVersion: string;
-  /** Counts the times the keys changed. */
+  /** Number of times that the keys changed. */
   version = 1;
   #looking = false;
   #troubled = false;
@@ -203,7 +203,7 @@ export class KeyRing {
     this.#timer = setInterval(() => void this.look(), interval).unref();
   }
 
-  /** Rejects with `invalid_option` when the file is missing or malformed. */
+  /** Rejects with `invalid_option` if the file is missing or malformed. */
   static async open(options: KeyRingOptions): Promise<KeyRing> {
     try {
       const version = await versionOf(options.path);
@@ -269,7 +269,7 @@ export class KeyRing {
   }
 }
 
-/** Another file, another content or another time is another version. */
+/** Changes with the file, its content or its time. */
 async function versionOf(path: string): Promise<string> {
   const { ino, size, mtimeNs } = await stat(path, { bigint: true });
   return `${ino}-${size}-${mtimeNs}`;

@@ -7,13 +7,13 @@ import type { FastifyInstance } from 'fastify';
 /** Checks host names and page origins of requests. */
 
 /**
- * The host names that requests may be for. A page can have its own name lead to this
- * machine (DNS rebinding) and then reads answers as its own: an open gateway, which relies on
- * being reached from this machine alone, answers to local names only.
+ * The host names that the gateway serves. A page can resolve its own name to this machine (DNS
+ * rebinding) and then read answers as its own. An open gateway, which relies on being reachable
+ * from this machine alone, therefore serves local names only.
  */
 export class HostNames {
   readonly #names: ReadonlySet<string>;
-  /** The last `Host` that was looked at: it is nearly always the same. */
+  /** The last accepted `Host`: it is nearly always the same. */
   #last = '';
   #isLastKnown = false;
 
@@ -58,9 +58,9 @@ function isLocal(name: string): boolean {
 }
 
 /**
- * A request that names two hosts may mean one to the proxy in front and the other here: it
- * is refused, as RFC 9112 (section 3.2) demands. That there is one at all is seen to by
- * the HTTP server. `names` are those to serve, where not every one is.
+ * A request with two hosts may mean one to the proxy in front and another here, so it is refused,
+ * as RFC 9112 (section 3.2) demands. The HTTP server refuses one without a host. `names` are the
+ * served names, if not all are.
  */
 export function demandHost(app: FastifyInstance, names: HostNames | undefined): void {
   app.addHook('onRequest', ({ raw }, _reply, done) => {
@@ -72,7 +72,7 @@ export function demandHost(app: FastifyInstance, names: HostNames | undefined): 
   });
 }
 
-/** Names and values in turns. */
+/** Names and values alternate. */
 function hasOneHost(rawHeaders: readonly string[]): boolean {
   let hosts = 0;
   for (let index = 0; index < rawHeaders.length; index += 2) {
@@ -86,9 +86,9 @@ export function isHost(name: string): boolean {
 }
 
 /**
- * Requests that a page of another site makes its visitor's browser send. Without API keys
- * they could do whatever the visitor may do: writes are refused, unless
- * `corsOrigins` names the page's origin.
+ * Requests that a page of another site makes its visitor's browser send. Without API keys they
+ * could do whatever the visitor may do, so writes are refused unless `corsOrigins` names the page's
+ * origin.
  */
 export class CrossSite {
   readonly #origins: ReadonlySet<string>;
@@ -116,9 +116,8 @@ function hostOf(origin: string): string | undefined {
 }
 
 /**
- * Cross-origin requests of browsers (Fetch, section 3.2): answered for the origins
- * that are named, and no others. Credentials are never allowed: an API key is a
- * header that a page sets, not a cookie.
+ * Cross-origin requests of browsers (Fetch, section 3.2): answered for the named origins only.
+ * Credentials are never allowed: an API key is a header that a page sets, not a cookie.
  */
 
 const METHODS = ['GET', 'HEAD', 'POST', 'PATCH', 'DELETE', 'OPTIONS'];
@@ -150,12 +149,12 @@ export function allowOrigins(app: FastifyInstance, origins: readonly string[]): 
   if (origins.length === 0) return;
   const known = new Set<string | undefined>(origins);
   app.register(cors, {
-    // A function, not the list: an origin that is not in it does not learn what is allowed.
+    // A function, not the list: an origin that is not listed does not learn which ones are.
     origin: known.has('*') ? '*' : (origin, decide) => decide(null, known.has(origin)),
     methods: METHODS,
     exposedHeaders: EXPOSED,
     maxAge: PREFLIGHT_SECONDS,
-    // An OPTIONS request other than a preflight would be refused in plain text.
+    // Otherwise an OPTIONS request that is not a preflight would be refused in plain text.
     strictPreflight: false,
   });
 }

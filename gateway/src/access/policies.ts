@@ -4,15 +4,15 @@ import { checkPolicy, type UploadPolicy } from '@stevedore/middleware/core';
 import { fromFile, option, parseOptions, type RawOptions } from '@stevedore/options';
 
 /**
- * Upload policies by name, from a JSON file: `default` is that of `POST /files`,
- * every other one that of `POST /uploads/NAME`. Sizes and durations as in options.
+ * Upload policies by name, from a JSON file: `default` applies to `POST /files`, every other one to
+ * `POST /uploads/NAME`. Sizes and durations are written as in options.
  *
- *   { "avatars": { "maxFileSize": "2MiB", "types": ["image/*"], "checkContent": true } }
+ * { "avatars": { "maxFileSize": "2MiB", "types": ["image/*"], "checkContent": true } }
  */
 
 export type Policies = Readonly<Record<string, UploadPolicy>>;
 
-/** 0 and empty mean that the policy does not say. */
+/** 0 and empty mean that the policy does not set it. */
 export const policyOptions = {
   maxFileSize: option.size(0, 'longest file'),
   maxFiles: option.integer(0, 'most files in one request'),

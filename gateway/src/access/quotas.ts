@@ -3,11 +3,11 @@ import { LRUCache } from 'lru-cache';
 import type { ApiKey } from './api-keys.js';
 
 /**
- * Quotas of API keys: requests per second (a bucket that holds a second's worth, or one)
- * and uploaded bytes per day of UTC. Counted by this process, from
- * its start on; one small object for each key with a limit that is in use. In a deployment with
- * a map, bytes of other servers, and of this one before its start, are added once a second
- * (`share`): all servers together may take more by what they take within that second.
+ * Quotas of API keys: requests per second (a bucket of one second's worth, at least one) and
+ * uploaded bytes per day (UTC). This process counts from its start, in one small object for each
+ * active key with a limit. In a deployment with a map, bytes of other servers, and of this one
+ * before its start, are added once a second (`share`): together, servers may exceed a quota by what
+ * they take within that second.
  */
 
 interface Use {
@@ -17,11 +17,11 @@ interface Use {
   bytes: number;
   /** Counted by other processes. */
   elsewhere: number;
-  /** Set aside for uploads that have not ended. */
+  /** Reserved for uploads in progress. */
   underWay: number;
 }
 
-/** Reports the usage of keys here on a day to other processes; returns their usage there. */
+/** Reports today's usage of keys here to other processes; returns their usage there. */
 export type ExchangeUsage = (
   day: number,
   used: readonly KeyBytes[],
@@ -38,7 +38,7 @@ export interface SetAside {
   readonly settle: (storedBytes: number) => void;
 }
 
-/** Counts what keys use; of several processes of one gateway, one counts for all. */
+/** Counts the usage of keys; one process of a gateway counts for all. */
 export interface CountsUse {
   /** Counts a request. Throws, or rejects with, `rate_limited`. */
   request(key: ApiKey): void | Promise<void>;
@@ -48,7 +48,7 @@ export interface CountsUse {
    * left.
    */
   setAside(key: ApiKey, bytes: number): SetAside | undefined | Promise<SetAside | undefined>;
-  /** Forgets keys that were revoked. */
+  /** Drops keys that were revoked. */
   prune(isKey: (id: string) => boolean): void;
   /** Counts bytes together with other servers from now on, until it is closed. */
   share?(exchange: ExchangeUsage): void;
@@ -112,7 +112,8 @@ export class Usage implements CountsUse {
     const next = (): void => {
       if (this.#isClosed) return;
       this.#sharing = setTimeout(() => {
-        // Without an answer each counts by itself; the map's own trouble is reported elsewhere.
+        // Without an answer each server counts by itself; problems of the map are reported
+        // elsewhere.
         this.#exchange(exchange).catch(NOTHING).then(next, NOTHING);
       }, SHARE_INTERVAL_MS).unref();
     };
@@ -175,15 +176,15 @@ function limited(
 }
 
 /**
- * URLs that were good for one upload and have been used, until they expire. The record of
- * the file says so while the file exists; this remembers it after that, in this process
- * alone. Bounded: the oldest are evicted.
+ * Used URLs that were valid for one upload, until they expire. The record of the file marks the URL
+ * as used while the file exists; this list covers the time after that, in this process alone.
+ * Bounded: the oldest are evicted.
  */
 
 const MAX_MARKS = 100_000;
 
 export interface KnowsSpent {
-  /** `until` is when the URL is refused anyway, in Unix milliseconds. */
+  /** `until`: when the URL expires, in Unix milliseconds. */
   add(mark: Buffer, until: number): void;
   /** Throws, or rejects with, `signature_expired`. */
   demandUnspent(mark: Buffer): void | Promise<void>;

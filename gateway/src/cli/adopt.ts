@@ -6,7 +6,7 @@ import { UsageError } from './errors.js';
 import { addOptions, flags, jsonOption, optionsOf } from './options.js';
 import { startProgress } from './progress.js';
 
-/** `stevedore adopt`: another gateway takes over what one that will not return had in FastDFS. */
+/** `stevedore adopt`: a gateway takes over what one that will not return had in FastDFS. */
 
 const HELP = `
 The map gives the files to the other gateway, which does the work: it deletes and compacts them

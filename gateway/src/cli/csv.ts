@@ -1,8 +1,8 @@
-/** The CSV of `import` and `export`, as RFC 4180 has it: which path has which key. */
+/** The CSV of `import` and `export`, by RFC 4180: which path has which key. */
 
 export const CSV_HEAD = 'path,key,size,crc32\n';
 
-/** A row without its end. `crc32` has 8 hexadecimal digits. */
+/** A row without its line end. `crc32` has 8 hexadecimal digits. */
 export function csvRow(
   path: string,
   {
@@ -19,7 +19,7 @@ function cell(value: unknown): string {
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
-/** A CRC-32 as the gateway's JSON has it. */
+/** A CRC-32 as in the gateway's JSON. */
 export function hex(sum: number): string {
   return sum.toString(16).padStart(8, '0');
 }

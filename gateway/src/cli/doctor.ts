@@ -25,7 +25,7 @@ Examples:
   stevedore doctor --directory /var/lib/stevedore
   stevedore doctor --trackers 10.0.0.1:22122 --json`;
 
-/** `stevedore doctor`: says what is wrong before a gateway does, and what to do about it. */
+/** `stevedore doctor`: reports problems before they stop a gateway, and what to do about them. */
 export function configure(command: Command): void {
   addOptions(addOptions(command, gatewayOptions), jsonOption)
     .addHelpText('after', HELP)

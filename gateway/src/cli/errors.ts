@@ -1,6 +1,6 @@
 /**
- * Errors for operators: one sentence each, without a stack, that says what happened, to what,
- * and what to do; and the exit codes.
+ * Errors for operators: one sentence each, without a stack, that says what happened, to what, and
+ * what to do; and the exit codes.
  */
 
 const SYSTEM: Readonly<Record<string, (error: NodeJS.ErrnoException) => string>> = {
@@ -21,7 +21,7 @@ const SYSTEM: Readonly<Record<string, (error: NodeJS.ErrnoException) => string>>
   ENOTFOUND: (error) => `there is no host named ${hostOf(error)}`,
 };
 
-/** Of the HTTP client, which names no system call. */
+/** Errors of the HTTP client, which name no system call. */
 const REQUEST: Readonly<Record<string, string>> = {
   UND_ERR_CONNECT_TIMEOUT: 'the gateway did not answer in time',
   UND_ERR_HEADERS_TIMEOUT: 'the gateway did not answer in time',

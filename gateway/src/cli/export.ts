@@ -14,7 +14,7 @@ import { filterOptions, listed, save, withClient } from './file-commands.js';
 import { endsAll, type GatewayClient } from './gateway-client.js';
 import { addOptions, clientOptions, flags, optionsOf } from './options.js';
 
-/** `stevedore export`: files of a gateway, written into a directory or a tar archive. */
+/** `stevedore export`: writes files of a gateway into a directory or a tar archive. */
 
 const exportOptions = {
   ...clientOptions,
@@ -61,7 +61,7 @@ export function configure(command: Command): void {
     });
 }
 
-/** As the gateway lists it. */
+/** As listed by the gateway. */
 interface ListedFile {
   readonly key: string;
   readonly name: string;
@@ -70,14 +70,14 @@ interface ListedFile {
   readonly stagedAt: Date;
 }
 
-/** Names of an archive kept in memory; those behind them have keys, so that they are different. */
+/** Names in an archive that are kept in memory; later ones get their keys, so that they differ. */
 const MAX_NAMES = 1_000_000;
 
 class Export {
   readonly #client: GatewayClient;
   readonly #options: OptionValues<typeof exportOptions>;
   readonly #print: (row: string) => void;
-  /** Paths that are being written. */
+  /** Paths being written. */
   readonly #busy = new Set<string>();
   #files = 0;
   failedFiles = 0;
@@ -128,7 +128,7 @@ class Export {
             for await (const chunk of checked(body, file)) await writer.write(chunk);
             await writer.close();
           } catch (error) {
-            // Its header is written: the archive cannot go on without its bytes.
+            // Its header is written: the archive cannot continue without its bytes.
             throw new ArchiveError(`${file.key} broke off in the archive`, { cause: error });
           }
           return path;
@@ -197,12 +197,12 @@ class Export {
   }
 }
 
-/** The target takes nothing more, or cannot be continued. */
+/** The target accepts nothing more, or cannot be continued. */
 class ArchiveError extends Error {}
 /** One file cannot be exported. */
 class DamagedError extends Error {}
 
-/** Of this disk: the next file fails too. */
+/** Errors of this disk: the next file fails too. */
 function isOfTarget(error: unknown): boolean {
   return error instanceof Error && 'syscall' in error && 'path' in error;
 }
@@ -211,7 +211,7 @@ function lastPart(path: string): string {
   return path.slice(path.lastIndexOf('/') + 1);
 }
 
-/** Makes the directories above it. `blocked`: no file can be there. */
+/** Creates the parent directories. `blocked`: no file can be created there. */
 async function whatIsThere(
   path: string,
 ): Promise<{ readonly size: number } | 'blocked' | undefined> {
@@ -234,7 +234,7 @@ async function hasBytes(path: string, size: number, file: ListedFile): Promise<b
   return hex(sum) === file.crc32;
 }
 
-/** Rejects at its end where these are not the file's bytes. */
+/** Rejects at the end if the bytes are not the file's. */
 async function* checked(
   body: Readable,
   { size, crc32: wanted }: ListedFile,

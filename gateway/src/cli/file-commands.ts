@@ -27,7 +27,7 @@ Examples:
   stevedore get group1/M00/00/00/... > photo.jpg
   stevedore get --group album-7 -o album.zip`;
 
-/** A file to stdout, or whole and then renamed to its place. */
+/** Writes a file to stdout, or under another name and then renames it. */
 export function get(command: Command): void {
   addOptions(command, getOptions)
     .addHelpText('after', GET_HELP)
@@ -58,7 +58,7 @@ export async function save(content: Readable, path: string): Promise<void> {
 
 const statOptions = { ...clientOptions, ...jsonOption };
 
-/** What is known about a file. */
+/** Prints a file's facts. */
 export function stat(command: Command): void {
   addOptions(command, statOptions).action((id: string) =>
     withClient(command, statOptions, async (client) => {
@@ -75,12 +75,12 @@ function rows(info: Record<string, unknown>): string {
     .join('\n');
 }
 
-/** Names may hold control characters; terminals are not to obey them, nor lines to break. */
+/** Names may contain control characters, which neither terminals may obey nor lines break at. */
 export function printable(text: string): string {
   return text.replace(/[\x00-\x1f\x7f]/g, (char) => JSON.stringify(char).slice(1, -1));
 }
 
-/** Which files: those that all of it is true of. */
+/** Which files; a file must match all conditions. */
 export const filterOptions = flags({
   group: option.text('', 'only files of this affinity group', { short: 'g' }),
   prefix: option.text('', 'only files whose names begin so'),
@@ -102,7 +102,9 @@ Examples:
   stevedore ls --type 'image/*' --since 2026-03-01
   stevedore ls --prefix tmp/ --keys | xargs -r stevedore rm`;
 
-/** A line for each file of the gateway, oldest first. Needs an API key with the scope list. */
+/**
+ * Prints a line for each file of the gateway, oldest first. Needs an API key with the scope list.
+ */
 export function list(command: Command): void {
   addOptions(command, listOptions)
     .addHelpText('after', LIST_HELP)
@@ -133,7 +135,7 @@ function line({ key, size, stagedAt, name }: Record<string, unknown>): string {
   return `${key}  ${size}  ${stagedAt}  ${printable(String(name))}`;
 }
 
-/** A terminal or a pipe that takes nothing more holds the listing up. */
+/** A terminal or pipe that accepts nothing more holds the listing up. */
 async function write(text: string): Promise<void> {
   if (!process.stdout.write(text)) await once(process.stdout, 'drain');
 }
@@ -150,7 +152,7 @@ Examples:
   stevedore rm KEY KEY
   stevedore rm --group album-7`;
 
-/** Deletes every file that is named, whatever becomes of the others; or a group. */
+/** Deletes every named file, even if some fail; or a group. */
 export function remove(command: Command): void {
   addOptions(command, removeOptions)
     .addHelpText('after', REMOVE_HELP)

@@ -6,11 +6,11 @@ import { type clientOptions, DEFAULT_URL } from './options.js';
 
 /** The gateway as the subcommands see it: a pool of connections and one error. */
 
-/** A refusal of the gateway, in its words. */
+/** A refusal by the gateway, with its text. */
 export class GatewayError extends Error {
   override readonly name = 'GatewayError';
   readonly status: number;
-  /** Undefined where it did not say when to come again. */
+  /** Undefined if it did not say when to retry. */
   readonly retryAfterMs: number | undefined;
 
   constructor(status: number, message: string, retryAfterMs?: number) {
@@ -20,9 +20,9 @@ export class GatewayError extends Error {
   }
 }
 
-/** Refusals that have to do with one file; after any other the next file is refused as well. */
+/** Refusals that concern one file; after any other, the next file is refused too. */
 const OF_ONE_FILE: ReadonlySet<number> = new Set([400, 404, 408, 409, 411, 413, 415, 422, 500]);
-/** A connection that broke under way, or a file that changed. */
+/** A connection that broke, or a file that changed. */
 const OF_ONE_REQUEST: ReadonlySet<unknown> = new Set([
   'ECONNRESET',
   'EPIPE',
@@ -30,7 +30,7 @@ const OF_ONE_REQUEST: ReadonlySet<unknown> = new Set([
   'UND_ERR_REQ_CONTENT_LENGTH_MISMATCH',
 ]);
 
-/** True where nothing else that is sent to this gateway now can succeed. */
+/** True if no other request to this gateway can succeed now. */
 export function endsAll(error: unknown): boolean {
   if (error instanceof GatewayError) return !OF_ONE_FILE.has(error.status);
   return !OF_ONE_REQUEST.has((error as NodeJS.ErrnoException).code);
@@ -45,7 +45,7 @@ export interface Upload {
 }
 
 export class GatewayClient implements AsyncDisposable {
-  /** The same for every way to write the same URL. */
+  /** Equal for all ways to write the same URL. */
   readonly url: string;
   readonly #pool: Pool;
   readonly #base: string;
@@ -59,7 +59,7 @@ export class GatewayClient implements AsyncDisposable {
     this.#pool = new Pool(origin, { connections, pipelining: 1 });
   }
 
-  /** The receipt. */
+  /** Resolves with the receipt. */
   async put(upload: Upload): Promise<Record<string, unknown>> {
     const headers: Record<string, string> = {
       'content-length': String(upload.size),
@@ -74,7 +74,7 @@ export class GatewayClient implements AsyncDisposable {
     return (await this.#request('GET', pathOf(id))).body;
   }
 
-  /** Of a key all that is known; of a FastDFS id what its headers say. */
+  /** All facts for a key; for a FastDFS id, those in its headers. */
   async stat(id: string): Promise<Record<string, unknown>> {
     if (!isFileId(id)) {
       return this.#json(await this.#request('GET', `${pathOf(id)}/info`));
@@ -88,18 +88,18 @@ export class GatewayClient implements AsyncDisposable {
     };
   }
 
-  /** A page of the gateway's files; `query` as `GET /files` has it. */
+  /** A page of the gateway's files; `query` as for `GET /files`. */
   async list(query: Readonly<Record<string, string>>): Promise<Record<string, unknown>> {
     return this.#json(await this.#request('GET', `/files?${new URLSearchParams(query)}`));
   }
 
-  /** What `list` has, as a ZIP. */
+  /** The files of `list`, as a ZIP. */
   async zip(query: Readonly<Record<string, string>>): Promise<Readable> {
     const parameters = new URLSearchParams({ ...query, format: 'zip' });
     return (await this.#request('GET', `/files?${parameters}`)).body;
   }
 
-  /** Deletes the files of a group, a page of them; resolves with `deleted` and `next`. */
+  /** Deletes a page of a group's files; resolves with `deleted` and `next`. */
   async deleteListed(query: Readonly<Record<string, string>>): Promise<Record<string, unknown>> {
     return this.#json(await this.#request('DELETE', `/files?${new URLSearchParams(query)}`));
   }
@@ -168,7 +168,7 @@ function pathOf(id: string): string {
   return `/${id.split('/').map(encodeURIComponent).join('/')}`;
 }
 
-/** Header values are bytes: UTF-8 as the gateway reads it. */
+/** Header values are bytes, which the gateway reads as UTF-8. */
 function headerBytes(text: string): string {
   return Buffer.from(text, 'utf8').toString('latin1');
 }

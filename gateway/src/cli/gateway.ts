@@ -16,7 +16,7 @@ import { workerCount } from '../workers/plan.js';
 import { addOptions, givenFlags, readConfigFile } from './options.js';
 import { stopSignal, untilStopped } from './until-stopped.js';
 
-/** `stevedore gateway`: the whole product in one process or several, until a signal ends it. */
+/** `stevedore gateway`: runs the whole product in one process or several, until a signal. */
 
 const HELP = `
 Sizes are written 64MiB, durations 60s. Every option can also be set in the environment,
@@ -51,7 +51,7 @@ export function configure(command: Command): void {
 /** In this process, or in several. */
 async function startWith(options: GatewayOptions): Promise<Started> {
   const workers = workerCount(options.workers);
-  // Files that more workers have left are served by those there are.
+  // The workers divide the files that additional workers of an earlier start have left.
   if (workers > 1 || (await otherWorkers(options.directory)).length > 0) {
     const { startWorkers } = await import('../workers/primary.js');
     return startWorkers(options, workers);
@@ -65,7 +65,7 @@ async function startWith(options: GatewayOptions): Promise<Started> {
 interface Started {
   readonly url: string;
   readonly trackers: readonly string[];
-  /** Resolves when the deployment has no place for its directory any more. */
+  /** Resolves when the deployment no longer admits its directory. */
   readonly refused: Promise<Error>;
   close(): Promise<void>;
 }
@@ -87,7 +87,7 @@ function announce(options: GatewayOptions, { url, trackers }: Started): void {
   process.stdout.write(`${[`stevedore ${version()}`, ...lines].join('\n')}\nready ${url}\n`);
 }
 
-/** Without its password. */
+/** Without the password. */
 function describeMap({ map, peerUrl: url }: GatewayOptions): string {
   const shown = map.replace(/\/\/[^@/]*@/, '//');
   return `${shown}; ${url === '' ? 'other servers can read only merged files' : `other servers reach this one at ${url}`}`;

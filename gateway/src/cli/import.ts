@@ -11,7 +11,7 @@ import { addOptions, flags, optionsOf } from './options.js';
 import type { Receipt, Source, SourceFile } from './put-run.js';
 import { type Ahead, sendOptions, storeAll } from './store-all.js';
 
-/** `stevedore import`: files that an app has kept elsewhere, and the keys that they get. */
+/** `stevedore import`: stores files that an app has kept elsewhere, and prints their keys. */
 
 const importOptions = {
   ...sendOptions,
@@ -76,7 +76,7 @@ async function listedIds(path: string): Promise<ListedId[]> {
   return ids;
 }
 
-/** What the ids themselves tell, for the bar: asking for each of them twice would take too long. */
+/** Sizes from the ids themselves, for the bar: asking for each file twice would take too long. */
 async function* idsAhead(list: readonly ListedId[]): AsyncGenerator<Ahead, void, undefined> {
   for (const { id } of list) yield { size: normalFields(id)?.size ?? 0 };
 }
@@ -103,7 +103,7 @@ async function* storedFiles(list: readonly ListedId[], client: GatewayClient): S
   }
 }
 
-/** Size and CRC-32 in the id of a file that never changes; undefined for any other. */
+/** Size and CRC-32 from the id of an immutable file; undefined for any other. */
 function normalFields(id: string): { readonly size: number; readonly crc32: number } | undefined {
   const parsed = parseFileId(id);
   if (!parsed || fileKind(parsed) !== 'normal') return undefined;

@@ -5,12 +5,15 @@ import type { Source, SourceFile } from './put-run.js';
 
 /** Files on this disk, as a source of uploads. */
 
-/** Files as they are, directories with all that is below them; links only where named. */
+/**
+ * Files as they are, and directories with everything below them; links are followed only if they
+ * are named.
+ */
 export async function* localFiles(paths: readonly string[]): Source {
   for (const path of paths) yield* from(path, basename(join(path)));
 }
 
-/** All that is below a directory, named by the way from there. */
+/** Everything below a directory, named by its path from there. */
 export async function* filesBelow(directory: string): Source {
   yield* from(directory, '.');
 }

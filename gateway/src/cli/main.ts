@@ -6,8 +6,8 @@ import { version } from '../version.js';
 import { EXIT_FAILED, EXIT_USAGE, explain, isUsageError, UsageError } from './errors.js';
 
 /**
- * The `stevedore` command. Only the subcommand that is asked for is loaded.
- * Exit codes: 0 done, 1 failed, 2 wrong usage.
+ * The `stevedore` command. It loads only the requested subcommand. Exit codes: 0 done, 1 failed, 2
+ * wrong usage.
  */
 
 interface Subcommand {
@@ -158,7 +158,7 @@ async function main(argv: readonly string[]): Promise<void> {
   await program.parseAsync(argv, { from: 'user' });
 }
 
-/** The doctor reports wrong ones among its findings. */
+/** The doctor reports invalid options among its findings. */
 async function checkVariables(command: string): Promise<void> {
   const hasOthers = Object.keys(process.env).some(
     (name) => name.startsWith('STEVEDORE_') && !CLIENT_VARIABLES.includes(name),
@@ -174,13 +174,13 @@ function sentence(summary: string): string {
 }
 
 function exitCodeOf(error: unknown): number {
-  // Printed by the parser already; help and version that were asked for are no errors.
+  // The parser has printed it already; requested help and version are not errors.
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : EXIT_USAGE;
   process.stderr.write(`stevedore: ${explain(error)}\n`);
   return isUsageError(error) ? EXIT_USAGE : EXIT_FAILED;
 }
 
-// A reader that has seen enough (`| head`) is no error.
+// A reader that stops early (`| head`) is not an error.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   process.exit(error.code === 'EPIPE' ? 0 : EXIT_FAILED);
 });

@@ -18,7 +18,7 @@ import {
 } from './options.js';
 import { startProgress } from './progress.js';
 
-/** `stevedore map`: fills the map of a deployment, checks it, makes it anew. */
+/** `stevedore map`: fills, checks and rebuilds the map of a deployment. */
 
 const HELP = `
 Actions:

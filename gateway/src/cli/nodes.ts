@@ -28,7 +28,7 @@ import {
 } from './options.js';
 import { stopSignal, untilStopped } from './until-stopped.js';
 
-/** `stevedore tracker` and `stevedore storage`: FastDFS's daemons, until a signal ends them. */
+/** `stevedore tracker` and `stevedore storage`: run FastDFS's daemons until a signal. */
 
 interface Daemon {
   readonly host: string;
@@ -38,7 +38,7 @@ interface Daemon {
 
 interface Kind<Table extends OptionTable, Started extends Daemon> {
   readonly table: Table;
-  /** Beside its address. */
+  /** In addition to its address. */
   readonly describe: (options: OptionValues<Table>) => string;
   readonly start: (
     options: OptionValues<Table>,
@@ -48,7 +48,7 @@ interface Kind<Table extends OptionTable, Started extends Daemon> {
   readonly metrics: (daemon: Started) => Promise<MetricsText>;
 }
 
-/** Keeps account of storages and sends clients to them. */
+/** Lists storages and directs clients to them. */
 export function tracker(command: Command): void {
   configure(command, {
     table: trackerOptions,
@@ -62,7 +62,7 @@ export function tracker(command: Command): void {
   });
 }
 
-/** Keeps files, for the trackers it joins and clients that ask it directly. */
+/** Stores files, for the trackers it joins and for clients that connect directly. */
 export function storage(command: Command): void {
   configure(command, {
     table: storageOptions,
@@ -130,7 +130,7 @@ function configure<Table extends NodeOptions, Started extends Daemon>(
   });
 }
 
-/** Who may use its port. */
+/** Prints who may use its port. */
 async function accessOf(options: OptionValues<NodeOptions>): Promise<AccessOptions> {
   const { clusterSecretFile, withoutSecret } = options;
   const secrets = await readClusterSecrets(clusterSecretFile);
@@ -139,10 +139,10 @@ async function accessOf(options: OptionValues<NodeOptions>): Promise<AccessOptio
   throw new UsageError('--without-secret goes with --cluster-secret-file only');
 }
 
-/** The daemons name an option as a program does; here it was typed. */
+/** The daemons name an option as in code; here the user typed a flag. */
 function asTyped(error: unknown, table: OptionTable, nameOf: (option: string) => string): unknown {
   if (!(error instanceof Error) || error.name !== 'OptionError') return error;
-  // Any word at the beginning, later those that are no English ones.
+  // The first word may be any; later ones only if they are not English words.
   const name = /^[a-z]\w*|\b[a-z]+[A-Z]\w*/g;
   const typed = error.message.replace(name, (word) =>
     Object.hasOwn(table, word) ? nameOf(word) : word,
@@ -154,7 +154,9 @@ function endpoint({ host, port }: Daemon): string {
   return isIPv6(host) ? `[${host}]:${port}` : `${host}:${port}`;
 }
 
-/** `GET /metrics` of a tracker or storage, on a port of its own, for one Prometheus and its like. */
+/**
+ * `GET /metrics` of a tracker or storage, on a port of its own, for scrapers such as Prometheus.
+ */
 
 export interface MetricsServer {
   /** `http://127.0.0.1:9464/metrics` */
@@ -180,7 +182,7 @@ export function metricsAddress(text: string): MetricsAddress | undefined {
   return { host: match[1] ?? match[2] ?? '127.0.0.1', port };
 }
 
-/** Resolves when it listens. Rejects with StartError. */
+/** Resolves once it listens. Rejects with StartError. */
 export async function startMetricsServer(
   { host, port }: MetricsAddress,
   text: MetricsText,
@@ -188,7 +190,7 @@ export async function startMetricsServer(
   const server = createServer(
     { headersTimeout: HEAD_TIMEOUT_MS, requestTimeout: HEAD_TIMEOUT_MS },
     (request, response) => {
-      // What a client sends beside the head is of no use to anyone.
+      // Request bodies are ignored.
       request.resume();
       const path = request.url?.split('?', 1)[0];
       const isRead = request.method === 'GET' || request.method === 'HEAD';
@@ -228,7 +230,10 @@ export async function startMetricsServer(
   };
 }
 
-/** `stevedore migrate`: what a storage moves out of its metadata tier, and whether it may. */
+/**
+ * `stevedore migrate`: shows what a storage moves out of its metadata tier, and turns moving on or
+ * off.
+ */
 
 const ACTIONS: readonly MigrationAction[] = ['status', 'pause', 'resume', 'dry-run', 'recall'];
 

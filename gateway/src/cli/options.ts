@@ -23,11 +23,11 @@ import { CONFIG_FILE, gatewayOptions, parseGatewayOptions } from '../options.js'
 import { UsageError } from './errors.js';
 
 /**
- * Tables of options as flags and help of a command, and their values as they were given: on
- * the command line, in the environment, in ./stevedore.config.json.
+ * Tables of options as flags and help of a command, and their values from the command line, the
+ * environment and ./stevedore.config.json.
  */
 
-/** Options of one command alone: flags, and no environment variables. */
+/** Options of one command alone: flags without environment variables. */
 export function flags<Table extends OptionTable>(table: Table): Table {
   const marked = Object.entries(table).map(([name, spec]) => [name, { ...spec, only: 'flag' }]);
   return Object.fromEntries(marked) as Table;
@@ -50,7 +50,7 @@ export const migrateOptions = {
   ...flags({ prometheus: option.boolean(false, 'print the status in the Prometheus format') }),
 } satisfies OptionTable;
 
-/** The options of a tracker and of a storage that run on their own. */
+/** The options of a standalone tracker and storage. */
 
 const commonOptions = {
   clusterSecretFile: option.text(
@@ -100,7 +100,7 @@ export function addOptions(command: Command, table: OptionTable): Command {
     }
     const short = spec.short === undefined ? '' : `-${spec.short}, `;
     const flag = `${short}${flagName(name)}${placeholder(spec)}`;
-    // No default for the parser: it could not be distinguished from a flag that was given.
+    // No default in the parser: it could not be distinguished from a given flag.
     command.addOption(new Option(flag, helpOf(name, spec)));
   }
   return command;
@@ -108,7 +108,7 @@ export function addOptions(command: Command, table: OptionTable): Command {
 
 function placeholder({ kind, default: value, choices }: OptionSpec): string {
   if (choices) return ` <${choices.join('|')}>`;
-  // The flag alone would say what is so anyway.
+  // The flag alone would repeat the default.
   return kind === 'boolean' && value === true ? ' [true|false]' : PLACEHOLDERS[kind];
 }
 
@@ -124,7 +124,7 @@ export function givenFlags(command: Command, table: OptionTable): Record<string,
   return Object.fromEntries(given.filter(([, value]) => value !== undefined));
 }
 
-/** A flag goes before the environment. */
+/** A flag takes precedence over the environment. */
 export function optionSources(command: Command, table: OptionTable): readonly OptionSource[] {
   return [fromFlags(givenFlags(command, table)), fromEnvironment(table, process.env)];
 }
@@ -136,7 +136,7 @@ export function optionsOf<Table extends OptionTable>(
   return parseOptions(table, optionSources(command, table));
 }
 
-/** Options in ./stevedore.config.json, if there is one: a JSON object by option name. */
+/** Options in ./stevedore.config.json, if it exists: a JSON object by option name. */
 export function readConfigFile(path = CONFIG_FILE): RawOptions {
   let value: unknown;
   try {
@@ -152,11 +152,11 @@ export function readConfigFile(path = CONFIG_FILE): RawOptions {
   throw new UsageError(`${path} must hold a JSON object of options`);
 }
 
-/** One environment may be that of a gateway, of a storage and of `put` at once. */
+/** One environment may configure a gateway, a storage and `put` at once. */
 const TABLES = [gatewayOptions, storageOptions, trackerOptions, clientOptions, migrateOptions];
-/** Of this repository's tests and benchmarks. */
+/** Used by this repository's tests and benchmarks. */
 const RESERVED = /^STEVEDORE_(?:TEST|BENCH)_/;
-/** What Kubernetes sets in every container for a service whose name begins with stevedore. */
+/** Kubernetes sets these in every container if a service's name begins with stevedore. */
 const SERVICE_LINK = /_(?:SERVICE_HOST|SERVICE_PORT\w*|PORT_\d+_(?:TCP|UDP|SCTP)\w*)$/;
 const SERVICE_LINK_URL = /^(?:tcp|udp|sctp):\/\//;
 
@@ -183,13 +183,13 @@ export function unknownVariables(environment: NodeJS.ProcessEnv): readonly strin
 }
 
 /**
- * The options of the gateway that owns the directory, but the ports of the embedded node
- * are free ones: no other program uses that node, and the usual ports may be in use.
+ * The options of the gateway that owns the directory, except that the embedded node gets free
+ * ports: no other program uses that node, and the usual ports may be taken.
  */
 const { trackerPort, storagePort } = storeOptions;
 const upkeepOptions = { ...gatewayOptions, trackerPort, storagePort };
 
-/** Flags of commands that work on a store while no gateway has it. */
+/** Flags of commands that work on a store while no gateway uses it. */
 export const offlineStoreOptions = storeOptions;
 
 export function storeOptionsOf(command: Command): StoreOptions {

@@ -79,7 +79,7 @@ async function add(
 }
 
 async function list(path: string): Promise<void> {
-  // A file that is not there has no keys either, but may be the wrong one.
+  // A missing file has no keys either, but its name may be wrong.
   await stat(path);
   for (const key of await readKeyFile(path)) process.stdout.write(`${describe(key)}\n`);
 }

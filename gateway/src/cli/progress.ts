@@ -1,7 +1,7 @@
 /**
- * A bar on stderr if it is a terminal; nothing otherwise. It is one line, shorter than
- * the terminal is wide and without an end, so that going back to its start and clearing
- * it reaches nothing else, wherever on the screen it is.
+ * A progress bar on stderr if that is a terminal; nothing otherwise. It is one line, shorter than
+ * the terminal is wide and without a line end, so that returning to its start and clearing it
+ * affects nothing else on the screen.
  */
 export interface Progress {
   /** A line on stdout, above the bar. */
@@ -17,7 +17,7 @@ const MAX_BAR_WIDTH = 40;
 const DEFAULT_COLUMNS = 80;
 const CLEAR = '\r\x1b[K';
 
-/** `what` stands between how much is done and how long the rest takes. */
+/** `what` stands between the amount done and the remaining time. */
 export function startProgress(what: string): Progress {
   const isWatched = process.stderr.isTTY && process.env.TERM !== 'dumb';
   return isWatched ? new Bar(what) : silentProgress;
@@ -34,7 +34,7 @@ class Bar implements Progress {
   readonly #what: string;
   readonly #startedAt = performance.now();
   #drawnAt = Number.NEGATIVE_INFINITY;
-  /** What is on the screen; empty for nothing. */
+  /** The text on the screen; empty if there is none. */
   #shown = '';
 
   constructor(what: string) {
@@ -77,7 +77,7 @@ class Bar implements Progress {
   #text(share: number, elapsedMs: number): string {
     const left = share > 0 ? `, ${duration((elapsedMs * (1 - share)) / share)} left` : '';
     const text = `${Math.floor(share * 100)} % of ${this.#what}${left}`;
-    // In the last column a line may wrap, or may not.
+    // A character in the last column may or may not wrap.
     const room = (process.stderr.columns || DEFAULT_COLUMNS) - 1;
     const width = Math.min(MAX_BAR_WIDTH, room - text.length - 1);
     if (width < 1) return text.slice(0, room);

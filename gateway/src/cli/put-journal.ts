@@ -4,10 +4,10 @@ import { dirname, isAbsolute, join } from 'node:path';
 import { openDatabase, type SqliteDatabase, type SqliteStatement } from '@stevedore/disk/sqlite';
 
 /**
- * What `put` has stored, by gateway and path, so that it need not send a file twice. A
- * database of SQLite on the client's disk: a million files cost no memory, a process that
- * is killed leaves every commit, and several may write at a time. The gateway is asked
- * before a file is skipped, so a journal that is lost or late costs uploads, never files.
+ * What `put` has stored, by gateway and path, so that it does not send a file twice. A SQLite
+ * database on the client's disk: a million files cost no memory, a killed process loses no commit,
+ * and several may write at once. The gateway is asked before a file is skipped, so a lost or
+ * outdated journal costs uploads, never files.
  */
 
 export interface PutEntry {
@@ -38,7 +38,7 @@ const LAYOUT = `
   ) WITHOUT ROWID;
   PRAGMA user_version = ${LAYOUT_VERSION};`;
 
-/** As the XDG Base Directory Specification has it: a path that is not absolute is ignored. */
+/** By the XDG Base Directory Specification: a relative path is ignored. */
 export function putJournalPath(environment: NodeJS.ProcessEnv): string {
   const configured = environment.XDG_STATE_HOME ?? '';
   const state = isAbsolute(configured) ? configured : join(homedir(), '.local', 'state');

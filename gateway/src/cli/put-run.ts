@@ -13,16 +13,16 @@ import type { PutJournal } from './put-journal.js';
 
 /**
  * One run of `put` or `import`. It sends every file of a source, or skips it if the journal has a
- * key for it and the gateway still has that file. A file that was sent counts once the gateway
- * answers with the CRC-32 of the bytes that were read. If nothing else can succeed, the run stops
- * early and counts what was not sent.
+ * key for it and the gateway still has that file. A file counts as sent once the gateway answers
+ * with the CRC-32 of the bytes that were read. If nothing more can succeed, the run stops early and
+ * counts what was not sent.
  */
 
-/** A file to be sent. */
+/** A file to send. */
 export interface SourceFile {
-  /** What messages call it. */
+  /** Its name in messages. */
   readonly path: string;
-  /** What the journal remembers it by. */
+  /** Its name in the journal. */
   readonly identity: string;
   /** Name to store it under. */
   readonly name: string;
@@ -39,7 +39,7 @@ export interface SourceFailure {
   readonly error: unknown;
 }
 
-/** Pulled by several at once. */
+/** Read by several workers at once. */
 export type Source = AsyncGenerator<SourceFile | SourceFailure, void, undefined>;
 
 export type Receipt = Readonly<Record<string, unknown>>;
@@ -47,7 +47,7 @@ export type Receipt = Readonly<Record<string, unknown>>;
 export interface PutRunOptions {
   readonly client: GatewayClient;
   readonly progress: Progress;
-  /** Undefined where there is none: then every file is sent. */
+  /** Undefined if there is none: then every file is sent. */
   readonly journal: PutJournal | undefined;
   readonly group: string | undefined;
   readonly sendsAgain: boolean;
@@ -57,7 +57,7 @@ export interface PutRunOptions {
   readonly onReceipt: (receipt: Receipt, file: SourceFile, isSkipped: boolean) => void;
 }
 
-/** A gateway that limits requests names a short time, one that is out of room a long one. */
+/** A gateway that limits requests names a short time; one without space names a long one. */
 const MAX_PAUSE_MS = 10_000;
 
 export class PutRun {
@@ -87,7 +87,7 @@ export class PutRun {
     return this.#failedFiles === 0 && this.#unsentFiles === 0;
   }
 
-  /** Empty where one receipt says it all. */
+  /** Empty if the receipt says it all. */
   summary(): string {
     const stored = `stored ${count(this.#storedFiles)}, ${formatBytes(this.#storedBytes)}`;
     const others: string[] = [];
@@ -129,7 +129,7 @@ export class PutRun {
     onReceipt(receipt, file, false);
   }
 
-  /** What the gateway has of this very file. */
+  /** The gateway's facts about this very file. */
   async #known({ identity, name, size, state }: SourceFile): Promise<Receipt | undefined> {
     const { client, group = '' } = this.#options;
     if (!this.#checksGateway) return undefined;
@@ -160,7 +160,7 @@ export class PutRun {
     return receipt;
   }
 
-  /** A journal that fails is given up: the files are stored all the same. */
+  /** If the journal fails, the run continues without it. */
   #remembering<Result>(work: (journal: PutJournal) => Result): Result | undefined {
     try {
       return this.#journal && work(this.#journal);
@@ -201,7 +201,7 @@ export class PutRun {
     }
   }
 
-  /** The gateway has the bytes that were read, and these are the file's. */
+  /** The gateway confirms the bytes that were read, and these are the file's. */
   async #check(receipt: Receipt, { path, crc32: own }: SourceFile, sum: number): Promise<void> {
     const isWrong = own !== undefined && own !== sum;
     if (!isWrong && receipt.crc32 === hex(sum)) return;
@@ -212,7 +212,7 @@ export class PutRun {
     throw new UnreadableError(path, { cause });
   }
 
-  /** Retries while the gateway limits requests, when it says to. */
+  /** Retries while the gateway limits requests, at the times that it names. */
   async #patiently<Result>(request: () => Promise<Result>): Promise<Result> {
     for (;;) {
       try {
@@ -243,7 +243,7 @@ export class PutRun {
   }
 }
 
-/** The file itself cannot be read or stored; others can. */
+/** This file cannot be read or stored; others can. */
 class UnreadableError extends Error {}
 
 async function openSource(file: SourceFile): Promise<Readable> {
@@ -255,7 +255,7 @@ async function openSource(file: SourceFile): Promise<Readable> {
   }
 }
 
-/** The end of a request ends its body too, but by no system call. */
+/** The end of a request ends its body too, without a system call that failed. */
 function isOwnFailure(error: Error): boolean {
   return 'syscall' in error;
 }
@@ -271,7 +271,7 @@ async function* counted(
 }
 
 function endsRun(error: unknown): boolean {
-  // There is no path for uploads at all.
+  // The server has no path for uploads at all.
   return endsAll(error) || (error instanceof GatewayError && error.status === 404);
 }
 

@@ -47,7 +47,7 @@ function putAll(
     options,
     (receipt, _file, isSkipped) => {
       if (options.json) return JSON.stringify(isSkipped ? { ...receipt, skipped: true } : receipt);
-      // People see which, programs find the fields where they always are.
+      // For people the file's name; for programs the fields, always in the same place.
       const mark = isSkipped && process.stdout.isTTY ? '  (there already)' : '';
       return line(receipt) + mark;
     },

@@ -12,7 +12,7 @@ import {
   type SourceFile,
 } from './put-run.js';
 
-/** What `put` and `import` share: a run with its journal, its bar and its summary. */
+/** The part that `put` and `import` share: a run with its journal, its bar and its summary. */
 
 export const sendOptions = {
   ...clientOptions,
@@ -25,12 +25,12 @@ export const sendOptions = {
   }),
 } satisfies OptionTable;
 
-/** A file that is coming, as far as the bar needs to know. */
+/** A coming file, as far as the bar needs it. */
 export type Ahead = { readonly size: number } | SourceFailure;
 
 /**
- * True if the gateway has every file. `ahead` is read only where somebody watches the bar. `lineOf`
- * is printed for every file that the gateway has.
+ * True if the gateway has every file. `ahead` is read only if the bar is shown. `lineOf` is printed
+ * for every file that the gateway has.
  */
 export async function storeAll(
   source: (client: GatewayClient) => Source,

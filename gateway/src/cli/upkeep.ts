@@ -25,7 +25,7 @@ import {
 } from './options.js';
 import { type Progress, startProgress } from './progress.js';
 
-/** `stevedore fsck`, `scrub` and `rebuild`: they work on a directory that no gateway has. */
+/** `stevedore fsck`, `scrub` and `rebuild`: work on a directory that no gateway uses. */
 
 const FSCK_HELP = `
 Works on a directory that no gateway has: stop the gateway first. Exit code 1 when there
@@ -150,7 +150,7 @@ groups, FastDFS ids and deletions come back from the container and the trunks al
 Example:
   stevedore rebuild --directory /var/lib/stevedore`;
 
-/** Discards the FileMap and rebuilds it. */
+/** Deletes the FileMap and rebuilds it. */
 export function rebuild(command: Command): void {
   configure(command, {}, REBUILD_HELP, async () => {
     const discard = ({ directory }: OpenOptions) => discardFileMap(String(directory));
@@ -181,8 +181,8 @@ function configure(
 }
 
 /**
- * Opens the directory, and those of further workers in it, one after the other. `what` is what
- * the bar shows the progress of; `before` is done to a directory before it is opened.
+ * Opens the directory, and those of further workers in it, one after the other. `what` names what
+ * the bar counts; `before` runs on each directory before it is opened.
  */
 async function withUpkeep(
   command: Command,

@@ -4,9 +4,9 @@ import { redactIds } from '../observe/log.js';
 import { errorCode } from '../observe/store-metrics.js';
 
 /**
- * What the web console shows: the store's figures, their course over the last ten
- * minutes, the last trunks and the last errors. Everything kept is bounded; the
- * cluster is asked only while the console is open, at most every few seconds.
+ * Data for the web console: the store's figures, their history over the last ten minutes, the last
+ * trunks and the last errors. Everything is bounded; the cluster is queried only while the console
+ * is open, at most every few seconds.
  */
 
 export interface Sample {
@@ -25,7 +25,7 @@ export interface Trouble {
   readonly at: number;
   readonly code: string;
   readonly message: string;
-  /** How often it came in a row. */
+  /** How often it occurred in a row. */
   readonly times: number;
 }
 
@@ -40,7 +40,7 @@ export interface ConsoleState {
   readonly samples: readonly Sample[];
   readonly merges: readonly Merge[];
   readonly trouble: readonly Trouble[];
-  /** Undefined while the trackers cannot be asked. */
+  /** Undefined while the trackers do not answer. */
   readonly cluster: readonly StorageMember[] | undefined;
   /** Of the storages that move files between their tiers. */
   readonly migrations: readonly StorageMigration[];
@@ -60,7 +60,7 @@ export interface FeedOptions {
   readonly version: string;
   /** True if tracker and storage run in this process. */
   readonly embedded: boolean;
-  /** Asks a storage what it moves; default: none is asked. */
+  /** Asks a storage for its moves; default: asks none. */
   readonly askMigration?: AskMigration | undefined;
   /** False while access is open: an id is enough to read a file. */
   readonly showsIds: boolean;
@@ -176,8 +176,8 @@ function keep<Entry>(entries: Entry[], maxEntries: number, entry: Entry): void {
 
 /**
  * The moves of the storages that have a metadata tier. A storage without one, or of another
- * program, is not asked again for a while; how many are asked is bounded, and one that does
- * not answer is left out.
+ * program, is not asked again for a while. The number of requests is bounded, and a storage that
+ * does not answer is left out.
  */
 
 /** Undefined for a storage that moves nothing. */
@@ -223,7 +223,7 @@ export class Migrations {
       if (this.#without.size >= MAX_KNOWN) this.#without.clear();
       this.#without.set(storage, this.#now());
     } catch {
-      // It is away; the cluster's table says so.
+      // It is down; the cluster's table shows that.
     }
     return undefined;
   }

@@ -5,9 +5,9 @@ import { readPolicies } from '../access/policies.js';
 import type { GatewayOptions } from '../options.js';
 import { type Finding, ok, problem, warning } from './finding.js';
 
-/** Judges access: who reaches the gateway, what they may do, and the files that grant it. */
+/** Checks access: who reaches the gateway, what they may do, and the files that grant it. */
 
-/** Options that hold a secret itself, not the name of a file with one. */
+/** Options that contain a secret itself, not the name of a file with one. */
 const SECRET_OPTIONS = ['urlSecret', 'antiLeechSecret'];
 const LOOPBACK = /^(?:127\.\d+\.\d+\.\d+|::1|localhost)$/;
 
@@ -53,7 +53,7 @@ export async function checkAccessFiles(
   return findings;
 }
 
-/** The file of options, where one of them is a secret; empty for a file without. */
+/** The file of options, if one of them is a secret; empty if none is. */
 export async function checkConfigFile(
   path: string,
   options: Readonly<Record<string, unknown>>,
@@ -71,7 +71,7 @@ async function judgeSecret(path: string): Promise<Finding> {
   return shared ?? ok('cluster secret', `in ${path}, for its owner alone`);
 }
 
-/** Undefined for a file that is its owner's alone. */
+/** Undefined if only its owner can read the file. */
 function judgeMode(what: string, path: string, mode: number): Finding | undefined {
   if ((mode & 0o077) === 0) return undefined;
   const may = (mode & 0o022) === 0 ? 'read' : 'change';
@@ -79,7 +79,7 @@ function judgeMode(what: string, path: string, mode: number): Finding | undefine
 }
 
 async function judgeKeys(path: string): Promise<Finding> {
-  // A gateway needs the file; `keys add` makes it.
+  // A gateway needs the file; `keys add` creates it.
   const { mode } = await stat(path);
   const keys = await readKeyFile(path);
   if (keys.length > 0)

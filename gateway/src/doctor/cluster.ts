@@ -2,7 +2,7 @@ import type { ClusterFinding, StorageMember } from '@stevedore/client';
 import { formatBytes } from '@stevedore/options';
 import { type Finding, ok, problem, warning } from './finding.js';
 
-/** Judges a cluster: which servers answer, which have room, whose clock is wrong. */
+/** Checks a cluster: which servers answer, which have space, whose clock is wrong. */
 
 const LOW_FREE_BYTES = 2 ** 30;
 const CLOCK_SLACK_MS = 5_000;
@@ -65,7 +65,7 @@ function judgeProbe({ error, durationMs }: NonNullable<ClusterFinding['probe']>)
   );
 }
 
-/** The id of the probe has the storage's time in whole seconds. */
+/** The id of the probe contains the storage's time in whole seconds. */
 function storageClock({
   storageTime,
   from,
@@ -86,7 +86,7 @@ function storageClock({
   ];
 }
 
-/** The newest heartbeat has just come, by the tracker's clock. */
+/** The newest heartbeat has just arrived, by the tracker's clock. */
 function trackerClock(address: string, storages: readonly StorageMember[], now: number): Finding[] {
   const active = storages.filter((storage) => storage.active);
   const heard = active.flatMap(({ heardAt }) => (heardAt ? [heardAt.getTime()] : []));

@@ -4,7 +4,7 @@ import { isStoreError } from '@stevedore/client';
 import { formatBytes } from '@stevedore/options';
 import { type Finding, ok, problem, warning } from './finding.js';
 
-/** Judges the directory and its disk: rights, room, clock, and the cost of a sync. */
+/** Checks the directory and its disk: permissions, space, clock, and the cost of a sync. */
 
 export interface RoomNeed {
   readonly containerSize: number;
@@ -31,7 +31,7 @@ const RIGHTS_ADVICE: Readonly<Record<string, string>> = {
   EDQUOT: "this user's quota is used up: make room, or name another directory",
 };
 
-/** The directory itself, or the nearest above it that exists. */
+/** The directory itself, or its nearest existing parent. */
 async function existingFolder(directory: string): Promise<string> {
   for (let path = directory; ; path = dirname(path)) {
     const found = await stat(path).catch(() => undefined);
@@ -40,7 +40,7 @@ async function existingFolder(directory: string): Promise<string> {
   }
 }
 
-/** Everything that a store does to files there; leaves nothing behind. */
+/** Does everything that a store does to files there; leaves nothing behind. */
 export async function checkRights(directory: string): Promise<Finding> {
   const what = 'directory';
   try {
@@ -64,14 +64,14 @@ export async function checkRights(directory: string): Promise<Finding> {
   }
 }
 
-/** What came of a try to write there. */
+/** The result of an attempt to write there. */
 export function judgeRights(directory: string, error: unknown): Finding {
   const { message, code = '' } = error as NodeJS.ErrnoException;
   const detail = `${directory} cannot be used: ${message}`;
   return problem('directory', detail, RIGHTS_ADVICE[code] ?? 'name another directory');
 }
 
-/** What taking the directory's lock threw, if it did. */
+/** The error of locking the directory, if there was one. */
 export function judgeLock(error: unknown): Finding {
   if (error === undefined) return ok('lock', 'no gateway has the directory');
   if (isStoreError(error, 'directory_locked')) {
@@ -84,7 +84,7 @@ export function judgeLock(error: unknown): Finding {
   );
 }
 
-/** Milliseconds of one write of 4 KiB and its sync, as many as fit into two seconds. */
+/** Median milliseconds of writing 4 KiB and syncing it, as often as fits into two seconds. */
 export async function measureSync(directory: string): Promise<readonly number[]> {
   const path = join(await existingFolder(directory), `.stevedore-doctor-sync-${process.pid}`);
   const handle = await open(path, 'wx');
@@ -139,7 +139,7 @@ export interface DiskFacts {
   readonly freeInodes: number;
   readonly inodes: number;
   readonly type: number;
-  /** Of the container and the spool, already on that disk. */
+  /** Bytes of the container and the spool that are already on that disk. */
   readonly usedBytes: number;
 }
 
@@ -184,7 +184,7 @@ export function judgeRoom(facts: DiskFacts, { containerSize }: RoomNeed): Findin
   } else {
     findings.push(ok('room', detail));
   }
-  // Some file systems have no fixed number of them and say 0.
+  // Some file systems have no fixed number of them and report 0.
   if (inodes > 0 && freeInodes < MIN_FREE_INODES) {
     findings.push(
       warning(

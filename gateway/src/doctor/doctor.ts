@@ -28,8 +28,8 @@ import {
 export { attempt, checkConfigFile };
 
 /**
- * Looks at everything that a gateway with these options relies on, whether one runs
- * already or not. Stores one small file in a cluster that was named, and removes it.
+ * Checks everything that a gateway with these options relies on, whether one runs already or not.
+ * Stores one small file in the named cluster, and removes it.
  */
 export async function examine(options: GatewayOptions): Promise<readonly Finding[]> {
   const directory = resolve(options.directory);

@@ -1,4 +1,4 @@
-/** Findings of the doctor: one for each thing examined, and what to do about it. */
+/** Findings of the doctor: one for each check, and what to do about it. */
 
 type Verdict = 'ok' | 'warning' | 'problem';
 
@@ -6,7 +6,7 @@ export interface Finding {
   readonly what: string;
   readonly verdict: Verdict;
   readonly detail: string;
-  /** Absent where there is nothing to do. */
+  /** Absent if there is nothing to do. */
   readonly advice?: string;
 }
 
@@ -22,7 +22,7 @@ export function problem(what: string, detail: string, advice: string): Finding {
   return { what, verdict: 'problem', detail, advice };
 }
 
-/** A check that fails is a finding, and stops no other. */
+/** A check that fails is a finding, and does not stop the others. */
 export async function attempt(
   what: string,
   check: () => Promise<Finding | readonly Finding[]>,

@@ -3,11 +3,11 @@ import { createServer } from 'node:net';
 import { openDatabase } from '@stevedore/disk/sqlite';
 import { type Finding, ok, problem, warning } from './finding.js';
 
-/** Judges the machine: Node, file handles, ports. */
+/** Checks the machine: Node, file handles, ports. */
 
 const MIN_NODE = [20, 19] as const;
 const LAST_TRIED_NODE = 26;
-/** Container, FileMap, trunks under way, connections to storages. */
+/** Container, FileMap, trunks in progress, connections to storages. */
 const OWN_HANDLES = 512;
 const FULL_SHARE = 0.8;
 
@@ -45,7 +45,7 @@ export interface HandleFacts {
   readonly maximum: number;
 }
 
-/** Undefined where the system does not say (anything but Linux). */
+/** Undefined if the system does not report it (anything but Linux). */
 export async function handleFacts(): Promise<HandleFacts | undefined> {
   const limits = await readFile('/proc/self/limits', 'utf8').catch(() => undefined);
   const match = /^Max open files\s+(\S+)\s+(\S+)/m.exec(limits ?? '');
@@ -83,7 +83,7 @@ export function judgeHandles(facts: HandleFacts | undefined, maxConnections: num
   return findings;
 }
 
-/** The code of the error that listening there gives; undefined when the port is free. */
+/** The code of the error when listening there; undefined if the port is free. */
 export function tryPort(host: string, port: number): Promise<string | undefined> {
   return new Promise((resolve) => {
     const server = createServer();

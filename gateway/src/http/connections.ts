@@ -25,7 +25,7 @@ export class Connections {
   readonly #unsent: UnsentBytes;
   readonly #turns = new Turns();
   readonly #open = new Set<Socket>();
-  /** Those without a request, the longest first. */
+  /** Connections without a request, the longest idle first. */
   readonly #idle = new Set<Socket>();
 
   constructor(maxConnections: number, unsent: UnsentBytes) {
@@ -33,7 +33,7 @@ export class Connections {
     this.#unsent = unsent;
   }
 
-  /** Puts itself before the handlers of a server's requests. */
+  /** Installs itself before the handlers of a server's requests. */
   attach(server: Server): void {
     const handlers = server.listeners('request') as RequestHandler[];
     server.removeAllListeners('request');
@@ -49,7 +49,7 @@ export class Connections {
     server.prependListener('connection', (socket: Socket) => this.#accept(socket));
   }
 
-  /** Closes connections on which no request ever came. */
+  /** Closes connections on which no request ever arrived. */
   closeUnused(): void {
     for (const socket of this.#idle) if (socket.bytesRead === 0) socket.destroy();
   }
@@ -85,9 +85,9 @@ export class Connections {
 }
 
 /**
- * Shutdown of the HTTP side: requests under way are finished, new ones on open
- * connections are answered with `shutting_down`, and connections without a
- * request are ended, so that nothing idle keeps the process alive.
+ * Shutdown of the HTTP side: requests in progress are finished, new ones on open connections are
+ * answered with `shutting_down`, and idle connections are closed, so that nothing idle keeps the
+ * process alive.
  */
 
 const CLOSE_IDLE_INTERVAL_MS = 50;
@@ -98,7 +98,7 @@ export function refuseWhileClosing(app: FastifyInstance, connections: Connection
 
   const closeIdle = (): void => {
     server.closeIdleConnections();
-    // The server counts a connection that was opened ahead of any request as busy.
+    // The server counts a connection that was opened before any request as busy.
     connections.closeUnused();
   };
 
@@ -116,8 +116,8 @@ export function refuseWhileClosing(app: FastifyInstance, connections: Connection
 }
 
 /**
- * Answers bytes that are not an HTTP request, for which there is no request object, and
- * closes the connection. Gives the answer's code; undefined where the client has gone.
+ * Answers bytes that are not an HTTP request, for which there is no request object, and closes the
+ * connection. Returns the answer's code; undefined if the client has gone.
  */
 export function answerClientError(
   error: Error & { readonly code?: string },

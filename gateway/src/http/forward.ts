@@ -16,10 +16,10 @@ const MAX_TARGETS = 64;
 const MAX_CONNECTIONS = 64;
 const MAX_ANSWER_BYTES = 64 * 1024;
 const CONNECT_TIMEOUT_MS = 2_000;
-/** Behind the last byte of the request. */
+/** Timeout after the last byte of the request. */
 const ANSWER_TIMEOUT_MS = 60_000;
 
-/** Of this connection alone (RFC 9110, section 7.6.1), or said anew. */
+/** Headers of this connection alone (RFC 9110, section 7.6.1), or set anew. */
 const NOT_HANDED_ON = new Set([
   ...['connection', 'keep-alive', 'proxy-connection', 'te', 'trailer', 'transfer-encoding'],
   ...['upgrade', 'host', 'expect', 'content-length', 'date'],
@@ -31,7 +31,7 @@ export class Forwarder {
     dispose: (pool) => void pool.close().catch(() => undefined),
   });
 
-  /** Rejects with `storage_unavailable`: it may be tried again. */
+  /** Rejects with `storage_unavailable`: it can be retried. */
   async forward(request: IncomingMessage, response: ServerResponse, to: string): Promise<Answer> {
     const { method = 'GET', url = '/', headers } = request;
     const length = headers['content-length'];
@@ -68,7 +68,8 @@ export class Forwarder {
   async #pool(to: string): Promise<Pool> {
     const known = this.#targets.get(to);
     if (known) return known;
-    // Loaded when there is something to hand on: it takes the place of Node's own for `fetch`.
+    // Loaded when first needed, because importing undici replaces the dispatcher of Node's own
+    // `fetch`.
     const { Pool: NewPool } = await import('undici');
     const other = this.#targets.get(to);
     if (other) return other;
@@ -81,7 +82,7 @@ export class Forwarder {
   }
 }
 
-/** Apart from the request, which is to be answered if what takes its body fails. */
+/** Separate from the request, which must still be answered if its body's consumer fails. */
 function bodyOf(request: IncomingMessage): Readable {
   const body = new PassThrough();
   // The reader gets the error too; without a listener it would end the process.

@@ -4,9 +4,9 @@ import { pipeline } from 'node:stream';
 import type { SentContent, UnsentBytes } from '@stevedore/middleware/core';
 
 /**
- * Sends a stream as an answer, at the pace of its client. A client that takes nothing counts among
- * the stalled downloads, and is disconnected as they are. If the stream fails, the connection ends
- * before the answer does, so that nobody takes a part for the whole.
+ * Sends a stream as an answer, at the pace of its client. A client that accepts nothing counts as a
+ * stalled download, and is disconnected like one. If the stream fails, the connection closes before
+ * the answer is complete, so that nobody takes a part for the whole.
  */
 export class PacedStream implements SentContent {
   readonly #stream: Readable;

@@ -9,37 +9,37 @@ import { type HostNames, isHost } from '../access/origins.js';
 /**
  * Repeats earlier answers to downloads. A request for the same URL and the whole file, while its
  * bytes are in memory, gets the headers that the route made, with a new date, request id and age.
- * It passes neither framework, routing and signature check nor FileMap.
+ * It bypasses framework, routing, signature check and FileMap.
  *
  * A request that differs (a range, a condition, an API key, an origin, a body, a second host, an
  * older HTTP) goes to the route. So does every request once the file has left memory, was deleted,
- * or the URL has expired. Nothing is sent that the route would not have sent.
+ * or the URL has expired. It sends nothing that the route would not have sent.
  */
 
 export interface ReadyAnswersOptions {
   readonly files: CachedFiles;
   readonly requestId: (request: IncomingMessage) => string;
-  /** Where the durations of a route's answers are counted. */
+  /** Counts the durations of a route's answers. */
   readonly durationsOf: (route: string) => { observe(seconds: number): void };
-  /** Counts what clients have not taken. */
+  /** Counts bytes that clients have not accepted. */
   readonly unsent?: UnsentBytes;
-  /** Those to serve, where not every one is. */
+  /** The served host names, if not all are. */
   readonly hostNames?: HostNames | undefined;
   readonly now?: () => number;
 }
 
-/** An answer of status 200 that the route gave. */
+/** An answer with status 200 from the route. */
 export interface RouteAnswer {
   readonly key: string;
   readonly known: Pick<StoredFile, 'expiresAt'>;
   /** Pattern of the route. */
   readonly route: string;
   readonly content: Buffer;
-  /** But for those that are of one request alone. */
+  /** Except those that belong to one request. */
   readonly headers: Readonly<Record<string, unknown>>;
-  /** `Cache-Control` at a time, where it is not always the same. */
+  /** `Cache-Control` at a given time, if it changes. */
   readonly cacheControl: ((now: number) => string) | undefined;
-  /** Unix milliseconds from which on the URL is refused; Infinity for one without end. */
+  /** Unix milliseconds at which the URL expires; Infinity if it never does. */
   readonly until: number;
 }
 
@@ -47,14 +47,14 @@ interface Ready extends Pick<RouteAnswer, 'key' | 'until' | 'cacheControl'> {
   readonly file: CachedFile;
   readonly durations: { observe(seconds: number): void };
   readonly head: string;
-  /** When the file was last asked for. */
+  /** When the file was last requested. */
   seenSecond: number;
 }
 
 const MAX_HEADS_BYTES = 8 * 2 ** 20;
 const ENTRY_BYTES = 300;
 const END = '\r\n\r\n';
-/** Of one request, or written by the HTTP server. */
+/** Headers of one request, or written by the HTTP server. */
 const OWN_HEADERS: ReadonlySet<string> = new Set([
   'x-request-id',
   'date',
@@ -99,14 +99,14 @@ export class ReadyAnswers {
   }
 
   /**
-   * True if the file is in memory, so that the answer to a request for it may be kept: one that
-   * is read from elsewhere may never be asked for again.
+   * True if the file is in memory, so that the answer may be kept: a file that is read from
+   * elsewhere may never be requested again.
    */
   mayKeep(key: string): boolean {
     return this.#options.files.has(key);
   }
 
-  /** Keeps what a route answers, if it would answer the next request alike. */
+  /** Keeps what a route answers, if it would answer the next request in the same way. */
   keep(request: IncomingMessage, answer: RouteAnswer): void {
     const { key, known, route, content, headers, cacheControl, until } = answer;
     if (!this.#open || !isPlain(request)) return;
@@ -151,7 +151,7 @@ export class ReadyAnswers {
     return true;
   }
 
-  /** Answer and file count as used once a second: that is enough to stay before others. */
+  /** Counts answer and file as used once a second, which is enough to keep them from eviction. */
   #isThere(ready: Ready, url: string): boolean {
     const { files } = this.#options;
     if (ready.seenSecond === this.#second) return files.isCurrent(ready.file);
@@ -160,7 +160,7 @@ export class ReadyAnswers {
     return files.get(ready.key) === ready.file;
   }
 
-  /** All of the head as it is now but the request's id and its end. */
+  /** The head as of now, except for the request's id and its end. */
   #head({ head, cacheControl }: Ready, now: number, keepAliveMs: number): string {
     const age = cacheControl ? `cache-control: ${cacheControl(now)}\r\n` : '';
     const keepAlive = `Connection: keep-alive\r\nKeep-Alive: timeout=${Math.floor(keepAliveMs / 1000)}`;
@@ -175,7 +175,7 @@ export class ReadyAnswers {
   }
 }
 
-/** Headers that may ask for something other than the whole file, or need looking at. */
+/** Headers that may ask for something other than the whole file, or need checking. */
 const ASKING: ReadonlySet<string> = new Set([
   'authorization',
   'x-api-key',
@@ -190,7 +190,7 @@ const ASKING: ReadonlySet<string> = new Set([
   'expect',
   'upgrade',
 ]);
-/** A bit for every length of a name among them: most others are known by theirs. */
+/** One bit for each length of these names: most other headers are ruled out by length alone. */
 const ASKING_LENGTHS = [...ASKING].reduce((bits, { length }) => bits | (1 << length), 0);
 
 /** A GET that asks for a file and nothing more. */
@@ -200,7 +200,7 @@ function isPlain(request: IncomingMessage): boolean {
   let hosts = 0;
   for (let index = 0; index < rawHeaders.length; index += 2) {
     const name = rawHeaders[index]!;
-    // Lengths beyond 31 are taken for shorter ones, and looked at.
+    // Longer names share the bits of shorter ones, and are compared.
     if ((ASKING_LENGTHS >> name.length) & 1 && ASKING.has(name.toLowerCase())) return false;
     if (isHost(name)) hosts += 1;
   }
@@ -221,15 +221,15 @@ function headOf(headers: Readonly<Record<string, unknown>>, isTimed: boolean): s
 }
 
 /**
- * Answers whose head is not made by Node's response but given to it as it is to be sent.
- * That is no part of Node's interface: `takesHeads` says whether this Node does it.
+ * Sends answers whose head is complete text instead of one made by Node's response. That is not
+ * part of Node's interface: `takesHeads` tests whether this Node supports it.
  */
 
 type WithHead = ServerResponse & { _header: string | null; _headerSent: boolean };
 
 /**
- * Sends a whole answer; `head` ends with an empty line. False: the system has not taken all
- * of it yet.
+ * Sends a whole answer; `head` ends with an empty line. False if the system has not accepted all of
+ * it yet.
  */
 function sendWithHead(
   response: ServerResponse,
@@ -249,7 +249,7 @@ function sendWithHead(
   return isTaken;
 }
 
-/** Whatever is no empty string: the head is sent, and not looked at again. */
+/** Any non-empty string: the head is sent unchanged. */
 const SENT = 'HTTP/1.1 200 OK\r\n\r\n';
 
 /** Whether it sends what it was given, and nothing else. */

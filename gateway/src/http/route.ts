@@ -10,8 +10,8 @@ import type { FastifyInstance, FastifyReply, FastifyRequest, RouteHandlerMethod 
 import { operations } from '../openapi/operations.js';
 
 /**
- * Registers a path with all its methods at once, so that every other method is
- * answered with 405 and an Allow header instead of 404.
+ * Registers a path with all its methods at once, so that every other method is answered with 405
+ * and an Allow header instead of 404.
  */
 
 const METHODS = [
@@ -29,10 +29,13 @@ type Method = (typeof METHODS)[number];
 
 export type Handlers = { readonly [Name in Method]?: RouteHandlerMethod };
 
-/** Not in the description of the API. */
+/** Omitted from the description of the API. */
 const HIDDEN = { hide: true } as const;
 
-/** `operation` is where the description has it, for a path that it has under another name. */
+/**
+ * `operation` names the operation in the description, for a path that appears there under another
+ * name.
+ */
 export function route(
   app: FastifyInstance,
   url: string,
@@ -51,7 +54,7 @@ export function route(
     method: others,
     url,
     schema: HIDDEN,
-    // Ahead of what the framework demands of a request with a body.
+    // Before the framework's own checks of a request with a body.
     onRequest: async (request) => refuse(request, allow),
     handler: async (request) => refuse(request, allow),
   });
@@ -61,7 +64,7 @@ function refuse({ method }: FastifyRequest, allow: string): never {
   throw methodNotAllowed(method, allow);
 }
 
-/** Makes the answer to a request. */
+/** Produces the answer to a request. */
 export type Call = (request: FastifyRequest, reply: FastifyReply) => Promise<Answer>;
 export type Answering = (call: Call) => RouteHandlerMethod;
 
@@ -75,12 +78,12 @@ export function answeringWith(files: Files): Answering {
   };
 }
 
-/** What to answer an error with, the framework's own refusals too. */
+/** The problem that answers an error, including the framework's own refusals. */
 export function problemOf(error: unknown): ProblemError {
   return frameworkProblem(error) ?? toProblem(error);
 }
 
-/** Of what the framework refuses before a route is asked. */
+/** Refusals of the framework before a route is called. */
 function frameworkProblem(error: unknown): ProblemError | undefined {
   if (!(error instanceof Error) || !('code' in error)) return undefined;
   switch (error.code) {
@@ -93,7 +96,7 @@ function frameworkProblem(error: unknown): ProblemError | undefined {
   }
 }
 
-/** Whatever else the framework blames the client for. */
+/** Any other error that the framework attributes to the client. */
 function isRefusal(error: Error): boolean {
   const { code, statusCode } = error as { readonly code?: unknown; readonly statusCode?: unknown };
   const isFrameworks = typeof code === 'string' && code.startsWith('FST_');

@@ -1,12 +1,12 @@
 import { METHODS } from 'node:http';
 
 /**
- * How long requests took: a histogram for `prom-client`, filled on the path of every request.
- * The library hashes the labels at each observation, which would cost more than a cached
- * download can spare; here a series is looked up once and counts in a plain array.
+ * How long requests took: a histogram for `prom-client`, filled on the path of every request. The
+ * library hashes the labels at each observation, which is too slow for a cached download; here a
+ * series is looked up once and counts in a plain array.
  */
 
-/** Upper ends, in seconds. */
+/** Upper bounds, in seconds. */
 const DURATION_BUCKETS: readonly number[] = Object.freeze([
   0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
 ]);
@@ -46,7 +46,7 @@ export class DurationSeries {
   }
 }
 
-/** What the registry asks of a metric. */
+/** The interface that the registry expects of a metric. */
 class DurationMetric {
   readonly name: string;
   readonly help: string;
@@ -73,9 +73,9 @@ class DurationMetric {
   }
 }
 
-/** The labels are bounded: known methods, registered routes, and one for all others. */
+/** Labels are bounded: known methods, registered routes, and one for all others. */
 
-/** The label of requests to which no route answers. */
+/** The label of requests without a route. */
 const NO_ROUTE = 'none';
 
 const KNOWN_METHODS: ReadonlySet<string> = new Set(METHODS);

@@ -1,9 +1,9 @@
 import type { StoreStats } from '@stevedore/client';
 import { Counter, Gauge, type Registry } from 'prom-client';
 
-/** Figures for Prometheus that are read from a source when they are asked for. */
+/** Figures for Prometheus that are read from a source on request. */
 
-/** The name is what follows `stevedore_`; `of` is how those of several processes become one. */
+/** The name after `stevedore_`; `of` says how to combine those of several processes. */
 export type Figure<Source> = readonly [
   name: string,
   help: string,
@@ -12,13 +12,13 @@ export type Figure<Source> = readonly [
 ];
 
 export interface Figures<Source> {
-  /** What there is now. */
+  /** A current value. */
   readonly gauges: readonly [Figure<Source>, ...Figure<Source>[]];
-  /** What was done since the start. */
+  /** A total since the start. */
   readonly counters: readonly Figure<Source>[];
 }
 
-/** Adds them to the registry; one look at the source serves all of them. */
+/** Adds them to the registry; one read of the source serves all of them. */
 export function addFigures<Source>(
   registry: Registry,
   figures: Figures<Source>,

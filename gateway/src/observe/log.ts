@@ -3,7 +3,7 @@ import type { LogLevel } from '../options.js';
 
 /** The log: one JSON object a line, with levels and times that people can read, and no secrets. */
 
-/** Struck out wherever they turn up in what is logged. */
+/** Redacted wherever they appear in what is logged. */
 const SECRET_FIELDS = [
   'authorization',
   'headers.authorization',
@@ -26,13 +26,13 @@ export function makeLog(level: LogLevel, destination?: DestinationStream): Logge
   );
 }
 
-/** Trouble that is retried is a warning, all other an error. */
+/** A problem that is retried is a warning, any other an error. */
 export function logTrouble(log: Logger, error: unknown): void {
   const retried = error instanceof Error && 'retryable' in error && error.retryable === true;
   log[retried ? 'warn' : 'error']({ err: error }, 'background');
 }
 
-/** Code and message all the way down; the stack of unexpected errors. */
+/** Code and message of every cause; the stack of unexpected errors. */
 function describeError(error: unknown): unknown {
   if (!(error instanceof Error)) return String(error);
   const code = 'code' in error ? String(error.code) : undefined;
@@ -45,16 +45,16 @@ function describeError(error: unknown): unknown {
 }
 
 /**
- * What of a request's URL may stand in a log. Secrets of the query are struck out, API
- * keys wherever they stand, and of a file's key only the part that says when it was made
- * is left: anyone who has a whole key can read the file.
+ * The part of a request's URL that may be logged. Secrets in the query and API keys anywhere are
+ * redacted, and of a file's key only the time of its creation remains: anyone who has a whole key
+ * can read the file.
  */
 
 const SECRETS = /([?&][\w-]*(?:key|password|secret|sig|signature|token)=)[^&#]*/gi;
 const API_KEYS = /(stv_[A-Za-z0-9]{12}_)[A-Za-z0-9_-]{43}/g;
-/** The first 8 characters are the time; what makes a key unguessable comes after them. */
+/** The first 8 characters are the time; the unguessable part follows. */
 const KEYS = /(?<![\w-])([\w-]{8})[\w-]{13}[AQgw](?![\w-])/g;
-/** Characters that nobody has to escape: with escapes none of the above would be found. */
+/** Characters that nobody has to escape: an escaped secret would not be found. */
 const NEEDLESS_ESCAPES = /%(?:2[df]|3[0-9]|[46][1-9a-f]|[57][0-9a]|5f)/gi;
 const MAX_URL_CHARS = 2048;
 

@@ -4,7 +4,7 @@ import type { Tracker } from '@stevedore/tracker';
 import { collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import { addFigures, CACHE_COUNTERS, CACHE_GAUGES, type Figure, type HasCache } from './figures.js';
 
-/** The figures of a storage and of a tracker that run on their own. */
+/** The figures of a standalone storage and tracker. */
 
 export type MetricsText = () => Promise<string>;
 
@@ -32,7 +32,10 @@ const MEMBERS: readonly Figure<Member>[] = [
   ['member_refused_changes', 'Changes that the member refused.', ({ refused }) => refused],
 ];
 
-/** Text for Prometheus about a storage: connections, operations, cache, and migration where it has any. */
+/**
+ * Text for Prometheus about a storage: connections, operations, cache and, with a metadata tier,
+ * migration.
+ */
 export function storageMetrics(storage: Storage): MetricsText {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
@@ -41,7 +44,7 @@ export function storageMetrics(storage: Storage): MetricsText {
     { gauges: [CONNECTIONS, ...CACHE_GAUGES], counters: CACHE_COUNTERS },
     () => ({ cache: storage.cacheStats(), connections: storage.statistics().connections }),
   );
-  // Gauges, as they are sums that the storage keeps.
+  // Gauges, because the storage itself keeps the sums.
   labelled(
     registry,
     'storage_operations',

@@ -48,7 +48,7 @@ const DOWNLOADS: Figures<UnsentStats> = {
   ],
 };
 
-/** Adds the hooks; to be called before routes are added. */
+/** Adds the hooks; call it before routes are added. */
 export function observe(
   app: FastifyInstance,
   options: ObserveOptions,
@@ -113,8 +113,8 @@ function addConnections(registry: Registry, app: FastifyInstance): void {
 }
 
 /**
- * Requests refused before routing: malformed HTTP, headers too slow or too long, a path that
- * is not UTF-8. The codes are the gateway's own.
+ * Requests refused before routing: malformed HTTP, headers too slow or too long, a path that is not
+ * UTF-8. The codes are the gateway's own.
  */
 export class Refusals {
   readonly #log: Logger;
@@ -145,8 +145,8 @@ export class Refusals {
 }
 
 /**
- * The name of a request in logs and answers. One that a proxy in front gave is kept if
- * it is well formed: what else is in a header must not get into a log.
+ * The id of a request in logs and answers. The one from a proxy in front is kept if it is well
+ * formed; nothing else from a header may get into a log.
  */
 
 const WELL_FORMED = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$/;

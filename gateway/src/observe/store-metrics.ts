@@ -3,8 +3,8 @@ import { Counter, Histogram, type Registry } from 'prom-client';
 import { addFigures, CACHE_COUNTERS, CACHE_GAUGES, type Figures } from './figures.js';
 
 /**
- * A store's figures for Prometheus. Most are read from `stats()` when they are asked
- * for; only trunks and errors are counted as they happen. No label comes from a client.
+ * A store's figures for Prometheus. Most are read from `stats()` on request; only trunks and errors
+ * are counted as they happen. No label comes from a client.
  */
 
 const GAUGES: Figures<StoreStats>['gauges'] = [
@@ -146,7 +146,7 @@ const COUNTERS: Figures<StoreStats>['counters'] = [
 const FILL_BUCKETS = [0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999, 1];
 const STORE_BUCKETS_SECONDS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
 
-/** Registers the figures; returns what ends the counting of trunks and errors. */
+/** Registers the figures; returns a function that stops counting trunks and errors. */
 export function addStoreMetrics(
   registry: Registry,
   store: FileStore,
@@ -205,7 +205,7 @@ function countEvents(registry: Registry, store: FileStore): () => void {
   };
 }
 
-/** The code of an error of the store or of FastDFS; `other` for any else. */
+/** The code of an error of the store or of FastDFS; `other` for any other. */
 export function errorCode(error: unknown): string {
   if (isStoreError(error)) return error.code;
   if (error instanceof Error && error.name === 'FastdfsError' && 'code' in error) {

@@ -5,9 +5,9 @@ import type { FastifyInstance } from 'fastify';
 import { version } from '../version.js';
 
 /**
- * The description of the API, made from the schemas of the routes that are registered
- * after this; `/openapi.json` gives it. Routes without one belong to the
- * page, or refuse methods that a path does not have.
+ * The description of the API, generated from the schemas of the routes registered after this;
+ * `/openapi.json` serves it. Routes without a schema belong to the console, or refuse methods that
+ * a path does not have.
  */
 export function describeApi(app: FastifyInstance): void {
   // The routes check their requests themselves.
@@ -56,14 +56,14 @@ export function openapiRoute(app: FastifyInstance): void {
 }
 
 /**
- * The JSON that the gateway answers with, for its description and for writing it. Each
- * schema names every property of its type: the compiler checks that.
+ * The JSON of the gateway's answers, for the description and for serialisation. Each schema names
+ * every property of its type: the compiler checks that.
  */
 
 type Schema = Readonly<Record<string, unknown>>;
 type PropertiesOf<Value> = { readonly [Name in keyof Required<Value>]: Schema };
 
-/** Of an object with these properties; those that are not named in `optional` are required. */
+/** Schema of an object with these properties; all but those in `optional` are required. */
 function objectOf<Value>(
   id: string,
   properties: PropertiesOf<Value>,

@@ -2,20 +2,20 @@ import { DIGEST_HEADERS } from '@stevedore/middleware/core';
 import type { FastifySchema } from 'fastify';
 
 /**
- * What each route does, for the description of the API. HEAD is as GET everywhere, but
- * for the body. Schemas of requests describe and do not check: the routes do that
- * themselves, with the errors of the reference.
+ * What each route does, for the description of the API. HEAD is GET without the body. Schemas of
+ * requests describe and do not check: the routes do that themselves, with the errors of the
+ * reference.
  */
 
 type Schema = Readonly<Record<string, unknown>>;
 
-/** Where it is not the path that names the operation. */
+/** If the path does not name the operation. */
 export const POLICY_UPLOAD = 'POST /uploads/:policy';
 
 const text = { type: 'string' };
 const bytes = { '*/*': { schema: { type: 'string', format: 'binary' } } };
 
-/** Of every answer. */
+/** Headers of every answer. */
 const always = {
   'X-Request-Id': { ...text, description: 'name of the request in the log' },
   'Cache-Control': text,
@@ -216,7 +216,7 @@ const ready = {
   200: json('files can be stored durably and a tracker answers', { $ref: 'Readiness#' }),
   503: json('they cannot', { $ref: 'Readiness#' }),
 };
-/** Without `id` and `once`: which files are listed. */
+/** Without `id` and `once`: selects the files of a listing. */
 const listQuery = Object.fromEntries(
   [
     ['group', 'affinity group'],
@@ -373,7 +373,7 @@ const described: Readonly<Record<string, FastifySchema & Schema>> = {
   },
 };
 
-/** HEAD has the head of GET; `-head` is put behind its `operationId`. */
+/** HEAD has the headers of GET; its `operationId` ends with `-head`. */
 function headOf({ summary, response, ...rest }: Schema): FastifySchema & Schema {
   const answers = Object.entries(response as Readonly<Record<string, Schema>>);
   const heads = answers.map(([status, { description, headers }]) => [

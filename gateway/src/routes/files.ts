@@ -27,7 +27,7 @@ import { beginUpload, resumableRoutes, type UploadRoutes } from './resumable.js'
 export interface FileRoutes extends UploadRoutes {
   /** Serves whole trunks by their ids too. */
   readonly serveTrunks: boolean;
-  /** Receives answers that can be repeated. */
+  /** Keeps answers that can be repeated. */
   readonly ready: ReadyAnswers | undefined;
 }
 
@@ -78,7 +78,7 @@ function keyRoutes(
   });
   route(app, '/files/:key', { GET: read, HEAD: read, DELETE: remove });
   route(app, '/files/:key/info', { GET: info, HEAD: info });
-  // The second part is for people and for `Save as`; the key alone finds the file.
+  // The name is for people and for `Save as`; the key alone identifies the file.
   route(app, '/files/:key/:filename', { GET: read, HEAD: read });
 }
 
@@ -86,7 +86,7 @@ function keyOf(request: FastifyRequest): string {
   return checkKey((request.params as { readonly key: string }).key);
 }
 
-/** `Cache-Control` at a time; undefined where it is always the same. */
+/** `Cache-Control` at a given time; undefined if it never changes. */
 function ageOf(grant: ReadGrant, { expiresAt }: StoredFile): ((now: number) => string) | undefined {
   const { freshUntil } = grant;
   if (freshUntil === undefined && !expiresAt) return undefined;
@@ -97,15 +97,15 @@ function ageOf(grant: ReadGrant, { expiresAt }: StoredFile): ((now: number) => s
   };
 }
 
-/** What the path of an id looks like up to its file. */
+/** The form of an id's path up to its file. */
 const STORE_PATH = /^M[0-9A-Fa-f]{2}\//;
 
 /**
- * `/group1/M00/..`: files by their FastDFS ids, plain or of a slice, as the FastDFS
- * nginx module serves them: with its anti-leech token where one is asked for, and
- * with `filename` for an attachment of that name. The path is decoded once and has
- * to be an id then: 400 for a wrong one below a store path, 404 elsewhere. A trunk
- * holds the files of many, so its id is honoured only where an operator says so.
+ * `/group1/M00/..`: files by their FastDFS ids, plain or of a slice, as the FastDFS nginx module
+ * serves them: with its anti-leech token if one is required, and with `filename` for an attachment
+ * of that name. The path is decoded once and must then be an id: 400 for a wrong one below a store
+ * path, 404 elsewhere. A trunk contains files of many users, so its id is served only if an
+ * operator allows it.
  */
 function fastdfsRoutes(
   app: FastifyInstance,
@@ -128,7 +128,7 @@ function fastdfsRoutes(
     const grant = await access.readId(asked, text, id.name);
     const file = await files.store.get(text);
     const { filename } = asked.query;
-    // The client wants to keep the file, under this name.
+    // The client wants to download the file under this name.
     const isAttachment = typeof filename === 'string' && filename !== '';
     return files.read(request.raw, file, {
       ...grant,
@@ -150,7 +150,7 @@ function mayBeTrunk(id: FileId): boolean {
   return isTrunkId(id) || /\.merged$/i.test(id.base);
 }
 
-/** Undefined for a name whose 27 characters are not those of 20 bytes. */
+/** Undefined for a name whose 27 characters do not encode 20 bytes. */
 function kindOf(id: FileId): ReturnType<typeof fileKind> | undefined {
   try {
     return fileKind(id);
@@ -185,7 +185,7 @@ function uploadRoutes(app: FastifyInstance, routes: FileRoutes, answering: Answe
   }
 }
 
-/** `GET /files?id=ID` and `?once=MARK`: what is known of files, and not their bytes. */
+/** `GET /files?id=ID` and `?once=MARK`: facts of files, without their bytes. */
 function finding(routes: FileRoutes): Call {
   const { files, access } = routes;
   return async (request) => {
@@ -231,7 +231,7 @@ function upload(routes: FileRoutes, name: string | undefined): Call {
       const stored = await files.upload(raw, reply.raw, {
         policy: narrowPolicy(own, grant.policy),
         scope: `${grant.scope} ${path}`,
-        // Without keys, all requests from one address are one client's.
+        // Without keys, all requests from one address count as one client's.
         client: grant.scope === '' ? request.ip : grant.scope,
         mark: grant.mark,
         begin: grant.begin,
@@ -245,7 +245,7 @@ function upload(routes: FileRoutes, name: string | undefined): Call {
   };
 }
 
-/** What the upload may store, by its length or, where it does not say, by what is taken. */
+/** What the upload may store: its announced length or, without one, the most that is accepted. */
 function mostBytes({ headers }: IncomingMessage, own: UploadPolicy, serverBytes: number): number {
   const length = headers['content-length'];
   if (length !== undefined) return Number(length);

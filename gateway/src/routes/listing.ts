@@ -39,7 +39,7 @@ export async function list(
   return zip(request, files, options);
 }
 
-/** All files that the listing has, without its pages. They are read while they are sent. */
+/** All files of the listing, page after page, read while they are sent. */
 async function zip(
   { method }: FastifyRequest,
   { store, unsent }: Files,
@@ -60,7 +60,7 @@ async function zip(
 
 type Listed = Pick<FileInfo, 'key' | 'name' | 'size' | 'stagedAt'>;
 
-/** Rejects with `too_many_files`, and `not_found` where there is none. */
+/** Rejects with `too_many_files`, and `not_found` if there is no file. */
 async function allListed(store: Store, options: ListOptions): Promise<Listed[]> {
   const all: Listed[] = [];
   for (let after = options.after; ; ) {
@@ -107,7 +107,7 @@ async function unlessGone<Result>(action: () => Promise<Result>): Promise<Result
 
 /**
  * DELETE of a group's files, a page at a time. The answer has their number and, if there may be
- * more, `next`; the same request again goes on.
+ * more, `next`; repeating the request continues.
  */
 export async function removeListed(
   request: FastifyRequest,

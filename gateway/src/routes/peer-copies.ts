@@ -6,12 +6,13 @@ import type { FastifyInstance } from 'fastify';
 import type { Answering } from '../http/route.js';
 
 /**
- * Copies for other gateways of the deployment, with a token of the secret that they share.
- * `CONNECT copies-ORIGIN:1` opens the connection over which one sends what it stages; frames follow
- * in both directions. `DELETE /peer/copies/ORIGIN` drops what is held of it: it has another partner.
+ * Copies for other gateways of the deployment, authenticated by the secret that they share.
+ * `CONNECT copies-ORIGIN:1` opens the connection over which a gateway sends what it stages; frames
+ * follow in both directions. `DELETE /peer/copies/ORIGIN` drops the copies of a gateway that has
+ * another partner now.
  */
 
-/** A gateway that is there sends something every second. */
+/** A live gateway sends something every second. */
 const IDLE_MS = 15_000;
 const TARGET = /^copies-(\d{1,5}):1$/;
 const REFUSED = 'HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n';

@@ -13,10 +13,10 @@ import type { Answering } from '../http/route.js';
 import { peerCopies } from './peer-copies.js';
 
 /**
- * Routes for the other gateways of a deployment, with a token of the secret that they share through
- * the map. `/peer/files/KEY` serves only this gateway's own files, so a request makes one hop.
- * `/peer/uploads/MARK` tells what it has of an upload that was repeated at another gateway. Only
- * the gateway of a key answers that a file is gone, with a proof.
+ * Routes for the other gateways of a deployment, authenticated by the secret that they share
+ * through the map. `/peer/files/KEY` serves only this gateway's own files, so a request makes one
+ * hop. `/peer/uploads/MARK` returns what it has of an upload that was repeated at another gateway.
+ * Only the gateway of a key answers that a file is gone, with a proof.
  */
 
 const ONLY_HERE = { onlyHere: true } as const;
@@ -30,7 +30,7 @@ export function peerRoutes(
   const { deployment, neighbours } = store;
   if (!deployment) return;
   peerCopies(app, store, answering);
-  /** Gives the secret. */
+  /** Returns the secret. */
   const demandToken = ({ method, url, headers }: FastifyRequest): string => {
     const { secret } = deployment;
     const token = headers[PEER_HEADER];
@@ -38,7 +38,7 @@ export function peerRoutes(
     if (!isPeerToken(token, secret, method, url)) throw notThere();
     return secret;
   };
-  /** What the store does with the key of a request that has the token. */
+  /** Serves the key of a request that has the token. */
   const asked = async <Result>(
     request: FastifyRequest,
     ask: (key: string) => Promise<Result>,
@@ -60,9 +60,9 @@ export function peerRoutes(
     '/peer/files/:key',
     { schema: { hide: true } },
     answering(async (request) => {
-      // Not around the read: that FastDFS has lost the bytes does not make the file gone.
+      // Does not cover the read: a file whose bytes FastDFS has lost is not gone.
       const file = await asked(request, (key) => files.store.get(key, ONLY_HERE));
-      // What is known of the file goes with its bytes: one request is enough for most.
+      // The file's facts come with its bytes: one request is enough for most.
       const facts = { [PEER_FILE_HEADER]: packed(receiptJson({ ...file, key: file.key! })) };
       const { most } = request.query as { readonly most?: string };
       if (most !== undefined && file.size > Number(most)) return { status: 204, headers: facts };
@@ -102,7 +102,7 @@ function notThere(): ProblemError {
   return new ProblemError('route_not_found', 'There is nothing at this path.');
 }
 
-/** Another gateway's key: whether there is such a file is not for this one to say. */
+/** Another gateway's key: this one cannot say whether the file exists. */
 function notOurs(): ProblemError {
   return new ProblemError('host_not_served', 'The key belongs to another gateway.');
 }

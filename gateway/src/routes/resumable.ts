@@ -16,8 +16,8 @@ import { FORWARDED_HEADER, type Forwarder } from '../http/forward.js';
 import { type Answering, type Call, route } from '../http/route.js';
 
 /**
- * Resumable uploads by tus 1.0: begun by `POST /uploads`, or `/uploads/NAME` under the policy NAME,
- * and continued at `/uploads/ID`. The id is the key of the file that they become.
+ * Resumable uploads by tus 1.0: created by `POST /uploads`, or `/uploads/NAME` under the policy
+ * NAME, and continued at `/uploads/ID`. The id is the key of the file that they become.
  */
 
 export interface UploadRoutes {
@@ -49,7 +49,7 @@ export function resumableRoutes(
     HEAD: proceed,
     PATCH: proceed,
     DELETE: proceed,
-    // For clients whose way lets no PATCH through: X-HTTP-Method-Override.
+    // For clients behind proxies that do not pass PATCH: X-HTTP-Method-Override.
     POST: proceed,
     OPTIONS: answering(options),
   });
@@ -100,12 +100,12 @@ function lengthOf(header: string | string[] | undefined): number | undefined {
   return /^\d{1,15}$/.test(String(header)) ? Number(header) : undefined;
 }
 
-/** Without keys, all requests from one address are one client's. */
+/** Without keys, all requests from one address count as one client's. */
 function clientOf({ ip }: FastifyRequest, scope: string): string {
   return scope === '' ? ip : scope;
 }
 
-/** The gateway that began the upload, where that is another one. */
+/** The gateway that created the upload, if it is another one. */
 async function elsewhereOf(
   { unfinished, deployment }: FileStore,
   id: string,

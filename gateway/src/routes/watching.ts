@@ -10,7 +10,10 @@ import type { Access, AskedBy } from '../access/access.js';
 import type { ConsoleState } from '../console/feed.js';
 import { route } from '../http/route.js';
 
-/** `/health` and `/metrics`. Live while the process answers; ready while files can be stored durably. */
+/**
+ * `/health` and `/metrics`. Live while the process answers; ready while files can be stored
+ * durably.
+ */
 export function healthRoutes(app: FastifyInstance, store: FileStore): void {
   const live = async (_: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> =>
     reply.header('cache-control', 'no-store').send({ live: true });
@@ -45,11 +48,13 @@ export function metricsRoutes(
 }
 
 /**
- * `GET /`: the web console, a page with no build step that loads nothing from anywhere
- * else, and the figures behind it.
+ * `GET /`: the web console, a page without a build step that loads nothing from other hosts, and
+ * the data behind it.
  */
 
-/** Pictures of files are the gateway's own, too; nothing is inline and nothing is framed. */
+/**
+ * Pictures of files come from the gateway, too; nothing is inline and nothing may frame the page.
+ */
 const CONTENT_POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -87,7 +92,7 @@ const ASSETS = [
   'icon.svg',
 ];
 
-/** Of @stevedore/browser, which the console uploads with. */
+/** Files of @stevedore/browser, which the console uploads with. */
 const LIBRARY = new URL('.', import.meta.resolve('@stevedore/browser'));
 const LIBRARY_MODULES = [
   'index.js',
@@ -131,7 +136,7 @@ function sendAsset(request: FastifyRequest, reply: FastifyReply, asset: Asset): 
   return reply.send(request.method === 'HEAD' ? undefined : asset.bytes);
 }
 
-/** The files of the console as they are in the package: read once, never built. */
+/** The console's files in the package: read once, never built. */
 
 export interface Asset {
   readonly bytes: Buffer;
@@ -143,6 +148,6 @@ function readAsset(file: URL): Asset {
   const bytes = readFileSync(file);
   const digest = createHash('sha256').update(bytes).digest('base64url');
   const type = contentType(basename(file.pathname)) || DEFAULT_TYPE;
-  // By its bytes: all files of an installed package have the same time.
+  // From its bytes: all files of an installed package have the same time.
   return { bytes, type, etag: `"${digest.slice(0, 22)}"` };
 }

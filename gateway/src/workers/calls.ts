@@ -1,7 +1,7 @@
 /**
  * Calls between the processes of one gateway, over the channel that Node opens between a process
- * and those it forks. Every call is answered, fails when its time is over, or fails with the end
- * of the other process; how many wait is bounded. Errors keep their name, code and message.
+ * and its forks. Every call is answered, times out, or fails when the other process ends; the
+ * number of waiting calls is bounded. Errors keep their name, code and message.
  */
 
 export type Functions = { readonly [name: string]: (...args: never[]) => unknown };
@@ -9,7 +9,7 @@ export type Functions = { readonly [name: string]: (...args: never[]) => unknown
 interface Question {
   readonly call: string;
   readonly args: readonly unknown[];
-  /** Absent where no answer is wanted. */
+  /** Absent if no answer is wanted. */
   readonly id?: number;
 }
 
@@ -28,7 +28,7 @@ interface Waiting {
 const CALL_TIMEOUT_MS = 5_000;
 const MAX_WAITING = 10_000;
 
-/** Where the two ends of a channel meet: what is asked, and what is answered. */
+/** One end of the channel: sends calls, and answers those of the other end. */
 export class Calls<Asked extends Functions> {
   readonly #send: (message: object) => void;
   readonly #answers: Functions;
@@ -48,7 +48,7 @@ export class Calls<Asked extends Functions> {
     return this.askWithin(CALL_TIMEOUT_MS, call, ...args);
   }
 
-  /** `limitMs` 0: as long as the other process lives. */
+  /** `limitMs` 0: no timeout while the other process lives. */
   askWithin<Name extends keyof Asked & string>(
     limitMs: number,
     call: Name,
@@ -66,12 +66,12 @@ export class Calls<Asked extends Functions> {
     }) as Promise<Awaited<ReturnType<Asked[Name]>>>;
   }
 
-  /** Without an answer. */
+  /** Without waiting for an answer. */
   tell<Name extends keyof Asked & string>(call: Name, ...args: Parameters<Asked[Name]>): void {
     if (!this.#ended) this.#send({ call, args } satisfies Question);
   }
 
-  /** To be called with every message of the other process. */
+  /** Call it with every message of the other process. */
   take(message: unknown): void {
     const { answers, ...outcome } = message as Answer;
     if (answers === undefined) return void this.#answer(message as Question);
@@ -103,7 +103,7 @@ export class Calls<Asked extends Functions> {
   }
 }
 
-/** Another process of the gateway cannot be asked now; for clients: try again. */
+/** Another process of the gateway does not answer now; clients may retry. */
 export function away(why: string): Error {
   const message = `another process of this gateway cannot be asked now: ${why}`;
   return errorOf({ name: 'StoreError', code: 'storage_unavailable', message, retryable: true });
@@ -114,7 +114,7 @@ export interface PlainError {
   readonly message: string;
   readonly code?: unknown;
   readonly retryable?: unknown;
-  /** Of an error of the system. */
+  /** The error code of a failed send. */
   readonly syscall?: unknown;
   readonly address?: unknown;
   readonly port?: unknown;

@@ -18,20 +18,20 @@ import {
 } from '@stevedore/middleware/core';
 
 /**
- * Uploads in several requests are the first worker's: it keeps the bytes that have come, and may
- * join uploads. A request of one that comes to another worker is passed on to it as it is, over a
- * socket in the data directory that only this user may open. The client's address goes before it.
+ * Resumable uploads belong to the first worker: it keeps the received bytes, and may join uploads.
+ * Another worker passes a request for one on unchanged, over a socket in the data directory that
+ * only this user may open, preceded by the client's address.
  */
 
 const MAX_SOCKET_PATH_BYTES = 107;
 const MAX_ADDRESS_BYTES = 64;
 const MARK = 'tus-resumable';
-/** Of one connection. */
+/** Symbol on a connection for its client's address. */
 const OWN_HEADERS: ReadonlySet<string> = new Set(['connection', 'keep-alive', 'transfer-encoding']);
 
 /** Lets other workers pass requests on to this server. */
 export async function takeForwarded(server: Server, path: string): Promise<void> {
-  // That of a process that was killed.
+  // Removes the socket of a process that was killed.
   await unlink(path).catch(() => undefined);
   const side = createServer((socket) => {
     socket.on('error', () => undefined);
@@ -50,7 +50,7 @@ export async function takeForwarded(server: Server, path: string): Promise<void>
   });
 }
 
-/** Passes uploads in several requests on; puts itself before the handlers of a server's requests. */
+/** Passes requests for resumable uploads on; installs itself before the handlers of a server. */
 export function forwardUploads(server: Server, path: string): void {
   const short = socketPath(path);
   const handlers = server.listeners('request') as RequestListener[];
@@ -74,7 +74,7 @@ function forward(request: IncomingMessage, response: ServerResponse, path: strin
   asking.on('continue', () => response.writeContinue());
   asking.on('response', (answer) => {
     answer.on('error', () => response.destroy());
-    // The rest of a body that was refused is not wanted.
+    // The rest of a refused body is not wanted.
     request.unpipe(asking);
     if (hasUnreadBody(request)) {
       response.setHeader('connection', 'close');
@@ -85,7 +85,7 @@ function forward(request: IncomingMessage, response: ServerResponse, path: strin
     answer.pipe(response);
   });
   asking.on('error', () => {
-    // Later the answer itself ends with an error, if it is not whole.
+    // After that, the answer itself ends with an error unless it is complete.
     if (!response.headersSent) refuse(response);
   });
   response.on('close', () => asking.destroy());
@@ -104,7 +104,7 @@ function refuse(response: ServerResponse): void {
   response.end(body);
 }
 
-/** The first line; undefined where the connection ends without one. */
+/** The first line; undefined if the connection ends without one. */
 function readAddress(socket: Socket): Promise<string | undefined> {
   return new Promise((resolve) => {
     socket.once('close', () => resolve(undefined));
@@ -118,7 +118,7 @@ function readAddress(socket: Socket): Promise<string | undefined> {
   });
 }
 
-/** The system takes so many bytes; the way from here may be shorter than the whole. */
+/** The system limits the length to this many bytes; a relative path may be shorter. */
 function socketPath(path: string): string {
   const short = [path, relative(process.cwd(), path)].find(
     (each) => Buffer.byteLength(each) <= MAX_SOCKET_PATH_BYTES,

@@ -5,7 +5,7 @@ import type { PlainError } from './calls.js';
 import type { SharedCalls } from './shared.js';
 import type { ProcessFigures } from './totals.js';
 
-/** What primary and workers ask each other. */
+/** Messages between primary and workers. */
 
 export interface WorkerStart {
   /** Numbers of the worker's directories; uploads go to the first. */
@@ -16,29 +16,29 @@ export interface WorkerStart {
   readonly trackers: readonly string[];
 }
 
-/** What a worker asks. */
+/** Calls from a worker. */
 export type PrimaryCalls = SharedCalls & {
-  /** The worker can be called. */
+  /** The worker accepts calls. */
   readonly loaded: () => void;
-  /** The worker's directories are open; resolves when all others know. */
+  /** The worker's directories are open; resolves when all other workers know. */
   readonly opened: () => Promise<void>;
   readonly delete: (number: number, key: string) => Promise<boolean>;
   readonly metrics: () => Promise<string>;
   readonly console: () => Promise<ConsoleState>;
   readonly trunk: (event: TrunkEvent) => void;
   readonly trouble: (error: PlainError) => void;
-  /** The deployment has no place for the worker's directory any more. */
+  /** The deployment no longer admits the worker's directory. */
   readonly refused: (error: PlainError) => void;
 };
 
-/** What a worker is asked. */
+/** Calls to a worker. */
 export type WorkerCalls = {
   /** Resolves with the URL once it serves. */
   readonly start: (start: WorkerStart) => Promise<string>;
   readonly isAlive: () => true;
-  /** A neighbour has opened its directory again. */
+  /** A sibling has reopened its directory. */
   readonly lookAgain: () => void;
-  /** Of a file in a directory of this worker; false if there is none. */
+  /** Deletes a file in a directory of this worker; false if there is none. */
   readonly delete: (number: number, key: string) => Promise<boolean>;
   readonly figures: () => Promise<ProcessFigures>;
   readonly stats: () => ReturnType<FileStore['stats']>;

@@ -1,16 +1,16 @@
 import { availableParallelism } from 'node:os';
 import type { GatewayOptions } from '../options.js';
 
-/** How many workers there are, which directories each has, and its share of memory and disk. */
+/** Plans the number of workers, the directories of each, and its share of memory and disk. */
 
-/** Of the option `workers`: a number, or `auto` for one per core. */
+/** From the option `workers`: a number, or `auto` for one per core. */
 export function workerCount(workers: string): number {
   return workers === 'auto' ? availableParallelism() : Number(workers);
 }
 
 /**
- * The directories of each worker, its own first: those that an earlier start with more workers
- * has left are dealt out among all.
+ * The directories of each worker, its own first. Directories left by an earlier start with more
+ * workers are divided among all.
  */
 export function assignDirectories(workers: number, found: readonly number[]): number[][] {
   const plan = Array.from({ length: workers }, (_, index) => [index + 1]);
@@ -19,7 +19,7 @@ export function assignDirectories(workers: number, found: readonly number[]): nu
   return plan;
 }
 
-/** What is there once is divided: memory, room on the disk, and the rate of the scrub. */
+/** Divides what the machine has once: memory, disk space, and the rate of the scrub. */
 const DIVIDED = ['containerSize', 'retain', 'cacheSize', 'downloadBuffer', 'scrubRate'] as const;
 
 export function shareOf(options: GatewayOptions, workers: number): GatewayOptions {

@@ -30,23 +30,23 @@ import { type ProcessFigures, sumStats, Totals } from './totals.js';
 export interface GatewayOfWorkers {
   readonly url: string;
   readonly trackers: readonly string[];
-  /** Resolves when the deployment has no place for one of the directories any more. */
+  /** Resolves when the deployment no longer admits one of the directories. */
   readonly refused: Promise<Error>;
   close(): Promise<void>;
 }
 
 const FIRST_PAUSE_MS = 100;
 const MAX_PAUSE_MS = 10_000;
-/** One that has served for so long begins with the first pause again. */
+/** After serving for this long, a worker's restart delay starts from the shortest again. */
 const STEADY_MS = 30_000;
 const CLOSE_TIMEOUT_MS = 9_000;
-/** How often a worker is asked whether it is alive; each question waits as long as any call does. */
+/** Interval of health checks; each waits as long as any call does. */
 const ASK_INTERVAL_MS = 1_000;
-/** Two: the first can have been missed because this process itself, or the machine, stood still. */
+/** Two: the first may have been missed because this process itself, or the machine, stood still. */
 const MAX_MISSED_ANSWERS = 2;
 
 interface Slot {
-  /** Counted from 1: that of its first directory. */
+  /** Counted from 1: the number of its first directory. */
   readonly number: number;
   readonly own: readonly number[];
   process: Worker | undefined;
@@ -61,7 +61,7 @@ interface Forked {
   readonly hasLoaded: Promise<void>;
 }
 
-/** Resolves once all workers serve. Rejects with what one of them failed with, and ends all. */
+/** Resolves once all workers serve. Rejects with the error of one of them, and ends all. */
 export async function startWorkers(
   options: GatewayOptions,
   workers: number,
@@ -134,8 +134,8 @@ class Primary {
       ...(options.trackers.length === 0 ? {} : { askMigration: migrationAsker(options) }),
       showsIds: options.apiKeys !== '',
     });
-    // Connections are dealt out in turn. Workers that accept by themselves do not share them evenly:
-    // of 16 opened at once, one of two workers was seen to take all.
+    // The primary hands out connections in turn. Workers that accept by themselves do not share
+    // them evenly: of 16 opened at once, one of two workers has taken all.
     cluster.schedulingPolicy = cluster.SCHED_RR;
     cluster.setupPrimary({
       exec: fileURLToPath(new URL('./worker.js', import.meta.url)),
@@ -145,7 +145,7 @@ class Primary {
     });
   }
 
-  /** One after the other: new directories get different origins. */
+  /** One after the other, so that new directories get different origins. */
   async start(): Promise<string> {
     let url = '';
     const forked = this.#slots.map((slot) => this.#fork(slot));
@@ -192,7 +192,7 @@ class Primary {
   async #start(slot: Slot, { process, calls, hasLoaded }: Forked): Promise<string> {
     const { share: options, trackers } = this.#parts;
     const others = this.#slots.flatMap((other) => (other === slot ? [] : other.own));
-    // A library could take what is sent before the worker listens.
+    // A library could consume messages that arrive before the worker listens.
     await hasLoaded;
     const url = await calls.askWithin(0, 'start', { own: slot.own, others, options, trackers });
     slot.isServing = true;
@@ -206,7 +206,7 @@ class Primary {
     return url;
   }
 
-  /** Kills the worker when it does not answer any more: it has a port's share, and serves nobody. */
+  /** Kills a worker that does not answer: it holds a share of the connections and serves nobody. */
   #watch(slot: Slot, process: Worker, missed: number): void {
     const ask = async () => {
       this.#timers.delete(timer);
@@ -227,7 +227,7 @@ class Primary {
     slot.calls = undefined;
     slot.isServing = false;
     this.#totals.noteUp(slot.number, false);
-    // Where the gateway has not started yet, the error of the start ends all.
+    // If the gateway has not started yet, the error of the start ends all workers.
     if (this.#isClosing || (!wasServing && slot.failures === 0)) return;
     this.#totals.noteRestart(slot.number);
     const pauseMs = Math.min(FIRST_PAUSE_MS * 2 ** slot.failures, MAX_PAUSE_MS);
@@ -238,7 +238,7 @@ class Primary {
     const timer = setTimeout(() => {
       this.#timers.delete(timer);
       this.#start(slot, this.#fork(slot)).catch((error: Error) => {
-        // One that has ended was reported, and is started again.
+        // A worker that ended was reported, and is being restarted.
         if (this.#isClosing || !slot.process) return;
         this.#trouble(`worker ${slot.number} could not be started again: ${error.message}`);
         slot.process.process.kill('SIGKILL');
@@ -296,7 +296,7 @@ class Primary {
     return slot.calls;
   }
 
-  /** Of the workers that answer; one that does not is missing. */
+  /** From the workers that answer; the others are missing. */
   async #answersOf<Answer>(ask: (calls: Calls<WorkerCalls>) => Promise<Answer>): Promise<Answer[]> {
     const asked = this.#serving().map(({ calls }) => ask(calls!).catch(() => undefined));
     const answers = (await Promise.all(asked)).filter((answer) => answer !== undefined);
@@ -330,8 +330,8 @@ class Primary {
 }
 
 /**
- * Closes the connection that was on its way to a worker when that died: `cluster` passes one at a
- * time, and leaves it open where no answer comes. Its client would wait for ever.
+ * Closes the connection that was being passed to a worker when it died: `cluster` passes one at a
+ * time, and leaves it open if no answer comes. Its client would wait for ever.
  */
 function lastConnectionOf({ process }: Worker): () => void {
   let last: { readonly close?: () => void } | undefined;
@@ -340,6 +340,6 @@ function lastConnectionOf({ process }: Worker): () => void {
     if (typeof handle === 'object' && handle !== null) last = handle;
     return send(message, handle, ...others);
   };
-  // One that has arrived is closed here already, and closing it again does nothing.
+  // A connection that arrived is closed here already, and closing it again does nothing.
   return () => last?.close?.();
 }

@@ -19,7 +19,7 @@ import type { Calls } from './calls.js';
 
 type Limited = Pick<ApiKey, 'id' | 'requestsPerSecond' | 'bytesPerDay'>;
 
-/** A refusal of the primary, as it crosses to the worker. */
+/** A refusal by the primary, serialised for the worker. */
 interface Refusal {
   readonly refused: 'rate_limited' | 'quota_exceeded';
   readonly message: string;
@@ -31,7 +31,7 @@ interface Part {
   readonly bytes: number;
 }
 
-/** What a worker asks the primary, beside what others answer. */
+/** Calls from a worker that only the primary answers. */
 export type SharedCalls = {
   readonly request: (key: Limited) => Refusal | undefined;
   readonly setAside: (key: Limited, bytes: number) => Part | Refusal | undefined;
@@ -54,7 +54,7 @@ export class Shared {
     this.#spent = new SpentMarks(now);
   }
 
-  /** The answers to one worker; `end` gives back what it holds. */
+  /** Answers one worker; `end` releases what it holds. */
   for(): { readonly answers: SharedCalls; readonly end: () => void } {
     const parts = new Map<number, SetAside>();
     const uploads = new Set<string>();
@@ -134,7 +134,7 @@ export function askShared(primary: Calls<SharedCalls>): SharedParts {
         const settle = (stored: number) => primary.tell('settle', part.id, stored);
         return { bytes: part.bytes, settle };
       },
-      // The primary keeps a small object for each key that it was asked about.
+      // The primary keeps a small object for each key that a worker asked about.
       prune: () => undefined,
     },
     spent: {

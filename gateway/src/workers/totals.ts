@@ -3,7 +3,7 @@ import { AggregatorRegistry, Counter, Gauge, Registry } from 'prom-client';
 
 /** The figures of several processes as those of one gateway. */
 
-/** Of figures of one disk and one map, the worst counts; all others are added up. */
+/** For figures of one disk and one map, the worst counts; all others are added up. */
 const WORST: Readonly<Record<string, (one: number, other: number) => number>> = {
   freeBytes: Math.min,
   minFreeBytes: Math.max,
@@ -24,7 +24,7 @@ function share(hits: number, misses: number): number {
   return hits + misses === 0 ? 0 : hits / (hits + misses);
 }
 
-/** Numbers are added up; true only where both are; of anything else the first that there is. */
+/** Adds numbers; true only if both are; of anything else, the first that exists. */
 function added(one: unknown, other: unknown, name = ''): unknown {
   if (typeof one === 'number' && typeof other === 'number') {
     return (WORST[name] ?? ((a: number, b: number) => a + b))(one, other);
@@ -39,12 +39,12 @@ function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** What a process says of its figures: `registry.getMetricsAsJSON()`. */
+/** The figures of a process: `registry.getMetricsAsJSON()`. */
 export type ProcessFigures = readonly { readonly type?: unknown }[];
 
 /**
- * The `/metrics` of all processes. Counters of a worker that has ended are kept, as they were
- * when they were last asked for: a sum that falls would be taken for a restart of the gateway.
+ * The `/metrics` of all processes. Counters of a worker that has ended keep their last values: a
+ * sum that falls would look like a restart of the gateway.
  */
 export class Totals {
   #ended: ProcessFigures = [];
@@ -87,7 +87,7 @@ export class Totals {
     this.#ended = AggregatorRegistry.aggregate([this.#ended, counted]).getMetricsAsArray();
   }
 
-  /** `figures`: of the workers that answered, by their numbers; `own`: of this process. */
+  /** `figures`: from the workers that answered, by number; `own`: from this process. */
   async text(figures: ReadonlyMap<number, ProcessFigures>, own: ProcessFigures): Promise<string> {
     for (const [worker, each] of figures) this.#last.set(worker, each);
     const all = [...figures.values(), this.#ended, own];

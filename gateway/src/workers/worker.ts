@@ -12,8 +12,8 @@ import { askShared } from './shared.js';
 import { type ProcessFigures, sumStats } from './totals.js';
 
 /**
- * A worker: a whole gateway on the port that all workers share, over a directory of its own and
- * the other workers' as neighbours. The primary starts and stops it.
+ * A worker: a whole gateway on the port that all workers share, over its own directory, with the
+ * other workers' directories as siblings. The primary starts and stops it.
  */
 
 /** By the numbers of their directories. */
@@ -43,13 +43,13 @@ const answers: WorkerCalls = {
   close: async () => {
     await gateway?.close();
     for (const store of stores.values()) await store.close();
-    // What still holds the process open is of no use without its files.
+    // Whatever still keeps the process alive is useless without its files.
     setImmediate(() => process.exit(0));
   },
 };
 
 const primary = new Calls<PrimaryCalls>((message) => {
-  // Without its primary this process ends by itself.
+  // Without its primary this process exits by itself.
   process.send?.(message, undefined, undefined, () => undefined);
 }, answers);
 

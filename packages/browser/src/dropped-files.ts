@@ -1,14 +1,14 @@
-/** Files that were dropped on a page, with those in dropped folders. */
+/** Files dropped on a page, including those in dropped folders. */
 
 export interface DroppedFile {
   readonly file: File;
-  /** The way to it from the folder that was dropped: `holiday/day 1/a.jpg`. */
+  /** Its path within the dropped folder: `holiday/day 1/a.jpg`. */
   readonly path: string;
 }
 
 /**
- * Call it in the handler of `drop`, before anything else is awaited: the browser forgets what was
- * dropped when the handler returns.
+ * Call it in the handler of `drop`, before any `await`: the browser forgets the dropped items when
+ * the handler returns.
  */
 export async function droppedFiles(transfer: DataTransfer): Promise<DroppedFile[]> {
   const entries = [...transfer.items].map((item) => item.webkitGetAsEntry());
@@ -28,7 +28,7 @@ async function collect(entry: FileSystemEntry, above: string, files: DroppedFile
   }
   const reader = (entry as FileSystemDirectoryEntry).createReader();
   for (;;) {
-    // Some at a time, until there are none.
+    // `readEntries` returns some at a time, and none at the end.
     const some = await new Promise<FileSystemEntry[]>((resolve, reject) => {
       reader.readEntries(resolve, reject);
     });

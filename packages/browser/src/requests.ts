@@ -1,11 +1,11 @@
-/** One request, with progress of its body, and what its failure means. */
+/** One request, with progress of its body, and the meaning of its failure. */
 
 export type UploadCode =
-  /** `abort()` was called. */
+  /** The app called `abort()`. */
   | 'aborted'
   /** The server refused the file: `status` and `problem` say why. */
   | 'refused'
-  /** No progress in spite of all retries. */
+  /** No progress despite all retries. */
   | 'unreachable';
 
 export class UploadError extends Error {
@@ -25,7 +25,7 @@ export class UploadError extends Error {
 }
 
 export interface Answer {
-  /** 0: there was none. */
+  /** 0 if there was none. */
   readonly status: number;
   readonly text: string;
   readonly header: (name: string) => string | null;
@@ -37,7 +37,7 @@ export interface Asked {
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: Blob;
   readonly withCredentials: boolean;
-  /** Bytes of the body that were handed to the network. */
+  /** Bytes of the body that the browser has sent. */
   readonly onSent?: (bytes: number) => void;
   readonly signal: AbortSignal;
 }
@@ -82,7 +82,7 @@ export function request(asked: Asked): Promise<Answer> {
   });
 }
 
-/** Statuses that may pass: of a server that is busy, away, or still has an earlier request. */
+/** Statuses that may pass: the server is busy, down, or still has an earlier request. */
 export function mayPass(status: number): boolean {
   return status === 0 || status >= 500 || [408, 409, 423, 425, 429, 460].includes(status);
 }

@@ -2,7 +2,7 @@ import type { DroppedFile } from './dropped-files.js';
 import { UploadError } from './requests.js';
 import { type StoredFile, Upload, type UploadOptions } from './upload.js';
 
-/** Many files, a few at a time, with one progress for all. */
+/** Uploads many files, a few at a time, with one progress for all. */
 
 export interface AllProgress {
   readonly sentBytes: number;
@@ -16,12 +16,12 @@ export interface UploadAllOptions extends Omit<UploadOptions, 'name' | 'type' | 
   /** Files at a time. Default 3. */
   readonly concurrency?: number;
   readonly onStored?: (file: File, stored: StoredFile) => void;
-  /** The others go on. */
+  /** The other files continue. */
   readonly onFailed?: (file: File, error: UploadError) => void;
   readonly onProgress?: (progress: AllProgress) => void;
 }
 
-/** Begins at once. Files of folders keep their paths as their names. */
+/** Begins at once. Files in folders keep their paths as names. */
 export function uploadAll(
   files: Iterable<File | DroppedFile>,
   options: UploadAllOptions,
@@ -77,7 +77,7 @@ export class UploadAll {
     for (const each of this.#running) each.resume();
   }
 
-  /** Files that are stored stay. */
+  /** Files that are already stored stay. */
   abort(): void {
     this.#isAborted = true;
     for (const each of this.#running) each.abort();

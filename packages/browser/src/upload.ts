@@ -2,16 +2,16 @@ import { type Answer, mayPass, refusal, request, retryAfterMs, UploadError } fro
 
 /**
  * A resumable upload of one file, by tus 1.0. Bytes that the server has acknowledged are not sent
- * again: after a lost connection, a pause, or a reload of the page, it goes on from there.
+ * again: after a lost connection, a pause, or a reload of the page, it continues from there.
  */
 
 export interface UploadOptions {
   /**
-   * Where uploads begin: `/uploads`, `/uploads/POLICY`, or a presigned URL of one. A function is
-   * called when the upload begins, to ask your server for a presigned URL.
+   * Where uploads are created: `/uploads`, `/uploads/POLICY`, or a presigned URL of one. A function
+   * is called when the upload begins, to get a presigned URL from your server.
    */
   readonly endpoint: string | ((file: Blob) => string | Promise<string>);
-  /** Default: that of a File. */
+  /** Default: the type of a File. */
   readonly name?: string;
   readonly type?: string;
   /** Affinity group: files of one group are stored side by side. */
@@ -25,7 +25,7 @@ export interface UploadOptions {
   /** Retries without any progress before it fails. Default 10, about five minutes. */
   readonly maxRetries?: number;
   /**
-   * Where the URLs of unfinished uploads are kept, so that the same file goes on after a reload.
+   * Where to keep the URLs of unfinished uploads, so that the same file continues after a reload.
    * Default `localStorage`; `null` keeps none. A presigned URL needs none.
    */
   readonly storage?: Pick<Storage, 'getItem' | 'setItem' | 'removeItem'> | null;
@@ -35,7 +35,7 @@ export interface UploadOptions {
 
 export interface StoredFile {
   readonly key: string;
-  /** Path of the file at the server. */
+  /** Path of the file on the server. */
   readonly url: string;
 }
 
@@ -53,12 +53,12 @@ export class Upload {
   readonly done: Promise<StoredFile>;
   readonly #file: Blob;
   readonly #options: UploadOptions;
-  /** Of the request or the pause that is under way. */
+  /** Aborts the current request or pause. */
   #current = new AbortController();
   #isPaused = false;
   #isAborted = false;
   #wake = (): void => {};
-  /** Of the upload at the server, once it has begun. */
+  /** The URL of the upload, once it is created. */
   #url: string | undefined;
   #retries = 0;
   #sentBytes = 0;
@@ -90,7 +90,7 @@ export class Upload {
     this.#wake();
   }
 
-  /** Ends it, and removes what the server has of it. */
+  /** Aborts it, and removes its bytes from the server. */
   abort(): void {
     this.#isAborted = true;
     this.#current.abort();
@@ -142,7 +142,10 @@ export class Upload {
     return storedIn(answer) ?? 0;
   }
 
-  /** Bytes that the server has, or the file; forgets an upload that it does not know any more. */
+  /**
+   * The offset on the server, or the finished file; forgets an upload that the server does not know
+   * any more.
+   */
   async #offset(): Promise<StoredFile | number> {
     const url = this.#url!;
     const answer = await this.#patiently(() => this.#request('HEAD', url, {}));
@@ -154,7 +157,7 @@ export class Upload {
     return isThere ? offset : 0;
   }
 
-  /** Sends bytes from there on; resolves with the file, or with where to go on. */
+  /** Sends bytes from the offset; resolves with the file, or with the next offset. */
   async #send(offset: number): Promise<StoredFile | number> {
     const { maxRequestBytes = Number.POSITIVE_INFINITY } = this.#options;
     const url = this.#url!;
@@ -189,7 +192,7 @@ export class Upload {
     return there;
   }
 
-  /** Repeats a request until its answer cannot be another one later. */
+  /** Repeats a request until its answer is final. */
   async #patiently(ask: () => Promise<Answer>): Promise<Answer> {
     for (;;) {
       await this.#turn();
@@ -229,7 +232,7 @@ export class Upload {
         globalThis.removeEventListener?.('online', done);
         resolve();
       };
-      // Not all clients that lost the server at once come back at once.
+      // Random, so that clients that lost the server at once do not all return at once.
       const timer = setTimeout(done, ms * (0.5 + Math.random() / 2));
       signal.addEventListener('abort', done);
       globalThis.addEventListener?.('online', done);
@@ -263,7 +266,7 @@ export class Upload {
     this.#options.onProgress?.(bytes, this.#file.size);
   }
 
-  /** Name and type, and what tells one file of that name from another. */
+  /** Name and type, and the properties that distinguish files of the same name. */
   #identity(): [name: string, type: string, size: number, changed: number] {
     const { name = '', lastModified = 0, type, size } = this.#file as Partial<File> & Blob;
     return [this.#options.name ?? name, this.#options.type ?? type, size, lastModified];
@@ -276,7 +279,7 @@ function storedIn({ status, header }: Answer): StoredFile | undefined {
   return { key, url: header('Content-Location') ?? `/files/${key}` };
 }
 
-/** Of the text as UTF-8. */
+/** Base64 of the text as UTF-8. */
 function base64(text: string): string {
   return btoa(String.fromCharCode(...new TextEncoder().encode(text)));
 }

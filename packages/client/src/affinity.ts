@@ -2,26 +2,26 @@ import { createHash } from 'node:crypto';
 import { MAX_GROUP_BYTES } from '@stevedore/staging/text-limits';
 
 /**
- * Affinity groups of uploads: which files will be read together, as a function of the request
- * that brings them. Files of one group lie side by side in one trunk. Ready-made functions group
- * by the page that a request came from, by form and by path; an application may pass its own. All
- * are pure, and none fails a request: one that throws or returns nothing useful gives no group.
+ * Affinity groups of uploads: derived from the request, they say which files will be read together.
+ * Files of one group are adjacent in one trunk. Ready-made functions group by referring page, by
+ * form and by path; an application may pass its own. All are pure, and none fails a request: if one
+ * throws or returns nothing useful, the file has no group.
  */
 
-/** What is known of an upload request; Express and Fastify requests fit. */
+/** The parts of an upload request that matter here; Express and Fastify requests fit. */
 export interface AffinityRequest {
   /** Path and query, as the request line has it. */
   readonly url: string;
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
-  /** A text that all parts of one form share and no other form has; absent for a raw body. */
+  /** The same text for all parts of one form, and for no other form; absent for a raw body. */
   readonly form?: string | undefined;
 }
 
 export type AffinityFunction = (request: AffinityRequest) => string | undefined;
 
 /**
- * The page that sent the request, by its `Referer`: host and path. Part of the path that
- * names a view rather than a page, the query, counts only if asked for.
+ * Groups by the page that sent the request: host and path of its `Referer`. The query counts only
+ * if asked for, as it often names a view rather than a page.
  */
 export function byPage(options: { readonly query?: boolean } = {}): AffinityFunction {
   return ({ headers }) => {
@@ -48,7 +48,7 @@ export function byPathPrefix(segments: number): AffinityFunction {
   };
 }
 
-/** The group of the first function that gives one. */
+/** The first group that one of the functions returns. */
 export function firstOf(...functions: readonly AffinityFunction[]): AffinityFunction {
   return (request) => {
     for (const each of functions) {

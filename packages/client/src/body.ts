@@ -25,7 +25,7 @@ function isIterable(body: unknown): boolean {
 
 /**
  * Passes every chunk on. A body that fails is `aborted`; one that is not read to its end is
- * stopped.
+ * destroyed.
  */
 export async function drain(
   body: AsyncIterable<Uint8Array>,

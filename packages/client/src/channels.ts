@@ -10,13 +10,13 @@ import type { Receipt, StoredFile } from './types.js';
  */
 
 export interface PutMessage {
-  /** The store that is asked: a process may have several. */
+  /** Which store it was: a process may have several. */
   readonly store: object;
   /** As given; undefined for an upload of several files. */
   readonly name: string | undefined;
   readonly type: string | undefined;
   readonly group: string | undefined;
-  /** At the end: what was acknowledged. */
+  /** Set at the end: what was acknowledged. */
   readonly result?: Receipt | readonly Receipt[];
 }
 
@@ -27,10 +27,10 @@ export interface GetMessage {
   readonly result?: StoredFile;
 }
 
-/** The bytes of a file, or a range of them, up to the first that can be sent. */
+/** Covers a read of a file or range up to the first bytes that can be sent. */
 export interface ReadMessage {
   readonly store: object;
-  /** Undefined for a file of FastDFS that the store has no key of. */
+  /** Undefined for a FastDFS file that has no key in the store. */
   readonly key: string | undefined;
   readonly bytes: number;
 }

@@ -9,18 +9,18 @@ import {
 import { storageError } from './failures.js';
 
 /**
- * Direct mode, the data node paper's buffer: files are collected for a moment, or until there are
- * many, and written to FastDFS group by group. The files of a group go to one storage as one
- * trunk, and each gets a slice id. A file without a group, or alone in one, is stored as it is.
- * No file is acknowledged before FastDFS has it.
+ * Direct mode, the buffer of the data node paper: files are collected briefly, or until there are
+ * many, and written to FastDFS group by group. The files of a group go to one storage as one trunk,
+ * and each gets a slice id. A file without a group, or alone in one, is stored as it is. No file is
+ * acknowledged before FastDFS has it.
  */
 
 export interface DirectBufferOptions {
   readonly trunkStore: TrunkStore;
   readonly newTaskId: () => Buffer;
-  /** Files of a group are collected for so long at the most. */
+  /** How long to collect the files of a group, at most. */
   readonly maxWaitMs: number;
-  /** Collected bytes that are written without waiting any longer. */
+  /** Collected bytes that trigger a write at once. */
   readonly maxBytes: number;
 }
 
@@ -30,10 +30,10 @@ interface Waiting {
   readonly reject: (error: unknown) => void;
 }
 
-/** Groups that are being written at a time. */
+/** Groups written at a time. */
 const WRITES_IN_FLIGHT = 4;
 const REMOVE_TIMEOUT_MS = 10_000;
-/** A write is bounded by the client's own deadlines; closing waits for it. */
+/** The client's own deadlines bound a write; closing waits for it. */
 const NEVER = new AbortController().signal;
 
 export class DirectBuffer {
@@ -70,7 +70,7 @@ export class DirectBuffer {
     return this.#store(file.size, file.crc32, extensionOf(file.name), chunks);
   }
 
-  /** Writes what is collected, now; resolves when nothing is in progress. */
+  /** Writes what is collected now; resolves when nothing is in flight. */
   async flush(): Promise<void> {
     this.#writeAll();
     while (this.#writing.size > 0) await Promise.race(this.#writing);
@@ -97,7 +97,7 @@ export class DirectBuffer {
     }
   }
 
-  /** Never rejects: every file of the group is answered. */
+  /** Never rejects: every file of the group gets its answer. */
   async #write(group: readonly Waiting[]): Promise<void> {
     if (group.length > 1 && (await this.#writeTogether(group))) return;
     for (const { file, resolve, reject } of group) {
@@ -106,7 +106,7 @@ export class DirectBuffer {
     }
   }
 
-  /** False if no slice ids can be made here: the files are to be stored one by one. */
+  /** False if the cluster cannot have slice ids: the files are to be stored one by one. */
   async #writeTogether(group: readonly Waiting[]): Promise<boolean> {
     try {
       const trunk: DirectTrunk = directTrunk(
@@ -151,7 +151,7 @@ export class DirectBuffer {
     );
   }
 
-  /** A copy that cannot be deleted does no harm: its id was never given out. */
+  /** If the copy cannot be deleted, that does no harm: its id was never given out. */
   async #remove(fileId: string): Promise<void> {
     const signal = AbortSignal.timeout(REMOVE_TIMEOUT_MS);
     await this.#options.trunkStore.remove(fileId, signal).catch(() => undefined);

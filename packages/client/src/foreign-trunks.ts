@@ -19,8 +19,8 @@ import { DEFAULT_TYPE } from './intake.js';
 import type { FileFacts } from './stored-file.js';
 
 /**
- * Directories of trunks that other stores wrote, read once from the trunks' tails and cached. They
- * decide whether a slice id is valid: its offset, size and CRC-32 must be those of an entry,
+ * Directories of trunks that other stores wrote, each read once from the trunk's tail and cached.
+ * They decide whether a slice id is valid: its offset, size and CRC-32 must match an entry;
  * anything else is a forgery.
  */
 
@@ -33,12 +33,12 @@ interface Directory {
 /** A slice among the members of its group, in the order of their offsets. */
 export interface EntryGroup {
   readonly members: readonly TrunkEntry[];
-  /** Index of the slice that was asked about. */
+  /** Index of the requested slice. */
   readonly asked: number;
 }
 
 const MAX_KEPT_BYTES = 32 * 2 ** 20;
-/** Memory of an entry in addition to its texts. */
+/** Memory of an entry, without its texts. */
 const ENTRY_BYTES = 166;
 
 export class TrunkDirectories {
@@ -76,7 +76,7 @@ export class TrunkDirectories {
     };
   }
 
-  /** Ids of the trunk's slices, as far as its directory is known. */
+  /** Ids of the trunk's slices, as far as its directory is cached. */
   *idsIn({ trunk }: SliceId): Generator<string, void, undefined> {
     const directory = this.#kept.get(formatFileId(trunk));
     for (const entry of directory?.entries.values() ?? []) {
@@ -130,7 +130,7 @@ function isSame(entry: SliceEntry, slice: SliceEntry): boolean {
   return entry.size === slice.size && entry.crc32 === slice.crc32;
 }
 
-/** What the directory says of a file. */
+/** Facts about the file from the directory. */
 export function factsOfEntry(entry: TrunkEntry, slice: SliceId): FileFacts {
   const { name, type, group, stagedAt, expires } = readComment(entry.comment);
   return {
@@ -155,21 +155,21 @@ function readComment(comment: string): Readonly<Record<string, unknown>> {
 }
 
 /**
- * Finds out which slices of other stores' trunks are deleted. A trunk's directory does not record
- * that; a storage of Stevedore does. A stock storage knows no slices: if a group also denies other
- * slices of the same trunk, it counts as stock for a while.
+ * Finds out which slices in other stores' trunks are deleted. A trunk's directory does not record
+ * that, but a storage of Stevedore does. A stock storage knows no slices: if a group also denies
+ * other slices of the same trunk, it counts as stock for a while.
  */
 
 const MAX_GROUPS = 1000;
 const STOCK_MS = 600_000;
-/** How long to trust that a slice exists. */
+/** How long to trust a confirmation that a slice exists. */
 const ALIVE_MS = 1000;
 const MAX_ALIVE = 10_000;
-/** Other slices that are asked for before a group counts as stock. */
+/** Other slices to ask for before a group counts as stock. */
 const PROBES = 3;
 
 export class ForeignSlices {
-  /** True if a storage says that there is a slice of this id. */
+  /** True if a storage confirms that a slice of this id exists. */
   readonly #isThere: (sliceId: string) => Promise<boolean>;
   readonly #alive = new LRUCache<string, true>({ max: MAX_ALIVE, ttl: ALIVE_MS });
   readonly #stock = new LRUCache<string, true>({ max: MAX_GROUPS, ttl: STOCK_MS });
@@ -204,7 +204,7 @@ export class ForeignSlices {
     this.#alive.delete(sliceId);
   }
 
-  /** True if the group's storages are known to know no slices. */
+  /** True if the group's storages are known not to know slices. */
   isStock(group: string): boolean {
     return this.#stock.has(group);
   }

@@ -13,11 +13,11 @@ import type { Body, PutOptions } from './types.js';
 
 /**
  * Receives bodies. Small ones go to memory while the budget lasts, all others to a spool file, so
- * no upload holds more than a few MiB. A received body is staged or discarded; a body that fails
- * leaves nothing behind.
+ * no upload holds more than a few MiB. A received body is staged or discarded; a failed one leaves
+ * nothing behind.
  */
 export interface IntakeLimits {
-  /** Larger bodies are stored whole, from the spool. */
+  /** Larger bodies become large files, stored from the spool. */
   readonly smallFileBytes: number;
   readonly maxFileBytes: number;
   readonly sync: boolean;
@@ -37,12 +37,12 @@ export interface Taken {
 export interface StageOptions {
   readonly group: string | undefined;
   readonly once: string | undefined;
-  /** False asks for less than the store's own durability. */
+  /** False asks for less durability than the store's own. */
   readonly sync: boolean;
 }
 
 export const DEFAULT_TYPE = 'application/octet-stream';
-/** Memory that arriving bodies may hold together. */
+/** Memory for all bodies that are arriving. */
 const BUDGET_BYTES = 32 * 2 ** 20;
 /** Share of it for bodies of unknown length, which must not use it all. */
 const UNANNOUNCED_SHARE = 0.25;
@@ -60,7 +60,7 @@ export class Intake {
     this.limits = limits;
   }
 
-  /** At once for a small body that is in memory. Throws what is wrong with the options. */
+  /** Returns at once for a small body in memory. Throws if the options are invalid. */
   take(body: Body, options: PutOptions, sync: boolean): Taken | Promise<Taken> {
     const meta = checkMeta(body instanceof Blob ? { ...aboutBlob(body), ...options } : options);
     const { size, maxBytes: limit = Infinity, signal } = options;
@@ -104,10 +104,10 @@ export class Intake {
     }
   }
 
-  /** Makes what was taken durable, all or nothing. */
+  /** Makes the received bodies durable, all or none. */
   async stage(taken: readonly Taken[], how: StageOptions, now: number): Promise<NewFile[]> {
     const { group, once } = how;
-    // Property by property: a spread costs more than all the rest of this.
+    // Property by property: a spread costs more than the rest of this function.
     const files = taken.map(({ key, meta, size, crc32: crc, body, spool }) => ({
       name: meta.name,
       type: meta.type,
@@ -156,7 +156,7 @@ class Taking {
   readonly #intake: Intake;
   readonly #key: Buffer;
   readonly #sync: boolean;
-  /** What is said beforehand of its size. */
+  /** The announced size, as far as it is known. */
   readonly #announcedBytes: number | undefined;
   readonly #maxBytes: number;
   #chunks: Uint8Array[] = [];
@@ -257,7 +257,7 @@ export function stageOptions({
   return { group: undefined, once: onceText(once), sync: durability !== 'os' };
 }
 
-/** What a Blob says of itself, and a File of a form. */
+/** Name and type of a Blob or File. */
 export function aboutBlob(blob: Blob): PutOptions {
   return {
     ...(blob.type === '' ? {} : { type: blob.type }),

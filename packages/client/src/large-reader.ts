@@ -11,21 +11,21 @@ import { corrupt } from './failures.js';
 import type { ByteRange } from './types.js';
 
 /**
- * Reads large files, whole or in part, and checks every byte before it is sent. A file has a
- * CRC-32 for each block of 256 KiB, computed at its intake. A wrong block, and all behind it, is
+ * Reads large files, whole or in part, and checks every byte before it is sent. A file has a CRC-32
+ * for each block of 256 KiB, computed at its intake. If a block is wrong, it and all later ones are
  * read from the next source. A file of another program has no such list: the first read of a part
- * reads the whole file once to compute it, and a read of the whole file holds its last block back
+ * reads the whole file once to compute it, and a read of the whole file holds back its last block
  * until the CRC-32 of the file is known to be right.
  *
- * Each block is fetched on its own, one ahead of the reader: a slow reader holds two blocks, and
- * no connection or open file.
+ * Each block is fetched separately, one ahead of the reader: a slow reader holds two blocks, and no
+ * connection or open file.
  */
 
-/** Where the file's bytes are: the spool, or a storage. */
+/** A place of the file's bytes: the spool, or a storage. */
 export interface LargeSource {
   /** Bytes of the file; may fail with `not_found` or `storage_unavailable`. */
   read(start: number, length: number): Promise<Buffer>;
-  /** Called if its bytes are not the file's. */
+  /** Called if its bytes are wrong. */
   onDamage(): void;
 }
 
@@ -34,10 +34,10 @@ export interface LargeFile {
   readonly size: number;
   /** Undefined for a file that may change: its bytes cannot be checked. */
   readonly crc32: number | undefined;
-  /** Checksums of its blocks, if they are known. */
+  /** Checksums of its blocks, if known. */
   readonly blocks: Buffer | undefined;
   keepBlocks(list: Buffer): void;
-  /** In the order in which they are to be tried. */
+  /** In the order in which to try them. */
   sources(): AsyncIterable<LargeSource>;
 }
 
@@ -48,7 +48,7 @@ export async function readLarge(file: LargeFile, range: ByteRange | undefined): 
   const chunks = await chunksOf(file, wanted, isWhole);
   const first = await chunks.next();
   const stream = Readable.from(rest(first, chunks), { objectMode: false, highWaterMark: 1 });
-  // Also when reading has not begun.
+  // Works before reading has begun, too.
   stream.once('close', () => void chunks.return().catch(() => undefined));
   return stream;
 }
@@ -72,7 +72,7 @@ async function* rest(
   yield* chunks;
 }
 
-/** What one source after the other has of the range, block by block. */
+/** Reads the range from one source after another, block by block. */
 async function* byBlocks(
   file: LargeFile,
   list: Buffer,
@@ -98,7 +98,10 @@ async function* byBlocks(
   throw failure ?? corrupt(file.name);
 }
 
-/** Without checksums of the blocks: the last one waits for the sum over all. */
+/**
+ * Without checksums of the blocks: holds back the last block until the CRC-32 of the file is
+ * checked.
+ */
 async function* asWhole(file: LargeFile): AsyncGenerator<Buffer, void> {
   let failure: unknown;
   for await (const source of file.sources()) {
@@ -158,7 +161,7 @@ async function* unchecked(
   }
 }
 
-/** Why the file could not be read, if no other source has it. Throws where none is to be asked. */
+/** Why the file could not be read, if no other source has it. Throws if there is no source. */
 function nextFailure(error: unknown, before: unknown, source: LargeSource): unknown {
   if (isStoreError(error, 'aborted')) throw error;
   if (isStoreError(error, 'corrupt')) source.onDamage();
@@ -166,7 +169,7 @@ function nextFailure(error: unknown, before: unknown, source: LargeSource): unkn
   return isStoreError(before, 'corrupt') ? before : error;
 }
 
-/** The bytes from `start` to `end`, cut every 256 KiB. */
+/** The bytes from `start` to `end`, split every 256 KiB. */
 async function* blocksOf(
   source: LargeSource,
   { name }: LargeFile,
@@ -176,7 +179,7 @@ async function* blocksOf(
   let ahead: Promise<Buffer> | undefined;
   const fetch = (from: number): Promise<Buffer> => {
     const block = source.read(from, Math.min(BLOCK_BYTES, end - from));
-    // A failure is thrown where the block is awaited, which may be later.
+    // An error is thrown where the block is awaited, which may be later.
     block.catch(() => undefined);
     return block;
   };

@@ -4,14 +4,14 @@ import { invalidOption } from './options.js';
 import type { FileInfo, FilePage, ListOptions } from './types.js';
 
 /**
- * Which files a listing is about, and where it goes on. Files come in the order of their keys,
- * which is that of their uploads. A page looks at a bounded number of files, so one that finds
- * few of many may be short, or empty, and still have a cursor.
+ * Selects the files of a listing and where it continues. Files are ordered by key, which is the
+ * order of their uploads. A page looks at a bounded number of files, so a selective one may be
+ * short, or empty, and still have a cursor.
  */
 
-/** Rows looked at for one page. */
+/** Most rows to look at for one page. */
 const MAX_EXAMINED = 20_000;
-/** Rows read at once; between them other work gets its turn. */
+/** Rows read at once; in between, other work gets its turn. */
 const ROWS_AT_ONCE = 500;
 const DEFAULT_LIMIT = 1_000;
 const MAX_LIMIT = 10_000;
@@ -20,9 +20,9 @@ const MAX_TIME_MS = 2 ** 48 - 1;
 
 interface Listing {
   readonly group: string | undefined;
-  /** The listing begins behind this key. */
+  /** The listing begins after this key. */
   readonly after: Buffer;
-  /** It ends before this key; undefined: with the last one. */
+  /** It ends before this key; undefined means after the last one. */
   readonly before: Buffer | undefined;
   readonly limit: number;
   readonly matches: (row: FileRow) => boolean;
@@ -65,11 +65,11 @@ function typeTest(type: string | undefined): (own: string) => boolean {
   if (type === undefined) return () => true;
   const wanted = type.toLowerCase();
   if (wanted.endsWith('/*')) return (own) => own.toLowerCase().startsWith(wanted.slice(0, -1));
-  // Parameters, such as a charset, are no part of what is asked for.
+  // Parameters, such as a charset, are ignored.
   return (own) => own.toLowerCase().split(';')[0]!.trim() === wanted;
 }
 
-/** Ordered before all keys of that millisecond, behind those of earlier ones. */
+/** Sorts before all keys of that millisecond and after those of earlier ones. */
 function behindTime(time: number, name: string): Buffer {
   if (Number.isNaN(time)) throw invalidOption(`${name}: no valid date`);
   const key = Buffer.alloc(6);

@@ -39,25 +39,28 @@ import type { FileInfo, FileState, GetOptions, Receipt, StoredFile } from './typ
 
 /**
  * Finds files by key, by slice id or by any FastDFS id. A slice id is valid only if the FileMap or
- * the trunk's own directory has exactly that slice; any other id is `not_found`.
+ * the trunk's own directory has exactly that slice; any other is `not_found`.
  */
 
 const SETTLED: ReadonlySet<TrunkRow['state']> = new Set(['confirmed', 'retiring', 'retired']);
 
-/** A file of this store, of a neighbour or of another server, by its key, or one that FastDFS alone knows. */
+/**
+ * A file of this store, of a sibling process or of another server, found by its key; or one that
+ * only FastDFS knows.
+ */
 export type Deletable =
   | { readonly key: Buffer; readonly neighbour?: NeighbourToAsk }
   | { readonly foreignKey: Buffer }
   | { readonly fileId: string; readonly slice?: SliceId };
 
-/** Runs a read of so many bytes of a file and learns how it ended. */
+/** Runs a read of this many bytes of a file and records its outcome. */
 export type OnRead = <Result>(
   key: string | undefined,
   bytes: number,
   read: () => Promise<Result>,
 ) => Promise<Result>;
 
-/** Another process of this machine, whose files are found here as well. */
+/** A sibling process, whose files are found here too. */
 export interface NeighbourToAsk {
   readonly staging: ReadableStaging;
   readonly lookup: Lookup;
@@ -78,7 +81,7 @@ export interface LookupParts {
   readonly onRead: OnRead;
   /** The other servers of the deployment. */
   readonly foreignFiles: ForeignFiles | undefined;
-  /** The other processes of this machine. */
+  /** The sibling processes. */
   readonly neighbours?: NeighboursToAsk | undefined;
 }
 
@@ -100,7 +103,7 @@ export class Lookup {
       if (neighbour) return neighbour.lookup.find(id, { onlyHere: true });
       const foreign = this.#foreignKey(key, onlyHere);
       if (foreign) return foreign.find(key, signal);
-      // The one that another server asks may keep the second copy of a third one's file.
+      // The server that another one asks may be the one with the second copy of a third one's file.
       const held = onlyHere ? await this.#foreignKey(key, false)?.findHeld(key) : undefined;
       return held ?? this.#storedRow(this.row(id));
     }
@@ -112,13 +115,13 @@ export class Lookup {
     return slice ? this.#findSlice(id, slice) : this.#findPlain(fileId, signal);
   }
 
-  /** The other process of this machine that has the file, or gave out its key. */
+  /** The sibling that has the file, or issued its key. */
   #neighbourOf(key: Buffer): NeighbourToAsk | undefined {
     const { neighbours, staging } = this.#parts;
     return neighbours?.ofKey(key, () => staging.fileMap.isAlive(key));
   }
 
-  /** The one whose trunk or large file that is. */
+  /** The sibling whose trunk or large file that is. */
   #neighbourWith(fileId: FileId, slice: SliceId | undefined): NeighbourToAsk | undefined {
     const { neighbours } = this.#parts;
     if (!neighbours) return undefined;
@@ -136,7 +139,7 @@ export class Lookup {
     );
   }
 
-  /** By key alone. Throws `invalid_id`, `not_found`. */
+  /** Looks up by key alone. Throws `invalid_id`, `not_found`. */
   row(key: string): FileRow {
     const parsed = parseKey(key);
     if (!parsed) throw new StoreError('invalid_id', `"${key}" is not a key`);
@@ -158,16 +161,16 @@ export class Lookup {
     return !this.#neighbourOf(key) && this.#foreignKey(key, false) !== undefined;
   }
 
-  /** The other servers, if one of them made the key. */
+  /** The other servers, if one of them issued the key. */
   #foreignKey(key: Buffer, onlyHere: boolean): ForeignFiles | undefined {
     const { foreignFiles, staging } = this.#parts;
     if (onlyHere || !foreignFiles?.isForeign(key)) return undefined;
-    // A file that was adopted is like one of its own.
+    // An adopted file is like one of this store's own.
     const isHere = staging.fileMap.find(key) !== undefined || staging.fileMap.isDeleted(key);
     return isHere ? undefined : foreignFiles;
   }
 
-  /** A file of another server, from where the map says that its bytes are. */
+  /** A file of another server, at the place that the map gives. */
   readMapped(file: MappedFile, ...[range, signal]: Parameters<ReadContent>) {
     const { trunkFileId: fileId, offset, size, crc32 } = file;
     const id = parseFileId(fileId);
@@ -179,7 +182,7 @@ export class Lookup {
     return this.#parts.reader.readRemote(remote, range, signal);
   }
 
-  /** Receipts of the upload that was marked so since then, in its order. */
+  /** Receipts of the upload with this mark since that time, in its order. */
   findOnce(once: Buffer, since: number): Receipt[] {
     const { staging, neighbours, now } = this.#parts;
     const found = staging.fileMap
@@ -190,7 +193,9 @@ export class Lookup {
     return neighbours.all.flatMap(({ lookup }) => lookup.findOnce(once, since));
   }
 
-  /** An expired file is gone, even before it is deleted; so is one that another server deleted. */
+  /**
+   * True also for an expired file that is not yet deleted, and for one that another server deleted.
+   */
   #alive(row: FileRow, id: string): FileRow {
     if (this.#parts.foreignFiles?.isKnownRemoved(row.key)) throw notFound(id);
     if (row.expiresAt !== undefined && row.expiresAt <= this.#parts.now()) throw notFound(id);
@@ -203,7 +208,7 @@ export class Lookup {
     return this.#handle(facts, (range, signal) => this.#parts.reader.readRow(row, range, signal));
   }
 
-  /** What is known of a file of this store or of a neighbour. */
+  /** Facts about a file of this store or of a sibling. */
   factsOf(row: FileRow): FileInfo {
     const fileId = fileIdOf(row);
     return {
@@ -255,7 +260,7 @@ export class Lookup {
     return row ? { key: row.key } : { fileId: id };
   }
 
-  /** Deletes what FastDFS alone knows. */
+  /** Deletes a file that only FastDFS knows. */
   async deleteRemote(fileId: string, slice: SliceId | undefined): Promise<void> {
     const isStock = (): boolean => slice !== undefined && this.#foreign.isStock(slice.trunk.group);
     try {
@@ -270,7 +275,7 @@ export class Lookup {
     this.#parts.reader.forgetRemote(formatFileId(slice.trunk), slice.offset);
   }
 
-  /** A slice is honoured only if FileMap or the trunk's directory has exactly this one. */
+  /** A slice is valid only if the FileMap or the trunk's directory has exactly this one. */
   async #resolveSlice(
     id: string,
     slice: SliceId,
@@ -281,7 +286,7 @@ export class Lookup {
     if (row && fileIdOf(row) === id) return { row };
     const moved = this.#parts.staging.fileMap.forwarded(trunkId, slice.offset);
     if (moved && isSameFile(moved, slice)) return { row: moved };
-    // Of such a trunk the FileMap knows every file that is alive.
+    // For such a trunk, the FileMap has every live file.
     if (trunk && SETTLED.has(trunk.state)) throw notFound(id);
     const entry = await this.#entryOf(id, slice);
     const key = parseKey(keyInName(entry.name));
@@ -317,12 +322,12 @@ export class Lookup {
   async #entryOf(id: string, slice: SliceId): Promise<TrunkEntry> {
     try {
       const entry = await this.#directories.find(slice);
-      // The extension is no part of what the directory is asked for, but of the id.
+      // The directory is asked without the extension, which is part of the id.
       const extension = extensionInName(entry?.name ?? '');
       if (!entry || extension !== slice.extension) throw notFound(id);
       return entry;
     } catch (error) {
-      // A trunk that cannot be one is as good as none.
+      // A trunk with an impossible name counts as missing.
       if (error instanceof ProtocolError) throw notFound(id);
       throw error;
     }
@@ -333,13 +338,13 @@ export class Lookup {
     const trunk = this.#parts.staging.fileMap.trunkByFileId(id);
     const row =
       trunk?.kind === 'whole' ? this.#parts.staging.fileMap.findInTrunk(trunk.id, 0) : undefined;
-    // It may have been stored again, because a storage had damaged it.
+    // It may have been stored again after a storage damaged it.
     const found = row ?? this.#parts.staging.fileMap.forwarded(id, 0);
     if (!found && trunk?.kind === 'whole' && trunk.deadFiles > 0) throw notFound(id);
     return found;
   }
 
-  /** A file of FastDFS that is no slice; large files of this store are among them. */
+  /** A FastDFS file that is no slice; large files of this store are among them. */
   async #findPlain(fileId: FileId, signal: Signal): Promise<StoredFile> {
     const id = formatFileId(fileId);
     const row = this.#resolvePlain(id);
@@ -388,7 +393,7 @@ export class Lookup {
   }
 }
 
-/** The slice id of a file before it was moved names the same content and extension. */
+/** The slice id that a file had before it was moved names the same content and extension. */
 function isSameFile(row: FileRow, slice: SliceId): boolean {
   return (
     row.size === slice.size &&

@@ -32,25 +32,25 @@ import { dataDirectory, otherWorkers } from './shared-directory.js';
 import { LocalFileStore } from './store.js';
 import type { FileStore, StoreStats } from './types.js';
 
-/** A partner that has not acknowledged a batch within this time counts as down. */
+/** A partner that does not acknowledge a batch within this time counts as down. */
 const PARTNER_DEADLINE_MS = 5_000;
 
 /**
- * Opens a store: takes the directory, starts the embedded FastDFS node when no
- * trackers are named, recovers what an earlier process left, and begins merging.
+ * Opens a store: locks the directory, starts the embedded FastDFS node if no trackers are named,
+ * recovers what an earlier process left, and begins merging.
  *
- * Rejects with StoreError: `invalid_option`, `directory_locked` (another process
- * has the directory), `directory_unusable`, `port_in_use`; with SqliteBindingError where
- * better-sqlite3 was compiled for another version of Node; with MapError where the map
- * refuses this server, or does not answer although a new directory needs an origin from it.
+ * Rejects with StoreError: `invalid_option`, `directory_locked` (another process has the
+ * directory), `directory_unusable`, `port_in_use`; with SqliteBindingError if better-sqlite3 was
+ * compiled for another version of Node; with MapError if the map refuses this server, or does not
+ * answer although a new directory needs an origin from it.
  */
 export async function open(options: OpenOptions = {}): Promise<FileStore> {
   return (await openStore(options)).store;
 }
 
 /**
- * As `open`, for one of several processes that share a data directory: each has a directory of
- * its own, `neighbours` are the others'. `trackers` is required.
+ * As `open`, for one of several processes that share a data directory. Each has its own directory;
+ * `siblings` are those of the others. `trackers` is required.
  */
 export async function openBeside(
   neighbours: readonly NeighbourOptions[],
@@ -112,7 +112,7 @@ async function openStore(
       confirmCopies: parsed.confirmCopies,
       scrubBytesPerSecond: parsed.scrubRate,
       sync: parsed.durability === 'sync',
-      // A check without repair must find things as they are.
+      // A check without repair must not change what it checks.
       ...(onRebuild ? { onRebuild, rebuildsFirst: true, findsOrphans: false } : {}),
       // Maintenance leaves unpublished changes in the outbox.
       ...(onRebuild && !map ? { hasMap: 'as before' as const } : {}),
@@ -162,7 +162,7 @@ function copiesOf(
   };
 }
 
-/** Rejects where the map refuses this server; a map that does not answer is asked again later. */
+/** Rejects if the map refuses this server; a map that does not answer is asked again later. */
 async function enter(
   map: DeploymentMap,
   joining: Deployed['joining'],
@@ -186,7 +186,7 @@ async function enter(
  * A store opened for maintenance: checks, scrubs and rebuilds while no gateway uses the directory.
  */
 export interface Upkeep extends AsyncDisposable {
-  /** Those that the store works with. */
+  /** The trackers that the store works with. */
   readonly trackers: readonly string[];
   fsck(options: UpkeepOptions): Promise<FsckReport>;
   scrub(options: ScrubOptions): Promise<ScrubReport>;
@@ -197,12 +197,14 @@ export interface Upkeep extends AsyncDisposable {
 }
 
 export interface UpkeepExtras {
-  /** Called with how many trunks of all were read back into a FileMap that is being rebuilt. */
+  /**
+   * Called with how many of all trunks have been read back into a FileMap that is being rebuilt.
+   */
   readonly onRebuild?: (done: number, all: number) => void;
   readonly onError?: (error: Error) => void;
 }
 
-/** Rejects as `open` does, and for a directory without a store: it creates none. */
+/** Rejects as `open` does, and if the directory has no store: it creates none. */
 export async function openForUpkeep(
   options: OpenOptions = {},
   extras: UpkeepExtras = {},
@@ -231,8 +233,8 @@ export interface FillReport {
 const LOOK_MS = 200;
 
 /**
- * Publishes to the map all that the store of a directory has merged and deleted; nothing else may
- * have the directory. What was published when it is stopped is not published again.
+ * Publishes everything to the map that the store of a directory has merged and deleted; no other
+ * process may use the directory. If it is stopped, it continues after what was published.
  */
 export async function fillMap(
   options: OpenOptions,
@@ -263,7 +265,7 @@ export async function fillMap(
 
 /** Deletes the FileMap; the next start rebuilds it. No process may use the directory. */
 export async function discardFileMap(directory: string): Promise<void> {
-  // Without a container there would be nothing to make it from.
+  // Without a container, nothing could rebuild it.
   await requireStore(resolve(directory), ['container']);
   const lock = DirectoryLock.acquire(resolve(directory));
   try {

@@ -14,7 +14,7 @@ import { StoreError } from '@stevedore/staging/errors';
 
 export type Durability = 'sync' | 'os';
 
-/** An eighth of the memory that this process may use, in bytes. */
+/** An eighth of the memory available to this process, in bytes. */
 function eighthOfMemory(): number {
   const limit = process.constrainedMemory?.() ?? 0;
   const all = totalmem();
@@ -157,7 +157,10 @@ export function invalidOption(message: string): StoreError {
   return new StoreError('invalid_option', message);
 }
 
-/** Throws if options contradict each other. `nameOf` gives an option the name the user knows. */
+/**
+ * Throws if options contradict each other. `nameOf` converts an option to the name that the user
+ * knows.
+ */
 export function checkStoreOptions(options: StoreOptions, nameOf: (option: string) => string): void {
   if (options.peerUrl !== '' && !/^https?:\/\/[^/]/.test(options.peerUrl)) {
     throw new OptionError(

@@ -17,10 +17,10 @@ import { type LargeSource, readLarge } from './large-reader.js';
 import type { ByteRange, CachedFile } from './types.js';
 
 /**
- * Reads a file from where its bytes are: memory, the container or FastDFS. Small files are read
- * whole and checked against their CRC-32 before a byte is returned, and stay in memory while
- * there is room; so do uploads. Where it has paid so far, neighbours of the same affinity group
- * come in the same ranged download. Concurrent misses share a read.
+ * Reads a file from memory, the container or FastDFS. Small files are read whole and checked
+ * against their CRC-32 before a byte is returned, and stay in memory while there is room; so do
+ * uploads. If it has paid off so far, adjacent files of the same affinity group are fetched in the
+ * same ranged download. Concurrent misses share a read.
  */
 
 /** A file that only FastDFS knows. */
@@ -32,7 +32,7 @@ export interface RemoteFile extends RemoteBytes {
 export interface ReaderOptions {
   readonly cacheBytes: number;
   readonly cacheFilter: boolean;
-  /** Bytes downloaded at a time for files of one affinity group; 0: every file alone. */
+  /** Bytes to download at once for files of one affinity group; 0 reads every file alone. */
   readonly readAheadBytes: number;
   /** Larger files are streamed. */
   readonly smallFileBytes: number;
@@ -49,9 +49,9 @@ interface Source {
 
 /** Memory for checksums of blocks. */
 const MAX_BLOCK_LIST_BYTES = 16 * 2 ** 20;
-/** Of the cache, for what was downloaded along and not asked for yet. */
+/** Share of the cache for files that were downloaded along and not requested yet. */
 const AHEAD_SHARE = 0.25;
-/** Members looked at on either side. */
+/** Members to look at on either side. */
 const MAX_NEIGHBOURS = 64;
 
 export class Reader {
@@ -87,7 +87,7 @@ export class Reader {
       });
   }
 
-  /** A file of this store whose bytes are in memory; undefined too for one that has expired. */
+  /** A file of this store whose bytes are in memory; undefined also if it has expired. */
   inMemory(
     key: string,
     now: number,
@@ -109,7 +109,10 @@ export class Reader {
     return file.expiresAt > now ? file : undefined;
   }
 
-  /** False once its owner has deleted a file of another process; this store's own deletions reach the cache directly. */
+  /**
+   * False once the owning process has deleted the file; this store's own deletions evict it
+   * directly.
+   */
   isAlive(key: string): boolean {
     return this.#isOwn || this.#staging.fileMap.isAlive(parseKey(key)!);
   }
@@ -134,7 +137,7 @@ export class Reader {
       return slice(await this.#readSmallRow(row, signal), range);
     } catch (error) {
       if (signal?.aborted) throw aborted(signal.reason);
-      // Merged, or moved to another trunk, since the row was looked up.
+      // It was merged, or moved to another trunk, after the row was looked up.
       const current = this.#staging.fileMap.find(row.key);
       if (!current) throw notFound(formatKey(row.key));
       if (!isElsewhere(row, current)) throw error;
@@ -161,12 +164,12 @@ export class Reader {
     const { local } = this.#staging;
     const name = formatKey(row.key);
     const download = (flight: Flight) => this.#download(this.#sourceOfRow(row), flight);
-    // A download begins at once, so that others of its group that are asked for now share it.
+    // A download begins at once, so that requests for others of its group can share it.
     const load =
       local.has(row) || !row.trunk
         ? async (flight: Flight) => (await local.read(row)) ?? download(flight)
         : download;
-    // A load gives bytes or fails.
+    // A load returns bytes or throws.
     return this.cache.find(name) ?? ((await this.cache.fetch(name, load, signal)) as Buffer);
   }
 
@@ -189,7 +192,7 @@ export class Reader {
 
   #readSmallRemote(file: RemoteFile, signal: Signal): Promise<Buffer> {
     const { fileId, offset } = file;
-    // A file whose CRC-32 is not fixed may change: it is never kept.
+    // A file without a fixed CRC-32 may change, so it is never cached.
     if (file.crc32 === undefined) return this.#downloads.whole(file, signal);
     const source: Source = {
       fileId,
@@ -254,7 +257,7 @@ export class Reader {
         onDamage: () => local.noteDamage(row, 'spool'),
       };
     }
-    // It may have been stored since it was looked up.
+    // It may have been stored after it was looked up.
     if (!local.has(row)) await local.takeBack(row.key);
     const current = fileMap.find(row.key);
     if (!current) throw notFound(formatKey(row.key));

@@ -53,12 +53,12 @@ export interface StoreParts {
   readonly clients: Clients;
   readonly trackers: readonly string[];
   readonly now: () => number;
-  /** Ends what was started for this store alone: the embedded node. */
+  /** Stops what was started for this store alone: the embedded node. */
   readonly closeNode: () => Promise<void>;
   readonly deployed?: Deployed;
   /** What this server holds for others. */
   readonly held?: HeldCopies;
-  /** The other processes of this machine that share a data directory with this one. */
+  /** Sibling processes that share a data directory with this one. */
   readonly neighbours?: readonly NeighbourOptions[];
 }
 
@@ -127,7 +127,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
         report: (error) => this.report(error),
         onRefused: (error) => {
           this.emit('refused', error);
-          // Not at once: it waits for the round that found out.
+          // Deferred, because it waits for the round that found out.
           setImmediate(() => void this.close().catch((failure) => this.report(failure)));
         },
       });
@@ -178,7 +178,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     return this.#foreignFiles.findOnce(Buffer.from(once), withinMs, isSearched);
   }
 
-  /** Begins to work with the other servers of the deployment. */
+  /** Enters the deployment. */
   start(): void {
     this.deployment?.start();
   }
@@ -212,13 +212,13 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     return this.neighbours?.ofText(key)?.reader ?? this.#reader;
   }
 
-  /** Every call emits its events; a store that is closing refuses it. */
+  /** Every call publishes its events; a closing store refuses it. */
   #isWatched(): boolean {
     return getChannel.hasSubscribers || readChannel.hasSubscribers || this.#closing !== undefined;
   }
 
   async stat(id: string, options: GetOptions = {}): Promise<FileInfo> {
-    // Its own properties are what is known of it; the means to read are not among them.
+    // Only facts are enumerable properties; the means to read are not.
     const file = await this.get(id, options);
     return { ...file, key: file.key ?? '' };
   }
@@ -370,14 +370,14 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       if (trunkChannel.hasSubscribers) trunkChannel.publish({ ...event, store: this });
       this.emit('trunk', event);
     });
-    // Events for single files are made only if there is a listener.
+    // Events for single files are created only if there is a listener.
     (this as EventEmitter).on('newListener', (name: string) => {
       if (name !== 'merged' || staging.listenerCount('merged') > 0) return;
       staging.on('merged', (event) => this.emit('merged', event));
     });
   }
 
-  /** A background error must not end the process if there is no listener, nor go unseen. */
+  /** Without a listener, a background error must neither end the process nor go unseen. */
   report(error: Error): void {
     if (this.listenerCount('error') > 0) this.emit('error', error);
     else process.emitWarning(error);

@@ -4,7 +4,7 @@ import { StoreError } from '@stevedore/staging/errors';
 import type { Signal } from './downloads.js';
 import type { ByteRange, FileInfo, FileState, ReadOptions, StoredFile } from './types.js';
 
-/** What is known of a file. */
+/** Facts about a file. */
 export type FileFacts = Omit<FileInfo, 'key'> & { readonly key?: string };
 
 export type ReadContent = (

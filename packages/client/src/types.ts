@@ -39,9 +39,9 @@ export interface PutOptions {
   readonly once?: Uint8Array;
   /**
    * staged (the default): acknowledged once it is safe on this machine, stored in FastDFS later.
-   * direct: not kept here; collected with others for a moment, written group by group, and
-   * acknowledged once FastDFS has it. The receipt then has the file's FastDFS id, which is also its
-   * key. A file that is alone in its group keeps neither name nor type.
+   * direct: not kept here; collected briefly with others, written group by group, and acknowledged
+   * once FastDFS has it. The receipt then has the file's FastDFS id, which is also its key. A file
+   * that is alone in its group keeps neither name nor type.
    */
   readonly mode?: 'staged' | 'direct';
   /** Exact length of the body; any other is refused with `length_mismatch`. */
@@ -67,8 +67,8 @@ export interface PutAllOptions {
 }
 
 /**
- * staged: on this machine's disk. packing: chosen for a trunk that is on its way, or in one
- * that is not full and will be joined with others. merged: in FastDFS in a trunk that stays,
+ * staged: on this machine's disk. packing: chosen for a trunk that is being written, or in one that
+ * is not full and will be joined with others. merged: in FastDFS in a trunk that stays, and
  * `fileId` is known.
  */
 export type FileState = 'staged' | 'packing' | 'merged';
@@ -95,20 +95,20 @@ export interface Receipt {
   readonly fileId?: string;
 }
 
-/** What is known of an existing file. */
+/** Facts about an existing file. */
 export type FileInfo = Receipt;
 
-/** Which files are listed: those that all of it is true of. */
+/** Which files to list; a file must match all conditions. */
 export interface ListOptions {
   /** Affinity group. */
   readonly group?: string;
-  /** What the name begins with; case matters. */
+  /** Prefix of the name; case matters. */
   readonly namePrefix?: string;
   /** `image/png`, or `image/*`. */
   readonly type?: string;
-  /** Whose upload began at this time or later: a resumable one may end much later. */
+  /** Upload began at this time or later (a resumable one may end much later). */
   readonly since?: Date;
-  /** Whose upload began before this time. */
+  /** Upload began before this time. */
   readonly until?: Date;
   readonly minSize?: number;
   readonly maxSize?: number;
@@ -118,11 +118,11 @@ export interface ListOptions {
   readonly limit?: number;
 }
 
-/** Part of a listing. It may have few files, or none, and go on. */
+/** A page of a listing. It may have few files, or none, and still not be the last. */
 export interface FilePage {
   /** In the order of their uploads. */
   readonly files: readonly FileInfo[];
-  /** Where the listing goes on; absent at its end. */
+  /** Cursor of the next page; absent at the end. */
   readonly next?: string;
 }
 
@@ -204,7 +204,7 @@ export interface BeginOptions extends Pick<PutOptions, 'name' | 'type' | 'group'
 }
 
 export interface UnfinishedUpload {
-  /** The key of the future file; until then, only these calls accept it. */
+  /** The key of the future file; until it is finished, only these calls accept it. */
   readonly id: string;
   readonly name: string;
   readonly type: string;
@@ -226,7 +226,7 @@ export interface UnfinishedUploads {
   readonly maxAgeMs: number;
   begin(options?: BeginOptions): Promise<UnfinishedUpload>;
   find(id: string): UnfinishedUpload | undefined;
-  /** The same, once all running calls for it have ended. */
+  /** The same, after all calls for it that are in progress. */
   settled(id: string): Promise<UnfinishedUpload | undefined>;
   /**
    * Appends bytes and resolves with the new offset once they are durable. If the body fails, the
@@ -359,7 +359,7 @@ export interface FileStore extends Store, EventEmitter<FileStoreEvents> {
   readonly neighbours?: {
     /** True if one of them gives out keys of this origin. */
     readonly has: (origin: number) => boolean;
-    /** To be called when one of them has started again. */
+    /** Call it after one of them has restarted. */
     readonly lookAgain: () => void;
   };
   /** Merges all staged files now, whatever their age; resolves when they are stored. */

@@ -24,7 +24,7 @@ import { LocalUnfinishedUploads } from './unfinished-uploads.js';
  * upload is counted and published, whatever its outcome.
  */
 export interface UploadsParts {
-  /** For the messages of the channels. */
+  /** Named in the messages of the channels. */
   readonly store: FileStore;
   readonly staging: Staging;
   readonly client: FastdfsClient;
@@ -37,7 +37,7 @@ export interface UploadsParts {
   readonly cache: FileCache;
 }
 
-/** For a large file to reach FastDFS, where that is its second copy. */
+/** How long a large file may take to reach FastDFS, if that is its second copy. */
 const LARGE_COPY_TIMEOUT_MS = 120_000;
 
 export class Uploads {
@@ -163,8 +163,8 @@ export class Uploads {
   }
 
   /**
-   * A large file is not in the container, and so not at the partner: its second copy is the one
-   * that FastDFS has, and it is acknowledged once that is there.
+   * A large file is not in the container, so the partner does not have it: its second copy is the
+   * one in FastDFS, and it is acknowledged once that exists.
    */
   async #secondCopies(files: readonly NewFile[]): Promise<void> {
     const { copies } = this.#parts.staging;

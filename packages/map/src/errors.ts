@@ -1,16 +1,16 @@
 import { type Gateway, IN_USE_MS } from './map.js';
 
-/** Why the map did not do what it was asked. */
+/** Why the map did not carry out a request. */
 export type MapErrorCode =
-  /** It does not answer, or its disk is full. What was asked may be asked again. */
+  /** It does not answer, or its disk is full. The request can be repeated. */
   | 'map_unavailable'
-  /** Its schema was made by a later version. */
+  /** A later version created its schema. */
   | 'map_schema'
-  /** Another directory gives out keys of the same origin, or this one is in use elsewhere. */
+  /** Another directory issues keys of the same origin, or this one is in use at another place. */
   | 'origin_taken'
   /** Another gateway has taken over the files of this directory. */
   | 'origin_adopted'
-  /** The gateway is alive, or another one has its files. */
+  /** The gateway is alive, or its files belong to another one already. */
   | 'adoption_refused'
   /** The server's clock differs from the map's by more than a minute. Nothing is refused. */
   | 'clock_off'
@@ -30,7 +30,7 @@ export class MapError extends Error {
   }
 }
 
-/** Throws where the map knows the directory by another origin than its keys have. */
+/** Throws if the map knows the directory by an origin other than that of its keys. */
 export function checkOrigin({ origin }: { readonly origin: number | undefined }, known: number) {
   if (origin === undefined || origin === known) return;
   throw new MapError(
@@ -87,7 +87,7 @@ export function adoptionRefused(why: string): MapError {
   return new MapError('adoption_refused', why);
 }
 
-/** Without what tells one directory at a place from another one there. */
+/** Without the part that distinguishes directories at the same place. */
 function shown(place: string): string {
   return place.replace(/#[^#]*$/, '');
 }

@@ -1,19 +1,19 @@
 import { MapError } from './errors.js';
 import type { DeploymentMap } from './map.js';
 
-/** Options of a map that its URL does not give. */
+/** Options of a map that are not in its URL. */
 export interface MapOptions {
-  /** Connections to PostgreSQL at most. */
+  /** Most connections to PostgreSQL. */
   readonly maxConnections?: number;
-  /** For one statement. */
+  /** Timeout of one statement. */
   readonly timeoutMs?: number;
 }
 
 /**
  * The map at a URL: `postgres://user@host,host2/database`, or `sqlite:/path` for several processes
- * of one host. `?spread=true`: keys are made to spread over the ranges of a database that
- * scales out; decided where the tables are made. Nothing is connected before `join`.
- * Rejects with `map_url`.
+ * of one host. `?spread=true` makes keys that spread over the ranges of a database that scales out;
+ * it takes effect when the tables are created. Does not connect before `join`. Rejects with
+ * `map_url`.
  */
 export async function openMap(url: string, options: MapOptions = {}): Promise<DeploymentMap> {
   const { maxConnections = 4, timeoutMs = 10_000 } = options;
@@ -45,7 +45,7 @@ function withoutSpread(url: string): [string, boolean] {
   return [rest === '' ? base : `${base}?${rest}`, spread === 'true'];
 }
 
-/** A URL can hold a password, so it is not repeated. */
+/** A URL can contain a password, so errors do not repeat it. */
 function badUrl(url: string, why: string): MapError {
   const shown = url.replace(/\/\/[^@/]*@/, '//…@');
   return new MapError('map_url', `"${shown}" is not a map: ${why}`);

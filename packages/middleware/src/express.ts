@@ -21,7 +21,7 @@ export type { FilesOptions, UploadRules };
 declare global {
   namespace Express {
     interface Request {
-      /** What `upload` stored: one receipt a file, in the order of the form. */
+      /** The result of `upload`: one receipt per file, in the order of the form. */
       stored?: readonly Receipt[];
     }
   }
@@ -29,7 +29,7 @@ declare global {
 
 type Next = (error?: unknown) => void;
 
-/** What Express adds to node's request, as far as it is used here. */
+/** The additions of Express to node's request that are used here. */
 interface ExpressRequest extends IncomingMessage {
   stored?: readonly Receipt[];
   readonly params?: Readonly<Record<string, unknown>>;
@@ -102,8 +102,8 @@ function keyOf(request: ExpressRequest, parameter: string): string {
 }
 
 /**
- * What multer itself refuses, by its `limits` or because the form is none. It gives these
- * errors no status, so Express would take them for failures of the server.
+ * multer's own refusals, by its `limits` or for a malformed form. Its errors have no status, so
+ * Express would take them for failures of the server.
  */
 
 const CODES: Readonly<Record<string, ProblemCode>> = {
@@ -115,11 +115,11 @@ const CODES: Readonly<Record<string, ProblemCode>> = {
   LIMIT_FIELD_KEY: 'part_headers_too_large',
 };
 
-/** Of the parser that multer uses; they have no code. */
+/** Errors of multer's parser; they have no code. */
 const MALFORMED =
   /^(?:Unexpected end of form|Malformed part header|Multipart: Boundary not found)$/;
 
-/** Undefined for what is not multer's, or not the client's fault. */
+/** Undefined if the error is not multer's, or not the client's fault. */
 function multerProblem(error: unknown): ProblemError | undefined {
   if (!(error instanceof Error)) return undefined;
   const { name, message } = error;

@@ -20,10 +20,10 @@ import type { UploadRules } from './core/upload/policy.js';
 import { asHttpError, type FilesOptions, MountedFiles } from './mounted-files.js';
 
 /**
- * A Fastify plugin, 5 and later. Registered with a `prefix`, it has the routes of a place
- * for files: `POST /`, tus uploads at `/` and `/:key`, `GET /:key`, `GET /:key/:filename`, `GET /:key/info`, and `DELETE
- * /:key` where that is allowed. For routes of an app's own there are `upload` and
- * `download`. Bodies are streams: in its scope no body parser runs.
+ * A Fastify plugin, 5 and later. Registered with a `prefix`, it adds the routes of a file resource:
+ * `POST /`, tus uploads at `/` and `/:key`, `GET /:key`, `GET /:key/:filename`, `GET /:key/info`,
+ * and `DELETE /:key` if that is allowed. For an app's own routes there are `upload` and `download`.
+ * Bodies are streams: no body parser runs in its scope.
  */
 
 export type { FilesOptions, UploadRules };
@@ -31,7 +31,7 @@ export type { FilesOptions, UploadRules };
 export interface FastifyFilesOptions extends FilesOptions {
   /** Whether files may be deleted through it; default false. */
   readonly allowDelete?: boolean;
-  /** Hooks that run before everything, for access control. */
+  /** Hooks that run before everything else, for access control. */
   readonly onRequest?: onRequestAsyncHookHandler | onRequestAsyncHookHandler[];
   /** Called after each upload; what it returns is the answer instead of the receipts. */
   readonly onStored?: (
@@ -107,8 +107,8 @@ export default stevedore;
 type Upload = (request: FastifyRequest, reply: FastifyReply) => Promise<readonly Receipt[]>;
 
 /**
- * Stores what a request of a route brings: `await photos(request, reply)`. The route has
- * to be in a scope for which `streamBodies` was called.
+ * Stores the files of a request: `await photos(request, reply)`. The route must be in a scope for
+ * which `streamBodies` was called.
  */
 export function upload(store: Store, policy: UploadRules = {}): Upload {
   const files = new MountedFiles({ store, policy });
@@ -157,7 +157,7 @@ async function sendFile(
   return reply;
 }
 
-/** By way of Fastify, whose hooks may look at it. */
+/** Through Fastify, so that its hooks run. */
 function send(reply: FastifyReply, { status, headers, content }: Answer): FastifyReply {
   return reply.code(status).headers(headers).send(content);
 }

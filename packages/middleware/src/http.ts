@@ -10,11 +10,10 @@ import { methodNotAllowed, ProblemError, toProblem } from './core/problems.js';
 import { type FilesOptions, MountedFiles } from './mounted-files.js';
 
 /**
- * A handler for node's own server, and for all that hand on its request and response:
- * `POST PATH` stores, `GET PATH/KEY` and `PATH/KEY/NAME` send, `GET PATH/KEY/info`
- * describes, `DELETE PATH/KEY` deletes where that is allowed. Uploads in several requests (tus)
- * begin at PATH too. It answers everything under
- * its path itself, errors as problem+json.
+ * A handler for node's own server, and for frameworks that pass on its request and response: `POST
+ * PATH` stores, `GET PATH/KEY` and `PATH/KEY/NAME` send, `GET PATH/KEY/info` describes, `DELETE
+ * PATH/KEY` deletes if that is allowed. Resumable uploads (tus) begin at PATH too. It answers
+ * everything under its path itself, errors as problem+json.
  */
 
 export type { UploadRules } from './core/upload/policy.js';
@@ -27,13 +26,13 @@ export interface HandlerOptions extends FilesOptions {
   readonly path?: string;
   /** Whether files may be deleted through it; default false. */
   readonly allowDelete?: boolean;
-  /** Called before anything is done; return false for 403. Default: everyone is allowed. */
+  /** Called before anything else; return false for 403. Default: everyone is allowed. */
   readonly authorize?: (
     request: IncomingMessage,
     action: FileAction,
     key: string | undefined,
   ) => boolean | Promise<boolean>;
-  /** Called after each upload and before its answer. If it throws, that is the answer. */
+  /** Called after each upload and before its answer. If it throws, its error is the answer. */
   readonly onStored?: (
     receipts: readonly Receipt[],
     request: IncomingMessage,
@@ -131,7 +130,7 @@ class Handler {
     files.send(response, await files.remove(key));
   }
 
-  /** Our path as clients have it: Express takes off where a router is mounted. */
+  /** The path as clients see it: Express strips the prefix at which a router is mounted. */
   #baseOf(request: IncomingMessage): string {
     return `${(request as { baseUrl?: string }).baseUrl ?? ''}${this.#path}`;
   }

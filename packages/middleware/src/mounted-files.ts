@@ -12,7 +12,9 @@ import { ProblemError, problemAnswer, toProblem } from './core/problems.js';
 import type { Stored } from './core/upload/idempotency.js';
 import { Rules, typeProblem, type UploadRules } from './core/upload/policy.js';
 
-/** Files as a route of another app: under one policy, one request of a connection at a time. */
+/**
+ * Files as a route of another app, under one policy, with one request of a connection at a time.
+ */
 
 export interface FilesOptions {
   readonly store: Store;
@@ -20,13 +22,13 @@ export interface FilesOptions {
   readonly policy?: UploadRules;
   /** Bounds of bodies and of downloads; `maxFileBytes` is the policy's business. */
   readonly limits?: Partial<Omit<TransferLimits, 'maxFileBytes'>>;
-  /** Types shown in place although a browser might run them, such as `text/html`. */
+  /** Types displayed inline although a browser might run them, such as `text/html`. */
   readonly inlineTypes?: readonly string[];
   /** Marks answers with files `private`: only the browser may cache them. Default: false. */
   readonly private?: boolean;
-  /** `Cross-Origin-Resource-Policy` of files: whose pages may show them; default `same-site`. */
+  /** `Cross-Origin-Resource-Policy` of files: which pages may display them; default `same-site`. */
   readonly resourcePolicy?: ResourcePolicy;
-  /** Shows pictures in other sizes: `new Pictures(…)` of `@stevedore/pictures`. */
+  /** Serves pictures in other sizes: `new Pictures(…)` of `@stevedore/pictures`. */
   readonly pictures?: PictureMaker;
 }
 
@@ -56,7 +58,7 @@ export class MountedFiles extends Files {
     this.#scope = `middleware ${scopes}`;
   }
 
-  /** Stores what the request brings. Rejects as `upload` does. */
+  /** Stores the request's files. Rejects as `upload` does. */
   async receive(request: IncomingMessage, response: ServerResponse): Promise<Stored> {
     await this.#itsTurn(request, response);
     const { headers, socket } = request;
@@ -66,7 +68,8 @@ export class MountedFiles extends Files {
       isForm ? randomBytes(12).toString('base64url') : undefined,
     );
     if (request.readableDidRead) {
-      // A parser took it for its type: where the policy refuses that type, the client is to blame.
+      // A body parser consumed it because of its type; if the policy refuses that type, the client
+      // is to blame.
       throw (
         (!isForm && typeProblem(headers['content-type'] ?? DEFAULT_TYPE, policy)) ||
         new Error('the body was read before the upload; put it ahead of body parsers')
@@ -76,15 +79,15 @@ export class MountedFiles extends Files {
     return this.upload(request, response, { policy, scope: this.#scope, client });
   }
 
-  /** True for a request of an upload in several requests (tus), which `proceed` answers. */
+  /** True for a request of a resumable upload (tus), which `proceed` answers. */
   isResumable({ method, headers }: IncomingMessage): boolean {
     if (this.store.unfinished === undefined) return false;
     return method === 'PATCH' || method === 'OPTIONS' || headers['tus-resumable'] !== undefined;
   }
 
   /**
-   * Begins such an upload at the path of the files, or goes on with that of `key`: its URL is
-   * that of the file that it becomes.
+   * Creates such an upload at the path of the files, or continues that of `key`: its URL is that of
+   * the file that it becomes.
    */
   async proceed(
     request: IncomingMessage,
@@ -104,7 +107,7 @@ export class MountedFiles extends Files {
     });
   }
 
-  /** Answers a GET or HEAD of a file; `others` are headers beside its own. */
+  /** Answers a GET or HEAD of a file; `others` are additional headers. */
   async sendFile(
     request: IncomingMessage,
     response: ServerResponse,
@@ -123,17 +126,17 @@ export class MountedFiles extends Files {
   }
 }
 
-/** An error with what frameworks look for in one: `status`, and headers for the answer. */
+/** An error as frameworks expect it: with `status`, and headers for the answer. */
 export function asHttpError(error: unknown): ProblemError {
   const problem = toProblem(error);
   const { status, headers, body } = problemAnswer(problem);
   const { 'content-length': _, 'content-type': __, ...rest } = headers;
-  // What logs show: where it happened, and not where it was turned into an answer.
+  // For logs: the original stack, not that of the conversion.
   if (problem.code === 'internal' && problem.cause instanceof Error && problem.cause.stack) {
     problem.stack = problem.cause.stack;
   }
   return Object.assign(problem, {
-    // Frameworks send it to the client; what happened inside is in `cause`.
+    // Frameworks send the message to the client; internal details are in `cause`.
     message: body.detail,
     status,
     statusCode: status,

@@ -21,13 +21,13 @@ import { asHttpError } from './mounted-files.js';
 
 /**
  * A storage engine for multer: each file of a form goes into the store as it arrives.
- * `request.file` then has `key`, `url` is the app's. When one file is refused, or the
- * client goes before the form is whole, none of the form's files stays.
+ * `request.file` then has `key`; the app defines `url`. If one file is refused, or the client
+ * disconnects before the form is complete, none of the form's files stays.
  */
 
 export type { UploadRules };
 
-/** What `request.file` has beside multer's own. */
+/** Additions to multer's own `request.file`. */
 export type StoredPart = Omit<Receipt, 'size'>;
 
 declare global {
@@ -38,7 +38,7 @@ declare global {
   }
 }
 
-/** As much of `Express.Multer.File` as is used. */
+/** The part of `Express.Multer.File` that is used. */
 interface IncomingPart {
   readonly originalname: string;
   readonly mimetype: string;
@@ -47,7 +47,7 @@ interface IncomingPart {
 
 type Callback = (error?: unknown, info?: Partial<Receipt>) => void;
 
-/** `multer.StorageEngine`, without its package. */
+/** `multer.StorageEngine`, without a dependency on its package. */
 export interface MulterStorage {
   _handleFile(request: IncomingMessage, file: IncomingPart, callback: Callback): void;
   _removeFile(
@@ -61,7 +61,7 @@ export function multerStorage(store: Store, policy: UploadRules = {}): MulterSto
   return new Engine(store, new Rules(policy));
 }
 
-/** One form on its way. */
+/** One form in progress. */
 interface Arriving {
   readonly policy: UploadPolicy;
   readonly expiry: Pick<PutOptions, 'expiresAt'>;
@@ -84,7 +84,7 @@ class Engine implements MulterStorage {
     this.#take(request, file).then(
       (receipt) => callback(null, receipt),
       (error: unknown) => {
-        // What is left of the part still has to be read for the form to end.
+        // The rest of the part still has to be read for the form to end.
         file.stream.resume();
         callback(asHttpError(error));
       },
@@ -117,7 +117,7 @@ class Engine implements MulterStorage {
     const refused = typeProblem(type, policy);
     if (refused) throw refused;
     const declaredType = policy.checkContent ? type : undefined;
-    // The reason a check gives is the reason, whatever the store makes of it.
+    // A check's reason counts, whatever error the store makes of it.
     let failure: ProblemError | undefined;
     const fail = (problem: ProblemError): ProblemError => {
       failure ??= problem;
@@ -163,7 +163,7 @@ class Engine implements MulterStorage {
     return arriving;
   }
 
-  /** The client left: what is arriving is given up, what has arrived is removed. */
+  /** The client left: stops files that are arriving, and removes those that have arrived. */
   #abandon({ gone, keys }: Arriving): void {
     gone.abort(new Error('the client closed the connection'));
     for (const key of keys) this.#remove(key).catch(() => undefined);

@@ -1,6 +1,6 @@
 /**
- * The declaration of an option: its kind, its default and one sentence, beside what it
- * configures. Its flag, its environment variable, the help and the reference are made of it.
+ * The declaration of an option: its kind, its default and one sentence, beside what it configures.
+ * Its flag, its environment variable, the help and the reference are generated from it.
  */
 
 export type OptionKind = 'size' | 'duration' | 'text' | 'list' | 'boolean' | 'port' | 'integer';
@@ -14,11 +14,11 @@ export interface OptionSpec<Value = unknown> {
   readonly maximum?: number;
   /** The words allowed, for `text`. */
   readonly choices?: readonly string[];
-  /** The default in words, where it depends on the machine. */
+  /** The default in words, if it depends on the machine. */
   readonly shown?: string;
-  /** Where the reference says more: a link from the folder of documents. */
+  /** A link to more, relative to the folder of documents. */
   readonly see?: string;
-  /** `environment`: no flag, as other users see those; `flag`: of one command alone. */
+  /** `environment`: no flag, because other users can see flags; `flag`: of one command alone. */
   readonly only?: 'flag' | 'environment';
   /** One letter, for a flag. */
   readonly short?: string;
@@ -31,13 +31,13 @@ export type OptionValues<Table extends OptionTable> = {
   readonly [Name in keyof Table]: Table[Name] extends OptionSpec<infer Value> ? Value : never;
 };
 
-/** Raw values, as they come from an object, a flag, the environment or the file. */
+/** Raw values from an object, a flag, the environment or the file. */
 export type RawOptions = Readonly<Record<string, unknown>>;
 
 type More = Pick<OptionSpec, 'shown' | 'see' | 'only' | 'short'>;
 type Bounds<Value> = More & { readonly minimum?: Value; readonly maximum?: Value };
 
-/** One function a kind. Sizes and durations are written as `64MiB`, `60s`; 0 is nothing. */
+/** One parser per kind. Sizes and durations are written as `64MiB`, `60s`; 0 needs no unit. */
 export const option = {
   size: (value: string | 0, help: string, more: Bounds<string> = {}) =>
     measured('size', value, help, more),
@@ -92,7 +92,7 @@ function measured(
   };
 }
 
-/** Its default, the least and the most that it may be, for `integers`. */
+/** Its default, minimum and maximum, for `integers`. */
 export function boundsOf(
   spec: OptionSpec<number>,
   most = spec.maximum ?? Number.MAX_SAFE_INTEGER,
@@ -100,7 +100,7 @@ export function boundsOf(
   return [spec.default, spec.minimum ?? 0, most];
 }
 
-/** The default as it would be typed: `64MiB`, `60s`; `none`, `on` and `off` for people. */
+/** The default as a user would type it: `64MiB`, `60s`; `none`, `on` and `off` for people. */
 export function typedDefault({ kind, default: value, shown }: OptionSpec): string {
   if (shown !== undefined) return shown;
   if (Array.isArray(value)) return value.length === 0 ? 'none' : value.join(',');
@@ -134,7 +134,7 @@ export const UNITS = {
   duration: { units: DURATION_UNITS, example: '60s' },
 };
 
-/** Bytes or milliseconds; undefined for what has no unit that is known. */
+/** Bytes or milliseconds; undefined for an unknown unit. */
 export function withUnit(kind: 'size' | 'duration', text: string): number | undefined {
   const { units } = UNITS[kind];
   const match = /^(\d+(?:\.\d+)?)\s*([A-Za-z]+)$/.exec(text);

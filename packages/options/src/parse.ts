@@ -10,12 +10,12 @@ import {
 } from './option.js';
 
 /**
- * Options from where they are given: a program, the command line, the environment or a file.
- * An unknown name, a wrong unit or a value out of bounds is an OptionError, which calls the
- * option what it is called there.
+ * Reads options from a program, the command line, the environment or a file. An unknown name, a
+ * wrong unit or a value out of bounds is an OptionError, which names the option as the user wrote
+ * it.
  */
 
-/** Options that make no sense, alone or together. */
+/** Options that are invalid, alone or together. */
 export class OptionError extends Error {
   override readonly name = 'OptionError';
   readonly code = 'invalid_option';
@@ -31,7 +31,7 @@ export function flagName(option: string): string {
   return `--${option.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
 }
 
-/** Where options come from, and what an option is called there: errors say what was typed. */
+/** A source of options, and what an option is called there: errors repeat what the user typed. */
 export interface OptionSource {
   readonly values: RawOptions;
   readonly nameOf: (option: string) => string;
@@ -59,9 +59,9 @@ export function fromProgram(values: RawOptions): OptionSource {
 }
 
 /**
- * Values for every option of the table, from sources in order of precedence. `check`
- * finds options that contradict each other; `nameOf` tells it what each is called where
- * it was given, and of a default what it would be called in the first source.
+ * Values for every option of the table, from sources in order of precedence. `check` finds options
+ * that contradict each other; `nameOf` gives it the name of each as it was written or, for a
+ * default, its name in the first source.
  */
 export function parseOptions<Table extends OptionTable>(
   table: Table,
@@ -102,7 +102,7 @@ function parseOption(label: string, spec: OptionSpec, value: unknown): unknown {
   }
 }
 
-/** Numbers are bytes or milliseconds as they are. */
+/** A number is bytes or milliseconds. */
 function measured(label: string, kind: 'size' | 'duration', value: unknown): number {
   if (typeof value === 'number') return wholeNumber(label, value);
   if (value === '0') return 0;
@@ -169,18 +169,20 @@ function unknownOption(
   return new OptionError(`${nameOf(name)} is no option; ${hint}`);
 }
 
-/** The known name that differs in a third of its letters at most. */
+/** The known name that differs in at most a third of its letters. */
 export function nearestName(name: string, known: readonly string[]): string | undefined {
   const maxDistance = Math.max(2, Math.floor(name.length / 3));
   return closestMatch(name, [...known], { maxDistance });
 }
 
-/** Numbers that a program gives, as they are: no unit, no text. */
+/** Numbers given by a program, without units or text. */
 
-/** The default of an option, the least and the most that it may be. */
+/** The default of an option, its minimum and its maximum. */
 type IntegerBounds = readonly [usual: number, least: number, most: number];
 
-/** Each option as given, or its default; OptionError for anything but an integer within its bounds. */
+/**
+ * Each option as given, or its default; OptionError for anything but an integer within its bounds.
+ */
 export function integers<Name extends string>(
   given: { readonly [Each in NoInfer<Name>]?: number | undefined },
   bounds: Readonly<Record<Name, IntegerBounds>>,

@@ -1,7 +1,7 @@
 import type { Variant } from './variant.js';
 
 /**
- * What a store's process and an encoder's process say to each other. Apart from the encoder, whose
+ * Messages between a store's process and an encoder's process. Separate from the encoder, whose
  * module loads sharp and answers every message to its process.
  */
 

@@ -8,13 +8,13 @@ import {
 import type { Variant } from './variant.js';
 
 /**
- * The process that makes pictures, one at a time. Whatever a file does to the decoder happens
- * here: the parent kills this process when it takes too long, and it ends by itself when it takes
- * too much memory.
+ * The process that makes pictures, one at a time. Whatever a file does to the decoder happens here:
+ * the parent kills this process if it takes too long, and it exits by itself if it uses too much
+ * memory.
  */
 
 const MEMORY_CHECK_MS = 20;
-/** The decoders that are let near a stranger's bytes; SVG, PDF and the like are not among them. */
+/** The decoders allowed for untrusted bytes; SVG, PDF and the like are not among them. */
 const LOADERS = ['Jpeg', 'Png', 'Webp', 'Nsgif', 'Heif'];
 const QUALITY = { jpeg: 80, webp: 78, avif: 50 } as const;
 
@@ -42,7 +42,7 @@ async function answer({ bytes, variant, maxPixels }: EncoderJob): Promise<Encode
   }
 }
 
-/** Turned as its EXIF says, without EXIF, in sRGB; of a moving picture the first frame. */
+/** Rotated as its EXIF says, without EXIF, in sRGB; of an animation the first frame. */
 function encoded(picture: Sharp, { width, height, fit, format }: Variant): Sharp {
   const sized = picture.autoOrient().resize({
     ...(width === undefined ? {} : { width }),

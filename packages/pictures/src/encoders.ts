@@ -5,17 +5,17 @@ import { type EncoderAnswer, type EncoderJob, TOO_MUCH_MEMORY } from './encoder-
 import type { Variant } from './variant.js';
 
 /**
- * Processes that make pictures, and the asks that wait for one. Bounded in processes, asks, time
- * and memory. A process that dies takes one picture with it and is replaced by the next ask.
+ * A pool of encoder processes, and the requests that wait for one. Bounded in processes, requests,
+ * time and memory. A process that dies fails one picture, and the next request replaces it.
  */
 
 export interface EncoderLimits {
   readonly processes: number;
-  /** Asks that wait; more are refused with `pictures_busy`. */
+  /** Waiting requests; more are refused with `pictures_busy`. */
   readonly maxWaiting: number;
   readonly timeoutMs: number;
   readonly maxPixels: number;
-  /** Of one process. */
+  /** Limits of one process. */
   readonly maxMemoryBytes: number;
 }
 
@@ -40,8 +40,8 @@ export class Encoders {
   }
 
   /**
-   * `read` gives the original once a process has its turn, so that as many are in memory as there
-   * are processes. Rejects as `read` does, and with `picture_unsupported`, `picture_broken`,
+   * `read` loads the original once a process is free, so that at most as many are in memory as
+   * there are processes. Rejects as `read` does, and with `picture_unsupported`, `picture_broken`,
    * `picture_too_costly`, `pictures_busy`, `shutting_down`.
    */
   encode(read: Ask['read'], variant: Variant): Promise<Buffer> {
@@ -55,7 +55,7 @@ export class Encoders {
     });
   }
 
-  /** Ends the processes; what waits is refused. */
+  /** Ends the processes; waiting requests are refused. */
   close(): void {
     this.#closed = true;
     for (const child of this.#all) child.kill('SIGKILL');
@@ -104,7 +104,7 @@ export class Encoders {
     throw new ProblemError(answer.failure, `The picture cannot be made: ${answer.message}.`);
   }
 
-  /** Rejects where the process ends first. */
+  /** Rejects if the process ends first. */
   #answer(child: ChildProcess, job: EncoderJob): Promise<EncoderAnswer> {
     const { timeoutMs } = this.#limits;
     return new Promise((resolve, reject) => {

@@ -13,26 +13,26 @@ import {
 } from './variant.js';
 
 /**
- * Pictures of a store in other sizes and formats. Each is made once, by whichever ask comes
- * first, and is a file of the store itself: in the group of its original, for `maxAgeMs`. Who asks
- * for one must be allowed to read the original, and gets nothing once that is deleted.
+ * Pictures of a store in other sizes and formats. Each is made once, by the first request, and is a
+ * file of the store itself: in the group of its original, for `maxAgeMs`. A client needs permission
+ * to read the original, and gets nothing once that is deleted.
  */
 
 export interface PictureOptions {
   readonly store: Store;
-  /** What anyone may ask for: `320`, `x200`, `640x480`. Signed URLs may ask for any size. */
+  /** Sizes that anyone may request: `320`, `x200`, `640x480`. Signed URLs may request any size. */
   readonly sizes: readonly string[];
   /** Processes that make pictures; default 2. */
   readonly processes?: number;
-  /** Asks that wait for one; default 64. */
+  /** Requests that wait for a process; default 64. */
   readonly maxWaiting?: number;
-  /** Pixels of an original; default 50 million. */
+  /** Most pixels of an original; default 50 million. */
   readonly maxPixels?: number;
-  /** Bytes of an original; default 32 MiB. */
+  /** Largest original; default 32 MiB. */
   readonly maxBytes?: number;
   /** Memory of one process; default 768 MiB. */
   readonly maxMemoryBytes?: number;
-  /** Time for one picture; default 10 s. */
+  /** Timeout for one picture; default 10 s. */
   readonly timeoutMs?: number;
   /** A picture is made anew after this time; default 30 days. */
   readonly maxAgeMs?: number;
@@ -49,10 +49,10 @@ export class Pictures implements PictureMaker {
   readonly #maxBytes: number;
   readonly #maxAgeMs: number;
   readonly #now: () => number;
-  /** Pictures that are being made, by their marks: who asks meanwhile shares. */
+  /** Pictures in progress by their marks: concurrent requests share them. */
   readonly #underWay = new Map<string, Promise<Receipt>>();
 
-  /** Throws TypeError for a size that is none. */
+  /** Throws TypeError for an invalid size. */
   constructor(options: PictureOptions) {
     const { store, sizes, maxBytes = 32 * 2 ** 20, maxAgeMs = 30 * DAY_MS } = options;
     this.#store = store;
@@ -74,7 +74,7 @@ export class Pictures implements PictureMaker {
   }
 
   /**
-   * What a URL of the file asks for; undefined where that is the file itself. Rejects with
+   * The variant that a URL of the file requests; undefined if it is the file itself. Rejects with
    * `bad_request`, `picture_size_not_allowed`, and as `Encoders.encode`.
    */
   async shown(
@@ -97,8 +97,8 @@ export class Pictures implements PictureMaker {
   }
 
   /**
-   * Deletes the pictures of a file, as far as this server has made them in a size that anyone may
-   * ask for. Nobody can read the others any more; they end with their time.
+   * Deletes the pictures of a file that this server has made in sizes that anyone may request.
+   * Nobody can read the others any more; they expire.
    */
   async remove(key: string): Promise<void> {
     for (const size of this.#sizes) {

@@ -1,4 +1,4 @@
-/** A width, a height or both, in pixels, that anyone may ask for. */
+/** A width, a height or both, in pixels, that anyone may request. */
 export interface Size {
   readonly width: number | undefined;
   readonly height: number | undefined;

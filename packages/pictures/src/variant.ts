@@ -3,7 +3,7 @@ import { ProblemError } from '@stevedore/middleware/core';
 import { isSide, MAX_SIDE_PIXELS } from './size.js';
 
 /**
- * Which picture a URL asks for: `?w=320&h=240&fit=cover&format=webp`. Two URLs that ask for the
+ * Which picture a URL requests: `?w=320&h=240&fit=cover&format=webp`. Two URLs that request the
  * same picture are the same variant. Pure.
  */
 
@@ -13,25 +13,25 @@ export const FORMATS = ['avif', 'webp', 'jpeg', 'png'] as const;
 export type Format = (typeof FORMATS)[number];
 
 export interface Variant {
-  /** Pixels; undefined: as the other one and the picture's shape have it. */
+  /** Pixels; undefined keeps the picture's shape. */
   readonly width: number | undefined;
   readonly height: number | undefined;
   /**
-   * inside: no larger than the box, its own shape, never enlarged. cover: fills the box and is cut.
-   * contain: the whole picture in the box, with margins.
+   * inside: no larger than the box, its own shape, never enlarged. cover: fills the box and is
+   * cropped. contain: the whole picture in the box, with margins.
    */
   readonly fit: Fit;
   readonly format: Format;
 }
 
-/** What a URL asks for, and whether the answer depends on the header `Accept`. */
+/** The requested variant, and whether the answer depends on the header `Accept`. */
 export interface AskedVariant extends Variant {
   readonly isNegotiated: boolean;
 }
 
 const PARAMETERS = ['w', 'h', 'fit', 'format'] as const;
 
-/** Undefined where the URL asks for the file as it is. Throws `bad_request`. */
+/** Undefined if the URL requests the file as it is. Throws `bad_request`. */
 export function askedVariant(url: string, accept: string | undefined): AskedVariant | undefined {
   const at = url.indexOf('?');
   if (at < 0) return undefined;
@@ -66,7 +66,10 @@ function oneOf<Value extends string>(
   throw new ProblemError('bad_request', `${name} is one of ${values.join(', ')}.`);
 }
 
-/** The smallest format that the client takes. Clients that show AVIF or WebP say so by name. */
+/**
+ * The smallest format that the client accepts. Clients that can display AVIF or WebP say so by
+ * name.
+ */
 function acceptedFormat(accept = ''): Format {
   const types = accept.split(',').map((each) => each.trim().toLowerCase());
   const takes = (type: string) =>

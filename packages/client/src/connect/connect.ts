@@ -33,7 +33,7 @@ import { checkedType, demandSame, Source } from './sources.js';
  * against their CRC-32 in both directions.
  */
 
-/** Throws StoreError `invalid_option`. Nothing is asked of the gateway before the first call. */
+/** Throws StoreError `invalid_option`. Sends no request before the first call. */
 export function connect(options: ConnectOptions = {}): Store {
   return new ConnectedStore(new Requests(parseConnectOptions(options)));
 }
@@ -44,11 +44,11 @@ const BUFFER_BYTES = 2 ** 20;
 const DAY_MS = 24 * 3_600_000;
 /** 15 digits, as the gateway takes them. */
 const MOST_WITHIN_MS = 10 ** 15 - 1;
-/** `settled` looks again after the first time, then less and less often. */
+/** `settled` polls at this interval first, then less and less often. */
 const FIRST_LOOK_MS = 100;
 const LAST_LOOK_MS = 2_000;
 
-/** A body that is sent, whatever it is made of. */
+/** A body being sent, whatever its source. */
 interface Sending extends AsyncIterable<Uint8Array> {
   readonly isBegun: boolean;
   readonly failure: unknown;
@@ -164,7 +164,7 @@ class ConnectedStore implements Store {
 
   async get(id: string, { signal }: { readonly signal?: AbortSignal } = {}): Promise<StoredFile> {
     const { key, ...facts } = this.#infoIn(await this.#asked(infoPath(id), signal));
-    // A slice of another deployment has a key that this gateway does not know.
+    // A slice of another deployment has a key that is unknown here.
     const path = pathOf(id);
     return new FileHandle(key === '' ? facts : { key, ...facts }, (range, end) =>
       this.#read(path, facts, range, end),
@@ -348,7 +348,7 @@ function pathOf(id: string): string {
   return isKey(id) ? `/files/${id}` : `/${id.split('/').map(encodeURIComponent).join('/')}`;
 }
 
-/** True if headers can say it; a form says the rest. */
+/** True if headers can express it; otherwise a form does. */
 function isPlain(type: string, group: string | undefined): boolean {
   const isOwnForm = /^\s*multipart\/form-data/i.test(type);
   return (

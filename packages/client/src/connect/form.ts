@@ -5,8 +5,8 @@ import type { PutAllOptions, PutPart } from '../types.js';
 import { checkedType, Source } from './sources.js';
 
 /**
- * Several files as one form, for a gateway to store all or none of: part by part as the caller
- * gives them. A part says in headers of its own what a form cannot say.
+ * Encodes several files as one form, so that a gateway stores all or none of them, part by part as
+ * the caller gives them. What a form cannot express goes into headers of the part.
  */
 export class FormBody implements AsyncIterable<Uint8Array> {
   readonly type: string;
@@ -32,7 +32,7 @@ export class FormBody implements AsyncIterable<Uint8Array> {
     this.#options = options;
   }
 
-  /** Undefined where there is no part: a form needs one. */
+  /** A form needs at least one part; undefined if there is none. */
   static async of(
     parts: Iterable<PutPart> | AsyncIterable<PutPart>,
     options: Pick<PutAllOptions, 'group' | 'signal'>,
@@ -66,7 +66,7 @@ export class FormBody implements AsyncIterable<Uint8Array> {
     }
   }
 
-  /** No part is asked for any more. */
+  /** Set when no further part is wanted. */
   stop(): void {
     this.#source?.stop();
     // Not awaited: it may never answer.

@@ -11,9 +11,9 @@ import { StoreError, type StoreErrorCode } from '@stevedore/staging/errors';
 export class GatewayRefusal extends Error {
   override readonly name = 'GatewayRefusal';
   readonly status: number;
-  /** The gateway's code; undefined where the answer is not a gateway's. */
+  /** The gateway's code; undefined if the answer does not come from a gateway. */
   readonly problem: string | undefined;
-  /** When it says that the call may be made again. */
+  /** When the gateway says that the call may be repeated. */
   readonly retryAfterMs: number | undefined;
 
   constructor(

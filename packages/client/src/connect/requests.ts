@@ -8,45 +8,45 @@ import type { Connecting } from './options.js';
 import { GatewayRefusal, refusalOf } from './refusals.js';
 
 /**
- * Requests to a gateway: bounded in number and time, and made again where the call allows that.
- * Every failure is a StoreError. A gateway that cannot be reached is `storage_unavailable`.
+ * Requests to a gateway, bounded in number and time, and retried where the call allows it. Every
+ * failure is a StoreError. A gateway that cannot be reached is `storage_unavailable`.
  */
 
 export interface Request {
   readonly method: 'GET' | 'POST' | 'DELETE';
-  /** Below the gateway's URL. */
+  /** Relative to the gateway's URL. */
   readonly path: string;
   readonly headers?: Readonly<Record<string, string>>;
-  /** Sent as fast as the gateway takes it. The time for the answer begins after it. */
+  /** Sent as fast as the gateway reads it. The timeout for the answer starts after it. */
   readonly body?: Uint8Array | AsyncIterable<Uint8Array>;
-  /** A status from 300 on whose body is an answer too. */
+  /** A status of 300 or more whose body is also an answer. */
   readonly alsoStatus?: number;
-  /** The answer is read as slowly as the caller likes: it has a connection of other ones. */
+  /** The caller may read the answer slowly, so it uses a separate pool of connections. */
   readonly isStream?: boolean;
 }
 
 export interface Call<Result> {
   readonly signal: AbortSignal | undefined;
-  /** May be called several times. `again` says whether this is not the first time. */
+  /** May be called several times; `again` is false for the first. */
   readonly attempt: (again: boolean) => Promise<Result>;
-  /** False once the call cannot be made again. */
+  /** False once the call cannot be repeated. */
   readonly mayRepeat?: () => boolean;
   /** The error for an aborted call. */
   readonly aborted: (reason: unknown) => StoreError;
 }
 
-/** Longest wait before a call is made again; where the gateway names a longer one, the caller decides. */
+/** Longest wait before a retry; if the gateway names a longer one, the caller decides. */
 const MOST_WAIT_MS = 2_000;
 const FIRST_WAIT_MS = 50;
-/** Requests under way or waiting for a connection, for each connection. */
+/** Requests in flight or waiting for a connection, per connection. */
 const QUEUED_PER_CONNECTION = 64;
-/** Longest answer that is no file. */
+/** Longest answer that is not a file. */
 const MAX_TEXT_BYTES = 4 * 2 ** 20;
 
 export class Requests {
   readonly #connecting: Connecting;
   readonly url: string;
-  /** Loaded late: undici takes the place of the dispatcher that Node's own `fetch` uses. */
+  /** Imported late, because importing undici replaces the dispatcher of Node's own `fetch`. */
   #pools: Promise<{ readonly calls: Pool; readonly streams: Pool }> | undefined;
   #requests = 0;
   readonly #closing = new AbortController();
@@ -62,7 +62,7 @@ export class Requests {
     }
   }
 
-  /** Makes the call, and again while it fails in a way that may pass. */
+  /** Makes the call, and retries failures that may pass. */
   async run<Result>({ signal, attempt, mayRepeat, aborted }: Call<Result>): Promise<Result> {
     const { retries } = this.#connecting;
     for (let tried = 0; ; tried += 1) {
@@ -83,7 +83,7 @@ export class Requests {
     }
   }
 
-  /** An answer with a status below 300, whose body the caller reads or discards. */
+  /** Returns an answer with a status below 300; the caller reads or discards its body. */
   async send(request: Request, signal: AbortSignal | undefined): Promise<Dispatcher.ResponseData> {
     const { connections, apiKey, base, answerTimeoutMs } = this.#connecting;
     if (this.#requests >= connections * QUEUED_PER_CONNECTION) {
@@ -91,7 +91,7 @@ export class Requests {
       throw new StoreError('storage_unavailable', message, { retryable: true });
     }
     const { method, path, headers, body, isStream = false, alsoStatus } = request;
-    // A body takes as long as it takes; undici looks at whether it moves.
+    // The body has no time limit of its own; undici aborts if it stalls.
     const limit = body ? undefined : new TimeLimit(answerTimeoutMs, signal);
     const ends = limit?.signal ?? signal;
     this.#requests += 1;
@@ -101,7 +101,7 @@ export class Requests {
       const answered = pools[isStream ? 'streams' : 'calls'].request({
         method,
         path: base + path,
-        // It takes any iterable; its types do not say so.
+        // undici accepts any iterable, but its types do not say so.
         body: (body as Readable | undefined) ?? null,
         headers: {
           ...(apiKey === '' ? {} : { authorization: `Bearer ${apiKey}` }),
@@ -109,7 +109,7 @@ export class Requests {
         },
         ...(ends ? { signal: ends } : {}),
       });
-      // undici looks at a signal only once the request has a connection.
+      // undici checks a signal only once the request has a connection.
       const answer = await (ends ? abortable(answered, ends) : answered);
       const { statusCode } = answer;
       if (statusCode < 300 || statusCode === alsoStatus) return answer;
@@ -137,7 +137,7 @@ export class Requests {
     return new StoreError('storage_unavailable', message);
   }
 
-  /** Ends what is under way. */
+  /** Aborts all calls. */
   async close(): Promise<void> {
     this.#closing.abort();
     const pools = await this.#pools;
@@ -169,7 +169,7 @@ export class Requests {
   }
 }
 
-/** Longer each time, and never the same for two callers. */
+/** Grows with each attempt and is random, so that callers do not retry at the same time. */
 function waitBefore({ cause }: StoreError, tried: number): number {
   const asked = cause instanceof GatewayRefusal ? cause.retryAfterMs : undefined;
   return asked ?? FIRST_WAIT_MS * 2 ** tried * (1 + Math.random());

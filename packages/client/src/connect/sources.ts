@@ -7,8 +7,8 @@ import { invalidOption } from '../options.js';
 import type { Body, PutOptions } from '../types.js';
 
 /**
- * A body being sent to a gateway: counted, checked against its announced length, and read no faster
- * than it is sent. A body that is not read to its end is stopped.
+ * A body on its way to a gateway: counted, compared with its announced length, and read no faster
+ * than it is sent. If it is not read to its end, its source is destroyed.
  */
 export class Source implements AsyncIterable<Uint8Array> {
   readonly #chunks: AsyncIterator<Uint8Array> | undefined;
@@ -19,10 +19,10 @@ export class Source implements AsyncIterable<Uint8Array> {
   #size = 0;
   /** True once a byte was asked for. */
   isBegun = false;
-  /** Why it did not arrive whole. */
+  /** Why the body did not arrive whole. */
   failure: unknown;
 
-  /** Throws what is wrong with the body, as far as it is known beforehand. */
+  /** Throws if the body is known to be unacceptable before it is sent. */
   constructor(
     body: Body,
     limits: Pick<PutOptions, 'size' | 'maxBytes'>,
@@ -42,12 +42,12 @@ export class Source implements AsyncIterable<Uint8Array> {
     }
   }
 
-  /** All of it, where it is in memory: it can be sent again. */
+  /** The whole body if it is in memory: it can be sent again. */
   get bytes(): Buffer | undefined {
     return this.#bytes;
   }
 
-  /** Of what was read. */
+  /** CRC-32 of what was read. */
   get sums(): { readonly size: number; readonly crc32: number } {
     return { size: this.#size, crc32: this.#crc32 };
   }
@@ -76,7 +76,7 @@ export class Source implements AsyncIterable<Uint8Array> {
     }
   }
 
-  /** Its source makes no more of it. Not awaited: one that stalls may never answer. */
+  /** Stops the source. Not awaited: a stalled one may never answer. */
   stop(): void {
     this.#chunks?.return?.()?.then(undefined, () => undefined);
   }
@@ -94,13 +94,13 @@ export class Source implements AsyncIterable<Uint8Array> {
     const { maxBytes = Number.POSITIVE_INFINITY, size = Number.POSITIVE_INFINITY } = this.#limits;
     this.#size += chunk.length;
     if (this.#size > maxBytes) throw tooLarge(maxBytes);
-    // Not one byte more than was announced: the gateway would take it for the next request.
+    // Never more than was announced: the gateway would take the rest for the next request.
     if (this.#size > size && this.#chunks) checkSize(size, this.#size);
     this.#crc32 = crc32(chunk, this.#crc32);
   }
 }
 
-/** What the gateway stored is what was sent. */
+/** Throws unless the gateway stored what was sent. */
 export function demandSame(
   receipt: { readonly size: number; readonly crc32: number },
   sent: { readonly size: number; readonly crc32: number },

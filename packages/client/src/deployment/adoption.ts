@@ -20,10 +20,10 @@ import {
 import { each, pagesOfTrunks, scanTrunks, trunkOfId } from './trunk-scan.js';
 
 /**
- * Takes over the files of gateways that will not return, because the map says that this one has
- * adopted them: their trunks and deletions become its own. Everything may be done again, so a
- * server that was killed meanwhile continues at its next start. Trunks of which the map had not
- * heard are found in FastDFS by the tasks that their last bytes name.
+ * Takes over the files of gateways that will not return, once the map says that this one has
+ * adopted them: their trunks and deletions become its own. Every step can be repeated, so a server
+ * that was killed meanwhile continues at its next start. Trunks that the map does not know are
+ * found in FastDFS by the task named in their last bytes.
  */
 
 export interface AdoptionParts {
@@ -38,10 +38,10 @@ export interface AdoptionParts {
   readonly isRead: (taskId: Buffer) => boolean;
   /** False once FastDFS has answered for every trunk. */
   readonly isWaiting: () => boolean;
-  /** Copies held here of what others had staged, and what stages their files. */
+  /** Copies held here of files that others had staged, and the means to stage them again. */
   readonly held: Pick<HeldCopies, 'adopt'> | undefined;
   readonly takeOver: (index: HeldIndex) => Promise<TakenOver>;
-  /** From now on the files of that origin that are not known here are nowhere. */
+  /** From now on, files of that origin that are unknown here are certainly gone. */
   readonly onDone: (origin: number) => void;
   readonly report: (error: Error) => void;
 }
@@ -52,7 +52,7 @@ const KEYS_PER_PAGE = 5_000;
 const NO_KEY = Buffer.alloc(0);
 const PROGRESS_MS = 500;
 const RETRY_MS = 5_000;
-/** Removals of a gateway that is away stay in the map, and those of a day before that. */
+/** Removals by a gateway that is gone stay in the map, also those of the day before that. */
 const UNKNOWN_SINCE_MS = 23 * 3_600_000;
 
 export class Adoptions {
@@ -64,7 +64,7 @@ export class Adoptions {
     this.#parts = parts;
   }
 
-  /** Goes on with what the map says is this server's to adopt. */
+  /** Continues with whatever the map says this server is to adopt. */
   begin(gateways: readonly Gateway[]): void {
     for (const gateway of gateways) {
       const { origin, adoption } = gateway;
@@ -80,7 +80,7 @@ export class Adoptions {
     await Promise.all(this.#underWay.values());
   }
 
-  /** Never rejects: the next round begins again. */
+  /** Never rejects: the next round starts over. */
   async #run(gateway: Gateway): Promise<void> {
     const { signal } = this.#stopped;
     try {
@@ -105,7 +105,7 @@ export class Adoptions {
     await map.noteAdoption(origin, { by: this.#parts.origin, isDone: true, ...taken });
   }
 
-  /** Undefined if the map has given the files to another gateway by now. */
+  /** Undefined if the map has given the files to another gateway since. */
   async #take(
     { origin, seenAt }: Gateway,
     signal: AbortSignal,
@@ -118,7 +118,7 @@ export class Adoptions {
       signal.throwIfAborted();
       for (const listed of page) {
         const trunk = adoptedOf(listed);
-        // The map may not have heard that it was given up.
+        // The map may have missed that the file was given up.
         if (trunk && !index?.isGivenUp(trunk.taskId)) named.push(trunk);
         else dead.push(listed);
       }
@@ -132,13 +132,13 @@ export class Adoptions {
     const unwanted = dead.map(({ fileId }) => fileId);
     await each(trunks, async (copies) => {
       const [only] = copies;
-      // A record names one of them already, and stays as it is.
+      // If a record already names one of them, that one stays.
       if (isKnown(only.taskId)) return void there.push(only);
       let isTaken = false;
       for (const copy of copies) {
-        // Its own server may have deleted it without the map having heard of it.
+        // Its own server may have deleted it before the map knew of it.
         if ((await store.sizeOf(copy.fileId, signal)) === undefined) continue;
-        // One whose reply was lost was sent again.
+        // The trunk was sent again because the first reply was lost.
         if (isTaken) unwanted.push(copy.fileId);
         else there.push(copy);
         isTaken = true;
@@ -165,7 +165,7 @@ export class Adoptions {
     return { trunks: trunks.length, adopted };
   }
 
-  /** As far as the map has heard, and the copy that is held here. */
+  /** Files that the map knows, and those in the copy held here. */
   async *#deleted(origin: number, index: HeldIndex | undefined): AsyncGenerator<Buffer[]> {
     yield* index?.deleted() ?? [];
     for (let after: Uint8Array = NO_KEY; ; ) {
@@ -177,7 +177,7 @@ export class Adoptions {
   }
 }
 
-/** FastDFS may have the trunk of a task under several ids; each of them once, in order. */
+/** FastDFS may have a task's trunk under several ids; returns each once, in order. */
 function copiesByTask(
   trunks: readonly AdoptedTrunk[],
 ): (readonly [AdoptedTrunk, ...AdoptedTrunk[]])[] {
@@ -191,7 +191,7 @@ function copiesByTask(
   return [...tasks.values()];
 }
 
-/** Undefined for a large file that was deleted, or is stored elsewhere by now. */
+/** Undefined for a large file that was deleted, or has moved since. */
 function adoptedOf({ id, fileId, isWhole, file }: ListedTrunk): AdoptedTrunk | undefined {
   const taskId = Buffer.from(id);
   const parsed = parseFileId(fileId);

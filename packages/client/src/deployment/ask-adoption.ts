@@ -2,19 +2,19 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type DeploymentMap, type Gateway, IN_USE_MS, MapError, openMap } from '@stevedore/map';
 
 /**
- * Gives the files of a gateway that will not return to another one, by the map alone: the other
- * one finds there that it has adopted them, and does the work, now or at its next start.
+ * Gives the files of a gateway that will not return to another one, through the map alone: the
+ * other one reads there that it has adopted them and does the work, now or at its next start.
  */
 
 export interface AdoptionRequest {
   /** URL of the map. */
   readonly map: string;
   readonly origin: number;
-  /** Undefined: the only other gateway that is alive. */
+  /** Undefined: the only other live gateway. */
   readonly by?: number | undefined;
-  /** Called as trunks are taken over. */
+  /** Called as trunks are adopted. */
   readonly onProgress?: (done: number, all: number) => void;
-  /** Called once the map has it; the work may be left to the gateway from then on. */
+  /** Called once the map has recorded it; the gateway can do the rest alone. */
   readonly onAsked?: (from: Gateway, by: Gateway, isAlive: boolean) => void;
   readonly signal?: AbortSignal;
 }
@@ -24,9 +24,9 @@ export interface AdoptionReport {
   readonly by: number;
   /** Trunks and large files that the gateway had in FastDFS. */
   readonly trunks: number;
-  /** Those of them whose files are the other gateway's now; the rest is damaged or gone. */
+  /** Trunks and large files that now belong to the other gateway; the rest is damaged or gone. */
   readonly adopted: number;
-  /** At most: what only its disk had when it was last seen. */
+  /** Upper bound: files that only its disk had when it was last seen. */
   readonly lost: { readonly files: number; readonly bytes: number };
   readonly seenAt: Date;
 }
@@ -53,7 +53,7 @@ async function adopted(map: DeploymentMap, request: AdoptionRequest): Promise<Ad
   await map.adopt(origin, by);
   const find = (list: readonly Gateway[], one: number) => list.find((each) => each.origin === one)!;
   onAsked?.(find(before, origin), find(before, by), isAlive(find(before, by)));
-  // With it goes what it had adopted itself.
+  // This includes what it had adopted itself.
   const origins = before
     .filter((each) => each.origin === origin || each.adoption?.by === origin)
     .map((each) => each.origin);

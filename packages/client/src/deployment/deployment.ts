@@ -30,9 +30,9 @@ import { away, clockTrouble, takenOver } from './troubles.js';
 export interface Deployed {
   readonly map: DeploymentMap;
   readonly joining: Joining & { readonly origin: number };
-  /** An error: it did not answer. */
+  /** An error if the map did not answer. */
   readonly joined: Joined | MapError;
-  /** What the servers shared when this one was in the deployment last. */
+  /** What the servers shared when this one was last in the deployment. */
   readonly secret: string | undefined;
   /** Called with the secret when the map tells it later. */
   readonly keepSecret: (secret: string) => Promise<void>;
@@ -40,16 +40,16 @@ export interface Deployed {
 
 export interface DeploymentParts extends Deployed {
   readonly outbox: Outbox;
-  /** What was not merged yet. */
+  /** Files that were staged and not merged. */
   readonly staged: () => StagedFiles;
   readonly adoption: Omit<AdoptionParts, 'map' | 'origin' | 'report' | 'onDone'>;
   /** Deletes a file of this server; false if there is none. */
   readonly deleteHere: (key: Buffer) => Promise<boolean>;
-  /** A file is gone: caches drop it. `file` is where its bytes were, if that is known. */
+  /** A file is gone: caches evict it. `file` is where its bytes were, if known. */
   readonly forget: (key: Buffer, file: MappedFile | undefined) => void;
   readonly report: (error: Error) => void;
   readonly now: () => number;
-  /** Another server has this directory, or its files: this one must not use them any more. */
+  /** Another server has this directory, or has adopted its files: this one must stop using them. */
   readonly onRefused: (error: MapError) => void;
 }
 
@@ -63,17 +63,20 @@ export interface DeploymentStats {
 /** How often to poll the map for deletions, which reach every server within a second. */
 const LOOK_INTERVAL_MS = 400;
 const MAX_BACKOFF_MS = 10_000;
-/** A removal can appear after later ones, so each poll goes back this far. */
+/** A removal can become visible after later ones, so each poll looks back this far. */
 const OVERLAP_MS = 1_000;
-/** And now and then as far as a statement may take. */
+/** Every so often a poll looks back as far as a statement may take. */
 const LATEST_COMMIT_MS = 15_000;
 const THOROUGH_INTERVAL_MS = 5_000;
 const NO_KEY = new Uint8Array(0);
 const SEEN_INTERVAL_MS = 10_000;
 const PRUNE_INTERVAL_MS = 3_600_000;
-/** Settled removals are kept for caches of gateways that could not ask meanwhile. */
+/** Settled removals are kept for the caches of gateways that could not poll meanwhile. */
 const KEEP_REMOVALS_MS = 24 * 3_600_000;
-/** A mark without an end is claimed for so long; its file is found at its server ever after. */
+/**
+ * How long the claim of an upload's mark lasts without an end. After it, its file is still found at
+ * its server.
+ */
 const MAX_CLAIM_MS = 31 * 24 * 3_600_000;
 const MAX_REMOVALS = 5_000;
 /** Longest time to publish in one round; deletions are polled between rounds. */
@@ -83,7 +86,7 @@ const GATEWAYS_MS = 5_000;
 
 export class Deployment {
   readonly #parts: DeploymentParts;
-  /** Names this process among those that count what keys use. */
+  /** Names this process in the totals of API key usage. */
   readonly #run = randomBytes(8).toString('hex');
   readonly #known: KnownFiles;
   readonly #publisher: Publisher;
@@ -93,15 +96,15 @@ export class Deployment {
   #joining: Promise<Joined> | undefined;
   #secret: string | undefined;
   #gateways: { readonly at: number; readonly list: readonly Gateway[] } = { at: 0, list: [] };
-  /** Origins of the gateways whose files this one has taken over. */
+  /** Origins of the gateways whose files this one has adopted. */
   readonly #adopted = new Set<number>();
   #heardUpTo: number | undefined;
   #heardAllAt = Number.NEGATIVE_INFINITY;
   #seenAt = Number.NEGATIVE_INFINITY;
   #prunedAt = performance.now();
-  /** Rounds that failed one after the other. */
+  /** Rounds that failed in a row. */
   #failures = 0;
-  /** What was reported last, so that it is not reported each round. */
+  /** The last reported problem, so that it is not reported each round. */
   #reported: string | undefined;
   #timer: NodeJS.Timeout | undefined;
   #round: Promise<void> = Promise.resolve();
@@ -131,20 +134,20 @@ export class Deployment {
     return this.#parts.joining.origin;
   }
 
-  /** Shared by the servers of the deployment; undefined before the map has ever answered. */
+  /** Shared by the servers of the deployment; undefined until the map has answered once. */
   get secret(): string | undefined {
     return this.#secret;
   }
 
-  /** Where a key of another server is; rejects with `MapError`. */
+  /** The place of another server's key; rejects with `MapError`. */
   find(key: Buffer): Promise<Answer> {
     const known = this.#known.known(key);
     if (known) return Promise.resolve(known.answer);
-    // The rounds try again; callers do not wait meanwhile for a map that is away.
+    // The rounds retry; callers do not wait for a map that is down.
     return this.#failures > 0 ? Promise.reject(away()) : this.#known.ask(key);
   }
 
-  /** True if the map has said so before. */
+  /** True if the map has already said so. */
   isKnownRemoved(key: Buffer): boolean {
     return this.#known.known(key)?.answer === 'removed';
   }
@@ -163,8 +166,8 @@ export class Deployment {
   }
 
   /**
-   * Claims an upload that may be sent to several servers; gives who has it. `over`: takes it over
-   * from that one. Rejects with `MapError`.
+   * Claims an upload that may be sent to several servers; returns who has the claim. `over` takes
+   * it over from that server. Rejects with `MapError`.
    */
   async claim(mark: Buffer, withinMs: number, over?: Claim): Promise<Claim> {
     if (this.#failures > 0) throw away();
@@ -173,7 +176,7 @@ export class Deployment {
     return this.#parts.map.claim(mark, this.origin, ms, over);
   }
 
-  /** Reports the usage of API keys here today to the map; returns their usage elsewhere. */
+  /** Reports today's usage of API keys here to the map; returns their usage at other servers. */
   async exchangeUsage(day: number, used: readonly KeyUsage[]): Promise<KeyUsage[]> {
     if (this.#failures > 0) throw away();
     await this.#joined();
@@ -186,13 +189,13 @@ export class Deployment {
   }
 
   /**
-   * The server of this origin, or the one that has adopted its files, as the map lists it;
-   * undefined: there is none.
+   * The server of this origin, or the one that adopted its files, as the map lists it; undefined if
+   * there is none.
    */
   async gatewayOf(origin: number): Promise<Gateway | undefined> {
     const known = this.#responsible(origin);
     const isFresh = performance.now() - this.#gateways.at <= GATEWAYS_MS;
-    // The map's last answer is better than none, but an empty one is not an answer.
+    // The map's last answer is better than none, but an empty list tells nothing.
     if (known && (isFresh || this.#failures > 0)) return known;
     if (this.#failures > 0) throw away();
     try {
@@ -211,7 +214,7 @@ export class Deployment {
     return this.#gateways.list;
   }
 
-  /** Where the server of this key is reached; undefined: it is this one, or has no URL. */
+  /** The URL of this key's server; undefined if it is this one, or has none. */
   async urlFor(key: string): Promise<string | undefined> {
     const origin = originOf(Buffer.from(key, 'base64url'));
     if (this.speaksFor(origin)) return undefined;
@@ -238,7 +241,7 @@ export class Deployment {
     return { pending: this.#publisher.pending, isMapAvailable: this.#failures === 0 };
   }
 
-  /** Publishes some of what there is, if the map answers, and ends. */
+  /** Publishes part of the backlog, if the map answers, and stops. */
   async close(): Promise<void> {
     this.#isClosed = true;
     clearTimeout(this.#timer);
@@ -316,7 +319,7 @@ export class Deployment {
     this.#reported = what;
   }
 
-  /** Deletes here what other servers were asked to delete. */
+  /** Deletes files here that other servers were asked to delete. */
   async #deleteForOthers(): Promise<void> {
     const { map, deleteHere } = this.#parts;
     const origins = [this.origin, ...this.#adopted];
@@ -331,7 +334,7 @@ export class Deployment {
       );
   }
 
-  /** Drops from the caches what others have deleted. */
+  /** Evicts what others have deleted from the caches. */
   async #hear(): Promise<void> {
     const { map } = this.#parts;
     const from = this.#heardUpTo ?? (await this.#mapTime());
@@ -357,7 +360,7 @@ export class Deployment {
     }
   }
 
-  /** The map's clock, which this server's own is held against. */
+  /** Reads the map's clock and compares this server's with it. */
   async #mapTime(): Promise<number> {
     const { map, now, report } = this.#parts;
     const [from, mapNow] = [now(), await map.now()];
@@ -392,7 +395,7 @@ export class Deployment {
     return error;
   }
 
-  /** The file is gone: drops it from all caches of this server. */
+  /** The file is gone: evicts it from all caches of this server. */
   noteRemoved(key: Buffer): void {
     this.#parts.forget(key, this.#known.noteRemoved(key));
   }

@@ -21,7 +21,7 @@ import { cut, type FoundFile, StagedElsewhere } from './staged-elsewhere.js';
 
 export interface ForeignFilesParts {
   readonly deployment: Deployment;
-  /** Reads a part of a FastDFS file through the caches. */
+  /** Reads part of a FastDFS file through the caches. */
   readonly readMapped: (
     file: MappedFile,
     ...rest: Parameters<ReadContent>
@@ -35,9 +35,9 @@ export interface ForeignFilesParts {
   /** Larger files are streamed. */
   readonly smallFileBytes: number;
   readonly now: () => number;
-  /** Where others reach this server; empty: nowhere. */
+  /** The URL at which others reach this server; empty if none can. */
   readonly ownUrl?: string;
-  /** Copies of what other servers have staged. */
+  /** Copies of files that other servers have staged. */
   readonly held?: Pick<HeldCopies, 'find'> | undefined;
 }
 
@@ -45,7 +45,7 @@ const MAX_CONNECTIONS = 64;
 const MAX_REQUESTS = 256;
 const CONNECT_TIMEOUT_MS = 2_000;
 const ANSWER_TIMEOUT_MS = 10_000;
-/** Longest file that comes with what is known of it, in one answer. */
+/** Longest file whose bytes come in the same answer as its facts. */
 const MAX_INLINE_BYTES = 256 * 1024;
 const SETTLED_INTERVAL_MS = 1_000;
 
@@ -64,14 +64,14 @@ export class ForeignFiles {
     return originOf(key) !== this.#parts.deployment.origin;
   }
 
-  /** True for a file that was adopted here, and has been deleted meanwhile. */
+  /** True for a file that was adopted here and deleted since. */
   isKnownRemoved(key: Buffer): boolean {
     return this.isForeign(key) && this.#parts.deployment.isKnownRemoved(key);
   }
 
   /**
-   * True if the file is deleted: by the map or, while that is away, by the file's own gateway.
-   * Rejects with `storage_unavailable` where neither answers.
+   * True if the file is deleted, according to the map or, while that is down, to the file's own
+   * gateway. Rejects with `storage_unavailable` if neither answers.
    */
   async isRemoved(key: Buffer): Promise<boolean> {
     try {
@@ -92,7 +92,7 @@ export class ForeignFiles {
   /** Its FastDFS id, once it is merged; rejects with `not_found` if it will never have one. */
   async settled(key: Buffer, signal: AbortSignal | undefined): Promise<string> {
     for (;;) {
-      // What is known of it is enough: none of its bytes.
+      // Only the facts are needed, none of the bytes.
       const { fileId, state } = await this.#find(key, 0, signal);
       if (fileId !== undefined) return fileId;
       if (state === 'merged') {
@@ -123,7 +123,7 @@ export class ForeignFiles {
     if (mapped) return this.#mappedFile(key, mapped);
     const name = formatKey(key);
     const files = await this.#gatewayOf(originOf(key), formatKey(key));
-    // No server of the deployment gives out such keys.
+    // No server of the deployment issues such keys.
     if (!files) throw notFound(key);
     try {
       return this.#stagedFile(key, files, await files.find(name, mostBytes, signal));
@@ -131,7 +131,7 @@ export class ForeignFiles {
       const copy = isStoreError(error, 'storage_unavailable') && (await this.#copyOf(key, signal));
       if (copy) return copy;
       if (!isStoreError(error, 'not_found')) throw error;
-      // It can have been merged since the map was asked.
+      // It may have been merged since the map was asked.
       this.#parts.deployment.forget(key);
       const again = await this.#mapped(key);
       if (again) return this.#mappedFile(key, again);
@@ -139,7 +139,7 @@ export class ForeignFiles {
     }
   }
 
-  /** A staged file of a server that is away, from the copy that is held here. */
+  /** A staged file of a server that is down, from the copy held here. */
   async findHeld(key: Buffer): Promise<StoredFile | undefined> {
     const found = await this.#parts.held?.find(originOf(key), key).catch(() => undefined);
     if (!found) return undefined;
@@ -155,7 +155,7 @@ export class ForeignFiles {
     return this.#handle(facts, async (range) => cut(bytes, range));
   }
 
-  /** The same, or from the gateway that its server would have chosen to hold its copy. */
+  /** The same, or from the gateway that its server would have chosen as its partner. */
   async #copyOf(key: Buffer, signal: AbortSignal | undefined): Promise<StoredFile | undefined> {
     const held = await this.findHeld(key);
     if (held) return held;
@@ -182,7 +182,7 @@ export class ForeignFiles {
         await deployment.remove(key);
         return;
       } catch (error) {
-        // Its own gateway deletes it as well.
+        // Its own gateway deletes it too.
         if (!(error instanceof MapError)) throw error;
       }
     }
@@ -193,8 +193,9 @@ export class ForeignFiles {
   }
 
   /**
-   * The files of the upload that was marked so, at whichever server made it; none: this server
-   * has claimed it, and is to make it. `isSearched`: the files of that origin were looked through.
+   * The files of the upload with this mark, at whichever server made it. If there are none, this
+   * server has claimed the upload and is to make it. `isSearched`: the files of that origin were
+   * already searched.
    */
   async findOnce(
     mark: Buffer,
@@ -224,13 +225,13 @@ export class ForeignFiles {
     await Promise.all([...this.#gateways.values()].map((each) => each.close()));
   }
 
-  /** Where the map has it; undefined if the map does not know it. */
+  /** Its place according to the map; undefined if the map does not know it. */
   async #mapped(key: Buffer): Promise<MappedFile | undefined> {
     try {
       const answer = await this.#parts.deployment.find(key);
       if (answer !== 'removed') return answer;
     } catch (error) {
-      // Its gateway may have it all the same, and a merged file is read there too.
+      // Its gateway may still have it; a merged file is read there too.
       if (error instanceof MapError) return undefined;
       throw error;
     }
@@ -254,7 +255,7 @@ export class ForeignFiles {
     });
   }
 
-  /** A large file that vanishes from its place while it is read is read on at its new one. */
+  /** If a large file vanishes while it is read, reading continues at its new place. */
   async *#following(
     content: Readable,
     key: Buffer,
@@ -277,8 +278,8 @@ export class ForeignFiles {
   }
 
   /**
-   * FastDFS has no such file at the place from the map. Compaction has moved it to another trunk
-   * and the map may not know yet, or its storage has lost it. Its own gateway knows.
+   * FastDFS has no such file at the place from the map. Either compaction has moved it to another
+   * trunk and the map does not know yet, or its storage has lost it. Its own gateway knows.
    */
   async #readMoved(
     key: Buffer,
@@ -319,7 +320,7 @@ export class ForeignFiles {
     });
   }
 
-  /** Undefined if no server of the deployment gives out such keys. */
+  /** Undefined if no server of the deployment issues such keys. */
   async #gatewayOf(origin: number, what: string): Promise<GatewayFiles | undefined> {
     const { deployment } = this.#parts;
     let gateway: Gateway | undefined;
@@ -332,7 +333,7 @@ export class ForeignFiles {
     }
     if (!gateway) return undefined;
     if (gateway.origin === deployment.origin) {
-      // Its gateway's files are this server's: it would have found the file.
+      // Its gateway's files were adopted by this server, which would have found it.
       if (deployment.speaksFor(origin)) return undefined;
       throw beingAdopted(origin, what);
     }

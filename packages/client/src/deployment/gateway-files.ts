@@ -8,10 +8,10 @@ import type { ByteRange, FileInfo } from '../types.js';
 import { PeerConnections, type PeerConnectionsOptions, TimeLimit } from './peer-connections.js';
 
 /**
- * Files of another gateway, over HTTP: what the gateways of a deployment ask each other for
- * while a file is staged at one of them. Everything has a limit in time and number, and whole
- * files are held against their CRC-32. `not_found` takes an answer that only the gateway of the
- * key can give; every other failure is `storage_unavailable`, and may be tried again.
+ * Files of another gateway, over HTTP: the requests that gateways of a deployment send each other
+ * while a file is staged at one of them. Everything is bounded in time and number, and whole files
+ * are checked against their CRC-32. `not_found` requires proof that only the gateway of the key can
+ * give; every other failure is `storage_unavailable`, which can be retried.
  */
 
 export interface GatewayFilesOptions extends PeerConnectionsOptions {
@@ -23,8 +23,8 @@ export interface GatewayFilesOptions extends PeerConnectionsOptions {
 export const PEER_HEADER = 'stevedore-peer';
 
 /**
- * By what a gateway of the deployment shows itself to another one. It holds for one method and
- * path and has no time in it, so clocks may differ; the network between gateways is theirs.
+ * Proves that a request comes from a gateway of the deployment. It is valid for one method and path
+ * and contains no time, so clocks may differ; the network between gateways is trusted.
  */
 export function peerToken(secret: string, method: string, path: string): string {
   return sealed(secret, `${method} ${path}`);
@@ -34,7 +34,7 @@ export function isPeerToken(token: string, secret: string, method: string, path:
   return isSame(token, peerToken(secret, method, path));
 }
 
-/** By what the gateway of a key shows that there is no such file. */
+/** Proves that the gateway of a key says that there is no such file. */
 export function goneToken(secret: string, key: string): string {
   return sealed(secret, `gone ${key}`);
 }
@@ -48,13 +48,13 @@ function isSame(one: string, other: string): boolean {
   return given.length === expected.length && timingSafeEqual(given, expected);
 }
 
-/** What is known of the file, beside its bytes: JSON in base64url. */
+/** Facts about the file, without its bytes: JSON in base64url. */
 export const PEER_FILE_HEADER = 'stevedore-file';
 
 interface Question {
   readonly method: 'GET' | 'DELETE';
   readonly what?: 'files' | 'uploads';
-  /** Of a file, or the mark of an upload. */
+  /** The key of a file, or the mark of an upload. */
   readonly key: string;
   readonly query?: string;
   readonly range?: ByteRange | undefined;
@@ -64,7 +64,7 @@ export class GatewayFiles {
   readonly #url: string;
   readonly #options: GatewayFilesOptions;
   readonly #small: PeerConnections;
-  /** Apart: slow readers of large files do not keep small ones waiting. */
+  /** A separate pool: slow readers of large files do not delay small ones. */
   readonly #streams: PeerConnections;
 
   /** Throws StoreError `invalid_option` for an invalid URL. */
@@ -78,7 +78,7 @@ export class GatewayFiles {
     this.#streams = new PeerConnections(new URL(url).origin, options);
   }
 
-  /** What is known of the file, with its bytes if it is not larger than `mostBytes`. */
+  /** Facts about the file, with its bytes if it is not larger than `mostBytes`. */
   async find(
     key: string,
     mostBytes: number,
@@ -111,7 +111,7 @@ export class GatewayFiles {
     }
   }
 
-  /** The bytes of the file, or of a range of it, as they arrive. */
+  /** The bytes of the file or of a range of it, as they arrive. */
   read(
     info: Pick<FileInfo, 'key' | 'size' | 'crc32'>,
     range: ByteRange | undefined,
@@ -120,7 +120,7 @@ export class GatewayFiles {
     return this.#open(this.#streams, info, range, signal);
   }
 
-  /** All bytes of the file, held against its CRC-32. */
+  /** All bytes of the file, checked against its CRC-32. */
   async readWhole(
     info: Pick<FileInfo, 'key' | 'size' | 'crc32'>,
     signal: AbortSignal | undefined,
@@ -128,7 +128,7 @@ export class GatewayFiles {
     return collected(await this.#open(this.#small, info, undefined, signal));
   }
 
-  /** The files of the upload with this mark; none if it was not made there. */
+  /** The files of the upload with this mark; none if it was made elsewhere. */
   async findOnce(mark: string, withinMs: number): Promise<FileInfo[]> {
     const limit = new TimeLimit(this.#options.answerTimeoutMs, undefined);
     try {
@@ -180,12 +180,12 @@ export class GatewayFiles {
     } catch (error) {
       throw this.#failure(error, signal);
     } finally {
-      // The body has its own limit, between two pieces.
+      // The body has its own timeout, between two chunks.
       limit.end();
     }
   }
 
-  /** The body of an answer, held against what it must be. */
+  /** The body of an answer, checked against what was announced. */
   #checked(
     { body, statusCode, headers }: Dispatcher.ResponseData,
     status: number,
@@ -203,7 +203,7 @@ export class GatewayFiles {
     return pipeline(body, checked, () => undefined);
   }
 
-  /** A body for statuses up to 299; throws `not_found` where the gateway proves it. */
+  /** A body for statuses up to 299; throws `not_found` if the gateway proves it. */
   async #ask(
     connections: PeerConnections,
     { method, what = 'files', key, query = '', range }: Question,
@@ -225,7 +225,7 @@ export class GatewayFiles {
     const { statusCode, headers, body } = answer;
     if (statusCode < 300) return answer;
     await body.dump().catch(() => {});
-    // A proxy, or a gateway of another deployment, knows nothing of this file.
+    // A proxy, or a gateway of another deployment, cannot know.
     if (statusCode === 404 && isSame(String(headers[PEER_HEADER]), goneToken(secret, key))) {
       throw new StoreError('not_found', `there is no file ${key}`);
     }

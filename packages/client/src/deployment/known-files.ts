@@ -26,13 +26,13 @@ export class KnownFiles {
   readonly #found = new LRUCache<string, { readonly answer: Answer }>({ max: MAX_CACHED });
   readonly #questions: Question[] = [];
 
-  /** `joined` resolves once the map may be asked. */
+  /** `joined` resolves once the map may be queried. */
   constructor(map: Pick<DeploymentMap, 'find'>, joined: () => Promise<unknown>) {
     this.#map = map;
     this.#joined = joined;
   }
 
-  /** Without asking. */
+  /** Without a query. */
   known(key: Buffer): { readonly answer: Answer } | undefined {
     return this.#found.get(textOf(key));
   }
@@ -49,7 +49,7 @@ export class KnownFiles {
     this.#found.delete(textOf(key));
   }
 
-  /** Gives where the file was, if that is known. */
+  /** Returns where the file was, if known. */
   noteRemoved(key: Buffer): MappedFile | undefined {
     const text = textOf(key);
     const answer = this.#found.peek(text)?.answer;
@@ -76,7 +76,7 @@ export class KnownFiles {
 
   #note(key: Buffer, answer: Answer): Answer {
     const text = textOf(key);
-    // A removal that was heard meanwhile is younger than this answer.
+    // A removal that arrived meanwhile is newer than this answer.
     if (this.#found.peek(text)?.answer === 'removed') return 'removed';
     const ttl = answer === undefined ? UNKNOWN_MS : FOUND_MS;
     this.#found.set(text, { answer }, answer === 'removed' ? {} : { ttl });

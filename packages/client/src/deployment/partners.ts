@@ -10,8 +10,8 @@ import type { Deployment } from './deployment.js';
 import { PEER_HEADER, peerToken } from './gateway-files.js';
 
 /**
- * Chooses the partner, the gateway that keeps the second copy of staged files. It stays the same as
- * long as it is alive. The directory records it together with earlier partners, which are asked to
+ * Chooses the partner, the gateway that keeps the second copy of staged files. It stays the same
+ * while it is alive. The directory records it together with earlier partners, which are asked to
  * drop their copies once the current one has everything.
  */
 
@@ -19,7 +19,7 @@ export interface PartnersParts {
   readonly directory: string;
   /** The partner that the options name; empty: one is chosen. */
   readonly url: string;
-  /** Where other gateways reach this server; empty: nowhere. */
+  /** The URL at which other gateways reach this server; empty if none can. */
   readonly ownUrl: string;
   /** Resolves once this server is part of the deployment. */
   readonly deployment: Promise<Deployment>;
@@ -30,7 +30,7 @@ const FILE = 'partners.json';
 const ALIVE_MS = 30_000;
 const CONNECT_TIMEOUT_MS = 15_000;
 const KEEP_ALIVE_MS = 10_000;
-/** Attempts in a row after which another gateway is chosen. */
+/** Failed attempts in a row after which another gateway is chosen. */
 const MAX_FAILURES = 10;
 
 interface Noted {
@@ -39,8 +39,8 @@ interface Noted {
 }
 
 /**
- * The next one behind this server in the order of URLs, so that copies are spread; `last` for as
- * long as it is alive. Gateways of one URL are one machine.
+ * The next gateway after this server in the order of URLs, so that copies are spread; `last` while
+ * it is alive. Gateways with the same URL are one machine.
  */
 export function choosePartner(
   gateways: readonly Gateway[],
@@ -101,7 +101,7 @@ export class Partners {
     );
   }
 
-  /** The partner has everything: copies that others still have are not needed. */
+  /** The partner has everything: the copies of earlier ones are not needed. */
   async #dropFormer(deployment: Deployment): Promise<void> {
     const { current, former } = await this.#read();
     for (const url of former) {
@@ -110,7 +110,7 @@ export class Partners {
         const { former: left } = await this.#read();
         await this.#note({ current, former: left.filter((each) => each !== url) });
       } catch {
-        // It is away; the next connection to the partner tries again.
+        // It is down; the next connection to the partner tries again.
       }
     }
   }
@@ -143,7 +143,7 @@ function parseNoted(text: string): Noted {
   }
 }
 
-/** What a gateway connects to at its partner, by CONNECT; the token is for this name. */
+/** The path that a gateway connects to at its partner, by CONNECT; the token is for this name. */
 export function tunnelName(origin: number): string {
   return `copies-${origin}:1`;
 }

@@ -7,17 +7,17 @@ import type { Dispatcher, Pool } from 'undici';
 
 export interface PeerConnectionsOptions {
   readonly maxConnections: number;
-  /** Requests under way or waiting at most. */
+  /** Most requests in flight or waiting. */
   readonly maxRequests: number;
   readonly connectTimeoutMs: number;
-  /** Until the head of an answer, and between two pieces of its body. */
+  /** Timeout for the head of an answer, and between two chunks of its body. */
   readonly answerTimeoutMs: number;
 }
 
 export class PeerConnections {
   readonly #origin: string;
   readonly #options: PeerConnectionsOptions;
-  /** Loaded late: undici takes the place of the dispatcher that Node's own `fetch` uses. */
+  /** Imported late, because importing undici replaces the dispatcher of Node's own `fetch`. */
   #pool: Promise<Pool> | undefined;
   #requests = 0;
 
@@ -39,7 +39,7 @@ export class PeerConnections {
       this.#requests -= 1;
     };
     answered.then(({ body }) => body.once('close', end), end);
-    // undici looks at the signal of a request only when that has a connection.
+    // undici checks a request's signal only once it has a connection.
     return untilAborted(answered, signal);
   }
 
@@ -67,7 +67,7 @@ export class PeerConnections {
   }
 }
 
-/** A signal that aborts with the caller's, and when the time is over unless that is ended. */
+/** A signal that aborts with the caller's, or after the timeout unless that is cleared. */
 export class TimeLimit {
   readonly signal: AbortSignal;
   readonly #timer: NodeJS.Timeout;

@@ -6,9 +6,12 @@ import type { ReadContent } from '../stored-file.js';
 import type { ByteRange } from '../types.js';
 import type { GatewayFiles } from './gateway-files.js';
 
-/** The bytes of a file that is staged at another gateway: none that its CRC-32 does not prove. */
+/**
+ * Reads the bytes of a file that is staged at another gateway, and returns none that its CRC-32
+ * does not prove.
+ */
 
-/** What another gateway says of a file, with its bytes if they are few. */
+/** Another gateway's facts about a file, with its bytes if they are few. */
 export type FoundFile = Awaited<ReturnType<GatewayFiles['find']>>;
 
 const MAX_BLOCK_LIST_BYTES = 2 * 2 ** 20;
@@ -31,12 +34,12 @@ export class StagedElsewhere {
     ...[range, signal]: Parameters<ReadContent>
   ): Promise<Buffer | Readable> {
     if (bytes) return cut(bytes, range);
-    // Small files are held against their CRC-32 as a whole, whatever part is wanted.
+    // Small files are checked against their CRC-32 as a whole, whatever part is wanted.
     if (info.size <= this.#smallFileBytes) return cut(await files.readWhole(info, signal), range);
     return range ? this.#readPart(files, info, range, signal) : files.read(info, range, signal);
   }
 
-  /** Of a large file: its first part reads it whole, to learn checksums of its blocks. */
+  /** For the first part of a large file, reads it whole to compute checksums of its blocks. */
   #readPart(
     files: GatewayFiles,
     { key, size, crc32 }: FoundFile['info'],

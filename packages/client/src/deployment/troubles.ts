@@ -1,8 +1,8 @@
 import { MapError } from '@stevedore/map';
 
-/** What keeps a server from its part in a deployment. */
+/** Problems that keep a server from its part in a deployment. */
 
-/** As clocks that are kept by NTP never differ. */
+/** Clocks that NTP keeps never differ by this much. */
 const MAX_CLOCK_DIFFERENCE_MS = 60_000;
 
 export function away(): MapError {
@@ -17,8 +17,8 @@ export function takenOver(origin: number): MapError {
 }
 
 /**
- * Where this server's clock differs from the map's. `own`: before the map was asked, and when it
- * had answered. Nothing between servers depends on their clocks; expiry and signed URLs do.
+ * How this server's clock differs from the map's. `own`: its time before the query and after the
+ * answer. Nothing between servers depends on their clocks; expiry and signed URLs do.
  */
 export function clockTrouble(
   own: { readonly from: number; readonly to: number },

@@ -10,9 +10,9 @@ import {
 import { isStoreError, type ListedFile, type TrunkStore } from '@stevedore/staging';
 
 /**
- * Trunks that FastDFS has and the map does not: the storages list their files, and the last bytes
- * of a trunk name the task that made it, and so its origin. Large files that are stored as they
- * are name nobody and are not found.
+ * Finds trunks that FastDFS has and the map does not: storages list their files, and the last bytes
+ * of a trunk name the task that made it, and so its origin. Large files that are stored as they are
+ * name no task and are not found.
  */
 
 export interface FoundTrunk {
@@ -24,7 +24,7 @@ export interface FoundTrunk {
 
 export interface TrunkScan {
   readonly trunks: readonly FoundTrunk[];
-  /** What could not be listed or read, a sentence each. */
+  /** What could not be listed or read, one sentence each. */
   readonly unlisted: readonly string[];
 }
 
@@ -40,8 +40,8 @@ const TRUNKS_PER_PAGE = 1_000;
 const READS_AT_ONCE = 8;
 
 /**
- * `since`: older ones are not looked for, in unix milliseconds by the storages' clocks. `all`: those
- * that the map knows are given too.
+ * `since`: skips older ones, in Unix milliseconds by the storages' clocks. `all`: includes those
+ * that the map knows.
  */
 export async function scanTrunks(
   parts: ScanParts,
@@ -81,7 +81,7 @@ export async function* pagesOfTrunks(map: Pick<DeploymentMap, 'trunks'>, origin?
   }
 }
 
-/** What the id of a trunk says of it; undefined if it is no id. */
+/** What the id of a trunk says of it; undefined if it is not an id. */
 export function trunkOfId(fileId: string): { size: number; crc32: number } | undefined {
   const id = parseFileId(fileId);
   if (!id) return undefined;
@@ -101,7 +101,7 @@ export async function each<Item>(
   await Promise.all(Array.from({ length: READS_AT_ONCE }, worker));
 }
 
-/** Undefined for a file that is no trunk of ours, or is gone. */
+/** Undefined if the file is no trunk of ours, or is gone. */
 async function readTask(
   { store, signal }: ScanParts,
   { fileId, size: shown, crc32 = 0 }: ListedFile,

@@ -18,9 +18,9 @@ import { receiveUpload } from './upload/receive.js';
 import { ClientRoom, ProgressGuard } from './upload/request-body.js';
 
 /**
- * The files of a store as an HTTP resource: what POST, GET, HEAD and DELETE do and answer,
- * over node's own request and response. Paths, permissions and policies are the caller's.
- * An upload that fails, or whose client goes, leaves nothing behind.
+ * The files of a store as an HTTP resource: what POST, GET, HEAD and DELETE do and answer, over
+ * node's own request and response. The caller decides paths, permissions and policies. An upload
+ * that fails, or whose client disconnects, leaves nothing behind.
  */
 
 export interface FilesOptions {
@@ -28,22 +28,22 @@ export interface FilesOptions {
   readonly limits: TransferLimits;
   /** How every file is presented, unless `read` says otherwise. */
   readonly presentation?: Pick<Presentation, 'private' | 'inlineTypes' | 'resourcePolicy'>;
-  /** Idempotency keys of uploads under way; default: those of this process. */
+  /** Idempotency keys of uploads in progress; default: those of this process. */
   readonly underWay?: KeysUnderWay;
-  /** Default: files are shown as they are. Closed with this. */
+  /** Serves derived pictures; default: files are sent as they are. Closed together with this. */
   readonly pictures?: PictureMaker | undefined;
 }
 
-/** Shows a file as another one, such as a picture in another size. */
+/** Serves another file instead, such as a picture in another size. */
 export interface PictureMaker {
-  /** Undefined where the URL asks for the file as it is. */
+  /** Undefined if the URL asks for the file as it is. */
   shown(
     url: string,
     accept: string | undefined,
     file: StoredFile,
     mayAnySize: boolean,
   ): Promise<ShownPicture | undefined>;
-  /** After the file was deleted. */
+  /** Called after the file was deleted. */
   remove(key: string): Promise<void>;
   close(): void;
 }
@@ -60,14 +60,14 @@ export interface Upload {
   readonly scope: string;
   /** The client whose quota of unfinished bytes the upload uses. */
   readonly client: string;
-  /** Of a permission that is good for one upload. */
+  /** Claim of a permission that is valid for one upload. */
   readonly mark?: Buffer | undefined;
-  /** Called before anything is stored. If it throws, that is the answer. */
+  /** Called before anything is stored. If it throws, its error is the answer. */
   readonly begin?: () => void | Promise<void>;
 }
 
 export interface Reading extends Partial<Presentation> {
-  /** The client asks for a file to keep; else the URL says so with `?download`. */
+  /** The client wants to download the file; otherwise `?download` in the URL decides. */
   readonly download?: boolean;
   /** The URL is signed: its pictures may have any size. */
   readonly isSigned?: boolean;
@@ -75,7 +75,7 @@ export interface Reading extends Partial<Presentation> {
 
 export class Files {
   readonly store: Store;
-  /** Bytes of downloads that clients have not taken yet. */
+  /** Bytes of downloads that clients have not read yet. */
   readonly unsent: UnsentBytes;
   readonly #limits: TransferLimits;
   readonly #guard: ProgressGuard;
@@ -101,7 +101,9 @@ export class Files {
     return this.#repeats.known(mark, withinMs);
   }
 
-  /** POST. Rejects with ProblemError or the store's error; then comes `refuse` or `closeIfUnread`. */
+  /**
+   * POST. Rejects with ProblemError or the store's error; then call `refuse` or `closeIfUnread`.
+   */
   async upload(
     request: IncomingMessage,
     response: ServerResponse,
@@ -134,7 +136,7 @@ export class Files {
     });
   }
 
-  /** Of one file an object and its Location, of several an array. `base` is their path. */
+  /** For one file an object and its Location, for several an array. `base` is their path. */
   uploaded({ receipts, replayed }: Stored, base = '/files'): Answer {
     const stored = receipts.map((receipt) => receiptJson(receipt, base));
     const single = stored.length === 1 ? stored[0] : undefined;
@@ -186,7 +188,7 @@ export class Files {
     const { url = '', headers } = request;
     const picture = await pictures.shown(url, headers.accept, file, reading.isSigned ?? false);
     if (!picture) return this.#answer(request, file, reading);
-    // Name and type of the path are those of the original.
+    // Name and type in the path are those of the original.
     const { name, type } = picture.file;
     const answer = await this.#answer(request, picture.file, { ...reading, name, type });
     if (!picture.isNegotiated) return answer;
@@ -204,12 +206,12 @@ export class Files {
     });
   }
 
-  /** GET and HEAD of what is known about a file. */
+  /** GET and HEAD of a file's facts. */
   async info({ method }: IncomingMessage, key: string, base?: string): Promise<Answer> {
     return this.#told(method, receiptJson(await this.store.stat(key), base));
   }
 
-  /** GET and HEAD of the files of an upload that was sent with this Idempotency-Key. */
+  /** GET and HEAD of the files of the upload with this Idempotency-Key. */
   async once(
     { method }: IncomingMessage,
     scope: string,
@@ -243,14 +245,14 @@ export class Files {
 
   /** DELETE. */
   async remove(id: string, options?: Pick<GetOptions, 'onlyHere'>): Promise<Answer> {
-    // Pictures go by the key of their original.
+    // Derived pictures are deleted by the key of their original.
     const key = this.#pictures && id.includes('/') ? (await this.store.stat(id, options)).key : id;
     await this.store.delete(id, options);
     await this.#pictures?.remove(key);
     return { status: 204, headers: {} };
   }
 
-  /** Sends the answer, with other headers beside its own. */
+  /** Sends the answer with additional headers. */
   send(
     response: ServerResponse,
     { status, headers, content }: Answer,
@@ -283,7 +285,7 @@ export class Files {
     response.end(request.method === 'HEAD' ? undefined : content);
   }
 
-  /** Ends the connection with the answer where bytes of the request's body may be under way. */
+  /** Closes the connection after the answer if bytes of the request's body may still arrive. */
   closeIfUnread(request: IncomingMessage, response: ServerResponse): void {
     if (!hasUnreadBody(request) || response.headersSent) return;
     response.setHeader('connection', 'close');
@@ -298,7 +300,7 @@ export class Files {
 }
 
 function json(status: number, value: unknown, cacheControl: string) {
-  // A text, and not bytes: it is sent together with the head.
+  // Text, not bytes: Node sends it together with the head.
   const content = JSON.stringify(value);
   const headers: Record<string, string> = {
     'cache-control': cacheControl,
@@ -309,7 +311,7 @@ function json(status: number, value: unknown, cacheControl: string) {
   return { status, headers, content };
 }
 
-/** Keys, and receipts as JSON shows them. */
+/** Keys, and receipts as JSON. */
 
 export interface ReceiptJson {
   readonly key: string;
@@ -323,14 +325,14 @@ export interface ReceiptJson {
   readonly state: string;
   /** ISO 8601. */
   readonly stagedAt: string;
-  /** ISO 8601; only where the file has an end. */
+  /** ISO 8601; absent if the file never expires. */
   readonly expiresAt?: string;
   readonly affinityGroup?: string;
   /** Once merged. */
   readonly fileId?: string;
 }
 
-/** A receipt, or what is known of a file. `base`: where the files are served. */
+/** A receipt, or a file's facts. `base`: the path of the files. */
 export function receiptJson(receipt: Receipt, base = '/files'): ReceiptJson {
   const json: { -readonly [Name in keyof ReceiptJson]: ReceiptJson[Name] } = {
     key: receipt.key,
@@ -349,9 +351,8 @@ export function receiptJson(receipt: Receipt, base = '/files'): ReceiptJson {
 }
 
 /**
- * The grammar of keys: 16 bytes as 22 base64url characters, of which the last
- * one carries two bits. Anything else never reaches the store, which would
- * take a FastDFS id as well.
+ * The grammar of keys: 16 bytes as 22 base64url characters, of which the last one carries two bits.
+ * Anything else never reaches the store, which would also accept a FastDFS id.
  */
 const KEY = /^[A-Za-z0-9_-]{21}[AQgw]$/;
 

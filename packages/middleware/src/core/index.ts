@@ -1,4 +1,7 @@
-/** What gateway and middleware share, over node's request and response, bound to no framework. */
+/**
+ * The part that gateway and middleware share, over node's request and response, without a
+ * framework.
+ */
 export {
   presignedUpload,
   type QueryValues,

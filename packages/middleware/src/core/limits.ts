@@ -2,7 +2,7 @@ import type { UnsentLimits } from './http/unsent-bytes.js';
 
 /**
  * Limits of uploads and downloads, each with its unit in its name. They bound the memory and time
- * that a client can use, whatever it does.
+ * that any client can use.
  */
 
 const KIB = 2 ** 10;
@@ -22,18 +22,18 @@ export interface TransferLimits extends UnsentLimits {
   readonly maxNameBytes: number;
   /** Of a form: before its first boundary, and after its last one. */
   readonly maxSurroundingBytes: number;
-  /** Bodies of known length up to here are handed on in one piece. */
+  /** Bodies of known length up to this are passed on in one piece. */
   readonly maxBufferedBytes: number;
-  /** What a connection may still send after it was refused, before it is held up. */
+  /** What a connection may still send after a refusal, before reading stops. */
   readonly maxLingerBytes: number;
   readonly lingerMs: number;
-  /** A body has to arrive at this rate ... */
+  /** A body must arrive at this rate ... */
   readonly minBodyBytesPerSecond: number;
-  /** ... in any window of so much time spent waiting for its client. */
+  /** ... in any window of this much time spent waiting for its client. */
   readonly bodyWindowMs: number;
-  /** What uploads of one client that have not ended may hold together. */
+  /** Bytes that all unfinished uploads of one client may hold. */
   readonly maxClientBytes: number;
-  /** How often slow bodies are looked for. */
+  /** How often to check for slow bodies. */
   readonly checkIntervalMs: number;
 }
 
@@ -57,7 +57,7 @@ export const defaultTransferLimits: TransferLimits = Object.freeze({
   maxStalled: 2_048,
 });
 
-/** A whole form: files as long as the longest file together, and what goes around them. */
+/** Limit of a whole form: files up to the longest file together, and what surrounds them. */
 export function maxFormBytes(limits: TransferLimits): number {
   const aroundEachPart = limits.maxPartHeaderBytes + limits.maxFieldBytes;
   return limits.maxFileBytes + limits.maxParts * aroundEachPart + 2 * limits.maxSurroundingBytes;

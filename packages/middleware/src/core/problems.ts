@@ -2,14 +2,13 @@ import { STATUS_CODES } from 'node:http';
 import { isStoreError, type StoreErrorCode } from '@stevedore/client/connect';
 
 /**
- * Every error a request is answered with: its stable code, its HTTP status and,
- * where the server is at fault, the only text that clients see.
- * Codes of the store's errors are codes here too.
+ * Every error that can answer a request: its stable code, its HTTP status and, for server errors,
+ * the only text that clients see. The codes of the store's errors are codes here too.
  */
 
 interface ProblemSpec {
   readonly status: number;
-  /** Sent in place of the error's message: server errors reveal nothing of the inside. */
+  /** Sent instead of the error's message: server errors reveal nothing internal. */
   readonly detail?: string;
   readonly retryAfterSeconds?: number;
 }
@@ -67,7 +66,7 @@ const storeProblems = {
 const ownProblems = {
   bad_request: { status: 400 },
   body_too_slow: { status: 408 },
-  // The number is tus's own.
+  // tus defines this number.
   checksum_mismatch: { status: 460 },
   client_room_exceeded: { status: 429, retryAfterSeconds: RETRY_SECONDS },
   cross_site: { status: 403 },
@@ -129,7 +128,7 @@ export type ProblemCode = keyof typeof ownProblems | StoreErrorCode;
 
 const problems: Readonly<Record<ProblemCode, ProblemSpec>> = { ...storeProblems, ...ownProblems };
 
-/** As RFC 9110 has them, where Node has older ones. */
+/** Names from RFC 9110, where Node has older ones. */
 const TITLES: Readonly<Record<number, string>> = {
   ...STATUS_CODES,
   413: 'Content Too Large',
@@ -138,7 +137,7 @@ const TITLES: Readonly<Record<number, string>> = {
   499: 'Client Closed Request',
 } as Record<number, string>;
 
-/** An error with an answer: thrown anywhere, sent by the error handler. */
+/** An error that is an answer: thrown anywhere, sent by the error handler. */
 export class ProblemError extends Error {
   override readonly name = 'ProblemError';
   readonly code: ProblemCode;
@@ -173,12 +172,12 @@ export function problemBody(code: ProblemCode, message: string): ProblemBody {
   return { type: 'about:blank', title: TITLES[status] ?? 'Error', status, detail, code };
 }
 
-/** Codes, for the documents and their test. */
+/** Codes, for the documentation and its test. */
 export function problemCodes(): readonly ProblemCode[] {
   return Object.keys(problems) as ProblemCode[];
 }
 
-/** What to answer an error with. Whatever is not known here is `internal`. */
+/** The problem that answers an error. An unknown error is `internal`. */
 export function toProblem(error: unknown): ProblemError {
   if (error instanceof ProblemError) return error;
   if (isStoreError(error) && Object.hasOwn(problems, error.code)) {
@@ -187,7 +186,7 @@ export function toProblem(error: unknown): ProblemError {
   return new ProblemError('internal', 'internal', error);
 }
 
-/** A problem as an answer, with the bytes of its JSON. */
+/** A problem as an answer, with its JSON as bytes. */
 export function problemAnswer(problem: ProblemError) {
   const { code, message } = problem;
   const body = problemBody(code, message);

@@ -94,11 +94,11 @@ export interface Verified {
   readonly expiresAt: Date;
   /** All parameters that the signature covers. */
   readonly parameters: QueryValues;
-  /** The same for the same URL alone, however its query is written. */
+  /** Equal for equivalent queries, however they are written. */
   readonly identity: string;
 }
 
-/** Undefined when the query has no signature. Throws `signature_invalid`, `signature_expired`. */
+/** Undefined if the query has no signature. Throws `signature_invalid`, `signature_expired`. */
 export function verifyQuery(
   secrets: readonly string[],
   method: SignedMethod,

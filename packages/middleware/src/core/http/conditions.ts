@@ -4,7 +4,7 @@ import type { ByteRange } from '@stevedore/client';
 import type { ContentPart } from './paced-content.js';
 
 /**
- * Decides what a request gets of an existing file: all of it, ranges, or nothing, because the
+ * Decides how much of an existing file answers a request: all, ranges, or nothing because the
  * client has it already or its condition fails (RFC 9110, section 13, in the order of 13.2.2).
  * Pure.
  */
@@ -66,7 +66,7 @@ function modifiedSince(header: string | undefined, modifiedAt: Date): boolean {
   return header !== undefined && seconds(modifiedAt.getTime()) > seconds(parseDate(header));
 }
 
-/** If-Range: a range is only useful to a client that has the rest of the same bytes. */
+/** If-Range: a range helps only a client that has the rest of the same bytes. */
 function sameAsBefore(header: string | string[] | undefined, file: Validators): boolean {
   if (header === undefined) return true;
   const value = String(header).trim();
@@ -75,7 +75,7 @@ function sameAsBefore(header: string | string[] | undefined, file: Validators): 
 }
 
 const CLOCK = '\\d{2}:\\d{2}:\\d{2}';
-/** As it is written today, and in the two obsolete ways; the last of them names no zone. */
+/** The current format and the two obsolete ones; the last of them names no zone. */
 const DATED = new RegExp(
   `^[A-Z][a-z]{2}, \\d{2} [A-Z][a-z]{2} \\d{4} ${CLOCK} GMT$|^[A-Z][a-z]+day, \\d{2}-[A-Z][a-z]{2}-\\d{2} ${CLOCK} GMT$`,
 );
@@ -92,9 +92,9 @@ function seconds(milliseconds: number): number {
 }
 
 /**
- * The Range header (RFC 9110, section 14) and its answer. Pure. A malformed header is
- * ignored, as the standard allows, and so is one that asks for too many pieces; pieces that
- * overlap or nearly touch become one: a short request never costs more than the whole file.
+ * The Range header (RFC 9110, section 14) and its answer. Pure. A malformed header is ignored, as
+ * the standard allows, and so is one with too many ranges. Ranges that overlap or nearly touch are
+ * merged: a short request never costs more than the whole file.
  */
 
 export type WantedRanges =
@@ -102,9 +102,9 @@ export type WantedRanges =
   | { readonly kind: 'ranges'; readonly ranges: readonly ByteRange[] }
   | { readonly kind: 'unsatisfiable' };
 
-/** More pieces than this in one request are answered with the whole file. */
+/** A request for more ranges is answered with the whole file. */
 export const MAX_RANGES = 8;
-/** Pieces this near to each other are sent as one: a boundary between them would be longer. */
+/** Ranges this close are merged: a boundary between them would be longer. */
 const MERGE_GAP_BYTES = 128;
 
 const WHOLE: WantedRanges = { kind: 'whole' };
@@ -119,7 +119,7 @@ function parseRanges(header: string, size: number): WantedRanges {
   if (specs.length > MAX_RANGES) return WHOLE;
   const ranges: ByteRange[] = [];
   for (const spec of specs) {
-    // An empty element of a list means nothing.
+    // An empty list element means nothing.
     if (specs.length > 1 && spec.trim() === '') continue;
     const range = parseSpec(spec, size);
     if (range === 'malformed') return WHOLE;
@@ -144,7 +144,7 @@ function parseSpec(spec: string, size: number): ByteRange | 'malformed' | 'outsi
   return { start, end: last === '' ? size - 1 : Math.min(Number(last), size - 1) };
 }
 
-/** In the order that was asked for, unless some of them overlap or nearly touch. */
+/** In the requested order, unless some overlap or nearly touch. */
 function coalesce(ranges: readonly ByteRange[]): readonly ByteRange[] {
   if (ranges.length === 1) return ranges;
   const merged: ByteRange[] = [];
@@ -163,7 +163,7 @@ function coalesce(ranges: readonly ByteRange[]): readonly ByteRange[] {
 
 export interface MultiRange {
   readonly contentType: string;
-  /** Bytes of the body. */
+  /** Length of the body. */
   readonly length: number;
   readonly parts: readonly ContentPart[];
 }

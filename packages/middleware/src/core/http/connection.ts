@@ -6,11 +6,11 @@ import type { TransferLimits } from '../limits.js';
  * Serves one request of a connection at a time, and closes it only after the answer.
  *
  * A client may send many requests without waiting for answers (pipelining). Each starts when the
- * previous answer is sent. The number of waiting requests is bounded over all connections: a
- * connection that adds more is closed.
+ * previous answer is sent. The number of waiting requests is bounded over all connections; a
+ * connection that exceeds it is closed.
  */
 
-/** Each costs two to three KiB. */
+/** Memory of each: two to three KiB. */
 const MAX_WAITING = 8_192;
 /** Tells the HTTP parser of Node.js that this is the last request of the connection. */
 const LAST_REQUEST = 2;
@@ -31,7 +31,7 @@ export class Turns {
    * with false if the connection ended before.
    */
   wait({ socket }: IncomingMessage, response: ServerResponse): Promise<boolean> | undefined {
-    // The HTTP server gives the connection to one answer after the other.
+    // The HTTP server sends one answer after another on the connection.
     if (response.socket !== null) return undefined;
     if (this.#count >= this.#maxWaiting) end(socket);
     if (socket.destroyed) return Promise.resolve(false);
@@ -60,7 +60,7 @@ export class Turns {
   }
 }
 
-/** Ends the connection, and the parsing of what it has sent: a read can bring a thousand requests. */
+/** Closes the connection and stops parsing: one read can contain a thousand requests. */
 function end(socket: Socket): void {
   const { parser } = socket as { parser?: { onIncoming?: () => number } | null };
   if (parser?.onIncoming) parser.onIncoming = () => LAST_REQUEST;
@@ -68,11 +68,10 @@ function end(socket: Socket): void {
 }
 
 /**
- * Closes a connection on which a body is still arriving so that the client gets
- * to read the answer. Closing a socket with unread bytes resets it, and a reset
- * may overtake the answer; so the server ends its side first, and discards what
- * still comes in for a moment. Beyond a bound it stops reading: the client cannot send on,
- * but reads the answer.
+ * Closes a connection on which a body is still arriving, so that the client can read the answer.
+ * Closing a socket with unread bytes resets it, and the reset may overtake the answer. So the
+ * server ends its side first and discards what arrives for a moment. Beyond a limit it stops
+ * reading: the client can send no more, but still reads the answer.
  */
 export function closeAfterReply(socket: Socket, limits: TransferLimits): void {
   // Called by the HTTP server once the last byte of the answer has been handed over.
@@ -97,8 +96,8 @@ function linger(socket: Socket, limits: TransferLimits): void {
 }
 
 /**
- * True if bytes of the request's body may still be under way. `complete` alone
- * would not do: it is still false while the handler of a GET runs.
+ * True if bytes of the request's body may still arrive. `complete` alone does not tell: it is still
+ * false while the handler of a GET runs.
  */
 export function hasUnreadBody({ complete, headers }: IncomingMessage): boolean {
   if (complete) return false;

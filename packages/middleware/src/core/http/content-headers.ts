@@ -5,15 +5,16 @@ import type { TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
 
 /**
- * Headers about content: names of files, media types, and text in headers.
- * Content-Disposition is written and read by RFC 6266 and RFC 8187. Nothing written here holds a control character, whatever the name, nor one
- * that turns the direction of text around and makes `fdp.exe` look like `exe.pdf`.
+ * Headers about content: file names, media types, and text in headers. Content-Disposition is
+ * written and parsed by RFC 6266 and RFC 8187. Whatever the name, nothing written here contains a
+ * control character, nor one that reverses the direction of text and makes `fdp.exe` look like
+ * `exe.pdf`.
  */
 
 export interface Disposition {
   /** `attachment`, `form-data`; lower case. */
   readonly kind: string;
-  /** Name of a form's field. */
+  /** Name of the form field. */
   readonly name?: string;
   readonly filename?: string;
 }
@@ -29,7 +30,10 @@ export function formatDisposition(kind: 'inline' | 'attachment', filename: strin
 
 const CONTROLS = /[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 
-/** No control characters, no half of a pair, and no separators: some clients take a name for a path. */
+/**
+ * No control characters, no lone surrogates, and no separators: some clients take a name for a
+ * path.
+ */
 function cleanName(name: string): string {
   return name.toWellFormed().replace(CONTROLS, '').replace(/[/\\]/g, '_');
 }
@@ -37,7 +41,7 @@ function cleanName(name: string): string {
 const PARAMETER =
   /;[ \t]*([A-Za-z0-9!#$%&'*+.^_`|~-]+)[ \t]*=[ \t]*(?:"((?:[^"\\]|\\[\s\S])*)"|([^;"\t ]*))[ \t]*/y;
 
-/** Takes a header apart; undefined when it does not have the form of one. */
+/** Parses a header; undefined if it is malformed. */
 export function parseDisposition(header: string): Disposition | undefined {
   const kind = /^[ \t]*([A-Za-z0-9!#$%&'*+.^_`|~-]+)[ \t]*/.exec(header);
   if (!kind) return undefined;
@@ -49,7 +53,7 @@ export function parseDisposition(header: string): Disposition | undefined {
     const match = PARAMETER.exec(header);
     if (!match) return undefined;
     const name = match[1]!.toLowerCase();
-    // Of two parameters with one name neither can be trusted.
+    // If a parameter occurs twice, neither value can be trusted.
     if (values.has(name)) return undefined;
     values.set(name, match[2] === undefined ? match[3]! : match[2].replace(/\\(["\\])/g, '$1'));
   }
@@ -72,7 +76,7 @@ export function headerText(value: string): string {
   return decodeUtf8(Buffer.from(value, 'latin1')) ?? value;
 }
 
-/** Percent-decoded UTF-8; undefined when it is not that. */
+/** Percent-decoded UTF-8; undefined if it is not that. */
 function percentDecode(value: string): string | undefined {
   if (/^[\x20-\x24\x26-\x7e]*$/.test(value)) return value;
   try {
@@ -90,28 +94,26 @@ function decodeUtf8(bytes: Buffer): string | undefined {
   }
 }
 
-/**
- * Media types: which are well formed, and which a browser may show in place.
- */
+/** Media types: which ones are well formed, and which ones a browser may display inline. */
 
 export const DEFAULT_TYPE = 'application/octet-stream';
 
 const MAX_TYPE_CHARS = 255;
 
-/** The type as given if it is one, else undefined. */
+/** The type as given if it is valid, else undefined. */
 export function mediaType(text: string | undefined): string | undefined {
   if (text === undefined || text.length > MAX_TYPE_CHARS) return undefined;
   const trimmed = text.trim();
   return safeParse(trimmed).type === '' ? undefined : trimmed;
 }
 
-/** `text/plain; charset=utf-8` -> `text/plain`, also where the parameters are malformed. */
+/** `text/plain; charset=utf-8` -> `text/plain`, even if the parameters are malformed. */
 export function essence(type: string): string {
   const semicolon = type.indexOf(';');
   return (semicolon < 0 ? type : type.slice(0, semicolon)).trim().toLowerCase();
 }
 
-/** Types without a script in them. SVG is an image and not one of them. */
+/** Types without scripts. SVG is an image that can have them. */
 const INLINE = new Set([
   'application/pdf',
   'image/apng',
@@ -129,18 +131,18 @@ const INLINE = new Set([
   'text/plain',
 ]);
 
-/** True if a browser may show the type in place; anything else is only ever downloaded. */
+/** True if a browser may display the type inline; anything else is only ever downloaded. */
 export function mayShowInline(type: string): boolean {
   const name = essence(type);
   return INLINE.has(name) || /^(?:audio|video)\/[a-z0-9.-]+$/.test(name);
 }
 
 /**
- * The client's name for a file. It is a text that is kept and given back, never
- * a path: any character may be in it, only its length is bounded.
+ * The client's name for a file: text that is stored and returned, never a path. It may contain any
+ * character; only its length is bounded.
  */
 
-/** Of a raw upload: `X-Filename`, else what Content-Disposition says, else none. */
+/** Of a raw upload: `X-Filename`, else the name in Content-Disposition, else none. */
 export function fileNameOf(headers: IncomingHttpHeaders, limits: TransferLimits): string {
   const name = percentName(headers['x-filename']) ?? disposition(headers['content-disposition']);
   const problem = checkName(name, limits);

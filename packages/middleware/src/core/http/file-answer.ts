@@ -12,9 +12,9 @@ import {
 import { type ContentPart, type Pace, type PacedContent, pacedContent } from './paced-content.js';
 
 /**
- * The answer to a GET or HEAD of a stored file, as values that any server can
- * send. Uploaded content is foreign content: it is never sniffed, never run, and
- * shown in place only where nothing in it can be run.
+ * The answer to a GET or HEAD of a stored file, as values that any server can send. Uploaded
+ * content is untrusted: browsers must neither sniff nor run it, and display it inline only if
+ * nothing in it can run.
  */
 
 const YEAR_SECONDS = 31_536_000;
@@ -24,7 +24,7 @@ const CONTENT_POLICY = "sandbox; default-src 'none'";
 export interface FileRequest {
   readonly method: string;
   readonly headers: IncomingHttpHeaders;
-  /** The client wants to download the file, not to show it. */
+  /** The client wants to download the file, not to display it. */
   readonly download: boolean;
 }
 
@@ -33,19 +33,19 @@ export interface Presentation {
   readonly name: string;
   /** False for files whose bytes may change under their id. */
   readonly immutable: boolean;
-  /** True if shared caches must not keep the answer. */
+  /** True if shared caches must not store the answer. */
   readonly private?: boolean;
-  /** How long the answer may be kept, for a file or a permission that ends. */
+  /** How long the answer may be cached, for a file or a permission that expires. */
   readonly freshSeconds?: number;
-  /** Types that are shown in place although a browser might run them. */
+  /** Types that are displayed inline although a browser might run them. */
   readonly inlineTypes?: ReadonlySet<string>;
-  /** `Cross-Origin-Resource-Policy`: whose pages may show it. Default `same-site`. */
+  /** `Cross-Origin-Resource-Policy`: which pages may display it. Default `same-site`. */
   readonly resourcePolicy?: ResourcePolicy;
 }
 
 export type ResourcePolicy = 'same-origin' | 'same-site' | 'cross-origin';
 
-/** Content that sends itself behind the head, and ends the response. */
+/** Content that writes itself after the head, and ends the response. */
 export type SentContent = Pick<PacedContent, 'send'>;
 
 export interface Answer {
@@ -120,7 +120,7 @@ async function send(
     'cross-origin-resource-policy': presentation.resourcePolicy ?? 'same-site',
   };
   if (request.method === 'HEAD') return { status: 200, headers };
-  // Read before the answer begins: an error can still be one, without a file's headers.
+  // Read before the answer begins, so that an error can still be answered.
   const content = (parts: readonly ContentPart[]): Promise<Buffer | PacedContent> =>
     pacedContent(file, parts, pace);
   if (!ranges) {
@@ -143,7 +143,7 @@ function isInline(type: string, allowed: ReadonlySet<string> | undefined): boole
   return mayShowInline(type) || allowed?.has(essence(type)) === true;
 }
 
-/** How long the answer may be kept, as it is now. */
+/** How long the answer may be cached from now on. */
 export function cacheControl(
   presentation: Pick<Presentation, 'immutable' | 'private' | 'freshSeconds'>,
   expiresAt: Date | undefined,

@@ -12,29 +12,29 @@ import type { Hold, UnsentBytes } from './unsent-bytes.js';
 
 /** Shorter content is sent in one piece. */
 const SHORT_BYTES = 128 * 2 ** 10;
-/** Longer than what a socket buffers without asking for a pause. */
+/** Longer than what a socket buffers without signalling backpressure. */
 const PIECE_BYTES = 64 * 2 ** 10;
 /** For a client that was slow before, so that its progress shows sooner. */
 const SLOW_PIECE_BYTES = 32 * 2 ** 10;
-/** Sent to one client before others get their turn. */
+/** Bytes to send to one client before others get their turn. */
 const TURN_BYTES = 2 ** 19;
-/** Longer files come as streams that hold about so much. */
+/** Longer files come as streams, which buffer about this much. */
 const MAX_WHOLE_BYTES = 16 * 2 ** 20;
 const STREAM_BYTES = 2 ** 19;
 
-/** What is sent: bytes as they are, and ranges of the file. */
+/** What to send: literal bytes, and ranges of the file. */
 export type ContentPart = Buffer | ByteRange;
 
-/** The client, and the memory it may use. */
+/** The client, and the memory that it may use. */
 export interface Pace {
   readonly unsent: UnsentBytes;
-  /** True once nobody can get the answer any more. */
+  /** True once the answer can no longer be delivered. */
   readonly isGone: () => boolean;
 }
 
 /**
- * Short content as it is; else what sends it. Resolves when the first bytes of the file are
- * there. Rejects with the store's errors, and `aborted`.
+ * Short content as it is; otherwise a writer. Resolves when the first bytes of the file are read.
+ * Rejects with the store's errors, and `aborted`.
  */
 export async function pacedContent(
   file: StoredFile,
@@ -54,9 +54,9 @@ export class PacedContent {
   readonly #file: StoredFile;
   readonly #pace: Pace;
   readonly #hold: Hold;
-  /** Still to be sent; the first range begins behind what was sent of it. */
+  /** What remains to be sent; the first range begins after what was sent of it. */
   readonly #parts: ContentPart[];
-  /** What was read, from the first range on. */
+  /** Bytes that were read, from the start of the first range. */
   #bytes: Buffer | undefined;
   #stream: Readable | undefined;
   #chunks: AsyncIterator<Buffer> | undefined;
@@ -78,7 +78,7 @@ export class PacedContent {
     return ownMemory(bytes);
   }
 
-  /** Sends what follows the head. A failure of either side ends the connection. */
+  /** Sends the content after the head. A failure of either side closes the connection. */
   send(response: ServerResponse): void {
     response.once('close', () => this.close());
     this.#send(response).catch((error: Error) => response.destroy(error));
@@ -100,7 +100,7 @@ export class PacedContent {
       }
       if (!this.#bytes && !Buffer.isBuffer(this.#parts[0])) await this.#fill();
       if (this.#isClosed) return;
-      // No name for the piece here: it would keep the file's memory while the client is waited for.
+      // No variable for the piece: it would keep the file's memory while waiting for the client.
       const keptBytes = write(response, this.#next());
       sentBytes += this.#pieceBytes;
       if (sentBytes >= TURN_BYTES) {
@@ -108,7 +108,7 @@ export class PacedContent {
         await nextTurn();
       }
       if (keptBytes === 0) continue;
-      // All of the file's memory is kept as long as some of it is.
+      // Any part of the file keeps all of its memory.
       const read = (this.#bytes?.buffer.byteLength ?? 0) + (this.#stream ? STREAM_BYTES : 0);
       this.#hold.wait(keptBytes + read, {
         trim: (bytes) => keptBytes + this.#trim(bytes),
@@ -123,7 +123,7 @@ export class PacedContent {
   async #fill(): Promise<void> {
     if (!this.#chunks) {
       await this.#open(this.#parts[0] as ByteRange);
-      // Read again, because there was no room to keep it: now there may be as little.
+      // It is read again because there was no memory to keep it, and that may still be so.
       const { unsent } = this.#pace;
       if (this.#bytes) unsent.resize(this.#hold, this.#trim(unsent.shareBytes));
       if (this.#bytes || this.#isClosed) return;
@@ -190,21 +190,21 @@ export class PacedContent {
 /** Memory that pieces are written from, so that they do not keep the whole file's. */
 let scratch = Buffer.allocUnsafeSlow(PIECE_BYTES);
 
-/** Writes the piece; gives the bytes of memory that are kept until the system has taken all of it. */
+/** Writes the piece; returns the bytes of memory held until the system has accepted all of it. */
 function write(response: ServerResponse, piece: Buffer): number {
   const { socket } = response;
   const isCopied = keepsMore(piece);
   const usesScratch = isCopied && piece.length > SLOW_PIECE_BYTES;
   if (usesScratch) response.write(scratch.subarray(0, piece.copy(scratch)));
   else response.write(isCopied ? Buffer.from(piece) : piece);
-  // The HTTP server holds it back until the end of this turn, for what may follow.
+  // The HTTP server buffers it until the end of this turn.
   while (socket && socket.writableCorked > 0) socket.uncork();
   if ((socket ?? response).writableLength === 0) return 0;
   if (usesScratch) scratch = Buffer.allocUnsafeSlow(PIECE_BYTES);
   return usesScratch ? PIECE_BYTES : piece.length;
 }
 
-/** Resolves when what was written is taken, or never will be. */
+/** Resolves when the write was accepted, or never will be. */
 function movedOn(response: ServerResponse): Promise<void> {
   return new Promise((resolve) => {
     const done = (): void => {
@@ -225,7 +225,7 @@ function ownMemory(bytes: Buffer): Buffer {
   return keepsMore(bytes) ? Buffer.from(bytes) : bytes;
 }
 
-/** True if a buffer that is kept holds much more memory than its own bytes. */
+/** True if a buffer holds much more memory than its own bytes. */
 function keepsMore(bytes: Buffer): boolean {
   return bytes.buffer.byteLength > 2 * bytes.length + Buffer.poolSize;
 }

@@ -25,30 +25,35 @@ export interface Stalled {
 }
 
 export interface UnsentStats {
-  /** Read, or being read, and not taken by clients. */
+  /** Bytes that were read, or are being read, and that clients have not accepted. */
   readonly bytes: number;
   /** Downloads that wait for their clients. */
   readonly stalled: number;
-  /** Downloads ended because others needed the room, and because nothing was taken of them. */
+  /**
+   * Downloads ended because others needed the memory, and because their client accepted nothing.
+   */
   readonly endedForRoom: number;
   readonly endedForStall: number;
 }
 
 /** Most bytes that one read reserves, however long the file is. */
 const READ_SHARE = 1 / 4;
-/** So much more may be taken for short content, which does not wait behind long files. */
+/** Extra allowance for short content, which does not queue behind long files. */
 const SHORT_SHARE = 1 / 8;
 const SHORT_BYTES = 128 * 2 ** 10;
-/** Share of the memory that stalled downloads may keep, in addition to what the system has. */
+/** Share of the memory that stalled downloads may keep, beside the system's own buffers. */
 const STALLED_SHARE = 1 / 2;
 const MIN_SHARE_BYTES = 32 * 2 ** 10;
 /** A download is stalled, and not just between two pieces, after this long ... */
 const TRIM_AFTER_MS = 50;
-/** ... and is ended after this long, if others need the room or more than `maxStalled` are stalled. */
+/**
+ * ... and is closed after this long, if others need the memory or more than `maxStalled` are
+ * stalled.
+ */
 const END_AFTER_MS = 5_000;
 const SWEEP_MS = 1000;
 
-/** Bytes of one download. */
+/** Bytes held by one download. */
 export class Hold {
   readonly #unsent: UnsentBytes;
   bytes = 0;
@@ -60,7 +65,7 @@ export class Hold {
     this.#unsent = unsent;
   }
 
-  /** The client has taken what it was given. */
+  /** The client has accepted what was written. */
   moved(): void {
     this.#unsent.move(this);
   }
@@ -89,7 +94,7 @@ export class UnsentBytes {
   #bytes = 0;
   /** The longest stalled first. */
   readonly #stalled = new Set<Hold>();
-  /** Those of them that were not trimmed yet. */
+  /** The stalled downloads that were not trimmed yet. */
   readonly #untrimmed = new Set<Hold>();
   readonly #queue: Waiter[] = [];
   #endedForRoom = 0;
@@ -111,7 +116,7 @@ export class UnsentBytes {
     };
   }
 
-  /** What a stalled download may keep when room is short. */
+  /** What a stalled download may keep when memory is short. */
   get shareBytes(): number {
     const share = (this.#limits.maxUnsentBytes * STALLED_SHARE) / (this.#stalled.size + 1);
     return Math.max(MIN_SHARE_BYTES, Math.floor(share));
@@ -201,7 +206,7 @@ export class UnsentBytes {
     }, TRIM_AFTER_MS).unref();
   }
 
-  /** One that waits keeps its connection in memory, with every request that came on it. */
+  /** A waiting request keeps its connection in memory, with every request that arrived on it. */
   #forgetGone(): void {
     for (const gone of this.#queue.filter(({ isGone }) => isGone())) {
       this.#queue.splice(this.#queue.indexOf(gone), 1);
@@ -209,7 +214,7 @@ export class UnsentBytes {
     }
   }
 
-  /** Makes room if it has to. */
+  /** Frees memory if necessary. */
   #hasRoom(asking: Hold, bytes: number, isShort = false): boolean {
     const { maxUnsentBytes } = this.#limits;
     const limit = isShort ? maxUnsentBytes * (1 + SHORT_SHARE) : maxUnsentBytes;

@@ -1,12 +1,12 @@
 import type { Store, UnfinishedUpload } from '@stevedore/client';
 
-/** What the route keeps beside an upload in several requests until it is finished. */
+/** What the route stores beside a resumable upload until it is finished. */
 export interface Note {
-  /** Whose it is. */
+  /** The client that owns it. */
   readonly scope: string;
-  /** `Upload-Metadata`, as it came. */
+  /** `Upload-Metadata`, as received. */
   readonly metadata: string;
-  /** It is a part of another upload, and never a file. */
+  /** It is a part of another upload, and never a file by itself. */
   readonly isPart: boolean;
   readonly checkContent: boolean;
   readonly maxBytes: number;
@@ -16,7 +16,7 @@ export function noteOf({ note }: UnfinishedUpload): Note {
   return JSON.parse(note) as Note;
 }
 
-/** Whose upload it is; undefined where there is none that has not ended. */
+/** The owner of the upload; undefined if there is no unfinished one. */
 export function scopeOfUpload({ unfinished }: Store, id: string): string | undefined {
   const found = unfinished?.find(id);
   return found && noteOf(found).scope;

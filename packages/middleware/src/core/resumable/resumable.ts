@@ -22,9 +22,10 @@ import { type Begin, EXTENSIONS, TusStore, type UnderWay, underWay } from './tus
 import { CHECKSUMS, checksumOf, concatOf, metadataOf } from './upload-headers.js';
 
 /**
- * Resumable uploads by tus 1.0: `@tus/server` speaks the protocol, the store keeps the bytes, and
- * what both lack (checksums, concatenation, policies, problems as answers) is here. An upload's
- * id is the key of the file that it becomes; the answer that ends it says so in `X-File-Key`.
+ * Resumable uploads by tus 1.0. `@tus/server` speaks the protocol, the store keeps the bytes, and
+ * this module adds what both lack: checksums, concatenation, policies, and problems as answers. An
+ * upload's id is the key of the file that it becomes; the answer that ends it contains the key in
+ * `X-File-Key`.
  */
 export interface ResumableOptions {
   readonly store: Store;
@@ -32,28 +33,28 @@ export interface ResumableOptions {
   readonly guard: ProgressGuard;
 }
 
-/** What one request asks for. */
+/** One request. */
 export interface ResumableRequest {
-  /** Path of the uploads: theirs are below it. */
+  /** Path of the collection; each upload is below it. */
   readonly path: string;
   /** Path of the files. */
   readonly filesPath: string;
   /** Of the upload; absent for the path of all of them. */
   readonly id?: string;
   readonly room: UploadRoom;
-  /** Of a request that begins an upload. */
+  /** For a request that creates an upload. */
   readonly policy?: UploadPolicy;
   readonly scope?: string;
   readonly mark?: Buffer | undefined;
-  /** Bytes that the request may bring. */
+  /** Most bytes that the request may bring. */
   readonly limitBytes?: number | undefined;
-  /** Called with the bytes that were kept, once. */
+  /** Called once, with the number of bytes that were stored. */
   readonly onReceived?: (bytes: number) => void;
-  /** Called before the answer that ends an upload; what it throws is the answer. */
+  /** Called before the answer that ends an upload; if it throws, its error is the answer. */
   readonly onStored?: (receipt: Receipt, scope: string) => void | Promise<void>;
 }
 
-/** Where a page looks for the key of the file. */
+/** The header in which a web page finds the key of the file. */
 const KEY_HEADER = 'x-file-key';
 const OFFSET_TYPE = 'application/offset+octet-stream';
 /** Enough of a file to detect its type. */
@@ -65,7 +66,7 @@ export class ResumableUploads {
   readonly #uploads: UnfinishedUploads;
   readonly #server: Server;
 
-  /** Throws `invalid_option` for a store that keeps no unfinished uploads. */
+  /** Throws `invalid_option` for a store without unfinished uploads. */
   constructor(options: ResumableOptions) {
     const { unfinished } = options.store;
     if (!unfinished) throw invalidOption('this store keeps no uploads in several requests');
@@ -91,7 +92,7 @@ export class ResumableUploads {
     });
   }
 
-  /** OPTIONS: what is possible here. */
+  /** OPTIONS: capabilities. */
   options(): Answer {
     return {
       status: 204,
@@ -105,7 +106,7 @@ export class ResumableUploads {
     };
   }
 
-  /** POST, HEAD, PATCH and DELETE. Answers refusals too: they have headers of the protocol. */
+  /** POST, HEAD, PATCH and DELETE. Sends refusals too, as they need headers of the protocol. */
   async handle(
     request: IncomingMessage,
     response: ServerResponse,
@@ -144,13 +145,13 @@ export class ResumableUploads {
     const current: UnderWay = { checksum: checksumOf(headers), begin };
     return underWay.run(current, async () => {
       if (Array.isArray(concat)) return this.#join(concat, current, asked);
-      // Its last request may have ended before it was a file: the client asks how far it is.
+      // Its last request may have failed before it became a file; this client asks for its state.
       if (method === 'HEAD' && asked.id !== undefined) await this.#finishWhole(asked, current);
       return this.#speak(request, response, method, current, asked);
     });
   }
 
-  /** What an upload that is begun is to become, under the route's policy. */
+  /** What a new upload is to become, under the route's policy. */
   #begin(
     headers: IncomingHttpHeaders,
     { policy = ANYTHING, scope = '', mark }: ResumableRequest,
@@ -216,7 +217,7 @@ export class ResumableUploads {
     return { status: answer.status, headers };
   }
 
-  /** None where the method has no body, or there is none. */
+  /** Undefined if the method has no body, or the body is empty. */
   #bodyOf(
     request: IncomingMessage,
     response: ServerResponse,
@@ -233,7 +234,10 @@ export class ResumableUploads {
     return new RequestBody(request, { limitBytes, guard, room });
   }
 
-  /** An upload of the bytes of others, in order (extension concatenation). They are removed. */
+  /**
+   * Creates an upload from the bytes of others, in order (extension concatenation), and removes
+   * those.
+   */
   async #join(
     ids: readonly string[],
     current: UnderWay,
@@ -275,7 +279,7 @@ export class ResumableUploads {
     if (current.receipt) await onStored?.(current.receipt, noteOf(upload).scope);
   }
 
-  /** Of an upload whose last byte has come: a file from now on, or refused and removed. */
+  /** After an upload's last byte: makes it a file, or refuses and removes it. */
   async #finish(id: string): Promise<Record<string, never>> {
     const current = underWay.getStore()!;
     const upload = this.#uploads.find(id);
@@ -303,7 +307,7 @@ export class ResumableUploads {
     }
   }
 
-  /** Of the file that an upload became; only of one that is here. */
+  /** The key of the file that an upload became, if that file is here. */
   async #sizeOf(id: string): Promise<number | undefined> {
     try {
       return (await this.#options.store.stat(id, { onlyHere: true })).size;
@@ -314,7 +318,7 @@ export class ResumableUploads {
   }
 }
 
-/** PATCH and DELETE by way of POST, for clients behind what lets no others through. */
+/** PATCH and DELETE sent as POST, for clients behind proxies that allow no other method. */
 function methodOf({ method = '', headers }: IncomingMessage): string {
   const other = headers['x-http-method-override'];
   return method === 'POST' && other !== undefined ? String(other).toUpperCase() : method;
@@ -345,7 +349,7 @@ function ownHeaders(upload: UnfinishedUpload): Record<string, string> {
   };
 }
 
-/** What the protocol's library refuses has a status and a text, and no code. */
+/** The protocol's library refuses with a status and a text, without a code. */
 function problemOf({ status }: Response, failure: unknown): unknown {
   if (failure instanceof Error) return failure;
   const { body = '' } = (failure ?? {}) as { readonly body?: string };

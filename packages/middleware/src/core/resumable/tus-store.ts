@@ -7,8 +7,8 @@ import { type Note, noteOf } from './note.js';
 import type { RequestChecksum, UploadMetadata } from './upload-headers.js';
 
 /**
- * What `@tus/server` keeps uploads in: the store's unfinished uploads. It says of a request only
- * what the protocol needs; the rest comes along in `underWay`.
+ * Stores the uploads of `@tus/server` as unfinished uploads of the store. The library passes on
+ * only what the protocol needs of a request; the rest travels in `underWay`.
  */
 
 /** What an upload is to become. */
@@ -21,9 +21,9 @@ export interface Begin extends UploadMetadata {
 /** One request. */
 export interface UnderWay {
   readonly checksum: RequestChecksum | undefined;
-  /** Of a request that begins an upload. */
+  /** For a request that creates an upload. */
   readonly begin?: Begin | undefined;
-  /** The first thing that went wrong: the protocol's library tells less. */
+  /** The first failure: the library reports less. */
   failure?: unknown;
   /** Bytes that were added. */
   receivedBytes?: number;
@@ -45,7 +45,7 @@ export const EXTENSIONS = [
 export class TusStore extends DataStore {
   override readonly extensions = EXTENSIONS;
   readonly #uploads: UnfinishedUploads;
-  /** A file whose upload was finished before. */
+  /** A file whose upload was already finished. */
   readonly #finished: (id: string) => Promise<number | undefined>;
 
   constructor(uploads: UnfinishedUploads, finished: (id: string) => Promise<number | undefined>) {
@@ -54,7 +54,7 @@ export class TusStore extends DataStore {
     this.#finished = finished;
   }
 
-  /** Called when the library wants a name, which comes with the upload itself. */
+  /** Called when the library wants a name; the store chooses it when the upload is created. */
   async begin(size: number | undefined): Promise<string> {
     const { note, ...about } = underWay.getStore()!.begin!;
     if (size !== undefined && size > note.maxBytes) throw tooLong(note);
@@ -116,7 +116,7 @@ async function* counted(
   checksum: RequestChecksum | undefined,
 ): AsyncGenerator<Buffer> {
   let left = bytes;
-  // A stream that is destroyed here would end the request before its error is known.
+  // Destroying the stream here would end the request before its error is known.
   for await (const chunk of stream.iterator({ destroyOnReturn: false })) {
     left -= chunk.length;
     if (left < 0) throw tooLong(note);

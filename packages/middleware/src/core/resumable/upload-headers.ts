@@ -6,18 +6,18 @@ import type { TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
 
 /**
- * What tus requests say in their headers (tus 1.0, https://tus.io/protocols/resumable-upload):
- * metadata, checksums of single requests, and which uploads are parts of another.
+ * Headers of tus requests (tus 1.0, https://tus.io/protocols/resumable-upload): metadata, checksums
+ * of single requests, and which uploads are parts of another.
  */
 
 export interface UploadMetadata {
   readonly name: string;
-  /** As the client declares it; absent where it does not. */
+  /** As declared by the client; absent if it declares none. */
   readonly type?: string;
   readonly group?: string;
 }
 
-/** Of `Upload-Metadata`, which is stored as it is beside the upload. */
+/** From `Upload-Metadata`, which is stored unchanged with the upload. */
 const MAX_METADATA_CHARS = 4096;
 
 /**
@@ -58,13 +58,13 @@ export function metadataOf(
 /** For `Tus-Checksum-Algorithm`. */
 export const CHECKSUMS = ['sha1', 'sha256', 'sha512', 'md5', 'crc32'] as const;
 
-/** Takes the bytes of one request; `problem` is asked behind the last one. */
+/** Receives the bytes of one request; call `problem` after the last one. */
 export interface RequestChecksum {
   update(chunk: Uint8Array): void;
   problem(): ProblemError | undefined;
 }
 
-/** Undefined when no checksum was sent. Throws `unsupported_digest`, `invalid_digest`. */
+/** Undefined if no checksum was sent. Throws `unsupported_digest`, `invalid_digest`. */
 export function checksumOf(headers: IncomingHttpHeaders): RequestChecksum | undefined {
   const header = headers['upload-checksum'];
   if (header === undefined) return undefined;
@@ -107,10 +107,10 @@ class Crc32 {
   }
 }
 
-/** Uploads that one upload may be put together of. */
+/** Most uploads that one upload may be made of. */
 const MAX_PARTS = 100;
 
-/** `partial`, or the ids of the uploads that make this one. Throws `bad_request`. */
+/** `partial`, or the ids of the uploads that form this one. Throws `bad_request`. */
 export function concatOf(headers: IncomingHttpHeaders): 'partial' | readonly string[] | undefined {
   const header = headers['upload-concat'];
   if (header === undefined || header === 'partial') return header as 'partial' | undefined;

@@ -3,12 +3,12 @@ import { ProblemError } from '../problems.js';
 import type { DigestCheck } from './digests.js';
 
 /**
- * Checks a body on its way to the store: its first bytes, which must be of the declared type,
- * before any of it is passed on; its checksums before its end. A body that fails a check does
- * not end, so nothing of it is stored.
+ * Checks a body on its way to the store: its first bytes, which must match the declared type,
+ * before any are passed on; its checksums before its end. A body that fails a check never ends, so
+ * nothing of it is stored.
  */
 export interface BodyChecks {
-  /** Held against the first bytes, where the route's policy says so. */
+  /** Compared with the first bytes, if the route's policy says so. */
   readonly declaredType: string | undefined;
   readonly digests: DigestCheck | undefined;
   /** Makes a problem that of the whole request. */
@@ -43,7 +43,7 @@ export async function* checkedBody(
   if (problem) throw fail(problem);
 }
 
-/** As `checkedBody`, for a body that is here already. A promise only where one is needed. */
+/** As `checkedBody`, for a body that is in memory. Returns a promise only if it must. */
 export function checkBytes(bytes: Buffer, checks: BodyChecks): Promise<void> | undefined {
   const { declaredType, digests } = checks;
   const isPlain = declaredType === undefined || isPlainlyOf(declaredType, bytes);
@@ -68,14 +68,14 @@ async function checkHead(
 }
 
 /**
- * A type that has a signature must show the right one; one that has none must not show
- * another's. The detector is loaded when the first route asks for it.
+ * A type that has a signature must show it; a type without one must not show another's. The
+ * detector is loaded when the first route needs it.
  */
 
-/** What is looked at; every signature lies within. */
+/** Bytes to examine; every signature lies within. */
 const HEAD_BYTES = 4100;
 
-/** Types under another name. */
+/** Synonyms of types. */
 const ALIASES: Readonly<Record<string, string>> = {
   'application/gzip': 'application/x-gzip',
   'application/x-zip-compressed': 'application/zip',
@@ -89,7 +89,7 @@ const ALIASES: Readonly<Record<string, string>> = {
   'text/xml': 'application/xml',
 };
 
-/** One signature stands for all types of a family: their difference lies deeper in the file. */
+/** One signature covers all types of a family: they differ deeper in the file. */
 const FAMILIES: readonly RegExp[] = [
   /^(?:video|audio)\/(?:mp4|quicktime|x-m4a|x-m4v|x-m4b|3gpp|3gpp2)$/,
   /^image\/(?:heic|heif|heic-sequence|heif-sequence|avif)$/,
@@ -115,13 +115,13 @@ function loadDetector(): Promise<Detector> {
   return detector;
 }
 
-/** True if the bytes say so at once; false says nothing yet. */
+/** True if the first bytes decide it; false means that more are needed. */
 function isPlainlyOf(declared: string, head: Uint8Array): boolean {
   const type = normalize(declared);
   return type === DEFAULT_TYPE || head.length === 0 || hasOwnSignature(type, head);
 }
 
-/** Undefined when the bytes may be of that type. */
+/** Undefined if the bytes may be of that type. */
 async function contentProblem(
   declared: string,
   head: Uint8Array,
@@ -131,12 +131,12 @@ async function contentProblem(
   const { detect, known } = await loadDetector();
   const found = await detect(head).catch(() => undefined);
   if (found !== undefined) return isSame(type, normalize(found)) ? undefined : mismatch(declared);
-  // Text has no signature, and never a zero byte.
+  // Text has no signature, and no zero bytes.
   if (isText(type)) return head.includes(0) ? mismatch(declared) : undefined;
   return known.has(type) ? mismatch(declared) : undefined;
 }
 
-/** The commonest types, whose first bytes alone say what they are. */
+/** The most common types, recognisable by their first bytes alone. */
 const SIGNATURES: Readonly<Record<string, readonly number[]>> = {
   'application/pdf': [0x25, 0x50, 0x44, 0x46, 0x2d],
   'image/gif': [0x47, 0x49, 0x46, 0x38],

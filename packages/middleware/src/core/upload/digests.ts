@@ -4,10 +4,9 @@ import fastCrc32c from '@chainsafe/fast-crc32c';
 import { ProblemError } from '../problems.js';
 
 /**
- * Checksums that a client sends along, and their verification while the bytes
- * arrive: `Content-MD5` (RFC 1864), `Digest` (RFC 3230), `Content-Digest` and
- * `Repr-Digest` (RFC 9530), `x-amz-checksum-*`. A header that names no algorithm
- * known here is refused: what was asked for is never silently left out.
+ * Checksums sent by a client, verified while the bytes arrive: `Content-MD5` (RFC 1864), `Digest`
+ * (RFC 3230), `Content-Digest` and `Repr-Digest` (RFC 9530), `x-amz-checksum-*`. A header without a
+ * known algorithm is refused: a requested check is never silently skipped.
  */
 
 type Algorithm = 'crc32' | 'crc32c' | 'md5' | 'sha1' | 'sha256' | 'sha512';
@@ -41,7 +40,7 @@ const WHOLE_VALUE: Readonly<Record<string, Algorithm | undefined>> = {
   'x-amz-checksum-sha1': 'sha1',
   'x-amz-checksum-sha256': 'sha256',
   'x-amz-checksum-crc32c': 'crc32c',
-  // Known by name and not computed here: refused.
+  // Known algorithms that are not computed here: refused.
   'x-amz-checksum-crc64nvme': undefined,
 };
 const LISTS = ['digest', 'content-digest', 'repr-digest'] as const;
@@ -52,10 +51,10 @@ export const DIGEST_HEADERS: readonly string[] = [
   ...LISTS,
 ];
 
-/** Values as a request or a part of a form has them. */
+/** Headers of a request or of a form's part. */
 export type HeaderValues = Readonly<Record<string, string | readonly string[] | undefined>>;
 
-/** Undefined when no checksum was sent. Throws `invalid_digest`, `unsupported_digest`. */
+/** Undefined if no checksum was sent. Throws `invalid_digest`, `unsupported_digest`. */
 export function digestCheck(headers: HeaderValues): DigestCheck | undefined {
   let expected: Expected[] | undefined;
   for (const header in WHOLE_VALUE) {
@@ -119,7 +118,7 @@ export class DigestCheck {
     for (const hash of this.#hashes.values()) hash.update(chunk);
   }
 
-  /** Once, behind the last byte; undefined when every checksum is right. */
+  /** Call it once, after the last byte; undefined if every checksum is right. */
   problem(): ProblemError | undefined {
     const found = new Map<Algorithm, Buffer>();
     for (const [name, value] of this.#crcs) {

@@ -5,10 +5,9 @@ import { ProblemError } from '../problems.js';
 import type { RequestBody } from './request-body.js';
 
 /**
- * Splits a multipart body into its parts, as they arrive and in their order.
- * The parser underneath drops what it does not understand; here a part without
- * headers, a header block without end and a body without its last boundary are
- * errors, so that a form is taken whole or not at all.
+ * Splits a multipart body into its parts, as they arrive and in order. The parser underneath drops
+ * what it does not understand. Here a part without headers, a header block without end and a body
+ * without its last boundary are errors, so that a form is accepted whole or not at all.
  */
 
 export interface FormPart {
@@ -17,7 +16,7 @@ export interface FormPart {
   readonly content: Readable;
 }
 
-/** A chunk is at most this long; what is checked after a chunk may be off by one. */
+/** A chunk is at most this long; a limit checked after a chunk may be exceeded by this much. */
 const CHUNK_BYTES = 2 ** 16;
 
 export class FormParts {
@@ -27,7 +26,7 @@ export class FormParts {
   readonly #queue: FormPart[] = [];
   readonly #open = new Set<Readable>();
   #parts = 0;
-  /** A boundary was read, the headers after it were not yet. */
+  /** A boundary was read, and the headers after it were not yet. */
   #inHeaders = false;
   #headersBegan = 0;
   #fedBytes = 0;
@@ -39,7 +38,8 @@ export class FormParts {
   constructor(body: RequestBody, boundary: string, limits: TransferLimits) {
     this.#body = body;
     this.#limits = limits;
-    // The parser cuts headers off where we refuse them: its limits are the wider ones.
+    // The parser truncates headers at the point where we refuse them, so its limits are the wider
+    // ones.
     const config = {
       boundary,
       maxHeaderPairs: limits.maxPartHeaders + 1,
@@ -56,9 +56,9 @@ export class FormParts {
     body.signal.addEventListener('abort', () => this.#abandon(), { once: true });
   }
 
-  /** The parts. Each one's content has to be read before the next is asked for. */
+  /** The parts. Read each one's content before you ask for the next. */
   async *parts(): AsyncGenerator<FormPart, void, undefined> {
-    // Its failures are the body's, which is asked below; one of the parser's becomes one.
+    // The body's own failure is thrown below; one of the parser's becomes a failure of the body.
     this.#pump().catch(() => this.#fail('The body cannot be taken apart.'));
     for (;;) {
       if (this.#body.failure) throw this.#body.failure;
@@ -179,7 +179,7 @@ export class FormParts {
   }
 }
 
-/** Resolves once the part is over, whatever its reader has left of it. */
+/** Resolves once the part is over, whatever its reader has left unread. */
 function drained(content: Readable): Promise<void> | undefined {
   if (content.readableEnded || content.destroyed) return undefined;
   return new Promise((resolve) => {

@@ -18,12 +18,11 @@ import { expiryOf, typeProblem, type UploadPolicy } from './policy.js';
 import { type RequestBody, tooLarge } from './request-body.js';
 
 /**
- * A form: its files, for the store to take all or none of, and the affinity
- * group they share. A part with a file name is a file; the field `group` names
- * the group, wherever in the form it stands.
+ * A form: its files, of which the store takes all or none, and their affinity group. A part with a
+ * file name is a file; the field `group` names the group, wherever it is in the form.
  */
 export interface FormOptions {
-  /** Affinity group, where it is not the form that names it. */
+  /** Affinity group, unless the form names one. */
   readonly group?: string | undefined;
   readonly policy?: UploadPolicy;
   readonly expiry?: Pick<PutOptions, 'expiresAt'>;
@@ -54,7 +53,7 @@ export class Form {
     this.#expiry = options.expiry ?? {};
   }
 
-  /** Complete once `files` has ended: that of the form, else one of its own. */
+  /** Complete once `files` has ended: the form's group, or a group of its own. */
   readonly group = (): string | undefined => {
     if (this.#group !== undefined || this.#files < 2) return this.#group;
     this.#group = randomBytes(12).toString('base64url');
@@ -90,7 +89,7 @@ export class Form {
     const name = this.#own(() => percentName(ownName)) ?? unescapeName(filename ?? '');
     const problem = checkName(name, this.#limits);
     if (problem) throw this.#body.fail(problem);
-    // What a browser sends for a file field in which nothing was chosen.
+    // Browsers send this for a file field without a file.
     if (name === '' && ownName === undefined && (await isEmpty(part.content))) return undefined;
     const refused = typeProblem(type ?? DEFAULT_TYPE, this.#policy);
     if (refused) throw this.#body.fail(refused);
@@ -106,7 +105,7 @@ export class Form {
     };
   }
 
-  /** What says nothing of its bytes is common (RFC 7578, section 4.7); another coding would be lost. */
+  /** Encodings that change nothing are common (RFC 7578, section 4.7); any other would be lost. */
   #demandPlain({ headers }: FormPart): void {
     const coding = headers['content-transfer-encoding']?.join().trim() ?? 'binary';
     if (/^(?:7bit|8bit|binary)$/i.test(coding)) return;
@@ -114,7 +113,7 @@ export class Form {
     throw this.#body.fail(new ProblemError('unsupported_encoding', message));
   }
 
-  /** A part may have checksums of its own. */
+  /** A part may have its own checksums. */
   #checked(part: FormPart, type: string): PutPart['body'] {
     const declaredType = this.#policy.checkContent ? type : undefined;
     const digests = this.#digestsOf(part);
@@ -137,7 +136,7 @@ export class Form {
     return this.#own(() => digestCheck(headers));
   }
 
-  /** What a part says in headers of its own. */
+  /** Headers of a part. */
   #own<Result>(read: () => Result): Result {
     try {
       return read();
@@ -174,7 +173,7 @@ export class Form {
   }
 }
 
-/** The boundary of a Content-Type; undefined when it has none that is allowed. */
+/** The boundary of a Content-Type; undefined if there is none, or it is not allowed. */
 export function boundaryOf(contentType: string): string | undefined {
   const match =
     /;[ \t]*boundary=(?:"([^"\\]{1,70})"|([A-Za-z0-9'()+_,./:=?-]{1,70})(?=[ \t]*(?:;|$)))/i.exec(
@@ -183,7 +182,7 @@ export function boundaryOf(contentType: string): string | undefined {
   return match?.[1] ?? match?.[2];
 }
 
-/** Browsers escape these three in names, and nothing else (HTML, form submission). */
+/** Browsers escape these three characters in names, and no others (HTML, form submission). */
 function unescapeName(name: string): string {
   return name.replace(/%22|%0D|%0A/gi, (escaped) => decodeURIComponent(escaped));
 }
@@ -199,7 +198,7 @@ async function isEmpty(content: Readable): Promise<boolean> {
       };
       for (const event of ['readable', 'end', 'close']) content.on(event, wake);
     });
-    // Without a read a stream at its end does not find out about it.
+    // A stream notices its end only if it is read.
     if (content.readableLength === 0) content.read();
   }
 }

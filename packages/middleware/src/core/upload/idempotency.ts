@@ -10,11 +10,12 @@ import { continueIfAsked, RequestBody } from './request-body.js';
 
 /**
  * `Idempotency-Key`: an upload repeated with the same key within a day gets the first answer, and
- * nothing is stored twice. The key's hash is in the record of the file itself. It is as durable as
- * the file, survives a restart and a lost FileMap while the record is on this disk, and takes no
- * memory. The processes of a gateway know which uploads are in progress; other servers ask it.
+ * nothing is stored twice. The hash of the key is in the record of the file itself, so it is as
+ * durable as the file, survives a restart and a lost FileMap while the record is on this disk, and
+ * takes no memory. The processes of a gateway know which uploads are in progress; other servers ask
+ * it.
  *
- * A repeated body is read, compared with the stored bytes, and not stored: a client that guesses
+ * A repeated body is read and compared with the stored bytes, not stored: a client that guesses
  * another's key gains nothing.
  */
 
@@ -22,7 +23,7 @@ const MARK_BYTES = 16;
 const MAX_KEY_CHARS = 255;
 const DAY_MS = 24 * 3_600_000;
 
-/** What an upload stored, now or before. */
+/** The files of an upload, stored now or before. */
 export interface Stored {
   /** In the order of the form; one for a raw body. */
   readonly receipts: readonly Receipt[];
@@ -31,14 +32,14 @@ export interface Stored {
 }
 
 export interface RepeatScope {
-  /** Keeps the keys of one client apart from those of another. */
+  /** Separates the keys of one client from those of another. */
   readonly scope: string;
   readonly mark?: Buffer | undefined;
 }
 
-/** Bounded by the requests under way. */
+/** Bounded by the requests in progress. */
 export interface KeysUnderWay {
-  /** False if an upload with the key is under way. */
+  /** False if an upload with the key is in progress. */
   begin(name: string): boolean | Promise<boolean>;
   end(name: string): void;
 }
@@ -75,12 +76,12 @@ export class IdempotentUploads {
     this.#underWay = underWay;
   }
 
-  /** What marks the upload: that of the caller, or the key of the client. */
+  /** The mark of the upload: given by the caller, or from the client's key. */
   markOf({ headers }: IncomingMessage, { scope, mark }: RepeatScope): Buffer | undefined {
     return mark ?? markOf(headers['idempotency-key'], scope);
   }
 
-  /** A mark of the caller (`isGiven`) is good for as long as its file is there. */
+  /** A mark given by the caller (`isGiven`) is valid as long as its file exists. */
   async run(
     request: IncomingMessage,
     response: ServerResponse,
@@ -111,7 +112,9 @@ export class IdempotentUploads {
     }
   }
 
-  /** For another server of the deployment: what is here of the upload. Throws `upload_under_way`. */
+  /**
+   * For another server of the deployment: the files of the upload here. Throws `upload_under_way`.
+   */
   async known(mark: Buffer, withinMs: number): Promise<readonly Receipt[]> {
     return this.#alone(mark, () => this.#store.findOnce(mark, { withinMs, onlyHere: true }));
   }
@@ -150,7 +153,7 @@ export class IdempotentUploads {
     }
   }
 
-  /** Files of the form that were deleted since are passed over. */
+  /** Files of the form that were deleted since are skipped. */
   async #demandForm(
     request: IncomingMessage,
     response: ServerResponse,
@@ -177,7 +180,7 @@ export class IdempotentUploads {
     if (same < receipts.length) throw reused();
   }
 
-  /** Reads the chunks to their end, whatever they are. */
+  /** Reads the chunks to their end. */
   async #isStored(chunks: AsyncIterable<Uint8Array>, { key }: Receipt): Promise<boolean> {
     const stored = await (await this.#store.get(key)).content();
     try {
@@ -191,7 +194,7 @@ export class IdempotentUploads {
   }
 }
 
-/** Takes a stream apart wherever it is asked to. */
+/** Splits a stream at any requested position. */
 class ByteSource {
   readonly #chunks: AsyncIterator<Buffer> | Iterator<Buffer>;
   #rest: Buffer = Buffer.alloc(0);
@@ -201,7 +204,7 @@ class ByteSource {
       Symbol.asyncIterator in chunks ? chunks[Symbol.asyncIterator]() : chunks[Symbol.iterator]();
   }
 
-  /** True if the bytes come next; they are passed then. */
+  /** True if the next bytes are these; they are consumed. */
   async begins(bytes: Uint8Array): Promise<boolean> {
     for (let left = bytes; left.length > 0; ) {
       if (await this.isAtEnd()) return false;
@@ -228,7 +231,7 @@ export function uploadMark(scope: string, key: string): Buffer {
   return hash.subarray(0, MARK_BYTES);
 }
 
-/** Undefined where there is no key. Throws `invalid_idempotency_key`. */
+/** Undefined if there is no key. Throws `invalid_idempotency_key`. */
 function markOf(header: string | string[] | undefined, scope: string): Buffer | undefined {
   if (header === undefined) return undefined;
   const text = String(header);

@@ -9,8 +9,8 @@ import type { TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
 
 /**
- * What a route accepts and how it stores it. Everything is optional; the defaults are the server's
- * own limits and the store's options.
+ * What a route accepts and how it stores it. Every setting is optional; the defaults are the
+ * server's own limits and the store's options.
  */
 export interface UploadPolicy {
   /** Largest file, up to the server's own limit. */
@@ -72,7 +72,7 @@ export function limitsUnder(limits: TransferLimits, policy: UploadPolicy): Trans
   return own;
 }
 
-/** The limits of routes, by their policies: the same for every upload. */
+/** The limits of routes by policy, computed once for all uploads. */
 const narrowed = new WeakMap<
   UploadPolicy,
   { readonly of: TransferLimits; readonly limits: TransferLimits }
@@ -80,7 +80,7 @@ const narrowed = new WeakMap<
 
 const ISO_DATE = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,3})?Z$/;
 
-/** The problem with a declared type; undefined when it is taken. */
+/** The problem with a declared type; undefined if it is accepted. */
 export function typeProblem(
   declared: string | undefined,
   { types }: UploadPolicy,
@@ -104,7 +104,7 @@ export function expiryOf(
   const at = headers['x-expires-at'];
   if (at !== undefined) {
     const time = ISO_DATE.test(String(at)) ? Date.parse(String(at)) : Number.NaN;
-    // A clock that is behind may take a time to come for one that is over: it is kept all the same.
+    // A clock that is behind may take a future time for a past one: the file is kept anyway.
     if (time <= now + (ttlMs ?? Number.POSITIVE_INFINITY)) return { expiresAt: new Date(time) };
     const message =
       'X-Expires-At is a date such as 2030-01-31T12:00:00.000Z, no later than allowed.';
@@ -140,7 +140,7 @@ export function narrowPolicy(route: UploadPolicy, permission: UploadPolicy): Upl
   };
 }
 
-/** A permission without conditions, or with more room than the route gives anyway: most are. */
+/** True for a permission without conditions, or none stricter than the route's: most are. */
 function narrowsNothing(route: UploadPolicy, permission: UploadPolicy): boolean {
   for (const name in permission) {
     if (name !== 'maxFileBytes') return false;
@@ -170,21 +170,21 @@ function commonTypes(
 }
 
 /**
- * The policies of the middleware: those of the core, where the affinity group may also
- * be a function of the request.
+ * Policies of the middleware: as the core's, but the affinity group may also be a function of the
+ * request.
  */
 export interface UploadRules extends Omit<UploadPolicy, 'group'> {
   /**
-   * Affinity group of all files, whatever the client says; or a function of the request,
-   * such as `byPage()`. Where the function gives none, the client's word counts.
+   * Affinity group of all files, whatever the client says; or a function of the request, such as
+   * `byPage()`. If the function returns none, the client's group counts.
    */
   readonly group?: string | AffinityFunction;
 }
 
-/** What of a request a group function is given. */
+/** The part of a request that a group function receives. */
 export interface GroupSource {
   readonly url?: string | undefined;
-  /** The whole path where a framework has shortened `url`. */
+  /** The whole path, even if a framework has shortened `url`. */
   readonly originalUrl?: string | undefined;
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
 }

@@ -22,9 +22,9 @@ export interface UploadContext {
   readonly limits: TransferLimits;
   readonly guard: ProgressGuard;
   readonly policy?: UploadPolicy;
-  /** What this upload may hold of its client's room. */
+  /** The share of its client's quota that this upload holds. */
   readonly room?: UploadRoom | undefined;
-  /** Marks the upload, see `Store.findOnce`. */
+  /** The mark of the upload; see `Store.findOnce`. */
   readonly once?: Uint8Array | undefined;
 }
 
@@ -140,7 +140,7 @@ function fail(error: ProblemError): ProblemError {
   return error;
 }
 
-/** What the store says, unless the body failed: then that is the reason. */
+/** The store's error, unless the body failed: then that is the reason. */
 async function whole<Result>(body: RequestBody, store: () => Promise<Result>): Promise<Result> {
   try {
     return await store();
@@ -151,15 +151,15 @@ async function whole<Result>(body: RequestBody, store: () => Promise<Result>): P
   }
 }
 
-/** The creation of a tus upload has no body: it would be stored as an empty file. */
+/** The creation of a tus upload has no body; it would be stored as an empty file. */
 function refuseTus(headers: IncomingHttpHeaders): void {
   if (headers['tus-resumable'] === undefined) return;
   throw new ProblemError('tus_not_supported', 'a tus client');
 }
 
 /**
- * A body that was coded would be stored as it came and sent without the coding's name, as
- * other bytes than were meant: it is refused.
+ * A body with a content coding would be stored encoded and sent without the coding's name, as other
+ * bytes than were meant, so it is refused.
  */
 function demandPlain(headers: IncomingHttpHeaders): void {
   const transfer = headers['transfer-encoding'];
@@ -174,7 +174,7 @@ function demandPlain(headers: IncomingHttpHeaders): void {
   });
 }
 
-/** Content-Length; undefined for a chunked body. Too long a body is refused unread. */
+/** Content-Length; undefined for a chunked body. A body that is too long is refused unread. */
 function announcedBytes(headers: IncomingHttpHeaders, limitBytes: number): number | undefined {
   const header = headers['content-length'];
   if (header === undefined) {

@@ -5,11 +5,10 @@ import { ProblemError } from '../problems.js';
 import type { DigestCheck } from './digests.js';
 
 /**
- * The body of a request as it arrives: pulled, counted, bounded. Whatever ends
- * it early (too long, too slow, client gone, a malformed form) is kept in
- * `failure`, aborts `signal` and wakes the reader that waits for bytes; so a store that
- * wraps the error or stops listening cannot hide it. The request itself is never
- * destroyed here: its socket still has to carry the answer.
+ * The body of a request as it arrives: pulled, counted, bounded. Whatever ends it early (too long,
+ * too slow, client gone, a malformed form) is kept in `failure`, aborts `signal` and wakes the
+ * waiting reader, so a store that wraps the error or stops listening cannot hide it. The request
+ * itself is never destroyed here: its socket still has to carry the answer.
  */
 export interface BodyOptions {
   readonly limitBytes: number;
@@ -44,12 +43,12 @@ export class RequestBody {
     return this.#controller.signal;
   }
 
-  /** Why the body ended early; undefined while it has not. */
+  /** Why the body ended early; undefined if it did not. */
   get failure(): ProblemError | undefined {
     return this.#failure;
   }
 
-  /** Ends the body early; the first reason stays. */
+  /** Ends the body early; the first reason counts. */
   fail(problem: ProblemError): ProblemError {
     if (this.#failure) return this.#failure;
     this.#failure = problem;
@@ -59,7 +58,7 @@ export class RequestBody {
     return problem;
   }
 
-  /** The bytes, once; throws the failure. */
+  /** The bytes; can be read once. Throws the failure. */
   async *chunks(): AsyncGenerator<Buffer, void, undefined> {
     const { limitBytes, digests, room } = this.#options;
     for (;;) {
@@ -83,7 +82,7 @@ export class RequestBody {
     }
   }
 
-  /** Nothing more is wanted of it. */
+  /** The rest is not wanted. */
   release(): void {
     this.#stopWatching();
     this.#options.room?.release();
@@ -143,30 +142,28 @@ function clientGone(): ProblemError {
 }
 
 /**
- * Answers `Expect: 100-continue` once the headers are in order, unless node has done so: it
- * does for every server that does not listen for `checkContinue`.
+ * Answers `Expect: 100-continue` once the headers are accepted, unless node has done so: it does
+ * for every server that does not listen for `checkContinue`.
  */
 export function continueIfAsked(request: IncomingMessage, response: ServerResponse): void {
-  // HTTP/1.0 knows no such answer.
+  // HTTP/1.0 has no such answer.
   if (request.headers.expect === undefined || request.httpVersion === '1.0') return;
   const { server } = request.socket as { readonly server?: EventEmitter };
   if (server === undefined || server.listenerCount('checkContinue') > 0) response.writeContinue();
 }
 
-/**
- * What one client may take with uploads that it does not finish: time and room.
- */
+/** Bounds for uploads that a client does not finish: time and bytes. */
 
 /**
- * Ends bodies that arrive too slowly: in any window of time spent waiting for the client, its
- * rate must be kept. One timer looks at all of them; an upload that is over before it fires
- * costs two operations on a set. Time in which bytes wait for the store does not count.
+ * Ends bodies that arrive too slowly: in any window of time spent waiting for the client, they must
+ * keep a minimum rate. One timer checks all of them, and an upload that ends before it fires costs
+ * two operations on a set. Time in which bytes wait for the store does not count.
  */
 
 interface Watched {
   readonly request: IncomingMessage;
   readonly onSlow: () => void;
-  /** Bytes of the connection at the checks of the last window in which the client was waited for. */
+  /** Bytes received at each check of the last window in which it waited for the client. */
   readonly marks: number[];
 }
 
@@ -179,7 +176,7 @@ export class ProgressGuard {
     this.#limits = limits;
   }
 
-  /** Calls `onSlow` once if the body starves; returns what ends the watch. */
+  /** Calls `onSlow` once if the body is too slow; returns a function that stops watching. */
   watch(request: IncomingMessage, onSlow: () => void): () => void {
     const upload = { request, onSlow, marks: [request.socket.bytesRead] };
     this.#uploads.add(upload);
@@ -213,8 +210,8 @@ export class ProgressGuard {
 }
 
 /**
- * Bytes of uploads that have not ended, by client: one client must not take all the room
- * with uploads that it never finishes.
+ * Bytes of unfinished uploads, by client: no client may use all the space with uploads that it
+ * never finishes.
  */
 export class ClientRoom {
   readonly #maxBytes: number;
