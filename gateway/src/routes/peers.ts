@@ -27,7 +27,7 @@ export function peerRoutes(
   store: FileStore,
   answering: Answering,
 ): void {
-  const { deployment, neighbours } = store;
+  const { deployment, siblings } = store;
   if (!deployment) return;
   peerCopies(app, store, answering);
   /** Returns the secret. */
@@ -51,7 +51,7 @@ export function peerRoutes(
     } catch (error) {
       if (!isStoreError(error, 'not_found')) throw error;
       const origin = originOf(Buffer.from(key, 'base64url'));
-      if (origin !== deployment.origin && !neighbours?.has(origin)) throw notOurs();
+      if (origin !== deployment.origin && !siblings?.has(origin)) throw notOurs();
       const proof = { [PEER_HEADER]: goneToken(secret, key) };
       throw new ProblemError('not_found', error.message, error, proof);
     }

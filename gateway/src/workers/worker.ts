@@ -24,7 +24,7 @@ let figures: (() => Promise<ProcessFigures>) | undefined;
 const answers: WorkerCalls = {
   start,
   isAlive: () => true,
-  lookAgain: () => gateway?.store.neighbours?.lookAgain(),
+  lookAgain: () => gateway?.store.siblings?.lookAgain(),
   delete: async (number, key) => {
     const store = stores.get(number);
     if (!store) throw new Error(`directory ${number} is not this worker's`);
@@ -98,12 +98,12 @@ async function start({ own, others, options, trackers }: WorkerStart): Promise<s
 
 async function openStore(
   number: number,
-  neighbours: readonly number[],
+  siblings: readonly number[],
   options: GatewayOptions,
   trackers: readonly string[],
 ): Promise<FileStore> {
   const directory = workerDirectory(options.directory, number);
-  const beside = neighbours.map((other) => ({
+  const beside = siblings.map((other) => ({
     directory: workerDirectory(options.directory, other),
     delete: (key: string) => primary.ask('delete', other, key),
   }));

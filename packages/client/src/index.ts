@@ -50,7 +50,6 @@ export type { MapProblem, MapReport } from './deployment/map-check.js';
 export type { MapRebuildReport } from './deployment/map-rebuild.js';
 export { tunnelName } from './deployment/partners.js';
 export { checkDeploymentMap, rebuildDeploymentMap } from './map-upkeep.js';
-export type { NeighbourOptions } from './neighbours.js';
 export * from './open.js';
 export {
   asStoreError,
@@ -67,5 +66,6 @@ export {
   type SharedDirectory,
   workerDirectory,
 } from './shared-directory.js';
+export type { SiblingOptions } from './siblings.js';
 export { recordSpans, type SpanLike, type TracerLike } from './spans.js';
 export * from './types.js';

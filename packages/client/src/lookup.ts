@@ -49,7 +49,7 @@ const SETTLED: ReadonlySet<TrunkRow['state']> = new Set(['confirmed', 'retiring'
  * only FastDFS knows.
  */
 export type Deletable =
-  | { readonly key: Buffer; readonly neighbour?: NeighbourToAsk }
+  | { readonly key: Buffer; readonly sibling?: SiblingToAsk }
   | { readonly foreignKey: Buffer }
   | { readonly fileId: string; readonly slice?: SliceId };
 
@@ -61,15 +61,15 @@ export type OnRead = <Result>(
 ) => Promise<Result>;
 
 /** A sibling process, whose files are found here too. */
-export interface NeighbourToAsk {
+export interface SiblingToAsk {
   readonly staging: ReadableStaging;
   readonly lookup: Lookup;
   readonly delete: (key: string) => Promise<boolean>;
 }
 
-export interface NeighboursToAsk {
-  readonly all: readonly NeighbourToAsk[];
-  readonly ofKey: (key: Buffer, isHere: () => boolean) => NeighbourToAsk | undefined;
+export interface SiblingsToAsk {
+  readonly all: readonly SiblingToAsk[];
+  readonly ofKey: (key: Buffer, isHere: () => boolean) => SiblingToAsk | undefined;
 }
 
 export interface LookupParts {
@@ -82,7 +82,7 @@ export interface LookupParts {
   /** The other servers of the deployment. */
   readonly foreignFiles: ForeignFiles | undefined;
   /** The sibling processes. */
-  readonly neighbours?: NeighboursToAsk | undefined;
+  readonly siblings?: SiblingsToAsk | undefined;
 }
 
 export class Lookup {
@@ -99,8 +99,8 @@ export class Lookup {
   async find(id: string, { signal, onlyHere = false }: GetOptions): Promise<StoredFile> {
     const key = parseKey(id);
     if (key) {
-      const neighbour = this.#neighbourOf(key);
-      if (neighbour) return neighbour.lookup.find(id, { onlyHere: true });
+      const sibling = this.#siblingOf(key);
+      if (sibling) return sibling.lookup.find(id, { onlyHere: true });
       const foreign = this.#foreignKey(key, onlyHere);
       if (foreign) return foreign.find(key, signal);
       // The server that another one asks may be the one with the second copy of a third one's file.
@@ -110,25 +110,25 @@ export class Lookup {
     const fileId = parseFileId(id);
     if (!fileId) throw notAnId(id);
     const slice = parseSliceId(fileId);
-    const neighbour = this.#neighbourWith(fileId, slice);
-    if (neighbour) return neighbour.lookup.find(id, { onlyHere: true, ...(signal && { signal }) });
+    const sibling = this.#siblingWith(fileId, slice);
+    if (sibling) return sibling.lookup.find(id, { onlyHere: true, ...(signal && { signal }) });
     return slice ? this.#findSlice(id, slice) : this.#findPlain(fileId, signal);
   }
 
   /** The sibling that has the file, or issued its key. */
-  #neighbourOf(key: Buffer): NeighbourToAsk | undefined {
-    const { neighbours, staging } = this.#parts;
-    return neighbours?.ofKey(key, () => staging.fileMap.isAlive(key));
+  #siblingOf(key: Buffer): SiblingToAsk | undefined {
+    const { siblings, staging } = this.#parts;
+    return siblings?.ofKey(key, () => staging.fileMap.isAlive(key));
   }
 
   /** The sibling whose trunk or large file that is. */
-  #neighbourWith(fileId: FileId, slice: SliceId | undefined): NeighbourToAsk | undefined {
-    const { neighbours } = this.#parts;
-    if (!neighbours) return undefined;
+  #siblingWith(fileId: FileId, slice: SliceId | undefined): SiblingToAsk | undefined {
+    const { siblings } = this.#parts;
+    if (!siblings) return undefined;
     const place = [formatFileId(slice?.trunk ?? fileId), slice?.offset ?? 0] as const;
     return this.knows(...place)
       ? undefined
-      : neighbours.all.find(({ lookup }) => lookup.knows(...place));
+      : siblings.all.find(({ lookup }) => lookup.knows(...place));
   }
 
   /** True if a file of this store is, or was, there. */
@@ -143,8 +143,8 @@ export class Lookup {
   row(key: string): FileRow {
     const parsed = parseKey(key);
     if (!parsed) throw new StoreError('invalid_id', `"${key}" is not a key`);
-    const neighbour = this.#neighbourOf(parsed);
-    if (neighbour) return neighbour.lookup.row(key);
+    const sibling = this.#siblingOf(parsed);
+    if (sibling) return sibling.lookup.row(key);
     const row = this.#parts.staging.fileMap.find(parsed);
     if (row) return this.#alive(row, key);
     if (this.#parts.staging.rebuild.isComplete || this.#parts.staging.fileMap.isDeleted(parsed))
@@ -158,7 +158,7 @@ export class Lookup {
 
   /** True for a key of another machine. */
   isForeign(key: Buffer): boolean {
-    return !this.#neighbourOf(key) && this.#foreignKey(key, false) !== undefined;
+    return !this.#siblingOf(key) && this.#foreignKey(key, false) !== undefined;
   }
 
   /** The other servers, if one of them issued the key. */
@@ -184,13 +184,13 @@ export class Lookup {
 
   /** Receipts of the upload with this mark since that time, in its order. */
   findOnce(once: Buffer, since: number): Receipt[] {
-    const { staging, neighbours, now } = this.#parts;
+    const { staging, siblings, now } = this.#parts;
     const found = staging.fileMap
       .findOnce(once, since)
       .filter(({ expiresAt }) => expiresAt === undefined || expiresAt > now())
       .map((row) => this.factsOf(row));
-    if (!neighbours || found.length > 0) return found;
-    return neighbours.all.flatMap(({ lookup }) => lookup.findOnce(once, since));
+    if (!siblings || found.length > 0) return found;
+    return siblings.all.flatMap(({ lookup }) => lookup.findOnce(once, since));
   }
 
   /**
@@ -236,16 +236,16 @@ export class Lookup {
   async toDelete(id: string, onlyHere: boolean): Promise<Deletable> {
     const key = parseKey(id);
     if (key) {
-      const neighbour = this.#neighbourOf(key);
-      if (neighbour) return { key: neighbour.lookup.row(id).key, neighbour };
+      const sibling = this.#siblingOf(key);
+      if (sibling) return { key: sibling.lookup.row(id).key, sibling };
       if (this.#foreignKey(key, onlyHere)) return { foreignKey: key };
       return { key: this.row(id).key };
     }
     const fileId = parseFileId(id);
     if (!fileId) throw notAnId(id);
     const slice = parseSliceId(fileId);
-    const neighbour = this.#neighbourWith(fileId, slice);
-    if (neighbour) return { ...(await neighbour.lookup.toDelete(id, true)), neighbour };
+    const sibling = this.#siblingWith(fileId, slice);
+    if (sibling) return { ...(await sibling.lookup.toDelete(id, true)), sibling };
     if (slice) {
       const found = await this.#resolveSlice(id, slice);
       if ('row' in found) return { key: found.row.key };
@@ -291,7 +291,7 @@ export class Lookup {
     const entry = await this.#entryOf(id, slice);
     const key = parseKey(keyInName(entry.name));
     if (!key) throw notFound(id);
-    const { staging } = this.#neighbourOf(key) ?? this.#parts;
+    const { staging } = this.#siblingOf(key) ?? this.#parts;
     if (staging.fileMap.isDeleted(key)) throw notFound(id);
     const known = staging.fileMap.find(key);
     if (known && fileIdOf(known) === id) return { row: known };

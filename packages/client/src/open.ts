@@ -26,9 +26,9 @@ import type { Deployed, Deployment } from './deployment/deployment.js';
 import { keepSecret, keptSecret, placeOf, readInstance } from './deployment/instance.js';
 import { Partners } from './deployment/partners.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
-import type { NeighbourOptions } from './neighbours.js';
 import { type OpenOptions, parseStoreOptions, type StoreOptions } from './options.js';
 import { dataDirectory, otherWorkers } from './shared-directory.js';
+import type { SiblingOptions } from './siblings.js';
 import { LocalFileStore } from './store.js';
 import type { FileStore, StoreStats } from './types.js';
 
@@ -53,22 +53,22 @@ export async function open(options: OpenOptions = {}): Promise<FileStore> {
  * `siblings` are those of the others. `trackers` is required.
  */
 export async function openBeside(
-  neighbours: readonly NeighbourOptions[],
+  siblings: readonly SiblingOptions[],
   options: OpenOptions,
 ): Promise<FileStore> {
-  return (await openStore(options, undefined, neighbours)).store;
+  return (await openStore(options, undefined, siblings)).store;
 }
 
 async function openStore(
   options: OpenOptions,
   onRebuild?: (done: number, all: number) => void,
-  neighbours?: readonly NeighbourOptions[],
+  siblings?: readonly SiblingOptions[],
   hasMap: 'anew' | true = true,
 ): Promise<{ readonly staging: Staging; readonly store: LocalFileStore }> {
   const parsed = parseStoreOptions(options);
   const secrets = await readClusterSecrets(parsed.clusterSecretFile);
   const directory = resolve(parsed.directory);
-  if (!neighbours && !onRebuild) await refuseShared(directory);
+  if (!siblings && !onRebuild) await refuseShared(directory);
   const map = parsed.map === '' ? undefined : await openMap(parsed.map);
   const identity = async () => ({
     instance: await readInstance(directory),
@@ -120,7 +120,7 @@ async function openStore(
       randomFill: (target) => randomFillSync(target),
       packingSeed: randomInt(2 ** 32),
     });
-    const heldFolder = join(neighbours ? dataDirectory(directory) : directory, 'held');
+    const heldFolder = join(siblings ? dataDirectory(directory) : directory, 'held');
     const held =
       map && !onRebuild
         ? await HeldCopies.open({ folder: heldFolder, limitBytes: parsed.heldSize, now: Date.now })
@@ -132,11 +132,11 @@ async function openStore(
       trackers: cluster!.trackers,
       now: Date.now,
       closeNode: () => cluster!.close(),
-      ...(neighbours ? { neighbours } : {}),
+      ...(siblings ? { siblings } : {}),
       ...(deployed ? { deployed } : {}),
       ...(held ? { held } : {}),
     });
-    store.neighbours?.lookAgain();
+    store.siblings?.lookAgain();
     store.start();
     if (store.deployment) started.resolve(store.deployment);
     return { staging, store };

@@ -52,7 +52,7 @@ const MAX_BLOCK_LIST_BYTES = 16 * 2 ** 20;
 /** Share of the cache for files that were downloaded along and not requested yet. */
 const AHEAD_SHARE = 0.25;
 /** Members to look at on either side. */
-const MAX_NEIGHBOURS = 64;
+const MAX_ADJACENT = 64;
 
 export class Reader {
   readonly cache: FileCache;
@@ -228,7 +228,7 @@ export class Reader {
   #groupOfRow(row: FileRow): ReturnType<Source['group']> {
     const { fileMap, local } = this.#staging;
     if (row.group === undefined || !row.trunk) return undefined;
-    const rows = fileMap.groupAround(row, MAX_NEIGHBOURS);
+    const rows = fileMap.groupAround(row, MAX_ADJACENT);
     const members = rows.map((each) => ({
       id: formatKey(each.key),
       offset: each.trunk!.offset,
@@ -258,7 +258,7 @@ export class Reader {
       };
     }
     // It may have been stored after it was looked up.
-    if (!local.has(row)) await local.takeBack(row.key);
+    if (!local.has(row)) await local.rollBackMove(row.key);
     const current = fileMap.find(row.key);
     if (!current) throw notFound(formatKey(row.key));
     if (current.trunk) yield* this.#downloads.sources(current.trunk, signal, current);

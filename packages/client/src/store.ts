@@ -17,11 +17,11 @@ import { notFound } from './failures.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import { listFiles } from './listing.js';
 import { Lookup, type OnRead } from './lookup.js';
-import { type NeighbourOptions, Neighbours } from './neighbours.js';
 import type { StoreOptions } from './options.js';
 import { Reader } from './reader.js';
 import { readiness } from './readiness.js';
 import { Settling } from './settling.js';
+import { type SiblingOptions, Siblings } from './siblings.js';
 import type {
   Body,
   CachedFiles,
@@ -59,7 +59,7 @@ export interface StoreParts {
   /** What this server holds for others. */
   readonly held?: HeldCopies;
   /** Sibling processes that share a data directory with this one. */
-  readonly neighbours?: readonly NeighbourOptions[];
+  readonly siblings?: readonly SiblingOptions[];
 }
 
 export class LocalFileStore extends EventEmitter<FileStoreEvents> implements FileStore {
@@ -72,7 +72,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   readonly #settling: Settling;
   readonly unfinished: UnfinishedUploads;
   readonly deployment?: Deployment;
-  readonly neighbours?: Neighbours;
+  readonly siblings?: Siblings;
   readonly held?: HeldCopies;
   readonly #foreignFiles: ForeignFiles | undefined;
   readonly #counts = { deletedFiles: 0, reads: 0, readBytes: 0, failedReads: 0 };
@@ -139,14 +139,14 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
         smallFileBytes: options.smallFileLimit,
       });
     }
-    if (parts.neighbours) {
+    if (parts.siblings) {
       const { origin } = staging;
       const shared = { client, reader: this.#reader, readerOptions, onRead, now, origin };
-      this.neighbours = new Neighbours(parts.neighbours, shared);
+      this.siblings = new Siblings(parts.siblings, shared);
     }
     this.#lookup = new Lookup({
       ...{ staging, client, downloads, reader: this.#reader, onRead, now },
-      ...{ foreignFiles: this.#foreignFiles, neighbours: this.neighbours },
+      ...{ foreignFiles: this.#foreignFiles, siblings: this.siblings },
     });
     this.#settling = new Settling((key) => this.#fileIdOf(key));
     this.#forwardEvents();
@@ -174,7 +174,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     const since = Math.max(0, this.#parts.now() - withinMs);
     const found = this.#lookup.findOnce(Buffer.from(once), since);
     if (found.length > 0 || onlyHere || !this.#foreignFiles) return found;
-    const isSearched = (origin: number) => this.neighbours?.has(origin) ?? false;
+    const isSearched = (origin: number) => this.siblings?.has(origin) ?? false;
     return this.#foreignFiles.findOnce(Buffer.from(once), withinMs, isSearched);
   }
 
@@ -209,7 +209,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   };
 
   #readerOf(key: string): Reader {
-    return this.neighbours?.ofText(key)?.reader ?? this.#reader;
+    return this.siblings?.ofText(key)?.reader ?? this.#reader;
   }
 
   /** Every call publishes its events; a closing store refuses it. */
@@ -225,9 +225,9 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
 
   async list(options: ListOptions = {}): Promise<FilePage> {
     this.#throwIfClosed();
-    const neighbours = this.neighbours?.all.map(({ staging }) => staging) ?? [];
+    const siblings = this.siblings?.all.map(({ staging }) => staging) ?? [];
     return listFiles(options, {
-      all: [this.#staging, ...neighbours],
+      all: [this.#staging, ...siblings],
       now: this.#parts.now,
       isRemoved: (key) => this.#foreignFiles?.isKnownRemoved(key) ?? false,
       factsOf: (row) => this.#lookup.factsOf(row),
@@ -246,8 +246,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     this.#throwIfClosed();
     const found = await this.#lookup.toDelete(id, onlyHere);
     if ('key' in found) {
-      const { key, neighbour } = found;
-      const remove = neighbour ? neighbour.delete(formatKey(key)) : this.#deleteHere(key);
+      const { key, sibling } = found;
+      const remove = sibling ? sibling.delete(formatKey(key)) : this.#deleteHere(key);
       if (!(await remove)) throw notFound(id);
     } else if ('foreignKey' in found) {
       await this.#foreignFiles!.delete(found.foreignKey);
@@ -355,7 +355,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     await this.#foreignFiles?.close();
     await this.deployment?.close();
     await this.held?.close();
-    this.neighbours?.close();
+    this.siblings?.close();
     await this.#staging.close();
     await Promise.all([this.#parts.clients.reading.close(), this.#parts.clients.merging.close()]);
     await this.#parts.closeNode();

@@ -356,7 +356,7 @@ export interface FileStore extends Store, EventEmitter<FileStoreEvents> {
   /** Copies that it holds of what other servers have staged; undefined without a map. */
   readonly held?: Pick<HeldCopies, 'receive' | 'drop'>;
   /** Other processes of this machine whose files are this store's as well. */
-  readonly neighbours?: {
+  readonly siblings?: {
     /** True if one of them gives out keys of this origin. */
     readonly has: (origin: number) => boolean;
     /** Call it after one of them has restarted. */

@@ -24,7 +24,6 @@ export { MERGE_CHANNEL } from './merge/plans-in-flight.js';
 export { aboutOf, type DirectTrunk, directTrunk, fileIdOf, sliceIdOf } from './merge/trunk-plan.js';
 export type { Copies, ListedFile, TrunkSource, TrunkStore } from './merge/trunk-store.js';
 export { readAbout, readTrunkDirectory } from './merge/trunk-store.js';
-export { NeighbourView, type ReadableStaging } from './neighbour-view.js';
 export type { AdoptedTrunk, AdoptedTrunks } from './repair/adoption.js';
 /** @public */
 export type { FsckProblem, FsckReport } from './repair/fsck.js';
@@ -36,6 +35,7 @@ export type { Damage, ScrubOptions, ScrubReport } from './repair/scrub.js';
 export type { ScrubStats } from './repair/scrub-watch.js';
 export type { UpkeepOptions } from './repair/sound-copies.js';
 export { blocksOf, learnBlocks } from './repair/sound-copies.js';
+export { type ReadableStaging, SiblingView } from './sibling-view.js';
 export { Staging } from './staging.js';
 export type {
   StagingEvents,

@@ -137,14 +137,14 @@ async function settleLostTail(
   for (const number of segments) {
     for (const row of waitingIn(fileMap, number)) {
       if (row.local.at === 'container' && !(await soundBytes(container, row)))
-        lost += giveUp(parts, row, 'container');
+        lost += recordLoss(parts, row, 'container');
     }
     const records = neededRecords(fileMap, number, now());
     if (records.length > 0) await container.append(records, true);
     if (!container.segment(number)) fileMap.forgetSegment(number);
   }
   for (const row of fileMap.waitingSpooled(Number.MAX_SAFE_INTEGER)) {
-    if (parts.spool.sizeOf(row.key) !== row.size) lost += giveUp(parts, row, 'spool');
+    if (parts.spool.sizeOf(row.key) !== row.size) lost += recordLoss(parts, row, 'spool');
   }
   if (lost === 0) return undefined;
   return new StoreError(
@@ -154,8 +154,8 @@ async function settleLostTail(
 }
 
 /** Returns 1 if no copy of the file is left. */
-function giveUp({ fileMap, now }: TailParts, row: FileRow, place: 'container' | 'spool') {
-  if (fileMap.takeBack(row.key)) return 0;
+function recordLoss({ fileMap, now }: TailParts, row: FileRow, place: 'container' | 'spool') {
+  if (fileMap.rollBackMove(row.key)) return 0;
   fileMap.loseFile(row.key);
   return fileMap.addDamage({ key: row.key, place, holder: '', foundAt: now() }) ? 1 : 0;
 }

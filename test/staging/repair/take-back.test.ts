@@ -152,7 +152,7 @@ test('one that was set aside meanwhile is put back too, and leaves no file behin
   await until(() => !readdirSync(container).includes(oldest!));
   await until(() => staging.fileMap.find(key)!.local.at === 'spool');
   store.copiesOf = copiesOf;
-  expect(await staging.local.takeBack(key)).toBe(true);
+  expect(await staging.local.rollBackMove(key)).toBe(true);
   expect(isBack()).toBe(true);
   expect(staging.fileMap.find(key)).toMatchObject({
     local: { at: 'container' },

@@ -232,7 +232,7 @@ export class Container {
     } catch (error) {
       await this.#settled;
       settle();
-      await this.#giveUp(this.#current, error, appends);
+      await this.#failSegment(this.#current, error, appends);
       return;
     }
     const before = this.#settled;
@@ -299,7 +299,7 @@ export class Container {
       segment.bytes = end;
     } catch (error) {
       this.#refused.push(...refused);
-      await this.#giveUp(segment, error, appends);
+      await this.#failSegment(segment, error, appends);
       return;
     }
     for (const append of appends) append.resolve();
@@ -341,7 +341,7 @@ export class Container {
   }
 
   /** Closes the segment after a failure and cuts off what was written but not acknowledged. */
-  async #giveUp(
+  async #failSegment(
     segment: Segment | undefined,
     cause: unknown,
     appends: readonly Append[],

@@ -1,7 +1,7 @@
 import { StoreError } from '../errors.js';
 import type { DamagePlace, FileRow } from '../filemap/filemap.js';
 import { formatKey } from '../key.js';
-import { takeBack } from '../repair/repair.js';
+import { rollBackMove } from '../repair/repair.js';
 import { type RepairParts, soundBytes } from '../repair/sound-copies.js';
 
 /**
@@ -36,7 +36,7 @@ export class LocalCopies {
   async read(row: FileRow): Promise<Buffer | undefined> {
     const { container, quarantine } = this.#parts;
     if (!container.segment(row.local.segment)) {
-      if (!row.trunk) await this.takeBack(row.key);
+      if (!row.trunk) await this.rollBackMove(row.key);
       return undefined;
     }
     if (!quarantine.has(row.key, 'container')) {
@@ -49,7 +49,7 @@ export class LocalCopies {
         if (!row.trunk) throw error;
       }
     }
-    if (row.trunk || (await this.takeBack(row.key))) return undefined;
+    if (row.trunk || (await this.rollBackMove(row.key))) return undefined;
     throw new StoreError(
       'corrupt',
       `the staged bytes of ${formatKey(row.key)} are not those that were stored`,
@@ -60,11 +60,11 @@ export class LocalCopies {
    * Rolls a file that was being moved back to its former place in FastDFS, if its copy here is
    * damaged and not stored yet. True if the file is in FastDFS then. Rejects while FastDFS is away.
    */
-  async takeBack(key: Buffer): Promise<boolean> {
+  async rollBackMove(key: Buffer): Promise<boolean> {
     const row = this.#parts.fileMap.find(key);
     if (!row || row.trunk) return row !== undefined;
     if (row.was.length === 0 || this.has(row)) return false;
-    return takeBack(this.#parts, row, undefined);
+    return rollBackMove(this.#parts, row, undefined);
   }
 
   /** Quarantines a damaged copy; it is repaired if possible. */

@@ -214,10 +214,10 @@ export class FileMap extends FileMapQueries {
    * Rolls a moved file back to its former place: its new bytes are lost. False if that place is
    * gone.
    */
-  takeBack(key: Buffer): boolean {
+  rollBackMove(key: Buffer): boolean {
     let isBack = false;
     this.#write(1, (writer) => {
-      isBack = writer.takeBack(key);
+      isBack = writer.rollBackMove(key);
     });
     return isBack;
   }

@@ -158,7 +158,7 @@ export class FileMapWriter extends Statements {
    * Rolls a moved file back to its former place: its new bytes are lost. False if that place is
    * gone.
    */
-  takeBack(key: Buffer): boolean {
+  rollBackMove(key: Buffer): boolean {
     const row = this.#queries.find(key);
     const place = row?.was.at(-1);
     if (!row || row.trunk || !place) return false;

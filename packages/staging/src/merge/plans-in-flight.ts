@@ -134,7 +134,7 @@ export class PlansInFlight {
         if (signal.aborted) return;
         onError(error as Error);
         const damaged = damagedMembers(error);
-        if (damaged.length > 0 && this.#giveUp(plan, damaged)) return;
+        if (damaged.length > 0 && this.#abandon(plan, damaged)) return;
         this.retries += 1;
         await this.#pause(pauseMs);
         if (signal.aborted) return;
@@ -143,7 +143,7 @@ export class PlansInFlight {
   }
 
   /** False if the FileMap could not be changed: it may be on the same disk. */
-  #giveUp(plan: TrunkPlan, damaged: readonly FileRow[]): boolean {
+  #abandon(plan: TrunkPlan, damaged: readonly FileRow[]): boolean {
     const { files, fileMap, now, onDamaged, onError } = this.#options;
     try {
       for (const row of damaged) {

@@ -2,7 +2,7 @@ import { LOST_SEGMENT } from '../container/record.js';
 import { type FileRow, localDamage, type TrunkRow } from '../filemap/filemap.js';
 import { formatKey } from '../key.js';
 import type { Orphan, OrphanReport, PossibleOrphan } from './orphans.js';
-import { takeBack } from './repair.js';
+import { rollBackMove } from './repair.js';
 import {
   allFiles,
   type RepairParts,
@@ -112,7 +112,7 @@ async function checkFiles(
     const isDamaged = quarantine.has(row.key, place);
     if (there && !isDamaged) continue;
     // Repairable only if it was in FastDFS before and is sound there.
-    const repaired = repair && (await takeBack(parts, row, signal));
+    const repaired = repair && (await rollBackMove(parts, row, signal));
     if (there) continue;
     const where = place === 'spool' ? 'the spool' : `segment ${segment}`;
     const detail =

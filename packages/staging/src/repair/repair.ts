@@ -43,7 +43,7 @@ export async function repairFile(
 /** A waiting file has no other copy, unless it was in FastDFS before. */
 async function repairWaiting(parts: RepairParts, row: FileRow, signal: Signal): Promise<boolean> {
   if (!parts.quarantine.has(row.key, localDamage(row))) return false;
-  return takeBack(parts, row, signal);
+  return rollBackMove(parts, row, signal);
 }
 
 async function repairSmall(parts: RepairParts, row: FileRow, signal: Signal): Promise<boolean> {
@@ -213,7 +213,11 @@ function formerRow(fileMap: FileMap, row: FileRow): FileRow | undefined {
  * until then, and becomes its place again once a storage is known to have it sound. False if there
  * is no such place or no sound copy there. Rejects while FastDFS is away.
  */
-export async function takeBack(parts: RepairParts, row: FileRow, signal: Signal): Promise<boolean> {
+export async function rollBackMove(
+  parts: RepairParts,
+  row: FileRow,
+  signal: Signal,
+): Promise<boolean> {
   const former = formerRow(parts.fileMap, row);
   if (!former) return false;
   const isSound =
@@ -221,11 +225,11 @@ export async function takeBack(parts: RepairParts, row: FileRow, signal: Signal)
       ? await hasSoundHolder(parts, former, signal)
       : (await soundSlice(parts, former, signal)) !== undefined;
   // A concurrent `setAside` may be moving the damaged copy.
-  return parts.alone(() => putBack(parts, row, isSound ? former : undefined));
+  return parts.alone(() => restorePlace(parts, row, isSound ? former : undefined));
 }
 
 /** `former`: the former place, if it is known to be sound. */
-async function putBack(
+async function restorePlace(
   { container, fileMap, quarantine, spool }: RepairParts,
   row: FileRow,
   former: FileRow | undefined,
@@ -237,7 +241,7 @@ async function putBack(
   const place = localDamage(current);
   const isBad = isSameCopy(row, current) || quarantine.has(row.key, place);
   if (!isBad || !former || !isSamePlace(former, formerRow(fileMap, current))) return false;
-  if (!fileMap.takeBack(row.key)) return false;
+  if (!fileMap.rollBackMove(row.key)) return false;
   quarantine.lift(row.key, place);
   quarantine.countRepaired();
   if (current.local.at === 'container') return true;

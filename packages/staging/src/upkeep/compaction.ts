@@ -201,7 +201,7 @@ export class Retirement {
     const { container, fileMap, trunkStore } = this.#parts;
     for (const trunk of fileMap.deadTrunks()) {
       if (this.#stopped) return;
-      if (!this.#isNeeded(trunk)) await this.#giveUp(trunk);
+      if (!this.#isNeeded(trunk)) await this.#beginRetiring(trunk);
     }
     const retiring = fileMap.trunksIn('retiring');
     if (retiring.length > 0) await container.sync();
@@ -214,7 +214,7 @@ export class Retirement {
   }
 
   /** Not while retention may rewrite its `stored` record, which would follow this one. */
-  #giveUp(trunk: TrunkRow): Promise<void> {
+  #beginRetiring(trunk: TrunkRow): Promise<void> {
     const { container, fileMap, retention, now } = this.#parts;
     return retention.alone(async () => {
       if (this.#isNeeded(trunk)) return;

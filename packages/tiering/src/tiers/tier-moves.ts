@@ -154,16 +154,16 @@ export class TierMoves {
       const temporary = await local.copyOut(name, await this.#sourceOf(record));
       if (move.isRevoked) {
         await local.drop(temporary);
-        return await this.#takeBack(name);
+        return await this.#rollBackMove(name);
       }
       await local.giveName(name, temporary);
     } catch (error) {
-      await this.#takeBack(name);
+      await this.#rollBackMove(name);
       throw error;
     }
     if (move.isRevoked) {
       await local.delete(name);
-      return this.#takeBack(name);
+      return this.#rollBackMove(name);
     }
     this.#put(record, { place: Place.file, crc32: 0, moving: false, remote: undefined });
     await records.commit();
@@ -252,7 +252,7 @@ export class TierMoves {
     await records.commit();
   }
 
-  async #takeBack(name: string): Promise<MoveOutcome> {
+  async #rollBackMove(name: string): Promise<MoveOutcome> {
     this.#parts.records.setMoving(name, false);
     await this.#parts.records.commit();
     return 'revoked';

@@ -21,10 +21,10 @@ import type { Staging } from './staging.js';
  * of their row, the row is looked up again. Nothing is written.
  */
 
-/** The parts of staging that a reader needs, of this process or of a neighbour. */
+/** The parts of staging that a reader needs, of this process or of a sibling. */
 export interface ReadableStaging {
   readonly fileMap: FileMapQueries & Pick<Staging['fileMap'], 'setBlocks'>;
-  readonly local: Pick<LocalCopies, 'has' | 'read' | 'takeBack' | 'noteDamage'>;
+  readonly local: Pick<LocalCopies, 'has' | 'read' | 'rollBackMove' | 'noteDamage'>;
   readonly spool: Pick<Spool, 'read'>;
   readonly quarantine: Pick<Quarantine, 'holders'>;
   readonly rebuild: { readonly isComplete: boolean };
@@ -36,7 +36,7 @@ const BUSY_TIMEOUT_MS = 1_000;
 const MAX_SEGMENTS = 32;
 const KEEP_OPEN_MS = 5_000;
 
-export class NeighbourView implements ReadableStaging {
+export class SiblingView implements ReadableStaging {
   readonly #directory: string;
   readonly #segments: SegmentReaders;
   readonly spool: Spool;
@@ -57,7 +57,7 @@ export class NeighbourView implements ReadableStaging {
       // A missing copy is detected when it is read.
       has: ({ local }) => local.at === 'spool' || local.segment > 0,
       read: (row) => this.#read(row),
-      takeBack: async () => false,
+      rollBackMove: async () => false,
       // The owner finds the damage when it reads or scrubs.
       noteDamage: () => undefined,
     };

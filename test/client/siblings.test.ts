@@ -28,7 +28,7 @@ async function stores(count: number, options: OpenOptions = {}) {
   const directories = Array.from({ length: count }, () => temporaryFolder());
   const all: FileStore[] = [];
   const openOne = async (index: number): Promise<FileStore> => {
-    const neighbours = directories.flatMap((directory, other) =>
+    const siblings = directories.flatMap((directory, other) =>
       other === index
         ? []
         : [
@@ -48,8 +48,8 @@ async function stores(count: number, options: OpenOptions = {}) {
     );
     const directory = directories[index]!;
     const given = { ...SMALL, mergeMaxAge: '1h', trackers: named, directory, ...options } as const;
-    all[index] = await openBeside(neighbours, given);
-    for (const [other, store] of all.entries()) if (other !== index) store.neighbours!.lookAgain();
+    all[index] = await openBeside(siblings, given);
+    for (const [other, store] of all.entries()) if (other !== index) store.siblings!.lookAgain();
     return all[index];
   };
   for (const index of directories.keys()) await openOne(index);
@@ -66,7 +66,7 @@ async function stores(count: number, options: OpenOptions = {}) {
 
 const notFound = { code: 'not_found' };
 
-describe('a file of a neighbour', () => {
+describe('a file of a sibling', () => {
   it('is read at every process, staged and merged, small, empty and large, and by its FastDFS id', async () => {
     const { all } = await stores(3);
     const [first, ...others] = all as [FileStore, FileStore, FileStore];
@@ -164,7 +164,7 @@ describe('a file of a neighbour', () => {
     for (const suffix of ['', '-wal', '-shm']) {
       rmSync(join(directories[0]!, `filemap.sqlite${suffix}`), { force: true });
     }
-    second.neighbours!.lookAgain();
+    second.siblings!.lookAgain();
     await expect(second.get(key)).rejects.toMatchObject({ code: 'storage_unavailable' });
   });
 

@@ -1,8 +1,8 @@
 import type { FastdfsClient } from '@stevedore/fastdfs';
 import { originOf } from '@stevedore/map';
-import { NeighbourView, StoreError } from '@stevedore/staging';
+import { SiblingView, StoreError } from '@stevedore/staging';
 import { Downloads } from './downloads.js';
-import { Lookup, type NeighbourToAsk, type OnRead } from './lookup.js';
+import { Lookup, type OnRead, type SiblingToAsk } from './lookup.js';
 import { Reader, type ReaderOptions } from './reader.js';
 
 /**
@@ -11,13 +11,13 @@ import { Reader, type ReaderOptions } from './reader.js';
  * directory. Changes go to the process that owns the file.
  */
 
-export interface NeighbourOptions {
+export interface SiblingOptions {
   readonly directory: string;
   /** Asks the owner to delete it; false if there is no such file. */
   readonly delete: (key: string) => Promise<boolean>;
 }
 
-export interface NeighboursParts {
+export interface SiblingsParts {
   readonly client: FastdfsClient;
   readonly reader: Reader;
   readonly readerOptions: ReaderOptions;
@@ -27,18 +27,18 @@ export interface NeighboursParts {
   readonly origin: number;
 }
 
-class Neighbour implements NeighbourToAsk {
-  readonly staging: NeighbourView;
+class Sibling implements SiblingToAsk {
+  readonly staging: SiblingView;
   readonly lookup: Lookup;
   readonly reader: Reader;
   readonly delete: (key: string) => Promise<boolean>;
 
   constructor(
-    { directory, delete: remove }: NeighbourOptions,
-    { client, reader, readerOptions, onRead, now }: NeighboursParts,
+    { directory, delete: remove }: SiblingOptions,
+    { client, reader, readerOptions, onRead, now }: SiblingsParts,
   ) {
     this.delete = remove;
-    this.staging = new NeighbourView(directory);
+    this.staging = new SiblingView(directory);
     const { staging } = this;
     const downloads = new Downloads(client, staging);
     this.reader = new Reader(staging, downloads, readerOptions, reader);
@@ -49,12 +49,12 @@ class Neighbour implements NeighbourToAsk {
   }
 }
 
-export class Neighbours {
-  readonly all: readonly Neighbour[];
+export class Siblings {
+  readonly all: readonly Sibling[];
   readonly #origin: number;
 
-  constructor(options: readonly NeighbourOptions[], parts: NeighboursParts) {
-    this.all = options.map((each) => new Neighbour(each, parts));
+  constructor(options: readonly SiblingOptions[], parts: SiblingsParts) {
+    this.all = options.map((each) => new Sibling(each, parts));
     this.#origin = parts.origin;
   }
 
@@ -64,7 +64,7 @@ export class Neighbours {
   }
 
   /** The one that issued the key. */
-  ofText(key: string): Neighbour | undefined {
+  ofText(key: string): Sibling | undefined {
     // Behind the time, at a border of the text's groups of three bytes.
     return this.#find(Buffer.from(key.slice(8, 12), 'base64url').readUInt16BE(0));
   }
@@ -73,7 +73,7 @@ export class Neighbours {
    * The one that has the file or issued its key; undefined if that is this process, and for a key
    * of another machine. A file may also be in a directory that did not issue its key.
    */
-  ofKey(key: Buffer, isHere: () => boolean): Neighbour | undefined {
+  ofKey(key: Buffer, isHere: () => boolean): Sibling | undefined {
     const origin = originOf(key);
     if (origin === this.#origin) return undefined;
     const owner = this.#find(origin);
@@ -103,7 +103,7 @@ export class Neighbours {
     for (const { staging } of this.all) staging.close();
   }
 
-  #find(origin: number): Neighbour | undefined {
+  #find(origin: number): Sibling | undefined {
     return this.all.find(({ staging }) => staging.origin === origin);
   }
 }
