@@ -6,8 +6,8 @@ import { DirectoryLock, StoreError } from '@stevedore/staging';
 import { invalidOption, type StoreOptions } from './options.js';
 
 /**
- * Examines a cluster before a store relies on it: each tracker by itself, the storages that it
- * knows, and one small file stored, read and deleted. Reports facts and judges nothing.
+ * Examines a cluster before a store relies on it: asks each tracker for the storages that it knows,
+ * then stores, reads and deletes one small file. Reports facts without judging them.
  */
 
 export interface StorageMember {
@@ -24,17 +24,17 @@ export interface StorageMember {
 
 export interface TrackerFinding {
   readonly address: string;
-  /** Why it could not be asked; undefined when it answered. */
+  /** Why the tracker did not answer; undefined if it did. */
   readonly error: string | undefined;
   readonly roundTripMs: number;
   readonly storages: readonly StorageMember[];
 }
 
 export interface ProbeFinding {
-  /** What failed: the store, the read or the removal; undefined when nothing did. */
+  /** Why storing, reading or deleting failed; undefined if nothing did. */
   readonly error: string | undefined;
   readonly durationMs: number;
-  /** When the file was made by the clock of the storage, in whole seconds. */
+  /** When the file was created by the storage's clock, in whole seconds. */
   readonly storageTime: Date | undefined;
   /** This machine's clock before and after the upload. */
   readonly from: Date;
@@ -43,7 +43,7 @@ export interface ProbeFinding {
 
 export interface ClusterFinding {
   readonly trackers: readonly TrackerFinding[];
-  /** Absent when no tracker answered. */
+  /** Absent if no tracker answered. */
   readonly probe?: ProbeFinding;
 }
 
@@ -52,7 +52,7 @@ const PROBE_TIMEOUT_MS = 15_000;
 const MEBIBYTE = 2 ** 20;
 const PROBE_BODY = 'stevedore asks whether a file can be stored here; it may be deleted';
 
-/** Rejects only with `invalid_option`, for addresses that are none. */
+/** Rejects only with `invalid_option`, for malformed addresses. */
 export async function inspectCluster(
   addresses: readonly string[],
   secret?: string,
@@ -87,7 +87,7 @@ export async function listMembers(client: FastdfsClient): Promise<readonly Stora
   return members;
 }
 
-/** The error that opening a store there would give for its lock; undefined when it is free. */
+/** Tries the directory's lock: the error that `open` would throw; undefined if it is free. */
 export function tryDirectory(directory: string): unknown {
   try {
     DirectoryLock.acquire(directory).release();
@@ -141,7 +141,7 @@ async function probe(client: FastdfsClient): Promise<ProbeFinding> {
   return { error, durationMs: performance.now() - startedAt, storageTime, from, until };
 }
 
-/** Throws `invalid_option` for addresses that are none. */
+/** Throws `invalid_option` for malformed addresses. */
 export function connect(options: ConstructorParameters<typeof FastdfsClient>[0]): FastdfsClient {
   try {
     return new FastdfsClient(options);
@@ -152,8 +152,8 @@ export function connect(options: ConstructorParameters<typeof FastdfsClient>[0])
 }
 
 /**
- * The secrets of a cluster, from a file with one a line; lines that begin with # are
- * remarks. None for no file. Rejects with StoreError `invalid_option`.
+ * Reads the secrets of a cluster from a file, one per line; lines that begin with # are comments.
+ * An empty path gives none. Rejects with StoreError `invalid_option`.
  */
 export async function readClusterSecrets(path: string): Promise<readonly string[]> {
   if (path === '') return [];
@@ -166,7 +166,7 @@ export async function readClusterSecrets(path: string): Promise<readonly string[
   return secrets;
 }
 
-/** Provides the trackers: those that are named, or the embedded node. */
+/** The trackers to use: those of the options, or the embedded node's. */
 export interface Cluster {
   readonly trackers: readonly string[];
   readonly close: () => Promise<void>;
@@ -178,7 +178,7 @@ export async function startCluster(
   onError: (error: Error) => void,
 ): Promise<Cluster> {
   if (trackers.length > 0) return { trackers, close: () => Promise.resolve() };
-  // Loaded only when it is used: an app with a cluster of its own never needs it.
+  // Loaded on demand: an app with its own cluster never needs it.
   const { startEmbeddedNode } = await import('@stevedore/node/embedded');
   try {
     return await startEmbeddedNode({

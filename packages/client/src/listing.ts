@@ -4,14 +4,13 @@ import { invalidOption } from './options.js';
 import type { FileInfo, FilePage, ListOptions } from './types.js';
 
 /**
- * Which files a listing is about, and where it goes on. Files come in the order of their keys,
- * which is that of their uploads. A page looks at a bounded number of files, so one that finds
- * few of many may be short, or empty, and still have a cursor.
+ * Lists files page by page, in the order of their keys, which is that of their uploads. A page
+ * examines a bounded number of files, so it may be short or empty and still have a cursor.
  */
 
-/** Rows looked at for one page. */
+/** Rows examined for one page. */
 const MAX_EXAMINED = 20_000;
-/** Rows read at once; between them other work gets its turn. */
+/** Rows read at a time; other work runs in between. */
 const ROWS_AT_ONCE = 500;
 const DEFAULT_LIMIT = 1_000;
 const MAX_LIMIT = 10_000;
@@ -20,15 +19,15 @@ const MAX_TIME_MS = 2 ** 48 - 1;
 
 interface Listing {
   readonly group: string | undefined;
-  /** The listing begins behind this key. */
+  /** The listing begins after this key. */
   readonly after: Buffer;
-  /** It ends before this key; undefined: with the last one. */
+  /** It ends before this key; undefined: no limit. */
   readonly before: Buffer | undefined;
   readonly limit: number;
   readonly matches: (row: FileRow) => boolean;
 }
 
-/** Throws `invalid_option`. `now` in Unix milliseconds: expired files are not listed. */
+/** Throws `invalid_option`. Files that have expired at `now` are not listed. */
 function listingOf(options: ListOptions, now: number): Listing {
   const {
     group,
@@ -65,11 +64,11 @@ function typeTest(type: string | undefined): (own: string) => boolean {
   if (type === undefined) return () => true;
   const wanted = type.toLowerCase();
   if (wanted.endsWith('/*')) return (own) => own.toLowerCase().startsWith(wanted.slice(0, -1));
-  // Parameters, such as a charset, are no part of what is asked for.
+  // Ignores parameters, such as a charset.
   return (own) => own.toLowerCase().split(';')[0]!.trim() === wanted;
 }
 
-/** Ordered before all keys of that millisecond, behind those of earlier ones. */
+/** Sorts before all keys of that millisecond and after those of earlier ones. */
 function behindTime(time: number, name: string): Buffer {
   if (Number.isNaN(time)) throw invalidOption(`${name}: no valid date`);
   const key = Buffer.alloc(6);
@@ -92,7 +91,7 @@ export interface ListSources {
   readonly factsOf: (row: FileRow) => FileInfo;
 }
 
-/** A page. Rejects with `invalid_option`, `storage_unavailable`. */
+/** Rejects with `invalid_option`, and with `storage_unavailable` while a FileMap is rebuilt. */
 export async function listFiles(options: ListOptions, sources: ListSources): Promise<FilePage> {
   const { all, now, isRemoved, factsOf } = sources;
   const listing = listingOf(options, now());

@@ -44,20 +44,20 @@ import type { FileInfo, FileState, GetOptions, Receipt, StoredFile } from './typ
 
 const SETTLED: ReadonlySet<TrunkRow['state']> = new Set(['confirmed', 'retiring', 'retired']);
 
-/** A file of this store, of a neighbour or of another server, by its key, or one that FastDFS alone knows. */
+/** A file of this store, of a neighbour or of another server, or one that only FastDFS knows. */
 export type Deletable =
   | { readonly key: Buffer; readonly neighbour?: NeighbourToAsk }
   | { readonly foreignKey: Buffer }
   | { readonly fileId: string; readonly slice?: SliceId };
 
-/** Runs a read of so many bytes of a file and learns how it ended. */
+/** Runs a read of `bytes` bytes of a file and observes how it ends. */
 export type OnRead = <Result>(
   key: string | undefined,
   bytes: number,
   read: () => Promise<Result>,
 ) => Promise<Result>;
 
-/** Another process of this machine, whose files are found here as well. */
+/** Another process of this machine, whose files are found here, too. */
 export interface NeighbourToAsk {
   readonly staging: ReadableStaging;
   readonly lookup: Lookup;
@@ -100,7 +100,7 @@ export class Lookup {
       if (neighbour) return neighbour.lookup.find(id, { onlyHere: true });
       const foreign = this.#foreignKey(key, onlyHere);
       if (foreign) return foreign.find(key, signal);
-      // The one that another server asks may keep the second copy of a third one's file.
+      // This server, asked by another one, may hold the second copy of a third server's file.
       const held = onlyHere ? await this.#foreignKey(key, false)?.findHeld(key) : undefined;
       return held ?? this.#storedRow(this.row(id));
     }
@@ -112,13 +112,13 @@ export class Lookup {
     return slice ? this.#findSlice(id, slice) : this.#findPlain(fileId, signal);
   }
 
-  /** The other process of this machine that has the file, or gave out its key. */
+  /** The other process of this machine that has the file or issued its key. */
   #neighbourOf(key: Buffer): NeighbourToAsk | undefined {
     const { neighbours, staging } = this.#parts;
     return neighbours?.ofKey(key, () => staging.fileMap.isAlive(key));
   }
 
-  /** The one whose trunk or large file that is. */
+  /** The other process of this machine that has this trunk or large file. */
   #neighbourWith(fileId: FileId, slice: SliceId | undefined): NeighbourToAsk | undefined {
     const { neighbours } = this.#parts;
     if (!neighbours) return undefined;
@@ -128,7 +128,7 @@ export class Lookup {
       : neighbours.all.find(({ lookup }) => lookup.knows(...place));
   }
 
-  /** True if a file of this store is, or was, there. */
+  /** True if a file of this store is, or was, at this place. */
   knows(fileId: string, offset: number): boolean {
     const { fileMap } = this.#parts.staging;
     return (
@@ -136,7 +136,7 @@ export class Lookup {
     );
   }
 
-  /** By key alone. Throws `invalid_id`, `not_found`. */
+  /** By key alone. Throws `invalid_id`, `not_found`, `storage_unavailable`. */
   row(key: string): FileRow {
     const parsed = parseKey(key);
     if (!parsed) throw new StoreError('invalid_id', `"${key}" is not a key`);
@@ -158,16 +158,16 @@ export class Lookup {
     return !this.#neighbourOf(key) && this.#foreignKey(key, false) !== undefined;
   }
 
-  /** The other servers, if one of them made the key. */
+  /** The other servers, if one of them has to be asked for the key. */
   #foreignKey(key: Buffer, onlyHere: boolean): ForeignFiles | undefined {
     const { foreignFiles, staging } = this.#parts;
     if (onlyHere || !foreignFiles?.isForeign(key)) return undefined;
-    // A file that was adopted is like one of its own.
+    // An adopted file is like this store's own.
     const isHere = staging.fileMap.find(key) !== undefined || staging.fileMap.isDeleted(key);
     return isHere ? undefined : foreignFiles;
   }
 
-  /** A file of another server, from where the map says that its bytes are. */
+  /** Reads a file of another server, from its place in FastDFS according to the map. */
   readMapped(file: MappedFile, ...[range, signal]: Parameters<ReadContent>) {
     const { trunkFileId: fileId, offset, size, crc32 } = file;
     const id = parseFileId(fileId);
@@ -179,7 +179,7 @@ export class Lookup {
     return this.#parts.reader.readRemote(remote, range, signal);
   }
 
-  /** Receipts of the upload that was marked so since then, in its order. */
+  /** Receipts of the upload with this mark since then, in its order. */
   findOnce(once: Buffer, since: number): Receipt[] {
     const { staging, neighbours, now } = this.#parts;
     const found = staging.fileMap
@@ -203,7 +203,7 @@ export class Lookup {
     return this.#handle(facts, (range, signal) => this.#parts.reader.readRow(row, range, signal));
   }
 
-  /** What is known of a file of this store or of a neighbour. */
+  /** The facts of a file of this store or of a neighbour. */
   factsOf(row: FileRow): FileInfo {
     const fileId = fileIdOf(row);
     return {
@@ -255,7 +255,7 @@ export class Lookup {
     return row ? { key: row.key } : { fileId: id };
   }
 
-  /** Deletes what FastDFS alone knows. */
+  /** Deletes a file that only FastDFS knows. */
   async deleteRemote(fileId: string, slice: SliceId | undefined): Promise<void> {
     const isStock = (): boolean => slice !== undefined && this.#foreign.isStock(slice.trunk.group);
     try {
@@ -270,7 +270,7 @@ export class Lookup {
     this.#parts.reader.forgetRemote(formatFileId(slice.trunk), slice.offset);
   }
 
-  /** A slice is honoured only if FileMap or the trunk's directory has exactly this one. */
+  /** Accepts only a slice that the FileMap or the trunk's directory has exactly like this. */
   async #resolveSlice(
     id: string,
     slice: SliceId,
@@ -281,7 +281,7 @@ export class Lookup {
     if (row && fileIdOf(row) === id) return { row };
     const moved = this.#parts.staging.fileMap.forwarded(trunkId, slice.offset);
     if (moved && isSameFile(moved, slice)) return { row: moved };
-    // Of such a trunk the FileMap knows every file that is alive.
+    // The FileMap knows every living file of such a trunk.
     if (trunk && SETTLED.has(trunk.state)) throw notFound(id);
     const entry = await this.#entryOf(id, slice);
     const key = parseKey(keyInName(entry.name));
@@ -317,12 +317,12 @@ export class Lookup {
   async #entryOf(id: string, slice: SliceId): Promise<TrunkEntry> {
     try {
       const entry = await this.#directories.find(slice);
-      // The extension is no part of what the directory is asked for, but of the id.
+      // The extension is part of the id, but `find` does not compare it.
       const extension = extensionInName(entry?.name ?? '');
       if (!entry || extension !== slice.extension) throw notFound(id);
       return entry;
     } catch (error) {
-      // A trunk that cannot be one is as good as none.
+      // A file that is not a trunk has no slices.
       if (error instanceof ProtocolError) throw notFound(id);
       throw error;
     }
@@ -333,13 +333,13 @@ export class Lookup {
     const trunk = this.#parts.staging.fileMap.trunkByFileId(id);
     const row =
       trunk?.kind === 'whole' ? this.#parts.staging.fileMap.findInTrunk(trunk.id, 0) : undefined;
-    // It may have been stored again, because a storage had damaged it.
+    // It may have been stored again after a storage damaged it.
     const found = row ?? this.#parts.staging.fileMap.forwarded(id, 0);
     if (!found && trunk?.kind === 'whole' && trunk.deadFiles > 0) throw notFound(id);
     return found;
   }
 
-  /** A file of FastDFS that is no slice; large files of this store are among them. */
+  /** A FastDFS file that is not a slice, such as a large file of this store. */
   async #findPlain(fileId: FileId, signal: Signal): Promise<StoredFile> {
     const id = formatFileId(fileId);
     const row = this.#resolvePlain(id);
@@ -361,7 +361,7 @@ export class Lookup {
     );
   }
 
-  /** A file whose reads emit events. */
+  /** A file whose reads are counted and published. */
   #handle(facts: FileFacts, read: ReadContent): StoredFile {
     return new FileHandle(facts, (range, signal) => {
       const bytes = range ? range.end - range.start + 1 : facts.size;
@@ -388,7 +388,7 @@ export class Lookup {
   }
 }
 
-/** The slice id of a file before it was moved names the same content and extension. */
+/** True if the former slice id of a moved file names the same content and extension. */
 function isSameFile(row: FileRow, slice: SliceId): boolean {
   return (
     row.size === slice.size &&

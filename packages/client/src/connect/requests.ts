@@ -8,45 +8,45 @@ import type { Connecting } from './options.js';
 import { GatewayRefusal, refusalOf } from './refusals.js';
 
 /**
- * Requests to a gateway: bounded in number and time, and made again where the call allows that.
+ * Sends requests to a gateway, bounded in number and time, and retries them if the call allows it.
  * Every failure is a StoreError. A gateway that cannot be reached is `storage_unavailable`.
  */
 
 export interface Request {
   readonly method: 'GET' | 'POST' | 'DELETE';
-  /** Below the gateway's URL. */
+  /** Relative to the gateway's URL. */
   readonly path: string;
   readonly headers?: Readonly<Record<string, string>>;
-  /** Sent as fast as the gateway takes it. The time for the answer begins after it. */
+  /** Sent as fast as the gateway reads it. The time limit for the answer begins after it. */
   readonly body?: Uint8Array | AsyncIterable<Uint8Array>;
-  /** A status from 300 on whose body is an answer too. */
+  /** A status of 300 or more whose body is an answer, too. */
   readonly alsoStatus?: number;
-  /** The answer is read as slowly as the caller likes: it has a connection of other ones. */
+  /** The caller may read the answer slowly: streams have their own pool of connections. */
   readonly isStream?: boolean;
 }
 
 export interface Call<Result> {
   readonly signal: AbortSignal | undefined;
-  /** May be called several times. `again` says whether this is not the first time. */
+  /** Called once per attempt; `again` is true for a retry. */
   readonly attempt: (again: boolean) => Promise<Result>;
-  /** False once the call cannot be made again. */
+  /** False once the call must not be retried. */
   readonly mayRepeat?: () => boolean;
   /** The error for an aborted call. */
   readonly aborted: (reason: unknown) => StoreError;
 }
 
-/** Longest wait before a call is made again; where the gateway names a longer one, the caller decides. */
+/** Longest wait before a retry. If the gateway asks for a longer one, the caller decides. */
 const MOST_WAIT_MS = 2_000;
 const FIRST_WAIT_MS = 50;
-/** Requests under way or waiting for a connection, for each connection. */
+/** Maximum requests per connection, in flight or queued. */
 const QUEUED_PER_CONNECTION = 64;
-/** Longest answer that is no file. */
+/** Longest answer that is not a file. */
 const MAX_TEXT_BYTES = 4 * 2 ** 20;
 
 export class Requests {
   readonly #connecting: Connecting;
   readonly url: string;
-  /** Loaded late: undici takes the place of the dispatcher that Node's own `fetch` uses. */
+  /** Loaded on demand: undici replaces the dispatcher that Node's own `fetch` uses. */
   #pools: Promise<{ readonly calls: Pool; readonly streams: Pool }> | undefined;
   #requests = 0;
   readonly #closing = new AbortController();
@@ -62,7 +62,7 @@ export class Requests {
     }
   }
 
-  /** Makes the call, and again while it fails in a way that may pass. */
+  /** Makes the call, and retries it while its error is retryable. */
   async run<Result>({ signal, attempt, mayRepeat, aborted }: Call<Result>): Promise<Result> {
     const { retries } = this.#connecting;
     for (let tried = 0; ; tried += 1) {
@@ -83,7 +83,7 @@ export class Requests {
     }
   }
 
-  /** An answer with a status below 300, whose body the caller reads or discards. */
+  /** An answer with a status below 300, or `alsoStatus`; the caller reads or discards its body. */
   async send(request: Request, signal: AbortSignal | undefined): Promise<Dispatcher.ResponseData> {
     const { connections, apiKey, base, answerTimeoutMs } = this.#connecting;
     if (this.#requests >= connections * QUEUED_PER_CONNECTION) {
@@ -91,7 +91,7 @@ export class Requests {
       throw new StoreError('storage_unavailable', message, { retryable: true });
     }
     const { method, path, headers, body, isStream = false, alsoStatus } = request;
-    // A body takes as long as it takes; undici looks at whether it moves.
+    // A body may take any time; undici detects one that stalls.
     const limit = body ? undefined : new TimeLimit(answerTimeoutMs, signal);
     const ends = limit?.signal ?? signal;
     this.#requests += 1;
@@ -101,7 +101,7 @@ export class Requests {
       const answered = pools[isStream ? 'streams' : 'calls'].request({
         method,
         path: base + path,
-        // It takes any iterable; its types do not say so.
+        // undici accepts any async iterable, although its types do not say so.
         body: (body as Readable | undefined) ?? null,
         headers: {
           ...(apiKey === '' ? {} : { authorization: `Bearer ${apiKey}` }),
@@ -109,7 +109,7 @@ export class Requests {
         },
         ...(ends ? { signal: ends } : {}),
       });
-      // undici looks at a signal only once the request has a connection.
+      // undici checks the signal only once the request has a connection.
       const answer = await (ends ? abortable(answered, ends) : answered);
       const { statusCode } = answer;
       if (statusCode < 300 || statusCode === alsoStatus) return answer;
@@ -121,7 +121,7 @@ export class Requests {
     }
   }
 
-  /** The JSON of an answer. */
+  /** Throws `storage_unavailable` for an answer that is not JSON. */
   async json(request: Request, signal: AbortSignal | undefined): Promise<unknown> {
     const { body } = await this.send(request, signal);
     const text = await textOf(body);
@@ -137,7 +137,7 @@ export class Requests {
     return new StoreError('storage_unavailable', message);
   }
 
-  /** Ends what is under way. */
+  /** Aborts the requests in flight. */
   async close(): Promise<void> {
     this.#closing.abort();
     const pools = await this.#pools;
@@ -169,7 +169,7 @@ export class Requests {
   }
 }
 
-/** Longer each time, and never the same for two callers. */
+/** As long as the gateway asks; by default, exponential backoff with jitter. */
 function waitBefore({ cause }: StoreError, tried: number): number {
   const asked = cause instanceof GatewayRefusal ? cause.retryAfterMs : undefined;
   return asked ?? FIRST_WAIT_MS * 2 ** tried * (1 + Math.random());
