@@ -5,7 +5,7 @@ import { StoreError } from '@stevedore/staging/errors';
 import { invalidOption } from './options.js';
 import type { Body } from './types.js';
 
-/** A Buffer for bytes in memory, chunks for anything else. Throws `invalid_option` for no body. */
+/** A Buffer for bytes in memory, chunks for a stream. Throws `invalid_option` for anything else. */
 export function readBody(body: Body): Buffer | AsyncIterable<Uint8Array> {
   if (typeof body === 'string') return Buffer.from(body);
   if (body instanceof Uint8Array) return Buffer.from(body.buffer, body.byteOffset, body.byteLength);

@@ -21,7 +21,7 @@ const MEMBERS: ReadonlySet<number> = new Set([
 /** The TrunkStore of staging, in FastDFS. */
 export class FastdfsTrunkStore implements TrunkStore {
   readonly #client: FastdfsClient;
-  /** Size of the last trunk that FastDFS put into a slot. */
+  /** Size of the largest trunk that FastDFS has put into a slot; -1: none. */
   #slotBytes = -1;
 
   constructor(client: FastdfsClient) {

@@ -270,7 +270,7 @@ export class Lookup {
     this.#parts.reader.forgetRemote(formatFileId(slice.trunk), slice.offset);
   }
 
-  /** Accepts only a slice that the FileMap or the trunk's directory has exactly like this. */
+  /** Resolves a slice id only if the FileMap or the trunk's directory has exactly this slice. */
   async #resolveSlice(
     id: string,
     slice: SliceId,

@@ -18,9 +18,9 @@ import type { ByteRange, CachedFile } from './types.js';
 
 /**
  * Reads a file from where its bytes are: memory, the container or FastDFS. Small files are read
- * whole and checked against their CRC-32 before a byte is returned, and stay in memory while
- * there is room; so do uploads. Where it has paid so far, neighbours of the same affinity group
- * come in the same ranged download. Concurrent misses share a read.
+ * whole and checked against their CRC-32 before a byte is returned. They stay in memory while there
+ * is room, and so do uploads. As long as it pays off, the same ranged download includes neighbours
+ * of the same affinity group. Concurrent misses share a read.
  */
 
 /** A file that only FastDFS knows. */
@@ -47,11 +47,11 @@ interface Source {
   readonly group: () => { members: readonly Member[]; asked: number } | undefined;
 }
 
-/** Memory for checksums of blocks. */
+/** Memory for block checksums. */
 const MAX_BLOCK_LIST_BYTES = 16 * 2 ** 20;
-/** Of the cache, for what was downloaded along and not asked for yet. */
+/** Share of the cache for files that were read ahead and not requested yet. */
 const AHEAD_SHARE = 0.25;
-/** Members looked at on either side. */
+/** Group members considered on either side. */
 const MAX_NEIGHBOURS = 64;
 
 export class Reader {
@@ -67,7 +67,7 @@ export class Reader {
     sizeCalculation: (list) => list.length + 1,
   });
 
-  /** `sharing`: the reader whose cache is used for files that another process owns. */
+  /** `sharing`: for files that another process owns, the reader whose cache they share. */
   constructor(
     staging: ReadableStaging,
     downloads: Downloads,
@@ -87,7 +87,7 @@ export class Reader {
       });
   }
 
-  /** A file of this store whose bytes are in memory; undefined too for one that has expired. */
+  /** The file if its bytes are in memory and it has not expired. */
   inMemory(
     key: string,
     now: number,
@@ -109,7 +109,7 @@ export class Reader {
     return file.expiresAt > now ? file : undefined;
   }
 
-  /** False once its owner has deleted a file of another process; this store's own deletions reach the cache directly. */
+  /** False once another process has deleted its file. Own deletions reach the cache directly. */
   isAlive(key: string): boolean {
     return this.#isOwn || this.#staging.fileMap.isAlive(parseKey(key)!);
   }
@@ -161,12 +161,12 @@ export class Reader {
     const { local } = this.#staging;
     const name = formatKey(row.key);
     const download = (flight: Flight) => this.#download(this.#sourceOfRow(row), flight);
-    // A download begins at once, so that others of its group that are asked for now share it.
+    // Start a download at once, so that concurrent reads of its group share it.
     const load =
       local.has(row) || !row.trunk
         ? async (flight: Flight) => (await local.read(row)) ?? download(flight)
         : download;
-    // A load gives bytes or fails.
+    // A load returns bytes or fails.
     return this.cache.find(name) ?? ((await this.cache.fetch(name, load, signal)) as Buffer);
   }
 
@@ -189,7 +189,7 @@ export class Reader {
 
   #readSmallRemote(file: RemoteFile, signal: Signal): Promise<Buffer> {
     const { fileId, offset } = file;
-    // A file whose CRC-32 is not fixed may change: it is never kept.
+    // A file without a fixed CRC-32 may change, so it is not cached.
     if (file.crc32 === undefined) return this.#downloads.whole(file, signal);
     const source: Source = {
       fileId,

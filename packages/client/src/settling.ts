@@ -1,15 +1,15 @@
 import { StoreError } from '@stevedore/staging';
 
 /**
- * Callers that wait for a file's FastDFS id. While there are any, the process stays alive and the
- * files are looked up from time to time, so that no caller depends on an event alone.
+ * Callers that wait for a file's FastDFS id. While there are any, the process stays alive and polls
+ * their files, so that no caller depends on an event alone.
  */
 export class Settling {
   readonly #waiting = new Map<string, Set<Waiter>>();
   readonly #look: (key: string) => string | undefined;
   #timer: NodeJS.Timeout | undefined;
 
-  /** `look` gives the id once there is one, and throws when the file is gone. */
+  /** `look` returns the id once there is one, and throws if the file is gone. */
   constructor(look: (key: string) => string | undefined) {
     this.#look = look;
   }

@@ -5,10 +5,9 @@ import { readClusterSecrets, startCluster } from './cluster.js';
 import { type OpenOptions, parseStoreOptions } from './options.js';
 
 /**
- * A data directory that several processes share. The first of them has the directory itself, as
- * a store that is alone has; the others have `workers/2`, `workers/3` and so on in it. Fewer or
- * more processes at the next start lose nothing: a directory without a process of its own is
- * opened by one that has another as well.
+ * A data directory that several processes share. The first uses the directory itself, like a single
+ * store; the others use `workers/2`, `workers/3` and so on in it. The number of processes may
+ * change: a directory without a process of its own is opened by one that has another as well.
  */
 
 export function workerDirectory(directory: string, number: number): string {
@@ -16,13 +15,13 @@ export function workerDirectory(directory: string, number: number): string {
   return number === 1 ? data : join(data, 'workers', String(number));
 }
 
-/** The data directory that the one of a worker is in, or is. */
+/** The data directory to which a worker's directory belongs. */
 export function dataDirectory(directory: string): string {
   const above = dirname(directory);
   return basename(above) === 'workers' ? dirname(above) : directory;
 }
 
-/** Numbers of the directories beside the first that hold files. */
+/** Numbers of the existing worker directories, without the first. */
 export async function otherWorkers(directory: string): Promise<number[]> {
   const names = await readdir(join(resolve(directory), 'workers')).catch((error: Error) => {
     const { code = '' } = error as NodeJS.ErrnoException;
@@ -34,14 +33,14 @@ export async function otherWorkers(directory: string): Promise<number[]> {
 }
 
 export interface SharedDirectory {
-  /** For all processes: those that are named, or the embedded one. */
+  /** For all processes: those of the options, or the embedded one. */
   readonly trackers: readonly string[];
   close(): Promise<void>;
 }
 
 /**
- * Takes the data directory for processes that are started next, and starts the embedded FastDFS
- * node that they use. Rejects as `open`.
+ * Locks the data directory for the processes to be started, and starts the embedded FastDFS node
+ * that they use. Rejects as `open`.
  */
 export async function openSharedDirectory(
   options: OpenOptions,
@@ -60,7 +59,7 @@ export async function openSharedDirectory(
   });
   const lock = DirectoryLock.acquire(folder);
   try {
-    // A store that is alone has this one: the node is not started beside its own.
+    // A single store holds this lock: do not start the node beside its own.
     const alone = DirectoryLock.acquire(data);
     try {
       const { trackers, close } = await startCluster(parsed, secrets, onError);

@@ -13,10 +13,9 @@ import { choosePartner } from './partners.js';
 import { cut, type FoundFile, StagedElsewhere } from './staged-elsewhere.js';
 
 /**
- * Files that other servers of the deployment staged. The map tells which trunk has a merged file. A
- * staged file is read at its own gateway, in one hop. `not_found` is returned only if it is
- * certain: the map or the file's own gateway says so. Everything else is `storage_unavailable`,
- * which can be retried.
+ * Files that other servers of the deployment staged. The map tells which trunk has a merged file; a
+ * staged file is read at its own gateway, in one hop. A file is `not_found` only if the map or its
+ * own gateway says so. Everything else is `storage_unavailable`, which can be retried.
  */
 
 export interface ForeignFilesParts {
@@ -35,9 +34,9 @@ export interface ForeignFilesParts {
   /** Larger files are streamed. */
   readonly smallFileBytes: number;
   readonly now: () => number;
-  /** Where others reach this server; empty: nowhere. */
+  /** URL at which others reach this server; empty if they cannot. */
   readonly ownUrl?: string;
-  /** Copies of what other servers have staged. */
+  /** Copies of other servers' staged files. */
   readonly held?: Pick<HeldCopies, 'find'> | undefined;
 }
 
@@ -45,7 +44,7 @@ const MAX_CONNECTIONS = 64;
 const MAX_REQUESTS = 256;
 const CONNECT_TIMEOUT_MS = 2_000;
 const ANSWER_TIMEOUT_MS = 10_000;
-/** Longest file that comes with what is known of it, in one answer. */
+/** Longest file whose bytes come in the same answer as its facts. */
 const MAX_INLINE_BYTES = 256 * 1024;
 const SETTLED_INTERVAL_MS = 1_000;
 
@@ -59,19 +58,19 @@ export class ForeignFiles {
     this.#staged = new StagedElsewhere(parts.smallFileBytes);
   }
 
-  /** True for a key that another server gave out. */
+  /** True for a key that another server issued. */
   isForeign(key: Buffer): boolean {
     return originOf(key) !== this.#parts.deployment.origin;
   }
 
-  /** True for a file that was adopted here, and has been deleted meanwhile. */
+  /** True for another server's file, adopted here, that is known to be deleted since. */
   isKnownRemoved(key: Buffer): boolean {
     return this.isForeign(key) && this.#parts.deployment.isKnownRemoved(key);
   }
 
   /**
-   * True if the file is deleted: by the map or, while that is away, by the file's own gateway.
-   * Rejects with `storage_unavailable` where neither answers.
+   * True if the file is deleted, according to the map or, while that is down, to the file's own
+   * gateway. Rejects with `storage_unavailable` if neither answers.
    */
   async isRemoved(key: Buffer): Promise<boolean> {
     try {
@@ -92,7 +91,7 @@ export class ForeignFiles {
   /** Its FastDFS id, once it is merged; rejects with `not_found` if it will never have one. */
   async settled(key: Buffer, signal: AbortSignal | undefined): Promise<string> {
     for (;;) {
-      // What is known of it is enough: none of its bytes.
+      // Its facts are enough, without bytes.
       const { fileId, state } = await this.#find(key, 0, signal);
       if (fileId !== undefined) return fileId;
       if (state === 'merged') {
@@ -123,7 +122,7 @@ export class ForeignFiles {
     if (mapped) return this.#mappedFile(key, mapped);
     const name = formatKey(key);
     const files = await this.#gatewayOf(originOf(key), formatKey(key));
-    // No server of the deployment gives out such keys.
+    // No server of the deployment issues such keys.
     if (!files) throw notFound(key);
     try {
       return this.#stagedFile(key, files, await files.find(name, mostBytes, signal));
@@ -131,7 +130,7 @@ export class ForeignFiles {
       const copy = isStoreError(error, 'storage_unavailable') && (await this.#copyOf(key, signal));
       if (copy) return copy;
       if (!isStoreError(error, 'not_found')) throw error;
-      // It can have been merged since the map was asked.
+      // It may have been merged since the map was asked.
       this.#parts.deployment.forget(key);
       const again = await this.#mapped(key);
       if (again) return this.#mappedFile(key, again);
@@ -139,7 +138,7 @@ export class ForeignFiles {
     }
   }
 
-  /** A staged file of a server that is away, from the copy that is held here. */
+  /** A staged file of a server that is down, from the copy held here. */
   async findHeld(key: Buffer): Promise<StoredFile | undefined> {
     const found = await this.#parts.held?.find(originOf(key), key).catch(() => undefined);
     if (!found) return undefined;
@@ -155,7 +154,7 @@ export class ForeignFiles {
     return this.#handle(facts, async (range) => cut(bytes, range));
   }
 
-  /** The same, or from the gateway that its server would have chosen to hold its copy. */
+  /** As `findHeld`, or from the gateway that its server would choose as its partner. */
   async #copyOf(key: Buffer, signal: AbortSignal | undefined): Promise<StoredFile | undefined> {
     const held = await this.findHeld(key);
     if (held) return held;
@@ -182,7 +181,7 @@ export class ForeignFiles {
         await deployment.remove(key);
         return;
       } catch (error) {
-        // Its own gateway deletes it as well.
+        // The map is down; the file's own gateway can delete it, too.
         if (!(error instanceof MapError)) throw error;
       }
     }
@@ -193,8 +192,8 @@ export class ForeignFiles {
   }
 
   /**
-   * The files of the upload that was marked so, at whichever server made it; none: this server
-   * has claimed it, and is to make it. `isSearched`: the files of that origin were looked through.
+   * The files of the upload with this mark, at whichever server made it. None: this server has
+   * claimed the upload and must make it. `isSearched`: that origin's files were searched already.
    */
   async findOnce(
     mark: Buffer,
@@ -224,13 +223,13 @@ export class ForeignFiles {
     await Promise.all([...this.#gateways.values()].map((each) => each.close()));
   }
 
-  /** Where the map has it; undefined if the map does not know it. */
+  /** Its place according to the map; undefined if the map does not know it or answer. */
   async #mapped(key: Buffer): Promise<MappedFile | undefined> {
     try {
       const answer = await this.#parts.deployment.find(key);
       if (answer !== 'removed') return answer;
     } catch (error) {
-      // Its gateway may have it all the same, and a merged file is read there too.
+      // Its gateway may have it nevertheless, and can serve merged files, too.
       if (error instanceof MapError) return undefined;
       throw error;
     }
@@ -254,7 +253,7 @@ export class ForeignFiles {
     });
   }
 
-  /** A large file that vanishes from its place while it is read is read on at its new one. */
+  /** If a large file is moved while it is read, continues at its new place. */
   async *#following(
     content: Readable,
     key: Buffer,
@@ -277,8 +276,8 @@ export class ForeignFiles {
   }
 
   /**
-   * FastDFS has no such file at the place from the map. Compaction has moved it to another trunk
-   * and the map may not know yet, or its storage has lost it. Its own gateway knows.
+   * Reads a file that FastDFS does not have where the map says. Compaction has moved it to another
+   * trunk and the map may not know yet, or its storage has lost it. Its own gateway knows.
    */
   async #readMoved(
     key: Buffer,
@@ -319,7 +318,7 @@ export class ForeignFiles {
     });
   }
 
-  /** Undefined if no server of the deployment gives out such keys. */
+  /** Undefined if no server of the deployment issues keys of this origin. */
   async #gatewayOf(origin: number, what: string): Promise<GatewayFiles | undefined> {
     const { deployment } = this.#parts;
     let gateway: Gateway | undefined;
@@ -332,7 +331,7 @@ export class ForeignFiles {
     }
     if (!gateway) return undefined;
     if (gateway.origin === deployment.origin) {
-      // Its gateway's files are this server's: it would have found the file.
+      // The files of that origin are this server's: it would have found this one.
       if (deployment.speaksFor(origin)) return undefined;
       throw beingAdopted(origin, what);
     }

@@ -7,8 +7,8 @@ import { StoreError } from '@stevedore/staging';
 const FILE = 'instance';
 
 /**
- * The name of a directory in its deployment, made once: a copy of the directory has the same
- * one, and the map refuses to let both give out keys. Only for the process that holds the directory's lock.
+ * The name of a directory in its deployment, created once. A copy of the directory has the same
+ * name, and the map refuses to let both issue keys. The caller must hold the directory's lock.
  */
 export async function readInstance(directory: string): Promise<string> {
   const path = join(directory, FILE);
@@ -26,8 +26,8 @@ export async function readInstance(directory: string): Promise<string> {
 }
 
 /**
- * Where the directory is: host, path and the file that names it. Two containers can have the same
- * host name and path; a copy of that file is another file.
+ * Identifies where the directory is: host, path, and inode and birth time of the file with its
+ * name. Two OS containers can have the same host name and path, but a copy is another file.
  */
 export async function placeOf(directory: string): Promise<string> {
   const { ino, birthtimeMs } = await stat(join(directory, FILE), { bigint: true });
@@ -37,8 +37,8 @@ export async function placeOf(directory: string): Promise<string> {
 const SECRET_FILE = 'deployment-secret';
 
 /**
- * The secret that the servers of the deployment share, as the map gave it last: a server that
- * starts while the map is away serves the others with it.
+ * Saves the secret that the servers of the deployment share, so that a server that starts while
+ * the map is down can serve the others.
  */
 export async function keepSecret(directory: string, secret: string): Promise<void> {
   if ((await keptSecret(directory)) === secret) return;
@@ -47,7 +47,7 @@ export async function keepSecret(directory: string, secret: string): Promise<voi
   await rename(`${path}.new`, path);
 }
 
-/** Undefined where there is none. */
+/** Undefined if none was saved. */
 export async function keptSecret(directory: string): Promise<string | undefined> {
   const text = await readFile(join(directory, SECRET_FILE), 'utf8').catch(() => '');
   return text.trim() === '' ? undefined : text.trim();

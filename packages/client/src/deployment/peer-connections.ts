@@ -1,23 +1,23 @@
 import type { Dispatcher, Pool } from 'undici';
 
 /**
- * Connections to another gateway, for one kind of request. A stalled gateway holds a bounded number
- * of requests: each of them times out, and further ones fail at once.
+ * Connections to another gateway, for one kind of request. A stalled gateway holds up a bounded
+ * number of requests: each of them times out, and further ones fail at once.
  */
 
 export interface PeerConnectionsOptions {
   readonly maxConnections: number;
-  /** Requests under way or waiting at most. */
+  /** Maximum requests in flight or queued. */
   readonly maxRequests: number;
   readonly connectTimeoutMs: number;
-  /** Until the head of an answer, and between two pieces of its body. */
+  /** Until the head of an answer, and between two chunks of its body. */
   readonly answerTimeoutMs: number;
 }
 
 export class PeerConnections {
   readonly #origin: string;
   readonly #options: PeerConnectionsOptions;
-  /** Loaded late: undici takes the place of the dispatcher that Node's own `fetch` uses. */
+  /** Loaded on demand: undici replaces the dispatcher that Node's own `fetch` uses. */
   #pool: Promise<Pool> | undefined;
   #requests = 0;
 
@@ -39,7 +39,7 @@ export class PeerConnections {
       this.#requests -= 1;
     };
     answered.then(({ body }) => body.once('close', end), end);
-    // undici looks at the signal of a request only when that has a connection.
+    // undici checks the signal only once the request has a connection.
     return untilAborted(answered, signal);
   }
 
@@ -67,7 +67,7 @@ export class PeerConnections {
   }
 }
 
-/** A signal that aborts with the caller's, and when the time is over unless that is ended. */
+/** A signal that aborts with the caller's, and after `limitMs` unless `end` was called. */
 export class TimeLimit {
   readonly signal: AbortSignal;
   readonly #timer: NodeJS.Timeout;

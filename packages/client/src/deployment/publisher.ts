@@ -2,12 +2,12 @@ import type { DeploymentMap, PlacedFile, RemovedFile } from '@stevedore/map';
 import { aboutOf, type FileRow, type Outbox, type OutboxEntry } from '@stevedore/staging';
 
 /**
- * Publishes to the map what waits in the outbox of this server's FileMap, in order. An entry
- * leaves the outbox once the map has it, so a crash in between publishes it again.
+ * Publishes the outbox of this server's FileMap to the map, in order. An entry leaves the outbox
+ * once the map has it; after a crash in between, it is published again.
  */
 
 const MAX_ENTRIES = 5_000;
-/** A trunk has as many files as fit; the map takes them in statements of so many. */
+/** Maximum files per statement of the map; a trunk may have more. */
 const MAX_FILES = 5_000;
 
 export class Publisher {
@@ -19,12 +19,12 @@ export class Publisher {
     this.#outbox = outbox;
   }
 
-  /** Entries that wait. */
+  /** Number of waiting entries. */
   get pending(): number {
     return this.#outbox.pending;
   }
 
-  /** Publishes for so long; true if there is more. */
+  /** Publishes for about `ms`; true if there is more. */
   async publish(ms: number, onPublished: (entries: number) => void = () => {}): Promise<boolean> {
     const end = performance.now() + ms;
     for (;;) {
@@ -40,7 +40,7 @@ export class Publisher {
     }
   }
 
-  /** Publishes the deletions that follow each other, or one trunk; up to which entry. */
+  /** Publishes a run of deletions, or one trunk. Returns the last entry's id and their number. */
   async #publishSome(
     entries: readonly OutboxEntry[],
     at: number,
