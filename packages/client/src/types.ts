@@ -67,8 +67,9 @@ export interface PutAllOptions {
 }
 
 /**
- * staged: on this machine's disk. packing: in a trunk that is being sent, or in one that is not
- * full and will be joined with others. merged: in FastDFS in a trunk that stays, `fileId` is known.
+ * staged: on this machine's disk. packing: chosen for a trunk that is being sent, or in one that is
+ * not full and will be joined with others. merged: in FastDFS in a trunk that stays, `fileId` is
+ * known.
  */
 export type FileState = 'staged' | 'packing' | 'merged';
 

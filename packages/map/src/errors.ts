@@ -1,18 +1,18 @@
 import { type Gateway, IN_USE_MS } from './map.js';
 
-/** Why the map did not do what it was asked. */
+/** Why a call to the map failed. */
 export type MapErrorCode =
-  /** It does not answer, or its disk is full. What was asked may be asked again. */
+  /** It does not answer, or its disk is full. The call can be retried. */
   | 'map_unavailable'
   /** Its schema was made by a later version. */
   | 'map_schema'
-  /** Another directory gives out keys of the same origin, or this one is in use elsewhere. */
+  /** Another directory issues keys of the same origin, or this one is in use elsewhere. */
   | 'origin_taken'
   /** Another gateway has taken over the files of this directory. */
   | 'origin_adopted'
   /** The gateway is alive, or another one has its files. */
   | 'adoption_refused'
-  /** The server's clock differs from the map's by more than a minute. Nothing is refused. */
+  /** The server's clock differs from the map's by more than a minute. A warning: no call fails. */
   | 'clock_off'
   /** The URL names no map. */
   | 'map_url';
@@ -30,7 +30,7 @@ export class MapError extends Error {
   }
 }
 
-/** Throws where the map knows the directory by another origin than its keys have. */
+/** Throws if the map knows the directory under another origin than that of its keys. */
 export function checkOrigin({ origin }: { readonly origin: number | undefined }, known: number) {
   if (origin === undefined || origin === known) return;
   throw new MapError(
@@ -87,7 +87,7 @@ export function adoptionRefused(why: string): MapError {
   return new MapError('adoption_refused', why);
 }
 
-/** Without what tells one directory at a place from another one there. */
+/** Host and path, without the suffix that identifies the directory. */
 function shown(place: string): string {
   return place.replace(/#[^#]*$/, '');
 }

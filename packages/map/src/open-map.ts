@@ -1,9 +1,9 @@
 import { MapError } from './errors.js';
 import type { DeploymentMap } from './map.js';
 
-/** Options of a map that its URL does not give. */
+/** Options of a map that are not in its URL. */
 export interface MapOptions {
-  /** Connections to PostgreSQL at most. */
+  /** Maximum connections to PostgreSQL. */
   readonly maxConnections?: number;
   /** For one statement. */
   readonly timeoutMs?: number;
@@ -11,9 +11,9 @@ export interface MapOptions {
 
 /**
  * The map at a URL: `postgres://user@host,host2/database`, or `sqlite:/path` for several processes
- * of one host. `?spread=true`: keys are made to spread over the ranges of a database that
- * scales out; decided where the tables are made. Nothing is connected before `join`.
- * Rejects with `map_url`.
+ * of one host. `?spread=true` spreads keys over the ranges of a database that scales out; it is
+ * decided when the tables are created. PostgreSQL is connected at the first call. Rejects with
+ * `map_url`, and with `map_unavailable` if a SQLite file cannot be opened.
  */
 export async function openMap(url: string, options: MapOptions = {}): Promise<DeploymentMap> {
   const { maxConnections = 4, timeoutMs = 10_000 } = options;
@@ -45,7 +45,7 @@ function withoutSpread(url: string): [string, boolean] {
   return [rest === '' ? base : `${base}?${rest}`, spread === 'true'];
 }
 
-/** A URL can hold a password, so it is not repeated. */
+/** A URL can contain a password, so that part is not shown. */
 function badUrl(url: string, why: string): MapError {
   const shown = url.replace(/\/\/[^@/]*@/, '//…@');
   return new MapError('map_url', `"${shown}" is not a map: ${why}`);

@@ -2,16 +2,16 @@ import postgres from 'postgres';
 import { MapError } from './errors.js';
 
 /**
- * Statements of PostgreSQL, or of a database that speaks its protocol. One that lost to another
- * (40001, 40P01) is tried again; one that is not answered in time is given up, together with the
- * connections, and `map_unavailable`. The server may make it all the same, later: so every
- * statement can come late, and twice.
+ * Runs statements at PostgreSQL, or at a database that speaks its protocol. Retries a statement that
+ * lost to a concurrent one (40001, 40P01). After a timeout, drops all connections and fails with
+ * `map_unavailable`. The server may still execute that statement, so every statement must tolerate
+ * being executed late, and twice.
  */
 
 export interface PostgresMapOptions {
   readonly maxConnections: number;
   readonly timeoutMs: number;
-  /** Random half of a key first, where the tables are made. */
+  /** New tables store the random half of a key first. */
   readonly spread: boolean;
 }
 
@@ -19,7 +19,7 @@ export const ATTEMPTS = 5;
 const LOST_TO_ANOTHER = new Set(['40001', '40P01']);
 const UNIQUE_VIOLATION = '23505';
 
-/** The arrays that statements take: text[], bigint[] and integer[], by their numbers in PostgreSQL. */
+/** Array parameters of statements: text[], bigint[] and integer[], by their type OIDs. */
 const ARRAYS = Object.fromEntries(
   [1009, 1016, 1007].map((oid) => [
     `array${oid}`,
@@ -69,14 +69,14 @@ export class PostgresConnection {
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<never>((_, reject) => {
       timer = setTimeout(() => {
-        // Its connection may be dead without a sign; the others were made to the same server.
+        // Its connection may be dead unnoticed; the others lead to the same server.
         if (this.#sql === sql) this.#sql = this.#connected();
         void sql.end({ timeout: 0 }).catch(() => {});
         reject(new MapError('map_unavailable', `the map did not answer within ${timeoutMs} ms`));
       }, timeoutMs);
     });
     const rows = sql.unsafe(statement, values as never[], { prepare: true });
-    // The connections that are given up reject it, and nobody waits any more.
+    // Dropped connections reject it when nobody waits for it any more.
     rows.catch(() => {});
     try {
       return await Promise.race([rows, late]);
@@ -94,7 +94,7 @@ export class PostgresConnection {
       backoff: false,
       idle_timeout: 60,
       onnotice: () => {},
-      // A connection that breaks while the driver asks for types rejects with nobody to catch it.
+      // A connection that breaks while the driver fetches types causes an unhandled rejection.
       fetch_types: false,
       types: ARRAYS,
       ...(hasSeveralHosts ? { target_session_attrs: 'read-write' as const } : {}),

@@ -1,6 +1,6 @@
 /**
  * The tables of a map; FORMAT.md describes them. Step n leads from version n to n + 1. Every
- * statement may run twice, and beside the same statement of another gateway.
+ * statement may run twice, and concurrently with the same statement of another gateway.
  */
 export const STEPS: readonly (readonly string[])[] = [
   [
@@ -53,7 +53,7 @@ export const STEPS: readonly (readonly string[])[] = [
   ],
 ];
 
-/** The version is beside the tables, so that it is read before any of them is touched. */
+/** The version has its own table, so that it is read before any other is touched. */
 export const VERSION_TABLE = `CREATE TABLE IF NOT EXISTS stevedore_map (
   only_one INTEGER PRIMARY KEY,
   version INTEGER NOT NULL,
@@ -63,9 +63,9 @@ export const VERSION_TABLE = `CREATE TABLE IF NOT EXISTS stevedore_map (
 export const MAX_ORIGIN = 0xffff;
 
 /**
- * Keys as a map's tables have them: in hex for a statement, and, in a map whose keys are
- * spread, with the random half first, so that a database that keeps ranges of keys on
- * different nodes does not write all new ones to the same node.
+ * Converts keys to and from their form in the tables: hex in statements and, in a map whose
+ * keys are spread, with the random half first, so that a database that keeps ranges of keys
+ * on different nodes does not write all new ones to the same node.
  */
 export class StoredKeys {
   readonly #isSpread: boolean;
@@ -89,7 +89,7 @@ export class StoredKeys {
   }
 }
 
-/** The second half first; twice gives the same again. */
+/** The second half first; its own inverse. */
 function swapped(key: Buffer): Buffer {
   return Buffer.concat([key.subarray(8), key.subarray(0, 8)]);
 }

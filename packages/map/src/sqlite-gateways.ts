@@ -21,7 +21,7 @@ import {
 } from './map.js';
 import { MAX_ORIGIN, STEPS, VERSION_TABLE } from './schema.js';
 
-/** The tables of a map in SQLite, and its gateways. */
+/** The schema of a map in SQLite, its gateways, claims and usage counts. */
 
 const BUSY_TIMEOUT_MS = 10_000;
 
@@ -161,7 +161,7 @@ export class SqliteGateways {
     );
   }
 
-  /** Forgets claims that have ended, and what was used before yesterday. */
+  /** Forgets expired claims, and usage before yesterday. */
   protected pruneCounts(): void {
     const now = this.clock();
     this.run('DELETE FROM stevedore_claim WHERE expires_at < ?', now);
@@ -212,7 +212,7 @@ export class SqliteGateways {
     return prepared;
   }
 
-  /** How many rows it changed. */
+  /** Returns the number of changed rows. */
   protected run(statement: string, ...values: unknown[]): number {
     return attempt(() => this.#prepared(statement).run(...values).changes);
   }
@@ -245,7 +245,7 @@ function gatewayOf(row: Row): Gateway {
   };
 }
 
-/** What SQLite throws is `map_unavailable`. */
+/** Converts errors of SQLite to `map_unavailable`. */
 function attempt<Result>(action: () => Result): Result {
   try {
     return action();

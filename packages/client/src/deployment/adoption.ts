@@ -53,8 +53,8 @@ const NO_KEY = Buffer.alloc(0);
 const PROGRESS_MS = 500;
 const RETRY_MS = 5_000;
 /**
- * Trunks older than this before the gateway's last heartbeat are not searched for: the map keeps
- * the removals of its last day only, so deleted files in them could return.
+ * How long before the gateway's last heartbeat the search for unknown trunks begins. The map still
+ * has all removals since then, so deleted files stay deleted.
  */
 const UNKNOWN_SINCE_MS = 23 * 3_600_000;
 

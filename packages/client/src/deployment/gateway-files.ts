@@ -19,12 +19,12 @@ export interface GatewayFilesOptions extends PeerConnectionsOptions {
   readonly secret: string;
 }
 
-/** Header that proves a request to come from another gateway, and the answer that a file is gone. */
+/** Header that authenticates a request of another gateway, and its answer that a file is gone. */
 export const PEER_HEADER = 'stevedore-peer';
 
 /**
- * Authenticates a gateway of the deployment to another one. Valid for one method and path. It has no
- * expiry, so clocks may differ; the network between gateways is assumed to be private.
+ * Authenticates a gateway of the deployment to another one, for one method and path. It does not
+ * expire, so clocks may differ; the network between gateways is assumed to be private.
  */
 export function peerToken(secret: string, method: string, path: string): string {
   return sealed(secret, `${method} ${path}`);

@@ -26,8 +26,8 @@ export async function readInstance(directory: string): Promise<string> {
 }
 
 /**
- * Identifies where the directory is: host, path, and inode and birth time of the file with its
- * name. Two OS containers can have the same host name and path, but a copy is another file.
+ * Identifies where the directory is: by host, path, and inode and birth time of the file that names
+ * it. Two OS containers can have the same host name and path, but a copy is another file.
  */
 export async function placeOf(directory: string): Promise<string> {
   const { ino, birthtimeMs } = await stat(join(directory, FILE), { bigint: true });
