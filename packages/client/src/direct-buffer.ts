@@ -151,7 +151,7 @@ export class DirectBuffer {
     );
   }
 
-  /** A copy that cannot be deleted does no harm: its id was never given out. */
+  /** A copy that cannot be deleted does no harm: its id was never returned to anyone. */
   async #remove(fileId: string): Promise<void> {
     const signal = AbortSignal.timeout(REMOVE_TIMEOUT_MS);
     await this.#options.trunkStore.remove(fileId, signal).catch(() => undefined);

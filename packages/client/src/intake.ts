@@ -37,7 +37,7 @@ export interface Taken {
 export interface StageOptions {
   readonly group: string | undefined;
   readonly once: string | undefined;
-  /** False asks for less than the store's own durability. */
+  /** False: less than the store's own durability is enough. */
   readonly sync: boolean;
 }
 

@@ -7,7 +7,7 @@ import { type OpenOptions, parseStoreOptions } from './options.js';
 /**
  * A data directory that several processes share. The first uses the directory itself, like a single
  * store; the others use `workers/2`, `workers/3` and so on in it. The number of processes may
- * change: a directory without a process of its own is opened by one that has another as well.
+ * change: a directory without a process of its own is opened by one that also has another.
  */
 
 export function workerDirectory(directory: string, number: number): string {

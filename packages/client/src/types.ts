@@ -33,7 +33,7 @@ export interface PutOptions {
   readonly group?: string;
   /** When the file expires. */
   readonly expiresAt?: Date;
-  /** Asks for less than the store's own durability. */
+  /** `os` lowers the store's own durability for this file. */
   readonly durability?: 'sync' | 'os';
   /** 16 bytes that mark the upload, for `findOnce`. */
   readonly once?: Uint8Array;
@@ -145,7 +145,7 @@ export interface GetOptions {
 
 /** An existing file, ready to be read. It reads nothing until you call one of the methods. */
 export interface StoredFile extends Omit<FileInfo, 'key'> {
-  /** Absent for a file asked for by a FastDFS id whose key this store does not know. */
+  /** Absent for a file found by its FastDFS id if this store does not know its key. */
   readonly key?: string;
   /** Strong entity tag, with its quotes. */
   readonly etag: string;

@@ -6,7 +6,7 @@
  * reused.
  */
 
-/** A file in a trunk, or a large file that is one FastDFS file of its own. */
+/** A file in a trunk, or a large file, which is a FastDFS file by itself. */
 export interface PlacedFile {
   /** 16 bytes. */
   readonly key: Uint8Array;
@@ -102,7 +102,7 @@ export interface Joined {
   readonly secret: string;
 }
 
-/** The gateway that has, or had, claimed an upload that may be sent to several gateways. */
+/** The gateway that has claimed an upload, which may be sent to several gateways. */
 export interface Claim {
   readonly origin: number;
   /** How often the upload was claimed. */
@@ -126,8 +126,8 @@ export interface DeploymentMap {
   /** Creates the schema if it is missing, for programs that are not gateways. */
   prepare(): Promise<void>;
   /**
-   * Calls `prepare` and registers this gateway. Rejects with `origin_taken` if another directory has
-   * this origin or this directory is in use at another place, and with `origin_adopted`.
+   * Calls `prepare` and registers this gateway. Rejects with `origin_taken` if another directory
+   * has this origin or this directory is in use at another place, and with `origin_adopted`.
    */
   join(gateway: Joining): Promise<Joined>;
   /**

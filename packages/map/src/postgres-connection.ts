@@ -2,10 +2,10 @@ import postgres from 'postgres';
 import { MapError } from './errors.js';
 
 /**
- * Runs statements at PostgreSQL, or at a database that speaks its protocol. Retries a statement that
- * lost to a concurrent one (40001, 40P01). After a timeout, drops all connections and fails with
- * `map_unavailable`. The server may still execute that statement, so every statement must tolerate
- * being executed late, and twice.
+ * Runs statements at PostgreSQL, or at a database that speaks its protocol. Retries a statement
+ * that lost to a concurrent one (40001, 40P01). After a timeout, drops all connections and fails
+ * with `map_unavailable`. The server may still execute that statement, so every statement must
+ * tolerate being executed late, and twice.
  */
 
 export interface PostgresMapOptions {

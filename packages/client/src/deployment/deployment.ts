@@ -192,7 +192,7 @@ export class Deployment {
   async gatewayOf(origin: number): Promise<Gateway | undefined> {
     const known = this.#responsible(origin);
     const isFresh = performance.now() - this.#gateways.at <= GATEWAYS_MS;
-    // The map's last answer is better than none, but an empty one is not an answer.
+    // A stale answer is better than none, but an unknown origin must be looked up.
     if (known && (isFresh || this.#failures > 0)) return known;
     if (this.#failures > 0) throw away();
     try {

@@ -202,7 +202,7 @@ class MapCheck {
     this.#note({ code, subject: fileId, detail, repaired: false });
   }
 
-  /** False if it was retired meanwhile. */
+  /** False if it has been retired since. */
   async #isListed({ id }: ListedTrunk): Promise<boolean> {
     const [found] = await this.#parts.map.trunks(justBefore(id), 1);
     return found !== undefined && nameOf(found.id) === nameOf(id);
