@@ -21,7 +21,7 @@ import { LocalUnfinishedUploads } from './unfinished-uploads.js';
 
 /**
  * The store's uploads: receives bodies and stages them or, in direct mode, writes them to FastDFS.
- * Every upload is counted and published, whatever its outcome.
+ * Counts uploads and publishes them on `putChannel`.
  */
 export interface UploadsParts {
   /** For the messages of the channels. */
