@@ -2,26 +2,26 @@ import { createHash } from 'node:crypto';
 import { MAX_GROUP_BYTES } from '@stevedore/staging/text-limits';
 
 /**
- * Affinity groups of uploads: derived from the request, they say which files will be read together.
- * Files of one group are adjacent in one trunk. Ready-made functions group by referring page, by
- * form and by path; an application may pass its own. All are pure, and none fails a request: if one
- * throws or returns nothing useful, the file has no group.
+ * Affinity groups predict from an upload request which files will be read together. Files of one
+ * group lie side by side in one trunk. Ready-made functions group by the page that sent the
+ * request, by form and by path; an application may pass its own. All are pure. None fails a
+ * request: a function that throws, or returns anything but text, gives no group.
  */
 
-/** The parts of an upload request that matter here; Express and Fastify requests fit. */
+/** The parts of an upload request that decide its group; Express and Fastify requests fit. */
 export interface AffinityRequest {
-  /** Path and query, as the request line has it. */
+  /** Path and query, as in the request line. */
   readonly url: string;
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
-  /** The same text for all parts of one form, and for no other form; absent for a raw body. */
+  /** The same for all parts of a form, and unique to it; absent for a raw body. */
   readonly form?: string | undefined;
 }
 
 export type AffinityFunction = (request: AffinityRequest) => string | undefined;
 
 /**
- * Groups by the page that sent the request: host and path of its `Referer`. The query counts only
- * if asked for, as it often names a view rather than a page.
+ * Groups by the host and path of the `Referer`. The query often names a view rather than a page:
+ * it is included only with `query`.
  */
 export function byPage(options: { readonly query?: boolean } = {}): AffinityFunction {
   return ({ headers }) => {
@@ -31,12 +31,12 @@ export function byPage(options: { readonly query?: boolean } = {}): AffinityFunc
   };
 }
 
-/** All files of one form, and no others. */
+/** Groups the files of one form. */
 export function byForm(): AffinityFunction {
   return ({ form }) => (form === undefined || form === '' ? undefined : `form ${form}`);
 }
 
-/** The first `segments` of the request's path; shorter paths give no group. */
+/** Groups by the first `segments` segments of the request's path; shorter paths give no group. */
 export function byPathPrefix(segments: number): AffinityFunction {
   if (!Number.isInteger(segments) || segments < 1) {
     throw new RangeError(`segments must be a whole number from 1 on, not ${segments}`);
@@ -59,7 +59,7 @@ export function firstOf(...functions: readonly AffinityFunction[]): AffinityFunc
   };
 }
 
-/** What `put` takes as `group`: a text of bounded length, or none. Never throws. */
+/** A group that `put` accepts: text of bounded length, or undefined. Never throws. */
 export function groupOf(affinity: AffinityFunction, request: AffinityRequest): string | undefined {
   let group: unknown;
   try {
@@ -71,7 +71,7 @@ export function groupOf(affinity: AffinityFunction, request: AffinityRequest): s
   return bounded(group);
 }
 
-/** A group that is too long is named by its digest: the same one for the same text. */
+/** Replaces a group that is too long by its digest. */
 function bounded(group: string): string {
   if (Buffer.byteLength(group) <= MAX_GROUP_BYTES) return group;
   return `sha256 ${createHash('sha256').update(group).digest('base64url')}`;

@@ -5,7 +5,7 @@ import { StoreError } from '@stevedore/staging/errors';
 import { invalidOption } from './options.js';
 import type { Body } from './types.js';
 
-/** Bytes that are there, or chunks that arrive. Throws `invalid_option` for anything else. */
+/** A Buffer for bytes in memory, chunks for a stream. Throws `invalid_option` for anything else. */
 export function readBody(body: Body): Buffer | AsyncIterable<Uint8Array> {
   if (typeof body === 'string') return Buffer.from(body);
   if (body instanceof Uint8Array) return Buffer.from(body.buffer, body.byteOffset, body.byteLength);
@@ -24,8 +24,8 @@ function isIterable(body: unknown): boolean {
 }
 
 /**
- * Passes every chunk on. A body that fails is `aborted`; one that is not read to its end is
- * destroyed.
+ * Passes every chunk to `onChunk`. Rejects with `aborted` if the body fails. Stops a body that is
+ * not read to its end.
  */
 export async function drain(
   body: AsyncIterable<Uint8Array>,
@@ -44,7 +44,7 @@ export async function drain(
       await onChunk(value);
     }
   } finally {
-    // Not awaited: an aborted source may never answer.
+    // Not awaited: an aborted source may never settle.
     if (!finished) chunks.return?.()?.then(undefined, () => undefined);
   }
 }

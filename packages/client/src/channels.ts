@@ -5,12 +5,12 @@ import type { Receipt, StoredFile } from './types.js';
 /**
  * What the store publishes on `node:diagnostics_channel`. `put`, `get`, `read` and `delete` are
  * tracing channels (`tracing:NAME:start`, `:asyncEnd`, `:error`), `trunk` is a plain one. Without
- * subscribers a call costs one look at a flag. Messages contain keys, so subscribers are trusted
- * with them.
+ * subscribers a call costs one check of a flag. Messages contain keys, so subscribers must be
+ * trusted.
  */
 
 export interface PutMessage {
-  /** Which store it was: a process may have several. */
+  /** The store that was called; a process may have several. */
   readonly store: object;
   /** As given; undefined for an upload of several files. */
   readonly name: string | undefined;
@@ -27,10 +27,10 @@ export interface GetMessage {
   readonly result?: StoredFile;
 }
 
-/** Covers a read of a file or range up to the first bytes that can be sent. */
+/** A read of a file or of a range of it. It ends when the first bytes can be sent. */
 export interface ReadMessage {
   readonly store: object;
-  /** Undefined for a FastDFS file that has no key in the store. */
+  /** Undefined for a FastDFS file whose key the store does not know. */
   readonly key: string | undefined;
   readonly bytes: number;
 }

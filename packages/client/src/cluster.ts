@@ -6,8 +6,8 @@ import { DirectoryLock, StoreError } from '@stevedore/staging';
 import { invalidOption, type StoreOptions } from './options.js';
 
 /**
- * Examines a cluster before a store relies on it: asks each tracker separately, lists the storages
- * that they know, and stores, reads and deletes one small file. Reports facts and judges nothing.
+ * Examines a cluster before a store relies on it: asks each tracker for the storages that it knows,
+ * then stores, reads and deletes one small file. Reports facts without judging them.
  */
 
 export interface StorageMember {
@@ -24,17 +24,17 @@ export interface StorageMember {
 
 export interface TrackerFinding {
   readonly address: string;
-  /** Why it could not be asked; undefined when it answered. */
+  /** Why the tracker did not answer; undefined if it did. */
   readonly error: string | undefined;
   readonly roundTripMs: number;
   readonly storages: readonly StorageMember[];
 }
 
 export interface ProbeFinding {
-  /** The step that failed: upload, read or removal; undefined if none did. */
+  /** Why storing, reading or deleting failed; undefined if nothing did. */
   readonly error: string | undefined;
   readonly durationMs: number;
-  /** When the storage made the file, by its own clock, in whole seconds. */
+  /** When the file was created by the storage's clock, in whole seconds. */
   readonly storageTime: Date | undefined;
   /** This machine's clock before and after the upload. */
   readonly from: Date;
@@ -87,7 +87,7 @@ export async function listMembers(client: FastdfsClient): Promise<readonly Stora
   return members;
 }
 
-/** The error that opening a store there would give because of its lock; undefined if it is free. */
+/** Tries the directory's lock: the error that `open` would throw; undefined if it is free. */
 export function tryDirectory(directory: string): unknown {
   try {
     DirectoryLock.acquire(directory).release();
@@ -152,8 +152,8 @@ export function connect(options: ConstructorParameters<typeof FastdfsClient>[0])
 }
 
 /**
- * Reads the secrets of a cluster from a file, one a line; lines that begin with # are comments. No
- * file means no secrets. Rejects with StoreError `invalid_option`.
+ * Reads the secrets of a cluster from a file, one per line; lines that begin with # are comments.
+ * An empty path gives none. Rejects with StoreError `invalid_option`.
  */
 export async function readClusterSecrets(path: string): Promise<readonly string[]> {
   if (path === '') return [];
@@ -166,7 +166,7 @@ export async function readClusterSecrets(path: string): Promise<readonly string[
   return secrets;
 }
 
-/** Provides the trackers: those named in the options, or the embedded node. */
+/** The trackers to use: those of the options, or the embedded node's. */
 export interface Cluster {
   readonly trackers: readonly string[];
   readonly close: () => Promise<void>;
@@ -178,7 +178,7 @@ export async function startCluster(
   onError: (error: Error) => void,
 ): Promise<Cluster> {
   if (trackers.length > 0) return { trackers, close: () => Promise.resolve() };
-  // Loaded only if it is used: an app with its own cluster never needs it.
+  // Loaded on demand: an app with its own cluster never needs it.
   const { startEmbeddedNode } = await import('@stevedore/node/embedded');
   try {
     return await startEmbeddedNode({

@@ -9,18 +9,18 @@ import {
 import { storageError } from './failures.js';
 
 /**
- * Direct mode, the buffer of the data node paper: files are collected briefly, or until there are
- * many, and written to FastDFS group by group. The files of a group go to one storage as one trunk,
- * and each gets a slice id. A file without a group, or alone in one, is stored as it is. No file is
- * acknowledged before FastDFS has it.
+ * Direct mode, the data node paper's buffer: collects files for a moment, or up to a number of
+ * bytes, and writes them to FastDFS group by group. The files of a group go to one storage as one
+ * trunk, and each gets a slice id. A file without a group, or alone in one, is stored as it is.
+ * No file is acknowledged before FastDFS has it.
  */
 
 export interface DirectBufferOptions {
   readonly trunkStore: TrunkStore;
   readonly newTaskId: () => Buffer;
-  /** How long to collect the files of a group, at most. */
+  /** Longest time to collect files. */
   readonly maxWaitMs: number;
-  /** Collected bytes that trigger a write at once. */
+  /** Once this many bytes are collected, they are written at once. */
   readonly maxBytes: number;
 }
 
@@ -38,7 +38,7 @@ const NEVER = new AbortController().signal;
 
 export class DirectBuffer {
   readonly #options: DirectBufferOptions;
-  /** By group, in the order of arrival; files without one are groups of their own. */
+  /** By group, in order of arrival; each file without a group is a group of its own. */
   readonly #groups = new Map<string | symbol, Waiting[]>();
   readonly #writing = new Set<Promise<void>>();
   readonly #queued: (readonly Waiting[])[] = [];
@@ -70,7 +70,7 @@ export class DirectBuffer {
     return this.#store(file.size, file.crc32, extensionOf(file.name), chunks);
   }
 
-  /** Writes what is collected now; resolves when nothing is in flight. */
+  /** Writes the collected files now. Resolves when no write is in flight. */
   async flush(): Promise<void> {
     this.#writeAll();
     while (this.#writing.size > 0) await Promise.race(this.#writing);
@@ -106,7 +106,7 @@ export class DirectBuffer {
     }
   }
 
-  /** False if the cluster cannot have slice ids: the files are to be stored one by one. */
+  /** False if the trunk's id allows no slice ids: the files must be stored one by one. */
   async #writeTogether(group: readonly Waiting[]): Promise<boolean> {
     try {
       const trunk: DirectTrunk = directTrunk(
@@ -127,7 +127,7 @@ export class DirectBuffer {
     return true;
   }
 
-  /** The id must show what was sent; otherwise what was stored is deleted. */
+  /** Deletes the stored file again if its id does not show the size and CRC-32 that were sent. */
   async #store(
     size: number,
     crc: number,
@@ -151,7 +151,7 @@ export class DirectBuffer {
     );
   }
 
-  /** If the copy cannot be deleted, that does no harm: its id was never given out. */
+  /** A copy that cannot be deleted does no harm: its id was never returned to anyone. */
   async #remove(fileId: string): Promise<void> {
     const signal = AbortSignal.timeout(REMOVE_TIMEOUT_MS);
     await this.#options.trunkStore.remove(fileId, signal).catch(() => undefined);

@@ -6,11 +6,11 @@ import { corrupt, storageError } from './failures.js';
 import type { LargeSource } from './large-reader.js';
 
 /**
- * Downloads from FastDFS: first from any storage and, if the bytes are wrong, from one storage
- * after another. Copies that are known to be damaged are skipped.
+ * Downloads from FastDFS: from any storage first, then from one storage after another if the bytes
+ * are wrong. Skips copies that are known to be damaged.
  */
 
-/** Ends a read, if there is one. */
+/** Aborts the read, if given. */
 export type Signal = AbortSignal | undefined;
 
 /** Where the bytes of a file are in FastDFS. */
@@ -52,7 +52,7 @@ export class Downloads {
     }
   }
 
-  /** The whole file, checked against its CRC-32. `row`: it is a file of this store. */
+  /** The whole file, checked against its CRC-32. `row`: its row, if it is a file of this store. */
   async whole(file: RemoteBytes, signal: Signal, row?: FileRow): Promise<Buffer> {
     const { fileId, offset, size, crc32: expected } = file;
     const isSound = (bytes: Buffer) =>
@@ -71,14 +71,14 @@ export class Downloads {
     throw corrupt(`${fileId} (${size} bytes from ${offset})`);
   }
 
-  /** FastDFS was given this file to keep, so it must be there. */
+  /** For a file that this store gave to FastDFS: if it is gone, that is `corrupt`. */
   async own(fileId: string, download: Promise<Buffer>): Promise<Buffer> {
     try {
       return await download;
     } catch (error) {
       if (!isStoreError(error, 'not_found')) throw error;
       const { cause } = error;
-      // Only a storage can say that a file is gone; a tracker only knows storages.
+      // Only a storage can say that a file is gone; trackers know only storages.
       if (cause instanceof FastdfsError && cause.code === 'unknown_group') {
         throw new StoreError('storage_unavailable', cause.message, { cause, retryable: true });
       }
@@ -86,7 +86,7 @@ export class Downloads {
     }
   }
 
-  /** Sources of a large file, in the order in which to try them. */
+  /** The sources of a large file, in the order in which to try them. */
   async *sources(
     { fileId, offset }: Pick<RemoteBytes, 'fileId' | 'offset'>,
     signal: Signal,

@@ -2,7 +2,7 @@ import { FastdfsError } from '@stevedore/fastdfs';
 import { Status } from '@stevedore/protocol';
 import { StoreError } from '@stevedore/staging/errors';
 
-/** The errors of failed reads. */
+/** The errors with which reads fail. */
 
 export function notFound(id: string, cause?: unknown): StoreError {
   return new StoreError('not_found', `there is no file ${id}`, { cause });
@@ -30,10 +30,10 @@ export function aborted(cause: unknown): StoreError {
 
 const NOT_THERE: ReadonlySet<string> = new Set(['not_found', 'unknown_group']);
 
-/** Converts a failure of FastDFS; returns any other error as it is. */
+/** Converts an error of FastDFS; returns any other unchanged. */
 export function storageError(error: unknown, fileId: string): unknown {
   if (!(error instanceof FastdfsError)) return error;
-  // A storage rejects as invalid a name that it cannot have issued.
+  // A storage rejects a name that it cannot have issued as invalid.
   if (NOT_THERE.has(error.code) || error.status === Status.invalid) return notFound(fileId, error);
   if (error.code === 'aborted') return aborted(error);
   return new StoreError(

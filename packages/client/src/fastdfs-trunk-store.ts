@@ -18,10 +18,10 @@ const MEMBERS: ReadonlySet<number> = new Set([
   StorageStatus.recovery,
 ]);
 
-/** FastDFS as staging sees it. */
+/** The TrunkStore of staging, in FastDFS. */
 export class FastdfsTrunkStore implements TrunkStore {
   readonly #client: FastdfsClient;
-  /** The largest trunk that was seen in a slot. */
+  /** Size of the largest trunk that FastDFS has put into a slot; -1: none. */
   #slotBytes = -1;
 
   constructor(client: FastdfsClient) {
@@ -29,13 +29,13 @@ export class FastdfsTrunkStore implements TrunkStore {
   }
 
   /**
-   * A cluster that merges by itself puts what is small enough into a slot of a file of
-   * its own, under a name from which no slice ids can be made. An appender never goes
-   * there, and a regenerated one is a normal file with its size and CRC-32.
+   * A cluster that merges by itself puts small files into slots of its own trunk files, under names
+   * from which no slice ids can be made. An appender never goes there, and a regenerated one is a
+   * normal file whose id has its size and CRC-32.
    */
   async store(source: TrunkSource, signal: AbortSignal): Promise<string> {
     const { size, onLost } = source;
-    // An upload that was sent and not answered is reported, even when another one succeeds.
+    // Report an upload that was sent and not answered, even if its retry succeeds.
     const onOrphan = (orphan: PossibleOrphan) => {
       if (orphan.size === size) onLost?.();
     };
@@ -65,7 +65,7 @@ export class FastdfsTrunkStore implements TrunkStore {
     try {
       return await this.#client.regenerate(appender, { signal });
     } catch (error) {
-      // It may have got its new name all the same.
+      // It may have been renamed nevertheless.
       onLost?.();
       await this.remove(appender, AbortSignal.timeout(REMOVE_TIMEOUT_MS)).catch(() => undefined);
       throw error;
@@ -83,7 +83,7 @@ export class FastdfsTrunkStore implements TrunkStore {
     try {
       return await this.#client.downloadBytes(fileId, { offset, length, signal, storage });
     } catch (error) {
-      // Only a storage can say that a file is gone; trackers know storages.
+      // Only a storage can say that a file is gone; trackers know only storages.
       if (error instanceof FastdfsError && error.code === 'unknown_group') throw error;
       throw storageError(error, fileId);
     }
@@ -107,7 +107,7 @@ export class FastdfsTrunkStore implements TrunkStore {
         const info = await this.#client.info(fileId, { signal, storage: at, computeCrc: false });
         return info.size === size && info.crc32 === crc32 ? [formatHolder(at)] : [];
       } catch (error) {
-        // One that does not answer has shown nothing.
+        // A storage that does not answer proves nothing.
         if (error instanceof FastdfsError && !signal.aborted) return [];
         throw error;
       }
@@ -149,7 +149,7 @@ export class FastdfsTrunkStore implements TrunkStore {
     return unlisted;
   }
 
-  /** What went wrong, in a sentence. */
+  /** Returns what went wrong, as one sentence. */
   async #listStorage(
     group: string,
     { address, storagePort: port, status, storePathCount }: StorageRecord,
@@ -178,7 +178,7 @@ export class FastdfsTrunkStore implements TrunkStore {
     try {
       description = this.#client.describe(fileId);
     } catch {
-      // A name that is none of FastDFS's.
+      // Not a FastDFS name.
       return;
     }
     const { size, crc32, createdAt, kind } = description;

@@ -19,8 +19,8 @@ import { DEFAULT_TYPE } from './intake.js';
 import type { FileFacts } from './stored-file.js';
 
 /**
- * Directories of trunks that other stores wrote, each read once from the trunk's tail and cached.
- * They decide whether a slice id is valid: its offset, size and CRC-32 must match an entry;
+ * Directories of trunks that other stores wrote, read once from the trunks' tails and cached. They
+ * decide whether a slice id is valid: its offset, size and CRC-32 must be those of an entry;
  * anything else is a forgery.
  */
 
@@ -30,7 +30,7 @@ interface Directory {
   readonly bytes: number;
 }
 
-/** A slice among the members of its group, in the order of their offsets. */
+/** The members of a slice's group, in order of their offsets. */
 export interface EntryGroup {
   readonly members: readonly TrunkEntry[];
   /** Index of the requested slice. */
@@ -38,7 +38,7 @@ export interface EntryGroup {
 }
 
 const MAX_KEPT_BYTES = 32 * 2 ** 20;
-/** Memory of an entry, without its texts. */
+/** Memory of an entry in addition to its text. */
 const ENTRY_BYTES = 166;
 
 export class TrunkDirectories {
@@ -61,7 +61,8 @@ export class TrunkDirectories {
   }
 
   /**
-   * The members of the slice's group around it, each within `maxBytes` of it, if they are known.
+   * The members of the slice's group around it, each within `maxBytes` of it; undefined unless the
+   * directory is cached.
    */
   groupAround(
     { trunk, offset }: Pick<SliceId, 'trunk' | 'offset'>,
@@ -76,7 +77,7 @@ export class TrunkDirectories {
     };
   }
 
-  /** Ids of the trunk's slices, as far as its directory is cached. */
+  /** Ids of the trunk's slices; none unless its directory is cached. */
   *idsIn({ trunk }: SliceId): Generator<string, void, undefined> {
     const directory = this.#kept.get(formatFileId(trunk));
     for (const entry of directory?.entries.values() ?? []) {
@@ -115,7 +116,7 @@ export class TrunkDirectories {
   }
 }
 
-/** Entries of a trunk are named by key, a dot and the extension. */
+/** An entry's name is the key, a dot and the extension. */
 const KEY_CHARS = 22;
 
 export function keyInName(name: string): string {
@@ -130,7 +131,7 @@ function isSame(entry: SliceEntry, slice: SliceEntry): boolean {
   return entry.size === slice.size && entry.crc32 === slice.crc32;
 }
 
-/** Facts about the file from the directory. */
+/** A file's facts from its directory entry. */
 export function factsOfEntry(entry: TrunkEntry, slice: SliceId): FileFacts {
   const { name, type, group, stagedAt, expires } = readComment(entry.comment);
   return {
@@ -155,9 +156,9 @@ function readComment(comment: string): Readonly<Record<string, unknown>> {
 }
 
 /**
- * Finds out which slices in other stores' trunks are deleted. A trunk's directory does not record
- * that, but a storage of Stevedore does. A stock storage knows no slices: if a group also denies
- * other slices of the same trunk, it counts as stock for a while.
+ * Finds out which slices of other stores' trunks are deleted. A trunk's directory does not record
+ * deletions; Stevedore's storages do. A stock storage knows no slices: if a group also denies other
+ * slices of the same trunk, it counts as stock for a while.
  */
 
 const MAX_GROUPS = 1000;
@@ -169,7 +170,7 @@ const MAX_ALIVE = 10_000;
 const PROBES = 3;
 
 export class ForeignSlices {
-  /** True if a storage confirms that a slice of this id exists. */
+  /** True if a storage has a slice with this id. */
   readonly #isThere: (sliceId: string) => Promise<boolean>;
   readonly #alive = new LRUCache<string, true>({ max: MAX_ALIVE, ttl: ALIVE_MS });
   readonly #stock = new LRUCache<string, true>({ max: MAX_GROUPS, ttl: STOCK_MS });
@@ -204,7 +205,7 @@ export class ForeignSlices {
     this.#alive.delete(sliceId);
   }
 
-  /** True if the group's storages are known not to know slices. */
+  /** True if the group's storages are known not to support slices. */
   isStock(group: string): boolean {
     return this.#stock.has(group);
   }

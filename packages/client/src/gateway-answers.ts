@@ -3,7 +3,7 @@ import { crc32 } from 'node:zlib';
 import { StoreError } from '@stevedore/staging/errors';
 import type { FileInfo, FileState } from './types.js';
 
-/** Checks a gateway's answers: facts about a file, and its bytes. */
+/** Checks a gateway's answers: the facts of a file, and its bytes. */
 
 interface InfoJson {
   readonly key: string;
@@ -18,7 +18,7 @@ interface InfoJson {
   readonly fileId?: string;
 }
 
-/** The facts in a gateway's JSON; undefined if it is something else. */
+/** The facts in a gateway's JSON; undefined if it is malformed. */
 export function infoOf(json: unknown): FileInfo | undefined {
   const facts = json as Partial<InfoJson> | null | undefined;
   const isSound =
@@ -41,7 +41,7 @@ export function infoOf(json: unknown): FileInfo | undefined {
   };
 }
 
-/** Destroys a body that nobody reads; its error would otherwise end the process. */
+/** Destroys a body that nobody reads; an unhandled error of it would end the process. */
 export function discard(body: Readable): void {
   body.on('error', () => undefined).destroy();
 }
@@ -52,7 +52,7 @@ export async function collected(stream: Readable): Promise<Buffer> {
   return Buffer.concat(chunks);
 }
 
-/** Passes a known number of bytes on, and fails at the end if they are not the right ones. */
+/** Passes bytes on; fails with `corrupt` if their number or their CRC-32 is wrong. */
 export class Checked extends Transform {
   #left: number;
   #crc32 = 0;
@@ -60,7 +60,7 @@ export class Checked extends Transform {
   readonly #url: string;
   readonly #failure: (error: Error) => StoreError;
 
-  /** `failure` converts the error of a broken stream to the one the reader gets. */
+  /** `failure` converts the error of a broken stream to the one that the reader gets. */
   constructor(
     bytes: number,
     expected: number | undefined,
@@ -83,7 +83,7 @@ export class Checked extends Transform {
     if (this.#expected !== undefined) this.#crc32 = crc32(chunk, this.#crc32);
     const isWrong =
       this.#left === 0 && this.#expected !== undefined && this.#crc32 !== this.#expected;
-    // Holds the last bytes back, so that nobody takes the file for complete.
+    // Withhold the last bytes, so that nobody takes the file for complete.
     if (this.#left < 0 || isWrong) done(corrupt(this.#url));
     else done(null, chunk);
   }

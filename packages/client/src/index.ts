@@ -1,5 +1,5 @@
 /**
- * The SDK: `open()` gives a store of files.
+ * The SDK: `open()` opens a store of files.
  *
  * @module @stevedore/client
  */

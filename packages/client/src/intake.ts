@@ -29,7 +29,7 @@ export interface Taken {
   readonly size: number;
   readonly crc32: number;
   readonly body: readonly Uint8Array[] | undefined;
-  /** Bytes of the budget that it holds. */
+  /** Bytes that it holds of the memory budget. */
   readonly heldBytes: number;
   readonly spool: SpoolWriter | undefined;
 }
@@ -37,12 +37,12 @@ export interface Taken {
 export interface StageOptions {
   readonly group: string | undefined;
   readonly once: string | undefined;
-  /** False asks for less durability than the store's own. */
+  /** False: less than the store's own durability is enough. */
   readonly sync: boolean;
 }
 
 export const DEFAULT_TYPE = 'application/octet-stream';
-/** Memory for all bodies that are arriving. */
+/** Memory for all arriving bodies together. */
 const BUDGET_BYTES = 32 * 2 ** 20;
 /** Share of it for bodies of unknown length, which must not use it all. */
 const UNANNOUNCED_SHARE = 0.25;
@@ -60,7 +60,7 @@ export class Intake {
     this.limits = limits;
   }
 
-  /** Returns at once for a small body in memory. Throws if the options are invalid. */
+  /** Synchronous for a small body in memory. Throws if the options are invalid. */
   take(body: Body, options: PutOptions, sync: boolean): Taken | Promise<Taken> {
     const meta = checkMeta(body instanceof Blob ? { ...aboutBlob(body), ...options } : options);
     const { size, maxBytes: limit = Infinity, signal } = options;
@@ -107,7 +107,7 @@ export class Intake {
   /** Makes the received bodies durable, all or none. */
   async stage(taken: readonly Taken[], how: StageOptions, now: number): Promise<NewFile[]> {
     const { group, once } = how;
-    // Property by property: a spread costs more than the rest of this function.
+    // Property by property: a spread would cost more than all the rest of this method.
     const files = taken.map(({ key, meta, size, crc32: crc, body, spool }) => ({
       name: meta.name,
       type: meta.type,
@@ -137,8 +137,8 @@ export class Intake {
   }
 
   /**
-   * False if the budget has no space for the bytes, which then go to disk. No upload ever waits for
-   * memory. `share` limits the used part of the budget, from 0 to 1.
+   * Reserves memory; false if the budget is used up, and the bytes must go to disk. No upload ever
+   * waits for memory. `share` limits the used part of the budget, from 0 to 1.
    */
   hold(bytes: number, share: number): boolean {
     if (this.#heldBytes + bytes > BUDGET_BYTES * share) return false;
@@ -151,12 +151,12 @@ export class Intake {
   }
 }
 
-/** One body while it arrives. */
+/** A body being received. */
 class Taking {
   readonly #intake: Intake;
   readonly #key: Buffer;
   readonly #sync: boolean;
-  /** The announced size, as far as it is known. */
+  /** The size that the caller announced. */
   readonly #announcedBytes: number | undefined;
   readonly #maxBytes: number;
   #chunks: Uint8Array[] = [];
@@ -257,7 +257,7 @@ export function stageOptions({
   return { group: undefined, once: onceText(once), sync: durability !== 'os' };
 }
 
-/** Name and type of a Blob or File. */
+/** The type of a Blob, and the name of a File. */
 export function aboutBlob(blob: Blob): PutOptions {
   return {
     ...(blob.type === '' ? {} : { type: blob.type }),

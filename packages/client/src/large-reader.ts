@@ -12,7 +12,7 @@ import type { ByteRange } from './types.js';
 
 /**
  * Reads large files, whole or in part, and checks every byte before it is sent. A file has a CRC-32
- * for each block of 256 KiB, computed at its intake. If a block is wrong, it and all later ones are
+ * for each block of 256 KiB, computed when it was uploaded. A wrong block, and all after it, are
  * read from the next source. A file of another program has no such list: the first read of a part
  * reads the whole file once to compute it, and a read of the whole file holds back its last block
  * until the CRC-32 of the file is known to be right.
@@ -48,7 +48,7 @@ export async function readLarge(file: LargeFile, range: ByteRange | undefined): 
   const chunks = await chunksOf(file, wanted, isWhole);
   const first = await chunks.next();
   const stream = Readable.from(rest(first, chunks), { objectMode: false, highWaterMark: 1 });
-  // Works before reading has begun, too.
+  // Needed if reading never began.
   stream.once('close', () => void chunks.return().catch(() => undefined));
   return stream;
 }
@@ -72,7 +72,7 @@ async function* rest(
   yield* chunks;
 }
 
-/** Reads the range from one source after another, block by block. */
+/** Yields the range block by block; after a failure, the rest comes from the next source. */
 async function* byBlocks(
   file: LargeFile,
   list: Buffer,
@@ -98,10 +98,7 @@ async function* byBlocks(
   throw failure ?? corrupt(file.name);
 }
 
-/**
- * Without checksums of the blocks: holds back the last block until the CRC-32 of the file is
- * checked.
- */
+/** For a file without block checksums: the last block waits for the CRC-32 of the whole file. */
 async function* asWhole(file: LargeFile): AsyncGenerator<Buffer, void> {
   let failure: unknown;
   for await (const source of file.sources()) {
@@ -128,7 +125,7 @@ async function* asWhole(file: LargeFile): AsyncGenerator<Buffer, void> {
   throw failure ?? corrupt(file.name);
 }
 
-/** Reads the file once to its end. */
+/** Reads the whole file once to compute its block checksums. */
 async function learn(file: LargeFile): Promise<Buffer> {
   let failure: unknown;
   for await (const source of file.sources()) {
@@ -161,7 +158,7 @@ async function* unchecked(
   }
 }
 
-/** Why the file could not be read, if no other source has it. Throws if there is no source. */
+/** The error to throw if no other source has the file. Throws if none should be tried. */
 function nextFailure(error: unknown, before: unknown, source: LargeSource): unknown {
   if (isStoreError(error, 'aborted')) throw error;
   if (isStoreError(error, 'corrupt')) source.onDamage();
@@ -169,7 +166,7 @@ function nextFailure(error: unknown, before: unknown, source: LargeSource): unkn
   return isStoreError(before, 'corrupt') ? before : error;
 }
 
-/** The bytes from `start` to `end`, split every 256 KiB. */
+/** The bytes from `start` to before `end`, cut every 256 KiB. Reads one block ahead. */
 async function* blocksOf(
   source: LargeSource,
   { name }: LargeFile,

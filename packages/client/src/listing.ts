@@ -4,14 +4,13 @@ import { invalidOption } from './options.js';
 import type { FileInfo, FilePage, ListOptions } from './types.js';
 
 /**
- * Selects the files of a listing and where it continues. Files are ordered by key, which is the
- * order of their uploads. A page looks at a bounded number of files, so a selective one may be
- * short, or empty, and still have a cursor.
+ * Lists files page by page, in the order of their keys, which is that of their uploads. A page
+ * examines a bounded number of files, so it may be short or empty and still have a cursor.
  */
 
-/** Most rows to look at for one page. */
+/** Rows examined for one page. */
 const MAX_EXAMINED = 20_000;
-/** Rows read at once; in between, other work gets its turn. */
+/** Rows read at a time; other work runs in between. */
 const ROWS_AT_ONCE = 500;
 const DEFAULT_LIMIT = 1_000;
 const MAX_LIMIT = 10_000;
@@ -22,13 +21,13 @@ interface Listing {
   readonly group: string | undefined;
   /** The listing begins after this key. */
   readonly after: Buffer;
-  /** It ends before this key; undefined means after the last one. */
+  /** It ends before this key; undefined: no limit. */
   readonly before: Buffer | undefined;
   readonly limit: number;
   readonly matches: (row: FileRow) => boolean;
 }
 
-/** Throws `invalid_option`. `now` in Unix milliseconds: expired files are not listed. */
+/** Throws `invalid_option`. Files that have expired at `now` are not listed. */
 function listingOf(options: ListOptions, now: number): Listing {
   const {
     group,
@@ -65,7 +64,7 @@ function typeTest(type: string | undefined): (own: string) => boolean {
   if (type === undefined) return () => true;
   const wanted = type.toLowerCase();
   if (wanted.endsWith('/*')) return (own) => own.toLowerCase().startsWith(wanted.slice(0, -1));
-  // Parameters, such as a charset, are ignored.
+  // Ignores parameters, such as a charset.
   return (own) => own.toLowerCase().split(';')[0]!.trim() === wanted;
 }
 
@@ -92,7 +91,7 @@ export interface ListSources {
   readonly factsOf: (row: FileRow) => FileInfo;
 }
 
-/** A page. Rejects with `invalid_option`, `storage_unavailable`. */
+/** Rejects with `invalid_option`, and with `storage_unavailable` while a FileMap is rebuilt. */
 export async function listFiles(options: ListOptions, sources: ListSources): Promise<FilePage> {
   const { all, now, isRemoved, factsOf } = sources;
   const listing = listingOf(options, now());

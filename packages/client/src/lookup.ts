@@ -44,24 +44,21 @@ import type { FileInfo, FileState, GetOptions, Receipt, StoredFile } from './typ
 
 const SETTLED: ReadonlySet<TrunkRow['state']> = new Set(['confirmed', 'retiring', 'retired']);
 
-/**
- * A file of this store, of a sibling process or of another server, found by its key; or one that
- * only FastDFS knows.
- */
+/** A file of this store, of a neighbour or of another server, or one that only FastDFS knows. */
 export type Deletable =
   | { readonly key: Buffer; readonly sibling?: SiblingToAsk }
   | { readonly foreignKey: Buffer }
   | { readonly fileId: string; readonly slice?: SliceId };
 
-/** Runs a read of this many bytes of a file and records its outcome. */
+/** Runs a read of `bytes` bytes of a file and observes how it ends. */
 export type OnRead = <Result>(
   key: string | undefined,
   bytes: number,
   read: () => Promise<Result>,
 ) => Promise<Result>;
 
-/** A sibling process, whose files are found here too. */
-export interface SiblingToAsk {
+/** Another process of this machine, whose files are found here, too. */
+export interface NeighbourToAsk {
   readonly staging: ReadableStaging;
   readonly lookup: Lookup;
   readonly delete: (key: string) => Promise<boolean>;
@@ -103,7 +100,7 @@ export class Lookup {
       if (sibling) return sibling.lookup.find(id, { onlyHere: true });
       const foreign = this.#foreignKey(key, onlyHere);
       if (foreign) return foreign.find(key, signal);
-      // The server that another one asks may be the one with the second copy of a third one's file.
+      // This server, asked by another one, may hold the second copy of a third server's file.
       const held = onlyHere ? await this.#foreignKey(key, false)?.findHeld(key) : undefined;
       return held ?? this.#storedRow(this.row(id));
     }
@@ -115,23 +112,23 @@ export class Lookup {
     return slice ? this.#findSlice(id, slice) : this.#findPlain(fileId, signal);
   }
 
-  /** The sibling that has the file, or issued its key. */
-  #siblingOf(key: Buffer): SiblingToAsk | undefined {
-    const { siblings, staging } = this.#parts;
-    return siblings?.ofKey(key, () => staging.fileMap.isAlive(key));
+  /** The other process of this machine that has the file or issued its key. */
+  #neighbourOf(key: Buffer): NeighbourToAsk | undefined {
+    const { neighbours, staging } = this.#parts;
+    return neighbours?.ofKey(key, () => staging.fileMap.isAlive(key));
   }
 
-  /** The sibling whose trunk or large file that is. */
-  #siblingWith(fileId: FileId, slice: SliceId | undefined): SiblingToAsk | undefined {
-    const { siblings } = this.#parts;
-    if (!siblings) return undefined;
+  /** The other process of this machine that has this trunk or large file. */
+  #neighbourWith(fileId: FileId, slice: SliceId | undefined): NeighbourToAsk | undefined {
+    const { neighbours } = this.#parts;
+    if (!neighbours) return undefined;
     const place = [formatFileId(slice?.trunk ?? fileId), slice?.offset ?? 0] as const;
     return this.knows(...place)
       ? undefined
       : siblings.all.find(({ lookup }) => lookup.knows(...place));
   }
 
-  /** True if a file of this store is, or was, there. */
+  /** True if a file of this store is, or was, at this place. */
   knows(fileId: string, offset: number): boolean {
     const { fileMap } = this.#parts.staging;
     return (
@@ -139,7 +136,7 @@ export class Lookup {
     );
   }
 
-  /** Looks up by key alone. Throws `invalid_id`, `not_found`. */
+  /** By key alone. Throws `invalid_id`, `not_found`, `storage_unavailable`. */
   row(key: string): FileRow {
     const parsed = parseKey(key);
     if (!parsed) throw new StoreError('invalid_id', `"${key}" is not a key`);
@@ -161,16 +158,16 @@ export class Lookup {
     return !this.#siblingOf(key) && this.#foreignKey(key, false) !== undefined;
   }
 
-  /** The other servers, if one of them issued the key. */
+  /** The other servers, if one of them has to be asked for the key. */
   #foreignKey(key: Buffer, onlyHere: boolean): ForeignFiles | undefined {
     const { foreignFiles, staging } = this.#parts;
     if (onlyHere || !foreignFiles?.isForeign(key)) return undefined;
-    // An adopted file is like one of this store's own.
+    // An adopted file is like this store's own.
     const isHere = staging.fileMap.find(key) !== undefined || staging.fileMap.isDeleted(key);
     return isHere ? undefined : foreignFiles;
   }
 
-  /** A file of another server, at the place that the map gives. */
+  /** Reads a file of another server, from its place in FastDFS according to the map. */
   readMapped(file: MappedFile, ...[range, signal]: Parameters<ReadContent>) {
     const { trunkFileId: fileId, offset, size, crc32 } = file;
     const id = parseFileId(fileId);
@@ -182,7 +179,7 @@ export class Lookup {
     return this.#parts.reader.readRemote(remote, range, signal);
   }
 
-  /** Receipts of the upload with this mark since that time, in its order. */
+  /** Receipts of the upload with this mark since then, in its order. */
   findOnce(once: Buffer, since: number): Receipt[] {
     const { staging, siblings, now } = this.#parts;
     const found = staging.fileMap
@@ -208,7 +205,7 @@ export class Lookup {
     return this.#handle(facts, (range, signal) => this.#parts.reader.readRow(row, range, signal));
   }
 
-  /** Facts about a file of this store or of a sibling. */
+  /** The facts of a file of this store or of a neighbour. */
   factsOf(row: FileRow): FileInfo {
     const fileId = fileIdOf(row);
     return {
@@ -275,7 +272,7 @@ export class Lookup {
     this.#parts.reader.forgetRemote(formatFileId(slice.trunk), slice.offset);
   }
 
-  /** A slice is valid only if the FileMap or the trunk's directory has exactly this one. */
+  /** Resolves a slice id only if the FileMap or the trunk's directory has exactly this slice. */
   async #resolveSlice(
     id: string,
     slice: SliceId,
@@ -286,7 +283,7 @@ export class Lookup {
     if (row && fileIdOf(row) === id) return { row };
     const moved = this.#parts.staging.fileMap.forwarded(trunkId, slice.offset);
     if (moved && isSameFile(moved, slice)) return { row: moved };
-    // For such a trunk, the FileMap has every live file.
+    // The FileMap knows every living file of such a trunk.
     if (trunk && SETTLED.has(trunk.state)) throw notFound(id);
     const entry = await this.#entryOf(id, slice);
     const key = parseKey(keyInName(entry.name));
@@ -322,12 +319,12 @@ export class Lookup {
   async #entryOf(id: string, slice: SliceId): Promise<TrunkEntry> {
     try {
       const entry = await this.#directories.find(slice);
-      // The directory is asked without the extension, which is part of the id.
+      // The extension is part of the id, but `find` does not compare it.
       const extension = extensionInName(entry?.name ?? '');
       if (!entry || extension !== slice.extension) throw notFound(id);
       return entry;
     } catch (error) {
-      // A trunk with an impossible name counts as missing.
+      // A file that is not a trunk has no slices.
       if (error instanceof ProtocolError) throw notFound(id);
       throw error;
     }
@@ -344,7 +341,7 @@ export class Lookup {
     return found;
   }
 
-  /** A FastDFS file that is no slice; large files of this store are among them. */
+  /** A FastDFS file that is not a slice, such as a large file of this store. */
   async #findPlain(fileId: FileId, signal: Signal): Promise<StoredFile> {
     const id = formatFileId(fileId);
     const row = this.#resolvePlain(id);
@@ -366,7 +363,7 @@ export class Lookup {
     );
   }
 
-  /** A file whose reads emit events. */
+  /** A file whose reads are counted and published. */
   #handle(facts: FileFacts, read: ReadContent): StoredFile {
     return new FileHandle(facts, (range, signal) => {
       const bytes = range ? range.end - range.start + 1 : facts.size;
@@ -393,7 +390,7 @@ export class Lookup {
   }
 }
 
-/** The slice id that a file had before it was moved names the same content and extension. */
+/** True if the former slice id of a moved file names the same content and extension. */
 function isSameFile(row: FileRow, slice: SliceId): boolean {
   return (
     row.size === slice.size &&

@@ -36,13 +36,13 @@ import type { FileStore, StoreStats } from './types.js';
 const PARTNER_DEADLINE_MS = 5_000;
 
 /**
- * Opens a store: locks the directory, starts the embedded FastDFS node if no trackers are named,
- * recovers what an earlier process left, and begins merging.
+ * Opens a store: locks the directory, starts the embedded FastDFS node if no
+ * trackers are named, recovers what an earlier process left, and begins to merge.
  *
- * Rejects with StoreError: `invalid_option`, `directory_locked` (another process has the
- * directory), `directory_unusable`, `port_in_use`; with SqliteBindingError if better-sqlite3 was
- * compiled for another version of Node; with MapError if the map refuses this server, or does not
- * answer although a new directory needs an origin from it.
+ * Rejects with StoreError: `invalid_option`, `directory_locked` (another process
+ * has the directory), `directory_unusable`, `port_in_use`; with SqliteBindingError if
+ * better-sqlite3 was compiled for another version of Node; with MapError if the map refuses
+ * this server, or does not answer and a new directory needs an origin from it.
  */
 export async function open(options: OpenOptions = {}): Promise<FileStore> {
   return (await openStore(options)).store;
@@ -162,7 +162,7 @@ function copiesOf(
   };
 }
 
-/** Rejects if the map refuses this server; a map that does not answer is asked again later. */
+/** Joins the deployment. Rejects if the map refuses; if it does not answer, joining is retried. */
 async function enter(
   map: DeploymentMap,
   joining: Deployed['joining'],
@@ -186,20 +186,18 @@ async function enter(
  * A store opened for maintenance: checks, scrubs and rebuilds while no gateway uses the directory.
  */
 export interface Upkeep extends AsyncDisposable {
-  /** The trackers that the store works with. */
+  /** The trackers in use. */
   readonly trackers: readonly string[];
   fsck(options: UpkeepOptions): Promise<FsckReport>;
   scrub(options: ScrubOptions): Promise<ScrubReport>;
-  /** Merges all waiting files, so that files that were staged again are in FastDFS. */
+  /** Merges all waiting files, so that files that a repair staged again are in FastDFS. */
   flush(): Promise<void>;
   stats(): StoreStats;
   close(): Promise<void>;
 }
 
 export interface UpkeepExtras {
-  /**
-   * Called with how many of all trunks have been read back into a FileMap that is being rebuilt.
-   */
+  /** Called with the number of trunks read back into a lost FileMap, and of all such trunks. */
   readonly onRebuild?: (done: number, all: number) => void;
   readonly onError?: (error: Error) => void;
 }
@@ -233,8 +231,8 @@ export interface FillReport {
 const LOOK_MS = 200;
 
 /**
- * Publishes everything to the map that the store of a directory has merged and deleted; no other
- * process may use the directory. If it is stopped, it continues after what was published.
+ * Publishes to the map everything that a directory's store has merged and deleted. No other process
+ * may use the directory. If it is stopped, the next run continues where it ended.
  */
 export async function fillMap(
   options: OpenOptions,
@@ -265,7 +263,7 @@ export async function fillMap(
 
 /** Deletes the FileMap; the next start rebuilds it. No process may use the directory. */
 export async function discardFileMap(directory: string): Promise<void> {
-  // Without a container, nothing could rebuild it.
+  // Without a container there is nothing to rebuild it from.
   await requireStore(resolve(directory), ['container']);
   const lock = DirectoryLock.acquire(resolve(directory));
   try {
@@ -277,7 +275,7 @@ export async function discardFileMap(directory: string): Promise<void> {
   }
 }
 
-/** A store that opened alone would answer 404 for the files of the others. */
+/** A store that opened only one of the directories would answer 404 for files of the others. */
 async function refuseShared(directory: string): Promise<void> {
   const numbers = await otherWorkers(directory);
   if (numbers.length === 0) return;

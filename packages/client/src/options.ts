@@ -157,10 +157,7 @@ export function invalidOption(message: string): StoreError {
   return new StoreError('invalid_option', message);
 }
 
-/**
- * Throws if options contradict each other. `nameOf` converts an option to the name that the user
- * knows.
- */
+/** Throws if options contradict each other. `nameOf` returns the name by which users know one. */
 export function checkStoreOptions(options: StoreOptions, nameOf: (option: string) => string): void {
   if (options.peerUrl !== '' && !/^https?:\/\/[^/]/.test(options.peerUrl)) {
     throw new OptionError(

@@ -17,10 +17,10 @@ import { type LargeSource, readLarge } from './large-reader.js';
 import type { ByteRange, CachedFile } from './types.js';
 
 /**
- * Reads a file from memory, the container or FastDFS. Small files are read whole and checked
- * against their CRC-32 before a byte is returned, and stay in memory while there is room; so do
- * uploads. If it has paid off so far, adjacent files of the same affinity group are fetched in the
- * same ranged download. Concurrent misses share a read.
+ * Reads a file from where its bytes are: memory, the container or FastDFS. Small files are read
+ * whole and checked against their CRC-32 before a byte is returned. They stay in memory while there
+ * is room, and so do uploads. As long as it pays off, the same ranged download includes neighbours
+ * of the same affinity group. Concurrent misses share a read.
  */
 
 /** A file that only FastDFS knows. */
@@ -47,12 +47,12 @@ interface Source {
   readonly group: () => { members: readonly Member[]; asked: number } | undefined;
 }
 
-/** Memory for checksums of blocks. */
+/** Memory for block checksums. */
 const MAX_BLOCK_LIST_BYTES = 16 * 2 ** 20;
-/** Share of the cache for files that were downloaded along and not requested yet. */
+/** Share of the cache for files that were read ahead and not requested yet. */
 const AHEAD_SHARE = 0.25;
-/** Members to look at on either side. */
-const MAX_ADJACENT = 64;
+/** Group members considered on either side. */
+const MAX_NEIGHBOURS = 64;
 
 export class Reader {
   readonly cache: FileCache;
@@ -67,7 +67,7 @@ export class Reader {
     sizeCalculation: (list) => list.length + 1,
   });
 
-  /** `sharing`: the reader whose cache is used for files that another process owns. */
+  /** `sharing`: for files that another process owns, the reader whose cache they share. */
   constructor(
     staging: ReadableStaging,
     downloads: Downloads,
@@ -87,7 +87,7 @@ export class Reader {
       });
   }
 
-  /** A file of this store whose bytes are in memory; undefined also if it has expired. */
+  /** The file if its bytes are in memory and it has not expired. */
   inMemory(
     key: string,
     now: number,
@@ -109,10 +109,7 @@ export class Reader {
     return file.expiresAt > now ? file : undefined;
   }
 
-  /**
-   * False once the owning process has deleted the file; this store's own deletions evict it
-   * directly.
-   */
+  /** False once another process has deleted its file. Own deletions reach the cache directly. */
   isAlive(key: string): boolean {
     return this.#isOwn || this.#staging.fileMap.isAlive(parseKey(key)!);
   }
@@ -164,12 +161,12 @@ export class Reader {
     const { local } = this.#staging;
     const name = formatKey(row.key);
     const download = (flight: Flight) => this.#download(this.#sourceOfRow(row), flight);
-    // A download begins at once, so that requests for others of its group can share it.
+    // Start a download at once, so that concurrent reads of its group share it.
     const load =
       local.has(row) || !row.trunk
         ? async (flight: Flight) => (await local.read(row)) ?? download(flight)
         : download;
-    // A load returns bytes or throws.
+    // A load returns bytes or fails.
     return this.cache.find(name) ?? ((await this.cache.fetch(name, load, signal)) as Buffer);
   }
 
@@ -192,7 +189,7 @@ export class Reader {
 
   #readSmallRemote(file: RemoteFile, signal: Signal): Promise<Buffer> {
     const { fileId, offset } = file;
-    // A file without a fixed CRC-32 may change, so it is never cached.
+    // A file without a fixed CRC-32 may change, so it is not cached.
     if (file.crc32 === undefined) return this.#downloads.whole(file, signal);
     const source: Source = {
       fileId,

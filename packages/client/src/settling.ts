@@ -1,8 +1,8 @@
 import { StoreError } from '@stevedore/staging';
 
 /**
- * Callers that wait for a file's FastDFS id. While there are any, the process stays alive and the
- * files are polled, so that no caller depends on an event alone.
+ * Callers that wait for a file's FastDFS id. While there are any, the process stays alive and polls
+ * their files, so that no caller depends on an event alone.
  */
 export class Settling {
   readonly #waiting = new Map<string, Set<Waiter>>();

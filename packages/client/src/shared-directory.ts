@@ -5,9 +5,9 @@ import { readClusterSecrets, startCluster } from './cluster.js';
 import { type OpenOptions, parseStoreOptions } from './options.js';
 
 /**
- * A data directory that several processes share. The first of them uses the directory itself, as a
- * single store does; the others use `workers/2`, `workers/3` and so on in it. Starting with fewer
- * or more processes loses nothing: another process opens each directory that has none of its own.
+ * A data directory that several processes share. The first uses the directory itself, like a single
+ * store; the others use `workers/2`, `workers/3` and so on in it. The number of processes may
+ * change: a directory without a process of its own is opened by one that also has another.
  */
 
 export function workerDirectory(directory: string, number: number): string {
@@ -15,13 +15,13 @@ export function workerDirectory(directory: string, number: number): string {
   return number === 1 ? data : join(data, 'workers', String(number));
 }
 
-/** The data directory that a worker's directory belongs to. */
+/** The data directory to which a worker's directory belongs. */
 export function dataDirectory(directory: string): string {
   const above = dirname(directory);
   return basename(above) === 'workers' ? dirname(above) : directory;
 }
 
-/** Numbers of the directories after the first that hold files. */
+/** Numbers of the existing worker directories, without the first. */
 export async function otherWorkers(directory: string): Promise<number[]> {
   const names = await readdir(join(resolve(directory), 'workers')).catch((error: Error) => {
     const { code = '' } = error as NodeJS.ErrnoException;
@@ -33,14 +33,14 @@ export async function otherWorkers(directory: string): Promise<number[]> {
 }
 
 export interface SharedDirectory {
-  /** For all processes: the named trackers, or the embedded one. */
+  /** For all processes: those of the options, or the embedded one. */
   readonly trackers: readonly string[];
   close(): Promise<void>;
 }
 
 /**
- * Locks the data directory for processes that are started next, and starts the embedded FastDFS
- * node that they use. Rejects as `open`.
+ * Locks the data directory for the processes to be started, and starts the embedded FastDFS node
+ * that they use. Rejects as `open`.
  */
 export async function openSharedDirectory(
   options: OpenOptions,
@@ -59,7 +59,7 @@ export async function openSharedDirectory(
   });
   const lock = DirectoryLock.acquire(folder);
   try {
-    // A single store locks the same file, so the node is not started beside that store's own.
+    // A single store holds this lock: do not start the node beside its own.
     const alone = DirectoryLock.acquire(data);
     try {
       const { trackers, close } = await startCluster(parsed, secrets, onError);

@@ -6,9 +6,9 @@ import { Lookup, type OnRead, type SiblingToAsk } from './lookup.js';
 import { Reader, type ReaderOptions } from './reader.js';
 
 /**
- * Sibling processes that share a data directory with this one: each has an origin, a container and
- * a FileMap of its own, and every process reads all of them. A key names its origin, and so its
- * directory. Changes go to the process that owns the file.
+ * The other processes of this machine that share a data directory with this one. Each has its own
+ * origin, container and FileMap, and every process reads all of them. A key names its origin, and
+ * so its directory. Changes go to the process that owns the file.
  */
 
 export interface SiblingOptions {
@@ -63,15 +63,15 @@ export class Siblings {
     return this.#find(origin) !== undefined;
   }
 
-  /** The one that issued the key. */
-  ofText(key: string): Sibling | undefined {
-    // Behind the time, at a border of the text's groups of three bytes.
+  /** The process that issued the key. */
+  ofText(key: string): Neighbour | undefined {
+    // Bytes 6 and 7 of the key: they begin at a boundary of base64's groups of three bytes.
     return this.#find(Buffer.from(key.slice(8, 12), 'base64url').readUInt16BE(0));
   }
 
   /**
-   * The one that has the file or issued its key; undefined if that is this process, and for a key
-   * of another machine. A file may also be in a directory that did not issue its key.
+   * The process that has the file or issued its key; undefined if that is this one or on another
+   * machine. A file may be in a directory that did not issue its key.
    */
   ofKey(key: Buffer, isHere: () => boolean): Sibling | undefined {
     const origin = originOf(key);
@@ -82,7 +82,9 @@ export class Siblings {
     return this.all.find(({ staging }) => staging.fileMap.isAlive(key));
   }
 
-  /** Their owners have restarted: throws `origin_taken` if two have the same origin. */
+  /**
+   * Call when a neighbour has restarted. Throws `directory_unusable` if two have the same origin.
+   */
   lookAgain(): void {
     const origins = new Set([this.#origin]);
     for (const { staging } of this.all) {

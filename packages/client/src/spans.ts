@@ -4,8 +4,8 @@ import { isStoreError, MERGE_CHANNEL } from '@stevedore/staging';
 import { STORE_CHANNELS } from './channels.js';
 
 /**
- * OpenTelemetry spans for what the stores of this process do, made from their channels. They carry
- * sizes and types, never keys, FastDFS ids or names: a key is enough to read its file.
+ * OpenTelemetry spans of the stores of this process, made from their channels. They contain sizes
+ * and types, never keys, FastDFS ids or names: a key is enough to read its file.
  */
 
 type Attributes = Record<string, string | number | boolean>;
@@ -26,13 +26,12 @@ export interface TracerLike {
 const ERROR = 2;
 const { trunk: _, ...CALLS } = STORE_CHANNELS;
 const TRACED = [...Object.values(CALLS), MERGE_CHANNEL, CHANNELS.request];
-/** Which attributes of a message, or of the files in its result, are shown. */
+/** Properties of a message, or of its result, that become attributes. */
 const SHOWN = ['bytes', 'size', 'type', 'state', 'kind', 'files', 'operation', 'address'];
 
 /**
- * A span for each put, get, read and delete, each attempt to store a trunk and each request to
- * FastDFS, under the span that is active when it begins. Returns a function that stops the
- * recording.
+ * Records a span for each put, get, read and delete, each attempt to store a trunk and each request
+ * to FastDFS, under the span that is active when it begins. Returns a function that stops it.
  */
 export function recordSpans(tracer: TracerLike): () => void {
   const ends = TRACED.map((name) => recordChannel(tracer, name));

@@ -42,9 +42,9 @@ import type {
 } from './types.js';
 import { Uploads } from './uploads.js';
 
-/** The FileStore over a staging directory and a FastDFS. */
+/** The FileStore of `open()`: a staging directory in front of FastDFS. */
 
-/** How long the mark of an upload that may be sent twice is known. */
+/** Default age up to which an upload is found by its mark. */
 const ONCE_MS = 24 * 3_600_000;
 
 export interface StoreParts {
@@ -53,10 +53,10 @@ export interface StoreParts {
   readonly clients: Clients;
   readonly trackers: readonly string[];
   readonly now: () => number;
-  /** Stops what was started for this store alone: the embedded node. */
+  /** Stops the embedded node, if this store started one. */
   readonly closeNode: () => Promise<void>;
   readonly deployed?: Deployed;
-  /** What this server holds for others. */
+  /** Copies of other servers' staged files. */
   readonly held?: HeldCopies;
   /** Sibling processes that share a data directory with this one. */
   readonly siblings?: readonly SiblingOptions[];
@@ -127,7 +127,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
         report: (error) => this.report(error),
         onRefused: (error) => {
           this.emit('refused', error);
-          // Deferred, because it waits for the round that found out.
+          // Deferred: `close` waits for the round that is running now.
           setImmediate(() => void this.close().catch((failure) => this.report(failure)));
         },
       });
@@ -178,7 +178,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     return this.#foreignFiles.findOnce(Buffer.from(once), withinMs, isSearched);
   }
 
-  /** Enters the deployment. */
+  /** Starts this server's part in the deployment. */
   start(): void {
     this.deployment?.start();
   }
@@ -212,13 +212,13 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     return this.siblings?.ofText(key)?.reader ?? this.#reader;
   }
 
-  /** Every call publishes its events; a closing store refuses it. */
+  /** True if reads must not take the shortcut: they are published, or the store is closing. */
   #isWatched(): boolean {
     return getChannel.hasSubscribers || readChannel.hasSubscribers || this.#closing !== undefined;
   }
 
   async stat(id: string, options: GetOptions = {}): Promise<FileInfo> {
-    // Only facts are enumerable properties; the means to read are not.
+    // The handle's own properties are the facts; its methods are not among them.
     const file = await this.get(id, options);
     return { ...file, key: file.key ?? '' };
   }
@@ -273,7 +273,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     return this.#fileIdOf(key) ?? this.#settling.wait(key, options.signal);
   }
 
-  /** Undefined while the file is to get one; throws `not_found` if it never will. */
+  /** Undefined until the file has one; throws `not_found` if it never will. */
   #fileIdOf(key: string): string | undefined {
     const row = this.#lookup.row(key);
     const id = fileIdOf(row);

@@ -4,7 +4,7 @@ import { StoreError } from '@stevedore/staging/errors';
 import type { Signal } from './downloads.js';
 import type { ByteRange, FileInfo, FileState, ReadOptions, StoredFile } from './types.js';
 
-/** Facts about a file. */
+/** A file's facts; its key may be unknown. */
 export type FileFacts = Omit<FileInfo, 'key'> & { readonly key?: string };
 
 export type ReadContent = (
@@ -12,7 +12,7 @@ export type ReadContent = (
   signal: Signal,
 ) => Promise<Buffer | Readable>;
 
-/** Facts with the means to read. */
+/** A file's facts, with methods to read it. */
 export class FileHandle implements StoredFile {
   declare readonly key?: string;
   declare readonly group?: string;

@@ -33,7 +33,7 @@ export interface PutOptions {
   readonly group?: string;
   /** When the file expires. */
   readonly expiresAt?: Date;
-  /** Asks for less than the store's own durability. */
+  /** `os` lowers the store's own durability for this file. */
   readonly durability?: 'sync' | 'os';
   /** 16 bytes that mark the upload, for `findOnce`. */
   readonly once?: Uint8Array;
@@ -67,9 +67,9 @@ export interface PutAllOptions {
 }
 
 /**
- * staged: on this machine's disk. packing: chosen for a trunk that is being written, or in one that
- * is not full and will be joined with others. merged: in FastDFS in a trunk that stays, and
- * `fileId` is known.
+ * staged: on this machine's disk. packing: chosen for a trunk that is being sent, or in one that is
+ * not full and will be joined with others. merged: in FastDFS in a trunk that stays, `fileId` is
+ * known.
  */
 export type FileState = 'staged' | 'packing' | 'merged';
 
@@ -95,30 +95,30 @@ export interface Receipt {
   readonly fileId?: string;
 }
 
-/** Facts about an existing file. */
+/** The facts of an existing file. */
 export type FileInfo = Receipt;
 
-/** Which files to list; a file must match all conditions. */
+/** Lists only files that match all of these. */
 export interface ListOptions {
   /** Affinity group. */
   readonly group?: string;
-  /** Prefix of the name; case matters. */
+  /** Beginning of the name, case-sensitive. */
   readonly namePrefix?: string;
   /** `image/png`, or `image/*`. */
   readonly type?: string;
-  /** Upload began at this time or later (a resumable one may end much later). */
+  /** The upload began at this time or later. A resumable one may have ended much later. */
   readonly since?: Date;
-  /** Upload began before this time. */
+  /** The upload began before this time. */
   readonly until?: Date;
   readonly minSize?: number;
   readonly maxSize?: number;
-  /** `next` of the page before. */
+  /** `next` of the previous page. */
   readonly after?: string;
-  /** Most files of the page, 1 to 10,000; default 1,000. */
+  /** Maximum files per page, 1 to 10,000; default 1,000. */
   readonly limit?: number;
 }
 
-/** A page of a listing. It may have few files, or none, and still not be the last. */
+/** One page of a listing. It may have few files, or none, although more follow. */
 export interface FilePage {
   /** In the order of their uploads. */
   readonly files: readonly FileInfo[];
@@ -139,13 +139,13 @@ export interface ReadOptions {
 
 export interface GetOptions {
   readonly signal?: AbortSignal;
-  /** True: asks no other server of the deployment. For requests that come from one. */
+  /** True: asks no other server of the deployment. For requests that come from another server. */
   readonly onlyHere?: boolean;
 }
 
 /** An existing file, ready to be read. It reads nothing until you call one of the methods. */
 export interface StoredFile extends Omit<FileInfo, 'key'> {
-  /** Absent for a file asked for by a FastDFS id whose key this store does not know. */
+  /** Absent for a file found by its FastDFS id if this store does not know its key. */
   readonly key?: string;
   /** Strong entity tag, with its quotes. */
   readonly etag: string;
@@ -240,7 +240,7 @@ export interface UnfinishedUploads {
     body: AsyncIterable<Uint8Array>,
     check?: () => void,
   ): Promise<number>;
-  /** Rejects with `length_mismatch` if the size is known, or too short. */
+  /** Rejects with `length_mismatch` if a size is known already, or more bytes have arrived. */
   declareSize(id: string, size: number): Promise<void>;
   /** The bytes from `start` to before `end`; `end` is the offset by default. */
   read(id: string, start?: number, end?: number): AsyncIterable<Uint8Array>;
@@ -285,7 +285,7 @@ export interface StoreStats extends Omit<StagingStats, StagedCounters> {
   readonly connections: ClientStats;
   /** What the map of the deployment has not received yet; undefined without one. */
   readonly map?: DeploymentStats;
-  /** What it holds for other servers of the deployment; undefined without a map. */
+  /** Copies held for other servers of the deployment; undefined without a map. */
   readonly held?: HeldStats;
 }
 
@@ -353,13 +353,13 @@ export interface FileStore extends Store, EventEmitter<FileStoreEvents> {
     Deployment,
     'origin' | 'secret' | 'speaksFor' | 'urlFor' | 'exchangeUsage'
   >;
-  /** Copies that it holds of what other servers have staged; undefined without a map. */
+  /** Copies of other servers' staged files; undefined without a map. */
   readonly held?: Pick<HeldCopies, 'receive' | 'drop'>;
-  /** Other processes of this machine whose files are this store's as well. */
-  readonly siblings?: {
-    /** True if one of them gives out keys of this origin. */
+  /** Other processes of this machine, whose files this store serves, too. */
+  readonly neighbours?: {
+    /** True if one of them issues keys of this origin. */
     readonly has: (origin: number) => boolean;
-    /** Call it after one of them has restarted. */
+    /** Call this when one of them has restarted. */
     readonly lookAgain: () => void;
   };
   /** Merges all staged files now, whatever their age; resolves when they are stored. */

@@ -15,8 +15,8 @@ import { invalidOption } from './options.js';
 import type { BeginOptions, Receipt, UnfinishedUpload, UnfinishedUploads } from './types.js';
 
 /**
- * Uploads in several requests, over the container's `unfinished` folder. A finished one is staged
- * as any other file; until its record is durable it is an unfinished upload.
+ * Resumable uploads, in the container's `unfinished` folder. A finished one is staged like any
+ * other file; until its record is durable, it remains an unfinished upload.
  */
 export interface UnfinishedUploadsParts {
   readonly staging: Staging;

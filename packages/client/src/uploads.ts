@@ -20,8 +20,8 @@ import type {
 import { LocalUnfinishedUploads } from './unfinished-uploads.js';
 
 /**
- * The store's uploads. Bodies are taken in and staged or, in direct mode, written to FastDFS. Each
- * upload is counted and published, whatever its outcome.
+ * The store's uploads: receives bodies and stages them or, in direct mode, writes them to FastDFS.
+ * Counts uploads and publishes them on `putChannel`.
  */
 export interface UploadsParts {
   /** Named in the messages of the channels. */
@@ -33,11 +33,11 @@ export interface UploadsParts {
   readonly throwIfClosed: () => void;
   /** Resolves once the file has its FastDFS id. */
   readonly merged: (key: string, signal: AbortSignal) => Promise<unknown>;
-  /** Files that were just acknowledged are likely to be read soon. */
+  /** Gets acknowledged files, which are likely to be read soon. */
   readonly cache: FileCache;
 }
 
-/** How long a large file may take to reach FastDFS, if that is its second copy. */
+/** Time for a large file to reach FastDFS, if that is its second copy. */
 const LARGE_COPY_TIMEOUT_MS = 120_000;
 
 export class Uploads {
@@ -78,7 +78,7 @@ export class Uploads {
   }
 
   put(body: Body, options: PutOptions = {}): Promise<Receipt> {
-    // Few calls, because every file passes through here.
+    // As few calls as possible: every upload passes through here.
     if (!putChannel.hasSubscribers) return this.#put(body, options);
     const { name, type, group } = options;
     const message: PutMessage = { store: this.#parts.store, name, type, group };
@@ -163,8 +163,8 @@ export class Uploads {
   }
 
   /**
-   * A large file is not in the container, so the partner does not have it: its second copy is the
-   * one in FastDFS, and it is acknowledged once that exists.
+   * A large file is not in the container, and so not at the partner. Its second copy is the one in
+   * FastDFS: it is acknowledged once FastDFS has it.
    */
   async #secondCopies(files: readonly NewFile[]): Promise<void> {
     const { copies } = this.#parts.staging;
@@ -206,7 +206,6 @@ export class Uploads {
   }
 }
 
-/** Throws `invalid_option`. */
 function receiptOf(file: {
   readonly key: Buffer;
   readonly name: string;

@@ -1,18 +1,18 @@
 import { type Gateway, IN_USE_MS } from './map.js';
 
-/** Why the map did not carry out a request. */
+/** Why a call to the map failed. */
 export type MapErrorCode =
-  /** It does not answer, or its disk is full. The request can be repeated. */
+  /** It does not answer, or its disk is full. The call can be retried. */
   | 'map_unavailable'
   /** A later version created its schema. */
   | 'map_schema'
-  /** Another directory issues keys of the same origin, or this one is in use at another place. */
+  /** Another directory issues keys of the same origin, or this one is in use elsewhere. */
   | 'origin_taken'
   /** Another gateway has taken over the files of this directory. */
   | 'origin_adopted'
   /** The gateway is alive, or its files belong to another one already. */
   | 'adoption_refused'
-  /** The server's clock differs from the map's by more than a minute. Nothing is refused. */
+  /** The server's clock differs from the map's by more than a minute. A warning: no call fails. */
   | 'clock_off'
   /** The URL names no map. */
   | 'map_url';
@@ -30,7 +30,7 @@ export class MapError extends Error {
   }
 }
 
-/** Throws if the map knows the directory by an origin other than that of its keys. */
+/** Throws if the map knows the directory under another origin than that of its keys. */
 export function checkOrigin({ origin }: { readonly origin: number | undefined }, known: number) {
   if (origin === undefined || origin === known) return;
   throw new MapError(
@@ -87,7 +87,7 @@ export function adoptionRefused(why: string): MapError {
   return new MapError('adoption_refused', why);
 }
 
-/** Without the part that distinguishes directories at the same place. */
+/** Host and path, without the suffix that identifies the directory. */
 function shown(place: string): string {
   return place.replace(/#[^#]*$/, '');
 }

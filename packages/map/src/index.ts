@@ -1,4 +1,4 @@
-/** The map of a deployment: which trunk holds the file of a key, on every web server. */
+/** The map of a deployment: tells every web server which trunk holds the file of a key. */
 export { MapError, type MapErrorCode, originAdopted } from './errors.js';
 export {
   type Adoption,

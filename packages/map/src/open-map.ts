@@ -3,7 +3,7 @@ import type { DeploymentMap } from './map.js';
 
 /** Options of a map that are not in its URL. */
 export interface MapOptions {
-  /** Most connections to PostgreSQL. */
+  /** Maximum connections to PostgreSQL. */
   readonly maxConnections?: number;
   /** Timeout of one statement. */
   readonly timeoutMs?: number;
@@ -11,9 +11,9 @@ export interface MapOptions {
 
 /**
  * The map at a URL: `postgres://user@host,host2/database`, or `sqlite:/path` for several processes
- * of one host. `?spread=true` makes keys that spread over the ranges of a database that scales out;
- * it takes effect when the tables are created. Does not connect before `join`. Rejects with
- * `map_url`.
+ * of one host. `?spread=true` spreads keys over the ranges of a database that scales out; it is
+ * decided when the tables are created. PostgreSQL is connected at the first call. Rejects with
+ * `map_url`, and with `map_unavailable` if a SQLite file cannot be opened.
  */
 export async function openMap(url: string, options: MapOptions = {}): Promise<DeploymentMap> {
   const { maxConnections = 4, timeoutMs = 10_000 } = options;
@@ -45,7 +45,7 @@ function withoutSpread(url: string): [string, boolean] {
   return [rest === '' ? base : `${base}?${rest}`, spread === 'true'];
 }
 
-/** A URL can contain a password, so errors do not repeat it. */
+/** A URL can contain a password, so that part is not shown. */
 function badUrl(url: string, why: string): MapError {
   const shown = url.replace(/\/\/[^@/]*@/, '//…@');
   return new MapError('map_url', `"${shown}" is not a map: ${why}`);

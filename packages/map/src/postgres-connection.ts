@@ -2,16 +2,16 @@ import postgres from 'postgres';
 import { MapError } from './errors.js';
 
 /**
- * Statements for PostgreSQL, or a database that speaks its protocol. A statement that lost a
- * conflict (40001, 40P01) is retried. One without an answer in time fails with `map_unavailable`,
- * and its connections are closed. The server may still execute it later, so any statement can
- * arrive late, and twice.
+ * Runs statements at PostgreSQL, or at a database that speaks its protocol. Retries a statement
+ * that lost to a concurrent one (40001, 40P01). After a timeout, drops all connections and fails
+ * with `map_unavailable`. The server may still execute that statement, so every statement must
+ * tolerate being executed late, and twice.
  */
 
 export interface PostgresMapOptions {
   readonly maxConnections: number;
   readonly timeoutMs: number;
-  /** Whether keys begin with their random half; decided when the tables are created. */
+  /** New tables store the random half of a key first. */
   readonly spread: boolean;
 }
 
@@ -19,7 +19,7 @@ export const ATTEMPTS = 5;
 const LOST_TO_ANOTHER = new Set(['40001', '40P01']);
 const UNIQUE_VIOLATION = '23505';
 
-/** Array types of parameters, text[], bigint[] and integer[], by their OIDs in PostgreSQL. */
+/** Array parameters of statements: text[], bigint[] and integer[], by their type OIDs. */
 const ARRAYS = Object.fromEntries(
   [1009, 1016, 1007].map((oid) => [
     `array${oid}`,
@@ -69,14 +69,14 @@ export class PostgresConnection {
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<never>((_, reject) => {
       timer = setTimeout(() => {
-        // Its connection may be dead without a sign; the others lead to the same server.
+        // Its connection may be dead unnoticed; the others lead to the same server.
         if (this.#sql === sql) this.#sql = this.#connected();
         void sql.end({ timeout: 0 }).catch(() => {});
         reject(new MapError('map_unavailable', `the map did not answer within ${timeoutMs} ms`));
       }, timeoutMs);
     });
     const rows = sql.unsafe(statement, values as never[], { prepare: true });
-    // The closed connections reject it, and no caller waits for it any more.
+    // Dropped connections reject it when nobody waits for it any more.
     rows.catch(() => {});
     try {
       return await Promise.race([rows, late]);
@@ -94,8 +94,7 @@ export class PostgresConnection {
       backoff: false,
       idle_timeout: 60,
       onnotice: () => {},
-      // If a connection breaks while the driver asks for types, that promise rejects without a
-      // handler.
+      // A connection that breaks while the driver fetches types causes an unhandled rejection.
       fetch_types: false,
       types: ARRAYS,
       ...(hasSeveralHosts ? { target_session_attrs: 'read-write' as const } : {}),

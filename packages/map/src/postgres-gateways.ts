@@ -22,7 +22,7 @@ import {
 import { ATTEMPTS, codeOf, hex, PostgresConnection } from './postgres-connection.js';
 import { MAX_ORIGIN, STEPS, StoredKeys, VERSION_TABLE } from './schema.js';
 
-/** The tables of a map in PostgreSQL, and its gateways. */
+/** The schema of a map in PostgreSQL, its gateways, claims and usage counts. */
 
 /** Two gateways created the same table at the same moment. */
 const MADE_TWICE = new Set(['23505', '42P07', '42710']);
@@ -97,7 +97,7 @@ export class PostgresGateways extends PostgresConnection {
   }
 
   async adopt(origin: number, by: number): Promise<void> {
-    // Checks again, in the row that is being updated, that the gateway is silent.
+    // The statement itself checks that the gateway is silent, on the row that it changes.
     const rows = await this.run(
       `UPDATE stevedore_gateway SET adopter = $2,
           adopted_at = CASE WHEN adopter = $2 THEN adopted_at END,
@@ -147,7 +147,7 @@ export class PostgresGateways extends PostgresConnection {
 
   async exchangeUsage(run: string, day: number, used: readonly KeyUsage[]): Promise<KeyUsage[]> {
     const ids = used.map(({ id }) => id);
-    // A count only grows, so a statement that arrives late changes nothing.
+    // A count only grows, so a late statement changes nothing.
     await this.run(
       `INSERT INTO stevedore_usage AS u (key_id, day, run, bytes)
         SELECT k, $2::INTEGER, $1, b FROM unnest($3::TEXT[], $4::BIGINT[]) AS f(k, b)
@@ -162,7 +162,7 @@ export class PostgresGateways extends PostgresConnection {
     return rows.map((row) => ({ id: row.key_id as string, bytes: Number(row.bytes) }));
   }
 
-  /** Deletes expired claims, and usage before yesterday. */
+  /** Forgets expired claims, and usage before yesterday. */
   protected async pruneCounts(): Promise<void> {
     await this.run(`DELETE FROM stevedore_claim WHERE expires_at < ${NOW}`, []);
     await this.run(`DELETE FROM stevedore_usage WHERE day < ${NOW} / 86400000 - 1`, []);
@@ -173,7 +173,7 @@ export class PostgresGateways extends PostgresConnection {
     return Number(row!.now);
   }
 
-  /** Applies the missing steps of the schema. */
+  /** Creates what is missing of the schema. Resolves with the deployment's secret. */
   async #prepared(): Promise<string> {
     for (let attempt = 1; ; attempt++) {
       try {

@@ -181,7 +181,7 @@ export class PostgresMap extends PostgresGateways implements DeploymentMap {
 
   async prune(before: number): Promise<void> {
     await this.pruneCounts();
-    // A file placed and removed at the same moment stays removed.
+    // A file that was placed concurrently with its removal is deleted with it.
     await this.run(
       `WITH pruned AS (
         DELETE FROM stevedore_removal WHERE settled AND removed_at < $1 AND NOT EXISTS (

@@ -53,7 +53,7 @@ export const STEPS: readonly (readonly string[])[] = [
   ],
 ];
 
-/** The version has a table of its own, which is read before any other is touched. */
+/** The version has its own table, so that it is read before any other is touched. */
 export const VERSION_TABLE = `CREATE TABLE IF NOT EXISTS stevedore_map (
   only_one INTEGER PRIMARY KEY,
   version INTEGER NOT NULL,
@@ -63,9 +63,9 @@ export const VERSION_TABLE = `CREATE TABLE IF NOT EXISTS stevedore_map (
 export const MAX_ORIGIN = 0xffff;
 
 /**
- * Keys as stored in the tables: in hex for a statement and, if keys are spread, with the random
- * half first. A database that keeps ranges of keys on different nodes then does not write all new
- * ones to the same node.
+ * Converts keys to and from their form in the tables: hex in statements and, in a map whose
+ * keys are spread, with the random half first, so that a database that keeps ranges of keys
+ * on different nodes does not write all new ones to the same node.
  */
 export class StoredKeys {
   readonly #isSpread: boolean;
@@ -89,7 +89,7 @@ export class StoredKeys {
   }
 }
 
-/** Swaps the halves; doing it twice restores the key. */
+/** The second half first; its own inverse. */
 function swapped(key: Buffer): Buffer {
   return Buffer.concat([key.subarray(8), key.subarray(0, 8)]);
 }

@@ -21,7 +21,7 @@ import {
 } from './map.js';
 import { MAX_ORIGIN, STEPS, VERSION_TABLE } from './schema.js';
 
-/** The tables of a map in SQLite, and its gateways. */
+/** The schema of a map in SQLite, its gateways, claims and usage counts. */
 
 const BUSY_TIMEOUT_MS = 10_000;
 
@@ -161,7 +161,7 @@ export class SqliteGateways {
     );
   }
 
-  /** Deletes expired claims, and usage before yesterday. */
+  /** Forgets expired claims, and usage before yesterday. */
   protected pruneCounts(): void {
     const now = this.clock();
     this.run('DELETE FROM stevedore_claim WHERE expires_at < ?', now);

@@ -33,22 +33,22 @@ import { checkedType, demandSame, Source } from './sources.js';
  * against their CRC-32 in both directions.
  */
 
-/** Throws StoreError `invalid_option`. Sends no request before the first call. */
+/** Throws StoreError `invalid_option`. Does not contact the gateway before the first call. */
 export function connect(options: ConnectOptions = {}): Store {
   return new ConnectedStore(new Requests(parseConnectOptions(options)));
 }
 
 const KEY = /^[A-Za-z0-9_-]{21}[AQgw]$/;
-/** Longer files are given as streams. */
+/** Longer content is returned as a stream. */
 const BUFFER_BYTES = 2 ** 20;
 const DAY_MS = 24 * 3_600_000;
-/** 15 digits, as the gateway takes them. */
+/** 15 digits, the most that the gateway accepts. */
 const MOST_WITHIN_MS = 10 ** 15 - 1;
-/** `settled` polls at this interval first, then less and less often. */
+/** The interval at which `settled` polls grows from the first to the last of these. */
 const FIRST_LOOK_MS = 100;
 const LAST_LOOK_MS = 2_000;
 
-/** A body being sent, whatever its source. */
+/** The body of an upload request: one file, or a form. */
 interface Sending extends AsyncIterable<Uint8Array> {
   readonly isBegun: boolean;
   readonly failure: unknown;
@@ -92,7 +92,7 @@ class ConnectedStore implements Store {
       'content-type': checkedType(type),
       'x-filename': encodeURIComponent(name.toWellFormed()),
     };
-    // Header values are bytes: UTF-8, as the gateway reads it.
+    // Header values are bytes; the gateway decodes them as UTF-8.
     if (group !== undefined) headers['x-affinity-group'] = Buffer.from(group).toString('latin1');
     if (expiresAt !== undefined) headers['x-expires-at'] = new Date(expiresAt).toISOString();
     if (options.size !== undefined) headers['content-length'] = String(options.size);
@@ -118,8 +118,8 @@ class ConnectedStore implements Store {
   }
 
   /**
-   * If the answer is lost, a body in memory is sent again with the same Idempotency-Key, so the
-   * gateway stores it once. A stream is not sent again once a byte of it was read.
+   * If the answer is lost, sends a body in memory again with the same Idempotency-Key, so that the
+   * gateway stores it once. A stream is not sent again once any of it was read.
    */
   async #upload(
     body: Sending,
@@ -136,7 +136,7 @@ class ConnectedStore implements Store {
         const json = await this.#requests.json({ ...request, body: body.bytes ?? body }, signal);
         return (Array.isArray(json) ? json : [json]).map((each) => this.#infoIn(each));
       } catch (error) {
-        // The body itself failed, whatever happened to the connection.
+        // If the body itself failed, the connection's error is only a consequence.
         throw body.failure ?? error;
       }
     };
@@ -164,7 +164,7 @@ class ConnectedStore implements Store {
 
   async get(id: string, { signal }: { readonly signal?: AbortSignal } = {}): Promise<StoredFile> {
     const { key, ...facts } = this.#infoIn(await this.#asked(infoPath(id), signal));
-    // A slice of another deployment has a key that is unknown here.
+    // Read by the given id: this gateway may not know the key of another deployment's slice.
     const path = pathOf(id);
     return new FileHandle(key === '' ? facts : { key, ...facts }, (range, end) =>
       this.#read(path, facts, range, end),
@@ -348,7 +348,7 @@ function pathOf(id: string): string {
   return isKey(id) ? `/files/${id}` : `/${id.split('/').map(encodeURIComponent).join('/')}`;
 }
 
-/** True if headers can express it; otherwise a form does. */
+/** True if headers can carry both; otherwise the file is sent as a form. */
 function isPlain(type: string, group: string | undefined): boolean {
   const isOwnForm = /^\s*multipart\/form-data/i.test(type);
   return (
@@ -357,7 +357,7 @@ function isPlain(type: string, group: string | undefined): boolean {
   );
 }
 
-/** A separate name space: keys that people choose must not be found by guessing. */
+/** Only keys with this prefix can be looked up; those that people choose could be guessed. */
 function onceKey(once: Uint8Array): string {
   return `once-${onceText(once)}`;
 }

@@ -5,8 +5,8 @@ import type { PutAllOptions, PutPart } from '../types.js';
 import { checkedType, Source } from './sources.js';
 
 /**
- * Encodes several files as one form, so that a gateway stores all or none of them, part by part as
- * the caller gives them. What a form cannot express goes into headers of the part.
+ * Encodes several files as one form, of which the gateway stores all files or none. Pulls the parts
+ * from the caller one by one. A part's own headers carry what form fields cannot.
  */
 export class FormBody implements AsyncIterable<Uint8Array> {
   readonly type: string;
@@ -14,11 +14,11 @@ export class FormBody implements AsyncIterable<Uint8Array> {
   readonly #parts: AsyncIterator<PutPart> | Iterator<PutPart>;
   readonly #first: PutPart;
   readonly #options: Pick<PutAllOptions, 'group' | 'signal'>;
-  /** What was sent of each part. */
+  /** Size and CRC-32 that were sent for each part. */
   readonly sums: { readonly size: number; readonly crc32: number }[] = [];
   #source: Source | undefined;
   isBegun = false;
-  /** Why the form could not be made to its end. */
+  /** Why the form could not be completed. */
   failure: unknown;
 
   private constructor(
@@ -32,7 +32,7 @@ export class FormBody implements AsyncIterable<Uint8Array> {
     this.#options = options;
   }
 
-  /** A form needs at least one part; undefined if there is none. */
+  /** Undefined if there are no parts: a form needs one. */
   static async of(
     parts: Iterable<PutPart> | AsyncIterable<PutPart>,
     options: Pick<PutAllOptions, 'group' | 'signal'>,
@@ -66,10 +66,10 @@ export class FormBody implements AsyncIterable<Uint8Array> {
     }
   }
 
-  /** Set when no further part is wanted. */
+  /** Stops the current body and pulls no more parts. */
   stop(): void {
     this.#source?.stop();
-    // Not awaited: it may never answer.
+    // Not awaited: it may never settle.
     void Promise.resolve(this.#parts.return?.()).catch(() => undefined);
   }
 

@@ -1,5 +1,5 @@
 /**
- * What needs neither a disk nor a native module: the store over HTTP, and what it shares with `open()`.
+ * The store over HTTP, and what it shares with `open()`. Needs neither a disk nor a native module.
  *
  * @module @stevedore/client/connect
  */

@@ -36,7 +36,7 @@ export type ConnectOptions = {
 export interface Connecting {
   /** `http://HOST:PORT`, without a path. */
   readonly origin: string;
-  /** Before every path; no slash at its end. */
+  /** Prefix of every path, without a trailing slash. */
   readonly base: string;
   readonly apiKey: string;
   readonly connections: number;

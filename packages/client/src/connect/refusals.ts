@@ -2,18 +2,18 @@ import { StoreError, type StoreErrorCode } from '@stevedore/staging/errors';
 
 /**
  * Converts a gateway's refusals to the errors that `open()` throws for the same mistake. What only
- * a gateway can say (a wrong API key, a policy, a quota) is `refused`. Only a problem of the
- * gateway itself says `not_found`: the 404 of a proxy, or of another server, says nothing about a
+ * a gateway refuses (a wrong API key, a policy, a quota) becomes `refused`. Only the gateway's own
+ * problem document becomes `not_found`: a 404 of a proxy or another server says nothing about a
  * file.
  */
 
-/** The cause of the StoreError: what the gateway said. */
+/** The cause of the StoreError: the gateway's answer. */
 export class GatewayRefusal extends Error {
   override readonly name = 'GatewayRefusal';
   readonly status: number;
-  /** The gateway's code; undefined if the answer does not come from a gateway. */
+  /** The gateway's code; undefined if the answer is not a gateway's. */
   readonly problem: string | undefined;
-  /** When the gateway says that the call may be repeated. */
+  /** Its Retry-After, if it sent one. */
   readonly retryAfterMs: number | undefined;
 
   constructor(
@@ -58,7 +58,7 @@ const MEANT: Readonly<Record<string, StoreErrorCode>> = {
   shutting_down: 'storage_unavailable',
 };
 
-/** Statuses after which the same call may be served. */
+/** Statuses after which a retry may succeed. */
 const PASSING: ReadonlySet<number> = new Set([408, 409, 429, 502, 503, 504, 507]);
 
 export function refusalOf(
@@ -85,7 +85,7 @@ function codeOf(problem: string): StoreErrorCode {
   return Object.hasOwn(MEANT, problem) ? MEANT[problem]! : 'refused';
 }
 
-/** Of a proxy in front of the gateway. */
+/** For the answer of a proxy in front of the gateway. */
 function codeOfStatus(status: number): StoreErrorCode {
   if (status === 413) return 'too_large';
   return status === 401 || status === 403 || status === 429 ? 'refused' : 'storage_unavailable';

@@ -8,8 +8,8 @@ import type { Connecting } from './options.js';
 import { GatewayRefusal, refusalOf } from './refusals.js';
 
 /**
- * Requests to a gateway, bounded in number and time, and retried where the call allows it. Every
- * failure is a StoreError. A gateway that cannot be reached is `storage_unavailable`.
+ * Sends requests to a gateway, bounded in number and time, and retries them if the call allows it.
+ * Every failure is a StoreError. A gateway that cannot be reached is `storage_unavailable`.
  */
 
 export interface Request {
@@ -17,28 +17,28 @@ export interface Request {
   /** Relative to the gateway's URL. */
   readonly path: string;
   readonly headers?: Readonly<Record<string, string>>;
-  /** Sent as fast as the gateway reads it. The timeout for the answer starts after it. */
+  /** Sent as fast as the gateway reads it. The time limit for the answer begins after it. */
   readonly body?: Uint8Array | AsyncIterable<Uint8Array>;
-  /** A status of 300 or more whose body is also an answer. */
+  /** A status of 300 or more whose body is an answer, too. */
   readonly alsoStatus?: number;
-  /** The caller may read the answer slowly, so it uses a separate pool of connections. */
+  /** The caller may read the answer slowly: streams have their own pool of connections. */
   readonly isStream?: boolean;
 }
 
 export interface Call<Result> {
   readonly signal: AbortSignal | undefined;
-  /** May be called several times; `again` is false for the first. */
+  /** Called once per attempt; `again` is true for a retry. */
   readonly attempt: (again: boolean) => Promise<Result>;
-  /** False once the call cannot be repeated. */
+  /** False once the call must not be retried. */
   readonly mayRepeat?: () => boolean;
   /** The error for an aborted call. */
   readonly aborted: (reason: unknown) => StoreError;
 }
 
-/** Longest wait before a retry; if the gateway names a longer one, the caller decides. */
+/** Longest wait before a retry. If the gateway asks for a longer one, the caller decides. */
 const MOST_WAIT_MS = 2_000;
 const FIRST_WAIT_MS = 50;
-/** Requests in flight or waiting for a connection, per connection. */
+/** Maximum requests per connection, in flight or queued. */
 const QUEUED_PER_CONNECTION = 64;
 /** Longest answer that is not a file. */
 const MAX_TEXT_BYTES = 4 * 2 ** 20;
@@ -46,7 +46,7 @@ const MAX_TEXT_BYTES = 4 * 2 ** 20;
 export class Requests {
   readonly #connecting: Connecting;
   readonly url: string;
-  /** Imported late, because importing undici replaces the dispatcher of Node's own `fetch`. */
+  /** Loaded on demand: undici replaces the dispatcher that Node's own `fetch` uses. */
   #pools: Promise<{ readonly calls: Pool; readonly streams: Pool }> | undefined;
   #requests = 0;
   readonly #closing = new AbortController();
@@ -62,7 +62,7 @@ export class Requests {
     }
   }
 
-  /** Makes the call, and retries failures that may pass. */
+  /** Makes the call, and retries it while its error is retryable. */
   async run<Result>({ signal, attempt, mayRepeat, aborted }: Call<Result>): Promise<Result> {
     const { retries } = this.#connecting;
     for (let tried = 0; ; tried += 1) {
@@ -83,7 +83,7 @@ export class Requests {
     }
   }
 
-  /** Returns an answer with a status below 300; the caller reads or discards its body. */
+  /** An answer with a status below 300, or `alsoStatus`; the caller reads or discards its body. */
   async send(request: Request, signal: AbortSignal | undefined): Promise<Dispatcher.ResponseData> {
     const { connections, apiKey, base, answerTimeoutMs } = this.#connecting;
     if (this.#requests >= connections * QUEUED_PER_CONNECTION) {
@@ -91,7 +91,7 @@ export class Requests {
       throw new StoreError('storage_unavailable', message, { retryable: true });
     }
     const { method, path, headers, body, isStream = false, alsoStatus } = request;
-    // The body has no time limit of its own; undici aborts if it stalls.
+    // A body may take any time; undici detects one that stalls.
     const limit = body ? undefined : new TimeLimit(answerTimeoutMs, signal);
     const ends = limit?.signal ?? signal;
     this.#requests += 1;
@@ -101,7 +101,7 @@ export class Requests {
       const answered = pools[isStream ? 'streams' : 'calls'].request({
         method,
         path: base + path,
-        // undici accepts any iterable, but its types do not say so.
+        // undici accepts any async iterable, although its types do not say so.
         body: (body as Readable | undefined) ?? null,
         headers: {
           ...(apiKey === '' ? {} : { authorization: `Bearer ${apiKey}` }),
@@ -109,7 +109,7 @@ export class Requests {
         },
         ...(ends ? { signal: ends } : {}),
       });
-      // undici checks a signal only once the request has a connection.
+      // undici checks the signal only once the request has a connection.
       const answer = await (ends ? abortable(answered, ends) : answered);
       const { statusCode } = answer;
       if (statusCode < 300 || statusCode === alsoStatus) return answer;
@@ -121,7 +121,7 @@ export class Requests {
     }
   }
 
-  /** The JSON of an answer. */
+  /** Throws `storage_unavailable` for an answer that is not JSON. */
   async json(request: Request, signal: AbortSignal | undefined): Promise<unknown> {
     const { body } = await this.send(request, signal);
     const text = await textOf(body);
@@ -137,7 +137,7 @@ export class Requests {
     return new StoreError('storage_unavailable', message);
   }
 
-  /** Aborts all calls. */
+  /** Aborts the requests in flight. */
   async close(): Promise<void> {
     this.#closing.abort();
     const pools = await this.#pools;
@@ -169,7 +169,7 @@ export class Requests {
   }
 }
 
-/** Grows with each attempt and is random, so that callers do not retry at the same time. */
+/** As long as the gateway asks; by default, exponential backoff with jitter. */
 function waitBefore({ cause }: StoreError, tried: number): number {
   const asked = cause instanceof GatewayRefusal ? cause.retryAfterMs : undefined;
   return asked ?? FIRST_WAIT_MS * 2 ** tried * (1 + Math.random());

@@ -7,8 +7,8 @@ import { invalidOption } from '../options.js';
 import type { Body, PutOptions } from '../types.js';
 
 /**
- * A body on its way to a gateway: counted, compared with its announced length, and read no faster
- * than it is sent. If it is not read to its end, its source is destroyed.
+ * A body being sent to a gateway: counted, checked against its announced length, and read no faster
+ * than it is sent.
  */
 export class Source implements AsyncIterable<Uint8Array> {
   readonly #chunks: AsyncIterator<Uint8Array> | undefined;
@@ -17,12 +17,12 @@ export class Source implements AsyncIterable<Uint8Array> {
   readonly #signal: AbortSignal | undefined;
   #crc32 = 0;
   #size = 0;
-  /** True once a byte was asked for. */
+  /** True once reading has begun. */
   isBegun = false;
-  /** Why the body did not arrive whole. */
+  /** Why the body failed. */
   failure: unknown;
 
-  /** Throws if the body is known to be unacceptable before it is sent. */
+  /** Throws the errors of the body that are known before it is read. */
   constructor(
     body: Body,
     limits: Pick<PutOptions, 'size' | 'maxBytes'>,
@@ -42,12 +42,12 @@ export class Source implements AsyncIterable<Uint8Array> {
     }
   }
 
-  /** The whole body if it is in memory: it can be sent again. */
+  /** The whole body if it is in memory: then it can be sent again. */
   get bytes(): Buffer | undefined {
     return this.#bytes;
   }
 
-  /** CRC-32 of what was read. */
+  /** Size and CRC-32 of the bytes read so far. */
   get sums(): { readonly size: number; readonly crc32: number } {
     return { size: this.#size, crc32: this.#crc32 };
   }
@@ -76,7 +76,7 @@ export class Source implements AsyncIterable<Uint8Array> {
     }
   }
 
-  /** Stops the source. Not awaited: a stalled one may never answer. */
+  /** Stops a body that is not read to its end. Not awaited: a stalled one may never settle. */
   stop(): void {
     this.#chunks?.return?.()?.then(undefined, () => undefined);
   }
@@ -94,13 +94,13 @@ export class Source implements AsyncIterable<Uint8Array> {
     const { maxBytes = Number.POSITIVE_INFINITY, size = Number.POSITIVE_INFINITY } = this.#limits;
     this.#size += chunk.length;
     if (this.#size > maxBytes) throw tooLarge(maxBytes);
-    // Never more than was announced: the gateway would take the rest for the next request.
+    // Never more than announced: the gateway would take the excess for the next request.
     if (this.#size > size && this.#chunks) checkSize(size, this.#size);
     this.#crc32 = crc32(chunk, this.#crc32);
   }
 }
 
-/** Throws unless the gateway stored what was sent. */
+/** Throws `corrupt` unless the gateway stored what was sent. */
 export function demandSame(
   receipt: { readonly size: number; readonly crc32: number },
   sent: { readonly size: number; readonly crc32: number },
@@ -111,7 +111,7 @@ export function demandSame(
   });
 }
 
-/** A media type that a header can carry. */
+/** Throws `invalid_option` for a media type that a header cannot carry. */
 export function checkedType(type: string): string {
   if (/^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/.test(type)) return type;
   throw invalidOption(`type: "${type}" is no media type`);

@@ -21,9 +21,9 @@ import { each, pagesOfTrunks, scanTrunks, trunkOfId } from './trunk-scan.js';
 
 /**
  * Takes over the files of gateways that will not return, once the map says that this one has
- * adopted them: their trunks and deletions become its own. Every step can be repeated, so a server
- * that was killed meanwhile continues at its next start. Trunks that the map does not know are
- * found in FastDFS by the task named in their last bytes.
+ * adopted them: their trunks and deletions become its own. Every step is idempotent, so a server
+ * that is killed meanwhile continues at its next start. Trunks that the map does not know are found
+ * in FastDFS by the tasks that their last bytes name.
  */
 
 export interface AdoptionParts {
@@ -32,16 +32,16 @@ export interface AdoptionParts {
   /** Of this server. */
   readonly origin: number;
   readonly adopt: (adopted: AdoptedTrunks) => Promise<void>;
-  /** True for a trunk that this server has a record of. */
+  /** True if this server has a record of the trunk. */
   readonly isKnown: (taskId: Buffer) => boolean;
-  /** True once its files are known here. */
+  /** True once the trunk's files are known here. */
   readonly isRead: (taskId: Buffer) => boolean;
-  /** False once FastDFS has answered for every trunk. */
+  /** True until FastDFS has answered for every trunk. */
   readonly isWaiting: () => boolean;
-  /** Copies held here of files that others had staged, and the means to stage them again. */
+  /** Copies held here of other gateways' staged files; `takeOver` stages those files. */
   readonly held: Pick<HeldCopies, 'adopt'> | undefined;
   readonly takeOver: (index: HeldIndex) => Promise<TakenOver>;
-  /** From now on, files of that origin that are unknown here are certainly gone. */
+  /** From now on, a file of that origin that is unknown here does not exist. */
   readonly onDone: (origin: number) => void;
   readonly report: (error: Error) => void;
 }
@@ -52,7 +52,10 @@ const KEYS_PER_PAGE = 5_000;
 const NO_KEY = Buffer.alloc(0);
 const PROGRESS_MS = 500;
 const RETRY_MS = 5_000;
-/** Removals by a gateway that is gone stay in the map, also those of the day before that. */
+/**
+ * How long before the gateway's last heartbeat the search for unknown trunks begins. The map still
+ * has all removals since then, so deleted files stay deleted.
+ */
 const UNKNOWN_SINCE_MS = 23 * 3_600_000;
 
 export class Adoptions {
@@ -64,7 +67,7 @@ export class Adoptions {
     this.#parts = parts;
   }
 
-  /** Continues with whatever the map says this server is to adopt. */
+  /** Begins, or continues, the adoptions that the map assigns to this server. */
   begin(gateways: readonly Gateway[]): void {
     for (const gateway of gateways) {
       const { origin, adoption } = gateway;
@@ -80,7 +83,7 @@ export class Adoptions {
     await Promise.all(this.#underWay.values());
   }
 
-  /** Never rejects: the next round starts over. */
+  /** Never rejects: the next round retries. */
   async #run(gateway: Gateway): Promise<void> {
     const { signal } = this.#stopped;
     try {
@@ -105,7 +108,7 @@ export class Adoptions {
     await map.noteAdoption(origin, { by: this.#parts.origin, isDone: true, ...taken });
   }
 
-  /** Undefined if the map has given the files to another gateway since. */
+  /** Undefined if the map has since given the files to another gateway. */
   async #take(
     { origin, seenAt }: Gateway,
     signal: AbortSignal,
@@ -118,7 +121,7 @@ export class Adoptions {
       signal.throwIfAborted();
       for (const listed of page) {
         const trunk = adoptedOf(listed);
-        // The map may have missed that the file was given up.
+        // The map may not know yet that the trunk was given up.
         if (trunk && !index?.isGivenUp(trunk.taskId)) named.push(trunk);
         else dead.push(listed);
       }
@@ -132,13 +135,13 @@ export class Adoptions {
     const unwanted = dead.map(({ fileId }) => fileId);
     await each(trunks, async (copies) => {
       const [only] = copies;
-      // If a record already names one of them, that one stays.
+      // A record already names one of the copies; it stays as it is.
       if (isKnown(only.taskId)) return void there.push(only);
       let isTaken = false;
       for (const copy of copies) {
-        // Its own server may have deleted it before the map knew of it.
+        // Its own server may have deleted it before the map learned of it.
         if ((await store.sizeOf(copy.fileId, signal)) === undefined) continue;
-        // The trunk was sent again because the first reply was lost.
+        // A trunk whose reply was lost was sent again: keep one copy.
         if (isTaken) unwanted.push(copy.fileId);
         else there.push(copy);
         isTaken = true;
@@ -165,7 +168,7 @@ export class Adoptions {
     return { trunks: trunks.length, adopted };
   }
 
-  /** Files that the map knows, and those in the copy held here. */
+  /** Keys of deleted files, from the copy held here and from the map. */
   async *#deleted(origin: number, index: HeldIndex | undefined): AsyncGenerator<Buffer[]> {
     yield* index?.deleted() ?? [];
     for (let after: Uint8Array = NO_KEY; ; ) {
@@ -177,7 +180,7 @@ export class Adoptions {
   }
 }
 
-/** FastDFS may have a task's trunk under several ids; returns each once, in order. */
+/** Groups trunks by task: FastDFS may have a task's trunk under several ids. Drops duplicates. */
 function copiesByTask(
   trunks: readonly AdoptedTrunk[],
 ): (readonly [AdoptedTrunk, ...AdoptedTrunk[]])[] {
@@ -191,7 +194,7 @@ function copiesByTask(
   return [...tasks.values()];
 }
 
-/** Undefined for a large file that was deleted, or has moved since. */
+/** Undefined for a large file that was deleted, or has since been stored elsewhere. */
 function adoptedOf({ id, fileId, isWhole, file }: ListedTrunk): AdoptedTrunk | undefined {
   const taskId = Buffer.from(id);
   const parsed = parseFileId(fileId);

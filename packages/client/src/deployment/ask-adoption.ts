@@ -2,19 +2,19 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type DeploymentMap, type Gateway, IN_USE_MS, MapError, openMap } from '@stevedore/map';
 
 /**
- * Gives the files of a gateway that will not return to another one, through the map alone: the
- * other one reads there that it has adopted them and does the work, now or at its next start.
+ * Gives the files of a gateway that will not return to another one, the adopter. This only writes
+ * to the map; the adopter reads it there and does the work, now or at its next start.
  */
 
 export interface AdoptionRequest {
   /** URL of the map. */
   readonly map: string;
   readonly origin: number;
-  /** Undefined: the only other live gateway. */
+  /** Origin of the adopter. Default: the only other gateway that is alive. */
   readonly by?: number | undefined;
   /** Called as trunks are adopted. */
   readonly onProgress?: (done: number, all: number) => void;
-  /** Called once the map has recorded it; the gateway can do the rest alone. */
+  /** Called once the map has the request; from then on, nothing depends on this process. */
   readonly onAsked?: (from: Gateway, by: Gateway, isAlive: boolean) => void;
   readonly signal?: AbortSignal;
 }
@@ -24,16 +24,16 @@ export interface AdoptionReport {
   readonly by: number;
   /** Trunks and large files that the gateway had in FastDFS. */
   readonly trunks: number;
-  /** Trunks and large files that now belong to the other gateway; the rest is damaged or gone. */
+  /** Those whose files the adopter has now; the rest are damaged or gone. */
   readonly adopted: number;
-  /** Upper bound: files that only its disk had when it was last seen. */
+  /** Upper bound of the loss: files that only its disk had at its last heartbeat. */
   readonly lost: { readonly files: number; readonly bytes: number };
   readonly seenAt: Date;
 }
 
 const LOOK_MS = 500;
 
-/** Resolves once the other gateway has taken over. Rejects with `MapError`. */
+/** Resolves once the adopter has taken over. Rejects with `MapError`. */
 export async function adoptOrigin(request: AdoptionRequest): Promise<AdoptionReport> {
   const map = await openMap(request.map);
   try {
@@ -53,7 +53,7 @@ async function adopted(map: DeploymentMap, request: AdoptionRequest): Promise<Ad
   await map.adopt(origin, by);
   const find = (list: readonly Gateway[], one: number) => list.find((each) => each.origin === one)!;
   onAsked?.(find(before, origin), find(before, by), isAlive(find(before, by)));
-  // This includes what it had adopted itself.
+  // The origins that it had adopted itself go with it.
   const origins = before
     .filter((each) => each.origin === origin || each.adoption?.by === origin)
     .map((each) => each.origin);

@@ -22,34 +22,34 @@ import { away, clockTrouble, takenOver } from './troubles.js';
 /**
  * This server's part in a deployment. It publishes its merges and deletions to the map, in order
  * and off the upload path. It looks up keys of other servers there, carries out deletions that
- * others request, and drops every deleted file from its caches. While the map does not answer, all
- * of that waits; each server still stages, merges and serves its own files.
+ * others request, and drops every deleted file from its caches. All of that waits while the map
+ * does not answer; each server still stages, merges and serves its own files.
  */
 
-/** The map of the deployment, and what it said when this server entered. */
+/** The map of the deployment, and its answer when this server joined. */
 export interface Deployed {
   readonly map: DeploymentMap;
   readonly joining: Joining & { readonly origin: number };
   /** An error if the map did not answer. */
   readonly joined: Joined | MapError;
-  /** What the servers shared when this one was last in the deployment. */
+  /** The secret that the servers share, as last saved; undefined if there is none. */
   readonly secret: string | undefined;
-  /** Called with the secret when the map tells it later. */
+  /** Saves the secret when the map answers later. */
   readonly keepSecret: (secret: string) => Promise<void>;
 }
 
 export interface DeploymentParts extends Deployed {
   readonly outbox: Outbox;
-  /** Files that were staged and not merged. */
+  /** Files that are not merged yet. */
   readonly staged: () => StagedFiles;
   readonly adoption: Omit<AdoptionParts, 'map' | 'origin' | 'report' | 'onDone'>;
   /** Deletes a file of this server; false if there is none. */
   readonly deleteHere: (key: Buffer) => Promise<boolean>;
-  /** A file is gone: caches evict it. `file` is where its bytes were, if known. */
+  /** Drops a deleted file from caches. `file` is where its bytes were, if that is known. */
   readonly forget: (key: Buffer, file: MappedFile | undefined) => void;
   readonly report: (error: Error) => void;
   readonly now: () => number;
-  /** Another server has this directory, or has adopted its files: this one must stop using them. */
+  /** Another server has this directory or its files: this one must stop using them. */
   readonly onRefused: (error: MapError) => void;
 }
 
@@ -65,18 +65,15 @@ const LOOK_INTERVAL_MS = 400;
 const MAX_BACKOFF_MS = 10_000;
 /** A removal can become visible after later ones, so each poll looks back this far. */
 const OVERLAP_MS = 1_000;
-/** Every so often a poll looks back as far as a statement may take. */
+/** Thorough polls go back this far: longer than a statement may take. */
 const LATEST_COMMIT_MS = 15_000;
 const THOROUGH_INTERVAL_MS = 5_000;
 const NO_KEY = new Uint8Array(0);
 const SEEN_INTERVAL_MS = 10_000;
 const PRUNE_INTERVAL_MS = 3_600_000;
-/** Settled removals are kept for the caches of gateways that could not poll meanwhile. */
+/** How long settled removals are kept, for caches of gateways that could not poll. */
 const KEEP_REMOVALS_MS = 24 * 3_600_000;
-/**
- * How long the claim of an upload's mark lasts without an end. After it, its file is still found at
- * its server.
- */
+/** Longest claim. After it, the mark is found only at the server that has its files. */
 const MAX_CLAIM_MS = 31 * 24 * 3_600_000;
 const MAX_REMOVALS = 5_000;
 /** Longest time to publish in one round; deletions are polled between rounds. */
@@ -86,12 +83,12 @@ const GATEWAYS_MS = 5_000;
 
 export class Deployment {
   readonly #parts: DeploymentParts;
-  /** Names this process in the totals of API key usage. */
+  /** Identifies this process in the map's usage counts of API keys. */
   readonly #run = randomBytes(8).toString('hex');
   readonly #known: KnownFiles;
   readonly #publisher: Publisher;
   readonly #adoptions: Adoptions;
-  /** Removals that caches have dropped already, by key, with their time. */
+  /** Removals already dropped from the caches: the time of each, by key. */
   readonly #heard = new Map<string, number>();
   #joining: Promise<Joined> | undefined;
   #secret: string | undefined;
@@ -102,9 +99,9 @@ export class Deployment {
   #heardAllAt = Number.NEGATIVE_INFINITY;
   #seenAt = Number.NEGATIVE_INFINITY;
   #prunedAt = performance.now();
-  /** Rounds that failed in a row. */
+  /** Consecutive failed rounds. */
   #failures = 0;
-  /** The last reported problem, so that it is not reported each round. */
+  /** The error reported last, so that it is not reported every round. */
   #reported: string | undefined;
   #timer: NodeJS.Timeout | undefined;
   #round: Promise<void> = Promise.resolve();
@@ -139,7 +136,7 @@ export class Deployment {
     return this.#secret;
   }
 
-  /** The place of another server's key; rejects with `MapError`. */
+  /** What the map knows of another server's key. Rejects with `MapError`. */
   find(key: Buffer): Promise<Answer> {
     const known = this.#known.known(key);
     if (known) return Promise.resolve(known.answer);
@@ -147,7 +144,7 @@ export class Deployment {
     return this.#failures > 0 ? Promise.reject(away()) : this.#known.ask(key);
   }
 
-  /** True if the map has already said so. */
+  /** True if an earlier answer of the map said that the file is deleted. */
   isKnownRemoved(key: Buffer): boolean {
     return this.#known.known(key)?.answer === 'removed';
   }
@@ -166,8 +163,8 @@ export class Deployment {
   }
 
   /**
-   * Claims an upload that may be sent to several servers; returns who has the claim. `over` takes
-   * it over from that server. Rejects with `MapError`.
+   * Claims an upload that may be sent to several servers; resolves with the claim in force. `over`:
+   * a claim to replace. Rejects with `MapError`.
    */
   async claim(mark: Buffer, withinMs: number, over?: Claim): Promise<Claim> {
     if (this.#failures > 0) throw away();
@@ -183,19 +180,19 @@ export class Deployment {
     return this.#parts.map.exchangeUsage(this.#run, day, used);
   }
 
-  /** True if this server knows every file of the origin: its own, or one that it has adopted. */
+  /** True if this server knows every file of the origin, which is its own or adopted. */
   speaksFor(origin: number): boolean {
     return origin === this.origin || this.#adopted.has(origin);
   }
 
   /**
-   * The server of this origin, or the one that adopted its files, as the map lists it; undefined if
-   * there is none.
+   * The server of this origin, or the one that has adopted its files, as listed in the map;
+   * undefined if there is none.
    */
   async gatewayOf(origin: number): Promise<Gateway | undefined> {
     const known = this.#responsible(origin);
     const isFresh = performance.now() - this.#gateways.at <= GATEWAYS_MS;
-    // The map's last answer is better than none, but an empty list tells nothing.
+    // A stale answer is better than none, but an unknown origin must be looked up.
     if (known && (isFresh || this.#failures > 0)) return known;
     if (this.#failures > 0) throw away();
     try {
@@ -214,7 +211,7 @@ export class Deployment {
     return this.#gateways.list;
   }
 
-  /** The URL of this key's server; undefined if it is this one, or has none. */
+  /** URL of the server that has the key's file; undefined if that is this one or has no URL. */
   async urlFor(key: string): Promise<string | undefined> {
     const origin = originOf(Buffer.from(key, 'base64url'));
     if (this.speaksFor(origin)) return undefined;
@@ -241,7 +238,7 @@ export class Deployment {
     return { pending: this.#publisher.pending, isMapAvailable: this.#failures === 0 };
   }
 
-  /** Publishes part of the backlog, if the map answers, and stops. */
+  /** Publishes part of the backlog if the map answers, then closes. */
   async close(): Promise<void> {
     this.#isClosed = true;
     clearTimeout(this.#timer);
@@ -311,7 +308,7 @@ export class Deployment {
     this.#next(hasMore ? 0 : LOOK_INTERVAL_MS);
   }
 
-  /** Reports a map that is down once, and any other error too. */
+  /** Reports an error, unless it is the same as in the round before. */
   #fail(error: Error): void {
     this.#failures += 1;
     const what = error instanceof MapError ? error.code : error.message;
@@ -360,7 +357,7 @@ export class Deployment {
     }
   }
 
-  /** Reads the map's clock and compares this server's with it. */
+  /** The map's clock. Reports if this server's differs too much from it. */
   async #mapTime(): Promise<number> {
     const { map, now, report } = this.#parts;
     const [from, mapNow] = [now(), await map.now()];
@@ -395,7 +392,7 @@ export class Deployment {
     return error;
   }
 
-  /** The file is gone: evicts it from all caches of this server. */
+  /** Drops a deleted file from all caches of this server. */
   noteRemoved(key: Buffer): void {
     this.#parts.forget(key, this.#known.noteRemoved(key));
   }

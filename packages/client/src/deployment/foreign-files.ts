@@ -13,10 +13,9 @@ import { choosePartner } from './partners.js';
 import { cut, type FoundFile, StagedElsewhere } from './staged-elsewhere.js';
 
 /**
- * Files that other servers of the deployment staged. The map tells which trunk has a merged file. A
- * staged file is read at its own gateway, in one hop. `not_found` is returned only if it is
- * certain: the map or the file's own gateway says so. Everything else is `storage_unavailable`,
- * which can be retried.
+ * Files that other servers of the deployment staged. The map tells which trunk has a merged file; a
+ * staged file is read at its own gateway, in one hop. A file is `not_found` only if the map or its
+ * own gateway says so. Everything else is `storage_unavailable`, which can be retried.
  */
 
 export interface ForeignFilesParts {
@@ -35,9 +34,9 @@ export interface ForeignFilesParts {
   /** Larger files are streamed. */
   readonly smallFileBytes: number;
   readonly now: () => number;
-  /** The URL at which others reach this server; empty if none can. */
+  /** URL at which others reach this server; empty if they cannot. */
   readonly ownUrl?: string;
-  /** Copies of files that other servers have staged. */
+  /** Copies of other servers' staged files. */
   readonly held?: Pick<HeldCopies, 'find'> | undefined;
 }
 
@@ -59,12 +58,12 @@ export class ForeignFiles {
     this.#staged = new StagedElsewhere(parts.smallFileBytes);
   }
 
-  /** True for a key that another server gave out. */
+  /** True for a key that another server issued. */
   isForeign(key: Buffer): boolean {
     return originOf(key) !== this.#parts.deployment.origin;
   }
 
-  /** True for a file that was adopted here and deleted since. */
+  /** True for another server's file, adopted here, that is known to be deleted since. */
   isKnownRemoved(key: Buffer): boolean {
     return this.isForeign(key) && this.#parts.deployment.isKnownRemoved(key);
   }
@@ -92,7 +91,7 @@ export class ForeignFiles {
   /** Its FastDFS id, once it is merged; rejects with `not_found` if it will never have one. */
   async settled(key: Buffer, signal: AbortSignal | undefined): Promise<string> {
     for (;;) {
-      // Only the facts are needed, none of the bytes.
+      // Its facts are enough, without bytes.
       const { fileId, state } = await this.#find(key, 0, signal);
       if (fileId !== undefined) return fileId;
       if (state === 'merged') {
@@ -155,7 +154,7 @@ export class ForeignFiles {
     return this.#handle(facts, async (range) => cut(bytes, range));
   }
 
-  /** The same, or from the gateway that its server would have chosen as its partner. */
+  /** As `findHeld`, or from the gateway that its server would choose as its partner. */
   async #copyOf(key: Buffer, signal: AbortSignal | undefined): Promise<StoredFile | undefined> {
     const held = await this.findHeld(key);
     if (held) return held;
@@ -182,7 +181,7 @@ export class ForeignFiles {
         await deployment.remove(key);
         return;
       } catch (error) {
-        // Its own gateway deletes it too.
+        // The map is down; the file's own gateway can delete it, too.
         if (!(error instanceof MapError)) throw error;
       }
     }
@@ -193,9 +192,8 @@ export class ForeignFiles {
   }
 
   /**
-   * The files of the upload with this mark, at whichever server made it. If there are none, this
-   * server has claimed the upload and is to make it. `isSearched`: the files of that origin were
-   * already searched.
+   * The files of the upload with this mark, at whichever server made it. None: this server has
+   * claimed the upload and must make it. `isSearched`: that origin's files were searched already.
    */
   async findOnce(
     mark: Buffer,
@@ -225,13 +223,13 @@ export class ForeignFiles {
     await Promise.all([...this.#gateways.values()].map((each) => each.close()));
   }
 
-  /** Its place according to the map; undefined if the map does not know it. */
+  /** Its place according to the map; undefined if the map does not know it or answer. */
   async #mapped(key: Buffer): Promise<MappedFile | undefined> {
     try {
       const answer = await this.#parts.deployment.find(key);
       if (answer !== 'removed') return answer;
     } catch (error) {
-      // Its gateway may still have it; a merged file is read there too.
+      // Its gateway may have it nevertheless, and can serve merged files, too.
       if (error instanceof MapError) return undefined;
       throw error;
     }
@@ -255,7 +253,7 @@ export class ForeignFiles {
     });
   }
 
-  /** If a large file vanishes while it is read, reading continues at its new place. */
+  /** If a large file is moved while it is read, continues at its new place. */
   async *#following(
     content: Readable,
     key: Buffer,
@@ -278,8 +276,8 @@ export class ForeignFiles {
   }
 
   /**
-   * FastDFS has no such file at the place from the map. Either compaction has moved it to another
-   * trunk and the map does not know yet, or its storage has lost it. Its own gateway knows.
+   * Reads a file that FastDFS does not have where the map says. Compaction has moved it to another
+   * trunk and the map may not know yet, or its storage has lost it. Its own gateway knows.
    */
   async #readMoved(
     key: Buffer,
@@ -320,7 +318,7 @@ export class ForeignFiles {
     });
   }
 
-  /** Undefined if no server of the deployment issues such keys. */
+  /** Undefined if no server of the deployment issues keys of this origin. */
   async #gatewayOf(origin: number, what: string): Promise<GatewayFiles | undefined> {
     const { deployment } = this.#parts;
     let gateway: Gateway | undefined;
@@ -333,7 +331,7 @@ export class ForeignFiles {
     }
     if (!gateway) return undefined;
     if (gateway.origin === deployment.origin) {
-      // Its gateway's files were adopted by this server, which would have found it.
+      // The files of that origin are this server's: it would have found this one.
       if (deployment.speaksFor(origin)) return undefined;
       throw beingAdopted(origin, what);
     }

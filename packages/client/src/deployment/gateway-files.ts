@@ -8,10 +8,10 @@ import type { ByteRange, FileInfo } from '../types.js';
 import { PeerConnections, type PeerConnectionsOptions, TimeLimit } from './peer-connections.js';
 
 /**
- * Files of another gateway, over HTTP: the requests that gateways of a deployment send each other
- * while a file is staged at one of them. Everything is bounded in time and number, and whole files
- * are checked against their CRC-32. `not_found` requires proof that only the gateway of the key can
- * give; every other failure is `storage_unavailable`, which can be retried.
+ * Files of another gateway of the deployment, over HTTP, while they are staged there. Requests are
+ * bounded in time and number, and whole files are checked against their CRC-32. `not_found` needs
+ * the proof of a gateway with the deployment's secret. Other failures can be retried: they are
+ * `storage_unavailable`, or `corrupt` for wrong bytes.
  */
 
 export interface GatewayFilesOptions extends PeerConnectionsOptions {
@@ -19,12 +19,12 @@ export interface GatewayFilesOptions extends PeerConnectionsOptions {
   readonly secret: string;
 }
 
-/** Marks a request of another gateway of the deployment, and its answer that a file is gone. */
+/** Header that authenticates a request of another gateway, and its answer that a file is gone. */
 export const PEER_HEADER = 'stevedore-peer';
 
 /**
- * Proves that a request comes from a gateway of the deployment. It is valid for one method and path
- * and contains no time, so clocks may differ; the network between gateways is trusted.
+ * Authenticates a gateway of the deployment to another one, for one method and path. It does not
+ * expire, so clocks may differ; the network between gateways is assumed to be private.
  */
 export function peerToken(secret: string, method: string, path: string): string {
   return sealed(secret, `${method} ${path}`);
@@ -34,7 +34,7 @@ export function isPeerToken(token: string, secret: string, method: string, path:
   return isSame(token, peerToken(secret, method, path));
 }
 
-/** Proves that the gateway of a key says that there is no such file. */
+/** Proves the answer of a key's gateway that there is no such file. */
 export function goneToken(secret: string, key: string): string {
   return sealed(secret, `gone ${key}`);
 }
@@ -48,13 +48,13 @@ function isSame(one: string, other: string): boolean {
   return given.length === expected.length && timingSafeEqual(given, expected);
 }
 
-/** Facts about the file, without its bytes: JSON in base64url. */
+/** The file's facts, as JSON in base64url. */
 export const PEER_FILE_HEADER = 'stevedore-file';
 
 interface Question {
   readonly method: 'GET' | 'DELETE';
   readonly what?: 'files' | 'uploads';
-  /** The key of a file, or the mark of an upload. */
+  /** Key of a file, or mark of an upload. */
   readonly key: string;
   readonly query?: string;
   readonly range?: ByteRange | undefined;
@@ -64,7 +64,7 @@ export class GatewayFiles {
   readonly #url: string;
   readonly #options: GatewayFilesOptions;
   readonly #small: PeerConnections;
-  /** A separate pool: slow readers of large files do not delay small ones. */
+  /** Separate, so that slow readers of large files do not delay small ones. */
   readonly #streams: PeerConnections;
 
   /** Throws StoreError `invalid_option` for an invalid URL. */
@@ -78,7 +78,7 @@ export class GatewayFiles {
     this.#streams = new PeerConnections(new URL(url).origin, options);
   }
 
-  /** Facts about the file, with its bytes if it is not larger than `mostBytes`. */
+  /** The file's facts, with its bytes if it has at most `mostBytes`. */
   async find(
     key: string,
     mostBytes: number,
@@ -111,7 +111,7 @@ export class GatewayFiles {
     }
   }
 
-  /** The bytes of the file or of a range of it, as they arrive. */
+  /** Streams the file or a range of it. */
   read(
     info: Pick<FileInfo, 'key' | 'size' | 'crc32'>,
     range: ByteRange | undefined,
@@ -120,7 +120,7 @@ export class GatewayFiles {
     return this.#open(this.#streams, info, range, signal);
   }
 
-  /** All bytes of the file, checked against its CRC-32. */
+  /** The whole file, checked against its CRC-32. */
   async readWhole(
     info: Pick<FileInfo, 'key' | 'size' | 'crc32'>,
     signal: AbortSignal | undefined,
@@ -180,12 +180,12 @@ export class GatewayFiles {
     } catch (error) {
       throw this.#failure(error, signal);
     } finally {
-      // The body has its own timeout, between two chunks.
+      // The body has its own limit, between two chunks.
       limit.end();
     }
   }
 
-  /** The body of an answer, checked against what was announced. */
+  /** The body of an answer, after a check of status and length; checks the bytes as they pass. */
   #checked(
     { body, statusCode, headers }: Dispatcher.ResponseData,
     status: number,
@@ -203,7 +203,7 @@ export class GatewayFiles {
     return pipeline(body, checked, () => undefined);
   }
 
-  /** A body for statuses up to 299; throws `not_found` if the gateway proves it. */
+  /** An answer with a status below 300. Throws `not_found` if the gateway proves it. */
   async #ask(
     connections: PeerConnections,
     { method, what = 'files', key, query = '', range }: Question,
@@ -225,7 +225,7 @@ export class GatewayFiles {
     const { statusCode, headers, body } = answer;
     if (statusCode < 300) return answer;
     await body.dump().catch(() => {});
-    // A proxy, or a gateway of another deployment, cannot know.
+    // A 404 of a proxy, or of another deployment's gateway, says nothing about this file.
     if (statusCode === 404 && isSame(String(headers[PEER_HEADER]), goneToken(secret, key))) {
       throw new StoreError('not_found', `there is no file ${key}`);
     }

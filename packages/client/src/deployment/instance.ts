@@ -8,8 +8,7 @@ const FILE = 'instance';
 
 /**
  * The name of a directory in its deployment, created once. A copy of the directory has the same
- * one, and the map refuses to let both issue keys. Only for the process that holds the directory's
- * lock.
+ * name, and the map refuses to let both issue keys. The caller must hold the directory's lock.
  */
 export async function readInstance(directory: string): Promise<string> {
   const path = join(directory, FILE);
@@ -27,8 +26,8 @@ export async function readInstance(directory: string): Promise<string> {
 }
 
 /**
- * Identifies the place of the directory: host, path and the file with its name. Two containers can
- * have the same host name and path, but a copy of that file is another file.
+ * Identifies where the directory is: by host, path, and inode and birth time of the file that names
+ * it. Two OS containers can have the same host name and path, but a copy is another file.
  */
 export async function placeOf(directory: string): Promise<string> {
   const { ino, birthtimeMs } = await stat(join(directory, FILE), { bigint: true });
@@ -38,8 +37,8 @@ export async function placeOf(directory: string): Promise<string> {
 const SECRET_FILE = 'deployment-secret';
 
 /**
- * The deployment's shared secret, as the map gave it last, so that a server that starts while the
- * map is down can work with the others.
+ * Saves the secret that the servers of the deployment share, so that a server that starts while
+ * the map is down can serve the others.
  */
 export async function keepSecret(directory: string, secret: string): Promise<void> {
   if ((await keptSecret(directory)) === secret) return;
@@ -48,7 +47,7 @@ export async function keepSecret(directory: string, secret: string): Promise<voi
   await rename(`${path}.new`, path);
 }
 
-/** Undefined if there is none. */
+/** Undefined if none was saved. */
 export async function keptSecret(directory: string): Promise<string | undefined> {
   const text = await readFile(join(directory, SECRET_FILE), 'utf8').catch(() => '');
   return text.trim() === '' ? undefined : text.trim();

@@ -32,7 +32,7 @@ export class KnownFiles {
     this.#joined = joined;
   }
 
-  /** Without a query. */
+  /** The cached answer. */
   known(key: Buffer): { readonly answer: Answer } | undefined {
     return this.#found.get(textOf(key));
   }
@@ -49,7 +49,7 @@ export class KnownFiles {
     this.#found.delete(textOf(key));
   }
 
-  /** Returns where the file was, if known. */
+  /** Caches the removal. Returns where the file was, if that is known. */
   noteRemoved(key: Buffer): MappedFile | undefined {
     const text = textOf(key);
     const answer = this.#found.peek(text)?.answer;
@@ -76,7 +76,7 @@ export class KnownFiles {
 
   #note(key: Buffer, answer: Answer): Answer {
     const text = textOf(key);
-    // A removal that arrived meanwhile is newer than this answer.
+    // A removal noted meanwhile is newer than this answer.
     if (this.#found.peek(text)?.answer === 'removed') return 'removed';
     const ttl = answer === undefined ? UNKNOWN_MS : FOUND_MS;
     this.#found.set(text, { answer }, answer === 'removed' ? {} : { ttl });

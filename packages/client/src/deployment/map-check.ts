@@ -13,9 +13,9 @@ import { LRUCache } from 'lru-cache';
 import { pagesOfTrunks, scanTrunks, trunkOfId } from './trunk-scan.js';
 
 /**
- * Compares the map with the trunks' own directories. What a directory says of a file is the truth,
- * unless the file was deleted or has moved to another trunk. Differences are checked twice, because
- * servers go on merging and deleting meanwhile.
+ * Checks the map against the trunks' own directories. A directory is authoritative for its files,
+ * except those that were deleted or moved to another trunk. Differences are checked twice, because
+ * servers continue to merge and delete.
  */
 
 export interface MapProblem {
@@ -27,11 +27,11 @@ export interface MapProblem {
     | 'file_nowhere'
     /** FastDFS does not have the trunk. */
     | 'trunk_missing'
-    /** Its directory is damaged, or FastDFS did not return it. */
+    /** Its directory is damaged or could not be read. */
     | 'trunk_unread'
     /** FastDFS has a trunk that the map does not know. */
     | 'trunk_unknown';
-  /** The key or the FastDFS id concerned. */
+  /** Key or FastDFS id concerned. */
   readonly subject: string;
   readonly detail: string;
   readonly repaired: boolean;
@@ -39,12 +39,12 @@ export interface MapProblem {
 
 export interface MapReport {
   readonly trunks: number;
-  /** Files that are listed in directories and neither deleted nor moved. */
+  /** Directory entries that agreed with the map, including those of deleted and moved files. */
   readonly files: number;
   readonly problems: readonly MapProblem[];
-  /** Problems beyond those listed. */
+  /** Number of further problems, which are not listed. */
   readonly more: number;
-  /** Storages that could not be asked, one sentence each. */
+  /** What could not be listed or read, one sentence each. */
   readonly unlisted: readonly string[];
 }
 
@@ -60,14 +60,14 @@ const MAX_PROBLEMS = 1_000;
 const FILES_PER_PAGE = 2_000;
 const KEPT_DIRECTORIES = 64;
 
-/** Where a trunk's directory has a file, by key. */
+/** The entries of a trunk's directory, by key. */
 type Directory = ReadonlyMap<string, AdoptedFile>;
 
 export async function checkMap(parts: MapCheckParts): Promise<MapReport> {
   return new MapCheck(parts).run();
 }
 
-/** How the map differs from a file in a trunk's directory; undefined if it does not. */
+/** How the map differs from an entry of a trunk's directory; undefined if it does not. */
 export function differenceOf(
   { fileId }: Pick<ListedTrunk, 'fileId'>,
   { file, offset, was }: AdoptedFile,
@@ -161,7 +161,7 @@ class MapCheck {
     }
   }
 
-  /** Undefined if it cannot be read, which is reported. */
+  /** Undefined if it cannot be read, which is noted as a problem. */
   async #directoryOf(trunk: ListedTrunk): Promise<Directory | undefined> {
     const id = nameOf(trunk.id);
     const known = this.#directories.get(id);
@@ -187,7 +187,7 @@ class MapCheck {
       const entries = await readTrunkDirectory(store, { ...trunk, fileId, taskId }, signal);
       return new Map(entries.map((entry) => [nameOf(entry.file.key), entry]));
     }
-    // A large file has no directory: its id contains its size and CRC-32.
+    // A large file has no directory: its size and CRC-32 are in its id.
     if ((await store.sizeOf(fileId, signal)) === undefined) throw gone(fileId);
     if (!file) return new Map();
     const { was, ...about } = readAbout(file.about);
@@ -202,13 +202,13 @@ class MapCheck {
     this.#note({ code, subject: fileId, detail, repaired: false });
   }
 
-  /** False if it was retired meanwhile. */
+  /** False if it has been retired since. */
   async #isListed({ id }: ListedTrunk): Promise<boolean> {
     const [found] = await this.#parts.map.trunks(justBefore(id), 1);
     return found !== undefined && nameOf(found.id) === nameOf(id);
   }
 
-  /** Files that the map places in trunks that do not list them. */
+  /** Finds files that the map has in trunks that do not list them. */
   async #checkFiles(): Promise<void> {
     const { map, signal } = this.#parts;
     for (let after: Uint8Array | undefined; ; ) {
@@ -224,7 +224,7 @@ class MapCheck {
   }
 
   async #lists(id: Uint8Array, fileId: string, key: Uint8Array, offset: number): Promise<boolean> {
-    // A large file begins at 0, where no trunk has a file.
+    // Offset 0 means a large file: a trunk begins with a header.
     if (offset === 0 || this.#unread.has(nameOf(id))) return true;
     const directory = await this.#directoryOf({ id, fileId, isWhole: false });
     return directory?.has(nameOf(key)) ?? true;
@@ -247,7 +247,7 @@ class MapCheck {
   }
 }
 
-/** The id right before it in order. */
+/** The id immediately before this one. */
 function justBefore(id: Uint8Array): Buffer {
   const before = Buffer.from(id);
   let at = before.length - 1;

@@ -4,9 +4,9 @@ import { differenceOf, placedOf } from './map-check.js';
 import { each, scanTrunks } from './trunk-scan.js';
 
 /**
- * Rebuilds a map from the directories of the trunks in FastDFS alone, for gateways of which nothing
- * else is left. Directories do not record deletions, so the trunks of live gateways are left to
- * those. It can be stopped and started again.
+ * Rebuilds a map from the directories of the trunks in FastDFS, for gateways of which nothing else
+ * is left. A directory does not record deletions, so live gateways publish their trunks themselves.
+ * The rebuild can be stopped and run again.
  */
 
 export interface MapRebuildParts {
@@ -17,7 +17,7 @@ export interface MapRebuildParts {
 }
 
 export interface MapRebuildReport {
-  /** Trunks that were read, and files in them that were missing from the map. */
+  /** Trunks read, and files in them that were added to the map or corrected. */
   readonly trunks: number;
   readonly files: number;
   /** Trunks that their gateways publish themselves. */
@@ -60,7 +60,7 @@ export async function rebuildMap(parts: MapRebuildParts): Promise<MapRebuildRepo
   return { trunks: trunks.length, files, left, unlisted };
 }
 
-/** Resolves with the number of files added to the map. */
+/** Returns the number of files that were added to the map or corrected. */
 async function place(
   { map, store, signal }: MapRebuildParts,
   trunk: { readonly taskId: Buffer; readonly fileId: string; readonly size: number },
@@ -72,7 +72,7 @@ async function place(
     const page = entries.slice(at, at + FILES_PER_PAGE);
     const mapped = await map.find(page.map(({ file }) => file.key));
     const placed = page.filter((entry, index) => differenceOf({ fileId }, entry, mapped[index]));
-    // Even without files, the map records the trunk.
+    // A trunk without files is entered, too.
     await map.place({ id, fileId }, placed.map(placedOf));
     files += placed.length;
   }

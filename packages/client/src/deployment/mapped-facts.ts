@@ -3,7 +3,7 @@ import { isTrunkId, parseFileId } from '@stevedore/protocol';
 import { formatKey, sliceIdOf } from '@stevedore/staging';
 import type { FileFacts } from '../stored-file.js';
 
-/** Facts for readers, from the map's row of a merged file. */
+/** Converts the map's row of a merged file to the facts that readers get. */
 
 const DEFAULT_TYPE = 'application/octet-stream';
 

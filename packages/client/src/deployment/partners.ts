@@ -17,9 +17,9 @@ import { PEER_HEADER, peerToken } from './gateway-files.js';
 
 export interface PartnersParts {
   readonly directory: string;
-  /** The partner that the options name; empty: one is chosen. */
+  /** The partner that the options name; empty: choose one. */
   readonly url: string;
-  /** The URL at which other gateways reach this server; empty if none can. */
+  /** URL at which other gateways reach this server; empty if they cannot. */
   readonly ownUrl: string;
   /** Resolves once this server is part of the deployment. */
   readonly deployment: Promise<Deployment>;
@@ -30,7 +30,7 @@ const FILE = 'partners.json';
 const ALIVE_MS = 30_000;
 const CONNECT_TIMEOUT_MS = 15_000;
 const KEEP_ALIVE_MS = 10_000;
-/** Failed attempts in a row after which another gateway is chosen. */
+/** Consecutive failures after which another gateway is chosen. */
 const MAX_FAILURES = 10;
 
 interface Noted {
@@ -39,8 +39,8 @@ interface Noted {
 }
 
 /**
- * The next gateway after this server in the order of URLs, so that copies are spread; `last` while
- * it is alive. Gateways with the same URL are one machine.
+ * Chooses `last` as long as it is alive, else the next live gateway after this one in the order of
+ * URLs, so that copies are spread. Gateways with the same URL are one machine.
  */
 export function choosePartner(
   gateways: readonly Gateway[],
@@ -66,7 +66,7 @@ export class Partners {
     this.#parts = parts;
   }
 
-  /** Connects to the partner. */
+  /** Chooses a partner if necessary, and connects to it. */
   async connect(signal: AbortSignal): Promise<Partner> {
     const deployment = await abortable(this.#parts.deployment, signal);
     const noted = await this.#read();
@@ -101,7 +101,7 @@ export class Partners {
     );
   }
 
-  /** The partner has everything: the copies of earlier ones are not needed. */
+  /** Asks former partners to drop their copies, now that the current one has everything. */
   async #dropFormer(deployment: Deployment): Promise<void> {
     const { current, former } = await this.#read();
     for (const url of former) {
@@ -110,7 +110,7 @@ export class Partners {
         const { former: left } = await this.#read();
         await this.#note({ current, former: left.filter((each) => each !== url) });
       } catch {
-        // It is down; the next connection to the partner tries again.
+        // It is down; the next connection to the partner retries.
       }
     }
   }
@@ -143,7 +143,7 @@ function parseNoted(text: string): Noted {
   }
 }
 
-/** The path that a gateway connects to at its partner, by CONNECT; the token is for this name. */
+/** Target of the CONNECT request to a partner; the peer token is for this name. */
 export function tunnelName(origin: number): string {
   return `copies-${origin}:1`;
 }

@@ -1,23 +1,23 @@
 import type { Dispatcher, Pool } from 'undici';
 
 /**
- * Connections to another gateway, for one kind of request. A stalled gateway holds a bounded number
- * of requests: each of them times out, and further ones fail at once.
+ * Connections to another gateway, for one kind of request. A stalled gateway holds up a bounded
+ * number of requests: each of them times out, and further ones fail at once.
  */
 
 export interface PeerConnectionsOptions {
   readonly maxConnections: number;
-  /** Most requests in flight or waiting. */
+  /** Maximum requests in flight or queued. */
   readonly maxRequests: number;
   readonly connectTimeoutMs: number;
-  /** Timeout for the head of an answer, and between two chunks of its body. */
+  /** Until the head of an answer, and between two chunks of its body. */
   readonly answerTimeoutMs: number;
 }
 
 export class PeerConnections {
   readonly #origin: string;
   readonly #options: PeerConnectionsOptions;
-  /** Imported late, because importing undici replaces the dispatcher of Node's own `fetch`. */
+  /** Loaded on demand: undici replaces the dispatcher that Node's own `fetch` uses. */
   #pool: Promise<Pool> | undefined;
   #requests = 0;
 
@@ -39,7 +39,7 @@ export class PeerConnections {
       this.#requests -= 1;
     };
     answered.then(({ body }) => body.once('close', end), end);
-    // undici checks a request's signal only once it has a connection.
+    // undici checks the signal only once the request has a connection.
     return untilAborted(answered, signal);
   }
 
@@ -67,7 +67,7 @@ export class PeerConnections {
   }
 }
 
-/** A signal that aborts with the caller's, or after the timeout unless that is cleared. */
+/** A signal that aborts with the caller's, and after `limitMs` unless `end` was called. */
 export class TimeLimit {
   readonly signal: AbortSignal;
   readonly #timer: NodeJS.Timeout;

@@ -3,11 +3,11 @@ import { aboutOf, type FileRow, type Outbox, type OutboxEntry } from '@stevedore
 
 /**
  * Publishes the outbox of this server's FileMap to the map, in order. An entry leaves the outbox
- * once the map has it, so a crash in between publishes it again.
+ * once the map has it; after a crash in between, it is published again.
  */
 
 const MAX_ENTRIES = 5_000;
-/** A trunk has as many files as fit; statements to the map take this many. */
+/** Maximum files per statement of the map; a trunk may have more. */
 const MAX_FILES = 5_000;
 
 export class Publisher {
@@ -19,12 +19,12 @@ export class Publisher {
     this.#outbox = outbox;
   }
 
-  /** Entries waiting. */
+  /** Number of waiting entries. */
   get pending(): number {
     return this.#outbox.pending;
   }
 
-  /** Publishes for this long; true if there is more. */
+  /** Publishes for about `ms`; true if there is more. */
   async publish(ms: number, onPublished: (entries: number) => void = () => {}): Promise<boolean> {
     const end = performance.now() + ms;
     for (;;) {
@@ -40,7 +40,7 @@ export class Publisher {
     }
   }
 
-  /** Publishes consecutive deletions, or one trunk; returns the last entry covered. */
+  /** Publishes a run of deletions, or one trunk. Returns the last entry's id and their number. */
   async #publishSome(
     entries: readonly OutboxEntry[],
     at: number,

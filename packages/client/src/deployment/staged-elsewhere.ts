@@ -6,19 +6,16 @@ import type { ReadContent } from '../stored-file.js';
 import type { ByteRange } from '../types.js';
 import type { GatewayFiles } from './gateway-files.js';
 
-/**
- * Reads the bytes of a file that is staged at another gateway, and returns none that its CRC-32
- * does not prove.
- */
+/** Reads files that are staged at another gateway and checks them against their CRC-32. */
 
-/** Another gateway's facts about a file, with its bytes if they are few. */
+/** A file's facts from another gateway, with its bytes if they are few. */
 export type FoundFile = Awaited<ReturnType<GatewayFiles['find']>>;
 
 const MAX_BLOCK_LIST_BYTES = 2 * 2 ** 20;
 
 export class StagedElsewhere {
   readonly #smallFileBytes: number;
-  /** Checksums of large files of which parts were asked for. */
+  /** Block checksums of large files that were read in part. */
   readonly #blocks = new LRUCache<string, Buffer>({
     maxSize: MAX_BLOCK_LIST_BYTES,
     sizeCalculation: (list) => list.length + 1,
@@ -34,12 +31,12 @@ export class StagedElsewhere {
     ...[range, signal]: Parameters<ReadContent>
   ): Promise<Buffer | Readable> {
     if (bytes) return cut(bytes, range);
-    // Small files are checked against their CRC-32 as a whole, whatever part is wanted.
+    // A small file is checked as a whole, whatever part is wanted.
     if (info.size <= this.#smallFileBytes) return cut(await files.readWhole(info, signal), range);
     return range ? this.#readPart(files, info, range, signal) : files.read(info, range, signal);
   }
 
-  /** For the first part of a large file, reads it whole to compute checksums of its blocks. */
+  /** The first read of a part of a large file reads all of it, to compute its block checksums. */
   #readPart(
     files: GatewayFiles,
     { key, size, crc32 }: FoundFile['info'],

@@ -1,8 +1,8 @@
 import { MapError } from '@stevedore/map';
 
-/** Problems that keep a server from its part in a deployment. */
+/** Errors that concern a server's part in a deployment. */
 
-/** Clocks that NTP keeps never differ by this much. */
+/** Clocks synchronized by NTP never differ by this much. */
 const MAX_CLOCK_DIFFERENCE_MS = 60_000;
 
 export function away(): MapError {
@@ -17,8 +17,8 @@ export function takenOver(origin: number): MapError {
 }
 
 /**
- * How this server's clock differs from the map's. `own`: its time before the query and after the
- * answer. Nothing between servers depends on their clocks; expiry and signed URLs do.
+ * The error if this server's clock differs too much from the map's. `own`: this clock before the
+ * question and after the answer. Only expiry and signed URLs depend on the clocks of servers.
  */
 export function clockTrouble(
   own: { readonly from: number; readonly to: number },

@@ -10,9 +10,8 @@ import {
 import { isStoreError, type ListedFile, type TrunkStore } from '@stevedore/staging';
 
 /**
- * Finds trunks that FastDFS has and the map does not: storages list their files, and the last bytes
- * of a trunk name the task that made it, and so its origin. Large files that are stored as they are
- * name no task and are not found.
+ * Finds trunks that FastDFS has and the map does not know. The storages list their files; the last
+ * bytes of a trunk name its task, and so its origin. Large files name no task and are not found.
  */
 
 export interface FoundTrunk {
@@ -40,8 +39,8 @@ const TRUNKS_PER_PAGE = 1_000;
 const READS_AT_ONCE = 8;
 
 /**
- * `since`: skips older ones, in Unix milliseconds by the storages' clocks. `all`: includes those
- * that the map knows.
+ * `since`: ignores older trunks, in Unix milliseconds by the storages' clocks. `all`: includes
+ * trunks that the map knows.
  */
 export async function scanTrunks(
   parts: ScanParts,
@@ -71,7 +70,7 @@ export async function scanTrunks(
   return { trunks, unlisted };
 }
 
-/** All trunks of the map, or those that one origin has made. */
+/** All trunks of the map, or those of one origin, in pages. */
 export async function* pagesOfTrunks(map: Pick<DeploymentMap, 'trunks'>, origin?: number) {
   for (let after: Uint8Array = FIRST; ; ) {
     const page = await map.trunks(after, TRUNKS_PER_PAGE, origin);
@@ -81,7 +80,7 @@ export async function* pagesOfTrunks(map: Pick<DeploymentMap, 'trunks'>, origin?
   }
 }
 
-/** What the id of a trunk says of it; undefined if it is not an id. */
+/** Size and CRC-32 from a trunk's id; undefined if it is not an id. */
 export function trunkOfId(fileId: string): { size: number; crc32: number } | undefined {
   const id = parseFileId(fileId);
   if (!id) return undefined;
@@ -89,7 +88,7 @@ export function trunkOfId(fileId: string): { size: number; crc32: number } | und
   return { size: sizeOfField(sizeField), crc32 };
 }
 
-/** Does the work for every item, a few at a time; rejects with the first failure. */
+/** Runs `work` for every item, a few at a time; rejects with the first failure. */
 export async function each<Item>(
   items: readonly Item[],
   work: (item: Item) => Promise<void>,
@@ -101,7 +100,7 @@ export async function each<Item>(
   await Promise.all(Array.from({ length: READS_AT_ONCE }, worker));
 }
 
-/** Undefined if the file is no trunk of ours, or is gone. */
+/** Undefined for a file that is gone or not a trunk of ours. */
 async function readTask(
   { store, signal }: ScanParts,
   { fileId, size: shown, crc32 = 0 }: ListedFile,

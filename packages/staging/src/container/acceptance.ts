@@ -20,7 +20,7 @@ export interface AcceptanceParts {
   readonly unfinished: Unfinished;
   readonly retention: Retention;
   readonly merging: MergeTask;
-  /** True: acknowledge files once they are durable; false: once they are written to the page cache. */
+  /** True: acknowledge files once they are durable; false: once they are in the page cache. */
   readonly sync: boolean;
   /** Uploads are refused at this many bytes. */
   readonly containerBytes: number;

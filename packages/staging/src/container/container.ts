@@ -288,7 +288,7 @@ export class Container {
       await before;
       await written;
       if (copied) await copied;
-      // The previous batch failed, so this one may be incomplete as well.
+      // The previous batch failed, so this one may be incomplete, too.
       if (segment.failure !== undefined) throw segment.failure;
       if (isDurable) segment.settle(end);
       else if (segment.synced < end) {

@@ -58,7 +58,8 @@ export class LocalCopies {
 
   /**
    * Rolls a file that was being moved back to its former place in FastDFS, if its copy here is
-   * damaged and not stored yet. True if the file is in FastDFS then. Rejects while FastDFS is away.
+   * damaged and not stored yet. True if the file is then in FastDFS. Rejects while FastDFS is
+   * unreachable.
    */
   async rollBackMove(key: Buffer): Promise<boolean> {
     const row = this.#parts.fileMap.find(key);

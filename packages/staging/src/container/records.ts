@@ -253,7 +253,7 @@ function fileOf(
   };
 }
 
-/** Undefined as well if the block length is not the one that this version uses. */
+/** Also undefined if the block length is not the one that this version uses. */
 function readBlocks(
   body: Buffer | undefined,
   meta: Readonly<Record<string, unknown>>,

@@ -87,7 +87,7 @@ export class FileMap extends FileMapQueries {
     'INSERT OR IGNORE INTO unwanted (fileId) VALUES (?)',
   );
 
-  /** No id of a file in that trunk was ever given out, so no forwarding rows are needed. */
+  /** No id of a file in that trunk was ever issued, so no forwarding rows are needed. */
   readonly removeForwards = this.run<[fileId: string, limit: number]>(
     `DELETE FROM forwards WHERE (fileId, offset) IN
       (SELECT fileId, offset FROM forwards WHERE fileId = ? LIMIT ?)`,
@@ -177,7 +177,7 @@ export class FileMap extends FileMapQueries {
     });
   }
 
-  /** Points the members' rows at the trunk; members deleted meanwhile become its dead bytes. */
+  /** Points the members' rows at the trunk; members deleted since become its dead bytes. */
   confirmMembers(trunk: number, members: readonly PlannedMember[]): Confirmed {
     let confirmed = NONE_CONFIRMED;
     this.#write(members.length, (writer) => {

@@ -80,7 +80,7 @@ export interface TrunkRow {
   readonly recordSegment: number;
   /** How often its files were written, if it may be joined with others; else 0. */
   readonly thin: number;
-  /** When the oldest file of a thin trunk was staged, unix milliseconds. */
+  /** When the oldest file of a thin trunk was staged, in Unix milliseconds. */
   readonly oldestAt: number | null;
   /** 1 once enough storages are known to have it. */
   readonly copied: 0 | 1;
@@ -138,7 +138,7 @@ export const NO_FILES: Counters = {
 export interface Thin {
   /** How often its files have been written to FastDFS: 1 for new ones. */
   readonly level: number;
-  /** When the oldest of them was staged, unix milliseconds. */
+  /** When the oldest of them was staged, in Unix milliseconds. */
   readonly oldestAt: number;
 }
 

@@ -86,7 +86,7 @@ export class FileMapWriter extends Statements {
     }
   }
 
-  /** Points members at their trunk, unless they are elsewhere by now. */
+  /** Points members at their trunk, unless they have since moved elsewhere. */
   confirmMembers(trunk: number, members: readonly PlannedMember[]): Confirmed {
     let [files, bytes, waiting, waitingBytes] = [0, 0, 0, 0];
     let oldestSegment = Number.POSITIVE_INFINITY;
@@ -281,7 +281,7 @@ export class FileMapWriter extends Statements {
     if (!known) return;
     this.#steps.uncountHolds(known.id);
     this.#steps.freeHolds(known.id);
-    // A trunk whose members are unknown may have their files as well.
+    // A trunk whose members are unknown may have the file, too.
     this.#steps.listMarked(known.id);
     this.#steps.removeMarked(known.id);
   }

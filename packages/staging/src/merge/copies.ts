@@ -36,7 +36,7 @@ export class Copies {
     this.#parts = parts;
   }
 
-  /** Call when a trunk was stored, and at a start. */
+  /** Call when a trunk was stored, and at the start. */
   check(): void {
     this.#pauseMs = FIRST_PAUSE_MS;
     this.#isWanted = true;

@@ -17,7 +17,7 @@ export interface ThinTrunk {
   readonly share: number;
   /** How often its files have been written. */
   readonly level: number;
-  /** When the oldest of them was staged, unix milliseconds. */
+  /** When the oldest of them was staged, in Unix milliseconds. */
   readonly oldestAt: number;
   /** One of its files is so old that it must get its id. */
   readonly isOverdue: boolean;
@@ -31,7 +31,7 @@ const MUCH_LARGER = 4;
 /** A near-perfect fit needs a little to choose from. */
 const CHOICE_SHARE = 1.005;
 
-/** What a trunk can have at the most. */
+/** Maximum size and number of files of a trunk. */
 export interface TrunkLimits {
   readonly bytes: number;
   readonly files: number;
@@ -47,7 +47,7 @@ export function isThin(share: number, waitingShare: number): boolean {
   return share < FULL_SHARE && waitingShare < 1;
 }
 
-/** `waitingShare`: the share of files not yet in a trunk; they are merged along. */
+/** `waitingShare`: the share of files not yet in a trunk, which are merged, too. */
 export function chooseJoin(thin: readonly ThinTrunk[], waitingShare: number): readonly ThinTrunk[] {
   const full = filling(thin, waitingShare);
   if (full) return full;

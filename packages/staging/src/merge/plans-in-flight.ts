@@ -92,7 +92,7 @@ export class PlansInFlight {
 
   /**
    * Adopts a stored trunk whose record was lost in a crash, instead of sending its files again.
-   * False if one of them is in another plan by now, or the trunk does not match the plan.
+   * False if one of them has since joined another plan, or the trunk does not match the plan.
    */
   async adopt(plan: TrunkPlan, fileId: string): Promise<boolean> {
     const { files, sender, onSent, onReleased } = this.#options;

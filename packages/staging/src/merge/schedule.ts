@@ -15,7 +15,7 @@ export interface MergeSituation {
   /** Waiting bytes, with the overhead of the format. */
   readonly waitingBytes: number;
   readonly waitingFiles: number;
-  /** When the oldest of them was staged, unix milliseconds. */
+  /** When the oldest of them was staged, in Unix milliseconds. */
   readonly oldestStagedAt: number | undefined;
   readonly inflowBytesPerSecond: number;
   readonly targetBytes: number;

@@ -57,7 +57,7 @@ export function bytesInTrunk(row: FileRow): number {
   return memberBytes(entryNameBytes(row), Buffer.byteLength(aboutOf(row)), row.size);
 }
 
-/** Bytes that every trunk has in addition to its members. */
+/** Bytes of a trunk in addition to its members. */
 export const TRUNK_END_BYTES = endBytes(trunkComment(Buffer.alloc(16)).length);
 
 /** `bytes`: what the files add to the trunk, if that is known. */

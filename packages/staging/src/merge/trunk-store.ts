@@ -40,7 +40,7 @@ export interface ListedFile {
   /** Bytes; undefined for a file that may have changed since it was created. */
   readonly size: number | undefined;
   readonly crc32: number | undefined;
-  /** By the storage's clock, unix milliseconds. */
+  /** By the storage's clock, in Unix milliseconds. */
   readonly createdAt: number;
 }
 

@@ -214,7 +214,7 @@ async function adoptTrunks(
       unread.push({ trunk, error: error as Error });
       if (isGone(error)) fileMap.missTrunk(trunk.id);
       else if (!isDamage(error)) {
-        // FastDFS is away: the others would fail as well.
+        // FastDFS is unreachable: the others would fail, too.
         const rest = trunks.slice(index + 1);
         return [...unread, ...rest.map((other) => ({ trunk: other, error: error as Error }))];
       }

@@ -211,7 +211,7 @@ function formerRow(fileMap: FileMap, row: FileRow): FileRow | undefined {
 /**
  * Rolls back a move: the file's new copy is damaged and not stored yet. Its former place is kept
  * until then, and becomes its place again once a storage is known to have it sound. False if there
- * is no such place or no sound copy there. Rejects while FastDFS is away.
+ * is no such place or no sound copy there. Rejects while FastDFS is unreachable.
  */
 export async function rollBackMove(
   parts: RepairParts,

@@ -60,7 +60,7 @@ export class ScrubWatch extends BackgroundTask {
         this.#bytes += report.localBytes + report.sliceBytes;
         waitMs = intervalMs;
       } catch {
-        // FastDFS is away or the store is closing; damage does not throw.
+        // FastDFS is unreachable or the store is closing; damage does not throw.
         waitMs = pauseMs;
       }
     }
