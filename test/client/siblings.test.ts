@@ -5,7 +5,7 @@ import {
   isStoreError,
   type OpenOptions,
   open,
-  openBeside,
+  openWithSiblings,
 } from '@stevedore/client';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { SMALL } from '../support/store.js';
@@ -48,7 +48,7 @@ async function stores(count: number, options: OpenOptions = {}) {
     );
     const directory = directories[index]!;
     const given = { ...SMALL, mergeMaxAge: '1h', trackers: named, directory, ...options } as const;
-    all[index] = await openBeside(siblings, given);
+    all[index] = await openWithSiblings(siblings, given);
     for (const [other, store] of all.entries()) if (other !== index) store.siblings!.lookAgain();
     return all[index];
   };
@@ -186,6 +186,6 @@ it('a copy of a directory beside it is refused', async () => {
   const copy = temporaryFolder();
   cpSync(join(directories[0]!, 'origin'), join(copy, 'origin'));
   await expect(
-    openBeside(beside, { ...SMALL, directory: copy, trackers: all[0]!.trackers as string[] }),
+    openWithSiblings(beside, { ...SMALL, directory: copy, trackers: all[0]!.trackers as string[] }),
   ).rejects.toMatchObject({ code: 'directory_unusable' });
 });

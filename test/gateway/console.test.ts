@@ -77,7 +77,7 @@ test('the state has figures, merges, trouble and the cluster', async () => {
       active: true,
       freeBytes: 10,
       totalBytes: 20,
-      heardAt: new Date(1_000),
+      lastHeartbeatAt: new Date(1_000),
     },
   ];
   const trunk = { taskId: 't', fileId: 'f', files: 12, bytes: 1000, fill: 0.97, durationMs: 700 };
@@ -142,7 +142,13 @@ test('what is kept is bounded, and many who look ask the cluster once', async ()
 
 test('storages that move files say so; those that move none are asked again later', async () => {
   const store = new MemoryStore();
-  const member = { group: 'g', version: '', freeBytes: 1, totalBytes: 2, heardAt: undefined };
+  const member = {
+    group: 'g',
+    version: '',
+    freeBytes: 1,
+    totalBytes: 2,
+    lastHeartbeatAt: undefined,
+  };
   const names = ['10.0.0.1:1', '10.0.0.2:1', '10.0.0.3:1', '10.0.0.4:1'];
   store.members = names.map((address, index) => ({ ...member, address, active: index < 3 }));
   let now = 0;

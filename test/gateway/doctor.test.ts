@@ -151,7 +151,7 @@ describe('what the doctor makes of', () => {
       active: true,
       freeBytes: 2 ** 40,
       totalBytes: 2 ** 41,
-      heardAt: new Date(now - 20_000),
+      lastHeartbeatAt: new Date(now - 20_000),
     };
     const tracker = {
       address: '10.0.0.1:22122',
@@ -195,7 +195,7 @@ describe('what the doctor makes of', () => {
       const off = new Date(now + seconds * 1000);
       const findings = judgeCluster(
         {
-          trackers: [{ ...tracker, storages: [{ ...storage, heardAt: off }] }],
+          trackers: [{ ...tracker, storages: [{ ...storage, lastHeartbeatAt: off }] }],
           probe: { ...probe, storageTime: off },
         },
         now,

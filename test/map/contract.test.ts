@@ -38,8 +38,8 @@ function contract(open: () => Promise<DeploymentMap>): void {
     expect(first.secret).toBe(secret);
     const other = await map.join({ ...mine, instance: instance() });
     expect(other.origin).not.toBe(first.origin);
-    expect(await map.seen(first.origin, 'here', STAGED)).toBe(true);
-    expect(await map.seen(first.origin, 'elsewhere', STAGED)).toBe(false);
+    expect(await map.heartbeat(first.origin, 'here', STAGED)).toBe(true);
+    expect(await map.heartbeat(first.origin, 'elsewhere', STAGED)).toBe(false);
     const listed = (await map.gateways()).find(({ origin }) => origin === first.origin)!;
     expect(listed.url).toBe('http://10.0.0.1:8080');
     expect(Math.abs(listed.seenAt - (await map.now()))).toBeLessThan(60_000);
@@ -218,7 +218,7 @@ function contract(open: () => Promise<DeploymentMap>): void {
     const { origin: away } = await map.join(mine);
     const refused = { code: 'adoption_refused' };
     await expect(map.adopt(away, origin)).rejects.toMatchObject(refused);
-    expect(await map.seen(away, 'one', STAGED)).toBe(true);
+    expect(await map.heartbeat(away, 'one', STAGED)).toBe(true);
     await map.leave(away, 'one');
     for (const [one, by] of [
       [away, away],
@@ -231,13 +231,13 @@ function contract(open: () => Promise<DeploymentMap>): void {
     await expect(map.join({ ...mine, origin: away })).rejects.toMatchObject({
       code: 'origin_adopted',
     });
-    expect(await map.seen(away, 'one', STAGED)).toBe(false);
+    expect(await map.heartbeat(away, 'one', STAGED)).toBe(false);
     const progress = { by: origin, isDone: false, trunks: 4, adopted: 2 };
-    expect(await map.noteAdoption(away, progress)).toBe(true);
-    expect(await map.noteAdoption(away, { ...progress, by: away })).toBe(false);
+    expect(await map.recordAdoption(away, progress)).toBe(true);
+    expect(await map.recordAdoption(away, { ...progress, by: away })).toBe(false);
     const find = async () => (await map.gateways()).find((each) => each.origin === away)!;
     expect(await find()).toMatchObject({ staged: STAGED, place: '', adoption: progress });
-    await map.noteAdoption(away, { ...progress, isDone: true });
+    await map.recordAdoption(away, { ...progress, isDone: true });
     await map.adopt(away, origin);
     expect((await find()).adoption!.isDone).toBe(true);
     const { origin: third } = await map.join({ ...mine, instance: instance(), place: 'three' });

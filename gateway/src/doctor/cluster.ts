@@ -89,7 +89,9 @@ function storageClock({
 /** The newest heartbeat has just arrived, by the tracker's clock. */
 function trackerClock(address: string, storages: readonly StorageMember[], now: number): Finding[] {
   const active = storages.filter((storage) => storage.active);
-  const heard = active.flatMap(({ heardAt }) => (heardAt ? [heardAt.getTime()] : []));
+  const heard = active.flatMap(({ lastHeartbeatAt }) =>
+    lastHeartbeatAt ? [lastHeartbeatAt.getTime()] : [],
+  );
   if (heard.length === 0) return [];
   const newest = Math.max(...heard);
   const ahead = newest - now;

@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { PassThrough, type Readable } from 'node:stream';
-import { type Answer, continueIfAsked, ProblemError } from '@stevedore/middleware/core';
+import { type Answer, ProblemError, sendContinueIfExpected } from '@stevedore/middleware/core';
 import { LRUCache } from 'lru-cache';
 import type { Dispatcher, Pool } from 'undici';
 
@@ -36,7 +36,7 @@ export class Forwarder {
     const { method = 'GET', url = '/', headers } = request;
     const length = headers['content-length'];
     const hasBody = headers['transfer-encoding'] !== undefined || Number(length ?? 0) > 0;
-    if (hasBody) continueIfAsked(request, response);
+    if (hasBody) sendContinueIfExpected(request, response);
     try {
       const pool = await this.#pool(to);
       const answer = await pool.request({

@@ -1,6 +1,6 @@
 import cluster from 'node:cluster';
 import { join, resolve } from 'node:path';
-import { type FileStore, isStoreError, openBeside, workerDirectory } from '@stevedore/client';
+import { type FileStore, isStoreError, openWithSiblings, workerDirectory } from '@stevedore/client';
 import { logTrouble, makeLog } from '../observe/log.js';
 import { defaultLimits, type GatewayOptions, openOptions } from '../options.js';
 import { type Gateway, startGateway } from '../start.js';
@@ -107,7 +107,7 @@ async function openStore(
     directory: workerDirectory(options.directory, other),
     delete: (key: string) => primary.ask('delete', other, key),
   }));
-  const store = await openBeside(beside, { ...openOptions(options), directory, trackers });
+  const store = await openWithSiblings(beside, { ...openOptions(options), directory, trackers });
   store.on('trunk', (event) => primary.tell('trunk', event));
   store.on('error', (error) => primary.tell('trouble', plainError(error)));
   store.on('refused', (error) => primary.tell('refused', plainError(error)));

@@ -19,7 +19,7 @@ export interface StorageMember {
   readonly freeBytes: number;
   readonly totalBytes: number;
   /** Its last heartbeat, according to the tracker; undefined if unknown. */
-  readonly heardAt: Date | undefined;
+  readonly lastHeartbeatAt: Date | undefined;
 }
 
 export interface TrackerFinding {
@@ -80,7 +80,7 @@ export async function listMembers(client: FastdfsClient): Promise<readonly Stora
         active: storage.status === StorageStatus.active,
         freeBytes: storage.freeMegabytes * MEBIBYTE,
         totalBytes: storage.totalMegabytes * MEBIBYTE,
-        heardAt: heardAt(storage.statistics.times.lastHeartBeatSeconds),
+        lastHeartbeatAt: lastHeartbeatAt(storage.statistics.times.lastHeartBeatSeconds),
       });
     }
   }
@@ -116,7 +116,7 @@ async function inspectTracker(
   }
 }
 
-function heardAt(seconds: number): Date | undefined {
+function lastHeartbeatAt(seconds: number): Date | undefined {
   return seconds > 0 ? new Date(seconds * 1000) : undefined;
 }
 

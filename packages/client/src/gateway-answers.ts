@@ -46,14 +46,14 @@ export function discard(body: Readable): void {
   body.on('error', () => undefined).destroy();
 }
 
-export async function collected(stream: Readable): Promise<Buffer> {
+export async function readAll(stream: Readable): Promise<Buffer> {
   const chunks: Buffer[] = [];
   for await (const chunk of stream) chunks.push(chunk as Buffer);
   return Buffer.concat(chunks);
 }
 
 /** Passes bytes on; fails with `corrupt` if their number or their CRC-32 is wrong. */
-export class Checked extends Transform {
+export class ChecksumStream extends Transform {
   #left: number;
   #crc32 = 0;
   readonly #expected: number | undefined;

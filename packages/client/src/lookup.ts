@@ -44,7 +44,7 @@ import type { FileInfo, FileState, GetOptions, Receipt, StoredFile } from './typ
 
 const SETTLED: ReadonlySet<TrunkRow['state']> = new Set(['confirmed', 'retiring', 'retired']);
 
-/** A file of this store, of a neighbour or of another server, or one that only FastDFS knows. */
+/** A file of this store, of a sibling or of another server, or one that only FastDFS knows. */
 export type Deletable =
   | { readonly key: Buffer; readonly sibling?: SiblingToAsk }
   | { readonly foreignKey: Buffer }
@@ -58,7 +58,7 @@ export type OnRead = <Result>(
 ) => Promise<Result>;
 
 /** Another process of this machine, whose files are found here, too. */
-export interface NeighbourToAsk {
+export interface SiblingToAsk {
   readonly staging: ReadableStaging;
   readonly lookup: Lookup;
   readonly delete: (key: string) => Promise<boolean>;
@@ -113,15 +113,15 @@ export class Lookup {
   }
 
   /** The other process of this machine that has the file or issued its key. */
-  #neighbourOf(key: Buffer): NeighbourToAsk | undefined {
-    const { neighbours, staging } = this.#parts;
-    return neighbours?.ofKey(key, () => staging.fileMap.isAlive(key));
+  #siblingOf(key: Buffer): SiblingToAsk | undefined {
+    const { siblings, staging } = this.#parts;
+    return siblings?.ofKey(key, () => staging.fileMap.isAlive(key));
   }
 
   /** The other process of this machine that has this trunk or large file. */
-  #neighbourWith(fileId: FileId, slice: SliceId | undefined): NeighbourToAsk | undefined {
-    const { neighbours } = this.#parts;
-    if (!neighbours) return undefined;
+  #siblingWith(fileId: FileId, slice: SliceId | undefined): SiblingToAsk | undefined {
+    const { siblings } = this.#parts;
+    if (!siblings) return undefined;
     const place = [formatFileId(slice?.trunk ?? fileId), slice?.offset ?? 0] as const;
     return this.knows(...place)
       ? undefined
@@ -205,7 +205,7 @@ export class Lookup {
     return this.#handle(facts, (range, signal) => this.#parts.reader.readRow(row, range, signal));
   }
 
-  /** The facts of a file of this store or of a neighbour. */
+  /** The facts of a file of this store or of a sibling. */
   factsOf(row: FileRow): FileInfo {
     const fileId = fileIdOf(row);
     return {

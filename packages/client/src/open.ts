@@ -22,8 +22,8 @@ import {
   readClusterSecrets,
   startCluster,
 } from './cluster.js';
-import type { Deployed, Deployment } from './deployment/deployment.js';
-import { keepSecret, keptSecret, placeOf, readInstance } from './deployment/instance.js';
+import type { Deployment, DeploymentContext } from './deployment/deployment.js';
+import { loadSecret, placeOf, readInstance, saveSecret } from './deployment/instance.js';
 import { Partners } from './deployment/partners.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import { type OpenOptions, parseStoreOptions, type StoreOptions } from './options.js';
@@ -52,7 +52,7 @@ export async function open(options: OpenOptions = {}): Promise<FileStore> {
  * As `open`, for one of several processes that share a data directory. Each has its own directory;
  * `siblings` are those of the others. `trackers` is required.
  */
-export async function openBeside(
+export async function openWithSiblings(
   siblings: readonly SiblingOptions[],
   options: OpenOptions,
 ): Promise<FileStore> {
@@ -68,7 +68,7 @@ async function openStore(
   const parsed = parseStoreOptions(options);
   const secrets = await readClusterSecrets(parsed.clusterSecretFile);
   const directory = resolve(parsed.directory);
-  if (!siblings && !onRebuild) await refuseShared(directory);
+  if (!siblings && !onRebuild) await assertNotShared(directory);
   const map = parsed.map === '' ? undefined : await openMap(parsed.map);
   const identity = async () => ({
     instance: await readInstance(directory),
@@ -79,7 +79,7 @@ async function openStore(
   let cluster: Cluster | undefined;
   let clients: Clients | undefined;
   let store: LocalFileStore | undefined;
-  let deployed: Deployed | undefined;
+  let deployed: DeploymentContext | undefined;
   try {
     const staging = await Staging.open({
       directory,
@@ -94,7 +94,7 @@ async function openStore(
         : {}),
       connect: async (origin) => {
         // A server whose files were adopted must not merge, compact or delete.
-        if (map) deployed = await enter(map, { ...(await identity()), origin }, directory);
+        if (map) deployed = await joinDeployment(map, { ...(await identity()), origin }, directory);
         cluster = await startCluster(parsed, secrets, (error) => store?.report(error));
         clients = makeClients(cluster.trackers, secrets[0]);
         return new FastdfsTrunkStore(clients.merging);
@@ -163,18 +163,18 @@ function copiesOf(
 }
 
 /** Joins the deployment. Rejects if the map refuses; if it does not answer, joining is retried. */
-async function enter(
+async function joinDeployment(
   map: DeploymentMap,
-  joining: Deployed['joining'],
+  joining: DeploymentContext['joining'],
   directory: string,
-): Promise<Deployed> {
+): Promise<DeploymentContext> {
   const parts = {
-    ...{ map, joining, secret: await keptSecret(directory) },
-    keepSecret: (secret: string) => keepSecret(directory, secret),
+    ...{ map, joining, secret: await loadSecret(directory) },
+    saveSecret: (secret: string) => saveSecret(directory, secret),
   };
   try {
     const joined = await map.join(joining);
-    await keepSecret(directory, joined.secret);
+    await saveSecret(directory, joined.secret);
     return { ...parts, joined };
   } catch (error) {
     if (!(error instanceof MapError) || !error.retryable) throw error;
@@ -208,7 +208,7 @@ export async function openForUpkeep(
   extras: UpkeepExtras = {},
 ): Promise<Upkeep> {
   const { directory } = parseStoreOptions(options);
-  await requireStore(resolve(directory), ['container', 'filemap.sqlite']);
+  await assertStoreExists(resolve(directory), ['container', 'filemap.sqlite']);
   const onRebuild = extras.onRebuild ?? (() => undefined);
   const { staging, store } = await openStore({ ...options, scrubRate: 0 }, onRebuild);
   if (extras.onError) store.on('error', extras.onError);
@@ -240,7 +240,7 @@ export async function fillMap(
   onError: (error: Error) => void,
 ): Promise<FillReport> {
   const { directory } = parseStoreOptions(options);
-  await requireStore(resolve(directory), ['container', 'filemap.sqlite']);
+  await assertStoreExists(resolve(directory), ['container', 'filemap.sqlite']);
   const { store } = await openStore(
     { ...options, scrubRate: 0 },
     () => undefined,
@@ -264,7 +264,7 @@ export async function fillMap(
 /** Deletes the FileMap; the next start rebuilds it. No process may use the directory. */
 export async function discardFileMap(directory: string): Promise<void> {
   // Without a container there is nothing to rebuild it from.
-  await requireStore(resolve(directory), ['container']);
+  await assertStoreExists(resolve(directory), ['container']);
   const lock = DirectoryLock.acquire(resolve(directory));
   try {
     for (const suffix of ['', '-wal', '-shm']) {
@@ -276,7 +276,7 @@ export async function discardFileMap(directory: string): Promise<void> {
 }
 
 /** A store that opened only one of the directories would answer 404 for files of the others. */
-async function refuseShared(directory: string): Promise<void> {
+async function assertNotShared(directory: string): Promise<void> {
   const numbers = await otherWorkers(directory);
   if (numbers.length === 0) return;
   throw new StoreError(
@@ -285,7 +285,7 @@ async function refuseShared(directory: string): Promise<void> {
   );
 }
 
-async function requireStore(directory: string, parts: readonly string[]): Promise<void> {
+async function assertStoreExists(directory: string, parts: readonly string[]): Promise<void> {
   for (const part of parts) {
     try {
       await stat(join(directory, part));

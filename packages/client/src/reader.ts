@@ -19,7 +19,7 @@ import type { ByteRange, CachedFile } from './types.js';
 /**
  * Reads a file from where its bytes are: memory, the container or FastDFS. Small files are read
  * whole and checked against their CRC-32 before a byte is returned. They stay in memory while there
- * is room, and so do uploads. As long as it pays off, the same ranged download includes neighbours
+ * is room, and so do uploads. As long as it pays off, the same ranged download includes siblings
  * of the same affinity group. Concurrent misses share a read.
  */
 
@@ -52,7 +52,7 @@ const MAX_BLOCK_LIST_BYTES = 16 * 2 ** 20;
 /** Share of the cache for files that were read ahead and not requested yet. */
 const AHEAD_SHARE = 0.25;
 /** Group members considered on either side. */
-const MAX_NEIGHBOURS = 64;
+const MAX_ADJACENT = 64;
 
 export class Reader {
   readonly cache: FileCache;

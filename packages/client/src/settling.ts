@@ -4,7 +4,7 @@ import { StoreError } from '@stevedore/staging';
  * Callers that wait for a file's FastDFS id. While there are any, the process stays alive and polls
  * their files, so that no caller depends on an event alone.
  */
-export class Settling {
+export class FileIdWaiters {
   readonly #waiting = new Map<string, Set<Waiter>>();
   readonly #look: (key: string) => string | undefined;
   #timer: NodeJS.Timeout | undefined;

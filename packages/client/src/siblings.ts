@@ -64,7 +64,7 @@ export class Siblings {
   }
 
   /** The process that issued the key. */
-  ofText(key: string): Neighbour | undefined {
+  ofText(key: string): Sibling | undefined {
     // Bytes 6 and 7 of the key: they begin at a boundary of base64's groups of three bytes.
     return this.#find(Buffer.from(key.slice(8, 12), 'base64url').readUInt16BE(0));
   }
@@ -83,7 +83,7 @@ export class Siblings {
   }
 
   /**
-   * Call when a neighbour has restarted. Throws `directory_unusable` if two have the same origin.
+   * Call when a sibling has restarted. Throws `directory_unusable` if two have the same origin.
    */
   lookAgain(): void {
     const origins = new Set([this.#origin]);

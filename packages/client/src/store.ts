@@ -10,7 +10,7 @@ import {
 } from '@stevedore/staging';
 import { deleteChannel, getChannel, readChannel, traced, trunkChannel } from './channels.js';
 import { type Clients, listMembers, type StorageMember, sumOf } from './cluster.js';
-import { type Deployed, Deployment } from './deployment/deployment.js';
+import { Deployment, type DeploymentContext } from './deployment/deployment.js';
 import { ForeignFiles } from './deployment/foreign-files.js';
 import { Downloads } from './downloads.js';
 import { notFound } from './failures.js';
@@ -20,7 +20,7 @@ import { Lookup, type OnRead } from './lookup.js';
 import type { StoreOptions } from './options.js';
 import { Reader } from './reader.js';
 import { readiness } from './readiness.js';
-import { Settling } from './settling.js';
+import { FileIdWaiters } from './settling.js';
 import { type SiblingOptions, Siblings } from './siblings.js';
 import type {
   Body,
@@ -55,7 +55,7 @@ export interface StoreParts {
   readonly now: () => number;
   /** Stops the embedded node, if this store started one. */
   readonly closeNode: () => Promise<void>;
-  readonly deployed?: Deployed;
+  readonly deployed?: DeploymentContext;
   /** Copies of other servers' staged files. */
   readonly held?: HeldCopies;
   /** Sibling processes that share a data directory with this one. */
@@ -69,7 +69,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   readonly #uploads: Uploads;
   readonly #reader: Reader;
   readonly #lookup: Lookup;
-  readonly #settling: Settling;
+  readonly #settling: FileIdWaiters;
   readonly unfinished: UnfinishedUploads;
   readonly deployment?: Deployment;
   readonly siblings?: Siblings;
@@ -148,7 +148,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       ...{ staging, client, downloads, reader: this.#reader, onRead, now },
       ...{ foreignFiles: this.#foreignFiles, siblings: this.siblings },
     });
-    this.#settling = new Settling((key) => this.#fileIdOf(key));
+    this.#settling = new FileIdWaiters((key) => this.#fileIdOf(key));
     this.#forwardEvents();
   }
 
@@ -196,10 +196,12 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
 
   readonly cached: CachedFiles = {
     get: (key, known) =>
-      this.#isWatched() ? undefined : this.#readerOf(key).inMemory(key, this.#parts.now(), known),
+      this.#mustBypassCache()
+        ? undefined
+        : this.#readerOf(key).inMemory(key, this.#parts.now(), known),
     has: (key) => this.#reader.cache.has(key),
     isCurrent: ({ key, bytes }) =>
-      !this.#isWatched() &&
+      !this.#mustBypassCache() &&
       this.#reader.cache.peek(key) === bytes &&
       this.#readerOf(key).isAlive(key),
     served: ({ bytes }) => {
@@ -213,7 +215,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   }
 
   /** True if reads must not take the shortcut: they are published, or the store is closing. */
-  #isWatched(): boolean {
+  #mustBypassCache(): boolean {
     return getChannel.hasSubscribers || readChannel.hasSubscribers || this.#closing !== undefined;
   }
 

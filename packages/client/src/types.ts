@@ -351,12 +351,12 @@ export interface FileStore extends Store, EventEmitter<FileStoreEvents> {
   /** The server's part in a deployment; undefined without a map. */
   readonly deployment?: Pick<
     Deployment,
-    'origin' | 'secret' | 'speaksFor' | 'urlFor' | 'exchangeUsage'
+    'origin' | 'secret' | 'isAuthoritativeFor' | 'urlFor' | 'exchangeUsage'
   >;
   /** Copies of other servers' staged files; undefined without a map. */
   readonly held?: Pick<HeldCopies, 'receive' | 'drop'>;
   /** Other processes of this machine, whose files this store serves, too. */
-  readonly neighbours?: {
+  readonly siblings?: {
     /** True if one of them issues keys of this origin. */
     readonly has: (origin: number) => boolean;
     /** Call this when one of them has restarted. */

@@ -61,7 +61,7 @@ export function originAdopted(origin: number, by: number): MapError {
 }
 
 /** Why the files of a gateway cannot be given to another one; undefined if they can. */
-export function whyNotAdoptable(
+export function adoptionObstacle(
   gateways: readonly Gateway[],
   origin: number,
   by: number,

@@ -134,7 +134,7 @@ export interface DeploymentMap {
    * The heartbeat of this gateway. False if its directory is now used at another place, or another
    * gateway has adopted its files.
    */
-  seen(origin: number, place: string, staged: StagedFiles): Promise<boolean>;
+  heartbeat(origin: number, place: string, staged: StagedFiles): Promise<boolean>;
   /** Ends the heartbeat: the directory may be used elsewhere at once. */
   leave(origin: number, place: string): Promise<void>;
   gateways(): Promise<Gateway[]>;
@@ -144,7 +144,7 @@ export interface DeploymentMap {
    */
   adopt(origin: number, by: number): Promise<void>;
   /** Records the progress of an adoption; false if another gateway has it now. */
-  noteAdoption(origin: number, adoption: Adoption): Promise<boolean>;
+  recordAdoption(origin: number, adoption: Adoption): Promise<boolean>;
   /**
    * Enters the files of a trunk, or moves them to it. Removed files stay removed, and files that
    * have moved on from this trunk stay where they are.

@@ -16,7 +16,7 @@ export interface PostgresMapOptions {
 }
 
 export const ATTEMPTS = 5;
-const LOST_TO_ANOTHER = new Set(['40001', '40P01']);
+const SERIALIZATION_FAILURES = new Set(['40001', '40P01']);
 const UNIQUE_VIOLATION = '23505';
 
 /** Array parameters of statements: text[], bigint[] and integer[], by their type OIDs. */
@@ -52,15 +52,15 @@ export class PostgresConnection {
   protected async run(statement: string, values: readonly unknown[]): Promise<postgres.Row[]> {
     for (let attempt = 1; ; attempt++) {
       try {
-        return await this.#inTime(this.#sql, statement, values);
+        return await this.#withTimeout(this.#sql, statement, values);
       } catch (error) {
-        if (attempt < ATTEMPTS && LOST_TO_ANOTHER.has(codeOf(error))) continue;
+        if (attempt < ATTEMPTS && SERIALIZATION_FAILURES.has(codeOf(error))) continue;
         throw asMapError(error);
       }
     }
   }
 
-  async #inTime(
+  async #withTimeout(
     sql: postgres.Sql,
     statement: string,
     values: readonly unknown[],

@@ -1,13 +1,13 @@
 import { randomBytes, randomInt } from 'node:crypto';
 import type postgres from 'postgres';
 import {
+  adoptionObstacle,
   adoptionRefused,
   checkOrigin,
   inUse,
   MapError,
   originAdopted,
   originTaken,
-  whyNotAdoptable,
 } from './errors.js';
 import {
   type Adoption,
@@ -25,7 +25,7 @@ import { MAX_ORIGIN, STEPS, StoredKeys, VERSION_TABLE } from './schema.js';
 /** The schema of a map in PostgreSQL, its gateways, claims and usage counts. */
 
 /** Two gateways created the same table at the same moment. */
-const MADE_TWICE = new Set(['23505', '42P07', '42710']);
+const CONCURRENT_CREATE_CODES = new Set(['23505', '42P07', '42710']);
 export const NOW = '(extract(epoch FROM clock_timestamp()) * 1000)::BIGINT';
 const COLUMNS = `origin, url, place, seen_at, staged_files, staged_bytes, adopter, adopted_at,
   adopt_trunks, adopted_trunks`;
@@ -75,7 +75,7 @@ export class PostgresGateways extends PostgresConnection {
     throw new MapError('origin_taken', 'every origin is taken');
   }
 
-  async seen(origin: number, place: string, { files, bytes }: StagedFiles): Promise<boolean> {
+  async heartbeat(origin: number, place: string, { files, bytes }: StagedFiles): Promise<boolean> {
     const rows = await this.run(
       `UPDATE stevedore_gateway SET seen_at = ${NOW}, staged_files = $3, staged_bytes = $4
         WHERE origin = $1 AND place = $2 AND adopter IS NULL RETURNING origin`,
@@ -113,11 +113,11 @@ export class PostgresGateways extends PostgresConnection {
       [origin, by],
     );
     if (rows.some((row) => row.origin === origin)) return;
-    const why = whyNotAdoptable(await this.gateways(), origin, by, await this.now());
+    const why = adoptionObstacle(await this.gateways(), origin, by, await this.now());
     throw adoptionRefused(why ?? `origin ${origin} has changed meanwhile; try again`);
   }
 
-  async noteAdoption(origin: number, adoption: Adoption): Promise<boolean> {
+  async recordAdoption(origin: number, adoption: Adoption): Promise<boolean> {
     const { by, isDone, trunks, adopted } = adoption;
     const rows = await this.run(
       `UPDATE stevedore_gateway SET adopt_trunks = $3, adopted_trunks = $4,
@@ -182,7 +182,7 @@ export class PostgresGateways extends PostgresConnection {
         return secret;
       } catch (error) {
         const { cause } = error as MapError;
-        if (attempt === ATTEMPTS || !MADE_TWICE.has(codeOf(cause))) throw error;
+        if (attempt === ATTEMPTS || !CONCURRENT_CREATE_CODES.has(codeOf(cause))) throw error;
       }
     }
   }

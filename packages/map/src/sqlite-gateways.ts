@@ -1,13 +1,13 @@
 import { randomBytes, randomInt } from 'node:crypto';
 import { openDatabase, type SqliteDatabase, type SqliteStatement } from '@stevedore/disk/sqlite';
 import {
+  adoptionObstacle,
   adoptionRefused,
   checkOrigin,
   inUse,
   MapError,
   originAdopted,
   originTaken,
-  whyNotAdoptable,
 } from './errors.js';
 import {
   type Adoption,
@@ -82,7 +82,7 @@ export class SqliteGateways {
     });
   }
 
-  async seen(origin: number, place: string, { files, bytes }: StagedFiles): Promise<boolean> {
+  async heartbeat(origin: number, place: string, { files, bytes }: StagedFiles): Promise<boolean> {
     const statement = `UPDATE stevedore_gateway
       SET seen_at = ?, staged_files = ?, staged_bytes = ?
       WHERE origin = ? AND place = ? AND adopter IS NULL`;
@@ -101,7 +101,7 @@ export class SqliteGateways {
   async adopt(origin: number, by: number): Promise<void> {
     this.together(() => {
       const gateways = this.all('SELECT * FROM stevedore_gateway').map(gatewayOf);
-      const why = whyNotAdoptable(gateways, origin, by, this.clock());
+      const why = adoptionObstacle(gateways, origin, by, this.clock());
       if (why !== undefined) throw adoptionRefused(why);
       this.run(
         `UPDATE stevedore_gateway
@@ -112,7 +112,7 @@ export class SqliteGateways {
     });
   }
 
-  async noteAdoption(origin: number, adoption: Adoption): Promise<boolean> {
+  async recordAdoption(origin: number, adoption: Adoption): Promise<boolean> {
     const { by, isDone, trunks, adopted } = adoption;
     const statement = `UPDATE stevedore_gateway SET adopt_trunks = ?, adopted_trunks = ?,
       adopted_at = CASE WHEN ? THEN coalesce(adopted_at, ?) END

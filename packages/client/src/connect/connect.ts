@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { isStoreError, StoreError } from '@stevedore/staging/errors';
 import { interrupted } from '../body.js';
 import { aborted, notFound } from '../failures.js';
-import { Checked, collected, discard, infoOf } from '../gateway-answers.js';
+import { ChecksumStream, discard, infoOf, readAll } from '../gateway-answers.js';
 import { aboutBlob, checkMeta, stageOptions } from '../intake.js';
 import { onceText } from '../once.js';
 import { FileHandle } from '../stored-file.js';
@@ -291,10 +291,10 @@ class ConnectedStore implements Store {
       }
       const failure = (error: Error): StoreError => this.#broken(error, signal);
       const url = this.#requests.url;
-      const checked = new Checked(bytes, range ? undefined : facts.crc32, url, failure);
+      const checked = new ChecksumStream(bytes, range ? undefined : facts.crc32, url, failure);
       // A failure of either side reaches the reader through the last stream.
       const content = pipeline(body, checked, () => undefined);
-      return isStream ? content : collected(content);
+      return isStream ? content : readAll(content);
     };
     this.#throwIfClosed();
     return this.#requests.run({ signal, attempt, aborted });

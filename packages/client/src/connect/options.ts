@@ -33,7 +33,7 @@ export type ConnectOptions = {
   readonly [Name in keyof typeof connectOptions]?: string | number;
 };
 
-export interface Connecting {
+export interface ConnectSettings {
   /** `http://HOST:PORT`, without a path. */
   readonly origin: string;
   /** Prefix of every path, without a trailing slash. */
@@ -46,7 +46,7 @@ export interface Connecting {
 }
 
 /** Throws StoreError `invalid_option`. */
-export function parseConnectOptions(raw: ConnectOptions): Connecting {
+export function parseConnectOptions(raw: ConnectOptions): ConnectSettings {
   const options = asStoreError(() => parseOptions(connectOptions, [fromProgram(raw)]));
   const url = URL.canParse(options.url) ? new URL(options.url) : undefined;
   if (!url || !/^https?:$/.test(url.protocol) || url.search !== '' || url.hash !== '') {

@@ -4,7 +4,7 @@ import { abortable } from '@stevedore/async';
 import { isStoreError, StoreError } from '@stevedore/staging/errors';
 import type { Dispatcher, Pool } from 'undici';
 import { TimeLimit } from '../deployment/peer-connections.js';
-import type { Connecting } from './options.js';
+import type { ConnectSettings } from './options.js';
 import { GatewayRefusal, refusalOf } from './refusals.js';
 
 /**
@@ -44,14 +44,14 @@ const QUEUED_PER_CONNECTION = 64;
 const MAX_TEXT_BYTES = 4 * 2 ** 20;
 
 export class Requests {
-  readonly #connecting: Connecting;
+  readonly #connecting: ConnectSettings;
   readonly url: string;
   /** Loaded on demand: undici replaces the dispatcher that Node's own `fetch` uses. */
   #pools: Promise<{ readonly calls: Pool; readonly streams: Pool }> | undefined;
   #requests = 0;
   readonly #closing = new AbortController();
 
-  constructor(connecting: Connecting) {
+  constructor(connecting: ConnectSettings) {
     this.#connecting = connecting;
     this.url = connecting.origin + connecting.base;
   }

@@ -105,7 +105,7 @@ export class Adoptions {
     if (!isHeld) taken = await this.#take(gateway, signal);
     if (!taken) return;
     onDone(origin);
-    await map.noteAdoption(origin, { by: this.#parts.origin, isDone: true, ...taken });
+    await map.recordAdoption(origin, { by: this.#parts.origin, isDone: true, ...taken });
   }
 
   /** Undefined if the map has since given the files to another gateway. */
@@ -150,7 +150,7 @@ export class Adoptions {
     await adopt({ trunks: there, deleted: this.#deleted(origin, index), unwanted });
     for (const { id } of dead) await map.retire(id);
     const note = (adopted: number) =>
-      map.noteAdoption(origin, {
+      map.recordAdoption(origin, {
         ...{ by: this.#parts.origin, isDone: false, trunks: trunks.length, adopted },
       });
     for (let read = 0; ; ) {

@@ -15,7 +15,7 @@ import {
 } from '@stevedore/map';
 import type { Outbox } from '@stevedore/staging';
 import { type AdoptionParts, Adoptions } from './adoption.js';
-import { type Answer, KnownFiles, textOf } from './known-files.js';
+import { type Answer, MapCache, textOf } from './map-cache.js';
 import { Publisher } from './publisher.js';
 import { away, clockTrouble, takenOver } from './troubles.js';
 
@@ -27,7 +27,7 @@ import { away, clockTrouble, takenOver } from './troubles.js';
  */
 
 /** The map of the deployment, and its answer when this server joined. */
-export interface Deployed {
+export interface DeploymentContext {
   readonly map: DeploymentMap;
   readonly joining: Joining & { readonly origin: number };
   /** An error if the map did not answer. */
@@ -35,10 +35,10 @@ export interface Deployed {
   /** The secret that the servers share, as last saved; undefined if there is none. */
   readonly secret: string | undefined;
   /** Saves the secret when the map answers later. */
-  readonly keepSecret: (secret: string) => Promise<void>;
+  readonly saveSecret: (secret: string) => Promise<void>;
 }
 
-export interface DeploymentParts extends Deployed {
+export interface DeploymentParts extends DeploymentContext {
   readonly outbox: Outbox;
   /** Files that are not merged yet. */
   readonly staged: () => StagedFiles;
@@ -85,17 +85,17 @@ export class Deployment {
   readonly #parts: DeploymentParts;
   /** Identifies this process in the map's usage counts of API keys. */
   readonly #run = randomBytes(8).toString('hex');
-  readonly #known: KnownFiles;
+  readonly #known: MapCache;
   readonly #publisher: Publisher;
   readonly #adoptions: Adoptions;
   /** Removals already dropped from the caches: the time of each, by key. */
-  readonly #heard = new Map<string, number>();
+  readonly #seenRemovals = new Map<string, number>();
   #joining: Promise<Joined> | undefined;
   #secret: string | undefined;
   #gateways: { readonly at: number; readonly list: readonly Gateway[] } = { at: 0, list: [] };
   /** Origins of the gateways whose files this one has adopted. */
   readonly #adopted = new Set<number>();
-  #heardUpTo: number | undefined;
+  #polledUpTo: number | undefined;
   #heardAllAt = Number.NEGATIVE_INFINITY;
   #seenAt = Number.NEGATIVE_INFINITY;
   #prunedAt = performance.now();
@@ -112,7 +112,7 @@ export class Deployment {
     this.#parts = parts;
     this.#secret = parts.secret;
     const { map, outbox, adoption, report } = parts;
-    this.#known = new KnownFiles(map, () => this.#joined());
+    this.#known = new MapCache(map, () => this.#joined());
     this.#publisher = new Publisher(map, outbox);
     this.#adoptions = new Adoptions({
       ...{ ...adoption, map, origin: this.origin, report },
@@ -123,7 +123,7 @@ export class Deployment {
   start(): void {
     const { joined } = this.#parts;
     if (joined instanceof MapError) this.#fail(joined);
-    else this.#joining = this.#noted(Promise.resolve(joined));
+    else this.#joining = this.#rememberSecret(Promise.resolve(joined));
     this.#next(0);
   }
 
@@ -181,7 +181,7 @@ export class Deployment {
   }
 
   /** True if this server knows every file of the origin, which is its own or adopted. */
-  speaksFor(origin: number): boolean {
+  isAuthoritativeFor(origin: number): boolean {
     return origin === this.origin || this.#adopted.has(origin);
   }
 
@@ -214,7 +214,7 @@ export class Deployment {
   /** URL of the server that has the key's file; undefined if that is this one or has no URL. */
   async urlFor(key: string): Promise<string | undefined> {
     const origin = originOf(Buffer.from(key, 'base64url'));
-    if (this.speaksFor(origin)) return undefined;
+    if (this.isAuthoritativeFor(origin)) return undefined;
     return (await this.gatewayOf(origin))?.url ?? undefined;
   }
 
@@ -258,18 +258,18 @@ export class Deployment {
   }
 
   #joined(): Promise<Joined> {
-    this.#joining ??= this.#noted(this.#join());
+    this.#joining ??= this.#rememberSecret(this.#join());
     return this.#joining;
   }
 
   async #join(): Promise<Joined> {
-    const { map, joining, keepSecret, report } = this.#parts;
+    const { map, joining, saveSecret, report } = this.#parts;
     const joined = await map.join(joining);
-    await keepSecret(joined.secret).catch(report);
+    await saveSecret(joined.secret).catch(report);
     return joined;
   }
 
-  #noted(joining: Promise<Joined>): Promise<Joined> {
+  #rememberSecret(joining: Promise<Joined>): Promise<Joined> {
     joining.then(
       ({ secret }) => {
         this.#secret = secret;
@@ -284,17 +284,17 @@ export class Deployment {
   #next(delayMs: number): void {
     if (this.#isClosed) return;
     this.#timer = setTimeout(() => {
-      this.#round = this.#look();
+      this.#round = this.#runRound();
     }, delayMs);
     this.#timer.unref();
   }
 
-  async #look(): Promise<void> {
+  async #runRound(): Promise<void> {
     let hasMore = false;
     try {
       await this.#joined();
       await this.#keepUp();
-      await this.#hear();
+      await this.#pollRemovals();
       await this.#deleteForOthers();
       hasMore = await this.#publisher.publish(PUBLISH_MS);
     } catch (error) {
@@ -332,9 +332,9 @@ export class Deployment {
   }
 
   /** Evicts what others have deleted from the caches. */
-  async #hear(): Promise<void> {
+  async #pollRemovals(): Promise<void> {
     const { map } = this.#parts;
-    const from = this.#heardUpTo ?? (await this.#mapTime());
+    const from = this.#polledUpTo ?? (await this.#mapTime());
     const isThorough = performance.now() - this.#heardAllAt >= THOROUGH_INTERVAL_MS;
     const overlapMs = isThorough ? LATEST_COMMIT_MS : OVERLAP_MS;
     let last: Removal = { key: NO_KEY, removedAt: from - overlapMs };
@@ -343,17 +343,17 @@ export class Deployment {
       for (const removal of removals) {
         last = removal;
         const text = textOf(removal.key);
-        if (this.#heard.has(text)) continue;
-        this.#heard.set(text, removal.removedAt);
+        if (this.#seenRemovals.has(text)) continue;
+        this.#seenRemovals.set(text, removal.removedAt);
         this.noteRemoved(Buffer.from(removal.key));
       }
       if (removals.length < MAX_REMOVALS) break;
     }
-    this.#heardUpTo = Math.max(from, last.removedAt);
+    this.#polledUpTo = Math.max(from, last.removedAt);
     if (!isThorough) return;
     this.#heardAllAt = performance.now();
-    for (const [text, at] of this.#heard) {
-      if (at < this.#heardUpTo - LATEST_COMMIT_MS) this.#heard.delete(text);
+    for (const [text, at] of this.#seenRemovals) {
+      if (at < this.#polledUpTo - LATEST_COMMIT_MS) this.#seenRemovals.delete(text);
     }
   }
 
@@ -371,7 +371,7 @@ export class Deployment {
     const now = performance.now();
     if (now - this.#seenAt >= SEEN_INTERVAL_MS) {
       const { staged } = this.#parts;
-      const isOurs = await map.seen(this.origin, joining.place, staged());
+      const isOurs = await map.heartbeat(this.origin, joining.place, staged());
       await this.#listGateways();
       if (!isOurs) throw this.#refusal();
       this.#seenAt = now;

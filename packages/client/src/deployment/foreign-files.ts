@@ -10,7 +10,7 @@ import type { Deployment } from './deployment.js';
 import { GatewayFiles } from './gateway-files.js';
 import { factsOf } from './mapped-facts.js';
 import { choosePartner } from './partners.js';
-import { cut, type FoundFile, StagedElsewhere } from './staged-elsewhere.js';
+import { cut, type FoundFile, PeerFileReader } from './peer-file-reader.js';
 
 /**
  * Files that other servers of the deployment staged. The map tells which trunk has a merged file; a
@@ -51,11 +51,11 @@ const SETTLED_INTERVAL_MS = 1_000;
 export class ForeignFiles {
   readonly #parts: ForeignFilesParts;
   readonly #gateways = new Map<string, GatewayFiles>();
-  readonly #staged: StagedElsewhere;
+  readonly #staged: PeerFileReader;
 
   constructor(parts: ForeignFilesParts) {
     this.#parts = parts;
-    this.#staged = new StagedElsewhere(parts.smallFileBytes);
+    this.#staged = new PeerFileReader(parts.smallFileBytes);
   }
 
   /** True for a key that another server issued. */
@@ -332,7 +332,7 @@ export class ForeignFiles {
     if (!gateway) return undefined;
     if (gateway.origin === deployment.origin) {
       // The files of that origin are this server's: it would have found this one.
-      if (deployment.speaksFor(origin)) return undefined;
+      if (deployment.isAuthoritativeFor(origin)) return undefined;
       throw beingAdopted(origin, what);
     }
     if (gateway.url === null || secret === undefined) {

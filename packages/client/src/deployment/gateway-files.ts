@@ -3,7 +3,7 @@ import { pipeline, type Readable } from 'node:stream';
 import { isStoreError, StoreError } from '@stevedore/staging/errors';
 import type { Dispatcher } from 'undici';
 import { aborted } from '../failures.js';
-import { Checked, collected, discard, infoOf } from '../gateway-answers.js';
+import { ChecksumStream, discard, infoOf, readAll } from '../gateway-answers.js';
 import type { ByteRange, FileInfo } from '../types.js';
 import { PeerConnections, type PeerConnectionsOptions, TimeLimit } from './peer-connections.js';
 
@@ -103,7 +103,7 @@ export class GatewayFiles {
         throw new Error(`${info.size} bytes, where ${mostBytes} were asked for at most`);
       }
       const content = this.#checked(answer, 200, info.size, info.crc32, signal);
-      return { info, bytes: await collected(content) };
+      return { info, bytes: await readAll(content) };
     } catch (error) {
       throw this.#failure(error, signal);
     } finally {
@@ -125,7 +125,7 @@ export class GatewayFiles {
     info: Pick<FileInfo, 'key' | 'size' | 'crc32'>,
     signal: AbortSignal | undefined,
   ): Promise<Buffer> {
-    return collected(await this.#open(this.#small, info, undefined, signal));
+    return readAll(await this.#open(this.#small, info, undefined, signal));
   }
 
   /** The files of the upload with this mark; none if it was made elsewhere. */
@@ -198,7 +198,9 @@ export class GatewayFiles {
       discard(body);
       throw new Error(`status ${statusCode}, ${length} bytes`);
     }
-    const checked = new Checked(bytes, crc, this.#url, (error) => this.#failure(error, signal));
+    const checked = new ChecksumStream(bytes, crc, this.#url, (error) =>
+      this.#failure(error, signal),
+    );
     // A failure of either side reaches the reader through the last stream.
     return pipeline(body, checked, () => undefined);
   }

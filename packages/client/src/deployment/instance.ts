@@ -40,15 +40,15 @@ const SECRET_FILE = 'deployment-secret';
  * Saves the secret that the servers of the deployment share, so that a server that starts while
  * the map is down can serve the others.
  */
-export async function keepSecret(directory: string, secret: string): Promise<void> {
-  if ((await keptSecret(directory)) === secret) return;
+export async function saveSecret(directory: string, secret: string): Promise<void> {
+  if ((await loadSecret(directory)) === secret) return;
   const path = join(directory, SECRET_FILE);
   await writeFile(`${path}.new`, `${secret}\n`, { mode: 0o600 });
   await rename(`${path}.new`, path);
 }
 
 /** Undefined if none was saved. */
-export async function keptSecret(directory: string): Promise<string | undefined> {
+export async function loadSecret(directory: string): Promise<string | undefined> {
   const text = await readFile(join(directory, SECRET_FILE), 'utf8').catch(() => '');
   return text.trim() === '' ? undefined : text.trim();
 }

@@ -204,7 +204,7 @@ class MapCheck {
 
   /** False if it has been retired since. */
   async #isListed({ id }: ListedTrunk): Promise<boolean> {
-    const [found] = await this.#parts.map.trunks(justBefore(id), 1);
+    const [found] = await this.#parts.map.trunks(predecessor(id), 1);
     return found !== undefined && nameOf(found.id) === nameOf(id);
   }
 
@@ -248,7 +248,7 @@ class MapCheck {
 }
 
 /** The id immediately before this one. */
-function justBefore(id: Uint8Array): Buffer {
+function predecessor(id: Uint8Array): Buffer {
   const before = Buffer.from(id);
   let at = before.length - 1;
   while (at > 0 && before[at] === 0) before[at--] = 255;

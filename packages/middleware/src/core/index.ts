@@ -55,9 +55,9 @@ export { Form } from './upload/form.js';
 export { type KeysUnderWay, type Stored, uploadMark } from './upload/idempotency.js';
 export { checkPolicy, narrowPolicy, type UploadPolicy } from './upload/policy.js';
 export {
-  continueIfAsked,
   ProgressGuard,
   RequestBody,
   readWhole,
+  sendContinueIfExpected,
   tooLarge,
 } from './upload/request-body.js';

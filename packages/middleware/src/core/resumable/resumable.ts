@@ -16,7 +16,7 @@ import { ProblemError, problemAnswer, toProblem } from '../problems.js';
 import { checkBytes } from '../upload/content-check.js';
 import { expiryOf, typeProblem, type UploadPolicy } from '../upload/policy.js';
 import type { ProgressGuard, UploadRoom } from '../upload/request-body.js';
-import { continueIfAsked, RequestBody } from '../upload/request-body.js';
+import { RequestBody, sendContinueIfExpected } from '../upload/request-body.js';
 import { type Note, noteOf } from './note.js';
 import { type Begin, EXTENSIONS, TusStore, type UnderWay, underWay } from './tus-store.js';
 import { CHECKSUMS, checksumOf, concatOf, metadataOf } from './upload-headers.js';
@@ -229,7 +229,7 @@ export class ResumableUploads {
       headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
     if (!hasBody || (method !== 'PATCH' && method !== 'POST')) return undefined;
     const { limits, guard } = this.#options;
-    continueIfAsked(request, response);
+    sendContinueIfExpected(request, response);
     const { room, limitBytes = limits.maxFileBytes } = bounds;
     return new RequestBody(request, { limitBytes, guard, room });
   }

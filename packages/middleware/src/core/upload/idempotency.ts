@@ -6,7 +6,7 @@ import { maxFormBytes, type TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
 import { boundaryOf, Form } from './form.js';
 import type { ProgressGuard } from './request-body.js';
-import { continueIfAsked, RequestBody } from './request-body.js';
+import { RequestBody, sendContinueIfExpected } from './request-body.js';
 
 /**
  * `Idempotency-Key`: an upload repeated with the same key within a day gets the first answer, and
@@ -142,7 +142,7 @@ export class IdempotentUploads {
     const length = request.headers['content-length'];
     if (!first || receipts.length > 1) throw reused();
     if (length !== undefined && Number(length) !== first.size) throw reused();
-    continueIfAsked(request, response);
+    sendContinueIfExpected(request, response);
     const body = new RequestBody(request, { limitBytes: first.size, guard: this.#guard });
     try {
       if (!(await this.#isStored(body.chunks(), first))) throw reused();
@@ -162,7 +162,7 @@ export class IdempotentUploads {
   ): Promise<void> {
     const boundary = boundaryOf(type);
     if (boundary === undefined) throw reused();
-    continueIfAsked(request, response);
+    sendContinueIfExpected(request, response);
     const limitBytes = maxFormBytes(this.#limits);
     const body = new RequestBody(request, { limitBytes, guard: this.#guard });
     let same = 0;

@@ -8,7 +8,7 @@ import { digestCheck } from './digests.js';
 import { boundaryOf, Form } from './form.js';
 import { expiryOf, limitsUnder, typeProblem, type UploadPolicy } from './policy.js';
 import type { ProgressGuard, UploadRoom } from './request-body.js';
-import { continueIfAsked, RequestBody, readWhole, tooLarge } from './request-body.js';
+import { RequestBody, readWhole, sendContinueIfExpected, tooLarge } from './request-body.js';
 
 /**
  * Receives an upload, a raw body or a form, and stores it. A body whose headers announce too much,
@@ -88,7 +88,7 @@ async function takeRaw(
   if (once !== undefined) options.once = once;
   if (group !== undefined) options.group = group;
   if (size !== undefined) options.size = size;
-  continueIfAsked(request, response);
+  sendContinueIfExpected(request, response);
   const isChecked = declaredType !== undefined || digests !== undefined;
   if (size !== undefined && size <= maxBufferedBytes) {
     const bytes = size === 0 ? Buffer.alloc(0) : await readWhole(request, size, guard);
@@ -118,7 +118,7 @@ async function takeForm(
   }
   announcedBytes(request.headers, limitBytes);
   const digests = digestCheck(request.headers);
-  continueIfAsked(request, response);
+  sendContinueIfExpected(request, response);
   const body = new RequestBody(request, { limitBytes, guard, digests, room });
   const form = new Form(body, boundary, limits, { group: given, policy, expiry });
   const { group } = form;

@@ -30,11 +30,11 @@ export class RequestBody {
   constructor(request: IncomingMessage, options: BodyOptions) {
     this.#request = request;
     this.#options = options;
-    request.on('error', () => this.fail(clientGone()));
+    request.on('error', () => this.fail(clientDisconnected()));
     request.on('end', this.#onEnd);
     request.on('readable', this.#onReadable);
     request.on('close', () => {
-      if (!this.#ended) this.fail(clientGone());
+      if (!this.#ended) this.fail(clientDisconnected());
     });
     this.#stopWatching = options.guard.watch(request, () => this.fail(tooSlow()));
   }
@@ -111,10 +111,10 @@ export function readWhole(
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     const stopWatching = guard.watch(request, () => reject(tooSlow()));
-    request.on('error', () => reject(clientGone()));
+    request.on('error', () => reject(clientDisconnected()));
     request.on('close', () => {
       stopWatching();
-      if (!request.readableEnded) reject(clientGone());
+      if (!request.readableEnded) reject(clientDisconnected());
     });
     request.on('data', (chunk: Buffer) => chunks.push(chunk));
     request.on('end', () => {
@@ -137,7 +137,7 @@ function tooSlow(): ProblemError {
   return new ProblemError('body_too_slow', 'The body arrived too slowly.');
 }
 
-function clientGone(): ProblemError {
+function clientDisconnected(): ProblemError {
   return new ProblemError('aborted', 'The client closed the connection before the body ended.');
 }
 
@@ -145,7 +145,7 @@ function clientGone(): ProblemError {
  * Answers `Expect: 100-continue` once the headers are accepted, unless node has done so: it does
  * for every server that does not listen for `checkContinue`.
  */
-export function continueIfAsked(request: IncomingMessage, response: ServerResponse): void {
+export function sendContinueIfExpected(request: IncomingMessage, response: ServerResponse): void {
   // HTTP/1.0 has no such answer.
   if (request.headers.expect === undefined || request.httpVersion === '1.0') return;
   const { server } = request.socket as { readonly server?: EventEmitter };

@@ -14,17 +14,17 @@ const UNKNOWN_MS = 1_000;
 
 export type Answer = MappedFile | 'removed' | undefined;
 
-interface Question {
+interface PendingLookup {
   readonly key: Buffer;
   readonly resolve: (answer: Answer) => void;
   readonly reject: (error: unknown) => void;
 }
 
-export class KnownFiles {
+export class MapCache {
   readonly #map: Pick<DeploymentMap, 'find'>;
   readonly #joined: () => Promise<unknown>;
   readonly #found = new LRUCache<string, { readonly answer: Answer }>({ max: MAX_CACHED });
-  readonly #questions: Question[] = [];
+  readonly #questions: PendingLookup[] = [];
 
   /** `joined` resolves once the map may be queried. */
   constructor(map: Pick<DeploymentMap, 'find'>, joined: () => Promise<unknown>) {
@@ -41,7 +41,7 @@ export class KnownFiles {
   ask(key: Buffer): Promise<Answer> {
     return new Promise((resolve, reject) => {
       this.#questions.push({ key, resolve, reject });
-      if (this.#questions.length === 1) setImmediate(() => this.#askAll());
+      if (this.#questions.length === 1) setImmediate(() => this.#flush());
     });
   }
 
@@ -57,7 +57,7 @@ export class KnownFiles {
     return typeof answer === 'object' ? answer : undefined;
   }
 
-  #askAll(): void {
+  #flush(): void {
     while (this.#questions.length > 0) {
       const asked = this.#questions.splice(0, MAX_KEYS_PER_QUESTION);
       const answered = this.#joined().then(() => this.#map.find(asked.map(({ key }) => key)));

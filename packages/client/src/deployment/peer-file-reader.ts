@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
 import { LRUCache } from 'lru-cache';
-import { collected } from '../gateway-answers.js';
+import { readAll } from '../gateway-answers.js';
 import { readLarge } from '../large-reader.js';
 import type { ReadContent } from '../stored-file.js';
 import type { ByteRange } from '../types.js';
@@ -13,7 +13,7 @@ export type FoundFile = Awaited<ReturnType<GatewayFiles['find']>>;
 
 const MAX_BLOCK_LIST_BYTES = 2 * 2 ** 20;
 
-export class StagedElsewhere {
+export class PeerFileReader {
   readonly #smallFileBytes: number;
   /** Block checksums of large files that were read in part. */
   readonly #blocks = new LRUCache<string, Buffer>({
@@ -45,7 +45,7 @@ export class StagedElsewhere {
   ): Promise<Readable> {
     const read = async (start: number, length: number): Promise<Buffer> => {
       const part = { start, end: start + length - 1 };
-      return collected(await files.read({ key, size, crc32 }, part, signal));
+      return readAll(await files.read({ key, size, crc32 }, part, signal));
     };
     return readLarge(
       {
