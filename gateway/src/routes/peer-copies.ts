@@ -60,8 +60,7 @@ export function peerCopies(
       if (!isPeer(request.raw) || !/^\d{1,5}$/.test(origin)) {
         throw new ProblemError('route_not_found', 'There is nothing at this path.');
       }
-      await held.drop(Number(origin));
-      return { status: 204, headers: {} };
+      return { status: (await held.drop(Number(origin))) ? 204 : 409, headers: {} };
     }),
   );
 }

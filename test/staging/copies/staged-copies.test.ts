@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import { cp } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Staging, StagingOptions } from '@stevedore/staging';
+import { HeldCopies, type Staging, type StagingOptions } from '@stevedore/staging';
 import { expect, test } from 'vitest';
 import { TestPartner } from '../../support/partner.js';
 import { openStaging, stageFile, until } from '../../support/staging.js';
@@ -306,6 +306,29 @@ test('a staged file is read at the partner while its server is away, and not whi
   partner.isAway = false;
   await until(isUp(staging));
   expect(await partner.held.find(origin, key)).toBeUndefined();
+});
+
+test('a copy is dropped when its gateway has another partner, and not while it is connected', async () => {
+  const { staging, partner, origin, own, held } = await pair('alone');
+  await until(isUp(staging));
+  await stageFile(staging, bytesOf(20_000, 1));
+  expect(await partner.held.drop(origin)).toBe(false);
+  // Another process of the same gateway was asked.
+  const beside = await HeldCopies.open({
+    folder: partner.folder,
+    limitBytes: 2 ** 30,
+    now: Date.now,
+  });
+  expect(await beside.drop(origin)).toBe(false);
+  expectSame(own, held);
+  partner.isAway = true;
+  partner.cut();
+  await until(async () => (await partner.held.drop(origin)) === true);
+  expect(readdirSync(held)).toEqual([]);
+  partner.isAway = false;
+  await until(isUp(staging));
+  expectSame(own, held);
+  await beside.close();
 });
 
 test('what a crash of the partner has torn is sent again', async () => {

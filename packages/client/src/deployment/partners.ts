@@ -103,12 +103,13 @@ export class Partners {
 
   /** Asks former partners to drop their copies, now that the current one has everything. */
   async #dropFormer(deployment: Deployment): Promise<void> {
-    const { current, former } = await this.#read();
-    for (const url of former) {
+    for (const url of (await this.#read()).former) {
       try {
+        // It may be the partner again.
+        if (!(await this.#read()).former.includes(url)) continue;
         await dropCopy(url, deployment);
-        const { former: left } = await this.#read();
-        await this.#note({ current, former: left.filter((each) => each !== url) });
+        const { current, former } = await this.#read();
+        await this.#note({ current, former: former.filter((each) => each !== url) });
       } catch {
         // It is down; the next connection to the partner retries.
       }

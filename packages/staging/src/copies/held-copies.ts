@@ -1,6 +1,7 @@
 import type { Duplex } from 'node:stream';
 import { KeyedLock } from '@stevedore/async';
 import { type Disk, privateDisk, replaceFile } from '@stevedore/disk';
+import { DirectoryLock } from '../directory-lock.js';
 import { isStoreError } from '../errors.js';
 import type { FileRow } from '../filemap/filemap.js';
 import { receiveCopies, refuseCopies } from './copy-receiver.js';
@@ -144,13 +145,26 @@ export class HeldCopies {
     });
   }
 
-  /** Drops the copy: its gateway now has another partner. */
-  async drop(origin: number): Promise<void> {
-    if (!(await this.#isHeld(origin))) return;
-    await this.#inTurn.run(String(origin), async () => {
+  /**
+   * Drops the copy: its gateway now has another partner. False if that gateway is connected here:
+   * the request is old, and this is the partner again.
+   */
+  async drop(origin: number): Promise<boolean> {
+    if (this.#streams.has(origin)) return false;
+    if (!(await this.#isHeld(origin))) return true;
+    return this.#inTurn.run(String(origin), async () => {
+      if (this.#streams.has(origin)) return false;
       await this.#closeIndex(origin);
-      this.#room.usedBytes -= await removeHeld(this.#disk, this.#directoryOf(origin));
+      const directory = this.#directoryOf(origin);
+      const lock = lockUnlessTaken(directory);
+      if (!lock) return false;
+      try {
+        this.#room.usedBytes -= await removeHeld(this.#disk, directory);
+      } finally {
+        lock.release();
+      }
       this.#origins.delete(origin);
+      return true;
     });
   }
 
@@ -191,5 +205,15 @@ export class HeldCopies {
     const index = this.#indexes.get(origin);
     this.#indexes.delete(origin);
     await index?.close();
+  }
+}
+
+/** Undefined if another process has the copy open. */
+function lockUnlessTaken(directory: string): DirectoryLock | undefined {
+  try {
+    return DirectoryLock.acquire(directory);
+  } catch (error) {
+    if (isStoreError(error, 'directory_locked')) return undefined;
+    throw error;
   }
 }
