@@ -52,6 +52,21 @@ test('in a larger group they stay until a second storage has the trunk', async (
   expect(filled.errors).toEqual([]);
 });
 
+test('a trunk whose group does not answer holds up no other trunk', async () => {
+  const store = storeOf(2);
+  store.holders.push('b:1');
+  let first: string | undefined;
+  store.copiesOf = (fileId) => {
+    first ??= fileId;
+    if (fileId === first) throw new Error('no storage of the group answers');
+    return { holders: store.holders, members: 2 };
+  };
+  const filled = await fill({}, store);
+  await until(() => filled.staging.stats().unconfirmedTrunks === 1);
+  await until(() => areLocal(filled).filter((isLocal) => isLocal).length === 1);
+  expect(filled.errors[0]!.message).toContain('no storage of the group answers');
+});
+
 test('one copy is enough where one is asked for, and nobody is asked', async () => {
   const store = storeOf(3);
   store.copiesOf = () => {

@@ -140,34 +140,38 @@ test('the scrub in the background finds and mends, and goes on where it was stop
   expect((await staging.fsck({ repair: false })).problems).toEqual([]);
 });
 
-test('a trunk with a file that no storage has sound holds up no other compaction', async () => {
-  const options = { retainBytes: 0, segmentBytes: 1000 };
-  const { staging, store } = await openStaging(temporaryFolder(), options);
-  const trunks: { key: Buffer; bytes: Buffer }[] = [];
-  for (let trunk = 0; trunk < 2; trunk++) {
-    const dead = await stageFile(staging, randomBytes(5000));
-    const bytes = randomBytes(1000);
-    trunks.push({ key: await stageFile(staging, bytes), bytes });
+test.each(['damaged', 'lost'])(
+  'a trunk with a file that is %s at every storage holds up no other compaction',
+  async (how) => {
+    const options = { retainBytes: 0, segmentBytes: 1000 };
+    const { staging, store } = await openStaging(temporaryFolder(), options);
+    const trunks: { key: Buffer; bytes: Buffer }[] = [];
+    for (let trunk = 0; trunk < 2; trunk++) {
+      const dead = await stageFile(staging, randomBytes(5000));
+      const bytes = randomBytes(1000);
+      trunks.push({ key: await stageFile(staging, bytes), bytes });
+      await staging.merging.flush();
+      trunks.push({ key: dead, bytes: Buffer.alloc(0) });
+    }
+    await stageFile(staging, randomBytes(2000));
     await staging.merging.flush();
-    trunks.push({ key: dead, bytes: Buffer.alloc(0) });
-  }
-  await stageFile(staging, randomBytes(2000));
-  await staging.merging.flush();
-  await until(() => trunks.every(({ key }) => !staging.local.has(staging.fileMap.find(key)!)));
-  const [stuck, , moving] = trunks;
-  store.rot = (part) => {
-    const at = part.indexOf(stuck!.bytes.subarray(0, 50));
-    if (at >= 0) part[at + 7]! ^= 1;
-    return part;
-  };
-  const before = staging.fileMap.find(moving!.key)!.trunk?.fileId;
-  await staging.deletions.delete(trunks[1]!.key);
-  await staging.deletions.delete(trunks[3]!.key);
-  await staging.compact();
-  await staging.merging.flush();
-  await until(() => staging.fileMap.find(moving!.key)!.trunk?.fileId !== before);
-  expect(staging.fileMap.find(stuck!.key)?.trunk).toBeDefined();
-});
+    await until(() => trunks.every(({ key }) => !staging.local.has(staging.fileMap.find(key)!)));
+    const [stuck, , moving] = trunks;
+    store.rot = (part) => {
+      const at = part.indexOf(stuck!.bytes.subarray(0, 50));
+      if (at >= 0) part[at + 7]! ^= 1;
+      return part;
+    };
+    if (how === 'lost') store.files.delete(staging.fileMap.find(stuck!.key)!.trunk!.fileId!);
+    const before = staging.fileMap.find(moving!.key)!.trunk?.fileId;
+    await staging.deletions.delete(trunks[1]!.key);
+    await staging.deletions.delete(trunks[3]!.key);
+    await staging.compact();
+    await staging.merging.flush();
+    await until(() => staging.fileMap.find(moving!.key)!.trunk?.fileId !== before);
+    expect(staging.fileMap.find(stuck!.key)?.trunk).toBeDefined();
+  },
+);
 
 test.each([
   ['this disk', {}],

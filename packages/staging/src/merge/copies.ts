@@ -72,21 +72,24 @@ export class Copies {
     this.#isWanted = false;
     const { fileMap, onConfirmed, onError } = this.#parts;
     let confirmed = 0;
-    try {
-      for (let after = 0; ; ) {
-        const page = fileMap.uncopiedTrunks(after, PAGE_TRUNKS);
-        for (const trunk of page) {
-          if (this.#stopped.signal.aborted) return;
+    let failure: Error | undefined;
+    for (let after = 0; ; ) {
+      const page = fileMap.uncopiedTrunks(after, PAGE_TRUNKS);
+      for (const trunk of page) {
+        if (this.#stopped.signal.aborted) return;
+        try {
           if (!(await this.#hasEnough(trunk))) continue;
           fileMap.setCopied(trunk.id);
           confirmed += 1;
+        } catch (error) {
+          // A group that does not answer must not hold up the trunks of others.
+          failure ??= error as Error;
         }
-        if (page.length < PAGE_TRUNKS) break;
-        after = page.at(-1)!.id;
       }
-    } catch (error) {
-      if (!this.#stopped.signal.aborted) onError(error as Error);
+      if (page.length < PAGE_TRUNKS) break;
+      after = page.at(-1)!.id;
     }
+    if (failure && !this.#stopped.signal.aborted) onError(failure);
     if (confirmed > 0) onConfirmed();
   }
 

@@ -65,11 +65,13 @@ export class TrunkSender {
     if (wrong) {
       // If the removal fails or the process ends, it is removed later.
       fileMap.addUnwanted(fileId);
-      await trunkStore.remove(fileId, signal);
-      fileMap.removeUnwanted(fileId);
-      throw new Error(
-        `FastDFS stored ${fileId} wrongly (${wrong}); it was deleted and is sent again`,
+      const isRemoved = await trunkStore.remove(fileId, signal).then(
+        () => true,
+        () => false,
       );
+      if (isRemoved) fileMap.removeUnwanted(fileId);
+      const fate = isRemoved ? 'it was deleted' : 'it is deleted later';
+      throw new Error(`FastDFS stored ${fileId} wrongly (${wrong}); ${fate}, and sent again`);
     }
     // If the record is refused, the trunk is left in FastDFS and the plan is sent again: part of
     // the record may be on disk. An orphan can be found, but a trunk that a record names cannot be

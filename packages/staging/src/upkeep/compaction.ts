@@ -8,7 +8,7 @@ import { chooseJoin, shareOf } from '../merge/joining.js';
 import type { Stores } from '../merge/trunk-store.js';
 import { MAX_FILES, type WaitingFiles } from '../merge/waiting-files.js';
 import type { Rebuild } from '../repair/rebuild.js';
-import { type RepairParts, soundSlice, stageAgain } from '../repair/sound-copies.js';
+import { type RepairParts, readTrunk, soundSlice, stageAgain } from '../repair/sound-copies.js';
 import { type Retention, recordOf } from './retention.js';
 
 /**
@@ -143,12 +143,10 @@ export class Compaction extends BackgroundTask<number> {
   async #read(trunk: TrunkRow, row: FileRow): Promise<Buffer | undefined> {
     const local = await this.#parts.local.read(row);
     if (local) return local;
+    if (row.size === 0) return Buffer.alloc(0);
     const { trunkStore } = this.#parts;
-    const bytes =
-      row.size === 0
-        ? Buffer.alloc(0)
-        : await trunkStore.read(trunk.fileId!, row.trunk!.offset, row.size, this.stopped);
-    if (bytes.length === row.size && crc32(bytes) === row.crc32) return bytes;
+    const bytes = await readTrunk(trunkStore, trunk, row.trunk!.offset, row.size, this.stopped);
+    if (bytes && bytes.length === row.size && crc32(bytes) === row.crc32) return bytes;
     return soundSlice(this.#parts, row, undefined);
   }
 }

@@ -87,6 +87,8 @@ export class LocalFiles {
       await disk.syncDirectory(directory);
     } catch (error) {
       await removeIfThere(disk, temporary);
+      // Unless its directory is synced, a later deletion would not know of it.
+      await removeIfThere(disk, this.pathOf(name));
       throw error;
     }
   }

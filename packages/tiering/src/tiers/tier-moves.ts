@@ -105,7 +105,7 @@ export class TierMoves {
     }
   }
 
-  /** A file without a record is one all the same. */
+  /** The record of the file; for a file on disk without one, a record of its size and time. */
   async #recordOf(name: string): Promise<FileRecord | undefined> {
     const { records, local } = this.#parts;
     const record = records.find(name);
@@ -118,7 +118,7 @@ export class TierMoves {
     return { ...none, ...record, size, mtimeSeconds };
   }
 
-  /** What the file's copy must be; a damaged row is not copied. */
+  /** The content to copy, with the size and CRC-32 of the copy. Throws if the row is damaged. */
   async #sourceOf(record: FileRecord): Promise<CopySource> {
     const { records, local } = this.#parts;
     const { name, size, mtimeSeconds } = record;
@@ -189,7 +189,7 @@ export class TierMoves {
     return 'moved';
   }
 
-  /** Stores a copy; it is written down that it is begun until a record says what became of it. */
+  /** Stores a copy in another group. It is listed as open until its outcome is recorded. */
   async #copyTo(group: string, source: CopySource, remote: RemoteFiles): Promise<Copied> {
     const { records, now } = this.#parts;
     const { size, crc32: sum } = source;
@@ -215,7 +215,13 @@ export class TierMoves {
   async #switchTo(record: FileRecord, { copy, id }: Copied, move: Move): Promise<MoveOutcome> {
     const { records } = this.#parts;
     const { name } = record;
-    const metadata = records.find(name) ? undefined : await this.#parts.local.metadataBeside(name);
+    let metadata: Buffer | undefined;
+    try {
+      if (!records.find(name)) metadata = await this.#parts.local.metadataBeside(name);
+    } catch (error) {
+      this.#endUnused(copy, id);
+      throw error;
+    }
     const isRevoked = move.isRevoked;
     const moving = record.place === Place.file;
     if (isRevoked) this.#deleteLater(id);
@@ -239,12 +245,19 @@ export class TierMoves {
     if (record.remote !== undefined) this.#deleteLater(record.remote);
   }
 
+  /** No record will refer to this copy. */
+  #endUnused(copy: number, id: string): void {
+    this.#deleteLater(id);
+    this.#parts.records.endCopy(copy);
+    this.#copying.delete(copy);
+  }
+
   #deleteLater(id: string): void {
     const { records, now } = this.#parts;
     records.addUnwanted(id, Math.floor(now() / 1000));
   }
 
-  /** The file on this disk, which the record is not of any more, goes, and then its mark. */
+  /** Deletes the file on this disk, which the record no longer refers to, then its mark. */
   async #deleteLocal(name: string): Promise<void> {
     const { records, local } = this.#parts;
     await local.delete(name);
