@@ -48,7 +48,7 @@ export interface ReadGrant {
   readonly private: boolean;
   /** How long the answer may be cached. */
   readonly freshSeconds?: number;
-  /** Unix milliseconds at which the permission expires; a minute later it is refused. */
+  /** Expiry in Unix milliseconds. Accepted for one more minute, as clocks may differ. */
   readonly freshUntil?: number;
   /** The URL is signed, with all of its parameters. */
   readonly isSigned?: boolean;
@@ -161,7 +161,7 @@ export class Access {
     else throw new ProblemError('forbidden', 'Files are listed only where there are API keys.');
   }
 
-  /** Deletion by FastDFS id. An id seen in a URL with a token is no permission to delete. */
+  /** Deletion by FastDFS id. Knowing an id from a token URL is not enough to delete the file. */
   async removeId(asked: AskedBy): Promise<void> {
     await this.remove(asked);
     this.#demandKeys('deleted');

@@ -55,13 +55,14 @@ test('in a larger group they stay until a second storage has the trunk', async (
 test('a trunk whose group does not answer holds up no other trunk', async () => {
   const store = storeOf(2);
   store.holders.push('b:1');
-  let first: string | undefined;
-  store.copiesOf = (fileId) => {
-    first ??= fileId;
-    if (fileId === first) throw new Error('no storage of the group answers');
-    return { holders: store.holders, members: 2 };
+  const silent = (): never => {
+    throw new Error('no storage of the group answers');
   };
+  store.copiesOf = silent;
   const filled = await fill({}, store);
+  const [first] = filled.staging.fileMap.uncopiedTrunks(0, 2);
+  store.copiesOf = (fileId) =>
+    fileId === first!.fileId ? silent() : { holders: store.holders, members: 2 };
   await until(() => filled.staging.stats().unconfirmedTrunks === 1);
   await until(() => areLocal(filled).filter((isLocal) => isLocal).length === 1);
   expect(filled.errors[0]!.message).toContain('no storage of the group answers');

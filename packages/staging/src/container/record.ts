@@ -52,11 +52,11 @@ export interface RecordHeader {
   readonly metaBytes: number;
   /** Bytes of body in the record. */
   readonly bodyBytes: number;
-  /** Bytes of the file. */
+  /** Bytes of the file; of the trunk in `plan`, `stored` and `retired`. */
   readonly size: number;
   /** Unix milliseconds. */
   readonly time: number;
-  /** CRC-32 of the file's bytes. */
+  /** CRC-32 of the file; of the trunk in `stored` and `retired`, else of the body. */
   readonly crc32: number;
 }
 

@@ -277,7 +277,7 @@ export class Receiver {
     return opened?.stat;
   }
 
-  /** A new file whose source is this storage had been lost: it is recorded as its own again. */
+  /** A lost file of this storage that comes back is logged as its own again. */
   #change(id: FileId, atSeconds: number, isNew = false): ReceivedChange {
     const { identity, replication } = this.#service;
     const restores = isNew && identity.isSource(decodeFields(id.base).source);

@@ -141,7 +141,7 @@ export class Sending {
    * member has, or the record is new; otherwise it compares the files first.
    */
   async #changed(id: FileId, record: LogRecord, peer: Peer, about: About): Promise<void> {
-    // A replayed change counts as own even if the file's source sent it; the source sends it.
+    // After a replay, a change by another source looks like an own one; only its source sends it.
     if (!this.#isInCharge(id)) return;
     const until = about.sent.until(id.name);
     if (until >= about.end) return;

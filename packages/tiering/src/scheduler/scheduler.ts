@@ -38,7 +38,7 @@ interface Waiting {
   readonly refuse: (error: Error) => void;
 }
 
-/** Unused credit is kept for so long. */
+/** Unused credit expires after this time. */
 const MAX_CREDIT_MS = 10;
 
 export class Scheduler {

@@ -111,7 +111,7 @@ export class LocalFiles {
     return this.#parts.disk.openToRead(this.pathOf(name));
   }
 
-  /** A file without a record. */
+  /** Metadata in a file beside it, for files without a record. */
   metadataBeside(name: string): Promise<Buffer | undefined> {
     return readSmallFile(this.#parts.disk, this.pathOf(name) + METADATA_SUFFIX);
   }

@@ -19,7 +19,7 @@ import {
  *
  *   row -> file         mark, copy under a temporary name, give it its name, switch
  *   file -> row         copy into the row, switch and mark, delete the file, unmark
- *   row, file -> remote   write down that a copy is begun, upload, switch and strike that out
+ *   row, file -> remote   record that a copy begins, upload, switch and delete that record
  *                       (a file: mark with the switch, delete it, unmark)
  *   remote -> row, file   as above, and list the copy for deletion with the switch
  *
@@ -302,7 +302,7 @@ interface UnderWay {
 
 export class MovesUnderWay {
   readonly #moves = new Map<string, UnderWay>();
-  /** With the number of those who change the file. */
+  /** How many callers are changing each file. */
   readonly #changing = new Map<string, number>();
   #revokes = 0;
 
@@ -344,7 +344,7 @@ export class MovesUnderWay {
     await underWay.done;
   }
 
-  /** No move of the file begins until the function that this gives is called. */
+  /** Blocks moves of the file until the returned function is called. */
   change(name: string): () => void {
     this.#changing.set(name, (this.#changing.get(name) ?? 0) + 1);
     return () => {

@@ -114,7 +114,7 @@ export class Connection {
     return this.#state;
   }
 
-  /** True while no byte of the last reply has arrived. */
+  /** True while no byte of the reply to the last request has arrived. */
   get unanswered(): boolean {
     return this.#unanswered;
   }

@@ -127,7 +127,7 @@ export class Pool {
     return this.#enqueue(lane, call, connectMs, Math.min(leaseTimeoutMs, stepMs));
   }
 
-  /** Takes a connection back. A doubtful one has been closed before. */
+  /** Takes a connection back. One whose state is uncertain was closed by its user. */
   release(connection: Connection): void {
     const lane = this.#lanes.get(connection.address.text);
     if (connection.state !== 'leased' || !lane) {
