@@ -1,9 +1,9 @@
 import type { BenchmarkContext } from '../harness/benchmark.js';
-import { table } from '../harness/markdown.js';
+import { type Cell, table } from '../harness/markdown.js';
 import { type Costs, type Deployment, needsOf, peakUploads } from './deployment-model.js';
 import { type Outcome, type Site, simulateGateway } from './gateway-trunks.js';
 import { LEAST_FILL_ID } from './goals.js';
-import { measureIndexes } from './index-writer.js';
+import { type IndexCost, measureIndexes } from './index-writer.js';
 import { type Limits, limitsFrom } from './limits.js';
 import { lookupsPerSecond, measureIdleStatements } from './map-load.js';
 import { amount, bytesText, type Row, showDeployments, timeText } from './output.js';
@@ -19,10 +19,13 @@ import {
   TRUNK_BYTES,
 } from './plan.js';
 import { measureMapRebuild, measureRestart, rowsOf } from './recovery.js';
+import { emptyPostgresMap } from './sized-map.js';
 
 /** What files and gateways need: costs that are measured once, trunks simulated for each rate. */
 
 const DAY_SECONDS = 86_400;
+/** Of an empty database, as in the benchmark `deployment`; none: the map is SQLite. */
+const MAP_URL = process.env.STEVEDORE_BENCH_MAP ?? '';
 /** A gateway with so many files a year fills a trunk within a minute. */
 const FAST_BYTES_PER_SECOND = (1.25 * TRUNK_BYTES) / (MAX_AGE_MS / 1000);
 
@@ -76,7 +79,11 @@ async function measureCosts(context: BenchmarkContext, plan: Plan): Promise<Cost
     ...siteOf(1e10, plan, limitsFrom(undefined)),
     ...{ files: plan.indexFiles, flushes: true },
   };
-  const indexes = await measureIndexes(workspace.fresh('indexes'), site);
+  const sqlite = await measureIndexes(workspace.fresh('indexes'), site);
+  const postgres =
+    MAP_URL === ''
+      ? undefined
+      : await measureIndexes(workspace.fresh('indexes'), site, await emptyPostgresMap(MAP_URL));
   progress('a map that is rebuilt');
   const rebuilt = await measureMapRebuild(`${workspace.fresh('rebuilt')}.db`, site);
   progress('restarts');
@@ -86,21 +93,24 @@ async function measureCosts(context: BenchmarkContext, plan: Plan): Promise<Cost
   const perFile = Math.max(0, (most - least) / (many - few));
   progress('what an idle gateway asks the map');
   const idle = await measureIdleStatements(workspace.fresh('idle'), plan.idleSeconds);
-  figures.add('costs.filemap', 'bytes', indexes.fileMapBytesPerFile);
-  figures.add('costs.map', 'bytes', indexes.mapBytesPerFile);
-  figures.add('costs.map-rows', 'rows/s', indexes.mapRowsPerSecond);
+  const maps = { sqlite, ...(postgres ? { postgres } : {}) };
+  figures.add('costs.filemap', 'bytes', sqlite.fileMapBytesPerFile);
+  for (const [name, { mapBytesPerFile, mapRowsPerSecond }] of Object.entries(maps)) {
+    figures.add(`costs.map.${name}`, 'bytes', mapBytesPerFile);
+    figures.add(`costs.map-rows.${name}`, 'rows/s', mapRowsPerSecond);
+  }
   figures.add('costs.rebuild', 'files/s', rebuilt);
   figures.add('costs.restart.few', 's', least);
   figures.add('costs.restart.many', 's', most);
   figures.add('costs.idle', 'statements/s', idle);
   print(
-    `## Costs\n\nOf ${amount(plan.indexFiles)} files; a restart of ${amount(few)} and of ${amount(many)}. Map and its rates: one SQLite file, one connection.\n\n${table(
+    `## Costs\n\nOf ${amount(plan.indexFiles)} files; a restart of ${amount(few)} and of ${amount(many)}. The map is written and rebuilt by one connection. Below, it is ${postgres ? 'the PostgreSQL of STEVEDORE_BENCH_MAP' : 'SQLite; STEVEDORE_BENCH_MAP names a PostgreSQL'}.\n\n${table(
       ['', 'Measured'],
       [
-        ['FileMap, bytes a file', indexes.fileMapBytesPerFile],
-        ['map, bytes a file', indexes.mapBytesPerFile],
-        ['rows placed in the map, a second', amount(indexes.mapRowsPerSecond)],
-        ['statements that place a trunk', indexes.statementsPerTrunk],
+        ['FileMap, bytes a file', sqlite.fileMapBytesPerFile],
+        ...mapRows('SQLite', sqlite),
+        ...(postgres ? mapRows('PostgreSQL', postgres) : []),
+        ['statements that place a trunk', sqlite.statementsPerTrunk],
         ['statements of an idle gateway, a second', idle],
         ['files entered by `map rebuild`, a second', amount(rebuilt)],
         ['restart', `${timeText(least)}, ${timeText(most)}`],
@@ -108,10 +118,17 @@ async function measureCosts(context: BenchmarkContext, plan: Plan): Promise<Cost
     )}`,
   );
   return {
-    ...indexes,
+    ...(postgres ?? sqlite),
     ...{ meanBytes: MEAN_BYTES, idleStatements: idle, rebuildFilesPerSecond: rebuilt },
     restartSeconds: (files) => least + perFile * Math.max(0, files - few),
   };
+}
+
+function mapRows(name: string, cost: IndexCost): readonly Cell[][] {
+  return [
+    [`map in ${name}, bytes a file`, cost.mapBytesPerFile],
+    [`rows placed in ${name}, a second`, amount(cost.mapRowsPerSecond)],
+  ];
 }
 
 function showTrunks(

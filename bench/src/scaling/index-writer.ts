@@ -1,15 +1,16 @@
-import { mkdir, stat } from 'node:fs/promises';
+import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type DeploymentMap, openMap } from '@stevedore/map';
+import type { DeploymentMap } from '@stevedore/map';
 import type { FileRow } from '@stevedore/staging';
 import { Publisher } from '../../../packages/client/dist/deployment/publisher.js';
 import { FileMap } from '../../../packages/staging/dist/filemap/filemap.js';
 import type { TrunkPlan } from '../../../packages/staging/dist/merge/trunk-plan.js';
 import { type Observer, type Site, simulateGateway } from './gateway-trunks.js';
+import { newSqliteMap, type SizedMap, sizeWithLog } from './sized-map.js';
 
 /**
- * What a file costs in a FileMap and in a map: a simulated gateway's files are written with the
- * product's own FileMap and published by its own Publisher to a map in SQLite.
+ * What a file costs in a FileMap and in a map: the files of a simulated gateway are written with the
+ * product's own FileMap and published by its own Publisher to a map.
  */
 
 export interface IndexCost {
@@ -25,11 +26,15 @@ export interface IndexCost {
 const BATCH_FILES = 64;
 const CONFIRM_PAGE = 500;
 
-export async function measureIndexes(directory: string, site: Site): Promise<IndexCost> {
+/** `sized`: an empty map; default a new SQLite file. */
+export async function measureIndexes(
+  directory: string,
+  site: Site,
+  sized?: SizedMap,
+): Promise<IndexCost> {
   await mkdir(directory, { recursive: true });
-  const paths = { fileMap: join(directory, 'filemap.sqlite'), map: join(directory, 'map.db') };
-  const map = await openMap(`sqlite:${paths.map}`);
-  await map.prepare();
+  const path = join(directory, 'filemap.sqlite');
+  const { map, bytes } = sized ?? (await newSqliteMap(join(directory, 'map.db')));
   const counted = { seconds: 0, rows: 0, statements: 0 };
   const place: DeploymentMap['place'] = async (trunk, files) => {
     const start = performance.now();
@@ -38,7 +43,7 @@ export async function measureIndexes(directory: string, site: Site): Promise<Ind
     counted.rows += files.length;
     counted.statements += 1;
   };
-  const fileMap = FileMap.open(paths.fileMap, true);
+  const fileMap = FileMap.open(path, true);
   const writer = new IndexWriter(fileMap);
   const { files, stored } = await simulateGateway(
     { ...site, idMaxAgeMs: 0, flushes: true },
@@ -50,21 +55,13 @@ export async function measureIndexes(directory: string, site: Site): Promise<Ind
   );
   await publisher.publish(Number.POSITIVE_INFINITY);
   await fileMap.close();
-  await map.close();
   return {
-    fileMapBytesPerFile: (await sizeWithLog(paths.fileMap)) / files,
-    mapBytesPerFile: (await sizeWithLog(paths.map)) / files,
+    fileMapBytesPerFile: (await sizeWithLog(path)) / files,
+    mapBytesPerFile: (await bytes()) / files,
     mapRowsPerSecond: counted.rows / counted.seconds,
     statementsPerTrunk: counted.statements / stored,
   };
 }
-
-export async function sizeWithLog(path: string): Promise<number> {
-  const sizes = ['', '-wal'].map(async (end) => (await stat(path + end).catch(() => NONE)).size);
-  return (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0);
-}
-
-const NONE = { size: 0 };
 
 /** Writes what a gateway would write to its FileMap. */
 class IndexWriter implements Observer {

@@ -1,4 +1,3 @@
-import { openMap } from '@stevedore/map';
 import { rebuildMap } from '../../../packages/client/dist/deployment/map-rebuild.js';
 import { encodeDirectory } from '../../../packages/staging/dist/merge/trunk-plan.js';
 import { Child } from '../harness/child.js';
@@ -6,6 +5,7 @@ import { makeLargeDirectory, TRUNK_FILES } from '../staging/large-filemap.js';
 import type { StartHandlers } from '../staging/start-process.js';
 import { absentTrunkStore } from '../staging/trunk-stores.js';
 import { type Site, simulateGateway } from './gateway-trunks.js';
+import { newSqliteMap } from './sized-map.js';
 
 /** How fast what was lost comes back, on this machine. */
 
@@ -35,9 +35,8 @@ export async function measureMapRebuild(path: string, site: Site): Promise<numbe
       return Buffer.concat([Buffer.alloc(length - bytes.length), bytes]);
     },
   };
-  const map = await openMap(`sqlite:${path}`);
+  const { map } = await newSqliteMap(path);
   try {
-    await map.prepare();
     const { signal } = new AbortController();
     const start = performance.now();
     const report = await rebuildMap({ map, store, signal, onProgress: () => undefined });
