@@ -114,8 +114,10 @@ export function hitRatioOf(
   return shareOfRequests(roomFiles * used, files, exponent);
 }
 
+/** With a part for files read along, a cache that has all files needs room for some more. */
+const MOST_ROOM = 1.02 / (1 - AHEAD_SHARE);
 /** Room, as shares of the population, at which the cache is driven. */
-export const ROOM_SHARES = [0.01, 0.03, 0.1, 0.3, 0.6, 0.85] as const;
+const ROOM_SHARES = [0.01, 0.03, 0.1, 0.3, 0.6, 1, MOST_ROOM] as const;
 
 /** Yields by the hit ratio at which they were seen, ascending. */
 export type Yields = readonly CachePoint[];
@@ -126,7 +128,7 @@ export async function measureYields(
   const points: CachePoint[] = [];
   for (const share of ROOM_SHARES) {
     const roomFiles = Math.ceil(base.files * share);
-    points.push(await runCache({ ...base, roomFiles, isUploaded: false }));
+    points.push(await runCache({ ...base, roomFiles, isUploaded: true }));
   }
   return points.sort((a, b) => a.hitRatio - b.hitRatio);
 }
@@ -141,11 +143,11 @@ export function yieldAt(yields: Yields, hitRatio: number): number {
   return before.yield + way * (after.yield - before.yield);
 }
 
-/** Files that a cache must have room for to reach the hit ratio; all of them at the most. */
+/** Files that a cache must have room for to reach the hit ratio. */
 export function roomFor(
   hitRatio: number,
   { files, exponent, yields }: { files: number; exponent: number; yields: Yields },
 ): number {
   const perfect = filesForShare(hitRatio, files, exponent);
-  return Math.min(files, perfect / yieldAt(yields, hitRatio));
+  return Math.min(files * MOST_ROOM, perfect / yieldAt(yields, hitRatio));
 }

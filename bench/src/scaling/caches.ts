@@ -47,7 +47,7 @@ export async function measureCaches(context: BenchmarkContext, plan: Plan): Prom
     )}`,
   );
   print(
-    `## Memory for a hit ratio\n\nOf each gateway, if a balancer spreads reads over all of them. Files of ${MEAN_BYTES / 1024} KiB and ${ENTRY_BYTES} bytes beside; requests by Zipf's law over all files for a long time.\n\n${table(
+    `## Memory for a hit ratio\n\nOf each gateway, if a balancer spreads reads over all of them. Files of ${MEAN_BYTES / 1024} KiB and ${ENTRY_BYTES} bytes beside; requests by Zipf's law over all files, which are always the same ones. With a balancer that hashes the path, all gateways together need this once.\n\n${table(
       ['Zipf and files', ...HIT_RATIOS.map((ratio) => percent(ratio))],
       needs,
     )}`,

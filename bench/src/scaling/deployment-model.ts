@@ -120,7 +120,7 @@ export function loadsOf(needs: Needs, gateways: number, limits: Limits): readonl
     load(
       'statements of the map',
       needs.mapStatementsPerSecond / limits.mapStatementsPerSecond,
-      'send a key to the gateway that made it (its origin is in the key), or several deployments',
+      'a balancer that hashes the path, so that a key is read at one gateway and looked up once; or several deployments',
     ),
     load(
       'size of the map',

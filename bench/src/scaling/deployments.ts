@@ -88,8 +88,8 @@ async function measureCosts(context: BenchmarkContext, plan: Plan): Promise<Cost
   const rebuilt = await measureMapRebuild(`${workspace.fresh('rebuilt')}.db`, site);
   progress('restarts');
   const [few, many] = plan.restartFiles.map(rowsOf) as [number, number];
-  const least = await measureRestart(workspace.fresh('restart'), few);
-  const most = await measureRestart(workspace.fresh('restart'), many);
+  const least = await measureRestart(workspace.fresh('restart'), few, plan.restarts);
+  const most = await measureRestart(workspace.fresh('restart'), many, plan.restarts);
   const perFile = Math.max(0, (most - least) / (many - few));
   progress('what an idle gateway asks the map');
   const idle = await measureIdleStatements(workspace.fresh('idle'), plan.idleSeconds);

@@ -14,8 +14,11 @@ import { newSqliteMap, type SizedMap, sizeWithLog } from './sized-map.js';
  */
 
 export interface IndexCost {
+  /** Beside what they take without a file. */
   readonly fileMapBytesPerFile: number;
   readonly mapBytesPerFile: number;
+  readonly emptyFileMapBytes: number;
+  readonly emptyMapBytes: number;
   /** Rows of files that one connection places a second. */
   readonly mapRowsPerSecond: number;
   /** Statements that place a trunk, or a part of a large one, for each trunk. */
@@ -34,7 +37,7 @@ export async function measureIndexes(
 ): Promise<IndexCost> {
   await mkdir(directory, { recursive: true });
   const path = join(directory, 'filemap.sqlite');
-  const { map, bytes } = sized ?? (await newSqliteMap(join(directory, 'map.db')));
+  const { map, emptyBytes, bytes } = sized ?? (await newSqliteMap(join(directory, 'map.db')));
   const counted = { seconds: 0, rows: 0, statements: 0 };
   const place: DeploymentMap['place'] = async (trunk, files) => {
     const start = performance.now();
@@ -43,6 +46,8 @@ export async function measureIndexes(
     counted.rows += files.length;
     counted.statements += 1;
   };
+  await FileMap.open(path, true).close();
+  const emptyFileMapBytes = await sizeWithLog(path);
   const fileMap = FileMap.open(path, true);
   const writer = new IndexWriter(fileMap);
   const { files, stored } = await simulateGateway(
@@ -56,8 +61,10 @@ export async function measureIndexes(
   await publisher.publish(Number.POSITIVE_INFINITY);
   await fileMap.close();
   return {
-    fileMapBytesPerFile: (await sizeWithLog(path)) / files,
-    mapBytesPerFile: (await bytes()) / files,
+    fileMapBytesPerFile: ((await sizeWithLog(path)) - emptyFileMapBytes) / files,
+    mapBytesPerFile: ((await bytes()) - emptyBytes) / files,
+    emptyFileMapBytes,
+    emptyMapBytes: emptyBytes,
     mapRowsPerSecond: counted.rows / counted.seconds,
     statementsPerTrunk: counted.statements / stored,
   };

@@ -90,7 +90,7 @@ function needsRow({ files, gateways, needs }: Row): Cell[] {
     timeText(needs.restartSeconds),
     amount(needs.trunks),
     amount(needs.trunksPerDay),
-    `${(100 * needs.meanFill).toFixed(1)} %`,
+    needs.meanFill === 0 ? '–' : `${(100 * needs.meanFill).toFixed(1)} %`,
     `${round(needs.written)} x`,
     amount(needs.groups),
     amount(needs.trackerRequestsPerSecond),

@@ -15,6 +15,7 @@ export interface Plan {
   readonly indexFiles: number;
   /** Files of the smaller and the larger FileMap that are started. */
   readonly restartFiles: readonly [number, number];
+  readonly restarts: number;
   readonly idleSeconds: number;
   readonly maxLookups: number;
   readonly real: RealPlan;
@@ -45,6 +46,7 @@ export const PLANS: Readonly<Record<Scale, Plan>> = {
     trunkDays: 365,
     indexFiles: 200_000,
     restartFiles: [200_000, 2_000_000],
+    restarts: 5,
     idleSeconds: 20,
     maxLookups: 1_000_000,
     real: {
@@ -64,6 +66,7 @@ export const PLANS: Readonly<Record<Scale, Plan>> = {
     trunkDays: 100,
     indexFiles: 40_000,
     restartFiles: [40_000, 400_000],
+    restarts: 3,
     idleSeconds: 5,
     maxLookups: 200_000,
     real: { ...REAL, files: 20_000, trunkBytes: MIB, sampleShare: 0.25, warmUp: 2, counted: 2 },
@@ -72,10 +75,11 @@ export const PLANS: Readonly<Record<Scale, Plan>> = {
     cacheFiles: 2_000,
     warmUp: 1,
     counted: 1,
-    trunkFiles: 500,
+    trunkFiles: 12_000,
     trunkDays: 10,
     indexFiles: 1_000,
     restartFiles: [4_000, 8_000],
+    restarts: 1,
     idleSeconds: 0.5,
     maxLookups: 500,
     real: { ...REAL, files: 200, trunkBytes: MIB, sampleShare: 0.5, warmUp: 2, counted: 2 },

@@ -127,9 +127,9 @@ async function predict(
   return {
     trunks: trunks.stored,
     fill: trunks.storedBytes / trunks.stored / plan.trunkBytes,
-    'filemap-bytes': indexes.fileMapBytesPerFile,
+    'filemap-bytes': indexes.fileMapBytesPerFile + indexes.emptyFileMapBytes / files,
     'map-rows': trunks.files,
-    'map-bytes': indexes.mapBytesPerFile,
+    'map-bytes': indexes.mapBytesPerFile + indexes.emptyMapBytes / files,
     'hit-ratio': hitRatioOf(roomOf(plan), { files, exponent, yield: cache.yield }),
   };
 }

@@ -60,11 +60,22 @@ export function rowsOf(files: number): number {
   return Math.max(2, Math.round(files / TRUNK_FILES)) * TRUNK_FILES;
 }
 
-/** Seconds from the start of the process until a store with so many merged files is open. */
-export async function measureRestart(directory: string, rows: number): Promise<number> {
+/**
+ * Seconds from the start of the process until a store with so many merged files is open: the
+ * shortest of some starts, each after a kill.
+ */
+export async function measureRestart(
+  directory: string,
+  rows: number,
+  starts: number,
+): Promise<number> {
   await makeLargeDirectory(directory, rows);
   const module = new URL('../staging/start-process.js', import.meta.url);
-  await using child = new Child<StartHandlers>('store', module);
-  const { processMs } = await child.call('open', directory);
-  return processMs / 1000;
+  let shortestMs = Number.POSITIVE_INFINITY;
+  for (let start = 0; start < starts; start += 1) {
+    await using child = new Child<StartHandlers>('store', module);
+    const { processMs } = await child.call('open', directory);
+    shortestMs = Math.min(shortestMs, processMs);
+  }
+  return shortestMs / 1000;
 }

@@ -5,7 +5,8 @@ import { PostgresMap } from '../../../packages/map/dist/postgres-map.js';
 /** A map whose bytes are known: of a file of SQLite, or of the tables of a PostgreSQL. */
 export interface SizedMap {
   readonly map: DeploymentMap;
-  readonly name: 'SQLite' | 'PostgreSQL';
+  /** Without a file. */
+  readonly emptyBytes: number;
   /** Closes it, too. */
   readonly bytes: () => Promise<number>;
 }
@@ -15,13 +16,16 @@ const TIMEOUT_MS = 60_000;
 
 /** A new file. */
 export async function newSqliteMap(path: string): Promise<SizedMap> {
+  const schema = await openMap(`sqlite:${path}`);
+  await schema.prepare();
+  await schema.close();
+  const emptyBytes = await sizeWithLog(path);
   const map = await openMap(`sqlite:${path}`);
-  await map.prepare();
   const bytes = async () => {
     await map.close();
     return sizeWithLog(path);
   };
-  return { map, name: 'SQLite', bytes };
+  return { map, emptyBytes, bytes };
 }
 
 /** A database without files of a deployment; they stay there. */
@@ -35,12 +39,13 @@ export async function emptyPostgresMap(url: string): Promise<SizedMap> {
     await map.close();
     throw new Error('the database of STEVEDORE_BENCH_MAP has files: name an empty one');
   }
+  const emptyBytes = await map.size();
   const bytes = async () => {
     const size = await map.size();
     await map.close();
     return size;
   };
-  return { map, name: 'PostgreSQL', bytes };
+  return { map, emptyBytes, bytes };
 }
 
 class SizedPostgres extends PostgresMap {

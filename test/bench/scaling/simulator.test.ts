@@ -102,7 +102,13 @@ test('a cache hits as often with ten times the files and ten times the room', as
 
 const COSTS: Costs = {
   ...{ fileMapBytesPerFile: 100, mapBytesPerFile: 200, mapRowsPerSecond: 1, meanBytes: 16_384 },
-  ...{ statementsPerTrunk: 1, idleStatements: 5, rebuildFilesPerSecond: 1e5 },
+  ...{
+    emptyFileMapBytes: 0,
+    emptyMapBytes: 0,
+    statementsPerTrunk: 1,
+    idleStatements: 5,
+    rebuildFilesPerSecond: 1e5,
+  },
   restartSeconds: () => 1,
 };
 
