@@ -141,6 +141,13 @@ async function close(): Promise<Kept> {
   const begun = performance.now();
   const map = `sqlite:${join(options.directory, 'rebuilt.db')}`;
   const report = await rebuildDeploymentMap({ map, trackers: options.trackers.join(',') });
+  const [why] = report.unlisted;
+  if (why !== undefined) throw new Error(why);
+  if (report.files !== keys.length) {
+    throw new Error(
+      `${report.files} of ${keys.length} files in ${report.trunks} trunks were rebuilt, ${report.left} trunks left`,
+    );
+  }
   const rebuildSeconds = (performance.now() - begun) / 1000;
   return { ...sizes, ...rows, restartSeconds, rebuildSeconds, rebuiltFiles: report.files };
 }

@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { SeededRandom } from '../../../bench/dist/harness/seeded-random.js';
 import { roomFor, runCache } from '../../../bench/dist/scaling/cache-model.js';
@@ -5,7 +6,9 @@ import { type Costs, loadsOf, needsOf } from '../../../bench/dist/scaling/deploy
 import { sizeAround } from '../../../bench/dist/scaling/files.js';
 import { type Site, simulateGateway } from '../../../bench/dist/scaling/gateway-trunks.js';
 import { DEFAULT_LIMITS, limitsFrom } from '../../../bench/dist/scaling/limits.js';
+import { measureMapRebuild } from '../../../bench/dist/scaling/recovery.js';
 import { filesForShare, shareOfRequests, Zipf } from '../../../bench/dist/scaling/zipf.js';
+import { temporaryFolder } from '../../support/temporary.js';
 
 const MIB = 2 ** 20;
 const DAY_MS = 86_400_000;
@@ -98,6 +101,12 @@ test('a cache hits as often with ten times the files and ten times the room', as
   expect(large.yield).toBeLessThan(1);
   const room = roomFor(large.hitRatio, { files: 30_000, exponent: 0.7, yields: [large] });
   expect(room).toBeCloseTo(6_000, 3);
+});
+
+test('a map is rebuilt from all trunks, and every file is counted', async () => {
+  const path = join(temporaryFolder(), 'map.db');
+  // It rejects unless the report names as many files as were in the trunks.
+  expect(await measureMapRebuild(path, { ...FAST, files: 2_000 })).toBeGreaterThan(0);
 });
 
 const COSTS: Costs = {
