@@ -134,7 +134,7 @@ export async function measureYields(
 }
 
 /** Between two points that were seen the yield is on a line; beyond them it is the last one. */
-export function yieldAt(yields: Yields, hitRatio: number): number {
+function yieldAt(yields: Yields, hitRatio: number): number {
   const next = yields.findIndex((point) => point.hitRatio >= hitRatio);
   if (next === -1) return yields.at(-1)!.yield;
   const [before, after] = [yields[next - 1], yields[next]!];

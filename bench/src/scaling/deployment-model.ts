@@ -12,8 +12,8 @@ export interface Costs extends IndexCost {
   /** Statements a second that an idle gateway asks the map. */
   readonly idleStatements: number;
   readonly rebuildFilesPerSecond: number;
-  /** Of a gateway with that many files in its FileMap. */
-  readonly restartSeconds: (files: number) => number;
+  /** Of a gateway with that many files in its FileMap; undefined: more than was measured tells. */
+  readonly restartSeconds: (files: number) => number | undefined;
 }
 
 export interface Deployment {
@@ -41,7 +41,7 @@ export interface Needs {
   /** Bytes written to FastDFS over those of the files. */
   readonly written: number;
   readonly fileMapBytes: number;
-  readonly restartSeconds: number;
+  readonly restartSeconds: number | undefined;
   readonly groups: number;
   readonly groupWriteBytesPerSecond: number;
   readonly trackerRequestsPerSecond: number;

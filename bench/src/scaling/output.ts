@@ -28,7 +28,7 @@ export function timeText(seconds: number): string {
 }
 
 /** 10⁶ as `10^6`. */
-export function powerText(value: number): string {
+function powerText(value: number): string {
   return `10^${Math.round(Math.log10(value))}`;
 }
 
@@ -87,7 +87,7 @@ function needsRow({ files, gateways, needs }: Row): Cell[] {
     ofMap(amount(needs.mapStatementsPerSecond)),
     ofMap(timeText(needs.mapRebuildSeconds)),
     bytesText(needs.fileMapBytes),
-    timeText(needs.restartSeconds),
+    needs.restartSeconds === undefined ? '–' : timeText(needs.restartSeconds),
     amount(needs.trunks),
     amount(needs.trunksPerDay),
     needs.meanFill === 0 ? '–' : `${(100 * needs.meanFill).toFixed(1)} %`,
