@@ -12,6 +12,7 @@ export const benchmarks = {
   workers: async () => (await import('./gateway/workers.js')).workers,
   replication: async () => (await import('./replication/replication.js')).replication,
   deployment: async () => (await import('./deployment/deployment.js')).deployment,
+  scaling: async () => (await import('./scaling/scaling.js')).scaling,
   'data-node': async () => (await import('./data-node/data-node.js')).dataNode,
 } satisfies Readonly<Record<string, () => Promise<Benchmark>>>;
 

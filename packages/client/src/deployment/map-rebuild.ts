@@ -47,7 +47,9 @@ export async function rebuildMap(parts: MapRebuildParts): Promise<MapRebuildRepo
   await each(trunks, async (trunk) => {
     signal.throwIfAborted();
     try {
-      files += await place(parts, trunk);
+      // Not `files += await`: that would read the sum before the wait, and others add to it.
+      const placed = await place(parts, trunk);
+      files += placed;
     } catch (error) {
       signal.throwIfAborted();
       if ((error as { code?: unknown }).code === 'map_unavailable') throw error;
