@@ -4,12 +4,12 @@ import {
   Deployment,
   type DeploymentParts,
 } from '../../../packages/client/dist/deployment/deployment.js';
-import { KnownFiles } from '../../../packages/client/dist/deployment/known-files.js';
+import { MapCache } from '../../../packages/client/dist/deployment/map-cache.js';
 import { FileMap } from '../../../packages/staging/dist/filemap/filemap.js';
 import { SeededRandom } from '../harness/seeded-random.js';
 import { Zipf } from './zipf.js';
 
-/** What gateways ask the map: counted at the product's own Deployment and KnownFiles. */
+/** What gateways ask the map: counted at the product's own Deployment and MapCache. */
 
 /** Statements a second of a gateway that has nothing to do. */
 export async function measureIdleStatements(directory: string, seconds: number): Promise<number> {
@@ -30,7 +30,7 @@ export async function measureIdleStatements(directory: string, seconds: number):
   const troubles: Error[] = [];
   const deployment = new Deployment({
     ...{ map, joining, joined, secret: undefined, outbox: fileMap.outbox! },
-    keepSecret: async () => undefined,
+    saveSecret: async () => undefined,
     staged: () => ({ files: 0, bytes: 0 }),
     // There is nothing to adopt.
     adoption: {} as DeploymentParts['adoption'],
@@ -53,7 +53,7 @@ export async function measureIdleStatements(directory: string, seconds: number):
 }
 
 const FIRST_ROUND_MS = 200;
-/** `FOUND_MS` of KnownFiles, in seconds: the map's answers are good for so long. */
+/** `FOUND_MS` of MapCache, in seconds: the map's answers are good for so long. */
 const KNOWN_SECONDS = 60;
 const REQUESTS_PER_TURN = 100;
 
@@ -79,7 +79,7 @@ export async function lookupsPerSecond(load: Lookups): Promise<number> {
     asked += keys.length;
     return keys.map(() => FOUND);
   };
-  const known = new KnownFiles({ find }, () => Promise.resolve());
+  const known = new MapCache({ find }, () => Promise.resolve());
   const random = new SeededRandom(seed);
   const zipf = new Zipf(files, exponent, () => random.next());
   for (let done = 0; done < requests; done += REQUESTS_PER_TURN) {

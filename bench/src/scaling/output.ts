@@ -115,7 +115,7 @@ export function showReal({ print, figures }: BenchmarkContext, files: number): v
   });
   const rate = (id: string) => amount(figures.summary(`real.${id}`).median);
   print(
-    `## Held against a real store with ${files.toLocaleString('en-US')} files\n\n${table(
+    `## Compared with a real store with ${files.toLocaleString('en-US')} files\n\n${table(
       ['', 'Predicted', 'Measured', 'Apart'],
       rows,
     )}\n\nUploads: ${rate('uploads')} a second, merged and in the map ${rate('merged')} a second; reads: ${rate('reads')} a second. Restart: ${rate('restart')} s. \`map rebuild\`: ${rate('rebuild')} files a second.`,
