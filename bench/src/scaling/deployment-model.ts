@@ -62,7 +62,7 @@ export function needsOf(deployment: Deployment, costs: Costs, limits: Limits): N
   const uploadsPerSecond = peakUploads(files, limits);
   const perDay = files / limits.uploadDays;
   const inFastdfs = Math.max(1, made.files - made.waitingFiles);
-  // Each time that a file is stored, in a thin trunk too, the map is told.
+  // Every trunk that stores a file is published to the map, thin ones too.
   const timesPlaced = made.storedFiles / inFastdfs;
   const stores = made.stored / inFastdfs;
   const written = made.storedBytes / Math.max(1, made.bytes - made.waitingBytes);

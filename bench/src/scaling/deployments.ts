@@ -26,7 +26,7 @@ import { emptyPostgresMap } from './sized-map.js';
 const DAY_SECONDS = 86_400;
 /** Of an empty database, as in the benchmark `deployment`; none: the map is SQLite. */
 const MAP_URL = process.env.STEVEDORE_BENCH_MAP ?? '';
-/** A restart is told up to so many times the files that were started: two starts are no law. */
+/** Restart times are extrapolated to at most this many times the measured files. */
 const TOLD_FROM = 10;
 /** A gateway with so many files a year fills a trunk within a minute. */
 const FAST_BYTES_PER_SECOND = (1.25 * TRUNK_BYTES) / (MAX_AGE_MS / 1000);

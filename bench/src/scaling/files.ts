@@ -5,7 +5,7 @@ import { logUniform } from '../harness/file-set.js';
 import { SeededRandom } from '../harness/seeded-random.js';
 
 /**
- * Files of one gateway as its FileMap has them while they wait: keys by the product's own maker,
+ * Waiting files of one gateway, as its FileMap holds them: keys by the product's own generator,
  * sizes log-uniform around a mean. The same seed gives the same files. Pure.
  */
 

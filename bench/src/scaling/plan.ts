@@ -8,7 +8,7 @@ export interface Plan {
   /** Requests for each file: to warm up, and counted. */
   readonly warmUp: number;
   readonly counted: number;
-  /** Files of a simulated gateway, at the most, and days that are simulated at the most. */
+  /** Most files of a simulated gateway, and most simulated days. */
   readonly trunkFiles: number;
   readonly trunkDays: number;
   /** Files whose rows are written to a FileMap and a map. */
@@ -94,7 +94,7 @@ export const HIT_RATIOS = [0.5, 0.8, 0.9, 0.95] as const;
 export const READ_EXPONENT = 0.9;
 export const FILES = [1e6, 1e7, 1e8, 1e9, 1e10, 1e11] as const;
 export const GATEWAYS = [1, 10, 100, 1_000] as const;
-/** As the product has them by default. */
+/** The product's defaults. */
 export const TRUNK_BYTES = 64 * MIB;
 export const MAX_AGE_MS = 60_000;
 export const ID_MAX_AGE_MS = 7 * 86_400_000;
