@@ -61,8 +61,8 @@ export function cluster({ cluster: members, trackers, now }) {
     {
       title: 'Last heartbeat',
       cell: (member) =>
-        member.heardAt
-          ? `${formatDuration(Math.max(0, now - Date.parse(member.heardAt)))} ago`
+        member.lastHeartbeatAt
+          ? `${formatDuration(Math.max(0, now - Date.parse(member.lastHeartbeatAt)))} ago`
           : '',
     },
     { title: 'Version', cell: (member) => member.version },

@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
+import { createRequire } from 'node:module';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import type { MigrationStatus } from '@stevedore/tiering/control';
@@ -216,4 +217,31 @@ test('a gateway that hangs or is gone is told from one that answers', async () =
   expect(await askState(60_000)).toHaveProperty('ready');
   base = 'http://127.0.0.1:1';
   await expect(lookUp('AaH8')).rejects.toThrow('The connection to the gateway was lost.');
+});
+
+test('the table of storages has the figures of the state', async () => {
+  const gateway = await running();
+  gateway.store.members = [
+    {
+      group: 'group1',
+      address: '10.0.0.7:23000',
+      version: '6.12',
+      active: true,
+      freeBytes: 10 * 2 ** 20,
+      totalBytes: 20 * 2 ** 20,
+      lastHeartbeatAt: new Date(1_000),
+    },
+  ];
+  const answer = await fetch(`${gateway.url}/console/state`);
+  const state = (await answer.json()) as ConsoleState;
+  const { JSDOM } = createRequire(import.meta.url)('jsdom');
+  vi.stubGlobal('document', new JSDOM('').window.document);
+  onTestFinished(() => void vi.unstubAllGlobals());
+  const { cluster } = await import(
+    new URL('../../gateway/console/tables.js', import.meta.url).href
+  );
+  const cells = [...cluster({ ...state, now: 6_000 }).querySelectorAll('td')];
+  const texts = cells.map(({ textContent }: { textContent: string }) => textContent);
+  const expected = 'group1|10.0.0.7:23000|active|10.0 MiB|20.0 MiB|5.0 s ago|6.12';
+  expect(texts.join('|')).toBe(expected);
 });

@@ -28,6 +28,8 @@ export class MemoryTrunkStore implements TrunkStore {
   beforeReply: () => void = () => undefined;
   /** Storages that show a trunk when they are asked, and how many there are. */
   copiesOf: (fileId: string) => Copies = () => ({ holders: ['10.1.2.3:23000'], members: 1 });
+  /** The group that a file of this many bytes goes to. */
+  groupOf: (bytes: number) => string = () => 'group1';
   /** What `list` cannot ask. */
   unlisted: readonly string[] = [];
   now: () => number = Date.now;
@@ -61,7 +63,8 @@ export class MemoryTrunkStore implements TrunkStore {
         sizeField: normalSizeField(bytes.length, this.#count),
         crc32: crc32(bytes),
       });
-      const id = `group1/${encodePath(0, 0, 0)}${fields}${encodeTail(extension, '1234567')}`;
+      const group = this.groupOf(bytes.length);
+      const id = `${group}/${encodePath(0, 0, 0)}${fields}${encodeTail(extension, '1234567')}`;
       if (this.files.has(id) || this.givenIds.has(id)) continue;
       this.givenIds.add(id);
       return id;

@@ -140,7 +140,7 @@ export interface DeploymentMap {
   gateways(): Promise<Gateway[]>;
   /**
    * Gives the files of a gateway that will not return to another one, including those that it had
-   * adopted itself. Rejects with `adoption_refused` while it is alive, or if another one has them.
+   * adopted itself. Rejects with `adoption_refused` if it is alive or already adopted.
    */
   adopt(origin: number, by: number): Promise<void>;
   /** Records the progress of an adoption; false if another gateway has it now. */

@@ -52,20 +52,32 @@ test('in a larger group they stay until a second storage has the trunk', async (
   expect(filled.errors).toEqual([]);
 });
 
-test('a trunk whose group does not answer holds up no other trunk', async () => {
+test('a group that does not answer holds up no other, and is asked once a round', async () => {
   const store = storeOf(2);
   store.holders.push('b:1');
+  store.groupOf = (bytes) => (bytes < 2 ** 20 ? 'answers' : 'silent');
   const silent = (): never => {
     throw new Error('no storage of the group answers');
   };
   store.copiesOf = silent;
   const filled = await fill({}, store);
-  const [first] = filled.staging.fileMap.uncopiedTrunks(0, 2);
-  store.copiesOf = (fileId) =>
-    fileId === first!.fileId ? silent() : { holders: store.holders, members: 2 };
-  await until(() => filled.staging.stats().unconfirmedTrunks === 1);
-  await until(() => areLocal(filled).filter((isLocal) => isLocal).length === 1);
-  expect(filled.errors[0]!.message).toContain('no storage of the group answers');
+  const { staging, errors } = filled;
+  await spoolFile(staging, randomBytes(2 ** 20));
+  await staging.merging.flush();
+  const [first] = staging.fileMap.uncopiedTrunks(0, 4);
+  expect(staging.stats().unconfirmedTrunks).toBe(4);
+  expect(first!.fileId).toContain('silent/');
+  const asked: string[] = [];
+  store.copiesOf = (fileId) => {
+    asked.push(fileId);
+    return fileId.startsWith('silent/') ? silent() : { holders: store.holders, members: 2 };
+  };
+  await until(() => staging.stats().unconfirmedTrunks === 2);
+  await until(() => asked.length >= 4);
+  expect(new Set(asked.filter((fileId) => fileId.startsWith('silent/')))).toEqual(
+    new Set([first!.fileId]),
+  );
+  expect(errors[0]!.message).toContain('no storage of the group answers');
 });
 
 test('one copy is enough where one is asked for, and nobody is asked', async () => {

@@ -73,16 +73,20 @@ export class Copies {
     const { fileMap, onConfirmed, onError } = this.#parts;
     let confirmed = 0;
     let failure: Error | undefined;
+    const silent = new Set<string>();
     for (let after = 0; ; ) {
       const page = fileMap.uncopiedTrunks(after, PAGE_TRUNKS);
       for (const trunk of page) {
         if (this.#stopped.signal.aborted) return;
+        const group = trunk.fileId!.slice(0, trunk.fileId!.indexOf('/'));
+        if (silent.has(group)) continue;
         try {
           if (!(await this.#hasEnough(trunk))) continue;
           fileMap.setCopied(trunk.id);
           confirmed += 1;
         } catch (error) {
-          // A group that does not answer must not hold up the trunks of others.
+          // It must not hold up the trunks of other groups, nor be asked for each of its own.
+          silent.add(group);
           failure ??= error as Error;
         }
       }

@@ -251,7 +251,7 @@ class PeerSession {
     const { peer, service, keeper, wakeup, signal } = this.#parts;
     const { beatIntervalMs } = service.settings;
     let lookedAt = Number.NEGATIVE_INFINITY;
-    let lastHeartbeatAt = performance.now();
+    let lastSentAt = performance.now();
     while (!signal.aborted) {
       this.#check();
       const hasMore = await this.#follower.step();
@@ -263,11 +263,11 @@ class PeerSession {
         if (!(await this.#firstCopy())) return;
       }
       if (hasMore) {
-        lastHeartbeatAt = now;
+        lastSentAt = now;
         continue;
       }
-      if (now - lastHeartbeatAt >= beatIntervalMs) {
-        lastHeartbeatAt = now;
+      if (now - lastSentAt >= beatIntervalMs) {
+        lastSentAt = now;
         await peer.ask(activeTest, undefined);
       }
       await wakeup.next(LOOK_INTERVAL_MS);

@@ -200,8 +200,7 @@ export class TierMoves {
       await records.commit();
       const id = await remote.store(group, this.#tag, source);
       if (!isCopy(id, size, sum)) {
-        this.#deleteLater(id);
-        records.endCopy(copy);
+        this.#endUnused(copy, id);
         throw new Error(`${id} does not hold what was written into it`);
       }
       return { copy, id };
