@@ -1,5 +1,5 @@
 import { MapError, type PlacedFile, type RemovedFile } from '@stevedore/map';
-import type { FileRow, Outbox, OutboxEntry } from '@stevedore/staging';
+import type { Outbox, OutboxEntry, PublishedFile } from '@stevedore/staging';
 import { expect, it } from 'vitest';
 import { Publisher } from '../../packages/client/dist/deployment/publisher.js';
 
@@ -7,18 +7,17 @@ import { Publisher } from '../../packages/client/dist/deployment/publisher.js';
 
 const KEY = (n: number): Buffer => Buffer.alloc(16, n);
 
-function rows(count: number): FileRow[] {
-  const about = { name: 'f', type: 't', group: undefined, stagedAt: 0, expiresAt: undefined };
-  return Array.from({ length: count }, (_, offset) => ({
-    ...{ ...about, key: KEY(1), size: 1, crc32: 0, was: [] },
-    local: { at: 'gone', segment: 0, position: 0 } as const,
-    trunk: { id: 1, kind: 'trunk', fileId: 'id', isThin: false, offset } as const,
-  }));
+function published(count: number): PublishedFile[] {
+  const file = { key: KEY(1), size: 1, crc32: 0, about: '{}', expiresAt: null };
+  return Array.from({ length: count }, (_, offset) => ({ ...file, offset }));
 }
 
 function trunk(id: number, state: string, files = 0): OutboxEntry {
   const row = { taskId: KEY(id), state, fileId: `trunk ${id}` };
-  return { id, what: 'trunk', trunk: row, files: () => rows(files) } as unknown as OutboxEntry;
+  const all = published(files);
+  const read = (after: number, limit: number) =>
+    all.filter(({ offset }) => offset > after).slice(0, limit);
+  return { id, what: 'trunk', trunk: row, files: read } as unknown as OutboxEntry;
 }
 
 const deletion = (id: number): OutboxEntry => ({
@@ -54,7 +53,7 @@ function scene(entries: OutboxEntry[], statements = Number.POSITIVE_INFINITY) {
 }
 
 const ALL = () => [
-  trunk(1, 'confirmed', 12_000),
+  trunk(1, 'confirmed', 5_000),
   deletion(2),
   deletion(3),
   trunk(4, 'retiring'),
@@ -63,7 +62,7 @@ const ALL = () => [
   trunk(7, 'confirmed'),
 ];
 const TOLD = [
-  ...['place 5000 in trunk 1', 'place 5000 in trunk 1', 'place 2000 in trunk 1'],
+  ...['place 2000 in trunk 1', 'place 2000 in trunk 1', 'place 1000 in trunk 1'],
   ...['remove 2,3 true', 'retire 5', 'remove 6 true', 'place 0 in trunk 7'],
 ];
 

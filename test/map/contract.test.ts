@@ -1,6 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
-import { type DeploymentMap, openMap, originOf, type Removal } from '@stevedore/map';
+import {
+  type DeploymentMap,
+  type MappedFile,
+  openMap,
+  originOf,
+  type Removal,
+} from '@stevedore/map';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
 import { file, instance, key, TRUNK } from './placed-files.js';
@@ -84,6 +90,29 @@ function contract(open: () => Promise<DeploymentMap>): void {
     expect((await map.files(undefined, 2)).map((each) => each.isThin)).toEqual([true, true]);
     await map.place({ ...trunk, isThin: false }, []);
     expect(await isThin()).toMatchObject({ isThin: false });
+  });
+
+  it('keeps every character of what is said about a file', async () => {
+    const { map, origin } = await joined();
+    const awkward = [
+      '"',
+      '\\',
+      '\\n',
+      '\n',
+      '\t',
+      '\u0001',
+      '{,}',
+      'NULL',
+      'null',
+      '',
+      ' ',
+      "'",
+      'ü😀',
+    ];
+    const files = awkward.map((about) => ({ ...file(origin, 0), about }));
+    await map.place({ id: randomBytes(16), fileId: TRUNK }, files);
+    const found = await map.find(files.map((each) => each.key));
+    expect(found.map((each) => (each as MappedFile).about)).toEqual(awkward);
   });
 
   it('finds what was placed, in the order of the question', async () => {

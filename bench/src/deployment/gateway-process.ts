@@ -40,6 +40,11 @@ const handlers = {
     await store.flush();
     while ((store.stats().map?.pending ?? 0) > 0) await sleep(5);
   },
+  /** Resolves once the map has everything, but not before `ms`. */
+  async publish(ms: number): Promise<void> {
+    await sleep(ms);
+    while ((gateway!.store.stats().map?.pending ?? 0) > 0) await sleep(5);
+  },
 };
 let gateway: Gateway | undefined;
 

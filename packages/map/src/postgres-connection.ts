@@ -27,11 +27,17 @@ const ARRAYS = Object.fromEntries(
   ]),
 );
 
+/**
+ * JSON writes quotes and backslashes as PostgreSQL does, and is several times as fast as code of
+ * ours. It escapes control characters too, where PostgreSQL reads a letter.
+ */
 function arrayText(values: readonly (string | number | null)[]): string {
-  const quoted = values.map((value) =>
-    value === null ? 'null' : `"${String(value).replace(/["\\]/g, '\\$&')}"`,
-  );
-  return `{${quoted.join(',')}}`;
+  const json = JSON.stringify(values).slice(1, -1);
+  return `{${/\\[^"\\]/.test(json) ? values.map(quoted).join(',') : json}}`;
+}
+
+function quoted(value: string | number | null): string {
+  return value === null ? 'null' : `"${String(value).replace(/["\\]/g, '\\$&')}"`;
 }
 
 export class PostgresConnection {

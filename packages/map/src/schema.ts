@@ -76,7 +76,7 @@ export class StoredKeys {
 
   /** The 16 bytes, as stored. */
   bytes(key: Uint8Array): Buffer {
-    const bytes = Buffer.from(key);
+    const bytes = Buffer.from(key.buffer, key.byteOffset, key.length);
     return this.#isSpread ? swapped(bytes) : bytes;
   }
 

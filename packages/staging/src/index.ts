@@ -16,12 +16,13 @@ export type {
 export type { TakenOver } from './copies/take-over.js';
 export { DirectoryLock } from './directory-lock.js';
 export * from './errors.js';
+export { aboutOf } from './filemap/about.js';
 export type { AdoptedFile, FileRow, TrunkRow } from './filemap/filemap.js';
-export type { Outbox, OutboxEntry } from './filemap/outbox.js';
+export type { Outbox, OutboxEntry, PublishedFile } from './filemap/outbox.js';
 export { formatKey, parseKey } from './key.js';
 export * from './merge/annealing.js';
 export { MERGE_CHANNEL } from './merge/plans-in-flight.js';
-export { aboutOf, type DirectTrunk, directTrunk, fileIdOf, sliceIdOf } from './merge/trunk-plan.js';
+export { type DirectTrunk, directTrunk, fileIdOf, sliceIdOf } from './merge/trunk-plan.js';
 export type { Copies, ListedFile, TrunkSource, TrunkStore } from './merge/trunk-store.js';
 export { readAbout, readTrunkDirectory } from './merge/trunk-store.js';
 export type { AdoptedTrunk, AdoptedTrunks } from './repair/adoption.js';

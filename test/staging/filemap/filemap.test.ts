@@ -9,8 +9,8 @@ import { temporaryFolder } from '../../support/temporary.js';
 
 const SIZE = 100;
 
-function openFileMap(path = join(temporaryFolder(), 'filemap.sqlite')): FileMap {
-  const fileMap = FileMap.open(path);
+function openFileMap(path = join(temporaryFolder(), 'filemap.sqlite'), hasMap = false): FileMap {
+  const fileMap = FileMap.open(path, hasMap);
   onTestFinished(() => fileMap.close());
   return fileMap;
 }
@@ -154,4 +154,26 @@ test('closing waits for the thread of the log, though nothing else keeps the pro
   const args = ['--input-type=module', '--eval', script];
   const { status, stdout, stderr } = spawnSync(process.execPath, args, { encoding: 'utf8' });
   expect({ status, stdout, stderr }).toEqual({ status: 0, stdout: 'closed\n', stderr: '' });
+});
+
+test('a trunk is published when it is confirmed, and again when a file comes back to it', () => {
+  const fileMap = openFileMap(undefined, true);
+  const outbox = fileMap.outbox!;
+  const { trunk, keys } = addTrunk(fileMap, 'group1/M00/one', 5);
+  const [entry, ...others] = outbox.read(10);
+  if (entry?.what !== 'trunk') throw new Error('no trunk is published');
+  expect(others).toEqual([]);
+  const offsets = (after: number, limit: number) =>
+    entry.files(after, limit).map(({ offset }) => offset / SIZE);
+  expect([offsets(-1, 2), offsets(SIZE, 2), offsets(3 * SIZE, 2)]).toEqual([[0, 1], [2, 3], [4]]);
+  const about = '{"name":"a.jpg","type":"image/jpeg","stagedAt":1}';
+  const rest = { size: SIZE, crc32: 1, about, expiresAt: null };
+  expect(entry.files(-1, 1)).toEqual([{ key: keys[0], offset: 0, ...rest }]);
+  outbox.forget(entry.id);
+
+  const was = [['group1/M00/one', SIZE]] as const;
+  fileMap.apply([{ ...file(keys[1]!, 0), what: 'moved', was }], 2, 1);
+  expect(outbox.read(10)).toEqual([]);
+  expect(fileMap.rollBackMove(keys[1]!)).toBe(true);
+  expect(outbox.read(10)).toMatchObject([{ what: 'trunk', trunk: { taskId: trunk.taskId } }]);
 });

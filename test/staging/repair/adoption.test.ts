@@ -1,7 +1,6 @@
 import { rmSync } from 'node:fs';
-import { type AdoptedTrunk, readAbout, type Staging } from '@stevedore/staging';
+import { type AdoptedTrunk, aboutOf, readAbout, type Staging } from '@stevedore/staging';
 import { expect, it } from 'vitest';
-import { aboutOf } from '../../../packages/staging/dist/merge/trunk-plan.js';
 import type { MemoryTrunkStore } from '../../support/memory-trunk-store.js';
 import { openStaging, spoolFile, stageFile } from '../../support/staging.js';
 import { temporaryFolder } from '../../support/temporary.js';

@@ -1,5 +1,5 @@
-import type { DeploymentMap, PlacedFile, RemovedFile } from '@stevedore/map';
-import { aboutOf, type FileRow, type Outbox, type OutboxEntry } from '@stevedore/staging';
+import type { DeploymentMap, RemovedFile } from '@stevedore/map';
+import type { Outbox, OutboxEntry } from '@stevedore/staging';
 
 /**
  * Publishes the outbox of this server's FileMap to the map, in order. An entry leaves the outbox
@@ -7,8 +7,8 @@ import { aboutOf, type FileRow, type Outbox, type OutboxEntry } from '@stevedore
  */
 
 const MAX_ENTRIES = 5_000;
-/** Maximum files per statement of the map; a trunk may have more. */
-const MAX_FILES = 5_000;
+/** Maximum files per statement of the map, so that none holds up the event loop for long. */
+const MAX_FILES = 2_000;
 
 export class Publisher {
   readonly #map: Pick<DeploymentMap, 'place' | 'remove' | 'retire'>;
@@ -50,10 +50,11 @@ export class Publisher {
       const { taskId, state, fileId, thin } = first.trunk;
       if (state === 'retired') await this.#map.retire(taskId);
       if (state === 'confirmed') {
-        const placed = first.files().map(placedOf);
-        for (let from = 0; from < placed.length || from === 0; from += MAX_FILES) {
-          const some = placed.slice(from, from + MAX_FILES);
-          await this.#map.place({ id: taskId, fileId: fileId!, isThin: thin > 0 }, some);
+        const trunk = { id: taskId, fileId: fileId!, isThin: thin > 0 };
+        for (let files = first.files(-1, MAX_FILES); ; ) {
+          await this.#map.place(trunk, files);
+          if (files.length < MAX_FILES) break;
+          files = first.files(files.at(-1)!.offset, MAX_FILES);
         }
       }
       return { id: first.id, count: 1 };
@@ -68,15 +69,4 @@ export class Publisher {
     await this.#map.remove(removed, true);
     return { id: last, count: removed.length };
   }
-}
-
-function placedOf(row: FileRow): PlacedFile {
-  return {
-    key: row.key,
-    offset: row.trunk!.offset,
-    size: row.size,
-    crc32: row.crc32,
-    about: aboutOf(row),
-    expiresAt: row.expiresAt ?? null,
-  };
 }

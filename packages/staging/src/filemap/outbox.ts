@@ -1,6 +1,7 @@
 import type { SqliteDatabase } from '@stevedore/disk/sqlite';
-import type { FileRow, TrunkRow } from './rows.js';
-import { FILES, Statements, TRUNKS } from './schema.js';
+import { aboutOf } from './about.js';
+import type { TrunkRow } from './rows.js';
+import { formerPlaces, Statements, TRUNKS } from './schema.js';
 
 /**
  * Changes of this FileMap that the deployment's map does not have yet: trunks confirmed, moved or
@@ -9,13 +10,27 @@ import { FILES, Statements, TRUNKS } from './schema.js';
  * in the map.
  */
 
+/** What the map stores of a file in a trunk. */
+export interface PublishedFile {
+  readonly key: Buffer;
+  /** Of its first byte in the trunk. */
+  readonly offset: number;
+  readonly size: number;
+  readonly crc32: number;
+  readonly about: string;
+  readonly expiresAt: number | null;
+}
+
 export type OutboxEntry =
-  /** Files of the trunk are where their rows say; `files` reads those that are alive. */
+  /**
+   * Files of the trunk are where their rows say; `files` reads those that are alive, by offset,
+   * behind the offset `after`.
+   */
   | {
       readonly id: number;
       readonly what: 'trunk';
       readonly trunk: TrunkRow;
-      readonly files: () => readonly FileRow[];
+      readonly files: (after: number, limit: number) => readonly PublishedFile[];
     }
   /** `taskId`: of the trunk that has the bytes, if that is known. */
   | {
@@ -36,7 +51,9 @@ const EVERYTHING = `
   INSERT INTO outbox (key) SELECT key FROM marked;`;
 
 // Temporary triggers: a FileMap that is opened without a map has none. A deleted member that a
-// trunk turns out to have, for example after a FileMap was lost, is a hold.
+// trunk turns out to have, for example after a FileMap was lost, is a hold. None of them runs for
+// each file of a trunk that is confirmed: only a file that returns to its former trunk changes its
+// segment with its trunk.
 const TRIGGERS = `
   CREATE TEMP TRIGGER outbox_new_trunk AFTER INSERT ON main.trunks
     WHEN NEW.state IN ('confirmed', 'retiring', 'retired')
@@ -45,7 +62,7 @@ const TRIGGERS = `
     WHEN NEW.state IN ('confirmed', 'retiring', 'retired')
       AND (OLD.state <> NEW.state OR OLD.fileId IS NOT NEW.fileId OR OLD.thin <> NEW.thin)
     BEGIN INSERT INTO outbox (trunk) VALUES (NEW.id); END;
-  CREATE TEMP TRIGGER outbox_returned AFTER UPDATE OF trunk ON main.files
+  CREATE TEMP TRIGGER outbox_returned AFTER UPDATE OF segment ON main.files
     WHEN OLD.trunk IS NULL AND NEW.trunk IS NOT NULL
       AND (SELECT state FROM trunks WHERE id = NEW.trunk) = 'confirmed'
     BEGIN INSERT INTO outbox (trunk) VALUES (NEW.trunk); END;
@@ -73,8 +90,9 @@ export class Outbox extends Statements {
     { readonly id: number; readonly trunk: number | null; readonly key: Buffer | null }
   >('SELECT id, trunk, key FROM outbox ORDER BY id LIMIT ?');
   readonly #trunk = this.get<[id: number], TrunkRow>(`${TRUNKS} WHERE id = ?`);
-  readonly #files = this.files<[trunk: number]>(
-    `${FILES} JOIN trunks t ON t.id = f.trunk WHERE f.trunk = ? AND f.deleted IS NULL`,
+  readonly #files = this.rows<[trunk: number, after: number, limit: number], PublishedColumns>(
+    `SELECT key, trunkOffset, size, crc32, expiresAt, name, type, grp, stagedAt, was
+      FROM files WHERE trunk = ? AND trunkOffset > ? AND deleted IS NULL ORDER BY trunkOffset LIMIT ?`,
   );
   readonly #forget = this.run<[upTo: number]>('DELETE FROM outbox WHERE id <= ?');
   readonly #endFill = this.run<[upTo: number]>(
@@ -116,7 +134,12 @@ export class Outbox extends Statements {
       const trunk = number === null ? undefined : this.#trunk(number);
       if (key) entries.push({ id, what: 'deletion', key, taskId: trunk?.taskId });
       else if (trunk) {
-        entries.push({ id, what: 'trunk', trunk, files: () => this.#files(trunk.id) });
+        entries.push({
+          id,
+          what: 'trunk',
+          trunk,
+          files: (after, limit) => this.#files(trunk.id, after, limit).map(publishedFile),
+        });
       }
     }
     return entries;
@@ -127,6 +150,26 @@ export class Outbox extends Statements {
     this.#forget(upTo);
     this.#endFill(upTo);
   }
+}
+
+type PublishedColumns = readonly [
+  key: Buffer,
+  offset: number,
+  size: number,
+  crc32: number,
+  expiresAt: number | null,
+  name: string,
+  type: string,
+  group: string | null,
+  stagedAt: number,
+  was: string | null,
+];
+
+function publishedFile(columns: PublishedColumns): PublishedFile {
+  const [key, offset, size, crc32, expiresAt, name, type, group, stagedAt, was] = columns;
+  const row = { name, type, group: group ?? undefined, stagedAt, was: formerPlaces(was) };
+  const about = aboutOf(expiresAt === null ? row : { ...row, expiresAt });
+  return { key, offset, size, crc32, about, expiresAt };
 }
 
 function enterAll(database: SqliteDatabase): void {

@@ -162,6 +162,12 @@ export class Statements {
     return (...args) => statement().all(...args) as Row[];
   }
 
+  /** Rows as arrays of their columns: faster where there are thousands. */
+  protected rows<Args extends unknown[], Columns>(sql: string): (...args: Args) => Columns[] {
+    const statement = this.#prepared(sql, (made) => made.raw());
+    return (...args) => statement().all(...args) as Columns[];
+  }
+
   /** The first column of each row. */
   protected column<Args extends unknown[], Value>(sql: string): (...args: Args) => Value[] {
     const statement = this.#prepared(sql, (made) => made.pluck());
@@ -191,8 +197,8 @@ export class Statements {
   }
 
   protected files<Args extends unknown[]>(sql: string): (...args: Args) => FileRow[] {
-    const statement = this.#prepared(sql, (made) => made.raw());
-    return (...args) => (statement().all(...args) as FileColumns[]).map(fileRow);
+    const rows = this.rows<Args, FileColumns>(sql);
+    return (...args) => rows(...args).map(fileRow);
   }
 
   protected steps<Name extends string>(texts: Readonly<Record<Name, string>>): Steps<Name> {
@@ -256,6 +262,11 @@ type FileColumns = readonly [
 export const PLACES: readonly LocalPlace['at'][] = ['container', 'spool', 'gone'];
 const NEVER_MOVED: readonly FormerPlace[] = [];
 
+/** Decodes `files.was`. */
+export function formerPlaces(was: string | null): readonly FormerPlace[] {
+  return was === null ? NEVER_MOVED : (JSON.parse(was) as FormerPlace[]);
+}
+
 /** The only place that decodes where the table says a file is. */
 function fileRow(columns: FileColumns): FileRow {
   const [key, name, type, group, size, crc32, stagedAt, expiresAt, was, spooled] = columns;
@@ -269,7 +280,7 @@ function fileRow(columns: FileColumns): FileRow {
     crc32,
     stagedAt,
     expiresAt: expiresAt ?? undefined,
-    was: was === null ? NEVER_MOVED : (JSON.parse(was) as FormerPlace[]),
+    was: formerPlaces(was),
     local: { at: PLACES[spooled]!, segment: columns[10], position: columns[11] },
     trunk:
       trunk === null

@@ -17,6 +17,7 @@ import {
   type TrunkMember,
 } from '@stevedore/protocol';
 import type { NewFile } from '../container/records.js';
+import { aboutOf } from '../filemap/about.js';
 import type { FileRow } from '../filemap/filemap.js';
 import type { PlannedMember, Thin, TrunkKind } from '../filemap/rows.js';
 import { formatKey } from '../key.js';
@@ -122,23 +123,6 @@ export function* encodeDirectory({ rows, members, size, taskId }: TrunkPlan): Ge
 
 export function encodeMemberHeader(row: FileRow): Buffer {
   return encodeLocalHeader(memberOf(row));
-}
-
-/**
- * The comment of a file's directory entry: name, type, group, staging time, expiry and former
- * places.
- */
-export function aboutOf(
-  row: Pick<FileRow, 'name' | 'type' | 'group' | 'stagedAt' | 'was'> &
-    Partial<Pick<FileRow, 'expiresAt'>>,
-): string {
-  const { name, type, group, stagedAt, was, expiresAt } = row;
-  let about = `{"name":${JSON.stringify(name)},"type":${JSON.stringify(type)}`;
-  if (group !== undefined) about += `,"group":${JSON.stringify(group)}`;
-  about += `,"stagedAt":${stagedAt}`;
-  if (expiresAt !== undefined) about += `,"expires":${expiresAt}`;
-  if (was.length > 0) about += `,"was":${JSON.stringify(was)}`;
-  return `${about}}`;
 }
 
 function trunkComment(taskId: Buffer): string {
