@@ -193,12 +193,12 @@ describe('deletion', () => {
     const { staging, store } = await openStaging(temporaryFolder());
     const gone = await stageFile(staging, randomBytes(1000));
     const kept = await stageFile(staging, randomBytes(2000));
-    let release = () => {};
+    let release: (() => void) | undefined;
     store.beforeStore = () => new Promise((resolve) => (release = resolve));
     const flushed = staging.merging.flush();
-    await until(() => staging.files.isPacking(gone));
+    await until(() => release !== undefined);
     await staging.deletions.delete(gone);
-    release();
+    release!();
     await flushed;
     expect(staging.fileMap.find(gone)).toBeUndefined();
     expect(fileIdOf(staging.fileMap.find(kept)!)).toBeDefined();
@@ -213,12 +213,12 @@ describe('deletion', () => {
   test('of a large file that is on its way: nothing of it stays', async () => {
     const { staging, store } = await openStaging(temporaryFolder());
     const key = await spoolFile(staging, randomBytes(2 * MIB));
-    let release = () => {};
+    let release: (() => void) | undefined;
     store.beforeStore = () => new Promise((resolve) => (release = resolve));
     const flushed = staging.merging.flush();
-    await until(() => staging.files.isPacking(key));
+    await until(() => release !== undefined);
     await staging.deletions.delete(key);
-    release();
+    release!();
     await flushed;
     await until(() => store.removed.length === 1 && staging.stats().containerBytes < MIB);
     expect(store.files.size).toBe(0);

@@ -4,6 +4,7 @@ import type { DeploymentMap } from '@stevedore/map';
 import type { FileRow } from '@stevedore/staging';
 import { Publisher } from '../../../packages/client/dist/deployment/publisher.js';
 import { FileMap } from '../../../packages/staging/dist/filemap/filemap.js';
+import { packMembers } from '../../../packages/staging/dist/filemap/rows.js';
 import type { TrunkPlan } from '../../../packages/staging/dist/merge/trunk-plan.js';
 import { type Observer, type Site, simulateGateway } from './gateway-trunks.js';
 import { newSqliteMap, type SizedMap, sizeWithLog } from './sized-map.js';
@@ -88,7 +89,7 @@ class IndexWriter implements Observer {
   stored({ taskId, kind, rows, members, size, thin }: TrunkPlan, fileId: string): void {
     this.#applyBatch();
     const { segment, position } = rows.at(-1)!.local;
-    const plan = { what: 'plan' as const, taskId, kind, size, members };
+    const plan = { what: 'plan' as const, taskId, kind, size, members: packMembers(members) };
     const about = { taskId, kind, fileId, size, crc32: rows[0]!.crc32, files: rows.length };
     this.#fileMap.apply([plan], segment, position);
     this.#fileMap.apply([{ what: 'stored', ...about, file: undefined }], segment, position);

@@ -6,7 +6,7 @@ import type {
   PlannedMember,
   TrunkKind,
 } from '../filemap/rows.js';
-import { packMembers, unpackMembers } from '../filemap/rows.js';
+import { packMembers } from '../filemap/rows.js';
 import { BLOCK_BYTES } from './block-checksums.js';
 import type { NewRecord } from './record.js';
 import { RecordType } from './record.js';
@@ -186,10 +186,8 @@ export function changeOfRecord(
   switch (record.type) {
     case RecordType.deletion:
       return { what: 'deletion', key };
-    case RecordType.plan: {
-      const members = unpackMembers(body!);
-      return { what: 'plan', taskId: key, kind, size, members };
-    }
+    case RecordType.plan:
+      return { what: 'plan', taskId: key, kind, size, members: body! };
     case RecordType.stored:
       return {
         what: 'stored',

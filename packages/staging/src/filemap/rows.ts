@@ -205,7 +205,7 @@ export type FileMapChange =
       readonly kind: TrunkKind;
       /** Bytes of the trunk. */
       readonly size: number;
-      readonly members: readonly PlannedMember[];
+      readonly members: PackedMembers;
     }
   | {
       readonly what: 'stored';
@@ -235,21 +235,28 @@ export type FileMapChange =
       readonly doubtfulSince?: number | undefined;
     };
 
-/** Packed key, offset and size of a member, in plan records and the FileMap. */
+/** Key, offset and size of each member, as in plan records and the FileMap. */
+export type PackedMembers = Buffer;
+
 const MEMBER_BYTES = 26;
 
-export function packMembers(members: readonly PlannedMember[]): Buffer {
+export function packMembers(members: readonly PlannedMember[]): PackedMembers {
   const packed = Buffer.allocUnsafe(members.length * MEMBER_BYTES);
-  for (const [index, { key, offset, size }] of members.entries()) {
-    const at = index * MEMBER_BYTES;
-    key.copy(packed, at);
+  let at = 0;
+  for (const { key, offset, size } of members) {
+    packed.set(key, at);
     packed.writeUInt32LE(offset, at + 16);
     packed.writeUIntLE(size, at + 20, 6);
+    at += MEMBER_BYTES;
   }
   return packed;
 }
 
-export function unpackMembers(packed: Buffer): PlannedMember[] {
+export function countOf(packed: PackedMembers): number {
+  return Math.floor(packed.length / MEMBER_BYTES);
+}
+
+export function unpackMembers(packed: PackedMembers): PlannedMember[] {
   const members: PlannedMember[] = [];
   for (let at = 0; at + MEMBER_BYTES <= packed.length; at += MEMBER_BYTES) {
     members.push({

@@ -12,7 +12,7 @@ import type {
   Thin,
   TrunkRow,
 } from './rows.js';
-import { NO_FILES, packMembers } from './rows.js';
+import { countOf, NO_FILES, packMembers } from './rows.js';
 import { PLACES, Statements, WRITER_STEPS } from './schema.js';
 
 /**
@@ -74,8 +74,8 @@ export class FileMapWriter extends Statements {
         return;
       case 'plan': {
         const { taskId, kind, size, members } = change;
-        const plan = { taskId, kind, size, files: members.length, members: packMembers(members) };
-        this.#steps.addPlan({ ...plan, segment });
+        const files = countOf(members);
+        this.#steps.addPlan({ taskId, kind, size, files, members, segment });
         return;
       }
       case 'stored':

@@ -194,10 +194,13 @@ export class MergeTask {
     if (!choice) return 'early';
     const { rows: members, bytes } = await chooseMembers(choice, limits, random, pause);
     if (members.length === 0 || this.#isStopped) return 'nothing';
+    // With tens of thousands of files, each of these steps takes milliseconds.
+    await pause();
     const plan = planTrunk(newTaskId(), members, TRUNK_EXTENSION, bytes);
     const full = { bytes: trunkBytes, files: MAX_FILES };
     const share = shareOf({ bytes: plan.size, files: members.length }, full);
     const thin = isThin(share, shareOf(waiting, full)) ? this.#thin(members) : undefined;
+    await pause();
     await this.inFlight.begin({ ...plan, thin });
     return 'planned';
   }

@@ -1,5 +1,5 @@
 import { tracingChannel } from 'node:diagnostics_channel';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import type { FileMap, FileRow } from '../filemap/filemap.js';
 import { formatKey } from '../key.js';
 import type { TrunkPlan } from './trunk-plan.js';
@@ -77,13 +77,14 @@ export class PlansInFlight {
   async begin(plan: TrunkPlan): Promise<void> {
     const release = this.#options.files.hold(plan);
     try {
+      await nextTurn();
       await this.#options.sender.announce(plan);
     } catch (error) {
-      release();
+      release(false);
       throw error;
     }
-    const sending = this.#sendUntilDone(plan).finally(() => {
-      release();
+    const sending = this.#sendUntilDone(plan).then((isStored) => {
+      release(isStored);
       this.#underWay.delete(sending);
       this.#options.onReleased(plan);
     });
@@ -104,22 +105,25 @@ export class PlansInFlight {
       () => undefined,
     );
     this.#underWay.set(settled, plan.kind);
+    let isAdopted = false;
     try {
-      const isAdopted = await adopting;
+      isAdopted = await adopting;
       if (isAdopted) this.#tell(() => onSent({ plan, fileId }, 0));
       return isAdopted;
     } catch (error) {
       if (damagedMembers(error).length > 0) return false;
       throw error;
     } finally {
-      release();
+      release(isAdopted);
       this.#underWay.delete(settled);
       onReleased(plan);
     }
   }
 
-  /** Never rejects: failures are reported and retried until `stop`. */
-  async #sendUntilDone(plan: TrunkPlan): Promise<void> {
+  /**
+   * Never rejects: failures are reported and retried until `stop`. False if the plan was given up.
+   */
+  async #sendUntilDone(plan: TrunkPlan): Promise<boolean> {
     const { onSent, onError, now } = this.#options;
     const { signal } = this.#stopped;
     const startedAt = now();
@@ -129,15 +133,15 @@ export class PlansInFlight {
         this.#endPauses();
         // A listener that throws must not cause a retry.
         this.#tell(() => onSent(sent, Math.max(0, now() - startedAt)));
-        return;
+        return true;
       } catch (error) {
-        if (signal.aborted) return;
+        if (signal.aborted) return false;
         onError(error as Error);
         const damaged = damagedMembers(error);
-        if (damaged.length > 0 && this.#abandon(plan, damaged)) return;
+        if (damaged.length > 0 && this.#abandon(plan, damaged)) return false;
         this.retries += 1;
         await this.#pause(pauseMs);
-        if (signal.aborted) return;
+        if (signal.aborted) return false;
       }
     }
   }

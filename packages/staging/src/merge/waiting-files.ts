@@ -39,8 +39,10 @@ export class WaitingFiles {
   /** Small files in plans in flight, and their bytes. */
   #plannedFiles = 0;
   #plannedBytes = 0;
-  /** Everything up to this position is in a plan and need not be examined again. */
+  /** Everything up to this position is in a plan, or merged, and need not be examined again. */
   #frontier: Place = START;
+  /** The last candidates, up to the first free file that was not one, if the frontier still holds. */
+  #examined: readonly FileRow[] = [];
   /** Excluded files. */
   readonly #damaged = new Map<string, FileRow>();
   readonly #plans = new Set<TrunkPlan>();
@@ -56,18 +58,21 @@ export class WaitingFiles {
   /** Starts again from the oldest file: older files may have become mergeable. */
   lookAgain(): void {
     this.#frontier = START;
+    this.#examined = [];
   }
 
   /** Excludes a file whose only copy is damaged. */
   exclude(key: Buffer): void {
     const row = this.#options.fileMap.find(key);
     if (row && !row.trunk) this.#damaged.set(nameOf(key), row);
-    this.#frontier = START;
+    this.lookAgain();
   }
 
   /** Includes a file that is sound again or gone. True if it was excluded. */
   include(key: Buffer): boolean {
-    return this.#damaged.delete(nameOf(key));
+    const isIncluded = this.#damaged.delete(nameOf(key));
+    if (isIncluded) this.lookAgain();
+    return isIncluded;
   }
 
   get damaged(): number {
@@ -114,8 +119,11 @@ export class WaitingFiles {
     return waitingFiles + spooledFiles - this.#damaged.size;
   }
 
-  /** Reserves the plan's members for it, until the returned function is called. */
-  hold(plan: TrunkPlan): () => void {
+  /**
+   * Reserves the plan's members for it, until the returned function is called. `isStored`: they are
+   * merged now; otherwise they wait again.
+   */
+  hold(plan: TrunkPlan): (isStored: boolean) => void {
     const names = plan.rows.map((row) => nameOf(row.key));
     const bytes = plan.rows.reduce((sum, row) => sum + row.size, 0);
     for (const name of names) this.#packing.add(name);
@@ -123,10 +131,10 @@ export class WaitingFiles {
     if (small) this.#plannedFiles += names.length;
     if (small) this.#plannedBytes += bytes;
     this.#plans.add(plan);
-    return () => {
+    this.#advance();
+    return (isStored) => {
       this.#plans.delete(plan);
-      // If it was not sent, its files wait again.
-      this.#frontier = START;
+      if (!isStored) this.lookAgain();
       for (const name of names) this.#packing.delete(name);
       if (small) this.#plannedFiles -= names.length;
       if (small) this.#plannedBytes -= bytes;
@@ -145,7 +153,7 @@ export class WaitingFiles {
       this.#isMoving = false;
       this.#movedFiles = 0;
       this.#movedBytes = 0;
-      this.#frontier = START;
+      this.lookAgain();
     }
   }
 
@@ -164,13 +172,22 @@ export class WaitingFiles {
       files: MAX_FILES,
       filesBeyond: FILES_BEYOND,
     });
+    // `lookAgain` replaces it, and then what follows says nothing about the oldest files.
+    const examined: FileRow[] = [];
+    this.#examined = examined;
     for (let at = this.#firstPlace(); ; ) {
       const page = this.#options.fileMap.waiting(at.segment, at.position, PAGE_ROWS);
+      let isFull = page.length < PAGE_ROWS;
       for (const row of page) {
         if (row.local.at === 'spool' || !this.isFree(row)) continue;
-        if (!window.take(row)) return window.rows;
+        if (window.take(row)) continue;
+        isFull = true;
+        break;
       }
-      if (page.length < PAGE_ROWS) return window.rows;
+      if (isFull) {
+        if (this.#examined === examined) this.#examined = window.oldest();
+        return window.rows;
+      }
       at = page.at(-1)!.local;
       await nextTurn();
     }
@@ -194,6 +211,17 @@ export class WaitingFiles {
       if (last) this.#frontier = last.local;
       if (index !== -1 || page.length < limit) return page[index];
     }
+  }
+
+  /**
+   * Past the candidates that are in a plan now. Otherwise the search for the oldest file would read
+   * all files of the plans in flight, a hundred thousand of them where files are tiny.
+   */
+  #advance(): void {
+    const first = this.#examined.findIndex(({ key }) => !this.#packing.has(nameOf(key)));
+    const last = this.#examined.at(first === -1 ? -1 : first - 1);
+    if (first !== 0 && last) this.#frontier = last.local;
+    this.#examined = [];
   }
 
   /** Where to start searching. */
@@ -244,6 +272,8 @@ export class CandidateWindow {
   readonly #groups = new Set<string>();
   #bytes = 0;
   #beyond = 0;
+  /** Rows before the first one that was not taken. */
+  #unbroken: number | undefined;
 
   constructor(limits: WindowLimits) {
     this.#limits = limits;
@@ -259,8 +289,14 @@ export class CandidateWindow {
       return true;
     }
     if (row.group !== undefined && this.#groups.has(row.group)) this.rows.push(row);
+    else this.#unbroken ??= this.rows.length;
     this.#beyond += 1;
     return this.#groups.size > 0 && this.#beyond < filesBeyond;
+  }
+
+  /** The rows that were taken before the first one that was not. */
+  oldest(): readonly FileRow[] {
+    return this.rows.slice(0, this.#unbroken);
   }
 
   #isEnough(): boolean {
