@@ -66,13 +66,16 @@ export function* anneal(
   { random, maxMoves = DEFAULT_MOVES }: AnnealingOptions,
 ): Generator<void, Packing, undefined> {
   const selection = new Selection(units, limits);
+  yield;
   selection.takeOldest();
+  yield;
   if (selection.hasChoice) {
-    selection.finish();
+    yield* selection.finish();
     selection.keepIfBest();
     if (selection.best.unfilledBytes > 0) {
       selection.takeDecreasing();
-      selection.finish();
+      yield;
+      yield* selection.finish();
     }
   }
   selection.keepIfBest();
@@ -92,7 +95,7 @@ export function* anneal(
       if (move % MOVES_PER_STEP === 0) yield;
     }
     yield;
-    selection.finish();
+    yield* selection.finish();
     selection.keepIfBest();
   }
   const { chosen, unfilledBytes } = selection.best;
@@ -125,7 +128,7 @@ class Selection {
     this.#units = units;
     this.#limits = limits;
     this.unfilledBytes = limits.capacityBytes;
-    this.#all = [...units.keys()].filter((index) => this.#fits(units[index]!));
+    this.#all = fitting(units, limits);
     this.#deviation = deviation(units, this.#all);
     this.heatBytes = Math.max(MIN_HEAT_BYTES, HEAT * this.#deviation);
     this.movesPerStart = Math.max(MIN_MOVES_PER_START, MOVES_PER_UNIT * this.#all.length);
@@ -198,10 +201,12 @@ class Selection {
   }
 
   /** Fills the rest, then exchanges single units as long as that fills more. */
-  finish(): void {
+  *finish(): Generator<void, void, undefined> {
     this.#fill();
     for (let count = 0; count < MAX_EXCHANGES && this.unfilledBytes > 0; count += 1) {
+      yield;
       if (!this.#exchange()) return;
+      yield;
       this.#fill();
     }
   }
@@ -220,19 +225,22 @@ class Selection {
     this.#outside = [];
     this.#files = 0;
     this.unfilledBytes = this.#limits.capacityBytes;
-    const taken = first === this.#all ? undefined : new Set(first);
-    const rest = taken ? this.#all.filter((index) => !taken.has(index)) : [];
-    for (const index of [...first, ...rest]) {
-      if (this.#fits(this.#units[index]!)) this.#add(index);
-      else this.#outside.push(index);
-    }
+    this.#addAll(first);
+    if (first === this.#all) return;
+    const taken = new Set(first);
+    this.#addAll(this.#all.filter((index) => !taken.has(index)));
   }
 
   /** Adds the units that still fit, by age. */
   #fill(): void {
     const left = this.#outside.sort((a, b) => a - b);
     this.#outside = [];
-    for (const index of left) {
+    this.#addAll(left);
+  }
+
+  /** Adds the units that fit; the others are outside. */
+  #addAll(indexes: readonly number[]): void {
+    for (const index of indexes) {
       if (this.#fits(this.#units[index]!)) this.#add(index);
       else this.#outside.push(index);
     }
@@ -307,11 +315,24 @@ function removeAt(list: number[], at: number): void {
   if (at < list.length) list[at] = last;
 }
 
+/** Indexes of the units that fit into an empty trunk. */
+function fitting(units: readonly PackingUnit[], limits: PackingLimits): number[] {
+  const indexes: number[] = [];
+  for (let index = 0; index < units.length; index += 1) {
+    const { bytes, files } = units[index]!;
+    if (bytes <= limits.capacityBytes && files <= limits.maxFiles) indexes.push(index);
+  }
+  return indexes;
+}
+
 /** Standard deviation of the sizes. */
 function deviation(units: readonly PackingUnit[], among: readonly number[]): number {
   if (among.length === 0) return 0;
-  const mean = among.reduce((sum, index) => sum + units[index]!.bytes, 0) / among.length;
-  const squares = among.reduce((sum, index) => sum + (units[index]!.bytes - mean) ** 2, 0);
+  let sum = 0;
+  for (const index of among) sum += units[index]!.bytes;
+  const mean = sum / among.length;
+  let squares = 0;
+  for (const index of among) squares += (units[index]!.bytes - mean) ** 2;
   return Math.sqrt(squares / among.length);
 }
 
