@@ -272,7 +272,8 @@ function fileRow(columns: FileColumns): FileRow {
   const [key, name, type, group, size, crc32, stagedAt, expiresAt, was, spooled] = columns;
   const trunk = columns[12];
   return {
-    key,
+    // A copy in Node's pool: a Buffer of its own takes 250 bytes.
+    key: Buffer.from(key),
     name,
     type,
     group: group ?? undefined,
