@@ -55,6 +55,9 @@ const LIMIT_OF_A_WEEK_MS = 3_600_000;
 const TINY_BYTES = 100;
 const MIB = 2 ** 20;
 
+/** No order of joining gives them both few files and three writes: docs/MERGING.md. */
+const SLOWEST: ReadonlySet<string> = new Set<SiteName>(['minute', 'ten-seconds']);
+
 function id(site: string, what: string): string {
   return `week.${site}.${what}`;
 }
@@ -82,9 +85,9 @@ function weekGoals(scale: Scale): readonly Goal[] {
     ),
     atMost(
       'week.written',
-      'bytes written to FastDFS: at most 3 x those uploaded, but for the site of one a minute',
+      'bytes written to FastDFS: at most 3 x those uploaded, where a trunk fills in three hours',
       3,
-      greatestOf(sites.filter((site) => site !== 'minute').map((site) => id(site, 'written'))),
+      greatestOf(sites.filter((site) => !SLOWEST.has(site)).map((site) => id(site, 'written'))),
     ),
   ];
 }

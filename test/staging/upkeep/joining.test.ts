@@ -164,3 +164,25 @@ test('joined files go into one trunk, however slowly they are moved and however 
   await until(() => trunks.some((files) => files >= 200));
   expect(trunks.filter((files) => files !== 10)).toEqual([1, 200]);
 });
+
+test('a trunk is thin if it was chosen from few files, although moved files wait, too', async () => {
+  const { staging } = await openStaging(temporaryFolder(), { idMaxAgeMs: 7 * 86_400_000 });
+  const first = [];
+  for (let file = 0; file < 16; file += 1) {
+    first.push(await stageFile(staging, randomBytes(60_000)));
+  }
+  await staging.merging.flush();
+  for (const key of first.slice(0, 9)) await staging.deletions.delete(key);
+  await staging.compact();
+  expect(staging.stats().waitingFiles).toBe(7);
+  for (let file = 0; file < 12; file += 1) await stageFile(staging, randomBytes(60_000));
+  expect(staging.fileMap.thinTrunks()).toEqual([]);
+  let flushed: Promise<void> | undefined;
+  await staging.files.whileMoving(async () => {
+    const merged = new Promise((resolve) => staging.once('trunk', resolve));
+    flushed = staging.merging.flush();
+    await merged;
+  });
+  expect(staging.fileMap.thinTrunks()).toMatchObject([{ files: 12 }]);
+  await flushed;
+});

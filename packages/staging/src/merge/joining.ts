@@ -42,9 +42,12 @@ export function shareOf(files: TrunkLimits, limits: TrunkLimits): number {
   return Math.max(files.bytes / limits.bytes, files.files / limits.files);
 }
 
-/** True if a trunk chosen from the waiting files may be joined with others later. */
-export function isThin(share: number, waitingShare: number): boolean {
-  return share < FULL_SHARE && waitingShare < 1;
+/**
+ * True if a trunk may be joined with others later. `choiceShare` is the share of the files that it
+ * was chosen from.
+ */
+export function isThin(share: number, choiceShare: number): boolean {
+  return share < FULL_SHARE && choiceShare < 1;
 }
 
 /** `waitingShare`: the share of files not yet in a trunk, which are merged, too. */

@@ -182,7 +182,6 @@ export class MergeTask {
   /** `early`: too many of the waiting bytes belong to groups that may still grow. */
   async #mergeOnce(reason: MergeReason): Promise<'planned' | 'early' | 'nothing'> {
     const { now, random, trunkBytes, maxAgeMs, newTaskId } = this.#options;
-    const waiting = this.#options.files.small();
     const capacityBytes = trunkBytes - TRUNK_END_BYTES;
     const rows = await this.#options.files.candidates(capacityBytes);
     const limits = { capacityBytes, maxFiles: MAX_FILES };
@@ -199,7 +198,10 @@ export class MergeTask {
     const plan = planTrunk(newTaskId(), members, TRUNK_EXTENSION, bytes);
     const full = { bytes: trunkBytes, files: MAX_FILES };
     const share = shareOf({ bytes: plan.size, files: members.length }, full);
-    const thin = isThin(share, shareOf(waiting, full)) ? this.#thin(members) : undefined;
+    // Not of all that wait: while files are being moved, those that were moved before are left out.
+    const choiceBytes = rows.reduce((sum, row) => sum + row.size, 0);
+    const choiceShare = shareOf({ bytes: choiceBytes, files: rows.length }, full);
+    const thin = isThin(share, choiceShare) ? this.#thin(members) : undefined;
     await pause();
     await this.inFlight.begin({ ...plan, thin });
     return 'planned';
