@@ -186,3 +186,14 @@ test('a trunk is thin if it was chosen from few files, although moved files wait
   expect(staging.fileMap.thinTrunks()).toMatchObject([{ files: 12 }]);
   await flushed;
 });
+
+test('without joining no trunk is thin, even if the clock was set back', async () => {
+  let aheadMs = 0;
+  const now = () => Date.now() + aheadMs;
+  const { staging } = await openStaging(temporaryFolder(), { idMaxAgeMs: 0, now });
+  const key = await stageFile(staging, randomBytes(1000));
+  aheadMs = -86_400_000;
+  await staging.merging.flush();
+  expect(staging.fileMap.thinTrunks()).toEqual([]);
+  expect(fileIdOf(staging.fileMap.find(key)!)).toBeDefined();
+});

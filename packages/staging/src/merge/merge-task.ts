@@ -217,6 +217,8 @@ export class MergeTask {
   /** Undefined if the trunk is final, because one of its files must get its id. */
   #thin(members: readonly FileRow[]): Thin | undefined {
     const { fileMap, now, idMaxAgeMs } = this.#options;
+    // Not left to the comparison of ages: they are negative if the clock was set back.
+    if (idMaxAgeMs === 0) return undefined;
     const oldestAt = members.reduce((oldest, row) => Math.min(oldest, row.stagedAt), Infinity);
     if (now() - oldestAt >= idMaxAgeMs) return undefined;
     const sources = new Set(members.flatMap(({ was }) => was.slice(-1).map(([fileId]) => fileId)));
