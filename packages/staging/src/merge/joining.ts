@@ -8,7 +8,7 @@
  * a file is so old that it must get its id, all thin trunks are joined, and the result is final.
  *
  * With at most k thin trunks at a time and each byte written r + 2 times, a trunk can grow from (k
- * + r) over r thin ones, whatever the order of joining. Hence the limit: 19 are enough for three
+ * + r) over (r + 1) thin ones, whatever the order of joining. Hence the limit: 19 are enough for three
  * writes where a trunk fills within three hours, at the age limit of a minute.
  */
 export interface ThinTrunk {
