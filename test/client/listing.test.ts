@@ -31,8 +31,11 @@ async function namesOf(store: Store, options: ListOptions = {}): Promise<string[
 }
 
 async function fill(store: Store): Promise<Date> {
-  const put = (name: string, type: string, group?: string, size = 10) =>
-    store.put(Buffer.alloc(size), { name, type, ...(group ? { group } : {}) });
+  const put = async (name: string, type: string, group?: string, size = 10) => {
+    await store.put(Buffer.alloc(size), { name, type, ...(group ? { group } : {}) });
+    // The order of files of one millisecond is not defined.
+    await sleep(2);
+  };
   await put('a/1.jpg', 'image/jpeg', 'album');
   await put('a/2.png', 'image/png', 'album', 2000);
   await put('b/1.txt', 'text/plain; charset=utf-8', 'texts');

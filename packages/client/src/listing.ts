@@ -4,8 +4,9 @@ import { invalidOption } from './options.js';
 import type { FileInfo, FilePage, ListOptions } from './types.js';
 
 /**
- * Lists files page by page, in the order of their keys, which is that of their uploads. A page
- * examines a bounded number of files, so it may be short or empty and still have a cursor.
+ * Lists files page by page, in the order of their keys, which is that of their uploads to the
+ * millisecond. A page examines a bounded number of files, so it may be short or empty and still
+ * have a cursor.
  */
 
 /** Rows examined for one page. */
