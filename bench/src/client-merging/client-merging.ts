@@ -1,10 +1,10 @@
 import { type Benchmark, type BenchmarkContext, remarkOn } from '../harness/benchmark.js';
 import { measureFetching } from './fetching.js';
-import { FETCH_GOALS, WRITE_GOALS } from './goals.js';
+import { fetchGoals, writeGoals } from './goals.js';
 import { showFetching, showWriting } from './output.js';
 import { comparePackings, PACKING_GOALS } from './packing-comparison.js';
 import { compareKinds, KINDS_GOALS } from './packing-kinds.js';
-import { PLANS, type Plan } from './plan.js';
+import { PLANS, type Plan, SMALL, trackersOf } from './plan.js';
 import { WebServer } from './web-server.js';
 import type { LoadCost } from './web-server-process.js';
 import { measureWriting } from './writing.js';
@@ -17,7 +17,7 @@ import { measureWriting } from './writing.js';
 export const clientMerging: Benchmark = {
   durability: 'sync',
   introduce,
-  parts: (scale) => {
+  parts: (scale, servers) => {
     const plan = PLANS[scale];
     let cost: Promise<LoadCost> | undefined;
     const loadCost = (context: BenchmarkContext) => (cost ??= measureLoadCost(context, plan));
@@ -29,45 +29,55 @@ export const clientMerging: Benchmark = {
           compareKinds(context, plan.packings);
         },
       },
-      upload: {
-        goals: WRITE_GOALS,
-        run: async (context) => {
-          await measureWriting(context, plan, await loadCost(context));
-          await showWriting(context);
-        },
-      },
+      ...Object.fromEntries(
+        plan.writeSeries.map((series) => [
+          `upload-${series.id}`,
+          {
+            goals: writeGoals(series, servers),
+            run: async (context: BenchmarkContext) => {
+              await measureWriting(context, series, plan, await loadCost(context));
+              await showWriting(context, series);
+            },
+          },
+        ]),
+      ),
       fetch: {
-        goals: FETCH_GOALS,
+        goals: fetchGoals(servers),
         run: async (context) => {
-          await measureFetching(context, plan, await loadCost(context));
-          await showFetching(context);
+          const isCold = await measureFetching(context, plan, await loadCost(context));
+          await showFetching(context, isCold);
         },
       },
     };
   },
 };
 
-function introduce({ print, trackers, scale }: BenchmarkContext): void {
-  const plan = PLANS[scale];
+function introduce({ print, servers, scale }: BenchmarkContext): void {
   print(
     [
-      `${plan.runs} runs${remarkOn(scale)}, variants in turns, every one in processes and directories of its own. Files of 2 to 100 KB, log-uniform, the same ones in the same order for all; MB are 10^6 bytes.`,
-      `The web server is one process, tracker and storage are another one, both on this machine. Durability is \`sync\` on both sides: an upload is on disk when it is acknowledged, in the container or in the storage.`,
-      `No merging: one FastDFS upload per file over the client's pool (at most 16 connections to a server, its default), measured for ${plan.directSeconds} s. Client merging: the SDK with its defaults stores ${(plan.writeBytes / 1e6).toFixed(0)} MB; *acknowledged* ends with the last acknowledgement, while trunks are packed and sent beside; *stored* ends when all is merged and confirmed.`,
+      `Runs${remarkOn(scale)} with variants in turns, every one in processes and directories of its own. The same files in the same order for all, their sizes log-uniform; up to 100 MB, ten times the size is ten times as rare. MB are 10^6 bytes.`,
+      `The web server is one process, our tracker and storages are another one, both on this machine. Durability is \`sync\` on our sides: an upload is on disk when it is acknowledged, in the container or in the storage. A FastDFS named syncs as its fsync_after_written_bytes says; its client is ours.`,
+      'No merging: one FastDFS upload per file. Client merging: the SDK with its defaults; *acknowledged* ends with the last acknowledgement, while trunks are packed and sent beside; *stored* ends when all is merged and confirmed. All have as many connections to a server as uploads at a time; fetches 200.',
       'The load is loops inside the web server process, since an application calls the SDK in-process; what they cost was measured against calls that do nothing, and stands among the figures.',
     ].join('\n'),
   );
+  const [plain, own] = [trackersOf('fastdfs', servers), trackersOf('fastdfs-trunk', servers)];
   print(
-    trackers
-      ? `FastDFS's own merging: direct uploads to the cluster of ${trackers.join(', ')}, taken to be one that merges itself. The other columns use a tracker and a storage of Stevedore's on this machine.`
-      : "FastDFS's own merging is not measured: `--trackers HOST:PORT` names a cluster that does it.",
+    [
+      plain
+        ? `FastDFS: ${plain.join(', ')}.`
+        : 'FastDFS itself is not measured: `--server fastdfs=HOST:PORT` names a cluster.',
+      own
+        ? `FastDFS's own merging: ${own.join(', ')}.`
+        : "FastDFS's own merging is not measured: `--server fastdfs-trunk=HOST:PORT` names a cluster with use_trunk_file.",
+    ].join(' '),
   );
 }
 
 async function measureLoadCost(context: BenchmarkContext, plan: Plan): Promise<LoadCost> {
   context.progress('what the load itself costs');
   await using webServer = new WebServer();
-  await webServer.prepare(plan.fetchBytes);
+  await webServer.prepare(SMALL, plan.fetchBytes);
   const cost = await webServer.call('loadCost', plan.costOperations);
   context.figures.add('load.upload', 'µs of CPU', cost.cpuSecondsPerUpload * 1e6);
   context.figures.add('load.fetch', 'µs of CPU', cost.cpuSecondsPerFetch * 1e6);

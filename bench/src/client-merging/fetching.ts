@@ -1,27 +1,60 @@
 import type { BenchmarkContext } from '../harness/benchmark.js';
+import { dropPageCache } from '../harness/page-cache.js';
 import { StorageNode } from '../harness/storage-node.js';
+import type { NamedServer } from '../servers/kinds.js';
 import { FETCH_CONCURRENCIES } from './paper.js';
-import type { Plan } from './plan.js';
+import { type Plan, SMALL, trackersOf, type Where } from './plan.js';
+import type { Keeps } from './targets.js';
 import { WebServer } from './web-server.js';
 import type { FetchResult, LoadCost, TargetChoice } from './web-server-process.js';
 
 /**
- * Fetches of stored files: uploaded one by one, merged as the SDK does by default
- * (merged files stay as a local read copy), and merged with nothing kept locally,
- * so that every fetch is a ranged download from the storage. Files are drawn at
- * random, uniformly; every one is compared with what was stored.
+ * Fetches of stored files, drawn at random and compared with what was stored: uploaded one by one,
+ * and merged, with what the SDK keeps locally by default, with half of the bytes, and with nothing,
+ * so that every fetch is a ranged download. Cold: the system's page cache is emptied before each
+ * pass, and no file is fetched twice in it, as where the data is larger than the memory.
  */
 
-export type FetchVariant = 'direct' | 'merged-default' | 'merged-storage-only' | 'own-merging';
+/** `none`: not merged. */
+export type FetchKind = 'none' | Keeps;
 
-export function fetchId(variant: FetchVariant, concurrency: number, what: string): string {
-  return `fetch.${variant}.c${concurrency}.${what}`;
+export interface FetchVariant {
+  readonly kind: FetchKind;
+  readonly where: Where;
 }
 
-/** What is left on the web server's own disk where nothing is to be kept there. */
-export const LOCAL_ID = 'fetch.merged-storage-only.local';
+export type Warmth = 'warm' | 'cold';
+
+const VARIANTS: readonly FetchVariant[] = [
+  { kind: 'none', where: 'ours' },
+  { kind: 'default', where: 'ours' },
+  { kind: 'half', where: 'ours' },
+  { kind: 'nothing', where: 'ours' },
+  { kind: 'none', where: 'fastdfs' },
+  { kind: 'none', where: 'fastdfs-trunk' },
+  { kind: 'nothing', where: 'fastdfs' },
+];
+
+export function fetchVariants(servers: readonly NamedServer[]): readonly FetchVariant[] {
+  return VARIANTS.filter(({ where }) => where === 'ours' || trackersOf(where, servers));
+}
+
+export function fetchId({ kind, where }: FetchVariant, warmth: Warmth, c: number): string {
+  return `fetch.${warmth}.${where}.${kind}.c${c}`;
+}
+
+/** Warm, beside files of the same cluster that are not merged. */
+export function fetchRatioId(kind: Keeps, where: Where, c: number): string {
+  return `fetch.${where}.${kind}-vs-none.c${c}`;
+}
+
+/** Stored bytes that the web server's disk has. */
+export function localId({ kind, where }: FetchVariant): string {
+  return `fetch.${where}.${kind}.local`;
+}
 
 const WARM_UP_CONCURRENCY = 20;
+export const COLD_CONCURRENCIES = [FETCH_CONCURRENCIES[0], FETCH_CONCURRENCIES[3]];
 
 /** A variant's processes, with the files in place. */
 interface Subject {
@@ -32,114 +65,109 @@ interface Subject {
   readonly directories: readonly string[];
 }
 
+/** The result is true if fetches were measured cold, too. */
 export async function measureFetching(
   context: BenchmarkContext,
   plan: Plan,
   cost: LoadCost,
-): Promise<void> {
-  const variants: readonly FetchVariant[] = [
-    'direct',
-    'merged-default',
-    'merged-storage-only',
-    ...(context.trackers ? (['own-merging'] as const) : []),
-  ];
+): Promise<boolean> {
+  const canDrop = await dropPageCache();
   for (let run = 1; run <= plan.runs; run += 1) {
     context.progress(`fetches, run ${run} of ${plan.runs}`);
     const subjects: Subject[] = [];
     try {
-      for (const variant of variants) subjects.push(begin(context, variant));
-      for (const subject of subjects) {
-        await fill(context, plan, subject);
-        if (subject.variant === 'merged-storage-only') await addLocal(context, subject);
-      }
+      for (const variant of fetchVariants(context.servers)) subjects.push(begin(context, variant));
+      for (const subject of subjects) await fill(context, plan, subject);
       for (const concurrency of FETCH_CONCURRENCIES) {
         for (const subject of subjects) {
-          await measure(context, plan, subject, concurrency, run, cost);
+          await measure(context, plan, subject, { warmth: 'warm', concurrency, run }, cost);
         }
         addRatios(context, concurrency);
+      }
+      for (const concurrency of canDrop ? COLD_CONCURRENCIES : []) {
+        for (const subject of subjects) {
+          await dropPageCache();
+          await measure(context, plan, subject, { warmth: 'cold', concurrency, run }, cost);
+        }
       }
     } finally {
       await Promise.all(subjects.map((subject) => end(context, subject)));
     }
   }
+  return canDrop;
 }
 
 function begin({ workspace }: BenchmarkContext, variant: FetchVariant): Subject {
   const webServer = new WebServer();
-  const node = variant === 'own-merging' ? undefined : new StorageNode();
+  const node = variant.where === 'ours' ? new StorageNode() : undefined;
   const directories = [workspace.fresh('node'), workspace.fresh('staging')];
   return { variant, webServer, node, directories };
 }
 
 async function fill(
-  { trackers: named = [] }: BenchmarkContext,
+  { servers, figures }: BenchmarkContext,
   plan: Plan,
   { variant, webServer, node, directories }: Subject,
 ): Promise<void> {
+  const { kind, where } = variant;
   const [nodeDirectory = '', directory = ''] = directories;
-  const trackers = node ? [await node.start(nodeDirectory)] : named;
-  await webServer.prepare(plan.fetchBytes);
-  const isMerged = variant === 'merged-default' || variant === 'merged-storage-only';
-  const choice: TargetChoice = isMerged
-    ? { kind: 'merging', trackers, directory, storageOnly: false }
-    : { kind: 'direct', trackers };
-  await webServer.open(choice);
+  const trackers = node ? [await node.start(nodeDirectory)] : trackersOf(where, servers)!;
+  await webServer.prepare(SMALL, plan.fetchBytes);
+  const connections = Math.max(...FETCH_CONCURRENCIES);
+  const choiceOf = (keeps: Keeps): TargetChoice => ({
+    ...{ kind: 'merging', trackers, directory, connections, keeps, bytes: plan.fetchBytes },
+  });
+  await webServer.open(
+    kind === 'none' ? { kind: 'direct', trackers, connections } : choiceOf('default'),
+  );
   await webServer.call('fill', undefined);
-  if (variant === 'merged-storage-only') {
+  if (kind !== 'none' && kind !== 'default') {
     // Opened again: how much is kept is decided then.
     await webServer.call('close', undefined);
-    await webServer.open({ kind: 'merging', trackers, directory, storageOnly: true });
+    await webServer.open(choiceOf(kind));
   }
   const warmUp = { concurrency: WARM_UP_CONCURRENCY, seconds: plan.warmUpSeconds, seed: 0 };
-  await webServer.call('fetch', warmUp);
-}
-
-/** What should not be there, and would be fetched from this disk. */
-async function addLocal({ figures }: BenchmarkContext, { webServer }: Subject): Promise<void> {
-  figures.add(LOCAL_ID, 'MB', (await webServer.call('localBytes', undefined)) / 1e6);
+  await webServer.call('fetch', { ...warmUp, isOnce: false });
+  if (kind === 'none') return;
+  figures.add(localId(variant), 'MB', (await webServer.call('localBytes', undefined)) / 1e6);
 }
 
 async function measure(
   { figures }: BenchmarkContext,
   plan: Plan,
   { variant, webServer, node }: Subject,
-  concurrency: number,
-  run: number,
+  { warmth, concurrency, run }: { warmth: Warmth; concurrency: number; run: number },
   cost: LoadCost,
 ): Promise<void> {
-  const seed = run * 1000 + concurrency;
   const before = await node?.cpuSeconds();
   const result: FetchResult = await webServer.call('fetch', {
-    concurrency,
-    seconds: plan.fetchSeconds,
-    seed,
+    ...{ concurrency, seconds: plan.fetchSeconds, seed: run * 1000 + concurrency },
+    isOnce: warmth === 'cold',
   });
   const after = await node?.cpuSeconds();
   const { fetches, bytes, seconds, cpuSeconds } = result;
-  const add = (what: string, unit: string, value: number) =>
-    figures.add(fetchId(variant, concurrency, what), unit, value);
-  add('fetches', 'fetches/s', fetches / seconds);
-  add('MBps', 'MB/s', bytes / 1e6 / seconds);
-  add('cpu.web-server', 'cores', cpuSeconds / seconds);
-  add('cpu.load', 'share', (cost.cpuSecondsPerFetch * fetches) / cpuSeconds);
-  if (before !== undefined && after !== undefined) {
-    add('cpu.storage', 'cores', (after - before) / seconds);
-  }
+  const id = fetchId(variant, warmth, concurrency);
+  figures.add(`${id}.fetches`, 'fetches/s', fetches / seconds);
+  figures.add(`${id}.MBps`, 'MB/s', bytes / 1e6 / seconds);
+  figures.add(`${id}.cpu`, 'µs', (1e6 * cpuSeconds) / fetches - 1e6 * cost.cpuSecondsPerFetch);
+  if (before === undefined || after === undefined) return;
+  figures.add(`${id}.cpu.storage`, 'µs', (1e6 * (after - before)) / fetches);
 }
 
 /** Of this run: what slows the machine for a while slows both. */
-function addRatios({ figures }: BenchmarkContext, concurrency: number): void {
+function addRatios({ figures, servers }: BenchmarkContext, concurrency: number): void {
   const last = (variant: FetchVariant) =>
-    figures.values(fetchId(variant, concurrency, 'fetches')).at(-1)!;
-  for (const variant of ['merged-default', 'merged-storage-only'] as const) {
-    const id = fetchId(variant, concurrency, 'vs-direct');
-    figures.add(id, 'times', last(variant) / last('direct'));
+    figures.values(`${fetchId(variant, 'warm', concurrency)}.fetches`).at(-1)!;
+  for (const { kind, where } of fetchVariants(servers)) {
+    if (kind === 'none') continue;
+    const ratio = last({ kind, where }) / last({ kind: 'none', where });
+    figures.add(fetchRatioId(kind, where, concurrency), 'times', ratio);
   }
 }
 
 async function end({ workspace }: BenchmarkContext, subject: Subject): Promise<void> {
   const { variant, webServer, node, directories } = subject;
-  if (variant === 'own-merging') {
+  if (variant.where !== 'ours') {
     await webServer.call('removeAll', undefined).catch((error: Error) => {
       process.stderr.write(`bench: files were left in the named cluster: ${error.message}\n`);
     });

@@ -1,41 +1,52 @@
-import { atLeast, type Goal, leastOf, medianOf, under } from '../harness/goals.js';
-import { fetchId } from './fetching.js';
-import { FETCH_CONCURRENCIES, WRITE_CONCURRENCIES } from './paper.js';
-import { writeId } from './writing.js';
+import { atLeast, atMost, type Goal, greatestOf, leastOf } from '../harness/goals.js';
+import type { NamedServer } from '../servers/kinds.js';
+import { fetchRatioId } from './fetching.js';
+import { FETCH_CONCURRENCIES } from './paper.js';
+import { trackersOf, type WriteSeries } from './plan.js';
+import { fallId, ratioId } from './writing.js';
 
-/** What client merging is to reach. Ratios are medians of the runs' own ratios. */
+/**
+ * What client merging is to reach: the paper's own ratios. Ratios are medians of the runs' own
+ * ratios; the least of all concurrencies counts.
+ */
 
-const ACKNOWLEDGED_TIMES = 2;
-const STORED_TIMES = 1.5;
-const FETCH_TIMES = 1.3;
-const MAX_FALL_PERCENT = 10;
+const STORED_TIMES = 1.52;
+const FETCH_TIMES = 1.28;
+const MAX_FALL_PERCENT = 5;
 
-export const WRITE_GOALS: readonly Goal[] = [
-  atLeast(
-    'write.acknowledged.vs-direct',
-    `acknowledged: at least ${ACKNOWLEDGED_TIMES} x no merging at every concurrency (the least)`,
-    ACKNOWLEDGED_TIMES,
-    leastOf(WRITE_CONCURRENCIES.map((c) => writeId('acknowledged', c, 'vs-direct'))),
-  ),
-  atLeast(
-    'write.stored.vs-direct',
-    `stored: at least ${STORED_TIMES} x no merging at every concurrency (the least)`,
-    STORED_TIMES,
-    leastOf(WRITE_CONCURRENCIES.map((c) => writeId('stored', c, 'vs-direct'))),
-  ),
-  under(
-    'write.stored.fall-c20-c200',
-    `stored: falls by less than ${MAX_FALL_PERCENT} % from 20 to 200`,
+export function writeGoals(
+  { id, title, concurrencies }: WriteSeries,
+  servers: readonly NamedServer[],
+): readonly Goal[] {
+  const where = trackersOf('fastdfs', servers) ? 'fastdfs' : 'ours';
+  const fall = atMost(
+    `write.${id}.fall`,
+    `${title}: stored files a second fall by at most ${MAX_FALL_PERCENT} % from the fewest to the most at a time`,
     MAX_FALL_PERCENT,
-    medianOf('write.stored.fall-c20-c200'),
-  ),
-];
+    greatestOf([fallId(id, where)]),
+  );
+  if (!trackersOf('fastdfs-trunk', servers)) return [fall];
+  return [
+    atLeast(
+      `write.${id}.own-merging`,
+      `${title}: stored at least ${STORED_TIMES} x as fast as with FastDFS's own merging`,
+      STORED_TIMES,
+      leastOf(concurrencies.map((c) => ratioId(id, where, 'fastdfs-trunk', c))),
+    ),
+    fall,
+  ];
+}
 
-export const FETCH_GOALS: readonly Goal[] = [
-  atLeast(
-    'fetch.merged-default.vs-direct',
-    `fetches of merged files, default configuration: at least ${FETCH_TIMES} x no merging at every concurrency (the least)`,
-    FETCH_TIMES,
-    leastOf(FETCH_CONCURRENCIES.map((c) => fetchId('merged-default', c, 'vs-direct'))),
-  ),
-];
+export function fetchGoals(servers: readonly NamedServer[]): readonly Goal[] {
+  const clusters = (['ours', 'fastdfs'] as const).filter(
+    (where) => where === 'ours' || trackersOf(where, servers),
+  );
+  return clusters.map((where) =>
+    atLeast(
+      `fetch.${where}.nothing-local`,
+      `fetches of merged files, nothing local, ${where === 'ours' ? 'our storage' : 'FastDFS'}: at least ${FETCH_TIMES} x no merging`,
+      FETCH_TIMES,
+      leastOf(FETCH_CONCURRENCIES.map((c) => fetchRatioId('nothing', where, c))),
+    ),
+  );
+}

@@ -11,7 +11,7 @@ import {
   firstFitDecreasing,
   type Packed,
 } from './packing.js';
-import { MAX_FILE_BYTES, MIN_FILE_BYTES, type Plan, SEED } from './plan.js';
+import { type Plan, SEED, SMALL } from './plan.js';
 
 /**
  * Filling one trunk of 64 MiB from 5,000 waiting files: annealing beside first-fit
@@ -62,7 +62,7 @@ export function comparePackings({ figures, print, progress }: BenchmarkContext, 
   for (let run = 0; run < plan.packings; run += 1) {
     const random = seededRandom(SEED + run);
     const sizes = Array.from({ length: CANDIDATES }, () =>
-      logUniform(random, MIN_FILE_BYTES, MAX_FILE_BYTES),
+      logUniform(random, SMALL.minBytes, SMALL.maxBytes),
     );
     for (const { id, pack } of PACKERS) {
       const start = performance.now();

@@ -12,51 +12,62 @@ export interface Target {
   /** Resolves once everything is stored in FastDFS. */
   settle(): Promise<void>;
   remove(id: string): Promise<void>;
+  /** Resolves once what was removed is gone from FastDFS. */
+  emptied(): Promise<void>;
   /** Of what was stored, how much lies on this machine's own disk. */
   localBytes(): number;
   close(): Promise<void>;
 }
 
+export interface DirectOptions {
+  readonly trackers: readonly string[];
+  readonly connections: number;
+}
+
 /** One FastDFS file per file. */
-export function openDirect(trackers: readonly string[]): Target {
-  const client = new FastdfsClient({ trackers });
+export function openDirect({ trackers, connections }: DirectOptions): Target {
+  const client = new FastdfsClient({ trackers, maxConnectionsPerAddress: connections });
   return {
     put: ({ bytes, name }) =>
       client.upload(bytes, { extension: name.slice(name.indexOf('.') + 1) }),
     fetch: (id) => client.downloadBytes(id),
     settle: () => Promise.resolve(),
     remove: (id) => client.delete(id),
+    emptied: () => Promise.resolve(),
     localBytes: () => 0,
     close: () => client.close(),
   };
 }
 
-export interface MergingOptions {
-  readonly trackers: readonly string[];
+/** What of merged files stays on the web server: as by default, half of the bytes, or nothing. */
+export type Keeps = 'default' | 'half' | 'nothing';
+
+export interface MergingOptions extends DirectOptions {
   readonly directory: string;
-  /** Every fetch is to go to FastDFS: merged files are let go, from this disk and from memory. */
-  readonly storageOnly: boolean;
+  readonly keeps: Keeps;
+  /** Stored in all; for `half`. */
+  readonly bytes?: number;
 }
 
 /** The SDK: acknowledged from the container, merged in the background. */
 export async function openMerging(options: MergingOptions): Promise<Target> {
-  const { trackers, directory, storageOnly } = options;
+  const { trackers, directory, connections, keeps, bytes = 0 } = options;
+  const kept = keeps === 'half' ? Math.ceil(bytes / 2) : 0;
   const store = await open({
-    trackers,
-    directory,
-    durability: 'sync',
+    ...{ trackers, directory, connections, durability: 'sync' },
     // What is measured is merging: nothing is joined later.
     idMaxAge: 0,
-    ...(storageOnly ? { retain: 0, cacheSize: 0 } : {}),
+    ...(keeps === 'default' ? {} : { retain: kept, cacheSize: 0 }),
   });
   // Trouble that is retried would only show as bad figures.
   store.on('error', (error) => console.error(`store: ${error.message}`));
-  if (storageOnly) await letGo(store);
+  if (keeps !== 'default') await letGo(store, kept);
   return {
     put: async ({ bytes, name, type }) => (await store.put(bytes, { name, type })).key,
     fetch: async (id) => (await store.get(id)).bytes(),
     settle: () => store.flush(),
     remove: (id) => store.delete(id),
+    emptied: () => until(() => store.stats().trunks === 0),
     localBytes: () => store.stats().containerBytes,
     close: () => store.close(),
   };
@@ -70,20 +81,25 @@ export function openNothing(files: readonly SampleFile[]): Target {
     fetch: async (id) => files[Number(id)]!.bytes.subarray(),
     settle: () => Promise.resolve(),
     remove: () => Promise.resolve(),
+    emptied: () => Promise.resolve(),
     localBytes: () => 0,
     close: () => Promise.resolve(),
   };
 }
 
-const LET_GO_LIMIT_MS = 20_000;
+const WAIT_LIMIT_MS = 20_000;
 
 /**
  * Waits until merged files have left this disk; what is there after that time is in the
  * report. One more file begins a new segment, so that no segment stays as the newest one.
  */
-async function letGo(store: FileStore): Promise<void> {
+async function letGo(store: FileStore, kept: number): Promise<void> {
   await store.put(Buffer.from('begins a segment'));
   await store.flush();
-  const end = performance.now() + LET_GO_LIMIT_MS;
-  while (store.stats().containerBytes > OWN_BYTES && performance.now() < end) await sleep(20);
+  await until(() => store.stats().containerBytes <= kept + OWN_BYTES);
+}
+
+async function until(isTrue: () => boolean): Promise<void> {
+  const end = performance.now() + WAIT_LIMIT_MS;
+  while (!isTrue() && performance.now() < end) await sleep(20);
 }

@@ -3,6 +3,7 @@ import { drive, type LoadResult } from '../harness/load.js';
 import { seededRandom } from '../harness/seeded-random.js';
 import { cpuUsed, serve } from '../harness/serve.js';
 import {
+  type DirectOptions,
   type MergingOptions,
   openDirect,
   openMerging,
@@ -17,7 +18,7 @@ import {
  */
 
 export type TargetChoice =
-  | { readonly kind: 'direct'; readonly trackers: readonly string[] }
+  | ({ readonly kind: 'direct' } & DirectOptions)
   | ({ readonly kind: 'merging' } & MergingOptions);
 
 export interface Span {
@@ -57,11 +58,15 @@ export type WebServerHandlers = {
   }) => Promise<WriteResult>;
   /** Stores the whole set, for `fetch`. */
   readonly fill: () => Promise<void>;
-  /** Random files of the set; every one is compared with what was stored. */
+  /**
+   * Random files of the set; every one is compared with what was stored. `isOnce`: no file twice;
+   * it ends with the set.
+   */
   readonly fetch: (options: {
     readonly concurrency: number;
     readonly seconds: number;
     readonly seed: number;
+    readonly isOnce: boolean;
   }) => Promise<FetchResult>;
   /** Bytes of stored files on this machine's own disk. */
   readonly localBytes: () => number;
@@ -135,18 +140,31 @@ async function fetch({
   concurrency,
   seconds,
   seed,
+  isOnce,
 }: Parameters<WebServerHandlers['fetch']>[0]): Promise<FetchResult> {
   const from = current();
   const random = seededRandom(seed);
   let bytes = 0;
   const clock = startClock();
-  const load = { operations: MAX_FETCHES, concurrency, maxSeconds: seconds };
-  const { operations } = await drive(load, async () => {
+  const order = isOnce ? shuffled(ids.length, random) : undefined;
+  const most = order?.length ?? MAX_FETCHES;
+  const load = { operations: most, concurrency, maxSeconds: seconds };
+  const { operations } = await drive(load, async (index) => {
+    const file = order?.[index] ?? Math.floor(random() * ids.length);
     // Not `bytes += await`: that would read the sum before the wait.
-    const count = await fetchVerified(from, Math.floor(random() * ids.length));
+    const count = await fetchVerified(from, file);
     bytes += count;
   });
   return { ...clock(), fetches: operations, bytes };
+}
+
+function shuffled(count: number, random: () => number): number[] {
+  const order = Array.from({ length: count }, (_, index) => index);
+  for (let last = count - 1; last > 0; last -= 1) {
+    const other = Math.floor(random() * (last + 1));
+    [order[last], order[other]] = [order[other]!, order[last]!];
+  }
+  return order;
 }
 
 async function removeAll(): Promise<void> {
@@ -157,6 +175,7 @@ async function removeAll(): Promise<void> {
   await drive({ operations: all.length, concurrency: FILL_CONCURRENCY }, (index) =>
     from.remove(all[index]!),
   );
+  await from.emptied();
 }
 
 async function loadCost(operations: number): Promise<LoadCost> {
@@ -196,7 +215,7 @@ const handlers: WebServerHandlers = {
     files = makeFileSet(options);
   },
   open: async (choice) => {
-    target = choice.kind === 'direct' ? openDirect(choice.trackers) : await openMerging(choice);
+    target = choice.kind === 'direct' ? openDirect(choice) : await openMerging(choice);
   },
   close: async () => {
     await target?.close();

@@ -1,5 +1,5 @@
 import { Child } from '../harness/child.js';
-import { MAX_FILE_BYTES, MIN_FILE_BYTES, SEED } from './plan.js';
+import { type Files, SEED } from './plan.js';
 import type { TargetChoice, WebServerHandlers } from './web-server-process.js';
 
 /** The parent's end of the measured process. */
@@ -10,13 +10,8 @@ export class WebServer implements AsyncDisposable {
   );
 
   /** Makes its files; they are the same for all variants. */
-  prepare(totalBytes: number): Promise<void> {
-    return this.call('prepare', {
-      seed: SEED,
-      minBytes: MIN_FILE_BYTES,
-      maxBytes: MAX_FILE_BYTES,
-      totalBytes,
-    });
+  prepare(files: Files, totalBytes: number): Promise<void> {
+    return this.call('prepare', { ...files, seed: SEED, totalBytes });
   }
 
   open(choice: TargetChoice): Promise<void> {

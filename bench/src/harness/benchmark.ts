@@ -18,7 +18,7 @@ export interface Benchmark {
   /** Prints what is measured, and how. */
   introduce(context: BenchmarkContext): void;
   /** By name, in their order; `--parts` chooses from them. */
-  parts(scale: Scale): Readonly<Record<string, Part>>;
+  parts(scale: Scale, servers: readonly NamedServer[]): Readonly<Record<string, Part>>;
 }
 
 /** Where one fails, the others are measured all the same. */

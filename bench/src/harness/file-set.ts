@@ -18,6 +18,8 @@ export interface FileSetOptions {
   readonly seed: number;
   readonly minBytes: number;
   readonly maxBytes: number;
+  /** How sizes are spread; `inverse`: ten times the size is ten times as rare. */
+  readonly sizes?: 'log-uniform' | 'inverse';
   /** Files are made until they have this many bytes together. */
   readonly totalBytes: number;
 }
@@ -34,14 +36,17 @@ export function makeFileSet({
   seed,
   minBytes,
   maxBytes,
+  sizes = 'log-uniform',
   totalBytes,
 }: FileSetOptions): SampleFile[] {
   const random = seededRandom(seed);
-  const pool = randomPool(seed);
+  const poolBytes = Math.max(POOL_BYTES, 1.25 * maxBytes);
+  const pool = randomPool(seed, poolBytes);
+  const sizeOf = sizes === 'inverse' ? inverse : logUniform;
   const files: SampleFile[] = [];
   for (let total = 0; total < totalBytes; ) {
-    const size = logUniform(random, minBytes, maxBytes);
-    const from = Math.floor(random() * (POOL_BYTES - size));
+    const size = sizeOf(random, minBytes, maxBytes);
+    const from = Math.floor(random() * (poolBytes - size));
     const { extension, type } = KINDS[Math.floor(random() * KINDS.length)]!;
     const name = `upload-${files.length}.${extension}`;
     files.push({ name, type, bytes: pool.subarray(from, from + size) });
@@ -54,9 +59,14 @@ export function logUniform(random: () => number, min: number, max: number): numb
   return Math.round(min * (max / min) ** random());
 }
 
+/** Ten times the size is ten times as rare; every decade has as many bytes. */
+function inverse(random: () => number, min: number, max: number): number {
+  return Math.round(min / (1 - random() * (1 - min / max)));
+}
+
 /** A cipher's key stream: fast, repeatable, and nothing compresses it. */
-function randomPool(seed: number): Buffer {
+function randomPool(seed: number, bytes: number): Buffer {
   const key = Buffer.alloc(16);
   key.writeDoubleLE(seed, 0);
-  return createCipheriv('aes-128-ctr', key, Buffer.alloc(16)).update(Buffer.alloc(POOL_BYTES));
+  return createCipheriv('aes-128-ctr', key, Buffer.alloc(16)).update(Buffer.alloc(bytes));
 }

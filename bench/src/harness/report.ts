@@ -38,9 +38,9 @@ export interface ReportOptions {
 export function chooseParts(
   name: string,
   benchmark: Benchmark,
-  { scale, parts: wanted }: Pick<ReportOptions, 'scale' | 'parts'>,
+  { scale, servers = [], parts: wanted }: Pick<ReportOptions, 'scale' | 'servers' | 'parts'>,
 ): readonly (readonly [string, Part])[] {
-  const all = Object.entries(benchmark.parts(scale));
+  const all = Object.entries(benchmark.parts(scale, servers));
   const unknown = wanted?.find((part) => !all.some(([each]) => each === part));
   if (unknown !== undefined) {
     const there = all.map(([part]) => part).join(', ');

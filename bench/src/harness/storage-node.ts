@@ -8,9 +8,9 @@ export class StorageNode implements AsyncDisposable {
     new URL('./storage-process.js', import.meta.url),
   );
 
-  /** Answers with the address of the tracker. */
-  start(directory: string): Promise<string> {
-    return this.#child.call('start', directory);
+  /** The result is the tracker's address. */
+  start(directory: string, count = 1): Promise<string> {
+    return this.#child.call('start', { directory, count });
   }
 
   cpuSeconds(): Promise<number> {

@@ -8,6 +8,7 @@ import { Child } from '../harness/child.js';
 import { atLeast, atMost, type Goal, greatestOf, leastOf } from '../harness/goals.js';
 import { table } from '../harness/markdown.js';
 import type { RateHandlers } from './rate-process.js';
+import { MONTHS, SITE_GOALS, simulateSites } from './site-months.js';
 import { SITES, type SiteName, TRUNK_BYTES } from './sites.js';
 import type { WeekHandlers } from './week-process.js';
 
@@ -23,6 +24,7 @@ export const merging: Benchmark = {
     ),
   parts: (scale) => ({
     weeks: { goals: weekGoals(scale), run: (context) => simulateWeeks(context, PLANS[scale]) },
+    sites: { goals: SITE_GOALS, run: (context) => simulateSites(context, MONTHS[scale]) },
     backlog: { goals: BACKLOG_GOALS, run: (context) => mergeBacklog(context, PLANS[scale]) },
   }),
 };

@@ -34,10 +34,13 @@ export class VirtualTime {
 
   readonly now = (): number => this.#now;
 
-  /** Must come before the modules are loaded that are to live in this time. */
-  install(): void {
+  /**
+   * Must come before the modules are loaded that are to live in this time. What is repeated more
+   * often than `leastIntervalMs` is repeated that often.
+   */
+  install(leastIntervalMs = LEAST_INTERVAL_MS): void {
     const add = (run: () => void, ms: number | undefined, isRepeated: boolean) => {
-      const everyMs = Math.max(isRepeated ? LEAST_INTERVAL_MS : 1, Math.ceil(ms ?? 0));
+      const everyMs = Math.max(isRepeated ? leastIntervalMs : 1, Math.ceil(ms ?? 0));
       const id = ++this.#ids;
       const at = this.#now + everyMs;
       this.#timers.set(id, { at, everyMs: isRepeated ? everyMs : undefined, run });

@@ -4,7 +4,7 @@ import {
   inSteps,
   seededRandom,
   unitsInSteps,
-  wholeUnits,
+  unitsToChooseFrom,
 } from '../../../packages/staging/dist/merge/candidates.js';
 import { chooseJoin, isThin, shareOf } from '../../../packages/staging/dist/merge/joining.js';
 import {
@@ -17,7 +17,7 @@ import {
   TRUNK_END_BYTES,
   type TrunkPlan,
 } from '../../../packages/staging/dist/merge/trunk-plan.js';
-import { CandidateWindow, MAX_FILES } from '../../../packages/staging/dist/merge/waiting-files.js';
+import { candidateWindow, MAX_FILES } from '../../../packages/staging/dist/merge/waiting-files.js';
 import { SeededRandom } from '../harness/seeded-random.js';
 import { trunkFileId } from '../staging/trunk-stores.js';
 import { FileSource } from './files.js';
@@ -68,8 +68,7 @@ export interface Outcome {
   readonly waitingBytes: number;
 }
 
-/** What `CandidateWindow` gets of the product; see `WaitingFiles.candidates`. */
-const CHOICE = { bytesFactor: 2, choiceFiles: 5_000, leastFactor: 1.1, filesBeyond: 10_000 };
+/** What `candidateWindow` gets of the product; see `WaitingFiles.candidates`. */
 const BEGIN_MS = Date.UTC(2026, 0, 5);
 
 interface ThinTrunk {
@@ -187,18 +186,12 @@ class GatewayRun {
     const capacityBytes = trunkBytes - TRUNK_END_BYTES;
     const limits = { capacityBytes, maxFiles: MAX_FILES };
     const waiting = { bytes: this.#waitingBytes, files: this.#waiting.length };
-    const window = new CandidateWindow({
-      bytes: capacityBytes * CHOICE.bytesFactor,
-      choiceFiles: CHOICE.choiceFiles,
-      leastBytes: capacityBytes * CHOICE.leastFactor,
-      files: MAX_FILES,
-      filesBeyond: CHOICE.filesBeyond,
-    });
+    const window = candidateWindow(capacityBytes, this.#now);
     for (const row of this.#waiting) if (!window.take(row)) break;
     const pause = () => Promise.resolve();
     const unitLimits = { ...limits, now: this.#now, maxAgeMs };
     const units = await inSteps(unitsInSteps(window.rows, unitLimits), pause);
-    const choice = (mayWait && wholeUnits(units, limits)) || units;
+    const choice = unitsToChooseFrom(units, limits, mayWait) ?? units;
     const { rows, bytes } = await chooseMembers(choice, limits, this.#packing, pause);
     if (rows.length === 0) throw new Error('no file fits into a trunk');
     this.#store(planTrunk(this.#newTask(), rows, 'merged', bytes), shareOf(waiting, this.#full));

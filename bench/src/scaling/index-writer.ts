@@ -98,7 +98,7 @@ class IndexWriter implements Observer {
       this.#fileMap.confirmMembers(id, members.slice(at, at + CONFIRM_PAGE));
     }
     const bytes = rows.reduce((sum, row) => sum + row.size, 0);
-    this.#fileMap.finishTrunk(id, rows.length, bytes, thin);
+    this.#fileMap.finishTrunk(id, rows.length, bytes, { thin });
   }
 
   #applyBatch(): void {

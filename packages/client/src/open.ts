@@ -96,7 +96,7 @@ async function openStore(
         // A server whose files were adopted must not merge, compact or delete.
         if (map) deployed = await joinDeployment(map, { ...(await identity()), origin }, directory);
         cluster = await startCluster(parsed, secrets, (error) => store?.report(error));
-        clients = makeClients(cluster.trackers, secrets[0]);
+        clients = makeClients(cluster.trackers, secrets[0], parsed.connections);
         return new FastdfsTrunkStore(clients.merging);
       },
       // Maintenance acknowledges no files.
@@ -301,9 +301,17 @@ async function assertStoreExists(directory: string, parts: readonly string[]): P
   );
 }
 
-function makeClients(trackers: readonly string[], secret: string | undefined): Clients {
-  return {
-    reading: connect({ trackers, secret, followMoves: true }),
-    merging: connect({ trackers, secret }),
+/** To all addresses together. */
+const MAX_CONNECTIONS = 256;
+
+function makeClients(
+  trackers: readonly string[],
+  secret: string | undefined,
+  connections: number,
+): Clients {
+  const options = {
+    ...{ trackers, secret, maxConnectionsPerAddress: connections },
+    maxConnections: Math.max(MAX_CONNECTIONS, connections),
   };
+  return { reading: connect({ ...options, followMoves: true }), merging: connect(options) };
 }

@@ -30,6 +30,11 @@ export const storeOptions = {
     [],
     'trackers of a FastDFS cluster, HOST:PORT,...; none: run an embedded tracker and storage',
   ),
+  connections: option.integer(
+    16,
+    'connections to one tracker or storage at most, for reading and for merging each',
+    { minimum: 1, maximum: 1024 },
+  ),
   map: option.text(
     '',
     'map of a deployment of several servers, postgres://USER@HOST/DATABASE; with it every server can serve every key',

@@ -78,12 +78,13 @@ test('more than half dead a trunk is to be emptied, wholly dead it is to go', ()
   const { trunk, keys } = addTrunk(fileMap, 'group1/M00/one', 4);
   const ids = (trunks: readonly { readonly id: number }[]) => trunks.map(({ id }) => id);
   remove(fileMap, keys.slice(0, 2), 2);
-  expect(ids(fileMap.sparseTrunks(5))).toEqual([]);
+  expect(fileMap.sparseTrunk(0, 0)).toBeUndefined();
   remove(fileMap, keys.slice(2, 3), 2);
-  expect(ids(fileMap.sparseTrunks(5))).toEqual([trunk.id]);
+  expect(fileMap.sparseTrunk(0, 0)?.id).toBe(trunk.id);
+  expect(fileMap.sparseTrunk(trunk.id, 0)).toBeUndefined();
   expect(ids(fileMap.deadTrunks())).toEqual([]);
   remove(fileMap, keys.slice(3), 2);
-  expect(ids(fileMap.sparseTrunks(5))).toEqual([]);
+  expect(fileMap.sparseTrunk(0, 0)).toBeUndefined();
   expect(ids(fileMap.deadTrunks())).toEqual([trunk.id]);
 });
 

@@ -5,7 +5,7 @@ import {
   seededRandom,
   type UnitLimits,
   unitsInSteps,
-  wholeUnits,
+  unitsToChooseFrom,
 } from '../../../packages/staging/dist/merge/candidates.js';
 import { bytesInTrunk } from '../../../packages/staging/dist/merge/trunk-plan.js';
 import { CandidateWindow } from '../../../packages/staging/dist/merge/waiting-files.js';
@@ -78,11 +78,25 @@ describe('candidates', () => {
     const rows = [row(60_000, 'g', 1_000), row(60_000, 'h', 1_000), row(10, 'h', 9_999)];
     const units = makeUnits(rows, { ...LIMITS, now });
     expect(units.map(({ isOpen }) => isOpen)).toEqual([false, true]);
-    expect(wholeUnits(units, LIMITS)).toBeUndefined();
+    expect(unitsToChooseFrom(units, LIMITS, true)).toBeUndefined();
     const single = makeUnits([...rows, row(60_000, undefined, 9_999)], { ...LIMITS, now });
-    expect(wholeUnits(single, LIMITS)).toEqual([single[0], single[2]]);
+    expect(unitsToChooseFrom(single, LIMITS, true)).toEqual([single[0], single[2]]);
     const later = makeUnits(rows, { ...LIMITS, now: now + 5_000 });
-    expect(wholeUnits(later, LIMITS)).toEqual(later);
+    expect(unitsToChooseFrom(later, LIMITS, true)).toEqual(later);
+  });
+
+  test('of files with several expiries those are chosen whose class fills a trunk', () => {
+    const day = 86_400_000;
+    const soon = (size: number, days: number) => ({ ...row(size), expiresAt: days * day });
+    const kept = Array.from({ length: 9 }, () => row(10_000));
+    const monthly = Array.from({ length: 11 }, (_, hour) => soon(10_000, 28 + hour / 24));
+    const rare = soon(10, 2);
+    const units = makeUnits([rare, ...kept, ...monthly], LIMITS);
+    expect(unitsToChooseFrom(units, LIMITS, true)).toEqual(units.slice(10));
+    expect(unitsToChooseFrom(units, LIMITS, false)).toEqual(units.slice(10));
+    const few = units.slice(0, -2);
+    expect(unitsToChooseFrom(few, LIMITS, true)).toBeUndefined();
+    expect(unitsToChooseFrom(few, LIMITS, false)).toEqual(few);
   });
 
   test('files that were moved out of trunks stand in the order in which they came', () => {
@@ -120,7 +134,10 @@ describe('candidates', () => {
 });
 
 describe('the window of candidates', () => {
-  const LIMITS = { bytes: 1000, choiceFiles: 1_000, leastBytes: 0, files: 100, filesBeyond: 5 };
+  const LIMITS = {
+    ...{ now: 0, bytes: 1000, choiceFiles: 1_000, leastBytes: 0, files: 100, filesBeyond: 5 },
+    ...{ maxBytes: 4000, maxFiles: 200 },
+  };
 
   function sizesTaken(rows: readonly FileRow[], limits = LIMITS) {
     const window = new CandidateWindow(limits);
@@ -144,5 +161,16 @@ describe('the window of candidates', () => {
       ...[row(1), row(2, 'g'), row(3, 'new'), row(4, 'h'), row(5, 'g'), row(6, 'g')],
     ];
     expect(sizesTaken(rows)).toEqual({ looked: 8, sizes: [400, 500, 200, 2, 4, 5] });
+  });
+
+  test('goes on until the files of one expiry class are enough, or there are too many', () => {
+    const day = 86_400_000;
+    const rows = Array.from({ length: 40 }, (_, index) => ({
+      ...row(300),
+      ...(index % 2 === 0 ? { expiresAt: day } : {}),
+    }));
+    expect(sizesTaken(rows).sizes.length).toBe(7);
+    expect(sizesTaken(rows, { ...LIMITS, maxBytes: 1200 }).sizes.length).toBe(4);
+    expect(sizesTaken(rows, { ...LIMITS, maxFiles: 3 }).sizes.length).toBe(3);
   });
 });

@@ -51,7 +51,8 @@ test('all are joined once a file is so old that it is to have its id', () => {
 
 test('a trunk is full by its bytes or by its files, and when there was enough to choose from', () => {
   expect(isThin(0.89, 0.5)).toBe(true);
-  expect(isThin(0.91, 0.91)).toBe(false);
+  expect(isThin(0.99, 0.99)).toBe(true);
+  expect(isThin(0.9991, 0.9991)).toBe(false);
   expect(isThin(0.6, 1.2)).toBe(false);
   expect(shareOf({ bytes: MIB, files: 65_000 }, FULL)).toBeGreaterThan(0.99);
 });

@@ -37,7 +37,7 @@ function open() {
 
 test('files of a plan in flight are not read again to find the oldest one', async () => {
   const { files, rows, plan, reads } = open();
-  expect(await files.candidates(1_000_000)).toEqual(rows);
+  expect(await files.candidates(1_000_000, 0)).toEqual(rows);
   files.hold(plan(rows.slice(0, 2_500)));
   reads.length = 0;
   expect(files.oldest()).toBe(rows[2_500]);
@@ -46,15 +46,15 @@ test('files of a plan in flight are not read again to find the oldest one', asyn
 
 test('a file that the plan left behind is the oldest', async () => {
   const { files, rows, plan } = open();
-  await files.candidates(1_000_000);
+  await files.candidates(1_000_000, 0);
   files.hold(plan([...rows.slice(0, 7), ...rows.slice(8)]));
   expect(files.oldest()).toBe(rows[7]);
-  expect(await files.candidates(1_000_000)).toEqual([rows[7]]);
+  expect(await files.candidates(1_000_000, 0)).toEqual([rows[7]]);
 });
 
 test('candidates end where there are enough; the files after them are found next', async () => {
   const { files, rows, plan } = open();
-  const first = await files.candidates(50_000);
+  const first = await files.candidates(50_000, 0);
   expect(first.length).toBeLessThan(FILES);
   files.hold(plan(first));
   expect(files.oldest()).toBe(rows[first.length]);
@@ -62,7 +62,7 @@ test('candidates end where there are enough; the files after them are found next
 
 test('files of a plan that was given up wait again', async () => {
   const { files, rows, plan } = open();
-  await files.candidates(1_000_000);
+  await files.candidates(1_000_000, 0);
   const release = files.hold(plan(rows.slice(0, 10)));
   files.hold(plan(rows.slice(10, 20)));
   expect(files.oldest()).toBe(rows[20]);
@@ -73,7 +73,7 @@ test('files of a plan that was given up wait again', async () => {
 test('a file that is found sound after the candidates were read is found', async () => {
   const { files, rows, plan } = open();
   files.exclude(rows[3]!.key);
-  const reading = files.candidates(1_000_000);
+  const reading = files.candidates(1_000_000, 0);
   files.include(rows[3]!.key);
   files.hold(plan((await reading).filter((row) => row !== rows[3])));
   expect(files.oldest()).toBe(rows[3]);

@@ -73,6 +73,26 @@ describe('compaction', () => {
     expect(staging.stats()).toMatchObject({ mergedFiles: 10, waitingFiles: 0, trunks: 1 });
   });
 
+  test('a trunk whose files all expire within a week is left to expire; a later one is not', async () => {
+    for (const [days, isLeft] of [
+      [6, true],
+      [8, false],
+    ] as const) {
+      const { staging, store } = await openStaging(temporaryFolder(), NOTHING_KEPT);
+      const expiresAt = Date.now() + days * 86_400_000;
+      const keys: Buffer[] = [];
+      for (let file = 0; file < 10; file += 1) {
+        keys.push(await stageFile(staging, randomBytes(1000), { expiresAt }));
+      }
+      await staging.merging.flush();
+      for (const key of keys.slice(0, 9)) await staging.deletions.delete(key);
+      await staging.compact();
+      expect(staging.stats().waitingFiles).toBe(isLeft ? 0 : 1);
+      await staging.deletions.delete(keys[9]!);
+      await until(() => store.files.size === 0);
+    }
+  });
+
   test('a trunk at most half dead is left alone, with its dead bytes counted', async () => {
     const { staging, store } = await openStaging(temporaryFolder(), NOTHING_KEPT);
     const files = await stageMany(staging, 10, 1000);

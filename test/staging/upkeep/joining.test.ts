@@ -176,14 +176,15 @@ test('a trunk is thin if it was chosen from few files, although moved files wait
   await staging.compact();
   expect(staging.stats().waitingFiles).toBe(7);
   for (let file = 0; file < 12; file += 1) await stageFile(staging, randomBytes(60_000));
-  expect(staging.fileMap.thinTrunks()).toEqual([]);
+  const before = staging.fileMap.thinTrunks().map(({ id }) => id);
   let flushed: Promise<void> | undefined;
   await staging.files.whileMoving(async () => {
     const merged = new Promise((resolve) => staging.once('trunk', resolve));
     flushed = staging.merging.flush();
     await merged;
   });
-  expect(staging.fileMap.thinTrunks()).toMatchObject([{ files: 12 }]);
+  const added = staging.fileMap.thinTrunks().filter(({ id }) => !before.includes(id));
+  expect(added).toMatchObject([{ files: 12 }]);
   await flushed;
 });
 

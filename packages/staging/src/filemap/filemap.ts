@@ -11,7 +11,7 @@ import type {
   DamagedCopy,
   FileMapChange,
   PlannedMember,
-  Thin,
+  PlannedTrunk,
   TrunkRow,
 } from './rows.js';
 import { NONE_CONFIRMED } from './rows.js';
@@ -204,10 +204,10 @@ export class FileMap extends FileMapQueries {
     trunk: number,
     files: number,
     contentBytes: number,
-    thin?: Thin,
+    plan?: PlannedTrunk,
     confirmed?: Confirmed,
   ): void {
-    this.#write(1, (writer) => writer.finishTrunk(trunk, files, contentBytes, thin, confirmed));
+    this.#write(1, (writer) => writer.finishTrunk(trunk, files, contentBytes, plan, confirmed));
   }
 
   /**

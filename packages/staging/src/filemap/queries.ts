@@ -83,10 +83,14 @@ export class FileMapQueries extends Statements {
       FROM trunks t LEFT JOIN dead d ON d.trunk = t.id GROUP BY state, kind`,
   );
 
-  /** Confirmed trunks of which more than half of the content is dead, worst first. */
-  readonly sparseTrunks = this.all<[limit: number], TrunkRow>(
+  /**
+   * The first confirmed trunk after the one given of which more than half of the content is dead,
+   * unless all of its files expire by that time.
+   */
+  readonly sparseTrunk = this.get<[after: number, expiry: number], TrunkRow>(
     `${TRUNKS} INDEXED BY trunks_sparse
-      WHERE sparse > 0 AND sparse = 1 ORDER BY deadBytes DESC LIMIT ?`,
+      WHERE sparse > 0 AND sparse = 1 AND id > ? AND (lastExpiry IS NULL OR lastExpiry > ?)
+      ORDER BY id LIMIT 1`,
   );
 
   /** Confirmed trunks that may be joined with others. */

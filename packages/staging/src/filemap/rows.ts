@@ -134,6 +134,13 @@ export const NO_FILES: Counters = {
   mergedBytes: 0,
 };
 
+export interface PlannedTrunk {
+  /** Set if it may be joined with others later; undefined: it is final. */
+  readonly thin?: Thin | undefined;
+  /** When its last file expires, in Unix milliseconds; undefined: one never does. */
+  readonly lastExpiry?: number | undefined;
+}
+
 /** A thin trunk: it may be joined with others. */
 export interface Thin {
   /** How often its files have been written to FastDFS: 1 for new ones. */

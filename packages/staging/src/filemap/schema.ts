@@ -30,7 +30,8 @@ import type { FileRow, FormerPlace, LocalPlace, TrunkKind } from './rows.js';
  * trunks.doubtfulSince is set while FastDFS may hold a copy of the trunk without a record. copied
  * is 0 until enough storages are known to have the trunk, and oldestSegment is the first segment
  * that must stay until then. thin is how often the files of a trunk have been written while it may
- * be joined with others, else 0; oldestAt is when the oldest of them was staged. damage lists
+ * be joined with others, else 0; oldestAt is when the oldest of them was staged. lastExpiry is when
+ * the last file of a trunk expires, NULL if one never does or it is unknown. damage lists
  * copies that must not be read, blocks the checksums of large files, marks the progress of slow
  * walks, of a rebuild and of the outbox, unwanted what must still be removed from FastDFS.
  */
@@ -77,7 +78,8 @@ const TABLES = `
     copied INTEGER NOT NULL DEFAULT 0,
     oldestSegment INTEGER,
     thin INTEGER NOT NULL DEFAULT 0,
-    oldestAt INTEGER
+    oldestAt INTEGER,
+    lastExpiry INTEGER
   );
   CREATE INDEX trunks_by_file ON trunks (fileId);
   CREATE INDEX trunks_by_state ON trunks (state);
@@ -352,7 +354,7 @@ export const WRITER_STEPS = {
       ON CONFLICT (taskId) DO UPDATE SET fileId = $fileId, recordSegment = $segment, members = NULL, sparse = 0,
         state = CASE WHEN state = 'retired' THEN state ELSE 'retiring' END`,
   finishTrunk: `UPDATE trunks SET state = 'confirmed', members = NULL, files = $files,
-      contentBytes = $bytes, copied = 0, thin = $thin, oldestAt = $oldestAt,
+      contentBytes = $bytes, copied = 0, thin = $thin, oldestAt = $oldestAt, lastExpiry = $lastExpiry,
       oldestSegment = $oldestSegment
       WHERE id = $trunk`,
   // Members may have been deleted since they were confirmed.

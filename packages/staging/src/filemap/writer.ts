@@ -9,7 +9,7 @@ import type {
   FileRow,
   FormerPlace,
   PlannedMember,
-  Thin,
+  PlannedTrunk,
   TrunkRow,
 } from './rows.js';
 import { countOf, NO_FILES, packMembers } from './rows.js';
@@ -136,7 +136,7 @@ export class FileMapWriter extends Statements {
     trunk: number,
     files: number,
     contentBytes: number,
-    thin?: Thin,
+    plan?: PlannedTrunk,
     confirmed?: Confirmed,
   ): void {
     const values = { trunk, files, bytes: contentBytes };
@@ -144,8 +144,9 @@ export class FileMapWriter extends Statements {
     this.#steps.finishTrunk({
       ...values,
       oldestSegment: Number.isFinite(oldest) ? oldest : null,
-      thin: thin?.level ?? 0,
-      oldestAt: thin?.oldestAt ?? null,
+      thin: plan?.thin?.level ?? 0,
+      oldestAt: plan?.thin?.oldestAt ?? null,
+      lastExpiry: plan?.lastExpiry ?? null,
     });
     if (confirmed) {
       const missing = { files: files - confirmed.files, bytes: contentBytes - confirmed.bytes };

@@ -1,5 +1,6 @@
 import type { FileRow } from '../filemap/filemap.js';
 import { anneal, type PackingUnit } from './annealing.js';
+import { type ExpiryClass, ExpirySums, expiryClassOf } from './expiry.js';
 import { bytesInTrunk } from './trunk-plan.js';
 
 /**
@@ -14,6 +15,8 @@ export interface CandidateUnit extends PackingUnit {
   readonly isOpen: boolean;
   /** The rest of its group waits for the next trunk. */
   readonly isCut: boolean;
+  /** That of its first file. */
+  readonly expiry: ExpiryClass;
 }
 
 /** A group is complete when no file has arrived for this long. */
@@ -58,7 +61,8 @@ export function* unitsInSteps(
     }
     const penalty = agePenalty(now - row.stagedAt, maxAgeMs);
     const isOpen = row.group !== undefined && isFresh(row, now);
-    const unit = { rows: [row], bytes, files: 1, penalty, isOpen, isCut: false };
+    const expiry = expiryClassOf(row.expiresAt, now);
+    const unit = { rows: [row], bytes, files: 1, penalty, isOpen, isCut: false, expiry };
     units.push(unit);
     if (row.group !== undefined) groups.set(row.group, unit);
   }
@@ -73,6 +77,7 @@ interface Unit {
   readonly penalty: number;
   isOpen: boolean;
   isCut: boolean;
+  readonly expiry: ExpiryClass;
 }
 
 function isFresh({ stagedAt }: FileRow, now: number): boolean {
@@ -88,18 +93,39 @@ function inOrder(rows: FileRow[]): void {
   rows.sort((a, b) => a.stagedAt - b.stagedAt);
 }
 
+/** Of several classes, one needs a little more than a trunk, so that there is a choice. */
+const CHOICE_FACTOR = 1.005;
+
 /**
- * The units to choose from: complete groups and single files, if they fill a trunk. Undefined if it
- * is better to wait, because filling one needs groups that may still grow.
+ * The units to choose from: those of one expiry class, if they fill a trunk; of several such
+ * classes, that of the oldest unit. Otherwise undefined, if merging may wait: more files may come,
+ * and groups that may still grow are left out. If it may not, all units.
  */
-export function wholeUnits(
+export function unitsToChooseFrom(
   units: readonly CandidateUnit[],
   { capacityBytes, maxFiles }: Pick<UnitLimits, 'capacityBytes' | 'maxFiles'>,
+  mayWait: boolean,
 ): readonly CandidateUnit[] | undefined {
-  const whole = units.filter(({ isOpen, isCut }) => !isOpen || isCut);
-  const bytes = whole.reduce((sum, unit) => sum + unit.bytes, 0);
-  const files = whole.reduce((sum, unit) => sum + unit.files, 0);
-  return bytes >= capacityBytes || files >= maxFiles ? whole : undefined;
+  const whole = mayWait ? units.filter(({ isOpen, isCut }) => !isOpen || isCut) : units;
+  const sums = new ExpirySums();
+  for (const { expiry, bytes, files } of whole) sums.add(expiry, bytes, files);
+  const classes = sums.classes();
+  const wantedBytes = capacityBytes * (classes.length > 1 ? CHOICE_FACTOR : 1);
+  const full = classes.find((expiry) => {
+    const { bytes, files } = sums.of(expiry);
+    return bytes >= wantedBytes || files >= maxFiles;
+  });
+  if (full !== undefined) return whole.filter(({ expiry }) => expiry === full);
+  return mayWait ? undefined : units;
+}
+
+export function sumOf(units: readonly CandidateUnit[]): { bytes: number; files: number } {
+  const sum = { bytes: 0, files: 0 };
+  for (const { bytes, files } of units) {
+    sum.bytes += bytes;
+    sum.files += files;
+  }
+  return sum;
 }
 
 export interface Members {

@@ -8,8 +8,8 @@
  * a file is so old that it must get its id, all thin trunks are joined, and the result is final.
  *
  * With at most k thin trunks at a time and each byte written r + 2 times, a trunk can grow from (k
- * + r) over (r + 1) thin ones, whatever the order of joining. Hence the limit: 19 are enough for three
- * writes where a trunk fills within three hours, at the age limit of a minute.
+ * + r) over (r + 1) thin ones, whatever the order of joining. Hence the limit: 19 are enough for
+ * three writes where a trunk fills within three hours, at the age limit of a minute.
  */
 export interface ThinTrunk {
   readonly id: number;
@@ -25,7 +25,7 @@ export interface ThinTrunk {
 
 export const MAX_THIN_TRUNKS = 19;
 /** A trunk filled to this share is final. */
-const FULL_SHARE = 0.9;
+const FULL_SHARE = 0.999;
 /** A trunk this many times larger than the smaller ones of its level is not joined with them. */
 const MUCH_LARGER = 4;
 /** A near-perfect fit needs a little to choose from. */

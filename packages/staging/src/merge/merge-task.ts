@@ -2,7 +2,7 @@ import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promi
 import { Wakeup } from '@stevedore/async';
 import { TRUNK_EXTENSION } from '@stevedore/protocol';
 import type { FileRow, Thin } from '../filemap/filemap.js';
-import { chooseMembers, inSteps, unitsInSteps, wholeUnits } from './candidates.js';
+import { chooseMembers, inSteps, sumOf, unitsInSteps, unitsToChooseFrom } from './candidates.js';
 import { isThin, shareOf } from './joining.js';
 import { FIRST_RETRY_MS, PlansInFlight, type PlansInFlightOptions } from './plans-in-flight.js';
 import {
@@ -12,6 +12,7 @@ import {
   MAX_WAIT_MS,
   type MergeDecision,
   type MergeReason,
+  MIN_WAIT_MS,
 } from './schedule.js';
 import { planTrunk, planWhole, TRUNK_END_BYTES } from './trunk-plan.js';
 import { MAX_FILES } from './waiting-files.js';
@@ -49,6 +50,8 @@ const WHOLES_IN_FLIGHT = 2;
 const OPEN_TRUNKS = 8;
 /** Interval at which incomplete groups are checked again. */
 const GROUP_LOOK_MS = 500;
+/** How often, until the age limit, files of several expiry classes are checked again. */
+const EXPIRY_LOOKS = 30;
 
 export class MergeTask {
   readonly #options: MergeTaskOptions;
@@ -60,6 +63,8 @@ export class MergeTask {
   /** Nothing waited at the last decision: the next file starts its clock. */
   #idle = true;
   #isStopped = false;
+  /** When to look again if it is early. */
+  #lookMs = GROUP_LOOK_MS;
   #flushes = 0;
   readonly #wakeup = new Wakeup();
   #running: Promise<void> | undefined;
@@ -139,7 +144,7 @@ export class MergeTask {
         if (decision.action === 'merge') {
           const outcome = await this.#mergeOnce(decision.reason);
           if (outcome === 'planned') continue;
-          if (outcome === 'early') waitMs = this.#wait(GROUP_LOOK_MS);
+          if (outcome === 'early') waitMs = this.#wait(this.#lookMs);
         }
         if (!begun) await this.#wakeup.next(waitMs);
       } catch (error) {
@@ -179,18 +184,27 @@ export class MergeTask {
     return ms;
   }
 
-  /** `early`: too many of the waiting bytes belong to groups that may still grow. */
+  /**
+   * `early`: too many of the waiting bytes belong to groups that may still grow, or the files of no
+   * expiry class fill a trunk yet.
+   */
   async #mergeOnce(reason: MergeReason): Promise<'planned' | 'early' | 'nothing'> {
     const { now, random, trunkBytes, maxAgeMs, newTaskId } = this.#options;
     const capacityBytes = trunkBytes - TRUNK_END_BYTES;
-    const rows = await this.#options.files.candidates(capacityBytes);
+    const rows = await this.#options.files.candidates(capacityBytes, now());
     const limits = { capacityBytes, maxFiles: MAX_FILES };
     const pause = () => nextTurn();
     const unitLimits = { ...limits, now: now(), maxAgeMs };
     const units = await inSteps(unitsInSteps(rows, unitLimits), pause);
     const mayWait = reason === 'full' && this.#mayWait(rows[0]);
-    const choice = mayWait ? wholeUnits(units, limits) : units;
-    if (!choice) return 'early';
+    const choice = unitsToChooseFrom(units, limits, mayWait);
+    if (!choice) {
+      const leftMs = rows[0]!.stagedAt + maxAgeMs - now();
+      const isOpen = units.some((unit) => unit.isOpen);
+      const lookMs = isOpen ? GROUP_LOOK_MS : Math.ceil(maxAgeMs / EXPIRY_LOOKS);
+      this.#lookMs = Math.max(MIN_WAIT_MS, Math.min(lookMs, leftMs));
+      return 'early';
+    }
     const { rows: members, bytes } = await chooseMembers(choice, limits, random, pause);
     if (members.length === 0 || this.#isStopped) return 'nothing';
     // With tens of thousands of files, each of these steps takes milliseconds.
@@ -199,15 +213,14 @@ export class MergeTask {
     const full = { bytes: trunkBytes, files: MAX_FILES };
     const share = shareOf({ bytes: plan.size, files: members.length }, full);
     // Not of all that wait: while files are being moved, those that were moved before are left out.
-    const choiceBytes = rows.reduce((sum, row) => sum + row.size, 0);
-    const choiceShare = shareOf({ bytes: choiceBytes, files: rows.length }, full);
+    const choiceShare = shareOf(sumOf(choice), full);
     const thin = isThin(share, choiceShare) ? this.#thin(members) : undefined;
     await pause();
     await this.inFlight.begin({ ...plan, thin });
     return 'planned';
   }
 
-  /** True if merging may wait for the rest of incomplete groups. */
+  /** True if merging may wait for the rest of incomplete groups, or for more of one class. */
   #mayWait(oldest: FileRow | undefined): boolean {
     const { files, now, trunkBytes, maxAgeMs, isShort } = this.#options;
     if (isShort() || files.small().bytes >= OPEN_TRUNKS * trunkBytes) return false;

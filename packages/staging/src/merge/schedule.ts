@@ -7,7 +7,7 @@
 export const CANDIDATE_FACTOR = 1.25;
 /** Half-life of the inflow's average, in milliseconds. */
 const INFLOW_HALF_LIFE_MS = 5_000;
-const MIN_WAIT_MS = 20;
+export const MIN_WAIT_MS = 20;
 export const MAX_WAIT_MS = 5_000;
 
 export interface MergeSituation {

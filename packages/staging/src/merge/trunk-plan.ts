@@ -19,14 +19,14 @@ import {
 import type { NewFile } from '../container/records.js';
 import { aboutOf } from '../filemap/about.js';
 import type { FileRow } from '../filemap/filemap.js';
-import type { PlannedMember, Thin, TrunkKind } from '../filemap/rows.js';
+import type { PlannedMember, PlannedTrunk, TrunkKind } from '../filemap/rows.js';
 import { formatKey } from '../key.js';
 
 /**
  * The layout of a trunk: its files, their order and offsets, and all bytes around them. Does no
  * I/O. TRUNK.md of @stevedore/protocol describes the format.
  */
-export interface TrunkPlan {
+export interface TrunkPlan extends PlannedTrunk {
   readonly taskId: Buffer;
   readonly kind: TrunkKind;
   /** Extension under which it is stored. */
@@ -35,8 +35,6 @@ export interface TrunkPlan {
   readonly members: readonly PlannedMember[];
   /** Bytes of the whole trunk. */
   readonly size: number;
-  /** Set if it may be joined with others later; undefined: it is final. */
-  readonly thin?: Thin | undefined;
 }
 
 /** Name of the file's entry: key and extension. */
@@ -70,13 +68,16 @@ export function planTrunk(
 ): TrunkPlan {
   const members: PlannedMember[] = [];
   let at = 0;
+  let lastExpiry = 0;
   for (const row of rows) {
+    lastExpiry = Math.max(lastExpiry, row.expiresAt ?? Infinity);
     const header = localHeaderBytes(entryNameBytes(row));
     members.push({ key: row.key, offset: at + header, size: row.size });
     at += header + row.size;
   }
   const size = bytes + TRUNK_END_BYTES;
-  return { taskId, kind: 'trunk', extension, rows, members, size };
+  const plan = { taskId, kind: 'trunk', extension, rows, members, size } as const;
+  return Number.isFinite(lastExpiry) ? { ...plan, lastExpiry } : plan;
 }
 
 /** The plan of a large file, which is stored unchanged. */

@@ -12,8 +12,8 @@ import {
   type Confirmed,
   NONE_CONFIRMED,
   type PlannedMember,
+  type PlannedTrunk,
   sumOf,
-  type Thin,
 } from '../filemap/rows.js';
 import {
   canHoldSlices,
@@ -118,7 +118,7 @@ export class TrunkSender {
     await inPages(plan.members, (page) => {
       confirmed = sumOf(confirmed, fileMap.confirmMembers(id, page));
     });
-    finishTrunk(fileMap, id, plan.members, plan.thin, isFirst ? confirmed : undefined);
+    finishTrunk(fileMap, id, plan.members, plan, isFirst ? confirmed : undefined);
   }
 
   #bytesOf(plan: TrunkPlan): AsyncIterable<Uint8Array> {
@@ -153,11 +153,11 @@ export function finishTrunk(
   fileMap: FileMap,
   trunk: number,
   members: readonly PlannedMember[],
-  thin?: Thin,
+  plan?: PlannedTrunk,
   confirmed?: Confirmed,
 ): void {
   const contentBytes = members.reduce((sum, { size }) => sum + size, 0);
-  fileMap.finishTrunk(trunk, members.length, contentBytes, thin, confirmed);
+  fileMap.finishTrunk(trunk, members.length, contentBytes, plan, confirmed);
 }
 
 function describe(plan: TrunkPlan, fileId: string, trunkCrc: number) {

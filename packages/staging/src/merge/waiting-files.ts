@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { MAX_ENTRIES } from '@stevedore/protocol';
 import type { FileMap, FileRow } from '../filemap/filemap.js';
+import { ExpirySums, expiryClassOf } from './expiry.js';
 import type { TrunkPlan } from './trunk-plan.js';
 
 /**
@@ -21,6 +22,9 @@ export const MAX_FILES = MAX_ENTRIES;
 const CHOICE_BYTES_FACTOR = 2;
 const CHOICE_FILES = 5_000;
 const LEAST_BYTES_FACTOR = 1.1;
+/** With several expiry classes, of which none fills a trunk, at most so many candidates. */
+const MAX_CHOICE_FACTOR = 8;
+const MAX_CHOICE_FILES = 2 * MAX_FILES;
 /** Files examined after the candidates, for members of their groups. */
 const FILES_BEYOND = 10_000;
 
@@ -164,14 +168,8 @@ export class WaitingFiles {
   }
 
   /** The small files from which a trunk is chosen, read in pages so that uploads get their turn. */
-  async candidates(capacityBytes: number): Promise<FileRow[]> {
-    const window = new CandidateWindow({
-      bytes: capacityBytes * CHOICE_BYTES_FACTOR,
-      choiceFiles: CHOICE_FILES,
-      leastBytes: capacityBytes * LEAST_BYTES_FACTOR,
-      files: MAX_FILES,
-      filesBeyond: FILES_BEYOND,
-    });
+  async candidates(capacityBytes: number, now: number): Promise<FileRow[]> {
+    const window = candidateWindow(capacityBytes, now);
     // `lookAgain` replaces it, and then what follows says nothing about the oldest files.
     const examined: FileRow[] = [];
     this.#examined = examined;
@@ -250,9 +248,9 @@ function nameOf(key: Buffer): string {
 
 /**
  * The waiting files from which a trunk is chosen: the oldest, in order of arrival, until there are
- * enough for a choice. An affinity group is not cut off at the end: members that arrived soon after
- * are included, so that files of interleaved uploads are still stored side by side. Does no I/O;
- * rows are passed in one by one.
+ * enough of one expiry class for a choice. An affinity group is not cut off at the end: members
+ * that arrived soon after are included, so that files of interleaved uploads are still stored side
+ * by side. Does no I/O; rows are passed in one by one.
  */
 
 export interface WindowLimits {
@@ -262,15 +260,31 @@ export interface WindowLimits {
   readonly choiceFiles: number;
   readonly leastBytes: number;
   readonly files: number;
+  /** Of all expiry classes. */
+  readonly maxBytes: number;
+  readonly maxFiles: number;
+  readonly now: number;
   /** Files examined beyond that, for members of the included groups. */
   readonly filesBeyond: number;
+}
+
+/** For one trunk of this size. */
+export function candidateWindow(capacityBytes: number, now: number): CandidateWindow {
+  return new CandidateWindow({
+    ...{ now, bytes: capacityBytes * CHOICE_BYTES_FACTOR, choiceFiles: CHOICE_FILES },
+    ...{ leastBytes: capacityBytes * LEAST_BYTES_FACTOR, files: MAX_FILES },
+    ...{ maxBytes: capacityBytes * MAX_CHOICE_FACTOR, maxFiles: MAX_CHOICE_FILES },
+    filesBeyond: FILES_BEYOND,
+  });
 }
 
 export class CandidateWindow {
   readonly rows: FileRow[] = [];
   readonly #limits: WindowLimits;
   readonly #groups = new Set<string>();
+  readonly #sums = new ExpirySums();
   #bytes = 0;
+  #isEnough = false;
   #beyond = 0;
   /** Rows before the first one that was not taken. */
   #unbroken: number | undefined;
@@ -282,9 +296,9 @@ export class CandidateWindow {
   /** Takes the row if it belongs here; false once no later row can. */
   take(row: FileRow): boolean {
     const { filesBeyond } = this.#limits;
-    if (!this.#isEnough()) {
+    if (!this.#isEnough) {
       this.rows.push(row);
-      this.#bytes += row.size;
+      this.#isEnough = this.#isEnoughWith(row);
       if (row.group !== undefined) this.#groups.add(row.group);
       return true;
     }
@@ -299,9 +313,12 @@ export class CandidateWindow {
     return this.rows.slice(0, this.#unbroken);
   }
 
-  #isEnough(): boolean {
-    const { bytes, files, choiceFiles, leastBytes } = this.#limits;
-    const wanted = this.rows.length < choiceFiles ? bytes : leastBytes;
-    return this.#bytes >= wanted || this.rows.length >= files;
+  #isEnoughWith({ expiresAt, size }: FileRow): boolean {
+    const limits = this.#limits;
+    this.#bytes += size;
+    const own = this.#sums.add(expiryClassOf(expiresAt, limits.now), size);
+    const wanted = own.files < limits.choiceFiles ? limits.bytes : limits.leastBytes;
+    if (own.bytes >= wanted || own.files >= limits.files) return true;
+    return this.#bytes >= limits.maxBytes || this.rows.length >= limits.maxFiles;
   }
 }

@@ -4,6 +4,7 @@ import { type Background, BackgroundTask } from '../background.js';
 import type { Acceptance } from '../container/acceptance.js';
 import type { LocalCopies } from '../container/local-copies.js';
 import type { FileMap, FileRow, TrunkRow } from '../filemap/filemap.js';
+import { HOUR_MS } from '../merge/expiry.js';
 import { chooseJoin, shareOf } from '../merge/joining.js';
 import type { Stores } from '../merge/trunk-store.js';
 import { MAX_FILES, type WaitingFiles } from '../merge/waiting-files.js';
@@ -15,7 +16,8 @@ import { type Retention, recordOf } from './retention.js';
  * Reclaims the space of deleted files and joins thin trunks. The living files of a trunk that is
  * more than half dead, or to be joined, are staged again at a bounded rate and go into new trunks
  * under the same keys; their old slice ids become forwarding rows. The old trunk stays readable
- * until all of them are confirmed elsewhere, so no read fails; then it is deleted from FastDFS.
+ * until all of them are confirmed elsewhere, so no read fails; then it is deleted from FastDFS. A
+ * trunk whose files all expire within a week is left alone, since it will be deleted as a whole.
  */
 export interface CompactionParts extends RepairParts {
   readonly local: LocalCopies;
@@ -32,6 +34,8 @@ export interface CompactionParts extends RepairParts {
 /** Files and bytes read and staged at a time. */
 const PAGE_ROWS = 64;
 const PAGE_BYTES = 4 * 2 ** 20;
+/** A trunk whose files all expire within this time is not compacted. */
+const EXPIRES_SOON_MS = 7 * 24 * HOUR_MS;
 
 export class Compaction extends BackgroundTask<number> {
   readonly #parts: CompactionParts;
@@ -47,16 +51,15 @@ export class Compaction extends BackgroundTask<number> {
   }
 
   async #runAll(): Promise<number> {
-    const { fileMap } = this.#parts;
+    const { fileMap, now } = this.#parts;
     let moved = 0;
-    // A trunk with a file that no storage has sound stays as it is and must not hold up others.
-    const stuck = new Set<number>();
+    let after = 0;
     while (!this.stopped.aborted) {
-      const trunk = fileMap.sparseTrunks(stuck.size + 1).find(({ id }) => !stuck.has(id));
+      // Not the first one each time: a file that no storage has sound must not hold up others.
+      const trunk = fileMap.sparseTrunk(after, now() + EXPIRES_SOON_MS);
       if (!trunk) break;
-      const files = await this.#emptyAll([trunk]);
-      if (files === 0) stuck.add(trunk.id);
-      moved += files;
+      after = trunk.id;
+      moved += await this.#emptyAll([trunk]);
     }
     return moved + (await this.#emptyAll(this.#joinable()));
   }

@@ -1,0 +1,76 @@
+/** Sites whose months are simulated: when their files come, and when they are deleted. Pure. */
+
+export interface Upload {
+  readonly at: number;
+  readonly group?: string;
+  /** Set if the app knows when it is to be deleted. */
+  readonly expiresAt?: number;
+  /** When a user deletes it; infinite: never. */
+  readonly deletedAt: number;
+}
+
+export interface MonthSite {
+  readonly title: string;
+  /** In order. All times are days. */
+  uploads(days: number, perDay: number, random: () => number): Upload[];
+}
+
+/** A time with this mean, exponentially distributed. */
+function after(random: () => number, mean: number): number {
+  return -mean * Math.log(1 - random());
+}
+
+function inOrder(uploads: Upload[]): Upload[] {
+  return uploads.sort((a, b) => a.at - b.at);
+}
+
+/**
+ * Albums of 5 to 200 pictures, uploaded within half an hour. Two of five are there for a few days.
+ * One picture of twelve is deleted alone.
+ */
+function albums(days: number, perDay: number, random: () => number): Upload[] {
+  const uploads: Upload[] = [];
+  for (let at = 0; at < days; at += after(random, 53 / perDay)) {
+    const group = `album-${uploads.length}`;
+    const count = Math.round(5 * 40 ** random());
+    const end = at + after(random, random() < 0.4 ? 4 : 300);
+    for (let index = 0; index < count; index += 1) {
+      const alone = random() < 1 / 12 ? at + after(random, 20) : Infinity;
+      const deletedAt = Math.min(end, alone);
+      uploads.push({ at: at + (random() * 0.5) / 24, group, deletedAt });
+    }
+  }
+  return inOrder(uploads);
+}
+
+/** Attachments with 30 days to live; those of paying users stay. One of seven is deleted early. */
+function chat(days: number, perDay: number, random: () => number): Upload[] {
+  const uploads: Upload[] = [];
+  for (let at = 0; at < days; at += after(random, 1 / perDay)) {
+    const early = random() < 1 / 7 ? at + after(random, 5) : Infinity;
+    const stays = random() < 0.3;
+    uploads.push({ at, deletedAt: early, ...(stays ? {} : { expiresAt: at + 30 }) });
+  }
+  return uploads;
+}
+
+/** Eight pictures of a product, replaced together: of half of the products after two weeks. */
+function shop(days: number, perDay: number, random: () => number): Upload[] {
+  const uploads: Upload[] = [];
+  for (let at = 0; at < days; at += after(random, 8 / perDay)) {
+    const group = `product-${uploads.length}`;
+    const deletedAt = at + after(random, random() < 0.5 ? 15 : 200);
+    for (let index = 0; index < 8; index += 1) {
+      uploads.push({ at: at + (random() * 0.1) / 24, group, deletedAt });
+    }
+  }
+  return inOrder(uploads);
+}
+
+export const MONTH_SITES = {
+  albums: { title: 'albums', uploads: albums },
+  chat: { title: 'chat attachments', uploads: chat },
+  shop: { title: "a shop's pictures", uploads: shop },
+} as const satisfies Readonly<Record<string, MonthSite>>;
+
+export type MonthSiteName = keyof typeof MONTH_SITES;
