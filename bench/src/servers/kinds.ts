@@ -41,7 +41,7 @@ export function acknowledges({ kind, address }: NamedServer): string {
     case 'nginx':
       return PAGE_CACHE;
     default:
-      return `${PAGE_CACHE}, unless its fsync_after_written_bytes says otherwise`;
+      return PAGE_CACHE;
   }
 }
 

@@ -61,13 +61,17 @@ export class GatewayClient implements AsyncDisposable {
 
   /** Resolves with the receipt. */
   async put(upload: Upload): Promise<Record<string, unknown>> {
-    const headers: Record<string, string> = {
-      'content-length': String(upload.size),
-      'content-type': upload.type,
-      'x-filename': encodeURIComponent(upload.name),
-    };
-    if (upload.group !== undefined) headers['x-affinity-group'] = headerBytes(upload.group);
+    const headers = { ...aboutHeaders(upload), 'content-length': String(upload.size) };
     return this.#json(await this.#request('POST', '/files', { headers, body: upload.body }));
+  }
+
+  /** Gives a file in FastDFS a key; resolves with the receipt. */
+  async register(
+    id: string,
+    about: Omit<Upload, 'body' | 'size'>,
+  ): Promise<Record<string, unknown>> {
+    const path = `/files?${new URLSearchParams({ id })}`;
+    return this.#json(await this.#request('POST', path, { headers: aboutHeaders(about) }));
   }
 
   async get(id: string): Promise<Readable> {
@@ -136,6 +140,15 @@ export class GatewayClient implements AsyncDisposable {
     if (answer.statusCode < 300) return answer;
     throw await refusal(answer);
   }
+}
+
+function aboutHeaders({ name, type, group }: Omit<Upload, 'body' | 'size'>) {
+  const headers: Record<string, string> = {
+    'content-type': type,
+    'x-filename': encodeURIComponent(name),
+  };
+  if (group !== undefined) headers['x-affinity-group'] = headerBytes(group);
+  return headers;
 }
 
 async function refusal(answer: Dispatcher.ResponseData): Promise<GatewayError> {

@@ -1,5 +1,6 @@
 import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
+import { Readable } from 'node:stream';
 import { type OptionTable, option } from '@stevedore/options';
 import { decodeFields, fileKind, parseFileId, sizeOfField } from '@stevedore/protocol';
 import type { Command } from 'commander';
@@ -20,6 +21,10 @@ const importOptions = {
       '',
       'file with a FastDFS id on each line, and behind a comma the name to store it under; - is stdin',
     ),
+    inPlace: option.boolean(
+      false,
+      'with --fastdfs: give the files keys without copying them; appender and slave files are refused',
+    ),
   }),
 } satisfies OptionTable;
 
@@ -33,7 +38,8 @@ Run it again to go on where it was cut off, or to take what is new: files that t
 are not sent again (see "stevedore put --help"), and their rows are printed too.
 
 Files of FastDFS are read through the gateway and get keys of their own. They stay in FastDFS under
-their old ids; delete them there when no page links to them any more.
+their old ids; delete them there when no page links to them any more. With --in-place they are
+neither read nor copied: the key and the old id name the same file, and deleting one deletes both.
 
 Examples:
   stevedore import uploads/ > keys.csv
@@ -44,13 +50,15 @@ export function configure(command: Command): void {
     .addHelpText('after', HELP)
     .action(async (directory: string | undefined) => {
       const options = optionsOf(command, importOptions);
-      const { fastdfs } = options;
+      const { fastdfs, inPlace } = options;
       if ((directory === undefined) === (fastdfs === '')) {
         throw new UsageError('name either a directory, or a list with --fastdfs');
       }
+      if (inPlace && fastdfs === '') throw new UsageError('--in-place needs --fastdfs');
       const list = fastdfs === '' ? [] : await listedIds(fastdfs);
+      const listed = inPlace ? filesInPlace : storedFiles;
       const source = (client: GatewayClient): Source =>
-        directory === undefined ? storedFiles(list, client) : filesBelow(directory);
+        directory === undefined ? listed(list, client) : filesBelow(directory);
       const ahead = directory === undefined ? idsAhead(list) : filesBelow(directory);
       process.stdout.write(CSV_HEAD);
       const rowOf = (receipt: Receipt, file: SourceFile): string =>
@@ -64,21 +72,23 @@ interface ListedId {
   readonly name: string;
 }
 
+/** An id that is there twice is taken once. */
 async function listedIds(path: string): Promise<ListedId[]> {
   const input = path === '-' ? process.stdin : createReadStream(path);
-  const ids: ListedId[] = [];
+  const ids = new Map<string, ListedId>();
   for await (const line of createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })) {
-    const [id = '', ...rest] = line.trim().split(',');
+    const [first = '', ...rest] = line.trim().split(',');
+    const id = first.trim();
     if (id === '') continue;
     const name = rest.join(',').trim() || id.slice(id.lastIndexOf('/') + 1);
-    ids.push({ id: id.trim(), name });
+    if (!ids.has(id)) ids.set(id, { id, name });
   }
-  return ids;
+  return [...ids.values()];
 }
 
 /** Sizes from the ids themselves, for the bar: asking for each file twice would take too long. */
 async function* idsAhead(list: readonly ListedId[]): AsyncGenerator<Ahead, void, undefined> {
-  for (const { id } of list) yield { size: normalFields(id)?.size ?? 0 };
+  for (const { id } of list) yield { size: fixedFields(id)?.size ?? 0 };
 }
 
 /** Files of FastDFS, read through the gateway. */
@@ -86,7 +96,7 @@ async function* storedFiles(list: readonly ListedId[], client: GatewayClient): S
   for (const { id, name } of list) {
     try {
       const { size, stagedAt } = await client.stat(id);
-      const fields = normalFields(id);
+      const fields = fixedFields(id);
       yield {
         path: id,
         identity: `fastdfs ${id}`,
@@ -103,10 +113,21 @@ async function* storedFiles(list: readonly ListedId[], client: GatewayClient): S
   }
 }
 
+/** Files that get keys where they are. */
+async function* filesInPlace(list: readonly ListedId[]): Source {
+  for (const { id, name } of list) {
+    const size = fixedFields(id)?.size ?? 0;
+    const place = { path: id, identity: `fastdfs in place ${id}`, name, size, state: id };
+    yield { ...place, fileId: id, open: () => Readable.from([]) };
+  }
+}
+
+const FIXED: ReadonlySet<string> = new Set(['normal', 'slot']);
+
 /** Size and CRC-32 from the id of an immutable file; undefined for any other. */
-function normalFields(id: string): { readonly size: number; readonly crc32: number } | undefined {
+function fixedFields(id: string): { readonly size: number; readonly crc32: number } | undefined {
   const parsed = parseFileId(id);
-  if (!parsed || fileKind(parsed) !== 'normal') return undefined;
+  if (!parsed || !FIXED.has(fileKind(parsed))) return undefined;
   const { sizeField, crc32 } = decodeFields(parsed.base);
   return { size: sizeOfField(sizeField), crc32 };
 }

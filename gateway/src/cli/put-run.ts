@@ -31,6 +31,8 @@ export interface SourceFile {
   readonly state: string;
   /** If it is known before the bytes are. */
   readonly crc32?: number;
+  /** A FastDFS id: the file gets a key and is not read. */
+  readonly fileId?: string;
   open(): Readable | Promise<Readable>;
 }
 
@@ -108,7 +110,7 @@ export class PutRun {
     } else {
       await this.#put(file).catch((error: unknown) => {
         if (error instanceof UnreadableError) this.#fail(file.path, error.cause);
-        else if (endsRun(error)) this.#end(file.path, error);
+        else if (endsRun(error, file)) this.#end(file.path, error);
         else this.#fail(file.path, error);
       });
     }
@@ -154,7 +156,9 @@ export class PutRun {
   async #send(file: SourceFile): Promise<Receipt> {
     const { identity, name, state } = file;
     const { group: affinityGroup = '' } = this.#options;
-    const receipt = await this.#patiently(() => this.#sendOnce(file));
+    const receipt = await this.#patiently(() =>
+      file.fileId === undefined ? this.#sendOnce(file) : this.#register(file.fileId, file),
+    );
     const key = String(receipt.key);
     this.#remembering((journal) => journal.record(identity, { state, name, affinityGroup, key }));
     return receipt;
@@ -171,6 +175,13 @@ export class PutRun {
     }
   }
 
+  async #register(fileId: string, { name, size }: SourceFile): Promise<Receipt> {
+    const { client, group } = this.#options;
+    const receipt = await client.register(fileId, { name, type: typeOf(name), group });
+    this.#advance(size);
+    return receipt;
+  }
+
   async #sendOnce(file: SourceFile): Promise<Receipt> {
     const { client, group } = this.#options;
     const { path, name, size } = file;
@@ -185,8 +196,7 @@ export class PutRun {
     const body = Readable.from(counted(source, advance), { objectMode: false });
     body.on('error', () => {});
     try {
-      const type = lookup(extname(name)) || DEFAULT_TYPE;
-      const receipt = await client.put({ body, size, name, type, group });
+      const receipt = await client.put({ body, size, name, type: typeOf(name), group });
       await this.#check(receipt, file, sum);
       return receipt;
     } catch (error) {
@@ -243,6 +253,10 @@ export class PutRun {
   }
 }
 
+function typeOf(name: string): string {
+  return lookup(extname(name)) || DEFAULT_TYPE;
+}
+
 /** This file cannot be read or stored; others can. */
 class UnreadableError extends Error {}
 
@@ -270,7 +284,8 @@ async function* counted(
   }
 }
 
-function endsRun(error: unknown): boolean {
+function endsRun(error: unknown, { fileId }: SourceFile): boolean {
+  if (fileId !== undefined) return endsAll(error);
   // The server has no path for uploads at all.
   return endsAll(error) || (error instanceof GatewayError && error.status === 404);
 }

@@ -252,7 +252,15 @@ const found = {
 };
 
 const described: Readonly<Record<string, FastifySchema & Schema>> = {
-  'POST /files': upload('upload', 'Store files'),
+  'POST /files': {
+    ...upload('upload', 'Store files'),
+    querystring: {
+      type: 'object',
+      properties: {
+        id: { ...text, description: 'without a body: give this file of FastDFS a key' },
+      },
+    },
+  },
   [POLICY_UPLOAD]: upload('uploadUnderPolicy', 'Store files under a policy'),
   'GET /files': {
     operationId: 'find',

@@ -177,7 +177,11 @@ function uploadRoutes(app: FastifyInstance, routes: FileRoutes, answering: Answe
     else await routes.access.remove(request as AskedBy);
     return routes.files.remove(id);
   });
-  const POST = answering(upload(routes, undefined));
+  const store = upload(routes, undefined);
+  const register = registering(routes);
+  const POST = answering((request, reply) =>
+    (request as AskedBy).query.id === undefined ? store(request, reply) : register(request, reply),
+  );
   route(app, '/files', { POST, GET: find, HEAD: find, DELETE: remove });
   for (const name of Object.keys(routes.policies)) {
     if (name === 'default') continue;
@@ -206,6 +210,20 @@ function finding(routes: FileRoutes): Call {
     done(undefined);
     const withinMs = within === undefined ? undefined : Number(within);
     return files.once(request.raw, `${scope} ${path}`, `once-${once}`, withinMs);
+  };
+}
+
+/** `POST /files?id=ID`: gives a file in FastDFS a key. Needs what reading and uploading need. */
+function registering({ files, access, policies }: FileRoutes): Call {
+  return async (request) => {
+    const { headers, query } = request as AskedBy;
+    const fileId = idOf(request);
+    await access.infoId(request as AskedBy);
+    const grant = await access.upload({ headers, query, maxBytes: 0 }, uploadPath(undefined));
+    grant.done(undefined);
+    const policy = narrowPolicy(policies.default ?? {}, grant.policy);
+    const receipt = await files.register(request.raw, fileId, policy);
+    return files.uploaded({ receipts: [receipt], replayed: false });
   };
 }
 

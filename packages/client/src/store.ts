@@ -20,6 +20,7 @@ import { Lookup, type OnRead } from './lookup.js';
 import type { StoreOptions } from './options.js';
 import { Reader } from './reader.js';
 import { readiness } from './readiness.js';
+import { Registration } from './registration.js';
 import { FileIdWaiters } from './settling.js';
 import { type SiblingOptions, Siblings } from './siblings.js';
 import type {
@@ -36,6 +37,7 @@ import type {
   PutPart,
   Readiness,
   Receipt,
+  RegisterOptions,
   StoredFile,
   StoreStats,
   UnfinishedUploads,
@@ -69,6 +71,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   readonly #uploads: Uploads;
   readonly #reader: Reader;
   readonly #lookup: Lookup;
+  readonly #registration: Registration;
   readonly #settling: FileIdWaiters;
   readonly unfinished: UnfinishedUploads;
   readonly deployment?: Deployment;
@@ -148,6 +151,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       ...{ staging, client, downloads, reader: this.#reader, onRead, now },
       ...{ foreignFiles: this.#foreignFiles, siblings: this.siblings },
     });
+    this.#registration = new Registration({ staging, lookup: this.#lookup, now });
     this.#settling = new FileIdWaiters((key) => this.#fileIdOf(key));
     this.#forwardEvents();
   }
@@ -161,6 +165,11 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     options: PutAllOptions = {},
   ): Promise<Receipt[]> {
     return this.#uploads.putAll(parts, options);
+  }
+
+  async register(fileId: string, options: RegisterOptions = {}): Promise<Receipt> {
+    this.#throwIfClosed();
+    return this.#registration.register(fileId, options);
   }
 
   async findOnce(

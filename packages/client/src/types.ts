@@ -53,6 +53,9 @@ export interface PutOptions {
   readonly signal?: AbortSignal;
 }
 
+/** As for `put`; without a name, the file has the last part of its FastDFS id. */
+export type RegisterOptions = Pick<PutOptions, 'name' | 'type' | 'group' | 'expiresAt'>;
+
 export interface PutPart
   extends Omit<PutOptions, 'signal' | 'group' | 'durability' | 'once' | 'mode' | 'transfer'> {
   readonly body: Body;
@@ -309,6 +312,13 @@ export interface Store extends AsyncDisposable {
     parts: Iterable<PutPart> | AsyncIterable<PutPart>,
     options?: PutAllOptions,
   ): Promise<Receipt[]>;
+  /**
+   * Gives a file that is in FastDFS already a key, without copying it. `fileId` names a file that
+   * cannot change: no appender or slave file, trunk or slice. If this store knows it, its key is
+   * returned. Deleting the key deletes the file in FastDFS. Rejects with `not_found`, `invalid_id`.
+   * Absent where the store cannot do that.
+   */
+  register?(fileId: string, options?: RegisterOptions): Promise<Receipt>;
   /**
    * The files of the upload with this mark, at any server of the deployment, within the last day by
    * default. Empty if there is none; this server then makes the upload. Rejects with

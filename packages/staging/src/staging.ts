@@ -22,6 +22,7 @@ import { type FsckReport, fsck } from './repair/fsck.js';
 import { OrphanWatch } from './repair/orphan-watch.js';
 import { Quarantine } from './repair/quarantine.js';
 import { Rebuild } from './repair/rebuild.js';
+import { type RegisteredFile, register } from './repair/registration.js';
 import { Repairs } from './repair/repair.js';
 import { type ScrubOptions, type ScrubReport, scrub } from './repair/scrub.js';
 import { ScrubWatch } from './repair/scrub-watch.js';
@@ -259,6 +260,11 @@ export class Staging extends EventEmitter<StagingEvents> {
   adopt(adopted: AdoptedTrunks): Promise<void> {
     const { deletions, rebuild } = this;
     return adopt({ ...this.#repairParts, retention: this.#retention, deletions, rebuild }, adopted);
+  }
+
+  /** Gives a file that is in FastDFS already a key of this store. */
+  register(file: RegisteredFile): Promise<FileRow> {
+    return register(this.#repairParts, file);
   }
 
   /** Compares FileMap, container and FastDFS. */

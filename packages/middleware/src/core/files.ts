@@ -15,6 +15,7 @@ import {
 } from './upload/idempotency.js';
 import type { UploadPolicy } from './upload/policy.js';
 import { receiveUpload } from './upload/receive.js';
+import { registerFile } from './upload/register.js';
 import { ClientRoom, ProgressGuard } from './upload/request-body.js';
 
 /**
@@ -134,6 +135,12 @@ export class Files {
       once,
       room: this.#room.of(client),
     });
+  }
+
+  /** POST that names a file in FastDFS: gives it a key. */
+  register(request: IncomingMessage, fileId: string, policy: UploadPolicy): Promise<Receipt> {
+    const context = { store: this.store, limits: this.#limits, policy };
+    return registerFile(request.headers, fileId, context);
   }
 
   /** For one file an object and its Location, for several an array. `base` is their path. */

@@ -189,7 +189,7 @@ function announcedBytes(headers: IncomingHttpHeaders, limitBytes: number): numbe
   return bytes;
 }
 
-function groupOf(headers: IncomingHttpHeaders): string | undefined {
+export function groupOf(headers: IncomingHttpHeaders): string | undefined {
   const value = headers['x-affinity-group'];
   return value === undefined || value === '' ? undefined : headerText(String(value));
 }

@@ -1,0 +1,70 @@
+import { type FileId, fileKind, isTrunkId, parseFileId, parseSliceId } from '@stevedore/protocol';
+import { type Staging, StoreError } from '@stevedore/staging';
+import { notAnId } from './failures.js';
+import { checkMeta } from './intake.js';
+import type { Lookup } from './lookup.js';
+import type { Receipt, RegisterOptions } from './types.js';
+
+/**
+ * Gives files that other clients stored in FastDFS keys of this store. A file is registered once:
+ * concurrent calls for one id share its key.
+ */
+export interface RegistrationParts {
+  readonly staging: Staging;
+  readonly lookup: Lookup;
+  readonly now: () => number;
+}
+
+export class Registration {
+  readonly #parts: RegistrationParts;
+  readonly #underWay = new Map<string, Promise<Receipt>>();
+
+  constructor(parts: RegistrationParts) {
+    this.#parts = parts;
+  }
+
+  async register(fileId: string, options: RegisterOptions): Promise<Receipt> {
+    checkMeta(options);
+    const base = checkedBase(fileId);
+    const known = this.#underWay.get(fileId);
+    if (known) return known;
+    const registering = this.#register(fileId, { name: base, ...options });
+    this.#underWay.set(fileId, registering);
+    try {
+      return await registering;
+    } finally {
+      this.#underWay.delete(fileId);
+    }
+  }
+
+  async #register(fileId: string, options: RegisterOptions): Promise<Receipt> {
+    const { staging, lookup, now } = this.#parts;
+    const { key, size, crc32 } = await lookup.find(fileId, {});
+    if (key !== undefined) return lookup.factsOf(lookup.row(key));
+    const about = { ...checkMeta(options), size, crc32, stagedAt: now() };
+    return lookup.factsOf(await staging.register({ ...about, fileId, key: staging.keys.next() }));
+  }
+}
+
+/** The last part of the id. Throws `invalid_id` if the file could change or is a store's own. */
+function checkedBase(fileId: string): string {
+  const parsed = parseFileId(fileId);
+  if (!parsed) throw notAnId(fileId);
+  if (parseSliceId(parsed) || isTrunkId(parsed)) {
+    throw new StoreError('invalid_id', `"${fileId}" is a trunk or in one: its files have keys`);
+  }
+  const kind = kindOf(parsed);
+  if (kind === 'normal' || kind === 'slot') return parsed.base;
+  if (kind === undefined) throw notAnId(fileId);
+  const message = `"${fileId}" is ${kind === 'appender' ? 'an' : 'a'} ${kind} file, which can change: store a copy of it`;
+  throw new StoreError('invalid_id', message);
+}
+
+/** Undefined for a name that does not encode a file. */
+function kindOf(id: FileId): ReturnType<typeof fileKind> | undefined {
+  try {
+    return fileKind(id);
+  } catch {
+    return undefined;
+  }
+}
