@@ -10,14 +10,15 @@ import { MONTH_SITES, type MonthSiteName } from './months.js';
 import { VirtualTime } from './virtual-time.js';
 
 /**
- * The simulated process: a month of a site whose files die, after a month that fills FastDFS. As
+ * The simulated process: a month of a site whose files die, after months that fill FastDFS. As
  * in week-process.ts, Staging is real, time is virtual and FastDFS keeps sizes alone.
  */
 
 export interface Month {
   readonly site: MonthSiteName;
   readonly directory: string;
-  /** Days before the measured ones, and of them. */
+  /** Days before the measured ones. */
+  readonly daysBefore: number;
   readonly days: number;
   readonly perDay: number;
   readonly trunkBytes: number;
@@ -85,7 +86,7 @@ class Sizes {
 }
 
 async function simulateMonth(month: Month): Promise<MonthOutcome> {
-  const { site, directory, days, perDay, trunkBytes, maxAgeMs, tellsMore } = month;
+  const { site, directory, daysBefore, days, perDay, trunkBytes, maxAgeMs, tellsMore } = month;
   const fastdfs = new Sizes();
   const staging = await Staging.open({
     ...{ directory, trunkBytes, maxAgeMs, connect: async () => fastdfs.store },
@@ -94,25 +95,25 @@ async function simulateMonth(month: Month): Promise<MonthOutcome> {
     randomFill: (target) => randomFillSync(target),
   });
   const errors: string[] = [];
-  staging.on('error', (error) => errors.push(error.message));
+  staging.on('error', (error) => errors.push(error.stack ?? error.message));
   // It waits for a thread, which lives in real time; and nothing here has to survive.
   staging.fileMap.checkpoint = () => Promise.resolve();
   const random = seededRandom(SEED);
-  const uploads = MONTH_SITES[site].uploads(2 * days, perDay, random);
+  const uploads = MONTH_SITES[site].uploads(daysBefore + days, perDay, random);
   const events: { at: number; upload?: number; deletion?: number }[] = [];
   for (const [index, { at, deletedAt, expiresAt = Infinity }] of uploads.entries()) {
     const gone = tellsMore ? deletedAt : Math.min(deletedAt, expiresAt);
     events.push({ at, upload: index });
-    if (gone < 2 * days) events.push({ at: Math.max(gone, at), deletion: index });
+    if (gone < daysBefore + days) events.push({ at: Math.max(gone, at), deletion: index });
   }
   events.sort((a, b) => a.at - b.at);
   const keys = new Map<number, Buffer>();
   let [uploaded, shares, looks, isMeasured] = [0, 0, 0, false];
   let before = { uploaded: 0, read: 0 };
-  let nextLook = days;
+  let nextLook = daysBefore;
   for (const { at, upload, deletion } of events) {
     await time.passUntil(Math.round(BEGIN_MS + at * DAY_MS));
-    if (at >= days && !isMeasured) {
+    if (at >= daysBefore && !isMeasured) {
       isMeasured = true;
       before = { uploaded, read: fastdfs.readBytes };
     }

@@ -7,19 +7,20 @@ import { MONTH_SITES, type MonthSiteName } from './months.js';
 
 /**
  * What it saves that the Merge Task knows more of a file than its size: when it expires, and its
- * group. One month of three sites whose files die, simulated with and without.
+ * group. One month of three sites whose files die, after four others, simulated with and without.
  */
 
 export interface MonthPlan {
-  /** Before the measured days, and of them. */
+  /** Before the measured days: long enough that files are compacted a second time. */
+  readonly daysBefore: number;
   readonly days: number;
   readonly perDay: number;
 }
 
 export const MONTHS: Readonly<Record<Scale, MonthPlan>> = {
-  full: { days: 30, perDay: 4_000 },
-  quick: { days: 30, perDay: 1_500 },
-  smoke: { days: 1, perDay: 200 },
+  full: { daysBefore: 120, days: 30, perDay: 1_000 },
+  quick: { daysBefore: 60, days: 30, perDay: 500 },
+  smoke: { daysBefore: 1, days: 1, perDay: 200 },
 };
 
 const TRUNK_BYTES = 2 ** 21;
@@ -53,7 +54,7 @@ export const SITE_GOALS: readonly Goal[] = Object.entries(MONTH_SITES).flatMap(
 
 export async function simulateSites(
   { workspace, figures, print, progress }: BenchmarkContext,
-  { days, perDay }: MonthPlan,
+  { daysBefore, days, perDay }: MonthPlan,
 ): Promise<void> {
   const rows: (string | number)[][] = [];
   for (const [site, { title }] of Object.entries(MONTH_SITES)) {
@@ -65,7 +66,15 @@ export async function simulateSites(
       const trunksADay = (perDay * MEAN_BYTES) / TRUNK_BYTES;
       const maxAgeMs = Math.round((TRUNKS_IN_MAX_AGE / trunksADay) * DAY_MS);
       const outcome = await child.call('simulateMonth', {
-        ...{ site: site as MonthSiteName, directory, days, perDay, maxAgeMs, tellsMore },
+        ...{
+          site: site as MonthSiteName,
+          directory,
+          daysBefore,
+          days,
+          perDay,
+          maxAgeMs,
+          tellsMore,
+        },
         trunkBytes: TRUNK_BYTES,
       });
       await workspace.remove(directory);

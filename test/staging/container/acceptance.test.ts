@@ -32,9 +32,10 @@ describe('a disk that is full down to its reserve', () => {
       if (count % 10 === 9) await staging.merging.flush();
     }
     expect(staging.stats()).toMatchObject({ mergedFiles: 120, room: { full: undefined } });
-    const inSegments = bytesIn(join(directory, 'container'));
-    expect(inSegments).toBeLessThan(4 * MIB);
-    expect(staging.acceptance.usedBytes).toBe(inSegments);
+    const inSegments = () => bytesIn(join(directory, 'container'));
+    expect(inSegments()).toBeLessThan(4 * MIB);
+    // A read copy may be on its way out.
+    await until(() => staging.acceptance.usedBytes === inSegments());
     await staging.close();
     const { staging: again } = await openStaging(directory, { segmentBytes: 256 * 1024 });
     expect(again.acceptance.usedBytes).toBe(bytesIn(join(directory, 'container')));
