@@ -1,6 +1,7 @@
 import type { FileCache } from '@stevedore/cache';
 import type { FastdfsClient } from '@stevedore/fastdfs';
 import { formatKey, type NewFile, type Staging, StoreError } from '@stevedore/staging';
+import { MAX_GROUP_BYTES } from '@stevedore/staging/text-limits';
 import { type PutMessage, putChannel } from './channels.js';
 import { DirectBuffer } from './direct-buffer.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
@@ -60,11 +61,12 @@ export class Uploads {
       maxAgeMs: options.unfinishedAge,
       throwIfClosed: parts.throwIfClosed,
       stored: ({ name, type, group }, store) => {
-        const upload = async () => {
-          const file = await store();
-          await this.#secondCopies([file]);
-          return this.#acknowledged(file);
-        };
+        const upload = () =>
+          this.#countingFailure(async () => {
+            const file = await store();
+            await this.#secondCopies([file]);
+            return this.#acknowledged(file);
+          });
         if (!putChannel.hasSubscribers) return upload();
         return putChannel.tracePromise(upload, { store: parts.store, name, type, group });
       },
@@ -144,7 +146,7 @@ export class Uploads {
         if (signal?.aborted) throw new StoreError('aborted', 'the upload was aborted');
       }
       const group = typeof options.group === 'function' ? options.group() : options.group;
-      if (group !== undefined) checkText('group', group, 255);
+      if (group !== undefined) checkText('group', group, MAX_GROUP_BYTES);
       if (taken.length === 0) return [];
       const files = await this.#stage(taken.splice(0), { ...how, group });
       return files.map((file) => this.#acknowledged(file));
@@ -191,6 +193,15 @@ export class Uploads {
     this.#count(file);
     if (body && size > 0) this.#parts.cache.put(receipt.key, body, size, transfer);
     return receipt;
+  }
+
+  async #countingFailure<Result>(upload: () => Promise<Result>): Promise<Result> {
+    try {
+      return await upload();
+    } catch (error) {
+      this.#counts.failedUploads += 1;
+      throw error;
+    }
   }
 
   #count({ size }: Pick<NewFile, 'size'>): void {

@@ -1,12 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { pipeline, type Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { FileMeta } from '@stevedore/staging';
 import { isStoreError, StoreError } from '@stevedore/staging/errors';
 import { interrupted } from '../body.js';
 import { aborted, notFound } from '../failures.js';
 import { ChecksumStream, discard, infoOf, readAll } from '../gateway-answers.js';
 import { aboutBlob, checkMeta, stageOptions } from '../intake.js';
 import { onceText } from '../once.js';
+import { invalidOption } from '../options.js';
 import { FileHandle } from '../stored-file.js';
 import type {
   Body,
@@ -19,6 +21,7 @@ import type {
   PutPart,
   Readiness,
   Receipt,
+  RegisterOptions,
   Store,
   StoredFile,
 } from '../types.js';
@@ -88,13 +91,7 @@ class ConnectedStore implements Store {
       });
       return receipt!;
     }
-    const headers: Record<string, string> = {
-      'content-type': checkedType(type),
-      'x-filename': encodeURIComponent(name.toWellFormed()),
-    };
-    // Header values are bytes; the gateway decodes them as UTF-8.
-    if (group !== undefined) headers['x-affinity-group'] = Buffer.from(group).toString('latin1');
-    if (expiresAt !== undefined) headers['x-expires-at'] = new Date(expiresAt).toISOString();
+    const headers = headersOf({ name, type, group, expiresAt });
     if (options.size !== undefined) headers['content-length'] = String(options.size);
     const [receipt] = await this.#upload(source, headers, once, signal);
     if (!receipt) throw this.#requests.notAGateway();
@@ -115,6 +112,20 @@ class ConnectedStore implements Store {
     if (receipts.length !== form.sums.length) throw this.#requests.notAGateway();
     for (const [index, receipt] of receipts.entries()) demandSame(receipt, form.sums[index]!);
     return receipts;
+  }
+
+  /** Can be repeated: a file that has a key keeps it. */
+  async register(fileId: string, options: RegisterOptions = {}): Promise<Receipt> {
+    this.#throwIfClosed();
+    const meta = checkMeta(options);
+    if (!isPlain(meta.type, meta.group)) {
+      throw invalidOption('type or group has characters that no header of HTTP can have');
+    }
+    const path = `/files?id=${encodeURIComponent(fileId)}`;
+    const request = { method: 'POST', path, headers: headersOf(meta) } as const;
+    const attempt = () => this.#requests.json(request, undefined);
+    const call = { signal: undefined, attempt, aborted };
+    return this.#infoIn(await this.#tracked(this.#requests.run(call)));
   }
 
   /**
@@ -315,6 +326,17 @@ class ConnectedStore implements Store {
     if (info) return info;
     throw this.#requests.notAGateway();
   }
+}
+
+function headersOf({ name, type, group, expiresAt }: FileMeta): Record<string, string> {
+  const headers: Record<string, string> = {
+    'content-type': checkedType(type),
+    'x-filename': encodeURIComponent(name.toWellFormed()),
+  };
+  // Header values are bytes; the gateway decodes them as UTF-8.
+  if (group !== undefined) headers['x-affinity-group'] = Buffer.from(group).toString('latin1');
+  if (expiresAt !== undefined) headers['x-expires-at'] = new Date(expiresAt).toISOString();
+  return headers;
 }
 
 function listQuery(options: ListOptions): URLSearchParams {

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { StoreError } from '@stevedore/staging/errors';
+import { MAX_GROUP_BYTES } from '@stevedore/staging/text-limits';
 import { aboutBlob, checkMeta, checkText } from '../intake.js';
 import type { PutAllOptions, PutPart } from '../types.js';
 import { checkedType, Source } from './sources.js';
@@ -55,7 +56,7 @@ export class FormBody implements AsyncIterable<Uint8Array> {
       const { group } = this.#options;
       const name = typeof group === 'function' ? group() : group;
       if (name !== undefined) {
-        checkText('group', name, 255);
+        checkText('group', name, MAX_GROUP_BYTES);
         yield this.#head('name="group"', {});
         yield Buffer.from(`${name}\r\n`);
       }

@@ -1,0 +1,70 @@
+import { randomBytes } from 'node:crypto';
+import { connect } from '@stevedore/client/connect';
+import { FastdfsClient } from '@stevedore/fastdfs';
+import { startGateway } from '@stevedore/gateway';
+import { expect, onTestFinished, test } from 'vitest';
+import { type Scope, writeKeyFile } from '../../gateway/dist/access/api-keys.js';
+import { temporaryFolder } from '../support/temporary.js';
+import { newKey } from './guarded.js';
+
+/** `POST /files?id=ID`: a file of FastDFS gets a key. */
+
+async function setUp() {
+  const directory = temporaryFolder();
+  const apiKeys = `${directory}/keys.json`;
+  const scopes = (...list: Scope[]) => newKey({ scopes: list });
+  const keys = { both: scopes('read', 'write'), reads: scopes('read'), writes: scopes('write') };
+  await writeKeyFile(
+    apiKeys,
+    Object.values(keys).map(({ key }) => key),
+  );
+  const ports = { port: 0, trackerPort: 0, storagePort: 0, logLevel: 'silent' } as const;
+  const started = await startGateway({ ...ports, directory: `${directory}/store`, apiKeys });
+  const client = new FastdfsClient({ trackers: started.store.trackers });
+  onTestFinished(async () => {
+    await client.close();
+    await started.close();
+  });
+  const bytes = randomBytes(20_000);
+  const fileId = await client.upload(bytes, { extension: 'jpg' });
+  const post = (key: string, options: RequestInit = {}, id = fileId) =>
+    fetch(`${started.url}/files?id=${encodeURIComponent(id)}`, {
+      method: 'POST',
+      ...options,
+      headers: { 'x-api-key': key, ...options.headers },
+    });
+  return { ...started, fileId, bytes, keys, post };
+}
+
+test('needs the scopes read and write, and no body', async () => {
+  const { keys, post, url, fileId, bytes } = await setUp();
+  for (const { text } of [keys.reads, keys.writes]) expect((await post(text)).status).toBe(403);
+  expect((await post('wrong')).status).toBe(401);
+  const { text } = keys.both;
+  expect((await post(text, { body: 'bytes' })).status).toBe(400);
+  expect((await post(text, { headers: { 'content-type': 'junk' } })).status).toBe(415);
+  expect((await post(text, { headers: { 'x-filename': '%' } })).status).toBe(400);
+  expect((await post(text, {}, 'group1/M00/00/00/nothing.jpg')).status).toBe(404);
+  const headers = { 'x-filename': 'a%20photo.jpg', 'content-type': 'image/jpeg' };
+  const answer = await post(text, { headers });
+  expect(answer.status).toBe(201);
+  const receipt = (await answer.json()) as { readonly key: string };
+  expect(receipt).toMatchObject({ fileId, name: 'a photo.jpg', size: bytes.length });
+  expect(answer.headers.get('location')).toBe(`/files/${receipt.key}`);
+  expect(await (await post(text)).json()).toEqual(receipt);
+  const read = await fetch(`${url}/files/${receipt.key}`, { headers: { 'x-api-key': text } });
+  expect(Buffer.from(await read.arrayBuffer()).equals(bytes)).toBe(true);
+});
+
+test('a store over HTTP registers as open() does', async () => {
+  const { keys, url, fileId } = await setUp();
+  await using store = connect({ url, apiKey: keys.both.text });
+  const about = { name: 'ein Bild ü.jpg', type: 'image/jpeg', group: 'älbum' };
+  const receipt = await store.register!(fileId, about);
+  expect(receipt).toMatchObject({ ...about, fileId, state: 'merged' });
+  expect((await store.register!(fileId)).key).toBe(receipt.key);
+  await expect(store.register!('nonsense')).rejects.toMatchObject({ code: 'invalid_id' });
+  await expect(store.register!(fileId, { group: ' x' })).rejects.toMatchObject({
+    code: 'invalid_option',
+  });
+});
