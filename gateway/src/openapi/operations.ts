@@ -232,6 +232,8 @@ const listQuery = Object.fromEntries(
 );
 const nothing = { description: 'no body', headers: always, type: 'null' };
 
+const registered = { ...text, description: 'without a body: give this file of FastDFS a key' };
+
 const known = json(
   'the file; with `once` all files of the upload, or none; with neither a page of files',
   {
@@ -254,12 +256,7 @@ const found = {
 const described: Readonly<Record<string, FastifySchema & Schema>> = {
   'POST /files': {
     ...upload('upload', 'Store files'),
-    querystring: {
-      type: 'object',
-      properties: {
-        id: { ...text, description: 'without a body: give this file of FastDFS a key' },
-      },
-    },
+    querystring: { type: 'object', properties: { id: registered } },
   },
   [POLICY_UPLOAD]: upload('uploadUnderPolicy', 'Store files under a policy'),
   'GET /files': {
@@ -282,11 +279,7 @@ const described: Readonly<Record<string, FastifySchema & Schema>> = {
           description: 'uploads no older than that',
         },
         ...listQuery,
-        format: {
-          ...text,
-          enum: ['json', 'zip'],
-          description: 'of a listing; zip: the files themselves, all pages of them',
-        },
+        format: { ...text, enum: ['json', 'zip'], description: 'of a listing; zip: all its files' },
       },
     },
     response: { 200: found, ...problems },

@@ -2,7 +2,7 @@ import type { TrunkLimits } from './joining.js';
 
 /**
  * Files that expire at about the same time belong in one trunk: it is then deleted as a whole and
- * need not be compacted. They are told apart by the time they have left. Does no I/O.
+ * need not be compacted. They are classified by the time they have left. Does no I/O.
  */
 
 export const HOUR_MS = 3_600_000;
