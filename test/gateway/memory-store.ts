@@ -109,6 +109,7 @@ export class MemoryStore extends EventEmitter<FileStoreEvents> implements FileSt
       ...info,
       etag: `"${info.crc32.toString(16)}-${info.size}"`,
       content,
+      contentNow: () => undefined,
       stream,
       bytes: async (options) => Buffer.concat(await stream(options).toArray()),
       web: (options) => Readable.toWeb(stream(options)) as ReadableStream<Uint8Array>,

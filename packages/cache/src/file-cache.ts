@@ -102,6 +102,20 @@ export class FileCache {
     return this.find(id) ?? this.fetch(id, load, options.signal);
   }
 
+  /**
+   * As `get`, for a load that takes no time. Undefined, and not counted as a request, if `load` gives
+   * nothing or another load of the file is under way.
+   */
+  getNow(id: string, load: () => Buffer | undefined): Buffer | undefined {
+    if (this.has(id)) return this.find(id);
+    const bytes = this.#flights.isUnderWay(id) ? undefined : load();
+    if (!bytes) return undefined;
+    this.find(id);
+    this.#counters.loads += 1;
+    this.#counters.missBytes += bytes.length;
+    return this.#keep(id, bytes);
+  }
+
   /** As `get`, after `find` has missed. Call `find` first to get a hit without waiting. */
   async fetch(id: string, load: Load, signal?: AbortSignal): Promise<Buffer | undefined> {
     if (this.#absent.has(id)) {

@@ -34,7 +34,8 @@ import {
 } from './foreign-trunks.js';
 import { DEFAULT_TYPE } from './intake.js';
 import type { Reader } from './reader.js';
-import { type FileFacts, FileHandle, type ReadContent } from './stored-file.js';
+import type { Reads } from './reads.js';
+import { type FileFacts, FileHandle, type MoreOfFile, type ReadContent } from './stored-file.js';
 import type { FileInfo, FileState, GetOptions, Receipt, StoredFile } from './types.js';
 
 /**
@@ -49,13 +50,6 @@ export type Deletable =
   | { readonly key: Buffer; readonly sibling?: SiblingToAsk }
   | { readonly foreignKey: Buffer }
   | { readonly fileId: string; readonly slice?: SliceId };
-
-/** Runs a read of `bytes` bytes of a file and observes how it ends. */
-export type OnRead = <Result>(
-  key: string | undefined,
-  bytes: number,
-  read: () => Promise<Result>,
-) => Promise<Result>;
 
 /** Another process of this machine, whose files are found here, too. */
 export interface SiblingToAsk {
@@ -75,7 +69,7 @@ export interface LookupParts {
   readonly downloads: Downloads;
   readonly reader: Reader;
   readonly now: () => number;
-  readonly onRead: OnRead;
+  readonly reads: Reads;
   /** The other servers of the deployment. */
   readonly foreignFiles: ForeignFiles | undefined;
   /** The sibling processes. */
@@ -91,6 +85,13 @@ export class Lookup {
     this.#parts = parts;
     this.#foreign = new ForeignSlices((id) => this.#isThere(id));
     this.#directories = new TrunkDirectories(parts.downloads);
+  }
+
+  /** As `find`, for a key of this store; undefined if others may have to be asked. */
+  findNow(id: string): StoredFile | undefined {
+    const key = parseKey(id);
+    if (!key || this.#siblingOf(key) || this.#parts.foreignFiles?.isForeign(key)) return undefined;
+    return this.#storedRow(this.#ownRow(key, id));
   }
 
   async find(id: string, { signal, onlyHere = false }: GetOptions): Promise<StoredFile> {
@@ -141,11 +142,14 @@ export class Lookup {
     const parsed = parseKey(key);
     if (!parsed) throw new StoreError('invalid_id', `"${key}" is not a key`);
     const sibling = this.#siblingOf(parsed);
-    if (sibling) return sibling.lookup.row(key);
-    const row = this.#parts.staging.fileMap.find(parsed);
+    return sibling ? sibling.lookup.row(key) : this.#ownRow(parsed, key);
+  }
+
+  #ownRow(parsed: Buffer, key: string): FileRow {
+    const { fileMap, rebuild } = this.#parts.staging;
+    const row = fileMap.find(parsed);
     if (row) return this.#alive(row, key);
-    if (this.#parts.staging.rebuild.isComplete || this.#parts.staging.fileMap.isDeleted(parsed))
-      throw notFound(key);
+    if (rebuild.isComplete || fileMap.isDeleted(parsed)) throw notFound(key);
     throw new StoreError(
       'storage_unavailable',
       `the FileMap is being rebuilt and does not know ${key} yet`,
@@ -201,14 +205,26 @@ export class Lookup {
 
   #storedRow(row: FileRow): StoredFile {
     this.#alive(row, formatKey(row.key));
-    const facts = this.factsOf(row);
-    return this.#handle(facts, (range, signal) => this.#parts.reader.readRow(row, range, signal));
+    const { reader, reads } = this.#parts;
+    return this.#handle(
+      this.#factsBesideId(row),
+      (range, signal) => reader.readRow(row, range, signal),
+      {
+        readNow: () => reads.runNow(() => reader.readRowNow(row)),
+        fileId: () => fileIdOf(row),
+      },
+    );
   }
 
   /** The facts of a file of this store or of a sibling. */
   factsOf(row: FileRow): FileInfo {
     const fileId = fileIdOf(row);
-    return {
+    const facts = this.#factsBesideId(row);
+    return fileId === undefined ? facts : { ...facts, fileId };
+  }
+
+  #factsBesideId(row: FileRow): FileInfo {
+    const facts: { -readonly [Name in keyof FileInfo]: FileInfo[Name] } = {
       key: formatKey(row.key),
       name: row.name,
       size: row.size,
@@ -216,10 +232,10 @@ export class Lookup {
       crc32: row.crc32,
       state: this.#stateOf(row),
       stagedAt: new Date(row.stagedAt),
-      ...(row.group === undefined ? {} : { group: row.group }),
-      ...(row.expiresAt === undefined ? {} : { expiresAt: new Date(row.expiresAt) }),
-      ...(fileId === undefined ? {} : { fileId }),
     };
+    if (row.group !== undefined) facts.group = row.group;
+    if (row.expiresAt !== undefined) facts.expiresAt = new Date(row.expiresAt);
+    return facts;
   }
 
   #stateOf(row: FileRow): FileState {
@@ -364,11 +380,12 @@ export class Lookup {
   }
 
   /** A file whose reads are counted and published. */
-  #handle(facts: FileFacts, read: ReadContent): StoredFile {
-    return new FileHandle(facts, (range, signal) => {
+  #handle(facts: FileFacts, read: ReadContent, more?: MoreOfFile): StoredFile {
+    const counted: ReadContent = (range, signal) => {
       const bytes = range ? range.end - range.start + 1 : facts.size;
-      return this.#parts.onRead(facts.key, bytes, () => read(range, signal));
-    });
+      return this.#parts.reads.run(facts.key, bytes, () => read(range, signal));
+    };
+    return new FileHandle(facts, counted, more);
   }
 
   async #isThere(id: string): Promise<boolean> {

@@ -122,6 +122,12 @@ export class Reader {
     this.cache.delete(remoteId(fileId, offset));
   }
 
+  /** A whole small file, from memory or this disk; undefined if it takes time to read it. */
+  readRowNow(row: FileRow): Buffer | undefined {
+    if (row.local.at !== 'container' || row.size === 0) return undefined;
+    return this.cache.getNow(formatKey(row.key), () => this.#staging.local.readNow(row));
+  }
+
   /** A staged or merged file of this store. */
   async readRow(
     row: FileRow,

@@ -2,8 +2,9 @@ import type { FastdfsClient } from '@stevedore/fastdfs';
 import { originOf } from '@stevedore/map';
 import { SiblingView, StoreError } from '@stevedore/staging';
 import { Downloads } from './downloads.js';
-import { Lookup, type OnRead, type SiblingToAsk } from './lookup.js';
+import { Lookup, type SiblingToAsk } from './lookup.js';
 import { Reader, type ReaderOptions } from './reader.js';
+import type { Reads } from './reads.js';
 
 /**
  * The other processes of this machine that share a data directory with this one. Each has its own
@@ -21,7 +22,7 @@ export interface SiblingsParts {
   readonly client: FastdfsClient;
   readonly reader: Reader;
   readonly readerOptions: ReaderOptions;
-  readonly onRead: OnRead;
+  readonly reads: Reads;
   readonly now: () => number;
   /** Of this process. */
   readonly origin: number;
@@ -35,7 +36,7 @@ class Sibling implements SiblingToAsk {
 
   constructor(
     { directory, delete: remove }: SiblingOptions,
-    { client, reader, readerOptions, onRead, now }: SiblingsParts,
+    { client, reader, readerOptions, reads, now }: SiblingsParts,
   ) {
     this.delete = remove;
     this.staging = new SiblingView(directory);
@@ -43,7 +44,7 @@ class Sibling implements SiblingToAsk {
     const downloads = new Downloads(client, staging);
     this.reader = new Reader(staging, downloads, readerOptions, reader);
     this.lookup = new Lookup({
-      ...{ staging, client, downloads, reader: this.reader, onRead, now },
+      ...{ staging, client, downloads, reader: this.reader, reads, now },
       foreignFiles: undefined,
     });
   }

@@ -16,13 +16,15 @@ import { Downloads } from './downloads.js';
 import { notFound } from './failures.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import { listFiles } from './listing.js';
-import { Lookup, type OnRead } from './lookup.js';
+import { Lookup } from './lookup.js';
 import type { StoreOptions } from './options.js';
 import { Reader } from './reader.js';
 import { readiness } from './readiness.js';
+import { Reads } from './reads.js';
 import { Registration } from './registration.js';
 import { FileIdWaiters } from './settling.js';
 import { type SiblingOptions, Siblings } from './siblings.js';
+import { infoOf } from './stored-file.js';
 import type {
   Body,
   CachedFiles,
@@ -78,7 +80,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   readonly siblings?: Siblings;
   readonly held?: HeldCopies;
   readonly #foreignFiles: ForeignFiles | undefined;
-  readonly #counts = { deletedFiles: 0, reads: 0, readBytes: 0, failedReads: 0 };
+  readonly #reads: Reads;
+  #deletedFiles = 0;
   #closing: Promise<void> | undefined;
 
   constructor(parts: StoreParts) {
@@ -103,7 +106,12 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       cache: this.#reader.cache,
     });
     this.unfinished = this.#uploads.unfinished;
-    const onRead: OnRead = (key, bytes, read) => this.#countRead(key, bytes, read);
+    const reads = new Reads({
+      store: this,
+      isClosed: () => this.#closing !== undefined,
+      throwIfClosed: (cause) => this.#throwIfClosed(cause),
+    });
+    this.#reads = reads;
     const { deployed, now } = parts;
     if (deployed) {
       this.deployment = new Deployment({
@@ -136,7 +144,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       });
       if (parts.held) this.held = parts.held;
       this.#foreignFiles = new ForeignFiles({
-        ...{ deployment: this.deployment, onRead, now, held: parts.held },
+        ...{ deployment: this.deployment, now, held: parts.held },
+        onRead: (key, bytes, read) => reads.run(key, bytes, read),
         ownUrl: options.peerUrl,
         readMapped: (file, range, signal) => this.#lookup.readMapped(file, range, signal),
         smallFileBytes: options.smallFileLimit,
@@ -144,11 +153,11 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     }
     if (parts.siblings) {
       const { origin } = staging;
-      const shared = { client, reader: this.#reader, readerOptions, onRead, now, origin };
+      const shared = { client, reader: this.#reader, readerOptions, reads, now, origin };
       this.siblings = new Siblings(parts.siblings, shared);
     }
     this.#lookup = new Lookup({
-      ...{ staging, client, downloads, reader: this.#reader, onRead, now },
+      ...{ staging, client, downloads, reader: this.#reader, reads, now },
       ...{ foreignFiles: this.#foreignFiles, siblings: this.siblings },
     });
     this.#registration = new Registration({ staging, lookup: this.#lookup, now });
@@ -193,14 +202,14 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   }
 
   get(id: string, options: GetOptions = {}): Promise<StoredFile> {
-    return traced(
-      getChannel,
-      () => ({ store: this, id }),
-      async () => {
-        this.#throwIfClosed();
-        return this.#lookup.find(id, options);
-      },
-    );
+    // As few calls as possible: every download passes through here.
+    if (!getChannel.hasSubscribers) return this.#get(id, options);
+    return getChannel.tracePromise(() => this.#get(id, options), { store: this, id });
+  }
+
+  async #get(id: string, options: GetOptions): Promise<StoredFile> {
+    this.#throwIfClosed();
+    return this.#lookup.findNow(id) ?? (await this.#lookup.find(id, options));
   }
 
   readonly cached: CachedFiles = {
@@ -213,10 +222,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       !this.#mustBypassCache() &&
       this.#reader.cache.peek(key) === bytes &&
       this.#readerOf(key).isAlive(key),
-    served: ({ bytes }) => {
-      this.#counts.reads += 1;
-      this.#counts.readBytes += bytes.length;
-    },
+    served: ({ bytes }) => this.#reads.count(bytes.length),
   };
 
   #readerOf(key: string): Reader {
@@ -229,9 +235,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   }
 
   async stat(id: string, options: GetOptions = {}): Promise<FileInfo> {
-    // The handle's own properties are the facts; its methods are not among them.
-    const file = await this.get(id, options);
-    return { ...file, key: file.key ?? '' };
+    return infoOf(await this.get(id, options));
   }
 
   async list(options: ListOptions = {}): Promise<FilePage> {
@@ -265,7 +269,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     } else {
       await this.#lookup.deleteRemote(found.fileId, found.slice);
     }
-    this.#counts.deletedFiles += 1;
+    this.#deletedFiles += 1;
   }
 
   async #deleteHere(key: Buffer): Promise<boolean> {
@@ -324,31 +328,12 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       ...others,
       containerLimitBytes: this.#parts.options.containerSize,
       ...this.#uploads.stats(),
-      ...this.#counts,
+      ...{ ...this.#reads.counts, deletedFiles: this.#deletedFiles },
       cache: this.#reader.cache.stats(),
       connections: sumOf(this.#parts.clients),
       ...(this.deployment ? { map: this.deployment.stats() } : {}),
       ...(this.held ? { held: this.held.stats() } : {}),
     };
-  }
-
-  async #countRead<Result>(
-    key: string | undefined,
-    bytes: number,
-    read: () => Promise<Result>,
-  ): Promise<Result> {
-    const counts = this.#counts;
-    counts.reads += 1;
-    counts.readBytes += bytes;
-    try {
-      this.#throwIfClosed();
-      return await traced(readChannel, () => ({ store: this, key, bytes }), read);
-    } catch (error) {
-      counts.failedReads += 1;
-      // If the store closes during a read, the error says nothing about the file.
-      this.#throwIfClosed(error);
-      throw error;
-    }
   }
 
   close(): Promise<void> {

@@ -12,12 +12,19 @@ export type ReadContent = (
   signal: Signal,
 ) => Promise<Buffer | Readable>;
 
+/** What only some files have. */
+export interface MoreOfFile {
+  /** The whole content; undefined if it takes time to read it. */
+  readonly readNow?: () => Buffer | undefined;
+  /** For facts without `fileId`: most readers do not ask, and it takes time to make. */
+  readonly fileId?: () => string | undefined;
+}
+
 /** A file's facts, with methods to read it. */
 export class FileHandle implements StoredFile {
   declare readonly key?: string;
   declare readonly group?: string;
   declare readonly expiresAt?: Date;
-  declare readonly fileId?: string;
   readonly name: string;
   readonly size: number;
   readonly type: string;
@@ -25,8 +32,10 @@ export class FileHandle implements StoredFile {
   readonly state: FileState;
   readonly stagedAt: Date;
   readonly #read: ReadContent;
+  readonly #readNow: MoreOfFile['readNow'];
+  #fileId: string | (() => string | undefined) | undefined;
 
-  constructor(facts: FileFacts, read: ReadContent) {
+  constructor(facts: FileFacts, read: ReadContent, more?: MoreOfFile) {
     this.name = facts.name;
     this.size = facts.size;
     this.type = facts.type;
@@ -36,18 +45,29 @@ export class FileHandle implements StoredFile {
     if (facts.key !== undefined) this.key = facts.key;
     if (facts.group !== undefined) this.group = facts.group;
     if (facts.expiresAt !== undefined) this.expiresAt = facts.expiresAt;
-    if (facts.fileId !== undefined) this.fileId = facts.fileId;
+    this.#fileId = facts.fileId ?? more?.fileId;
     this.#read = read;
+    this.#readNow = more?.readNow;
   }
 
   get etag(): string {
     return `"${this.crc32.toString(16).padStart(8, '0')}-${this.size.toString(16)}"`;
   }
 
+  get fileId(): string | undefined {
+    if (typeof this.#fileId === 'function') this.#fileId = this.#fileId();
+    return this.#fileId;
+  }
+
+  contentNow(): Buffer | undefined {
+    return this.#readNow?.();
+  }
+
   async content(options: ReadOptions = {}): Promise<Buffer | Readable> {
     checkRange(options.range, this.size);
     options.signal?.throwIfAborted();
-    return this.#read(options.range, options.signal);
+    const now = options.range ? undefined : this.#readNow?.();
+    return now ?? this.#read(options.range, options.signal);
   }
 
   async bytes(options?: ReadOptions): Promise<Buffer> {
@@ -71,6 +91,17 @@ export class FileHandle implements StoredFile {
   web(options?: ReadOptions): ReadableStream<Uint8Array> {
     return Readable.toWeb(this.stream(options)) as ReadableStream<Uint8Array>;
   }
+}
+
+/** The file's facts alone. */
+export function infoOf(file: StoredFile): FileInfo {
+  const { name, size, type, crc32, state, stagedAt, group, expiresAt, fileId } = file;
+  return {
+    ...{ key: file.key ?? '', name, size, type, crc32, state, stagedAt },
+    ...(group === undefined ? {} : { group }),
+    ...(expiresAt === undefined ? {} : { expiresAt }),
+    ...(fileId === undefined ? {} : { fileId }),
+  };
 }
 
 async function collect(stream: Readable): Promise<Buffer> {

@@ -147,9 +147,11 @@ export interface GetOptions {
 }
 
 /** An existing file, ready to be read. It reads nothing until you call one of the methods. */
-export interface StoredFile extends Omit<FileInfo, 'key'> {
+export interface StoredFile extends Omit<FileInfo, 'key' | 'fileId'> {
   /** Absent for a file found by its FastDFS id if this store does not know its key. */
   readonly key?: string;
+  /** As in `FileInfo`. */
+  readonly fileId?: string | undefined;
   /** Strong entity tag, with its quotes. */
   readonly etag: string;
   /**
@@ -160,6 +162,11 @@ export interface StoredFile extends Omit<FileInfo, 'key'> {
    * belong to the caller.
    */
   content(options?: ReadOptions): Promise<Buffer | Readable>;
+  /**
+   * The whole content of a small file, as `content` gives it, if it is in memory or in the system's
+   * page cache: no waiting, no promises. Otherwise undefined, also if the file cannot be read.
+   */
+  contentNow(): Buffer | undefined;
   /** All bytes (or the range) in memory, verified. */
   bytes(options?: ReadOptions): Promise<Buffer>;
   /** A Node stream; errors come through it. */

@@ -40,6 +40,11 @@ export interface DiskFile {
   stat(): Promise<FileStat>;
   /** Fills `target`; resolves with fewer bytes only at the file's end. */
   readAt(target: Buffer, position: number): Promise<number>;
+  /**
+   * As `readAt`, at once; undefined if the bytes may have to be waited for. Optional: for files that
+   * the system keeps in memory.
+   */
+  readNow?(target: Buffer, position: number): number | undefined;
   /** Writes all chunks, one after the other, from `position` on. */
   writeAt(chunks: readonly Uint8Array[], position: number): Promise<void>;
   /**

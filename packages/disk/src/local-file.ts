@@ -55,13 +55,8 @@ export class LocalFile implements DiskFile {
 
   /** One system call, unless it returns fewer bytes than the file has. */
   async readAt(target: Buffer, position: number): Promise<number> {
-    const began = performance.now();
-    if (target.length <= MAX_SHORT_BYTES && pace.isShort(began)) {
-      const count = readNow(this.#fd, target, position);
-      const ended = performance.now();
-      pace.note(ended - began, ended);
-      return count;
-    }
+    const count = this.readNow(target, position);
+    if (count !== undefined) return count;
     let filled = 0;
     while (filled < target.length) {
       const count = await read(this.#fd, target, filled, position + filled);
@@ -69,6 +64,15 @@ export class LocalFile implements DiskFile {
       filled += count;
     }
     return filled;
+  }
+
+  readNow(target: Buffer, position: number): number | undefined {
+    const began = performance.now();
+    if (target.length > MAX_SHORT_BYTES || !pace.isShort(began)) return undefined;
+    const count = readSync(this.#fd, target, position);
+    const ended = performance.now();
+    pace.note(ended - began, ended);
+    return count;
   }
 
   /** One system call for up to `MAX_VECTORS` chunks; more only after a short write. */
@@ -171,7 +175,7 @@ function writev(fd: number, chunks: Uint8Array[], position: number): Promise<num
   });
 }
 
-function readNow(fd: number, target: Buffer, position: number): number {
+function readSync(fd: number, target: Buffer, position: number): number {
   let filled = 0;
   while (filled < target.length) {
     const left = target.length - filled;

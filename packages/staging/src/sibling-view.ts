@@ -24,7 +24,7 @@ import type { Staging } from './staging.js';
 /** The parts of staging that a reader needs, of this process or of a sibling. */
 export interface ReadableStaging {
   readonly fileMap: FileMapQueries & Pick<Staging['fileMap'], 'setBlocks'>;
-  readonly local: Pick<LocalCopies, 'has' | 'read' | 'rollBackMove' | 'noteDamage'>;
+  readonly local: Pick<LocalCopies, 'has' | 'readNow' | 'read' | 'rollBackMove' | 'noteDamage'>;
   readonly spool: Pick<Spool, 'read'>;
   readonly quarantine: Pick<Quarantine, 'holders'>;
   readonly rebuild: { readonly isComplete: boolean };
@@ -56,6 +56,7 @@ export class SiblingView implements ReadableStaging {
     this.local = {
       // A missing copy is detected when it is read.
       has: ({ local }) => local.at === 'spool' || local.segment > 0,
+      readNow: () => undefined,
       read: (row) => this.#read(row),
       rollBackMove: async () => false,
       // The owner finds the damage when it reads or scrubs.

@@ -1,4 +1,9 @@
-import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
+import type {
+  IncomingMessage,
+  OutgoingHttpHeader,
+  OutgoingHttpHeaders,
+  ServerResponse,
+} from 'node:http';
 
 import type { GetOptions, ListOptions, Receipt, Store, StoredFile } from '@stevedore/client';
 import { closeAfterReply, hasUnreadBody } from './http/connection.js';
@@ -265,8 +270,7 @@ export class Files {
     { status, headers, content }: Answer,
     others: OutgoingHttpHeaders = {},
   ): void {
-    const vary = headers.vary && others.vary ? { vary: `${others.vary}, ${headers.vary}` } : {};
-    response.writeHead(status, { ...others, ...headers, ...vary });
+    response.writeHead(status, joined(others, headers));
     if (typeof content === 'object' && !Buffer.isBuffer(content)) {
       content.send(response);
       return;
@@ -306,6 +310,20 @@ export class Files {
   }
 }
 
+/** Names and values alternate, which Node writes faster than an object. */
+function joined(others: OutgoingHttpHeaders, headers: Answer['headers']): OutgoingHttpHeader[] {
+  const list: OutgoingHttpHeader[] = [];
+  for (const name of Object.keys(headers)) {
+    const value = headers[name]!;
+    const isJoined = name === 'vary' && others.vary !== undefined;
+    list.push(name, isJoined ? `${others.vary}, ${value}` : value);
+  }
+  for (const name of Object.keys(others)) {
+    if (headers[name] === undefined) list.push(name, others[name]!);
+  }
+  return list;
+}
+
 function json(status: number, value: unknown, cacheControl: string) {
   // Text, not bytes: Node sends it together with the head.
   const content = JSON.stringify(value);
@@ -340,7 +358,10 @@ export interface ReceiptJson {
 }
 
 /** A receipt, or a file's facts. `base`: the path of the files. */
-export function receiptJson(receipt: Receipt, base = '/files'): ReceiptJson {
+export function receiptJson(
+  receipt: Omit<Receipt, 'fileId'> & { readonly fileId?: string | undefined },
+  base = '/files',
+): ReceiptJson {
   const json: { -readonly [Name in keyof ReceiptJson]: ReceiptJson[Name] } = {
     key: receipt.key,
     url: `${base}/${receipt.key}`,

@@ -1,3 +1,4 @@
+import { crc32 } from 'node:zlib';
 import { StoreError } from '../errors.js';
 import type { DamagePlace, FileRow } from '../filemap/filemap.js';
 import { formatKey } from '../key.js';
@@ -27,6 +28,17 @@ export class LocalCopies {
     if (at === 'gone') return false;
     if (at === 'spool') return spool.has(key) && !quarantine.has(key, 'spool');
     return container.segment(segment) !== undefined && !quarantine.has(key, 'container');
+  }
+
+  /**
+   * The bytes of a small file, at once; undefined if that needs waiting, or the copy here is not
+   * sound: then `read` says what to do.
+   */
+  readNow({ key, local, size, crc32: expected }: FileRow): Buffer | undefined {
+    const { container, quarantine } = this.#parts;
+    if (local.at !== 'container' || quarantine.has(key, 'container')) return undefined;
+    const bytes = container.segment(local.segment)?.readNow(local.position, size);
+    return bytes && crc32(bytes) === expected ? bytes : undefined;
   }
 
   /**

@@ -210,6 +210,18 @@ export class Segment {
     }
   }
 
+  /** As `read`, at once; undefined if the bytes may have to be waited for, or cannot be read. */
+  readNow(position: number, count: number): Buffer | undefined {
+    if (this.#closing || !this.#file.readNow) return undefined;
+    const target = Buffer.allocUnsafeSlow(count);
+    try {
+      return this.#file.readNow(target, position) === count ? target : undefined;
+    } catch {
+      // `readFirmly` tells a bad sector from a passing failure.
+      return undefined;
+    }
+  }
+
   /** Closes the segment for writes and keeps one descriptor for reads. */
   async finish(): Promise<void> {
     // Durable bytes stay durable, whatever closing returns.

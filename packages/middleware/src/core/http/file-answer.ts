@@ -9,7 +9,13 @@ import {
   mayShowInline,
   mediaType,
 } from './content-headers.js';
-import { type ContentPart, type Pace, type PacedContent, pacedContent } from './paced-content.js';
+import {
+  type ContentPart,
+  type Pace,
+  type PacedContent,
+  pacedContent,
+  shortContent,
+} from './paced-content.js';
 
 /**
  * The answer to a GET or HEAD of a stored file, as values that any server can send. Uploaded
@@ -91,25 +97,26 @@ export async function answerFile(
         'content-range': `bytes */${size}`,
       });
     case 'whole':
-      return send(request, file, presentation, pace, undefined);
+      return send(request, file, presentation, pace, validators, undefined);
     case 'ranges':
-      return send(request, file, presentation, pace, want.ranges);
+      return send(request, file, presentation, pace, validators, want.ranges);
   }
 }
 
-async function send(
+function send(
   request: FileRequest,
   file: StoredFile,
   presentation: Presentation,
   pace: Pace,
+  validators: { readonly etag: string; readonly 'last-modified': string },
   ranges: readonly ByteRange[] | undefined,
-): Promise<Answer> {
+): Answer | Promise<Answer> {
   const { size } = file;
   const type = mediaType(presentation.type) ?? DEFAULT_TYPE;
   const inline = !request.download && isInline(type, presentation.inlineTypes);
   const headers: Record<string, string> = {
-    etag: file.etag,
-    'last-modified': file.stagedAt.toUTCString(),
+    etag: validators.etag,
+    'last-modified': validators['last-modified'],
     'cache-control': cacheControl(presentation, file.expiresAt),
     'content-type': type,
     'content-length': String(size),
@@ -120,23 +127,41 @@ async function send(
     'cross-origin-resource-policy': presentation.resourcePolicy ?? 'same-site',
   };
   if (request.method === 'HEAD') return { status: 200, headers };
-  // Read before the answer begins, so that an error can still be answered.
-  const content = (parts: readonly ContentPart[]): Promise<Buffer | PacedContent> =>
-    pacedContent(file, parts, pace);
-  if (!ranges) {
-    const whole = { start: 0, end: size - 1 };
-    return { status: 200, headers, content: size === 0 ? NOTHING : await content([whole]) };
-  }
+  if (ranges) return sendRanges(file, headers, pace, ranges);
+  const content = size === 0 ? NOTHING : shortContent(file, pace);
+  return content
+    ? { status: 200, headers, content }
+    : answerWith(200, headers, file, [{ start: 0, end: size - 1 }], pace);
+}
+
+/** Reads before the answer begins, so that an error can still be answered. */
+async function answerWith(
+  status: number,
+  headers: Record<string, string>,
+  file: StoredFile,
+  parts: readonly ContentPart[],
+  pace: Pace,
+): Promise<Answer> {
+  return { status, headers, content: await pacedContent(file, parts, pace) };
+}
+
+function sendRanges(
+  file: StoredFile,
+  headers: Record<string, string>,
+  pace: Pace,
+  ranges: readonly ByteRange[],
+): Promise<Answer> {
+  const { size } = file;
   const [first, second] = ranges;
   if (!first || second) {
-    const multi = multiRange(size, ranges, type);
+    const multi = multiRange(size, ranges, headers['content-type']!);
     headers['content-type'] = multi.contentType;
     headers['content-length'] = String(multi.length);
-    return { status: 206, headers, content: await content(multi.parts) };
+    return answerWith(206, headers, file, multi.parts, pace);
   }
   headers['content-range'] = `bytes ${first.start}-${first.end}/${size}`;
   headers['content-length'] = String(first.end - first.start + 1);
-  return { status: 206, headers, content: await content([first]) };
+  return answerWith(206, headers, file, [first], pace);
 }
 
 function isInline(type: string, allowed: ReadonlySet<string> | undefined): boolean {

@@ -50,6 +50,14 @@ export async function pacedContent(
   }
 }
 
+/**
+ * Short content that can be read without waiting. Undefined if the file is longer, if it takes time
+ * to read it, or if the memory is used up: then `pacedContent` waits for it.
+ */
+export function shortContent(file: StoredFile, { unsent }: Pace): Buffer | undefined {
+  return file.size <= SHORT_BYTES && unsent.hasRoom ? file.contentNow() : undefined;
+}
+
 export class PacedContent {
   readonly #file: StoredFile;
   readonly #pace: Pace;

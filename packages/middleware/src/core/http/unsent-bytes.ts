@@ -122,6 +122,11 @@ export class UnsentBytes {
     return Math.max(MIN_SHARE_BYTES, Math.floor(share));
   }
 
+  /** True if a short read need not reserve memory: there is some, and no other read waits for it. */
+  get hasRoom(): boolean {
+    return this.#queue.length === 0 && this.#bytes < this.#limits.maxUnsentBytes;
+  }
+
   hold(): Hold {
     return new Hold(this);
   }
