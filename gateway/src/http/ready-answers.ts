@@ -46,7 +46,8 @@ export interface RouteAnswer {
 interface Ready extends Pick<RouteAnswer, 'key' | 'until' | 'cacheControl'> {
   readonly file: CachedFile;
   readonly durations: { observe(seconds: number): void };
-  readonly head: string;
+  /** Status line and headers, except those of `#rest`. */
+  readonly head: Buffer;
   /** When the file was last requested. */
   seenSecond: number;
 }
@@ -70,7 +71,8 @@ export class ReadyAnswers {
     sizeCalculation: ({ head }, url) => head.length + url.length + ENTRY_BYTES,
   });
   #second = 0;
-  #date = '';
+  /** The headers that change every second, up to the value of the last one. */
+  #dated = '';
   #open = true;
 
   constructor(options: ReadyAnswersOptions) {
@@ -128,7 +130,7 @@ export class ReadyAnswers {
     if (ready === undefined) return false;
     const { files, requestId, unsent, hostNames } = this.#options;
     const now = this.#now();
-    this.#tick(now);
+    this.#tick(now, keepAliveMs);
     if (now > ready.until || !this.#isThere(ready, url)) {
       this.#answers.delete(url);
       return false;
@@ -140,8 +142,8 @@ export class ReadyAnswers {
     const began = performance.now();
     const id = requestId(request);
     const { bytes } = ready.file;
-    const head = `${this.#head(ready, now, keepAliveMs)}${id}${END}`;
-    if (sendWithHead(response, socket, head, bytes)) {
+    const age = ready.cacheControl ? `cache-control: ${ready.cacheControl(now)}\r\n` : '';
+    if (sendWithHead(response, socket, ready.head, `${age}${this.#dated}${id}${END}`, bytes)) {
       ready.durations.observe((performance.now() - began) / 1000);
     } else {
       response.on('close', () => ready.durations.observe((performance.now() - began) / 1000));
@@ -160,18 +162,12 @@ export class ReadyAnswers {
     return files.get(ready.key) === ready.file;
   }
 
-  /** The head as of now, except for the request's id and its end. */
-  #head({ head, cacheControl }: Ready, now: number, keepAliveMs: number): string {
-    const age = cacheControl ? `cache-control: ${cacheControl(now)}\r\n` : '';
-    const keepAlive = `Connection: keep-alive\r\nKeep-Alive: timeout=${Math.floor(keepAliveMs / 1000)}`;
-    return `${head}${age}Date: ${this.#date}\r\n${keepAlive}\r\nx-request-id: `;
-  }
-
-  #tick(now: number): void {
+  #tick(now: number, keepAliveMs: number): void {
     const second = Math.floor(now / 1000);
     if (second === this.#second) return;
     this.#second = second;
-    this.#date = new Date(now).toUTCString();
+    const keepAlive = `Connection: keep-alive\r\nKeep-Alive: timeout=${Math.floor(keepAliveMs / 1000)}`;
+    this.#dated = `Date: ${new Date(now).toUTCString()}\r\n${keepAlive}\r\nx-request-id: `;
   }
 }
 
@@ -208,7 +204,7 @@ function isPlain(request: IncomingMessage): boolean {
 }
 
 /** Status line and headers, as the HTTP server would write them. */
-function headOf(headers: Readonly<Record<string, unknown>>, isTimed: boolean): string {
+function headOf(headers: Readonly<Record<string, unknown>>, isTimed: boolean): Buffer {
   let head = 'HTTP/1.1 200 OK\r\n';
   for (const [name, value] of Object.entries(headers)) {
     if (OWN_HEADERS.has(name) || (isTimed && name === 'cache-control')) continue;
@@ -217,7 +213,7 @@ function headOf(headers: Readonly<Record<string, unknown>>, isTimed: boolean): s
       head += `${name}: ${text}\r\n`;
     }
   }
-  return head;
+  return Buffer.from(head, 'latin1');
 }
 
 /**
@@ -228,20 +224,22 @@ function headOf(headers: Readonly<Record<string, unknown>>, isTimed: boolean): s
 type WithHead = ServerResponse & { _header: string | null; _headerSent: boolean };
 
 /**
- * Sends a whole answer; `head` ends with an empty line. False if the system has not accepted all of
+ * Sends a whole answer; `rest` of the head ends with an empty line. False if the system has not accepted all of
  * it yet.
  */
 function sendWithHead(
   response: ServerResponse,
   socket: Socket,
-  head: string,
+  head: Buffer,
+  rest: string,
   body: Buffer,
 ): boolean {
   const sent = response as WithHead;
   sent._header = SENT;
   sent._headerSent = true;
   socket.cork();
-  socket.write(head, 'latin1');
+  socket.write(head);
+  socket.write(rest, 'latin1');
   socket.write(body);
   socket.uncork();
   const isTaken = socket.writableLength === 0;
@@ -254,7 +252,7 @@ const SENT = 'HTTP/1.1 200 OK\r\n\r\n';
 
 /** Whether it sends what it was given, and nothing else. */
 function takesHeads(): boolean {
-  const head = 'HTTP/1.1 200 OK\r\nx-one: 1\r\n\r\n';
+  const head = 'HTTP/1.1 200 OK\r\nx-one: 1\r\n';
   let sent = '';
   const socket = new Writable({
     decodeStrings: true,
@@ -265,6 +263,6 @@ function takesHeads(): boolean {
   }) as Socket;
   const response = new ServerResponse(new IncomingMessage(new Socket()));
   response.assignSocket(socket);
-  sendWithHead(response, socket, head, Buffer.from('body'));
-  return response.writableEnded && sent === `${head}body`;
+  sendWithHead(response, socket, Buffer.from(head), '\r\n', Buffer.from('body'));
+  return response.writableEnded && sent === `${head}\r\nbody`;
 }
