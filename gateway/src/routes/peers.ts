@@ -63,7 +63,9 @@ export function peerRoutes(
       // Does not cover the read: a file whose bytes FastDFS has lost is not gone.
       const file = await asked(request, (key) => files.store.get(key, ONLY_HERE));
       // The file's facts come with its bytes: one request is enough for most.
-      const facts = { [PEER_FILE_HEADER]: packed(receiptJson({ ...file, key: file.key!, fileId: file.fileId })) };
+      const facts = {
+        [PEER_FILE_HEADER]: packed(receiptJson({ ...file, key: file.key!, fileId: file.fileId })),
+      };
       const { most } = request.query as { readonly most?: string };
       if (most !== undefined && file.size > Number(most)) return { status: 204, headers: facts };
       const answer = await files.read(request.raw, file, { private: true });
