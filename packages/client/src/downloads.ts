@@ -38,17 +38,19 @@ export class Downloads {
     this.#staging = staging;
   }
 
+  /** `isOwn`: this store gave the file to FastDFS; if it is gone there, that is `corrupt`. */
   async range(
     fileId: string,
     offset: number,
     length: number,
     signal?: AbortSignal,
-    storage?: ServerAddress,
+    { storage, isOwn = false }: { readonly storage?: ServerAddress; readonly isOwn?: boolean } = {},
   ): Promise<Buffer> {
     try {
       return await this.#client.downloadBytes(fileId, { offset, length, signal, storage });
     } catch (error) {
-      throw storageError(error, fileId);
+      const failure = storageError(error, fileId);
+      throw isOwn ? ofOwnFile(failure, fileId) : failure;
     }
   }
 
@@ -58,32 +60,17 @@ export class Downloads {
     const isSound = (bytes: Buffer) =>
       bytes.length === size && (expected === undefined || crc32(bytes) === expected);
     if (this.#badHolders(row).length === 0) {
-      const bytes = await this.range(fileId, offset, size, signal);
+      const bytes = await this.range(fileId, offset, size, signal, { isOwn: row !== undefined });
       if (isSound(bytes)) return bytes;
     }
     for (const { holder, storage } of await this.#holders(fileId, signal)) {
       if (this.#badHolders(row).includes(holder)) continue;
-      const bytes = await this.range(fileId, offset, size, signal, storage).catch(() => null);
+      const bytes = await this.range(fileId, offset, size, signal, { storage }).catch(() => null);
       signal?.throwIfAborted();
       if (bytes && isSound(bytes)) return bytes;
       if (bytes && row) this.#staging.local.noteDamage(row, 'trunk', holder);
     }
     throw corrupt(`${fileId} (${size} bytes from ${offset})`);
-  }
-
-  /** For a file that this store gave to FastDFS: if it is gone, that is `corrupt`. */
-  async own(fileId: string, download: Promise<Buffer>): Promise<Buffer> {
-    try {
-      return await download;
-    } catch (error) {
-      if (!isStoreError(error, 'not_found')) throw error;
-      const { cause } = error;
-      // Only a storage can say that a file is gone; trackers know only storages.
-      if (cause instanceof FastdfsError && cause.code === 'unknown_group') {
-        throw new StoreError('storage_unavailable', cause.message, { cause, retryable: true });
-      }
-      throw new StoreError('corrupt', `FastDFS no longer has ${fileId}`, { cause: error });
-    }
   }
 
   /** The sources of a large file, in the order in which to try them. */
@@ -93,7 +80,7 @@ export class Downloads {
     row?: FileRow,
   ): AsyncGenerator<LargeSource> {
     const from = (storage?: ServerAddress) => (start: number, length: number) =>
-      this.range(fileId, offset + start, length, signal, storage);
+      this.range(fileId, offset + start, length, signal, storage && { storage });
     if (this.#badHolders(row).length === 0) yield { read: from(), onDamage: () => undefined };
     for (const { holder, storage } of await this.#holders(fileId, signal)) {
       if (this.#badHolders(row).includes(holder)) continue;
@@ -118,4 +105,14 @@ export class Downloads {
       return [];
     }
   }
+}
+
+function ofOwnFile(failure: unknown, fileId: string): unknown {
+  if (!isStoreError(failure, 'not_found')) return failure;
+  const { cause } = failure;
+  // Only a storage can say that a file is gone; trackers know only storages.
+  if (cause instanceof FastdfsError && cause.code === 'unknown_group') {
+    return new StoreError('storage_unavailable', cause.message, { cause, retryable: true });
+  }
+  return new StoreError('corrupt', `FastDFS no longer has ${fileId}`, { cause: failure });
 }

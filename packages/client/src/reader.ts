@@ -186,9 +186,8 @@ export class Reader {
     const downloads = this.#downloads;
     return {
       fileId,
-      part: (from, count, stop) =>
-        downloads.own(fileId, downloads.range(fileId, from, count, stop)),
-      alone: (stop) => downloads.own(fileId, downloads.whole(file, stop, row)),
+      part: (from, count, stop) => downloads.range(fileId, from, count, stop, { isOwn: true }),
+      alone: (stop) => downloads.whole(file, stop, row),
       group: () => this.#groupOfRow(row),
     };
   }
@@ -213,19 +212,24 @@ export class Reader {
     return this.cache.get(remoteId(fileId, offset), load, { signal }) as Promise<Buffer>;
   }
 
-  async #download(source: Source, flight: Flight): Promise<Buffer> {
-    return (await this.#loadGroup(source, flight)) ?? source.alone(flight.signal);
-  }
-
-  async #loadGroup(source: Source, flight: Flight): Promise<Buffer | undefined> {
+  #download(source: Source, flight: Flight): Promise<Buffer> {
     const maxBytes = this.#options.readAheadBytes;
     const group = maxBytes > 0 ? source.group() : undefined;
-    if (!group) return undefined;
+    return group ? this.#loadGroup(source, flight, group) : source.alone(flight.signal);
+  }
+
+  async #loadGroup(
+    source: Source,
+    flight: Flight,
+    group: NonNullable<ReturnType<Source['group']>>,
+  ): Promise<Buffer> {
+    const maxBytes = this.#options.readAheadBytes;
     const read = (offset: number, bytes: number) => source.part(offset, bytes, flight.signal);
-    return loadGroup({
+    const bytes = await loadGroup({
       ...group,
       ...{ cache: this.cache, flight, source: source.fileId, maxBytes, read },
     });
+    return bytes ?? source.alone(flight.signal);
   }
 
   #groupOfRow(row: FileRow): ReturnType<Source['group']> {
