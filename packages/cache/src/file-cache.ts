@@ -132,7 +132,8 @@ export class FileCache {
   /** The file if it is in memory; counts as a request. */
   find(id: string): Buffer | undefined {
     const counters = this.#counters;
-    const asked = this.#frequency.count(id);
+    // What is never cached need not be admitted.
+    const asked = this.#areas !== undefined && this.#frequency.count(id);
     const found = this.#lookUp(id);
     if (!found) {
       if (asked) counters.missesAgain += 1;

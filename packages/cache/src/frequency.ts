@@ -99,7 +99,8 @@ export class Frequency {
 
   #place(row: number, hash: number): number {
     const spread = Math.imul(hash ^ (hash >>> 16), 0x45d9f3b + (row << 1));
-    return row * this.#width + ((spread ^ (spread >>> 15)) & (this.#width - 1));
+    const width = this.#width;
+    return row * width + ((spread ^ (spread >>> 15)) & (width - 1));
   }
 
   /** Copies each half, because a place maps to one of two places in a table twice as wide. */
