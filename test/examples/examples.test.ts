@@ -42,6 +42,12 @@ test('packages are fit for npm: publint and Are the types wrong have nothing to 
   }
 });
 
+test('npx --no runs the command of the installed packages', () => {
+  const words = ['--no', 'stevedore', 'put', '--help'];
+  const help = execFileSync('npx', words, { cwd: examples, encoding: 'utf8' });
+  expect(help).toMatch(/^Usage: stevedore put /);
+});
+
 test('the script stores, reads, merges and deletes', () => {
   const output = execFileSync('npm', ['run', '--silent', 'script'], {
     cwd: examples,
