@@ -66,6 +66,28 @@ test.each([...readdirSync(PACKAGES).map((name) => `packages/${name}`), 'gateway'
   },
 );
 
+test('no page, help or example runs or installs the package `stevedore`, which is of others', () => {
+  const folders = ['docs', 'packages', 'gateway', 'examples'];
+  const files = folders
+    .flatMap((folder) => filesIn(folder))
+    .concat('README.md', 'CHANGELOG.md', 'package.json');
+  expect(files.length).toBeGreaterThan(400);
+  const fetching =
+    /\b(?:npx|npm exec|npm i|npm install|npm add|pnpm dlx) (?:(?!--no )-\S+ )*stevedore\b(?!\/)/;
+  expect('npx -y stevedore put').toMatch(fetching);
+  expect('npx --no stevedore put').not.toMatch(fetching);
+  expect(files.filter((file) => fetching.test(readFileSync(join(ROOT, file), 'utf8')))).toEqual([]);
+});
+
+/** Of a folder of the workspace, without what is built or installed. */
+function filesIn(folder: string): string[] {
+  return readdirSync(join(ROOT, folder), { withFileTypes: true }).flatMap((entry) => {
+    const path = join(folder, entry.name);
+    if (entry.isFile()) return path;
+    return entry.isDirectory() && !/^(?:dist|node_modules)$/.test(entry.name) ? filesIn(path) : [];
+  });
+}
+
 function importsOf(dist: string): string[] {
   const names = readdirSync(dist, { recursive: true, encoding: 'utf8' })
     .filter((file) => file.endsWith('.d.ts'))

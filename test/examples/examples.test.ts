@@ -1,11 +1,11 @@
 import { execFileSync, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { readFileSync, rmSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { createInterface } from 'node:readline';
 import { checkPackage, createPackageFromTarballData } from '@arethetypeswrong/core';
 import { publint } from 'publint';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { freePort } from '../support/free-port.js';
 import { installExamples, type Packed, packPackages } from '../support/packed.js';
 import { temporaryFolder } from '../support/temporary.js';
 
@@ -93,14 +93,6 @@ test('the express app takes, gives and deletes photographs, and ends on SIGTERM'
   child.kill('SIGTERM');
   expect(await exited).toBe(0);
 });
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await new Promise((resolve) => server.once('listening', resolve));
-  const { port } = server.address() as { port: number };
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
 
 test.each(['http', 'express', 'fastify', 'multer'])(
   'the app of five lines with %s takes and gives pictures, and nothing else',
