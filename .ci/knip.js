@@ -58,6 +58,7 @@ export default {
     'mkfifo',
     'mount',
     'mvn',
+    'nginx',
     'openssl',
     'postgres',
     'psql',

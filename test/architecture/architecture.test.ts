@@ -166,10 +166,15 @@ test('links of documents lead to files and headings that exist', () => {
   expect(broken).toEqual([]);
 });
 
+/** Without the programs of guides, whose files are in the reader's app. */
+function withoutApps(document: string): string {
+  return document.replace(/^```\w+\n\/\/ \S+\n.*?^```$/gms, '');
+}
+
 test('paths that documents and comments name exist', () => {
   const code = [...SOURCES, ...['bench/src', 'test'].flatMap((each) => filesBelow(each, '.ts'))];
   const broken = [...DOCUMENTS, ...code].flatMap((path) => {
-    const text = path.endsWith('.md') ? textOf(path) : commentsOf(textOf(path));
+    const text = path.endsWith('.md') ? withoutApps(textOf(path)) : commentsOf(textOf(path));
     return [...text.matchAll(/(?<![\w./@-])((?:[\w-]+\/)+[\w.-]+\.(?:ts|md|mjs|js))\b/g)]
       .map(([, named]) => named!)
       .filter((named) => !PLACES.some((place) => existsSync(join(ROOT, place(path), named))))

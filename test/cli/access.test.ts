@@ -1,3 +1,4 @@
+import { chmodSync, chownSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
@@ -51,6 +52,18 @@ describe('stevedore keys and sign', () => {
     const deadline = Date.now() + 20_000;
     while ((await status(first.stdout)) !== 401 && Date.now() < deadline);
     expect([await status(first.stdout), await status(second.stdout)]).toEqual([401, 201]);
+  });
+
+  test('leave the file to the user who owns it', async () => {
+    const cwd = temporaryFolder();
+    const file = join(cwd, 'keys.json');
+    expect((await run(['keys', 'add', 'one', '--file', file], { cwd })).code).toBe(0);
+    expect(statSync(file).mode & 0o777).toBe(0o600);
+    const gateway = process.getuid?.() === 0 ? 12_345 : statSync(file).uid;
+    chownSync(file, gateway, statSync(file).gid);
+    chmodSync(file, 0o640);
+    expect((await run(['keys', 'add', 'two', '--file', file], { cwd })).code).toBe(0);
+    expect([statSync(file).uid, statSync(file).mode & 0o777]).toEqual([gateway, 0o640]);
   });
 
   test('say what is wrong', async () => {

@@ -1,19 +1,31 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { expect, test } from 'vitest';
 
-/** What a package's declarations import is there where the package is installed. */
+/** What npm shows of a package, and what it brings where it is installed. */
 
 interface Manifest {
   readonly description?: string;
   readonly keywords?: readonly string[];
+  readonly repository?: object;
+  readonly homepage?: string;
   readonly dependencies?: Readonly<Record<string, string>>;
   readonly peerDependencies?: Readonly<Record<string, string>>;
 }
 
-const PACKAGES = join(import.meta.dirname, '../../packages');
-const GATEWAY = join(import.meta.dirname, '../../gateway');
+interface Workspace {
+  readonly version: string;
+  readonly license: string;
+  readonly repository: object;
+  readonly homepage: string;
+  readonly bugs: string;
+  readonly engines: object;
+}
+
+const ROOT = join(import.meta.dirname, '../..');
+const PACKAGES = join(ROOT, 'packages');
+const workspace = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as Workspace;
 const IMPORT = /(?:from|import)\s*\(?\s*'((?:@[\w.-]+\/)?[\w.-]+)[^']*'/g;
 
 test.each(readdirSync(PACKAGES))('%s brings the types that its declarations name', (name) => {
@@ -26,21 +38,55 @@ test.each(readdirSync(PACKAGES))('%s brings the types that its declarations name
   expect(missing).toEqual([]);
 });
 
-test.each([...readdirSync(PACKAGES).map((name) => join(PACKAGES, name)), GATEWAY])(
-  '%s says what it is, and its source maps have the sources',
-  (folder) => {
+test.each([...readdirSync(PACKAGES).map((name) => `packages/${name}`), 'gateway'])(
+  '%s says what it is and where it is kept, and its source maps have the sources',
+  (name) => {
+    const folder = join(ROOT, name);
     const manifest = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as Manifest;
     expect(manifest.description).toMatch(/\w/);
     expect(manifest.keywords).toContain('fastdfs');
+    const { version, license, repository, homepage, bugs, engines } = workspace;
+    expect(manifest).toMatchObject({ version, license, bugs, engines });
+    expect(manifest.repository).toEqual({ ...repository, directory: name });
+    expect(manifest.homepage).toBe(homepage.replace('#', `/tree/main/${name}#`));
     expect(readFileSync(join(folder, 'README.md'), 'utf8')).toMatch(/^# @stevedore\//);
-    const map = readdirSync(join(folder, 'dist')).find((file) => file.endsWith('.js.map'))!;
-    const { sources, sourcesContent } = JSON.parse(
-      readFileSync(join(folder, 'dist', map), 'utf8'),
-    ) as { sources: string[]; sourcesContent?: string[] };
-    const [source] = sources;
-    expect(sourcesContent).toEqual([readFileSync(join(folder, 'dist', source!), 'utf8')]);
+    const dist = join(folder, 'dist');
+    const maps = readdirSync(dist, { recursive: true, encoding: 'utf8' }).filter((file) =>
+      file.endsWith('.js.map'),
+    );
+    expect(maps).not.toEqual([]);
+    for (const map of maps) {
+      const { sources, sourcesContent } = JSON.parse(readFileSync(join(dist, map), 'utf8')) as {
+        readonly sources: readonly string[];
+        readonly sourcesContent?: readonly string[];
+      };
+      const texts = sources.map((source) => readFileSync(join(dist, dirname(map), source), 'utf8'));
+      expect(sourcesContent, map).toEqual(texts);
+    }
   },
 );
+
+test('no page, help or example runs or installs the package `stevedore`, which is of others', () => {
+  const folders = ['docs', 'packages', 'gateway', 'examples'];
+  const files = folders
+    .flatMap((folder) => filesIn(folder))
+    .concat('README.md', 'CHANGELOG.md', 'package.json');
+  expect(files.length).toBeGreaterThan(400);
+  const fetching =
+    /\b(?:npx|npm exec|npm i|npm install|npm add|pnpm dlx) (?:(?!--no )-\S+ )*stevedore\b(?!\/)/;
+  expect('npx -y stevedore put').toMatch(fetching);
+  expect('npx --no stevedore put').not.toMatch(fetching);
+  expect(files.filter((file) => fetching.test(readFileSync(join(ROOT, file), 'utf8')))).toEqual([]);
+});
+
+/** Of a folder of the workspace, without what is built or installed. */
+function filesIn(folder: string): string[] {
+  return readdirSync(join(ROOT, folder), { withFileTypes: true }).flatMap((entry) => {
+    const path = join(folder, entry.name);
+    if (entry.isFile()) return path;
+    return entry.isDirectory() && !/^(?:dist|node_modules)$/.test(entry.name) ? filesIn(path) : [];
+  });
+}
 
 function importsOf(dist: string): string[] {
   const names = readdirSync(dist, { recursive: true, encoding: 'utf8' })

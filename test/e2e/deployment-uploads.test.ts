@@ -1,23 +1,13 @@
-import { once } from 'node:events';
-import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { type Gateway, type GatewayInput, startGateway } from '@stevedore/gateway';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { makeApiKey, writeKeyFile } from '../../gateway/dist/access/api-keys.js';
 import { needsPostgres, PostgresServer } from '../map/postgres-server.js';
+import { freePort } from '../support/free-port.js';
 import { soon } from '../support/soon.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 /** Two gateways with one PostgreSQL: what holds at one holds at the other. */
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as { port: number };
-  server.close();
-  await once(server, 'close');
-  return port;
-}
 
 async function gateway(options: GatewayInput): Promise<Gateway> {
   const port = await freePort();

@@ -5,18 +5,10 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Gateway, type GatewayInput, startGateway } from '@stevedore/gateway';
 import { expect, it, onTestFinished } from 'vitest';
+import { freePort } from '../support/free-port.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 /** Gateways of one deployment, by HTTP: what is staged at one is read at each of them. */
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as { port: number };
-  server.close();
-  await once(server, 'close');
-  return port;
-}
 
 async function gateway(options: GatewayInput): Promise<Gateway> {
   const started = await startGateway({

@@ -1,11 +1,11 @@
 import { execFileSync, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { readFileSync, rmSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { createInterface } from 'node:readline';
 import { checkPackage, createPackageFromTarballData } from '@arethetypeswrong/core';
 import { publint } from 'publint';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { freePort } from '../support/free-port.js';
 import { installExamples, type Packed, packPackages } from '../support/packed.js';
 import { temporaryFolder } from '../support/temporary.js';
 
@@ -24,6 +24,9 @@ afterAll(() => rmSync(packed.folder, { recursive: true, force: true }));
 test('packages are fit for npm: publint and Are the types wrong have nothing to say', async () => {
   expect(packed.archives.size).toBeGreaterThan(15);
   for (const [name, archive] of packed.archives) {
+    const files = execFileSync('tar', ['-tzf', archive], { encoding: 'utf8' }).split('\n');
+    expect(files, name).toEqual(expect.arrayContaining(['package/LICENSE', 'package/README.md']));
+    expect(files, name).not.toContain('package/dist/.tsbuildinfo');
     const bytes = readFileSync(archive);
     const tarball = bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length);
     const { messages } = await publint({ pack: { tarball: tarball as ArrayBuffer }, strict: true });
@@ -40,6 +43,12 @@ test('packages are fit for npm: publint and Are the types wrong have nothing to 
       name,
     ).toEqual([]);
   }
+});
+
+test('npx --no runs the command of the installed packages', () => {
+  const words = ['--no', 'stevedore', 'put', '--help'];
+  const help = execFileSync('npx', words, { cwd: examples, encoding: 'utf8' });
+  expect(help).toMatch(/^Usage: stevedore put /);
 });
 
 test('the script stores, reads, merges and deletes', () => {
@@ -87,14 +96,6 @@ test('the express app takes, gives and deletes photographs, and ends on SIGTERM'
   child.kill('SIGTERM');
   expect(await exited).toBe(0);
 });
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await new Promise((resolve) => server.once('listening', resolve));
-  const { port } = server.address() as { port: number };
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
 
 test.each(['http', 'express', 'fastify', 'multer'])(
   'the app of five lines with %s takes and gives pictures, and nothing else',

@@ -4,15 +4,20 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 
-/** The packages as npm would have them: packed, and installed in a project outside the workspace. */
+/** The packages as npm has them: packed, and installed by npm in a project outside the workspace. */
 
-const ROOT = join(import.meta.dirname, '../..');
+export const ROOT = join(import.meta.dirname, '../..');
+const BINDING = 'node_modules/better-sqlite3/build';
 const run = promisify(execFile);
 
-interface Manifest {
-  readonly packageManager: string;
-  readonly dependencies: Readonly<Record<string, string>>;
-  readonly scripts: Readonly<Record<string, string>>;
+export interface Manifest {
+  readonly name: string;
+  readonly version: string;
+  readonly dependencies?: Readonly<Record<string, string>>;
+  readonly optionalDependencies?: Readonly<Record<string, string>>;
+  readonly peerDependencies?: Readonly<Record<string, string>>;
+  readonly devDependencies?: Readonly<Record<string, string>>;
+  readonly scripts?: Readonly<Record<string, string>>;
 }
 
 export interface Packed {
@@ -24,10 +29,9 @@ export interface Packed {
 
 export async function packPackages(): Promise<Packed> {
   const folder = mkdtempSync(join(tmpdir(), 'stevedore-'));
-  const which = ['--filter', './packages/*', '--filter', './gateway'];
-  await pnpm(ROOT, '--recursive', ...which, 'pack', '--pack-destination', folder);
+  await run(process.execPath, [join(ROOT, '.ci/pack.mjs'), folder]);
   const archives = readdirSync(folder).map((file) => {
-    const name = file.replace(/^stevedore-(.+)-\d+\.\d+\.\d+\.tgz$/, '@stevedore/$1');
+    const name = file.replace(/^stevedore-(.+?)-\d.*\.tgz$/, '@stevedore/$1');
     return [name, join(folder, file)] as const;
   });
   return { folder, archives: new Map(archives) };
@@ -39,25 +43,19 @@ export async function installExamples({ folder, archives }: Packed): Promise<str
   mkdirSync(project);
   const examples = join(ROOT, 'examples');
   cpSync(join(examples, 'dist'), join(project, 'dist'), { recursive: true });
-  const { dependencies, scripts } = readManifest(examples);
-  const packed = Object.fromEntries(
-    [...archives].map(([name, archive]) => [name, `file:${archive}`] as const),
-  );
-  const wanted = Object.entries(dependencies).map(([name, range]) => [name, packed[name] ?? range]);
-  const manifest = {
-    ...{ name: 'examples', type: 'module', private: true, scripts },
-    dependencies: Object.fromEntries(wanted),
-    pnpm: { overrides: packed, onlyBuiltDependencies: ['better-sqlite3'] },
-  };
+  const { dependencies = {}, scripts } = readManifest('examples');
+  const others = Object.entries(dependencies).filter(([name]) => !archives.has(name));
+  const manifest = { name: 'examples', type: 'module', private: true, scripts };
   writeFileSync(join(project, 'package.json'), JSON.stringify(manifest));
-  await pnpm(project, 'install', '--ignore-workspace', '--prefer-offline');
+  const wanted = [...archives.values(), ...others.map(([name, version]) => `${name}@${version}`)];
+  const options = ['--ignore-scripts', '--prefer-offline', '--no-audit', '--no-fund'];
+  await run('npm', ['install', ...options, ...wanted], { cwd: project });
+  // What its install script would compile, for a minute.
+  cpSync(join(ROOT, 'packages/disk', BINDING), join(project, BINDING), { recursive: true });
   return project;
 }
 
-function pnpm(cwd: string, ...args: string[]): Promise<unknown> {
-  return run('npx', ['-y', readManifest(ROOT).packageManager, ...args], { cwd });
-}
-
-function readManifest(folder: string): Manifest {
-  return JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as Manifest;
+/** Of a folder of the workspace. */
+export function readManifest(folder: string): Manifest {
+  return JSON.parse(readFileSync(join(ROOT, folder, 'package.json'), 'utf8')) as Manifest;
 }

@@ -142,9 +142,13 @@ export async function readKeyFile(path: string): Promise<ApiKey[]> {
 
 export async function writeKeyFile(path: string, keys: readonly ApiKey[]): Promise<void> {
   const temporary = `${path}.${randomBytes(6).toString('hex')}`;
+  const replaced = await stat(path).catch(() => undefined);
   try {
     const file = await open(temporary, 'wx', 0o600);
     try {
+      // Root may run the command for a gateway that is another user.
+      if (replaced && process.getuid?.() === 0) await file.chown(replaced.uid, replaced.gid);
+      if (replaced) await file.chmod(replaced.mode);
       await file.writeFile(formatKeyFile(keys));
       await file.sync();
     } finally {

@@ -1,5 +1,4 @@
 import { PassThrough, pipeline, Readable } from 'node:stream';
-import type { ReadableStream } from 'node:stream/web';
 import { StoreError } from '@stevedore/staging/errors';
 import type { Signal } from './downloads.js';
 import type { ByteRange, FileInfo, FileState, ReadOptions, StoredFile } from './types.js';

@@ -1,6 +1,5 @@
 import type { EventEmitter } from 'node:events';
 import type { Readable } from 'node:stream';
-import type { ReadableStream } from 'node:stream/web';
 import type { FileCacheStats } from '@stevedore/cache';
 import type { ClientStats } from '@stevedore/fastdfs';
 import type { HeldCopies, HeldStats, StagingEvents, StagingStats } from '@stevedore/staging';
@@ -11,7 +10,10 @@ import type { Deployment, DeploymentStats } from './deployment/deployment.js';
  * What `open()` and `connect()` return: the contract between the SDK and everything built on it.
  */
 
-/** Bytes, or anything that yields them. A string is stored as UTF-8. */
+/**
+ * Bytes, or anything that yields them. A string is stored as UTF-8. `ReadableStream` is the global
+ * type, so that it is the browser's in a program that has the browser's types, as in Next.js.
+ */
 export type Body =
   | string
   | Uint8Array

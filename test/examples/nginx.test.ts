@@ -1,0 +1,140 @@
+import { execFileSync, spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { request as httpsRequest, type RequestOptions } from 'node:https';
+import { join } from 'node:path';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { Running } from '../cli/run.js';
+import { freePort } from '../support/free-port.js';
+import { ROOT } from '../support/packed.js';
+import { hasCommand, requirement } from '../support/requirements.js';
+import { temporaryFolder } from '../support/temporary.js';
+
+/** The nginx of the guide in front of a gateway, as on one machine. */
+
+const HOST = 'files.example.com';
+/** All of 127.0.0.0/8 is this machine, and nginx has another of its addresses. */
+const CLIENT = '127.0.0.2';
+const needsNginx = requirement('nginx', () => hasCommand('nginx', '-v'));
+const needsOpenssl = requirement('openssl', () => hasCommand('openssl', 'version'));
+
+interface Answer {
+  readonly status: number;
+  readonly body: Buffer;
+}
+
+class Proxied {
+  readonly gateway: Running;
+  readonly #port: number;
+  readonly #certificate: string;
+
+  private constructor(gateway: Running, port: number, certificate: string) {
+    this.gateway = gateway;
+    this.#port = port;
+    this.#certificate = certificate;
+  }
+
+  static async start(...flags: string[]): Promise<Proxied> {
+    const folder = temporaryFolder();
+    const ports = ['--port', '0', '--tracker-port', '0', '--storage-port', '0'];
+    const gateway = new Running([
+      'gateway',
+      ...ports,
+      '--directory',
+      join(folder, 'data'),
+      ...flags,
+    ]);
+    const url = new URL(await gateway.ready());
+    const key = join(folder, 'key.pem');
+    const certificate = join(folder, 'certificate.pem');
+    const named = ['-subj', `/CN=${HOST}`, '-addext', `subjectAltName=DNS:${HOST}`];
+    const made = ['-newkey', 'rsa:2048', '-nodes', '-keyout', key, '-out', certificate];
+    execFileSync('openssl', ['req', '-x509', ...made, ...named], { stdio: 'ignore' });
+    const port = await freePort();
+    const guide = readFileSync(join(ROOT, 'docs/guides/deployment.md'), 'utf8');
+    const site = /^```nginx\n(upstream .+?)^```$/ms
+      .exec(guide)![1]!
+      .replace('127.0.0.1:8080', url.host)
+      .replace('listen 443', `listen 127.0.0.1:${port}`)
+      .replace('/etc/ssl/files.pem', certificate)
+      .replace('/etc/ssl/files.key', key);
+    const kinds = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'];
+    const temporary = kinds.map((kind) => `${kind}_temp_path ${join(folder, kind)};`);
+    mkdirSync(join(folder, 'logs'));
+    // Its workers are another user where this is root's.
+    const main = process.getuid?.() === 0 ? 'user root;' : '';
+    const http = ['access_log off;', ...temporary, site].join('\n');
+    const configuration = join(folder, 'nginx.conf');
+    const errors = join(folder, 'logs/error.log');
+    writeFileSync(
+      configuration,
+      `${main} daemon off; pid ${join(folder, 'pid')}; error_log ${errors}; events {} http { ${http} }`,
+    );
+    const nginx = spawn('nginx', ['-p', folder, '-e', errors, '-c', configuration]);
+    const exited = new Promise((resolve) => nginx.once('exit', resolve));
+    onTestFinished(async () => {
+      nginx.kill('SIGTERM');
+      await exited;
+    });
+    const proxied = new Proxied(gateway, port, certificate);
+    await vi.waitFor(async () => proxied.send('GET', '/health/live'), { timeout: 20_000 });
+    return proxied;
+  }
+
+  send(
+    method: string,
+    path: string,
+    { headers = {}, body }: { headers?: Record<string, string>; body?: Buffer } = {},
+  ): Promise<Answer> {
+    const options: RequestOptions = {
+      localAddress: CLIENT,
+      ...{ host: '127.0.0.1', port: this.#port, servername: HOST, agent: false, method, path },
+      ...{ headers: { host: HOST, ...headers }, ca: readFileSync(this.#certificate) },
+    };
+    return new Promise((resolve, reject) => {
+      httpsRequest(options, (response) => {
+        response
+          .toArray()
+          .then(
+            (chunks) => resolve({ status: response.statusCode!, body: Buffer.concat(chunks) }),
+            reject,
+          );
+      })
+        .once('error', reject)
+        .end(body);
+    });
+  }
+}
+
+test.skipIf(needsNginx.missing || needsOpenssl.missing)(
+  'the nginx of the guide passes uploads, downloads and the addresses of clients',
+  async () => {
+    const flags = ['--host-names', HOST, '--trust-proxy', '127.0.0.1', '--log-level', 'info'];
+    const proxied = await Proxied.start(...flags);
+    // More than nginx takes by default; and a page of this host is no page of another.
+    const body = randomBytes(3_000_000);
+    const headers = { 'content-type': 'image/jpeg', origin: `https://${HOST}` };
+    const posted = await proxied.send('POST', '/files', { headers, body });
+    expect(posted.status).toBe(201);
+    const { url } = JSON.parse(posted.body.toString()) as { readonly url: string };
+    expect((await proxied.send('GET', url)).body.equals(body)).toBe(true);
+    const part = await proxied.send('GET', url, { headers: { range: 'bytes=10-19' } });
+    expect([part.status, part.body]).toEqual([206, body.subarray(10, 20)]);
+    expect((await proxied.send('GET', '/metrics')).status).toBe(404);
+    // nginx replaces what a client says about its own address.
+    const invented = { 'x-forwarded-for': '203.0.113.9' };
+    await proxied.send('GET', url, { headers: invented });
+    await vi.waitFor(() => expect(proxied.gateway.stderr).toContain(`"client":"${CLIENT}"`));
+    expect(proxied.gateway.stderr).not.toContain('"client":"127.0.0.1"');
+    expect(proxied.gateway.stderr).not.toContain('203.0.113.9');
+  },
+);
+
+test.skipIf(needsNginx.missing || needsOpenssl.missing)(
+  'an open gateway behind it answers to no name that it was not given',
+  async () => {
+    const proxied = await Proxied.start();
+    const { status, body } = await proxied.send('GET', '/health/ready');
+    expect([status, JSON.parse(body.toString())]).toMatchObject([421, { code: 'host_not_served' }]);
+  },
+);
