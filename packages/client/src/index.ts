@@ -49,6 +49,7 @@ export {
 export type { MapProblem, MapReport } from './deployment/map-check.js';
 export type { MapRebuildReport } from './deployment/map-rebuild.js';
 export { tunnelName } from './deployment/partners.js';
+export type { CopyAtStorage, DiskPlace, FileLocation, TrunkPlace } from './location.js';
 export { checkDeploymentMap, rebuildDeploymentMap } from './map-upkeep.js';
 export * from './open.js';
 export {

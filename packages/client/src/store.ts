@@ -1,5 +1,4 @@
 import { EventEmitter } from 'node:events';
-
 import {
   fileIdOf,
   formatKey,
@@ -9,13 +8,14 @@ import {
   StoreError,
 } from '@stevedore/staging';
 import { deleteChannel, getChannel, readChannel, traced, trunkChannel } from './channels.js';
-import { type Clients, listMembers, type StorageMember, sumOf } from './cluster.js';
+import { type Clients, membersNow, type StorageMember, sumOf } from './cluster.js';
 import { Deployment, type DeploymentContext } from './deployment/deployment.js';
 import { ForeignFiles } from './deployment/foreign-files.js';
 import { Downloads } from './downloads.js';
 import { notFound } from './failures.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import { listFiles } from './listing.js';
+import { type FileLocation, locate } from './location.js';
 import { Lookup, type OnRead } from './lookup.js';
 import type { StoreOptions } from './options.js';
 import { Reader } from './reader.js';
@@ -234,6 +234,11 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     return { ...file, key: file.key ?? '' };
   }
 
+  async locate(id: string, options: GetOptions = {}): Promise<FileLocation> {
+    this.#throwIfClosed();
+    return locate(id, options, { ...this.#parts, siblings: this.siblings, lookup: this.#lookup });
+  }
+
   async list(options: ListOptions = {}): Promise<FilePage> {
     this.#throwIfClosed();
     const siblings = this.siblings?.all.map(({ staging }) => staging) ?? [];
@@ -307,12 +312,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
 
   async cluster(): Promise<readonly StorageMember[]> {
     this.#throwIfClosed();
-    try {
-      return await listMembers(this.#parts.clients.reading);
-    } catch (error) {
-      const message = `the trackers could not be asked: ${(error as Error).message}`;
-      throw new StoreError('storage_unavailable', message, { cause: error, retryable: true });
-    }
+    return membersNow(this.#parts.clients.reading);
   }
 
   stats(): StoreStats {

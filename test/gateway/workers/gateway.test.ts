@@ -107,6 +107,21 @@ it('a key of any worker is read and deleted at every one, and the figures are th
       cluster: [{ group: 'group1', active: true }],
     });
   }
+  // One history for all, whoever is asked.
+  const histories = await Promise.all(
+    agents.map((agent) => ask(url, '/console/history?span=day', { agent })),
+  );
+  for (const { body } of histories) {
+    const { stepMs, at, uploadsPerSecond } = JSON.parse(body.toString());
+    expect(stepMs).toBe(60_000);
+    expect(at.length).toBeGreaterThan(0);
+    expect(uploadsPerSecond).toHaveLength(at.length);
+  }
+  // Where a file is, whoever has it.
+  for (const agent of agents) {
+    const { body } = await ask(url, `/console/file?id=${keys[0]}`, { agent });
+    expect(JSON.parse(body.toString())).toMatchObject({ file: { key: keys[0] } });
+  }
   // Each file at another worker than the one that has it.
   for (const [index, key] of keys.entries()) {
     const agent = agents[(Math.floor(index / 2) + 1) % 3]!;
