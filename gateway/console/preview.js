@@ -35,7 +35,7 @@ function picture(url, name) {
 }
 
 function text(url, size, name) {
-  const shown = element('pre', { className: 'preview', tabIndex: 0, role: 'region' });
+  const shown = element('pre', { className: 'preview', tabIndex: 0, role: 'group' });
   shown.ariaLabel = `Preview of ${name || 'the file'}`;
   const load = async () => {
     if (size === 0) return 'The file is empty.';

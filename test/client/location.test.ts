@@ -55,10 +55,13 @@ test('a large file is a file of its own, in the spool and then in FastDFS', asyn
 });
 
 test('a file that this disk no longer has is at the storages alone', async () => {
-  const store = await openStore({ retain: 0 });
-  const { key } = await store.put(randomBytes(20_000));
-  await store.flush();
-  await emptied(store);
+  const { trackers } = await openStore();
+  const own = { trackers, directory: temporaryFolder(), retain: 0 };
+  const filling = await openStore(own);
+  const { key } = await filling.put(randomBytes(20_000));
+  await filling.flush();
+  await filling.close();
+  const store = await emptied(await openStore(own));
   const { disk, trunk, storages } = await store.locate(key);
   expect(disk).toBeUndefined();
   expect(trunk!.isConfirmed).toBe(true);
