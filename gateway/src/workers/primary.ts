@@ -154,6 +154,8 @@ class Primary {
     const forked = this.#slots.map((slot) => this.#fork(slot));
     for (const [index, slot] of this.#slots.entries())
       url = await this.#start(slot, forked[index]!);
+    // Earlier ones had nobody to ask.
+    await this.#feed.sample();
     return url;
   }
 

@@ -49,7 +49,6 @@ export {
 export type { MapProblem, MapReport } from './deployment/map-check.js';
 export type { MapRebuildReport } from './deployment/map-rebuild.js';
 export { tunnelName } from './deployment/partners.js';
-export type { CopyAtStorage, DiskPlace, FileLocation, TrunkPlace } from './location.js';
 export { checkDeploymentMap, rebuildDeploymentMap } from './map-upkeep.js';
 export * from './open.js';
 export {
@@ -61,6 +60,7 @@ export {
   type StoreOptions,
   storeOptions,
 } from './options.js';
+export type { CopyAtStorage, DiskPlace, FilePlaces, TrunkPlace } from './places.js';
 export {
   openSharedDirectory,
   otherWorkers,

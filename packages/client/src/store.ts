@@ -15,7 +15,7 @@ import { Downloads } from './downloads.js';
 import { notFound } from './failures.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import { listFiles } from './listing.js';
-import { type FileLocation, locate } from './location.js';
+import { locate } from './location.js';
 import { Lookup, type OnRead } from './lookup.js';
 import type { StoreOptions } from './options.js';
 import { Reader } from './reader.js';
@@ -27,6 +27,7 @@ import type {
   Body,
   CachedFiles,
   FileInfo,
+  FileLocation,
   FilePage,
   FileStore,
   FileStoreEvents,
@@ -241,9 +242,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
 
   async list(options: ListOptions = {}): Promise<FilePage> {
     this.#throwIfClosed();
-    const siblings = this.siblings?.all.map(({ staging }) => staging) ?? [];
     return listFiles(options, {
-      all: [this.#staging, ...siblings],
+      all: [this.#staging, ...(this.siblings?.all.map(({ staging }) => staging) ?? [])],
       now: this.#parts.now,
       isRemoved: (key) => this.#foreignFiles?.isKnownRemoved(key) ?? false,
       factsOf: (row) => this.#lookup.factsOf(row),

@@ -6,7 +6,7 @@ import type { ClientStats } from '@stevedore/fastdfs';
 import type { HeldCopies, HeldStats, StagingEvents, StagingStats } from '@stevedore/staging';
 import type { StorageMember } from './cluster.js';
 import type { Deployment, DeploymentStats } from './deployment/deployment.js';
-import type { FileLocation } from './location.js';
+import type { FilePlaces } from './places.js';
 
 /**
  * What `open()` and `connect()` return: the contract between the SDK and everything built on it.
@@ -101,6 +101,11 @@ export interface Receipt {
 
 /** The facts of an existing file. */
 export type FileInfo = Receipt;
+
+/** Where a file is; see `locate`. */
+export interface FileLocation extends FilePlaces {
+  readonly file: FileInfo;
+}
 
 /** Lists only files that match all of these. */
 export interface ListOptions {
