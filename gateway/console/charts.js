@@ -42,7 +42,7 @@ const CHARTS = [
     ],
   },
   {
-    title: 'Reads from FastDFS',
+    title: 'Cache',
     series: [{ label: 'Cache hits', column: 'cacheHits', format: formatPercent, scale: 'share' }],
   },
   {
@@ -132,7 +132,7 @@ function optionsOf({ series }, entry) {
         scale,
         size: 76,
         side: index === 0 ? 3 : 1,
-        space: 36,
+        space: 28,
         ...(index === 0 ? {} : { grid: { show: false } }),
         ...(scale === 'bytes' ? { incrs: BYTE_STEPS } : {}),
         values: (_, values) => values.map((value) => formatOf(series, scale)(value)),

@@ -45,8 +45,8 @@ export function figures({ stats }) {
       [
         'Cache hits',
         asked === 0
-          ? 'no reads from FastDFS yet'
-          : `${formatPercent(cache.hits / asked)} of ${plural(asked, 'read')}`,
+          ? 'nothing looked up yet'
+          : `${formatPercent(cache.hits / asked)} of ${plural(asked, 'look-up')}`,
       ],
       ['Cached', formatBytes(cache.bytes)],
     ]),

@@ -1,5 +1,5 @@
 // The story of a file: uploaded, on this disk, in a trunk, at which storages.
-import { element, facts, formatBytes, formatMoment, formatNumber, table } from './view.js';
+import { element, facts, formatBytes, formatMoment, formatNumber, plural, table } from './view.js';
 
 const COPIES = {
   present: ['good', 'has it'],
@@ -37,10 +37,10 @@ function diskStep(disk, trunk) {
 function trunkStep({ fileId }, trunk) {
   if (!trunk) return step('In FastDFS', 'not yet: it waits for a trunk', [], 'waits');
   const isTrunk = trunk.kind === 'trunk';
-  const others = trunk.files === undefined ? '' : `, with ${formatNumber(trunk.files)} files`;
+  const others = trunk.files === undefined ? '' : ` of ${plural(trunk.files, 'file')}`;
   const what = isTrunk ? `in a trunk${others}` : 'as one large file';
   return step('In FastDFS', `${moment(trunk.storedAt)}, ${what}`, [
-    [isTrunk ? 'Trunk' : 'FastDFS id', id(trunk.fileId || 'hidden: no API keys')],
+    isTrunk ? ['Trunk', id(trunk.fileId || 'hidden: no API keys')] : ['FastDFS id', id(fileId)],
     ['Begins at byte', isTrunk ? formatNumber(trunk.offset) : undefined],
     [
       'FastDFS id of the file',

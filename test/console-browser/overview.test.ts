@@ -53,7 +53,7 @@ const CHARTS = [
   'Uploads and downloads',
   'Staged on this disk',
   'Trunks stored',
-  'Reads from FastDFS',
+  'Cache',
   'Load of the metadata tier',
 ];
 

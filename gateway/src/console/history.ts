@@ -36,7 +36,7 @@ export interface HistoryTable {
   readonly trunksPerMinute: Values;
   /** Mean fill of the trunks of the step. */
   readonly fill: Values;
-  /** Share of reads from FastDFS that the cache answered. */
+  /** Share of look-ups in the cache that found the file. */
   readonly cacheHits: Values;
   /** Of the storage with the highest forecast, as shares of what its disk can serve. */
   readonly load: Values;

@@ -154,8 +154,8 @@ class Primary {
     const forked = this.#slots.map((slot) => this.#fork(slot));
     for (const [index, slot] of this.#slots.entries())
       url = await this.#start(slot, forked[index]!);
-    // Earlier ones had nobody to ask.
-    await this.#feed.sample();
+    // The history begins now: before, there was nobody to ask.
+    void this.#feed.sample().catch(() => undefined);
     return url;
   }
 
