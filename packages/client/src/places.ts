@@ -31,6 +31,7 @@ export interface TrunkPlace {
   readonly files?: number;
   /** True once enough storages are known to have it; undefined for a trunk of another server. */
   readonly isConfirmed?: boolean;
+  /** Since when that is known. A FileMap that was rebuilt knows it since then. */
   readonly confirmedAt?: Date;
 }
 
