@@ -102,20 +102,24 @@ describe.skipIf(needsChromium.missing)('the overview', () => {
     }
     const chart = charts.first();
     const legend = chart.locator('.u-legend');
+    const { at, uploadsPerSecond, downloadsPerSecond } = tables!.hour;
+    const clock = (seconds: number) => new Date(seconds * 1000).toTimeString().slice(0, 8);
+    const texts = () => legend.locator('.u-value').allTextContents();
+    const shownIndex = async () => {
+      const [time] = await texts();
+      return at.findIndex((seconds) => clock(seconds) === time);
+    };
+    const rate = (value: number) => `${value.toFixed(value >= 10 || value === 0 ? 0 : 1)} /s`;
     for (const share of [0.3, 0.6]) {
       const box = (await chart.locator('.u-over').boundingBox())!;
       await page.mouse.move(box.x + box.width * share, box.y + box.height / 2);
-      const { at, uploadsPerSecond, downloadsPerSecond } = tables!.hour;
-      const texts = await legend.locator('.u-value').allTextContents();
-      const clock = (seconds: number) => new Date(seconds * 1000).toTimeString().slice(0, 8);
-      const index = at.findIndex((seconds) => clock(seconds) === texts[0]);
-      expect(index).toBeGreaterThan(0);
-      expect(index / at.length).toBeCloseTo(share, 1);
-      const rate = (value: number) =>
-        value >= 10 || value === 0 ? value.toFixed(0) : value.toFixed(1);
-      expect(texts.slice(1)).toEqual([
-        `${rate(uploadsPerSecond[index]!)} /s`,
-        `${rate(downloadsPerSecond[index]!)} /s`,
+      await expect
+        .poll(async () => (await shownIndex()) / at.length, PATIENT)
+        .toBeCloseTo(share, 1);
+      const index = await shownIndex();
+      expect((await texts()).slice(1)).toEqual([
+        rate(uploadsPerSecond[index]!),
+        rate(downloadsPerSecond[index]!),
       ]);
     }
     await page.mouse.move(0, 0);

@@ -138,7 +138,8 @@ it('quotas, idempotency keys and rates are those of the gateway, not of a worker
   const path = join(temporaryFolder(), 'keys.json');
   const made = makeApiKey({ name: 'a', scopes: ['read', 'write'], bytesPerDay: 100 }, new Date());
   const rated = makeApiKey({ name: 'b', scopes: ['read'], requestsPerSecond: 0.1 }, new Date());
-  await writeKeyFile(path, [made.key, rated.key]);
+  const admin = makeApiKey({ name: 'c', scopes: ['admin'] }, new Date());
+  await writeKeyFile(path, [made.key, rated.key, admin.key]);
   const gateway = await startGatewayProcess(
     temporaryFolder(),
     '--workers',
@@ -157,6 +158,11 @@ it('quotas, idempotency keys and rates are those of the gateway, not of a worker
   // 20 bytes are left.
   const rest = { agent: two, headers, method: 'POST', body: 'x'.repeat(60) };
   expect((await ask(url, '/files', rest)).status).toBe(413);
+  for (const agent of agents) {
+    const asked = { agent, headers: { authorization: `Bearer ${admin.text}` } };
+    const { body } = await ask(url, '/console/access', asked);
+    expect(JSON.parse(body.toString()).keys[0]).toMatchObject({ name: 'a', bytesToday: 80 });
+  }
   const often = { authorization: `Bearer ${rated.text}` };
   const counts = await Promise.all(
     agents.flatMap((agent) =>
