@@ -30,8 +30,9 @@ export default {
     gateway: {
       entry: ['src/cli/main.ts!', 'console/*.js!'],
       project: ['src/**/*.ts!', 'console/*.js!'],
-      // A module of @stevedore/browser, as the gateway serves it.
-      ignoreUnresolved: ['./lib/index.js'],
+      // A module of @stevedore/browser, and uPlot, as the gateway serves them.
+      ignoreUnresolved: ['./lib/index.js', './lib/uplot.js'],
+      ignoreDependencies: ['uplot'],
     },
     bench: {
       entry: ['src/main.ts', 'src/**/*-process.ts'],
@@ -43,8 +44,9 @@ export default {
     test: {
       entry: ['**/*.test.ts', '**/*-process.ts', 'crash/main.ts'],
       project: ['**/*.ts'],
-      // Loaded by name: the types of two of them would bring a browser's globals.
-      ignoreDependencies: ['fdfs', '@uppy/core', '@uppy/tus'],
+      // Loaded by name: the types of two of them would bring a browser's globals, and one is run
+      // in a browser.
+      ignoreDependencies: ['fdfs', '@uppy/core', '@uppy/tus', 'axe-core'],
     },
   },
   exclude: isProduction ? ['duplicates', 'types', 'dependencies'] : ['duplicates'],

@@ -1,12 +1,16 @@
 // The console: asks for the gateway's state while the page is visible, and draws it.
-import { charts, tiles } from './figures.js';
+import { drawAttention } from './attention.js';
+import { drawCharts } from './charts.js';
+import { figures } from './figures.js';
 import { startFinding } from './find.js';
 import { askForKey } from './key.js';
 import { show, startLookUp } from './look-up.js';
+import { showPermissions } from './permissions.js';
 import { cluster, merges, migrations, troubleItem } from './tables.js';
-import { askState, Refused } from './transfer.js';
+import { askHistory, askState, Refused } from './transfer.js';
 import { startUploads } from './uploads.js';
 import { at, formatClock, formatDuration } from './view.js';
+import { goTo, startViews } from './views.js';
 
 const POLL_MS = 2_000;
 const LONGEST_POLL_MS = 30_000;
@@ -15,6 +19,8 @@ const ANSWER_MS = 10_000;
 let pollTimer;
 let pollMs = POLL_MS;
 let lastAnswerAt;
+/** The history that is drawn, and when to ask for it again. */
+let history = { span: 'hour', nextAt: 0 };
 
 async function poll() {
   clearTimeout(pollTimer);
@@ -24,6 +30,7 @@ async function poll() {
     lastAnswerAt = Date.now();
     pollMs = POLL_MS;
     draw(state);
+    await refreshHistory();
   } catch (error) {
     if (error instanceof Refused && (error.status === 401 || error.status === 403)) {
       setStatus('warn', 'API key required');
@@ -39,6 +46,16 @@ async function poll() {
   }
   clearTimeout(pollTimer);
   pollTimer = setTimeout(poll, pollMs);
+}
+
+async function refreshHistory() {
+  const asked = history;
+  if (Date.now() < asked.nextAt) return;
+  const table = await askHistory(asked.span, ANSWER_MS);
+  // Another span was asked for meanwhile.
+  if (history !== asked) return;
+  asked.nextAt = Date.now() + table.stepMs;
+  drawCharts(table, asked.span);
 }
 
 function setStatus(state, text) {
@@ -59,18 +76,25 @@ function draw(state) {
   if (ready.ready) setStatus('good', 'Ready');
   else if (ready.accepting) setStatus('warn', 'Accepts uploads; FastDFS is unavailable');
   else setStatus('bad', 'Refuses uploads');
-  notice(ready.problems.join('. '));
+  notice('');
   const where = state.embedded ? 'embedded FastDFS node' : `trackers ${state.trackers.join(', ')}`;
   const up = formatDuration(state.now - state.startedAt);
   at('about').textContent = `Version ${state.version}, ${where}, up for ${up}`;
-  at('tiles').replaceChildren(...tiles(state));
-  at('charts').replaceChildren(...charts(state));
+  drawAttention(state.attention);
+  at('figures').replaceChildren(...figures(state));
   at('merges').replaceChildren(merges(state.merges));
   at('cluster').replaceChildren(cluster(state));
   at('migration-section').hidden = state.migrations.length === 0;
   at('migration').replaceChildren(migrations(state.migrations));
   at('trouble-section').hidden = trouble.length === 0;
   at('trouble').replaceChildren(...[...trouble].reverse().map(troubleItem));
+}
+
+/** Of a file, wherever on the page it was named. */
+function showFile(id) {
+  goTo('files');
+  show(id);
+  at('look-title').scrollIntoView({ block: 'start' });
 }
 
 // Wide tables scroll by themselves, with the arrow keys too.
@@ -82,9 +106,19 @@ for (const [id, label] of [
   Object.assign(at(id), { tabIndex: 0, role: 'region', ariaLabel: label });
 }
 
-startUploads({ onStored: poll, onLookUp: show });
+for (const input of document.getElementsByName('span')) {
+  input.addEventListener('change', () => {
+    history = { span: input.value, nextAt: 0 };
+    poll();
+  });
+}
+
+startUploads({ onStored: poll, onLookUp: showFile });
 startLookUp({ onDeleted: poll });
-startFinding({ onLookUp: show, onDeleted: poll });
+startFinding({ onLookUp: showFile, onDeleted: poll });
+startViews((view) => {
+  if (view === 'access') showPermissions();
+});
 at('enter-key').onclick = poll;
 document.addEventListener('visibilitychange', poll);
 poll();

@@ -1,101 +1,64 @@
-// The figures of the console: what there is now, and the last ten minutes.
-import {
-  bar,
-  chart,
-  element,
-  formatBytes,
-  formatNumber,
-  formatPercent,
-  formatRate,
-  plural,
-  tile,
-} from './view.js';
+// The figures of the console, in groups: files, this disk, FastDFS, memory.
+import { bar, element, facts, formatBytes, formatNumber, formatPercent, plural } from './view.js';
 
-const SPAN_MS = 600_000;
-
-export function tiles({ stats, samples }) {
-  const { room, cache, connections } = stats;
+export function figures({ stats }) {
+  const { room, cache, connections, damage, orphans } = stats;
   const used = room.limitBytes === 0 ? 0 : room.usedBytes / room.limitBytes;
   const asked = cache.hits + cache.misses;
-  const sending = stats.trunksInFlight + stats.largeFilesInFlight;
-  const rates = ratesOf(samples).at(-1);
   return [
-    tile(
-      'Staged',
-      formatBytes(stats.stagedBytes),
-      `${plural(stats.stagedFiles, 'file')}, on this disk only`,
-    ),
-    tile(
-      'In FastDFS',
-      formatBytes(stats.mergedBytes),
-      `${plural(stats.mergedFiles, 'file')} in ${plural(stats.trunks, 'trunk')}`,
-    ),
-    tile(
-      'Container',
-      formatPercent(used),
-      `${formatBytes(room.usedBytes)} of ${formatBytes(room.limitBytes)}; ${formatBytes(room.freeBytes)} free on the disk`,
-      bar(used, room.full ? 'bad' : used > 0.8 ? 'warn' : undefined),
-    ),
-    tile(
-      'In flight',
-      formatNumber(sending),
-      `trunks and large files; ${formatNumber(stats.sendRetries)} retries`,
-    ),
-    tile(
-      'Uploads',
-      `${formatRate(rates?.uploads ?? 0)} /s`,
-      `${plural(stats.acknowledgedFiles, 'file')}, ${formatBytes(stats.acknowledgedBytes)} since the start`,
-    ),
-    tile(
-      'Reads',
-      `${formatRate(rates?.reads ?? 0)} /s`,
-      `${formatNumber(stats.reads)} since the start`,
-    ),
-    tile(
-      'Cache hits',
-      asked === 0 ? 'none yet' : formatPercent(cache.hits / asked),
-      `of ${formatNumber(asked)} reads from FastDFS; ${formatBytes(cache.bytes)} cached`,
-    ),
-    copies(stats),
-    tile(
-      'Connections',
-      formatNumber(connections.open),
-      `to FastDFS, ${formatNumber(connections.idle)} idle, ${formatNumber(connections.queued)} calls waiting`,
-    ),
+    group('Files', [
+      ['Staged', `${plural(stats.stagedFiles, 'file')}, ${formatBytes(stats.stagedBytes)}`],
+      [
+        'In FastDFS',
+        `${plural(stats.mergedFiles, 'file')}, ${formatBytes(stats.mergedBytes)}, in ${plural(stats.trunks, 'trunk')}`,
+      ],
+      [
+        'Uploaded since the start',
+        `${plural(stats.acknowledgedFiles, 'file')}, ${formatBytes(stats.acknowledgedBytes)}`,
+      ],
+      ['Read since the start', `${plural(stats.reads, 'time')}, ${formatBytes(stats.readBytes)}`],
+      [
+        'Unfinished uploads',
+        `${formatNumber(stats.unfinishedUploads)}, ${formatBytes(stats.unfinishedBytes)}`,
+      ],
+    ]),
+    group('This disk', [
+      ['Container', container(used, room)],
+      ['Free', formatBytes(room.freeBytes)],
+      ['Damaged copies', formatNumber(damage.quarantined)],
+      ['Repaired since the start', formatNumber(damage.repaired)],
+    ]),
+    group('FastDFS', [
+      [
+        'Being sent',
+        `${plural(stats.trunksInFlight, 'trunk')}, ${plural(stats.largeFilesInFlight, 'large file')}`,
+      ],
+      ['Failed attempts', formatNumber(stats.sendRetries)],
+      ['Trunks not confirmed', formatNumber(stats.unconfirmedTrunks)],
+      ['Abandoned trunks', formatNumber(orphans.openPlans)],
+      [
+        'Connections',
+        `${formatNumber(connections.open)}, ${formatNumber(connections.idle)} of them idle`,
+      ],
+    ]),
+    group('Memory', [
+      [
+        'Cache hits',
+        asked === 0
+          ? 'nothing looked up yet'
+          : `${formatPercent(cache.hits / asked)} of ${plural(asked, 'look-up')}`,
+      ],
+      ['Cached', formatBytes(cache.bytes)],
+    ]),
   ];
 }
 
-/** What is known of copies whose bytes are not those that were stored. */
-function copies({ damage, orphans }) {
-  const { found, repaired, quarantined } = damage;
-  const value = quarantined === 0 ? 'sound' : `${formatNumber(quarantined)} damaged`;
-  const shown = quarantined === 0 ? value : element('span', { className: 'bad' }, value);
-  const more = `${formatNumber(found)} found damaged, ${formatNumber(repaired)} repaired; ${plural(orphans.openPlans, 'open plan')}`;
-  return tile('Copies', shown, more);
+function group(title, entries) {
+  return element('div', {}, element('h3', {}, title), facts(entries));
 }
 
-/** Between each two samples, a second. */
-function ratesOf(samples) {
-  return samples.slice(1).map((sample, index) => {
-    const before = samples[index];
-    const seconds = Math.max((sample.at - before.at) / 1000, 0.001);
-    return {
-      at: sample.at,
-      uploads: (sample.acknowledgedFiles - before.acknowledgedFiles) / seconds,
-      reads: (sample.reads - before.reads) / seconds,
-    };
-  });
-}
-
-export function charts({ samples, now }) {
-  const rates = ratesOf(samples);
-  const staged = samples.map((sample) => [sample.at, sample.stagedBytes]);
-  const uploads = rates.map((rate) => [rate.at, rate.uploads]);
-  const reads = rates.map((rate) => [rate.at, rate.reads]);
-  const aSecond = (rate) => `${formatRate(rate)} /s`;
-  return [
-    chart('Staged bytes', staged, formatBytes, now, SPAN_MS),
-    chart('Uploads', uploads, aSecond, now, SPAN_MS),
-    chart('Reads', reads, aSecond, now, SPAN_MS),
-  ];
+function container(used, room) {
+  const state = room.full ? 'bad' : used > 0.8 ? 'warn' : undefined;
+  const text = `${formatBytes(room.usedBytes)} of ${formatBytes(room.limitBytes)} (${formatPercent(used)})`;
+  return element('span', {}, text, bar(used, state));
 }

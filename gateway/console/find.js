@@ -1,5 +1,6 @@
 // Finds files by group, name, type and time; looks at one, downloads or deletes many.
 import { askForKey, isKeyWanted } from './key.js';
+import { canPreview, preview } from './preview.js';
 import { call, fetchFile, fileUrl, find } from './transfer.js';
 import { at, element, formatBytes, formatMoment, plural, table } from './view.js';
 
@@ -76,6 +77,7 @@ function rows(files) {
     [
       { title: 'Select', cell: selection },
       { title: 'Name', className: 'wide', cell: nameOf },
+      { title: 'Preview', cell: previewOf },
       { title: 'Size', number: true, cell: ({ size }) => formatBytes(size) },
       { title: 'Type', cell: ({ type }) => type },
       { title: 'Group', cell: ({ affinityGroup }) => affinityGroup ?? '' },
@@ -102,9 +104,30 @@ function selection({ key, name }) {
 
 function nameOf({ key, name }) {
   const button = element('button', { type: 'button', className: 'link' }, name || key);
+  button.onclick = () => listeners.onLookUp(key);
+  return button;
+}
+
+/** A button that opens the preview in a row of its own, below the file. */
+function previewOf(file) {
+  if (!canPreview(file)) return '';
+  const doing = element('span', {}, 'Show');
+  const name = element('span', { className: 'visually-hidden' }, ` ${file.name || file.key}`);
+  const button = element('button', { type: 'button', className: 'plain small' }, doing, name);
+  button.ariaExpanded = 'false';
+  let opened;
   button.onclick = () => {
-    listeners.onLookUp(key);
-    at('look-title').scrollIntoView({ block: 'start' });
+    if (opened) {
+      opened.remove();
+      opened = undefined;
+    } else {
+      const row = button.closest('tr');
+      const cell = element('td', { colSpan: row.cells.length }, preview(file));
+      opened = element('tr', { className: 'opened' }, cell);
+      row.after(opened);
+    }
+    button.ariaExpanded = String(opened !== undefined);
+    doing.textContent = opened ? 'Hide' : 'Show';
   };
   return button;
 }

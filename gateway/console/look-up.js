@@ -1,7 +1,9 @@
-// Looks a file up by its key or FastDFS id: what is known of it, its picture, its deletion.
+// Looks a file up by its key or FastDFS id: what it is, its story, its preview, its deletion.
 import { askForKey, isKeyWanted } from './key.js';
+import { canPreview, preview } from './preview.js';
+import { story, whatItIs } from './story.js';
 import { call, fetchFile, fileUrl, hasKey, lookUp } from './transfer.js';
-import { at, element, facts, formatBytes, formatMoment, formatNumber } from './view.js';
+import { at, element } from './view.js';
 
 /** How long the bytes of a download stay for the browser to take them. */
 const HAND_OVER_MS = 30_000;
@@ -22,42 +24,22 @@ export async function show(id) {
   at('id').value = id;
   const found = at('found');
   try {
-    const info = await lookUp(id);
-    found.replaceChildren(...describe(info));
+    found.replaceChildren(...describe(await lookUp(id)));
   } catch (error) {
     found.replaceChildren(element('p', { className: 'bad' }, error.message));
     if (isKeyWanted(error)) await askForKey(error);
   }
 }
 
-function describe(info) {
-  const { key, url, name, size, type, crc32, state, affinityGroup, stagedAt, fileId } = info;
-  const id = (text) => (text ? element('span', { className: 'id' }, text) : undefined);
-  const list = facts([
-    ['Name', name],
-    ['Size', size === undefined ? undefined : `${formatBytes(size)} (${formatNumber(size)} bytes)`],
-    ['Type', type],
-    ['State', state],
-    ['Key', id(key)],
-    ['FastDFS id', id(fileId)],
-    ['Group', affinityGroup],
-    ['Staged', stagedAt ? formatMoment(new Date(stagedAt)) : undefined],
-    ['Expires', info.expiresAt ? formatMoment(new Date(info.expiresAt)) : undefined],
-    ['CRC-32', id(crc32)],
-  ]);
+function describe(location) {
+  const { file } = location;
+  const { key, name, fileId } = file;
+  const url = key ? file.url : `/${fileId.split('/').map(encodeURIComponent).join('/')}`;
   const actions = element('p', { className: 'actions' }, ...fileActions(url, name));
   if (key) actions.append(deleteButton(key, name));
-  const shown = [list, actions];
-  if (/^image\/(?:png|jpeg|gif|webp|avif|bmp)\b/.test(type)) {
-    const picture = element('img', {
-      className: 'preview',
-      alt: `Preview of ${name || 'the file'}`,
-    });
-    picture.onerror = () => picture.remove();
-    showIn(picture, url);
-    shown.push(picture);
-  }
-  return shown;
+  const shown = [whatItIs(file), actions];
+  if (canPreview(file)) shown.push(preview({ ...file, url }));
+  return [...shown, element('h3', {}, 'Its story'), story(location)];
 }
 
 /** A link carries no key: with one, the page fetches the file and hands it over. */
@@ -79,14 +61,6 @@ function fileActions(url, name) {
     }
   };
   return [button];
-}
-
-async function showIn(picture, url) {
-  try {
-    picture.src = hasKey() ? await fetchFile(url) : url;
-  } catch {
-    picture.remove();
-  }
 }
 
 function deleteButton(key, name) {

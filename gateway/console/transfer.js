@@ -46,6 +46,17 @@ export async function askState(timeoutMs) {
   return (await call('/console/state', { signal: AbortSignal.timeout(timeoutMs) })).json();
 }
 
+/** What the gateway remembers of the last `hour` or `day`. */
+export async function askHistory(span, timeoutMs) {
+  const signal = AbortSignal.timeout(timeoutMs);
+  return (await call(`/console/history?span=${span}`, { signal })).json();
+}
+
+/** The API keys, without their secrets, and the policies. */
+export async function askPermissions() {
+  return (await call('/console/access')).json();
+}
+
 /** Files that match, a page of them, and where the next page begins. */
 export async function find(filters) {
   return (await call(`/files?${new URLSearchParams(filters)}`)).json();
@@ -60,17 +71,7 @@ export async function fetchFile(url) {
   return URL.createObjectURL(await (await call(url)).blob());
 }
 
-/** What the gateway says about a key or a FastDFS id. */
+/** Where the bytes of a file are, by its key or FastDFS id. */
 export async function lookUp(id) {
-  if (!id.includes('/')) return (await call(`${fileUrl(id)}/info`)).json();
-  const url = `/${id.split('/').map(encodeURIComponent).join('/')}`;
-  const { headers } = await call(url, { method: 'HEAD' });
-  return {
-    url,
-    fileId: id,
-    size: Number(headers.get('content-length')),
-    type: headers.get('content-type') ?? '',
-    stagedAt: headers.get('last-modified') ?? '',
-    state: 'merged',
-  };
+  return (await call(`/console/file?${new URLSearchParams({ id })}`)).json();
 }

@@ -1,7 +1,6 @@
 // Makes elements and texts. Whatever comes from a file or a cluster goes in as text,
 // never as markup.
 
-const SVG = 'http://www.w3.org/2000/svg';
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
 const whole = new Intl.NumberFormat('en');
 const clock = new Intl.DateTimeFormat('en', { timeStyle: 'medium', hourCycle: 'h23' });
@@ -59,17 +58,6 @@ export function formatDuration(ms) {
   return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} days`;
 }
 
-export function tile(term, value, more, bar) {
-  return element(
-    'div',
-    {},
-    element('dt', {}, term),
-    element('dd', {}, value),
-    bar,
-    more === undefined ? undefined : element('dd', { className: 'more' }, more),
-  );
-}
-
 /** A share of 1 as a bar; the text beside it says the same. */
 export function bar(share, state) {
   const inner = element('span');
@@ -108,42 +96,4 @@ export function facts(entries) {
     list.append(element('dt', {}, term), element('dd', {}, value));
   }
   return list;
-}
-
-/** Points are [time, value]; the description is for who cannot see the line. */
-export function chart(title, points, format, now, spanMs) {
-  const width = 600;
-  const height = 100;
-  const highest = Math.max(...points.map(([, value]) => value), 0);
-  const x = (at) => ((at - (now - spanMs)) / spanMs) * width;
-  const y = (value) => height - (highest === 0 ? 0 : (value / highest) * (height - 6));
-  const path = points.map(([at, value]) => `${x(at).toFixed(1)},${y(value).toFixed(1)}`);
-  const picture = svg('svg', {
-    class: 'chart',
-    viewBox: `0 0 ${width} ${height}`,
-    preserveAspectRatio: 'none',
-    role: 'img',
-    'aria-label': `${title}: now ${format(points.at(-1)?.[1] ?? 0)}, at the most ${format(highest)}`,
-  });
-  picture.append(svg('path', { class: 'base', d: `M0 ${height}H${width}` }));
-  if (path.length > 1) {
-    const [first] = points[0];
-    const [last] = points.at(-1);
-    const area = `M${x(first).toFixed(1)},${height}L${path.join('L')}L${x(last).toFixed(1)},${height}Z`;
-    picture.append(svg('path', { class: 'area', d: area }));
-    picture.append(svg('path', { class: 'line', d: `M${path.join('L')}` }));
-  }
-  const caption = element(
-    'figcaption',
-    {},
-    element('span', {}, title),
-    element('span', {}, 'at the most ', element('strong', {}, format(highest))),
-  );
-  return element('figure', {}, caption, picture);
-}
-
-function svg(name, attributes) {
-  const made = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  return made;
 }

@@ -13,7 +13,9 @@ import type { Logger } from 'pino';
 import { Access } from './access/access.js';
 import { allowOrigins, demandHost, type HostNames } from './access/origins.js';
 import type { Policies } from './access/policies.js';
-import { type AskMigration, ConsoleFeed, type ConsoleState } from './console/feed.js';
+import { ConsoleFeed, type ConsoleSource } from './console/feed.js';
+import type { AskMigration } from './console/migrations.js';
+import type { Finding } from './doctor/finding.js';
 import { answerClientError, Connections, refuseWhileClosing } from './http/connections.js';
 import { Forwarder } from './http/forward.js';
 import { ReadyAnswers } from './http/ready-answers.js';
@@ -23,8 +25,9 @@ import { makeLog } from './observe/log.js';
 import { observe, Refusals, type RequestIds, requestIds } from './observe/requests.js';
 import { describeApi, openapiRoute } from './openapi/openapi.js';
 import { defaultLimits, type Limits } from './options.js';
+import { consoleRoutes } from './routes/console.js';
 import { fileRoutes } from './routes/files.js';
-import { consoleRoutes, healthRoutes, metricsRoutes } from './routes/watching.js';
+import { healthRoutes, metricsRoutes } from './routes/watching.js';
 import { version } from './version.js';
 import type { ProcessFigures } from './workers/totals.js';
 
@@ -66,7 +69,11 @@ export interface AppOptions {
   /** Receives the metrics of this process, returns the text of `/metrics`. */
   readonly metrics?: (own: () => Promise<ProcessFigures>) => () => Promise<string>;
   /** Data for the console; default: of this process. */
-  readonly console?: () => Promise<ConsoleState>;
+  readonly console?: ConsoleSource;
+  /** What the console says about who reaches the gateway. Default: nothing. */
+  readonly exposure?: Finding;
+  /** `mergeMaxAge` of the store, for the console. */
+  readonly mergeMaxAgeMs?: number;
   /** Idempotency keys of uploads in progress; default: those of this process. */
   readonly underWay?: KeysUnderWay;
   /** Serves pictures in other sizes; default: files as they are. */
@@ -164,8 +171,9 @@ export function buildApp(options: AppOptions): FastifyInstance {
     : new ConsoleFeed({
         ...{ store, version: version(), embedded, askMigration },
         showsIds: !access.isOpen,
+        access: options.exposure,
+        mergeMaxAgeMs: options.mergeMaxAgeMs,
       });
-  const consoleState = options.console ?? (() => feed!.state());
   const figures = async () => (await registry.getMetricsAsJSON()) as ProcessFigures;
   const metrics = options.metrics?.(figures) ?? (() => registry.metrics());
   const ready = readyAnswers(app, store, log, { requestId, durations, unsent, hostNames });
@@ -181,7 +189,8 @@ export function buildApp(options: AppOptions): FastifyInstance {
   app.register(async (scope) => {
     healthRoutes(scope, store);
     metricsRoutes(scope, { contentType: registry.contentType, metrics }, access);
-    consoleRoutes(scope, consoleState, access);
+    const source = options.console ?? feed!;
+    consoleRoutes(scope, { source, access, policies: options.policies ?? {}, store });
     fileRoutes(scope, {
       files,
       store,

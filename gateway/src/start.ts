@@ -11,7 +11,8 @@ import { HostNames, isLoopback } from './access/origins.js';
 import { readPolicies } from './access/policies.js';
 import type { CountsUse, KnowsSpent } from './access/quotas.js';
 import { type AppOptions, buildApp } from './app.js';
-import type { AskMigration } from './console/feed.js';
+import type { AskMigration } from './console/migrations.js';
+import { judgeAccess } from './doctor/access.js';
 import { logTrouble, makeLog } from './observe/log.js';
 import {
   checkGatewayOptions,
@@ -96,6 +97,8 @@ export async function startGateway(
       ...{ stats: worker.stats, underWay: worker.underWay },
     }),
     embedded: options.trackers.length === 0,
+    exposure: judgeAccess(options),
+    mergeMaxAgeMs: options.mergeMaxAge,
     ...(options.trackers.length === 0 ? {} : { askMigration: migrationAsker(options) }),
     serveTrunks: options.serveTrunks,
     access,

@@ -70,6 +70,7 @@ const COMMON_TESTS = [
   'attack',
   'bench',
   'cli',
+  'console-browser',
   'crash',
   'docs',
   'e2e',

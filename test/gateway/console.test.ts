@@ -8,6 +8,7 @@ import { expect, onTestFinished, test, vi } from 'vitest';
 import { Access } from '../../gateway/dist/access/access.js';
 import { KeyRing, makeApiKey, writeKeyFile } from '../../gateway/dist/access/api-keys.js';
 import { ConsoleFeed, type ConsoleState } from '../../gateway/dist/console/feed.js';
+import { warning } from '../../gateway/dist/doctor/finding.js';
 import { temporaryFolder } from '../support/temporary.js';
 import { running } from './harness.js';
 import { MemoryStore } from './memory-store.js';
@@ -33,7 +34,7 @@ test('the page and all it loads come from the gateway, under a strict policy', a
   // The modules for uploads are those of their package, whose sources are served beside them.
   const library = new URL('.', import.meta.resolve('@stevedore/browser'));
   const modules = readdirSync(library).filter((name) => name.endsWith('.js'));
-  const served = modules.map((name) => `/console/lib/${name}`);
+  const served = [...modules, 'uplot.js', 'uplot.css'].map((name) => `/console/lib/${name}`);
   const assets = new Set(
     [...loaded, ...imported, ...served].filter((path) => path.startsWith('/console/')),
   );
@@ -78,7 +79,7 @@ test('the state has figures, merges, trouble and the cluster', async () => {
       active: true,
       freeBytes: 10,
       totalBytes: 20,
-      lastHeartbeatAt: new Date(1_000),
+      lastHeartbeatAt: new Date(),
     },
   ];
   const trunk = { taskId: 't', fileId: 'f', files: 12, bytes: 1000, fill: 0.97, durationMs: 700 };
@@ -93,7 +94,7 @@ test('the state has figures, merges, trouble and the cluster', async () => {
     embedded: false,
     ready: { ready: true },
     stats: { stagedFiles: 0 },
-    samples: [{ stagedBytes: 0 }],
+    attention: [{ what: 'storage 10.0.0.7:23000' }, { what: 'A background error' }],
     merges: [{ fill: 0.97, files: 12, kind: 'trunk' }],
     trouble: [{ code: 'other', message: 'away', times: 3 }, { times: 1 }],
     cluster: [{ group: 'group1', active: true }],
@@ -121,16 +122,19 @@ test('what is kept is bounded, and many who look ask the cluster once', async ()
   const trunk = { kind: 'trunk', fileId: 'f', files: 1, bytes: 1, fill: 1, durationMs: 1 } as const;
   for (let count = 0; count < 1000; count++) {
     now += 1000;
-    feed.sample();
+    await feed.sample();
     store.emit('trunk', { ...trunk, taskId: String(count) });
     store.emit('error', new Error(String(count)));
   }
   const states = await Promise.all(Array.from({ length: 50 }, () => feed.state()));
   expect(asked).toBe(1);
-  const { samples, merges, trouble } = states[0]!;
-  expect([samples.length, merges.length, trouble.length]).toEqual([120, 30, 20]);
+  const { merges, trouble } = states[0]!;
+  expect([merges.length, trouble.length]).toEqual([30, 20]);
   expect(merges.at(-1)!.taskId).toBe('999');
-  expect(samples.at(-1)!.at).toBe(now);
+  const { at, trunksPerMinute, fill } = feed.history('hour');
+  expect(at.at(-1)).toBe(now / 1000);
+  // One a second, each of them full.
+  expect([trunksPerMinute[50], fill[50]]).toEqual([60, 1]);
   await feed.state();
   expect(asked).toBe(1);
   now += 10_000;
@@ -154,7 +158,12 @@ test('storages that move files say so; those that move none are asked again late
   store.members = names.map((address, index) => ({ ...member, address, active: index < 3 }));
   let now = 0;
   const asked: string[] = [];
-  const status = { thresholdBytes: 65_536 } as MigrationStatus;
+  const load = { servedBytes: 1, forecastBytes: 1 };
+  const status = {
+    thresholdBytes: 65_536,
+    capacityBytes: 10,
+    load: { smallFile: load, metadata: load },
+  } as unknown as MigrationStatus;
   const feed = new ConsoleFeed({
     store,
     version: '1',
@@ -186,11 +195,126 @@ test('with API keys the figures need one, the page does not', async () => {
   const { url } = await running({ access: new Access({ keys }) });
   expect((await fetch(url)).status).toBe(200);
   expect((await fetch(`${url}/console/console.js`)).status).toBe(200);
-  for (const figures of ['/console/state', '/metrics']) {
+  for (const figures of ['/console/state', '/console/history?span=day', '/metrics']) {
     expect((await fetch(`${url}${figures}`)).status).toBe(401);
     const headers = { authorization: `Bearer ${text}` };
     expect((await fetch(`${url}${figures}`, { headers })).status).toBe(200);
   }
+});
+
+test('waiting without a trunk, and an open network, need attention', async () => {
+  const store = new MemoryStore();
+  await store.put('waits');
+  let now = 0;
+  const feed = new ConsoleFeed({
+    ...{ store, version: '1', embedded: true, showsIds: true, now: () => now },
+    access: warning('access', 'anyone may upload', 'set apiKeys'),
+  });
+  onTestFinished(() => feed.close());
+  const attentionNow = async () => (await feed.state()).attention.map(({ what }) => what);
+  expect(await attentionNow()).toEqual(['access']);
+  now += 15 * 60_000;
+  expect(await attentionNow()).toEqual(['Merging is behind', 'access']);
+  const trunk = { kind: 'trunk', fileId: 'f', files: 1, bytes: 1, fill: 1, durationMs: 1 } as const;
+  store.emit('trunk', { ...trunk, taskId: 't' });
+  expect(await attentionNow()).toEqual(['access']);
+});
+
+test('the load of metadata tiers has a history while nobody looks', async () => {
+  const store = new MemoryStore();
+  const member = { group: 'g', address: 'a:1', version: '', active: true, freeBytes: 1 };
+  store.members = [{ ...member, totalBytes: 2, lastHeartbeatAt: undefined }];
+  let now = 0;
+  let asked = 0;
+  const load = { servedBytes: 10, forecastBytes: 30 };
+  const status = { capacityBytes: 100, load: { smallFile: load, metadata: load } };
+  const feed = new ConsoleFeed({
+    ...{ store, version: '1', embedded: false, showsIds: true, now: () => now },
+    askMigration: async () => {
+      asked += 1;
+      return status as unknown as MigrationStatus;
+    },
+  });
+  onTestFinished(() => feed.close());
+  for (; now < 130_000; now += 5_000) await feed.sample();
+  // Once a minute.
+  expect(asked).toBe(3);
+  expect(feed.history('hour').forecast.at(-1)).toBe(0.6);
+  expect(feed.history('hour').load.at(-1)).toBe(0.2);
+});
+
+test('keys and policies are shown to a key with the scope admin, without any secret', async () => {
+  const made = [
+    makeApiKey({ name: 'boss', scopes: ['admin'] }, new Date()),
+    makeApiKey({ name: 'shop', scopes: ['read', 'write'], bytesPerDay: 100 }, new Date()),
+  ] as const;
+  const path = join(temporaryFolder(), 'keys.json');
+  await writeKeyFile(
+    path,
+    made.map(({ key }) => key),
+  );
+  const keys = await KeyRing.open({ path, now: Date.now, onError: () => {} });
+  const policies = { avatars: { maxFileBytes: 1000 } };
+  const { url } = await running({ access: new Access({ keys }), policies });
+  const ask = (text: string) =>
+    fetch(`${url}/console/access`, { headers: { authorization: `Bearer ${text}` } });
+  expect((await fetch(`${url}/console/access`)).status).toBe(401);
+  expect((await ask(made[1].text)).status).toBe(403);
+  const headers = { authorization: `Bearer ${made[1].text}` };
+  await fetch(`${url}/files`, { method: 'POST', body: '12345', headers });
+  const text = await (await ask(made[0].text)).text();
+  expect(JSON.parse(text)).toMatchObject({
+    file: path,
+    hidden: 0,
+    keys: [
+      { id: made[0].key.id, name: 'boss', scopes: ['admin'] },
+      { id: made[1].key.id, bytesPerDay: 100, bytesToday: 5 },
+    ],
+    policies,
+  });
+  for (const { key, text: secret } of made) {
+    expect(text).not.toContain(key.hash);
+    expect(text).not.toContain(secret.slice(-43));
+  }
+});
+
+test('without API keys nobody is shown keys, and no trunk is named', async () => {
+  const { url, store } = await running();
+  expect((await fetch(`${url}/console/access`)).status).toBe(403);
+  const { key } = await store.put('hello', { name: 'a.txt' });
+  const trunk = { kind: 'trunk', fileId: 'group1/M00/x.merged', offset: 9 } as const;
+  const storedAt = new Date(1000);
+  store.locate = async () => ({
+    ...{ file: await store.stat(key), trunk: { ...trunk, storedAt } },
+    storages: [{ address: 'a:1', active: true, copy: 'present' }],
+  });
+  const answer = await fetch(`${url}/console/file?id=${key}`);
+  expect(answer.headers.get('cache-control')).toBe('no-store');
+  expect(await answer.json()).toMatchObject({
+    file: { key, name: 'a.txt', url: `/files/${key}` },
+    trunk: { offset: 9, fileId: '', storedAt: storedAt.toISOString() },
+    storages: [{ address: 'a:1', copy: 'present' }],
+  });
+});
+
+test('where a file is needs what its facts need', async () => {
+  const reader = makeApiKey({ name: 'r', scopes: ['read'] }, new Date());
+  const writer = makeApiKey({ name: 'w', scopes: ['write'] }, new Date());
+  const path = join(temporaryFolder(), 'keys.json');
+  await writeKeyFile(path, [reader.key, writer.key]);
+  const keys = await KeyRing.open({ path, now: Date.now, onError: () => {} });
+  const { url, store } = await running({ access: new Access({ keys }) });
+  const { key } = await store.put('hello');
+  const status = async (query: string, text?: string) => {
+    const headers = text ? { authorization: `Bearer ${text}` } : {};
+    return (await fetch(`${url}/console/${query}`, { headers })).status;
+  };
+  expect(await status(`file?id=${key}`)).toBe(401);
+  expect(await status(`file?id=${key}`, writer.text)).toBe(403);
+  expect(await status(`file?id=${key}`, reader.text)).toBe(200);
+  expect(await status('file', reader.text)).toBe(400);
+  expect(await status('file?id=AaIHUparJYjKn2WdrZ_Gyw', reader.text)).toBe(404);
+  expect(await status('history?span=week', reader.text)).toBe(400);
 });
 
 test('a gateway that hangs or is gone is told from one that answers', async () => {

@@ -7,6 +7,7 @@ import { FileCache } from '@stevedore/cache';
 import type {
   Body,
   FileInfo,
+  FileLocation,
   FilePage,
   FileStore,
   FileStoreEvents,
@@ -122,6 +123,10 @@ export class MemoryStore extends EventEmitter<FileStoreEvents> implements FileSt
 
   async stat(id: string): Promise<FileInfo> {
     return this.#find(id).info;
+  }
+
+  async locate(id: string): Promise<FileLocation> {
+    return { file: this.#find(id).info, storages: [] };
   }
 
   async delete(key: string): Promise<void> {

@@ -75,6 +75,22 @@ export interface UploadAsked extends AskedBy {
   readonly maxBytes: number;
 }
 
+/** Keys as they may be shown: the hash of the secret is left out. */
+export interface ShownKey extends Omit<ApiKey, 'hash'> {
+  /** Bytes uploaded today (UTC), for a key with a `bytesPerDay`. */
+  readonly bytesToday?: number;
+}
+
+export interface Permissions {
+  /** Path of the file that has the keys. */
+  readonly file: string;
+  readonly keys: readonly ShownKey[];
+  /** Number of keys that are left out of the list. */
+  readonly hidden: number;
+}
+
+const MAX_KEYS_SHOWN = 500;
+
 type Awaitable<Value> = Value | Promise<Value>;
 
 const OPEN: ReadGrant = { private: false };
@@ -141,6 +157,22 @@ export class Access {
   /** Metrics of the gateway. They concern no file, but are not public. */
   async watch(asked: AskedBy): Promise<void> {
     if (this.#keys) await this.#demand(asked, 'read');
+  }
+
+  /** The API keys, without their secrets, and what was uploaded with them today. */
+  async permissions(asked: AskedBy): Promise<Permissions> {
+    if (!this.#keys) {
+      throw new ProblemError('forbidden', 'Keys and policies are shown only where there are keys.');
+    }
+    await this.#demand(asked, 'admin');
+    const all = this.#keys.list();
+    const today = new Map((await this.#usage.today()).map(({ id, bytes }) => [id, bytes]));
+    const keys = all.slice(0, MAX_KEYS_SHOWN).map(({ hash: _, ...key }) => ({
+      ...key,
+      // Only these are counted.
+      ...(key.bytesPerDay === undefined ? {} : { bytesToday: today.get(key.id) ?? 0 }),
+    }));
+    return { file: this.#keys.path, keys, hidden: all.length - keys.length };
   }
 
   /**

@@ -10,7 +10,10 @@ import { invalidOption, isStoreError, StoreError } from '@stevedore/client';
  * "bytesPerDay"? }] }
  */
 
-export const SCOPES = ['read', 'write', 'delete', 'list'] as const;
+/** What a new key may do unless its maker says otherwise. */
+export const FILE_SCOPES = ['read', 'write', 'delete', 'list'] as const;
+/** `admin`: sees the API keys and the policies, without their secrets. */
+export const SCOPES = [...FILE_SCOPES, 'admin'] as const;
 export type Scope = (typeof SCOPES)[number];
 
 export interface ApiKey {
@@ -245,6 +248,15 @@ export class KeyRing {
 
   has(id: string): boolean {
     return this.#keys.has(id);
+  }
+
+  get path(): string {
+    return this.#options.path;
+  }
+
+  /** In the order of the file. */
+  list(): readonly ApiKey[] {
+    return [...this.#keys.values()];
   }
 
   /** Reads the file again if it has changed. */

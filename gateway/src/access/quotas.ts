@@ -27,7 +27,7 @@ export type ExchangeUsage = (
   used: readonly KeyBytes[],
 ) => Promise<readonly KeyBytes[]>;
 
-interface KeyBytes {
+export interface KeyBytes {
   readonly id: string;
   readonly bytes: number;
 }
@@ -48,6 +48,8 @@ export interface CountsUse {
    * left.
    */
   setAside(key: ApiKey, bytes: number): SetAside | undefined | Promise<SetAside | undefined>;
+  /** Bytes uploaded today (UTC) with keys that have a `bytesPerDay`, as far as they are counted. */
+  today(): readonly KeyBytes[] | Promise<readonly KeyBytes[]>;
   /** Drops keys that were revoked. */
   prune(isKey: (id: string) => boolean): void;
   /** Counts bytes together with other servers from now on, until it is closed. */
@@ -106,6 +108,13 @@ export class Usage implements CountsUse {
         this.#today(use, this.#now()).bytes += storedBytes;
       },
     };
+  }
+
+  today(): readonly KeyBytes[] {
+    const day = Math.floor(this.#now() / DAY_MS);
+    return [...this.#uses]
+      .filter(([, use]) => use.day === day)
+      .map(([id, { bytes, elsewhere }]) => ({ id, bytes: bytes + elsewhere }));
   }
 
   share(exchange: ExchangeUsage): void {

@@ -4,6 +4,7 @@ import { type OptionTable, type OptionValues, option } from '@stevedore/options'
 import type { Command } from 'commander';
 import {
   type ApiKey,
+  FILE_SCOPES,
   makeApiKey,
   readKeyFile,
   SCOPES,
@@ -29,7 +30,7 @@ key, add a new one, hand it over, and revoke the old one.`;
 
 const keysOptions = flags({
   file: option.text('', `file of API keys; none: the configured apiKeys, or ${DEFAULT_FILE}`),
-  scopes: option.list(SCOPES, 'what the key may do'),
+  scopes: option.list(FILE_SCOPES, `what the key may do: some of ${SCOPES.join(', ')}`),
   expiresIn: option.duration(0, 'when it ends; 0: never'),
   requestsPerSecond: option.integer(0, 'most requests per second; 0: no limit'),
   bytesPerDay: option.size(0, 'most bytes to upload per UTC day; 0: no limit'),

@@ -1,21 +1,17 @@
 import type { FileStore, StorageMember, StoreStats, TrunkEvent } from '@stevedore/client';
-import type { MigrationStatus } from '@stevedore/tiering/control';
+import type { Finding } from '../doctor/finding.js';
 import { redactIds } from '../observe/log.js';
 import { errorCode } from '../observe/store-metrics.js';
+import { attention } from './attention.js';
+import { History, type HistoryTable, type Span } from './history.js';
+import { type AskMigration, highestLoad, Migrations, type StorageMigration } from './migrations.js';
 
 /**
- * Data for the web console: the store's figures, their history over the last ten minutes, the last
- * trunks and the last errors. Everything is bounded; the cluster is queried only while the console
- * is open, at most every few seconds.
+ * Data for the web console: the store's figures, their history over the last day, what needs
+ * attention, the last trunks and the last errors. Everything is bounded. The cluster is queried at
+ * most every few seconds while the console is open, else once a minute, and then only for the load
+ * of storages with a metadata tier.
  */
-
-export interface Sample {
-  /** Milliseconds since 1970. */
-  readonly at: number;
-  readonly stagedBytes: number;
-  readonly acknowledgedFiles: number;
-  readonly reads: number;
-}
 
 export interface Merge extends TrunkEvent {
   readonly at: number;
@@ -37,13 +33,20 @@ export interface ConsoleState {
   readonly embedded: boolean;
   readonly ready: Awaited<ReturnType<FileStore['ready']>>;
   readonly stats: ReturnType<FileStore['stats']>;
-  readonly samples: readonly Sample[];
+  /** What needs attention, worst first. */
+  readonly attention: readonly Finding[];
   readonly merges: readonly Merge[];
   readonly trouble: readonly Trouble[];
   /** Undefined while the trackers do not answer. */
   readonly cluster: readonly StorageMember[] | undefined;
   /** Of the storages that move files between their tiers. */
   readonly migrations: readonly StorageMigration[];
+}
+
+/** Where the console's data come from. */
+export interface ConsoleSource {
+  state(): Promise<ConsoleState>;
+  history(span: Span): HistoryTable | Promise<HistoryTable>;
 }
 
 /** Of a store, or of the workers of a gateway together. */
@@ -64,21 +67,29 @@ export interface FeedOptions {
   readonly askMigration?: AskMigration | undefined;
   /** False while access is open: an id is enough to read a file. */
   readonly showsIds: boolean;
+  /** What the doctor says about who reaches the gateway. */
+  readonly access?: Finding | undefined;
+  /** The longest time that a file is meant to wait for a trunk; default 60 s. */
+  readonly mergeMaxAgeMs?: number | undefined;
   readonly now?: () => number;
 }
 
 const SAMPLE_INTERVAL_MS = 5_000;
-const MAX_SAMPLES = 120;
 const MAX_MERGES = 30;
 const MAX_TROUBLE = 20;
 const MAX_MESSAGE_CHARS = 500;
 const CLUSTER_AGE_MS = 5_000;
+/** While nobody looks. */
+const QUIET_CLUSTER_AGE_MS = 60_000;
+const MERGE_MAX_AGE_MS = 60_000;
 
-export class ConsoleFeed {
+export class ConsoleFeed implements ConsoleSource {
   readonly #options: FeedOptions;
   readonly #now: () => number;
   readonly #startedAt: number;
-  readonly #samples: Sample[] = [];
+  readonly #history = new History();
+  readonly #stored = { trunks: 0, fill: 0 };
+  #waitingSince: number | undefined;
   readonly #merges: Merge[] = [];
   readonly #trouble: Trouble[] = [];
   readonly #timer: NodeJS.Timeout;
@@ -96,15 +107,28 @@ export class ConsoleFeed {
     if (askMigration) this.#migrationsOf = new Migrations(askMigration, this.#now);
     store.on('trunk', this.#onTrunk);
     store.on('error', this.#onError);
-    void this.sample();
-    this.#timer = setInterval(() => this.sample(), SAMPLE_INTERVAL_MS).unref();
+    // A failure costs a point of the history, no more.
+    const sample = () => void this.sample().catch(() => undefined);
+    sample();
+    this.#timer = setInterval(sample, SAMPLE_INTERVAL_MS).unref();
   }
 
   async sample(): Promise<void> {
-    const stats = await Promise.resolve(this.#options.store.stats()).catch(() => undefined);
+    const { store } = this.#options;
+    const stats = await Promise.resolve(store.stats()).catch(() => undefined);
     if (!stats) return;
-    const { stagedBytes, acknowledgedFiles, reads } = stats;
-    keep(this.#samples, MAX_SAMPLES, { at: this.#now(), stagedBytes, acknowledgedFiles, reads });
+    if (this.#migrationsOf) await this.#refreshCluster(QUIET_CLUSTER_AGE_MS);
+    const { stagedBytes, acknowledgedFiles, reads, cache } = stats;
+    this.#noteWaiting(stats);
+    this.#history.add({
+      ...{ at: this.#now(), stagedBytes, uploads: acknowledgedFiles, downloads: reads },
+      ...{ cacheHits: cache.hits, cacheMisses: cache.misses, ...this.#stored },
+      load: highestLoad(this.#migrations),
+    });
+  }
+
+  history(span: Span): HistoryTable {
+    return this.#history.table(span);
   }
 
   async state(): Promise<ConsoleState> {
@@ -112,8 +136,15 @@ export class ConsoleFeed {
     const [ready, stats] = await Promise.all([
       store.ready(),
       store.stats(),
-      this.#refreshCluster(),
+      this.#refreshCluster(CLUSTER_AGE_MS),
     ]);
+    this.#noteWaiting(stats);
+    const { access, mergeMaxAgeMs = MERGE_MAX_AGE_MS } = this.#options;
+    const facts = {
+      ...{ now: this.#now(), ready, stats, trackers: store.trackers, cluster: this.#cluster },
+      ...{ migrations: this.#migrations, waitingSince: this.#waitingSince },
+      ...{ access, mergeMaxAgeMs, trouble: this.#trouble.at(-1) },
+    };
     return {
       version,
       now: this.#now(),
@@ -122,7 +153,7 @@ export class ConsoleFeed {
       embedded,
       ready,
       stats,
-      samples: this.#samples,
+      attention: attention(facts),
       merges: this.#merges,
       trouble: this.#trouble,
       cluster: this.#cluster,
@@ -136,9 +167,13 @@ export class ConsoleFeed {
     this.#options.store.off('error', this.#onError);
   }
 
+  #noteWaiting({ stagedFiles }: StoreStats): void {
+    this.#waitingSince = stagedFiles === 0 ? undefined : (this.#waitingSince ?? this.#now());
+  }
+
   /** Viewers at the same time share one request. */
-  #refreshCluster(): Promise<void> {
-    if (this.#now() - this.#clusterAt < CLUSTER_AGE_MS) return Promise.resolve();
+  #refreshCluster(maxAgeMs: number): Promise<void> {
+    if (this.#now() - this.#clusterAt < maxAgeMs) return Promise.resolve();
     this.#asking ??= this.#askCluster().finally(() => {
       this.#clusterAt = this.#now();
       this.#asking = undefined;
@@ -154,6 +189,10 @@ export class ConsoleFeed {
   readonly #onTrunk = (trunk: TrunkEvent): void => {
     const shown = this.#options.showsIds ? trunk : { ...trunk, fileId: '', taskId: '' };
     keep(this.#merges, MAX_MERGES, { ...shown, at: this.#now() });
+    this.#waitingSince = undefined;
+    if (trunk.kind !== 'trunk') return;
+    this.#stored.trunks += 1;
+    this.#stored.fill += trunk.fill;
   };
 
   readonly #onError = (error: Error): void => {
@@ -172,59 +211,4 @@ export class ConsoleFeed {
 function keep<Entry>(entries: Entry[], maxEntries: number, entry: Entry): void {
   entries.push(entry);
   if (entries.length > maxEntries) entries.shift();
-}
-
-/**
- * The moves of the storages that have a metadata tier. A storage without one, or of another
- * program, is not asked again for a while. The number of requests is bounded, and a storage that
- * does not answer is left out.
- */
-
-/** Undefined for a storage that moves nothing. */
-export type AskMigration = (address: string) => Promise<MigrationStatus | undefined>;
-
-export interface StorageMigration {
-  /** `host:port` */
-  readonly storage: string;
-  readonly status: MigrationStatus;
-}
-
-const MAX_STORAGES = 16;
-const ASK_AGAIN_MS = 600_000;
-const MAX_KNOWN = 1000;
-
-export class Migrations {
-  readonly #ask: AskMigration;
-  readonly #now: () => number;
-  /** Storages that move nothing, and when they said so. */
-  readonly #without = new Map<string, number>();
-
-  constructor(ask: AskMigration, now: () => number) {
-    this.#ask = ask;
-    this.#now = now;
-  }
-
-  async of(members: readonly StorageMember[]): Promise<readonly StorageMigration[]> {
-    const asked = members.filter(({ active, address }) => active && this.#mayMove(address));
-    const answers = await Promise.all(
-      asked.slice(0, MAX_STORAGES).map(({ address }) => this.#statusOf(address)),
-    );
-    return answers.filter((answer) => answer !== undefined);
-  }
-
-  #mayMove(address: string): boolean {
-    return this.#now() - (this.#without.get(address) ?? Number.NEGATIVE_INFINITY) > ASK_AGAIN_MS;
-  }
-
-  async #statusOf(storage: string): Promise<StorageMigration | undefined> {
-    try {
-      const status = await this.#ask(storage);
-      if (status) return { storage, status };
-      if (this.#without.size >= MAX_KNOWN) this.#without.clear();
-      this.#without.set(storage, this.#now());
-    } catch {
-      // It is down; the cluster's table shows that.
-    }
-    return undefined;
-  }
 }

@@ -44,7 +44,13 @@ export function judgeCluster({ trackers, probe }: ClusterFinding, now: number): 
   return findings;
 }
 
-function judgeStorage({ group, address, version, active, freeBytes }: StorageMember): Finding {
+export function judgeStorage({
+  group,
+  address,
+  version,
+  active,
+  freeBytes,
+}: StorageMember): Finding {
   const what = `storage ${address}`;
   const detail = `${group}, version ${version}, ${formatBytes(freeBytes)} free`;
   if (!active)
@@ -87,7 +93,11 @@ function storageClock({
 }
 
 /** The newest heartbeat has just arrived, by the tracker's clock. */
-function trackerClock(address: string, storages: readonly StorageMember[], now: number): Finding[] {
+export function trackerClock(
+  address: string,
+  storages: readonly StorageMember[],
+  now: number,
+): Finding[] {
   const active = storages.filter((storage) => storage.active);
   const heard = active.flatMap(({ lastHeartbeatAt }) =>
     lastHeartbeatAt ? [lastHeartbeatAt.getTime()] : [],

@@ -253,6 +253,21 @@ const found = {
   content: { ...(known.content as Schema), 'application/zip': bytes['*/*'] },
 };
 
+function forConsole(operationId: string, summary: string, properties?: Schema) {
+  return {
+    operationId,
+    summary,
+    description: 'For the console of the same version; it may change with it.',
+    tags: ['watching'],
+    security: withKey,
+    ...(properties && { querystring: { type: 'object', properties } }),
+    response: {
+      200: json('the figures', { type: 'object', additionalProperties: true }),
+      ...problems,
+    },
+  };
+}
+
 const described: Readonly<Record<string, FastifySchema & Schema>> = {
   'POST /files': {
     ...upload('upload', 'Store files'),
@@ -361,17 +376,17 @@ const described: Readonly<Record<string, FastifySchema & Schema>> = {
       ...problems,
     },
   },
-  'GET /console/state': {
-    operationId: 'state',
-    summary: 'What the web console shows',
-    description: 'For the console of the same version; it may change with it.',
-    tags: ['watching'],
-    security: withKey,
-    response: {
-      200: json('the figures', { type: 'object', additionalProperties: true }),
-      ...problems,
-    },
-  },
+  'GET /console/state': forConsole('state', 'What the web console shows'),
+  'GET /console/history': forConsole('history', 'The figures of the last hour or day', {
+    span: { ...text, enum: ['hour', 'day'], description: 'default hour' },
+  }),
+  'GET /console/file': forConsole('locate', 'Where the bytes of a file are', {
+    id: { ...text, description: 'a key or a FastDFS id' },
+  }),
+  'GET /console/access': forConsole(
+    'access',
+    'API keys, without their secrets, and policies; needs the scope `admin`',
+  ),
 };
 
 /** HEAD has the headers of GET; its `operationId` ends with `-head`. */

@@ -1,5 +1,6 @@
 import type { FileStore, TrunkEvent } from '@stevedore/client';
 import type { ConsoleState } from '../console/feed.js';
+import type { HistoryTable, Span } from '../console/history.js';
 import type { GatewayOptions } from '../options.js';
 import type { PlainError } from './calls.js';
 import type { SharedCalls } from './shared.js';
@@ -25,6 +26,7 @@ export type PrimaryCalls = SharedCalls & {
   readonly delete: (number: number, key: string) => Promise<boolean>;
   readonly metrics: () => Promise<string>;
   readonly console: () => Promise<ConsoleState>;
+  readonly history: (span: Span) => HistoryTable;
   readonly trunk: (event: TrunkEvent) => void;
   readonly trouble: (error: PlainError) => void;
   /** The deployment no longer admits the worker's directory. */

@@ -10,6 +10,7 @@ import {
 import type { Logger } from 'pino';
 import { collectDefaultMetrics, Registry } from 'prom-client';
 import { ConsoleFeed } from '../console/feed.js';
+import { judgeAccess } from '../doctor/access.js';
 import { HEAP_GROWTH } from '../heap-growth.js';
 import { logTrouble, makeLog } from '../observe/log.js';
 import { checkGatewayOptions, type GatewayOptions, openOptions } from '../options.js';
@@ -133,6 +134,8 @@ class Primary {
       embedded: options.trackers.length === 0,
       ...(options.trackers.length === 0 ? {} : { askMigration: migrationAsker(options) }),
       showsIds: options.apiKeys !== '',
+      access: judgeAccess(options),
+      mergeMaxAgeMs: options.mergeMaxAge,
     });
     // The primary hands out connections in turn. Workers that accept by themselves do not share
     // them evenly: of 16 opened at once, one of two workers has taken all.
@@ -151,6 +154,8 @@ class Primary {
     const forked = this.#slots.map((slot) => this.#fork(slot));
     for (const [index, slot] of this.#slots.entries())
       url = await this.#start(slot, forked[index]!);
+    // The history begins now: before, there was nobody to ask.
+    void this.#feed.sample().catch(() => undefined);
     return url;
   }
 
@@ -274,6 +279,7 @@ class Primary {
       delete: (number, key) => this.#ownerOf(number).ask('delete', number, key),
       metrics: () => this.#metrics(),
       console: () => this.#feed.state(),
+      history: (span) => this.#feed.history(span),
       trunk: (event) => void this.#parts.events.emit('trunk', event),
       refused: (error) => void this.#parts.events.emit('refused', errorOf(error)),
       trouble: (error) => void this.#parts.events.emit('error', errorOf(error)),

@@ -3,6 +3,7 @@ import { ProblemError } from '@stevedore/middleware/core';
 import type { ApiKey } from '../access/api-keys.js';
 import {
   type CountsUse,
+  type KeyBytes,
   type KnowsSpent,
   type SetAside,
   SpentMarks,
@@ -40,6 +41,7 @@ export type SharedCalls = {
   readonly endUpload: (name: string) => void;
   readonly isSpent: (mark: Uint8Array) => boolean;
   readonly spend: (mark: Uint8Array, until: number) => void;
+  readonly usedToday: () => readonly KeyBytes[];
 };
 
 /** The primary's side: one for all workers. */
@@ -85,6 +87,7 @@ export class Shared {
       endUpload,
       isSpent: (mark) => this.#spent.has(Buffer.from(mark)),
       spend: (mark, until) => this.#spent.add(Buffer.from(mark), until),
+      usedToday: () => this.#usage.today(),
     };
     const end = () => {
       for (const id of [...parts.keys()]) settle(id, 0);
@@ -134,6 +137,7 @@ export function askShared(primary: Calls<SharedCalls>): SharedParts {
         const settle = (stored: number) => primary.tell('settle', part.id, stored);
         return { bytes: part.bytes, settle };
       },
+      today: () => primary.ask('usedToday'),
       // The primary keeps a small object for each key that a worker asked about.
       prune: () => undefined,
     },

@@ -90,7 +90,10 @@ async function start({ own, others, options, trackers }: WorkerStart): Promise<s
         figures = own;
         return () => primary.ask('metrics');
       },
-      console: () => primary.ask('console'),
+      console: {
+        state: () => primary.ask('console'),
+        history: (span) => primary.ask('history', span),
+      },
     },
   );
   return gateway.url;

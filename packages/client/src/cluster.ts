@@ -1,6 +1,11 @@
 import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
-import { type ClientStats, FastdfsClient, FastdfsError } from '@stevedore/fastdfs';
+import {
+  type ClientStats,
+  FastdfsClient,
+  FastdfsError,
+  type StorageRecord,
+} from '@stevedore/fastdfs';
 import { parseSecrets, StorageStatus, secretsProblem } from '@stevedore/protocol';
 import { DirectoryLock, StoreError } from '@stevedore/staging';
 import { invalidOption, type StoreOptions } from './options.js';
@@ -67,15 +72,30 @@ export async function inspectCluster(
   }
 }
 
+/** As `listMembers`; rejects with `storage_unavailable`. */
+export async function membersNow(client: FastdfsClient): Promise<readonly StorageMember[]> {
+  try {
+    return await listMembers(client);
+  } catch (error) {
+    const message = `the trackers could not be asked: ${(error as Error).message}`;
+    throw new StoreError('storage_unavailable', message, { cause: error, retryable: true });
+  }
+}
+
+/** `host:port` of a storage. */
+export function addressOf({ address, storagePort }: StorageRecord): string {
+  return address.includes(':') ? `[${address}]:${storagePort}` : `${address}:${storagePort}`;
+}
+
 /** The storages that the trackers know. Rejects with FastdfsError. */
-export async function listMembers(client: FastdfsClient): Promise<readonly StorageMember[]> {
+async function listMembers(client: FastdfsClient): Promise<readonly StorageMember[]> {
   const options = { deadlineMs: CALL_TIMEOUT_MS };
   const members: StorageMember[] = [];
   for (const { name } of await client.listGroups(options)) {
     for (const storage of await client.listStorages(name, undefined, options)) {
       members.push({
         group: name,
-        address: `${storage.address}:${storage.storagePort}`,
+        address: addressOf(storage),
         version: storage.version,
         active: storage.status === StorageStatus.active,
         freeBytes: storage.freeMegabytes * MEBIBYTE,

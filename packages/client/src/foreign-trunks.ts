@@ -1,5 +1,6 @@
 import {
   decodeFields,
+  extensionOf,
   formatFileId,
   groupOfComment,
   makeSliceId,
@@ -13,6 +14,7 @@ import {
   TAIL_BYTES,
   type TrunkEntry,
 } from '@stevedore/protocol';
+import type { FileRow } from '@stevedore/staging';
 import { LRUCache } from 'lru-cache';
 import type { Downloads } from './downloads.js';
 import { DEFAULT_TYPE } from './intake.js';
@@ -209,4 +211,13 @@ export class ForeignSlices {
   isStock(group: string): boolean {
     return this.#stock.has(group);
   }
+}
+
+/** True if the former slice id of a moved file names the same content and extension. */
+export function isSameFile(row: FileRow, slice: SliceId): boolean {
+  return (
+    row.size === slice.size &&
+    row.crc32 === slice.crc32 &&
+    extensionOf(row.name) === slice.extension
+  );
 }

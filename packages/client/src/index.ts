@@ -60,6 +60,7 @@ export {
   type StoreOptions,
   storeOptions,
 } from './options.js';
+export type { CopyAtStorage, DiskPlace, FilePlaces, TrunkPlace } from './places.js';
 export {
   openSharedDirectory,
   otherWorkers,

@@ -29,12 +29,14 @@ import {
   extensionInName,
   ForeignSlices,
   factsOfEntry,
+  isSameFile,
   keyInName,
   TrunkDirectories,
 } from './foreign-trunks.js';
 import { DEFAULT_TYPE } from './intake.js';
 import type { Reader } from './reader.js';
 import type { Reads } from './reads.js';
+import type { SiblingsToAsk, SiblingToAsk } from './siblings.js';
 import { type FileFacts, FileHandle, type MoreOfFile, type ReadContent } from './stored-file.js';
 import type { FileInfo, FileState, GetOptions, Receipt, StoredFile } from './types.js';
 
@@ -50,18 +52,6 @@ export type Deletable =
   | { readonly key: Buffer; readonly sibling?: SiblingToAsk }
   | { readonly foreignKey: Buffer }
   | { readonly fileId: string; readonly slice?: SliceId };
-
-/** Another process of this machine, whose files are found here, too. */
-export interface SiblingToAsk {
-  readonly staging: ReadableStaging;
-  readonly lookup: Lookup;
-  readonly delete: (key: string) => Promise<boolean>;
-}
-
-export interface SiblingsToAsk {
-  readonly all: readonly SiblingToAsk[];
-  readonly ofKey: (key: Buffer, isHere: () => boolean) => SiblingToAsk | undefined;
-}
 
 export interface LookupParts {
   readonly staging: ReadableStaging;
@@ -405,13 +395,4 @@ export class Lookup {
       throw storageError(error, id);
     }
   }
-}
-
-/** True if the former slice id of a moved file names the same content and extension. */
-function isSameFile(row: FileRow, slice: SliceId): boolean {
-  return (
-    row.size === slice.size &&
-    row.crc32 === slice.crc32 &&
-    extensionOf(row.name) === slice.extension
-  );
 }

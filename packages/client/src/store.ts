@@ -1,5 +1,4 @@
 import { EventEmitter } from 'node:events';
-
 import {
   fileIdOf,
   formatKey,
@@ -9,13 +8,14 @@ import {
   StoreError,
 } from '@stevedore/staging';
 import { deleteChannel, getChannel, readChannel, traced, trunkChannel } from './channels.js';
-import { type Clients, listMembers, type StorageMember, sumOf } from './cluster.js';
+import { type Clients, membersNow, type StorageMember, sumOf } from './cluster.js';
 import { Deployment, type DeploymentContext } from './deployment/deployment.js';
 import { ForeignFiles } from './deployment/foreign-files.js';
 import { Downloads } from './downloads.js';
 import { notFound } from './failures.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import { listFiles } from './listing.js';
+import { locate } from './location.js';
 import { Lookup } from './lookup.js';
 import type { StoreOptions } from './options.js';
 import { Reader } from './reader.js';
@@ -29,6 +29,7 @@ import type {
   Body,
   CachedFiles,
   FileInfo,
+  FileLocation,
   FilePage,
   FileStore,
   FileStoreEvents,
@@ -238,11 +239,15 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     return infoOf(await this.get(id, options));
   }
 
+  async locate(id: string, options: GetOptions = {}): Promise<FileLocation> {
+    this.#throwIfClosed();
+    return locate(id, options, { ...this.#parts, siblings: this.siblings, lookup: this.#lookup });
+  }
+
   async list(options: ListOptions = {}): Promise<FilePage> {
     this.#throwIfClosed();
-    const siblings = this.siblings?.all.map(({ staging }) => staging) ?? [];
     return listFiles(options, {
-      all: [this.#staging, ...siblings],
+      all: [this.#staging, ...(this.siblings?.all.map(({ staging }) => staging) ?? [])],
       now: this.#parts.now,
       isRemoved: (key) => this.#foreignFiles?.isKnownRemoved(key) ?? false,
       factsOf: (row) => this.#lookup.factsOf(row),
@@ -311,12 +316,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
 
   async cluster(): Promise<readonly StorageMember[]> {
     this.#throwIfClosed();
-    try {
-      return await listMembers(this.#parts.clients.reading);
-    } catch (error) {
-      const message = `the trackers could not be asked: ${(error as Error).message}`;
-      throw new StoreError('storage_unavailable', message, { cause: error, retryable: true });
-    }
+    return membersNow(this.#parts.clients.reading);
   }
 
   stats(): StoreStats {

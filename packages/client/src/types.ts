@@ -5,6 +5,7 @@ import type { ClientStats } from '@stevedore/fastdfs';
 import type { HeldCopies, HeldStats, StagingEvents, StagingStats } from '@stevedore/staging';
 import type { StorageMember } from './cluster.js';
 import type { Deployment, DeploymentStats } from './deployment/deployment.js';
+import type { FilePlaces } from './places.js';
 
 /**
  * What `open()` and `connect()` return: the contract between the SDK and everything built on it.
@@ -102,6 +103,11 @@ export interface Receipt {
 
 /** The facts of an existing file. */
 export type FileInfo = Receipt;
+
+/** Where a file is; see `locate`. */
+export interface FileLocation extends FilePlaces {
+  readonly file: FileInfo;
+}
 
 /** Lists only files that match all of these. */
 export interface ListOptions {
@@ -381,6 +387,11 @@ export interface FileStore extends Store, EventEmitter<FileStoreEvents> {
     /** Call this when one of them has restarted. */
     readonly lookAgain: () => void;
   };
+  /**
+   * Where the bytes of a file are: on this disk, in which trunk, at which storages. `id` as for
+   * `get`. It asks every storage of the trunk's group, so it is for looking at one file.
+   */
+  locate(id: string, options?: GetOptions): Promise<FileLocation>;
   /** Merges all staged files now, whatever their age; resolves when they are stored. */
   flush(options?: { readonly signal?: AbortSignal }): Promise<void>;
   /** The storages that the trackers know now. Rejects with `storage_unavailable`. */

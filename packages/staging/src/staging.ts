@@ -182,7 +182,7 @@ export class Staging extends EventEmitter<StagingEvents> {
       onDead: () => this.#cleanup.want(),
     });
     this.#copies = new Copies({
-      ...{ fileMap, trunkStore, wanted: options.confirmCopies ?? 0, onError },
+      ...{ fileMap, trunkStore, now, wanted: options.confirmCopies ?? 0, onError },
       onConfirmed: () => this.#background.run(this.#retention.trim()),
     });
     this.#orphans = new OrphanWatch({

@@ -107,6 +107,21 @@ it('a key of any worker is read and deleted at every one, and the figures are th
       cluster: [{ group: 'group1', active: true }],
     });
   }
+  // One history for all, whoever is asked.
+  const histories = await Promise.all(
+    agents.map((agent) => ask(url, '/console/history?span=day', { agent })),
+  );
+  for (const { body } of histories) {
+    const { stepMs, at, uploadsPerSecond } = JSON.parse(body.toString());
+    expect(stepMs).toBe(60_000);
+    expect(at.length).toBeGreaterThan(0);
+    expect(uploadsPerSecond).toHaveLength(at.length);
+  }
+  // Where a file is, whoever has it.
+  for (const agent of agents) {
+    const { body } = await ask(url, `/console/file?id=${keys[0]}`, { agent });
+    expect(JSON.parse(body.toString())).toMatchObject({ file: { key: keys[0] } });
+  }
   // Each file at another worker than the one that has it.
   for (const [index, key] of keys.entries()) {
     const agent = agents[(Math.floor(index / 2) + 1) % 3]!;
@@ -123,7 +138,8 @@ it('quotas, idempotency keys and rates are those of the gateway, not of a worker
   const path = join(temporaryFolder(), 'keys.json');
   const made = makeApiKey({ name: 'a', scopes: ['read', 'write'], bytesPerDay: 100 }, new Date());
   const rated = makeApiKey({ name: 'b', scopes: ['read'], requestsPerSecond: 0.1 }, new Date());
-  await writeKeyFile(path, [made.key, rated.key]);
+  const admin = makeApiKey({ name: 'c', scopes: ['admin'] }, new Date());
+  await writeKeyFile(path, [made.key, rated.key, admin.key]);
   const gateway = await startGatewayProcess(
     temporaryFolder(),
     '--workers',
@@ -142,6 +158,11 @@ it('quotas, idempotency keys and rates are those of the gateway, not of a worker
   // 20 bytes are left.
   const rest = { agent: two, headers, method: 'POST', body: 'x'.repeat(60) };
   expect((await ask(url, '/files', rest)).status).toBe(413);
+  for (const agent of agents) {
+    const asked = { agent, headers: { authorization: `Bearer ${admin.text}` } };
+    const { body } = await ask(url, '/console/access', asked);
+    expect(JSON.parse(body.toString()).keys[0]).toMatchObject({ name: 'a', bytesToday: 80 });
+  }
   const often = { authorization: `Bearer ${rated.text}` };
   const counts = await Promise.all(
     agents.flatMap((agent) =>

@@ -79,8 +79,10 @@ export class FileMap extends FileMapQueries {
       members = CASE state WHEN 'abandoned' THEN NULL ELSE members END WHERE id = ?`,
   );
 
-  /** Enough storages have it: the copies on this disk may be removed. */
-  readonly setCopied = this.run<[trunk: number]>('UPDATE trunks SET copied = 1 WHERE id = ?');
+  /** Enough storages have it since then: the copies on this disk may be removed. */
+  readonly setCopied = this.run<[now: number, trunk: number]>(
+    'UPDATE trunks SET copied = ? WHERE id = ?',
+  );
 
   /** The file must be removed from FastDFS, however often that fails. */
   readonly addUnwanted = this.run<[fileId: string]>(

@@ -139,7 +139,7 @@ export class FileMapQueries extends Statements {
   /** Keys of spooled files confirmed in FastDFS, oldest first. */
   readonly confirmedSpooled = this.column<[], Buffer>(
     `SELECT f.key FROM files f INDEXED BY files_spooled
-      JOIN trunks t ON t.id = f.trunk WHERE f.spooled = 1 AND t.copied = 1 ORDER BY f.key`,
+      JOIN trunks t ON t.id = f.trunk WHERE f.spooled = 1 AND t.copied > 0 ORDER BY f.key`,
   );
 
   /** Keys of deleted files whose deletion is still kept, after the given key, in order. */

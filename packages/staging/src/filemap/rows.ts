@@ -82,8 +82,8 @@ export interface TrunkRow {
   readonly thin: number;
   /** When the oldest file of a thin trunk was staged, in Unix milliseconds. */
   readonly oldestAt: number | null;
-  /** 1 once enough storages are known to have it. */
-  readonly copied: 0 | 1;
+  /** Since when enough storages are known to have it, in Unix milliseconds; 0: they are not. */
+  readonly copied: number;
   /** Unix milliseconds since when FastDFS may hold a copy without a record; null if not. */
   readonly doubtfulSince: number | null;
 }

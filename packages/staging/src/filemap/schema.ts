@@ -28,11 +28,11 @@ import type { FileRow, FormerPlace, LocalPlace, TrunkKind } from './rows.js';
  * container does not have.
  *
  * trunks.doubtfulSince is set while FastDFS may hold a copy of the trunk without a record. copied
- * is 0 until enough storages are known to have the trunk, and oldestSegment is the first segment
- * that must stay until then. thin is how often the files of a trunk have been written while it may
- * be joined with others, else 0; oldestAt is when the oldest of them was staged. lastExpiry is when
- * the last file of a trunk expires, NULL if one never does or it is unknown. damage lists
- * copies that must not be read, blocks the checksums of large files, marks the progress of slow
+ * is the time since when enough storages are known to have the trunk, or 0, and oldestSegment is the
+ * first segment that must stay until then. thin is how often the files of a trunk have been written
+ * while it may be joined with others, else 0; oldestAt is when the oldest of them was staged.
+ * lastExpiry is when the last file of a trunk expires, NULL if one never does or it is unknown.
+ * damage lists copies that must not be read, blocks the checksums of large files, marks the progress of slow
  * walks, of a rebuild and of the outbox, unwanted what must still be removed from FastDFS.
  */
 const TABLES = `

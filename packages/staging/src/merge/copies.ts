@@ -10,6 +10,7 @@ import type { TrunkStore } from './trunk-store.js';
 export interface CopiesParts {
   readonly fileMap: FileMap;
   readonly trunkStore: TrunkStore;
+  readonly now: () => number;
   /** Storages that must have a trunk; 0: two where its group has two or more, else one. */
   readonly wanted: number;
   /** Called when copies on this disk may have become removable. */
@@ -70,7 +71,7 @@ export class Copies {
   /** Never rejects. */
   async #run(): Promise<void> {
     this.#isWanted = false;
-    const { fileMap, onConfirmed, onError } = this.#parts;
+    const { fileMap, now, onConfirmed, onError } = this.#parts;
     let confirmed = 0;
     let failure: Error | undefined;
     const silent = new Set<string>();
@@ -82,7 +83,7 @@ export class Copies {
         if (silent.has(group)) continue;
         try {
           if (!(await this.#hasEnough(trunk))) continue;
-          fileMap.setCopied(trunk.id);
+          fileMap.setCopied(now(), trunk.id);
           confirmed += 1;
         } catch (error) {
           // It must not hold up the trunks of other groups, nor be asked for each of its own.

@@ -1,0 +1,150 @@
+import type { TierLoad } from './migrations.js';
+
+/**
+ * The history of a gateway's figures: a point for each 10 seconds of the last hour, and for each
+ * minute of the last day. Pure: it is told readings and the time, and its memory is bounded.
+ */
+
+/** Totals since some start, and figures of the moment. A total that falls has begun again. */
+export interface Reading {
+  /** Milliseconds since 1970. */
+  readonly at: number;
+  readonly uploads: number;
+  readonly downloads: number;
+  readonly cacheHits: number;
+  readonly cacheMisses: number;
+  /** Trunks stored, and the sum of their fill. */
+  readonly trunks: number;
+  readonly fill: number;
+  readonly stagedBytes: number;
+  readonly load: TierLoad | undefined;
+}
+
+export const SPANS = ['hour', 'day'] as const;
+export type Span = (typeof SPANS)[number];
+
+type Values = readonly (number | null)[];
+
+/** The same number of values in each list; null where nothing is known. */
+export interface HistoryTable {
+  readonly stepMs: number;
+  /** Seconds since 1970, at which each step begins. */
+  readonly at: readonly number[];
+  readonly uploadsPerSecond: Values;
+  readonly downloadsPerSecond: Values;
+  readonly stagedBytes: Values;
+  readonly trunksPerMinute: Values;
+  /** Mean fill of the trunks of the step. */
+  readonly fill: Values;
+  /** Share of look-ups in the cache that found the file. */
+  readonly cacheHits: Values;
+  /** Of the storage with the highest forecast, as shares of what its disk can serve. */
+  readonly load: Values;
+  readonly forecast: Values;
+}
+
+const HOUR_MS = 3_600_000;
+const STEPS_MS = { hour: 10_000, day: 60_000 } as const;
+const LENGTHS = { hour: HOUR_MS / STEPS_MS.hour, day: (24 * HOUR_MS) / STEPS_MS.day } as const;
+
+/** What happened in one step. */
+interface Step {
+  /** Number of the step since 1970. */
+  readonly number: number;
+  seconds: number;
+  uploads: number;
+  downloads: number;
+  cacheHits: number;
+  cacheMisses: number;
+  trunks: number;
+  fill: number;
+  stagedBytes: number;
+  load: TierLoad | undefined;
+}
+
+const TOTALS = ['uploads', 'downloads', 'cacheHits', 'cacheMisses', 'trunks', 'fill'] as const;
+
+export class History {
+  readonly #rings = { hour: new Ring('hour'), day: new Ring('day') };
+  #last: Reading | undefined;
+
+  /** Call it every few seconds. A reading that is not later than the last one is left out. */
+  add(reading: Reading): void {
+    const last = this.#last;
+    if (last && reading.at <= last.at) {
+      // The clock was set back: steps continue from its new time.
+      if (last.at - reading.at > STEPS_MS.day) this.#last = reading;
+      return;
+    }
+    this.#last = reading;
+    for (const span of SPANS) this.#rings[span].add(reading, last);
+  }
+
+  table(span: Span): HistoryTable {
+    return this.#rings[span].table();
+  }
+}
+
+class Ring {
+  readonly #stepMs: number;
+  readonly #length: number;
+  readonly #steps: Step[] = [];
+
+  constructor(span: Span) {
+    this.#stepMs = STEPS_MS[span];
+    this.#length = LENGTHS[span];
+  }
+
+  add(reading: Reading, last: Reading | undefined): void {
+    const number = Math.floor(reading.at / this.#stepMs);
+    const steps = this.#steps;
+    while (steps.length > 0 && steps[0]!.number <= number - this.#length) steps.shift();
+    while (steps.length > 0 && steps.at(-1)!.number > number) steps.pop();
+    let step = steps.at(-1);
+    if (step?.number !== number) {
+      step = emptyStep(number);
+      steps.push(step);
+    }
+    step.stagedBytes = reading.stagedBytes;
+    step.load = reading.load;
+    if (!last) return;
+    step.seconds += (reading.at - last.at) / 1000;
+    for (const name of TOTALS) step[name] += Math.max(0, reading[name] - last[name]);
+  }
+
+  table(): HistoryTable {
+    const steps = this.#steps.flatMap((step, index) => {
+      const isAfterGap = index > 0 && this.#steps[index - 1]!.number < step.number - 1;
+      return isAfterGap ? [step.number - 1, step] : [step];
+    });
+    const values = (of: (step: Step) => number | undefined): Values =>
+      steps.map((step) => (typeof step === 'number' ? null : rounded(of(step))));
+    const share = (part: number, whole: number) => (whole === 0 ? undefined : part / whole);
+    return {
+      stepMs: this.#stepMs,
+      at: steps.map((step) => {
+        const number = typeof step === 'number' ? step : step.number;
+        return (number * this.#stepMs) / 1000;
+      }),
+      uploadsPerSecond: values(({ uploads, seconds }) => share(uploads, seconds)),
+      downloadsPerSecond: values(({ downloads, seconds }) => share(downloads, seconds)),
+      stagedBytes: values(({ stagedBytes }) => stagedBytes),
+      trunksPerMinute: values(({ trunks, seconds }) => share(trunks * 60, seconds)),
+      fill: values(({ fill, trunks }) => share(fill, trunks)),
+      cacheHits: values(({ cacheHits, cacheMisses }) => share(cacheHits, cacheHits + cacheMisses)),
+      load: values(({ load }) => load?.served),
+      forecast: values(({ load }) => load?.forecast),
+    };
+  }
+}
+
+function emptyStep(number: number): Step {
+  return {
+    ...{ number, seconds: 0, uploads: 0, downloads: 0, cacheHits: 0, cacheMisses: 0 },
+    ...{ trunks: 0, fill: 0, stagedBytes: 0, load: undefined },
+  };
+}
+
+function rounded(value: number | undefined): number | null {
+  return value === undefined ? null : Math.round(value * 1000) / 1000;
+}

@@ -1,0 +1,151 @@
+import type { Page } from 'playwright-core';
+import { describe, expect, test } from 'vitest';
+import { History, type HistoryTable, type Span } from '../../gateway/dist/console/history.js';
+import { gatewayOf, needsChromium, openConsole, PATIENT } from './harness.js';
+
+/** What the console says of the gateway: what needs attention, and the charts. */
+
+/** A day in which the n-th step of 10 s had n mod 50 uploads a second. */
+function dayUntil(now: number): History {
+  const history = new History();
+  let uploads = 0;
+  for (let at = now - 86_400_000; at <= now; at += 10_000) {
+    const step = Math.floor(at / 10_000);
+    uploads += (step % 50) * 10;
+    const load = { served: 0.4, forecast: 0.7 };
+    history.add({
+      ...{ at: step * 10_000, uploads, downloads: uploads * 2, cacheHits: step * 3, load },
+      ...{ cacheMisses: step, trunks: step, fill: step * 0.9, stagedBytes: (step % 40) * 2 ** 20 },
+    });
+  }
+  return history;
+}
+
+async function serveHistory(page: Page): Promise<Record<Span, HistoryTable>> {
+  const history = dayUntil(Date.now());
+  const tables = { hour: history.table('hour'), day: history.table('day') };
+  await page.route('**/console/history*', (route) => {
+    const span = new URL(route.request().url()).searchParams.get('span') as Span;
+    return route.fulfill({ json: tables[span] });
+  });
+  return tables;
+}
+
+/** How many points of a chart have that colour of the page's palette, nearly. */
+function pointsOf(title: string, colour: string): string {
+  return `(() => {
+    const figure = [...document.querySelectorAll('#charts figure')]
+      .find((each) => each.querySelector('figcaption').textContent === '${title}');
+    const canvas = figure.querySelector('canvas');
+    const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+    const hex = getComputedStyle(document.documentElement).getPropertyValue('${colour}').trim();
+    const wanted = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+    let points = 0;
+    for (let at = 0; at < data.length; at += 4) {
+      const isNear = wanted.every((value, index) => Math.abs(data[at + index] - value) < 8);
+      if (isNear && data[at + 3] > 240) points += 1;
+    }
+    return points;
+  })()`;
+}
+
+const CHARTS = [
+  'Uploads and downloads',
+  'Staged on this disk',
+  'Trunks stored',
+  'Cache',
+  'Load of the metadata tier',
+];
+
+describe.skipIf(needsChromium.missing)('the overview', () => {
+  test('says that nothing needs attention, and draws what the gateway remembers', async () => {
+    const gateway = await gatewayOf();
+    const page = await openConsole(gateway.url);
+    await page.getByText('Nothing needs attention.', { exact: true }).waitFor();
+    await expect.poll(() => page.locator('#charts canvas').count(), PATIENT).toBe(4);
+    // There is a point already, from the start of the gateway.
+    const legend = page.locator('#charts figure').nth(1).locator('.u-legend');
+    await expect.poll(() => legend.textContent(), PATIENT).toMatch(/^Time\d\d:\d\d:\d\dStaged0 B$/);
+    await page.reload();
+    await expect.poll(() => page.locator('#charts canvas').count(), PATIENT).toBe(4);
+  });
+
+  test('lists what needs attention, with what to do', async () => {
+    const away = await gatewayOf({ trackers: ['127.0.0.1:1'] });
+    const page = await openConsole(away.url);
+    const items = page.locator('#attention li');
+    await expect.poll(() => items.count(), PATIENT).toBe(1);
+    expect(await items.textContent()).toMatch(
+      /^problemFastDFS is away: no tracker answers \(127\.0\.0\.1:1\).*To do: start a tracker/,
+    );
+    expect(await page.locator('#status').textContent()).toBe(
+      'Accepts uploads; FastDFS is unavailable',
+    );
+  });
+
+  test('draws charts, and shows the values under the pointer', async () => {
+    let tables: Record<Span, HistoryTable> | undefined;
+    const gateway = await gatewayOf();
+    const page = await openConsole(gateway.url, {
+      prepare: async (opened) => {
+        tables = await serveHistory(opened);
+      },
+    });
+    const charts = page.locator('#charts figure');
+    await expect
+      .poll(() => charts.locator('figcaption').allTextContents(), PATIENT)
+      .toEqual(CHARTS);
+    for (const title of CHARTS) {
+      await expect
+        .poll(() => page.evaluate(pointsOf(title, '--accent')), PATIENT)
+        .toBeGreaterThan(100);
+    }
+    const chart = charts.first();
+    const legend = chart.locator('.u-legend');
+    const { at, uploadsPerSecond, downloadsPerSecond } = tables!.hour;
+    const clock = (seconds: number) => new Date(seconds * 1000).toTimeString().slice(0, 8);
+    const texts = () => legend.locator('.u-value').allTextContents();
+    const shownIndex = async () => {
+      const [time] = await texts();
+      return at.findIndex((seconds) => clock(seconds) === time);
+    };
+    const rate = (value: number) => `${value.toFixed(value >= 10 || value === 0 ? 0 : 1)} /s`;
+    for (const share of [0.3, 0.6]) {
+      const box = (await chart.locator('.u-over').boundingBox())!;
+      await page.mouse.move(box.x + box.width * share, box.y + box.height / 2);
+      await expect
+        .poll(async () => (await shownIndex()) / at.length, PATIENT)
+        .toBeCloseTo(share, 1);
+      const index = await shownIndex();
+      expect((await texts()).slice(1)).toEqual([
+        rate(uploadsPerSecond[index]!),
+        rate(downloadsPerSecond[index]!),
+      ]);
+    }
+    await page.mouse.move(0, 0);
+    // The keyboard does the same.
+    await chart.locator('.plot').focus();
+    await page.keyboard.press('Home');
+    await page.keyboard.press('ArrowRight');
+    expect(await page.locator('#chart-said').textContent()).toMatch(
+      /^\d\d:\d\d:\d\d: Uploads [\d.]+ \/s, Downloads [\d.]+ \/s$/,
+    );
+    await page.getByLabel('Last day').check();
+    await expect
+      .poll(() => legend.textContent(), PATIENT)
+      .toMatch(/^Time\w+ \d+, 20\d\d, \d\d:\d\d:\d\d/);
+  });
+
+  test('is drawn anew in the colours that the system asks for', async () => {
+    const gateway = await gatewayOf();
+    const page = await openConsole(gateway.url, { prepare: serveHistory });
+    const drawn = () => page.evaluate(pointsOf(CHARTS[0]!, '--accent')) as Promise<number>;
+    const ground = () => page.evaluate('getComputedStyle(document.body).backgroundColor');
+    await expect.poll(drawn, PATIENT).toBeGreaterThan(100);
+    const light = await ground();
+    await page.emulateMedia({ colorScheme: 'dark' });
+    await expect.poll(drawn, PATIENT).toBeGreaterThan(100);
+    expect(await ground()).not.toBe(light);
+    expect(await page.locator('#charts canvas').count()).toBe(CHARTS.length);
+  });
+});
