@@ -1,5 +1,5 @@
 import { crc32 } from 'node:zlib';
-import { type FastdfsClient, FastdfsError } from '@stevedore/fastdfs';
+import { type FastdfsClient, FastdfsError, type RemoteFileInfo } from '@stevedore/fastdfs';
 import type { ServerAddress } from '@stevedore/protocol';
 import { type FileRow, isStoreError, type ReadableStaging, StoreError } from '@stevedore/staging';
 import { corrupt, storageError } from './failures.js';
@@ -36,6 +36,24 @@ export class Downloads {
   constructor(client: FastdfsClient, staging: Pick<ReadableStaging, 'local' | 'quarantine'>) {
     this.#client = client;
     this.#staging = staging;
+  }
+
+  async info(fileId: string, signal: Signal): Promise<RemoteFileInfo> {
+    try {
+      return await this.#client.info(fileId, signal ? { signal } : {});
+    } catch (error) {
+      throw storageError(error, fileId);
+    }
+  }
+
+  async exists(fileId: string): Promise<boolean> {
+    try {
+      await this.info(fileId, undefined);
+      return true;
+    } catch (error) {
+      if (isStoreError(error, 'not_found')) return false;
+      throw error;
+    }
   }
 
   /** `isOwn`: this store gave the file to FastDFS; if it is gone there, that is `corrupt`. */

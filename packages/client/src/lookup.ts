@@ -1,7 +1,6 @@
 import type { FastdfsClient } from '@stevedore/fastdfs';
 import type { MappedFile } from '@stevedore/map';
 import {
-  extensionOf,
   type FileId,
   fileKind,
   formatFileId,
@@ -36,7 +35,6 @@ import {
 import { DEFAULT_TYPE } from './intake.js';
 import type { Reader } from './reader.js';
 import type { Reads } from './reads.js';
-import type { SiblingsToAsk, SiblingToAsk } from './siblings.js';
 import { type FileFacts, FileHandle, type MoreOfFile, type ReadContent } from './stored-file.js';
 import type { FileInfo, FileState, GetOptions, Receipt, StoredFile } from './types.js';
 
@@ -52,6 +50,18 @@ export type Deletable =
   | { readonly key: Buffer; readonly sibling?: SiblingToAsk }
   | { readonly foreignKey: Buffer }
   | { readonly fileId: string; readonly slice?: SliceId };
+
+/** Another process of this machine, whose files are found here, too. */
+export interface SiblingToAsk {
+  readonly staging: ReadableStaging;
+  readonly lookup: Lookup;
+  readonly delete: (key: string) => Promise<boolean>;
+}
+
+export interface SiblingsToAsk {
+  readonly all: readonly SiblingToAsk[];
+  readonly ofKey: (key: Buffer, isHere: () => boolean) => SiblingToAsk | undefined;
+}
 
 export interface LookupParts {
   readonly staging: ReadableStaging;
@@ -73,7 +83,7 @@ export class Lookup {
 
   constructor(parts: LookupParts) {
     this.#parts = parts;
-    this.#foreign = new ForeignSlices((id) => this.#isThere(id));
+    this.#foreign = new ForeignSlices((id) => parts.downloads.exists(id));
     this.#directories = new TrunkDirectories(parts.downloads);
   }
 
@@ -352,7 +362,7 @@ export class Lookup {
     const id = formatFileId(fileId);
     const row = this.#resolvePlain(id);
     if (row) return this.#storedRow(row);
-    const info = await this.#infoOf(id, signal);
+    const info = await this.#parts.downloads.info(id, signal);
     const fixed = fileKind(fileId) === 'normal' || fileKind(fileId) === 'slot';
     const facts: FileFacts = {
       name: fileId.base,
@@ -376,23 +386,5 @@ export class Lookup {
       return this.#parts.reads.run(facts.key, bytes, () => read(range, signal));
     };
     return new FileHandle(facts, counted, more);
-  }
-
-  async #isThere(id: string): Promise<boolean> {
-    try {
-      await this.#infoOf(id, undefined);
-      return true;
-    } catch (error) {
-      if (isStoreError(error, 'not_found')) return false;
-      throw error;
-    }
-  }
-
-  async #infoOf(id: string, signal: Signal) {
-    try {
-      return await this.#parts.client.info(id, signal ? { signal } : {});
-    } catch (error) {
-      throw storageError(error, id);
-    }
   }
 }

@@ -1,8 +1,8 @@
 import type { FastdfsClient } from '@stevedore/fastdfs';
 import { originOf } from '@stevedore/map';
-import { type ReadableStaging, SiblingView, StoreError } from '@stevedore/staging';
+import { SiblingView, StoreError } from '@stevedore/staging';
 import { Downloads } from './downloads.js';
-import { Lookup } from './lookup.js';
+import { Lookup, type SiblingToAsk } from './lookup.js';
 import { Reader, type ReaderOptions } from './reader.js';
 import type { Reads } from './reads.js';
 
@@ -16,18 +16,6 @@ export interface SiblingOptions {
   readonly directory: string;
   /** Asks the owner to delete it; false if there is no such file. */
   readonly delete: (key: string) => Promise<boolean>;
-}
-
-/** Another process of this machine, whose files are found here, too. */
-export interface SiblingToAsk {
-  readonly staging: ReadableStaging;
-  readonly lookup: Lookup;
-  readonly delete: (key: string) => Promise<boolean>;
-}
-
-export interface SiblingsToAsk {
-  readonly all: readonly SiblingToAsk[];
-  readonly ofKey: (key: Buffer, isHere: () => boolean) => SiblingToAsk | undefined;
 }
 
 export interface SiblingsParts {
