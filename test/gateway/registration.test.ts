@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
 import { connect } from '@stevedore/client/connect';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { startGateway } from '@stevedore/gateway';
@@ -9,7 +10,7 @@ import { newKey } from './guarded.js';
 
 /** `POST /files?id=ID`: a file of FastDFS gets a key. */
 
-async function setUp() {
+async function setUp(policy: object = {}) {
   const directory = temporaryFolder();
   const apiKeys = `${directory}/keys.json`;
   const scopes = (...list: Scope[]) => newKey({ scopes: list });
@@ -18,8 +19,12 @@ async function setUp() {
     apiKeys,
     Object.values(keys).map(({ key }) => key),
   );
+  const policies = `${directory}/policies.json`;
+  writeFileSync(policies, JSON.stringify({ default: policy }));
   const ports = { port: 0, trackerPort: 0, storagePort: 0, logLevel: 'silent' } as const;
-  const started = await startGateway({ ...ports, directory: `${directory}/store`, apiKeys });
+  const started = await startGateway({
+    ...{ ...ports, directory: `${directory}/store`, apiKeys, policies },
+  });
   const client = new FastdfsClient({ trackers: started.store.trackers });
   onTestFinished(async () => {
     await client.close();
@@ -67,4 +72,15 @@ test('a store over HTTP registers as open() does', async () => {
   await expect(store.register!(fileId, { group: ' x' })).rejects.toMatchObject({
     code: 'invalid_option',
   });
+});
+
+test('the default policy holds as for an upload', async () => {
+  const headers = { 'content-type': 'image/jpeg' };
+  const small = await setUp({ types: ['image/*'], maxFileSize: '19KiB' });
+  const { text } = small.keys.both;
+  const code = async (answer: Response) => ((await answer.json()) as { code: string }).code;
+  expect(await code(await small.post(text))).toBe('type_not_allowed');
+  expect(await code(await small.post(text, { headers }))).toBe('too_large');
+  const large = await setUp({ types: ['image/*'], maxFileSize: '20KiB' });
+  expect((await large.post(large.keys.both.text, { headers })).status).toBe(201);
 });

@@ -2,10 +2,11 @@ import { createHash, randomBytes } from 'node:crypto';
 import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
+import { StoreError } from '@stevedore/client';
 import { type Gateway, type GatewayInput, startGateway } from '@stevedore/gateway';
 import { presignedUpload } from '@stevedore/middleware/core';
 import { type HttpResponse, Upload, type UploadOptions } from 'tus-js-client';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { writeKeyFile } from '../../gateway/dist/access/api-keys.js';
 import { cuttingProxy } from '../support/cutting-proxy.js';
 import { Random } from '../support/random.js';
@@ -385,4 +386,20 @@ test('a presigned URL begins one upload, whose own URL is enough from then on', 
   expect(url).toBe(`${gateway.url}/uploads/${key}`);
   const again = await tus(gateway.url + signed, 'POST', { 'upload-length': '5' });
   expect([again.status, again.code]).toEqual([403, 'signature_expired']);
+});
+
+test('an upload belongs to its client, whose address is not stored', async () => {
+  const gateway = await started();
+  const begin = vi.spyOn(gateway.store.unfinished!, 'begin');
+  await tus(`${gateway.url}/uploads`, 'POST', { 'upload-length': '10' });
+  await tus(`${gateway.url}/uploads`, 'POST', { 'upload-length': '20' });
+  const [first, second] = begin.mock.calls.map(([options]) => options?.owner);
+  expect(first).toMatch(/^[\w-]{22}$/);
+  expect(second).toBe(first);
+  const refused = () => {
+    throw new StoreError('too_many_unfinished', '1000 uploads of this client are unfinished');
+  };
+  begin.mockImplementationOnce(refused);
+  const answer = await tus(`${gateway.url}/uploads`, 'POST', { 'upload-length': '30' });
+  expect(answer.status).toBe(429);
 });

@@ -219,6 +219,11 @@ export interface BeginOptions extends Pick<PutOptions, 'name' | 'type' | 'group'
   readonly once?: Uint8Array;
   /** Up to 8 KiB of the caller's own text, returned by `find`. */
   readonly note?: string;
+  /**
+   * Names whose upload it is, in up to 64 bytes. One owner can have 1,000 unfinished uploads of the
+   * 10,000 of all; then `too_many_unfinished`.
+   */
+  readonly owner?: string;
 }
 
 export interface UnfinishedUpload {

@@ -173,3 +173,28 @@ test('bytes that cannot be synced end the upload: what the disk has of them is n
   expect(disk.failures).toEqual([expect.stringMatching(/^sync /)]);
   expect(unfinished.find(KEY)).toBeUndefined();
 });
+
+test('one owner can have a tenth of all unfinished uploads, also after a restart', async () => {
+  const disk = new SimulatedDisk(ROOT);
+  const { unfinished } = await opened(disk);
+  const key = (number: number) => Buffer.concat([Buffer.alloc(12), numbered(number)]);
+  const mine = { ...ABOUT, owner: 'me' };
+  for (let number = 0; number < 1000; number += 1) {
+    await unfinished.begin(key(number), mine, undefined);
+  }
+  const again = (await opened(disk)).unfinished;
+  for (const uploads of [unfinished, again]) {
+    const refused = uploads.begin(key(1000), mine, undefined);
+    await expect(refused).rejects.toMatchObject({ code: 'too_many_unfinished', retryable: true });
+  }
+  await again.begin(key(1001), { ...ABOUT, owner: 'another' }, undefined);
+  await again.begin(key(1002), ABOUT, undefined);
+  await again.remove(key(0));
+  await again.begin(key(1003), mine, undefined);
+});
+
+function numbered(number: number): Buffer {
+  const bytes = Buffer.alloc(4);
+  bytes.writeUInt32BE(number);
+  return bytes;
+}

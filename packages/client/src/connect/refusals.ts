@@ -41,6 +41,7 @@ const SAME: ReadonlySet<string> = new Set<StoreErrorCode>([
   'range_not_satisfiable',
   'storage_unavailable',
   'too_large',
+  'too_many_unfinished',
   'unsupported',
 ]);
 

@@ -56,6 +56,8 @@ const SYNC_BYTES = 8 * 2 ** 20;
 const READ_BYTES = 256 * 1024;
 /** Maximum number of unfinished uploads, in addition to the limit on their bytes. */
 const MAX_UNFINISHED = 10_000;
+/** Share of one owner. */
+const MAX_OF_OWNER = 1_000;
 
 export class Unfinished {
   readonly #parts: UnfinishedParts;
@@ -76,7 +78,7 @@ export class Unfinished {
     return this.#entries.size;
   }
 
-  /** Throws `container_full` if there are too many. */
+  /** Throws `container_full` or `too_many_unfinished` if there are too many. */
   async begin(
     key: Buffer,
     about: UnfinishedAbout,
@@ -85,6 +87,10 @@ export class Unfinished {
     if (this.#entries.size >= MAX_UNFINISHED) {
       const message = `${MAX_UNFINISHED} uploads are unfinished; finish or remove some, or wait until they are too old`;
       throw new StoreError('container_full', message, { retryable: true });
+    }
+    if (about.owner !== undefined && this.#countOf(about.owner) >= MAX_OF_OWNER) {
+      const message = `${MAX_OF_OWNER} uploads of this client are unfinished; finish or remove some, or wait until they are too old`;
+      throw new StoreError('too_many_unfinished', message, { retryable: true });
     }
     const name = nameOf(key);
     const entry = { about, mark: { turn: 1, durableBytes: 0, sizeBytes }, bytes: 0 };
@@ -105,6 +111,12 @@ export class Unfinished {
       throw error;
     }
     return viewOf(entry);
+  }
+
+  #countOf(owner: string): number {
+    let count = 0;
+    for (const { about } of this.#entries.values()) if (about.owner === owner) count += 1;
+    return count;
   }
 
   find(key: Buffer): UnfinishedUpload | undefined {

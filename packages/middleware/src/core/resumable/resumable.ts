@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
 import { ReadableStream } from 'node:stream/web';
 import {
@@ -46,6 +47,8 @@ export interface ResumableRequest {
   readonly policy?: UploadPolicy;
   readonly scope?: string;
   readonly mark?: Buffer | undefined;
+  /** The client, which can have only so many unfinished uploads. Default: no such limit. */
+  readonly owner?: string;
   /** Most bytes that the request may bring. */
   readonly limitBytes?: number | undefined;
   /** Called once, with the number of bytes that were stored. */
@@ -154,7 +157,7 @@ export class ResumableUploads {
   /** What a new upload is to become, under the route's policy. */
   #begin(
     headers: IncomingHttpHeaders,
-    { policy = ANYTHING, scope = '', mark }: ResumableRequest,
+    { policy = ANYTHING, scope = '', mark, owner }: ResumableRequest,
     isPart: boolean,
   ): Begin {
     const { limits } = this.#options;
@@ -178,6 +181,7 @@ export class ResumableUploads {
     const ownGroup = policy.group ?? group;
     return {
       ...{ name, type, note },
+      ...(owner === undefined ? {} : { owner: disguised(owner) }),
       ...(mark ? { once: mark } : {}),
       ...(ownGroup === undefined ? {} : { group: ownGroup }),
       ...(expiresAt === undefined ? {} : { ttlMs: expiresAt.getTime() - now }),
@@ -316,6 +320,11 @@ export class ResumableUploads {
       throw error;
     }
   }
+}
+
+/** An address is not written to the disk as it is. */
+function disguised(client: string): string {
+  return createHash('sha256').update(client).digest('base64url').slice(0, 22);
 }
 
 /** PATCH and DELETE sent as POST, for clients behind proxies that allow no other method. */

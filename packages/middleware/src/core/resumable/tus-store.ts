@@ -16,6 +16,7 @@ export interface Begin extends UploadMetadata {
   readonly note: Note;
   readonly ttlMs?: number;
   readonly once?: Uint8Array;
+  readonly owner?: string;
 }
 
 /** One request. */

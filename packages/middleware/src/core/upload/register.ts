@@ -3,12 +3,12 @@ import type { Receipt, Store } from '@stevedore/client';
 import { DEFAULT_TYPE, fileNameOf, mediaType } from '../http/content-headers.js';
 import type { TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
-import { expiryOf, type UploadPolicy } from './policy.js';
+import { expiryOf, typeProblem, type UploadPolicy } from './policy.js';
 import { groupOf } from './receive.js';
 
 /**
  * Gives a file that is in FastDFS already a key, without copying it. Name, type, group and expiry
- * are in the headers of an upload without a body. Throws what `Store.register` does, and problems
+ * are in the headers of an upload without a body, and the policy holds as for an upload. Throws what `Store.register` does, and problems
  * of the headers.
  */
 export async function registerFile(
@@ -26,6 +26,12 @@ export async function registerFile(
   const type = mediaType(declared) ?? (declared === undefined ? DEFAULT_TYPE : undefined);
   if (type === undefined) {
     throw new ProblemError('invalid_media_type', 'Content-Type is not a media type.');
+  }
+  const refused = typeProblem(type, policy);
+  if (refused) throw refused;
+  const { maxFileBytes } = policy;
+  if (maxFileBytes !== undefined && (await store.stat(fileId)).size > maxFileBytes) {
+    throw new ProblemError('too_large', `The file is longer than ${maxFileBytes} bytes.`);
   }
   const name = fileNameOf(headers, limits);
   const group = policy.group ?? groupOf(headers);
