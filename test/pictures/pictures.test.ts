@@ -226,7 +226,7 @@ test('a picture that two processes made at once goes with its original, both tim
   const store = await open({ directory: temporaryFolder() });
   onTestFinished(() => store.close());
   const workers = [1, 2].map(() => new Pictures({ store, sizes: ['320'] }));
-  onTestFinished(() => workers.forEach((pictures) => pictures.close()));
+  for (const pictures of workers) onTestFinished(() => pictures.close());
   const { key } = await store.put(await photograph().jpeg().toBuffer());
   const original = await store.get(key);
   const shown = await Promise.all(
