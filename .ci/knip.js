@@ -37,8 +37,8 @@ export default {
     bench: {
       entry: ['src/main.ts', 'src/**/*-process.ts'],
       project: ['src/**/*.ts'],
-      // It has no types and is loaded by `require`.
-      ignoreDependencies: ['fdfs'],
+      // fdfs has no types and is loaded by `require`; sharp is that of @stevedore/pictures.
+      ignoreDependencies: ['fdfs', 'sharp'],
     },
     examples: { entry: ['src/**/*.ts'], project: ['src/**/*.ts'] },
     test: {

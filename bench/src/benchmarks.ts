@@ -9,6 +9,7 @@ export const benchmarks = {
   staging: async () => (await import('./staging/staging.js')).staging,
   gateway: async () => (await import('./gateway/gateway.js')).gateway,
   servers: async () => (await import('./servers/servers.js')).servers,
+  pictures: async () => (await import('./pictures/pictures.js')).pictures,
   workers: async () => (await import('./gateway/workers.js')).workers,
   replication: async () => (await import('./replication/replication.js')).replication,
   deployment: async () => (await import('./deployment/deployment.js')).deployment,

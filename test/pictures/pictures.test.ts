@@ -106,6 +106,32 @@ test('a photograph is turned as its EXIF says, and loses it', async () => {
   expect(metadata.orientation).toBeUndefined();
 });
 
+test('moving pictures, print colours and 16 bits become still pictures in sRGB with 8', async () => {
+  const gateway = await started();
+  const frames = await Promise.all(
+    ['red', 'blue'].map((background) =>
+      sharp({ create: { width: 80, height: 60, channels: 3, background } })
+        .png()
+        .toBuffer(),
+    ),
+  );
+  const moving = sharp(frames, { join: { animated: true } }).gif();
+  const print = photograph().toColourspace('cmyk').jpeg();
+  const deep = photograph().toColourspace('rgb16').png();
+  const bodies = { 'image/gif': moving, 'image/jpeg': print, 'image/png': deep };
+  for (const [type, body] of Object.entries(bodies)) {
+    const key = await upload(gateway, await body.toBuffer(), type);
+    const { response, bytes } = await picture(gateway, `/files/${key}?w=64&h=64&format=png`);
+    expect(response.status, type).toBe(200);
+    const metadata = await sharp(bytes).metadata();
+    expect(metadata, type).toMatchObject({ width: 64, height: 48, space: 'srgb', depth: 'uchar' });
+    expect(metadata.pages ?? 1, type).toBe(1);
+    // The first frame, and the left of the photographs, is red.
+    const [red, , blue] = await sharp(bytes).raw().toBuffer();
+    expect(red! - blue!, type).toBeGreaterThan(100);
+  }
+});
+
 test('only sizes of the list are made, and any for a signed URL', async () => {
   const open = await started();
   const body = await photograph().png().toBuffer();
@@ -194,6 +220,47 @@ test('a picture is made once, lies beside its original, and goes with it', async
   await store.delete(key);
   await pictures.remove(key);
   await expect(store.get(made!)).rejects.toMatchObject({ code: 'not_found' });
+});
+
+test('a picture that two processes made at once goes with its original, both times', async () => {
+  const store = await open({ directory: temporaryFolder() });
+  onTestFinished(() => store.close());
+  const workers = [1, 2].map(() => new Pictures({ store, sizes: ['320'] }));
+  for (const pictures of workers) onTestFinished(() => pictures.close());
+  const { key } = await store.put(await photograph().jpeg().toBuffer());
+  const original = await store.get(key);
+  const shown = await Promise.all(
+    workers.map((pictures) => pictures.shown(`/${key}?w=320`, undefined, original, false)),
+  );
+  const made = new Set(shown.map((each) => each!.file.key!));
+  expect(made.size).toBe(2);
+  await store.delete(key);
+  await workers[0]!.remove(key);
+  for (const each of made) {
+    await expect(store.get(each)).rejects.toMatchObject({ code: 'not_found' });
+  }
+});
+
+test('an original that is deleted while its picture is made takes it along', async () => {
+  const store = await open({ directory: temporaryFolder() });
+  onTestFinished(() => store.close());
+  const pictures = new Pictures({ store, sizes: ['320'] });
+  onTestFinished(() => pictures.close());
+  const { key } = await store.put(await photograph().jpeg().toBuffer());
+  const file = await store.get(key);
+  const original = {
+    ...file,
+    key,
+    bytes: async () => {
+      const bytes = await file.bytes();
+      await store.delete(key);
+      await pictures.remove(key);
+      return bytes;
+    },
+  };
+  const shown = pictures.shown(`/${key}?w=320`, undefined, original, false);
+  await expect(shown).rejects.toMatchObject({ code: 'not_found' });
+  expect(store.stats()).toMatchObject({ acknowledgedFiles: 2, deletedFiles: 2 });
 });
 
 test('a gateway that deletes a file shows no picture of it', async () => {

@@ -1,6 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import {
@@ -10,6 +9,7 @@ import {
   type Scale,
 } from '../harness/benchmark.js';
 import { Child } from '../harness/child.js';
+import { familyCpuSeconds } from '../harness/family-cpu.js';
 import { atLeast, atMost, type Goal, medianOf } from '../harness/goals.js';
 import { drive } from '../harness/load.js';
 import { round, spread, table } from '../harness/markdown.js';
@@ -44,8 +44,6 @@ const WORKERS = [1, 2] as const;
 const WARM_UP_ROUNDS = 12;
 const RATE_RATIO = 1.5;
 const CPU_RATIO = 1.15;
-/** Clock ticks a second in /proc. */
-const TICKS = 100;
 const COMMAND = fileURLToPath(new URL('../../../gateway/dist/cli/main.js', import.meta.url));
 
 const id = (kind: string, place: string, what: string): string => `${kind}.${place}.${what}`;
@@ -119,14 +117,7 @@ class Server implements AsyncDisposable {
 
   /** Of the primary and its workers. */
   cpuSeconds(): number {
-    const primary = this.#process.pid!;
-    const path = `/proc/${primary}/task/${primary}/children`;
-    const children = readFileSync(path, 'latin1').trim().split(' ').filter(Boolean);
-    const ticks = [String(primary), ...children].map((pid) => {
-      const fields = readFileSync(`/proc/${pid}/stat`, 'latin1').split(') ')[1]!.split(' ');
-      return Number(fields[11]) + Number(fields[12]);
-    });
-    return ticks.reduce((sum, each) => sum + each, 0) / TICKS;
+    return familyCpuSeconds(this.#process.pid!);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -37,7 +37,8 @@ async function answer({ bytes, variant, maxPixels }: EncoderJob): Promise<Encode
     const picture = sharp(bytes, { limitInputPixels: maxPixels, failOn: 'error' });
     return { bytes: await encoded(picture, variant).toBuffer() };
   } catch (error) {
-    const message = error instanceof Error ? error.message : String(error);
+    // libvips adds a line for each step that failed after the first.
+    const [message = ''] = (error instanceof Error ? error.message : String(error)).split('\n');
     return { failure: failureOf(message), message };
   }
 }

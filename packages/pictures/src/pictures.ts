@@ -105,8 +105,7 @@ export class Pictures implements PictureMaker {
       for (const fit of FITS) {
         for (const format of FORMATS) {
           const mark = variantMark(key, { ...size, fit, format });
-          const found = await this.#find(mark, true);
-          if (found) await this.#store.delete(found.key).catch(() => undefined);
+          await this.#removeAll(mark);
         }
       }
     }
@@ -114,6 +113,21 @@ export class Pictures implements PictureMaker {
 
   close(): void {
     this.#encoders.close();
+  }
+
+  /** Two workers may have made the same picture: goes on until there is none. */
+  async #removeAll(mark: Buffer): Promise<void> {
+    for (;;) {
+      const found = await this.#find(mark, true);
+      if (!found || !(await this.#deleted(found.key))) return;
+    }
+  }
+
+  #deleted(key: string): Promise<boolean> {
+    return this.#store.delete(key).then(
+      () => true,
+      () => false,
+    );
   }
 
   async #file(key: string, original: StoredFile, asked: AskedVariant): Promise<StoredFile> {
@@ -144,13 +158,28 @@ export class Pictures implements PictureMaker {
     }
     const bytes = await this.#encoders.encode(() => original.bytes(), variant);
     const ends = this.#now() + this.#maxAgeMs;
-    return this.#store.put(bytes, {
+    const made = await this.#store.put(bytes, {
       name: renamed(original.name, variant),
       type: mediaType(variant),
       group: original.group ?? key,
       once,
       expiresAt: new Date(Math.min(ends, original.expiresAt?.getTime() ?? ends)),
     });
+    await this.#keepOrDelete(made.key, key);
+    return made;
+  }
+
+  /**
+   * An original that was deleted while its picture was made takes it along. Rejects with
+   * `not_found`.
+   */
+  async #keepOrDelete(made: string, original: string): Promise<void> {
+    try {
+      await this.#store.stat(original);
+    } catch (error) {
+      await this.#deleted(made);
+      throw error;
+    }
   }
 }
 

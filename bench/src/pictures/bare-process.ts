@@ -1,0 +1,50 @@
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { buffer } from 'node:stream/consumers';
+import { familyCpuSeconds } from '../harness/family-cpu.js';
+import { serve } from '../harness/serve.js';
+import { JPEG } from './plan.js';
+import type { ServerHandlers } from './server.js';
+import { loadSharp } from './sharp.js';
+
+/**
+ * The least that shows pictures in other sizes: node:http, originals in memory, and sharp as it is
+ * when it is loaded, in the same process. It keeps nothing that it made, and bounds nothing.
+ */
+
+const sharp = loadSharp();
+const originals: Buffer[] = [];
+
+async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  if (request.method === 'POST') {
+    const key = String(originals.push(await buffer(request)) - 1);
+    response.writeHead(201, { 'content-type': 'application/json' }).end(JSON.stringify({ key }));
+    return;
+  }
+  const { pathname, searchParams } = new URL(request.url!, 'http://bare');
+  const original = originals[Number(pathname.slice('/files/'.length))]!;
+  const box = { width: Number(searchParams.get('w')), height: Number(searchParams.get('h')) };
+  const picture = await sharp(original)
+    .autoOrient()
+    .resize({ ...box, fit: 'inside', withoutEnlargement: true })
+    .jpeg(JPEG)
+    .toBuffer();
+  response
+    .writeHead(200, { 'content-type': 'image/jpeg', 'content-length': picture.length })
+    .end(picture);
+}
+
+const server = createServer((request, response) => {
+  answer(request, response).catch((error) => response.writeHead(500).end(String(error)));
+});
+
+const handlers: ServerHandlers = {
+  async start() {
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    return (server.address() as AddressInfo).port;
+  },
+  familyCpuSeconds: () => familyCpuSeconds(process.pid),
+};
+
+serve(handlers, async () => server.closeAllConnections());

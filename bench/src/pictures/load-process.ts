@@ -1,0 +1,122 @@
+import { Agent, request } from 'node:http';
+import { buffer } from 'node:stream/consumers';
+import { drive } from '../harness/load.js';
+import { SeededRandom } from '../harness/seeded-random.js';
+import { cpuUsed, serve } from '../harness/serve.js';
+import { type Box, CONNECTIONS, ORIGINAL, SIZES } from './plan.js';
+import { loadSharp } from './sharp.js';
+
+/**
+ * The load, over connections that are kept. Every picture is decoded once, and has the size that
+ * was asked for; repeated answers have the same bytes as that one.
+ */
+
+export interface RunResult {
+  readonly requests: number;
+  readonly seconds: number;
+  readonly cpuSeconds: number;
+}
+
+interface Shown {
+  readonly path: string;
+  readonly size: Box;
+  /** As it was shown first. */
+  bytes?: Buffer;
+}
+
+const ORIGINAL_QUALITY = 85;
+/** An original is a mosaic of so many coloured dots, drawn larger: smooth, as photographs are. */
+const DOTS: Box = { width: 200, height: 150 };
+
+const sharp = loadSharp();
+const agent = new Agent({ keepAlive: true, maxSockets: CONNECTIONS });
+const originals: Buffer[] = [];
+let shown: Shown[] = [];
+
+const handlers = {
+  /** Makes so many different originals. */
+  async prepare(count: number): Promise<void> {
+    for (let number = 0; number < count; number += 1) {
+      const random = new SeededRandom(number + 1);
+      const dots = Buffer.alloc(DOTS.width * DOTS.height * 3);
+      for (let at = 0; at < dots.length; at += 1) dots[at] = Math.floor(random.next() * 256);
+      const mosaic = sharp(dots, { raw: { ...DOTS, channels: 3 } });
+      const drawn = mosaic.resize({ ...ORIGINAL, fit: 'fill' }).jpeg({ quality: ORIGINAL_QUALITY });
+      originals.push(await drawn.toBuffer());
+    }
+  },
+
+  /** Uploads the originals: each is another file than those of earlier turns. */
+  async upload(port: number): Promise<void> {
+    shown = [];
+    await drive({ operations: originals.length, concurrency: CONNECTIONS }, async (index) => {
+      const answer = await send(port, '/files', originals[index]!);
+      const { key } = JSON.parse(answer.toString()) as { readonly key: string };
+      for (const size of SIZES) {
+        const path = `/files/${key}?w=${size.width}&h=${size.height}&format=jpeg`;
+        shown.push({ path, size });
+      }
+    });
+  },
+
+  /** Asks for every picture of the last upload for the first time. */
+  async first(port: number): Promise<RunResult> {
+    const result = await timed(shown.length, Infinity, async (index) => {
+      const picture = shown[index]!;
+      picture.bytes = await send(port, picture.path);
+    });
+    for (const picture of shown) await check(picture);
+    return result;
+  },
+
+  /** Asks for the same pictures again, in random order. */
+  async repeated({ port, seconds }: { readonly port: number; readonly seconds: number }) {
+    const random = new SeededRandom(shown.length);
+    return timed(Infinity, seconds, async () => {
+      const { path, bytes } = shown[Math.floor(random.next() * shown.length)]!;
+      if ((await send(port, path)).equals(bytes!)) return;
+      throw new Error(`${path} came back with other bytes`);
+    });
+  },
+};
+
+async function timed(
+  operations: number,
+  maxSeconds: number,
+  operation: (index: number) => Promise<void>,
+): Promise<RunResult> {
+  const before = cpuUsed().cpuSeconds;
+  const load = { operations, maxSeconds, concurrency: CONNECTIONS };
+  const { operations: requests, seconds } = await drive(load, operation);
+  return { requests, seconds, cpuSeconds: cpuUsed().cpuSeconds - before };
+}
+
+async function send(port: number, path: string, body?: Buffer): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    const headers = body ? { 'content-type': 'image/jpeg', 'x-filename': 'photo.jpg' } : {};
+    const method = body ? 'POST' : 'GET';
+    const asked = request({ host: '127.0.0.1', port, path, method, headers, agent });
+    asked.on('error', reject);
+    asked.on('response', (response) => {
+      buffer(response).then((bytes) => {
+        const expected = body ? 201 : 200;
+        if (response.statusCode === expected) resolve(bytes);
+        else reject(new Error(`${path} answered ${response.statusCode}: ${bytes}`));
+      }, reject);
+    });
+    asked.end(body);
+  });
+}
+
+/** Decodes it to the last pixel. */
+async function check({ path, size, bytes }: Shown): Promise<void> {
+  const { format, width, height } = await sharp(bytes!).metadata();
+  const pixels = await sharp(bytes!, { failOn: 'warning' }).raw().toBuffer();
+  const isRight = width === size.width && height === size.height && format === 'jpeg';
+  if (isRight && pixels.length === width * height * 3) return;
+  throw new Error(`${path} is a ${format} of ${width} x ${height}`);
+}
+
+export type LoadHandlers = typeof handlers;
+
+serve(handlers, async () => agent.destroy());
