@@ -171,7 +171,7 @@ async function* upTo(
 }
 
 function viewOf(id: string, { about, sizeBytes, durableBytes }: StagedUpload): UnfinishedUpload {
-  const { createdAt, once: _, ...rest } = about;
+  const { createdAt, once: _, owner: __, ...rest } = about;
   return {
     id,
     ...rest,
