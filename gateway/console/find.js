@@ -10,8 +10,11 @@ const DELETIONS_AT_ONCE = 8;
 const HAND_OVER_MS = 30_000;
 
 const listeners = { onLookUp: () => {}, onDeleted: () => {} };
-/** What is shown: the filters, the files in their order, and where the next page begins. */
-let shown = { filters: {}, files: [], next: undefined };
+/**
+ * What is shown: the filters, the files in their order, where the next page begins, and the origins
+ * of servers that did not answer.
+ */
+let shown = { filters: {}, files: [], next: undefined, away: [] };
 const selected = new Set();
 
 /** `onLookUp` hears which file is to be shown, `onDeleted` that some were deleted. */
@@ -28,7 +31,7 @@ export function startFinding(hooks) {
       since: since === '' ? '' : new Date(`${since}T00:00`).toISOString(),
     };
     const given = Object.entries(filters).filter(([, text]) => text);
-    shown = { filters: Object.fromEntries(given), files: [], next: undefined };
+    shown = { filters: Object.fromEntries(given), files: [], next: undefined, away: [] };
     selected.clear();
     more();
   });
@@ -41,7 +44,9 @@ async function more() {
     const page = await find({ ...asked.filters, limit: FILES_PER_PAGE, ...after });
     // Other files were asked for meanwhile, or the same page twice.
     if (shown !== asked) return;
-    shown = { ...asked, files: [...asked.files, ...page.files], next: page.next };
+    const files = [...asked.files, ...page.files];
+    const away = [...new Set([...asked.away, ...(page.away ?? [])])];
+    shown = { ...asked, files, next: page.next, away };
     draw();
     say(
       shown.files.length === 0 ? 'No file matches' : `${plural(shown.files.length, 'file')} found`,
@@ -61,14 +66,24 @@ async function fail(error) {
 function draw() {
   const { files, next } = shown;
   if (files.length === 0 && next === undefined) {
-    at('find-results').replaceChildren(element('p', { className: 'empty' }, 'No file matches.'));
+    const nothing = element('p', { className: 'empty' }, 'No file matches.');
+    at('find-results').replaceChildren(...missing(), nothing);
     return;
   }
   const list = element('div', { className: 'scroll', tabIndex: 0, role: 'region' }, rows(files));
   list.ariaLabel = 'Files found';
   const goOn = element('button', { type: 'button', className: 'plain' }, 'Show more');
   goOn.onclick = more;
-  at('find-results').replaceChildren(toolbar(), list, ...(next === undefined ? [] : [goOn]));
+  const below = next === undefined ? [list] : [list, goOn];
+  at('find-results').replaceChildren(...missing(), toolbar(), ...below);
+}
+
+/** Says so if servers of the deployment did not answer. */
+function missing() {
+  const { away } = shown;
+  if (away.length === 0) return [];
+  const text = `Files are missing: ${plural(away.length, 'server')} did not answer (origin ${away.join(', ')}).`;
+  return [element('p', { className: 'bad', role: 'status' }, text)];
 }
 
 function rows(files) {

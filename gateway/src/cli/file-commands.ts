@@ -103,7 +103,7 @@ Examples:
   stevedore ls --prefix tmp/ --keys | xargs -r stevedore rm`;
 
 /**
- * Prints a line for each file of the gateway, oldest first. Needs an API key with the scope list.
+ * Prints a line for each file, oldest first. Needs an API key with the scope list.
  */
 export function list(command: Command): void {
   addOptions(command, listOptions)
@@ -118,17 +118,39 @@ export function list(command: Command): void {
     );
 }
 
-/** All files of the gateway that match, oldest first. */
+/**
+ * All files that match, of all servers of the gateway's deployment, oldest first. Servers that do
+ * not answer are named on stderr, and the command fails then.
+ */
 export async function* listed(
   client: GatewayClient,
   { group, prefix, type, since, until }: OptionValues<typeof filterOptions>,
 ): AsyncGenerator<Record<string, unknown>, void, undefined> {
   const query = { group, 'name-prefix': prefix, type, since, until };
-  for (let after: unknown = ''; typeof after === 'string'; ) {
-    const page = await client.list({ ...query, after });
-    yield* page.files as Record<string, unknown>[];
-    after = page.next;
+  const away = new Set<unknown>();
+  try {
+    for (let after: unknown = ''; typeof after === 'string'; ) {
+      const page = await client.list({ ...query, after });
+      note(away, page);
+      yield* page.files as Record<string, unknown>[];
+      after = page.next;
+    }
+  } finally {
+    failIfAway(away);
   }
+}
+
+function note(away: Set<unknown>, page: Record<string, unknown>): void {
+  if (Array.isArray(page.away)) for (const origin of page.away) away.add(origin);
+}
+
+function failIfAway(away: ReadonlySet<unknown>): void {
+  if (away.size === 0) return;
+  const origins = [...away].join(', ');
+  process.stderr.write(
+    `files are missing: servers do not answer (origins ${origins}); try again later\n`,
+  );
+  process.exitCode = EXIT_FAILED;
 }
 
 function line({ key, size, stagedAt, name }: Record<string, unknown>): string {
@@ -181,12 +203,15 @@ async function removeEach(client: GatewayClient, ids: readonly string[]): Promis
 
 async function removeGroup(client: GatewayClient, group: string): Promise<void> {
   let files = 0;
+  const away = new Set<unknown>();
   for (let after: unknown = ''; typeof after === 'string'; ) {
-    const { deleted, next } = await client.deleteListed({ group, after });
-    files += Number(deleted);
-    after = next;
+    const page = await client.deleteListed({ group, after });
+    files += Number(page.deleted);
+    note(away, page);
+    after = page.next;
   }
   process.stderr.write(`deleted ${files} ${files === 1 ? 'file' : 'files'}\n`);
+  failIfAway(away);
 }
 
 export async function withClient(

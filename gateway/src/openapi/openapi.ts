@@ -76,6 +76,11 @@ function objectOf<Value>(
 
 const text = { type: 'string' };
 const time = { type: 'string', format: 'date-time' };
+const away = {
+  type: 'array',
+  items: { type: 'integer', minimum: 1, maximum: 65_535 },
+  description: 'origins of servers that could not be asked: their files are missing',
+};
 
 const receipt: PropertiesOf<ReceiptJson> = {
   key: {
@@ -110,21 +115,25 @@ const schemas: readonly Schema[] = [
     trackerReachable: { type: 'boolean' },
     problems: { type: 'array', items: text, description: 'what stands in the way, for people' },
   }),
-  objectOf<{ files: ReceiptJson[]; next: string }>(
+  objectOf<{ files: ReceiptJson[]; next: string; away: number[] }>(
     'Page',
     {
       files: { type: 'array', items: { $ref: 'Receipt#' } },
       next: { ...text, description: 'where the listing goes on; absent at its end' },
+      away,
     },
     'next',
+    'away',
   ),
-  objectOf<{ deleted: number; next: string }>(
+  objectOf<{ deleted: number; next: string; away: number[] }>(
     'Deleted',
     {
       deleted: { type: 'integer', minimum: 0 },
       next: { ...text, description: 'present if there may be more' },
+      away,
     },
     'next',
+    'away',
   ),
   objectOf<{ live: boolean }>('Liveness', { live: { type: 'boolean' } }),
 ];

@@ -228,6 +228,7 @@ const listQuery = Object.fromEntries(
     ['max-size', 'bytes at most'],
     ['after', '`next` of the page before'],
     ['limit', 'most files of the page, 1 to 10,000'],
+    ['only-here', '`true`: only files of this server, none of others in the deployment'],
   ].map(([name, description]) => [name, { ...text, description }]),
 );
 const nothing = { description: 'no body', headers: always, type: 'null' };

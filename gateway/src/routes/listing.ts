@@ -1,5 +1,11 @@
 import { Readable } from 'node:stream';
-import { type FileInfo, isStoreError, type ListOptions, type Store } from '@stevedore/client';
+import {
+  type FileInfo,
+  isStoreError,
+  type ListOptions,
+  type Store,
+  StoreError,
+} from '@stevedore/client';
 import {
   type Answer,
   type Files,
@@ -60,7 +66,10 @@ async function zip(
 
 type Listed = Pick<FileInfo, 'key' | 'name' | 'size' | 'stagedAt'>;
 
-/** Rejects with `too_many_files`, and `not_found` if there is no file. */
+/**
+ * Rejects with `too_many_files`, `storage_unavailable` if a server does not answer, and `not_found`
+ * if there is no file.
+ */
 async function allListed(store: Store, options: ListOptions): Promise<Listed[]> {
   const all: Listed[] = [];
   for (let after = options.after; ; ) {
@@ -69,6 +78,7 @@ async function allListed(store: Store, options: ListOptions): Promise<Listed[]> 
       limit: FILES_PER_PAGE,
       ...(after === undefined ? {} : { after }),
     });
+    if (page.away) throw away(page.away);
     for (const { key, name, size, stagedAt } of page.files) all.push({ key, name, size, stagedAt });
     if (all.length > MAX_ZIP_FILES) {
       const message = `A ZIP has at most ${MAX_ZIP_FILES} files; ask for fewer with since and until.`;
@@ -79,6 +89,12 @@ async function allListed(store: Store, options: ListOptions): Promise<Listed[]> 
   }
   if (all.length === 0) throw new ProblemError('not_found', 'No file matches.');
   return all;
+}
+
+/** A ZIP cannot say that it lacks files. */
+function away(origins: readonly number[]): StoreError {
+  const message = `servers that may have files do not answer (origins ${origins.join(', ')}); try again later, or ask for those of this server with only-here`;
+  return new StoreError('storage_unavailable', message, { retryable: true });
 }
 
 async function* entriesOf(store: Store, listed: readonly Listed[]) {
@@ -120,7 +136,7 @@ export async function removeListed(
   }
   await access.list(asked);
   await access.remove(asked);
-  const { files: listed, next } = await files.store.list(options);
+  const { files: listed, ...rest } = await files.store.list(options);
   const queue = listed.values();
   let deleted = 0;
   const worker = async (): Promise<void> => {
@@ -129,11 +145,11 @@ export async function removeListed(
     }
   };
   await Promise.all(Array.from({ length: DELETIONS_AT_ONCE }, worker));
-  return files.answer({ deleted, ...(next === undefined ? {} : { next }) });
+  return files.answer({ deleted, ...rest });
 }
 
 /** Throws `invalid_option`. */
-function listOptions(query: AskedBy['query']): ListOptions {
+export function listOptions(query: AskedBy['query']): ListOptions {
   const text = (name: string): string | undefined => {
     const value = query[name];
     if (value === undefined || typeof value === 'string') return value || undefined;
@@ -145,6 +161,12 @@ function listOptions(query: AskedBy['query']): ListOptions {
     if (/^\d{1,15}$/.test(value)) return Number(value);
     throw new ProblemError('invalid_option', `${name} is a whole number.`);
   };
+  const flag = (name: string): boolean | undefined => {
+    const value = text(name);
+    if (value === undefined || value === 'false') return undefined;
+    if (value === 'true') return true;
+    throw new ProblemError('invalid_option', `${name} is true or false.`);
+  };
   const date = (name: string): Date | undefined => {
     const value = text(name);
     if (value === undefined) return undefined;
@@ -155,7 +177,7 @@ function listOptions(query: AskedBy['query']): ListOptions {
     ...{ group: text('group'), namePrefix: text('name-prefix'), type: text('type') },
     ...{ since: date('since'), until: date('until') },
     ...{ minSize: number('min-size'), maxSize: number('max-size') },
-    ...{ after: text('after'), limit: number('limit') },
+    ...{ after: text('after'), limit: number('limit'), onlyHere: flag('only-here') },
   };
   const given = Object.entries(options).filter(([, value]) => value !== undefined);
   return Object.fromEntries(given) as ListOptions;

@@ -9,13 +9,15 @@ import {
 } from '@stevedore/client';
 import { checkKey, type Files, ProblemError, receiptJson } from '@stevedore/middleware/core';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { AskedBy } from '../access/access.js';
 import type { Answering } from '../http/route.js';
+import { listOptions } from './listing.js';
 import { peerCopies } from './peer-copies.js';
 
 /**
  * Routes for the other gateways of a deployment, authenticated by the secret that they share
  * through the map. `/peer/files/KEY` serves only this gateway's own files, so a request makes one
- * hop. `/peer/uploads/MARK` returns what it has of an upload that was repeated at another gateway.
+ * hop; `/peer/files` lists them. `/peer/uploads/MARK` returns what it has of an upload that was repeated at another gateway.
  * Only the gateway of a key answers that a file is gone, with a proof.
  */
 
@@ -56,6 +58,15 @@ export function peerRoutes(
       throw new ProblemError('not_found', error.message, error, proof);
     }
   };
+  app.get(
+    '/peer/files',
+    { schema: { hide: true } },
+    answering(async (request) => {
+      demandToken(request);
+      const options = listOptions((request as AskedBy).query);
+      return files.list(request.raw, { ...options, ...ONLY_HERE });
+    }),
+  );
   app.get(
     '/peer/files/:key',
     { schema: { hide: true } },

@@ -1,7 +1,7 @@
 import { type Readable, Transform } from 'node:stream';
 import { crc32 } from 'node:zlib';
 import { StoreError } from '@stevedore/staging/errors';
-import type { FileInfo, FileState } from './types.js';
+import type { FileInfo, FilePage, FileState } from './types.js';
 
 /** Checks a gateway's answers: the facts of a file, and its bytes. */
 
@@ -41,14 +41,37 @@ export function infoOf(json: unknown): FileInfo | undefined {
   };
 }
 
+/** The page of a listing in a gateway's JSON; undefined if it is malformed. */
+export function pageOf(json: unknown): FilePage | undefined {
+  const { files, next, away } = (json ?? {}) as Partial<Record<keyof FilePage, unknown>>;
+  if (!Array.isArray(files)) return undefined;
+  const infos = files.map(infoOf);
+  if (!infos.every((info) => info !== undefined)) return undefined;
+  const isAway = Array.isArray(away) && away.every((origin) => Number.isSafeInteger(origin));
+  return {
+    files: infos,
+    ...(typeof next === 'string' ? { next } : {}),
+    ...(isAway ? { away } : {}),
+  };
+}
+
 /** Destroys a body that nobody reads; an unhandled error of it would end the process. */
 export function discard(body: Readable): void {
   body.on('error', () => undefined).destroy();
 }
 
-export async function readAll(stream: Readable): Promise<Buffer> {
+/** Throws if there are more than `mostBytes`. */
+export async function readAll(
+  stream: Readable,
+  mostBytes = Number.POSITIVE_INFINITY,
+): Promise<Buffer> {
   const chunks: Buffer[] = [];
-  for await (const chunk of stream) chunks.push(chunk as Buffer);
+  let bytes = 0;
+  for await (const chunk of stream) {
+    bytes += (chunk as Buffer).length;
+    if (bytes > mostBytes) throw new Error(`more than ${mostBytes} bytes`);
+    chunks.push(chunk as Buffer);
+  }
   return Buffer.concat(chunks);
 }
 

@@ -37,12 +37,9 @@ function listingOf(options: ListOptions, now: number): Listing {
     since,
     until,
     minSize = 0,
-    limit = DEFAULT_LIMIT,
+    maxSize = Number.POSITIVE_INFINITY,
   } = options;
-  const { maxSize = Number.POSITIVE_INFINITY } = options;
-  if (!Number.isSafeInteger(limit) || limit < 1 || limit > MAX_LIMIT) {
-    throw invalidOption(`limit: a whole number from 1 to ${MAX_LIMIT} is needed`);
-  }
+  const limit = limitOf(options);
   const wanted = typeTest(type);
   const begins = since ? behindTime(since.getTime(), 'since') : Buffer.alloc(0);
   const after = options.after === undefined ? begins : cursorKey(options.after);
@@ -58,6 +55,12 @@ function listingOf(options: ListOptions, now: number): Listing {
       size <= maxSize &&
       (expiresAt === undefined || expiresAt > now),
   };
+}
+
+/** Throws `invalid_option`. */
+export function limitOf({ limit = DEFAULT_LIMIT }: ListOptions): number {
+  if (Number.isSafeInteger(limit) && limit >= 1 && limit <= MAX_LIMIT) return limit;
+  throw invalidOption(`limit: a whole number from 1 to ${MAX_LIMIT} is needed`);
 }
 
 /** `image/png`, or `image/*`. */

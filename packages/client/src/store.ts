@@ -11,6 +11,7 @@ import { deleteChannel, getChannel, readChannel, traced, trunkChannel } from './
 import { type Clients, membersNow, type StorageMember, sumOf } from './cluster.js';
 import { Deployment, type DeploymentContext } from './deployment/deployment.js';
 import { ForeignFiles } from './deployment/foreign-files.js';
+import { listDeployment } from './deployment/listing.js';
 import { Downloads } from './downloads.js';
 import { notFound } from './failures.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
@@ -246,11 +247,22 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
 
   async list(options: ListOptions = {}): Promise<FilePage> {
     this.#throwIfClosed();
-    return listFiles(options, {
-      all: [this.#staging, ...(this.siblings?.all.map(({ staging }) => staging) ?? [])],
-      now: this.#parts.now,
-      isRemoved: (key) => this.#foreignFiles?.isKnownRemoved(key) ?? false,
-      factsOf: (row) => this.#lookup.factsOf(row),
+    const { deployment } = this;
+    const foreign = this.#foreignFiles;
+    const isRemoved = (key: Buffer): boolean => foreign?.isKnownRemoved(key) ?? false;
+    const here = (asked: ListOptions): Promise<FilePage> =>
+      listFiles(asked, {
+        all: [this.#staging, ...(this.siblings?.all.map(({ staging }) => staging) ?? [])],
+        now: this.#parts.now,
+        isRemoved,
+        factsOf: (row) => this.#lookup.factsOf(row),
+      });
+    if (!deployment || !foreign || options.onlyHere) return here(options);
+    return listDeployment(options, {
+      ...{ here, isRemoved, ownUrl: this.#parts.options.peerUrl },
+      isHere: (origin) => origin === deployment.origin || (this.siblings?.has(origin) ?? false),
+      gateways: () => deployment.gateways(),
+      ask: (url, asked) => foreign.listAt(url, asked),
     });
   }
 

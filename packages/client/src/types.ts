@@ -127,6 +127,8 @@ export interface ListOptions {
   readonly after?: string;
   /** Maximum files per page, 1 to 10,000; default 1,000. */
   readonly limit?: number;
+  /** True: only files of this server and its workers; asks no other server of the deployment. */
+  readonly onlyHere?: boolean;
 }
 
 /** One page of a listing. It may have few files, or none, although more follow. */
@@ -135,6 +137,11 @@ export interface FilePage {
   readonly files: readonly FileInfo[];
   /** Cursor of the next page; absent at the end. */
   readonly next?: string;
+  /**
+   * Origins of the servers that could not be asked: the page lacks their files. Absent if it lacks
+   * none.
+   */
+  readonly away?: readonly number[];
 }
 
 /** First and last byte, both counted from 0 and included. */

@@ -5,7 +5,8 @@ import type { FileMeta } from '@stevedore/staging';
 import { isStoreError, StoreError } from '@stevedore/staging/errors';
 import { interrupted } from '../body.js';
 import { aborted, notFound } from '../failures.js';
-import { ChecksumStream, discard, infoOf, readAll } from '../gateway-answers.js';
+import { ChecksumStream, discard, infoOf, pageOf, readAll } from '../gateway-answers.js';
+import { listQuery } from '../list-query.js';
 import { aboutBlob, checkMeta, stageOptions } from '../intake.js';
 import { onceText } from '../once.js';
 import { invalidOption } from '../options.js';
@@ -188,12 +189,9 @@ class ConnectedStore implements Store {
 
   async list(options: ListOptions = {}): Promise<FilePage> {
     const json = await this.#asked(`/files?${listQuery(options)}`, undefined);
-    const { files, next } = json as { readonly files?: unknown; readonly next?: unknown };
-    if (!Array.isArray(files)) throw this.#requests.notAGateway();
-    return {
-      files: files.map((each) => this.#infoIn(each)),
-      ...(typeof next === 'string' ? { next } : {}),
-    };
+    const page = pageOf(json);
+    if (!page) throw this.#requests.notAGateway();
+    return page;
   }
 
   async delete(id: string): Promise<void> {
@@ -337,25 +335,6 @@ function headersOf({ name, type, group, expiresAt }: FileMeta): Record<string, s
   if (group !== undefined) headers['x-affinity-group'] = Buffer.from(group).toString('latin1');
   if (expiresAt !== undefined) headers['x-expires-at'] = new Date(expiresAt).toISOString();
   return headers;
-}
-
-function listQuery(options: ListOptions): URLSearchParams {
-  const { group, namePrefix, type, since, until, minSize, maxSize, after } = options;
-  const { limit = '' } = options;
-  const given = Object.entries({
-    group,
-    'name-prefix': namePrefix,
-    type,
-    since: since?.toISOString(),
-    until: until?.toISOString(),
-    'min-size': minSize,
-    'max-size': maxSize,
-    after,
-  }).filter(([, value]) => value !== undefined);
-  return new URLSearchParams([
-    ['limit', String(limit)],
-    ...given.map(([name, value]) => [name, String(value)] as [string, string]),
-  ]);
 }
 
 function isKey(id: string): boolean {

@@ -5,7 +5,7 @@ import { type Claim, type Gateway, MapError, type MappedFile, originOf } from '@
 import { formatKey, type HeldCopies, isStoreError, StoreError } from '@stevedore/staging';
 import { aborted } from '../failures.js';
 import { type FileFacts, FileHandle, type ReadContent } from '../stored-file.js';
-import type { ByteRange, FileInfo, StoredFile } from '../types.js';
+import type { ByteRange, FileInfo, FilePage, ListOptions, StoredFile } from '../types.js';
 import type { Deployment } from './deployment.js';
 import { GatewayFiles } from './gateway-files.js';
 import { factsOf } from './mapped-facts.js';
@@ -215,6 +215,15 @@ export class ForeignFiles {
     const now = await claim(before);
     if (now.origin === deployment.origin) return [];
     throw new StoreError('storage_unavailable', 'another server is making this upload', {
+      retryable: true,
+    });
+  }
+
+  /** A page of the files of the server at this URL. Rejects with `storage_unavailable`. */
+  async listAt(url: string, options: ListOptions & { readonly limit: number }): Promise<FilePage> {
+    const files = this.#filesOf(url);
+    if (files) return files.list(options);
+    throw new StoreError('storage_unavailable', 'the map has not answered yet', {
       retryable: true,
     });
   }

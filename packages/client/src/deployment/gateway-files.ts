@@ -3,8 +3,9 @@ import { pipeline, type Readable } from 'node:stream';
 import { isStoreError, StoreError } from '@stevedore/staging/errors';
 import type { Dispatcher } from 'undici';
 import { aborted } from '../failures.js';
-import { ChecksumStream, discard, infoOf, readAll } from '../gateway-answers.js';
-import type { ByteRange, FileInfo } from '../types.js';
+import { ChecksumStream, discard, infoOf, pageOf, readAll } from '../gateway-answers.js';
+import { listQuery } from '../list-query.js';
+import type { ByteRange, FileInfo, FilePage, ListOptions } from '../types.js';
 import { PeerConnections, type PeerConnectionsOptions, TimeLimit } from './peer-connections.js';
 
 /**
@@ -53,12 +54,15 @@ export const PEER_FILE_HEADER = 'stevedore-file';
 
 interface Question {
   readonly method: 'GET' | 'DELETE';
-  readonly what?: 'files' | 'uploads';
-  /** Key of a file, or mark of an upload. */
-  readonly key: string;
-  readonly query?: string;
+  /** Below `/peer/`. */
+  readonly path: string;
+  /** The file whose absence the gateway may prove. */
+  readonly key?: string;
   readonly range?: ByteRange | undefined;
 }
+
+/** Longest description of a file in a listing: its texts, each byte escaped, and the rest. */
+const MAX_LISTED_BYTES = 12 * 1024;
 
 export class GatewayFiles {
   readonly #url: string;
@@ -86,7 +90,8 @@ export class GatewayFiles {
   ): Promise<{ readonly info: FileInfo; readonly bytes: Buffer | undefined }> {
     const limit = new TimeLimit(this.#options.answerTimeoutMs, signal);
     try {
-      const question = { method: 'GET', key, query: `?most=${mostBytes}` } as const;
+      const path = `files/${key}?most=${mostBytes}`;
+      const question = { method: 'GET', path, key } as const;
       const answer = await this.#ask(this.#small, question, limit.signal);
       const { body, statusCode, headers } = answer;
       const info = parsed(headers[PEER_FILE_HEADER]);
@@ -133,7 +138,7 @@ export class GatewayFiles {
     const limit = new TimeLimit(this.#options.answerTimeoutMs, undefined);
     try {
       const query = Number.isFinite(withinMs) ? `?within=${withinMs}` : '';
-      const question = { method: 'GET', what: 'uploads', key: mark, query } as const;
+      const question = { method: 'GET', path: `uploads/${mark}${query}` } as const;
       const { body } = await this.#ask(this.#small, question, limit.signal);
       const { receipts } = (await body.json()) as { readonly receipts: readonly unknown[] };
       return receipts.map((receipt) => {
@@ -148,10 +153,28 @@ export class GatewayFiles {
     }
   }
 
+  /** A page of the files of that gateway and its workers. */
+  async list(options: ListOptions & { readonly limit: number }): Promise<FilePage> {
+    const limit = new TimeLimit(this.#options.answerTimeoutMs, undefined);
+    try {
+      const question = { method: 'GET', path: `files?${listQuery(options)}` } as const;
+      const { body } = await this.#ask(this.#small, question, limit.signal);
+      const text = await readAll(body, (options.limit + 1) * MAX_LISTED_BYTES);
+      const page = pageOf(JSON.parse(text.toString()));
+      if (!page) throw new Error('it does not send a page of files');
+      return page;
+    } catch (error) {
+      throw this.#failure(error, undefined);
+    } finally {
+      limit.end();
+    }
+  }
+
   async delete(key: string): Promise<void> {
     const limit = new TimeLimit(this.#options.answerTimeoutMs, undefined);
     try {
-      const { body } = await this.#ask(this.#small, { method: 'DELETE', key }, limit.signal);
+      const question = { method: 'DELETE', path: `files/${key}`, key } as const;
+      const { body } = await this.#ask(this.#small, question, limit.signal);
       await body.dump();
     } catch (error) {
       throw this.#failure(error, undefined);
@@ -172,7 +195,8 @@ export class GatewayFiles {
   ): Promise<Readable> {
     const limit = new TimeLimit(this.#options.answerTimeoutMs, signal);
     try {
-      const question = { method: 'GET', key: info.key, range } as const;
+      const { key } = info;
+      const question = { method: 'GET', path: `files/${key}`, key, range } as const;
       const answer = await this.#ask(connections, question, limit.signal);
       return range
         ? this.#checked(answer, 206, range.end - range.start + 1, undefined, signal)
@@ -208,11 +232,11 @@ export class GatewayFiles {
   /** An answer with a status below 300. Throws `not_found` if the gateway proves it. */
   async #ask(
     connections: PeerConnections,
-    { method, what = 'files', key, query = '', range }: Question,
+    { method, path: below, key, range }: Question,
     signal: AbortSignal,
   ): Promise<Dispatcher.ResponseData> {
     const { secret } = this.#options;
-    const path = `/peer/${what}/${key}${query}`;
+    const path = `/peer/${below}`;
     const answer = await connections.request(
       {
         method,
@@ -228,7 +252,8 @@ export class GatewayFiles {
     if (statusCode < 300) return answer;
     await body.dump().catch(() => {});
     // A 404 of a proxy, or of another deployment's gateway, says nothing about this file.
-    if (statusCode === 404 && isSame(String(headers[PEER_HEADER]), goneToken(secret, key))) {
+    const proof = String(headers[PEER_HEADER]);
+    if (statusCode === 404 && key !== undefined && isSame(proof, goneToken(secret, key))) {
       throw new StoreError('not_found', `there is no file ${key}`);
     }
     throw new Error(`status ${statusCode}`);

@@ -26,7 +26,7 @@ export interface PartnersParts {
 }
 
 const FILE = 'partners.json';
-/** A gateway whose last heartbeat in the map is older than this is not chosen. */
+/** A gateway whose last heartbeat in the map is older than this is not alive. */
 const ALIVE_MS = 30_000;
 const CONNECT_TIMEOUT_MS = 15_000;
 const KEEP_ALIVE_MS = 10_000;
@@ -47,14 +47,19 @@ export function choosePartner(
   own: { readonly origin: number; readonly url: string },
   last?: string,
 ): string | undefined {
-  const newest = Math.max(0, ...gateways.map(({ seenAt }) => seenAt));
-  const alive = gateways.filter(({ seenAt }) => seenAt >= newest - ALIVE_MS);
+  const alive = gateways.filter(isAlive(gateways));
   const urls = new Set(alive.flatMap(({ url }) => (url === null ? [] : [url])));
   urls.delete(own.url);
   const others = [...urls].sort();
   if (last !== undefined && urls.has(last)) return last;
   if (own.url === '') return others[own.origin % Math.max(1, others.length)];
   return others.find((url) => url > own.url) ?? others[0];
+}
+
+/** Tests whether one of them has been heard of lately, by the clock of the map. */
+export function isAlive(gateways: readonly Gateway[]): (gateway: Gateway) => boolean {
+  const newest = gateways.reduce((latest, { seenAt }) => Math.max(latest, seenAt), 0);
+  return ({ seenAt }) => seenAt >= newest - ALIVE_MS;
 }
 
 export class Partners {

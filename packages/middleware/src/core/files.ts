@@ -240,9 +240,8 @@ export class Files {
 
   /** GET and HEAD of a listing. */
   async list({ method }: IncomingMessage, options: ListOptions): Promise<Answer> {
-    const { files, next } = await this.store.list(options);
-    const shown = files.map((each) => receiptJson(each));
-    return this.#told(method, { files: shown, ...(next === undefined ? {} : { next }) });
+    const { files, ...rest } = await this.store.list(options);
+    return this.#told(method, { files: files.map((each) => receiptJson(each)), ...rest });
   }
 
   /** 200 with a value as JSON. */

@@ -1,0 +1,22 @@
+import type { ListOptions } from './types.js';
+
+/** The parameters of `GET /files` for a listing. */
+export function listQuery(options: ListOptions): URLSearchParams {
+  const { group, namePrefix, type, since, until, minSize, maxSize, after, onlyHere } = options;
+  const { limit = '' } = options;
+  const given = Object.entries({
+    group,
+    'name-prefix': namePrefix,
+    type,
+    since: since?.toISOString(),
+    until: until?.toISOString(),
+    'min-size': minSize,
+    'max-size': maxSize,
+    after,
+    'only-here': onlyHere,
+  }).filter(([, value]) => value !== undefined);
+  return new URLSearchParams([
+    ['limit', String(limit)],
+    ...given.map(([name, value]) => [name, String(value)] as [string, string]),
+  ]);
+}

@@ -1,0 +1,212 @@
+import { randomBytes } from 'node:crypto';
+import { type FileInfo, type FilePage, type ListOptions, StoreError } from '@stevedore/client';
+import { type Gateway, MapError } from '@stevedore/map';
+import { describe, expect, it } from 'vitest';
+import {
+  type DeploymentListing,
+  listDeployment,
+} from '../../packages/client/dist/deployment/listing.js';
+import { Random } from '../support/random.js';
+
+/** One listing of the files of several servers, some of which do not answer, or wrongly. */
+
+const NOW = 1_700_000_000_000;
+const ANSWERS = (page: FilePage): FilePage => page;
+
+function file(random: Random, origin: number): FileInfo {
+  const key = randomBytes(16);
+  key.writeUIntBE(NOW + random.below(50), 0, 6);
+  key.writeUInt16BE(origin, 6);
+  const about = { name: '', type: 'text/plain', size: 1, crc32: 0, state: 'staged' } as const;
+  return { ...about, key: key.toString('base64url'), stagedAt: new Date(NOW) };
+}
+
+function inOrder(files: readonly FileInfo[]): string[] {
+  const keys = files.map(({ key }) => Buffer.from(key, 'base64url'));
+  return keys.sort(Buffer.compare).map((key) => key.toString('base64url'));
+}
+
+/** As a store lists them: it looks at a few rows and may find none of them fitting. */
+function pageOf(files: readonly FileInfo[], { after, limit = 1000 }: ListOptions): FilePage {
+  const keys = inOrder(files);
+  const begin = after === undefined ? 0 : keys.findIndex((key) => isBehind(key, after));
+  if (begin === -1) return { files: [] };
+  const shown = keys.slice(begin, begin + limit).map((key) => files.find((f) => f.key === key)!);
+  const isLast = begin + limit >= keys.length;
+  return { files: shown, ...(isLast ? {} : { next: shown.at(-1)!.key }) };
+}
+
+function isBehind(key: string, other: string): boolean {
+  return Buffer.compare(Buffer.from(key, 'base64url'), Buffer.from(other, 'base64url')) > 0;
+}
+
+function gateway(origin: number, changes: Partial<Gateway> = {}): Gateway {
+  const staged = { files: 0, bytes: 0 };
+  const url = `http://${origin}`;
+  return { origin, url, place: 'x', seenAt: NOW, staged, adoption: undefined, ...changes };
+}
+
+interface Scene {
+  readonly servers: readonly (readonly FileInfo[])[];
+  readonly gateways?: readonly Gateway[];
+  readonly answer?: (page: FilePage, url: string) => FilePage;
+  readonly isRemoved?: (key: Buffer) => boolean;
+}
+
+/** This server is of origin 1; server n is of origin n + 1. */
+function scene({ servers, gateways, answer = ANSWERS, isRemoved = () => false }: Scene) {
+  const asked: string[] = [];
+  const parts: DeploymentListing = {
+    here: async (options) => pageOf(servers[0]!, options),
+    isHere: (origin) => origin === 1,
+    ownUrl: 'http://1',
+    gateways: async () => gateways ?? servers.map((_, index) => gateway(index + 1)),
+    ask: async (url, options) => {
+      asked.push(url);
+      return answer(pageOf(servers[Number(url.slice(7)) - 1]!, options), url);
+    },
+    isRemoved,
+  };
+  const list = (options: ListOptions = {}) => listDeployment(options, parts);
+  return { list, parts, asked };
+}
+
+async function walk(list: (options: ListOptions) => Promise<FilePage>, limit: number) {
+  const pages: FilePage[] = [];
+  for (let after: string | undefined; ; ) {
+    const page = await list({ limit, ...(after === undefined ? {} : { after }) });
+    pages.push(page);
+    // Every page goes on, or the walk would not end.
+    if (page.next === undefined) return pages;
+    expect(after === undefined || isBehind(page.next, after)).toBe(true);
+    after = page.next;
+  }
+}
+
+function servers(random: Random, count: number, most: number): FileInfo[][] {
+  return Array.from({ length: count }, (_, index) =>
+    Array.from({ length: random.below(most + 1) }, () => file(random, index + 1)),
+  );
+}
+
+describe('the pages of several servers', () => {
+  it.each([1, 2, 3, 4, 5, 6])('have every file once, in order (seed %i)', async (seed) => {
+    const random = new Random(seed);
+    const all = servers(random, 1 + random.below(6), 60);
+    const { list } = scene({ servers: all });
+    for (const limit of [1, 3, 20, 1000]) {
+      const pages = await walk(list, limit);
+      for (const { files, away } of pages) {
+        expect(files.length).toBeLessThanOrEqual(limit);
+        expect(away).toBeUndefined();
+      }
+      expect(pages.flatMap(({ files }) => files.map(({ key }) => key))).toEqual(inOrder(all.flat()));
+    }
+  });
+
+  it('end before what a server has not looked at yet', async () => {
+    const random = new Random(7);
+    const [own, other] = [[file(random, 1)], [file(random, 2), file(random, 2)]];
+    const keys = inOrder(other);
+    // It has looked at its first file, which does not match.
+    const answer = (page: FilePage): FilePage => (page.next ? page : { files: [], next: keys[0]! });
+    const { list } = scene({ servers: [own, other], answer });
+    const { files, next } = await list();
+    expect(files.every(({ key }) => !isBehind(key, keys[0]!))).toBe(true);
+    expect(next).toBe(keys[0]);
+  });
+
+  it('hold a bounded number of files, however many servers there are', async () => {
+    const limits: number[] = [];
+    const { parts } = scene({ servers: Array.from({ length: 101 }, () => []) });
+    const ask = async (_: string, { limit }: { readonly limit: number }): Promise<FilePage> => {
+      limits.push(limit);
+      return { files: [] };
+    };
+    await listDeployment({ limit: 10_000 }, { ...parts, ask });
+    expect(limits).toEqual(Array.from({ length: 100 }, () => 198));
+  });
+
+  it('lack what is known here to be deleted', async () => {
+    const random = new Random(8);
+    const [gone, kept] = [file(random, 2), file(random, 2)];
+    const isRemoved = (key: Buffer) => key.toString('base64url') === gone.key;
+    const { list } = scene({ servers: [[], [gone, kept]], isRemoved });
+    expect((await list()).files).toEqual([kept]);
+  });
+});
+
+describe('a server that cannot be asked is named', () => {
+  const random = new Random(9);
+  const own = [file(random, 1)];
+
+  it.each<[string, readonly Gateway[], number[] | undefined]>([
+    ['it has no URL', [gateway(1), gateway(9, { url: null })], [9]],
+    ['it is silent', [gateway(1), gateway(9, { seenAt: NOW - 31_000 })], [9]],
+    ['it is being adopted', [gateway(1), gateway(9, { adoption: adoption(false) })], [9]],
+    ['it says that it is this one', [gateway(1), gateway(9, { url: 'http://1' })], [9]],
+    ['it was adopted: its adopter lists them', [gateway(1), gateway(9, { adoption: adoption(true) })], undefined],
+  ])('%s', async (_, gateways, away) => {
+    const { list, asked } = scene({ servers: [own], gateways });
+    const page = await list();
+    expect(page.files).toEqual(own);
+    expect(page.away).toEqual(away);
+    expect(asked).toEqual([]);
+  });
+
+  it('it fails: with all origins behind its URL, which is asked once', async () => {
+    const url = 'http://2';
+    const gateways = [gateway(1), gateway(5, { url }), gateway(2, { url })];
+    const answer = (): never => {
+      throw new StoreError('storage_unavailable', 'away');
+    };
+    const { list, asked } = scene({ servers: [own, []], gateways, answer });
+    expect(await list()).toEqual({ files: own, away: [2, 5] });
+    expect(asked).toEqual([url]);
+  });
+
+  it.each<[string, (page: FilePage) => FilePage]>([
+    ['in another order', ({ files }) => ({ files: files.toReversed() })],
+    ['twice', ({ files }) => ({ files: [...files, files.at(-1)!] })],
+    ['without keys', ({ files }) => ({ files: files.map((each) => ({ ...each, key: '' })) })],
+    ['more than was asked for', ({ files }) => ({ files: [...files, file(new Random(1), 99)] })],
+    ['a cursor before its files', ({ files }) => ({ files, next: 'AAAAAAAAAAAAAAAAAAAAAA' })],
+    ['a cursor that is none', ({ files }) => ({ files, next: 'on' })],
+  ])('it sends files %s', async (_, answer) => {
+    const other = inOrderFiles([file(random, 2), file(random, 2)]);
+    const { list } = scene({ servers: [own, other], answer });
+    expect(await list({ limit: 2 })).toMatchObject({ files: own, away: [2] });
+  });
+
+  it('it goes on where the page began', async () => {
+    const [after] = own.map(({ key }) => key);
+    const answer = (): FilePage => ({ files: [], next: after! });
+    const { list } = scene({ servers: [own, []], answer });
+    expect(await list({ after: after! })).toEqual({ files: [], away: [2] });
+  });
+});
+
+it('a listing is refused while nobody knows which servers there are', async () => {
+  const { parts } = scene({ servers: [[]] });
+  const gateways = async (): Promise<never> => {
+    throw new MapError('map_unavailable', 'away');
+  };
+  const answer = listDeployment({}, { ...parts, gateways });
+  await expect(answer).rejects.toMatchObject({ code: 'storage_unavailable', retryable: true });
+});
+
+it('a wrong limit is refused before anybody is asked', async () => {
+  const { list, asked } = scene({ servers: [[], []] });
+  for (const limit of [0, 1.5, 10_001]) {
+    await expect(list({ limit })).rejects.toMatchObject({ code: 'invalid_option' });
+  }
+  expect(asked).toEqual([]);
+});
+
+function adoption(isDone: boolean) {
+  return { by: 1, isDone, trunks: 0, adopted: 0 };
+}
+
+function inOrderFiles(files: readonly FileInfo[]): FileInfo[] {
+  return inOrder(files).map((key) => files.find((each) => each.key === key)!);
+}
