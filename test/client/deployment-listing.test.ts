@@ -13,9 +13,9 @@ import { Random } from '../support/random.js';
 const NOW = 1_700_000_000_000;
 const ANSWERS = (page: FilePage): FilePage => page;
 
-function file(random: Random, origin: number): FileInfo {
+function file(random: Random, origin: number, at = random.below(50)): FileInfo {
   const key = randomBytes(16);
-  key.writeUIntBE(NOW + random.below(50), 0, 6);
+  key.writeUIntBE(NOW + at, 0, 6);
   key.writeUInt16BE(origin, 6);
   const about = { name: '', type: 'text/plain', size: 1, crc32: 0, state: 'staged' } as const;
   return { ...about, key: key.toString('base64url'), stagedAt: new Date(NOW) };
@@ -26,8 +26,13 @@ function inOrder(files: readonly FileInfo[]): string[] {
   return keys.sort(Buffer.compare).map((key) => key.toString('base64url'));
 }
 
-/** As a store lists them: it looks at a few rows and may find none of them fitting. */
-function pageOf(files: readonly FileInfo[], { after, limit = 1000 }: ListOptions): FilePage {
+/** As a store lists them, which looks at a bounded number of rows. */
+function pageOf(
+  files: readonly FileInfo[],
+  { after, limit: most = 1000 }: ListOptions,
+  rows = 1000,
+): FilePage {
+  const limit = Math.min(most, rows);
   const keys = inOrder(files);
   const begin = after === undefined ? 0 : keys.findIndex((key) => isBehind(key, after));
   if (begin === -1) return { files: [] };
@@ -51,19 +56,23 @@ interface Scene {
   readonly gateways?: readonly Gateway[];
   readonly answer?: (page: FilePage, url: string) => FilePage;
   readonly isRemoved?: (key: Buffer) => boolean;
+  /** Rows that the first server looks at for a page; each of the others one more. */
+  readonly rows?: number;
 }
 
 /** This server is of origin 1; server n is of origin n + 1. */
-function scene({ servers, gateways, answer = ANSWERS, isRemoved = () => false }: Scene) {
+function scene(wanted: Scene) {
+  const { servers, gateways, answer = ANSWERS, isRemoved = () => false, rows = 1000 } = wanted;
   const asked: string[] = [];
   const parts: DeploymentListing = {
-    here: async (options) => pageOf(servers[0]!, options),
+    here: async (options) => pageOf(servers[0]!, options, rows),
     isHere: (origin) => origin === 1,
     ownUrl: 'http://1',
     gateways: async () => gateways ?? servers.map((_, index) => gateway(index + 1)),
     ask: async (url, options) => {
       asked.push(url);
-      return answer(pageOf(servers[Number(url.slice(7)) - 1]!, options), url);
+      const index = Number(url.slice(7)) - 1;
+      return answer(pageOf(servers[index]!, options, rows + index), url);
     },
     isRemoved,
   };
@@ -93,8 +102,9 @@ describe('the pages of several servers', () => {
   it.each([1, 2, 3, 4, 5, 6])('have every file once, in order (seed %i)', async (seed) => {
     const random = new Random(seed);
     const all = servers(random, 1 + random.below(6), 60);
-    const { list } = scene({ servers: all });
-    for (const limit of [1, 3, 20, 1000]) {
+    const ways = [1, 3, 20, 1000].flatMap((limit) => [1, 4, 1000].map((rows) => ({ limit, rows })));
+    for (const { limit, rows } of ways) {
+      const { list } = scene({ servers: all, rows });
       const pages = await walk(list, limit);
       for (const { files, away } of pages) {
         expect(files.length).toBeLessThanOrEqual(limit);
@@ -106,14 +116,11 @@ describe('the pages of several servers', () => {
 
   it('end before what a server has not looked at yet', async () => {
     const random = new Random(7);
-    const [own, other] = [[file(random, 1)], [file(random, 2), file(random, 2)]];
-    const keys = inOrder(other);
-    // It has looked at its first file, which does not match.
-    const answer = (page: FilePage): FilePage => (page.next ? page : { files: [], next: keys[0]! });
-    const { list } = scene({ servers: [own, other], answer });
-    const { files, next } = await list();
-    expect(files.every(({ key }) => !isBehind(key, keys[0]!))).toBe(true);
-    expect(next).toBe(keys[0]);
+    const [first, last, seen] = [file(random, 1, 1), file(random, 1, 3), file(random, 2, 2)];
+    // It has looked at one file, which does not match.
+    const answer = (): FilePage => ({ files: [], next: seen.key });
+    const { list } = scene({ servers: [[first, last], []], answer });
+    expect(await list()).toEqual({ files: [first], next: seen.key });
   });
 
   it('hold a bounded number of files, however many servers there are', async () => {
