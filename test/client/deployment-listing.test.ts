@@ -110,7 +110,9 @@ describe('the pages of several servers', () => {
         expect(files.length).toBeLessThanOrEqual(limit);
         expect(away).toBeUndefined();
       }
-      expect(pages.flatMap(({ files }) => files.map(({ key }) => key))).toEqual(inOrder(all.flat()));
+      expect(pages.flatMap(({ files }) => files.map(({ key }) => key))).toEqual(
+        inOrder(all.flat()),
+      );
     }
   });
 
@@ -152,7 +154,11 @@ describe('a server that cannot be asked is named', () => {
     ['it is silent', [gateway(1), gateway(9, { seenAt: NOW - 31_000 })], [9]],
     ['it is being adopted', [gateway(1), gateway(9, { adoption: adoption(false) })], [9]],
     ['it says that it is this one', [gateway(1), gateway(9, { url: 'http://1' })], [9]],
-    ['it was adopted: its adopter lists them', [gateway(1), gateway(9, { adoption: adoption(true) })], undefined],
+    [
+      'it was adopted: its adopter lists them',
+      [gateway(1), gateway(9, { adoption: adoption(true) })],
+      undefined,
+    ],
   ])('%s', async (_, gateways, away) => {
     const { list, asked } = scene({ servers: [own], gateways });
     const page = await list();

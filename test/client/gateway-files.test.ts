@@ -234,3 +234,30 @@ it('slow readers of large files do not keep small ones waiting', async () => {
   }
   expect((await files.find(KEY, 100, undefined)).bytes).toEqual(CONTENT);
 });
+
+it('a page of files is taken whole and well-formed, or not at all', async () => {
+  const info = JSON.parse(
+    Buffer.from(String(factsOf(CONTENT)[PEER_FILE_HEADER]), 'base64url').toString(),
+  ) as object;
+  let answer: string | Buffer = JSON.stringify({ files: [info], next: KEY });
+  let status = 200;
+  const urls: string[] = [];
+  const { files } = await peer(({ method = '', url = '', headers }, response) => {
+    expect(isPeerToken(String(headers[PEER_HEADER]), SECRET, method, url)).toBe(true);
+    urls.push(url);
+    response.writeHead(status).end(answer);
+  });
+  const since = new Date(5);
+  const page = await files.list({ group: 'a b', since, after: KEY, limit: 3 });
+  expect(page).toMatchObject({ files: [{ key: KEY, size: CONTENT.length }], next: KEY });
+  expect(urls).toEqual([
+    `/peer/files?limit=3&group=a+b&since=1970-01-01T00%3A00%3A00.005Z&after=${KEY}`,
+  ]);
+  // A body that would fill the memory, among others.
+  const wrong = ['', '{', '[]', '{"files":{}}', '{"files":[{}]}', Buffer.alloc(100_000, ' ')];
+  for (answer of wrong) {
+    await expect(files.list({ limit: 3 })).rejects.toMatchObject(UNAVAILABLE);
+  }
+  [answer, status] = [JSON.stringify({ files: [] }), 404];
+  await expect(files.list({ limit: 3 })).rejects.toMatchObject(UNAVAILABLE);
+});

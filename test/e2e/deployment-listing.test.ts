@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import type { Agent } from 'node:http';
 import { join } from 'node:path';
 import { connect } from '@stevedore/client/connect';
 import { type Gateway, startGateway } from '@stevedore/gateway';
@@ -7,7 +8,9 @@ import { type Scope, writeKeyFile } from '../../gateway/dist/access/api-keys.js'
 import { peerToken } from '../../packages/client/dist/deployment/gateway-files.js';
 import { run } from '../cli/run.js';
 import { newKey } from '../gateway/guarded.js';
+import { ask, connections } from '../gateway/workers/asking.js';
 import { freePort } from '../support/free-port.js';
+import { startGatewayProcess } from '../support/gateway-process.js';
 import { soon } from '../support/soon.js';
 import { temporaryFolder } from '../support/temporary.js';
 
@@ -141,4 +144,42 @@ it('only a gateway of the deployment lists files without an API key', async () =
   // One hop: it lists its own files alone.
   const { files } = (await (await list(token)).json()) as { files: unknown[] };
   expect(files).toHaveLength(1);
+});
+
+it('workers behind one URL are asked once, and each of their files is listed once', async () => {
+  const directory = temporaryFolder();
+  const keys = join(directory, 'keys.json');
+  const all = newKey({ scopes: SCOPES });
+  await writeKeyFile(keys, [all.key]);
+  const map = `sqlite:${join(directory, 'map.db')}`;
+  const common = ['--workers', '2', '--map', map, '--api-keys', keys, '--merge-max-age', '1h'];
+  const start = async (...flags: string[]) => {
+    const port = await freePort();
+    const own = ['--port', String(port), '--peer-url', `http://127.0.0.1:${port}`];
+    return startGatewayProcess(temporaryFolder(), ...common, ...own, ...flags);
+  };
+  const first = await start();
+  const second = await start('--trackers', `127.0.0.1:${first.trackerPort}`);
+  const headers = { 'x-api-key': all.text };
+  const expected: string[] = [];
+  const agents = new Map<string, Agent[]>();
+  for (const gateway of [first, second]) {
+    const { url } = gateway;
+    agents.set(url, await connections(gateway, 2));
+    for (const agent of agents.get(url)!) {
+      const { body } = await ask(url, '/files', { method: 'POST', body: 'x', headers, agent });
+      expected.push((JSON.parse(body.toString()) as { key: string }).key);
+    }
+  }
+  for (const [url, each] of agents) {
+    for (const agent of each) {
+      await soon(async () => {
+        const { body } = await ask(url, '/files', { headers, agent });
+        const page = JSON.parse(body.toString()) as { files: { key: string }[]; away?: number[] };
+        expect(page.files.map(({ key }) => key).toSorted()).toEqual(expected.toSorted());
+        expect(page.away).toBeUndefined();
+      });
+    }
+  }
+  for (const gateway of [second, first]) expect(await gateway.stop()).toBe(0);
 });

@@ -74,7 +74,7 @@ async function listed(gateways: () => Promise<readonly Gateway[]>): Promise<read
 }
 
 /** By URL the origins that it serves, and the origins that cannot be asked. */
-export function serversToAsk(
+function serversToAsk(
   gateways: readonly Gateway[],
   isHere: (origin: number) => boolean,
   ownUrl: string,
@@ -93,7 +93,7 @@ export function serversToAsk(
 }
 
 /** Pages that begin after the same key, as one of at most `limit` files. */
-export function mergePages(pages: readonly FilePage[], limit: number): FilePage {
+function mergePages(pages: readonly FilePage[], limit: number): FilePage {
   const [end] = pages
     .flatMap(({ next }) => (next === undefined ? [] : [parseKey(next)!]))
     .sort(Buffer.compare);
