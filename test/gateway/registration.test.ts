@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
 import { connect } from '@stevedore/client/connect';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { startGateway } from '@stevedore/gateway';
@@ -9,7 +10,7 @@ import { newKey } from './guarded.js';
 
 /** `POST /files?id=ID`: a file of FastDFS gets a key. */
 
-async function setUp() {
+async function setUp(policy?: object) {
   const directory = temporaryFolder();
   const apiKeys = `${directory}/keys.json`;
   const scopes = (...list: Scope[]) => newKey({ scopes: list });
@@ -19,7 +20,12 @@ async function setUp() {
     Object.values(keys).map(({ key }) => key),
   );
   const ports = { port: 0, trackerPort: 0, storagePort: 0, logLevel: 'silent' } as const;
-  const started = await startGateway({ ...ports, directory: `${directory}/store`, apiKeys });
+  const policies = `${directory}/policies.json`;
+  if (policy) writeFileSync(policies, JSON.stringify({ default: policy }));
+  const started = await startGateway({
+    ...{ ...ports, directory: `${directory}/store`, apiKeys },
+    ...(policy ? { policies } : {}),
+  });
   const client = new FastdfsClient({ trackers: started.store.trackers });
   onTestFinished(async () => {
     await client.close();
@@ -54,6 +60,19 @@ test('needs the scopes read and write, and no body', async () => {
   expect(await (await post(text)).json()).toEqual(receipt);
   const read = await fetch(`${url}/files/${receipt.key}`, { headers: { 'x-api-key': text } });
   expect(Buffer.from(await read.arrayBuffer()).equals(bytes)).toBe(true);
+});
+
+test('the default policy decides about types and sizes', async () => {
+  const { keys, post } = await setUp({ types: ['image/*'], maxFileSize: '20000B' });
+  const { text } = keys.both;
+  const typed = (type: string) => post(text, { headers: { 'content-type': type } });
+  const refused = await typed('text/html');
+  expect([refused.status, await refused.json()]).toMatchObject([415, { code: 'type_not_allowed' }]);
+  expect((await post(text)).status).toBe(415);
+  expect((await typed('image/jpeg')).status).toBe(201);
+  const small = await setUp({ maxFileSize: '19999B' });
+  const tooLarge = await small.post(small.keys.both.text);
+  expect([tooLarge.status, await tooLarge.json()]).toMatchObject([413, { code: 'too_large' }]);
 });
 
 test('a store over HTTP registers as open() does', async () => {

@@ -3,8 +3,9 @@ import type { Receipt, Store } from '@stevedore/client';
 import { DEFAULT_TYPE, fileNameOf, mediaType } from '../http/content-headers.js';
 import type { TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
-import { expiryOf, type UploadPolicy } from './policy.js';
+import { expiryOf, typeProblem, type UploadPolicy } from './policy.js';
 import { groupOf } from './receive.js';
+import { tooLarge } from './request-body.js';
 
 /**
  * Gives a file that is in FastDFS already a key, without copying it. Name, type, group and expiry
@@ -26,6 +27,13 @@ export async function registerFile(
   const type = mediaType(declared) ?? (declared === undefined ? DEFAULT_TYPE : undefined);
   if (type === undefined) {
     throw new ProblemError('invalid_media_type', 'Content-Type is not a media type.');
+  }
+  const refused = typeProblem(type, policy);
+  if (refused) throw refused;
+  const { maxFileBytes } = policy;
+  if (maxFileBytes !== undefined) {
+    const { size } = await store.stat(fileId);
+    if (size > maxFileBytes) throw tooLarge(maxFileBytes);
   }
   const name = fileNameOf(headers, limits);
   const group = policy.group ?? groupOf(headers);
