@@ -1,6 +1,5 @@
 import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
-import { Readable } from 'node:stream';
 import { type OptionTable, option } from '@stevedore/options';
 import { decodeFields, fileKind, parseFileId, sizeOfField } from '@stevedore/protocol';
 import type { Command } from 'commander';
@@ -117,8 +116,7 @@ async function* storedFiles(list: readonly ListedId[], client: GatewayClient): S
 async function* filesInPlace(list: readonly ListedId[]): Source {
   for (const { id, name } of list) {
     const size = fixedFields(id)?.size ?? 0;
-    const place = { path: id, identity: `fastdfs in place ${id}`, name, size, state: id };
-    yield { ...place, fileId: id, open: () => Readable.from([]) };
+    yield { path: id, identity: `fastdfs in place ${id}`, name, size, state: id, fileId: id };
   }
 }
 

@@ -1,7 +1,7 @@
 import { createReadStream } from 'node:fs';
 import { opendir, stat } from 'node:fs/promises';
 import { basename, join, resolve } from 'node:path';
-import type { Source, SourceFile } from './put-run.js';
+import type { ReadFile, Source } from './put-run.js';
 
 /** Files on this disk, as a source of uploads. */
 
@@ -36,7 +36,7 @@ async function* from(path: string, name: string): Source {
   }
 }
 
-function localFile(path: string, name: string, size: number, state: string): SourceFile {
+function localFile(path: string, name: string, size: number, state: string): ReadFile {
   const identity = resolve(path);
   return { path, identity, name, size, state, open: () => createReadStream(path) };
 }

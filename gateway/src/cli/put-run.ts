@@ -18,8 +18,10 @@ import type { PutJournal } from './put-journal.js';
  * counts what was not sent.
  */
 
-/** A file to send. */
-export interface SourceFile {
+/** A file to send, or a file of FastDFS that gets a key where it is. */
+export type SourceFile = ReadFile | FileInPlace;
+
+interface AnyFile {
   /** Its name in messages. */
   readonly path: string;
   /** Its name in the journal. */
@@ -29,11 +31,17 @@ export interface SourceFile {
   readonly size: number;
   /** Changes whenever the file does. */
   readonly state: string;
+}
+
+export interface ReadFile extends AnyFile {
   /** If it is known before the bytes are. */
   readonly crc32?: number;
-  /** A FastDFS id: the file gets a key and is not read. */
-  readonly fileId?: string;
   open(): Readable | Promise<Readable>;
+}
+
+interface FileInPlace extends AnyFile {
+  /** FastDFS id. */
+  readonly fileId: string;
 }
 
 export interface SourceFailure {
@@ -157,7 +165,7 @@ export class PutRun {
     const { identity, name, state } = file;
     const { group: affinityGroup = '' } = this.#options;
     const receipt = await this.#patiently(() =>
-      file.fileId === undefined ? this.#sendOnce(file) : this.#register(file.fileId, file),
+      'fileId' in file ? this.#register(file) : this.#sendOnce(file),
     );
     const key = String(receipt.key);
     this.#remembering((journal) => journal.record(identity, { state, name, affinityGroup, key }));
@@ -175,14 +183,14 @@ export class PutRun {
     }
   }
 
-  async #register(fileId: string, { name, size }: SourceFile): Promise<Receipt> {
+  async #register({ fileId, name, size }: FileInPlace): Promise<Receipt> {
     const { client, group } = this.#options;
     const receipt = await client.register(fileId, { name, type: typeOf(name), group });
     this.#advance(size);
     return receipt;
   }
 
-  async #sendOnce(file: SourceFile): Promise<Receipt> {
+  async #sendOnce(file: ReadFile): Promise<Receipt> {
     const { client, group } = this.#options;
     const { path, name, size } = file;
     let sentBytes = 0;
@@ -212,7 +220,7 @@ export class PutRun {
   }
 
   /** The gateway confirms the bytes that were read, and these are the file's. */
-  async #check(receipt: Receipt, { path, crc32: own }: SourceFile, sum: number): Promise<void> {
+  async #check(receipt: Receipt, { path, crc32: own }: ReadFile, sum: number): Promise<void> {
     const isWrong = own !== undefined && own !== sum;
     if (!isWrong && receipt.crc32 === hex(sum)) return;
     await this.#options.client.delete(String(receipt.key)).catch(() => {});
@@ -260,7 +268,7 @@ function typeOf(name: string): string {
 /** This file cannot be read or stored; others can. */
 class UnreadableError extends Error {}
 
-async function openSource(file: SourceFile): Promise<Readable> {
+async function openSource(file: ReadFile): Promise<Readable> {
   try {
     const source = await file.open();
     return source.on('error', () => {});
@@ -284,8 +292,8 @@ async function* counted(
   }
 }
 
-function endsRun(error: unknown, { fileId }: SourceFile): boolean {
-  if (fileId !== undefined) return endsAll(error);
+function endsRun(error: unknown, file: SourceFile): boolean {
+  if ('fileId' in file) return endsAll(error);
   // The server has no path for uploads at all.
   return endsAll(error) || (error instanceof GatewayError && error.status === 404);
 }
