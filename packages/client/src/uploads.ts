@@ -87,19 +87,16 @@ export class Uploads {
     return putChannel.tracePromise(() => this.#put(body, options), message);
   }
 
-  async #put(body: Body, options: PutOptions): Promise<Receipt> {
-    try {
+  #put(body: Body, options: PutOptions): Promise<Receipt> {
+    return this.#countingFailure(async () => {
       this.#parts.throwIfClosed();
-      if (options.mode === 'direct') return await this.#putDirect(body, options);
+      if (options.mode === 'direct') return this.#putDirect(body, options);
       const how = stageOptions(options);
       const taking = this.#intake.take(body, options, how.sync);
       const taken = taking instanceof Promise ? await taking : taking;
       const [file] = await this.#stage([taken], how);
       return this.#acknowledged(file!, options.transfer);
-    } catch (error) {
-      this.#counts.failedUploads += 1;
-      throw error;
-    }
+    });
   }
 
   async #putDirect(body: Body, options: PutOptions): Promise<Receipt> {
@@ -137,7 +134,7 @@ export class Uploads {
     options: PutAllOptions,
   ): Promise<Receipt[]> {
     const taken: Taken[] = [];
-    try {
+    return this.#countingFailure(async () => {
       this.#parts.throwIfClosed();
       const { signal } = options;
       const how = stageOptions(options);
@@ -150,11 +147,7 @@ export class Uploads {
       if (taken.length === 0) return [];
       const files = await this.#stage(taken.splice(0), { ...how, group });
       return files.map((file) => this.#acknowledged(file));
-    } catch (error) {
-      this.#counts.failedUploads += 1;
-      await this.#intake.discard(taken);
-      throw error;
-    }
+    }, taken);
   }
 
   /** Resolves once the received files are durable, as far as requested. */
@@ -195,11 +188,16 @@ export class Uploads {
     return receipt;
   }
 
-  async #countingFailure<Result>(upload: () => Promise<Result>): Promise<Result> {
+  /** If the upload fails, `taken` is discarded too. */
+  async #countingFailure<Result>(
+    upload: () => Promise<Result>,
+    taken: readonly Taken[] = [],
+  ): Promise<Result> {
     try {
       return await upload();
     } catch (error) {
       this.#counts.failedUploads += 1;
+      await this.#intake.discard(taken);
       throw error;
     }
   }
