@@ -211,6 +211,11 @@ export interface BeginOptions extends Pick<PutOptions, 'name' | 'type' | 'group'
   readonly once?: Uint8Array;
   /** Up to 8 KiB of the caller's own text, returned by `find`. */
   readonly note?: string;
+  /**
+   * The client that the upload counts for. If it has `maxUploads` unfinished ones already, `begin`
+   * rejects with `too_many_unfinished`.
+   */
+  readonly owner?: { readonly name: string; readonly maxUploads: number };
 }
 
 export interface UnfinishedUpload {

@@ -29,6 +29,7 @@ export interface UnfinishedUploadsParts {
 }
 
 const MAX_NOTE_BYTES = 8 * 1024;
+const MAX_OWNER_BYTES = 1024;
 
 export class LocalUnfinishedUploads implements UnfinishedUploads {
   readonly maxAgeMs: number;
@@ -40,11 +41,12 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
   }
 
   async begin(options: BeginOptions = {}): Promise<UnfinishedUpload> {
-    const { size, ttlMs, once, note = '' } = options;
+    const { size, ttlMs, once, note = '', owner } = options;
     const { staging, limits, now, throwIfClosed } = this.#parts;
     throwIfClosed();
     const { name, type, group } = checkMeta(options);
     checkText('note', note, MAX_NOTE_BYTES);
+    if (owner) checkText('owner', owner.name, MAX_OWNER_BYTES);
     if (size !== undefined) this.#checkSize(size);
     if (ttlMs !== undefined && !(Number.isSafeInteger(ttlMs) && ttlMs > 0)) {
       throw invalidOption('ttlMs: a whole number from 1 on is needed');
@@ -57,8 +59,10 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
       ...(group === undefined ? {} : { group }),
       ...(ttlMs === undefined ? {} : { ttlMs }),
       ...(once === undefined ? {} : { once: onceText(once) }),
+      ...(owner ? { owner: owner.name } : {}),
     };
-    return viewOf(formatKey(key), await staging.unfinished.begin(key, about, size));
+    const begun = await staging.unfinished.begin(key, about, size, owner?.maxUploads);
+    return viewOf(formatKey(key), begun);
   }
 
   find(id: string): UnfinishedUpload | undefined {
@@ -168,7 +172,7 @@ async function* upTo(
 }
 
 function viewOf(id: string, { about, sizeBytes, durableBytes }: StagedUpload): UnfinishedUpload {
-  const { createdAt, once: _, ...rest } = about;
+  const { createdAt, once: _, owner: __, ...rest } = about;
   return {
     id,
     ...rest,

@@ -23,6 +23,7 @@ export type StoreErrorCode =
   | 'refused'
   | 'storage_unavailable'
   | 'too_large'
+  | 'too_many_unfinished'
   | 'unsupported';
 
 export interface StoreErrorDetails {

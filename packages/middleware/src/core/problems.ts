@@ -57,6 +57,7 @@ const storeProblems = {
     retryAfterSeconds: RETRY_SECONDS,
   },
   too_large: { status: 413 },
+  too_many_unfinished: { status: 429, retryAfterSeconds: RETRY_SECONDS },
   unsupported: {
     status: 501,
     detail: 'The storage cannot delete one slice of a trunk that was written elsewhere.',

@@ -15,6 +15,8 @@ export interface UnfinishedAbout {
   readonly once?: string;
   /** Lifetime of the finished file; absent: for ever. */
   readonly ttlMs?: number;
+  /** The client whose share of the unfinished uploads it uses. */
+  readonly owner?: string;
   /** Unix milliseconds. */
   readonly createdAt: number;
   /** Text of the caller, stored and returned unchanged. */

@@ -42,6 +42,8 @@ export interface ResumableRequest {
   /** Of the upload; absent for the path of all of them. */
   readonly id?: string;
   readonly room: UploadRoom;
+  /** The client whose share of the unfinished uploads a new one uses. */
+  readonly client: string;
   /** For a request that creates an upload. */
   readonly policy?: UploadPolicy;
   readonly scope?: string;
@@ -154,7 +156,7 @@ export class ResumableUploads {
   /** What a new upload is to become, under the route's policy. */
   #begin(
     headers: IncomingHttpHeaders,
-    { policy = ANYTHING, scope = '', mark }: ResumableRequest,
+    { policy = ANYTHING, scope = '', mark, client }: ResumableRequest,
     isPart: boolean,
   ): Begin {
     const { limits } = this.#options;
@@ -177,7 +179,7 @@ export class ResumableUploads {
     };
     const ownGroup = policy.group ?? group;
     return {
-      ...{ name, type, note },
+      ...{ name, type, note, owner: { name: client, maxUploads: limits.maxClientUploads } },
       ...(mark ? { once: mark } : {}),
       ...(ownGroup === undefined ? {} : { group: ownGroup }),
       ...(expiresAt === undefined ? {} : { ttlMs: expiresAt.getTime() - now }),
