@@ -148,6 +148,17 @@ test('of two tabs the one that stalls gives way', async () => {
   stalled.socket.destroy();
 }, 30_000);
 
+test('two tabs that send the same upload at once both get its file', async () => {
+  const gateway = await started();
+  const body = randomBytes(3_000_000);
+  const uploadUrl = await begun(gateway, body.length);
+  const tab = () => send(gateway.url, body, { uploadUrl, chunkSize: 300_000 });
+  const tabs = await Promise.all([tab(), tab()]);
+  const key = uploadUrl.split('/').at(-1);
+  expect(tabs).toEqual(tabs.map(() => ({ url: uploadUrl, key })));
+  expect((await bytesOf(gateway.url, key)).equals(body)).toBe(true);
+});
+
 test('the checksum of a request is held against its bytes', async () => {
   const gateway = await started();
   const upload = await begun(gateway, 10);

@@ -211,7 +211,9 @@ export class ResumableUploads {
     if (method === 'HEAD' && upload) Object.assign(headers, ownHeaders(upload));
     const { receipt } = current;
     if (receipt && method !== 'HEAD') await onStored?.(receipt, scope);
-    const key = receipt?.key ?? (method === 'HEAD' && id !== undefined && !upload ? id : undefined);
+    // Another request may have ended it while this one waited.
+    const isFile = method === 'HEAD' && id !== undefined && !this.#uploads.find(id);
+    const key = receipt?.key ?? (isFile ? id : undefined);
     if (key !== undefined) {
       headers[KEY_HEADER] = key;
       headers['content-location'] = `${filesPath}/${key}`;
