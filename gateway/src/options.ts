@@ -172,6 +172,7 @@ export interface Limits extends TransferLimits {
 
 export const defaultLimits: Limits = Object.freeze({
   ...defaultTransferLimits,
+  maxClientUploads: 1000,
   headerTimeoutMs: 10_000,
   keepAliveMs: 60_000,
   idleMs: 120_000,

@@ -1,96 +1,17 @@
 import { createHash, randomBytes } from 'node:crypto';
-import { readdirSync, writeFileSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
-import { StoreError } from '@stevedore/client';
-import { type Gateway, type GatewayInput, startGateway } from '@stevedore/gateway';
-import { presignedUpload } from '@stevedore/middleware/core';
-import { type HttpResponse, Upload, type UploadOptions } from 'tus-js-client';
-import { expect, onTestFinished, test, vi } from 'vitest';
-import { writeKeyFile } from '../../gateway/dist/access/api-keys.js';
+import { crc32 } from 'node:zlib';
+import type { UploadOptions } from 'tus-js-client';
+import { expect, test } from 'vitest';
 import { cuttingProxy } from '../support/cutting-proxy.js';
 import { Random } from '../support/random.js';
 import { temporaryFolder } from '../support/temporary.js';
-import { newKey } from './guarded.js';
 import { RawConnection, raw } from './harness.js';
+import { begun, bytesOf, offsetOf, send, started, tus } from './tus.js';
 
 /** Resumable uploads, held by `tus-js-client` and by requests as the protocol's text has them. */
-
-async function started(input: GatewayInput = {}): Promise<Gateway & { directory: string }> {
-  const directory = input.directory ?? temporaryFolder();
-  const ports = { port: 0, trackerPort: 0, storagePort: 0 } as const;
-  const gateway = await startGateway({
-    ...ports,
-    trunkSize: '4MiB',
-    smallFileLimit: '1MiB',
-    ...input,
-    directory,
-  });
-  onTestFinished(() => gateway.close());
-  return Object.assign(gateway, { directory });
-}
-
-interface Uploaded {
-  readonly url: string;
-  readonly key: string | undefined;
-}
-
-function send(
-  url: string,
-  body: Buffer | Readable,
-  options: Partial<UploadOptions> = {},
-): Promise<Uploaded> {
-  return new Promise((resolve, reject) => {
-    let key: string | undefined;
-    const upload = new Upload(body, {
-      endpoint: `${url}/uploads`,
-      retryDelays: [0, 10, 20, 40, 80],
-      metadata: { filename: 'grüße.txt', filetype: 'text/plain' },
-      onAfterResponse: (_request, response: HttpResponse) => {
-        key = response.getHeader('X-File-Key') ?? key;
-      },
-      ...options,
-      onError: reject,
-      onSuccess: () => resolve({ url: upload.url!, key }),
-    });
-    upload.start();
-  });
-}
-
-async function bytesOf(url: string, key: string | undefined): Promise<Buffer> {
-  const response = await fetch(`${url}/files/${key}`);
-  expect(response.status).toBe(200);
-  return Buffer.from(await response.arrayBuffer());
-}
-
-const TUS = { 'tus-resumable': '1.0.0' };
-
-async function tus(
-  url: string,
-  method: string,
-  headers: Record<string, string> = {},
-  body?: string | Buffer,
-) {
-  const type = method === 'PATCH' ? { 'content-type': 'application/offset+octet-stream' } : {};
-  const response = await fetch(url, {
-    method,
-    headers: { ...TUS, ...type, ...headers },
-    ...(body === undefined ? {} : { body }),
-  });
-  const text = await response.text();
-  const { code } = text.startsWith('{') ? (JSON.parse(text) as { code: string }) : {};
-  return { status: response.status, code, headers: response.headers };
-}
-
-async function begun({ url }: Gateway, size: number, headers: Record<string, string> = {}) {
-  const answer = await tus(`${url}/uploads`, 'POST', { 'upload-length': `${size}`, ...headers });
-  expect(answer.status).toBe(201);
-  return url + answer.headers.get('location');
-}
-
-function offsetOf({ headers }: { headers: Headers }): number {
-  return Number(headers.get('upload-offset'));
-}
 
 const WAYS: readonly [string, number, Partial<UploadOptions>][] = [
   ['one request, a small file', 20_000, {}],
@@ -227,6 +148,17 @@ test('of two tabs the one that stalls gives way', async () => {
   stalled.socket.destroy();
 }, 30_000);
 
+test('two tabs that send the same upload at once both get its file', async () => {
+  const gateway = await started();
+  const body = randomBytes(3_000_000);
+  const uploadUrl = await begun(gateway, body.length);
+  const tab = () => send(gateway.url, body, { uploadUrl, chunkSize: 300_000 });
+  const tabs = await Promise.all([tab(), tab()]);
+  const key = uploadUrl.split('/').at(-1);
+  expect(tabs).toEqual(tabs.map(() => ({ url: uploadUrl, key })));
+  expect((await bytesOf(gateway.url, key)).equals(body)).toBe(true);
+});
+
 test('the checksum of a request is held against its bytes', async () => {
   const gateway = await started();
   const upload = await begun(gateway, 10);
@@ -241,10 +173,21 @@ test('the checksum of a request is held against its bytes', async () => {
   expect(offsetOf(await tus(upload, 'HEAD'))).toBe(0);
   expect((await patch(0, '01234', 'sha3 AAAA')).code).toBe('unsupported_digest');
   expect((await patch(0, '01234', 'sha1 AAAA')).code).toBe('invalid_digest');
-  expect((await patch(0, '01234', sum('01234'))).status).toBe(204);
-  // CRC-32 of "56789", by `crc32` of another program.
-  expect((await patch(5, '56789', 'crc32 5cACoQ==')).status).toBe(460);
-  expect((await patch(5, '56789', sum('56789', 'md5'))).status).toBe(204);
+  for (const [at, algorithm] of ['sha1', 'sha256', 'sha512'].entries()) {
+    expect((await patch(at, `${at}`, sum(`${at}`, algorithm))).status).toBe(204);
+  }
+  expect((await patch(3, '34', sum('34'))).status).toBe(204);
+  const crcOf = (text: string) => {
+    const bytes = Buffer.alloc(4);
+    bytes.writeUInt32BE(crc32(text));
+    return `crc32 ${bytes.toString('base64')}`;
+  };
+  expect((await patch(5, '567', crcOf('568'))).status).toBe(460);
+  expect((await patch(5, '567', crcOf('567'))).status).toBe(204);
+  const ended = await patch(8, '89', sum('89', 'md5'));
+  expect((await bytesOf(gateway.url, ended.headers.get('x-file-key')!)).toString()).toBe(
+    '0123456789',
+  );
 });
 
 test('what the protocol does not allow is a problem with its headers', async () => {
@@ -316,90 +259,37 @@ test('unfinished uploads have half of the container, and give it back', async ()
   expect((await patch(0, 1, await begun(gateway, 1))).status).toBe(204);
 });
 
-test('a policy holds for an upload in several requests', async () => {
-  const policies = join(temporaryFolder(), 'policies.json');
-  const photos = { types: ['image/png'], checkContent: true, maxFileSize: '5000B', group: 'album' };
-  writeFileSync(policies, JSON.stringify({ photos: { ...photos, ttl: '60s' } }));
-  const gateway = await started({ policies });
-  const at = `${gateway.url}/uploads/photos`;
-  const png = (type: string) => `filetype ${Buffer.from(type).toString('base64')}`;
-  const begin = (size: number, type: string) =>
-    tus(at, 'POST', { 'upload-length': `${size}`, 'upload-metadata': png(type) });
-  expect((await begin(10, 'text/html')).code).toBe('type_not_allowed');
-  expect((await begin(5001, 'image/png')).code).toBe('too_large');
-  const upload = gateway.url + (await begin(10, 'image/png')).headers.get('location');
-  const refused = await tus(upload, 'PATCH', { 'upload-offset': '0' }, '<html></ht');
-  expect([refused.status, refused.code]).toEqual([415, 'type_mismatch']);
-  expect((await tus(upload, 'HEAD')).status).toBe(404);
-  const head = Buffer.from('89504e470d0a1a0a0000000d49484452', 'hex');
-  const image = Buffer.concat([head, Buffer.alloc(100)]);
-  const good = gateway.url + (await begin(image.length, 'image/png')).headers.get('location');
-  // Its first bytes come one by one.
-  await tus(good, 'PATCH', { 'upload-offset': '0' }, image.subarray(0, 1));
-  const { headers } = await tus(good, 'PATCH', { 'upload-offset': '1' }, image.subarray(1));
-  const { group, expiresAt } = await gateway.store.stat(headers.get('x-file-key')!);
-  expect(group).toBe('album');
-  expect(expiresAt!.getTime()).toBeLessThanOrEqual(Date.now() + 60_000);
-});
-
-test('API keys: an upload is that of the key that began it, and counts to its quota', async () => {
-  const apiKeys = join(temporaryFolder(), 'keys.json');
-  const now = { createdAt: new Date().toISOString() };
-  const [own, other] = [newKey({ ...now, bytesPerDay: 1000 }), newKey(now)];
-  await writeKeyFile(apiKeys, [own.key, other.key]);
-  const gateway = await started({ apiKeys });
-  const as = (key: string) => ({ authorization: `Bearer ${key}` });
-  const at = `${gateway.url}/uploads`;
-  expect((await tus(at, 'POST', { 'upload-length': '5' })).status).toBe(401);
-  const upload = await begun(gateway, 900, as(own.text));
-  const patch = (offset: number, bytes: number, key: string) =>
-    tus(upload, 'PATCH', { 'upload-offset': `${offset}`, ...as(key) }, Buffer.alloc(bytes));
-  expect((await tus(upload, 'HEAD')).status).toBe(401);
-  expect((await patch(0, 10, other.text)).status).toBe(404);
-  expect((await tus(upload, 'DELETE', as(other.text))).status).toBe(404);
-  expect((await patch(0, 800, own.text)).status).toBe(204);
-  const second = await tus(at, 'POST', { 'upload-length': '900', ...as(own.text) });
-  expect(second.code).toBe('too_large');
-  expect((await patch(800, 100, own.text)).headers.get('x-file-key')).toBeTruthy();
-  const third =
-    gateway.url +
-    (await tus(at, 'POST', { 'upload-length': '100', ...as(own.text) })).headers.get('location');
-  expect(
-    (await tus(third, 'PATCH', { 'upload-offset': '0', ...as(own.text) }, Buffer.alloc(100)))
-      .status,
-  ).toBe(204);
-  expect((await tus(at, 'POST', { 'upload-length': '1', ...as(own.text) })).code).toBe(
-    'quota_exceeded',
-  );
-});
-
-test('a presigned URL begins one upload, whose own URL is enough from then on', async () => {
-  const apiKeys = join(temporaryFolder(), 'keys.json');
-  await writeKeyFile(apiKeys, []);
-  const gateway = await started({ apiKeys, urlSecret: 'secret of this test' });
-  const soon = new Date(Date.now() + 60_000);
-  const signed = presignedUpload('secret of this test', soon).replace('/files', '/uploads');
-  const { key, url } = await send(gateway.url, randomBytes(5000), {
-    endpoint: gateway.url + signed,
-    chunkSize: 2000,
-  });
-  expect(url).toBe(`${gateway.url}/uploads/${key}`);
-  const again = await tus(gateway.url + signed, 'POST', { 'upload-length': '5' });
-  expect([again.status, again.code]).toEqual([403, 'signature_expired']);
-});
-
-test('an upload belongs to its client, whose address is not stored', async () => {
-  const gateway = await started();
-  const begin = vi.spyOn(gateway.store.unfinished!, 'begin');
-  await tus(`${gateway.url}/uploads`, 'POST', { 'upload-length': '10' });
-  await tus(`${gateway.url}/uploads`, 'POST', { 'upload-length': '20' });
-  const [first, second] = begin.mock.calls.map(([options]) => options?.owner);
-  expect(first).toMatch(/^[\w-]{22}$/);
-  expect(second).toBe(first);
-  const refused = () => {
-    throw new StoreError('too_many_unfinished', '1000 uploads of this client are unfinished');
-  };
-  begin.mockImplementationOnce(refused);
-  const answer = await tus(`${gateway.url}/uploads`, 'POST', { 'upload-length': '30' });
-  expect(answer.status).toBe(429);
+test('OPTIONS names the extensions, and those that a client could do without work', async () => {
+  const { url, store } = await started({ unfinishedAge: '3600s' });
+  const options = await tus(`${url}/uploads`, 'OPTIONS');
+  expect(options.headers.get('tus-extension')?.split(',')).toEqual([
+    ...['creation', 'creation-with-upload', 'creation-defer-length', 'termination'],
+    ...['expiration', 'checksum', 'concatenation'],
+  ]);
+  expect(options.headers.get('tus-checksum-algorithm')).toBe('sha1,sha256,sha512,md5,crc32');
+  // The first bytes come with the request that creates the upload, or all of them do.
+  const first = { 'upload-length': '10', 'content-type': 'application/offset+octet-stream' };
+  const begin = await tus(`${url}/uploads`, 'POST', first, '01234');
+  expect([begin.status, offsetOf(begin)]).toEqual([201, 5]);
+  const expires = Date.parse(begin.headers.get('upload-expires')!);
+  const id = begin.headers.get('location')!.split('/').at(-1)!;
+  const { createdAt } = store.unfinished!.find(id)!;
+  // A date of HTTP has no milliseconds.
+  expect(expires).toBe(Math.floor((createdAt.getTime() + 3_600_000) / 1000) * 1000);
+  const whole = await tus(`${url}/uploads`, 'POST', first, '0123456789');
+  expect((await bytesOf(url, whole.headers.get('x-file-key')!)).toString()).toBe('0123456789');
+  // Parts become one file in the order of the request, and are gone.
+  const parts: string[] = [];
+  for (const text of ['01234', '56789']) {
+    const part = { ...first, 'upload-length': '5', 'upload-concat': 'partial' };
+    const answer = await tus(`${url}/uploads`, 'POST', part, text);
+    expect(answer.headers.get('x-file-key')).toBeNull();
+    parts.push(url + answer.headers.get('location'));
+  }
+  const concat = `final;${[...parts].reverse().join(' ')}`;
+  const joined = await tus(`${url}/uploads`, 'POST', { 'upload-concat': concat });
+  const key = joined.headers.get('x-file-key')!;
+  expect([joined.status, joined.headers.get('content-location')]).toEqual([201, `/files/${key}`]);
+  expect((await bytesOf(url, key)).toString()).toBe('5678901234');
+  for (const part of parts) expect((await tus(part, 'HEAD')).status).toBe(404);
 });

@@ -30,12 +30,13 @@ async function listening(listener: RequestListener, stored: string[]): Promise<A
 }
 
 const policy = { types: ['text/*'] };
+const limits = { maxClientUploads: 1 };
 
 const apps: Readonly<Record<string, (store: FileStore) => Promise<App>>> = {
   'node:http': (store) => {
     const stored: string[] = [];
     const handler = httpHandler({
-      ...{ store, path: PATH, policy },
+      ...{ store, path: PATH, policy, limits },
       onStored: (receipts) => void stored.push(...receipts.map(({ key }) => key)),
     });
     return listening((request, response) => handler(request, response), stored);
@@ -45,14 +46,14 @@ const apps: Readonly<Record<string, (store: FileStore) => Promise<App>>> = {
     const app = express();
     const onStored = (receipts: readonly { key: string }[]) =>
       void stored.push(...receipts.map(({ key }) => key));
-    app.use(PATH, forExpress.files({ store, path: '/', policy, onStored }));
+    app.use(PATH, forExpress.files({ store, path: '/', policy, limits, onStored }));
     return listening(app as unknown as RequestListener, stored);
   },
   fastify: async (store) => {
     const stored: string[] = [];
     const app = fastify();
     app.register(stevedore, {
-      ...{ prefix: PATH, store, policy },
+      ...{ prefix: PATH, store, policy, limits },
       onStored: (receipts) => void stored.push(...receipts.map(({ key }) => key)),
     });
     await app.listen({ host: '127.0.0.1', port: 0 });
@@ -86,5 +87,11 @@ for (const [name, start] of Object.entries(apps)) {
     expect(app.stored).toEqual([url.slice(url.lastIndexOf('/') + 1)]);
     await expect(send('image/png')).rejects.toThrow('type_not_allowed');
     expect(app.stored.length).toBe(1);
+    const headers = { 'tus-resumable': '1.0.0', 'upload-length': '5' };
+    const metadata = { 'upload-metadata': `filetype ${btoa('text/plain')}` };
+    const begin = () =>
+      fetch(app.url + PATH, { method: 'POST', headers: { ...headers, ...metadata } });
+    expect((await begin()).status).toBe(201);
+    expect((await begin()).status).toBe(429);
   });
 }

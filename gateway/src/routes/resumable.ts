@@ -70,9 +70,8 @@ export function beginUpload(
     try {
       await grant.begin();
       if (grant.mark && (await files.store.findOnce(grant.mark, FOR_EVER)).length > 0) throw used();
-      const client = clientOf(request, grant.scope);
       const answer = await files.resume(request.raw, reply.raw, {
-        ...{ path: UPLOADS, filesPath: FILES, client, owner: client },
+        ...{ path: UPLOADS, filesPath: FILES, client: clientOf(request, grant.scope) },
         policy: narrowPolicy(own, grant.policy),
         ...{ scope: grant.scope, mark: grant.mark },
         onReceived: (bytes) => {

@@ -227,10 +227,10 @@ export interface BeginOptions extends Pick<PutOptions, 'name' | 'type' | 'group'
   /** Up to 8 KiB of the caller's own text, returned by `find`. */
   readonly note?: string;
   /**
-   * Names whose upload it is, in up to 64 bytes. One owner can have 1,000 unfinished uploads of the
-   * 10,000 of all; then `too_many_unfinished`.
+   * The client that the upload counts for. If it has `maxUploads` unfinished ones already, `begin`
+   * rejects with `too_many_unfinished`.
    */
-  readonly owner?: string;
+  readonly owner?: { readonly name: string; readonly maxUploads: number };
 }
 
 export interface UnfinishedUpload {

@@ -29,7 +29,7 @@ export interface UnfinishedUploadsParts {
 }
 
 const MAX_NOTE_BYTES = 8 * 1024;
-const MAX_OWNER_BYTES = 64;
+const MAX_OWNER_BYTES = 1024;
 
 export class LocalUnfinishedUploads implements UnfinishedUploads {
   readonly maxAgeMs: number;
@@ -41,12 +41,12 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
   }
 
   async begin(options: BeginOptions = {}): Promise<UnfinishedUpload> {
-    const { size, ttlMs, once, owner, note = '' } = options;
+    const { size, ttlMs, once, note = '', owner } = options;
     const { staging, limits, now, throwIfClosed } = this.#parts;
     throwIfClosed();
     const { name, type, group } = checkMeta(options);
     checkText('note', note, MAX_NOTE_BYTES);
-    if (owner !== undefined) checkText('owner', owner, MAX_OWNER_BYTES);
+    if (owner) checkText('owner', owner.name, MAX_OWNER_BYTES);
     if (size !== undefined) this.#checkSize(size);
     if (ttlMs !== undefined && !(Number.isSafeInteger(ttlMs) && ttlMs > 0)) {
       throw invalidOption('ttlMs: a whole number from 1 on is needed');
@@ -59,9 +59,10 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
       ...(group === undefined ? {} : { group }),
       ...(ttlMs === undefined ? {} : { ttlMs }),
       ...(once === undefined ? {} : { once: onceText(once) }),
-      ...(owner === undefined ? {} : { owner }),
+      ...(owner ? { owner: owner.name } : {}),
     };
-    return viewOf(formatKey(key), await staging.unfinished.begin(key, about, size));
+    const begun = await staging.unfinished.begin(key, about, size, owner?.maxUploads);
+    return viewOf(formatKey(key), begun);
   }
 
   find(id: string): UnfinishedUpload | undefined {

@@ -174,23 +174,21 @@ test('bytes that cannot be synced end the upload: what the disk has of them is n
   expect(unfinished.find(KEY)).toBeUndefined();
 });
 
-test('one owner can have a tenth of all unfinished uploads, also after a restart', async () => {
+test('one owner can have so many unfinished uploads, also after a restart', async () => {
   const disk = new SimulatedDisk(ROOT);
   const { unfinished } = await opened(disk);
   const key = (number: number) => Buffer.concat([Buffer.alloc(12), numbered(number)]);
   const mine = { ...ABOUT, owner: 'me' };
-  for (let number = 0; number < 1000; number += 1) {
-    await unfinished.begin(key(number), mine, undefined);
-  }
+  for (const number of [0, 1, 2]) await unfinished.begin(key(number), mine, undefined, 3);
   const again = (await opened(disk)).unfinished;
   for (const uploads of [unfinished, again]) {
-    const refused = uploads.begin(key(1000), mine, undefined);
+    const refused = uploads.begin(key(1000), mine, undefined, 3);
     await expect(refused).rejects.toMatchObject({ code: 'too_many_unfinished', retryable: true });
   }
-  await again.begin(key(1001), { ...ABOUT, owner: 'another' }, undefined);
-  await again.begin(key(1002), ABOUT, undefined);
+  await again.begin(key(1001), { ...ABOUT, owner: 'another' }, undefined, 3);
+  await again.begin(key(1002), ABOUT, undefined, 3);
   await again.remove(key(0));
-  await again.begin(key(1003), mine, undefined);
+  await again.begin(key(1003), mine, undefined, 3);
 });
 
 function numbered(number: number): Buffer {

@@ -165,11 +165,11 @@ export class Files {
   async resume(
     request: IncomingMessage,
     response: ServerResponse,
-    { client, ...asked }: Omit<ResumableRequest, 'room'> & { readonly client: string },
+    asked: Omit<ResumableRequest, 'room'>,
   ): Promise<Answer> {
     const uploads = await this.#resumable();
     if (request.method === 'OPTIONS') return uploads.options();
-    const room = this.#room.of(client);
+    const room = this.#room.of(asked.client);
     const answer = await uploads.handle(request, response, { ...asked, room });
     this.closeIfUnread(request, response);
     return answer;

@@ -33,6 +33,8 @@ export interface TransferLimits extends UnsentLimits {
   readonly bodyWindowMs: number;
   /** Bytes that all unfinished uploads of one client may hold. */
   readonly maxClientBytes: number;
+  /** Resumable uploads that one client may leave unfinished. */
+  readonly maxClientUploads: number;
   /** How often to check for slow bodies. */
   readonly checkIntervalMs: number;
 }
@@ -51,6 +53,7 @@ export const defaultTransferLimits: TransferLimits = Object.freeze({
   minBodyBytesPerSecond: KIB,
   bodyWindowMs: 20_000,
   maxClientBytes: Number.POSITIVE_INFINITY,
+  maxClientUploads: Number.POSITIVE_INFINITY,
   checkIntervalMs: 2000,
   maxUnsentBytes: 24 * MIB,
   downloadStallMs: 60_000,

@@ -15,7 +15,7 @@ export interface UnfinishedAbout {
   readonly once?: string;
   /** Lifetime of the finished file; absent: for ever. */
   readonly ttlMs?: number;
-  /** Whose it is; counted together. Absent: nobody's. */
+  /** The client whose share of the unfinished uploads it uses. */
   readonly owner?: string;
   /** Unix milliseconds. */
   readonly createdAt: number;

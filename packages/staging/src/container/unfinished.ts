@@ -13,6 +13,7 @@ import {
   type UnfinishedAbout,
   unpackInfo,
 } from './unfinished-record.js';
+import { checkShare } from './unfinished-share.js';
 
 /**
  * Unfinished resumable uploads. Each has two files, its bytes and their description, named by the
@@ -54,10 +55,6 @@ interface Entry {
 const WRITE_BYTES = 128 * 1024;
 const SYNC_BYTES = 8 * 2 ** 20;
 const READ_BYTES = 256 * 1024;
-/** Maximum number of unfinished uploads, in addition to the limit on their bytes. */
-const MAX_UNFINISHED = 10_000;
-/** Share of one owner. */
-const MAX_OF_OWNER = 1_000;
 
 export class Unfinished {
   readonly #parts: UnfinishedParts;
@@ -78,20 +75,14 @@ export class Unfinished {
     return this.#entries.size;
   }
 
-  /** Throws `container_full` or `too_many_unfinished` if there are too many. */
+  /** Throws `container_full` if there are too many, `too_many_unfinished` if the owner has. */
   async begin(
     key: Buffer,
     about: UnfinishedAbout,
     sizeBytes: number | undefined,
+    maxOfOwner = Number.POSITIVE_INFINITY,
   ): Promise<UnfinishedUpload> {
-    if (this.#entries.size >= MAX_UNFINISHED) {
-      const message = `${MAX_UNFINISHED} uploads are unfinished; finish or remove some, or wait until they are too old`;
-      throw new StoreError('container_full', message, { retryable: true });
-    }
-    if (about.owner !== undefined && this.#countOf(about.owner) >= MAX_OF_OWNER) {
-      const message = `${MAX_OF_OWNER} uploads of this client are unfinished; finish or remove some, or wait until they are too old`;
-      throw new StoreError('too_many_unfinished', message, { retryable: true });
-    }
+    checkShare(this.#entries, about, maxOfOwner);
     const name = nameOf(key);
     const entry = { about, mark: { turn: 1, durableBytes: 0, sizeBytes }, bytes: 0 };
     this.#entries.set(name, entry);
@@ -111,12 +102,6 @@ export class Unfinished {
       throw error;
     }
     return viewOf(entry);
-  }
-
-  #countOf(owner: string): number {
-    let count = 0;
-    for (const { about } of this.#entries.values()) if (about.owner === owner) count += 1;
-    return count;
   }
 
   find(key: Buffer): UnfinishedUpload | undefined {

@@ -43,6 +43,8 @@ export interface ResumableRequest {
   /** Of the upload; absent for the path of all of them. */
   readonly id?: string;
   readonly room: UploadRoom;
+  /** The client whose share of the unfinished uploads a new one uses. */
+  readonly client: string;
   /** For a request that creates an upload. */
   readonly policy?: UploadPolicy;
   readonly scope?: string;
@@ -157,7 +159,7 @@ export class ResumableUploads {
   /** What a new upload is to become, under the route's policy. */
   #begin(
     headers: IncomingHttpHeaders,
-    { policy = ANYTHING, scope = '', mark, owner }: ResumableRequest,
+    { policy = ANYTHING, scope = '', mark, client }: ResumableRequest,
     isPart: boolean,
   ): Begin {
     const { limits } = this.#options;
@@ -180,8 +182,12 @@ export class ResumableUploads {
     };
     const ownGroup = policy.group ?? group;
     return {
-      ...{ name, type, note },
-      ...(owner === undefined ? {} : { owner: disguised(owner) }),
+      ...{
+        name,
+        type,
+        note,
+        owner: { name: disguised(client), maxUploads: limits.maxClientUploads },
+      },
       ...(mark ? { once: mark } : {}),
       ...(ownGroup === undefined ? {} : { group: ownGroup }),
       ...(expiresAt === undefined ? {} : { ttlMs: expiresAt.getTime() - now }),
@@ -213,7 +219,9 @@ export class ResumableUploads {
     if (method === 'HEAD' && upload) Object.assign(headers, ownHeaders(upload));
     const { receipt } = current;
     if (receipt && method !== 'HEAD') await onStored?.(receipt, scope);
-    const key = receipt?.key ?? (method === 'HEAD' && id !== undefined && !upload ? id : undefined);
+    // Another request may have ended it while this one waited.
+    const isFile = method === 'HEAD' && id !== undefined && !this.#uploads.find(id);
+    const key = receipt?.key ?? (isFile ? id : undefined);
     if (key !== undefined) {
       headers[KEY_HEADER] = key;
       headers['content-location'] = `${filesPath}/${key}`;

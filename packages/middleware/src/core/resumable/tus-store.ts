@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Readable } from 'node:stream';
-import type { Receipt, UnfinishedUpload, UnfinishedUploads } from '@stevedore/client';
+import type { BeginOptions, Receipt, UnfinishedUpload, UnfinishedUploads } from '@stevedore/client';
 import { DataStore, ERRORS, Upload } from '@tus/server';
 import { ProblemError } from '../problems.js';
 import { type Note, noteOf } from './note.js';
@@ -12,11 +12,10 @@ import type { RequestChecksum, UploadMetadata } from './upload-headers.js';
  */
 
 /** What an upload is to become. */
-export interface Begin extends UploadMetadata {
+export interface Begin extends UploadMetadata, Required<Pick<BeginOptions, 'owner'>> {
   readonly note: Note;
   readonly ttlMs?: number;
   readonly once?: Uint8Array;
-  readonly owner?: string;
 }
 
 /** One request. */

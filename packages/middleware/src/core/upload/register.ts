@@ -5,6 +5,7 @@ import type { TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
 import { expiryOf, typeProblem, type UploadPolicy } from './policy.js';
 import { groupOf } from './receive.js';
+import { tooLarge } from './request-body.js';
 
 /**
  * Gives a file that is in FastDFS already a key, without copying it. Name, type, group and expiry
@@ -30,8 +31,9 @@ export async function registerFile(
   const refused = typeProblem(type, policy);
   if (refused) throw refused;
   const { maxFileBytes } = policy;
-  if (maxFileBytes !== undefined && (await store.stat(fileId)).size > maxFileBytes) {
-    throw new ProblemError('too_large', `The file is longer than ${maxFileBytes} bytes.`);
+  if (maxFileBytes !== undefined) {
+    const { size } = await store.stat(fileId);
+    if (size > maxFileBytes) throw tooLarge(maxFileBytes);
   }
   const name = fileNameOf(headers, limits);
   const group = policy.group ?? groupOf(headers);
