@@ -82,7 +82,8 @@ function draw() {
 function missing() {
   const { away } = shown;
   if (away.length === 0) return [];
-  const text = `Files are missing: ${plural(away.length, 'server')} did not answer (origin ${away.join(', ')}).`;
+  const origins = `${away.length === 1 ? 'origin' : 'origins'} ${away.join(', ')}`;
+  const text = `Files are missing: ${plural(away.length, 'server')} did not answer (${origins}).`;
   return [element('p', { className: 'bad', role: 'status' }, text)];
 }
 

@@ -71,6 +71,25 @@ describe.skipIf(needsChromium.missing)('files', () => {
     expect((await store.list({ group: 'album' })).files).toEqual([]);
   });
 
+  test('of servers that do not answer are said to be missing', async () => {
+    const { page } = await open();
+    await uploadFiles(page, { 'a.txt': ['text/plain', Buffer.from('hello')] }, 'album');
+    await page.route('**/files?*', async (route) => {
+      const response = await route.fetch();
+      await route.fulfill({ response, json: { ...(await response.json()), away: [9, 4711] } });
+    });
+    await findGroup(page, 'album');
+    const said = page.locator('#find-results [role="status"]');
+    await said.waitFor();
+    expect(await said.textContent()).toBe(
+      'Files are missing: 2 servers did not answer (origins 9, 4711).',
+    );
+    expect(await page.locator('#find-results tbody tr').count()).toBe(1);
+    await findGroup(page, 'none');
+    await page.getByText('No file matches.', { exact: true }).waitFor();
+    expect(await said.count()).toBe(1);
+  });
+
   test('have a story, from the upload to the storages', async () => {
     const { page, store } = await open();
     await uploadFiles(page, { 'a.txt': ['text/plain', Buffer.from('hello')] }, 'story');
