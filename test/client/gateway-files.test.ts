@@ -115,8 +115,11 @@ it('a read that its caller ends is aborted, not unavailable', async () => {
   const aborted = { name: 'StoreError', code: 'aborted' };
   await expect(files.find(KEY, 100, AbortSignal.timeout(100))).rejects.toMatchObject(aborted);
   await expect(files.find(KEY, 100, AbortSignal.abort())).rejects.toMatchObject(aborted);
-  const stream = await files.read(infoOf(CONTENT), undefined, AbortSignal.timeout(100));
-  const [error] = await once(stream.resume(), 'error').catch((cause) => [cause]);
+  const caller = new AbortController();
+  const stream = await files.read(infoOf(CONTENT), undefined, caller.signal);
+  const failed = once(stream.resume(), 'error').catch((cause) => [cause]);
+  caller.abort();
+  const [error] = await failed;
   expect(error).toMatchObject(aborted);
 });
 
