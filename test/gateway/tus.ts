@@ -9,7 +9,7 @@ import { type HttpResponse, Upload, type UploadOptions } from 'tus-js-client';
 import { expect, onTestFinished } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
 
-/** Clients of resumable uploads: `tus-js-client`, and requests as the protocol's text has them. */
+/** Clients of resumable uploads: `tus-js-client`, and plain requests of the tus protocol. */
 
 export async function started(
   input: GatewayInput = {},

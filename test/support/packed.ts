@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 
-/** The packages as npm has them: packed, and installed by npm in a project outside the workspace. */
+/** The packages as users get them: packed, then installed with npm in a project outside the workspace. */
 
 export const ROOT = join(import.meta.dirname, '../..');
 const BINDING = 'node_modules/better-sqlite3/build';

@@ -2,7 +2,7 @@ import type { TierLoad } from './migrations.js';
 
 /**
  * The history of a gateway's figures: a point for each 10 seconds of the last hour, and for each
- * minute of the last day. Pure: it is told readings and the time, and its memory is bounded.
+ * minute of the last day. Pure: readings and the time are passed in. Its memory is bounded.
  */
 
 /** Totals since some start, and figures of the moment. A total that falls has begun again. */

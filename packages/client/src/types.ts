@@ -6,6 +6,9 @@ import type { HeldCopies, HeldStats, StagingEvents, StagingStats } from '@steved
 import type { StorageMember } from './cluster.js';
 import type { Deployment, DeploymentStats } from './deployment/deployment.js';
 import type { FilePlaces } from './places.js';
+import type { FileInfo, Receipt } from './receipt.js';
+
+export type { FileInfo, FileState, Receipt } from './receipt.js';
 
 /**
  * What `open()` and `connect()` return: the contract between the SDK and everything built on it.
@@ -71,38 +74,6 @@ export interface PutAllOptions {
   readonly once?: Uint8Array;
   readonly signal?: AbortSignal;
 }
-
-/**
- * staged: on this machine's disk. packing: chosen for a trunk that is being sent, or in one that is
- * not full and will be joined with others. merged: in FastDFS in a trunk that stays, `fileId` is
- * known.
- */
-export type FileState = 'staged' | 'packing' | 'merged';
-
-export interface Receipt {
-  /**
-   * 22 characters, a capability: anyone who has it can read the file. In direct mode, the FastDFS
-   * id.
-   */
-  readonly key: string;
-  readonly name: string;
-  readonly size: number;
-  readonly type: string;
-  /** A number here; JSON of the gateway, the middleware and the command has 8 hex digits. */
-  readonly crc32: number;
-  readonly state: FileState;
-  readonly stagedAt: Date;
-  readonly group?: string;
-  readonly expiresAt?: Date;
-  /**
-   * The FastDFS id, once merged: a slice id, or a plain id for a large file. In direct mode it is
-   * known at once.
-   */
-  readonly fileId?: string;
-}
-
-/** The facts of an existing file. */
-export type FileInfo = Receipt;
 
 /** Where a file is; see `locate`. */
 export interface FileLocation extends FilePlaces {

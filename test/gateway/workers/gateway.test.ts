@@ -107,7 +107,7 @@ it('a key of any worker is read and deleted at every one, and the figures are th
       cluster: [{ group: 'group1', active: true }],
     });
   }
-  // One history for all, whoever is asked.
+  // Every worker returns the same history.
   const histories = await Promise.all(
     agents.map((agent) => ask(url, '/console/history?span=day', { agent })),
   );
@@ -117,7 +117,7 @@ it('a key of any worker is read and deleted at every one, and the figures are th
     expect(at.length).toBeGreaterThan(0);
     expect(uploadsPerSecond).toHaveLength(at.length);
   }
-  // Where a file is, whoever has it.
+  // Every worker can say where a file is.
   for (const agent of agents) {
     const { body } = await ask(url, `/console/file?id=${keys[0]}`, { agent });
     expect(JSON.parse(body.toString())).toMatchObject({ file: { key: keys[0] } });

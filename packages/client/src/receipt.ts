@@ -1,0 +1,33 @@
+/** What is known of a file: what an upload returns, and what a look-up does. */
+
+/**
+ * staged: on this machine's disk. packing: chosen for a trunk that is being sent, or in one that is
+ * not full and will be joined with others. merged: in FastDFS in a trunk that stays, `fileId` is
+ * known.
+ */
+export type FileState = 'staged' | 'packing' | 'merged';
+
+export interface Receipt {
+  /**
+   * 22 characters, a capability: anyone who has it can read the file. In direct mode, the FastDFS
+   * id.
+   */
+  readonly key: string;
+  readonly name: string;
+  readonly size: number;
+  readonly type: string;
+  /** A number here; JSON of the gateway, the middleware and the command has 8 hex digits. */
+  readonly crc32: number;
+  readonly state: FileState;
+  readonly stagedAt: Date;
+  readonly group?: string;
+  readonly expiresAt?: Date;
+  /**
+   * The FastDFS id, once merged: a slice id, or a plain id for a large file. In direct mode it is
+   * known at once.
+   */
+  readonly fileId?: string;
+}
+
+/** The facts of an existing file. */
+export type FileInfo = Receipt;
