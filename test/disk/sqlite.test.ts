@@ -1,6 +1,7 @@
 import { spawnSync } from 'node:child_process';
+import { statSync } from 'node:fs';
 import { join } from 'node:path';
-import { applySchema, openDatabase } from '@stevedore/disk/sqlite';
+import { applySchema, LOG_LIMIT_BYTES, openDatabase } from '@stevedore/disk/sqlite';
 import { expect, onTestFinished, test } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
 
@@ -46,6 +47,25 @@ test('a schema is brought up step by step, once, and a later one is refused', ()
   expect(() => applySchema(database, [first])).toThrow('version 2, this program knows 1');
   expect(() => applySchema(database, [first, second, 'no such statement'])).toThrow('syntax error');
   expect(database.pragma('user_version', { simple: true })).toBe(2);
+});
+
+test('a log that grew while a reader held it is cut back when the reader is gone', () => {
+  const writer = open();
+  writer.pragma('journal_mode = WAL');
+  writer.exec('CREATE TABLE t (a)');
+  const insert = writer.prepare('INSERT INTO t VALUES (randomblob(1048576))');
+  const reader = openDatabase(writer.name, { readonly: true });
+  onTestFinished(() => void reader.close());
+  reader.exec('BEGIN');
+  reader.prepare('SELECT count(*) FROM t').get();
+  for (let mebibytes = 0; mebibytes < 40; mebibytes += 1) insert.run();
+  const logBytes = () => statSync(`${writer.name}-wal`).size;
+  expect(logBytes()).toBeGreaterThan(LOG_LIMIT_BYTES);
+  reader.exec('COMMIT');
+  // The first commit checkpoints the whole log, the second begins it anew.
+  insert.run();
+  insert.run();
+  expect(logBytes()).toBeLessThanOrEqual(LOG_LIMIT_BYTES);
 });
 
 // Node from 24.19 on aborts when such an object is collected at an idle moment.

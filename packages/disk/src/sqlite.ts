@@ -19,6 +19,13 @@ export class SqliteBindingError extends Error {
   override readonly name = 'SqliteBindingError';
 }
 
+/**
+ * A log (WAL) grows past its checkpoints while a reader, such as a backup, holds an old snapshot.
+ * SQLite cuts it back to this once the reader is gone; otherwise it would keep its largest size.
+ * More than a FileMap's log has between two checkpoints.
+ */
+export const LOG_LIMIT_BYTES = 32 * 2 ** 20;
+
 const held: object[] = [];
 
 /**
@@ -52,6 +59,7 @@ export function openDatabase(path: string, options?: Database.Options): SqliteDa
     if (!simple) return statement.all();
     return Object.values((statement.get() ?? {}) as object)[0];
   };
+  if (options?.readonly !== true) database.pragma(`journal_size_limit = ${LOG_LIMIT_BYTES}`);
   return database;
 }
 
