@@ -8,11 +8,12 @@ import {
   type Staging,
   StoreError,
 } from '@stevedore/staging';
+import { readBody, tooLarge } from './body.js';
 import { notFound } from './failures.js';
-import { checkMeta, checkText, type IntakeLimits, tooLarge } from './intake.js';
+import { checkMeta, checkText, type IntakeLimits } from './intake.js';
 import { onceText } from './once.js';
 import { invalidOption } from './options.js';
-import type { BeginOptions, Receipt, UnfinishedUpload, UnfinishedUploads } from './types.js';
+import type { BeginOptions, Body, Receipt, UnfinishedUpload, UnfinishedUploads } from './types.js';
 
 /**
  * Resumable uploads, in the container's `unfinished` folder. A finished one is staged like any
@@ -77,15 +78,11 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
     return this.find(id);
   }
 
-  async append(
-    id: string,
-    offset: number,
-    body: AsyncIterable<Uint8Array>,
-    check?: () => void,
-  ): Promise<number> {
+  async append(id: string, offset: number, body: Body, check?: () => void): Promise<number> {
     const { staging, limits, throwIfClosed } = this.#parts;
-    const bounded = upTo(body, limits.maxFileBytes - offset, limits.maxFileBytes);
-    return staging.unfinished.append(this.#key(id), offset, bounded, {
+    const content = readBody(body, {}, limits.maxFileBytes - offset);
+    const chunks = Buffer.isBuffer(content) ? [content] : content;
+    return staging.unfinished.append(this.#key(id), offset, chunks, {
       check,
       beforeWrite: () => {
         throwIfClosed();
@@ -155,19 +152,6 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
     }
     const { maxFileBytes } = this.#parts.limits;
     if (size > maxFileBytes) throw tooLarge(maxFileBytes);
-  }
-}
-
-async function* upTo(
-  body: AsyncIterable<Uint8Array>,
-  bytes: number,
-  limitBytes: number,
-): AsyncGenerator<Uint8Array> {
-  let left = bytes;
-  for await (const chunk of body) {
-    left -= chunk.length;
-    if (left < 0) throw tooLarge(limitBytes);
-    yield chunk;
   }
 }
 
