@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { STORE_CHANNELS, storeOptions } from '@stevedore/client';
 import { connectOptions } from '@stevedore/client/connect';
 import { CHANNELS, FASTDFS_ERRORS } from '@stevedore/fastdfs';
-import { type ProblemCode, problemBody, problemCodes } from '@stevedore/middleware/core';
+import { problemBody, problemCodes } from '@stevedore/middleware/core';
 import { startStorage } from '@stevedore/node';
 import {
   environmentName,

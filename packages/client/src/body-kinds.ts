@@ -1,6 +1,7 @@
 import { IncomingMessage } from 'node:http';
-import { PassThrough, pipeline, Readable } from 'node:stream';
+import { PassThrough, pipeline, type Readable } from 'node:stream';
 import { isAnyArrayBuffer } from 'node:util/types';
+import { howUsed, WAS_READ } from '@stevedore/async';
 import { StoreError } from '@stevedore/staging/errors';
 import { invalidOption } from './options.js';
 
@@ -65,7 +66,7 @@ export function sourceOf(body: unknown): Source {
     if (any.readable !== undefined || !('write' in any)) return ofNodeStream(any as Readable);
   }
   if (typeof any.bodyUsed === 'boolean') {
-    if (any.bodyUsed) throw used('was read');
+    if (any.bodyUsed) throw used(WAS_READ);
     return any.body ? sourceOf(any.body) : { iterate: () => [].values(), bytes: 0 };
   }
   if (isBlob(any)) return { iterate: () => sourceOf(any.stream()).iterate(), bytes: any.size };
@@ -84,7 +85,7 @@ export function sourceOf(body: unknown): Source {
 
 /** The options with the type of a Blob and the name of a File as defaults. */
 export function withOwnNames<Options extends object>(body: unknown, options: Options): Options {
-  if (inMemory(body) || !isBlob(Object(body))) return options;
+  if (!isBlob(Object(body))) return options;
   const { type, name } = body as Partial<File>;
   return { ...(type ? { type } : {}), ...(name === undefined ? {} : { name }), ...options };
 }
@@ -163,24 +164,16 @@ export function begin(once: object): void {
  * reads a request by itself calls this first.
  */
 export function demandUnread(once: object): void {
-  const { errored, locked, destroyed, readable, readableDidRead, readableEnded, _released } =
-    once as Readable & ReadableStream & { readonly _released?: boolean };
-  if (errored) throw used(`has failed: ${errored.message}`, errored);
-  if (destroyed && !readableDidRead && !readableEnded) throw used('was destroyed');
-  // form-data shows only by `_released` that it flows, and would never end.
-  const isOver = readable === false || _released === true;
-  if (isOver || begun.has(once) || Readable.isDisturbed(once as Readable)) {
-    throw used(
-      once instanceof IncomingMessage
-        ? 'is a request that was read before: put the upload ahead of body parsers, such as express.json()'
-        : 'was read before, at least in part: pass it to the store first',
-    );
-  }
-  if (locked) throw used('has another reader');
+  const how = begun.has(once) ? WAS_READ : howUsed(once);
+  if (how === undefined) return;
+  const isRequest = how === WAS_READ && once instanceof IncomingMessage;
+  throw used(
+    isRequest ? `${how}: put the upload ahead of body parsers, such as express.json()` : how,
+  );
 }
 
-function used(how: string, cause?: unknown): StoreError {
-  return new StoreError('body_used', `the body ${how}; no file was stored`, { cause });
+function used(how: string): StoreError {
+  return new StoreError('body_used', `the body ${how}; no file was stored`);
 }
 
 /** For messages. */

@@ -15,7 +15,7 @@ export async function putFile(
   try {
     const about = await file.stat();
     if (!about.isFile()) throw invalidOption(`path: ${path} is not a regular file`);
-    const name = basename(path instanceof URL ? fileURLToPath(path) : path);
+    const name = basename(typeof path === 'string' ? path : fileURLToPath(path));
     const body = file.createReadStream({ autoClose: false });
     return await store.put(body, { name, ...options, size: about.size });
   } finally {

@@ -211,6 +211,11 @@ export interface UnfinishedUpload {
   readonly offset: number;
 }
 
+export interface AppendOptions extends Pick<PutOptions, 'transfer'> {
+  /** Called after the last byte. If it throws, or the body fails, none of the bytes are kept. */
+  readonly check?: (() => void) | undefined;
+}
+
 /**
  * Resumable uploads. They stay on this server's disk, across restarts, until they are finished,
  * removed, or older than `unfinishedAge`. All calls reject with `not_found` for an unknown upload.
@@ -223,11 +228,10 @@ export interface UnfinishedUploads {
   settled(id: string): Promise<UnfinishedUpload | undefined>;
   /**
    * Appends bytes and resolves with the new offset once they are durable. If the body fails, the
-   * bytes that arrived are kept. With `check`, which is called after the last byte, none are kept
-   * if the body fails or `check` throws. Rejects with `too_large`, and with `offset_mismatch` if
+   * bytes that arrived are kept. Rejects with `too_large`, and with `offset_mismatch` if
    * the upload has more or fewer bytes than `offset`.
    */
-  append(id: string, offset: number, body: Body, check?: () => void): Promise<number>;
+  append(id: string, offset: number, body: Body, options?: AppendOptions): Promise<number>;
   /** Rejects with `length_mismatch` if a size is known already, or more bytes have arrived. */
   declareSize(id: string, size: number): Promise<void>;
   /** The bytes from `start` to before `end`; `end` is the offset by default. */

@@ -13,7 +13,14 @@ import { notFound } from './failures.js';
 import { checkMeta, checkText, type IntakeLimits } from './intake.js';
 import { onceText } from './once.js';
 import { invalidOption } from './options.js';
-import type { BeginOptions, Body, Receipt, UnfinishedUpload, UnfinishedUploads } from './types.js';
+import type {
+  AppendOptions,
+  BeginOptions,
+  Body,
+  Receipt,
+  UnfinishedUpload,
+  UnfinishedUploads,
+} from './types.js';
 
 /**
  * Resumable uploads, in the container's `unfinished` folder. A finished one is staged like any
@@ -78,12 +85,17 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
     return this.find(id);
   }
 
-  async append(id: string, offset: number, body: Body, check?: () => void): Promise<number> {
+  async append(
+    id: string,
+    offset: number,
+    body: Body,
+    options: AppendOptions = {},
+  ): Promise<number> {
     const { staging, limits, throwIfClosed } = this.#parts;
-    const content = readBody(body, {}, limits.maxFileBytes - offset);
+    const content = readBody(body, options, limits.maxFileBytes - offset);
     const chunks = Buffer.isBuffer(content) ? [content] : content;
     return staging.unfinished.append(this.#key(id), offset, chunks, {
-      check,
+      check: options.check,
       beforeWrite: () => {
         throwIfClosed();
         staging.acceptance.checkUnfinishedRoom();

@@ -88,7 +88,7 @@ export class TusStore extends DataStore {
     const check = checksum && (() => demand(checksum.problem()));
     try {
       const body = counted(stream, maxBytes - offset, noteOf(found), checksum);
-      return await this.#uploads.append(id, offset, body, check);
+      return await this.#uploads.append(id, offset, body, { check, transfer: true });
     } catch (error) {
       request.failure ??= (isStoreError(error, 'aborted') && error.cause) || error;
       throw error;
