@@ -27,7 +27,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   cache: ['async'],
   map: ['disk'],
   wire: ['options', 'protocol'],
-  fastdfs: ['protocol', 'wire'],
+  fastdfs: ['async', 'protocol', 'wire'],
   staging: ['async', 'protocol', 'disk'],
   tracker: ['options', 'protocol', 'wire'],
   storage: ['options', 'async', 'protocol', 'disk', 'cache', 'wire'],

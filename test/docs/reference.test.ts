@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { STORE_CHANNELS, storeOptions } from '@stevedore/client';
 import { connectOptions } from '@stevedore/client/connect';
 import { CHANNELS, FASTDFS_ERRORS } from '@stevedore/fastdfs';
-import { type ProblemCode, problemBody, problemCodes } from '@stevedore/middleware/core';
+import { problemBody, problemCodes } from '@stevedore/middleware/core';
 import { startStorage } from '@stevedore/node';
 import {
   environmentName,
@@ -119,12 +119,11 @@ describe('the reference', () => {
     const known = new Map<string, { status: string; from: string[] }>();
     const add = (code: string, from: string, status = '') => {
       const entry = known.get(code) ?? { status, from: [] };
+      entry.status ||= status;
       known.set(code, entry);
       if (!entry.from.includes(from)) entry.from.push(from);
     };
-    for (const code of unionCodes('StoreErrorCode') as ProblemCode[]) {
-      add(code, 'SDK', String(problemBody(code, '').status));
-    }
+    for (const code of unionCodes('StoreErrorCode')) add(code, 'SDK');
     for (const code of problemCodes()) add(code, 'HTTP', String(problemBody(code, '').status));
     for (const code of Object.keys(FASTDFS_ERRORS)) add(code, 'client');
     for (const code of daemonErrorCodes()) add(code, 'daemon');

@@ -1,5 +1,6 @@
 import { createReadStream, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { PassThrough, Readable } from 'node:stream';
 import { CommandCode, refuse, reset } from '@stevedore/fastdfs/testing';
 import { describe, expect, it } from 'vitest';
 import { Chunks, chunksOf, failure, until } from '../support/fastdfs.js';
@@ -61,7 +62,32 @@ describe('a file of the local disk', () => {
   });
 });
 
+describe('a stream', () => {
+  it('that was read before, or is over, is refused', async () => {
+    const { cluster, client } = await memorySetup();
+    const partly = Readable.from([Buffer.from('a'), Buffer.from('b')]);
+    for await (const _ of partly.iterator({ destroyOnReturn: false })) break;
+    const twice = Readable.from([Buffer.from('a')]);
+    await client.delete(await client.upload(twice));
+    for (const body of [partly, twice, new PassThrough().destroy()]) {
+      expect((await failure(client.upload(body))).code).toBe('invalid_argument');
+      expect((await failure(client.upload(body, { size: 1 }))).code).toBe('invalid_argument');
+    }
+    expect(cluster.files.size).toBe(0);
+  });
+});
+
 describe('a body of unknown length', () => {
+  it('may have the same memory for every chunk', async () => {
+    const { client } = await memorySetup();
+    async function* refilled() {
+      const memory = Buffer.alloc(4);
+      for (const letter of 'abc') yield memory.fill(letter);
+    }
+    const id = await client.upload(refilled());
+    expect((await client.downloadBytes(id)).toString()).toBe('aaaabbbbcccc');
+  });
+
   it.each([0, 1, 256 * 1024, 256 * 1024 + 1, 3 * MiB])('of %i bytes is stored', async (size) => {
     const { client } = await memorySetup();
     const whole = Buffer.alloc(size, 'unknown ');

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { EventEmitter } from 'node:events';
+import { readFile } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import type { ReadableStream } from 'node:stream/web';
 import { crc32 } from 'node:zlib';
@@ -12,6 +13,7 @@ import type {
   FileStore,
   FileStoreEvents,
   PutAllOptions,
+  PutFileOptions,
   PutOptions,
   PutPart,
   Readiness,
@@ -55,6 +57,10 @@ export class MemoryStore extends EventEmitter<FileStoreEvents> implements FileSt
   failure: Error | undefined;
   /** Held by `put` before it takes a body, while set. */
   gate: Promise<void> | undefined;
+
+  async putFile(path: string | URL, options: PutFileOptions = {}): Promise<Receipt> {
+    return this.put(await readFile(path), options);
+  }
 
   async put(body: Body, options: PutOptions = {}): Promise<Receipt> {
     return this.#upload(options.signal, async () => {

@@ -81,6 +81,7 @@ test('behind a body parser, a type that is not taken is 415, and one that is say
     response.sendStatus(201);
   app.post('/photos', upload(store, { types: ['image/*'] }), done);
   app.post('/any', upload(store), done);
+  app.use('/tus', express.raw({ type: '*/*' }), files({ store, path: '/' }));
   app.use(problems(store));
   const logged: unknown[] = [];
   const keep: express.ErrorRequestHandler = (error, _request, _response, next) => {
@@ -98,6 +99,10 @@ test('behind a body parser, a type that is not taken is 415, and one that is say
   const refused = await post('/photos');
   expect([refused.status, await refused.json()]).toMatchObject([415, { code: 'type_not_allowed' }]);
   expect((await post('/any')).status).toBe(500);
+  const tus = { 'tus-resumable': '1.0.0', 'upload-length': '2' };
+  const type = { 'content-type': 'application/offset+octet-stream' };
+  const resumable = { method: 'POST', body: '{}', headers: { ...tus, ...type } };
+  expect((await fetch(`${base}/tus`, resumable)).status).toBe(500);
   expect(logged).toEqual([expect.stringContaining('ahead of body parsers')]);
 });
 

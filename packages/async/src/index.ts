@@ -1,5 +1,7 @@
 /** Turns and waits of asynchronous work. */
 
+export { howUsed, WAS_READ } from './used-streams.js';
+
 /** Runs one piece of work after the other. */
 export type Serial = <T>(work: () => Promise<T>) => Promise<T>;
 

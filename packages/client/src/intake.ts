@@ -1,12 +1,12 @@
 import { crc32 } from 'node:zlib';
 import type { FileMeta, NewFile, SpoolWriter, Staging } from '@stevedore/staging';
-import { StoreError } from '@stevedore/staging/errors';
 import {
   MAX_FILE_NAME_BYTES,
   MAX_GROUP_BYTES,
   MAX_TYPE_BYTES,
 } from '@stevedore/staging/text-limits';
-import { drain, interrupted, readBody } from './body.js';
+import { Chunks, readBody } from './body.js';
+import { withOwnNames } from './body-kinds.js';
 import { onceText } from './once.js';
 import { invalidOption } from './options.js';
 import type { Body, PutOptions } from './types.js';
@@ -62,17 +62,12 @@ export class Intake {
 
   /** Synchronous for a small body in memory. Throws if the options are invalid. */
   take(body: Body, options: PutOptions, sync: boolean): Taken | Promise<Taken> {
-    const meta = checkMeta(body instanceof Blob ? { ...aboutBlob(body), ...options } : options);
-    const { size, maxBytes: limit = Infinity, signal } = options;
-    if (signal?.aborted) throw interrupted(signal.reason);
-    const maxBytes = Math.min(limit, this.limits.maxFileBytes);
-    if (size !== undefined && size > maxBytes) throw tooLarge(maxBytes);
-    const bytes = readBody(body);
-    if (!Buffer.isBuffer(bytes) || bytes.length > this.limits.smallFileBytes) {
-      return this.#takeSlowly(bytes, meta, new Taking(this, sync, size, maxBytes), options);
+    const meta = checkMeta(withOwnNames(body, options));
+    const { maxBytes = Infinity } = options;
+    const bytes = readBody(body, options, Math.min(maxBytes, this.limits.maxFileBytes));
+    if (bytes instanceof Chunks || bytes.length > this.limits.smallFileBytes) {
+      return this.#takeSlowly(bytes, meta, new Taking(this, sync, bytes));
     }
-    if (bytes.length > maxBytes) throw tooLarge(maxBytes);
-    checkSize(size, bytes.length);
     return {
       key: this.staging.keys.next(),
       meta,
@@ -84,17 +79,11 @@ export class Intake {
     };
   }
 
-  async #takeSlowly(
-    bytes: Buffer | AsyncIterable<Uint8Array>,
-    meta: FileMeta,
-    taking: Taking,
-    { size, signal }: PutOptions,
-  ): Promise<Taken> {
+  async #takeSlowly(bytes: Buffer | Chunks, meta: FileMeta, taking: Taking): Promise<Taken> {
     this.inFlight += 1;
     try {
-      if (Buffer.isBuffer(bytes)) await taking.add(bytes);
-      else await drain(bytes, signal, (chunk) => taking.add(chunk));
-      checkSize(size, taking.size);
+      if (bytes instanceof Chunks) for await (const chunk of bytes) await taking.add(chunk);
+      else await taking.add(bytes);
       return await taking.finish(meta);
     } catch (error) {
       await taking.discard();
@@ -156,9 +145,7 @@ class Taking {
   readonly #intake: Intake;
   readonly #key: Buffer;
   readonly #sync: boolean;
-  /** The size that the caller announced. */
   readonly #announcedBytes: number | undefined;
-  readonly #maxBytes: number;
   #chunks: Uint8Array[] = [];
   #chunkBytes = 0;
   #heldBytes = 0;
@@ -166,18 +153,15 @@ class Taking {
   #spool: SpoolWriter | undefined;
   size = 0;
 
-  constructor(intake: Intake, sync: boolean, announced: number | undefined, maxBytes: number) {
+  constructor(intake: Intake, sync: boolean, body: Buffer | Chunks) {
     this.#intake = intake;
     this.#key = intake.staging.keys.next();
     this.#sync = sync && intake.limits.sync;
-    this.#announcedBytes = announced;
-    this.#maxBytes = maxBytes;
+    this.#announcedBytes = body instanceof Chunks ? body.announcedBytes : body.length;
   }
 
   async add(chunk: Uint8Array): Promise<void> {
-    if (!(chunk instanceof Uint8Array))
-      throw invalidOption('the body yields something else than bytes');
-    this.#count(chunk);
+    this.size += chunk.length;
     this.#chunks.push(chunk);
     this.#chunkBytes += chunk.length;
     const { acceptance } = this.#intake.staging;
@@ -193,11 +177,6 @@ class Taking {
       acceptance.checkRoom();
       await this.#flush();
     }
-  }
-
-  #count(chunk: Uint8Array): void {
-    this.size += chunk.length;
-    if (this.size > this.#maxBytes) throw tooLarge(this.#maxBytes);
   }
 
   #isSmallSoFar(): boolean {
@@ -257,14 +236,6 @@ export function stageOptions({
   return { group: undefined, once: onceText(once), sync: durability !== 'os' };
 }
 
-/** The type of a Blob, and the name of a File. */
-export function aboutBlob(blob: Blob): PutOptions {
-  return {
-    ...(blob.type === '' ? {} : { type: blob.type }),
-    ...(blob instanceof File ? { name: blob.name } : {}),
-  };
-}
-
 export function checkMeta({
   name = '',
   type = DEFAULT_TYPE,
@@ -285,16 +256,4 @@ export function checkText(what: string, text: unknown, maxBytes: number): void {
   if (Buffer.byteLength(text) > maxBytes) {
     throw invalidOption(`${what}: at most ${maxBytes} bytes, this has ${Buffer.byteLength(text)}`);
   }
-}
-
-export function checkSize(announced: number | undefined, size: number): void {
-  if (announced === undefined || announced === size) return;
-  throw new StoreError(
-    'length_mismatch',
-    `the body has ${size} bytes, ${announced} were announced; nothing was stored`,
-  );
-}
-
-export function tooLarge(maxBytes: number): StoreError {
-  return new StoreError('too_large', `the body is longer than the ${maxBytes} bytes allowed`);
 }

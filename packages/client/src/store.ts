@@ -19,6 +19,7 @@ import { listFiles } from './listing.js';
 import { locate } from './location.js';
 import { Lookup } from './lookup.js';
 import type { StoreOptions } from './options.js';
+import { putFile } from './put-file.js';
 import { Reader } from './reader.js';
 import { readiness } from './readiness.js';
 import { Reads } from './reads.js';
@@ -27,7 +28,6 @@ import { FileIdWaiters } from './settling.js';
 import { type SiblingOptions, Siblings } from './siblings.js';
 import { infoOf } from './stored-file.js';
 import type {
-  Body,
   CachedFiles,
   FileInfo,
   FileLocation,
@@ -36,9 +36,6 @@ import type {
   FileStoreEvents,
   GetOptions,
   ListOptions,
-  PutAllOptions,
-  PutOptions,
-  PutPart,
   Readiness,
   Receipt,
   RegisterOptions,
@@ -167,16 +164,9 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     this.#forwardEvents();
   }
 
-  put(body: Body, options: PutOptions = {}): Promise<Receipt> {
-    return this.#uploads.put(body, options);
-  }
-
-  putAll(
-    parts: Iterable<PutPart> | AsyncIterable<PutPart>,
-    options: PutAllOptions = {},
-  ): Promise<Receipt[]> {
-    return this.#uploads.putAll(parts, options);
-  }
+  readonly put: FileStore['put'] = (body, options) => this.#uploads.put(body, options);
+  readonly putFile: FileStore['putFile'] = (path, options) => putFile(this, path, options);
+  readonly putAll: FileStore['putAll'] = (parts, options) => this.#uploads.putAll(parts, options);
 
   async register(fileId: string, options: RegisterOptions = {}): Promise<Receipt> {
     this.#throwIfClosed();

@@ -3,29 +3,18 @@ import type { Readable } from 'node:stream';
 import type { FileCacheStats } from '@stevedore/cache';
 import type { ClientStats } from '@stevedore/fastdfs';
 import type { HeldCopies, HeldStats, StagingEvents, StagingStats } from '@stevedore/staging';
+import type { Body } from './body-kinds.js';
 import type { StorageMember } from './cluster.js';
 import type { Deployment, DeploymentStats } from './deployment/deployment.js';
 import type { FilePlaces } from './places.js';
 import type { FileInfo, Receipt } from './receipt.js';
 
+export type { Body, Chunk } from './body-kinds.js';
 export type { FileInfo, FileState, Receipt } from './receipt.js';
 
 /**
  * What `open()` and `connect()` return: the contract between the SDK and everything built on it.
  */
-
-/**
- * Bytes, or anything that yields them. A string is stored as UTF-8. `ReadableStream` is the global
- * type, so that it is the browser's in a program that has the browser's types, as in Next.js.
- */
-export type Body =
-  | string
-  | Uint8Array
-  | ArrayBuffer
-  | Blob
-  | Readable
-  | ReadableStream<Uint8Array>
-  | AsyncIterable<Uint8Array>;
 
 export interface PutOptions {
   /**
@@ -54,7 +43,7 @@ export interface PutOptions {
   readonly size?: number;
   /** Refuses a longer body with `too_large`, at once; default `maxFileSize`. */
   readonly maxBytes?: number;
-  /** The body is a Buffer that nobody will change: the store keeps it without a copy. */
+  /** Nobody will change the Buffer, or the chunks: the store keeps them without a copy. */
   readonly transfer?: boolean;
   readonly signal?: AbortSignal;
 }
@@ -62,8 +51,11 @@ export interface PutOptions {
 /** As for `put`; without a name, the file has the last part of its FastDFS id. */
 export type RegisterOptions = Pick<PutOptions, 'name' | 'type' | 'group' | 'expiresAt'>;
 
+/** `name` is by default the last part of the path. */
+export type PutFileOptions = Omit<PutOptions, 'size' | 'transfer'>;
+
 export interface PutPart
-  extends Omit<PutOptions, 'signal' | 'group' | 'durability' | 'once' | 'mode' | 'transfer'> {
+  extends Omit<PutOptions, 'signal' | 'group' | 'durability' | 'once' | 'mode'> {
   readonly body: Body;
 }
 
@@ -219,6 +211,11 @@ export interface UnfinishedUpload {
   readonly offset: number;
 }
 
+export interface AppendOptions extends Pick<PutOptions, 'transfer'> {
+  /** Called after the last byte. If it throws, or the body fails, none of the bytes are kept. */
+  readonly check?: (() => void) | undefined;
+}
+
 /**
  * Resumable uploads. They stay on this server's disk, across restarts, until they are finished,
  * removed, or older than `unfinishedAge`. All calls reject with `not_found` for an unknown upload.
@@ -231,16 +228,10 @@ export interface UnfinishedUploads {
   settled(id: string): Promise<UnfinishedUpload | undefined>;
   /**
    * Appends bytes and resolves with the new offset once they are durable. If the body fails, the
-   * bytes that arrived are kept. With `check`, which is called after the last byte, none are kept
-   * if the body fails or `check` throws. Rejects with `too_large`, and with `offset_mismatch` if
+   * bytes that arrived are kept. Rejects with `too_large`, and with `offset_mismatch` if
    * the upload has more or fewer bytes than `offset`.
    */
-  append(
-    id: string,
-    offset: number,
-    body: AsyncIterable<Uint8Array>,
-    check?: () => void,
-  ): Promise<number>;
+  append(id: string, offset: number, body: Body, options?: AppendOptions): Promise<number>;
   /** Rejects with `length_mismatch` if a size is known already, or more bytes have arrived. */
   declareSize(id: string, size: number): Promise<void>;
   /** The bytes from `start` to before `end`; `end` is the offset by default. */
@@ -300,8 +291,17 @@ export interface FileStoreEvents extends StagingEvents {
  * (`connect()`).
  */
 export interface Store extends AsyncDisposable {
-  /** Resolves once the file is durable. Rejects with StoreError and leaves nothing behind. */
+  /**
+   * Resolves once the file is durable. Rejects with StoreError and leaves nothing behind. A string
+   * is the content of the file: `put('./photo.jpg')` stores these eleven characters. To store the
+   * file of that path, call `putFile`.
+   */
   put(body: Body, options?: PutOptions): Promise<Receipt>;
+  /**
+   * Streams a file from this machine's disk. Rejects with `invalid_option` for a directory or pipe,
+   * `length_mismatch` if the file grows or shrinks meanwhile, and `aborted` if it cannot be read.
+   */
+  putFile(path: string | URL, options?: PutFileOptions): Promise<Receipt>;
   /**
    * Stores all of the files or none. Parts are pulled one after another: each body is read to its
    * end before the next part.

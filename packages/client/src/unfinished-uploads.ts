@@ -8,11 +8,19 @@ import {
   type Staging,
   StoreError,
 } from '@stevedore/staging';
+import { readBody, tooLarge } from './body.js';
 import { notFound } from './failures.js';
-import { checkMeta, checkText, type IntakeLimits, tooLarge } from './intake.js';
+import { checkMeta, checkText, type IntakeLimits } from './intake.js';
 import { onceText } from './once.js';
 import { invalidOption } from './options.js';
-import type { BeginOptions, Receipt, UnfinishedUpload, UnfinishedUploads } from './types.js';
+import type {
+  AppendOptions,
+  BeginOptions,
+  Body,
+  Receipt,
+  UnfinishedUpload,
+  UnfinishedUploads,
+} from './types.js';
 
 /**
  * Resumable uploads, in the container's `unfinished` folder. A finished one is staged like any
@@ -80,13 +88,14 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
   async append(
     id: string,
     offset: number,
-    body: AsyncIterable<Uint8Array>,
-    check?: () => void,
+    body: Body,
+    options: AppendOptions = {},
   ): Promise<number> {
     const { staging, limits, throwIfClosed } = this.#parts;
-    const bounded = upTo(body, limits.maxFileBytes - offset, limits.maxFileBytes);
-    return staging.unfinished.append(this.#key(id), offset, bounded, {
-      check,
+    const content = readBody(body, options, limits.maxFileBytes - offset);
+    const chunks = Buffer.isBuffer(content) ? [content] : content;
+    return staging.unfinished.append(this.#key(id), offset, chunks, {
+      check: options.check,
       beforeWrite: () => {
         throwIfClosed();
         staging.acceptance.checkUnfinishedRoom();
@@ -155,19 +164,6 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
     }
     const { maxFileBytes } = this.#parts.limits;
     if (size > maxFileBytes) throw tooLarge(maxFileBytes);
-  }
-}
-
-async function* upTo(
-  body: AsyncIterable<Uint8Array>,
-  bytes: number,
-  limitBytes: number,
-): AsyncGenerator<Uint8Array> {
-  let left = bytes;
-  for await (const chunk of body) {
-    left -= chunk.length;
-    if (left < 0) throw tooLarge(limitBytes);
-    yield chunk;
   }
 }
 

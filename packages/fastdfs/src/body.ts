@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { type FileHandle, open, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
+import { howUsed } from '@stevedore/async';
 import { BodySource, type PreparedBody, SourceCursor } from '@stevedore/wire';
 import type { Deadline } from './deadline.js';
 import { FastdfsError } from './errors.js';
@@ -43,7 +44,11 @@ export function checkBody(operation: string, body: Body, { size }: BodyOptions):
   }
   if (typeof body === 'object' && body !== null) {
     // File streams also have a path, but are read as streams.
-    if (Symbol.asyncIterator in body) return { kind: 'iterable', source: body, size };
+    if (Symbol.asyncIterator in body) {
+      const how = howUsed(body);
+      if (how !== undefined) throw invalid(operation, `the body ${how}`);
+      return { kind: 'iterable', source: body, size };
+    }
     if (typeof body.path === 'string') return { kind: 'path', path: body.path, size };
   }
   throw invalid(operation, 'the body is neither bytes, an async iterable of bytes nor a path');
@@ -138,7 +143,8 @@ async function spool(
       if (size > settings.maxSpoolBytes) {
         throw deadline.error('too_large', `more than ${settings.maxSpoolBytes} bytes`);
       }
-      held.push(chunk);
+      // A copy: the next chunk may have the same memory.
+      held.push(Buffer.from(chunk));
       inMemory += chunk.length;
       if (inMemory <= MEMORY_BYTES) continue;
       handle ??= await openNameless(settings.spoolDirectory);

@@ -5,12 +5,12 @@ import type { Receipt, Store } from '@stevedore/client';
 import { checkKey, Files, type PictureMaker } from './core/files.js';
 
 import { Turns } from './core/http/connection.js';
-import { DEFAULT_TYPE, essence } from './core/http/content-headers.js';
+import { essence } from './core/http/content-headers.js';
 import type { Answer, ResourcePolicy } from './core/http/file-answer.js';
 import { defaultTransferLimits, type TransferLimits } from './core/limits.js';
 import { ProblemError, problemAnswer, toProblem } from './core/problems.js';
 import type { Stored } from './core/upload/idempotency.js';
-import { Rules, typeProblem, type UploadRules } from './core/upload/policy.js';
+import { Rules, type UploadRules } from './core/upload/policy.js';
 
 /**
  * Files as a route of another app, under one policy, with one request of a connection at a time.
@@ -67,14 +67,6 @@ export class MountedFiles extends Files {
       request,
       isForm ? randomBytes(12).toString('base64url') : undefined,
     );
-    if (request.readableDidRead) {
-      // A body parser consumed it because of its type; if the policy refuses that type, the client
-      // is to blame.
-      throw (
-        (!isForm && typeProblem(headers['content-type'] ?? DEFAULT_TYPE, policy)) ||
-        new Error('the body was read before the upload; put it ahead of body parsers')
-      );
-    }
     const client = socket.remoteAddress ?? '';
     return this.upload(request, response, { policy, scope: this.#scope, client });
   }

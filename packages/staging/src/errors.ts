@@ -5,6 +5,7 @@
 
 export type StoreErrorCode =
   | 'aborted'
+  | 'body_used'
   | 'closed'
   | 'container_full'
   | 'container_write_failed'

@@ -4,12 +4,14 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { FileMeta } from '@stevedore/staging';
 import { isStoreError, StoreError } from '@stevedore/staging/errors';
 import { interrupted } from '../body.js';
+import { withOwnNames } from '../body-kinds.js';
 import { aborted, notFound } from '../failures.js';
 import { ChecksumStream, discard, infoOf, pageOf, readAll } from '../gateway-answers.js';
-import { aboutBlob, checkMeta, stageOptions } from '../intake.js';
+import { checkMeta, stageOptions } from '../intake.js';
 import { listQuery } from '../list-query.js';
 import { onceText } from '../once.js';
 import { invalidOption } from '../options.js';
+import { putFile } from '../put-file.js';
 import { FileHandle } from '../stored-file.js';
 import type {
   Body,
@@ -18,6 +20,7 @@ import type {
   FilePage,
   ListOptions,
   PutAllOptions,
+  PutFileOptions,
   PutOptions,
   PutPart,
   Readiness,
@@ -78,13 +81,9 @@ class ConnectedStore implements Store {
     }
     const { signal, once } = options;
     stageOptions(options);
-    const { name, type, group, expiresAt } = checkMeta(
-      body instanceof Blob ? { ...aboutBlob(body), ...options } : options,
-    );
-    if (signal?.aborted) throw interrupted(signal.reason);
-    const source = new Source(body, options, signal);
+    const { name, type, group, expiresAt } = checkMeta(withOwnNames(body, options));
     if (!isPlain(type, group)) {
-      const { signal: _, group: __, once: ___, durability, mode, transfer, ...part } = options;
+      const { signal: _, group: __, once: ___, durability, mode, ...part } = options;
       const [receipt] = await this.putAll([{ body, ...part, name, type }], {
         ...(group === undefined ? {} : { group }),
         ...(signal ? { signal } : {}),
@@ -92,12 +91,18 @@ class ConnectedStore implements Store {
       });
       return receipt!;
     }
+    const source = new Source(body, options);
     const headers = headersOf({ name, type, group, expiresAt });
-    if (options.size !== undefined) headers['content-length'] = String(options.size);
+    const { announcedBytes } = source;
+    if (announcedBytes !== undefined) headers['content-length'] = String(announcedBytes);
     const [receipt] = await this.#upload(source, headers, once, signal);
     if (!receipt) throw this.#requests.notAGateway();
     demandSame(receipt, source.sums);
     return receipt;
+  }
+
+  putFile(path: string | URL, options?: PutFileOptions): Promise<Receipt> {
+    return putFile(this, path, options);
   }
 
   async putAll(

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
-import { StoreError } from '@stevedore/staging/errors';
 import { MAX_GROUP_BYTES } from '@stevedore/staging/text-limits';
-import { aboutBlob, checkMeta, checkText } from '../intake.js';
+import { withOwnNames } from '../body-kinds.js';
+import { checkMeta, checkText } from '../intake.js';
 import type { PutAllOptions, PutPart } from '../types.js';
 import { checkedType, Source } from './sources.js';
 
@@ -74,17 +74,10 @@ export class FormBody implements AsyncIterable<Uint8Array> {
     void Promise.resolve(this.#parts.return?.()).catch(() => undefined);
   }
 
-  async *#part({ body, size, maxBytes, ...rest }: PutPart): AsyncGenerator<Uint8Array> {
+  async *#part({ body, ...rest }: PutPart): AsyncGenerator<Uint8Array> {
     const { signal } = this.#options;
-    if (signal?.aborted) throw new StoreError('aborted', 'the upload was aborted');
-    const { name, type, expiresAt } = checkMeta(
-      body instanceof Blob ? { ...aboutBlob(body), ...rest } : rest,
-    );
-    const limits = {
-      ...(size === undefined ? {} : { size }),
-      ...(maxBytes === undefined ? {} : { maxBytes }),
-    };
-    const source = new Source(body, limits, signal);
+    const { name, type, expiresAt } = checkMeta(withOwnNames(body, rest));
+    const source = new Source(body, signal ? { ...rest, signal } : rest);
     this.#source = source;
     yield this.#head('name="file"; filename=""', {
       'Content-Type': checkedType(type),

@@ -5,6 +5,7 @@
  */
 export { isStoreError, StoreError, type StoreErrorCode } from '@stevedore/staging/errors';
 export * from '../affinity.js';
+export { demandUnread } from '../body-kinds.js';
 export { invalidOption } from '../options.js';
 export type * from '../types.js';
 export { connect } from './connect.js';

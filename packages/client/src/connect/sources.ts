@@ -1,20 +1,12 @@
 import { crc32 } from 'node:zlib';
-import { abortable } from '@stevedore/async';
 import { StoreError } from '@stevedore/staging/errors';
-import { interrupted, readBody } from '../body.js';
-import { checkSize, tooLarge } from '../intake.js';
+import { type BodyLimits, Chunks, readBody } from '../body.js';
 import { invalidOption } from '../options.js';
-import type { Body, PutOptions } from '../types.js';
+import type { Body } from '../types.js';
 
-/**
- * A body being sent to a gateway: counted, checked against its announced length, and read no faster
- * than it is sent.
- */
+/** A body being sent to a gateway: summed up, and read no faster than it is sent. */
 export class Source implements AsyncIterable<Uint8Array> {
-  readonly #chunks: AsyncIterator<Uint8Array> | undefined;
-  readonly #bytes: Buffer | undefined;
-  readonly #limits: Pick<PutOptions, 'size' | 'maxBytes'>;
-  readonly #signal: AbortSignal | undefined;
+  readonly #content: Buffer | Chunks;
   #crc32 = 0;
   #size = 0;
   /** True once reading has begun. */
@@ -23,28 +15,19 @@ export class Source implements AsyncIterable<Uint8Array> {
   failure: unknown;
 
   /** Throws the errors of the body that are known before it is read. */
-  constructor(
-    body: Body,
-    limits: Pick<PutOptions, 'size' | 'maxBytes'>,
-    signal: AbortSignal | undefined,
-  ) {
-    this.#limits = limits;
-    this.#signal = signal;
-    const { size, maxBytes = Number.POSITIVE_INFINITY } = limits;
-    if (size !== undefined && size > maxBytes) throw tooLarge(maxBytes);
-    const bytes = readBody(body);
-    if (Buffer.isBuffer(bytes)) {
-      this.#bytes = bytes;
-      this.#count(bytes);
-      checkSize(size, bytes.length);
-    } else {
-      this.#chunks = bytes[Symbol.asyncIterator]();
-    }
+  constructor(body: Body, limits: BodyLimits) {
+    this.#content = readBody(body, limits);
+    if (this.bytes) this.#add(this.bytes);
   }
 
   /** The whole body if it is in memory: then it can be sent again. */
   get bytes(): Buffer | undefined {
-    return this.#bytes;
+    return this.#content instanceof Chunks ? undefined : this.#content;
+  }
+
+  /** Undefined if unknown. */
+  get announcedBytes(): number | undefined {
+    return this.#content instanceof Chunks ? this.#content.announcedBytes : this.#content.length;
   }
 
   /** Size and CRC-32 of the bytes read so far. */
@@ -54,48 +37,28 @@ export class Source implements AsyncIterable<Uint8Array> {
 
   async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array, void, undefined> {
     this.isBegun = true;
-    if (this.#bytes) yield this.#bytes;
-    else yield* this.#pulled();
-  }
-
-  async *#pulled(): AsyncGenerator<Uint8Array, void, undefined> {
+    if (!(this.#content instanceof Chunks)) {
+      yield this.#content;
+      return;
+    }
     try {
-      for (;;) {
-        const { done, value } = await this.#next();
-        if (done) break;
-        if (!(value instanceof Uint8Array)) {
-          throw invalidOption('the body yields something else than bytes');
-        }
-        this.#count(value);
-        if (value.length > 0) yield value;
+      for await (const chunk of this.#content) {
+        this.#add(chunk);
+        yield chunk;
       }
-      checkSize(this.#limits.size, this.#size);
     } catch (error) {
       this.failure = error;
       throw error;
     }
   }
 
-  /** Stops a body that is not read to its end. Not awaited: a stalled one may never settle. */
+  /** Stops a body that is not read to its end. */
   stop(): void {
-    this.#chunks?.return?.()?.then(undefined, () => undefined);
+    if (this.#content instanceof Chunks) void this.#content.return();
   }
 
-  async #next(): Promise<IteratorResult<Uint8Array>> {
-    try {
-      const next = this.#chunks!.next();
-      return await (this.#signal ? abortable(next, this.#signal) : next);
-    } catch (error) {
-      throw interrupted(error);
-    }
-  }
-
-  #count(chunk: Uint8Array): void {
-    const { maxBytes = Number.POSITIVE_INFINITY, size = Number.POSITIVE_INFINITY } = this.#limits;
+  #add(chunk: Uint8Array): void {
     this.#size += chunk.length;
-    if (this.#size > maxBytes) throw tooLarge(maxBytes);
-    // Never more than announced: the gateway would take the excess for the next request.
-    if (this.#size > size && this.#chunks) checkSize(size, this.#size);
     this.#crc32 = crc32(chunk, this.#crc32);
   }
 }

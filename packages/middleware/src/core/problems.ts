@@ -62,7 +62,7 @@ const storeProblems = {
     status: 501,
     detail: 'The storage cannot delete one slice of a trunk that was written elsewhere.',
   },
-} satisfies Record<StoreErrorCode, ProblemSpec>;
+} satisfies Record<Exclude<StoreErrorCode, 'body_used'>, ProblemSpec>;
 
 const ownProblems = {
   bad_request: { status: 400 },
@@ -125,7 +125,7 @@ const ownProblems = {
   upload_under_way: { status: 409, retryAfterSeconds: 1 },
 } satisfies Record<string, ProblemSpec>;
 
-export type ProblemCode = keyof typeof ownProblems | StoreErrorCode;
+export type ProblemCode = keyof typeof ownProblems | keyof typeof storeProblems;
 
 const problems: Readonly<Record<ProblemCode, ProblemSpec>> = { ...storeProblems, ...ownProblems };
 
@@ -178,11 +178,11 @@ export function problemCodes(): readonly ProblemCode[] {
   return Object.keys(problems) as ProblemCode[];
 }
 
-/** The problem that answers an error. An unknown error is `internal`. */
+/** The problem that answers an error. A mistake of the app, or an unknown error, is `internal`. */
 export function toProblem(error: unknown): ProblemError {
   if (error instanceof ProblemError) return error;
   if (isStoreError(error) && Object.hasOwn(problems, error.code)) {
-    return new ProblemError(error.code, error.message, error);
+    return new ProblemError(error.code as ProblemCode, error.message, error);
   }
   return new ProblemError('internal', 'internal', error);
 }

@@ -122,7 +122,7 @@ export class Unfinished {
   append(
     key: Buffer,
     offset: number,
-    body: AsyncIterable<Uint8Array>,
+    body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
     options: AppendOptions,
   ): Promise<number> {
     const name = nameOf(key);
@@ -146,7 +146,7 @@ export class Unfinished {
     name: string,
     entry: Entry,
     file: DiskFile,
-    body: AsyncIterable<Uint8Array>,
+    body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
     { beforeWrite, check }: AppendOptions,
   ): Promise<void> {
     const { writeBytes = WRITE_BYTES, syncBytes = SYNC_BYTES } = this.#parts;

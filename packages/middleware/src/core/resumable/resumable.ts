@@ -270,7 +270,8 @@ export class ResumableUploads {
     }
     const { id } = await uploads.begin({ ...about, size, note: JSON.stringify(note) });
     let offset = 0;
-    for (const part of parts) offset = await uploads.append(id, offset, uploads.read(part.id));
+    for (const part of parts)
+      offset = await uploads.append(id, offset, uploads.read(part.id), { transfer: true });
     await this.#finish(id);
     await onStored?.(current.receipt!, note.scope);
     for (const part of new Set(ids)) await uploads.remove(part);

@@ -1,6 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Readable } from 'node:stream';
 import type { BeginOptions, Receipt, UnfinishedUpload, UnfinishedUploads } from '@stevedore/client';
+import { isStoreError } from '@stevedore/client/connect';
 import { DataStore, ERRORS, Upload } from '@tus/server';
 import { ProblemError } from '../problems.js';
 import { type Note, noteOf } from './note.js';
@@ -87,9 +88,9 @@ export class TusStore extends DataStore {
     const check = checksum && (() => demand(checksum.problem()));
     try {
       const body = counted(stream, maxBytes - offset, noteOf(found), checksum);
-      return await this.#uploads.append(id, offset, body, check);
+      return await this.#uploads.append(id, offset, body, { check, transfer: true });
     } catch (error) {
-      request.failure ??= error;
+      request.failure ??= (isStoreError(error, 'aborted') && error.cause) || error;
       throw error;
     } finally {
       request.receivedBytes = (this.#uploads.find(id)?.offset ?? offset) - offset;

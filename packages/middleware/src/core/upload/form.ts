@@ -98,6 +98,7 @@ export class Form {
       name,
       type: type ?? DEFAULT_TYPE,
       maxBytes: this.#limits.maxFileBytes,
+      transfer: true,
       ...this.#expiry,
       ...(part.headers['x-expires-at']
         ? this.#own(() => expiryOf(part.headers, this.#policy, Date.now()))

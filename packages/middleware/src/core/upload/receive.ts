@@ -82,6 +82,8 @@ async function takeRaw(
     name,
     type,
     maxBytes: maxFileBytes,
+    // Nothing else refers to the bytes.
+    transfer: true,
   };
   if (expiry.expiresAt !== undefined) options.expiresAt = expiry.expiresAt;
   if (policy.durability !== undefined) options.durability = policy.durability;
@@ -94,8 +96,6 @@ async function takeRaw(
     const bytes = size === 0 ? Buffer.alloc(0) : await readWhole(request, size, guard);
     const checking = isChecked && checkBytes(bytes, { declaredType, digests, fail });
     if (checking) await checking;
-    // Nothing else refers to these bytes.
-    options.transfer = true;
     return [await store.put(bytes, options)];
   }
   const body = new RequestBody(request, { limitBytes: maxFileBytes, guard, room });

@@ -1,5 +1,6 @@
 import type { EventEmitter } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { demandUnread } from '@stevedore/client/connect';
 import type { TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
 import type { DigestCheck } from './digests.js';
@@ -27,7 +28,9 @@ export class RequestBody {
   #wake: (() => void) | undefined;
   #failure: ProblemError | undefined;
 
+  /** Throws `body_used` for a request that a body parser has read. */
   constructor(request: IncomingMessage, options: BodyOptions) {
+    demandUnread(request);
     this.#request = request;
     this.#options = options;
     request.on('error', () => this.fail(clientDisconnected()));
@@ -102,13 +105,14 @@ export class RequestBody {
   };
 }
 
-/** A short body of known length, in one piece. */
+/** A short body of known length, in one piece. Rejects with `body_used` as well. */
 export function readWhole(
   request: IncomingMessage,
   sizeBytes: number,
   guard: ProgressGuard,
 ): Promise<Buffer> {
   return new Promise((resolve, reject) => {
+    demandUnread(request);
     const chunks: Buffer[] = [];
     const stopWatching = guard.watch(request, () => reject(tooSlow()));
     request.on('error', () => reject(clientDisconnected()));
