@@ -20,7 +20,7 @@ async function gateway() {
 /** Of CSV without quotes. */
 function rows(csv: string): string[][] {
   const [head, ...lines] = csv.trimEnd().split('\n');
-  expect(head).toBe('path,key,size,crc32');
+  expect(head).toBe('path,key,size,crc32,name');
   return lines.map((line) => line.split(','));
 }
 
@@ -150,7 +150,7 @@ test('bytes that are not the right ones are neither imported nor exported', asyn
   expect(removed).toEqual([`/files/${key}`, `/files/${key}`]);
   for (const target of ['out', 'out.tar']) {
     const { code, stdout } = await run(['export', join(directory, target)], { env });
-    expect([code, stdout]).toEqual([1, 'path,key,size,crc32\n']);
+    expect([code, stdout]).toEqual([1, 'path,key,size,crc32,name\n']);
   }
   expect(await readdir(join(directory, 'out'))).toEqual([]);
   expect((await readdir(directory)).sort()).toEqual(['in', 'out']);

@@ -15,6 +15,7 @@ const SYSTEM: Readonly<Record<string, (error: NodeJS.ErrnoException) => string>>
   EROFS: (error) => `${error.path} is on a read-only file system`,
   ENOENT: (error) => `${error.path} does not exist`,
   ENOTDIR: (error) => `${error.path} is not in a directory`,
+  ELOOP: (error) => `${error.path} is a link that leads to itself`,
   EISDIR: () => 'a directory is where a file was expected',
   ENOSPC: () => 'the disk is full',
   ECONNREFUSED: (error) => `nothing answers at ${address(error)}; is the gateway running?`,
@@ -39,7 +40,25 @@ export function explain(error: unknown): string {
   if (request !== undefined) return request;
   if (error instanceof AggregateError && error.errors[0]) return explain(error.errors[0]);
   if (error.message === 'fetch failed' && error.cause) return explain(error.cause);
+  if (isUsageError(error)) return error.message;
   return error.message.split('\n')[0] ?? error.name;
+}
+
+/** A sentence about the file `name`, which it names once. */
+export function complaint(name: string, error: unknown): string {
+  const text = explain(error);
+  return printable(text.startsWith(name) ? text : `${name}: ${text}`);
+}
+
+/**
+ * Names come from strangers: they may contain control characters, which neither terminals may obey
+ * nor lines break at, and marks that turn the direction of text.
+ */
+export function printable(text: string): string {
+  return text.replace(/[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]/g, (char) => {
+    const escaped = JSON.stringify(char).slice(1, -1);
+    return escaped === char ? `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}` : escaped;
+  });
 }
 
 function address(error: NodeJS.ErrnoException): string {

@@ -4,7 +4,7 @@ import { type OptionTable, option } from '@stevedore/options';
 import { decodeFields, fileKind, parseFileId, sizeOfField } from '@stevedore/protocol';
 import type { Command } from 'commander';
 import { CSV_HEAD, csvRow } from './csv.js';
-import { EXIT_FAILED, UsageError } from './errors.js';
+import { UsageError } from './errors.js';
 import { endsAll, type GatewayClient } from './gateway-client.js';
 import { filesBelow } from './local-files.js';
 import { addOptions, flags, optionsOf } from './options.js';
@@ -62,7 +62,7 @@ export function configure(command: Command): void {
       process.stdout.write(CSV_HEAD);
       const rowOf = (receipt: Receipt, file: SourceFile): string =>
         csvRow(directory === undefined ? file.path : file.name, receipt);
-      if (!(await storeAll(source, ahead, options, rowOf))) process.exitCode = EXIT_FAILED;
+      await storeAll(source, ahead, options, rowOf);
     });
 }
 
