@@ -21,7 +21,9 @@ export function csvRow(path: string, { key, size, crc32, name }: CsvFacts): stri
  * it, as OWASP advises; before one with a ' there already too, so that taking one off undoes it.
  */
 function text(value: string): string {
-  const guarded = /^'*[=+\-@\t\r\n]/.test(value) ? `'${value}` : value;
+  // Databases refuse NUL in a text.
+  const plain = value.replaceAll('\0', '\ufffd');
+  const guarded = /^'*[=+\-@\t\r\n]/.test(plain) ? `'${plain}` : plain;
   // Some spreadsheets separate cells by ; or a tab.
   return /[",;\t\r\n]/.test(guarded) ? `"${guarded.replaceAll('"', '""')}"` : guarded;
 }

@@ -46,8 +46,8 @@ export function explain(error: unknown): string {
 
 /** A sentence about the file `name`, which it names once. */
 export function complaint(name: string, error: unknown): string {
-  const text = explain(error);
-  return printable(text.startsWith(name) ? text : `${name}: ${text}`);
+  const [shown, text] = [printable(name), printable(explain(error))];
+  return text.startsWith(shown) ? text : `${shown}: ${text}`;
 }
 
 /**

@@ -53,11 +53,10 @@ export function configure(command: Command): void {
           const print = target === '-' ? () => {} : (row: string) => process.stdout.write(row);
           print(CSV_HEAD);
           const run = new Export(client, options, print, stopped);
-          try {
-            await (isTar ? run.toTar(target) : run.toDirectory(target));
-          } finally {
-            process.stderr.write(`${run.summary()}\n`);
-          }
+          const summarize = () => void process.stderr.write(`${run.summary()}\n`);
+          // Nothing is left of an archive that is not complete.
+          if (isTar) await run.toTar(target).then(summarize);
+          else await run.toDirectory(target).finally(summarize);
           if (run.failedFiles > 0) process.exitCode = EXIT_FAILED;
         },
         options.concurrency,

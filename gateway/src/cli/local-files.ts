@@ -3,6 +3,7 @@ import { type BigIntStats, createReadStream, type Dirent, readFileSync } from 'n
 import { lstat, opendir, readlink, stat } from 'node:fs/promises';
 import { basename, join, resolve } from 'node:path';
 import type { Readable } from 'node:stream';
+import { printable } from './errors.js';
 import type { Source, SourceFile } from './put-run.js';
 
 /**
@@ -68,7 +69,7 @@ class Walk {
           const next = name === '' ? part : `${name}/${part}`;
           yield* this.below(joined(path, bytes), next, way, isLinked || entry.isSymbolicLink());
         }
-      } else throw new Error(`${shown} is a ${kindOf(found)}, not a file`);
+      } else throw new Error(`${printable(shown)} is a ${kindOf(found)}, not a file`);
     } catch (error) {
       yield { path: shown, error: await explained(path, shown, error) };
     }
@@ -81,12 +82,13 @@ class Walk {
     isLinked: boolean,
   ): string {
     const place = `${dev} ${ino}`;
-    if (above.includes(place)) throw new Error(`${path} leads back to a directory above it`);
+    if (above.includes(place))
+      throw new Error(`${printable(path)} leads back to a directory above it`);
     if (!isLinked) return place;
     const visits = (this.#visits.get(place) ?? 0) + 1;
     this.#visits.set(place, visits);
     if (visits <= MAX_VISITS_BY_LINKS) return place;
-    throw new Error(`${path}: links lead here on more than ${MAX_VISITS_BY_LINKS} ways`);
+    throw new Error(`${printable(path)}: links lead here on more than ${MAX_VISITS_BY_LINKS} ways`);
   }
 }
 
@@ -123,8 +125,8 @@ async function explained(path: Buffer, shown: string, error: unknown): Promise<u
   const { code } = error as NodeJS.ErrnoException;
   const isLink = code === 'ENOENT' && (await lstat(path).catch(() => undefined))?.isSymbolicLink();
   if (!isLink) return code === undefined ? error : Object.assign(error as Error, { path: shown });
-  const target = textOf(await readlink(path, { encoding: 'buffer' }));
-  return new Error(`${shown} is a link to ${target}, which does not exist`);
+  const target = printable(textOf(await readlink(path, { encoding: 'buffer' })));
+  return new Error(`${printable(shown)} is a link to ${target}, which does not exist`);
 }
 
 function joined(path: Buffer, name: Buffer): Buffer {
