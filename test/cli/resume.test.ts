@@ -1,4 +1,4 @@
-import { mkdir, rm, writeFile } from 'node:fs/promises';
+import { mkdir, rm, utimes, writeFile } from 'node:fs/promises';
 import { createServer, request as requestOf } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -79,8 +79,20 @@ test('a file whose answer was lost is found at the gateway and not sent again', 
   const second = await run(['put', 'd'], { cwd, env });
   expect([second.code, second.stderr]).toEqual([0, '3 files there already\n']);
   expect([store.files.size, seen.uploads]).toEqual([3, 3]);
+  // With other bytes than were acknowledged it is not the same file.
+  losing(true);
+  await writeFile(join(cwd, 'd', 'changed'), 'one');
+  await utimes(join(cwd, 'd', 'changed'), 1, 1);
+  await run(['put', 'd'], { cwd, env });
+  losing(false);
+  await writeFile(join(cwd, 'd', 'changed'), 'two');
+  await utimes(join(cwd, 'd', 'changed'), 1, 1);
+  await run(['put', 'd'], { cwd, env });
+  expect([...store.files.values()].map(({ bytes }) => bytes.toString()).sort()).toEqual([
+    ...['file 0', 'file 1', 'file 2', 'one', 'two'],
+  ]);
   const third = await run(['put', 'd', '--again'], { cwd, env });
-  expect([third.code, store.files.size]).toEqual([0, 6]);
+  expect([third.code, store.files.size]).toEqual([0, 9]);
 });
 
 test('a file that is named twice is one upload', async () => {

@@ -157,7 +157,7 @@ export class PutRun {
     try {
       const { client } = this.#options;
       const info = await this.#patiently(file, () =>
-        entry.key === '' ? client.findOnce(markOf(file, entry)) : client.stat(entry.key),
+        entry.key === '' ? this.#begun(file, entry) : client.stat(entry.key),
       );
       return info?.size === file.size ? info : undefined;
     } catch (error) {
@@ -180,28 +180,37 @@ export class PutRun {
     return isSame ? entry : undefined;
   }
 
+  /** The gateway may have a file whose answer did not come; nobody has compared its bytes then. */
+  async #begun(file: SourceFile, entry: PutEntry): Promise<Receipt | undefined> {
+    if ('fileId' in file) return undefined;
+    const found = await this.#options.client.findOnce(markOf(file, entry));
+    if (!found || found.crc32 !== (await sumOf(file).catch(() => undefined))) return undefined;
+    this.#remember(file, { ...entry, key: String(found.key) });
+    return found;
+  }
+
   async #send(file: SourceFile): Promise<Receipt> {
     const { identity, name, state } = file;
     const { group: affinityGroup = '', sendsAgain } = this.#options;
     const entry: PutEntry = { state, name, affinityGroup, key: '' };
-    const remember = (key: string): void => {
-      this.#remembering((journal) => identity && journal.record(identity, { ...entry, key }));
-    };
     const mark = identity === undefined || sendsAgain ? undefined : markOf(file, entry);
-    if (mark !== undefined) remember('');
+    if (mark !== undefined) this.#remember(file, entry);
     const receipt = await this.#patiently(file, async () => {
       if ('fileId' in file) return this.#register(file);
       try {
         return await this.#sendOnce(file, mark);
       } catch (error) {
-        // Another file had the same mark, which its path and times do not exclude.
-        const isReused = mark !== undefined && isRefusal(error, 422);
-        if (!isReused) throw error;
+        // Path, times and size do not exclude that another file has the same mark.
+        if (mark === undefined || !isRefusal(error, 422)) throw error;
         return this.#sendOnce(file, undefined);
       }
     });
-    remember(String(receipt.key));
+    this.#remember(file, { ...entry, key: String(receipt.key) });
     return receipt;
+  }
+
+  #remember({ identity }: SourceFile, entry: PutEntry): void {
+    this.#remembering((journal) => identity && journal.record(identity, entry));
   }
 
   /** If the journal fails, the run continues without it. */
@@ -330,6 +339,13 @@ async function openSource(file: FileToSend): Promise<Readable> {
   } catch (error) {
     throw endsAll(error) ? error : new UnreadableError(file.path, { cause: error });
   }
+}
+
+/** Its CRC-32, as the gateway writes it. */
+async function sumOf(file: FileToSend): Promise<string> {
+  let sum = 0;
+  for await (const chunk of await openSource(file)) sum = crc32(chunk as Buffer, sum);
+  return hex(sum);
 }
 
 /** The end of a request ends its body too, without a system call that failed. */
