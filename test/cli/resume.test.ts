@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { running } from '../gateway/harness.js';
 import { keyedGateway } from './keyed-gateway.js';
-import { Running, run, temporaryDirectory } from './run.js';
+import { Running, run, shell, temporaryDirectory } from './run.js';
 
 /** An upload that was cut off at any moment, and is done again, is stored once. */
 
@@ -101,4 +101,12 @@ test('a file that is named twice is one upload', async () => {
   const { code, stdout } = await run(['put', 'd/0', 'd/0', '-u', url], { cwd });
   expect([code, store.files.size]).toEqual([0, 1]);
   expect(new Set(stdout.trimEnd().split('\n')).size).toBe(1);
+});
+
+test('a reader of receipts that has gone ends the run, which says that it is not done', async () => {
+  const { url } = await running();
+  const cwd = await folder(300);
+  const env = { STEVEDORE_URL: url };
+  const { code, stderr } = await shell('stevedore import d | head -n 1', { cwd, env });
+  expect([code, stderr]).toEqual([1, 'stevedore: stdout: the other side closed the connection\n']);
 });

@@ -3,6 +3,8 @@
  * what to do; and the exit codes.
  */
 
+const CLOSED = 'the other side closed the connection';
+
 const SYSTEM: Readonly<Record<string, (error: NodeJS.ErrnoException) => string>> = {
   EADDRINUSE: (error) =>
     `${address(error)} is already in use; stop what runs there or choose another with --port`,
@@ -18,6 +20,8 @@ const SYSTEM: Readonly<Record<string, (error: NodeJS.ErrnoException) => string>>
   ELOOP: (error) => `${error.path} is a link that leads to itself`,
   EISDIR: () => 'a directory is where a file was expected',
   ENOSPC: () => 'the disk is full',
+  ECONNRESET: () => CLOSED,
+  EPIPE: () => CLOSED,
   ECONNREFUSED: (error) => `nothing answers at ${address(error)}; is the gateway running?`,
   ENOTFOUND: (error) => `there is no host named ${hostOf(error)}`,
 };

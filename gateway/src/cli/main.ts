@@ -182,9 +182,14 @@ function exitCodeOf(error: unknown): number {
   return isUsageError(error) ? EXIT_USAGE : EXIT_FAILED;
 }
 
-// A reader that stops early (`| head`) is not an error.
+/** Work is left undone if nobody reads their output to its end. */
+const TRANSFERS = ['put', 'import', 'export'];
+
+// A reader that stops early (`ls | head`) is not an error.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  process.exit(error.code === 'EPIPE' ? 0 : EXIT_FAILED);
+  if (error.code === 'EPIPE' && !TRANSFERS.includes(process.argv[2] ?? '')) process.exit(0);
+  process.stderr.write(`stevedore: stdout: ${explain(error)}\n`);
+  process.exit(EXIT_FAILED);
 });
 
 try {

@@ -87,6 +87,8 @@ export class PutRun {
   #skippedFiles = 0;
   #failedFiles = 0;
   #unsentFiles = 0;
+  /** For the summary; empty if a stream is among the files. */
+  #goesOn = ': the same command goes on from here';
 
   constructor(options: PutRunOptions) {
     this.#options = options;
@@ -113,9 +115,9 @@ export class PutRun {
     if (this.#skippedFiles > 0) others.push(`${count(this.#skippedFiles)} there already`);
     if (this.#failedFiles > 0) others.push(`${count(this.#failedFiles)} failed`);
     if (this.#unsentFiles > 0) {
-      others.push(`${count(this.#unsentFiles)} not sent: the same command goes on from here`);
+      others.push(`${count(this.#unsentFiles)} not sent${this.#goesOn}`);
     }
-    if (this.#options.stopped.aborted) others.push('stopped: the same command goes on from here');
+    if (this.#options.stopped.aborted) others.push(`stopped${this.#goesOn}`);
     if (others.length === 0) return this.#storedFiles === 1 ? '' : stored;
     return (this.#storedFiles === 0 ? others : [stored, ...others]).join('; ');
   }
@@ -136,6 +138,7 @@ export class PutRun {
   }
 
   async #put(file: SourceFile): Promise<void> {
+    if (file.identity === undefined) this.#goesOn = '';
     const { onReceipt } = this.#options;
     const known = await this.#known(file);
     if (known) {

@@ -3,7 +3,7 @@ import { EXIT_FAILED, explain } from './errors.js';
 import { GatewayClient } from './gateway-client.js';
 import { interruptible } from './interrupts.js';
 import { clientOptions, flags } from './options.js';
-import { startProgress } from './progress.js';
+import { silentProgress, startProgress } from './progress.js';
 import { PutJournal, putJournalPath } from './put-journal.js';
 import {
   PutRun,
@@ -46,7 +46,9 @@ export function storeAll(
     await using client = new GatewayClient(options, 2 * concurrency, stopped);
     const journal = openJournal(client.url);
     const { bytes, files } = process.stderr.isTTY ? await measure(ahead, stopped) : NOTHING;
-    const progress = startProgress(`${formatBytes(bytes)} in ${files} files`);
+    // The size of a stream is not known.
+    const progress =
+      bytes === 0 ? silentProgress : startProgress(`${formatBytes(bytes)} in ${files} files`);
     const run = new PutRun({
       ...{ client, progress, journal, concurrency, type, stopped },
       group: group === '' ? undefined : group,
