@@ -4,7 +4,7 @@
  */
 
 /** Names that differ only in case are one on some systems. */
-const fold = (path: string): string => path.normalize('NFC').toLowerCase();
+export const fold = (path: string): string => path.normalize('NFC').toLowerCase();
 
 export class EntryNames {
   readonly #files = new Set<string>();
@@ -37,7 +37,7 @@ export function safePath(name: string, key: string): string {
 }
 
 /** Device names on Windows. */
-const RESERVED = /^(con|prn|aux|nul|com\d|lpt\d)(\.|$)/i;
+const RESERVED = /^(con|prn|aux|nul|com[\d¹²³]|lpt[\d¹²³]|conin\$|conout\$)(\.|$)/i;
 /** With a key appended, a part is no longer than file systems allow. */
 const MAX_PART_BYTES = 220;
 

@@ -5,7 +5,6 @@ import {
   fromFile,
   fromFlags,
   fromProgram,
-  OptionError,
   type OptionTable,
   type OptionValues,
   option,
@@ -121,28 +120,24 @@ export function checkGatewayOptions(values: RawOptions): GatewayOptions {
   return asStoreError(() => parseOptions(gatewayOptions, [fromProgram(values)], check));
 }
 
-/** Throws if options contradict each other or a secret is too short. */
-function check(options: GatewayOptions, nameOf: (option: string) => string): void {
-  checkStoreOptions(options, nameOf);
+/** Yields a sentence for each contradiction, and for each secret that is too short. */
+function* check(options: GatewayOptions, nameOf: (option: string) => string): Generator<string> {
+  yield* checkStoreOptions(options, nameOf);
   if (!/^(auto|[1-9]\d?)$/.test(options.workers)) {
-    throw new OptionError(`${nameOf('workers')} must be a number from 1 to 99, or auto`);
+    yield `${nameOf('workers')} must be a number from 1 to 99, or auto`;
   }
   for (const size of options.pictureSizes) {
     if (parseSize(size)) continue;
-    throw new OptionError(
-      `${nameOf('pictureSizes')}: "${size}" is no size; write 320, x200 or 640x480`,
-    );
+    yield `${nameOf('pictureSizes')}: "${size}" is no size; write 320, x200 or 640x480`;
   }
   for (const secret of options.urlSecret) {
     if (Buffer.byteLength(secret) < 16) {
-      throw new OptionError(`${nameOf('urlSecret')}: a secret needs at least 16 bytes`);
+      yield `${nameOf('urlSecret')}: a secret needs at least 16 bytes`;
     }
   }
   for (const origin of options.corsOrigins) {
     if (origin === '*' || (URL.canParse(origin) && new URL(origin).origin === origin)) continue;
-    throw new OptionError(
-      `${nameOf('corsOrigins')}: "${origin}" is not an origin; write it like https://app.example`,
-    );
+    yield `${nameOf('corsOrigins')}: "${origin}" is not an origin; write it like https://app.example`;
   }
 }
 

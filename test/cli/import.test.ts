@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { expect, onTestFinished, test } from 'vitest';
+import { parseCsv } from './csv.js';
 import { keyedGateway } from './keyed-gateway.js';
 import { run, temporaryDirectory } from './run.js';
 
@@ -17,11 +18,9 @@ async function gateway() {
   return { ...others, put: store };
 }
 
-/** Of CSV without quotes. */
 function rows(csv: string): string[][] {
-  const [head, ...lines] = csv.trimEnd().split('\n');
-  expect(head).toBe('path,key,size,crc32');
-  return lines.map((line) => line.split(','));
+  expect(csv.split('\n')[0]).toBe('path,key,size,crc32,name');
+  return parseCsv(csv);
 }
 
 const sumOf = (bytes: Buffer | string): string => crc32(bytes).toString(16).padStart(8, '0');
@@ -102,7 +101,10 @@ test('import gives files of FastDFS keys in place', async () => {
   const first = await run(args, { env });
   expect([first.code, first.stderr]).toEqual([1, expect.stringContaining('appender file')]);
   const [imported, ...others] = rows(first.stdout);
-  expect([imported, others]).toEqual([[fileId, imported![1], '50000', sumOf(bytes)], []]);
+  expect([imported, others]).toEqual([
+    [fileId, imported![1], '50000', sumOf(bytes), 'first.jpg'],
+    [],
+  ]);
   const info = await started.store.stat(imported![1]!);
   expect(info).toMatchObject({ fileId, name: 'first.jpg', type: 'image/jpeg', group: 'old' });
   const second = await run(args, { env });
@@ -150,7 +152,7 @@ test('bytes that are not the right ones are neither imported nor exported', asyn
   expect(removed).toEqual([`/files/${key}`, `/files/${key}`]);
   for (const target of ['out', 'out.tar']) {
     const { code, stdout } = await run(['export', join(directory, target)], { env });
-    expect([code, stdout]).toEqual([1, 'path,key,size,crc32\n']);
+    expect([code, stdout]).toEqual([1, 'path,key,size,crc32,name\n']);
   }
   expect(await readdir(join(directory, 'out'))).toEqual([]);
   expect((await readdir(directory)).sort()).toEqual(['in', 'out']);

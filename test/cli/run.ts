@@ -34,6 +34,8 @@ export interface Result {
 export interface RunOptions {
   readonly cwd?: string;
   readonly env?: NodeJS.ProcessEnv;
+  /** In place of `stevedore`. */
+  readonly program?: readonly string[];
 }
 
 export class Running {
@@ -43,7 +45,8 @@ export class Running {
   #exit: Promise<number | null>;
 
   constructor(args: readonly string[], options: RunOptions = {}) {
-    const child = spawn(process.execPath, [MAIN, ...args], {
+    const [program = '', ...given] = options.program ?? [process.execPath, MAIN];
+    const child = spawn(program, [...given, ...args], {
       env: commandEnvironment(options.env),
       cwd: options.cwd,
       stdio: ['ignore', 'pipe', 'pipe'],
@@ -79,6 +82,12 @@ export class Running {
 
 export function run(args: readonly string[], options?: RunOptions): Promise<Result> {
   return new Running(args, options).result();
+}
+
+/** Runs a line of Bash that has the command `stevedore`. */
+export function shell(line: string, options?: RunOptions): Promise<Result> {
+  const command = `stevedore() { '${process.execPath}' '${MAIN}' "$@"; }; ${line}`;
+  return run([command], { ...options, program: ['bash', '-o', 'pipefail', '-c'] });
 }
 
 export async function temporaryDirectory(): Promise<string> {

@@ -20,15 +20,26 @@ interface Screen {
   readonly raw: string;
 }
 
-async function onTerminal(command: string, cwd: string, url: string): Promise<Screen> {
+/** `typed` gets all that was shown so far, and returns what is typed then. */
+async function onTerminal(
+  command: string,
+  cwd: string,
+  url: string,
+  typed?: (shown: string) => string,
+): Promise<Screen> {
   const size = `stty cols ${COLUMNS} rows ${ROWS}`;
   const child = spawn('script', ['-qec', `${size}; ${command}`, '/dev/null'], {
     cwd,
     env: commandEnvironment({ STEVEDORE_URL: url, TERM: 'xterm' }),
-    stdio: ['ignore', 'pipe', 'inherit'],
+    stdio: [typed ? 'pipe' : 'ignore', 'pipe', 'inherit'],
   });
+  child.stdin?.on('error', () => {});
   const chunks: Buffer[] = [];
-  child.stdout.on('data', (chunk: Buffer) => chunks.push(chunk));
+  child.stdout!.on('data', (chunk: Buffer) => {
+    chunks.push(chunk);
+    const keys = typed?.(Buffer.concat(chunks).toString());
+    if (keys) child.stdin?.write(keys);
+  });
   const code = await new Promise<number | null>((done) => child.once('close', done));
   const terminal = new Terminal({
     cols: COLUMNS,
@@ -49,6 +60,7 @@ async function onTerminal(command: string, cwd: string, url: string): Promise<Sc
 }
 
 const PUT = `${process.execPath} ${MAIN} put`;
+const CTRL_C = '\x03';
 const FILL = `for i in $(seq ${ROWS + 3}); do echo before $i; done`;
 const before = Array.from({ length: ROWS + 3 }, (_, index) => `before ${index + 1}`);
 
@@ -100,5 +112,45 @@ describe.skipIf(missing)('on a terminal', () => {
     expect(told.filter((line) => /^\S{22} {2}512 {2}d\/(\d)\1{49}$/.test(line))).toHaveLength(4);
     expect(told.at(-1)).toBe('stored 4 files, 2 KiB; 5 files failed');
     expect(told).toHaveLength(10);
+  });
+
+  test('Ctrl-C says how far it got, and the prompt has a line of its own', async () => {
+    const { url } = await running();
+    const cwd = await temporaryDirectory();
+    await mkdir(join(cwd, 'd'));
+    for (let index = 0; index < 500; index++) {
+      await writeFile(join(cwd, 'd', String(index)), String(index));
+    }
+    let isTyped = false;
+    const command = `bash -c '${PUT} d -c 1; echo never'`;
+    const { code, lines } = await onTerminal(command, cwd, url, (shown) => {
+      if (isTyped || !/\S{22} {2}\d/.test(shown)) return '';
+      isTyped = true;
+      return CTRL_C;
+    });
+    // The shell around it ends by the signal too.
+    expect(code).toBe(130);
+    expect(lines.at(-1)).toMatch(
+      /^stored \d+ files?, .*; stopped: the same command goes on from here$/,
+    );
+    expect(lines.join('\n')).not.toContain('^C');
+  });
+
+  test('text is shown, and binary bytes are not', async () => {
+    const { store, url } = await running();
+    const cwd = await temporaryDirectory();
+    const text = await store.put('plain text\n');
+    const binary = await store.put(Buffer.from('PNG\x1b[2J\0'));
+    const get = (key: string) => `${process.execPath} ${MAIN} get ${key}`;
+    const shown = await onTerminal(`${get(text.key)}; ${get(binary.key)}`, cwd, url);
+    expect([shown.code, shown.lines]).toEqual([
+      2,
+      [
+        'plain text',
+        'stevedore: the file is not text; write it to a file with -o FILE, or pipe it on',
+      ],
+    ]);
+    const piped = await onTerminal(`${get(binary.key)} | wc -c`, cwd, url);
+    expect(piped.lines).toEqual(['8']);
   });
 });

@@ -67,7 +67,7 @@ describe('stevedore put', () => {
     const { code, stdout, stderr } = await run(['put', 'missing', 'long', 'good'], { cwd, env });
     expect(code).toBe(1);
     expect(stdout).toMatch(/^\S{22} {2}1 {2}good\n$/);
-    expect(stderr).toContain('missing: missing does not exist\n');
+    expect(stderr).toContain('missing does not exist\n');
     expect(stderr).toContain('long: The body is longer than 1000000 bytes.\n');
     expect(stderr).toMatch(/\nstored 1 file, 1 B; 2 files failed\n$/);
     expect(store.files.size).toBe(1);

@@ -76,6 +76,34 @@ describe('a wrong option', () => {
   });
 });
 
+test('everything that is wrong in file, environment and flags is said at once', async () => {
+  const cwd = await temporaryDirectory();
+  const config = { prot: 1, trunkSize: '64', workers: 'many' };
+  await writeFile(join(cwd, 'stevedore.config.json'), JSON.stringify(config));
+  const env = { STEVEDORE_CONNECTIONS: 'x' };
+  const wrong = await run(['gateway', '--merge-max-age', '5'], { cwd, env });
+  expect([wrong.code, wrong.stderr.trimEnd().split('\n')]).toEqual([
+    2,
+    [
+      'stevedore: stevedore.config.json: prot is no option; did you mean port?',
+      'stevedore: stevedore.config.json: trunkSize: "64" has no unit; write it like 64MiB (B, KiB, MiB, GiB, TiB)',
+      'stevedore: STEVEDORE_CONNECTIONS: "x" is not a whole number',
+      'stevedore: --merge-max-age: "5" has no unit; write it like 60s (ms, s, m, h, d)',
+    ],
+  ]);
+  const contradictions = { workers: 'many', peerUrl: 'x', urlSecret: ['short'] };
+  await writeFile(join(cwd, 'stevedore.config.json'), JSON.stringify(contradictions));
+  const both = await run(['gateway'], { cwd });
+  expect(both.stderr.match(/^stevedore: .*(?:peerUrl|workers|urlSecret)/gm)).toHaveLength(4);
+  const doctor = await run(['doctor'], { cwd });
+  expect(doctor.stdout.match(/^PROBLEM {2}options: /gm)).toHaveLength(4);
+  const mistyped = { STEVEDORE_PROT: '1', STEVEDORE_HOTS: 'x' };
+  expect((await run(['put', 'x'], { cwd, env: mistyped })).stderr).toBe(
+    'stevedore: no command reads STEVEDORE_PROT; did you mean STEVEDORE_PORT?\n' +
+      'stevedore: no command reads STEVEDORE_HOTS; did you mean STEVEDORE_HOST?\n',
+  );
+});
+
 test('the help of a command that talks to a gateway names the variables it reads', async () => {
   for (const name of ['put', 'get', 'stat', 'rm']) {
     const { stdout } = await run([name, '--help']);

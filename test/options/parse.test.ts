@@ -81,9 +81,46 @@ describe('an option', () => {
     const names: string[] = [];
     const values = parseOptions(table, sources, (_, nameOf) => {
       names.push(nameOf('port'), nameOf('copies'), nameOf('maxAge'));
+      return [];
     });
     expect(values).toMatchObject({ port: 3, copies: 2, again: false });
     expect(names).toEqual(['--port', 'STEVEDORE_COPIES', '--max-age']);
+  });
+});
+
+describe('one error names', () => {
+  const message = (check: () => unknown): string => {
+    try {
+      check();
+    } catch (error) {
+      expect(error).toBeInstanceOf(OptionError);
+      return (error as OptionError).message;
+    }
+    throw new Error('nothing was refused');
+  };
+
+  test('everything that is wrong in all sources', () => {
+    const sources = [
+      fromFlags({ port: 'x' }),
+      fromProgram({ prot: 1, trunkSize: '64', copies: 9 }),
+    ];
+    const contradicts = () => ['copies needs more'];
+    expect(message(() => parseOptions(table, sources, contradicts)).split('\n')).toEqual([
+      'prot is no option; did you mean port?',
+      'trunkSize: "64" has no unit; write it like 64MiB (B, KiB, MiB, GiB, TiB)',
+      'copies: 9 is more than 3',
+      '--port: "x" is not a whole number',
+    ]);
+  });
+
+  test('every contradiction', () => {
+    const check = (_: unknown, nameOf: (option: string) => string) => [
+      `${nameOf('copies')} is odd`,
+      `${nameOf('port')} too`,
+    ];
+    expect(message(() => parseOptions(table, [fromFlags({})], check))).toBe(
+      '--copies is odd\n--port too',
+    );
   });
 });
 

@@ -1,22 +1,31 @@
 /** The CSV of `import` and `export`, by RFC 4180: which path has which key. */
 
-export const CSV_HEAD = 'path,key,size,crc32\n';
+export const CSV_HEAD = 'path,key,size,crc32,name\n';
 
-/** A row without its line end. `crc32` has 8 hexadecimal digits. */
-export function csvRow(
-  path: string,
-  {
-    key,
-    size,
-    crc32,
-  }: { readonly key?: unknown; readonly size?: unknown; readonly crc32?: unknown },
-): string {
-  return [path, key, size, crc32].map(cell).join(',');
+export interface CsvFacts {
+  readonly key?: unknown;
+  readonly size?: unknown;
+  /** 8 hexadecimal digits. */
+  readonly crc32?: unknown;
+  /** At the gateway. */
+  readonly name?: unknown;
 }
 
-function cell(value: unknown): string {
-  const text = String(value);
-  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+/** A row without its line end. */
+export function csvRow(path: string, { key, size, crc32, name }: CsvFacts): string {
+  return [text(path), key, size, crc32, text(String(name ?? ''))].join(',');
+}
+
+/**
+ * Text of strangers. A spreadsheet would run a cell that begins like a formula: a ' goes before
+ * it, as OWASP advises; before one with a ' there already too, so that taking one off undoes it.
+ */
+function text(value: string): string {
+  // Databases refuse NUL in a text.
+  const plain = value.replaceAll('\0', '\ufffd');
+  const guarded = /^'*[=+\-@\t\r\n]/.test(plain) ? `'${plain}` : plain;
+  // Some spreadsheets separate cells by ; or a tab.
+  return /[",;\t\r\n]/.test(guarded) ? `"${guarded.replaceAll('"', '""')}"` : guarded;
 }
 
 /** A CRC-32 as in the gateway's JSON. */

@@ -51,7 +51,7 @@ async function examineAll(command: Command): Promise<readonly Finding[]> {
       file: readConfigFile(),
     });
   } catch (error) {
-    return [...unknown, wrong(explain(error))];
+    return [...unknown, ...explain(error).split('\n').map(wrong)];
   }
   const { attempt, checkConfigFile, examine } = await import('../doctor/doctor.js');
   const config = await attempt('options file', () =>

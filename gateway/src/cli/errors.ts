@@ -3,6 +3,8 @@
  * what to do; and the exit codes.
  */
 
+const CLOSED = 'the other side closed the connection';
+
 const SYSTEM: Readonly<Record<string, (error: NodeJS.ErrnoException) => string>> = {
   EADDRINUSE: (error) =>
     `${address(error)} is already in use; stop what runs there or choose another with --port`,
@@ -15,8 +17,11 @@ const SYSTEM: Readonly<Record<string, (error: NodeJS.ErrnoException) => string>>
   EROFS: (error) => `${error.path} is on a read-only file system`,
   ENOENT: (error) => `${error.path} does not exist`,
   ENOTDIR: (error) => `${error.path} is not in a directory`,
+  ELOOP: (error) => `${error.path} is a link that leads to itself`,
   EISDIR: () => 'a directory is where a file was expected',
   ENOSPC: () => 'the disk is full',
+  ECONNRESET: () => CLOSED,
+  EPIPE: () => CLOSED,
   ECONNREFUSED: (error) => `nothing answers at ${address(error)}; is the gateway running?`,
   ENOTFOUND: (error) => `there is no host named ${hostOf(error)}`,
 };
@@ -39,7 +44,25 @@ export function explain(error: unknown): string {
   if (request !== undefined) return request;
   if (error instanceof AggregateError && error.errors[0]) return explain(error.errors[0]);
   if (error.message === 'fetch failed' && error.cause) return explain(error.cause);
+  if (isUsageError(error)) return error.message;
   return error.message.split('\n')[0] ?? error.name;
+}
+
+/** A sentence about the file `name`, which it names once. */
+export function complaint(name: string, error: unknown): string {
+  const [shown, text] = [printable(name), printable(explain(error))];
+  return text.startsWith(shown) ? text : `${shown}: ${text}`;
+}
+
+/**
+ * Names come from strangers: they may contain control characters, which neither terminals may obey
+ * nor lines break at, and marks that turn the direction of text.
+ */
+export function printable(text: string): string {
+  return text.replace(/[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]/g, (char) => {
+    const escaped = JSON.stringify(char).slice(1, -1);
+    return escaped === char ? `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}` : escaped;
+  });
 }
 
 function address(error: NodeJS.ErrnoException): string {

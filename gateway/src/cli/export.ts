@@ -1,5 +1,5 @@
-import { createReadStream, createWriteStream } from 'node:fs';
-import { mkdir, rename, rm, stat, utimes } from 'node:fs/promises';
+import { createReadStream, fstatSync, type Stats } from 'node:fs';
+import { mkdir, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
@@ -7,9 +7,9 @@ import { crc32 } from 'node:zlib';
 import { type OptionTable, type OptionValues, option } from '@stevedore/options';
 import type { Command } from 'commander';
 import { createTarPacker } from 'modern-tar';
-import { EntryNames, safePath, withKey } from '../entry-names.js';
+import { EntryNames, fold, safePath, withKey } from '../entry-names.js';
 import { CSV_HEAD, csvRow, hex } from './csv.js';
-import { EXIT_FAILED, explain } from './errors.js';
+import { complaint, EXIT_FAILED } from './errors.js';
 import { filterOptions, listed, save, withClient } from './file-commands.js';
 import { endsAll, type GatewayClient } from './gateway-client.js';
 import { addOptions, clientOptions, flags, optionsOf } from './options.js';
@@ -26,13 +26,14 @@ const exportOptions = {
 
 const HELP = `
 The target is a directory, a file that ends in .tar, or - for a tar archive on stdout. Prints CSV
-with the columns path, key, size and crc32, a row for each file, except with -. Needs an API key
-with the scopes "list" and "read".
+with the columns path, key, size, crc32 and name, a row for each file, except with -. Needs an
+API key with the scopes "list" and "read".
 
-Files get the names that they were uploaded with, without what would lead out of the directory;
-where two have the same name, one gets its key too. Every file is compared with its CRC-32, and
-has the time of its upload. Files that could not be exported are named on stderr, and the exit
-code is 1 then. In a directory, a second run skips files that are there with the same bytes.
+Files get the names that they were uploaded with. What a name cannot be in the directory is
+changed: it gets its key too, or the key alone, and the list has both path and name. A cell that
+a spreadsheet would run as a formula has a ' before it. Every file is compared with its CRC-32,
+and has the time of its upload. Files that could not be exported are named on stderr, and the
+exit code is 1 then. In a directory, a second run skips files that are there with the same bytes.
 
 Examples:
   stevedore export backup/ > keys.csv
@@ -47,13 +48,15 @@ export function configure(command: Command): void {
       return withClient(
         command,
         exportOptions,
-        async (client) => {
+        async (client, stopped) => {
           const isTar = target === '-' || target.endsWith('.tar');
           const print = target === '-' ? () => {} : (row: string) => process.stdout.write(row);
           print(CSV_HEAD);
-          const run = new Export(client, options, print);
-          await (isTar ? run.toTar(target) : run.toDirectory(target));
-          process.stderr.write(`${run.summary()}\n`);
+          const run = new Export(client, options, print, stopped);
+          const summarize = () => void process.stderr.write(`${run.summary()}\n`);
+          // Nothing is left of an archive that is not complete.
+          if (isTar) await run.toTar(target).then(summarize);
+          else await run.toDirectory(target).finally(summarize);
           if (run.failedFiles > 0) process.exitCode = EXIT_FAILED;
         },
         options.concurrency,
@@ -77,24 +80,31 @@ class Export {
   readonly #client: GatewayClient;
   readonly #options: OptionValues<typeof exportOptions>;
   readonly #print: (row: string) => void;
-  /** Paths being written. */
-  readonly #busy = new Set<string>();
+  readonly #stopped: AbortSignal;
+  /** Paths being written, until they are. */
+  readonly #busy = new Map<string, Promise<void>>();
   #files = 0;
+  #renamedFiles = 0;
   failedFiles = 0;
 
   constructor(
     client: GatewayClient,
     options: OptionValues<typeof exportOptions>,
     print: (row: string) => void,
+    stopped: AbortSignal,
   ) {
     this.#client = client;
     this.#options = options;
     this.#print = print;
+    this.#stopped = stopped;
   }
 
   summary(): string {
-    const failed = this.failedFiles > 0 ? `, ${this.failedFiles} failed` : '';
-    return `exported ${this.#files} ${this.#files === 1 ? 'file' : 'files'}${failed}`;
+    const parts = [`exported ${this.#files} ${this.#files === 1 ? 'file' : 'files'}`];
+    if (this.#renamedFiles > 0) parts.push(`${this.#renamedFiles} under another name`);
+    if (this.failedFiles > 0) parts.push(`${this.failedFiles} failed`);
+    if (this.#stopped.aborted) parts.push('stopped: the same command goes on from here');
+    return parts.join('; ');
   }
 
   async toDirectory(directory: string): Promise<void> {
@@ -102,6 +112,7 @@ class Export {
     const files = this.#listed();
     const worker = async (): Promise<void> => {
       for await (const file of files) {
+        if (this.#stopped.aborted) break;
         await this.#trying(file, () => this.#toFile(directory, file));
       }
     };
@@ -153,49 +164,58 @@ class Export {
     try {
       const path = await write();
       this.#files += 1;
+      if (path !== file.name) this.#renamedFiles += 1;
       this.#print(`${csvRow(path, file)}\n`);
     } catch (error) {
-      if (error instanceof ArchiveError || isOfTarget(error)) throw error;
-      if (!(error instanceof DamagedError) && endsAll(error)) throw error;
+      const isOfFile = error instanceof DamagedError || !(isOfTarget(error) || endsAll(error));
+      if (!isOfFile || error instanceof ArchiveError) throw error;
       this.failedFiles += 1;
-      process.stderr.write(`${file.key}: ${explain(error)}\n`);
+      process.stderr.write(`${complaint(file.key, error)}\n`);
     }
   }
 
+  /** Tries names until the directory takes one; the key alone must be possible. */
   async #toFile(directory: string, file: ListedFile): Promise<string> {
-    const wanted = safePath(file.name, file.key);
-    const candidates = [wanted, withKey(wanted, file.key), withKey(lastPart(wanted), file.key)];
-    for (const path of candidates) {
-      const absolute = join(directory, path);
-      if (this.#busy.has(absolute.toLowerCase())) continue;
-      this.#busy.add(absolute.toLowerCase());
+    const { key } = file;
+    const wanted = safePath(file.name, key);
+    const paths = [wanted, withKey(wanted, key), withKey(lastPart(wanted), key), key];
+    for (const path of paths) {
       try {
-        const there = await whatIsThere(absolute);
-        if (there === 'blocked' || (there && !(await hasBytes(absolute, there.size, file)))) {
-          continue;
-        }
-        if (!there) await this.#download(absolute, file);
-        return path;
-      } finally {
-        this.#busy.delete(absolute.toLowerCase());
+        if (await this.#hasWritten(join(directory, path), file)) return path;
+      } catch (error) {
+        if (path === key || !isOfName(error)) throw error;
       }
     }
-    throw new DamagedError(`other files have the name ${candidates[1]}`);
+    throw new DamagedError(`other files have the name ${key}`);
   }
 
-  async #download(path: string, file: ListedFile): Promise<void> {
-    const partial = join(dirname(path), `.${file.key}.${process.pid}.part`);
+  /** False if another file has the path. Files of one name take turns, or the order would decide. */
+  async #hasWritten(path: string, file: ListedFile): Promise<boolean> {
+    const place = fold(path);
+    const before = this.#busy.get(place);
+    const turn = (async () => {
+      await before;
+      return this.#write(path, file);
+    })();
+    const ended = turn.then(NOTHING, NOTHING);
+    this.#busy.set(place, ended);
     try {
-      const body = await this.#client.get(file.key);
-      await pipeline(checked(body, file), createWriteStream(partial, { flags: 'wx' }));
-      await utimes(partial, file.stagedAt, file.stagedAt);
-      await rename(partial, path);
-    } catch (error) {
-      await rm(partial, { force: true });
-      throw error;
+      return await turn;
+    } finally {
+      if (this.#busy.get(place) === ended) this.#busy.delete(place);
     }
   }
+
+  async #write(path: string, file: ListedFile): Promise<boolean> {
+    await mkdir(dirname(path), { recursive: true });
+    const there = await whatIsThere(path);
+    if (there) return there.isFile() && (await hasBytes(path, there, file));
+    await save(checked(await this.#client.get(file.key), file), path, file.stagedAt);
+    return true;
+  }
 }
+
+const NOTHING = (): void => {};
 
 /** The target accepts nothing more, or cannot be continued. */
 class ArchiveError extends Error {}
@@ -207,28 +227,37 @@ function isOfTarget(error: unknown): boolean {
   return error instanceof Error && 'syscall' in error && 'path' in error;
 }
 
+/** The file system does not take such a name there; it may take another. */
+const OF_NAME: ReadonlySet<unknown> = new Set([
+  ...['EEXIST', 'ENOTDIR', 'EISDIR', 'ENOTEMPTY', 'ENAMETOOLONG', 'EINVAL', 'EILSEQ', 'ELOOP'],
+  ...['ENOENT', 'EACCES', 'EPERM'],
+]);
+
+function isOfName(error: unknown): boolean {
+  return isOfTarget(error) && OF_NAME.has((error as NodeJS.ErrnoException).code);
+}
+
 function lastPart(path: string): string {
   return path.slice(path.lastIndexOf('/') + 1);
 }
 
-/** Creates the parent directories. `blocked`: no file can be created there. */
-async function whatIsThere(
-  path: string,
-): Promise<{ readonly size: number } | 'blocked' | undefined> {
+async function whatIsThere(path: string): Promise<Stats | undefined> {
   try {
-    await mkdir(dirname(path), { recursive: true });
-    const found = await stat(path);
-    return found.isFile() ? found : 'blocked';
+    return await stat(path);
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === 'ENOENT') return undefined;
-    if (code === 'EEXIST' || code === 'ENOTDIR') return 'blocked';
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
     throw error;
   }
 }
 
-async function hasBytes(path: string, size: number, file: ListedFile): Promise<boolean> {
-  if (size !== file.size) return false;
+/** The list that is being written is no file of the gateway, whatever is in it by now. */
+async function hasBytes(
+  path: string,
+  { size, dev, ino }: Stats,
+  file: ListedFile,
+): Promise<boolean> {
+  const list = fstatSync(1);
+  if (size !== file.size || (dev === list.dev && ino === list.ino)) return false;
   let sum = 0;
   for await (const chunk of createReadStream(path)) sum = crc32(chunk as Buffer, sum);
   return hex(sum) === file.crc32;

@@ -1,12 +1,14 @@
+import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { createWriteStream } from 'node:fs';
-import { rename, rm } from 'node:fs/promises';
-import type { Readable } from 'node:stream';
+import { rename, rm, utimes } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { type OptionTable, type OptionValues, option } from '@stevedore/options';
 import type { Command } from 'commander';
-import { EXIT_FAILED, explain, UsageError } from './errors.js';
+import { complaint, EXIT_FAILED, printable, UsageError } from './errors.js';
 import { endsAll, GatewayClient } from './gateway-client.js';
+import { interruptible } from './interrupts.js';
 import { addOptions, clientOptions, flags, jsonOption, optionsOf } from './options.js';
 
 /** `stevedore get`, `ls`, `stat` and `rm`: files of a gateway, by key, FastDFS id or group. */
@@ -38,21 +40,40 @@ export function get(command: Command): void {
       }
       return withClient(command, getOptions, async (client) => {
         const content = await (id === undefined ? client.zip({ group }) : client.get(id));
-        if (output === '') await pipeline(content, process.stdout, { end: false });
-        else await save(content, output);
+        if (output !== '') await save(content, output);
+        else await pipeline(content, shownAsText, process.stdout, { end: false });
       });
     });
 }
 
-/** The file appears when it is complete. */
-export async function save(content: Readable, path: string): Promise<void> {
-  const partial = `${path}.${process.pid}.part`;
+/** Binary bytes, and control characters that others have written, would leave a terminal unusable. */
+async function* shownAsText(content: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  for await (const chunk of content) {
+    if (process.stdout.isTTY && CONTROLS.test(chunk.toString('latin1'))) {
+      throw new UsageError('the file is not text; write it to a file with -o FILE, or pipe it on');
+    }
+    yield chunk;
+  }
+}
+
+const CONTROLS = /[\x00-\x08\x0b\x0e-\x1f\x7f]/;
+
+/** The file appears when it is complete, with this time of change. */
+export async function save(
+  content: AsyncIterable<Uint8Array>,
+  path: string,
+  changedAt?: Date,
+): Promise<void> {
+  const partial = join(dirname(path), `.${randomUUID()}.part`);
   try {
     await pipeline(content, createWriteStream(partial, { flags: 'wx' }));
+    if (changedAt) await utimes(partial, changedAt, changedAt);
     await rename(partial, path);
   } catch (error) {
     await rm(partial, { force: true });
-    throw error;
+    // Nobody knows the other name.
+    const isOwn = (error as NodeJS.ErrnoException).path === partial;
+    throw isOwn ? Object.assign(error as Error, { path }) : error;
   }
 }
 
@@ -73,11 +94,6 @@ function rows(info: Record<string, unknown>): string {
   return Object.entries(info)
     .map(([name, value]) => `${name.padEnd(14)} ${printable(String(value))}`)
     .join('\n');
-}
-
-/** Names may contain control characters, which neither terminals may obey nor lines break at. */
-export function printable(text: string): string {
-  return text.replace(/[\x00-\x1f\x7f]/g, (char) => JSON.stringify(char).slice(1, -1));
 }
 
 /** Which files; a file must match all conditions. */
@@ -194,7 +210,7 @@ async function removeEach(client: GatewayClient, ids: readonly string[]): Promis
     try {
       await client.delete(id);
     } catch (error) {
-      process.stderr.write(`${id}: ${explain(error)}\n`);
+      process.stderr.write(`${complaint(id, error)}\n`);
       process.exitCode = EXIT_FAILED;
       if (!(error instanceof UsageError) && endsAll(error)) break;
     }
@@ -214,16 +230,14 @@ async function removeGroup(client: GatewayClient, group: string): Promise<void> 
   failIfAway(away);
 }
 
-export async function withClient(
+export function withClient(
   command: Command,
   table: OptionTable & typeof clientOptions,
-  work: (client: GatewayClient) => Promise<void>,
+  work: (client: GatewayClient, stopped: AbortSignal) => Promise<void>,
   connections = 1,
 ): Promise<void> {
-  const client = new GatewayClient(optionsOf(command, table), connections);
-  try {
-    await work(client);
-  } finally {
-    await client[Symbol.asyncDispose]();
-  }
+  return interruptible(async (stopped) => {
+    await using client = new GatewayClient(optionsOf(command, table), connections, stopped);
+    await work(client, stopped);
+  });
 }

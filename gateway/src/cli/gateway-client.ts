@@ -38,11 +38,19 @@ export function endsAll(error: unknown): boolean {
 
 export interface Upload {
   readonly body: Readable;
-  readonly size: number;
+  /** Undefined if it is not known before the end. */
+  readonly size: number | undefined;
   readonly name: string;
   readonly type: string;
   readonly group: string | undefined;
+  /** 16 bytes in base64url: the same upload, sent again, is stored once. */
+  readonly mark?: string | undefined;
 }
+
+/** The longest time that the gateway takes. */
+const FOR_EVER_MS = 10 ** 15 - 1;
+
+type About = Pick<Upload, 'name' | 'type' | 'group'>;
 
 export class GatewayClient implements AsyncDisposable {
   /** Equal for all ways to write the same URL. */
@@ -51,27 +59,40 @@ export class GatewayClient implements AsyncDisposable {
   readonly #base: string;
   readonly #authorization: Readonly<Record<string, string>>;
 
-  constructor({ url, apiKey }: OptionValues<typeof clientOptions>, connections = 1) {
+  /** Requests under way fail when `stopped` is aborted. */
+  constructor(
+    { url, apiKey }: OptionValues<typeof clientOptions>,
+    connections = 1,
+    stopped?: AbortSignal,
+  ) {
     const { origin, pathname } = parseUrl(url);
     this.#base = pathname.replace(/\/+$/, '');
     this.url = origin + this.#base;
     this.#authorization = apiKey === '' ? {} : { authorization: `Bearer ${apiKey}` };
     this.#pool = new Pool(origin, { connections, pipelining: 1 });
+    stopped?.addEventListener('abort', () => void this[Symbol.asyncDispose]());
   }
 
   /** Resolves with the receipt. */
   async put(upload: Upload): Promise<Record<string, unknown>> {
-    const headers = { ...aboutHeaders(upload), 'content-length': String(upload.size) };
+    const { size, mark } = upload;
+    const headers = aboutHeaders(upload);
+    if (size !== undefined) headers['content-length'] = String(size);
+    if (mark !== undefined) headers['idempotency-key'] = `once-${mark}`;
     return this.#json(await this.#request('POST', '/files', { headers, body: upload.body }));
   }
 
   /** Gives a file in FastDFS a key; resolves with the receipt. */
-  async register(
-    id: string,
-    about: Omit<Upload, 'body' | 'size'>,
-  ): Promise<Record<string, unknown>> {
+  async register(id: string, about: About): Promise<Record<string, unknown>> {
     const path = `/files?${new URLSearchParams({ id })}`;
     return this.#json(await this.#request('POST', path, { headers: aboutHeaders(about) }));
+  }
+
+  /** The receipt of the upload with this mark, however old. */
+  async findOnce(mark: string): Promise<Record<string, unknown> | undefined> {
+    const query = new URLSearchParams({ once: mark, 'within-ms': String(FOR_EVER_MS) });
+    const found = await this.#json(await this.#request('GET', `/files?${query}`));
+    return Array.isArray(found) ? (found[0] as Record<string, unknown>) : undefined;
   }
 
   async get(id: string): Promise<Readable> {
@@ -142,7 +163,7 @@ export class GatewayClient implements AsyncDisposable {
   }
 }
 
-function aboutHeaders({ name, type, group }: Omit<Upload, 'body' | 'size'>) {
+function aboutHeaders({ name, type, group }: About) {
   const headers: Record<string, string> = {
     'content-type': type,
     'x-filename': encodeURIComponent(name),

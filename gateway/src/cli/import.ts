@@ -4,7 +4,7 @@ import { type OptionTable, option } from '@stevedore/options';
 import { decodeFields, fileKind, parseFileId, sizeOfField } from '@stevedore/protocol';
 import type { Command } from 'commander';
 import { CSV_HEAD, csvRow } from './csv.js';
-import { EXIT_FAILED, UsageError } from './errors.js';
+import { UsageError } from './errors.js';
 import { endsAll, type GatewayClient } from './gateway-client.js';
 import { filesBelow } from './local-files.js';
 import { addOptions, flags, optionsOf } from './options.js';
@@ -28,13 +28,15 @@ const importOptions = {
 } satisfies OptionTable;
 
 const HELP = `
-Prints CSV with the columns path, key, size and crc32: a row for each file that the gateway has.
-A path is the way from the directory to the file, or the FastDFS id. Every file is compared with
-what the gateway received, by its CRC-32. Files that could not be imported are named on stderr,
-and the exit code is 1 then.
+Prints CSV with the columns path, key, size, crc32 and name: a row for each file that the gateway
+has. A path is the way from the directory to the file, or the FastDFS id. A cell that a
+spreadsheet would run as a formula has a ' before it. Every file is compared with what the
+gateway received, by its CRC-32. Files that could not be imported are named on stderr, and the
+exit code is 1 then.
 
 Run it again to go on where it was cut off, or to take what is new: files that the gateway has
-are not sent again (see "stevedore put --help"), and their rows are printed too.
+are not sent again, and their rows are printed too. "stevedore put --help" says more, also about
+links and odd names.
 
 Files of FastDFS are read through the gateway and get keys of their own. They stay in FastDFS under
 their old ids; delete them there when no page links to them any more. With --in-place they are
@@ -62,7 +64,7 @@ export function configure(command: Command): void {
       process.stdout.write(CSV_HEAD);
       const rowOf = (receipt: Receipt, file: SourceFile): string =>
         csvRow(directory === undefined ? file.path : file.name, receipt);
-      if (!(await storeAll(source, ahead, options, rowOf))) process.exitCode = EXIT_FAILED;
+      await storeAll(source, ahead, options, rowOf);
     });
 }
 

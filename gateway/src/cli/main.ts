@@ -3,7 +3,7 @@ import { setFlagsFromString } from 'node:v8';
 import { Command, CommanderError } from 'commander';
 import { HEAP_GROWTH } from '../heap-growth.js';
 import { version } from '../version.js';
-import { EXIT_FAILED, EXIT_USAGE, explain, isUsageError, UsageError } from './errors.js';
+import { EXIT_FAILED, EXIT_USAGE, explain, isUsageError, printable, UsageError } from './errors.js';
 
 /**
  * The `stevedore` command. It loads only the requested subcommand. Exit codes: 0 done, 1 failed, 2
@@ -165,8 +165,8 @@ async function checkVariables(command: string): Promise<void> {
   );
   if (!hasOthers || command === 'doctor') return;
   const { unknownVariables } = await import('./options.js');
-  const [unknown] = unknownVariables(process.env);
-  if (unknown !== undefined) throw new UsageError(unknown);
+  const unknown = unknownVariables(process.env);
+  if (unknown.length > 0) throw new UsageError(unknown.join('\n'));
 }
 
 function sentence(summary: string): string {
@@ -176,13 +176,20 @@ function sentence(summary: string): string {
 function exitCodeOf(error: unknown): number {
   // The parser has printed it already; requested help and version are not errors.
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : EXIT_USAGE;
-  process.stderr.write(`stevedore: ${explain(error)}\n`);
+  for (const line of explain(error).split('\n')) {
+    process.stderr.write(`stevedore: ${printable(line)}\n`);
+  }
   return isUsageError(error) ? EXIT_USAGE : EXIT_FAILED;
 }
 
-// A reader that stops early (`| head`) is not an error.
+/** Work is left undone if nobody reads their output to its end. */
+const TRANSFERS = ['put', 'import', 'export'];
+
+// A reader that stops early (`ls | head`) is not an error.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  process.exit(error.code === 'EPIPE' ? 0 : EXIT_FAILED);
+  if (error.code === 'EPIPE' && !TRANSFERS.includes(process.argv[2] ?? '')) process.exit(0);
+  process.stderr.write(`stevedore: stdout: ${explain(error)}\n`);
+  process.exit(EXIT_FAILED);
 });
 
 try {

@@ -103,6 +103,7 @@ function configure<Table extends NodeOptions, Started extends Daemon>(
     let nameOf = flagName;
     const options = parseOptions(table, optionSources(command, table), (_options, names) => {
       nameOf = names;
+      return [];
     });
     const address = metricsAddress(options.metrics as string);
     const access = await accessOf(options as OptionValues<NodeOptions>);

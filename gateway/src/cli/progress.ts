@@ -23,7 +23,7 @@ export function startProgress(what: string): Progress {
   return isWatched ? new Bar(what) : silentProgress;
 }
 
-const silentProgress: Progress = {
+export const silentProgress: Progress = {
   print: (line) => void process.stdout.write(`${line}\n`),
   warn: (line) => void process.stderr.write(`${line}\n`),
   update: () => {},

@@ -4,10 +4,10 @@ import { dirname, isAbsolute, join } from 'node:path';
 import { openDatabase, type SqliteDatabase, type SqliteStatement } from '@stevedore/disk/sqlite';
 
 /**
- * What `put` has stored, by gateway and path, so that it does not send a file twice. A SQLite
- * database on the client's disk: a million files cost no memory, a killed process loses no commit,
- * and several may write at once. The gateway is asked before a file is skipped, so a lost or
- * outdated journal costs uploads, never files.
+ * What `put` has stored or begun to send, by gateway and path, so that it does not store a file
+ * twice. A SQLite database on the client's disk: a million files cost no memory, a killed process
+ * loses no commit, and several may write at once. The gateway is asked before a file is skipped,
+ * so a lost or outdated journal costs uploads, never files.
  */
 
 export interface PutEntry {
@@ -16,6 +16,7 @@ export interface PutEntry {
   /** As it was sent; empty for no group. */
   readonly name: string;
   readonly affinityGroup: string;
+  /** Empty while it is being sent, and after that if the answer did not come. */
   readonly key: string;
 }
 

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { extname } from 'node:path';
 import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -6,10 +7,10 @@ import { DEFAULT_TYPE } from '@stevedore/middleware/core';
 import { formatBytes } from '@stevedore/options';
 import { lookup } from 'mime-types';
 import { hex } from './csv.js';
-import { explain } from './errors.js';
+import { complaint, explain } from './errors.js';
 import { endsAll, type GatewayClient, GatewayError } from './gateway-client.js';
 import type { Progress } from './progress.js';
-import type { PutJournal } from './put-journal.js';
+import type { PutEntry, PutJournal } from './put-journal.js';
 
 /**
  * One run of `put` or `import`. It sends every file of a source, or skips it if the journal has a
@@ -24,11 +25,12 @@ export type SourceFile = FileToSend | FileInPlace;
 interface SourceFacts {
   /** Its name in messages. */
   readonly path: string;
-  /** Its name in the journal. */
-  readonly identity: string;
+  /** Its name in the journal; undefined for a stream, which is neither remembered nor sent twice. */
+  readonly identity: string | undefined;
   /** Name to store it under. */
   readonly name: string;
-  readonly size: number;
+  /** Undefined for a stream. */
+  readonly size: number | undefined;
   /** Changes whenever the file does. */
   readonly state: string;
 }
@@ -60,11 +62,15 @@ export interface PutRunOptions {
   /** Undefined if there is none: then every file is sent. */
   readonly journal: PutJournal | undefined;
   readonly group: string | undefined;
+  /** Undefined: by the name's extension. */
+  readonly type: string | undefined;
   readonly sendsAgain: boolean;
   readonly concurrency: number;
   /** Bytes of all files, for the bar. */
   readonly totalBytes: number;
   readonly onReceipt: (receipt: Receipt, file: SourceFile, isSkipped: boolean) => void;
+  /** Aborted when the user wants no more; the requests under way fail then. */
+  readonly stopped: AbortSignal;
 }
 
 /** A gateway that limits requests names a short time; one without space names a long one. */
@@ -81,6 +87,8 @@ export class PutRun {
   #skippedFiles = 0;
   #failedFiles = 0;
   #unsentFiles = 0;
+  /** For the summary; empty if a stream is among the files. */
+  #goesOn = ': the same command goes on from here';
 
   constructor(options: PutRunOptions) {
     this.#options = options;
@@ -91,7 +99,10 @@ export class PutRun {
   /** True if the gateway has every file. */
   async putAll(files: Source): Promise<boolean> {
     const worker = async (): Promise<void> => {
-      for await (const file of files) await this.#take(file);
+      for await (const file of files) {
+        if (this.#options.stopped.aborted) break;
+        await this.#take(file);
+      }
     };
     await Promise.all(Array.from({ length: this.#options.concurrency }, worker));
     return this.#failedFiles === 0 && this.#unsentFiles === 0;
@@ -104,8 +115,9 @@ export class PutRun {
     if (this.#skippedFiles > 0) others.push(`${count(this.#skippedFiles)} there already`);
     if (this.#failedFiles > 0) others.push(`${count(this.#failedFiles)} failed`);
     if (this.#unsentFiles > 0) {
-      others.push(`${count(this.#unsentFiles)} not sent: the same command goes on from here`);
+      others.push(`${count(this.#unsentFiles)} not sent${this.#goesOn}`);
     }
+    if (this.#options.stopped.aborted) others.push(`stopped${this.#goesOn}`);
     if (others.length === 0) return this.#storedFiles === 1 ? '' : stored;
     return (this.#storedFiles === 0 ? others : [stored, ...others]).join('; ');
   }
@@ -117,6 +129,7 @@ export class PutRun {
       this.#unsentFiles += 1;
     } else {
       await this.#put(file).catch((error: unknown) => {
+        if (this.#options.stopped.aborted) return;
         if (error instanceof UnreadableError) this.#fail(file.path, error.cause);
         else if (endsRun(error, file)) this.#end(file.path, error);
         else this.#fail(file.path, error);
@@ -125,6 +138,7 @@ export class PutRun {
   }
 
   async #put(file: SourceFile): Promise<void> {
+    if (file.identity === undefined) this.#goesOn = '';
     const { onReceipt } = this.#options;
     const known = await this.#known(file);
     if (known) {
@@ -135,20 +149,20 @@ export class PutRun {
     }
     const receipt = await this.#send(file);
     this.#storedFiles += 1;
-    this.#storedBytes += file.size;
+    this.#storedBytes += Number(receipt.size);
     onReceipt(receipt, file, false);
   }
 
   /** The gateway's facts about this very file. */
-  async #known({ identity, name, size, state }: SourceFile): Promise<Receipt | undefined> {
-    const { client, group = '' } = this.#options;
-    if (!this.#checksGateway) return undefined;
-    const entry = this.#remembering((journal) => journal.find(identity));
-    const isSame = entry?.state === state && entry.name === name && entry.affinityGroup === group;
-    if (!isSame) return undefined;
+  async #known(file: SourceFile): Promise<Receipt | undefined> {
+    const entry = this.#checksGateway ? this.#remembered(file) : undefined;
+    if (!entry) return undefined;
     try {
-      const info = await this.#patiently(() => client.stat(entry.key));
-      return info.size === size ? info : undefined;
+      const { client } = this.#options;
+      const info = await this.#patiently(file, () =>
+        entry.key === '' ? this.#begun(file, entry) : client.stat(entry.key),
+      );
+      return info?.size === file.size ? info : undefined;
     } catch (error) {
       if (!(error instanceof GatewayError)) throw error;
       if (error.status === 404) return undefined;
@@ -161,15 +175,45 @@ export class PutRun {
     }
   }
 
+  /** What was stored or begun before, if it is the same upload. */
+  #remembered({ identity, name, state }: SourceFile): PutEntry | undefined {
+    const { group = '' } = this.#options;
+    const entry = this.#remembering((journal) => identity && journal.find(identity)) || undefined;
+    const isSame = entry?.state === state && entry.name === name && entry.affinityGroup === group;
+    return isSame ? entry : undefined;
+  }
+
+  /** The gateway may have a file whose answer did not come; nobody has compared its bytes then. */
+  async #begun(file: SourceFile, entry: PutEntry): Promise<Receipt | undefined> {
+    if ('fileId' in file) return undefined;
+    const found = await this.#options.client.findOnce(markOf(file, entry));
+    if (!found || found.crc32 !== (await sumOf(file).catch(() => undefined))) return undefined;
+    this.#remember(file, { ...entry, key: String(found.key) });
+    return found;
+  }
+
   async #send(file: SourceFile): Promise<Receipt> {
     const { identity, name, state } = file;
-    const { group: affinityGroup = '' } = this.#options;
-    const receipt = await this.#patiently(() =>
-      'fileId' in file ? this.#register(file) : this.#sendOnce(file),
-    );
-    const key = String(receipt.key);
-    this.#remembering((journal) => journal.record(identity, { state, name, affinityGroup, key }));
+    const { group: affinityGroup = '', sendsAgain } = this.#options;
+    const entry: PutEntry = { state, name, affinityGroup, key: '' };
+    const mark = identity === undefined || sendsAgain ? undefined : markOf(file, entry);
+    if (mark !== undefined) this.#remember(file, entry);
+    const receipt = await this.#patiently(file, async () => {
+      if ('fileId' in file) return this.#register(file);
+      try {
+        return await this.#sendOnce(file, mark);
+      } catch (error) {
+        // Path, times and size do not exclude that another file has the same mark.
+        if (mark === undefined || !isRefusal(error, 422)) throw error;
+        return this.#sendOnce(file, undefined);
+      }
+    });
+    this.#remember(file, { ...entry, key: String(receipt.key) });
     return receipt;
+  }
+
+  #remember({ identity }: SourceFile, entry: PutEntry): void {
+    this.#remembering((journal) => identity && journal.record(identity, entry));
   }
 
   /** If the journal fails, the run continues without it. */
@@ -185,12 +229,12 @@ export class PutRun {
 
   async #register({ fileId, name, size }: FileInPlace): Promise<Receipt> {
     const { client, group } = this.#options;
-    const receipt = await client.register(fileId, { name, type: typeOf(name), group });
+    const receipt = await client.register(fileId, { name, type: this.#typeOf(name), group });
     this.#advance(size);
     return receipt;
   }
 
-  async #sendOnce(file: FileToSend): Promise<Receipt> {
+  async #sendOnce(file: FileToSend, mark: string | undefined): Promise<Receipt> {
     const { client, group } = this.#options;
     const { path, name, size } = file;
     let sentBytes = 0;
@@ -204,7 +248,8 @@ export class PutRun {
     const body = Readable.from(counted(source, advance), { objectMode: false });
     body.on('error', () => {});
     try {
-      const receipt = await client.put({ body, size, name, type: typeOf(name), group });
+      const type = this.#typeOf(name);
+      const receipt = await client.put({ body, size, name, type, group, mark });
       await this.#check(receipt, file, sum);
       return receipt;
     } catch (error) {
@@ -230,39 +275,61 @@ export class PutRun {
     throw new UnreadableError(path, { cause });
   }
 
-  /** Retries while the gateway limits requests, at the times that it names. */
-  async #patiently<Result>(request: () => Promise<Result>): Promise<Result> {
+  /**
+   * Retries at the times that the gateway names: while it limits requests, or still takes the same
+   * upload from a run that was cut off.
+   */
+  async #patiently<Result>(
+    { identity }: SourceFile,
+    request: () => Promise<Result>,
+  ): Promise<Result> {
     for (;;) {
       try {
         return await request();
       } catch (error) {
-        const pauseMs = error instanceof GatewayError && error.status === 429 && error.retryAfterMs;
-        if (!pauseMs || pauseMs > MAX_PAUSE_MS) throw error;
-        await sleep(pauseMs);
+        const mayPass = isRefusal(error, 429) || isRefusal(error, 409);
+        const pauseMs = mayPass && error.retryAfterMs;
+        if (identity === undefined || !pauseMs || pauseMs > MAX_PAUSE_MS) throw error;
+        await sleep(pauseMs, undefined, { signal: this.#options.stopped });
       }
     }
   }
 
   #fail(path: string, error: unknown): void {
     this.#failedFiles += 1;
-    this.#options.progress.warn(`${path}: ${explain(error)}`);
+    this.#options.progress.warn(complaint(path, error));
   }
 
   /** Reported once: files in flight fail for the same reason. */
   #end(path: string, error: unknown): void {
     this.#unsentFiles += 1;
-    if (!this.#isOver) this.#options.progress.warn(`${path}: ${explain(error)}`);
+    if (!this.#isOver) this.#options.progress.warn(complaint(path, error));
     this.#isOver = true;
   }
 
-  #advance(bytes: number): void {
+  #typeOf(name: string): string {
+    return this.#options.type ?? (lookup(extname(name)) || DEFAULT_TYPE);
+  }
+
+  #advance(bytes = 0): void {
     this.#doneBytes += bytes;
     this.#options.progress.update(this.#doneBytes, this.#options.totalBytes);
   }
 }
 
-function typeOf(name: string): string {
-  return lookup(extname(name)) || DEFAULT_TYPE;
+/**
+ * The same for a file that is sent again, so that the gateway stores it once. It keeps marks of
+ * every client apart, and itself knows which gateway it is.
+ */
+function markOf({ identity }: SourceFile, { state, name, affinityGroup }: PutEntry): string {
+  const text = JSON.stringify([identity, state, name, affinityGroup]);
+  return createHash('sha256').update(text).digest().subarray(0, MARK_BYTES).toString('base64url');
+}
+
+const MARK_BYTES = 16;
+
+function isRefusal(error: unknown, status: number): error is GatewayError {
+  return error instanceof GatewayError && error.status === status;
 }
 
 /** This file cannot be read or stored; others can. */
@@ -275,6 +342,13 @@ async function openSource(file: FileToSend): Promise<Readable> {
   } catch (error) {
     throw endsAll(error) ? error : new UnreadableError(file.path, { cause: error });
   }
+}
+
+/** Its CRC-32, as the gateway writes it. */
+async function sumOf(file: FileToSend): Promise<string> {
+  let sum = 0;
+  for await (const chunk of await openSource(file)) sum = crc32(chunk as Buffer, sum);
+  return hex(sum);
 }
 
 /** The end of a request ends its body too, without a system call that failed. */

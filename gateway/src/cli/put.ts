@@ -1,16 +1,22 @@
-import { type OptionTable, type OptionValues, option } from '@stevedore/options';
+import { type OptionTable, option } from '@stevedore/options';
 import type { Command } from 'commander';
-import { EXIT_FAILED } from './errors.js';
-import { printable } from './file-commands.js';
+import { printable, UsageError } from './errors.js';
 import { localFiles } from './local-files.js';
 import { addOptions, flags, optionsOf } from './options.js';
+import type { Receipt, SourceFile } from './put-run.js';
 import { sendOptions, storeAll } from './store-all.js';
 
 /** `stevedore put`: uploads files and directories, several at a time. */
 
 const putOptions = {
   ...sendOptions,
-  ...flags({ json: option.boolean(false, 'print receipts as lines of JSON') }),
+  ...flags({
+    name: option.text('', 'name to store the path under, in place of its own', { short: 'n' }),
+    type: option.text('', "media type of every file; none: by its name's extension", {
+      short: 't',
+    }),
+    json: option.boolean(false, 'print receipts as lines of JSON'),
+  }),
 } satisfies OptionTable;
 
 const HELP = `
@@ -18,40 +24,39 @@ Prints a line for each file that the gateway has: its key, its size and its name
 could not be stored are named on stderr, and the exit code is 1 then. Where nothing more can
 be stored, because the gateway is down or refuses every upload, it ends at once.
 
+The path - is stdin. Links are followed, except back to a directory above them. Pipes, sockets
+and devices in a directory are named as files that failed. A name that is not UTF-8 is stored
+with %XX for each of its bytes that is not ASCII, and for %.
+
 A second put of the same files sends what is new or changed (in size, time of change, inode,
 name or group), skips what is there already, and so goes on where the first was cut off. Keys
 are remembered by gateway and path in $XDG_STATE_HOME/stevedore/puts.sqlite (~/.local/state
 by default); each is looked up at the gateway before its file is skipped, for which an API
 key needs the scope "read". A skipped file has its receipt too, with "skipped" in --json, and
-the summary on stderr counts them.
+the summary on stderr counts them. A file whose upload was cut off is sent with the same
+Idempotency-Key, so the gateway stores it once.
 
 Examples:
   stevedore put photo.jpg
+  pg_dump shop | stevedore put - --name shop.sql
   stevedore put holiday/ --group holiday --json > receipts.ndjson`;
 
 export function configure(command: Command): void {
   addOptions(command, putOptions)
     .addHelpText('after', HELP)
     .action(async (paths: string[]) => {
-      if (!(await putAll(paths, optionsOf(command, putOptions)))) process.exitCode = EXIT_FAILED;
+      const { name, type, ...options } = optionsOf(command, putOptions);
+      if (name !== '' && paths.length > 1) throw new UsageError('--name takes one path');
+      const files = () => localFiles(paths, name || undefined);
+      const lineOf = (receipt: Receipt, _file: SourceFile, isSkipped: boolean): string => {
+        if (options.json)
+          return JSON.stringify(isSkipped ? { ...receipt, skipped: true } : receipt);
+        // For people the file's name; for programs the fields, always in the same place.
+        const mark = isSkipped && process.stdout.isTTY ? '  (there already)' : '';
+        return line(receipt) + mark;
+      };
+      await storeAll(files, files(), options, lineOf, type || undefined);
     });
-}
-
-function putAll(
-  paths: readonly string[],
-  options: OptionValues<typeof putOptions>,
-): Promise<boolean> {
-  return storeAll(
-    () => localFiles(paths),
-    localFiles(paths),
-    options,
-    (receipt, _file, isSkipped) => {
-      if (options.json) return JSON.stringify(isSkipped ? { ...receipt, skipped: true } : receipt);
-      // For people the file's name; for programs the fields, always in the same place.
-      const mark = isSkipped && process.stdout.isTTY ? '  (there already)' : '';
-      return line(receipt) + mark;
-    },
-  );
 }
 
 function line({ key, size, name }: Readonly<Record<string, unknown>>): string {

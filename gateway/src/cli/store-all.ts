@@ -1,8 +1,9 @@
 import { formatBytes, type OptionTable, type OptionValues, option } from '@stevedore/options';
-import { explain } from './errors.js';
+import { EXIT_FAILED, explain } from './errors.js';
 import { GatewayClient } from './gateway-client.js';
+import { interruptible } from './interrupts.js';
 import { clientOptions, flags } from './options.js';
-import { startProgress } from './progress.js';
+import { silentProgress, startProgress } from './progress.js';
 import { PutJournal, putJournalPath } from './put-journal.js';
 import {
   PutRun,
@@ -26,40 +27,44 @@ export const sendOptions = {
 } satisfies OptionTable;
 
 /** A coming file, as far as the bar needs it. */
-export type Ahead = { readonly size: number } | SourceFailure;
+export type Ahead = { readonly size: number | undefined } | SourceFailure;
 
 /**
- * True if the gateway has every file. `ahead` is read only if the bar is shown. `lineOf` is printed
- * for every file that the gateway has.
+ * Sets the exit code unless the gateway has every file. `ahead` is read only if the bar is shown.
+ * `lineOf` is printed for every file that the gateway has.
  */
-export async function storeAll(
+export function storeAll(
   source: (client: GatewayClient) => Source,
   ahead: AsyncIterable<Ahead>,
   options: OptionValues<typeof sendOptions>,
   lineOf: (receipt: Receipt, file: SourceFile, isSkipped: boolean) => string,
-): Promise<boolean> {
+  type?: string,
+): Promise<void> {
   const { group, concurrency, again } = options;
-  // A source may read from the gateway while an upload waits for it.
-  const client = new GatewayClient(options, 2 * concurrency);
-  const journal = openJournal(client.url);
-  const { bytes, files } = process.stderr.isTTY ? await measure(ahead) : NOTHING;
-  const progress = startProgress(`${formatBytes(bytes)} in ${files} files`);
-  const run = new PutRun({
-    ...{ client, progress, journal, concurrency },
-    group: group === '' ? undefined : group,
-    sendsAgain: again,
-    totalBytes: bytes,
-    onReceipt: (...stored) => progress.print(lineOf(...stored)),
+  return interruptible(async (stopped) => {
+    // A source may read from the gateway while an upload waits for it.
+    await using client = new GatewayClient(options, 2 * concurrency, stopped);
+    const journal = openJournal(client.url);
+    const { bytes, files } = process.stderr.isTTY ? await measure(ahead, stopped) : NOTHING;
+    // The size of a stream is not known.
+    const progress =
+      bytes === 0 ? silentProgress : startProgress(`${formatBytes(bytes)} in ${files} files`);
+    const run = new PutRun({
+      ...{ client, progress, journal, concurrency, type, stopped },
+      group: group === '' ? undefined : group,
+      sendsAgain: again,
+      totalBytes: bytes,
+      onReceipt: (...stored) => progress.print(lineOf(...stored)),
+    });
+    try {
+      if (!(await run.putAll(source(client)))) process.exitCode = EXIT_FAILED;
+    } finally {
+      const summary = run.summary();
+      progress.stop();
+      if (summary !== '') progress.warn(summary);
+      journal?.close();
+    }
   });
-  try {
-    return await run.putAll(source(client));
-  } finally {
-    const summary = run.summary();
-    progress.stop();
-    if (summary !== '') progress.warn(summary);
-    journal?.close();
-    await client[Symbol.asyncDispose]();
-  }
 }
 
 /** Uploads work without one. */
@@ -74,11 +79,12 @@ function openJournal(url: string): PutJournal | undefined {
 
 const NOTHING = { bytes: 0, files: 0 };
 
-async function measure(files: AsyncIterable<Ahead>): Promise<typeof NOTHING> {
+async function measure(files: AsyncIterable<Ahead>, stopped: AbortSignal): Promise<typeof NOTHING> {
   const sum = { ...NOTHING };
   for await (const file of files) {
+    if (stopped.aborted) break;
     if ('error' in file) continue;
-    sum.bytes += file.size;
+    sum.bytes += file.size ?? 0;
     sum.files += 1;
   }
   return sum;

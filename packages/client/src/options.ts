@@ -162,36 +162,31 @@ export function invalidOption(message: string): StoreError {
   return new StoreError('invalid_option', message);
 }
 
-/** Throws if options contradict each other. `nameOf` returns the name by which users know one. */
-export function checkStoreOptions(options: StoreOptions, nameOf: (option: string) => string): void {
+/** Yields a sentence for each contradiction. `nameOf` returns the name by which users know an option. */
+export function* checkStoreOptions(
+  options: StoreOptions,
+  nameOf: (option: string) => string,
+): Generator<string> {
   if (options.peerUrl !== '' && !/^https?:\/\/[^/]/.test(options.peerUrl)) {
-    throw new OptionError(
-      `${nameOf('peerUrl')}: "${options.peerUrl}" is not a URL; write it like http://10.0.0.5:8080`,
-    );
+    yield `${nameOf('peerUrl')}: "${options.peerUrl}" is not a URL; write it like http://10.0.0.5:8080`;
   }
   if (options.peerUrl !== '' && options.map === '') {
-    throw new OptionError(`${nameOf('peerUrl')} needs ${nameOf('map')}`);
+    yield `${nameOf('peerUrl')} needs ${nameOf('map')}`;
   }
   if (options.stagedCopies > 1 && options.map === '') {
-    throw new OptionError(`${nameOf('stagedCopies')} 2 needs ${nameOf('map')}`);
+    yield `${nameOf('stagedCopies')} 2 needs ${nameOf('map')}`;
   }
   if (options.partner !== '' && options.stagedCopies === 1) {
-    throw new OptionError(`${nameOf('partner')} needs ${nameOf('stagedCopies')} 2`);
+    yield `${nameOf('partner')} needs ${nameOf('stagedCopies')} 2`;
   }
   if (options.partner !== '' && !/^https?:\/\/[^/]/.test(options.partner)) {
-    throw new OptionError(
-      `${nameOf('partner')}: "${options.partner}" is not a URL; write it like http://10.0.0.6:8080`,
-    );
+    yield `${nameOf('partner')}: "${options.partner}" is not a URL; write it like http://10.0.0.6:8080`;
   }
   const trunkSize = nameOf('trunkSize');
   if (options.smallFileLimit > options.trunkSize / 2) {
-    throw new OptionError(
-      `${nameOf('smallFileLimit')} must be at most half of ${trunkSize}, or trunks cannot be filled`,
-    );
+    yield `${nameOf('smallFileLimit')} must be at most half of ${trunkSize}, or trunks cannot be filled`;
   }
   if (options.containerSize < options.trunkSize * 2) {
-    throw new OptionError(
-      `${nameOf('containerSize')} must be at least twice ${trunkSize}, or nothing can be merged`,
-    );
+    yield `${nameOf('containerSize')} must be at least twice ${trunkSize}, or nothing can be merged`;
   }
 }

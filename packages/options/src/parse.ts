@@ -15,7 +15,7 @@ import {
  * it.
  */
 
-/** Options that are invalid, alone or together. */
+/** Options that are invalid, alone or together; a line for each problem. */
 export class OptionError extends Error {
   override readonly name = 'OptionError';
   readonly code = 'invalid_option';
@@ -58,30 +58,45 @@ export function fromProgram(values: RawOptions): OptionSource {
   return { values, nameOf: (option) => option };
 }
 
+/** Finds options that are invalid or contradict each other, and yields a sentence for each. */
+export type OptionCheck<Table extends OptionTable> = (
+  values: OptionValues<Table>,
+  nameOf: (option: string) => string,
+) => Iterable<string>;
+
 /**
- * Values for every option of the table, from sources in order of precedence. `check` finds options
- * that contradict each other; `nameOf` gives it the name of each as it was written or, for a
- * default, its name in the first source.
+ * Values for every option of the table, from sources in order of precedence. `check` gets the name
+ * of each option as it was written or, for a default, its name in the first source. Throws one
+ * OptionError with all problems.
  */
 export function parseOptions<Table extends OptionTable>(
   table: Table,
   sources: readonly OptionSource[],
-  check?: (values: OptionValues<Table>, nameOf: (option: string) => string) => void,
+  check: OptionCheck<Table> = () => [],
 ): OptionValues<Table> {
   const values: Record<string, unknown> = {};
   const names = new Map<string, string>();
+  const problems: string[] = [];
   for (const [name, spec] of Object.entries(table)) values[name] = spec.default;
   for (const { values: raw, nameOf } of [...sources].reverse()) {
     for (const [name, value] of Object.entries(raw)) {
       if (value === undefined) continue;
-      const spec = Object.hasOwn(table, name) ? table[name] : undefined;
-      if (!spec) throw unknownOption(nameOf, name, Object.keys(table));
-      names.set(name, nameOf(name));
-      values[name] = parseOption(nameOf(name), spec, value);
+      try {
+        const spec = Object.hasOwn(table, name) ? table[name] : undefined;
+        if (!spec) throw unknownOption(nameOf, name, Object.keys(table));
+        names.set(name, nameOf(name));
+        values[name] = parseOption(nameOf(name), spec, value);
+      } catch (error) {
+        if (!(error instanceof OptionError)) throw error;
+        problems.push(error.message);
+      }
     }
   }
   const parsed = Object.freeze(values) as OptionValues<Table>;
-  check?.(parsed, (option) => names.get(option) ?? sources[0]?.nameOf(option) ?? option);
+  const nameOf = (option: string) => names.get(option) ?? sources[0]?.nameOf(option) ?? option;
+  // Options that could not be read have their defaults, which may not agree with the others.
+  if (problems.length === 0) problems.push(...check(parsed, nameOf));
+  if (problems.length > 0) throw new OptionError(problems.join('\n'));
   return parsed;
 }
 
