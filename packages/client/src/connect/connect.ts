@@ -32,7 +32,7 @@ import type {
 import { FormBody } from './form.js';
 import { type ConnectOptions, parseConnectOptions } from './options.js';
 import { Requests } from './requests.js';
-import { checkedType, demandSame, Source } from './sources.js';
+import { checkedType, demandSame, Repeatable, Source } from './sources.js';
 
 /**
  * A store whose files a gateway stages, for apps without a disk of their own. It keeps only
@@ -57,7 +57,6 @@ const LAST_LOOK_MS = 2_000;
 
 /** The body of an upload request: one file, or a form. */
 interface Sending extends AsyncIterable<Uint8Array> {
-  readonly isBegun: boolean;
   readonly failure: unknown;
   readonly bytes?: Buffer | undefined;
   stop(): void;
@@ -135,8 +134,8 @@ class ConnectedStore implements Store {
   }
 
   /**
-   * If the answer is lost, sends a body in memory again with the same Idempotency-Key, so that the
-   * gateway stores it once. A stream is not sent again once any of it was read.
+   * If the answer is lost, sends the body again with the same Idempotency-Key, so that the gateway
+   * stores it once: one in memory, and a stream of which little was read.
    */
   async #upload(
     body: Sending,
@@ -144,20 +143,19 @@ class ConnectedStore implements Store {
     once: Uint8Array | undefined,
     signal: AbortSignal | undefined,
   ): Promise<Receipt[]> {
-    const headers: Record<string, string> = { ...head };
-    if (once) headers['idempotency-key'] = onceKey(once);
-    else if (body.bytes) headers['idempotency-key'] = randomUUID();
+    const headers = { ...head, 'idempotency-key': once ? onceKey(once) : randomUUID() };
+    const content = body.bytes ?? new Repeatable(body);
     const attempt = async (): Promise<Receipt[]> => {
       const request = { method: 'POST', path: '/files', headers } as const;
       try {
-        const json = await this.#requests.json({ ...request, body: body.bytes ?? body }, signal);
+        const json = await this.#requests.json({ ...request, body: content }, signal);
         return (Array.isArray(json) ? json : [json]).map((each) => this.#infoIn(each));
       } catch (error) {
         // If the body itself failed, the connection's error is only a consequence.
         throw body.failure ?? error;
       }
     };
-    const mayRepeat = (): boolean => body.bytes !== undefined || !body.isBegun;
+    const mayRepeat = (): boolean => !(content instanceof Repeatable) || content.mayRepeat;
     try {
       const call = { signal, attempt, mayRepeat, aborted: interrupted };
       return await this.#tracked(this.#requests.run(call));

@@ -18,7 +18,6 @@ export class FormBody implements AsyncIterable<Uint8Array> {
   /** Size and CRC-32 that were sent for each part. */
   readonly sums: { readonly size: number; readonly crc32: number }[] = [];
   #source: Source | undefined;
-  isBegun = false;
   /** Why the form could not be completed. */
   failure: unknown;
 
@@ -45,7 +44,6 @@ export class FormBody implements AsyncIterable<Uint8Array> {
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array, void, undefined> {
-    this.isBegun = true;
     try {
       for (let part: PutPart = this.#first; ; ) {
         yield* this.#part(part);

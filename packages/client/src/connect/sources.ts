@@ -9,8 +9,6 @@ export class Source implements AsyncIterable<Uint8Array> {
   readonly #content: Buffer | Chunks;
   #crc32 = 0;
   #size = 0;
-  /** True once reading has begun. */
-  isBegun = false;
   /** Why the body failed. */
   failure: unknown;
 
@@ -36,7 +34,6 @@ export class Source implements AsyncIterable<Uint8Array> {
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array, void, undefined> {
-    this.isBegun = true;
     if (!(this.#content instanceof Chunks)) {
       yield this.#content;
       return;
@@ -60,6 +57,46 @@ export class Source implements AsyncIterable<Uint8Array> {
   #add(chunk: Uint8Array): void {
     this.#size += chunk.length;
     this.#crc32 = crc32(chunk, this.#crc32);
+  }
+}
+
+/** A connection that was idle may be closed just as it is used again: most files fit into this. */
+const MAX_REPEATED_BYTES = 256 * 1024;
+
+/** What is read once and may be sent again: it keeps what it has read, as long as that is little. */
+export class Repeatable implements AsyncIterable<Uint8Array> {
+  readonly #iterator: AsyncIterator<Uint8Array>;
+  readonly #read: Uint8Array[] = [];
+  #readBytes = 0;
+  #pulling: Promise<Uint8Array | undefined> | undefined;
+
+  constructor(body: AsyncIterable<Uint8Array>) {
+    this.#iterator = body[Symbol.asyncIterator]();
+  }
+
+  get mayRepeat(): boolean {
+    return this.#readBytes <= MAX_REPEATED_BYTES;
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array, void, undefined> {
+    for (let sent = 0; ; sent += 1) {
+      // A chunk that an earlier attempt still waits for is the next of this one.
+      const chunk = this.#read[sent] ?? (await (this.#pulling ??= this.#pull()));
+      if (!chunk) return;
+      yield chunk;
+    }
+  }
+
+  async #pull(): Promise<Uint8Array | undefined> {
+    try {
+      const { done, value } = await this.#iterator.next();
+      if (done) return undefined;
+      if (this.mayRepeat) this.#read.push(value);
+      this.#readBytes += value.length;
+      return value;
+    } finally {
+      this.#pulling = undefined;
+    }
   }
 }
 
