@@ -80,11 +80,16 @@ export class Repeatable implements AsyncIterable<Uint8Array> {
 
   async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array, void, undefined> {
     for (let sent = 0; ; sent += 1) {
-      // A chunk that an earlier attempt still waits for is the next of this one.
-      const chunk = this.#read[sent] ?? (await (this.#pulling ??= this.#pull()));
+      const chunk = this.#read[sent] ?? (await this.#next());
       if (!chunk) return;
       yield chunk;
     }
+  }
+
+  /** A chunk that an earlier attempt still waits for is the next of this one. */
+  #next(): Promise<Uint8Array | undefined> {
+    this.#pulling ??= this.#pull();
+    return this.#pulling;
   }
 
   async #pull(): Promise<Uint8Array | undefined> {
