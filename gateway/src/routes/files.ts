@@ -15,6 +15,7 @@ import { extensionOf, type FileId, fileKind, isTrunkId, parseFileId } from '@ste
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { lookup } from 'mime-types';
 import type { AskedBy, ReadGrant } from '../access/access.js';
+import { filesBase } from '../http/public-address.js';
 import type { ReadyAnswers } from '../http/ready-answers.js';
 import { type Answering, answeringWith, type Call, route } from '../http/route.js';
 import { POLICY_UPLOAD } from '../openapi/operations.js';
@@ -69,7 +70,7 @@ function keyRoutes(
   const info = answering(async (request) => {
     const key = keyOf(request);
     await access.info(request as AskedBy);
-    return files.info(request.raw, key);
+    return files.info(request.raw, key, filesBase(request));
   });
   const remove = answering(async (request) => {
     const key = keyOf(request);
@@ -201,7 +202,7 @@ function finding(routes: FileRoutes): Call {
       const id = idOf(request);
       if (id.includes('/')) await access.infoId(asked);
       else await access.info(asked);
-      return files.info(request.raw, id);
+      return files.info(request.raw, id, filesBase(request));
     }
     const isMark = /^[\w-]{22}$/.test(String(once)) && /^\d{0,15}$/.test(String(within ?? ''));
     if (!isMark) throw new ProblemError('bad_request', 'once is not the mark of an upload.');
@@ -209,7 +210,8 @@ function finding(routes: FileRoutes): Call {
     const { scope, done } = await access.upload({ headers, query, maxBytes: 0 }, path);
     done(undefined);
     const withinMs = within === undefined ? undefined : Number(within);
-    return files.once(request.raw, `${scope} ${path}`, `once-${once}`, withinMs);
+    const mark = `once-${once}`;
+    return files.once(request.raw, `${scope} ${path}`, mark, withinMs, filesBase(request));
   };
 }
 
@@ -223,7 +225,7 @@ function registering({ files, access, policies }: FileRoutes): Call {
     grant.done(undefined);
     const policy = narrowPolicy(policies.default ?? {}, grant.policy);
     const receipt = await files.register(request.raw, fileId, policy);
-    return files.uploaded({ receipts: [receipt], replayed: false });
+    return files.uploaded({ receipts: [receipt], replayed: false }, filesBase(request));
   };
 }
 
@@ -256,7 +258,7 @@ function upload(routes: FileRoutes, name: string | undefined): Call {
       });
       storedBytes = 0;
       if (!stored.replayed) for (const { size } of stored.receipts) storedBytes += size;
-      return files.uploaded(stored);
+      return files.uploaded(stored, filesBase(request));
     } finally {
       grant.done(storedBytes);
     }

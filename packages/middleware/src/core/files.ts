@@ -148,8 +148,11 @@ export class Files {
     return registerFile(request.headers, fileId, context);
   }
 
-  /** For one file an object and its Location, for several an array. `base` is their path. */
-  uploaded({ receipts, replayed }: Stored, base = '/files'): Answer {
+  /**
+   * For one file an object and its Location, for several an array. `base`, here and below: what
+   * precedes `/KEY` in the URL of a file.
+   */
+  uploaded({ receipts, replayed }: Stored, base: string): Answer {
     const stored = receipts.map((receipt) => receiptJson(receipt, base));
     const single = stored.length === 1 ? stored[0] : undefined;
     const answer = json(201, single ?? stored, 'no-store');
@@ -219,7 +222,7 @@ export class Files {
   }
 
   /** GET and HEAD of a file's facts. */
-  async info({ method }: IncomingMessage, key: string, base?: string): Promise<Answer> {
+  async info({ method }: IncomingMessage, key: string, base: string): Promise<Answer> {
     return this.#told(method, receiptJson(await this.store.stat(key), base));
   }
 
@@ -229,19 +232,20 @@ export class Files {
     scope: string,
     key: string,
     withinMs: number | undefined,
+    base: string,
   ): Promise<Answer> {
     const within = withinMs === undefined ? {} : { withinMs };
     const receipts = await this.store.findOnce(uploadMark(scope, key), within);
     return this.#told(
       method,
-      receipts.map((receipt) => receiptJson(receipt)),
+      receipts.map((receipt) => receiptJson(receipt, base)),
     );
   }
 
   /** GET and HEAD of a listing. */
-  async list({ method }: IncomingMessage, options: ListOptions): Promise<Answer> {
+  async list({ method }: IncomingMessage, options: ListOptions, base: string): Promise<Answer> {
     const { files, ...rest } = await this.store.list(options);
-    return this.#told(method, { files: files.map((each) => receiptJson(each)), ...rest });
+    return this.#told(method, { files: files.map((each) => receiptJson(each, base)), ...rest });
   }
 
   /** 200 with a value as JSON. */
@@ -339,7 +343,7 @@ function json(status: number, value: unknown, cacheControl: string) {
 
 export interface ReceiptJson {
   readonly key: string;
-  /** Relative to the gateway's origin. */
+  /** A path, or a whole URL where the server knows its public address. */
   readonly url: string;
   readonly name: string;
   readonly size: number;
@@ -356,10 +360,10 @@ export interface ReceiptJson {
   readonly fileId?: string;
 }
 
-/** A receipt, or a file's facts. `base`: the path of the files. */
+/** A receipt, or a file's facts. `base`: what precedes `/KEY` in the file's URL. */
 export function receiptJson(
   receipt: Omit<Receipt, 'fileId'> & { readonly fileId?: string | undefined },
-  base = '/files',
+  base: string,
 ): ReceiptJson {
   const json: { -readonly [Name in keyof ReceiptJson]: ReceiptJson[Name] } = {
     key: receipt.key,
