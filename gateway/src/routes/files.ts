@@ -98,12 +98,12 @@ function ageOf(grant: ReadGrant, { expiresAt }: StoredFile): ((now: number) => s
   };
 }
 
-/** The form of an id's path up to its file. */
-const STORE_PATH = /^M[0-9A-Fa-f]{2}\//;
+/** The form of an id up to its file. */
+const STORE_PATH = /^[^/]*\/M[0-9A-Fa-f]{2}\//;
 
 /**
  * `/group1/M00/..`: files by their FastDFS ids, plain or of a slice, as the FastDFS nginx module
- * serves them: with its anti-leech token if one is required, and with `filename` for an attachment
+ * serves them: with slashes of any number, with its anti-leech token if one is required, and with `filename` for an attachment
  * of that name. The path is decoded once and must then be an id: 400 for a wrong one below a store
  * path, 404 elsewhere. A trunk contains files of many users, so its id is served only if an
  * operator allows it.
@@ -115,11 +115,11 @@ function fastdfsRoutes(
 ): void {
   const named = (request: FastifyRequest) => {
     const params = request.params as { readonly group: string; readonly '*': string };
-    const name = params['*'];
-    const text = `${params.group}/${name}`;
+    // As nginx does before its module sees the path. The group is empty in `//group1/M00/…`.
+    const text = `${params.group}/${params['*']}`.replace(/^\/+/, '').replace(/\/{2,}/g, '/');
     const id = parseFileId(text);
     const kind = id && kindOf(id);
-    if (!id || kind === undefined) throw STORE_PATH.test(name) ? noId() : notFound();
+    if (!id || kind === undefined) throw STORE_PATH.test(text) ? noId() : notFound();
     if (!serveTrunks && mayBeTrunk(id)) throw notFound();
     return { text, id, kind };
   };
