@@ -53,7 +53,8 @@ function keyRoutes(
     const grant = await access.read(request as AskedBy, key);
     const keeping = ready?.mayKeep(key) ? ready : undefined;
     const file = await files.store.get(key);
-    const answer = await files.read(request.raw, file, grant);
+    const client = () => request.ip;
+    const answer = await files.read(request.raw, file, { ...grant, client });
     if (keeping && answer.status === 200 && Buffer.isBuffer(answer.content)) {
       keeping.keep(request.raw, {
         key,
@@ -136,6 +137,7 @@ function fastdfsRoutes(
       type: lookup(extensionOf(id.base)) || DEFAULT_TYPE,
       name: isAttachment ? filename : file.name || id.base,
       immutable: kind !== 'appender',
+      client: () => request.ip,
       ...(isAttachment ? { download: true } : {}),
     });
   });

@@ -42,12 +42,13 @@ export interface FilesOptions {
 
 /** Serves another file instead, such as a picture in another size. */
 export interface PictureMaker {
-  /** Undefined if the URL asks for the file as it is. */
+  /** Undefined if the URL asks for the file as it is. Clients share what it can make at a time. */
   shown(
     url: string,
     accept: string | undefined,
     file: StoredFile,
     mayAnySize: boolean,
+    client: string,
   ): Promise<ShownPicture | undefined>;
   /** Called after the file was deleted. */
   remove(key: string): Promise<void>;
@@ -77,6 +78,8 @@ export interface Reading extends Partial<Presentation> {
   readonly download?: boolean;
   /** The URL is signed: its pictures may have any size. */
   readonly isSigned?: boolean;
+  /** Default: the address of the connection. */
+  readonly client?: () => string;
 }
 
 export class Files {
@@ -200,8 +203,9 @@ export class Files {
     file: StoredFile,
     reading: Reading,
   ): Promise<Answer> {
-    const { url = '', headers } = request;
-    const picture = await pictures.shown(url, headers.accept, file, reading.isSigned ?? false);
+    const { url = '', headers, socket } = request;
+    const { isSigned = false, client = () => socket.remoteAddress ?? '' } = reading;
+    const picture = await pictures.shown(url, headers.accept, file, isSigned, client());
     if (!picture) return this.#answer(request, file, reading);
     // Name and type in the path are those of the original.
     const { name, type } = picture.file;
@@ -212,7 +216,12 @@ export class Files {
 
   #answer(request: IncomingMessage, file: StoredFile, reading: Reading): Promise<Answer> {
     const { method = 'GET', headers, url = '', socket } = request;
-    const { download = /[?&]download(?:[=&]|$)/.test(url), isSigned: _, ...how } = reading;
+    const {
+      download = /[?&]download(?:[=&]|$)/.test(url),
+      isSigned: _,
+      client: __,
+      ...how
+    } = reading;
     const { type, name } = file;
     const presentation = { type, name, immutable: true, ...this.#presentation, ...how };
     return answerFile({ method, headers, download }, file, presentation, {
