@@ -89,7 +89,8 @@ const MAX_PARAMETER_CHARS = 4096;
 export function buildApp(options: AppOptions): FastifyInstance {
   const limits: Limits = Object.freeze({ ...defaultLimits, ...options.limits });
   const { store, log = makeLog('silent'), hostNames } = options;
-  const trusts = trustedProxies(options.trustProxy ?? []);
+  const { trustProxy = [] } = options;
+  const trusts = trustedProxies(trustProxy);
   const { access = new Access({ corsOrigins: options.corsOrigins ?? [] }) } = options;
   const files = new Files({
     store,
@@ -113,7 +114,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     genReqId: requestId,
     exposeHeadRoutes: false,
     // Only named proxies are trusted about the addresses of their clients.
-    trustProxy: (address: string) => trusts(address),
+    trustProxy: trustProxy.length > 0 && ((address: string) => trusts(address)),
     return503OnClosing: false,
     routerOptions: { maxParamLength: MAX_PARAMETER_CHARS },
     keepAliveTimeout: limits.keepAliveMs,

@@ -7,6 +7,7 @@ import { type GatewayInput, startGateway } from '@stevedore/gateway';
 import { presignedUpload, signedDownload } from '@stevedore/middleware/core';
 import { expect, onTestFinished, test } from 'vitest';
 import { SCOPES, writeKeyFile } from '../../gateway/dist/access/api-keys.js';
+import { trustedProxies } from '../../gateway/dist/http/public-address.js';
 import { parseGatewayOptions } from '../../gateway/dist/options.js';
 import { strippingProxy } from '../support/stripping-proxy.js';
 import { temporaryFolder } from '../support/temporary.js';
@@ -167,6 +168,14 @@ test.each([
   [{ publicUrl: 'https://cdn.example/a?b' }, '--public-url: '],
 ])('%j is refused', (flags, message) => {
   expect(() => parseGatewayOptions({ flags })).toThrow(message);
+});
+
+test('a proxy is trusted by its address, whichever way it is written', () => {
+  const trusts = trustedProxies(['loopback', '10.0.0.0/8', '192.0.2.1', '2001:db8::/32']);
+  const own = ['127.0.0.1', '127.9.9.9', '::1', '::ffff:127.0.0.1', '10.1.2.3', '::ffff:10.1.2.3'];
+  for (const address of [...own, '192.0.2.1', '2001:db8:1::2']) expect(trusts(address)).toBe(true);
+  const others = ['11.0.0.1', '192.0.2.2', '::2', '2001:db9::1', '::ffff:11.0.0.1'];
+  for (const address of [...others, 'unknown', '', undefined]) expect(trusts(address)).toBe(false);
 });
 
 test('signed URLs and connect() work below a path', async () => {

@@ -35,7 +35,7 @@ export interface UploadOptions {
 
 export interface StoredFile {
   readonly key: string;
-  /** Path of the file on the server. */
+  /** As the server has it: a path, or a whole URL. */
   readonly url: string;
 }
 

@@ -147,7 +147,6 @@ export class Pictures implements PictureMaker {
   ): Promise<StoredFile> {
     const mark = variantMark(key, asked);
     const name = mark.toString('base64url');
-    this.#refused.demandNone(name);
     const underWay = this.#underWay.get(name);
     if (underWay) return this.#store.get((await underWay).key);
     const making = this.#find(mark).then(
@@ -156,9 +155,6 @@ export class Pictures implements PictureMaker {
     this.#underWay.set(name, making);
     try {
       return await this.#store.get((await making).key);
-    } catch (error) {
-      this.#refused.add(name, error);
-      throw error;
     } finally {
       this.#underWay.delete(name);
     }
@@ -180,7 +176,13 @@ export class Pictures implements PictureMaker {
       const message = `The file has ${original.size} bytes; pictures are made of at most ${this.#maxBytes}.`;
       throw new ProblemError('picture_too_costly', message);
     }
-    const bytes = await this.#encoders.encode(() => original.bytes(), variant, client);
+    const name = once.toString('base64url');
+    this.#refused.demandNone(name);
+    const read = () => original.bytes();
+    const bytes = await this.#encoders.encode(read, variant, client).catch((error: unknown) => {
+      this.#refused.add(name, error);
+      throw error;
+    });
     const ends = this.#now() + this.#maxAgeMs;
     const made = await this.#store.put(bytes, {
       name: renamed(original.name, variant),
