@@ -90,7 +90,7 @@ export const gatewayOptions = {
   publicUrl: option.text(
     '',
     'where clients reach the gateway, https://files.example.com/storage or /storage; every URL in an answer begins with it; its path is removed by a proxy in front',
-    { see: 'guides/deployment.md#below-a-path' },
+    { see: 'HTTP.md#below-a-path' },
   ),
   logLevel: option.choice(
     'warn',

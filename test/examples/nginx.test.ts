@@ -14,8 +14,10 @@ import { temporaryFolder } from '../support/temporary.js';
 
 /** The nginx of the guide in front of a gateway, as on one machine. */
 
-const GUIDE = readFileSync(join(ROOT, 'docs/guides/deployment.md'), 'utf8');
-const [SITE, BELOW_PATH] = [...GUIDE.matchAll(/^```nginx\n(.+?)^```$/gms)].map(([, text]) => text!);
+const [SITE, BELOW_PATH] = ['guides/deployment.md', 'HTTP.md'].map((page) => {
+  const text = readFileSync(join(ROOT, 'docs', page), 'utf8');
+  return /^```nginx\n(.+?)^```$/ms.exec(text)![1]!;
+});
 
 /** The site with what the guide puts in place of its locations. */
 function siteBelowPath(): string {
