@@ -138,7 +138,11 @@ function previewOf(file) {
       opened = undefined;
     } else {
       const row = button.closest('tr');
-      const cell = element('td', { colSpan: row.cells.length }, preview(file));
+      const cell = element(
+        'td',
+        { colSpan: row.cells.length },
+        preview({ ...file, url: fileUrl(file.key) }),
+      );
       opened = element('tr', { className: 'opened' }, cell);
       row.after(opened);
     }
@@ -172,7 +176,7 @@ function downloadButton() {
   const button = element('button', { type: 'button', className: 'plain small' }, 'Download');
   button.onclick = () =>
     during(button, async () => {
-      for (const { key, name, url } of chosen()) await handOver(url, name || key);
+      for (const { key, name } of chosen()) await handOver(fileUrl(key), name || key);
     });
   return button;
 }
@@ -181,7 +185,7 @@ function zipButton(filters) {
   const text = 'Download all as ZIP';
   const button = element('button', { type: 'button', className: 'plain small' }, text);
   const query = new URLSearchParams({ ...filters, format: 'zip' });
-  button.onclick = () => during(button, () => handOver(`/files?${query}`, `${filters.group}.zip`));
+  button.onclick = () => during(button, () => handOver(`files?${query}`, `${filters.group}.zip`));
   return button;
 }
 

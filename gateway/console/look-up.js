@@ -2,7 +2,7 @@
 import { askForKey, isKeyWanted } from './key.js';
 import { canPreview, preview } from './preview.js';
 import { story, whatItIs } from './story.js';
-import { call, fetchFile, fileUrl, hasKey, lookUp } from './transfer.js';
+import { call, fetchFile, fileUrl, hasKey, lookUp, urlOf } from './transfer.js';
 import { at, element } from './view.js';
 
 /** How long the bytes of a download stay for the browser to take them. */
@@ -16,7 +16,7 @@ export function startLookUp(hooks) {
   at('look').addEventListener('submit', (event) => {
     event.preventDefault();
     const id = at('id').value.trim();
-    show(id.replace(/^\/?files\//, '').replace(/^\//, ''));
+    show(id.replace(/^(?:.*\/)?files\//, '').replace(/^\//, ''));
   });
 }
 
@@ -34,7 +34,7 @@ export async function show(id) {
 function describe(location) {
   const { file } = location;
   const { key, name, fileId } = file;
-  const url = key ? file.url : `/${fileId.split('/').map(encodeURIComponent).join('/')}`;
+  const url = key ? fileUrl(key) : urlOf(fileId.split('/').map(encodeURIComponent).join('/'));
   const actions = element('p', { className: 'actions' }, ...fileActions(url, name));
   if (key) actions.append(deleteButton(key, name));
   const shown = [whatItIs(file), actions];

@@ -1,7 +1,7 @@
 // API keys and policies, for a key that may see them. Keys are made by a command: their file is
 // the operator's, and one file may serve several gateways.
 import { askForKey, isKeyWanted } from './key.js';
-import { askPermissions, hasKey } from './transfer.js';
+import { askPermissions, hasKey, urlOf } from './transfer.js';
 import {
   at,
   element,
@@ -107,7 +107,7 @@ function policyList(policies) {
 }
 
 function pathOf(name) {
-  return name === 'default' ? '/files' : `/uploads/${name}`;
+  return new URL(urlOf(name === 'default' ? 'files' : `uploads/${name}`)).pathname;
 }
 
 function size(bytes) {

@@ -2,6 +2,9 @@
 
 const STORAGE = 'stevedore-key';
 
+/** The gateway's own address: a proxy may have put it below a path. */
+const GATEWAY = new URL('..', import.meta.url);
+
 const LOST = 'The connection to the gateway was lost.';
 
 /** An answer that is no success, with what the gateway said about it. */
@@ -27,8 +30,14 @@ export function authorization() {
   return key === null ? {} : { authorization: `Bearer ${key}` };
 }
 
+/** The URL of a path of the gateway, without its first slash. */
+export function urlOf(path) {
+  return new URL(path, GATEWAY).href;
+}
+
+/** `path` as for `urlOf`, or a URL. */
 export async function call(path, options = {}) {
-  const answer = await fetch(path, {
+  const answer = await fetch(urlOf(path), {
     cache: 'no-store',
     credentials: 'omit',
     ...options,
@@ -43,27 +52,27 @@ export async function call(path, options = {}) {
 
 /** The figures. A gateway that takes longer than that does not answer. */
 export async function askState(timeoutMs) {
-  return (await call('/console/state', { signal: AbortSignal.timeout(timeoutMs) })).json();
+  return (await call('console/state', { signal: AbortSignal.timeout(timeoutMs) })).json();
 }
 
 /** What the gateway remembers of the last `hour` or `day`. */
 export async function askHistory(span, timeoutMs) {
   const signal = AbortSignal.timeout(timeoutMs);
-  return (await call(`/console/history?span=${span}`, { signal })).json();
+  return (await call(`console/history?span=${span}`, { signal })).json();
 }
 
 /** The API keys, without their secrets, and the policies. */
 export async function askPermissions() {
-  return (await call('/console/access')).json();
+  return (await call('console/access')).json();
 }
 
 /** Files that match, a page of them, and where the next page begins. */
 export async function find(filters) {
-  return (await call(`/files?${new URLSearchParams(filters)}`)).json();
+  return (await call(`files?${new URLSearchParams(filters)}`)).json();
 }
 
 export function fileUrl(key) {
-  return `/files/${encodeURIComponent(key)}`;
+  return urlOf(`files/${encodeURIComponent(key)}`);
 }
 
 /** The bytes of a file, where the browser itself could not show the key. */
@@ -73,5 +82,5 @@ export async function fetchFile(url) {
 
 /** Where the bytes of a file are, by its key or FastDFS id. */
 export async function lookUp(id) {
-  return (await call(`/console/file?${new URLSearchParams({ id })}`)).json();
+  return (await call(`console/file?${new URLSearchParams({ id })}`)).json();
 }

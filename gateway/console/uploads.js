@@ -3,7 +3,7 @@
 // reload of the page.
 import { askForKey, isKeyWanted } from './key.js';
 import { droppedFiles, upload } from './lib/index.js';
-import { authorization, hasKey } from './transfer.js';
+import { authorization, fileUrl, hasKey, urlOf } from './transfer.js';
 import { at, element, formatBytes, formatPercent, plural } from './view.js';
 
 const UPLOADS_AT_ONCE = 3;
@@ -47,7 +47,7 @@ async function run(transfer) {
     if (transfer.isCancelled) throw new Error('Cancelled.');
     said.textContent = 'Uploading';
     const sending = upload(file, {
-      endpoint: '/uploads',
+      endpoint: urlOf('uploads'),
       name: path,
       headers: authorization(),
       ...(group === '' ? {} : { group }),
@@ -106,7 +106,7 @@ function transferView(file, path) {
   return { item, progress, said, pause, cancel };
 }
 
-function showStored({ item, progress, said, pause, cancel }, { key, url }) {
+function showStored({ item, progress, said, pause, cancel }, { key }) {
   for (const part of [progress, cancel, pause]) part.remove();
   said.className = 'good';
   said.textContent = 'Stored';
@@ -117,7 +117,7 @@ function showStored({ item, progress, said, pause, cancel }, { key, url }) {
       { className: 'actions' },
       ...(hasKey()
         ? []
-        : [element('a', { href: url, target: '_blank', rel: 'noreferrer' }, 'Open')]),
+        : [element('a', { href: fileUrl(key), target: '_blank', rel: 'noreferrer' }, 'Open')]),
       copyButton(key),
       element(
         'button',

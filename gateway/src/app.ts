@@ -18,6 +18,7 @@ import type { AskMigration } from './console/migrations.js';
 import type { Finding } from './doctor/finding.js';
 import { answerClientError, Connections, refuseWhileClosing } from './http/connections.js';
 import { Forwarder } from './http/forward.js';
+import { addPublicBase, trustedProxies } from './http/public-address.js';
 import { ReadyAnswers } from './http/ready-answers.js';
 import { problemOf } from './http/route.js';
 import type { RequestDurations } from './observe/durations.js';
@@ -54,6 +55,8 @@ export interface AppOptions {
   readonly hostNames?: HostNames;
   /** Addresses and networks of proxies whose X-Forwarded headers are trusted. */
   readonly trustProxy?: readonly string[];
+  /** Where clients reach the gateway, as `parsePublicUrl` returns it; default: as its proxy says. */
+  readonly publicUrl?: string;
   /** Called with the server's own errors; clients see no more than `internal`. */
   readonly onError?: (error: unknown) => void;
   /** Default: none. */
@@ -85,7 +88,9 @@ const MAX_PARAMETER_CHARS = 4096;
 
 export function buildApp(options: AppOptions): FastifyInstance {
   const limits: Limits = Object.freeze({ ...defaultLimits, ...options.limits });
-  const { store, log = makeLog('silent'), trustProxy = [], hostNames } = options;
+  const { store, log = makeLog('silent'), hostNames } = options;
+  const { trustProxy = [] } = options;
+  const trusts = trustedProxies(trustProxy);
   const { access = new Access({ corsOrigins: options.corsOrigins ?? [] }) } = options;
   const files = new Files({
     store,
@@ -109,7 +114,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     genReqId: requestId,
     exposeHeadRoutes: false,
     // Only named proxies are trusted about the addresses of their clients.
-    trustProxy: trustProxy.length === 0 ? false : [...trustProxy],
+    trustProxy: trustProxy.length > 0 && ((address: string) => trusts(address)),
     return503OnClosing: false,
     routerOptions: { maxParamLength: MAX_PARAMETER_CHARS },
     keepAliveTimeout: limits.keepAliveMs,
@@ -138,6 +143,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     ...{ store, log, processMetrics, refusals, unsent },
     stats: options.stats ?? (() => store.stats()),
   });
+  addPublicBase(app, options.publicUrl ?? '', trusts);
   allowOrigins(app, options.corsOrigins ?? []);
   askBeforeContinue(app);
   takeBodiesAsTheyCome(app);

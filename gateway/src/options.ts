@@ -13,6 +13,7 @@ import {
 } from '@stevedore/options';
 
 import { parseSize } from '@stevedore/pictures';
+import { parsePublicUrl, trustedProxies } from './http/public-address.js';
 
 /** The options of the gateway: those of the store, plus HTTP, access and logging. */
 
@@ -82,7 +83,13 @@ export const gatewayOptions = {
   pictureProcesses: option.integer(2, 'processes that make pictures', { minimum: 1, maximum: 64 }),
   trustProxy: option.list(
     [],
-    'addresses or networks of proxies whose X-Forwarded headers are trusted',
+    'addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Prefix are trusted; loopback: those of this machine',
+    { see: 'guides/deployment.md#nginx-in-front' },
+  ),
+  publicUrl: option.text(
+    '',
+    'where clients reach the gateway, https://files.example.com/storage or /storage; every URL in an answer begins with it; its path is removed by a proxy in front',
+    { see: 'HTTP.md#below-a-path' },
   ),
   logLevel: option.choice(
     'warn',
@@ -134,6 +141,18 @@ function* check(options: GatewayOptions, nameOf: (option: string) => string): Ge
     if (Buffer.byteLength(secret) < 16) {
       yield `${nameOf('urlSecret')}: a secret needs at least 16 bytes`;
     }
+  }
+  try {
+    trustedProxies(options.trustProxy);
+  } catch (error) {
+    throw new OptionError(
+      `${nameOf('trustProxy')}: ${(error as Error).message}; write 10.0.0.5, 10.0.0.0/8 or loopback`,
+    );
+  }
+  if (parsePublicUrl(options.publicUrl) === undefined) {
+    throw new OptionError(
+      `${nameOf('publicUrl')}: "${options.publicUrl}" is no URL without a query; write https://files.example.com/storage or /storage`,
+    );
   }
   for (const origin of options.corsOrigins) {
     if (origin === '*' || (URL.canParse(origin) && new URL(origin).origin === origin)) continue;

@@ -13,6 +13,7 @@ import type { CountsUse, KnowsSpent } from './access/quotas.js';
 import { type AppOptions, buildApp } from './app.js';
 import type { AskMigration } from './console/migrations.js';
 import { judgeAccess } from './doctor/access.js';
+import { parsePublicUrl } from './http/public-address.js';
 import { logTrouble, makeLog } from './observe/log.js';
 import {
   checkGatewayOptions,
@@ -106,6 +107,7 @@ export async function startGateway(
     inlineTypes: options.inlineTypes,
     corsOrigins: options.corsOrigins,
     trustProxy: options.trustProxy,
+    publicUrl: parsePublicUrl(options.publicUrl) ?? '',
     resourcePolicy: resourcePolicyOf(options),
     ...(isOpenOnLoopback(options) ? { hostNames: new HostNames(options.hostNames) } : {}),
   });

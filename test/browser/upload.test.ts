@@ -10,6 +10,7 @@ import { expect, onTestFinished, test, vi } from 'vitest';
 import { writeKeyFile } from '../../gateway/dist/access/api-keys.js';
 import { newKey } from '../gateway/guarded.js';
 import { cuttingProxy } from '../support/cutting-proxy.js';
+import { strippingProxy } from '../support/stripping-proxy.js';
 import { temporaryFolder } from '../support/temporary.js';
 import { openPage } from './page.js';
 
@@ -57,6 +58,23 @@ test('a file arrives with its name and type, and its progress is reported', asyn
     expect(seen.toSorted((a, b) => a - b)).toEqual(seen);
   }
   expect([unfinished(), page.storage.length]).toEqual([[], 0]);
+});
+
+test.each<[string, GatewayInput]>([
+  ['does not know of it', {}],
+  ['has another public address', { publicUrl: 'https://cdn.example/other' }],
+])('below a path, a file arrives where the gateway %s', async (_, input) => {
+  const directory = temporaryFolder();
+  const policies = join(directory, 'policies.json');
+  writeFileSync(policies, JSON.stringify({ avatars: {} }));
+  const { url, store } = await started({ ...input, policies });
+  const page = openPage(await strippingProxy(url, '/storage', {}));
+  const sent: Promise<{ readonly key: string }>[] = [];
+  for (const endpoint of ['/storage/uploads', '/storage/uploads/avatars']) {
+    const options = { endpoint, name: endpoint, maxRequestBytes: 10_000 };
+    sent.push(upload(page.file(randomBytes(30_000), 'a.bin'), options).done);
+  }
+  for (const { key } of await Promise.all(sent)) expect((await store.stat(key)).size).toBe(30_000);
 });
 
 test('over cut connections nothing that was acknowledged is sent again', async () => {

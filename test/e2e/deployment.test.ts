@@ -26,13 +26,14 @@ async function gateway(options: GatewayInput): Promise<Gateway> {
 }
 
 /** Two that know each other; the first has the embedded FastDFS. */
-async function pair(options: GatewayInput = {}) {
+async function pair(options: GatewayInput = {}, ofSecond: GatewayInput = {}) {
   const map = `sqlite:${join(temporaryFolder(), 'map.db')}`;
   const [one, other] = [await freePort(), await freePort()];
   const url = (port: number): string => `http://127.0.0.1:${port}`;
   const first = await gateway({ map, port: one, peerUrl: url(one), ...options });
   const trackers = first.store.trackers.join(',');
-  const second = await gateway({ map, port: other, peerUrl: url(other), trackers, ...options });
+  const own = { map, port: other, peerUrl: url(other), trackers };
+  const second = await gateway({ ...own, ...options, ...ofSecond });
   return { map, first, second };
 }
 
@@ -51,16 +52,18 @@ async function bytesOf(response: Response): Promise<Buffer> {
 }
 
 it('an upload in several requests goes on at any gateway', async () => {
-  const { first, second } = await pair({ smallFileLimit: '1MiB' });
+  const { first, second } = await pair({ smallFileLimit: '1MiB' }, { trustProxy: ['loopback'] });
   const tus = (url: string, method: string, more: Record<string, string>, body?: Buffer) =>
     fetch(url, {
       method,
-      headers: { 'tus-resumable': '1.0.0', ...more },
+      headers: { 'tus-resumable': '1.0.0', 'x-forwarded-prefix': '/storage', ...more },
       ...(body ? { body } : {}),
     });
   const content = randomBytes(3_000_000);
   const begun = await tus(`${first.url}/uploads`, 'POST', { 'upload-length': '3000000' });
   const path = begun.headers.get('location')!;
+  const key = path.slice(path.lastIndexOf('/') + 1);
+  let last: string | null = null;
   const type = { 'content-type': 'application/offset+octet-stream' };
   for (const [index, { url }] of [second, first, second].entries()) {
     const offset = index * 1_000_000;
@@ -68,10 +71,12 @@ it('an upload in several requests goes on at any gateway', async () => {
     const answer = await tus(url + path, 'PATCH', at, content.subarray(offset, offset + 1_000_000));
     expect(answer.status).toBe(204);
     expect(answer.headers.get('upload-offset')).toBe(String(offset + 1_000_000));
+    last = answer.headers.get('content-location');
     const head = await tus(url + path, 'HEAD', {});
     expect(head.headers.get('upload-offset')).toBe(String(offset + 1_000_000));
   }
-  const key = path.slice(path.lastIndexOf('/') + 1);
+  // The prefix is that of the gateway which was asked, not of the one that has the bytes.
+  expect(last).toBe(`/storage/files/${key}`);
   expect((await bytesOf(await read(second, `/files/${key}`))).equals(content)).toBe(true);
   // One hop: who was asked by another gateway answers for itself.
   const nobody = `/uploads/${'A'.repeat(22)}`;

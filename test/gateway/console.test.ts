@@ -14,6 +14,8 @@ import { running } from './harness.js';
 import { MemoryStore } from './memory-store.js';
 
 const FOLDER = join(import.meta.dirname, '../../gateway/console');
+/** The gateway's address for scripts that are not served. */
+const PACKAGE = new URL('../../gateway/', import.meta.url);
 const read = (name: string) => readFileSync(join(FOLDER, name), 'utf8');
 
 test('the page and all it loads come from the gateway, under a strict policy', async () => {
@@ -26,7 +28,7 @@ test('the page and all it loads come from the gateway, under a strict policy', a
   expect(policy).toContain("frame-ancestors 'none'");
   const html = await page.text();
   expect(html).not.toMatch(/ style=| on\w+=|<script(?![^>]* src=)|<style/);
-  const loaded = [...html.matchAll(/(?:src|href)="([^"#]+)"/g)].map(([, path]) => path!);
+  const loaded = [...html.matchAll(/(?:src|href)="([^"#]+)"/g)].map(([, path]) => `/${path}`);
   const imported = readdirSync(FOLDER)
     .filter((name) => name.endsWith('.js'))
     .flatMap((name) => [...read(name).matchAll(/from '\.\/([^']+)'/g)])
@@ -328,9 +330,11 @@ test('a gateway that hangs or is gone is told from one that answers', async () =
   const { fetch: real } = globalThis;
   let base = `http://127.0.0.1:${port}`;
   vi.stubGlobal('sessionStorage', { getItem: () => null });
-  vi.stubGlobal('fetch', (path: string, init: RequestInit) => real(base + path, init));
+  vi.stubGlobal('fetch', (at: string, init: RequestInit) => {
+    return real(at.replace(PACKAGE.href, `${base}/`), init);
+  });
   onTestFinished(() => void vi.unstubAllGlobals());
-  const file = new URL('../../gateway/console/transfer.js', import.meta.url);
+  const file = new URL('console/transfer.js', PACKAGE);
   const { askState, lookUp } = (await import(file.href)) as {
     askState(timeoutMs: number): Promise<unknown>;
     lookUp(id: string): Promise<unknown>;

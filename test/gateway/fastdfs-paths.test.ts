@@ -62,6 +62,33 @@ test('normal, slave and appender files answer as they are now', async () => {
   expect((await get(slave)).status).toBe(404);
 });
 
+test.each([
+  ['GET', '//group1/'],
+  ['GET', '///group1//'],
+  ['HEAD', '/group1//'],
+  ['DELETE', '//group1///'],
+])('%s of %sM00//… is of the same file', async (method, group) => {
+  const { gateway, client } = await started();
+  const id = await client.upload(Buffer.from('hello'), { extension: 'txt' });
+  expect((await fetch(`${gateway.url}/${id.replace('M00', 'M05')}`)).status).toBe(404);
+  const path = id.replace('group1/', group).replace('M00/', 'M00//');
+  const answer = await fetch(gateway.url + path, { method });
+  expect(answer.status).toBe(method === 'DELETE' ? 204 : 200);
+  expect((await fetch(`${gateway.url}//group1/M00/no-id`)).status).toBe(400);
+  expect((await fetch(`${gateway.url}//files/no-key`)).status).toBe(404);
+});
+
+test('a doubled slash does not change the token of a path', async () => {
+  const { gateway, client } = await started(ANTI_LEECH);
+  const id = await client.upload(Buffer.from('guarded'), { extension: 'txt' });
+  const signed = signedUrl(id, { baseUrl: gateway.url, secret: ANTI_LEECH });
+  const url = signed.replace('/group1/', '//group1/');
+  expect((await fetch(url)).status).toBe(200);
+  expect((await fetch(`${gateway.url}//${id}`)).status).toBe(400);
+  const twice = `${url}&ts=${new URL(url).searchParams.get('ts')}`;
+  expect((await fetch(twice)).status).toBe(400);
+});
+
 test('a link that the module would take is taken', async () => {
   const { gateway, client } = await started(ANTI_LEECH);
   const id = await client.upload(Buffer.from('guarded'), { extension: 'txt' });

@@ -3,10 +3,12 @@ import { join } from 'node:path';
 import { crc32, deflateSync } from 'node:zlib';
 import { open } from '@stevedore/client';
 import { type Gateway, type GatewayInput, startGateway } from '@stevedore/gateway';
-import { signedDownload } from '@stevedore/middleware/core';
-import { Pictures } from '@stevedore/pictures';
+import { ProblemError, signedDownload } from '@stevedore/middleware/core';
+import { type PictureOptions, Pictures } from '@stevedore/pictures';
 import sharp, { type Sharp } from 'sharp';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { RefusedPictures } from '../../packages/pictures/dist/refused-pictures.js';
+import { running } from '../gateway/harness.js';
 import { startGatewayProcess } from '../support/gateway-process.js';
 import { temporaryFolder } from '../support/temporary.js';
 
@@ -164,6 +166,8 @@ test('what is no picture, is broken or costs too much is refused, and nothing is
     ['picture_unsupported', 415, svg, 'image/svg+xml'],
     ['picture_broken', 422, jpeg.subarray(0, jpeg.length / 2), 'image/jpeg'],
     ['picture_too_costly', 422, bomb(60_000, 60_000), 'image/png'],
+    ['picture_too_costly', 422, bomb(1, 40_000_000), 'image/png'],
+    ['picture_too_costly', 422, bomb(32_769, 1), 'image/png'],
   ] as const;
   for (const [code, status, body, type] of bodies) {
     const key = await upload(gateway, body, type);
@@ -192,7 +196,7 @@ function bomb(width: number, height: number): Buffer {
   return Buffer.concat([
     Buffer.from('89504e470d0a1a0a', 'hex'),
     chunk('IHDR', header),
-    chunk('IDAT', deflateSync(Buffer.alloc(1000 * (width + 1)))),
+    chunk('IDAT', deflateSync(Buffer.alloc(Math.min(height, 1000) * (width + 1)))),
     chunk('IEND', Buffer.alloc(0)),
   ]);
 }
@@ -206,7 +210,7 @@ test('a picture is made once, lies beside its original, and goes with it', async
     ...{ name: 'a.jpg', type: 'image/jpeg', group: 'album' },
   });
   const show = async () =>
-    pictures.shown(`/${key}?w=320`, 'image/webp', await store.get(key), false);
+    pictures.shown(`/${key}?w=320`, 'image/webp', await store.get(key), false, 'a');
   const shown = await Promise.all(Array.from({ length: 20 }, show));
   const keys = new Set(shown.map((each) => each!.file.key));
   expect(keys.size).toBe(1);
@@ -230,7 +234,7 @@ test('a picture that two processes made at once goes with its original, both tim
   const { key } = await store.put(await photograph().jpeg().toBuffer());
   const original = await store.get(key);
   const shown = await Promise.all(
-    workers.map((pictures) => pictures.shown(`/${key}?w=320`, undefined, original, false)),
+    workers.map((pictures) => pictures.shown(`/${key}?w=320`, undefined, original, false, 'a')),
   );
   const made = new Set(shown.map((each) => each!.file.key!));
   expect(made.size).toBe(2);
@@ -258,7 +262,7 @@ test('an original that is deleted while its picture is made takes it along', asy
       return bytes;
     },
   };
-  const shown = pictures.shown(`/${key}?w=320`, undefined, original, false);
+  const shown = pictures.shown(`/${key}?w=320`, undefined, original, false, 'a');
   await expect(shown).rejects.toMatchObject({ code: 'not_found' });
   expect(store.stats()).toMatchObject({ acknowledgedFiles: 2, deletedFiles: 2 });
 });
@@ -306,7 +310,7 @@ test('originals are read when an encoder has its turn, not while they wait', asy
     },
   };
   const ask = (format: string) =>
-    pictures.shown(`/${key}?w=10&format=${format}`, undefined, original, false);
+    pictures.shown(`/${key}?w=10&format=${format}`, undefined, original, false, 'a');
   await Promise.all(['jpeg', 'png', 'webp', 'avif'].map(ask));
   expect(most).toBe(1);
 });
@@ -354,7 +358,7 @@ test('an encoder that takes too long or too much memory is ended, and the next i
   ]) {
     const pictures = new Pictures({ store, sizes: ['2000'], processes: 1, ...limit });
     onTestFinished(() => pictures.close());
-    const costly = pictures.shown(`/${key}?w=2000&format=avif`, undefined, file, false);
+    const costly = pictures.shown(`/${key}?w=2000&format=avif`, undefined, file, false, 'a');
     await expect(costly, JSON.stringify(limit)).rejects.toMatchObject({
       code: 'picture_too_costly',
     });
@@ -363,9 +367,104 @@ test('an encoder that takes too long or too much memory is ended, and the next i
   onTestFinished(() => pictures.close());
   const original = await store.get(small.key);
   const ask = (fit: string) =>
-    pictures.shown(`/${key}?w=10&format=${fit}`, undefined, original, false);
+    pictures.shown(`/${key}?w=10&format=${fit}`, undefined, original, false, 'a');
   const asked = await Promise.allSettled(['jpeg', 'png', 'webp', 'avif'].map(ask));
   const refused = asked.flatMap((each) => (each.status === 'rejected' ? [each.reason.code] : []));
   expect(refused).toEqual(['pictures_busy', 'pictures_busy']);
   expect((await ask('avif'))?.file.type).toBe('image/avif');
+});
+
+/** One encoder, and originals whose bytes it gets when the test lets it go on. */
+async function held(limits: Partial<PictureOptions> = {}, body?: Buffer) {
+  const store = await open({ directory: temporaryFolder() });
+  onTestFinished(() => store.close());
+  const pictures = new Pictures({ store, sizes: [], processes: 1, ...limits });
+  onTestFinished(() => pictures.close());
+  const { key } = await store.put(body ?? (await photograph(40, 30).png().toBuffer()));
+  const file = await store.get(key);
+  let goOn = (): void => {};
+  const gate = new Promise<void>((resolve) => {
+    goOn = resolve;
+  });
+  /** Widths in the order in which their originals were read. */
+  const read: number[] = [];
+  const ask = (client: string, width: number) => {
+    const bytes = async () => {
+      read.push(width);
+      await gate;
+      return file.bytes();
+    };
+    const url = `/${key}?w=${width}&format=png`;
+    const shown = pictures.shown(url, undefined, { ...file, key, bytes }, true, client);
+    return shown.then(
+      () => 'shown',
+      (error: { code: string }) => error.code,
+    );
+  };
+  return { ask, goOn, read };
+}
+
+test('a client with many requests does not hold up one that has a few', async () => {
+  const { ask, goOn, read } = await held();
+  const greedy = [1, 2, 3, 4, 5].map((width) => ask('greedy', width));
+  await vi.waitFor(() => expect(read).toEqual([1]));
+  const others = [ask('b', 11), ask('c', 21), ask('b', 12)];
+  goOn();
+  expect(await Promise.all([...greedy, ...others])).toEqual(Array(8).fill('shown'));
+  expect(read).toEqual([1, 2, 11, 21, 3, 12, 4, 5]);
+});
+
+test('a full queue takes a place from the client that has most, for one that has fewer', async () => {
+  const { ask, goOn, read } = await held({ maxWaiting: 3 });
+  const greedy = [1, 2, 3, 4, 5].map((width) => ask('greedy', width));
+  expect(await greedy[4]).toBe('pictures_busy');
+  const other = [ask('b', 11)];
+  expect(await greedy[3]).toBe('pictures_busy');
+  // Two of one and one of the other: taking another place would only turn that round.
+  expect(await ask('b', 12)).toBe('pictures_busy');
+  expect(await ask('greedy', 6)).toBe('pictures_busy');
+  goOn();
+  expect(await Promise.all([...greedy.slice(0, 3), ...other])).toEqual(Array(4).fill('shown'));
+  expect(read).toEqual([1, 2, 11, 3]);
+});
+
+test('a picture that was refused costs no encoder again until ten minutes have passed', async () => {
+  let now = Date.now();
+  const { ask, goOn, read } = await held({ now: () => now }, bomb(1, 40_000_000));
+  goOn();
+  for (let count = 0; count < 5; count += 1) expect(await ask('a', 10)).toBe('picture_too_costly');
+  expect(await ask('b', 10)).toBe('picture_too_costly');
+  expect(read).toEqual([10]);
+  expect(await ask('a', 20)).toBe('picture_too_costly');
+  now += 600_000;
+  expect(await ask('a', 10)).toBe('picture_too_costly');
+  expect(read).toEqual([10, 20, 10]);
+});
+
+test('the oldest refusals are forgotten, and those that pass are never kept', () => {
+  const refusals = new RefusedPictures({ maxEntries: 2, maxAgeMs: 1000 }, () => 0);
+  for (const name of ['a', 'b', 'c']) {
+    refusals.add(name, new ProblemError('picture_broken', `${name} is broken`));
+  }
+  refusals.add('d', new ProblemError('pictures_busy', 'busy'));
+  refusals.add('e', new Error('of the disk'));
+  for (const name of ['a', 'd', 'e']) refusals.demandNone(name);
+  for (const name of ['b', 'c'])
+    expect(() => refusals.demandNone(name)).toThrow(`${name} is broken`);
+});
+
+test('clients of a gateway are told apart by the address that a trusted proxy names', async () => {
+  const clients: string[] = [];
+  const pictures = {
+    shown: async (...asked: readonly unknown[]) => void clients.push(String(asked[4])),
+    remove: async () => {},
+    close: () => {},
+  };
+  const { url, store } = await running({ pictures, trustProxy: ['loopback'] });
+  const { key } = await store.put(Buffer.from('x'));
+  for (const client of ['203.0.113.1', '2001:db8::1']) {
+    await fetch(`${url}/files/${key}?w=1`, { headers: { 'x-forwarded-for': client } });
+  }
+  await fetch(`${url}/files/${key}?w=1`);
+  expect(clients).toEqual(['203.0.113.1', '2001:db8::1', '127.0.0.1']);
 });

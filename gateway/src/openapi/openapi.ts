@@ -45,13 +45,12 @@ function nameOf(json: { readonly $id?: unknown }, index: number): string {
 }
 
 export function openapiRoute(app: FastifyInstance): void {
-  let description: string | undefined;
-  app.get('/openapi.json', { schema: { hide: true } as never }, async (_, reply) => {
-    description ??= JSON.stringify(app.swagger());
+  app.get('/openapi.json', { schema: { hide: true } as never }, async ({ publicBase }, reply) => {
+    const servers = [{ url: publicBase || '/' }];
     return reply
       .header('content-type', 'application/json; charset=utf-8')
       .header('cache-control', 'no-cache')
-      .send(description);
+      .send(JSON.stringify({ ...app.swagger(), servers }));
   });
 }
 
@@ -88,7 +87,10 @@ const receipt: PropertiesOf<ReceiptJson> = {
     pattern: '^([A-Za-z0-9_-]{22})?$',
     description: 'who has it can read the file; empty where only a FastDFS id is known',
   },
-  url: { ...text, description: 'relative to the gateway' },
+  url: {
+    ...text,
+    description: 'a path, or a whole URL where the gateway knows its public address',
+  },
   name: { ...text, description: "the client's name for the file; may be empty" },
   size: { type: 'integer', minimum: 0 },
   type: { ...text, description: 'media type' },

@@ -9,6 +9,7 @@ import type { Access, AskedBy } from '../access/access.js';
 import type { Policies } from '../access/policies.js';
 import type { ConsoleSource } from '../console/feed.js';
 import { SPANS, type Span } from '../console/history.js';
+import { filesBase } from '../http/public-address.js';
 import { route } from '../http/route.js';
 
 /**
@@ -112,7 +113,7 @@ export function consoleRoutes(app: FastifyInstance, parts: ConsoleParts): void {
     await access.watch(asked);
     return source.history(spanOf(asked.query));
   });
-  data(app, '/console/file', async (asked) => {
+  data(app, '/console/file', async (asked, base) => {
     const { id } = asked.query;
     if (typeof id !== 'string') {
       throw new ProblemError('bad_request', 'The parameter id names the file.');
@@ -122,7 +123,7 @@ export function consoleRoutes(app: FastifyInstance, parts: ConsoleParts): void {
     else await access.info(asked);
     const { file, trunk, ...places } = await store.locate(id);
     const shown = trunk && (access.isOpen ? { ...trunk, fileId: '' } : trunk);
-    return { file: receiptJson(file), ...places, ...(shown && { trunk: shown }) };
+    return { file: receiptJson(file, base), ...places, ...(shown && { trunk: shown }) };
   });
   data(app, '/console/access', async (asked) => ({
     ...(await access.permissions(asked)),
@@ -130,9 +131,13 @@ export function consoleRoutes(app: FastifyInstance, parts: ConsoleParts): void {
   }));
 }
 
-function data(app: FastifyInstance, path: string, look: (asked: AskedBy) => Promise<object>): void {
+function data(
+  app: FastifyInstance,
+  path: string,
+  look: (asked: AskedBy, base: string) => Promise<object>,
+): void {
   const serve = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
-    const shown = await look(request as AskedBy);
+    const shown = await look(request as AskedBy, filesBase(request));
     return reply.header('cache-control', 'no-store').send(shown);
   };
   route(app, path, { GET: serve, HEAD: serve });

@@ -15,6 +15,7 @@ import { extensionOf, type FileId, fileKind, isTrunkId, parseFileId } from '@ste
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { lookup } from 'mime-types';
 import type { AskedBy, ReadGrant } from '../access/access.js';
+import { filesBase } from '../http/public-address.js';
 import type { ReadyAnswers } from '../http/ready-answers.js';
 import { type Answering, answeringWith, type Call, route } from '../http/route.js';
 import { POLICY_UPLOAD } from '../openapi/operations.js';
@@ -52,7 +53,8 @@ function keyRoutes(
     const grant = await access.read(request as AskedBy, key);
     const keeping = ready?.mayKeep(key) ? ready : undefined;
     const file = await files.store.get(key);
-    const answer = await files.read(request.raw, file, grant);
+    const client = () => request.ip;
+    const answer = await files.read(request.raw, file, { ...grant, client });
     if (keeping && answer.status === 200 && Buffer.isBuffer(answer.content)) {
       keeping.keep(request.raw, {
         key,
@@ -69,7 +71,7 @@ function keyRoutes(
   const info = answering(async (request) => {
     const key = keyOf(request);
     await access.info(request as AskedBy);
-    return files.info(request.raw, key);
+    return files.info(request.raw, key, filesBase(request));
   });
   const remove = answering(async (request) => {
     const key = keyOf(request);
@@ -97,12 +99,12 @@ function ageOf(grant: ReadGrant, { expiresAt }: StoredFile): ((now: number) => s
   };
 }
 
-/** The form of an id's path up to its file. */
-const STORE_PATH = /^M[0-9A-Fa-f]{2}\//;
+/** The form of an id up to its file. */
+const STORE_PATH = /^[^/]*\/M[0-9A-Fa-f]{2}\//;
 
 /**
  * `/group1/M00/..`: files by their FastDFS ids, plain or of a slice, as the FastDFS nginx module
- * serves them: with its anti-leech token if one is required, and with `filename` for an attachment
+ * serves them: with slashes of any number, with its anti-leech token if one is required, and with `filename` for an attachment
  * of that name. The path is decoded once and must then be an id: 400 for a wrong one below a store
  * path, 404 elsewhere. A trunk contains files of many users, so its id is served only if an
  * operator allows it.
@@ -114,11 +116,11 @@ function fastdfsRoutes(
 ): void {
   const named = (request: FastifyRequest) => {
     const params = request.params as { readonly group: string; readonly '*': string };
-    const name = params['*'];
-    const text = `${params.group}/${name}`;
+    // As nginx does before its module sees the path. The group is empty in `//group1/M00/…`.
+    const text = `${params.group}/${params['*']}`.replace(/^\/+/, '').replace(/\/{2,}/g, '/');
     const id = parseFileId(text);
     const kind = id && kindOf(id);
-    if (!id || kind === undefined) throw STORE_PATH.test(name) ? noId() : notFound();
+    if (!id || kind === undefined) throw STORE_PATH.test(text) ? noId() : notFound();
     if (!serveTrunks && mayBeTrunk(id)) throw notFound();
     return { text, id, kind };
   };
@@ -135,6 +137,7 @@ function fastdfsRoutes(
       type: lookup(extensionOf(id.base)) || DEFAULT_TYPE,
       name: isAttachment ? filename : file.name || id.base,
       immutable: kind !== 'appender',
+      client: () => request.ip,
       ...(isAttachment ? { download: true } : {}),
     });
   });
@@ -201,7 +204,7 @@ function finding(routes: FileRoutes): Call {
       const id = idOf(request);
       if (id.includes('/')) await access.infoId(asked);
       else await access.info(asked);
-      return files.info(request.raw, id);
+      return files.info(request.raw, id, filesBase(request));
     }
     const isMark = /^[\w-]{22}$/.test(String(once)) && /^\d{0,15}$/.test(String(within ?? ''));
     if (!isMark) throw new ProblemError('bad_request', 'once is not the mark of an upload.');
@@ -209,7 +212,8 @@ function finding(routes: FileRoutes): Call {
     const { scope, done } = await access.upload({ headers, query, maxBytes: 0 }, path);
     done(undefined);
     const withinMs = within === undefined ? undefined : Number(within);
-    return files.once(request.raw, `${scope} ${path}`, `once-${once}`, withinMs);
+    const mark = `once-${once}`;
+    return files.once(request.raw, `${scope} ${path}`, mark, withinMs, filesBase(request));
   };
 }
 
@@ -223,7 +227,7 @@ function registering({ files, access, policies }: FileRoutes): Call {
     grant.done(undefined);
     const policy = narrowPolicy(policies.default ?? {}, grant.policy);
     const receipt = await files.register(request.raw, fileId, policy);
-    return files.uploaded({ receipts: [receipt], replayed: false });
+    return files.uploaded({ receipts: [receipt], replayed: false }, filesBase(request));
   };
 }
 
@@ -256,7 +260,7 @@ function upload(routes: FileRoutes, name: string | undefined): Call {
       });
       storedBytes = 0;
       if (!stored.replayed) for (const { size } of stored.receipts) storedBytes += size;
-      return files.uploaded(stored);
+      return files.uploaded(stored, filesBase(request));
     } finally {
       grant.done(storedBytes);
     }

@@ -17,6 +17,7 @@ import type { FastifyRequest } from 'fastify';
 import type { Access, AskedBy } from '../access/access.js';
 import { EntryNames } from '../entry-names.js';
 import { PacedStream } from '../http/paced-stream.js';
+import { filesBase } from '../http/public-address.js';
 
 /** `/files?group=…`: a listing, its files as a ZIP, and their deletion. */
 
@@ -39,7 +40,9 @@ export async function list(
   await access.list(asked);
   const options = listOptions(asked.query);
   const { format } = asked.query;
-  if (format === undefined || format === 'json') return files.list(request.raw, options);
+  if (format === undefined || format === 'json') {
+    return files.list(request.raw, options, filesBase(request));
+  }
   if (format !== 'zip') throw new ProblemError('invalid_option', 'format is json or zip.');
   await access.info(asked);
   return zip(request, files, options);

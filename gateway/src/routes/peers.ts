@@ -10,6 +10,7 @@ import {
 import { checkKey, type Files, ProblemError, receiptJson } from '@stevedore/middleware/core';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { AskedBy } from '../access/access.js';
+import { filesBase } from '../http/public-address.js';
 import type { Answering } from '../http/route.js';
 import { listOptions } from './listing.js';
 import { peerCopies } from './peer-copies.js';
@@ -64,7 +65,7 @@ export function peerRoutes(
     answering(async (request) => {
       demandToken(request);
       const options = listOptions((request as AskedBy).query);
-      return files.list(request.raw, { ...options, ...ONLY_HERE });
+      return files.list(request.raw, { ...options, ...ONLY_HERE }, filesBase(request));
     }),
   );
   app.get(
@@ -75,7 +76,9 @@ export function peerRoutes(
       const file = await asked(request, (key) => files.store.get(key, ONLY_HERE));
       // The file's facts come with its bytes: one request is enough for most.
       const facts = {
-        [PEER_FILE_HEADER]: packed(receiptJson({ ...file, key: file.key!, fileId: file.fileId })),
+        [PEER_FILE_HEADER]: packed(
+          receiptJson({ ...file, key: file.key!, fileId: file.fileId }, filesBase(request)),
+        ),
       };
       const { most } = request.query as { readonly most?: string };
       if (most !== undefined && file.size > Number(most)) return { status: 204, headers: facts };
@@ -91,7 +94,7 @@ export function peerRoutes(
       const { mark } = request.params as { readonly mark: string };
       const { within = Number.POSITIVE_INFINITY } = request.query as { readonly within?: string };
       const known = await files.knownUpload(Buffer.from(mark, 'base64url'), Number(within));
-      const receipts = known.map((receipt) => receiptJson(receipt));
+      const receipts = known.map((receipt) => receiptJson(receipt, filesBase(request)));
       return {
         status: 200,
         headers: { 'content-type': 'application/json' },

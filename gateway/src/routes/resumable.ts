@@ -13,6 +13,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Access, AskedBy } from '../access/access.js';
 import type { Policies } from '../access/policies.js';
 import { FORWARDED_HEADER, type Forwarder } from '../http/forward.js';
+import { filesBase } from '../http/public-address.js';
 import { type Answering, type Call, route } from '../http/route.js';
 
 /**
@@ -30,7 +31,11 @@ export interface UploadRoutes {
 }
 
 const UPLOADS = '/uploads';
-const FILES = '/files';
+
+/** Of the collections, as the client reaches them. */
+function pathsOf(request: FastifyRequest) {
+  return { path: request.publicBase + UPLOADS, filesPath: filesBase(request) };
+}
 
 export function resumableRoutes(
   app: FastifyInstance,
@@ -38,8 +43,8 @@ export function resumableRoutes(
   answering: Answering,
 ): void {
   const { files } = routes;
-  const options: Call = ({ raw }, reply) =>
-    files.resume(raw, reply.raw, { path: UPLOADS, filesPath: FILES, client: '' });
+  const options: Call = (request, reply) =>
+    files.resume(request.raw, reply.raw, { ...pathsOf(request), client: '' });
   route(app, UPLOADS, {
     POST: answering(beginUpload(routes, undefined)),
     OPTIONS: answering(options),
@@ -71,7 +76,7 @@ export function beginUpload(
       await grant.begin();
       if (grant.mark && (await files.store.findOnce(grant.mark, FOR_EVER)).length > 0) throw used();
       const answer = await files.resume(request.raw, reply.raw, {
-        ...{ path: UPLOADS, filesPath: FILES, client: clientOf(request, grant.scope) },
+        ...{ ...pathsOf(request), client: clientOf(request, grant.scope) },
         policy: narrowPolicy(own, grant.policy),
         ...{ scope: grant.scope, mark: grant.mark },
         onReceived: (bytes) => {
@@ -129,9 +134,16 @@ function continueUpload({ files, store, access, forwarder }: UploadRoutes): Call
     const id = checkKey((request.params as { readonly id: string }).id);
     const elsewhere = await elsewhereOf(store, id, headers);
     if (elsewhere) {
-      const answer = await forwarder.forward(request.raw, reply.raw, elsewhere);
+      const { headers: others, ...answer } = await forwarder.forward(
+        request.raw,
+        reply.raw,
+        elsewhere,
+      );
       files.closeIfUnread(request.raw, reply.raw);
-      return answer;
+      // The other gateway does not know where this client reaches this one.
+      const found = 'content-location' in others;
+      const at = found ? { 'content-location': `${filesBase(request)}/${id}` } : {};
+      return { ...answer, headers: { ...others, ...at } };
     }
     const { query } = request as AskedBy;
     const scope = scopeOfUpload(files.store, id);
@@ -140,7 +152,7 @@ function continueUpload({ files, store, access, forwarder }: UploadRoutes): Call
     let received = 0;
     try {
       return await files.resume(request.raw, reply.raw, {
-        ...{ path: UPLOADS, filesPath: FILES, client: clientOf(request, scope ?? '') },
+        ...{ ...pathsOf(request), client: clientOf(request, scope ?? '') },
         ...{ id, limitBytes: grant.policy.maxFileBytes },
         onReceived: (bytes) => {
           received = bytes;

@@ -35,7 +35,7 @@ export interface UploadOptions {
 
 export interface StoredFile {
   readonly key: string;
-  /** Path of the file on the server. */
+  /** As the server has it: a path, or a whole URL. */
   readonly url: string;
 }
 
@@ -138,7 +138,7 @@ export class Upload {
     const answer = await this.#patiently(() => this.#request('POST', url, headers));
     const location = answer.header('Location');
     if (answer.status !== 201 || location === null) throw refusal(answer);
-    this.#url = new URL(location, new URL(url, globalThis.location?.href)).href;
+    this.#url = besideEndpoint(location, new URL(url, globalThis.location?.href));
     return storedIn(answer) ?? 0;
   }
 
@@ -271,6 +271,16 @@ export class Upload {
     const { name = '', lastModified = 0, type, size } = this.#file as Partial<File> & Blob;
     return [this.#options.name ?? name, this.#options.type ?? type, size, lastModified];
   }
+}
+
+/**
+ * The URL of an upload at the address by which its endpoint was reached: the server may know itself
+ * by another one. The upload is below the endpoint or, where that is a policy's, below its parent.
+ */
+function besideEndpoint(location: string, endpoint: URL): string {
+  const [collection = '', id = ''] = new URL(location, endpoint).pathname.split('/').slice(-2);
+  const isBelow = endpoint.pathname.endsWith(`/${collection}`);
+  return new URL(isBelow ? `${collection}/${id}` : id, endpoint).href;
 }
 
 function storedIn({ status, header }: Answer): StoredFile | undefined {

@@ -9,6 +9,8 @@ export interface EncoderJob {
   readonly bytes: Uint8Array;
   readonly variant: Variant;
   readonly maxPixels: number;
+  /** Longest side of the original. */
+  readonly maxSidePixels: number;
   readonly maxMemoryBytes: number;
 }
 

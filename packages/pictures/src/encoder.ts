@@ -32,9 +32,15 @@ process.on('message', async (job: EncoderJob) => {
   clearInterval(watch);
 });
 
-async function answer({ bytes, variant, maxPixels }: EncoderJob): Promise<EncoderAnswer> {
+async function answer(job: EncoderJob): Promise<EncoderAnswer> {
+  const { bytes, variant, maxPixels, maxSidePixels } = job;
   try {
     const picture = sharp(bytes, { limitInputPixels: maxPixels, failOn: 'error' });
+    const { width, height } = await picture.metadata();
+    if (Math.max(width, height) > maxSidePixels) {
+      const message = `a side of its ${width} x ${height} pixels is longer than ${maxSidePixels}`;
+      return { failure: 'picture_too_costly', message };
+    }
     return { bytes: await encoded(picture, variant).toBuffer() };
   } catch (error) {
     // libvips adds a line for each step that failed after the first.

@@ -6,17 +6,16 @@ import type { Variant } from './variant.js';
 
 /**
  * A pool of encoder processes, and the requests that wait for one. Bounded in processes, requests,
- * time and memory. A process that dies fails one picture, and the next request replaces it.
+ * time and memory. Clients take turns, so that one with many requests does not hold up the others.
+ * A process that dies fails one picture, and the next request replaces it.
  */
 
-export interface EncoderLimits {
+export interface EncoderLimits
+  extends Pick<EncoderJob, 'maxPixels' | 'maxSidePixels' | 'maxMemoryBytes'> {
   readonly processes: number;
   /** Waiting requests; more are refused with `pictures_busy`. */
   readonly maxWaiting: number;
   readonly timeoutMs: number;
-  readonly maxPixels: number;
-  /** Limits of one process. */
-  readonly maxMemoryBytes: number;
 }
 
 interface Ask {
@@ -31,7 +30,8 @@ const PROGRAM = fileURLToPath(new URL('./encoder.js', import.meta.url));
 export class Encoders {
   readonly #limits: EncoderLimits;
   readonly #idle: ChildProcess[] = [];
-  readonly #waiting: Ask[] = [];
+  /** By client, never empty. The first one is served next and then goes to the end. */
+  readonly #waiting = new Map<string, Ask[]>();
   readonly #all = new Set<ChildProcess>();
   #closed = false;
 
@@ -44,13 +44,15 @@ export class Encoders {
    * there are processes. Rejects as `read` does, and with `picture_unsupported`, `picture_broken`,
    * `picture_too_costly`, `pictures_busy`, `shutting_down`.
    */
-  encode(read: Ask['read'], variant: Variant): Promise<Buffer> {
+  encode(read: Ask['read'], variant: Variant, client: string): Promise<Buffer> {
     return new Promise((resolve, reject) => {
-      if (this.#closed || this.#waiting.length >= this.#limits.maxWaiting) {
-        reject(new ProblemError('pictures_busy', 'Too many pictures are being made; try again.'));
+      if (this.#closed || !this.#makeRoom(client)) {
+        reject(busy());
         return;
       }
-      this.#waiting.push({ read, variant, resolve, reject });
+      const asks = this.#waiting.get(client) ?? [];
+      asks.push({ read, variant, resolve, reject });
+      this.#waiting.set(client, asks);
       this.#next();
     });
   }
@@ -59,17 +61,34 @@ export class Encoders {
   close(): void {
     this.#closed = true;
     for (const child of this.#all) child.kill('SIGKILL');
-    for (const { reject } of this.#waiting.splice(0)) {
+    for (const { reject } of [...this.#waiting.values()].flat()) {
       reject(new ProblemError('shutting_down', 'The server is shutting down.'));
     }
+    this.#waiting.clear();
+  }
+
+  /** If all places are taken, the client with the most of them gives one to a client with fewer. */
+  #makeRoom(client: string): boolean {
+    let [taken, most]: [number, Ask[]] = [0, []];
+    for (const asks of this.#waiting.values()) {
+      taken += asks.length;
+      if (asks.length > most.length) most = asks;
+    }
+    if (taken < this.#limits.maxWaiting) return true;
+    const own = this.#waiting.get(client)?.length ?? 0;
+    if (most.length <= own + 1) return false;
+    most.pop()!.reject(busy());
+    return true;
   }
 
   #next(): void {
-    const ask = this.#waiting[0];
-    if (!ask || this.#closed) return;
+    const [first] = this.#waiting;
+    if (!first || this.#closed) return;
     const child = this.#idle.pop() ?? this.#start();
     if (!child) return;
-    this.#waiting.shift();
+    const [client, [ask, ...rest]] = first as [string, [Ask, ...Ask[]]];
+    this.#waiting.delete(client);
+    if (rest.length > 0) this.#waiting.set(client, rest);
     this.#run(child, ask).then(ask.resolve, ask.reject);
   }
 
@@ -91,11 +110,12 @@ export class Encoders {
   }
 
   async #run(child: ChildProcess, { read, variant }: Ask): Promise<Buffer> {
-    const { maxPixels, maxMemoryBytes } = this.#limits;
+    const { maxPixels, maxSidePixels, maxMemoryBytes } = this.#limits;
     let answer: EncoderAnswer;
     try {
       const bytes = await read();
-      answer = await this.#answer(child, { bytes, variant, maxPixels, maxMemoryBytes });
+      const limits = { maxPixels, maxSidePixels, maxMemoryBytes };
+      answer = await this.#answer(child, { bytes, variant, ...limits });
     } finally {
       if (this.#all.has(child)) this.#idle.push(child);
       this.#next();
@@ -145,4 +165,8 @@ export class Encoders {
       ? new ProblemError('picture_too_costly', 'The picture takes too much memory.')
       : new ProblemError('picture_broken', 'The picture broke its decoder.');
   }
+}
+
+function busy(): ProblemError {
+  return new ProblemError('pictures_busy', 'Too many pictures are being made; try again.');
 }

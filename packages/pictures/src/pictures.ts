@@ -1,6 +1,7 @@
 import type { Receipt, Store, StoredFile } from '@stevedore/client';
 import { type PictureMaker, ProblemError, type ShownPicture } from '@stevedore/middleware/core';
 import { Encoders } from './encoders.js';
+import { RefusedPictures } from './refused-pictures.js';
 import { isSameSize, parseSize, type Size } from './size.js';
 import {
   type AskedVariant,
@@ -24,10 +25,12 @@ export interface PictureOptions {
   readonly sizes: readonly string[];
   /** Processes that make pictures; default 2. */
   readonly processes?: number;
-  /** Requests that wait for a process; default 64. */
+  /** Requests that wait for a process, shared by the clients; default 64. */
   readonly maxWaiting?: number;
   /** Most pixels of an original; default 50 million. */
   readonly maxPixels?: number;
+  /** Longest side of an original; default 32,768. */
+  readonly maxSidePixels?: number;
   /** Largest original; default 32 MiB. */
   readonly maxBytes?: number;
   /** Memory of one process; default 768 MiB. */
@@ -40,6 +43,7 @@ export interface PictureOptions {
 }
 
 const DAY_MS = 86_400_000;
+const REFUSED = { maxEntries: 10_000, maxAgeMs: 600_000 };
 const FOR_EVER = Number.MAX_SAFE_INTEGER;
 
 export class Pictures implements PictureMaker {
@@ -51,6 +55,7 @@ export class Pictures implements PictureMaker {
   readonly #now: () => number;
   /** Pictures in progress by their marks: concurrent requests share them. */
   readonly #underWay = new Map<string, Promise<Receipt>>();
+  readonly #refused: RefusedPictures;
 
   /** Throws TypeError for an invalid size. */
   constructor(options: PictureOptions) {
@@ -59,6 +64,7 @@ export class Pictures implements PictureMaker {
     this.#maxBytes = maxBytes;
     this.#maxAgeMs = maxAgeMs;
     this.#now = options.now ?? Date.now;
+    this.#refused = new RefusedPictures(REFUSED, this.#now);
     this.#sizes = sizes.map((text) => {
       const size = parseSize(text);
       if (!size) throw new TypeError(`"${text}" is no size; write 320, x200 or 640x480`);
@@ -69,6 +75,7 @@ export class Pictures implements PictureMaker {
       maxWaiting: options.maxWaiting ?? 64,
       timeoutMs: options.timeoutMs ?? 10_000,
       maxPixels: options.maxPixels ?? 50_000_000,
+      maxSidePixels: options.maxSidePixels ?? 32_768,
       maxMemoryBytes: options.maxMemoryBytes ?? 768 * 2 ** 20,
     });
   }
@@ -82,6 +89,7 @@ export class Pictures implements PictureMaker {
     accept: string | undefined,
     original: StoredFile,
     mayAnySize: boolean,
+    client: string,
   ): Promise<ShownPicture | undefined> {
     const asked = askedVariant(url, accept);
     if (!asked) return undefined;
@@ -93,7 +101,8 @@ export class Pictures implements PictureMaker {
     if (key === undefined) {
       throw new ProblemError('picture_unsupported', 'A picture is made of a file that has a key.');
     }
-    return { file: await this.#file(key, original, asked), isNegotiated: asked.isNegotiated };
+    const file = await this.#file(key, original, asked, client);
+    return { file, isNegotiated: asked.isNegotiated };
   }
 
   /**
@@ -130,13 +139,18 @@ export class Pictures implements PictureMaker {
     );
   }
 
-  async #file(key: string, original: StoredFile, asked: AskedVariant): Promise<StoredFile> {
+  async #file(
+    key: string,
+    original: StoredFile,
+    asked: AskedVariant,
+    client: string,
+  ): Promise<StoredFile> {
     const mark = variantMark(key, asked);
     const name = mark.toString('base64url');
     const underWay = this.#underWay.get(name);
     if (underWay) return this.#store.get((await underWay).key);
     const making = this.#find(mark).then(
-      (found) => found ?? this.#make(mark, key, original, asked),
+      (found) => found ?? this.#make(mark, key, original, asked, client),
     );
     this.#underWay.set(name, making);
     try {
@@ -151,12 +165,24 @@ export class Pictures implements PictureMaker {
     return (await this.#store.findOnce(once, options)).at(0);
   }
 
-  async #make(once: Buffer, key: string, original: StoredFile, variant: Variant): Promise<Receipt> {
+  async #make(
+    once: Buffer,
+    key: string,
+    original: StoredFile,
+    variant: Variant,
+    client: string,
+  ): Promise<Receipt> {
     if (original.size > this.#maxBytes) {
       const message = `The file has ${original.size} bytes; pictures are made of at most ${this.#maxBytes}.`;
       throw new ProblemError('picture_too_costly', message);
     }
-    const bytes = await this.#encoders.encode(() => original.bytes(), variant);
+    const name = once.toString('base64url');
+    this.#refused.demandNone(name);
+    const read = () => original.bytes();
+    const bytes = await this.#encoders.encode(read, variant, client).catch((error: unknown) => {
+      this.#refused.add(name, error);
+      throw error;
+    });
     const ends = this.#now() + this.#maxAgeMs;
     const made = await this.#store.put(bytes, {
       name: renamed(original.name, variant),

@@ -42,12 +42,13 @@ export interface FilesOptions {
 
 /** Serves another file instead, such as a picture in another size. */
 export interface PictureMaker {
-  /** Undefined if the URL asks for the file as it is. */
+  /** Undefined if the URL asks for the file as it is. Clients share what it can make at a time. */
   shown(
     url: string,
     accept: string | undefined,
     file: StoredFile,
     mayAnySize: boolean,
+    client: string,
   ): Promise<ShownPicture | undefined>;
   /** Called after the file was deleted. */
   remove(key: string): Promise<void>;
@@ -77,6 +78,8 @@ export interface Reading extends Partial<Presentation> {
   readonly download?: boolean;
   /** The URL is signed: its pictures may have any size. */
   readonly isSigned?: boolean;
+  /** Default: the address of the connection. */
+  readonly client?: () => string;
 }
 
 export class Files {
@@ -148,8 +151,11 @@ export class Files {
     return registerFile(request.headers, fileId, context);
   }
 
-  /** For one file an object and its Location, for several an array. `base` is their path. */
-  uploaded({ receipts, replayed }: Stored, base = '/files'): Answer {
+  /**
+   * For one file an object and its Location, for several an array. `base`, here and below: what
+   * precedes `/KEY` in the URL of a file.
+   */
+  uploaded({ receipts, replayed }: Stored, base: string): Answer {
     const stored = receipts.map((receipt) => receiptJson(receipt, base));
     const single = stored.length === 1 ? stored[0] : undefined;
     const answer = json(201, single ?? stored, 'no-store');
@@ -197,8 +203,9 @@ export class Files {
     file: StoredFile,
     reading: Reading,
   ): Promise<Answer> {
-    const { url = '', headers } = request;
-    const picture = await pictures.shown(url, headers.accept, file, reading.isSigned ?? false);
+    const { url = '', headers, socket } = request;
+    const { isSigned = false, client = () => socket.remoteAddress ?? '' } = reading;
+    const picture = await pictures.shown(url, headers.accept, file, isSigned, client());
     if (!picture) return this.#answer(request, file, reading);
     // Name and type in the path are those of the original.
     const { name, type } = picture.file;
@@ -209,7 +216,12 @@ export class Files {
 
   #answer(request: IncomingMessage, file: StoredFile, reading: Reading): Promise<Answer> {
     const { method = 'GET', headers, url = '', socket } = request;
-    const { download = /[?&]download(?:[=&]|$)/.test(url), isSigned: _, ...how } = reading;
+    const {
+      download = /[?&]download(?:[=&]|$)/.test(url),
+      isSigned: _,
+      client: __,
+      ...how
+    } = reading;
     const { type, name } = file;
     const presentation = { type, name, immutable: true, ...this.#presentation, ...how };
     return answerFile({ method, headers, download }, file, presentation, {
@@ -219,7 +231,7 @@ export class Files {
   }
 
   /** GET and HEAD of a file's facts. */
-  async info({ method }: IncomingMessage, key: string, base?: string): Promise<Answer> {
+  async info({ method }: IncomingMessage, key: string, base: string): Promise<Answer> {
     return this.#told(method, receiptJson(await this.store.stat(key), base));
   }
 
@@ -229,19 +241,20 @@ export class Files {
     scope: string,
     key: string,
     withinMs: number | undefined,
+    base: string,
   ): Promise<Answer> {
     const within = withinMs === undefined ? {} : { withinMs };
     const receipts = await this.store.findOnce(uploadMark(scope, key), within);
     return this.#told(
       method,
-      receipts.map((receipt) => receiptJson(receipt)),
+      receipts.map((receipt) => receiptJson(receipt, base)),
     );
   }
 
   /** GET and HEAD of a listing. */
-  async list({ method }: IncomingMessage, options: ListOptions): Promise<Answer> {
+  async list({ method }: IncomingMessage, options: ListOptions, base: string): Promise<Answer> {
     const { files, ...rest } = await this.store.list(options);
-    return this.#told(method, { files: files.map((each) => receiptJson(each)), ...rest });
+    return this.#told(method, { files: files.map((each) => receiptJson(each, base)), ...rest });
   }
 
   /** 200 with a value as JSON. */
@@ -339,7 +352,7 @@ function json(status: number, value: unknown, cacheControl: string) {
 
 export interface ReceiptJson {
   readonly key: string;
-  /** Relative to the gateway's origin. */
+  /** A path, or a whole URL where the server knows its public address. */
   readonly url: string;
   readonly name: string;
   readonly size: number;
@@ -356,10 +369,10 @@ export interface ReceiptJson {
   readonly fileId?: string;
 }
 
-/** A receipt, or a file's facts. `base`: the path of the files. */
+/** A receipt, or a file's facts. `base`: what precedes `/KEY` in the file's URL. */
 export function receiptJson(
   receipt: Omit<Receipt, 'fileId'> & { readonly fileId?: string | undefined },
-  base = '/files',
+  base: string,
 ): ReceiptJson {
   const json: { -readonly [Name in keyof ReceiptJson]: ReceiptJson[Name] } = {
     key: receipt.key,
