@@ -331,6 +331,26 @@ describe.each(stores)('$name', ({ opened }) => {
     await expect(put).rejects.toMatchObject({ code: 'aborted' });
   });
 
+  test('reports why a body failed, even if it cannot be stopped either', async () => {
+    const { store } = await opened();
+    const broken = (chunk: () => IteratorResult<string>) => ({
+      [Symbol.iterator]: () => ({
+        next: chunk,
+        return: () => {
+          throw new Error('not stopped');
+        },
+      }),
+    });
+    const failing = broken(() => {
+      throw new Error('gone');
+    });
+    await expect(store.put(failing)).rejects.toMatchObject({ code: 'aborted' });
+    const endless = broken(() => ({ done: false, value: TEXT }));
+    await expect(store.put(endless, { size: 20 })).rejects.toMatchObject({
+      code: 'length_mismatch',
+    });
+  });
+
   test('stops a stalled stream when the upload is aborted', async () => {
     const { store } = await opened();
     const stalled = new PassThrough();

@@ -49,7 +49,7 @@ export interface Source {
   /** The stream or iterator, which can be read once; absent if the body can be read again. */
   readonly once?: object;
   /** Ends it where the iterator's `return` does not. */
-  readonly stop?: () => void;
+  readonly stop?: () => unknown;
   /** The length that it announces. */
   readonly bytes?: number | undefined;
   /** Of its text. Default: UTF-8. */

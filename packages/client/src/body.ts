@@ -75,8 +75,9 @@ export class Chunks implements AsyncIterableIterator<Buffer> {
   /** Does not wait for the source: a stalled one may never settle. */
   async return(): Promise<IteratorResult<Buffer, undefined>> {
     const iterator = this.#iterator;
-    if (iterator && this.#source.stop) this.#source.stop();
-    else Promise.resolve(iterator?.return?.()).catch(() => undefined);
+    const { stop = () => iterator?.return?.() } = this.#source;
+    // The caller has an error already, or no interest in the rest.
+    if (iterator) (async () => stop())().catch(() => undefined);
     return { done: true, value: undefined };
   }
 
