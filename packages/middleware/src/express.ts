@@ -78,7 +78,10 @@ export function download(store: Store, options: DownloadOptions = {}): Middlewar
 export function remove(store: Store, options: { readonly parameter?: string } = {}): Middleware {
   return (request, response, next) => {
     store.delete(keyOf(request, options.parameter ?? 'key')).then(
-      () => response.writeHead(204).end(),
+      () => {
+        response.statusCode = 204;
+        response.end();
+      },
       (error: unknown) => next(asHttpError(error)),
     );
   };

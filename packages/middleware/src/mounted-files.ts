@@ -116,7 +116,10 @@ export class MountedFiles extends Files {
   ): Promise<void> {
     await this.#itsTurn(request, response);
     const answer = await this.read(request, await this.store.get(checkKey(key)));
-    this.send(response, answer, others());
+    // An app that compresses answers would keep ETag and ranges, which are of the stored bytes.
+    const cacheControl = `${answer.headers['cache-control']}, no-transform`;
+    const headers = { ...answer.headers, 'cache-control': cacheControl };
+    this.send(response, { ...answer, headers }, others());
   }
 
   async #itsTurn(request: IncomingMessage, response: ServerResponse): Promise<void> {

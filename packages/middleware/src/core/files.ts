@@ -1,9 +1,4 @@
-import type {
-  IncomingMessage,
-  OutgoingHttpHeader,
-  OutgoingHttpHeaders,
-  ServerResponse,
-} from 'node:http';
+import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
 
 import type { GetOptions, ListOptions, Receipt, Store, StoredFile } from '@stevedore/client';
 import { closeAfterReply, hasUnreadBody } from './http/connection.js';
@@ -269,7 +264,7 @@ export class Files {
     { status, headers, content }: Answer,
     others: OutgoingHttpHeaders = {},
   ): void {
-    response.writeHead(status, joined(others, headers));
+    sendHead(response, status, headers, others);
     if (typeof content === 'object' && !Buffer.isBuffer(content)) {
       content.send(response);
       return;
@@ -291,7 +286,7 @@ export class Files {
     }
     const { status, headers, content } = problemAnswer(toProblem(error));
     this.closeIfUnread(request, response);
-    response.writeHead(status, { ...others, ...headers });
+    sendHead(response, status, headers, others);
     response.end(request.method === 'HEAD' ? undefined : content);
   }
 
@@ -309,18 +304,23 @@ export class Files {
   }
 }
 
-/** Names and values alternate, which Node writes faster than an object. */
-function joined(others: OutgoingHttpHeaders, headers: Answer['headers']): OutgoingHttpHeader[] {
-  const list: OutgoingHttpHeader[] = [];
+/**
+ * Header by header: middleware of other authors wraps `writeHead` without knowing all of its forms,
+ * and reads the headers of a response.
+ */
+function sendHead(
+  response: ServerResponse,
+  status: number,
+  headers: Answer['headers'],
+  others: OutgoingHttpHeaders,
+): void {
+  for (const name of Object.keys(others)) response.setHeader(name, others[name]!);
+  const vary = response.getHeader('vary');
   for (const name of Object.keys(headers)) {
-    const value = headers[name]!;
-    const isJoined = name === 'vary' && others.vary !== undefined;
-    list.push(name, isJoined ? `${others.vary}, ${value}` : value);
+    const isJoined = name === 'vary' && vary !== undefined;
+    response.setHeader(name, isJoined ? `${vary}, ${headers[name]}` : headers[name]!);
   }
-  for (const name of Object.keys(others)) {
-    if (headers[name] === undefined) list.push(name, others[name]!);
-  }
-  return list;
+  response.writeHead(status);
 }
 
 function json(status: number, value: unknown, cacheControl: string) {

@@ -1,4 +1,4 @@
-import type { ServerResponse } from 'node:http';
+import { OutgoingMessage, type ServerResponse } from 'node:http';
 import type { Readable } from 'node:stream';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { ByteRange, StoredFile } from '@stevedore/client';
@@ -202,7 +202,9 @@ let scratch = Buffer.allocUnsafeSlow(PIECE_BYTES);
 function write(response: ServerResponse, piece: Buffer): number {
   const { socket } = response;
   const isCopied = keepsMore(piece);
-  const usesScratch = isCopied && piece.length > SLOW_PIECE_BYTES;
+  // Middleware that wraps the response may keep what it is given.
+  const isWrapped = response.write !== OutgoingMessage.prototype.write;
+  const usesScratch = isCopied && !isWrapped && piece.length > SLOW_PIECE_BYTES;
   if (usesScratch) response.write(scratch.subarray(0, piece.copy(scratch)));
   else response.write(isCopied ? Buffer.from(piece) : piece);
   // The HTTP server buffers it until the end of this turn.
