@@ -8,6 +8,7 @@ import { gunzipSync } from 'node:zlib';
 import type { FileStore } from '@stevedore/client';
 import * as forExpress from '@stevedore/middleware/express';
 import { httpHandler } from '@stevedore/middleware/http';
+import express5 from 'express';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { openStore } from '../support/store.js';
 import { temporaryFolder } from '../support/temporary.js';
@@ -21,7 +22,7 @@ type Middleware = (
 ) => void;
 
 // Without types of their own.
-const load = createRequire(import.meta.url);
+const require = createRequire(import.meta.url);
 const session = { secret: 'secret', resave: true, saveUninitialized: true, store: undefined };
 const logged: string[] = [];
 
@@ -56,12 +57,12 @@ function quiet<T>(make: () => T): T {
 }
 
 const stacks: readonly (readonly [string, () => Middleware[]])[] = [
-  ['compression 1.7', () => [load('compression-1.7')({ threshold: 0 })]],
-  ['compression 1.8', () => [load('compression')({ threshold: 0 })]],
-  ['express-session 1.18', () => [quiet(() => load('express-session-1.18')(session))]],
-  ['express-session 1.19', () => [quiet(() => load('express-session')(session))]],
-  ['response-time 2.3', () => [load('response-time-2.3')()]],
-  ['cookie-session 2.0', () => [load('cookie-session-2.0')({ keys: ['key'] })]],
+  ['compression 1.7', () => [require('compression-1.7')({ threshold: 0 })]],
+  ['compression 1.8', () => [require('compression')({ threshold: 0 })]],
+  ['express-session 1.18', () => [quiet(() => require('express-session-1.18')(session))]],
+  ['express-session 1.19', () => [quiet(() => require('express-session')(session))]],
+  ['response-time 2.3', () => [require('response-time-2.3')()]],
+  ['cookie-session 2.0', () => [require('cookie-session-2.0')({ keys: ['key'] })]],
   ['one that holds back what is written', () => [holdsBack]],
   [
     'helmet, cors, morgan, serve-static, compression and sessions',
@@ -71,13 +72,13 @@ const stacks: readonly (readonly [string, () => Middleware[]])[] = [
       writeFileSync(join(folder, 'static', 'page.txt'), 'static');
       const line = ':method :status :res[content-length] :res[content-type]';
       return [
-        load('morgan')(line, { stream: { write: (text: string) => logged.push(text) } }),
-        load('helmet')(),
-        load('cors')({ origin: 'https://app.example' }),
-        load('compression-1.7')({ threshold: 0 }),
-        quiet(() => load('express-session-1.18')(session)),
-        load('response-time-2.3')(),
-        load('serve-static')(folder),
+        require('morgan')(line, { stream: { write: (text: string) => logged.push(text) } }),
+        require('helmet')(),
+        require('cors')({ origin: 'https://app.example' }),
+        require('compression-1.7')({ threshold: 0 }),
+        quiet(() => require('express-session-1.18')(session)),
+        require('response-time-2.3')(),
+        require('serve-static')(folder),
       ];
     },
   ],
@@ -85,23 +86,23 @@ const stacks: readonly (readonly [string, () => Middleware[]])[] = [
 
 type Make = (store: FileStore, before: readonly Middleware[]) => Middleware;
 
-function withExpress(version: string): Make {
+function withExpress(express: typeof express5): Make {
   return (store, before) => {
-    const app = load(version)();
+    const app = express();
     for (const each of before) app.use(each);
-    app.post('/own', forExpress.upload(store), (asked: { stored: unknown }, answer: never) => {
-      (answer as { json: (value: unknown) => void }).json(asked.stored);
+    app.post('/own', forExpress.upload(store), (asked, answer) => {
+      answer.json(asked.stored);
     });
     app.delete('/own/:key', forExpress.remove(store));
     app.use('/files', forExpress.files({ store, path: '/' }));
     app.use('/own', forExpress.problems(store));
-    return app;
+    return app as unknown as Middleware;
   };
 }
 
 const apps: readonly (readonly [string, Make])[] = [
-  ['Express 5', withExpress('express')],
-  ['Express 4', withExpress('express-4')],
+  ['Express 5', withExpress(express5)],
+  ['Express 4', withExpress(require('express-4'))],
   [
     'node:http',
     (store, before) => {
@@ -267,7 +268,7 @@ function jsonOf<T>({ headers, body }: Got): T {
 
 test("an app's own routes work there too, and its log has what was sent", async () => {
   const [, before] = stacks.find(([name]) => name.startsWith('helmet'))!;
-  const url = await serve(withExpress('express')(await openStore(), before()));
+  const url = await serve(withExpress(express5)(await openStore(), before()));
   const headers = { 'content-type': 'text/plain', origin: 'https://app.example' };
   const stored = await ask(`${url}/own`, { method: 'POST', headers, body: SHORT });
   const [{ key }] = jsonOf<[{ key: string }]>(stored);

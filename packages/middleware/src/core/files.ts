@@ -33,7 +33,11 @@ export interface FilesOptions {
   readonly underWay?: KeysUnderWay;
   /** Serves derived pictures; default: files are sent as they are. Closed together with this. */
   readonly pictures?: PictureMaker | undefined;
+  /** Called with an error that ended an answer early; default: `console.error`. */
+  readonly onError?: OnError | undefined;
 }
+
+export type OnError = (error: unknown) => void;
 
 /** Serves another file instead, such as a picture in another size. */
 export interface PictureMaker {
@@ -76,6 +80,7 @@ export interface Reading extends Partial<Presentation> {
 
 export class Files {
   readonly store: Store;
+  readonly onError: OnError;
   /** Bytes of downloads that clients have not read yet. */
   readonly unsent: UnsentBytes;
   readonly #limits: TransferLimits;
@@ -86,8 +91,9 @@ export class Files {
   readonly #pictures: PictureMaker | undefined;
   #resuming: Promise<ResumableUploads> | undefined;
 
-  constructor({ store, limits, presentation, underWay, pictures }: FilesOptions) {
+  constructor({ store, limits, presentation, underWay, pictures, onError }: FilesOptions) {
     this.store = store;
+    this.onError = onError ?? console.error;
     this.#pictures = pictures;
     this.unsent = new UnsentBytes(limits);
     this.#limits = limits;
@@ -258,15 +264,16 @@ export class Files {
     return { status: 204, headers: {} };
   }
 
-  /** Sends the answer with additional headers. */
+  /** Sends the answer with additional headers. `onError` in place of that of all answers. */
   send(
     response: ServerResponse,
     { status, headers, content }: Answer,
     others: OutgoingHttpHeaders = {},
+    onError = this.onError,
   ): void {
     sendHead(response, status, headers, others);
     if (typeof content === 'object' && !Buffer.isBuffer(content)) {
-      content.send(response);
+      content.send(response, onError);
       return;
     }
     response.end(content);

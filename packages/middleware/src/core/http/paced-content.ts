@@ -86,10 +86,16 @@ export class PacedContent {
     return ownMemory(bytes);
   }
 
-  /** Sends the content after the head. A failure of either side closes the connection. */
-  send(response: ServerResponse): void {
+  /**
+   * Sends the content after the head. A failure of either side closes the connection; `onError` is
+   * called with the server's.
+   */
+  send(response: ServerResponse, onError: (error: unknown) => void): void {
     response.once('close', () => this.close());
-    this.#send(response).catch((error: Error) => response.destroy(error));
+    this.#send(response).catch((error: Error) => {
+      if (!this.#isClosed && !this.#pace.isGone()) onError(error);
+      response.destroy(error);
+    });
   }
 
   /** Releases its memory and stops reading. */
