@@ -160,7 +160,7 @@ export function openOptions(options: GatewayOptions): OpenOptions {
 export interface Limits extends TransferLimits {
   /** From the first byte of a request to the end of its headers. */
   readonly headerTimeoutMs: number;
-  /** An open connection without a request. */
+  /** An open connection without a request: longer than a proxy keeps it for its next one. */
   readonly keepAliveMs: number;
   /** A connection without progress in either direction. */
   readonly idleMs: number;
@@ -174,7 +174,7 @@ export const defaultLimits: Limits = Object.freeze({
   ...defaultTransferLimits,
   maxClientUploads: 1000,
   headerTimeoutMs: 10_000,
-  keepAliveMs: 60_000,
+  keepAliveMs: 75_000,
   idleMs: 120_000,
   maxConnections: 10_000,
   drainMs: 8000,

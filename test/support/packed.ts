@@ -58,7 +58,13 @@ export async function installProject(
   const manifest = { name: 'project', type: 'module', private: true, scripts };
   writeFileSync(join(project, 'package.json'), JSON.stringify(manifest));
   const versions = Object.entries(others).map(([name, version]) => `${name}@${version}`);
-  const options = ['--ignore-scripts', '--prefer-offline', '--no-audit', '--no-fund'];
+  const options = [
+    '--engine-strict',
+    '--ignore-scripts',
+    '--prefer-offline',
+    '--no-audit',
+    '--no-fund',
+  ];
   await run('npm', ['install', ...options, ...archives.values(), ...versions], { cwd: project });
   // What its install script would compile, for a minute.
   cpSync(join(ROOT, 'packages/disk', BINDING), join(project, BINDING), { recursive: true });
