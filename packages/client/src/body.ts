@@ -1,6 +1,8 @@
 import { Readable } from 'node:stream';
 import { ReadableStream } from 'node:stream/web';
+import { types } from 'node:util';
 import { abortable } from '@stevedore/async';
+import { messageOf } from '@stevedore/protocol';
 import { StoreError } from '@stevedore/staging/errors';
 import { invalidOption } from './options.js';
 import type { Body } from './types.js';
@@ -8,8 +10,8 @@ import type { Body } from './types.js';
 /** A Buffer for bytes in memory, chunks for a stream. Throws `invalid_option` for anything else. */
 export function readBody(body: Body): Buffer | AsyncIterable<Uint8Array> {
   if (typeof body === 'string') return Buffer.from(body);
-  if (body instanceof Uint8Array) return Buffer.from(body.buffer, body.byteOffset, body.byteLength);
-  if (body instanceof ArrayBuffer) return Buffer.from(body);
+  if (types.isUint8Array(body)) return Buffer.from(body.buffer, body.byteOffset, body.byteLength);
+  if (types.isArrayBuffer(body)) return Buffer.from(body);
   if (body instanceof Blob) return body.stream() as ReadableStream<Uint8Array>;
   if (body instanceof Readable || body instanceof ReadableStream || isIterable(body)) {
     return body as AsyncIterable<Uint8Array>;
@@ -63,7 +65,7 @@ async function nextChunk(
 }
 
 export function interrupted(cause: unknown): StoreError {
-  const reason = cause instanceof Error ? cause.message : String(cause);
+  const reason = messageOf(cause);
   const message = `the body did not arrive whole (${reason}); nothing was stored`;
   return new StoreError('aborted', message, { cause });
 }

@@ -1,3 +1,4 @@
+import { types } from 'node:util';
 import { crc32 } from 'node:zlib';
 import type { FileMeta, NewFile, SpoolWriter, Staging } from '@stevedore/staging';
 import { StoreError } from '@stevedore/staging/errors';
@@ -175,7 +176,7 @@ class Taking {
   }
 
   async add(chunk: Uint8Array): Promise<void> {
-    if (!(chunk instanceof Uint8Array))
+    if (!types.isUint8Array(chunk))
       throw invalidOption('the body yields something else than bytes');
     this.#count(chunk);
     this.#chunks.push(chunk);
@@ -275,7 +276,7 @@ export function checkMeta({
   checkText('type', type, MAX_TYPE_BYTES);
   if (group !== undefined) checkText('group', group, MAX_GROUP_BYTES);
   if (expiresAt === undefined) return { name, type, group };
-  const time = expiresAt instanceof Date ? expiresAt.getTime() : Number.NaN;
+  const time = types.isDate(expiresAt) ? expiresAt.getTime() : Number.NaN;
   if (!Number.isSafeInteger(time)) throw invalidOption('expiresAt: a valid Date is needed');
   return { name, type, group, expiresAt: time };
 }

@@ -6,7 +6,13 @@
 import { randomBytes } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';
-import { type PutOptions, type Receipt, type Store, StoreError } from '@stevedore/client/connect';
+import {
+  isStoreError,
+  type PutOptions,
+  type Receipt,
+  type Store,
+  StoreError,
+} from '@stevedore/client/connect';
 import { DEFAULT_TYPE, headerText, mediaType } from './core/http/content-headers.js';
 import { ProblemError } from './core/problems.js';
 import { checkedBody } from './core/upload/content-check.js';
@@ -175,7 +181,7 @@ class Engine implements MulterStorage {
     try {
       await this.#store.delete(key);
     } catch (error) {
-      if (!(error instanceof StoreError && error.code === 'not_found')) throw error;
+      if (!isStoreError(error, 'not_found')) throw error;
     }
   }
 }

@@ -1,3 +1,4 @@
+import { types } from 'node:util';
 import { crc32 } from 'node:zlib';
 import { abortable } from '@stevedore/async';
 import { StoreError } from '@stevedore/staging/errors';
@@ -63,7 +64,7 @@ export class Source implements AsyncIterable<Uint8Array> {
       for (;;) {
         const { done, value } = await this.#next();
         if (done) break;
-        if (!(value instanceof Uint8Array)) {
+        if (!types.isUint8Array(value)) {
           throw invalidOption('the body yields something else than bytes');
         }
         this.#count(value);
