@@ -13,7 +13,7 @@ import {
   type Store,
   StoreError,
 } from '@stevedore/client/connect';
-import { DEFAULT_TYPE, headerText, mediaType } from './core/http/content-headers.js';
+import { headerText, partType, typeByName } from './core/http/content-headers.js';
 import { ProblemError } from './core/problems.js';
 import { checkedBody } from './core/upload/content-check.js';
 import {
@@ -114,7 +114,10 @@ class Engine implements MulterStorage {
   async #take(request: IncomingMessage, file: IncomingPart): Promise<Receipt> {
     const arriving = this.#form(request);
     const { policy, expiry, gone, keys } = arriving;
-    const type = mediaType(file.mimetype) ?? DEFAULT_TYPE;
+    const name = nameOf(file);
+    // Multer's parser calls parts so that have no type, or one that is no media type.
+    const byName = file.mimetype === 'text/plain' ? typeByName(name) : undefined;
+    const type = byName ?? partType(file.mimetype, name);
     arriving.files += 1;
     if (arriving.files > (policy.maxFiles ?? Number.POSITIVE_INFINITY)) {
       const message = `Here at most ${policy.maxFiles} files can be uploaded at once.`;
@@ -136,7 +139,7 @@ class Engine implements MulterStorage {
       .put(body, {
         ...putOptions(policy),
         ...expiry,
-        name: nameOf(file),
+        name,
         type,
         signal: gone.signal,
       })
