@@ -1,6 +1,8 @@
 import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http';
+import { connect as connectHttp2, createServer as createHttp2 } from 'node:http2';
 import { createRequire } from 'node:module';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -265,6 +267,43 @@ function jsonOf<T>({ headers, body }: Got): T {
   const text = headers['content-encoding'] === 'gzip' ? gunzipSync(body) : body;
   return JSON.parse(String(text)) as T;
 }
+
+test('over HTTP/2, a connection carries uploads, refusals and downloads', async () => {
+  const handler = httpHandler({ store: await openStore() });
+  const server = createHttp2((asked, answer) =>
+    handler(asked as unknown as IncomingMessage, answer as unknown as ServerResponse),
+  );
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const client = connectHttp2(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  onTestFinished(() => {
+    client.destroy();
+    server.close();
+  });
+  const ask2 = async (path: string, method: string, headers: object = {}, body?: Buffer) => {
+    const stream = client.request({ ':path': path, ':method': method, ...headers });
+    const answered = once(stream, 'response') as Promise<[Record<string, string | number>]>;
+    stream.end(body);
+    const [got] = await answered;
+    return { ...got, body: Buffer.concat(await stream.toArray()) };
+  };
+  const encoded = { 'content-type': 'text/plain', 'content-encoding': 'gzip' };
+  expect(await ask2('/files', 'POST', encoded, LONG)).toMatchObject({ ':status': 415 });
+  const text = { 'content-type': 'text/plain' };
+  // Cut off, it could not be told from a whole one.
+  expect(await ask2('/files', 'POST', text, LONG)).toMatchObject({ ':status': 411 });
+  const sized = { ...text, 'content-length': LONG.length };
+  const stored = await ask2('/files', 'POST', sized, LONG);
+  expect(stored).toMatchObject({ ':status': 201 });
+  const path = String((stored as Record<string, unknown>).location);
+  const [whole, part, head] = await Promise.all([
+    ask2(path, 'GET'),
+    ask2(path, 'GET', { range: 'bytes=5-9' }),
+    ask2(path, 'HEAD'),
+  ]);
+  expect(whole.body.equals(LONG)).toBe(true);
+  expect(part).toMatchObject({ ':status': 206, body: LONG.subarray(5, 10) });
+  expect(head).toMatchObject({ ':status': 200, 'content-length': String(LONG.length) });
+});
 
 test("an app's own routes work there too, and its log has what was sent", async () => {
   const [, before] = stacks.find(([name]) => name.startsWith('helmet'))!;

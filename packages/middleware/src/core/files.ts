@@ -297,9 +297,12 @@ export class Files {
     response.end(request.method === 'HEAD' ? undefined : content);
   }
 
-  /** Closes the connection after the answer if bytes of the request's body may still arrive. */
+  /**
+   * Closes the connection after the answer if bytes of the request's body may still arrive. One of
+   * HTTP/2 carries other requests, too.
+   */
   closeIfUnread(request: IncomingMessage, response: ServerResponse): void {
-    if (!hasUnreadBody(request) || response.headersSent) return;
+    if (request.httpVersionMajor > 1 || !hasUnreadBody(request) || response.headersSent) return;
     response.setHeader('connection', 'close');
     closeAfterReply(request.socket, this.#limits);
   }
