@@ -101,6 +101,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     },
     ...(options.underWay && { underWay: options.underWay }),
     pictures: options.pictures,
+    onError: (error) => log.error({ err: error }, 'answer ended early'),
   });
   const refuse = ({ raw }: FastifyRequest, reply: FastifyReply, problem: ProblemError): void => {
     const others = reply.getHeaders() as OutgoingHttpHeaders;

@@ -145,14 +145,10 @@ function* check(options: GatewayOptions, nameOf: (option: string) => string): Ge
   try {
     trustedProxies(options.trustProxy);
   } catch (error) {
-    throw new OptionError(
-      `${nameOf('trustProxy')}: ${(error as Error).message}; write 10.0.0.5, 10.0.0.0/8 or loopback`,
-    );
+    yield `${nameOf('trustProxy')}: ${(error as Error).message}; write 10.0.0.5, 10.0.0.0/8 or loopback`;
   }
   if (parsePublicUrl(options.publicUrl) === undefined) {
-    throw new OptionError(
-      `${nameOf('publicUrl')}: "${options.publicUrl}" is no URL without a query; write https://files.example.com/storage or /storage`,
-    );
+    yield `${nameOf('publicUrl')}: "${options.publicUrl}" is no URL without a query; write https://files.example.com/storage or /storage`;
   }
   for (const origin of options.corsOrigins) {
     if (origin === '*' || (URL.canParse(origin) && new URL(origin).origin === origin)) continue;
@@ -174,7 +170,7 @@ export function openOptions(options: GatewayOptions): OpenOptions {
 export interface Limits extends TransferLimits {
   /** From the first byte of a request to the end of its headers. */
   readonly headerTimeoutMs: number;
-  /** An open connection without a request. */
+  /** An open connection without a request: longer than a proxy keeps it for its next one. */
   readonly keepAliveMs: number;
   /** A connection without progress in either direction. */
   readonly idleMs: number;
@@ -188,7 +184,7 @@ export const defaultLimits: Limits = Object.freeze({
   ...defaultTransferLimits,
   maxClientUploads: 1000,
   headerTimeoutMs: 10_000,
-  keepAliveMs: 60_000,
+  keepAliveMs: 75_000,
   idleMs: 120_000,
   maxConnections: 10_000,
   drainMs: 8000,

@@ -167,6 +167,26 @@ test('links of documents lead to files and headings that exist', () => {
   expect(broken).toEqual([]);
 });
 
+test('adapters use only the calls of a response that every wrapper of it knows', () => {
+  const calls =
+    /\.writeHead\([^)]*,|\.(?:_header|_headerSent|_implicitHeader|_storeHeader|_send)\b/g;
+  const wrong = SOURCES.filter((path) => packageOf(path) === 'middleware').flatMap((path) =>
+    [...textOf(path).matchAll(calls)].map(([call]) => `${path}: ${call}`),
+  );
+  expect(wrong).toEqual([]);
+});
+
+test('what is of the language is told by its properties, not by its class: there may be two', () => {
+  const classes =
+    'Error|AggregateError|RangeError|SyntaxError|TypeError|DOMException|Uint8Array|Buffer|ArrayBuffer|DataView|Date|Promise|Array|Map|Object|RegExp|Set';
+  const wrong = SOURCES.flatMap((path) =>
+    [...textOf(path).matchAll(new RegExp(`^.*\\binstanceof (?:${classes})\\b.*$`, 'gm'))].map(
+      ([line]) => `${path}: ${line.trim()}`,
+    ),
+  );
+  expect(wrong).toEqual([]);
+});
+
 /** Without the programs of guides, whose files are in the reader's app. */
 function withoutApps(document: string): string {
   return document.replace(/^```\w+\n\/\/ \S+\n.*?^```$/gms, '');

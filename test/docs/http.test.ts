@@ -40,4 +40,9 @@ describe('the page on HTTP', () => {
     ];
     for (const sentence of sentences) expect(HTTP).toContain(sentence);
   });
+
+  test('a connection without a request outlives that of a proxy in front', () => {
+    // nginx and the load balancer of AWS keep theirs for a minute, and may use it in its last second.
+    expect(defaultLimits.keepAliveMs).toBeGreaterThanOrEqual(75_000);
+  });
 });

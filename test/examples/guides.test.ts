@@ -1,24 +1,17 @@
-import { execFileSync, spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { spawn } from 'node:child_process';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { freePort } from '../support/free-port.js';
 import { ROOT } from '../support/packed.js';
+import { GUIDES, programsOf } from './guides.js';
 
 /** The programs in the guides run, and do what the guides say. */
 
-const GUIDES = join(ROOT, 'docs/guides');
 /** It has the packages and the frameworks that the guides import. */
 const EXAMPLES = join(ROOT, 'examples/dist');
 const JPEG = Buffer.from('ffd8ffe000104a46494600010100000100010000ffd9', 'hex');
 const ann = { 'x-user': 'ann' };
-
-/** The code blocks of a guide that begin with the name of their file. */
-function programsOf(guide: string): [path: string, text: string][] {
-  const text = readFileSync(join(GUIDES, guide), 'utf8');
-  const blocks = text.matchAll(/^```(?:js|ts|tsx)\n\/\/ (\S+)\n(.+?)^```$/gms);
-  return [...blocks].map(([, path, program]) => [path!, program!]);
-}
 
 function inExamples(): string {
   const folder = mkdtempSync(join(EXAMPLES, 'guide-'));
@@ -135,29 +128,6 @@ test('fastify: a new avatar takes the place of the old one', async () => {
     expect((await fetch(avatar, { method: 'PUT', headers, body: JPEG })).status).toBe(204);
     await expectPhoto(avatar);
   }
-});
-
-test('Next.js: the modules have the types of a route handler', () => {
-  const folder = inExamples();
-  const modules = programsOf('nextjs.md').filter(([, text]) => !text.includes("from 'next'"));
-  expect(modules.map(([path]) => path)).toEqual([
-    'lib/photos.ts',
-    'app/photos/route.ts',
-    'app/photos/[key]/route.ts',
-  ]);
-  for (const [path, text] of modules) {
-    mkdirSync(dirname(join(folder, path)), { recursive: true });
-    writeFileSync(join(folder, path), text);
-  }
-  const options = {
-    ...{ module: 'esnext', moduleResolution: 'bundler', lib: ['dom', 'dom.iterable', 'esnext'] },
-    ...{ strict: true, noEmit: true, skipLibCheck: true, types: ['node'] },
-  };
-  writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions: options }));
-  const compiler = join(ROOT, 'node_modules/typescript/bin/tsc');
-  const check = () =>
-    execFileSync(process.execPath, [compiler, '-p', folder], { encoding: 'utf8', stdio: 'pipe' });
-  expect(check()).toBe('');
 });
 
 test('every guide is short, and in the README and on the site', () => {

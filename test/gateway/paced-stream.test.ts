@@ -14,7 +14,7 @@ async function answer(chunks: number, failure?: Error) {
   }
   const stream = Readable.from(bytes());
   const server = createServer((_request, response) => {
-    new PacedStream(stream, unsent).send(response);
+    new PacedStream(stream, unsent).send(response, () => {});
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   onTestFinished(() => {

@@ -38,18 +38,34 @@ export async function packPackages(): Promise<Packed> {
 }
 
 /** Resolves with the folder of a project that has the examples and nothing of the workspace. */
-export async function installExamples({ folder, archives }: Packed): Promise<string> {
+export async function installExamples(packed: Packed): Promise<string> {
+  const { dependencies = {}, scripts } = readManifest('examples');
+  const others = Object.entries(dependencies).filter(([name]) => !packed.archives.has(name));
+  const project = await installProject(packed, Object.fromEntries(others), scripts);
+  cpSync(join(ROOT, 'examples/dist'), join(project, 'dist'), { recursive: true });
+  return project;
+}
+
+/** Resolves with the folder of a project that has the packages, and others at these versions. */
+export async function installProject(
+  { folder, archives }: Packed,
+
+  others: Readonly<Record<string, string>>,
+  scripts: Manifest['scripts'] = {},
+): Promise<string> {
   const project = join(folder, 'project');
   mkdirSync(project);
-  const examples = join(ROOT, 'examples');
-  cpSync(join(examples, 'dist'), join(project, 'dist'), { recursive: true });
-  const { dependencies = {}, scripts } = readManifest('examples');
-  const others = Object.entries(dependencies).filter(([name]) => !archives.has(name));
-  const manifest = { name: 'examples', type: 'module', private: true, scripts };
+  const manifest = { name: 'project', type: 'module', private: true, scripts };
   writeFileSync(join(project, 'package.json'), JSON.stringify(manifest));
-  const wanted = [...archives.values(), ...others.map(([name, version]) => `${name}@${version}`)];
-  const options = ['--ignore-scripts', '--prefer-offline', '--no-audit', '--no-fund'];
-  await run('npm', ['install', ...options, ...wanted], { cwd: project });
+  const versions = Object.entries(others).map(([name, version]) => `${name}@${version}`);
+  const options = [
+    '--engine-strict',
+    '--ignore-scripts',
+    '--prefer-offline',
+    '--no-audit',
+    '--no-fund',
+  ];
+  await run('npm', ['install', ...options, ...archives.values(), ...versions], { cwd: project });
   // What its install script would compile, for a minute.
   cpSync(join(ROOT, 'packages/disk', BINDING), join(project, BINDING), { recursive: true });
   return project;

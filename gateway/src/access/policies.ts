@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { asStoreError, invalidOption } from '@stevedore/client';
 import { checkPolicy, type UploadPolicy } from '@stevedore/middleware/core';
 import { fromFile, option, parseOptions, type RawOptions } from '@stevedore/options';
+import { isError } from '@stevedore/protocol';
 
 /**
  * Upload policies by name, from a JSON file: `default` applies to `POST /files`, every other one to
@@ -35,7 +36,7 @@ export function readPolicies(path: string): Policies {
   try {
     return parsePolicies(JSON.parse(readFileSync(path, 'utf8')), path);
   } catch (error) {
-    if (error instanceof SyntaxError || (error instanceof Error && 'syscall' in error)) {
+    if (isError(error) && (error.name === 'SyntaxError' || 'syscall' in error)) {
       throw invalidOption(`${path}: ${error.message}`);
     }
     throw error;

@@ -1,3 +1,5 @@
+import { isError } from '@stevedore/protocol';
+
 /**
  * Errors for operators: one sentence each, without a stack, that says what happened, to what, and
  * what to do; and the exit codes.
@@ -36,13 +38,14 @@ const REQUEST: Readonly<Record<string, string>> = {
 };
 
 export function explain(error: unknown): string {
-  if (!(error instanceof Error)) return String(error);
+  if (!isError(error)) return String(error);
   const system = error as NodeJS.ErrnoException;
   const known = system.syscall === undefined ? undefined : SYSTEM[system.code ?? ''];
   if (known) return known(system);
   const request = REQUEST[system.code ?? ''];
   if (request !== undefined) return request;
-  if (error instanceof AggregateError && error.errors[0]) return explain(error.errors[0]);
+  const [first] = (error as Partial<AggregateError>).errors ?? [];
+  if (first) return explain(first);
   if (error.message === 'fetch failed' && error.cause) return explain(error.cause);
   if (isUsageError(error)) return error.message;
   return error.message.split('\n')[0] ?? error.name;
@@ -87,7 +90,7 @@ export class UsageError extends Error {
 /** Wrong options are wrong usage, wherever they are found. */
 export function isUsageError(error: unknown): boolean {
   if (error instanceof UsageError) return true;
-  if (!(error instanceof Error)) return false;
+  if (!isError(error)) return false;
   const code = 'code' in error ? error.code : undefined;
   return code === 'invalid_option' || error.name === 'OptionError';
 }

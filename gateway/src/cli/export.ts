@@ -5,6 +5,7 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { crc32 } from 'node:zlib';
 import { type OptionTable, type OptionValues, option } from '@stevedore/options';
+import { isError } from '@stevedore/protocol';
 import type { Command } from 'commander';
 import { createTarPacker } from 'modern-tar';
 import { EntryNames, fold, safePath, withKey } from '../entry-names.js';
@@ -224,7 +225,7 @@ class DamagedError extends Error {}
 
 /** Errors of this disk: the next file fails too. */
 function isOfTarget(error: unknown): boolean {
-  return error instanceof Error && 'syscall' in error && 'path' in error;
+  return isError(error) && 'syscall' in error && 'path' in error;
 }
 
 /** The file system does not take such a name there; it may take another. */

@@ -2,6 +2,7 @@ import { resolve } from 'node:path';
 import { otherWorkers } from '@stevedore/client';
 import { maxFormBytes } from '@stevedore/middleware/core';
 import { environmentName, formatBytes } from '@stevedore/options';
+import { isError } from '@stevedore/protocol';
 import type { Command } from 'commander';
 import {
   CONFIG_FILE,
@@ -40,7 +41,7 @@ export function configure(command: Command): void {
     const gateway = await startWith(options);
     announce(options, gateway);
     const error = await Promise.race([gateway.refused, stopped]);
-    if (error instanceof Error) {
+    if (isError(error)) {
       await gateway.close();
       throw error;
     }

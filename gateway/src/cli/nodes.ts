@@ -11,6 +11,7 @@ import {
   parseOptions,
 } from '@stevedore/options';
 import type { MigrationAction } from '@stevedore/protocol';
+import { isError } from '@stevedore/protocol';
 import type { ClassStatus, MigrationStatus } from '@stevedore/tiering/control';
 import { type AccessOptions, StartError } from '@stevedore/wire';
 import type { Command } from 'commander';
@@ -142,7 +143,7 @@ async function accessOf(options: OptionValues<NodeOptions>): Promise<AccessOptio
 
 /** The daemons name an option as in code; here the user typed a flag. */
 function asTyped(error: unknown, table: OptionTable, nameOf: (option: string) => string): unknown {
-  if (!(error instanceof Error) || error.name !== 'OptionError') return error;
+  if (!isError(error) || error.name !== 'OptionError') return error;
   // The first word may be any; later ones only if they are not English words.
   const name = /^[a-z]\w*|\b[a-z]+[A-Z]\w*/g;
   const typed = error.message.replace(name, (word) =>

@@ -142,9 +142,10 @@ export function readConfigFile(path = CONFIG_FILE): RawOptions {
   try {
     value = JSON.parse(readFileSync(path, 'utf8'));
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return {};
-    if (!(error instanceof SyntaxError)) throw error;
-    throw new UsageError(`${path} is not valid JSON: ${error.message}`);
+    const { code, name, message } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT') return {};
+    if (name !== 'SyntaxError') throw error;
+    throw new UsageError(`${path} is not valid JSON: ${message}`);
   }
   if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
     return value as RawOptions;

@@ -17,7 +17,7 @@ export class PacedStream implements SentContent {
     this.#unsent = unsent;
   }
 
-  send(response: ServerResponse): void {
+  send(response: ServerResponse, onError: (error: unknown) => void): void {
     const hold = this.#unsent.hold();
     const end = (): void => void response.destroy();
     this.#stream.on('pause', () => {
@@ -25,6 +25,9 @@ export class PacedStream implements SentContent {
       hold.wait(bytes, { trim: () => bytes, end });
     });
     response.on('drain', () => hold.moved());
-    pipeline(this.#stream, response, () => hold.release());
+    pipeline(this.#stream, response, (error) => {
+      hold.release();
+      if (error && error.code !== 'ERR_STREAM_PREMATURE_CLOSE') onError(error);
+    });
   }
 }

@@ -6,6 +6,7 @@ import {
   ProblemError,
   toProblem,
 } from '@stevedore/middleware/core';
+import { isError } from '@stevedore/protocol';
 import type { FastifyInstance, FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify';
 import { operations } from '../openapi/operations.js';
 
@@ -85,7 +86,7 @@ export function problemOf(error: unknown): ProblemError {
 
 /** Refusals of the framework before a route is called. */
 function frameworkProblem(error: unknown): ProblemError | undefined {
-  if (!(error instanceof Error) || !('code' in error)) return undefined;
+  if (!isError(error) || !('code' in error)) return undefined;
   switch (error.code) {
     case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
       return new ProblemError('invalid_media_type', 'Content-Type is not a media type.', error);

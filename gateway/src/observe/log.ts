@@ -1,3 +1,4 @@
+import { isError } from '@stevedore/protocol';
 import { type DestinationStream, type Logger, pino } from 'pino';
 import type { LogLevel } from '../options.js';
 
@@ -28,13 +29,13 @@ export function makeLog(level: LogLevel, destination?: DestinationStream): Logge
 
 /** A problem that is retried is a warning, any other an error. */
 export function logTrouble(log: Logger, error: unknown): void {
-  const retried = error instanceof Error && 'retryable' in error && error.retryable === true;
+  const retried = isError(error) && 'retryable' in error && error.retryable === true;
   log[retried ? 'warn' : 'error']({ err: error }, 'background');
 }
 
 /** Code and message of every cause; the stack of unexpected errors. */
 function describeError(error: unknown): unknown {
-  if (!(error instanceof Error)) return String(error);
+  if (!isError(error)) return String(error);
   const code = 'code' in error ? String(error.code) : undefined;
   return {
     type: error.name,

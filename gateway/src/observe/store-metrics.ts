@@ -1,4 +1,5 @@
 import { type FileStore, isStoreError, type StoreStats, type TrunkEvent } from '@stevedore/client';
+import { isError } from '@stevedore/protocol';
 import { Counter, Histogram, type Registry } from 'prom-client';
 import { addFigures, CACHE_COUNTERS, CACHE_GAUGES, type Figures } from './figures.js';
 
@@ -208,7 +209,7 @@ function countEvents(registry: Registry, store: FileStore): () => void {
 /** The code of an error of the store or of FastDFS; `other` for any other. */
 export function errorCode(error: unknown): string {
   if (isStoreError(error)) return error.code;
-  if (error instanceof Error && error.name === 'FastdfsError' && 'code' in error) {
+  if (isError(error) && error.name === 'FastdfsError' && 'code' in error) {
     return String(error.code);
   }
   return 'other';

@@ -1,4 +1,5 @@
 import { abortable } from '@stevedore/async';
+import { messageOf } from '@stevedore/protocol';
 import { isStoreError, StoreError } from '@stevedore/staging/errors';
 import { begin, inMemory, kindOf, type Source, sourceOf } from './body-kinds.js';
 import { invalidOption } from './options.js';
@@ -128,8 +129,7 @@ export class Chunks implements AsyncIterableIterator<Buffer> {
 }
 
 export function interrupted(cause: unknown): StoreError {
-  const reason = cause instanceof Error ? cause.message : String(cause);
-  const message = `the body did not arrive whole (${reason}); no file was stored`;
+  const message = `the body did not arrive whole (${messageOf(cause)}); no file was stored`;
   return new StoreError('aborted', message, { cause });
 }
 

@@ -6,7 +6,7 @@ import {
   FastdfsError,
   type StorageRecord,
 } from '@stevedore/fastdfs';
-import { parseSecrets, StorageStatus, secretsProblem } from '@stevedore/protocol';
+import { isError, parseSecrets, StorageStatus, secretsProblem } from '@stevedore/protocol';
 import { DirectoryLock, StoreError } from '@stevedore/staging';
 import { invalidOption, type StoreOptions } from './options.js';
 
@@ -215,7 +215,7 @@ export async function startCluster(
 }
 
 function nodeError(error: unknown): unknown {
-  if (!(error instanceof Error)) return error;
+  if (!isError(error)) return error;
   const code = (error as NodeJS.ErrnoException).code;
   if (code === 'EADDRINUSE') return new StoreError('port_in_use', error.message, { cause: error });
   return new StoreError(

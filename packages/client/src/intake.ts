@@ -1,3 +1,4 @@
+import { types } from 'node:util';
 import { crc32 } from 'node:zlib';
 import type { FileMeta, NewFile, SpoolWriter, Staging } from '@stevedore/staging';
 import {
@@ -246,7 +247,7 @@ export function checkMeta({
   checkText('type', type, MAX_TYPE_BYTES);
   if (group !== undefined) checkText('group', group, MAX_GROUP_BYTES);
   if (expiresAt === undefined) return { name, type, group };
-  const time = expiresAt instanceof Date ? expiresAt.getTime() : Number.NaN;
+  const time = types.isDate(expiresAt) ? expiresAt.getTime() : Number.NaN;
   if (!Number.isSafeInteger(time)) throw invalidOption('expiresAt: a valid Date is needed');
   return { name, type, group, expiresAt: time };
 }

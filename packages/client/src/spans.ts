@@ -1,5 +1,6 @@
 import { tracingChannel } from 'node:diagnostics_channel';
 import { CHANNELS } from '@stevedore/fastdfs';
+import { isError } from '@stevedore/protocol';
 import { isStoreError, MERGE_CHANNEL } from '@stevedore/staging';
 import { STORE_CHANNELS } from './channels.js';
 
@@ -82,5 +83,5 @@ function shown(from: unknown): Attributes {
 
 function codeOf(error: unknown): string {
   if (isStoreError(error)) return error.code;
-  return error instanceof Error && 'code' in error ? String(error.code) : 'other';
+  return isError(error) && 'code' in error ? String(error.code) : 'other';
 }

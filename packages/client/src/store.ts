@@ -377,8 +377,10 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
 
   /** Without a listener, a background error must neither end the process nor go unseen. */
   report(error: Error): void {
+    const { name: type, message, code = '' } = error as NodeJS.ErrnoException;
     if (this.listenerCount('error') > 0) this.emit('error', error);
-    else process.emitWarning(error);
+    // As text: Node refuses errors of another realm.
+    else process.emitWarning(message, { type, code });
   }
 
   #throwIfClosed(cause?: unknown): void {

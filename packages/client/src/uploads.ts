@@ -1,3 +1,4 @@
+import { types } from 'node:util';
 import type { FileCache } from '@stevedore/cache';
 import type { FastdfsClient } from '@stevedore/fastdfs';
 import { formatKey, type NewFile, type Staging, StoreError } from '@stevedore/staging';
@@ -93,7 +94,7 @@ export class Uploads {
       if (options.mode === 'direct') return await this.#putDirect(body, options);
       const how = stageOptions(options);
       const taking = this.#intake.take(body, options, how.sync);
-      const taken = taking instanceof Promise ? await taking : taking;
+      const taken = types.isPromise(taking) ? await taking : taking;
       const [file] = await this.#stage([taken], how);
       return this.#acknowledged(file!, options.transfer);
     } catch (error) {

@@ -88,7 +88,7 @@ export interface DiskSpace {
 
 /** True for a system error with this code (`ENOENT`, `ENOSPC`, ...). */
 export function hasCode(error: unknown, code: string): boolean {
-  return error instanceof Error && 'code' in error && error.code === code;
+  return (error as NodeJS.ErrnoException | undefined)?.code === code;
 }
 
 /** ENODATA, EBADMSG, EUCLEAN and EREMOTEIO of Linux; Node does not name all of them. */
@@ -100,8 +100,8 @@ const MEDIUM_NUMBERS: ReadonlySet<unknown> = new Set([-61, -74, -117, -121]);
  */
 export function isMediumFailure(error: unknown): boolean {
   if (hasCode(error, 'EIO')) return true;
-  if (process.platform !== 'linux' || !(error instanceof Error)) return false;
-  return 'errno' in error && MEDIUM_NUMBERS.has(error.errno);
+  if (process.platform !== 'linux') return false;
+  return MEDIUM_NUMBERS.has((error as NodeJS.ErrnoException | undefined)?.errno);
 }
 
 /**

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { type FileHandle, open, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { howUsed } from '@stevedore/async';
+import { types } from 'node:util';
 import { BodySource, type PreparedBody, SourceCursor } from '@stevedore/wire';
 import type { Deadline } from './deadline.js';
 import { FastdfsError } from './errors.js';
@@ -33,7 +34,7 @@ export type CheckedBody =
 /** Throws FastdfsError `invalid_argument` or `length_mismatch`. */
 export function checkBody(operation: string, body: Body, { size }: BodyOptions): CheckedBody {
   if (size !== undefined && !isSize(size)) throw invalid(operation, `size is ${size}`);
-  if (body instanceof Uint8Array) {
+  if (types.isUint8Array(body)) {
     if (size !== undefined && size !== body.length) {
       throw mismatch(operation, body.length, size);
     }

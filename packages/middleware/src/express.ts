@@ -5,7 +5,7 @@
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Receipt, Store } from '@stevedore/client';
-import { type ProblemCode, ProblemError } from './core/problems.js';
+import { isProblem, type ProblemCode, ProblemError } from './core/problems.js';
 import type { UploadRules } from './core/upload/policy.js';
 import { asHttpError, type FilesOptions, MountedFiles } from './mounted-files.js';
 
@@ -78,7 +78,10 @@ export function download(store: Store, options: DownloadOptions = {}): Middlewar
 export function remove(store: Store, options: { readonly parameter?: string } = {}): Middleware {
   return (request, response, next) => {
     store.delete(keyOf(request, options.parameter ?? 'key')).then(
-      () => response.writeHead(204).end(),
+      () => {
+        response.statusCode = 204;
+        response.end();
+      },
       (error: unknown) => next(asHttpError(error)),
     );
   };
@@ -88,7 +91,7 @@ export function remove(store: Store, options: { readonly parameter?: string } = 
 export function problems(store: Store) {
   const files = new MountedFiles({ store });
   return (error: unknown, request: ExpressRequest, response: ServerResponse, next: Next): void => {
-    const problem = error instanceof ProblemError ? error : multerProblem(error);
+    const problem = isProblem(error) ? error : multerProblem(error);
     if (problem && problem.code !== 'internal') {
       files.refuse(request, response, problem);
     } else {
@@ -121,8 +124,7 @@ const MALFORMED =
 
 /** Undefined if the error is not multer's, or not the client's fault. */
 function multerProblem(error: unknown): ProblemError | undefined {
-  if (!(error instanceof Error)) return undefined;
-  const { name, message } = error;
+  const { name, message = '' } = (error ?? {}) as Partial<Error>;
   if (name === 'MulterError') {
     const { code, field } = error as { readonly code?: string; readonly field?: string };
     const detail = field === undefined ? `${message}.` : `${message}: ${field}.`;

@@ -28,7 +28,7 @@ import { asHttpError, type FilesOptions, MountedFiles } from './mounted-files.js
 
 export type { FilesOptions, UploadRules };
 
-export interface FastifyFilesOptions extends FilesOptions {
+export interface FastifyFilesOptions extends Omit<FilesOptions, 'onError'> {
   /** Whether files may be deleted through it; default false. */
   readonly allowDelete?: boolean;
   /** Hooks that run before everything else, for access control. */
@@ -116,7 +116,10 @@ export function upload(store: Store, policy: UploadRules = {}): Upload {
 }
 
 /** Answers with a file: `return photo(request, reply, key)`. */
-export function download(store: Store, options: Omit<FilesOptions, 'store' | 'policy'> = {}) {
+export function download(
+  store: Store,
+  options: Omit<FilesOptions, 'store' | 'policy' | 'onError'> = {},
+) {
   const files = new MountedFiles({ ...options, store });
   return (request: FastifyRequest, reply: FastifyReply, key: string): Promise<FastifyReply> =>
     sendFile(files, request, reply, key);
@@ -149,10 +152,16 @@ async function sendFile(
 ): Promise<FastifyReply> {
   // Written past Fastify, which would read a long file ahead of its client.
   await files
-    .sendFile(request.raw, reply.raw, key, () => {
-      reply.hijack();
-      return reply.getHeaders() as OutgoingHttpHeaders;
-    })
+    .sendFile(
+      request.raw,
+      reply.raw,
+      key,
+      () => {
+        reply.hijack();
+        return reply.getHeaders() as OutgoingHttpHeaders;
+      },
+      (error) => request.log.error({ err: error }, 'download ended early'),
+    )
     .catch(rethrow);
   return reply;
 }

@@ -6,7 +6,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Receipt } from '@stevedore/client';
 import { checkKey } from './core/files.js';
-import { methodNotAllowed, ProblemError, toProblem } from './core/problems.js';
+import { methodNotAllowed, ProblemError } from './core/problems.js';
 import { type FilesOptions, MountedFiles } from './mounted-files.js';
 
 /**
@@ -37,8 +37,6 @@ export interface HandlerOptions extends FilesOptions {
     receipts: readonly Receipt[],
     request: IncomingMessage,
   ) => void | Promise<void>;
-  /** Called with the server's own errors; clients see no more than `internal`. */
-  readonly onError?: (error: unknown) => void;
 }
 
 export type NodeHandler = (
@@ -77,8 +75,6 @@ class Handler {
       else if (next) next();
       else throw nothingHere();
     } catch (error) {
-      const { code } = toProblem(error);
-      if (code === 'internal' || code === 'corrupt') this.#options.onError?.(error);
       this.#files.refuse(request, response, error);
     }
   }

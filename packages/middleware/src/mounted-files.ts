@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
 
 import type { Receipt, Store } from '@stevedore/client';
-import { checkKey, Files, type PictureMaker } from './core/files.js';
+import { checkKey, Files, type OnError, type PictureMaker } from './core/files.js';
 
 import { Turns } from './core/http/connection.js';
 import { essence } from './core/http/content-headers.js';
@@ -30,6 +30,12 @@ export interface FilesOptions {
   readonly resourcePolicy?: ResourcePolicy;
   /** Serves pictures in other sizes: `new Pictures(…)` of `@stevedore/pictures`. */
   readonly pictures?: PictureMaker;
+  /**
+   * Called with the server's own errors, of which clients see no more than `internal` or `corrupt`,
+   * and with those that end a download early. Default: `console.error`. Errors that go to the app's
+   * framework are its own to log.
+   */
+  readonly onError?: OnError;
 }
 
 /** Idempotency keys of different routes are kept apart. */
@@ -46,6 +52,7 @@ export class MountedFiles extends Files {
     super({
       store,
       pictures: options.pictures,
+      onError: options.onError,
       limits: Object.freeze({ ...defaultTransferLimits, ...options.limits }),
       presentation: {
         private: isPrivate,
@@ -99,16 +106,26 @@ export class MountedFiles extends Files {
     });
   }
 
-  /** Answers a GET or HEAD of a file; `others` are additional headers. */
+  /** Answers a GET or HEAD of a file; `others` are additional headers. `onError` as that of `send`. */
   async sendFile(
     request: IncomingMessage,
     response: ServerResponse,
     key: string,
     others: () => OutgoingHttpHeaders = () => ({}),
+    onError = this.onError,
   ): Promise<void> {
     await this.#itsTurn(request, response);
     const answer = await this.read(request, await this.store.get(checkKey(key)));
-    this.send(response, answer, others());
+    // An app that compresses answers would keep ETag and ranges, which are of the stored bytes.
+    const cacheControl = `${answer.headers['cache-control']}, no-transform`;
+    const headers = { ...answer.headers, 'cache-control': cacheControl };
+    this.send(response, { ...answer, headers }, others(), onError);
+  }
+
+  override refuse(request: IncomingMessage, response: ServerResponse, error: unknown): void {
+    const { code } = toProblem(error);
+    if (code === 'internal' || code === 'corrupt') this.onError(error);
+    super.refuse(request, response, error);
   }
 
   async #itsTurn(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -124,9 +141,8 @@ export function asHttpError(error: unknown): ProblemError {
   const { status, headers, body } = problemAnswer(problem);
   const { 'content-length': _, 'content-type': __, ...rest } = headers;
   // For logs: the original stack, not that of the conversion.
-  if (problem.code === 'internal' && problem.cause instanceof Error && problem.cause.stack) {
-    problem.stack = problem.cause.stack;
-  }
+  const { stack } = (problem.cause ?? {}) as { readonly stack?: string };
+  if (status >= 500 && stack !== undefined) problem.stack = stack;
   return Object.assign(problem, {
     // Frameworks send the message to the client; internal details are in `cause`.
     message: body.detail,

@@ -6,8 +6,14 @@
 import { randomBytes } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';
-import { type PutOptions, type Receipt, type Store, StoreError } from '@stevedore/client/connect';
-import { DEFAULT_TYPE, headerText, mediaType } from './core/http/content-headers.js';
+import {
+  isStoreError,
+  type PutOptions,
+  type Receipt,
+  type Store,
+  StoreError,
+} from '@stevedore/client/connect';
+import { headerText, partType, typeByName } from './core/http/content-headers.js';
 import { ProblemError } from './core/problems.js';
 import { checkedBody } from './core/upload/content-check.js';
 import {
@@ -108,7 +114,10 @@ class Engine implements MulterStorage {
   async #take(request: IncomingMessage, file: IncomingPart): Promise<Receipt> {
     const arriving = this.#form(request);
     const { policy, expiry, gone, keys } = arriving;
-    const type = mediaType(file.mimetype) ?? DEFAULT_TYPE;
+    const name = nameOf(file);
+    // Multer's parser calls parts so that have no type, or one that is no media type.
+    const byName = file.mimetype === 'text/plain' ? typeByName(name) : undefined;
+    const type = byName ?? partType(file.mimetype, name);
     arriving.files += 1;
     if (arriving.files > (policy.maxFiles ?? Number.POSITIVE_INFINITY)) {
       const message = `Here at most ${policy.maxFiles} files can be uploaded at once.`;
@@ -130,7 +139,7 @@ class Engine implements MulterStorage {
       .put(body, {
         ...putOptions(policy),
         ...expiry,
-        name: nameOf(file),
+        name,
         type,
         signal: gone.signal,
       })
@@ -175,7 +184,7 @@ class Engine implements MulterStorage {
     try {
       await this.#store.delete(key);
     } catch (error) {
-      if (!(error instanceof StoreError && error.code === 'not_found')) throw error;
+      if (!isStoreError(error, 'not_found')) throw error;
     }
   }
 }

@@ -44,7 +44,7 @@ async function answer(job: EncoderJob): Promise<EncoderAnswer> {
     return { bytes: await encoded(picture, variant).toBuffer() };
   } catch (error) {
     // libvips adds a line for each step that failed after the first.
-    const [message = ''] = (error instanceof Error ? error.message : String(error)).split('\n');
+    const [message = ''] = (error as Error).message.split('\n');
     return { failure: failureOf(message), message };
   }
 }

@@ -74,6 +74,7 @@ export {
   StorageStatus,
   statusText,
 } from './constants.js';
+export { isError, messageOf } from './errors.js';
 export {
   appenderSizeField,
   decodeFields,

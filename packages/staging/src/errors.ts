@@ -1,3 +1,5 @@
+import { isError } from '@stevedore/protocol';
+
 /**
  * Operating errors of the store. `code` is stable. Messages say what happened, to what, and what to
  * do. docs/REFERENCE.md lists all codes.
@@ -50,6 +52,6 @@ export class StoreError extends Error {
  * program may load two copies of the package.
  */
 export function isStoreError(error: unknown, code?: StoreErrorCode): error is StoreError {
-  if (!(error instanceof Error) || error.name !== 'StoreError' || !('code' in error)) return false;
+  if (!isError(error) || error.name !== 'StoreError' || !('code' in error)) return false;
   return code === undefined || error.code === code;
 }

@@ -1,4 +1,4 @@
-import { type MigrationAction, migrationControl, Status } from '@stevedore/protocol';
+import { isError, type MigrationAction, migrationControl, Status } from '@stevedore/protocol';
 import {
   AuthenticationError,
   checkAddress,
@@ -48,5 +48,5 @@ export async function askMigration(
 
 /** A storage that does not know the command answers with a status and closes, or just closes. */
 function isEnd(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && error.code === 'connection_lost';
+  return isError(error) && 'code' in error && error.code === 'connection_lost';
 }

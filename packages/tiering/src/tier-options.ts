@@ -1,6 +1,6 @@
 import { type Parameters, parameters } from '@stevedore/balance';
 import { boundsOf, checkInteger, integers, OptionError } from '@stevedore/options';
-import { isGroupName } from '@stevedore/protocol';
+import { isGroupName, messageOf } from '@stevedore/protocol';
 import { tierFlags } from './flags.js';
 
 /** The metadata tier of a storage, and what moves files out of it and back. */
@@ -111,6 +111,6 @@ function checked(given: Partial<Parameters>): Parameters {
   try {
     return parameters(given);
   } catch (error) {
-    throw new OptionError(error instanceof Error ? error.message : String(error));
+    throw new OptionError(messageOf(error));
   }
 }

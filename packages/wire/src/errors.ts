@@ -1,4 +1,4 @@
-import { ProtocolError, Status, statusText } from '@stevedore/protocol';
+import { isError, ProtocolError, Status, statusText } from '@stevedore/protocol';
 
 /**
  * Errors of the daemons. A handler throws StatusError for what the protocol foresees. Any other
@@ -74,11 +74,11 @@ export function isExpected(error: unknown): boolean {
 
 /** The `code` of an error, if it is text. */
 export function codeOf(error: unknown): string | undefined {
-  if (!(error instanceof Error) || !('code' in error)) return undefined;
+  if (!isError(error) || !('code' in error)) return undefined;
   return typeof error.code === 'string' ? error.code : undefined;
 }
 
 /** Converts anything thrown to an Error. */
 export function asError(value: unknown): Error {
-  return value instanceof Error ? value : new Error(String(value));
+  return isError(value) ? value : new Error(String(value));
 }

@@ -1,6 +1,7 @@
 import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { abortable } from '@stevedore/async';
+import { isError } from '@stevedore/protocol';
 import { isStoreError, StoreError } from '@stevedore/staging/errors';
 import type { Dispatcher, Pool } from 'undici';
 import { TimeLimit } from '../deployment/peer-connections.js';
@@ -150,8 +151,7 @@ export class Requests {
   }
 
   #unavailable(cause: unknown): StoreError {
-    const reason =
-      cause instanceof Error ? cause.message || (cause as { code?: string }).code : cause;
+    const reason = isError(cause) ? cause.message || (cause as { code?: string }).code : cause;
     const message = `the gateway at ${this.url} does not answer: ${reason}`;
     return new StoreError('storage_unavailable', message, { cause, retryable: true });
   }

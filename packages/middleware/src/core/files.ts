@@ -1,9 +1,4 @@
-import type {
-  IncomingMessage,
-  OutgoingHttpHeader,
-  OutgoingHttpHeaders,
-  ServerResponse,
-} from 'node:http';
+import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
 
 import type { GetOptions, ListOptions, Receipt, Store, StoredFile } from '@stevedore/client';
 import { closeAfterReply, hasUnreadBody } from './http/connection.js';
@@ -38,7 +33,11 @@ export interface FilesOptions {
   readonly underWay?: KeysUnderWay;
   /** Serves derived pictures; default: files are sent as they are. Closed together with this. */
   readonly pictures?: PictureMaker | undefined;
+  /** Called with an error that ended an answer early; default: `console.error`. */
+  readonly onError?: OnError | undefined;
 }
+
+export type OnError = (error: unknown) => void;
 
 /** Serves another file instead, such as a picture in another size. */
 export interface PictureMaker {
@@ -84,6 +83,7 @@ export interface Reading extends Partial<Presentation> {
 
 export class Files {
   readonly store: Store;
+  readonly onError: OnError;
   /** Bytes of downloads that clients have not read yet. */
   readonly unsent: UnsentBytes;
   readonly #limits: TransferLimits;
@@ -94,8 +94,9 @@ export class Files {
   readonly #pictures: PictureMaker | undefined;
   #resuming: Promise<ResumableUploads> | undefined;
 
-  constructor({ store, limits, presentation, underWay, pictures }: FilesOptions) {
+  constructor({ store, limits, presentation, underWay, pictures, onError }: FilesOptions) {
     this.store = store;
+    this.onError = onError ?? console.error;
     this.#pictures = pictures;
     this.unsent = new UnsentBytes(limits);
     this.#limits = limits;
@@ -276,15 +277,16 @@ export class Files {
     return { status: 204, headers: {} };
   }
 
-  /** Sends the answer with additional headers. */
+  /** Sends the answer with additional headers. `onError` in place of that of all answers. */
   send(
     response: ServerResponse,
     { status, headers, content }: Answer,
     others: OutgoingHttpHeaders = {},
+    onError = this.onError,
   ): void {
-    response.writeHead(status, joined(others, headers));
+    sendHead(response, status, headers, others);
     if (typeof content === 'object' && !Buffer.isBuffer(content)) {
-      content.send(response);
+      content.send(response, onError);
       return;
     }
     response.end(content);
@@ -304,13 +306,16 @@ export class Files {
     }
     const { status, headers, content } = problemAnswer(toProblem(error));
     this.closeIfUnread(request, response);
-    response.writeHead(status, { ...others, ...headers });
+    sendHead(response, status, headers, others);
     response.end(request.method === 'HEAD' ? undefined : content);
   }
 
-  /** Closes the connection after the answer if bytes of the request's body may still arrive. */
+  /**
+   * Closes the connection after the answer if bytes of the request's body may still arrive. One of
+   * HTTP/2 carries other requests, too.
+   */
   closeIfUnread(request: IncomingMessage, response: ServerResponse): void {
-    if (!hasUnreadBody(request) || response.headersSent) return;
+    if (request.httpVersionMajor > 1 || !hasUnreadBody(request) || response.headersSent) return;
     response.setHeader('connection', 'close');
     closeAfterReply(request.socket, this.#limits);
   }
@@ -322,18 +327,23 @@ export class Files {
   }
 }
 
-/** Names and values alternate, which Node writes faster than an object. */
-function joined(others: OutgoingHttpHeaders, headers: Answer['headers']): OutgoingHttpHeader[] {
-  const list: OutgoingHttpHeader[] = [];
+/**
+ * Header by header: middleware of other authors wraps `writeHead` without knowing all of its forms,
+ * and reads the headers of a response.
+ */
+function sendHead(
+  response: ServerResponse,
+  status: number,
+  headers: Answer['headers'],
+  others: OutgoingHttpHeaders,
+): void {
+  for (const name of Object.keys(others)) response.setHeader(name, others[name]!);
+  const vary = response.getHeader('vary');
   for (const name of Object.keys(headers)) {
-    const value = headers[name]!;
-    const isJoined = name === 'vary' && others.vary !== undefined;
-    list.push(name, isJoined ? `${others.vary}, ${value}` : value);
+    const isJoined = name === 'vary' && vary !== undefined;
+    response.setHeader(name, isJoined ? `${vary}, ${headers[name]}` : headers[name]!);
   }
-  for (const name of Object.keys(others)) {
-    if (headers[name] === undefined) list.push(name, others[name]!);
-  }
-  return list;
+  response.writeHead(status);
 }
 
 function json(status: number, value: unknown, cacheControl: string) {

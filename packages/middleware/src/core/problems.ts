@@ -178,9 +178,15 @@ export function problemCodes(): readonly ProblemCode[] {
   return Object.keys(problems) as ProblemCode[];
 }
 
+/** By its name, not its class: a program may load two copies of the package. */
+export function isProblem(error: unknown): error is ProblemError {
+  const { name, code = '' } = (error ?? {}) as Partial<ProblemError>;
+  return name === 'ProblemError' && Object.hasOwn(problems, code);
+}
+
 /** The problem that answers an error. A mistake of the app, or an unknown error, is `internal`. */
 export function toProblem(error: unknown): ProblemError {
-  if (error instanceof ProblemError) return error;
+  if (isProblem(error)) return error;
   if (isStoreError(error) && Object.hasOwn(problems, error.code)) {
     return new ProblemError(error.code as ProblemCode, error.message, error);
   }

@@ -1,4 +1,5 @@
 import { type Disk, hasCode } from '@stevedore/disk';
+import { messageOf } from '@stevedore/protocol';
 import { isStoreError, StoreError } from '../errors.js';
 import type { FileMap, FileMapChange } from '../filemap/filemap.js';
 import { type Append, AppendQueue } from './append-queue.js';
@@ -372,7 +373,7 @@ export class Container {
 
 function writeFailure(cause: unknown, folder: string): StoreError {
   if (isStoreError(cause, 'partner_away')) return cause;
-  const reason = cause instanceof Error ? cause.message : String(cause);
+  const reason = messageOf(cause);
   if (hasCode(cause, 'ENOSPC') || hasCode(cause, 'EDQUOT')) {
     const message = `the container's disk is full (${reason})`;
     return new StoreError('disk_full', message, { cause, retryable: true });

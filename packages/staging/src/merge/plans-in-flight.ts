@@ -1,5 +1,6 @@
 import { tracingChannel } from 'node:diagnostics_channel';
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
+import { isError } from '@stevedore/protocol';
 import type { FileMap, FileRow } from '../filemap/filemap.js';
 import { formatKey } from '../key.js';
 import type { TrunkPlan } from './trunk-plan.js';
@@ -193,7 +194,7 @@ export class PlansInFlight {
 }
 
 function damagedMembers(error: unknown): readonly FileRow[] {
-  for (let at: unknown = error; at instanceof Error; at = at.cause) {
+  for (let at: unknown = error; isError(at); at = at.cause) {
     if (at instanceof DamagedMembers) return at.rows;
   }
   return [];

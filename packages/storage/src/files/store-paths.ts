@@ -1,7 +1,7 @@
 import { dirname, join, sep } from 'node:path';
 import { KeyedLock } from '@stevedore/async';
 import type { Disk, DiskSpace } from '@stevedore/disk';
-import { ANY_STORE_PATH, hexByte, Status } from '@stevedore/protocol';
+import { ANY_STORE_PATH, hexByte, messageOf, Status } from '@stevedore/protocol';
 import { codeOf, type Environment, StartError, StatusError } from '@stevedore/wire';
 import { dataDirectory, temporaryDirectory } from '../layout.js';
 import { ChangeJournal } from './change-journal.js';
@@ -56,7 +56,7 @@ export class StorePath {
       await this.#disk.syncDirectory(dataDirectory(this.path));
       await this.#disk.syncDirectory(this.path);
     } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error);
+      const reason = messageOf(error);
       throw new StartError(
         codeOf(error) ?? 'store_path_unusable',
         `The storage cannot write to the directory ${this.path}: ${reason}. Choose another directory or give this user the right to write there.`,

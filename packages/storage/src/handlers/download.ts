@@ -1,3 +1,4 @@
+import { types } from 'node:util';
 import { DownloadFlag, downloadFile, Status } from '@stevedore/protocol';
 import {
   type Handler,
@@ -48,7 +49,7 @@ async function answer(service: StorageService, download: Download): Promise<Stre
   const { readChunkBytes } = service.settings;
   const { id, slice } = download;
   const found = smallFile(service, download);
-  const small = found instanceof Promise ? await found : found;
+  const small = types.isPromise(found) ? await found : found;
   if (small) return kept(small, download, readChunkBytes);
   const asked = service.small.readPart(download);
   const row = asked && (await asked);

@@ -7,6 +7,7 @@ import {
   type SqliteDatabase,
   type SqliteStatement,
 } from '@stevedore/disk/sqlite';
+import { isError, messageOf } from '@stevedore/protocol';
 import { StartError } from '@stevedore/wire';
 import type { DiskMeter } from '../scheduler/disk-meter.js';
 import {
@@ -98,7 +99,7 @@ export class Records {
     } catch (error) {
       db?.close();
       if (error instanceof SqliteBindingError) throw error;
-      const reason = error instanceof Error ? error.message : String(error);
+      const reason = messageOf(error);
       throw new StartError('records_unusable', `The storage cannot use ${path}: ${reason}.`, error);
     }
   }
@@ -281,7 +282,7 @@ export class Records {
         await (this.#meter?.time('write', written, sync) ?? sync());
         this.#durable = upTo;
       } catch (error) {
-        this.#broken = error instanceof Error ? error : new Error(String(error));
+        this.#broken = isError(error) ? error : new Error(String(error));
         throw error;
       } finally {
         this.#syncing = undefined;

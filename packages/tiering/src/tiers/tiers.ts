@@ -2,6 +2,7 @@ import { realpath } from 'node:fs/promises';
 import { dirname, join, sep } from 'node:path';
 import { fileThreshold } from '@stevedore/balance';
 import { type Disk, localDisk } from '@stevedore/disk';
+import { messageOf } from '@stevedore/protocol';
 import { dataDirectory, hasRecords, RECORDS_FILE } from '@stevedore/storage';
 import { type Environment, StartError } from '@stevedore/wire';
 import type { DiskMeter } from '../scheduler/disk-meter.js';
@@ -118,7 +119,7 @@ async function openTier(
     // It may be a link to a faster disk.
     if (await localDisk.exists(file)) file = await realpath(file);
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     throw new StartError(
       'store_path_unusable',
       `The storage cannot write to ${path}: ${reason}.`,

@@ -1,4 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { types } from 'node:util';
 import type { Connection } from './connection.js';
 import type { Call, ReplyReader } from './reply-reader.js';
 
@@ -125,7 +126,7 @@ export class SourceCursor {
       this.#ended = true;
       return undefined;
     }
-    if (!(result.value instanceof Uint8Array)) {
+    if (!types.isUint8Array(result.value)) {
       throw call.error('invalid_argument', 'the body yielded something else than bytes');
     }
     return result.value;

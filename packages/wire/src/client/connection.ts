@@ -1,4 +1,5 @@
 import { Socket } from 'node:net';
+import { messageOf } from '@stevedore/protocol';
 import { type Address, plainAddress } from '../address.js';
 import type { Call, ReplyReader } from './reply-reader.js';
 
@@ -324,10 +325,6 @@ export class Connection {
       ? call.error('connect_failed', `cannot connect: ${why}`, details)
       : call.error('connection_lost', `connection lost: ${why}`, details);
   }
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }
 
 /**

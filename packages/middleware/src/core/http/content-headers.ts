@@ -38,6 +38,9 @@ function cleanName(name: string): string {
   return name.toWellFormed().replace(CONTROLS, '').replace(/[/\\]/g, '_');
 }
 
+/** Some clients send a whole path of Windows as the name, or `C:\fakepath\x.png`. */
+const WINDOWS_FOLDERS = /^[A-Za-z]:\\(?:.*\\)?/s;
+
 const PARAMETER =
   /;[ \t]*([A-Za-z0-9!#$%&'*+.^_`|~-]+)[ \t]*=[ \t]*(?:"((?:[^"\\]|\\[\s\S])*)"|([^;"\t ]*))[ \t]*/y;
 
@@ -64,7 +67,7 @@ export function parseDisposition(header: string): Disposition | undefined {
   return {
     kind: kind[1]!.toLowerCase(),
     ...(field === undefined ? {} : { name: headerText(field) }),
-    ...(filename === undefined ? {} : { filename }),
+    ...(filename === undefined ? {} : { filename: filename.replace(WINDOWS_FOLDERS, '') }),
   };
 }
 
@@ -105,6 +108,28 @@ export function mediaType(text: string | undefined): string | undefined {
   if (text === undefined || text.length > MAX_TYPE_CHARS) return undefined;
   const trimmed = text.trim();
   return safeParse(trimmed).type === '' ? undefined : trimmed;
+}
+
+/** What phones and browsers let people pick. */
+const TYPES_BY_EXTENSION: Readonly<Record<string, string>> = {
+  ...{ avif: 'image/avif', bmp: 'image/bmp', gif: 'image/gif', heic: 'image/heic' },
+  ...{ heif: 'image/heif', jpeg: 'image/jpeg', jpg: 'image/jpeg', png: 'image/png' },
+  ...{ webp: 'image/webp', m4a: 'audio/mp4', m4v: 'video/mp4', mov: 'video/quicktime' },
+  ...{ mp3: 'audio/mpeg', mp4: 'video/mp4', pdf: 'application/pdf', webm: 'video/webm' },
+};
+
+/** The type that the extension of a picture, sound, film or PDF names. */
+export function typeByName(name: string): string | undefined {
+  const extension = name.slice(name.lastIndexOf('.') + 1).toLowerCase();
+  return Object.hasOwn(TYPES_BY_EXTENSION, extension) ? TYPES_BY_EXTENSION[extension] : undefined;
+}
+
+/**
+ * The type of a file in a form. Image pickers send none, or one that is no media type (`image`,
+ * `undefined`); then its name decides.
+ */
+export function partType(declared: string | undefined, name: string): string {
+  return mediaType(declared?.replace(/[; \t]+$/, '')) ?? typeByName(name) ?? DEFAULT_TYPE;
 }
 
 /** `text/plain; charset=utf-8` -> `text/plain`, even if the parameters are malformed. */

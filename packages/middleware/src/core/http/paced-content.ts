@@ -1,4 +1,4 @@
-import type { ServerResponse } from 'node:http';
+import { OutgoingMessage, type ServerResponse } from 'node:http';
 import type { Readable } from 'node:stream';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { ByteRange, StoredFile } from '@stevedore/client';
@@ -86,10 +86,16 @@ export class PacedContent {
     return ownMemory(bytes);
   }
 
-  /** Sends the content after the head. A failure of either side closes the connection. */
-  send(response: ServerResponse): void {
+  /**
+   * Sends the content after the head. A failure of either side closes the connection; `onError` is
+   * called with the server's.
+   */
+  send(response: ServerResponse, onError: (error: unknown) => void): void {
     response.once('close', () => this.close());
-    this.#send(response).catch((error: Error) => response.destroy(error));
+    this.#send(response).catch((error: Error) => {
+      if (!this.#isClosed && !this.#pace.isGone()) onError(error);
+      response.destroy(error);
+    });
   }
 
   /** Releases its memory and stops reading. */
@@ -202,7 +208,9 @@ let scratch = Buffer.allocUnsafeSlow(PIECE_BYTES);
 function write(response: ServerResponse, piece: Buffer): number {
   const { socket } = response;
   const isCopied = keepsMore(piece);
-  const usesScratch = isCopied && piece.length > SLOW_PIECE_BYTES;
+  // Middleware that wraps the response may keep what it is given.
+  const isWrapped = response.write !== OutgoingMessage.prototype.write;
+  const usesScratch = isCopied && !isWrapped && piece.length > SLOW_PIECE_BYTES;
   if (usesScratch) response.write(scratch.subarray(0, piece.copy(scratch)));
   else response.write(isCopied ? Buffer.from(piece) : piece);
   // The HTTP server buffers it until the end of this turn.

@@ -369,8 +369,11 @@ function ownHeaders(upload: UnfinishedUpload): Record<string, string> {
 
 /** The protocol's library refuses with a status and a text, without a code. */
 function problemOf({ status }: Response, failure: unknown): unknown {
-  if (failure instanceof Error) return failure;
-  const { body = '' } = (failure ?? {}) as { readonly body?: string };
+  const { message, body = '' } = (failure ?? {}) as {
+    readonly message?: string;
+    readonly body?: string;
+  };
+  if (message !== undefined) return failure;
   const text = body.trim() || 'The request is none of the tus protocol.';
   switch (status) {
     case 404:

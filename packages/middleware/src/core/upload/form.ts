@@ -7,6 +7,7 @@ import {
   headerText,
   mediaType,
   parseDisposition,
+  partType,
   percentName,
 } from '../http/content-headers.js';
 import type { TransferLimits } from '../limits.js';
@@ -79,10 +80,10 @@ export class Form {
       throw this.#fail('malformed_multipart', 'A part has no Content-Disposition: form-data.');
     }
     this.#demandPlain(part);
-    const type = mediaType(part.headers['content-type']?.[0]);
+    const declared = part.headers['content-type']?.[0];
     const { filename } = disposition;
     const ownName = part.headers['x-filename']?.[0];
-    if (filename === undefined && type !== DEFAULT_TYPE) {
+    if (filename === undefined && mediaType(declared) !== DEFAULT_TYPE) {
       await this.#readField(disposition.name, part.content);
       return undefined;
     }
@@ -91,12 +92,13 @@ export class Form {
     if (problem) throw this.#body.fail(problem);
     // Browsers send this for a file field without a file.
     if (name === '' && ownName === undefined && (await isEmpty(part.content))) return undefined;
-    const refused = typeProblem(type ?? DEFAULT_TYPE, this.#policy);
+    const type = partType(declared, name);
+    const refused = typeProblem(type, this.#policy);
     if (refused) throw this.#body.fail(refused);
     return {
-      body: this.#checked(part, type ?? DEFAULT_TYPE),
+      body: this.#checked(part, type),
       name,
-      type: type ?? DEFAULT_TYPE,
+      type,
       maxBytes: this.#limits.maxFileBytes,
       transfer: true,
       ...this.#expiry,

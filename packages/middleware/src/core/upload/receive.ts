@@ -174,7 +174,10 @@ function demandPlain(headers: IncomingHttpHeaders): void {
   });
 }
 
-/** Content-Length; undefined for a chunked body. A body that is too long is refused unread. */
+/**
+ * Content-Length; undefined for a chunked body. A body that is too long is refused unread, and so is
+ * one of HTTP/2 without a length: Node ends it in the same way whether it is whole or cut off.
+ */
 function announcedBytes(headers: IncomingHttpHeaders, limitBytes: number): number | undefined {
   const header = headers['content-length'];
   if (header === undefined) {

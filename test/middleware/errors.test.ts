@@ -1,0 +1,165 @@
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { Readable } from 'node:stream';
+import type { FileStore, StoredFile } from '@stevedore/client';
+import { StoreError } from '@stevedore/client';
+import * as forExpress from '@stevedore/middleware/express';
+import * as forFastify from '@stevedore/middleware/fastify';
+import { httpHandler } from '@stevedore/middleware/http';
+import { multerStorage } from '@stevedore/middleware/multer';
+import express from 'express';
+import { fastify } from 'fastify';
+import multer from 'multer';
+import { beforeEach, expect, onTestFinished, test, vi } from 'vitest';
+import { openStore } from '../support/store.js';
+
+/** An error of the server leaves a trace, whichever adapter runs into it and whenever. */
+
+const KEY = 'AAAAAAAAAAAAAAAAAAAAAA';
+const printed: string[] = [];
+
+beforeEach(() => {
+  printed.length = 0;
+  vi.spyOn(console, 'error').mockImplementation((error) => {
+    printed.push(String(error instanceof Error ? error.stack : error));
+  });
+  // Express prints nothing under test, and answers with stacks in development.
+  vi.stubEnv('NODE_ENV', 'production');
+  onTestFinished(() => {
+    vi.restoreAllMocks();
+    vi.unstubAllEnvs();
+  });
+});
+
+/** What is done fails with this; of a file, behind its first bytes. */
+async function failing(error: Error): Promise<FileStore> {
+  const store = await openStore();
+  const file = await store.get((await store.put(Buffer.alloc(300_000))).key);
+  const broken = new Proxy(file, {
+    get: (target, name) => {
+      if (name !== 'content') return Reflect.get(target, name, target) as unknown;
+      return async () => Readable.from(pieces());
+    },
+  });
+  async function* pieces() {
+    yield Buffer.alloc(200_000);
+    throw error;
+  }
+  const get = async (key: string): Promise<StoredFile> => {
+    if (key === KEY) throw error;
+    return broken;
+  };
+  return new Proxy(store, {
+    get: (target, name) => {
+      if (name === 'get') return get;
+      if (name === 'put' || name === 'putAll' || name === 'delete')
+        return () => Promise.reject(error);
+      const value: unknown = Reflect.get(target, name, target);
+      return typeof value === 'function' ? (value.bind(target) as unknown) : value;
+    },
+  });
+}
+
+type Listener = (request: IncomingMessage, response: ServerResponse) => void;
+
+async function serve(listener: unknown): Promise<string> {
+  const server = createServer(listener as Listener);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/files`;
+}
+
+const apps: readonly (readonly [string, (store: FileStore) => Promise<string>])[] = [
+  ['http', (store) => serve(httpHandler({ store, allowDelete: true }))],
+  [
+    'Express, mounted',
+    (store) => serve(express().use(forExpress.files({ store, allowDelete: true }))),
+  ],
+  [
+    'Express',
+    (store) => {
+      const app = express();
+      app.post('/files', forExpress.upload(store));
+      app.get('/files/:key', forExpress.download(store));
+      app.delete('/files/:key', forExpress.remove(store));
+      app.use(forExpress.problems(store));
+      return serve(app);
+    },
+  ],
+  [
+    'multer',
+    (store) => {
+      const app = express();
+      app.post('/files', multer({ storage: multerStorage(store) }).any());
+      app.get('/files/:key', forExpress.download(store));
+      app.delete('/files/:key', forExpress.remove(store));
+      app.use(forExpress.problems(store));
+      return serve(app);
+    },
+  ],
+  [
+    'Fastify',
+    async (store) => {
+      const stream = { write: (line: string) => void printed.push(line) };
+      const app = fastify({ logger: { level: 'error', stream } });
+      app.register(forFastify.stevedore, { store, prefix: '/files', allowDelete: true });
+      onTestFinished(async () => {
+        app.server.closeAllConnections();
+        await app.close();
+      });
+      return `${await app.listen({ host: '127.0.0.1', port: 0 })}/files`;
+    },
+  ],
+];
+
+function form(): FormData {
+  const data = new FormData();
+  data.append('file', new File(['text'], 'x.txt'));
+  return data;
+}
+
+const errors = [
+  new Error('the disk fell off'),
+  new StoreError('corrupt', 'no copy has the right checksum'),
+];
+
+test.each(apps)('%s: an error is printed once, and not told to clients', async (_name, start) => {
+  for (const error of errors) {
+    const url = await start(await failing(error));
+    for (const asked of [
+      { path: '', method: 'POST', body: form() },
+      { path: `/${KEY}`, method: 'GET' },
+      { path: `/${KEY}`, method: 'DELETE' },
+    ]) {
+      printed.length = 0;
+      const { path, ...init } = asked;
+      const answer = await fetch(url + path, init);
+      expect(answer.status).toBe(500);
+      expect(await answer.text()).not.toContain(error.message);
+      await vi.waitFor(() => expect(printed).toHaveLength(1));
+      expect(printed[0]).toContain(error.message);
+    }
+  }
+});
+
+test.each(apps)('%s: an error in mid-download is printed', async (_name, start) => {
+  const url = await start(await failing(errors[0]!));
+  const answer = await fetch(`${url}/BAAAAAAAAAAAAAAAAAAAAA`);
+  expect(answer.status).toBe(200);
+  await expect(answer.arrayBuffer()).rejects.toThrow('terminated');
+  await vi.waitFor(() => expect(printed).toHaveLength(1));
+  expect(printed[0]).toContain('the disk fell off');
+});
+
+test("onError takes the place of printing, and clients' errors are not printed", async () => {
+  const store = await failing(errors[0]!);
+  const told: unknown[] = [];
+  const url = await serve(httpHandler({ store, onError: (error) => told.push(error) }));
+  expect((await fetch(`${url}/${KEY}`)).status).toBe(500);
+  expect((await fetch(`${url}/none`)).status).toBe(400);
+  expect((await fetch(`${url}/a/b/c`)).status).toBe(404);
+  expect([told, printed]).toEqual([[errors[0]], []]);
+});

@@ -1,0 +1,63 @@
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { type Gateway, startGateway } from '../../gateway/dist/start.js';
+import { openStore } from '../support/store.js';
+import { temporaryFolder } from '../support/temporary.js';
+import { type App, adapters } from './adapters.js';
+
+/** Parts of forms as image pickers and old browsers send them: every adapter makes the same of them. */
+
+type Started = Pick<App, 'url' | 'keysOf' | 'close'>;
+
+async function gateway(): Promise<Started> {
+  const started: Gateway = await startGateway({ port: 0, directory: temporaryFolder() });
+  const keysOf = (answer: unknown) => [(answer as { key: string }).key];
+  return { url: `${started.url}/files`, keysOf, close: () => started.close() };
+}
+
+const targets: readonly (readonly [string, () => Promise<Started>])[] = [
+  ...adapters.map(({ name, start }) => [name, async () => start(await openStore(), {})] as const),
+  ['gateway', gateway],
+];
+
+/** Content-Type and file name as they are sent, name and type of the file. */
+const PARTS: readonly (readonly [string | undefined, string, string, string])[] = [
+  ['image', 'x.png', 'x.png', 'image/png'],
+  ['undefined', 'x.PNG', 'x.PNG', 'image/png'],
+  ['null', 'x.heic', 'x.heic', 'image/heic'],
+  ['', 'x.mov', 'x.mov', 'video/quicktime'],
+  [undefined, 'x.jpg', 'x.jpg', 'image/jpeg'],
+  ['image/jpeg;', 'x.jpg', 'x.jpg', 'image/jpeg'],
+  ['image/jpeg', 'C:\\fakepath\\x.png', 'x.png', 'image/jpeg'],
+  ['image/jpeg', 'C:\\\\fakepath\\\\x.png', 'x.png', 'image/jpeg'],
+  ['image/png', 'C:\\x.png', 'x.png', 'image/png'],
+  ['application/pdf', 'x.png', 'x.png', 'application/pdf'],
+  ['text/plain', 'notes.txt', 'notes.txt', 'text/plain'],
+  ['application/octet-stream', 'x.png', 'x.png', 'application/octet-stream'],
+];
+
+describe.each(targets)('%s', (_name, start) => {
+  test('names and types of parts', async () => {
+    const { url, keysOf, close } = await start();
+    onTestFinished(close);
+    for (const [declared, filename, name, type] of PARTS) {
+      const part = [
+        '--b',
+        `Content-Disposition: form-data; name="f"; filename="${filename}"`,
+        ...(declared === undefined ? [] : [`Content-Type: ${declared}`]),
+        ...['', 'text', '--b--', ''],
+      ];
+      const headers = { 'content-type': 'multipart/form-data; boundary=b' };
+      const posted = await fetch(url, { method: 'POST', headers, body: part.join('\r\n') });
+      expect(posted.status).toBe(201);
+      const [key] = keysOf(await posted.json());
+      const got = await fetch(`${url}/${key}`);
+      const disposition = got.headers.get('content-disposition')!;
+      const shown = {
+        name: /filename="(.*)"/.exec(disposition)?.[1],
+        type: got.headers.get('content-type'),
+      };
+      expect(shown, `${declared} ${filename}`).toEqual({ name, type });
+      expect(await got.text()).toBe('text');
+    }
+  });
+});
