@@ -234,7 +234,7 @@ export class Records {
   }
 
   /** The files at a place that are asked for least, at most so many; none without bytes. */
-  coldest(place: Place, most: number): { readonly name: string; readonly size: number }[] {
+  coldest(place: Place, most: number): Pick<Row, 'name' | 'size' | 'heat'>[] {
     return this.#statements.coldest.all(place, most);
   }
 
@@ -337,8 +337,8 @@ function recordStatements(db: SqliteDatabase) {
     list: rows<[string, string], { name: string; described: number }>(
       'SELECT name, metadata IS NOT NULL AS described FROM files WHERE name >= ? AND name < ?',
     ),
-    coldest: rows<[number, number], { name: string; size: number }>(
-      'SELECT name, size FROM files WHERE place = ? AND size > 0 ORDER BY heat LIMIT ?',
+    coldest: rows<[number, number], Pick<Row, 'name' | 'size' | 'heat'>>(
+      'SELECT name, size, heat FROM files WHERE place = ? AND size > 0 ORDER BY heat LIMIT ?',
     ),
     counts: rows<[], { place: number; files: number; bytes: number }>(
       'SELECT place, count(*) AS files, sum(size) AS bytes FROM files GROUP BY place',
