@@ -167,7 +167,7 @@ describe('when the disk fails', () => {
     failing = true;
     const refused = staging.keys.next();
     await expect(stageFile(staging, Buffer.from('refused'))).rejects.toMatchObject({
-      code: 'container_write_failed',
+      code: 'disk_failed',
       retryable: true,
     });
     failing = false;

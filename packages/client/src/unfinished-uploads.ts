@@ -7,6 +7,8 @@ import {
   type StagedUpload,
   type Staging,
   StoreError,
+  storeErrorOf,
+  withStoreErrors,
 } from '@stevedore/staging';
 import { notFound } from './failures.js';
 import { checkMeta, checkText, type IntakeLimits, tooLarge } from './intake.js';
@@ -61,7 +63,9 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
       ...(once === undefined ? {} : { once: onceText(once) }),
       ...(owner ? { owner: owner.name } : {}),
     };
-    const begun = await staging.unfinished.begin(key, about, size, owner?.maxUploads);
+    const begun = await withStoreErrors(() =>
+      staging.unfinished.begin(key, about, size, owner?.maxUploads),
+    );
     return viewOf(formatKey(key), begun);
   }
 
@@ -84,19 +88,27 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
     check?: () => void,
   ): Promise<number> {
     const { staging, limits, throwIfClosed } = this.#parts;
-    const bounded = upTo(body, limits.maxFileBytes - offset, limits.maxFileBytes);
-    return staging.unfinished.append(this.#key(id), offset, bounded, {
-      check,
-      beforeWrite: () => {
-        throwIfClosed();
-        staging.acceptance.checkUnfinishedRoom();
-      },
+    let ofBody: unknown;
+    const bounded = upTo(body, limits.maxFileBytes - offset, limits.maxFileBytes, (error) => {
+      ofBody = error;
     });
+    try {
+      return await staging.unfinished.append(this.#key(id), offset, bounded, {
+        check,
+        beforeWrite: () => {
+          throwIfClosed();
+          staging.acceptance.checkUnfinishedRoom();
+        },
+      });
+    } catch (error) {
+      throw error === ofBody ? error : storeErrorOf(error);
+    }
   }
 
   async declareSize(id: string, size: number): Promise<void> {
     this.#checkSize(size);
-    await this.#parts.staging.unfinished.declareSize(this.#key(id), size);
+    const key = this.#key(id);
+    await withStoreErrors(() => this.#parts.staging.unfinished.declareSize(key, size));
   }
 
   read(id: string, start = 0, end = this.find(id)?.offset ?? 0): AsyncIterable<Uint8Array> {
@@ -139,7 +151,8 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
   }
 
   async remove(id: string): Promise<void> {
-    await this.#parts.staging.unfinished.remove(this.#key(id));
+    const key = this.#key(id);
+    await withStoreErrors(() => this.#parts.staging.unfinished.remove(key));
   }
 
   #key(id: string): Buffer {
@@ -162,12 +175,18 @@ async function* upTo(
   body: AsyncIterable<Uint8Array>,
   bytes: number,
   limitBytes: number,
+  onFailure: (error: unknown) => void,
 ): AsyncGenerator<Uint8Array> {
   let left = bytes;
-  for await (const chunk of body) {
-    left -= chunk.length;
-    if (left < 0) throw tooLarge(limitBytes);
-    yield chunk;
+  try {
+    for await (const chunk of body) {
+      left -= chunk.length;
+      if (left < 0) throw tooLarge(limitBytes);
+      yield chunk;
+    }
+  } catch (error) {
+    onFailure(error);
+    throw error;
   }
 }
 

@@ -3,7 +3,12 @@
  *
  * @module @stevedore/client/connect
  */
-export { isStoreError, StoreError, type StoreErrorCode } from '@stevedore/staging/errors';
+export {
+  isStoreError,
+  StoreError,
+  type StoreErrorCode,
+  storeErrorOf,
+} from '@stevedore/staging/errors';
 export * from '../affinity.js';
 export { invalidOption } from '../options.js';
 export type * from '../types.js';

@@ -1,5 +1,5 @@
-import { type Disk, hasCode } from '@stevedore/disk';
-import { isStoreError, StoreError } from '../errors.js';
+import type { Disk } from '@stevedore/disk';
+import { isStoreError, StoreError, storeErrorOf } from '../errors.js';
 import type { FileMap, FileMapChange } from '../filemap/filemap.js';
 import { type Append, AppendQueue } from './append-queue.js';
 import {
@@ -154,8 +154,8 @@ export class Container {
    * Resolves once the records are durable and visible in the FileMap. Records of one call are in
    * one batch. `sync` may ask for less than the container's own durability: then they are visible
    * once they are in the page cache. `acknowledges` marks files and deletions of users, which a
-   * partner must have, too. Rejects with StoreError `disk_full`, `container_write_failed` or
-   * `partner_away`; then none of the records is ever visible.
+   * partner must have, too. Rejects with StoreError `disk_full`, `disk_failed`,
+   * `overloaded`, `filemap_locked` or `partner_away`; then none of the records is ever visible.
    */
   append(
     records: readonly NewRecord[],
@@ -371,12 +371,9 @@ export class Container {
 }
 
 function writeFailure(cause: unknown, folder: string): StoreError {
-  if (isStoreError(cause, 'partner_away')) return cause;
+  const failure = storeErrorOf(cause);
+  if (isStoreError(failure)) return failure;
   const reason = cause instanceof Error ? cause.message : String(cause);
-  if (hasCode(cause, 'ENOSPC') || hasCode(cause, 'EDQUOT')) {
-    const message = `the container's disk is full (${reason})`;
-    return new StoreError('disk_full', message, { cause, retryable: true });
-  }
   const message = `the container could not be written (${reason}); check the disk of ${folder}`;
-  return new StoreError('container_write_failed', message, { cause, retryable: true });
+  return new StoreError('disk_failed', message, { cause, retryable: true });
 }
