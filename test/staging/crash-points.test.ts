@@ -90,7 +90,12 @@ async function recover(
 function digest(host: SimulatedHost, { fileMap, ledger, trunks }: HostState, harm: FileMapHarm) {
   const hash = createHash('sha1').update(`${ledger.version} ${[...trunks.keys()]}`);
   for (const [name, bytes] of host.disk.contents()) hash.update(name).update(bytes);
-  const parts = { kept: [fileMap.main, fileMap.wal], stale: [fileMap.main], torn: [fileMap.wal] };
+  const durable = fileMap.wal?.subarray(0, fileMap.durableBytes);
+  const parts = {
+    kept: [fileMap.main, fileMap.wal],
+    stale: [fileMap.main, durable],
+    torn: [fileMap.wal],
+  };
   if (harm in parts) {
     for (const part of parts[harm as keyof typeof parts]) hash.update(part ?? '');
   }

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import { Staging, type StagingOptions, type TrunkStore } from '@stevedore/staging';
+import { FileMap } from '../../packages/staging/dist/filemap/filemap.js';
 import { Ledger, type Reads } from './ledger.js';
 import { MemoryTrunkStore } from './memory-trunk-store.js';
 import type { Random } from './random.js';
@@ -19,8 +20,8 @@ import type { CrashMode } from './simulated-file.js';
  */
 
 /**
- * kept: with every transaction. stale: as of its last checkpoint. torn: without its
- * last transactions. damaged: other bytes. The second and third are what a power
+ * kept: with every transaction. stale: as it was made durable last. torn: without some
+ * of the transactions since. damaged: other bytes. The second and third are what a power
  * failure may do; SQLite does not sync each transaction.
  */
 export type FileMapHarm = 'kept' | 'stale' | 'torn' | 'deleted' | 'damaged';
@@ -28,7 +29,21 @@ export type FileMapHarm = 'kept' | 'stale' | 'torn' | 'deleted' | 'damaged';
 export interface FileMapImage {
   readonly main: Buffer | undefined;
   readonly wal: Buffer | undefined;
+  /** Bytes at the log's beginning that a power failure leaves. */
+  readonly durableBytes: number;
 }
+
+/** Logs as they were made durable last, by their paths. */
+const durableLogs = new Map<string, Buffer>();
+const { makeDurable } = FileMap.prototype;
+FileMap.prototype.makeDurable = async function (this: FileMap) {
+  const log = readFileSync(this.logPath);
+  await makeDurable.call(this);
+  durableLogs.set(this.logPath, log);
+};
+
+/** Two random numbers in its header, others each time that SQLite begins the log anew. */
+const saltOf = (log: Buffer) => log.subarray(16, 24);
 
 export type HostOptions = Partial<
   Pick<
@@ -137,6 +152,7 @@ export class SimulatedHost {
     this.disk.stop();
     await this.close().catch(() => undefined);
     rmSync(this.folder, { recursive: true, force: true });
+    durableLogs.delete(join(this.folder, 'filemap.sqlite-wal'));
   }
 
   /** Puts files with one call; they are in the ledger whatever comes of it. */
@@ -359,10 +375,14 @@ export class SimulatedHost {
       const path = join(this.folder, `filemap.sqlite${suffix}`);
       return existsSync(path) ? readFileSync(path) : undefined;
     };
-    return { main: read(''), wal: read('-wal') };
+    const wal = read('-wal');
+    const durable = durableLogs.get(join(this.folder, 'filemap.sqlite-wal'));
+    // Before it begins the log anew, all of it is durable in the main file.
+    const isSame = wal && durable && saltOf(wal).equals(saltOf(durable));
+    return { main: read(''), wal, durableBytes: isSame ? durable.length : 0 };
   }
 
-  #writeFileMap({ main, wal }: FileMapImage, harm: FileMapHarm): void {
+  #writeFileMap({ main, wal, durableBytes }: FileMapImage, harm: FileMapHarm): void {
     const path = join(this.folder, 'filemap.sqlite');
     for (const suffix of ['', '-wal', '-shm']) rmSync(path + suffix, { force: true });
     if (!main || harm === 'deleted') return;
@@ -371,8 +391,9 @@ export class SimulatedHost {
       return;
     }
     writeFileSync(path, main);
-    if (!wal || harm === 'stale') return;
-    const kept = harm === 'torn' ? this.random.below(wal.length + 1) : wal.length;
-    writeFileSync(`${path}-wal`, wal.subarray(0, kept));
+    if (!wal) return;
+    const beyond = wal.length - durableBytes;
+    const left = { stale: 0, torn: this.random.below(beyond + 1), kept: beyond }[harm];
+    writeFileSync(`${path}-wal`, wal.subarray(0, durableBytes + left));
   }
 }

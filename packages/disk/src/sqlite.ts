@@ -19,6 +19,9 @@ export class SqliteBindingError extends Error {
   override readonly name = 'SqliteBindingError';
 }
 
+/** How long a call on the event loop may wait for another program's lock: `busy_timeout`. */
+export const LOOP_WAIT_MS = 10;
+
 const held: object[] = [];
 
 /**

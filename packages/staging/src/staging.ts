@@ -317,7 +317,7 @@ export class Staging extends EventEmitter<StagingEvents> {
       () => this.#retention.trim().catch(() => undefined),
       () => this.copies?.stop(),
       () => container.close(),
-      () => this.fileMap.checkpoint(),
+      () => this.fileMap.makeDurable(),
       () => this.fileMap.close(),
       () => lock.release(),
     ];

@@ -12,7 +12,7 @@ import { Spool } from './container/spool.js';
 import { Unfinished } from './container/unfinished.js';
 import { StagedCopies } from './copies/staged-copies.js';
 import { DirectoryLock } from './directory-lock.js';
-import { StoreError } from './errors.js';
+import { StoreError, storeErrorOf } from './errors.js';
 import type { FileMap, FileRow, TrunkRow } from './filemap/filemap.js';
 import type { Stores } from './merge/trunk-store.js';
 import { waitingIn } from './merge/waiting-files.js';
@@ -78,7 +78,7 @@ export async function startUp(options: StagingOptions): Promise<StartedParts> {
     await container?.close().catch(() => undefined);
     await fileMap?.close();
     lock.release();
-    throw error;
+    throw storeErrorOf(error);
   }
 }
 

@@ -1,6 +1,7 @@
 import type { Disk } from '@stevedore/disk';
 import { isStoreError, StoreError, storeErrorOf } from '../errors.js';
 import type { FileMap, FileMapChange } from '../filemap/filemap.js';
+import { isLocked, pastLocks } from '../filemap/locks.js';
 import { type Append, AppendQueue } from './append-queue.js';
 import {
   BATCH_RECORDS,
@@ -37,7 +38,7 @@ export interface ContainerOptions {
   readonly segmentBytes: number;
   /** Number of the first segment to begin. */
   readonly nextSegment: number;
-  /** Makes a batch visible before its appends resolve. Must not fail. */
+  /** Makes a batch visible before its appends resolve. If it fails, the batch is refused. */
   readonly fileMap: Pick<FileMap, 'apply' | 'setSynced'>;
   readonly copies?: BatchCopies | undefined;
 }
@@ -106,6 +107,8 @@ export class Container {
   /** The last sync in the background. */
   #leftBehind: Promise<void> = Promise.resolve();
   #closed = false;
+  /** Another program held a lock on the FileMap when it was needed last. */
+  #isFileMapLocked = false;
 
   constructor(options: ContainerOptions) {
     this.#options = options;
@@ -177,7 +180,7 @@ export class Container {
   async sync(): Promise<void> {
     for (const segment of [...this.#unsynced]) {
       await this.#sync(segment, segment.bytes);
-      this.#options.fileMap.setSynced(segment.synced, segment.number);
+      await pastLocks(() => this.#options.fileMap.setSynced(segment.synced, segment.number));
     }
   }
 
@@ -228,6 +231,7 @@ export class Container {
     const { appends, settle } = this.#queue.take();
     let batch: Batch;
     try {
+      await this.#demandFileMap();
       batch = this.#begin(appends, await this.#writableSegment());
     } catch (error) {
       await this.#settled;
@@ -238,6 +242,14 @@ export class Container {
     const before = this.#settled;
     this.#settled = this.#settle(batch, before).finally(settle);
     await before;
+  }
+
+  /** A batch that the FileMap cannot take ends its segment, so while it is locked none is written. */
+  async #demandFileMap(): Promise<void> {
+    if (!this.#isFileMapLocked) return;
+    // Changes nothing, but needs the lock.
+    await pastLocks(() => this.#options.fileMap.setSynced(0, 0));
+    this.#isFileMapLocked = false;
   }
 
   #begin(appends: readonly Append[], segment: Segment): Batch {
@@ -295,7 +307,8 @@ export class Container {
         this.#unsynced.add(segment);
         if (appends.some(({ sync }) => sync)) await this.#sync(segment, end);
       }
-      this.#options.fileMap.apply(changes, segment.number, end, segment.synced);
+      const { fileMap } = this.#options;
+      await pastLocks(() => fileMap.apply(changes, segment.number, end, segment.synced));
       segment.bytes = end;
     } catch (error) {
       this.#refused.push(...refused);
@@ -346,6 +359,7 @@ export class Container {
     cause: unknown,
     appends: readonly Append[],
   ): Promise<void> {
+    if (isLocked(cause)) this.#isFileMapLocked = true;
     if (segment && segment.failure === undefined) {
       segment.failure = cause;
       if (this.#current === segment) this.#current = undefined;

@@ -2,6 +2,7 @@ import { closeSync, fdatasync, openSync } from 'node:fs';
 import { promisify } from 'node:util';
 import {
   applySchema,
+  LOOP_WAIT_MS,
   openDatabase,
   SqliteBindingError,
   type SqliteDatabase,
@@ -94,6 +95,7 @@ export class Records {
       db.pragma('synchronous = NORMAL');
       db.pragma('wal_autocheckpoint = 4000');
       applySchema(db, RECORDS_SCHEMA);
+      db.pragma(`busy_timeout = ${LOOP_WAIT_MS}`);
       return new Records(db, openSync(`${path}-wal`, 'r+'), meter);
     } catch (error) {
       db?.close();
