@@ -1,10 +1,11 @@
 import { createHash } from 'node:crypto';
 import { expect, test } from 'vitest';
+import type { FileMapHarm } from '../support/file-map-image.js';
 import { inParallel } from '../support/parallel.js';
 import { Random } from '../support/random.js';
 import { SCRIPTS, type Script } from '../support/scripts.js';
 import type { CrashMode } from '../support/simulated-file.js';
-import { type FileMapHarm, type HostState, SimulatedHost } from '../support/simulated-host.js';
+import { type HostState, SimulatedHost } from '../support/simulated-host.js';
 
 /**
  * Every crash point of small histories: the state of disk, FileMap and trunk store

@@ -1,11 +1,16 @@
 import { strict as assert } from 'node:assert';
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import { Staging, type StagingOptions, type TrunkStore } from '@stevedore/staging';
-import { FileMap } from '../../packages/staging/dist/filemap/filemap.js';
+import {
+  type FileMapHarm,
+  type FileMapImage,
+  fileMapImage,
+  writeFileMap,
+} from './file-map-image.js';
 import { Ledger, type Reads } from './ledger.js';
 import { MemoryTrunkStore } from './memory-trunk-store.js';
 import type { Random } from './random.js';
@@ -18,32 +23,6 @@ import type { CrashMode } from './simulated-file.js';
  * lock are SQLite's, in a real folder of the machine's own; a crash copies the
  * FileMap, whole or harmed, and what goes on in the crashed process harms nobody.
  */
-
-/**
- * kept: with every transaction. stale: as it was made durable last. torn: without some
- * of the transactions since. damaged: other bytes. The second and third are what a power
- * failure may do; SQLite does not sync each transaction.
- */
-export type FileMapHarm = 'kept' | 'stale' | 'torn' | 'deleted' | 'damaged';
-
-export interface FileMapImage {
-  readonly main: Buffer | undefined;
-  readonly wal: Buffer | undefined;
-  /** Bytes at the log's beginning that a power failure leaves. */
-  readonly durableBytes: number;
-}
-
-/** Logs as they were made durable last, by their paths. */
-const durableLogs = new Map<string, Buffer>();
-const { makeDurable } = FileMap.prototype;
-FileMap.prototype.makeDurable = async function (this: FileMap) {
-  const log = readFileSync(this.logPath);
-  await makeDurable.call(this);
-  durableLogs.set(this.logPath, log);
-};
-
-/** Two random numbers in its header, others each time that SQLite begins the log anew. */
-const saltOf = (log: Buffer) => log.subarray(16, 24);
 
 export type HostOptions = Partial<
   Pick<
@@ -152,7 +131,6 @@ export class SimulatedHost {
     this.disk.stop();
     await this.close().catch(() => undefined);
     rmSync(this.folder, { recursive: true, force: true });
-    durableLogs.delete(join(this.folder, 'filemap.sqlite-wal'));
   }
 
   /** Puts files with one call; they are in the ledger whatever comes of it. */
@@ -291,7 +269,7 @@ export class SimulatedHost {
   state(): HostState {
     return {
       disk: this.disk.crash('killed', this.random),
-      fileMap: this.#fileMapImage(),
+      fileMap: fileMapImage(this.folder),
       trunks: new Map(this.store.files),
       givenIds: [...this.store.givenIds],
       ledger: this.ledger.copy(),
@@ -323,13 +301,13 @@ export class SimulatedHost {
     host.ledger = state.ledger.copy();
     host.clock = state.clock;
     for (const fileId of state.possible) host.#possible.add(fileId);
-    host.#writeFileMap(state.fileMap, harm);
+    writeFileMap(host.folder, state.fileMap, harm, mode, random);
     return host;
   }
 
   /** While no process runs: the FileMap alone comes to harm. */
   harmFileMap(harm: FileMapHarm): void {
-    this.#writeFileMap(this.#fileMapImage(), harm);
+    writeFileMap(this.folder, fileMapImage(this.folder), harm, 'killed', this.random);
   }
 
   async #spool(key: Buffer, bytes: Buffer): Promise<void> {
@@ -368,32 +346,5 @@ export class SimulatedHost {
           call(String(name), () => Reflect.apply(method, store, given) as unknown);
       },
     });
-  }
-
-  #fileMapImage(): FileMapImage {
-    const read = (suffix: string) => {
-      const path = join(this.folder, `filemap.sqlite${suffix}`);
-      return existsSync(path) ? readFileSync(path) : undefined;
-    };
-    const wal = read('-wal');
-    const durable = durableLogs.get(join(this.folder, 'filemap.sqlite-wal'));
-    // Before it begins the log anew, all of it is durable in the main file.
-    const isSame = wal && durable && saltOf(wal).equals(saltOf(durable));
-    return { main: read(''), wal, durableBytes: isSame ? durable.length : 0 };
-  }
-
-  #writeFileMap({ main, wal, durableBytes }: FileMapImage, harm: FileMapHarm): void {
-    const path = join(this.folder, 'filemap.sqlite');
-    for (const suffix of ['', '-wal', '-shm']) rmSync(path + suffix, { force: true });
-    if (!main || harm === 'deleted') return;
-    if (harm === 'damaged') {
-      writeFileSync(path, Buffer.alloc(main.length, 0xa5));
-      return;
-    }
-    writeFileSync(path, main);
-    if (!wal) return;
-    const beyond = wal.length - durableBytes;
-    const left = { stale: 0, torn: this.random.below(beyond + 1), kept: beyond }[harm];
-    writeFileSync(`${path}-wal`, wal.subarray(0, durableBytes + left));
   }
 }

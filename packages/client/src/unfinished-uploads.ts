@@ -7,7 +7,6 @@ import {
   type StagedUpload,
   type Staging,
   StoreError,
-  storeErrorOf,
   withStoreErrors,
 } from '@stevedore/staging';
 import { notFound } from './failures.js';
@@ -63,10 +62,12 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
       ...(once === undefined ? {} : { once: onceText(once) }),
       ...(owner ? { owner: owner.name } : {}),
     };
-    const begun = await withStoreErrors(() =>
-      staging.unfinished.begin(key, about, size, owner?.maxUploads),
-    );
-    return viewOf(formatKey(key), begun);
+    try {
+      const begun = await staging.unfinished.begin(key, about, size, owner?.maxUploads);
+      return viewOf(formatKey(key), begun);
+    } catch (error) {
+      throw staging.acceptance.noteFailure(error);
+    }
   }
 
   find(id: string): UnfinishedUpload | undefined {
@@ -101,7 +102,7 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
         },
       });
     } catch (error) {
-      throw error === ofBody ? error : storeErrorOf(error);
+      throw error === ofBody ? error : staging.acceptance.noteFailure(error);
     }
   }
 

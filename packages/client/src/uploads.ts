@@ -1,12 +1,6 @@
 import type { FileCache } from '@stevedore/cache';
 import type { FastdfsClient } from '@stevedore/fastdfs';
-import {
-  formatKey,
-  type NewFile,
-  type Staging,
-  StoreError,
-  storeErrorOf,
-} from '@stevedore/staging';
+import { formatKey, type NewFile, type Staging, StoreError } from '@stevedore/staging';
 import { MAX_GROUP_BYTES } from '@stevedore/staging/text-limits';
 import { type PutMessage, putChannel } from './channels.js';
 import { DirectBuffer } from './direct-buffer.js';
@@ -104,7 +98,7 @@ export class Uploads {
       return this.#acknowledged(file!, options.transfer);
     } catch (error) {
       this.#counts.failedUploads += 1;
-      throw storeErrorOf(error);
+      throw this.#parts.staging.acceptance.noteFailure(error);
     }
   }
 
@@ -159,7 +153,7 @@ export class Uploads {
     } catch (error) {
       this.#counts.failedUploads += 1;
       await this.#intake.discard(taken);
-      throw storeErrorOf(error);
+      throw this.#parts.staging.acceptance.noteFailure(error);
     }
   }
 
@@ -206,7 +200,7 @@ export class Uploads {
       return await upload();
     } catch (error) {
       this.#counts.failedUploads += 1;
-      throw storeErrorOf(error);
+      throw this.#parts.staging.acceptance.noteFailure(error);
     }
   }
 

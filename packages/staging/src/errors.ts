@@ -108,12 +108,10 @@ export async function withStoreErrors<Result>(work: () => Promise<Result>): Prom
 }
 
 function systemCodeOf(error: unknown): SystemCode | undefined {
-  const { code, errno } = (error ?? {}) as { readonly code?: unknown; readonly errno?: unknown };
+  const { code } = (error ?? {}) as { readonly code?: unknown };
   if (typeof code !== 'string' || MISTAKES.has(code)) return undefined;
   // SQLite adds details to some codes: SQLITE_BUSY_SNAPSHOT.
   const known = MEANINGS[/^SQLITE_[A-Z]+/.exec(code)?.[0] ?? code];
   // Node has no names for some errors of Linux.
-  return (
-    known ?? (/^E[A-Z0-9]+$/.test(code) || typeof errno === 'number' ? 'disk_failed' : undefined)
-  );
+  return known ?? (/^(E[A-Z0-9]+$|Unknown system error )/.test(code) ? 'disk_failed' : undefined);
 }

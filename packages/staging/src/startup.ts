@@ -14,6 +14,7 @@ import { StagedCopies } from './copies/staged-copies.js';
 import { DirectoryLock } from './directory-lock.js';
 import { StoreError, storeErrorOf } from './errors.js';
 import type { FileMap, FileRow, TrunkRow } from './filemap/filemap.js';
+import { freeBytes } from './folders.js';
 import type { Stores } from './merge/trunk-store.js';
 import { waitingIn } from './merge/waiting-files.js';
 import { abandonPlans, settleKnown } from './repair/rebuild.js';
@@ -68,10 +69,9 @@ export async function startUp(options: StagingOptions): Promise<StartedParts> {
     const lost = await settleLostTail({ container, spool, fileMap, now }, opened.short);
     if (lost) problems.push(lost);
     if (opened.damaged > 0) problems.push(rotten(opened.damaged));
-    const freeBytes = (await disk.space(directory)).freeBytes;
     const parts = {
       ...{ lock, fileMap, container, spool, unfinished },
-      ...{ origin, trunkStore, freeBytes, copies },
+      ...{ origin, trunkStore, copies, freeBytes: await freeBytes(disk, directory) },
     };
     return { ...parts, unread, problems };
   } catch (error) {

@@ -12,6 +12,7 @@ import {
   RecordType,
 } from './record.js';
 import { changeOfRecord, deletionRecord } from './records.js';
+import { Reserve } from './reserve.js';
 import { Segment } from './segment.js';
 
 /**
@@ -95,6 +96,7 @@ export class Container {
   readonly #unsynced = new Set<Segment>();
   /** Number of the first segment of this process. */
   readonly firstOwnSegment: number;
+  readonly reserve: Reserve;
   /** Refused files whose records may still be on disk. */
   #refused: Buffer[] = [];
   readonly #queue = new AppendQueue();
@@ -114,6 +116,7 @@ export class Container {
     this.#options = options;
     this.#nextSegment = options.nextSegment;
     this.firstOwnSegment = options.nextSegment;
+    this.reserve = new Reserve(options.disk, options.folder);
   }
 
   /** Makes a segment of an earlier process readable. */
@@ -334,7 +337,7 @@ export class Container {
     this.#nextSegment += 1;
     const previousBytes = this.segments().at(-1)?.bytes ?? 0;
     const header = { segment: number, origin, begunAt: now(), previousBytes };
-    const segment = await Segment.create(disk, folder, header);
+    const segment = await this.reserve.spend(() => Segment.create(disk, folder, header));
     this.#segments.set(number, segment);
     this.#current = segment;
     this.#isEnded = false;

@@ -48,6 +48,7 @@ export class PlansInFlight {
   readonly #pauses = new Set<AbortController>();
   /** Sends that failed and were retried. */
   retries = 0;
+  #failure: Error | undefined;
 
   constructor(options: PlansInFlightOptions) {
     this.#options = options;
@@ -57,6 +58,11 @@ export class PlansInFlight {
     let count = 0;
     for (const each of this.#underWay.values()) if (each === kind) count += 1;
     return count;
+  }
+
+  /** Why the last attempt to send failed, while a plan waits for the next. */
+  get failure(): Error | undefined {
+    return this.#underWay.size > 0 ? this.#failure : undefined;
   }
 
   /** Promises that resolve when a plan in flight ends. They never reject. */
@@ -130,6 +136,7 @@ export class PlansInFlight {
     for (let pauseMs = FIRST_RETRY_MS; ; pauseMs = Math.min(pauseMs * 2, LAST_RETRY_MS)) {
       try {
         const sent = await this.#send(plan, signal);
+        this.#failure = undefined;
         this.#endPauses();
         // A listener that throws must not cause a retry.
         this.#tell(() => onSent(sent, Math.max(0, now() - startedAt)));
@@ -139,6 +146,7 @@ export class PlansInFlight {
         onError(error as Error);
         const damaged = damagedMembers(error);
         if (damaged.length > 0 && this.#abandon(plan, damaged)) return false;
+        this.#failure = error as Error;
         this.retries += 1;
         await this.#pause(pauseMs);
         if (signal.aborted) return false;
