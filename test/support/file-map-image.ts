@@ -59,6 +59,8 @@ export function writeFileMap(
     return;
   }
   writeFileSync(path, main);
+  // Its owner is dead: nobody has to wait for it.
+  writeFileSync(join(folder, 'lock'), '');
   if (!wal) return;
   const beyond = wal.length - durableBytes;
   const left = { stale: 0, torn: random.below(beyond + 1), kept: beyond }[harm];

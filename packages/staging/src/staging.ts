@@ -216,6 +216,10 @@ export class Staging extends EventEmitter<StagingEvents> {
     const { unfinishedAgeMs = Number.POSITIVE_INFINITY } = this.#options;
     const background = this.#background;
     for (const problem of problems) background.report(problem);
+    void this.#started.lock.lost.then((error) => {
+      background.report(error);
+      return this.close().catch(() => undefined);
+    });
     await this.rebuild.begin(rebuildsFirst ? REBUILD_FIRST_MS : REBUILD_GRACE_MS);
     background.tellSoon();
     this.copies?.start({

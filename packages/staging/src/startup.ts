@@ -40,6 +40,7 @@ export interface StartedParts extends Omit<Stores, 'now'> {
 
 export async function startUp(options: StagingOptions): Promise<StartedParts> {
   const { directory, disk = privateDisk } = options;
+  await DirectoryLock.awaitOwner(directory, 'filemap.sqlite');
   await prepareFolders(disk, directory);
   const lock = DirectoryLock.acquire(directory);
   let fileMap: FileMap | undefined;
