@@ -2,7 +2,10 @@ import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { isStoreError, type OpenOptions, open } from '@stevedore/client';
+import { startStorage } from '@stevedore/node';
+import { startTracker } from '@stevedore/tracker';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { until } from '../support/staging.js';
 import { openStore, SMALL } from '../support/store.js';
 import { temporaryFolder } from '../support/temporary.js';
 
@@ -15,6 +18,25 @@ describe('open', () => {
     const readiness = await store.ready();
     expect(readiness).toMatchObject({ ready: false, accepting: true, trackerReachable: false });
     expect(readiness.problems[0]).toContain('127.0.0.1:1');
+  });
+
+  test('a storage that is full: uploads are taken, ready says why no trunk is stored', async () => {
+    const tracker = await startTracker({ port: 0 });
+    onTestFinished(() => tracker.close());
+    const trackers = [`127.0.0.1:${tracker.port}`];
+    const storage = await startStorage({
+      ...{ port: 0, trackers, storePaths: [temporaryFolder()] },
+      reservedSpaceMegabytes: 2 ** 40,
+    });
+    onTestFinished(() => storage.close());
+    await storage.active();
+    const store = await openStore({ trackers, mergeMaxAge: '10ms' });
+    store.on('error', () => {});
+    await store.put('still taken');
+    await until(async () => (await store.ready()).problems.length > 0);
+    const { accepting, problems } = await store.ready();
+    expect(accepting).toBe(true);
+    expect(problems).toEqual([expect.stringMatching(/^trunks are not stored: .*no space/)]);
   });
 
   test('ready when all is well', async () => {

@@ -35,6 +35,22 @@ describe.each(DISKS)('%s', (_, make) => {
     await file.close();
   });
 
+  test('a closed file can be neither used nor closed again, whoever has its number', async () => {
+    const { disk, root } = make();
+    const closed = await disk.create(`${root}/closed`);
+    await closed.close();
+    const open = await disk.create(`${root}/open`);
+    await open.writeAt([Buffer.from('whole')], 0);
+    await expect(closed.close()).rejects.toThrow();
+    await expect(closed.writeAt([Buffer.from('wrong')], 0)).rejects.toThrow();
+    await expect(closed.writeDurablyAt?.([Buffer.from('wrong')], 0)).rejects.toThrow();
+    await expect(closed.readAt(Buffer.alloc(1), 0)).rejects.toThrow();
+    await expect(closed.truncate(0)).rejects.toThrow();
+    await expect(closed.sync()).rejects.toThrow();
+    await open.close();
+    expect(await textOf(disk, `${root}/open`)).toBe('whole');
+  });
+
   test('writes more chunks than one system call takes', async () => {
     const { disk, root } = make();
     const chunks = Array.from({ length: 2500 }, (_, index) => Buffer.from(`${index},`));

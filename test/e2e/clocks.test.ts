@@ -5,20 +5,29 @@ import { freePorts } from '../support/kill-cluster.js';
 import { soon } from '../support/soon.js';
 import { temporaryFolder } from '../support/temporary.js';
 
-/** Two gateways whose clocks are an hour apart. */
+/** Gateways whose clocks are wrong. */
 
 vi.setConfig({ testTimeout: 120_000 });
 
 const HOUR_MS = 3_600_000;
-const LATE_CLOCK = `
-  const now = Date.now;
-  globalThis.Date = class extends Date {
-    constructor(...given) { given.length === 0 ? super(now() + ${HOUR_MS}) : super(...given); }
-    static now() { return now() + ${HOUR_MS}; }
-  };`;
+
+/** Processes started meanwhile have a clock that is off by so much. */
+async function withClockOff<Result>(ms: number, start: () => Promise<Result>): Promise<Result> {
+  const clock = `
+    const now = Date.now;
+    globalThis.Date = class extends Date {
+      constructor(...given) { given.length === 0 ? super(now() + ${ms}) : super(...given); }
+      static now() { return now() + ${ms}; }
+    };`;
+  vi.stubEnv('NODE_OPTIONS', `--import=data:text/javascript,${encodeURIComponent(clock)}`);
+  onTestFinished(() => void vi.unstubAllEnvs());
+  const started = await start();
+  vi.unstubAllEnvs();
+  return started;
+}
 
 it.skipIf(needsPostgres.missing).each(['1h', '300ms'])(
-  'files of either are read and deleted at both, merged after %s',
+  'an hour apart: files of either are read and deleted at both, merged after %s',
   async (mergeMaxAge) => {
     const database = await PostgresServer.start();
     const ports = (await freePorts(2)).map(String);
@@ -28,10 +37,9 @@ it.skipIf(needsPostgres.missing).each(['1h', '300ms'])(
         ...['--port', port, '--peer-url', `http://127.0.0.1:${port}`, ...more],
       );
     const first = await start(ports[0]!);
-    vi.stubEnv('NODE_OPTIONS', `--import=data:text/javascript,${encodeURIComponent(LATE_CLOCK)}`);
-    onTestFinished(() => void vi.unstubAllEnvs());
-    const second = await start(ports[1]!, '--trackers', `127.0.0.1:${first.trackerPort}`);
-    vi.unstubAllEnvs();
+    const second = await withClockOff(HOUR_MS, () =>
+      start(ports[1]!, '--trackers', `127.0.0.1:${first.trackerPort}`),
+    );
     const pairs = [[first, second] as const, [second, first] as const];
     for (const [from, to] of pairs) {
       const content = `staged at ${from.url}`;
@@ -61,3 +69,19 @@ it.skipIf(needsPostgres.missing).each(['1h', '300ms'])(
     for (const each of [second, first]) expect(await each.stop()).toBe(0);
   },
 );
+
+it('before 1970, files are stored, merged, read and deleted', async () => {
+  const { url, stop } = await withClockOff(-Date.UTC(2040, 0), () =>
+    startGatewayProcess(temporaryFolder(), '--merge-max-age', '300ms'),
+  );
+  const answer = await fetch(`${url}/files`, { method: 'POST', body: 'early' });
+  expect(answer.status).toBe(201);
+  const { key } = (await answer.json()) as { key: string };
+  await soon(async () => {
+    const info = (await (await fetch(`${url}/files/${key}/info`)).json()) as { state: string };
+    expect(info.state).toBe('merged');
+  });
+  expect(await (await fetch(`${url}/files/${key}`)).text()).toBe('early');
+  expect((await fetch(`${url}/files/${key}`, { method: 'DELETE' })).status).toBe(204);
+  expect(await stop()).toBe(0);
+});

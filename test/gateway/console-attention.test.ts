@@ -56,6 +56,13 @@ test('FastDFS that is away is said once, with what to do', () => {
   ]);
 });
 
+test('a storage that takes no trunks is named with its answer', () => {
+  const problems = ['trunks are not stored: upload: the server answered ENOSPC (no space left)'];
+  expect(found({ ready: { ...calm.ready, problems } })).toEqual([
+    'warning: FastDFS takes no trunks',
+  ]);
+});
+
 test('a container that fills up or is full, and a full disk, are named', () => {
   const full = { usedBytes: 17 * 2 ** 30 };
   const staged = { stagedBytes: 16 * 2 ** 30, stagedFiles: 1 };

@@ -257,7 +257,7 @@ describe("the store's errors", () => {
   test.each([
     ['container_full', 507, '10'],
     ['storage_unavailable', 503, '10'],
-    ['container_write_failed', 503, '10'],
+    ['disk_failed', 503, '10'],
     ['closed', 503, '5'],
     ['corrupt', 500, null],
     ['length_mismatch', 400, null],

@@ -1,10 +1,11 @@
 import { expect, test } from 'vitest';
+import type { FileMapHarm } from '../support/file-map-image.js';
 import { inParallel } from '../support/parallel.js';
 import { Random } from '../support/random.js';
 import { SCRIPTS, type Script, some } from '../support/scripts.js';
 import { canFail, type Fault, type Operation } from '../support/simulated-disk.js';
 import type { CrashMode } from '../support/simulated-file.js';
-import { type FileMapHarm, type HostState, SimulatedHost } from '../support/simulated-host.js';
+import { type HostState, SimulatedHost } from '../support/simulated-host.js';
 
 /**
  * Each operation of small histories fails, once or it and all later ones: nothing

@@ -1,10 +1,11 @@
 import { createHash } from 'node:crypto';
 import { expect, test } from 'vitest';
+import type { FileMapHarm } from '../support/file-map-image.js';
 import { inParallel } from '../support/parallel.js';
 import { Random } from '../support/random.js';
 import { SCRIPTS, type Script } from '../support/scripts.js';
 import type { CrashMode } from '../support/simulated-file.js';
-import { type FileMapHarm, type HostState, SimulatedHost } from '../support/simulated-host.js';
+import { type HostState, SimulatedHost } from '../support/simulated-host.js';
 
 /**
  * Every crash point of small histories: the state of disk, FileMap and trunk store
@@ -90,7 +91,12 @@ async function recover(
 function digest(host: SimulatedHost, { fileMap, ledger, trunks }: HostState, harm: FileMapHarm) {
   const hash = createHash('sha1').update(`${ledger.version} ${[...trunks.keys()]}`);
   for (const [name, bytes] of host.disk.contents()) hash.update(name).update(bytes);
-  const parts = { kept: [fileMap.main, fileMap.wal], stale: [fileMap.main], torn: [fileMap.wal] };
+  const durable = fileMap.wal?.subarray(0, fileMap.durableBytes);
+  const parts = {
+    kept: [fileMap.main, fileMap.wal],
+    stale: [fileMap.main, durable],
+    torn: [fileMap.wal],
+  };
   if (harm in parts) {
     for (const part of parts[harm as keyof typeof parts]) hash.update(part ?? '');
   }

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { readdirSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Disk, type DiskFile, decoratedFile, localDisk } from '@stevedore/disk';
 import { fileIdOf, formatKey, parseKey } from '@stevedore/staging';
@@ -108,7 +108,7 @@ describe('when FastDFS is back after an hour', () => {
     });
     isAway = false;
     await until(() => staging.stats().mergedFiles >= staged);
-    await until(() => staging.acceptance.hasRoom());
+    await until(() => staging.acceptance.refusal() === undefined);
     await put();
     // What was staged first is in the first trunks, but for the play that filling them needs.
     for (const [index, members] of trunks.entries()) {
@@ -150,6 +150,104 @@ describe('when FastDFS lies', () => {
   });
 });
 
+/** A disk with room for so many bytes. */
+function boundedDisk(room: { bytes: number; used: number }): Disk {
+  const sizes = new Map<string, number>();
+  const resize = (path: string, size: number) => {
+    const grown = size - (sizes.get(path) ?? 0);
+    if (grown > 0 && room.used + grown > room.bytes) {
+      throw Object.assign(new Error('ENOSPC: no space left'), { code: 'ENOSPC' });
+    }
+    room.used += grown;
+    sizes.set(path, size);
+  };
+  const create = async (path: string): Promise<DiskFile> => {
+    const file = await localDisk.create(path);
+    return decoratedFile(file, {
+      writeAt: async (chunks, position) => {
+        const end = position + chunks.reduce((sum, { length }) => sum + length, 0);
+        if (end > (sizes.get(path) ?? 0)) resize(path, end);
+        await file.writeAt(chunks, position);
+      },
+      truncate: async (size) => {
+        resize(path, size);
+        await file.truncate(size);
+      },
+    });
+  };
+  const unlink = async (path: string) => {
+    await localDisk.unlink(path);
+    resize(path, 0);
+  };
+  return { ...localDisk, create, unlink };
+}
+
+describe('a disk', () => {
+  test('that is full to the last byte takes files again once what is merged has gone', async () => {
+    const room = { bytes: Number.POSITIVE_INFINITY, used: 0 };
+    const folder = temporaryFolder();
+    const { staging } = await openStaging(folder, {
+      disk: boundedDisk(room),
+      retainBytes: 64 * MIB,
+      minFreeBytes: 0,
+    });
+    for (let count = 0; count < 4; count += 1) await stageFile(staging, randomBytes(900_000));
+    await staging.merging.flush();
+    await until(() => existsSync(join(folder, 'container', 'reserve')));
+    expect(staging.acceptance.refusal()).toBeUndefined();
+    room.bytes = room.used;
+    const refused = stageFile(staging, randomBytes(100_000)).catch((failure: unknown) => {
+      throw staging.acceptance.noteFailure(failure);
+    });
+    await expect(refused).rejects.toMatchObject({ code: 'disk_full' });
+    expect(staging.acceptance.refusal()).toBe('disk_full');
+    expect(staging.stats().room.full).toBe('disk');
+    // By itself: nobody uploads where uploads are refused.
+    await until(() => staging.acceptance.refusal() === undefined);
+    await stageFile(staging, randomBytes(100_000));
+    expect(readdirSync(join(folder, 'container'))).not.toContain('0000000001.seg');
+  });
+
+  test('is known to refuse uploads until a trial works, whatever its free bytes are', async () => {
+    let code: string | undefined;
+    const failIf = () => {
+      if (code) throw Object.assign(new Error(`${code}: it fails`), { code });
+    };
+    const wrap = (file: DiskFile) =>
+      decoratedFile(file, {
+        writeAt: async (chunks, position) => {
+          failIf();
+          await file.writeAt(chunks, position);
+        },
+      });
+    const disk: Disk = { ...localDisk, create: async (path) => wrap(await localDisk.create(path)) };
+    const { staging } = await openStaging(temporaryFolder(), { disk });
+    for (const [error, refusal] of [
+      ['EDQUOT', 'disk_full'],
+      ['EIO', 'disk_failed'],
+      ['EMFILE', 'overloaded'],
+    ] as const) {
+      code = error;
+      const upload = spoolFile(staging, randomBytes(MIB)).catch((failure: unknown) => {
+        throw staging.acceptance.noteFailure(failure);
+      });
+      await expect(upload).rejects.toMatchObject({ code: refusal });
+      expect(staging.acceptance.refusal()).toBe(refusal);
+      code = undefined;
+      await until(() => staging.acceptance.refusal() === undefined);
+    }
+  });
+
+  test('counts the room of each folder, which may be a disk of its own', async () => {
+    const space = async (path: string) => ({
+      totalBytes: 2 ** 40,
+      freeBytes: path.endsWith('/spool') ? 1000 : 2 ** 40,
+    });
+    const { staging } = await openStaging(temporaryFolder(), { disk: { ...localDisk, space } });
+    expect(staging.acceptance.refusal()).toBe('disk_full');
+  });
+});
+
 describe('when the disk fails', () => {
   /** A disk on which the n-th sync of a segment fails. */
   function failingSync(fail: () => boolean): Disk {
@@ -167,7 +265,7 @@ describe('when the disk fails', () => {
     failing = true;
     const refused = staging.keys.next();
     await expect(stageFile(staging, Buffer.from('refused'))).rejects.toMatchObject({
-      code: 'container_write_failed',
+      code: 'disk_failed',
       retryable: true,
     });
     failing = false;

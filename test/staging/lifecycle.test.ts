@@ -1,9 +1,9 @@
 import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseSliceId } from '@stevedore/protocol';
-import { fileIdOf, formatKey, parseKey } from '@stevedore/staging';
+import { DirectoryLock, fileIdOf, formatKey, parseKey } from '@stevedore/staging';
 import { describe, expect, test } from 'vitest';
 import { openStaging, spoolFile, stageFile, stageTogether, until } from '../support/staging.js';
 import { temporaryFolder } from '../support/temporary.js';
@@ -138,6 +138,32 @@ describe('staging', () => {
     const folder = temporaryFolder();
     await openStaging(folder);
     await expect(openStaging(folder)).rejects.toMatchObject({ code: 'directory_locked' });
+  });
+
+  test('also after somebody removed the lock, as often as it is', async () => {
+    const folder = temporaryFolder();
+    const { staging } = await openStaging(folder);
+    for (const _ of [1, 2]) {
+      rmSync(join(folder, 'lock'));
+      await expect(openStaging(folder)).rejects.toMatchObject({ code: 'directory_locked' });
+    }
+    await staging.close();
+    rmSync(join(folder, 'lock'));
+    // Its owner is gone, and does not take it back.
+    const again = await openStaging(folder);
+    await stageFile(again.staging, Buffer.from('mine'));
+  });
+
+  test('an owner that finds another in its place writes nothing more', async () => {
+    const folder = temporaryFolder();
+    const { staging, errors } = await openStaging(folder);
+    rmSync(join(folder, 'lock'));
+    // Before the owner can look, as if it had stood still.
+    const other = DirectoryLock.acquire(folder);
+    await until(() => errors.length > 0);
+    expect(errors[0]).toMatchObject({ code: 'directory_locked' });
+    await expect(stageFile(staging, Buffer.from('late'))).rejects.toMatchObject({ code: 'closed' });
+    other.release();
   });
 
   test('a directory that is a file is refused', async () => {

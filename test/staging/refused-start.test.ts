@@ -1,8 +1,9 @@
 import { expect, test } from 'vitest';
+import type { FileMapHarm } from '../support/file-map-image.js';
 import { inParallel } from '../support/parallel.js';
 import { Random } from '../support/random.js';
 import { large, some } from '../support/scripts.js';
-import { type FileMapHarm, type HostState, SimulatedHost } from '../support/simulated-host.js';
+import { type HostState, SimulatedHost } from '../support/simulated-host.js';
 
 /**
  * A process is killed while it writes; the next one finds that the disk does not sync

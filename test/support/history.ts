@@ -1,10 +1,11 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { FileMapHarm } from './file-map-image.js';
 import { Random } from './random.js';
 import { large, some } from './scripts.js';
 import { runSeeded } from './seeded-history.js';
 import type { FaultCode } from './simulated-disk.js';
 import { CRASH_MODES } from './simulated-file.js';
-import { type FileMapHarm, type HostOptions, SimulatedHost } from './simulated-host.js';
+import { type HostOptions, SimulatedHost } from './simulated-host.js';
 
 /**
  * A random history of one host: puts, deletions, merges, restarts, crashes, faults of

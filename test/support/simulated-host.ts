@@ -1,10 +1,16 @@
 import { strict as assert } from 'node:assert';
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import { Staging, type StagingOptions, type TrunkStore } from '@stevedore/staging';
+import {
+  type FileMapHarm,
+  type FileMapImage,
+  fileMapImage,
+  writeFileMap,
+} from './file-map-image.js';
 import { Ledger, type Reads } from './ledger.js';
 import { MemoryTrunkStore } from './memory-trunk-store.js';
 import type { Random } from './random.js';
@@ -17,18 +23,6 @@ import type { CrashMode } from './simulated-file.js';
  * lock are SQLite's, in a real folder of the machine's own; a crash copies the
  * FileMap, whole or harmed, and what goes on in the crashed process harms nobody.
  */
-
-/**
- * kept: with every transaction. stale: as of its last checkpoint. torn: without its
- * last transactions. damaged: other bytes. The second and third are what a power
- * failure may do; SQLite does not sync each transaction.
- */
-export type FileMapHarm = 'kept' | 'stale' | 'torn' | 'deleted' | 'damaged';
-
-export interface FileMapImage {
-  readonly main: Buffer | undefined;
-  readonly wal: Buffer | undefined;
-}
 
 export type HostOptions = Partial<
   Pick<
@@ -275,7 +269,7 @@ export class SimulatedHost {
   state(): HostState {
     return {
       disk: this.disk.crash('killed', this.random),
-      fileMap: this.#fileMapImage(),
+      fileMap: fileMapImage(this.folder),
       trunks: new Map(this.store.files),
       givenIds: [...this.store.givenIds],
       ledger: this.ledger.copy(),
@@ -307,13 +301,13 @@ export class SimulatedHost {
     host.ledger = state.ledger.copy();
     host.clock = state.clock;
     for (const fileId of state.possible) host.#possible.add(fileId);
-    host.#writeFileMap(state.fileMap, harm);
+    writeFileMap(host.folder, state.fileMap, harm, mode, random);
     return host;
   }
 
   /** While no process runs: the FileMap alone comes to harm. */
   harmFileMap(harm: FileMapHarm): void {
-    this.#writeFileMap(this.#fileMapImage(), harm);
+    writeFileMap(this.folder, fileMapImage(this.folder), harm, 'killed', this.random);
   }
 
   async #spool(key: Buffer, bytes: Buffer): Promise<void> {
@@ -352,27 +346,5 @@ export class SimulatedHost {
           call(String(name), () => Reflect.apply(method, store, given) as unknown);
       },
     });
-  }
-
-  #fileMapImage(): FileMapImage {
-    const read = (suffix: string) => {
-      const path = join(this.folder, `filemap.sqlite${suffix}`);
-      return existsSync(path) ? readFileSync(path) : undefined;
-    };
-    return { main: read(''), wal: read('-wal') };
-  }
-
-  #writeFileMap({ main, wal }: FileMapImage, harm: FileMapHarm): void {
-    const path = join(this.folder, 'filemap.sqlite');
-    for (const suffix of ['', '-wal', '-shm']) rmSync(path + suffix, { force: true });
-    if (!main || harm === 'deleted') return;
-    if (harm === 'damaged') {
-      writeFileSync(path, Buffer.alloc(main.length, 0xa5));
-      return;
-    }
-    writeFileSync(path, main);
-    if (!wal || harm === 'stale') return;
-    const kept = harm === 'torn' ? this.random.below(wal.length + 1) : wal.length;
-    writeFileSync(`${path}-wal`, wal.subarray(0, kept));
   }
 }

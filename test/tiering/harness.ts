@@ -37,16 +37,19 @@ export interface Opening {
   readonly remote?: RemoteFiles;
   readonly disk?: Disk;
   readonly environment?: Environment;
+  /** Store paths after the first. */
+  readonly further?: readonly string[];
 }
 
 export async function openIn(folder: string, opening: Opening = {}): Promise<Opened> {
   const { events, options, remote, disk = localDisk, environment = systemEnvironment } = opening;
+  const storePaths = [folder, ...(opening.further ?? [])];
   const onError = (error: Error): void => {
     throw error;
   };
   mkdirSync(join(folder, 'data', '.tmp'), { recursive: true });
   const tiers = await Tiers.open(
-    { disk, environment, storePaths: [folder], remote, onError },
+    { disk, environment, storePaths, remote, onError },
     tierSettings({ enabled: true, thresholdBytes: THRESHOLD, ...options }, 'group1'),
   );
   const files = new TieredFiles({
@@ -103,7 +106,7 @@ export async function store(
   if (bytes.length > THRESHOLD) mkdirSync(dirname(path), { recursive: true });
   await moveTo(path);
   if (bytes.length > THRESHOLD) await files.sync(path);
-  else await tierOf(opened).records.commit();
+  else await Promise.all(opened.tiers.all.map(({ records }) => records.commit()));
 }
 
 /** All bytes of the file; undefined if there is none. */

@@ -1,4 +1,4 @@
-import { statSync } from 'node:fs';
+import { mkdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { decoratedFile, localDisk } from '@stevedore/disk';
@@ -37,7 +37,11 @@ const GIVEN = new DiskCosts({
 
 async function migrationOf(
   options: TierOptions = {},
-  { costs = GIVEN, disk = localDisk }: { costs?: DiskCosts; disk?: typeof localDisk } = {},
+  {
+    costs = GIVEN,
+    disk = localDisk,
+    further = [],
+  }: { costs?: DiskCosts; disk?: typeof localDisk; further?: readonly string[] } = {},
 ) {
   const folder = temporaryFolder();
   const remote = new OtherGroup();
@@ -51,6 +55,7 @@ async function migrationOf(
     remote,
     disk,
     environment,
+    further,
     options: all,
     events: {
       onAccess: (path, bytes, size, isNew) =>
@@ -254,6 +259,28 @@ describe('the room of the rows', () => {
     );
     expect(records.find('00/00/large')).toMatchObject({ place: Place.row });
     expect(records.find('00/00/cold-3')).toMatchObject({ place: Place.row });
+  });
+
+  it('is made by the coldest of all store paths, whichever is full', async () => {
+    const second = temporaryFolder();
+    const options = { roomBytes: 10_000, moveTo: OTHER_GROUP };
+    const { put, read, interval, settled, records, clock, opened } = await migrationOf(options, {
+      further: [second],
+    });
+    for (const n of [1, 2, 3, 4]) await put(`00/00/warm-${n}`, 1000);
+    mkdirSync(join(second, 'data', '.tmp'), { recursive: true });
+    for (const n of [1, 2, 3]) await store(opened, second, `00/00/cold-${n}`, Buffer.alloc(1000));
+    await interval();
+    clock.ms += 3600 * SECOND;
+    for (const n of [1, 2, 3, 4]) read(`00/00/warm-${n}`);
+    await interval();
+    for (const n of [1, 2, 3]) await put(`00/00/new-${n}`, 1000);
+    await interval();
+    await settled();
+    const cold = opened.tiers.all[1]!.records;
+    await until(() => records.counts().bytes + cold.counts().bytes <= 8000);
+    expect(records.counts()).toMatchObject({ files: 7 });
+    expect(cold.counts()).toMatchObject({ files: 1 });
   });
 
   it('is made by slices first: their trunks have them', async () => {

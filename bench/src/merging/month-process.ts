@@ -96,8 +96,8 @@ async function simulateMonth(month: Month): Promise<MonthOutcome> {
   });
   const errors: string[] = [];
   staging.on('error', (error) => errors.push(error.stack ?? error.message));
-  // It waits for a thread, which lives in real time; and nothing here has to survive.
-  staging.fileMap.checkpoint = () => Promise.resolve();
+  // It waits for the disk, which lives in real time; and nothing here has to survive.
+  staging.fileMap.makeDurable = () => Promise.resolve();
   const random = seededRandom(SEED);
   const uploads = MONTH_SITES[site].uploads(daysBefore + days, perDay, random);
   const events: { at: number; upload?: number; deletion?: number }[] = [];

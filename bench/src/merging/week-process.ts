@@ -126,8 +126,8 @@ async function simulate({ site, directory, hours, maxAgeMs, joins }: Week): Prom
   staging.on('merged', ({ key }) => {
     idAges.push((time.now() - parseKey(key)!.readUIntBE(0, 6)) / 1000);
   });
-  // It waits for a thread, which lives in real time; and nothing here has to survive.
-  fileMap.checkpoint = () => Promise.resolve();
+  // It waits for the disk, which lives in real time; and nothing here has to survive.
+  fileMap.makeDurable = () => Promise.resolve();
   const random = seededRandom(SEED);
   let uploadedBytes = 0;
   let uploadedFiles = 0;

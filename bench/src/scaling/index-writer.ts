@@ -60,7 +60,7 @@ export async function measureIndexes(
     fileMap.outbox!,
   );
   await publisher.publish(Number.POSITIVE_INFINITY);
-  await fileMap.checkpoint();
+  await fileMap.makeDurable();
   await fileMap.close();
   return {
     fileMapBytesPerFile: ((await sizeWithLog(path)) - emptyFileMapBytes) / files,

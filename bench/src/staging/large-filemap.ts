@@ -26,9 +26,9 @@ export async function makeLargeDirectory(directory: string, rows: number): Promi
     const trunks = rows / TRUNK_FILES - 1;
     for (let trunk = 0; trunk < trunks; trunk += 1) {
       addTrunk(fileMap, trunk, bodies, indexed);
-      if (trunk % CHECKPOINT_TRUNKS === 0) await fileMap.checkpoint();
+      if (trunk % CHECKPOINT_TRUNKS === 0) await fileMap.makeDurable();
     }
-    await fileMap.checkpoint();
+    await fileMap.makeDurable();
   } finally {
     await fileMap.close();
   }

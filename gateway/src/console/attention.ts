@@ -56,6 +56,11 @@ function fastdfs({ ready, trackers, stats }: AttentionFacts): Finding[] {
       ),
     );
   }
+  const stuck = ready.problems.filter((each) => each.startsWith('trunks are not stored'));
+  if (stuck.length > 0) {
+    const advice = 'uploads go on until the container is full; make room on the storages';
+    findings.push(warning('FastDFS takes no trunks', stuck.join(', '), advice));
+  }
   const workers = ready.problems.filter((each) => each.startsWith('worker '));
   if (workers.length > 0) {
     const advice = 'it is started again by itself; the log says why it ended';

@@ -41,10 +41,11 @@ const MAX_PAUSE_MS = 10_000;
 /** After serving for this long, a worker's restart delay starts from the shortest again. */
 const STEADY_MS = 30_000;
 const CLOSE_TIMEOUT_MS = 9_000;
-/** Interval of health checks; each waits as long as any call does. */
-const ASK_INTERVAL_MS = 1_000;
-/** Two: the first may have been missed because this process itself, or the machine, stood still. */
-const MAX_MISSED_ANSWERS = 2;
+/** Interval of health checks, and the wait for an answer. */
+const ASK_INTERVAL_MS = 500;
+const ANSWER_TIMEOUT_MS = 1_500;
+/** After the first it counts as silent; it is killed later, because the whole machine may stand still. */
+const MAX_MISSED_ANSWERS = 4;
 
 interface Slot {
   /** Counted from 1: the number of its first directory. */
@@ -53,6 +54,8 @@ interface Slot {
   process: Worker | undefined;
   calls: Calls<WorkerCalls> | undefined;
   isServing: boolean;
+  /** It missed an answer: it is not asked for anything else, which would wait, too. */
+  isSilent: boolean;
   failures: number;
 }
 
@@ -117,7 +120,7 @@ class Primary {
     this.#parts = parts;
     this.#slots = plan.map((own) => ({
       ...{ number: own[0]!, own, process: undefined, calls: undefined },
-      ...{ isServing: false, failures: 0 },
+      ...{ isServing: false, isSilent: false, failures: 0 },
     }));
     this.#totals = new Totals(this.#slots.map(({ number }) => number));
     collectDefaultMetrics({ register: this.#registry });
@@ -169,7 +172,7 @@ class Primary {
   #fork(slot: Slot): Forked {
     const { answers, end } = this.#shared.for();
     const process = cluster.fork();
-    const closeLost = lastConnectionOf(process);
+    const passOn = lastConnectionOf(process);
     let loaded = (): void => undefined;
     const hasLoaded = new Promise<void>((resolve) => {
       loaded = resolve;
@@ -187,8 +190,8 @@ class Primary {
       calls.end(away(`worker ${slot.number} has ended ${why}`));
       loaded();
       end();
-      closeLost();
       this.#onExit(slot, why);
+      passOn(this.#serving()[0]?.process);
     });
     return { process, calls, hasLoaded };
   }
@@ -215,8 +218,9 @@ class Primary {
   #watch(slot: Slot, process: Worker, missed: number): void {
     const ask = async () => {
       this.#timers.delete(timer);
-      const answers = await slot.calls?.ask('isAlive').catch(() => false);
+      const answers = await slot.calls?.askWithin(ANSWER_TIMEOUT_MS, 'isAlive').catch(() => false);
       if (this.#isClosing || slot.process !== process) return;
+      slot.isSilent = !answers;
       if (answers) return this.#watch(slot, process, 0);
       if (missed + 1 < MAX_MISSED_ANSWERS) return this.#watch(slot, process, missed + 1);
       this.#trouble(`worker ${slot.number} does not answer any more, and is killed`);
@@ -231,6 +235,7 @@ class Primary {
     slot.process = undefined;
     slot.calls = undefined;
     slot.isServing = false;
+    slot.isSilent = false;
     this.#totals.noteUp(slot.number, false);
     // If the gateway has not started yet, the error of the start ends all workers.
     if (this.#isClosing || (!wasServing && slot.failures === 0)) return;
@@ -293,7 +298,7 @@ class Primary {
   }
 
   #serving(): Slot[] {
-    return this.#slots.filter(({ isServing }) => isServing);
+    return this.#slots.filter(({ isServing, isSilent }) => isServing && !isSilent);
   }
 
   #anyone(): Calls<WorkerCalls> {
@@ -312,8 +317,11 @@ class Primary {
 
   async #ready(): Promise<Readiness> {
     const all = await this.#answersOf((calls) => calls.ask('ready'));
-    const missing = this.#slots.filter(({ isServing }) => !isServing);
-    const away = missing.map(({ number }) => `worker ${number} is not running`);
+    const missing = this.#slots.filter(({ isServing, isSilent }) => !isServing || isSilent);
+    const away = missing.map(
+      ({ number, isSilent }) =>
+        `worker ${number} ${isSilent ? 'does not answer' : 'is not running'}`,
+    );
     return {
       ready: all.some(({ ready }) => ready),
       accepting: all.some(({ accepting }) => accepting),
@@ -335,17 +343,31 @@ class Primary {
   }
 }
 
+interface PassedConnection {
+  /** Of `cluster`; it names the server, and the answer to it. */
+  readonly message: unknown;
+  readonly handle: { readonly fd?: number; readonly close: () => void };
+}
+
 /**
- * Closes the connection that was being passed to a worker when it died: `cluster` passes one at a
- * time, and leaves it open if no answer comes. Its client would wait for ever.
+ * Returns what to do with the connection that was being passed to the worker when it died:
+ * `cluster` passes one at a time, and forgets it if no answer comes. Another worker gets the same
+ * message and answers it in the dead one's place; without one, the connection is closed.
  */
-function lastConnectionOf({ process }: Worker): () => void {
-  let last: { readonly close?: () => void } | undefined;
+function lastConnectionOf({ process }: Worker): (to: Worker | undefined) => void {
+  let last: PassedConnection | undefined;
   const send = process.send.bind(process) as (...args: unknown[]) => boolean;
   process.send = (message: unknown, handle?: unknown, ...others: unknown[]) => {
-    if (typeof handle === 'object' && handle !== null) last = handle;
+    if (typeof handle === 'object' && handle !== null) {
+      last = { message, handle: handle as PassedConnection['handle'] };
+    }
     return send(message, handle, ...others);
   };
-  // A connection that arrived is closed here already, and closing it again does nothing.
-  return () => last?.close?.();
+  return (to) => {
+    if (!last) return;
+    const { message, handle } = last;
+    // If it arrived, it is closed here already.
+    if (!to || (handle.fd ?? 0) < 0) return handle.close();
+    to.process.send(message as object, handle as never, {}, () => undefined);
+  };
 }

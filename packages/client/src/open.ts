@@ -4,6 +4,7 @@ import { join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { deferred } from '@stevedore/async';
 import { type DeploymentMap, MapError, openMap } from '@stevedore/map';
+import { unixTime } from '@stevedore/protocol';
 import {
   DirectoryLock,
   type FsckReport,
@@ -116,21 +117,21 @@ async function openStore(
       ...(onRebuild ? { onRebuild, rebuildsFirst: true, findsOrphans: false } : {}),
       // Maintenance leaves unpublished changes in the outbox.
       ...(onRebuild && !map ? { hasMap: 'as before' as const } : {}),
-      now: Date.now,
+      now: unixTime,
       randomFill: (target) => randomFillSync(target),
       packingSeed: randomInt(2 ** 32),
     });
     const heldFolder = join(siblings ? dataDirectory(directory) : directory, 'held');
     const held =
       map && !onRebuild
-        ? await HeldCopies.open({ folder: heldFolder, limitBytes: parsed.heldSize, now: Date.now })
+        ? await HeldCopies.open({ folder: heldFolder, limitBytes: parsed.heldSize, now: unixTime })
         : undefined;
     store = new LocalFileStore({
       options: parsed,
       staging,
       clients: clients!,
       trackers: cluster!.trackers,
-      now: Date.now,
+      now: unixTime,
       closeNode: () => cluster!.close(),
       ...(siblings ? { siblings } : {}),
       ...(deployed ? { deployed } : {}),

@@ -1,8 +1,16 @@
-import type { Staging } from '@stevedore/staging';
+import type { Staging, StoreErrorCode } from '@stevedore/staging';
 import type { Clients } from './cluster.js';
 import type { Readiness } from './types.js';
 
 const PING_TIMEOUT_MS = 2_000;
+const REFUSALS: Readonly<Partial<Record<StoreErrorCode, string>>> = {
+  closed: 'the store is closed',
+  container_full: 'the container is full',
+  disk_failed: 'the disk fails',
+  disk_full: 'the disk is full',
+  filemap_locked: 'another program holds a lock on the FileMap',
+  overloaded: 'the process is out of open files or memory',
+};
 
 /** Whether files can be stored durably now, and a tracker answers. */
 export async function readiness(
@@ -11,14 +19,10 @@ export async function readiness(
   isOpen: boolean,
 ): Promise<Readiness> {
   const problems: string[] = [];
-  const hasRoom = isOpen && staging.acceptance.hasRoom();
+  const refusal = isOpen ? staging.acceptance.refusal() : 'closed';
   const hasPartner = staging.copies?.isAccepting ?? true;
-  const accepting = hasRoom && hasPartner;
-  if (!hasRoom) {
-    problems.push(
-      staging.stats().room.full === 'disk' ? 'the disk is full' : 'the container is full',
-    );
-  }
+  const accepting = refusal === undefined && hasPartner;
+  if (refusal) problems.push(REFUSALS[refusal] ?? `uploads fail: ${refusal}`);
   if (!hasPartner) problems.push('the partner that keeps the second copy is away');
   const tracker = await client.ping({ deadlineMs: PING_TIMEOUT_MS }).then(
     () => undefined,
@@ -26,5 +30,7 @@ export async function readiness(
   );
   if (tracker !== undefined) problems.push(`no tracker answers: ${tracker}`);
   const trackerReachable = tracker === undefined;
+  const { failure } = staging.merging.inFlight;
+  if (trackerReachable && failure) problems.push(`trunks are not stored: ${failure.message}`);
   return { ready: accepting && trackerReachable, accepting, trackerReachable, problems };
 }

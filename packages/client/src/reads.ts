@@ -1,3 +1,4 @@
+import { storeErrorOf } from '@stevedore/staging/errors';
 import { readChannel, traced } from './channels.js';
 import type { FileStore } from './types.js';
 
@@ -39,7 +40,7 @@ export class Reads {
       this.counts.failedReads += 1;
       // If the store closes during a read, the error says nothing about the file.
       throwIfClosed(error);
-      throw error;
+      throw storeErrorOf(error);
     }
   }
 

@@ -57,8 +57,10 @@ export async function openSharedDirectory(
       { cause: error },
     );
   });
+  await DirectoryLock.awaitOwner(folder, '1');
   const lock = DirectoryLock.acquire(folder);
   try {
+    await DirectoryLock.awaitOwner(data, 'filemap.sqlite');
     // A single store holds this lock: do not start the node beside its own.
     const alone = DirectoryLock.acquire(data);
     try {

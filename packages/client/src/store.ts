@@ -6,6 +6,8 @@ import {
   parseKey,
   type Staging,
   StoreError,
+  storeErrorOf,
+  withStoreErrors,
 } from '@stevedore/staging';
 import { deleteChannel, getChannel, readChannel, traced, trunkChannel } from './channels.js';
 import { type Clients, membersNow, type StorageMember, sumOf } from './cluster.js';
@@ -170,7 +172,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
 
   async register(fileId: string, options: RegisterOptions = {}): Promise<Receipt> {
     this.#throwIfClosed();
-    return this.#registration.register(fileId, options);
+    return withStoreErrors(() => this.#registration.register(fileId, options));
   }
 
   async findOnce(
@@ -201,7 +203,11 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
 
   async #get(id: string, options: GetOptions): Promise<StoredFile> {
     this.#throwIfClosed();
-    return this.#lookup.findNow(id) ?? (await this.#lookup.find(id, options));
+    try {
+      return this.#lookup.findNow(id) ?? (await this.#lookup.find(id, options));
+    } catch (error) {
+      throw storeErrorOf(error);
+    }
   }
 
   readonly cached: CachedFiles = {
@@ -232,7 +238,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
 
   async locate(id: string, options: GetOptions = {}): Promise<FileLocation> {
     this.#throwIfClosed();
-    return locate(id, options, { ...this.#parts, siblings: this.siblings, lookup: this.#lookup });
+    const parts = { ...this.#parts, siblings: this.siblings, lookup: this.#lookup };
+    return withStoreErrors(() => locate(id, options, parts));
   }
 
   async list(options: ListOptions = {}): Promise<FilePage> {
@@ -247,7 +254,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
         isRemoved,
         factsOf: (row) => this.#lookup.factsOf(row),
       });
-    if (!deployment || !foreign || options.onlyHere) return here(options);
+    if (!deployment || !foreign || options.onlyHere) return withStoreErrors(() => here(options));
     return listDeployment(options, {
       ...{ here, isRemoved, ownUrl: this.#parts.options.peerUrl },
       isHere: (origin) => origin === deployment.origin || (this.siblings?.has(origin) ?? false),
@@ -260,7 +267,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     return traced(
       deleteChannel,
       () => ({ store: this, key: id }),
-      () => this.#delete(id, options.onlyHere ?? false),
+      () => withStoreErrors(() => this.#delete(id, options.onlyHere ?? false)),
     );
   }
 

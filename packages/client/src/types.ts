@@ -250,7 +250,7 @@ export interface Readiness {
   readonly accepting: boolean;
   /** True if a tracker answers. */
   readonly trackerReachable: boolean;
-  /** Reasons why it is not ready, as text; empty if it is. */
+  /** What is wrong, as text: why it is not ready, and why FastDFS takes no trunks. */
   readonly problems: readonly string[];
 }
 

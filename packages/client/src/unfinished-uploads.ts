@@ -7,6 +7,7 @@ import {
   type StagedUpload,
   type Staging,
   StoreError,
+  withStoreErrors,
 } from '@stevedore/staging';
 import { readBody, tooLarge } from './body.js';
 import { notFound } from './failures.js';
@@ -69,8 +70,12 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
       ...(once === undefined ? {} : { once: onceText(once) }),
       ...(owner ? { owner: owner.name } : {}),
     };
-    const begun = await staging.unfinished.begin(key, about, size, owner?.maxUploads);
-    return viewOf(formatKey(key), begun);
+    try {
+      const begun = await staging.unfinished.begin(key, about, size, owner?.maxUploads);
+      return viewOf(formatKey(key), begun);
+    } catch (error) {
+      throw staging.acceptance.noteFailure(error);
+    }
   }
 
   find(id: string): UnfinishedUpload | undefined {
@@ -94,18 +99,23 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
     const { staging, limits, throwIfClosed } = this.#parts;
     const content = readBody(body, options, limits.maxFileBytes - offset);
     const chunks = Buffer.isBuffer(content) ? [content] : content;
-    return staging.unfinished.append(this.#key(id), offset, chunks, {
-      check: options.check,
-      beforeWrite: () => {
-        throwIfClosed();
-        staging.acceptance.checkUnfinishedRoom();
-      },
-    });
+    try {
+      return await staging.unfinished.append(this.#key(id), offset, chunks, {
+        check: options.check,
+        beforeWrite: () => {
+          throwIfClosed();
+          staging.acceptance.checkUnfinishedRoom();
+        },
+      });
+    } catch (error) {
+      throw staging.acceptance.noteFailure(error);
+    }
   }
 
   async declareSize(id: string, size: number): Promise<void> {
     this.#checkSize(size);
-    await this.#parts.staging.unfinished.declareSize(this.#key(id), size);
+    const key = this.#key(id);
+    await withStoreErrors(() => this.#parts.staging.unfinished.declareSize(key, size));
   }
 
   read(id: string, start = 0, end = this.find(id)?.offset ?? 0): AsyncIterable<Uint8Array> {
@@ -148,7 +158,8 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
   }
 
   async remove(id: string): Promise<void> {
-    await this.#parts.staging.unfinished.remove(this.#key(id));
+    const key = this.#key(id);
+    await withStoreErrors(() => this.#parts.staging.unfinished.remove(key));
   }
 
   #key(id: string): Buffer {

@@ -99,7 +99,7 @@ export class Uploads {
       return this.#acknowledged(file!, options.transfer);
     } catch (error) {
       this.#counts.failedUploads += 1;
-      throw error;
+      throw this.#parts.staging.acceptance.noteFailure(error);
     }
   }
 
@@ -154,7 +154,7 @@ export class Uploads {
     } catch (error) {
       this.#counts.failedUploads += 1;
       await this.#intake.discard(taken);
-      throw error;
+      throw this.#parts.staging.acceptance.noteFailure(error);
     }
   }
 
@@ -201,7 +201,7 @@ export class Uploads {
       return await upload();
     } catch (error) {
       this.#counts.failedUploads += 1;
-      throw error;
+      throw this.#parts.staging.acceptance.noteFailure(error);
     }
   }
 

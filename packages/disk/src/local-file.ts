@@ -11,6 +11,9 @@ const futimes = promisify(fs.futimes);
 /** Most vectors of one writev (IOV_MAX is 1024 on every system we know). */
 const MAX_VECTORS = 1024;
 
+/** No descriptor has this number. */
+const CLOSED = -1;
+
 /** Shared by all files: they are on few disks, mostly one. */
 const pace = new Pace();
 
@@ -26,7 +29,7 @@ export const DURABLE_WRITES = process.platform === 'linux' ? fs.constants.O_DSYN
  * handing such a call to a thread of Node's pool costs ten times as much.
  */
 export class LocalFile implements DiskFile {
-  readonly #fd: number;
+  #fd: number;
   /**
    * Unused descriptors for durable writes. The system reports a failed write once per descriptor:
    * two writes through one could each get the other's answer.
@@ -115,8 +118,11 @@ export class LocalFile implements DiskFile {
     closeAll(this.#durable.splice(0));
   }
 
+  /** From here on every call fails, another `close` too: the number may be another file's by then. */
   async close(): Promise<void> {
-    closeAll([...this.#durable.splice(0), this.#fd]);
+    const fd = this.#fd;
+    this.#fd = CLOSED;
+    closeAll([...this.#durable.splice(0), fd]);
   }
 
   #inTurn(work: () => Promise<void>): Promise<void> {

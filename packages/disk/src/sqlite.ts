@@ -26,6 +26,9 @@ export class SqliteBindingError extends Error {
  */
 export const LOG_LIMIT_BYTES = 32 * 2 ** 20;
 
+/** How long a call on the event loop may wait for another program's lock: `busy_timeout`. */
+export const LOOP_WAIT_MS = 10;
+
 const held: object[] = [];
 
 /**

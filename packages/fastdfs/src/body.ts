@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { type FileHandle, open, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import { howUsed } from '@stevedore/async';
 import { types } from 'node:util';
+import { howUsed } from '@stevedore/async';
 import { BodySource, type PreparedBody, SourceCursor } from '@stevedore/wire';
 import type { Deadline } from './deadline.js';
 import { FastdfsError } from './errors.js';

@@ -8,7 +8,7 @@ import { Turns } from './core/http/connection.js';
 import { essence } from './core/http/content-headers.js';
 import type { Answer, ResourcePolicy } from './core/http/file-answer.js';
 import { defaultTransferLimits, type TransferLimits } from './core/limits.js';
-import { ProblemError, problemAnswer, toProblem } from './core/problems.js';
+import { isFault, ProblemError, problemAnswer, toProblem } from './core/problems.js';
 import type { Stored } from './core/upload/idempotency.js';
 import { Rules, type UploadRules } from './core/upload/policy.js';
 
@@ -124,7 +124,7 @@ export class MountedFiles extends Files {
 
   override refuse(request: IncomingMessage, response: ServerResponse, error: unknown): void {
     const { code } = toProblem(error);
-    if (code === 'internal' || code === 'corrupt') this.onError(error);
+    if (isFault(code)) this.onError(error);
     super.refuse(request, response, error);
   }
 

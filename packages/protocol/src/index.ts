@@ -122,3 +122,4 @@ export {
   type TrunkMember,
 } from './trunk/archive.js';
 export * from './trunk/slice-table.js';
+export { unixTime } from './unix-time.js';

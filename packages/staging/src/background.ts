@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { storeErrorOf } from './errors.js';
 
 /**
  * Background work and its errors. Errors that occur before a caller can attach a listener are
@@ -21,7 +22,7 @@ export class Background {
 
   report(error: Error): void {
     if (this.#early) this.#early.push(error);
-    else this.#tell(error);
+    else this.#tell(storeErrorOf(error) as Error);
   }
 
   /** Runs after the caller has had a chance to attach a listener. */

@@ -10,16 +10,18 @@ export type StoreErrorCode =
   | 'body_used'
   | 'closed'
   | 'container_full'
-  | 'container_write_failed'
   | 'corrupt'
   | 'directory_locked'
   | 'directory_unusable'
+  | 'disk_failed'
   | 'disk_full'
+  | 'filemap_locked'
   | 'invalid_id'
   | 'invalid_option'
   | 'length_mismatch'
   | 'not_found'
   | 'offset_mismatch'
+  | 'overloaded'
   | 'partner_away'
   | 'port_in_use'
   | 'range_not_satisfiable'
@@ -54,4 +56,65 @@ export class StoreError extends Error {
 export function isStoreError(error: unknown, code?: StoreErrorCode): error is StoreError {
   if (!isError(error) || error.name !== 'StoreError' || !('code' in error)) return false;
   return code === undefined || error.code === code;
+}
+
+type SystemCode =
+  | 'disk_failed'
+  | 'disk_full'
+  | 'filemap_locked'
+  | 'overloaded'
+  | 'storage_unavailable';
+
+/** What the errors of the system and of SQLite mean for a store. Others of the system: `disk_failed`. */
+const MEANINGS: Readonly<Record<string, SystemCode>> = {
+  ...meaning('disk_full', 'EDQUOT', 'ENOSPC', 'SQLITE_FULL'),
+  ...meaning('filemap_locked', 'SQLITE_BUSY', 'SQLITE_LOCKED', 'SQLITE_PROTOCOL'),
+  ...meaning('overloaded', 'EADDRNOTAVAIL', 'EAGAIN', 'EMFILE', 'ENFILE', 'ENOBUFS', 'ENOMEM'),
+  ...meaning('overloaded', 'SQLITE_NOMEM'),
+  ...meaning('storage_unavailable', 'EAI_AGAIN', 'ECONNABORTED', 'ECONNREFUSED', 'ECONNRESET'),
+  ...meaning('storage_unavailable', 'EHOSTDOWN', 'EHOSTUNREACH', 'ENETDOWN', 'ENETRESET'),
+  ...meaning('storage_unavailable', 'ENETUNREACH', 'ENOTCONN', 'ENOTFOUND', 'EPIPE'),
+  ...meaning('disk_failed', 'SQLITE_CANTOPEN', 'SQLITE_CORRUPT', 'SQLITE_IOERR'),
+  ...meaning('disk_failed', 'SQLITE_NOLFS', 'SQLITE_NOTADB', 'SQLITE_PERM', 'SQLITE_READONLY'),
+};
+
+function meaning(code: SystemCode, ...systems: readonly string[]): Record<string, SystemCode> {
+  return Object.fromEntries(systems.map((system) => [system, code]));
+}
+
+/** Only a mistake of the program leads to them. */
+const MISTAKES: ReadonlySet<string> = new Set(['EBADF', 'EFAULT']);
+
+const WHAT_TO_DO: Readonly<Record<SystemCode, string>> = {
+  disk_failed: 'the disk failed; check it, and the rights of the directory',
+  disk_full: 'the disk is full; make room on it',
+  filemap_locked: 'another program holds a lock on the FileMap; end it, and let it read a backup',
+  overloaded: 'the system ran out of open files, memory or ports; raise its limits (ulimit -n)',
+  storage_unavailable: 'a connection failed',
+};
+
+/** An error of the system or of SQLite as a StoreError; any other unchanged. */
+export function storeErrorOf(error: unknown): unknown {
+  const code = systemCodeOf(error);
+  if (!code) return error;
+  const message = `${WHAT_TO_DO[code]} (${(error as Error).message})`;
+  return new StoreError(code, message, { cause: error, retryable: true });
+}
+
+/** Runs the work; errors of the system and of SQLite become StoreErrors. */
+export async function withStoreErrors<Result>(work: () => Promise<Result>): Promise<Result> {
+  try {
+    return await work();
+  } catch (error) {
+    throw storeErrorOf(error);
+  }
+}
+
+function systemCodeOf(error: unknown): SystemCode | undefined {
+  const { code } = (error ?? {}) as { readonly code?: unknown };
+  if (typeof code !== 'string' || MISTAKES.has(code)) return undefined;
+  // SQLite adds details to some codes: SQLITE_BUSY_SNAPSHOT.
+  const known = MEANINGS[/^SQLITE_[A-Z]+/.exec(code)?.[0] ?? code];
+  // Node has no names for some errors of Linux.
+  return known ?? (/^(E[A-Z0-9]+$|Unknown system error )/.test(code) ? 'disk_failed' : undefined);
 }

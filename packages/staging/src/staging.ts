@@ -1,6 +1,6 @@
 import { EventEmitter } from 'node:events';
 import { serial } from '@stevedore/async';
-import { privateDisk } from '@stevedore/disk';
+import { type Disk, privateDisk } from '@stevedore/disk';
 import { Background } from './background.js';
 import { Acceptance } from './container/acceptance.js';
 import { LocalCopies } from './container/local-copies.js';
@@ -10,6 +10,8 @@ import type { HeldIndex } from './copies/held-index.js';
 import type { StagedCopies } from './copies/staged-copies.js';
 import { type TakenOver, takeOver } from './copies/take-over.js';
 import { type FileMap, type FileRow, localDamage } from './filemap/filemap.js';
+import { pastLocks } from './filemap/locks.js';
+import { FOLDERS, freeBytes, tryFolder } from './folders.js';
 import { formatKey, KeyMaker } from './key.js';
 import { seededRandom } from './merge/candidates.js';
 import { Copies } from './merge/copies.js';
@@ -160,7 +162,8 @@ export class Staging extends EventEmitter<StagingEvents> {
       ...{ sync: options.sync, containerBytes: options.containerBytes },
       minFreeBytes: options.minFreeBytes ?? MIN_FREE_BYTES,
       freeBytes: started.freeBytes,
-      readFreeBytes: async () => (await disk.space(options.directory)).freeBytes,
+      readFreeBytes: () => freeBytes(disk, options.directory),
+      tryDisk: () => this.#tryDisk(disk),
     });
     this.#retirement = new Retirement({ ...stores, retention: this.#retention });
     this.#compaction = new Compaction({
@@ -213,6 +216,10 @@ export class Staging extends EventEmitter<StagingEvents> {
     const { unfinishedAgeMs = Number.POSITIVE_INFINITY } = this.#options;
     const background = this.#background;
     for (const problem of problems) background.report(problem);
+    void this.#started.lock.lost.then((error) => {
+      background.report(error);
+      return this.close().catch(() => undefined);
+    });
     await this.rebuild.begin(rebuildsFirst ? REBUILD_FIRST_MS : REBUILD_GRACE_MS);
     background.tellSoon();
     this.copies?.start({
@@ -317,7 +324,7 @@ export class Staging extends EventEmitter<StagingEvents> {
       () => this.#retention.trim().catch(() => undefined),
       () => this.copies?.stop(),
       () => container.close(),
-      () => this.fileMap.checkpoint(),
+      () => this.fileMap.makeDurable(),
       () => this.fileMap.close(),
       () => lock.release(),
     ];
@@ -329,6 +336,12 @@ export class Staging extends EventEmitter<StagingEvents> {
       }
     }
     if (failures.length > 0) throw failures[0];
+  }
+
+  async #tryDisk(disk: Disk): Promise<void> {
+    const { directory } = this.#options;
+    for (const folder of FOLDERS) await tryFolder(disk, `${directory}/${folder}`);
+    await pastLocks(() => this.fileMap.setSynced(0, 0));
   }
 
   /** The file is sound again, or gone. */

@@ -12,8 +12,9 @@ import { Spool } from './container/spool.js';
 import { Unfinished } from './container/unfinished.js';
 import { StagedCopies } from './copies/staged-copies.js';
 import { DirectoryLock } from './directory-lock.js';
-import { StoreError } from './errors.js';
+import { StoreError, storeErrorOf } from './errors.js';
 import type { FileMap, FileRow, TrunkRow } from './filemap/filemap.js';
+import { freeBytes } from './folders.js';
 import type { Stores } from './merge/trunk-store.js';
 import { waitingIn } from './merge/waiting-files.js';
 import { abandonPlans, settleKnown } from './repair/rebuild.js';
@@ -39,6 +40,7 @@ export interface StartedParts extends Omit<Stores, 'now'> {
 
 export async function startUp(options: StagingOptions): Promise<StartedParts> {
   const { directory, disk = privateDisk } = options;
+  await DirectoryLock.awaitOwner(directory, 'filemap.sqlite');
   await prepareFolders(disk, directory);
   const lock = DirectoryLock.acquire(directory);
   let fileMap: FileMap | undefined;
@@ -68,17 +70,16 @@ export async function startUp(options: StagingOptions): Promise<StartedParts> {
     const lost = await settleLostTail({ container, spool, fileMap, now }, opened.short);
     if (lost) problems.push(lost);
     if (opened.damaged > 0) problems.push(rotten(opened.damaged));
-    const freeBytes = (await disk.space(directory)).freeBytes;
     const parts = {
       ...{ lock, fileMap, container, spool, unfinished },
-      ...{ origin, trunkStore, freeBytes, copies },
+      ...{ origin, trunkStore, copies, freeBytes: await freeBytes(disk, directory) },
     };
     return { ...parts, unread, problems };
   } catch (error) {
     await container?.close().catch(() => undefined);
     await fileMap?.close();
     lock.release();
-    throw error;
+    throw storeErrorOf(error);
   }
 }
 

@@ -59,6 +59,8 @@ const STATUS_OF_CODE: Readonly<Record<string, number>> = {
   EDQUOT: Status.noSpace,
   EMFILE: Status.tryAgain,
   ENFILE: Status.tryAgain,
+  SQLITE_BUSY: Status.tryAgain,
+  SQLITE_FULL: Status.noSpace,
 };
 
 /** The status that answers a request that failed with `error`. */

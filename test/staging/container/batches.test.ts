@@ -108,8 +108,8 @@ test('when a batch fails, the one behind it is refused and both are cut off', as
   // It cannot be cut off before it is written.
   expect([failed.outcome, behind.outcome]).toEqual(['open', 'open']);
   await held[2]!.finish();
-  await expect(failed.key).rejects.toMatchObject({ code: 'container_write_failed' });
-  await expect(behind.key).rejects.toMatchObject({ code: 'container_write_failed' });
+  await expect(failed.key).rejects.toMatchObject({ code: 'disk_failed' });
+  await expect(behind.key).rejects.toMatchObject({ code: 'disk_failed' });
   expect(statSync(segment).size).toBe(size);
   const next = watch(stageFile(staging, Buffer.from('next')));
   await until(() => held.length === 4);

@@ -130,7 +130,7 @@ test('the log is written back while work goes on, by a thread that ends with the
     keys.push(...added);
   }
   await until(() => statSync(path).size > begun);
-  await fileMap.checkpoint();
+  await fileMap.makeDurable();
   await fileMap.close();
   const again = openFileMap(path);
   expect(keys.every((key) => again.find(key)?.size === SIZE)).toBe(true);

@@ -1,11 +1,12 @@
 import { crc32 } from 'node:zlib';
 import { isStoreError } from '@stevedore/staging';
 import { expect, test } from 'vitest';
+import type { FileMapHarm } from '../../support/file-map-image.js';
 import { inParallel } from '../../support/parallel.js';
 import { Random } from '../../support/random.js';
 import { large, some } from '../../support/scripts.js';
 import type { CrashMode } from '../../support/simulated-file.js';
-import { type FileMapHarm, type HostState, SimulatedHost } from '../../support/simulated-host.js';
+import { type HostState, SimulatedHost } from '../../support/simulated-host.js';
 
 /**
  * Durability `os`: what was acknowledged may be lost to a power failure, also where the

@@ -3,7 +3,12 @@
  *
  * @module @stevedore/client/connect
  */
-export { isStoreError, StoreError, type StoreErrorCode } from '@stevedore/staging/errors';
+export {
+  isStoreError,
+  StoreError,
+  type StoreErrorCode,
+  storeErrorOf,
+} from '@stevedore/staging/errors';
 export * from '../affinity.js';
 export { demandUnread } from '../body-kinds.js';
 export { invalidOption } from '../options.js';

@@ -31,13 +31,15 @@ export class GatewayRefusal extends Error {
 
 const SAME: ReadonlySet<string> = new Set<StoreErrorCode>([
   'container_full',
-  'container_write_failed',
   'corrupt',
+  'disk_failed',
   'disk_full',
+  'filemap_locked',
   'invalid_id',
   'invalid_option',
   'length_mismatch',
   'not_found',
+  'overloaded',
   'range_not_satisfiable',
   'storage_unavailable',
   'too_large',

@@ -1,5 +1,5 @@
 import { STATUS_CODES } from 'node:http';
-import { isStoreError, type StoreErrorCode } from '@stevedore/client/connect';
+import { isStoreError, type StoreErrorCode, storeErrorOf } from '@stevedore/client/connect';
 
 /**
  * Every error that can answer a request: its stable code, its HTTP status and, for server errors,
@@ -11,6 +11,8 @@ interface ProblemSpec {
   /** Sent instead of the error's message: server errors reveal nothing internal. */
   readonly detail?: string;
   readonly retryAfterSeconds?: number;
+  /** The operator must learn of it, as of every 500: log it. */
+  readonly isFault?: true;
 }
 
 const INTERNAL: ProblemSpec = { status: 500, detail: 'Something went wrong inside the server.' };
@@ -25,24 +27,37 @@ const storeProblems = {
     detail: 'The container is full. Acknowledged files are safe; retry later.',
     retryAfterSeconds: RETRY_SECONDS,
   },
-  container_write_failed: {
-    status: 503,
-    detail: 'The container cannot be written.',
-    retryAfterSeconds: RETRY_SECONDS,
-  },
   corrupt: { status: 500, detail: 'No copy of the file has the right checksum.' },
   directory_locked: INTERNAL,
   directory_unusable: INTERNAL,
+  disk_failed: {
+    status: 503,
+    detail: "The server's disk failed. Acknowledged files are safe; retry later.",
+    retryAfterSeconds: RETRY_SECONDS,
+    isFault: true,
+  },
   disk_full: {
     status: 507,
     detail: 'The disk is full. Acknowledged files are safe; retry later.',
     retryAfterSeconds: RETRY_SECONDS,
+  },
+  filemap_locked: {
+    status: 503,
+    detail: 'Another program on the server holds a lock on the FileMap.',
+    retryAfterSeconds: RETRY_SECONDS,
+    isFault: true,
   },
   invalid_id: { status: 404 },
   invalid_option: { status: 400 },
   length_mismatch: { status: 400 },
   not_found: { status: 404, detail: 'There is no such file.' },
   offset_mismatch: { status: 409 },
+  overloaded: {
+    status: 503,
+    detail: 'The server is out of open files, memory or ports.',
+    retryAfterSeconds: 1,
+    isFault: true,
+  },
   partner_away: {
     status: 503,
     detail: 'The gateway that keeps the second copy is unreachable.',
@@ -184,13 +199,23 @@ export function isProblem(error: unknown): error is ProblemError {
   return name === 'ProblemError' && Object.hasOwn(problems, code);
 }
 
-/** The problem that answers an error. A mistake of the app, or an unknown error, is `internal`. */
+/**
+ * The problem that answers an error. A mistake of the app, or an unknown error, is `internal`; no
+ * error of the system is.
+ */
 export function toProblem(error: unknown): ProblemError {
   if (isProblem(error)) return error;
-  if (isStoreError(error) && Object.hasOwn(problems, error.code)) {
-    return new ProblemError(error.code as ProblemCode, error.message, error);
+  const known = storeErrorOf(error);
+  if (isStoreError(known) && Object.hasOwn(problems, known.code)) {
+    return new ProblemError(known.code as ProblemCode, known.message, error);
   }
   return new ProblemError('internal', 'internal', error);
+}
+
+/** True for an error to log: the client cannot mend it, and its answer does not say all. */
+export function isFault(code: ProblemCode): boolean {
+  const { status, isFault = status === 500 } = problems[code];
+  return isFault;
 }
 
 /** A problem as an answer, with its JSON as bytes. */

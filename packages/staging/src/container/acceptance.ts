@@ -1,5 +1,6 @@
 import { serial } from '@stevedore/async';
-import { StoreError } from '../errors.js';
+import { isStoreError, StoreError, type StoreErrorCode, storeErrorOf } from '../errors.js';
+import { TRIAL_BYTES } from '../folders.js';
 import type { MergeTask } from '../merge/merge-task.js';
 import type { Retention } from '../upkeep/retention.js';
 import type { Container } from './container.js';
@@ -29,6 +30,8 @@ export interface AcceptanceParts {
   /** Free bytes of the disk at the start. */
   readonly freeBytes: number;
   readonly readFreeBytes: () => Promise<number>;
+  /** Writes and removes a file in each folder. Throws if an upload could not be written either. */
+  readonly tryDisk: () => Promise<void>;
 }
 
 export interface RoomStats {
@@ -55,6 +58,14 @@ const RESUME_SHARE = 0.95;
 /** Free space, as a multiple of the minimum, at which a full disk is used again. */
 const RESUME_FREE_FACTOR = 1.25;
 
+/** Failures that say nothing about one upload alone. */
+const TROUBLES: ReadonlySet<StoreErrorCode> = new Set([
+  'disk_failed',
+  'disk_full',
+  'filemap_locked',
+  'overloaded',
+]);
+
 export class Acceptance {
   readonly #parts: AcceptanceParts;
   readonly #inTurn = serial();
@@ -62,6 +73,8 @@ export class Acceptance {
   /** Free space at the last check of the disk, and the bytes used here at that time. */
   #seenFreeBytes: number;
   #seenUsedBytes: number;
+  /** Why an upload could not be written, until a trial works. */
+  #failure: StoreError | undefined;
 
   constructor(parts: AcceptanceParts) {
     this.#parts = parts;
@@ -139,9 +152,24 @@ export class Acceptance {
     this.#demand(0);
   }
 
-  /** True while a small file would be accepted. */
-  hasRoom(): boolean {
-    return this.#lack(RECORD_ROOM_BYTES) === undefined;
+  /** Why a small file would be refused; undefined if it would be accepted. */
+  refusal(): StoreErrorCode | undefined {
+    const lack = this.#lack(RECORD_ROOM_BYTES);
+    if (lack) return lack === 'disk' ? 'disk_full' : 'container_full';
+    return this.#failure?.code;
+  }
+
+  /**
+   * Notes that an upload failed, and returns its error as a StoreError. If the disk or the FileMap
+   * did, uploads count as refused until a trial works: free bytes do not tell of a quota, of inodes
+   * or of a broken disk.
+   */
+  noteFailure(error: unknown): unknown {
+    const failure = storeErrorOf(error);
+    if (isStoreError(failure) && failure.cause && TROUBLES.has(failure.code)) {
+      this.#failure = failure;
+    }
+    return failure;
   }
 
   stats(): RoomStats {
@@ -152,7 +180,7 @@ export class Acceptance {
       resumeBytes: Math.floor(limitBytes * RESUME_SHARE),
       freeBytes: this.#freeBytes,
       minFreeBytes,
-      full: this.#full,
+      full: this.#failure?.code === 'disk_full' ? 'disk' : this.#full,
     };
   }
 
@@ -164,6 +192,19 @@ export class Acceptance {
     await this.#look();
     const nearly = this.#parts.minFreeBytes * COMFORT_FACTOR - this.#freeBytes;
     if (nearly > 0) await this.#inTurn(() => this.#trim(nearly));
+    if (!this.#failure) {
+      if (nearly <= 0) await this.#parts.container.reserve.keep();
+      return;
+    }
+    try {
+      await this.#parts.tryDisk();
+      this.#failure = undefined;
+    } catch (error) {
+      this.noteFailure(error);
+      // Free bytes may not show it, but what is merged can go.
+      if (isStoreError(this.#failure, 'disk_full'))
+        await this.#inTurn(() => this.#trim(TRIAL_BYTES));
+    }
   }
 
   async #look(): Promise<void> {

@@ -1,7 +1,8 @@
-import { type Disk, hasCode } from '@stevedore/disk';
+import type { Disk } from '@stevedore/disk';
 import { messageOf } from '@stevedore/protocol';
-import { isStoreError, StoreError } from '../errors.js';
+import { isStoreError, StoreError, storeErrorOf } from '../errors.js';
 import type { FileMap, FileMapChange } from '../filemap/filemap.js';
+import { isLocked, pastLocks } from '../filemap/locks.js';
 import { type Append, AppendQueue } from './append-queue.js';
 import {
   BATCH_RECORDS,
@@ -12,6 +13,7 @@ import {
   RecordType,
 } from './record.js';
 import { changeOfRecord, deletionRecord } from './records.js';
+import { Reserve } from './reserve.js';
 import { Segment } from './segment.js';
 
 /**
@@ -38,7 +40,7 @@ export interface ContainerOptions {
   readonly segmentBytes: number;
   /** Number of the first segment to begin. */
   readonly nextSegment: number;
-  /** Makes a batch visible before its appends resolve. Must not fail. */
+  /** Makes a batch visible before its appends resolve. If it fails, the batch is refused. */
   readonly fileMap: Pick<FileMap, 'apply' | 'setSynced'>;
   readonly copies?: BatchCopies | undefined;
 }
@@ -95,6 +97,7 @@ export class Container {
   readonly #unsynced = new Set<Segment>();
   /** Number of the first segment of this process. */
   readonly firstOwnSegment: number;
+  readonly reserve: Reserve;
   /** Refused files whose records may still be on disk. */
   #refused: Buffer[] = [];
   readonly #queue = new AppendQueue();
@@ -107,11 +110,14 @@ export class Container {
   /** The last sync in the background. */
   #leftBehind: Promise<void> = Promise.resolve();
   #closed = false;
+  /** Another program held a lock on the FileMap when it was needed last. */
+  #isFileMapLocked = false;
 
   constructor(options: ContainerOptions) {
     this.#options = options;
     this.#nextSegment = options.nextSegment;
     this.firstOwnSegment = options.nextSegment;
+    this.reserve = new Reserve(options.disk, options.folder);
   }
 
   /** Makes a segment of an earlier process readable. */
@@ -155,8 +161,8 @@ export class Container {
    * Resolves once the records are durable and visible in the FileMap. Records of one call are in
    * one batch. `sync` may ask for less than the container's own durability: then they are visible
    * once they are in the page cache. `acknowledges` marks files and deletions of users, which a
-   * partner must have, too. Rejects with StoreError `disk_full`, `container_write_failed` or
-   * `partner_away`; then none of the records is ever visible.
+   * partner must have, too. Rejects with StoreError `disk_full`, `disk_failed`,
+   * `overloaded`, `filemap_locked` or `partner_away`; then none of the records is ever visible.
    */
   append(
     records: readonly NewRecord[],
@@ -178,7 +184,7 @@ export class Container {
   async sync(): Promise<void> {
     for (const segment of [...this.#unsynced]) {
       await this.#sync(segment, segment.bytes);
-      this.#options.fileMap.setSynced(segment.synced, segment.number);
+      await pastLocks(() => this.#options.fileMap.setSynced(segment.synced, segment.number));
     }
   }
 
@@ -229,6 +235,7 @@ export class Container {
     const { appends, settle } = this.#queue.take();
     let batch: Batch;
     try {
+      await this.#demandFileMap();
       batch = this.#begin(appends, await this.#writableSegment());
     } catch (error) {
       await this.#settled;
@@ -239,6 +246,14 @@ export class Container {
     const before = this.#settled;
     this.#settled = this.#settle(batch, before).finally(settle);
     await before;
+  }
+
+  /** A batch that the FileMap cannot take ends its segment, so while it is locked none is written. */
+  async #demandFileMap(): Promise<void> {
+    if (!this.#isFileMapLocked) return;
+    // Changes nothing, but needs the lock.
+    await pastLocks(() => this.#options.fileMap.setSynced(0, 0));
+    this.#isFileMapLocked = false;
   }
 
   #begin(appends: readonly Append[], segment: Segment): Batch {
@@ -296,7 +311,8 @@ export class Container {
         this.#unsynced.add(segment);
         if (appends.some(({ sync }) => sync)) await this.#sync(segment, end);
       }
-      this.#options.fileMap.apply(changes, segment.number, end, segment.synced);
+      const { fileMap } = this.#options;
+      await pastLocks(() => fileMap.apply(changes, segment.number, end, segment.synced));
       segment.bytes = end;
     } catch (error) {
       this.#refused.push(...refused);
@@ -322,7 +338,7 @@ export class Container {
     this.#nextSegment += 1;
     const previousBytes = this.segments().at(-1)?.bytes ?? 0;
     const header = { segment: number, origin, begunAt: now(), previousBytes };
-    const segment = await Segment.create(disk, folder, header);
+    const segment = await this.reserve.spend(() => Segment.create(disk, folder, header));
     this.#segments.set(number, segment);
     this.#current = segment;
     this.#isEnded = false;
@@ -347,6 +363,7 @@ export class Container {
     cause: unknown,
     appends: readonly Append[],
   ): Promise<void> {
+    if (isLocked(cause)) this.#isFileMapLocked = true;
     if (segment && segment.failure === undefined) {
       segment.failure = cause;
       if (this.#current === segment) this.#current = undefined;
@@ -372,12 +389,9 @@ export class Container {
 }
 
 function writeFailure(cause: unknown, folder: string): StoreError {
-  if (isStoreError(cause, 'partner_away')) return cause;
+  const failure = storeErrorOf(cause);
+  if (isStoreError(failure)) return failure;
   const reason = messageOf(cause);
-  if (hasCode(cause, 'ENOSPC') || hasCode(cause, 'EDQUOT')) {
-    const message = `the container's disk is full (${reason})`;
-    return new StoreError('disk_full', message, { cause, retryable: true });
-  }
   const message = `the container could not be written (${reason}); check the disk of ${folder}`;
-  return new StoreError('container_write_failed', message, { cause, retryable: true });
+  return new StoreError('disk_failed', message, { cause, retryable: true });
 }

@@ -5,6 +5,7 @@ import { StoreError } from '../errors.js';
 import { FileMap } from '../filemap/filemap.js';
 import type { HasMap } from '../filemap/outbox.js';
 import type { FileMapChange } from '../filemap/rows.js';
+import { FOLDERS } from '../folders.js';
 import { RecordType } from './record.js';
 import { changeOfRecord } from './records.js';
 import { Segment, segmentNumber } from './segment.js';
@@ -30,9 +31,7 @@ export interface RecoveredContainer {
 /** Creates the folders. Throws StoreError `directory_unusable` if the directory is not writable. */
 export async function prepareFolders(disk: Disk, directory: string): Promise<void> {
   try {
-    await disk.makeDirectory(`${directory}/container`);
-    await disk.makeDirectory(`${directory}/spool`);
-    await disk.makeDirectory(`${directory}/unfinished`);
+    for (const folder of FOLDERS) await disk.makeDirectory(`${directory}/${folder}`);
     await access(directory, constants.W_OK);
     await disk.syncDirectory(directory);
   } catch (error) {

@@ -219,6 +219,7 @@ export class SpoolWriter {
   readonly #file: DiskFile;
   readonly #hooks: SpoolHooks;
   readonly #checksums = new BlockChecksums();
+  #isOpen = true;
   size = 0;
 
   constructor(file: DiskFile, hooks: SpoolHooks) {
@@ -258,13 +259,20 @@ export class SpoolWriter {
   /** Makes the file durable if `sync` is set. */
   async finish(sync: boolean): Promise<void> {
     if (sync) await this.#file.sync();
-    await this.#file.close();
+    await this.#close();
     await this.#hooks.settle(sync);
   }
 
+  /** Also after `finish`, if the file is refused later. */
   async discard(): Promise<void> {
-    await this.#file.close().catch(() => undefined);
+    await this.#close().catch(() => undefined);
     await this.#hooks.discard();
+  }
+
+  async #close(): Promise<void> {
+    if (!this.#isOpen) return;
+    this.#isOpen = false;
+    await this.#file.close();
   }
 }
 

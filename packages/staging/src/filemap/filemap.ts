@@ -1,7 +1,13 @@
-import { setTimeout as sleep } from 'node:timers/promises';
+import { open } from 'node:fs/promises';
 import { Worker } from 'node:worker_threads';
-import { applySchema, openDatabase, type SqliteDatabase } from '@stevedore/disk/sqlite';
+import {
+  applySchema,
+  LOOP_WAIT_MS,
+  openDatabase,
+  type SqliteDatabase,
+} from '@stevedore/disk/sqlite';
 import { LOST_SEGMENT } from '../container/record.js';
+import { OPENING_WAIT_MS } from './locks.js';
 import { type HasMap, Outbox } from './outbox.js';
 import { FileMapQueries } from './queries.js';
 import type {
@@ -24,17 +30,17 @@ export * from './rows.js';
  * The FileMap: an index over container and trunks. Every change comes from a record of the
  * container. One transaction commits it together with the position up to which the record's segment
  * is indexed. If the last transactions are lost, or all of them, replaying the records restores
- * them. So commits need not sync; `checkpoint` makes the FileMap durable before segments are
+ * them. So commits need not sync; `makeDurable` makes the FileMap durable before segments are
  * removed.
  */
 
 const CACHE_KIB = 32 * 1024;
-const CHECKPOINT_ATTEMPTS = 10_000;
-const CHECKPOINT_PAUSE_MS = 3;
 
 export class FileMap extends FileMapQueries {
   /** Undefined if the deployment has no map. */
   readonly outbox: Outbox | undefined;
+  /** The file of the log (WAL). */
+  readonly logPath: string;
   readonly #database: SqliteDatabase;
   readonly #checkpoints: Checkpoints;
   readonly #transact: (work: (writer: FileMapWriter) => void) => void;
@@ -134,6 +140,7 @@ export class FileMap extends FileMapQueries {
   private constructor(database: SqliteDatabase, hasMap: HasMap) {
     super(database);
     this.#database = database;
+    this.logPath = `${database.name}-wal`;
     this.outbox = Outbox.open(database, hasMap);
     this.#checkpoints = new Checkpoints(database.name);
     const writer = new FileMapWriter(database, this);
@@ -149,14 +156,16 @@ export class FileMap extends FileMapQueries {
    * database; the caller moves it aside and rebuilds.
    */
   static open(path: string, hasMap: HasMap = false): FileMap {
-    const database = openDatabase(path);
+    const database = openDatabase(path, { timeout: OPENING_WAIT_MS });
     try {
       database.pragma('journal_mode = WAL');
       database.pragma('synchronous = NORMAL');
       database.pragma(`wal_autocheckpoint = ${LOG_PAGES}`);
       database.pragma(`cache_size = -${CACHE_KIB}`);
       applySchema(database, FILEMAP_SCHEMA);
-      return new FileMap(database, hasMap);
+      const fileMap = new FileMap(database, hasMap);
+      database.pragma(`busy_timeout = ${LOOP_WAIT_MS}`);
+      return fileMap;
     } catch (error) {
       database.close();
       throw error;
@@ -247,15 +256,17 @@ export class FileMap extends FileMapQueries {
     this.#forgetSegment(segment);
   }
 
-  /** Makes all transactions so far durable. */
-  async checkpoint(): Promise<void> {
-    // SQLite does not wait for a checkpoint of another thread.
-    for (let attempt = 0; attempt < CHECKPOINT_ATTEMPTS; attempt += 1) {
-      const [result] = this.#database.pragma('wal_checkpoint(TRUNCATE)') as { busy: number }[];
-      if (result?.busy === 0) return;
-      await sleep(CHECKPOINT_PAUSE_MS);
+  /**
+   * Makes all transactions so far durable. The main file lacks those that the log has, so the log is
+   * all that must be synced, whoever reads the FileMap meanwhile.
+   */
+  async makeDurable(): Promise<void> {
+    const log = await open(this.logPath, 'r+');
+    try {
+      await log.datasync();
+    } finally {
+      await log.close();
     }
-    throw new Error('the FileMap could not be made durable: something else has it open');
   }
 
   /** Resolves when nothing has the file open any more. */

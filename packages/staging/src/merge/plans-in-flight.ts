@@ -49,6 +49,7 @@ export class PlansInFlight {
   readonly #pauses = new Set<AbortController>();
   /** Sends that failed and were retried. */
   retries = 0;
+  #failure: Error | undefined;
 
   constructor(options: PlansInFlightOptions) {
     this.#options = options;
@@ -58,6 +59,11 @@ export class PlansInFlight {
     let count = 0;
     for (const each of this.#underWay.values()) if (each === kind) count += 1;
     return count;
+  }
+
+  /** Why the last attempt to send failed, while a plan waits for the next. */
+  get failure(): Error | undefined {
+    return this.#underWay.size > 0 ? this.#failure : undefined;
   }
 
   /** Promises that resolve when a plan in flight ends. They never reject. */
@@ -131,6 +137,7 @@ export class PlansInFlight {
     for (let pauseMs = FIRST_RETRY_MS; ; pauseMs = Math.min(pauseMs * 2, LAST_RETRY_MS)) {
       try {
         const sent = await this.#send(plan, signal);
+        this.#failure = undefined;
         this.#endPauses();
         // A listener that throws must not cause a retry.
         this.#tell(() => onSent(sent, Math.max(0, now() - startedAt)));
@@ -140,6 +147,7 @@ export class PlansInFlight {
         onError(error as Error);
         const damaged = damagedMembers(error);
         if (damaged.length > 0 && this.#abandon(plan, damaged)) return false;
+        this.#failure = error as Error;
         this.retries += 1;
         await this.#pause(pauseMs);
         if (signal.aborted) return false;

@@ -248,7 +248,7 @@ async function restorePlace(
   // A power failure may lose the FileMap's changes: then the file's record still names the spool's
   // file.
   await container.sync();
-  await fileMap.checkpoint();
+  await fileMap.makeDurable();
   if (fileMap.find(row.key)?.local.at !== 'spool') await spool.remove(row.key);
   return true;
 }

@@ -8,6 +8,7 @@ import { Unreadable } from '../container/segment.js';
 import type { SpoolWriter } from '../container/spool.js';
 import { isStoreError, StoreError } from '../errors.js';
 import type { FileMap, FileRow, TrunkRow } from '../filemap/filemap.js';
+import { isLocked } from '../filemap/locks.js';
 import type { FormerPlace } from '../filemap/rows.js';
 import type { Stores, TrunkStore } from '../merge/trunk-store.js';
 import type { Quarantine } from './quarantine.js';
@@ -64,7 +65,13 @@ export function learnBlocks(
   list: Buffer,
 ): void {
   if (blocksOf(fileMap, row)) return;
-  if (fileMap.find(row.key) && isBlockListOf(list, row)) fileMap.setBlocks(row.key, list);
+  if (!fileMap.find(row.key) || !isBlockListOf(list, row)) return;
+  try {
+    fileMap.setBlocks(row.key, list);
+  } catch (error) {
+    // No read waits for a lock: the next one of the whole file learns them.
+    if (!isLocked(error)) throw error;
+  }
 }
 
 /** The slice, from a storage whose copy is sound. */

@@ -9,6 +9,7 @@ import {
 } from '../container/records.js';
 import type { Segment } from '../container/segment.js';
 import type { FileMap, TrunkRow } from '../filemap/filemap.js';
+import { pastLocks } from '../filemap/locks.js';
 import { describeWhole } from '../merge/trunk-sender.js';
 import type { Stores } from '../merge/trunk-store.js';
 
@@ -85,9 +86,9 @@ export class Retention {
       if (isEnough(retained)) return;
       const before = this.#parts.spool.bytes;
       await this.#parts.container.sync();
-      await this.#parts.fileMap.checkpoint();
+      await this.#parts.fileMap.makeDurable();
       await this.#parts.spool.remove(key);
-      this.#parts.fileMap.forgetSpooled(key);
+      await pastLocks(() => this.#parts.fileMap.forgetSpooled(key));
       freed += before - this.#parts.spool.bytes;
       retained -= before - this.#parts.spool.bytes;
     }
@@ -146,10 +147,10 @@ export class Retention {
     const records = neededRecords(fileMap, segment.number, now());
     if (records.length > 0) await container.append(records);
     await container.sync();
-    await fileMap.checkpoint();
+    await fileMap.makeDurable();
     await container.removeSegment(segment);
     await container.syncFolder();
-    fileMap.forgetSegment(segment.number);
+    await pastLocks(() => fileMap.forgetSegment(segment.number));
   }
 }
 

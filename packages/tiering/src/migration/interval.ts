@@ -97,21 +97,22 @@ export class RowHeat {
   }
 }
 
-/** The coldest rows, up to so many bytes; at most `most` of each tier. */
-export function* coldestRows(
+/** The coldest rows of all store paths, up to so many bytes and at most `most` of them. */
+export function coldestRows(
   tiers: readonly Tier[],
   bytes: number,
   most: number,
-): Generator<{ readonly tier: Tier; readonly name: string; readonly size: number }> {
+): { readonly tier: Tier; readonly name: string; readonly size: number }[] {
+  if (bytes <= 0) return [];
+  const rows = tiers.flatMap((tier) =>
+    tier.records.coldest(Place.row, most).map((row) => ({ tier, ...row })),
+  );
+  rows.sort((a, b) => a.heat - b.heat).splice(most);
   let left = bytes;
-  for (const tier of tiers) {
-    if (left <= 0) return;
-    for (const { name, size } of tier.records.coldest(Place.row, most)) {
-      if (left <= 0) return;
-      left -= size;
-      yield { tier, name, size };
-    }
-  }
+  return rows.filter(({ size }) => {
+    left -= size;
+    return left + size > 0;
+  });
 }
 
 /** Load served and forecast of each class, for operators. */

@@ -2,6 +2,7 @@ import { closeSync, fdatasync, openSync } from 'node:fs';
 import { promisify } from 'node:util';
 import {
   applySchema,
+  LOOP_WAIT_MS,
   openDatabase,
   SqliteBindingError,
   type SqliteDatabase,
@@ -95,6 +96,7 @@ export class Records {
       db.pragma('synchronous = NORMAL');
       db.pragma('wal_autocheckpoint = 4000');
       applySchema(db, RECORDS_SCHEMA);
+      db.pragma(`busy_timeout = ${LOOP_WAIT_MS}`);
       return new Records(db, openSync(`${path}-wal`, 'r+'), meter);
     } catch (error) {
       db?.close();
@@ -235,7 +237,7 @@ export class Records {
   }
 
   /** The files at a place that are asked for least, at most so many; none without bytes. */
-  coldest(place: Place, most: number): { readonly name: string; readonly size: number }[] {
+  coldest(place: Place, most: number): Pick<Row, 'name' | 'size' | 'heat'>[] {
     return this.#statements.coldest.all(place, most);
   }
 
@@ -338,8 +340,8 @@ function recordStatements(db: SqliteDatabase) {
     list: rows<[string, string], { name: string; described: number }>(
       'SELECT name, metadata IS NOT NULL AS described FROM files WHERE name >= ? AND name < ?',
     ),
-    coldest: rows<[number, number], { name: string; size: number }>(
-      'SELECT name, size FROM files WHERE place = ? AND size > 0 ORDER BY heat LIMIT ?',
+    coldest: rows<[number, number], Pick<Row, 'name' | 'size' | 'heat'>>(
+      'SELECT name, size, heat FROM files WHERE place = ? AND size > 0 ORDER BY heat LIMIT ?',
     ),
     counts: rows<[], { place: number; files: number; bytes: number }>(
       'SELECT place, count(*) AS files, sum(size) AS bytes FROM files GROUP BY place',

@@ -1,5 +1,6 @@
 import { randomInt } from 'node:crypto';
 import { integers, OptionError } from '@stevedore/options';
+import { unixTime } from '@stevedore/protocol';
 
 /**
  * Options that tracker and storage share. Each daemon fills in its defaults, checks the result once
@@ -68,7 +69,7 @@ export interface Environment {
 }
 
 export const systemEnvironment: Environment = {
-  now: () => Date.now(),
+  now: unixTime,
   uptimeMs: () => performance.now(),
   random: (limit) => randomInt(limit),
 };
