@@ -2,6 +2,7 @@ import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:
 import type { FileStore, StoreStats } from '@stevedore/client';
 import {
   Files,
+  isFault,
   type KeysUnderWay,
   type PictureMaker,
   ProblemError,
@@ -154,7 +155,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
 
   app.setErrorHandler((error, request, reply) => {
     const problem = problemOf(error);
-    if (problem.code === 'internal' || problem.code === 'corrupt') {
+    if (isFault(problem.code)) {
       log.error({ requestId: request.id, err: error }, 'request failed');
       options.onError?.(error);
     }

@@ -6,7 +6,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Receipt } from '@stevedore/client';
 import { checkKey } from './core/files.js';
-import { methodNotAllowed, ProblemError, toProblem } from './core/problems.js';
+import { isFault, methodNotAllowed, ProblemError, toProblem } from './core/problems.js';
 import { type FilesOptions, MountedFiles } from './mounted-files.js';
 
 /**
@@ -78,7 +78,7 @@ class Handler {
       else throw nothingHere();
     } catch (error) {
       const { code } = toProblem(error);
-      if (code === 'internal' || code === 'corrupt') this.#options.onError?.(error);
+      if (isFault(code)) this.#options.onError?.(error);
       this.#files.refuse(request, response, error);
     }
   }

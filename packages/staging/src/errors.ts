@@ -15,6 +15,7 @@ export type StoreErrorCode =
   | 'invalid_id'
   | 'invalid_option'
   | 'length_mismatch'
+  | 'missing_in_fastdfs'
   | 'not_found'
   | 'offset_mismatch'
   | 'partner_away'

@@ -40,6 +40,7 @@ export {
   type TransferLimits,
 } from './limits.js';
 export {
+  isFault,
   methodNotAllowed,
   PROBLEM_TYPE,
   type ProblemBody,

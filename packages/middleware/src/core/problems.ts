@@ -41,6 +41,11 @@ const storeProblems = {
   invalid_id: { status: 404 },
   invalid_option: { status: 400 },
   length_mismatch: { status: 400 },
+  // Neither 404 nor 410: no cache and no app may take it for deleted.
+  missing_in_fastdfs: {
+    status: 500,
+    detail: 'FastDFS no longer has the file. It was not deleted.',
+  },
   not_found: { status: 404, detail: 'There is no such file.' },
   offset_mismatch: { status: 409 },
   partner_away: {
@@ -176,6 +181,11 @@ export function problemBody(code: ProblemCode, message: string): ProblemBody {
 /** Codes, for the documentation and its test. */
 export function problemCodes(): readonly ProblemCode[] {
   return Object.keys(problems) as ProblemCode[];
+}
+
+/** True if an operator must see it: the answer alone reaches only the client. */
+export function isFault(code: ProblemCode): boolean {
+  return problems[code].status === 500;
 }
 
 /** The problem that answers an error. An unknown error is `internal`. */

@@ -13,7 +13,7 @@ import { Metadata, Server, TUS_RESUMABLE } from '@tus/server';
 import { DEFAULT_TYPE } from '../http/content-headers.js';
 import type { Answer } from '../http/file-answer.js';
 import type { TransferLimits } from '../limits.js';
-import { ProblemError, problemAnswer, toProblem } from '../problems.js';
+import { isFault, ProblemError, problemAnswer, toProblem } from '../problems.js';
 import { checkBytes } from '../upload/content-check.js';
 import { expiryOf, typeProblem, type UploadPolicy } from '../upload/policy.js';
 import type { ProgressGuard, UploadRoom } from '../upload/request-body.js';
@@ -121,7 +121,7 @@ export class ResumableUploads {
       return await this.#handle(request, response, asked);
     } catch (error) {
       const problem = toProblem(error);
-      if (problem.code === 'internal' || problem.code === 'corrupt') throw error;
+      if (isFault(problem.code)) throw error;
       const { status, headers, content } = problemAnswer(problem);
       const own = { 'tus-resumable': TUS_RESUMABLE, 'tus-version': TUS_RESUMABLE };
       const answer = { status, headers: { ...headers, ...own } };
