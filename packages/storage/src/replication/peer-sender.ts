@@ -22,7 +22,7 @@ import type { FirstCopies } from './first-copies.js';
 import type { LogRecord } from './log-record.js';
 import { isUnfinished } from './members.js';
 import { type MarkFile, MarkKeeper } from './progress.js';
-import { type Sending, SentFiles } from './sending.js';
+import { MaybeDeleted, type Sending, SentFiles } from './sending.js';
 
 /**
  * Pushes this storage's binlog to one other member, from its cursor on, in one session after
@@ -206,8 +206,22 @@ const PASSING: readonly number[] = [
   Status.tryAgain,
 ];
 
+/** Changes held back for a deletion that has yet to come; further ones are sent at once. */
+const MAX_HELD = 1000;
+/** How long they are held back, in heartbeats: a C storage looks for members at each. */
+const HELD_BEATS = 3;
+
+interface Held {
+  readonly record: LogRecord;
+  readonly end: Position;
+  readonly dueAt: number;
+}
+
 class PeerSession {
   readonly #parts: PeerSessionParts;
+  /** By name. Lost with the session: a later change of the file finds out again. */
+  readonly #held = new Map<string, Held>();
+  #hadUntilSeconds: number | undefined;
   readonly #follower: BinlogFollower;
   readonly #sent = new SentFiles();
   /** End of the binlog when the session began: the member may already have earlier records. */
@@ -261,6 +275,7 @@ class PeerSession {
         lookedAt = now;
         void keeper.save();
         if (!(await this.#firstCopy())) return;
+        await this.#sendHeld(now);
       }
       if (hasMore) {
         lastSentAt = now;
@@ -287,16 +302,49 @@ class PeerSession {
     return true;
   }
 
+  /** Sends what was held back for long enough, if the files are still here. */
+  async #sendHeld(now: number): Promise<void> {
+    for (const [name, { record, end, dueAt }] of this.#held) {
+      if (dueAt > now) return;
+      this.#held.delete(name);
+      // Not beside another change of the same file.
+      await this.#follower.window.settled();
+      await this.#deliver(record, end, 0);
+    }
+  }
+
+  /**
+   * Until when the member has had all files. The log is in order of time, so it has had those
+   * created before the first record of the session, except during a first copy.
+   */
+  #hadUntil(record: LogRecord): number {
+    const { position, everythingUntil } = this.#parts.keeper.mark;
+    const isCopied = position > 0 && position >= everythingUntil;
+    this.#hadUntilSeconds ??= isCopied ? record.atSeconds - 1 : 0;
+    return this.#hadUntilSeconds;
+  }
+
   /** As `LogFollowerParts.deliver`; a failure ends the session. */
-  async #deliver(record: LogRecord, end: Position): Promise<boolean> {
+  async #deliver(
+    record: LogRecord,
+    end: Position,
+    hadUntilSeconds = this.#hadUntil(record),
+  ): Promise<boolean> {
     const { sending, peer, keeper, report, service, signal } = this.#parts;
-    const takesLinks = this.#parts.takesLinks();
-    const about = { end, again: end <= this.#beginning, sent: this.#sent, takesLinks };
+    const about = {
+      ...{ end, again: end <= this.#beginning, sent: this.#sent, hadUntilSeconds },
+      takesLinks: this.#parts.takesLinks(),
+    };
     for (let attempt = 1; ; attempt++) {
       try {
         await sending.send(record, peer, about);
         return true;
       } catch (error) {
+        if (error instanceof MaybeDeleted) {
+          if (this.#hold(record, end)) return true;
+          about.hadUntilSeconds = 0;
+          continue;
+        }
         const isAnswer = error instanceof StatusError;
         const isLost = error instanceof ConnectionError || signal.aborted;
         if (isLost || this.#failure || (isAnswer && PASSING.includes(error.status))) {
@@ -311,6 +359,15 @@ class PeerSession {
         await sleep(service.settings.reconnectDelayMs, undefined, { signal }).catch(() => {});
       }
     }
+  }
+
+  /** False if too many are held back. */
+  #hold(record: LogRecord, end: Position): boolean {
+    if (this.#held.size >= MAX_HELD) return false;
+    const holdMs = HELD_BEATS * this.#parts.service.settings.beatIntervalMs;
+    const { dueAt = performance.now() + holdMs } = this.#held.get(record.name) ?? {};
+    this.#held.set(record.name, { record, end, dueAt });
+    return true;
   }
 
   #fail(error: Error): void {

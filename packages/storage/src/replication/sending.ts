@@ -1,4 +1,5 @@
 import {
+  decodeFields,
   type FileId,
   fileKind,
   type PayloadCommand,
@@ -55,6 +56,16 @@ export interface About {
   readonly sent: SentFiles;
   /** True if the member takes links. */
   readonly takesLinks: boolean;
+  /** The member has had all files created before then, unix seconds; 0 if that is unknown. */
+  readonly hadUntilSeconds: number;
+}
+
+/**
+ * The member lacks a file that it has had. Probably one of its clients has deleted it, and the
+ * deletion has yet to come. A C storage whose file comes back meanwhile never sends the deletion.
+ */
+export class MaybeDeleted extends Error {
+  override readonly name = 'MaybeDeleted';
 }
 
 /** Names kept in memory for one member. */
@@ -177,20 +188,28 @@ export class Sending {
     const opened = await this.#open(id);
     if (!opened) return;
     try {
-      await this.#sendMissing(id, record, opened, peer);
+      await this.#sendMissing(id, record, opened, peer, about.hadUntilSeconds);
       about.sent.note(id.name, until);
     } finally {
       opened.release();
     }
   }
 
-  async #sendMissing(id: FileId, record: LogRecord, opened: OpenFile, peer: Peer): Promise<void> {
+  async #sendMissing(
+    id: FileId,
+    record: LogRecord,
+    opened: OpenFile,
+    peer: Peer,
+    hadUntilSeconds: number,
+  ): Promise<void> {
     // The name of a normal file determines its content.
     if (fileKind(id) === 'normal') {
       const there = await this.#info(id, peer, QueryInfoFlag.noCrc);
       if (there?.size === opened.stat.size) return;
     } else {
       const there = await this.#info(id, peer, 0);
+      const hadIt = decodeFields(id.base).createdAtSeconds < hadUntilSeconds;
+      if (!there && hadIt && fileKind(id) === 'appender') throw new MaybeDeleted(id.name);
       if (there && (await this.#isSame(there, opened))) return;
       if (there && (await this.#append(id, record, opened, there, peer))) return;
     }
