@@ -44,7 +44,7 @@ const storeProblems = {
   // Neither 404 nor 410: no cache and no app may take it for deleted.
   missing_in_fastdfs: {
     status: 500,
-    detail: 'FastDFS no longer has the file. It was not deleted.',
+    detail: 'FastDFS no longer has the file, and nobody deleted it here.',
   },
   not_found: { status: 404, detail: 'There is no such file.' },
   offset_mismatch: { status: 409 },

@@ -22,7 +22,7 @@ import type { FirstCopies } from './first-copies.js';
 import type { LogRecord } from './log-record.js';
 import { isUnfinished } from './members.js';
 import { type MarkFile, MarkKeeper } from './progress.js';
-import { MaybeDeleted, type Sending, SentFiles } from './sending.js';
+import { ChangedThere, type Sending, SentFiles } from './sending.js';
 
 /**
  * Pushes this storage's binlog to one other member, from its cursor on, in one session after
@@ -196,6 +196,11 @@ interface PeerSessionParts extends PeerSenderParts {
 /** Requests in flight to one member. */
 const MAX_CONNECTIONS = 16;
 const LOOK_INTERVAL_MS = 1000;
+/**
+ * How long an acknowledgement may be lost if this process is killed. It then sends the changes again,
+ * and a C storage that has deleted such a file meanwhile gets it back for good.
+ */
+const SAVE_INTERVAL_MS = 200;
 /** Attempts to send a file that cannot be read here. */
 const LOCAL_ATTEMPTS = 3;
 /** Temporary failures: not a member yet, no space, a failing disk. */
@@ -206,7 +211,7 @@ const PASSING: readonly number[] = [
   Status.tryAgain,
 ];
 
-/** Changes held back for a deletion that has yet to come; further ones are sent at once. */
+/** Changes held back for those of the member; further ones are sent at once. */
 const MAX_HELD = 1000;
 /** How long they are held back, in heartbeats: a C storage looks for members at each. */
 const HELD_BEATS = 3;
@@ -265,15 +270,19 @@ class PeerSession {
     const { peer, service, keeper, wakeup, signal } = this.#parts;
     const { beatIntervalMs } = service.settings;
     let lookedAt = Number.NEGATIVE_INFINITY;
+    let savedAt = lookedAt;
     let lastSentAt = performance.now();
     while (!signal.aborted) {
       this.#check();
       const hasMore = await this.#follower.step();
       const now = performance.now();
       // Do this even if the binlog never stops growing.
+      if (now - savedAt >= SAVE_INTERVAL_MS && !keeper.isSaved) {
+        savedAt = now;
+        void keeper.save();
+      }
       if (now - lookedAt >= LOOK_INTERVAL_MS) {
         lookedAt = now;
-        void keeper.save();
         if (!(await this.#firstCopy())) return;
         await this.#sendHeld(now);
       }
@@ -285,7 +294,7 @@ class PeerSession {
         lastSentAt = now;
         await peer.ask(activeTest, undefined);
       }
-      await wakeup.next(LOOK_INTERVAL_MS);
+      await wakeup.next(keeper.isSaved ? LOOK_INTERVAL_MS : SAVE_INTERVAL_MS);
     }
   }
 
@@ -314,12 +323,13 @@ class PeerSession {
   }
 
   /**
-   * Until when the member has had all files. The log is in order of time, so it has had those
-   * created before the first record of the session, except during a first copy.
+   * Until when a C storage has had all files. The log is in order of time, so it has had those
+   * created before the first record of the session, except during a first copy. Ours refuse files
+   * that were deleted there, and change none of another source.
    */
   #hadUntil(record: LogRecord): number {
     const { position, everythingUntil } = this.#parts.keeper.mark;
-    const isCopied = position > 0 && position >= everythingUntil;
+    const isCopied = position > 0 && position >= everythingUntil && !this.#parts.takesLinks();
     this.#hadUntilSeconds ??= isCopied ? record.atSeconds - 1 : 0;
     return this.#hadUntilSeconds;
   }
@@ -340,7 +350,7 @@ class PeerSession {
         await sending.send(record, peer, about);
         return true;
       } catch (error) {
-        if (error instanceof MaybeDeleted) {
+        if (error instanceof ChangedThere) {
           if (this.#hold(record, end)) return true;
           about.hadUntilSeconds = 0;
           continue;

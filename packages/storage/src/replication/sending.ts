@@ -56,16 +56,19 @@ export interface About {
   readonly sent: SentFiles;
   /** True if the member takes links. */
   readonly takesLinks: boolean;
-  /** The member has had all files created before then, unix seconds; 0 if that is unknown. */
+  /**
+   * For a C storage: it has had all files created before then, unix seconds; 0 if that is unknown.
+   */
   readonly hadUntilSeconds: number;
 }
 
 /**
- * The member lacks a file that it has had. Probably one of its clients has deleted it, and the
- * deletion has yet to come. A C storage whose file comes back meanwhile never sends the deletion.
+ * A C storage lacks an appender that it has had, or has a later state of it: clients may have deleted
+ * or changed it there, while this storage was away, and that has yet to come. If the file is sent
+ * again meanwhile, the C storage never sends its own deletion or change.
  */
-export class MaybeDeleted extends Error {
-  override readonly name = 'MaybeDeleted';
+export class ChangedThere extends Error {
+  override readonly name = 'ChangedThere';
 }
 
 /** Names kept in memory for one member. */
@@ -208,9 +211,10 @@ export class Sending {
       if (there?.size === opened.stat.size) return;
     } else {
       const there = await this.#info(id, peer, 0);
-      const hadIt = decodeFields(id.base).createdAtSeconds < hadUntilSeconds;
-      if (!there && hadIt && fileKind(id) === 'appender') throw new MaybeDeleted(id.name);
       if (there && (await this.#isSame(there, opened))) return;
+      const isOld = decodeFields(id.base).createdAtSeconds < hadUntilSeconds;
+      const isLater = !there || there.mtimeSeconds > opened.stat.mtimeSeconds;
+      if (fileKind(id) === 'appender' && isOld && isLater) throw new ChangedThere(id.name);
       if (there && (await this.#append(id, record, opened, there, peer))) return;
     }
     await this.#replace(id, record, opened, peer);
