@@ -16,6 +16,7 @@ import {
   PEER_FILE_HEADER,
   PEER_HEADER,
 } from '../../packages/client/dist/deployment/gateway-files.js';
+import { MissingFiles } from '../../packages/client/dist/missing-files.js';
 
 /** Files of other servers, where the map, FastDFS and the file's gateway say different things. */
 
@@ -43,6 +44,7 @@ const AWAY: readonly undefined[] = [];
 interface Asked {
   readonly urls: string[];
   readonly files: ForeignFiles;
+  readonly missing: MissingFiles;
 }
 
 interface Scene {
@@ -76,6 +78,7 @@ async function scene({ map, gateway = refuse, places = [], readMapped }: Scene):
     },
     gatewayOf: async () => (gateway === 'unknown' ? undefined : { origin: 0, url }),
   };
+  const missing = new MissingFiles(() => undefined);
   const files = new ForeignFiles({
     deployment: deployment as unknown as Deployment,
     readMapped:
@@ -85,6 +88,7 @@ async function scene({ map, gateway = refuse, places = [], readMapped }: Scene):
         throw notThere(file);
       }),
     onRead: (_, __, read) => read(),
+    downloads: { missing, lossOf: async () => undefined },
     smallFileBytes: 1000,
     now: Date.now,
   });
@@ -93,11 +97,11 @@ async function scene({ map, gateway = refuse, places = [], readMapped }: Scene):
     server.closeAllConnections();
     server.close();
   });
-  return { urls, files };
+  return { urls, files, missing };
 }
 
 const notThere = ({ trunkFileId }: MappedFile): StoreError =>
-  new StoreError('not_found', `there is no ${trunkFileId}`);
+  new StoreError('missing_in_fastdfs', `FastDFS no longer has ${trunkFileId}`);
 
 const refuse: RequestListener = (_, response) => void response.writeHead(421).end();
 
@@ -137,13 +141,23 @@ it('a file that has moved before the map knows of it is read at its gateway', as
 
 it('a mapped file that FastDFS does not have is gone only if the map or its gateway says so', async () => {
   await expect(read(await scene({ map: [OLD] }))).rejects.toMatchObject(UNAVAILABLE);
-  const unknown = await scene({ map: [OLD], gateway: 'unknown' });
-  await expect(read(unknown)).rejects.toMatchObject(UNAVAILABLE);
   const gone = await scene({ map: [OLD], gateway: sayGone });
   await expect(read(gone)).rejects.toMatchObject(GONE);
   const removed = await scene({ map: [OLD, 'removed'] });
   await expect(read(removed)).rejects.toMatchObject(GONE);
   expect(removed.urls).toEqual([]);
+});
+
+it('a mapped file that FastDFS has lost is missing if its gateway says so or there is none', async () => {
+  const sayLost: RequestListener = (_, response) =>
+    void response.writeHead(500).end(JSON.stringify({ code: 'missing_in_fastdfs', detail: '' }));
+  for (const gateway of ['unknown', sayLost] as const) {
+    const lost = await scene({ map: [OLD], gateway });
+    for (let turn = 0; turn < 2; turn++) {
+      await expect(read(lost)).rejects.toMatchObject({ code: 'missing_in_fastdfs' });
+    }
+    expect(lost.missing.count).toBe(1);
+  }
 });
 
 describe('a large file that vanishes from its place while it is read', () => {

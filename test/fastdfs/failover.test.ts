@@ -144,6 +144,24 @@ describe('a read', () => {
     }
   });
 
+  it.each(['downloadBytes', 'info'])(
+    '(%s) is not told not_found while no tracker says who else may have the file',
+    async (name) => {
+      const { cluster, client } = await memorySetup({}, { storages: 2 });
+      const id = await client.upload(HELLO);
+      const lacking = refuse(2);
+      for (const command of READ_COMMANDS) {
+        for (const storage of cluster.storages) {
+          storage.misbehave(command, async (received, good) => {
+            await cluster.tracker.close();
+            await lacking(received, good);
+          });
+        }
+      }
+      expect((await failure(READS[name]!(client, id))).code).toBe('no_tracker');
+    },
+  );
+
   it('never connects to an address that only the file id names', async () => {
     const { cluster, client } = await memorySetup();
     const stranger = 'group1/M00/00/00/fwARA2sAsIGAejQlAAAADcRYHyQ645.txt';

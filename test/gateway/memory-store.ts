@@ -182,6 +182,7 @@ export class MemoryStore extends EventEmitter<FileStoreEvents> implements FileSt
       reads: 0,
       readBytes: 0,
       failedReads: 0,
+      missingInFastdfs: 0,
       trunksInFlight: 0,
       largeFilesInFlight: 0,
       sendRetries: 0,

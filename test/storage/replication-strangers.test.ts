@@ -1,18 +1,16 @@
 import { readFile, rm } from 'node:fs/promises';
-import { connect, createServer } from 'node:net';
+import { connect } from 'node:net';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Disk, localDisk } from '@stevedore/disk';
 import {
   beat,
   createLink,
-  decodeHeader,
   deleteFile,
   encodeHeader,
   getMyIp,
   join,
   parameterReq,
-  REPLY_COMMAND,
   reportDiskUsage,
   reportServerId,
   Status,
@@ -32,6 +30,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { Random } from '../support/random.js';
 import { temporaryFolder } from '../support/temporary.js';
 import { contentsOf, done, groupOf, sameEverywhere, send } from './group.js';
+import { stockServer } from './stock-server.js';
 import { filesIn, RawClient, storageOf, until } from './support.js';
 
 /** What a storage does with copies from those who may not send any, and from bad members. */
@@ -47,40 +46,6 @@ function from(localAddress: string, to: { host: string; port: number }): Promise
 }
 
 const CONTENT = Buffer.from('content');
-
-interface Request {
-  readonly code: number;
-  readonly body: Buffer;
-}
-
-/** Answers as it is told, or with an empty body and status 0; keeps the requests. */
-async function stockServer(
-  host: string,
-  port: number,
-  answers: ReadonlyMap<number, { status?: number; body?: Buffer }> = new Map(),
-): Promise<Request[]> {
-  const requests: Request[] = [];
-  const server = createServer((socket) => {
-    let received = Buffer.alloc(0);
-    socket.on('error', () => {});
-    socket.on('data', (chunk) => {
-      received = Buffer.concat([received, chunk]);
-      while (received.length >= 10) {
-        const { bodyBytes, command: code } = decodeHeader(received);
-        if (received.length < 10 + bodyBytes) return;
-        requests.push({ code, body: received.subarray(10, 10 + bodyBytes) });
-        received = received.subarray(10 + bodyBytes);
-        const { status = 0, body = Buffer.alloc(0) } = answers.get(code) ?? {};
-        socket.write(encodeHeader({ bodyBytes: body.length, command: REPLY_COMMAND, status }));
-        socket.write(body);
-      }
-    });
-    onTestFinished(() => void socket.destroy());
-  });
-  await new Promise<void>((resolve) => server.listen(port, host, resolve));
-  onTestFinished(() => void server.close());
-  return requests;
-}
 
 /** Each way to change a file of this name from outside. */
 async function attempts(open: () => Promise<RawClient>, name: string): Promise<number[]> {

@@ -77,6 +77,7 @@ export function storage(command: Command): void {
       return startStorage({
         ...options,
         ...access,
+        beatIntervalMs: options.heartbeat,
         cacheBytes: options.cacheSize,
         readAheadBytes: options.readAhead,
         tiers: {

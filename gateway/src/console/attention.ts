@@ -89,8 +89,17 @@ function room({ stats, ready }: AttentionFacts): Finding[] {
 }
 
 function copies({ stats }: AttentionFacts): Finding[] {
-  const { damage, unpackableFiles, copies: partner, map } = stats;
+  const { damage, missingInFastdfs, unpackableFiles, copies: partner, map } = stats;
   const findings: Finding[] = [];
+  if (missingInFastdfs > 0) {
+    findings.push(
+      problem(
+        'FastDFS has lost files',
+        `reads found ${missingInFastdfs} trunks or large files missing that nobody deleted here`,
+        'restore them, or stop the gateway and run `stevedore fsck --repair`, which stores again what this disk still has',
+      ),
+    );
+  }
   if (damage.quarantined > 0) {
     findings.push(
       problem(

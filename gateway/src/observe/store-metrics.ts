@@ -89,6 +89,12 @@ const GAUGES: Figures<StoreStats>['gauges'] = [
     (s) => s.unconfirmedTrunks,
   ],
   ['open_plans', 'Abandoned trunks that may still be in FastDFS.', (s) => s.orphans.openPlans],
+  [
+    'missing_in_fastdfs',
+    'Trunks and large files that reads found missing in FastDFS, and that are not back.',
+    (s) => s.missingInFastdfs,
+    'max',
+  ],
   ['damaged_copies', 'Damaged copies of files in quarantine.', (s) => s.damage.quarantined],
 ];
 

@@ -3,12 +3,13 @@ import { AggregatorRegistry, Counter, Gauge, Registry } from 'prom-client';
 
 /** The figures of several processes as those of one gateway. */
 
-/** For figures of one disk and one map, the worst counts; all others are added up. */
+/** For figures of one disk, one map and one FastDFS, the worst counts; all others are added up. */
 const WORST: Readonly<Record<string, (one: number, other: number) => number>> = {
   freeBytes: Math.min,
   minFreeBytes: Math.max,
   heldCopies: Math.max,
   heldBytes: Math.max,
+  missingInFastdfs: Math.max,
 };
 
 export function sumStats([first, ...others]: readonly StoreStats[]): StoreStats {

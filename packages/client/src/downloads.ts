@@ -1,13 +1,19 @@
 import { crc32 } from 'node:zlib';
-import { type FastdfsClient, FastdfsError, type RemoteFileInfo } from '@stevedore/fastdfs';
+import type { FastdfsClient, RemoteFileInfo } from '@stevedore/fastdfs';
 import type { ServerAddress } from '@stevedore/protocol';
-import { type FileRow, isStoreError, type ReadableStaging, StoreError } from '@stevedore/staging';
-import { corrupt, storageError } from './failures.js';
+import {
+  type FileRow,
+  isStoreError,
+  type ReadableStaging,
+  type StoreError,
+} from '@stevedore/staging';
+import { corrupt, isWithoutCopy, storageError, worse } from './failures.js';
 import type { LargeSource } from './large-reader.js';
+import type { MissingFiles } from './missing-files.js';
 
 /**
  * Downloads from FastDFS: from any storage first, then from one storage after another if the bytes
- * are wrong. Skips copies that are known to be damaged.
+ * are wrong or missing. Skips copies that are known to be damaged.
  */
 
 /** Aborts the read, if given. */
@@ -21,6 +27,8 @@ export interface RemoteBytes {
   readonly size: number;
   /** Undefined if it is not certain (appender files change). */
   readonly crc32: number | undefined;
+  /** True if a record names it: if FastDFS has no such file, it was lost. */
+  readonly isKnown?: boolean;
 }
 
 interface Holder {
@@ -29,15 +37,27 @@ interface Holder {
   readonly storage: ServerAddress;
 }
 
+interface RangeOptions {
+  readonly storage?: ServerAddress | undefined;
+  readonly isKnown?: boolean | undefined;
+}
+
 export class Downloads {
+  readonly missing: MissingFiles;
   readonly #client: FastdfsClient;
   readonly #staging: Pick<ReadableStaging, 'local' | 'quarantine'>;
 
-  constructor(client: FastdfsClient, staging: Pick<ReadableStaging, 'local' | 'quarantine'>) {
+  constructor(
+    client: FastdfsClient,
+    staging: Pick<ReadableStaging, 'local' | 'quarantine'>,
+    missing: MissingFiles,
+  ) {
     this.#client = client;
     this.#staging = staging;
+    this.missing = missing;
   }
 
+  /** Of a file that no record names. */
   async info(fileId: string, signal: Signal): Promise<RemoteFileInfo> {
     try {
       return await this.#client.info(fileId, signal ? { signal } : {});
@@ -56,51 +76,76 @@ export class Downloads {
     }
   }
 
-  /** `isOwn`: this store gave the file to FastDFS; if it is gone there, that is `corrupt`. */
+  /** The error of reading a file that an earlier read found missing, unless it is back. */
+  async lossOf(fileId: string): Promise<StoreError | undefined> {
+    if (!this.missing.has(fileId)) return undefined;
+    try {
+      await this.#client.info(fileId, { computeCrc: false });
+      this.missing.remove(fileId);
+      return undefined;
+    } catch (error) {
+      const failure = storageError(error, fileId, true);
+      if (isStoreError(failure, 'missing_in_fastdfs')) return failure;
+      throw failure;
+    }
+  }
+
+  /** As `lossOf`, unless this disk has a copy. */
+  async lossOfRow(row: FileRow): Promise<StoreError | undefined> {
+    const { trunk } = row;
+    // A large file that a read found missing is in the spool no more.
+    const isHere = trunk?.kind !== 'whole' && this.#staging.local.has(row);
+    return trunk && !isHere ? this.lossOf(trunk.fileId) : undefined;
+  }
+
+  /** Part of a FastDFS file, not checked. */
   async range(
     fileId: string,
     offset: number,
     length: number,
     signal?: AbortSignal,
-    { storage, isOwn = false }: { readonly storage?: ServerAddress; readonly isOwn?: boolean } = {},
+    { storage, isKnown }: RangeOptions = {},
   ): Promise<Buffer> {
     try {
       return await this.#client.downloadBytes(fileId, { offset, length, signal, storage });
     } catch (error) {
-      const failure = storageError(error, fileId);
-      throw isOwn ? ofOwnFile(failure, fileId) : failure;
+      throw storageError(error, fileId, isKnown);
     }
   }
 
   /** The whole file, checked against its CRC-32. `row`: its row, if it is a file of this store. */
   async whole(file: RemoteBytes, signal: Signal, row?: FileRow): Promise<Buffer> {
     const { fileId, offset, size, crc32: expected } = file;
-    const isSound = (bytes: Buffer) =>
-      bytes.length === size && (expected === undefined || crc32(bytes) === expected);
-    if (this.#badHolders(row).length === 0) {
-      const bytes = await this.range(fileId, offset, size, signal, { isOwn: row !== undefined });
-      if (isSound(bytes)) return bytes;
+    let failure: unknown;
+    for await (const source of this.sources(file, signal, row)) {
+      try {
+        const bytes = await source.read(0, size);
+        const isSound = expected === undefined || crc32(bytes) === expected;
+        if (bytes.length === size && isSound) return bytes;
+        source.onDamage();
+        failure = worse(failure, corrupt(`${fileId} (${size} bytes from ${offset})`));
+      } catch (error) {
+        signal?.throwIfAborted();
+        // No storage can be reached.
+        if (source.isAny && !isWithoutCopy(error)) throw error;
+        failure = worse(failure, error);
+      }
     }
-    for (const { holder, storage } of await this.#holders(fileId, signal)) {
-      if (this.#badHolders(row).includes(holder)) continue;
-      const bytes = await this.range(fileId, offset, size, signal, { storage }).catch(() => null);
-      signal?.throwIfAborted();
-      if (bytes && isSound(bytes)) return bytes;
-      if (bytes && row) this.#staging.local.noteDamage(row, 'trunk', holder);
-    }
-    throw corrupt(`${fileId} (${size} bytes from ${offset})`);
+    throw failure ?? corrupt(fileId);
   }
 
-  /** The sources of a large file, in the order in which to try them. */
+  /** The sources of a file, in the order in which to try them. */
   async *sources(
-    { fileId, offset }: Pick<RemoteBytes, 'fileId' | 'offset'>,
+    { fileId, offset, isKnown }: Omit<RemoteBytes, 'size' | 'crc32'>,
     signal: Signal,
     row?: FileRow,
   ): AsyncGenerator<LargeSource> {
     const from = (storage?: ServerAddress) => (start: number, length: number) =>
-      this.range(fileId, offset + start, length, signal, storage && { storage });
-    if (this.#badHolders(row).length === 0) yield { read: from(), onDamage: () => undefined };
-    for (const { holder, storage } of await this.#holders(fileId, signal)) {
+      this.range(fileId, offset + start, length, signal, { storage, isKnown });
+    if (this.#badHolders(row).length === 0) {
+      yield { read: from(), onDamage: () => undefined, isAny: true };
+    }
+    for (const { holder, storage } of await this.#holders(fileId, signal, isKnown)) {
       if (this.#badHolders(row).includes(holder)) continue;
       const onDamage = () => row && this.#staging.local.noteDamage(row, 'trunk', holder);
       yield { read: from(storage), onDamage };
@@ -111,26 +156,16 @@ export class Downloads {
     return row ? this.#staging.quarantine.holders(row.key) : [];
   }
 
-  /** Every storage that may have the file; none if no tracker answers. */
-  async #holders(fileId: string, signal: Signal): Promise<Holder[]> {
+  /** Every storage that may have the file. */
+  async #holders(fileId: string, signal: Signal, isKnown?: boolean): Promise<Holder[]> {
     try {
       const found = await this.#client.locateAll(fileId, signal ? { signal } : {});
       return found.map(({ address, port }) => {
         const holder = address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`;
         return { holder, storage: { address, port } };
       });
-    } catch {
-      return [];
+    } catch (error) {
+      throw storageError(error, fileId, isKnown);
     }
   }
-}
-
-function ofOwnFile(failure: unknown, fileId: string): unknown {
-  if (!isStoreError(failure, 'not_found')) return failure;
-  const { cause } = failure;
-  // Only a storage can say that a file is gone; trackers know only storages.
-  if (cause instanceof FastdfsError && cause.code === 'unknown_group') {
-    return new StoreError('storage_unavailable', cause.message, { cause, retryable: true });
-  }
-  return new StoreError('corrupt', `FastDFS no longer has ${fileId}`, { cause: failure });
 }

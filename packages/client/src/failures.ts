@@ -1,6 +1,6 @@
 import { FastdfsError } from '@stevedore/fastdfs';
 import { Status } from '@stevedore/protocol';
-import { StoreError } from '@stevedore/staging/errors';
+import { isStoreError, StoreError, type StoreErrorCode } from '@stevedore/staging/errors';
 
 /** The errors with which reads fail. */
 
@@ -28,17 +28,52 @@ export function aborted(cause: unknown): StoreError {
   return new StoreError('aborted', 'the read was aborted', { cause });
 }
 
-const NOT_THERE: ReadonlySet<string> = new Set(['not_found', 'unknown_group']);
+/** A record names the file in FastDFS, and FastDFS answers that it has no such file. */
+export function missing(fileId: string, cause?: unknown): StoreError {
+  return new StoreError(
+    'missing_in_fastdfs',
+    `FastDFS no longer has ${fileId}, and nobody deleted it here`,
+    { cause },
+  );
+}
 
-/** Converts an error of FastDFS; returns any other unchanged. */
-export function storageError(error: unknown, fileId: string): unknown {
+/**
+ * Converts an error of FastDFS; returns any other unchanged. `isKnown`: a record names the file, so
+ * an answer that there is none means that it was lost.
+ */
+export function storageError(error: unknown, fileId: string, isKnown = false): unknown {
   if (!(error instanceof FastdfsError)) return error;
-  // A storage rejects a name that it cannot have issued as invalid.
-  if (NOT_THERE.has(error.code) || error.status === Status.invalid) return notFound(fileId, error);
+  if (error.code === 'not_found') return (isKnown ? missing : notFound)(fileId, error);
+  // A storage rejects a name that it cannot have issued as invalid, and bytes that a file lacks.
+  if (error.status === Status.invalid) return isKnown ? corrupt(fileId) : notFound(fileId, error);
+  // Trackers know storages, not files.
+  if (error.code === 'unknown_group' && !isKnown) return notFound(fileId, error);
   if (error.code === 'aborted') return aborted(error);
   return new StoreError(
     'storage_unavailable',
     `FastDFS could not be reached for ${fileId}: ${error.message}`,
     { cause: error, retryable: true },
   );
+}
+
+/**
+ * Of the failures of several copies, the one to throw. While a copy cannot be read, another attempt
+ * may succeed. Wrong bytes say more than none.
+ */
+export function worse(before: unknown, error: unknown): unknown {
+  return rank(before) > rank(error) ? before : error;
+}
+
+/** What storages answer that have no sound copy, the gravest last. */
+const ANSWERS: readonly StoreErrorCode[] = ['not_found', 'missing_in_fastdfs', 'corrupt'];
+
+/** True if the storage asked has no sound copy; another one may have. */
+export function isWithoutCopy(error: unknown): error is StoreError {
+  return isStoreError(error) && ANSWERS.includes(error.code);
+}
+
+function rank(error: unknown): number {
+  // The other process of this machine that owns the file has removed it from its disk.
+  if (error === undefined || (error as NodeJS.ErrnoException).code === 'ENOENT') return -1;
+  return isWithoutCopy(error) ? ANSWERS.indexOf(error.code) : ANSWERS.length;
 }

@@ -7,7 +7,7 @@ import {
   isBlockListOf,
   isStoreError,
 } from '@stevedore/staging';
-import { corrupt } from './failures.js';
+import { corrupt, worse } from './failures.js';
 import type { ByteRange } from './types.js';
 
 /**
@@ -23,7 +23,9 @@ import type { ByteRange } from './types.js';
 
 /** A place of the file's bytes: the spool, or a storage. */
 export interface LargeSource {
-  /** Bytes of the file; may fail with `not_found` or `storage_unavailable`. */
+  /** True for whichever storages answer. */
+  readonly isAny?: true;
+  /** Bytes of the file; may fail with `missing_in_fastdfs` or `storage_unavailable`. */
   read(start: number, length: number): Promise<Buffer>;
   /** Called if its bytes are wrong. */
   onDamage(): void;
@@ -162,8 +164,7 @@ async function* unchecked(
 function nextFailure(error: unknown, before: unknown, source: LargeSource): unknown {
   if (isStoreError(error, 'aborted')) throw error;
   if (isStoreError(error, 'corrupt')) source.onDamage();
-  // Wrong bytes are a more useful error than unavailable ones.
-  return isStoreError(before, 'corrupt') ? before : error;
+  return worse(before, error);
 }
 
 /** The bytes from `start` to before `end`, cut every 256 KiB. Reads one block ahead. */

@@ -91,7 +91,9 @@ export class Lookup {
   findNow(id: string): StoredFile | undefined {
     const key = parseKey(id);
     if (!key || this.#siblingOf(key) || this.#parts.foreignFiles?.isForeign(key)) return undefined;
-    return this.#storedRow(this.#ownRow(key, id));
+    const row = this.#ownRow(key, id);
+    const isLost = this.#parts.downloads.missing.has(row.trunk?.fileId);
+    return isLost ? undefined : this.#storedRow(row);
   }
 
   async find(id: string, { signal, onlyHere = false }: GetOptions): Promise<StoredFile> {
@@ -103,7 +105,7 @@ export class Lookup {
       if (foreign) return foreign.find(key, signal);
       // This server, asked by another one, may hold the second copy of a third server's file.
       const held = onlyHere ? await this.#foreignKey(key, false)?.findHeld(key) : undefined;
-      return held ?? this.#storedRow(this.row(id));
+      return held ?? this.#presentRow(this.row(id));
     }
     const fileId = parseFileId(id);
     if (!fileId) throw notAnId(id);
@@ -179,7 +181,7 @@ export class Lookup {
       id && isTrunkId(id)
         ? this.#directories.groupAround({ trunk: id, offset }, maxBytes)
         : undefined;
-    const remote = { fileId, offset, size, crc32, groupAround };
+    const remote = { fileId, offset, size, crc32, isKnown: true, groupAround };
     return this.#parts.reader.readRemote(remote, range, signal);
   }
 
@@ -201,6 +203,13 @@ export class Lookup {
     if (this.#parts.foreignFiles?.isKnownRemoved(row.key)) throw notFound(id);
     if (row.expiresAt !== undefined && row.expiresAt <= this.#parts.now()) throw notFound(id);
     return row;
+  }
+
+  /** As `#storedRow`, unless a read found that FastDFS has lost the file. */
+  async #presentRow(row: FileRow): Promise<StoredFile> {
+    const loss = await this.#parts.downloads.lossOfRow(row);
+    if (loss) throw loss;
+    return this.#storedRow(row);
   }
 
   #storedRow(row: FileRow): StoredFile {
@@ -317,7 +326,7 @@ export class Lookup {
 
   async #findSlice(id: string, slice: SliceId): Promise<StoredFile> {
     const found = await this.#resolveSlice(id, slice);
-    if ('row' in found) return this.#storedRow(found.row);
+    if ('row' in found) return this.#presentRow(found.row);
     const facts = factsOfEntry(found.entry, slice);
     if (facts.expiresAt && facts.expiresAt.getTime() <= this.#parts.now()) throw notFound(id);
     const file = {
@@ -361,7 +370,7 @@ export class Lookup {
   async #findPlain(fileId: FileId, signal: Signal): Promise<StoredFile> {
     const id = formatFileId(fileId);
     const row = this.#resolvePlain(id);
-    if (row) return this.#storedRow(row);
+    if (row) return this.#presentRow(row);
     const info = await this.#parts.downloads.info(id, signal);
     const fixed = fileKind(fileId) === 'normal' || fileKind(fileId) === 'slot';
     const facts: FileFacts = {

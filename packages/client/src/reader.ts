@@ -4,6 +4,7 @@ import {
   blocksOf,
   type FileRow,
   formatKey,
+  isStoreError,
   learnBlocks,
   parseKey,
   type ReadableStaging,
@@ -11,7 +12,7 @@ import {
 } from '@stevedore/staging';
 import { LRUCache } from 'lru-cache';
 import type { Downloads, RemoteBytes, Signal } from './downloads.js';
-import { aborted, notFound } from './failures.js';
+import { aborted, isWithoutCopy, notFound } from './failures.js';
 import type { EntryGroup } from './foreign-trunks.js';
 import { type LargeSource, readLarge } from './large-reader.js';
 import type { ByteRange, CachedFile } from './types.js';
@@ -51,6 +52,8 @@ interface Source {
 const MAX_BLOCK_LIST_BYTES = 16 * 2 ** 20;
 /** Share of the cache for files that were read ahead and not requested yet. */
 const AHEAD_SHARE = 0.25;
+/** How often a file may move while it is read. */
+const MAX_MOVES = 3;
 /** Group members considered on either side. */
 const MAX_ADJACENT = 64;
 
@@ -133,18 +136,22 @@ export class Reader {
     row: FileRow,
     range: ByteRange | undefined,
     signal: Signal,
+    moves = 0,
   ): Promise<Buffer | Readable> {
     if (row.size === 0) return Buffer.alloc(0);
-    if (row.local.at !== 'container') return this.#readLargeRow(row, range, signal);
     try {
+      if (row.local.at !== 'container') return await this.#readLargeRow(row, range, signal);
       return slice(await this.#readSmallRow(row, signal), range);
     } catch (error) {
       if (signal?.aborted) throw aborted(signal.reason);
-      // It was merged, or moved to another trunk, after the row was looked up.
       const current = this.#staging.fileMap.find(row.key);
       if (!current) throw notFound(formatKey(row.key));
-      if (!isElsewhere(row, current)) throw error;
-      return slice(await this.#readSmallRow(current, signal), range);
+      // It was merged, or moved to another trunk, after the row was looked up.
+      if (isElsewhere(row, current) && moves < MAX_MOVES) {
+        return this.readRow(current, range, signal, moves + 1);
+      }
+      if (isStoreError(error, 'missing_in_fastdfs')) this.#downloads.missing.add(row.trunk!.fileId);
+      throw error;
     }
   }
 
@@ -182,11 +189,11 @@ export class Reader {
       throw new StoreError('corrupt', `${formatKey(row.key)} is neither staged nor merged`);
     }
     const { fileId, offset } = trunk;
-    const file = { fileId, offset, size, crc32: row.crc32 };
+    const file = { fileId, offset, size, crc32: row.crc32, isKnown: true };
     const downloads = this.#downloads;
     return {
       fileId,
-      part: (from, count, stop) => downloads.range(fileId, from, count, stop, { isOwn: true }),
+      part: (from, count, stop) => downloads.range(fileId, from, count, stop, { isKnown: true }),
       alone: (stop) => downloads.whole(file, stop, row),
       group: () => this.#groupOfRow(row),
     };
@@ -198,7 +205,8 @@ export class Reader {
     if (file.crc32 === undefined) return this.#downloads.whole(file, signal);
     const source: Source = {
       fileId,
-      part: (from, count, stop) => this.#downloads.range(fileId, from, count, stop),
+      part: (from, count, stop) =>
+        this.#downloads.range(fileId, from, count, stop, { isKnown: file.isKnown }),
       alone: (stop) => this.#downloads.whole(file, stop),
       group: () => {
         const group = file.groupAround?.(this.#options.readAheadBytes);
@@ -228,6 +236,8 @@ export class Reader {
     const bytes = await loadGroup({
       ...group,
       ...{ cache: this.cache, flight, source: source.fileId, maxBytes, read },
+    }).catch((error: unknown) => {
+      if (!isWithoutCopy(error)) throw error;
     });
     return bytes ?? source.alone(flight.signal);
   }
@@ -268,7 +278,8 @@ export class Reader {
     if (!local.has(row)) await local.rollBackMove(row.key);
     const current = fileMap.find(row.key);
     if (!current) throw notFound(formatKey(row.key));
-    if (current.trunk) yield* this.#downloads.sources(current.trunk, signal, current);
+    const { trunk } = current;
+    if (trunk) yield* this.#downloads.sources({ ...trunk, isKnown: true }, signal, current);
   }
 
   #readLargeRemote(

@@ -3,6 +3,7 @@ import { originOf } from '@stevedore/map';
 import { SiblingView, StoreError } from '@stevedore/staging';
 import { Downloads } from './downloads.js';
 import { Lookup, type SiblingToAsk } from './lookup.js';
+import type { MissingFiles } from './missing-files.js';
 import { Reader, type ReaderOptions } from './reader.js';
 import type { Reads } from './reads.js';
 
@@ -20,6 +21,7 @@ export interface SiblingOptions {
 
 export interface SiblingsParts {
   readonly client: FastdfsClient;
+  readonly missing: MissingFiles;
   readonly reader: Reader;
   readonly readerOptions: ReaderOptions;
   readonly reads: Reads;
@@ -36,12 +38,12 @@ class Sibling implements SiblingToAsk {
 
   constructor(
     { directory, delete: remove }: SiblingOptions,
-    { client, reader, readerOptions, reads, now }: SiblingsParts,
+    { client, missing, reader, readerOptions, reads, now }: SiblingsParts,
   ) {
     this.delete = remove;
     this.staging = new SiblingView(directory);
     const { staging } = this;
-    const downloads = new Downloads(client, staging);
+    const downloads = new Downloads(client, staging, missing);
     this.reader = new Reader(staging, downloads, readerOptions, reader);
     this.lookup = new Lookup({
       ...{ staging, client, downloads, reader: this.reader, reads, now },

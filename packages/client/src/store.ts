@@ -20,6 +20,7 @@ import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import { listFiles } from './listing.js';
 import { locate } from './location.js';
 import { Lookup } from './lookup.js';
+import { MissingFiles } from './missing-files.js';
 import type { StoreOptions } from './options.js';
 import { putFile } from './put-file.js';
 import { Reader } from './reader.js';
@@ -82,6 +83,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   readonly held?: HeldCopies;
   readonly #foreignFiles: ForeignFiles | undefined;
   readonly #reads: Reads;
+  readonly #missing = new MissingFiles((error) => this.report(error));
   #deletedFiles = 0;
   #closing: Promise<void> | undefined;
 
@@ -92,7 +94,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     const { staging, clients, options } = parts;
     const client = clients.reading;
     this.#staging = staging;
-    const downloads = new Downloads(client, staging);
+    const downloads = new Downloads(client, staging, this.#missing);
     const readerOptions = {
       cacheBytes: options.cacheSize,
       cacheFilter: options.cacheFilter,
@@ -145,7 +147,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       });
       if (parts.held) this.held = parts.held;
       this.#foreignFiles = new ForeignFiles({
-        ...{ deployment: this.deployment, now, held: parts.held },
+        ...{ deployment: this.deployment, now, held: parts.held, downloads },
         onRead: (key, bytes, read) => reads.run(key, bytes, read),
         ownUrl: options.peerUrl,
         readMapped: (file, range, signal) => this.#lookup.readMapped(file, range, signal),
@@ -154,8 +156,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     }
     if (parts.siblings) {
       const { origin } = staging;
-      const shared = { client, reader: this.#reader, readerOptions, reads, now, origin };
-      this.siblings = new Siblings(parts.siblings, shared);
+      const here = { client, missing: this.#missing, reader: this.#reader, reads, now };
+      this.siblings = new Siblings(parts.siblings, { ...here, readerOptions, origin });
     }
     this.#lookup = new Lookup({
       ...{ staging, client, downloads, reader: this.#reader, reads, now },
@@ -337,7 +339,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       ...others,
       containerLimitBytes: this.#parts.options.containerSize,
       ...this.#uploads.stats(),
-      ...{ ...this.#reads.counts, deletedFiles: this.#deletedFiles },
+      ...{ ...this.#reads.counts, missingInFastdfs: this.#missing.count },
+      deletedFiles: this.#deletedFiles,
       cache: this.#reader.cache.stats(),
       connections: sumOf(this.#parts.clients),
       ...(this.deployment ? { map: this.deployment.stats() } : {}),

@@ -272,6 +272,8 @@ export interface StoreStats extends Omit<StagingStats, StagedCounters> {
   readonly reads: number;
   readonly readBytes: number;
   readonly failedReads: number;
+  /** Trunks and large files that reads found missing in FastDFS, and that are not back. */
+  readonly missingInFastdfs: number;
   readonly cache: FileCacheStats;
   /** The connections to FastDFS. */
   readonly connections: ClientStats;

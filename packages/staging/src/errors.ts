@@ -19,6 +19,7 @@ export type StoreErrorCode =
   | 'invalid_id'
   | 'invalid_option'
   | 'length_mismatch'
+  | 'missing_in_fastdfs'
   | 'not_found'
   | 'offset_mismatch'
   | 'overloaded'

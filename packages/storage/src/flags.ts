@@ -13,6 +13,16 @@ export const storageFlags = {
     ['./stevedore-storage'],
     'directories for the files, DIRECTORY,...; the binlog is in the first',
   ),
+  subdirectoriesPerPath: option.integer(
+    256,
+    "directories per level of a store path, the same in the whole group (FastDFS's subdir_count_per_path)",
+    { minimum: 1, maximum: 256 },
+  ),
+  heartbeat: option.duration(
+    '30s',
+    "interval of heartbeats to the trackers, less than half of their check_active_interval (FastDFS's heart_beat_interval)",
+    { minimum: '1s', maximum: '1h' },
+  ),
   cacheSize: option.size('64MiB', 'memory for the cache of small files; 0 disables it'),
   cacheFilter: option.boolean(false, 'put a Bloom filter in front of the cache'),
   readAhead: option.size(

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { deferred } from '@stevedore/async';
 import type { FileCacheStats } from '@stevedore/cache';
 import { encodeStatistics, type StorageStatistics } from '@stevedore/protocol';
@@ -8,6 +9,9 @@ import type { ReplicationStatus } from './replication/peer-sender.js';
 import { Peers } from './replication/peers.js';
 import { type StorageOptions, type StorageSettings, storageSettings } from './storage-options.js';
 import { TrackerLink } from './tracker-link.js';
+
+/** How long a start waits for the trackers. */
+const ANSWER_WAIT_MS = 2000;
 
 /** A running storage daemon. */
 export interface Storage extends AsyncDisposable {
@@ -27,8 +31,9 @@ export interface Storage extends AsyncDisposable {
 }
 
 /**
- * Starts a storage. Resolves when it listens, even if no tracker is reachable (see `active`);
- * rejects with StartError or OptionError. Without a backend, all files are on the disk.
+ * Starts a storage. Resolves when it listens and the trackers that answer within 2 s have admitted
+ * it (see `active`). Rejects with StartError or OptionError, also if a tracker refuses it. Without a
+ * backend, all files are on the disk.
  */
 export async function startStorage(
   options: StorageOptions,
@@ -85,6 +90,13 @@ export async function startStorage(
     })();
     return closed;
   };
+  const answers = Promise.all(links.map((link) => link.answered));
+  try {
+    await Promise.race([answers, sleep(ANSWER_WAIT_MS, undefined, { ref: false })]);
+  } catch (error) {
+    await close();
+    throw error;
+  }
   return {
     host,
     port,

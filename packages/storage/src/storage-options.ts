@@ -31,7 +31,7 @@ export interface StorageOptions extends ConnectionOptions, AccessOptions {
   readonly group?: string;
   /** IPv4 address for file names. Default: as the trackers see this storage. */
   readonly address?: string;
-  /** Directories per level, 1 to 256. Default 256. */
+  /** Directories per level, 1 to 256, the same in the whole group. Default 256. */
   readonly subdirectoriesPerPath?: number;
   /** Files put into a directory before the next one is used. Default 100. */
   readonly filesPerDirectory?: number;
@@ -63,7 +63,7 @@ export interface StorageOptions extends ConnectionOptions, AccessOptions {
   readonly writeCopies?: number;
   /** How long a new file waits for the other members. Default 5000. */
   readonly writeTimeoutMs?: number;
-  /** Default 30,000. */
+  /** Interval of heartbeats to the trackers. Default 30,000. */
   readonly beatIntervalMs?: number;
   /** Default 60,000. */
   readonly diskReportIntervalMs?: number;
@@ -102,7 +102,7 @@ export function storageSettings(options: StorageOptions): StorageSettings {
     readAheadShare: options.readAheadShare ?? 0.25,
     ...integers(options, {
       port: boundsOf(storageFlags.port),
-      subdirectoriesPerPath: [256, 1, 256],
+      subdirectoriesPerPath: boundsOf(storageFlags.subdirectoriesPerPath),
       filesPerDirectory: [100, 1, 1_000_000_000],
       reservedSpaceMegabytes: [0, 0, 2 ** 40],
       maxIdleFiles: [2560, 0, 1_000_000],

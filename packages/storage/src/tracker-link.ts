@@ -1,5 +1,5 @@
 import { isIPv6 } from 'node:net';
-import { Wakeup } from '@stevedore/async';
+import { deferred, Wakeup } from '@stevedore/async';
 import {
   beat,
   type ChangeList,
@@ -10,6 +10,7 @@ import {
   getServerId,
   type JoinRequest,
   join,
+  listStorage,
   parameterReq,
   reportDiskUsage,
   StorageStatus,
@@ -28,7 +29,7 @@ import {
   PROTOCOL_VERSION,
 } from '@stevedore/wire';
 import { ifThere } from './files/file-backend.js';
-
+import { isRefusal, refusalOf } from './joining.js';
 import { isUnfinished } from './replication/members.js';
 import type { Replication } from './replication/replication.js';
 import type { StorageService } from './service.js';
@@ -60,6 +61,7 @@ const SOURCE_AWAY_MS = 5000;
 const COPY_BEGINS_BEATS = 2;
 const COPY_BEGINS_MIN_MS = 12_000;
 const AWAY_BEATS = 1.2;
+const SHORTEST_BEAT_MS = 1000;
 /** Shortest interval between requested refreshes. */
 const REFRESH_INTERVAL_MS = 100;
 
@@ -84,6 +86,7 @@ export class TrackerLink {
   readonly #settings: StorageSettings;
   readonly #replication: Replication;
   readonly #stop = new AbortController();
+  readonly #answered = deferred<void>();
   #running: Promise<void> | undefined;
   /** This storage's status as this tracker last sent it. */
   #status: number = StorageStatus.init;
@@ -96,13 +99,23 @@ export class TrackerLink {
   #awayMs = 0;
   /** True once the tracker has sent the group's members. */
   #knowsMembers = false;
+  #beatIntervalMs: number;
   /** Woken whenever there may be something to do. */
   readonly #wakeup = new Wakeup();
 
   constructor(options: TrackerLinkOptions) {
     this.#options = options;
     this.#settings = options.service.settings;
+    this.#beatIntervalMs = this.#settings.beatIntervalMs;
     this.#replication = options.service.replication;
+  }
+
+  /**
+   * Resolves when the tracker has admitted the storage or turned out to be unreachable. Rejects
+   * with OptionError or StartError if it refuses the storage.
+   */
+  get answered(): Promise<void> {
+    return this.#answered.promise;
   }
 
   /** Joins, and stays joined until `close`. */
@@ -112,8 +125,12 @@ export class TrackerLink {
       signal: this.#stop.signal,
       session: (serves) => this.#session(serves),
       pause: () => this.#pause(),
-      report: (error) => this.#report(error),
+      report: (error) => {
+        this.#answered.resolve();
+        this.#report(error);
+      },
     });
+    this.#answered.promise.catch(() => undefined);
   }
 
   async close(): Promise<void> {
@@ -138,33 +155,45 @@ export class TrackerLink {
   }
 
   async #session(active: () => void): Promise<void> {
-    const { tracker, service, port, firstCopy } = this.#options;
-    const { host, group, access, limits } = this.#settings;
-    const { identity } = service;
+    const { tracker } = this.#options;
+    const { host, access, limits } = this.#settings;
     const localAddress = isOwnAddress(host) ? host : undefined;
     const client = await Peer.open(
       { address: tracker, localAddress, timeoutMs: limits.requestTimeoutMs, access },
       this.#stop.signal,
     );
     try {
-      const seen = await client.ask(getMyIp, { group, port });
-      identity.learnAddress(seen);
-      identity.learnParameters(await client.ask(parameterReq, undefined));
-      if (!identity.usesIds && isIPv6(identity.address ?? '')) {
-        throw new Error('a storage at an IPv6 address needs a storage id; the tracker has none');
-      }
-      const storageId = identity.usesIds ? await this.#learnIds(client) : '';
-      const memberId = storageId === '' ? idOfAddress(seen) : storageId;
-      this.#replication.members.learnOwnId(memberId);
-      const trackerAddress = client.remoteAddress;
-      const initial = !firstCopy.done;
-      const about = { initial, storageId, status: this.#status, trackerAddress };
-      this.#status = (await client.ask(join, { ...this.#joinRequest(), ...about })).status;
+      const initial = !this.#options.firstCopy.done;
+      await this.#join(client, initial).catch(async (error: unknown) => {
+        if (!isRefusal(error)) throw error;
+        const refusal = await refusalOf(error, this.#joinRequest(), tracker.text, client);
+        this.#answered.reject(refusal);
+        throw refusal;
+      });
+      this.#answered.resolve();
       await this.#settleSync(client, initial);
       await this.#reports(client, active);
     } finally {
       client.close();
     }
+  }
+
+  /** Learns what the tracker knows about this storage and the cluster, and joins. */
+  async #join(client: Peer, initial: boolean): Promise<void> {
+    const { service, port } = this.#options;
+    const { identity } = service;
+    const seen = await client.ask(getMyIp, { group: this.#settings.group, port });
+    identity.learnAddress(seen);
+    identity.learnParameters(await client.ask(parameterReq, undefined));
+    if (!identity.usesIds && isIPv6(identity.address ?? '')) {
+      throw new Error('a storage at an IPv6 address needs a storage id; the tracker has none');
+    }
+    const storageId = identity.usesIds ? await this.#learnIds(client) : '';
+    const memberId = storageId === '' ? idOfAddress(seen) : storageId;
+    this.#replication.members.learnOwnId(memberId);
+    const trackerAddress = client.remoteAddress;
+    const about = { initial, storageId, status: this.#status, trackerAddress };
+    this.#status = (await client.ask(join, { ...this.#joinRequest(), ...about })).status;
   }
 
   /** The join request, without what depends on the connection. */
@@ -243,7 +272,7 @@ export class TrackerLink {
 
   /** Reports until the connection breaks or the link is closed. */
   async #reports(client: Peer, connected: () => void): Promise<void> {
-    const { beatIntervalMs, diskReportIntervalMs } = this.#settings;
+    const { diskReportIntervalMs } = this.#settings;
     const { statistics } = this.#options;
     const { synced } = this.#replication;
     let sent: Buffer = Buffer.alloc(0);
@@ -263,10 +292,11 @@ export class TrackerLink {
         diskAt = now + diskReportIntervalMs;
       }
       if (now >= beatAt || refreshed) {
+        if (sent.length > 0) await this.#checkBeats(client);
         const current = statistics();
         this.#learn(await client.ask(beat, current.equals(sent) ? undefined : current));
         sent = current;
-        beatAt = now + beatIntervalMs;
+        beatAt = now + this.#beatIntervalMs;
         connected();
       }
       const times = synced.all;
@@ -284,6 +314,21 @@ export class TrackerLink {
       if (refreshed && !ended) await this.#wakeup.next(REFRESH_INTERVAL_MS);
     }
     throw new Error('the tracker has closed the connection');
+  }
+
+  /**
+   * A tracker counts a storage as OFFLINE if there was no heartbeat for its check_active_interval.
+   * It tells nobody how long that is; if it is too short, heartbeats become more frequent.
+   */
+  async #checkBeats(client: Peer): Promise<void> {
+    if (isUnfinished(this.#status) || this.#beatIntervalMs <= SHORTEST_BEAT_MS) return;
+    const { ownId = '' } = this.#replication.members;
+    const own = await client.ask(listStorage, { group: this.#settings.group, id: ownId });
+    if (own[0]?.status !== StorageStatus.offline) return;
+    this.#beatIntervalMs = Math.max(this.#beatIntervalMs / 2, SHORTEST_BEAT_MS);
+    const seconds = this.#beatIntervalMs / 1000;
+    const message = `its check_active_interval passed without a heartbeat, so it counted this storage as OFFLINE; heartbeats now come every ${seconds} s. Set heartbeat to that or less`;
+    this.#report(new Error(message));
   }
 
   #learn({ members }: ChangeList): void {

@@ -38,6 +38,7 @@ const SAME: ReadonlySet<string> = new Set<StoreErrorCode>([
   'invalid_id',
   'invalid_option',
   'length_mismatch',
+  'missing_in_fastdfs',
   'not_found',
   'overloaded',
   'range_not_satisfiable',
@@ -94,7 +95,8 @@ function codeOfStatus(status: number): StoreErrorCode {
   return status === 401 || status === 403 || status === 429 ? 'refused' : 'storage_unavailable';
 }
 
-function problemIn(body: string): { readonly code?: string; readonly detail?: string } {
+/** Code and text of a gateway's problem document. */
+export function problemIn(body: string): { readonly code?: string; readonly detail?: string } {
   try {
     const { code, detail } = JSON.parse(body) as { code?: unknown; detail?: unknown };
     return typeof code === 'string' && typeof detail === 'string' ? { code, detail } : {};

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Claim, type Gateway, MapError, type MappedFile, originOf } from '@stevedore/map';
 
 import { formatKey, type HeldCopies, isStoreError, StoreError } from '@stevedore/staging';
+import type { Downloads } from '../downloads.js';
 import { aborted } from '../failures.js';
 import { type FileFacts, FileHandle, type ReadContent } from '../stored-file.js';
 import type { ByteRange, FileInfo, FilePage, ListOptions, StoredFile } from '../types.js';
@@ -25,6 +26,7 @@ export interface ForeignFilesParts {
     file: MappedFile,
     ...rest: Parameters<ReadContent>
   ) => ReturnType<ReadContent>;
+  readonly downloads: Pick<Downloads, 'missing' | 'lossOf'>;
   /** Counts a read. */
   readonly onRead: <Result>(
     key: string,
@@ -119,17 +121,18 @@ export class ForeignFiles {
     signal: AbortSignal | undefined,
   ): Promise<StoredFile> {
     const mapped = await this.#mapped(key);
-    if (mapped) return this.#mappedFile(key, mapped);
+    const loss = mapped && (await this.#parts.downloads.lossOf(mapped.trunkFileId));
+    if (mapped && !loss) return this.#mappedFile(key, mapped);
     const name = formatKey(key);
     const files = await this.#gatewayOf(originOf(key), formatKey(key));
     // No server of the deployment issues such keys.
-    if (!files) throw notFound(key);
+    if (!files) throw loss ?? notFound(key);
     try {
       return this.#stagedFile(key, files, await files.find(name, mostBytes, signal));
     } catch (error) {
       const copy = isStoreError(error, 'storage_unavailable') && (await this.#copyOf(key, signal));
       if (copy) return copy;
-      if (!isStoreError(error, 'not_found')) throw error;
+      if (!isStoreError(error, 'not_found') || loss) throw error;
       // It may have been merged since the map was asked.
       this.#parts.deployment.forget(key);
       const again = await this.#mapped(key);
@@ -256,7 +259,7 @@ export class ForeignFiles {
           objectMode: false,
         });
       } catch (error) {
-        if (!isStoreError(error, 'not_found')) throw error;
+        if (!isLoss(error)) throw error;
         return this.#readMoved(key, file, range, signal, error);
       }
     });
@@ -277,7 +280,7 @@ export class ForeignFiles {
         yield chunk;
       }
     } catch (error) {
-      if (!isStoreError(error, 'not_found')) throw error;
+      if (!isLoss(error)) throw error;
       const rest = await this.#readMoved(key, file, { start: next, end }, signal, error);
       if (Buffer.isBuffer(rest)) yield rest;
       else yield* rest;
@@ -299,19 +302,19 @@ export class ForeignFiles {
       try {
         return await this.#parts.readMapped(now, range, signal);
       } catch (error) {
-        if (!isStoreError(error, 'not_found')) throw error;
+        if (!isLoss(error)) throw error;
       }
     }
     const files = await this.#gatewayOf(originOf(key), formatKey(key));
-    if (!files) {
-      throw new StoreError(
-        'storage_unavailable',
-        `FastDFS does not have ${formatKey(key)} where the map says, and no gateway has its origin`,
-        { cause, retryable: true },
-      );
+    if (!files && !now) throw unavailable(cause);
+    try {
+      if (!files) throw cause;
+      const found = await files.find(formatKey(key), MAX_INLINE_BYTES, signal);
+      return await this.#staged.read(files, found, range, signal);
+    } catch (error) {
+      if (isLoss(error)) this.#parts.downloads.missing.add(before.trunkFileId);
+      throw error;
     }
-    const found = await files.find(formatKey(key), MAX_INLINE_BYTES, signal);
-    return this.#staged.read(files, found, range, signal);
   }
 
   #stagedFile(key: Buffer, files: GatewayFiles, found: FoundFile): StoredFile {
@@ -368,6 +371,10 @@ export class ForeignFiles {
     this.#gateways.set(url, files);
     return files;
   }
+}
+
+function isLoss(error: unknown): boolean {
+  return isStoreError(error, 'missing_in_fastdfs');
 }
 
 function notFound(key: Buffer): StoreError {

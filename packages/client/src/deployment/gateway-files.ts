@@ -2,7 +2,8 @@ import { createHmac, timingSafeEqual } from 'node:crypto';
 import { pipeline, type Readable } from 'node:stream';
 import { isStoreError, StoreError } from '@stevedore/staging/errors';
 import type { Dispatcher } from 'undici';
-import { aborted } from '../failures.js';
+import { problemIn } from '../connect/refusals.js';
+import { aborted, missing } from '../failures.js';
 import { ChecksumStream, discard, infoOf, pageOf, readAll } from '../gateway-answers.js';
 import { listQuery } from '../list-query.js';
 import type { ByteRange, FileInfo, FilePage, ListOptions } from '../types.js';
@@ -63,6 +64,8 @@ interface Question {
 
 /** Longest description of a file in a listing: its texts, each byte escaped, and the rest. */
 const MAX_LISTED_BYTES = 12 * 1024;
+
+const MAX_PROBLEM_BYTES = 4 * 1024;
 
 export class GatewayFiles {
   readonly #url: string;
@@ -250,7 +253,8 @@ export class GatewayFiles {
     );
     const { statusCode, headers, body } = answer;
     if (statusCode < 300) return answer;
-    await body.dump().catch(() => {});
+    const text = await readAll(body, MAX_PROBLEM_BYTES).catch(() => '');
+    if (problemIn(String(text)).code === 'missing_in_fastdfs') throw missing(`the file of ${key}`);
     // A 404 of a proxy, or of another deployment's gateway, says nothing about this file.
     const proof = String(headers[PEER_HEADER]);
     if (statusCode === 404 && key !== undefined && isSame(proof, goneToken(secret, key))) {

@@ -142,18 +142,21 @@ export class Reading<T> {
 
   /** Storages that have the file and were not asked; none if no tracker knows. */
   async #untried(): Promise<Address[]> {
-    const answer = await this.#ask(queryFetchAll, nameOf(this.#id));
+    const { trackers } = this.#context;
+    const asked = trackers.ask(queryFetchAll, nameOf(this.#id), this.#deadline);
+    const answer = await asked.catch(() => undefined);
+    this.#deadline.throwIfEnded();
     if (!answer) return [];
     return this.#context.addresses
       .allowed(answer.reply.servers, answer.tracker, this.#deadline)
       .filter((address) => !this.#tried.has(address.text));
   }
 
+  /** Rejects if no tracker knows: then a missing copy decides nothing. */
   async #members(): Promise<MembersFor> {
     const id = this.#id;
-    const answer = await this.#ask(listStorage, { group: id.group, id: '' });
-    if (!answer) return { isAway: false, active: [] };
-    const { reply, tracker } = answer;
+    const group = { group: id.group, id: '' };
+    const { reply, tracker } = await this.#context.trackers.ask(listStorage, group, this.#deadline);
     const { source } = decodeFields(id.base);
     const addresses = (records: readonly StorageRecord[]): Address[] => {
       const servers = records.map(({ address, storagePort: port }) => ({ address, port }));
@@ -167,14 +170,6 @@ export class Reading<T> {
       isAway: record !== undefined && !isActive(record),
       active: isAlike ? addresses(reply.filter(isActive)) : [],
     };
-  }
-
-  /** Null if no tracker knows. */
-  async #ask<Request, Reply>(command: Command<Request, Reply>, request: Request) {
-    const { trackers } = this.#context;
-    const answer = await trackers.ask(command, request, this.#deadline).catch(() => null);
-    this.#deadline.throwIfEnded();
-    return answer;
   }
 }
 

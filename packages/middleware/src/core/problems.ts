@@ -50,6 +50,11 @@ const storeProblems = {
   invalid_id: { status: 404 },
   invalid_option: { status: 400 },
   length_mismatch: { status: 400 },
+  // Neither 404 nor 410: no cache and no app may take it for deleted.
+  missing_in_fastdfs: {
+    status: 500,
+    detail: 'FastDFS no longer has the file, and nobody deleted it here.',
+  },
   not_found: { status: 404, detail: 'There is no such file.' },
   offset_mismatch: { status: 409 },
   overloaded: {

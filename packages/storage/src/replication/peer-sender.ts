@@ -22,7 +22,7 @@ import type { FirstCopies } from './first-copies.js';
 import type { LogRecord } from './log-record.js';
 import { isUnfinished } from './members.js';
 import { type MarkFile, MarkKeeper } from './progress.js';
-import { type Sending, SentFiles } from './sending.js';
+import { ChangedThere, type Sending, SentFiles } from './sending.js';
 
 /**
  * Pushes this storage's binlog to one other member, from its cursor on, in one session after
@@ -196,6 +196,11 @@ interface PeerSessionParts extends PeerSenderParts {
 /** Requests in flight to one member. */
 const MAX_CONNECTIONS = 16;
 const LOOK_INTERVAL_MS = 1000;
+/**
+ * How long an acknowledgement may be lost if this process is killed. It then sends the changes again,
+ * and a C storage that has deleted such a file meanwhile gets it back for good.
+ */
+const SAVE_INTERVAL_MS = 200;
 /** Attempts to send a file that cannot be read here. */
 const LOCAL_ATTEMPTS = 3;
 /** Temporary failures: not a member yet, no space, a failing disk. */
@@ -206,8 +211,22 @@ const PASSING: readonly number[] = [
   Status.tryAgain,
 ];
 
+/** Changes held back for those of the member; further ones are sent at once. */
+const MAX_HELD = 1000;
+/** How long they are held back, in heartbeats: a C storage looks for members at each. */
+const HELD_BEATS = 3;
+
+interface Held {
+  readonly record: LogRecord;
+  readonly end: Position;
+  readonly dueAt: number;
+}
+
 class PeerSession {
   readonly #parts: PeerSessionParts;
+  /** By name. Lost with the session: a later change of the file finds out again. */
+  readonly #held = new Map<string, Held>();
+  #hadUntilSeconds: number | undefined;
   readonly #follower: BinlogFollower;
   readonly #sent = new SentFiles();
   /** End of the binlog when the session began: the member may already have earlier records. */
@@ -251,16 +270,21 @@ class PeerSession {
     const { peer, service, keeper, wakeup, signal } = this.#parts;
     const { beatIntervalMs } = service.settings;
     let lookedAt = Number.NEGATIVE_INFINITY;
+    let savedAt = lookedAt;
     let lastSentAt = performance.now();
     while (!signal.aborted) {
       this.#check();
       const hasMore = await this.#follower.step();
       const now = performance.now();
       // Do this even if the binlog never stops growing.
+      if (now - savedAt >= SAVE_INTERVAL_MS && !keeper.isSaved) {
+        savedAt = now;
+        void keeper.save();
+      }
       if (now - lookedAt >= LOOK_INTERVAL_MS) {
         lookedAt = now;
-        void keeper.save();
         if (!(await this.#firstCopy())) return;
+        await this.#sendHeld(now);
       }
       if (hasMore) {
         lastSentAt = now;
@@ -270,7 +294,7 @@ class PeerSession {
         lastSentAt = now;
         await peer.ask(activeTest, undefined);
       }
-      await wakeup.next(LOOK_INTERVAL_MS);
+      await wakeup.next(keeper.isSaved ? LOOK_INTERVAL_MS : SAVE_INTERVAL_MS);
     }
   }
 
@@ -287,16 +311,50 @@ class PeerSession {
     return true;
   }
 
+  /** Sends what was held back for long enough, if the files are still here. */
+  async #sendHeld(now: number): Promise<void> {
+    for (const [name, { record, end, dueAt }] of this.#held) {
+      if (dueAt > now) return;
+      this.#held.delete(name);
+      // Not beside another change of the same file.
+      await this.#follower.window.settled();
+      await this.#deliver(record, end, 0);
+    }
+  }
+
+  /**
+   * Until when a C storage has had all files. The log is in order of time, so it has had those
+   * created before the first record of the session, except during a first copy. Ours refuse files
+   * that were deleted there, and change none of another source.
+   */
+  #hadUntil(record: LogRecord): number {
+    const { position, everythingUntil } = this.#parts.keeper.mark;
+    const isCopied = position > 0 && position >= everythingUntil && !this.#parts.takesLinks();
+    this.#hadUntilSeconds ??= isCopied ? record.atSeconds - 1 : 0;
+    return this.#hadUntilSeconds;
+  }
+
   /** As `LogFollowerParts.deliver`; a failure ends the session. */
-  async #deliver(record: LogRecord, end: Position): Promise<boolean> {
+  async #deliver(
+    record: LogRecord,
+    end: Position,
+    hadUntilSeconds = this.#hadUntil(record),
+  ): Promise<boolean> {
     const { sending, peer, keeper, report, service, signal } = this.#parts;
-    const takesLinks = this.#parts.takesLinks();
-    const about = { end, again: end <= this.#beginning, sent: this.#sent, takesLinks };
+    const about = {
+      ...{ end, again: end <= this.#beginning, sent: this.#sent, hadUntilSeconds },
+      takesLinks: this.#parts.takesLinks(),
+    };
     for (let attempt = 1; ; attempt++) {
       try {
         await sending.send(record, peer, about);
         return true;
       } catch (error) {
+        if (error instanceof ChangedThere) {
+          if (this.#hold(record, end)) return true;
+          about.hadUntilSeconds = 0;
+          continue;
+        }
         const isAnswer = error instanceof StatusError;
         const isLost = error instanceof ConnectionError || signal.aborted;
         if (isLost || this.#failure || (isAnswer && PASSING.includes(error.status))) {
@@ -311,6 +369,15 @@ class PeerSession {
         await sleep(service.settings.reconnectDelayMs, undefined, { signal }).catch(() => {});
       }
     }
+  }
+
+  /** False if too many are held back. */
+  #hold(record: LogRecord, end: Position): boolean {
+    if (this.#held.size >= MAX_HELD) return false;
+    const holdMs = HELD_BEATS * this.#parts.service.settings.beatIntervalMs;
+    const { dueAt = performance.now() + holdMs } = this.#held.get(record.name) ?? {};
+    this.#held.set(record.name, { record, end, dueAt });
+    return true;
   }
 
   #fail(error: Error): void {

@@ -72,6 +72,11 @@ export class MarkKeeper {
     return this.#mark;
   }
 
+  /** True once `acknowledged` is saved, or about to be. */
+  get isSaved(): boolean {
+    return this.#mark.position === this.#acknowledged;
+  }
+
   /** The member has all records before this position. */
   get acknowledged(): Position {
     return this.#acknowledged;

@@ -1,4 +1,5 @@
 import {
+  decodeFields,
   type FileId,
   fileKind,
   type PayloadCommand,
@@ -55,6 +56,19 @@ export interface About {
   readonly sent: SentFiles;
   /** True if the member takes links. */
   readonly takesLinks: boolean;
+  /**
+   * For a C storage: it has had all files created before then, unix seconds; 0 if that is unknown.
+   */
+  readonly hadUntilSeconds: number;
+}
+
+/**
+ * A C storage lacks an appender that it has had, or has a later state of it: clients may have deleted
+ * or changed it there, while this storage was away, and that has yet to come. If the file is sent
+ * again meanwhile, the C storage never sends its own deletion or change.
+ */
+export class ChangedThere extends Error {
+  override readonly name = 'ChangedThere';
 }
 
 /** Names kept in memory for one member. */
@@ -177,14 +191,20 @@ export class Sending {
     const opened = await this.#open(id);
     if (!opened) return;
     try {
-      await this.#sendMissing(id, record, opened, peer);
+      await this.#sendMissing(id, record, opened, peer, about.hadUntilSeconds);
       about.sent.note(id.name, until);
     } finally {
       opened.release();
     }
   }
 
-  async #sendMissing(id: FileId, record: LogRecord, opened: OpenFile, peer: Peer): Promise<void> {
+  async #sendMissing(
+    id: FileId,
+    record: LogRecord,
+    opened: OpenFile,
+    peer: Peer,
+    hadUntilSeconds: number,
+  ): Promise<void> {
     // The name of a normal file determines its content.
     if (fileKind(id) === 'normal') {
       const there = await this.#info(id, peer, QueryInfoFlag.noCrc);
@@ -192,6 +212,9 @@ export class Sending {
     } else {
       const there = await this.#info(id, peer, 0);
       if (there && (await this.#isSame(there, opened))) return;
+      const isOld = decodeFields(id.base).createdAtSeconds < hadUntilSeconds;
+      const isLater = !there || there.mtimeSeconds > opened.stat.mtimeSeconds;
+      if (fileKind(id) === 'appender' && isOld && isLater) throw new ChangedThere(id.name);
       if (there && (await this.#append(id, record, opened, there, peer))) return;
     }
     await this.#replace(id, record, opened, peer);
