@@ -19,13 +19,13 @@ import {
   type KeyUsage,
   type StagedFiles,
 } from './map.js';
-import { ATTEMPTS, codeOf, hex, PostgresConnection } from './postgres-connection.js';
+import { hex, PostgresConnection } from './postgres-connection.js';
 import { MAX_ORIGIN, STEPS, StoredKeys, VERSION_TABLE } from './schema.js';
 
 /** The schema of a map in PostgreSQL, its gateways, claims and usage counts. */
 
-/** Two gateways created the same table at the same moment. */
-const CONCURRENT_CREATE_CODES = new Set(['23505', '42P07', '42710']);
+/** Another gateway ran the same statement at the same moment, so the next attempt finds its effect. */
+const CONCURRENT_CREATE_CODES = new Set(['23505', '42P07', '42710', 'XX000', '40001', '40P01']);
 export const NOW = '(extract(epoch FROM clock_timestamp()) * 1000)::BIGINT';
 const COLUMNS = `origin, url, place, seen_at, staged_files, staged_bytes, adopter, adopted_at,
   adopt_trunks, adopted_trunks`;
@@ -175,20 +175,9 @@ export class PostgresGateways extends PostgresConnection {
 
   /** Creates what is missing of the schema. Resolves with the deployment's secret. */
   async #prepared(): Promise<string> {
-    for (let attempt = 1; ; attempt++) {
-      try {
-        const { secret, spread } = await this.#prepare();
-        this.keys = new StoredKeys(spread);
-        return secret;
-      } catch (error) {
-        const { cause } = error as MapError;
-        if (attempt === ATTEMPTS || !CONCURRENT_CREATE_CODES.has(codeOf(cause))) throw error;
-      }
-    }
-  }
-
-  async #prepare(): Promise<{ secret: string; spread: boolean }> {
-    await this.run(VERSION_TABLE, []);
+    const create = (statement: string) =>
+      this.run(statement.replaceAll('BYTES', 'BYTEA'), [], CONCURRENT_CREATE_CODES);
+    await create(VERSION_TABLE);
     await this.run(
       `INSERT INTO stevedore_map (only_one, version, secret, spread) VALUES (1, 0, $1, $2)
         ON CONFLICT (only_one) DO NOTHING`,
@@ -203,12 +192,13 @@ export class PostgresGateways extends PostgresConnection {
       );
     }
     for (const step of STEPS.slice(version)) {
-      for (const statement of step) await this.run(statement.replaceAll('BYTES', 'BYTEA'), []);
+      for (const statement of step) await create(statement);
     }
     if (version < STEPS.length) {
       await this.run('UPDATE stevedore_map SET version = $1 WHERE version < $1', [STEPS.length]);
     }
-    return { secret: row!.secret as string, spread: row!.spread as boolean };
+    this.keys = new StoredKeys(row!.spread as boolean);
+    return row!.secret as string;
   }
 }
 
