@@ -6,6 +6,7 @@ export {
   type DeploymentMap,
   type Gateway,
   IN_USE_MS,
+  isAlive,
   type Joined,
   type Joining,
   type KeyUsage,

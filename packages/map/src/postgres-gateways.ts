@@ -27,8 +27,8 @@ import { MAX_ORIGIN, STEPS, StoredKeys, VERSION_TABLE } from './schema.js';
 /** Another gateway ran the same statement at the same moment, so the next attempt finds its effect. */
 const CONCURRENT_CREATE_CODES = new Set(['23505', '42P07', '42710', 'XX000', '40001', '40P01']);
 export const NOW = '(extract(epoch FROM clock_timestamp()) * 1000)::BIGINT';
-const COLUMNS = `origin, url, place, seen_at, staged_files, staged_bytes, adopter, adopted_at,
-  adopt_trunks, adopted_trunks`;
+const COLUMNS = `origin, url, place, seen_at, staged_files, staged_bytes, holder, adopter, adopted_at,
+  adopt_trunks, adopted_trunks, adopt_trouble`;
 
 export class PostgresGateways extends PostgresConnection {
   protected keys = new StoredKeys(false);
@@ -75,11 +75,17 @@ export class PostgresGateways extends PostgresConnection {
     throw new MapError('origin_taken', 'every origin is taken');
   }
 
-  async heartbeat(origin: number, place: string, { files, bytes }: StagedFiles): Promise<boolean> {
+  async heartbeat(
+    origin: number,
+    place: string,
+    { files, bytes }: StagedFiles,
+    holder?: number | null,
+  ): Promise<boolean> {
     const rows = await this.run(
-      `UPDATE stevedore_gateway SET seen_at = ${NOW}, staged_files = $3, staged_bytes = $4
+      `UPDATE stevedore_gateway SET seen_at = ${NOW}, staged_files = $3, staged_bytes = $4,
+          holder = CASE WHEN $6::BOOLEAN THEN holder ELSE $5::INTEGER END
         WHERE origin = $1 AND place = $2 AND adopter IS NULL RETURNING origin`,
-      [origin, place, files, bytes],
+      [origin, place, files, bytes, holder ?? null, holder === undefined],
     );
     return rows.length > 0;
   }
@@ -97,17 +103,18 @@ export class PostgresGateways extends PostgresConnection {
   }
 
   async adopt(origin: number, by: number): Promise<void> {
+    const isFree = (row: string) => `(${row}.place = '' OR ${row}.seen_at < ${NOW} - ${IN_USE_MS})
+      AND NOT EXISTS (SELECT 1 FROM stevedore_gateway h
+        WHERE h.origin = ${row}.holder AND h.origin <> $2 AND h.adopter IS NULL)`;
     // The statement itself checks that the gateway is silent, on the row that it changes.
     const rows = await this.run(
-      `UPDATE stevedore_gateway SET adopter = $2,
+      `UPDATE stevedore_gateway AS a SET adopter = $2, adopt_trouble = NULL,
           adopted_at = CASE WHEN adopter = $2 THEN adopted_at END,
           adopt_trunks = CASE WHEN adopter = $2 THEN adopt_trunks ELSE 0 END,
           adopted_trunks = CASE WHEN adopter = $2 THEN adopted_trunks ELSE 0 END
-        WHERE (origin = $1 AND origin <> $2 AND (adopter = $2 OR adopter IS NULL
-            AND (place = '' OR seen_at < ${NOW} - ${IN_USE_MS}))
+        WHERE (origin = $1 AND origin <> $2 AND (adopter = $2 OR adopter IS NULL AND ${isFree('a')})
           OR adopter = $1 AND EXISTS (SELECT 1 FROM stevedore_gateway g WHERE g.origin = $1
-            AND (g.adopter = $2 OR g.adopter IS NULL
-              AND (g.place = '' OR g.seen_at < ${NOW} - ${IN_USE_MS}))))
+            AND (g.adopter = $2 OR g.adopter IS NULL AND ${isFree('g')})))
         AND EXISTS (SELECT 1 FROM stevedore_gateway b WHERE b.origin = $2 AND b.adopter IS NULL)
         RETURNING origin`,
       [origin, by],
@@ -118,12 +125,12 @@ export class PostgresGateways extends PostgresConnection {
   }
 
   async recordAdoption(origin: number, adoption: Adoption): Promise<boolean> {
-    const { by, isDone, trunks, adopted } = adoption;
+    const { by, isDone, trunks, adopted, trouble } = adoption;
     const rows = await this.run(
-      `UPDATE stevedore_gateway SET adopt_trunks = $3, adopted_trunks = $4,
+      `UPDATE stevedore_gateway SET adopt_trunks = $3, adopted_trunks = $4, adopt_trouble = $6,
           adopted_at = CASE WHEN $5::BOOLEAN THEN coalesce(adopted_at, ${NOW}) END
         WHERE origin = $1 AND adopter = $2 RETURNING origin`,
-      [origin, by, trunks, adopted, isDone],
+      [origin, by, trunks, adopted, isDone, trouble ?? null],
     );
     return rows.length > 0;
   }
@@ -209,6 +216,7 @@ function gatewayOf(row: postgres.Row): Gateway {
     place: row.place as string,
     seenAt: Number(row.seen_at),
     staged: { files: Number(row.staged_files), bytes: Number(row.staged_bytes) },
+    holder: (row.holder as number | null) ?? undefined,
     adoption:
       row.adopter === null
         ? undefined
@@ -217,6 +225,7 @@ function gatewayOf(row: postgres.Row): Gateway {
             isDone: row.adopted_at !== null,
             trunks: Number(row.adopt_trunks),
             adopted: Number(row.adopted_trunks),
+            trouble: (row.adopt_trouble as string | null) ?? undefined,
           },
   };
 }

@@ -17,8 +17,8 @@ import { type HeldCopy, OriginAdopted } from './held-copy.js';
 
 const WRITES_IN_FLIGHT = 4;
 
-/** Resolves when the connection has ended. Never rejects. */
-export async function receiveCopies(stream: Duplex, held: HeldCopy): Promise<void> {
+/** Resolves when the connection has ended. Never rejects. `own`: origin of this gateway. */
+export async function receiveCopies(stream: Duplex, held: HeldCopy, own: number): Promise<void> {
   stream.on('error', () => undefined);
   const reader = new FrameReader();
   const writes: Promise<void>[] = [];
@@ -27,7 +27,9 @@ export async function receiveCopies(stream: Duplex, held: HeldCopy): Promise<voi
     if (stream.writable) stream.write(encodeFrameHeader(FrameType.taken, 0, count));
   };
   try {
-    sendState(stream, held);
+    const state = encodeState(held.state());
+    stream.write(encodeFrameHeader(FrameType.state, own, 0, [state]));
+    stream.write(state);
     for await (const chunk of stream) {
       for (const frame of reader.read(chunk as Buffer)) {
         frames += 1;
@@ -55,12 +57,6 @@ export function refuseCopies(stream: Duplex, error: Error): void {
   const position = error instanceof OriginAdopted ? FOR_GOOD : 0;
   stream.write(encodeFrameHeader(FrameType.refused, 0, position, payload));
   stream.end(payload[0]);
-}
-
-function sendState(stream: Duplex, held: HeldCopy): void {
-  const payload = encodeState(held.state());
-  stream.write(encodeFrameHeader(FrameType.state, 0, 0, [payload]));
-  stream.write(payload);
 }
 
 /** `done` resolves once this frame and all before it are durable. */

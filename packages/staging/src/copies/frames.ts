@@ -18,7 +18,7 @@ export const FrameType = {
   cut: 2,
   /** To the partner: segments up to this one are no longer needed. */
   release: 3,
-  /** From the partner, once: the segments that it holds. */
+  /** From the partner, once: its origin instead of a segment, and the segments that it holds. */
   state: 4,
   /** From the partner: how many frames are applied and durable. */
   taken: 5,

@@ -24,8 +24,11 @@ export interface StagedCopiesOptions {
 export interface Partner {
   readonly name: string;
   readonly stream: Duplex;
-  /** Called once the partner has everything. */
-  readonly onUp?: () => void;
+  /**
+   * Called with the partner's origin once it has everything, before anything else is acknowledged
+   * with its copy. Rejects if that cannot be recorded.
+   */
+  readonly record: (origin: number) => Promise<void>;
 }
 
 export interface StagedCopiesParts {
@@ -192,9 +195,9 @@ export class StagedCopies {
     while (!signal.aborted) {
       let failure: Error;
       try {
-        const { name, stream, onUp } = await this.#options.connect(signal);
+        const { name, stream, record } = await this.#options.connect(signal);
         this.#partner = name;
-        failure = await this.#serve(new CopyConnection(stream, this.#options.deadlineMs), onUp);
+        failure = await this.#serve(new CopyConnection(stream, this.#options.deadlineMs), record);
         pauseMs = FIRST_PAUSE_MS;
       } catch (error) {
         failure = error as Error;
@@ -227,19 +230,19 @@ export class StagedCopies {
   }
 
   /** Serves the partner until the connection ends. Resolves or rejects with the reason. */
-  async #serve(connection: CopyConnection, onUp: (() => void) | undefined): Promise<Error> {
+  async #serve(connection: CopyConnection, record: Partner['record']): Promise<Error> {
     try {
       this.#state = 'catching up';
-      this.#had = new Map(await connection.held);
+      const { origin, segments } = await connection.held;
+      this.#had = new Map(segments);
       await this.#align(connection);
       await this.#catchUp(connection);
-      const joined = this.#join(connection);
+      const joined = this.#join(connection).then(() => record(origin));
       this.#link = { connection, joined };
       await joined;
       this.#state = 'up';
       this.#isReported = false;
       this.release(this.#firstNeeded);
-      onUp?.();
       const probe = setInterval(() => this.release(this.#firstNeeded), PROBE_INTERVAL_MS);
       probe.unref();
       try {
