@@ -1,11 +1,12 @@
-import { execFile } from 'node:child_process';
-import { existsSync, readdirSync } from 'node:fs';
+import { execFile, spawn } from 'node:child_process';
+import { existsSync, readdirSync, readFileSync, renameSync } from 'node:fs';
 import type { Agent } from 'node:http';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { openDatabase } from '@stevedore/disk/sqlite';
-import { expect, onTestFinished, test, vi } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { type Ask, ask, connections } from '../gateway/workers/asking.js';
+import { needsPostgres, PostgresServer } from '../map/postgres-server.js';
 import { COMMAND } from '../support/gateway-process.js';
 import { Daemon, freePorts } from '../support/kill-cluster.js';
 import { soon } from '../support/soon.js';
@@ -30,12 +31,12 @@ interface Server {
  * The first has a partner that the default would not choose, and that has workers. The second
  * would be chosen by default.
  */
-async function three(...options: readonly string[]) {
+async function three(mapUrl?: string) {
   const folder = temporaryFolder();
   const [tracker, storage, ...ports] = (await freePorts(5)).map(String) as [string, ...string[]];
   const trackers = `127.0.0.1:${tracker}`;
   const path = join(folder, 'map.db');
-  const map = `sqlite:${path}`;
+  const map = mapUrl ?? `sqlite:${path}`;
   const urls = ports.map((port) => `http://127.0.0.1:${port}`).sort() as [string, string, string];
   const daemons: Daemon[] = [];
   const start = async (args: readonly string[]): Promise<Daemon> => {
@@ -50,12 +51,12 @@ async function three(...options: readonly string[]) {
   });
   await start(['tracker', '--port', tracker]);
   const paths = ['--store-paths', join(folder, 's1')];
-  await start(['storage', '--port', storage!, '--trackers', trackers, ...paths]);
+  const storing = await start(['storage', '--port', storage!, '--trackers', trackers, ...paths]);
   const gateway = async (name: string, url: string, ...more: string[]): Promise<Server> => {
     const directory = join(folder, name);
     const daemon = await start([
       ...['gateway', '--directory', directory, '--port', new URL(url).port, '--peer-url', url],
-      ...['--trackers', trackers, '--map', map, '--merge-max-age', '1h', ...options, ...more],
+      ...['--trackers', trackers, '--map', map, '--merge-max-age', '1h', ...more],
     ]);
     return { url, directory, daemon, agents: [] };
   };
@@ -75,8 +76,10 @@ async function three(...options: readonly string[]) {
   const originsOf = ({ url }: Server) =>
     query('SELECT origin FROM stevedore_gateway WHERE url = ?', url).map((row) => row.origin);
   return {
-    ...{ map, query, first, second, third, originsOf },
-    origin: originsOf(first)[0] as number,
+    ...{ map, query, first, second, third, originsOf, storage: storing },
+    get origin() {
+      return originsOf(first)[0] as number;
+    },
     /** As if the first had been away for long. */
     forget: () =>
       void query('UPDATE stevedore_gateway SET seen_at = 1 WHERE url = ? RETURNING 1', first.url),
@@ -173,4 +176,88 @@ test('an adoption is repeated until the one that holds the copies has finished i
   await adopt();
   third.agents = await connections({ url: third.url } as never, WORKERS);
   await soon(async () => expect(await statuses(servers, keys)).toEqual(allOf(200)));
+});
+
+/** The command, and what it has said so far. */
+function adopting({ map, origin }: Three) {
+  const child = spawn(process.execPath, [COMMAND, 'adopt', String(origin), '--map', map], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  onTestFinished(() => void child.kill('SIGKILL'));
+  let said = '';
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    said += text;
+  });
+  const ended = new Promise<number | null>((resolve) => child.once('exit', resolve));
+  return { said: async (text: string) => soon(async () => expect(said).toContain(text)), ended };
+}
+
+test('an adoption that has not seen every place says which, and does not end', async () => {
+  const servers = await three();
+  const { first, third, storage, origin } = servers;
+  const keys = await postAll(first);
+  await Promise.all([first, third].map(({ daemon }) => daemon.kill()));
+  await storage.kill();
+  servers.forget();
+  const held = join(third.directory, 'held', String(origin));
+  renameSync(held, `${held}.away`);
+  const command = adopting(servers);
+  third.daemon.start();
+  await third.daemon.ready();
+  await command.said(`${held} is not there`);
+
+  await third.daemon.kill();
+  renameSync(`${held}.away`, held);
+  third.daemon.start();
+  await third.daemon.ready();
+  await command.said('storage 127.0.0.1:');
+  third.agents = await connections({ url: third.url } as never, WORKERS);
+  // What is known is served meanwhile, and nothing is said not to exist.
+  await soon(async () => expect(await statuses(servers, keys)).toEqual(allOf(200)));
+  const unknown = Buffer.from(keys[0]!, 'base64url');
+  unknown[15] = unknown[15]! ^ 1;
+  const path = `/files/${unknown.toString('base64url')}`;
+  const asked = () => ask(third.url, path, { agent: third.agents[0]! });
+  expect((await asked()).status).toBe(503);
+
+  storage.start();
+  await storage.ready();
+  expect(await command.ended).toBe(0);
+  await soon(async () => expect((await asked()).status).toBe(404));
+});
+
+describe.skipIf(needsPostgres.missing)('a gateway that starts while the map is down', () => {
+  test('has its partner and the other gateways, and stores and serves', async () => {
+    const database = await PostgresServer.start();
+    const servers = await three(database.url);
+    const { first, second, third } = servers;
+    const foreign = await post(second, 'staged at another one');
+    const keys = await postAll(first);
+    // Every server has heard from the map who holds the copies.
+    const folders = [first.directory, second.directory, third.directory];
+    for (const folder of [...folders, join(third.directory, 'workers', '2')]) {
+      await soon(async () => {
+        const known = JSON.parse(readFileSync(join(folder, 'deployment.json'), 'utf8'));
+        const row = known.gateways.find(({ url }: { url: string }) => url === first.url);
+        expect(row.holder).toBeTypeOf('number');
+      });
+    }
+    await database.kill();
+    await first.daemon.kill();
+    await soon(async () => expect(await statuses(servers, keys)).toEqual(allOf(200)));
+    for (const { daemon } of [third, first]) {
+      await daemon.kill();
+      daemon.start();
+      await daemon.ready();
+    }
+    third.agents = await connections({ url: third.url } as never, WORKERS);
+    const later = await post(first, contentOf(0));
+    expect(await ask(first.url, `/files/${foreign}`)).toMatchObject({ status: 200 });
+    expect(await statuses(servers, keys)).toEqual(allOf(200));
+    await first.daemon.kill();
+    await soon(async () => expect(await statuses(servers, [...keys])).toEqual(allOf(200)));
+    for (const agent of third.agents) {
+      expect(await ask(third.url, `/files/${later}`, { agent })).toMatchObject({ status: 200 });
+    }
+  });
 });

@@ -8,7 +8,13 @@ import {
   PEER_HEADER,
   type StoredFile,
 } from '@stevedore/client';
-import { type Answer, checkKey, type Files, ProblemError, receiptJson } from '@stevedore/middleware/core';
+import {
+  type Answer,
+  checkKey,
+  type Files,
+  ProblemError,
+  receiptJson,
+} from '@stevedore/middleware/core';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { AskedBy } from '../access/access.js';
 import type { Answering } from '../http/route.js';

@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import {
   type Claim,
-  type DeploymentMap,
   type Gateway,
   type KeyUsage,
   MapError,

@@ -32,7 +32,7 @@ const MAX_FAILURES = 10;
  * Chooses `last` as long as it is alive, else the next live gateway after this one in the order of
  * URLs, so that copies are spread. Gateways with the same URL are one machine.
  */
-export function choosePartner(
+function choosePartner(
   gateways: readonly Gateway[],
   own: { readonly origin: number; readonly url: string },
   last?: string,
