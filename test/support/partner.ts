@@ -19,6 +19,8 @@ export class TestPartner {
   /** The holder cannot be recorded. */
   cannotRecord = false;
   readonly recorded: number[] = [];
+  /** How often it has said that it leaves. */
+  leaves = 0;
   connections = 0;
   readonly #origin: () => number;
   readonly #limitBytes: number;
@@ -74,7 +76,8 @@ export class TestPartner {
       if (this.cannotRecord) throw new Error('the map is away');
       this.recorded.push(origin);
     };
-    return { name: 'the partner', stream: near, record };
+    const onLeaving = (): void => void (this.leaves += 1);
+    return { name: 'the partner', stream: near, record, onLeaving };
   }
 
   /** Every connection breaks. */

@@ -11,6 +11,8 @@ import type { FastifyInstance } from 'fastify';
 
 /** A live gateway sends something every second. */
 const IDLE_MS = 15_000;
+/** The others close their connections once they hear that this gateway leaves. */
+const LEAVE_MS = 1_000;
 const TARGET = /^copies-(\d{1,5}):1$/;
 const REFUSED = 'HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n';
 
@@ -43,7 +45,10 @@ export function peerCopies(
   };
   app.server.on('connect', take);
   app.addHook('preClose', async () => {
-    app.server.off('connect', take);
-    for (const socket of open) socket.destroy();
+    copies.leave();
+    const timer = setTimeout(() => {
+      for (const socket of open) socket.destroy();
+    }, LEAVE_MS);
+    app.server.once('close', () => clearTimeout(timer));
   });
 }

@@ -156,6 +156,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       if (held) {
         this.copies = {
           receive: (origin, stream) => held.receive(origin, stream),
+          leave: () => held.leave(),
           find: (origin, key) => foreign.findHeld(origin, parseKey(key)!),
         };
       }

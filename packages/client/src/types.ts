@@ -366,7 +366,7 @@ export interface FileStore extends Store, EventEmitter<FileStoreEvents> {
    * that does not own them. `find`: a file in the copy of that origin's container, unless that server
    * is connected.
    */
-  readonly copies?: Pick<HeldCopies, 'receive'> & {
+  readonly copies?: Pick<HeldCopies, 'receive' | 'leave'> & {
     readonly find: (origin: number, key: string) => Promise<StoredFile | undefined>;
   };
   /** Other processes of this machine, whose files this store serves, too. */

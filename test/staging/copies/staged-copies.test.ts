@@ -370,6 +370,14 @@ test('nothing is acknowledged with a copy at a partner that is not recorded', as
   expectSame(own, held);
 });
 
+test('a partner that is stopped says so, at a connection and at a new one', async () => {
+  const { staging, partner } = await pair('alone');
+  await until(isUp(staging));
+  partner.held.leave();
+  await until(() => partner.leaves > 1);
+  expect(isUp(staging)()).toBe(false);
+});
+
 test('what a crash of the partner has torn is sent again', async () => {
   const { staging, partner, own, held } = await pair('alone');
   await until(isUp(staging));

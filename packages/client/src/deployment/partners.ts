@@ -62,7 +62,12 @@ export class Partners {
     try {
       const stream = await openTunnel(url, deployment, signal);
       this.#failures = 0;
-      return { name: url, stream, record: (holder) => deployment.recordHolder(holder) };
+      return {
+        ...{ name: url, stream, record: (holder) => deployment.recordHolder(holder) },
+        onLeaving: () => {
+          this.#failures = MAX_FAILURES;
+        },
+      };
     } catch (error) {
       this.#failures += 1;
       throw new Error(`${url}: ${(error as Error).message}`, { cause: error });

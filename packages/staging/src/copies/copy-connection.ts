@@ -3,11 +3,11 @@ import type { Duplex } from 'node:stream';
 import {
   decodeState,
   encodeFrameHeader,
-  FOR_GOOD,
   type Frame,
   FrameReader,
   FrameType,
   payloadsOf,
+  Refusal,
 } from './frames.js';
 
 /**
@@ -17,6 +17,9 @@ import {
 
 /** The partner will never accept copies again: it has taken over the files. */
 export class RefusedForGood extends Error {}
+
+/** The partner is stopping. */
+export class PartnerLeaves extends Error {}
 
 export interface PartnerState {
   /** Of the partner. */
@@ -123,7 +126,8 @@ export class CopyConnection {
   #take(frame: Frame): void {
     if (frame.type === FrameType.refused) {
       const reason = Buffer.concat(frame.payload).toString();
-      throw frame.position === FOR_GOOD ? new RefusedForGood(reason) : new Error(reason);
+      if (frame.position === Refusal.forGood) throw new RefusedForGood(reason);
+      throw frame.position === Refusal.leaving ? new PartnerLeaves(reason) : new Error(reason);
     }
     if (frame.type === FrameType.state) {
       this.#state({ origin: frame.segment, segments: decodeState(frame) });

@@ -2,12 +2,12 @@ import type { Duplex } from 'node:stream';
 import {
   encodeFrameHeader,
   encodeState,
-  FOR_GOOD,
   type Frame,
   FrameReader,
   FrameType,
+  Refusal,
 } from './frames.js';
-import { type HeldCopy, OriginAdopted } from './held-copy.js';
+import type { HeldCopy } from './held-copy.js';
 
 /**
  * The partner's side of the connection: writes frames to the held copy and acknowledges them. At
@@ -50,11 +50,21 @@ export async function receiveCopies(stream: Duplex, held: HeldCopy, own: number)
   }
 }
 
+/** Why no copies are accepted, and whether that lasts. */
+export class CopiesRefused extends Error {
+  readonly refusal: number;
+
+  constructor(message: string, refusal: number) {
+    super(message);
+    this.refusal = refusal;
+  }
+}
+
 /** Sends the reason and ends the connection. */
 export function refuseCopies(stream: Duplex, error: Error): void {
   if (!stream.writable) return;
   const payload = [Buffer.from(error.message.slice(0, 1024))];
-  const position = error instanceof OriginAdopted ? FOR_GOOD : 0;
+  const position = error instanceof CopiesRefused ? error.refusal : Refusal.forNow;
   stream.write(encodeFrameHeader(FrameType.refused, 0, position, payload));
   stream.end(payload[0]);
 }

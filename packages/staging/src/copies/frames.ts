@@ -26,8 +26,15 @@ export const FrameType = {
   refused: 6,
 } as const;
 
-/** Position of a `refused` frame that makes the refusal permanent. */
-export const FOR_GOOD = 1;
+/** Position of a `refused` frame: whether the gateway shall come back. */
+export const Refusal = {
+  /** It may try again. */
+  forNow: 0,
+  /** Never: the partner has taken over its files. */
+  forGood: 1,
+  /** It needs another partner: this one is stopping. */
+  leaving: 2,
+} as const;
 
 const TYPES: ReadonlySet<number> = new Set(Object.values(FrameType));
 

@@ -1,15 +1,16 @@
-import { type Duplex, finished } from 'node:stream';
+import type { Duplex } from 'node:stream';
 import { KeyedLock } from '@stevedore/async';
 import { type Disk, privateDisk, replaceFile } from '@stevedore/disk';
 import type { FileRow } from '../filemap/filemap.js';
-import { receiveCopies, refuseCopies } from './copy-receiver.js';
+import { CopiesRefused, receiveCopies, refuseCopies } from './copy-receiver.js';
+import { Refusal } from './frames.js';
 import {
   ADOPTED_FILE,
   HeldCopy,
   type HeldRoom,
   heldBytes,
   heldOrigins,
-  OriginAdopted,
+  originAdopted,
   removeHeld,
 } from './held-copy.js';
 import { HeldIndex } from './held-index.js';
@@ -90,14 +91,14 @@ export class HeldCopies {
     // The gateway reconnected before its last connection was found to be dead.
     this.#streams.get(origin)?.destroy();
     if (this.#isClosed || this.#streams.size >= MAX_CONNECTED) {
-      refuseCopies(stream, new Error('it takes no more connections'));
+      refuseCopies(stream, this.#isClosed ? leaving() : new Error('it takes no more connections'));
       return;
     }
     this.#streams.set(origin, stream);
     try {
       await this.#inTurn.run(String(origin), async () => {
         if (stream.destroyed) return;
-        if (this.#adopting.has(origin)) throw new OriginAdopted(origin);
+        if (this.#adopting.has(origin)) throw originAdopted(origin);
         await this.#closeIndex(origin);
         const held = await HeldCopy.open(this.#disk, this.#directoryOf(origin), origin, this.#room);
         this.#origins.add(origin);
@@ -137,11 +138,7 @@ export class HeldCopies {
   async adopt(origin: number, work: (index: HeldIndex) => Promise<void>): Promise<boolean> {
     this.#adopting.add(origin);
     const stream = this.#streams.get(origin);
-    if (stream) {
-      refuseCopies(stream, new OriginAdopted(origin));
-      // A gateway that stands still does not close its side.
-      finished(stream, { readable: false }, () => stream.destroy());
-    }
+    if (stream) refuseCopies(stream, originAdopted(origin));
     const index = await this.#inTurn.run(String(origin), () => this.#indexOf(origin));
     const directory = this.#directoryOf(origin);
     if (!index) {
@@ -163,6 +160,12 @@ export class HeldCopies {
     const isFree = () => !this.#streams.has(origin) && !this.#adopting.has(origin);
     if (!isFree()) return;
     await this.#remove(origin, async () => isFree() && (await isUnneeded()));
+  }
+
+  /** Ends all connections; their gateways choose another partner. */
+  leave(): void {
+    this.#isClosed = true;
+    for (const stream of this.#streams.values()) refuseCopies(stream, leaving());
   }
 
   async close(): Promise<void> {
@@ -201,4 +204,8 @@ export class HeldCopies {
     this.#indexes.delete(origin);
     await index?.close();
   }
+}
+
+function leaving(): CopiesRefused {
+  return new CopiesRefused('the partner is stopping', Refusal.leaving);
 }

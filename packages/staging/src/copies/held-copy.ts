@@ -3,6 +3,8 @@ import { decodeSegmentHeader, SEGMENT_HEADER_BYTES } from '../container/record.j
 import { Segment, segmentNumber } from '../container/segment.js';
 import { scanSegment } from '../container/segment-scan.js';
 import { StoreError } from '../errors.js';
+import { CopiesRefused } from './copy-receiver.js';
+import { Refusal } from './frames.js';
 
 /**
  * The copy that a partner holds of another gateway's container: the same segments, byte for byte,
@@ -36,10 +38,10 @@ export class HeldCopy {
     this.#room = room;
   }
 
-  /** Opens the copy of that origin. Rejects with `OriginAdopted` once its files were taken over. */
+  /** Opens the copy of that origin. Rejects with `CopiesRefused` once its files were taken over. */
   static async open(disk: Disk, directory: string, origin: number, room: HeldRoom) {
     const folder = `${directory}/container`;
-    if (await disk.exists(`${directory}/${ADOPTED_FILE}`)) throw new OriginAdopted(origin);
+    if (await disk.exists(`${directory}/${ADOPTED_FILE}`)) throw originAdopted(origin);
     await disk.makeDirectory(folder);
     const held = new HeldCopy(disk, folder, origin, room);
     try {
@@ -235,10 +237,9 @@ function full(limitBytes: number): StoreError {
 }
 
 /** The files of the origin were taken over here: its own directory must not be used again. */
-export class OriginAdopted extends Error {
-  constructor(origin: number) {
-    super(`the files of origin ${origin} were taken over by its partner`);
-  }
+export function originAdopted(origin: number): CopiesRefused {
+  const message = `the files of origin ${origin} were taken over by its partner`;
+  return new CopiesRefused(message, Refusal.forGood);
 }
 
 function gap(number: number, position: number, end: number): Error {

@@ -2,7 +2,7 @@ import type { Duplex } from 'node:stream';
 import { Wakeup } from '@stevedore/async';
 import type { Container, CopiedBatch } from '../container/container.js';
 import { StoreError } from '../errors.js';
-import { CopyConnection, RefusedForGood } from './copy-connection.js';
+import { CopyConnection, PartnerLeaves, RefusedForGood } from './copy-connection.js';
 import { FrameType } from './frames.js';
 
 /**
@@ -29,6 +29,8 @@ export interface Partner {
    * with its copy. Rejects if that cannot be recorded.
    */
   readonly record: (origin: number) => Promise<void>;
+  /** Called when it stops: the next connection should be to another one. */
+  readonly onLeaving: () => void;
 }
 
 export interface StagedCopiesParts {
@@ -194,14 +196,16 @@ export class StagedCopies {
     let pauseMs = FIRST_PAUSE_MS;
     while (!signal.aborted) {
       let failure: Error;
+      let partner: Partner | undefined;
       try {
-        const { name, stream, record } = await this.#options.connect(signal);
-        this.#partner = name;
-        failure = await this.#serve(new CopyConnection(stream, this.#options.deadlineMs), record);
+        partner = await this.#options.connect(signal);
+        this.#partner = partner.name;
+        failure = await this.#serve(partner);
         pauseMs = FIRST_PAUSE_MS;
       } catch (error) {
         failure = error as Error;
       }
+      if (failure instanceof PartnerLeaves) partner?.onLeaving();
       this.#link = undefined;
       this.#state = 'away';
       if (signal.aborted) return;
@@ -230,7 +234,8 @@ export class StagedCopies {
   }
 
   /** Serves the partner until the connection ends. Resolves or rejects with the reason. */
-  async #serve(connection: CopyConnection, record: Partner['record']): Promise<Error> {
+  async #serve({ stream, record }: Partner): Promise<Error> {
+    const connection = new CopyConnection(stream, this.#options.deadlineMs);
     try {
       this.#state = 'catching up';
       const { origin, segments } = await connection.held;
