@@ -76,7 +76,9 @@ export class TestPartner {
       if (this.cannotRecord) throw new Error('the map is away');
       this.recorded.push(origin);
     };
-    const onLeaving = (): void => void (this.leaves += 1);
+    const onLeaving = (): void => {
+      this.leaves += 1;
+    };
     return { name: 'the partner', stream: near, record, onLeaving };
   }
 

@@ -61,16 +61,25 @@ export function configure(command: Command): void {
     });
 }
 
-function describe({ origin, by, trunks, adopted, lost, seenAt }: AdoptionReport): string {
+function describe(report: AdoptionReport): string {
+  const { origin, by, trunks, adopted, lost, hadCopies, seenAt } = report;
   const lines = [`origin ${by} has the ${adopted} trunks and large files of origin ${origin} now`];
   if (adopted < trunks) {
     lines.push(`${trunks - adopted} more could not be read: FastDFS has lost or damaged them`);
   }
   const when = `when it was last seen, ${seenAt.toISOString()}`;
-  lines.push(
-    lost.files === 0
-      ? `all that it had was in FastDFS ${when}; what it took since then is lost unless it was merged`
-      : `lost are at most ${lost.files} files, ${formatBytes(lost.bytes)}, that only its disk had ${when}, and what it took since then; what origin ${by} held copies of is not`,
-  );
+  if (hadCopies) {
+    lines.push(
+      'it has the staged files of which it held copies, too; what was acknowledged with one copy is lost',
+    );
+  } else if (lost.files === 0) {
+    lines.push(
+      `all that it had was in FastDFS ${when}; what it took since then is lost unless it was merged`,
+    );
+  } else {
+    lines.push(
+      `lost are at most ${lost.files} files, ${formatBytes(lost.bytes)}, that only its disk had ${when}, and what it took since then`,
+    );
+  }
   return lines.join('\n');
 }

@@ -30,6 +30,8 @@ export interface AdoptionReport {
   readonly adopted: number;
   /** Upper bound of the loss: files that only its disk had at its last heartbeat. */
   readonly lost: { readonly files: number; readonly bytes: number };
+  /** The adopter held copies of its staged files, so that less is lost. */
+  readonly hadCopies: boolean;
   readonly seenAt: Date;
 }
 
@@ -71,8 +73,11 @@ async function adopted(map: DeploymentMap, request: AdoptionRequest): Promise<Ad
     if (trouble !== undefined && trouble !== told) onTrouble?.(trouble);
     told = trouble;
     if (adoptions.every(({ isDone }) => isDone)) {
-      const { staged, seenAt } = find(gateways, origin);
-      return { origin, by, trunks, adopted: done, lost: staged, seenAt: new Date(seenAt) };
+      const { staged, seenAt, holder } = find(gateways, origin);
+      return {
+        ...{ origin, by, trunks, adopted: done, lost: staged, hadCopies: holder === by },
+        seenAt: new Date(seenAt),
+      };
     }
     await sleep(LOOK_MS, undefined, signal ? { signal } : {});
   }

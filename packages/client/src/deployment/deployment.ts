@@ -12,7 +12,7 @@ import {
 } from '@stevedore/map';
 import type { Outbox } from '@stevedore/staging';
 import { type AdoptionParts, Adoptions } from './adoption.js';
-import { type DeploymentContext, Gateways } from './gateways.js';
+import { type DeploymentContext, Gateways, type SilentGateway } from './gateways.js';
 import { type Answer, MapCache, textOf } from './map-cache.js';
 import { Publisher } from './publisher.js';
 import { away, clockTrouble, takenOver } from './troubles.js';
@@ -44,6 +44,8 @@ export interface DeploymentStats {
   readonly pending: number;
   /** False while the map does not answer. */
   readonly isMapAvailable: boolean;
+  /** Other servers that are down, at most ten. */
+  readonly silent: readonly SilentGateway[];
 }
 
 /** How often to poll the map for deletions, which reach every server within a second. */
@@ -207,7 +209,8 @@ export class Deployment {
   }
 
   stats(): DeploymentStats {
-    return { pending: this.#publisher.pending, isMapAvailable: this.#failures === 0 };
+    const silent = this.#gateways.silent();
+    return { pending: this.#publisher.pending, isMapAvailable: this.#failures === 0, silent };
   }
 
   /** Publishes part of the backlog if the map answers, then closes. */

@@ -38,6 +38,17 @@ export interface GatewaysParts extends DeploymentContext {
   readonly report: (error: Error) => void;
 }
 
+/** A server that is down, or cut off from the map. */
+export interface SilentGateway {
+  readonly origin: number;
+  readonly url: string | null;
+  /** At its last heartbeat. */
+  readonly stagedFiles: number;
+  /** Origin of the server that holds their copies. */
+  readonly holder: number | undefined;
+}
+
+const MAX_SILENT = 10;
 /** An answer of the map about the servers is used for so long. */
 const FRESH_MS = 5_000;
 
@@ -55,12 +66,12 @@ export class Gateways {
   readonly adopted = new Set<number>();
 
   constructor(parts: GatewaysParts) {
-    const { joined, lastRun, joining } = parts;
+    const { joined, lastRun } = parts;
     this.#parts = parts;
     this.#list = lastRun.gateways;
     this.#secret = lastRun.secret;
     this.#saved = textOf(lastRun);
-    this.#holder = parts.hasCopies === false ? null : this.find(joining.origin)?.holder;
+    this.#holder = parts.hasCopies === false ? null : undefined;
     this.#noteAdopted();
     if (!(joined instanceof MapError)) this.#joining = this.#remember(Promise.resolve(joined));
   }
@@ -119,12 +130,23 @@ export class Gateways {
     return isAlive(gateway, latest(this.#list)) && gateway.holder !== this.#parts.joining.origin;
   }
 
+  /** Servers that were not heard of lately, did not leave, and are not adopted. */
+  silent(): SilentGateway[] {
+    const now = latest(this.#list);
+    const silent = this.#list.filter(
+      (each) => each.place !== '' && !each.adoption && !isAlive(each, now),
+    );
+    return silent.slice(0, MAX_SILENT).map(({ origin, url, staged, holder }) => ({
+      ...{ origin, url, stagedFiles: staged.files, holder },
+    }));
+  }
+
   async refresh(): Promise<void> {
     await this.joined();
     this.#list = await this.#parts.map.gateways();
     this.#listedAt = performance.now();
     this.#noteAdopted();
-    await this.#save();
+    await this.#save().catch(this.#parts.report);
   }
 
   /** False if the map has given this directory, or its files, to another server. */
@@ -133,7 +155,10 @@ export class Gateways {
     return map.heartbeat(joining.origin, joining.place, staged(), this.#holder);
   }
 
-  /** Records who holds the copies of this server's staged files. Rejects with `MapError`. */
+  /**
+   * Records who holds the copies of this server's staged files, in the map and in the directory.
+   * Rejects with `MapError`, and if the disk does not take it.
+   */
   async recordHolder(holder: number): Promise<void> {
     const { origin } = this.#parts.joining;
     this.#holder = holder;
@@ -141,6 +166,8 @@ export class Gateways {
     await this.joined();
     await this.heartbeat();
     await this.refresh();
+    // A start while the map is down must find it, too.
+    await this.#save();
     if (this.find(origin)?.holder === holder) return;
     throw new MapError('map_unavailable', `origin ${origin} could not record who holds its copies`);
   }
@@ -156,7 +183,7 @@ export class Gateways {
     joining.then(
       ({ secret }) => {
         this.#secret = secret;
-        return this.#save();
+        return this.#save().catch(this.#parts.report);
       },
       () => {
         this.#joining = undefined;
@@ -165,18 +192,13 @@ export class Gateways {
     return joining;
   }
 
-  /** Never rejects: the next change is saved, too. */
   #save(): Promise<void> {
     return this.#inTurn(async () => {
       const run = { secret: this.#secret, gateways: this.#list };
       const text = textOf(run);
       if (text === this.#saved) return;
-      try {
-        await this.#parts.saveRun(run);
-        this.#saved = text;
-      } catch (error) {
-        this.#parts.report(error as Error);
-      }
+      await this.#parts.saveRun(run);
+      this.#saved = text;
     });
   }
 }

@@ -1,5 +1,6 @@
 import type { Duplex } from 'node:stream';
 import {
+  CopiesRefused,
   encodeFrameHeader,
   encodeState,
   type Frame,
@@ -47,16 +48,6 @@ export async function receiveCopies(stream: Duplex, held: HeldCopy, own: number)
     refuseCopies(stream, error as Error);
   } finally {
     await Promise.allSettled(writes);
-  }
-}
-
-/** Why no copies are accepted, and whether that lasts. */
-export class CopiesRefused extends Error {
-  readonly refusal: number;
-
-  constructor(message: string, refusal: number) {
-    super(message);
-    this.refusal = refusal;
   }
 }
 

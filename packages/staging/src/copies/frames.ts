@@ -36,6 +36,16 @@ export const Refusal = {
   leaving: 2,
 } as const;
 
+/** Why no copies are accepted, and whether that lasts. */
+export class CopiesRefused extends Error {
+  readonly refusal: number;
+
+  constructor(message: string, refusal: number) {
+    super(message);
+    this.refusal = refusal;
+  }
+}
+
 const TYPES: ReadonlySet<number> = new Set(Object.values(FrameType));
 
 export interface Frame {

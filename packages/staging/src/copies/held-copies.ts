@@ -2,8 +2,8 @@ import type { Duplex } from 'node:stream';
 import { KeyedLock } from '@stevedore/async';
 import { type Disk, privateDisk, replaceFile } from '@stevedore/disk';
 import type { FileRow } from '../filemap/filemap.js';
-import { CopiesRefused, receiveCopies, refuseCopies } from './copy-receiver.js';
-import { Refusal } from './frames.js';
+import { receiveCopies, refuseCopies } from './copy-receiver.js';
+import { CopiesRefused, Refusal } from './frames.js';
 import {
   ADOPTED_FILE,
   HeldCopy,

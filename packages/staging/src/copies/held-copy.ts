@@ -3,8 +3,7 @@ import { decodeSegmentHeader, SEGMENT_HEADER_BYTES } from '../container/record.j
 import { Segment, segmentNumber } from '../container/segment.js';
 import { scanSegment } from '../container/segment-scan.js';
 import { StoreError } from '../errors.js';
-import { CopiesRefused } from './copy-receiver.js';
-import { Refusal } from './frames.js';
+import { CopiesRefused, Refusal } from './frames.js';
 
 /**
  * The copy that a partner holds of another gateway's container: the same segments, byte for byte,
