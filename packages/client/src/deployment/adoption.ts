@@ -119,9 +119,10 @@ export class Adoptions {
     const take = async (index?: HeldIndex) => {
       taken = await this.#take(gateway, signal, index);
     };
-    const isHolder = held && holder === this.#parts.origin;
+    const isHolder = holder === this.#parts.origin;
+    if (isHolder && !held) throw new Error('only a running gateway takes over the copies it holds');
     // Its copy was taken over before, if there is none.
-    if (!isHolder || !(await held.adopt(origin, take))) await take();
+    if (!isHolder || !(await held?.adopt(origin, take))) await take();
     onDone(origin);
     await this.#note(gateway, { isDone: true, ...taken });
   }

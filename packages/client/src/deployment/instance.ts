@@ -47,8 +47,8 @@ export async function saveRun(directory: string, run: LastRun): Promise<void> {
 /** Empty if nothing was saved, or nothing that can be read. */
 export async function loadRun(directory: string): Promise<LastRun> {
   try {
-    return JSON.parse(await readFile(join(directory, RUN_FILE), 'utf8')) as LastRun;
-  } catch {
-    return { secret: undefined, gateways: [] };
-  }
+    const run = JSON.parse(await readFile(join(directory, RUN_FILE), 'utf8')) as LastRun;
+    if (Array.isArray(run.gateways)) return run;
+  } catch {}
+  return { secret: undefined, gateways: [] };
 }
