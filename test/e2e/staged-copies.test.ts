@@ -126,12 +126,23 @@ async function statuses({ second, third }: Three, keys: readonly string[]): Prom
   return all;
 }
 
+/** A key of the same origin that was never given out. */
+function unknownLike(key: string): string {
+  const bytes = Buffer.from(key, 'base64url');
+  bytes[15] = bytes[15]! ^ 1;
+  return bytes.toString('base64url');
+}
+
 const allOf = (status: number) => Array.from({ length: FILES * (WORKERS + 1) }, () => status);
 
 test('a killed gateway’s staged files are read at every process of the others, and adopted', async () => {
   const servers = await three();
   const { first, third, forget, adopt, origin, originsOf, query } = servers;
   const keys = await postAll(first);
+  const deleted = await post(first, 'deleted');
+  expect(await ask(first.url, `/files/${deleted}`, { method: 'DELETE' })).toMatchObject({
+    status: 204,
+  });
   await first.daemon.kill();
   await soon(async () => expect(await statuses(servers, keys)).toEqual(allOf(200)));
 
@@ -146,6 +157,16 @@ test('a killed gateway’s staged files are read at every process of the others,
   const [row] = query('SELECT holder FROM stevedore_gateway WHERE origin = ?', origin);
   expect(JSON.parse(stdout)).toMatchObject({ origin, by: row?.holder });
   await soon(async () => expect(await statuses(servers, keys)).toEqual(allOf(200)));
+  // What never was, or was deleted while it was staged, is known not to exist at every process.
+  for (const gone of [deleted, unknownLike(deleted)]) {
+    for (const { url, agents } of [servers.second, third]) {
+      for (const agent of agents) {
+        await soon(async () =>
+          expect(await ask(url, `/files/${gone}`, { agent })).toMatchObject({ status: 404 }),
+        );
+      }
+    }
+  }
   expect(readdirSync(join(third.directory, 'held', String(origin), 'container'))).toEqual([]);
   expect(existsSync(join(third.directory, 'workers', '2', 'held'))).toBe(false);
 });
@@ -214,9 +235,7 @@ test('an adoption that has not seen every place says which, and does not end', a
   third.agents = await connections({ url: third.url } as never, WORKERS);
   // What is known is served meanwhile, and nothing is said not to exist.
   await soon(async () => expect(await statuses(servers, keys)).toEqual(allOf(200)));
-  const unknown = Buffer.from(keys[0]!, 'base64url');
-  unknown[15] = unknown[15]! ^ 1;
-  const path = `/files/${unknown.toString('base64url')}`;
+  const path = `/files/${unknownLike(keys[0]!)}`;
   const asked = () => ask(third.url, path, { agent: third.agents[0]! });
   expect((await asked()).status).toBe(503);
 

@@ -63,8 +63,8 @@ export function peerRoutes(
       return await ask(key);
     } catch (error) {
       if (!isStoreError(error, 'not_found')) throw error;
-      const origin = originOf(Buffer.from(key, 'base64url'));
-      if (origin !== deployment.origin && !siblings?.has(origin)) throw notOurs();
+      const owner = deployment.ownerOf(originOf(Buffer.from(key, 'base64url')));
+      if (owner !== deployment.origin && !siblings?.has(owner)) throw notOurs();
       const proof = { [PEER_HEADER]: goneToken(secret, key) };
       throw new ProblemError('not_found', error.message, error, proof);
     }

@@ -164,7 +164,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     if (parts.siblings) {
       const { origin } = staging;
       const shared = { client, reader: this.#reader, readerOptions, reads, now, origin };
-      this.siblings = new Siblings(parts.siblings, shared);
+      const ownerOf = (each: number) => this.deployment?.ownerOf(each) ?? each;
+      this.siblings = new Siblings(parts.siblings, { ...shared, ownerOf });
     }
     this.#lookup = new Lookup({
       ...{ staging, client, downloads, reader: this.#reader, reads, now },

@@ -359,7 +359,7 @@ export interface FileStore extends Store, EventEmitter<FileStoreEvents> {
   /** The server's part in a deployment; undefined without a map. */
   readonly deployment?: Pick<
     Deployment,
-    'origin' | 'secret' | 'isAuthoritativeFor' | 'urlFor' | 'exchangeUsage'
+    'origin' | 'secret' | 'ownerOf' | 'urlFor' | 'exchangeUsage'
   >;
   /**
    * Copies of other servers' staged files; undefined without a map, and for a process of a gateway

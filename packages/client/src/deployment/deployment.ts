@@ -164,7 +164,12 @@ export class Deployment {
 
   /** True if this server knows every file of the origin, which is its own or adopted. */
   isAuthoritativeFor(origin: number): boolean {
-    return origin === this.origin || this.#gateways.adopted.has(origin);
+    return this.ownerOf(origin) === this.origin;
+  }
+
+  /** Origin of the server that knows every file of this origin: its own, or who has adopted them. */
+  ownerOf(origin: number): number {
+    return this.#gateways.ownerOf(origin);
   }
 
   /**

@@ -111,10 +111,16 @@ export class Gateways {
     return gateway?.adoption ? this.find(gateway.adoption.by) : gateway;
   }
 
+  /** Origin of the server that knows every file of this origin: its own, or who has adopted them. */
+  ownerOf(origin: number): number {
+    if (this.adopted.has(origin)) return this.#parts.joining.origin;
+    const { adoption } = this.find(origin) ?? {};
+    return adoption?.isDone ? adoption.by : origin;
+  }
+
   /** Who holds the copies of the files staged for this origin, and of whose container they are. */
   copiesOf(origin: number): { readonly of: number; readonly at: Gateway } | undefined {
-    const gateway = this.find(origin);
-    const stager = gateway?.adoption?.isDone ? this.find(gateway.adoption.by) : gateway;
+    const stager = this.find(this.ownerOf(origin));
     const at = this.find(stager?.holder);
     return stager && at && !at.adoption ? { of: stager.origin, at } : undefined;
   }
