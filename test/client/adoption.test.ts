@@ -1,5 +1,11 @@
 import { join } from 'node:path';
-import { adoptOrigin, type FileStore, type OpenOptions, open } from '@stevedore/client';
+import {
+  adoptOrigin,
+  type FileStore,
+  type OpenOptions,
+  open,
+  openForUpkeep,
+} from '@stevedore/client';
 import { openDatabase } from '@stevedore/disk/sqlite';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { expect, it, onTestFinished } from 'vitest';
@@ -207,4 +213,32 @@ it('a server whose directory was taken over elsewhere while it ran stops', async
     .get(origin) as { place: string };
   expect(place).toBe('elsewhere');
   database.close();
+}, 30_000);
+
+it('a program that only maintains the directory of the holder does not end an adoption', async () => {
+  const path = join(temporaryFolder(), 'map.db');
+  const map = `sqlite:${path}`;
+  const cluster = await server({ map });
+  const trackers = cluster.trackers as string[];
+  const directory = temporaryFolder();
+  const holder = await server({ map, trackers, directory });
+  const by = holder.deployment!.origin;
+  const lost = await server({ map, trackers });
+  const { origin } = lost.deployment!;
+  await Promise.all([holder, lost].map((store) => store.close()));
+  const database = openDatabase(path);
+  database.prepare('UPDATE stevedore_gateway SET holder = ? WHERE origin = ?').run(by, origin);
+  database.close();
+  const stopped = new AbortController();
+  const troubled = new Promise<string>((resolve) => {
+    const request = { map, origin, signal: stopped.signal, onTrouble: resolve };
+    adoptOrigin(request).then(
+      ({ adopted }) => resolve(`done with ${adopted} trunks`),
+      (error: Error) => resolve(error.message),
+    );
+  });
+  const upkeep = await openForUpkeep({ map, trackers, directory });
+  onTestFinished(() => upkeep.close());
+  expect(await troubled).toContain('only a running gateway');
+  stopped.abort();
 }, 30_000);

@@ -48,7 +48,8 @@ function isBehind(key: string, other: string): boolean {
 function gateway(origin: number, changes: Partial<Gateway> = {}): Gateway {
   const staged = { files: 0, bytes: 0 };
   const url = `http://${origin}`;
-  return { origin, url, place: 'x', seenAt: NOW, staged, adoption: undefined, ...changes };
+  const row = { origin, url, place: 'x', seenAt: NOW, staged };
+  return { ...row, holder: undefined, adoption: undefined, ...changes };
 }
 
 interface Scene {

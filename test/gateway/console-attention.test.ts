@@ -115,7 +115,7 @@ test('workers, partner, map and open access are named, problems first', () => {
   const stats = {
     ...calm.stats,
     copies: copies as StoreStats['copies'],
-    map: { pending: 3, isMapAvailable: false },
+    map: { pending: 3, isMapAvailable: false, silent: [] },
     damage: { ...quiet.damage, quarantined: 1 },
   } as StoreStats;
   expect(found({ access, ready, stats })).toEqual([
@@ -125,4 +125,17 @@ test('workers, partner, map and open access are named, problems first', () => {
     'warning: The map is away',
     'warning: access',
   ]);
+});
+
+test('a gateway that is silent is named, with who has its staged files and what to do', () => {
+  const silent = [
+    { origin: 4711, url: 'http://10.0.0.5:8080', stagedFiles: 12, holder: 815 },
+    { origin: 4712, url: null, stagedFiles: 3, holder: undefined },
+  ];
+  const stats = { ...calm.stats, map: { pending: 0, isMapAvailable: true, silent } };
+  const [first, second] = attention({ ...calm, stats });
+  expect(first).toMatchObject({ verdict: 'warning', what: 'Gateway 4711 is silent' });
+  expect(first?.detail).toContain('12 files staged there are read at origin 815');
+  expect(first?.advice).toContain('stevedore adopt 4711');
+  expect(second?.detail).toContain('3 files staged there have no other copy');
 });

@@ -277,6 +277,44 @@ function contract(open: () => Promise<DeploymentMap>): void {
     expect((await find()).adoption).toEqual({ by: third, isDone: false, trunks: 0, adopted: 0 });
   });
 
+  it('lets only the holder of the copies adopt a gateway, until that one is adopted itself', async () => {
+    const { map, origin: holder } = await joined();
+    const mine = { origin: undefined, url: undefined, place: 'one' };
+    const { origin: away } = await map.join({ ...mine, instance: instance() });
+    const { origin: third } = await map.join({ ...mine, instance: instance() });
+    const find = async (origin = away) =>
+      (await map.gateways()).find((each) => each.origin === origin)!;
+    expect((await find()).holder).toBeUndefined();
+    expect(await map.heartbeat(away, 'one', STAGED, third)).toBe(true);
+    expect(await map.heartbeat(away, 'one', STAGED, holder)).toBe(true);
+    expect(await map.heartbeat(away, 'one', STAGED)).toBe(true);
+    expect((await find()).holder).toBe(holder);
+    await map.heartbeat(third, 'one', STAGED, null);
+    expect((await find(third)).holder).toBeUndefined();
+    await map.leave(away, 'one');
+    await expect(map.adopt(away, third)).rejects.toMatchObject({
+      code: 'adoption_refused',
+      message: expect.stringContaining('holds the copies'),
+    });
+    await map.adopt(away, holder);
+    const progress = { by: holder, isDone: false, trunks: 4, adopted: 2 };
+    await map.recordAdoption(away, { ...progress, trouble: 'its disk cannot be read' });
+    expect((await find()).adoption).toEqual({ ...progress, trouble: 'its disk cannot be read' });
+    await map.recordAdoption(away, progress);
+    expect((await find()).adoption).toEqual(progress);
+    // The holder will not return either, and nor will its copies.
+    const { origin: other } = await map.join({ ...mine, instance: instance() });
+    await map.heartbeat(other, 'one', STAGED, holder);
+    await map.leave(other, 'one');
+    await expect(map.adopt(other, third)).rejects.toMatchObject({ code: 'adoption_refused' });
+    await map.leave(holder, 'here');
+    await map.adopt(holder, third);
+    await map.adopt(other, third);
+    for (const each of [away, holder, other]) {
+      expect((await find(each)).adoption).toMatchObject({ by: third, isDone: false });
+    }
+  });
+
   it('lists trunks, files and removals, and does not undo a move that comes late', async () => {
     const { map, origin } = await joined();
     const other = (origin % 0xffff) + 1;

@@ -92,7 +92,9 @@ it.skipIf(needsPostgres.missing || needsMount.missing)(
       expect((await file.bytes()).toString()).toBe(content);
     }
     await soon(() => expect(second.get(before.key)).rejects.toMatchObject({ code: 'not_found' }));
-    await soon(async () => expect(first.stats().map).toEqual({ pending: 0, isMapAvailable: true }));
+    await soon(async () =>
+      expect(first.stats().map).toMatchObject({ pending: 0, isMapAvailable: true }),
+    );
     expect(errors).toEqual(new Set(['map_unavailable']));
     const { length } = database.run('SELECT file_key FROM stevedore_file').trim().split('\n');
     expect(length).toBe(keys.size);

@@ -17,6 +17,21 @@ describe.skipIf(needsPostgres.missing)('a map in PostgreSQL', () => {
     await expect(map.join(mine)).rejects.toMatchObject({ code: 'map_schema', retryable: false });
   });
 
+  it('is created whatever statement of it another gateway runs at the same moment', async () => {
+    const own = await PostgresServer.start();
+    // The first attempt of each statement meets the same one of another gateway.
+    own.run('CREATE SEQUENCE attempts');
+    own.run(`CREATE FUNCTION collide() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
+      IF nextval('attempts') % 2 = 1 THEN
+        RAISE unique_violation USING MESSAGE = 'duplicate key value in pg_type_typname_nsp_index';
+      END IF; END $$`);
+    own.run('CREATE EVENT TRIGGER colliding ON ddl_command_end EXECUTE FUNCTION collide()');
+    const map = await openMap(own.url);
+    onTestFinished(() => map.close());
+    await map.prepare();
+    expect(await map.gateways()).toEqual([]);
+  });
+
   it('spreads keys that are stored with their random half first', async () => {
     const own = await PostgresServer.start();
     const map = await openMap(`${own.url}?spread=true`);

@@ -2,6 +2,11 @@ import { type Duplex, duplexPair } from 'node:stream';
 import { HeldCopies, type StagedCopiesOptions } from '@stevedore/staging';
 import { onTestFinished } from 'vitest';
 
+/** Origin of every test partner. */
+export const PARTNER_ORIGIN = 77;
+
+const heldBy = (folder: string) => ({ folder, origin: PARTNER_ORIGIN, now: Date.now });
+
 /** A partner in this process: the connection to it can be cut, halved and refused. */
 export class TestPartner {
   readonly folder: string;
@@ -11,6 +16,11 @@ export class TestPartner {
   breaksAfterBytes = Number.POSITIVE_INFINITY;
   /** The partner reads, and answers nothing. */
   isSilent = false;
+  /** The holder cannot be recorded. */
+  cannotRecord = false;
+  readonly recorded: number[] = [];
+  /** How often it has said that it leaves. */
+  leaves = 0;
   connections = 0;
   readonly #origin: () => number;
   readonly #limitBytes: number;
@@ -26,7 +36,7 @@ export class TestPartner {
   }
 
   static async start(folder: string, origin: () => number, limitBytes = 2 ** 30) {
-    const held = await HeldCopies.open({ folder, limitBytes, now: Date.now });
+    const held = await HeldCopies.open({ ...heldBy(folder), limitBytes });
     return new TestPartner(folder, held, origin, limitBytes);
   }
 
@@ -62,7 +72,14 @@ export class TestPartner {
     const receiving = this.held.receive(this.#origin(), outer);
     this.#receiving.add(receiving);
     receiving.finally(() => this.#receiving.delete(receiving));
-    return { name: 'the partner', stream: near };
+    const record = async (origin: number): Promise<void> => {
+      if (this.cannotRecord) throw new Error('the map is away');
+      this.recorded.push(origin);
+    };
+    const onLeaving = (): void => {
+      this.leaves += 1;
+    };
+    return { name: 'the partner', stream: near, record, onLeaving };
   }
 
   /** Every connection breaks. */
@@ -82,7 +99,7 @@ export class TestPartner {
   async restart(): Promise<void> {
     await this.stop();
     const { folder } = this;
-    this.held = await HeldCopies.open({ folder, limitBytes: this.#limitBytes, now: Date.now });
+    this.held = await HeldCopies.open({ ...heldBy(folder), limitBytes: this.#limitBytes });
     this.isAway = false;
   }
 }

@@ -29,8 +29,8 @@ export async function measureIdleStatements(directory: string, seconds: number):
   const fileMap = FileMap.open(`${directory}.sqlite`, true);
   const troubles: Error[] = [];
   const deployment = new Deployment({
-    ...{ map, joining, joined, secret: undefined, outbox: fileMap.outbox! },
-    saveSecret: async () => undefined,
+    ...{ map, joining, joined, hasCopies: false, outbox: fileMap.outbox! },
+    ...{ lastRun: { secret: undefined, gateways: [] }, saveRun: async () => undefined },
     staged: () => ({ files: 0, bytes: 0 }),
     // There is nothing to adopt.
     adoption: {} as DeploymentParts['adoption'],

@@ -11,8 +11,8 @@ import { startProgress } from './progress.js';
 const HELP = `
 The map gives the files to the other gateway, which does the work: it deletes and compacts them
 from then on, and the one that will not return is refused if it comes back. The command only
-waits, and may be stopped and started again. Files that only its disk had are lost; with staged
-copies, name its partner by --by, which has them.
+waits, and may be stopped and started again. With staged copies, the gateway that holds them adopts
+the files, staged ones included. Without, files that only its disk had are lost.
 
 Examples:
   stevedore adopt 4711 --map postgres://stevedore@10.0.0.9/stevedore
@@ -23,7 +23,7 @@ const adoptOptions = {
   ...flags({
     by: option.integer(
       0,
-      'origin of the gateway that adopts the files; 0: the only other one that is alive',
+      'origin of the gateway that adopts the files; 0: who holds the copies of its staged files, else the only other one that is alive',
       {
         maximum: 65_535,
       },
@@ -44,6 +44,7 @@ export function configure(command: Command): void {
         const report = await adoptOrigin({
           ...{ map, origin: Number(text), by: by === 0 ? undefined : by },
           onProgress: progress.update,
+          onTrouble: (trouble) => progress.warn(`not adopted yet, and tried again: ${trouble}`),
           onAsked: (from, to, isAlive) => {
             if (isAlive) return;
             progress.warn(
@@ -60,16 +61,25 @@ export function configure(command: Command): void {
     });
 }
 
-function describe({ origin, by, trunks, adopted, lost, seenAt }: AdoptionReport): string {
+function describe(report: AdoptionReport): string {
+  const { origin, by, trunks, adopted, lost, hadCopies, seenAt } = report;
   const lines = [`origin ${by} has the ${adopted} trunks and large files of origin ${origin} now`];
   if (adopted < trunks) {
     lines.push(`${trunks - adopted} more could not be read: FastDFS has lost or damaged them`);
   }
   const when = `when it was last seen, ${seenAt.toISOString()}`;
-  lines.push(
-    lost.files === 0
-      ? `all that it had was in FastDFS ${when}; what it took since then is lost unless it was merged`
-      : `lost are at most ${lost.files} files, ${formatBytes(lost.bytes)}, that only its disk had ${when}, and what it took since then; with staged copies, what origin ${by} held of them is not`,
-  );
+  if (hadCopies) {
+    lines.push(
+      'it has the staged files of which it held copies, too; what was acknowledged with one copy is lost',
+    );
+  } else if (lost.files === 0) {
+    lines.push(
+      `all that it had was in FastDFS ${when}; what it took since then is lost unless it was merged`,
+    );
+  } else {
+    lines.push(
+      `lost are at most ${lost.files} files, ${formatBytes(lost.bytes)}, that only its disk had ${when}, and what it took since then`,
+    );
+  }
   return lines.join('\n');
 }

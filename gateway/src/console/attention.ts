@@ -126,6 +126,16 @@ function copies({ stats }: AttentionFacts): Finding[] {
     const what = `${map.pending} changes wait for it; other gateways do not see them yet`;
     findings.push(warning('The map is away', what, 'start its PostgreSQL server'));
   }
+  for (const { origin, url, stagedFiles, holder } of map?.silent ?? []) {
+    const copies = holder === undefined ? 'have no other copy' : `are read at origin ${holder}`;
+    findings.push(
+      warning(
+        `Gateway ${origin} is silent`,
+        `${url ?? 'it'} has had no heartbeat for half a minute; ${stagedFiles} files staged there ${copies}`,
+        `start it; if it will not return, run \`stevedore adopt ${origin}\``,
+      ),
+    );
+  }
   return findings;
 }
 

@@ -6,8 +6,15 @@ import {
   originOf,
   PEER_FILE_HEADER,
   PEER_HEADER,
+  type StoredFile,
 } from '@stevedore/client';
-import { checkKey, type Files, ProblemError, receiptJson } from '@stevedore/middleware/core';
+import {
+  type Answer,
+  checkKey,
+  type Files,
+  ProblemError,
+  receiptJson,
+} from '@stevedore/middleware/core';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { AskedBy } from '../access/access.js';
 import { filesBase } from '../http/public-address.js';
@@ -18,10 +25,14 @@ import { peerCopies } from './peer-copies.js';
 /**
  * Routes for the other gateways of a deployment, authenticated by the secret that they share
  * through the map. `/peer/files/KEY` serves only this gateway's own files, so a request makes one
- * hop; `/peer/files` lists them. `/peer/uploads/MARK` returns what it has of an upload that was repeated at another gateway.
+ * hop; `/peer/files` lists them. `/peer/copies/ORIGIN/KEY` serves a staged file of a gateway that is
+ * down, from the copy held here. `/peer/uploads/MARK` returns what it has of an upload that was
+ * repeated at another gateway.
  * Only the gateway of a key answers that a file is gone, with a proof.
  */
 
+/** Below it are the copies, which the first worker of a gateway holds. */
+export const COPIES_PATH = '/peer/copies/';
 const ONLY_HERE = { onlyHere: true } as const;
 
 export function peerRoutes(
@@ -32,7 +43,7 @@ export function peerRoutes(
 ): void {
   const { deployment, siblings } = store;
   if (!deployment) return;
-  peerCopies(app, store, answering);
+  peerCopies(app, store);
   /** Returns the secret. */
   const demandToken = ({ method, url, headers }: FastifyRequest): string => {
     const { secret } = deployment;
@@ -53,8 +64,8 @@ export function peerRoutes(
       return await ask(key);
     } catch (error) {
       if (!isStoreError(error, 'not_found')) throw error;
-      const origin = originOf(Buffer.from(key, 'base64url'));
-      if (origin !== deployment.origin && !siblings?.has(origin)) throw notOurs();
+      const owner = deployment.ownerOf(originOf(Buffer.from(key, 'base64url')));
+      if (owner !== deployment.origin && !siblings?.has(owner)) throw notOurs();
       const proof = { [PEER_HEADER]: goneToken(secret, key) };
       throw new ProblemError('not_found', error.message, error, proof);
     }
@@ -68,22 +79,35 @@ export function peerRoutes(
       return files.list(request.raw, { ...options, ...ONLY_HERE }, filesBase(request));
     }),
   );
+  const send = async (request: FastifyRequest, file: StoredFile): Promise<Answer> => {
+    // The file's facts come with its bytes: one request is enough for most.
+    const facts = {
+      [PEER_FILE_HEADER]: packed(
+        receiptJson({ ...file, key: file.key!, fileId: file.fileId }, filesBase(request)),
+      ),
+    };
+    const { most } = request.query as { readonly most?: string };
+    if (most !== undefined && file.size > Number(most)) return { status: 204, headers: facts };
+    const answer = await files.read(request.raw, file, { private: true });
+    return { ...answer, headers: { ...answer.headers, ...facts } };
+  };
   app.get(
     '/peer/files/:key',
     { schema: { hide: true } },
-    answering(async (request) => {
+    answering(async (request) =>
       // Does not cover the read: a file whose bytes FastDFS has lost is not gone.
-      const file = await asked(request, (key) => files.store.get(key, ONLY_HERE));
-      // The file's facts come with its bytes: one request is enough for most.
-      const facts = {
-        [PEER_FILE_HEADER]: packed(
-          receiptJson({ ...file, key: file.key!, fileId: file.fileId }, filesBase(request)),
-        ),
-      };
-      const { most } = request.query as { readonly most?: string };
-      if (most !== undefined && file.size > Number(most)) return { status: 204, headers: facts };
-      const answer = await files.read(request.raw, file, { private: true });
-      return { ...answer, headers: { ...answer.headers, ...facts } };
+      send(request, await asked(request, (key) => files.store.get(key, ONLY_HERE))),
+    ),
+  );
+  app.get(
+    `${COPIES_PATH}:origin/:key`,
+    { schema: { hide: true } },
+    answering(async (request) => {
+      demandToken(request);
+      const { origin, key } = request.params as { readonly origin: string; readonly key: string };
+      const held = await store.copies?.find(Number(origin), checkKey(key));
+      // It may have been taken over meanwhile.
+      return send(request, held ?? (await files.store.get(key, ONLY_HERE)));
     }),
   );
   app.get(

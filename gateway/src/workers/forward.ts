@@ -8,6 +8,7 @@ import {
 } from 'node:http';
 import { connect, createServer, type Socket } from 'node:net';
 import { relative } from 'node:path';
+import { type Duplex, pipeline } from 'node:stream';
 import { invalidOption } from '@stevedore/client';
 import {
   closeAfterReply,
@@ -16,11 +17,12 @@ import {
   PROBLEM_TYPE,
   problemBody,
 } from '@stevedore/middleware/core';
+import { COPIES_PATH } from '../routes/peers.js';
 
 /**
- * Resumable uploads belong to the first worker: it keeps the received bytes, and may join uploads.
- * Another worker passes a request for one on unchanged, over a socket in the data directory that
- * only this user may open, preceded by the client's address.
+ * Resumable uploads and copies of other gateways belong to the first worker: it keeps the received
+ * bytes, and may join uploads. Another worker passes a request for them on unchanged, over a socket
+ * in the data directory that only this user may open, preceded by the client's address.
  */
 
 const MAX_SOCKET_PATH_BYTES = 107;
@@ -50,15 +52,45 @@ export async function takeForwarded(server: Server, path: string): Promise<void>
   });
 }
 
-/** Passes requests for resumable uploads on; installs itself before the handlers of a server. */
-export function forwardUploads(server: Server, path: string): void {
+/**
+ * Passes requests for resumable uploads and copies on; installs itself before the handlers of a
+ * server. The result ends connections that copies come over.
+ */
+export function forwardToFirst(server: Server, path: string): () => void {
   const short = socketPath(path);
+  const tunnels = new Set<Duplex>();
+  server.on('connect', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+    tunnels.add(socket);
+    socket.once('close', () => tunnels.delete(socket));
+    tunnel(request, socket, head, short);
+  });
   const handlers = server.listeners('request') as RequestListener[];
   server.removeAllListeners('request');
   server.on('request', (request: IncomingMessage, response: ServerResponse) => {
-    if (request.headers[MARK] !== undefined) forward(request, response, short);
+    if (isOfFirst(request)) forward(request, response, short);
     else for (const handle of handlers) handle.call(server, request, response);
   });
+  return () => {
+    for (const socket of tunnels) socket.destroy();
+  };
+}
+
+function isOfFirst({ headers, url }: IncomingMessage): boolean {
+  return headers[MARK] !== undefined || url?.startsWith(COPIES_PATH) === true;
+}
+
+/** Whatever ends one side ends the other one. */
+function tunnel(
+  { method, url, rawHeaders, socket: { remoteAddress = '' } }: IncomingMessage,
+  socket: Duplex,
+  head: Buffer,
+  path: string,
+): void {
+  const first = connect(path);
+  const lines = rawHeaders.map((text, index) => (index % 2 === 0 ? `${text}: ` : `${text}\r\n`));
+  first.write(`${remoteAddress}\n${method} ${url} HTTP/1.1\r\n${lines.join('')}\r\n`);
+  first.write(head);
+  pipeline(socket, first, socket, () => undefined);
 }
 
 function forward(request: IncomingMessage, response: ServerResponse, path: string): void {
@@ -94,7 +126,7 @@ function forward(request: IncomingMessage, response: ServerResponse, path: strin
 }
 
 function refuse(response: ServerResponse): void {
-  const message = 'The worker that keeps unfinished uploads is starting again.';
+  const message = 'The worker that keeps unfinished uploads and copies is starting again.';
   const body = JSON.stringify(problemBody('storage_unavailable', message));
   response.writeHead(503, {
     'content-type': PROBLEM_TYPE,

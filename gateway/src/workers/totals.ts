@@ -7,8 +7,6 @@ import { AggregatorRegistry, Counter, Gauge, Registry } from 'prom-client';
 const WORST: Readonly<Record<string, (one: number, other: number) => number>> = {
   freeBytes: Math.min,
   minFreeBytes: Math.max,
-  heldCopies: Math.max,
-  heldBytes: Math.max,
   missingInFastdfs: Math.max,
 };
 

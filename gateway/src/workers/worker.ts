@@ -5,7 +5,7 @@ import { logTrouble, makeLog } from '../observe/log.js';
 import { defaultLimits, type GatewayOptions, openOptions } from '../options.js';
 import { type Gateway, startGateway } from '../start.js';
 import { Calls, plainError } from './calls.js';
-import { forwardUploads, takeForwarded } from './forward.js';
+import { forwardToFirst, takeForwarded } from './forward.js';
 import type { PrimaryCalls, WorkerCalls, WorkerStart } from './messages.js';
 import { workerCount } from './plan.js';
 import { askShared } from './shared.js';
@@ -19,6 +19,8 @@ import { type ProcessFigures, sumStats } from './totals.js';
 /** By the numbers of their directories. */
 const stores = new Map<number, FileStore>();
 let gateway: Gateway | undefined;
+/** Ends what was passed on to the first worker and lasts. */
+let endTunnels = (): void => undefined;
 let figures: (() => Promise<ProcessFigures>) | undefined;
 
 const answers: WorkerCalls = {
@@ -41,6 +43,7 @@ const answers: WorkerCalls = {
   ready: () => serving().store.ready(),
   cluster: () => serving().store.cluster(),
   close: async () => {
+    endTunnels();
     await gateway?.close();
     for (const store of stores.values()) await store.close();
     // Whatever still keeps the process alive is useless without its files.
@@ -66,7 +69,7 @@ async function start({ own, others, options, trackers }: WorkerStart): Promise<s
   const [number, ...further] = own as [number, ...number[]];
   const log = makeLog(options.logLevel);
   const workers = workerCount(options.workers);
-  const uploads = join(resolve(options.directory), 'workers', 'uploads.sock');
+  const first = join(resolve(options.directory), 'workers', 'first.sock');
   const open = (each: number, beside: readonly number[], how = options) =>
     openStore(each, beside, how, trackers);
   // Files of directories that have no worker of their own: nothing is uploaded there.
@@ -81,8 +84,8 @@ async function start({ own, others, options, trackers }: WorkerStart): Promise<s
       ...askShared(primary),
       open: () => open(number, [...further, ...others]),
       opened: async (server) => {
-        if (number === 1) await takeForwarded(server, uploads);
-        else forwardUploads(server, uploads);
+        if (number === 1) await takeForwarded(server, first);
+        else endTunnels = forwardToFirst(server, first);
         await primary.ask('opened');
       },
       stats,

@@ -103,9 +103,7 @@ export class Lookup {
       if (sibling) return sibling.lookup.find(id, { onlyHere: true });
       const foreign = this.#foreignKey(key, onlyHere);
       if (foreign) return foreign.find(key, signal);
-      // This server, asked by another one, may hold the second copy of a third server's file.
-      const held = onlyHere ? await this.#foreignKey(key, false)?.findHeld(key) : undefined;
-      return held ?? this.#presentRow(this.row(id));
+      return this.#presentRow(this.row(id));
     }
     const fileId = parseFileId(id);
     if (!fileId) throw notAnId(id);

@@ -23,8 +23,9 @@ import {
   readClusterSecrets,
   startCluster,
 } from './cluster.js';
-import type { Deployment, DeploymentContext } from './deployment/deployment.js';
-import { loadSecret, placeOf, readInstance, saveSecret } from './deployment/instance.js';
+import type { Deployment } from './deployment/deployment.js';
+import type { DeploymentContext } from './deployment/gateways.js';
+import { loadRun, placeOf, readInstance, saveRun } from './deployment/instance.js';
 import { Partners } from './deployment/partners.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import { type OpenOptions, parseStoreOptions, type StoreOptions } from './options.js';
@@ -95,14 +96,22 @@ async function openStore(
         : {}),
       connect: async (origin) => {
         // A server whose files were adopted must not merge, compact or delete.
-        if (map) deployed = await joinDeployment(map, { ...(await identity()), origin }, directory);
+        if (map) {
+          const joining = { ...(await identity()), origin };
+          deployed = {
+            ...{ map, joining, joined: await joined(map, joining) },
+            lastRun: await loadRun(directory),
+            saveRun: (run) => saveRun(directory, run),
+            hasCopies: onRebuild ? undefined : parsed.stagedCopies > 1,
+          };
+        }
         cluster = await startCluster(parsed, secrets, (error) => store?.report(error));
         clients = makeClients(cluster.trackers, secrets[0], parsed.connections);
         return new FastdfsTrunkStore(clients.merging);
       },
       // Maintenance acknowledges no files.
       ...(parsed.stagedCopies > 1 && !onRebuild
-        ? { copies: copiesOf(parsed, directory, started.promise) }
+        ? { copies: copiesOf(parsed, started.promise) }
         : {}),
       trunkBytes: parsed.trunkSize,
       maxAgeMs: parsed.mergeMaxAge,
@@ -121,10 +130,14 @@ async function openStore(
       randomFill: (target) => randomFillSync(target),
       packingSeed: randomInt(2 ** 32),
     });
-    const heldFolder = join(siblings ? dataDirectory(directory) : directory, 'held');
+    // Of several processes, the first holds the copies for all.
+    const isFirst = !siblings || dataDirectory(directory) === directory;
     const held =
-      map && !onRebuild
-        ? await HeldCopies.open({ folder: heldFolder, limitBytes: parsed.heldSize, now: unixTime })
+      map && !onRebuild && isFirst
+        ? await HeldCopies.open({
+            ...{ folder: join(directory, 'held'), origin: staging.origin },
+            ...{ limitBytes: parsed.heldSize, now: unixTime },
+          })
         : undefined;
     store = new LocalFileStore({
       options: parsed,
@@ -152,10 +165,9 @@ async function openStore(
 
 function copiesOf(
   { partnerAway, partner, peerUrl }: StoreOptions,
-  directory: string,
   deployment: Promise<Deployment>,
 ): StagedCopiesOptions {
-  const partners = new Partners({ directory, url: partner, ownUrl: peerUrl, deployment });
+  const partners = new Partners({ url: partner, ownUrl: peerUrl, deployment });
   return {
     whenAway: partnerAway,
     deadlineMs: PARTNER_DEADLINE_MS,
@@ -164,22 +176,15 @@ function copiesOf(
 }
 
 /** Joins the deployment. Rejects if the map refuses; if it does not answer, joining is retried. */
-async function joinDeployment(
+async function joined(
   map: DeploymentMap,
   joining: DeploymentContext['joining'],
-  directory: string,
-): Promise<DeploymentContext> {
-  const parts = {
-    ...{ map, joining, secret: await loadSecret(directory) },
-    saveSecret: (secret: string) => saveSecret(directory, secret),
-  };
+): Promise<DeploymentContext['joined']> {
   try {
-    const joined = await map.join(joining);
-    await saveSecret(directory, joined.secret);
-    return { ...parts, joined };
+    return await map.join(joining);
   } catch (error) {
     if (!(error instanceof MapError) || !error.retryable) throw error;
-    return { ...parts, joined: error };
+    return error;
   }
 }
 

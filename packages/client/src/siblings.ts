@@ -28,6 +28,8 @@ export interface SiblingsParts {
   readonly now: () => number;
   /** Of this process. */
   readonly origin: number;
+  /** Origin of the server that knows every file of an origin. */
+  readonly ownerOf: (origin: number) => number;
 }
 
 class Sibling implements SiblingToAsk {
@@ -55,10 +57,12 @@ class Sibling implements SiblingToAsk {
 export class Siblings {
   readonly all: readonly Sibling[];
   readonly #origin: number;
+  readonly #ownerOf: (origin: number) => number;
 
   constructor(options: readonly SiblingOptions[], parts: SiblingsParts) {
     this.all = options.map((each) => new Sibling(each, parts));
     this.#origin = parts.origin;
+    this.#ownerOf = parts.ownerOf;
   }
 
   /** True if one of them issues keys of this origin. */
@@ -73,8 +77,8 @@ export class Siblings {
   }
 
   /**
-   * The process that has the file or issued its key; undefined if that is this one or on another
-   * machine. A file may be in a directory that did not issue its key.
+   * The process that has the file, issued its key or has adopted its origin; undefined if that is
+   * this one or on another machine. A file may be in a directory that did not issue its key.
    */
   ofKey(key: Buffer, isHere: () => boolean): Sibling | undefined {
     const origin = originOf(key);
@@ -82,7 +86,8 @@ export class Siblings {
     const owner = this.#find(origin);
     if (owner) return owner;
     if (isHere()) return undefined;
-    return this.all.find(({ staging }) => staging.fileMap.isAlive(key));
+    const adopter = this.#find(this.#ownerOf(origin));
+    return adopter ?? this.all.find(({ staging }) => staging.fileMap.isAlive(key));
   }
 
   /**

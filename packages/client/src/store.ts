@@ -11,8 +11,9 @@ import {
 } from '@stevedore/staging';
 import { deleteChannel, getChannel, readChannel, traced, trunkChannel } from './channels.js';
 import { type Clients, membersNow, type StorageMember, sumOf } from './cluster.js';
-import { Deployment, type DeploymentContext } from './deployment/deployment.js';
+import { Deployment } from './deployment/deployment.js';
 import { ForeignFiles } from './deployment/foreign-files.js';
+import type { DeploymentContext } from './deployment/gateways.js';
 import { listDeployment } from './deployment/listing.js';
 import { Downloads } from './downloads.js';
 import { notFound } from './failures.js';
@@ -80,7 +81,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   readonly unfinished: UnfinishedUploads;
   readonly deployment?: Deployment;
   readonly siblings?: Siblings;
-  readonly held?: HeldCopies;
+  readonly copies?: NonNullable<FileStore['copies']>;
   readonly #foreignFiles: ForeignFiles | undefined;
   readonly #reads: Reads;
   readonly #missing = new MissingFiles((error) => this.report(error));
@@ -145,19 +146,27 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
           setImmediate(() => void this.close().catch((failure) => this.report(failure)));
         },
       });
-      if (parts.held) this.held = parts.held;
-      this.#foreignFiles = new ForeignFiles({
-        ...{ deployment: this.deployment, now, held: parts.held, downloads },
+      const { held } = parts;
+      const foreign = new ForeignFiles({
+        ...{ deployment: this.deployment, now, held, downloads },
         onRead: (key, bytes, read) => reads.run(key, bytes, read),
-        ownUrl: options.peerUrl,
         readMapped: (file, range, signal) => this.#lookup.readMapped(file, range, signal),
         smallFileBytes: options.smallFileLimit,
       });
+      this.#foreignFiles = foreign;
+      if (held) {
+        this.copies = {
+          receive: (origin, stream) => held.receive(origin, stream),
+          leave: () => held.leave(),
+          find: (origin, key) => foreign.findHeld(origin, parseKey(key)!),
+        };
+      }
     }
     if (parts.siblings) {
       const { origin } = staging;
       const here = { client, missing: this.#missing, reader: this.#reader, reads, now };
-      this.siblings = new Siblings(parts.siblings, { ...here, readerOptions, origin });
+      const ownerOf = (each: number) => this.deployment?.ownerOf(each) ?? each;
+      this.siblings = new Siblings(parts.siblings, { ...here, readerOptions, origin, ownerOf });
     }
     this.#lookup = new Lookup({
       ...{ staging, client, downloads, reader: this.#reader, reads, now },
@@ -344,7 +353,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       cache: this.#reader.cache.stats(),
       connections: sumOf(this.#parts.clients),
       ...(this.deployment ? { map: this.deployment.stats() } : {}),
-      ...(this.held ? { held: this.held.stats() } : {}),
+      ...(this.#parts.held ? { held: this.#parts.held.stats() } : {}),
     };
   }
 
@@ -362,7 +371,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     await this.#uploads.direct.flush();
     await this.#foreignFiles?.close();
     await this.deployment?.close();
-    await this.held?.close();
+    await this.#parts.held?.close();
     this.siblings?.close();
     await this.#staging.close();
     await Promise.all([this.#parts.clients.reading.close(), this.#parts.clients.merging.close()]);

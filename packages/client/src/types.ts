@@ -361,10 +361,16 @@ export interface FileStore extends Store, EventEmitter<FileStoreEvents> {
   /** The server's part in a deployment; undefined without a map. */
   readonly deployment?: Pick<
     Deployment,
-    'origin' | 'secret' | 'isAuthoritativeFor' | 'urlFor' | 'exchangeUsage'
+    'origin' | 'secret' | 'ownerOf' | 'urlFor' | 'exchangeUsage'
   >;
-  /** Copies of other servers' staged files; undefined without a map. */
-  readonly held?: Pick<HeldCopies, 'receive' | 'drop'>;
+  /**
+   * Copies of other servers' staged files; undefined without a map, and for a process of a gateway
+   * that does not own them. `find`: a file in the copy of that origin's container, unless that server
+   * is connected.
+   */
+  readonly copies?: Pick<HeldCopies, 'receive' | 'leave'> & {
+    readonly find: (origin: number, key: string) => Promise<StoredFile | undefined>;
+  };
   /** Other processes of this machine, whose files this store serves, too. */
   readonly siblings?: {
     /** True if one of them issues keys of this origin. */

@@ -76,6 +76,10 @@ export function adoptionObstacle(
   if (known.adoption && known.adoption.by !== by) {
     return `origin ${origin} was adopted by origin ${known.adoption.by}; adopt that one if it will not return either`;
   }
+  const holder = gateways.find((each) => each.origin === known.holder);
+  if (!known.adoption && holder && holder.origin !== by && !holder.adoption) {
+    return `origin ${holder.origin} (${holder.url ?? shown(holder.place)}) holds the copies of its staged files: let that one adopt it, or adopt that one first if it will not return either`;
+  }
   const silentMs = now - known.seenAt;
   if (!known.adoption && known.place !== '' && silentMs < IN_USE_MS) {
     return `origin ${origin} (${shown(known.place)}) was alive ${Math.max(0, Math.round(silentMs / 1000))} s ago: stop it, and wait half a minute if it was killed`;

@@ -70,6 +70,8 @@ export interface Adoption {
   /** Trunks to take over, and those taken over so far. */
   readonly trunks: number;
   readonly adopted: number;
+  /** Why the adopter cannot go on at the moment; it tries again. */
+  readonly trouble?: string | undefined;
 }
 
 /** A web server that stages files. */
@@ -83,6 +85,8 @@ export interface Gateway {
   readonly seenAt: number;
   /** Files not merged yet at its last heartbeat. */
   readonly staged: StagedFiles;
+  /** Origin of the gateway that holds the second copy of its staged files. */
+  readonly holder: number | undefined;
   readonly adoption: Adoption | undefined;
 }
 
@@ -131,16 +135,23 @@ export interface DeploymentMap {
    */
   join(gateway: Joining): Promise<Joined>;
   /**
-   * The heartbeat of this gateway. False if its directory is now used at another place, or another
+   * The heartbeat of this gateway. `holder`: who holds the second copy of its staged files, null for
+   * nobody, undefined for no change. False if its directory is now used at another place, or another
    * gateway has adopted its files.
    */
-  heartbeat(origin: number, place: string, staged: StagedFiles): Promise<boolean>;
+  heartbeat(
+    origin: number,
+    place: string,
+    staged: StagedFiles,
+    holder?: number | null,
+  ): Promise<boolean>;
   /** Ends the heartbeat: the directory may be used elsewhere at once. */
   leave(origin: number, place: string): Promise<void>;
   gateways(): Promise<Gateway[]>;
   /**
    * Gives the files of a gateway that will not return to another one, including those that it had
-   * adopted itself. Rejects with `adoption_refused` if it is alive or already adopted.
+   * adopted itself. Rejects with `adoption_refused` if it is alive or already adopted, and if a third
+   * one holds the copies of its staged files and was not adopted itself.
    */
   adopt(origin: number, by: number): Promise<void>;
   /** Records the progress of an adoption; false if another gateway has it now. */
@@ -196,6 +207,11 @@ export interface DeploymentMap {
 
 /** A directory without a heartbeat for this long may be used elsewhere. */
 export const IN_USE_MS = 30_000;
+
+/** Tests whether a gateway can be asked: it has not left, is not adopted, and was heard of lately. */
+export function isAlive({ place, adoption, seenAt }: Gateway, now: number): boolean {
+  return place !== '' && !adoption && now - seenAt < IN_USE_MS;
+}
 
 /** The origin that issued the key or made the trunk: bytes 6 and 7 of its id. */
 export function originOf(key: Uint8Array): number {

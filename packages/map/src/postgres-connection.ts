@@ -15,8 +15,8 @@ export interface PostgresMapOptions {
   readonly spread: boolean;
 }
 
-export const ATTEMPTS = 5;
-const SERIALIZATION_FAILURES = new Set(['40001', '40P01']);
+const ATTEMPTS = 5;
+const SERIALIZATION_FAILURES: ReadonlySet<string> = new Set(['40001', '40P01']);
 const UNIQUE_VIOLATION = '23505';
 
 /** Array parameters of statements: text[], bigint[] and integer[], by their type OIDs. */
@@ -55,12 +55,16 @@ export class PostgresConnection {
     await this.#sql.end({ timeout: 1 });
   }
 
-  protected async run(statement: string, values: readonly unknown[]): Promise<postgres.Row[]> {
+  protected async run(
+    statement: string,
+    values: readonly unknown[],
+    retried = SERIALIZATION_FAILURES,
+  ): Promise<postgres.Row[]> {
     for (let attempt = 1; ; attempt++) {
       try {
         return await this.#withTimeout(this.#sql, statement, values);
       } catch (error) {
-        if (attempt < ATTEMPTS && SERIALIZATION_FAILURES.has(codeOf(error))) continue;
+        if (attempt < ATTEMPTS && retried.has(codeOf(error))) continue;
         throw asMapError(error);
       }
     }
@@ -112,7 +116,7 @@ export function hex(bytes: Uint8Array): string {
   return Buffer.from(bytes).toString('hex');
 }
 
-export function codeOf(error: unknown): string {
+function codeOf(error: unknown): string {
   return String((error as { code?: unknown } | undefined)?.code ?? '');
 }
 

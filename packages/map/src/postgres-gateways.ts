@@ -19,16 +19,16 @@ import {
   type KeyUsage,
   type StagedFiles,
 } from './map.js';
-import { ATTEMPTS, codeOf, hex, PostgresConnection } from './postgres-connection.js';
+import { hex, PostgresConnection } from './postgres-connection.js';
 import { MAX_ORIGIN, STEPS, StoredKeys, VERSION_TABLE } from './schema.js';
 
 /** The schema of a map in PostgreSQL, its gateways, claims and usage counts. */
 
-/** Two gateways created the same table at the same moment. */
-const CONCURRENT_CREATE_CODES = new Set(['23505', '42P07', '42710']);
+/** Another gateway ran the same statement at the same moment, so the next attempt finds its effect. */
+const CONCURRENT_CREATE_CODES = new Set(['23505', '42P07', '42710', 'XX000', '40001', '40P01']);
 export const NOW = '(extract(epoch FROM clock_timestamp()) * 1000)::BIGINT';
-const COLUMNS = `origin, url, place, seen_at, staged_files, staged_bytes, adopter, adopted_at,
-  adopt_trunks, adopted_trunks`;
+const COLUMNS = `origin, url, place, seen_at, staged_files, staged_bytes, holder, adopter, adopted_at,
+  adopt_trunks, adopted_trunks, adopt_trouble`;
 
 export class PostgresGateways extends PostgresConnection {
   protected keys = new StoredKeys(false);
@@ -75,11 +75,17 @@ export class PostgresGateways extends PostgresConnection {
     throw new MapError('origin_taken', 'every origin is taken');
   }
 
-  async heartbeat(origin: number, place: string, { files, bytes }: StagedFiles): Promise<boolean> {
+  async heartbeat(
+    origin: number,
+    place: string,
+    { files, bytes }: StagedFiles,
+    holder?: number | null,
+  ): Promise<boolean> {
     const rows = await this.run(
-      `UPDATE stevedore_gateway SET seen_at = ${NOW}, staged_files = $3, staged_bytes = $4
+      `UPDATE stevedore_gateway SET seen_at = ${NOW}, staged_files = $3, staged_bytes = $4,
+          holder = CASE WHEN $6::BOOLEAN THEN holder ELSE $5::INTEGER END
         WHERE origin = $1 AND place = $2 AND adopter IS NULL RETURNING origin`,
-      [origin, place, files, bytes],
+      [origin, place, files, bytes, holder ?? null, holder === undefined],
     );
     return rows.length > 0;
   }
@@ -97,17 +103,18 @@ export class PostgresGateways extends PostgresConnection {
   }
 
   async adopt(origin: number, by: number): Promise<void> {
+    const isFree = (row: string) => `(${row}.place = '' OR ${row}.seen_at < ${NOW} - ${IN_USE_MS})
+      AND NOT EXISTS (SELECT 1 FROM stevedore_gateway h
+        WHERE h.origin = ${row}.holder AND h.origin <> $2 AND h.adopter IS NULL)`;
     // The statement itself checks that the gateway is silent, on the row that it changes.
     const rows = await this.run(
-      `UPDATE stevedore_gateway SET adopter = $2,
+      `UPDATE stevedore_gateway AS a SET adopter = $2, adopt_trouble = NULL,
           adopted_at = CASE WHEN adopter = $2 THEN adopted_at END,
           adopt_trunks = CASE WHEN adopter = $2 THEN adopt_trunks ELSE 0 END,
           adopted_trunks = CASE WHEN adopter = $2 THEN adopted_trunks ELSE 0 END
-        WHERE (origin = $1 AND origin <> $2 AND (adopter = $2 OR adopter IS NULL
-            AND (place = '' OR seen_at < ${NOW} - ${IN_USE_MS}))
+        WHERE (origin = $1 AND origin <> $2 AND (adopter = $2 OR adopter IS NULL AND ${isFree('a')})
           OR adopter = $1 AND EXISTS (SELECT 1 FROM stevedore_gateway g WHERE g.origin = $1
-            AND (g.adopter = $2 OR g.adopter IS NULL
-              AND (g.place = '' OR g.seen_at < ${NOW} - ${IN_USE_MS}))))
+            AND (g.adopter = $2 OR g.adopter IS NULL AND ${isFree('g')})))
         AND EXISTS (SELECT 1 FROM stevedore_gateway b WHERE b.origin = $2 AND b.adopter IS NULL)
         RETURNING origin`,
       [origin, by],
@@ -118,12 +125,12 @@ export class PostgresGateways extends PostgresConnection {
   }
 
   async recordAdoption(origin: number, adoption: Adoption): Promise<boolean> {
-    const { by, isDone, trunks, adopted } = adoption;
+    const { by, isDone, trunks, adopted, trouble } = adoption;
     const rows = await this.run(
-      `UPDATE stevedore_gateway SET adopt_trunks = $3, adopted_trunks = $4,
+      `UPDATE stevedore_gateway SET adopt_trunks = $3, adopted_trunks = $4, adopt_trouble = $6,
           adopted_at = CASE WHEN $5::BOOLEAN THEN coalesce(adopted_at, ${NOW}) END
         WHERE origin = $1 AND adopter = $2 RETURNING origin`,
-      [origin, by, trunks, adopted, isDone],
+      [origin, by, trunks, adopted, isDone, trouble ?? null],
     );
     return rows.length > 0;
   }
@@ -175,20 +182,9 @@ export class PostgresGateways extends PostgresConnection {
 
   /** Creates what is missing of the schema. Resolves with the deployment's secret. */
   async #prepared(): Promise<string> {
-    for (let attempt = 1; ; attempt++) {
-      try {
-        const { secret, spread } = await this.#prepare();
-        this.keys = new StoredKeys(spread);
-        return secret;
-      } catch (error) {
-        const { cause } = error as MapError;
-        if (attempt === ATTEMPTS || !CONCURRENT_CREATE_CODES.has(codeOf(cause))) throw error;
-      }
-    }
-  }
-
-  async #prepare(): Promise<{ secret: string; spread: boolean }> {
-    await this.run(VERSION_TABLE, []);
+    const create = (statement: string) =>
+      this.run(statement.replaceAll('BYTES', 'BYTEA'), [], CONCURRENT_CREATE_CODES);
+    await create(VERSION_TABLE);
     await this.run(
       `INSERT INTO stevedore_map (only_one, version, secret, spread) VALUES (1, 0, $1, $2)
         ON CONFLICT (only_one) DO NOTHING`,
@@ -203,12 +199,13 @@ export class PostgresGateways extends PostgresConnection {
       );
     }
     for (const step of STEPS.slice(version)) {
-      for (const statement of step) await this.run(statement.replaceAll('BYTES', 'BYTEA'), []);
+      for (const statement of step) await create(statement);
     }
     if (version < STEPS.length) {
       await this.run('UPDATE stevedore_map SET version = $1 WHERE version < $1', [STEPS.length]);
     }
-    return { secret: row!.secret as string, spread: row!.spread as boolean };
+    this.keys = new StoredKeys(row!.spread as boolean);
+    return row!.secret as string;
   }
 }
 
@@ -219,6 +216,7 @@ function gatewayOf(row: postgres.Row): Gateway {
     place: row.place as string,
     seenAt: Number(row.seen_at),
     staged: { files: Number(row.staged_files), bytes: Number(row.staged_bytes) },
+    holder: (row.holder as number | null) ?? undefined,
     adoption:
       row.adopter === null
         ? undefined
@@ -227,6 +225,7 @@ function gatewayOf(row: postgres.Row): Gateway {
             isDone: row.adopted_at !== null,
             trunks: Number(row.adopt_trunks),
             adopted: Number(row.adopted_trunks),
+            trouble: (row.adopt_trouble as string | null) ?? undefined,
           },
   };
 }

@@ -12,10 +12,12 @@ export const STEPS: readonly (readonly string[])[] = [
       seen_at BIGINT NOT NULL,
       staged_files BIGINT NOT NULL,
       staged_bytes BIGINT NOT NULL,
+      holder INTEGER,
       adopter INTEGER,
       adopted_at BIGINT,
       adopt_trunks BIGINT NOT NULL,
-      adopted_trunks BIGINT NOT NULL)`,
+      adopted_trunks BIGINT NOT NULL,
+      adopt_trouble TEXT)`,
     `CREATE TABLE IF NOT EXISTS stevedore_trunk (
       trunk BYTES PRIMARY KEY,
       file_id TEXT NOT NULL,

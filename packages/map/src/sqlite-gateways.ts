@@ -82,11 +82,17 @@ export class SqliteGateways {
     });
   }
 
-  async heartbeat(origin: number, place: string, { files, bytes }: StagedFiles): Promise<boolean> {
-    const statement = `UPDATE stevedore_gateway
-      SET seen_at = ?, staged_files = ?, staged_bytes = ?
+  async heartbeat(
+    origin: number,
+    place: string,
+    { files, bytes }: StagedFiles,
+    holder?: number | null,
+  ): Promise<boolean> {
+    const statement = `UPDATE stevedore_gateway SET seen_at = ?, staged_files = ?, staged_bytes = ?,
+        holder = CASE WHEN ? THEN holder ELSE ? END
       WHERE origin = ? AND place = ? AND adopter IS NULL`;
-    return this.run(statement, this.clock(), files, bytes, origin, place) > 0;
+    const held = [holder === undefined ? 1 : 0, holder ?? null];
+    return this.run(statement, this.clock(), files, bytes, ...held, origin, place) > 0;
   }
 
   async leave(origin: number, place: string): Promise<void> {
@@ -105,7 +111,8 @@ export class SqliteGateways {
       if (why !== undefined) throw adoptionRefused(why);
       this.run(
         `UPDATE stevedore_gateway
-          SET adopter = ?, adopted_at = NULL, adopt_trunks = 0, adopted_trunks = 0
+          SET adopter = ?, adopted_at = NULL, adopt_trunks = 0, adopted_trunks = 0,
+            adopt_trouble = NULL
           WHERE (origin = ? OR adopter = ?) AND adopter IS NOT ?`,
         ...[by, origin, origin, by],
       );
@@ -113,11 +120,12 @@ export class SqliteGateways {
   }
 
   async recordAdoption(origin: number, adoption: Adoption): Promise<boolean> {
-    const { by, isDone, trunks, adopted } = adoption;
-    const statement = `UPDATE stevedore_gateway SET adopt_trunks = ?, adopted_trunks = ?,
-      adopted_at = CASE WHEN ? THEN coalesce(adopted_at, ?) END
+    const { by, isDone, trunks, adopted, trouble } = adoption;
+    const statement = `UPDATE stevedore_gateway
+      SET adopt_trunks = ?, adopted_trunks = ?, adopt_trouble = ?, adopted_at = CASE WHEN ? THEN coalesce(adopted_at, ?) END
       WHERE origin = ? AND adopter = ?`;
-    const values = [trunks, adopted, isDone ? 1 : 0, this.clock(), origin, by];
+    const progress = [trunks, adopted, trouble ?? null];
+    const values = [...progress, isDone ? 1 : 0, this.clock(), origin, by];
     return this.run(statement, ...values) > 0;
   }
 
@@ -233,6 +241,7 @@ function gatewayOf(row: Row): Gateway {
     place: row.place as string,
     seenAt: row.seen_at as number,
     staged: { files: row.staged_files as number, bytes: row.staged_bytes as number },
+    holder: (row.holder as number | null) ?? undefined,
     adoption:
       row.adopter === null
         ? undefined
@@ -241,6 +250,7 @@ function gatewayOf(row: Row): Gateway {
             isDone: row.adopted_at !== null,
             trunks: row.adopt_trunks as number,
             adopted: row.adopted_trunks as number,
+            trouble: (row.adopt_trouble as string | null) ?? undefined,
           },
   };
 }

@@ -1,9 +1,9 @@
-import { readdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import { cp } from 'node:fs/promises';
 import { join } from 'node:path';
-import { HeldCopies, type Staging, type StagingOptions } from '@stevedore/staging';
+import type { Staging, StagingOptions } from '@stevedore/staging';
 import { expect, test } from 'vitest';
-import { TestPartner } from '../../support/partner.js';
+import { PARTNER_ORIGIN, TestPartner } from '../../support/partner.js';
 import { openStaging, stageFile, until } from '../../support/staging.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
@@ -272,6 +272,31 @@ test('a take-over that was interrupted is done again, and stages nothing twice',
   expect(other.staging.fileMap.find(keys[0]!)).toBeUndefined();
 });
 
+test('files are read from the copy while they are taken over, and nothing more is accepted', async () => {
+  const { staging, partner, origin } = await pair('alone');
+  await until(isUp(staging));
+  const key = await stageFile(staging, bytesOf(700, 1));
+  // Its gateway is connected: it was only cut off from the map.
+  await partner.held.adopt(origin, async () => {
+    await until(() => !staging.copies!.isAccepting);
+    expect((await partner.held.find(origin, key))?.bytes).toEqual(bytesOf(700, 1));
+    await partner.held.drop(origin, async () => expect.unreachable());
+  });
+  await expect(stageFile(staging, bytesOf(100, 2))).rejects.toMatchObject({
+    code: 'partner_away',
+    retryable: false,
+  });
+  expect(await partner.held.find(origin, key)).toBeUndefined();
+});
+
+test('a copy that is not where it should be is not taken for none', async () => {
+  const { partner } = await pair();
+  await expect(partner.held.adopt(4711, async () => expect.unreachable())).rejects.toThrow(
+    join(partner.folder, '4711'),
+  );
+  expect(existsSync(join(partner.folder, '4711'))).toBe(false);
+});
+
 test('a server whose files were taken over is refused for good', async () => {
   const { staging, partner, origin, errors } = await pair('alone');
   await until(isUp(staging));
@@ -308,27 +333,49 @@ test('a staged file is read at the partner while its server is away, and not whi
   expect(await partner.held.find(origin, key)).toBeUndefined();
 });
 
-test('a copy is dropped when its gateway has another partner, and not while it is connected', async () => {
+test('a copy is dropped when it is not needed, and not while its gateway is connected', async () => {
   const { staging, partner, origin, own, held } = await pair('alone');
   await until(isUp(staging));
   await stageFile(staging, bytesOf(20_000, 1));
-  expect(await partner.held.drop(origin)).toBe(false);
-  // Another process of the same gateway was asked.
-  const beside = await HeldCopies.open({
-    folder: partner.folder,
-    limitBytes: 2 ** 30,
-    now: Date.now,
-  });
-  expect(await beside.drop(origin)).toBe(false);
+  await partner.held.drop(origin, async () => expect.unreachable());
   expectSame(own, held);
   partner.isAway = true;
   partner.cut();
-  await until(async () => (await partner.held.drop(origin)) === true);
-  expect(readdirSync(held)).toEqual([]);
+  await until(() => !isUp(staging)());
+  await partner.held.drop(origin, async () => false);
+  expectSame(own, held);
+  await until(async () => {
+    await partner.held.drop(origin, async () => true);
+    return readdirSync(held).length === 0;
+  });
+  expect(partner.held.stats()).toEqual({ heldCopies: 0, heldBytes: 0 });
   partner.isAway = false;
   await until(isUp(staging));
   expectSame(own, held);
-  await beside.close();
+});
+
+test('nothing is acknowledged with a copy at a partner that is not recorded', async () => {
+  const { staging, partner, own, held } = await pair('refuse');
+  await until(isUp(staging));
+  expect(partner.recorded).toEqual([PARTNER_ORIGIN]);
+  await stageFile(staging, bytesOf(100, 1));
+  partner.cannotRecord = true;
+  partner.cut();
+  await until(() => !isUp(staging)());
+  const refused = stageFile(staging, bytesOf(100, 2));
+  await expect(refused).rejects.toMatchObject({ code: 'partner_away' });
+  partner.cannotRecord = false;
+  await until(isUp(staging));
+  await stageFile(staging, bytesOf(100, 3));
+  expectSame(own, held);
+});
+
+test('a partner that is stopped says so, at a connection and at a new one', async () => {
+  const { staging, partner } = await pair('alone');
+  await until(isUp(staging));
+  partner.held.leave();
+  await until(() => partner.leaves > 1);
+  expect(isUp(staging)()).toBe(false);
 });
 
 test('what a crash of the partner has torn is sent again', async () => {

@@ -4,7 +4,6 @@ import {
   type DeploymentMap,
   type Gateway,
   type ListedTrunk,
-  type MapError,
   originOf,
 } from '@stevedore/map';
 import { isTrunkId, parseFileId } from '@stevedore/protocol';
@@ -39,7 +38,7 @@ export interface AdoptionParts {
   /** True until FastDFS has answered for every trunk. */
   readonly isWaiting: () => boolean;
   /** Copies held here of other gateways' staged files; `takeOver` stages those files. */
-  readonly held: Pick<HeldCopies, 'adopt'> | undefined;
+  readonly held: Pick<HeldCopies, 'origins' | 'adopt' | 'drop'> | undefined;
   readonly takeOver: (index: HeldIndex) => Promise<TakenOver>;
   /** From now on, a file of that origin that is unknown here does not exist. */
   readonly onDone: (origin: number) => void;
@@ -51,7 +50,8 @@ type Taken = Pick<Adoption, 'trunks' | 'adopted'>;
 const KEYS_PER_PAGE = 5_000;
 const NO_KEY = Buffer.alloc(0);
 const PROGRESS_MS = 500;
-const RETRY_MS = 5_000;
+const FIRST_RETRY_MS = 5_000;
+const MAX_RETRY_MS = 300_000;
 /**
  * How long before the gateway's last heartbeat the search for unknown trunks begins. The map still
  * has all removals since then, so deleted files stay deleted.
@@ -62,6 +62,7 @@ export class Adoptions {
   readonly #parts: AdoptionParts;
   readonly #stopped = new AbortController();
   readonly #underWay = new Map<number, Promise<void>>();
+  readonly #failures = new Map<number, number>();
 
   constructor(parts: AdoptionParts) {
     this.#parts = parts;
@@ -86,34 +87,49 @@ export class Adoptions {
   /** Never rejects: the next round retries. */
   async #run(gateway: Gateway): Promise<void> {
     const { signal } = this.#stopped;
+    const { origin } = gateway;
     try {
       await this.#adopt(gateway, signal);
+      this.#failures.delete(origin);
     } catch (error) {
       if (signal.aborted) return;
-      this.#parts.report(error as Error | MapError);
-      await sleep(RETRY_MS, undefined, { signal, ref: false }).catch(() => undefined);
+      const trouble = (error as Error).message;
+      this.#parts.report(
+        new Error(`origin ${origin} is not adopted yet: ${trouble}`, { cause: error }),
+      );
+      await this.#note(gateway, { trouble }).catch(() => undefined);
+      const failures = this.#failures.get(origin) ?? 0;
+      this.#failures.set(origin, failures + 1);
+      const pauseMs = Math.min(FIRST_RETRY_MS * 2 ** failures, MAX_RETRY_MS);
+      await sleep(pauseMs, undefined, { signal, ref: false }).catch(() => undefined);
     }
   }
 
-  async #adopt(gateway: Gateway, signal: AbortSignal): Promise<void> {
-    const { origin } = gateway;
-    const { held, map, onDone } = this.#parts;
-    let taken: Taken | undefined;
-    const isHeld = await held?.adopt(origin, async (index) => {
-      taken = await this.#take(gateway, signal, index);
-    });
-    if (!isHeld) taken = await this.#take(gateway, signal);
-    if (!taken) return;
-    onDone(origin);
-    await map.recordAdoption(origin, { by: this.#parts.origin, isDone: true, ...taken });
+  /** Records the progress; false if the map has given the files to another gateway meanwhile. */
+  #note({ origin, adoption }: Gateway, progress: Partial<Adoption>): Promise<boolean> {
+    const { by, trunks, adopted } = adoption!;
+    const known = { by, isDone: false, trunks, adopted };
+    return this.#parts.map.recordAdoption(origin, { ...known, ...progress });
   }
 
-  /** Undefined if the map has since given the files to another gateway. */
-  async #take(
-    { origin, seenAt }: Gateway,
-    signal: AbortSignal,
-    index?: HeldIndex,
-  ): Promise<Taken | undefined> {
+  async #adopt(gateway: Gateway, signal: AbortSignal): Promise<void> {
+    const { origin, holder } = gateway;
+    const { held, onDone } = this.#parts;
+    let taken: Taken | undefined;
+    const take = async (index?: HeldIndex) => {
+      taken = await this.#take(gateway, signal, index);
+    };
+    const isHolder = holder === this.#parts.origin;
+    if (isHolder && !held) throw new Error('only a running gateway takes over the copies it holds');
+    // Its copy was taken over before, if there is none.
+    if (!isHolder || !(await held?.adopt(origin, take))) await take();
+    onDone(origin);
+    await this.#note(gateway, { isDone: true, ...taken });
+  }
+
+  /** Rejects if something is missing that may be somewhere. */
+  async #take(gateway: Gateway, signal: AbortSignal, index?: HeldIndex): Promise<Taken> {
+    const { origin, seenAt } = gateway;
     const { map, store, adopt, isKnown, isRead, isWaiting } = this.#parts;
     const named: AdoptedTrunk[] = [];
     const dead: ListedTrunk[] = [];
@@ -127,7 +143,6 @@ export class Adoptions {
       }
     }
     const scan = await scanTrunks({ map, store, signal }, { since: seenAt - UNKNOWN_SINCE_MS });
-    for (const sentence of scan.unlisted) this.#parts.report(incomplete(origin, sentence));
     const own = scan.trunks.filter(({ taskId }) => originOf(taskId) === origin);
     const found = own.map((trunk) => ({ ...trunk, kind: 'trunk' as const }));
     const trunks = copiesByTask([...named, ...found, ...(index?.trunks() ?? [])]);
@@ -149,21 +164,20 @@ export class Adoptions {
     });
     await adopt({ trunks: there, deleted: this.#deleted(origin, index), unwanted });
     for (const { id } of dead) await map.retire(id);
-    const note = (adopted: number) =>
-      map.recordAdoption(origin, {
-        ...{ by: this.#parts.origin, isDone: false, trunks: trunks.length, adopted },
-      });
     for (let read = 0; ; ) {
       signal.throwIfAborted();
       while (read < there.length && isRead(there[read]!.taskId)) read += 1;
       if (!isWaiting()) break;
-      if (!(await note(read))) return undefined;
+      const isMine = await this.#note(gateway, { trunks: trunks.length, adopted: read });
+      if (!isMine) throw new Error('the map has given its files to another gateway');
       await sleep(PROGRESS_MS, undefined, { signal });
     }
     if (index) {
       const { lost } = await this.#parts.takeOver(index);
       if (lost.length > 0) this.#parts.report(withoutBytes(origin, lost.length));
     }
+    // What is known is served from now on. That anything else does not exist cannot be said yet.
+    if (scan.unlisted.length > 0) throw new Error(scan.unlisted.join('; '));
     const adopted = there.filter(({ taskId }) => isRead(taskId)).length;
     return { trunks: trunks.length, adopted };
   }
@@ -210,11 +224,5 @@ function adoptedOf({ id, fileId, isWhole, file }: ListedTrunk): AdoptedTrunk | u
 function withoutBytes(origin: number, files: number): Error {
   return new Error(
     `${files} staged files of origin ${origin} have no sound bytes in the copy that is held here: large ones whose upload had not ended, or damaged ones`,
-  );
-}
-
-function incomplete(origin: number, sentence: string): Error {
-  return new Error(
-    `trunks of origin ${origin} that the map does not know may not have been found: ${sentence}`,
   );
 }

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type DeploymentMap, type Gateway, IN_USE_MS, MapError, openMap } from '@stevedore/map';
+import { type DeploymentMap, type Gateway, isAlive, MapError, openMap } from '@stevedore/map';
 
 /**
  * Gives the files of a gateway that will not return to another one, the adopter. This only writes
@@ -10,10 +10,12 @@ export interface AdoptionRequest {
   /** URL of the map. */
   readonly map: string;
   readonly origin: number;
-  /** Origin of the adopter. Default: the only other gateway that is alive. */
+  /** Origin of the adopter. Default: who holds its copies, else the only other one that is alive. */
   readonly by?: number | undefined;
   /** Called as trunks are adopted. */
   readonly onProgress?: (done: number, all: number) => void;
+  /** Called when the adopter cannot go on, with the reason; it tries again. */
+  readonly onTrouble?: (trouble: string) => void;
   /** Called once the map has the request; from then on, nothing depends on this process. */
   readonly onAsked?: (from: Gateway, by: Gateway, isAlive: boolean) => void;
   readonly signal?: AbortSignal;
@@ -28,6 +30,8 @@ export interface AdoptionReport {
   readonly adopted: number;
   /** Upper bound of the loss: files that only its disk had at its last heartbeat. */
   readonly lost: { readonly files: number; readonly bytes: number };
+  /** The adopter held copies of its staged files, so that less is lost. */
+  readonly hadCopies: boolean;
   readonly seenAt: Date;
 }
 
@@ -45,18 +49,17 @@ export async function adoptOrigin(request: AdoptionRequest): Promise<AdoptionRep
 }
 
 async function adopted(map: DeploymentMap, request: AdoptionRequest): Promise<AdoptionReport> {
-  const { origin, signal, onAsked, onProgress } = request;
+  const { origin, signal, onAsked, onProgress, onTrouble } = request;
   const [before, now] = [await map.gateways(), await map.now()];
-  const isAlive = ({ place, seenAt, adoption }: Gateway) =>
-    place !== '' && !adoption && now - seenAt < IN_USE_MS;
-  const by = request.by ?? chosen(before, origin, isAlive);
+  const by = request.by ?? chosen(before, origin, now);
   await map.adopt(origin, by);
   const find = (list: readonly Gateway[], one: number) => list.find((each) => each.origin === one)!;
-  onAsked?.(find(before, origin), find(before, by), isAlive(find(before, by)));
+  onAsked?.(find(before, origin), find(before, by), isAlive(find(before, by), now));
   // The origins that it had adopted itself go with it.
   const origins = before
     .filter((each) => each.origin === origin || each.adoption?.by === origin)
     .map((each) => each.origin);
+  let told: string | undefined;
   for (;;) {
     const gateways = await map.gateways();
     const adoptions = origins.map((each) => find(gateways, each).adoption!);
@@ -66,22 +69,26 @@ async function adopted(map: DeploymentMap, request: AdoptionRequest): Promise<Ad
     const trunks = adoptions.reduce((sum, each) => sum + each.trunks, 0);
     const done = adoptions.reduce((sum, each) => sum + each.adopted, 0);
     onProgress?.(done, trunks);
+    const trouble = adoptions.find((each) => each.trouble !== undefined)?.trouble;
+    if (trouble !== undefined && trouble !== told) onTrouble?.(trouble);
+    told = trouble;
     if (adoptions.every(({ isDone }) => isDone)) {
-      const { staged, seenAt } = find(gateways, origin);
-      return { origin, by, trunks, adopted: done, lost: staged, seenAt: new Date(seenAt) };
+      const { staged, seenAt, holder } = find(gateways, origin);
+      return {
+        ...{ origin, by, trunks, adopted: done, lost: staged, hadCopies: holder === by },
+        seenAt: new Date(seenAt),
+      };
     }
     await sleep(LOOK_MS, undefined, signal ? { signal } : {});
   }
 }
 
-function chosen(
-  gateways: readonly Gateway[],
-  origin: number,
-  isAlive: (gateway: Gateway) => boolean,
-): number {
+function chosen(gateways: readonly Gateway[], origin: number, now: number): number {
   const known = gateways.find((each) => each.origin === origin);
   if (known?.adoption) return known.adoption.by;
-  const alive = gateways.filter((each) => each.origin !== origin && isAlive(each));
+  const holder = gateways.find((each) => each.origin === known?.holder);
+  if (holder && !holder.adoption) return holder.origin;
+  const alive = gateways.filter((each) => each.origin !== origin && isAlive(each, now));
   if (alive.length === 1) return alive[0]!.origin;
   const named = alive.map((each) => `${each.origin} (${each.url ?? each.place})`).join(', ');
   throw refused(

@@ -1,10 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import {
   type Claim,
-  type DeploymentMap,
   type Gateway,
-  type Joined,
-  type Joining,
   type KeyUsage,
   MapError,
   type MappedFile,
@@ -15,6 +12,7 @@ import {
 } from '@stevedore/map';
 import type { Outbox } from '@stevedore/staging';
 import { type AdoptionParts, Adoptions } from './adoption.js';
+import { type DeploymentContext, Gateways, type SilentGateway } from './gateways.js';
 import { type Answer, MapCache, textOf } from './map-cache.js';
 import { Publisher } from './publisher.js';
 import { away, clockTrouble, takenOver } from './troubles.js';
@@ -25,18 +23,6 @@ import { away, clockTrouble, takenOver } from './troubles.js';
  * others request, and drops every deleted file from its caches. All of that waits while the map
  * does not answer; each server still stages, merges and serves its own files.
  */
-
-/** The map of the deployment, and its answer when this server joined. */
-export interface DeploymentContext {
-  readonly map: DeploymentMap;
-  readonly joining: Joining & { readonly origin: number };
-  /** An error if the map did not answer. */
-  readonly joined: Joined | MapError;
-  /** The secret that the servers share, as last saved; undefined if there is none. */
-  readonly secret: string | undefined;
-  /** Saves the secret when the map answers later. */
-  readonly saveSecret: (secret: string) => Promise<void>;
-}
 
 export interface DeploymentParts extends DeploymentContext {
   readonly outbox: Outbox;
@@ -58,6 +44,8 @@ export interface DeploymentStats {
   readonly pending: number;
   /** False while the map does not answer. */
   readonly isMapAvailable: boolean;
+  /** Other servers that are down, at most ten. */
+  readonly silent: readonly SilentGateway[];
 }
 
 /** How often to poll the map for deletions, which reach every server within a second. */
@@ -79,7 +67,6 @@ const MAX_REMOVALS = 5_000;
 /** Longest time to publish in one round; deletions are polled between rounds. */
 const PUBLISH_MS = 200;
 const MAX_DELETIONS = 500;
-const GATEWAYS_MS = 5_000;
 
 export class Deployment {
   readonly #parts: DeploymentParts;
@@ -90,11 +77,7 @@ export class Deployment {
   readonly #adoptions: Adoptions;
   /** Removals already dropped from the caches: the time of each, by key. */
   readonly #seenRemovals = new Map<string, number>();
-  #joining: Promise<Joined> | undefined;
-  #secret: string | undefined;
-  #gateways: { readonly at: number; readonly list: readonly Gateway[] } = { at: 0, list: [] };
-  /** Origins of the gateways whose files this one has adopted. */
-  readonly #adopted = new Set<number>();
+  readonly #gateways: Gateways;
   #polledUpTo: number | undefined;
   #heardAllAt = Number.NEGATIVE_INFINITY;
   #seenAt = Number.NEGATIVE_INFINITY;
@@ -110,20 +93,19 @@ export class Deployment {
 
   constructor(parts: DeploymentParts) {
     this.#parts = parts;
-    this.#secret = parts.secret;
+    this.#gateways = new Gateways(parts);
     const { map, outbox, adoption, report } = parts;
-    this.#known = new MapCache(map, () => this.#joined());
+    this.#known = new MapCache(map, () => this.#gateways.joined());
     this.#publisher = new Publisher(map, outbox);
     this.#adoptions = new Adoptions({
       ...{ ...adoption, map, origin: this.origin, report },
-      onDone: (origin) => this.#adopted.add(origin),
+      onDone: (origin) => this.#gateways.adopted.add(origin),
     });
   }
 
   start(): void {
     const { joined } = this.#parts;
     if (joined instanceof MapError) this.#fail(joined);
-    else this.#joining = this.#rememberSecret(Promise.resolve(joined));
     this.#next(0);
   }
 
@@ -133,7 +115,7 @@ export class Deployment {
 
   /** Shared by the servers of the deployment; undefined until the map has answered once. */
   get secret(): string | undefined {
-    return this.#secret;
+    return this.#gateways.secret;
   }
 
   /** What the map knows of another server's key. Rejects with `MapError`. */
@@ -157,7 +139,7 @@ export class Deployment {
   /** Deletes a merged file of another server, durably; its own server frees the bytes. */
   async remove(key: Buffer): Promise<void> {
     if (this.#failures > 0) throw away();
-    await this.#joined();
+    await this.#gateways.joined();
     await this.#parts.map.remove([{ key }], false);
     this.noteRemoved(key);
   }
@@ -168,7 +150,7 @@ export class Deployment {
    */
   async claim(mark: Buffer, withinMs: number, over?: Claim): Promise<Claim> {
     if (this.#failures > 0) throw away();
-    await this.#joined();
+    await this.#gateways.joined();
     const ms = Math.min(withinMs, MAX_CLAIM_MS);
     return this.#parts.map.claim(mark, this.origin, ms, over);
   }
@@ -176,13 +158,18 @@ export class Deployment {
   /** Reports today's usage of API keys here to the map; returns their usage at other servers. */
   async exchangeUsage(day: number, used: readonly KeyUsage[]): Promise<KeyUsage[]> {
     if (this.#failures > 0) throw away();
-    await this.#joined();
+    await this.#gateways.joined();
     return this.#parts.map.exchangeUsage(this.#run, day, used);
   }
 
   /** True if this server knows every file of the origin, which is its own or adopted. */
   isAuthoritativeFor(origin: number): boolean {
-    return origin === this.origin || this.#adopted.has(origin);
+    return this.ownerOf(origin) === this.origin;
+  }
+
+  /** Origin of the server that knows every file of this origin: its own, or who has adopted them. */
+  ownerOf(origin: number): number {
+    return this.#gateways.ownerOf(origin);
   }
 
   /**
@@ -190,25 +177,33 @@ export class Deployment {
    * undefined if there is none.
    */
   async gatewayOf(origin: number): Promise<Gateway | undefined> {
-    const known = this.#responsible(origin);
-    const isFresh = performance.now() - this.#gateways.at <= GATEWAYS_MS;
+    const known = this.#gateways.responsibleFor(origin);
     // A stale answer is better than none, but an unknown origin must be looked up.
-    if (known && (isFresh || this.#failures > 0)) return known;
+    if (known && (this.#gateways.isFresh || this.#failures > 0)) return known;
     if (this.#failures > 0) throw away();
     try {
-      await this.#listGateways();
-      return this.#responsible(origin);
+      await this.#gateways.refresh();
+      return this.#gateways.responsibleFor(origin);
     } catch (error) {
       if (known) return known;
       throw error;
     }
   }
 
-  /** The servers of the deployment. Rejects with MapError. */
+  /** The servers of the deployment, as last listed while the map is down. Rejects with MapError. */
   async gateways(): Promise<readonly Gateway[]> {
-    if (this.#failures > 0 && this.#gateways.list.length > 0) return this.#gateways.list;
-    await this.#listGateways();
+    if (this.#failures === 0 || this.#gateways.list.length === 0) await this.#gateways.refresh();
     return this.#gateways.list;
+  }
+
+  /** Who holds the copies of the files staged for this origin, and of whose container they are. */
+  copiesOf(origin: number): ReturnType<Gateways['copiesOf']> {
+    return this.#gateways.copiesOf(origin);
+  }
+
+  /** Records who holds the copies of this server's staged files. Rejects with MapError. */
+  recordHolder(holder: number): Promise<void> {
+    return this.#gateways.recordHolder(holder);
   }
 
   /** URL of the server that has the key's file; undefined if that is this one or has no URL. */
@@ -218,24 +213,9 @@ export class Deployment {
     return (await this.gatewayOf(origin))?.url ?? undefined;
   }
 
-  #responsible(origin: number): Gateway | undefined {
-    const { list } = this.#gateways;
-    const gateway = list.find((each) => each.origin === origin);
-    const { adoption } = gateway ?? {};
-    return adoption ? list.find((each) => each.origin === adoption.by) : gateway;
-  }
-
-  async #listGateways(): Promise<void> {
-    await this.#joined();
-    const list = await this.#parts.map.gateways();
-    this.#gateways = { at: performance.now(), list };
-    for (const { origin, adoption } of list) {
-      if (adoption?.isDone && adoption.by === this.origin) this.#adopted.add(origin);
-    }
-  }
-
   stats(): DeploymentStats {
-    return { pending: this.#publisher.pending, isMapAvailable: this.#failures === 0 };
+    const silent = this.#gateways.silent();
+    return { pending: this.#publisher.pending, isMapAvailable: this.#failures === 0, silent };
   }
 
   /** Publishes part of the backlog if the map answers, then closes. */
@@ -247,7 +227,7 @@ export class Deployment {
     const { map, joining } = this.#parts;
     try {
       // A refused server is not part of the deployment and publishes nothing.
-      if (this.#joining && this.#failures === 0 && !this.#isRefused) {
+      if (this.#gateways.hasJoined && this.#failures === 0 && !this.#isRefused) {
         await this.#publisher.publish(PUBLISH_MS);
         await map.leave(this.origin, joining.place);
       }
@@ -255,30 +235,6 @@ export class Deployment {
       // The outbox keeps it for the next start.
     }
     await map.close();
-  }
-
-  #joined(): Promise<Joined> {
-    this.#joining ??= this.#rememberSecret(this.#join());
-    return this.#joining;
-  }
-
-  async #join(): Promise<Joined> {
-    const { map, joining, saveSecret, report } = this.#parts;
-    const joined = await map.join(joining);
-    await saveSecret(joined.secret).catch(report);
-    return joined;
-  }
-
-  #rememberSecret(joining: Promise<Joined>): Promise<Joined> {
-    joining.then(
-      ({ secret }) => {
-        this.#secret = secret;
-      },
-      () => {
-        this.#joining = undefined;
-      },
-    );
-    return joining;
   }
 
   #next(delayMs: number): void {
@@ -292,7 +248,7 @@ export class Deployment {
   async #runRound(): Promise<void> {
     let hasMore = false;
     try {
-      await this.#joined();
+      await this.#gateways.joined();
       await this.#keepUp();
       await this.#pollRemovals();
       await this.#deleteForOthers();
@@ -319,7 +275,7 @@ export class Deployment {
   /** Deletes files here that other servers were asked to delete. */
   async #deleteForOthers(): Promise<void> {
     const { map, deleteHere } = this.#parts;
-    const origins = [this.origin, ...this.#adopted];
+    const origins = [this.origin, ...this.#gateways.adopted];
     const keys = await map.removalsFor(origins, MAX_DELETIONS);
     // While the FileMap is being rebuilt, or the disk is full, some cannot be deleted yet.
     const settled = await Promise.allSettled(keys.map((key) => deleteHere(Buffer.from(key))));
@@ -367,15 +323,15 @@ export class Deployment {
   }
 
   async #keepUp(): Promise<void> {
-    const { map, joining } = this.#parts;
+    const { map } = this.#parts;
     const now = performance.now();
     if (now - this.#seenAt >= SEEN_INTERVAL_MS) {
-      const { staged } = this.#parts;
-      const isOurs = await map.heartbeat(this.origin, joining.place, staged());
-      await this.#listGateways();
+      const isOurs = await this.#gateways.heartbeat();
+      await this.#gateways.refresh();
       if (!isOurs) throw this.#refusal();
       this.#seenAt = now;
       this.#adoptions.begin(this.#gateways.list);
+      await this.#dropUnneeded();
     }
     if (now - this.#prunedAt >= PRUNE_INTERVAL_MS) {
       await map.prune((await this.#mapTime()) - KEEP_REMOVALS_MS);
@@ -383,9 +339,22 @@ export class Deployment {
     }
   }
 
+  /** Drops the copies that their servers have at another one now. */
+  async #dropUnneeded(): Promise<void> {
+    const { held } = this.#parts.adoption;
+    const unneeded = held?.origins.filter((origin) => this.#gateways.isDoneWith(origin)) ?? [];
+    for (const origin of unneeded) {
+      // Asks again once no connection can begin: it may be the partner again.
+      await held?.drop(origin, async () => {
+        await this.#gateways.refresh();
+        return this.#gateways.isDoneWith(origin);
+      });
+    }
+  }
+
   /** The map has given this directory, or its files, to another server. */
   #refusal(): MapError {
-    const { adoption } = this.#gateways.list.find((each) => each.origin === this.origin) ?? {};
+    const { adoption } = this.#gateways.find(this.origin) ?? {};
     const error = adoption ? originAdopted(this.origin, adoption.by) : takenOver(this.origin);
     this.#isRefused = true;
     this.#parts.onRefused(error);

@@ -8,10 +8,9 @@ import { aborted } from '../failures.js';
 import { type FileFacts, FileHandle, type ReadContent } from '../stored-file.js';
 import type { ByteRange, FileInfo, FilePage, ListOptions, StoredFile } from '../types.js';
 import type { Deployment } from './deployment.js';
-import { GatewayFiles } from './gateway-files.js';
+import { type FoundFile, GatewayFiles } from './gateway-files.js';
 import { factsOf } from './mapped-facts.js';
-import { choosePartner } from './partners.js';
-import { cut, type FoundFile, PeerFileReader } from './peer-file-reader.js';
+import { cut, PeerFileReader } from './peer-file-reader.js';
 
 /**
  * Files that other servers of the deployment staged. The map tells which trunk has a merged file; a
@@ -36,8 +35,6 @@ export interface ForeignFilesParts {
   /** Larger files are streamed. */
   readonly smallFileBytes: number;
   readonly now: () => number;
-  /** URL at which others reach this server; empty if they cannot. */
-  readonly ownUrl?: string;
   /** Copies of other servers' staged files. */
   readonly held?: Pick<HeldCopies, 'find'> | undefined;
 }
@@ -124,11 +121,9 @@ export class ForeignFiles {
     const loss = mapped && (await this.#parts.downloads.lossOf(mapped.trunkFileId));
     if (mapped && !loss) return this.#mappedFile(key, mapped);
     const name = formatKey(key);
-    const files = await this.#gatewayOf(originOf(key), formatKey(key));
-    // No server of the deployment issues such keys.
-    if (!files) throw loss ?? notFound(key);
     try {
-      return this.#stagedFile(key, files, await files.find(name, mostBytes, signal));
+      const files = await this.#gatewayOf(originOf(key), name);
+      if (files) return this.#stagedFile(key, files, await files.find(name, mostBytes, signal));
     } catch (error) {
       const copy = isStoreError(error, 'storage_unavailable') && (await this.#copyOf(key, signal));
       if (copy) return copy;
@@ -139,11 +134,13 @@ export class ForeignFiles {
       if (again) return this.#mappedFile(key, again);
       throw error;
     }
+    // No server of the deployment issues such keys.
+    throw loss ?? notFound(key);
   }
 
-  /** A staged file of a server that is down, from the copy held here. */
-  async findHeld(key: Buffer): Promise<StoredFile | undefined> {
-    const found = await this.#parts.held?.find(originOf(key), key).catch(() => undefined);
+  /** A staged file in the copy that is held here of that server's container, while it is down. */
+  async findHeld(origin: number, key: Buffer): Promise<StoredFile | undefined> {
+    const found = await this.#parts.held?.find(origin, key);
     if (!found) return undefined;
     const { row, bytes } = found;
     const { name, size, type, crc32, group, expiresAt } = row;
@@ -157,19 +154,16 @@ export class ForeignFiles {
     return this.#handle(facts, async (range) => cut(bytes, range));
   }
 
-  /** As `findHeld`, or from the gateway that its server would choose as its partner. */
+  /** A staged file of a server that is down, from the server that holds its copies. */
   async #copyOf(key: Buffer, signal: AbortSignal | undefined): Promise<StoredFile | undefined> {
-    const held = await this.findHeld(key);
-    if (held) return held;
-    const { deployment, ownUrl } = this.#parts;
-    const gateways = await deployment.gateways().catch(() => []);
-    const origin = originOf(key);
-    const away = gateways.find((each) => each.origin === origin);
-    const partner = choosePartner(gateways, { origin, url: away?.url ?? '' });
-    if (partner === undefined || partner === ownUrl) return undefined;
-    const files = this.#filesOf(partner);
+    const { deployment } = this.#parts;
+    const copies = deployment.copiesOf(originOf(key));
+    if (!copies) return undefined;
+    const { of, at } = copies;
     try {
-      const found = await files?.find(formatKey(key), this.#parts.smallFileBytes, signal);
+      if (at.origin === deployment.origin) return await this.findHeld(of, key);
+      const files = at.url === null ? undefined : this.#filesOf(at.url);
+      const found = await files?.findCopy(of, formatKey(key), signal);
       return files && found && this.#stagedFile(key, files, found);
     } catch {
       return undefined;

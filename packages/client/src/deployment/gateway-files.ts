@@ -53,6 +53,12 @@ function isSame(one: string, other: string): boolean {
 /** The file's facts, as JSON in base64url. */
 export const PEER_FILE_HEADER = 'stevedore-file';
 
+/** A file's facts, with its bytes if they are few. */
+export interface FoundFile {
+  readonly info: FileInfo;
+  readonly bytes: Buffer | undefined;
+}
+
 interface Question {
   readonly method: 'GET' | 'DELETE';
   /** Below `/peer/`. */
@@ -62,6 +68,8 @@ interface Question {
   readonly range?: ByteRange | undefined;
 }
 
+/** Upper limit of `smallFileLimit`: larger files are not in a container. */
+const MAX_STAGED_BYTES = 16 * 2 ** 20;
 /** Longest description of a file in a listing: its texts, each byte escaped, and the rest. */
 const MAX_LISTED_BYTES = 12 * 1024;
 
@@ -86,15 +94,25 @@ export class GatewayFiles {
   }
 
   /** The file's facts, with its bytes if it has at most `mostBytes`. */
-  async find(
-    key: string,
+  find(key: string, mostBytes: number, signal: AbortSignal | undefined): Promise<FoundFile> {
+    return this.#find({ method: 'GET', path: `files/${key}`, key }, mostBytes, signal);
+  }
+
+  /** A file from the copy that the gateway holds of the container of that origin. */
+  findCopy(origin: number, key: string, signal: AbortSignal | undefined): Promise<FoundFile> {
+    const path = `copies/${origin}/${key}`;
+    return this.#find({ method: 'GET', path, key }, MAX_STAGED_BYTES, signal);
+  }
+
+  async #find(
+    { path: file, ...asked }: Question & { readonly key: string },
     mostBytes: number,
     signal: AbortSignal | undefined,
-  ): Promise<{ readonly info: FileInfo; readonly bytes: Buffer | undefined }> {
+  ): Promise<FoundFile> {
     const limit = new TimeLimit(this.#options.answerTimeoutMs, signal);
+    const { key } = asked;
     try {
-      const path = `files/${key}?most=${mostBytes}`;
-      const question = { method: 'GET', path, key } as const;
+      const question = { ...asked, path: `${file}?most=${mostBytes}` };
       const answer = await this.#ask(this.#small, question, limit.signal);
       const { body, statusCode, headers } = answer;
       const info = parsed(headers[PEER_FILE_HEADER]);

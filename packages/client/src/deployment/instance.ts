@@ -3,6 +3,7 @@ import { readFile, realpath, rename, stat, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { StoreError } from '@stevedore/staging';
+import type { LastRun } from './gateways.js';
 
 const FILE = 'instance';
 
@@ -34,21 +35,20 @@ export async function placeOf(directory: string): Promise<string> {
   return `${hostname()}:${await realpath(directory)}#${ino.toString(36)}-${birthtimeMs.toString(36)}`;
 }
 
-const SECRET_FILE = 'deployment-secret';
+const RUN_FILE = 'deployment.json';
 
-/**
- * Saves the secret that the servers of the deployment share, so that a server that starts while
- * the map is down can serve the others.
- */
-export async function saveSecret(directory: string, secret: string): Promise<void> {
-  if ((await loadSecret(directory)) === secret) return;
-  const path = join(directory, SECRET_FILE);
-  await writeFile(`${path}.new`, `${secret}\n`, { mode: 0o600 });
+/** Saves what this server knows of its deployment, for a start while the map is down. */
+export async function saveRun(directory: string, run: LastRun): Promise<void> {
+  const path = join(directory, RUN_FILE);
+  await writeFile(`${path}.new`, `${JSON.stringify(run)}\n`, { mode: 0o600, flush: true });
   await rename(`${path}.new`, path);
 }
 
-/** Undefined if none was saved. */
-export async function loadSecret(directory: string): Promise<string | undefined> {
-  const text = await readFile(join(directory, SECRET_FILE), 'utf8').catch(() => '');
-  return text.trim() === '' ? undefined : text.trim();
+/** Empty if nothing was saved, or nothing that can be read. */
+export async function loadRun(directory: string): Promise<LastRun> {
+  try {
+    const run = JSON.parse(await readFile(join(directory, RUN_FILE), 'utf8')) as LastRun;
+    if (Array.isArray(run.gateways)) return run;
+  } catch {}
+  return { secret: undefined, gateways: [] };
 }

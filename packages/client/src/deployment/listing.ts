@@ -1,8 +1,8 @@
-import { type Gateway, MapError } from '@stevedore/map';
+import { type Gateway, isAlive, MapError } from '@stevedore/map';
 import { parseKey, StoreError } from '@stevedore/staging';
 import { limitOf } from '../listing.js';
 import type { FileInfo, FilePage, ListOptions } from '../types.js';
-import { isAlive } from './partners.js';
+import { latest } from './gateways.js';
 
 /**
  * Lists the files of all servers of a deployment. Every server lists its own, staged and merged,
@@ -81,12 +81,12 @@ function serversToAsk(
 ): { readonly urls: ReadonlyMap<string, readonly number[]>; readonly away: number[] } {
   const urls = new Map<string, number[]>();
   const away: number[] = [];
-  const alive = isAlive(gateways);
+  const now = latest(gateways);
   for (const gateway of gateways) {
     const { origin, url, adoption } = gateway;
     // The server that has adopted its files lists them.
     if (isHere(origin) || adoption?.isDone) continue;
-    if (adoption || url === null || url === ownUrl || !alive(gateway)) away.push(origin);
+    if (adoption || url === null || url === ownUrl || !isAlive(gateway, now)) away.push(origin);
     else urls.set(url, [...(urls.get(url) ?? []), origin]);
   }
   return { urls, away };

@@ -1,4 +1,4 @@
-import { type DeploymentMap, IN_USE_MS, originOf } from '@stevedore/map';
+import { type DeploymentMap, isAlive, originOf } from '@stevedore/map';
 import { readTrunkDirectory, type TrunkStore } from '@stevedore/staging';
 import { differenceOf, placedOf } from './map-check.js';
 import { each, scanTrunks } from './trunk-scan.js';
@@ -32,9 +32,7 @@ export async function rebuildMap(parts: MapRebuildParts): Promise<MapRebuildRepo
   const { map, store, signal, onProgress } = parts;
   const now = await map.now();
   const gateways = await map.gateways();
-  const alive = gateways.filter(
-    ({ place, seenAt, adoption }) => place !== '' && !adoption && now - seenAt < IN_USE_MS,
-  );
+  const alive = gateways.filter((gateway) => isAlive(gateway, now));
   const speaking = new Set(alive.map(({ origin }) => origin));
   for (const { origin, adoption } of gateways) {
     if (adoption && speaking.has(adoption.by)) speaking.add(origin);

@@ -4,12 +4,9 @@ import { readAll } from '../gateway-answers.js';
 import { readLarge } from '../large-reader.js';
 import type { ReadContent } from '../stored-file.js';
 import type { ByteRange } from '../types.js';
-import type { GatewayFiles } from './gateway-files.js';
+import type { FoundFile, GatewayFiles } from './gateway-files.js';
 
 /** Reads files that are staged at another gateway and checks them against their CRC-32. */
-
-/** A file's facts from another gateway, with its bytes if they are few. */
-export type FoundFile = Awaited<ReturnType<GatewayFiles['find']>>;
 
 const MAX_BLOCK_LIST_BYTES = 2 * 2 ** 20;
 

@@ -3,11 +3,11 @@ import type { Duplex } from 'node:stream';
 import {
   decodeState,
   encodeFrameHeader,
-  FOR_GOOD,
   type Frame,
   FrameReader,
   FrameType,
   payloadsOf,
+  Refusal,
 } from './frames.js';
 
 /**
@@ -17,6 +17,16 @@ import {
 
 /** The partner will never accept copies again: it has taken over the files. */
 export class RefusedForGood extends Error {}
+
+/** The partner is stopping. */
+export class PartnerLeaves extends Error {}
+
+export interface PartnerState {
+  /** Of the partner. */
+  readonly origin: number;
+  /** Bytes that it has of each segment. */
+  readonly segments: ReadonlyMap<number, number>;
+}
 
 interface Waiting {
   /** Its last frame, counted from the start of the connection. */
@@ -33,12 +43,12 @@ export class CopyConnection {
   #sentFrames = 0;
   #failure: Error | undefined;
   #end: (error: Error) => void = () => {};
-  #state: (held: Map<number, number>) => void = () => {};
+  #state: (state: PartnerState) => void = () => {};
   readonly #timer: NodeJS.Timeout;
   /** Resolves with the reason when the connection ends. */
   readonly ended: Promise<Error>;
-  /** The partner's segments at the start of the connection, with their bytes. */
-  readonly held: Promise<ReadonlyMap<number, number>>;
+  /** What the partner has at the start of the connection. */
+  readonly held: Promise<PartnerState>;
 
   constructor(stream: Duplex, deadlineMs: number) {
     this.#stream = stream;
@@ -116,9 +126,12 @@ export class CopyConnection {
   #take(frame: Frame): void {
     if (frame.type === FrameType.refused) {
       const reason = Buffer.concat(frame.payload).toString();
-      throw frame.position === FOR_GOOD ? new RefusedForGood(reason) : new Error(reason);
+      if (frame.position === Refusal.forGood) throw new RefusedForGood(reason);
+      throw frame.position === Refusal.leaving ? new PartnerLeaves(reason) : new Error(reason);
     }
-    if (frame.type === FrameType.state) this.#state(decodeState(frame));
+    if (frame.type === FrameType.state) {
+      this.#state({ origin: frame.segment, segments: decodeState(frame) });
+    }
     const done = this.#waiting.findIndex((each) => each.frame > frame.position);
     for (const { resolve } of this.#waiting.splice(0, done < 0 ? Infinity : done)) resolve();
   }

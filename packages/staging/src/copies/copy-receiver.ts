@@ -1,13 +1,14 @@
 import type { Duplex } from 'node:stream';
 import {
+  CopiesRefused,
   encodeFrameHeader,
   encodeState,
-  FOR_GOOD,
   type Frame,
   FrameReader,
   FrameType,
+  Refusal,
 } from './frames.js';
-import { type HeldCopy, OriginAdopted } from './held-copy.js';
+import type { HeldCopy } from './held-copy.js';
 
 /**
  * The partner's side of the connection: writes frames to the held copy and acknowledges them. At
@@ -17,8 +18,8 @@ import { type HeldCopy, OriginAdopted } from './held-copy.js';
 
 const WRITES_IN_FLIGHT = 4;
 
-/** Resolves when the connection has ended. Never rejects. */
-export async function receiveCopies(stream: Duplex, held: HeldCopy): Promise<void> {
+/** Resolves when the connection has ended. Never rejects. `own`: origin of this gateway. */
+export async function receiveCopies(stream: Duplex, held: HeldCopy, own: number): Promise<void> {
   stream.on('error', () => undefined);
   const reader = new FrameReader();
   const writes: Promise<void>[] = [];
@@ -27,7 +28,9 @@ export async function receiveCopies(stream: Duplex, held: HeldCopy): Promise<voi
     if (stream.writable) stream.write(encodeFrameHeader(FrameType.taken, 0, count));
   };
   try {
-    sendState(stream, held);
+    const state = encodeState(held.state());
+    stream.write(encodeFrameHeader(FrameType.state, own, 0, [state]));
+    stream.write(state);
     for await (const chunk of stream) {
       for (const frame of reader.read(chunk as Buffer)) {
         frames += 1;
@@ -52,15 +55,9 @@ export async function receiveCopies(stream: Duplex, held: HeldCopy): Promise<voi
 export function refuseCopies(stream: Duplex, error: Error): void {
   if (!stream.writable) return;
   const payload = [Buffer.from(error.message.slice(0, 1024))];
-  const position = error instanceof OriginAdopted ? FOR_GOOD : 0;
+  const position = error instanceof CopiesRefused ? error.refusal : Refusal.forNow;
   stream.write(encodeFrameHeader(FrameType.refused, 0, position, payload));
   stream.end(payload[0]);
-}
-
-function sendState(stream: Duplex, held: HeldCopy): void {
-  const payload = encodeState(held.state());
-  stream.write(encodeFrameHeader(FrameType.state, 0, 0, [payload]));
-  stream.write(payload);
 }
 
 /** `done` resolves once this frame and all before it are durable. */

@@ -18,7 +18,7 @@ export const FrameType = {
   cut: 2,
   /** To the partner: segments up to this one are no longer needed. */
   release: 3,
-  /** From the partner, once: the segments that it holds. */
+  /** From the partner, once: its origin instead of a segment, and the segments that it holds. */
   state: 4,
   /** From the partner: how many frames are applied and durable. */
   taken: 5,
@@ -26,8 +26,25 @@ export const FrameType = {
   refused: 6,
 } as const;
 
-/** Position of a `refused` frame that makes the refusal permanent. */
-export const FOR_GOOD = 1;
+/** Position of a `refused` frame: whether the gateway shall come back. */
+export const Refusal = {
+  /** It may try again. */
+  forNow: 0,
+  /** Never: the partner has taken over its files. */
+  forGood: 1,
+  /** It needs another partner: this one is stopping. */
+  leaving: 2,
+} as const;
+
+/** Why no copies are accepted, and whether that lasts. */
+export class CopiesRefused extends Error {
+  readonly refusal: number;
+
+  constructor(message: string, refusal: number) {
+    super(message);
+    this.refusal = refusal;
+  }
+}
 
 const TYPES: ReadonlySet<number> = new Set(Object.values(FrameType));
 

@@ -2,8 +2,8 @@ import { type Disk, removeIfThere } from '@stevedore/disk';
 import { decodeSegmentHeader, SEGMENT_HEADER_BYTES } from '../container/record.js';
 import { Segment, segmentNumber } from '../container/segment.js';
 import { scanSegment } from '../container/segment-scan.js';
-import { DirectoryLock } from '../directory-lock.js';
 import { StoreError } from '../errors.js';
+import { CopiesRefused, Refusal } from './frames.js';
 
 /**
  * The copy that a partner holds of another gateway's container: the same segments, byte for byte,
@@ -25,37 +25,25 @@ export class HeldCopy {
   readonly #folder: string;
   readonly #origin: number;
   readonly #room: HeldRoom;
-  readonly #lock: DirectoryLock;
   readonly #segments = new Map<number, Segment>();
   /** Writes in flight; they end in order. */
   #written: Promise<void> = Promise.resolve();
   #failure: unknown;
 
-  private constructor(
-    disk: Disk,
-    folder: string,
-    origin: number,
-    room: HeldRoom,
-    lock: DirectoryLock,
-  ) {
+  private constructor(disk: Disk, folder: string, origin: number, room: HeldRoom) {
     this.#disk = disk;
     this.#folder = folder;
     this.#origin = origin;
     this.#room = room;
-    this.#lock = lock;
   }
 
-  /**
-   * Locks and opens the copy of that origin. Rejects with `directory_locked` while another process
-   * has it open, and with `OriginAdopted` once its files were taken over.
-   */
+  /** Opens the copy of that origin. Rejects with `CopiesRefused` once its files were taken over. */
   static async open(disk: Disk, directory: string, origin: number, room: HeldRoom) {
     const folder = `${directory}/container`;
+    if (await disk.exists(`${directory}/${ADOPTED_FILE}`)) throw originAdopted(origin);
     await disk.makeDirectory(folder);
-    const lock = DirectoryLock.acquire(directory);
-    const held = new HeldCopy(disk, folder, origin, room, lock);
+    const held = new HeldCopy(disk, folder, origin, room);
     try {
-      if (await disk.exists(`${directory}/${ADOPTED_FILE}`)) throw new OriginAdopted(origin);
       await held.#openSegments();
       return held;
     } catch (error) {
@@ -194,7 +182,6 @@ export class HeldCopy {
     await this.#written.catch(() => undefined);
     await Promise.allSettled([...this.#segments.values()].map((segment) => segment.close()));
     this.#segments.clear();
-    this.#lock.release();
   }
 }
 
@@ -249,10 +236,9 @@ function full(limitBytes: number): StoreError {
 }
 
 /** The files of the origin were taken over here: its own directory must not be used again. */
-export class OriginAdopted extends Error {
-  constructor(origin: number) {
-    super(`the files of origin ${origin} were taken over by its partner`);
-  }
+export function originAdopted(origin: number): CopiesRefused {
+  const message = `the files of origin ${origin} were taken over by its partner`;
+  return new CopiesRefused(message, Refusal.forGood);
 }
 
 function gap(number: number, position: number, end: number): Error {

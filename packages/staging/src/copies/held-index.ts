@@ -3,7 +3,6 @@ import type { Disk } from '@stevedore/disk';
 import type { StoredTrunk } from '../container/records.js';
 import { replayContainer } from '../container/recovery.js';
 import type { Segment } from '../container/segment.js';
-import { DirectoryLock } from '../directory-lock.js';
 import { FileMap, type FileRow, type TrunkRow } from '../filemap/filemap.js';
 import { settleKnown } from '../repair/rebuild.js';
 import { soundBytes } from '../repair/sound-copies.js';
@@ -21,35 +20,24 @@ const NO_KEY = Buffer.alloc(0);
 
 export class HeldIndex {
   readonly #directory: string;
-  readonly #lock: DirectoryLock;
   readonly #fileMap: FileMap;
   readonly #segments: ReadonlyMap<number, Segment>;
 
-  private constructor(
-    directory: string,
-    lock: DirectoryLock,
-    fileMap: FileMap,
-    segments: readonly Segment[],
-  ) {
+  private constructor(directory: string, fileMap: FileMap, segments: readonly Segment[]) {
     this.#directory = directory;
-    this.#lock = lock;
     this.#fileMap = fileMap;
     this.#segments = new Map(segments.map((segment) => [segment.number, segment]));
   }
 
-  /** Rejects with `directory_locked` while another process has the copy open. */
   static async open(disk: Disk, directory: string, now: number): Promise<HeldIndex> {
-    const lock = DirectoryLock.acquire(directory);
-    let fileMap: FileMap | undefined;
+    await removeIndex(directory);
+    const fileMap = FileMap.open(`${directory}/${INDEX}`, false);
     try {
-      await removeIndex(directory);
-      fileMap = FileMap.open(`${directory}/${INDEX}`, false);
       const { segments } = await replayContainer(disk, `${directory}/container`, fileMap, now);
       await settleKnown(fileMap);
-      return new HeldIndex(directory, lock, fileMap, segments);
+      return new HeldIndex(directory, fileMap, segments);
     } catch (error) {
-      await fileMap?.close();
-      lock.release();
+      await fileMap.close();
       throw error;
     }
   }
@@ -115,7 +103,6 @@ export class HeldIndex {
     await Promise.allSettled([...this.#segments.values()].map((segment) => segment.close()));
     await this.#fileMap.close();
     await removeIndex(this.#directory);
-    this.#lock.release();
   }
 }
 

@@ -2,7 +2,7 @@ import type { Duplex } from 'node:stream';
 import { Wakeup } from '@stevedore/async';
 import type { Container, CopiedBatch } from '../container/container.js';
 import { StoreError } from '../errors.js';
-import { CopyConnection, RefusedForGood } from './copy-connection.js';
+import { CopyConnection, PartnerLeaves, RefusedForGood } from './copy-connection.js';
 import { FrameType } from './frames.js';
 
 /**
@@ -24,8 +24,13 @@ export interface StagedCopiesOptions {
 export interface Partner {
   readonly name: string;
   readonly stream: Duplex;
-  /** Called once the partner has everything. */
-  readonly onUp?: () => void;
+  /**
+   * Called with the partner's origin once it has everything, before anything else is acknowledged
+   * with its copy. Rejects if that cannot be recorded.
+   */
+  readonly record: (origin: number) => Promise<void>;
+  /** Called when it stops: the next connection should be to another one. */
+  readonly onLeaving: () => void;
 }
 
 export interface StagedCopiesParts {
@@ -191,14 +196,16 @@ export class StagedCopies {
     let pauseMs = FIRST_PAUSE_MS;
     while (!signal.aborted) {
       let failure: Error;
+      let partner: Partner | undefined;
       try {
-        const { name, stream, onUp } = await this.#options.connect(signal);
-        this.#partner = name;
-        failure = await this.#serve(new CopyConnection(stream, this.#options.deadlineMs), onUp);
+        partner = await this.#options.connect(signal);
+        this.#partner = partner.name;
+        failure = await this.#serve(partner);
         pauseMs = FIRST_PAUSE_MS;
       } catch (error) {
         failure = error as Error;
       }
+      if (failure instanceof PartnerLeaves) partner?.onLeaving();
       this.#link = undefined;
       this.#state = 'away';
       if (signal.aborted) return;
@@ -227,19 +234,20 @@ export class StagedCopies {
   }
 
   /** Serves the partner until the connection ends. Resolves or rejects with the reason. */
-  async #serve(connection: CopyConnection, onUp: (() => void) | undefined): Promise<Error> {
+  async #serve({ stream, record }: Partner): Promise<Error> {
+    const connection = new CopyConnection(stream, this.#options.deadlineMs);
     try {
       this.#state = 'catching up';
-      this.#had = new Map(await connection.held);
+      const { origin, segments } = await connection.held;
+      this.#had = new Map(segments);
       await this.#align(connection);
       await this.#catchUp(connection);
-      const joined = this.#join(connection);
+      const joined = this.#join(connection).then(() => record(origin));
       this.#link = { connection, joined };
       await joined;
       this.#state = 'up';
       this.#isReported = false;
       this.release(this.#firstNeeded);
-      onUp?.();
       const probe = setInterval(() => this.release(this.#firstNeeded), PROBE_INTERVAL_MS);
       probe.unref();
       try {

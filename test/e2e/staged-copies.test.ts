@@ -1,0 +1,282 @@
+import { execFile, spawn } from 'node:child_process';
+import { existsSync, readdirSync, readFileSync, renameSync } from 'node:fs';
+import type { Agent } from 'node:http';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { openDatabase } from '@stevedore/disk/sqlite';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { type Ask, ask, connections } from '../gateway/workers/asking.js';
+import { needsPostgres, PostgresServer } from '../map/postgres-server.js';
+import { COMMAND } from '../support/gateway-process.js';
+import { Daemon, freePorts } from '../support/kill-cluster.js';
+import { soon } from '../support/soon.js';
+import { temporaryFolder } from '../support/temporary.js';
+
+/** Staged files of a gateway that was killed, at the others: three gateways, one of two workers. */
+
+vi.setConfig({ testTimeout: 240_000 });
+
+const FILES = 20;
+const WORKERS = 2;
+
+interface Server {
+  readonly url: string;
+  readonly directory: string;
+  readonly daemon: Daemon;
+  /** One connection for each process. */
+  agents: readonly Agent[];
+}
+
+/**
+ * The first has a partner that the default would not choose, and that has workers. The second
+ * would be chosen by default.
+ */
+async function three(mapUrl?: string) {
+  const folder = temporaryFolder();
+  const [tracker, storage, ...ports] = (await freePorts(5)).map(String) as [string, ...string[]];
+  const trackers = `127.0.0.1:${tracker}`;
+  const path = join(folder, 'map.db');
+  const map = mapUrl ?? `sqlite:${path}`;
+  const urls = ports.map((port) => `http://127.0.0.1:${port}`).sort() as [string, string, string];
+  const daemons: Daemon[] = [];
+  const start = async (args: readonly string[]): Promise<Daemon> => {
+    const daemon = new Daemon(folder, () => args);
+    daemons.push(daemon);
+    daemon.start();
+    await daemon.ready();
+    return daemon;
+  };
+  onTestFinished(async () => {
+    for (const daemon of daemons) await daemon.kill();
+  });
+  await start(['tracker', '--port', tracker]);
+  const paths = ['--store-paths', join(folder, 's1')];
+  const storing = await start(['storage', '--port', storage!, '--trackers', trackers, ...paths]);
+  const gateway = async (name: string, url: string, ...more: string[]): Promise<Server> => {
+    const directory = join(folder, name);
+    const daemon = await start([
+      ...['gateway', '--directory', directory, '--port', new URL(url).port, '--peer-url', url],
+      ...['--trackers', trackers, '--map', map, '--merge-max-age', '1h', ...more],
+    ]);
+    return { url, directory, daemon, agents: [] };
+  };
+  const third = await gateway('g3', urls[2], '--workers', String(WORKERS));
+  const second = await gateway('g2', urls[1]);
+  const first = await gateway('g1', urls[0], '--staged-copies', '2', '--partner', urls[2]);
+  second.agents = await connections({ url: second.url } as never, 1);
+  third.agents = await connections({ url: third.url } as never, WORKERS);
+  const query = (statement: string, ...values: unknown[]) => {
+    const database = openDatabase(path, { timeout: 10_000 });
+    try {
+      return database.prepare(statement).all(...values) as Record<string, unknown>[];
+    } finally {
+      database.close();
+    }
+  };
+  const originsOf = ({ url }: Server) =>
+    query('SELECT origin FROM stevedore_gateway WHERE url = ?', url).map((row) => row.origin);
+  return {
+    ...{ map, query, first, second, third, originsOf, storage: storing },
+    get origin() {
+      return originsOf(first)[0] as number;
+    },
+    /** As if the first had been away for long. */
+    forget: () =>
+      void query('UPDATE stevedore_gateway SET seen_at = 1 WHERE url = ? RETURNING 1', first.url),
+    adopt: (...more: string[]) =>
+      promisify(execFile)(
+        process.execPath,
+        [COMMAND, 'adopt', String(originsOf(first)[0]), '--map', map, ...more],
+        { timeout: 60_000 },
+      ),
+  };
+}
+
+type Three = Awaited<ReturnType<typeof three>>;
+
+const contentOf = (n: number): string => `file ${n} `.repeat(100 + n);
+
+async function post({ url }: Server, body: string, how: Ask = {}): Promise<string> {
+  const answer = await soon(async () => {
+    const posted = await ask(url, '/files', { ...how, method: 'POST', body });
+    expect(posted.status).toBe(201);
+    return posted;
+  });
+  return JSON.parse(answer.body.toString()).key;
+}
+
+async function postAll(server: Server): Promise<string[]> {
+  const keys: string[] = [];
+  for (let n = 0; n < FILES; n++) keys.push(await post(server, contentOf(n)));
+  return keys;
+}
+
+/** Every file, at every process of the second and the third. */
+async function statuses({ second, third }: Three, keys: readonly string[]): Promise<number[]> {
+  const all: number[] = [];
+  for (const { url, agents } of [second, third]) {
+    for (const agent of agents) {
+      for (const [n, key] of keys.entries()) {
+        const { status, body } = await ask(url, `/files/${key}`, { agent });
+        if (status === 200) expect(body.toString()).toBe(contentOf(n));
+        all.push(status);
+      }
+    }
+  }
+  return all;
+}
+
+/** A key of the same origin that was never given out. */
+function unknownLike(key: string): string {
+  const bytes = Buffer.from(key, 'base64url');
+  bytes[15] = bytes[15]! ^ 1;
+  return bytes.toString('base64url');
+}
+
+const allOf = (status: number) => Array.from({ length: FILES * (WORKERS + 1) }, () => status);
+
+test('a killed gateway’s staged files are read at every process of the others, and adopted', async () => {
+  const servers = await three();
+  const { first, third, forget, adopt, origin, originsOf, query } = servers;
+  const keys = await postAll(first);
+  const deleted = await post(first, 'deleted');
+  expect(await ask(first.url, `/files/${deleted}`, { method: 'DELETE' })).toMatchObject({
+    status: 204,
+  });
+  await first.daemon.kill();
+  await soon(async () => expect(await statuses(servers, keys)).toEqual(allOf(200)));
+
+  forget();
+  // Another one does not have the copies.
+  const other = String(originsOf(servers.second)[0]);
+  await expect(adopt('--by', other)).rejects.toMatchObject({
+    stderr: expect.stringContaining('holds the copies'),
+  });
+  // The command finds the holder by itself.
+  const { stdout } = await adopt('--json');
+  const [row] = query('SELECT holder FROM stevedore_gateway WHERE origin = ?', origin);
+  expect(JSON.parse(stdout)).toMatchObject({ origin, by: row?.holder });
+  await soon(async () => expect(await statuses(servers, keys)).toEqual(allOf(200)));
+  // What never was, or was deleted while it was staged, is known not to exist at every process.
+  for (const gone of [deleted, unknownLike(deleted)]) {
+    for (const { url, agents } of [servers.second, third]) {
+      for (const agent of agents) {
+        await soon(async () =>
+          expect(await ask(url, `/files/${gone}`, { agent })).toMatchObject({ status: 404 }),
+        );
+      }
+    }
+  }
+  expect(readdirSync(join(third.directory, 'held', String(origin), 'container'))).toEqual([]);
+  expect(existsSync(join(third.directory, 'workers', '2', 'held'))).toBe(false);
+});
+
+test('an adoption is repeated until the one that holds the copies has finished it', async () => {
+  const servers = await three();
+  const { first, third, forget, adopt, origin, query } = servers;
+  const keys = await postAll(first);
+  await first.daemon.kill();
+  forget();
+  await third.daemon.kill();
+  const adopting = adopt();
+  const adopter = () => query('SELECT adopter FROM stevedore_gateway WHERE origin = ?', origin)[0];
+  await soon(async () => expect(adopter()?.adopter).toBeTypeOf('number'));
+  // While nobody can say, nobody answers that a file is not there.
+  const { url, agents } = servers.second;
+  for (const key of keys) {
+    expect((await ask(url, `/files/${key}`, { agent: agents[0]! })).status).toBe(503);
+  }
+  for (let kills = 0; kills < 3; kills++) {
+    third.daemon.start();
+    await third.daemon.ready();
+    await third.daemon.kill();
+  }
+  third.daemon.start();
+  await third.daemon.ready();
+  await adopting;
+  await adopt();
+  third.agents = await connections({ url: third.url } as never, WORKERS);
+  await soon(async () => expect(await statuses(servers, keys)).toEqual(allOf(200)));
+});
+
+/** The command, and what it has said so far. */
+function adopting({ map, origin }: Three) {
+  const child = spawn(process.execPath, [COMMAND, 'adopt', String(origin), '--map', map], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  onTestFinished(() => void child.kill('SIGKILL'));
+  let said = '';
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    said += text;
+  });
+  const ended = new Promise<number | null>((resolve) => child.once('exit', resolve));
+  return { said: async (text: string) => soon(async () => expect(said).toContain(text)), ended };
+}
+
+test('an adoption that has not seen every place says which, and does not end', async () => {
+  const servers = await three();
+  const { first, third, storage, origin } = servers;
+  const keys = await postAll(first);
+  await Promise.all([first, third].map(({ daemon }) => daemon.kill()));
+  await storage.kill();
+  servers.forget();
+  const held = join(third.directory, 'held', String(origin));
+  renameSync(held, `${held}.away`);
+  const command = adopting(servers);
+  third.daemon.start();
+  await third.daemon.ready();
+  await command.said(`${held} is not there`);
+
+  await third.daemon.kill();
+  renameSync(`${held}.away`, held);
+  third.daemon.start();
+  await third.daemon.ready();
+  await command.said('storage 127.0.0.1:');
+  third.agents = await connections({ url: third.url } as never, WORKERS);
+  // What is known is served meanwhile, and nothing is said not to exist.
+  await soon(async () => expect(await statuses(servers, keys)).toEqual(allOf(200)));
+  const path = `/files/${unknownLike(keys[0]!)}`;
+  const asked = () => ask(third.url, path, { agent: third.agents[0]! });
+  expect((await asked()).status).toBe(503);
+
+  storage.start();
+  await storage.ready();
+  expect(await command.ended).toBe(0);
+  await soon(async () => expect((await asked()).status).toBe(404));
+});
+
+describe.skipIf(needsPostgres.missing)('a gateway that starts while the map is down', () => {
+  test('has its partner and the other gateways, and stores and serves', async () => {
+    const database = await PostgresServer.start();
+    const servers = await three(database.url);
+    const { first, second, third } = servers;
+    const foreign = await post(second, 'staged at another one');
+    const keys = await postAll(first);
+    // Every server has heard from the map who holds the copies.
+    const folders = [first.directory, second.directory, third.directory];
+    for (const folder of [...folders, join(third.directory, 'workers', '2')]) {
+      await soon(async () => {
+        const known = JSON.parse(readFileSync(join(folder, 'deployment.json'), 'utf8'));
+        const row = known.gateways.find(({ url }: { url: string }) => url === first.url);
+        expect(row.holder).toBeTypeOf('number');
+      });
+    }
+    await database.kill();
+    await first.daemon.kill();
+    await soon(async () => expect(await statuses(servers, keys)).toEqual(allOf(200)));
+    for (const { daemon } of [third, first]) {
+      await daemon.kill();
+      daemon.start();
+      await daemon.ready();
+    }
+    third.agents = await connections({ url: third.url } as never, WORKERS);
+    const later = await post(first, contentOf(0));
+    expect(await ask(first.url, `/files/${foreign}`)).toMatchObject({ status: 200 });
+    expect(await statuses(servers, keys)).toEqual(allOf(200));
+    await first.daemon.kill();
+    await soon(async () => expect(await statuses(servers, [...keys])).toEqual(allOf(200)));
+    for (const agent of third.agents) {
+      expect(await ask(third.url, `/files/${later}`, { agent })).toMatchObject({ status: 200 });
+    }
+  });
+});
