@@ -41,6 +41,8 @@ const MAX_PAUSE_MS = 10_000;
 /** After serving for this long, a worker's restart delay starts from the shortest again. */
 const STEADY_MS = 30_000;
 const CLOSE_TIMEOUT_MS = 9_000;
+/** Uploads may wait for it; without an answer, this gateway counts alone. */
+const MAP_TIMEOUT_MS = 2_000;
 /** Interval of health checks; each waits as long as any call does. */
 const ASK_INTERVAL_MS = 1_000;
 /** Two: the first may have been missed because this process itself, or the machine, stood still. */
@@ -105,7 +107,7 @@ interface PrimaryParts {
 class Primary {
   readonly #parts: PrimaryParts;
   readonly #slots: readonly Slot[];
-  readonly #shared = new Shared();
+  readonly #shared: Shared;
   readonly #totals: Totals;
   readonly #registry = new Registry();
   readonly #feed: ConsoleFeed;
@@ -115,6 +117,12 @@ class Primary {
   constructor(parts: PrimaryParts) {
     const { options, plan, trackers, events } = parts;
     this.#parts = parts;
+    this.#shared = new Shared(
+      Date.now,
+      options.map === ''
+        ? undefined
+        : (day, asks) => this.#anyone().askWithin(MAP_TIMEOUT_MS, 'reserveUsage', day, asks),
+    );
     this.#slots = plan.map((own) => ({
       ...{ number: own[0]!, own, process: undefined, calls: undefined },
       ...{ isServing: false, failures: 0 },
@@ -162,6 +170,7 @@ class Primary {
   async close(): Promise<void> {
     this.#isClosing = true;
     this.#feed.close();
+    this.#shared.close();
     for (const timer of this.#timers) clearTimeout(timer);
     await Promise.all(this.#slots.map((slot) => this.#stop(slot)));
   }

@@ -40,6 +40,7 @@ const answers: WorkerCalls = {
   stats,
   ready: () => serving().store.ready(),
   cluster: () => serving().store.cluster(),
+  reserveUsage: (day, asks) => serving().store.deployment!.reserveUsage(day, asks),
   close: async () => {
     await gateway?.close();
     for (const store of stores.values()) await store.close();

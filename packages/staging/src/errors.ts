@@ -5,6 +5,7 @@
 
 export type StoreErrorCode =
   | 'aborted'
+  | 'client_room_exceeded'
   | 'closed'
   | 'container_full'
   | 'container_write_failed'

@@ -50,9 +50,10 @@ export {
   toProblem,
 } from './problems.js';
 export { scopeOfUpload } from './resumable/note.js';
+export type { ResumableRequest } from './resumable/resumable.js';
 export { DIGEST_HEADERS, digestCheck } from './upload/digests.js';
 export { Form } from './upload/form.js';
-export { type KeysUnderWay, type Stored, uploadMark } from './upload/idempotency.js';
+export { type Stored, uploadMark } from './upload/idempotency.js';
 export { checkPolicy, narrowPolicy, type UploadPolicy } from './upload/policy.js';
 export {
   ProgressGuard,
@@ -60,4 +61,6 @@ export {
   readWhole,
   sendContinueIfExpected,
   tooLarge,
+  type UploadQuota,
 } from './upload/request-body.js';
+export { LocalMarks, type MarkState, type UploadMarks } from './upload/upload-marks.js';

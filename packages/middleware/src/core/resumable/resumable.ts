@@ -1,6 +1,5 @@
 import { createHash } from 'node:crypto';
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
-import { ReadableStream } from 'node:stream/web';
 import {
   invalidOption,
   isStoreError,
@@ -15,11 +14,18 @@ import type { Answer } from '../http/file-answer.js';
 import type { TransferLimits } from '../limits.js';
 import { ProblemError, problemAnswer, toProblem } from '../problems.js';
 import { checkBytes } from '../upload/content-check.js';
+import { type IdempotentUploads, uploadMark } from '../upload/idempotency.js';
 import { expiryOf, typeProblem, type UploadPolicy } from '../upload/policy.js';
-import type { ProgressGuard, UploadRoom } from '../upload/request-body.js';
-import { RequestBody, sendContinueIfExpected } from '../upload/request-body.js';
+import {
+  type ProgressGuard,
+  RequestBody,
+  sendContinueIfExpected,
+  type UploadQuota,
+  type UploadRoom,
+} from '../upload/request-body.js';
+import { asWebRequest, methodOf, ownHeaders, problemOf } from './messages.js';
 import { type Note, noteOf } from './note.js';
-import { type Begin, EXTENSIONS, TusStore, type UnderWay, underWay } from './tus-store.js';
+import { type Begin, EXTENSIONS, TusStore, tooLong, type UnderWay, underWay } from './tus-store.js';
 import { CHECKSUMS, checksumOf, concatOf, metadataOf } from './upload-headers.js';
 
 /**
@@ -32,6 +38,8 @@ export interface ResumableOptions {
   readonly store: Store;
   readonly limits: TransferLimits;
   readonly guard: ProgressGuard;
+  /** Marks of permissions that are good for one file. */
+  readonly oneTime: Pick<IdempotentUploads, 'begin' | 'finish'>;
 }
 
 /** One request. */
@@ -49,14 +57,20 @@ export interface ResumableRequest {
   readonly policy?: UploadPolicy;
   readonly scope?: string;
   readonly mark?: Buffer | undefined;
-  /** The client, which can have only so many unfinished uploads. Default: no such limit. */
-  readonly owner?: string;
-  /** Most bytes that the request may bring. */
-  readonly limitBytes?: number | undefined;
-  /** Called once, with the number of bytes that were stored. */
-  readonly onReceived?: (bytes: number) => void;
+  /** Uploads of this scope alone exist for the request, finished ones too. Default: all. */
+  readonly visibleScope?: string | undefined;
+  readonly quota?: UploadQuota | undefined;
+  /** Called once, at the end, with the number of bytes that were added to the upload `id`. */
+  readonly onReceived?: (bytes: number, id: string | undefined) => void | Promise<void>;
   /** Called before the answer that ends an upload; if it throws, its error is the answer. */
-  readonly onStored?: (receipt: Receipt, scope: string) => void | Promise<void>;
+  readonly onStored?: (receipt: Receipt, from: UploadOrigin) => void | Promise<void>;
+}
+
+/** What became a file. */
+export interface UploadOrigin {
+  readonly scope: string;
+  /** The upload or, for a joined one, the uploads that were its parts. */
+  readonly ids: readonly string[];
 }
 
 /** The header in which a web page finds the key of the file. */
@@ -70,6 +84,8 @@ export class ResumableUploads {
   readonly #options: ResumableOptions;
   readonly #uploads: UnfinishedUploads;
   readonly #server: Server;
+  /** Parts that are being joined. */
+  readonly #joining = new Set<string>();
 
   /** Throws `invalid_option` for a store without unfinished uploads. */
   constructor(options: ResumableOptions) {
@@ -83,7 +99,7 @@ export class ResumableUploads {
       datastore: store,
       namingFunction: ({ headers }) => {
         const size = headers.get('upload-length');
-        return store.begin(size === null ? undefined : Number(size));
+        return this.#create(size === null ? undefined : Number(size));
       },
       generateUrl: (_request, { id }) => id,
       getFileIdFromRequest: (_request, id) => id,
@@ -147,13 +163,30 @@ export class ResumableUploads {
     }
     const concat = method === 'POST' ? concatOf(headers) : undefined;
     const begin = method === 'POST' ? this.#begin(headers, asked, concat === 'partial') : undefined;
-    const current: UnderWay = { checksum: checksumOf(headers), begin };
-    return underWay.run(current, async () => {
-      if (Array.isArray(concat)) return this.#join(concat, current, asked);
-      // Its last request may have failed before it became a file; this client asks for its state.
-      if (method === 'HEAD' && asked.id !== undefined) await this.#finishWhole(asked, current);
-      return this.#speak(request, response, method, current, asked);
-    });
+    const { id, quota, visibleScope, onReceived } = asked;
+    const current: UnderWay = {
+      ...{ checksum: checksumOf(headers), begin, quota, visibleScope, id },
+      expectedBytes: bytesOf(headers['content-length']),
+    };
+    if (id !== undefined) this.#demandVisible(id, asked);
+    try {
+      return await underWay.run(current, async () => {
+        if (Array.isArray(concat)) return this.#join(concat, current, asked);
+        // Its last request may have failed before it became a file; this client asks for its state.
+        if (method === 'HEAD' && id !== undefined) await this.#finishWhole(asked, current);
+        return this.#speak(request, response, method, current, asked);
+      });
+    } finally {
+      await onReceived?.(current.receivedBytes ?? 0, current.id);
+    }
+  }
+
+  #demandVisible(id: string, { visibleScope }: ResumableRequest): void {
+    if (this.#joining.has(id)) {
+      throw new ProblemError('upload_under_way', 'This upload is being joined with others.');
+    }
+    const upload = visibleScope === undefined ? undefined : this.#uploads.find(id);
+    if (upload && noteOf(upload).scope !== visibleScope) throw noUpload();
   }
 
   /** What a new upload is to become, under the route's policy. */
@@ -199,17 +232,16 @@ export class ResumableUploads {
     response: ServerResponse,
     method: string,
     current: UnderWay,
-    { path, filesPath, id, room, onStored, onReceived, limitBytes }: ResumableRequest,
+    { path, filesPath, id, room, onStored }: ResumableRequest,
   ): Promise<Answer> {
     const upload = id === undefined ? undefined : this.#uploads.find(id);
     const scope = current.begin?.note.scope ?? (upload ? noteOf(upload).scope : '');
-    const body = this.#bodyOf(request, response, method, { room, limitBytes });
+    const body = this.#bodyOf(request, response, method, room);
     let answer: Response;
     try {
       answer = await this.#server.handleWeb(asWebRequest(request, method, id, body));
     } finally {
       body?.release();
-      onReceived?.(current.receivedBytes ?? 0);
     }
     if (answer.status >= 400) throw problemOf(answer, body?.failure ?? current.failure);
     const headers: Record<string, string> = { 'cache-control': 'no-store' };
@@ -218,7 +250,7 @@ export class ResumableUploads {
     if (headers.location !== undefined) headers.location = `${path}/${headers.location}`;
     if (method === 'HEAD' && upload) Object.assign(headers, ownHeaders(upload));
     const { receipt } = current;
-    if (receipt && method !== 'HEAD') await onStored?.(receipt, scope);
+    if (receipt && method !== 'HEAD') await onStored?.(receipt, { scope, ids: [receipt.key] });
     // Another request may have ended it while this one waited.
     const isFile = method === 'HEAD' && id !== undefined && !this.#uploads.find(id);
     const key = receipt?.key ?? (isFile ? id : undefined);
@@ -234,7 +266,7 @@ export class ResumableUploads {
     request: IncomingMessage,
     response: ServerResponse,
     method: string,
-    bounds: { readonly room: UploadRoom; readonly limitBytes: number | undefined },
+    room: UploadRoom,
   ): RequestBody | undefined {
     const { headers } = request;
     const hasBody =
@@ -242,53 +274,91 @@ export class ResumableUploads {
     if (!hasBody || (method !== 'PATCH' && method !== 'POST')) return undefined;
     const { limits, guard } = this.#options;
     sendContinueIfExpected(request, response);
-    const { room, limitBytes = limits.maxFileBytes } = bounds;
-    return new RequestBody(request, { limitBytes, guard, room });
+    return new RequestBody(request, { limitBytes: limits.maxFileBytes, guard, room });
+  }
+
+  /** Creates an upload. Resolves with its id. */
+  async #create(size: number | undefined): Promise<string> {
+    const current = underWay.getStore()!;
+    const { note, ...about } = current.begin!;
+    if (size !== undefined && size > note.maxBytes) throw tooLong(note);
+    const create = () =>
+      this.#uploads.begin({
+        ...{ ...about, note: JSON.stringify(note) },
+        ...(size === undefined ? {} : { size }),
+      });
+    const { once } = about;
+    const { id } = await (once ? this.#options.oneTime.begin(once, create) : create());
+    current.id = id;
+    return id;
   }
 
   /**
    * Creates an upload from the bytes of others, in order (extension concatenation), and removes
-   * those.
+   * those. The bytes of each part are counted already, once.
    */
   async #join(
     ids: readonly string[],
     current: UnderWay,
     { path, filesPath, onStored }: ResumableRequest,
   ): Promise<Answer> {
-    const uploads = this.#uploads;
-    const { note, ...about } = current.begin!;
-    const parts = ids.map((id) => {
-      const part = uploads.find(id);
-      if (part && noteOf(part).isPart && noteOf(part).scope === note.scope) return part;
-      throw new ProblemError('not_found', 'Upload-Concat names an upload that does not exist.');
-    });
-    const open = parts.find(({ offset, size }) => offset !== size);
-    if (open) throw new ProblemError('length_mismatch', `The part ${open.id} is not finished.`);
-    const size = parts.reduce((sum, { offset }) => sum + offset, 0);
-    if (size > note.maxBytes) {
-      throw new ProblemError('too_large', `The upload is longer than ${note.maxBytes} bytes.`);
+    const { scope } = current.begin!.note;
+    const distinct = [...new Set(ids)];
+    const parts = new Map(distinct.map((id) => [id, this.#partOf(id, scope)]));
+    const sizeOf = (each: readonly string[]) =>
+      each.reduce((sum, id) => sum + parts.get(id)!.offset, 0);
+    const size = sizeOf(ids);
+    const repeatedBytes = size - sizeOf(distinct);
+    for (const id of distinct) this.#joining.add(id);
+    try {
+      await current.quota?.take(repeatedBytes, repeatedBytes);
+      const id = await this.#create(size);
+      current.receivedBytes = repeatedBytes;
+      try {
+        let offset = 0;
+        for (const part of ids) {
+          offset = await this.#uploads.append(id, offset, this.#uploads.read(part));
+        }
+        for (const part of distinct) this.#partOf(part, scope);
+        await this.#finish(id);
+      } catch (error) {
+        // Only the answer would have told anybody its id.
+        await this.#uploads.remove(id).catch(() => undefined);
+        throw error;
+      }
+      await onStored?.(current.receipt!, { scope, ids: distinct });
+      // One that cannot be removed now is removed when it is too old.
+      for (const part of distinct) await this.#uploads.remove(part).catch(() => undefined);
+      return {
+        status: 201,
+        headers: {
+          ...{ 'tus-resumable': TUS_RESUMABLE, 'cache-control': 'no-store' },
+          ...{ location: `${path}/${id}`, 'content-location': `${filesPath}/${id}` },
+          [KEY_HEADER]: id,
+        },
+      };
+    } finally {
+      for (const id of distinct) this.#joining.delete(id);
     }
-    const { id } = await uploads.begin({ ...about, size, note: JSON.stringify(note) });
-    let offset = 0;
-    for (const part of parts) offset = await uploads.append(id, offset, uploads.read(part.id));
-    await this.#finish(id);
-    await onStored?.(current.receipt!, note.scope);
-    for (const part of new Set(ids)) await uploads.remove(part);
-    return {
-      status: 201,
-      headers: {
-        ...{ 'tus-resumable': TUS_RESUMABLE, 'cache-control': 'no-store' },
-        ...{ location: `${path}/${id}`, 'content-location': `${filesPath}/${id}` },
-        [KEY_HEADER]: id,
-      },
-    };
+  }
+
+  #partOf(id: string, scope: string): UnfinishedUpload {
+    const part = this.#uploads.find(id);
+    if (!part || !noteOf(part).isPart || noteOf(part).scope !== scope) {
+      throw new ProblemError('not_found', 'Upload-Concat names an upload that does not exist.');
+    }
+    if (part.offset !== part.size) {
+      throw new ProblemError('length_mismatch', `The part ${id} is not finished.`);
+    }
+    return part;
   }
 
   async #finishWhole({ id = '', onStored }: ResumableRequest, current: UnderWay): Promise<void> {
     const upload = this.#uploads.find(id);
     if (!upload || upload.offset !== upload.size) return;
     await this.#finish(id);
-    if (current.receipt) await onStored?.(current.receipt, noteOf(upload).scope);
+    const { scope } = noteOf(upload);
+    if (current.receipt) await onStored?.(current.receipt, { scope, ids: [id] });
   }
 
   /** After an upload's last byte: makes it a file, or refuses and removes it. */
@@ -296,11 +366,18 @@ export class ResumableUploads {
     const current = underWay.getStore()!;
     const upload = this.#uploads.find(id);
     if (!upload || noteOf(upload).isPart) return {};
+    const { once } = upload;
+    // The mark lets its scope, and no other, see that the upload has become a file.
+    const { visibleScope } = current;
+    const own = once || visibleScope === undefined ? {} : { once: scopeMark(visibleScope, id) };
     try {
       if (noteOf(upload).checkContent) await this.#checkContent(upload);
-      current.receipt = await this.#uploads.finish(id);
+      const finish = () => this.#uploads.finish(id, own);
+      current.receipt = await (once ? this.#options.oneTime.finish(once, finish) : finish());
     } catch (error) {
       current.failure ??= error;
+      const isSpent = error instanceof ProblemError && error.code === 'signature_expired';
+      if (isSpent) await this.#uploads.remove(id).catch(() => undefined);
       throw error;
     }
     return {};
@@ -319,70 +396,35 @@ export class ResumableUploads {
     }
   }
 
-  /** The key of the file that an upload became, if that file is here. */
+  /** The size of the file that an upload became, if it is here and the request may see it. */
   async #sizeOf(id: string): Promise<number | undefined> {
+    const { store } = this.#options;
+    const scope = underWay.getStore()!.visibleScope;
     try {
-      return (await this.#options.store.stat(id, { onlyHere: true })).size;
+      if (scope === undefined) return (await store.stat(id, { onlyHere: true })).size;
     } catch (error) {
       if (isStoreError(error, 'not_found') || isStoreError(error, 'invalid_id')) return undefined;
       throw error;
     }
+    const how = { withinMs: Number.POSITIVE_INFINITY, onlyHere: true };
+    const receipts = await store.findOnce(scopeMark(scope, id), how);
+    return receipts.find(({ key }) => key === id)?.size;
   }
+}
+
+function bytesOf(length: string | undefined): number | undefined {
+  return length === undefined ? undefined : Number(length);
+}
+
+function scopeMark(scope: string, id: string): Buffer {
+  return uploadMark(`resumable ${scope}`, id);
+}
+
+function noUpload(): ProblemError {
+  return new ProblemError('not_found', 'There is no such upload.');
 }
 
 /** An address is not written to the disk as it is. */
 function disguised(client: string): string {
   return createHash('sha256').update(client).digest('base64url').slice(0, 22);
-}
-
-/** PATCH and DELETE sent as POST, for clients behind proxies that allow no other method. */
-function methodOf({ method = '', headers }: IncomingMessage): string {
-  const other = headers['x-http-method-override'];
-  return method === 'POST' && other !== undefined ? String(other).toUpperCase() : method;
-}
-
-function asWebRequest(
-  request: IncomingMessage,
-  method: string,
-  id: string | undefined,
-  body: RequestBody | undefined,
-): Request {
-  const headers = new Headers();
-  for (const [name, value] of Object.entries(request.headers)) {
-    if (!/^(?:upload-(?!concat)|tus-|content-)/.test(name) || value === undefined) continue;
-    headers.set(name, String(value));
-  }
-  return new Request(`http://uploads/${id ?? ''}`, {
-    ...{ method, headers },
-    ...(body ? { body: ReadableStream.from(body.chunks()), duplex: 'half' } : {}),
-  } as RequestInit);
-}
-
-function ownHeaders(upload: UnfinishedUpload): Record<string, string> {
-  const { metadata, isPart } = noteOf(upload);
-  return {
-    ...(metadata === '' ? {} : { 'upload-metadata': metadata }),
-    ...(isPart ? { 'upload-concat': 'partial' } : {}),
-  };
-}
-
-/** The protocol's library refuses with a status and a text, without a code. */
-function problemOf({ status }: Response, failure: unknown): unknown {
-  if (failure instanceof Error) return failure;
-  const { body = '' } = (failure ?? {}) as { readonly body?: string };
-  const text = body.trim() || 'The request is none of the tus protocol.';
-  switch (status) {
-    case 404:
-    case 410:
-      return new ProblemError('not_found', text);
-    case 409:
-      return new ProblemError('offset_mismatch', text);
-    case 413:
-      return new ProblemError('too_large', text);
-    case 400:
-    case 403:
-      return new ProblemError('bad_request', text);
-    default:
-      return new ProblemError('upload_under_way', text);
-  }
 }
