@@ -30,7 +30,7 @@ export class UnfinishedShares {
     return this.#bytes;
   }
 
-  /** Throws `container_full`, `too_many_unfinished` or `client_room_exceeded`. */
+  /** Throws `container_full`, `too_many_unfinished`, `client_room_exceeded` or `too_large`. */
   begin(owner: string | undefined, sizeBytes: number, maxOfOwner: number): void {
     if (this.#uploads >= MAX_UNFINISHED) {
       const message = `${MAX_UNFINISHED} uploads are unfinished; finish or remove some, or wait until they are too old`;
@@ -40,6 +40,11 @@ export class UnfinishedShares {
     if (owner !== undefined && uploads >= maxOfOwner) {
       const message = `${uploads} uploads of this client are unfinished; finish or remove some, or wait until they are too old`;
       throw new StoreError('too_many_unfinished', message, { retryable: true });
+    }
+    const mostBytes = Math.floor(this.#limitBytes / (owner === undefined ? 1 : 2));
+    if (sizeBytes > mostBytes) {
+      const message = `a resumable upload can have at most ${mostBytes} bytes here, as unfinished ones share half of the container; send it in one request, or raise containerSize`;
+      throw new StoreError('too_large', message);
     }
     this.#demand(owner, sizeBytes);
     this.add(owner, 0);

@@ -80,7 +80,7 @@ export class Unfinished {
 
   /**
    * Throws `container_full` if there are too many, `too_many_unfinished` or `client_room_exceeded`
-   * if the owner has.
+   * if the owner has, `too_large` if it can never be finished.
    */
   async begin(
     key: Buffer,

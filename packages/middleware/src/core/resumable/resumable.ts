@@ -1,5 +1,4 @@
-import { createHash } from 'node:crypto';
-import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import {
   invalidOption,
   isStoreError,
@@ -8,14 +7,13 @@ import {
   type UnfinishedUpload,
   type UnfinishedUploads,
 } from '@stevedore/client/connect';
-import { Metadata, Server, TUS_RESUMABLE } from '@tus/server';
-import { DEFAULT_TYPE } from '../http/content-headers.js';
+import { Server, TUS_RESUMABLE } from '@tus/server';
 import type { Answer } from '../http/file-answer.js';
 import type { TransferLimits } from '../limits.js';
 import { ProblemError, problemAnswer, toProblem } from '../problems.js';
 import { checkBytes } from '../upload/content-check.js';
 import { type IdempotentUploads, uploadMark } from '../upload/idempotency.js';
-import { expiryOf, typeProblem, type UploadPolicy } from '../upload/policy.js';
+import type { UploadPolicy } from '../upload/policy.js';
 import {
   type ProgressGuard,
   RequestBody,
@@ -24,9 +22,10 @@ import {
   type UploadRoom,
 } from '../upload/request-body.js';
 import { asWebRequest, methodOf, ownHeaders, problemOf } from './messages.js';
-import { type Note, noteOf } from './note.js';
-import { type Begin, EXTENSIONS, TusStore, tooLong, type UnderWay, underWay } from './tus-store.js';
-import { CHECKSUMS, checksumOf, concatOf, metadataOf } from './upload-headers.js';
+import { newUpload } from './new-upload.js';
+import { noteOf } from './note.js';
+import { EXTENSIONS, TusStore, tooLong, type UnderWay, underWay } from './tus-store.js';
+import { CHECKSUMS, checksumOf, concatOf } from './upload-headers.js';
 
 /**
  * Resumable uploads by tus 1.0. `@tus/server` speaks the protocol, the store keeps the bytes, and
@@ -78,7 +77,6 @@ const KEY_HEADER = 'x-file-key';
 const OFFSET_TYPE = 'application/offset+octet-stream';
 /** Enough of a file to detect its type. */
 const HEAD_BYTES = 4100;
-const ANYTHING: UploadPolicy = {};
 
 export class ResumableUploads {
   readonly #options: ResumableOptions;
@@ -162,7 +160,10 @@ export class ResumableUploads {
       throw new ProblemError('invalid_media_type', `PATCH takes Content-Type: ${OFFSET_TYPE}.`);
     }
     const concat = method === 'POST' ? concatOf(headers) : undefined;
-    const begin = method === 'POST' ? this.#begin(headers, asked, concat === 'partial') : undefined;
+    const begin =
+      method === 'POST'
+        ? newUpload(headers, asked, concat === 'partial', this.#options.limits)
+        : undefined;
     const { id, quota, visibleScope, onReceived } = asked;
     const current: UnderWay = {
       ...{ checksum: checksumOf(headers), begin, quota, visibleScope, id },
@@ -177,54 +178,20 @@ export class ResumableUploads {
         return this.#speak(request, response, method, current, asked);
       });
     } finally {
+      await current.writing?.catch(() => undefined);
       await onReceived?.(current.receivedBytes ?? 0, current.id);
     }
   }
 
-  #demandVisible(id: string, { visibleScope }: ResumableRequest): void {
-    if (this.#joining.has(id)) {
-      throw new ProblemError('upload_under_way', 'This upload is being joined with others.');
-    }
-    const upload = visibleScope === undefined ? undefined : this.#uploads.find(id);
-    if (upload && noteOf(upload).scope !== visibleScope) throw noUpload();
+  #demandNotJoining(id: string): void {
+    if (!this.#joining.has(id)) return;
+    throw new ProblemError('upload_under_way', `The upload ${id} is being joined with others.`);
   }
 
-  /** What a new upload is to become, under the route's policy. */
-  #begin(
-    headers: IncomingHttpHeaders,
-    { policy = ANYTHING, scope = '', mark, client }: ResumableRequest,
-    isPart: boolean,
-  ): Begin {
-    const { limits } = this.#options;
-    const raw = String(headers['upload-metadata'] ?? '');
-    let values: Record<string, string | null> = {};
-    try {
-      if (raw !== '') values = Metadata.parse(raw);
-    } catch (error) {
-      throw new ProblemError('bad_request', 'Upload-Metadata is malformed.', error);
-    }
-    const { name, type = DEFAULT_TYPE, group } = metadataOf(headers, values, limits);
-    const refused = isPart ? undefined : typeProblem(type, policy);
-    if (refused) throw refused;
-    const now = Date.now();
-    const { expiresAt } = expiryOf(headers, policy, now);
-    const note: Note = {
-      ...{ scope, metadata: raw, isPart },
-      checkContent: policy.checkContent ?? false,
-      maxBytes: Math.min(policy.maxFileBytes ?? limits.maxFileBytes, limits.maxFileBytes),
-    };
-    const ownGroup = policy.group ?? group;
-    return {
-      ...{
-        name,
-        type,
-        note,
-        owner: { name: disguised(client), maxUploads: limits.maxClientUploads },
-      },
-      ...(mark ? { once: mark } : {}),
-      ...(ownGroup === undefined ? {} : { group: ownGroup }),
-      ...(expiresAt === undefined ? {} : { ttlMs: expiresAt.getTime() - now }),
-    };
+  #demandVisible(id: string, { visibleScope }: ResumableRequest): void {
+    const upload = visibleScope === undefined ? undefined : this.#uploads.find(id);
+    if (upload && noteOf(upload).scope !== visibleScope) throw noUpload();
+    this.#demandNotJoining(id);
   }
 
   async #speak(
@@ -309,6 +276,7 @@ export class ResumableUploads {
       each.reduce((sum, id) => sum + parts.get(id)!.offset, 0);
     const size = sizeOf(ids);
     const repeatedBytes = size - sizeOf(distinct);
+    for (const id of distinct) this.#demandNotJoining(id);
     for (const id of distinct) this.#joining.add(id);
     try {
       await current.quota?.take(repeatedBytes, repeatedBytes);
@@ -422,9 +390,4 @@ function scopeMark(scope: string, id: string): Buffer {
 
 function noUpload(): ProblemError {
   return new ProblemError('not_found', 'There is no such upload.');
-}
-
-/** An address is not written to the disk as it is. */
-function disguised(client: string): string {
-  return createHash('sha256').update(client).digest('base64url').slice(0, 22);
 }

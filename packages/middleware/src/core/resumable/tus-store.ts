@@ -32,6 +32,8 @@ export interface UnderWay {
   id?: string | undefined;
   /** The first failure: the library reports less. */
   failure?: unknown;
+  /** The library does not wait for it if the client leaves. */
+  writing?: Promise<unknown>;
   /** Bytes that were added. */
   receivedBytes?: number;
   receipt?: Receipt;
@@ -73,7 +75,13 @@ export class TusStore extends DataStore {
     return new Upload({ id, size, offset: size });
   }
 
-  override async write(stream: Readable, id: string, offset: number): Promise<number> {
+  override write(stream: Readable, id: string, offset: number): Promise<number> {
+    const writing = this.#append(stream, id, offset);
+    underWay.getStore()!.writing = writing;
+    return writing;
+  }
+
+  async #append(stream: Readable, id: string, offset: number): Promise<number> {
     const request = underWay.getStore()!;
     const found = this.#uploads.find(id);
     if (!found) throw ERRORS.FILE_NOT_FOUND;

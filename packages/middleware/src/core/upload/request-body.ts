@@ -158,7 +158,7 @@ export function tooLarge(limitBytes: number): ProblemError {
 }
 
 function tooMuchHeld({ maxBytes }: UploadRoom): ProblemError {
-  const message = `The unfinished uploads of one client may hold ${maxBytes} bytes.`;
+  const message = `The uploads that one client is sending may have ${maxBytes} bytes together.`;
   return new ProblemError('client_room_exceeded', message);
 }
 
