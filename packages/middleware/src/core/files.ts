@@ -11,7 +11,8 @@ import { type Answer, answerFile, type Presentation } from './http/file-answer.j
 import { UnsentBytes } from './http/unsent-bytes.js';
 import type { TransferLimits } from './limits.js';
 import { ProblemError, problemAnswer, toProblem } from './problems.js';
-import type { ResumableRequest, ResumableUploads } from './resumable/resumable.js';
+import type { ResumableUploads } from './resumable/resumable.js';
+import type { ResumableRequest } from './resumable/resumable-request.js';
 import { IdempotentUploads, type Stored, uploadMark } from './upload/idempotency.js';
 import type { UploadPolicy } from './upload/policy.js';
 import { receiveUpload } from './upload/receive.js';

@@ -26,7 +26,7 @@ export {
 } from './files.js';
 export { MAX_RANGES, wanted } from './http/conditions.js';
 export { closeAfterReply, hasUnreadBody, Turns } from './http/connection.js';
-export { DEFAULT_TYPE, essence, formatDisposition } from './http/content-headers.js';
+export { DEFAULT_TYPE, formatDisposition } from './http/content-headers.js';
 export {
   type Answer,
   cacheControl,
@@ -50,7 +50,7 @@ export {
   toProblem,
 } from './problems.js';
 export { scopeOfUpload } from './resumable/note.js';
-export type { ResumableRequest } from './resumable/resumable.js';
+export type { ResumableRequest } from './resumable/resumable-request.js';
 export { DIGEST_HEADERS, digestCheck } from './upload/digests.js';
 export { Form } from './upload/form.js';
 export { type Stored, uploadMark } from './upload/idempotency.js';

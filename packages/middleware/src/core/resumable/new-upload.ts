@@ -6,7 +6,7 @@ import type { TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
 import { expiryOf, typeProblem, type UploadPolicy } from '../upload/policy.js';
 import type { Note } from './note.js';
-import type { ResumableRequest } from './resumable.js';
+import type { ResumableRequest } from './resumable-request.js';
 import type { Begin } from './tus-store.js';
 import { metadataOf } from './upload-headers.js';
 

@@ -2,7 +2,6 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import {
   invalidOption,
   isStoreError,
-  type Receipt,
   type Store,
   type UnfinishedUpload,
   type UnfinishedUploads,
@@ -13,17 +12,16 @@ import type { TransferLimits } from '../limits.js';
 import { ProblemError, problemAnswer, toProblem } from '../problems.js';
 import { checkBytes } from '../upload/content-check.js';
 import { type IdempotentUploads, uploadMark } from '../upload/idempotency.js';
-import type { UploadPolicy } from '../upload/policy.js';
 import {
   type ProgressGuard,
   RequestBody,
   sendContinueIfExpected,
-  type UploadQuota,
   type UploadRoom,
 } from '../upload/request-body.js';
 import { asWebRequest, methodOf, ownHeaders, problemOf } from './messages.js';
 import { newUpload } from './new-upload.js';
 import { noteOf } from './note.js';
+import type { ResumableRequest } from './resumable-request.js';
 import { EXTENSIONS, TusStore, tooLong, type UnderWay, underWay } from './tus-store.js';
 import { CHECKSUMS, checksumOf, concatOf } from './upload-headers.js';
 
@@ -39,37 +37,6 @@ export interface ResumableOptions {
   readonly guard: ProgressGuard;
   /** Marks of permissions that are good for one file. */
   readonly oneTime: Pick<IdempotentUploads, 'begin' | 'finish'>;
-}
-
-/** One request. */
-export interface ResumableRequest {
-  /** Path of the collection; each upload is below it. */
-  readonly path: string;
-  /** Path of the files. */
-  readonly filesPath: string;
-  /** Of the upload; absent for the path of all of them. */
-  readonly id?: string;
-  readonly room: UploadRoom;
-  /** The client whose share of the unfinished uploads a new one uses. */
-  readonly client: string;
-  /** For a request that creates an upload. */
-  readonly policy?: UploadPolicy;
-  readonly scope?: string;
-  readonly mark?: Buffer | undefined;
-  /** Uploads of this scope alone exist for the request, finished ones too. Default: all. */
-  readonly visibleScope?: string | undefined;
-  readonly quota?: UploadQuota | undefined;
-  /** Called once, at the end, with the number of bytes that were added to the upload `id`. */
-  readonly onReceived?: (bytes: number, id: string | undefined) => void | Promise<void>;
-  /** Called before the answer that ends an upload; if it throws, its error is the answer. */
-  readonly onStored?: (receipt: Receipt, from: UploadOrigin) => void | Promise<void>;
-}
-
-/** What became a file. */
-export interface UploadOrigin {
-  readonly scope: string;
-  /** The upload or, for a joined one, the uploads that were its parts. */
-  readonly ids: readonly string[];
 }
 
 /** The header in which a web page finds the key of the file. */
