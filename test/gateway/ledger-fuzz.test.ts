@@ -37,6 +37,7 @@ class Client {
       [3, () => this.#raw()],
       [2, () => this.#form()],
       [3, () => this.#begin()],
+      [1, () => this.#beginWithBytes()],
       [6, () => this.#patch()],
       [2, () => this.#join()],
       [2, () => this.#remove()],
@@ -102,6 +103,14 @@ class Client {
     });
     if (answer.status !== 201) return;
     (isPart ? this.#parts : this.#uploads).push(this.#url + answer.headers.get('location'));
+  }
+
+  /** Forgets the upload, which others of this client's may be too. */
+  async #beginWithBytes(): Promise<void> {
+    const bytes = this.#random.below(MAX_BYTES);
+    const headers = { 'tus-resumable': '1.0.0', 'upload-length': `${bytes}` };
+    const type = { 'content-type': 'application/offset+octet-stream' };
+    await this.#send('/uploads', 'POST', { ...headers, ...type }, bytes);
   }
 
   async #patch(): Promise<void> {

@@ -316,6 +316,27 @@ test('an upload, unfinished or a file, is there for the key that began it alone'
   expect((await tus(url, 'HEAD', other)).status).toBe(404);
 });
 
+test('a request that begins an upload, and fails, leaves nothing behind', async () => {
+  const { gateway, as } = await keyed([{ bytesPerDay: MIB }]);
+  const [one] = as;
+  const type = { 'content-type': 'application/offset+octet-stream' };
+  const headers = { 'tus-resumable': '1.0.0', ...DEFERRED, ...type, ...one };
+  const url = `${gateway.url}/uploads`;
+  const full = await sendChunked(url, 'POST', headers, MIB + 1);
+  expect([full.status, full.headers.get('location')]).toEqual([429, null]);
+  const cut = new AbortController();
+  const body = new ReadableStream({
+    start: (controller) => controller.enqueue(new Uint8Array(300_000)),
+  });
+  const init = { method: 'POST', body, duplex: 'half', headers, signal: cut.signal };
+  const sent = fetch(url, init as RequestInit).catch(() => 'cut');
+  await expect.poll(() => gateway.store.stats().unfinishedUploads).toBe(1);
+  cut.abort();
+  expect(await sent).toBe('cut');
+  await expect.poll(() => gateway.store.stats().unfinishedUploads).toBe(0);
+  await expect.poll(async () => (await post(gateway, one, MIB)).status).toBe(201);
+});
+
 test('a join that finds no room leaves nothing behind', async () => {
   const { gateway, as } = await keyed([{}], { containerSize: '8MiB' });
   const [one] = as;

@@ -103,7 +103,7 @@ export class LocalLedger implements Ledger {
     if (least > use.limitBytes) throw new ProblemError('too_large', perDay(use));
     const taken = take(use, least, wanted);
     if (taken !== undefined) return taken;
-    if (!this.#map) throw this.#exceeded(use);
+    if (!this.#map) throw this.#exceeded(use, least);
     const waiting = use.turn.then(() => this.#reserveShared(key, least, wanted));
     use.turn = waiting.catch(NOTHING);
     return waiting;
@@ -151,7 +151,7 @@ export class LocalLedger implements Ledger {
     // Alone, this process uses what it needs up to the limit.
     if (!isShared) use.grantedBytes = Math.min(use.limitBytes, use.grantedBytes + needed);
     const taken = take(use, least, wanted);
-    if (taken === undefined) throw this.#exceeded(use);
+    if (taken === undefined) throw this.#exceeded(use, least);
     return taken;
   }
 
@@ -201,11 +201,17 @@ export class LocalLedger implements Ledger {
     await this.#exchange(returning, () => 0);
   }
 
-  #exceeded(use: Use): ProblemError {
+  /** If uploads in progress have reserved what is missing, it may be free soon. */
+  #exceeded(use: Use, bytes: number): ProblemError {
     const now = this.#now();
-    const isOver = use.storedBytes + use.elsewhereBytes >= use.limitBytes;
+    const isOver = use.storedBytes + use.elsewhereBytes + bytes > use.limitBytes;
     const seconds = isOver ? Math.ceil((DAY_MS - (now % DAY_MS)) / 1000) : 1;
-    return limited('quota_exceeded', perDay(use), seconds);
+    const leftBytes = Math.max(
+      0,
+      use.limitBytes - use.elsewhereBytes - use.storedBytes - use.reservedBytes,
+    );
+    const message = `${perDay(use)} ${leftBytes} of them are left, and this upload needs more.`;
+    return limited('quota_exceeded', message, seconds);
   }
 
   #of(key: Limited, now: number): Use {

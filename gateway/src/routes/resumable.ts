@@ -89,7 +89,7 @@ function counting(
   let isFile = false;
   return {
     quota: account,
-    onStored: (_receipt, { ids }) => {
+    onStored: (_receipt, ids) => {
       isFile = true;
       charges.keep(ids);
     },

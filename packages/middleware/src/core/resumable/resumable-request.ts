@@ -22,13 +22,9 @@ export interface ResumableRequest {
   readonly quota?: UploadQuota | undefined;
   /** Called once, at the end, with the number of bytes that were added to the upload `id`. */
   readonly onReceived?: (bytes: number, id: string | undefined) => void | Promise<void>;
-  /** Called before the answer that ends an upload; if it throws, its error is the answer. */
-  readonly onStored?: (receipt: Receipt, from: UploadOrigin) => void | Promise<void>;
-}
-
-/** What became a file. */
-export interface UploadOrigin {
-  readonly scope: string;
-  /** The upload or, for a joined one, the uploads that were its parts. */
-  readonly ids: readonly string[];
+  /**
+   * Called before the answer that ends an upload; if it throws, its error is the answer. `ids`: the
+   * upload or, for a joined one, the uploads that were its parts.
+   */
+  readonly onStored?: (receipt: Receipt, ids: readonly string[]) => void | Promise<void>;
 }

@@ -144,6 +144,12 @@ export class ResumableUploads {
         if (method === 'HEAD' && id !== undefined) await this.#finishWhole(asked, current);
         return this.#speak(request, response, method, current, asked);
       });
+    } catch (error) {
+      await current.writing?.catch(() => undefined);
+      // Nobody knows the id of a new upload: the answer would have told it.
+      const created = current.id === id ? undefined : current.id;
+      if (created) await this.#uploads.remove(created).catch(() => undefined);
+      throw error;
     } finally {
       await current.writing?.catch(() => undefined);
       await onReceived?.(current.receivedBytes ?? 0, current.id);
@@ -169,7 +175,6 @@ export class ResumableUploads {
     { path, filesPath, id, room, onStored }: ResumableRequest,
   ): Promise<Answer> {
     const upload = id === undefined ? undefined : this.#uploads.find(id);
-    const scope = current.begin?.note.scope ?? (upload ? noteOf(upload).scope : '');
     const body = this.#bodyOf(request, response, method, room);
     let answer: Response;
     try {
@@ -184,7 +189,7 @@ export class ResumableUploads {
     if (headers.location !== undefined) headers.location = `${path}/${headers.location}`;
     if (method === 'HEAD' && upload) Object.assign(headers, ownHeaders(upload));
     const { receipt } = current;
-    if (receipt && method !== 'HEAD') await onStored?.(receipt, { scope, ids: [receipt.key] });
+    if (receipt && method !== 'HEAD') await onStored?.(receipt, [receipt.key]);
     // Another request may have ended it while this one waited.
     const isFile = method === 'HEAD' && id !== undefined && !this.#uploads.find(id);
     const key = receipt?.key ?? (isFile ? id : undefined);
@@ -249,19 +254,13 @@ export class ResumableUploads {
       await current.quota?.take(repeatedBytes, repeatedBytes);
       const id = await this.#create(size);
       current.receivedBytes = repeatedBytes;
-      try {
-        let offset = 0;
-        for (const part of ids) {
-          offset = await this.#uploads.append(id, offset, this.#uploads.read(part));
-        }
-        for (const part of distinct) this.#partOf(part, scope);
-        await this.#finish(id);
-      } catch (error) {
-        // Only the answer would have told anybody its id.
-        await this.#uploads.remove(id).catch(() => undefined);
-        throw error;
+      let offset = 0;
+      for (const part of ids) {
+        offset = await this.#uploads.append(id, offset, this.#uploads.read(part));
       }
-      await onStored?.(current.receipt!, { scope, ids: distinct });
+      for (const part of distinct) this.#partOf(part, scope);
+      await this.#finish(id);
+      await onStored?.(current.receipt!, distinct);
       // One that cannot be removed now is removed when it is too old.
       for (const part of distinct) await this.#uploads.remove(part).catch(() => undefined);
       return {
@@ -292,8 +291,7 @@ export class ResumableUploads {
     const upload = this.#uploads.find(id);
     if (!upload || upload.offset !== upload.size) return;
     await this.#finish(id);
-    const { scope } = noteOf(upload);
-    if (current.receipt) await onStored?.(current.receipt, { scope, ids: [id] });
+    if (current.receipt) await onStored?.(current.receipt, [id]);
   }
 
   /** After an upload's last byte: makes it a file, or refuses and removes it. */
