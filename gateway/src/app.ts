@@ -191,8 +191,8 @@ export function buildApp(options: AppOptions): FastifyInstance {
   });
   app.addHook('onClose', async () => {
     await forwarder.close();
-    access.close();
     charges.close();
+    await access.close();
     feed?.close();
     files.close();
   });

@@ -73,8 +73,8 @@ export async function startGateway(
   const policies = readPolicies(options.policies);
   const access = await openAccess(options, onError, worker);
   const opening = worker ? worker.open() : open(openOptions(options));
-  const store = await opening.catch((error: unknown) => {
-    access.close();
+  const store = await opening.catch(async (error: unknown) => {
+    await access.close();
     throw error;
   });
   const { deployment } = store;

@@ -218,9 +218,9 @@ export class Access {
     return key.bytesPerDay === undefined ? {} : { account: new UploadAccount(this.ledger, key) };
   }
 
-  close(): void {
-    this.ledger.close?.();
+  async close(): Promise<void> {
     this.#keys?.close();
+    await this.ledger.close?.();
   }
 
   #signedRead(asked: AskedBy, subject: string): ReadGrant | undefined {

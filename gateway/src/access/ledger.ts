@@ -41,7 +41,8 @@ export interface Ledger {
   prune(isKey: (id: string) => boolean): void;
   /** Counts bytes together with other servers from now on, until it is closed. */
   share?(reserve: ReserveInMap): void;
-  close?(): void;
+  /** Returns what is reserved in the map and not used. */
+  close?(): Promise<void>;
 }
 
 /** Counts and reserves bytes in the map. */
@@ -132,8 +133,10 @@ export class LocalLedger implements Ledger {
     this.#sharing = setInterval(() => void this.#returnUnused(), QUIET_MS).unref();
   }
 
-  close(): void {
+  async close(): Promise<void> {
     clearInterval(this.#sharing);
+    for (const use of this.#uses.values()) use.isQuiet = true;
+    await this.#returnUnused();
   }
 
   prune(isKey: (id: string) => boolean): void {

@@ -170,7 +170,7 @@ class Primary {
   async close(): Promise<void> {
     this.#isClosing = true;
     this.#feed.close();
-    this.#shared.close();
+    await this.#shared.close();
     for (const timer of this.#timers) clearTimeout(timer);
     await Promise.all(this.#slots.map((slot) => this.#stop(slot)));
   }

@@ -91,8 +91,8 @@ export class Shared {
     return { answers, end };
   }
 
-  close(): void {
-    this.#ledger.close();
+  close(): Promise<void> {
+    return this.#ledger.close();
   }
 }
 
