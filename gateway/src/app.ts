@@ -1,19 +1,20 @@
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
-import type { FileStore, StoreStats } from '@stevedore/client';
+import { type FileStore, isStoreError, type StoreStats } from '@stevedore/client';
 import {
   Files,
   isFault,
-  type KeysUnderWay,
   type PictureMaker,
   ProblemError,
   type ResourcePolicy,
   type UnsentBytes,
+  type UploadMarks,
 } from '@stevedore/middleware/core';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import type { Logger } from 'pino';
 import { Access } from './access/access.js';
 import { allowOrigins, demandHost, type HostNames } from './access/origins.js';
 import type { Policies } from './access/policies.js';
+import { UnfinishedCharges } from './access/unfinished-charges.js';
 import { ConsoleFeed, type ConsoleSource } from './console/feed.js';
 import type { AskMigration } from './console/migrations.js';
 import type { Finding } from './doctor/finding.js';
@@ -78,8 +79,8 @@ export interface AppOptions {
   readonly exposure?: Finding;
   /** `mergeMaxAge` of the store, for the console. */
   readonly mergeMaxAgeMs?: number;
-  /** Idempotency keys of uploads in progress; default: those of this process. */
-  readonly underWay?: KeysUnderWay;
+  /** Marks of uploads in progress, and spent ones; default: those of this process. */
+  readonly marks?: UploadMarks | undefined;
   /** Serves pictures in other sizes; default: files as they are. */
   readonly pictures?: PictureMaker | undefined;
 }
@@ -100,7 +101,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
       inlineTypes: new Set(options.inlineTypes),
       resourcePolicy: options.resourcePolicy ?? 'same-site',
     },
-    ...(options.underWay && { underWay: options.underWay }),
+    marks: options.marks,
     pictures: options.pictures,
     onError: (error) => log.error({ err: error }, 'answer ended early'),
   });
@@ -187,9 +188,19 @@ export function buildApp(options: AppOptions): FastifyInstance {
   const ready = readyAnswers(app, store, log, { requestId, durations, unsent, hostNames });
   connections.attach(app.server);
   const forwarder = new Forwarder();
+  const charges = new UnfinishedCharges({
+    ...{ ledger: access.ledger, now: Date.now },
+    isKept: async (id) =>
+      store.unfinished?.find(id) !== undefined ||
+      (await store.stat(id, { onlyHere: true }).then(
+        () => true,
+        (error: unknown) => !isStoreError(error, 'not_found'),
+      )),
+  });
   app.addHook('onClose', async () => {
     await forwarder.close();
-    access.close();
+    charges.close();
+    await access.close();
     feed?.close();
     files.close();
   });
@@ -204,7 +215,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
       store,
       access,
       policies: options.policies ?? {},
-      maxFileBytes: limits.maxFileBytes,
+      charges,
       forwarder,
       serveTrunks: options.serveTrunks ?? false,
       ready,

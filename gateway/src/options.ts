@@ -190,8 +190,9 @@ export const defaultLimits: Limits = Object.freeze({
   drainMs: 8000,
 });
 
-/** Share of the container for the unfinished uploads of one client. */
-const CLIENT_SHARE = 1 / 2;
+/** Share of the container for the bodies that one client is sending; one file always fits. */
+const CLIENT_SHARE = 1 / 4;
+const CLIENT_FILE_SHARE = 1 / 2;
 
 /** The limits, with those that are options filled in. */
 export function limitsOf(options: GatewayOptions, others: Partial<Limits> = {}): Limits {
@@ -201,6 +202,9 @@ export function limitsOf(options: GatewayOptions, others: Partial<Limits> = {}):
     ...others,
     maxFileBytes: maxFileSize,
     maxUnsentBytes: downloadBuffer,
-    maxClientBytes: containerSize * CLIENT_SHARE,
+    maxClientBytes: Math.max(
+      containerSize * CLIENT_SHARE,
+      Math.min(maxFileSize, containerSize * CLIENT_FILE_SHARE),
+    ),
   });
 }

@@ -7,9 +7,9 @@ import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { Access } from './access/access.js';
 import { KeyRing } from './access/api-keys.js';
+import type { Ledger } from './access/ledger.js';
 import { HostNames, isLoopback } from './access/origins.js';
 import { readPolicies } from './access/policies.js';
-import type { CountsUse, KnowsSpent } from './access/quotas.js';
 import { type AppOptions, buildApp } from './app.js';
 import type { AskMigration } from './console/migrations.js';
 import { judgeAccess } from './doctor/access.js';
@@ -54,13 +54,11 @@ export interface Gateway {
 }
 
 /** The parts that a worker of a gateway shares with others. */
-export interface WorkerParts
-  extends Pick<AppOptions, 'metrics' | 'console' | 'stats' | 'underWay'> {
+export interface WorkerParts extends Pick<AppOptions, 'metrics' | 'console' | 'stats' | 'marks'> {
   readonly open: () => Promise<FileStore>;
   /** Store and server exist; the port is not open yet. */
   readonly opened: (server: Server) => Promise<void>;
-  readonly usage: CountsUse;
-  readonly spent: KnowsSpent;
+  readonly ledger: Ledger;
 }
 
 /** Resolves once requests are accepted. Rejects with StoreError, and leaves nothing open. */
@@ -76,12 +74,14 @@ export async function startGateway(
   const policies = readPolicies(options.policies);
   const access = await openAccess(options, onError, worker);
   const opening = worker ? worker.open() : open(openOptions(options));
-  const store = await opening.catch((error: unknown) => {
-    access.close();
+  const store = await opening.catch(async (error: unknown) => {
+    await access.close();
     throw error;
   });
   const { deployment } = store;
-  if (deployment) access.shareUsage((day, used) => deployment.exchangeUsage(day, used));
+  if (deployment) {
+    access.ledger.share?.((day, asks) => deployment.reserveUsage(day, asks));
+  }
   store.on('error', (error) => {
     logTrouble(log, error);
     onError(error);
@@ -95,7 +95,7 @@ export async function startGateway(
     processMetrics: true,
     ...(worker && {
       ...{ metrics: worker.metrics, console: worker.console },
-      ...{ stats: worker.stats, underWay: worker.underWay },
+      ...{ stats: worker.stats, marks: worker.marks },
     }),
     embedded: options.trackers.length === 0,
     exposure: judgeAccess(options),
@@ -182,7 +182,7 @@ async function openAccess(
     antiLeech:
       antiLeechSecret === '' ? undefined : { secret: antiLeechSecret, ttlMs: antiLeechTtl },
     now,
-    ...(worker && { usage: worker.usage, spent: worker.spent }),
+    ...(worker && { ledger: worker.ledger }),
   });
 }
 

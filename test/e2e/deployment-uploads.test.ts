@@ -148,31 +148,60 @@ describe.skipIf(needsPostgres.missing)('two gateways with one PostgreSQL', () =>
     }
   });
 
-  it('count the bytes that an API key uploads together, whatever is restarted', async () => {
+  it('store no more bytes with an API key than its quota, whatever is restarted or killed', async () => {
+    const apiKeys = join(temporaryFolder(), 'keys.json');
+    const about = { name: 'app', scopes: ['write'] as const, bytesPerDay: 3_000 };
+    const { key, text } = makeApiKey(about, new Date());
+    await writeKeyFile(apiKeys, [key]);
+    const { database, first, second } = await pair({ apiKeys });
+    for (const { store } of [first, second]) store.on('error', () => {});
+    const headers = { authorization: `Bearer ${text}` };
+    const upload = async (at: Gateway, bytes: number) => {
+      const { status, code } = await post(at, 'x'.repeat(bytes), headers);
+      if (status !== 201) expect([status, code]).toEqual([429, 'quota_exceeded']);
+      return status === 201 ? bytes : 0;
+    };
+    const sum = async (uploads: readonly Promise<number>[]) =>
+      (await Promise.all(uploads)).reduce((total, bytes) => total + bytes, 0);
+    const both = (each: number) =>
+      sum(Array.from({ length: each * 2 }, (_, index) => upload([first, second][index % 2]!, 50)));
+    let total = await both(10);
+    expect(total).toBe(1_000);
+    // A burst that asks for 5,000.
+    total += await both(50);
+    expect(total).toBeGreaterThan(2_000);
+    expect(total).toBeLessThanOrEqual(3_000);
+    // What one of them holds and does not need is the other's soon.
+    await soon(async () => {
+      total += await upload(second, 50);
+      expect(total).toBe(3_000);
+    });
+    await second.close();
+    const trackers = first.store.trackers.join(',');
+    const again = await gateway({ map: first.options.map, apiKeys, trackers });
+    await soon(async () => expect(again.store.deployment?.origin).toBeGreaterThanOrEqual(0));
+    expect(await upload(again, 50)).toBe(0);
+    expect(await upload(first, 50)).toBe(0);
+    expect(Number(database.run('SELECT sum(bytes) FROM stevedore_usage'))).toBe(3_000);
+  }, 60_000);
+
+  it('count alone while the map is away, and tell it afterwards', async () => {
     const apiKeys = join(temporaryFolder(), 'keys.json');
     const about = { name: 'app', scopes: ['write'] as const, bytesPerDay: 1_000 };
     const { key, text } = makeApiKey(about, new Date());
     await writeKeyFile(apiKeys, [key]);
     const { database, first, second } = await pair({ apiKeys });
+    for (const { store } of [first, second]) store.on('error', () => {});
     const headers = { authorization: `Bearer ${text}` };
-    let total = 0;
-    /** Uploads 50 bytes, and waits until the map has counted them. */
-    const upload = async (at: Gateway): Promise<boolean> => {
-      const { status } = await post(at, 'x'.repeat(50), headers);
-      if (status === 201) total += 50;
-      else expect(status).toBe(429);
-      const counted = 'SELECT coalesce(sum(bytes), 0) FROM stevedore_usage';
-      await soon(async () => expect(Number(database.run(counted))).toBe(total));
-      return status === 201;
-    };
-    while ([await upload(first), await upload(second)].includes(true));
-    // Alone each of them would have taken 1000; what one takes the other hears of within a second.
-    expect(total).toBeGreaterThanOrEqual(1000);
-    expect(total).toBeLessThan(1500);
-    await second.close();
-    const trackers = first.store.trackers.join(',');
-    const again = await gateway({ map: first.options.map, apiKeys, trackers });
-    while (await upload(again));
-    expect(total).toBeLessThan(1700);
+    const upload = async (at: Gateway, bytes: number) =>
+      (await post(at, 'x'.repeat(bytes), headers)).status;
+    expect(await upload(first, 500)).toBe(201);
+    await database.kill();
+    expect(await upload(first, 500)).toBe(201);
+    expect(await upload(first, 1)).toBe(429);
+    await database.restart();
+    const counted = 'SELECT coalesce(sum(bytes), 0) FROM stevedore_usage';
+    await soon(async () => expect(Number(database.run(counted))).toBe(1_000));
+    await soon(async () => expect(await upload(second, 1)).toBe(429));
   }, 60_000);
 });

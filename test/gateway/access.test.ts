@@ -133,13 +133,15 @@ describe('an API key', () => {
       return fetch(`${gateway.url}/files`, { method: 'POST', headers, body });
     };
     expect((await upload('xx')).status).toBe(201);
-    // Longer than what is left, and nothing of it is counted.
-    expect((await upload('xx')).status).toBe(413);
+    // Longer than what is left, and nothing of it is counted; and longer than all of a day.
+    const untilMidnight = 86_400 - (5 * 3600 + 6 * 60 + 7);
+    const longer = await upload('xx');
+    expect([longer.status, longer.headers.get('retry-after')]).toEqual([429, `${untilMidnight}`]);
+    expect((await upload('xxxx')).status).toBe(413);
     expect((await upload('x')).status).toBe(201);
     const over = await upload('x');
     expect(over.status).toBe(429);
     expect(await over.json()).toMatchObject({ code: 'quota_exceeded' });
-    const untilMidnight = 86_400 - (5 * 3600 + 6 * 60 + 7);
     expect(over.headers.get('retry-after')).toBe(String(untilMidnight));
     gateway.clock.now += untilMidnight * 1000;
     expect((await upload('xxx')).status).toBe(201);
@@ -155,9 +157,10 @@ describe('an API key', () => {
     await until(() => gateway.bytesRead() > 150);
     // What is under way is taken, and given back if it does not come.
     const announced = await raw(gateway.port, head('Content-Length: 30'), 'x'.repeat(30));
-    expect(announced.status).toBe(413);
+    expect(announced.status).toBe(429);
+    expect(announced.head).toMatch(/retry-after: 1\r?$/im);
     const chunks = `1e\r\n${'x'.repeat(30)}\r\n0\r\n\r\n`;
-    expect((await raw(gateway.port, head('Transfer-Encoding: chunked'), chunks)).status).toBe(413);
+    expect((await raw(gateway.port, head('Transfer-Encoding: chunked'), chunks)).status).toBe(429);
     expect((await raw(gateway.port, head('Content-Length: 20'), 'x'.repeat(20))).status).toBe(201);
     const full = await raw(gateway.port, head('Content-Length: 1'), 'x');
     expect(full.status).toBe(429);
@@ -183,7 +186,7 @@ describe('an API key', () => {
       });
     };
     const seven = await send(...Array<string>(7).fill(file('x'.repeat(1000))));
-    expect(seven.status).toBe(413);
+    expect(seven.status).toBe(429);
     expect(gateway.store.files.size).toBe(0);
     const three = await send(...Array<string>(3).fill(file('x'.repeat(1000))));
     expect(three.status).toBe(201);

@@ -96,7 +96,7 @@ test('API keys: an upload is that of the key that began it, and counts to its qu
   expect((await tus(upload, 'DELETE', as(other.text))).status).toBe(404);
   expect((await patch(0, 800, own.text)).status).toBe(204);
   const second = await tus(at, 'POST', { 'upload-length': '900', ...as(own.text) });
-  expect(second.code).toBe('too_large');
+  expect(second.code).toBe('quota_exceeded');
   expect((await patch(800, 100, own.text)).headers.get('x-file-key')).toBeTruthy();
   const third =
     gateway.url +

@@ -242,21 +242,44 @@ test('an upload that nobody finishes is removed with its bytes', async () => {
   expect((await tus(upload, 'HEAD')).status).toBe(404);
 }, 60_000);
 
-test('unfinished uploads have half of the container, and give it back', async () => {
-  const gateway = await started({ containerSize: '8MiB' });
-  const upload = await begun(gateway, 6_000_000);
-  const patch = (offset: number, bytes: number, at: string) =>
-    tus(at, 'PATCH', { 'upload-offset': `${offset}` }, Buffer.alloc(bytes));
-  for (const offset of [0, 1_500_000]) {
-    expect(await patch(offset, 1_500_000, upload)).toMatchObject({ status: 204 });
+test('unfinished uploads have half of the container, a client what it leaves to others', async () => {
+  const gateway = await started({ containerSize: '8MiB', trustProxy: ['127.0.0.1'] });
+  const at = `${gateway.url}/uploads`;
+  const from = (client: number) => ({ 'x-forwarded-for': `192.0.2.${client}` });
+  const patch = (upload: string, offset: number, bytes: number) =>
+    tus(upload, 'PATCH', { 'upload-offset': `${offset}`, ...from(9) }, Buffer.alloc(bytes));
+  const never = await tus(at, 'POST', { 'upload-length': '2200000', ...from(1) });
+  expect([never.status, never.code]).toEqual([413, 'too_large']);
+  // Alone half of 4 MiB, then half of what the first leaves, whatever they announce.
+  const bytes = [1_900_000, 1_000_000, 500_000];
+  const uploads: string[] = [];
+  for (const [client, fits] of bytes.entries()) {
+    const upload = await begun(gateway, 0, { 'upload-defer-length': '1', ...from(client) });
+    uploads.push(upload);
+    expect((await patch(upload, 0, fits)).status).toBe(204);
+    const full = await patch(upload, fits, 400_000);
+    expect([full.status, full.code]).toEqual([429, 'client_room_exceeded']);
+    expect(full.headers.get('retry-after')).toMatch(/^\d+$/);
+    const other = await tus(at, 'POST', { 'upload-length': '400000', ...from(client) });
+    expect(other.code).toBe('client_room_exceeded');
   }
-  const full = await patch(3_000_000, 1_500_000, upload);
-  expect([full.status, full.code]).toEqual([507, 'container_full']);
-  const other = await tus(`${gateway.url}/uploads`, 'POST', { 'upload-length': '1' });
-  expect(other.code).toBe('container_full');
   expect((await fetch(`${gateway.url}/files`, { method: 'POST', body: 'x' })).status).toBe(201);
-  await tus(upload, 'DELETE');
-  expect((await patch(0, 1, await begun(gateway, 1))).status).toBe(204);
+  for (const upload of uploads) expect((await tus(upload, 'DELETE')).status).toBe(204);
+  expect(gateway.store.stats().unfinishedBytes).toBe(0);
+  const again = await begun(gateway, 2_000_000, from(3));
+  expect((await patch(again, 0, 2_000_000)).headers.get('x-file-key')).toBeTruthy();
+});
+
+test('requests at the same time do not get past the share of their client', async () => {
+  const gateway = await started({ containerSize: '16MiB' });
+  const upload = async () => {
+    const at = await begun(gateway, 0, { 'upload-defer-length': '1' });
+    const patch = await tus(at, 'PATCH', { 'upload-offset': '0' }, Buffer.alloc(900_000));
+    return patch.code;
+  };
+  const codes = await Promise.all(Array.from({ length: 10 }, upload));
+  expect(new Set(codes)).toEqual(new Set([undefined, 'client_room_exceeded']));
+  expect(gateway.store.stats().unfinishedBytes).toBeLessThanOrEqual(4 * 2 ** 20);
 });
 
 test('OPTIONS names the extensions, and those that a client could do without work', async () => {

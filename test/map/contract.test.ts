@@ -221,24 +221,31 @@ function contract(open: () => Promise<DeploymentMap>): void {
     expect((await map.claim(short, 3, 60_000)).origin).toBe(3);
   });
 
-  it('adds up what keys have used at other processes', async () => {
+  it('grants all processes together no more than the limit of a key', async () => {
     const { map } = await joined();
     const [key, other] = [instance(), instance()];
     const day = Math.floor((await map.now()) / 86_400_000);
-    expect(await map.exchangeUsage('a', day, [{ id: key, bytes: 10 }])).toEqual([]);
-    const used = [
-      { id: key, bytes: 5 },
-      { id: other, bytes: 1 },
-    ];
-    expect(await map.exchangeUsage('b', day, used)).toEqual([{ id: key, bytes: 10 }]);
-    // What comes late is less, and changes nothing.
-    await map.exchangeUsage('a', day, [{ id: key, bytes: 25 }]);
-    await map.exchangeUsage('a', day, [{ id: key, bytes: 20 }]);
-    expect(await map.exchangeUsage('c', day, [{ id: key, bytes: 0 }])).toEqual([
-      { id: key, bytes: 30 },
+    const ask = (id: string, usedBytes: number, wantedBytes: number, limitBytes = 100) => ({
+      ...{ id, usedBytes, wantedBytes, limitBytes },
+    });
+    const first = await map.reserveUsage(day, [ask(key, 0, 60)]);
+    expect(first).toEqual([{ id: key, grantedBytes: 60, bytes: 60 }]);
+    const both = await map.reserveUsage(day, [ask(other, 5, 1), ask(key, 0, 60)]);
+    const byId = Object.fromEntries(both.map((grant) => [grant.id, grant]));
+    expect(byId[key]).toEqual({ id: key, grantedBytes: 40, bytes: 100 });
+    expect(byId[other]).toEqual({ id: other, grantedBytes: 1, bytes: 6 });
+    // Used already, whatever the limit; and given back.
+    expect(await map.reserveUsage(day, [ask(key, 20, 1)])).toMatchObject([{ bytes: 120 }]);
+    expect(await map.reserveUsage(day, [ask(key, -50, 50)])).toMatchObject([
+      { grantedBytes: 30, bytes: 100 },
     ]);
-    expect(await map.exchangeUsage('c', day + 1, [{ id: key, bytes: 0 }])).toEqual([]);
-    expect(await map.exchangeUsage('c', day, [])).toEqual([]);
+    expect(await map.reserveUsage(day, [ask(key, -200, 0)])).toMatchObject([{ bytes: 0 }]);
+    expect(await map.reserveUsage(day + 1, [ask(key, 0, 7)])).toMatchObject([{ bytes: 7 }]);
+    expect(await map.reserveUsage(day, [])).toEqual([]);
+    const burst = await Promise.all(
+      Array.from({ length: 20 }, () => map.reserveUsage(day, [ask(key, 0, 30)])),
+    );
+    expect(burst.flat().reduce((sum, { grantedBytes }) => sum + grantedBytes, 0)).toBe(100);
   });
 
   it('gives the files of a gateway to another one, once it is silent, and refuses it then', async () => {

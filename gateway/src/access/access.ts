@@ -2,7 +2,6 @@ import type { IncomingHttpHeaders } from 'node:http';
 import {
   ProblemError,
   type QueryValues,
-  SKEW_MS,
   type UploadPolicy,
   uploadMark,
   type Verified,
@@ -10,14 +9,9 @@ import {
 } from '@stevedore/middleware/core';
 import { checkToken } from '@stevedore/protocol';
 import type { ApiKey, KeyRing, Scope } from './api-keys.js';
+import { type Ledger, LocalLedger } from './ledger.js';
 import { CrossSite } from './origins.js';
-import {
-  type CountsUse,
-  type ExchangeUsage,
-  type KnowsSpent,
-  SpentMarks,
-  Usage,
-} from './quotas.js';
+import { UploadAccount } from './upload-account.js';
 
 /**
  * Decides who may do what. With API keys, writes and deletions need one. With a URL secret, reads
@@ -33,8 +27,7 @@ export interface AccessOptions {
   /** Origins whose pages may write if there are no keys. */
   readonly corsOrigins?: readonly string[];
   /** Default: counted in this process alone. */
-  readonly usage?: CountsUse;
-  readonly spent?: KnowsSpent;
+  readonly ledger?: Ledger;
   readonly now?: () => number;
 }
 
@@ -59,20 +52,16 @@ export interface UploadGrant {
   readonly policy: UploadPolicy;
   /** Separates one client's idempotency keys from another's. */
   readonly scope: string;
-  /** Claim of a URL that is valid for one upload. */
+  /** Claim of a URL that is good for one file. */
   readonly mark?: Buffer;
-  /** Throws `signature_expired` if the upload with this mark was made here and its file is gone. */
-  readonly begin: () => void | Promise<void>;
-  /**
-   * Called once, at the end, with the number of stored bytes; undefined if the upload stored
-   * nothing.
-   */
-  readonly done: (bytes: number | undefined) => void;
+  /** For a key with a quota. */
+  readonly account?: UploadAccount;
 }
 
-export interface UploadAsked extends AskedBy {
-  /** The length announced in the upload's headers, or the most that the route accepts. */
-  readonly maxBytes: number;
+/** A request of a resumable upload that was begun before. */
+export interface ResumeGrant extends Pick<UploadGrant, 'account'> {
+  /** The only scope whose uploads exist for this client; undefined: all. */
+  readonly visibleScope?: string;
 }
 
 /** Keys as they may be shown: the hash of the secret is left out. */
@@ -94,7 +83,6 @@ const MAX_KEYS_SHOWN = 500;
 type Awaitable<Value> = Value | Promise<Value>;
 
 const OPEN: ReadGrant = { private: false };
-const NOTHING = (): void => {};
 /** Prefix of the scope of uploads by a presigned URL; an API key's id contains no blank. */
 const PRESIGNED = 'presigned ';
 const NO_POLICY: UploadPolicy = Object.freeze({});
@@ -105,8 +93,7 @@ export class Access {
   readonly #antiLeech: AntiLeech | undefined;
   readonly #crossSite: CrossSite;
   readonly #now: () => number;
-  readonly #usage: CountsUse;
-  readonly #spent: KnowsSpent;
+  readonly ledger: Ledger;
   #seenKeys = 0;
 
   constructor(options: AccessOptions = {}) {
@@ -116,8 +103,7 @@ export class Access {
     this.#urlSecrets = urlSecrets;
     this.#antiLeech = antiLeech;
     this.#now = now;
-    this.#usage = options.usage ?? new Usage(now);
-    this.#spent = options.spent ?? new SpentMarks(now);
+    this.ledger = options.ledger ?? new LocalLedger(now);
   }
 
   /** True if no key is needed. */
@@ -166,7 +152,7 @@ export class Access {
     }
     await this.#demand(asked, 'admin');
     const all = this.#keys.list();
-    const today = new Map((await this.#usage.today()).map(({ id, bytes }) => [id, bytes]));
+    const today = new Map((await this.ledger.today()).map(({ id, bytes }) => [id, bytes]));
     const keys = all.slice(0, MAX_KEYS_SHOWN).map(({ hash: _, ...key }) => ({
       ...key,
       // Only these are counted.
@@ -206,73 +192,35 @@ export class Access {
   }
 
   /** `path` is the subject of a presigned URL. */
-  async upload(asked: UploadAsked, path: string): Promise<UploadGrant> {
+  async upload(asked: AskedBy, path: string): Promise<UploadGrant> {
     const signed = this.#verified(asked, 'POST', path);
-    if (signed) return this.#presigned(signed);
+    if (signed) return presigned(signed);
     if (!this.#keys) {
       this.#crossSite.demandOwn(asked.headers);
-      return { policy: NO_POLICY, scope: '', begin: NOTHING, done: NOTHING };
+      return { policy: NO_POLICY, scope: '' };
     }
     const key = await this.#demand(asked, 'write');
-    return { ...(await this.#underQuota(key, asked.maxBytes)), scope: key.id, begin: NOTHING };
+    return { policy: NO_POLICY, scope: key.id, ...this.#accountOf(key) };
   }
 
   /**
    * A request of a resumable upload. `scope` is that of its first request, undefined if it has
    * ended. An upload begun by a presigned URL needs no key: its own URL is enough.
    */
-  async resume(
-    asked: UploadAsked,
-    scope: string | undefined,
-  ): Promise<Pick<UploadGrant, 'policy' | 'done'>> {
+  async resume(asked: AskedBy, scope: string | undefined): Promise<ResumeGrant> {
     if (!this.#keys) this.#crossSite.demandOwn(asked.headers);
-    if (!this.#keys || scope?.startsWith(PRESIGNED)) return { policy: NO_POLICY, done: NOTHING };
+    if (!this.#keys || scope?.startsWith(PRESIGNED)) return {};
     const key = await this.#demand(asked, 'write');
-    if (scope !== undefined && scope !== key.id) {
-      throw new ProblemError('not_found', 'This API key has no such upload.');
-    }
-    if (asked.maxBytes === 0) return { policy: NO_POLICY, done: NOTHING };
-    return this.#underQuota(key, asked.maxBytes);
+    return { visibleScope: key.id, ...this.#accountOf(key) };
   }
 
-  async #underQuota(key: ApiKey, maxBytes: number): Promise<Pick<UploadGrant, 'policy' | 'done'>> {
-    const quota = await this.#usage.setAside(key, maxBytes);
-    return {
-      // Limits for a single upload cost time, and are not needed if the announced bytes fit.
-      policy:
-        quota && quota.bytes < maxBytes
-          ? { maxFileBytes: quota.bytes, maxTotalBytes: quota.bytes }
-          : NO_POLICY,
-      done: (bytes = 0) => quota?.settle(bytes),
-    };
+  #accountOf(key: ApiKey): Pick<UploadGrant, 'account'> {
+    return key.bytesPerDay === undefined ? {} : { account: new UploadAccount(this.ledger, key) };
   }
 
-  #presigned({ parameters, expiresAt, identity }: Verified): UploadGrant {
-    const { nonce } = parameters;
-    const policy = policyOf(parameters);
-    // The holder of one URL learns nothing about uploads by another.
-    const scope = `${PRESIGNED}${identity}`;
-    if (nonce === undefined) return { policy, scope, begin: NOTHING, done: NOTHING };
-    const mark = uploadMark('presigned', nonce);
-    return {
-      policy,
-      scope,
-      mark,
-      begin: () => this.#spent.demandUnspent(mark),
-      done: (bytes) => {
-        if (bytes !== undefined) this.#spent.add(mark, expiresAt.getTime() + SKEW_MS);
-      },
-    };
-  }
-
-  /** Counts the usage of keys together with other servers. */
-  shareUsage(exchange: ExchangeUsage): void {
-    if (this.#keys) this.#usage.share?.(exchange);
-  }
-
-  close(): void {
-    this.#usage.close?.();
+  async close(): Promise<void> {
     this.#keys?.close();
+    await this.ledger.close?.();
   }
 
   #signedRead(asked: AskedBy, subject: string): ReadGrant | undefined {
@@ -298,7 +246,7 @@ export class Access {
     const key = text === undefined ? undefined : this.#keys?.find(text);
     if (!key) throw unauthorized(text !== undefined);
     this.#prune();
-    await this.#usage.request(key);
+    await this.ledger.request(key);
     if (key.scopes.includes(scope)) return key;
     throw new ProblemError('forbidden', `This key has no scope "${scope}".`);
   }
@@ -308,7 +256,7 @@ export class Access {
     const ring = this.#keys;
     if (!ring || ring.version === this.#seenKeys) return;
     this.#seenKeys = ring.version;
-    this.#usage.prune((id) => ring.has(id));
+    this.ledger.prune((id) => ring.has(id));
   }
 }
 
@@ -328,6 +276,16 @@ function unauthorized(presented: boolean): ProblemError {
   return new ProblemError('unauthorized', message, undefined, {
     'www-authenticate': 'Bearer realm="stevedore"',
   });
+}
+
+function presigned({ parameters, identity }: Verified): UploadGrant {
+  const { nonce } = parameters;
+  return {
+    policy: policyOf(parameters),
+    // The holder of one URL learns nothing about uploads by another.
+    scope: `${PRESIGNED}${identity}`,
+    ...(nonce === undefined ? {} : { mark: uploadMark('presigned', nonce) }),
+  };
 }
 
 /** The conditions of a presigned upload. */

@@ -1,14 +1,11 @@
-import type { IncomingMessage } from 'node:http';
 import type { StoredFile } from '@stevedore/client';
 import {
   cacheControl,
   checkKey,
   DEFAULT_TYPE,
-  essence,
   narrowPolicy,
   ProblemError,
   SKEW_MS,
-  type UploadPolicy,
   uploadPath,
 } from '@stevedore/middleware/core';
 import { extensionOf, type FileId, fileKind, isTrunkId, parseFileId } from '@stevedore/protocol';
@@ -209,24 +206,24 @@ function finding(routes: FileRoutes): Call {
     const isMark = /^[\w-]{22}$/.test(String(once)) && /^\d{0,15}$/.test(String(within ?? ''));
     if (!isMark) throw new ProblemError('bad_request', 'once is not the mark of an upload.');
     const path = uploadPath(undefined);
-    const { scope, done } = await access.upload({ headers, query, maxBytes: 0 }, path);
-    done(undefined);
+    const { scope } = await access.upload({ headers, query }, path);
     const withinMs = within === undefined ? undefined : Number(within);
     const mark = `once-${once}`;
     return files.once(request.raw, `${scope} ${path}`, mark, withinMs, filesBase(request));
   };
 }
 
-/** `POST /files?id=ID`: gives a file in FastDFS a key. Needs what reading and uploading need. */
+/**
+ * `POST /files?id=ID`: gives a file in FastDFS a key. Needs what reading and uploading need. Counts
+ * to no quota, as no bytes are stored.
+ */
 function registering({ files, access, policies }: FileRoutes): Call {
   return async (request) => {
-    const { headers, query } = request as AskedBy;
     const fileId = idOf(request);
     await access.infoId(request as AskedBy);
-    const grant = await access.upload({ headers, query, maxBytes: 0 }, uploadPath(undefined));
-    grant.done(undefined);
+    const grant = await access.upload(request as AskedBy, uploadPath(undefined));
     const policy = narrowPolicy(policies.default ?? {}, grant.policy);
-    const receipt = await files.register(request.raw, fileId, policy);
+    const receipt = await files.register(request.raw, fileId, { policy, mark: grant.mark });
     return files.uploaded({ receipts: [receipt], replayed: false }, filesBase(request));
   };
 }
@@ -238,39 +235,29 @@ function idOf(request: FastifyRequest): string {
 }
 
 function upload(routes: FileRoutes, name: string | undefined): Call {
-  const { files, access, policies, maxFileBytes } = routes;
+  const { files, access, policies } = routes;
   const own = policies[name ?? 'default'] ?? {};
   const path = uploadPath(name);
   const begin = name === undefined ? undefined : beginUpload(routes, name);
   return async (request, reply) => {
     const { raw } = request;
-    const { headers, query } = request as AskedBy;
+    const { headers } = request as AskedBy;
     if (begin && headers['tus-resumable'] !== undefined) return begin(request, reply);
-    const maxBytes = mostBytes(raw, own, maxFileBytes);
-    const grant = await access.upload({ headers, query, maxBytes }, path);
-    let storedBytes: number | undefined;
+    const { policy, scope, mark, account } = await access.upload(request as AskedBy, path);
+    let storedBytes = 0;
     try {
       const stored = await files.upload(raw, reply.raw, {
-        policy: narrowPolicy(own, grant.policy),
-        scope: `${grant.scope} ${path}`,
+        policy: narrowPolicy(own, policy),
+        scope: `${scope} ${path}`,
         // Without keys, all requests from one address count as one client's.
-        client: grant.scope === '' ? request.ip : grant.scope,
-        mark: grant.mark,
-        begin: grant.begin,
+        client: scope === '' ? request.ip : scope,
+        mark,
+        quota: account,
       });
-      storedBytes = 0;
       if (!stored.replayed) for (const { size } of stored.receipts) storedBytes += size;
       return files.uploaded(stored, filesBase(request));
     } finally {
-      grant.done(storedBytes);
+      account?.settle(storedBytes);
     }
   };
-}
-
-/** What the upload may store: its announced length or, without one, the most that is accepted. */
-function mostBytes({ headers }: IncomingMessage, own: UploadPolicy, serverBytes: number): number {
-  const length = headers['content-length'];
-  if (length !== undefined) return Number(length);
-  const isForm = essence(headers['content-type'] ?? '') === 'multipart/form-data';
-  return (isForm ? own.maxTotalBytes : own.maxFileBytes) ?? serverBytes;
 }

@@ -6,12 +6,15 @@ import {
   methodNotAllowed,
   narrowPolicy,
   ProblemError,
+  type ResumableRequest,
   scopeOfUpload,
   uploadPath,
 } from '@stevedore/middleware/core';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Access, AskedBy } from '../access/access.js';
 import type { Policies } from '../access/policies.js';
+import type { UnfinishedCharges } from '../access/unfinished-charges.js';
+import type { UploadAccount } from '../access/upload-account.js';
 import { FORWARDED_HEADER, type Forwarder } from '../http/forward.js';
 import { filesBase } from '../http/public-address.js';
 import { type Answering, type Call, route } from '../http/route.js';
@@ -26,7 +29,7 @@ export interface UploadRoutes {
   readonly store: FileStore;
   readonly access: Access;
   readonly policies: Policies;
-  readonly maxFileBytes: number;
+  readonly charges: UnfinishedCharges;
   readonly forwarder: Forwarder;
 }
 
@@ -61,43 +64,47 @@ export function resumableRoutes(
 }
 
 /** Under the policy of that name; without one under `default`. */
-export function beginUpload(
-  { files, access, policies, maxFileBytes }: UploadRoutes,
-  name: string | undefined,
-): Call {
+export function beginUpload(routes: UploadRoutes, name: string | undefined): Call {
+  const { files, access, policies } = routes;
   const own = policies[name ?? 'default'] ?? {};
   const path = uploadPath(name);
   return async (request, reply) => {
-    const { headers, query } = request as AskedBy;
-    const maxBytes = lengthOf(headers['upload-length']) ?? own.maxFileBytes ?? maxFileBytes;
-    const grant = await access.upload({ headers, query, maxBytes }, path);
-    let begun: number | undefined;
-    try {
-      await grant.begin();
-      if (grant.mark && (await files.store.findOnce(grant.mark, FOR_EVER)).length > 0) throw used();
-      const answer = await files.resume(request.raw, reply.raw, {
-        ...{ ...pathsOf(request), client: clientOf(request, grant.scope) },
-        policy: narrowPolicy(own, grant.policy),
-        ...{ scope: grant.scope, mark: grant.mark },
-        onReceived: (bytes) => {
-          begun = bytes;
-        },
-      });
-      if (answer.status >= 400) begun = undefined;
-      return answer;
-    } finally {
-      grant.done(begun);
+    const { policy, scope, mark, account } = await access.upload(request as AskedBy, path);
+    const length = lengthOf(request.headers['upload-length']);
+    if (length !== 0 && request.headers['upload-concat'] === undefined) {
+      await account?.demand(length ?? 1);
     }
+    return files.resume(request.raw, reply.raw, {
+      ...{ ...pathsOf(request), client: clientOf(request, scope) },
+      policy: narrowPolicy(own, policy),
+      ...{ scope, mark },
+      ...(access.isOpen ? {} : { visibleScope: scope }),
+      ...counting(routes.charges, scope, account),
+    });
   };
 }
 
-const FOR_EVER = { withinMs: Number.POSITIVE_INFINITY };
-
-function used(): ProblemError {
-  return new ProblemError(
-    'signature_expired',
-    'This URL was for one file, which is already stored.',
-  );
+/** Counts the bytes of a request to the quota of its key. */
+function counting(
+  charges: UnfinishedCharges,
+  key: string,
+  account: UploadAccount | undefined,
+): Pick<ResumableRequest, 'quota' | 'onReceived' | 'onStored'> {
+  if (!account) return {};
+  let isFile = false;
+  return {
+    quota: account,
+    onStored: (_receipt, ids) => {
+      isFile = true;
+      charges.keep(ids);
+    },
+    onReceived: async (bytes, id) => {
+      account.settle(bytes);
+      if (id === undefined || isFile) return;
+      if (bytes > 0) charges.add(id, key, bytes);
+      await charges.check([id]);
+    },
+  };
 }
 
 /** Undefined for anything but a number, which the protocol's own check refuses. */
@@ -125,7 +132,8 @@ async function elsewhereOf(
   }
 }
 
-function continueUpload({ files, store, access, forwarder }: UploadRoutes): Call {
+function continueUpload(routes: UploadRoutes): Call {
+  const { files, store, access, forwarder } = routes;
   return async (request, reply) => {
     const { method, headers } = request as FastifyRequest & AskedBy;
     if (method === 'POST' && headers['x-http-method-override'] === undefined) {
@@ -145,21 +153,12 @@ function continueUpload({ files, store, access, forwarder }: UploadRoutes): Call
       const at = found ? { 'content-location': `${filesBase(request)}/${id}` } : {};
       return { ...answer, headers: { ...others, ...at } };
     }
-    const { query } = request as AskedBy;
     const scope = scopeOfUpload(files.store, id);
-    const maxBytes = lengthOf(headers['content-length']) ?? 0;
-    const grant = await access.resume({ headers, query, maxBytes }, scope);
-    let received = 0;
-    try {
-      return await files.resume(request.raw, reply.raw, {
-        ...{ ...pathsOf(request), client: clientOf(request, scope ?? '') },
-        ...{ id, limitBytes: grant.policy.maxFileBytes },
-        onReceived: (bytes) => {
-          received = bytes;
-        },
-      });
-    } finally {
-      grant.done(received);
-    }
+    const { visibleScope, account } = await access.resume(request as AskedBy, scope);
+    return files.resume(request.raw, reply.raw, {
+      ...{ ...pathsOf(request), client: clientOf(request, scope ?? '') },
+      ...{ id, visibleScope },
+      ...counting(routes.charges, visibleScope ?? '', account),
+    });
   };
 }

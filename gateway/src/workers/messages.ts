@@ -1,4 +1,5 @@
 import type { FileStore, TrunkEvent } from '@stevedore/client';
+import type { ReserveInMap } from '../access/ledger.js';
 import type { ConsoleState } from '../console/feed.js';
 import type { HistoryTable, Span } from '../console/history.js';
 import type { GatewayOptions } from '../options.js';
@@ -45,6 +46,8 @@ export type WorkerCalls = {
   readonly figures: () => Promise<ProcessFigures>;
   readonly stats: () => ReturnType<FileStore['stats']>;
   readonly ready: () => ReturnType<FileStore['ready']>;
+  /** Counts in the map for the whole gateway. */
+  readonly reserveUsage: ReserveInMap;
   readonly cluster: () => ReturnType<FileStore['cluster']>;
   readonly close: () => Promise<void>;
 };

@@ -46,6 +46,8 @@ const ASK_INTERVAL_MS = 500;
 const ANSWER_TIMEOUT_MS = 1_500;
 /** After the first it counts as silent; it is killed later, because the whole machine may stand still. */
 const MAX_MISSED_ANSWERS = 4;
+/** Uploads may wait for it; without an answer, this gateway counts alone. */
+const MAP_TIMEOUT_MS = 2_000;
 
 interface Slot {
   /** Counted from 1: the number of its first directory. */
@@ -108,7 +110,7 @@ interface PrimaryParts {
 class Primary {
   readonly #parts: PrimaryParts;
   readonly #slots: readonly Slot[];
-  readonly #shared = new Shared();
+  readonly #shared: Shared;
   readonly #totals: Totals;
   readonly #registry = new Registry();
   readonly #feed: ConsoleFeed;
@@ -118,6 +120,12 @@ class Primary {
   constructor(parts: PrimaryParts) {
     const { options, plan, trackers, events } = parts;
     this.#parts = parts;
+    this.#shared = new Shared(
+      Date.now,
+      options.map === ''
+        ? undefined
+        : (day, asks) => this.#anyone().askWithin(MAP_TIMEOUT_MS, 'reserveUsage', day, asks),
+    );
     this.#slots = plan.map((own) => ({
       ...{ number: own[0]!, own, process: undefined, calls: undefined },
       ...{ isServing: false, isSilent: false, failures: 0 },
@@ -165,6 +173,7 @@ class Primary {
   async close(): Promise<void> {
     this.#isClosing = true;
     this.#feed.close();
+    await this.#shared.close();
     for (const timer of this.#timers) clearTimeout(timer);
     await Promise.all(this.#slots.map((slot) => this.#stop(slot)));
   }

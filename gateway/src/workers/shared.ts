@@ -1,155 +1,142 @@
-import type { KeysUnderWay } from '@stevedore/middleware/core';
-import { ProblemError } from '@stevedore/middleware/core';
-import type { ApiKey } from '../access/api-keys.js';
 import {
-  type CountsUse,
+  LocalMarks,
+  type MarkState,
+  ProblemError,
+  type UploadMarks,
+} from '@stevedore/middleware/core';
+import {
   type KeyBytes,
-  type KnowsSpent,
-  type SetAside,
-  SpentMarks,
-  spent,
-  Usage,
-} from '../access/quotas.js';
+  type Ledger,
+  type Limited,
+  LocalLedger,
+  type ReserveInMap,
+} from '../access/ledger.js';
 import type { Calls } from './calls.js';
 
 /**
- * State that the workers of a gateway share: the usage of API keys, uploads in progress, used
- * one-time URLs. The primary keeps it. A worker asks only about keys that have a limit. If a worker
- * dies, its reservations are released.
+ * State that the workers of a gateway share: the ledger of API keys, and the marks of uploads. The
+ * primary keeps it. A worker asks only about keys that have a limit. If a worker dies, what it
+ * reserved is given back.
  */
-
-type Limited = Pick<ApiKey, 'id' | 'requestsPerSecond' | 'bytesPerDay'>;
 
 /** A refusal by the primary, serialised for the worker. */
 interface Refusal {
-  readonly refused: 'rate_limited' | 'quota_exceeded';
+  readonly refused: 'rate_limited' | 'quota_exceeded' | 'too_large';
   readonly message: string;
-  readonly retryAfter: string;
-}
-
-interface Part {
-  readonly id: number;
-  readonly bytes: number;
+  readonly headers: ProblemError['headers'];
 }
 
 /** Calls from a worker that only the primary answers. */
 export type SharedCalls = {
-  readonly request: (key: Limited) => Refusal | undefined;
-  readonly setAside: (key: Limited, bytes: number) => Part | Refusal | undefined;
-  readonly settle: (id: number, storedBytes: number) => void;
-  readonly beginUpload: (name: string) => boolean;
-  readonly endUpload: (name: string) => void;
-  readonly isSpent: (mark: Uint8Array) => boolean;
-  readonly spend: (mark: Uint8Array, until: number) => void;
-  readonly usedToday: () => readonly KeyBytes[];
+  readonly request: (key: Limited) => Promise<Refusal | undefined>;
+  readonly reserve: (key: Limited, least: number, wanted: number) => Promise<number | Refusal>;
+  readonly settle: (id: string, reservedBytes: number, storedBytes: number) => void;
+  readonly giveBack: (id: string, day: number, bytes: number) => void;
+  readonly beginUpload: (name: string) => MarkState;
+  readonly endUpload: (name: string, isSpent: boolean) => void;
+  readonly usedToday: () => Promise<readonly KeyBytes[]>;
 };
 
 /** The primary's side: one for all workers. */
 export class Shared {
-  readonly #usage: Usage;
-  readonly #spent: SpentMarks;
-  readonly #underWay = new Set<string>();
-  #lastPart = 0;
+  readonly #ledger: LocalLedger;
+  readonly #marks = new LocalMarks();
 
-  constructor(now: () => number = Date.now) {
-    this.#usage = new Usage(now);
-    this.#spent = new SpentMarks(now);
+  /** `reserve`: counts together with other servers of the deployment. */
+  constructor(now: () => number, reserve?: ReserveInMap) {
+    this.#ledger = new LocalLedger(now);
+    if (reserve) this.#ledger.share(reserve);
   }
 
   /** Answers one worker; `end` releases what it holds. */
   for(): { readonly answers: SharedCalls; readonly end: () => void } {
-    const parts = new Map<number, SetAside>();
-    const uploads = new Set<string>();
-    const endUpload = (name: string) => {
-      if (uploads.delete(name)) this.#underWay.delete(name);
-    };
-    const settle = (id: number, storedBytes: number) => {
-      parts.get(id)?.settle(storedBytes);
-      parts.delete(id);
+    const ledger = this.#ledger;
+    const reserved = new Map<string, number>();
+    const marks = new Set<string>();
+    let hasEnded = false;
+    const hold = (id: string, bytes: number) => {
+      const sum = (reserved.get(id) ?? 0) + bytes;
+      if (sum > 0) reserved.set(id, sum);
+      else reserved.delete(id);
     };
     const answers: SharedCalls = {
-      request: (key) => refusalOf(() => void this.#usage.request(key as ApiKey)),
-      setAside: (key, bytes) =>
-        refusalOf(() => {
-          const part = this.#usage.setAside(key as ApiKey, bytes);
-          if (!part) return undefined;
-          this.#lastPart += 1;
-          parts.set(this.#lastPart, part);
-          return { id: this.#lastPart, bytes: part.bytes };
+      request: (key) => refusalOf(() => void ledger.request(key)),
+      reserve: (key, least, wanted) =>
+        refusalOf(async () => {
+          const bytes = await ledger.reserve(key, least, wanted);
+          if (hasEnded) ledger.settle(key.id, bytes, 0);
+          else hold(key.id, bytes);
+          return bytes;
         }),
-      settle,
-      beginUpload: (name) => {
-        if (this.#underWay.has(name)) return false;
-        this.#underWay.add(name);
-        uploads.add(name);
-        return true;
+      settle: (id, reservedBytes, storedBytes) => {
+        hold(id, -reservedBytes);
+        ledger.settle(id, reservedBytes, storedBytes);
       },
-      endUpload,
-      isSpent: (mark) => this.#spent.has(Buffer.from(mark)),
-      spend: (mark, until) => this.#spent.add(Buffer.from(mark), until),
-      usedToday: () => this.#usage.today(),
+      giveBack: (id, day, bytes) => ledger.giveBack(id, day, bytes),
+      beginUpload: (name) => {
+        const state = this.#marks.begin(name);
+        if (state !== 'taken') marks.add(name);
+        return state;
+      },
+      endUpload: (name, isSpent) => {
+        if (marks.delete(name)) this.#marks.end(name, isSpent);
+      },
+      usedToday: () => ledger.today(),
     };
     const end = () => {
-      for (const id of [...parts.keys()]) settle(id, 0);
-      for (const name of [...uploads]) endUpload(name);
+      hasEnded = true;
+      for (const [id, bytes] of reserved) ledger.settle(id, bytes, 0);
+      for (const name of marks) this.#marks.end(name, false);
     };
     return { answers, end };
   }
+
+  close(): Promise<void> {
+    return this.#ledger.close();
+  }
 }
 
-function refusalOf<Result>(count: () => Result): Result | Refusal {
+async function refusalOf<Result>(count: () => Result): Promise<Awaited<Result> | Refusal> {
   try {
-    return count();
+    return await count();
   } catch (error) {
     if (!(error instanceof ProblemError)) throw error;
-    return {
-      refused: error.code as Refusal['refused'],
-      message: error.message,
-      retryAfter: String(error.headers['retry-after']),
-    };
+    const { code, message, headers } = error;
+    return { refused: code as Refusal['refused'], message, headers };
   }
 }
 
 /** The worker's side. */
 export interface SharedParts {
-  readonly usage: CountsUse;
-  readonly spent: KnowsSpent;
-  readonly underWay: KeysUnderWay;
+  readonly ledger: Ledger;
+  readonly marks: UploadMarks;
 }
 
 export function askShared(primary: Calls<SharedCalls>): SharedParts {
-  const limitsOf = ({ id, requestsPerSecond, bytesPerDay }: ApiKey): Limited => ({
+  const limitsOf = ({ id, requestsPerSecond, bytesPerDay }: Limited): Limited => ({
     id,
     ...(requestsPerSecond === undefined ? {} : { requestsPerSecond }),
     ...(bytesPerDay === undefined ? {} : { bytesPerDay }),
   });
   return {
-    usage: {
+    ledger: {
       request: async (key) => {
         if (key.requestsPerSecond !== undefined) {
           demand(await primary.ask('request', limitsOf(key)));
         }
       },
-      setAside: async (key, bytes) => {
-        if (key.bytesPerDay === undefined) return undefined;
-        const part = demand(await primary.ask('setAside', limitsOf(key), bytes));
-        if (!part) return undefined;
-        const settle = (stored: number) => primary.tell('settle', part.id, stored);
-        return { bytes: part.bytes, settle };
-      },
+      // Without a timeout: the primary would keep what nobody waits for any more.
+      reserve: async (key, least, wanted) =>
+        demand(await primary.askWithin(0, 'reserve', limitsOf(key), least, wanted)),
+      settle: (id, reserved, stored) => primary.tell('settle', id, reserved, stored),
+      giveBack: (id, day, bytes) => primary.tell('giveBack', id, day, bytes),
       today: () => primary.ask('usedToday'),
       // The primary keeps a small object for each key that a worker asked about.
       prune: () => undefined,
     },
-    spent: {
-      add: (mark, until) => primary.tell('spend', mark, until),
-      demandUnspent: async (mark) => {
-        if (await primary.ask('isSpent', mark)) throw spent();
-      },
-    },
-    underWay: {
-      begin: (name) => primary.ask('beginUpload', name),
-      end: (name) => primary.tell('endUpload', name),
+    marks: {
+      begin: (name) => primary.askWithin(0, 'beginUpload', name),
+      end: (name, isSpent) => primary.tell('endUpload', name, isSpent),
     },
   };
 }
@@ -158,6 +145,6 @@ function demand<Result>(answer: Result | Refusal): Result {
   if (typeof answer !== 'object' || answer === null || !('refused' in answer)) {
     return answer as Result;
   }
-  const { refused, message, retryAfter } = answer as Refusal;
-  throw new ProblemError(refused, message, undefined, { 'retry-after': retryAfter });
+  const { refused, message, headers } = answer as Refusal;
+  throw new ProblemError(refused, message, undefined, headers);
 }

@@ -42,6 +42,7 @@ const answers: WorkerCalls = {
   stats,
   ready: () => serving().store.ready(),
   cluster: () => serving().store.cluster(),
+  reserveUsage: (day, asks) => serving().store.deployment!.reserveUsage(day, asks),
   close: async () => {
     endTunnels();
     await gateway?.close();

@@ -191,7 +191,8 @@ export interface BeginOptions extends Pick<PutOptions, 'name' | 'type' | 'group'
   readonly note?: string;
   /**
    * The client that the upload counts for. If it has `maxUploads` unfinished ones already, `begin`
-   * rejects with `too_many_unfinished`.
+   * rejects with `too_many_unfinished`. Its unfinished uploads can hold as many bytes as are free
+   * for those of all others: beyond that, `begin` and `append` reject with `client_room_exceeded`.
    */
   readonly owner?: { readonly name: string; readonly maxUploads: number };
 }
@@ -204,6 +205,7 @@ export interface UnfinishedUpload {
   readonly group?: string;
   readonly ttlMs?: number;
   readonly note: string;
+  readonly once?: Buffer;
   readonly createdAt: Date;
   /** Of the whole file, once it is known. */
   readonly size?: number;
@@ -224,6 +226,8 @@ export interface UnfinishedUploads {
   readonly maxAgeMs: number;
   begin(options?: BeginOptions): Promise<UnfinishedUpload>;
   find(id: string): UnfinishedUpload | undefined;
+  /** An upload that was begun with this mark. */
+  findOnce(once: Uint8Array): UnfinishedUpload | undefined;
   /** The same, after all calls for it that are in progress. */
   settled(id: string): Promise<UnfinishedUpload | undefined>;
   /**
@@ -237,10 +241,10 @@ export interface UnfinishedUploads {
   /** The bytes from `start` to before `end`; `end` is the offset by default. */
   read(id: string, start?: number, end?: number): AsyncIterable<Uint8Array>;
   /**
-   * Turns it into a file; the id becomes the key. Rejects with `length_mismatch` if bytes are
-   * missing.
+   * Turns it into a file; the id becomes the key. `once` marks it, unless `begin` did. Rejects with
+   * `length_mismatch` if bytes are missing.
    */
-  finish(id: string): Promise<Receipt>;
+  finish(id: string, options?: Pick<BeginOptions, 'once'>): Promise<Receipt>;
   remove(id: string): Promise<void>;
 }
 
@@ -361,7 +365,7 @@ export interface FileStore extends Store, EventEmitter<FileStoreEvents> {
   /** The server's part in a deployment; undefined without a map. */
   readonly deployment?: Pick<
     Deployment,
-    'origin' | 'secret' | 'ownerOf' | 'urlFor' | 'exchangeUsage'
+    'origin' | 'secret' | 'ownerOf' | 'urlFor' | 'reserveUsage'
   >;
   /**
    * Copies of other servers' staged files; undefined without a map, and for a process of a gateway

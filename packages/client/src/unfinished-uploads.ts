@@ -60,7 +60,6 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
     if (ttlMs !== undefined && !(Number.isSafeInteger(ttlMs) && ttlMs > 0)) {
       throw invalidOption('ttlMs: a whole number from 1 on is needed');
     }
-    staging.acceptance.checkUnfinishedRoom();
     await staging.acceptance.makeRoom(Math.min(size ?? 0, limits.maxFileBytes));
     const key = staging.keys.next();
     const about = {
@@ -84,6 +83,11 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
     return found && viewOf(id, found);
   }
 
+  findOnce(once: Uint8Array): UnfinishedUpload | undefined {
+    const key = this.#parts.staging.unfinished.findOnce(onceText(once));
+    return key && this.find(formatKey(key));
+  }
+
   async settled(id: string): Promise<UnfinishedUpload | undefined> {
     const key = parseKey(id);
     if (key) await this.#parts.staging.unfinished.settled(key);
@@ -104,7 +108,7 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
         check: options.check,
         beforeWrite: () => {
           throwIfClosed();
-          staging.acceptance.checkUnfinishedRoom();
+          staging.acceptance.checkRoom();
         },
       });
     } catch (error) {
@@ -122,7 +126,7 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
     return this.#parts.staging.unfinished.read(this.#key(id), start, end);
   }
 
-  async finish(id: string): Promise<Receipt> {
+  async finish(id: string, options: Pick<BeginOptions, 'once'> = {}): Promise<Receipt> {
     const key = this.#key(id);
     const { staging, limits, now, stored } = this.#parts;
     const { unfinished, acceptance } = staging;
@@ -133,7 +137,8 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
       const message = `the upload ${id} has ${size} of ${sizeBytes ?? 'an unknown number of'} bytes; send the rest`;
       throw new StoreError('length_mismatch', message);
     }
-    const { name, type, group, ttlMs, once } = upload.about;
+    const { name, type, group, ttlMs } = upload.about;
+    const once = upload.about.once ?? (options.once && onceText(options.once));
     const meta: FileMeta = { name, type, group };
     return stored(meta, async () => {
       const stagedAt = now();
@@ -179,12 +184,13 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
 }
 
 function viewOf(id: string, { about, sizeBytes, durableBytes }: StagedUpload): UnfinishedUpload {
-  const { createdAt, once: _, owner: __, ...rest } = about;
+  const { createdAt, once, owner: _, ...rest } = about;
   return {
     id,
     ...rest,
     createdAt: new Date(createdAt),
     offset: durableBytes,
+    ...(once === undefined ? {} : { once: Buffer.from(once, 'base64url') }),
     ...(sizeBytes === undefined ? {} : { size: sizeBytes }),
   };
 }

@@ -8,7 +8,6 @@ export {
   isAlive,
   type Joined,
   type Joining,
-  type KeyUsage,
   type ListedFile,
   type ListedTrunk,
   type MappedFile,
@@ -18,5 +17,7 @@ export {
   type RemovedFile,
   type StagedFiles,
   type Trunk,
+  type UsageAsk,
+  type UsageGrant,
 } from './map.js';
 export { type MapOptions, openMap } from './open-map.js';

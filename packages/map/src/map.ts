@@ -113,9 +113,20 @@ export interface Claim {
   readonly version: number;
 }
 
-/** Bytes that an API key used on one day. */
-export interface KeyUsage {
+/** A process asks for a part of what an API key may use on one day. */
+export interface UsageAsk {
   readonly id: string;
+  /** Counts in any case: used without a reservation or, if negative, given back. */
+  readonly usedBytes: number;
+  /** Reserved as far as the limit allows. */
+  readonly wantedBytes: number;
+  readonly limitBytes: number;
+}
+
+export interface UsageGrant {
+  readonly id: string;
+  readonly grantedBytes: number;
+  /** Counted for all processes, this grant included. */
   readonly bytes: number;
 }
 
@@ -196,10 +207,10 @@ export interface DeploymentMap {
    */
   claim(mark: Uint8Array, origin: number, withinMs: number, over?: Claim): Promise<Claim>;
   /**
-   * Records the usage of API keys on a day at the process `run`, a random name. Resolves with their
-   * usage at all others.
+   * Counts and reserves bytes of API keys on a day, counted from 1970. All processes together are
+   * never granted more than the limit of a key. Names each key once.
    */
-  exchangeUsage(run: string, day: number, used: readonly KeyUsage[]): Promise<KeyUsage[]>;
+  reserveUsage(day: number, asks: readonly UsageAsk[]): Promise<UsageGrant[]>;
   /** Unix milliseconds by the map's clock. */
   now(): Promise<number>;
   close(): Promise<void>;

@@ -16,8 +16,9 @@ import {
   IN_USE_MS,
   type Joined,
   type Joining,
-  type KeyUsage,
   type StagedFiles,
+  type UsageAsk,
+  type UsageGrant,
 } from './map.js';
 import { hex, PostgresConnection } from './postgres-connection.js';
 import { MAX_ORIGIN, STEPS, StoredKeys, VERSION_TABLE } from './schema.js';
@@ -152,21 +153,45 @@ export class PostgresGateways extends PostgresConnection {
     return { origin: row!.origin as number, version: Number(row!.version) };
   }
 
-  async exchangeUsage(run: string, day: number, used: readonly KeyUsage[]): Promise<KeyUsage[]> {
-    const ids = used.map(({ id }) => id);
-    // A count only grows, so a late statement changes nothing.
+  async reserveUsage(day: number, asks: readonly UsageAsk[]): Promise<UsageGrant[]> {
+    const ids = asks.map(({ id }) => id);
+    const rows = await this.#granted(day, asks);
+    if (rows.length === ids.length) return rows;
     await this.run(
-      `INSERT INTO stevedore_usage AS u (key_id, day, run, bytes)
-        SELECT k, $2::INTEGER, $1, b FROM unnest($3::TEXT[], $4::BIGINT[]) AS f(k, b)
-        ON CONFLICT (key_id, day, run) DO UPDATE SET bytes = greatest(u.bytes, excluded.bytes)`,
-      [run, day, ids, used.map(({ bytes }) => bytes)],
+      `INSERT INTO stevedore_usage (key_id, day, bytes, granted)
+        SELECT k, $1::INTEGER, 0, 0 FROM unnest($2::TEXT[]) AS f(k) ON CONFLICT DO NOTHING`,
+      [day, ids],
     );
+    const known = new Set(rows.map(({ id }) => id));
+    return [
+      ...rows,
+      ...(await this.#granted(
+        day,
+        asks.filter(({ id }) => !known.has(id)),
+      )),
+    ];
+  }
+
+  /** For the keys that have a row. A row is locked while it changes, so no byte is granted twice. */
+  async #granted(day: number, asks: readonly UsageAsk[]): Promise<UsageGrant[]> {
+    const counted = 'greatest(0, u.bytes + f.used)';
+    const granted = `greatest(0, least(f.wanted, f.upto - ${counted}))`;
     const rows = await this.run(
-      `SELECT key_id, sum(bytes) AS bytes FROM stevedore_usage
-        WHERE key_id = ANY($1::TEXT[]) AND day = $2 AND run <> $3 GROUP BY key_id`,
-      [ids, day, run],
+      `UPDATE stevedore_usage AS u SET granted = ${granted}, bytes = ${counted} + ${granted}
+        FROM unnest($2::TEXT[], $3::BIGINT[], $4::BIGINT[], $5::BIGINT[])
+          AS f(k, used, wanted, upto)
+        WHERE u.key_id = f.k AND u.day = $1 RETURNING u.key_id, u.granted, u.bytes`,
+      [
+        day,
+        asks.map(({ id }) => id),
+        asks.map(({ usedBytes }) => usedBytes),
+        asks.map(({ wantedBytes }) => wantedBytes),
+        asks.map(({ limitBytes }) => limitBytes),
+      ],
     );
-    return rows.map((row) => ({ id: row.key_id as string, bytes: Number(row.bytes) }));
+    return rows.map(({ key_id, granted: bytes, bytes: all }) => ({
+      ...{ id: key_id as string, grantedBytes: Number(bytes), bytes: Number(all) },
+    }));
   }
 
   /** Forgets expired claims, and usage before yesterday. */

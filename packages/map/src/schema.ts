@@ -46,9 +46,9 @@ export const STEPS: readonly (readonly string[])[] = [
     `CREATE TABLE IF NOT EXISTS stevedore_usage (
       key_id TEXT NOT NULL,
       day INTEGER NOT NULL,
-      run TEXT NOT NULL,
       bytes BIGINT NOT NULL,
-      PRIMARY KEY (key_id, day, run))`,
+      granted BIGINT NOT NULL,
+      PRIMARY KEY (key_id, day))`,
     'CREATE INDEX IF NOT EXISTS stevedore_removal_time ON stevedore_removal (removed_at, file_key)',
     `CREATE INDEX IF NOT EXISTS stevedore_removal_open ON stevedore_removal (origin)
       WHERE NOT settled`,

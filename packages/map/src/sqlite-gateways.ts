@@ -16,8 +16,9 @@ import {
   IN_USE_MS,
   type Joined,
   type Joining,
-  type KeyUsage,
   type StagedFiles,
+  type UsageAsk,
+  type UsageGrant,
 } from './map.js';
 import { MAX_ORIGIN, STEPS, VERSION_TABLE } from './schema.js';
 
@@ -150,21 +151,19 @@ export class SqliteGateways {
     });
   }
 
-  async exchangeUsage(run: string, day: number, used: readonly KeyUsage[]): Promise<KeyUsage[]> {
+  async reserveUsage(day: number, asks: readonly UsageAsk[]): Promise<UsageGrant[]> {
     return this.together(() =>
-      used.flatMap(({ id, bytes }) => {
-        this.run(
-          `INSERT INTO stevedore_usage (key_id, day, run, bytes) VALUES (?, ?, ?, ?)
-            ON CONFLICT (key_id, day, run) DO UPDATE SET bytes = max(bytes, excluded.bytes)`,
-          ...[id, day, run, bytes],
-        );
+      asks.map(({ id, usedBytes, wantedBytes, limitBytes }) => {
         const row = this.get(
-          `SELECT sum(bytes) AS bytes FROM stevedore_usage
-            WHERE key_id = ? AND day = ? AND run <> ?`,
-          ...[id, day, run],
+          'SELECT bytes FROM stevedore_usage WHERE key_id = ? AND day = ?',
+          ...[id, day],
         );
-        const elsewhere = (row?.bytes ?? 0) as number;
-        return elsewhere > 0 ? [{ id, bytes: elsewhere }] : [];
+        const counted = Math.max(0, Number(row?.bytes ?? 0) + usedBytes);
+        const grantedBytes = Math.max(0, Math.min(wantedBytes, limitBytes - counted));
+        const bytes = counted + grantedBytes;
+        const statement = 'INSERT OR REPLACE INTO stevedore_usage VALUES (?, ?, ?, ?)';
+        this.run(statement, id, day, bytes, grantedBytes);
+        return { id, grantedBytes, bytes };
       }),
     );
   }

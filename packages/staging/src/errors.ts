@@ -8,6 +8,7 @@ import { isError } from '@stevedore/protocol';
 export type StoreErrorCode =
   | 'aborted'
   | 'body_used'
+  | 'client_room_exceeded'
   | 'closed'
   | 'container_full'
   | 'corrupt'

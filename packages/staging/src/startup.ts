@@ -38,6 +38,9 @@ export interface StartedParts extends Omit<Stores, 'now'> {
   readonly problems: readonly Error[];
 }
 
+/** Share of the container for uploads that may never be finished. */
+const UNFINISHED_SHARE = 0.5;
+
 export async function startUp(options: StagingOptions): Promise<StartedParts> {
   const { directory, disk = privateDisk } = options;
   await DirectoryLock.awaitOwner(directory, 'filemap.sqlite');
@@ -59,7 +62,10 @@ export async function startUp(options: StagingOptions): Promise<StartedParts> {
     const opened = await openContainer(options, fileMap, origin, copies);
     container = opened.container;
     const spool = new Spool(disk, `${directory}/spool`);
-    const unfinished = new Unfinished({ disk, folder: `${directory}/unfinished`, spool });
+    const unfinished = new Unfinished({
+      ...{ disk, folder: `${directory}/unfinished`, spool },
+      limitBytes: options.containerBytes * UNFINISHED_SHARE,
+    });
     await unfinished.recover((key) => fileMap?.find(key) !== undefined);
     await spool.recover((key) => fileMap?.find(key)?.local.at === 'spool');
     const trunkStore = await options.connect(origin);

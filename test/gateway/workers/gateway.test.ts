@@ -157,7 +157,7 @@ it('quotas, idempotency keys and rates are those of the gateway, not of a worker
   expect(await post(url, 'y'.repeat(20), { agent: two, headers: repeated })).toBe(first);
   // 20 bytes are left.
   const rest = { agent: two, headers, method: 'POST', body: 'x'.repeat(60) };
-  expect((await ask(url, '/files', rest)).status).toBe(413);
+  expect((await ask(url, '/files', rest)).status).toBe(429);
   for (const agent of agents) {
     const asked = { agent, headers: { authorization: `Bearer ${admin.text}` } };
     const { body } = await ask(url, '/console/access', asked);
@@ -170,6 +170,89 @@ it('quotas, idempotency keys and rates are those of the gateway, not of a worker
     ),
   );
   expect(counts.filter(({ status }) => status === 200).length).toBe(1);
+});
+
+it('a burst at all workers stays within a quota, in every way of uploading', async () => {
+  const path = join(temporaryFolder(), 'keys.json');
+  const bytesPerDay = 1_000_000;
+  const made = makeApiKey({ name: 'a', scopes: ['write', 'admin'], bytesPerDay }, new Date());
+  await writeKeyFile(path, [made.key]);
+  const flags = ['--workers', '2', '--api-keys', path];
+  const gateway = await startGatewayProcess(temporaryFolder(), ...flags);
+  const agents = await connections(gateway, 2);
+  const { url } = gateway;
+  const headers = { authorization: `Bearer ${made.text}` };
+  const tus = { 'tus-resumable': '1.0.0', ...headers };
+  let stored = 0;
+  const raw = async (index: number) => {
+    const body = Buffer.alloc(70_000);
+    const how = { agent: agents[index % 2]!, headers, method: 'POST', body };
+    const { status } = await ask(url, '/files', how);
+    if (status === 201) stored += body.length;
+    else expect(status).toBe(429);
+  };
+  const resumable = async (index: number) => {
+    const agent = agents[index % 2]!;
+    const begin = { ...tus, 'upload-length': '70000' };
+    const begun = await ask(url, '/uploads', { agent, headers: begin, method: 'POST' });
+    if (begun.status !== 201) return void expect(begun.status).toBe(429);
+    const type = { 'upload-offset': '0', 'content-type': 'application/offset+octet-stream' };
+    const patch = { method: 'PATCH', body: Buffer.alloc(70_000), headers: { ...tus, ...type } };
+    const { status } = await ask(url, String(begun.headers.location), { agent, ...patch });
+    if (status === 204) stored += 70_000;
+    else expect(status).toBe(429);
+    if (status === 429) {
+      await ask(url, String(begun.headers.location), { agent, headers: tus, method: 'DELETE' });
+    }
+  };
+  await Promise.all(
+    Array.from({ length: 40 }, (_, index) => (index % 4 < 2 ? raw(index) : resumable(index))),
+  );
+  expect(stored).toBeLessThanOrEqual(bytesPerDay);
+  const used = async () => {
+    const { body } = await ask(url, '/console/access', { headers });
+    return JSON.parse(body.toString()).keys[0].bytesToday;
+  };
+  await soon(async () => expect(await used()).toBe(stored));
+  const rest = bytesPerDay - stored;
+  await post(url, Buffer.alloc(rest), { agent: agents[1]!, headers });
+  const over = { agent: agents[0]!, headers, method: 'POST', body: 'x' };
+  expect((await ask(url, '/files', over)).status).toBe(429);
+  expect(await gateway.stop()).toBe(0);
+});
+
+it('a gateway of workers counts together with others of its deployment', async () => {
+  const path = join(temporaryFolder(), 'keys.json');
+  const bytesPerDay = 1_000_000;
+  const made = makeApiKey({ name: 'a', scopes: ['write', 'admin'], bytesPerDay }, new Date());
+  await writeKeyFile(path, [made.key]);
+  const map = `sqlite:${join(temporaryFolder(), 'map.db')}`;
+  const flags = ['--api-keys', path, '--map', map];
+  const first = await startGatewayProcess(temporaryFolder(), '--workers', '2', ...flags);
+  const trackers = ['--trackers', `127.0.0.1:${first.trackerPort}`];
+  const second = await startGatewayProcess(temporaryFolder(), ...trackers, ...flags);
+  const headers = { authorization: `Bearer ${made.text}` };
+  let stored = 0;
+  const upload = async ({ url }: GatewayProcess, bytes: number) => {
+    const how = { headers, method: 'POST', body: Buffer.alloc(bytes) };
+    const { status } = await ask(url, '/files', how);
+    if (status === 201) stored += bytes;
+    else expect(status).toBe(429);
+  };
+  await Promise.all(
+    Array.from({ length: 60 }, (_, index) => upload([first, second][index % 2]!, 40_000)),
+  );
+  expect(stored).toBeGreaterThan(bytesPerDay / 2);
+  expect(stored).toBeLessThanOrEqual(bytesPerDay);
+  for (const gateway of [first, second]) {
+    await soon(async () => {
+      if (bytesPerDay - stored > 0) await upload(gateway, Math.min(40_000, bytesPerDay - stored));
+      expect(bytesPerDay - stored).toBe(0);
+    });
+    const { body } = await ask(gateway.url, '/console/access', { headers });
+    expect(JSON.parse(body.toString()).keys[0].bytesToday).toBe(bytesPerDay);
+  }
+  expect(await first.stop()).toBe(0);
 });
 
 it('an upload in several requests goes on at every worker, and is joined', async () => {

@@ -25,47 +25,52 @@ it('one rate counts for all workers', async () => {
   let now = 0;
   const [one, other] = workers(() => now);
   const limited = key({ requestsPerSecond: 2 });
-  await one.usage.request(limited);
-  await other.usage.request(limited);
+  await one.ledger.request(limited);
+  await other.ledger.request(limited);
   const refused = { code: 'rate_limited', headers: { 'retry-after': '1' } };
-  await expect(one.usage.request(limited)).rejects.toMatchObject(refused);
-  await expect(other.usage.request(limited)).rejects.toMatchObject(refused);
-  await one.usage.request(key({}));
+  await expect(one.ledger.request(limited)).rejects.toMatchObject(refused);
+  await expect(other.ledger.request(limited)).rejects.toMatchObject(refused);
+  await one.ledger.request(key({}));
   now = 1_000;
-  await other.usage.request(limited);
+  await other.ledger.request(limited);
 });
 
-it('one quota counts for all workers, and what a dead one had set aside is free again', async () => {
+it('one quota counts for all workers, and what a dead one had reserved is free again', async () => {
   const [one, other] = workers(() => 0);
   const limited = key({ bytesPerDay: 100 });
-  const first = await one.usage.setAside(limited, 60);
-  expect(first?.bytes).toBe(60);
-  expect((await other.usage.setAside(limited, 60))?.bytes).toBe(40);
-  await expect(one.usage.setAside(limited, 1)).rejects.toMatchObject({ code: 'quota_exceeded' });
-  first!.settle(50);
+  expect(await one.ledger.reserve(limited, 60, 60)).toBe(60);
+  expect(await other.ledger.reserve(limited, 1, 60)).toBe(40);
+  const refused = { code: 'quota_exceeded', headers: { 'retry-after': '1' } };
+  await expect(one.ledger.reserve(limited, 1, 1)).rejects.toMatchObject(refused);
+  const tooLarge = one.ledger.reserve(limited, 101, 101);
+  await expect(tooLarge).rejects.toMatchObject({ code: 'too_large' });
+  one.ledger.settle('k', 60, 50);
   other.end();
-  expect((await one.usage.setAside(limited, 60))?.bytes).toBe(50);
-  expect(await other.usage.setAside(key({}), 60)).toBeUndefined();
+  expect(await one.ledger.reserve(limited, 1, 60)).toBe(50);
+  one.ledger.settle('k', 50, 50);
+  expect(await one.ledger.today()).toEqual([{ id: 'k', bytes: 100 }]);
+  one.ledger.giveBack('k', 1, 30);
+  one.ledger.giveBack('k', 0, 20);
+  expect(await one.ledger.reserve(limited, 1, 60)).toBe(20);
 });
 
 it('an upload with a key is under way once, until it or its worker has ended', async () => {
   const [one, other] = workers(() => 0);
-  expect(await one.underWay.begin('a')).toBe(true);
-  expect(await other.underWay.begin('a')).toBe(false);
-  other.underWay.end('a');
-  expect(await other.underWay.begin('a')).toBe(false);
-  one.underWay.end('a');
-  expect(await other.underWay.begin('a')).toBe(true);
+  expect(await one.marks.begin('a')).toBe('free');
+  expect(await other.marks.begin('a')).toBe('taken');
+  other.marks.end('a', false);
+  expect(await other.marks.begin('a')).toBe('taken');
+  one.marks.end('a', false);
+  expect(await other.marks.begin('a')).toBe('free');
   other.end();
-  expect(await one.underWay.begin('a')).toBe(true);
+  expect(await one.marks.begin('a')).toBe('free');
 });
 
 it('a URL that one worker has seen used is spent at all', async () => {
   const [one, other] = workers(() => 0);
-  const mark = Buffer.from('mark');
-  await other.spent.demandUnspent(mark);
-  one.spent.add(mark, 1_000);
-  await expect(other.spent.demandUnspent(mark)).rejects.toMatchObject({
-    code: 'signature_expired',
-  });
+  expect(await one.marks.begin('mark')).toBe('free');
+  one.marks.end('mark', true);
+  expect(await other.marks.begin('mark')).toBe('spent');
+  other.marks.end('mark', false);
+  expect(await one.marks.begin('mark')).toBe('spent');
 });

@@ -30,6 +30,7 @@ export class GatewayRefusal extends Error {
 }
 
 const SAME: ReadonlySet<string> = new Set<StoreErrorCode>([
+  'client_room_exceeded',
   'container_full',
   'corrupt',
   'disk_failed',

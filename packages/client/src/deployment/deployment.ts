@@ -1,14 +1,14 @@
-import { randomBytes } from 'node:crypto';
 import {
   type Claim,
   type Gateway,
-  type KeyUsage,
   MapError,
   type MappedFile,
   originAdopted,
   originOf,
   type Removal,
   type StagedFiles,
+  type UsageAsk,
+  type UsageGrant,
 } from '@stevedore/map';
 import type { Outbox } from '@stevedore/staging';
 import { type AdoptionParts, Adoptions } from './adoption.js';
@@ -70,8 +70,6 @@ const MAX_DELETIONS = 500;
 
 export class Deployment {
   readonly #parts: DeploymentParts;
-  /** Identifies this process in the map's usage counts of API keys. */
-  readonly #run = randomBytes(8).toString('hex');
   readonly #known: MapCache;
   readonly #publisher: Publisher;
   readonly #adoptions: Adoptions;
@@ -155,11 +153,11 @@ export class Deployment {
     return this.#parts.map.claim(mark, this.origin, ms, over);
   }
 
-  /** Reports today's usage of API keys here to the map; returns their usage at other servers. */
-  async exchangeUsage(day: number, used: readonly KeyUsage[]): Promise<KeyUsage[]> {
+  /** Counts and reserves bytes of API keys, together with the other servers. */
+  async reserveUsage(day: number, asks: readonly UsageAsk[]): Promise<UsageGrant[]> {
     if (this.#failures > 0) throw away();
     await this.#gateways.joined();
-    return this.#parts.map.exchangeUsage(this.#run, day, used);
+    return this.#parts.map.reserveUsage(day, asks);
   }
 
   /** True if this server knows every file of the origin, which is its own or adopted. */

@@ -6,17 +6,14 @@ import { type Answer, answerFile, type Presentation } from './http/file-answer.j
 import { UnsentBytes } from './http/unsent-bytes.js';
 import type { TransferLimits } from './limits.js';
 import { ProblemError, problemAnswer, toProblem } from './problems.js';
-import type { ResumableRequest, ResumableUploads } from './resumable/resumable.js';
-import {
-  IdempotentUploads,
-  type KeysUnderWay,
-  type Stored,
-  uploadMark,
-} from './upload/idempotency.js';
+import type { ResumableUploads } from './resumable/resumable.js';
+import type { ResumableRequest } from './resumable/resumable-request.js';
+import { IdempotentUploads, type Stored, uploadMark } from './upload/idempotency.js';
 import type { UploadPolicy } from './upload/policy.js';
 import { receiveUpload } from './upload/receive.js';
 import { registerFile } from './upload/register.js';
-import { ClientRoom, ProgressGuard } from './upload/request-body.js';
+import { ClientRoom, ProgressGuard, type UploadQuota } from './upload/request-body.js';
+import type { UploadMarks } from './upload/upload-marks.js';
 
 /**
  * The files of a store as an HTTP resource: what POST, GET, HEAD and DELETE do and answer, over
@@ -29,8 +26,8 @@ export interface FilesOptions {
   readonly limits: TransferLimits;
   /** How every file is presented, unless `read` says otherwise. */
   readonly presentation?: Pick<Presentation, 'private' | 'inlineTypes' | 'resourcePolicy'>;
-  /** Idempotency keys of uploads in progress; default: those of this process. */
-  readonly underWay?: KeysUnderWay;
+  /** Marks of uploads in progress, and spent ones; default: those of this process. */
+  readonly marks?: UploadMarks | undefined;
   /** Serves derived pictures; default: files are sent as they are. Closed together with this. */
   readonly pictures?: PictureMaker | undefined;
   /** Called with an error that ended an answer early; default: `console.error`. */
@@ -68,8 +65,7 @@ export interface Upload {
   readonly client: string;
   /** Claim of a permission that is valid for one upload. */
   readonly mark?: Buffer | undefined;
-  /** Called before anything is stored. If it throws, its error is the answer. */
-  readonly begin?: () => void | Promise<void>;
+  readonly quota?: UploadQuota | undefined;
 }
 
 export interface Reading extends Partial<Presentation> {
@@ -94,7 +90,7 @@ export class Files {
   readonly #pictures: PictureMaker | undefined;
   #resuming: Promise<ResumableUploads> | undefined;
 
-  constructor({ store, limits, presentation, underWay, pictures, onError }: FilesOptions) {
+  constructor({ store, limits, presentation, marks, pictures, onError }: FilesOptions) {
     this.store = store;
     this.onError = onError ?? console.error;
     this.#pictures = pictures;
@@ -102,7 +98,7 @@ export class Files {
     this.#limits = limits;
     this.#guard = new ProgressGuard(limits);
     this.#room = new ClientRoom(limits.maxClientBytes);
-    this.#repeats = new IdempotentUploads(store, this.#guard, limits, underWay);
+    this.#repeats = new IdempotentUploads(store, this.#guard, limits, marks);
     this.#presentation = presentation;
   }
 
@@ -124,32 +120,37 @@ export class Files {
       return { receipts: await this.#receive(request, response, upload), replayed: false };
     }
     const isGiven = upload.mark !== undefined;
-    return this.#repeats.run(request, response, once, isGiven, async () =>
+    return this.#repeats.run(request, response, once, isGiven, () =>
       this.#receive(request, response, upload, once),
     );
   }
 
-  async #receive(
+  #receive(
     request: IncomingMessage,
     response: ServerResponse,
-    { policy, client, begin }: Upload,
+    { policy, client, quota }: Upload,
     once?: Buffer,
   ): Promise<Receipt[]> {
-    await begin?.();
     return receiveUpload(request, response, {
       store: this.store,
       limits: this.#limits,
       guard: this.#guard,
       policy,
       once,
+      quota,
       room: this.#room.of(client),
     });
   }
 
   /** POST that names a file in FastDFS: gives it a key. */
-  register(request: IncomingMessage, fileId: string, policy: UploadPolicy): Promise<Receipt> {
+  register(
+    { headers }: IncomingMessage,
+    fileId: string,
+    { policy, mark }: Pick<Upload, 'policy' | 'mark'>,
+  ): Promise<Receipt> {
     const context = { store: this.store, limits: this.#limits, policy };
-    return registerFile(request.headers, fileId, context);
+    const register = () => registerFile(headers, fileId, context);
+    return mark ? this.#repeats.finish(mark, register) : register();
   }
 
   /**
@@ -183,7 +184,10 @@ export class Files {
   }
 
   #resumable(): Promise<ResumableUploads> {
-    const parts = { store: this.store, limits: this.#limits, guard: this.#guard };
+    const parts = {
+      ...{ store: this.store, limits: this.#limits, guard: this.#guard },
+      oneTime: this.#repeats,
+    };
     this.#resuming ??= import('./resumable/resumable.js').then(
       ({ ResumableUploads: Uploads }) => new Uploads(parts),
     );

@@ -26,7 +26,7 @@ export {
 } from './files.js';
 export { MAX_RANGES, wanted } from './http/conditions.js';
 export { closeAfterReply, hasUnreadBody, Turns } from './http/connection.js';
-export { DEFAULT_TYPE, essence, formatDisposition } from './http/content-headers.js';
+export { DEFAULT_TYPE, formatDisposition } from './http/content-headers.js';
 export {
   type Answer,
   cacheControl,
@@ -51,9 +51,10 @@ export {
   toProblem,
 } from './problems.js';
 export { scopeOfUpload } from './resumable/note.js';
+export type { ResumableRequest } from './resumable/resumable-request.js';
 export { DIGEST_HEADERS, digestCheck } from './upload/digests.js';
 export { Form } from './upload/form.js';
-export { type KeysUnderWay, type Stored, uploadMark } from './upload/idempotency.js';
+export { type Stored, uploadMark } from './upload/idempotency.js';
 export { checkPolicy, narrowPolicy, type UploadPolicy } from './upload/policy.js';
 export {
   ProgressGuard,
@@ -61,4 +62,6 @@ export {
   readWhole,
   sendContinueIfExpected,
   tooLarge,
+  type UploadQuota,
 } from './upload/request-body.js';
+export { LocalMarks, type MarkState, type UploadMarks } from './upload/upload-marks.js';

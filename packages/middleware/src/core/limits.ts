@@ -31,7 +31,7 @@ export interface TransferLimits extends UnsentLimits {
   readonly minBodyBytesPerSecond: number;
   /** ... in any window of this much time spent waiting for its client. */
   readonly bodyWindowMs: number;
-  /** Bytes that all unfinished uploads of one client may hold. */
+  /** Bytes of all bodies that one client is sending. */
   readonly maxClientBytes: number;
   /** Resumable uploads that one client may leave unfinished. */
   readonly maxClientUploads: number;

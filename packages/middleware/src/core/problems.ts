@@ -21,6 +21,7 @@ const RETRY_SECONDS = 10;
 const storeProblems = {
   // Never sent: the client is gone. The number is the one proxies log for it.
   aborted: { status: 499, detail: 'The client closed the connection.' },
+  client_room_exceeded: { status: 429, retryAfterSeconds: RETRY_SECONDS },
   closed: { status: 503, detail: 'The server is shutting down.', retryAfterSeconds: 5 },
   container_full: {
     status: 507,
@@ -89,7 +90,6 @@ const ownProblems = {
   body_too_slow: { status: 408 },
   // tus defines this number.
   checksum_mismatch: { status: 460 },
-  client_room_exceeded: { status: 429, retryAfterSeconds: RETRY_SECONDS },
   cross_site: { status: 403 },
   digest_mismatch: { status: 400 },
   field_too_large: { status: 413 },

@@ -134,21 +134,8 @@ export class Acceptance {
     this.#demand(bytes);
   }
 
-  /** Throws `container_full`, `disk_full` if a body being spooled uses up the space. */
+  /** Throws `container_full`, `disk_full` if a body being received uses up the space. */
   checkRoom(): void {
-    this.#demand(0);
-  }
-
-  /**
-   * As `checkRoom`, for a resumable upload, which may never be finished. All unfinished uploads
-   * together may use half of the container.
-   */
-  checkUnfinishedRoom(): void {
-    const { unfinished, containerBytes } = this.#parts;
-    if (unfinished.bytes > containerBytes / 2) {
-      const message = `unfinished uploads hold ${unfinished.bytes} bytes, half of the container; finish or remove some, or wait until they are too old`;
-      throw new StoreError('container_full', message, { retryable: true });
-    }
     this.#demand(0);
   }
 

@@ -13,7 +13,7 @@ import {
   type UnfinishedAbout,
   unpackInfo,
 } from './unfinished-record.js';
-import { checkShare } from './unfinished-share.js';
+import { UnfinishedShares } from './unfinished-share.js';
 
 /**
  * Unfinished resumable uploads. Each has two files, its bytes and their description, named by the
@@ -25,6 +25,8 @@ export interface UnfinishedParts {
   readonly disk: Disk;
   readonly folder: string;
   readonly spool: Spool;
+  /** Most bytes of all unfinished uploads. Default: no limit. */
+  readonly limitBytes?: number;
   /** Bytes to gather before a write. Default 128 KiB. */
   readonly writeBytes?: number;
   /** Bytes between two syncs: a crash loses at most this many. Default 8 MiB. */
@@ -60,29 +62,33 @@ export class Unfinished {
   readonly #parts: UnfinishedParts;
   readonly #entries = new Map<string, Entry>();
   readonly #inTurn = new KeyedLock();
-  #bytes = 0;
+  readonly #shares: UnfinishedShares;
 
   constructor(parts: UnfinishedParts) {
     this.#parts = parts;
+    this.#shares = new UnfinishedShares(parts.limitBytes ?? Number.POSITIVE_INFINITY);
   }
 
   /** Bytes of all unfinished uploads. */
   get bytes(): number {
-    return this.#bytes;
+    return this.#shares.bytes;
   }
 
   get count(): number {
     return this.#entries.size;
   }
 
-  /** Throws `container_full` if there are too many, `too_many_unfinished` if the owner has. */
+  /**
+   * Throws `container_full` if there are too many, `too_many_unfinished` or `client_room_exceeded`
+   * if the owner has, `too_large` if it can never be finished.
+   */
   async begin(
     key: Buffer,
     about: UnfinishedAbout,
     sizeBytes: number | undefined,
     maxOfOwner = Number.POSITIVE_INFINITY,
   ): Promise<UnfinishedUpload> {
-    checkShare(this.#entries, about, maxOfOwner);
+    this.#shares.begin(about.owner, sizeBytes ?? 0, maxOfOwner);
     const name = nameOf(key);
     const entry = { about, mark: { turn: 1, durableBytes: 0, sizeBytes }, bytes: 0 };
     this.#entries.set(name, entry);
@@ -107,6 +113,14 @@ export class Unfinished {
   find(key: Buffer): UnfinishedUpload | undefined {
     const entry = this.#entries.get(nameOf(key));
     return entry && viewOf(entry);
+  }
+
+  /** One with this idempotency mark. */
+  findOnce(once: string): Buffer | undefined {
+    for (const [name, { about }] of this.#entries) {
+      if (about.once === once) return Buffer.from(name, 'hex');
+    }
+    return undefined;
   }
 
   /** Resolves once all operations on the upload have ended. */
@@ -158,8 +172,14 @@ export class Unfinished {
       [chunks, gathered] = [[], 0];
       if (bytes === 0) return;
       beforeWrite();
-      await file.writeAt(writing, entry.bytes);
-      this.#grow(entry, bytes);
+      this.#shares.hold(entry.about.owner, bytes);
+      try {
+        await file.writeAt(writing, entry.bytes);
+      } catch (error) {
+        this.#shares.giveBack(entry.about.owner, bytes);
+        throw error;
+      }
+      entry.bytes += bytes;
       if (!check && entry.bytes - entry.mark.durableBytes >= syncBytes) {
         await this.#makeDurable(name, entry, file);
       }
@@ -183,7 +203,8 @@ export class Unfinished {
       if (!this.#entries.has(name)) throw error;
       if (check) {
         await file.truncate(start);
-        this.#grow(entry, start - entry.bytes);
+        this.#shares.giveBack(entry.about.owner, entry.bytes - start);
+        entry.bytes = start;
       } else {
         // Bytes received earlier are kept. If that fails, the first error is reported.
         await flush().catch(() => undefined);
@@ -321,7 +342,7 @@ export class Unfinished {
       await file.close();
     }
     this.#entries.set(name, { about, mark, bytes: mark.durableBytes });
-    this.#bytes += mark.durableBytes;
+    this.#shares.add(about.owner, mark.durableBytes);
   }
 
   async #makeDurable(name: string, entry: Entry, file: DiskFile): Promise<void> {
@@ -351,7 +372,8 @@ export class Unfinished {
 
   async #remove(name: string): Promise<void> {
     const { disk } = this.#parts;
-    this.#bytes -= this.#entries.get(name)?.bytes ?? 0;
+    const entry = this.#entries.get(name);
+    if (entry) this.#shares.remove(entry.about.owner, entry.bytes);
     this.#entries.delete(name);
     // Remove the bytes first: without them no upload can be recovered.
     await removeIfThere(disk, this.#path(name));
@@ -363,11 +385,6 @@ export class Unfinished {
     if (entry) return entry;
     const key = formatKey(Buffer.from(name, 'hex'));
     throw new StoreError('not_found', `there is no unfinished upload ${key}`);
-  }
-
-  #grow(entry: Entry, change: number): void {
-    entry.bytes += change;
-    this.#bytes += change;
   }
 
   #path(name: string): string {

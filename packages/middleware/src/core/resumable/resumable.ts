@@ -1,26 +1,29 @@
-import { createHash } from 'node:crypto';
-import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
-import { ReadableStream } from 'node:stream/web';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import {
   invalidOption,
   isStoreError,
-  type Receipt,
   type Store,
   type UnfinishedUpload,
   type UnfinishedUploads,
 } from '@stevedore/client/connect';
-import { Metadata, Server, TUS_RESUMABLE } from '@tus/server';
-import { DEFAULT_TYPE } from '../http/content-headers.js';
+import { Server, TUS_RESUMABLE } from '@tus/server';
 import type { Answer } from '../http/file-answer.js';
 import type { TransferLimits } from '../limits.js';
 import { isFault, ProblemError, problemAnswer, toProblem } from '../problems.js';
 import { checkBytes } from '../upload/content-check.js';
-import { expiryOf, typeProblem, type UploadPolicy } from '../upload/policy.js';
-import type { ProgressGuard, UploadRoom } from '../upload/request-body.js';
-import { RequestBody, sendContinueIfExpected } from '../upload/request-body.js';
-import { type Note, noteOf } from './note.js';
-import { type Begin, EXTENSIONS, TusStore, type UnderWay, underWay } from './tus-store.js';
-import { CHECKSUMS, checksumOf, concatOf, metadataOf } from './upload-headers.js';
+import { type IdempotentUploads, uploadMark } from '../upload/idempotency.js';
+import {
+  type ProgressGuard,
+  RequestBody,
+  sendContinueIfExpected,
+  type UploadRoom,
+} from '../upload/request-body.js';
+import { asWebRequest, methodOf, ownHeaders, problemOf } from './messages.js';
+import { newUpload } from './new-upload.js';
+import { noteOf } from './note.js';
+import type { ResumableRequest } from './resumable-request.js';
+import { EXTENSIONS, TusStore, tooLong, type UnderWay, underWay } from './tus-store.js';
+import { CHECKSUMS, checksumOf, concatOf } from './upload-headers.js';
 
 /**
  * Resumable uploads by tus 1.0. `@tus/server` speaks the protocol, the store keeps the bytes, and
@@ -32,31 +35,8 @@ export interface ResumableOptions {
   readonly store: Store;
   readonly limits: TransferLimits;
   readonly guard: ProgressGuard;
-}
-
-/** One request. */
-export interface ResumableRequest {
-  /** Path of the collection; each upload is below it. */
-  readonly path: string;
-  /** Path of the files. */
-  readonly filesPath: string;
-  /** Of the upload; absent for the path of all of them. */
-  readonly id?: string;
-  readonly room: UploadRoom;
-  /** The client whose share of the unfinished uploads a new one uses. */
-  readonly client: string;
-  /** For a request that creates an upload. */
-  readonly policy?: UploadPolicy;
-  readonly scope?: string;
-  readonly mark?: Buffer | undefined;
-  /** The client, which can have only so many unfinished uploads. Default: no such limit. */
-  readonly owner?: string;
-  /** Most bytes that the request may bring. */
-  readonly limitBytes?: number | undefined;
-  /** Called once, with the number of bytes that were stored. */
-  readonly onReceived?: (bytes: number) => void;
-  /** Called before the answer that ends an upload; if it throws, its error is the answer. */
-  readonly onStored?: (receipt: Receipt, scope: string) => void | Promise<void>;
+  /** Marks of permissions that are good for one file. */
+  readonly oneTime: Pick<IdempotentUploads, 'begin' | 'finish'>;
 }
 
 /** The header in which a web page finds the key of the file. */
@@ -64,12 +44,13 @@ const KEY_HEADER = 'x-file-key';
 const OFFSET_TYPE = 'application/offset+octet-stream';
 /** Enough of a file to detect its type. */
 const HEAD_BYTES = 4100;
-const ANYTHING: UploadPolicy = {};
 
 export class ResumableUploads {
   readonly #options: ResumableOptions;
   readonly #uploads: UnfinishedUploads;
   readonly #server: Server;
+  /** Parts that are being joined. */
+  readonly #joining = new Set<string>();
 
   /** Throws `invalid_option` for a store without unfinished uploads. */
   constructor(options: ResumableOptions) {
@@ -83,7 +64,7 @@ export class ResumableUploads {
       datastore: store,
       namingFunction: ({ headers }) => {
         const size = headers.get('upload-length');
-        return store.begin(size === null ? undefined : Number(size));
+        return this.#create(size === null ? undefined : Number(size));
       },
       generateUrl: (_request, { id }) => id,
       getFileIdFromRequest: (_request, id) => id,
@@ -146,52 +127,44 @@ export class ResumableUploads {
       throw new ProblemError('invalid_media_type', `PATCH takes Content-Type: ${OFFSET_TYPE}.`);
     }
     const concat = method === 'POST' ? concatOf(headers) : undefined;
-    const begin = method === 'POST' ? this.#begin(headers, asked, concat === 'partial') : undefined;
-    const current: UnderWay = { checksum: checksumOf(headers), begin };
-    return underWay.run(current, async () => {
-      if (Array.isArray(concat)) return this.#join(concat, current, asked);
-      // Its last request may have failed before it became a file; this client asks for its state.
-      if (method === 'HEAD' && asked.id !== undefined) await this.#finishWhole(asked, current);
-      return this.#speak(request, response, method, current, asked);
-    });
+    const begin =
+      method === 'POST'
+        ? newUpload(headers, asked, concat === 'partial', this.#options.limits)
+        : undefined;
+    const { id, quota, visibleScope, onReceived } = asked;
+    const current: UnderWay = {
+      ...{ checksum: checksumOf(headers), begin, quota, visibleScope, id },
+      expectedBytes: bytesOf(headers['content-length']),
+    };
+    if (id !== undefined) this.#demandVisible(id, asked);
+    try {
+      return await underWay.run(current, async () => {
+        if (Array.isArray(concat)) return this.#join(concat, current, asked);
+        // Its last request may have failed before it became a file; this client asks for its state.
+        if (method === 'HEAD' && id !== undefined) await this.#finishWhole(asked, current);
+        return this.#speak(request, response, method, current, asked);
+      });
+    } catch (error) {
+      await current.writing?.catch(() => undefined);
+      // Nobody knows the id of a new upload: the answer would have told it.
+      const created = current.id === id ? undefined : current.id;
+      if (created) await this.#uploads.remove(created).catch(() => undefined);
+      throw error;
+    } finally {
+      await current.writing?.catch(() => undefined);
+      await onReceived?.(current.receivedBytes ?? 0, current.id);
+    }
   }
 
-  /** What a new upload is to become, under the route's policy. */
-  #begin(
-    headers: IncomingHttpHeaders,
-    { policy = ANYTHING, scope = '', mark, client }: ResumableRequest,
-    isPart: boolean,
-  ): Begin {
-    const { limits } = this.#options;
-    const raw = String(headers['upload-metadata'] ?? '');
-    let values: Record<string, string | null> = {};
-    try {
-      if (raw !== '') values = Metadata.parse(raw);
-    } catch (error) {
-      throw new ProblemError('bad_request', 'Upload-Metadata is malformed.', error);
-    }
-    const { name, type = DEFAULT_TYPE, group } = metadataOf(headers, values, limits);
-    const refused = isPart ? undefined : typeProblem(type, policy);
-    if (refused) throw refused;
-    const now = Date.now();
-    const { expiresAt } = expiryOf(headers, policy, now);
-    const note: Note = {
-      ...{ scope, metadata: raw, isPart },
-      checkContent: policy.checkContent ?? false,
-      maxBytes: Math.min(policy.maxFileBytes ?? limits.maxFileBytes, limits.maxFileBytes),
-    };
-    const ownGroup = policy.group ?? group;
-    return {
-      ...{
-        name,
-        type,
-        note,
-        owner: { name: disguised(client), maxUploads: limits.maxClientUploads },
-      },
-      ...(mark ? { once: mark } : {}),
-      ...(ownGroup === undefined ? {} : { group: ownGroup }),
-      ...(expiresAt === undefined ? {} : { ttlMs: expiresAt.getTime() - now }),
-    };
+  #demandNotJoining(id: string): void {
+    if (!this.#joining.has(id)) return;
+    throw new ProblemError('upload_under_way', `The upload ${id} is being joined with others.`);
+  }
+
+  #demandVisible(id: string, { visibleScope }: ResumableRequest): void {
+    const upload = visibleScope === undefined ? undefined : this.#uploads.find(id);
+    if (upload && noteOf(upload).scope !== visibleScope) throw noUpload();
+    this.#demandNotJoining(id);
   }
 
   async #speak(
@@ -199,17 +172,15 @@ export class ResumableUploads {
     response: ServerResponse,
     method: string,
     current: UnderWay,
-    { path, filesPath, id, room, onStored, onReceived, limitBytes }: ResumableRequest,
+    { path, filesPath, id, room, onStored }: ResumableRequest,
   ): Promise<Answer> {
     const upload = id === undefined ? undefined : this.#uploads.find(id);
-    const scope = current.begin?.note.scope ?? (upload ? noteOf(upload).scope : '');
-    const body = this.#bodyOf(request, response, method, { room, limitBytes });
+    const body = this.#bodyOf(request, response, method, room);
     let answer: Response;
     try {
       answer = await this.#server.handleWeb(asWebRequest(request, method, id, body));
     } finally {
       body?.release();
-      onReceived?.(current.receivedBytes ?? 0);
     }
     if (answer.status >= 400) throw problemOf(answer, body?.failure ?? current.failure);
     const headers: Record<string, string> = { 'cache-control': 'no-store' };
@@ -218,7 +189,7 @@ export class ResumableUploads {
     if (headers.location !== undefined) headers.location = `${path}/${headers.location}`;
     if (method === 'HEAD' && upload) Object.assign(headers, ownHeaders(upload));
     const { receipt } = current;
-    if (receipt && method !== 'HEAD') await onStored?.(receipt, scope);
+    if (receipt && method !== 'HEAD') await onStored?.(receipt, [receipt.key]);
     // Another request may have ended it while this one waited.
     const isFile = method === 'HEAD' && id !== undefined && !this.#uploads.find(id);
     const key = receipt?.key ?? (isFile ? id : undefined);
@@ -234,7 +205,7 @@ export class ResumableUploads {
     request: IncomingMessage,
     response: ServerResponse,
     method: string,
-    bounds: { readonly room: UploadRoom; readonly limitBytes: number | undefined },
+    room: UploadRoom,
   ): RequestBody | undefined {
     const { headers } = request;
     const hasBody =
@@ -242,54 +213,87 @@ export class ResumableUploads {
     if (!hasBody || (method !== 'PATCH' && method !== 'POST')) return undefined;
     const { limits, guard } = this.#options;
     sendContinueIfExpected(request, response);
-    const { room, limitBytes = limits.maxFileBytes } = bounds;
-    return new RequestBody(request, { limitBytes, guard, room });
+    return new RequestBody(request, { limitBytes: limits.maxFileBytes, guard, room });
+  }
+
+  /** Creates an upload. Resolves with its id. */
+  async #create(size: number | undefined): Promise<string> {
+    const current = underWay.getStore()!;
+    const { note, ...about } = current.begin!;
+    if (size !== undefined && size > note.maxBytes) throw tooLong(note);
+    const create = () =>
+      this.#uploads.begin({
+        ...{ ...about, note: JSON.stringify(note) },
+        ...(size === undefined ? {} : { size }),
+      });
+    const { once } = about;
+    const { id } = await (once ? this.#options.oneTime.begin(once, create) : create());
+    current.id = id;
+    return id;
   }
 
   /**
    * Creates an upload from the bytes of others, in order (extension concatenation), and removes
-   * those.
+   * those. The bytes of each part are counted already, once.
    */
   async #join(
     ids: readonly string[],
     current: UnderWay,
     { path, filesPath, onStored }: ResumableRequest,
   ): Promise<Answer> {
-    const uploads = this.#uploads;
-    const { note, ...about } = current.begin!;
-    const parts = ids.map((id) => {
-      const part = uploads.find(id);
-      if (part && noteOf(part).isPart && noteOf(part).scope === note.scope) return part;
-      throw new ProblemError('not_found', 'Upload-Concat names an upload that does not exist.');
-    });
-    const open = parts.find(({ offset, size }) => offset !== size);
-    if (open) throw new ProblemError('length_mismatch', `The part ${open.id} is not finished.`);
-    const size = parts.reduce((sum, { offset }) => sum + offset, 0);
-    if (size > note.maxBytes) {
-      throw new ProblemError('too_large', `The upload is longer than ${note.maxBytes} bytes.`);
+    const { scope } = current.begin!.note;
+    const distinct = [...new Set(ids)];
+    const parts = new Map(distinct.map((id) => [id, this.#partOf(id, scope)]));
+    const sizeOf = (each: readonly string[]) =>
+      each.reduce((sum, id) => sum + parts.get(id)!.offset, 0);
+    const size = sizeOf(ids);
+    const repeatedBytes = size - sizeOf(distinct);
+    for (const id of distinct) this.#demandNotJoining(id);
+    for (const id of distinct) this.#joining.add(id);
+    try {
+      await current.quota?.take(repeatedBytes, repeatedBytes);
+      const id = await this.#create(size);
+      current.receivedBytes = repeatedBytes;
+      let offset = 0;
+      for (const part of ids) {
+        offset = await this.#uploads.append(id, offset, this.#uploads.read(part), {
+          transfer: true,
+        });
+      }
+      for (const part of distinct) this.#partOf(part, scope);
+      await this.#finish(id);
+      await onStored?.(current.receipt!, distinct);
+      // One that cannot be removed now is removed when it is too old.
+      for (const part of distinct) await this.#uploads.remove(part).catch(() => undefined);
+      return {
+        status: 201,
+        headers: {
+          ...{ 'tus-resumable': TUS_RESUMABLE, 'cache-control': 'no-store' },
+          ...{ location: `${path}/${id}`, 'content-location': `${filesPath}/${id}` },
+          [KEY_HEADER]: id,
+        },
+      };
+    } finally {
+      for (const id of distinct) this.#joining.delete(id);
     }
-    const { id } = await uploads.begin({ ...about, size, note: JSON.stringify(note) });
-    let offset = 0;
-    for (const part of parts)
-      offset = await uploads.append(id, offset, uploads.read(part.id), { transfer: true });
-    await this.#finish(id);
-    await onStored?.(current.receipt!, note.scope);
-    for (const part of new Set(ids)) await uploads.remove(part);
-    return {
-      status: 201,
-      headers: {
-        ...{ 'tus-resumable': TUS_RESUMABLE, 'cache-control': 'no-store' },
-        ...{ location: `${path}/${id}`, 'content-location': `${filesPath}/${id}` },
-        [KEY_HEADER]: id,
-      },
-    };
+  }
+
+  #partOf(id: string, scope: string): UnfinishedUpload {
+    const part = this.#uploads.find(id);
+    if (!part || !noteOf(part).isPart || noteOf(part).scope !== scope) {
+      throw new ProblemError('not_found', 'Upload-Concat names an upload that does not exist.');
+    }
+    if (part.offset !== part.size) {
+      throw new ProblemError('length_mismatch', `The part ${id} is not finished.`);
+    }
+    return part;
   }
 
   async #finishWhole({ id = '', onStored }: ResumableRequest, current: UnderWay): Promise<void> {
     const upload = this.#uploads.find(id);
     if (!upload || upload.offset !== upload.size) return;
     await this.#finish(id);
-    if (current.receipt) await onStored?.(current.receipt, noteOf(upload).scope);
+    if (current.receipt) await onStored?.(current.receipt, [id]);
   }
 
   /** After an upload's last byte: makes it a file, or refuses and removes it. */
@@ -297,11 +301,18 @@ export class ResumableUploads {
     const current = underWay.getStore()!;
     const upload = this.#uploads.find(id);
     if (!upload || noteOf(upload).isPart) return {};
+    const { once } = upload;
+    // The mark lets its scope, and no other, see that the upload has become a file.
+    const { visibleScope } = current;
+    const own = once || visibleScope === undefined ? {} : { once: scopeMark(visibleScope, id) };
     try {
       if (noteOf(upload).checkContent) await this.#checkContent(upload);
-      current.receipt = await this.#uploads.finish(id);
+      const finish = () => this.#uploads.finish(id, own);
+      current.receipt = await (once ? this.#options.oneTime.finish(once, finish) : finish());
     } catch (error) {
       current.failure ??= error;
+      const isSpent = error instanceof ProblemError && error.code === 'signature_expired';
+      if (isSpent) await this.#uploads.remove(id).catch(() => undefined);
       throw error;
     }
     return {};
@@ -320,73 +331,30 @@ export class ResumableUploads {
     }
   }
 
-  /** The key of the file that an upload became, if that file is here. */
+  /** The size of the file that an upload became, if it is here and the request may see it. */
   async #sizeOf(id: string): Promise<number | undefined> {
+    const { store } = this.#options;
+    const scope = underWay.getStore()!.visibleScope;
     try {
-      return (await this.#options.store.stat(id, { onlyHere: true })).size;
+      if (scope === undefined) return (await store.stat(id, { onlyHere: true })).size;
     } catch (error) {
       if (isStoreError(error, 'not_found') || isStoreError(error, 'invalid_id')) return undefined;
       throw error;
     }
+    const how = { withinMs: Number.POSITIVE_INFINITY, onlyHere: true };
+    const receipts = await store.findOnce(scopeMark(scope, id), how);
+    return receipts.find(({ key }) => key === id)?.size;
   }
 }
 
-/** An address is not written to the disk as it is. */
-function disguised(client: string): string {
-  return createHash('sha256').update(client).digest('base64url').slice(0, 22);
+function bytesOf(length: string | undefined): number | undefined {
+  return length === undefined ? undefined : Number(length);
 }
 
-/** PATCH and DELETE sent as POST, for clients behind proxies that allow no other method. */
-function methodOf({ method = '', headers }: IncomingMessage): string {
-  const other = headers['x-http-method-override'];
-  return method === 'POST' && other !== undefined ? String(other).toUpperCase() : method;
+function scopeMark(scope: string, id: string): Buffer {
+  return uploadMark(`resumable ${scope}`, id);
 }
 
-function asWebRequest(
-  request: IncomingMessage,
-  method: string,
-  id: string | undefined,
-  body: RequestBody | undefined,
-): Request {
-  const headers = new Headers();
-  for (const [name, value] of Object.entries(request.headers)) {
-    if (!/^(?:upload-(?!concat)|tus-|content-)/.test(name) || value === undefined) continue;
-    headers.set(name, String(value));
-  }
-  return new Request(`http://uploads/${id ?? ''}`, {
-    ...{ method, headers },
-    ...(body ? { body: ReadableStream.from(body.chunks()), duplex: 'half' } : {}),
-  } as RequestInit);
-}
-
-function ownHeaders(upload: UnfinishedUpload): Record<string, string> {
-  const { metadata, isPart } = noteOf(upload);
-  return {
-    ...(metadata === '' ? {} : { 'upload-metadata': metadata }),
-    ...(isPart ? { 'upload-concat': 'partial' } : {}),
-  };
-}
-
-/** The protocol's library refuses with a status and a text, without a code. */
-function problemOf({ status }: Response, failure: unknown): unknown {
-  const { message, body = '' } = (failure ?? {}) as {
-    readonly message?: string;
-    readonly body?: string;
-  };
-  if (message !== undefined) return failure;
-  const text = body.trim() || 'The request is none of the tus protocol.';
-  switch (status) {
-    case 404:
-    case 410:
-      return new ProblemError('not_found', text);
-    case 409:
-      return new ProblemError('offset_mismatch', text);
-    case 413:
-      return new ProblemError('too_large', text);
-    case 400:
-    case 403:
-      return new ProblemError('bad_request', text);
-    default:
-      return new ProblemError('upload_under_way', text);
-  }
+function noUpload(): ProblemError {
+  return new ProblemError('not_found', 'There is no such upload.');
 }

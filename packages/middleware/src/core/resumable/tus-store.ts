@@ -4,6 +4,7 @@ import type { BeginOptions, Receipt, UnfinishedUpload, UnfinishedUploads } from 
 import { isStoreError } from '@stevedore/client/connect';
 import { DataStore, ERRORS, Upload } from '@tus/server';
 import { ProblemError } from '../problems.js';
+import type { UploadQuota } from '../upload/request-body.js';
 import { type Note, noteOf } from './note.js';
 import type { RequestChecksum, UploadMetadata } from './upload-headers.js';
 
@@ -16,7 +17,7 @@ import type { RequestChecksum, UploadMetadata } from './upload-headers.js';
 export interface Begin extends UploadMetadata, Required<Pick<BeginOptions, 'owner'>> {
   readonly note: Note;
   readonly ttlMs?: number;
-  readonly once?: Uint8Array;
+  readonly once?: Buffer;
 }
 
 /** One request. */
@@ -24,8 +25,16 @@ export interface UnderWay {
   readonly checksum: RequestChecksum | undefined;
   /** For a request that creates an upload. */
   readonly begin?: Begin | undefined;
+  readonly quota?: UploadQuota | undefined;
+  readonly visibleScope?: string | undefined;
+  /** `Content-Length`. */
+  readonly expectedBytes: number | undefined;
+  /** The upload, once it exists. */
+  id?: string | undefined;
   /** The first failure: the library reports less. */
   failure?: unknown;
+  /** The library does not wait for it if the client leaves. */
+  writing?: Promise<unknown>;
   /** Bytes that were added. */
   receivedBytes?: number;
   receipt?: Receipt;
@@ -55,18 +64,6 @@ export class TusStore extends DataStore {
     this.#finished = finished;
   }
 
-  /** Called when the library wants a name; the store chooses it when the upload is created. */
-  async begin(size: number | undefined): Promise<string> {
-    const { note, ...about } = underWay.getStore()!.begin!;
-    if (size !== undefined && size > note.maxBytes) throw tooLong(note);
-    const { id } = await this.#uploads.begin({
-      ...about,
-      note: JSON.stringify(note),
-      ...(size === undefined ? {} : { size }),
-    });
-    return id;
-  }
-
   override async create(upload: Upload): Promise<Upload> {
     return upload;
   }
@@ -79,21 +76,31 @@ export class TusStore extends DataStore {
     return new Upload({ id, size, offset: size });
   }
 
-  override async write(stream: Readable, id: string, offset: number): Promise<number> {
+  override write(stream: Readable, id: string, offset: number): Promise<number> {
+    const writing = this.#append(stream, id, offset);
+    underWay.getStore()!.writing = writing;
+    return writing;
+  }
+
+  async #append(stream: Readable, id: string, offset: number): Promise<number> {
     const request = underWay.getStore()!;
-    const { checksum } = request;
     const found = this.#uploads.find(id);
     if (!found) throw ERRORS.FILE_NOT_FOUND;
     const { maxBytes } = noteOf(found);
+    const { checksum } = request;
     const check = checksum && (() => demand(checksum.problem()));
+    // Another request may be adding bytes until this one has its turn.
+    let hasBegun = false;
+    const body = counted(stream, maxBytes - offset, noteOf(found), request, () => {
+      hasBegun = true;
+    });
     try {
-      const body = counted(stream, maxBytes - offset, noteOf(found), checksum);
       return await this.#uploads.append(id, offset, body, { check, transfer: true });
     } catch (error) {
       request.failure ??= (isStoreError(error, 'aborted') && error.cause) || error;
       throw error;
     } finally {
-      request.receivedBytes = (this.#uploads.find(id)?.offset ?? offset) - offset;
+      if (hasBegun) request.receivedBytes = (this.#uploads.find(id)?.offset ?? offset) - offset;
     }
   }
 
@@ -114,13 +121,16 @@ async function* counted(
   stream: Readable,
   bytes: number,
   note: Note,
-  checksum: RequestChecksum | undefined,
+  { checksum, quota, expectedBytes }: UnderWay,
+  onBegin: () => void,
 ): AsyncGenerator<Buffer> {
+  onBegin();
   let left = bytes;
   // Destroying the stream here would end the request before its error is known.
   for await (const chunk of stream.iterator({ destroyOnReturn: false })) {
     left -= chunk.length;
     if (left < 0) throw tooLong(note);
+    await quota?.take(chunk.length, expectedBytes);
     checksum?.update(chunk);
     yield chunk;
   }
@@ -134,7 +144,7 @@ function asUpload(found: UnfinishedUpload): Upload {
   });
 }
 
-function tooLong({ maxBytes }: Note): ProblemError {
+export function tooLong({ maxBytes }: Note): ProblemError {
   return new ProblemError('too_large', `The upload is longer than ${maxBytes} bytes.`);
 }
 

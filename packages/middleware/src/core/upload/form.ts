@@ -131,6 +131,7 @@ export class Form {
     for await (const chunk of content as AsyncIterable<Buffer>) {
       this.#fileBytes += chunk.length;
       if (this.#fileBytes > maxTotalBytes) throw this.#body.fail(tooLarge(maxTotalBytes));
+      await this.#body.take(chunk.length);
       yield chunk;
     }
   }

@@ -7,6 +7,7 @@ import { ProblemError } from '../problems.js';
 import { boundaryOf, Form } from './form.js';
 import type { ProgressGuard } from './request-body.js';
 import { RequestBody, sendContinueIfExpected } from './request-body.js';
+import { LocalMarks, type MarkState, type UploadMarks } from './upload-marks.js';
 
 /**
  * `Idempotency-Key`: an upload repeated with the same key within a day gets the first answer, and
@@ -37,43 +38,22 @@ export interface RepeatScope {
   readonly mark?: Buffer | undefined;
 }
 
-/** Bounded by the requests in progress. */
-export interface KeysUnderWay {
-  /** False if an upload with the key is in progress. */
-  begin(name: string): boolean | Promise<boolean>;
-  end(name: string): void;
-}
-
-class UnderWay implements KeysUnderWay {
-  readonly #names = new Set<string>();
-
-  begin(name: string): boolean {
-    if (this.#names.has(name)) return false;
-    this.#names.add(name);
-    return true;
-  }
-
-  end(name: string): void {
-    this.#names.delete(name);
-  }
-}
-
 export class IdempotentUploads {
   readonly #store: Store;
   readonly #guard: ProgressGuard;
   readonly #limits: TransferLimits;
-  readonly #underWay: KeysUnderWay;
+  readonly #marks: UploadMarks;
 
   constructor(
     store: Store,
     guard: ProgressGuard,
     limits: TransferLimits,
-    underWay: KeysUnderWay = new UnderWay(),
+    marks: UploadMarks = new LocalMarks(),
   ) {
     this.#store = store;
     this.#guard = guard;
     this.#limits = limits;
-    this.#underWay = underWay;
+    this.#marks = marks;
   }
 
   /** The mark of the upload: given by the caller, or from the client's key. */
@@ -81,7 +61,7 @@ export class IdempotentUploads {
     return mark ?? markOf(headers['idempotency-key'], scope);
   }
 
-  /** A mark given by the caller (`isGiven`) is valid as long as its file exists. */
+  /** A mark given by the caller (`isGiven`) is good for one file. */
   async run(
     request: IncomingMessage,
     response: ServerResponse,
@@ -89,26 +69,68 @@ export class IdempotentUploads {
     isGiven: boolean,
     upload: () => Promise<Receipt[]>,
   ): Promise<Stored> {
-    return this.#alone(mark, async () => {
+    return this.#alone(mark, isGiven, async (state) => {
       const receipts = await this.#store.findOnce(mark, {
         withinMs: isGiven ? Number.POSITIVE_INFINITY : DAY_MS,
       });
-      if (receipts.length === 0) return { receipts: await upload(), replayed: false };
-      await this.#demandSame(request, response, receipts);
-      return { receipts, replayed: true };
+      if (receipts.length > 0) {
+        await this.#demandSame(request, response, receipts);
+        return { receipts, replayed: true };
+      }
+      if (isGiven) this.#demandFree(mark, state);
+      return { receipts: await upload(), replayed: false };
     });
   }
 
-  async #alone<Result>(mark: Buffer, work: () => Promise<Result>): Promise<Result> {
+  /** Begins a resumable upload, which holds the mark until it is a file or removed. */
+  begin<Result>(mark: Buffer, begin: () => Promise<Result>): Promise<Result> {
+    return this.#alone(mark, false, async (state) => {
+      this.#demandFree(mark, state);
+      await this.#demandUnused(mark);
+      return begin();
+    });
+  }
+
+  /** Stores the only file that a given mark is good for. */
+  finish<Result>(mark: Buffer, store: () => Promise<Result>): Promise<Result> {
+    return this.#alone(mark, true, async (state) => {
+      if (state === 'spent') throw spent();
+      await this.#demandUnused(mark);
+      return store();
+    });
+  }
+
+  async #demandUnused(mark: Buffer): Promise<void> {
+    const receipts = await this.#store.findOnce(mark, { withinMs: Number.POSITIVE_INFINITY });
+    if (receipts.length > 0) throw spent();
+  }
+
+  #demandFree(mark: Buffer, state: MarkState): void {
+    if (state === 'spent') throw spent();
+    if (!this.#store.unfinished?.findOnce(mark)) return;
+    const message = 'This URL is good for one file, and began an upload that is not finished.';
+    throw new ProblemError('upload_under_way', message);
+  }
+
+  /** `isOneTime`: the mark is spent once the work has succeeded. */
+  async #alone<Result>(
+    mark: Buffer,
+    isOneTime: boolean,
+    work: (state: MarkState) => Promise<Result>,
+  ): Promise<Result> {
     const name = mark.toString('base64url');
-    if (!(await this.#underWay.begin(name))) {
-      const message = 'An upload with this Idempotency-Key is under way.';
+    const state = await this.#marks.begin(name);
+    if (state === 'taken') {
+      const message = 'An upload with this Idempotency-Key or one-time URL is under way.';
       throw new ProblemError('upload_under_way', message);
     }
+    let isSpent = false;
     try {
-      return await work();
+      const result = await work(state);
+      isSpent = isOneTime;
+      return result;
     } finally {
-      this.#underWay.end(name);
+      this.#marks.end(name, isSpent);
     }
   }
 
@@ -116,7 +138,7 @@ export class IdempotentUploads {
    * For another server of the deployment: the files of the upload here. Throws `upload_under_way`.
    */
   async known(mark: Buffer, withinMs: number): Promise<readonly Receipt[]> {
-    return this.#alone(mark, () => this.#store.findOnce(mark, { withinMs, onlyHere: true }));
+    return this.#alone(mark, false, () => this.#store.findOnce(mark, { withinMs, onlyHere: true }));
   }
 
   /** The same key for two different uploads is a mistake, or a guess. */
@@ -244,4 +266,9 @@ function markOf(header: string | string[] | undefined, scope: string): Buffer | 
 function reused(): ProblemError {
   const message = 'The Idempotency-Key was used for another upload.';
   return new ProblemError('idempotency_key_reused', message);
+}
+
+function spent(): ProblemError {
+  const message = 'This URL was good for one file, which was uploaded.';
+  return new ProblemError('signature_expired', message);
 }

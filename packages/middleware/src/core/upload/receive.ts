@@ -7,7 +7,7 @@ import { checkBytes, checkedBody } from './content-check.js';
 import { digestCheck } from './digests.js';
 import { boundaryOf, Form } from './form.js';
 import { expiryOf, limitsUnder, typeProblem, type UploadPolicy } from './policy.js';
-import type { ProgressGuard, UploadRoom } from './request-body.js';
+import type { ProgressGuard, UploadQuota, UploadRoom } from './request-body.js';
 import { RequestBody, readWhole, sendContinueIfExpected, tooLarge } from './request-body.js';
 
 /**
@@ -24,6 +24,7 @@ export interface UploadContext {
   readonly policy?: UploadPolicy;
   /** The share of its client's quota that this upload holds. */
   readonly room?: UploadRoom | undefined;
+  readonly quota?: UploadQuota | undefined;
   /** The mark of the upload; see `Store.findOnce`. */
   readonly once?: Uint8Array | undefined;
 }
@@ -36,7 +37,7 @@ export function receiveUpload(
   response: ServerResponse,
   context: UploadContext,
 ): Promise<Receipt[]> {
-  const { store, guard, room, once, policy = ANYTHING } = context;
+  const { store, guard, room, quota, once, policy = ANYTHING } = context;
   refuseTus(request.headers);
   demandPlain(request.headers);
   const type = request.headers['content-type'] ?? DEFAULT_TYPE;
@@ -44,6 +45,7 @@ export function receiveUpload(
     store,
     guard,
     room,
+    quota,
     once,
     policy,
     limits: limitsUnder(context.limits, policy),
@@ -67,7 +69,7 @@ interface Taking extends UploadContext {
 async function takeRaw(
   request: IncomingMessage,
   response: ServerResponse,
-  { store, limits, guard, room, policy, once, expiry, group }: Taking,
+  { store, limits, guard, room, quota, policy, once, expiry, group }: Taking,
   type: string,
 ): Promise<Receipt[]> {
   const { maxFileBytes, maxBufferedBytes } = limits;
@@ -89,7 +91,11 @@ async function takeRaw(
   if (policy.durability !== undefined) options.durability = policy.durability;
   if (once !== undefined) options.once = once;
   if (group !== undefined) options.group = group;
-  if (size !== undefined) options.size = size;
+  if (size !== undefined) {
+    options.size = size;
+    const taking = quota?.take(size, size);
+    if (taking) await taking;
+  }
   sendContinueIfExpected(request, response);
   const isChecked = declaredType !== undefined || digests !== undefined;
   if (size !== undefined && size <= maxBufferedBytes) {
@@ -98,29 +104,35 @@ async function takeRaw(
     if (checking) await checking;
     return [await store.put(bytes, options)];
   }
-  const body = new RequestBody(request, { limitBytes: maxFileBytes, guard, room });
+  const body = new RequestBody(request, { limitBytes: maxFileBytes, guard, room, quota });
+  const content = quota && size === undefined ? body.counted() : body.chunks();
   const failBody = (error: ProblemError): ProblemError => body.fail(error);
   const chunks = isChecked
-    ? checkedBody(body.chunks(), { declaredType, digests, fail: failBody })
-    : body.chunks();
+    ? checkedBody(content, { declaredType, digests, fail: failBody })
+    : content;
   return whole(body, async () => [await store.put(chunks, { ...options, signal: body.signal })]);
 }
 
 async function takeForm(
   request: IncomingMessage,
   response: ServerResponse,
-  { store, limits, formBytes: limitBytes, guard, room, policy, once, expiry, group: given }: Taking,
+  taking: Taking,
   type: string,
 ): Promise<Receipt[]> {
+  const { store, limits, formBytes: limitBytes, guard, room, quota, policy, once, expiry } = taking;
   const boundary = boundaryOf(type);
   if (boundary === undefined) {
     throw new ProblemError('malformed_multipart', 'Content-Type names no boundary.');
   }
-  announcedBytes(request.headers, limitBytes);
+  const expectedBytes = announcedBytes(request.headers, limitBytes);
   const digests = digestCheck(request.headers);
   sendContinueIfExpected(request, response);
-  const body = new RequestBody(request, { limitBytes, guard, digests, room });
-  const form = new Form(body, boundary, limits, { group: given, policy, expiry });
+  const body = new RequestBody(request, {
+    ...{ limitBytes, guard, digests, room, quota, expectedBytes },
+  });
+  const form = new Form(body, boundary, limits, {
+    ...{ group: taking.group, policy, expiry },
+  });
   const { group } = form;
   const how = howOf(policy, once);
   return whole(body, () => store.putAll(form.files(), { ...how, group, signal: body.signal }));

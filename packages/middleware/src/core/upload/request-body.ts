@@ -2,7 +2,7 @@ import type { EventEmitter } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { demandUnread } from '@stevedore/client/connect';
 import type { TransferLimits } from '../limits.js';
-import { ProblemError } from '../problems.js';
+import { ProblemError, toProblem } from '../problems.js';
 import type { DigestCheck } from './digests.js';
 
 /**
@@ -16,6 +16,18 @@ export interface BodyOptions {
   readonly guard: ProgressGuard;
   readonly digests?: DigestCheck | undefined;
   readonly room?: UploadRoom | undefined;
+  readonly quota?: UploadQuota | undefined;
+  /** Length of the body, if it is known. */
+  readonly expectedBytes?: number | undefined;
+}
+
+/** Bytes that an upload may store: what remains of its client's quota. */
+export interface UploadQuota {
+  /**
+   * Call it before `bytes` more are stored; `expected`: at most how many will be, if that is known.
+   * Throws, or rejects, if they are refused.
+   */
+  take(bytes: number, expected?: number): void | Promise<void>;
 }
 
 export class RequestBody {
@@ -85,6 +97,23 @@ export class RequestBody {
     }
   }
 
+  /** Takes bytes that will be stored from the client's quota; fails the body if it is used up. */
+  async take(bytes: number): Promise<void> {
+    try {
+      await this.#options.quota?.take(bytes, this.#options.expectedBytes);
+    } catch (error) {
+      throw this.fail(toProblem(error));
+    }
+  }
+
+  /** As `chunks`, each taken from the client's quota. */
+  async *counted(): AsyncGenerator<Buffer, void, undefined> {
+    for await (const chunk of this.chunks()) {
+      await this.take(chunk.length);
+      yield chunk;
+    }
+  }
+
   /** The rest is not wanted. */
   release(): void {
     this.#stopWatching();
@@ -133,7 +162,7 @@ export function tooLarge(limitBytes: number): ProblemError {
 }
 
 function tooMuchHeld({ maxBytes }: UploadRoom): ProblemError {
-  const message = `The unfinished uploads of one client may hold ${maxBytes} bytes.`;
+  const message = `The uploads that one client is sending may have ${maxBytes} bytes together.`;
   return new ProblemError('client_room_exceeded', message);
 }
 

@@ -1,0 +1,273 @@
+import type { FileStore } from '@stevedore/client';
+import { ProblemError } from '@stevedore/middleware/core';
+import type { ApiKey } from './api-keys.js';
+
+/**
+ * The ledger of API keys: requests per second (a bucket of one second's worth, at least one) and
+ * bytes stored per day (UTC). Bytes are reserved before they are written; at the end of an upload
+ * the reservation is given back, and what was stored is counted. So no key ever stores more than
+ * its quota.
+ *
+ * One process counts for all workers of a gateway, from its start. In a deployment with a map it
+ * uses only bytes that the map has granted it, some more than it needs now, and returns them when
+ * the key is quiet. While the map does not answer, each server grants itself what it needs, and
+ * reports it later.
+ */
+
+export type Limited = Pick<ApiKey, 'id' | 'requestsPerSecond' | 'bytesPerDay'>;
+
+export interface KeyBytes {
+  readonly id: string;
+  readonly bytes: number;
+}
+
+/** Counts the usage of keys; one process of a gateway counts for all. */
+export interface Ledger {
+  /** Counts a request. Throws, or rejects with, `rate_limited`. */
+  request(key: Limited): void | Promise<void>;
+  /**
+   * Reserves `wanted` bytes of today's, or what is left if that is at least `least`; resolves with
+   * their number. Throws, or rejects with, `quota_exceeded`, or `too_large` if `least` is more than
+   * a day's. For a key with a `bytesPerDay`.
+   */
+  reserve(key: Limited, least: number, wanted: number): number | Promise<number>;
+  /** Gives a reservation back, and counts what was stored. */
+  settle(id: string, reservedBytes: number, storedBytes: number): void;
+  /** Gives back bytes that were counted on that day and are removed again. */
+  giveBack(id: string, day: number, bytes: number): void;
+  /** Bytes stored today (UTC) with keys that have a `bytesPerDay`, as far as they are counted. */
+  today(): readonly KeyBytes[] | Promise<readonly KeyBytes[]>;
+  /** Drops keys that were revoked. */
+  prune(isKey: (id: string) => boolean): void;
+  /** Counts bytes together with other servers from now on, until it is closed. */
+  share?(reserve: ReserveInMap): void;
+  /** Returns what is reserved in the map and not used. */
+  close?(): Promise<void>;
+}
+
+/** Counts and reserves bytes in the map. */
+export type ReserveInMap = NonNullable<FileStore['deployment']>['reserveUsage'];
+
+interface Use {
+  tokens: number;
+  at: number;
+  day: number;
+  limitBytes: number;
+  storedBytes: number;
+  /** Of uploads in progress, whatever the day they began on. */
+  reservedBytes: number;
+  /** What this process may use; without a map that is all of the limit. */
+  grantedBytes: number;
+  /** What the map has counted for this process, and for all others. */
+  mappedBytes: number;
+  elsewhereBytes: number;
+  isQuiet: boolean;
+  /** Requests to the map are made one at a time. */
+  turn: Promise<unknown>;
+}
+
+export const DAY_MS = 86_400_000;
+/** Reserved in the map at a time, so that few uploads wait for it: at most a share of the limit. */
+const GRANT_BYTES = 2 ** 20;
+const GRANT_SHARE = 1 / 16;
+/** A key without uploads for this long is quiet. */
+const QUIET_MS = 1_000;
+const NOTHING = (): void => {};
+
+export class LocalLedger implements Ledger {
+  readonly #now: () => number;
+  readonly #uses = new Map<string, Use>();
+  #map: ReserveInMap | undefined;
+  #sharing: NodeJS.Timeout | undefined;
+
+  constructor(now: () => number) {
+    this.#now = now;
+  }
+
+  request(key: Limited): void {
+    const { requestsPerSecond: rate } = key;
+    if (rate === undefined) return;
+    const now = this.#now();
+    const use = this.#of(key, now);
+    const burst = Math.max(1, rate);
+    use.tokens = Math.min(burst, use.tokens + (Math.max(0, now - use.at) / 1000) * rate);
+    use.at = now;
+    if (use.tokens < 1) {
+      const seconds = Math.max(1, Math.ceil((1 - use.tokens) / rate));
+      throw limited('rate_limited', `This key may make ${rate} requests a second.`, seconds);
+    }
+    use.tokens -= 1;
+  }
+
+  reserve(key: Limited, least: number, wanted: number): number | Promise<number> {
+    const use = this.#today(key);
+    if (least > use.limitBytes) throw new ProblemError('too_large', perDay(use));
+    const taken = take(use, least, wanted);
+    if (taken !== undefined) return taken;
+    if (!this.#map) throw this.#exceeded(use, least);
+    const waiting = use.turn.then(() => this.#reserveShared(key, least, wanted));
+    use.turn = waiting.catch(NOTHING);
+    return waiting;
+  }
+
+  settle(id: string, reservedBytes: number, storedBytes: number): void {
+    const use = this.#uses.get(id);
+    if (!use) return;
+    use.reservedBytes -= reservedBytes;
+    this.#renew(use).storedBytes += storedBytes;
+  }
+
+  giveBack(id: string, day: number, bytes: number): void {
+    const use = this.#uses.get(id);
+    if (use && this.#renew(use).day === day) use.storedBytes = Math.max(0, use.storedBytes - bytes);
+  }
+
+  async today(): Promise<readonly KeyBytes[]> {
+    const today = [...this.#uses].filter(([, use]) => this.#renew(use).limitBytes > 0);
+    await this.#exchange(today, () => 0);
+    return today.map(([id, use]) => ({ id, bytes: use.storedBytes + use.elsewhereBytes }));
+  }
+
+  share(reserve: ReserveInMap): void {
+    this.#map = reserve;
+    this.#sharing = setInterval(() => void this.#returnUnused(), QUIET_MS).unref();
+  }
+
+  async close(): Promise<void> {
+    clearInterval(this.#sharing);
+    for (const use of this.#uses.values()) use.isQuiet = true;
+    await this.#returnUnused();
+  }
+
+  prune(isKey: (id: string) => boolean): void {
+    for (const id of this.#uses.keys()) if (!isKey(id)) this.#uses.delete(id);
+  }
+
+  async #reserveShared(key: Limited, least: number, wanted: number): Promise<number> {
+    const use = this.#today(key);
+    // The one before may have been granted enough.
+    const ready = take(use, least, wanted);
+    if (ready !== undefined) return ready;
+    const step = Math.min(GRANT_BYTES, Math.floor(use.limitBytes * GRANT_SHARE));
+    const needed = Math.max(least, Math.min(wanted, use.limitBytes)) - Math.max(0, free(use));
+    const isShared = await this.#exchange([[key.id, use]], () => Math.max(needed, step));
+    // Alone, this process uses what it needs up to the limit.
+    if (!isShared) use.grantedBytes = Math.min(use.limitBytes, use.grantedBytes + needed);
+    const taken = take(use, least, wanted);
+    if (taken === undefined) throw this.#exceeded(use, least);
+    return taken;
+  }
+
+  /** Tells the map what was used, and asks it for more. False if it does not answer. */
+  async #exchange(
+    uses: readonly (readonly [id: string, use: Use])[],
+    wantedBytes: (use: Use) => number,
+  ): Promise<boolean> {
+    if (!this.#map || uses.length === 0) return false;
+    const day = Math.floor(this.#now() / DAY_MS);
+    const asks = uses.map(([id, use]) => {
+      const mine = Math.max(use.grantedBytes, use.storedBytes + use.reservedBytes);
+      const usedBytes = mine - use.mappedBytes;
+      use.grantedBytes = mine;
+      use.mappedBytes = mine;
+      return { id, usedBytes, wantedBytes: wantedBytes(use), limitBytes: use.limitBytes };
+    });
+    try {
+      const grants = new Map((await this.#map(day, asks)).map((grant) => [grant.id, grant]));
+      for (const [id, use] of uses) {
+        const { grantedBytes, bytes } = grants.get(id)!;
+        if (use.day !== day) continue;
+        use.grantedBytes += grantedBytes;
+        use.mappedBytes += grantedBytes;
+        use.elsewhereBytes = Math.max(0, bytes - use.mappedBytes);
+      }
+      return true;
+    } catch {
+      // Problems of the map are reported elsewhere. What it has not heard, it is told next time.
+      for (const [index, [, use]] of uses.entries()) {
+        if (use.day === day) use.mappedBytes -= asks[index]!.usedBytes;
+      }
+      return false;
+    }
+  }
+
+  async #returnUnused(): Promise<void> {
+    const returning: [string, Use][] = [];
+    for (const [id, use] of this.#uses) {
+      const usedBytes = this.#renew(use).storedBytes + use.reservedBytes;
+      if (use.isQuiet && (use.grantedBytes !== usedBytes || use.mappedBytes !== usedBytes)) {
+        use.grantedBytes = usedBytes;
+        returning.push([id, use]);
+      }
+      use.isQuiet = true;
+    }
+    await this.#exchange(returning, () => 0);
+  }
+
+  /** If uploads in progress have reserved what is missing, it may be free soon. */
+  #exceeded(use: Use, bytes: number): ProblemError {
+    const now = this.#now();
+    const isOver = use.storedBytes + use.elsewhereBytes + bytes > use.limitBytes;
+    const seconds = isOver ? Math.ceil((DAY_MS - (now % DAY_MS)) / 1000) : 1;
+    const leftBytes = Math.max(
+      0,
+      use.limitBytes - use.elsewhereBytes - use.storedBytes - use.reservedBytes,
+    );
+    const message = `${perDay(use)} ${leftBytes} of them are left, and this upload needs more.`;
+    return limited('quota_exceeded', message, seconds);
+  }
+
+  #of(key: Limited, now: number): Use {
+    const known = this.#uses.get(key.id);
+    if (known) return known;
+    const use = {
+      tokens: Math.max(1, key.requestsPerSecond ?? 1),
+      at: now,
+      ...{ day: 0, limitBytes: 0, storedBytes: 0, reservedBytes: 0, grantedBytes: 0 },
+      ...{ mappedBytes: 0, elsewhereBytes: 0, isQuiet: false, turn: Promise.resolve() },
+    };
+    this.#uses.set(key.id, use);
+    return use;
+  }
+
+  #today(key: Limited): Use {
+    const use = this.#renew(this.#of(key, this.#now()));
+    use.limitBytes = key.bytesPerDay ?? Number.POSITIVE_INFINITY;
+    if (!this.#map) use.grantedBytes = use.limitBytes;
+    use.isQuiet = false;
+    return use;
+  }
+
+  #renew(use: Use): Use {
+    const day = Math.floor(this.#now() / DAY_MS);
+    if (use.day === day) return use;
+    return Object.assign(use, {
+      ...{ day, storedBytes: 0, grantedBytes: 0, mappedBytes: 0, elsewhereBytes: 0 },
+    });
+  }
+}
+
+function free({ grantedBytes, storedBytes, reservedBytes }: Use): number {
+  return grantedBytes - storedBytes - reservedBytes;
+}
+
+/** Undefined if fewer than `least` are free. */
+function take(use: Use, least: number, wanted: number): number | undefined {
+  const left = free(use);
+  if (left < least) return undefined;
+  const taken = Math.min(wanted, left);
+  use.reservedBytes += taken;
+  return taken;
+}
+
+function perDay({ limitBytes }: Use): string {
+  return `This key may store ${limitBytes} bytes a day.`;
+}
+
+function limited(
+  code: 'rate_limited' | 'quota_exceeded',
+  message: string,
+  seconds: number,
+): ProblemError {
+  return new ProblemError(code, message, undefined, { 'retry-after': String(seconds) });
+}
