@@ -174,7 +174,12 @@ test('the files of a gateway whose disk is gone are at its partner, each once', 
   const findings: string[] = [];
   const settled = performance.now() + SETTLE_MS;
   for (const { key, digest, state } of files) {
-    const answer = await ask(`${partnerUrl}/files/${key}`);
+    let answer = await ask(`${partnerUrl}/files/${key}`);
+    // The other worker hears a little later that the files are adopted.
+    while (answer?.status === 503 && performance.now() < settled) {
+      await sleep(100);
+      answer = await ask(`${partnerUrl}/files/${key}`);
+    }
     const isThere = answer?.status === 200 && digestOf(answer.body) === digest;
     const isGone = answer?.status === 404;
     const isRight = state === 'there' ? isThere : state === 'deleted' ? isGone : isThere || isGone;
