@@ -161,6 +161,13 @@ describe.each(stores)('the store of $name', ({ opened }) => {
         store.get('group1/M00/00/00/fwARA2sAsQeACEvMAAAAAAAAAAA527.txt'),
       ).rejects.toMatchObject({ code: 'not_found' });
       await expect(store.delete('nothing')).rejects.toMatchObject({ code: 'invalid_id' });
+      // What an app hands on that reads a parameter which is not there.
+      for (const call of ['get', 'stat', 'delete', 'settled'] as const) {
+        for (const id of [undefined, null, 5]) {
+          const outcome = (async () => store[call](id as never))();
+          await expect(outcome, `${call} ${id}`).rejects.toMatchObject({ name: 'StoreError' });
+        }
+      }
     });
   });
 
@@ -242,6 +249,19 @@ describe.each(stores)('the store of $name', ({ opened }) => {
       const name = 'ü'.repeat(513);
       await expect(store.put('x', { name })).rejects.toMatchObject({ code: 'invalid_option' });
       await expectNothing(behind);
+    });
+
+    test('with names that are no text in UTF-8, as receipts say', async () => {
+      const { store } = await opened();
+      const names = { name: 'half \ud83d.jpg', group: '\udfff g' };
+      const receipt = await store.put('x', names);
+      expect(receipt).toMatchObject({ name: 'half \ufffd.jpg', group: '\ufffd g' });
+      expect(await store.stat(receipt.key)).toMatchObject(receipt);
+      const [part] = await store.putAll([{ body: 'y', name: names.name }], names);
+      expect(await store.stat(part!.key)).toMatchObject({
+        name: 'half \ufffd.jpg',
+        group: '\ufffd g',
+      });
     });
 
     test('several files are stored all or none', async () => {

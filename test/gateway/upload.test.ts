@@ -38,9 +38,27 @@ describe('a raw upload', () => {
     expect(store.files.get(String(receipt.key))?.info.group).toBe('album 7');
   });
 
-  test('of any type is taken as it is, JSON and forms of the other kind too', async () => {
+  test('without a type of its own gets that of its name, also if curl or wget say that it is a form', async () => {
+    const { url } = await running();
+    const types = [undefined, 'application/x-www-form-urlencoded'];
+    for (const type of types) {
+      for (const [name, expected] of [
+        ['a.png', 'image/png'],
+        ['a.bin', 'application/octet-stream'],
+      ] as const) {
+        const response = await fetch(`${url}/files`, {
+          method: 'POST',
+          headers: { 'x-filename': name, ...(type ? { 'content-type': type } : {}) },
+          body: new Uint8Array([1]),
+        });
+        expect(await response.json()).toMatchObject({ name, type: expected });
+      }
+    }
+  });
+
+  test('of any type is taken as it is, JSON too', async () => {
     const { url, store } = await running();
-    for (const type of ['application/json', 'application/x-www-form-urlencoded', 'text/html']) {
+    for (const type of ['application/json', 'application/x-ndjson', 'text/html']) {
       const response = await fetch(`${url}/files`, {
         method: 'POST',
         headers: { 'content-type': type },

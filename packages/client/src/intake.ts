@@ -243,18 +243,21 @@ export function checkMeta({
   group,
   expiresAt,
 }: PutOptions): FileMeta {
-  checkText('name', name, MAX_FILE_NAME_BYTES);
-  checkText('type', type, MAX_TYPE_BYTES);
-  if (group !== undefined) checkText('group', group, MAX_GROUP_BYTES);
-  if (expiresAt === undefined) return { name, type, group };
+  const meta = {
+    name: checkText('name', name, MAX_FILE_NAME_BYTES),
+    type: checkText('type', type, MAX_TYPE_BYTES),
+    group: group === undefined ? undefined : checkText('group', group, MAX_GROUP_BYTES),
+  };
+  if (expiresAt === undefined) return meta;
   const time = types.isDate(expiresAt) ? expiresAt.getTime() : Number.NaN;
   if (!Number.isSafeInteger(time)) throw invalidOption('expiresAt: a valid Date is needed');
-  return { name, type, group, expiresAt: time };
+  return { ...meta, expiresAt: time };
 }
 
-export function checkText(what: string, text: unknown, maxBytes: number): void {
+/** As it can be stored: half of a surrogate pair, as in names from Windows, is no text in UTF-8. */
+export function checkText(what: string, text: unknown, maxBytes: number): string {
   if (typeof text !== 'string') throw invalidOption(`${what}: a text is needed`);
-  if (Buffer.byteLength(text) > maxBytes) {
-    throw invalidOption(`${what}: at most ${maxBytes} bytes, this has ${Buffer.byteLength(text)}`);
-  }
+  const stored = text.toWellFormed();
+  if (Buffer.byteLength(stored) <= maxBytes) return stored;
+  throw invalidOption(`${what}: at most ${maxBytes} bytes, this has ${Buffer.byteLength(stored)}`);
 }

@@ -146,8 +146,8 @@ export class Uploads {
         taken.push(await this.#intake.take(body, signal ? { ...rest, signal } : rest, how.sync));
         if (signal?.aborted) throw new StoreError('aborted', 'the upload was aborted');
       }
-      const group = typeof options.group === 'function' ? options.group() : options.group;
-      if (group !== undefined) checkText('group', group, MAX_GROUP_BYTES);
+      const given = typeof options.group === 'function' ? options.group() : options.group;
+      const group = given === undefined ? undefined : checkText('group', given, MAX_GROUP_BYTES);
       if (taken.length === 0) return [];
       const files = await this.#stage(taken.splice(0), { ...how, group });
       return files.map((file) => this.#acknowledged(file));

@@ -13,7 +13,7 @@ import {
   type Store,
   StoreError,
 } from '@stevedore/client/connect';
-import { headerText, partType, typeByName } from './core/http/content-headers.js';
+import { fileType, headerText, typeByName } from './core/http/content-headers.js';
 import { ProblemError } from './core/problems.js';
 import { checkedBody } from './core/upload/content-check.js';
 import {
@@ -117,7 +117,7 @@ class Engine implements MulterStorage {
     const name = nameOf(file);
     // Multer's parser calls parts so that have no type, or one that is no media type.
     const byName = file.mimetype === 'text/plain' ? typeByName(name) : undefined;
-    const type = byName ?? partType(file.mimetype, name);
+    const type = byName ?? fileType(file.mimetype, name);
     arriving.files += 1;
     if (arriving.files > (policy.maxFiles ?? Number.POSITIVE_INFINITY)) {
       const message = `Here at most ${policy.maxFiles} files can be uploaded at once.`;

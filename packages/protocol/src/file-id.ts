@@ -93,7 +93,8 @@ export function uploadExtensionOf(fileName: string): string {
 
 /** Parses a full id; undefined if it is malformed. */
 export function parseFileId(text: string): FileId | undefined {
-  const slash = text.indexOf('/');
+  // Apps in JavaScript hand on a parameter that is not there.
+  const slash = typeof text === 'string' ? text.indexOf('/') : -1;
   if (slash < 1) return undefined;
   const group = text.slice(0, slash);
   return isGroupName(group) ? parseFileName(group, text.slice(slash + 1)) : undefined;

@@ -332,7 +332,7 @@ class ConnectedStore implements Store {
 function headersOf({ name, type, group, expiresAt }: FileMeta): Record<string, string> {
   const headers: Record<string, string> = {
     'content-type': checkedType(type),
-    'x-filename': encodeURIComponent(name.toWellFormed()),
+    'x-filename': encodeURIComponent(name),
   };
   // Header values are bytes; the gateway decodes them as UTF-8.
   if (group !== undefined) headers['x-affinity-group'] = Buffer.from(group).toString('latin1');

@@ -54,9 +54,8 @@ export class FormBody implements AsyncIterable<Uint8Array> {
       const { group } = this.#options;
       const name = typeof group === 'function' ? group() : group;
       if (name !== undefined) {
-        checkText('group', name, MAX_GROUP_BYTES);
         yield this.#head('name="group"', {});
-        yield Buffer.from(`${name}\r\n`);
+        yield Buffer.from(`${checkText('group', name, MAX_GROUP_BYTES)}\r\n`);
       }
       yield Buffer.from(`--${this.#boundary}--\r\n`);
     } catch (error) {
@@ -79,7 +78,7 @@ export class FormBody implements AsyncIterable<Uint8Array> {
     this.#source = source;
     yield this.#head('name="file"; filename=""', {
       'Content-Type': checkedType(type),
-      'X-Filename': encodeURIComponent(name.toWellFormed()),
+      'X-Filename': encodeURIComponent(name),
       ...(expiresAt === undefined ? {} : { 'X-Expires-At': new Date(expiresAt).toISOString() }),
     });
     yield* source;

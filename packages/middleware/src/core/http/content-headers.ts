@@ -124,12 +124,17 @@ export function typeByName(name: string): string | undefined {
   return Object.hasOwn(TYPES_BY_EXTENSION, extension) ? TYPES_BY_EXTENSION[extension] : undefined;
 }
 
+/** What curl and wget say of the bytes of any file, unless they are given a type. */
+const NOT_OF_A_FILE = 'application/x-www-form-urlencoded';
+
 /**
- * The type of a file in a form. Image pickers send none, or one that is no media type (`image`,
+ * The type of a file in an upload. Image pickers send none, or one that is no media type (`image`,
  * `undefined`); then its name decides.
  */
-export function partType(declared: string | undefined, name: string): string {
-  return mediaType(declared?.replace(/[; \t]+$/, '')) ?? typeByName(name) ?? DEFAULT_TYPE;
+export function fileType(declared: string | undefined, name: string): string {
+  const type = mediaType(declared?.replace(/[; \t]+$/, ''));
+  const isUseful = type !== undefined && essence(type) !== NOT_OF_A_FILE;
+  return isUseful ? type : (typeByName(name) ?? DEFAULT_TYPE);
 }
 
 /** `text/plain; charset=utf-8` -> `text/plain`, even if the parameters are malformed. */

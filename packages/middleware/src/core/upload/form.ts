@@ -4,10 +4,10 @@ import type { PutOptions, PutPart } from '@stevedore/client';
 import {
   checkName,
   DEFAULT_TYPE,
+  fileType,
   headerText,
   mediaType,
   parseDisposition,
-  partType,
   percentName,
 } from '../http/content-headers.js';
 import type { TransferLimits } from '../limits.js';
@@ -92,7 +92,7 @@ export class Form {
     if (problem) throw this.#body.fail(problem);
     // Browsers send this for a file field without a file.
     if (name === '' && ownName === undefined && (await isEmpty(part.content))) return undefined;
-    const type = partType(declared, name);
+    const type = fileType(declared, name);
     const refused = typeProblem(type, this.#policy);
     if (refused) throw this.#body.fail(refused);
     return {

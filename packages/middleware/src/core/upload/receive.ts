@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
 import type { PutOptions, Receipt, Store } from '@stevedore/client';
-import { DEFAULT_TYPE, essence, fileNameOf, headerText } from '../http/content-headers.js';
+import { essence, fileNameOf, fileType, headerText } from '../http/content-headers.js';
 import { maxFormBytes, type TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
 import { checkBytes, checkedBody } from './content-check.js';
@@ -40,7 +40,7 @@ export function receiveUpload(
   const { store, guard, room, quota, once, policy = ANYTHING } = context;
   refuseTus(request.headers);
   demandPlain(request.headers);
-  const type = request.headers['content-type'] ?? DEFAULT_TYPE;
+  const declared = request.headers['content-type'];
   const taking: Taking = {
     store,
     guard,
@@ -53,9 +53,9 @@ export function receiveUpload(
     expiry: expiryOf(request.headers, policy, Date.now()),
     group: policy.group ?? groupOf(request.headers),
   };
-  return essence(type) === 'multipart/form-data'
-    ? takeForm(request, response, taking, type)
-    : takeRaw(request, response, taking, type);
+  return declared !== undefined && essence(declared) === 'multipart/form-data'
+    ? takeForm(request, response, taking, declared)
+    : takeRaw(request, response, taking);
 }
 
 interface Taking extends UploadContext {
@@ -70,11 +70,11 @@ async function takeRaw(
   request: IncomingMessage,
   response: ServerResponse,
   { store, limits, guard, room, quota, policy, once, expiry, group }: Taking,
-  type: string,
 ): Promise<Receipt[]> {
   const { maxFileBytes, maxBufferedBytes } = limits;
   const { headers } = request;
   const name = fileNameOf(headers, limits);
+  const type = fileType(headers['content-type'], name);
   const size = announcedBytes(headers, maxFileBytes);
   const problem = typeProblem(type, policy);
   if (problem) throw problem;
