@@ -81,6 +81,7 @@ test('merging that is behind, damage and background errors are named', () => {
     'problem: Damage was found',
     'problem: Staged files are damaged',
   ]);
+  expect(withStats({ missingInFastdfs: 1 })).toEqual(['problem: FastDFS has lost files']);
   expect(found({ trouble: { at: NOW - 1000, message: 'x' } })).toEqual([
     'warning: A background error',
   ]);

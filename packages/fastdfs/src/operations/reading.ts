@@ -152,11 +152,16 @@ export class Reading<T> {
       .filter((address) => !this.#tried.has(address.text));
   }
 
-  /** Rejects if no tracker knows: then a missing copy decides nothing. */
+  /** Rejects while no tracker answers: then a missing copy decides nothing. */
   async #members(): Promise<MembersFor> {
     const id = this.#id;
     const group = { group: id.group, id: '' };
-    const { reply, tracker } = await this.#context.trackers.ask(listStorage, group, this.#deadline);
+    const asked = this.#context.trackers.ask(listStorage, group, this.#deadline);
+    const answer = await asked.catch((error: unknown) => {
+      if (!(error instanceof FastdfsError) || error.retryable) throw error;
+    });
+    if (!answer) return { isAway: false, active: [] };
+    const { reply, tracker } = answer;
     const { source } = decodeFields(id.base);
     const addresses = (records: readonly StorageRecord[]): Address[] => {
       const servers = records.map(({ address, storagePort: port }) => ({ address, port }));
