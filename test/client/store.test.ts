@@ -252,11 +252,12 @@ describe.each(stores)('the store of $name', ({ opened }) => {
     });
 
     test('with names that are no text in UTF-8, as receipts say', async () => {
-      const { store } = await opened();
+      const { store, behind } = await opened();
       const names = { name: 'half \ud83d.jpg', group: '\udfff g' };
       const receipt = await store.put('x', names);
       expect(receipt).toMatchObject({ name: 'half \ufffd.jpg', group: '\ufffd g' });
       expect(await store.stat(receipt.key)).toMatchObject(receipt);
+      expect((await behind.list({ group: names.group })).files).toHaveLength(1);
       const [part] = await store.putAll([{ body: 'y', name: names.name }], names);
       expect(await store.stat(part!.key)).toMatchObject({
         name: 'half \ufffd.jpg',

@@ -218,9 +218,12 @@ function nodeError(error: unknown): unknown {
   if (!isError(error)) return error;
   const code = (error as NodeJS.ErrnoException).code;
   if (code === 'EADDRINUSE') return new StoreError('port_in_use', error.message, { cause: error });
+  // The file of its thread is not where the code is.
+  const isBundled = code === 'MODULE_NOT_FOUND' || code === 'ERR_MODULE_NOT_FOUND';
+  const advice = isBundled ? '; leave @stevedore/client out of the bundle of your app' : '';
   return new StoreError(
     'directory_unusable',
-    `the embedded node could not start: ${error.message}`,
+    `the embedded node could not start: ${error.message}${advice}`,
     { cause: error },
   );
 }

@@ -41,15 +41,16 @@ function listingOf(options: ListOptions, now: number): Listing {
   } = options;
   const limit = limitOf(options);
   const wanted = typeTest(type);
+  const prefix = namePrefix.toWellFormed();
   const begins = since ? behindTime(since.getTime(), 'since') : Buffer.alloc(0);
   const after = options.after === undefined ? begins : cursorKey(options.after);
   return {
-    group,
+    group: group?.toWellFormed(),
     after: Buffer.compare(after, begins) < 0 ? begins : after,
     before: until ? behindTime(until.getTime(), 'until') : undefined,
     limit,
     matches: ({ name, type: own, size, expiresAt }) =>
-      name.startsWith(namePrefix) &&
+      name.startsWith(prefix) &&
       wanted(own) &&
       size >= minSize &&
       size <= maxSize &&

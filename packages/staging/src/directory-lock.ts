@@ -48,7 +48,7 @@ export class DirectoryLock {
       if (isLocked(error)) {
         throw new StoreError(
           'directory_locked',
-          `${directory} is in use by another process; stop it, or name another directory`,
+          `${directory} is in use by another process, and only one can use a directory; stop it, name another directory, or connect() to a gateway`,
         );
       }
       throw new StoreError(
