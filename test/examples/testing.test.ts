@@ -115,7 +115,12 @@ describe.skipIf(missing)('the guide', () => {
 
   test('in Jest, open() and connect() do all that they do elsewhere', async () => {
     writeFileSync(join(project, 'test/stores.jest.js'), WITHIN_JEST);
-    const gateway = await startGateway({ port: 0, directory: join(packed.folder, 'gateway') });
+    const gateway = await startGateway({
+      port: 0,
+      trackerPort: 0,
+      storagePort: 0,
+      directory: join(packed.folder, 'gateway'),
+    });
     const env = { GATEWAY: gateway.url, DIRECTORY: join(packed.folder, 'opened') };
     const said = await jest('test/stores.jest.js', env).finally(() => gateway.close());
     expect(said).toContain('3 passed, 3 total');

@@ -9,7 +9,12 @@ import { type App, adapters } from './adapters.js';
 type Started = Pick<App, 'url' | 'keysOf' | 'close'>;
 
 async function gateway(): Promise<Started> {
-  const started: Gateway = await startGateway({ port: 0, directory: temporaryFolder() });
+  const started: Gateway = await startGateway({
+    port: 0,
+    trackerPort: 0,
+    storagePort: 0,
+    directory: temporaryFolder(),
+  });
   const keysOf = (answer: unknown) => [(answer as { key: string }).key];
   return { url: `${started.url}/files`, keysOf, close: () => started.close() };
 }

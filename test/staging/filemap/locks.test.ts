@@ -73,7 +73,7 @@ describe.each(['BEGIN EXCLUSIVE', 'BEGIN IMMEDIATE'])('while it holds the lock o
         code: 'filemap_locked',
       });
     }
-    expect(readdirSync(join(folder, 'container'))).toHaveLength(1);
+    expect(readdirSync(join(folder, 'container'))).toEqual(['0000000001.seg', 'reserve']);
     const merging = staging.merging.flush();
     await new Promise((resolve) => setTimeout(resolve, 100));
     lock.end();
