@@ -45,9 +45,10 @@ function once(method: string, url: string, body?: string): Promise<Answer> {
 }
 
 async function nginx(folder: string, port: number, gateways: readonly number[]): Promise<void> {
-  const servers = gateways.map((each) => `server 127.0.0.1:${each};`).join('\n  ');
+  const [, one = ''] = /(server 127\.0\.0\.1:8080.*;)/.exec(SITE) ?? [];
+  const servers = gateways.map((each) => one.replace('8080', String(each))).join('\n  ');
   const site = SITE.replace(/^.*ssl_certificate.*$\n/gm, '')
-    .replace('server 127.0.0.1:8080;', servers)
+    .replace(one, servers)
     .replace('listen 443 ssl', `listen 127.0.0.1:${port}`);
   const kinds = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'];
   const temporary = kinds.map((kind) => `${kind}_temp_path ${join(folder, kind)};`);
