@@ -121,7 +121,7 @@ test('workers, partner, map and open access are named, problems first', () => {
   expect(found({ access, ready, stats })).toEqual([
     'problem: Damage was found',
     'warning: A worker is away',
-    'warning: Staged files have one copy',
+    'warning: No partner keeps second copies',
     'warning: The map is away',
     'warning: access',
   ]);

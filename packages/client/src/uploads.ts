@@ -6,7 +6,7 @@ import { MAX_GROUP_BYTES } from '@stevedore/staging/text-limits';
 import { type PutMessage, putChannel } from './channels.js';
 import { DirectBuffer } from './direct-buffer.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
-import { checkText, Intake, type StageOptions, stageOptions, type Taken } from './intake.js';
+import { checkText, Intake, stageOptions, type Taken } from './intake.js';
 import type { StoreOptions } from './options.js';
 import { invalidOption } from './options.js';
 import type {

@@ -3,7 +3,7 @@ import { cp } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Staging, StagingOptions } from '@stevedore/staging';
 import { expect, test } from 'vitest';
-import { MemoryTrunkStore } from '../../support/memory-trunk-store.js';
+import type { MemoryTrunkStore } from '../../support/memory-trunk-store.js';
 import { PARTNER_ORIGIN, TestPartner } from '../../support/partner.js';
 import { openStaging, stageFile, until } from '../../support/staging.js';
 import { temporaryFolder } from '../../support/temporary.js';
