@@ -120,8 +120,11 @@ export class Intake {
       await this.discard(taken);
       throw error;
     }
-    for (const { heldBytes } of taken) this.release(heldBytes);
-    await copies?.acknowledge(files, isCopied);
+    try {
+      if (copies) await copies.acknowledge(files, isCopied);
+    } finally {
+      for (const { heldBytes } of taken) this.release(heldBytes);
+    }
     return files;
   }
 
