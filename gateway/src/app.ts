@@ -40,6 +40,8 @@ import type { ProcessFigures } from './workers/totals.js';
 
 export interface AppOptions {
   readonly store: FileStore;
+  /** Aborted when the gateway is about to stop: it is no longer ready. */
+  readonly leaving?: AbortSignal;
   readonly limits?: Partial<Limits>;
   /** Serves whole trunks by their ids too; default false. */
   readonly serveTrunks?: boolean;
@@ -140,7 +142,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     },
   });
   const { unsent } = files;
-  const connections = new Connections(limits.maxConnections, unsent);
+  const connections = new Connections(limits.maxConnections, unsent, options.leaving);
   const processMetrics = options.processMetrics ?? false;
   const { registry, durations } = observe(app, {
     ...{ store, log, processMetrics, refusals, unsent },
@@ -206,7 +208,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
   });
   describeApi(app);
   app.register(async (scope) => {
-    healthRoutes(scope, store);
+    healthRoutes(scope, store, options.leaving);
     metricsRoutes(scope, { contentType: registry.contentType, metrics }, access);
     const source = options.console ?? feed!;
     consoleRoutes(scope, { source, access, policies: options.policies ?? {}, store });

@@ -13,6 +13,7 @@ import { readPolicies } from './access/policies.js';
 import { type AppOptions, buildApp } from './app.js';
 import type { AskMigration } from './console/migrations.js';
 import { judgeAccess } from './doctor/access.js';
+import { leaveConnections } from './http/connections.js';
 import { parsePublicUrl } from './http/public-address.js';
 import { logTrouble, makeLog } from './observe/log.js';
 import {
@@ -49,6 +50,8 @@ export interface Gateway {
   readonly log: Logger;
   readonly store: FileStore;
   readonly app: FastifyInstance;
+  /** Serves on while clients and proxies leave. Then accepts no more connections. Call `close`. */
+  leave(): Promise<void>;
   /** Refuses new requests, finishes those in progress within limits, closes the store. */
   close(): Promise<void>;
 }
@@ -86,8 +89,10 @@ export async function startGateway(
     logTrouble(log, error);
     onError(error);
   });
+  const leaving = new AbortController();
   const app = buildApp({
     store,
+    leaving: leaving.signal,
     pictures: picturesOf(options, store),
     limits,
     onError,
@@ -126,6 +131,10 @@ export async function startGateway(
     log,
     store,
     app,
+    leave: () => {
+      leaving.abort();
+      return leaveConnections(app.server);
+    },
     close: () => {
       closed ??= drain(app, limits).then(() => store.close());
       return closed;

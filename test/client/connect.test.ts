@@ -76,7 +76,7 @@ test('is loaded without a native module', () => {
       registerHooks({ resolve(name, context, next) { refuse(name); return next(name, context); } });
     }
     const { connect } = await import('@stevedore/client/connect');
-    await connect({ url: 'http://127.0.0.1:1', retries: 0 }).put('x').catch((e) => console.log(e.code));
+    await connect({ url: 'http://127.0.0.1:1', retryTime: 0 }).put('x').catch((e) => console.log(e.code));
     console.log(process.report.getReport().sharedObjects.filter((path) => path.endsWith('.node')).length);
   `;
   const args = ['--input-type=module', '--eval', script];
@@ -157,7 +157,7 @@ describe('uploads', () => {
       code: 'storage_unavailable',
       retryable: true,
     });
-    const away = connected('http://127.0.0.1:1', { retries: 1 });
+    const away = connected('http://127.0.0.1:1', { retryTime: 200 });
     let isRead = false;
     const unread = (async function* () {
       isRead = true;
@@ -169,7 +169,7 @@ describe('uploads', () => {
 
   test('pull a body no faster than the gateway takes it', async () => {
     const url = await server((request) => void request.once('readable', () => undefined));
-    const store = connected(url, { answerTimeout: 300, retries: 0 });
+    const store = connected(url, { answerTimeout: 300, retryTime: 0 });
     let pulled = 0;
     const body = async function* () {
       for (; pulled < 2 ** 30; pulled += 2 ** 20) yield Buffer.alloc(2 ** 20);
@@ -217,7 +217,7 @@ describe('reads', () => {
         else response.flushHeaders();
       });
       const answerTimeout = name === 'stalled' ? '1s' : '30s';
-      const store = connected(url, { answerTimeout, retries: 3 });
+      const store = connected(url, { answerTimeout, retryTime: 500 });
       const code = name === 'flipped' ? 'corrupt' : 'storage_unavailable';
       for (const each of [key, small.key]) {
         const file = await store.get(each);
@@ -240,7 +240,7 @@ describe('reads', () => {
     const get = deaf.get(key, { signal: controller.signal });
     controller.abort();
     await expect(get).rejects.toMatchObject({ code: 'aborted' });
-    const late = connected(await server(() => undefined), { answerTimeout: 50, retries: 1 });
+    const late = connected(await server(() => undefined), { answerTimeout: 50, retryTime: 200 });
     await expect(late.stat(key)).rejects.toMatchObject({ code: 'storage_unavailable' });
   });
 
@@ -257,7 +257,7 @@ describe('reads', () => {
     ];
     for (const [status, body, code] of answers) {
       const url = await server((_, response) => void response.writeHead(status).end(body));
-      const failure = await connected(url, { retries: 0 })
+      const failure = await connected(url, { retryTime: 0 })
         .stat('AAAAAAAAAAAAAAAAAAAAAA')
         .catch((error) => error);
       expect(isStoreError(failure), `${status} ${body}`).toBe(true);
@@ -294,6 +294,31 @@ test('an upload that was marked is found by nobody else’s Idempotency-Key', as
     headers: { 'idempotency-key': mark.toString('base64url') },
   });
   expect(await store.findOnce(mark)).toEqual([receipt]);
+});
+
+test('a refusal is waited out as long as it asks, within the time for retries', async () => {
+  const { url: behind } = await gateway();
+  const refusing = async (): Promise<{ readonly url: string; readonly asked: () => number }> => {
+    let asked = 0;
+    const url = await server(async (request, response) => {
+      asked += 1;
+      const body = await buffer(request);
+      if (asked === 1) {
+        response.writeHead(503, { 'retry-after': '3' }).end();
+        return;
+      }
+      const answer = await fetch(`${behind}/files`, { method: 'POST', body });
+      response.writeHead(answer.status).end(await answer.text());
+    });
+    return { url, asked: () => asked };
+  };
+  const patient = await refusing();
+  expect((await connected(patient.url).put('waited')).size).toBe(6);
+  expect(patient.asked()).toBe(2);
+  const hasty = await refusing();
+  const put = connected(hasty.url, { retryTime: '2s' }).put('not waited');
+  await expect(put).rejects.toMatchObject({ code: 'storage_unavailable', retryable: true });
+  expect(hasty.asked()).toBe(1);
 });
 
 test('options that are none are refused at once', () => {

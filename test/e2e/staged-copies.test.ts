@@ -1,5 +1,5 @@
 import { execFile, spawn } from 'node:child_process';
-import { existsSync, readdirSync, readFileSync, renameSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import type { Agent } from 'node:http';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -169,6 +169,22 @@ test('a killed gateway’s staged files are read at every process of the others,
   }
   expect(readdirSync(join(third.directory, 'held', String(origin), 'container'))).toEqual([]);
   expect(existsSync(join(third.directory, 'workers', '2', 'held'))).toBe(false);
+});
+
+test('files that were acknowledged without the partner survive the loss of their server', async () => {
+  const servers = await three();
+  const { first, third, forget, adopt } = servers;
+  await post(first, 'with a copy at the partner');
+  await third.daemon.kill();
+  const keys = await postAll(first);
+  await first.daemon.kill();
+  rmSync(first.directory, { recursive: true });
+  forget();
+  third.daemon.start();
+  await third.daemon.ready();
+  third.agents = await connections({ url: third.url } as never, WORKERS);
+  await adopt();
+  await soon(async () => expect(await statuses(servers, keys)).toEqual(allOf(200)));
 });
 
 test('an adoption is repeated until the one that holds the copies has finished it', async () => {

@@ -111,7 +111,7 @@ test('storages, clocks and load are judged', () => {
 
 test('workers, partner, map and open access are named, problems first', () => {
   const access = judgeAccess({ host: '0.0.0.0', apiKeys: '', urlSecret: [] });
-  const copies = { partner: 'b', state: 'away', acknowledgedAlone: 1, refused: 0, lagBytes: 9 };
+  const copies = { partner: 'b', state: 'away', copiedToFastdfs: 1, refused: 0, lagBytes: 9 };
   const ready = { ...calm.ready, problems: ['worker 2 is not running'] };
   const stats = {
     ...calm.stats,
@@ -122,7 +122,7 @@ test('workers, partner, map and open access are named, problems first', () => {
   expect(found({ access, ready, stats })).toEqual([
     'problem: Damage was found',
     'warning: A worker is away',
-    'warning: Staged files have one copy',
+    'warning: No partner keeps second copies',
     'warning: The map is away',
     'warning: access',
   ]);

@@ -1,6 +1,9 @@
+import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { type Gateway, type GatewayInput, startGateway } from '@stevedore/gateway';
 import { afterEach, describe, expect, test } from 'vitest';
 
@@ -69,6 +72,24 @@ describe('startGateway', () => {
     await before.close();
     const after = await start({ directory: path });
     expect(await (await fetch(`${after.url}/files/${key}`)).text()).toBe('kept');
+  });
+
+  test('serves on while clients leave it, then refuses their connections', async () => {
+    const gateway = await start({ directory: await directory() });
+    const { hostname, port } = new URL(gateway.url);
+    const socket = connect(Number(port), hostname);
+    const answered = text(socket);
+    await once(socket, 'connect');
+    const left = gateway.leave();
+    const ready = await fetch(`${gateway.url}/health/ready`);
+    expect([ready.status, ready.headers.get('connection')]).toEqual([503, 'close']);
+    const posted = await fetch(`${gateway.url}/files`, { method: 'POST', body: 'late' });
+    expect([posted.status, posted.headers.get('connection')]).toEqual([201, 'close']);
+    // A connection that was open before is served, too.
+    socket.write(`HEAD /health/live HTTP/1.1\r\nHost: ${hostname}\r\n\r\n`);
+    expect(await answered).toMatch(/^HTTP\/1\.1 200 .+connection: close/is);
+    await left;
+    await expect(fetch(gateway.url)).rejects.toMatchObject({ cause: { code: 'ECONNREFUSED' } });
   });
 
   test('keeps nothing of uploads that are refused or left', async () => {

@@ -96,6 +96,13 @@ export class Daemon {
     return this.#exited;
   }
 
+  /** Stops it as an operator does. Resolves when the process is gone. */
+  stop(): Promise<void> {
+    this.#killed = true;
+    this.#child?.kill('SIGTERM');
+    return this.#exited;
+  }
+
   /** Stops it for a while, or lets it go on. */
   signal(signal: 'SIGSTOP' | 'SIGCONT'): void {
     this.#child?.kill(signal);

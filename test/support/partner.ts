@@ -40,8 +40,8 @@ export class TestPartner {
     return new TestPartner(folder, held, origin, limitBytes);
   }
 
-  options(whenAway: 'refuse' | 'alone', deadlineMs = 2_000): StagedCopiesOptions {
-    return { whenAway, deadlineMs, connect: async () => this.#connect() };
+  options(deadlineMs = 2_000): StagedCopiesOptions {
+    return { deadlineMs, storeDeadlineMs: deadlineMs, connect: async () => this.#connect() };
   }
 
   #connect() {

@@ -51,7 +51,10 @@ export async function stageFile(
   meta: StagedMeta = {},
 ): Promise<Buffer> {
   const file = newFile(staging, bytes, meta);
-  await staging.acceptance.stage([file]);
+  const { acceptance, copies } = staging;
+  copies?.demand();
+  const isCopied = await acceptance.stage([file]);
+  await copies?.acknowledge([file], isCopied);
   return file.key;
 }
 

@@ -17,7 +17,7 @@ export interface LoadOptions {
 const handlers = {
   /** Seconds that it took. Other bytes than were stored fail it. */
   async run({ urls, concurrency, keys, uploads, bytes }: LoadOptions): Promise<number> {
-    const stores = urls.map((url) => connect({ url, connections: concurrency, retries: 0 }));
+    const stores = urls.map((url) => connect({ url, connections: concurrency, retryTime: 0 }));
     const operations = keys.length > 0 ? keys.length : uploads;
     const body = Buffer.alloc(bytes, 'd');
     const { seconds } = await drive({ operations, concurrency }, async (index) => {

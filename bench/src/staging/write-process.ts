@@ -125,8 +125,8 @@ async function stage({
   return { ...written, ...noted };
 }
 
-function stageOne({ bytes, name, type }: SampleFile): Promise<void> {
-  return staging!.acceptance.stage([
+async function stageOne({ bytes, name, type }: SampleFile): Promise<void> {
+  await staging!.acceptance.stage([
     {
       key: staging!.keys.next(),
       name,

@@ -58,9 +58,9 @@ async function startWith(options: GatewayOptions): Promise<Started> {
     return startWorkers(options, workers);
   }
   const { startGateway } = await import('../start.js');
-  const { url, store, close } = await startGateway(options);
+  const { url, store, leave, close } = await startGateway(options);
   const refused = new Promise<Error>((resolve) => store.once('refused', resolve));
-  return { url, trackers: store.trackers, refused, close };
+  return { url, trackers: store.trackers, refused, close: () => leave().then(close) };
 }
 
 interface Started {

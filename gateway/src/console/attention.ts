@@ -119,8 +119,8 @@ function copies({ stats }: AttentionFacts): Finding[] {
     );
   }
   if (partner && partner.state !== 'up') {
-    const what = `the partner is ${partner.state}; ${formatBytes(partner.lagBytes)} have no second copy`;
-    findings.push(warning('Staged files have one copy', what, 'start the partner gateway'));
+    const what = `uploads wait for FastDFS, deletions are refused; ${formatBytes(partner.lagBytes)} are not known to be at the partner (${partner.state})`;
+    findings.push(warning('No partner keeps second copies', what, 'start the partner gateway'));
   }
   if (map && !map.isMapAvailable) {
     const what = `${map.pending} changes wait for it; other gateways do not see them yet`;

@@ -1,5 +1,6 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
-import type { Socket } from 'node:net';
+import { Server as NetServer, type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import {
   closeAfterReply,
   PROBLEM_TYPE,
@@ -28,9 +29,13 @@ export class Connections {
   /** Connections without a request, the longest idle first. */
   readonly #idle = new Set<Socket>();
 
-  constructor(maxConnections: number, unsent: UnsentBytes) {
+  readonly #leaving: AbortSignal | undefined;
+
+  /** From `leaving` on, each answer ends its connection. */
+  constructor(maxConnections: number, unsent: UnsentBytes, leaving?: AbortSignal) {
     this.#maxConnections = maxConnections;
     this.#unsent = unsent;
+    this.#leaving = leaving;
   }
 
   /** Installs itself before the handlers of a server's requests. */
@@ -39,6 +44,7 @@ export class Connections {
     server.removeAllListeners('request');
     server.on('request', (request: IncomingMessage, response: ServerResponse) => {
       const begin = (): void => {
+        if (this.#leaving?.aborted) response.shouldKeepAlive = false;
         this.#note(request.socket, response);
         for (const handle of handlers) handle.call(server, request, response);
       };
@@ -82,6 +88,30 @@ export class Connections {
       if (this.#open.has(socket)) this.#idle.add(socket);
     });
   }
+}
+
+/** Connections with a next request on the way get this long to have it answered. */
+const LEAVE_MS = 800;
+const LEAVE_LOOK_MS = 20;
+/** Time for the requests of the connections that were accepted last to arrive. */
+const LAST_REQUESTS_MS = 100;
+
+/**
+ * Before the shutdown: all requests are served for a while, and each answer ends its connection, so
+ * that no proxy sends a request to a connection that is being closed. Then no connection is
+ * accepted any more, which a proxy sees before it has sent anything.
+ */
+export async function leaveConnections(server: Server): Promise<void> {
+  const isConnected = () =>
+    new Promise<boolean>((resolve) => {
+      server.getConnections((_, count) => resolve(count > 0));
+    });
+  for (let left = LEAVE_MS; left > 0 && (await isConnected()); left -= LEAVE_LOOK_MS) {
+    await sleep(LEAVE_LOOK_MS);
+  }
+  // The HTTP server's own `close` would end idle connections with it.
+  NetServer.prototype.close.call(server);
+  if (await isConnected()) await sleep(LAST_REQUESTS_MS);
 }
 
 /**

@@ -107,9 +107,9 @@ const COUNTERS: Figures<StoreStats>['counters'] = [
   ['read_bytes_total', 'Bytes requested by reads.', (s) => s.readBytes],
   ['reads_failed_total', 'Reads that failed before the first byte.', (s) => s.failedReads],
   [
-    'acknowledged_alone_total',
-    'Files and deletions acknowledged with one copy while the partner was away.',
-    (s) => s.copies?.acknowledgedAlone ?? 0,
+    'copied_to_fastdfs_total',
+    'Small files acknowledged once FastDFS had them, because the partner was away.',
+    (s) => s.copies?.copiedToFastdfs ?? 0,
   ],
   [
     'partner_refused_total',

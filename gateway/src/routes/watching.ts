@@ -8,12 +8,19 @@ import { route } from '../http/route.js';
  * `/health` and `/metrics`. Live while the process answers; ready while files can be stored
  * durably.
  */
-export function healthRoutes(app: FastifyInstance, store: FileStore): void {
+export function healthRoutes(
+  app: FastifyInstance,
+  store: FileStore,
+  leaving: AbortSignal | undefined,
+): void {
   const live = async (_: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> =>
     reply.header('cache-control', 'no-store').send({ live: true });
 
   const ready = async (_: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
-    const { ready, accepting, trackerReachable, problems } = await store.ready();
+    const { accepting, trackerReachable, ...found } = await store.ready();
+    const isLeaving = leaving?.aborted === true;
+    const ready = found.ready && !isLeaving;
+    const problems = isLeaving ? [...found.problems, 'the gateway is stopping'] : found.problems;
     return reply
       .code(ready ? 200 : 503)
       .header('cache-control', 'no-store')

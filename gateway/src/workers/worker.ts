@@ -45,6 +45,7 @@ const answers: WorkerCalls = {
   reserveUsage: (day, asks) => serving().store.deployment!.reserveUsage(day, asks),
   close: async () => {
     endTunnels();
+    await gateway?.leave();
     await gateway?.close();
     for (const store of stores.values()) await store.close();
     // Whatever still keeps the process alive is useless without its files.

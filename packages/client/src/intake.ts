@@ -94,7 +94,7 @@ export class Intake {
     }
   }
 
-  /** Makes the received bodies durable, all or none. */
+  /** Makes the received bodies durable, all or none, with as many copies as the options ask for. */
   async stage(taken: readonly Taken[], how: StageOptions, now: number): Promise<NewFile[]> {
     const { group, once } = how;
     // Property by property: a spread would cost more than all the rest of this method.
@@ -111,13 +111,20 @@ export class Intake {
       body,
       blocks: spool?.blocks,
     }));
+    const { copies, acceptance } = this.staging;
+    let isCopied: boolean;
     try {
-      await this.staging.acceptance.stage(files, how.sync);
+      copies?.demand();
+      isCopied = await acceptance.stage(files, how.sync);
     } catch (error) {
       await this.discard(taken);
       throw error;
     }
-    for (const { heldBytes } of taken) this.release(heldBytes);
+    try {
+      if (copies) await copies.acknowledge(files, isCopied);
+    } finally {
+      for (const { heldBytes } of taken) this.release(heldBytes);
+    }
     return files;
   }
 

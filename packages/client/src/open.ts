@@ -36,6 +36,8 @@ import type { FileStore, StoreStats } from './types.js';
 
 /** A partner that does not acknowledge a batch within this time counts as down. */
 const PARTNER_DEADLINE_MS = 5_000;
+/** Below the time that clients and proxies wait for an answer. */
+const SECOND_COPY_DEADLINE_MS = 20_000;
 
 /**
  * Opens a store: locks the directory, starts the embedded FastDFS node if no
@@ -164,13 +166,13 @@ async function openStore(
 }
 
 function copiesOf(
-  { partnerAway, partner, peerUrl }: StoreOptions,
+  { partner, peerUrl }: StoreOptions,
   deployment: Promise<Deployment>,
 ): StagedCopiesOptions {
   const partners = new Partners({ url: partner, ownUrl: peerUrl, deployment });
   return {
-    whenAway: partnerAway,
     deadlineMs: PARTNER_DEADLINE_MS,
+    storeDeadlineMs: SECOND_COPY_DEADLINE_MS,
     connect: (signal) => partners.connect(signal),
   };
 }

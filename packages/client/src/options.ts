@@ -55,11 +55,6 @@ export const storeOptions = {
     'URL of the partner, http://10.0.0.6:8080; none: the deployment chooses one',
     { see: 'SCALING.md' },
   ),
-  partnerAway: option.choice(
-    'refuse',
-    ['refuse', 'alone'],
-    'while the partner is unreachable: refuse uploads and deletions, or acknowledge them with one copy (alone)',
-  ),
   heldSize: option.size('20GiB', 'disk space for the copies held for other gateways', {
     minimum: '1MiB',
   }),

@@ -23,7 +23,8 @@ export async function readiness(
   const hasPartner = staging.copies?.isAccepting ?? true;
   const accepting = refusal === undefined && hasPartner;
   if (refusal) problems.push(REFUSALS[refusal] ?? `uploads fail: ${refusal}`);
-  if (!hasPartner) problems.push('the partner that keeps the second copy is away');
+  if (!hasPartner)
+    problems.push('there is no partner for second copies, and FastDFS stores nothing');
   const tracker = await client.ping({ deadlineMs: PING_TIMEOUT_MS }).then(
     () => undefined,
     (error: Error) => error.message,

@@ -105,7 +105,6 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     this.#reader = new Reader(staging, downloads, readerOptions);
     this.#uploads = new Uploads({
       ...{ store: this, staging, client, options, now: parts.now },
-      merged: (key, signal) => this.settled(key, { signal }),
       throwIfClosed: () => this.#throwIfClosed(),
       cache: this.#reader.cache,
     });

@@ -129,7 +129,7 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
   async finish(id: string, options: Pick<BeginOptions, 'once'> = {}): Promise<Receipt> {
     const key = this.#key(id);
     const { staging, limits, now, stored } = this.#parts;
-    const { unfinished, acceptance } = staging;
+    const { unfinished, acceptance, copies } = staging;
     const upload = unfinished.find(key);
     if (!upload) throw notFound(id);
     const { durableBytes: size, sizeBytes } = upload;
@@ -145,8 +145,10 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
       const expiresAt = ttlMs === undefined ? undefined : stagedAt + ttlMs;
       const about = { ...meta, once, key, size, stagedAt, expiresAt };
       let file: NewFile | undefined;
+      let isCopied = true;
       const accept = async (staged: NewFile): Promise<void> => {
-        await acceptance.stage([staged], limits.sync);
+        copies?.demand();
+        isCopied = await acceptance.stage([staged], limits.sync);
         file = staged;
       };
       if (size > limits.smallFileBytes) {
@@ -158,6 +160,7 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
           accept({ ...about, crc32: crc32(bytes), body: [bytes] }),
         );
       }
+      await copies?.acknowledge([file!], isCopied);
       return file!;
     });
   }

@@ -6,7 +6,7 @@ import { MAX_GROUP_BYTES } from '@stevedore/staging/text-limits';
 import { type PutMessage, putChannel } from './channels.js';
 import { DirectBuffer } from './direct-buffer.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
-import { checkText, Intake, type StageOptions, stageOptions, type Taken } from './intake.js';
+import { checkText, Intake, stageOptions, type Taken } from './intake.js';
 import type { StoreOptions } from './options.js';
 import { invalidOption } from './options.js';
 import type {
@@ -33,14 +33,9 @@ export interface UploadsParts {
   readonly options: StoreOptions;
   readonly now: () => number;
   readonly throwIfClosed: () => void;
-  /** Resolves once the file has its FastDFS id. */
-  readonly merged: (key: string, signal: AbortSignal) => Promise<unknown>;
   /** Gets acknowledged files, which are likely to be read soon. */
   readonly cache: FileCache;
 }
-
-/** Time for a large file to reach FastDFS, if that is its second copy. */
-const LARGE_COPY_TIMEOUT_MS = 120_000;
 
 export class Uploads {
   readonly #parts: UploadsParts;
@@ -64,9 +59,7 @@ export class Uploads {
       stored: ({ name, type, group }, store) => {
         const upload = () =>
           this.#countingFailure(async () => {
-            const file = await store();
-            await this.#secondCopies([file]);
-            return this.#acknowledged(file);
+            return this.#acknowledged(await store());
           });
         if (!putChannel.hasSubscribers) return upload();
         return putChannel.tracePromise(upload, { store: parts.store, name, type, group });
@@ -95,7 +88,7 @@ export class Uploads {
       const how = stageOptions(options);
       const taking = this.#intake.take(body, options, how.sync);
       const taken = types.isPromise(taking) ? await taking : taking;
-      const [file] = await this.#stage([taken], how);
+      const [file] = await this.#intake.stage([taken], how, this.#parts.now());
       return this.#acknowledged(file!, options.transfer);
     } catch (error) {
       this.#counts.failedUploads += 1;
@@ -149,42 +142,13 @@ export class Uploads {
       const given = typeof options.group === 'function' ? options.group() : options.group;
       const group = given === undefined ? undefined : checkText('group', given, MAX_GROUP_BYTES);
       if (taken.length === 0) return [];
-      const files = await this.#stage(taken.splice(0), { ...how, group });
+      const received = taken.splice(0);
+      const files = await this.#intake.stage(received, { ...how, group }, this.#parts.now());
       return files.map((file) => this.#acknowledged(file));
     } catch (error) {
       this.#counts.failedUploads += 1;
       await this.#intake.discard(taken);
       throw this.#parts.staging.acceptance.noteFailure(error);
-    }
-  }
-
-  /** Resolves once the received files are durable, as far as requested. */
-  async #stage(taken: readonly Taken[], how: StageOptions): Promise<NewFile[]> {
-    const files = await this.#intake.stage(taken, how, this.#parts.now());
-    if (this.#parts.staging.copies) await this.#secondCopies(files);
-    return files;
-  }
-
-  /**
-   * A large file is not in the container, and so not at the partner. Its second copy is the one in
-   * FastDFS: it is acknowledged once FastDFS has it.
-   */
-  async #secondCopies(files: readonly NewFile[]): Promise<void> {
-    const { copies } = this.#parts.staging;
-    const large = files.filter(({ body }) => body === undefined);
-    if (!copies || large.length === 0) return;
-    const { merged, staging } = this.#parts;
-    const signal = AbortSignal.timeout(LARGE_COPY_TIMEOUT_MS);
-    try {
-      await Promise.all(large.map(({ key }) => merged(formatKey(key), signal)));
-    } catch (error) {
-      if (copies.goesAlone(large.length)) return;
-      await Promise.allSettled(files.map(({ key }) => staging.deletions.delete(key)));
-      throw new StoreError(
-        'storage_unavailable',
-        `FastDFS did not store the large file within ${LARGE_COPY_TIMEOUT_MS / 1000} s, and partnerAway does not allow one copy`,
-        { cause: error, retryable: true },
-      );
     }
   }
 

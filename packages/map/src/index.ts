@@ -5,6 +5,7 @@ export {
   type Claim,
   type DeploymentMap,
   type Gateway,
+  IN_USE_MS,
   isAlive,
   type Joined,
   type Joining,

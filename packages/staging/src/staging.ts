@@ -180,7 +180,7 @@ export class Staging extends EventEmitter<StagingEvents> {
     });
     this.deletions = new Deletions({
       ...{ ...stores, quarantine: this.quarantine, files: this.files },
-      ...{ rebuild: this.rebuild, background: this.#background },
+      ...{ rebuild: this.rebuild, background: this.#background, copies: this.copies },
       include: (key) => this.#include(key),
       onDead: () => this.#cleanup.want(),
     });
@@ -193,8 +193,9 @@ export class Staging extends EventEmitter<StagingEvents> {
       // During a rebuild, a file that seems to wait may be in another trunk.
       adopt: async (plan, fileId) =>
         this.rebuild.isComplete && this.merging.inFlight.adopt(plan, fileId),
-      replace: (trunk, fileId) =>
-        container.append([recordOf(fileMap, { ...trunk, fileId }, now())]),
+      replace: async (trunk, fileId) => {
+        await container.append([recordOf(fileMap, { ...trunk, fileId }, now())]);
+      },
     });
     this.#scrubs = new ScrubWatch(this.#repairParts, {
       bytesPerSecond: options.scrubBytesPerSecond ?? 0,
@@ -225,6 +226,9 @@ export class Staging extends EventEmitter<StagingEvents> {
     this.copies?.start({
       container: this.#started.container,
       firstNeeded: () => this.#retention.firstNeeded(),
+      store: (keys, signal) => this.merging.store(keys, signal),
+      storeFailure: () => this.merging.inFlight.failure,
+      discard: (keys) => this.deletions.discard(keys),
       onError: (error) => background.report(error),
     });
     if (findsOrphans) this.#orphans.start();
@@ -260,7 +264,8 @@ export class Staging extends EventEmitter<StagingEvents> {
    * before.
    */
   takeOver(index: HeldIndex): Promise<TakenOver> {
-    return takeOver({ ...this.#repairParts, acceptance: this.acceptance }, index);
+    const { acceptance, copies } = this;
+    return takeOver({ ...this.#repairParts, acceptance, copies }, index);
   }
 
   /** Takes over the trunks of a container that is gone, and starts to read their directories. */

@@ -107,7 +107,7 @@ test('a sync does not pass while what another one was told of is lost', async ()
   forgetful.losesNext = true;
   const release = forgetful.holdSyncs();
   const before = forgetful.syncs;
-  const syncs = [container.sync()];
+  const syncs: Promise<unknown>[] = [container.sync()];
   await expect.poll(() => forgetful.syncs).toBeGreaterThan(before);
   const second = append('second', true);
   syncs.push(second);

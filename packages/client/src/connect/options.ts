@@ -21,10 +21,10 @@ export const connectOptions = {
     'longest wait for an answer, and for the next piece of a body',
     { minimum: '1ms' },
   ),
-  retries: option.integer(
-    2,
-    'how often to retry a call that failed on the way or was not served, if that cannot store a file twice',
-    { maximum: 10 },
+  retryTime: option.duration(
+    '15s',
+    'longest time to retry a call that failed on the way or was not served, if that cannot store a file twice; 0: never',
+    { maximum: '1h' },
   ),
 } satisfies OptionTable;
 
@@ -42,7 +42,7 @@ export interface ConnectSettings {
   readonly connections: number;
   readonly connectTimeoutMs: number;
   readonly answerTimeoutMs: number;
-  readonly retries: number;
+  readonly retryTimeMs: number;
 }
 
 /** Throws StoreError `invalid_option`. */
@@ -57,10 +57,11 @@ export function parseConnectOptions(raw: ConnectOptions): ConnectSettings {
   if (url.username !== '' || !/^[\x21-\x7e]*$/.test(options.apiKey)) {
     throw invalidOption('a password in the url, or an apiKey with other than visible characters');
   }
-  const { apiKey, connections, retries } = options;
+  const { apiKey, connections } = options;
   return {
-    ...{ origin: url.origin, base: url.pathname.replace(/\/+$/, ''), apiKey, connections, retries },
+    ...{ origin: url.origin, base: url.pathname.replace(/\/+$/, ''), apiKey, connections },
     connectTimeoutMs: options.connectTimeout,
     answerTimeoutMs: options.answerTimeout,
+    retryTimeMs: options.retryTime,
   };
 }

@@ -9,8 +9,9 @@ import type { ConnectSettings } from './options.js';
 import { GatewayRefusal, refusalOf } from './refusals.js';
 
 /**
- * Sends requests to a gateway, bounded in number and time, and retries them if the call allows it.
- * Every failure is a StoreError. A gateway that cannot be reached is `storage_unavailable`.
+ * Sends requests to a gateway, bounded in number and time. Retries them within `retryTimeMs` if the
+ * call allows it. Every failure is a StoreError. A gateway that cannot be reached is
+ * `storage_unavailable`.
  */
 
 export interface Request {
@@ -36,9 +37,9 @@ export interface Call<Result> {
   readonly aborted: (reason: unknown) => StoreError;
 }
 
-/** Longest wait before a retry. If the gateway asks for a longer one, the caller decides. */
-const MOST_WAIT_MS = 2_000;
+/** Wait before a retry, doubled each time, unless the gateway asks for a longer one. */
 const FIRST_WAIT_MS = 50;
+const LAST_WAIT_MS = 1_000;
 /** Maximum requests per connection, in flight or queued. */
 const QUEUED_PER_CONNECTION = 64;
 /** Longest answer that is not a file. */
@@ -65,7 +66,8 @@ export class Requests {
 
   /** Makes the call, and retries it while its error is retryable. */
   async run<Result>({ signal, attempt, mayRepeat, aborted }: Call<Result>): Promise<Result> {
-    const { retries } = this.#connecting;
+    const { retryTimeMs } = this.#connecting;
+    const startedAt = performance.now();
     for (let tried = 0; ; tried += 1) {
       this.throwIfClosed();
       if (signal?.aborted) throw aborted(signal.reason);
@@ -76,8 +78,8 @@ export class Requests {
         if (signal?.aborted) throw aborted(signal.reason);
         const failure = isStoreError(error) ? error : this.#unavailable(error);
         const waitMs = waitBefore(failure, tried);
-        const isOver = tried >= retries || waitMs > MOST_WAIT_MS || mayRepeat?.() === false;
-        if (!failure.retryable || isOver) throw failure;
+        const leftMs = retryTimeMs - (performance.now() - startedAt);
+        if (!failure.retryable || waitMs > leftMs || mayRepeat?.() === false) throw failure;
         const ends = [this.#closing.signal, ...(signal ? [signal] : [])];
         await sleep(waitMs, undefined, { signal: AbortSignal.any(ends) }).catch(() => undefined);
       }
@@ -169,10 +171,11 @@ export class Requests {
   }
 }
 
-/** As long as the gateway asks; by default, exponential backoff with jitter. */
+/** As long as the gateway asks, with jitter; at least exponential backoff. */
 function waitBefore({ cause }: StoreError, tried: number): number {
-  const asked = cause instanceof GatewayRefusal ? cause.retryAfterMs : undefined;
-  return asked ?? FIRST_WAIT_MS * 2 ** tried * (1 + Math.random());
+  const askedMs = (cause instanceof GatewayRefusal && cause.retryAfterMs) || 0;
+  const backoffMs = Math.min(FIRST_WAIT_MS * 2 ** tried, LAST_WAIT_MS);
+  return askedMs + backoffMs * (1 + Math.random());
 }
 
 async function textOf(body: Readable): Promise<string> {

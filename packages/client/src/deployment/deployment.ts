@@ -194,6 +194,11 @@ export class Deployment {
     return this.#gateways.list;
   }
 
+  /** True if the server of this origin was there a moment ago. */
+  mayReturn(origin: number): boolean {
+    return this.#gateways.mayReturn(origin);
+  }
+
   /** Who holds the copies of the files staged for this origin, and of whose container they are. */
   copiesOf(origin: number): ReturnType<Gateways['copiesOf']> {
     return this.#gateways.copiesOf(origin);

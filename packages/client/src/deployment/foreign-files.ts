@@ -1,7 +1,6 @@
 import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Claim, type Gateway, MapError, type MappedFile, originOf } from '@stevedore/map';
-
 import { formatKey, type HeldCopies, isStoreError, StoreError } from '@stevedore/staging';
 import type { Downloads } from '../downloads.js';
 import { aborted } from '../failures.js';
@@ -11,6 +10,7 @@ import type { Deployment } from './deployment.js';
 import { type FoundFile, GatewayFiles } from './gateway-files.js';
 import { factsOf } from './mapped-facts.js';
 import { cut, PeerFileReader } from './peer-file-reader.js';
+import { throughRestart } from './restarts.js';
 
 /**
  * Files that other servers of the deployment staged. The map tells which trunk has a merged file; a
@@ -109,7 +109,8 @@ export class ForeignFiles {
 
   /** Rejects with `not_found` and `storage_unavailable`. */
   find(key: Buffer, signal: AbortSignal | undefined): Promise<StoredFile> {
-    return this.#find(key, MAX_INLINE_BYTES, signal);
+    const attempt = () => this.#find(key, MAX_INLINE_BYTES, signal);
+    return throughRestart(this.#parts.deployment, key, attempt, signal);
   }
 
   async #find(
@@ -171,7 +172,11 @@ export class ForeignFiles {
   }
 
   /** Deletes it for all servers. Rejects as `find`. */
-  async delete(key: Buffer): Promise<void> {
+  delete(key: Buffer): Promise<void> {
+    return throughRestart(this.#parts.deployment, key, () => this.#delete(key));
+  }
+
+  async #delete(key: Buffer): Promise<void> {
     const { deployment } = this.#parts;
     if (await this.#mapped(key)) {
       try {

@@ -2,6 +2,7 @@ import { serial } from '@stevedore/async';
 import {
   type DeploymentMap,
   type Gateway,
+  IN_USE_MS,
   isAlive,
   type Joined,
   type Joining,
@@ -109,6 +110,13 @@ export class Gateways {
   responsibleFor(origin: number): Gateway | undefined {
     const gateway = this.find(origin);
     return gateway?.adoption ? this.find(gateway.adoption.by) : gateway;
+  }
+
+  /** True if the server of this origin, also one that has left, was heard of lately. */
+  mayReturn(origin: number): boolean {
+    const gateway = this.find(origin);
+    if (!gateway || gateway.adoption) return false;
+    return latest(this.#list) - gateway.seenAt < IN_USE_MS;
   }
 
   /** Origin of the server that knows every file of this origin: its own, or who has adopted them. */

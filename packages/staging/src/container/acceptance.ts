@@ -101,16 +101,18 @@ export class Acceptance {
 
   /**
    * Stages all of the files or none. Resolves once they are durable; with `sync` false, once they
-   * are in the page cache: they are lost if the machine stops soon after.
+   * are in the page cache: they are lost if the machine stops soon after. False if a second copy is
+   * wanted and the partner may not have them.
    */
-  async stage(files: readonly NewFile[], sync = true): Promise<void> {
+  async stage(files: readonly NewFile[], sync = true): Promise<boolean> {
     const { container, merging } = this.#parts;
     let bytes = RECORD_ROOM_BYTES * files.length;
     for (const { body, size } of files) if (body) bytes += size;
     if (this.#shortage(bytes) > 0) await this.makeRoom(bytes);
     else this.#full = undefined;
-    await container.append(files.map(fileRecord), sync && this.#parts.sync, true);
+    const isCopied = await container.append(files.map(fileRecord), sync && this.#parts.sync);
     for (const file of files) merging.noteStaged(file.size, file.body === undefined);
+    return isCopied;
   }
 
   /** Begins a spool file for a large body. `bytes` is its length as far as known. */

@@ -10,9 +10,7 @@ export interface Append {
   readonly records: readonly NewRecord[];
   readonly bytes: number;
   readonly sync: boolean;
-  /** It acknowledges files or deletions, so a partner must have it, too. */
-  readonly acknowledges: boolean;
-  readonly resolve: () => void;
+  readonly resolve: (isCopied: boolean) => void;
   readonly reject: (error: unknown) => void;
 }
 

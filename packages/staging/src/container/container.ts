@@ -27,8 +27,8 @@ import { Segment } from './segment.js';
  * the next successful batch begins with deletions of the refused files, so that no later start
  * finds them.
  *
- * With a partner, a batch is sent there while it is written here, and acknowledged once both have
- * it.
+ * With a partner, a batch is sent there while it is written here. Its appends learn whether the
+ * partner has it.
  */
 export interface ContainerOptions {
   readonly disk: Disk;
@@ -50,16 +50,12 @@ export interface CopiedBatch {
   readonly segment: number;
   readonly position: number;
   readonly pieces: readonly Uint8Array[];
-  /** Number of files and deletions that it acknowledges. */
-  readonly acknowledges: number;
 }
 
 /** Copies every batch of the container to another disk. */
 export interface BatchCopies {
-  /** Throws if the required copies cannot be made. */
-  demand(): void;
-  /** Resolves once the batch may be acknowledged. */
-  copy(batch: CopiedBatch): Promise<void>;
+  /** False if the other disk may not have it. Never rejects. */
+  copy(batch: CopiedBatch): Promise<boolean>;
   /** A copied batch was refused after all. */
   noteRefused(): void;
 }
@@ -77,8 +73,8 @@ interface Batch {
   readonly written: Promise<void>;
   /** It is durable once written, if the previous one is. */
   readonly isDurable: boolean;
-  /** Resolves when the partner has it. */
-  readonly copied: Promise<void> | undefined;
+  /** Whether the partner has it; undefined without one. */
+  readonly copied: Promise<boolean> | undefined;
 }
 
 /** Maximum number of refused files that could not be cut off. */
@@ -160,22 +156,17 @@ export class Container {
   /**
    * Resolves once the records are durable and visible in the FileMap. Records of one call are in
    * one batch. `sync` may ask for less than the container's own durability: then they are visible
-   * once they are in the page cache. `acknowledges` marks files and deletions of users, which a
-   * partner must have, too. Rejects with StoreError `disk_full`, `disk_failed`,
-   * `overloaded`, `filemap_locked` or `partner_away`; then none of the records is ever visible.
+   * once they are in the page cache. Resolves with false if a second copy is wanted and the partner
+   * may not have it. Rejects with StoreError `disk_full`, `disk_failed`, `overloaded` or
+   * `filemap_locked`; then none of the records is ever visible.
    */
-  append(
-    records: readonly NewRecord[],
-    sync = this.#options.sync,
-    acknowledges = false,
-  ): Promise<void> {
+  append(records: readonly NewRecord[], sync = this.#options.sync): Promise<boolean> {
     if (this.#closed) {
       return Promise.reject(new StoreError('closed', 'the store is closed'));
     }
     const bytes = records.reduce((sum, record) => sum + RECORD_HEADER_BYTES + record.bodyBytes, 0);
     return new Promise((resolve, reject) => {
-      if (acknowledges) this.#options.copies?.demand();
-      this.#queue.add({ records, bytes, sync, acknowledges, resolve, reject });
+      this.#queue.add({ records, bytes, sync, resolve, reject });
       this.#writing ??= this.#writeAll();
     });
   }
@@ -189,9 +180,9 @@ export class Container {
   }
 
   /** Begins a new segment, so that the previous one can be removed. */
-  beginSegment(): Promise<void> {
+  async beginSegment(): Promise<void> {
     this.#isEnded = true;
-    return this.append([]);
+    await this.append([]);
   }
 
   /** If it rejects, the segment remains readable, and the removal can be retried. */
@@ -279,31 +270,19 @@ export class Container {
     const { done, isDurable } = segment.write(buffers, end - start, durably);
     // The error is handled where the batch is settled, which may be later.
     done.catch(() => undefined);
-    const copied = this.#copy(appends, segment.number, start, buffers);
+    const batch = { segment: segment.number, position: start, pieces: buffers };
+    const copied = this.#options.copies?.copy(batch);
     this.#refused = this.#refused.slice(refused.length);
     return { appends, refused, segment, changes, end, written: done, isDurable, copied };
   }
 
-  #copy(
-    appends: readonly Append[],
-    segment: number,
-    position: number,
-    pieces: readonly Uint8Array[],
-  ): Promise<void> | undefined {
-    if (!this.#options.copies) return undefined;
-    let acknowledges = 0;
-    for (const append of appends) if (append.acknowledges) acknowledges += append.records.length;
-    const copied = this.#options.copies.copy({ segment, position, pieces, acknowledges });
-    copied.catch(() => undefined);
-    return copied;
-  }
-
   async #settle(batch: Batch, before: Promise<void>): Promise<void> {
     const { appends, refused, segment, changes, end, written, isDurable, copied } = batch;
+    let isCopied: boolean;
     try {
       await before;
       await written;
-      if (copied) await copied;
+      isCopied = (await copied) ?? true;
       // The previous batch failed, so this one may be incomplete, too.
       if (segment.failure !== undefined) throw segment.failure;
       if (isDurable) segment.settle(end);
@@ -319,7 +298,7 @@ export class Container {
       await this.#failSegment(segment, error, appends);
       return;
     }
-    for (const append of appends) append.resolve();
+    for (const append of appends) append.resolve(isCopied);
   }
 
   async #writableSegment(): Promise<Segment> {
@@ -342,7 +321,9 @@ export class Container {
     this.#segments.set(number, segment);
     this.#current = segment;
     this.#isEnded = false;
-    this.#copy([], number, 0, [encodeSegmentHeader(header)]);
+    void this.#options.copies?.copy({
+      ...{ segment: number, position: 0, pieces: [encodeSegmentHeader(header)] },
+    });
     return segment;
   }
 

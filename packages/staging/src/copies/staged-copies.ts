@@ -1,6 +1,7 @@
 import type { Duplex } from 'node:stream';
-import { Wakeup } from '@stevedore/async';
+import { Listeners, Wakeup } from '@stevedore/async';
 import type { Container, CopiedBatch } from '../container/container.js';
+import type { NewFile } from '../container/records.js';
 import { StoreError } from '../errors.js';
 import { CopyConnection, PartnerLeaves, RefusedForGood } from './copy-connection.js';
 import { FrameType } from './frames.js';
@@ -8,17 +9,21 @@ import { FrameType } from './frames.js';
 /**
  * Keeps a copy of the container at a partner. Every batch is sent there while it is written to this
  * disk, and its files are acknowledged once both have it. After an outage, the partner first gets
- * its backlog from this disk; new batches wait only for the last part of it. `whenAway` decides
- * what happens to uploads while the partner is down.
+ * its backlog from this disk; new batches wait only for the last part of it. While there is no
+ * partner, FastDFS has the second copy: a file is acknowledged once it is merged. A deletion waits
+ * for the partner, or the next one.
  */
 
 export interface StagedCopiesOptions {
-  /** Whether uploads and deletions without a partner are refused or acknowledged with one copy. */
-  readonly whenAway: 'refuse' | 'alone';
   /** Connects to the current partner. */
   readonly connect: (signal: AbortSignal) => Promise<Partner>;
-  /** The connection ends if a frame is not acknowledged within this time. */
+  /**
+   * The connection ends if a frame is not acknowledged within this time. Deletions wait as long for
+   * a partner.
+   */
   readonly deadlineMs: number;
+  /** Small files are refused if FastDFS does not store their second copy within this time. */
+  readonly storeDeadlineMs: number;
 }
 
 export interface Partner {
@@ -33,12 +38,20 @@ export interface Partner {
   readonly onLeaving: () => void;
 }
 
+type StagedFile = Pick<NewFile, 'key' | 'body'>;
+
 export interface StagedCopiesParts {
   readonly container: Pick<Container, 'segments' | 'segment' | 'settled'>;
   /**
    * Rewrites records that must outlive confirmed segments; resolves with the first segment to keep.
    */
   readonly firstNeeded: () => Promise<number>;
+  /** Merges the files now. Resolves once FastDFS has them. */
+  readonly store: (keys: readonly Buffer[], signal: AbortSignal) => Promise<void>;
+  /** Why FastDFS stores nothing at the moment. */
+  readonly storeFailure: () => Error | undefined;
+  /** Deletes files that were not acknowledged. */
+  readonly discard: (keys: readonly Buffer[]) => Promise<void>;
   readonly onError: (error: Error) => void;
 }
 
@@ -46,8 +59,8 @@ export interface CopiesStats {
   /** The current partner, or the last one. */
   readonly partner: string | undefined;
   readonly state: 'away' | 'catching up' | 'up';
-  /** Files and deletions that were acknowledged with one copy. */
-  readonly acknowledgedAlone: number;
+  /** Small files that were acknowledged once FastDFS had them, because the partner was down. */
+  readonly copiedToFastdfs: number;
   /** Uploads and deletions refused because the partner was down. */
   readonly refused: number;
   /** Bytes of the container that are not known to be at the partner. */
@@ -60,6 +73,8 @@ const CHUNKS_IN_FLIGHT = 4;
 const JOIN_BYTES = 4 * 2 ** 20;
 const FIRST_PAUSE_MS = 100;
 const MAX_PAUSE_MS = 1_000;
+/** Time for a large file to reach FastDFS. */
+const LARGE_STORE_DEADLINE_MS = 120_000;
 /** Interval at which an idle connection is checked. */
 const PROBE_INTERVAL_MS = 1_000;
 
@@ -74,7 +89,7 @@ export class StagedCopies {
   #had = new Map<number, number>();
   /** Segments below this one are no longer needed. */
   #firstNeeded = 0;
-  #acknowledgedAlone = 0;
+  #copiedToFastdfs = 0;
   #refused = 0;
   /** The partner has taken over the files of this directory. */
   #adopted: Error | undefined;
@@ -82,6 +97,8 @@ export class StagedCopies {
   #isReported = false;
   readonly #stopped = new AbortController();
   readonly #wakeup = new Wakeup();
+  /** Wait until the partner has everything. */
+  readonly #waiting = new Listeners();
   #running: Promise<void> | undefined;
 
   constructor(options: StagedCopiesOptions) {
@@ -97,6 +114,7 @@ export class StagedCopies {
     this.#stopped.abort(new Error('the store is closed'));
     this.#wakeup.wake();
     const link = this.#link;
+    this.#waiting.wake();
     if (link) {
       await link.joined.catch(() => undefined);
       await link.connection.finish();
@@ -104,36 +122,80 @@ export class StagedCopies {
     await this.#running;
   }
 
-  /** True while uploads and deletions can be acknowledged under `whenAway`. */
+  /** True while uploads can get a second copy. */
   get isAccepting(): boolean {
     if (this.#adopted) return false;
-    return this.#options.whenAway === 'alone' || this.#link !== undefined;
+    return this.#link !== undefined || this.#parts?.storeFailure() === undefined;
   }
 
-  /** Throws `partner_away` if uploads and deletions must be refused. */
+  /** Throws `partner_away` if uploads must be refused. */
   demand(): void {
     if (this.isAccepting) return;
     this.#refused += 1;
     throw this.#away();
   }
 
-  /**
-   * Sends a batch. Resolves once it can be acknowledged; rejects with `partner_away` if it must not
-   * be.
-   */
-  copy(batch: CopiedBatch): Promise<void> {
-    const { segment, position, pieces } = batch;
+  /** Sends a batch. False if the partner may not have it. Never rejects. */
+  copy({ segment, position, pieces }: CopiedBatch): Promise<boolean> {
     const link = this.#link;
-    if (!link) return this.#withoutPartner(batch);
+    if (!link) return Promise.resolve(false);
     const { connection, joined } = link;
     const end = pieces.reduce((sum, piece) => sum + piece.length, position);
     const sent = joined.then(() => connection.send(FrameType.bytes, segment, position, pieces));
     return sent.then(
       () => {
         this.#had.set(segment, end);
+        return true;
       },
-      () => this.#withoutPartner(batch),
+      () => {
+        if (this.#link === link) this.#noteAway();
+        return false;
+      },
     );
+  }
+
+  /** As `secure`, for an upload. If it throws, the files are deleted. */
+  async acknowledge(files: readonly NewFile[], isCopied: boolean): Promise<void> {
+    try {
+      await this.secure(files, isCopied);
+    } catch (error) {
+      this.#refused += files.length;
+      await this.#parts!.discard(files.map(({ key }) => key));
+      throw error;
+    }
+  }
+
+  /**
+   * Resolves once staged files have a second copy. FastDFS has that of large files, which are not in
+   * the container, and of files that the partner lacks. Throws `partner_away` or
+   * `storage_unavailable`.
+   */
+  async secure(files: readonly StagedFile[], isCopied = this.#isUp): Promise<void> {
+    const isLarge = ({ body }: StagedFile): boolean => body === undefined;
+    const lacking = isCopied ? files.filter(isLarge) : files;
+    if (lacking.length === 0) return;
+    const { storeDeadlineMs } = this.#options;
+    const limitMs = lacking.some(isLarge) ? LARGE_STORE_DEADLINE_MS : storeDeadlineMs;
+    const keys = lacking.map(({ key }) => key);
+    try {
+      await this.#parts!.store(keys, AbortSignal.timeout(limitMs));
+    } catch (cause) {
+      const message = `FastDFS, which keeps the second copy, did not store it within ${limitMs} ms; check that it is reachable, and retry`;
+      throw new StoreError('storage_unavailable', message, { cause, retryable: true });
+    }
+    if (this.#adopted) throw this.#away();
+    for (const file of lacking) if (!isLarge(file)) this.#copiedToFastdfs += 1;
+  }
+
+  /**
+   * Resolves once the partner has all that was written before the call. Throws `partner_away` if
+   * there is none in time.
+   */
+  async caughtUp(): Promise<void> {
+    if (!this.#isUp && !this.#adopted) await this.#waiting.next(this.#options.deadlineMs);
+    if (this.#isUp) return;
+    this.#refused += 1;
+    throw this.#away();
   }
 
   /** A batch was refused here, but the partner may have it: reconnecting truncates it there. */
@@ -156,7 +218,7 @@ export class StagedCopies {
     return {
       partner: this.#partner,
       state: this.#state,
-      acknowledgedAlone: this.#acknowledgedAlone,
+      copiedToFastdfs: this.#copiedToFastdfs,
       refused: this.#refused,
       lagBytes: lacking.reduce(
         (sum, { number, bytes }) => sum + Math.max(0, bytes - (this.#had.get(number) ?? 0)),
@@ -165,30 +227,23 @@ export class StagedCopies {
     };
   }
 
-  /**
-   * Counts `count` files and deletions as acknowledged with one copy; false if that is not allowed.
-   */
-  goesAlone(count: number): boolean {
-    if (this.#options.whenAway === 'refuse' || this.#adopted) return false;
-    this.#acknowledgedAlone += count;
-    return true;
-  }
-
-  async #withoutPartner({ acknowledges }: CopiedBatch): Promise<void> {
-    if (acknowledges === 0 || this.goesAlone(acknowledges)) return;
-    this.#refused += acknowledges;
-    throw this.#away();
+  get #isUp(): boolean {
+    return this.#state === 'up';
   }
 
   #away(): StoreError {
-    if (this.#adopted) {
-      return new StoreError('partner_away', this.#adopted.message, { cause: this.#adopted });
-    }
+    const cause = this.#adopted;
+    if (cause) return new StoreError('partner_away', cause.message, { cause });
     return new StoreError(
       'partner_away',
-      'the partner that keeps the second copy of staged files is unreachable; retry, or set partnerAway to alone',
+      'the partner that keeps the second copy of staged files is unreachable; start it, or another gateway of the deployment, and retry',
       { retryable: true },
     );
+  }
+
+  #noteAway(): void {
+    this.#link = undefined;
+    this.#state = 'away';
   }
 
   async #run(): Promise<void> {
@@ -205,12 +260,11 @@ export class StagedCopies {
       } catch (error) {
         failure = error as Error;
       }
-      if (failure instanceof PartnerLeaves) partner?.onLeaving();
-      this.#link = undefined;
-      this.#state = 'away';
+      this.#noteAway();
       if (signal.aborted) return;
       this.#report(failure);
-      if (this.#adopted) return;
+      if (this.#adopted) return this.#waiting.wake();
+      if (failure instanceof PartnerLeaves) partner?.onLeaving();
       await this.#wakeup.next(pauseMs);
       pauseMs = Math.min(pauseMs * 2, MAX_PAUSE_MS);
     }
@@ -220,10 +274,9 @@ export class StagedCopies {
     if (failure instanceof RefusedForGood) this.#adopted = failure;
     if (this.#isReported && !this.#adopted) return;
     this.#isReported = true;
-    const uploads =
-      this.#options.whenAway === 'alone' && !this.#adopted
-        ? 'uploads are acknowledged with one copy'
-        : 'uploads and deletions are refused';
+    const uploads = this.#adopted
+      ? 'uploads and deletions are refused'
+      : 'uploads wait for FastDFS, and deletions for a partner';
     this.#parts!.onError(
       new StoreError(
         'partner_away',
@@ -247,6 +300,7 @@ export class StagedCopies {
       await joined;
       this.#state = 'up';
       this.#isReported = false;
+      this.#waiting.wake();
       this.release(this.#firstNeeded);
       const probe = setInterval(() => this.release(this.#firstNeeded), PROBE_INTERVAL_MS);
       probe.unref();

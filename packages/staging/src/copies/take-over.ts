@@ -3,6 +3,7 @@ import { type NewFile, planRecord } from '../container/records.js';
 import type { FileRow } from '../filemap/filemap.js';
 import type { Stores } from '../merge/trunk-store.js';
 import type { HeldIndex } from './held-index.js';
+import type { StagedCopies } from './staged-copies.js';
 
 /**
  * Stages the files of a held copy in this container, each once, under its own key. Files known
@@ -11,6 +12,7 @@ import type { HeldIndex } from './held-index.js';
  */
 export interface TakeOverParts extends Pick<Stores, 'container' | 'fileMap' | 'now'> {
   readonly acceptance: Acceptance;
+  readonly copies: StagedCopies | undefined;
 }
 
 export interface TakenOver {
@@ -23,8 +25,9 @@ const BATCH_BYTES = 4 * 2 ** 20;
 const BATCH_FILES = 256;
 
 export async function takeOver(parts: TakeOverParts, index: HeldIndex): Promise<TakenOver> {
-  const { fileMap, acceptance } = parts;
+  const { fileMap, acceptance, copies } = parts;
   const lost: Buffer[] = [];
+  const taken: Pick<NewFile, 'key' | 'body'>[] = [];
   let batch: NewFile[] = [];
   let bytes = 0;
   let files = 0;
@@ -35,17 +38,24 @@ export async function takeOver(parts: TakeOverParts, index: HeldIndex): Promise<
     bytes = 0;
   };
   for (const row of index.waiting()) {
-    if (fileMap.find(row.key) || fileMap.isDeleted(row.key)) continue;
+    if (fileMap.isDeleted(row.key)) continue;
+    // One that an interrupted run has staged may have no second copy yet.
+    if (fileMap.find(row.key)) {
+      taken.push({ key: row.key, body: [] });
+      continue;
+    }
     const body = row.local.at === 'container' ? await index.read(row) : undefined;
     if (!body) {
       lost.push(row.key);
       continue;
     }
     batch.push(newFile(row, body));
+    taken.push({ key: row.key, body: [] });
     bytes += body.length;
     if (bytes >= BATCH_BYTES || batch.length >= BATCH_FILES) await stage();
   }
   await stage();
+  await copies?.secure(taken);
   await takePlans(parts, index);
   return { files, lost };
 }

@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { Wakeup } from '@stevedore/async';
 import { TRUNK_EXTENSION } from '@stevedore/protocol';
+import { StoreError } from '../errors.js';
 import type { FileRow, Thin } from '../filemap/filemap.js';
 import { chooseMembers, inSteps, sumOf, unitsInSteps, unitsToChooseFrom } from './candidates.js';
 import { isThin, shareOf } from './joining.js';
@@ -111,15 +112,35 @@ export class MergeTask {
 
   /** Merges all files that wait now. Resolves when they are confirmed or known to be damaged. */
   async flush(signal?: AbortSignal): Promise<void> {
+    const { files } = this.#options;
+    await this.#mergeUntil(() => files.count() <= 0 && this.inFlight.ends().length === 0, signal);
+  }
+
+  /** Merges these files now. Resolves once FastDFS has all that are not deleted. */
+  async store(keys: readonly Buffer[], signal: AbortSignal): Promise<void> {
+    const { fileMap } = this.#options;
+    const isStored = (key: Buffer): boolean => {
+      const row = fileMap.find(key);
+      return !row || row.trunk !== undefined || row.was.length > 0;
+    };
+    let stored = 0;
+    const areStored = (): boolean => {
+      while (stored < keys.length && isStored(keys[stored]!)) stored += 1;
+      return stored === keys.length;
+    };
+    await this.#mergeUntil(areStored, signal);
+    if (!areStored()) throw new StoreError('closed', 'the store is closed');
+  }
+
+  /** Also ends when the task is stopped. */
+  async #mergeUntil(isDone: () => boolean, signal: AbortSignal | undefined): Promise<void> {
     this.#flushes += 1;
     try {
-      for (;;) {
-        const ends = this.inFlight.ends();
-        if (this.#options.files.count() <= 0 && ends.length === 0) return;
+      while (!isDone()) {
         signal?.throwIfAborted();
         if (this.#isStopped) return;
         this.wake();
-        await Promise.race([...ends, sleep(25, undefined, { ref: true })]);
+        await Promise.race([...this.inFlight.ends(), sleep(25, undefined, { ref: true })]);
       }
     } finally {
       this.#flushes -= 1;

@@ -1,5 +1,6 @@
 import type { Background } from '../background.js';
 import { deletionRecord } from '../container/records.js';
+import type { StagedCopies } from '../copies/staged-copies.js';
 import { StoreError } from '../errors.js';
 import type { FileRow } from '../filemap/filemap.js';
 import { formatKey } from '../key.js';
@@ -14,6 +15,7 @@ export interface DeletionsParts extends Stores {
   readonly files: WaitingFiles;
   readonly background: Background;
   readonly rebuild: Rebuild;
+  readonly copies: StagedCopies | undefined;
   /** The file is no longer excluded from trunks. */
   readonly include: (key: Buffer) => void;
   /** Trunks have lost files. */
@@ -30,7 +32,10 @@ export class Deletions {
     this.#parts = parts;
   }
 
-  /** Durable when it resolves. False if there is no such file. */
+  /**
+   * Durable when it resolves, and at the partner. False if there is no such file. Throws
+   * `partner_away`.
+   */
   async delete(key: Buffer): Promise<boolean> {
     const { fileMap, rebuild } = this.#parts;
     const row = fileMap.find(key);
@@ -38,8 +43,16 @@ export class Deletions {
       if (!rebuild.isComplete && !fileMap.isDeleted(key)) throw unknownYet(key);
       return false;
     }
-    await this.#deleteRows([row], true);
+    const { copies } = this.#parts;
+    await copies?.caughtUp();
+    if (!(await this.#deleteRows([row]))) await copies?.caughtUp();
     return true;
+  }
+
+  /** Deletes files that were never acknowledged, as far as the disk allows it. */
+  async discard(keys: readonly Buffer[]): Promise<void> {
+    const rows = keys.flatMap((key) => this.#parts.fileMap.find(key) ?? []);
+    await this.#deleteRows(rows).catch((error) => this.#parts.background.report(error));
   }
 
   /** Deletes expired files. Resolves with their number. */
@@ -49,26 +62,24 @@ export class Deletions {
     while (!background.isOver) {
       const rows = fileMap.expired(now(), EXPIRED_AT_ONCE);
       if (rows.length === 0) break;
-      await this.#deleteRows(rows, false);
+      await this.#deleteRows(rows);
       deleted += rows.length;
     }
     return deleted;
   }
 
-  async #deleteRows(rows: readonly FileRow[], isAsked: boolean): Promise<void> {
+  /** False if a second copy is wanted and the partner may not have it. */
+  async #deleteRows(rows: readonly FileRow[]): Promise<boolean> {
     const { container, quarantine, files, spool, background, include, onDead } = this.#parts;
     const now = this.#parts.now();
-    await container.append(
-      rows.map(({ key }) => deletionRecord(key, now)),
-      undefined,
-      isAsked,
-    );
+    const isCopied = await container.append(rows.map(({ key }) => deletionRecord(key, now)));
     for (const { key, local } of rows) {
       quarantine.forget(key);
       include(key);
       if (local.at === 'spool' && !files.isPacking(key)) background.run(spool.remove(key));
     }
     if (rows.some(({ trunk, was }) => trunk || was.length > 0)) onDead();
+    return isCopied;
   }
 }
 
