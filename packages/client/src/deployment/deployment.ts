@@ -34,6 +34,7 @@ export interface DeploymentParts extends DeploymentContext {
   /** Drops a deleted file from caches. `file` is where its bytes were, if that is known. */
   readonly forget: (key: Buffer, file: MappedFile | undefined) => void;
   readonly report: (error: Error) => void;
+  /** Unix milliseconds by this server's clock. */
   readonly now: () => number;
   /** Another server has this directory or its files: this one must stop using them. */
   readonly onRefused: (error: MapError) => void;
@@ -114,6 +115,11 @@ export class Deployment {
   /** Shared by the servers of the deployment; undefined until the map has answered once. */
   get secret(): string | undefined {
     return this.#gateways.secret;
+  }
+
+  /** Unix milliseconds by the map's clock; by this server's until the map has told the time. */
+  mapNow(): number {
+    return this.#gateways.mapNow();
   }
 
   /** What the map knows of another server's key. Rejects with `MapError`. */
