@@ -9,6 +9,7 @@ import {
 } from '@stevedore/map';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
+import { needsPgbouncer, pooled } from './pgbouncer.js';
 import { file, instance, key, TRUNK } from './placed-files.js';
 import { needsPostgres, PostgresServer } from './postgres-server.js';
 
@@ -402,6 +403,41 @@ describe.skipIf(needsPostgres.missing)('a map in PostgreSQL', () => {
   afterAll(() => server.stop());
   contract(() => openMap(server.url));
 });
+
+describe.skipIf(needsPostgres.missing || needsPgbouncer.missing)(
+  'a map in PostgreSQL behind PgBouncer',
+  () => {
+    let server: PostgresServer;
+    let bouncer: Awaited<ReturnType<typeof pooled>>;
+    beforeAll(async () => {
+      server = await PostgresServer.start(true);
+      bouncer = await pooled(server);
+    });
+    afterAll(async () => {
+      await bouncer.stop();
+      await server.stop();
+    });
+    contract(() => openMap(bouncer.url));
+    it('takes many statements at once', async () => {
+      const maps = await Promise.all([1, 2, 3].map(() => openMap(bouncer.url)));
+      onTestFinished(async () => void (await Promise.all(maps.map((map) => map.close()))));
+      await maps[0]!.prepare();
+      const placed = Array.from({ length: 90 }, (_, index) => file(index + 1));
+      const each = (index: number) => maps[index % 3]!;
+      await Promise.all(
+        placed.flatMap((one, index) => [
+          each(index).place({ id: randomBytes(16), fileId: TRUNK }, [one]),
+          each(index).gateways(),
+          each(index).now(),
+        ]),
+      );
+      const found = await Promise.all(placed.map((one, index) => each(index + 1).find([one.key])));
+      expect(found.flat().map((one) => (one as MappedFile).crc32)).toEqual(
+        placed.map(({ crc32 }) => crc32),
+      );
+    });
+  },
+);
 
 it('refuses a URL that is none, without its password', async () => {
   for (const url of ['mysql://me:secret@host/db', 'postgres://me:secret@/db?spread=yes', 'map']) {
