@@ -19,6 +19,13 @@ const OTHER_TRUNK = 'group1/M00/00/01/fwAAAWsDag6ASV9jAAAAD5pI2Zc168.merged';
 
 const STAGED = { files: 7, bytes: 140_000 };
 
+const FIRST: Removal = { removedAt: 0, key: new Uint8Array(0) };
+
+async function prune(map: DeploymentMap, before: number): Promise<void> {
+  let after: Removal | undefined = FIRST;
+  while (after) after = await map.prune(before, after, 2);
+}
+
 function contract(open: () => Promise<DeploymentMap>): void {
   async function joined() {
     const map = await open();
@@ -182,7 +189,7 @@ function contract(open: () => Promise<DeploymentMap>): void {
     }
     const mine = heard.slice(1).filter((each) => originOf(each.key) === origin);
     expect(hex(mine.map((each) => each.key))).toEqual(hex(gone.map((each) => each.key)));
-    await map.prune((await map.now()) + 1000);
+    await prune(map, (await map.now()) + 1000);
     expect(hex(await map.removalsFor([origin], 100))).toEqual(hex([gone[2]!.key]));
     expect(await map.find([gone[0]!.key, gone[2]!.key])).toEqual([undefined, 'removed']);
   });
@@ -196,11 +203,36 @@ function contract(open: () => Promise<DeploymentMap>): void {
     await map.place(trunk, [placed, early]);
     await map.remove([placed], true);
     const keys = [placed.key, early.key, late.key];
-    await map.prune((await map.now()) + 1000);
+    await prune(map, (await map.now()) + 1000);
     expect(await map.find(keys)).toEqual(['removed', 'removed', 'removed']);
     await map.retire(trunk.id);
-    await map.prune((await map.now()) + 1000);
+    await prune(map, (await map.now()) + 1000);
     expect(await map.find(keys)).toEqual([undefined, undefined, undefined]);
+  });
+
+  it('prunes no more at once than it was asked to, and goes on behind what it has to keep', async () => {
+    const { map, origin } = await joined();
+    const before = (await map.now()) + 60_000;
+    await prune(map, before);
+    const keep = Array.from({ length: 5 }, () => file(origin));
+    await map.remove(keep, false);
+    const gone = Array.from({ length: 5 }, () => file(origin));
+    await map.remove(gone, true);
+    const marks = Array.from({ length: 20 }, () => randomBytes(16));
+    for (const mark of marks) await map.claim(mark, 1, -1);
+    const left = async (files: readonly { readonly key: Uint8Array }[]) =>
+      (await map.find(files.map((each) => each.key))).filter((each) => each === 'removed').length;
+    const counts: number[] = [];
+    for (let after: Removal | undefined = FIRST; after; counts.push(await left(gone))) {
+      after = await map.prune(before, after, 3);
+    }
+    expect(counts[0]).toBeGreaterThanOrEqual(2);
+    for (const [index, count] of counts.slice(1).entries()) {
+      expect(counts[index]! - count).toBeLessThanOrEqual(3);
+    }
+    expect([counts.at(-1), await left(keep)]).toEqual([0, 5]);
+    // The claims are forgotten too, all of them.
+    for (const mark of marks) expect((await map.claim(mark, 2, -1)).version).toBe(1);
   });
 
   it('gives an upload to one gateway at a time, and to another only as it was asked', async () => {
@@ -217,7 +249,7 @@ function contract(open: () => Promise<DeploymentMap>): void {
     expect(await map.claim(mark, 1, 60_000)).toEqual(over);
     const short = randomBytes(16);
     await map.claim(short, 1, -1);
-    await map.prune(0);
+    await prune(map, 0);
     expect(await map.claim(short, 2, -1)).toEqual({ origin: 2, version: 1 });
     expect((await map.claim(short, 3, 60_000)).origin).toBe(3);
   });
