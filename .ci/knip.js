@@ -63,6 +63,7 @@ export default {
     'mvn',
     'nginx',
     'openssl',
+    'pgbouncer',
     'postgres',
     'psql',
     'script',

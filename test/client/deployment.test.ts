@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { cp } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -185,6 +186,32 @@ describe.skipIf(needsPostgres.missing)('servers with a map in PostgreSQL', () =>
     // Who asks for a key of another server is not kept waiting.
     const { key } = await first.put('at the first');
     await expect(again.get(key)).rejects.toMatchObject({ code: 'storage_unavailable' });
+  });
+
+  it('wait for a map that hangs once, for less than a statement may take', async () => {
+    const database = await PostgresServer.start();
+    const { first, second } = await pair(database.url);
+    for (const store of [first, second]) store.on('error', () => {});
+    const { key } = await first.put('staged');
+    const unavailable = { code: 'storage_unavailable' };
+    await soon(() => expect(second.get(key)).rejects.toMatchObject(unavailable));
+    database.signal('SIGSTOP');
+    onTestFinished(() => database.signal('SIGCONT'));
+    const asked = [
+      () => second.get(key),
+      () => second.delete(key),
+      () => second.put('once', { once: randomBytes(16) }),
+    ];
+    const late = sleep(8_000, 'late');
+    const failed = (async () => {
+      for (const ask of asked) await ask().catch(() => undefined);
+      return (await second.list()).away;
+    })();
+    expect(await Promise.race([failed, late])).toEqual([first.deployment!.origin]);
+    expect(second.stats().map!.isMapAvailable).toBe(false);
+    database.signal('SIGCONT');
+    await first.flush();
+    expect((await (await soon(() => second.get(key))).bytes()).toString()).toBe('staged');
   });
 
   it('go on while the map is away, and tell it afterwards', async () => {

@@ -11,16 +11,12 @@ import {
   ForeignFiles,
   type ForeignFilesParts,
 } from '../../packages/client/dist/deployment/foreign-files.js';
-import {
-  goneToken,
-  PEER_FILE_HEADER,
-  PEER_HEADER,
-} from '../../packages/client/dist/deployment/gateway-files.js';
+import { PEER_FILE_HEADER } from '../../packages/client/dist/deployment/peer-seals.js';
 import { MissingFiles } from '../../packages/client/dist/missing-files.js';
+import { PEERS, proven } from './peer-answers.js';
 
 /** Files of other servers, where the map, FastDFS and the file's gateway say different things. */
 
-const SECRET = 'shared';
 const KEY = Buffer.alloc(16);
 const NAME = KEY.toString('base64url');
 const CONTENT = Buffer.from('the content of a small file');
@@ -60,7 +56,7 @@ async function scene({ map, gateway = refuse, places = [], readMapped }: Scene):
   const urls: string[] = [];
   const server = createServer((request, response) => {
     urls.push(request.url!);
-    if (gateway !== 'unknown') gateway(request, response);
+    if (gateway !== 'unknown') proven(gateway)(request, response);
   }).listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
@@ -68,7 +64,7 @@ async function scene({ map, gateway = refuse, places = [], readMapped }: Scene):
   let answers = map;
   const deployment = {
     origin: 7,
-    secret: SECRET,
+    ...PEERS,
     find: async () => {
       if (map === AWAY) throw new MapError('map_unavailable', 'away');
       return answers[0];
@@ -106,7 +102,7 @@ const notThere = ({ trunkFileId }: MappedFile): StoreError =>
 const refuse: RequestListener = (_, response) => void response.writeHead(421).end();
 
 const sayGone: RequestListener = (_, response) => {
-  response.writeHead(404, { [PEER_HEADER]: goneToken(SECRET, NAME) }).end();
+  response.writeHead(404).end();
 };
 
 /** Has the file, with these facts. */

@@ -11,18 +11,21 @@ import { expect, it, onTestFinished } from 'vitest';
 import {
   GatewayFiles,
   type GatewayFilesOptions,
-  goneToken,
+} from '../../packages/client/dist/deployment/gateway-files.js';
+import {
+  answerProof,
   isPeerToken,
   PEER_FILE_HEADER,
   PEER_HEADER,
-} from '../../packages/client/dist/deployment/gateway-files.js';
+  peerToken,
+} from '../../packages/client/dist/deployment/peer-seals.js';
 import { hasCommand, requirement } from '../support/requirements.js';
 import { temporaryFolder } from '../support/temporary.js';
+import { PEERS, proven } from './peer-answers.js';
 
 /** What one gateway makes of the answers of another one, good and bad. */
 
 const needsOpenssl = requirement('openssl', () => hasCommand('openssl', 'version'));
-const SECRET = 'shared';
 const KEY = 'AAAAAAAAAAAAAAAAAAAAAA';
 const CONTENT = Buffer.from('the content of a small file');
 const UNAVAILABLE = { name: 'StoreError', code: 'storage_unavailable', retryable: true };
@@ -44,12 +47,12 @@ async function peer(
   listener: RequestListener,
   options: Partial<GatewayFilesOptions> = {},
 ): Promise<{ files: GatewayFiles; server: Server }> {
-  const server = createServer(listener).listen(0, '127.0.0.1');
+  const server = createServer(proven(listener)).listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
   const files = new GatewayFiles(`http://127.0.0.1:${port}`, {
     ...{ maxConnections: 2, maxRequests: 100, connectTimeoutMs: 1000, answerTimeoutMs: 1000 },
-    ...{ secret: SECRET, ...options },
+    ...{ peers: PEERS, ...options },
   });
   onTestFinished(async () => {
     await files.close();
@@ -59,34 +62,73 @@ async function peer(
   return { files, server };
 }
 
-it('a file is gone only if its own gateway proves that', async () => {
-  let answer: { status: number; headers: Record<string, string> } = { status: 404, headers: {} };
-  const { files } = await peer(({ method = '', url = '', headers }, response) => {
-    expect(isPeerToken(String(headers[PEER_HEADER]), SECRET, method, url)).toBe(true);
-    response.writeHead(answer.status, answer.headers).end('nothing');
+it('an answer counts only with the proof of a gateway of the deployment, made for its request', async () => {
+  let status = 200;
+  let wrong: (token: string) => object = () => ({});
+  let first: string | undefined;
+  const { files } = await peer((request, response) => {
+    const { method = '', url = '', headers } = request;
+    const token = headers[PEER_HEADER];
+    if (!isPeerToken(token, PEERS, method, url)) throw new Error('it has no token');
+    first ??= token;
+    const facts = status < 300 ? factsOf(CONTENT) : {};
+    response.writeHead(status, { ...facts, ...wrong(token) });
+    response.end(status === 204 ? undefined : status < 300 ? CONTENT : 'nothing');
   });
-  const wrong = [
-    {},
-    { [PEER_HEADER]: 'x' },
-    { [PEER_HEADER]: goneToken('another', KEY) },
-    { [PEER_HEADER]: goneToken(SECRET, KEY.replace('A', 'B')) },
+  const asks = (): Promise<unknown>[] => [
+    files.find(KEY, 100, undefined),
+    files.read(infoOf(CONTENT), undefined, undefined),
+    files.delete(KEY),
+    files.findOnce('mark', 100),
+    files.list({ limit: 3 }),
   ];
-  for (const [status, headers] of [
-    ...wrong.map((each) => [404, each] as const),
-    [410, {}] as const,
-    [421, {}] as const,
-  ]) {
-    answer = { status, headers };
-    await expect(files.find(KEY, 100, undefined)).rejects.toMatchObject(UNAVAILABLE);
-    await expect(files.delete(KEY)).rejects.toMatchObject(UNAVAILABLE);
-    const read = files.read(infoOf(CONTENT), undefined, undefined);
-    await expect(read).rejects.toMatchObject(UNAVAILABLE);
+  const proofs: readonly (typeof wrong)[] = [
+    () => ({ [PEER_HEADER]: 'x' }),
+    (token) => ({ [PEER_HEADER]: answerProof({ ...PEERS, secret: 'other' }, token, status) }),
+    (token) => ({ [PEER_HEADER]: answerProof(PEERS, token, status + 1) }),
+    // The facts of another file.
+    (token) => ({ [PEER_HEADER]: answerProof(PEERS, token, status, 'facts') }),
+    // An answer to another request.
+    () => ({
+      [PEER_HEADER]: answerProof(PEERS, first!, status, factsOf(CONTENT)[PEER_FILE_HEADER]),
+    }),
+  ];
+  const fail = async (...codes: string[]) => {
+    const answers = await Promise.allSettled(asks());
+    const reasons = answers.map((each) => each.status === 'rejected' && each.reason);
+    expect(reasons.map((reason) => reason.code)).toEqual(codes);
+  };
+  const away = Array.from({ length: 5 }, () => UNAVAILABLE.code);
+  for (status of [200, 204, 404]) {
+    for (wrong of proofs) await fail(...away);
   }
-  answer = { status: 404, headers: { [PEER_HEADER]: goneToken(SECRET, KEY) } };
-  const gone = { code: 'not_found' };
-  await expect(files.find(KEY, 100, undefined)).rejects.toMatchObject(gone);
-  await expect(files.delete(KEY)).rejects.toMatchObject(gone);
-  await expect(files.read(infoOf(CONTENT), undefined, undefined)).rejects.toMatchObject(gone);
+  wrong = () => ({});
+  for (status of [410, 421]) await fail(...away);
+  status = 404;
+  await fail('not_found', 'not_found', 'not_found', ...away.slice(3));
+});
+
+it('a token is good for one method and path, and for a minute by the clock of the map', () => {
+  let now = 5e12;
+  const peers = { secret: 'shared', mapNow: () => now };
+  const token = peerToken(peers, 'GET', '/peer/files/a');
+  const isGood = (method: string, path: string, at: number, secret = 'shared') =>
+    isPeerToken(token, { secret, mapNow: () => at }, method, path);
+  expect(isGood('GET', '/peer/files/a', now)).toBe(true);
+  for (const ms of [-60_000, 60_000]) expect(isGood('GET', '/peer/files/a', now + ms)).toBe(true);
+  for (const ms of [-60_001, 60_001]) expect(isGood('GET', '/peer/files/a', now + ms)).toBe(false);
+  expect(isGood('DELETE', '/peer/files/a', now)).toBe(false);
+  expect(isGood('GET', '/peer/files/b', now)).toBe(false);
+  expect(isGood('GET', '/peer/files/a', now, 'other')).toBe(false);
+  // A later time in an old token.
+  const [, ...rest] = token.split('.');
+  now += 90_000;
+  for (const time of [now, 'x', '', 'NaN', 'Infinity']) {
+    expect(isPeerToken([time, ...rest].join('.'), peers, 'GET', '/peer/files/a')).toBe(false);
+  }
+  for (const none of [undefined, '', '..', [token]]) {
+    expect(isPeerToken(none, peers, 'GET', '/peer/files/a')).toBe(false);
+  }
 });
 
 it.each(['dies', 'stalls'])(
@@ -212,7 +254,7 @@ it.skipIf(needsOpenssl.missing)(
     onTestFinished(() => void server.close());
     const files = new GatewayFiles(`https://127.0.0.1:${(server.address() as AddressInfo).port}`, {
       ...{ maxConnections: 2, maxRequests: 100, connectTimeoutMs: 1000, answerTimeoutMs: 1000 },
-      secret: SECRET,
+      peers: PEERS,
     });
     onTestFinished(() => files.close());
     await expect(files.find(KEY, 100, undefined)).rejects.toMatchObject({
@@ -246,7 +288,7 @@ it('a page of files is taken whole and well-formed, or not at all', async () => 
   let status = 200;
   const urls: string[] = [];
   const { files } = await peer(({ method = '', url = '', headers }, response) => {
-    expect(isPeerToken(String(headers[PEER_HEADER]), SECRET, method, url)).toBe(true);
+    expect(isPeerToken(headers[PEER_HEADER], PEERS, method, url)).toBe(true);
     urls.push(url);
     response.writeHead(status).end(answer);
   });

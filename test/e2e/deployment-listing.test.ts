@@ -5,7 +5,7 @@ import { connect } from '@stevedore/client/connect';
 import { type Gateway, startGateway } from '@stevedore/gateway';
 import { expect, it, onTestFinished } from 'vitest';
 import { type Scope, writeKeyFile } from '../../gateway/dist/access/api-keys.js';
-import { peerToken } from '../../packages/client/dist/deployment/gateway-files.js';
+import { peerToken } from '../../packages/client/dist/deployment/peer-seals.js';
 import { run } from '../cli/run.js';
 import { newKey } from '../gateway/guarded.js';
 import { ask, connections } from '../gateway/workers/asking.js';
@@ -138,7 +138,7 @@ it('only a gateway of the deployment lists files without an API key', async () =
   const path = '/peer/files?limit=10';
   const list = (token?: string, at = path) =>
     fetch(first.url + at, token === undefined ? {} : { headers: { 'stevedore-peer': token } });
-  const token = peerToken(first.store.deployment!.secret!, 'GET', path);
+  const token = peerToken(first.store.deployment!, 'GET', path);
   for (const wrong of [undefined, 'A'.repeat(43)]) expect((await list(wrong)).status).toBe(404);
   expect((await list(token, `${path}0`)).status).toBe(404);
   // One hop: it lists its own files alone.

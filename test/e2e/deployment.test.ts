@@ -1,11 +1,21 @@
-import { createHmac, randomBytes } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { createServer, request as httpRequest } from 'node:http';
+import { createServer, request as httpRequest, type IncomingMessage } from 'node:http';
 import { join } from 'node:path';
+import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { tunnelName } from '@stevedore/client';
+import { openDatabase } from '@stevedore/disk/sqlite';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { type Gateway, type GatewayInput, startGateway } from '@stevedore/gateway';
 import { expect, it, onTestFinished } from 'vitest';
+import {
+  isAnswerProof,
+  PEER_FILE_HEADER,
+  PEER_HEADER,
+  type PeerSecret,
+  peerToken,
+} from '../../packages/client/dist/deployment/peer-seals.js';
 import { freePort } from '../support/free-port.js';
 import { temporaryFolder } from '../support/temporary.js';
 
@@ -84,7 +94,11 @@ it('an upload in several requests goes on at any gateway', async () => {
   expect((await tus(second.url + nobody, 'HEAD', {})).status).toBe(404);
   const other = await tus(`${first.url}/uploads`, 'POST', { 'upload-length': '5' });
   const at = other.headers.get('location')!;
-  expect((await tus(second.url + at, 'HEAD', { 'stevedore-forwarded': '1' })).status).toBe(404);
+  const token = peerToken(first.store.deployment!, 'HEAD', at);
+  expect((await tus(second.url + at, 'HEAD', { [PEER_HEADER]: token })).status).toBe(404);
+  expect((await tus(first.url + at, 'HEAD', { [PEER_HEADER]: token })).status).toBe(200);
+  // Only a gateway passes requests on.
+  expect((await tus(first.url + at, 'HEAD', { [PEER_HEADER]: 'x' })).status).toBe(404);
   await first.close();
   const away = await tus(second.url + at, 'PATCH', { 'upload-offset': '0', ...type }, content);
   expect([away.status, ((await away.json()) as { code: string }).code]).toEqual([
@@ -175,30 +189,78 @@ it('who has no token of the deployment gets nothing by the path of its gateways'
   expect((await read(second, `/files/${key}`)).status).toBe(200);
 });
 
-it('a gateway proves that a file of its own is gone, and says nothing of the keys of others', async () => {
+it('a gateway takes copies over a connection of a gateway of the deployment alone', async () => {
+  const { first } = await pair();
+  const peers = first.store.deployment!;
+  const path = tunnelName(peers.origin ^ 1);
+  const connect = async (by: PeerSecret, name = path) => {
+    const headers = { [PEER_HEADER]: peerToken(by, 'CONNECT', name) };
+    const asked = httpRequest(first.url, { method: 'CONNECT', path, headers }).end();
+    const [answer, socket] = (await once(asked, 'connect')) as [IncomingMessage, Duplex];
+    socket.on('error', () => undefined).destroy();
+    const proof = answer.headers[PEER_HEADER];
+    return [answer.statusCode, isAnswerProof(proof, peers, headers[PEER_HEADER]!, 200)];
+  };
+  expect(await connect(peers)).toEqual([200, true]);
+  const late = { secret: peers.secret, mapNow: () => peers.mapNow() - 61_000 };
+  expect(await connect(late)).toEqual([404, false]);
+  expect(await connect({ ...late, secret: 'other' })).toEqual([404, false]);
+  expect(await connect(peers, tunnelName(peers.origin ^ 2))).toEqual([404, false]);
+});
+
+it('a gateway proves its answers, and says nothing of the keys of others', async () => {
   const { first, second } = await pair();
-  const { secret } = first.store.deployment!;
+  const peers = first.store.deployment!;
+  const kept = await upload(first, randomBytes(1000));
   const gone = await upload(first, randomBytes(1000));
   await first.store.delete(gone);
   const foreign = await upload(second, randomBytes(1000));
-  const ask = (method: string, key: string) => {
+  const ask = async (method: string, key: string, by: PeerSecret = peers) => {
     const path = `/peer/files/${key}`;
-    const hmac = createHmac('sha256', secret!).update(`${method} ${path}`);
-    const headers = { 'stevedore-peer': hmac.digest('base64url') };
-    return fetch(`${first.url}${path}`, { method, headers });
+    const token = peerToken(by, method, path);
+    const { status, headers } = await fetch(first.url + path, {
+      method,
+      headers: { [PEER_HEADER]: token },
+    });
+    const facts = headers.get(PEER_FILE_HEADER) ?? undefined;
+    const proof = headers.get(PEER_HEADER);
+    return [status, proof !== null && isAnswerProof(proof, peers, token, status, facts)];
   };
-  const proof = createHmac('sha256', secret!).update(`gone ${gone}`).digest('base64url');
+  expect(await ask('GET', kept)).toEqual([200, true]);
   for (const method of ['GET', 'DELETE']) {
-    const own = await ask(method, gone);
-    expect([own.status, own.headers.get('stevedore-peer')]).toEqual([404, proof]);
-    const other = await ask(method, foreign);
-    expect([other.status, other.headers.get('stevedore-peer')]).toEqual([421, null]);
-    const path = `${first.url}/peer/files/${gone}`;
-    const unknown = await fetch(path, { method, headers: { 'stevedore-peer': proof } });
-    expect([unknown.status, unknown.headers.get('stevedore-peer')]).toEqual([404, null]);
+    expect(await ask(method, gone)).toEqual([404, true]);
+    expect(await ask(method, foreign)).toEqual([421, true]);
+    for (const ms of [-61_000, 61_000]) {
+      const early = { secret: peers.secret, mapNow: () => peers.mapNow() + ms };
+      expect(await ask(method, kept, early)).toEqual([404, false]);
+    }
+    const stranger = { secret: 'other', mapNow: () => peers.mapNow() };
+    expect(await ask(method, gone, stranger)).toEqual([404, false]);
   }
   expect((await read(first, `/files/${foreign}`)).status).toBe(200);
 });
+
+it.each(['ftp://10.0.0.5', 'http://[', 'http://10.0.0.5:8080/?secret=1', 'no URL'])(
+  'a row of the map with the URL %s concerns nothing but the files staged there',
+  async (bad) => {
+    const { first, second, map } = await pair();
+    const path = map.slice('sqlite:'.length);
+    const key = await upload(first, randomBytes(1000));
+    const lost = await upload(second, randomBytes(1000));
+    const database = openDatabase(path);
+    database
+      .prepare('UPDATE stevedore_gateway SET url = ? WHERE origin = ?')
+      .run(bad, second.store.deployment!.origin);
+    database.close();
+    const third = await gateway({ map, trackers: first.store.trackers.join(',') });
+    expect((await read(third, `/files/${key}`)).status).toBe(200);
+    const answer = await read(third, `/files/${lost}`);
+    expect([answer.status, (await answer.text()).includes(bad)]).toEqual([503, false]);
+    const page = await third.store.list();
+    expect(page.files.map((file) => file.key)).toEqual([key]);
+    expect(page.away).toEqual([second.store.deployment!.origin]);
+  },
+);
 
 it('a staged file is unavailable, not gone, where something else answers for its gateway', async () => {
   const map = `sqlite:${join(temporaryFolder(), 'map.db')}`;

@@ -89,6 +89,7 @@ test('compose.yaml mounts the volumes, waits for the services and passes the pro
     ([, name]) => name!,
   );
   expect(upstreams).toEqual(['gateway1', 'gateway2']);
+  expect(textOf('nginx.conf')).toMatch(/location \/peer\/ \{\s+return 404;/);
   for (const name of upstreams) expect(compose.services[name]!.command).toContain(proxy);
 });
 

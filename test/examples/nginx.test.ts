@@ -132,6 +132,8 @@ test.skipIf(needsNginx.missing || needsOpenssl.missing)(
     const part = await proxied.send('GET', url, { headers: { range: 'bytes=10-19' } });
     expect([part.status, part.body]).toEqual([206, body.subarray(10, 20)]);
     expect((await proxied.send('GET', '/metrics')).status).toBe(404);
+    const peers = await proxied.send('GET', '/peer/files');
+    expect([peers.status, peers.body.toString()]).toEqual([404, expect.stringContaining('nginx')]);
     // nginx replaces what a client says about its own address.
     const invented = { 'x-forwarded-for': '203.0.113.9' };
     await proxied.send('GET', url, { headers: invented });

@@ -9,6 +9,7 @@ import {
 } from '@stevedore/map';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
+import { needsPgbouncer, pooled } from './pgbouncer.js';
 import { file, instance, key, TRUNK } from './placed-files.js';
 import { needsPostgres, PostgresServer } from './postgres-server.js';
 
@@ -17,6 +18,13 @@ import { needsPostgres, PostgresServer } from './postgres-server.js';
 const OTHER_TRUNK = 'group1/M00/00/01/fwAAAWsDag6ASV9jAAAAD5pI2Zc168.merged';
 
 const STAGED = { files: 7, bytes: 140_000 };
+
+const FIRST: Removal = { removedAt: 0, key: new Uint8Array(0) };
+
+async function prune(map: DeploymentMap, before: number): Promise<void> {
+  let after: Removal | undefined = FIRST;
+  while (after) after = await map.prune(before, after, 2);
+}
 
 function contract(open: () => Promise<DeploymentMap>): void {
   async function joined() {
@@ -181,7 +189,7 @@ function contract(open: () => Promise<DeploymentMap>): void {
     }
     const mine = heard.slice(1).filter((each) => originOf(each.key) === origin);
     expect(hex(mine.map((each) => each.key))).toEqual(hex(gone.map((each) => each.key)));
-    await map.prune((await map.now()) + 1000);
+    await prune(map, (await map.now()) + 1000);
     expect(hex(await map.removalsFor([origin], 100))).toEqual(hex([gone[2]!.key]));
     expect(await map.find([gone[0]!.key, gone[2]!.key])).toEqual([undefined, 'removed']);
   });
@@ -195,11 +203,36 @@ function contract(open: () => Promise<DeploymentMap>): void {
     await map.place(trunk, [placed, early]);
     await map.remove([placed], true);
     const keys = [placed.key, early.key, late.key];
-    await map.prune((await map.now()) + 1000);
+    await prune(map, (await map.now()) + 1000);
     expect(await map.find(keys)).toEqual(['removed', 'removed', 'removed']);
     await map.retire(trunk.id);
-    await map.prune((await map.now()) + 1000);
+    await prune(map, (await map.now()) + 1000);
     expect(await map.find(keys)).toEqual([undefined, undefined, undefined]);
+  });
+
+  it('prunes no more at once than it was asked to, and goes on behind what it has to keep', async () => {
+    const { map, origin } = await joined();
+    const before = (await map.now()) + 60_000;
+    await prune(map, before);
+    const keep = Array.from({ length: 5 }, () => file(origin));
+    await map.remove(keep, false);
+    const gone = Array.from({ length: 5 }, () => file(origin));
+    await map.remove(gone, true);
+    const marks = Array.from({ length: 20 }, () => randomBytes(16));
+    for (const mark of marks) await map.claim(mark, 1, -1);
+    const left = async (files: readonly { readonly key: Uint8Array }[]) =>
+      (await map.find(files.map((each) => each.key))).filter((each) => each === 'removed').length;
+    const counts: number[] = [];
+    for (let after: Removal | undefined = FIRST; after; counts.push(await left(gone))) {
+      after = await map.prune(before, after, 3);
+    }
+    expect(counts[0]).toBeGreaterThanOrEqual(2);
+    for (const [index, count] of counts.slice(1).entries()) {
+      expect(counts[index]! - count).toBeLessThanOrEqual(3);
+    }
+    expect([counts.at(-1), await left(keep)]).toEqual([0, 5]);
+    // The claims are forgotten too, all of them.
+    for (const mark of marks) expect((await map.claim(mark, 2, -1)).version).toBe(1);
   });
 
   it('gives an upload to one gateway at a time, and to another only as it was asked', async () => {
@@ -216,7 +249,7 @@ function contract(open: () => Promise<DeploymentMap>): void {
     expect(await map.claim(mark, 1, 60_000)).toEqual(over);
     const short = randomBytes(16);
     await map.claim(short, 1, -1);
-    await map.prune(0);
+    await prune(map, 0);
     expect(await map.claim(short, 2, -1)).toEqual({ origin: 2, version: 1 });
     expect((await map.claim(short, 3, 60_000)).origin).toBe(3);
   });
@@ -402,6 +435,41 @@ describe.skipIf(needsPostgres.missing)('a map in PostgreSQL', () => {
   afterAll(() => server.stop());
   contract(() => openMap(server.url));
 });
+
+describe.skipIf(needsPostgres.missing || needsPgbouncer.missing)(
+  'a map in PostgreSQL behind PgBouncer',
+  () => {
+    let server: PostgresServer;
+    let bouncer: Awaited<ReturnType<typeof pooled>>;
+    beforeAll(async () => {
+      server = await PostgresServer.start(true);
+      bouncer = await pooled(server);
+    });
+    afterAll(async () => {
+      await bouncer.stop();
+      await server.stop();
+    });
+    contract(() => openMap(bouncer.url));
+    it('takes many statements at once', async () => {
+      const maps = await Promise.all([1, 2, 3].map(() => openMap(bouncer.url)));
+      onTestFinished(async () => void (await Promise.all(maps.map((map) => map.close()))));
+      await maps[0]!.prepare();
+      const placed = Array.from({ length: 90 }, (_, index) => file(index + 1));
+      const each = (index: number) => maps[index % 3]!;
+      await Promise.all(
+        placed.flatMap((one, index) => [
+          each(index).place({ id: randomBytes(16), fileId: TRUNK }, [one]),
+          each(index).gateways(),
+          each(index).now(),
+        ]),
+      );
+      const found = await Promise.all(placed.map((one, index) => each(index + 1).find([one.key])));
+      expect(found.flat().map((one) => (one as MappedFile).crc32)).toEqual(
+        placed.map(({ crc32 }) => crc32),
+      );
+    });
+  },
+);
 
 it('refuses a URL that is none, without its password', async () => {
   for (const url of ['mysql://me:secret@host/db', 'postgres://me:secret@/db?spread=yes', 'map']) {

@@ -79,7 +79,7 @@ export async function lookupsPerSecond(load: Lookups): Promise<number> {
     asked += keys.length;
     return keys.map(() => FOUND);
   };
-  const known = new MapCache({ find }, () => Promise.resolve());
+  const known = new MapCache({ find });
   const random = new SeededRandom(seed);
   const zipf = new Zipf(files, exponent, () => random.next());
   for (let done = 0; done < requests; done += REQUESTS_PER_TURN) {

@@ -1,16 +1,15 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { PassThrough, type Readable } from 'node:stream';
+import { isAnswerProof, PEER_HEADER, type PeerSecret, peerToken } from '@stevedore/client';
 import { type Answer, ProblemError, sendContinueIfExpected } from '@stevedore/middleware/core';
 import { LRUCache } from 'lru-cache';
 import type { Dispatcher, Pool } from 'undici';
 
 /**
  * Forwards a request unchanged to the gateway responsible for it, which checks API keys and limits.
- * One hop: a forwarded request is answered or refused, never forwarded again. For requests with
- * short answers.
+ * One hop: a request with the token of a gateway is answered or refused, never forwarded again. For
+ * requests with short answers.
  */
-
-export const FORWARDED_HEADER = 'stevedore-forwarded';
 
 const MAX_TARGETS = 64;
 const MAX_CONNECTIONS = 64;
@@ -22,7 +21,7 @@ const ANSWER_TIMEOUT_MS = 60_000;
 /** Headers of this connection alone (RFC 9110, section 7.6.1), or set anew. */
 const NOT_HANDED_ON = new Set([
   ...['connection', 'keep-alive', 'proxy-connection', 'te', 'trailer', 'transfer-encoding'],
-  ...['upgrade', 'host', 'expect', 'content-length', 'date'],
+  ...['upgrade', 'host', 'expect', 'content-length', 'date', PEER_HEADER],
 ]);
 
 export class Forwarder {
@@ -32,23 +31,32 @@ export class Forwarder {
   });
 
   /** Rejects with `storage_unavailable`: it can be retried. */
-  async forward(request: IncomingMessage, response: ServerResponse, to: string): Promise<Answer> {
+  async forward(
+    request: IncomingMessage,
+    response: ServerResponse,
+    to: string,
+    peers: PeerSecret,
+  ): Promise<Answer> {
     const { method = 'GET', url = '/', headers } = request;
     const length = headers['content-length'];
     const hasBody = headers['transfer-encoding'] !== undefined || Number(length ?? 0) > 0;
     if (hasBody) sendContinueIfExpected(request, response);
     try {
       const pool = await this.#pool(to);
+      const token = peerToken(peers, method, url);
       const answer = await pool.request({
         ...{ method: method as Dispatcher.HttpMethod, path: url },
         headers: {
           ...handedOn(headers),
           ...(length === undefined ? {} : { 'content-length': length }),
-          [FORWARDED_HEADER]: '1',
+          [PEER_HEADER]: token,
         },
         body: hasBody ? bodyOf(request) : null,
       });
       const content = await shortBody(answer.body);
+      if (!isAnswerProof(answer.headers[PEER_HEADER], peers, token, answer.statusCode)) {
+        throw new Error(`status ${answer.statusCode}, without the proof of a gateway`);
+      }
       return {
         status: answer.statusCode,
         headers: handedOn(answer.headers),

@@ -1,6 +1,12 @@
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
-import { type FileStore, isPeerToken, PEER_HEADER, tunnelName } from '@stevedore/client';
+import {
+  answerProof,
+  type FileStore,
+  isPeerToken,
+  PEER_HEADER,
+  tunnelName,
+} from '@stevedore/client';
 import type { FastifyInstance } from 'fastify';
 
 /**
@@ -22,24 +28,21 @@ export function peerCopies(
 ): void {
   if (!copies) return;
   const open = new Set<Duplex>();
-  const isPeer = ({ method = '', url = '', headers }: IncomingMessage): boolean => {
-    const token = headers[PEER_HEADER];
-    const secret = deployment?.secret;
-    return (
-      secret !== undefined && typeof token === 'string' && isPeerToken(token, secret, method, url)
-    );
-  };
   const take = (request: IncomingMessage, socket: Duplex, head: Buffer): void => {
     socket.on('error', () => undefined);
-    const origin = TARGET.exec(request.url ?? '')?.[1];
-    if (origin === undefined || !isPeer(request) || tunnelName(Number(origin)) !== request.url) {
+    const { method = '', url = '', headers } = request;
+    const token = headers[PEER_HEADER];
+    const origin = TARGET.exec(url)?.[1];
+    const isPeer = deployment?.secret !== undefined && isPeerToken(token, deployment, method, url);
+    if (origin === undefined || !isPeer || tunnelName(Number(origin)) !== url) {
       socket.end(REFUSED);
       return;
     }
     open.add(socket);
     socket.once('close', () => open.delete(socket));
     request.socket.setNoDelay(true).setTimeout(IDLE_MS, () => socket.destroy());
-    socket.write('HTTP/1.1 200 OK\r\n\r\n');
+    const proof = answerProof(deployment, token, 200);
+    socket.write(`HTTP/1.1 200 OK\r\n${PEER_HEADER}: ${proof}\r\n\r\n`);
     if (head.length > 0) socket.unshift(head);
     void copies.receive(Number(origin), socket);
   };

@@ -1,6 +1,6 @@
 import {
+  answerProof,
   type FileStore,
-  goneToken,
   isPeerToken,
   isStoreError,
   originOf,
@@ -13,12 +13,14 @@ import {
   checkKey,
   type Files,
   ProblemError,
+  problemBody,
   receiptJson,
+  toProblem,
 } from '@stevedore/middleware/core';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { AskedBy } from '../access/access.js';
 import { filesBase } from '../http/public-address.js';
-import type { Answering } from '../http/route.js';
+import type { Answering, Call } from '../http/route.js';
 import { listOptions } from './listing.js';
 import { peerCopies } from './peer-copies.js';
 
@@ -28,7 +30,7 @@ import { peerCopies } from './peer-copies.js';
  * hop; `/peer/files` lists them. `/peer/copies/ORIGIN/KEY` serves a staged file of a gateway that is
  * down, from the copy held here. `/peer/uploads/MARK` returns what it has of an upload that was
  * repeated at another gateway.
- * Only the gateway of a key answers that a file is gone, with a proof.
+ * Answers carry a proof that a gateway of the deployment made them.
  */
 
 /** Below it are the copies, which the first worker of a gateway holds. */
@@ -44,41 +46,27 @@ export function peerRoutes(
   const { deployment, siblings } = store;
   if (!deployment) return;
   peerCopies(app, store);
-  /** Returns the secret. */
-  const demandToken = ({ method, url, headers }: FastifyRequest): string => {
-    const { secret } = deployment;
-    const token = headers[PEER_HEADER];
-    if (secret === undefined || typeof token !== 'string') throw notThere();
-    if (!isPeerToken(token, secret, method, url)) throw notThere();
-    return secret;
+  const peer = (method: 'GET' | 'DELETE', url: string, call: Call): void => {
+    const handler = answering(asPeer(deployment, call));
+    app.route({ method, url, handler, schema: { hide: true } });
   };
-  /** Serves the key of a request that has the token. */
+  /** Only the gateway of a request's key says that there is no such file. */
   const asked = async <Result>(
-    request: FastifyRequest,
+    { params }: FastifyRequest,
     ask: (key: string) => Promise<Result>,
   ): Promise<Result> => {
-    const secret = demandToken(request);
-    const { params } = request;
     const key = checkKey((params as { readonly key: string }).key);
     try {
       return await ask(key);
     } catch (error) {
       if (!isStoreError(error, 'not_found')) throw error;
       const owner = deployment.ownerOf(originOf(Buffer.from(key, 'base64url')));
-      if (owner !== deployment.origin && !siblings?.has(owner)) throw notOurs();
-      const proof = { [PEER_HEADER]: goneToken(secret, key) };
-      throw new ProblemError('not_found', error.message, error, proof);
+      const isOurs = owner === deployment.origin || siblings?.has(owner);
+      throw isOurs
+        ? new ProblemError('not_found', error.message, error)
+        : new ProblemError('host_not_served', 'The key belongs to another gateway.', error);
     }
   };
-  app.get(
-    '/peer/files',
-    { schema: { hide: true } },
-    answering(async (request) => {
-      demandToken(request);
-      const options = listOptions((request as AskedBy).query);
-      return files.list(request.raw, { ...options, ...ONLY_HERE }, filesBase(request));
-    }),
-  );
   const send = async (request: FastifyRequest, file: StoredFile): Promise<Answer> => {
     // The file's facts come with its bytes: one request is enough for most.
     const facts = {
@@ -91,58 +79,61 @@ export function peerRoutes(
     const answer = await files.read(request.raw, file, { private: true });
     return { ...answer, headers: { ...answer.headers, ...facts } };
   };
-  app.get(
-    '/peer/files/:key',
-    { schema: { hide: true } },
-    answering(async (request) =>
-      // Does not cover the read: a file whose bytes FastDFS has lost is not gone.
-      send(request, await asked(request, (key) => files.store.get(key, ONLY_HERE))),
-    ),
+  peer('GET', '/peer/files', async (request) => {
+    const options = listOptions((request as AskedBy).query);
+    return files.list(request.raw, { ...options, ...ONLY_HERE }, filesBase(request));
+  });
+  peer('GET', '/peer/files/:key', async (request) =>
+    send(request, await asked(request, (key) => files.store.get(key, ONLY_HERE))),
   );
-  app.get(
-    `${COPIES_PATH}:origin/:key`,
-    { schema: { hide: true } },
-    answering(async (request) => {
-      demandToken(request);
-      const { origin, key } = request.params as { readonly origin: string; readonly key: string };
-      const held = await store.copies?.find(Number(origin), checkKey(key));
+  peer('GET', `${COPIES_PATH}:origin/:key`, async (request) => {
+    const { origin } = request.params as { readonly origin: string };
+    const file = await asked(request, async (key) => {
+      const held = await store.copies?.find(Number(origin), key);
       // It may have been taken over meanwhile.
-      return send(request, held ?? (await files.store.get(key, ONLY_HERE)));
-    }),
+      return held ?? files.store.get(key, ONLY_HERE);
+    });
+    return send(request, file);
+  });
+  peer('GET', '/peer/uploads/:mark', async (request) => {
+    const { mark } = request.params as { readonly mark: string };
+    const { within = Number.POSITIVE_INFINITY } = request.query as { readonly within?: string };
+    const known = await files.knownUpload(Buffer.from(mark, 'base64url'), Number(within));
+    const receipts = known.map((receipt) => receiptJson(receipt, filesBase(request)));
+    return {
+      status: 200,
+      headers: { 'content-type': 'application/json' },
+      content: JSON.stringify({ receipts }),
+    };
+  });
+  peer('DELETE', '/peer/files/:key', (request) =>
+    asked(request, (key) => files.remove(key, ONLY_HERE)),
   );
-  app.get(
-    '/peer/uploads/:mark',
-    { schema: { hide: true } },
-    answering(async (request) => {
-      demandToken(request);
-      const { mark } = request.params as { readonly mark: string };
-      const { within = Number.POSITIVE_INFINITY } = request.query as { readonly within?: string };
-      const known = await files.knownUpload(Buffer.from(mark, 'base64url'), Number(within));
-      const receipts = known.map((receipt) => receiptJson(receipt, filesBase(request)));
-      return {
-        status: 200,
-        headers: { 'content-type': 'application/json' },
-        content: JSON.stringify({ receipts }),
-      };
-    }),
-  );
-  app.delete(
-    '/peer/files/:key',
-    { schema: { hide: true } },
-    answering((request) => asked(request, (key) => files.remove(key, ONLY_HERE))),
-  );
+}
+
+/** Answers only requests with the token of a gateway of the deployment, and proves the answers. */
+export function asPeer(deployment: FileStore['deployment'], call: Call): Call {
+  return async (request, reply) => {
+    const { method, url } = request;
+    const token = request.headers[PEER_HEADER];
+    if (deployment?.secret === undefined || !isPeerToken(token, deployment, method, url)) {
+      // As for any unknown path: a caller without the token learns nothing.
+      throw new ProblemError('route_not_found', 'There is nothing at this path.');
+    }
+    try {
+      const { headers, ...answer } = await call(request, reply);
+      const proof = answerProof(deployment, token, answer.status, headers[PEER_FILE_HEADER]);
+      return { ...answer, headers: { ...headers, [PEER_HEADER]: proof } };
+    } catch (error) {
+      const { code, message, headers } = toProblem(error);
+      // A read that finds nothing does not make the file a deleted one.
+      if (code === 'not_found' && !(error instanceof ProblemError)) throw error;
+      const proof = answerProof(deployment, token, problemBody(code, message).status);
+      throw new ProblemError(code, message, error, { ...headers, [PEER_HEADER]: proof });
+    }
+  };
 }
 
 function packed(facts: object): string {
   return Buffer.from(JSON.stringify(facts)).toString('base64url');
-}
-
-/** As for any unknown path: a caller without the token learns nothing. */
-function notThere(): ProblemError {
-  return new ProblemError('route_not_found', 'There is nothing at this path.');
-}
-
-/** Another gateway's key: this one cannot say whether the file exists. */
-function notOurs(): ProblemError {
-  return new ProblemError('host_not_served', 'The key belongs to another gateway.');
 }

@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import type { FileStore } from '@stevedore/client';
+import { type FileStore, PEER_HEADER } from '@stevedore/client';
 import {
   checkKey,
   type Files,
@@ -15,9 +15,10 @@ import type { Access, AskedBy } from '../access/access.js';
 import type { Policies } from '../access/policies.js';
 import type { UnfinishedCharges } from '../access/unfinished-charges.js';
 import type { UploadAccount } from '../access/upload-account.js';
-import { FORWARDED_HEADER, type Forwarder } from '../http/forward.js';
+import type { Forwarder } from '../http/forward.js';
 import { filesBase } from '../http/public-address.js';
 import { type Answering, type Call, route } from '../http/route.js';
+import { asPeer } from './peers.js';
 
 /**
  * Resumable uploads by tus 1.0: created by `POST /uploads`, or `/uploads/NAME` under the policy
@@ -52,7 +53,13 @@ export function resumableRoutes(
     POST: answering(beginUpload(routes, undefined)),
     OPTIONS: answering(options),
   });
-  const proceed = answering(continueUpload(routes));
+  const call = continueUpload(routes);
+  const proceed = answering((request, reply) =>
+    // Of a client, or passed on by another gateway.
+    request.headers[PEER_HEADER] === undefined
+      ? call(request, reply)
+      : asPeer(routes.store.deployment, call)(request, reply),
+  );
   route(app, `${UPLOADS}/:id`, {
     HEAD: proceed,
     PATCH: proceed,
@@ -123,7 +130,7 @@ async function elsewhereOf(
   id: string,
   headers: IncomingHttpHeaders,
 ): Promise<string | undefined> {
-  if (headers[FORWARDED_HEADER] !== undefined || unfinished?.find(id)) return undefined;
+  if (headers[PEER_HEADER] !== undefined || unfinished?.find(id)) return undefined;
   try {
     return await deployment?.urlFor(id);
   } catch (error) {
@@ -141,11 +148,12 @@ function continueUpload(routes: UploadRoutes): Call {
     }
     const id = checkKey((request.params as { readonly id: string }).id);
     const elsewhere = await elsewhereOf(store, id, headers);
-    if (elsewhere) {
+    if (elsewhere && store.deployment) {
       const { headers: others, ...answer } = await forwarder.forward(
         request.raw,
         reply.raw,
         elsewhere,
+        store.deployment,
       );
       files.closeIfUnread(request.raw, reply.raw);
       // The other gateway does not know where this client reaches this one.

@@ -40,15 +40,18 @@ export {
   tryDirectory,
 } from './cluster.js';
 export { type AdoptionReport, adoptOrigin } from './deployment/ask-adoption.js';
-export {
-  goneToken,
-  isPeerToken,
-  PEER_FILE_HEADER,
-  PEER_HEADER,
-} from './deployment/gateway-files.js';
 export type { MapProblem, MapReport } from './deployment/map-check.js';
 export type { MapRebuildReport } from './deployment/map-rebuild.js';
 export { tunnelName } from './deployment/partners.js';
+export {
+  answerProof,
+  isAnswerProof,
+  isPeerToken,
+  PEER_FILE_HEADER,
+  PEER_HEADER,
+  type PeerSecret,
+  peerToken,
+} from './deployment/peer-seals.js';
 export { checkDeploymentMap, rebuildDeploymentMap } from './map-upkeep.js';
 export * from './open.js';
 export {

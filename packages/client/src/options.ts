@@ -157,13 +157,20 @@ export function invalidOption(message: string): StoreError {
   return new StoreError('invalid_option', message);
 }
 
+/** True for a URL at which a gateway can be asked: HTTP, with nothing but a path behind the host. */
+export function isGatewayUrl(url: string): boolean {
+  if (!/^https?:\/\/[^/]/.test(url) || !URL.canParse(url)) return false;
+  const { username, password, search, hash } = new URL(url);
+  return username + password + search + hash === '';
+}
+
 /** Yields a sentence for each contradiction. `nameOf` returns the name by which users know an option. */
 export function* checkStoreOptions(
   options: StoreOptions,
   nameOf: (option: string) => string,
 ): Generator<string> {
-  if (options.peerUrl !== '' && !/^https?:\/\/[^/]/.test(options.peerUrl)) {
-    yield `${nameOf('peerUrl')}: "${options.peerUrl}" is not a URL; write it like http://10.0.0.5:8080`;
+  if (options.peerUrl !== '' && !isGatewayUrl(options.peerUrl)) {
+    yield `${nameOf('peerUrl')}: "${options.peerUrl}" is not the URL of a gateway; write it like http://10.0.0.5:8080`;
   }
   if (options.peerUrl !== '' && options.map === '') {
     yield `${nameOf('peerUrl')} needs ${nameOf('map')}`;
@@ -174,8 +181,8 @@ export function* checkStoreOptions(
   if (options.partner !== '' && options.stagedCopies === 1) {
     yield `${nameOf('partner')} needs ${nameOf('stagedCopies')} 2`;
   }
-  if (options.partner !== '' && !/^https?:\/\/[^/]/.test(options.partner)) {
-    yield `${nameOf('partner')}: "${options.partner}" is not a URL; write it like http://10.0.0.6:8080`;
+  if (options.partner !== '' && !isGatewayUrl(options.partner)) {
+    yield `${nameOf('partner')}: "${options.partner}" is not the URL of a gateway; write it like http://10.0.0.6:8080`;
   }
   const trunkSize = nameOf('trunkSize');
   if (options.smallFileLimit > options.trunkSize / 2) {

@@ -198,9 +198,11 @@ export interface DeploymentMap {
   displace(trunk: Uint8Array, keys: readonly Uint8Array[]): Promise<void>;
   /**
    * Forgets settled removals before that time whose trunks were retired: while a trunk exists, its
-   * directory lists the file. Removals of a gateway that is down stay, for its adopter.
+   * directory lists the file. Removals of a gateway that is down stay, for its adopter. Also forgets
+   * expired claims, and usage before yesterday. Looks at no more than `limit` of each. Resolves with
+   * the removal after which the next call goes on, undefined at the end.
    */
-  prune(before: number): Promise<void>;
+  prune(before: number, after: Removal, limit: number): Promise<Removal | undefined>;
   /**
    * Claims an upload for a gateway, for `withinMs`; resolves with the claim in force. `over`:
    * replaces that claim, unless it was renewed since.

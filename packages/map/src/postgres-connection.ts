@@ -2,7 +2,8 @@ import postgres from 'postgres';
 import { MapError } from './errors.js';
 
 /**
- * Runs statements at PostgreSQL, or at a database that speaks its protocol. Retries a statement
+ * Runs statements at PostgreSQL, or at a database that speaks its protocol; no statement depends on
+ * an earlier one of its session, so each may go to another server process of a pooler. Retries a statement
  * that lost to a concurrent one (40001, 40P01). After a timeout, drops all connections and fails
  * with `map_unavailable`. The server may still execute that statement, so every statement must
  * tolerate being executed late, and twice.
@@ -43,16 +44,17 @@ function quoted(value: string | number | null): string {
 export class PostgresConnection {
   protected readonly options: PostgresMapOptions;
   readonly #url: string;
-  #sql: postgres.Sql;
+  #connections: Connections | undefined;
 
+  /** Throws for an invalid URL. */
   constructor(url: string, options: PostgresMapOptions) {
     this.#url = url;
     this.options = options;
-    this.#sql = this.#connected();
+    this.#connections = this.#opened();
   }
 
   async close(): Promise<void> {
-    await this.#sql.end({ timeout: 1 });
+    await this.#connections?.end(1);
   }
 
   protected async run(
@@ -62,7 +64,7 @@ export class PostgresConnection {
   ): Promise<postgres.Row[]> {
     for (let attempt = 1; ; attempt++) {
       try {
-        return await this.#withTimeout(this.#sql, statement, values);
+        return await this.#withTimeout(statement, values);
       } catch (error) {
         if (attempt < ATTEMPTS && retried.has(codeOf(error))) continue;
         throw asMapError(error);
@@ -70,22 +72,21 @@ export class PostgresConnection {
     }
   }
 
-  async #withTimeout(
-    sql: postgres.Sql,
-    statement: string,
-    values: readonly unknown[],
-  ): Promise<postgres.Row[]> {
+  async #withTimeout(statement: string, values: readonly unknown[]): Promise<postgres.Row[]> {
     const { timeoutMs } = this.options;
+    this.#connections ??= this.#opened();
+    const connections = this.#connections;
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<never>((_, reject) => {
       timer = setTimeout(() => {
         // Its connection may be dead unnoticed; the others lead to the same server.
-        if (this.#sql === sql) this.#sql = this.#connected();
-        void sql.end({ timeout: 0 }).catch(() => {});
+        this.#leave(connections);
         reject(new MapError('map_unavailable', `the map did not answer within ${timeoutMs} ms`));
       }, timeoutMs);
     });
-    const rows = sql.unsafe(statement, values as never[], { prepare: true });
+    const rows = connections
+      .checked()
+      .then((sql) => sql.unsafe(statement, values as never[], { prepare: true }));
     // Dropped connections reject it when nobody waits for it any more.
     rows.catch(() => {});
     try {
@@ -95,10 +96,38 @@ export class PostgresConnection {
     }
   }
 
-  #connected(): postgres.Sql {
+  #leave(connections: Connections): void {
+    if (this.#connections === connections) this.#connections = undefined;
+    void connections.end(0).catch(() => {});
+  }
+
+  #opened(): Connections {
+    let sql = this.#connected({ prepare: true });
+    let checked: Promise<postgres.Sql> | undefined;
+    const connections = {
+      checked: () => {
+        if (checked) return checked;
+        checked = isPooled(sql).then((pooled) => {
+          if (!pooled) return sql;
+          void sql.end({ timeout: 0 }).catch(() => {});
+          // A pooler may give each statement to a process that knows nothing of the last one, and
+          // mixes up those that are sent before the answer to it.
+          sql = this.#connected({ prepare: false, max_pipeline: 0 });
+          return sql;
+        });
+        checked.catch(() => this.#leave(connections));
+        return checked;
+      },
+      end: (timeout: number) => sql.end({ timeout }),
+    };
+    return connections;
+  }
+
+  #connected(how: { readonly prepare: boolean; readonly max_pipeline?: number }): postgres.Sql {
     const { maxConnections, timeoutMs } = this.options;
     const hasSeveralHosts = /^[^/]+\/\/[^/]*,/.test(this.#url);
     return postgres(this.#url, {
+      ...how,
       max: maxConnections,
       connect_timeout: Math.ceil(timeoutMs / 1000),
       backoff: false,
@@ -110,6 +139,21 @@ export class PostgresConnection {
       ...(hasSeveralHosts ? { target_session_attrs: 'read-write' as const } : {}),
     });
   }
+}
+
+/** The connections to one server. */
+interface Connections {
+  /** Resolves once it is known how to use them. */
+  checked(): Promise<postgres.Sql>;
+  end(timeoutSeconds: number): Promise<void>;
+}
+
+/** True if the process that answers is not the one that the connection was opened to. */
+async function isPooled(sql: postgres.Sql): Promise<boolean> {
+  const asked = sql.unsafe('SELECT pg_backend_pid() AS pid');
+  const [row] = await asked;
+  const { state } = asked as { readonly state?: { readonly pid?: number } };
+  return row?.pid !== state?.pid;
 }
 
 export function hex(bytes: Uint8Array): string {

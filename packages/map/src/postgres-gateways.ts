@@ -194,10 +194,19 @@ export class PostgresGateways extends PostgresConnection {
     }));
   }
 
-  /** Forgets expired claims, and usage before yesterday. */
-  protected async pruneCounts(): Promise<void> {
-    await this.run(`DELETE FROM stevedore_claim WHERE expires_at < ${NOW}`, []);
-    await this.run(`DELETE FROM stevedore_usage WHERE day < ${NOW} / 86400000 - 1`, []);
+  /** Forgets expired claims, and usage before yesterday; at most `limit` of each. True: go on. */
+  protected async pruneCounts(limit: number): Promise<boolean> {
+    const claims = await this.run(
+      `DELETE FROM stevedore_claim WHERE mark IN (SELECT mark FROM stevedore_claim
+        WHERE expires_at < (SELECT ${NOW}) LIMIT $1) RETURNING 1`,
+      [limit],
+    );
+    const days = await this.run(
+      `DELETE FROM stevedore_usage WHERE (key_id, day) IN (SELECT key_id, day FROM stevedore_usage
+        WHERE day < (SELECT ${NOW}) / 86400000 - 1 LIMIT $1) RETURNING 1`,
+      [limit],
+    );
+    return Math.max(claims.length, days.length) >= limit;
   }
 
   async now(): Promise<number> {

@@ -179,21 +179,31 @@ export class PostgresMap extends PostgresGateways implements DeploymentMap {
     );
   }
 
-  async prune(before: number): Promise<void> {
-    await this.pruneCounts();
+  async prune(before: number, after: Removal, limit: number): Promise<Removal | undefined> {
+    const hasMore = await this.pruneCounts(limit);
     // A file that was placed concurrently with its removal is deleted with it.
-    await this.run(
-      `WITH pruned AS (
-        DELETE FROM stevedore_removal WHERE settled AND removed_at < $1 AND NOT EXISTS (
-          SELECT 1 FROM stevedore_trunk t WHERE t.trunk = stevedore_removal.trunk
-        ) AND origin NOT IN (
-          SELECT origin FROM stevedore_gateway
-            WHERE seen_at < ${NOW} - ${IN_USE_MS} AND adopted_at IS NULL
-        ) RETURNING file_key
+    const [last] = await this.run(
+      `WITH old AS (
+        SELECT file_key, removed_at FROM stevedore_removal
+          WHERE (removed_at, file_key) > ($2, decode($3, 'hex')) AND removed_at < $1
+          ORDER BY removed_at, file_key LIMIT $4
+      ), pruned AS (
+        DELETE FROM stevedore_removal WHERE settled AND file_key IN (SELECT file_key FROM old)
+          AND NOT EXISTS (
+            SELECT 1 FROM stevedore_trunk t WHERE t.trunk = stevedore_removal.trunk
+          ) AND origin NOT IN (
+            SELECT origin FROM stevedore_gateway
+              WHERE seen_at < ${NOW} - ${IN_USE_MS} AND adopted_at IS NULL
+          ) RETURNING file_key
+      ), files AS (
+        DELETE FROM stevedore_file WHERE file_key IN (SELECT file_key FROM pruned)
       )
-      DELETE FROM stevedore_file WHERE file_key IN (SELECT file_key FROM pruned)`,
-      [before],
+      SELECT encode(file_key, 'hex') AS k, removed_at, (SELECT count(*) FROM old) AS n FROM old
+        ORDER BY old.removed_at DESC, old.file_key DESC LIMIT 1`,
+      [before, after.removedAt, this.keys.hex(after.key), limit],
     );
+    if (!hasMore && Number(last?.n ?? 0) < limit) return undefined;
+    return last ? { key: this.#keyOf(last), removedAt: Number(last.removed_at) } : after;
   }
 
   #keyOf(row: postgres.Row): Buffer {

@@ -168,11 +168,20 @@ export class SqliteGateways {
     );
   }
 
-  /** Forgets expired claims, and usage before yesterday. */
-  protected pruneCounts(): void {
+  /** Forgets expired claims, and usage before yesterday; at most `limit` of each. True: go on. */
+  protected pruneCounts(limit: number): boolean {
     const now = this.clock();
-    this.run('DELETE FROM stevedore_claim WHERE expires_at < ?', now);
-    this.run('DELETE FROM stevedore_usage WHERE day < ?', Math.floor(now / 86_400_000) - 1);
+    const claims = this.run(
+      `DELETE FROM stevedore_claim WHERE mark IN (SELECT mark FROM stevedore_claim
+        WHERE expires_at < ? LIMIT ?)`,
+      ...[now, limit],
+    );
+    const days = this.run(
+      `DELETE FROM stevedore_usage WHERE (key_id, day) IN (SELECT key_id, day FROM stevedore_usage
+        WHERE day < ? LIMIT ?)`,
+      ...[Math.floor(now / 86_400_000) - 1, limit],
+    );
+    return Math.max(claims, days) >= limit;
   }
 
   async now(): Promise<number> {

@@ -146,16 +146,24 @@ export class SqliteMap extends SqliteGateways implements DeploymentMap {
     });
   }
 
-  async prune(before: number): Promise<void> {
-    this.pruneCounts();
-    this.run(
-      `DELETE FROM stevedore_removal WHERE settled AND removed_at < ?
-        AND NOT EXISTS (SELECT 1 FROM stevedore_trunk t WHERE t.trunk = stevedore_removal.trunk)
-        AND origin NOT IN (
-          SELECT origin FROM stevedore_gateway WHERE seen_at < ? AND adopted_at IS NULL)`,
-      before,
-      this.clock() - IN_USE_MS,
+  async prune(before: number, after: Removal, limit: number): Promise<Removal | undefined> {
+    const hasMore = this.pruneCounts(limit);
+    const old = (await this.removalsAfter(after, limit)).filter(
+      ({ removedAt }) => removedAt < before,
     );
+    const silent = this.clock() - IN_USE_MS;
+    this.together(() => {
+      for (const { key } of old) {
+        this.run(
+          `DELETE FROM stevedore_removal WHERE file_key = ? AND settled
+            AND NOT EXISTS (SELECT 1 FROM stevedore_trunk t WHERE t.trunk = stevedore_removal.trunk)
+            AND origin NOT IN (
+              SELECT origin FROM stevedore_gateway WHERE seen_at < ? AND adopted_at IS NULL)`,
+          ...[key, silent],
+        );
+      }
+    });
+    return hasMore || old.length >= limit ? (old.at(-1) ?? after) : undefined;
   }
 }
 

@@ -34,6 +34,7 @@ export interface DeploymentParts extends DeploymentContext {
   /** Drops a deleted file from caches. `file` is where its bytes were, if that is known. */
   readonly forget: (key: Buffer, file: MappedFile | undefined) => void;
   readonly report: (error: Error) => void;
+  /** Unix milliseconds by this server's clock. */
   readonly now: () => number;
   /** Another server has this directory or its files: this one must stop using them. */
   readonly onRefused: (error: MapError) => void;
@@ -51,6 +52,8 @@ export interface DeploymentStats {
 /** How often to poll the map for deletions, which reach every server within a second. */
 const LOOK_INTERVAL_MS = 400;
 const MAX_BACKOFF_MS = 10_000;
+/** Longest time that a request of a client waits for the map. */
+const MAX_WAIT_MS = 2_000;
 /** A removal can become visible after later ones, so each poll looks back this far. */
 const OVERLAP_MS = 1_000;
 /** Thorough polls go back this far: longer than a statement may take. */
@@ -64,6 +67,8 @@ const KEEP_REMOVALS_MS = 24 * 3_600_000;
 /** Longest claim. After it, the mark is found only at the server that has its files. */
 const MAX_CLAIM_MS = 31 * 24 * 3_600_000;
 const MAX_REMOVALS = 5_000;
+/** Removals to prune in one round, so that polling and publishing go on. */
+const MAX_PRUNED = 2_000;
 /** Longest time to publish in one round; deletions are polled between rounds. */
 const PUBLISH_MS = 200;
 const MAX_DELETIONS = 500;
@@ -79,7 +84,9 @@ export class Deployment {
   #polledUpTo: number | undefined;
   #heardAllAt = Number.NEGATIVE_INFINITY;
   #seenAt = Number.NEGATIVE_INFINITY;
-  #prunedAt = performance.now();
+  /** When to go on pruning, and after which removal. */
+  #pruneAt = performance.now() + PRUNE_INTERVAL_MS;
+  #prunedTo: Removal | undefined;
   /** Consecutive failed rounds. */
   #failures = 0;
   /** The error reported last, so that it is not reported every round. */
@@ -93,7 +100,8 @@ export class Deployment {
     this.#parts = parts;
     this.#gateways = new Gateways(parts);
     const { map, outbox, adoption, report } = parts;
-    this.#known = new MapCache(map, () => this.#gateways.joined());
+    const find = (keys: readonly Buffer[]) => this.#asked(() => map.find(keys));
+    this.#known = new MapCache({ find });
     this.#publisher = new Publisher(map, outbox);
     this.#adoptions = new Adoptions({
       ...{ ...adoption, map, origin: this.origin, report },
@@ -116,11 +124,15 @@ export class Deployment {
     return this.#gateways.secret;
   }
 
+  /** Unix milliseconds by the map's clock; by this server's until the map has told the time. */
+  mapNow(): number {
+    return this.#gateways.mapNow();
+  }
+
   /** What the map knows of another server's key. Rejects with `MapError`. */
   find(key: Buffer): Promise<Answer> {
     const known = this.#known.known(key);
     if (known) return Promise.resolve(known.answer);
-    // The rounds retry; callers do not wait for a map that is down.
     return this.#failures > 0 ? Promise.reject(away()) : this.#known.ask(key);
   }
 
@@ -136,9 +148,7 @@ export class Deployment {
 
   /** Deletes a merged file of another server, durably; its own server frees the bytes. */
   async remove(key: Buffer): Promise<void> {
-    if (this.#failures > 0) throw away();
-    await this.#gateways.joined();
-    await this.#parts.map.remove([{ key }], false);
+    await this.#asked(() => this.#parts.map.remove([{ key }], false));
     this.noteRemoved(key);
   }
 
@@ -147,17 +157,13 @@ export class Deployment {
    * a claim to replace. Rejects with `MapError`.
    */
   async claim(mark: Buffer, withinMs: number, over?: Claim): Promise<Claim> {
-    if (this.#failures > 0) throw away();
-    await this.#gateways.joined();
     const ms = Math.min(withinMs, MAX_CLAIM_MS);
-    return this.#parts.map.claim(mark, this.origin, ms, over);
+    return this.#asked(() => this.#parts.map.claim(mark, this.origin, ms, over));
   }
 
   /** Counts and reserves bytes of API keys, together with the other servers. */
   async reserveUsage(day: number, asks: readonly UsageAsk[]): Promise<UsageGrant[]> {
-    if (this.#failures > 0) throw away();
-    await this.#gateways.joined();
-    return this.#parts.map.reserveUsage(day, asks);
+    return this.#asked(() => this.#parts.map.reserveUsage(day, asks));
   }
 
   /** True if this server knows every file of the origin, which is its own or adopted. */
@@ -177,10 +183,9 @@ export class Deployment {
   async gatewayOf(origin: number): Promise<Gateway | undefined> {
     const known = this.#gateways.responsibleFor(origin);
     // A stale answer is better than none, but an unknown origin must be looked up.
-    if (known && (this.#gateways.isFresh || this.#failures > 0)) return known;
-    if (this.#failures > 0) throw away();
+    if (known && this.#gateways.isFresh) return known;
     try {
-      await this.#gateways.refresh();
+      await this.#asked(() => this.#gateways.refresh());
       return this.#gateways.responsibleFor(origin);
     } catch (error) {
       if (known) return known;
@@ -190,7 +195,11 @@ export class Deployment {
 
   /** The servers of the deployment, as last listed while the map is down. Rejects with MapError. */
   async gateways(): Promise<readonly Gateway[]> {
-    if (this.#failures === 0 || this.#gateways.list.length === 0) await this.#gateways.refresh();
+    try {
+      await this.#asked(() => this.#gateways.refresh());
+    } catch (error) {
+      if (this.#gateways.list.length === 0) throw error;
+    }
     return this.#gateways.list;
   }
 
@@ -238,6 +247,26 @@ export class Deployment {
       // The outbox keeps it for the next start.
     }
     await map.close();
+  }
+
+  /**
+   * What the map answers in two seconds. If that is nothing, the map is down until a round succeeds,
+   * and nobody else waits for it.
+   */
+  async #asked<Result>(ask: () => Promise<Result>): Promise<Result> {
+    if (this.#failures > 0) throw away();
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => {
+        if (this.#failures === 0) this.#fail(away());
+        reject(away());
+      }, MAX_WAIT_MS);
+    });
+    try {
+      return await Promise.race([this.#gateways.joined().then(ask), late]);
+    } finally {
+      clearTimeout(timer);
+    }
   }
 
   #next(delayMs: number): void {
@@ -336,9 +365,12 @@ export class Deployment {
       this.#adoptions.begin(this.#gateways.list);
       await this.#dropUnneeded();
     }
-    if (now - this.#prunedAt >= PRUNE_INTERVAL_MS) {
-      await map.prune((await this.#mapTime()) - KEEP_REMOVALS_MS);
-      this.#prunedAt = now;
+    if (now >= this.#pruneAt) {
+      const before = (await this.#mapTime()) - KEEP_REMOVALS_MS;
+      const after = this.#prunedTo ?? { removedAt: 0, key: NO_KEY };
+      this.#prunedTo = await map.prune(before, after, MAX_PRUNED);
+      // The next round goes on.
+      if (!this.#prunedTo) this.#pruneAt = now + PRUNE_INTERVAL_MS;
     }
   }
 

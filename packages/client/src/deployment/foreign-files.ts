@@ -357,15 +357,15 @@ export class ForeignFiles {
   }
 
   #filesOf(url: string): GatewayFiles | undefined {
-    const { secret } = this.#parts.deployment;
+    const { deployment } = this.#parts;
     const known = this.#gateways.get(url);
-    if (known || secret === undefined) return known;
+    if (known || deployment.secret === undefined) return known;
     const files = new GatewayFiles(url, {
       maxConnections: MAX_CONNECTIONS,
       maxRequests: MAX_REQUESTS,
       connectTimeoutMs: CONNECT_TIMEOUT_MS,
       answerTimeoutMs: ANSWER_TIMEOUT_MS,
-      secret,
+      peers: deployment,
     });
     this.#gateways.set(url, files);
     return files;

@@ -1,4 +1,3 @@
-import { createHmac, timingSafeEqual } from 'node:crypto';
 import { pipeline, type Readable } from 'node:stream';
 import { isStoreError, StoreError } from '@stevedore/staging/errors';
 import type { Dispatcher } from 'undici';
@@ -8,50 +7,24 @@ import { ChecksumStream, discard, infoOf, pageOf, readAll } from '../gateway-ans
 import { listQuery } from '../list-query.js';
 import type { ByteRange, FileInfo, FilePage, ListOptions } from '../types.js';
 import { PeerConnections, type PeerConnectionsOptions, TimeLimit } from './peer-connections.js';
+import {
+  isAnswerProof,
+  PEER_FILE_HEADER,
+  PEER_HEADER,
+  type PeerSecret,
+  peerToken,
+} from './peer-seals.js';
 
 /**
  * Files of another gateway of the deployment, over HTTP, while they are staged there. Requests are
- * bounded in time and number, and whole files are checked against their CRC-32. `not_found` needs
- * the proof of a gateway with the deployment's secret. Other failures can be retried: they are
+ * bounded in time and number, and whole files are checked against their CRC-32. An answer counts only
+ * with the proof of a gateway of the deployment. Failures can be retried: they are
  * `storage_unavailable`, or `corrupt` for wrong bytes.
  */
 
 export interface GatewayFilesOptions extends PeerConnectionsOptions {
-  /** Shared by the gateways of the deployment. */
-  readonly secret: string;
+  readonly peers: PeerSecret;
 }
-
-/** Header that authenticates a request of another gateway, and its answer that a file is gone. */
-export const PEER_HEADER = 'stevedore-peer';
-
-/**
- * Authenticates a gateway of the deployment to another one, for one method and path. It does not
- * expire, so clocks may differ; the network between gateways is assumed to be private.
- */
-export function peerToken(secret: string, method: string, path: string): string {
-  return sealed(secret, `${method} ${path}`);
-}
-
-export function isPeerToken(token: string, secret: string, method: string, path: string): boolean {
-  return isSame(token, peerToken(secret, method, path));
-}
-
-/** Proves the answer of a key's gateway that there is no such file. */
-export function goneToken(secret: string, key: string): string {
-  return sealed(secret, `gone ${key}`);
-}
-
-function sealed(secret: string, text: string): string {
-  return createHmac('sha256', secret).update(text).digest('base64url');
-}
-
-function isSame(one: string, other: string): boolean {
-  const [given, expected] = [Buffer.from(one), Buffer.from(other)];
-  return given.length === expected.length && timingSafeEqual(given, expected);
-}
-
-/** The file's facts, as JSON in base64url. */
-export const PEER_FILE_HEADER = 'stevedore-file';
 
 /** A file's facts, with its bytes if they are few. */
 export interface FoundFile {
@@ -82,13 +55,9 @@ export class GatewayFiles {
   /** Separate, so that slow readers of large files do not delay small ones. */
   readonly #streams: PeerConnections;
 
-  /** Throws StoreError `invalid_option` for an invalid URL. */
   constructor(url: string, options: GatewayFilesOptions) {
     this.#url = url;
     this.#options = options;
-    if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) {
-      throw new StoreError('invalid_option', `"${url}" is not the URL of a gateway`);
-    }
     this.#small = new PeerConnections(new URL(url).origin, options);
     this.#streams = new PeerConnections(new URL(url).origin, options);
   }
@@ -250,32 +219,35 @@ export class GatewayFiles {
     return pipeline(body, checked, () => undefined);
   }
 
-  /** An answer with a status below 300. Throws `not_found` if the gateway proves it. */
+  /** A proven answer with a status below 300. Throws `not_found` if the gateway proves it. */
   async #ask(
     connections: PeerConnections,
     { method, path: below, key, range }: Question,
     signal: AbortSignal,
   ): Promise<Dispatcher.ResponseData> {
-    const { secret } = this.#options;
+    const { peers } = this.#options;
     const path = `/peer/${below}`;
+    const token = peerToken(peers, method, path);
     const answer = await connections.request(
       {
         method,
         path: new URL(this.#url).pathname.replace(/\/$/, '') + path,
         headers: {
-          [PEER_HEADER]: peerToken(secret, method, path),
+          [PEER_HEADER]: token,
           ...(range ? { range: `bytes=${range.start}-${range.end}` } : {}),
         },
       },
       signal,
     );
     const { statusCode, headers, body } = answer;
-    if (statusCode < 300) return answer;
+    const facts = headers[PEER_FILE_HEADER];
+    // Without it, this is the answer of a proxy, or of another server that has this address now.
+    const isProven = isAnswerProof(headers[PEER_HEADER], peers, token, statusCode, facts);
+    if (isProven && statusCode < 300) return answer;
     const text = await readAll(body, MAX_PROBLEM_BYTES).catch(() => '');
+    if (!isProven) throw new Error(`status ${statusCode}, without the proof of a gateway`);
     if (problemIn(String(text)).code === 'missing_in_fastdfs') throw missing(`the file of ${key}`);
-    // A 404 of a proxy, or of another deployment's gateway, says nothing about this file.
-    const proof = String(headers[PEER_HEADER]);
-    if (statusCode === 404 && key !== undefined && isSame(proof, goneToken(secret, key))) {
+    if (statusCode === 404 && key !== undefined) {
       throw new StoreError('not_found', `there is no file ${key}`);
     }
     throw new Error(`status ${statusCode}`);

@@ -9,6 +9,8 @@ import {
   MapError,
   type StagedFiles,
 } from '@stevedore/map';
+import { StoreError } from '@stevedore/staging';
+import { isGatewayUrl } from '../options.js';
 
 /**
  * What this server knows of the others: their list, the secret that all share, and who holds whose
@@ -37,6 +39,7 @@ export interface GatewaysParts extends DeploymentContext {
   /** Files that are not merged yet. */
   readonly staged: () => StagedFiles;
   readonly report: (error: Error) => void;
+  readonly now: () => number;
 }
 
 /** A server that is down, or cut off from the map. */
@@ -60,6 +63,12 @@ export class Gateways {
   #secret: string | undefined;
   #list: readonly Gateway[];
   #listedAt = Number.NEGATIVE_INFINITY;
+  /** By `performance.now()`; undefined if the map may have got a later heartbeat. */
+  #beatAt: number | undefined;
+  /** The map's time at 0 of `performance.now()`. */
+  #mapZero: number | undefined;
+  /** URLs that were reported, by origin. */
+  readonly #badUrls = new Map<number, string>();
   #saved: string;
   /** Every heartbeat repeats it. */
   #holder: number | null | undefined;
@@ -69,7 +78,7 @@ export class Gateways {
   constructor(parts: GatewaysParts) {
     const { joined, lastRun } = parts;
     this.#parts = parts;
-    this.#list = lastRun.gateways;
+    this.#list = this.#checked(lastRun.gateways);
     this.#secret = lastRun.secret;
     this.#saved = textOf(lastRun);
     this.#holder = parts.hasCopies === false ? null : undefined;
@@ -157,16 +166,27 @@ export class Gateways {
 
   async refresh(): Promise<void> {
     await this.joined();
-    this.#list = await this.#parts.map.gateways();
+    this.#list = this.#checked(await this.#parts.map.gateways());
     this.#listedAt = performance.now();
+    const own = this.find(this.#parts.joining.origin);
+    if (own && this.#beatAt !== undefined) this.#mapZero = own.seenAt - this.#beatAt;
     this.#noteAdopted();
     await this.#save().catch(this.#parts.report);
   }
 
   /** False if the map has given this directory, or its files, to another server. */
-  heartbeat(): Promise<boolean> {
+  async heartbeat(): Promise<boolean> {
     const { map, joining, staged } = this.#parts;
-    return map.heartbeat(joining.origin, joining.place, staged(), this.#holder);
+    const at = performance.now();
+    this.#beatAt = undefined;
+    const isOurs = await map.heartbeat(joining.origin, joining.place, staged(), this.#holder);
+    this.#beatAt = at;
+    return isOurs;
+  }
+
+  /** Unix milliseconds by the map's clock; by this server's until the map has told the time. */
+  mapNow(): number {
+    return this.#mapZero === undefined ? this.#parts.now() : this.#mapZero + performance.now();
   }
 
   /**
@@ -184,6 +204,20 @@ export class Gateways {
     await this.#save();
     if (this.find(origin)?.holder === holder) return;
     throw new MapError('map_unavailable', `origin ${origin} could not record who holds its copies`);
+  }
+
+  /** A server with a URL that is none has no URL; the others are not concerned. */
+  #checked(gateways: readonly Gateway[]): readonly Gateway[] {
+    return gateways.map((gateway) => {
+      const { origin, url } = gateway;
+      if (url === null || isGatewayUrl(url)) return gateway;
+      if (this.#badUrls.get(origin) !== url) {
+        this.#badUrls.set(origin, url);
+        const message = `origin ${origin} is in the map with "${url}", which is not the URL of a gateway: its staged files cannot be read here; correct its peerUrl`;
+        this.#parts.report(new StoreError('invalid_option', message));
+      }
+      return { ...gateway, url: null };
+    });
   }
 
   #noteAdopted(): void {

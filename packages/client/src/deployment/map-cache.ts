@@ -22,14 +22,11 @@ interface PendingLookup {
 
 export class MapCache {
   readonly #map: Pick<DeploymentMap, 'find'>;
-  readonly #joined: () => Promise<unknown>;
   readonly #found = new LRUCache<string, { readonly answer: Answer }>({ max: MAX_CACHED });
   readonly #questions: PendingLookup[] = [];
 
-  /** `joined` resolves once the map may be queried. */
-  constructor(map: Pick<DeploymentMap, 'find'>, joined: () => Promise<unknown>) {
+  constructor(map: Pick<DeploymentMap, 'find'>) {
     this.#map = map;
-    this.#joined = joined;
   }
 
   /** The cached answer. */
@@ -60,8 +57,7 @@ export class MapCache {
   #flush(): void {
     while (this.#questions.length > 0) {
       const asked = this.#questions.splice(0, MAX_KEYS_PER_QUESTION);
-      const answered = this.#joined().then(() => this.#map.find(asked.map(({ key }) => key)));
-      answered.then(
+      this.#map.find(asked.map(({ key }) => key)).then(
         (answers) => {
           for (const [index, { key, resolve }] of asked.entries()) {
             resolve(this.#note(key, answers[index]));

@@ -5,8 +5,8 @@ import { abortable } from '@stevedore/async';
 import { type Gateway, isAlive } from '@stevedore/map';
 import { type Partner, StoreError } from '@stevedore/staging';
 import type { Deployment } from './deployment.js';
-import { PEER_HEADER, peerToken } from './gateway-files.js';
 import { latest } from './gateways.js';
+import { isAnswerProof, PEER_HEADER, peerToken } from './peer-seals.js';
 
 /**
  * Chooses the partner, the gateway that keeps the second copy of staged files. It stays the same
@@ -103,9 +103,8 @@ async function openTunnel(
   deployment: Deployment,
   signal: AbortSignal,
 ): Promise<Duplex> {
-  const { origin, secret } = deployment;
-  if (secret === undefined) throw new Error('the map has not answered yet');
-  const path = tunnelName(origin);
+  const path = tunnelName(deployment.origin);
+  const token = peerToken(deployment, 'CONNECT', path);
   const { protocol, hostname, port } = new URL(url);
   const isTls = protocol === 'https:';
   return new Promise((resolve, reject) => {
@@ -114,7 +113,7 @@ async function openTunnel(
       port: port || (isTls ? 443 : 80),
       method: 'CONNECT',
       path,
-      headers: { [PEER_HEADER]: peerToken(secret, 'CONNECT', path) },
+      headers: { [PEER_HEADER]: token },
       agent: false,
     });
     const timer = setTimeout(() => {
@@ -132,9 +131,13 @@ async function openTunnel(
     });
     request.once('connect', (response: IncomingMessage, socket, head: Buffer) => {
       end();
-      if (response.statusCode !== 200) {
+      const { statusCode = 0, headers } = response;
+      const isProven = isAnswerProof(headers[PEER_HEADER], deployment, token, statusCode);
+      if (statusCode !== 200 || !isProven) {
         socket.destroy();
-        reject(new Error(`status ${response.statusCode}`));
+        reject(
+          new Error(`status ${statusCode}${isProven ? '' : ', without the proof of a gateway'}`),
+        );
         return;
       }
       socket.on('error', () => undefined);

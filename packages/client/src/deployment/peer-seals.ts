@@ -1,0 +1,67 @@
+import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
+
+/**
+ * How two gateways of a deployment know each other. A request carries a token for its method and
+ * path, good for a minute around its time by the map's clock. An answer carries a proof, made from
+ * that token: without it, the answer may be another server's, and says nothing. Both are sealed with
+ * the secret that the gateways share. Neither covers a body, so the network between gateways must
+ * be private.
+ */
+
+export interface PeerSecret {
+  /** Undefined until the map has answered once. */
+  readonly secret: string | undefined;
+  /** Unix milliseconds by the map's clock: those of servers may differ. */
+  mapNow(): number;
+}
+
+/** Header for the token of a request and the proof of its answer. */
+export const PEER_HEADER = 'stevedore-peer';
+/** The file's facts, as JSON in base64url; the proof of an answer covers them. */
+export const PEER_FILE_HEADER = 'stevedore-file';
+
+const TOKEN_MS = 60_000;
+
+/** A token for one request. */
+export function peerToken(peers: PeerSecret, method: string, path: string): string {
+  const head = `${Math.round(peers.mapNow())}.${randomBytes(12).toString('base64url')}`;
+  return `${head}.${sealed(peers, `ask ${head} ${method} ${path}`)}`;
+}
+
+export function isPeerToken(
+  token: unknown,
+  peers: PeerSecret,
+  method: string,
+  path: string,
+): token is string {
+  const [time = '', random = '', seal] = String(token).split('.', 3);
+  const isFresh = Math.abs(Number(time) - peers.mapNow()) <= TOKEN_MS;
+  return isFresh && isSame(seal, sealed(peers, `ask ${time}.${random} ${method} ${path}`));
+}
+
+/** Proves that a gateway of the deployment answered the request with that token so. */
+export function answerProof(
+  peers: PeerSecret,
+  token: string,
+  status: number,
+  facts: unknown = '',
+): string {
+  return sealed(peers, `answer ${token} ${status} ${facts}`);
+}
+
+export function isAnswerProof(
+  proof: unknown,
+  ...answer: Parameters<typeof answerProof>
+): proof is string {
+  return isSame(proof, answerProof(...answer));
+}
+
+function sealed({ secret }: PeerSecret, text: string): string {
+  if (secret === undefined) throw new Error('the map has not answered yet');
+  return createHmac('sha256', secret).update(text).digest('base64url');
+}
+
+function isSame(given: unknown, expected: string): boolean {
+  const [one, other] = [Buffer.from(String(given)), Buffer.from(expected)];
+  return one.length === other.length && timingSafeEqual(one, other);
+}

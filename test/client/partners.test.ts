@@ -1,0 +1,46 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { expect, it, onTestFinished } from 'vitest';
+import type { Deployment } from '../../packages/client/dist/deployment/deployment.js';
+import { Partners } from '../../packages/client/dist/deployment/partners.js';
+import {
+  answerProof,
+  isPeerToken,
+  PEER_HEADER,
+} from '../../packages/client/dist/deployment/peer-seals.js';
+import { PEERS } from './peer-answers.js';
+
+/** The connection over which a gateway sends its copies to its partner. */
+
+it('a partner proves that it is a gateway of the deployment before it gets any copy', async () => {
+  let proof: (token: string) => string | undefined = () => undefined;
+  const received: Buffer[] = [];
+  const server = createServer().listen(0, '127.0.0.1');
+  server.on('connect', ({ method = '', url = '', headers }, socket) => {
+    const token = headers[PEER_HEADER];
+    if (!isPeerToken(token, PEERS, method, url)) throw new Error('it has no token');
+    const proven = proof(token);
+    const head = proven === undefined ? '' : `${PEER_HEADER}: ${proven}\r\n`;
+    socket.on('error', () => undefined).on('data', (bytes: Buffer) => received.push(bytes));
+    socket.write(`HTTP/1.1 200 OK\r\n${head}\r\n`);
+  });
+  await once(server, 'listening');
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const deployment = { origin: 7, ...PEERS } as unknown as Deployment;
+  const partners = new Partners({ url, ownUrl: '', deployment: Promise.resolve(deployment) });
+  const connect = () => partners.connect(AbortSignal.timeout(5000));
+  const other = { ...PEERS, secret: 'other' };
+  for (proof of [() => undefined, () => 'x', (token: string) => answerProof(other, token, 200)]) {
+    await expect(connect()).rejects.toThrow(/status 200, without the proof of a gateway/);
+  }
+  proof = (token) => answerProof(PEERS, token, 200);
+  const { stream } = await connect();
+  stream.write('copies');
+  await expect.poll(() => Buffer.concat(received).toString()).toBe('copies');
+  stream.destroy();
+});
