@@ -9,7 +9,10 @@ import { type App, adapters } from './adapters.js';
 type Started = Pick<App, 'url' | 'keysOf' | 'close'>;
 
 async function gateway(): Promise<Started> {
-  const started: Gateway = await startGateway({ port: 0, directory: temporaryFolder() });
+  const started: Gateway = await startGateway({
+    ...{ port: 0, trackerPort: 0, storagePort: 0 },
+    directory: temporaryFolder(),
+  });
   const keysOf = (answer: unknown) => [(answer as { key: string }).key];
   return { url: `${started.url}/files`, keysOf, close: () => started.close() };
 }
@@ -24,6 +27,7 @@ const PARTS: readonly (readonly [string | undefined, string, string, string])[] 
   ['image', 'x.png', 'x.png', 'image/png'],
   ['undefined', 'x.PNG', 'x.PNG', 'image/png'],
   ['null', 'x.heic', 'x.heic', 'image/heic'],
+  ['image/*', 'x.jpg', 'x.jpg', 'image/jpeg'],
   ['', 'x.mov', 'x.mov', 'video/quicktime'],
   [undefined, 'x.jpg', 'x.jpg', 'image/jpeg'],
   ['image/jpeg;', 'x.jpg', 'x.jpg', 'image/jpeg'],

@@ -12,9 +12,9 @@ import type {
   FastifyRequest,
   onRequestAsyncHookHandler,
 } from 'fastify';
-import { checkKey } from './core/files.js';
 import type { Answer } from './core/http/file-answer.js';
 import { isFault, methodNotAllowed } from './core/problems.js';
+import { checkKey } from './core/receipts.js';
 import type { Stored } from './core/upload/idempotency.js';
 import type { UploadRules } from './core/upload/policy.js';
 import { asHttpError, type FilesOptions, MountedFiles } from './mounted-files.js';

@@ -1,7 +1,6 @@
 import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Claim, type Gateway, MapError, type MappedFile, originOf } from '@stevedore/map';
-
 import { formatKey, type HeldCopies, isStoreError, StoreError } from '@stevedore/staging';
 import type { Downloads } from '../downloads.js';
 import { aborted } from '../failures.js';
