@@ -173,12 +173,11 @@ export class Files {
   async resume(
     request: IncomingMessage,
     response: ServerResponse,
-    asked: Omit<ResumableRequest, 'room'>,
+    asked: ResumableRequest,
   ): Promise<Answer> {
     const uploads = await this.#resumable();
     if (request.method === 'OPTIONS') return uploads.options();
-    const room = this.#room.of(asked.client);
-    const answer = await uploads.handle(request, response, { ...asked, room });
+    const answer = await uploads.handle(request, response, asked);
     this.closeIfUnread(request, response);
     return answer;
   }
