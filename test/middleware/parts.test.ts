@@ -65,3 +65,27 @@ describe.each(targets)('%s', (_name, start) => {
     }
   });
 });
+
+test('a resumable upload has a type of the same kind', async () => {
+  const { url, close } = await gateway();
+  onTestFinished(close);
+  for (const [declared = '', name, , type] of PARTS) {
+    if (name.includes('\\')) continue;
+    const metadata = `filename ${base64(name)},filetype ${base64(declared)}`;
+    const created = await fetch(url.replace('/files', '/uploads'), {
+      method: 'POST',
+      headers: {
+        ...{ 'tus-resumable': '1.0.0', 'upload-length': '4', 'upload-metadata': metadata },
+        'content-type': 'application/offset+octet-stream',
+      },
+      body: 'text',
+    });
+    expect(created.status, declared).toBe(201);
+    const info = await fetch(`${url}/${created.headers.get('x-file-key')}/info`);
+    expect(await info.json()).toMatchObject({ name, type });
+  }
+});
+
+function base64(text: string): string {
+  return Buffer.from(text).toString('base64');
+}
