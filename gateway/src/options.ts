@@ -11,7 +11,6 @@ import {
   parseOptions,
   type RawOptions,
 } from '@stevedore/options';
-
 import { parseSize } from '@stevedore/pictures';
 import { parsePublicUrl, trustedProxies } from './http/public-address.js';
 

@@ -254,6 +254,7 @@ describe('reads', () => {
       [200, 'null', 'storage_unavailable'],
       [401, '{"code":"unauthorized","detail":"A key."}', 'refused'],
       [500, '{"code":"corrupt","detail":"No copy."}', 'corrupt'],
+      [503, '{"code":"partner_away","detail":"No partner."}', 'partner_away'],
     ];
     for (const [status, body, code] of answers) {
       const url = await server((_, response) => void response.writeHead(status).end(body));

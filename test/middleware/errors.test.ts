@@ -8,7 +8,7 @@ import * as forFastify from '@stevedore/middleware/fastify';
 import { httpHandler } from '@stevedore/middleware/http';
 import { multerStorage } from '@stevedore/middleware/multer';
 import express from 'express';
-import { fastify } from 'fastify';
+import { type FastifyServerOptions, fastify } from 'fastify';
 import multer from 'multer';
 import { beforeEach, expect, onTestFinished, test, vi } from 'vitest';
 import { openStore } from '../support/store.js';
@@ -72,6 +72,16 @@ async function serve(listener: unknown): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}/files`;
 }
 
+async function serveFastify(store: FileStore, options: FastifyServerOptions): Promise<string> {
+  const app = fastify(options);
+  app.register(forFastify.stevedore, { store, prefix: '/files', allowDelete: true });
+  onTestFinished(async () => {
+    app.server.closeAllConnections();
+    await app.close();
+  });
+  return `${await app.listen({ host: '127.0.0.1', port: 0 })}/files`;
+}
+
 const apps: readonly (readonly [string, (store: FileStore) => Promise<string>])[] = [
   ['http', (store) => serve(httpHandler({ store, allowDelete: true }))],
   [
@@ -101,18 +111,13 @@ const apps: readonly (readonly [string, (store: FileStore) => Promise<string>])[
     },
   ],
   [
-    'Fastify',
-    async (store) => {
+    'Fastify, with a logger',
+    (store) => {
       const stream = { write: (line: string) => void printed.push(line) };
-      const app = fastify({ logger: { level: 'error', stream } });
-      app.register(forFastify.stevedore, { store, prefix: '/files', allowDelete: true });
-      onTestFinished(async () => {
-        app.server.closeAllConnections();
-        await app.close();
-      });
-      return `${await app.listen({ host: '127.0.0.1', port: 0 })}/files`;
+      return serveFastify(store, { logger: { level: 'error', stream } });
     },
   ],
+  ['Fastify', (store) => serveFastify(store, {})],
 ];
 
 function form(): FormData {

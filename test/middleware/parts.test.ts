@@ -10,9 +10,7 @@ type Started = Pick<App, 'url' | 'keysOf' | 'close'>;
 
 async function gateway(): Promise<Started> {
   const started: Gateway = await startGateway({
-    port: 0,
-    trackerPort: 0,
-    storagePort: 0,
+    ...{ port: 0, trackerPort: 0, storagePort: 0 },
     directory: temporaryFolder(),
   });
   const keysOf = (answer: unknown) => [(answer as { key: string }).key];
@@ -29,6 +27,7 @@ const PARTS: readonly (readonly [string | undefined, string, string, string])[] 
   ['image', 'x.png', 'x.png', 'image/png'],
   ['undefined', 'x.PNG', 'x.PNG', 'image/png'],
   ['null', 'x.heic', 'x.heic', 'image/heic'],
+  ['image/*', 'x.jpg', 'x.jpg', 'image/jpeg'],
   ['', 'x.mov', 'x.mov', 'video/quicktime'],
   [undefined, 'x.jpg', 'x.jpg', 'image/jpeg'],
   ['image/jpeg;', 'x.jpg', 'x.jpg', 'image/jpeg'],
@@ -66,3 +65,27 @@ describe.each(targets)('%s', (_name, start) => {
     }
   });
 });
+
+test('a resumable upload has a type of the same kind', async () => {
+  const { url, close } = await gateway();
+  onTestFinished(close);
+  for (const [declared = '', name, , type] of PARTS) {
+    if (name.includes('\\')) continue;
+    const metadata = `filename ${base64(name)},filetype ${base64(declared)}`;
+    const created = await fetch(url.replace('/files', '/uploads'), {
+      method: 'POST',
+      headers: {
+        ...{ 'tus-resumable': '1.0.0', 'upload-length': '4', 'upload-metadata': metadata },
+        'content-type': 'application/offset+octet-stream',
+      },
+      body: 'text',
+    });
+    expect(created.status, declared).toBe(201);
+    const info = await fetch(`${url}/${created.headers.get('x-file-key')}/info`);
+    expect(await info.json()).toMatchObject({ name, type });
+  }
+});
+
+function base64(text: string): string {
+  return Buffer.from(text).toString('base64');
+}

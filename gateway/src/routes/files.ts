@@ -101,8 +101,8 @@ const STORE_PATH = /^[^/]*\/M[0-9A-Fa-f]{2}\//;
 
 /**
  * `/group1/M00/..`: files by their FastDFS ids, plain or of a slice, as the FastDFS nginx module
- * serves them: with slashes of any number, with its anti-leech token if one is required, and with `filename` for an attachment
- * of that name. The path is decoded once and must then be an id: 400 for a wrong one below a store
+ * serves them: with slashes of any number, with its anti-leech token if one is required, and with
+ * `filename` for an attachment of that name. The path is decoded once and must then be an id: 400 for a wrong one below a store
  * path, 404 elsewhere. A trunk contains files of many users, so its id is served only if an
  * operator allows it.
  */

@@ -11,6 +11,7 @@ import {
 } from '@stevedore/staging';
 import { deleteChannel, getChannel, readChannel, traced, trunkChannel } from './channels.js';
 import { type Clients, membersNow, type StorageMember, sumOf } from './cluster.js';
+import { adoptionBy } from './deployment/adoption.js';
 import { Deployment } from './deployment/deployment.js';
 import { ForeignFiles } from './deployment/foreign-files.js';
 import type { DeploymentContext } from './deployment/gateways.js';
@@ -124,18 +125,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
             staging.fileMap.counters();
           return { files: waitingFiles + spooledFiles, bytes: waitingBytes + spooledBytes };
         },
-        adoption: {
-          store: new FastdfsTrunkStore(clients.merging),
-          adopt: (adopted) => staging.adopt(adopted),
-          held: parts.held,
-          takeOver: (index) => staging.takeOver(index),
-          isKnown: (taskId) => staging.fileMap.trunkByTask(taskId) !== undefined,
-          isRead: (taskId) => {
-            const state = staging.fileMap.trunkByTask(taskId)?.state;
-            return state !== undefined && state !== 'stored' && state !== 'missing';
-          },
-          isWaiting: () => staging.rebuild.isWaiting,
-        },
+        adoption: adoptionBy(staging, new FastdfsTrunkStore(clients.merging), parts.held),
         deleteHere: (key) => this.#deleteHere(key),
         forget: (_, file) => file && this.#reader.forgetRemote(file.trunkFileId, file.offset),
         report: (error) => this.report(error),

@@ -12,9 +12,9 @@ import type {
   FastifyRequest,
   onRequestAsyncHookHandler,
 } from 'fastify';
-import { checkKey } from './core/files.js';
 import type { Answer } from './core/http/file-answer.js';
-import { methodNotAllowed } from './core/problems.js';
+import { isFault, methodNotAllowed } from './core/problems.js';
+import { checkKey } from './core/receipts.js';
 import type { Stored } from './core/upload/idempotency.js';
 import type { UploadRules } from './core/upload/policy.js';
 import { asHttpError, type FilesOptions, MountedFiles } from './mounted-files.js';
@@ -59,7 +59,7 @@ export const stevedore: FastifyPluginAsync<FastifyFilesOptions> = async (app, op
       return send(reply, await files.proceed(request.raw, reply.raw, base, asked));
     } catch (error) {
       files.closeIfUnread(request.raw, reply.raw);
-      return rethrow(error);
+      return rethrow(request, error);
     }
   };
   app.route({ method: ['PATCH', 'OPTIONS'], url: '/:key', handler: proceed });
@@ -88,16 +88,16 @@ export const stevedore: FastifyPluginAsync<FastifyFilesOptions> = async (app, op
     exposeHeadRoute: false,
     handler: async (request, reply) => {
       const info = async () => files.info(request.raw, checkKey(keyOf(request)), base);
-      return send(reply, await info().catch(rethrow));
+      return send(reply, await info().catch((error) => rethrow(request, error)));
     },
   });
 
   if (allowDelete || options.store.unfinished) {
     app.delete('/:key', async (request, reply) => {
       if (files.isResumable(request.raw)) return proceed(request, reply);
-      if (!allowDelete) return rethrow(methodNotAllowed('DELETE', 'GET, HEAD'));
+      if (!allowDelete) return rethrow(request, methodNotAllowed('DELETE', 'GET, HEAD'));
       const remove = async () => files.remove(checkKey(keyOf(request)));
-      return send(reply, await remove().catch(rethrow));
+      return send(reply, await remove().catch((error) => rethrow(request, error)));
     });
   }
 };
@@ -140,7 +140,7 @@ async function receive(
     return await files.receive(request.raw, reply.raw);
   } catch (error) {
     files.closeIfUnread(request.raw, reply.raw);
-    return rethrow(error);
+    return rethrow(request, error);
   }
 }
 
@@ -160,9 +160,12 @@ async function sendFile(
         reply.hijack();
         return reply.getHeaders() as OutgoingHttpHeaders;
       },
-      (error) => request.log.error({ err: error }, 'download ended early'),
+      (error) => {
+        if (hasLogger(request)) request.log.error({ err: error }, 'download ended early');
+        else files.onError(error);
+      },
     )
-    .catch(rethrow);
+    .catch((error) => rethrow(request, error));
   return reply;
 }
 
@@ -171,9 +174,16 @@ function send(reply: FastifyReply, { status, headers, content }: Answer): Fastif
   return reply.code(status).headers(headers).send(content);
 }
 
-/** Fastify answers an error with its `statusCode` and `headers`. */
-function rethrow(error: unknown): never {
-  throw asHttpError(error);
+/** Fastify answers an error with its `statusCode` and `headers`, and logs it if it has a logger. */
+function rethrow(request: FastifyRequest, error: unknown): never {
+  const problem = asHttpError(error);
+  if (isFault(problem.code) && !hasLogger(request)) console.error(error);
+  throw problem;
+}
+
+/** By default Fastify has none: what stands in for it has no level. */
+function hasLogger({ log }: FastifyRequest): boolean {
+  return log.level !== undefined;
 }
 
 function keyOf(request: FastifyRequest): string {

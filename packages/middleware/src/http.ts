@@ -5,8 +5,8 @@
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Receipt } from '@stevedore/client';
-import { checkKey } from './core/files.js';
 import { methodNotAllowed, ProblemError } from './core/problems.js';
+import { checkKey } from './core/receipts.js';
 import { type FilesOptions, MountedFiles } from './mounted-files.js';
 
 /**

@@ -1,14 +1,13 @@
 import { randomBytes } from 'node:crypto';
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
-
 import type { Receipt, Store } from '@stevedore/client';
-import { checkKey, Files, type OnError, type PictureMaker } from './core/files.js';
-
+import { Files, type OnError, type PictureMaker } from './core/files.js';
 import { Turns } from './core/http/connection.js';
 import { essence } from './core/http/content-headers.js';
 import type { Answer, ResourcePolicy } from './core/http/file-answer.js';
 import { defaultTransferLimits, type TransferLimits } from './core/limits.js';
 import { isFault, ProblemError, problemAnswer, toProblem } from './core/problems.js';
+import { checkKey } from './core/receipts.js';
 import type { Stored } from './core/upload/idempotency.js';
 import { Rules, type UploadRules } from './core/upload/policy.js';
 

@@ -42,6 +42,7 @@ const SAME: ReadonlySet<string> = new Set<StoreErrorCode>([
   'missing_in_fastdfs',
   'not_found',
   'overloaded',
+  'partner_away',
   'range_not_satisfiable',
   'storage_unavailable',
   'too_large',

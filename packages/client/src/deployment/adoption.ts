@@ -13,6 +13,7 @@ import {
   type HeldCopies,
   type HeldIndex,
   readAbout,
+  type Staging,
   type TakenOver,
   type TrunkStore,
 } from '@stevedore/staging';
@@ -43,6 +44,28 @@ export interface AdoptionParts {
   /** From now on, a file of that origin that is unknown here does not exist. */
   readonly onDone: (origin: number) => void;
   readonly report: (error: Error) => void;
+}
+
+type OfStore = 'adopt' | 'held' | 'isKnown' | 'isRead' | 'isWaiting' | 'store' | 'takeOver';
+
+/** The parts that a store has. */
+export function adoptionBy(
+  staging: Staging,
+  store: TrunkStore,
+  held: AdoptionParts['held'],
+): Pick<AdoptionParts, OfStore> {
+  const { fileMap, rebuild } = staging;
+  return {
+    ...{ store, held },
+    adopt: (adopted) => staging.adopt(adopted),
+    takeOver: (index) => staging.takeOver(index),
+    isKnown: (taskId) => fileMap.trunkByTask(taskId) !== undefined,
+    isRead: (taskId) => {
+      const state = fileMap.trunkByTask(taskId)?.state;
+      return state !== undefined && state !== 'stored' && state !== 'missing';
+    },
+    isWaiting: () => rebuild.isWaiting,
+  };
 }
 
 type Taken = Pick<Adoption, 'trunks' | 'adopted'>;

@@ -14,13 +14,10 @@ export {
   verifyQuery,
 } from './access/signed-url.js';
 export {
-  checkKey,
   Files,
   type FilesOptions,
   type PictureMaker,
   type Reading,
-  type ReceiptJson,
-  receiptJson,
   type ShownPicture,
   type Upload,
 } from './files.js';
@@ -50,6 +47,7 @@ export {
   problemCodes,
   toProblem,
 } from './problems.js';
+export { checkKey, type ReceiptJson, receiptJson } from './receipts.js';
 export { scopeOfUpload } from './resumable/note.js';
 export type { ResumableRequest } from './resumable/resumable-request.js';
 export { DIGEST_HEADERS, digestCheck } from './upload/digests.js';

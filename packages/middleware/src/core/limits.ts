@@ -31,7 +31,7 @@ export interface TransferLimits extends UnsentLimits {
   readonly minBodyBytesPerSecond: number;
   /** ... in any window of this much time spent waiting for its client. */
   readonly bodyWindowMs: number;
-  /** Bytes of all bodies that one client is sending. */
+  /** Bytes of all bodies that one client is sending, other than those of resumable uploads. */
   readonly maxClientBytes: number;
   /** Resumable uploads that one client may leave unfinished. */
   readonly maxClientUploads: number;

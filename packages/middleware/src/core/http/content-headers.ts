@@ -124,8 +124,11 @@ export function typeByName(name: string): string | undefined {
   return Object.hasOwn(TYPES_BY_EXTENSION, extension) ? TYPES_BY_EXTENSION[extension] : undefined;
 }
 
-/** What curl and wget say of the bytes of any file, unless they are given a type. */
-const NOT_OF_A_FILE = 'application/x-www-form-urlencoded';
+/**
+ * Not of one file: `image/*`, and what curl and wget say of the bytes of any file, unless they are
+ * given a type.
+ */
+const NOT_OF_A_FILE = /^(?:.*\/\*|application\/x-www-form-urlencoded)$/;
 
 /**
  * The type of a file in an upload. Image pickers send none, or one that is no media type (`image`,
@@ -133,7 +136,7 @@ const NOT_OF_A_FILE = 'application/x-www-form-urlencoded';
  */
 export function fileType(declared: string | undefined, name: string): string {
   const type = mediaType(declared?.replace(/[; \t]+$/, ''));
-  const isUseful = type !== undefined && essence(type) !== NOT_OF_A_FILE;
+  const isUseful = type !== undefined && !NOT_OF_A_FILE.test(essence(type));
   return isUseful ? type : (typeByName(name) ?? DEFAULT_TYPE);
 }
 

@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import { Metadata } from '@tus/server';
-import { DEFAULT_TYPE } from '../http/content-headers.js';
 import type { TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
 import { expiryOf, typeProblem, type UploadPolicy } from '../upload/policy.js';
@@ -26,7 +25,7 @@ export function newUpload(
   } catch (error) {
     throw new ProblemError('bad_request', 'Upload-Metadata is malformed.', error);
   }
-  const { name, type = DEFAULT_TYPE, group } = metadataOf(headers, values, limits);
+  const { name, type, group } = metadataOf(headers, values, limits);
   const refused = isPart ? undefined : typeProblem(type, policy);
   if (refused) throw refused;
   const now = Date.now();

@@ -1,6 +1,6 @@
 import type { Receipt } from '@stevedore/client/connect';
 import type { UploadPolicy } from '../upload/policy.js';
-import type { UploadQuota, UploadRoom } from '../upload/request-body.js';
+import type { UploadQuota } from '../upload/request-body.js';
 
 /** One request of a resumable upload. */
 export interface ResumableRequest {
@@ -10,7 +10,6 @@ export interface ResumableRequest {
   readonly filesPath: string;
   /** Of the upload; absent for the path of all of them. */
   readonly id?: string;
-  readonly room: UploadRoom;
   /** The client whose share of the unfinished uploads a new one uses. */
   readonly client: string;
   /** For a request that creates an upload. */

@@ -12,12 +12,7 @@ import type { TransferLimits } from '../limits.js';
 import { isFault, ProblemError, problemAnswer, toProblem } from '../problems.js';
 import { checkBytes } from '../upload/content-check.js';
 import { type IdempotentUploads, uploadMark } from '../upload/idempotency.js';
-import {
-  type ProgressGuard,
-  RequestBody,
-  sendContinueIfExpected,
-  type UploadRoom,
-} from '../upload/request-body.js';
+import { type ProgressGuard, RequestBody, sendContinueIfExpected } from '../upload/request-body.js';
 import { asWebRequest, methodOf, ownHeaders, problemOf } from './messages.js';
 import { newUpload } from './new-upload.js';
 import { noteOf } from './note.js';
@@ -172,10 +167,10 @@ export class ResumableUploads {
     response: ServerResponse,
     method: string,
     current: UnderWay,
-    { path, filesPath, id, room, onStored }: ResumableRequest,
+    { path, filesPath, id, onStored }: ResumableRequest,
   ): Promise<Answer> {
     const upload = id === undefined ? undefined : this.#uploads.find(id);
-    const body = this.#bodyOf(request, response, method, room);
+    const body = this.#bodyOf(request, response, method);
     let answer: Response;
     try {
       answer = await this.#server.handleWeb(asWebRequest(request, method, id, body));
@@ -205,7 +200,6 @@ export class ResumableUploads {
     request: IncomingMessage,
     response: ServerResponse,
     method: string,
-    room: UploadRoom,
   ): RequestBody | undefined {
     const { headers } = request;
     const hasBody =
@@ -213,7 +207,7 @@ export class ResumableUploads {
     if (!hasBody || (method !== 'PATCH' && method !== 'POST')) return undefined;
     const { limits, guard } = this.#options;
     sendContinueIfExpected(request, response);
-    return new RequestBody(request, { limitBytes: limits.maxFileBytes, guard, room });
+    return new RequestBody(request, { limitBytes: limits.maxFileBytes, guard });
   }
 
   /** Creates an upload. Resolves with its id. */

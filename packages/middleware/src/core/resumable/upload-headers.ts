@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import { crc32 } from 'node:zlib';
-import { checkName, headerText, mediaType } from '../http/content-headers.js';
+import { checkName, fileType, headerText } from '../http/content-headers.js';
 import type { TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
 
@@ -12,8 +12,7 @@ import { ProblemError } from '../problems.js';
 
 export interface UploadMetadata {
   readonly name: string;
-  /** As declared by the client; absent if it declares none. */
-  readonly type?: string;
+  readonly type: string;
   readonly group?: string;
 }
 
@@ -22,7 +21,7 @@ const MAX_METADATA_CHARS = 4096;
 
 /**
  * The keys that tus clients use: `filename` or `name`, `filetype` or `type`, and `group`.
- * Throws `invalid_name`, `invalid_media_type`, `bad_request`.
+ * Throws `invalid_name`, `bad_request`.
  */
 export function metadataOf(
   headers: IncomingHttpHeaders,
@@ -36,21 +35,14 @@ export function metadataOf(
       `Upload-Metadata has at most ${MAX_METADATA_CHARS} characters.`,
     );
   }
-  const { filename, name = filename, filetype, type: declared = filetype, group } = values;
-  const problem = checkName(name ?? '', limits);
+  const { filename, filetype, type = filetype, group } = values;
+  const name = values.name ?? filename ?? '';
+  const problem = checkName(name, limits);
   if (problem) throw problem;
-  const type = mediaType(declared || undefined);
-  if (declared && type === undefined) {
-    throw new ProblemError(
-      'invalid_media_type',
-      'The type in Upload-Metadata is not a media type.',
-    );
-  }
   const header = headers['x-affinity-group'];
   const own = group || (header ? headerText(String(header)) : undefined);
   return {
-    name: name ?? '',
-    ...(type === undefined ? {} : { type }),
+    ...{ name, type: fileType(type ?? undefined, name) },
     ...(own ? { group: own } : {}),
   };
 }

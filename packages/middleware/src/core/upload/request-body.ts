@@ -243,8 +243,8 @@ export class ProgressGuard {
 }
 
 /**
- * Bytes of unfinished uploads, by client: no client may use all the space with uploads that it
- * never finishes.
+ * Bytes of arriving bodies, by client: no client may use all the space with bodies that it never
+ * ends. The store counts those of resumable uploads.
  */
 export class ClientRoom {
   readonly #maxBytes: number;

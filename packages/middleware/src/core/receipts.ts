@@ -1,0 +1,55 @@
+import type { Receipt } from '@stevedore/client';
+import { ProblemError } from './problems.js';
+
+/** Keys, and receipts as JSON. */
+
+export interface ReceiptJson {
+  readonly key: string;
+  /** A path, or a whole URL where the server knows its public address. */
+  readonly url: string;
+  readonly name: string;
+  readonly size: number;
+  readonly type: string;
+  /** 8 hexadecimal digits. */
+  readonly crc32: string;
+  readonly state: string;
+  /** ISO 8601. */
+  readonly stagedAt: string;
+  /** ISO 8601; absent if the file never expires. */
+  readonly expiresAt?: string;
+  readonly affinityGroup?: string;
+  /** Once merged. */
+  readonly fileId?: string;
+}
+
+/** A receipt, or a file's facts. `base`: what precedes `/KEY` in the file's URL. */
+export function receiptJson(
+  receipt: Omit<Receipt, 'fileId'> & { readonly fileId?: string | undefined },
+  base: string,
+): ReceiptJson {
+  const json: { -readonly [Name in keyof ReceiptJson]: ReceiptJson[Name] } = {
+    key: receipt.key,
+    url: `${base}/${receipt.key}`,
+    name: receipt.name,
+    size: receipt.size,
+    type: receipt.type,
+    crc32: receipt.crc32.toString(16).padStart(8, '0'),
+    state: receipt.state,
+    stagedAt: receipt.stagedAt.toISOString(),
+  };
+  if (receipt.expiresAt !== undefined) json.expiresAt = receipt.expiresAt.toISOString();
+  if (receipt.group !== undefined) json.affinityGroup = receipt.group;
+  if (receipt.fileId !== undefined) json.fileId = receipt.fileId;
+  return json;
+}
+
+/**
+ * The grammar of keys: 16 bytes as 22 base64url characters, of which the last one carries two bits.
+ * Anything else never reaches the store, which would also accept a FastDFS id.
+ */
+const KEY = /^[A-Za-z0-9_-]{21}[AQgw]$/;
+
+export function checkKey(text: string): string {
+  if (KEY.test(text)) return text;
+  throw new ProblemError('invalid_key', 'A key has 22 characters: letters, digits, - and _.');
+}
