@@ -164,7 +164,7 @@ test('what is no picture, is broken or costs too much is refused, and nothing is
   const bodies = [
     ['picture_unsupported', 415, Buffer.from('no picture'), 'image/jpeg'],
     ['picture_unsupported', 415, svg, 'image/svg+xml'],
-    ['picture_broken', 422, jpeg.subarray(0, jpeg.length / 2), 'image/jpeg'],
+    ['picture_broken', 422, jpeg.subarray(0, 100), 'image/jpeg'],
     ['picture_too_costly', 422, bomb(60_000, 60_000), 'image/png'],
     ['picture_too_costly', 422, bomb(1, 40_000_000), 'image/png'],
     ['picture_too_costly', 422, bomb(32_769, 1), 'image/png'],
@@ -177,6 +177,26 @@ test('what is no picture, is broken or costs too much is refused, and nothing is
   }
   const key = await upload(gateway, jpeg, 'image/jpeg');
   expect((await picture(gateway, `/files/${key}?w=320`)).response.status).toBe(200);
+});
+
+test('a JPEG that was cut in half is shown as far as it goes', async () => {
+  const gateway = await started();
+  const noise = { create: { width: 400, height: 300, channels: 3, background: 'red' } } as const;
+  const grain = { type: 'gaussian', mean: 128, sigma: 60 } as const;
+  const jpeg = await sharp({ create: { ...noise.create, noise: grain } })
+    .jpeg()
+    .toBuffer();
+  const key = await upload(gateway, jpeg.subarray(0, jpeg.length / 2), 'image/jpeg');
+  const { response, bytes } = await picture(gateway, `/files/${key}?w=320&format=png`);
+  expect(response.status).toBe(200);
+  const deviations = [0, 180].map(async (top) => {
+    const part = sharp(bytes).extract({ left: 0, top, width: 320, height: 50 });
+    const { channels } = await sharp(await part.toBuffer()).stats();
+    return channels[0]!.stdev;
+  });
+  const [upper, lower] = await Promise.all(deviations);
+  expect(upper).toBeGreaterThan(10);
+  expect(lower).toBeLessThan(1);
 });
 
 /** A PNG that says it is large; its pixels are zeros and compress to little. */

@@ -35,7 +35,8 @@ process.on('message', async (job: EncoderJob) => {
 async function answer(job: EncoderJob): Promise<EncoderAnswer> {
   const { bytes, variant, maxPixels, maxSidePixels } = job;
   try {
-    const picture = sharp(bytes, { limitInputPixels: maxPixels, failOn: 'error' });
+    // One that ends too early is shown as far as it goes, as browsers show the file itself.
+    const picture = sharp(bytes, { limitInputPixels: maxPixels, failOn: 'none' });
     const { width, height } = await picture.metadata();
     if (Math.max(width, height) > maxSidePixels) {
       const message = `a side of its ${width} x ${height} pixels is longer than ${maxSidePixels}`;
