@@ -106,7 +106,8 @@ async function opened(as: 'open()' | 'connect()', options: Options) {
   const gateway = await startGateway({ ...options, port: 0, logLevel: 'silent' });
   onTestFinished(() => gateway.close());
   gateway.store.on('error', (error) => errors.push(error));
-  const store = connect({ url: gateway.url });
+  // Its retries are tested elsewhere.
+  const store = connect({ url: gateway.url, retryTime: 0 });
   onTestFinished(() => store.close());
   return { store, behind: gateway.store, url: gateway.url, errors };
 }

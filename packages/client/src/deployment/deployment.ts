@@ -203,9 +203,9 @@ export class Deployment {
     return this.#gateways.list;
   }
 
-  /** True if the server of this origin was there a moment ago. */
+  /** True if the server of this origin was there a moment ago, and the map would show its return. */
   mayReturn(origin: number): boolean {
-    return this.#gateways.mayReturn(origin);
+    return this.#failures === 0 && this.#gateways.mayReturn(origin);
   }
 
   /** Who holds the copies of the files staged for this origin, and of whose container they are. */
