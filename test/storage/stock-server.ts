@@ -7,7 +7,7 @@ export interface Request {
   readonly body: Buffer;
 }
 
-/** Answers as it is told, or with an empty body and status 0; keeps the requests. */
+/** Answers as `answers` says, else with an empty body and status 0; keeps the requests. */
 export async function stockServer(
   host: string,
   port: number,

@@ -183,7 +183,7 @@ export class LocalLedger implements Ledger {
       }
       return true;
     } catch {
-      // Problems of the map are reported elsewhere. What it has not heard, it is told next time.
+      // Problems of the map are reported elsewhere. The next request repeats what it has not heard.
       for (const [index, [, use]] of uses.entries()) {
         if (use.day === day) use.mappedBytes -= asks[index]!.usedBytes;
       }
