@@ -258,7 +258,7 @@ export class FileMap extends FileMapQueries {
 
   /**
    * Makes all transactions so far durable. The main file lacks those that the log has, so the log is
-   * all that must be synced, whoever reads the FileMap meanwhile.
+   * all that must be synced, even while another program reads the FileMap.
    */
   async makeDurable(): Promise<void> {
     const log = await open(this.logPath, 'r+');
