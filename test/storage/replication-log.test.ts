@@ -8,11 +8,7 @@ import {
 } from '../../packages/storage/dist/replication/binlog-follower.js';
 import { Journal } from '../../packages/storage/dist/replication/journal.js';
 import type { LogRecord } from '../../packages/storage/dist/replication/log-record.js';
-import {
-  MarkFile,
-  MarkKeeper,
-  NEW_MARK,
-} from '../../packages/storage/dist/replication/progress.js';
+import { MarkKeeper, NEW_MARK } from '../../packages/storage/dist/replication/progress.js';
 import type { Sending } from '../../packages/storage/dist/replication/sending.js';
 import { Tombstones } from '../../packages/storage/dist/replication/tombstones.js';
 import { temporaryFolder } from '../support/temporary.js';
@@ -109,7 +105,7 @@ describe('what a member is sent', () => {
     for (const [index, atSeconds] of [10, 10, 11].entries()) {
       await log.append({ ...record, atSeconds, name: NAME.replace('514', `51${index}`) });
     }
-    const keeper = new MarkKeeper(new MarkFile(localDisk, directory, 'a', () => {}));
+    const keeper = new MarkKeeper(localDisk, directory, 'a', () => {});
     const wakeup = new Wakeup();
     const sent: { record: LogRecord; land: (isThere: boolean) => void }[] = [];
     const passage = new BinlogFollower({
@@ -153,7 +149,7 @@ describe('a mark', () => {
     first: [number, number | undefined],
     second: [number, number | undefined],
   ) => {
-    const keeper = new MarkKeeper(new MarkFile(localDisk, temporaryFolder(), 'a', () => {}));
+    const keeper = new MarkKeeper(localDisk, temporaryFolder(), 'a', () => {});
     keeper.begin(...first, 500);
     keeper.acknowledge(300);
     await keeper.save();
@@ -178,7 +174,7 @@ describe('a mark', () => {
   });
 
   it('is new for a new log', () => {
-    const keeper = new MarkKeeper(new MarkFile(localDisk, temporaryFolder(), 'a', () => {}));
+    const keeper = new MarkKeeper(localDisk, temporaryFolder(), 'a', () => {});
     keeper.acknowledge(300);
     keeper.begin(active, undefined, 500);
     expect(keeper.mark).toEqual(NEW_MARK);

@@ -1,19 +1,14 @@
 import { existsSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import {
-  appendFile,
-  createLink,
   deleteFile,
   downloadFile,
-  encodeRequestHead,
-  type FileName,
   getMetadata,
   migrationControl,
   queryFileInfo,
   regenerateAppender,
   setMetadata,
   truncateFile,
-  uploadAppenderFile,
 } from '@stevedore/protocol';
 import type { TierOptions } from '@stevedore/tiering';
 import { type MigrationStatus, prometheusText } from '@stevedore/tiering/control';
@@ -30,20 +25,6 @@ const TIERS: TierOptions = {
   bytesPerSecond: 100e6,
   intervalMs: 20,
 };
-
-const read = async (client: RawClient, file: FileName) =>
-  (await client.ask(downloadFile, { ...file, offset: 0, length: 0 })).answer;
-
-async function append(client: RawClient, { name }: FileName, content: Buffer): Promise<number> {
-  client.send(encodeRequestHead(appendFile, { name, size: content.length }));
-  return (await client.exchange(content)).status;
-}
-
-async function appender(client: RawClient, content: Buffer): Promise<FileName> {
-  const head = { storePathIndex: 0, size: content.length, extension: 'log' };
-  client.send(encodeRequestHead(uploadAppenderFile, head));
-  return uploadAppenderFile.reply.decode((await client.exchange(content)).body);
-}
 
 async function status(client: RawClient): Promise<MigrationStatus> {
   const { answer } = await client.ask(migrationControl, 'status');
@@ -68,19 +49,12 @@ describe('a storage with a metadata tier', () => {
     await storage.close();
     const again = await storageOf({ folder, tiers: TIERS });
     const other = await again.connect();
-    expect(await read(other, small)).toEqual(Buffer.from('a small file'));
-    expect(await read(other, large)).toEqual(Buffer.alloc(20_000, 3));
+    expect(await other.read(small)).toEqual(Buffer.from('a small file'));
+    expect(await other.read(large)).toEqual(Buffer.alloc(20_000, 3));
     expect((await other.ask(getMetadata, small)).answer).toEqual(metadata);
     expect((await other.ask(queryFileInfo, small)).answer).toMatchObject({ size: 12 });
-    const link = await other.ask(createLink, {
-      group: small.group,
-      master: '',
-      source: small.name,
-      prefix: '',
-      extension: 'lnk',
-      signature: '',
-    });
-    expect(await read(other, link.answer!)).toEqual(Buffer.from('a small file'));
+    const link = await other.link(small);
+    expect(await other.read(link)).toEqual(Buffer.from('a small file'));
     expect((await other.ask(deleteFile, small)).status).toBe(0);
     expect((await other.ask(downloadFile, { ...small, offset: 0, length: 0 })).status).toBe(2);
     expect((await other.ask(getMetadata, small)).status).toBe(2);
@@ -91,17 +65,17 @@ describe('a storage with a metadata tier', () => {
     const folder = temporaryFolder();
     const storage = await storageOf({ folder, tiers: TIERS });
     const client = await storage.connect();
-    const file = await appender(client, Buffer.alloc(5000, 1));
+    const file = await client.appender(Buffer.alloc(5000, 1));
     expect(existsSync(pathOf(folder, file))).toBe(false);
-    expect(await append(client, file, Buffer.alloc(5000, 2))).toBe(0);
+    expect(await client.append(file, Buffer.alloc(5000, 2))).toBe(0);
     expect(existsSync(pathOf(folder, file))).toBe(true);
     const grown = Buffer.concat([Buffer.alloc(5000, 1), Buffer.alloc(5000, 2)]);
-    expect(await read(client, file)).toEqual(grown);
+    expect(await client.read(file)).toEqual(grown);
     expect((await client.ask(truncateFile, { ...file, size: 100 })).status).toBe(0);
     await until(() => !existsSync(pathOf(folder, file)));
-    expect(await read(client, file)).toEqual(Buffer.alloc(100, 1));
+    expect(await client.read(file)).toEqual(Buffer.alloc(100, 1));
     const renamed = await client.ask(regenerateAppender, file);
-    expect(await read(client, renamed.answer!)).toEqual(Buffer.alloc(100, 1));
+    expect(await client.read(renamed.answer!)).toEqual(Buffer.alloc(100, 1));
     expect(storage.errors).toEqual([]);
   });
 
@@ -112,12 +86,12 @@ describe('a storage with a metadata tier', () => {
     await before.close();
     const on = await storageOf({ folder, tiers: TIERS });
     const client = await on.connect();
-    expect(await read(client, old)).toEqual(Buffer.from('as a file'));
+    expect(await client.read(old)).toEqual(Buffer.from('as a file'));
     const row = await client.upload(Buffer.from('as a row'));
     await on.close();
     const off = await storageOf({ folder });
     const last = await off.connect();
-    expect(await read(last, row)).toEqual(Buffer.from('as a row'));
+    expect(await last.read(row)).toEqual(Buffer.from('as a row'));
     const plain = await last.upload(Buffer.from('as a file again'));
     expect(existsSync(pathOf(folder, plain))).toBe(true);
   });
@@ -151,7 +125,7 @@ describe('a storage with a metadata tier', () => {
     await first.close();
     expect(existsSync(pathOf(folder, file))).toBe(false);
     const second = await storageOf({ folder, tiers: TIERS });
-    expect(await read(await second.connect(), file)).toEqual(Buffer.from('a row'));
+    expect(await (await second.connect()).read(file)).toEqual(Buffer.from('a row'));
     await second.close();
     rmSync(target);
     await expect(storageOf({ folder })).rejects.toMatchObject(refused);

@@ -1,6 +1,7 @@
 import { dirname } from 'node:path';
 import { type Disk, type DiskFile, type DiskLink, hasCode, removeIfThere } from '@stevedore/disk';
 import { METADATA_SUFFIX } from '../layout.js';
+
 import type { FileBackend, NewFile, ReadableFile, StoredMetadata } from './file-backend.js';
 
 /** Keeps every file on the disk, and its metadata in a file beside it. */
