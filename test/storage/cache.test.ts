@@ -1,6 +1,6 @@
 import { open } from 'node:fs/promises';
 import type { StorageOptions } from '@stevedore/node';
-import { deleteFile, makeSliceId, regenerateAppender, truncateFile } from '@stevedore/protocol';
+import { deleteFile, type FileName, makeSliceId, regenerateAppender, truncateFile } from '@stevedore/protocol';
 import { describe, expect, it } from 'vitest';
 import { Random } from '../support/random.js';
 import { watchedDisk } from '../support/watched-disk.js';
@@ -174,6 +174,36 @@ describe('small files in memory', () => {
     expect(reads.length).toBe(1);
     expect((await client.ask(deleteFile, file)).status).toBe(0);
     expect(await client.read(file)).toBe(2);
+  });
+
+  it('make way for others where they were read longest ago', async () => {
+    const { disk, reads } = countedDisk();
+    // For seven files, and one more that is not known to be read again.
+    const storage = await storageOf({ disk, cacheBytes: 160 * KIB, readAheadBytes: 0 });
+    const client = await storage.connect();
+    const files: FileName[] = [];
+    for (let index = 0; index < 9; index += 1) {
+      files.push(await client.upload(contentOf(index, 19 * KIB)));
+    }
+    /** Whether the disk is read for it. */
+    const isRead = async (index: number) => {
+      reads.length = 0;
+      expect(await client.has(files[index]!, contentOf(index, 19 * KIB))).toBe(true);
+      return reads.length > 0;
+    };
+    for (let index = 0; index < 8; index += 1) expect(await isRead(index)).toBe(true);
+    expect([await isRead(0), await isRead(7), await isRead(8)]).toEqual([false, false, true]);
+    expect([await isRead(0), await isRead(7), await isRead(1)]).toEqual([false, false, true]);
+  });
+
+  it('are asked of the filter first, where there is one', async () => {
+    for (const cacheFilter of [true, false]) {
+      const storage = await storageOf({ cacheFilter });
+      const client = await storage.connect();
+      const file = await client.upload(contentOf(1));
+      expect(await client.has(file, contentOf(1))).toBe(true);
+      expect(storage.cacheStats().filterNo).toBe(cacheFilter ? 1 : 0);
+    }
   });
 
   it('are not held for their size: large ones are sent as they are read', async () => {

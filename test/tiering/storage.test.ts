@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import {
   deleteFile,
   downloadFile,
+  type FileName,
   getMetadata,
   migrationControl,
   queryFileInfo,
@@ -77,6 +78,47 @@ describe('a storage with a metadata tier', () => {
     const renamed = await client.ask(regenerateAppender, file);
     expect(await client.read(renamed.answer!)).toEqual(Buffer.alloc(100, 1));
     expect(storage.errors).toEqual([]);
+  });
+
+  it('takes only smaller files as rows while it is busy', async () => {
+    // So little a disk is overloaded by one upload, and never idle enough for larger rows.
+    const busy = { bytesPerSecond: 1000, parameters: { ...TIERS.parameters, lowLoadMark: 0 } };
+    const storage = await storageOf({ tiers: { ...TIERS, ...busy } });
+    const client = await storage.connect();
+    const isFile = async (bytes: number) =>
+      existsSync(pathOf(storage.folder, await client.upload(Buffer.alloc(bytes))));
+    expect(await isFile(8192)).toBe(false);
+    await until(async () => {
+      await client.upload(Buffer.alloc(100));
+      return (await status(client)).thresholdBytes < 8000;
+    });
+    // What is a row now stays one.
+    await client.ask(migrationControl, 'pause');
+    const { thresholdBytes } = await status(client);
+    expect(await isFile(thresholdBytes + 1)).toBe(true);
+    expect(await isFile(1000)).toBe(false);
+  });
+
+  it('lets a file that has moved grow further in its row, and leaves it there when it is read', async () => {
+    const parameters = { maximumThresholdBytes: 16_384, lowLoadMark: 0, moveWeight: 1 };
+    const storage = await storageOf({ tiers: { ...TIERS, parameters }, cacheBytes: 0 });
+    const client = await storage.connect();
+    const isFile = (file: FileName) => existsSync(pathOf(storage.folder, file));
+    /** It leaves its row and comes back: two moves, and thrice the size is allowed. */
+    const moved = async () => {
+      const file = await client.appender(Buffer.alloc(5000));
+      await client.append(file, Buffer.alloc(5000));
+      expect(isFile(file)).toBe(true);
+      await client.must(truncateFile, { name: file.name, size: 6000 });
+      await until(() => !isFile(file));
+      return file;
+    };
+    const file = await moved();
+    expect(await client.append(file, Buffer.alloc(6000))).toBe(0);
+    expect(await client.has(file, Buffer.alloc(12_000))).toBe(true);
+    // Moves are made one after the other: its own would have been made before this one's.
+    await moved();
+    expect(isFile(file)).toBe(false);
   });
 
   it('serves its rows when the tiers are switched off, and a store of before when they are on', async () => {

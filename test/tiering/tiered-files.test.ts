@@ -1,9 +1,9 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Disk, localDisk } from '@stevedore/disk';
 import { describe, expect, it } from 'vitest';
 import { Random } from '../support/random.js';
 import { temporaryFolder } from '../support/temporary.js';
+import { watchedDisk } from '../support/watched-disk.js';
 import { change, contentOf, killed, NAME, openIn, store, THRESHOLD, tierOf } from './harness.js';
 
 const onDisk = (folder: string, name = NAME) => existsSync(join(folder, 'data', name));
@@ -38,18 +38,12 @@ describe('tiered files', () => {
     const gate = new Promise<void>((resolve) => {
       release = resolve;
     });
-    const disk: Disk = {
-      ...localDisk,
-      rename: async (from, to) => {
-        if (to === held) await gate;
-        await localDisk.rename(from, to);
-        calls.push(to);
-      },
-      syncDirectory: async (path) => {
-        await localDisk.syncDirectory(path);
-        calls.push(path);
-      },
-    };
+    const disk = watchedDisk(async ({ operation, path }, run) => {
+      if (operation === 'rename' && path === held) await gate;
+      const result = await run();
+      if (operation === 'rename' || operation === 'syncDirectory') calls.push(path);
+      return result;
+    });
     const opened = await openIn(folder, { disk });
     const large = bytesOf(THRESHOLD + 1);
     const storing = store(opened, folder, '00/00/held', large);

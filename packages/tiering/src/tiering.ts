@@ -167,7 +167,7 @@ async function openWith(
   otherGroups: OtherGroups | undefined,
 ): Promise<TieringParts> {
   const { environment, storePaths } = given;
-  const clock = (): number => performance.now();
+  const clock = (): number => environment.uptimeMs();
   const meter = new DiskMeter(clock);
   const disk = meter.metered(given.disk);
   const now = (): number => environment.now();

@@ -85,7 +85,7 @@ export class Binlog {
     const file = isNew ? await this.#disk.create(path) : await this.#disk.openToUpdate(path);
     try {
       const { size } = await file.stat();
-      this.#offset = await endOfLines(file, size);
+      this.#offset = await endOfLines(file);
       if (this.#offset < size) await file.truncate(this.#offset);
       await file.sync();
       if (isNew) await this.#disk.syncDirectory(this.#directory);
@@ -271,8 +271,8 @@ function batchOf(bytes: Buffer, from: Position): Batch {
 }
 
 /** Length of a file up to the end of its last complete line. */
-async function endOfLines(file: DiskFile, size: number): Promise<number> {
-  for (let end = size; end > 0; ) {
+export async function endOfLines(file: DiskFile): Promise<number> {
+  for (let end = (await file.stat()).size; end > 0; ) {
     const from = Math.max(end - READ_BYTES, 0);
     const bytes = Buffer.allocUnsafe(end - from);
     const newline = bytes.subarray(0, await file.readAt(bytes, from)).lastIndexOf(10);

@@ -60,7 +60,7 @@ export class Records {
   #durable = 0;
   /** Of the next sync: who waits for it, and bytes of files and metadata. */
   #unsynced = { count: 0, bytes: 0 };
-  readonly #meter: DiskMeter | undefined;
+  readonly #meter: DiskMeter;
   #inTransaction = false;
   #syncing: Promise<void> | undefined;
   #broken: Error | undefined;
@@ -70,7 +70,7 @@ export class Records {
   readonly owner: Buffer;
   readonly slices: SliceRecords;
 
-  private constructor(db: SqliteDatabase, log: number, meter: DiskMeter | undefined) {
+  private constructor(db: SqliteDatabase, log: number, meter: DiskMeter) {
     this.#db = db;
     this.#meter = meter;
     this.#log = log;
@@ -86,7 +86,7 @@ export class Records {
   }
 
   /** Opens or makes them; StartError if they are of a later version or damaged. */
-  static open(path: string, meter?: DiskMeter): Records {
+  static open(path: string, meter: DiskMeter): Records {
     let db: SqliteDatabase | undefined;
     try {
       db = openDatabase(path);
@@ -280,8 +280,7 @@ export class Records {
       try {
         if (this.#inTransaction) this.#db.exec('COMMIT');
         this.#inTransaction = false;
-        const sync = (): Promise<void> => dataSync(this.#log);
-        await (this.#meter?.time('write', written, sync) ?? sync());
+        await this.#meter.time('write', written, () => dataSync(this.#log));
         this.#durable = upTo;
       } catch (error) {
         this.#broken = isError(error) ? error : new Error(String(error));

@@ -1,7 +1,8 @@
 import { crc32 } from 'node:zlib';
 import { heated } from '@stevedore/balance';
+import { chunksOf } from '@stevedore/storage';
 import { StatusError } from '@stevedore/wire';
-import { type CopySource, chunksOf, type LocalFiles } from './local-files.js';
+import type { CopySource, LocalFiles } from './local-files.js';
 import { type FileRecord, MAX_OPEN_COPIES, MAX_UNWANTED, Place } from './record-rows.js';
 import type { Records } from './records.js';
 import {

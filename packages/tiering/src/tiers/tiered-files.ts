@@ -7,6 +7,7 @@ import {
   METADATA_SUFFIX,
   type NewFile,
   type ReadableFile,
+  readInto,
   type StoredMetadata,
   TEMPORARY_DIRECTORY,
 } from '@stevedore/storage';
@@ -56,6 +57,7 @@ export class TieredFiles implements FileBackend {
       path: temporary,
       limitBytes: tiers.rowLimitBytes,
       mtimeSeconds: nowSeconds(),
+      bytes: Buffer.alloc(0),
     });
     return {
       content,
@@ -214,7 +216,10 @@ export class TieredFiles implements FileBackend {
     const { tier, name } = tiers.locate(path)!;
     const done = await tier.beginChange(name);
     try {
-      if (content.memory && tiers.rowLimitBytes < 0) await content.spill();
+      if (content.memory && tiers.rowLimitBytes < 0) {
+        await content.spill();
+        await content.close();
+      }
       const { memory, mtimeSeconds } = content;
       if (memory) {
         await tier.replaceByRow(name, { bytes: memory, mtimeSeconds });
@@ -244,9 +249,7 @@ function soundBytes(record: FileRecord, bytes: Buffer | undefined, path: string)
 /** Reads all bytes and closes the file. */
 async function contentOf(file: ReadableFile): Promise<Buffer> {
   try {
-    const bytes = Buffer.allocUnsafe((await file.stat()).size);
-    await file.readAt(bytes, 0);
-    return bytes;
+    return await readInto(Buffer.allocUnsafe((await file.stat()).size), file, 0);
   } finally {
     await file.close();
   }

@@ -24,8 +24,8 @@ export interface TierPlaces {
   readonly storePaths: readonly string[];
   /** Undefined: no file goes to another group. */
   readonly remote: RemoteFiles | undefined;
-  /** Undefined: the cost of synced rows is not measured. */
-  readonly meter?: DiskMeter;
+  /** Of synced rows. */
+  readonly meter: DiskMeter;
   readonly onError: (error: Error) => void;
 }
 
