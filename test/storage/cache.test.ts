@@ -1,6 +1,12 @@
 import { open } from 'node:fs/promises';
 import type { StorageOptions } from '@stevedore/node';
-import { deleteFile, type FileName, makeSliceId, regenerateAppender, truncateFile } from '@stevedore/protocol';
+import {
+  deleteFile,
+  type FileName,
+  makeSliceId,
+  regenerateAppender,
+  truncateFile,
+} from '@stevedore/protocol';
 import { describe, expect, it } from 'vitest';
 import { Random } from '../support/random.js';
 import { watchedDisk } from '../support/watched-disk.js';

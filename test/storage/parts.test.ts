@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { type Disk, localDisk } from '@stevedore/disk';
 import { describe, expect, it } from 'vitest';
 import { ByteBoundedCache } from '../../packages/storage/dist/files/caches.js';
-import { FilesOnDisk } from '../../packages/storage/dist/files/files-on-disk.js';
+import { filesOnDisk } from '../../packages/storage/dist/files/files-on-disk.js';
 import { OpenFiles } from '../../packages/storage/dist/files/open-files.js';
 import { StateFile } from '../../packages/storage/dist/state-file.js';
 import { temporaryFolder } from '../support/temporary.js';
@@ -34,7 +34,7 @@ describe('the byte-bounded cache', () => {
   });
 });
 
-const onDisk = (disk: Disk) => new FilesOnDisk(disk, () => '');
+const onDisk = (disk: Disk) => filesOnDisk(disk, () => '');
 
 describe('the open files', () => {
   it('are shared, and at most so many stay open unused', async () => {

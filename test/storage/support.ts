@@ -206,6 +206,8 @@ export interface StorageOfTest {
   readonly folder: string;
   readonly errors: Error[];
   cacheStats(): FileCacheStats;
+  /** Connections that it holds. */
+  connections(): number;
   connect(): Promise<RawClient>;
   close(): Promise<void>;
 }
@@ -228,6 +230,7 @@ export async function storageOf(
     folder,
     errors,
     cacheStats: () => storage.cacheStats(),
+    connections: () => storage.statistics().connections.current,
     connect: () => RawClient.open(storage.port),
     close: () => storage.close(),
   };

@@ -304,13 +304,6 @@ describe('the room of the rows', () => {
     expect(records.counts()).toEqual({ files: 2, bytes: 7500 });
   });
 
-  it('is bounded: beyond it a small file is a file', async () => {
-    const { put, records } = await migrationOf({ roomBytes: 1000 });
-    await put('00/00/row', 1000);
-    await expect(put('00/00/file', 10)).rejects.toMatchObject({ code: 'ENOENT' });
-    expect(records.counts()).toEqual({ files: 1, bytes: 1000 });
-  });
-
   it('is given back to the disk', async () => {
     const { put, folder, records, close, interval } = await migrationOf({ roomBytes: 1e9 });
     const size = () => statSync(join(folder, 'data', '.stevedore-files.sqlite')).size;

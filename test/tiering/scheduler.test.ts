@@ -175,7 +175,7 @@ describe('the scheduler', () => {
     scheduler.endInterval();
     clock.ms = 1001;
     expect(scheduler.endInterval().smallFile).toMatchObject({
-      busyAnswers: 4097,
+      busyAnswers: 4096,
       waitingRequests: 0,
     });
     for (const { done } of waiting) {

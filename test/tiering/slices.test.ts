@@ -252,7 +252,9 @@ describe('a deletion', () => {
   });
 
   /** As a crash leaves it that has lost what the records did not commit. */
-  async function withOldRows(remove: (setting: Awaited<ReturnType<typeof loaded>>) => FileName) {
+  type Loaded = Awaited<ReturnType<typeof loaded>>;
+
+  async function withOldRows(remove: (setting: Loaded) => FileName) {
     const setting = await loaded();
     const { client, storage, slices, folder } = setting;
     await readTimes(client, slices[0]!, OFTEN);
@@ -269,15 +271,11 @@ describe('a deletion', () => {
     return { ...setting, again: await started(folder) };
   }
 
-  it('of a slice holds although a crash has left its row', async () => {
-    const { again, slices, folder } = await withOldRows(({ slices: [first] }) => first!);
-    expect(await again.client.read(slices[0]!)).toBe(2);
-    await again.storage.close();
-    expect(rowsIn(folder)).toEqual([]);
-  });
-
-  it('of a trunk holds although a crash has left its rows', async () => {
-    const { again, slices, folder } = await withOldRows(({ file }) => file);
+  it.each([
+    ['slice', ({ slices: [first] }: Loaded) => first!],
+    ['trunk', ({ file }: Loaded) => file],
+  ])('of a %s holds although a crash has left its row', async (_, gone) => {
+    const { again, slices, folder } = await withOldRows(gone);
     expect(await again.client.read(slices[0]!)).toBe(2);
     await again.storage.close();
     expect(rowsIn(folder)).toEqual([]);

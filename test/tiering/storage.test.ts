@@ -1,6 +1,7 @@
 import { existsSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import {
+  decodeFields,
   deleteFile,
   downloadFile,
   type FileName,
@@ -14,7 +15,7 @@ import {
 import type { TierOptions } from '@stevedore/tiering';
 import { type MigrationStatus, prometheusText } from '@stevedore/tiering/control';
 import { describe, expect, it } from 'vitest';
-import { pathOf, type RawClient, storageOf, until } from '../storage/support.js';
+import { idOf, pathOf, type RawClient, storageOf, until } from '../storage/support.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 /** A storage with a metadata tier, asked over the wire as any client would. */
@@ -53,7 +54,11 @@ describe('a storage with a metadata tier', () => {
     expect(await other.read(small)).toEqual(Buffer.from('a small file'));
     expect(await other.read(large)).toEqual(Buffer.alloc(20_000, 3));
     expect((await other.ask(getMetadata, small)).answer).toEqual(metadata);
-    expect((await other.ask(queryFileInfo, small)).answer).toMatchObject({ size: 12 });
+    const mtimeSeconds = decodeFields(idOf(small).base).createdAtSeconds;
+    expect((await other.ask(queryFileInfo, small)).answer).toMatchObject({
+      size: 12,
+      mtimeSeconds,
+    });
     const link = await other.link(small);
     expect(await other.read(link)).toEqual(Buffer.from('a small file'));
     expect((await other.ask(deleteFile, small)).status).toBe(0);
@@ -67,14 +72,19 @@ describe('a storage with a metadata tier', () => {
     const storage = await storageOf({ folder, tiers: TIERS });
     const client = await storage.connect();
     const file = await client.appender(Buffer.alloc(5000, 1));
+    const metadata = Buffer.from('a\x02b');
+    await client.must(setMetadata, { ...file, mode: 'overwrite', metadata });
+    const described = async () => (await client.ask(getMetadata, file)).answer;
     expect(existsSync(pathOf(folder, file))).toBe(false);
     expect(await client.append(file, Buffer.alloc(5000, 2))).toBe(0);
     expect(existsSync(pathOf(folder, file))).toBe(true);
     const grown = Buffer.concat([Buffer.alloc(5000, 1), Buffer.alloc(5000, 2)]);
     expect(await client.read(file)).toEqual(grown);
+    expect(await described()).toEqual(metadata);
     expect((await client.ask(truncateFile, { ...file, size: 100 })).status).toBe(0);
     await until(() => !existsSync(pathOf(folder, file)));
     expect(await client.read(file)).toEqual(Buffer.alloc(100, 1));
+    expect(await described()).toEqual(metadata);
     const renamed = await client.ask(regenerateAppender, file);
     expect(await client.read(renamed.answer!)).toEqual(Buffer.alloc(100, 1));
     expect(storage.errors).toEqual([]);

@@ -83,8 +83,8 @@ export class Identity {
     this.#addresses = new Map(
       lines.map((line) => {
         const [id = '', , host = ''] = line.split(' ');
-        const bracketed = /^\[([^\]]+)\]/.exec(host);
-        return [id, bracketed ? bracketed[1]! : host.split(/[,:]/, 1)[0]!];
+        const [plain = '', bracketed] = /^(?:\[([^\]]+)\]|[^,:]*)/.exec(host) ?? [];
+        return [id, bracketed ?? plain];
       }),
     );
   }

@@ -3,7 +3,7 @@
 export { ByteBoundedCache } from './files/caches.js';
 export type { FileBackend, NewFile, ReadableFile, StoredMetadata } from './files/file-backend.js';
 export { chunksOf, readInto } from './files/file-backend.js';
-export { FilesOnDisk } from './files/files-on-disk.js';
+export { filesOnDisk } from './files/files-on-disk.js';
 export type { BackendDownload } from './handlers/download.js';
 export {
   dataDirectory,

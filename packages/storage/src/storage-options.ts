@@ -69,8 +69,12 @@ export interface StorageOptions extends ConnectionOptions, AccessOptions {
 
 export interface StorageSettings
   extends Required<
-    Omit<StorageOptions, 'trackers' | 'address' | keyof ConnectionOptions | keyof AccessOptions>
+    Omit<
+      StorageOptions,
+      'storePaths' | 'trackers' | 'address' | keyof ConnectionOptions | keyof AccessOptions
+    >
   > {
+  readonly storePaths: readonly [string, ...string[]];
   readonly trackers: readonly Address[];
   readonly address: string | undefined;
   readonly limits: ConnectionLimits;
@@ -83,8 +87,12 @@ const MAX_TRACKERS = 16;
 
 export function storageSettings(options: StorageOptions): StorageSettings {
   const host = options.host ?? storageFlags.host.default;
+  const [first, ...others] = options.storePaths.map((path) => resolve(path));
+  if (first === undefined || others.length >= MAX_STORE_PATHS) {
+    throw new OptionError(`storePaths must name 1 to ${MAX_STORE_PATHS} directories`);
+  }
   const settings: StorageSettings = {
-    storePaths: options.storePaths.map((path) => resolve(path)),
+    storePaths: [first, ...others],
     trackers: (options.trackers ?? []).map((text) => checkAddress(text, DEFAULT_TRACKER_PORT)),
     host,
     group: options.group ?? storageFlags.group.default,
@@ -116,9 +124,6 @@ export function storageSettings(options: StorageOptions): StorageSettings {
 
 function check(settings: StorageSettings): void {
   const { storePaths, trackers, group, address } = settings;
-  if (storePaths.length < 1 || storePaths.length > MAX_STORE_PATHS) {
-    throw new OptionError(`storePaths must name 1 to ${MAX_STORE_PATHS} directories`);
-  }
   if (new Set(storePaths).size !== storePaths.length) {
     throw new OptionError('storePaths names a directory twice');
   }

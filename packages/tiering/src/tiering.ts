@@ -198,7 +198,7 @@ async function openWith(
       busyMeter,
       now: clock,
     }),
-    audit: new Audit(disk, dataDirectory(storePaths[0]!), onError),
+    audit: new Audit(disk, dataDirectory(storePaths[0]), onError),
     costs,
     ownRoom,
     findRoom: async (bytes) => otherGroups?.rooms.find(bytes, intervalMs),
@@ -262,7 +262,7 @@ async function costsOf(
   clock: () => number,
   meter: DiskMeter,
 ): Promise<DiskCosts> {
-  if (bytesPerSecond === 0) return openCosts(disk, dataDirectory(storePaths[0]!), clock, meter);
+  if (bytesPerSecond === 0) return openCosts(disk, dataDirectory(storePaths[0]), clock, meter);
   return new DiskCosts({ bytesPerSecond, accessBytes, readAccessBytes, readByteShare: 1 });
 }
 

@@ -32,11 +32,12 @@ const MAX_INSTANCE_BYTES = 256;
 const BATCH_RECORDS = 1000;
 
 export async function openLog(
-  { disk, environment, onError }: StorageSettings,
+  settings: StorageSettings,
   storePaths: readonly StorePath[],
   backend: FileBackend,
 ): Promise<OpenedLog> {
-  const directory = logDirectory(storePaths[0]!.path);
+  const { disk, environment, onError } = settings;
+  const directory = logDirectory(settings.storePaths[0]);
   const log = new Binlog({ disk, directory, onError });
   try {
     const filled = await fill({ disk, backend, environment, log, directory, storePaths });
@@ -129,10 +130,9 @@ function newInstance(environment: Environment): string {
 }
 
 function parse(bytes: Buffer | undefined): { instance: string; storePaths: number } | undefined {
-  const match = /^\{"instance":"([0-9a-f]{16})","storePaths":(\d{1,3})\}$/.exec(
-    bytes?.toString('latin1') ?? '',
-  );
-  return match ? { instance: match[1]!, storePaths: Number(match[2]) } : undefined;
+  const shape = /^\{"instance":"([0-9a-f]{16})","storePaths":(\d{1,3})\}$/;
+  const [, instance, storePaths] = shape.exec(bytes?.toString('latin1') ?? '') ?? [];
+  return instance === undefined ? undefined : { instance, storePaths: Number(storePaths) };
 }
 
 /**

@@ -106,7 +106,8 @@ export class PlannedMoves {
   }
 
   #wake(): void {
-    if (this.#working || this.#isPaused || this.#isClosed || this.#queue.size === 0) return;
+    const [next] = this.#queue;
+    if (this.#working || this.#isPaused || this.#isClosed || !next) return;
     const waitMs = this.#waitMs();
     if (waitMs > 0) {
       this.#timer ??= setTimeout(() => {
@@ -117,7 +118,7 @@ export class PlannedMoves {
       return;
     }
     this.#tokens -= 1;
-    const [key, move] = this.#queue.entries().next().value!;
+    const [key, move] = next;
     this.#queue.delete(key);
     this.#working = this.#make(move).then(() => {
       this.#working = undefined;

@@ -10,6 +10,7 @@ import {
 } from '@stevedore/disk/sqlite';
 import { isError, messageOf } from '@stevedore/protocol';
 import { StartError } from '@stevedore/wire';
+import type { FileCounts } from '../migration/status.js';
 import type { DiskMeter } from '../scheduler/disk-meter.js';
 import {
   COLUMNS,
@@ -33,12 +34,6 @@ import {
  * and the log is synced through a descriptor of its own. After a failed commit nobody
  * knows what is on the disk: nothing is changed any more until the next start.
  */
-
-/** Files at a place, and their bytes. */
-export interface RecordCounts {
-  readonly files: number;
-  readonly bytes: number;
-}
 
 export interface FileContent {
   readonly record: FileRecord;
@@ -242,7 +237,7 @@ export class Records {
   }
 
   /** Files whose bytes are at this place. */
-  counts(place: Place = Place.row): RecordCounts {
+  counts(place: Place = Place.row): FileCounts {
     return this.#counts.get(place) ?? { files: 0, bytes: 0 };
   }
 
