@@ -57,7 +57,7 @@ const LIMIT_OF_A_WEEK_MS = 3_600_000;
 const TINY_BYTES = 100;
 const MIB = 2 ** 20;
 
-/** No order of joining gives them both few files and three writes: docs/MERGING.md. */
+/** No order of joining gives them both few files and three writes: staging/src/merge/joining.ts. */
 const SLOWEST: ReadonlySet<string> = new Set<SiteName>(['minute', 'ten-seconds']);
 
 function id(site: string, what: string): string {
