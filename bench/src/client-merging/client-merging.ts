@@ -52,26 +52,23 @@ export const clientMerging: Benchmark = {
   },
 };
 
-function introduce({ print, servers, scale }: BenchmarkContext): void {
-  print(
-    [
-      `Runs${remarkOn(scale)} with variants in turns, every one in processes and directories of its own. The same files in the same order for all, their sizes log-uniform; up to 100 MB, ten times the size is ten times as rare. MB are 10^6 bytes.`,
-      `The web server is one process, our tracker and storages are another one, both on this machine. Durability is \`sync\` on our sides: an upload is on disk when it is acknowledged, in the container or in the storage. A FastDFS that is named answers from its page cache: version 6.16 reads fsync_after_written_bytes, but never syncs a file. Its client is ours.`,
-      'No merging: one FastDFS upload per file. Client merging: the SDK with its defaults; *acknowledged* ends with the last acknowledgement, while trunks are packed and sent beside; *stored* ends when all is merged and confirmed. All have as many connections to a server as uploads at a time; fetches 200.',
-      'The load is loops inside the web server process, since an application calls the SDK in-process; what they cost was measured against calls that do nothing, and stands among the figures.',
-    ].join('\n'),
-  );
+function introduce({ servers, scale }: BenchmarkContext): string {
+  const first = [
+    `Runs${remarkOn(scale)} with variants in turns, every one in processes and directories of its own. The same files in the same order for all, their sizes log-uniform; up to 100 MB, ten times the size is ten times as rare. MB are 10^6 bytes.`,
+    `The web server is one process, our tracker and storages are another one, both on this machine. Durability is \`sync\` on our sides: an upload is on disk when it is acknowledged, in the container or in the storage. A FastDFS that is named answers from its page cache: version 6.16 reads fsync_after_written_bytes, but never syncs a file. Its client is ours.`,
+    'No merging: one FastDFS upload per file. Client merging: the SDK with its defaults; *acknowledged* ends with the last acknowledgement, while trunks are packed and sent beside; *stored* ends when all is merged and confirmed. All have as many connections to a server as uploads at a time; fetches 200.',
+    'The load is loops inside the web server process, since an application calls the SDK in-process; what they cost was measured against calls that do nothing, and stands among the figures.',
+  ].join('\n');
   const [plain, own] = [trackersOf('fastdfs', servers), trackersOf('fastdfs-trunk', servers)];
-  print(
-    [
-      plain
-        ? `FastDFS: ${plain.join(', ')}.`
-        : 'FastDFS itself is not measured: `--server fastdfs=HOST:PORT` names a cluster.',
-      own
-        ? `FastDFS's own merging: ${own.join(', ')}.`
-        : "FastDFS's own merging is not measured: `--server fastdfs-trunk=HOST:PORT` names a cluster with use_trunk_file.",
-    ].join(' '),
-  );
+  const second = [
+    plain
+      ? `FastDFS: ${plain.join(', ')}.`
+      : 'FastDFS itself is not measured: `--server fastdfs=HOST:PORT` names a cluster.',
+    own
+      ? `FastDFS's own merging: ${own.join(', ')}.`
+      : "FastDFS's own merging is not measured: `--server fastdfs-trunk=HOST:PORT` names a cluster with use_trunk_file.",
+  ].join(' ');
+  return `${first}\n${second}`;
 }
 
 async function measureLoadCost(context: BenchmarkContext, plan: Plan): Promise<LoadCost> {

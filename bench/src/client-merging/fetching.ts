@@ -1,6 +1,6 @@
 import type { BenchmarkContext } from '../harness/benchmark.js';
+import { Nodes } from '../harness/nodes.js';
 import { dropPageCache } from '../harness/page-cache.js';
-import { StorageNode } from '../harness/storage-node.js';
 import type { NamedServer } from '../servers/kinds.js';
 import { FETCH_CONCURRENCIES } from './paper.js';
 import { type Plan, SMALL, trackersOf, type Where } from './plan.js';
@@ -61,7 +61,7 @@ interface Subject {
   readonly variant: FetchVariant;
   readonly webServer: WebServer;
   /** Undefined for a named cluster. */
-  readonly node: StorageNode | undefined;
+  readonly node: Nodes | undefined;
   readonly directories: readonly string[];
 }
 
@@ -99,7 +99,7 @@ export async function measureFetching(
 
 function begin({ workspace }: BenchmarkContext, variant: FetchVariant): Subject {
   const webServer = new WebServer();
-  const node = variant.where === 'ours' ? new StorageNode() : undefined;
+  const node = variant.where === 'ours' ? new Nodes() : undefined;
   const directories = [workspace.fresh('node'), workspace.fresh('staging')];
   return { variant, webServer, node, directories };
 }
@@ -111,7 +111,7 @@ async function fill(
 ): Promise<void> {
   const { kind, where } = variant;
   const [nodeDirectory = '', directory = ''] = directories;
-  const trackers = node ? [await node.start(nodeDirectory)] : trackersOf(where, servers)!;
+  const trackers = node ? [await node.cluster(nodeDirectory)] : trackersOf(where, servers)!;
   await webServer.prepare(SMALL, plan.fetchBytes);
   const connections = Math.max(...FETCH_CONCURRENCIES);
   const choiceOf = (keeps: Keeps): TargetChoice => ({
@@ -120,16 +120,16 @@ async function fill(
   await webServer.open(
     kind === 'none' ? { kind: 'direct', trackers, connections } : choiceOf('default'),
   );
-  await webServer.call('fill', undefined);
+  await webServer.call('fill');
   if (kind !== 'none' && kind !== 'default') {
     // Opened again: how much is kept is decided then.
-    await webServer.call('close', undefined);
+    await webServer.call('close');
     await webServer.open(choiceOf(kind));
   }
   const warmUp = { concurrency: WARM_UP_CONCURRENCY, seconds: plan.warmUpSeconds, seed: 0 };
   await webServer.call('fetch', { ...warmUp, isOnce: false });
   if (kind === 'none') return;
-  figures.add(localId(variant), 'MB', (await webServer.call('localBytes', undefined)) / 1e6);
+  figures.add(localId(variant), 'MB', (await webServer.call('localBytes')) / 1e6);
 }
 
 async function measure(
@@ -168,7 +168,7 @@ function addRatios({ figures, servers }: BenchmarkContext, concurrency: number):
 async function end({ workspace }: BenchmarkContext, subject: Subject): Promise<void> {
   const { variant, webServer, node, directories } = subject;
   if (variant.where !== 'ours') {
-    await webServer.call('removeAll', undefined).catch((error: Error) => {
+    await webServer.call('removeAll').catch((error: Error) => {
       process.stderr.write(`bench: files were left in the named cluster: ${error.message}\n`);
     });
   }

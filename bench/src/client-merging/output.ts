@@ -1,5 +1,4 @@
 import type { BenchmarkContext } from '../harness/benchmark.js';
-import { lineChart } from '../harness/line-chart.js';
 import { type Cell, spread, table } from '../harness/markdown.js';
 import {
   COLD_CONCURRENCIES,
@@ -59,10 +58,13 @@ export async function showWriting(context: BenchmarkContext, series: WriteSeries
     values: concurrencies.map((c) => figures.summary(`${writeId(id, column, c)}.MBps`).median),
   }));
   const labels = concurrencies.map(String);
-  await chart(
-    `client-merging-write-${id}.svg`,
-    lineChart({ title: `${title}, MB/s`, xTitle: X_TITLE, yTitle: 'MB/s', labels, series: lines }),
-  );
+  await chart(`client-merging-write-${id}.svg`, {
+    title: `${title}, MB/s`,
+    xTitle: X_TITLE,
+    yTitle: 'MB/s',
+    labels,
+    series: lines,
+  });
 }
 
 function ratios({ figures, servers }: BenchmarkContext, series: WriteSeries): string {
@@ -171,8 +173,11 @@ export async function showFetching(context: BenchmarkContext, isCold: boolean): 
   }));
   const labels = FETCH_CONCURRENCIES.map(String);
   const title = 'Fetches of 2 to 100 KB, fetches/s';
-  await chart(
-    'client-merging-fetch.svg',
-    lineChart({ title, xTitle: X_TITLE, yTitle: 'fetches/s', labels, series }),
-  );
+  await chart('client-merging-fetch.svg', {
+    title,
+    xTitle: X_TITLE,
+    yTitle: 'fetches/s',
+    labels,
+    series,
+  });
 }

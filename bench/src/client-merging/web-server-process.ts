@@ -1,7 +1,8 @@
 import { type FileSetOptions, makeFileSet, type SampleFile } from '../harness/file-set.js';
-import { drive, type LoadResult } from '../harness/load.js';
+import { drive, type Driven as LoadResult } from '../harness/load.js';
+import { cpuUsed } from '../harness/process-cpu.js';
 import { seededRandom } from '../harness/seeded-random.js';
-import { cpuUsed, serve } from '../harness/serve.js';
+import { serve } from '../harness/serve.js';
 import {
   type DirectOptions,
   type MergingOptions,
@@ -181,19 +182,19 @@ async function removeAll(): Promise<void> {
 async function loadCost(operations: number): Promise<LoadCost> {
   const nothing = openNothing(files);
   const load = { operations, concurrency: FILL_CONCURRENCY };
-  const before = cpuUsed().cpuSeconds;
+  const before = cpuUsed();
   const stored: string[] = [];
   await drive(load, async (index) => {
     const place = index % files.length;
     stored[place] = await nothing.put(files[place]!);
   });
-  const between = cpuUsed().cpuSeconds;
+  const between = cpuUsed();
   ids = files.map((_, index) => String(index));
   const random = seededRandom(0);
   await drive(load, async () => {
     await fetchVerified(nothing, Math.floor(random() * ids.length));
   });
-  const after = cpuUsed().cpuSeconds;
+  const after = cpuUsed();
   ids = [];
   return {
     cpuSecondsPerUpload: (between - before) / operations,
@@ -203,10 +204,10 @@ async function loadCost(operations: number): Promise<LoadCost> {
 
 function startClock(): () => Span {
   const start = performance.now();
-  const { cpuSeconds } = cpuUsed();
+  const cpuSeconds = cpuUsed();
   return () => ({
     seconds: (performance.now() - start) / 1000,
-    cpuSeconds: cpuUsed().cpuSeconds - cpuSeconds,
+    cpuSeconds: cpuUsed() - cpuSeconds,
   });
 }
 

@@ -3,11 +3,10 @@ import { type Files, SEED } from './plan.js';
 import type { TargetChoice, WebServerHandlers } from './web-server-process.js';
 
 /** The parent's end of the measured process. */
-export class WebServer implements AsyncDisposable {
-  readonly #child = new Child<WebServerHandlers>(
-    'web server',
-    new URL('./web-server-process.js', import.meta.url),
-  );
+export class WebServer extends Child<WebServerHandlers> {
+  constructor() {
+    super(new URL('./web-server-process.js', import.meta.url));
+  }
 
   /** Makes its files; they are the same for all variants. */
   prepare(files: Files, totalBytes: number): Promise<void> {
@@ -16,16 +15,5 @@ export class WebServer implements AsyncDisposable {
 
   open(choice: TargetChoice): Promise<void> {
     return this.call('open', choice);
-  }
-
-  call<Name extends keyof WebServerHandlers>(
-    name: Name,
-    argument: Parameters<WebServerHandlers[Name]>[0],
-  ): Promise<Awaited<ReturnType<WebServerHandlers[Name]>>> {
-    return this.#child.call(name, argument);
-  }
-
-  [Symbol.asyncDispose](): Promise<void> {
-    return this.#child[Symbol.asyncDispose]();
   }
 }

@@ -1,5 +1,5 @@
 import type { BenchmarkContext } from '../harness/benchmark.js';
-import { StorageNode } from '../harness/storage-node.js';
+import { Nodes } from '../harness/nodes.js';
 import type { NamedServer } from '../servers/kinds.js';
 import { type Plan, trackersOf, type Where, type WriteSeries } from './plan.js';
 import { WebServer } from './web-server.js';
@@ -101,9 +101,9 @@ async function measure(
   const directory = workspace.fresh('staging');
   try {
     await using webServer = new WebServer();
-    await using node = where === 'ours' ? new StorageNode() : undefined;
+    await using node = where === 'ours' ? new Nodes() : undefined;
     const [tracker] = await Promise.all([
-      node?.start(nodeDirectory, series.storages),
+      node?.cluster(nodeDirectory, series.storages),
       webServer.prepare(series.files, series.bytes),
     ]);
     const trackers = tracker === undefined ? trackersOf(where, servers)! : [tracker];
@@ -117,8 +117,8 @@ async function measure(
     const maxSeconds = kind === 'merging' ? undefined : series.directSeconds;
     const result = await webServer.call('write', { concurrency, maxSeconds });
     const after = await node?.cpuSeconds();
-    if (where !== 'ours') await webServer.call('removeAll', undefined);
-    await webServer.call('close', undefined);
+    if (where !== 'ours') await webServer.call('removeAll');
+    await webServer.call('close');
     const storageCpuSeconds =
       before === undefined || after === undefined ? undefined : after - before;
     return { ...result, storageCpuSeconds };

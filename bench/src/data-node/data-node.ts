@@ -58,17 +58,15 @@ async function measureThroughput(context: BenchmarkContext, plan: Plan): Promise
   tellHowRead(context);
 }
 
-function introduce({ print, scale }: BenchmarkContext): void {
+function introduce({ scale }: BenchmarkContext): string {
   const plan = PLANS[scale];
-  print(
-    [
-      `${plan.runs} runs${remarkOn(scale)}, settings in turns, each node and the load in a process of its own. Ratios are those of one run, then their median.`,
-      `Files: log-uniform from 5 to 50 KB (about 20 on average) in groups of 4 to 12, ${Math.round(plan.dataBytes / 1e6)} MB on a node. A thread chooses a group (Zipf, exponent ${ZIPF_EXPONENT}) and asks for nine in ten of its members, one after the other.`,
-      `Settings: *neither* reads every file alone, scattered over the trunks. *page-cache*: the same with a page cache of ${CACHE_BYTES / 2 ** 20} MiB below the storage. *cache*: ${CACHE_BYTES / 2 ** 20} MiB of files. *co-location*: groups side by side, read at once; what was read along waits in 8 MiB until it is asked for, and nothing else is kept. *both*: both.`,
-      `Disks: *measured* is this machine's, read past the page cache (O_DIRECT), so that every read that is not answered from the cache is one of the disk. *slowed* is the same with a delay model of one 7,200 rpm drive: ${SEEK_MS} ms for a request that does not follow the last one, ${BYTES_PER_MS / 1000} MB/s, one at a time, in order; a sync ${SEEK_MS} ms. Caches are filled before, without the delays.`,
-      'The page cache is not bounded by a cgroup, which does not say what it missed and so cannot be slowed. The benchmark decides by least recent use which pages of 4 KiB are in memory; reads of those are the real buffered ones, all others are reads of the disk.',
-    ].join('\n'),
-  );
+  return [
+    `${plan.runs} runs${remarkOn(scale)}, settings in turns, each node and the load in a process of its own. Ratios are those of one run, then their median.`,
+    `Files: log-uniform from 5 to 50 KB (about 20 on average) in groups of 4 to 12, ${Math.round(plan.dataBytes / 1e6)} MB on a node. A thread chooses a group (Zipf, exponent ${ZIPF_EXPONENT}) and asks for nine in ten of its members, one after the other.`,
+    `Settings: *neither* reads every file alone, scattered over the trunks. *page-cache*: the same with a page cache of ${CACHE_BYTES / 2 ** 20} MiB below the storage. *cache*: ${CACHE_BYTES / 2 ** 20} MiB of files. *co-location*: groups side by side, read at once; what was read along waits in 8 MiB until it is asked for, and nothing else is kept. *both*: both.`,
+    `Disks: *measured* is this machine's, read past the page cache (O_DIRECT), so that every read that is not answered from the cache is one of the disk. *slowed* is the same with a delay model of one 7,200 rpm drive: ${SEEK_MS} ms for a request that does not follow the last one, ${BYTES_PER_MS / 1000} MB/s, one at a time, in order; a sync ${SEEK_MS} ms. Caches are filled before, without the delays.`,
+    'The page cache is not bounded by a cgroup, which does not say what it missed and so cannot be slowed. The benchmark decides by least recent use which pages of 4 KiB are in memory; reads of those are the real buffered ones, all others are reads of the disk.',
+  ].join('\n');
 }
 
 function tellHowRead({ figures, print }: BenchmarkContext): void {

@@ -1,8 +1,9 @@
 import { crc32 } from 'node:zlib';
 import { type FileName, makeSliceId, parseFileName, type SliceEntry } from '@stevedore/protocol';
 import { NodeConnection } from '../harness/node-connection.js';
+import { cpuUsed } from '../harness/process-cpu.js';
 import { seededRandom } from '../harness/seeded-random.js';
-import { cpuUsed, serve } from '../harness/serve.js';
+import { serve } from '../harness/serve.js';
 import { FILE_EXTENSION, makeFiles, makeTrunks } from './data-set.js';
 import { MEMBER_CHANCE, READS_PER_WRITE, ZIPF_EXPONENT } from './plan.js';
 import type { Layout } from './settings.js';
@@ -113,7 +114,7 @@ async function run(options: LoadOptions): Promise<LoadResult> {
   const written = Buffer.alloc(WRITE_BYTES, 'written');
   let requests = 0;
   let bytes = 0;
-  const before = cpuUsed().cpuSeconds;
+  const before = cpuUsed();
   const begun = performance.now();
   const endMs = begun + seconds * 1000;
   const isOver = (): boolean => requests >= maxRequests || performance.now() >= endMs;
@@ -149,7 +150,7 @@ async function run(options: LoadOptions): Promise<LoadResult> {
     for (const connection of connections.flat()) connection.close();
   }
   const elapsed = (performance.now() - begun) / 1000;
-  return { requests, bytes, seconds: elapsed, cpuSeconds: cpuUsed().cpuSeconds - before };
+  return { requests, bytes, seconds: elapsed, cpuSeconds: cpuUsed() - before };
 }
 
 serve({ fill, run } satisfies LoadHandlers, () => Promise.resolve());

@@ -1,6 +1,7 @@
 import { FileCache } from '@stevedore/cache';
+import { cpuUsed } from '../harness/process-cpu.js';
 import { seededRandom } from '../harness/seeded-random.js';
-import { cpuUsed, serve } from '../harness/serve.js';
+import { serve } from '../harness/serve.js';
 import { SEED } from './plan.js';
 
 /** The measured process: look-ups in a full cache, nothing else. */
@@ -36,9 +37,9 @@ async function measure({ filter, found, lookUps }: LookUpOptions): Promise<numbe
     return hits;
   };
   look(lookUps >> 2);
-  const before = cpuUsed().cpuSeconds;
+  const before = cpuUsed();
   const hits = look(lookUps);
-  const microseconds = ((cpuUsed().cpuSeconds - before) / lookUps) * 1e6;
+  const microseconds = ((cpuUsed() - before) / lookUps) * 1e6;
   if (hits !== (found ? lookUps : 0)) throw new Error(`${hits} of ${lookUps} were found`);
   return microseconds;
 }

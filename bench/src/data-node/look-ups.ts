@@ -1,6 +1,6 @@
 import type { BenchmarkContext } from '../harness/benchmark.js';
 import { Child } from '../harness/child.js';
-import { type Goal, medianOf, under } from '../harness/goals.js';
+import { atMost, type Goal, medianOf } from '../harness/goals.js';
 import { spread, table } from '../harness/markdown.js';
 import type { LookUpHandlers } from './look-up-process.js';
 import type { Plan } from './plan.js';
@@ -23,7 +23,6 @@ export async function measureLookUps(context: BenchmarkContext, plan: Plan): Pro
     for (const { id, filter } of VARIANTS) {
       for (const outcome of ['hit', 'miss'] as const) {
         await using child = new Child<LookUpHandlers>(
-          'look-ups',
           new URL('./look-up-process.js', import.meta.url),
         );
         const options = { filter, found: outcome === 'hit', lookUps: plan.lookUps };
@@ -49,7 +48,7 @@ export function showLookUps({ figures, print }: BenchmarkContext): void {
 }
 
 export const LOOK_UP_GOALS: readonly Goal[] = [
-  under(
+  atMost(
     lookUpId('filter', 'hit'),
     `filter and map: under ${MAX_MICROSECONDS} µs a read`,
     MAX_MICROSECONDS,

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { type Storage, startStorage } from '@stevedore/node';
-import { cpuUsed, serve } from '../harness/serve.js';
+import { cpuUsed } from '../harness/process-cpu.js';
+import { serve } from '../harness/serve.js';
 import { DirectDisk } from './direct-disk.js';
 import { PageCache } from './page-cache.js';
 import type { CacheOptions, DiskKind } from './settings.js';
@@ -64,7 +65,7 @@ function counts(): NodeCounts {
   const { hits, misses } = pages ?? stats;
   const { readAhead } = stats;
   return {
-    ...cpuUsed(),
+    cpuSeconds: cpuUsed(),
     diskReads: direct.counts.reads,
     diskBytes: bytesFromDisk(),
     hits,

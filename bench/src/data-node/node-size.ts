@@ -4,7 +4,7 @@ import { crc32 } from 'node:zlib';
 import { decodeHeader, downloadFile, encodeRequest, HEADER_BYTES } from '@stevedore/protocol';
 import type { BenchmarkContext, Part, Scale } from '../harness/benchmark.js';
 import { Child } from '../harness/child.js';
-import { atMost, type Goal, medianOf, under } from '../harness/goals.js';
+import { atMost, type Goal, medianOf } from '../harness/goals.js';
 import { spread, table } from '../harness/markdown.js';
 import { seededRandom } from '../harness/seeded-random.js';
 import type { Asked, Filled, NodeFillHandlers } from './node-fill-process.js';
@@ -77,7 +77,6 @@ async function measureNodeSize(context: BenchmarkContext, plan: NodeSizePlan): P
   for (const size of SIZES) {
     progress(`a node of ${plan[size].files} files and ${plan[size].trunks} trunks`);
     await using filler = new Child<NodeFillHandlers>(
-      'filler',
       new URL('./node-fill-process.js', import.meta.url),
       { callLimitMs: FILL_LIMIT_MS },
     );
@@ -126,14 +125,14 @@ async function measureRun(
     }
   }
   for (const size of SIZES) {
-    const rss = await nodes[size].call('rssBytes', undefined);
+    const rss = await nodes[size].call('rssBytes');
     figures.add(nodeSizeId(size, 'memory'), 'MiB', rss / MIB);
     loads[size].close();
   }
 }
 
 function newNode(): Child<NodeStartHandlers> {
-  return new Child<NodeStartHandlers>('node', new URL('./node-start-process.js', import.meta.url));
+  return new Child<NodeStartHandlers>(new URL('./node-start-process.js', import.meta.url));
 }
 
 async function both(one: AsyncDisposable, other: AsyncDisposable): Promise<void> {
@@ -241,7 +240,7 @@ function show({ figures, print }: BenchmarkContext, plan: NodeSizePlan): void {
 
 function goalsOf({ large, small }: NodeSizePlan): readonly Goal[] {
   return [
-    under(
+    atMost(
       nodeSizeId('large', 'ready'),
       `start with ${count(large.files)} files and ${count(large.trunks)} trunks < ${MAX_START_SECONDS} s`,
       MAX_START_SECONDS,

@@ -22,13 +22,13 @@ const CALL_LIMIT_MS = 600_000;
 const LINKED_BYTES = 2 ** 20;
 
 export function newLoad(): Child<LoadHandlers> {
-  return new Child<LoadHandlers>('load', new URL('./load-process.js', import.meta.url), {
+  return new Child<LoadHandlers>(new URL('./load-process.js', import.meta.url), {
     callLimitMs: CALL_LIMIT_MS,
   });
 }
 
 function newNode(): Child<NodeHandlers> {
-  return new Child<NodeHandlers>('node', new URL('./node-process.js', import.meta.url), {
+  return new Child<NodeHandlers>(new URL('./node-process.js', import.meta.url), {
     callLimitMs: CALL_LIMIT_MS,
     ...AS_THE_COMMAND,
   });
@@ -117,7 +117,7 @@ export class Nodes implements AsyncDisposable {
 
   /** Of all nodes together. */
   async counts(): Promise<NodeCounts> {
-    const all = await Promise.all(this.#children.map((child) => child.call('counts', undefined)));
+    const all = await Promise.all(this.#children.map((child) => child.call('counts')));
     return all.reduce((sum, counts) => {
       const entries = Object.entries(counts) as [keyof NodeCounts, number][];
       return Object.fromEntries(
@@ -127,7 +127,7 @@ export class Nodes implements AsyncDisposable {
   }
 
   async isDirect(): Promise<boolean> {
-    return this.#children[0]!.call('isDirect', undefined);
+    return this.#children[0]!.call('isDirect');
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -1,5 +1,4 @@
 import type { BenchmarkContext } from '../harness/benchmark.js';
-import { lineChart } from '../harness/line-chart.js';
 import { type Cell, round, spread, table } from '../harness/markdown.js';
 import { figureId, type Series } from './measuring.js';
 import { PAPER_GAINS } from './paper.js';
@@ -104,19 +103,16 @@ async function showOne(
   print(
     `CPU of the nodes for each request, µs (as a multiple of neither's):\n\n${table([capital(xTitle), ...SETTINGS], cpu)}`,
   );
-  await chart(
-    `data-node-${file}-${disk}.svg`,
-    lineChart({
-      title: `${title} (${DISK_NAMES[disk]})`,
-      xTitle,
-      yTitle: 'requests/s',
-      labels: labels.map(String),
-      series: SETTINGS.map((setting) => ({
-        name: setting,
-        values: labels.map((label) => of(setting, label, 'requests').median),
-      })),
-    }),
-  );
+  await chart(`data-node-${file}-${disk}.svg`, {
+    title: `${title} (${DISK_NAMES[disk]})`,
+    xTitle,
+    yTitle: 'requests/s',
+    labels: labels.map(String),
+    series: SETTINGS.map((setting) => ({
+      name: setting,
+      values: labels.map((label) => of(setting, label, 'requests').median),
+    })),
+  });
 }
 
 export async function showSizes(
@@ -144,19 +140,16 @@ export async function showSizes(
     print(
       `On ${DISK_NAMES[disk]}; neither: ${nothing} requests/s. The paper's gain grows nearly linearly up to 64 MB and much slower from there on.\n\n${table(head, rows)}`,
     );
-    await chart(
-      `data-node-size-${disk}.svg`,
-      lineChart({
-        title: `Figure 7: gain over cache size (${DISK_NAMES[disk]})`,
-        xTitle: 'cache',
-        yTitle: 'gain over neither, percent',
-        labels: plan.cacheMebibytes.map(sizeOf),
-        series: SIZED.map((setting) => ({
-          name: setting,
-          values: plan.cacheMebibytes.map((size) => 100 * (of(setting, size, 'vs-neither') - 1)),
-        })),
-      }),
-    );
+    await chart(`data-node-size-${disk}.svg`, {
+      title: `Figure 7: gain over cache size (${DISK_NAMES[disk]})`,
+      xTitle: 'cache',
+      yTitle: 'gain over neither, percent',
+      labels: plan.cacheMebibytes.map(sizeOf),
+      series: SIZED.map((setting) => ({
+        name: setting,
+        values: plan.cacheMebibytes.map((size) => 100 * (of(setting, size, 'vs-neither') - 1)),
+      })),
+    });
   }
 }
 

@@ -18,10 +18,8 @@ import type { WeekHandlers } from './week-process.js';
  */
 export const merging: Benchmark = {
   durability: 'os',
-  introduce: ({ print, scale }) =>
-    print(
-      `Weeks are simulated${remarkOn(scale)}: Staging with its container, FileMap and decisions is real, time is virtual, and FastDFS keeps names alone. Files are 2 to 100 KB, log-uniform.`,
-    ),
+  introduce: ({ scale }) =>
+    `Weeks are simulated${remarkOn(scale)}: Staging with its container, FileMap and decisions is real, time is virtual, and FastDFS keeps names alone. Files are 2 to 100 KB, log-uniform.`,
   parts: (scale) => ({
     weeks: { goals: weekGoals(scale), run: (context) => simulateWeeks(context, PLANS[scale]) },
     sites: { goals: SITE_GOALS, run: (context) => simulateSites(context, MONTHS[scale]) },
@@ -102,7 +100,7 @@ async function simulateWeeks(context: BenchmarkContext, { hours }: Plan): Promis
     const directory = workspace.fresh('week');
     const limit = { callLimitMs: LIMIT_OF_A_WEEK_MS };
     const module = new URL('./week-process.js', import.meta.url);
-    await using child = new Child<WeekHandlers>(site, module, limit);
+    await using child = new Child<WeekHandlers>(module, limit);
     const week = { site, directory, hours: forHours, maxAgeMs: MAX_AGE_MS, joins: true };
     const after = await child.call('simulate', week);
     await workspace.remove(directory);
@@ -157,10 +155,10 @@ async function mergeBacklog(context: BenchmarkContext, { files }: Plan): Promise
   const module = new URL('./rate-process.js', import.meta.url);
   progress(`${files} files of ${TINY_BYTES} bytes`);
   {
-    await using child = new Child<RateHandlers>('stage', module);
+    await using child = new Child<RateHandlers>(module);
     await child.call('stage', { directory, files, bodyBytes: TINY_BYTES });
   }
-  await using child = new Child<RateHandlers>('merge', module);
+  await using child = new Child<RateHandlers>(module);
   const merged = await child.call('merge', directory);
   figures.add('backlog.rate', 'files/s', files / merged.seconds);
   figures.add('backlog.cpu', 'µs of CPU', (merged.cpuSeconds / files) * 1e6);

@@ -2,7 +2,8 @@ import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { crc32 } from 'node:zlib';
 import { Staging } from '@stevedore/staging';
 import { drive } from '../harness/load.js';
-import { cpuUsed, serve } from '../harness/serve.js';
+import { cpuUsed } from '../harness/process-cpu.js';
+import { serve } from '../harness/serve.js';
 import { bodyOf } from '../staging/bodies.js';
 import { absentTrunkStore, forgettingTrunkStore } from '../staging/trunk-stores.js';
 import { TRUNK_BYTES } from './sites.js';
@@ -81,14 +82,14 @@ async function merge(directory: string): Promise<Rate> {
   }, POLL_MS);
   const delay = monitorEventLoopDelay({ resolution: 1 });
   delay.enable();
-  const { cpuSeconds } = cpuUsed();
+  const cpuSeconds = cpuUsed();
   const start = performance.now();
   await staging.merging.flush();
   const seconds = (performance.now() - start) / 1000;
   delay.disable();
   clearInterval(watch);
   const rate = {
-    ...{ seconds, cpuSeconds: cpuUsed().cpuSeconds - cpuSeconds, trunks: fills.length },
+    ...{ seconds, cpuSeconds: cpuUsed() - cpuSeconds, trunks: fills.length },
     leastFill: Math.min(1, ...fills.slice(0, -1)),
     delayP99Ms: delay.percentile(99) / 1e6,
     ...{ mostDelayMs: delay.max / 1e6, mostRssBytes },

@@ -62,7 +62,7 @@ export async function simulateSites(
       progress(`${days} days of ${title}${tellsMore ? '' : ', by size alone'}`);
       const directory = workspace.fresh('month');
       const module = new URL('./month-process.js', import.meta.url);
-      await using child = new Child<MonthHandlers>(site, module, { callLimitMs: CALL_LIMIT_MS });
+      await using child = new Child<MonthHandlers>(module, { callLimitMs: CALL_LIMIT_MS });
       const trunksADay = (perDay * MEAN_BYTES) / TRUNK_BYTES;
       const maxAgeMs = Math.round((TRUNKS_IN_MAX_AGE / trunksADay) * DAY_MS);
       const outcome = await child.call('simulateMonth', {

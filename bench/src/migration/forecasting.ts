@@ -7,7 +7,6 @@ import {
   sesm,
 } from '@stevedore/balance';
 import type { BenchmarkContext } from '../harness/benchmark.js';
-import { lineChart } from '../harness/line-chart.js';
 import type { Plan } from './plan.js';
 import { type LoadSeries, loadSeries, TRACES, type TraceName } from './traces.js';
 
@@ -82,21 +81,16 @@ async function drawForecasts(
       bytes === undefined ? undefined : bytes / MB,
     );
   const kind = trace === 'metadata' ? 'metadata' : 'small-file';
-  await context.chart(
-    `migration-forecast-${kind}.svg`,
-    lineChart({
-      title: `Figure 3: ${kind} load and its forecasts`,
-      xTitle: 'Interval',
-      yTitle: 'MB per interval',
-      labels: shown(intervals).map((_, index) =>
-        index % 5 === 0 ? String(CHART_FROM + index) : '',
-      ),
-      series: [
-        { name: 'Load', values: shown(intervals).map(({ servedBytes }) => servedBytes / MB) },
-        { name: 'SESM, α 0.1', values: forecasts('sesm-0.1') },
-        { name: 'BA-ESM, α 0.1', values: forecasts('ba-esm') },
-        { name: 'Panel (ours)', values: forecasts('panel') },
-      ],
-    }),
-  );
+  await context.chart(`migration-forecast-${kind}.svg`, {
+    title: `Figure 3: ${kind} load and its forecasts`,
+    xTitle: 'Interval',
+    yTitle: 'MB per interval',
+    labels: shown(intervals).map((_, index) => (index % 5 === 0 ? String(CHART_FROM + index) : '')),
+    series: [
+      { name: 'Load', values: shown(intervals).map(({ servedBytes }) => servedBytes / MB) },
+      { name: 'SESM, α 0.1', values: forecasts('sesm-0.1') },
+      { name: 'BA-ESM, α 0.1', values: forecasts('ba-esm') },
+      { name: 'Panel (ours)', values: forecasts('panel') },
+    ],
+  });
 }

@@ -1,5 +1,6 @@
 import { FastdfsClient, FastdfsError } from '@stevedore/fastdfs';
-import { cpuUsed, serve } from '../harness/serve.js';
+import { cpuUsed } from '../harness/process-cpu.js';
+import { serve } from '../harness/serve.js';
 
 /**
  * A load generator: loops of one kind, metadata or small files, in a process of their
@@ -103,13 +104,13 @@ async function run(argument: LoadArgument): Promise<LoadResult> {
     }
   };
   const loop = { metadata, reads, 'small-files': smallFiles }[kind];
-  let cpuAtFrom = cpuUsed().cpuSeconds;
+  let cpuAtFrom = cpuUsed();
   const mark = setTimeout(() => {
-    cpuAtFrom = cpuUsed().cpuSeconds;
+    cpuAtFrom = cpuUsed();
   }, warmUpSeconds * 1000);
   let cpuAtEnd: number | undefined;
   const last = setTimeout(() => {
-    cpuAtEnd = cpuUsed().cpuSeconds;
+    cpuAtEnd = cpuUsed();
   }, end - performance.now());
   await Promise.all(Array.from({ length: loops }, (_, index) => loop(index)));
   clearTimeout(mark);
@@ -120,7 +121,7 @@ async function run(argument: LoadArgument): Promise<LoadResult> {
     requests: times.length,
     busy,
     repeats: client.stats().repeatedRequests,
-    cpuSeconds: (cpuAtEnd ?? cpuUsed().cpuSeconds) - cpuAtFrom,
+    cpuSeconds: (cpuAtEnd ?? cpuUsed()) - cpuAtFrom,
     p50Ms: at(0.5),
     p99Ms: at(0.99),
   };

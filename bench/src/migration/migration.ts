@@ -83,14 +83,12 @@ export const migration: Benchmark = {
   },
 };
 
-function introduce({ print, scale }: BenchmarkContext): void {
+function introduce({ scale }: BenchmarkContext): string {
   const plan = PLANS[scale];
-  print(
-    [
-      `Forecasts: ${plan.runs} runs${remarkOn(scale)} with seeds of their own, in simulated time: the same on any machine. MB are 10^6 bytes.`,
-      'Metadata: 5000 entries of 1 KB 1 ms apart, 10,000 entries 0.1 ms apart, repeated; B_logic 12 MB/s, intervals of 1 s, entries committed together (held back up to 2 s).',
-      'Small files: 1, 2, 4, 8 and 16 clients that write and read back 16 files of 256 KiB between barriers 8 s (± 25 %) apart; B_logic 100 MB/s, intervals of 1 s, nothing held back.',
-      'Storage: tracker, storage, the metadata loops and the small-file clients are a process each, no cache. Four loops set metadata of 64 files; every small-file client stores 16 KiB and reads it back. Moves under load: the clients are this process.',
-    ].join('\n'),
-  );
+  return [
+    `Forecasts: ${plan.runs} runs${remarkOn(scale)} with seeds of their own, in simulated time: the same on any machine. MB are 10^6 bytes.`,
+    'Metadata: 5000 entries of 1 KB 1 ms apart, 10,000 entries 0.1 ms apart, repeated; B_logic 12 MB/s, intervals of 1 s, entries committed together (held back up to 2 s).',
+    'Small files: 1, 2, 4, 8 and 16 clients that write and read back 16 files of 256 KiB between barriers 8 s (± 25 %) apart; B_logic 100 MB/s, intervals of 1 s, nothing held back.',
+    'Storage: tracker, storage, the metadata loops and the small-file clients are a process each, no cache. Four loops set metadata of 64 files; every small-file client stores 16 KiB and reads it back. Moves under load: the clients are this process.',
+  ].join('\n');
 }

@@ -2,8 +2,7 @@ import { FastdfsClient } from '@stevedore/fastdfs';
 import type { TierOptions } from '@stevedore/tiering';
 import type { BenchmarkContext } from '../harness/benchmark.js';
 import { Child } from '../harness/child.js';
-import { lineChart } from '../harness/line-chart.js';
-import { settled, until } from '../harness/waiting.js';
+import { settled, until } from '../harness/load.js';
 import type { Plan } from './plan.js';
 import type { StorageHandlers } from './storage-process.js';
 import type { TrackerHandlers } from './tracker-process.js';
@@ -74,14 +73,14 @@ async function measureAll(
   const child = <H extends StorageHandlers | TrackerHandlers>(
     name: string,
     module: string,
-  ): Child<H> => keep(new Child<H>(name, new URL(module, import.meta.url)));
+  ): Child<H> => keep(new Child<H>(new URL(module, import.meta.url)));
   const trackerProcess = child<TrackerHandlers>('tracker', './tracker-process.js');
   const target = child<StorageHandlers>('target', './storage-process.js');
   const storages = WAYS.map((way) => ({
     way,
     storage: child<StorageHandlers>('storage', './storage-process.js'),
   }));
-  const tracker = await trackerProcess.call('start', undefined);
+  const tracker = await trackerProcess.call('start');
   await settled<unknown>([
     target.call('start', {
       directory: workspace.fresh('cost-target'),
@@ -111,7 +110,7 @@ async function measureAll(
         }
       }
       await until('the files have gone', async () => {
-        const { queued, remote: gone } = await away.call('status', undefined);
+        const { queued, remote: gone } = await away.call('status');
         return queued === 0 && gone.files === plan.costFiles;
       });
       for (const way of WAYS) {
@@ -192,17 +191,14 @@ function pattern(bytes: number): Buffer {
 }
 
 async function draw({ figures, chart }: BenchmarkContext): Promise<void> {
-  await chart(
-    'migration-cost.svg',
-    lineChart({
-      title: 'Figure 6: cost of a write that makes a file migrate',
-      xTitle: 'Size of the write',
-      yTitle: 'Milliseconds',
-      labels: ACCESS_KIB.map((kib) => (kib < 1024 ? `${kib} KiB` : `${kib / 1024} MiB`)),
-      series: WAYS.map((way) => ({
-        name: WAY_TEXTS[way],
-        values: ACCESS_KIB.map((access) => figures.summary(costId(way, access)).median),
-      })),
-    }),
-  );
+  await chart('migration-cost.svg', {
+    title: 'Figure 6: cost of a write that makes a file migrate',
+    xTitle: 'Size of the write',
+    yTitle: 'Milliseconds',
+    labels: ACCESS_KIB.map((kib) => (kib < 1024 ? `${kib} KiB` : `${kib / 1024} MiB`)),
+    series: WAYS.map((way) => ({
+      name: WAY_TEXTS[way],
+      values: ACCESS_KIB.map((access) => figures.summary(costId(way, access)).median),
+    })),
+  });
 }

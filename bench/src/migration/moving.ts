@@ -1,7 +1,7 @@
 import { FastdfsClient } from '@stevedore/fastdfs';
 import type { BenchmarkContext } from '../harness/benchmark.js';
 import { Child } from '../harness/child.js';
-import { settled, until } from '../harness/waiting.js';
+import { settled, until } from '../harness/load.js';
 import type { Plan } from './plan.js';
 import type { StorageHandlers } from './storage-process.js';
 
@@ -21,10 +21,7 @@ const MOVES_LIMIT_MS = 900_000;
 
 export async function measureMoving(context: BenchmarkContext, plan: Plan): Promise<void> {
   const { figures, workspace } = context;
-  await using node = new Child<StorageHandlers>(
-    'storage',
-    new URL('./storage-process.js', import.meta.url),
-  );
+  await using node = new Child<StorageHandlers>(new URL('./storage-process.js', import.meta.url));
   const tracker = await node.call('start', {
     directory: workspace.fresh('moving'),
     tiers: {
@@ -40,7 +37,7 @@ export async function measureMoving(context: BenchmarkContext, plan: Plan): Prom
   });
   await using client = new FastdfsClient({ trackers: [tracker] });
   /** The storage counts files that come back into rows: each has outgrown its row before. */
-  const moves = async () => 2 * (await node.call('status', undefined)).moves.moved;
+  const moves = async () => 2 * (await node.call('status')).moves.moved;
   const counts = { changes: 0, reads: 0, failed: 0, wrong: 0 };
   let ended = false;
   const files: string[] = [];

@@ -1,8 +1,8 @@
 import type { TierOptions } from '@stevedore/tiering';
 import type { BenchmarkContext } from '../harness/benchmark.js';
 import type { Child } from '../harness/child.js';
+import { settled } from '../harness/load.js';
 import { round, spread, table } from '../harness/markdown.js';
-import { settled } from '../harness/waiting.js';
 import type { LoadHandlers } from './load-process.js';
 import type { Plan } from './plan.js';
 import type { StorageHandlers } from './storage-process.js';
@@ -117,7 +117,7 @@ async function measure(
     await using others = new Others(setting.servers - 1);
     await using metadataLoad = child<LoadHandlers>('metadata load', './load-process.js');
     await using readLoad = child<LoadHandlers>('read load', './load-process.js');
-    const tracker = await trackerProcess.call('start', undefined);
+    const tracker = await trackerProcess.call('start');
     const groups = directories.map((_, index) => `group${index + 1}`);
     const tiersOf = (own: string): TierOptions => ({
       ...TIERS[setting.way],
@@ -164,7 +164,7 @@ async function measure(
     const [metadata, reads] = await load(seconds);
     const used = (await cpuOf()).map((after, index) => after - before[index]!);
     const homeCpu = used[1]!;
-    const { remote } = await home.call('status', undefined);
+    const { remote } = await home.call('status');
     // Nothing is held back from two intervals after metadata on.
     const alone = await readsFor(AFTER_METADATA_SECONDS, seconds);
     const values: Record<Figure, number> = {

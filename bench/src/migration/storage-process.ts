@@ -17,7 +17,7 @@ export interface StartArgument {
 export type StorageHandlers = {
   /** Answers with the address of the tracker. */
   readonly start: (argument: StartArgument) => Promise<string>;
-  readonly status: (none: undefined) => MigrationStatus;
+  readonly status: () => MigrationStatus;
 };
 
 let tracker: Tracker | undefined;

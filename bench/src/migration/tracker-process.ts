@@ -5,7 +5,7 @@ import { serve } from '../harness/serve.js';
 
 export type TrackerHandlers = {
   /** Answers with its address. */
-  readonly start: (none: undefined) => Promise<string>;
+  readonly start: () => Promise<string>;
 };
 
 let tracker: Tracker | undefined;

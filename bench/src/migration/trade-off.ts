@@ -1,7 +1,6 @@
 import type { TierOptions } from '@stevedore/tiering';
 import type { BenchmarkContext } from '../harness/benchmark.js';
 import { Child } from '../harness/child.js';
-import { lineChart } from '../harness/line-chart.js';
 import type { LoadHandlers, LoadResult } from './load-process.js';
 import type { Plan } from './plan.js';
 import type { StorageHandlers } from './storage-process.js';
@@ -124,7 +123,7 @@ class Server implements AsyncDisposable {
   static async start(variant: Variant, directory: string): Promise<Server> {
     const server = new Server();
     try {
-      const tracker = await server.#tracker.call('start', undefined);
+      const tracker = await server.#tracker.call('start');
       await server.#storage.call('start', { directory, tiers: TIERS[variant], tracker });
       const about = { tracker, count: FILES, bytes: FILE_BYTES };
       server.#address = tracker;
@@ -164,25 +163,22 @@ export function child<H extends LoadHandlers | StorageHandlers | TrackerHandlers
   name: string,
   module: string,
 ): Child<H> {
-  return new Child<H>(name, new URL(module, import.meta.url));
+  return new Child<H>(new URL(module, import.meta.url));
 }
 
 async function drawTradeOff({ figures, chart }: BenchmarkContext): Promise<void> {
   for (const kind of ['metadata', 'small-files'] as const) {
-    await chart(
-      `migration-trade-off-${kind}.svg`,
-      lineChart({
-        title: `Figure 4: ${kind === 'metadata' ? 'metadata' : 'small-file'} throughput`,
-        xTitle: 'Clients that write and read small files',
-        yTitle: 'Requests per second',
-        labels: CLIENTS.map(String),
-        series: VARIANTS.map((variant) => ({
-          name: variant === 'method' ? 'With the method' : 'Baseline',
-          values: CLIENTS.map(
-            (clients) => figures.summary(throughputId(variant, kind, clients)).median,
-          ),
-        })),
-      }),
-    );
+    await chart(`migration-trade-off-${kind}.svg`, {
+      title: `Figure 4: ${kind === 'metadata' ? 'metadata' : 'small-file'} throughput`,
+      xTitle: 'Clients that write and read small files',
+      yTitle: 'Requests per second',
+      labels: CLIENTS.map(String),
+      series: VARIANTS.map((variant) => ({
+        name: variant === 'method' ? 'With the method' : 'Baseline',
+        values: CLIENTS.map(
+          (clients) => figures.summary(throughputId(variant, kind, clients)).median,
+        ),
+      })),
+    });
   }
 }

@@ -1,6 +1,6 @@
 import { FileCache } from '@stevedore/cache';
 import { SeededRandom } from '../harness/seeded-random.js';
-import { filesForShare, shareOfRequests, Zipf } from './zipf.js';
+import { filesForShare, shareOfRequests, Zipf } from '../harness/zipf.js';
 
 /**
  * What the product's cache makes of requests by Zipf's law. It is driven with a population that is

@@ -6,10 +6,10 @@ import { openDatabase } from '@stevedore/disk/sqlite';
 import { drive } from '../harness/load.js';
 import { SeededRandom } from '../harness/seeded-random.js';
 import { serve } from '../harness/serve.js';
+import { Zipf } from '../harness/zipf.js';
 import { shuffled } from './cache-model.js';
 import { ABOUT, sizesOf } from './files.js';
 import { sizeWithLog } from './sized-map.js';
-import { Zipf } from './zipf.js';
 
 /** The measured process: an application with a store, a map and a storage of its own. */
 

@@ -1,7 +1,7 @@
 import { mkdir } from 'node:fs/promises';
 import type { BenchmarkContext } from '../harness/benchmark.js';
 import { Child } from '../harness/child.js';
-import { StorageNode } from '../harness/storage-node.js';
+import { Nodes } from '../harness/nodes.js';
 import { cacheBytesFor, hitRatioOf, runCache } from './cache-model.js';
 import { type Site, simulateGateway } from './gateway-trunks.js';
 import { measureIndexes } from './index-writer.js';
@@ -59,13 +59,11 @@ async function measureReal(
   const directory = workspace.fresh('real');
   await mkdir(directory, { recursive: true });
   try {
-    await using node = new StorageNode();
-    const trackers = [await node.start(`${directory}/node`)];
-    await using child = new Child<RealHandlers>(
-      'store',
-      new URL('./real-process.js', import.meta.url),
-      { callLimitMs: CALL_LIMIT_MS },
-    );
+    await using node = new Nodes();
+    const trackers = [await node.cluster(`${directory}/node`)];
+    await using child = new Child<RealHandlers>(new URL('./real-process.js', import.meta.url), {
+      callLimitMs: CALL_LIMIT_MS,
+    });
     const { files, meanBytes, trunkBytes, exponent, warmUp, counted } = plan;
     const cacheBytes = cacheBytesFor(roomOf(plan), meanBytes);
     progress(`uploading ${files} files`);
@@ -74,7 +72,7 @@ async function measureReal(
     progress('reading them');
     const reads = await child.call('read', { exponent, warmUp, counted, seed: SEED });
     progress('a restart, and a lost map');
-    const kept = await child.call('close', undefined);
+    const kept = await child.call('close');
     if (kept.rebuiltFiles !== files) throw new Error(`${kept.rebuiltFiles} files were rebuilt`);
     addRates(figures, files, stored, kept);
     figures.add('real.reads', 'reads/s', Math.ceil(files * counted) / reads.seconds);

@@ -34,13 +34,11 @@ export const scaling: Benchmark = {
   },
 };
 
-function introduce({ print, scale }: BenchmarkContext): void {
+function introduce({ scale }: BenchmarkContext): string {
   const limits = limitsFrom(process.env.STEVEDORE_BENCH_LIMITS);
   const listed = Object.entries(limits).map(([name, value]) => `${name}=${value}`);
-  print(
-    [
-      `One simulation${remarkOn(scale)}, the same one for the same seed; files are log-uniform around ${MEAN_BYTES / 1024} KiB, 2 to 56 KB. Rates are measured on this machine.`,
-      `Assumptions and limits (STEVEDORE_BENCH_LIMITS=NAME=NUMBER,… changes them): ${listed.join(', ')}.`,
-    ].join('\n'),
-  );
+  return [
+    `One simulation${remarkOn(scale)}, the same one for the same seed; files are log-uniform around ${MEAN_BYTES / 1024} KiB, 2 to 56 KB. Rates are measured on this machine.`,
+    `Assumptions and limits (STEVEDORE_BENCH_LIMITS=NAME=NUMBER,… changes them): ${listed.join(', ')}.`,
+  ].join('\n');
 }

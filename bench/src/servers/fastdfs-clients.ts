@@ -1,24 +1,37 @@
-import { startClient } from '../client/client-child.js';
+import { startClient } from '../client/client.js';
 import type { BenchmarkContext } from '../harness/benchmark.js';
-import { round, spread, table } from '../harness/markdown.js';
+import { inTurn } from '../harness/load.js';
+import { middle } from '../harness/markdown.js';
+import { UPLOAD_BYTES } from './content.js';
 import type { NamedServer } from './kinds.js';
-import { CONNECTIONS, type Plan, UPLOAD_BYTES } from './plan.js';
+import { type Plan, SCENARIOS } from './scenarios.js';
 
 /** Named FastDFS clusters, asked by our client or by npm fdfs: 20 KB up and down. */
 
 const KINDS = ['fdfs', 'fastdfs', 'fastdfs-trunk'];
 const SEED = 18;
+const { connections: CONNECTIONS } = SCENARIOS.upload;
 
 export async function measureClients(context: BenchmarkContext, plan: Plan): Promise<void> {
   const named = context.servers.filter(({ kind }) => KINDS.includes(kind));
   if (named.length === 0) return;
   for (let turn = 0; turn < plan.turns; turn += 1) {
     context.progress(`FastDFS clients, turn ${turn + 1}`);
-    for (const server of turn % 2 === 0 ? named : named.toReversed()) {
-      await measureOne(context, plan, server);
-    }
+    for (const server of inTurn(turn, named)) await measureOne(context, plan, server);
   }
-  show(context, named);
+  context.print('## FastDFS clusters');
+  context.table('clients', {
+    head: 'Cluster, connections',
+    rows: CONNECTIONS.flatMap((count) =>
+      named.map(({ kind }) => [`${kind}, ${count}`, `${kind}.c${count}`] as const),
+    ),
+    columns: [
+      ['uploads/s', 'up.rate'],
+      ['client, us', 'up.cpu', middle],
+      ['downloads/s', 'down.rate'],
+      ['client, us', 'down.cpu', middle],
+    ],
+  });
 }
 
 async function measureOne(
@@ -26,39 +39,21 @@ async function measureOne(
   { seconds }: Plan,
   { kind, address }: NamedServer,
 ): Promise<void> {
-  await using child = await startClient(kind, [{ name: '20KB', bytes: UPLOAD_BYTES }]);
-  for (const connections of CONNECTIONS.upload) {
+  await using child = await startClient([UPLOAD_BYTES]);
+  for (const connections of CONNECTIONS) {
     const client = kind === 'fdfs' ? 'fdfs' : 'stevedore';
     await child.call('open', { client, trackers: [address], connections });
     const load = { seconds, concurrency: connections };
     const up = await child.call('upload', { ...load, size: UPLOAD_BYTES });
     const down = await child.call('download', { ...load, seed: SEED });
-    await child.call('close', undefined);
+    await child.call('close');
     for (const [what, result] of Object.entries({ up, down })) {
-      const { operations, seconds: took, cpuSeconds, errors, firstError } = result;
+      const { operations, errors, firstError } = result;
       if (errors > 0) throw new Error(`${kind}: ${errors} calls failed, the first: ${firstError}`);
-      const id = `${what}.${kind}.c${connections}`;
-      figures.add(`${id}.rate`, 'requests/s', operations / took);
-      figures.add(`${id}.client-cpu`, 'us', (cpuSeconds / operations) * 1e6);
+      figures.addAll(`${kind}.c${connections}.${what}`, {
+        rate: [operations / result.seconds, 'requests/s'],
+        cpu: [(result.cpuSeconds / operations) * 1e6, 'us'],
+      });
     }
   }
-}
-
-function show({ figures, print }: BenchmarkContext, named: readonly NamedServer[]): void {
-  const rows = CONNECTIONS.upload.flatMap((connections) =>
-    named.map(({ kind }) => {
-      const of = (what: string) => figures.summary(`${what}.${kind}.c${connections}.rate`);
-      const cpu = (what: string) =>
-        round(figures.summary(`${what}.${kind}.c${connections}.client-cpu`).median);
-      return [
-        `${kind}, ${connections}`,
-        spread(of('up')),
-        cpu('up'),
-        spread(of('down')),
-        cpu('down'),
-      ];
-    }),
-  );
-  const head = ['Cluster, connections', 'uploads/s', 'client, us', 'downloads/s', 'client, us'];
-  print(`## FastDFS clusters\n\n${table(head, rows)}`);
 }

@@ -1,7 +1,8 @@
 import { crc32 } from 'node:zlib';
 import { Staging } from '@stevedore/staging';
 import { drive } from '../harness/load.js';
-import { cpuUsed, serve } from '../harness/serve.js';
+import { cpuUsed } from '../harness/process-cpu.js';
+import { serve } from '../harness/serve.js';
 import { bodyOf, generatedKey } from './bodies.js';
 import { BODY_BYTES, makeLargeDirectory, TRUNK_FILES } from './large-filemap.js';
 import { IN_FLIGHT } from './plan.js';
@@ -96,12 +97,12 @@ const operations: Readonly<Record<Operation, (index: number) => Promise<unknown>
 };
 
 async function run({ operation, from, count }: Parameters<CostHandlers['run']>[0]): Promise<Cost> {
-  const { cpuSeconds } = cpuUsed();
+  const cpuSeconds = cpuUsed();
   const load = { operations: count, concurrency: IN_FLIGHT };
   const { seconds } = await drive(load, async (index) => {
     await operations[operation](from + index);
   });
-  return { operations: count, seconds, cpuSeconds: cpuUsed().cpuSeconds - cpuSeconds };
+  return { operations: count, seconds, cpuSeconds: cpuUsed() - cpuSeconds };
 }
 
 async function warmUp(): Promise<void> {

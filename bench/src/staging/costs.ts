@@ -67,7 +67,7 @@ async function measure(
   for (const size of SIZES) {
     await readThrough(join(directories[size], 'filemap.sqlite'));
     await children[size].call('open', { directory: directories[size], rows: rows[size] });
-    await children[size].call('warmUp', undefined);
+    await children[size].call('warmUp');
   }
   for (const operation of OPERATIONS) {
     const count = SLICE_OPERATIONS[operation];
@@ -92,9 +92,9 @@ async function measure(
     figures.add(costId(operation, 'ratio.cpu'), 'times', cpuSeconds.large / cpuSeconds.small);
   }
   for (const size of SIZES) {
-    const rssBytes = await children[size].call('rssBytes', undefined);
+    const rssBytes = await children[size].call('rssBytes');
     figures.add(`cost.memory.${size}`, 'MiB', rssBytes / MIB);
-    await children[size].call('close', undefined);
+    await children[size].call('close');
   }
 }
 
@@ -105,7 +105,6 @@ async function readThrough(path: string): Promise<void> {
 
 function newChild(name: string, callLimitMs?: number): Child<CostHandlers> {
   return new Child<CostHandlers>(
-    name,
     new URL('./cost-process.js', import.meta.url),
     callLimitMs === undefined ? {} : { callLimitMs },
   );

@@ -41,14 +41,12 @@ export const staging: Benchmark = {
   },
 };
 
-function introduce({ print, scale }: BenchmarkContext): void {
+function introduce({ scale }: BenchmarkContext): string {
   const plan = PLANS[scale];
-  print(
-    [
-      `${plan.runs} runs${remarkOn(scale)} (costs: ${plan.costRuns}), variants in turns, every measurement in a process of its own. Ratios are those of one run, then their median. MB are 10^6 bytes.`,
-      `Uploads: \`open()\` with its embedded node, ${IN_FLIGHT} at a time, nothing is merged meanwhile. Container: Staging alone; the plain loop appends exactly the batches that the container wrote, and syncs each.`,
-      'Starts: the default configuration, embedded node included, in a directory that a killed process left; FileMap and container are in the page cache. Memory is the resident set of the whole process.',
-      `Costs: Staging, ${IN_FLIGHT} operations at a time, random merged files in trunks of 2,000, durability \`os\`, so that no sync hides the FileMap; *find* is the FileMap's look-up alone.`,
-    ].join('\n'),
-  );
+  return [
+    `${plan.runs} runs${remarkOn(scale)} (costs: ${plan.costRuns}), variants in turns, every measurement in a process of its own. Ratios are those of one run, then their median. MB are 10^6 bytes.`,
+    `Uploads: \`open()\` with its embedded node, ${IN_FLIGHT} at a time, nothing is merged meanwhile. Container: Staging alone; the plain loop appends exactly the batches that the container wrote, and syncs each.`,
+    'Starts: the default configuration, embedded node included, in a directory that a killed process left; FileMap and container are in the page cache. Memory is the resident set of the whole process.',
+    `Costs: Staging, ${IN_FLIGHT} operations at a time, random merged files in trunks of 2,000, durability \`os\`, so that no sync hides the FileMap; *find* is the FileMap's look-up alone.`,
+  ].join('\n');
 }

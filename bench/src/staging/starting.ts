@@ -45,10 +45,7 @@ async function measure(
   const directory = workspace.fresh('start');
   await copyDirectory(from, directory);
   try {
-    await using child = new Child<StartHandlers>(
-      'store',
-      new URL('./start-process.js', import.meta.url),
-    );
+    await using child = new Child<StartHandlers>(new URL('./start-process.js', import.meta.url));
     const start = await child.call('open', directory);
     const mostBytes = await child.call('watch', plan.watchSeconds);
     await child.call('verify', samples);
@@ -73,7 +70,7 @@ async function merge(directory: string): Promise<void> {
 }
 
 function newFiller(): Child<FillHandlers> {
-  return new Child<FillHandlers>('filler', new URL('./fill-process.js', import.meta.url), {
+  return new Child<FillHandlers>(new URL('./fill-process.js', import.meta.url), {
     callLimitMs: FILL_LIMIT_MS,
   });
 }

@@ -5,7 +5,8 @@ import { type Disk, type DiskFile, decoratedFile, localDisk } from '@stevedore/d
 import { Staging } from '@stevedore/staging';
 import { type FileSetOptions, makeFileSet, type SampleFile } from '../harness/file-set.js';
 import { drive } from '../harness/load.js';
-import { cpuUsed, serve } from '../harness/serve.js';
+import { cpuUsed } from '../harness/process-cpu.js';
+import { serve } from '../harness/serve.js';
 import { stagingOptions } from './staging-options.js';
 import { absentTrunkStore } from './trunk-stores.js';
 
@@ -61,7 +62,7 @@ async function measured(
   concurrency: number,
   put: (file: SampleFile) => Promise<void>,
 ): Promise<Written> {
-  const { cpuSeconds } = cpuUsed();
+  const cpuSeconds = cpuUsed();
   const { seconds } = await drive({ operations: set.length, concurrency }, (index) =>
     put(set[index]!),
   );
@@ -70,7 +71,7 @@ async function measured(
     files: set.length,
     bytes,
     seconds,
-    cpuSeconds: cpuUsed().cpuSeconds - cpuSeconds,
+    cpuSeconds: cpuUsed() - cpuSeconds,
   };
 }
 
@@ -180,7 +181,7 @@ async function append({
   }
   const file: FileHandle = await openFile(path, 'wx');
   try {
-    const { cpuSeconds } = cpuUsed();
+    const cpuSeconds = cpuUsed();
     const start = performance.now();
     let position = 0;
     for (const bytes of sizes) {
@@ -194,7 +195,7 @@ async function append({
       files: sizes.length,
       bytes: position,
       seconds,
-      cpuSeconds: cpuUsed().cpuSeconds - cpuSeconds,
+      cpuSeconds: cpuUsed() - cpuSeconds,
     };
   } finally {
     await file.close();

@@ -75,7 +75,7 @@ async function measureContainer(
     appended.push(await plain.call('append', { path, batches }));
     await workspace.remove(path);
   }
-  await container.call('closeStaging', undefined);
+  await container.call('closeStaging');
   await workspace.remove(directory);
   const [all, beside] = [sum(staged), sum(appended)];
   const speed = ({ bytes, seconds }: Written) => bytes / 1e6 / seconds;
@@ -99,7 +99,7 @@ function sum(parts: readonly Written[]): Written {
 }
 
 async function newChild(plan: Plan, bodies: Bodies): Promise<Child<WriteHandlers>> {
-  const child = new Child<WriteHandlers>('writer', new URL('./write-process.js', import.meta.url));
+  const child = new Child<WriteHandlers>(new URL('./write-process.js', import.meta.url));
   const isMixed = bodies === 'mixed';
   await child.call('prepare', {
     seed: SEED,
