@@ -9,12 +9,12 @@ import { acknowledges, parseServer } from '../../bench/dist/servers/kinds.js';
 
 test('servers are named by kind and address, and the report says what each acknowledges', () => {
   const { servers } = parseArguments(
-    ['servers', '--server', 'nginx=http://127.0.0.1:81/x', '--server', 'fdfs=10.0.0.1:22122'],
+    ['servers', '--server', 'nginx=http://127.0.0.1:81/x', '--server', 'fastdfs=10.0.0.1:22122'],
     ['servers'],
   );
   expect(servers).toEqual([
     { kind: 'nginx', address: 'http://127.0.0.1:81/x' },
-    { kind: 'fdfs', address: '10.0.0.1:22122' },
+    { kind: 'fastdfs', address: '10.0.0.1:22122' },
   ]);
   expect(() => parseServer('apache=http://127.0.0.1')).toThrow('KIND=ADDRESS is needed');
   expect(() => parseServer('nginx=')).toThrow('KIND=ADDRESS is needed');

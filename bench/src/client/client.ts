@@ -137,7 +137,7 @@ export const client: Benchmark = {
 };
 
 /** A measured process, with its files made. */
-export async function startClient(
+async function startClient(
   sizes: readonly number[] = Object.values(SIZES),
   nodeOptions: readonly string[] = [],
 ): Promise<Child<ClientHandlers>> {

@@ -8,7 +8,6 @@ import { Child } from '../harness/child.js';
 import { inTurn, settled } from '../harness/load.js';
 import { type Column, middle, table } from '../harness/markdown.js';
 import { bytesReadBy, type THREADS, threadSecondsOf } from '../harness/process-cpu.js';
-import { measureClients } from './fastdfs-clients.js';
 import { acknowledges } from './kinds.js';
 import type { LoadHandlers, LoadResult } from './load-process.js';
 import {
@@ -31,7 +30,7 @@ import { openNamed, type Subject, startOwn } from './subjects.js';
  */
 export const servers: Benchmark = {
   durability: 'plain and gateway: sync; the others: see the first table of the report',
-  packages: ['autocannon', 'fdfs'],
+  packages: ['autocannon'],
   introduce({ scale, servers: named }) {
     const { turns, seconds, uploadSeconds, uploadsBefore } = PLANS[scale];
     const text = `${turns} turns${remarkOn(scale)} of ${seconds} s for each server, uploads of ${uploadSeconds} s after ${uploadsBefore} others, so that memory is as full as after days. The gateway is started by its command; nothing is merged meanwhile. *plain* is node:http with appends and one fdatasync for all that arrived together; it keeps files that are downloaded in a Map, and uploads nowhere. *checked* is the gateway with an API key with rate and quota, a policy with types and first bytes, and signed URLs. The load is autocannon in a process of its own, which compares every byte that comes back. CPU is user and system time of all processes of a server, on Linux, and by its threads: the event loop, those of V8 (compiler, garbage collector), and the others (disk). Of a named server it is that of the processes which listen at its address, where that is this machine.`;
@@ -47,10 +46,7 @@ export const servers: Benchmark = {
       run: (context) => measure(context, plan, name),
     });
     const scenarios = Object.keys(SCENARIOS).map((name) => [name, part(name as ScenarioName)]);
-    return {
-      ...Object.fromEntries(scenarios),
-      clients: { goals: [], run: (context) => measureClients(context, plan) },
-    };
+    return Object.fromEntries(scenarios);
   },
 };
 
