@@ -4,6 +4,7 @@ import { drive, type Span } from '../harness/load.js';
 import { seededRandom } from '../harness/seeded-random.js';
 import { serve } from '../harness/serve.js';
 import { type Client, type ClientOptions, openClient } from './clients.js';
+import { SEED } from './plan.js';
 
 /**
  * The measured process: one client, and loops that call it over files made
@@ -30,7 +31,6 @@ interface Stored {
   readonly file: SampleFile;
 }
 
-export const SEED = 30;
 const FILES_PER_SIZE = 256;
 const REMOVE_CONNECTIONS = 16;
 /** `fdfs` never settles a call whose socket it has timed out itself, after 10 s. */

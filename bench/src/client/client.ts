@@ -1,57 +1,20 @@
-import { FastdfsClient } from '@stevedore/fastdfs';
-import {
-  type Benchmark,
-  type BenchmarkContext,
-  remarkOn,
-  type Scale,
-} from '../harness/benchmark.js';
-import { Child } from '../harness/child.js';
-import { makeFileSet } from '../harness/file-set.js';
+import { type Benchmark, type BenchmarkContext, remarkOn } from '../harness/benchmark.js';
+import type { Child } from '../harness/child.js';
 import { atLeast, atMost, leastOf } from '../harness/goals.js';
 import { inTurn } from '../harness/load.js';
-import { count, middle, percent } from '../harness/markdown.js';
-import { NodeConnection, type Writing } from '../harness/node-connection.js';
+import { middle, percent } from '../harness/markdown.js';
 import { Nodes } from '../harness/nodes.js';
-import { median } from '../harness/statistics.js';
-import { type ClientHandlers, SEED, type TransferResult } from './client-process.js';
+import type { ClientHandlers, TransferResult } from './client-process.js';
+import { measureMemory } from './memory.js';
+import { measurePieces } from './pieces.js';
+import { GOAL_CONNECTIONS, PLANS, type Plan, SEED, SIZES, startClient } from './plan.js';
 
 /**
  * Our FastDFS client against npm `fdfs`: small uploads and downloads over 1, 16 and
  * 64 connections, uploads written as the C client does, and whether the memory stays flat.
  */
 
-interface Plan {
-  readonly runs: number;
-  /** Length of one measurement of uploads, of one of downloads, and of a warm-up of each. */
-  readonly uploadSeconds: number;
-  readonly downloadSeconds: number;
-  readonly warmUpSeconds: number;
-  readonly memoryRuns: number;
-  /** Uploads, downloads and deletes together. */
-  readonly memoryOperations: number;
-  /** Uploads one at a time, in each way of writing them. */
-  readonly piecesUploads: number;
-}
-
-const PLANS: Readonly<Record<Scale, Plan>> = {
-  full: {
-    ...{ runs: 5, uploadSeconds: 1, downloadSeconds: 0.7, warmUpSeconds: 0.35 },
-    ...{ memoryRuns: 3, memoryOperations: 100_000, piecesUploads: 400 },
-  },
-  quick: {
-    ...{ runs: 3, uploadSeconds: 0.2, downloadSeconds: 0.15, warmUpSeconds: 0.1 },
-    ...{ memoryRuns: 1, memoryOperations: 10_000, piecesUploads: 200 },
-  },
-  smoke: {
-    ...{ runs: 1, uploadSeconds: 0.03, downloadSeconds: 0.03, warmUpSeconds: 0.03 },
-    ...{ memoryRuns: 1, memoryOperations: 600, piecesUploads: 5 },
-  },
-};
-
 const CONNECTIONS = [1, 16, 64] as const;
-/** The goal is about this many connections; the memory is measured with as many. */
-const GOAL_CONNECTIONS = 16;
-const SIZES = { '1KB': 1_000, '20KB': 20_000 } as const;
 type SizeName = keyof typeof SIZES;
 const SIZE_NAMES = Object.keys(SIZES) as SizeName[];
 const CLIENTS = ['stevedore', 'fdfs'] as const;
@@ -65,17 +28,6 @@ const SERVER_TITLES = {
   cluster: 'Named cluster',
 } as const;
 type ServerName = keyof typeof SERVER_TITLES;
-const WAY_TITLES = {
-  ours: "by Stevedore's client",
-  together: 'head and body in one write, by a bare socket',
-  apart: "head and body in a write each, Nagle's algorithm on, by a bare socket",
-} as const;
-type Way = keyof typeof WAY_TITLES;
-const WAYS = Object.keys(WAY_TITLES) as Way[];
-const MEMORY_PERCENTS = [10, 50, 100] as const;
-/** A file is uploaded, downloaded and deleted. */
-const OPERATIONS_PER_CYCLE = 3;
-const EXTENSION = 'bin';
 const UPLOAD_TIMES = 3;
 const MEMORY_TIMES = 1.1;
 const PIECES_TIMES = 1.2;
@@ -135,17 +87,6 @@ export const client: Benchmark = {
     },
   }),
 };
-
-/** A measured process, with its files made. */
-async function startClient(
-  sizes: readonly number[] = Object.values(SIZES),
-  nodeOptions: readonly string[] = [],
-): Promise<Child<ClientHandlers>> {
-  const module = new URL('./client-process.js', import.meta.url);
-  const child = new Child<ClientHandlers>(module, { nodeOptions });
-  await child.call('prepare', sizes);
-  return child;
-}
 
 function serversOf({ trackers }: BenchmarkContext): readonly ServerName[] {
   return trackers ? ['memory', 'storage', 'cluster'] : ['memory', 'storage'];
@@ -340,103 +281,4 @@ async function showTransfers(context: BenchmarkContext): Promise<void> {
       ),
     });
   }
-}
-
-/**
- * What an upload costs a client that writes head and body apart with Nagle's algorithm on,
- * as the C client does: a system that delays the acknowledgement of the head adds 40 ms.
- * Uploads of all ways are made in turns, so that the disk is the same for all.
- */
-async function measurePieces(context: BenchmarkContext, plan: Plan): Promise<void> {
-  for (let run = 1; run <= plan.runs; run += 1) {
-    context.progress(`uploads in pieces, run ${run} of ${plan.runs}`);
-    await measurePiecesOnce(context, plan);
-  }
-  context.print(
-    `## Uploads in two pieces\n\n${plan.piecesUploads} uploads of 20 KB in each way, one at a time and in turns, against our storage on disk, synced; milliseconds of the median upload, median of the runs (least–greatest):`,
-  );
-  context.table('pieces', {
-    head: 'Written',
-    rows: WAYS.map((way) => [WAY_TITLES[way], `upload.c1.${way}`]),
-    columns: [['ms', 'ms']],
-  });
-}
-
-async function measurePiecesOnce(context: BenchmarkContext, { piecesUploads }: Plan) {
-  const { figures, workspace } = context;
-  const bytes = SIZES['20KB'];
-  const [file] = makeFileSet({ seed: SEED, minBytes: bytes, maxBytes: bytes, totalBytes: bytes });
-  const content = file!.bytes;
-  await using nodes = new Nodes();
-  const tracker = await nodes.cluster(workspace.fresh('node'));
-  const client = new FastdfsClient({ trackers: [tracker], maxConnectionsPerAddress: 1 });
-  const connections: NodeConnection[] = [];
-  const open = async (port: number, writing?: Writing): Promise<NodeConnection> => {
-    const connection = await NodeConnection.open(port, writing);
-    connections.push(connection);
-    return connection;
-  };
-  try {
-    const { port } = await (await open(Number(tracker.split(':').at(-1)))).queryStore();
-    const together = await open(port, 'together');
-    const apart = await open(port, 'apart');
-    const uploads: Readonly<Record<Way, () => PromiseLike<unknown>>> = {
-      ours: () => client.upload(content, { extension: EXTENSION }),
-      together: () => together.upload([content], content.length, EXTENSION),
-      apart: () => apart.upload([content], content.length, EXTENSION),
-    };
-    const times: Readonly<Record<Way, number[]>> = { ours: [], together: [], apart: [] };
-    for (let done = 0; done < piecesUploads; done += 1) {
-      for (const way of WAYS) {
-        const start = performance.now();
-        await uploads[way]();
-        times[way].push(performance.now() - start);
-      }
-    }
-    for (const way of WAYS) figures.add(`upload.c1.${way}.ms`, 'ms', median(times[way]));
-    figures.addRatio('upload.c1.apart-times-ours', 'upload.c1.apart.ms', 'upload.c1.ours.ms');
-  } finally {
-    for (const connection of connections) connection.close();
-    await client.close();
-  }
-}
-
-/** Whether our client's memory stays flat: what it holds at 10, 50 and 100 % of many operations. */
-async function measureMemory(context: BenchmarkContext, plan: Plan): Promise<void> {
-  const { figures, progress, print, table } = context;
-  const { memoryOperations, memoryRuns } = plan;
-  for (let run = 1; run <= memoryRuns; run += 1) {
-    progress(`memory, run ${run} of ${memoryRuns}`);
-    await using nodes = new Nodes();
-    const trackers = await nodes.call('memoryCluster');
-    await using child = await startClient([SIZES['1KB']], ['--expose-gc']);
-    await child.call('open', { client: 'stevedore', trackers, connections: GOAL_CONNECTIONS });
-    const all = Math.ceil(memoryOperations / OPERATIONS_PER_CYCLE);
-    let done = 0;
-    for (const percent of MEMORY_PERCENTS) {
-      const cycles = Math.ceil((all * percent) / 100) - done;
-      await child.call('cycle', { size: SIZES['1KB'], cycles, concurrency: GOAL_CONNECTIONS });
-      done += cycles;
-      const { heapUsed, rss, external } = await child.call('memory');
-      figures.addAll(`memory.p${percent}`, {
-        heap: [heapUsed / 1e6, 'MB'],
-        rss: [rss / 1e6, 'MB'],
-        external: [external / 1e6, 'MB'],
-      });
-    }
-    figures.addRatio('memory.growth', 'memory.p100.heap', 'memory.p10.heap');
-    await child.call('close');
-  }
-  print(
-    `## Memory\n\nStevedore's client, ${count(memoryOperations)} uploads, downloads and deletes of 1 KB over ${GOAL_CONNECTIONS} connections in one process; MB after a forced collection (outside the heap are the bytes that are uploaded, too):`,
-  );
-  table('memory', {
-    head: 'Operations done',
-    rows: MEMORY_PERCENTS.map((percent) => [`${percent} %`, `memory.p${percent}`]),
-    columns: [
-      ['heap', 'heap'],
-      ['outside the heap', 'external'],
-      ['resident', 'rss'],
-    ],
-  });
 }
