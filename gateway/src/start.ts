@@ -57,7 +57,8 @@ export interface Gateway {
 }
 
 /** The parts that a worker of a gateway shares with others. */
-export interface WorkerParts extends Pick<AppOptions, 'metrics' | 'console' | 'stats' | 'marks'> {
+export interface WorkerParts
+  extends Pick<AppOptions, 'metrics' | 'console' | 'stats' | 'marks' | 'passOn'> {
   readonly open: () => Promise<FileStore>;
   /** Store and server exist; the port is not open yet. */
   readonly opened: (server: Server) => Promise<void>;
@@ -90,6 +91,7 @@ export async function startGateway(
     onError(error);
   });
   const leaving = new AbortController();
+  const { open: _, opened, ledger: __, ...shared } = worker ?? {};
   const app = buildApp({
     store,
     leaving: leaving.signal,
@@ -98,10 +100,7 @@ export async function startGateway(
     onError,
     log,
     processMetrics: true,
-    ...(worker && {
-      ...{ metrics: worker.metrics, console: worker.console },
-      ...{ stats: worker.stats, marks: worker.marks },
-    }),
+    ...shared,
     embedded: options.trackers.length === 0,
     exposure: judgeAccess(options),
     mergeMaxAgeMs: options.mergeMaxAge,
@@ -117,7 +116,7 @@ export async function startGateway(
     ...(isOpenOnLoopback(options) ? { hostNames: new HostNames(options.hostNames) } : {}),
   });
   try {
-    await worker?.opened(app.server);
+    await opened?.(app.server);
     await app.listen({ host: options.host, port: options.port });
   } catch (error) {
     await Promise.allSettled([app.close(), store.close()]);

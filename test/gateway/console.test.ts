@@ -120,6 +120,7 @@ test('what is kept is bounded, and many who look ask the cluster once', async ()
     showsIds: true,
     now: () => now,
   });
+  feed.start();
   onTestFinished(() => feed.close());
   const trunk = { kind: 'trunk', fileId: 'f', files: 1, bytes: 1, fill: 1, durationMs: 1 } as const;
   for (let count = 0; count < 1000; count++) {
@@ -178,6 +179,7 @@ test('storages that move files say so; those that move none are asked again late
       return address === names[0] ? status : undefined;
     },
   });
+  feed.start();
   onTestFinished(() => feed.close());
   expect((await feed.state()).migrations).toEqual([{ storage: names[0], status }]);
   expect(asked).toEqual(names.slice(0, 3));
@@ -212,6 +214,7 @@ test('waiting without a trunk, and an open network, need attention', async () =>
     ...{ store, version: '1', embedded: true, showsIds: true, now: () => now },
     access: warning('access', 'anyone may upload', 'set apiKeys'),
   });
+  feed.start();
   onTestFinished(() => feed.close());
   const attentionNow = async () => (await feed.state()).attention.map(({ what }) => what);
   expect(await attentionNow()).toEqual(['access']);
@@ -237,6 +240,7 @@ test('the load of metadata tiers has a history while nobody looks', async () => 
       return status as unknown as MigrationStatus;
     },
   });
+  feed.start();
   onTestFinished(() => feed.close());
   for (; now < 130_000; now += 5_000) await feed.sample();
   // Once a minute.

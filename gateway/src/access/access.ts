@@ -9,9 +9,8 @@ import {
 } from '@stevedore/middleware/core';
 import { checkToken } from '@stevedore/protocol';
 import type { ApiKey, KeyRing, Scope } from './api-keys.js';
-import { type Ledger, LocalLedger } from './ledger.js';
+import { type Ledger, LocalLedger, UploadAccount } from './ledger.js';
 import { CrossSite } from './origins.js';
-import { UploadAccount } from './upload-account.js';
 
 /**
  * Decides who may do what. With API keys, writes and deletions need one. With a URL secret, reads

@@ -12,9 +12,8 @@ import {
 } from '@stevedore/middleware/core';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Access, AskedBy } from '../access/access.js';
+import type { UnfinishedCharges, UploadAccount } from '../access/ledger.js';
 import type { Policies } from '../access/policies.js';
-import type { UnfinishedCharges } from '../access/unfinished-charges.js';
-import type { UploadAccount } from '../access/upload-account.js';
 import type { Forwarder } from '../http/forward.js';
 import { filesBase } from '../http/public-address.js';
 import { type Answering, type Call, route } from '../http/route.js';

@@ -165,8 +165,8 @@ class Primary {
     const forked = this.#slots.map((slot) => this.#fork(slot));
     for (const [index, slot] of this.#slots.entries())
       url = await this.#start(slot, forked[index]!);
-    // The history begins now: before, there was nobody to ask.
-    void this.#feed.sample().catch(() => undefined);
+    // Before, there was nobody to ask.
+    this.#feed.start();
     return url;
   }
 
