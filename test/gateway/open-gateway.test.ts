@@ -146,6 +146,7 @@ describe('ids of files', () => {
   async function stateOf(showsIds: boolean): Promise<string> {
     const store = new MemoryStore();
     const feed = new ConsoleFeed({ store, version: '1', embedded: false, showsIds });
+    feed.start();
     onTestFinished(() => feed.close());
     store.emit('trunk', {
       ...{ kind: 'whole', taskId: key, fileId },
