@@ -286,7 +286,7 @@ test('keys and policies are shown to a key with the scope admin, without any sec
 
 test('without API keys nobody is shown keys, and no trunk is named', async () => {
   const { url, store } = await running();
-  expect((await fetch(`${url}/console/access`)).status).toBe(403);
+  expect((await fetch(`${url}/console/access`)).status).toBe(404);
   const { key } = await store.put('hello', { name: 'a.txt' });
   const trunk = { kind: 'trunk', fileId: 'group1/M00/x.merged', offset: 9 } as const;
   const storedAt = new Date(1000);

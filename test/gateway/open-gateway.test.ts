@@ -188,11 +188,11 @@ describe('ids of files', () => {
     expect(answers.map(({ status }) => status)).toEqual([401, 403]);
     const antiLeech = { secret: 'a secret of the tests', ttlMs: 1000 };
     const leech = await running({ access: new Access({ antiLeech }) });
-    expect((await fetch(`${leech.url}/${fileId}`, { method: 'DELETE' })).status).toBe(403);
+    expect((await fetch(`${leech.url}/${fileId}`, { method: 'DELETE' })).status).toBe(401);
     // Nor do they give the key, which needs no token.
     const either = `${leech.url}/files?id=${encodeURIComponent(fileId)}`;
     for (const method of ['GET', 'DELETE']) {
-      expect((await fetch(either, { method })).status).toBe(403);
+      expect((await fetch(either, { method })).status).toBe(401);
     }
   });
 });

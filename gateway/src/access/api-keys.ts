@@ -54,18 +54,31 @@ export function makeApiKey(
   return { key, text: `stv_${id}_${secret}` };
 }
 
-export interface PresentedKey {
+interface PresentedKey {
   readonly id: string;
   readonly secret: string;
 }
 
 /** Undefined for anything that does not have the form of a key. */
 function parseApiKey(text: string): PresentedKey | undefined {
-  const match = KEY.exec(text);
-  return match ? { id: match[1]!, secret: match[2]! } : undefined;
+  const [, id, secret] = KEY.exec(text) ?? [];
+  return id === undefined || secret === undefined ? undefined : { id, secret };
 }
 
-/** In constant time. */
+/** A key by its text alone; undefined for anything that does not have the form of one. */
+export function keyOfText(text: string, scopes: readonly Scope[]): ApiKey | undefined {
+  const found = parseApiKey(text);
+  if (!found) return undefined;
+  const { id, secret } = found;
+  return { id, name: '', hash: hashOf(secret), scopes, createdAt: '' };
+}
+
+/** True for the text of this key; in constant time. */
+export function isTextOf(key: ApiKey, text: string): boolean {
+  const found = parseApiKey(text);
+  return found !== undefined && isSecretOf(key, found.secret) && found.id === key.id;
+}
+
 function isSecretOf(key: ApiKey, secret: string): boolean {
   const expected = Buffer.from(key.hash, 'base64url');
   const given = hash('sha256', secret, 'buffer');

@@ -2,9 +2,10 @@ import { formatBytes, type OptionTable, type OptionValues, option } from '@steve
 import { EXIT_FAILED, explain } from './errors.js';
 import { GatewayClient } from './gateway-client.js';
 import { interruptible } from './interrupts.js';
+import { statePath, withLocalKey } from './local-gateway.js';
 import { clientOptions, flags } from './options.js';
 import { silentProgress, startProgress } from './progress.js';
-import { PutJournal, putJournalPath } from './put-journal.js';
+import { PutJournal } from './put-journal.js';
 import {
   PutRun,
   type Receipt,
@@ -43,7 +44,7 @@ export function storeAll(
   const { group, concurrency, again } = options;
   return interruptible(async (stopped) => {
     // A source may read from the gateway while an upload waits for it.
-    await using client = new GatewayClient(options, 2 * concurrency, stopped);
+    await using client = new GatewayClient(await withLocalKey(options), 2 * concurrency, stopped);
     const journal = openJournal(client.url);
     const { bytes, files } = process.stderr.isTTY ? await measure(ahead, stopped) : NOTHING;
     // The size of a stream is not known.
@@ -70,7 +71,7 @@ export function storeAll(
 /** Uploads work without one. */
 function openJournal(url: string): PutJournal | undefined {
   try {
-    return PutJournal.open(putJournalPath(process.env), url);
+    return PutJournal.open(statePath('puts.sqlite'), url);
   } catch (error) {
     process.stderr.write(`warning: every file is sent, and none remembered: ${explain(error)}\n`);
     return undefined;

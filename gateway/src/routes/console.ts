@@ -119,8 +119,7 @@ export function consoleRoutes(app: FastifyInstance, parts: ConsoleParts): void {
       throw new ProblemError('bad_request', 'The parameter id names the file.');
     }
     await access.watch(asked);
-    if (id.includes('/')) await access.infoId(asked);
-    else await access.info(asked);
+    await access.info(asked, id);
     const { file, trunk, ...places } = await store.locate(id);
     const shown = trunk && (access.isOpen ? { ...trunk, fileId: '' } : trunk);
     return { file: receiptJson(file, base), ...places, ...(shown && { trunk: shown }) };
