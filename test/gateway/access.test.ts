@@ -176,7 +176,8 @@ describe('an API key', () => {
       const type = `multipart/form-data; boundary=${BOUNDARY}`;
       const headers = { authorization: `Bearer ${text}`, 'content-type': type };
       return fetch(`${gateway.url}/files`, {
-        ...{ method: 'POST', headers },
+        method: 'POST',
+        headers,
         body: parts.join('') + FORM_END,
       });
     };

@@ -211,7 +211,11 @@ test('waiting without a trunk, and an open network, need attention', async () =>
   await store.put('waits');
   let now = 0;
   const feed = new ConsoleFeed({
-    ...{ store, version: '1', embedded: true, showsIds: true, now: () => now },
+    store,
+    version: '1',
+    embedded: true,
+    showsIds: true,
+    now: () => now,
     access: warning('access', 'anyone may upload', 'set apiKeys'),
   });
   feed.start();
@@ -234,7 +238,11 @@ test('the load of metadata tiers has a history while nobody looks', async () => 
   const load = { servedBytes: 10, forecastBytes: 30 };
   const status = { capacityBytes: 100, load: { smallFile: load, metadata: load } };
   const feed = new ConsoleFeed({
-    ...{ store, version: '1', embedded: false, showsIds: true, now: () => now },
+    store,
+    version: '1',
+    embedded: false,
+    showsIds: true,
+    now: () => now,
     askMigration: async () => {
       asked += 1;
       return status as unknown as MigrationStatus;
@@ -291,7 +299,8 @@ test('without API keys nobody is shown keys, and no trunk is named', async () =>
   const trunk = { kind: 'trunk', fileId: 'group1/M00/x.merged', offset: 9 } as const;
   const storedAt = new Date(1000);
   store.locate = async () => ({
-    ...{ file: await store.stat(key), trunk: { ...trunk, storedAt } },
+    file: await store.stat(key),
+    trunk: { ...trunk, storedAt },
     storages: [{ address: 'a:1', active: true, copy: 'present' }],
   });
   const answer = await fetch(`${url}/console/file?id=${key}`);

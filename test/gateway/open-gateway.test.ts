@@ -149,8 +149,13 @@ describe('ids of files', () => {
     feed.start();
     onTestFinished(() => feed.close());
     store.emit('trunk', {
-      ...{ kind: 'whole', taskId: key, fileId },
-      ...{ files: 1, bytes: 1, fill: 1, durationMs: 1 },
+      kind: 'whole',
+      taskId: key,
+      fileId,
+      files: 1,
+      bytes: 1,
+      fill: 1,
+      durationMs: 1,
     });
     store.emit('error', new Error(`FastDFS no longer has ${fileId}, which is ${key}`));
     return JSON.stringify(await feed.state());

@@ -203,7 +203,8 @@ describe('what is kept', () => {
   async function serving() {
     let now = Date.parse('2026-01-02T03:04:05.900Z');
     const file = {
-      ...{ key: 'k', bytes: Buffer.from('the bytes') },
+      key: 'k',
+      bytes: Buffer.from('the bytes'),
       expiresAt: Number.POSITIVE_INFINITY,
     };
     const kept = new Map([['k', file]]);
@@ -292,7 +293,8 @@ describe('an answer whose bytes are in memory', () => {
   /** A file of so many bytes, and a server that names each request. */
   async function serving(bytes: number) {
     const file = {
-      ...{ key: 'k', bytes: Buffer.alloc(bytes, 'of the file ') },
+      key: 'k',
+      bytes: Buffer.alloc(bytes, 'of the file '),
       expiresAt: Number.POSITIVE_INFINITY,
     };
     const text = file.bytes.toString('latin1');

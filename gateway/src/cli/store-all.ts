@@ -51,7 +51,12 @@ export function storeAll(
     const progress =
       bytes === 0 ? silentProgress : startProgress(`${formatBytes(bytes)} in ${files} files`);
     const run = new PutRun({
-      ...{ client, progress, journal, concurrency, type, stopped },
+      client,
+      progress,
+      journal,
+      concurrency,
+      type,
+      stopped,
       group: group === '' ? undefined : group,
       sendsAgain: again,
       totalBytes: bytes,

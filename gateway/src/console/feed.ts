@@ -126,8 +126,13 @@ export class ConsoleFeed implements ConsoleSource {
     const { stagedBytes, acknowledgedFiles, reads, cache } = stats;
     this.#noteWaiting(stats);
     this.#history.add({
-      ...{ at: this.#now(), stagedBytes, uploads: acknowledgedFiles, downloads: reads },
-      ...{ cacheHits: cache.hits, cacheMisses: cache.misses, ...this.#stored },
+      at: this.#now(),
+      stagedBytes,
+      uploads: acknowledgedFiles,
+      downloads: reads,
+      cacheHits: cache.hits,
+      cacheMisses: cache.misses,
+      ...this.#stored,
       load: highestLoad(this.#migrations),
     });
   }
@@ -146,9 +151,16 @@ export class ConsoleFeed implements ConsoleSource {
     this.#noteWaiting(stats);
     const { access, mergeMaxAgeMs = MERGE_MAX_AGE_MS } = this.#options;
     const facts = {
-      ...{ now: this.#now(), ready, stats, trackers: store.trackers, cluster: this.#cluster },
-      ...{ migrations: this.#migrations, waitingSince: this.#waitingSince },
-      ...{ access, mergeMaxAgeMs, trouble: this.#trouble.at(-1) },
+      now: this.#now(),
+      ready,
+      stats,
+      trackers: store.trackers,
+      cluster: this.#cluster,
+      migrations: this.#migrations,
+      waitingSince: this.#waitingSince,
+      access,
+      mergeMaxAgeMs,
+      trouble: this.#trouble.at(-1),
     };
     return {
       version,

@@ -140,8 +140,16 @@ class Ring {
 
 function emptyStep(number: number): Step {
   return {
-    ...{ number, seconds: 0, uploads: 0, downloads: 0, cacheHits: 0, cacheMisses: 0 },
-    ...{ trunks: 0, fill: 0, stagedBytes: 0, load: undefined },
+    number,
+    seconds: 0,
+    uploads: 0,
+    downloads: 0,
+    cacheHits: 0,
+    cacheMisses: 0,
+    trunks: 0,
+    fill: 0,
+    stagedBytes: 0,
+    load: undefined,
   };
 }
 

@@ -178,10 +178,16 @@ export function listOptions(query: AskedBy['query']): ListOptions {
     throw new ProblemError('invalid_option', `${name} is a time in ISO 8601.`);
   };
   const options = {
-    ...{ group: text('group'), namePrefix: text('name-prefix'), type: text('type') },
-    ...{ since: date('since'), until: date('until') },
-    ...{ minSize: number('min-size'), maxSize: number('max-size') },
-    ...{ after: text('after'), limit: number('limit'), onlyHere: flag('only-here') },
+    group: text('group'),
+    namePrefix: text('name-prefix'),
+    type: text('type'),
+    since: date('since'),
+    until: date('until'),
+    minSize: number('min-size'),
+    maxSize: number('max-size'),
+    after: text('after'),
+    limit: number('limit'),
+    onlyHere: flag('only-here'),
   };
   const given = Object.entries(options).filter(([, value]) => value !== undefined);
   return Object.fromEntries(given) as ListOptions;

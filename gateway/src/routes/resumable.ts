@@ -81,9 +81,11 @@ export function beginUpload(routes: UploadRoutes, name: string | undefined): Cal
       await account?.demand(length ?? 1);
     }
     return files.resume(request.raw, reply.raw, {
-      ...{ ...pathsOf(request), client: clientOf(request, scope) },
+      ...pathsOf(request),
+      client: clientOf(request, scope),
       policy: narrowPolicy(own, policy),
-      ...{ scope, mark },
+      scope,
+      mark,
       ...(access.isOpen ? {} : { visibleScope: scope }),
       ...counting(routes.charges, scope, account),
     });
@@ -163,8 +165,10 @@ function continueUpload(routes: UploadRoutes): Call {
     const scope = scopeOfUpload(files.store, id);
     const { visibleScope, account } = await access.resume(request as AskedBy, scope);
     return files.resume(request.raw, reply.raw, {
-      ...{ ...pathsOf(request), client: clientOf(request, scope ?? '') },
-      ...{ id, visibleScope },
+      ...pathsOf(request),
+      client: clientOf(request, scope ?? ''),
+      id,
+      visibleScope,
       ...counting(routes.charges, visibleScope ?? '', account),
     });
   };

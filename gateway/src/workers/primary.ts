@@ -82,7 +82,11 @@ export async function startWorkers(
   events.on('error', () => undefined);
   const shared = await openSharedDirectory(openOptions(options), onError);
   const primary = new Primary({
-    ...{ options, share, log, events, trackers: shared.trackers },
+    options,
+    share,
+    log,
+    events,
+    trackers: shared.trackers,
     plan: assignDirectories(workers, await otherWorkers(options.directory)),
   });
   const close = async () => {
@@ -127,8 +131,13 @@ class Primary {
         : (day, asks) => this.#anyone().askWithin(MAP_TIMEOUT_MS, 'reserveUsage', day, asks),
     );
     this.#slots = plan.map((own) => ({
-      ...{ number: own[0]!, own, process: undefined, calls: undefined },
-      ...{ isServing: false, isSilent: false, failures: 0 },
+      number: own[0]!,
+      own,
+      process: undefined,
+      calls: undefined,
+      isServing: false,
+      isSilent: false,
+      failures: 0,
     }));
     this.#totals = new Totals(this.#slots.map(({ number }) => number));
     collectDefaultMetrics({ register: this.#registry });
@@ -187,7 +196,8 @@ class Primary {
       loaded = resolve;
     });
     const calls = new Calls<WorkerCalls>((message) => void process.send(message, () => undefined), {
-      ...{ ...answers, ...this.#answersTo(slot) },
+      ...answers,
+      ...this.#answersTo(slot),
       loaded: () => loaded(),
     });
     slot.process = process;

@@ -248,7 +248,9 @@ export class Upload {
     onSent?: (bytes: number) => void,
   ): Promise<Answer> {
     return request({
-      ...{ method, url, headers: { ...this.#options.headers, ...TUS, ...headers } },
+      method,
+      url,
+      headers: { ...this.#options.headers, ...TUS, ...headers },
       ...(body ? { body } : {}),
       ...(onSent ? { onSent } : {}),
       withCredentials: this.#options.withCredentials ?? false,

@@ -29,7 +29,8 @@ it('an upload in several requests goes on at any worker', async () => {
       method: 'PATCH',
       body: body.subarray(offset, offset + 10_000),
       headers: {
-        ...{ 'tus-resumable': '1.0.0', 'upload-offset': String(offset) },
+        'tus-resumable': '1.0.0',
+        'upload-offset': String(offset),
         'content-type': 'application/offset+octet-stream',
       },
       agent: agents[(offset / 10_000) % 2]!,

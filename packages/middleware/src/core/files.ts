@@ -184,7 +184,9 @@ export class Files {
 
   #resumable(): Promise<ResumableUploads> {
     const parts = {
-      ...{ store: this.store, limits: this.#limits, guard: this.#guard },
+      store: this.store,
+      limits: this.#limits,
+      guard: this.#guard,
       oneTime: this.#repeats,
     };
     this.#resuming ??= import('./resumable/resumable.js').then(

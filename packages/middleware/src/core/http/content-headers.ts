@@ -112,10 +112,22 @@ export function mediaType(text: string | undefined): string | undefined {
 
 /** What phones and browsers let people pick. */
 const TYPES_BY_EXTENSION: Readonly<Record<string, string>> = {
-  ...{ avif: 'image/avif', bmp: 'image/bmp', gif: 'image/gif', heic: 'image/heic' },
-  ...{ heif: 'image/heif', jpeg: 'image/jpeg', jpg: 'image/jpeg', png: 'image/png' },
-  ...{ webp: 'image/webp', m4a: 'audio/mp4', m4v: 'video/mp4', mov: 'video/quicktime' },
-  ...{ mp3: 'audio/mpeg', mp4: 'video/mp4', pdf: 'application/pdf', webm: 'video/webm' },
+  avif: 'image/avif',
+  bmp: 'image/bmp',
+  gif: 'image/gif',
+  heic: 'image/heic',
+  heif: 'image/heif',
+  jpeg: 'image/jpeg',
+  jpg: 'image/jpeg',
+  png: 'image/png',
+  webp: 'image/webp',
+  m4a: 'audio/mp4',
+  m4v: 'video/mp4',
+  mov: 'video/quicktime',
+  mp3: 'audio/mpeg',
+  mp4: 'video/mp4',
+  pdf: 'application/pdf',
+  webm: 'video/webm',
 };
 
 /** The type that the extension of a picture, sound, film or PDF names. */

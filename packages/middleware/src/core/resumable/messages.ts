@@ -25,7 +25,8 @@ export function asWebRequest(
     headers.set(name, String(value));
   }
   return new Request(`http://uploads/${id ?? ''}`, {
-    ...{ method, headers },
+    method,
+    headers,
     ...(body ? { body: ReadableStream.from(body.chunks()), duplex: 'half' } : {}),
   } as RequestInit);
 }

@@ -31,7 +31,9 @@ export function newUpload(
   const now = Date.now();
   const { expiresAt } = expiryOf(headers, policy, now);
   const note: Note = {
-    ...{ scope, metadata: raw, isPart },
+    scope,
+    metadata: raw,
+    isPart,
     checkContent: policy.checkContent ?? false,
     maxBytes: Math.min(policy.maxFileBytes ?? limits.maxFileBytes, limits.maxFileBytes),
   };

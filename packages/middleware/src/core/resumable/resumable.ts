@@ -128,7 +128,11 @@ export class ResumableUploads {
         : undefined;
     const { id, quota, visibleScope, onReceived } = asked;
     const current: UnderWay = {
-      ...{ checksum: checksumOf(headers), begin, quota, visibleScope, id },
+      checksum: checksumOf(headers),
+      begin,
+      quota,
+      visibleScope,
+      id,
       expectedBytes: bytesOf(headers['content-length']),
     };
     if (id !== undefined) this.#demandVisible(id, asked);
@@ -217,7 +221,8 @@ export class ResumableUploads {
     if (size !== undefined && size > note.maxBytes) throw tooLong(note);
     const create = () =>
       this.#uploads.begin({
-        ...{ ...about, note: JSON.stringify(note) },
+        ...about,
+        note: JSON.stringify(note),
         ...(size === undefined ? {} : { size }),
       });
     const { once } = about;
@@ -262,8 +267,10 @@ export class ResumableUploads {
       return {
         status: 201,
         headers: {
-          ...{ 'tus-resumable': TUS_RESUMABLE, 'cache-control': 'no-store' },
-          ...{ location: `${path}/${id}`, 'content-location': `${filesPath}/${id}` },
+          'tus-resumable': TUS_RESUMABLE,
+          'cache-control': 'no-store',
+          location: `${path}/${id}`,
+          'content-location': `${filesPath}/${id}`,
           [KEY_HEADER]: id,
         },
       };

@@ -139,7 +139,9 @@ async function* counted(
 function asUpload(found: UnfinishedUpload): Upload {
   const { id, offset, size, createdAt } = found;
   return new Upload({
-    ...{ id, offset, creation_date: createdAt.toISOString() },
+    id,
+    offset,
+    creation_date: createdAt.toISOString(),
     ...(size === undefined ? {} : { size }),
   });
 }

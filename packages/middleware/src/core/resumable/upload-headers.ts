@@ -42,7 +42,8 @@ export function metadataOf(
   const header = headers['x-affinity-group'];
   const own = group || (header ? headerText(String(header)) : undefined);
   return {
-    ...{ name, type: fileType(type ?? undefined, name) },
+    name,
+    type: fileType(type ?? undefined, name),
     ...(own ? { group: own } : {}),
   };
 }

@@ -128,10 +128,17 @@ async function takeForm(
   const digests = digestCheck(request.headers);
   sendContinueIfExpected(request, response);
   const body = new RequestBody(request, {
-    ...{ limitBytes, guard, digests, room, quota, expectedBytes },
+    limitBytes,
+    guard,
+    digests,
+    room,
+    quota,
+    expectedBytes,
   });
   const form = new Form(body, boundary, limits, {
-    ...{ group: taking.group, policy, expiry },
+    group: taking.group,
+    policy,
+    expiry,
   });
   const { group } = form;
   const how = howOf(policy, once);

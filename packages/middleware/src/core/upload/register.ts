@@ -40,7 +40,8 @@ export async function registerFile(
   return store.register(fileId, {
     ...(name === '' ? {} : { name }),
     ...(group === undefined ? {} : { group }),
-    ...{ type, ...expiryOf(headers, policy, Date.now()) },
+    type,
+    ...expiryOf(headers, policy, Date.now()),
   });
 }
 
