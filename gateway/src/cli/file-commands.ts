@@ -8,9 +8,9 @@ import { type OptionTable, type OptionValues, option } from '@stevedore/options'
 import type { Command } from 'commander';
 import { complaint, EXIT_FAILED, printable, UsageError } from './errors.js';
 import { endsAll, GatewayClient } from './gateway-client.js';
-import { interruptible } from './interrupts.js';
 import { withLocalKey } from './local-gateway.js';
 import { addOptions, clientOptions, flags, jsonOption, optionsOf } from './options.js';
+import { type AtEnd, interruptible } from './signals.js';
 
 /** `stevedore get`, `ls`, `stat` and `rm`: files of a gateway, by key, FastDFS id or group. */
 
@@ -234,12 +234,12 @@ async function removeGroup(client: GatewayClient, group: string): Promise<void> 
 export function withClient(
   command: Command,
   table: OptionTable & typeof clientOptions,
-  work: (client: GatewayClient, stopped: AbortSignal) => Promise<void>,
+  work: (client: GatewayClient, stopped: AbortSignal, atEnd: AtEnd) => Promise<void>,
   connections = 1,
 ): Promise<void> {
-  return interruptible(async (stopped) => {
+  return interruptible(async (stopped, atEnd) => {
     const options = await withLocalKey(optionsOf(command, table));
     await using client = new GatewayClient(options, connections, stopped);
-    await work(client, stopped);
+    await work(client, stopped, atEnd);
   });
 }

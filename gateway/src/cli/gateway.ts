@@ -17,7 +17,7 @@ import { version } from '../version.js';
 import { workerCount } from '../workers/plan.js';
 import { noteGateway } from './local-gateway.js';
 import { addOptions, givenFlags, readConfigFile } from './options.js';
-import { stopSignal, untilStopped } from './until-stopped.js';
+import { stopSignal, untilStopped } from './signals.js';
 
 /** `stevedore gateway`: runs the whole product in one process or several, until a signal. */
 

@@ -27,7 +27,7 @@ import {
   storageOptions,
   trackerOptions,
 } from './options.js';
-import { stopSignal, untilStopped } from './until-stopped.js';
+import { stopSignal, untilStopped } from './signals.js';
 
 /** `stevedore tracker` and `stevedore storage`: run FastDFS's daemons until a signal. */
 

@@ -1,7 +1,6 @@
 import { formatBytes, type OptionTable, type OptionValues, option } from '@stevedore/options';
 import { EXIT_FAILED, explain } from './errors.js';
 import { GatewayClient } from './gateway-client.js';
-import { interruptible } from './interrupts.js';
 import { statePath, withLocalKey } from './local-gateway.js';
 import { clientOptions, flags } from './options.js';
 import { silentProgress, startProgress } from './progress.js';
@@ -13,6 +12,7 @@ import {
   type SourceFailure,
   type SourceFile,
 } from './put-run.js';
+import { interruptible } from './signals.js';
 
 /** The part that `put` and `import` share: a run with its journal, its bar and its summary. */
 
@@ -42,7 +42,7 @@ export function storeAll(
   type?: string,
 ): Promise<void> {
   const { group, concurrency, again } = options;
-  return interruptible(async (stopped) => {
+  return interruptible(async (stopped, atEnd) => {
     // A source may read from the gateway while an upload waits for it.
     await using client = new GatewayClient(await withLocalKey(options), 2 * concurrency, stopped);
     const journal = openJournal(client.url);
@@ -62,12 +62,14 @@ export function storeAll(
       totalBytes: bytes,
       onReceipt: (...stored) => progress.print(lineOf(...stored)),
     });
-    try {
-      if (!(await run.putAll(source(client)))) process.exitCode = EXIT_FAILED;
-    } finally {
+    atEnd(() => {
       const summary = run.summary();
       progress.stop();
       if (summary !== '') progress.warn(summary);
+    });
+    try {
+      if (!(await run.putAll(source(client)))) process.exitCode = EXIT_FAILED;
+    } finally {
       journal?.close();
     }
   });
