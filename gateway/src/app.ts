@@ -33,10 +33,10 @@ import { makeLog } from './observe/log.js';
 import { observe, Refusals, requestIds } from './observe/requests.js';
 import { describeApi, openapiRoute } from './openapi/openapi.js';
 import { defaultLimits, type Limits } from './options.js';
+import { version } from './program.js';
 import { consoleRoutes } from './routes/console.js';
 import { fileRoutes } from './routes/files.js';
 import { healthRoutes, metricsRoutes } from './routes/watching.js';
-import { version } from './version.js';
 import type { ProcessFigures } from './workers/totals.js';
 
 /**

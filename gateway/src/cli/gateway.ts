@@ -13,7 +13,7 @@ import {
   limitsOf,
   parseGatewayOptions,
 } from '../options.js';
-import { version } from '../version.js';
+import { version } from '../program.js';
 import { workerCount } from '../workers/plan.js';
 import { noteGateway } from './local-gateway.js';
 import { addOptions, givenFlags, readConfigFile } from './options.js';

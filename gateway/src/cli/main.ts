@@ -1,8 +1,7 @@
 #!/usr/bin/env node
 import { setFlagsFromString } from 'node:v8';
 import { Command, CommanderError } from 'commander';
-import { HEAP_GROWTH } from '../heap-growth.js';
-import { version } from '../version.js';
+import { HEAP_GROWTH, version } from '../program.js';
 import { EXIT_FAILED, EXIT_USAGE, explain, isUsageError, printable, UsageError } from './errors.js';
 
 /**

@@ -6,14 +6,17 @@ import { UnsentBytes } from './http/unsent-bytes.js';
 import type { TransferLimits } from './limits.js';
 import { problemAnswer, toProblem } from './problems.js';
 import { receiptJson } from './receipts.js';
+import type { ResumableRequest } from './resumable/request.js';
 import type { ResumableUploads } from './resumable/resumable.js';
-import type { ResumableRequest } from './resumable/resumable-request.js';
-import { IdempotentUploads, type Stored, uploadMark } from './upload/idempotency.js';
+import {
+  IdempotentUploads,
+  type Stored,
+  type UploadMarks,
+  uploadMark,
+} from './upload/idempotency.js';
 import type { UploadPolicy } from './upload/policy.js';
-import { receiveUpload } from './upload/receive.js';
-import { registerFile } from './upload/register.js';
+import { receiveUpload, registerFile } from './upload/receive.js';
 import { ClientRoom, ProgressGuard, type UploadQuota } from './upload/request-body.js';
-import type { UploadMarks } from './upload/upload-marks.js';
 
 /**
  * The files of a store as an HTTP resource: what POST, GET, HEAD and DELETE do and answer, over

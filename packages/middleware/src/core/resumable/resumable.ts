@@ -13,12 +13,18 @@ import { isFault, ProblemError, problemAnswer, toProblem } from '../problems.js'
 import { checkBytes } from '../upload/content-check.js';
 import { type IdempotentUploads, uploadMark } from '../upload/idempotency.js';
 import { type ProgressGuard, RequestBody, sendContinueIfExpected } from '../upload/request-body.js';
-import { asWebRequest, methodOf, ownHeaders, problemOf } from './messages.js';
-import { newUpload } from './new-upload.js';
-import { noteOf } from './note.js';
-import type { ResumableRequest } from './resumable-request.js';
+import {
+  asWebRequest,
+  CHECKSUMS,
+  checksumOf,
+  concatOf,
+  methodOf,
+  newUpload,
+  ownHeaders,
+  problemOf,
+} from './messages.js';
+import { noteOf, type ResumableRequest } from './request.js';
 import { EXTENSIONS, TusStore, tooLong, type UnderWay, underWay } from './tus-store.js';
-import { CHECKSUMS, checksumOf, concatOf } from './upload-headers.js';
 
 /**
  * Resumable uploads by tus 1.0. `@tus/server` speaks the protocol, the store keeps the bytes, and

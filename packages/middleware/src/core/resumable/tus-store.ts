@@ -5,8 +5,8 @@ import { isStoreError } from '@stevedore/client/connect';
 import { DataStore, ERRORS, Upload } from '@tus/server';
 import { ProblemError } from '../problems.js';
 import type { UploadQuota } from '../upload/request-body.js';
-import { type Note, noteOf } from './note.js';
-import type { RequestChecksum, UploadMetadata } from './upload-headers.js';
+import type { RequestChecksum, UploadMetadata } from './messages.js';
+import { type Note, noteOf } from './request.js';
 
 /**
  * Stores the uploads of `@tus/server` as unfinished uploads of the store. The library passes on

@@ -1,3 +1,11 @@
+import { readFileSync } from 'node:fs';
+
+/** The version of this package, as its package.json says. */
+export function version(): string {
+  const file = new URL('../package.json', import.meta.url);
+  return (JSON.parse(readFileSync(file, 'utf8')) as { readonly version: string }).version;
+}
+
 /**
  * How much garbage V8 lets accumulate before it collects the whole heap: twice what was alive the
  * last time. By default it collects after 10 MB of new bodies, which costs a busy gateway a fifth
