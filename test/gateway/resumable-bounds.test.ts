@@ -7,7 +7,7 @@ import { expect, test } from 'vitest';
 import { writeKeyFile } from '../../gateway/dist/access/api-keys.js';
 import { temporaryFolder } from '../support/temporary.js';
 import { newKey } from './guarded.js';
-import { begun, send, started, tus } from './tus.js';
+import { send, started, tus } from './tus.js';
 
 /** Who may begin and continue resumable uploads, how many, and what they may become. */
 

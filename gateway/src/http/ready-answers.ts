@@ -183,7 +183,7 @@ function isPlain(request: IncomingMessage): boolean {
   const { rawHeaders } = request;
   let hosts = 0;
   for (let index = 0; index < rawHeaders.length; index += 2) {
-    const name = rawHeaders[index]!;
+    const name = rawHeaders[index] ?? '';
     // Longer names share the bits of shorter ones, and are compared.
     if ((ASKING_LENGTHS >> name.length) & 1 && ASKING.has(name.toLowerCase())) return false;
     if (isHost(name)) hosts += 1;

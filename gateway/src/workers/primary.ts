@@ -130,7 +130,7 @@ class Primary {
         : (day, asks) => this.#anyone().askWithin(MAP_TIMEOUT_MS, 'reserveUsage', day, asks),
     );
     this.#slots = plan.map((own) => ({
-      number: own[0]!,
+      number: own[0] ?? 1,
       own,
       process: undefined,
       calls: undefined,
@@ -170,9 +170,8 @@ class Primary {
   /** One after the other, so that new directories get different origins. */
   async start(): Promise<string> {
     let url = '';
-    const forked = this.#slots.map((slot) => this.#fork(slot));
-    for (const [index, slot] of this.#slots.entries())
-      url = await this.#start(slot, forked[index]!);
+    const forked = this.#slots.map((slot) => [slot, this.#fork(slot)] as const);
+    for (const [slot, fork] of forked) url = await this.#start(slot, fork);
     // Before, there was nobody to ask.
     this.#feed.start();
     return url;
@@ -327,7 +326,8 @@ class Primary {
 
   /** From the workers that answer; the others are missing. */
   async #answersOf<Answer>(ask: (calls: Calls<WorkerCalls>) => Promise<Answer>): Promise<Answer[]> {
-    const asked = this.#serving().map(({ calls }) => ask(calls!).catch(() => undefined));
+    const serving = this.#serving().flatMap(({ calls }) => calls ?? []);
+    const asked = serving.map((calls) => ask(calls).catch(() => undefined));
     const answers = (await Promise.all(asked)).filter((answer) => answer !== undefined);
     if (answers.length === 0) throw away('no worker answers');
     return answers as Answer[];
@@ -352,7 +352,7 @@ class Primary {
     const figures = new Map<number, ProcessFigures>();
     await Promise.all(
       this.#serving().map(async ({ number, calls }) => {
-        const answer = await calls!.ask('figures').catch(() => undefined);
+        const answer = await calls?.ask('figures').catch(() => undefined);
         if (answer) figures.set(number, answer);
       }),
     );

@@ -149,9 +149,9 @@ export const UNITS = {
 /** Bytes or milliseconds; undefined for an unknown unit. */
 export function withUnit(kind: 'size' | 'duration', text: string): number | undefined {
   const { units } = UNITS[kind];
-  const match = /^(\d+(?:\.\d+)?)\s*([A-Za-z]+)$/.exec(text);
-  if (!match || !Object.hasOwn(units, match[2]!)) return undefined;
-  return Math.round(Number(match[1]) * units[match[2]!]!);
+  const [, amount, unit = ''] = /^(\d+(?:\.\d+)?)\s*([A-Za-z]+)$/.exec(text) ?? [];
+  const factor = Object.hasOwn(units, unit) ? units[unit] : undefined;
+  return factor === undefined ? undefined : Math.round(Number(amount) * factor);
 }
 
 /** `64 MiB`, for people. */

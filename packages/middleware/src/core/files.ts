@@ -345,11 +345,13 @@ function sendHead(
   headers: Answer['headers'],
   others: OutgoingHttpHeaders,
 ): void {
-  for (const name of Object.keys(others)) response.setHeader(name, others[name]!);
+  for (const [name, value] of Object.entries(others)) {
+    if (value !== undefined) response.setHeader(name, value);
+  }
   const vary = response.getHeader('vary');
-  for (const name of Object.keys(headers)) {
+  for (const [name, value] of Object.entries(headers)) {
     const isJoined = name === 'vary' && vary !== undefined;
-    response.setHeader(name, isJoined ? `${vary}, ${headers[name]}` : headers[name]!);
+    response.setHeader(name, isJoined ? `${vary}, ${value}` : value);
   }
   response.writeHead(status);
 }

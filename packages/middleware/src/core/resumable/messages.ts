@@ -172,7 +172,7 @@ export function concatOf(headers: IncomingHttpHeaders): 'partial' | readonly str
 }
 
 function lastPart(url: string): string {
-  const path = url.split(/[?#]/, 1)[0]!;
+  const [path = ''] = url.split(/[?#]/, 1);
   return path.slice(path.lastIndexOf('/') + 1);
 }
 

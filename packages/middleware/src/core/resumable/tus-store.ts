@@ -42,6 +42,12 @@ export interface UnderWay {
 
 export const underWay = new AsyncLocalStorage<UnderWay>();
 
+export function thisRequest(): UnderWay {
+  const request = underWay.getStore();
+  if (!request) throw new Error('no request is under way');
+  return request;
+}
+
 export const EXTENSIONS = [
   'creation',
   'creation-with-upload',
@@ -78,12 +84,12 @@ export class TusStore extends DataStore {
 
   override write(stream: Readable, id: string, offset: number): Promise<number> {
     const writing = this.#append(stream, id, offset);
-    underWay.getStore()!.writing = writing;
+    thisRequest().writing = writing;
     return writing;
   }
 
   async #append(stream: Readable, id: string, offset: number): Promise<number> {
-    const request = underWay.getStore()!;
+    const request = thisRequest();
     const found = this.#uploads.find(id);
     if (!found) throw ERRORS.FILE_NOT_FOUND;
     const { maxBytes } = noteOf(found);

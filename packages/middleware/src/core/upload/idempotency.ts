@@ -304,6 +304,7 @@ export class LocalMarks implements UploadMarks {
     this.#taken.delete(name);
     if (!isSpent) return;
     this.#spent.add(name);
-    if (this.#spent.size > MAX_SPENT) this.#spent.delete(this.#spent.values().next().value!);
+    const [oldest = name] = this.#spent;
+    if (this.#spent.size > MAX_SPENT) this.#spent.delete(oldest);
   }
 }

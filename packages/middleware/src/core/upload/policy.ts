@@ -144,7 +144,8 @@ export function narrowPolicy(route: UploadPolicy, permission: UploadPolicy): Upl
 function narrowsNothing(route: UploadPolicy, permission: UploadPolicy): boolean {
   for (const name in permission) {
     if (name !== 'maxFileBytes') return false;
-    if (!(route.maxFileBytes! <= permission.maxFileBytes!)) return false;
+    const { maxFileBytes = Number.POSITIVE_INFINITY } = permission;
+    if ((route.maxFileBytes ?? Number.POSITIVE_INFINITY) > maxFileBytes) return false;
   }
   return true;
 }
