@@ -3,6 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { type FileStore, open, readClusterSecrets } from '@stevedore/client';
 import type { PictureMaker, ResourcePolicy } from '@stevedore/middleware/core';
 import { Pictures } from '@stevedore/pictures';
+import { addressText } from '@stevedore/wire';
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { Access } from './access/access.js';
@@ -217,6 +218,5 @@ async function drain(app: FastifyInstance, limits: Limits): Promise<void> {
 
 function urlOf(address: AddressInfo | string | null): string {
   if (address === null || typeof address === 'string') return '';
-  const host = address.family === 'IPv6' ? `[${address.address}]` : address.address;
-  return `http://${host}:${address.port}`;
+  return `http://${addressText(address.address, address.port)}`;
 }

@@ -46,7 +46,6 @@ const ASSETS = [
   'controls.css',
   'figures.css',
   'console.js',
-  'attention.js',
   'charts.js',
   'figures.js',
   'find.js',
@@ -59,7 +58,6 @@ const ASSETS = [
   'key.js',
   'transfer.js',
   'view.js',
-  'views.js',
   'icon.svg',
 ];
 
