@@ -1,8 +1,11 @@
 import { readFileSync } from 'node:fs';
 
+/** The files of this package beside its modules, which the published package has in one folder. */
+export const PACKAGE = new URL('../', import.meta.url);
+
 /** The version of this package, as its package.json says. */
 export function version(): string {
-  const file = new URL('../package.json', import.meta.url);
+  const file = new URL('package.json', PACKAGE);
   return (JSON.parse(readFileSync(file, 'utf8')) as { readonly version: string }).version;
 }
 
