@@ -13,6 +13,7 @@ import { openLocalKey, removeLocalKey } from './access/local-key.js';
 import { HostNames, isLoopback } from './access/origins.js';
 import { readPolicies } from './access/policies.js';
 import { type AppOptions, buildApp } from './app.js';
+import type { FeedOptions } from './console/feed.js';
 import type { AskMigration } from './console/migrations.js';
 import { judgeAccess } from './doctor/access.js';
 import { leaveConnections } from './http/connections.js';
@@ -25,6 +26,7 @@ import {
   limitsOf,
   openOptions,
 } from './options.js';
+import { version } from './program.js';
 
 /** A whole gateway in one call: the store, the HTTP side and a port; `close` ends all of it. */
 
@@ -109,10 +111,7 @@ export async function startGateway(
     log,
     processMetrics: true,
     ...shared,
-    embedded: options.trackers.length === 0,
-    exposure: judgeAccess(options),
-    mergeMaxAgeMs: options.mergeMaxAge,
-    ...(options.trackers.length === 0 ? {} : { askMigration: migrationAsker(options) }),
+    feed: feedOf(options),
     serveTrunks: options.serveTrunks,
     access,
     policies,
@@ -168,8 +167,21 @@ function resourcePolicyOf(options: GatewayOptions): ResourcePolicy {
   return isOpenOnLoopback(options) && corsOrigins.length === 0 ? 'same-site' : 'cross-origin';
 }
 
+/** What the console says of a gateway with these options. */
+export function feedOf(options: GatewayOptions): Omit<FeedOptions, 'store'> {
+  const embedded = options.trackers.length === 0;
+  return {
+    version: version(),
+    embedded,
+    askMigration: embedded ? undefined : migrationAsker(options),
+    showsIds: options.apiKeys !== '',
+    access: judgeAccess(options),
+    mergeMaxAgeMs: options.mergeMaxAge,
+  };
+}
+
 /** Loads the daemons' code only once a console is open. */
-export function migrationAsker({
+function migrationAsker({
   clusterSecretFile,
 }: Pick<GatewayOptions, 'clusterSecretFile'>): AskMigration {
   return async (address) => {
