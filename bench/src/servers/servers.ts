@@ -186,11 +186,11 @@ function usageOf(subject: Subject): Usage {
   return { ...(cpu !== undefined && { cpu }), ...(read !== undefined && { read }), ...threads };
 }
 
-const COLUMNS: readonly Column[] = [
+const columnsTo = (first: string): readonly Column[] => [
   ['requests/s', 'rate'],
-  ['to the first', 'rate-ratio'],
+  [`to ${first}`, 'rate-ratio'],
   ['us CPU', 'cpu', middle],
-  ['to the first', 'cpu-ratio'],
+  [`to ${first}`, 'cpu-ratio'],
   ['event loop', 'main', middle],
   ['V8', 'v8', middle],
   ['others', 'pool', middle],
@@ -201,11 +201,11 @@ const COLUMNS: readonly Column[] = [
 ];
 
 async function show(context: BenchmarkContext, name: ScenarioName, subjects: readonly Subject[]) {
-  const { title, connections }: Scenario = SCENARIOS[name];
+  const { title, connections, own }: Scenario = SCENARIOS[name];
   context.print(`## ${title}`);
   context.table(name, {
     head: 'Server, connections',
-    columns: COLUMNS,
+    columns: columnsTo(own[0]),
     rows: connections.flatMap((count) =>
       subjects.map((subject): readonly [string, string] => [
         `${subject.name}, ${count}`,
