@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 
 /** A gateway as a user starts it: by its command, on a free port. It does not outlive this process. */
 
-const COMMAND = fileURLToPath(new URL('../../../gateway/dist/cli/main.js', import.meta.url));
+const COMMAND = fileURLToPath(new URL('../../../gateway/dist/main.js', import.meta.url));
 /** Asked to end, it gets so long. */
 const CLOSE_LIMIT_MS = 20_000;
 

@@ -61,7 +61,7 @@ const CALL_LIMIT_MS = 3_600_000;
 const INTERVALS_MS = { week: 10_000, month: 600_000 } as const;
 const TINY_BYTES = 100;
 const MIB = 2 ** 20;
-/** No order of joining gives them both few files and three writes: docs/MERGING.md. */
+/** No order of joining gives them both few files and three writes: staging/src/merge/joining.ts. */
 const SLOWEST: ReadonlySet<string> = new Set<WeekSiteName>(['minute', 'ten-seconds']);
 const MONTH_TRUNK_BYTES = 2 ** 21;
 /** The mean file, of 2 to 20 KB. */

@@ -1,4 +1,4 @@
-import type { Receipt } from '@stevedore/client/connect';
+import type { Receipt, Store, UnfinishedUpload } from '@stevedore/client/connect';
 import type { UploadPolicy } from '../upload/policy.js';
 import type { UploadQuota } from '../upload/request-body.js';
 
@@ -26,4 +26,26 @@ export interface ResumableRequest {
    * upload or, for a joined one, the uploads that were its parts.
    */
   readonly onStored?: (receipt: Receipt, ids: readonly string[]) => void | Promise<void>;
+}
+
+/** What the route stores beside a resumable upload until it is finished. */
+export interface Note {
+  /** The client that owns it. */
+  readonly scope: string;
+  /** `Upload-Metadata`, as received. */
+  readonly metadata: string;
+  /** It is a part of another upload, and never a file by itself. */
+  readonly isPart: boolean;
+  readonly checkContent: boolean;
+  readonly maxBytes: number;
+}
+
+export function noteOf({ note }: UnfinishedUpload): Note {
+  return JSON.parse(note) as Note;
+}
+
+/** The owner of the upload; undefined if there is no unfinished one. */
+export function scopeOfUpload({ unfinished }: Store, id: string): string | undefined {
+  const found = unfinished?.find(id);
+  return found && noteOf(found).scope;
 }
