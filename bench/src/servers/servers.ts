@@ -159,13 +159,14 @@ async function measureOne(
   const result: LoadResult = await load.call('run', { target, files, connections, seconds });
   const after = usageOf(subject);
   const { requests, p50Ms, p99Ms } = result;
-  const perRequest = (what: keyof Usage, factor: number) => {
+  const perRequest = (what: keyof Usage, factor: number, least = 0) => {
     const [from, to] = [before[what], after[what]];
-    return from === undefined || to === undefined ? undefined : ((to - from) / requests) * factor;
+    if (from === undefined || to === undefined) return undefined;
+    return (Math.max(least, to - from) / requests) * factor;
   };
   figures.addAll(`${name}.${subject.name}.c${connections}`, {
     rate: [requests / result.seconds, 'requests/s'],
-    cpu: [perRequest('cpu', 1e6), 'us'],
+    cpu: [perRequest('cpu', 1e6, TICK_SECONDS), 'us'],
     main: [perRequest('main', 1e6), 'us'],
     v8: [perRequest('v8', 1e6), 'us'],
     pool: [perRequest('pool', 1e6), 'us'],
@@ -175,6 +176,9 @@ async function measureOne(
     'load-cpu': [result.cpuSeconds / result.seconds, 'cores'],
   });
 }
+
+/** Of the clock of CPU: a turn that is shorter took no more than this. */
+const TICK_SECONDS = 0.01;
 
 /** So far: seconds of CPU, and bytes that were read. */
 type Usage = Readonly<Partial<Record<'cpu' | 'read' | (typeof THREADS)[number], number>>>;
