@@ -1,7 +1,7 @@
 import type { BenchmarkContext } from '../harness/benchmark.js';
 import { Child } from '../harness/child.js';
 import { StorageNode } from '../harness/storage-node.js';
-import type { MemoryClusterHandlers } from './memory-cluster-process.js';
+import type { ClusterHandlers } from './cluster-process.js';
 
 /** What the clients are measured against, each in a process of its own. */
 
@@ -37,9 +37,9 @@ export async function startServer(context: BenchmarkContext, name: ServerName): 
 }
 
 export async function startMemoryServer(): Promise<Server> {
-  const child = new Child<MemoryClusterHandlers>(
+  const child = new Child<ClusterHandlers>(
     'cluster in memory',
-    new URL('./memory-cluster-process.js', import.meta.url),
+    new URL('./cluster-process.js', import.meta.url),
   );
   try {
     return {

@@ -1,14 +1,12 @@
-/** For tests of programs that use FastDFS: a cluster in memory, and servers that misbehave. */
+/** For tests of programs that use FastDFS: a tracker and storages, and servers that misbehave. */
 export { CommandCode } from '@stevedore/protocol';
-export { MemoryCluster, type MemoryClusterOptions, startMemoryCluster } from './memory-cluster.js';
 export {
   type Answer,
   byteByByte,
+  FaultyServer,
   fin,
   garbage,
-  type LastReply,
   longReply,
-  type MemoryNode,
   MISBEHAVIOURS,
   type Misbehaviour,
   refuse,
@@ -17,6 +15,6 @@ export {
   splitAt,
   stall,
   wrongCommand,
-} from './memory-node.js';
-export type { MemoryFile, MemoryFiles } from './memory-storage.js';
+} from './faults.js';
 export { type FrameHandler, type Received, replyFrame, ScriptedServer } from './scripted-server.js';
+export { startTestCluster, TestCluster, type TestClusterOptions } from './test-cluster.js';
