@@ -164,22 +164,11 @@ describe.runIf(hasIpv6)('a cluster of IPv6 addresses', () => {
     const id = await client.uploadAppender(HELLO);
     await client.append(id, HELLO);
     expect((await client.downloadBytes(id)).length).toBe(26);
-    expect(await client.info(id)).toMatchObject({ size: 26, sourceAddress: '::1' });
+    expect(await client.info(id)).toMatchObject({ size: 26 });
     expect((await client.locateAll(id)).map(({ address }) => address)).toEqual(['::1', '::1']);
     expect((await client.listStorages('group1')).length).toBe(2);
     await cluster.storages[0]!.close();
     expect((await client.downloadBytes(id)).length).toBe(26);
     expect(cluster.tracker.address).toMatch(/^\[::1\]:/);
-  });
-});
-
-describe('storage ids', () => {
-  it('in place of addresses lead to the source', async () => {
-    const { client, cluster } = await clusterSetup({}, { storages: 2 });
-    const id = await client.upload(HELLO);
-    expect(client.describe(id).source).toMatch(/^10000[12]$/);
-    await client.delete(id);
-    expect((await failure(client.info(id))).code).toBe('not_found');
-    expect(cluster.tracker.count(CommandCode.listStorage)).toBe(1);
   });
 });

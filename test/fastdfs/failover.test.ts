@@ -18,9 +18,9 @@ const READ_COMMANDS = [
   CommandCode.getMetadata,
 ] as const;
 
-/** The storage whose id the file bears. */
+/** The storage whose address, 127.0.0.1 or the next, the file bears. */
 function sourceOf(cluster: TestCluster, client: FastdfsClient, id: string) {
-  const index = Number(client.describe(id).source) - 100_001;
+  const index = Number(client.describe(id).source.split('.').at(-1)) - 1;
   return cluster.storages[index]!;
 }
 

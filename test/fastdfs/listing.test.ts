@@ -13,7 +13,8 @@ import { clusterSetup } from '../support/test-cluster.js';
 const LIST = CommandCode.fetchOnePathBinlog;
 
 function storageOf(cluster: TestCluster, index = 0) {
-  return { group: 'group1', address: '127.0.0.1', port: cluster.storages[index]!.port };
+  const [address = '', port] = cluster.storages[index]!.address.split(':');
+  return { group: 'group1', address, port: Number(port) };
 }
 
 async function collect<T>(source: AsyncIterable<T>): Promise<T[]> {

@@ -21,7 +21,7 @@ export {
 } from './client/caller.js';
 export type { Connection } from './client/connection.js';
 export { keepSession, Peer, type PeerAccess, type PeerOptions } from './client/peer.js';
-export { MAX_TIMER_MS, type Pool, type PoolStats } from './client/pool.js';
+export { MAX_TIMER_MS, type PoolStats } from './client/pool.js';
 export { type Call, ReceivedReply } from './client/reply.js';
 export {
   AuthenticationError,

@@ -12,6 +12,7 @@ export class FaultyServer {
   readonly #port: number;
   readonly #host: string;
   readonly #faults = new Map<number, Answer>();
+  readonly #refusals = new Map<number, number>();
   readonly #counts = new Map<number, number>();
   readonly #links = new WeakMap<Socket, Link>();
 
@@ -61,9 +62,15 @@ export class FaultyServer {
     this.#faults.set(command, typeof how === 'function' ? how : how.answer);
   }
 
+  /** Refuses this command from now on, which then has no effect. */
+  refuse(command: number, status: number): void {
+    this.#refusals.set(command, status);
+  }
+
   /** Behaves again. */
   behave(): void {
     this.#faults.clear();
+    this.#refusals.clear();
   }
 
   /** Refuses connections and drops those it has, as a server that died. */
@@ -74,15 +81,23 @@ export class FaultyServer {
   async #onRequest(received: Received): Promise<void> {
     const { command, frame, socket } = received;
     this.#counts.set(command, this.count(command) + 1);
+    const status = this.#refusals.get(command);
+    if (status !== undefined) {
+      socket.write(replyFrame(status));
+      return;
+    }
     let link = this.#links.get(socket);
-    if (!link) {
+    if (!link || link.hasEnded) {
       link = new Link(this.#host, this.#port, socket);
       this.#links.set(socket, link);
     }
     const good = await link.ask(frame);
     const answer = this.#faults.get(command);
-    if (answer && good) answer(received, good);
-    else if (good) socket.write(good);
+    if (answer && good) {
+      answer(received, good);
+      return;
+    }
+    if (good) socket.write(good);
     if (link.hasEnded) socket.end();
   }
 }

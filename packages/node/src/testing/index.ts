@@ -8,7 +8,6 @@ export {
   garbage,
   longReply,
   MISBEHAVIOURS,
-  type Misbehaviour,
   refuse,
   reset,
   shortReply,

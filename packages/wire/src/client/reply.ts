@@ -14,9 +14,9 @@ import type { Connection } from './connection.js';
  */
 
 /** Limit for replies without a file; a list of 32 servers is the longest. */
-export const MAX_SMALL_BODY_BYTES = 64 * 1024;
+const MAX_SMALL_BODY_BYTES = 64 * 1024;
 /** Limit for the body of an error, which may repeat the request's. */
-export const MAX_ERROR_BODY_BYTES = 1024 * 1024;
+const MAX_ERROR_BODY_BYTES = 1024 * 1024;
 /** The room of a connection for the start of a reply: most replies fit, and no file. */
 export const FIRST_ROOM_BYTES = 128;
 
