@@ -82,9 +82,7 @@ export async function startGateway(
     throw error;
   });
   const { deployment } = store;
-  if (deployment) {
-    access.ledger.share?.((day, asks) => deployment.reserveUsage(day, asks));
-  }
+  if (deployment) access.ledger.share?.(deployment);
   store.on('error', (error) => {
     logTrouble(log, error);
     onError(error);

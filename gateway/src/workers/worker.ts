@@ -43,6 +43,7 @@ const answers: WorkerCalls = {
   ready: () => serving().store.ready(),
   cluster: () => serving().store.cluster(),
   reserveUsage: (day, asks) => serving().store.deployment!.reserveUsage(day, asks),
+  liveServers: () => serving().store.deployment!.liveServers(),
   close: async () => {
     endTunnels();
     await gateway?.leave();

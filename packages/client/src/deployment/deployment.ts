@@ -166,6 +166,11 @@ export class Deployment {
     return this.#asked(() => this.#parts.map.reserveUsage(day, asks));
   }
 
+  /** Number of servers that were heard of lately, this one included; workers are one. */
+  liveServers(): number {
+    return this.#gateways.countAlive();
+  }
+
   /** True if this server knows every file of the origin, which is its own or adopted. */
   isAuthoritativeFor(origin: number): boolean {
     return this.ownerOf(origin) === this.origin;
