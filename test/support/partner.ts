@@ -19,6 +19,9 @@ export class TestPartner {
   /** The holder cannot be recorded. */
   cannotRecord = false;
   readonly recorded: number[] = [];
+  isMapAway = false;
+  /** In the map. */
+  readonly deletions: Buffer[] = [];
   /** How often it has said that it leaves. */
   leaves = 0;
   connections = 0;
@@ -41,7 +44,12 @@ export class TestPartner {
   }
 
   options(deadlineMs = 2_000): StagedCopiesOptions {
-    return { deadlineMs, storeDeadlineMs: deadlineMs, connect: async () => this.#connect() };
+    const recordDeletion = async (key: Buffer): Promise<void> => {
+      if (this.isMapAway) throw new Error('the map is away');
+      this.deletions.push(key);
+    };
+    const connect = async () => this.#connect();
+    return { deadlineMs, storeDeadlineMs: deadlineMs, connect, recordDeletion };
   }
 
   #connect() {

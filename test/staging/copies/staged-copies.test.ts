@@ -85,7 +85,8 @@ test('without the partner, FastDFS has the second copy of an upload when it is a
   for (const key of keys) expect(staging.fileMap.find(key)?.trunk).toBeDefined();
   expect(staging.fileMap.trunksIn('confirmed').every(({ thin }) => thin !== null)).toBe(true);
   expect(store.files.size).toBeGreaterThan(0);
-  // A deletion has no place in FastDFS.
+  // A deletion has no place in FastDFS, and the map is away, too.
+  partner.isMapAway = true;
   await expect(staging.deletions.delete(kept)).rejects.toMatchObject(away);
   expect(staging.fileMap.find(kept)).toBeDefined();
   expect(staging.stats().copies).toMatchObject({ refused: 1, copiedToFastdfs: 3 });
@@ -94,16 +95,19 @@ test('without the partner, FastDFS has the second copy of an upload when it is a
   expect(errors.map(({ message }) => message.includes('wait for FastDFS'))).toEqual([true, true]);
 });
 
-test('a deletion without the partner waits for it', async () => {
+test('a deletion without the partner is in the map when it is acknowledged', async () => {
   const { staging, partner, own, held } = await pair();
   await until(isUp(staging));
-  const key = await stageFile(staging, bytesOf(100, 1));
+  const keys = [await stageFile(staging, bytesOf(100, 1)), await stageFile(staging, bytesOf(9, 2))];
   partner.isAway = true;
   partner.cut();
   await until(() => !isUp(staging)());
-  const deleted = staging.deletions.delete(key);
+  expect(await staging.deletions.delete(keys[0]!)).toBe(true);
+  expect(partner.deletions).toContainEqual(keys[0]);
   partner.isAway = false;
-  expect(await deleted).toBe(true);
+  await until(isUp(staging));
+  expect(await staging.deletions.delete(keys[1]!)).toBe(true);
+  expect(partner.deletions).not.toContainEqual(keys[1]);
   expectSame(own, held);
 });
 
@@ -295,7 +299,7 @@ test('files are read from the copy while they are taken over, and nothing more i
   // Its gateway is connected: it was only cut off from the map.
   await partner.held.adopt(origin, async () => {
     await until(() => !staging.copies!.isAccepting);
-    expect((await partner.held.find(origin, key))?.bytes).toEqual(bytesOf(700, 1));
+    expect(await partner.held.find(origin, key)).toMatchObject({ bytes: bytesOf(700, 1) });
     await partner.held.drop(origin, async () => expect.unreachable());
   });
   await expect(stageFile(staging, bytesOf(100, 2))).rejects.toMatchObject({
@@ -342,8 +346,8 @@ test('a staged file is read at the partner while its server is away, and not whi
   partner.isAway = true;
   partner.cut();
   await until(async () => (await partner.held.find(origin, key)) !== undefined);
-  expect((await partner.held.find(origin, key))?.bytes).toEqual(bytesOf(4_000, 1));
-  expect(await partner.held.find(origin, deleted)).toBeUndefined();
+  expect(await partner.held.find(origin, key)).toMatchObject({ bytes: bytesOf(4_000, 1) });
+  expect(await partner.held.find(origin, deleted)).toBe('deleted');
   partner.isAway = false;
   await until(isUp(staging));
   expect(await partner.held.find(origin, key)).toBeUndefined();

@@ -146,7 +146,7 @@ export class Deployment {
     this.#known.forget(key);
   }
 
-  /** Deletes a merged file of another server, durably; its own server frees the bytes. */
+  /** Deletes a file, durably; its own server, or who adopts that one's files, frees the bytes. */
   async remove(key: Buffer): Promise<void> {
     await this.#asked(() => this.#parts.map.remove([{ key }], false));
     this.noteRemoved(key);

@@ -118,12 +118,13 @@ export class HeldCopies {
   /**
    * A staged file of a disconnected gateway; undefined if it is not here or its bytes are damaged.
    */
-  async find(origin: number, key: Buffer): Promise<HeldFile | undefined> {
+  async find(origin: number, key: Buffer): Promise<HeldFile | 'deleted' | undefined> {
     // A connection keeps its turn.
     if (this.#streams.has(origin) || !this.#origins.has(origin)) return undefined;
     return this.#inTurn.run(String(origin), async () => {
       if (this.#streams.has(origin) || this.#isClosed) return undefined;
       const index = await this.#indexOf(origin);
+      if (index?.isDeleted(key)) return 'deleted';
       const row = index?.find(key);
       const bytes = row && (await index?.read(row));
       return bytes && { row, bytes };
