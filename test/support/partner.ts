@@ -14,6 +14,8 @@ export class TestPartner {
   isAway = false;
   /** Bytes that go through before a connection breaks. */
   breaksAfterBytes = Number.POSITIVE_INFINITY;
+  /** The map says that another server has these files. */
+  isAdopted = false;
   /** The partner reads, and answers nothing. */
   isSilent = false;
   /** The holder cannot be recorded. */
@@ -77,7 +79,7 @@ export class TestPartner {
       stream.on('close', end);
     }
     this.#open.add(near);
-    const receiving = this.held.receive(this.#origin(), outer);
+    const receiving = this.held.receive(this.#origin(), outer, this.isAdopted);
     this.#receiving.add(receiving);
     receiving.finally(() => this.#receiving.delete(receiving));
     const record = async (origin: number): Promise<void> => {

@@ -91,7 +91,9 @@ export class DrillLedger {
   }
 
   find(finding: string): void {
-    if (this.findings.length < FINDINGS) this.findings.push(finding);
+    if (this.findings.length >= FINDINGS) return;
+    this.findings.push(finding);
+    console.log(finding);
   }
 
   #there(from: number): Entry | undefined {

@@ -30,6 +30,8 @@ const MAX_UNDER_WAY = 400;
 const MAX_TRIES = 150;
 /** After a cut, and where the answer does not say when. */
 const RETRY_MS = 1_000;
+/** The workers of a killed gateway end a moment after it. */
+const KILL_MS = 10_000;
 /** What is deleted is gone everywhere after a second, what has expired at its moment: and as long again. */
 const GONE_MS = 2_000;
 const CLOCK_MS = 1_000;
@@ -158,7 +160,11 @@ export class DrillLoad {
     if (!answer) return;
     if (performance.now() < entry.expiresAt - CLOCK_MS)
       this.#compare(entry, answer, 'before its end');
-    else if (before > entry.expiresAt + CLOCK_MS && answer.status === 200) {
+    // Its time began while its upload was under way.
+    else if (
+      before > entry.acknowledgedAt + TTL_SECONDS * 1000 + CLOCK_MS &&
+      answer.status === 200
+    ) {
       ledger.wrong(entry, 'undead', `expired, and read at ${deployment.nameOf(answer.url)}`);
     }
   }
@@ -204,9 +210,7 @@ export class DrillLoad {
       const outage = report.outage;
       const answer = await deployment.balancer.ask(ask).catch((error: unknown) => {
         if (!(error instanceof Cut)) throw error;
-        if (!deployment.wasKilled(error.url, askedAt - RETRY_MS)) {
-          ledger.find(`${operation}: cut without a kill at ${report.now()}: ${error.message}`);
-        }
+        report.cut(operation, tries, deployment.wasKilled(error.url, askedAt - KILL_MS));
         return undefined;
       });
       const tookMs = performance.now() - askedAt;
@@ -218,7 +222,7 @@ export class DrillLoad {
           ? { ...(answer as Answer), status: operation === 'deletion' ? 204 : status }
           : answer;
       }
-      report.refused(operation, tries, answer, deployment.nameOf(answer?.url ?? ''));
+      if (answer) report.refused(operation, tries, answer, deployment.nameOf(answer.url));
       const says = Number(answer?.headers['retry-after']);
       if (answer && !(says > 0)) {
         ledger.find(

@@ -110,7 +110,7 @@ export class ForeignFiles {
   /** Rejects with `not_found` and `storage_unavailable`. */
   find(key: Buffer, signal: AbortSignal | undefined): Promise<StoredFile> {
     const attempt = () => this.#find(key, MAX_INLINE_BYTES, signal);
-    return throughRestart(this.#parts.deployment, key, attempt, signal);
+    return throughRestart(attempt, () => this.#mayReturn(key), signal);
   }
 
   async #find(
@@ -181,7 +181,14 @@ export class ForeignFiles {
 
   /** Deletes it for all servers. Rejects as `find`. */
   delete(key: Buffer): Promise<void> {
-    return throughRestart(this.#parts.deployment, key, () => this.#delete(key));
+    return throughRestart(
+      () => this.#delete(key),
+      () => this.#mayReturn(key),
+    );
+  }
+
+  #mayReturn(key: Buffer): boolean {
+    return this.#parts.deployment.mayReturn(originOf(key));
   }
 
   async #delete(key: Buffer): Promise<void> {
@@ -220,10 +227,15 @@ export class ForeignFiles {
     isSearched: (origin: number) => boolean,
   ): Promise<FileInfo[]> {
     const { deployment } = this.#parts;
-    const claim = (over?: Claim) =>
+    const attempt = (over?: Claim) =>
       deployment.claim(mark, withinMs, over).catch((error: unknown) => {
         throw error instanceof MapError ? unavailable(error) : error;
       });
+    const claim = (over?: Claim) =>
+      throughRestart(
+        () => attempt(over),
+        () => deployment.mapMayReturn,
+      );
     const before = await claim();
     if (before.origin === deployment.origin) return [];
     const files = isSearched(before.origin)
