@@ -313,7 +313,7 @@ test('a copy that is not where it should be is not taken for none', async () => 
   await expect(partner.held.adopt(4711)).rejects.toThrow(lost);
   expect(existsSync(lost)).toBe(false);
   // An operator says that it is.
-  mkdirSync(lost);
+  mkdirSync(join(lost, 'container'), { recursive: true });
   await partner.restart();
   expect([...(await partner.held.adopt(4711)).waiting()]).toEqual([]);
 });

@@ -169,7 +169,8 @@ export class Gateways {
   countAlive(): number {
     const now = latest(this.#list);
     const alive = this.#list.filter((each) => isAlive(each, now));
-    return new Set(alive.map(({ place }) => dataDirectory(place))).size;
+    // After the path, a place names the directory's inode.
+    return new Set(alive.map(({ place }) => dataDirectory(place.replace(/#[^#]*$/, '')))).size;
   }
 
   async refresh(): Promise<void> {

@@ -129,7 +129,7 @@ export class HeldCopies {
     if (index) return index;
     const directory = this.#directoryOf(origin);
     throw new Error(
-      `${directory} is not there, which holds the copies of its staged files: bring it back and start again, or, if it is lost, create it, empty`,
+      `${directory} is not there, which holds the copies of its staged files: bring it back and start again, or, if it is lost, create an empty directory ${directory}/container`,
     );
   }
 
