@@ -8,6 +8,8 @@ import type { DrillReport } from './report.js';
 /**
  * The load of the drill: requests begun at a steady rate, whatever happens to those before. Each is
  * held against the ledger. One that is refused is repeated after its `Retry-After`, as a client does.
+ * While a gateway's files are adopted, nobody can say that one of them does not exist: reads of
+ * deleted files are refused then.
  */
 
 const OPERATIONS = [
@@ -229,7 +231,8 @@ export class DrillLoad {
           `${operation}: ${status} without a Retry-After at ${report.now()}: ${answer.body.subarray(0, 300)}`,
         );
       }
-      if (tries > 1 && !outage && !report.outage && askedAt > excusedUntil) {
+      const isExcused = outage || report.outage || operation === 'read of a deleted file';
+      if (tries > 1 && !isExcused && askedAt > excusedUntil) {
         ledger.find(
           `${operation}: refused again after its Retry-After at ${report.now()}: ${status} ${answer?.body.subarray(0, 300)}`,
         );
@@ -238,7 +241,7 @@ export class DrillLoad {
         ledger.find(`${operation}: refused ${tries} times, at last ${status} at ${report.now()}`);
         return undefined;
       }
-      excusedUntil = outage || report.outage ? Number.POSITIVE_INFINITY : askedAt;
+      excusedUntil = isExcused ? Number.POSITIVE_INFINITY : askedAt;
       await sleep(says > 0 ? says * 1000 : RETRY_MS);
     }
   }

@@ -101,7 +101,7 @@ export class DrillReport {
     const event = this.#ofEvent(this.#event);
     of.asked += 1;
     of.refused += 1;
-    if (!this.outage) of.unexplained += 1;
+    if (!this.outage && operation !== 'read of a deleted file') of.unexplained += 1;
     event.refused += 1;
     const says = answer.body
       .toString()
