@@ -21,6 +21,10 @@ const WORKERS = [1, 2, 1, 2];
 const MOST_REFUSED = 0.001;
 const MOST_REFUSED_OVERALL = 0.01;
 const LANES = 8;
+/** Before the first event. */
+const FIRST_FILES = 200;
+/** Younger files are not merged yet. */
+const STAGED_MS = 10_000;
 const VERIFY_LIMIT_MS = 60_000;
 
 interface Drill {
@@ -111,11 +115,15 @@ async function restart({ deployment, report }: Drill, gateway: DrillGateway): Pr
 
 /** Killed for good. The gateway that holds its copies adopts its files; a new one takes its place. */
 async function lose(drill: Drill, workers: number): Promise<void> {
-  const { deployment, random } = drill;
+  const { deployment, ledger, report, random } = drill;
   const some = deployment.gateways.filter((each) => each.workers === workers);
   const gateway = some.length > 0 ? random.pick(some) : await deployment.add(workers);
   const origins = deployment.origins(gateway);
   await deployment.kill(gateway);
+  const since = performance.now() - STAGED_MS;
+  const isStaged = ({ origin, acknowledgedAt }: Entry) =>
+    acknowledgedAt > since && origins.includes(origin);
+  report.stagedAtLoss += ledger.entries.filter(isStaged).length;
   deployment.drop(gateway);
   for (const each of deployment.gateways) if (each.partner === gateway.url) each.partner = '';
   for (const origin of origins) await deployment.adopt(origin);
@@ -194,6 +202,7 @@ test('a deployment loses nothing, whatever operators do or suffer', {
   const drill: Drill = { deployment, ledger, report, random };
   const parts = { deployment, ledger, report, random: new Random(SEED + 2) };
   const load = new DrillLoad({ ...parts, perSecond: PER_SECOND });
+  while (ledger.entries.length < FIRST_FILES) await sleep(100);
   const end = performance.now() + MINUTES * 60_000;
   let events = 0;
   try {
@@ -225,5 +234,6 @@ test('a deployment loses nothing, whatever operators do or suffer', {
     expect.soft(refused, what).toBeLessThanOrEqual(Math.max(10, asked * MOST_REFUSED_OVERALL));
   }
   // A run that does next to nothing proves nothing.
+  expect(report.stagedAtLoss).toBeGreaterThan(0);
   expect(report.asked).toBeGreaterThan(MINUTES * 60 * PER_SECOND * 0.8);
 });

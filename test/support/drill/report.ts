@@ -36,6 +36,8 @@ export class DrillReport {
   notBegun = 0;
   verified = 0;
   slowRestarts = 0;
+  /** Files that only a lost gateway and its partner had. */
+  stagedAtLoss = 0;
 
   /** Something is away, or was a moment ago: a repeated request may be refused again. */
   get outage(): boolean {
@@ -146,6 +148,7 @@ export class DrillReport {
         `  ${name}: ${asked}, ${refused}, ${unexplained}, ${cut}, ${share}, ${mostTries}, ${times}`,
       );
     }
+    lines.push(`staged at gateways that were lost: ${this.stagedAtLoss}`);
     lines.push(
       `not begun: ${this.notBegun}; verified besides: ${this.verified}; restarts of over ${RESTART_MS} ms: ${this.slowRestarts}`,
     );

@@ -292,8 +292,14 @@ export class StagedCopies {
       const { origin, segments } = await connection.held;
       this.#had = new Map(segments);
       await this.#align(connection);
-      await this.#catchUp(connection);
-      const joined = this.#join(connection).then(() => record(origin));
+      while (this.stats().lagBytes > JOIN_BYTES) {
+        this.#stopped.signal.throwIfAborted();
+        await this.#sendLacking(connection);
+      }
+      // Batches begun from now on are sent after the rest.
+      const joined = this.#parts!.container.settled.then(() => this.#sendLacking(connection)).then(
+        () => record(origin),
+      );
       this.#link = { connection, joined };
       await joined;
       this.#state = 'up';
@@ -339,20 +345,6 @@ export class StagedCopies {
     if (lacksOlder) this.#had.clear();
     const released = lacksOlder ? last : Math.max(0, this.#firstNeeded - 1);
     await connection.send(FrameType.release, released, 0);
-  }
-
-  /** Sends the backlog until little of it is left. */
-  async #catchUp(connection: CopyConnection): Promise<void> {
-    while (this.stats().lagBytes > JOIN_BYTES) {
-      this.#stopped.signal.throwIfAborted();
-      await this.#sendLacking(connection);
-    }
-  }
-
-  /** Sends the rest of the backlog. Batches begun from now on are sent after it. */
-  async #join(connection: CopyConnection): Promise<void> {
-    await this.#parts!.container.settled;
-    await this.#sendLacking(connection);
   }
 
   /** Sends the valid bytes that the partner lacks, in order. */
