@@ -20,7 +20,7 @@ const WORKERS = [1, 2, 1, 2];
 /** Of the requests of a kind, while nothing is away, and overall. */
 const MOST_REFUSED = 0.001;
 const MOST_REFUSED_OVERALL = 0.01;
-const LANES = 8;
+const LANES = 16;
 /** Before the first event. */
 const FIRST_FILES = 200;
 /** Younger files are not merged yet. */
@@ -221,9 +221,9 @@ test('a deployment loses nothing, whatever operators do or suffer', {
     ledger.find(`${report.now()}: ${(error as Error).stack}\n${deployment.lastLines()}`);
   }
   await load.stop();
+  console.log(report.text());
   await inLanes(ledger.entries, (entry) => verifyOne(drill, entry));
   const { lost, altered, undead } = ledger.counts;
-  console.log(report.text());
   const files = `${ledger.entries.length} files, ${ledger.deletions} deleted, ${ledger.expiring} expired`;
   console.log(`${files}; lost ${lost}, altered ${altered}, undead ${undead} (seed ${SEED})`);
   expect(ledger.findings, `seed ${SEED}`).toEqual([]);
