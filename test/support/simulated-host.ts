@@ -27,7 +27,7 @@ import type { CrashMode } from './simulated-file.js';
 export type HostOptions = Partial<
   Pick<
     StagingOptions,
-    'trunkBytes' | 'segmentBytes' | 'retainBytes' | 'containerBytes' | 'maxAgeMs' | 'sync'
+    'trunkSize' | 'segmentBytes' | 'retain' | 'containerSize' | 'mergeMaxAge' | 'durability'
   >
 >;
 
@@ -99,11 +99,11 @@ export class SimulatedHost {
       directory: this.folder,
       disk: this.disk,
       connect: async () => this.#connection(),
-      trunkBytes: 64 * 1024,
-      maxAgeMs: 3_600_000,
-      containerBytes: 2 ** 24,
-      retainBytes: 2 ** 20,
-      sync: true,
+      trunkSize: 64 * 1024,
+      mergeMaxAge: 3_600_000,
+      containerSize: 2 ** 24,
+      retain: 2 ** 20,
+      durability: 'sync',
       listingGraceMs: 0,
       now: () => {
         this.clock += 1;
@@ -115,7 +115,7 @@ export class SimulatedHost {
       packingSeed: 1,
       ...this.options,
     });
-    this.#staging.on('error', (error) => this.errors.push(error));
+    this.#staging.changes.on('error', (error) => this.errors.push(error));
   }
 
   /** Ends the process in good order. */

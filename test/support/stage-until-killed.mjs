@@ -12,17 +12,17 @@ const staging = await Staging.open({
     remove: () => Promise.resolve(),
     read: () => Promise.reject(new Error('there is no FastDFS')),
   }),
-  trunkBytes: MIB,
-  maxAgeMs: 20,
-  containerBytes: 512 * MIB,
-  retainBytes: 0,
+  trunkSize: MIB,
+  mergeMaxAge: 20,
+  containerSize: 512 * MIB,
+  retain: 0,
   segmentBytes: MIB,
-  sync: true,
+  durability: 'sync',
   now: Date.now,
   randomFill: (target) => randomFillSync(target),
   packingSeed: 1,
 });
-staging.on('error', () => {});
+staging.changes.on('error', () => {});
 
 async function stageForEver() {
   for (;;) {

@@ -21,11 +21,11 @@ export async function openStaging(
   const staging = await Staging.open({
     directory,
     connect: async () => store,
-    trunkBytes: MIB,
-    maxAgeMs: 3_600_000,
-    containerBytes: 64 * MIB,
-    retainBytes: 32 * MIB,
-    sync: true,
+    trunkSize: MIB,
+    mergeMaxAge: 3_600_000,
+    containerSize: 64 * MIB,
+    retain: 32 * MIB,
+    durability: 'sync',
     listingGraceMs: 0,
     now: Date.now,
     randomFill: (target) => randomFillSync(target),
@@ -33,7 +33,7 @@ export async function openStaging(
     ...options,
   });
   const errors: Error[] = [];
-  staging.on('error', (error) => errors.push(error));
+  staging.changes.on('error', (error) => errors.push(error));
   onTestFinished(() => staging.close());
   return { staging, store, errors };
 }

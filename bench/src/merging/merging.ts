@@ -103,7 +103,7 @@ async function simulateWeeks(context: BenchmarkContext, { hours }: Plan): Promis
     const limit = { callLimitMs: LIMIT_OF_A_WEEK_MS };
     const module = new URL('./week-process.js', import.meta.url);
     await using child = new Child<WeekHandlers>(site, module, limit);
-    const week = { site, directory, hours: forHours, maxAgeMs: MAX_AGE_MS, joins: true };
+    const week = { site, directory, hours: forHours, mergeMaxAge: MAX_AGE_MS, joins: true };
     const after = await child.call('simulate', week);
     await workspace.remove(directory);
     for (const error of after.errors) throw new Error(`${site}: ${error}`);

@@ -21,8 +21,8 @@ export interface Month {
   readonly daysBefore: number;
   readonly days: number;
   readonly perDay: number;
-  readonly trunkBytes: number;
-  readonly maxAgeMs: number;
+  readonly trunkSize: number;
+  readonly mergeMaxAge: number;
   /** False: the Merge Task knows sizes alone, and the app deletes what has expired. */
   readonly tellsMore: boolean;
 }
@@ -86,16 +86,16 @@ class Sizes {
 }
 
 async function simulateMonth(month: Month): Promise<MonthOutcome> {
-  const { site, directory, daysBefore, days, perDay, trunkBytes, maxAgeMs, tellsMore } = month;
+  const { site, directory, daysBefore, days, perDay, trunkSize, mergeMaxAge, tellsMore } = month;
   const fastdfs = new Sizes();
   const staging = await Staging.open({
-    ...{ directory, trunkBytes, maxAgeMs, connect: async () => fastdfs.store },
-    ...{ idMaxAgeMs: 7 * DAY_MS, containerBytes: 20 * GIB, retainBytes: 0, sync: false },
+    ...{ directory, trunkSize, mergeMaxAge, connect: async () => fastdfs.store },
+    ...{ idMaxAge: 7 * DAY_MS, containerSize: 20 * GIB, retain: 0, durability: 'os' },
     ...{ disk: time.watched(privateDisk), now: time.now, packingSeed: 1, findsOrphans: false },
     randomFill: (target) => randomFillSync(target),
   });
   const errors: string[] = [];
-  staging.on('error', (error) => errors.push(error.stack ?? error.message));
+  staging.changes.on('error', (error) => errors.push(error.stack ?? error.message));
   // It waits for the disk, which lives in real time; and nothing here has to survive.
   staging.fileMap.makeDurable = () => Promise.resolve();
   const random = seededRandom(SEED);

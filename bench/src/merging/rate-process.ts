@@ -42,11 +42,11 @@ function options(directory: string, trunkStore: ReturnType<typeof absentTrunkSto
   return {
     directory,
     connect: () => Promise.resolve(trunkStore),
-    trunkBytes: TRUNK_BYTES,
-    maxAgeMs: DAY_MS,
-    containerBytes: 40 * GIB,
-    retainBytes: GIB,
-    sync: false,
+    trunkSize: TRUNK_BYTES,
+    mergeMaxAge: DAY_MS,
+    containerSize: 40 * GIB,
+    retain: GIB,
+    durability: 'os' as const,
     now: Date.now,
     randomFill: (target: Buffer) => crypto.getRandomValues(target),
     packingSeed: 1,
@@ -74,7 +74,7 @@ async function stage({ directory, files, bodyBytes }: Backlog): Promise<void> {
 async function merge(directory: string): Promise<Rate> {
   const staging = await Staging.open(options(directory, forgettingTrunkStore()));
   const fills: number[] = [];
-  staging.on('trunk', ({ fill }) => fills.push(fill));
+  staging.changes.on('trunk', ({ fill }) => fills.push(fill));
   let mostRssBytes = 0;
   const watch = setInterval(() => {
     mostRssBytes = Math.max(mostRssBytes, process.memoryUsage.rss());

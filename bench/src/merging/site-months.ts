@@ -64,7 +64,7 @@ export async function simulateSites(
       const module = new URL('./month-process.js', import.meta.url);
       await using child = new Child<MonthHandlers>(site, module, { callLimitMs: CALL_LIMIT_MS });
       const trunksADay = (perDay * MEAN_BYTES) / TRUNK_BYTES;
-      const maxAgeMs = Math.round((TRUNKS_IN_MAX_AGE / trunksADay) * DAY_MS);
+      const mergeMaxAge = Math.round((TRUNKS_IN_MAX_AGE / trunksADay) * DAY_MS);
       const outcome = await child.call('simulateMonth', {
         ...{
           site: site as MonthSiteName,
@@ -72,10 +72,10 @@ export async function simulateSites(
           daysBefore,
           days,
           perDay,
-          maxAgeMs,
+          mergeMaxAge,
           tellsMore,
         },
-        trunkBytes: TRUNK_BYTES,
+        trunkSize: TRUNK_BYTES,
       });
       await workspace.remove(directory);
       for (const error of outcome.errors) throw new Error(`${site}: ${error}`);

@@ -19,7 +19,7 @@ export interface Week {
   readonly site: SiteName;
   readonly directory: string;
   readonly hours: number;
-  readonly maxAgeMs: number;
+  readonly mergeMaxAge: number;
   readonly joins: boolean;
 }
 
@@ -88,17 +88,17 @@ class NamesOnly {
   };
 }
 
-async function simulate({ site, directory, hours, maxAgeMs, joins }: Week): Promise<Outcome> {
+async function simulate({ site, directory, hours, mergeMaxAge, joins }: Week): Promise<Outcome> {
   const fastdfs = new NamesOnly();
   const staging = await Staging.open({
     directory,
     connect: async () => fastdfs.store,
-    trunkBytes: TRUNK_BYTES,
-    maxAgeMs,
-    idMaxAgeMs: joins ? 7 * 24 * HOUR_MS : 0,
-    containerBytes: 20 * GIB,
-    retainBytes: GIB / 8,
-    sync: false,
+    trunkSize: TRUNK_BYTES,
+    mergeMaxAge,
+    idMaxAge: joins ? 7 * 24 * HOUR_MS : 0,
+    containerSize: 20 * GIB,
+    retain: GIB / 8,
+    durability: 'os',
     disk: time.watched(privateDisk),
     now: time.now,
     randomFill: (target) => randomFillSync(target),
@@ -106,7 +106,7 @@ async function simulate({ site, directory, hours, maxAgeMs, joins }: Week): Prom
     findsOrphans: false,
   });
   const errors: string[] = [];
-  staging.on('error', (error) => errors.push(error.message));
+  staging.changes.on('error', (error) => errors.push(error.message));
   const ages: number[] = [];
   const idAges: number[] = [];
   const stagedAt = new Map<string, number>();
@@ -123,7 +123,7 @@ async function simulate({ site, directory, hours, maxAgeMs, joins }: Week): Prom
     }
     return confirmed;
   };
-  staging.on('merged', ({ key }) => {
+  staging.changes.on('merged', ({ key }) => {
     idAges.push((time.now() - parseKey(key)!.readUIntBE(0, 6)) / 1000);
   });
   // It waits for the disk, which lives in real time; and nothing here has to survive.
@@ -151,7 +151,7 @@ async function simulate({ site, directory, hours, maxAgeMs, joins }: Week): Prom
     await time.passUntil(time.now());
     await staged;
   }
-  await time.passUntil(BEGIN_MS + hours * HOUR_MS + 2 * maxAgeMs);
+  await time.passUntil(BEGIN_MS + hours * HOUR_MS + 2 * mergeMaxAge);
   const thin = new Set(fileMap.thinTrunks().map(({ id }) => id));
   const confirmed = fileMap.trunksIn('confirmed').filter(({ id }) => !thin.has(id));
   const fills = confirmed.map(({ size }) => size / TRUNK_BYTES);

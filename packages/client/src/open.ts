@@ -86,6 +86,7 @@ async function openStore(
   let deployed: DeploymentContext | undefined;
   try {
     const staging = await Staging.open({
+      ...parsed,
       directory,
       ...(map
         ? {
@@ -115,15 +116,6 @@ async function openStore(
       ...(parsed.stagedCopies > 1 && !onRebuild
         ? { copies: copiesOf(parsed, started.promise) }
         : {}),
-      trunkBytes: parsed.trunkSize,
-      maxAgeMs: parsed.mergeMaxAge,
-      idMaxAgeMs: parsed.idMaxAge,
-      unfinishedAgeMs: parsed.unfinishedAge,
-      containerBytes: parsed.containerSize,
-      retainBytes: parsed.retain,
-      confirmCopies: parsed.confirmCopies,
-      scrubBytesPerSecond: parsed.scrubRate,
-      sync: parsed.durability === 'sync',
       // A check without repair must not change what it checks.
       ...(onRebuild ? { onRebuild, rebuildsFirst: true, findsOrphans: false } : {}),
       // Maintenance leaves unpublished changes in the outbox.

@@ -369,17 +369,17 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
 
   #forwardEvents(): void {
     const { staging } = this.#parts;
-    staging.on('error', (error) => this.report(error));
-    staging.on('damage', (damage) => this.emit('damage', damage));
-    staging.on('trunk', (event) => {
+    staging.changes.on('error', (error) => this.report(error));
+    staging.changes.on('damage', (damage) => this.emit('damage', damage));
+    staging.changes.on('trunk', (event) => {
       this.#settling.lookAgain();
       if (trunkChannel.hasSubscribers) trunkChannel.publish({ ...event, store: this });
       this.emit('trunk', event);
     });
     // Events for single files are created only if there is a listener.
     (this as EventEmitter).on('newListener', (name: string) => {
-      if (name !== 'merged' || staging.listenerCount('merged') > 0) return;
-      staging.on('merged', (event) => this.emit('merged', event));
+      if (name !== 'merged' || staging.changes.listenerCount('merged') > 0) return;
+      staging.changes.on('merged', (event) => this.emit('merged', event));
     });
   }
 

@@ -1,5 +1,5 @@
 import type { Disk } from '@stevedore/disk';
-import type { RoomStats } from './container/acceptance.js';
+import type { RoomStats } from './accept/room.js';
 import type { CopiesStats, StagedCopiesOptions } from './copies/staged-copies.js';
 import type { HasMap } from './filemap/outbox.js';
 import type { Counters } from './filemap/rows.js';
@@ -21,23 +21,26 @@ export interface StagingOptions {
   readonly origin?: () => Promise<number>;
   /** Record changes for the map of a deployment in `fileMap.outbox`. Default false. */
   readonly hasMap?: HasMap;
-  readonly trunkBytes: number;
-  readonly maxAgeMs: number;
+  /** Bytes, as of the options below that the SDK has, too: they have its names and meanings. */
+  readonly trunkSize: number;
+  /** Milliseconds. */
+  readonly mergeMaxAge: number;
   /**
    * Thin trunks are joined until they are full or have a file of this age; only then their files
    * get ids. Default 0: every trunk is final as stored, and its files have ids at once.
    */
-  readonly idMaxAgeMs?: number;
-  readonly containerBytes: number;
-  readonly retainBytes: number;
-  readonly sync: boolean;
+  readonly idMaxAge?: number;
+  readonly containerSize: number;
+  readonly retain: number;
+  /** sync: acknowledge files once they are durable; os: once they are in the page cache. */
+  readonly durability: 'sync' | 'os';
   readonly segmentBytes?: number;
   /** Bytes that must stay free on the disk. Default 64 MiB. */
   readonly minFreeBytes?: number;
   /** Maximum bytes per second that compaction moves. Default 8 MiB. */
   readonly compactionBytesPerSecond?: number;
   /** Age at which an unfinished upload is removed. Default: never. */
-  readonly unfinishedAgeMs?: number;
+  readonly unfinishedAge?: number;
   /** Interval at which expired files are deleted. Default 10 s. */
   readonly expiryIntervalMs?: number;
   /**
@@ -46,7 +49,7 @@ export interface StagingOptions {
    */
   readonly confirmCopies?: number;
   /** Maximum bytes per second that the background scrub reads. Default 0: off. */
-  readonly scrubBytesPerSecond?: number;
+  readonly scrubRate?: number;
   /** Pause before its first walk, and after one that failed. Default 1 minute. */
   readonly scrubPauseMs?: number;
   /** Keeps a second copy of what is staged at a partner. */

@@ -1,6 +1,7 @@
 import { crc32 } from 'node:zlib';
 import { type Disk, type DiskFile, decoratedFile, localDisk } from '@stevedore/disk';
 import { expect, test } from 'vitest';
+import { Changes } from '../../../packages/staging/dist/changes.js';
 import { Container } from '../../../packages/staging/dist/container/container.js';
 import { fileRecord } from '../../../packages/staging/dist/container/records.js';
 import { temporaryFolder } from '../../support/temporary.js';
@@ -87,6 +88,7 @@ function open() {
     ...{ disk: forgetful.disk, folder: temporaryFolder(), origin: 1, sync: true },
     ...{ now: Date.now, segmentBytes: 2 ** 20, nextSegment: 1 },
     fileMap: { apply: () => undefined, setSynced: () => ({ changes: 0 }) },
+    changes: new Changes(),
   });
   const append = (text: string, sync: boolean) => {
     const bytes = Buffer.from(text);

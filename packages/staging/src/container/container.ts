@@ -1,5 +1,6 @@
 import type { Disk } from '@stevedore/disk';
 import { messageOf } from '@stevedore/protocol';
+import type { Changes } from '../changes.js';
 import { isStoreError, StoreError, storeErrorOf } from '../errors.js';
 import type { FileMap, FileMapChange } from '../filemap/filemap.js';
 import { isLocked, pastLocks } from '../filemap/locks.js';
@@ -42,6 +43,7 @@ export interface ContainerOptions {
   readonly nextSegment: number;
   /** Makes a batch visible before its appends resolve. If it fails, the batch is refused. */
   readonly fileMap: Pick<FileMap, 'apply' | 'setSynced'>;
+  readonly changes: Changes;
   readonly copies?: BatchCopies | undefined;
 }
 
@@ -299,6 +301,21 @@ export class Container {
       return;
     }
     for (const append of appends) append.resolve(isCopied);
+    this.#tellStaged(changes);
+  }
+
+  /** Files that were moved are not new: who moved them tells of them. */
+  #tellStaged(changes: readonly FileMapChange[]): void {
+    let files = 0;
+    let bytes = 0;
+    let isSpooled = false;
+    for (const change of changes) {
+      if (change.what !== 'file') continue;
+      files += 1;
+      if (change.at === 'spool') isSpooled = true;
+      else bytes += change.size;
+    }
+    if (files > 0) this.#options.changes.emit('staged', bytes, isSpooled);
   }
 
   async #writableSegment(): Promise<Segment> {

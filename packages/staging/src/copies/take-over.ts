@@ -1,20 +1,14 @@
-import type { Acceptance } from '../container/acceptance.js';
+import type { Acceptance } from '../accept/acceptance.js';
 import { type NewFile, planRecord } from '../container/records.js';
 import type { FileRow } from '../filemap/filemap.js';
-import type { Stores } from '../merge/trunk-store.js';
+import type { State } from '../state.js';
 import type { HeldIndex } from './held-index.js';
-import type { StagedCopies } from './staged-copies.js';
 
 /**
  * Stages the files of a held copy in this container, each once, under its own key. Files known
  * here, from a trunk or an earlier attempt, are skipped; deleted files stay deleted. The takeover
  * can be repeated as a whole.
  */
-export interface TakeOverParts extends Pick<Stores, 'container' | 'fileMap' | 'now'> {
-  readonly acceptance: Acceptance;
-  readonly copies: StagedCopies | undefined;
-}
-
 export interface TakenOver {
   readonly files: number;
   /** Files without sound bytes here. */
@@ -24,8 +18,12 @@ export interface TakenOver {
 const BATCH_BYTES = 4 * 2 ** 20;
 const BATCH_FILES = 256;
 
-export async function takeOver(parts: TakeOverParts, index: HeldIndex): Promise<TakenOver> {
-  const { fileMap, acceptance, copies } = parts;
+export async function takeOver(
+  state: State,
+  acceptance: Acceptance,
+  index: HeldIndex,
+): Promise<TakenOver> {
+  const { fileMap, copies } = state;
   const lost: Buffer[] = [];
   const taken: Pick<NewFile, 'key' | 'body'>[] = [];
   let batch: NewFile[] = [];
@@ -56,7 +54,7 @@ export async function takeOver(parts: TakeOverParts, index: HeldIndex): Promise<
   }
   await stage();
   await copies?.secure(taken);
-  await takePlans(parts, index);
+  await takePlans(state, index);
   return { files, lost };
 }
 
@@ -66,7 +64,7 @@ function newFile(row: FileRow, body: Buffer): NewFile {
 }
 
 /** FastDFS may have these trunks: they are looked up, then adopted or deleted. */
-async function takePlans({ container, fileMap, now }: TakeOverParts, index: HeldIndex) {
+async function takePlans({ container, fileMap, now }: State, index: HeldIndex) {
   for (const plan of index.plans()) {
     if (fileMap.trunkByTask(plan.taskId)) continue;
     await container.append([planRecord(plan, now())]);

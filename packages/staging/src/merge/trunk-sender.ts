@@ -15,13 +15,13 @@ import {
   type PlannedTrunk,
   sumOf,
 } from '../filemap/rows.js';
+import type { State } from '../state.js';
 import {
   canHoldSlices,
   encodeDirectory,
   encodeMemberHeader,
   type TrunkPlan,
 } from './trunk-plan.js';
-import type { Stores } from './trunk-store.js';
 
 /**
  * Takes one plan through its states: planned, sending, stored, confirmed. The plan is durable
@@ -38,22 +38,22 @@ export interface SentTrunk {
 const CONFIRM_PAGE = 500;
 
 export class TrunkSender {
-  readonly #parts: Stores;
+  readonly #state: State;
   /** Plans whose members may have been confirmed in part. */
   readonly #begun = new WeakSet<TrunkPlan>();
 
-  constructor(parts: Stores) {
-    this.#parts = parts;
+  constructor(state: State) {
+    this.#state = state;
   }
 
   async announce(plan: TrunkPlan): Promise<void> {
-    await this.#parts.container.append([planRecord(plan, this.#parts.now())]);
+    await this.#state.container.append([planRecord(plan, this.#state.now())]);
   }
 
   /** Stores the announced plan. Can be retried after a failure. */
   async send(plan: TrunkPlan, signal: AbortSignal): Promise<SentTrunk> {
     let sentCrc = 0;
-    const { trunkStore, now, fileMap } = this.#parts;
+    const { trunkStore, now, fileMap } = this.#state;
     const chunks = () =>
       checksummed(this.#bytesOf(plan), (value) => {
         sentCrc = value;
@@ -101,7 +101,7 @@ export class TrunkSender {
   }
 
   async #record(plan: TrunkPlan, fileId: string, trunkCrc: number): Promise<void> {
-    const { container, fileMap, now } = this.#parts;
+    const { container, fileMap, now } = this.#state;
     const { doubtfulSince } = fileMap.trunkByTask(plan.taskId)!;
     const blocks = plan.kind === 'whole' ? fileMap.blocks(plan.rows[0]!.key) : undefined;
     const stored = {
@@ -122,7 +122,7 @@ export class TrunkSender {
   }
 
   #bytesOf(plan: TrunkPlan): AsyncIterable<Uint8Array> {
-    const { container, spool } = this.#parts;
+    const { container, spool } = this.#state;
     if (plan.kind === 'whole') return wholeBytes(spool, plan.rows[0]!);
     return trunkBytes(plan, container);
   }

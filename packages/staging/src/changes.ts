@@ -1,20 +1,38 @@
+import { EventEmitter } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { storeErrorOf } from './errors.js';
+import type { FileRow } from './filemap/filemap.js';
+import type { TrunkPlan } from './merge/trunk-plan.js';
+import type { StagingEvents } from './staging-options.js';
+
+/** What happens in the state. Each phase listens to what concerns it. */
+export interface ChangeEvents extends StagingEvents {
+  /** New files are durable and visible: small ones of so many bytes, and whether large ones. */
+  staged: [bytes: number, isSpooled: boolean];
+  /** Files can be merged that could not before, or room is short: look again at what waits. */
+  mergeable: [];
+  /** A copy of the file, which was quarantined, may be repaired. */
+  damaged: [row: FileRow];
+  /** Trunks have lost files, or may be joined. */
+  thinned: [];
+  /** FastDFS has the trunk, and every file's row points at it. */
+  stored: [];
+  /** The plan has ended, and what it reserved can be removed. */
+  released: [plan: TrunkPlan];
+  /** Copies on this disk may have become removable. */
+  removable: [];
+}
 
 /**
- * Background work and its errors. Errors that occur before a caller can attach a listener are
- * reported once it can. Once the store begins to close, no error is reported.
+ * The one emitter of changes, and work in the background with its errors. Errors that occur before
+ * a caller can attach a listener are reported once it can. Once the store begins to close, no error
+ * of background work is reported.
  */
-export class Background {
-  readonly #tell: (error: Error) => void;
+export class Changes extends EventEmitter<ChangeEvents> {
   readonly #timers: NodeJS.Timeout[] = [];
   /** Errors from before a listener could be attached. */
   #early: Error[] | undefined = [];
   #isOver = false;
-
-  constructor(tell: (error: Error) => void) {
-    this.#tell = tell;
-  }
 
   get isOver(): boolean {
     return this.#isOver;
@@ -22,7 +40,7 @@ export class Background {
 
   report(error: Error): void {
     if (this.#early) this.#early.push(error);
-    else this.#tell(storeErrorOf(error) as Error);
+    else if (this.listenerCount('error') > 0) this.emit('error', storeErrorOf(error) as Error);
   }
 
   /** Runs after the caller has had a chance to attach a listener. */
