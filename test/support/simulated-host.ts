@@ -4,7 +4,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
-import { Staging, type StagingOptions, type TrunkStore } from '@stevedore/staging';
+import {
+  Staging,
+  type StagingOptions,
+  smallFile,
+  spooledFile,
+  type TrunkStore,
+} from '@stevedore/staging';
 import {
   type FileMapHarm,
   type FileMapImage,
@@ -145,10 +151,13 @@ export class SimulatedHost {
     try {
       for (const entry of entries) if (entry.large) await this.#spool(entry.key, entry.bytes);
       await staging.acceptance.stage(
-        entries.map(({ key, bytes, large, group, name }) => ({
-          ...{ key, name, group, type: 'application/octet-stream', size: bytes.length },
-          ...{ crc32: crc32(bytes), stagedAt: this.clock, body: large ? undefined : [bytes] },
-        })),
+        entries.map(({ key, bytes, large, group, name }) => {
+          const about = { key, name, group, type: 'application/octet-stream' };
+          const facts = { size: bytes.length, crc32: crc32(bytes), stagedAt: this.clock };
+          return large
+            ? spooledFile({ ...about, ...facts })
+            : smallFile({ ...about, ...facts }, [bytes]);
+        }),
       );
     } catch (error) {
       if (!this.#isGone) for (const { key } of entries) ledger.set(key, 'refused');

@@ -1,6 +1,12 @@
 import { randomFillSync } from 'node:crypto';
 import { crc32 } from 'node:zlib';
-import { type NewFile, Staging, type StagingOptions } from '@stevedore/staging';
+import {
+  type NewFile,
+  Staging,
+  type StagingOptions,
+  smallFile,
+  spooledFile,
+} from '@stevedore/staging';
 import { onTestFinished } from 'vitest';
 import { MemoryTrunkStore } from './memory-trunk-store.js';
 
@@ -64,7 +70,7 @@ export async function stageTogether(staging: Staging, contents: readonly Buffer[
 }
 
 function newFile(staging: Staging, bytes: Buffer, meta: StagedMeta): NewFile {
-  return {
+  const facts = {
     key: staging.keys.next(),
     name: meta.name ?? 'file.bin',
     type: 'application/octet-stream',
@@ -74,8 +80,8 @@ function newFile(staging: Staging, bytes: Buffer, meta: StagedMeta): NewFile {
     size: bytes.length,
     crc32: crc32(bytes),
     stagedAt: Date.now(),
-    body: [bytes],
   };
+  return smallFile(facts, [bytes]);
 }
 
 /** A large file, the way the SDK stages it. */
@@ -84,18 +90,16 @@ export async function spoolFile(staging: Staging, bytes: Buffer): Promise<Buffer
   const writer = await staging.acceptance.beginSpooled(key, bytes.length);
   await writer.write([bytes]);
   await writer.finish(true);
-  await staging.acceptance.stage([
-    {
-      key,
-      name: 'large.bin',
-      type: 'application/octet-stream',
-      group: undefined,
-      size: bytes.length,
-      crc32: writer.crc32,
-      stagedAt: Date.now(),
-      body: undefined,
-    },
-  ]);
+  const facts = {
+    key,
+    name: 'large.bin',
+    type: 'application/octet-stream',
+    group: undefined,
+    size: bytes.length,
+    crc32: writer.crc32,
+    stagedAt: Date.now(),
+  };
+  await staging.acceptance.stage([spooledFile(facts)]);
   return key;
 }
 

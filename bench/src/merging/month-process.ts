@@ -52,7 +52,7 @@ const INTERVAL_MS = 600_000;
 
 const time = new VirtualTime(BEGIN_MS);
 time.install(INTERVAL_MS);
-const { Staging } = await import('@stevedore/staging');
+const { Staging, smallFile } = await import('@stevedore/staging');
 
 class Sizes {
   readonly #sizes = new Map<string, number>();
@@ -133,10 +133,10 @@ async function simulateMonth(month: Month): Promise<MonthOutcome> {
         expiresAt === undefined ? {} : { expiresAt: Math.round(BEGIN_MS + expiresAt * DAY_MS) };
       const file = {
         ...{ key, name: 'upload.jpg', type: 'image/jpeg', size, crc32: crc32(body) },
-        ...{ group: tellsMore ? group : undefined, stagedAt: time.now(), body: [body] },
+        ...{ group: tellsMore ? group : undefined, stagedAt: time.now() },
         ...(tellsMore ? told : {}),
       };
-      const staged = staging.acceptance.stage([file]);
+      const staged = staging.acceptance.stage([smallFile(file, [body])]);
       await time.passUntil(time.now());
       await staged;
     } else {

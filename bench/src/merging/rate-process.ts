@@ -1,6 +1,6 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { crc32 } from 'node:zlib';
-import { Staging } from '@stevedore/staging';
+import { Staging, smallFile } from '@stevedore/staging';
 import { drive } from '../harness/load.js';
 import { cpuUsed, serve } from '../harness/serve.js';
 import { bodyOf } from '../staging/bodies.js';
@@ -64,7 +64,8 @@ async function stage({ directory, files, bodyBytes }: Backlog): Promise<void> {
       const body = bodyOf(first + at, bodyBytes);
       const about = { name: `upload-${first + at}.jpg`, type: 'image/jpeg', group: undefined };
       const key = staging.keys.next();
-      return { ...about, key, size: bodyBytes, crc32: crc32(body), stagedAt, body: [body] };
+      const facts = { ...about, key, size: bodyBytes, crc32: crc32(body), stagedAt };
+      return smallFile(facts, [body]);
     });
     await staging.acceptance.stage(fresh);
   });

@@ -56,7 +56,7 @@ const SEED = 77;
 
 const time = new VirtualTime(BEGIN_MS);
 time.install();
-const { formatKey, Staging, parseKey } = await import('@stevedore/staging');
+const { formatKey, Staging, parseKey, smallFile } = await import('@stevedore/staging');
 const { setTimeout: sleep } = await import('node:timers/promises');
 
 /** Keeps the sizes of what is stored. */
@@ -141,10 +141,11 @@ async function simulate({ site, directory, hours, mergeMaxAge, joins }: Week): P
       stagedAt.set(formatKey(key), time.now());
       uploadedBytes += size;
       uploadedFiles += 1;
-      files.push({
+      const facts = {
         ...{ key, name: 'upload.jpg', type: 'image/jpeg', group: undefined, size },
-        ...{ crc32: crc32(body), stagedAt: time.now(), body: [body] },
-      });
+        ...{ crc32: crc32(body), stagedAt: time.now() },
+      };
+      files.push(smallFile(facts, [body]));
     }
     const staged = staging.acceptance.stage(files);
     // Timers may be needed: uploads are held back while the disk is full.

@@ -1,5 +1,5 @@
 import { crc32 } from 'node:zlib';
-import { Staging } from '@stevedore/staging';
+import { Staging, smallFile } from '@stevedore/staging';
 import { drive } from '../harness/load.js';
 import { cpuUsed, serve } from '../harness/serve.js';
 import { bodyOf, generatedKey } from './bodies.js';
@@ -44,18 +44,16 @@ let merged = 0;
 async function put(index: number): Promise<Buffer> {
   const body = bodyOf(index, BODY_BYTES);
   const key = staging!.keys.next();
-  await staging!.acceptance.stage([
-    {
-      key,
-      name: `put-${index}.jpg`,
-      type: 'image/jpeg',
-      group: undefined,
-      size: body.length,
-      crc32: crc32(body),
-      stagedAt: Date.now(),
-      body: [body],
-    },
-  ]);
+  const facts = {
+    key,
+    name: `put-${index}.jpg`,
+    type: 'image/jpeg',
+    group: undefined,
+    size: body.length,
+    crc32: crc32(body),
+    stagedAt: Date.now(),
+  };
+  await staging!.acceptance.stage([smallFile(facts, [body])]);
   return key;
 }
 

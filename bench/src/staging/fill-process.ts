@@ -1,5 +1,5 @@
 import { crc32 } from 'node:zlib';
-import { formatKey, Staging } from '@stevedore/staging';
+import { formatKey, Staging, smallFile } from '@stevedore/staging';
 import { drive } from '../harness/load.js';
 import { serve } from '../harness/serve.js';
 import { bodyOf } from './bodies.js';
@@ -49,7 +49,7 @@ async function stage({
       const body = bodyOf(index, START_BODY_BYTES);
       const key = staging.keys.next();
       if (index % every === 0) samples.push({ key: formatKey(key), index });
-      return {
+      const facts = {
         key,
         name: `upload-${index}.jpg`,
         type: 'image/jpeg',
@@ -57,8 +57,8 @@ async function stage({
         size: body.length,
         crc32: crc32(body),
         stagedAt: now,
-        body: [body],
       };
+      return smallFile(facts, [body]);
     });
     await staging.acceptance.stage(fresh);
   });

@@ -1,6 +1,6 @@
 import { randomFillSync } from 'node:crypto';
 import { crc32 } from 'node:zlib';
-import { type FileRow, Staging } from '@stevedore/staging';
+import { type FileRow, Staging, smallFile } from '@stevedore/staging';
 import { FileMap } from '../../../packages/staging/dist/filemap/filemap.js';
 import { bodyOf, generatedKey } from './bodies.js';
 import { stagingOptions } from './staging-options.js';
@@ -39,13 +39,8 @@ async function stageBodies(directory: string): Promise<FileRow[]> {
   const now = Date.now();
   const files = Array.from({ length: TRUNK_FILES }, (_, index) => {
     const body = bodyOf(index, BODY_BYTES);
-    return {
-      ...described(index),
-      key: staging.keys.next(),
-      crc32: crc32(body),
-      stagedAt: now,
-      body: [body],
-    };
+    const about = { key: staging.keys.next(), crc32: crc32(body), stagedAt: now };
+    return smallFile({ ...described(index), ...about }, [body]);
   });
   await staging.acceptance.stage(files);
   const rows = files.map(({ key }) => staging.fileMap.find(key)!);

@@ -2,7 +2,7 @@ import { type FileHandle, open as openFile } from 'node:fs/promises';
 import { crc32 } from 'node:zlib';
 import { type FileStore, open } from '@stevedore/client';
 import { type Disk, type DiskFile, decoratedFile, localDisk } from '@stevedore/disk';
-import { Staging } from '@stevedore/staging';
+import { Staging, smallFile } from '@stevedore/staging';
 import { type FileSetOptions, makeFileSet, type SampleFile } from '../harness/file-set.js';
 import { drive } from '../harness/load.js';
 import { cpuUsed, serve } from '../harness/serve.js';
@@ -126,18 +126,16 @@ async function stage({
 }
 
 async function stageOne({ bytes, name, type }: SampleFile): Promise<void> {
-  await staging!.acceptance.stage([
-    {
-      key: staging!.keys.next(),
-      name,
-      type,
-      group: undefined,
-      size: bytes.length,
-      crc32: crc32(bytes),
-      stagedAt: Date.now(),
-      body: [bytes],
-    },
-  ]);
+  const facts = {
+    key: staging!.keys.next(),
+    name,
+    type,
+    group: undefined,
+    size: bytes.length,
+    crc32: crc32(bytes),
+    stagedAt: Date.now(),
+  };
+  await staging!.acceptance.stage([smallFile(facts, [bytes])]);
 }
 
 /** A disk that notes writes of records, and has each written as the disk below would. */

@@ -28,7 +28,7 @@ import type { DeploymentContext } from './deployment/gateways.js';
 import { loadRun, placeOf, readInstance, saveRun } from './deployment/instance.js';
 import { Partners } from './deployment/partners.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
-import { type OpenOptions, parseStoreOptions, type StoreOptions } from './options.js';
+import { type OpenOptions, parseStoreOptions, type StoreOptions, tailBytesOf } from './options.js';
 import { dataDirectory, otherWorkers } from './shared-directory.js';
 import type { SiblingOptions } from './siblings.js';
 import { LocalFileStore } from './store.js';
@@ -88,6 +88,7 @@ async function openStore(
     const staging = await Staging.open({
       ...parsed,
       directory,
+      tailBytes: tailBytesOf(parsed.cacheSize),
       ...(map
         ? {
             hasMap,

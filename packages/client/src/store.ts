@@ -23,7 +23,7 @@ import { listFiles } from './listing.js';
 import { locate } from './location.js';
 import { Lookup } from './lookup.js';
 import { MissingFiles } from './missing-files.js';
-import type { StoreOptions } from './options.js';
+import { type StoreOptions, tailBytesOf } from './options.js';
 import { putFile } from './put-file.js';
 import { Reader } from './reader.js';
 import { readiness } from './readiness.js';
@@ -98,7 +98,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     this.#staging = staging;
     const downloads = new Downloads(client, staging, this.#missing);
     const readerOptions = {
-      cacheBytes: options.cacheSize,
+      cacheBytes: options.cacheSize - tailBytesOf(options.cacheSize),
       cacheFilter: options.cacheFilter,
       readAheadBytes: options.readAhead,
       smallFileBytes: options.smallFileLimit,
@@ -107,7 +107,6 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     this.#uploads = new Uploads({
       ...{ store: this, staging, client, options, now: parts.now },
       throwIfClosed: () => this.#throwIfClosed(),
-      cache: this.#reader.cache,
     });
     this.unfinished = this.#uploads.unfinished;
     const reads = new Reads({

@@ -4,7 +4,8 @@ export {
   blockCrc,
   isBlockListOf,
 } from './container/block-checksums.js';
-export type { FileMeta, NewFile } from './container/records.js';
+export type { FileFacts, FileMeta, NewFile } from './container/records.js';
+export { smallFile, spooledFile } from './container/records.js';
 export type { SpoolWriter } from './container/spool.js';
 export type { UnfinishedUpload as StagedUpload } from './container/unfinished.js';
 export { HeldCopies, type HeldStats } from './copies/held-copies.js';

@@ -35,6 +35,8 @@ export interface StagingOptions {
   /** sync: acknowledge files once they are durable; os: once they are in the page cache. */
   readonly durability: 'sync' | 'os';
   readonly segmentBytes?: number;
+  /** Memory for files that were just staged. Default 0: they are read from the disk. */
+  readonly tailBytes?: number;
   /** Bytes that must stay free on the disk. Default 64 MiB. */
   readonly minFreeBytes?: number;
   /** Maximum bytes per second that compaction moves. Default 8 MiB. */

@@ -85,6 +85,7 @@ export async function openState(options: StagingOptions): Promise<OpenedState> {
       sync: options.durability === 'sync',
       segmentBytes: options.segmentBytes ?? SEGMENT_BYTES,
       nextSegment: replayed.nextSegment,
+      tailBytes: options.tailBytes ?? 0,
       fileMap,
       changes,
       copies,
@@ -92,7 +93,12 @@ export async function openState(options: StagingOptions): Promise<OpenedState> {
     for (const segment of replayed.segments) container.adopt(segment);
     const spool = new Spool(disk, `${directory}/spool`);
     const limitBytes = containerSize * UNFINISHED_SHARE;
-    const unfinished = new Unfinished({ disk, folder: `${directory}/unfinished`, spool, limitBytes });
+    const unfinished = new Unfinished({
+      disk,
+      folder: `${directory}/unfinished`,
+      spool,
+      limitBytes,
+    });
     await unfinished.recover((key) => fileMap?.find(key) !== undefined);
     await spool.recover((key) => fileMap?.find(key)?.local.at === 'spool');
     const trunkStore = await options.connect(origin);

@@ -94,11 +94,7 @@ describe('what is merged, with nothing to retain', () => {
     await first.staging.deletions.delete(keys[7]!);
     await until(() => bytesIn(join(directory, 'container')) < 64 * 1024);
     await first.staging.close();
-    const { staging } = await openStaging(
-      directory,
-      { retain: 0, rebuildsFirst: true },
-      store,
-    );
+    const { staging } = await openStaging(directory, { retain: 0, rebuildsFirst: true }, store);
     expect(staging.fileMap.find(keys[7]!)).toBeUndefined();
     expect(keys.filter((key) => staging.fileMap.find(key))).toHaveLength(39);
   });

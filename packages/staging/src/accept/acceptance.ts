@@ -1,5 +1,5 @@
 import { serial } from '@stevedore/async';
-import { fileRecord, type NewFile } from '../container/records.js';
+import type { NewFile } from '../container/records.js';
 import type { SpoolWriter } from '../container/spool.js';
 import { isStoreError, type StoreError, type StoreErrorCode, storeErrorOf } from '../errors.js';
 import { pastLocks } from '../filemap/locks.js';
@@ -45,9 +45,9 @@ export class Acceptance {
     const { container, room, options } = this.#state;
     const isSync = sync && options.durability === 'sync';
     let bytes = RECORD_ROOM_BYTES * files.length;
-    for (const { body, size } of files) if (body) bytes += size;
-    if (room.fits(bytes)) return container.append(files.map(fileRecord), isSync);
-    return this.makeRoom(bytes).then(() => container.append(files.map(fileRecord), isSync));
+    for (const { at, size } of files) if (at === 'container') bytes += size;
+    if (room.fits(bytes)) return container.append(files, isSync);
+    return this.makeRoom(bytes).then(() => container.append(files, isSync));
   }
 
   /** Begins a spool file for a large body. `bytes` is its length as far as known. */

@@ -27,14 +27,18 @@ export class LocalCopies {
   }
 
   /**
-   * The bytes of a small file, at once; undefined if that needs waiting, or the copy here is not
-   * sound: then `read` says what to do.
+   * The bytes of a small file, at once, for this turn: copy what you keep. Undefined if that needs
+   * waiting, or the copy here is not sound: then `read` says what to do.
    */
-  readNow({ key, local, size, crc32: expected }: FileRow): Buffer | undefined {
+  readNow(row: FileRow): Buffer | undefined {
     const { container, quarantine } = this.#state;
+    const { key, local, size } = row;
     if (local.at !== 'container' || quarantine.has(key, 'container')) return undefined;
-    const bytes = container.segment(local.segment)?.readNow(local.position, size);
-    return bytes && crc32(bytes) === expected ? bytes : undefined;
+    const { segment, position } = local;
+    const bytes =
+      container.inMemory(segment, position, size) ??
+      container.segment(segment)?.readNow(position, size);
+    return bytes && crc32(bytes) === row.crc32 ? bytes : undefined;
   }
 
   /**
@@ -43,7 +47,10 @@ export class LocalCopies {
    */
   async read(row: FileRow): Promise<Buffer | undefined> {
     const { container, quarantine } = this.#state;
-    if (!container.segment(row.local.segment)) {
+    const { segment, position } = row.local;
+    const inMemory = container.inMemory(segment, position, row.size);
+    if (inMemory && crc32(inMemory) === row.crc32) return Buffer.from(inMemory);
+    if (!container.segment(segment)) {
       if (!row.trunk) await this.rollBackMove(row.key);
       return undefined;
     }

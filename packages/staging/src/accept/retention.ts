@@ -103,7 +103,10 @@ export class Retention {
     const segments = container.segments();
     const newest = segments.at(-1);
     if (!newest || segments.length > 1 || newest.bytes < MIN_ENDED_BYTES) return undefined;
-    if (fileMap.oldestNeededSegment() !== undefined || files.oldestSegmentInUse() <= newest.number) {
+    if (
+      fileMap.oldestNeededSegment() !== undefined ||
+      files.oldestSegmentInUse() <= newest.number
+    ) {
       return undefined;
     }
     const records = neededRecords(fileMap, newest.number, now());

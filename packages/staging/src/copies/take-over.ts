@@ -1,6 +1,5 @@
 import type { Acceptance } from '../accept/acceptance.js';
-import { type NewFile, planRecord } from '../container/records.js';
-import type { FileRow } from '../filemap/filemap.js';
+import { type NewFile, planRecord, smallFile } from '../container/records.js';
 import type { State } from '../state.js';
 import type { HeldIndex } from './held-index.js';
 
@@ -25,7 +24,7 @@ export async function takeOver(
 ): Promise<TakenOver> {
   const { fileMap, copies } = state;
   const lost: Buffer[] = [];
-  const taken: Pick<NewFile, 'key' | 'body'>[] = [];
+  const taken: Pick<NewFile, 'key' | 'at'>[] = [];
   let batch: NewFile[] = [];
   let bytes = 0;
   let files = 0;
@@ -39,7 +38,7 @@ export async function takeOver(
     if (fileMap.isDeleted(row.key)) continue;
     // One that an interrupted run has staged may have no second copy yet.
     if (fileMap.find(row.key)) {
-      taken.push({ key: row.key, body: [] });
+      taken.push({ key: row.key, at: 'container' });
       continue;
     }
     const body = row.local.at === 'container' ? await index.read(row) : undefined;
@@ -47,8 +46,8 @@ export async function takeOver(
       lost.push(row.key);
       continue;
     }
-    batch.push(newFile(row, body));
-    taken.push({ key: row.key, body: [] });
+    batch.push(smallFile(row, [body]));
+    taken.push({ key: row.key, at: 'container' });
     bytes += body.length;
     if (bytes >= BATCH_BYTES || batch.length >= BATCH_FILES) await stage();
   }
@@ -56,11 +55,6 @@ export async function takeOver(
   await copies?.secure(taken);
   await takePlans(state, index);
   return { files, lost };
-}
-
-function newFile(row: FileRow, body: Buffer): NewFile {
-  const { key, name, type, group, expiresAt, size, crc32, stagedAt } = row;
-  return { key, name, type, group, expiresAt, size, crc32, stagedAt, body: [body] };
 }
 
 /** FastDFS may have these trunks: they are looked up, then adopted or deleted. */

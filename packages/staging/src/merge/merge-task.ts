@@ -1,9 +1,9 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { Wakeup } from '@stevedore/async';
 import { TRUNK_EXTENSION } from '@stevedore/protocol';
+import type { LocalCopies } from '../accept/local-copies.js';
 import { StoreError } from '../errors.js';
 import type { FileRow, Thin } from '../filemap/filemap.js';
-import type { LocalCopies } from '../accept/local-copies.js';
 import type { State } from '../state.js';
 import {
   chooseMembers,

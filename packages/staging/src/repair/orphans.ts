@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ProtocolError, parseTrunkTask, TAIL_BYTES, TRUNK_EXTENSION } from '@stevedore/protocol';
+import { recordOf } from '../accept/retention.js';
 import { isStoreError } from '../errors.js';
 import type { TrunkRow } from '../filemap/filemap.js';
 import { formatKey, timeOfKey } from '../key.js';
-import { planTrunk, type TrunkPlan } from '../merge/trunk-plan.js';
 import type { PlansInFlight } from '../merge/plans-in-flight.js';
+import { planTrunk, type TrunkPlan } from '../merge/trunk-plan.js';
 import { type ListedFile, readTrunkDirectory } from '../merge/trunk-store.js';
-import { recordOf } from '../accept/retention.js';
 import type { State } from '../state.js';
 import type { Rebuild } from './rebuild.js';
 

@@ -131,8 +131,8 @@ async function repairLarge(
     quarantine.lift(row.key, 'spool');
   }
   if (!isAnyBad) return true;
-  const isBack = (await isSoundInSpool(state, row)) ||
-    (await fetchToSpool(state, acceptance, row, signal));
+  const isBack =
+    (await isSoundInSpool(state, row)) || (await fetchToSpool(state, acceptance, row, signal));
   return isBack && storeAgain(state, row);
 }
 
@@ -222,11 +222,7 @@ function formerRow(fileMap: FileMap, row: FileRow): FileRow | undefined {
  * until then, and becomes its place again once a storage is known to have it sound. False if there
  * is no such place or no sound copy there. Rejects while FastDFS is unreachable.
  */
-export async function rollBackMove(
-  state: State,
-  row: FileRow,
-  signal: Signal,
-): Promise<boolean> {
+export async function rollBackMove(state: State, row: FileRow, signal: Signal): Promise<boolean> {
   const former = formerRow(state.fileMap, row);
   if (!former) return false;
   const isSound =

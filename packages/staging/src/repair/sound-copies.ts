@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import { BlockChecksums, isBlockListOf } from '../container/block-checksums.js';
 import type { Container } from '../container/container.js';
-import { deletionRecord, movedRecord } from '../container/records.js';
+import { deletionRecord, movedRecord, smallFile, spooledFile } from '../container/records.js';
 import { Unreadable } from '../container/segment.js';
 import { isStoreError, StoreError } from '../errors.js';
 import type { FileMap, FileRow, TrunkRow } from '../filemap/filemap.js';
@@ -98,11 +98,7 @@ export async function goodHolders(
 }
 
 /** True if a storage's copy of the large file is checked and sound. */
-export async function hasSoundHolder(
-  state: State,
-  row: FileRow,
-  signal: Signal,
-): Promise<boolean> {
+export async function hasSoundHolder(state: State, row: FileRow, signal: Signal): Promise<boolean> {
   for (const holder of await goodHolders(state, row, signal)) {
     const isSound = await isSoundAt(state, row, holder, signal).catch(() => undefined);
     if (isSound) return true;
@@ -209,7 +205,8 @@ export async function stageAgain(
   const records = files.map(({ row, bytes }) => {
     // A record with another file's list would count as damaged.
     const blocks = bytes ? undefined : blocksOf(fileMap, row);
-    return movedRecord({ ...row, body: bytes && [bytes], blocks }, placesOf(fileMap, row));
+    const file = bytes ? smallFile(row, [bytes]) : spooledFile(row, blocks);
+    return movedRecord(file, placesOf(fileMap, row));
   });
   await container.append(records);
   // A file deleted meanwhile must be deleted again, after its new record.
