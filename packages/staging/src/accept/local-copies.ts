@@ -35,9 +35,9 @@ export class LocalCopies {
     const { key, local, size } = row;
     if (local.at !== 'container' || quarantine.has(key, 'container')) return undefined;
     const { segment, position } = local;
-    const bytes =
-      container.inMemory(segment, position, size) ??
-      container.segment(segment)?.readNow(position, size);
+    const inMemory = container.inMemory(segment, position, size);
+    if (inMemory) return inMemory;
+    const bytes = container.segment(segment)?.readNow(position, size);
     return bytes && crc32(bytes) === row.crc32 ? bytes : undefined;
   }
 
@@ -49,7 +49,7 @@ export class LocalCopies {
     const { container, quarantine } = this.#state;
     const { segment, position } = row.local;
     const inMemory = container.inMemory(segment, position, row.size);
-    if (inMemory && crc32(inMemory) === row.crc32) return Buffer.from(inMemory);
+    if (inMemory) return Buffer.from(inMemory);
     if (!container.segment(segment)) {
       if (!row.trunk) await this.rollBackMove(row.key);
       return undefined;
