@@ -6,8 +6,8 @@ import type { OrphanWatch } from './orphan-watch.js';
 import type { Orphan, OrphanReport, PossibleOrphan } from './orphans.js';
 import { rollBackMove } from './repair.js';
 import {
+  aliveIn,
   allFiles,
-  ROWS_PER_PAGE,
   readTrunk,
   soundBytes,
   stageAgain,
@@ -152,7 +152,7 @@ async function missing(
 ): Promise<void> {
   let lost = 0;
   let saved = 0;
-  for (const row of aliveIn(state, trunk)) {
+  for (const row of aliveIn(state.fileMap, trunk)) {
     const bytes = await localBytes(state, row);
     if (!bytes) {
       lost += 1;
@@ -172,15 +172,6 @@ async function missing(
     detail,
     repaired: repair && lost === 0,
   });
-}
-
-function* aliveIn({ fileMap }: State, trunk: TrunkRow): Generator<FileRow> {
-  for (let offset = -1; ; ) {
-    const page = fileMap.aliveIn(trunk.id, offset, ROWS_PER_PAGE);
-    yield* page;
-    if (page.length < ROWS_PER_PAGE) return;
-    offset = page.at(-1)!.trunk!.offset;
-  }
 }
 
 async function localBytes({ container }: State, row: FileRow): Promise<Buffer | undefined> {

@@ -6,6 +6,7 @@ import { formatKey } from '../key.js';
 import type { State } from '../state.js';
 import type { Repairs } from './repair.js';
 import {
+  aliveIn,
   allFiles,
   isSoundAt,
   learnBlocks,
@@ -144,15 +145,10 @@ class Scrub {
   }
 
   async #checkTrunk(trunk: TrunkRow, holder: string | undefined, counts: boolean): Promise<void> {
-    for (let offset = -1; ; ) {
-      const rows = this.#state.fileMap.aliveIn(trunk.id, offset, ROWS_PER_PAGE);
-      for (const extent of extents(rows)) {
-        if (extent[0]!.size > EXTENT_BYTES)
-          await this.#checkLarge(trunk, extent[0]!, holder, counts);
-        else await this.#checkExtent(trunk, extent, holder, counts);
-      }
-      if (rows.length < ROWS_PER_PAGE) break;
-      offset = rows.at(-1)!.trunk!.offset;
+    for (const extent of extents(aliveIn(this.#state.fileMap, trunk))) {
+      const [first] = extent;
+      if (first && first.size > EXTENT_BYTES) await this.#checkLarge(trunk, first, holder, counts);
+      else await this.#checkExtent(trunk, extent, holder, counts);
     }
   }
 
@@ -286,13 +282,16 @@ class Scrub {
 }
 
 /** Groups adjacent files that one read covers; `rows` in trunk order. */
-function extents(rows: readonly FileRow[]): FileRow[][] {
-  const found: FileRow[][] = [];
+function* extents(rows: Iterable<FileRow>): Generator<readonly FileRow[]> {
+  let extent: FileRow[] = [];
   for (const row of rows) {
-    const last = found.at(-1);
-    const start = last?.[0]?.trunk?.offset ?? 0;
-    if (last && row.trunk!.offset + row.size - start <= EXTENT_BYTES) last.push(row);
-    else found.push([row]);
+    const start = extent[0]?.trunk?.offset ?? 0;
+    const isFull = row.trunk!.offset + row.size - start > EXTENT_BYTES;
+    if (isFull && extent.length > 0) {
+      yield extent;
+      extent = [];
+    }
+    extent.push(row);
   }
-  return found;
+  if (extent.length > 0) yield extent;
 }

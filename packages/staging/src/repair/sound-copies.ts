@@ -149,6 +149,16 @@ export async function* allFiles(
   }
 }
 
+/** Every living file of a trunk, in order. */
+export function* aliveIn(fileMap: FileMap, trunk: TrunkRow): Generator<FileRow> {
+  for (let offset = -1; ; ) {
+    const page = fileMap.aliveIn(trunk.id, offset, ROWS_PER_PAGE);
+    yield* page;
+    if (page.length < ROWS_PER_PAGE) return;
+    offset = page.at(-1)?.trunk?.offset ?? offset;
+  }
+}
+
 /**
  * A trunk's bytes, from one storage or any; undefined if FastDFS has no such file. Other failures
  * are thrown.
