@@ -5,17 +5,11 @@ import { isStoreError, StoreError, storeErrorOf } from '../errors.js';
 import type { FileMap, FileMapChange } from '../filemap/filemap.js';
 import { isLocked, pastLocks } from '../filemap/locks.js';
 import { type Append, AppendQueue, type Entry } from './append-queue.js';
-import {
-  BATCH_RECORDS,
-  encodeSegmentHeader,
-  mostHeadBytes,
-  RECORD_HEADER_BYTES,
-  writeRecordHead,
-} from './record.js';
-import { bodyBytesOf, changeOfRecord, deletionRecord, fileRecord } from './records.js';
+import { BATCH_RECORDS, encodeSegmentHeader, RECORD_HEADER_BYTES } from './record.js';
+import { bodyBytesOf, deletionRecord } from './records.js';
 import { Reserve } from './reserve.js';
 import { Segment } from './segment.js';
-import { Tail, type TailBatch } from './tail.js';
+import { Tail } from './tail.js';
 
 /**
  * The Files Container: append-only segments with one writer. Appends that wait while others are
@@ -268,10 +262,10 @@ export class Container {
     const changes: FileMapChange[] = [];
     try {
       for (const key of refused) {
-        changes.push(addTo(memory, deletionRecord(key, this.#options.now()), segment.number));
+        changes.push(memory.add(deletionRecord(key, this.#options.now())));
       }
       for (const { entries } of appends) {
-        for (const entry of entries) changes.push(addTo(memory, entry, segment.number));
+        for (const entry of entries) changes.push(memory.add(entry));
       }
     } catch (error) {
       memory.release();
@@ -395,30 +389,6 @@ export class Container {
       }
     }
   }
-}
-
-/** Copies a record into the batch. Returns what it changes in the FileMap. */
-function addTo(memory: TailBatch, entry: Entry, segment: number): FileMapChange {
-  const record = 'what' in entry ? fileRecord(entry) : entry;
-  const { body, bodyBytes } = record;
-  const meta = JSON.stringify(record.meta);
-  const headBytes = mostHeadBytes(meta);
-  const place = memory.place(headBytes + bodyBytes);
-  const target = place?.memory ?? Buffer.allocUnsafe(headBytes);
-  let at = place?.used ?? 0;
-  const bytes = writeRecordHead(target, at, record, meta, segment);
-  const position = memory.position + bytes;
-  if (place) {
-    at += bytes;
-    for (const piece of body) {
-      target.set(piece, at);
-      at += piece.length;
-    }
-    memory.add(bytes + bodyBytes);
-  } else memory.addApart([target.subarray(0, bytes), ...body], bytes + bodyBytes);
-  if (!('what' in entry)) return changeOfRecord(entry, body[0] as Buffer | undefined, position);
-  entry.position = position;
-  return entry;
 }
 
 function writeFailure(cause: unknown, folder: string): StoreError {

@@ -1,3 +1,8 @@
+import type { FileMapChange } from '../filemap/filemap.js';
+import type { Entry } from './append-queue.js';
+import { mostHeadBytes, writeRecordHead } from './record.js';
+import { changeOfRecord, fileRecord } from './records.js';
+
 /**
  * The container's tail in memory. A batch is copied once into slabs and written from them; a slab
  * then stays as the memory of what was written, until the ring of slabs comes round. So a file that
@@ -144,33 +149,32 @@ export class TailBatch {
   }
 
   /**
-   * Memory for a record's head and body, in the slab if `mostBytes` fit there: the caller writes
-   * from `at` on and calls `add`. Otherwise undefined: it calls `addApart`.
+   * Copies a record into the slab, or notes it in the caller's memory, which stays as it is until the
+   * batch is released. Returns what it changes in the FileMap.
    */
-  place(mostBytes: number): { readonly memory: Buffer; readonly used: number } | undefined {
-    const slab = this.#tail.slabFor(mostBytes);
-    if (slab === this.#slab) return slab;
-    this.#endPiece();
-    this.#slab = slab;
-    if (!slab) return undefined;
-    this.#from = slab.used;
-    if (!this.#pinned.includes(slab)) {
-      this.#pinned.push(slab);
-      slab.pins += 1;
-    }
-    return slab;
-  }
-
-  /** Bytes were written where `place` said. */
-  add(bytes: number): void {
-    if (this.#slab) this.#slab.used += bytes;
-    this.position += bytes;
-  }
-
-  /** Pieces in the caller's memory, which stays as it is until the batch is released. */
-  addApart(pieces: readonly Uint8Array[], bytes: number): void {
-    this.pieces.push(...pieces);
-    this.position += bytes;
+  add(entry: Entry): FileMapChange {
+    const record = 'what' in entry ? fileRecord(entry) : entry;
+    const { body, bodyBytes } = record;
+    const meta = JSON.stringify(record.meta);
+    const mostBytes = mostHeadBytes(meta);
+    const slab = this.#slabFor(mostBytes + bodyBytes);
+    const target = slab?.memory ?? Buffer.allocUnsafe(mostBytes);
+    let at = slab?.used ?? 0;
+    const headBytes = writeRecordHead(target, at, record, meta, this.#segment);
+    const bodyPosition = this.position + headBytes;
+    at += headBytes;
+    if (slab) {
+      for (const piece of body) {
+        target.set(piece, at);
+        at += piece.length;
+      }
+      slab.used = at;
+    } else this.pieces.push(target.subarray(0, headBytes), ...body);
+    this.position = bodyPosition + bodyBytes;
+    if (!('what' in entry))
+      return changeOfRecord(entry, body[0] as Buffer | undefined, bodyPosition);
+    entry.position = bodyPosition;
+    return entry;
   }
 
   /** No more is added. */
@@ -181,6 +185,19 @@ export class TailBatch {
 
   release(): void {
     for (const slab of this.#pinned.splice(0)) slab.pins -= 1;
+  }
+
+  #slabFor(bytes: number): Slab | undefined {
+    const slab = this.#tail.slabFor(bytes);
+    if (slab === this.#slab) return slab;
+    this.#endPiece();
+    this.#slab = slab;
+    this.#from = slab?.used ?? 0;
+    if (slab && !this.#pinned.includes(slab)) {
+      this.#pinned.push(slab);
+      slab.pins += 1;
+    }
+    return slab;
   }
 
   #endPiece(): void {
