@@ -1,7 +1,7 @@
 // API keys and policies, for a key that may see them. Keys are made by a command: their file is
 // the operator's, and one file may serve several gateways.
 import { askForKey, isKeyWanted } from './key.js';
-import { askPermissions, hasKey, urlOf } from './transfer.js';
+import { askPermissions, urlOf } from './transfer.js';
 import {
   at,
   element,
@@ -25,11 +25,11 @@ export async function showPermissions() {
 }
 
 function refusal(error) {
-  if (error.status !== 403) return [element('p', { className: 'bad' }, error.message)];
-  if (hasKey()) {
+  if (error.status === 403) {
     const text = 'Keys and policies are shown to a key with the scope admin. This key has none.';
     return [element('p', {}, text), command('stevedore keys add NAME --scopes read,list,admin')];
   }
+  if (error.status !== 404) return [element('p', { className: 'bad' }, error.message)];
   return [
     element(
       'p',

@@ -25,6 +25,13 @@ export function setKey(key) {
   else sessionStorage.setItem(STORAGE, key);
 }
 
+/** The address that the gateway prints at its start has its own key. */
+const given = /^#key=(.+)$/.exec(location.hash)?.[1];
+if (given !== undefined) {
+  setKey(given);
+  history.replaceState(null, '', location.pathname);
+}
+
 export function authorization() {
   const key = sessionStorage.getItem(STORAGE);
   return key === null ? {} : { authorization: `Bearer ${key}` };

@@ -6,8 +6,9 @@ import { Pictures } from '@stevedore/pictures';
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { Access } from './access/access.js';
-import { KeyRing } from './access/api-keys.js';
+import { type ApiKey, KeyRing } from './access/api-keys.js';
 import type { Ledger } from './access/ledger.js';
+import { openLocalKey, removeLocalKey } from './access/local-key.js';
 import { HostNames, isLoopback } from './access/origins.js';
 import { readPolicies } from './access/policies.js';
 import { type AppOptions, buildApp } from './app.js';
@@ -57,7 +58,8 @@ export interface Gateway {
 }
 
 /** The parts that a worker of a gateway shares with others. */
-export interface WorkerParts extends Pick<AppOptions, 'metrics' | 'console' | 'stats' | 'marks'> {
+export interface WorkerParts
+  extends Pick<AppOptions, 'metrics' | 'console' | 'stats' | 'marks' | 'passOn'> {
   readonly open: () => Promise<FileStore>;
   /** Store and server exist; the port is not open yet. */
   readonly opened: (server: Server) => Promise<void>;
@@ -75,12 +77,18 @@ export async function startGateway(
   const log = extras.log ?? makeLog(options.logLevel);
   const onError = extras.onError ?? (() => {});
   const policies = readPolicies(options.policies);
-  const access = await openAccess(options, onError, worker);
+  const path = options.apiKeys;
+  const keys = path === '' ? undefined : await KeyRing.open({ path, now: Date.now, onError });
   const opening = worker ? worker.open() : open(openOptions(options));
-  const store = await opening.catch(async (error: unknown) => {
-    await access.close();
+  const store = await opening.catch((error: unknown) => {
+    keys?.close();
     throw error;
   });
+  const localKey = await localKeyOf(options).catch((error: unknown) => {
+    logTrouble(log, error);
+    return undefined;
+  });
+  const access = accessOf(options, keys, localKey, worker);
   const { deployment } = store;
   if (deployment) {
     access.ledger.share?.((day, asks) => deployment.reserveUsage(day, asks));
@@ -90,6 +98,7 @@ export async function startGateway(
     onError(error);
   });
   const leaving = new AbortController();
+  const { open: _, opened, ledger: __, ...shared } = worker ?? {};
   const app = buildApp({
     store,
     leaving: leaving.signal,
@@ -98,10 +107,7 @@ export async function startGateway(
     onError,
     log,
     processMetrics: true,
-    ...(worker && {
-      ...{ metrics: worker.metrics, console: worker.console },
-      ...{ stats: worker.stats, marks: worker.marks },
-    }),
+    ...shared,
     embedded: options.trackers.length === 0,
     exposure: judgeAccess(options),
     mergeMaxAgeMs: options.mergeMaxAge,
@@ -117,7 +123,7 @@ export async function startGateway(
     ...(isOpenOnLoopback(options) ? { hostNames: new HostNames(options.hostNames) } : {}),
   });
   try {
-    await worker?.opened(app.server);
+    await opened?.(app.server);
     await app.listen({ host: options.host, port: options.port });
   } catch (error) {
     await Promise.allSettled([app.close(), store.close()]);
@@ -177,21 +183,26 @@ export function migrationAsker({
   };
 }
 
-async function openAccess(
-  options: GatewayOptions,
-  onError: (error: unknown) => void,
+async function localKeyOf({ apiKeys, directory }: GatewayOptions): Promise<ApiKey | undefined> {
+  if (apiKeys === '') return openLocalKey(directory);
+  await removeLocalKey(directory);
+  return undefined;
+}
+
+function accessOf(
+  { urlSecret, antiLeechSecret, antiLeechTtl, corsOrigins }: GatewayOptions,
+  keys: KeyRing | undefined,
+  localKey: ApiKey | undefined,
   worker: WorkerParts | undefined,
-): Promise<Access> {
-  const { apiKeys, urlSecret, antiLeechSecret, antiLeechTtl, corsOrigins } = options;
-  const now = Date.now;
+): Access {
   return new Access({
-    keys: apiKeys === '' ? undefined : await KeyRing.open({ path: apiKeys, now, onError }),
+    keys,
+    localKey,
     urlSecrets: urlSecret,
     corsOrigins,
     antiLeech:
       antiLeechSecret === '' ? undefined : { secret: antiLeechSecret, ttlMs: antiLeechTtl },
-    now,
-    ...(worker && { ledger: worker.ledger }),
+    ledger: worker?.ledger,
   });
 }
 

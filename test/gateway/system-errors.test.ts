@@ -81,8 +81,14 @@ async function openGateway(): Promise<void> {
     Object.assign(privateDisk, before);
   });
   gateway = await startGateway({
-    ...{ directory: folder, port: 0, trackerPort: 0, storagePort: 0, logLevel: 'silent' },
-    ...{ smallFileLimit: 64 * KIB, mergeMaxAge: '1h', cacheSize: 0 },
+    directory: folder,
+    port: 0,
+    trackerPort: 0,
+    storagePort: 0,
+    logLevel: 'silent',
+    smallFileLimit: 64 * KIB,
+    mergeMaxAge: '1h',
+    cacheSize: 0,
   });
 }
 

@@ -20,7 +20,6 @@ describe('metadata beside small files', () => {
     const scheduler = new Scheduler({
       maxRunning: 64,
       maxBesideMetadata: 2,
-      maxWaiting: 1000,
       maxWaitMs: 10_000,
       now,
     });

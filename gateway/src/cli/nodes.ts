@@ -16,7 +16,7 @@ import type { ClassStatus, MigrationStatus } from '@stevedore/tiering/control';
 import { type AccessOptions, StartError } from '@stevedore/wire';
 import type { Command } from 'commander';
 import type { MetricsText } from '../observe/node-metrics.js';
-import { version } from '../version.js';
+import { version } from '../program.js';
 import { explain, UsageError } from './errors.js';
 import {
   addOptions,
@@ -27,7 +27,7 @@ import {
   storageOptions,
   trackerOptions,
 } from './options.js';
-import { stopSignal, untilStopped } from './until-stopped.js';
+import { stopSignal, untilStopped } from './signals.js';
 
 /** `stevedore tracker` and `stevedore storage`: run FastDFS's daemons until a signal. */
 

@@ -40,7 +40,7 @@ export async function examine(options: GatewayOptions): Promise<readonly Finding
   };
   findings.push(...(await checkAccessFiles(options)));
   await add('directory', () => checkRights(directory));
-  const writable = findings.at(-1)!.verdict === 'ok';
+  const writable = findings.at(-1)?.verdict === 'ok';
   if (writable) {
     // The lock is one of SQLite's.
     if (sqlite.verdict === 'ok') await add('lock', () => checkLock(directory));

@@ -45,7 +45,8 @@ export class Forwarder {
       const pool = await this.#pool(to);
       const token = peerToken(peers, method, url);
       const answer = await pool.request({
-        ...{ method: method as Dispatcher.HttpMethod, path: url },
+        method: method as Dispatcher.HttpMethod,
+        path: url,
         headers: {
           ...handedOn(headers),
           ...(length === undefined ? {} : { 'content-length': length }),
@@ -82,7 +83,8 @@ export class Forwarder {
     const other = this.#targets.get(to);
     if (other) return other;
     const pool = new NewPool(new URL(to).origin, {
-      ...{ connections: MAX_CONNECTIONS, headersTimeout: ANSWER_TIMEOUT_MS },
+      connections: MAX_CONNECTIONS,
+      headersTimeout: ANSWER_TIMEOUT_MS,
       connect: { timeout: CONNECT_TIMEOUT_MS },
     });
     this.#targets.set(to, pool);

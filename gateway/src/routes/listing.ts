@@ -44,7 +44,8 @@ export async function list(
     return files.list(request.raw, options, filesBase(request));
   }
   if (format !== 'zip') throw new ProblemError('invalid_option', 'format is json or zip.');
-  await access.info(asked);
+  // Bytes of files whose keys the listing has shown.
+  await access.info(asked, '');
   return zip(request, files, options);
 }
 
@@ -138,7 +139,7 @@ export async function removeListed(
     throw new ProblemError('bad_request', 'Name a file by id, or files by group.');
   }
   await access.list(asked);
-  await access.remove(asked);
+  await access.remove(asked, '');
   const { files: listed, ...rest } = await files.store.list(options);
   const queue = listed.values();
   let deleted = 0;
@@ -177,10 +178,16 @@ export function listOptions(query: AskedBy['query']): ListOptions {
     throw new ProblemError('invalid_option', `${name} is a time in ISO 8601.`);
   };
   const options = {
-    ...{ group: text('group'), namePrefix: text('name-prefix'), type: text('type') },
-    ...{ since: date('since'), until: date('until') },
-    ...{ minSize: number('min-size'), maxSize: number('max-size') },
-    ...{ after: text('after'), limit: number('limit'), onlyHere: flag('only-here') },
+    group: text('group'),
+    namePrefix: text('name-prefix'),
+    type: text('type'),
+    since: date('since'),
+    until: date('until'),
+    minSize: number('min-size'),
+    maxSize: number('max-size'),
+    after: text('after'),
+    limit: number('limit'),
+    onlyHere: flag('only-here'),
   };
   const given = Object.entries(options).filter(([, value]) => value !== undefined);
   return Object.fromEntries(given) as ListOptions;

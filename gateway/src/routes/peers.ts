@@ -71,7 +71,7 @@ export function peerRoutes(
     // The file's facts come with its bytes: one request is enough for most.
     const facts = {
       [PEER_FILE_HEADER]: packed(
-        receiptJson({ ...file, key: file.key!, fileId: file.fileId }, filesBase(request)),
+        receiptJson({ ...file, key: file.key ?? '', fileId: file.fileId }, filesBase(request)),
       ),
     };
     const { most } = request.query as { readonly most?: string };

@@ -243,6 +243,8 @@ export function checkMeta({
 function checkTime(expiresAt: Date): number {
   const time = types.isDate(expiresAt) ? expiresAt.getTime() : Number.NaN;
   if (!Number.isSafeInteger(time)) throw invalidOption('expiresAt: a valid Date is needed');
+  // Nobody could read what was acknowledged.
+  if (time <= Date.now()) throw invalidOption('expiresAt: this time has passed');
   return time;
 }
 

@@ -1,0 +1,142 @@
+#!/usr/bin/env node
+import { setFlagsFromString } from 'node:v8';
+import { Command, CommanderError } from 'commander';
+import { HEAP_GROWTH, version } from './program.js';
+import { EXIT_FAILED, EXIT_USAGE, explain, isUsageError, printable, UsageError } from './cli/errors.js';
+
+/**
+ * The `stevedore` command. It loads only the requested subcommand. Exit codes: 0 done, 1 failed, 2
+ * wrong usage.
+ */
+
+const SUMMARIES: readonly (readonly [usage: string, summary: string])[] = [
+  [
+    'gateway',
+    'run the HTTP gateway, with an embedded tracker and storage unless --trackers names a cluster',
+  ],
+  ['tracker', 'run a tracker that speaks the FastDFS protocol'],
+  ['storage', 'run a storage that speaks the FastDFS protocol'],
+  [
+    'migrate <action>',
+    'show or control the moves of a storage with a metadata tier: status, pause, resume, dry-run, recall',
+  ],
+  ['doctor', 'check what a gateway relies on, and say how to fix problems'],
+  ['keys', 'add, list and revoke API keys'],
+  ['sign', 'make a signed URL for a download or an upload'],
+  ['fsck', 'compare FileMap, container and FastDFS'],
+  ['scrub', 'verify the checksum of every stored byte'],
+  ['rebuild', 'rebuild the FileMap from the container and the trunks'],
+  ['map <action>', 'fill, check or rebuild the map of a deployment'],
+  ['adopt <origin>', 'give the files of a lost gateway to another gateway of the deployment'],
+  ['put <path...>', 'upload files and directories'],
+  ['import [directory]', 'take over files from a directory or from FastDFS, and list their keys'],
+  ['export <target>', 'write files into a directory or a tar archive'],
+  ['get [id]', 'download a file by key or FastDFS id, or a group of files as a ZIP'],
+  ['ls', 'list files by group, name, type and time'],
+  ['stat <id>', 'show what is known about a file: size, type, state, FastDFS id'],
+  ['rm [id...]', 'delete files by key or FastDFS id, or a group of files'],
+];
+
+const LOAD: Readonly<Record<string, () => Promise<(command: Command) => void>>> = {
+  gateway: async () => (await import('./cli/gateway.js')).configure,
+  tracker: async () => (await import('./cli/nodes.js')).tracker,
+  storage: async () => (await import('./cli/nodes.js')).storage,
+  migrate: async () => (await import('./cli/nodes.js')).migrate,
+  doctor: async () => (await import('./cli/doctor.js')).configure,
+  keys: async () => (await import('./cli/permissions.js')).keys,
+  sign: async () => (await import('./cli/permissions.js')).sign,
+  fsck: async () => (await import('./cli/upkeep.js')).fsck,
+  scrub: async () => (await import('./cli/upkeep.js')).scrub,
+  rebuild: async () => (await import('./cli/upkeep.js')).rebuild,
+  map: async () => (await import('./cli/map.js')).configure,
+  adopt: async () => (await import('./cli/adopt.js')).configure,
+  put: async () => (await import('./cli/put.js')).configure,
+  import: async () => (await import('./cli/import.js')).configure,
+  export: async () => (await import('./cli/export.js')).configure,
+  get: async () => (await import('./cli/file-commands.js')).get,
+  ls: async () => (await import('./cli/file-commands.js')).list,
+  stat: async () => (await import('./cli/file-commands.js')).stat,
+  rm: async () => (await import('./cli/file-commands.js')).remove,
+};
+
+setFlagsFromString(HEAP_GROWTH);
+
+/** Known without loading the tables of options. */
+const CLIENT_VARIABLES = ['STEVEDORE_URL', 'STEVEDORE_API_KEY'];
+
+const INTRODUCTION =
+  'Stores small files in FastDFS. Acknowledges an upload once it is safe on this disk, serves it ' +
+  'at once, and packs it with others into a trunk in the background.';
+
+const EXAMPLES = `
+Examples:
+  stevedore gateway                              everything in one process, in ./stevedore-data
+  stevedore gateway --trackers 10.0.0.1:22122    the same over a FastDFS cluster
+  stevedore put holiday/ --group holiday         upload a directory as one affinity group
+  stevedore get KEY -o photo.jpg                 download by key or by FastDFS id
+  curl --data-binary @photo.jpg -H 'X-Filename: photo.jpg' http://127.0.0.1:8080/files
+
+"stevedore COMMAND --help" explains one command. put, import, export, get, ls, stat and
+rm find the gateway and its API key in the environment: STEVEDORE_URL, STEVEDORE_API_KEY.
+Exit codes: 0 done, 1 failed, 2 wrong usage.`;
+
+async function main(argv: readonly string[]): Promise<void> {
+  const program = new Command('stevedore')
+    .description(INTRODUCTION)
+    .version(`stevedore ${version()}`, '-V, --version', 'print the version')
+    .exitOverride()
+    .showHelpAfterError('(--help shows what there is)')
+    .addHelpText('after', EXAMPLES)
+    .hook('preAction', (_program, command) => checkVariables(command.name()));
+  const [first, second] = argv.filter((argument) => !argument.startsWith('-'));
+  const asked = first === 'help' ? second : first;
+  for (const [usage, summary] of SUMMARIES) {
+    const command = program
+      .command(usage)
+      .summary(summary)
+      .description(`${sentence(summary)}.`);
+    if (command.name() === asked) (await LOAD[asked]?.())?.(command);
+  }
+  if (argv.length === 0) program.help({ error: true });
+  await program.parseAsync(argv, { from: 'user' });
+}
+
+/** The doctor reports invalid options among its findings. */
+async function checkVariables(command: string): Promise<void> {
+  const hasOthers = Object.keys(process.env).some(
+    (name) => name.startsWith('STEVEDORE_') && !CLIENT_VARIABLES.includes(name),
+  );
+  if (!hasOthers || command === 'doctor') return;
+  const { unknownVariables } = await import('./cli/options.js');
+  const unknown = unknownVariables(process.env);
+  if (unknown.length > 0) throw new UsageError(unknown.join('\n'));
+}
+
+function sentence(summary: string): string {
+  return summary.charAt(0).toUpperCase() + summary.slice(1);
+}
+
+function exitCodeOf(error: unknown): number {
+  // The parser has printed it already; requested help and version are not errors.
+  if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : EXIT_USAGE;
+  for (const line of explain(error).split('\n')) {
+    process.stderr.write(`stevedore: ${printable(line)}\n`);
+  }
+  return isUsageError(error) ? EXIT_USAGE : EXIT_FAILED;
+}
+
+/** Work is left undone if nobody reads their output to its end. */
+const TRANSFERS = ['put', 'import', 'export'];
+
+// A reader that stops early (`ls | head`) is not an error.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code === 'EPIPE' && !TRANSFERS.includes(process.argv[2] ?? '')) process.exit(0);
+  process.stderr.write(`stevedore: stdout: ${explain(error)}\n`);
+  process.exit(EXIT_FAILED);
+});
+
+try {
+  await main(process.argv.slice(2));
+} catch (error) {
+  process.exitCode = exitCodeOf(error);
+}
