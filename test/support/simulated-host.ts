@@ -110,6 +110,8 @@ export class SimulatedHost {
       containerSize: 2 ** 24,
       retain: 2 ** 20,
       durability: 'sync',
+      // Slabs of 64 KiB, so that they come round.
+      tailBytes: 2 ** 18,
       listingGraceMs: 0,
       now: () => {
         this.clock += 1;
