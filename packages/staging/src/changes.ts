@@ -1,9 +1,41 @@
 import { EventEmitter } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { storeErrorOf } from './errors.js';
-import type { FileRow } from './filemap/filemap.js';
+import type { DamagePlace, FileRow } from './filemap/rows.js';
 import type { TrunkPlan } from './merge/trunk-plan.js';
-import type { StagingEvents } from './staging-options.js';
+
+export interface StagingEvents {
+  /** A file got its FastDFS id. */
+  merged: [{ readonly key: string; readonly fileId: string }];
+  trunk: [TrunkEvent];
+  /** A damaged copy of a file was quarantined; it is repaired if possible. */
+  damage: [DamageEvent];
+  /** A failure in the background: it is retried, and nothing acknowledged is lost. */
+  error: [Error];
+}
+
+/** A trunk (or whole large file) that was stored and confirmed. */
+export interface TrunkEvent {
+  /** `whole` for a large file, which is stored by itself. */
+  readonly kind: 'trunk' | 'whole';
+  readonly taskId: string;
+  readonly fileId: string;
+  readonly files: number;
+  readonly bytes: number;
+  /** Filled share of the target size, 0 to 1; 1 for a large file. */
+  readonly fill: number;
+  /** Milliseconds from the choice of its files to its confirmation. */
+  readonly durationMs: number;
+}
+
+export interface DamageEvent {
+  readonly key: string;
+  readonly place: DamagePlace;
+  /** `host:port` of the storage; undefined for this disk. */
+  readonly storage: string | undefined;
+  /** FastDFS id of the trunk or large file; undefined for this disk. */
+  readonly fileId: string | undefined;
+}
 
 /** What happens in the state. Each phase listens to what concerns it. */
 export interface ChangeEvents extends StagingEvents {

@@ -1,28 +1,52 @@
 import { Acceptance } from './accept/acceptance.js';
 import { LocalCopies } from './accept/local-copies.js';
 import { Retention } from './accept/retention.js';
+import type { RoomStats } from './accept/room.js';
 import type { Changes } from './changes.js';
 import type { Spool } from './container/spool.js';
 import type { Unfinished } from './container/unfinished.js';
 import type { HeldIndex } from './copies/held-index.js';
-import type { StagedCopies } from './copies/staged-copies.js';
+import type { CopiesStats, StagedCopies } from './copies/staged-copies.js';
 import { type TakenOver, takeOver } from './copies/take-over.js';
-import type { FileMap, FileRow } from './filemap/filemap.js';
+import type { Counters, FileMap, FileRow } from './filemap/filemap.js';
 import type { KeyMaker } from './key.js';
 import { Copies } from './merge/copies.js';
-import { MergeTask } from './merge/merge-task.js';
+import { type MergeStats, MergeTask } from './merge/merge-task.js';
 import type { WaitingFiles } from './merge/waiting-files.js';
 import { type AdoptedTrunks, adopt } from './repair/adoption.js';
 import { type FsckReport, fsck } from './repair/fsck.js';
-import type { Quarantine } from './repair/quarantine.js';
+import type { OrphanStats } from './repair/orphan-watch.js';
+import type { DamageStats, Quarantine } from './repair/quarantine.js';
 import type { Rebuild } from './repair/rebuild.js';
 import { type RegisteredFile, register } from './repair/registration.js';
 import { type ScrubOptions, type ScrubReport, scrub } from './repair/scrub.js';
+import type { ScrubStats } from './repair/scrub-watch.js';
 import type { UpkeepOptions } from './repair/sound-copies.js';
-import type { StagingOptions, StagingStats } from './staging-options.js';
-import { type OpenedState, openState, type State } from './state.js';
+import type { StagingOptions } from './staging-options.js';
+import { type OpenedState, openState } from './startup.js';
+import type { State } from './state.js';
 import type { Deletions } from './upkeep/deletions.js';
 import { Upkeep } from './upkeep/upkeep.js';
+
+export interface StagingStats extends Counters, MergeStats {
+  readonly trunks: number;
+  /** Bytes of the container's segments and spooled files on disk. */
+  readonly containerBytes: number;
+  /** Unfinished resumable uploads, and their bytes. */
+  readonly unfinishedUploads: number;
+  readonly unfinishedBytes: number;
+  /** Trunks that too few storages are known to have; this disk keeps its copies. */
+  readonly unconfirmedTrunks: number;
+  /** Trunks in FastDFS without a record. */
+  readonly orphans: OrphanStats;
+  /** Damaged copies. */
+  readonly damage: DamageStats;
+  /** The background scrub. */
+  readonly scrub: ScrubStats;
+  readonly room: RoomStats;
+  /** The second copy of what is staged; undefined without one. */
+  readonly copies?: CopiesStats;
+}
 
 const FREE_SPACE_INTERVAL_MS = 1_000;
 

@@ -1,7 +1,8 @@
+import type { Changes } from '../changes.js';
 import { StoreError } from '../errors.js';
-import type { DamagedCopy, DamagePlace, FileRow } from '../filemap/filemap.js';
+import type { DamagedCopy, DamagePlace, FileMap, FileRow } from '../filemap/filemap.js';
 import { formatKey } from '../key.js';
-import type { State } from '../state.js';
+import type { WaitingFiles } from '../merge/waiting-files.js';
 
 /**
  * The list of damaged copies, which are not read: a file's bytes in the container or the spool, or
@@ -9,15 +10,6 @@ import type { State } from '../state.js';
  * lost, damage is found again when it is read. Each copy is reported once, as an event and an
  * error.
  */
-export interface DamageEvent {
-  readonly key: string;
-  readonly place: DamagePlace;
-  /** `host:port` of the storage; undefined for this disk. */
-  readonly storage: string | undefined;
-  /** FastDFS id of the trunk or large file; undefined for this disk. */
-  readonly fileId: string | undefined;
-}
-
 export interface DamageStats {
   /** Damaged copies found since the start. */
   readonly found: number;
@@ -27,19 +19,26 @@ export interface DamageStats {
   readonly quarantined: number;
 }
 
+interface QuarantineParts {
+  readonly fileMap: FileMap;
+  readonly files: WaitingFiles;
+  readonly changes: Changes;
+  readonly now: () => number;
+}
+
 /**
  * Maximum copies known in memory; others are still listed, but read again before they are refused.
  */
 const MAX_KNOWN = 100_000;
 
 export class Quarantine {
-  readonly #state: Pick<State, 'fileMap' | 'files' | 'changes' | 'now'>;
+  readonly #state: QuarantineParts;
   /** Keys (latin1). Usually empty, and every read looks here first. */
   readonly #known = new Set<string>();
   #found = 0;
   #repaired = 0;
 
-  constructor(state: Pick<State, 'fileMap' | 'files' | 'changes' | 'now'>) {
+  constructor(state: QuarantineParts) {
     this.#state = state;
     for (const copy of state.fileMap.damagedCopies(MAX_KNOWN)) this.#remember(copy);
     for (const { key } of this.onlyCopies()) state.files.exclude(key);
