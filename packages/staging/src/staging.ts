@@ -26,7 +26,7 @@ import type { StagingOptions } from './staging-options.js';
 import { type OpenedState, openState } from './startup.js';
 import type { State } from './state.js';
 import type { Deletions } from './upkeep/deletions.js';
-import { Upkeep } from './upkeep/upkeep.js';
+import { UpkeepPhase } from './upkeep/upkeep.js';
 
 export interface StagingStats extends Counters, MergeStats {
   readonly trunks: number;
@@ -79,7 +79,7 @@ export class Staging {
   readonly #state: State;
   readonly #retention: Retention;
   readonly #copies: Copies;
-  readonly #upkeep: Upkeep;
+  readonly #upkeep: UpkeepPhase;
   #closing: Promise<void> | undefined;
 
   private constructor({ state, unread }: OpenedState) {
@@ -98,7 +98,7 @@ export class Staging {
     this.local = new LocalCopies(state);
     this.merging = new MergeTask(state, this.local);
     this.#copies = new Copies(state);
-    this.#upkeep = new Upkeep(state, this.acceptance, this.local, this.merging, unread);
+    this.#upkeep = new UpkeepPhase(state, this.acceptance, this.local, this.merging, unread);
     this.deletions = this.#upkeep.deletions;
     this.rebuild = this.#upkeep.rebuild;
   }

@@ -23,7 +23,7 @@ const EXPIRY_INTERVAL_MS = 10_000;
 const JOIN_INTERVAL_MS = 60_000;
 const MIN_JOIN_INTERVAL_MS = 1_000;
 
-export class Upkeep {
+export class UpkeepPhase {
   readonly rebuild: Rebuild;
   readonly deletions: Deletions;
   readonly orphans: OrphanWatch;
