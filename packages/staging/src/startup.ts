@@ -82,6 +82,7 @@ export async function openState(options: StagingOptions): Promise<OpenedState> {
     const lost = await settleLostTail({ container, spool, fileMap, now }, replayed.short);
     if (lost) report(lost);
     if (replayed.damaged > 0) report(rotten(replayed.damaged));
+    if ((options.idMaxAge ?? 0) === 0) fileMap.keepThinTrunks();
     const users = { container, spool, unfinished };
     const minFreeBytes = options.minFreeBytes ?? MIN_FREE_BYTES;
     const free = await freeBytes(disk, directory);
