@@ -92,7 +92,7 @@ export function peerRoutes(
   peer('GET', `${COPIES_PATH}:origin/:key`, async (request) => {
     const { origin } = request.params as { readonly origin: string };
     const file = await asked(request, async (key) => {
-      const held = await store.copies?.find(Number(origin), key);
+      const held = await store.copies?.find(Number(origin), key).catch(deletedThere);
       // It may have been taken over meanwhile.
       return held ?? files.store.get(key, ONLY_HERE);
     });
@@ -135,6 +135,13 @@ export function asPeer(deployment: FileStore['deployment'], call: Call): Call {
       throw new ProblemError(code, message, error, { ...headers, [PEER_HEADER]: proof });
     }
   };
+}
+
+/** The copy, which has the deletion, speaks for the file's gateway. */
+function deletedThere(error: Error): never {
+  throw isStoreError(error, 'not_found')
+    ? new ProblemError('not_found', error.message, error)
+    : error;
 }
 
 function packed(facts: object): string {

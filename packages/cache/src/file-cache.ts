@@ -281,8 +281,9 @@ function joined(pieces: readonly Uint8Array[], size: number): Buffer {
   return bytes;
 }
 
+/** A reply's buffer has a byte more than its file. */
 function isAlone(bytes: Buffer): boolean {
-  return bytes.buffer.byteLength === bytes.length;
+  return bytes.buffer.byteLength - bytes.length <= 1;
 }
 
 /**
