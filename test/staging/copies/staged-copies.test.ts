@@ -81,7 +81,7 @@ test('an acknowledged batch is on the disk of the partner, byte for byte', async
 const away = { code: 'partner_away', retryable: true };
 
 test('without the partner, FastDFS has the second copy of an upload when it is acknowledged', async () => {
-  const { staging, partner, errors, store } = await pair(undefined, { idMaxAgeMs: 3_600_000 }, 100);
+  const { staging, partner, errors, store } = await pair(undefined, { idMaxAge: 3_600_000 }, 100);
   await until(isUp(staging));
   const kept = await stageFile(staging, bytesOf(100, 1));
   await partner.stop();
@@ -135,7 +135,7 @@ test('without the partner and FastDFS, uploads are refused, and nothing is left 
 });
 
 test('a partner that comes back gets what it lacks, and only that', async () => {
-  const { staging, partner, own, held } = await pair(undefined, { trunkBytes: 16 * 2 ** 20 });
+  const { staging, partner, own, held } = await pair(undefined, { trunkSize: 16 * 2 ** 20 });
   await until(isUp(staging));
   await stageFile(staging, bytesOf(50_000, 1));
   await partner.restart();
@@ -149,7 +149,7 @@ test('a partner that comes back gets what it lacks, and only that', async () => 
 });
 
 test('uploads go on while a partner catches up', async () => {
-  const { staging, partner, own, held } = await pair(undefined, { trunkBytes: 16 * 2 ** 20 });
+  const { staging, partner, own, held } = await pair(undefined, { trunkSize: 16 * 2 ** 20 });
   partner.isAway = true;
   partner.cut();
   for (let seed = 0; seed < 8; seed++) await stageFile(staging, bytesOf(4_000_000, seed));

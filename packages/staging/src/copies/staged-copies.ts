@@ -37,7 +37,7 @@ export interface Partner {
   readonly onLeaving: () => void;
 }
 
-type StagedFile = Pick<NewFile, 'key' | 'body'>;
+type StagedFile = Pick<NewFile, 'key' | 'at'>;
 
 export interface StagedCopiesParts {
   readonly container: Pick<Container, 'segments' | 'segment' | 'settled'>;
@@ -167,7 +167,7 @@ export class StagedCopies {
    * `storage_unavailable`.
    */
   async secure(files: readonly StagedFile[], isCopied = this.#isUp): Promise<void> {
-    const isLarge = ({ body }: StagedFile): boolean => body === undefined;
+    const isLarge = ({ at }: StagedFile): boolean => at === 'spool';
     const lacking = isCopied ? files.filter(isLarge) : files;
     if (lacking.length === 0) return;
     const { storeDeadlineMs } = this.#options;
