@@ -158,10 +158,7 @@ export const STATE_TRIGGER = `CREATE TEMP TRIGGER trunk_states BEFORE UPDATE OF 
   WHEN OLD.state || ' ' || NEW.state NOT IN (${CHANGES.join(', ')})
   BEGIN SELECT RAISE(ABORT, 'the state of a trunk cannot change in this way'); END`;
 
-/**
- * Statements of a database as functions, typed next to their SQL. Each is prepared when it is first
- * called: there are a hundred, and a program that opens a FileMap calls few of them.
- */
+/** Statements as functions, typed next to their SQL; each is prepared when it is first called. */
 export class Statements {
   readonly #database: SqliteDatabase;
 
