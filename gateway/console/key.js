@@ -23,6 +23,14 @@ export function askForKey(error) {
   return asking;
 }
 
+/** The address that the gateway prints at its start has its own key. */
+export function takeGivenKey() {
+  const given = /^#key=(.+)$/.exec(location.hash)?.[1];
+  if (given === undefined) return;
+  setKey(given);
+  history.replaceState(null, '', location.pathname);
+}
+
 export function isKeyWanted(error) {
   return error.status === 401;
 }

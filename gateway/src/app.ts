@@ -15,9 +15,7 @@ import { Access } from './access/access.js';
 import { UnfinishedCharges } from './access/ledger.js';
 import { allowOrigins, demandHost, type HostNames } from './access/origins.js';
 import type { Policies } from './access/policies.js';
-import { ConsoleFeed, type ConsoleSource } from './console/feed.js';
-import type { AskMigration } from './console/migrations.js';
-import type { Finding } from './doctor/finding.js';
+import { ConsoleFeed, type ConsoleSource, type FeedOptions } from './console/feed.js';
 import {
   answerClientError,
   Connections,
@@ -32,7 +30,7 @@ import { RequestDurations } from './observe/durations.js';
 import { makeLog } from './observe/log.js';
 import { observe, Refusals, requestIds } from './observe/requests.js';
 import { describeApi, openapiRoute } from './openapi/openapi.js';
-import { defaultLimits, type Limits } from './options.js';
+import { defaultLimits, type GatewayOptions, type Limits } from './options.js';
 import { version } from './program.js';
 import { consoleRoutes } from './routes/console.js';
 import { fileRoutes } from './routes/files.js';
@@ -43,37 +41,28 @@ import type { ProcessFigures } from './workers/totals.js';
  * The gateway's HTTP side over any FileStore, without a listening port. It never closes the store.
  */
 
-export interface AppOptions {
+export interface AppOptions
+  extends Partial<
+    Pick<GatewayOptions, 'serveTrunks' | 'inlineTypes' | 'corsOrigins' | 'trustProxy'>
+  > {
   readonly store: FileStore;
   /** Aborted when the gateway is about to stop: it is no longer ready. */
   readonly leaving?: AbortSignal;
   readonly limits?: Partial<Limits>;
-  /** Serves whole trunks by their ids too; default false. */
-  readonly serveTrunks?: boolean;
   /** Default: everything is open. */
   readonly access?: Access;
   /** Upload policies by name; `default` is that of `POST /files`. */
   readonly policies?: Policies;
-  /** Types that are displayed inline although a browser might run them. */
-  readonly inlineTypes?: readonly string[];
-  /** Origins whose pages may use the gateway; `*` for all of them. */
-  readonly corsOrigins?: readonly string[];
   /** `Cross-Origin-Resource-Policy` of files; default `same-site`. */
   readonly resourcePolicy?: ResourcePolicy;
   /** Default: every host name is served. */
   readonly hostNames?: HostNames;
-  /** Addresses and networks of proxies whose X-Forwarded headers are trusted. */
-  readonly trustProxy?: readonly string[];
   /** Where clients reach the gateway, as `parsePublicUrl` returns it; default: as its proxy says. */
   readonly publicUrl?: string;
   /** Called with the server's own errors; clients see no more than `internal`. */
   readonly onError?: (error: unknown) => void;
   /** Default: none. */
   readonly log?: Logger;
-  /** The console shows that tracker and storage run in this process; default false. */
-  readonly embedded?: boolean;
-  /** Asks a storage for its moves, for the console. Default: asks none. */
-  readonly askMigration?: AskMigration;
   /** `/metrics` also has memory, CPU and event loop of this process; default false. */
   readonly processMetrics?: boolean;
   /** Figures of the store and of other parts; default: of the store alone. */
@@ -82,10 +71,8 @@ export interface AppOptions {
   readonly metrics?: (own: () => Promise<ProcessFigures>) => () => Promise<string>;
   /** Data for the console; default: of this process. */
   readonly console?: ConsoleSource;
-  /** What the console says about who reaches the gateway. Default: nothing. */
-  readonly exposure?: Finding;
-  /** `mergeMaxAge` of the store, for the console. */
-  readonly mergeMaxAgeMs?: number;
+  /** What the console says of the gateway, if its data are of this process. */
+  readonly feed?: Omit<FeedOptions, 'store'>;
   /** Marks of uploads in progress, and spent ones; default: those of this process. */
   readonly marks?: UploadMarks | undefined;
   /** Serves pictures in other sizes; default: files as they are. */
@@ -190,15 +177,8 @@ export function buildApp(options: AppOptions): FastifyInstance {
     refuse(request, reply, new ProblemError('route_not_found', 'There is nothing at this path.'));
   });
 
-  const feed = new ConsoleFeed({
-    store,
-    version: version(),
-    embedded: options.embedded ?? false,
-    askMigration: options.askMigration,
-    showsIds: !access.isOpen,
-    access: options.exposure,
-    mergeMaxAgeMs: options.mergeMaxAgeMs,
-  });
+  const own = { version: version(), embedded: false, showsIds: !access.isOpen };
+  const feed = new ConsoleFeed({ ...own, ...options.feed, store });
   const figures = async () => (await registry.getMetricsAsJSON()) as ProcessFigures;
   const metrics = options.metrics?.(figures) ?? (() => registry.metrics());
   const forwarder = new Forwarder();

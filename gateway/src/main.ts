@@ -1,8 +1,15 @@
 #!/usr/bin/env node
 import { setFlagsFromString } from 'node:v8';
 import { Command, CommanderError } from 'commander';
+import {
+  EXIT_FAILED,
+  EXIT_USAGE,
+  explain,
+  isUsageError,
+  printable,
+  UsageError,
+} from './cli/errors.js';
 import { HEAP_GROWTH, version } from './program.js';
-import { EXIT_FAILED, EXIT_USAGE, explain, isUsageError, printable, UsageError } from './cli/errors.js';
 
 /**
  * The `stevedore` command. It loads only the requested subcommand. Exit codes: 0 done, 1 failed, 2

@@ -3,6 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { type FileStore, open, readClusterSecrets } from '@stevedore/client';
 import type { PictureMaker, ResourcePolicy } from '@stevedore/middleware/core';
 import { Pictures } from '@stevedore/pictures';
+import { addressText } from '@stevedore/wire';
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { Access } from './access/access.js';
@@ -12,6 +13,7 @@ import { openLocalKey, removeLocalKey } from './access/local-key.js';
 import { HostNames, isLoopback } from './access/origins.js';
 import { readPolicies } from './access/policies.js';
 import { type AppOptions, buildApp } from './app.js';
+import type { FeedOptions } from './console/feed.js';
 import type { AskMigration } from './console/migrations.js';
 import { judgeAccess } from './doctor/access.js';
 import { leaveConnections } from './http/connections.js';
@@ -24,6 +26,7 @@ import {
   limitsOf,
   openOptions,
 } from './options.js';
+import { version } from './program.js';
 
 /** A whole gateway in one call: the store, the HTTP side and a port; `close` ends all of it. */
 
@@ -90,9 +93,7 @@ export async function startGateway(
   });
   const access = accessOf(options, keys, localKey, worker);
   const { deployment } = store;
-  if (deployment) {
-    access.ledger.share?.((day, asks) => deployment.reserveUsage(day, asks));
-  }
+  if (deployment) access.ledger.share?.(deployment);
   store.on('error', (error) => {
     logTrouble(log, error);
     onError(error);
@@ -108,10 +109,7 @@ export async function startGateway(
     log,
     processMetrics: true,
     ...shared,
-    embedded: options.trackers.length === 0,
-    exposure: judgeAccess(options),
-    mergeMaxAgeMs: options.mergeMaxAge,
-    ...(options.trackers.length === 0 ? {} : { askMigration: migrationAsker(options) }),
+    feed: feedOf(options),
     serveTrunks: options.serveTrunks,
     access,
     policies,
@@ -167,8 +165,21 @@ function resourcePolicyOf(options: GatewayOptions): ResourcePolicy {
   return isOpenOnLoopback(options) && corsOrigins.length === 0 ? 'same-site' : 'cross-origin';
 }
 
+/** What the console says of a gateway with these options. */
+export function feedOf(options: GatewayOptions): Omit<FeedOptions, 'store'> {
+  const embedded = options.trackers.length === 0;
+  return {
+    version: version(),
+    embedded,
+    askMigration: embedded ? undefined : migrationAsker(options),
+    showsIds: options.apiKeys !== '',
+    access: judgeAccess(options),
+    mergeMaxAgeMs: options.mergeMaxAge,
+  };
+}
+
 /** Loads the daemons' code only once a console is open. */
-export function migrationAsker({
+function migrationAsker({
   clusterSecretFile,
 }: Pick<GatewayOptions, 'clusterSecretFile'>): AskMigration {
   return async (address) => {
@@ -217,6 +228,5 @@ async function drain(app: FastifyInstance, limits: Limits): Promise<void> {
 
 function urlOf(address: AddressInfo | string | null): string {
   if (address === null || typeof address === 'string') return '';
-  const host = address.family === 'IPv6' ? `[${address.address}]` : address.address;
-  return `http://${host}:${address.port}`;
+  return `http://${addressText(address.address, address.port)}`;
 }

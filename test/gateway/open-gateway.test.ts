@@ -1,12 +1,12 @@
+import type { GatewayInput } from '@stevedore/gateway';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { Access } from '../../gateway/dist/access/access.js';
 import { HostNames } from '../../gateway/dist/access/origins.js';
 import { ConsoleFeed } from '../../gateway/dist/console/feed.js';
-import { startGateway } from '../../gateway/dist/start.js';
-import { temporaryFolder } from '../support/temporary.js';
 import { guarded, newKey } from './guarded.js';
 import { raw, running } from './harness.js';
 import { MemoryStore } from './memory-store.js';
+import { started } from './tus.js';
 
 /** A gateway that asks nobody for a key, and pages that a visitor of it may have open. */
 
@@ -57,13 +57,7 @@ describe('an open gateway on loopback', () => {
   });
 
   test('is what starts without keys, and with the names that are configured', async () => {
-    const start = async (more: Record<string, unknown>) => {
-      const directory = temporaryFolder();
-      const ports = { port: 0, trackerPort: 0, storagePort: 0 };
-      const gateway = await startGateway({ idMaxAge: 0, directory, ...ports, ...more });
-      onTestFinished(() => gateway.close());
-      return Number(new URL(gateway.url).port);
-    };
+    const start = async (more: GatewayInput) => Number(new URL((await started(more)).url).port);
     const port = await start({ hostNames: ['files.example'] });
     expect((await get(port, 'files.example')).status).toBe(200);
     expect((await get(port, 'evil.example')).status).toBe(421);
@@ -71,15 +65,7 @@ describe('an open gateway on loopback', () => {
   });
 
   test('says so to a name it does not know when the file is in memory, too', async () => {
-    const directory = temporaryFolder();
-    const gateway = await startGateway({
-      idMaxAge: 0,
-      directory,
-      port: 0,
-      trackerPort: 0,
-      storagePort: 0,
-    });
-    onTestFinished(() => gateway.close());
+    const gateway = await started();
     const port = Number(new URL(gateway.url).port);
     const { key } = await gateway.store.put('bytes');
     for (let count = 0; count < 4; count += 1) {

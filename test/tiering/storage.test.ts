@@ -125,7 +125,11 @@ describe('a storage with a metadata tier', () => {
     };
     const file = await moved();
     expect(await client.append(file, Buffer.alloc(6000))).toBe(0);
-    expect(await client.has(file, Buffer.alloc(12_000))).toBe(true);
+    const { intervals } = await status(client);
+    await until(async () => {
+      expect(await client.has(file, Buffer.alloc(12_000))).toBe(true);
+      return (await status(client)).intervals > intervals + 2;
+    });
     // Moves are made one after the other: its own would have been made before this one's.
     await moved();
     expect(isFile(file)).toBe(false);

@@ -152,29 +152,22 @@ export class ConsoleFeed implements ConsoleSource {
     const { access, mergeMaxAgeMs = MERGE_MAX_AGE_MS } = this.#options;
     const facts = {
       now: this.#now(),
+      trackers: store.trackers,
       ready,
       stats,
-      trackers: store.trackers,
       cluster: this.#cluster,
       migrations: this.#migrations,
-      waitingSince: this.#waitingSince,
-      access,
-      mergeMaxAgeMs,
-      trouble: this.#trouble.at(-1),
     };
+    const waitingSince = this.#waitingSince;
+    const trouble = this.#trouble.at(-1);
     return {
+      ...facts,
       version,
-      now: this.#now(),
       startedAt: this.#startedAt,
-      trackers: store.trackers,
       embedded,
-      ready,
-      stats,
-      attention: attention(facts),
+      attention: attention({ ...facts, waitingSince, mergeMaxAgeMs, access, trouble }),
       merges: this.#merges,
       trouble: this.#trouble,
-      cluster: this.#cluster,
-      migrations: this.#migrations,
     };
   }
 

@@ -47,7 +47,6 @@ const ASSETS = [
   'controls.css',
   'figures.css',
   'console.js',
-  'attention.js',
   'charts.js',
   'figures.js',
   'find.js',
@@ -60,7 +59,6 @@ const ASSETS = [
   'key.js',
   'transfer.js',
   'view.js',
-  'views.js',
   'icon.svg',
 ];
 

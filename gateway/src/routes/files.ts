@@ -18,7 +18,7 @@ import { type Answering, answeringWith, type Call, route } from '../http/route.j
 import { POLICY_UPLOAD } from '../openapi/operations.js';
 import { list, removeListed } from './listing.js';
 import { peerRoutes } from './peers.js';
-import { beginUpload, resumableRoutes, type UploadRoutes } from './resumable.js';
+import { beginUpload, clientOf, resumableRoutes, type UploadRoutes } from './resumable.js';
 
 /** The routes of files: by key, by FastDFS id, and uploads. */
 
@@ -247,8 +247,7 @@ function upload(routes: FileRoutes, name: string | undefined): Call {
       const stored = await files.upload(raw, reply.raw, {
         policy: narrowPolicy(own, policy),
         scope: `${scope} ${path}`,
-        // Without keys, all requests from one address count as one client's.
-        client: scope === '' ? request.ip : scope,
+        client: clientOf(request, scope),
         mark,
         quota: account,
       });

@@ -159,24 +159,22 @@ export function listOptions(query: AskedBy['query']): ListOptions {
     if (value === undefined || typeof value === 'string') return value || undefined;
     throw new ProblemError('invalid_option', `${name} is given twice.`);
   };
-  const number = (name: string): number | undefined => {
-    const value = text(name);
-    if (value === undefined) return undefined;
-    if (/^\d{1,15}$/.test(value)) return Number(value);
-    throw new ProblemError('invalid_option', `${name} is a whole number.`);
+  const read = <Value>(name: string, what: string, parse: (given: string) => Value | undefined) => {
+    const given = text(name);
+    const value = given === undefined ? undefined : parse(given);
+    if (given === undefined || value !== undefined) return value;
+    throw new ProblemError('invalid_option', `${name} is ${what}.`);
   };
-  const flag = (name: string): boolean | undefined => {
-    const value = text(name);
-    if (value === undefined || value === 'false') return undefined;
-    if (value === 'true') return true;
-    throw new ProblemError('invalid_option', `${name} is true or false.`);
-  };
-  const date = (name: string): Date | undefined => {
-    const value = text(name);
-    if (value === undefined) return undefined;
-    if (!Number.isNaN(Date.parse(value))) return new Date(value);
-    throw new ProblemError('invalid_option', `${name} is a time in ISO 8601.`);
-  };
+  const number = (name: string) =>
+    read(name, 'a whole number', (given) => (/^\d{1,15}$/.test(given) ? Number(given) : undefined));
+  const flag = (name: string) =>
+    read(name, 'true or false', (given) =>
+      given === 'true' || given === 'false' ? given === 'true' : undefined,
+    );
+  const date = (name: string) =>
+    read(name, 'a time in ISO 8601', (given) =>
+      Number.isNaN(Date.parse(given)) ? undefined : new Date(given),
+    );
   const options = {
     group: text('group'),
     namePrefix: text('name-prefix'),

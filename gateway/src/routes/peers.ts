@@ -1,3 +1,5 @@
+import type { IncomingMessage } from 'node:http';
+import type { Duplex } from 'node:stream';
 import {
   answerProof,
   type FileStore,
@@ -7,6 +9,7 @@ import {
   PEER_FILE_HEADER,
   PEER_HEADER,
   type StoredFile,
+  tunnelName,
 } from '@stevedore/client';
 import {
   type Answer,
@@ -22,14 +25,14 @@ import type { AskedBy } from '../access/access.js';
 import { filesBase } from '../http/public-address.js';
 import type { Answering, Call } from '../http/route.js';
 import { listOptions } from './listing.js';
-import { peerCopies } from './peer-copies.js';
 
 /**
  * Routes for the other gateways of a deployment, authenticated by the secret that they share
  * through the map. `/peer/files/KEY` serves only this gateway's own files, so a request makes one
  * hop; `/peer/files` lists them. `/peer/copies/ORIGIN/KEY` serves a staged file of a gateway that is
  * down, from the copy held here. `/peer/uploads/MARK` returns what it has of an upload that was
- * repeated at another gateway.
+ * repeated at another gateway. `CONNECT copies-ORIGIN:1` opens the connection over which a gateway
+ * sends what it stages; frames follow in both directions.
  * Answers carry a proof that a gateway of the deployment made them.
  */
 
@@ -89,7 +92,7 @@ export function peerRoutes(
   peer('GET', `${COPIES_PATH}:origin/:key`, async (request) => {
     const { origin } = request.params as { readonly origin: string };
     const file = await asked(request, async (key) => {
-      const held = await store.copies?.find(Number(origin), key);
+      const held = await store.copies?.find(Number(origin), key).catch(deletedThere);
       // It may have been taken over meanwhile.
       return held ?? files.store.get(key, ONLY_HERE);
     });
@@ -134,6 +137,54 @@ export function asPeer(deployment: FileStore['deployment'], call: Call): Call {
   };
 }
 
+/** The copy, which has the deletion, speaks for the file's gateway. */
+function deletedThere(error: Error): never {
+  throw isStoreError(error, 'not_found')
+    ? new ProblemError('not_found', error.message, error)
+    : error;
+}
+
 function packed(facts: object): string {
   return Buffer.from(JSON.stringify(facts)).toString('base64url');
+}
+
+/** A live gateway sends something every second. */
+const IDLE_MS = 15_000;
+/** The others close their connections once they hear that this gateway leaves. */
+const LEAVE_MS = 1_000;
+const TARGET = /^copies-(\d{1,5}):1$/;
+const REFUSED = 'HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n';
+
+function peerCopies(
+  app: FastifyInstance,
+  { deployment, copies }: Pick<FileStore, 'deployment' | 'copies'>,
+): void {
+  if (!copies) return;
+  const open = new Set<Duplex>();
+  const take = (request: IncomingMessage, socket: Duplex, head: Buffer): void => {
+    socket.on('error', () => undefined);
+    const { method = '', url = '', headers } = request;
+    const token = headers[PEER_HEADER];
+    const origin = TARGET.exec(url)?.[1];
+    const isPeer = deployment?.secret !== undefined && isPeerToken(token, deployment, method, url);
+    if (origin === undefined || !isPeer || tunnelName(Number(origin)) !== url) {
+      socket.end(REFUSED);
+      return;
+    }
+    open.add(socket);
+    socket.once('close', () => open.delete(socket));
+    request.socket.setNoDelay(true).setTimeout(IDLE_MS, () => socket.destroy());
+    const proof = answerProof(deployment, token, 200);
+    socket.write(`HTTP/1.1 200 OK\r\n${PEER_HEADER}: ${proof}\r\n\r\n`);
+    if (head.length > 0) socket.unshift(head);
+    void copies.receive(Number(origin), socket);
+  };
+  app.server.on('connect', take);
+  app.addHook('preClose', async () => {
+    copies.leave();
+    const timer = setTimeout(() => {
+      for (const socket of open) socket.destroy();
+    }, LEAVE_MS);
+    app.server.once('close', () => clearTimeout(timer));
+  });
 }

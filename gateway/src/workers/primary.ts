@@ -10,11 +10,10 @@ import {
 import type { Logger } from 'pino';
 import { collectDefaultMetrics, Registry } from 'prom-client';
 import { ConsoleFeed } from '../console/feed.js';
-import { judgeAccess } from '../doctor/access.js';
 import { logTrouble, makeLog } from '../observe/log.js';
 import { checkGatewayOptions, type GatewayOptions, openOptions } from '../options.js';
-import { HEAP_GROWTH, version } from '../program.js';
-import { migrationAsker } from '../start.js';
+import { HEAP_GROWTH } from '../program.js';
+import { feedOf } from '../start.js';
 import { away, Calls, errorOf } from './calls.js';
 import type { PrimaryCalls, WorkerCalls } from './messages.js';
 import { assignDirectories, shareOf } from './plan.js';
@@ -127,7 +126,11 @@ class Primary {
       Date.now,
       options.map === ''
         ? undefined
-        : (day, asks) => this.#anyone().askWithin(MAP_TIMEOUT_MS, 'reserveUsage', day, asks),
+        : {
+            reserveUsage: (day, asks) =>
+              this.#anyone().askWithin(MAP_TIMEOUT_MS, 'reserveUsage', day, asks),
+            liveServers: async () => this.#anyone().askWithin(MAP_TIMEOUT_MS, 'liveServers'),
+          },
     );
     this.#slots = plan.map((own) => ({
       number: own[0] ?? 1,
@@ -141,6 +144,7 @@ class Primary {
     this.#totals = new Totals(this.#slots.map(({ number }) => number));
     collectDefaultMetrics({ register: this.#registry });
     this.#feed = new ConsoleFeed({
+      ...feedOf(options),
       store: {
         trackers,
         on: (name, listener) => void events.on(name, listener as never),
@@ -149,12 +153,6 @@ class Primary {
         ready: () => this.#ready(),
         cluster: () => this.#anyone().ask('cluster'),
       },
-      version: version(),
-      embedded: options.trackers.length === 0,
-      ...(options.trackers.length === 0 ? {} : { askMigration: migrationAsker(options) }),
-      showsIds: options.apiKeys !== '',
-      access: judgeAccess(options),
-      mergeMaxAgeMs: options.mergeMaxAge,
     });
     // The primary hands out connections in turn. Workers that accept by themselves do not share
     // them evenly: of 16 opened at once, one of two workers has taken all.

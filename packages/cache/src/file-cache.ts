@@ -259,8 +259,9 @@ function own(bytes: Buffer): Buffer {
   return copy;
 }
 
+/** A reply's buffer has a byte more than its file. */
 function isAlone(bytes: Buffer): boolean {
-  return bytes.buffer.byteLength === bytes.length;
+  return bytes.buffer.byteLength - bytes.length <= 1;
 }
 
 /**

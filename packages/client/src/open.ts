@@ -167,6 +167,7 @@ function copiesOf(
     deadlineMs: PARTNER_DEADLINE_MS,
     storeDeadlineMs: SECOND_COPY_DEADLINE_MS,
     connect: (signal) => partners.connect(signal),
+    recordDeletion: async (key) => (await deployment).remove(key),
   };
 }
 

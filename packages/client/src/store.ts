@@ -144,7 +144,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       this.#foreignFiles = foreign;
       if (held) {
         this.copies = {
-          receive: (origin, stream) => held.receive(origin, stream),
+          receive: (origin, stream) =>
+            held.receive(origin, stream, this.deployment!.isAdopted(origin)),
           leave: () => held.leave(),
           find: (origin, key) => foreign.findHeld(origin, parseKey(key)!),
         };

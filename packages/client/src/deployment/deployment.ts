@@ -15,6 +15,7 @@ import { type AdoptionParts, Adoptions } from './adoption.js';
 import { type DeploymentContext, Gateways, type SilentGateway } from './gateways.js';
 import { type Answer, MapCache, textOf } from './map-cache.js';
 import { Publisher } from './publisher.js';
+import { RESTART_MS } from './restarts.js';
 import { away, clockTrouble, takenOver } from './troubles.js';
 
 /**
@@ -51,7 +52,7 @@ export interface DeploymentStats {
 
 /** How often to poll the map for deletions, which reach every server within a second. */
 const LOOK_INTERVAL_MS = 400;
-const MAX_BACKOFF_MS = 10_000;
+const MAX_BACKOFF_MS = 2_000;
 /** Longest time that a request of a client waits for the map. */
 const MAX_WAIT_MS = 2_000;
 /** A removal can become visible after later ones, so each poll looks back this far. */
@@ -87,8 +88,9 @@ export class Deployment {
   /** When to go on pruning, and after which removal. */
   #pruneAt = performance.now() + PRUNE_INTERVAL_MS;
   #prunedTo: Removal | undefined;
-  /** Consecutive failed rounds. */
+  /** Consecutive failed rounds, and since when. */
   #failures = 0;
+  #failedAt = 0;
   /** The error reported last, so that it is not reported every round. */
   #reported: string | undefined;
   #timer: NodeJS.Timeout | undefined;
@@ -146,7 +148,7 @@ export class Deployment {
     this.#known.forget(key);
   }
 
-  /** Deletes a merged file of another server, durably; its own server frees the bytes. */
+  /** Deletes a file, durably; its own server, or who adopts that one's files, frees the bytes. */
   async remove(key: Buffer): Promise<void> {
     await this.#asked(() => this.#parts.map.remove([{ key }], false));
     this.noteRemoved(key);
@@ -164,6 +166,11 @@ export class Deployment {
   /** Counts and reserves bytes of API keys, together with the other servers. */
   async reserveUsage(day: number, asks: readonly UsageAsk[]): Promise<UsageGrant[]> {
     return this.#asked(() => this.#parts.map.reserveUsage(day, asks));
+  }
+
+  /** Number of servers that were heard of lately, this one included; workers are one. */
+  liveServers(): number {
+    return this.#gateways.countAlive();
   }
 
   /** True if this server knows every file of the origin, which is its own or adopted. */
@@ -206,6 +213,16 @@ export class Deployment {
   /** True if the server of this origin was there a moment ago, and the map would show its return. */
   mayReturn(origin: number): boolean {
     return this.#failures === 0 && this.#gateways.mayReturn(origin);
+  }
+
+  /** True if the map answers, or did a moment ago. */
+  get mapMayReturn(): boolean {
+    return this.#failures === 0 || performance.now() - this.#failedAt < RESTART_MS;
+  }
+
+  /** True if another server has, or will have, the files of that one, which must not come back. */
+  isAdopted(origin: number): boolean {
+    return this.#gateways.find(origin)?.adoption !== undefined;
   }
 
   /** Who holds the copies of the files staged for this origin, and of whose container they are. */
@@ -298,6 +315,7 @@ export class Deployment {
 
   /** Reports an error, unless it is the same as in the round before. */
   #fail(error: Error): void {
+    if (this.#failures === 0) this.#failedAt = performance.now();
     this.#failures += 1;
     const what = error instanceof MapError ? error.code : error.message;
     if (what !== this.#reported) this.#parts.report(error);

@@ -50,6 +50,10 @@ export class HeldIndex {
       : undefined;
   }
 
+  isDeleted(key: Buffer): boolean {
+    return this.#fileMap.isDeleted(key);
+  }
+
   /** Undefined if the bytes are damaged. */
   read(row: FileRow): Promise<Buffer | undefined> {
     return soundBytes({ segment: (number) => this.#segments.get(number) }, row);

@@ -19,7 +19,7 @@ export class Deletions {
   }
 
   /**
-   * Durable when it resolves, and at the partner. False if there is no such file. Throws
+   * Durable when it resolves, and at the partner or in the map. False if there is no such file. Throws
    * `partner_away`.
    */
   async delete(key: Buffer): Promise<boolean> {
@@ -29,8 +29,8 @@ export class Deletions {
       if (!this.#rebuild.isComplete && !fileMap.isDeleted(key)) throw unknownYet(key);
       return false;
     }
-    await copies?.caughtUp();
-    if (!(await this.#deleteRows([row]))) await copies?.caughtUp();
+    await copies?.secureDeletion(key);
+    if (!(await this.#deleteRows([row]))) await copies?.secureDeletion(key);
     return true;
   }
 

@@ -22,7 +22,7 @@ export interface Mark {
   readonly refused: number;
 }
 
-export const NEW_MARK: Mark = {
+const NEW_MARK: Mark = {
   position: 0,
   everythingUntil: 0,
   firstCopySeconds: 0,

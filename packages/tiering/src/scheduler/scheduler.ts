@@ -121,7 +121,7 @@ export class Scheduler {
   }
 
   /** Holds small files back until `release`; calls back once when none is at the disk. */
-  hold(onAlone: () => void = () => {}): void {
+  hold(onAlone: () => void): void {
     this.#hold = { onAlone };
     this.#aloneFromHere();
   }

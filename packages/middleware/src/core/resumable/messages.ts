@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { ReadableStream } from 'node:stream/web';
 import { crc32 } from 'node:zlib';
-import type { UnfinishedUpload } from '@stevedore/client';
+import type { BeginOptions, UnfinishedUpload } from '@stevedore/client';
 import { Metadata } from '@tus/server';
 import { checkName, fileType, headerText } from '../http/content-headers.js';
 import type { TransferLimits } from '../limits.js';
@@ -10,13 +10,19 @@ import { ProblemError } from '../problems.js';
 import { expiryOf, typeProblem, type UploadPolicy } from '../upload/policy.js';
 import type { RequestBody } from '../upload/request-body.js';
 import { type Note, noteOf, type ResumableRequest } from './request.js';
-import type { Begin } from './tus-store.js';
 
 /**
  * Messages of tus 1.0 (https://tus.io/protocols/resumable-upload): what a new upload is to become,
  * checksums of single requests, which uploads are parts of another, and requests and answers as the
  * web API that `@tus/server` speaks.
  */
+
+/** What an upload is to become. */
+export interface Begin extends UploadMetadata, Required<Pick<BeginOptions, 'owner'>> {
+  readonly note: Note;
+  readonly ttlMs?: number;
+  readonly once?: Buffer;
+}
 
 const ANYTHING: UploadPolicy = {};
 

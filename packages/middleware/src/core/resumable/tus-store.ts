@@ -1,24 +1,17 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Readable } from 'node:stream';
-import type { BeginOptions, Receipt, UnfinishedUpload, UnfinishedUploads } from '@stevedore/client';
+import type { Receipt, UnfinishedUpload, UnfinishedUploads } from '@stevedore/client';
 import { isStoreError } from '@stevedore/client/connect';
 import { DataStore, ERRORS, Upload } from '@tus/server';
 import { ProblemError } from '../problems.js';
 import type { UploadQuota } from '../upload/request-body.js';
-import type { RequestChecksum, UploadMetadata } from './messages.js';
+import type { Begin, RequestChecksum } from './messages.js';
 import { type Note, noteOf } from './request.js';
 
 /**
  * Stores the uploads of `@tus/server` as unfinished uploads of the store. The library passes on
  * only what the protocol needs of a request; the rest travels in `underWay`.
  */
-
-/** What an upload is to become. */
-export interface Begin extends UploadMetadata, Required<Pick<BeginOptions, 'owner'>> {
-  readonly note: Note;
-  readonly ttlMs?: number;
-  readonly once?: Buffer;
-}
 
 /** One request. */
 export interface UnderWay {
