@@ -3,7 +3,10 @@ import type { StagedCopiesOptions } from './copies/staged-copies.js';
 import type { HasMap } from './filemap/outbox.js';
 import type { TrunkStore } from './merge/trunk-store.js';
 
-/** The options of staging: its limits, and everything external that it uses. */
+/**
+ * The options of staging: its limits, and everything external that it uses. Those that the SDK has,
+ * too, have its names: sizes are bytes, ages are milliseconds.
+ */
 export interface StagingOptions {
   readonly directory: string;
   /**
@@ -15,9 +18,7 @@ export interface StagingOptions {
   readonly origin?: () => Promise<number>;
   /** Record changes for the map of a deployment in `fileMap.outbox`. Default false. */
   readonly hasMap?: HasMap;
-  /** Bytes, as of the options below that the SDK has, too: they have its names and meanings. */
   readonly trunkSize: number;
-  /** Milliseconds. */
   readonly mergeMaxAge: number;
   /**
    * Thin trunks are joined until they are full or have a file of this age; only then their files

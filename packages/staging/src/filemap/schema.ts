@@ -158,10 +158,7 @@ export const STATE_TRIGGER = `CREATE TEMP TRIGGER trunk_states BEFORE UPDATE OF 
   WHEN OLD.state || ' ' || NEW.state NOT IN (${CHANGES.join(', ')})
   BEGIN SELECT RAISE(ABORT, 'the state of a trunk cannot change in this way'); END`;
 
-/**
- * Statements of a database as functions, typed next to their SQL. Each is prepared when it is first
- * called: there are a hundred, and a program that opens a FileMap calls few of them.
- */
+/** Statements as functions, typed next to their SQL; each is prepared when it is first called. */
 export class Statements {
   readonly #database: SqliteDatabase;
 
@@ -170,45 +167,64 @@ export class Statements {
   }
 
   protected get<Args extends unknown[], Row>(sql: string): (...args: Args) => Row | undefined {
-    const statement = this.#prepared(sql);
-    return (...args) => statement().get(...args) as Row | undefined;
+    let made: SqliteStatement | undefined;
+    return (...args) => {
+      made ??= this.#database.prepare(sql);
+      return made.get(...args) as Row | undefined;
+    };
   }
 
   protected all<Args extends unknown[], Row>(sql: string): (...args: Args) => Row[] {
-    const statement = this.#prepared(sql);
-    return (...args) => statement().all(...args) as Row[];
+    let made: SqliteStatement | undefined;
+    return (...args) => {
+      made ??= this.#database.prepare(sql);
+      return made.all(...args) as Row[];
+    };
   }
 
   /** Rows as arrays of their columns: faster where there are thousands. */
   protected rows<Args extends unknown[], Columns>(sql: string): (...args: Args) => Columns[] {
-    const statement = this.#prepared(sql, (made) => made.raw());
-    return (...args) => statement().all(...args) as Columns[];
+    let made: SqliteStatement | undefined;
+    return (...args) => {
+      made ??= this.#database.prepare(sql).raw();
+      return made.all(...args) as Columns[];
+    };
   }
 
   /** The first column of each row. */
   protected column<Args extends unknown[], Value>(sql: string): (...args: Args) => Value[] {
-    const statement = this.#prepared(sql, (made) => made.pluck());
-    return (...args) => statement().all(...args) as Value[];
+    let made: SqliteStatement | undefined;
+    return (...args) => {
+      made ??= this.#database.prepare(sql).pluck();
+      return made.all(...args) as Value[];
+    };
   }
 
   /** The first column of the first row. */
   protected value<Args extends unknown[], Value>(
     sql: string,
   ): (...args: Args) => Value | undefined {
-    const statement = this.#prepared(sql, (made) => made.pluck());
-    return (...args) => statement().get(...args) as Value | undefined;
+    let made: SqliteStatement | undefined;
+    return (...args) => {
+      made ??= this.#database.prepare(sql).pluck();
+      return made.get(...args) as Value | undefined;
+    };
   }
 
   protected run<Args extends unknown[]>(sql: string): (...args: Args) => { changes: number } {
-    const statement = this.#prepared(sql);
-    return (...args) => statement().run(...args);
+    let made: SqliteStatement | undefined;
+    return (...args) => {
+      made ??= this.#database.prepare(sql);
+      return made.run(...args);
+    };
   }
 
   /** For SELECTs that begin with FILES or WAITING. */
   protected file<Args extends unknown[]>(sql: string): (...args: Args) => FileRow | undefined {
-    const statement = this.#prepared(sql, (made) => made.raw());
+    let made: SqliteStatement | undefined;
     return (...args) => {
-      const columns = statement().get(...args) as FileColumns | undefined;
+      made ??= this.#database.prepare(sql).raw();
+      const columns = made.get(...args) as FileColumns | undefined;
       return columns && fileRow(columns);
     };
   }
@@ -221,17 +237,6 @@ export class Statements {
   protected steps<Name extends string>(texts: Readonly<Record<Name, string>>): Steps<Name> {
     const steps = Object.entries<string>(texts).map(([name, sql]) => [name, this.run(sql)]);
     return Object.fromEntries(steps) as Steps<Name>;
-  }
-
-  #prepared(
-    sql: string,
-    set: (statement: SqliteStatement) => SqliteStatement = (made) => made,
-  ): () => SqliteStatement {
-    let statement: SqliteStatement | undefined;
-    return () => {
-      statement ??= set(this.#database.prepare(sql));
-      return statement;
-    };
   }
 }
 
