@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { existsSync, readdirSync } from 'node:fs';
+import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Disk, type DiskFile, decoratedFile, localDisk } from '@stevedore/disk';
 import { fileIdOf, formatKey, parseKey } from '@stevedore/staging';
@@ -193,7 +193,8 @@ describe('a disk', () => {
     });
     for (let count = 0; count < 4; count += 1) await stageFile(staging, randomBytes(900_000));
     await staging.merging.flush();
-    await until(() => existsSync(join(folder, 'container', 'reserve')));
+    const reserve = join(folder, 'container', 'reserve');
+    await until(() => (statSync(reserve, { throwIfNoEntry: false })?.size ?? 0) > 0);
     expect(staging.acceptance.refusal()).toBeUndefined();
     room.bytes = room.used;
     const refused = stageFile(staging, randomBytes(100_000)).catch((failure: unknown) => {
