@@ -21,7 +21,6 @@ export default {
     'packages/disk': inner,
     'packages/protocol': inner,
     'packages/staging': inner,
-    'packages/node': inner,
     'packages/pictures': { entry: ['src/encoder.ts!'], project: ['src/**/*.ts!'] },
     'packages/storage': inner,
     'packages/tiering': inner,

@@ -218,7 +218,9 @@ test('a deployment loses nothing, whatever operators do or suffer', {
       events += 1;
     }
   } catch (error) {
-    ledger.find(`${report.now()}: ${(error as Error).stack}\n${deployment.lastLines()}`);
+    const what = `ended early at ${report.now()}: ${(error as Error).stack}`;
+    console.log(what);
+    ledger.findings.push(`${what}\n${deployment.lastLines()}`);
   }
   await load.stop();
   console.log(report.text());

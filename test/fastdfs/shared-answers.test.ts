@@ -35,8 +35,11 @@ it('asks each time for what may be changed, and with one read for an answer', as
 it('reads that share an answer whose storage fails are read elsewhere', async () => {
   const { cluster, client } = await clusterSetup({ busyRetries: 0 }, { storages: 2 });
   const id = await client.upload(Buffer.from('body'));
-  const [first] = cluster.storages;
-  first!.misbehave(CommandCode.downloadFile, refuse(2));
+  const { source } = client.describe(id);
+  const copy = cluster.storages.find(({ address }) => !address.startsWith(`${source}:`));
+  // The tracker names the other one next.
+  await client.downloadBytes(id);
+  copy!.misbehave(CommandCode.downloadFile, refuse(2));
   const read = await Promise.all(Array.from({ length: 8 }, () => client.downloadBytes(id)));
   expect(read.map(String)).toEqual(Array(8).fill('body'));
   expect(await failure(client.downloadBytes(id.replace(/.$/, 'x')))).toMatchObject({

@@ -1,7 +1,6 @@
 import { readFile, rm } from 'node:fs/promises';
 import { connect } from 'node:net';
 import path from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { type Disk, localDisk } from '@stevedore/disk';
 import {
   beat,
@@ -31,7 +30,7 @@ import { Random } from '../support/random.js';
 import { temporaryFolder } from '../support/temporary.js';
 import { contentsOf, groupOf, sameEverywhere } from './group.js';
 import { stockServer } from './stock-server.js';
-import { filesIn, RawClient, storageOf, until } from './support.js';
+import { filesIn, RawClient, storageOf, turns, until } from './support.js';
 
 /** What a storage does with copies from those who may not send any, and from bad members. */
 
@@ -188,7 +187,7 @@ describe('a storage of a group', () => {
     const sent = other.bring(syncUpdateFile, younger, Buffer.from('new'));
     await reached;
     const late = client.ask(syncDeleteFile, { ...change, atSeconds: change.atSeconds + 5 });
-    await sleep(50);
+    await turns();
     release();
     expect((await late).status).toBe(0);
     expect((await sent).status).toBe(0);

@@ -1,6 +1,5 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import {
   deleteFile,
@@ -16,6 +15,7 @@ import {
   setMetadata,
   truncateFile,
 } from '@stevedore/protocol';
+import { systemEnvironment } from '@stevedore/wire';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
 import {
@@ -69,7 +69,9 @@ async function readableAt(group: GroupOfTest, file: FileName, count: number): Pr
 
 describe('a group of storages', () => {
   it('pushes every change to every member', async () => {
-    const group = await groupOf(3);
+    let shiftMs = 0;
+    const now = (): number => systemEnvironment.now() + shiftMs;
+    const group = await groupOf(3, { environment: { ...systemEnvironment, now } });
     let last: Awaited<ReturnType<typeof changes>> | undefined;
     for (const member of group.members) {
       const made = await changes(await member.connect(), member.host);
@@ -92,7 +94,7 @@ describe('a group of storages', () => {
       last = made;
     }
     // By the times that records carry: once a later one has come, all earlier files are there.
-    await sleep(1100);
+    shiftMs = 1000;
     await (await group.members[2]!.connect()).upload(Buffer.from('later'));
     await readableAt(group, last!.kept, 3);
     // An appender is read where it is changed, and elsewhere if that fails.

@@ -11,7 +11,7 @@ import {
 } from '@stevedore/protocol';
 import { describe, expect, it } from 'vitest';
 import { Random } from '../support/random.js';
-import { filesIn, RawClient, storageOf, trackerOf, until } from './support.js';
+import { filesIn, RawClient, storageOf, trackerOf, turns, until } from './support.js';
 
 const ACTIVE_TEST = '00000000000000006f00';
 
@@ -119,7 +119,7 @@ describe('a daemon', () => {
     client.send(request.subarray(0, 15));
     // The daemon, in this process, reads what has been sent in the next turn.
     await until(() => client.socket.bytesWritten > 0);
-    for (let turn = 0; turn < 5; turn += 1) await new Promise(setImmediate);
+    await turns();
     const other = await daemon.connect();
     await other.ended();
     client.send(request.subarray(15));
@@ -248,7 +248,7 @@ describe('a storage', () => {
 
   it('gives up a download that nobody reads', async () => {
     // Long enough for the upload, whatever else the machine does.
-    const storage = await storageOf({ requestTimeoutMs: 500 });
+    const storage = await storageOf({ requestTimeoutMs: 2000 });
     const setup = await storage.connect();
     const file = await setup.upload(Buffer.alloc(30_000_000));
     const client = await storage.connect();

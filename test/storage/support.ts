@@ -286,3 +286,8 @@ export async function until(
     await new Promise((resolve) => setTimeout(resolve, 2));
   }
 }
+
+/** Lets the daemons of this process read what has been sent to them, and do what takes no time. */
+export async function turns(count = 10): Promise<void> {
+  for (let turn = 0; turn < count; turn += 1) await new Promise(setImmediate);
+}

@@ -164,7 +164,9 @@ describe('a move', () => {
     await opened.close();
   });
 
-  it('fails no read, write or deletion: hundreds of moves under load', async () => {
+  it('fails no read, write or deletion: hundreds of moves under load', {
+    timeout: 180_000,
+  }, async () => {
     const folder = temporaryFolder();
     const remote = new OtherGroup();
     const opened = await openIn(folder, { remote });

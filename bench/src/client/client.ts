@@ -7,7 +7,8 @@ import { Nodes } from '../harness/nodes.js';
 import type { ClientHandlers, TransferResult } from './client-process.js';
 import { measureMemory } from './memory.js';
 import { measurePieces } from './pieces.js';
-import { GOAL_CONNECTIONS, PLANS, type Plan, SEED, SIZES, startClient } from './plan.js';
+import { GOAL_CONNECTIONS, PLANS, type Plan, SEED, SIZES } from './plan.js';
+import { startClient } from './start-client.js';
 
 /**
  * Our FastDFS client against npm `fdfs`: small uploads and downloads over 1, 16 and

@@ -1,7 +1,8 @@
 import type { BenchmarkContext } from '../harness/benchmark.js';
 import { count } from '../harness/markdown.js';
 import { Nodes } from '../harness/nodes.js';
-import { GOAL_CONNECTIONS, type Plan, SIZES, startClient } from './plan.js';
+import { GOAL_CONNECTIONS, type Plan, SIZES } from './plan.js';
+import { startClient } from './start-client.js';
 
 const MEMORY_PERCENTS = [10, 50, 100] as const;
 /** A file is uploaded, downloaded and deleted. */

@@ -1,6 +1,4 @@
 import type { Scale } from '../harness/benchmark.js';
-import { Child } from '../harness/child.js';
-import type { ClientHandlers } from './client-process.js';
 
 /** How much is measured, and of what. */
 
@@ -36,14 +34,3 @@ export const SEED = 30;
 /** The goal is about this many connections; the memory is measured with as many. */
 export const GOAL_CONNECTIONS = 16;
 export const SIZES = { '1KB': 1_000, '20KB': 20_000 } as const;
-
-/** A measured process, with its files made. */
-export async function startClient(
-  sizes: readonly number[] = Object.values(SIZES),
-  nodeOptions: readonly string[] = [],
-): Promise<Child<ClientHandlers>> {
-  const module = new URL('./client-process.js', import.meta.url);
-  const child = new Child<ClientHandlers>(module, { nodeOptions });
-  await child.call('prepare', sizes);
-  return child;
-}

@@ -104,7 +104,10 @@ export class Flights {
 
   async get(id: string, load: Load, signal: AbortSignal | undefined): Promise<Buffer | undefined> {
     for (;;) {
-      const pending = this.#pendings.get(id) ?? this.#begin(id, load, signal !== undefined);
+      const known = this.#pendings.get(id);
+      // A caller that cannot leave runs its load itself; nobody may ever share it.
+      if (!known && !signal) return this.#run(this.#add(id, new Trip(false), 1), load);
+      const pending = known ?? this.#begin(id, load);
       const outcome = await this.#wait(pending, signal);
       if (outcome !== NOT_DELIVERED) return outcome;
     }
@@ -122,23 +125,25 @@ export class Flights {
     }
   }
 
-  #begin(id: string, load: Load, mayEnd: boolean): Pending {
-    const pending = this.#add(id, new Trip(mayEnd));
+  #begin(id: string, load: Load): Pending {
+    const pending = this.#add(id, new Trip(true), 0);
     // Creates the promise now: the first caller waits for it, and a load may fail at once.
     void pending.outcome;
-    void this.#run(pending, load);
+    this.#run(pending, load).catch(() => {});
     return pending;
   }
 
-  #add(id: string, trip: Trip): Pending {
+  #add(id: string, trip: Trip, waiting: number): Pending {
     const pending = new Pending(id, trip);
+    pending.waiting = waiting;
+    trip.waiting += waiting;
     this.#pendings.set(id, pending);
     trip.pendings.set(id, pending);
     return pending;
   }
 
   /** Runs the load and settles all of its files, whatever happens. */
-  async #run(first: Pending, load: Load): Promise<void> {
+  async #run(first: Pending, load: Load): Promise<Buffer | undefined> {
     const { trip, id } = first;
     let keep = true;
     const flight: Flight = {
@@ -147,7 +152,7 @@ export class Flights {
         const free = ids.filter(
           (each) => !this.#pendings.has(each) && !this.#arrivals.isKept(each),
         );
-        for (const each of free) this.#add(each, trip);
+        for (const each of free) this.#add(each, trip, 0);
         return free;
       },
       deliver: (each, bytes, source) => this.#deliver(trip, each, bytes, source),
@@ -156,18 +161,22 @@ export class Flights {
       },
     };
     try {
-      const bytes = await load(flight);
+      const loaded = await load(flight);
       const current = first.current && keep;
       this.#unlist(first);
-      if (bytes === undefined && current) this.#arrivals.onAbsent(id);
-      first.settle(bytes && current ? this.#arrivals.onLoaded(id, bytes) : bytes);
+      if (loaded === undefined && current) this.#arrivals.onAbsent(id);
+      const bytes = loaded && current ? this.#arrivals.onLoaded(id, loaded) : loaded;
+      first.settle(bytes);
+      return bytes;
     } catch (error) {
       this.#unlist(first);
       first.fail(error);
-    }
-    for (const pending of trip.pendings.values()) {
-      this.#unlist(pending);
-      pending.settle(NOT_DELIVERED);
+      throw error;
+    } finally {
+      for (const pending of trip.pendings.values()) {
+        this.#unlist(pending);
+        pending.settle(NOT_DELIVERED);
+      }
     }
   }
 

@@ -31,6 +31,8 @@ export interface RemoteBytes {
   readonly isKnown?: boolean;
 }
 
+type Place = Omit<RemoteBytes, 'size' | 'crc32'>;
+
 interface Holder {
   /** `host:port` */
   readonly holder: string;
@@ -115,19 +117,28 @@ export class Downloads {
 
   /** The whole file, checked against its CRC-32. `row`: its row, if it is a file of this store. */
   async whole(file: RemoteBytes, signal: Signal, row?: FileRow): Promise<Buffer> {
-    const { fileId, offset, size, crc32: expected } = file;
+    const { fileId, offset, size, isKnown } = file;
     let failure: unknown;
-    for await (const source of this.sources(file, signal, row)) {
+    if (this.#badHolders(row).length === 0) {
       try {
-        const bytes = await source.read(0, size);
-        const isSound = expected === undefined || crc32(bytes) === expected;
-        if (bytes.length === size && isSound) return bytes;
-        source.onDamage();
-        failure = worse(failure, corrupt(`${fileId} (${size} bytes from ${offset})`));
+        const bytes = await this.range(fileId, offset, size, signal, { isKnown });
+        if (isSound(bytes, file)) return bytes;
+        failure = corrupt(`${fileId} (${size} bytes from ${offset})`);
       } catch (error) {
         signal?.throwIfAborted();
         // No storage can be reached.
-        if (source.isAny && !isWithoutCopy(error)) throw error;
+        if (!isWithoutCopy(error)) throw error;
+        failure = error;
+      }
+    }
+    for await (const { read, onDamage } of this.#copies(file, signal, row)) {
+      try {
+        const bytes = await read(0, size);
+        if (isSound(bytes, file)) return bytes;
+        onDamage();
+        failure = worse(failure, corrupt(`${fileId} (${size} bytes from ${offset})`));
+      } catch (error) {
+        signal?.throwIfAborted();
         failure = worse(failure, error);
       }
     }
@@ -135,20 +146,26 @@ export class Downloads {
   }
 
   /** The sources of a file, in the order in which to try them. */
-  async *sources(
-    { fileId, offset, isKnown }: Omit<RemoteBytes, 'size' | 'crc32'>,
+  async *sources(file: Place, signal: Signal, row?: FileRow): AsyncGenerator<LargeSource> {
+    if (this.#badHolders(row).length === 0) {
+      const read = (start: number, length: number) =>
+        this.range(file.fileId, file.offset + start, length, signal, { isKnown: file.isKnown });
+      yield { read, onDamage: () => undefined, isAny: true };
+    }
+    yield* this.#copies(file, signal, row);
+  }
+
+  /** One storage after another, without those whose copy is known to be damaged. */
+  async *#copies(
+    { fileId, offset, isKnown }: Place,
     signal: Signal,
     row?: FileRow,
   ): AsyncGenerator<LargeSource> {
-    const from = (storage?: ServerAddress) => (start: number, length: number) =>
-      this.range(fileId, offset + start, length, signal, { storage, isKnown });
-    if (this.#badHolders(row).length === 0) {
-      yield { read: from(), onDamage: () => undefined, isAny: true };
-    }
     for (const { holder, storage } of await this.#holders(fileId, signal, isKnown)) {
       if (this.#badHolders(row).includes(holder)) continue;
-      const onDamage = () => row && this.#staging.local.noteDamage(row, 'trunk', holder);
-      yield { read: from(storage), onDamage };
+      const read = (start: number, length: number) =>
+        this.range(fileId, offset + start, length, signal, { storage, isKnown });
+      yield { read, onDamage: () => row && this.#staging.local.noteDamage(row, 'trunk', holder) };
     }
   }
 
@@ -168,4 +185,8 @@ export class Downloads {
       throw storageError(error, fileId, isKnown);
     }
   }
+}
+
+function isSound(bytes: Buffer, { size, crc32: expected }: RemoteBytes): boolean {
+  return bytes.length === size && (expected === undefined || crc32(bytes) === expected);
 }

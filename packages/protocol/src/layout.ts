@@ -230,7 +230,7 @@ export function only<T>(field: Field<T>, what?: string): Layout<T> {
     encode(value, width = 'narrow') {
       const writer = new ByteWriter();
       field.write(writer, value, what ?? '', width);
-      return writer.toBuffer();
+      return writer.bytes.subarray(0, writer.at);
     },
     decode(body) {
       const reader = { bytes: body, at: 0 };

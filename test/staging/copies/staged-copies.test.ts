@@ -8,8 +8,11 @@ import {
 } from 'node:fs';
 import { cp } from 'node:fs/promises';
 import { join } from 'node:path';
+import { duplexPair } from 'node:stream';
 import type { Staging, StagingOptions } from '@stevedore/staging';
 import { expect, test } from 'vitest';
+import { CopyConnection } from '../../../packages/staging/dist/copies/copy-connection.js';
+import { encodeFrameHeader, FrameType } from '../../../packages/staging/dist/copies/frames.js';
 import type { MemoryTrunkStore } from '../../support/memory-trunk-store.js';
 import { PARTNER_ORIGIN, TestPartner } from '../../support/partner.js';
 import { openStaging, stageFile, until } from '../../support/staging.js';
@@ -433,4 +436,19 @@ test('a directory that is older than its copy is refused', async () => {
   await until(() => restored.errors.length > 0);
   expect(restored.errors[0]?.message).toContain('older than the copy');
   await until(async () => (await partner.held.find(origin, key)) !== undefined);
+});
+
+test('a store that is closed while it reaches its partner ends', async () => {
+  const { staging, partner } = await pair();
+  await until(() => partner.connections > 0);
+  await staging.close();
+});
+
+test('a partner that hangs does not hold up the end of a connection', async () => {
+  const [near, far] = duplexPair();
+  const connection = new CopyConnection(near, 40);
+  far.write(encodeFrameHeader(FrameType.state, 77, 0));
+  expect(await connection.held).toMatchObject({ origin: 77 });
+  await connection.finish();
+  expect((await connection.ended).message).toContain('no answer within 40 ms');
 });

@@ -32,7 +32,7 @@ const LIMITS = [
   ...['--retain', '16MiB', '--cache-size', '16MiB', '--staged-copies', '2'],
 ];
 const READY_LIMIT_MS = 60_000;
-const ADOPTION_LIMIT_MS = 120_000;
+const ADOPTION_LIMIT_MS = 300_000;
 
 export class DrillDeployment {
   readonly balancer: Balancer;

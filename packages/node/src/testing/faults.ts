@@ -106,14 +106,16 @@ export class FaultyServer {
 class Link {
   hasEnded = false;
   readonly #socket: Socket;
-  #bytes: Buffer = Buffer.alloc(0);
+  #chunks: Buffer[] = [];
+  #arrived = 0;
   #wake = (): void => {};
 
   constructor(host: string, port: number, client: Socket) {
     this.#socket = connect(port, host);
     this.#socket.setNoDelay(true);
     this.#socket.on('data', (bytes: Buffer) => {
-      this.#bytes = Buffer.concat([this.#bytes, bytes]);
+      this.#chunks.push(bytes);
+      this.#arrived += bytes.length;
       this.#wake();
     });
     this.#socket.on('error', () => {});
@@ -127,20 +129,31 @@ class Link {
   /** The frame of the answer; undefined if there is none. */
   async ask(frame: Buffer): Promise<Buffer | undefined> {
     this.#socket.write(frame);
-    for (;;) {
-      const bytes = this.#bytes;
-      const header = bytes.length < HEADER_BYTES ? undefined : decodeHeader(bytes, true);
-      const end = header ? HEADER_BYTES + header.bodyBytes : Number.POSITIVE_INFINITY;
-      const isOver = this.hasEnded && header?.bodyBytes === OPEN_BODY_BYTES;
-      if (bytes.length >= end || isOver) {
-        this.#bytes = bytes.subarray(end);
-        return bytes.subarray(0, end);
-      }
-      if (this.hasEnded) return undefined;
+    await this.#until(HEADER_BYTES);
+    if (this.#arrived < HEADER_BYTES) return undefined;
+    const { bodyBytes } = decodeHeader(this.#joined(), true);
+    const end = HEADER_BYTES + bodyBytes;
+    await this.#until(end);
+    if (this.#arrived < end && bodyBytes !== OPEN_BODY_BYTES) return undefined;
+    const bytes = this.#joined();
+    this.#chunks = [bytes.subarray(end)];
+    this.#arrived = Math.max(0, this.#arrived - end);
+    return bytes.subarray(0, end);
+  }
+
+  /** Until so many bytes have come, or no more will. */
+  async #until(bytes: number): Promise<void> {
+    while (this.#arrived < bytes && !this.hasEnded) {
       await new Promise<void>((resolve) => {
         this.#wake = resolve;
       });
     }
+  }
+
+  #joined(): Buffer {
+    const bytes = Buffer.concat(this.#chunks);
+    this.#chunks = [bytes];
+    return bytes;
   }
 }
 

@@ -103,9 +103,12 @@ export class CopyConnection {
     this.#end(error);
   }
 
-  /** Ends the connection after the bytes sent so far have arrived. */
+  /** Ends the connection after the bytes sent so far have arrived, or at the deadline. */
   async finish(): Promise<void> {
     if (this.#failure) return;
+    const nothing = (): void => {};
+    const since = performance.now();
+    this.#waiting.push({ frame: Infinity, since, resolve: nothing, reject: nothing });
     this.#stream.end();
     await Promise.race([once(this.#stream, 'close').catch(() => undefined), this.ended]);
     this.close(new Error('the connection was closed'));

@@ -296,6 +296,8 @@ export class StagedCopies {
         this.#stopped.signal.throwIfAborted();
         await this.#sendLacking(connection);
       }
+      // From here on, `stop` ends the connection.
+      this.#stopped.signal.throwIfAborted();
       // Batches begun from now on are sent after the rest.
       const joined = this.#parts!.container.settled.then(() => this.#sendLacking(connection)).then(
         () => record(origin),

@@ -203,10 +203,11 @@ export class Binlog {
   #remember(bytes: Buffer): void {
     this.#recent.push(bytes);
     this.#recentBytes += bytes.length;
-    for (const { length } of [...this.#recent]) {
-      if (this.#recentBytes - length <= RECENT_BYTES) return;
+    let [oldest] = this.#recent;
+    while (oldest && this.#recentBytes - oldest.length > RECENT_BYTES) {
+      this.#recentBytes -= oldest.length;
       this.#recent.shift();
-      this.#recentBytes -= length;
+      [oldest] = this.#recent;
     }
   }
 

@@ -6,7 +6,6 @@ import {
   REPLY_COMMAND,
   Status,
 } from '@stevedore/protocol';
-import type { Connection } from './connection.js';
 
 /**
  * One reply, received into the buffer that is handed out. A room has a byte more than the reply can
@@ -36,6 +35,14 @@ export interface ReplyPlan {
   readonly onChunk?: (bytes: Buffer) => void;
 }
 
+/** What the receiver of a streamed reply may do with its connection. */
+interface Flow {
+  /** Stops reading while the receiver is behind. */
+  pause(): void;
+  resume(): void;
+  destroy(error: unknown): void;
+}
+
 export class ReceivedReply {
   /** That of the header; -1 before it. */
   status = -1;
@@ -48,7 +55,7 @@ export class ReceivedReply {
   /** Where the next bytes go; undefined: into any room of at least 11 bytes. */
   room: Buffer | undefined;
   /** The connection that it comes over. */
-  connection: Pick<Connection, 'pause' | 'resume' | 'destroy'> | undefined;
+  connection: Flow | undefined;
   readonly #plan: ReplyPlan;
   #first: Buffer | undefined;
   /** Bytes of the header at first, then of the body. */
