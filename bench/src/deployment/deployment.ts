@@ -136,35 +136,57 @@ class Running implements AsyncDisposable {
   }
 }
 
+/** Each read is followed by the same ones again, and once more. */
+const READS = ['first', 'again', 'third'] as const;
+const PLACES = ['own-staged', 'foreign-staged', 'own-merged', 'foreign-merged'] as const;
+
 async function measureReads(context: BenchmarkContext, plan: Plan): Promise<void> {
   const { figures, print, progress } = context;
   for (let run = 0; run < plan.runs; run += 1) {
     progress(`reads of own and foreign keys, run ${run + 1} of ${plan.runs}`);
     await using running = await Running.start(context, 2, true);
-    const [home] = running.gateways;
+    const [home, other] = running.gateways;
     const [own, foreign] = running.urls as [string, string];
-    const keys = await home!.call('store', { files: plan.files, bytes: FILE_BYTES });
-    const read = async (id: string, url: string) => {
-      const rate = await running.run({ urls: [url], keys });
-      figures.add(`deployment.reads.${id}`, 'files/s', rate);
-      return rate;
+    if (!home || !other) throw new Error('two gateways were started');
+    const store = () => home.call('store', { files: plan.files, bytes: FILE_BYTES });
+    // Code that has not run yet is not measured.
+    await running.run({ urls: [own, foreign], keys: await store() });
+    const rates = new Map<string, number>();
+    const read = async (place: (typeof PLACES)[number], keys: readonly string[]) => {
+      const [asked, peer] = place.startsWith('own') ? [home, other] : [other, home];
+      for (const which of READS) {
+        const before = [await asked.cpuSeconds(), await peer.cpuSeconds()] as const;
+        const rate = await running.run({ urls: [asked === home ? own : foreign], keys });
+        rates.set(`${place}.${which}`, rate);
+        figures.add(`deployment.reads.${place}.${which}`, 'files/s', rate);
+        const ends = [await asked.cpuSeconds(), await peer.cpuSeconds()] as const;
+        for (const [index, at] of ['asked', 'peer'].entries()) {
+          const micros = ((ends[index]! - before[index]!) / keys.length) * 1e6;
+          figures.add(`deployment.cpu.${place}.${which}.${at}`, 'µs', micros);
+        }
+      }
     };
-    await read('own-staged', own);
-    await read('foreign-staged', foreign);
-    await home!.call('merge', undefined);
-    await read('foreign-first', foreign);
-    // Both warm, and in turns.
-    const rates = { own: 0, foreign: 0 };
-    for (const which of run % 2 === 0
-      ? (['own', 'foreign'] as const)
-      : (['foreign', 'own'] as const)) {
-      rates[which] = await read(`${which}-cached`, which === 'own' ? own : foreign);
-    }
-    figures.add('deployment.foreign-cached', 'times', rates.own / rates.foreign);
+    // The first reader of a file finds it in no cache, so each has files of its own.
+    const [ofOwn, ofForeign, unread] = [await store(), await store(), await store()];
+    await read('own-staged', ofOwn);
+    await read('foreign-staged', ofForeign);
+    await home.call('merge', undefined);
+    await read('own-merged', ofOwn);
+    await read('foreign-merged', unread);
+    const [third, thirdOwn] = [rates.get('foreign-merged.third'), rates.get('own-merged.third')];
+    figures.add('deployment.foreign-cached', 'times', Number(thirdOwn) / Number(third));
   }
-  const kinds = ['own-staged', 'foreign-staged', 'foreign-first', 'own-cached', 'foreign-cached'];
-  const rows = kinds.map((id) => [id, spread(figures.summary(`deployment.reads.${id}`))]);
-  print(`## Reads\n\n${table(['', 'Files/s'], rows)}`);
+  const rows = PLACES.flatMap((place) =>
+    READS.map((which) => [
+      `${place}, ${which}`,
+      spread(figures.summary(`deployment.reads.${place}.${which}`)),
+      ...['asked', 'peer'].map((at) =>
+        spread(figures.summary(`deployment.cpu.${place}.${which}.${at}`)),
+      ),
+    ]),
+  );
+  const head = ['Read', 'Files/s', 'CPU of the gateway asked, µs', 'of the other one'];
+  print(`## Reads\n\n${table(head, rows)}`);
 }
 
 async function measureUploads(context: BenchmarkContext, plan: Plan): Promise<void> {
