@@ -25,7 +25,7 @@ interface Plan {
 
 const PLANS: Readonly<Record<Scale, Plan>> = {
   full: { runs: 5, files: 8_000, mapFiles: 100_000 },
-  quick: { runs: 3, files: 2_000, mapFiles: 8_000 },
+  quick: { runs: 3, files: 4_000, mapFiles: 8_000 },
   smoke: { runs: 1, files: 50, mapFiles: 50 },
 };
 

@@ -44,6 +44,12 @@ export type { MapProblem, MapReport } from './deployment/map-check.js';
 export type { MapRebuildReport } from './deployment/map-rebuild.js';
 export { tunnelName } from './deployment/partners.js';
 export {
+  MAX_FACTS_BYTES,
+  MAX_FACTS_KEYS,
+  type ToldFile,
+  writeFacts,
+} from './deployment/peer-facts.js';
+export {
   answerProof,
   isAnswerProof,
   isPeerToken,

@@ -136,9 +136,14 @@ export class Deployment {
     return this.#failures > 0 ? Promise.reject(away()) : this.#known.ask(key);
   }
 
+  /** What the map has answered lately. */
+  known(key: Buffer): Answer {
+    return this.#known.known(key)?.answer;
+  }
+
   /** True if an earlier answer of the map said that the file is deleted. */
   isKnownRemoved(key: Buffer): boolean {
-    return this.#known.known(key)?.answer === 'removed';
+    return this.known(key) === 'removed';
   }
 
   /** Invalidates the cached answer, so that the next `find` asks the map. */

@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
 import { LRUCache } from 'lru-cache';
-import { readAll } from '../gateway-answers.js';
+import { readAll } from '../http/answers.js';
 import { readLarge } from '../large-reader.js';
 import type { ReadContent } from '../stored-file.js';
 import type { ByteRange } from '../types.js';
@@ -42,7 +42,8 @@ export class PeerFileReader {
   ): Promise<Readable> {
     const read = async (start: number, length: number): Promise<Buffer> => {
       const part = { start, end: start + length - 1 };
-      return readAll(await files.read({ key, size, crc32 }, part, signal));
+      const content = await files.read({ key, size, crc32 }, part, signal);
+      return Buffer.isBuffer(content) ? content : readAll(content);
     };
     return readLarge(
       {
