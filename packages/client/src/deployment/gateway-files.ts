@@ -40,8 +40,8 @@ export interface FoundFile {
 
 /** Upper limit of `smallFileLimit`: larger files are not in a container. */
 const MAX_STAGED_BYTES = 16 * 2 ** 20;
-/** While two questions are under way, the next one gathers keys. */
-const QUESTIONS = { maxKeys: MAX_FACTS_KEYS, maxCalls: 2 };
+/** While a question is under way, the next one gathers keys. */
+const QUESTIONS = { maxKeys: MAX_FACTS_KEYS, maxCalls: 1 };
 
 export class GatewayFiles {
   readonly #requests: Requests;
