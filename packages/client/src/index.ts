@@ -51,13 +51,14 @@ export {
 } from './deployment/peer-facts.js';
 export {
   answerProof,
-  isAnswerProof,
   isPeerToken,
   PEER_FILE_HEADER,
   PEER_HEADER,
   type PeerSecret,
-  peerToken,
+  peerRequests,
 } from './deployment/peer-seals.js';
+export { readAll } from './http/answers.js';
+export type { Requests } from './http/requests.js';
 export { checkDeploymentMap, rebuildDeploymentMap } from './map-upkeep.js';
 export * from './open.js';
 export {

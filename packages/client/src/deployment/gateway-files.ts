@@ -5,7 +5,7 @@ import { isStoreError, type StoreErrorCode } from '@stevedore/staging/errors';
 import { ConnectedStore, MAX_LISTED_BYTES } from '../connect/connect.js';
 import { aborted, missing, notFound } from '../failures.js';
 import { corrupt, readAll } from '../http/answers.js';
-import { Requests } from '../http/requests.js';
+import type { RequestLimits, Requests } from '../http/requests.js';
 import type { ByteRange, FileInfo, FilePage, ListOptions, Receipt } from '../types.js';
 import {
   type HeardFile,
@@ -14,7 +14,7 @@ import {
   MAX_INLINE_BYTES,
   readFacts,
 } from './peer-facts.js';
-import { PEER_FILE_HEADER, type PeerSecret, peerIdentity } from './peer-seals.js';
+import { PEER_FILE_HEADER, type PeerSecret, peerRequests } from './peer-seals.js';
 
 /**
  * Files of another gateway of the deployment, over HTTP, while they are staged there: a connected
@@ -23,12 +23,7 @@ import { PEER_FILE_HEADER, type PeerSecret, peerIdentity } from './peer-seals.js
  * `storage_unavailable`, or `corrupt` for wrong bytes.
  */
 
-export interface GatewayFilesOptions {
-  readonly connections: number;
-  /** Most requests, and most keys asked for, at a time. */
-  readonly maxRequests: number;
-  readonly connectTimeoutMs: number;
-  readonly answerTimeoutMs: number;
+export interface GatewayFilesOptions extends RequestLimits {
   readonly peers: PeerSecret;
 }
 
@@ -51,11 +46,7 @@ export class GatewayFiles {
   readonly #finding = new Map<string, Promise<FoundFile>>();
 
   constructor(url: string, { peers, ...options }: GatewayFilesOptions) {
-    const { origin, pathname } = new URL(url);
-    this.#requests = new Requests({
-      ...{ ...options, origin, base: `${pathname.replace(/\/$/, '')}/peer`, retryTimeMs: 0 },
-      identity: peerIdentity(peers, pathname.replace(/\/$/, '')),
-    });
+    this.#requests = peerRequests(url, peers, options, '/peer');
     this.#store = new ConnectedStore(this.#requests);
     this.#maxKeys = options.maxRequests;
     this.#gathered = new Gathered(

@@ -1,5 +1,5 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
-import type { Identity } from '../http/requests.js';
+import { type RequestLimits, Requests } from '../http/requests.js';
 
 /**
  * How two gateways of a deployment know each other. A request carries a token for its method and
@@ -57,20 +57,33 @@ export function isAnswerProof(
   return isSame(proof, answerProof(...answer));
 }
 
-/** Requests with tokens, and the proofs of their answers. `base`: what precedes a path in the URL. */
-export function peerIdentity(peers: PeerSecret, base: string): Identity {
-  return {
-    headersOf: (method, path) => ({
-      [PEER_HEADER]: peerToken(peers, method, path.slice(base.length)),
-    }),
-    check: (sent, { statusCode, headers }) => {
-      const token = String(sent[PEER_HEADER]);
-      const facts = headers[PEER_FILE_HEADER];
-      // Without it, this is the answer of a proxy, or of another server that has this address now.
-      if (isAnswerProof(headers[PEER_HEADER], peers, token, statusCode, facts)) return;
-      throw new Error(`status ${statusCode}, without the proof of a gateway`);
+/** Requests with tokens to a gateway, whose answers must have proofs. `below`: prefix of all paths. */
+export function peerRequests(
+  url: string,
+  peers: PeerSecret,
+  limits: RequestLimits,
+  below = '',
+): Requests {
+  const { origin, pathname } = new URL(url);
+  const base = pathname.replace(/\/$/, '');
+  return new Requests({
+    ...limits,
+    origin,
+    base: base + below,
+    retryTimeMs: 0,
+    identity: {
+      headersOf: (method, path) => ({
+        [PEER_HEADER]: peerToken(peers, method, path.slice(base.length)),
+      }),
+      check: (sent, { statusCode, headers }) => {
+        const token = String(sent[PEER_HEADER]);
+        const facts = headers[PEER_FILE_HEADER];
+        // Without it, this is the answer of a proxy, or of another server that has this address now.
+        if (isAnswerProof(headers[PEER_HEADER], peers, token, statusCode, facts)) return;
+        throw new Error(`status ${statusCode}, without the proof of a gateway`);
+      },
     },
-  };
+  });
 }
 
 function sealed({ secret }: PeerSecret, text: string): string {

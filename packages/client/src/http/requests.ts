@@ -15,17 +15,21 @@ import { GatewayRefusal, refusalOf } from './errors.js';
  * `storage_unavailable`.
  */
 
-export interface RequestsSettings {
-  /** `http://HOST:PORT`, without a path. */
-  readonly origin: string;
-  /** Prefix of every path, without a trailing slash. */
-  readonly base: string;
+export interface RequestLimits {
+  /** Streams have as many more. */
   readonly connections: number;
   /** Most requests in flight or queued. */
   readonly maxRequests: number;
   readonly connectTimeoutMs: number;
   /** Until the head of an answer, and between two chunks of its body. */
   readonly answerTimeoutMs: number;
+}
+
+export interface RequestsSettings extends RequestLimits {
+  /** `http://HOST:PORT`, without a path. */
+  readonly origin: string;
+  /** Prefix of every path, without a trailing slash. */
+  readonly base: string;
   readonly retryTimeMs: number;
   readonly identity: Identity;
 }
