@@ -1,3 +1,4 @@
+import { GrowingPause } from '@stevedore/async';
 import {
   type Claim,
   type Gateway,
@@ -51,7 +52,8 @@ export interface DeploymentStats {
 
 /** How often to poll the map for deletions, which reach every server within a second. */
 const LOOK_INTERVAL_MS = 400;
-const MAX_BACKOFF_MS = 10_000;
+/** Between rounds while the map is down. */
+const RETRIES = { firstMs: 2 * LOOK_INTERVAL_MS, lastMs: 10_000 };
 /** Longest time that a request of a client waits for the map. */
 const MAX_WAIT_MS = 2_000;
 /** A removal can become visible after later ones, so each poll looks back this far. */
@@ -87,8 +89,9 @@ export class Deployment {
   /** When to go on pruning, and after which removal. */
   #pruneAt = performance.now() + PRUNE_INTERVAL_MS;
   #prunedTo: Removal | undefined;
-  /** Consecutive failed rounds. */
-  #failures = 0;
+  /** True after a failure, until a round succeeds. */
+  #isAway = false;
+  readonly #pause = new GrowingPause(RETRIES);
   /** The error reported last, so that it is not reported every round. */
   #reported: string | undefined;
   #timer: NodeJS.Timeout | undefined;
@@ -133,7 +136,7 @@ export class Deployment {
   find(key: Buffer): Promise<Answer> {
     const known = this.#known.known(key);
     if (known) return Promise.resolve(known.answer);
-    return this.#failures > 0 ? Promise.reject(away()) : this.#known.ask(key);
+    return this.#isAway ? Promise.reject(away()) : this.#known.ask(key);
   }
 
   /** What the map has answered lately. */
@@ -210,7 +213,7 @@ export class Deployment {
 
   /** True if the server of this origin was there a moment ago, and the map would show its return. */
   mayReturn(origin: number): boolean {
-    return this.#failures === 0 && this.#gateways.mayReturn(origin);
+    return !this.#isAway && this.#gateways.mayReturn(origin);
   }
 
   /** Who holds the copies of the files staged for this origin, and of whose container they are. */
@@ -232,7 +235,7 @@ export class Deployment {
 
   stats(): DeploymentStats {
     const silent = this.#gateways.silent();
-    return { pending: this.#publisher.pending, isMapAvailable: this.#failures === 0, silent };
+    return { pending: this.#publisher.pending, isMapAvailable: !this.#isAway, silent };
   }
 
   /** Publishes part of the backlog if the map answers, then closes. */
@@ -244,7 +247,7 @@ export class Deployment {
     const { map, joining } = this.#parts;
     try {
       // A refused server is not part of the deployment and publishes nothing.
-      if (this.#gateways.hasJoined && this.#failures === 0 && !this.#isRefused) {
+      if (this.#gateways.hasJoined && !this.#isAway && !this.#isRefused) {
         await this.#publisher.publish(PUBLISH_MS);
         await map.leave(this.origin, joining.place);
       }
@@ -259,11 +262,11 @@ export class Deployment {
    * and nobody else waits for it.
    */
   async #asked<Result>(ask: () => Promise<Result>): Promise<Result> {
-    if (this.#failures > 0) throw away();
+    if (this.#isAway) throw away();
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<never>((_, reject) => {
       timer = setTimeout(() => {
-        if (this.#failures === 0) this.#fail(away());
+        if (!this.#isAway) this.#fail(away());
         reject(away());
       }, MAX_WAIT_MS);
     });
@@ -293,17 +296,18 @@ export class Deployment {
     } catch (error) {
       this.#fail(error as Error);
       if (this.#isRefused) return;
-      this.#next(Math.min(LOOK_INTERVAL_MS * 2 ** this.#failures, MAX_BACKOFF_MS));
+      this.#next(this.#pause.next());
       return;
     }
-    this.#failures = 0;
+    this.#isAway = false;
+    this.#pause.reset();
     this.#reported = undefined;
     this.#next(hasMore ? 0 : LOOK_INTERVAL_MS);
   }
 
   /** Reports an error, unless it is the same as in the round before. */
   #fail(error: Error): void {
-    this.#failures += 1;
+    this.#isAway = true;
     const what = error instanceof MapError ? error.code : error.message;
     if (what !== this.#reported) this.#parts.report(error);
     this.#reported = what;

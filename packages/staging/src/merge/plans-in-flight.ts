@@ -1,5 +1,6 @@
 import { tracingChannel } from 'node:diagnostics_channel';
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
+import { GrowingPause } from '@stevedore/async';
 import { isError } from '@stevedore/protocol';
 import type { FileMap, FileRow } from '../filemap/filemap.js';
 import { formatKey } from '../key.js';
@@ -134,7 +135,8 @@ export class PlansInFlight {
     const { onSent, onError, now } = this.#options;
     const { signal } = this.#stopped;
     const startedAt = now();
-    for (let pauseMs = FIRST_RETRY_MS; ; pauseMs = Math.min(pauseMs * 2, LAST_RETRY_MS)) {
+    const pause = new GrowingPause({ firstMs: FIRST_RETRY_MS, lastMs: LAST_RETRY_MS });
+    for (;;) {
       try {
         const sent = await this.#send(plan, signal);
         this.#failure = undefined;
@@ -149,7 +151,7 @@ export class PlansInFlight {
         if (damaged.length > 0 && this.#abandon(plan, damaged)) return false;
         this.#failure = error as Error;
         this.retries += 1;
-        await this.#pause(pauseMs);
+        await this.#pause(pause.next());
         if (signal.aborted) return false;
       }
     }
