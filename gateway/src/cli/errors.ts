@@ -1,3 +1,4 @@
+import { refusalIn } from '@stevedore/client';
 import { isError } from '@stevedore/protocol';
 
 /**
@@ -48,6 +49,8 @@ export function explain(error: unknown): string {
   if (first) return explain(first);
   if (error.message === 'fetch failed' && error.cause) return explain(error.cause);
   if (isUsageError(error)) return error.message;
+  const { detail } = refusalIn(error) ?? {};
+  if (detail !== undefined) return detail;
   return error.message.split('\n')[0] ?? error.name;
 }
 

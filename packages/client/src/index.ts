@@ -39,6 +39,7 @@ export {
   type TrackerFinding,
   tryDirectory,
 } from './cluster.js';
+export { parseConnectOptions } from './connect/options.js';
 export { type AdoptionReport, adoptOrigin } from './deployment/ask-adoption.js';
 export type { MapProblem, MapReport } from './deployment/map-check.js';
 export type { MapRebuildReport } from './deployment/map-rebuild.js';
@@ -58,7 +59,8 @@ export {
   peerRequests,
 } from './deployment/peer-seals.js';
 export { readAll } from './http/answers.js';
-export type { Requests } from './http/requests.js';
+export { refusalIn } from './http/errors.js';
+export { type Request, Requests } from './http/requests.js';
 export { checkDeploymentMap, rebuildDeploymentMap } from './map-upkeep.js';
 export * from './open.js';
 export {

@@ -6,7 +6,7 @@ import { isError } from '@stevedore/protocol';
 import { isStoreError, StoreError } from '@stevedore/staging/errors';
 import type { Dispatcher, Pool } from 'undici';
 import { ChecksumStream, discard, readAll } from './answers.js';
-import { GatewayRefusal, refusalOf } from './errors.js';
+import { refusalIn, refusalOf } from './errors.js';
 
 /**
  * The one HTTP client of gateways. Requests are bounded in number and time; a gateway that stalls
@@ -113,8 +113,7 @@ export class Requests {
         this.throwIfClosed(error);
         if (signal?.aborted) throw aborted(signal.reason);
         const failure = this.failure(error);
-        const { cause } = failure;
-        const askedMs = (cause instanceof GatewayRefusal && cause.retryAfterMs) || 0;
+        const askedMs = refusalIn(failure)?.retryAfterMs ?? 0;
         const waitMs = askedMs + pause.next() * (1 + Math.random());
         const leftMs = retryTimeMs - (performance.now() - startedAt);
         if (!failure.retryable || waitMs > leftMs || mayRepeat?.() === false) throw failure;
