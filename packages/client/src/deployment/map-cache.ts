@@ -56,5 +56,5 @@ export class MapCache {
 }
 
 export function textOf(key: Uint8Array): string {
-  return Buffer.from(key).toString('base64url');
+  return Buffer.from(key.buffer, key.byteOffset, key.length).toString('base64url');
 }
