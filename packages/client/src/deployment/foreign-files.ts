@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FileCache } from '@stevedore/cache';
-import { type Claim, type Gateway, MapError, type MappedFile, originOf } from '@stevedore/map';
+import { type Claim, MapError, type MappedFile, originOf } from '@stevedore/map';
 import { formatKey, type HeldCopies, isStoreError, StoreError } from '@stevedore/staging';
 import { LRUCache } from 'lru-cache';
 import type { Downloads } from '../downloads.js';
@@ -10,9 +10,10 @@ import type { Reads } from '../reads.js';
 import { type FileFacts, FileHandle, type ReadContent } from '../stored-file.js';
 import type { ByteRange, FileInfo, FilePage, ListOptions, StoredFile } from '../types.js';
 import type { Deployment } from './deployment.js';
-import { type FoundFile, GatewayFiles } from './gateway-files.js';
+import type { FoundFile, GatewayFiles } from './gateway-files.js';
 import { factsOf, fileIdOf } from './mapped-facts.js';
 import { cut, PeerFileReader } from './peer-file-reader.js';
+import { mapUnavailable, Peers } from './peers.js';
 import { throughRestart } from './restarts.js';
 
 /**
@@ -40,26 +41,21 @@ export interface ForeignFilesParts {
   readonly held?: Pick<HeldCopies, 'find'> | undefined;
 }
 
-const PEER_LIMITS = {
-  connections: 64,
-  maxRequests: 256,
-  connectTimeoutMs: 2_000,
-  answerTimeoutMs: 10_000,
-};
 /** Facts of staged files are remembered as long as the map's answers. */
 const STAGED = { max: 20_000, ttl: 60_000 };
 const SETTLED_INTERVAL_MS = 1_000;
 
 export class ForeignFiles {
   readonly #parts: ForeignFilesParts;
-  readonly #gateways = new Map<string, GatewayFiles>();
+  readonly #peers: Peers;
   readonly #reader: PeerFileReader;
   /** Facts of files that are staged elsewhere, and where. */
   readonly #staged = new LRUCache<string, StagedElsewhere>(STAGED);
 
   constructor(parts: ForeignFilesParts) {
     this.#parts = parts;
-    this.#reader = new PeerFileReader(parts.smallFileBytes);
+    this.#peers = new Peers(parts.deployment);
+    this.#reader = new PeerFileReader(parts);
   }
 
   /** True for a key that another server issued. */
@@ -82,7 +78,7 @@ export class ForeignFiles {
     } catch (error) {
       if (!(error instanceof MapError)) throw error;
     }
-    const files = await this.#gatewayOf(originOf(key), formatKey(key));
+    const files = await this.#peers.of(originOf(key), formatKey(key));
     try {
       await files?.facts(formatKey(key), undefined);
       return false;
@@ -116,6 +112,7 @@ export class ForeignFiles {
     const { deployment } = this.#parts;
     const origin = originOf(key);
     return (
+      origin === deployment.origin ||
       deployment.isAuthoritativeFor(origin) ||
       typeof deployment.known(key) === 'object' ||
       this.#staged.has(formatKey(key))
@@ -170,7 +167,7 @@ export class ForeignFiles {
     if (mapped && !loss) return this.#mappedFile(key, mapped);
     const name = formatKey(key);
     try {
-      const files = await this.#gatewayOf(originOf(key), name);
+      const files = await this.#peers.of(originOf(key), name);
       if (files) return this.#stagedFile(files, this.#remember(key, files, await ask(files, name)));
     } catch (error) {
       const copy = isStoreError(error, 'storage_unavailable') && (await this.#copyOf(key, signal));
@@ -210,7 +207,7 @@ export class ForeignFiles {
     const { of, at } = copies;
     try {
       if (at.origin === deployment.origin) return await this.findHeld(of, key);
-      const files = at.url === null ? undefined : this.#filesOf(at.url);
+      const files = at.url === null ? undefined : this.#peers.at(at.url);
       const found = await files?.findCopy(of, formatKey(key), signal);
       return files && found && this.#stagedFile(files, found);
     } catch {
@@ -234,7 +231,7 @@ export class ForeignFiles {
         if (!(error instanceof MapError)) throw error;
       }
     }
-    const files = await this.#gatewayOf(originOf(key), formatKey(key));
+    const files = await this.#peers.of(originOf(key), formatKey(key));
     if (!files) throw notFound(key);
     await files.delete(formatKey(key));
     deployment.noteRemoved(key);
@@ -252,13 +249,13 @@ export class ForeignFiles {
     const { deployment } = this.#parts;
     const claim = (over?: Claim) =>
       deployment.claim(mark, withinMs, over).catch((error: unknown) => {
-        throw error instanceof MapError ? unavailable(error) : error;
+        throw error instanceof MapError ? mapUnavailable(error) : error;
       });
     const before = await claim();
     if (before.origin === deployment.origin) return [];
     const files = isSearched(before.origin)
       ? undefined
-      : await this.#gatewayOf(before.origin, 'the upload');
+      : await this.#peers.of(before.origin, 'the upload');
     const found = (await files?.findOnce(mark, withinMs)) ?? [];
     if (found.length > 0) return found;
     const now = await claim(before);
@@ -270,15 +267,15 @@ export class ForeignFiles {
 
   /** A page of the files of the server at this URL. Rejects with `storage_unavailable`. */
   async listAt(url: string, options: ListOptions & { readonly limit: number }): Promise<FilePage> {
-    const files = this.#filesOf(url);
+    const files = this.#peers.at(url);
     if (files) return files.list(options);
     throw new StoreError('storage_unavailable', 'the map has not answered yet', {
       retryable: true,
     });
   }
 
-  async close(): Promise<void> {
-    await Promise.all([...this.#gateways.values()].map((each) => each.close()));
+  close(): Promise<void> {
+    return this.#peers.close();
   }
 
   /** Its place according to the map; undefined if the map does not know it or answer. */
@@ -314,7 +311,7 @@ export class ForeignFiles {
     return this.#handle(
       facts,
       read,
-      () => this.#cached(name),
+      () => this.#reader.cachedNow(name),
       () => fileIdOf(facts, file),
     );
   }
@@ -359,8 +356,8 @@ export class ForeignFiles {
         if (!isLoss(error)) throw error;
       }
     }
-    const files = await this.#gatewayOf(originOf(key), formatKey(key));
-    if (!files && !now) throw unavailable(cause);
+    const files = await this.#peers.of(originOf(key), formatKey(key));
+    if (!files && !now) throw mapUnavailable(cause);
     try {
       if (!files) throw cause;
       const found = await files.find(formatKey(key), signal);
@@ -382,22 +379,11 @@ export class ForeignFiles {
     if (info.expiresAt && info.expiresAt.getTime() <= this.#parts.now()) {
       throw new StoreError('not_found', `there is no file ${info.key}`);
     }
-    const { cache } = this.#parts;
-    const isSmall = info.size > 0 && info.size <= this.#parts.smallFileBytes;
-    const read: ReadContent = async (range, signal) => {
-      if (bytes) return cut(bytes, range);
-      if (!isSmall) return this.#reader.read(files, { info, bytes }, range, signal);
-      const load = () => files.readWhole(info, undefined);
-      return cut((await cache.get(info.key, load, { signal })) as Buffer, range);
-    };
-    return this.#handle(info, read, () =>
-      bytes ? (cache.getNow(info.key, () => bytes) ?? bytes) : this.#cached(info.key),
+    return this.#handle(
+      info,
+      (range, signal) => this.#reader.read(files, { info, bytes }, range, signal),
+      () => this.#reader.readNow({ info, bytes }),
     );
-  }
-
-  #cached(name: string): Buffer | undefined {
-    const { cache } = this.#parts;
-    return cache.has(name) ? cache.find(name) : undefined;
   }
 
   #handle(
@@ -416,42 +402,6 @@ export class ForeignFiles {
       ...(fileId ? { fileId } : {}),
     });
   }
-
-  /** Undefined if no server of the deployment issues keys of this origin. */
-  async #gatewayOf(origin: number, what: string): Promise<GatewayFiles | undefined> {
-    const { deployment } = this.#parts;
-    let gateway: Gateway | undefined;
-    let secret: string | undefined;
-    try {
-      gateway = await deployment.gatewayOf(origin);
-      secret = deployment.secret;
-    } catch (error) {
-      throw unavailable(error);
-    }
-    if (!gateway) return undefined;
-    if (gateway.origin === deployment.origin) {
-      // The files of that origin are this server's: it would have found this one.
-      if (deployment.isAuthoritativeFor(origin)) return undefined;
-      throw beingAdopted(origin, what);
-    }
-    if (gateway.url === null || secret === undefined) {
-      throw new StoreError(
-        'storage_unavailable',
-        `${what} is not merged yet, and the server that has it (origin ${gateway.origin}) has no peerUrl`,
-        { retryable: true },
-      );
-    }
-    return this.#filesOf(gateway.url);
-  }
-
-  #filesOf(url: string): GatewayFiles | undefined {
-    const { deployment } = this.#parts;
-    const known = this.#gateways.get(url);
-    if (known || deployment.secret === undefined) return known;
-    const files = new GatewayFiles(url, { ...PEER_LIMITS, peers: deployment });
-    this.#gateways.set(url, files);
-    return files;
-  }
 }
 
 interface StagedElsewhere {
@@ -465,20 +415,4 @@ function isLoss(error: unknown): boolean {
 
 function notFound(key: Buffer): StoreError {
   return new StoreError('not_found', `there is no file ${formatKey(key)}`);
-}
-
-function beingAdopted(origin: number, what: string): StoreError {
-  return new StoreError(
-    'storage_unavailable',
-    `the files of origin ${origin} are being adopted, and ${what} is not known yet`,
-    { retryable: true },
-  );
-}
-
-function unavailable(cause: unknown): StoreError {
-  return new StoreError(
-    'storage_unavailable',
-    `the map does not answer: ${(cause as Error).message}`,
-    { cause, retryable: true },
-  );
 }
