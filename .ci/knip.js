@@ -28,7 +28,7 @@ export default {
     'packages/tracker': inner,
     'packages/wire': inner,
     gateway: {
-      entry: ['src/cli/main.ts!', 'console/*.js!'],
+      entry: ['src/main.ts!', 'console/*.js!'],
       project: ['src/**/*.ts!', 'console/*.js!'],
       // A module of @stevedore/browser, and uPlot, as the gateway serves them.
       ignoreUnresolved: ['./lib/index.js', './lib/uplot.js'],

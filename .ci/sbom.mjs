@@ -6,10 +6,10 @@
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { pack, root, run } from './pack.mjs';
+import { BUNDLED, installed, pack, root, run } from './pack.mjs';
 
 const folder = resolve(process.argv[2] ?? join(root, 'dist', 'packages'));
-const archives = pack(folder);
+const archives = await pack(folder);
 const { name, version, license } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
 const scratch = mkdtempSync(join(tmpdir(), 'stevedore-'));
 // npm names what it lists by the folder.
@@ -27,6 +27,18 @@ for (const component of bill.components) {
   component.externalReferences = component.externalReferences.filter(
     ({ url }) => !url.startsWith('file:'),
   );
+}
+// What lies within an archive is not installed, and has a checksum in our own lock file alone.
+const lock = readFileSync(join(root, 'pnpm-lock.yaml'), 'utf8');
+for (const each of BUNDLED) {
+  const { name, version, license } = JSON.parse(
+    readFileSync(join(installed(each), 'package.json'), 'utf8'),
+  );
+  const integrity = lock.split(`'${name}@${version}':`)[1].match(/sha512-([\w+/=]+)/)[1];
+  const purl = `pkg:npm/${encodeURIComponent(name)}@${version}`;
+  const hashes = [{ alg: 'SHA-512', content: Buffer.from(integrity, 'base64').toString('hex') }];
+  const licenses = [{ license: { id: license } }];
+  bill.components.push({ type: 'library', 'bom-ref': purl, name, version, purl, hashes, licenses });
 }
 const file = join(folder, 'stevedore.cdx.json');
 writeFileSync(file, `${JSON.stringify(bill, undefined, 2)}\n`);

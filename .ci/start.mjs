@@ -20,4 +20,4 @@ const check = setInterval(() => {
 }, PARENT_CHECK_MS).unref();
 
 process.argv.splice(2, 0, 'gateway');
-await import('../gateway/dist/cli/main.js');
+await import('../gateway/dist/main.js');

@@ -4,4 +4,4 @@
 // short calls of a storage wait behind the syncs of others.
 process.env.UV_THREADPOOL_SIZE ??= '16';
 // There before the first build, so that an installation can link it.
-import('../dist/cli/main.js');
+import('../dist/main.js');

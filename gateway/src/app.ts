@@ -28,10 +28,10 @@ import { makeLog } from './observe/log.js';
 import { observe, Refusals, type RequestIds, requestIds } from './observe/requests.js';
 import { describeApi, openapiRoute } from './openapi/openapi.js';
 import { defaultLimits, type Limits } from './options.js';
+import { version } from './package-files.js';
 import { consoleRoutes } from './routes/console.js';
 import { fileRoutes } from './routes/files.js';
 import { healthRoutes, metricsRoutes } from './routes/watching.js';
-import { version } from './version.js';
 import type { ProcessFigures } from './workers/totals.js';
 
 /**

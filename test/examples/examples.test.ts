@@ -1,15 +1,26 @@
 import { execFileSync, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { readFileSync, rmSync } from 'node:fs';
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { checkPackage, createPackageFromTarballData } from '@arethetypeswrong/core';
 import { publint } from 'publint';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { freePort } from '../support/free-port.js';
-import { installExamples, type Packed, packPackages } from '../support/packed.js';
+import {
+  installExamples,
+  installProject,
+  type Packed,
+  packPackages,
+  ROOT,
+} from '../support/packed.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 /** The examples, in a project of its own that has the packages as npm would give them. */
+
+const PUBLIC = ['browser', 'client', 'gateway', 'middleware', 'pictures'].map(
+  (name) => `@stevedore/${name}`,
+);
 
 let packed: Packed;
 let examples: string;
@@ -22,7 +33,7 @@ beforeAll(async () => {
 afterAll(() => rmSync(packed.folder, { recursive: true, force: true }));
 
 test('packages are fit for npm: publint and Are the types wrong have nothing to say', async () => {
-  expect(packed.archives.size).toBeGreaterThan(15);
+  expect([...packed.archives.keys()].toSorted()).toEqual(PUBLIC);
   for (const [name, archive] of packed.archives) {
     const files = execFileSync('tar', ['-tzf', archive], { encoding: 'utf8' }).split('\n');
     expect(files, name).toEqual(expect.arrayContaining(['package/LICENSE', 'package/README.md']));
@@ -35,8 +46,8 @@ test('packages are fit for npm: publint and Are the types wrong have nothing to 
       createPackageFromTarballData(new Uint8Array(bytes)),
     );
     expect(types, name).toMatchObject({ kind: 'included' });
-    // Packages are ES modules alone, and Node 20 reads their exports.
-    const isForOthers = (kind: string) => kind === 'node10' || kind === 'node16-cjs';
+    // It reads no exports.
+    const isForOthers = (kind: string) => kind === 'node10';
     const problems = 'problems' in rest ? rest.problems : [];
     expect(
       problems.filter((each) => !('resolutionKind' in each && isForOthers(each.resolutionKind))),
@@ -44,6 +55,78 @@ test('packages are fit for npm: publint and Are the types wrong have nothing to 
     ).toEqual([]);
   }
 });
+
+test('each package installs alone, and works from ES modules and by require()', async () => {
+  const programs = {
+    client: `open({ directory: './files' }).then(async (store) => {
+      const { key } = await store.put('text');
+      console.log(String(await (await store.get(key)).bytes()));
+      await store.close();
+    });`,
+    middleware: `console.log(typeof httpHandler === 'function' ? 'text' : '');`,
+    pictures: `console.log(typeof Pictures === 'function' ? 'text' : '');`,
+    browser: `console.log(typeof upload === 'function' ? 'text' : '');`,
+    gateway: `startGateway({ directory: './files', port: 0, trackerPort: 0, storagePort: 0 }).then(async (gateway) => {
+      const answer = await fetch(gateway.url + '/files?name=a', { method: 'POST', body: 'text' });
+      console.log(await (await fetch(new URL((await answer.json()).url, gateway.url))).text());
+      await gateway.close();
+    });`,
+  };
+  const modules = {
+    client: ['open', '@stevedore/client'],
+    middleware: ['httpHandler', '@stevedore/middleware/http'],
+    pictures: ['Pictures', '@stevedore/pictures'],
+    browser: ['upload', '@stevedore/browser'],
+    gateway: ['startGateway', '@stevedore/gateway'],
+  };
+  for (const [name, program] of Object.entries(programs)) {
+    const archive = packed.archives.get(`@stevedore/${name}`);
+    if (archive === undefined) throw new Error(`${name} was not packed`);
+    const alone = { folder: join(packed.folder, name), archives: new Map([[name, archive]]) };
+    const project = await installProject(alone, {});
+    const [what, from] = modules[name as keyof typeof modules];
+    const imports = {
+      'app.mjs': `import { ${what} } from '${from}';`,
+      'app.cjs': `const { ${what} } = require('${from}');`,
+    };
+    for (const [file, line] of Object.entries(imports)) {
+      rmSync(join(project, 'files'), { recursive: true, force: true });
+      writeFileSync(join(project, file), `${line}\n${program}\n`);
+      const output = execFileSync(process.execPath, ['--no-warnings', file], {
+        cwd: project,
+        encoding: 'utf8',
+      });
+      expect(output.trim(), `${name} ${file}`).toMatch(/(?:^|\n)text$/);
+    }
+  }
+}, 300_000);
+
+test('the types fit together, from ES modules and by require()', () => {
+  const app = `
+import { open, type FileStore } from '@stevedore/client';
+import { connect } from '@stevedore/client/connect';
+import { files, upload } from '@stevedore/middleware/express';
+import { Pictures } from '@stevedore/pictures';
+
+export async function run(): Promise<void> {
+  const store: FileStore = await open({ directory: './files' });
+  files({ store, pictures: new Pictures({ store, sizes: ['320'] }) });
+  upload(store, { maxFiles: 2 });
+  upload(connect({ url: 'http://127.0.0.1:8888' }), {});
+  // @ts-expect-error There is no such option.
+  upload(store, { maxFile: 2 });
+}
+`;
+  for (const name of ['typed.mts', 'typed.cts']) writeFileSync(join(examples, name), app);
+  const tsc = join(ROOT, 'node_modules/typescript/bin/tsc');
+  const words = ['--noEmit', '--strict', '--skipLibCheck', '--target', 'es2022', '--types', 'node'];
+  const output = execFileSync(
+    process.execPath,
+    [tsc, ...words, '--module', 'node16', '--ignoreConfig', 'typed.mts', 'typed.cts'],
+    { cwd: examples, encoding: 'utf8' },
+  );
+  expect(output).toBe('');
+}, 60_000);
 
 test('npx --no runs the command of the installed packages', () => {
   const words = ['--no', 'stevedore', 'put', '--help'];

@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { ROOT, readManifest } from '../support/packed.js';
+import { type Manifest, ROOT, readManifest } from '../support/packed.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 /** The bill of materials that is published with a version. */
@@ -14,9 +14,7 @@ interface Component {
   readonly hashes?: readonly object[];
 }
 
-const manifests = [...readdirSync(join(ROOT, 'packages')).map((name) => `packages/${name}`)]
-  .concat('gateway')
-  .map(readManifest);
+const PUBLIC = 5;
 
 test('the bill lists what the packages need at run time, with version and licence, and no more', () => {
   const folder = temporaryFolder();
@@ -29,28 +27,36 @@ test('the bill lists what the packages need at run time, with version and licenc
     readonly dependencies: readonly { readonly ref: string; readonly dependsOn?: string[] }[];
   };
   const { name, version } = readManifest('.');
+  const manifests = readdirSync(folder)
+    .filter((file) => file.endsWith('.tgz'))
+    .map((file) => ['-xzOf', join(folder, file), 'package/package.json'])
+    .map((words) => JSON.parse(execFileSync('tar', words, { encoding: 'utf8' })) as Manifest);
+  expect(manifests).toHaveLength(PUBLIC);
   expect(bill).toMatchObject({
     bomFormat: 'CycloneDX',
     metadata: { component: { name, version } },
   });
   for (const { name: own, version: at, ...needs } of manifests) {
     const { dependencies, optionalDependencies, peerDependencies = {} } = needs;
-    const needed = Object.entries({ ...dependencies, ...optionalDependencies }).map(
-      ([each, exact]) => (exact === 'workspace:*' ? `${each}@${version}` : `${each}@${exact}`),
-    );
+    const needed = Object.keys({ ...dependencies, ...optionalDependencies });
     const found = bill.dependencies.find(({ ref }) => ref === `${own}@${at}`)?.dependsOn ?? [];
-    // The gateway brings one that the middleware leaves to the app.
-    const listed = found.filter((each) => !(each.replace(/@[^@]*$/, '') in peerDependencies));
-    expect(listed.toSorted(), own).toEqual(needed.toSorted());
+    const names = found.map((each) => each.replace(/@[^@]*$/, ''));
+    // The gateway brings some that the others leave to the app.
+    expect(names.filter((each) => !(each in peerDependencies)).toSorted(), own).toEqual(
+      needed.toSorted(),
+    );
   }
   for (const { name: each, licenses = [], hashes = [] } of bill.components) {
     expect([licenses.length, hashes.length], each).toEqual([1, 1]);
   }
-  const own = new Set(manifests.map((each) => each.name));
   const names = bill.components.map((each) => each.name);
+  // Within an archive, and what it would bring if it were not.
+  expect(names).toContain('@tus/server');
+  expect(names).not.toContain('ioredis');
   for (const each of Object.keys(readManifest('.').devDependencies ?? {})) {
-    if (!each.startsWith('@types/')) expect(names.includes(each), each).toBe(own.has(each));
+    if (!each.startsWith('@types/'))
+      expect(names.includes(each), each).toBe(each === '@stevedore/gateway');
   }
   // Nothing of the machine that wrote it.
   expect(text).not.toContain('file:');
-});
+}, 180_000);

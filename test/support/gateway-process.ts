@@ -14,7 +14,7 @@ export interface GatewayProcess {
   stop(): Promise<number | null>;
 }
 
-export const COMMAND = join(import.meta.dirname, '../../gateway/dist/cli/main.js');
+export const COMMAND = join(import.meta.dirname, '../../gateway/dist/main.js');
 
 export async function startGatewayProcess(
   directory: string,

@@ -1,7 +1,15 @@
 import { execFile } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 
 /** The packages as users get them: packed, then installed with npm in a project outside the workspace. */
@@ -54,7 +62,7 @@ export async function installProject(
   scripts: Manifest['scripts'] = {},
 ): Promise<string> {
   const project = join(folder, 'project');
-  mkdirSync(project);
+  mkdirSync(project, { recursive: true });
   const manifest = { name: 'project', type: 'module', private: true, scripts };
   writeFileSync(join(project, 'package.json'), JSON.stringify(manifest));
   const versions = Object.entries(others).map(([name, version]) => `${name}@${version}`);
@@ -67,7 +75,9 @@ export async function installProject(
   ];
   await run('npm', ['install', ...options, ...archives.values(), ...versions], { cwd: project });
   // What its install script would compile, for a minute.
-  cpSync(join(ROOT, 'packages/disk', BINDING), join(project, BINDING), { recursive: true });
+  if (existsSync(join(project, dirname(BINDING)))) {
+    cpSync(join(ROOT, 'packages/disk', BINDING), join(project, BINDING), { recursive: true });
+  }
   return project;
 }
 

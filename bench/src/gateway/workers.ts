@@ -44,7 +44,7 @@ const WORKERS = [1, 2] as const;
 const WARM_UP_ROUNDS = 12;
 const RATE_RATIO = 1.5;
 const CPU_RATIO = 1.15;
-const COMMAND = fileURLToPath(new URL('../../../gateway/dist/cli/main.js', import.meta.url));
+const COMMAND = fileURLToPath(new URL('../../../gateway/dist/main.js', import.meta.url));
 
 const id = (kind: string, place: string, what: string): string => `${kind}.${place}.${what}`;
 

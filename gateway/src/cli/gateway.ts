@@ -12,7 +12,7 @@ import {
   limitsOf,
   parseGatewayOptions,
 } from '../options.js';
-import { version } from '../version.js';
+import { version } from '../package-files.js';
 import { workerCount } from '../workers/plan.js';
 import { addOptions, givenFlags, readConfigFile } from './options.js';
 import { stopSignal, untilStopped } from './until-stopped.js';

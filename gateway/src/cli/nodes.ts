@@ -16,7 +16,7 @@ import type { ClassStatus, MigrationStatus } from '@stevedore/tiering/control';
 import { type AccessOptions, StartError } from '@stevedore/wire';
 import type { Command } from 'commander';
 import type { MetricsText } from '../observe/node-metrics.js';
-import { version } from '../version.js';
+import { version } from '../package-files.js';
 import { explain, UsageError } from './errors.js';
 import {
   addOptions,

@@ -11,6 +11,7 @@ import type { ConsoleSource } from '../console/feed.js';
 import { SPANS, type Span } from '../console/history.js';
 import { filesBase } from '../http/public-address.js';
 import { route } from '../http/route.js';
+import { PACKAGE } from '../package-files.js';
 
 /**
  * `GET /`: the web console, a page without a build step that loads nothing from other hosts, and
@@ -64,7 +65,7 @@ const ASSETS = [
 ];
 
 /** Files of @stevedore/browser, which the console uploads with. */
-const LIBRARY = new URL('.', import.meta.resolve('@stevedore/browser'));
+const LIBRARY = new URL('.', import.meta.resolve('#browser'));
 const LIBRARY_MODULES = [
   'index.js',
   'dropped-files.js',
@@ -73,7 +74,7 @@ const LIBRARY_MODULES = [
   'upload-all.js',
 ];
 
-const FOLDER = new URL('../../console/', import.meta.url);
+const FOLDER = new URL('console/', PACKAGE);
 
 /** uPlot, which draws the charts, as its package has it. */
 const CHARTS: readonly (readonly [name: string, path: string])[] = [

@@ -20,7 +20,11 @@ export async function openMap(url: string, options: MapOptions = {}): Promise<De
   const scheme = /^([a-z]+):/.exec(url)?.[1];
   if (scheme === 'postgres' || scheme === 'postgresql') {
     const [rest, spread] = withoutSpread(url);
-    const { PostgresMap } = await import('./postgres-map.js');
+    const { PostgresMap } = await import('./postgres-map.js').catch((error: unknown) => {
+      const { code, message } = error as NodeJS.ErrnoException;
+      if (code !== 'ERR_MODULE_NOT_FOUND' || !message.includes("'postgres'")) throw error;
+      throw badUrl(url, 'it needs the package "postgres"; run npm install postgres');
+    });
     try {
       return new PostgresMap(rest, { maxConnections, timeoutMs, spread });
     } catch (error) {

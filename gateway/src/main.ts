@@ -1,9 +1,16 @@
 #!/usr/bin/env node
 import { setFlagsFromString } from 'node:v8';
 import { Command, CommanderError } from 'commander';
-import { HEAP_GROWTH } from '../heap-growth.js';
-import { version } from '../version.js';
-import { EXIT_FAILED, EXIT_USAGE, explain, isUsageError, printable, UsageError } from './errors.js';
+import {
+  EXIT_FAILED,
+  EXIT_USAGE,
+  explain,
+  isUsageError,
+  printable,
+  UsageError,
+} from './cli/errors.js';
+import { HEAP_GROWTH } from './heap-growth.js';
+import { version } from './package-files.js';
 
 /**
  * The `stevedore` command. It loads only the requested subcommand. Exit codes: 0 done, 1 failed, 2
@@ -21,98 +28,98 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
     usage: 'gateway',
     summary:
       'run the HTTP gateway, with an embedded tracker and storage unless --trackers names a cluster',
-    load: async () => (await import('./gateway.js')).configure,
+    load: async () => (await import('./cli/gateway.js')).configure,
   },
   tracker: {
     usage: 'tracker',
     summary: 'run a tracker that speaks the FastDFS protocol',
-    load: async () => (await import('./nodes.js')).tracker,
+    load: async () => (await import('./cli/nodes.js')).tracker,
   },
   storage: {
     usage: 'storage',
     summary: 'run a storage that speaks the FastDFS protocol',
-    load: async () => (await import('./nodes.js')).storage,
+    load: async () => (await import('./cli/nodes.js')).storage,
   },
   migrate: {
     usage: 'migrate <action>',
     summary:
       'show or control the moves of a storage with a metadata tier: status, pause, resume, dry-run, recall',
-    load: async () => (await import('./nodes.js')).migrate,
+    load: async () => (await import('./cli/nodes.js')).migrate,
   },
   doctor: {
     usage: 'doctor',
     summary: 'check what a gateway relies on, and say how to fix problems',
-    load: async () => (await import('./doctor.js')).configure,
+    load: async () => (await import('./cli/doctor.js')).configure,
   },
   keys: {
     usage: 'keys',
     summary: 'add, list and revoke API keys',
-    load: async () => (await import('./permissions.js')).keys,
+    load: async () => (await import('./cli/permissions.js')).keys,
   },
   sign: {
     usage: 'sign',
     summary: 'make a signed URL for a download or an upload',
-    load: async () => (await import('./permissions.js')).sign,
+    load: async () => (await import('./cli/permissions.js')).sign,
   },
   fsck: {
     usage: 'fsck',
     summary: 'compare FileMap, container and FastDFS',
-    load: async () => (await import('./upkeep.js')).fsck,
+    load: async () => (await import('./cli/upkeep.js')).fsck,
   },
   scrub: {
     usage: 'scrub',
     summary: 'verify the checksum of every stored byte',
-    load: async () => (await import('./upkeep.js')).scrub,
+    load: async () => (await import('./cli/upkeep.js')).scrub,
   },
   rebuild: {
     usage: 'rebuild',
     summary: 'rebuild the FileMap from the container and the trunks',
-    load: async () => (await import('./upkeep.js')).rebuild,
+    load: async () => (await import('./cli/upkeep.js')).rebuild,
   },
   map: {
     usage: 'map <action>',
     summary: 'fill, check or rebuild the map of a deployment',
-    load: async () => (await import('./map.js')).configure,
+    load: async () => (await import('./cli/map.js')).configure,
   },
   adopt: {
     usage: 'adopt <origin>',
     summary: 'give the files of a lost gateway to another gateway of the deployment',
-    load: async () => (await import('./adopt.js')).configure,
+    load: async () => (await import('./cli/adopt.js')).configure,
   },
   put: {
     usage: 'put <path...>',
     summary: 'upload files and directories',
-    load: async () => (await import('./put.js')).configure,
+    load: async () => (await import('./cli/put.js')).configure,
   },
   import: {
     usage: 'import [directory]',
     summary: 'take over files from a directory or from FastDFS, and list their keys',
-    load: async () => (await import('./import.js')).configure,
+    load: async () => (await import('./cli/import.js')).configure,
   },
   export: {
     usage: 'export <target>',
     summary: 'write files into a directory or a tar archive',
-    load: async () => (await import('./export.js')).configure,
+    load: async () => (await import('./cli/export.js')).configure,
   },
   get: {
     usage: 'get [id]',
     summary: 'download a file by key or FastDFS id, or a group of files as a ZIP',
-    load: async () => (await import('./file-commands.js')).get,
+    load: async () => (await import('./cli/file-commands.js')).get,
   },
   ls: {
     usage: 'ls',
     summary: 'list files by group, name, type and time',
-    load: async () => (await import('./file-commands.js')).list,
+    load: async () => (await import('./cli/file-commands.js')).list,
   },
   stat: {
     usage: 'stat <id>',
     summary: 'show what is known about a file: size, type, state, FastDFS id',
-    load: async () => (await import('./file-commands.js')).stat,
+    load: async () => (await import('./cli/file-commands.js')).stat,
   },
   rm: {
     usage: 'rm [id...]',
     summary: 'delete files by key or FastDFS id, or a group of files',
-    load: async () => (await import('./file-commands.js')).remove,
+    load: async () => (await import('./cli/file-commands.js')).remove,
   },
 };
 
@@ -164,7 +171,7 @@ async function checkVariables(command: string): Promise<void> {
     (name) => name.startsWith('STEVEDORE_') && !CLIENT_VARIABLES.includes(name),
   );
   if (!hasOthers || command === 'doctor') return;
-  const { unknownVariables } = await import('./options.js');
+  const { unknownVariables } = await import('./cli/options.js');
   const unknown = unknownVariables(process.env);
   if (unknown.length > 0) throw new UsageError(unknown.join('\n'));
 }
