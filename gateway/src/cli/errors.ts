@@ -1,4 +1,3 @@
-import { refusalIn } from '@stevedore/client';
 import { isError } from '@stevedore/protocol';
 
 /**
@@ -49,8 +48,9 @@ export function explain(error: unknown): string {
   if (first) return explain(first);
   if (error.message === 'fetch failed' && error.cause) return explain(error.cause);
   if (isUsageError(error)) return error.message;
-  const { detail } = refusalIn(error) ?? {};
-  if (detail !== undefined) return detail;
+  // The gateway's own sentence, without its code and URL.
+  const { detail } = Object(error.cause) as { readonly detail?: unknown };
+  if (typeof detail === 'string') return detail;
   return error.message.split('\n')[0] ?? error.name;
 }
 

@@ -1,3 +1,4 @@
+import { isError } from '@stevedore/protocol';
 import { StoreError, type StoreErrorCode } from '@stevedore/staging/errors';
 
 /**
@@ -35,7 +36,7 @@ export class GatewayRefusal extends Error {
 /** The gateway's answer that is the cause of an error. */
 export function refusalIn(error: unknown): GatewayRefusal | undefined {
   const { cause } = Object(error) as { readonly cause?: unknown };
-  return cause instanceof GatewayRefusal ? cause : undefined;
+  return isError(cause) && cause.name === 'GatewayRefusal' ? (cause as GatewayRefusal) : undefined;
 }
 
 const SAME: ReadonlySet<string> = new Set<StoreErrorCode>([
