@@ -67,6 +67,7 @@ export default {
     'postgres',
     'psql',
     'script',
+    'taskset',
     'umount',
     'unshare',
   ],

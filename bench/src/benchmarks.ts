@@ -1,22 +1,57 @@
 import type { Benchmark } from './harness/benchmark.js';
 
-/** All benchmarks by name, each loaded when it is run. */
+interface Entry {
+  /** In plain words. */
+  readonly measures: string;
+  /** Loaded when it is run. */
+  readonly load: () => Promise<Benchmark>;
+}
+
 export const benchmarks = {
-  'client-merging': async () => (await import('./client-merging/client-merging.js')).clientMerging,
-  merging: async () => (await import('./merging/merging.js')).merging,
-  client: async () => (await import('./client/client.js')).client,
-  migration: async () => (await import('./migration/migration.js')).migration,
-  staging: async () => (await import('./staging/staging.js')).staging,
-  gateway: async () => (await import('./gateway/gateway.js')).gateway,
-  servers: async () => (await import('./servers/servers.js')).servers,
-  pictures: async () => (await import('./pictures/pictures.js')).pictures,
-  workers: async () => (await import('./gateway/workers.js')).workers,
-  replication: async () => (await import('./replication/replication.js')).replication,
-  deployment: async () => (await import('./deployment/deployment.js')).deployment,
-  scaling: async () => (await import('./scaling/scaling.js')).scaling,
-  'data-node': async () => (await import('./data-node/data-node.js')).dataNode,
-} satisfies Readonly<Record<string, () => Promise<Benchmark>>>;
+  servers: {
+    measures: 'HTTP uploads and downloads, beside a plain node:http and servers that you name',
+    load: async () => (await import('./servers/servers.js')).servers,
+  },
+  client: {
+    measures: 'our FastDFS client beside npm fdfs: speed and memory',
+    load: async () => (await import('./client/client.js')).client,
+  },
+  'client-merging': {
+    measures: 'storing and fetching small files with and without merging them',
+    load: async () => (await import('./client-merging/client-merging.js')).clientMerging,
+  },
+  merging: {
+    measures: 'what weeks of uploads make of FastDFS, and how fast a backlog is merged',
+    load: async () => (await import('./merging/merging.js')).merging,
+  },
+  staging: {
+    measures: 'starts and operations with very many files, and what a sync costs',
+    load: async () => (await import('./staging/staging.js')).staging,
+  },
+  'data-node': {
+    measures: 'what a storage gains by its cache and by reading whole groups of files',
+    load: async () => (await import('./data-node/data-node.js')).dataNode,
+  },
+  migration: {
+    measures: 'forecasts of load, and small files that move between storages',
+    load: async () => (await import('./migration/migration.js')).migration,
+  },
+  pictures: {
+    measures: 'pictures in other sizes, beside node:http with sharp',
+    load: async () => (await import('./pictures/pictures.js')).pictures,
+  },
+  replication: {
+    measures: 'what a second copy costs, and how fast a member catches up',
+    load: async () => (await import('./replication/replication.js')).replication,
+  },
+  deployment: {
+    measures: 'several gateways with one map',
+    load: async () => (await import('./deployment/deployment.js')).deployment,
+  },
+  scaling: {
+    measures: 'a simulation: up to 1,000 gateways and 100,000,000,000 files',
+    load: async () => (await import('./scaling/scaling.js')).scaling,
+  },
+} as const satisfies Readonly<Record<string, Entry>>;
 
 export type BenchmarkName = keyof typeof benchmarks;
-
-export const benchmarkNames = Object.keys(benchmarks) as readonly BenchmarkName[];

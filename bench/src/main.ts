@@ -1,30 +1,37 @@
-import { writeFile } from 'node:fs/promises';
+import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { type BenchmarkName, benchmarkNames, benchmarks } from './benchmarks.js';
+import { type BenchmarkName, benchmarks } from './benchmarks.js';
 import { parseArguments, usage } from './harness/arguments.js';
+import { filled, readRecords, record } from './harness/records.js';
 import { chooseParts, type Report, runBenchmark } from './harness/report.js';
 import { UsageError } from './harness/usage-error.js';
 
 /** `npm run bench`: runs the benchmarks that are named, or all of them. */
 
-const DEFAULT_OUT = join(dirname(dirname(fileURLToPath(import.meta.url))), 'out');
+const BENCH = dirname(dirname(fileURLToPath(import.meta.url)));
+const RESULTS = join(BENCH, 'results');
 
 async function main(args: readonly string[]): Promise<void> {
-  const { names, json, help, ...options } = parseArguments(args, benchmarkNames);
+  const parsed = parseArguments(args, Object.keys(benchmarks));
+  const { names, json, help, updateDocs, out = join(BENCH, 'out') } = parsed;
   if (help) {
-    process.stdout.write(`${usage(benchmarkNames)}\n`);
+    const measures = Object.entries(benchmarks).map(([name, entry]) => [name, entry.measures]);
+    process.stdout.write(`${usage(Object.fromEntries(measures))}\n`);
     return;
   }
+  if (updateDocs) return updateDocuments();
   const chosen = await Promise.all(
-    names.map(async (name) => [name, await benchmarks[name as BenchmarkName]()] as const),
+    names.map(async (name) => [name, await benchmarks[name as BenchmarkName].load()] as const),
   );
   // A mistake is found before anything is measured.
-  for (const [name, benchmark] of chosen) chooseParts(name, benchmark, options);
+  for (const [name, benchmark] of chosen) chooseParts(name, benchmark, parsed);
   const reports: Report[] = [];
   for (const [name, benchmark] of chosen) {
-    const out = options.out ?? DEFAULT_OUT;
-    reports.push(await runBenchmark(name, benchmark, { ...options, out }));
+    const report = await runBenchmark(name, benchmark, { ...parsed, out });
+    reports.push(report);
+    const today = new Date().toISOString().slice(0, 10);
+    if (parsed.record) await record(RESULTS, report, today, parsed.note);
   }
   if (json !== undefined) {
     const content = reports.length === 1 ? reports[0] : reports;
@@ -33,6 +40,21 @@ async function main(args: readonly string[]): Promise<void> {
   for (const { name, failures } of reports) {
     for (const failure of failures) process.stderr.write(`bench: ${name}: ${failure}\n`);
     if (failures.length > 0) process.exitCode = 1;
+  }
+}
+
+async function updateDocuments(): Promise<void> {
+  const records = await readRecords(RESULTS);
+  for (const folder of ['docs', 'packages']) {
+    const root = join(dirname(BENCH), folder);
+    for (const name of await readdir(root, { recursive: true })) {
+      if (!name.endsWith('.md') || name.includes('node_modules')) continue;
+      const before = await readFile(join(root, name), 'utf8');
+      const after = filled(before, records);
+      if (after === before) continue;
+      await writeFile(join(root, name), after);
+      process.stdout.write(`${join(folder, name)}\n`);
+    }
   }
 }
 

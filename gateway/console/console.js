@@ -1,17 +1,16 @@
 // The console: asks for the gateway's state while the page is visible, and draws it.
-import { drawAttention } from './attention.js';
 import { drawCharts } from './charts.js';
 import { figures } from './figures.js';
 import { startFinding } from './find.js';
-import { askForKey } from './key.js';
+import { askForKey, takeGivenKey } from './key.js';
 import { show, startLookUp } from './look-up.js';
 import { showPermissions } from './permissions.js';
-import { cluster, merges, migrations, troubleItem } from './tables.js';
+import { cluster, drawAttention, merges, migrations, troubleItem } from './tables.js';
 import { askHistory, askState, Refused } from './transfer.js';
 import { startUploads } from './uploads.js';
 import { at, formatClock, formatDuration } from './view.js';
-import { goTo, startViews } from './views.js';
 
+const VIEWS = ['overview', 'files', 'access'];
 const POLL_MS = 2_000;
 const LONGEST_POLL_MS = 30_000;
 const ANSWER_MS = 10_000;
@@ -20,7 +19,7 @@ let pollTimer;
 let pollMs = POLL_MS;
 let lastAnswerAt;
 /** The history that is drawn, and when to ask for it again. */
-let history = { span: 'hour', nextAt: 0 };
+let shownHistory = { span: 'hour', nextAt: 0 };
 
 async function poll() {
   clearTimeout(pollTimer);
@@ -49,11 +48,11 @@ async function poll() {
 }
 
 async function refreshHistory() {
-  const asked = history;
+  const asked = shownHistory;
   if (Date.now() < asked.nextAt) return;
   const table = await askHistory(asked.span, ANSWER_MS);
   // Another span was asked for meanwhile.
-  if (history !== asked) return;
+  if (shownHistory !== asked) return;
   asked.nextAt = Date.now() + table.stepMs;
   drawCharts(table, asked.span);
 }
@@ -90,9 +89,26 @@ function draw(state) {
   at('trouble').replaceChildren(...[...trouble].reverse().map(troubleItem));
 }
 
+/** One view is shown, and the address says which. `onShown` hears it, at the start too. */
+function startViews(onShown) {
+  const show = () => {
+    const asked = location.hash.slice(1);
+    const shown = VIEWS.includes(asked) ? asked : VIEWS[0];
+    for (const view of VIEWS) {
+      at(`view-${view}`).hidden = view !== shown;
+      const link = at('views').querySelector(`[href="#${view}"]`);
+      if (view === shown) link.setAttribute('aria-current', 'page');
+      else link.removeAttribute('aria-current');
+    }
+    onShown(shown);
+  };
+  addEventListener('hashchange', show);
+  show();
+}
+
 /** Of a file, wherever on the page it was named. */
 function showFile(id) {
-  goTo('files');
+  location.hash = 'files';
   show(id);
   at('look-title').scrollIntoView({ block: 'start' });
 }
@@ -108,11 +124,12 @@ for (const [id, label] of [
 
 for (const input of document.getElementsByName('span')) {
   input.addEventListener('change', () => {
-    history = { span: input.value, nextAt: 0 };
+    shownHistory = { span: input.value, nextAt: 0 };
     poll();
   });
 }
 
+takeGivenKey();
 startUploads({ onStored: poll, onLookUp: showFile });
 startLookUp({ onDeleted: poll });
 startFinding({ onLookUp: showFile, onDeleted: poll });

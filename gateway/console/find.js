@@ -1,13 +1,21 @@
 // Finds files by group, name, type and time; looks at one, downloads or deletes many.
 import { askForKey, isKeyWanted } from './key.js';
 import { canPreview, preview } from './preview.js';
-import { call, fetchFile, fileUrl, find } from './transfer.js';
-import { at, element, formatBytes, formatMoment, plural, table } from './view.js';
+import { call, fileUrl, find, handOver } from './transfer.js';
+import {
+  at,
+  button,
+  element,
+  formatBytes,
+  formatMoment,
+  plural,
+  region,
+  sureButton,
+  table,
+} from './view.js';
 
 const FILES_PER_PAGE = 50;
 const DELETIONS_AT_ONCE = 8;
-/** How long the bytes of a download stay for the browser to take them. */
-const HAND_OVER_MS = 30_000;
 
 const listeners = { onLookUp: () => {}, onDeleted: () => {} };
 /**
@@ -70,10 +78,8 @@ function draw() {
     at('find-results').replaceChildren(...missing(), nothing);
     return;
   }
-  const list = element('div', { className: 'scroll', tabIndex: 0, role: 'region' }, rows(files));
-  list.ariaLabel = 'Files found';
-  const goOn = element('button', { type: 'button', className: 'plain' }, 'Show more');
-  goOn.onclick = more;
+  const list = region('Files found', rows(files));
+  const goOn = button('Show more', more, { className: 'plain' });
   const below = next === undefined ? [list] : [list, goOn];
   at('find-results').replaceChildren(...missing(), toolbar(), ...below);
 }
@@ -119,9 +125,7 @@ function selection({ key, name }) {
 }
 
 function nameOf({ key, name }) {
-  const button = element('button', { type: 'button', className: 'link' }, name || key);
-  button.onclick = () => listeners.onLookUp(key);
-  return button;
+  return button(name || key, () => listeners.onLookUp(key), { className: 'link' });
 }
 
 /** A button that opens the preview in a row of its own, below the file. */
@@ -129,15 +133,16 @@ function previewOf(file) {
   if (!canPreview(file)) return '';
   const doing = element('span', {}, 'Show');
   const name = element('span', { className: 'visually-hidden' }, ` ${file.name || file.key}`);
-  const button = element('button', { type: 'button', className: 'plain small' }, doing, name);
-  button.ariaExpanded = 'false';
+  const toggle = button(doing);
+  toggle.append(name);
+  toggle.ariaExpanded = 'false';
   let opened;
-  button.onclick = () => {
+  toggle.onclick = () => {
     if (opened) {
       opened.remove();
       opened = undefined;
     } else {
-      const row = button.closest('tr');
+      const row = toggle.closest('tr');
       const cell = element(
         'td',
         { colSpan: row.cells.length },
@@ -146,25 +151,20 @@ function previewOf(file) {
       opened = element('tr', { className: 'opened' }, cell);
       row.after(opened);
     }
-    button.ariaExpanded = String(opened !== undefined);
+    toggle.ariaExpanded = String(opened !== undefined);
     doing.textContent = opened ? 'Hide' : 'Show';
   };
-  return button;
+  return toggle;
 }
 
 function toolbar() {
   const { files, filters } = shown;
   const count = selected.size;
-  const all = element(
-    'button',
-    { type: 'button', className: 'plain small' },
-    count === files.length ? 'Select none' : 'Select all shown',
-  );
-  all.onclick = () => {
+  const all = button(count === files.length ? 'Select none' : 'Select all shown', () => {
     if (count === files.length) selected.clear();
     else for (const { key } of files) selected.add(key);
     draw();
-  };
+  });
   const parts = [all];
   if (count > 0) parts.push(downloadButton(), deleteButton());
   if (filters.group !== undefined) parts.push(zipButton(filters));
@@ -173,44 +173,25 @@ function toolbar() {
 }
 
 function downloadButton() {
-  const button = element('button', { type: 'button', className: 'plain small' }, 'Download');
-  button.onclick = () =>
-    during(button, async () => {
+  const shown = button('Download', () =>
+    during(shown, async () => {
       for (const { key, name } of chosen()) await handOver(fileUrl(key), name || key);
-    });
-  return button;
+    }),
+  );
+  return shown;
 }
 
 function zipButton(filters) {
-  const text = 'Download all as ZIP';
-  const button = element('button', { type: 'button', className: 'plain small' }, text);
   const query = new URLSearchParams({ ...filters, format: 'zip' });
-  button.onclick = () => during(button, () => handOver(`files?${query}`, `${filters.group}.zip`));
-  return button;
-}
-
-async function handOver(url, name) {
-  const link = element('a', { href: await fetchFile(url), download: name });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), HAND_OVER_MS);
+  const shown = button('Download all as ZIP', () =>
+    during(shown, () => handOver(`files?${query}`, `${filters.group}.zip`)),
+  );
+  return shown;
 }
 
 function deleteButton() {
   const text = `Delete ${plural(selected.size, 'file')}`;
-  const button = element('button', { type: 'button', className: 'danger small' }, text);
-  button.onclick = () => {
-    if (button.dataset.sure === undefined) {
-      button.dataset.sure = '';
-      button.textContent = `${text} permanently?`;
-      return;
-    }
-    during(button, deleteChosen);
-  };
-  button.onblur = () => {
-    delete button.dataset.sure;
-    if (!button.disabled) button.textContent = text;
-  };
-  return button;
+  return sureButton(text, (shown) => during(shown, deleteChosen));
 }
 
 async function deleteChosen() {
@@ -242,14 +223,14 @@ function chosen() {
   return shown.files.filter(({ key }) => selected.has(key));
 }
 
-async function during(button, work) {
-  button.disabled = true;
+async function during(shown, work) {
+  shown.disabled = true;
   try {
     await work();
   } catch (error) {
     await fail(error);
   } finally {
-    button.disabled = false;
+    shown.disabled = false;
   }
 }
 

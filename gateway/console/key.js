@@ -8,7 +8,8 @@ let asking;
 export function askForKey(error) {
   asking ??= new Promise((resolve) => {
     const dialog = at('key-dialog');
-    if (hasKey()) at('key-why').textContent = `The gateway refused this key: ${error.message}`;
+    const why = hasKey() ? `The gateway refused this key: ${error.message}` : error.message;
+    at('key-why').textContent = `${why} The key stays in this tab. Closing the tab discards it.`;
     setKey(undefined);
     at('key').value = '';
     at('key-form').onsubmit = () => setKey(at('key').value.trim());
@@ -20,6 +21,14 @@ export function askForKey(error) {
     dialog.showModal();
   });
   return asking;
+}
+
+/** The address that the gateway prints at its start has its own key. */
+export function takeGivenKey() {
+  const given = /^#key=(.+)$/.exec(location.hash)?.[1];
+  if (given === undefined) return;
+  setKey(given);
+  history.replaceState(null, '', location.pathname);
 }
 
 export function isKeyWanted(error) {

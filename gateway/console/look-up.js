@@ -2,11 +2,8 @@
 import { askForKey, isKeyWanted } from './key.js';
 import { canPreview, preview } from './preview.js';
 import { story, whatItIs } from './story.js';
-import { call, fetchFile, fileUrl, hasKey, lookUp, urlOf } from './transfer.js';
-import { at, element } from './view.js';
-
-/** How long the bytes of a download stay for the browser to take them. */
-const HAND_OVER_MS = 30_000;
+import { call, fileUrl, handOver, hasKey, lookUp, urlOf } from './transfer.js';
+import { at, button, element, sureButton } from './view.js';
 
 const listeners = { onDeleted: () => {} };
 
@@ -50,39 +47,22 @@ function fileActions(url, name) {
       element('a', { href: `${url}?download` }, 'Download'),
     ];
   }
-  const button = element('button', { type: 'button', className: 'plain small' }, 'Download');
-  button.onclick = async () => {
-    try {
-      const link = element('a', { href: await fetchFile(url), download: name || 'file' });
-      link.click();
-      setTimeout(() => URL.revokeObjectURL(link.href), HAND_OVER_MS);
-    } catch (error) {
-      at('found').append(element('p', { className: 'bad' }, error.message));
-    }
-  };
-  return [button];
+  return [button('Download', () => handOver(url, name || 'file').catch(fail))];
 }
 
 function deleteButton(key, name) {
-  const button = element('button', { type: 'button', className: 'danger small' }, 'Delete');
-  button.onclick = async () => {
-    if (button.dataset.sure === undefined) {
-      button.dataset.sure = '';
-      button.textContent = 'Delete permanently?';
-      return;
-    }
-    button.disabled = true;
+  return sureButton('Delete', async (shown) => {
+    shown.disabled = true;
     try {
       await call(fileUrl(key), { method: 'DELETE' });
       at('found').replaceChildren(element('p', {}, `${name || key} was deleted.`));
       listeners.onDeleted();
     } catch (error) {
-      at('found').append(element('p', { className: 'bad' }, error.message));
+      fail(error);
     }
-  };
-  button.onblur = () => {
-    delete button.dataset.sure;
-    if (!button.disabled) button.textContent = 'Delete';
-  };
-  return button;
+  });
+}
+
+function fail({ message }) {
+  at('found').append(element('p', { className: 'bad' }, message));
 }

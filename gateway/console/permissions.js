@@ -1,7 +1,7 @@
 // API keys and policies, for a key that may see them. Keys are made by a command: their file is
 // the operator's, and one file may serve several gateways.
 import { askForKey, isKeyWanted } from './key.js';
-import { askPermissions, hasKey, urlOf } from './transfer.js';
+import { askPermissions, urlOf } from './transfer.js';
 import {
   at,
   element,
@@ -9,6 +9,7 @@ import {
   formatDuration,
   formatMoment,
   formatNumber,
+  region,
   table,
 } from './view.js';
 
@@ -25,11 +26,11 @@ export async function showPermissions() {
 }
 
 function refusal(error) {
-  if (error.status !== 403) return [element('p', { className: 'bad' }, error.message)];
-  if (hasKey()) {
+  if (error.status === 403) {
     const text = 'Keys and policies are shown to a key with the scope admin. This key has none.';
     return [element('p', {}, text), command('stevedore keys add NAME --scopes read,list,admin')];
   }
+  if (error.status !== 404) return [element('p', { className: 'bad' }, error.message)];
   return [
     element(
       'p',
@@ -66,7 +67,7 @@ function keyList(keys, hidden) {
   ];
   const more = `${formatNumber(hidden)} more keys are in the file.`;
   return [
-    scroll('List of API keys', table('API keys', columns, keys)),
+    region('List of API keys', table('API keys', columns, keys)),
     ...(hidden > 0 ? [element('p', { className: 'hint' }, more)] : []),
   ];
 }
@@ -103,7 +104,7 @@ function policyList(policies) {
     { title: 'Group', cell: ([, { group }]) => group ?? '' },
     { title: 'Lifetime', cell: ([, { ttlMs }]) => (ttlMs ? formatDuration(ttlMs) : 'for ever') },
   ];
-  return scroll('List of policies', table('Policies', columns, entries));
+  return region('List of policies', table('Policies', columns, entries));
 }
 
 function pathOf(name) {
@@ -112,10 +113,4 @@ function pathOf(name) {
 
 function size(bytes) {
   return bytes === undefined ? 'as the gateway' : formatBytes(bytes);
-}
-
-function scroll(label, content) {
-  const box = element('div', { className: 'scroll', tabIndex: 0, role: 'region' }, content);
-  box.ariaLabel = label;
-  return box;
 }

@@ -1,4 +1,5 @@
 // Talks to the gateway: with the key of this tab, if it asks for one.
+import { element } from './view.js';
 
 const STORAGE = 'stevedore-key';
 
@@ -83,4 +84,14 @@ export async function fetchFile(url) {
 /** Where the bytes of a file are, by its key or FastDFS id. */
 export async function lookUp(id) {
   return (await call(`console/file?${new URLSearchParams({ id })}`)).json();
+}
+
+/** How long the bytes of a download stay for the browser to take them. */
+const HAND_OVER_MS = 30_000;
+
+/** Hands a file over to the browser, which saves it under this name. */
+export async function handOver(url, name) {
+  const link = element('a', { href: await fetchFile(url), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), HAND_OVER_MS);
 }

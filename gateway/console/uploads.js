@@ -4,7 +4,7 @@
 import { askForKey, isKeyWanted } from './key.js';
 import { droppedFiles, upload } from './lib/index.js';
 import { authorization, fileUrl, hasKey, urlOf } from './transfer.js';
-import { at, element, formatBytes, formatPercent, plural } from './view.js';
+import { at, button, element, formatBytes, formatPercent, plural } from './view.js';
 
 const UPLOADS_AT_ONCE = 3;
 const MAX_TRANSFERS_SHOWN = 100;
@@ -85,16 +85,8 @@ function transferView(file, path) {
     'aria-label': `Upload of ${path}`,
   });
   const said = element('span', { className: 'hint' }, 'Waiting');
-  const cancel = element(
-    'button',
-    { type: 'button', className: 'plain small', 'aria-label': `Cancel ${path}` },
-    'Cancel',
-  );
-  const pause = element(
-    'button',
-    { type: 'button', className: 'plain small', hidden: true },
-    'Pause',
-  );
+  const cancel = button('Cancel', undefined, { 'aria-label': `Cancel ${path}` });
+  const pause = button('Pause', undefined, { hidden: true });
   const name = element('span', { className: 'name' }, path);
   const head = element(
     'div',
@@ -119,28 +111,23 @@ function showStored({ item, progress, said, pause, cancel }, { key }) {
         ? []
         : [element('a', { href: fileUrl(key), target: '_blank', rel: 'noreferrer' }, 'Open')]),
       copyButton(key),
-      element(
-        'button',
-        { type: 'button', className: 'plain small', onclick: () => listeners.onLookUp(key) },
-        'Look up',
-      ),
+      button('Look up', () => listeners.onLookUp(key)),
     ),
   );
 }
 
 function copyButton(text) {
-  const button = element('button', { type: 'button', className: 'plain small' }, 'Copy key');
-  button.onclick = async () => {
+  const shown = button('Copy key', async () => {
     try {
       await navigator.clipboard.writeText(text);
-      button.textContent = 'Copied';
+      shown.textContent = 'Copied';
       say('Key copied');
     } catch {
       // Without a secure origin there is no clipboard; the key can still be selected.
-      button.textContent = 'Copying failed: select the key';
+      shown.textContent = 'Copying failed: select the key';
     }
-  };
-  return button;
+  });
+  return shown;
 }
 
 function say(text) {

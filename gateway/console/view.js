@@ -58,6 +58,37 @@ export function formatDuration(ms) {
   return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} days`;
 }
 
+/** A small button; `properties` replace its own. */
+export function button(text, onclick, properties = {}) {
+  return element(
+    'button',
+    { type: 'button', className: 'plain small', onclick, ...properties },
+    text,
+  );
+}
+
+/** A button that asks once more before it acts. */
+export function sureButton(text, act) {
+  const shown = button(text, undefined, { className: 'danger small' });
+  shown.onclick = () => {
+    if (shown.dataset.sure !== undefined) return act(shown);
+    shown.dataset.sure = '';
+    shown.textContent = `${text} permanently?`;
+  };
+  shown.onblur = () => {
+    delete shown.dataset.sure;
+    if (!shown.disabled) shown.textContent = text;
+  };
+  return shown;
+}
+
+/** Wide content that scrolls by itself, with the arrow keys too. */
+export function region(label, content) {
+  const box = element('div', { className: 'scroll', tabIndex: 0, role: 'region' }, content);
+  box.ariaLabel = label;
+  return box;
+}
+
 /** A share of 1 as a bar; the text beside it says the same. */
 export function bar(share, state) {
   const inner = element('span');

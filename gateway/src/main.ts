@@ -9,118 +9,61 @@ import {
   printable,
   UsageError,
 } from './cli/errors.js';
-import { HEAP_GROWTH } from './heap-growth.js';
-import { version } from './package-files.js';
+import { HEAP_GROWTH, version } from './program.js';
 
 /**
  * The `stevedore` command. It loads only the requested subcommand. Exit codes: 0 done, 1 failed, 2
  * wrong usage.
  */
 
-interface Subcommand {
-  readonly usage: string;
-  readonly summary: string;
-  readonly load: () => Promise<(command: Command) => void>;
-}
+const SUMMARIES: readonly (readonly [usage: string, summary: string])[] = [
+  [
+    'gateway',
+    'run the HTTP gateway, with an embedded tracker and storage unless --trackers names a cluster',
+  ],
+  ['tracker', 'run a tracker that speaks the FastDFS protocol'],
+  ['storage', 'run a storage that speaks the FastDFS protocol'],
+  [
+    'migrate <action>',
+    'show or control the moves of a storage with a metadata tier: status, pause, resume, dry-run, recall',
+  ],
+  ['doctor', 'check what a gateway relies on, and say how to fix problems'],
+  ['keys', 'add, list and revoke API keys'],
+  ['sign', 'make a signed URL for a download or an upload'],
+  ['fsck', 'compare FileMap, container and FastDFS'],
+  ['scrub', 'verify the checksum of every stored byte'],
+  ['rebuild', 'rebuild the FileMap from the container and the trunks'],
+  ['map <action>', 'fill, check or rebuild the map of a deployment'],
+  ['adopt <origin>', 'give the files of a lost gateway to another gateway of the deployment'],
+  ['put <path...>', 'upload files and directories'],
+  ['import [directory]', 'take over files from a directory or from FastDFS, and list their keys'],
+  ['export <target>', 'write files into a directory or a tar archive'],
+  ['get [id]', 'download a file by key or FastDFS id, or a group of files as a ZIP'],
+  ['ls', 'list files by group, name, type and time'],
+  ['stat <id>', 'show what is known about a file: size, type, state, FastDFS id'],
+  ['rm [id...]', 'delete files by key or FastDFS id, or a group of files'],
+];
 
-const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
-  gateway: {
-    usage: 'gateway',
-    summary:
-      'run the HTTP gateway, with an embedded tracker and storage unless --trackers names a cluster',
-    load: async () => (await import('./cli/gateway.js')).configure,
-  },
-  tracker: {
-    usage: 'tracker',
-    summary: 'run a tracker that speaks the FastDFS protocol',
-    load: async () => (await import('./cli/nodes.js')).tracker,
-  },
-  storage: {
-    usage: 'storage',
-    summary: 'run a storage that speaks the FastDFS protocol',
-    load: async () => (await import('./cli/nodes.js')).storage,
-  },
-  migrate: {
-    usage: 'migrate <action>',
-    summary:
-      'show or control the moves of a storage with a metadata tier: status, pause, resume, dry-run, recall',
-    load: async () => (await import('./cli/nodes.js')).migrate,
-  },
-  doctor: {
-    usage: 'doctor',
-    summary: 'check what a gateway relies on, and say how to fix problems',
-    load: async () => (await import('./cli/doctor.js')).configure,
-  },
-  keys: {
-    usage: 'keys',
-    summary: 'add, list and revoke API keys',
-    load: async () => (await import('./cli/permissions.js')).keys,
-  },
-  sign: {
-    usage: 'sign',
-    summary: 'make a signed URL for a download or an upload',
-    load: async () => (await import('./cli/permissions.js')).sign,
-  },
-  fsck: {
-    usage: 'fsck',
-    summary: 'compare FileMap, container and FastDFS',
-    load: async () => (await import('./cli/upkeep.js')).fsck,
-  },
-  scrub: {
-    usage: 'scrub',
-    summary: 'verify the checksum of every stored byte',
-    load: async () => (await import('./cli/upkeep.js')).scrub,
-  },
-  rebuild: {
-    usage: 'rebuild',
-    summary: 'rebuild the FileMap from the container and the trunks',
-    load: async () => (await import('./cli/upkeep.js')).rebuild,
-  },
-  map: {
-    usage: 'map <action>',
-    summary: 'fill, check or rebuild the map of a deployment',
-    load: async () => (await import('./cli/map.js')).configure,
-  },
-  adopt: {
-    usage: 'adopt <origin>',
-    summary: 'give the files of a lost gateway to another gateway of the deployment',
-    load: async () => (await import('./cli/adopt.js')).configure,
-  },
-  put: {
-    usage: 'put <path...>',
-    summary: 'upload files and directories',
-    load: async () => (await import('./cli/put.js')).configure,
-  },
-  import: {
-    usage: 'import [directory]',
-    summary: 'take over files from a directory or from FastDFS, and list their keys',
-    load: async () => (await import('./cli/import.js')).configure,
-  },
-  export: {
-    usage: 'export <target>',
-    summary: 'write files into a directory or a tar archive',
-    load: async () => (await import('./cli/export.js')).configure,
-  },
-  get: {
-    usage: 'get [id]',
-    summary: 'download a file by key or FastDFS id, or a group of files as a ZIP',
-    load: async () => (await import('./cli/file-commands.js')).get,
-  },
-  ls: {
-    usage: 'ls',
-    summary: 'list files by group, name, type and time',
-    load: async () => (await import('./cli/file-commands.js')).list,
-  },
-  stat: {
-    usage: 'stat <id>',
-    summary: 'show what is known about a file: size, type, state, FastDFS id',
-    load: async () => (await import('./cli/file-commands.js')).stat,
-  },
-  rm: {
-    usage: 'rm [id...]',
-    summary: 'delete files by key or FastDFS id, or a group of files',
-    load: async () => (await import('./cli/file-commands.js')).remove,
-  },
+const LOAD: Readonly<Record<string, () => Promise<(command: Command) => void>>> = {
+  gateway: async () => (await import('./cli/gateway.js')).configure,
+  tracker: async () => (await import('./cli/nodes.js')).tracker,
+  storage: async () => (await import('./cli/nodes.js')).storage,
+  migrate: async () => (await import('./cli/nodes.js')).migrate,
+  doctor: async () => (await import('./cli/doctor.js')).configure,
+  keys: async () => (await import('./cli/permissions.js')).keys,
+  sign: async () => (await import('./cli/permissions.js')).sign,
+  fsck: async () => (await import('./cli/upkeep.js')).fsck,
+  scrub: async () => (await import('./cli/upkeep.js')).scrub,
+  rebuild: async () => (await import('./cli/upkeep.js')).rebuild,
+  map: async () => (await import('./cli/map.js')).configure,
+  adopt: async () => (await import('./cli/adopt.js')).configure,
+  put: async () => (await import('./cli/put.js')).configure,
+  import: async () => (await import('./cli/import.js')).configure,
+  export: async () => (await import('./cli/export.js')).configure,
+  get: async () => (await import('./cli/file-commands.js')).get,
+  ls: async () => (await import('./cli/file-commands.js')).list,
+  stat: async () => (await import('./cli/file-commands.js')).stat,
+  rm: async () => (await import('./cli/file-commands.js')).remove,
 };
 
 setFlagsFromString(HEAP_GROWTH);
@@ -154,12 +97,12 @@ async function main(argv: readonly string[]): Promise<void> {
     .hook('preAction', (_program, command) => checkVariables(command.name()));
   const [first, second] = argv.filter((argument) => !argument.startsWith('-'));
   const asked = first === 'help' ? second : first;
-  for (const [name, { usage, summary, load }] of Object.entries(SUBCOMMANDS)) {
+  for (const [usage, summary] of SUMMARIES) {
     const command = program
       .command(usage)
       .summary(summary)
       .description(`${sentence(summary)}.`);
-    if (name === asked) (await load())(command);
+    if (command.name() === asked) (await LOAD[asked]?.())?.(command);
   }
   if (argv.length === 0) program.help({ error: true });
   await program.parseAsync(argv, { from: 'user' });
@@ -177,7 +120,7 @@ async function checkVariables(command: string): Promise<void> {
 }
 
 function sentence(summary: string): string {
-  return summary[0]!.toUpperCase() + summary.slice(1);
+  return summary.charAt(0).toUpperCase() + summary.slice(1);
 }
 
 function exitCodeOf(error: unknown): number {

@@ -33,26 +33,26 @@ export const gatewayOptions = {
   storagePort: { ...storeOptions.storagePort, default: 23_000 },
   downloadBuffer: option.size(
     '24MiB',
-    'memory for bytes read for downloads and not yet accepted by clients, for all downloads together',
+    'memory for bytes that all downloads have read and their clients not yet accepted',
     { minimum: '1MiB', see: 'HTTP.md#slow-clients' },
   ),
   serveTrunks: option.boolean(
     false,
-    'also serve whole trunks by their FastDFS ids; anyone who has such an id can read every file in the trunk',
+    'also serve whole trunks by their FastDFS ids, with every file in them',
   ),
   apiKeys: option.text(
     '',
-    'file of API keys, made by `stevedore keys`; uploads and deletions then need a key; reloaded when it changes',
+    'file of API keys, made by `stevedore keys`; uploads and deletions then need a key',
     { see: 'HTTP.md#access-control' },
   ),
   urlSecret: option.list(
     [],
-    'secrets for signed URLs; reads then need one; the first secret signs, all are accepted',
+    'secrets for signed URLs, which reads then need; the first signs, all are accepted',
     { see: 'HTTP.md#access-control' },
   ),
   antiLeechSecret: option.text(
     '',
-    'secret of the anti-leech token, as in the FastDFS nginx module; FastDFS paths then need a token',
+    'secret of the anti-leech token that FastDFS paths then need, as in the nginx module',
     { see: 'HTTP.md#fastdfs-paths' },
   ),
   antiLeechTtl: option.duration('600s', 'how long an anti-leech token is valid', { minimum: '1s' }),
@@ -82,12 +82,12 @@ export const gatewayOptions = {
   pictureProcesses: option.integer(2, 'processes that make pictures', { minimum: 1, maximum: 64 }),
   trustProxy: option.list(
     [],
-    'addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Prefix are trusted; loopback: those of this machine',
+    'proxies whose X-Forwarded-For and X-Forwarded-Prefix are trusted: addresses, networks, or loopback',
     { see: 'guides/deployment.md#nginx-in-front' },
   ),
   publicUrl: option.text(
     '',
-    'where clients reach the gateway, https://files.example.com/storage or /storage; every URL in an answer begins with it; its path is removed by a proxy in front',
+    'where clients reach the gateway, https://files.example.com/storage or /storage: the beginning of every URL in an answer; a proxy removes its path',
     { see: 'HTTP.md#below-a-path' },
   ),
   logLevel: option.choice(

@@ -3,14 +3,17 @@ import type { AddressInfo } from 'node:net';
 import { type FileStore, open, readClusterSecrets } from '@stevedore/client';
 import type { PictureMaker, ResourcePolicy } from '@stevedore/middleware/core';
 import { Pictures } from '@stevedore/pictures';
+import { addressText } from '@stevedore/wire';
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { Access } from './access/access.js';
-import { KeyRing } from './access/api-keys.js';
+import { type ApiKey, KeyRing } from './access/api-keys.js';
 import type { Ledger } from './access/ledger.js';
+import { openLocalKey, removeLocalKey } from './access/local-key.js';
 import { HostNames, isLoopback } from './access/origins.js';
 import { readPolicies } from './access/policies.js';
 import { type AppOptions, buildApp } from './app.js';
+import type { FeedOptions } from './console/feed.js';
 import type { AskMigration } from './console/migrations.js';
 import { judgeAccess } from './doctor/access.js';
 import { leaveConnections } from './http/connections.js';
@@ -23,6 +26,7 @@ import {
   limitsOf,
   openOptions,
 } from './options.js';
+import { version } from './program.js';
 
 /** A whole gateway in one call: the store, the HTTP side and a port; `close` ends all of it. */
 
@@ -57,7 +61,8 @@ export interface Gateway {
 }
 
 /** The parts that a worker of a gateway shares with others. */
-export interface WorkerParts extends Pick<AppOptions, 'metrics' | 'console' | 'stats' | 'marks'> {
+export interface WorkerParts
+  extends Pick<AppOptions, 'metrics' | 'console' | 'stats' | 'marks' | 'passOn'> {
   readonly open: () => Promise<FileStore>;
   /** Store and server exist; the port is not open yet. */
   readonly opened: (server: Server) => Promise<void>;
@@ -75,12 +80,18 @@ export async function startGateway(
   const log = extras.log ?? makeLog(options.logLevel);
   const onError = extras.onError ?? (() => {});
   const policies = readPolicies(options.policies);
-  const access = await openAccess(options, onError, worker);
+  const path = options.apiKeys;
+  const keys = path === '' ? undefined : await KeyRing.open({ path, now: Date.now, onError });
   const opening = worker ? worker.open() : open(openOptions(options));
-  const store = await opening.catch(async (error: unknown) => {
-    await access.close();
+  const store = await opening.catch((error: unknown) => {
+    keys?.close();
     throw error;
   });
+  const localKey = await localKeyOf(options).catch((error: unknown) => {
+    logTrouble(log, error);
+    return undefined;
+  });
+  const access = accessOf(options, keys, localKey, worker);
   const { deployment } = store;
   if (deployment) {
     access.ledger.share?.((day, asks) => deployment.reserveUsage(day, asks));
@@ -90,6 +101,7 @@ export async function startGateway(
     onError(error);
   });
   const leaving = new AbortController();
+  const { open: _, opened, ledger: __, ...shared } = worker ?? {};
   const app = buildApp({
     store,
     leaving: leaving.signal,
@@ -98,14 +110,8 @@ export async function startGateway(
     onError,
     log,
     processMetrics: true,
-    ...(worker && {
-      ...{ metrics: worker.metrics, console: worker.console },
-      ...{ stats: worker.stats, marks: worker.marks },
-    }),
-    embedded: options.trackers.length === 0,
-    exposure: judgeAccess(options),
-    mergeMaxAgeMs: options.mergeMaxAge,
-    ...(options.trackers.length === 0 ? {} : { askMigration: migrationAsker(options) }),
+    ...shared,
+    feed: feedOf(options),
     serveTrunks: options.serveTrunks,
     access,
     policies,
@@ -117,7 +123,7 @@ export async function startGateway(
     ...(isOpenOnLoopback(options) ? { hostNames: new HostNames(options.hostNames) } : {}),
   });
   try {
-    await worker?.opened(app.server);
+    await opened?.(app.server);
     await app.listen({ host: options.host, port: options.port });
   } catch (error) {
     await Promise.allSettled([app.close(), store.close()]);
@@ -161,8 +167,21 @@ function resourcePolicyOf(options: GatewayOptions): ResourcePolicy {
   return isOpenOnLoopback(options) && corsOrigins.length === 0 ? 'same-site' : 'cross-origin';
 }
 
+/** What the console says of a gateway with these options. */
+export function feedOf(options: GatewayOptions): Omit<FeedOptions, 'store'> {
+  const embedded = options.trackers.length === 0;
+  return {
+    version: version(),
+    embedded,
+    askMigration: embedded ? undefined : migrationAsker(options),
+    showsIds: options.apiKeys !== '',
+    access: judgeAccess(options),
+    mergeMaxAgeMs: options.mergeMaxAge,
+  };
+}
+
 /** Loads the daemons' code only once a console is open. */
-export function migrationAsker({
+function migrationAsker({
   clusterSecretFile,
 }: Pick<GatewayOptions, 'clusterSecretFile'>): AskMigration {
   return async (address) => {
@@ -177,21 +196,26 @@ export function migrationAsker({
   };
 }
 
-async function openAccess(
-  options: GatewayOptions,
-  onError: (error: unknown) => void,
+async function localKeyOf({ apiKeys, directory }: GatewayOptions): Promise<ApiKey | undefined> {
+  if (apiKeys === '') return openLocalKey(directory);
+  await removeLocalKey(directory);
+  return undefined;
+}
+
+function accessOf(
+  { urlSecret, antiLeechSecret, antiLeechTtl, corsOrigins }: GatewayOptions,
+  keys: KeyRing | undefined,
+  localKey: ApiKey | undefined,
   worker: WorkerParts | undefined,
-): Promise<Access> {
-  const { apiKeys, urlSecret, antiLeechSecret, antiLeechTtl, corsOrigins } = options;
-  const now = Date.now;
+): Access {
   return new Access({
-    keys: apiKeys === '' ? undefined : await KeyRing.open({ path: apiKeys, now, onError }),
+    keys,
+    localKey,
     urlSecrets: urlSecret,
     corsOrigins,
     antiLeech:
       antiLeechSecret === '' ? undefined : { secret: antiLeechSecret, ttlMs: antiLeechTtl },
-    now,
-    ...(worker && { ledger: worker.ledger }),
+    ledger: worker?.ledger,
   });
 }
 
@@ -206,6 +230,5 @@ async function drain(app: FastifyInstance, limits: Limits): Promise<void> {
 
 function urlOf(address: AddressInfo | string | null): string {
   if (address === null || typeof address === 'string') return '';
-  const host = address.family === 'IPv6' ? `[${address.address}]` : address.address;
-  return `http://${host}:${address.port}`;
+  return `http://${addressText(address.address, address.port)}`;
 }

@@ -3,7 +3,7 @@ import { buffer } from 'node:stream/consumers';
 import { expect, onTestFinished, test } from 'vitest';
 import type { CountedHandlers } from '../../bench/dist/cost/counted-process.js';
 import { Child } from '../../bench/dist/harness/child.js';
-import { StorageNode } from '../../bench/dist/harness/storage-node.js';
+import { Nodes } from '../../bench/dist/harness/nodes.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 /**
@@ -24,7 +24,6 @@ type Counted = Child<CountedHandlers>;
 
 function counted(): Counted {
   const child: Counted = new Child(
-    'counted',
     new URL('../../bench/dist/cost/counted-process.js', import.meta.url),
   );
   onTestFinished(() => child[Symbol.asyncDispose]());
@@ -33,9 +32,9 @@ function counted(): Counted {
 
 /** Of one operation. */
 async function callsOf(child: Counted, operations: number, run: () => Promise<void>) {
-  await child.call('calls', undefined);
+  await child.call('calls');
   await run();
-  return (await child.call('calls', undefined)) / operations;
+  return (await child.call('calls')) / operations;
 }
 
 function demand(counted: Partial<typeof CALLS>): void {
@@ -105,9 +104,9 @@ test('an upload, a hot read and a cold read cost no more calls than they did', a
 }, 120_000);
 
 test('a fetch of a slice, and one of a plain client, cost no more calls than they did', async () => {
-  const node = new StorageNode();
+  const node = new Nodes();
   onTestFinished(() => node[Symbol.asyncDispose]());
-  const trackers = [await node.start(temporaryFolder())];
+  const trackers = [await node.cluster(temporaryFolder())];
   const child = counted();
   await child.call('store', { directory: temporaryFolder(), trackers, files: OPERATIONS });
   await child.call('fetch', 'sdk');

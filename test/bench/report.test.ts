@@ -8,7 +8,7 @@ import { temporaryFolder } from '../support/temporary.js';
 
 const OF_TWO_PARTS: Benchmark = {
   durability: 'none',
-  introduce: () => {},
+  introduce: () => 'What an example is.',
   parts: () => ({
     broken: {
       goals: [atLeast('first', 'the first goal', 1, medianOf('first'))],
@@ -29,7 +29,7 @@ async function run(parts?: readonly string[]) {
   vi.spyOn(process.stderr, 'write').mockReturnValue(true);
   try {
     const report = await runBenchmark('example', OF_TWO_PARTS, {
-      ...{ scale: 'smoke', trackers: undefined, parts },
+      ...{ scale: 'smoke', trackers: undefined, servers: [], parts },
       ...{ directory: temporaryFolder(), out: temporaryFolder() },
     });
     return { report, printed: written.mock.calls.map(([text]) => text).join('') };
@@ -61,16 +61,19 @@ test('a part that is not run has no goals to judge, and an unknown one is refuse
   await expect(run(['none'])).rejects.toThrow('has no part "none"; there are: broken, sound');
 });
 
-test.each(Object.entries(benchmarks))('%s has the same goals at every scale', async (_, load) => {
-  const benchmark = await load();
-  const idsAt = (scale: Scale) =>
-    Object.values(benchmark.parts(scale, [])).flatMap(({ goals }) => goals.map(({ id }) => id));
-  const ids = idsAt('full');
-  expect(new Set(ids).size).toBe(ids.length);
-  expect(ids.length).toBeGreaterThan(0);
-  expect(idsAt('quick')).toEqual(ids);
-  expect(idsAt('smoke')).toEqual(ids);
-});
+test.each(Object.entries(benchmarks))(
+  '%s has the same goals at every scale',
+  async (_, { load }) => {
+    const benchmark: Benchmark = await load();
+    const idsAt = (scale: Scale) =>
+      Object.values(benchmark.parts(scale, [])).flatMap(({ goals }) => goals.map(({ id }) => id));
+    const ids = idsAt('full');
+    expect(new Set(ids).size).toBe(ids.length);
+    expect(ids.length).toBeGreaterThan(0);
+    expect(idsAt('quick')).toEqual(ids);
+    expect(idsAt('smoke')).toEqual(ids);
+  },
+);
 
 test('a run is quick or a smoke test, not both', () => {
   expect(parseArguments(['--smoke'], ['one']).scale).toBe('smoke');

@@ -3,18 +3,18 @@ import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
 import { expect, onTestFinished, test } from 'vitest';
 import { parseArguments } from '../../bench/dist/harness/arguments.js';
+import { cpuSecondsOf, listenersOf } from '../../bench/dist/harness/process-cpu.js';
 import { openAdapter } from '../../bench/dist/servers/adapters.js';
 import { acknowledges, parseServer } from '../../bench/dist/servers/kinds.js';
-import { cpuSecondsOf, listenersOf } from '../../bench/dist/servers/listener-cpu.js';
 
 test('servers are named by kind and address, and the report says what each acknowledges', () => {
   const { servers } = parseArguments(
-    ['servers', '--server', 'nginx=http://127.0.0.1:81/x', '--server', 'fdfs=10.0.0.1:22122'],
+    ['servers', '--server', 'nginx=http://127.0.0.1:81/x', '--server', 'fastdfs=10.0.0.1:22122'],
     ['servers'],
   );
   expect(servers).toEqual([
     { kind: 'nginx', address: 'http://127.0.0.1:81/x' },
-    { kind: 'fdfs', address: '10.0.0.1:22122' },
+    { kind: 'fastdfs', address: '10.0.0.1:22122' },
   ]);
   expect(() => parseServer('apache=http://127.0.0.1')).toThrow('KIND=ADDRESS is needed');
   expect(() => parseServer('nginx=')).toThrow('KIND=ADDRESS is needed');
@@ -44,7 +44,7 @@ test('ids of a SeaweedFS volume are assigned by its master, all at once', async 
     { put: '/3,01637037d6_1?fsync=true', get: '/3,01637037d6_1' },
     { put: '/3,01637037d6_2?fsync=true', get: '/3,01637037d6_2' },
   ]);
-  expect(adapter.server).toMatchObject({ host: '127.0.0.1', port: 8080 });
+  expect(adapter.target).toMatchObject({ host: '127.0.0.1', port: 8080 });
 });
 
 test('the CPU of a server on this machine is found by its port', async () => {

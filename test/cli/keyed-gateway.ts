@@ -24,7 +24,9 @@ export async function keyedGateway() {
   const header = { 'x-api-key': all.text };
   const put = async (name: string, text: string, group = '') => {
     const headers = {
-      ...{ ...header, 'x-filename': encodeURIComponent(name), 'content-type': 'text/plain' },
+      ...header,
+      'x-filename': encodeURIComponent(name),
+      'content-type': 'text/plain',
       ...(group ? { 'x-affinity-group': group } : {}),
     };
     const asked = { method: 'POST', headers, body: text };

@@ -170,8 +170,7 @@ describe('a put that cannot go on', () => {
     await writeFile(join(cwd, 'd', 'more'), 'more');
     store.failure = new StoreError('container_full', 'inside');
     const full = await put(cwd, url, '--again');
-    expect(full.stderr.split('\n')).toHaveLength(3);
-    expect(full.stderr).toContain('21 files not sent');
+    expect(full.stderr).toMatch(/^\S+: The container is full\. .*\n21 files not sent.*\n$/);
     store.failure = undefined;
     expect((await put(cwd, url)).stderr).toBe('stored 1 file, 4 B; 20 files there already\n');
   });
@@ -228,5 +227,5 @@ test('rm of many keys ends at the first where no gateway answers', async () => {
   const keys = ['A'.repeat(22), 'B'.repeat(22)];
   const { code, stderr } = await run(['rm', ...keys, '--url', 'http://127.0.0.1:1']);
   expect(code).toBe(1);
-  expect(stderr.split('\n')).toHaveLength(2);
+  expect(stderr).toMatch(/^A{22}: nothing answers at 127\.0\.0\.1:1; is the gateway running\?\n$/);
 });

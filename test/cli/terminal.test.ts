@@ -114,7 +114,10 @@ describe.skipIf(missing)('on a terminal', () => {
     expect(told).toHaveLength(10);
   });
 
-  test('Ctrl-C says how far it got, and the prompt has a line of its own', async () => {
+  test.each([
+    ['Ctrl-C', CTRL_C],
+    ['a second Ctrl-C right after it', CTRL_C + CTRL_C],
+  ])('%s says how far it got, and the prompt has a line of its own', async (_, typed) => {
     const { url } = await running();
     const cwd = await temporaryDirectory();
     await mkdir(join(cwd, 'd'));
@@ -126,7 +129,7 @@ describe.skipIf(missing)('on a terminal', () => {
     const { code, lines } = await onTerminal(command, cwd, url, (shown) => {
       if (isTyped || !/\S{22} {2}\d/.test(shown)) return '';
       isTyped = true;
-      return CTRL_C;
+      return typed;
     });
     // The shell around it ends by the signal too.
     expect(code).toBe(130);

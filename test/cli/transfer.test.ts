@@ -1,6 +1,5 @@
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { StoreError } from '@stevedore/staging';
 import { describe, expect, test } from 'vitest';
 import { running } from '../gateway/harness.js';
 import { run, temporaryDirectory } from './run.js';
@@ -82,18 +81,6 @@ describe('stevedore put', () => {
     const reasons = names.map((name) => `${name}: The body is longer than 1000000 bytes.`);
     expect(stderr.trimEnd().split('\n').sort()).toEqual([...reasons, '16 files failed'].sort());
   });
-
-  test("says in one sentence what the gateway's problem is", async () => {
-    const { store, env } = await gateway();
-    const cwd = await temporaryDirectory();
-    await writeFile(join(cwd, 'a'), 'x');
-    store.failure = new StoreError('container_full', 'inside');
-    const { code, stderr } = await run(['put', 'a'], { cwd, env });
-    expect(code).toBe(1);
-    expect(stderr).toMatch(
-      /^a: The container is full\. .*\n1 file not sent: the same command goes on from here\n$/,
-    );
-  });
 });
 
 describe('stevedore get', () => {
@@ -171,11 +158,5 @@ describe('wrong usage', () => {
       expect(code).toBe(0);
       expect(stdout).not.toBe('');
     }
-  });
-
-  test('a gateway that does not answer is one sentence', async () => {
-    const { code, stderr } = await run(['stat', UNKNOWN_KEY, '--url', 'http://127.0.0.1:1']);
-    expect(code).toBe(1);
-    expect(stderr).toBe('stevedore: nothing answers at 127.0.0.1:1; is the gateway running?\n');
   });
 });

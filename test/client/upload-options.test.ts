@@ -12,13 +12,21 @@ describe.each(stores)('$name', ({ opened }) => {
       const living = await store.put('a', { expiresAt });
       expect(living.expiresAt).toEqual(expiresAt);
       expect((await store.stat(living.key)).expiresAt).toEqual(expiresAt);
-      const over = await store.put('b', { expiresAt: new Date(Date.now() - 1) });
+      const over = await store.put('b', { expiresAt: new Date(Date.now() + 300) });
+      await until(() => Date.now() > Number(over.expiresAt));
       for (const call of [store.get(over.key), store.stat(over.key), store.delete(over.key)]) {
         await expect(call).rejects.toMatchObject({ code: 'not_found' });
       }
-      await expect(store.put('c', { expiresAt: new Date('no date') })).rejects.toMatchObject({
-        code: 'invalid_option',
-      });
+      for (const wrong of [new Date('no date'), new Date(Date.now() - 1)]) {
+        const refused = store.put('c', { expiresAt: wrong });
+        await expect(refused).rejects.toMatchObject({ code: 'invalid_option' });
+      }
+    });
+
+    test('is not taken for one without, where its name is mistyped', async () => {
+      const { store } = await opened();
+      const options = { expires: new Date() } as object;
+      await expect(store.put('a', options)).rejects.toThrow('put has no option "expires"');
     });
 
     test('is gone by its slice id too', async () => {

@@ -7,6 +7,7 @@ import { describe, expect, test } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
 import {
   findGroup,
+  gatewayOf,
   guardedGateway,
   needsChromium,
   openConsole,
@@ -69,6 +70,18 @@ describe.skipIf(needsChromium.missing)('files', () => {
     await page.getByRole('button', { name: 'Delete 5 files permanently?' }).click();
     await page.getByText('No file matches.', { exact: true }).waitFor();
     expect((await store.list({ group: 'album' })).files).toEqual([]);
+  });
+
+  test('are found without API keys, at the address that the gateway prints', async () => {
+    const directory = temporaryFolder();
+    const { url } = await gatewayOf({ directory });
+    const key = readFileSync(join(directory, 'local-key'), 'utf8').trim();
+    const page = await openConsole(url, { view: `key=${key}` });
+    await page.getByRole('link', { name: 'Files' }).click();
+    await uploadFiles(page, { 'a.txt': ['text/plain', Buffer.from('hello')] }, 'album');
+    await findGroup(page, 'album');
+    await expect.poll(() => page.locator('#find-results tbody tr').count(), PATIENT).toBe(1);
+    expect(page.url()).toBe(`${url}/#files`);
   });
 
   test('of servers that do not answer are said to be missing', async () => {

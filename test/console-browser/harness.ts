@@ -47,7 +47,7 @@ export async function gatewayOf(options: GatewayInput = {}): Promise<Gateway> {
 
 export interface Opening extends BrowserContextOptions {
   readonly key?: string;
-  readonly view?: (typeof VIEWS)[number];
+  readonly view?: (typeof VIEWS)[number] | `key=${string}`;
   /** Troubles of the page that the test is about. */
   readonly expected?: RegExp;
   /** Called before anything is loaded. */

@@ -5,13 +5,7 @@ import { connectOptions } from '@stevedore/client/connect';
 import { CHANNELS, FASTDFS_ERRORS } from '@stevedore/fastdfs';
 import { problemBody, problemCodes } from '@stevedore/middleware/core';
 import { startStorage } from '@stevedore/node';
-import {
-  environmentName,
-  flagName,
-  type OptionSpec,
-  type OptionTable,
-  typedDefault,
-} from '@stevedore/options';
+import { flagName, type OptionSpec, type OptionTable, typedDefault } from '@stevedore/options';
 import { startTracker } from '@stevedore/tracker';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { buildApp } from '../../gateway/dist/app.js';
@@ -45,16 +39,14 @@ function withRows(document: string, header: string, lines: readonly string[]): s
   return `${document.slice(0, begin)}${lines.join('\n')}${end < 0 ? '\n' : document.slice(end)}`;
 }
 
-function optionRow(name: string, spec: OptionSpec, isOfStore?: boolean): string {
+function optionRow(shown: string, name: string, spec: OptionSpec, isOfStore?: boolean): string {
   const word = typedDefault(spec);
   const isWord = spec.shown !== undefined || /^(none|on|off|\d+)$/.test(word);
   const inSdk = Object.hasOwn(storeOptions, name)
     ? typedDefault(storeOptions[name as keyof typeof storeOptions])
     : word;
   const cells = [
-    ...(isOfStore === undefined ? [] : [`\`${name}\``]),
-    `\`${flagName(name)}\``,
-    `\`${environmentName(name)}\``,
+    `\`${shown}\``,
     (isWord ? word : `\`${word}\``) + (isOfStore && inSdk !== word ? ` (SDK: ${inSdk})` : ''),
     [
       spec.help,
@@ -66,23 +58,23 @@ function optionRow(name: string, spec: OptionSpec, isOfStore?: boolean): string 
   return `| ${cells.join(' | ')} |`;
 }
 
-const rowsOf = (table: OptionTable): string[] =>
-  Object.entries(table).map(([name, spec]) => optionRow(name, spec));
+const flagRowsOf = (table: OptionTable): string[] =>
+  Object.entries(table).map(([name, spec]) => optionRow(flagName(name), name, spec));
 
-/** The labels are told by hand. */
+/** The labels are told by hand, at the end of the meaning. */
 async function gatewayMetrics(): Promise<string[]> {
   const app = buildApp({ store: new MemoryStore() });
   onTestFinished(() => app.close());
   await app.inject('/health/live');
   const labels = new Map(
-    REFERENCE.split('\n').map((line) => {
-      const [, name = '', , cell = ''] = line.split('|');
-      return [name.trim().replaceAll('`', ''), cell.trim()];
-    }),
+    [...REFERENCE.matchAll(/^\| `(stevedore_\w+)` \| .*( By `.*\.) \|$/gm)].map(([, name, by]) => [
+      name,
+      by,
+    ]),
   );
   const { body } = await app.inject('/metrics');
   return [...metricsIn(body)].map(
-    ([name, [type, help]]) => `| \`${name}\` | ${type} | ${labels.get(name) ?? ''} | ${help} |`,
+    ([name, help]) => `| \`${name}\` | ${help}${labels.get(name) ?? ''} |`,
   );
 }
 
@@ -100,17 +92,13 @@ async function daemonMetrics(): Promise<string[]> {
   const texts = await Promise.all([storageMetrics(storage)(), trackerMetrics(tracker)()]);
   return [...metricsIn(texts.join('\n'))]
     .filter(([name]) => !name.startsWith('stevedore_cache_'))
-    .map(([name, [type, help]]) => `| \`${name}\` | ${type} | ${help} |`);
+    .map(([name, help]) => `| \`${name}\` | ${help} |`);
 }
 
-/** Metrics by name. */
-function metricsIn(text: string): Map<string, readonly [type: string, help: string]> {
-  const types = new Map([...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, a, b]) => [a, b]));
+/** What each metric means, by name. */
+function metricsIn(text: string): Map<string, string> {
   return new Map(
-    [...text.matchAll(/^# HELP (stevedore_\S+) (.*)$/gm)].map(([, name, help]) => [
-      name!,
-      [types.get(name)!, help!],
-    ]),
+    [...text.matchAll(/^# HELP (stevedore_\S+) (.*)$/gm)].map(([, name, help]) => [name!, help!]),
   );
 }
 
@@ -151,21 +139,21 @@ describe('the reference', () => {
   test('has the options and metrics as the code declares them', async () => {
     const tables: [header: string, rows: string[]][] = [
       [
-        '| key | flag | environment | default |  |',
+        '| option of the gateway | default | meaning |',
         Object.entries(gatewayOptions).map(([name, spec]) =>
-          optionRow(name, spec, Object.hasOwn(storeOptions, name)),
+          optionRow(name, name, spec, Object.hasOwn(storeOptions, name)),
         ),
       ],
       [
-        '| option | default |  |',
+        '| option of `connect()` | default | meaning |',
         Object.entries(connectOptions).map(
           ([name, spec]) => `| \`${name}\` | \`${typedDefault(spec)}\` | ${spec.help} |`,
         ),
       ],
-      ['| metric | type | labels | meaning |', await gatewayMetrics()],
-      ['| flag of `stevedore storage` | environment | default |  |', rowsOf(storageOptions)],
-      ['| metric | type | meaning |', await daemonMetrics()],
-      ['| flag of `stevedore tracker` | environment | default |  |', rowsOf(trackerOptions)],
+      ['| metric of the gateway | meaning |', await gatewayMetrics()],
+      ['| flag of `stevedore storage` | default | meaning |', flagRowsOf(storageOptions)],
+      ['| metric of trackers and storages | meaning |', await daemonMetrics()],
+      ['| flag of `stevedore tracker` | default | meaning |', flagRowsOf(trackerOptions)],
     ];
     let document = REFERENCE;
     for (const [header, lines] of tables) document = withRows(document, header, lines);

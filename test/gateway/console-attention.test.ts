@@ -10,8 +10,13 @@ const MINUTE_MS = 60_000;
 const quiet = new MemoryStore().stats();
 const room = { ...quiet.room, limitBytes: 20 * 2 ** 30, freeBytes: 50 * 2 ** 30, minFreeBytes: 1 };
 const member = {
-  ...{ group: 'group1', address: '10.0.0.7:23000', version: '6.12', active: true },
-  ...{ freeBytes: 2 ** 40, totalBytes: 2 ** 41, lastHeartbeatAt: new Date(NOW - 20_000) },
+  group: 'group1',
+  address: '10.0.0.7:23000',
+  version: '6.12',
+  active: true,
+  freeBytes: 2 ** 40,
+  totalBytes: 2 ** 41,
+  lastHeartbeatAt: new Date(NOW - 20_000),
 };
 const calm: AttentionFacts = {
   now: NOW,

@@ -3,8 +3,14 @@ import { History, type Reading } from '../../gateway/dist/console/history.js';
 
 const START = Date.parse('2026-01-02T00:00:00Z');
 const nothing = {
-  ...{ uploads: 0, downloads: 0, cacheHits: 0, cacheMisses: 0, trunks: 0, fill: 0 },
-  ...{ stagedBytes: 0, load: undefined },
+  uploads: 0,
+  downloads: 0,
+  cacheHits: 0,
+  cacheMisses: 0,
+  trunks: 0,
+  fill: 0,
+  stagedBytes: 0,
+  load: undefined,
 };
 const reading = (at: number, figures: Partial<Reading> = {}): Reading => ({
   ...nothing,

@@ -120,6 +120,7 @@ test('what is kept is bounded, and many who look ask the cluster once', async ()
     showsIds: true,
     now: () => now,
   });
+  feed.start();
   onTestFinished(() => feed.close());
   const trunk = { kind: 'trunk', fileId: 'f', files: 1, bytes: 1, fill: 1, durationMs: 1 } as const;
   for (let count = 0; count < 1000; count++) {
@@ -178,6 +179,7 @@ test('storages that move files say so; those that move none are asked again late
       return address === names[0] ? status : undefined;
     },
   });
+  feed.start();
   onTestFinished(() => feed.close());
   expect((await feed.state()).migrations).toEqual([{ storage: names[0], status }]);
   expect(asked).toEqual(names.slice(0, 3));
@@ -209,9 +211,14 @@ test('waiting without a trunk, and an open network, need attention', async () =>
   await store.put('waits');
   let now = 0;
   const feed = new ConsoleFeed({
-    ...{ store, version: '1', embedded: true, showsIds: true, now: () => now },
+    store,
+    version: '1',
+    embedded: true,
+    showsIds: true,
+    now: () => now,
     access: warning('access', 'anyone may upload', 'set apiKeys'),
   });
+  feed.start();
   onTestFinished(() => feed.close());
   const attentionNow = async () => (await feed.state()).attention.map(({ what }) => what);
   expect(await attentionNow()).toEqual(['access']);
@@ -231,12 +238,17 @@ test('the load of metadata tiers has a history while nobody looks', async () => 
   const load = { servedBytes: 10, forecastBytes: 30 };
   const status = { capacityBytes: 100, load: { smallFile: load, metadata: load } };
   const feed = new ConsoleFeed({
-    ...{ store, version: '1', embedded: false, showsIds: true, now: () => now },
+    store,
+    version: '1',
+    embedded: false,
+    showsIds: true,
+    now: () => now,
     askMigration: async () => {
       asked += 1;
       return status as unknown as MigrationStatus;
     },
   });
+  feed.start();
   onTestFinished(() => feed.close());
   for (; now < 130_000; now += 5_000) await feed.sample();
   // Once a minute.
@@ -282,12 +294,13 @@ test('keys and policies are shown to a key with the scope admin, without any sec
 
 test('without API keys nobody is shown keys, and no trunk is named', async () => {
   const { url, store } = await running();
-  expect((await fetch(`${url}/console/access`)).status).toBe(403);
+  expect((await fetch(`${url}/console/access`)).status).toBe(404);
   const { key } = await store.put('hello', { name: 'a.txt' });
   const trunk = { kind: 'trunk', fileId: 'group1/M00/x.merged', offset: 9 } as const;
   const storedAt = new Date(1000);
   store.locate = async () => ({
-    ...{ file: await store.stat(key), trunk: { ...trunk, storedAt } },
+    file: await store.stat(key),
+    trunk: { ...trunk, storedAt },
     storages: [{ address: 'a:1', active: true, copy: 'present' }],
   });
   const answer = await fetch(`${url}/console/file?id=${key}`);

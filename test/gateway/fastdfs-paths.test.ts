@@ -1,29 +1,21 @@
 import { FastdfsClient, signedUrl } from '@stevedore/fastdfs';
-import { startGateway } from '@stevedore/gateway';
 import { makeToken } from '@stevedore/protocol';
 import { expect, onTestFinished, test } from 'vitest';
-import { temporaryFolder } from '../support/temporary.js';
+import { started } from './tus.js';
 
 /** The gateway in place of the FastDFS nginx module: files that others put into the cluster. */
 
 const ANTI_LEECH = 'FastDFS1234567890';
 
-async function started(antiLeechSecret = '') {
-  const gateway = await startGateway({
-    directory: temporaryFolder(),
-    port: 0,
-    trackerPort: 0,
-    storagePort: 0,
-    antiLeechSecret,
-  });
-  onTestFinished(() => gateway.close());
+async function withClient(antiLeechSecret = '') {
+  const gateway = await started({ antiLeechSecret });
   const client = new FastdfsClient({ trackers: gateway.store.trackers });
   onTestFinished(() => client.close());
   return { gateway, client };
 }
 
 test('normal, slave and appender files answer as they are now', async () => {
-  const { gateway, client } = await started();
+  const { gateway, client } = await withClient();
   const master = await client.upload(Buffer.from('the master'), { extension: 'jpg' });
   const slave = await client.uploadSlave(master, '-150x150', Buffer.from('its thumbnail'), {
     extension: 'png',
@@ -68,7 +60,7 @@ test.each([
   ['HEAD', '/group1//'],
   ['DELETE', '//group1///'],
 ])('%s of %sM00//… is of the same file', async (method, group) => {
-  const { gateway, client } = await started();
+  const { gateway, client } = await withClient();
   const id = await client.upload(Buffer.from('hello'), { extension: 'txt' });
   expect((await fetch(`${gateway.url}/${id.replace('M00', 'M05')}`)).status).toBe(404);
   const path = id.replace('group1/', group).replace('M00/', 'M00//');
@@ -79,7 +71,7 @@ test.each([
 });
 
 test('a doubled slash does not change the token of a path', async () => {
-  const { gateway, client } = await started(ANTI_LEECH);
+  const { gateway, client } = await withClient(ANTI_LEECH);
   const id = await client.upload(Buffer.from('guarded'), { extension: 'txt' });
   const signed = signedUrl(id, { baseUrl: gateway.url, secret: ANTI_LEECH });
   const url = signed.replace('/group1/', '//group1/');
@@ -90,7 +82,7 @@ test('a doubled slash does not change the token of a path', async () => {
 });
 
 test('a link that the module would take is taken', async () => {
-  const { gateway, client } = await started(ANTI_LEECH);
+  const { gateway, client } = await withClient(ANTI_LEECH);
   const id = await client.upload(Buffer.from('guarded'), { extension: 'txt' });
   const url = signedUrl(id, {
     baseUrl: gateway.url,

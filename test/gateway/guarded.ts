@@ -17,7 +17,6 @@ export const NOW = Date.parse('2026-03-04T05:06:07Z');
 
 export interface Guarded extends Running {
   readonly path: string;
-  readonly ring: KeyRing;
   readonly errors: unknown[];
   readonly clock: { now: number };
 }
@@ -37,9 +36,9 @@ export async function guarded(
   const now = () => clock.now;
   const errors: unknown[] = [];
   const onError = (error: unknown) => errors.push(error);
-  const ring = await KeyRing.open({ path, now, onError, lookIntervalMs: 3_600_000 });
+  const ring = await KeyRing.open({ path, now, onError });
   const gateway = await running({ access: new Access({ keys: ring, urlSecrets, now }) });
-  return { ...gateway, path, ring, errors, clock };
+  return { ...gateway, path, errors, clock };
 }
 
 export async function call(

@@ -1,8 +1,7 @@
 import { crc32 } from 'node:zlib';
 import { uploadMark } from '@stevedore/middleware/core';
 import { describe, expect, test } from 'vitest';
-import { BOUNDARY, FORM_END, part, RawConnection, running } from './harness.js';
-import { post } from './posting.js';
+import { BOUNDARY, FORM_END, part, post, RawConnection, running } from './harness.js';
 
 describe('an Idempotency-Key', () => {
   test('makes a repetition the same upload', async () => {

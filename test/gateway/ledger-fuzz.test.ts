@@ -68,7 +68,9 @@ class Client {
     });
     const isKnown = !leaves && this.#random.below(2) === 0;
     const init = {
-      ...{ method, headers: { ...this.#key, ...headers }, signal: cut.signal },
+      method,
+      headers: { ...this.#key, ...headers },
+      signal: cut.signal,
       ...(isKnown ? { body: Buffer.alloc(bytes) } : { body, duplex: 'half' }),
     };
     const response = await fetch(new URL(path, this.#url), init as RequestInit).catch(
@@ -125,7 +127,8 @@ class Client {
       new URL(upload).pathname,
       'PATCH',
       {
-        ...{ 'tus-resumable': '1.0.0', 'upload-offset': `${offsetOf(state)}` },
+        'tus-resumable': '1.0.0',
+        'upload-offset': `${offsetOf(state)}`,
         'content-type': 'application/offset+octet-stream',
       },
       this.#random.below(3) === 0 ? this.#random.below(left + 1) : left,
@@ -160,7 +163,8 @@ test.each([1, 2, 3])(
   async (seed) => {
     const apiKeys = join(temporaryFolder(), 'keys.json');
     const { key, text } = newKey({
-      ...{ createdAt: new Date().toISOString(), bytesPerDay: QUOTA_BYTES },
+      createdAt: new Date().toISOString(),
+      bytesPerDay: QUOTA_BYTES,
       scopes: ['write', 'admin'],
     });
     await writeKeyFile(apiKeys, [key]);

@@ -1,7 +1,10 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { LocalLedger, type ReserveInMap } from '../../gateway/dist/access/ledger.js';
-import { UnfinishedCharges } from '../../gateway/dist/access/unfinished-charges.js';
-import { UploadAccount } from '../../gateway/dist/access/upload-account.js';
+import {
+  LocalLedger,
+  type ReserveInMap,
+  UnfinishedCharges,
+  UploadAccount,
+} from '../../gateway/dist/access/ledger.js';
 import { Random } from '../support/random.js';
 
 /** Ledgers of several servers, and what unfinished uploads give back. */
@@ -111,6 +114,7 @@ test('an upload that got too old gives its bytes back, on the day on which they 
   const kept = new Set(['file', 'young']);
   const isKept = async (id: string) => kept.has(id);
   const charges = new UnfinishedCharges({ ledger, now: Date.now, isKept });
+  charges.start();
   const store = async (id: string, bytes: number) => {
     ledger.settle('k', await ledger.reserve(key, bytes, bytes), bytes);
     charges.add(id, 'k', bytes);

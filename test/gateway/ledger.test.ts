@@ -44,7 +44,9 @@ function chunked(bytes: number): ReadableStream<Uint8Array> {
 
 async function sendChunked(url: string, method: string, headers: object, bytes: number) {
   const response = await fetch(url, {
-    ...{ method, body: chunked(bytes), duplex: 'half' },
+    method,
+    body: chunked(bytes),
+    duplex: 'half',
     headers: headers as Record<string, string>,
   } as RequestInit);
   const text = await response.text();
@@ -52,8 +54,10 @@ async function sendChunked(url: string, method: string, headers: object, bytes: 
 }
 
 const patchHeaders = (offset: number, headers: object = {}) => ({
-  ...{ 'tus-resumable': '1.0.0', 'upload-offset': `${offset}` },
-  ...{ 'content-type': 'application/offset+octet-stream', ...headers },
+  'tus-resumable': '1.0.0',
+  'upload-offset': `${offset}`,
+  'content-type': 'application/offset+octet-stream',
+  ...headers,
 });
 
 async function begin({ url }: Gateway, headers: object, path = '/uploads'): Promise<string> {
@@ -115,7 +119,9 @@ describe('the bytes of a day', () => {
     };
     const final = (...urls: string[]) =>
       tus(`${gateway.url}/uploads`, 'POST', {
-        ...{ 'upload-concat': `final;${urls.join(' ')}`, 'upload-length': '1', ...one },
+        'upload-concat': `final;${urls.join(' ')}`,
+        'upload-length': '1',
+        ...one,
       });
     const parts = [await part(), await part()];
     expect((await final(...Array<string>(100).fill(parts[0]!))).code).toBe('too_large');
@@ -238,7 +244,9 @@ describe('a URL for one file', () => {
       expect((await tus(upload, 'DELETE')).status).toBe(204);
     }
     const cut = await fetch(gateway.url + path.replace('/uploads', '/files'), {
-      ...{ method: 'POST', body: 'x', headers: { 'content-md5': 'AAAAAAAAAAAAAAAAAAAAAA==' } },
+      method: 'POST',
+      body: 'x',
+      headers: { 'content-md5': 'AAAAAAAAAAAAAAAAAAAAAA==' },
     });
     expect(cut.status).toBe(400);
     const last = await begin(gateway, LENGTH, path);
@@ -348,7 +356,8 @@ test('a join that finds no room leaves nothing behind', async () => {
   await tus(part, 'PATCH', patchHeaders(0, one), Buffer.alloc(900_000));
   const final = (times: number) =>
     tus(`${gateway.url}/uploads`, 'POST', {
-      ...{ 'upload-concat': `final;${Array(times).fill(part).join(' ')}`, ...one },
+      'upload-concat': `final;${Array(times).fill(part).join(' ')}`,
+      ...one,
     });
   expect((await final(2)).code).toBe('client_room_exceeded');
   expect(gateway.store.stats()).toMatchObject({ unfinishedUploads: 1, unfinishedBytes: 900_000 });

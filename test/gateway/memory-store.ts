@@ -165,49 +165,25 @@ export class MemoryStore extends EventEmitter<FileStoreEvents> implements FileSt
 
   stats(): StoreStats {
     return {
-      unfinishedUploads: 0,
-      unfinishedBytes: 0,
+      ...zeros('unfinishedUploads', 'unfinishedBytes', 'stagedBytes', 'mergedFiles', 'mergedBytes'),
+      ...zeros('trunks', 'acknowledgedBytes', 'failedUploads', 'deletedFiles', 'reads'),
+      ...zeros('readBytes', 'failedReads', 'missingInFastdfs', 'trunksInFlight', 'containerBytes'),
+      ...zeros('containerLimitBytes'),
+      ...zeros('largeFilesInFlight', 'sendRetries', 'unpackableFiles', 'unconfirmedTrunks'),
       stagedFiles: this.files.size,
-      stagedBytes: 0,
-      mergedFiles: 0,
-      mergedBytes: 0,
-      trunks: 0,
-      containerBytes: 0,
-      containerLimitBytes: 0,
       uploadsInFlight: this.uploadsInFlight,
       acknowledgedFiles: this.files.size,
-      acknowledgedBytes: 0,
-      failedUploads: 0,
-      deletedFiles: 0,
-      reads: 0,
-      readBytes: 0,
-      failedReads: 0,
-      missingInFastdfs: 0,
-      trunksInFlight: 0,
-      largeFilesInFlight: 0,
-      sendRetries: 0,
-      unpackableFiles: 0,
-      unconfirmedTrunks: 0,
-      orphans: { found: 0, adopted: 0, deleted: 0, openPlans: 0 },
-      damage: { found: 0, repaired: 0, quarantined: 0 },
-      scrub: { walks: 0, files: 0, bytes: 0 },
+      orphans: zeros('found', 'adopted', 'deleted', 'openPlans'),
+      damage: zeros('found', 'repaired', 'quarantined'),
+      scrub: zeros('walks', 'files', 'bytes'),
       room: {
-        usedBytes: 0,
-        limitBytes: 0,
-        resumeBytes: 0,
-        freeBytes: 0,
-        minFreeBytes: 0,
+        ...zeros('usedBytes', 'limitBytes', 'resumeBytes', 'freeBytes', 'minFreeBytes'),
         full: undefined,
       },
       cache: new FileCache({ maxBytes: 0 }).stats(),
       connections: {
-        open: 0,
-        idle: 0,
-        leased: 0,
-        queued: 0,
-        requests: 0,
-        failedRequests: 0,
-        repeatedRequests: 0,
+        ...zeros('open', 'idle', 'leased', 'queued'),
+        ...zeros('requests', 'failedRequests', 'repeatedRequests'),
       },
     };
   }
@@ -303,4 +279,8 @@ function* slices(bytes: Buffer): Generator<Buffer> {
 
 function markOf(once: Uint8Array | undefined): { readonly once?: string } {
   return once === undefined ? {} : { once: Buffer.from(once).toString('hex') };
+}
+
+function zeros<Name extends string>(...names: Name[]): Record<Name, number> {
+  return Object.fromEntries(names.map((name) => [name, 0])) as Record<Name, number>;
 }

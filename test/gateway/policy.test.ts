@@ -3,8 +3,7 @@ import { crc32 } from 'node:zlib';
 import { checkPolicy, narrowPolicy, type UploadPolicy } from '@stevedore/middleware/core';
 import { describe, expect, test } from 'vitest';
 import { parsePolicies } from '../../gateway/dist/access/policies.js';
-import { BOUNDARY, FORM_END, part, type Running, running } from './harness.js';
-import { post, postParts } from './posting.js';
+import { BOUNDARY, FORM_END, part, post, postParts, type Running, running } from './harness.js';
 
 const PNG = Buffer.concat([
   Buffer.from('89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c489', 'hex'),

@@ -1,5 +1,5 @@
 import { mkdtemp, rm } from 'node:fs/promises';
-import { createServer } from 'node:http';
+import { createServer, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -203,7 +203,8 @@ describe('what is kept', () => {
   async function serving() {
     let now = Date.parse('2026-01-02T03:04:05.900Z');
     const file = {
-      ...{ key: 'k', bytes: Buffer.from('the bytes') },
+      key: 'k',
+      bytes: Buffer.from('the bytes'),
       expiresAt: Number.POSITIVE_INFINITY,
     };
     const kept = new Map([['k', file]]);
@@ -216,9 +217,11 @@ describe('what is kept', () => {
       },
       requestId: () => 'id',
       durationsOf: () => ({ observe: () => {} }),
+      keepAliveMs: 5_000,
       now: () => now,
     });
     const server = createServer((request, response) => {
+      if (answers.serve(request, response)) return;
       answers.keep(request, {
         key: 'k',
         known: {},
@@ -230,7 +233,6 @@ describe('what is kept', () => {
       });
       response.end('the route');
     });
-    answers.attach(server);
     await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
     onTestFinished(() => void server.close());
     const { port } = server.address() as { port: number };
@@ -272,11 +274,27 @@ describe('what is kept', () => {
   });
 });
 
+test('where Node writes a head of its own, every request goes to its route', async () => {
+  const end = ServerResponse.prototype.end;
+  const other = vi.spyOn(ServerResponse.prototype, 'end');
+  other.mockImplementationOnce(function (this: ServerResponse, ...rest: unknown[]) {
+    this.socket?.write('a head of its own');
+    return end.apply(this, rest as never);
+  });
+  const { keeping } = await both();
+  const key = await put();
+  const looked = vi.spyOn(store, 'get');
+  await ask(keeping.port, get(`/files/${key}`), 3);
+  expect(looked).toHaveBeenCalledTimes(3);
+  vi.restoreAllMocks();
+});
+
 describe('an answer whose bytes are in memory', () => {
   /** A file of so many bytes, and a server that names each request. */
   async function serving(bytes: number) {
     const file = {
-      ...{ key: 'k', bytes: Buffer.alloc(bytes, 'of the file ') },
+      key: 'k',
+      bytes: Buffer.alloc(bytes, 'of the file '),
       expiresAt: Number.POSITIVE_INFINITY,
     };
     const text = file.bytes.toString('latin1');
@@ -293,8 +311,10 @@ describe('an answer whose bytes are in memory', () => {
           seen.observed += 1;
         },
       }),
+      keepAliveMs: 5_000,
     });
     const server = createServer((request, response) => {
+      if (answers.serve(request, response)) return;
       seen.atTheRoute += 1;
       const headers = { 'content-length': String(bytes), 'x-url': request.url };
       const answer = { key: 'k', known: {}, route: '/', content: file.bytes, headers };
@@ -303,7 +323,6 @@ describe('an answer whose bytes are in memory', () => {
       response.setHeader('content-length', bytes);
       response.end(file.bytes);
     });
-    answers.attach(server);
     const sockets = new Set<Socket>();
     // The system has not taken all of what is sent from the memory.
     const isBusy = () => [...sockets].some((socket) => socket.writableLength > 0);

@@ -23,7 +23,10 @@ async function setUp(policy: object = {}) {
   writeFileSync(policies, JSON.stringify({ default: policy }));
   const ports = { port: 0, trackerPort: 0, storagePort: 0, logLevel: 'silent' } as const;
   const started = await startGateway({
-    ...{ ...ports, directory: `${directory}/store`, apiKeys, policies },
+    ...ports,
+    directory: `${directory}/store`,
+    apiKeys,
+    policies,
   });
   const client = new FastdfsClient({ trackers: started.store.trackers });
   onTestFinished(async () => {

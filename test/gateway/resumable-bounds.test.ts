@@ -7,7 +7,7 @@ import { expect, test } from 'vitest';
 import { writeKeyFile } from '../../gateway/dist/access/api-keys.js';
 import { temporaryFolder } from '../support/temporary.js';
 import { newKey } from './guarded.js';
-import { begun, send, started, tus } from './tus.js';
+import { send, started, tus } from './tus.js';
 
 /** Who may begin and continue resumable uploads, how many, and what they may become. */
 
@@ -77,37 +77,6 @@ test('a policy holds for an upload in several requests', async () => {
   const { group, expiresAt } = await gateway.store.stat(headers.get('x-file-key')!);
   expect(group).toBe('album');
   expect(expiresAt!.getTime()).toBeLessThanOrEqual(Date.now() + 60_000);
-});
-
-test('API keys: an upload is that of the key that began it, and counts to its quota', async () => {
-  const apiKeys = join(temporaryFolder(), 'keys.json');
-  const now = { createdAt: new Date().toISOString() };
-  const [own, other] = [newKey({ ...now, bytesPerDay: 1000 }), newKey(now)];
-  await writeKeyFile(apiKeys, [own.key, other.key]);
-  const gateway = await started({ apiKeys });
-  const as = (key: string) => ({ authorization: `Bearer ${key}` });
-  const at = `${gateway.url}/uploads`;
-  expect((await tus(at, 'POST', { 'upload-length': '5' })).status).toBe(401);
-  const upload = await begun(gateway, 900, as(own.text));
-  const patch = (offset: number, bytes: number, key: string) =>
-    tus(upload, 'PATCH', { 'upload-offset': `${offset}`, ...as(key) }, Buffer.alloc(bytes));
-  expect((await tus(upload, 'HEAD')).status).toBe(401);
-  expect((await patch(0, 10, other.text)).status).toBe(404);
-  expect((await tus(upload, 'DELETE', as(other.text))).status).toBe(404);
-  expect((await patch(0, 800, own.text)).status).toBe(204);
-  const second = await tus(at, 'POST', { 'upload-length': '900', ...as(own.text) });
-  expect(second.code).toBe('quota_exceeded');
-  expect((await patch(800, 100, own.text)).headers.get('x-file-key')).toBeTruthy();
-  const third =
-    gateway.url +
-    (await tus(at, 'POST', { 'upload-length': '100', ...as(own.text) })).headers.get('location');
-  expect(
-    (await tus(third, 'PATCH', { 'upload-offset': '0', ...as(own.text) }, Buffer.alloc(100)))
-      .status,
-  ).toBe(204);
-  expect((await tus(at, 'POST', { 'upload-length': '1', ...as(own.text) })).code).toBe(
-    'quota_exceeded',
-  );
 });
 
 test('a presigned URL begins one upload, whose own URL is enough from then on', async () => {

@@ -81,8 +81,14 @@ async function openGateway(): Promise<void> {
     Object.assign(privateDisk, before);
   });
   gateway = await startGateway({
-    ...{ directory: folder, port: 0, trackerPort: 0, storagePort: 0, logLevel: 'silent' },
-    ...{ smallFileLimit: 64 * KIB, mergeMaxAge: '1h', cacheSize: 0 },
+    directory: folder,
+    port: 0,
+    trackerPort: 0,
+    storagePort: 0,
+    logLevel: 'silent',
+    smallFileLimit: 64 * KIB,
+    mergeMaxAge: '1h',
+    cacheSize: 0,
   });
 }
 
@@ -157,7 +163,7 @@ async function seen(request: Promise<Response>): Promise<Seen> {
 function answersTo(operation: string, error: string | number): RegExp {
   // A file whose bytes alone cannot be read is damaged: there is no other copy of it.
   const isRead = operation === 'readAt' || operation === 'openToRead';
-  const other = isRead ? '403|404|409|500 corrupt' : '403|404|409';
+  const other = isRead ? '401|403|404|409|500 corrupt' : '401|403|404|409';
   if (FULL.includes(error as string)) return new RegExp(`^(507 disk_full|${other})`);
   return new RegExp(
     `^(503 ${SHORT.includes(error as string) ? 'overloaded' : 'disk_failed'}|${other})`,

@@ -10,7 +10,9 @@ type Started = Pick<App, 'url' | 'keysOf' | 'close'>;
 
 async function gateway(): Promise<Started> {
   const started: Gateway = await startGateway({
-    ...{ port: 0, trackerPort: 0, storagePort: 0 },
+    port: 0,
+    trackerPort: 0,
+    storagePort: 0,
     directory: temporaryFolder(),
   });
   const keysOf = (answer: unknown) => [(answer as { key: string }).key];
@@ -75,7 +77,9 @@ test('a resumable upload has a type of the same kind', async () => {
     const created = await fetch(url.replace('/files', '/uploads'), {
       method: 'POST',
       headers: {
-        ...{ 'tus-resumable': '1.0.0', 'upload-length': '4', 'upload-metadata': metadata },
+        'tus-resumable': '1.0.0',
+        'upload-length': '4',
+        'upload-metadata': metadata,
         'content-type': 'application/offset+octet-stream',
       },
       body: 'text',

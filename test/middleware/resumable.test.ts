@@ -36,7 +36,10 @@ const apps: Readonly<Record<string, (store: FileStore) => Promise<App>>> = {
   'node:http': (store) => {
     const stored: string[] = [];
     const handler = httpHandler({
-      ...{ store, path: PATH, policy, limits },
+      store,
+      path: PATH,
+      policy,
+      limits,
       onStored: (receipts) => void stored.push(...receipts.map(({ key }) => key)),
     });
     return listening((request, response) => handler(request, response), stored);
@@ -53,7 +56,10 @@ const apps: Readonly<Record<string, (store: FileStore) => Promise<App>>> = {
     const stored: string[] = [];
     const app = fastify();
     app.register(stevedore, {
-      ...{ prefix: PATH, store, policy, limits },
+      prefix: PATH,
+      store,
+      policy,
+      limits,
       onStored: (receipts) => void stored.push(...receipts.map(({ key }) => key)),
     });
     await app.listen({ host: '127.0.0.1', port: 0 });

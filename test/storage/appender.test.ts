@@ -9,7 +9,6 @@ import {
   downloadFile,
   encodeMetadata,
   encodeRequestHead,
-  type FileName,
   getMetadata,
   modifyFile,
   queryFileInfo,
@@ -17,60 +16,29 @@ import {
   setMetadata,
   sizeOfField,
   truncateFile,
-  uploadAppenderFile,
   uploadSlaveFile,
 } from '@stevedore/protocol';
 import { describe, expect, it } from 'vitest';
+import { watchedDisk } from '../support/watched-disk.js';
 import { filesIn, idOf, pathOf, type RawClient, storageOf, until } from './support.js';
 
 /** Files that change, and files and texts that hang on others. */
 
-async function uploadAppender(client: RawClient, content: Buffer, extension = 'log') {
-  const head = { storePathIndex: 0, size: content.length, extension };
-  client.send(encodeRequestHead(uploadAppenderFile, head));
-  const { status, body } = await client.exchange(content);
-  expect(status).toBe(0);
-  return uploadAppenderFile.reply.decode(body);
-}
-
-async function append(client: RawClient, { name }: FileName, content: Buffer): Promise<number> {
-  client.send(encodeRequestHead(appendFile, { name, size: content.length }));
-  return (await client.exchange(content)).status;
-}
-
-async function modify(client: RawClient, { name }: FileName, offset: number, content: Buffer) {
-  client.send(encodeRequestHead(modifyFile, { name, offset, size: content.length }));
-  return (await client.exchange(content)).status;
-}
-
-async function slave(
-  client: RawClient,
-  master: string,
-  prefix: string,
-  extension: string,
-  content = Buffer.from('slave'),
-) {
-  client.send(
-    encodeRequestHead(uploadSlaveFile, { master, size: content.length, prefix, extension }),
-  );
-  const { status, body } = await client.exchange(content);
-  return { status, file: status === 0 ? uploadSlaveFile.reply.decode(body) : undefined };
-}
-
-const read = async (client: RawClient, file: FileName) =>
-  (await client.ask(downloadFile, { ...file, offset: 0, length: 0 })).answer;
+/** Sends a slave of a few bytes. */
+const slave = (client: RawClient, master: string, prefix: string, extension = 'txt') =>
+  client.bring(uploadSlaveFile, { master, size: 5, prefix, extension }, Buffer.from('slave'));
 
 describe('an appender', () => {
   it.each([100, 3_000_000])('grows by %d bytes again and again', async (bytes) => {
     const storage = await storageOf();
     const client = await storage.connect();
-    const file = await uploadAppender(client, Buffer.from('start'));
+    const file = await client.appender(Buffer.from('start'));
     let expected = Buffer.from('start');
     for (let turn = 0; turn < 3; turn++) {
       const piece = Buffer.alloc(bytes, turn + 1);
-      expect(await append(client, file, piece)).toBe(0);
+      expect(await client.append(file, piece)).toBe(0);
       expected = Buffer.concat([expected, piece]);
-      expect((await read(client, file))!.equals(expected)).toBe(true);
+      expect(await client.has(file, expected)).toBe(true);
       const { answer } = await client.ask(queryFileInfo, file);
       expect(answer).toMatchObject({ size: expected.length, crc32: crc32(expected) });
       expect((await client.ask(queryFileInfo, file, 1)).answer!.crc32).toBe(0);
@@ -81,16 +49,16 @@ describe('an appender', () => {
   it('gives all appends of many clients one after the other', async () => {
     const storage = await storageOf();
     const first = await storage.connect();
-    const file = await uploadAppender(first, Buffer.alloc(0));
+    const file = await first.appender(Buffer.alloc(0));
     const clients = await Promise.all(Array.from({ length: 8 }, () => storage.connect()));
     await Promise.all(
       clients.map(async (client, index) => {
         for (let turn = 0; turn < 10; turn++) {
-          expect(await append(client, file, Buffer.alloc(1000, index))).toBe(0);
+          expect(await client.append(file, Buffer.alloc(1000, index))).toBe(0);
         }
       }),
     );
-    const content = (await read(first, file))!;
+    const content = (await first.read(file)) as Buffer;
     expect(content.length).toBe(80_000);
     const counts = new Map<number, number>();
     for (let at = 0; at < content.length; at += 1000) {
@@ -106,40 +74,44 @@ describe('an appender', () => {
     async (size) => {
       const storage = await storageOf();
       const client = await storage.connect();
-      const file = await uploadAppender(client, Buffer.from('whole'));
+      const file = await client.appender(Buffer.from('whole'));
       for (const change of ['append', 'modify'] as const) {
         const rude = await storage.connect();
         const request: AppendRequest = { name: file.name, size };
-        rude.send(
+        const head =
           change === 'append'
             ? encodeRequestHead(appendFile, request)
-            : encodeRequestHead(modifyFile, { ...request, offset: 1 }),
-        );
-        rude.send(Buffer.alloc(size - 1, 'x'));
-        await new Promise((resolve) => setTimeout(resolve, 30));
+            : encodeRequestHead(modifyFile, { ...request, offset: 1 });
+        const sent = Buffer.concat([head, Buffer.alloc(size - 1, 'x')]);
+        await new Promise((resolve) => rude.socket.write(sent, resolve));
         rude.socket.resetAndDestroy();
         await until(async () => (await filesIn(storage.folder)).length === 1);
-        expect((await read(client, file))!.toString()).toBe('whole');
+        expect(String(await client.read(file))).toBe('whole');
       }
       expect(storage.errors).toEqual([]);
     },
   );
 
   it('gives a slow reader the file as it was, whatever changes meanwhile', async () => {
-    const storage = await storageOf({ readChunkBytes: 65_536 });
+    let reads = 0;
+    const disk = watchedDisk(({ operation, path }, run) => {
+      if (operation === 'readAt' && path.endsWith('.log')) reads += 1;
+      return run();
+    });
+    const storage = await storageOf({ disk });
     const client = await storage.connect();
     const before = Buffer.alloc(12_000_000, 'a');
-    const file = await uploadAppender(client, before);
+    const file = await client.appender(before);
     const slow = await storage.connect();
     slow.socket.pause();
     const whole = slow.ask(downloadFile, { ...file, offset: 0, length: 0 });
-    await new Promise((resolve) => setTimeout(resolve, 100));
-    expect(await append(client, file, Buffer.from('tail'))).toBe(0);
-    expect(await modify(client, file, 11_999_000, Buffer.alloc(1000, 'b'))).toBe(0);
+    await until(() => reads > 0);
+    expect(await client.append(file, Buffer.from('tail'))).toBe(0);
+    expect(await client.modify(file, 11_999_000, Buffer.alloc(1000, 'b'))).toBe(0);
     expect((await client.ask(truncateFile, { name: file.name, size: 11_999_500 })).status).toBe(0);
     slow.socket.resume();
     expect((await whole).answer!.equals(before)).toBe(true);
-    const after = (await read(client, file))!;
+    const after = (await client.read(file)) as Buffer;
     expect(after.length).toBe(11_999_500);
     expect(after.subarray(11_998_990, 11_999_010).toString()).toBe('aaaaaaaaaabbbbbbbbbb');
     expect(await filesIn(storage.folder)).toHaveLength(1);
@@ -148,7 +120,7 @@ describe('an appender', () => {
   it('answers 28 to a growth beyond the disk and keeps what it has', async () => {
     const storage = await storageOf();
     const client = await storage.connect();
-    const file = await uploadAppender(client, Buffer.from('small'));
+    const file = await client.appender(Buffer.from('small'));
     expect((await client.ask(truncateFile, { name: file.name, size: 2 ** 50 })).status).toBe(28);
     expect((await client.ask(queryFileInfo, file)).answer!.size).toBe(5);
     client.send(encodeRequestHead(appendFile, { name: file.name, size: 2 ** 50 }));
@@ -159,8 +131,8 @@ describe('an appender', () => {
   it('becomes a normal file that keeps its tail, content and metadata', async () => {
     const storage = await storageOf();
     const client = await storage.connect();
-    const file = await uploadAppender(client, Buffer.from('one'), 'txt');
-    await append(client, file, Buffer.from(', two'));
+    const file = await client.appender(Buffer.from('one'), 'txt');
+    await client.append(file, Buffer.from(', two'));
     const metadata = encodeMetadata({ author: 'x' });
     await client.ask(setMetadata, { ...file, mode: 'overwrite', metadata });
     const { answer } = await client.ask(regenerateAppender, { name: file.name });
@@ -170,11 +142,11 @@ describe('an appender', () => {
     const fields = decodeFields(idOf(renamed).base);
     expect(sizeOfField(fields.sizeField)).toBe(8);
     expect(fields.crc32).toBe(crc32('one, two'));
-    expect((await read(client, renamed))!.toString()).toBe('one, two');
+    expect(String(await client.read(renamed))).toBe('one, two');
     expect((await client.ask(getMetadata, renamed)).answer!.equals(metadata)).toBe(true);
     expect((await client.ask(queryFileInfo, file)).status).toBe(2);
     expect((await client.ask(getMetadata, file)).status).toBe(2);
-    expect(await append(client, renamed, Buffer.from('more'))).toBe(22);
+    expect(await client.append(renamed, Buffer.from('more'))).toBe(22);
   });
 });
 
@@ -222,9 +194,8 @@ describe('a slave', () => {
     rest.writeBigUInt64BE((1n << 63n) + 100n);
     const spelled = rest.toString('base64url');
     const client = await storage.connect();
-    const { file } = await slave(client, name, spelled.slice(0, 16), '');
-    expect(file).toBeDefined();
-    expect((await slave(client, file!.name, spelled.slice(16), 'jpg')).status).toBe(22);
+    const { answer } = await slave(client, name, spelled.slice(0, 16), '');
+    expect((await slave(client, answer!.name, spelled.slice(16), 'jpg')).status).toBe(22);
     expect(await filesIn(storage.folder)).toHaveLength(2);
   });
 
@@ -242,20 +213,18 @@ describe('a link', () => {
     const storage = await storageOf();
     const client = await storage.connect();
     const file = await client.upload(Buffer.from('linked'));
-    const rest = { group: 'group1', prefix: '', extension: 'lnk', signature: 'any' };
-    const { answer } = await client.ask(createLink, { ...rest, master: '', source: file.name });
-    const link = answer!;
-    expect((await read(client, link))!.toString()).toBe('linked');
-    const again = await client.ask(createLink, { ...rest, master: '', source: link.name });
+    const link = await client.link(file);
+    expect(String(await client.read(link))).toBe('linked');
+    const again = await client.link(link);
     expect((await client.ask(deleteFile, link)).status).toBe(0);
-    expect((await read(client, again.answer!))!.toString()).toBe('linked');
+    expect(String(await client.read(again))).toBe('linked');
+    const rest = { group: 'group1', prefix: '', extension: 'lnk', signature: 'any' };
     const named = { ...rest, master: file.name, prefix: '_l', source: file.name };
     expect((await client.ask(createLink, named)).status).toBe(0);
     expect((await client.ask(createLink, named)).status).toBe(17);
     expect((await client.ask(deleteFile, file)).status).toBe(0);
-    expect((await client.ask(queryFileInfo, again.answer!)).status).toBe(2);
-    const appender = await uploadAppender(client, Buffer.from('changes'));
-    const refused = { ...rest, master: '', source: appender.name };
-    expect((await client.ask(createLink, refused)).status).toBe(22);
+    expect((await client.ask(queryFileInfo, again)).status).toBe(2);
+    const appender = await client.appender(Buffer.from('changes'));
+    await expect(client.link(appender)).rejects.toThrow('status 22');
   });
 });

@@ -1,23 +1,19 @@
 import { appendFile as appendToFile, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import {
-  createLink,
   decodeListingLine,
   deleteFile,
   encodeRequest,
-  encodeRequestHead,
   fetchOnePathBinlog,
   LISTING_END_BYTES,
   type ListingLine,
   regenerateAppender,
   setMetadata,
   truncateFile,
-  uploadAppenderFile,
-  uploadFile,
 } from '@stevedore/protocol';
 import { describe, expect, it } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
-import { type RawClient, type StorageOfTest, storageOf } from './support.js';
+import { type StorageOfTest, storageOf } from './support.js';
 
 /** The log of changes, and the list of files that is made of it. */
 
@@ -37,12 +33,6 @@ async function listing(storage: StorageOfTest, storePathIndex = 0): Promise<List
   return text.toString('latin1').split('\n').filter(Boolean).map(decodeListingLine);
 }
 
-async function appender(client: RawClient, content: string) {
-  const head = { storePathIndex: 0, size: content.length, extension: 'log' };
-  client.send(encodeRequestHead(uploadAppenderFile, head));
-  return uploadFile.reply.decode((await client.exchange(Buffer.from(content))).body);
-}
-
 describe('the log of changes', () => {
   it('has every change in the layout of the C storage, and lists what is there', async () => {
     const environment = {
@@ -60,17 +50,10 @@ describe('the log of changes', () => {
     }
     await client.ask(setMetadata, { ...kept, metadata, mode: 'merge' });
     await client.ask(deleteFile, gone);
-    const grown = await appender(client, 'first');
+    const grown = await client.appender('first');
     await client.ask(truncateFile, { name: grown.name, size: 9 });
     const { answer: normal } = await client.ask(regenerateAppender, { name: grown.name });
-    const link = await client.ask(createLink, {
-      group: 'group1',
-      master: '',
-      prefix: '',
-      extension: 'lnk',
-      source: kept.name,
-      signature: '',
-    });
+    const link = await client.link(kept);
     // What changes nothing is not noted.
     await client.ask(deleteFile, gone);
     await client.ask(setMetadata, { ...kept, metadata: Buffer.alloc(0), mode: 'merge' });
@@ -85,14 +68,14 @@ describe('the log of changes', () => {
       `C ${grown.name}`,
       `T ${grown.name} 5 9`,
       `R ${normal!.name} ${grown.name}`,
-      `L ${link.answer!.name} ${kept.name}`,
+      `L ${link.name} ${kept.name}`,
     ];
     expect(await logOf(storage.folder)).toEqual(expected.map((line) => `1795235075 ${line}`));
     const files = [
       { name: kept.name },
       { name: `${kept.name}-m` },
       { name: normal!.name },
-      { name: link.answer!.name, linkTo: kept.name },
+      { name: link.name, linkTo: kept.name },
     ].map((file) => ({ seconds: 1_795_235_075, isSource: true, ...file }));
     expect(await listing(storage)).toEqual(files);
 

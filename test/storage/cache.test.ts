@@ -1,23 +1,16 @@
 import { open } from 'node:fs/promises';
-import { type Disk, decoratedFile, localDisk } from '@stevedore/disk';
 import type { StorageOptions } from '@stevedore/node';
 import {
-  appendFile,
-  createLink,
   deleteFile,
-  downloadFile,
-  encodeRequestHead,
   type FileName,
   makeSliceId,
-  modifyFile,
   regenerateAppender,
   truncateFile,
-  uploadAppenderFile,
-  uploadSlaveFile,
 } from '@stevedore/protocol';
 import { describe, expect, it } from 'vitest';
 import { Random } from '../support/random.js';
-import { idOf, pathOf, type RawClient, storageOf } from './support.js';
+import { watchedDisk } from '../support/watched-disk.js';
+import { idOf, pathOf, storageOf } from './support.js';
 import { trunkOf } from './trunks.js';
 
 /** Small files and slices in memory: what is read from the disk, and never anything old. */
@@ -25,21 +18,15 @@ import { trunkOf } from './trunks.js';
 const KIB = 1024;
 
 /** The local disk, with the reads of files written down. */
-function countedDisk(): Disk & { readonly reads: { position: number; bytes: number }[] } {
+function countedDisk() {
   const reads: { position: number; bytes: number }[] = [];
-  return {
-    ...localDisk,
-    reads,
-    async openToRead(path) {
-      const file = await localDisk.openToRead(path);
-      return decoratedFile(file, {
-        readAt: (target, position) => {
-          reads.push({ position, bytes: target.length });
-          return file.readAt(target, position);
-        },
-      });
-    },
-  };
+  const disk = watchedDisk(({ operation, given: [target, position], path }, run) => {
+    if (operation === 'readAt' && !path.includes('.stevedore-')) {
+      reads.push({ position: position as number, bytes: (target as Buffer).length });
+    }
+    return run();
+  });
+  return { disk, reads };
 }
 
 function contentOf(index: number, bytes = 20 * KIB): Buffer {
@@ -52,7 +39,7 @@ async function withTrunk(
   options: Partial<StorageOptions> = {},
   bytes?: number,
 ) {
-  const disk = countedDisk();
+  const { disk, reads } = countedDisk();
   const storage = await storageOf({ disk, ...options });
   const client = await storage.connect();
   const contents = groups.map((_, index) => contentOf(index, bytes));
@@ -63,33 +50,12 @@ async function withTrunk(
     return { group: file.group, name: id.slice(file.group.length + 1) };
   });
   /** Reads of the disk since the last call. */
-  const diskReads = () => disk.reads.splice(0);
+  const diskReads = () => reads.splice(0);
   // The directory is read with the first of them; later reads are of content alone.
   const first = groups.length - 1;
-  expect(await sound(client, slices[first]!, contents[first]!)).toBe(true);
+  expect(await client.has(slices[first]!, contents[first]!)).toBe(true);
   diskReads();
   return { storage, client, contents, slices, file, trunk, diskReads };
-}
-
-async function read(client: RawClient, file: FileName, offset = 0, length = 0) {
-  const { status, answer } = await client.ask(downloadFile, { ...file, offset, length });
-  return answer ?? status;
-}
-
-async function sound(client: RawClient, file: FileName, expected: Buffer): Promise<boolean> {
-  const bytes = await read(client, file);
-  return Buffer.isBuffer(bytes) && bytes.equals(expected);
-}
-
-async function sendAppender(client: RawClient, content: Buffer): Promise<FileName> {
-  const head = { storePathIndex: 0, size: content.length, extension: 'log' };
-  client.send(encodeRequestHead(uploadAppenderFile, head));
-  return uploadAppenderFile.reply.decode((await client.exchange(content)).body);
-}
-
-async function modify(client: RawClient, { name }: FileName, offset: number, content: Buffer) {
-  client.send(encodeRequestHead(modifyFile, { name, offset, size: content.length }));
-  return (await client.exchange(content)).status;
 }
 
 describe('slices of one affinity group', () => {
@@ -97,14 +63,14 @@ describe('slices of one affinity group', () => {
 
   it('are read from the disk together, when the first of them is asked for', async () => {
     const { storage, client, contents, slices, diskReads, trunk } = await withTrunk(GROUPS);
-    expect(await sound(client, slices[1]!, contents[1]!)).toBe(true);
+    expect(await client.has(slices[1]!, contents[1]!)).toBe(true);
     const from = trunk.entries[0]!.offset;
     const to = trunk.entries[3]!.offset + trunk.entries[3]!.size;
     expect(diskReads()).toEqual([{ position: from, bytes: to - from }]);
     for (const index of [0, 2, 3, 1, 0]) {
-      expect(await sound(client, slices[index]!, contents[index]!)).toBe(true);
+      expect(await client.has(slices[index]!, contents[index]!)).toBe(true);
     }
-    expect(await read(client, slices[2]!, 10, 20)).toEqual(contents[2]!.subarray(10, 30));
+    expect(await client.read(slices[2]!, 10, 20)).toEqual(contents[2]!.subarray(10, 30));
     expect(diskReads()).toEqual([]);
     expect(storage.cacheStats().readAhead).toMatchObject({
       readBytes: 3 * 20 * KIB,
@@ -116,7 +82,7 @@ describe('slices of one affinity group', () => {
     const { storage, contents, slices, diskReads } = await withTrunk(GROUPS);
     const clients = await Promise.all(Array.from({ length: 16 }, () => storage.connect()));
     const outcomes = await Promise.all(
-      clients.map((client, index) => sound(client, slices[index % 4]!, contents[index % 4]!)),
+      clients.map((client, index) => client.has(slices[index % 4]!, contents[index % 4]!)),
     );
     expect(outcomes).not.toContain(false);
     expect(diskReads().length).toBe(1);
@@ -125,46 +91,46 @@ describe('slices of one affinity group', () => {
   it('are read as far as the bound goes', async () => {
     const groups = Array<string>(100).fill('large');
     const { client, contents, slices, diskReads } = await withTrunk(groups);
-    expect(await sound(client, slices[10]!, contents[10]!)).toBe(true);
+    expect(await client.has(slices[10]!, contents[10]!)).toBe(true);
     const [only, ...rest] = diskReads();
     expect(rest).toEqual([]);
     expect(only!.bytes).toBeLessThanOrEqual(KIB * KIB);
     expect(only!.bytes).toBeGreaterThan(900 * KIB);
-    expect(await sound(client, slices[60]!, contents[60]!)).toBe(true);
+    expect(await client.has(slices[60]!, contents[60]!)).toBe(true);
     expect(diskReads()).toEqual([]);
   });
 
   it('are read alone when reading ahead is off, when they have no group, and without a cache', async () => {
     const off = await withTrunk(GROUPS, { readAheadBytes: 0 });
-    expect(await sound(off.client, off.slices[1]!, off.contents[1]!)).toBe(true);
+    expect(await off.client.has(off.slices[1]!, off.contents[1]!)).toBe(true);
     expect(off.diskReads()).toEqual([{ position: off.trunk.entries[1]!.offset, bytes: 20 * KIB }]);
     const alone = await withTrunk(GROUPS);
-    expect(await sound(alone.client, alone.slices[4]!, alone.contents[4]!)).toBe(true);
+    expect(await alone.client.has(alone.slices[4]!, alone.contents[4]!)).toBe(true);
     expect(alone.diskReads().map(({ bytes }) => bytes)).toEqual([20 * KIB]);
     const none = await withTrunk(GROUPS, { cacheBytes: 0 });
     for (let again = 0; again < 2; again += 1) {
-      expect(await sound(none.client, none.slices[1]!, none.contents[1]!)).toBe(true);
+      expect(await none.client.has(none.slices[1]!, none.contents[1]!)).toBe(true);
       expect(none.diskReads().map(({ bytes }) => bytes)).toEqual([20 * KIB]);
     }
   });
 
   it('that are deleted are gone from memory too, and their neighbours are not', async () => {
     const { client, contents, slices } = await withTrunk(GROUPS);
-    expect(await sound(client, slices[0]!, contents[0]!)).toBe(true);
+    expect(await client.has(slices[0]!, contents[0]!)).toBe(true);
     expect((await client.ask(deleteFile, slices[2]!)).status).toBe(0);
-    expect(await read(client, slices[2]!)).toBe(2);
-    expect(await sound(client, slices[3]!, contents[3]!)).toBe(true);
+    expect(await client.read(slices[2]!)).toBe(2);
+    expect(await client.has(slices[3]!, contents[3]!)).toBe(true);
     // Not read ahead again either.
     expect((await client.ask(deleteFile, slices[6]!)).status).toBe(0);
-    expect(await sound(client, slices[5]!, contents[5]!)).toBe(true);
-    expect(await read(client, slices[6]!)).toBe(2);
+    expect(await client.has(slices[5]!, contents[5]!)).toBe(true);
+    expect(await client.read(slices[6]!)).toBe(2);
   });
 
   it('go from memory with their trunk', async () => {
     const { client, contents, slices, file } = await withTrunk(GROUPS);
-    expect(await sound(client, slices[0]!, contents[0]!)).toBe(true);
+    expect(await client.has(slices[0]!, contents[0]!)).toBe(true);
     expect((await client.ask(deleteFile, file)).status).toBe(0);
-    for (const slice of slices) expect(await read(client, slice)).toBe(2);
+    for (const slice of slices) expect(await client.read(slice)).toBe(2);
   });
 
   it('that are damaged on the disk are not kept, and do not harm those beside them', async () => {
@@ -172,10 +138,10 @@ describe('slices of one affinity group', () => {
     const handle = await open(pathOf(storage.folder, file), 'r+');
     await handle.write(Buffer.from('damage'), 0, 6, trunk.entries[2]!.offset + 100);
     await handle.close();
-    expect(await sound(client, slices[1]!, contents[1]!)).toBe(true);
-    expect(await sound(client, slices[0]!, contents[0]!)).toBe(true);
+    expect(await client.has(slices[1]!, contents[1]!)).toBe(true);
+    expect(await client.has(slices[0]!, contents[0]!)).toBe(true);
     expect(storage.errors).toEqual([]);
-    expect(await sound(client, slices[2]!, contents[2]!)).toBe(false);
+    expect(await client.has(slices[2]!, contents[2]!)).toBe(false);
     expect(storage.errors.map(({ message }) => message)).toEqual([
       expect.stringContaining('another CRC-32'),
     ]);
@@ -189,11 +155,11 @@ describe('slices of one affinity group', () => {
     const bytesOf = (reads: readonly { bytes: number }[]) =>
       reads.reduce((sum, { bytes }) => sum + bytes, 0) / reads.length;
     for (let index = 0; index < 160; index += 8) {
-      expect(await sound(client, slices[index]!, contents[index]!)).toBe(true);
+      expect(await client.has(slices[index]!, contents[index]!)).toBe(true);
     }
     expect(bytesOf(diskReads())).toBeGreaterThan(60 * KIB);
     for (let index = 160; index < 480; index += 8) {
-      expect(await sound(client, slices[index]!, contents[index]!)).toBe(true);
+      expect(await client.has(slices[index]!, contents[index]!)).toBe(true);
     }
     expect(bytesOf(diskReads())).toBeLessThan(40 * KIB);
     expect(storage.cacheStats().readAhead.declined).toBeGreaterThan(20);
@@ -202,18 +168,48 @@ describe('slices of one affinity group', () => {
 
 describe('small files in memory', () => {
   it('are read from the disk once, and are gone when they are deleted', async () => {
-    const disk = countedDisk();
+    const { disk, reads } = countedDisk();
     const storage = await storageOf({ disk });
     const client = await storage.connect();
     const content = contentOf(1);
     const file = await client.upload(content);
     for (let again = 0; again < 3; again += 1) {
-      expect(await sound(client, file, content)).toBe(true);
+      expect(await client.has(file, content)).toBe(true);
     }
-    expect(await read(client, file, 5, 0)).toEqual(content.subarray(5));
-    expect(disk.reads.length).toBe(1);
+    expect(await client.read(file, 5, 0)).toEqual(content.subarray(5));
+    expect(reads.length).toBe(1);
     expect((await client.ask(deleteFile, file)).status).toBe(0);
-    expect(await read(client, file)).toBe(2);
+    expect(await client.read(file)).toBe(2);
+  });
+
+  it('make way for others where they were read longest ago', async () => {
+    const { disk, reads } = countedDisk();
+    // For seven files, and one more that is not known to be read again.
+    const storage = await storageOf({ disk, cacheBytes: 160 * KIB, readAheadBytes: 0 });
+    const client = await storage.connect();
+    const files: FileName[] = [];
+    for (let index = 0; index < 9; index += 1) {
+      files.push(await client.upload(contentOf(index, 19 * KIB)));
+    }
+    /** Whether the disk is read for it. */
+    const isRead = async (index: number) => {
+      reads.length = 0;
+      expect(await client.has(files[index]!, contentOf(index, 19 * KIB))).toBe(true);
+      return reads.length > 0;
+    };
+    for (let index = 0; index < 8; index += 1) expect(await isRead(index)).toBe(true);
+    expect([await isRead(0), await isRead(7), await isRead(8)]).toEqual([false, false, true]);
+    expect([await isRead(0), await isRead(7), await isRead(1)]).toEqual([false, false, true]);
+  });
+
+  it('are asked of the filter first, where there is one', async () => {
+    for (const cacheFilter of [true, false]) {
+      const storage = await storageOf({ cacheFilter });
+      const client = await storage.connect();
+      const file = await client.upload(contentOf(1));
+      expect(await client.has(file, contentOf(1))).toBe(true);
+      expect(storage.cacheStats().filterNo).toBe(cacheFilter ? 1 : 0);
+    }
   });
 
   it('are not held for their size: large ones are sent as they are read', async () => {
@@ -221,31 +217,30 @@ describe('small files in memory', () => {
     const client = await storage.connect();
     const content = Buffer.alloc(3 * KIB * KIB, 'large');
     const file = await client.upload(content);
-    expect(await sound(client, file, content)).toBe(true);
-    const appender = await sendAppender(client, content);
-    expect(await sound(client, appender, content)).toBe(true);
+    expect(await client.has(file, content)).toBe(true);
+    const appender = await client.appender(content);
+    expect(await client.has(appender, content)).toBe(true);
     expect(storage.cacheStats()).toMatchObject({ files: 0 });
   });
 
   it('that change are never given as they were', async () => {
     const storage = await storageOf();
     const client = await storage.connect();
-    const file = await sendAppender(client, Buffer.from('one two three'));
-    const readText = async () => String(await read(client, file));
+    const file = await client.appender(Buffer.from('one two three'));
+    const readText = async () => String(await client.read(file));
     expect(await readText()).toBe('one two three');
-    expect(await modify(client, file, 4, Buffer.from('TWO'))).toBe(0);
+    expect(await client.modify(file, 4, Buffer.from('TWO'))).toBe(0);
     expect(await readText()).toBe('one TWO three');
     const { name } = file;
     expect((await client.ask(truncateFile, { name, size: 7 })).status).toBe(0);
     expect(await readText()).toBe('one TWO');
-    client.send(encodeRequestHead(appendFile, { name, size: 5 }));
-    expect((await client.exchange(Buffer.from(' four'))).status).toBe(0);
+    expect(await client.append(file, ' four')).toBe(0);
     expect(await readText()).toBe('one TWO four');
     const renamed = (await client.ask(regenerateAppender, { name })).answer!;
-    expect(await read(client, file)).toBe(2);
-    expect(String(await read(client, renamed))).toBe('one TWO four');
+    expect(await client.read(file)).toBe(2);
+    expect(String(await client.read(renamed))).toBe('one TWO four');
     expect(storage.cacheStats().hits).toBe(0);
-    expect(String(await read(client, renamed))).toBe('one TWO four');
+    expect(String(await client.read(renamed))).toBe('one TWO four');
     expect(storage.cacheStats().hits).toBe(1);
   });
 
@@ -253,30 +248,22 @@ describe('small files in memory', () => {
     const storage = await storageOf();
     const client = await storage.connect();
     const master = await client.upload(Buffer.from('master'));
-    const name = master.name.replace('.txt', '_small.txt');
-    const small = { group: master.group, name: name.replace(/^(.*)\.txt$/, '$1.txt') };
-    expect(await read(client, small)).toBe(2);
-    const head = { master: master.name, prefix: '_small', extension: 'txt', size: 5 };
-    client.send(encodeRequestHead(uploadSlaveFile, head));
-    const { status, body } = await client.exchange(Buffer.from('small'));
-    expect(status).toBe(0);
-    const made = uploadSlaveFile.reply.decode(body);
-    expect(made.name).toBe(small.name);
-    expect(String(await read(client, small))).toBe('small');
+    const small = { group: master.group, name: master.name.replace('.txt', '_small.txt') };
+    expect(await client.read(small)).toBe(2);
+    expect(await client.slave(master, 'small', '_small')).toMatchObject(small);
+    expect(String(await client.read(small))).toBe('small');
   });
 
   it('that are links go with what they lead to', async () => {
     const storage = await storageOf();
     const client = await storage.connect();
     const file = await client.upload(Buffer.from('content'));
-    const names = { group: 'group1', prefix: '', extension: 'lnk', signature: '' };
-    const asked = { ...names, master: '', source: file.name };
-    const link = (await client.ask(createLink, asked)).answer!;
+    const link = await client.link(file);
     for (let again = 0; again < 2; again += 1) {
-      expect(String(await read(client, link))).toBe('content');
+      expect(String(await client.read(link))).toBe('content');
     }
     expect((await client.ask(deleteFile, file)).status).toBe(0);
-    expect(await read(client, link)).toBe(2);
+    expect(await client.read(link)).toBe(2);
   });
 
   it('are as the last acknowledged change left them, or newer, while many read and one writes', async () => {
@@ -285,24 +272,24 @@ describe('small files in memory', () => {
       const storage = await storageOf();
       const writer = await storage.connect();
       const text = (version: number) => Buffer.from(String(version).padStart(8, '0').repeat(500));
-      const file = await sendAppender(writer, text(0));
+      const file = await writer.appender(text(0));
       let acknowledged = 0;
       let done = false;
       const reading = Array.from({ length: 6 }, async () => {
         const client = await storage.connect();
         while (!done) {
           const atLeast = acknowledged;
-          const bytes = String(await read(client, file));
+          const bytes = String(await client.read(file));
           const version = Number(bytes.slice(0, 8));
           expect(version).toBeGreaterThanOrEqual(atLeast);
           expect(bytes).toBe(text(version).toString());
         }
       });
       for (let version = 1; version <= 40; version += 1) {
-        expect(await modify(writer, file, 0, text(version))).toBe(0);
+        expect(await writer.modify(file, 0, text(version))).toBe(0);
         acknowledged = version;
         for (let pause = random.below(4); pause > 0; pause -= 1) {
-          expect(Number(String(await read(writer, file, 0, 8)))).toBe(version);
+          expect(Number(String(await writer.read(file, 0, 8)))).toBe(version);
         }
       }
       done = true;

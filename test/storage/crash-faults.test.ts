@@ -4,7 +4,7 @@ import { Random } from '../support/random.js';
 import { canFail, type Fault, type Operation } from '../support/simulated-disk.js';
 import type { CrashMode } from '../support/simulated-file.js';
 import { StorageHost, type StorageState, Untold } from '../support/storage-host.js';
-import { STORAGE_SCRIPTS, type StorageScript, someBytes } from '../support/storage-scripts.js';
+import { goOn, STORAGE_SCRIPTS, type StorageScript } from '../support/storage-scripts.js';
 
 /**
  * Each operation of small histories fails, once or it and all later ones: what was
@@ -101,14 +101,6 @@ async function tolerant(host: StorageHost, work: () => Promise<void>): Promise<v
   } catch (error) {
     if (host.disk.failures.length === 0) throw error;
     if (host.isRunning && !(error instanceof Untold)) throw error;
-  }
-}
-
-async function goOn(host: StorageHost): Promise<void> {
-  await host.upload(someBytes(host, 100));
-  for (const entry of host.ledger.living('appender')) {
-    await host.append(entry, someBytes(host, 40));
-    await host.modify(entry, 0, someBytes(host, 20));
   }
 }
 

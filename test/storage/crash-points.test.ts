@@ -4,7 +4,7 @@ import { inParallel } from '../support/parallel.js';
 import { Random } from '../support/random.js';
 import { CRASH_MODES, type CrashMode } from '../support/simulated-file.js';
 import { StorageHost, type StorageState } from '../support/storage-host.js';
-import { STORAGE_SCRIPTS, type StorageScript, someBytes } from '../support/storage-scripts.js';
+import { goOn, STORAGE_SCRIPTS, type StorageScript } from '../support/storage-scripts.js';
 
 /**
  * Every crash point of small histories: the state of the disk before and after each
@@ -59,11 +59,7 @@ async function recover(
     host.checkDisk();
     await host.check('must work', mode !== 'killed');
     step = 'going on';
-    await host.upload(someBytes(host, 100));
-    for (const entry of host.ledger.living('appender')) {
-      await host.append(entry, someBytes(host, 40));
-      await host.modify(entry, 0, someBytes(host, 20));
-    }
+    await goOn(host);
     await host.check();
     step = 'the restart';
     await host.close();

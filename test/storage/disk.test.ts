@@ -1,4 +1,4 @@
-import { type Disk, type DiskFile, decoratedFile, localDisk } from '@stevedore/disk';
+import type { StorageOptions } from '@stevedore/node';
 import {
   deleteFile,
   downloadFile,
@@ -7,61 +7,57 @@ import {
   uploadFile,
 } from '@stevedore/protocol';
 import { describe, expect, it } from 'vitest';
+import { type DiskCall, watchedDisk } from '../support/watched-disk.js';
 import { filesIn, type RawClient, storageOf } from './support.js';
 
-/** The disk of this machine that writes down what it is asked and fails when told. */
-class WatchedDisk implements Disk {
-  readonly log: string[] = [];
-  /** Operation to fail, once, and with which code. */
-  fails: { readonly operation: string; readonly code: string } | undefined;
-
-  async #do<Result>(operation: string, path: string, action: () => Promise<Result>) {
+/** A disk that writes down what it is asked and fails when told. */
+function noting() {
+  const noted = {
+    log: [] as string[],
+    /** Operation to fail, once, and with which code. */
+    fails: undefined as { readonly operation: string; readonly code: string } | undefined,
+    onCall: (_operation: string): void => {},
+  };
+  const disk = watchedDisk(async ({ operation: call, path }, run) => {
+    const operation = NAMES[call];
+    if (!operation) return run();
     // Only what concerns files of clients, and names without what is random in them.
     const short = path.replace(/^.*\/data/, 'data').replace(/[^/]{34,}$/, 'FILE');
     if (!path.includes('.stevedore-')) {
-      this.log.push(`${operation} ${short.replace(/\.tmp\/.*/, 'TEMPORARY')}`);
+      noted.log.push(`${operation} ${short.replace(/\.tmp\/.*/, 'TEMPORARY')}`);
     }
-    if (this.fails?.operation === operation) {
-      const { code } = this.fails;
-      this.fails = undefined;
+    noted.onCall(call);
+    if (noted.fails?.operation === operation) {
+      const { code } = noted.fails;
+      noted.fails = undefined;
       throw Object.assign(new Error(`${operation} fails with ${code}`), { code });
     }
-    return action();
-  }
-
-  #file(file: DiskFile, path: string): DiskFile {
-    return decoratedFile(file, {
-      readAt: (target, position) => this.#do('read', path, () => file.readAt(target, position)),
-      writeAt: (chunks, position) => this.#do('write', path, () => file.writeAt(chunks, position)),
-      truncate: (size) => this.#do('truncate', path, () => file.truncate(size)),
-      sync: () => this.#do('sync', path, () => file.sync()),
-    });
-  }
-
-  create = (path: string) =>
-    this.#do('create', path, async () => this.#file(await localDisk.create(path), path));
-  openToRead = (path: string) =>
-    this.#do('open', path, async () => this.#file(await localDisk.openToRead(path), path));
-  openToUpdate = (path: string) =>
-    this.#do('open', path, async () => this.#file(await localDisk.openToUpdate(path), path));
-  makeLink = (target: string, path: string) =>
-    this.#do('link', path, () => localDisk.makeLink(target, path));
-  readLink = (path: string) => localDisk.readLink(path);
-  rename = (from: string, to: string) => this.#do('rename', to, () => localDisk.rename(from, to));
-  unlink = (path: string) => this.#do('unlink', path, () => localDisk.unlink(path));
-  exists = (path: string) => localDisk.exists(path);
-  makeDirectory = (path: string) => this.#do('make', path, () => localDisk.makeDirectory(path));
-  syncDirectory = (path: string) => this.#do('sync', path, () => localDisk.syncDirectory(path));
-  list = (path: string) => localDisk.list(path);
-  space = (path: string) => localDisk.space(path);
+    return run();
+  });
+  return { disk, noted };
 }
 
-async function watched() {
-  const disk = new WatchedDisk();
-  const storage = await storageOf({ disk });
+const NAMES: Partial<Record<DiskCall['operation'], string>> = {
+  create: 'create',
+  openToRead: 'open',
+  openToUpdate: 'open',
+  makeLink: 'link',
+  rename: 'rename',
+  unlink: 'unlink',
+  makeDirectory: 'make',
+  syncDirectory: 'sync',
+  readAt: 'read',
+  writeAt: 'write',
+  truncate: 'truncate',
+  sync: 'sync',
+};
+
+async function watched(options: Partial<StorageOptions> = {}) {
+  const { disk, noted } = noting();
+  const storage = await storageOf({ disk, ...options });
   const client = await storage.connect();
-  disk.log.length = 0;
-  return { disk, storage, client };
+  noted.log.length = 0;
+  return { noted, storage, client };
 }
 
 function sendUpload(client: RawClient): void {
@@ -71,7 +67,7 @@ function sendUpload(client: RawClient): void {
 
 describe('a storage and its disk', () => {
   it('answers an upload after content, name and directories are durable', async () => {
-    const { disk, client } = await watched();
+    const { noted: disk, client } = await watched();
     await client.upload(Buffer.from('first'));
     expect(disk.log).toEqual([
       'create data/TEMPORARY',
@@ -99,7 +95,7 @@ describe('a storage and its disk', () => {
   });
 
   it('answers a deletion after the directory is durable', async () => {
-    const { disk, client } = await watched();
+    const { noted: disk, client } = await watched();
     const file = await client.upload(Buffer.from('content'));
     disk.log.length = 0;
     await client.ask(deleteFile, file);
@@ -112,7 +108,7 @@ describe('a storage and its disk', () => {
   });
 
   it('reads a small file with one read', async () => {
-    const { disk, client } = await watched();
+    const { noted: disk, client } = await watched();
     const file = await client.upload(Buffer.from('content'));
     disk.log.length = 0;
     for (let index = 0; index < 3; index++) {
@@ -132,7 +128,7 @@ describe('a storage and its disk', () => {
   ])(
     'answers a %s that fails with %s, leaves nothing and goes on',
     async (operation, code, status) => {
-      const { disk, storage, client } = await watched();
+      const { noted: disk, storage, client } = await watched();
       disk.fails = { operation, code };
       sendUpload(client);
       expect((await client.reply())!.status).toBe(status);
@@ -145,12 +141,10 @@ describe('a storage and its disk', () => {
   );
 
   it('takes back a file whose directory could not be synced', async () => {
-    const { disk, storage, client } = await watched();
+    const { noted: disk, storage, client } = await watched();
     await client.upload(Buffer.from('makes the directories'));
-    const rename = disk.rename;
-    disk.rename = async (from, to) => {
-      await rename(from, to);
-      disk.fails = { operation: 'sync', code: 'EIO' };
+    disk.onCall = (operation) => {
+      if (operation === 'rename') disk.fails = { operation: 'sync', code: 'EIO' };
     };
     sendUpload(client);
     expect((await client.reply())!.status).toBe(5);
@@ -158,7 +152,7 @@ describe('a storage and its disk', () => {
   });
 
   it('answers a small file that cannot be read, and goes on', async () => {
-    const { disk, storage, client } = await watched();
+    const { noted: disk, storage, client } = await watched();
     const file = await client.upload(Buffer.from('content'));
     disk.fails = { operation: 'read', code: 'EIO' };
     const asked = { ...file, offset: 0, length: 0 };
@@ -168,9 +162,7 @@ describe('a storage and its disk', () => {
   });
 
   it('answers a download that cannot be read at all, and goes on', async () => {
-    const disk = new WatchedDisk();
-    const storage = await storageOf({ disk, cacheBytes: 0 });
-    const client = await storage.connect();
+    const { noted: disk, client } = await watched({ cacheBytes: 0 });
     const file = await client.upload(Buffer.from('content'));
     disk.fails = { operation: 'read', code: 'EIO' };
     expect((await client.ask(downloadFile, { ...file, offset: 0, length: 0 })).status).toBe(5);
@@ -179,20 +171,13 @@ describe('a storage and its disk', () => {
   });
 
   it('closes when a download fails in its middle', async () => {
-    const disk = new WatchedDisk();
-    const storage = await storageOf({ disk, readChunkBytes: 1000, cacheBytes: 0 });
-    const client = await storage.connect();
-    const file = await client.upload(Buffer.alloc(100_000));
+    const { noted: disk, storage, client } = await watched({ cacheBytes: 0 });
+    const file = await client.upload(Buffer.alloc(8_000_000));
     let reads = 0;
-    const openToRead = disk.openToRead;
-    disk.openToRead = async (path) => {
-      const opened = await openToRead(path);
-      const readAt = opened.readAt;
-      opened.readAt = (target, position) => {
-        if (++reads === 50) disk.fails = { operation: 'read', code: 'EIO' };
-        return readAt(target, position);
-      };
-      return opened;
+    disk.onCall = (operation) => {
+      if (operation !== 'readAt') return;
+      reads += 1;
+      if (reads === 20) disk.fails = { operation: 'read', code: 'EIO' };
     };
     await expect(client.ask(downloadFile, { ...file, offset: 0, length: 0 })).rejects.toThrow(
       'closed without a reply',

@@ -1,14 +1,7 @@
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Storage, type StorageOptions, startStorage } from '@stevedore/node';
-import {
-  type Command,
-  encodeRequestHead,
-  type FileName,
-  listStorage,
-  type PayloadCommand,
-  StorageStatus,
-} from '@stevedore/protocol';
+import { type FileName, listStorage, StorageStatus } from '@stevedore/protocol';
 import { startTracker, type Tracker, type TrackerOptions } from '@stevedore/tracker';
 import { onTestFinished } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
@@ -108,30 +101,6 @@ export async function groupOf(
     await member.storage!.active();
   }
   return group;
-}
-
-/** Sends a command with content. */
-export async function send<Request, Answer>(
-  client: RawClient,
-  command: PayloadCommand<Request, Answer>,
-  request: Request,
-  content: Buffer,
-): Promise<{ status: number; answer: Answer | undefined }> {
-  const { status, body } = await client.exchange(
-    Buffer.concat([encodeRequestHead(command, request), content]),
-  );
-  return { status, answer: status === 0 ? command.reply.decode(body) : undefined };
-}
-
-/** A command that must succeed. */
-export async function done<Request, Answer>(
-  client: RawClient,
-  command: Command<Request, Answer>,
-  request: Request,
-): Promise<Answer> {
-  const { status, answer } = await client.ask(command, request);
-  if (status !== 0) throw new Error(`${command.name}: status ${status}`);
-  return answer!;
 }
 
 /** Every file of a member with its content, by name; what is the member's own is left out. */

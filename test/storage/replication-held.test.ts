@@ -2,7 +2,6 @@ import { queryFileInfo, Status, syncAppendFile, syncUpdateFile } from '@stevedor
 import { systemEnvironment } from '@stevedore/wire';
 import { expect, test } from 'vitest';
 import { groupOf, sameEverywhere } from './group.js';
-import { append, appender } from './group-requests.js';
 import { stockServer } from './stock-server.js';
 import { until } from './support.js';
 
@@ -17,7 +16,7 @@ async function withLackingMember(beatIntervalMs: number) {
   const { members } = await groupOf(2, { environment, beatIntervalMs });
   const [source, other] = members as [(typeof members)[0], (typeof members)[0]];
   const client = await source.connect();
-  const grown = await appender(client, 'first');
+  const grown = await client.appender('first');
   await sameEverywhere(members);
   await other.stop();
   // Its creation is long past when the next change is made.
@@ -31,7 +30,7 @@ async function withLackingMember(beatIntervalMs: number) {
       [syncAppendFile.code, none],
     ]),
   );
-  expect(await append(client, grown, ' second')).toBe(0);
+  expect(await client.append(grown, ' second')).toBe(0);
   const asked = (code: number) => requests.some((request) => request.code === code);
   await until(() => asked(queryFileInfo.code));
   return { asked, isSent: () => source.storage!.replicationStatus().members[0]?.lagBytes === 0 };

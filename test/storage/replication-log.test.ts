@@ -8,11 +8,7 @@ import {
 } from '../../packages/storage/dist/replication/binlog-follower.js';
 import { Journal } from '../../packages/storage/dist/replication/journal.js';
 import type { LogRecord } from '../../packages/storage/dist/replication/log-record.js';
-import {
-  MarkFile,
-  MarkKeeper,
-  NEW_MARK,
-} from '../../packages/storage/dist/replication/progress.js';
+import { MarkKeeper } from '../../packages/storage/dist/replication/progress.js';
 import type { Sending } from '../../packages/storage/dist/replication/sending.js';
 import { Tombstones } from '../../packages/storage/dist/replication/tombstones.js';
 import { temporaryFolder } from '../support/temporary.js';
@@ -50,16 +46,17 @@ describe('the log of changes', () => {
     clock.seconds = 1001;
     const late = journal.begin();
     const noted = late.note('C', OTHER);
-    await new Promise((resolve) => setTimeout(resolve, 50));
-    expect(await secondsOf(log)).toEqual([]);
+    // Of another member: it waits for nobody, and for whatever was queued before.
+    await journal.received(5).note('C', NAME);
+    expect(await secondsOf(log)).toEqual([5]);
     await early.note('C', NAME);
     await noted;
-    expect(await secondsOf(log)).toEqual([1000, 1001]);
+    expect(await secondsOf(log)).toEqual([5, 1000, 1001]);
     // A clock that is set back gives no earlier time.
     clock.seconds = 900;
     const next = journal.begin();
     await next.note('D', NAME);
-    expect(await secondsOf(log)).toEqual([1000, 1001, 1001]);
+    expect(await secondsOf(log)).toEqual([5, 1000, 1001, 1001]);
   });
 
   it('does not wait for a change that has failed', async () => {
@@ -109,7 +106,7 @@ describe('what a member is sent', () => {
     for (const [index, atSeconds] of [10, 10, 11].entries()) {
       await log.append({ ...record, atSeconds, name: NAME.replace('514', `51${index}`) });
     }
-    const keeper = new MarkKeeper(new MarkFile(localDisk, directory, 'a', () => {}));
+    const keeper = new MarkKeeper(localDisk, directory, 'a', () => {});
     const wakeup = new Wakeup();
     const sent: { record: LogRecord; land: (isThere: boolean) => void }[] = [];
     const passage = new BinlogFollower({
@@ -126,7 +123,7 @@ describe('what a member is sent', () => {
     const stepped = passage.step();
     await until(() => sent.length === 2);
     sent[1]!.land(true);
-    await new Promise((resolve) => setTimeout(resolve, 50));
+    await new Promise(setImmediate);
     expect(sent.length).toBe(2);
     expect(keeper.acknowledged).toBe(0);
     sent[0]!.land(true);
@@ -145,42 +142,5 @@ describe('what a member is sent', () => {
       false,
       true,
     ]);
-  });
-});
-
-describe('a mark', () => {
-  const begun = async (
-    first: [number, number | undefined],
-    second: [number, number | undefined],
-  ) => {
-    const keeper = new MarkKeeper(new MarkFile(localDisk, temporaryFolder(), 'a', () => {}));
-    keeper.begin(...first, 500);
-    keeper.acknowledge(300);
-    await keeper.save();
-    keeper.begin(...second, 500);
-    return keeper;
-  };
-  const active = 7;
-  const waiting = 1;
-
-  it('stays where it is for a member that was away', async () => {
-    const keeper = await begun([active, 50], [active, 50]);
-    expect(keeper.acknowledged).toBe(300);
-    expect(keeper.mark.everythingUntil).toBe(0);
-  });
-
-  it('begins anew, with the files of others, when the member takes another first copy', async () => {
-    for (const status of [waiting, active]) {
-      const keeper = await begun([active, 50], [status, 60]);
-      expect(keeper.acknowledged).toBe(0);
-      expect(keeper.mark.everythingUntil).toBe(500);
-    }
-  });
-
-  it('is new for a new log', () => {
-    const keeper = new MarkKeeper(new MarkFile(localDisk, temporaryFolder(), 'a', () => {}));
-    keeper.acknowledge(300);
-    keeper.begin(active, undefined, 500);
-    expect(keeper.mark).toEqual(NEW_MARK);
   });
 });

@@ -29,7 +29,7 @@ import {
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { Random } from '../support/random.js';
 import { temporaryFolder } from '../support/temporary.js';
-import { contentsOf, done, groupOf, sameEverywhere, send } from './group.js';
+import { contentsOf, groupOf, sameEverywhere } from './group.js';
 import { stockServer } from './stock-server.js';
 import { filesIn, RawClient, storageOf, until } from './support.js';
 
@@ -56,10 +56,10 @@ async function attempts(open: () => Promise<RawClient>, name: string): Promise<n
     statuses.push((await asked).status);
   };
   for (const command of [syncCreateFile, syncUpdateFile]) {
-    await add(send(await open(), command, { ...change, size }, CONTENT));
+    await add((await open()).bring(command, { ...change, size }, CONTENT));
   }
   for (const command of [syncAppendFile, syncModifyFile]) {
-    await add(send(await open(), command, { ...change, offset: 0, size }, CONTENT));
+    await add((await open()).bring(command, { ...change, offset: 0, size }, CONTENT));
   }
   await add((await open()).ask(syncTruncateFile, { ...change, oldSize: 7, newSize: 1 }));
   for (const command of [syncCreateLink, syncRenameFile]) {
@@ -81,7 +81,7 @@ describe('a storage of a group', () => {
     const client = await open();
     expect((await client.ask(reportServerId, group.members[1]!.host)).status).toBe(13);
     expect([...(await contentsOf(a!)).keys()]).toEqual([file.name]);
-    await done(client, deleteFile, file);
+    await client.must(deleteFile, file);
   });
 
   it('has the files of a member up to the times of its own records, not of others', async () => {
@@ -91,7 +91,7 @@ describe('a storage of a group', () => {
     const own = await (await b!.connect()).upload(CONTENT);
     await b!.stop();
     const client = await from(b!.host, { host: a!.host, port: a!.storage!.port });
-    await done(client, reportServerId, b!.host);
+    await client.must(reportServerId, b!.host);
     const change = { group: 'group1', atSeconds: 2_000_000_000, name: file.name };
     expect((await client.ask(syncDeleteFile, change)).status).toBe(0);
     await client.ask(syncDeleteFile, { ...change, atSeconds: 1_999_999_999, name: own.name });
@@ -106,7 +106,7 @@ describe('a storage of a group', () => {
     const connection = await a!.connect();
     const { name: master } = await connection.upload(CONTENT);
     const request = { master, prefix: '_s', extension: 'txt', size: CONTENT.length };
-    const { answer: slave } = await send(connection, uploadSlaveFile, request, CONTENT);
+    const { answer: slave } = await connection.bring(uploadSlaveFile, request, CONTENT);
     await b!.stop();
     const client = await from(b!.host, { host: a!.host, port: a!.storage!.port });
     const change = { group: 'group1', atSeconds: 1_000_000_000, name: slave!.name };
@@ -143,7 +143,7 @@ describe('a storage of a group', () => {
     const { name: master } = await connection.upload(CONTENT);
     const request = { master, prefix: '_s', extension: 'txt', size: 3 };
     const store = async (text: string) => {
-      const { answer } = await send(connection, uploadSlaveFile, request, Buffer.from(text));
+      const { answer } = await connection.bring(uploadSlaveFile, request, Buffer.from(text));
       return answer!;
     };
     const slave = await store('old');
@@ -169,7 +169,7 @@ describe('a storage of a group', () => {
 
   it('keeps a slave that is stored again while a late deletion looks for it', async () => {
     const { connection, slave, store, member, hold, text, change } = await heldMember();
-    await done(connection, deleteFile, slave);
+    await connection.must(deleteFile, slave);
     const client = await member();
     const { release, reached } = hold('exists');
     const late = client.ask(syncDeleteFile, change);
@@ -185,7 +185,7 @@ describe('a storage of a group', () => {
     const [client, other] = [await member(), await member()];
     const { release, reached } = hold('rename');
     const younger = { ...change, atSeconds: change.atSeconds + 9, size: 3 };
-    const sent = send(other, syncUpdateFile, younger, Buffer.from('new'));
+    const sent = other.bring(syncUpdateFile, younger, Buffer.from('new'));
     await reached;
     const late = client.ask(syncDeleteFile, { ...change, atSeconds: change.atSeconds + 5 });
     await sleep(50);
@@ -275,7 +275,7 @@ describe('a storage of a group', () => {
     await b!.stop();
     const requests = await stockServer(b!.host, port);
     const rest = { group: 'group1', master: '', prefix: '', signature: '' };
-    const link = await done(client, createLink, { ...rest, extension: 'lnk', source });
+    const link = await client.must(createLink, { ...rest, extension: 'lnk', source });
     const isLink = ({ body }: { body: Buffer }): boolean => body.includes(link.name);
     await until(() => requests.some(isLink));
     const { code, body } = requests.find(isLink)!;
@@ -295,8 +295,8 @@ describe('a storage of a group', () => {
     const trackerAddress = group.tracker.host;
     const trackers = [`${trackerAddress}:${group.tracker.port}`];
     const where = { group: 'group1', port, trackerAddress, trackers };
-    await done(stock, join, { ...where, ...times, ...paths, ...self });
-    await done(stock, beat, undefined);
+    await stock.must(join, { ...where, ...times, ...paths, ...self });
+    await stock.must(beat, undefined);
     await a!.stop();
     await rm(a!.folder, { recursive: true });
     await a!.start();

@@ -3,16 +3,8 @@ import { join } from 'node:path';
 import type { Storage, StorageOptions } from '@stevedore/node';
 import { deleteFile, type FileName, uploadSlaveFile } from '@stevedore/protocol';
 import { describe, expect, it } from 'vitest';
-import {
-  contentsOf,
-  done,
-  groupOf,
-  type MemberOfTest,
-  pathExists,
-  sameEverywhere,
-  send,
-} from './group.js';
-import { download, gatedDisk, slave } from './group-requests.js';
+import { contentsOf, groupOf, type MemberOfTest, pathExists, sameEverywhere } from './group.js';
+import { download, gatedDisk } from './group-requests.js';
 import { idOf, until } from './support.js';
 
 /** How many members have a new file when it is answered, and when the others get it. */
@@ -24,19 +16,16 @@ describe('an upload', () => {
     const client = await a.connect();
     const file = await client.upload(Buffer.from('twice'));
     expect(await download(b, file)).toBe('twice');
-    const slaveFile = await slave(client, file, 'a slave');
+    const slaveFile = await client.slave(file, 'a slave');
     expect(await download(b, slaveFile)).toBe('a slave');
     await b.stop();
-    const refusal = (asked: Promise<unknown>) => asked.then(() => 0, String);
-    await until(
-      async () =>
-        (await refusal(client.upload(Buffer.from('once')))) === 'Error: upload: status 11',
-    );
+    const refusal = () => client.upload(Buffer.from('once')).then(() => '', String);
+    await until(async () => (await refusal()).endsWith('status 11'));
     const request = { master: file.name, prefix: '_t', extension: 'txt', size: 1 };
-    expect((await send(client, uploadSlaveFile, request, Buffer.from('t'))).status).toBe(11);
+    expect((await client.bring(uploadSlaveFile, request, Buffer.from('t'))).status).toBe(11);
     expect([...(await contentsOf(a)).keys()]).toEqual([file.name, slaveFile.name].sort());
     // A deletion waits for nobody.
-    await done(client, deleteFile, slaveFile);
+    await client.must(deleteFile, slaveFile);
     await b.start();
     await sameEverywhere(group.members);
     expect([...(await contentsOf(b)).keys()]).toEqual([file.name]);
@@ -63,13 +52,17 @@ describe('an upload', () => {
     await second.stop();
     const release = hold();
     const request = { master: name, prefix: '_s', extension: 'txt', size: 3 };
-    const refused = send(client, uploadSlaveFile, request, Buffer.from('one'));
+    const refused = client.bring(uploadSlaveFile, request, Buffer.from('one'));
     // It is made here, and too few have it; the other one takes it after that.
     await until(async () => (await contentsOf(first)).size > 1);
     expect((await refused).status).toBe(11);
     await first.stop();
     await second.start();
-    const taken = await send(await second.connect(), uploadSlaveFile, request, Buffer.from('two'));
+    const taken = await (await second.connect()).bring(
+      uploadSlaveFile,
+      request,
+      Buffer.from('two'),
+    );
     expect(taken.status).toBe(0);
     release();
     await first.start();

@@ -3,13 +3,11 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import {
-  createLink,
   deleteFile,
   deleteStorage,
   type FileName,
   getMetadata,
   listStorage,
-  modifyFile,
   queryFetch,
   queryFetchAll,
   queryUpdate,
@@ -22,15 +20,13 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
 import {
   contentsOf,
-  done,
   type GroupOfTest,
   groupOf,
   type MemberOfTest,
   pathExists,
   sameEverywhere,
-  send,
 } from './group.js';
-import { append, appender, download, gatedDisk, slave } from './group-requests.js';
+import { download, gatedDisk } from './group-requests.js';
 import { type RawClient, until } from './support.js';
 
 /** A group of storages behaves as one of FastDFS does: each pushes its changes to the others. */
@@ -41,35 +37,27 @@ async function changes(client: RawClient, mark: string) {
   const gone = await client.upload(Buffer.from(`gone ${mark}`));
   const large = await client.upload(Buffer.alloc(300_000, mark));
   const empty = await client.upload(Buffer.alloc(0));
-  await slave(client, kept, `slave ${mark}`);
-  const again = await slave(client, gone, 'a');
+  await client.slave(kept, `slave ${mark}`);
+  const again = await client.slave(gone, 'a');
   const metadata = Buffer.from(`name\x02${mark}`);
   for (const file of [kept, gone, large]) {
-    await done(client, setMetadata, { ...file, metadata, mode: 'overwrite' });
+    await client.must(setMetadata, { ...file, metadata, mode: 'overwrite' });
   }
-  await done(client, setMetadata, { ...large, metadata: Buffer.alloc(0), mode: 'overwrite' });
-  await done(client, deleteFile, again);
-  await slave(client, gone, 'b');
-  await done(client, deleteFile, gone);
-  const grown = await appender(client, 'first');
-  expect(await append(client, grown, ` second ${mark}`)).toBe(0);
-  const modify = { name: grown.name, offset: 2, size: 3 };
-  expect((await send(client, modifyFile, modify, Buffer.from('XYZ'))).status).toBe(0);
-  await done(client, truncateFile, { name: grown.name, size: 9 });
-  await done(client, truncateFile, { name: grown.name, size: 12 });
-  expect(await append(client, grown, mark)).toBe(0);
-  const regenerated = await appender(client, `to be ${mark}`);
-  await append(client, regenerated, ' regenerated');
-  await done(client, setMetadata, { ...regenerated, metadata, mode: 'merge' });
-  const normal = await done(client, regenerateAppender, { name: regenerated.name });
-  const link = await done(client, createLink, {
-    group: 'group1',
-    master: '',
-    prefix: '',
-    extension: 'lnk',
-    source: kept.name,
-    signature: '',
-  });
+  await client.must(setMetadata, { ...large, metadata: Buffer.alloc(0), mode: 'overwrite' });
+  await client.must(deleteFile, again);
+  await client.slave(gone, 'b');
+  await client.must(deleteFile, gone);
+  const grown = await client.appender('first');
+  expect(await client.append(grown, ` second ${mark}`)).toBe(0);
+  expect(await client.modify(grown, 2, 'XYZ')).toBe(0);
+  await client.must(truncateFile, { name: grown.name, size: 9 });
+  await client.must(truncateFile, { name: grown.name, size: 12 });
+  expect(await client.append(grown, mark)).toBe(0);
+  const regenerated = await client.appender(`to be ${mark}`);
+  await client.append(regenerated, ' regenerated');
+  await client.must(setMetadata, { ...regenerated, metadata, mode: 'merge' });
+  const normal = await client.must(regenerateAppender, { name: regenerated.name });
+  const link = await client.link(kept);
   return { kept, gone, large, empty, grown, normal, regenerated, link };
 }
 
@@ -109,9 +97,9 @@ describe('a group of storages', () => {
     await readableAt(group, last!.kept, 3);
     // An appender is read where it is changed, and elsewhere if that fails.
     const asked = await group.asked();
-    const { servers } = await done(asked, queryFetchAll, last!.grown);
+    const { servers } = await asked.must(queryFetchAll, last!.grown);
     expect(servers[0]!.address).toBe(group.members[2]!.host);
-    expect((await done(asked, queryFetch, last!.grown)).address).toBe(group.members[2]!.host);
+    expect((await asked.must(queryFetch, last!.grown)).address).toBe(group.members[2]!.host);
     // What was copied, opened, read and written is counted; what was refused is no download.
     const tracker = await group.asked();
     await until(async () => {
@@ -136,13 +124,13 @@ describe('a group of storages', () => {
     const client = await a.connect();
     const away = await changes(client, 'away');
     await changes(await b.connect(), 'elsewhere');
-    await append(client, before.grown, ' while away');
-    await done(client, truncateFile, { name: before.grown.name, size: 4 });
-    await append(client, before.grown, ' and more');
-    await done(client, deleteFile, before.kept);
+    await client.append(before.grown, ' while away');
+    await client.must(truncateFile, { name: before.grown.name, size: 4 });
+    await client.append(before.grown, ' and more');
+    await client.must(deleteFile, before.kept);
     // Regenerated here, and known there as it was before.
-    const old = await appender(client, 'old');
-    await done(client, regenerateAppender, { name: old.name });
+    const old = await client.appender('old');
+    await client.must(regenerateAppender, { name: old.name });
     await c.start();
     await sameEverywhere(group.members);
     expect(await download(b, before.grown)).toBe('fiXY and more');
@@ -176,12 +164,12 @@ describe('a group of storages', () => {
     const client = await group.asked();
     // Reads go on meanwhile, an appender's too.
     await until(async () => (await group.statusOf(a)) === StorageStatus.offline);
-    const at = await done(client, queryFetchAll, made.grown);
+    const at = await client.must(queryFetchAll, made.grown);
     expect(at.servers.map(({ address }) => address)).toEqual([b.host]);
     await a.start();
     await a.storage!.active();
     await sameEverywhere(group.members);
-    expect(await append(await a.connect(), made.grown, ' and on')).toBe(0);
+    expect(await (await a.connect()).append(made.grown, ' and on')).toBe(0);
     await sameEverywhere(group.members);
     expect(await download(b, made.grown)).toMatch(/ and on$/);
     // What it lost it passes on again.
@@ -220,11 +208,11 @@ describe('a group of storages', () => {
     await c.stop();
     const client = await a.connect();
     const file = await client.upload(Buffer.from('deleted at b'));
-    const other = await appender(client, 'deleted at b');
-    const slaveFile = await slave(client, file, 'slave');
+    const other = await client.appender('deleted at b');
+    const slaveFile = await client.slave(file, 'slave');
     await sameEverywhere([a, b]);
     await a.stop();
-    for (const each of [file, other, slaveFile]) await done(await b.connect(), deleteFile, each);
+    for (const each of [file, other, slaveFile]) await (await b.connect()).must(deleteFile, each);
     // c hears of the deletion before it hears of the files.
     await c.start();
     const last = await (await b.connect()).upload(Buffer.from('last'));
@@ -253,30 +241,30 @@ describe('a group of storages', () => {
     const [a, b] = group.members as [MemberOfTest, MemberOfTest];
     const first = await a.connect();
     const file = await first.upload(Buffer.from('described'));
-    const log = await appender(first, 'log');
+    const log = await first.appender('log');
     await sameEverywhere(group.members);
     const second = await b.connect();
     const tracker = await group.asked();
     const described = { ...file, metadata: Buffer.from('name\x02b'), mode: 'overwrite' as const };
     const isRefused = async (): Promise<void> => {
       expect((await second.ask(setMetadata, described)).status).toBe(11);
-      expect(await append(second, log, ' by b')).toBe(11);
+      expect(await second.append(log, ' by b')).toBe(11);
       expect((await second.ask(truncateFile, { name: log.name, size: 1 })).status).toBe(11);
       expect((await second.ask(regenerateAppender, { name: log.name })).status).toBe(11);
     };
     await isRefused();
-    expect((await done(tracker, queryUpdate, log)).address).toBe(a.host);
+    expect((await tracker.must(queryUpdate, log)).address).toBe(a.host);
     await a.stop();
     await until(async () => (await group.statusOf(a)) === StorageStatus.offline);
     // Another one is asked then, which deletes, and still changes nothing.
-    expect((await done(tracker, queryUpdate, log)).address).toBe(b.host);
+    expect((await tracker.must(queryUpdate, log)).address).toBe(b.host);
     await isRefused();
-    expect((await done(tracker, queryFetch, log)).address).toBe(b.host);
+    expect((await tracker.must(queryFetch, log)).address).toBe(b.host);
     expect(await download(b, log)).toBe('log');
-    await done(second, deleteFile, file);
+    await second.must(deleteFile, file);
     const meanwhile = await second.upload(Buffer.from('meanwhile'));
     await a.start();
-    await until(async () => (await append(await a.connect(), log, ' by a')) === 0);
+    await until(async () => (await (await a.connect()).append(log, ' by a')) === 0);
     await sameEverywhere(group.members);
     // The bytes are on its disk a moment before the change is answered.
     await until(async () => (await download(b, log)) === 'log by a');
@@ -290,7 +278,7 @@ describe('a group of storages', () => {
     const master = await (await a.connect()).upload(Buffer.from('master'));
     await sameEverywhere(group.members);
     await a.stop();
-    const thumbnail = await slave(await b.connect(), master, 'thumbnail');
+    const thumbnail = await (await b.connect()).slave(master, 'thumbnail');
     await b.stop();
     const { disk, hold } = gatedDisk();
     await a.start({ disk });
@@ -310,14 +298,14 @@ describe('a group of storages', () => {
   it('changes what a member left that is gone for good', async () => {
     const group = await groupOf(2);
     const [a, b] = group.members as [MemberOfTest, MemberOfTest];
-    const log = await appender(await a.connect(), 'log');
+    const log = await (await a.connect()).appender('log');
     await sameEverywhere(group.members);
     await a.stop();
     const tracker = await group.asked();
     await until(async () => (await group.statusOf(a)) === StorageStatus.offline);
-    await done(tracker, deleteStorage, { group: 'group1', id: a.host });
-    await until(async () => (await append(await b.connect(), log, ' by b')) === 0);
-    expect((await done(tracker, queryFetch, log)).address).toBe(b.host);
+    await tracker.must(deleteStorage, { group: 'group1', id: a.host });
+    await until(async () => (await (await b.connect()).append(log, ' by b')) === 0);
+    expect((await tracker.must(queryFetch, log)).address).toBe(b.host);
     expect(await download(b, log)).toBe('log by b');
   });
 
@@ -327,7 +315,7 @@ describe('a group of storages', () => {
     const file = await (await a.connect()).upload(Buffer.from('deleted at b'));
     await sameEverywhere(group.members);
     await c.stop();
-    await done(await b.connect(), deleteFile, file);
+    await (await b.connect()).must(deleteFile, file);
     await until(async () => (await download(a, file)) === 2);
     await b.stop();
     // Neither its source nor the one that deleted it has to tell c.

@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import {
   deleteFile,
   downloadFile,
@@ -118,7 +117,9 @@ describe('a daemon', () => {
     const client = await daemon.connect();
     const request = encodeRequest(queryFileInfo, { group: 'group1', name: 'M00/00/00/none' });
     client.send(request.subarray(0, 15));
-    await sleep(50);
+    // The daemon, in this process, reads what has been sent in the next turn.
+    await until(() => client.socket.bytesWritten > 0);
+    for (let turn = 0; turn < 5; turn += 1) await new Promise(setImmediate);
     const other = await daemon.connect();
     await other.ended();
     client.send(request.subarray(15));
@@ -253,8 +254,7 @@ describe('a storage', () => {
     const client = await storage.connect();
     client.socket.pause();
     client.send(encodeRequest(downloadFile, { ...file, offset: 0, length: 0 }));
-    await until(() => client.socket.bytesWritten > 0);
-    await new Promise((resolve) => setTimeout(resolve, 1000));
+    await until(() => storage.connections() === 1);
     client.socket.resume();
     await client.ended();
     expect(await setup.isOpen()).toBe(true);

@@ -4,7 +4,6 @@ import { crc32 } from 'node:zlib';
 import {
   decodeFields,
   deleteFile,
-  downloadFile,
   type FileName,
   makeSliceId,
   queryFileInfo,
@@ -12,7 +11,7 @@ import {
 } from '@stevedore/protocol';
 import { describe, expect, it } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
-import { filesIn, idOf, pathOf, type RawClient, storageOf } from './support.js';
+import { filesIn, idOf, pathOf, storageOf } from './support.js';
 import { trunkOf } from './trunks.js';
 
 const CONTENTS = [
@@ -38,45 +37,31 @@ async function loaded(folder = temporaryFolder(), options = {}) {
   return { storage, client, trunk, file, slice, slices, list: `${pathOf(folder, file)}-deleted` };
 }
 
-async function read(client: RawClient, file: FileName, offset = 0, length = 0) {
-  const { status, answer } = await client.ask(downloadFile, { ...file, offset, length });
-  return answer ?? status;
-}
-
-/** Compares without the slow report on each of many bytes. */
-function same(bytes: Buffer | number, expected: Buffer | undefined): boolean {
-  return Buffer.isBuffer(bytes) && expected !== undefined && bytes.equals(expected);
-}
-
 describe('slices of a trunk', () => {
   it('are read whole and in parts by their own ids', async () => {
     const { client, slices } = await loaded();
     for (const index of [0, 2, 3]) {
-      expect(same(await read(client, slices[index]!), CONTENTS[index])).toBe(true);
+      expect(await client.has(slices[index]!, CONTENTS[index]!)).toBe(true);
     }
-    expect(await read(client, slices[0]!, 4, 5)).toEqual(Buffer.from('first'));
-    expect(await read(client, slices[0]!, 10)).toEqual(Buffer.from('slice'));
-    expect(await read(client, slices[0]!, 10, 1000)).toEqual(Buffer.from('slice'));
-    expect(
-      same(
-        await read(client, slices[2]!, 299_999, 300_001),
-        CONTENTS[2]!.subarray(299_999, 600_000),
-      ),
-    ).toBe(true);
-    expect(same(await read(client, slices[3]!), CONTENTS[3])).toBe(true);
+    expect(await client.read(slices[0]!, 4, 5)).toEqual(Buffer.from('first'));
+    expect(await client.read(slices[0]!, 10)).toEqual(Buffer.from('slice'));
+    expect(await client.read(slices[0]!, 10, 1000)).toEqual(Buffer.from('slice'));
+    const part = CONTENTS[2]!.subarray(299_999, 600_000);
+    expect(await client.has(slices[2]!, part, 299_999, 300_001)).toBe(true);
+    expect(await client.has(slices[3]!, CONTENTS[3]!)).toBe(true);
   });
 
   it('are read whatever their extension, as the id says nothing else about it', async () => {
     const { client, trunk, slice } = await loaded();
-    expect(same(await read(client, slice(trunk.entries[0]!, '')), CONTENTS[0])).toBe(true);
-    expect(same(await read(client, slice(trunk.entries[0]!, 'tar.gz')), CONTENTS[0])).toBe(true);
+    expect(await client.has(slice(trunk.entries[0]!, ''), CONTENTS[0]!)).toBe(true);
+    expect(await client.has(slice(trunk.entries[0]!, 'tar.gz'), CONTENTS[0]!)).toBe(true);
   });
 
   it('end where the slice ends: an offset behind it is refused', async () => {
     const { storage, slices } = await loaded();
     for (const offset of [CONTENTS[0]!.length, 1_000_000]) {
       const client = await storage.connect();
-      expect(await read(client, slices[0]!, offset)).toBe(22);
+      expect(await client.read(slices[0]!, offset)).toBe(22);
       await client.ended();
     }
   });
@@ -84,7 +69,7 @@ describe('slices of a trunk', () => {
   it('of no bytes are there but cannot be downloaded, as empty files', async () => {
     const { client, slices } = await loaded();
     expect((await client.ask(queryFileInfo, slices[1]!)).answer).toMatchObject({ size: 0 });
-    expect(await read(client, slices[1]!)).toBe(22);
+    expect(await client.read(slices[1]!)).toBe(22);
   });
 
   it("tell their own size and CRC-32, and the trunk's time and source", async () => {
@@ -116,23 +101,23 @@ describe('slices of a trunk', () => {
       },
     ];
     for (const entry of forged) {
-      expect(await read(client, slice(entry))).toBe(2);
+      expect(await client.read(slice(entry))).toBe(2);
       expect((await client.ask(queryFileInfo, slice(entry))).status).toBe(2);
       expect((await client.ask(deleteFile, slice(entry))).status).toBe(2);
     }
-    expect(same(await read(client, slice(first)), CONTENTS[0])).toBe(true);
+    expect(await client.has(slice(first), CONTENTS[0]!)).toBe(true);
   });
 
   it('of a trunk that is no trunk, or of none, are not there', async () => {
     const { client, trunk } = await loaded();
     const fake = await client.upload(Buffer.alloc(5000, 'x'), 'merged');
     const entry = { offset: 0, size: 10, crc32: crc32(Buffer.alloc(10, 'x')) };
-    expect(await read(client, nameOf(makeSliceId(idOf(fake), entry, 'txt')))).toBe(2);
+    expect(await client.read(nameOf(makeSliceId(idOf(fake), entry, 'txt')))).toBe(2);
     const empty = await client.upload(Buffer.alloc(0), 'merged');
     const nothing = { offset: 0, size: 0, crc32: 0 };
-    expect(await read(client, nameOf(makeSliceId(idOf(empty), nothing, 'txt')))).toBe(2);
+    expect(await client.read(nameOf(makeSliceId(idOf(empty), nothing, 'txt')))).toBe(2);
     await client.ask(deleteFile, fake);
-    expect(await read(client, nameOf(makeSliceId(idOf(fake), trunk.entries[0]!, 'txt')))).toBe(2);
+    expect(await client.read(nameOf(makeSliceId(idOf(fake), trunk.entries[0]!, 'txt')))).toBe(2);
   });
 
   it('are deleted for good, one by one, across restarts', async () => {
@@ -144,12 +129,12 @@ describe('slices of a trunk', () => {
     await storage.close();
     const again = await (await storageOf({ folder })).connect();
     for (const index of [0, 1]) {
-      expect(await read(again, slices[index]!)).toBe(2);
+      expect(await again.read(slices[index]!)).toBe(2);
       expect((await again.ask(queryFileInfo, slices[index]!)).status).toBe(2);
       expect((await again.ask(deleteFile, slices[index]!)).status).toBe(2);
     }
-    expect(same(await read(again, slices[2]!), CONTENTS[2])).toBe(true);
-    expect(same(await read(again, slices[3]!), CONTENTS[3])).toBe(true);
+    expect(await again.has(slices[2]!, CONTENTS[2]!)).toBe(true);
+    expect(await again.has(slices[3]!, CONTENTS[3]!)).toBe(true);
   });
 
   it('are deleted once when many ask at the same time', async () => {
@@ -170,27 +155,8 @@ describe('slices of a trunk', () => {
     expect(existsSync(list)).toBe(true);
     expect((await client.ask(deleteFile, file)).status).toBe(0);
     expect(await filesIn(storage.folder)).toEqual([]);
-    expect(await read(client, slices[2]!)).toBe(2);
+    expect(await client.read(slices[2]!)).toBe(2);
     expect((await client.ask(deleteFile, file)).status).toBe(2);
-  });
-
-  it('are found with no memory for directories at all', async () => {
-    const { client, slices } = await loaded(temporaryFolder(), {
-      maxDirectoryCacheBytes: 0,
-      maxIdleFiles: 0,
-    });
-    expect(same(await read(client, slices[0]!), CONTENTS[0])).toBe(true);
-    expect((await client.ask(deleteFile, slices[0]!)).status).toBe(0);
-    expect(await read(client, slices[0]!)).toBe(2);
-    expect(same(await read(client, slices[3]!), CONTENTS[3])).toBe(true);
-  });
-
-  it('are not there when the directory of the trunk is longer than allowed', async () => {
-    const { client, slices, file } = await loaded(temporaryFolder(), {
-      maxTrunkDirectoryBytes: 10,
-    });
-    expect(await read(client, slices[0]!)).toBe(2);
-    expect((await client.ask(queryFileInfo, file)).status).toBe(0);
   });
 });
 
@@ -211,7 +177,7 @@ describe('the list of deleted slices', () => {
     await client.ask(deleteFile, slices[0]!);
     const name = { group: file.group, name: `${file.name}-deleted` };
     expect((await client.ask(queryFileInfo, name)).status).toBe(2);
-    expect(await read(client, name)).toBe(2);
+    expect(await client.read(name)).toBe(2);
     expect((await client.ask(deleteFile, name)).status).toBe(2);
     expect(existsSync(list)).toBe(true);
     expect(storage.errors).toEqual([]);
@@ -226,11 +192,11 @@ describe('the list of deleted slices', () => {
     truncateSync(list, 40);
     const again = await storageOf({ folder });
     const second = await again.connect();
-    expect(await read(second, slices[0]!)).toBe(2);
-    expect(same(await read(second, slices[2]!), CONTENTS[2])).toBe(true);
+    expect(await second.read(slices[0]!)).toBe(2);
+    expect(await second.has(slices[2]!, CONTENTS[2]!)).toBe(true);
     await second.ask(deleteFile, slices[3]!);
     expect(readFileSync(list).length).toBe(48);
-    expect(await read(second, slices[3]!)).toBe(2);
+    expect(await second.read(slices[3]!)).toBe(2);
     expect(again.errors).toEqual([]);
   });
 
@@ -244,9 +210,9 @@ describe('the list of deleted slices', () => {
     await writeFile(list, bytes);
     const again = await storageOf({ folder });
     const second = await again.connect();
-    expect(await read(second, slices[0]!)).toBe(2);
-    expect(await read(second, slices[3]!)).toBe(2);
-    expect(same(await read(second, slices[2]!), CONTENTS[2])).toBe(true);
+    expect(await second.read(slices[0]!)).toBe(2);
+    expect(await second.read(slices[3]!)).toBe(2);
+    expect(await second.has(slices[2]!, CONTENTS[2]!)).toBe(true);
     expect(again.errors.map((error) => error.message)).toEqual([
       expect.stringContaining('1 damaged'),
     ]);
@@ -259,8 +225,8 @@ describe('the list of deleted slices', () => {
     await storage.close();
     await appendFile(list, Buffer.alloc(24 * 3 + 5));
     const second = await (await storageOf({ folder })).connect();
-    expect(await read(second, slices[0]!)).toBe(2);
+    expect(await second.read(slices[0]!)).toBe(2);
     expect((await second.ask(deleteFile, slices[2]!)).status).toBe(0);
-    expect(await read(second, slices[2]!)).toBe(2);
+    expect(await second.read(slices[2]!)).toBe(2);
   });
 });

@@ -1,19 +1,25 @@
-import { readFileSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { connect, type Socket } from 'node:net';
 import { join } from 'node:path';
 import type { FileCacheStats } from '@stevedore/cache';
 import { type StorageOptions, startStorage } from '@stevedore/node';
 import {
+  appendFile,
   type Command,
+  createLink,
   decodeHeader,
+  downloadFile,
   encodeRequest,
   encodeRequestHead,
   type FileId,
   type FileName,
+  modifyFile,
   OPEN_BODY_BYTES,
+  type PayloadCommand,
   parseFileName,
+  uploadAppenderFile,
   uploadFile,
+  uploadSlaveFile,
 } from '@stevedore/protocol';
 import { startTracker, type TrackerOptions } from '@stevedore/tracker';
 import { onTestFinished } from 'vitest';
@@ -123,12 +129,76 @@ export class RawClient {
     if (reply) throw new Error(`a reply of status ${reply.status} instead of an end`);
   }
 
-  async upload(content: Buffer, extension = 'txt', storePathIndex = 0): Promise<FileName> {
-    this.send(encodeRequestHead(uploadFile, { storePathIndex, size: content.length, extension }));
-    const { status, body } = await this.exchange(content);
-    if (status !== 0) throw new Error(`upload: status ${status}`);
-    return uploadFile.reply.decode(body);
+  /** As `ask`, with the bytes of a file. */
+  async bring<Request, Answer>(
+    command: PayloadCommand<Request, Answer>,
+    request: Request,
+    content: Buffer,
+  ) {
+    const frame = Buffer.concat([encodeRequestHead(command, request), content]);
+    const { status, body } = await this.exchange(frame);
+    return { status, answer: status === 0 ? command.reply.decode(body) : undefined };
   }
+
+  /** The answer of a command that must succeed. */
+  async must<Request, Answer>(command: Command<Request, Answer>, request: Request) {
+    return told(command, await this.ask(command, request));
+  }
+
+  async upload(content: Buffer, extension = 'txt', storePathIndex = 0): Promise<FileName> {
+    const request = { storePathIndex, size: content.length, extension };
+    return told(uploadFile, await this.bring(uploadFile, request, content));
+  }
+
+  async appender(content: string | Buffer, extension = 'log'): Promise<FileName> {
+    const request = { storePathIndex: 0, size: content.length, extension };
+    const sent = this.bring(uploadAppenderFile, request, Buffer.from(content));
+    return told(uploadAppenderFile, await sent);
+  }
+
+  async slave({ name }: FileName, content: string, prefix = '_s'): Promise<FileName> {
+    const request = { master: name, size: content.length, prefix, extension: 'txt' };
+    const sent = this.bring(uploadSlaveFile, request, Buffer.from(content));
+    return told(uploadSlaveFile, await sent);
+  }
+
+  /** A link to the file. */
+  link({ group, name }: FileName): Promise<FileName> {
+    const rest = { master: '', prefix: '', extension: 'lnk', signature: '' };
+    return this.must(createLink, { group, source: name, ...rest });
+  }
+
+  /** The status of an append. */
+  async append({ name }: FileName, content: string | Buffer): Promise<number> {
+    const request = { name, size: content.length };
+    return (await this.bring(appendFile, request, Buffer.from(content))).status;
+  }
+
+  /** The status of an overwriting. */
+  async modify({ name }: FileName, offset: number, content: string | Buffer): Promise<number> {
+    const request = { name, offset, size: content.length };
+    return (await this.bring(modifyFile, request, Buffer.from(content))).status;
+  }
+
+  /** The bytes of a file, or the status of the refusal. */
+  async read(file: FileName, offset = 0, length = 0): Promise<Buffer | number> {
+    const { status, answer } = await this.ask(downloadFile, { ...file, offset, length });
+    return answer ?? status;
+  }
+
+  /** True if the file has these bytes; compares without a slow report on each of many. */
+  async has(file: FileName, expected: Buffer, offset = 0, length = 0): Promise<boolean> {
+    const bytes = await this.read(file, offset, length);
+    return Buffer.isBuffer(bytes) && bytes.equals(expected);
+  }
+}
+
+function told<Answer>(
+  { name }: { readonly name: string },
+  { status, answer }: { readonly status: number; readonly answer: Answer | undefined },
+): Answer {
+  if (status !== 0) throw new Error(`${name}: status ${status}`);
+  return answer as Answer;
 }
 
 export interface StorageOfTest {
@@ -136,6 +206,8 @@ export interface StorageOfTest {
   readonly folder: string;
   readonly errors: Error[];
   cacheStats(): FileCacheStats;
+  /** Connections that it holds. */
+  connections(): number;
   connect(): Promise<RawClient>;
   close(): Promise<void>;
 }
@@ -158,6 +230,7 @@ export async function storageOf(
     folder,
     errors,
     cacheStats: () => storage.cacheStats(),
+    connections: () => storage.statistics().connections.current,
     connect: () => RawClient.open(storage.port),
     close: () => storage.close(),
   };
@@ -171,22 +244,6 @@ export async function trackerOf(options: TrackerOptions = {}) {
     connect: () => RawClient.open(tracker.port),
     close: () => tracker.close(),
   };
-}
-
-export interface RawVector {
-  readonly op: string;
-  readonly server: 'tracker' | 'storage';
-  readonly status: number | null;
-  readonly request_hex: string;
-  readonly response_hex: string | null;
-  readonly server_closed_after: boolean;
-}
-
-/** Hand-made requests and what the C daemons answered. */
-export function rawVectors(server: 'tracker' | 'storage'): RawVector[] {
-  const file = join(import.meta.dirname, '..', 'vectors', 'storage-daemon.json');
-  const { vectors } = JSON.parse(readFileSync(file, 'utf8')) as { vectors: RawVector[] };
-  return vectors.filter((vector) => vector.server === server);
 }
 
 export function idOf({ group, name }: FileName): FileId {

@@ -104,7 +104,6 @@ export class StorageHost {
       subdirectoriesPerPath: 2,
       filesPerDirectory: 3,
       maxIdleFiles: 4,
-      readChunkBytes: 16_384,
       cacheBytes: 2 ** 17,
       disk: this.disk,
       environment: {

@@ -7,11 +7,11 @@ import {
 } from '@stevedore/protocol';
 import { ConnectionError, Payload } from '@stevedore/wire';
 import type { OpenedStorage } from '../../packages/storage/dist/open-storage.js';
-import { StorageSession } from '../../packages/storage/dist/replication/members.js';
 
 /** Requests to the handlers of a storage, without sockets: each gives the bytes of its reply. */
 
-const CLIENT = '127.0.0.1';
+/** Of a client. */
+const session = { address: '127.0.0.1', peer: '' };
 const IDLE_MS = 1000;
 
 export async function handleRequest<Request, Answer>(
@@ -23,7 +23,6 @@ export async function handleRequest<Request, Answer>(
   const header = { command: command.code, bodyBytes: bytes.length - HEADER_BYTES, status: 0 };
   const handler = handlers.get(command.code);
   if (handler?.kind !== 'control') throw new TypeError(`no handler of ${command.name}`);
-  const session = new StorageSession(CLIENT);
   return replyBytes(await handler.handle(bytes.subarray(HEADER_BYTES), { header, session }));
 }
 
@@ -41,7 +40,6 @@ export async function handleFile<Request, Answer>(
   if (handler?.kind !== 'payload') throw new TypeError(`no handler of ${command.name}`);
   const source = inChunks(file.subarray(0, sent), Math.ceil(file.length / 3));
   const payload = new Payload(source, file.length, IDLE_MS);
-  const session = new StorageSession(CLIENT);
   return replyBytes(await handler.handle(head, payload, { header, session }));
 }
 

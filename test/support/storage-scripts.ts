@@ -155,3 +155,12 @@ export const STORAGE_SCRIPTS: readonly StorageScript[] = [
     },
   },
 ];
+
+/** What a storage must be able to do after whatever befell it. */
+export async function goOn(host: StorageHost): Promise<void> {
+  await host.upload(someBytes(host, 100));
+  for (const entry of host.ledger.living('appender')) {
+    await host.append(entry, someBytes(host, 40));
+    await host.modify(entry, 0, someBytes(host, 20));
+  }
+}

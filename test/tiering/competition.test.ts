@@ -20,7 +20,6 @@ describe('metadata beside small files', () => {
     const scheduler = new Scheduler({
       maxRunning: 64,
       maxBesideMetadata: 2,
-      maxWaiting: 1000,
       maxWaitMs: 10_000,
       now,
     });
@@ -164,7 +163,7 @@ describe('metadata beside small files', () => {
 
   it('leaves nobody held when it ends', async () => {
     const { scheduler, competition } = competitionOf();
-    scheduler.hold();
+    scheduler.hold(() => {});
     const held = scheduler.run('smallFile', 1000, async () => 'done');
     competition.close();
     expect(await held).toBe('done');

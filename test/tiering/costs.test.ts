@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import type { Costs } from '@stevedore/balance';
 import { localDisk } from '@stevedore/disk';
 import { downloadFile } from '@stevedore/protocol';
+import { systemEnvironment } from '@stevedore/wire';
 import { describe, expect, it } from 'vitest';
 import { DiskMeter } from '../../packages/tiering/dist/scheduler/disk-meter.js';
 import { storageOf } from '../storage/support.js';
@@ -15,9 +16,15 @@ const KEPT: Costs = {
   readByteShare: 0.5,
 };
 
+/** On a clock that goes on by a tenth of a millisecond whenever somebody looks. */
 async function storageWith(folder: string, bandwidth = 0) {
   const tiers = { enabled: true, thresholdBytes: 8192, intervalMs: 10, bytesPerSecond: bandwidth };
-  return storageOf({ folder, tiers });
+  let ms = 0;
+  const uptimeMs = (): number => {
+    ms += 0.1;
+    return ms;
+  };
+  return storageOf({ folder, tiers, environment: { ...systemEnvironment, uptimeMs } });
 }
 
 function keptIn(folder: string): Costs {
@@ -36,7 +43,7 @@ describe('the costs of a disk', () => {
     const first = await storageWith(folder);
     expect(keptIn(folder).bytesPerSecond).toBeGreaterThan(0);
     await first.close();
-    // A second for a synced write or a read: no disk is as slow.
+    // A second for a synced write or a read: this disk is not as slow.
     keep(folder, KEPT);
     const second = await storageWith(folder);
     const client = await second.connect();

@@ -1,8 +1,9 @@
 import { cpSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { crc32 } from 'node:zlib';
-import { type Disk, type DiskFile, decoratedFile, localDisk } from '@stevedore/disk';
+import { type Disk, localDisk } from '@stevedore/disk';
 import { encodeFields } from '@stevedore/protocol';
+import { DiskMeter } from '../../packages/tiering/dist/scheduler/disk-meter.js';
 import { type TierOptions, tierSettings } from '../../packages/tiering/dist/tier-options.js';
 import {
   type RemoteContent,
@@ -17,6 +18,7 @@ import {
 import { Tiers } from '../../packages/tiering/dist/tiers/tiers.js';
 import { type Environment, systemEnvironment } from '../../packages/wire/dist/server/limits.js';
 import { temporaryFolder } from '../support/temporary.js';
+import { watchedDisk } from '../support/watched-disk.js';
 
 /** Tiered files in a folder, used as a storage uses its backend. */
 
@@ -49,7 +51,7 @@ export async function openIn(folder: string, opening: Opening = {}): Promise<Ope
   };
   mkdirSync(join(folder, 'data', '.tmp'), { recursive: true });
   const tiers = await Tiers.open(
-    { disk, environment, storePaths, remote, onError },
+    { disk, environment, storePaths, remote, meter: new DiskMeter(() => 0), onError },
     tierSettings({ enabled: true, thresholdBytes: THRESHOLD, ...options }, 'group1'),
   );
   const files = new TieredFiles({
@@ -216,37 +218,12 @@ export class Points {
 
   /** A disk, and what it opens, that ends at the point. */
   over(disk: Disk): Disk {
-    const calls = Object.keys(disk) as (keyof Disk)[];
-    const killable = calls.map((name) => {
-      const call = disk[name] as (...given: unknown[]) => Promise<unknown>;
-      return [
-        name,
-        async (...given: unknown[]) => {
-          this.pass();
-          const result = await call.apply(disk, given);
-          return isFile(result) ? this.#file(result) : result;
-        },
-      ];
-    });
-    return Object.fromEntries(killable) as Disk;
+    const isLook = (operation: string) => ['readAt', 'truncate', 'close'].includes(operation);
+    return watchedDisk(({ operation }, run) => {
+      if (!isLook(operation)) this.pass();
+      return run();
+    }, disk);
   }
-
-  #file(file: DiskFile): DiskFile {
-    return decoratedFile(file, {
-      writeAt: async (chunks, position) => {
-        this.pass();
-        await file.writeAt(chunks, position);
-      },
-      sync: async () => {
-        this.pass();
-        await file.sync();
-      },
-    });
-  }
-}
-
-function isFile(value: unknown): value is DiskFile {
-  return typeof value === 'object' && value !== null && 'writeAt' in value;
 }
 
 /** A storage whose process ends at the n-th thing that it does; gives what the next one finds. */

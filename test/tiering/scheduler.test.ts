@@ -10,7 +10,6 @@ function schedulerOf(options: Partial<ConstructorParameters<typeof Scheduler>[0]
   const scheduler = new Scheduler({
     maxRunning: 1,
     maxBesideMetadata: 100,
-    maxWaiting: 10,
     maxWaitMs: 1000,
     now: () => clock.ms,
     ...options,
@@ -166,16 +165,19 @@ describe('the scheduler', () => {
   });
 
   it('says busy when a queue is full, and to those who have waited too long', async () => {
-    const { scheduler, request, clock } = schedulerOf({ maxWaiting: 2 });
+    const { scheduler, request, clock } = schedulerOf();
     const first = request('metadata', 'first');
-    const waiting = [request('smallFile', 's1'), request('smallFile', 's2')];
-    await expect(request('smallFile', 's3').done).rejects.toMatchObject({
+    const waiting = Array.from({ length: 4096 }, (_, index) => request('smallFile', `s${index}`));
+    await expect(request('smallFile', 'more').done).rejects.toMatchObject({
       status: Status.tryAgain,
     });
     clock.ms = 999;
     scheduler.endInterval();
     clock.ms = 1001;
-    expect(scheduler.endInterval().smallFile).toMatchObject({ busyAnswers: 2, waitingRequests: 0 });
+    expect(scheduler.endInterval().smallFile).toMatchObject({
+      busyAnswers: 4096,
+      waitingRequests: 0,
+    });
     for (const { done } of waiting) {
       await expect(done).rejects.toMatchObject({ status: Status.tryAgain });
     }

@@ -1,21 +1,16 @@
 import { cpSync, existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Disk, decoratedFile, localDisk } from '@stevedore/disk';
+import { localDisk } from '@stevedore/disk';
 import { openDatabase } from '@stevedore/disk/sqlite';
 import type { StorageOptions } from '@stevedore/node';
-import {
-  deleteFile,
-  downloadFile,
-  type FileName,
-  makeSliceId,
-  migrationControl,
-} from '@stevedore/protocol';
+import { deleteFile, type FileName, makeSliceId, migrationControl } from '@stevedore/protocol';
 import type { TierOptions } from '@stevedore/tiering';
 import type { MigrationStatus } from '@stevedore/tiering/control';
 import { describe, expect, it } from 'vitest';
 import { idOf, pathOf, type RawClient, storageOf, until } from '../storage/support.js';
 import { trunkOf } from '../storage/trunks.js';
 import { temporaryFolder } from '../support/temporary.js';
+import { watchedDisk } from '../support/watched-disk.js';
 
 /** Slices that are read often: they are rows, and their trunk stays the truth. */
 
@@ -33,46 +28,34 @@ const CONTENTS = [...Array(8).keys(), 40].map((n) =>
 /** Reads after which a slice is a row. */
 const OFTEN = 3;
 
-interface SeenDisk extends Disk {
-  /** Files from which bytes were read, one entry for each read. */
-  readonly reads: string[];
-  /** Called before a file is removed, and once it has been. */
-  onUnlink: (path: string, isGone: boolean) => Promise<void>;
-  /** Called once bytes were read, before they are given out. */
-  onRead: (path: string) => Promise<void>;
-}
-
-function seenDisk(): SeenDisk {
-  const disk: SeenDisk = {
-    ...localDisk,
-    reads: [],
-    onUnlink: async () => {},
-    onRead: async () => {},
-    async openToRead(path) {
-      const file = await localDisk.openToRead(path);
-      return decoratedFile(file, {
-        async readAt(target, position) {
-          disk.reads.push(path);
-          const read = await file.readAt(target, position);
-          await disk.onRead(path);
-          return read;
-        },
-      });
-    },
-    async unlink(path) {
-      await disk.onUnlink(path, false);
-      await localDisk.unlink(path);
-      await disk.onUnlink(path, true);
-    },
+/** A disk that tells of reads, and of removals before and after they are made. */
+function seenDisk() {
+  const seen = {
+    /** Files from which bytes were read, one entry for each read. */
+    reads: [] as string[],
+    /** Called before a file is removed, and once it has been. */
+    onUnlink: async (_path: string, _isGone: boolean): Promise<void> => {},
+    /** Called once bytes were read, before they are given out. */
+    onRead: async (_path: string): Promise<void> => {},
   };
-  return disk;
+  const disk = watchedDisk(async ({ operation, path }, run) => {
+    if (operation === 'unlink') await seen.onUnlink(path, false);
+    const result = await run();
+    if (operation === 'unlink') await seen.onUnlink(path, true);
+    if (operation === 'readAt') {
+      seen.reads.push(path);
+      await seen.onRead(path);
+    }
+    return result;
+  });
+  return { disk, seen };
 }
 
 /** Without a cache in memory, which would hide what is read from where. */
 async function started(folder: string, options: Partial<StorageOptions> = {}) {
-  const disk = seenDisk();
+  const { disk, seen } = seenDisk();
   const storage = await storageOf({ folder, disk, tiers: TIERS, cacheBytes: 0, ...options });
-  return { folder, disk, storage, client: await storage.connect() };
+  return { folder, seen, storage, client: await storage.connect() };
 }
 
 async function loaded(options: Partial<StorageOptions> = {}) {
@@ -86,13 +69,8 @@ async function loaded(options: Partial<StorageOptions> = {}) {
   return { ...setting, trunk, file, slices, path: pathOf(setting.folder, file) };
 }
 
-async function read(client: RawClient, file: FileName, offset = 0, length = 0) {
-  const { status, answer } = await client.ask(downloadFile, { ...file, offset, length });
-  return answer ?? status;
-}
-
 async function readTimes(client: RawClient, file: FileName, times: number) {
-  for (let n = 0; n < times; n += 1) await read(client, file);
+  for (let n = 0; n < times; n += 1) await client.read(file);
 }
 
 /** What is in the rows, as another program sees it; undefined if there is no table. */
@@ -109,35 +87,35 @@ function rowsIn(folder: string): { position: number; size: number }[] | undefine
 
 describe('a slice', () => {
   it('that is read often becomes a row, and its trunk is read no more', async () => {
-    const { client, disk, slices, path, storage, folder } = await loaded();
+    const { client, seen, slices, path, storage, folder } = await loaded();
     await readTimes(client, slices[0]!, OFTEN);
-    expect(disk.reads).toContain(path);
-    disk.reads.length = 0;
-    expect(await read(client, slices[0]!)).toEqual(CONTENTS[0]);
-    expect(await read(client, slices[0]!, 100, 50)).toEqual(CONTENTS[0]!.subarray(100, 150));
-    expect(disk.reads).toEqual([]);
-    expect(await read(client, slices[1]!)).toEqual(CONTENTS[1]);
-    expect(disk.reads).toEqual([path]);
+    expect(seen.reads).toContain(path);
+    seen.reads.length = 0;
+    expect(await client.read(slices[0]!)).toEqual(CONTENTS[0]);
+    expect(await client.read(slices[0]!, 100, 50)).toEqual(CONTENTS[0]!.subarray(100, 150));
+    expect(seen.reads).toEqual([]);
+    expect(await client.read(slices[1]!)).toEqual(CONTENTS[1]);
+    expect(seen.reads).toEqual([path]);
     await storage.close();
     expect(rowsIn(folder)!.map(({ size }) => size)).toEqual([CONTENTS[0]!.length]);
     expect(storage.errors).toEqual([]);
   });
 
   it('is known as one by its place in the trunk, as a gateway asks for it', async () => {
-    const { client, disk, slices, file, trunk } = await loaded();
+    const { client, seen, slices, file, trunk } = await loaded();
     const { offset, size } = trunk.entries[2]!;
-    for (let n = 0; n < OFTEN; n += 1) await read(client, file, offset, size);
-    disk.reads.length = 0;
-    expect(await read(client, file, offset, size)).toEqual(CONTENTS[2]);
-    expect(await read(client, slices[2]!)).toEqual(CONTENTS[2]);
-    expect(disk.reads).toEqual([]);
+    for (let n = 0; n < OFTEN; n += 1) await client.read(file, offset, size);
+    seen.reads.length = 0;
+    expect(await client.read(file, offset, size)).toEqual(CONTENTS[2]);
+    expect(await client.read(slices[2]!)).toEqual(CONTENTS[2]);
+    expect(seen.reads).toEqual([]);
     // Other bytes than those of a slice are never a row, nor are those of a deleted one.
     for (let n = 0; n < 2 * OFTEN; n += 1) {
-      expect(await read(client, file, offset, size - 1)).toEqual(CONTENTS[2]!.subarray(0, -1));
+      expect(await client.read(file, offset, size - 1)).toEqual(CONTENTS[2]!.subarray(0, -1));
     }
     expect((await client.ask(deleteFile, slices[2]!)).status).toBe(0);
-    expect(await read(client, slices[2]!)).toBe(2);
-    expect(await read(client, file, offset, size)).toEqual(CONTENTS[2]);
+    expect(await client.read(slices[2]!)).toBe(2);
+    expect(await client.read(file, offset, size)).toEqual(CONTENTS[2]);
   });
 
   it('is small-file load, however it is asked for', async () => {
@@ -147,7 +125,7 @@ describe('a slice', () => {
       const { answer } = await client.ask(migrationControl, 'status');
       return (JSON.parse(answer!.toString()) as MigrationStatus).load.smallFile.servedRequests;
     };
-    for (const ask of [() => read(client, slices[0]!), () => read(client, file, offset, size)]) {
+    for (const ask of [() => client.read(slices[0]!), () => client.read(file, offset, size)]) {
       await until(async () => (await served()) === 0);
       await until(async () => {
         await ask();
@@ -157,22 +135,22 @@ describe('a slice', () => {
   });
 
   it('that is read rarely, or is larger than the threshold, does not', async () => {
-    const { client, disk, slices, path, storage, folder } = await loaded();
+    const { client, seen, slices, path, storage, folder } = await loaded();
     for (const slice of slices.slice(0, 8)) await readTimes(client, slice, OFTEN - 1);
     await readTimes(client, slices[8]!, 3 * OFTEN);
-    disk.reads.length = 0;
-    expect(await read(client, slices[8]!)).toEqual(CONTENTS[8]);
-    expect(disk.reads).toContain(path);
+    seen.reads.length = 0;
+    expect(await client.read(slices[8]!)).toEqual(CONTENTS[8]);
+    expect(seen.reads).toContain(path);
     await storage.close();
     expect(rowsIn(folder)).toEqual([]);
   });
 
   it('is no row where the tier is off: there is no table', async () => {
-    const { client, disk, slices, path, folder } = await loaded({ tiers: {} });
+    const { client, seen, slices, path, folder } = await loaded({ tiers: {} });
     await readTimes(client, slices[0]!, 3 * OFTEN);
-    disk.reads.length = 0;
-    expect(await read(client, slices[0]!)).toEqual(CONTENTS[0]);
-    expect(disk.reads).toEqual([path]);
+    seen.reads.length = 0;
+    expect(await client.read(slices[0]!)).toEqual(CONTENTS[0]);
+    expect(seen.reads).toEqual([path]);
     expect(rowsIn(folder)).toBeUndefined();
   });
 
@@ -182,9 +160,9 @@ describe('a slice', () => {
     await storage.close();
     const off = await started(folder, { tiers: {} });
     await readTimes(off.client, slices[1]!, 3 * OFTEN);
-    off.disk.reads.length = 0;
-    expect(await read(off.client, slices[0]!)).toEqual(CONTENTS[0]);
-    expect(off.disk.reads).toEqual([path]);
+    off.seen.reads.length = 0;
+    expect(await off.client.read(slices[0]!)).toEqual(CONTENTS[0]);
+    expect(off.seen.reads).toEqual([path]);
     await off.storage.close();
     expect(rowsIn(folder)!.length).toBe(1);
   });
@@ -195,11 +173,11 @@ describe('a slice', () => {
     await storage.close();
     // That the threshold has shrunk is no reason to read the trunk.
     const again = await started(folder, { tiers: { ...TIERS, thresholdBytes: 4 * KIB } });
-    again.disk.reads.length = 0;
+    again.seen.reads.length = 0;
     const { offset, size } = trunk.entries[0]!;
-    expect(await read(again.client, slices[0]!)).toEqual(CONTENTS[0]);
-    expect(await read(again.client, file, offset, size)).toEqual(CONTENTS[0]);
-    expect(again.disk.reads).toEqual([]);
+    expect(await again.client.read(slices[0]!)).toEqual(CONTENTS[0]);
+    expect(await again.client.read(file, offset, size)).toEqual(CONTENTS[0]);
+    expect(again.seen.reads).toEqual([]);
   });
 
   it('with a damaged row is read from its trunk, and gets a sound row', async () => {
@@ -210,15 +188,15 @@ describe('a slice', () => {
     db.prepare('UPDATE slices SET bytes = zeroblob(size)').run();
     db.close();
     const again = await started(folder);
-    expect(await read(again.client, slices[0]!)).toEqual(CONTENTS[0]);
-    expect(again.disk.reads).toContain(path);
+    expect(await again.client.read(slices[0]!)).toEqual(CONTENTS[0]);
+    expect(again.seen.reads).toContain(path);
     expect(again.storage.errors.map(({ message }) => message)).toEqual([
       expect.stringMatching(/the row of .* is damaged/),
     ]);
     await readTimes(again.client, slices[0]!, OFTEN);
-    again.disk.reads.length = 0;
-    expect(await read(again.client, slices[0]!)).toEqual(CONTENTS[0]);
-    expect(again.disk.reads).toEqual([]);
+    again.seen.reads.length = 0;
+    expect(await again.client.read(slices[0]!)).toEqual(CONTENTS[0]);
+    expect(again.seen.reads).toEqual([]);
   });
 });
 
@@ -230,8 +208,8 @@ describe('a deletion', () => {
     await storage.close();
     expect(rowsIn(folder)!.map(({ position }) => position)).toEqual([trunk.entries[1]!.offset]);
     const again = await started(folder);
-    expect(await read(again.client, slices[0]!)).toBe(2);
-    expect(await read(again.client, slices[1]!)).toEqual(CONTENTS[1]);
+    expect(await again.client.read(slices[0]!)).toBe(2);
+    expect(await again.client.read(slices[1]!)).toEqual(CONTENTS[1]);
   });
 
   it('of a trunk takes the rows of its slices along', async () => {
@@ -241,15 +219,15 @@ describe('a deletion', () => {
     await storage.close();
     expect(rowsIn(folder)).toEqual([]);
     const again = await started(folder);
-    for (const slice of slices) expect(await read(again.client, slice)).toBe(2);
+    for (const slice of slices) expect(await again.client.read(slice)).toBe(2);
   });
 
   it.each(['before', 'after'])('leaves no row that is made %s the trunk goes', async (when) => {
-    const { client, storage, slices, folder, file, disk, path } = await loaded();
+    const { client, storage, slices, folder, file, seen, path } = await loaded();
     const reader = await storage.connect();
     await readTimes(client, slices[0]!, OFTEN - 1);
-    disk.onUnlink = async (unlinked, isGone) => {
-      if (unlinked === path && isGone === (when === 'after')) await read(reader, slices[0]!);
+    seen.onUnlink = async (unlinked, isGone) => {
+      if (unlinked === path && isGone === (when === 'after')) await reader.read(slices[0]!);
     };
     expect((await client.ask(deleteFile, file)).status).toBe(0);
     await storage.close();
@@ -257,24 +235,26 @@ describe('a deletion', () => {
   });
 
   it.each(['slice', 'trunk'])('of a %s leaves no row of what is just being read', async (what) => {
-    const { client, storage, slices, folder, file, disk, path } = await loaded();
+    const { client, storage, slices, folder, file, seen, path } = await loaded();
     const other = await storage.connect();
     await readTimes(client, slices[0]!, OFTEN - 1);
     const statuses: number[] = [];
-    disk.onRead = async (read) => {
+    seen.onRead = async (read) => {
       if (read !== path || statuses.length > 0) return;
       statuses.push(-1);
       const gone = what === 'slice' ? slices[0]! : file;
       statuses.push((await other.ask(deleteFile, gone)).status);
     };
-    await read(client, slices[0]!);
+    await client.read(slices[0]!);
     expect(statuses).toEqual([-1, 0]);
     await storage.close();
     expect(rowsIn(folder)).toEqual([]);
   });
 
   /** As a crash leaves it that has lost what the records did not commit. */
-  async function withOldRows(remove: (setting: Awaited<ReturnType<typeof loaded>>) => FileName) {
+  type Loaded = Awaited<ReturnType<typeof loaded>>;
+
+  async function withOldRows(remove: (setting: Loaded) => FileName) {
     const setting = await loaded();
     const { client, storage, slices, folder } = setting;
     await readTimes(client, slices[0]!, OFTEN);
@@ -291,16 +271,12 @@ describe('a deletion', () => {
     return { ...setting, again: await started(folder) };
   }
 
-  it('of a slice holds although a crash has left its row', async () => {
-    const { again, slices, folder } = await withOldRows(({ slices: [first] }) => first!);
-    expect(await read(again.client, slices[0]!)).toBe(2);
-    await again.storage.close();
-    expect(rowsIn(folder)).toEqual([]);
-  });
-
-  it('of a trunk holds although a crash has left its rows', async () => {
-    const { again, slices, folder } = await withOldRows(({ file }) => file);
-    expect(await read(again.client, slices[0]!)).toBe(2);
+  it.each([
+    ['slice', ({ slices: [first] }: Loaded) => first!],
+    ['trunk', ({ file }: Loaded) => file],
+  ])('of a %s holds although a crash has left its row', async (_, gone) => {
+    const { again, slices, folder } = await withOldRows(gone);
+    expect(await again.client.read(slices[0]!)).toBe(2);
     await again.storage.close();
     expect(rowsIn(folder)).toEqual([]);
   });

@@ -1,11 +1,9 @@
 import { existsSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import {
-  appendFile,
-  createLink,
+  decodeFields,
   deleteFile,
   downloadFile,
-  encodeRequestHead,
   type FileName,
   getMetadata,
   migrationControl,
@@ -13,12 +11,11 @@ import {
   regenerateAppender,
   setMetadata,
   truncateFile,
-  uploadAppenderFile,
 } from '@stevedore/protocol';
 import type { TierOptions } from '@stevedore/tiering';
 import { type MigrationStatus, prometheusText } from '@stevedore/tiering/control';
 import { describe, expect, it } from 'vitest';
-import { pathOf, type RawClient, storageOf, until } from '../storage/support.js';
+import { idOf, pathOf, type RawClient, storageOf, until } from '../storage/support.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 /** A storage with a metadata tier, asked over the wire as any client would. */
@@ -30,20 +27,6 @@ const TIERS: TierOptions = {
   bytesPerSecond: 100e6,
   intervalMs: 20,
 };
-
-const read = async (client: RawClient, file: FileName) =>
-  (await client.ask(downloadFile, { ...file, offset: 0, length: 0 })).answer;
-
-async function append(client: RawClient, { name }: FileName, content: Buffer): Promise<number> {
-  client.send(encodeRequestHead(appendFile, { name, size: content.length }));
-  return (await client.exchange(content)).status;
-}
-
-async function appender(client: RawClient, content: Buffer): Promise<FileName> {
-  const head = { storePathIndex: 0, size: content.length, extension: 'log' };
-  client.send(encodeRequestHead(uploadAppenderFile, head));
-  return uploadAppenderFile.reply.decode((await client.exchange(content)).body);
-}
 
 async function status(client: RawClient): Promise<MigrationStatus> {
   const { answer } = await client.ask(migrationControl, 'status');
@@ -68,19 +51,16 @@ describe('a storage with a metadata tier', () => {
     await storage.close();
     const again = await storageOf({ folder, tiers: TIERS });
     const other = await again.connect();
-    expect(await read(other, small)).toEqual(Buffer.from('a small file'));
-    expect(await read(other, large)).toEqual(Buffer.alloc(20_000, 3));
+    expect(await other.read(small)).toEqual(Buffer.from('a small file'));
+    expect(await other.read(large)).toEqual(Buffer.alloc(20_000, 3));
     expect((await other.ask(getMetadata, small)).answer).toEqual(metadata);
-    expect((await other.ask(queryFileInfo, small)).answer).toMatchObject({ size: 12 });
-    const link = await other.ask(createLink, {
-      group: small.group,
-      master: '',
-      source: small.name,
-      prefix: '',
-      extension: 'lnk',
-      signature: '',
+    const mtimeSeconds = decodeFields(idOf(small).base).createdAtSeconds;
+    expect((await other.ask(queryFileInfo, small)).answer).toMatchObject({
+      size: 12,
+      mtimeSeconds,
     });
-    expect(await read(other, link.answer!)).toEqual(Buffer.from('a small file'));
+    const link = await other.link(small);
+    expect(await other.read(link)).toEqual(Buffer.from('a small file'));
     expect((await other.ask(deleteFile, small)).status).toBe(0);
     expect((await other.ask(downloadFile, { ...small, offset: 0, length: 0 })).status).toBe(2);
     expect((await other.ask(getMetadata, small)).status).toBe(2);
@@ -91,18 +71,68 @@ describe('a storage with a metadata tier', () => {
     const folder = temporaryFolder();
     const storage = await storageOf({ folder, tiers: TIERS });
     const client = await storage.connect();
-    const file = await appender(client, Buffer.alloc(5000, 1));
+    const file = await client.appender(Buffer.alloc(5000, 1));
+    const metadata = Buffer.from('a\x02b');
+    await client.must(setMetadata, { ...file, mode: 'overwrite', metadata });
+    const described = async () => (await client.ask(getMetadata, file)).answer;
     expect(existsSync(pathOf(folder, file))).toBe(false);
-    expect(await append(client, file, Buffer.alloc(5000, 2))).toBe(0);
+    expect(await client.append(file, Buffer.alloc(5000, 2))).toBe(0);
     expect(existsSync(pathOf(folder, file))).toBe(true);
     const grown = Buffer.concat([Buffer.alloc(5000, 1), Buffer.alloc(5000, 2)]);
-    expect(await read(client, file)).toEqual(grown);
+    expect(await client.read(file)).toEqual(grown);
+    expect(await described()).toEqual(metadata);
     expect((await client.ask(truncateFile, { ...file, size: 100 })).status).toBe(0);
     await until(() => !existsSync(pathOf(folder, file)));
-    expect(await read(client, file)).toEqual(Buffer.alloc(100, 1));
+    expect(await client.read(file)).toEqual(Buffer.alloc(100, 1));
+    expect(await described()).toEqual(metadata);
     const renamed = await client.ask(regenerateAppender, file);
-    expect(await read(client, renamed.answer!)).toEqual(Buffer.alloc(100, 1));
+    expect(await client.read(renamed.answer!)).toEqual(Buffer.alloc(100, 1));
     expect(storage.errors).toEqual([]);
+  });
+
+  it('takes only smaller files as rows while it is busy', async () => {
+    // So little a disk is overloaded by one upload, and never idle enough for larger rows.
+    const busy = { bytesPerSecond: 1000, parameters: { ...TIERS.parameters, lowLoadMark: 0 } };
+    const storage = await storageOf({ tiers: { ...TIERS, ...busy } });
+    const client = await storage.connect();
+    const isFile = async (bytes: number) =>
+      existsSync(pathOf(storage.folder, await client.upload(Buffer.alloc(bytes))));
+    expect(await isFile(8192)).toBe(false);
+    await until(async () => {
+      await client.upload(Buffer.alloc(100));
+      return (await status(client)).thresholdBytes < 8000;
+    });
+    // What is a row now stays one.
+    await client.ask(migrationControl, 'pause');
+    const { thresholdBytes } = await status(client);
+    expect(await isFile(thresholdBytes + 1)).toBe(true);
+    expect(await isFile(1000)).toBe(false);
+  });
+
+  it('lets a file that has moved grow further in its row, and leaves it there when it is read', async () => {
+    const parameters = { maximumThresholdBytes: 16_384, lowLoadMark: 0, moveWeight: 1 };
+    const storage = await storageOf({ tiers: { ...TIERS, parameters }, cacheBytes: 0 });
+    const client = await storage.connect();
+    const isFile = (file: FileName) => existsSync(pathOf(storage.folder, file));
+    /** It leaves its row and comes back: two moves, and thrice the size is allowed. */
+    const moved = async () => {
+      const file = await client.appender(Buffer.alloc(5000));
+      await client.append(file, Buffer.alloc(5000));
+      expect(isFile(file)).toBe(true);
+      await client.must(truncateFile, { name: file.name, size: 6000 });
+      await until(() => !isFile(file));
+      return file;
+    };
+    const file = await moved();
+    expect(await client.append(file, Buffer.alloc(6000))).toBe(0);
+    const { intervals } = await status(client);
+    await until(async () => {
+      expect(await client.has(file, Buffer.alloc(12_000))).toBe(true);
+      return (await status(client)).intervals > intervals + 2;
+    });
+    // Moves are made one after the other: its own would have been made before this one's.
+    await moved();
+    expect(isFile(file)).toBe(false);
   });
 
   it('serves its rows when the tiers are switched off, and a store of before when they are on', async () => {
@@ -112,12 +142,12 @@ describe('a storage with a metadata tier', () => {
     await before.close();
     const on = await storageOf({ folder, tiers: TIERS });
     const client = await on.connect();
-    expect(await read(client, old)).toEqual(Buffer.from('as a file'));
+    expect(await client.read(old)).toEqual(Buffer.from('as a file'));
     const row = await client.upload(Buffer.from('as a row'));
     await on.close();
     const off = await storageOf({ folder });
     const last = await off.connect();
-    expect(await read(last, row)).toEqual(Buffer.from('as a row'));
+    expect(await last.read(row)).toEqual(Buffer.from('as a row'));
     const plain = await last.upload(Buffer.from('as a file again'));
     expect(existsSync(pathOf(folder, plain))).toBe(true);
   });
@@ -151,7 +181,7 @@ describe('a storage with a metadata tier', () => {
     await first.close();
     expect(existsSync(pathOf(folder, file))).toBe(false);
     const second = await storageOf({ folder, tiers: TIERS });
-    expect(await read(await second.connect(), file)).toEqual(Buffer.from('a row'));
+    expect(await (await second.connect()).read(file)).toEqual(Buffer.from('a row'));
     await second.close();
     rmSync(target);
     await expect(storageOf({ folder })).rejects.toMatchObject(refused);

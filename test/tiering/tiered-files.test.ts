@@ -1,35 +1,15 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Disk, localDisk } from '@stevedore/disk';
 import { describe, expect, it } from 'vitest';
 import { Random } from '../support/random.js';
 import { temporaryFolder } from '../support/temporary.js';
+import { watchedDisk } from '../support/watched-disk.js';
 import { change, contentOf, killed, NAME, openIn, store, THRESHOLD, tierOf } from './harness.js';
 
 const onDisk = (folder: string, name = NAME) => existsSync(join(folder, 'data', name));
 const bytesOf = (size: number, fill = 7) => Buffer.alloc(size, fill);
 
 describe('tiered files', () => {
-  it('keeps a small file in a row and a large one as a file, over a restart', async () => {
-    const folder = temporaryFolder();
-    const first = await openIn(folder);
-    await store(first, folder, NAME, bytesOf(THRESHOLD));
-    await store(first, folder, '00/00/large', bytesOf(THRESHOLD + 1));
-    await store(first, folder, '00/00/empty', bytesOf(0));
-    expect(onDisk(folder)).toBe(false);
-    expect(onDisk(folder, '00/00/empty')).toBe(false);
-    expect(onDisk(folder, '00/00/large')).toBe(true);
-    await first.close();
-    const second = await openIn(folder);
-    expect(await contentOf(second, folder, NAME)).toEqual(bytesOf(THRESHOLD));
-    expect(await contentOf(second, folder, '00/00/empty')).toEqual(bytesOf(0));
-    expect(await contentOf(second, folder, '00/00/large')).toEqual(bytesOf(THRESHOLD + 1));
-    const path = join(folder, 'data', NAME);
-    const stat = await (await second.files.openToRead(path)).stat();
-    expect(stat).toEqual({ size: THRESHOLD, mtimeSeconds: 1_700_000_000, isFile: true });
-    await second.close();
-  });
-
   it('syncs the directory of a large file after it has its name, whoever syncs it meanwhile', async () => {
     const folder = temporaryFolder();
     const [held, other] = ['held', 'other'].map((name) => join(folder, 'data', '00/00', name));
@@ -38,18 +18,12 @@ describe('tiered files', () => {
     const gate = new Promise<void>((resolve) => {
       release = resolve;
     });
-    const disk: Disk = {
-      ...localDisk,
-      rename: async (from, to) => {
-        if (to === held) await gate;
-        await localDisk.rename(from, to);
-        calls.push(to);
-      },
-      syncDirectory: async (path) => {
-        await localDisk.syncDirectory(path);
-        calls.push(path);
-      },
-    };
+    const disk = watchedDisk(async ({ operation, path }, run) => {
+      if (operation === 'rename' && path === held) await gate;
+      const result = await run();
+      if (operation === 'rename' || operation === 'syncDirectory') calls.push(path);
+      return result;
+    });
     const opened = await openIn(folder, { disk });
     const large = bytesOf(THRESHOLD + 1);
     const storing = store(opened, folder, '00/00/held', large);
@@ -59,17 +33,6 @@ describe('tiered files', () => {
     const directory = join(folder, 'data/00/00');
     expect(calls.slice(-4)).toEqual([other, directory, held, directory]);
     await opened.close();
-  });
-
-  it('what was acknowledged is there after a kill, what was not may be gone', async () => {
-    const folder = temporaryFolder();
-    const first = await openIn(folder);
-    await store(first, folder, NAME, bytesOf(100));
-    const left = killed(folder);
-    await first.close();
-    const second = await openIn(left);
-    expect(await contentOf(second, left, NAME)).toEqual(bytesOf(100));
-    await second.close();
   });
 
   it('lists rows and files together, metadata too', async () => {
@@ -86,56 +49,6 @@ describe('tiered files', () => {
     await opened.files.remove(join(folder, 'data', NAME));
     expect(await contentOf(opened, folder, `${NAME}-m`)).toBeUndefined();
     expect(await contentOf(opened, folder, NAME)).toBeUndefined();
-    await opened.close();
-  });
-
-  it('a file grows out of its row and keeps bytes, time and metadata', async () => {
-    const folder = temporaryFolder();
-    const opened = await openIn(folder);
-    await store(opened, folder, NAME, bytesOf(4000));
-    await store(opened, folder, `${NAME}-m`, Buffer.from('a\x02b'));
-    await change(opened, folder, NAME, { at: 4000, bytes: bytesOf(1000, 9) });
-    expect(onDisk(folder)).toBe(true);
-    const expected = Buffer.concat([bytesOf(4000), bytesOf(1000, 9)]);
-    expect(readFileSync(join(folder, 'data', NAME))).toEqual(expected);
-    expect(await contentOf(opened, folder, NAME)).toEqual(expected);
-    expect(await contentOf(opened, folder, `${NAME}-m`)).toEqual(Buffer.from('a\x02b'));
-    expect(tierOf(opened).records.find('00/00/file.txt')).toMatchObject({
-      moves: 1,
-      moving: false,
-    });
-    await opened.close();
-  });
-
-  it('a file that has moved often may grow further in its row', async () => {
-    const folder = temporaryFolder();
-    const opened = await openIn(folder);
-    await store(opened, folder, NAME, bytesOf(4000));
-    expect(await tierOf(opened).moves.toFile(NAME)).toBe('moved');
-    expect(await tierOf(opened).moves.home(NAME, THRESHOLD)).toBe('moved');
-    // 4096 · (1 + 2 · 0.05) = 4505.
-    await change(opened, folder, NAME, { at: 4000, bytes: bytesOf(500) });
-    expect(onDisk(folder)).toBe(false);
-    await change(opened, folder, NAME, { at: 4500, bytes: bytesOf(6) });
-    expect(onDisk(folder)).toBe(true);
-    await opened.close();
-  });
-
-  it('tells its owner of a file that was cut small, and takes it into a row again', async () => {
-    const folder = temporaryFolder();
-    const cuts: [string, number][] = [];
-    const opened = await openIn(folder, {
-      events: { onCut: (_, name, size) => cuts.push([name, size]) },
-    });
-    await store(opened, folder, NAME, bytesOf(THRESHOLD * 3));
-    await store(opened, folder, `${NAME}-m`, Buffer.from('a\x02b'));
-    await change(opened, folder, NAME, { size: 100 });
-    expect(cuts).toEqual([[NAME, 100]]);
-    expect(await tierOf(opened).moves.home(NAME, THRESHOLD)).toBe('moved');
-    expect(onDisk(folder)).toBe(false);
-    expect(onDisk(folder, `${NAME}-m`)).toBe(false);
-    expect(await contentOf(opened, folder, NAME)).toEqual(bytesOf(100));
-    expect(await contentOf(opened, folder, `${NAME}-m`)).toEqual(Buffer.from('a\x02b'));
     await opened.close();
   });
 
@@ -179,23 +92,6 @@ describe('tiered files', () => {
     records.put({ ...records.find(NAME)!, crc32: 1 }, bytesOf(50, 3));
     await expect(contentOf(opened, folder, NAME)).rejects.toMatchObject({ code: 'EIO' });
     await opened.close();
-  });
-
-  it('serves files that were there before, and rows once it is switched off', async () => {
-    const folder = temporaryFolder();
-    const first = await openIn(folder);
-    mkdirSync(join(folder, 'data', '00', '00'), { recursive: true });
-    writeFileSync(join(folder, 'data', '00', '00', 'old'), 'from before');
-    await store(first, folder, NAME, bytesOf(50));
-    expect(await contentOf(first, folder, '00/00/old')).toEqual(Buffer.from('from before'));
-    await first.close();
-    const off = await openIn(folder, { options: { enabled: false } });
-    expect(await contentOf(off, folder, NAME)).toEqual(bytesOf(50));
-    await store(off, folder, '00/00/new', bytesOf(50));
-    await store(off, folder, '00/00/empty', bytesOf(0));
-    expect(onDisk(folder, '00/00/new')).toBe(true);
-    expect(onDisk(folder, '00/00/empty')).toBe(true);
-    await off.close();
   });
 
   it('does what a plain disk does, over thousands of random operations and restarts', async () => {

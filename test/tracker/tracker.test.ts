@@ -16,7 +16,7 @@ import {
   syncNotify,
 } from '@stevedore/protocol';
 import { describe, expect, it } from 'vitest';
-import { type RawClient, rawVectors, trackerOf, until } from '../storage/support.js';
+import { type RawClient, trackerOf, until } from '../storage/support.js';
 import { bodyOf, frameVector, frameVectors } from '../support/vectors.js';
 
 const recorded = frameVectors('storage-to-tracker').filter((each) => each.cluster === 'plain');
@@ -120,21 +120,6 @@ describe('a tracker', () => {
       expected.write('127.0.0.1', 16);
     }
     expect(body.toString('hex')).toBe(expected.toString('hex'));
-    expect(await client.isOpen()).toBe(true);
-  });
-
-  it.each(rawVectors('tracker'))('answers the hand-made $op', async (vector) => {
-    const tracker = await trackerOf();
-    await member(tracker, {});
-    const client = await tracker.connect();
-    client.send(vector.request_hex);
-    if (vector.server_closed_after) {
-      await client.ended();
-      return;
-    }
-    const reply = (await client.reply())!;
-    expect(reply.status).toBe(vector.status);
-    expect(reply.body.length).toBe(bodyOf(vector.response_hex!).length);
     expect(await client.isOpen()).toBe(true);
   });
 

@@ -1,178 +1,232 @@
 import type { BenchmarkContext } from '../harness/benchmark.js';
+import type { Child } from '../harness/child.js';
+import { atLeast, type Goal, leastOf } from '../harness/goals.js';
+import { type Column, middle, spread } from '../harness/markdown.js';
+import { Nodes } from '../harness/nodes.js';
 import { dropPageCache } from '../harness/page-cache.js';
-import { StorageNode } from '../harness/storage-node.js';
 import type { NamedServer } from '../servers/kinds.js';
-import { FETCH_CONCURRENCIES } from './paper.js';
-import { type Plan, SMALL, trackersOf, type Where } from './plan.js';
+import {
+  FETCH_CONCURRENCIES,
+  isThere,
+  PAPER,
+  type Plan,
+  SEED,
+  SMALL,
+  trackersOf,
+  type Where,
+} from './plan.js';
 import type { Keeps } from './targets.js';
-import { WebServer } from './web-server.js';
-import type { FetchResult, LoadCost, TargetChoice } from './web-server-process.js';
+import type { LoadCost, WebServerHandlers } from './web-server-process.js';
+import { newWebServer } from './writing.js';
 
 /**
- * Fetches of stored files, drawn at random and compared with what was stored: uploaded one by one,
- * and merged, with what the SDK keeps locally by default, with half of the bytes, and with nothing,
- * so that every fetch is a ranged download. Cold: the system's page cache is emptied before each
- * pass, and no file is fetched twice in it, as where the data is larger than the memory.
+ * Table 2: fetches of stored files, drawn at random and compared with what was stored: uploaded one
+ * by one, and merged, with what the SDK keeps locally by default, with half of the bytes, and with
+ * nothing, so that every fetch is a ranged download. Cold: the system's page cache is emptied before
+ * each pass, and no file is fetched twice in it, as where the data is larger than the memory.
  */
 
-/** `none`: not merged. */
-export type FetchKind = 'none' | Keeps;
-
-export interface FetchVariant {
-  readonly kind: FetchKind;
+interface Variant {
+  /** Undefined: not merged. */
+  readonly keeps: Keeps | undefined;
   readonly where: Where;
 }
 
-export type Warmth = 'warm' | 'cold';
-
-const VARIANTS: readonly FetchVariant[] = [
-  { kind: 'none', where: 'ours' },
-  { kind: 'default', where: 'ours' },
-  { kind: 'half', where: 'ours' },
-  { kind: 'nothing', where: 'ours' },
-  { kind: 'none', where: 'fastdfs' },
-  { kind: 'none', where: 'fastdfs-trunk' },
-  { kind: 'nothing', where: 'fastdfs' },
+const VARIANTS: readonly Variant[] = [
+  { keeps: undefined, where: 'ours' },
+  { keeps: 'default', where: 'ours' },
+  { keeps: 'half', where: 'ours' },
+  { keeps: 'nothing', where: 'ours' },
+  { keeps: undefined, where: 'fastdfs' },
+  { keeps: undefined, where: 'fastdfs-trunk' },
+  { keeps: 'nothing', where: 'fastdfs' },
 ];
+const TITLES: Readonly<Record<Keeps, string>> = {
+  default: 'client merging, as configured by default',
+  half: 'client merging, half local',
+  nothing: 'client merging, nothing local',
+};
 
-export function fetchVariants(servers: readonly NamedServer[]): readonly FetchVariant[] {
-  return VARIANTS.filter(({ where }) => where === 'ours' || trackersOf(where, servers));
+function idOf({ keeps, where }: Variant): string {
+  return `${where}.${keeps ?? 'direct'}`;
 }
 
-export function fetchId({ kind, where }: FetchVariant, warmth: Warmth, c: number): string {
-  return `fetch.${warmth}.${where}.${kind}.c${c}`;
-}
-
-/** Warm, beside files of the same cluster that are not merged. */
-export function fetchRatioId(kind: Keeps, where: Where, c: number): string {
-  return `fetch.${where}.${kind}-vs-none.c${c}`;
-}
-
-/** Stored bytes that the web server's disk has. */
-export function localId({ kind, where }: FetchVariant): string {
-  return `fetch.${where}.${kind}.local`;
+function titleOf({ keeps, where }: Variant): string {
+  if (where === 'fastdfs-trunk') return "FastDFS's own merging";
+  const title = keeps === undefined ? 'no merging' : TITLES[keeps];
+  return `${title}, ${where === 'ours' ? 'our storage' : 'FastDFS'}`;
 }
 
 const WARM_UP_CONCURRENCY = 20;
-export const COLD_CONCURRENCIES = [FETCH_CONCURRENCIES[0], FETCH_CONCURRENCIES[3]];
+const COLD_CONCURRENCIES = [20, 200] as const;
+const FETCH_TIMES = 1.28;
+
+export function fetchGoals(servers: readonly NamedServer[]): readonly Goal[] {
+  const clusters = (['ours', 'fastdfs'] as const).filter((where) => isThere(where, servers));
+  return clusters.map((where) =>
+    atLeast(
+      `fetch.${where}.nothing-local`,
+      `fetches of merged files, nothing local, ${where === 'ours' ? 'our storage' : 'FastDFS'}: at least ${FETCH_TIMES} x no merging`,
+      FETCH_TIMES,
+      leastOf(FETCH_CONCURRENCIES.map((c) => `fetch.warm.c${c}.${where}.nothing.vs-direct`)),
+    ),
+  );
+}
 
 /** A variant's processes, with the files in place. */
 interface Subject {
-  readonly variant: FetchVariant;
-  readonly webServer: WebServer;
+  readonly variant: Variant;
+  readonly webServer: Child<WebServerHandlers>;
   /** Undefined for a named cluster. */
-  readonly node: StorageNode | undefined;
-  readonly directories: readonly string[];
+  readonly node: Nodes | undefined;
 }
 
-/** The result is true if fetches were measured cold, too. */
 export async function measureFetching(
   context: BenchmarkContext,
   plan: Plan,
   cost: LoadCost,
-): Promise<boolean> {
+): Promise<void> {
   const canDrop = await dropPageCache();
+  const variants = VARIANTS.filter(({ where }) => isThere(where, context.servers));
   for (let run = 1; run <= plan.runs; run += 1) {
     context.progress(`fetches, run ${run} of ${plan.runs}`);
     const subjects: Subject[] = [];
     try {
-      for (const variant of fetchVariants(context.servers)) subjects.push(begin(context, variant));
-      for (const subject of subjects) await fill(context, plan, subject);
-      for (const concurrency of FETCH_CONCURRENCIES) {
-        for (const subject of subjects) {
-          await measure(context, plan, subject, { warmth: 'warm', concurrency, run }, cost);
-        }
-        addRatios(context, concurrency);
+      for (const variant of variants) {
+        const node = variant.where === 'ours' ? new Nodes() : undefined;
+        subjects.push({ variant, webServer: newWebServer(), node });
       }
-      for (const concurrency of canDrop ? COLD_CONCURRENCIES : []) {
+      for (const subject of subjects) await fill(context, plan, subject);
+      for (const c of FETCH_CONCURRENCIES) {
+        for (const subject of subjects) {
+          await measure(context, plan, subject, 'warm', c, run, cost);
+          const { where, keeps } = subject.variant;
+          if (keeps === undefined) continue;
+          const id = `fetch.warm.c${c}.${idOf(subject.variant)}`;
+          const direct = `fetch.warm.c${c}.${where}.direct.fetches`;
+          context.figures.addRatio(`${id}.vs-direct`, `${id}.fetches`, direct);
+        }
+      }
+      for (const c of canDrop ? COLD_CONCURRENCIES : []) {
         for (const subject of subjects) {
           await dropPageCache();
-          await measure(context, plan, subject, { warmth: 'cold', concurrency, run }, cost);
+          await measure(context, plan, subject, 'cold', c, run, cost);
         }
       }
     } finally {
-      await Promise.all(subjects.map((subject) => end(context, subject)));
+      for (const subject of subjects) await end(subject);
     }
   }
-  return canDrop;
-}
-
-function begin({ workspace }: BenchmarkContext, variant: FetchVariant): Subject {
-  const webServer = new WebServer();
-  const node = variant.where === 'ours' ? new StorageNode() : undefined;
-  const directories = [workspace.fresh('node'), workspace.fresh('staging')];
-  return { variant, webServer, node, directories };
+  await show(context, variants, canDrop);
 }
 
 async function fill(
-  { servers, figures }: BenchmarkContext,
-  plan: Plan,
-  { variant, webServer, node, directories }: Subject,
+  { servers, figures, workspace }: BenchmarkContext,
+  { bytes, warmUpSeconds }: Plan,
+  { variant, webServer, node }: Subject,
 ): Promise<void> {
-  const { kind, where } = variant;
-  const [nodeDirectory = '', directory = ''] = directories;
-  const trackers = node ? [await node.start(nodeDirectory)] : trackersOf(where, servers)!;
-  await webServer.prepare(SMALL, plan.fetchBytes);
+  const { keeps, where } = variant;
+  const own = await node?.cluster(workspace.fresh('node'));
+  const trackers = own === undefined ? trackersOf(where, servers)! : [own];
+  await webServer.call('prepare', { ...SMALL, seed: SEED, totalBytes: bytes });
   const connections = Math.max(...FETCH_CONCURRENCIES);
-  const choiceOf = (keeps: Keeps): TargetChoice => ({
-    ...{ kind: 'merging', trackers, directory, connections, keeps, bytes: plan.fetchBytes },
-  });
-  await webServer.open(
-    kind === 'none' ? { kind: 'direct', trackers, connections } : choiceOf('default'),
-  );
-  await webServer.call('fill', undefined);
-  if (kind !== 'none' && kind !== 'default') {
+  const options = { trackers, connections, directory: workspace.fresh('staging'), bytes };
+  await webServer.call('open', { ...options, keeps: keeps && 'default' });
+  await webServer.call('fill');
+  if (keeps !== undefined && keeps !== 'default') {
     // Opened again: how much is kept is decided then.
-    await webServer.call('close', undefined);
-    await webServer.open(choiceOf(kind));
+    await webServer.call('close');
+    await webServer.call('open', { ...options, keeps });
   }
-  const warmUp = { concurrency: WARM_UP_CONCURRENCY, seconds: plan.warmUpSeconds, seed: 0 };
+  const warmUp = { concurrency: WARM_UP_CONCURRENCY, seconds: warmUpSeconds, seed: 0 };
   await webServer.call('fetch', { ...warmUp, isOnce: false });
-  if (kind === 'none') return;
-  figures.add(localId(variant), 'MB', (await webServer.call('localBytes', undefined)) / 1e6);
+  if (keeps === undefined) return;
+  figures.add(`fetch.${idOf(variant)}.local`, 'MB', (await webServer.call('localBytes')) / 1e6);
 }
 
 async function measure(
   { figures }: BenchmarkContext,
   plan: Plan,
   { variant, webServer, node }: Subject,
-  { warmth, concurrency, run }: { warmth: Warmth; concurrency: number; run: number },
+  warmth: 'warm' | 'cold',
+  concurrency: number,
+  run: number,
   cost: LoadCost,
 ): Promise<void> {
   const before = await node?.cpuSeconds();
-  const result: FetchResult = await webServer.call('fetch', {
-    ...{ concurrency, seconds: plan.fetchSeconds, seed: run * 1000 + concurrency },
-    isOnce: warmth === 'cold',
-  });
+  const how = { concurrency, seconds: plan.fetchSeconds, seed: run * 1000 + concurrency };
+  const fetched = await webServer.call('fetch', { ...how, isOnce: warmth === 'cold' });
   const after = await node?.cpuSeconds();
-  const { fetches, bytes, seconds, cpuSeconds } = result;
-  const id = fetchId(variant, warmth, concurrency);
-  figures.add(`${id}.fetches`, 'fetches/s', fetches / seconds);
-  figures.add(`${id}.MBps`, 'MB/s', bytes / 1e6 / seconds);
-  figures.add(`${id}.cpu`, 'µs', (1e6 * cpuSeconds) / fetches - 1e6 * cost.cpuSecondsPerFetch);
-  if (before === undefined || after === undefined) return;
-  figures.add(`${id}.cpu.storage`, 'µs', (1e6 * (after - before)) / fetches);
+  const { operations, bytes, seconds, cpuSeconds } = fetched;
+  const isKnown = before !== undefined && after !== undefined;
+  figures.addAll(`fetch.${warmth}.c${concurrency}.${idOf(variant)}`, {
+    fetches: [operations / seconds, 'fetches/s'],
+    MBps: [bytes / 1e6 / seconds, 'MB/s'],
+    cpu: [1e6 * (cpuSeconds / operations - cost.perFetch), 'µs'],
+    storage: [isKnown ? (1e6 * (after - before)) / operations : undefined, 'µs'],
+  });
 }
 
-/** Of this run: what slows the machine for a while slows both. */
-function addRatios({ figures, servers }: BenchmarkContext, concurrency: number): void {
-  const last = (variant: FetchVariant) =>
-    figures.values(`${fetchId(variant, 'warm', concurrency)}.fetches`).at(-1)!;
-  for (const { kind, where } of fetchVariants(servers)) {
-    if (kind === 'none') continue;
-    const ratio = last({ kind, where }) / last({ kind: 'none', where });
-    figures.add(fetchRatioId(kind, where, concurrency), 'times', ratio);
-  }
-}
-
-async function end({ workspace }: BenchmarkContext, subject: Subject): Promise<void> {
-  const { variant, webServer, node, directories } = subject;
+async function end({ variant, webServer, node }: Subject): Promise<void> {
   if (variant.where !== 'ours') {
-    await webServer.call('removeAll', undefined).catch((error: Error) => {
+    await webServer.call('removeAll').catch((error: Error) => {
       process.stderr.write(`bench: files were left in the named cluster: ${error.message}\n`);
     });
   }
   await webServer[Symbol.asyncDispose]();
   await node?.[Symbol.asyncDispose]();
-  for (const directory of directories) await workspace.remove(directory);
+}
+
+async function show(
+  context: BenchmarkContext,
+  variants: readonly Variant[],
+  isCold: boolean,
+): Promise<void> {
+  const { print, table, chart } = context;
+  const head = 'At a time';
+  const rowsOf = (warmth: string, concurrencies: readonly number[]) =>
+    concurrencies.map((c) => [String(c), `fetch.${warmth}.c${c}`] as const);
+  const columns = (what: string, format = spread) =>
+    variants.map((each): Column => [titleOf(each), `${idOf(each)}.${what}`, format]);
+  const rows = rowsOf('warm', FETCH_CONCURRENCIES);
+  print(
+    '## Fetches\n\nFetches/s, median (least–greatest); every file was compared with what was stored:',
+  );
+  table('fetch', { head, rows, columns: columns('fetches') });
+  if (isCold) {
+    print('Cold: the page cache was emptied, and no file was fetched twice:');
+    const cold = rowsOf('cold', COLD_CONCURRENCIES);
+    table('fetch-cold', { head, rows: cold, columns: columns('fetches') });
+  } else print('Not measured cold: the page cache can be emptied on Linux, by root.');
+  print("MB on the web server's own disk:");
+  const merged = variants.filter(({ keeps }) => keeps !== undefined);
+  table('fetch-local', {
+    head: '',
+    rows: merged.map((each) => [titleOf(each), `fetch.${idOf(each)}`]),
+    columns: [['MB', 'local']],
+  });
+  print('Times no merging on the same storage:');
+  const paper = (which: 'own' | 'merging') =>
+    PAPER.fetch[which].map((value, at) => (value / (PAPER.fetch.direct[at] ?? 1)).toFixed(2));
+  table('fetch-ratios', {
+    head,
+    rows,
+    columns: merged.map((each) => [titleOf(each), `${idOf(each)}.vs-direct`]),
+    known: [
+      ["paper's client merging", paper('merging').join(', ')],
+      ["paper's own merging", paper('own').join(', ')],
+    ],
+  });
+  print("CPU of one fetch in the web server (without the load's own), µs:");
+  table('fetch-cpu', { head, rows, columns: columns('cpu', middle) });
+  print('And in our storage:');
+  table('fetch-storage-cpu', { head, rows, columns: columns('storage', middle) });
+  await chart('fetch', {
+    title: 'Fetches of 2 to 100 KB, fetches/s',
+    ...{ xTitle: 'at a time', yTitle: 'fetches/s', labels: FETCH_CONCURRENCIES.map(String) },
+    series: variants.map((each) => ({
+      name: titleOf(each),
+      values: FETCH_CONCURRENCIES.map((c) => `fetch.warm.c${c}.${idOf(each)}.fetches`),
+    })),
+  });
 }

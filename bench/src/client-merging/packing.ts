@@ -1,65 +1,155 @@
+import { anneal } from '@stevedore/staging';
+import type { BenchmarkContext, Part } from '../harness/benchmark.js';
+import { logUniform } from '../harness/file-set.js';
+import { atMost, greatestOf } from '../harness/goals.js';
+import { middle } from '../harness/markdown.js';
+import { seededRandom } from '../harness/seeded-random.js';
+import { SEED } from './plan.js';
+
 /**
- * The classic ways to fill bins, to hold annealing against: first-fit and best-fit,
- * in order of arrival and by decreasing size. Pure.
+ * How well simulated annealing fills a trunk, over six kinds of sizes: beside first-fit, best-fit,
+ * best-fit decreasing, its own choices without moves, and the optimum where that can be computed.
+ * And how long it holds up others: it works in steps.
  *
- * They spread all candidates over as many trunks as it takes; what counts is the
+ * First-fit and best-fit spread all candidates over as many trunks as it takes; what counts is the
  * fullest one, for that is the trunk one would send now.
  */
 
-export interface Packed {
-  readonly unfilledBytes: number;
-  /** Indexes of the candidates in the fullest trunk. */
-  readonly chosen: readonly number[];
+const MIB = 2 ** 20;
+const CAPACITY_BYTES = 64 * MIB;
+/** All subsets of so many units are tried for the optimum. */
+const MAX_OPTIMUM_UNITS = 16;
+const MAX_UNFILLED_BYTES = 64;
+const MAX_MEDIAN_BYTES = 3;
+const MAX_WORK_MS = 20;
+const MAX_SLICE_MS = 4;
+
+type Random = () => number;
+
+function many(count: number, size: () => number): number[] {
+  return Array.from({ length: count }, () => Math.round(size()));
+}
+
+const KINDS: Readonly<
+  Record<string, { readonly name: string; readonly sizes: (random: Random) => number[] }>
+> = {
+  paper: {
+    name: '5,000 of 2 to 100 KB',
+    sizes: (random) => many(5_000, () => logUniform(random, 2_000, 100_000)),
+  },
+  tiny: { name: '60,000 of 0.2 to 4 KB', sizes: (r) => many(60_000, () => 200 + 3_800 * r()) },
+  medium: { name: '50 of 1 to 4 MiB', sizes: (r) => many(50, () => (1 + 3 * r()) * MIB) },
+  large: { name: '14 of 4 to 16 MiB', sizes: (r) => many(14, () => (4 + 12 * r()) * MIB) },
+  equal: { name: '300 of 300,000 B, all equal', sizes: () => many(300, () => 300_000) },
+  groups: {
+    name: '3 groups of 33 to 63 MiB, 200 of 2 to 100 KB',
+    sizes: (random) => [
+      ...many(3, () => (33 + 30 * random()) * MIB),
+      ...many(200, () => logUniform(random, 2_000, 100_000)),
+    ],
+  },
+};
+const IDS = Object.keys(KINDS).map((kind) => `packing.${kind}`);
+
+export function packing(runs: number): Part {
+  return {
+    goals: [
+      atMost(
+        'packing.worse',
+        'annealing: never worse than best-fit decreasing, in bytes, on any of six kinds of sizes',
+        0,
+        (figures) => Math.max(...IDS.map((id) => figures.summary(`${id}.worse`).max)),
+      ),
+      atMost(
+        'packing.paper.most',
+        `annealing: at most ${MAX_UNFILLED_BYTES} bytes of 64 MiB unfilled on the paper's sizes, in every run`,
+        MAX_UNFILLED_BYTES,
+        (figures) => figures.summary('packing.paper.annealing').max,
+      ),
+      atMost(
+        'packing.paper.annealing',
+        `annealing: at most ${MAX_MEDIAN_BYTES} bytes unfilled on the paper's sizes, median`,
+        MAX_MEDIAN_BYTES,
+      ),
+      atMost(
+        'packing.work',
+        `annealing: at most ${MAX_WORK_MS} ms of work on any kind, median`,
+        MAX_WORK_MS,
+        greatestOf(IDS.map((id) => `${id}.work`)),
+      ),
+      atMost(
+        'packing.slice',
+        `annealing: the longest step takes at most ${MAX_SLICE_MS} ms on any kind, median`,
+        MAX_SLICE_MS,
+        greatestOf(IDS.map((id) => `${id}.slice`)),
+      ),
+    ],
+    run: (context) => measurePacking(context, runs),
+  };
+}
+
+async function measurePacking(context: BenchmarkContext, runs: number): Promise<void> {
+  const { figures, print, table, progress } = context;
+  for (const [kind, { name, sizes: sizesOf }] of Object.entries(KINDS)) {
+    progress(`packing ${name}, ${runs} times`);
+    for (let run = 0; run < runs; run += 1) {
+      const sizes = sizesOf(seededRandom(SEED + run));
+      const decreasing = sizes.toSorted((a, b) => b - a);
+      const best = pack(decreasing, tightest);
+      const annealed = timed(sizes, SEED + run);
+      const inBytes = (value: number | undefined) => [value, 'bytes'] as const;
+      figures.addAll(`packing.${kind}`, {
+        'first-fit': inBytes(pack(sizes, firstThatFits)),
+        'best-fit': inBytes(pack(sizes, tightest)),
+        decreasing: inBytes(best),
+        'without-moves': inBytes(timed(sizes, SEED + run, 0).unfilledBytes),
+        annealing: inBytes(annealed.unfilledBytes),
+        worse: inBytes(annealed.unfilledBytes - best),
+        optimum: inBytes(leastUnfilled(sizes)),
+        work: [annealed.workMs, 'ms'],
+        slice: [annealed.longestMs, 'ms'],
+      });
+    }
+  }
+  print(
+    `## Filling a trunk\n\nUnfilled of 64 MiB, bytes, median of ${runs} sets; work and longest step in ms.`,
+  );
+  table('packing', {
+    head: '',
+    rows: Object.entries(KINDS).map(([kind, { name }]) => [name, `packing.${kind}`]),
+    columns: [
+      ['First-fit', 'first-fit', middle],
+      ['Best-fit', 'best-fit', middle],
+      ['Best-fit decr.', 'decreasing', middle],
+      ['Without moves', 'without-moves', middle],
+      ['Annealing', 'annealing', middle],
+      ['Optimum', 'optimum', middle],
+      ['Work', 'work'],
+      ['Step', 'slice'],
+    ],
+  });
 }
 
 interface Bin {
   left: number;
-  readonly chosen: number[];
 }
 
-type Choose = (bins: readonly Bin[], size: number) => Bin | undefined;
-
-/** Each candidate goes to the first trunk that has room. */
-export function firstFit(sizes: readonly number[], capacityBytes: number): Packed {
-  return pack(sizes, arrival(sizes), capacityBytes, firstThatFits);
-}
-
-/** First-fit, the largest candidates first. */
-export function firstFitDecreasing(sizes: readonly number[], capacityBytes: number): Packed {
-  return pack(sizes, decreasing(sizes), capacityBytes, firstThatFits);
-}
-
-/** Each candidate goes to the trunk that it leaves the least room in. */
-export function bestFit(sizes: readonly number[], capacityBytes: number): Packed {
-  return pack(sizes, arrival(sizes), capacityBytes, tightest);
-}
-
-/** Best-fit, the largest candidates first. */
-export function bestFitDecreasing(sizes: readonly number[], capacityBytes: number): Packed {
-  return pack(sizes, decreasing(sizes), capacityBytes, tightest);
-}
-
+/** Unfilled bytes of the fullest trunk. */
 function pack(
   sizes: readonly number[],
-  order: readonly number[],
-  capacityBytes: number,
-  choose: Choose,
-): Packed {
+  choose: (bins: readonly Bin[], size: number) => Bin | undefined,
+): number {
   const bins: Bin[] = [];
-  for (const index of order) {
-    const size = sizes[index]!;
-    if (size > capacityBytes) continue;
+  for (const size of sizes) {
+    if (size > CAPACITY_BYTES) continue;
     let bin = choose(bins, size);
     if (!bin) {
-      bin = { left: capacityBytes, chosen: [] };
+      bin = { left: CAPACITY_BYTES };
       bins.push(bin);
     }
     bin.left -= size;
-    bin.chosen.push(index);
   }
-  let fullest: Bin = { left: capacityBytes, chosen: [] };
-  for (const bin of bins) if (bin.left < fullest.left) fullest = bin;
-  return { unfilledBytes: fullest.left, chosen: fullest.chosen };
+  return bins.reduce((least, { left }) => Math.min(least, left), CAPACITY_BYTES);
 }
 
 function firstThatFits(bins: readonly Bin[], size: number): Bin | undefined {
@@ -74,10 +164,42 @@ function tightest(bins: readonly Bin[], size: number): Bin | undefined {
   return best;
 }
 
-function arrival(sizes: readonly number[]): number[] {
-  return sizes.map((_, index) => index);
+function timed(sizes: readonly number[], seed: number, maxMoves?: number) {
+  const units = sizes.map((bytes) => ({ bytes, files: 1, penalty: 0 }));
+  const limits = { capacityBytes: CAPACITY_BYTES, maxFiles: units.length };
+  const moves = maxMoves === undefined ? {} : { maxMoves };
+  const steps = anneal(units, limits, { random: seededRandom(seed), ...moves });
+  let [workMs, longestMs] = [0, 0];
+  for (;;) {
+    const start = performance.now();
+    const { done, value } = steps.next();
+    const ms = performance.now() - start;
+    workMs += ms;
+    longestMs = Math.max(longestMs, ms);
+    if (!done) continue;
+    // A packing that cheats would look best of all.
+    const { unfilledBytes, chosen } = value;
+    const bytes = chosen.reduce((sum, index) => sum + sizes[index]!, 0);
+    const isOnce = new Set(chosen).size === chosen.length;
+    if (!isOnce || unfilledBytes < 0 || bytes + unfilledBytes !== CAPACITY_BYTES) {
+      throw new Error('annealing gave a packing that does not add up');
+    }
+    return { unfilledBytes, workMs, longestMs };
+  }
 }
 
-function decreasing(sizes: readonly number[]): number[] {
-  return arrival(sizes).sort((a, b) => sizes[b]! - sizes[a]!);
+/** Undefined where it would take too long. */
+function leastUnfilled(sizes: readonly number[]): number | undefined {
+  const [first = 0] = sizes;
+  if (sizes.every((size) => size === first)) {
+    return CAPACITY_BYTES - first * Math.min(sizes.length, Math.floor(CAPACITY_BYTES / first));
+  }
+  if (sizes.length > MAX_OPTIMUM_UNITS) return undefined;
+  let best = 0;
+  for (let subset = 0; subset < 2 ** sizes.length; subset += 1) {
+    let sum = 0;
+    for (const [bit, size] of sizes.entries()) if (subset & (1 << bit)) sum += size;
+    if (sum <= CAPACITY_BYTES) best = Math.max(best, sum);
+  }
+  return CAPACITY_BYTES - best;
 }

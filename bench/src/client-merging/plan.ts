@@ -1,7 +1,7 @@
 import type { Scale } from '../harness/benchmark.js';
 import type { NamedServer } from '../servers/kinds.js';
 
-/** How much is measured, of which files, and where. */
+/** How much is measured, of which files, and where; and what the paper measured. */
 
 /**
  * `ours`: a tracker and storages of Stevedore's on this machine. `fastdfs`, `fastdfs-trunk`: the
@@ -15,6 +15,10 @@ export function trackersOf(where: Where, servers: readonly NamedServer[]): strin
   return named.length > 0 ? named : undefined;
 }
 
+export function isThere(where: Where, servers: readonly NamedServer[]): boolean {
+  return where === 'ours' || trackersOf(where, servers) !== undefined;
+}
+
 export interface Files {
   readonly minBytes: number;
   readonly maxBytes: number;
@@ -24,7 +28,7 @@ export interface Files {
 
 /** A table of uploads. */
 export interface WriteSeries {
-  readonly id: string;
+  readonly id: 'small' | 'two' | 'mixed';
   readonly title: string;
   readonly files: Files;
   /** Of our own group. */
@@ -41,9 +45,13 @@ export interface WriteSeries {
 }
 
 export interface Plan {
-  readonly writeSeries: readonly WriteSeries[];
   readonly runs: number;
-  readonly fetchBytes: number;
+  readonly concurrencies: readonly number[];
+  /** Of the series that are not the paper's table. */
+  readonly fewer: readonly number[];
+  readonly bytes: number;
+  readonly mixedBytes: number;
+  readonly directSeconds: number;
   readonly fetchSeconds: number;
   /** Stored, or fetched, before the clock starts: code is compiled, connections are open. */
   readonly warmUpFiles: number;
@@ -54,23 +62,35 @@ export interface Plan {
 }
 
 const MB = 1e6;
+export const CONCURRENCIES = [1, 5, 20, 50, 100, 200] as const;
+export const FETCH_CONCURRENCIES = [20, 50, 100, 200] as const;
+
+export const PLANS: Readonly<Record<Scale, Plan>> = {
+  full: {
+    ...{ runs: 5, concurrencies: CONCURRENCIES, fewer: [1, 20, 200] },
+    ...{ bytes: 280 * MB, mixedBytes: 600 * MB, directSeconds: 3, fetchSeconds: 1.5 },
+    ...{ warmUpFiles: 400, warmUpSeconds: 1, packings: 100, costOperations: 200_000 },
+  },
+  quick: {
+    ...{ runs: 3, concurrencies: CONCURRENCIES, fewer: [1, 20, 200] },
+    ...{ bytes: 50 * MB, mixedBytes: 100 * MB, directSeconds: 0.5, fetchSeconds: 0.3 },
+    ...{ warmUpFiles: 200, warmUpSeconds: 0.3, packings: 20, costOperations: 100_000 },
+  },
+  smoke: {
+    ...{ runs: 1, concurrencies: [1, 200], fewer: [1, 20] },
+    ...{ bytes: MB, mixedBytes: MB, directSeconds: 0.05, fetchSeconds: 0.05 },
+    ...{ warmUpFiles: 5, warmUpSeconds: 0.05, packings: 2, costOperations: 1_000 },
+  },
+};
 
 export const SMALL: Files = { minBytes: 2_000, maxBytes: 100_000, sizes: 'log-uniform' };
 /** "A few KB to 100 MB": most files are small, most bytes are in large ones. */
 const MIXED: Files = { minBytes: 2_000, maxBytes: 100 * MB, sizes: 'inverse' };
 
-interface Extent {
-  readonly concurrencies: readonly number[];
-  readonly fewer: readonly number[];
-  readonly runs: number;
-  readonly bytes: number;
-  readonly mixedBytes: number;
-  readonly directSeconds: number;
-}
-
-function seriesOf(extent: Extent): readonly WriteSeries[] {
-  const { concurrencies, fewer, runs, bytes, mixedBytes, directSeconds } = extent;
+export function seriesOf(plan: Plan): readonly WriteSeries[] {
+  const { runs, concurrencies, fewer, bytes, mixedBytes, directSeconds } = plan;
   const small = { files: SMALL, bytes, directSeconds };
+  const less = { concurrencies: fewer, runs: Math.ceil(runs / 2) };
   return [
     {
       ...{ id: 'small', title: 'Files of 2 to 100 KB, one storage', storages: 1 },
@@ -78,60 +98,30 @@ function seriesOf(extent: Extent): readonly WriteSeries[] {
     },
     {
       ...{ id: 'two', title: 'Files of 2 to 100 KB, two storages of ours', storages: 2 },
-      ...{ ...small, concurrencies: fewer, runs: Math.ceil(runs / 2) },
+      ...{ ...small, ...less },
     },
     {
       ...{ id: 'mixed', title: 'Files of 2 KB to 100 MB, one storage', storages: 1 },
-      ...{ files: MIXED, bytes: mixedBytes, directSeconds: undefined },
-      ...{ concurrencies: fewer, runs: Math.ceil(runs / 2) },
+      ...{ files: MIXED, bytes: mixedBytes, directSeconds: undefined, ...less },
     },
   ];
 }
 
-const WRITE_CONCURRENCIES = [1, 5, 20, 50, 100, 200];
-
-export const PLANS: Readonly<Record<Scale, Plan>> = {
-  full: {
-    writeSeries: seriesOf({
-      ...{ concurrencies: WRITE_CONCURRENCIES, fewer: [1, 20, 200], runs: 5 },
-      ...{ bytes: 280 * MB, mixedBytes: 600 * MB, directSeconds: 3 },
-    }),
-    runs: 5,
-    fetchBytes: 280 * MB,
-    fetchSeconds: 1.5,
-    warmUpFiles: 400,
-    warmUpSeconds: 1,
-    packings: 100,
-    costOperations: 200_000,
-  },
-  quick: {
-    writeSeries: seriesOf({
-      ...{ concurrencies: WRITE_CONCURRENCIES, fewer: [1, 20, 200], runs: 3 },
-      ...{ bytes: 140 * MB, mixedBytes: 300 * MB, directSeconds: 1 },
-    }),
-    runs: 3,
-    fetchBytes: 140 * MB,
-    fetchSeconds: 0.5,
-    warmUpFiles: 200,
-    warmUpSeconds: 0.3,
-    packings: 20,
-    costOperations: 200_000,
-  },
-  smoke: {
-    writeSeries: seriesOf({
-      ...{ concurrencies: [1, 200], fewer: [1, 20], runs: 1 },
-      ...{ bytes: MB, mixedBytes: MB, directSeconds: 0.05 },
-    }),
-    runs: 1,
-    fetchBytes: 2 * MB,
-    fetchSeconds: 0.05,
-    warmUpFiles: 5,
-    warmUpSeconds: 0.05,
-    packings: 2,
-    costOperations: 1_000,
-  },
-};
-
 export const SEED = 20;
-/** What a store keeps on its own disk beside files is less. */
-export const OWN_BYTES = 2 ** 18;
+
+/**
+ * What the client merging paper measured (tables 1 and 2): another machine, another
+ * time, files up to 100 MB. Its course over the concurrency is what compares. MB/s and fetches/s.
+ */
+export const PAPER = {
+  write: {
+    direct: [4.46, 3.89, 2.92, 2.48, 2.34, 2.11],
+    own: [6.38, 5.74, 5.09, 4.92, 4.84, 4.83],
+    merging: [7.72, 7.56, 7.51, 7.43, 7.37, 7.33],
+  },
+  fetch: {
+    direct: [42.58, 40.32, 34.67, 30.43],
+    own: [95.4, 93.88, 85.65, 78.36],
+    merging: [115.26, 114.62, 112.67, 108.58],
+  },
+} as const;

@@ -1,8 +1,7 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { type FileStore, open } from '@stevedore/client';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import type { SampleFile } from '../harness/file-set.js';
-import { OWN_BYTES } from './plan.js';
+import { until } from '../harness/load.js';
 
 /** The ways to store a file that are held against each other, behind one face. */
 export interface Target {
@@ -19,39 +18,41 @@ export interface Target {
   close(): Promise<void>;
 }
 
-export interface DirectOptions {
+/** What of merged files stays on the web server: as by default, half of the bytes, or nothing. */
+export type Keeps = 'default' | 'half' | 'nothing';
+
+/** Without `keeps`: one FastDFS file per file. */
+export interface TargetOptions {
   readonly trackers: readonly string[];
   readonly connections: number;
+  readonly directory: string;
+  readonly keeps: Keeps | undefined;
+  /** Stored in all; for `half`. */
+  readonly bytes: number;
 }
 
-/** One FastDFS file per file. */
-export function openDirect({ trackers, connections }: DirectOptions): Target {
+export function openTarget(options: TargetOptions): Promise<Target> {
+  const { keeps } = options;
+  return keeps === undefined ? openDirect(options) : openMerging(options, keeps);
+}
+
+async function openDirect({ trackers, connections }: TargetOptions): Promise<Target> {
   const client = new FastdfsClient({ trackers, maxConnectionsPerAddress: connections });
   return {
     put: ({ bytes, name }) =>
       client.upload(bytes, { extension: name.slice(name.indexOf('.') + 1) }),
     fetch: (id) => client.downloadBytes(id),
-    settle: () => Promise.resolve(),
+    settle: async () => undefined,
     remove: (id) => client.delete(id),
-    emptied: () => Promise.resolve(),
+    emptied: async () => undefined,
     localBytes: () => 0,
     close: () => client.close(),
   };
 }
 
-/** What of merged files stays on the web server: as by default, half of the bytes, or nothing. */
-export type Keeps = 'default' | 'half' | 'nothing';
-
-export interface MergingOptions extends DirectOptions {
-  readonly directory: string;
-  readonly keeps: Keeps;
-  /** Stored in all; for `half`. */
-  readonly bytes?: number;
-}
-
 /** The SDK: acknowledged from the container, merged in the background. */
-export async function openMerging(options: MergingOptions): Promise<Target> {
-  const { trackers, directory, connections, keeps, bytes = 0 } = options;
+async function openMerging(options: TargetOptions, keeps: Keeps): Promise<Target> {
+  const { trackers, directory, connections, bytes } = options;
   const kept = keeps === 'half' ? Math.ceil(bytes / 2) : 0;
   const store = await open({
     ...{ trackers, directory, connections, durability: 'sync' },
@@ -63,31 +64,28 @@ export async function openMerging(options: MergingOptions): Promise<Target> {
   store.on('error', (error) => console.error(`store: ${error.message}`));
   if (keeps !== 'default') await letGo(store, kept);
   return {
-    put: async ({ bytes, name, type }) => (await store.put(bytes, { name, type })).key,
+    put: async ({ bytes: body, name, type }) => (await store.put(body, { name, type })).key,
     fetch: async (id) => (await store.get(id)).bytes(),
     settle: () => store.flush(),
     remove: (id) => store.delete(id),
-    emptied: () => until(() => store.stats().trunks === 0),
+    emptied: () => until('trunks are removed', () => store.stats().trunks === 0),
     localBytes: () => store.stats().containerBytes,
     close: () => store.close(),
   };
 }
 
 /** Stores nothing: what the load itself costs. */
-export function openNothing(files: readonly SampleFile[]): Target {
+export function openNothing(files: readonly SampleFile[]): Pick<Target, 'put' | 'fetch'> {
   return {
-    put: ({ name }) => Promise.resolve(name),
+    put: async ({ name }) => name,
     // A view of its own, so that comparing the bytes is real work.
     fetch: async (id) => files[Number(id)]!.bytes.subarray(),
-    settle: () => Promise.resolve(),
-    remove: () => Promise.resolve(),
-    emptied: () => Promise.resolve(),
-    localBytes: () => 0,
-    close: () => Promise.resolve(),
   };
 }
 
 const WAIT_LIMIT_MS = 20_000;
+/** What a store keeps on its own disk beside files is less. */
+const OWN_BYTES = 2 ** 18;
 
 /**
  * Waits until merged files have left this disk; what is there after that time is in the
@@ -96,10 +94,6 @@ const WAIT_LIMIT_MS = 20_000;
 async function letGo(store: FileStore, kept: number): Promise<void> {
   await store.put(Buffer.from('begins a segment'));
   await store.flush();
-  await until(() => store.stats().containerBytes <= kept + OWN_BYTES);
-}
-
-async function until(isTrue: () => boolean): Promise<void> {
-  const end = performance.now() + WAIT_LIMIT_MS;
-  while (!isTrue() && performance.now() < end) await sleep(20);
+  const isGone = () => store.stats().containerBytes <= kept + OWN_BYTES;
+  await until('files leave the disk', isGone, WAIT_LIMIT_MS).catch(() => undefined);
 }

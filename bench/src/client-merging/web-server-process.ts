@@ -1,31 +1,14 @@
 import { type FileSetOptions, makeFileSet, type SampleFile } from '../harness/file-set.js';
-import { drive, type LoadResult } from '../harness/load.js';
-import { seededRandom } from '../harness/seeded-random.js';
-import { cpuUsed, serve } from '../harness/serve.js';
-import {
-  type DirectOptions,
-  type MergingOptions,
-  openDirect,
-  openMerging,
-  openNothing,
-  type Target,
-} from './targets.js';
+import { type Driven, drive, type Span, startClock } from '../harness/load.js';
+import { SeededRandom } from '../harness/seeded-random.js';
+import { serve } from '../harness/serve.js';
+import { openNothing, openTarget, type Target, type TargetOptions } from './targets.js';
 
 /**
  * The measured process: the web server of the paper, which uses FastDFS directly or
  * through the SDK. The load is loops in this process over files made beforehand,
  * because the SDK is called in-process too; `loadCost` tells what they cost.
  */
-
-export type TargetChoice =
-  | ({ readonly kind: 'direct' } & DirectOptions)
-  | ({ readonly kind: 'merging' } & MergingOptions);
-
-export interface Span {
-  readonly seconds: number;
-  /** CPU time of this process. */
-  readonly cpuSeconds: number;
-}
 
 export interface WriteResult {
   readonly files: number;
@@ -36,48 +19,14 @@ export interface WriteResult {
   readonly stored: Span;
 }
 
-export interface FetchResult extends Span {
-  readonly fetches: number;
-  readonly bytes: number;
-}
-
+/** Seconds of CPU. */
 export interface LoadCost {
-  readonly cpuSecondsPerUpload: number;
-  readonly cpuSecondsPerFetch: number;
+  readonly perUpload: number;
+  readonly perFetch: number;
 }
-
-export type WebServerHandlers = {
-  readonly prepare: (options: FileSetOptions) => void;
-  readonly open: (choice: TargetChoice) => Promise<void>;
-  readonly close: () => Promise<void>;
-  /** Stores the first files once and waits until they are settled. */
-  readonly warmUp: (files: number) => Promise<void>;
-  readonly write: (options: {
-    readonly concurrency: number;
-    readonly maxSeconds: number | undefined;
-  }) => Promise<WriteResult>;
-  /** Stores the whole set, for `fetch`. */
-  readonly fill: () => Promise<void>;
-  /**
-   * Random files of the set; every one is compared with what was stored. `isOnce`: no file twice;
-   * it ends with the set.
-   */
-  readonly fetch: (options: {
-    readonly concurrency: number;
-    readonly seconds: number;
-    readonly seed: number;
-    readonly isOnce: boolean;
-  }) => Promise<FetchResult>;
-  /** Bytes of stored files on this machine's own disk. */
-  readonly localBytes: () => number;
-  /** Deletes all that was stored since `open`. */
-  readonly removeAll: () => Promise<void>;
-  readonly loadCost: (operations: number) => Promise<LoadCost>;
-};
 
 const CHECKED_FILES = 25;
 const FILL_CONCURRENCY = 20;
-const MAX_FETCHES = 10_000_000;
 
 let files: readonly SampleFile[] = [];
 let target: Target | undefined;
@@ -91,145 +40,121 @@ function current(): Target {
   return target;
 }
 
-async function storeAll(concurrency: number, maxSeconds?: number): Promise<LoadResult> {
+async function storeAll(concurrency: number, maxSeconds?: number): Promise<Driven> {
   const to = current();
   ids = [];
-  const load = { operations: files.length, concurrency };
-  return drive(maxSeconds === undefined ? load : { ...load, maxSeconds }, async (index) => {
+  return drive({ operations: files.length, concurrency, maxSeconds }, async (index) => {
     ids[index] = await to.put(files[index]!);
   });
 }
 
-async function fetchVerified(from: Target, index: number): Promise<number> {
+async function fetchVerified(from: Pick<Target, 'fetch'>, index: number): Promise<number> {
   const { bytes, name } = files[index]!;
   const fetched = await from.fetch(ids[index]!);
   if (!fetched.equals(bytes)) throw new Error(`${name} came back with other bytes`);
   return fetched.length;
 }
 
-async function warmUp(count: number): Promise<void> {
-  const to = current();
-  const operations = Math.min(count, files.length);
-  await drive({ operations, concurrency: FILL_CONCURRENCY }, async (index) => {
-    others.push(await to.put(files[index]!));
-  });
-  await to.settle();
-}
-
-async function write({
-  concurrency,
-  maxSeconds,
-}: Parameters<WebServerHandlers['write']>[0]): Promise<WriteResult> {
-  const clock = startClock();
-  const { operations } = await storeAll(concurrency, maxSeconds);
-  const acknowledged = clock();
-  await current().settle();
-  const stored = clock();
-  const step = Math.max(1, Math.floor(operations / CHECKED_FILES));
-  for (let index = 0; index < operations; index += step) await fetchVerified(current(), index);
-  const bytes = files.slice(0, operations).reduce((sum, file) => sum + file.bytes.length, 0);
-  return { files: operations, bytes, acknowledged, stored };
-}
-
-async function fill(): Promise<void> {
-  await storeAll(FILL_CONCURRENCY);
-  await current().settle();
-}
-
-async function fetch({
-  concurrency,
-  seconds,
-  seed,
-  isOnce,
-}: Parameters<WebServerHandlers['fetch']>[0]): Promise<FetchResult> {
-  const from = current();
-  const random = seededRandom(seed);
-  let bytes = 0;
-  const clock = startClock();
-  const order = isOnce ? shuffled(ids.length, random) : undefined;
-  const most = order?.length ?? MAX_FETCHES;
-  const load = { operations: most, concurrency, maxSeconds: seconds };
-  const { operations } = await drive(load, async (index) => {
-    const file = order?.[index] ?? Math.floor(random() * ids.length);
-    // Not `bytes += await`: that would read the sum before the wait.
-    const count = await fetchVerified(from, file);
-    bytes += count;
-  });
-  return { ...clock(), fetches: operations, bytes };
-}
-
-function shuffled(count: number, random: () => number): number[] {
-  const order = Array.from({ length: count }, (_, index) => index);
-  for (let last = count - 1; last > 0; last -= 1) {
-    const other = Math.floor(random() * (last + 1));
-    [order[last], order[other]] = [order[other]!, order[last]!];
-  }
-  return order;
-}
-
-async function removeAll(): Promise<void> {
-  const from = current();
-  const all = [...others, ...ids];
-  others = [];
-  ids = [];
-  await drive({ operations: all.length, concurrency: FILL_CONCURRENCY }, (index) =>
-    from.remove(all[index]!),
-  );
-  await from.emptied();
-}
-
-async function loadCost(operations: number): Promise<LoadCost> {
-  const nothing = openNothing(files);
-  const load = { operations, concurrency: FILL_CONCURRENCY };
-  const before = cpuUsed().cpuSeconds;
-  const stored: string[] = [];
-  await drive(load, async (index) => {
-    const place = index % files.length;
-    stored[place] = await nothing.put(files[place]!);
-  });
-  const between = cpuUsed().cpuSeconds;
-  ids = files.map((_, index) => String(index));
-  const random = seededRandom(0);
-  await drive(load, async () => {
-    await fetchVerified(nothing, Math.floor(random() * ids.length));
-  });
-  const after = cpuUsed().cpuSeconds;
-  ids = [];
-  return {
-    cpuSecondsPerUpload: (between - before) / operations,
-    cpuSecondsPerFetch: (after - between) / operations,
-  };
-}
-
-function startClock(): () => Span {
-  const start = performance.now();
-  const { cpuSeconds } = cpuUsed();
-  return () => ({
-    seconds: (performance.now() - start) / 1000,
-    cpuSeconds: cpuUsed().cpuSeconds - cpuSeconds,
-  });
-}
-
-const handlers: WebServerHandlers = {
-  prepare: (options) => {
+const handlers = {
+  prepare(options: FileSetOptions): void {
     files = makeFileSet(options);
   },
-  open: async (choice) => {
-    target = choice.kind === 'direct' ? openDirect(choice) : await openMerging(choice);
+  async open(options: TargetOptions): Promise<void> {
+    target = await openTarget(options);
   },
-  close: async () => {
+  async close(): Promise<void> {
     await target?.close();
     target = undefined;
   },
-  warmUp,
-  write,
-  fill,
-  fetch,
-  localBytes: () => current().localBytes(),
-  removeAll,
-  loadCost,
+  /** Stores the first files once and waits until they are settled. */
+  async warmUp(count: number): Promise<void> {
+    const to = current();
+    const operations = Math.min(count, files.length);
+    await drive({ operations, concurrency: FILL_CONCURRENCY }, async (index) => {
+      others.push(await to.put(files[index]!));
+    });
+    await to.settle();
+  },
+  async write({
+    concurrency,
+    maxSeconds,
+  }: {
+    readonly concurrency: number;
+    readonly maxSeconds: number | undefined;
+  }): Promise<WriteResult> {
+    const clock = startClock();
+    const { operations } = await storeAll(concurrency, maxSeconds);
+    const acknowledged = clock();
+    await current().settle();
+    const stored = clock();
+    const step = Math.max(1, Math.floor(operations / CHECKED_FILES));
+    for (let index = 0; index < operations; index += step) await fetchVerified(current(), index);
+    const bytes = files.slice(0, operations).reduce((sum, file) => sum + file.bytes.length, 0);
+    return { files: operations, bytes, acknowledged, stored };
+  },
+  /** Stores the whole set, for `fetch`. */
+  async fill(): Promise<void> {
+    await storeAll(FILL_CONCURRENCY);
+    await current().settle();
+  },
+  /**
+   * Random files of the set; every one is compared with what was stored. `isOnce`: no file twice;
+   * it ends with the set.
+   */
+  async fetch({
+    concurrency,
+    seconds: maxSeconds,
+    seed,
+    isOnce,
+  }: {
+    readonly concurrency: number;
+    readonly seconds: number;
+    readonly seed: number;
+    readonly isOnce: boolean;
+  }): Promise<Driven & { readonly bytes: number }> {
+    const from = current();
+    const random = new SeededRandom(seed);
+    const order = isOnce ? random.shuffled(ids.keys()) : undefined;
+    let bytes = 0;
+    const operations = order?.length ?? Infinity;
+    const driven = await drive({ operations, concurrency, maxSeconds }, async (index) => {
+      // Not `bytes += await`: that would read the sum before the wait.
+      const count = await fetchVerified(from, order?.[index] ?? random.below(ids.length));
+      bytes += count;
+    });
+    return { ...driven, bytes };
+  },
+  /** Bytes of stored files on this machine's own disk. */
+  localBytes: (): number => current().localBytes(),
+  /** Deletes all that was stored since `open`. */
+  async removeAll(): Promise<void> {
+    const from = current();
+    const all = [...others, ...ids];
+    others = [];
+    ids = [];
+    const load = { operations: all.length, concurrency: FILL_CONCURRENCY };
+    await drive(load, (index) => from.remove(all[index]!));
+    await from.emptied();
+  },
+  async loadCost(operations: number): Promise<LoadCost> {
+    const nothing = openNothing(files);
+    const load = { operations, concurrency: FILL_CONCURRENCY };
+    const stored: string[] = [];
+    const uploads = await drive(load, async (index) => {
+      const place = index % files.length;
+      stored[place] = await nothing.put(files[place]!);
+    });
+    ids = files.map((_, index) => String(index));
+    const random = new SeededRandom(0);
+    const fetches = await drive(load, () => fetchVerified(nothing, random.below(ids.length)));
+    ids = [];
+    return {
+      perUpload: uploads.cpuSeconds / operations,
+      perFetch: fetches.cpuSeconds / operations,
+    };
+  },
 };
 
-serve(handlers, async () => {
-  await target?.close();
-});
+export type WebServerHandlers = typeof handlers;
+
+serve(handlers, handlers.close);

@@ -1,63 +1,85 @@
 import type { BenchmarkContext } from '../harness/benchmark.js';
-import { StorageNode } from '../harness/storage-node.js';
+import { Child } from '../harness/child.js';
+import { atLeast, atMost, type Goal, leastOf } from '../harness/goals.js';
+import type { Span } from '../harness/load.js';
+import { type Column, middle, percent, spread } from '../harness/markdown.js';
+import { Nodes } from '../harness/nodes.js';
 import type { NamedServer } from '../servers/kinds.js';
-import { type Plan, trackersOf, type Where, type WriteSeries } from './plan.js';
-import { WebServer } from './web-server.js';
-import type { LoadCost, Span, TargetChoice, WriteResult } from './web-server-process.js';
+import {
+  CONCURRENCIES,
+  isThere,
+  PAPER,
+  type Plan,
+  SEED,
+  trackersOf,
+  type Where,
+  type WriteSeries,
+} from './plan.js';
+import type { LoadCost, WebServerHandlers, WriteResult } from './web-server-process.js';
 
 /**
- * Uploads: directly, and through the SDK, in turns. Every measurement has processes
+ * Table 1: uploads directly, and through the SDK, in turns. Every measurement has processes
  * and directories of its own. One pass of the SDK gives two figures: acknowledged
  * (while trunks are merged and sent beside) and stored (the clock goes on until all
  * is merged and confirmed).
  */
 
 interface Variant {
-  readonly kind: 'direct' | 'merging';
-  readonly where: Where;
-}
-
-export type Step = 'direct' | 'acknowledged' | 'stored';
-
-export interface Column {
-  readonly step: Step;
+  readonly merges: boolean;
   readonly where: Where;
 }
 
 const VARIANTS: readonly Variant[] = [
-  { kind: 'direct', where: 'ours' },
-  { kind: 'merging', where: 'ours' },
-  { kind: 'direct', where: 'fastdfs' },
-  { kind: 'direct', where: 'fastdfs-trunk' },
-  { kind: 'merging', where: 'fastdfs' },
+  { merges: false, where: 'ours' },
+  { merges: true, where: 'ours' },
+  { merges: false, where: 'fastdfs' },
+  { merges: false, where: 'fastdfs-trunk' },
+  { merges: true, where: 'fastdfs' },
 ];
 
-function variantsOn(servers: readonly NamedServer[]): readonly Variant[] {
-  return VARIANTS.filter(({ where }) => where === 'ours' || trackersOf(where, servers));
+/** Names of the figures of a variant, and of their columns. */
+function stepsOf({ merges, where }: Variant): readonly (readonly [step: string, title: string])[] {
+  if (where === 'fastdfs-trunk') return [[`${where}.direct`, "FastDFS's own merging"]];
+  const on = where === 'ours' ? 'our storage' : 'FastDFS';
+  if (!merges) return [[`${where}.direct`, `no merging, ${on}`]];
+  return [
+    [`${where}.acknowledged`, `client merging, acknowledged, ${on}`],
+    [`${where}.stored`, `client merging, stored, ${on}`],
+  ];
 }
 
-export function columnsOn(servers: readonly NamedServer[]): readonly Column[] {
-  return variantsOn(servers).flatMap(({ kind, where }): Column[] =>
-    kind === 'direct'
-      ? [{ step: 'direct', where }]
-      : [
-          { step: 'acknowledged', where },
-          { step: 'stored', where },
-        ],
+/** What `stored` on one cluster is compared with. */
+const COMPARED: readonly (readonly [of: Where, beside: Where])[] = [
+  ['ours', 'ours'],
+  ['fastdfs', 'fastdfs'],
+  ['fastdfs', 'fastdfs-trunk'],
+  ['ours', 'fastdfs-trunk'],
+];
+
+const STORED_TIMES = 1.52;
+const MAX_FALL_PERCENT = 5;
+
+export function writeGoals(
+  { id, title, concurrencies }: WriteSeries,
+  servers: readonly NamedServer[],
+): readonly Goal[] {
+  const where = isThere('fastdfs', servers) ? 'fastdfs' : 'ours';
+  const fall = atMost(
+    `write.${id}.${where}.fall`,
+    `${title}: stored files a second fall by at most ${MAX_FALL_PERCENT} % from the fewest to the most at a time`,
+    MAX_FALL_PERCENT,
   );
-}
-
-export function writeId(series: string, { step, where }: Column, concurrency: number): string {
-  return `write.${series}.${where}.${step}.c${concurrency}`;
-}
-
-/** Of `stored` on that cluster. */
-export function ratioId(series: string, where: Where, beside: Where, concurrency: number): string {
-  return `write.${series}.${where}.stored-vs-direct-${beside}.c${concurrency}`;
-}
-
-export function fallId(series: string, where: Where): string {
-  return `write.${series}.${where}.stored-fall`;
+  if (!isThere('fastdfs-trunk', servers)) return [fall];
+  const ids = concurrencies.map((c) => `write.${id}.c${c}.${where}.vs-fastdfs-trunk`);
+  return [
+    atLeast(
+      `write.${id}.own-merging`,
+      `${title}: stored at least ${STORED_TIMES} x as fast as with FastDFS's own merging`,
+      STORED_TIMES,
+      leastOf(ids),
+    ),
+    fall,
+  ];
 }
 
 export async function measureWriting(
@@ -66,24 +88,32 @@ export async function measureWriting(
   plan: Plan,
   cost: LoadCost,
 ): Promise<void> {
-  const variants = variantsOn(context.servers);
-  for (let run = 1; run <= series.runs; run += 1) {
-    for (const concurrency of series.concurrencies) {
-      const what = `${series.id}, run ${run} of ${series.runs}, concurrency ${concurrency}`;
-      context.progress(`uploads, ${what}`);
+  const { figures, servers, progress } = context;
+  const { id, runs, concurrencies } = series;
+  const variants = VARIANTS.filter(({ where }) => isThere(where, servers));
+  for (let run = 1; run <= runs; run += 1) {
+    for (const concurrency of concurrencies) {
+      progress(`uploads, ${id}, run ${run} of ${runs}, concurrency ${concurrency}`);
+      const at = `write.${id}.c${concurrency}`;
       for (const variant of variants) {
-        const measured = await measure(context, { series, plan, variant, concurrency });
-        record(context, series, variant, concurrency, measured, cost);
+        await measure(context, { series, plan, variant, concurrency, cost, at });
       }
-      addRatios(context, series, concurrency);
+      // Of this run: what slows the machine for a while slows both.
+      for (const [of, beside] of COMPARED) {
+        const to = `${at}.${beside}.direct.MBps`;
+        figures.addRatio(`${at}.${of}.vs-${beside}`, `${at}.${of}.stored.MBps`, to);
+      }
     }
-    addFall(context, series);
+    for (const where of ['ours', 'fastdfs']) {
+      const [fewest, most] = [concurrencies.at(0), concurrencies.at(-1)].map(
+        (c) => `write.${id}.c${c}.${where}.stored.MBps`,
+      ) as [string, string];
+      if (!figures.has(most)) continue;
+      const fall = 100 * (1 - figures.last(most) / figures.last(fewest));
+      figures.add(`write.${id}.${where}.fall`, 'percent', fall);
+    }
   }
-}
-
-interface Measured extends WriteResult {
-  /** CPU time of the storages while all was stored; undefined for a named cluster. */
-  readonly storageCpuSeconds: number | undefined;
+  await show(context, series, variants);
 }
 
 interface Measurement {
@@ -91,104 +121,106 @@ interface Measurement {
   readonly plan: Plan;
   readonly variant: Variant;
   readonly concurrency: number;
+  readonly cost: LoadCost;
+  /** Begins the ids. */
+  readonly at: string;
 }
 
 async function measure(
-  { workspace, servers }: BenchmarkContext,
-  { series, plan, variant: { kind, where }, concurrency }: Measurement,
-): Promise<Measured> {
+  { workspace, servers, figures }: BenchmarkContext,
+  { series, plan, variant: { merges, where }, concurrency, cost, at }: Measurement,
+): Promise<void> {
   const nodeDirectory = workspace.fresh('node');
   const directory = workspace.fresh('staging');
   try {
-    await using webServer = new WebServer();
-    await using node = where === 'ours' ? new StorageNode() : undefined;
-    const [tracker] = await Promise.all([
-      node?.start(nodeDirectory, series.storages),
-      webServer.prepare(series.files, series.bytes),
-    ]);
-    const trackers = tracker === undefined ? trackersOf(where, servers)! : [tracker];
-    const choice: TargetChoice =
-      kind === 'merging'
-        ? { kind, trackers, directory, connections: concurrency, keeps: 'default' }
-        : { kind, trackers, connections: concurrency };
-    await webServer.open(choice);
+    await using webServer = newWebServer();
+    await using node = where === 'ours' ? new Nodes() : undefined;
+    await webServer.call('prepare', { ...series.files, seed: SEED, totalBytes: series.bytes });
+    const own = await node?.cluster(nodeDirectory, series.storages);
+    const trackers = own === undefined ? trackersOf(where, servers)! : [own];
+    const keeps = merges ? ('default' as const) : undefined;
+    const options = { trackers, directory, connections: concurrency, keeps, bytes: series.bytes };
+    await webServer.call('open', options);
     await webServer.call('warmUp', plan.warmUpFiles);
     const before = await node?.cpuSeconds();
-    const maxSeconds = kind === 'merging' ? undefined : series.directSeconds;
+    const maxSeconds = merges ? undefined : series.directSeconds;
     const result = await webServer.call('write', { concurrency, maxSeconds });
     const after = await node?.cpuSeconds();
-    if (where !== 'ours') await webServer.call('removeAll', undefined);
-    await webServer.call('close', undefined);
-    const storageCpuSeconds =
-      before === undefined || after === undefined ? undefined : after - before;
-    return { ...result, storageCpuSeconds };
+    if (where !== 'ours') await webServer.call('removeAll');
+    await webServer.call('close');
+    const { files, bytes, acknowledged, stored }: WriteResult = result;
+    const add = (step: string, { seconds, cpuSeconds }: Span) =>
+      figures.addAll(`${at}.${where}.${step}`, {
+        MBps: [bytes / 1e6 / seconds, 'MB/s'],
+        uploads: [files / seconds, 'uploads/s'],
+        cpu: [cpuSeconds / seconds, 'cores'],
+        load: [(cost.perUpload * files) / cpuSeconds, 'share'],
+      });
+    if (merges) add('acknowledged', acknowledged);
+    add(merges ? 'stored' : 'direct', stored);
+    if (before === undefined || after === undefined) return;
+    const step = merges ? 'stored' : 'direct';
+    figures.add(`${at}.${where}.${step}.storage`, 'cores', (after - before) / stored.seconds);
   } finally {
     await workspace.remove(nodeDirectory);
     await workspace.remove(directory);
   }
 }
 
-function record(
+export function newWebServer(): Child<WebServerHandlers> {
+  return new Child<WebServerHandlers>(new URL('./web-server-process.js', import.meta.url));
+}
+
+async function show(
   context: BenchmarkContext,
-  series: WriteSeries,
-  { kind, where }: Variant,
-  concurrency: number,
-  measured: Measured,
-  cost: LoadCost,
-): void {
-  const { acknowledged, stored, storageCpuSeconds } = measured;
-  const add = (step: Step, span: Span) =>
-    recordSpan(context, writeId(series.id, { step, where }, concurrency), measured, span, cost);
-  if (kind === 'direct') add('direct', acknowledged);
-  else {
-    add('acknowledged', acknowledged);
-    add('stored', stored);
-  }
-  if (storageCpuSeconds === undefined) return;
-  const step = kind === 'direct' ? 'direct' : 'stored';
-  const id = writeId(series.id, { step, where }, concurrency);
-  context.figures.add(`${id}.cpu.storage`, 'cores', storageCpuSeconds / stored.seconds);
-}
-
-function recordSpan(
-  { figures }: BenchmarkContext,
-  id: string,
-  { files, bytes }: WriteResult,
-  { seconds, cpuSeconds }: Span,
-  cost: LoadCost,
-): void {
-  figures.add(`${id}.MBps`, 'MB/s', bytes / 1e6 / seconds);
-  figures.add(`${id}.uploads`, 'uploads/s', files / seconds);
-  figures.add(`${id}.cpu.web-server`, 'cores', cpuSeconds / seconds);
-  figures.add(`${id}.cpu.load`, 'share', (cost.cpuSecondsPerUpload * files) / cpuSeconds);
-}
-
-/** Of this run: what slows the machine for a while slows both. */
-function addRatios(
-  { figures, servers }: BenchmarkContext,
-  series: WriteSeries,
-  concurrency: number,
-): void {
-  const last = (column: Column) =>
-    figures.values(`${writeId(series.id, column, concurrency)}.MBps`).at(-1)!;
-  const add = (where: Where, beside: Where) =>
-    figures.add(
-      ratioId(series.id, where, beside, concurrency),
-      'times',
-      last({ step: 'stored', where }) / last({ step: 'direct', where: beside }),
-    );
-  add('ours', 'ours');
-  if (trackersOf('fastdfs', servers)) add('fastdfs', 'fastdfs');
-  if (!trackersOf('fastdfs-trunk', servers)) return;
-  add(trackersOf('fastdfs', servers) ? 'fastdfs' : 'ours', 'fastdfs-trunk');
-}
-
-/** How much slower files are stored with the most uploads at a time than with the fewest. */
-function addFall({ figures, servers }: BenchmarkContext, series: WriteSeries): void {
-  const [fewest, most] = [series.concurrencies[0]!, series.concurrencies.at(-1)!];
-  for (const { where } of columnsOn(servers).filter(({ step }) => step === 'stored')) {
-    const last = (concurrency: number) =>
-      figures.values(`${writeId(series.id, { step: 'stored', where }, concurrency)}.MBps`).at(-1)!;
-    figures.add(fallId(series.id, where), 'percent', 100 * (1 - last(most) / last(fewest)));
-  }
+  { id, title, concurrencies }: WriteSeries,
+  variants: readonly Variant[],
+): Promise<void> {
+  const { print, table, chart } = context;
+  const steps = variants.flatMap(stepsOf);
+  const head = 'At a time';
+  const rows = concurrencies.map((c) => [String(c), `write.${id}.c${c}`] as const);
+  const columns = (what: string, format = spread) =>
+    steps.map(([step, name]): Column => [name, `${step}.${what}`, format]);
+  print(`## Uploads: ${title}\n\nMB/s, median (least–greatest):`);
+  table(`write-${id}`, { head, rows, columns: columns('MBps') });
+  print('Uploads/s:');
+  table(`write-${id}-uploads`, { head, rows, columns: columns('uploads') });
+  print('Stored by client merging, times the other; in the paper:');
+  const paper = (beside: 'direct' | 'own', c: number) => {
+    const at = CONCURRENCIES.indexOf(c as never);
+    const [merging = 0, other = 1] = [PAPER.write.merging[at], PAPER.write[beside][at]];
+    return (merging / other).toFixed(2);
+  };
+  table(`write-${id}-ratios`, {
+    head,
+    rows,
+    columns: COMPARED.filter(([of]) => variants.some(({ where }) => where === of)).map(
+      ([of, beside]): Column => [`${of} to ${beside}`, `${of}.vs-${beside}`],
+    ),
+    known: [
+      ['paper, to no merging', concurrencies.map((c) => paper('direct', c)).join(', ')],
+      ['paper, to own merging', concurrencies.map((c) => paper('own', c)).join(', ')],
+    ],
+  });
+  print(
+    'CPU of the web server, in cores; of it the load, that finds its files and calls; CPU of our storages:',
+  );
+  table(`write-${id}-cpu`, {
+    head,
+    rows,
+    columns: [
+      ...columns('cpu', middle),
+      ...columns('load', percent),
+      ...columns('storage', middle),
+    ],
+  });
+  await chart(`write-${id}`, {
+    ...{ title: `${title}, MB/s`, xTitle: 'at a time', yTitle: 'MB/s' },
+    labels: concurrencies.map(String),
+    series: steps.map(([step, name]) => ({
+      name,
+      values: concurrencies.map((c) => `write.${id}.c${c}.${step}.MBps`),
+    })),
+  });
 }

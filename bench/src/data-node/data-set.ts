@@ -1,4 +1,3 @@
-import { createCipheriv } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import {
   encodeDirectoryEntry,
@@ -9,17 +8,9 @@ import {
   type SliceEntry,
   type TrunkMember,
 } from '@stevedore/protocol';
-import { logUniform } from '../harness/file-set.js';
-import { seededRandom } from '../harness/seeded-random.js';
-import {
-  MAX_FILE_BYTES,
-  MAX_MEMBERS,
-  MIN_FILE_BYTES,
-  MIN_MEMBERS,
-  SEED,
-  TRUNK_BYTES,
-} from './plan.js';
-import type { Layout } from './settings.js';
+import { logUniform, randomPool } from '../harness/file-set.js';
+import { SeededRandom, seededRandom } from '../harness/seeded-random.js';
+import { type Layout, SEED, TRUNK_BYTES } from './plan.js';
 
 /**
  * The files: groups of 4 to 12, about 20 KB each, packed into trunks as the Merge Task
@@ -40,19 +31,21 @@ export interface BuiltTrunk {
   readonly files: readonly { readonly file: DataFile; readonly entry: SliceEntry }[];
 }
 
+export const FILE_EXTENSION = 'jpg';
+const FILE_BYTES = [5_000, 50_000] as const;
+const MEMBERS = [4, 12] as const;
 const POOL_BYTES = 32 * 2 ** 20;
-const EXTENSION = 'jpg';
 const COMMENT = JSON.stringify({ stevedore: 1, taskId: '' });
 
 export function makeFiles(node: number, dataBytes: number): DataFile[] {
   const random = seededRandom(SEED + node);
-  const pool = randomPool(SEED);
+  const pool = randomPool(SEED, POOL_BYTES);
   const files: DataFile[] = [];
   let total = 0;
   for (let group = 0; total < dataBytes; group += 1) {
-    const members = MIN_MEMBERS + Math.floor(random() * (MAX_MEMBERS - MIN_MEMBERS + 1));
+    const members = MEMBERS[0] + Math.floor(random() * (MEMBERS[1] - MEMBERS[0] + 1));
     for (let member = 0; member < members; member += 1) {
-      const size = logUniform(random, MIN_FILE_BYTES, MAX_FILE_BYTES);
+      const size = logUniform(random, ...FILE_BYTES);
       const from = Math.floor(random() * (POOL_BYTES - size));
       const bytes = pool.subarray(from, from + size);
       files.push({ group, bytes, crc32: crc32(bytes) });
@@ -64,7 +57,7 @@ export function makeFiles(node: number, dataBytes: number): DataFile[] {
 
 /** Co-located: in the order of their groups. Scattered: in any order, and no group is known. */
 export function* makeTrunks(files: readonly DataFile[], layout: Layout): Generator<BuiltTrunk> {
-  const order = layout === 'scattered' ? shuffled(files) : files;
+  const order = layout === 'scattered' ? new SeededRandom(SEED).shuffled(files) : files;
   let members: DataFile[] = [];
   let bytes = endBytes(COMMENT.length);
   for (const [index, file] of order.entries()) {
@@ -104,29 +97,10 @@ function build(files: readonly DataFile[], layout: Layout): BuiltTrunk {
 function memberOf(file: DataFile, index: number, layout: Layout): TrunkMember {
   const group = layout === 'co-located' ? { group: `page ${file.group}` } : {};
   return {
-    name: `${String(index).padStart(22, '0')}.${EXTENSION}`,
+    name: `${String(index).padStart(22, '0')}.${FILE_EXTENSION}`,
     size: file.bytes.length,
     crc32: file.crc32,
     modifiedAt: new Date(0),
     comment: JSON.stringify({ name: 'a.jpg', type: 'image/jpeg', ...group, stagedAt: 0 }),
   };
-}
-
-export const FILE_EXTENSION = EXTENSION;
-
-function shuffled(files: readonly DataFile[]): DataFile[] {
-  const random = seededRandom(SEED);
-  const order = [...files];
-  for (let at = order.length - 1; at > 0; at -= 1) {
-    const other = Math.floor(random() * (at + 1));
-    [order[at], order[other]] = [order[other]!, order[at]!];
-  }
-  return order;
-}
-
-/** A cipher's key stream: fast, repeatable, and nothing compresses it. */
-function randomPool(seed: number): Buffer {
-  const key = Buffer.alloc(16);
-  key.writeDoubleLE(seed, 0);
-  return createCipheriv('aes-128-ctr', key, Buffer.alloc(16)).update(Buffer.alloc(POOL_BYTES));
 }

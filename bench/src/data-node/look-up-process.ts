@@ -1,6 +1,7 @@
 import { FileCache } from '@stevedore/cache';
+import { cpuUsed } from '../harness/process-cpu.js';
 import { seededRandom } from '../harness/seeded-random.js';
-import { cpuUsed, serve } from '../harness/serve.js';
+import { serve } from '../harness/serve.js';
 import { SEED } from './plan.js';
 
 /** The measured process: look-ups in a full cache, nothing else. */
@@ -11,37 +12,35 @@ export interface LookUpOptions {
   readonly lookUps: number;
 }
 
-export type LookUpHandlers = {
-  /** CPU time of one look-up, in microseconds. */
-  readonly measure: (options: LookUpOptions) => Promise<number>;
-};
-
 const FILES = 3000;
 const FILE_BYTES = 20_000;
 const CACHE_BYTES = 128 * 2 ** 20;
 
-async function measure({ filter, found, lookUps }: LookUpOptions): Promise<number> {
-  const cache = new FileCache({ maxBytes: CACHE_BYTES, filter, aheadShare: 0.2 });
-  const bytes = Buffer.allocUnsafeSlow(FILE_BYTES);
-  const kept = idsOf('AAAAABcPUxx', FILES);
-  for (const id of kept) await cache.get(id, async () => bytes);
-  const asked = found ? kept : idsOf('BAAAACdQVyy', FILES);
-  const random = seededRandom(SEED);
-  const order = Uint16Array.from({ length: 65_536 }, () => Math.floor(random() * FILES));
-  const look = (count: number): number => {
-    let hits = 0;
-    for (let index = 0; index < count; index += 1) {
-      if (cache.find(asked[order[index & 0xffff]!]!)) hits += 1;
-    }
-    return hits;
-  };
-  look(lookUps >> 2);
-  const before = cpuUsed().cpuSeconds;
-  const hits = look(lookUps);
-  const microseconds = ((cpuUsed().cpuSeconds - before) / lookUps) * 1e6;
-  if (hits !== (found ? lookUps : 0)) throw new Error(`${hits} of ${lookUps} were found`);
-  return microseconds;
-}
+const handlers = {
+  /** CPU time of one look-up, in microseconds. */
+  async measure({ filter, found, lookUps }: LookUpOptions): Promise<number> {
+    const cache = new FileCache({ maxBytes: CACHE_BYTES, filter, aheadShare: 0.2 });
+    const bytes = Buffer.allocUnsafeSlow(FILE_BYTES);
+    const kept = idsOf('AAAAABcPUxx', FILES);
+    for (const id of kept) await cache.get(id, async () => bytes);
+    const asked = found ? kept : idsOf('BAAAACdQVyy', FILES);
+    const random = seededRandom(SEED);
+    const order = Uint16Array.from({ length: 65_536 }, () => Math.floor(random() * FILES));
+    const look = (count: number): number => {
+      let hits = 0;
+      for (let index = 0; index < count; index += 1) {
+        if (cache.find(asked[order[index & 0xffff]!]!)) hits += 1;
+      }
+      return hits;
+    };
+    look(lookUps >> 2);
+    const before = cpuUsed();
+    const hits = look(lookUps);
+    const microseconds = ((cpuUsed() - before) / lookUps) * 1e6;
+    if (hits !== (found ? lookUps : 0)) throw new Error(`${hits} of ${lookUps} were found`);
+    return microseconds;
+  },
+};
 
 /** Ids as a storage has them: a trunk's path and a slice of it. */
 function idsOf(nameEnd: string, count: number): string[] {
@@ -53,4 +52,6 @@ function idsOf(nameEnd: string, count: number): string[] {
   });
 }
 
-serve({ measure } satisfies LookUpHandlers, () => Promise.resolve());
+export type LookUpHandlers = typeof handlers;
+
+serve(handlers);

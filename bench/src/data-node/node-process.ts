@@ -1,91 +1,61 @@
-import { readFileSync } from 'node:fs';
 import { type Storage, startStorage } from '@stevedore/node';
-import { cpuUsed, serve } from '../harness/serve.js';
+import { cpuUsed, ioOf } from '../harness/process-cpu.js';
+import { serve } from '../harness/serve.js';
 import { DirectDisk } from './direct-disk.js';
 import { PageCache } from './page-cache.js';
-import type { CacheOptions, DiskKind } from './settings.js';
+import type { CacheOptions, DiskKind } from './plan.js';
 import { SlowDisk } from './slow-disk.js';
 
 /** The measured process: one storage. */
-
-export interface NodeOptions extends CacheOptions {
-  readonly directory: string;
-}
-
-/** Since the start of the process. */
-export interface NodeCounts {
-  readonly cpuSeconds: number;
-  /** Reads of the disk that the storage asked for. */
-  readonly diskReads: number;
-  /** Bytes that the system fetched from the disk for this process. */
-  readonly diskBytes: number;
-  /** Of the storage's cache, or of the page cache where that is measured. */
-  readonly hits: number;
-  readonly misses: number;
-  readonly aheadReadBytes: number;
-  readonly aheadUsedBytes: number;
-  readonly aheadUnusedBytes: number;
-}
-
-export type NodeHandlers = {
-  /** Answers with the port. */
-  readonly start: (options: NodeOptions) => Promise<number>;
-  /** The disk as it is, at first, or with the delays of a slowed one. */
-  readonly setDisk: (disk: DiskKind) => void;
-  readonly counts: () => NodeCounts;
-  readonly isDirect: () => boolean;
-};
 
 let storage: Storage | undefined;
 const direct = new DirectDisk();
 const slow = new SlowDisk(direct.disk);
 let pages: PageCache | undefined;
 
-async function start({ directory, pageCacheBytes, ...cache }: NodeOptions): Promise<number> {
-  if (pageCacheBytes > 0) pages = new PageCache(slow.disk, pageCacheBytes);
-  storage = await startStorage({
-    port: 0,
-    storePaths: [directory],
-    disk: pages?.disk ?? slow.disk,
-    // All trunks stay open and their directories in memory: content alone is read.
-    maxIdleFiles: 256,
-    ...cache,
-    onError: (error) => console.error(`node: ${error.message}`),
-  });
-  return storage.port;
-}
+const handlers = {
+  /** Answers with the port. */
+  async start({
+    directory,
+    pageCacheBytes,
+    ...cache
+  }: CacheOptions & { readonly directory: string }): Promise<number> {
+    if (pageCacheBytes > 0) pages = new PageCache(slow.disk, pageCacheBytes);
+    storage = await startStorage({
+      port: 0,
+      storePaths: [directory],
+      disk: pages?.disk ?? slow.disk,
+      // All trunks stay open and their directories in memory: content alone is read.
+      maxIdleFiles: 256,
+      ...cache,
+      onError: (error) => console.error(`node: ${error.message}`),
+    });
+    return storage.port;
+  },
+  /** The disk as it is, at first, or with the delays of a slowed one. */
+  setDisk(disk: DiskKind): void {
+    slow.isSlow = disk === 'slowed';
+  },
+  /** Since the start of the process. */
+  counts() {
+    const stats = storage!.cacheStats();
+    /** Of the storage's cache, or of the page cache where that is measured. */
+    const { hits, misses } = pages ?? stats;
+    return {
+      cpuSeconds: cpuUsed(),
+      /** Reads of the disk that the storage asked for. */
+      diskReads: direct.counts.reads,
+      /** Bytes that the system fetched from the disk; where it does not tell, what was asked for. */
+      diskBytes: ioOf('self', 'read_bytes') ?? direct.counts.bytes,
+      ...{ hits, misses },
+      aheadUsedBytes: stats.readAhead.usedBytes,
+      aheadUnusedBytes: stats.readAhead.unusedBytes,
+    };
+  },
+  isDirect: (): boolean => direct.isDirect,
+};
 
-function setDisk(disk: DiskKind): void {
-  slow.isSlow = disk === 'slowed';
-}
+export type NodeHandlers = typeof handlers;
+export type NodeCounts = ReturnType<(typeof handlers)['counts']>;
 
-function counts(): NodeCounts {
-  const stats = storage!.cacheStats();
-  const { hits, misses } = pages ?? stats;
-  const { readAhead } = stats;
-  return {
-    ...cpuUsed(),
-    diskReads: direct.counts.reads,
-    diskBytes: bytesFromDisk(),
-    hits,
-    misses,
-    aheadReadBytes: readAhead.readBytes,
-    aheadUsedBytes: readAhead.usedBytes,
-    aheadUnusedBytes: readAhead.unusedBytes,
-  };
-}
-
-/** What the storage asked for, where the system does not tell. */
-function bytesFromDisk(): number {
-  try {
-    const io = readFileSync('/proc/self/io', 'latin1');
-    return Number(/^read_bytes: (\d+)$/m.exec(io)![1]);
-  } catch {
-    return direct.counts.bytes;
-  }
-}
-
-serve(
-  { start, setDisk, counts, isDirect: () => direct.isDirect } satisfies NodeHandlers,
-  async () => storage?.close(),
-);
+serve(handlers, () => storage?.close());

@@ -2,42 +2,39 @@ import { copyFile, link, mkdir, readdir, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { BenchmarkContext } from '../harness/benchmark.js';
 import { AS_THE_COMMAND, Child } from '../harness/child.js';
-import type { LoadHandlers, LoadOptions, LoadResult } from './load-process.js';
+import type { Driven } from '../harness/load.js';
+import type { LoadHandlers, LoadOptions } from './load-process.js';
 import type { NodeCounts, NodeHandlers } from './node-process.js';
-import { type Plan, THREADS } from './plan.js';
 import {
-  type CacheOptions,
   cacheOptionsOf,
   type DiskKind,
   type Layout,
   layoutOf,
-  SETTINGS,
+  type Plan,
   type Setting,
-} from './settings.js';
+  THREADS,
+} from './plan.js';
 
 /** The measured nodes, and the load that asks them; each is a process of its own. */
 
 const CALL_LIMIT_MS = 600_000;
+const WARM_UP_SECONDS = 300;
 /** Smaller files are copied: they may be written. */
 const LINKED_BYTES = 2 ** 20;
 
 export function newLoad(): Child<LoadHandlers> {
-  return new Child<LoadHandlers>('load', new URL('./load-process.js', import.meta.url), {
-    callLimitMs: CALL_LIMIT_MS,
-  });
+  const module = new URL('./load-process.js', import.meta.url);
+  return new Child<LoadHandlers>(module, { callLimitMs: CALL_LIMIT_MS });
 }
 
 function newNode(): Child<NodeHandlers> {
-  return new Child<NodeHandlers>('node', new URL('./node-process.js', import.meta.url), {
-    callLimitMs: CALL_LIMIT_MS,
-    ...AS_THE_COMMAND,
-  });
+  const module = new URL('./node-process.js', import.meta.url);
+  return new Child<NodeHandlers>(module, { callLimitMs: CALL_LIMIT_MS, ...AS_THE_COMMAND });
 }
 
-/** The files of one node, in one layout. */
+/** The files of one node, in one layout; `data`: as the load knows them. */
 interface StoredData {
   readonly directory: string;
-  /** As the load knows them. */
   readonly data: string;
 }
 
@@ -46,42 +43,45 @@ export type StoredLayouts = Readonly<Record<Layout, StoredData>>;
 /** Stores the files of a node in both layouts. */
 export async function storeData(
   { workspace, progress }: BenchmarkContext,
-  plan: Plan,
+  { dataBytes }: Plan,
   load: Child<LoadHandlers>,
   node: number,
 ): Promise<StoredLayouts> {
   const store = async (layout: Layout): Promise<StoredData> => {
-    progress(`storing ${Math.round(plan.dataBytes / 1e6)} MB, ${layout}, node ${node}`);
+    progress(`storing ${Math.round(dataBytes / 1e6)} MB, ${layout}, node ${node}`);
     const directory = workspace.fresh(layout);
     await using child = newNode();
     const port = await child.call('start', { directory, ...cacheOptionsOf('neither') });
-    const { dataBytes } = plan;
     return { directory, data: await load.call('fill', { port, node, dataBytes, layout }) };
   };
   return { scattered: await store('scattered'), 'co-located': await store('co-located') };
 }
 
-/** Nodes of one setting that share a load. */
-export class Nodes implements AsyncDisposable {
+/** Nodes of one setting that share a load, their caches filled as they will be. */
+export class SettingNodes implements AsyncDisposable {
+  readonly setting: Setting;
   readonly #context: BenchmarkContext;
   readonly #load: Child<LoadHandlers>;
   readonly #children: Child<NodeHandlers>[] = [];
   readonly #targets: { readonly port: number; readonly data: string }[] = [];
   readonly #directories: string[] = [];
 
-  private constructor(context: BenchmarkContext, load: Child<LoadHandlers>) {
+  private constructor(context: BenchmarkContext, load: Child<LoadHandlers>, setting: Setting) {
     this.#context = context;
     this.#load = load;
+    this.setting = setting;
   }
 
   static async start(
     context: BenchmarkContext,
+    { warmUpRequests }: Plan,
     load: Child<LoadHandlers>,
     stored: readonly StoredLayouts[],
     setting: Setting,
-    cache: CacheOptions,
-  ): Promise<Nodes> {
-    const nodes = new Nodes(context, load);
+    cacheBytes?: number,
+  ): Promise<SettingNodes> {
+    const nodes = new SettingNodes(context, load, setting);
+    const cache = cacheOptionsOf(setting, cacheBytes);
     try {
       for (const layouts of stored) {
         const { directory: from, data } = layouts[layoutOf(setting)];
@@ -90,9 +90,13 @@ export class Nodes implements AsyncDisposable {
         await copyNode(from, directory);
         const child = newNode();
         nodes.#children.push(child);
-        const port = await child.call('start', { directory, ...cache });
-        nodes.#targets.push({ port, data });
+        nodes.#targets.push({ port: await child.call('start', { directory, ...cache }), data });
       }
+      // A large cache takes more requests to be what it will be.
+      const times = Math.max(1, cache.cacheBytes / cacheOptionsOf('cache').cacheBytes);
+      const maxRequests = warmUpRequests * stored.length * times;
+      const how = { threads: THREADS, seconds: WARM_UP_SECONDS, maxRequests, seed: 0 };
+      await nodes.run({ ...how, mixed: false });
       return nodes;
     } catch (error) {
       await nodes[Symbol.asyncDispose]();
@@ -100,14 +104,8 @@ export class Nodes implements AsyncDisposable {
     }
   }
 
-  /** Fills the caches as they will be. */
-  async warmUp(plan: Plan, times = 1): Promise<void> {
-    const maxRequests = plan.warmUpRequests * this.#children.length * times;
-    await this.run({ threads: THREADS, seconds: 300, maxRequests, seed: 0, mixed: false });
-  }
-
   /** Loads the first `count` of the nodes, by default all. */
-  run(options: Omit<LoadOptions, 'targets'>, count = this.#targets.length): Promise<LoadResult> {
+  run(options: Omit<LoadOptions, 'targets'>, count = this.#targets.length): Promise<Driven> {
     return this.#load.call('run', { ...options, targets: this.#targets.slice(0, count) });
   }
 
@@ -117,51 +115,22 @@ export class Nodes implements AsyncDisposable {
 
   /** Of all nodes together. */
   async counts(): Promise<NodeCounts> {
-    const all = await Promise.all(this.#children.map((child) => child.call('counts', undefined)));
+    const all = await Promise.all(this.#children.map((child) => child.call('counts')));
     return all.reduce((sum, counts) => {
-      const entries = Object.entries(counts) as [keyof NodeCounts, number][];
-      return Object.fromEntries(
-        entries.map(([name, value]) => [name, sum[name] + value]),
-      ) as unknown as NodeCounts;
+      const names = Object.keys(counts) as (keyof NodeCounts)[];
+      const entries = names.map((name) => [name, sum[name] + counts[name]]);
+      return Object.fromEntries(entries) as NodeCounts;
     });
   }
 
   async isDirect(): Promise<boolean> {
-    return this.#children[0]!.call('isDirect', undefined);
+    const all = await Promise.all(this.#children.map((child) => child.call('isDirect')));
+    return all.every(Boolean);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await Promise.all(this.#children.map((child) => child[Symbol.asyncDispose]()));
     for (const directory of this.#directories) await this.#context.workspace.remove(directory);
-  }
-}
-
-/** The nodes of every setting, at the same time. */
-export type NodesOfSettings = Readonly<Record<Setting, Nodes>>;
-
-/** Starts them with full caches; `stop` ends them all. */
-export async function startSettings(
-  context: BenchmarkContext,
-  plan: Plan,
-  load: Child<LoadHandlers>,
-  stored: readonly StoredLayouts[],
-): Promise<{ readonly nodes: NodesOfSettings; stop(): Promise<void> }> {
-  const started: [Setting, Nodes][] = [];
-  const stop = async (): Promise<void> => {
-    for (const [, nodes] of started) await nodes[Symbol.asyncDispose]();
-  };
-  try {
-    for (const setting of SETTINGS) {
-      context.progress(`nodes of setting ${setting} are warmed up`);
-      const cache = cacheOptionsOf(setting);
-      const nodes = await Nodes.start(context, load, stored, setting, cache);
-      started.push([setting, nodes]);
-      await nodes.warmUp(plan);
-    }
-    return { nodes: Object.fromEntries(started) as Record<Setting, Nodes>, stop };
-  } catch (error) {
-    await stop();
-    throw error;
   }
 }
 

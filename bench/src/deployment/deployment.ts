@@ -1,4 +1,5 @@
-import { statSync } from 'node:fs';
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import {
   type Benchmark,
@@ -7,12 +8,11 @@ import {
   type Scale,
 } from '../harness/benchmark.js';
 import { Child } from '../harness/child.js';
-import { atMost, medianOf } from '../harness/goals.js';
-import { spread, table } from '../harness/markdown.js';
-import { StorageNode } from '../harness/storage-node.js';
+import { atMost } from '../harness/goals.js';
+import { inTurn } from '../harness/load.js';
+import { Nodes } from '../harness/nodes.js';
 import type { GatewayHandlers, StartOptions } from './gateway-process.js';
 import type { LoadHandlers, LoadOptions } from './load-process.js';
-import { freePorts } from './ports.js';
 
 /** Several gateways with one map: what a second one gives, what a foreign key and the map cost. */
 
@@ -41,20 +41,17 @@ const MAP_URL = process.env.STEVEDORE_BENCH_MAP ?? '';
 
 export const deployment: Benchmark = {
   durability: 'on the medium of the gateway',
-  introduce: ({ print, scale }) => {
+  introduce({ scale }) {
     const { runs, files, mapFiles } = PLANS[scale];
-    print(
-      `${runs} runs${remarkOn(scale)} with ${files} files (for the map's cost ${mapFiles}) of ${FILE_BYTES} bytes, ${CONCURRENCY} at a time; gateways, storage, database and load share this machine. The map is ${MAP_URL === '' ? 'a SQLite file; STEVEDORE_BENCH_MAP names a PostgreSQL' : 'the database of STEVEDORE_BENCH_MAP'}.`,
-    );
+    return `${runs} runs${remarkOn(scale)} with ${files} files (for the map's cost ${mapFiles}) of ${FILE_BYTES} bytes, ${CONCURRENCY} at a time; gateways, storage, database and load share this machine. The map is ${MAP_URL === '' ? 'a SQLite file; STEVEDORE_BENCH_MAP names a PostgreSQL' : 'the database of STEVEDORE_BENCH_MAP'}.`;
   },
   parts: (scale) => ({
     reads: {
       goals: [
         atMost(
-          'deployment.foreign-cached',
+          'foreign-cached',
           `a foreign key's read from cache: at most ${MAX_FOREIGN} x the time of an own one`,
           MAX_FOREIGN,
-          medianOf('deployment.foreign-cached'),
         ),
       ],
       run: (context) => measureReads(context, PLANS[scale]),
@@ -63,10 +60,9 @@ export const deployment: Benchmark = {
     map: {
       goals: [
         atMost(
-          'deployment.map-cpu',
+          'map-cpu',
           `the map's CPU at the gateway: at most ${MAX_MAP_MICROSECONDS} µs a file`,
           MAX_MAP_MICROSECONDS,
-          medianOf('deployment.map-cpu'),
         ),
       ],
       run: (context) => measureMap(context, PLANS[scale]),
@@ -76,64 +72,80 @@ export const deployment: Benchmark = {
 
 /** Processes of one run: a storage, gateways, the load. */
 class Running implements AsyncDisposable {
-  /** In the order of their start; ended the other way round. */
-  readonly #started: AsyncDisposable[] = [];
   readonly gateways: Child<GatewayHandlers>[] = [];
   readonly urls: string[] = [];
-  readonly mapFile: string;
+  readonly #map: string;
+  readonly #nodes = new Nodes();
+  readonly #load = new Child<LoadHandlers>(new URL('./load-process.js', import.meta.url));
   readonly #options: Omit<StartOptions, 'map'>[] = [];
-  readonly #load: Child<LoadHandlers>;
 
   private constructor(mapFile: string) {
-    this.mapFile = mapFile;
-    this.#load = this.#child('load', './load-process.js');
+    this.#map = MAP_URL === '' ? `sqlite:${mapFile}` : MAP_URL;
   }
 
   static async start({ workspace }: BenchmarkContext, gateways: number, hasMap: boolean) {
     const directory = workspace.fresh('deployment');
-    const running = new Running(join(workspace.directory, `${gateways}-${Date.now()}.db`));
-    const node = new StorageNode();
-    running.#started.push(node);
-    const trackers = [await node.start(join(directory, 'node'))];
-    for (const [index, port] of (await freePorts(gateways)).entries()) {
-      const own = { directory: join(directory, `gateway-${index}`), trackers, port };
-      running.#options.push(own);
-      await running.#begin(index, hasMap ? mapUrl(running.mapFile) : undefined);
+    const running = new Running(`${directory}.db`);
+    try {
+      const trackers = [await running.#nodes.cluster(join(directory, 'node'))];
+      for (const [index, port] of (await freePorts(gateways)).entries()) {
+        const own = { directory: join(directory, `gateway-${index}`), trackers, port };
+        running.#options.push(own);
+        await running.#begin(index, hasMap);
+      }
+      return running;
+    } catch (error) {
+      await running[Symbol.asyncDispose]();
+      throw error;
     }
-    return running;
+  }
+
+  get first(): Child<GatewayHandlers> {
+    const [gateway] = this.gateways;
+    if (!gateway) throw new Error('no gateway runs');
+    return gateway;
   }
 
   /** Starts the only gateway again, in a new process. */
   async restart(hasMap: boolean): Promise<Child<GatewayHandlers>> {
-    await this.gateways.pop()![Symbol.asyncDispose]();
-    this.#started.pop();
+    await this.gateways.pop()?.[Symbol.asyncDispose]();
     this.urls.pop();
-    return this.#begin(0, hasMap ? mapUrl(this.mapFile) : undefined);
+    return this.#begin(0, hasMap);
   }
 
-  async #begin(index: number, map: string | undefined): Promise<Child<GatewayHandlers>> {
-    const gateway = this.#child<GatewayHandlers>('gateway', './gateway-process.js');
+  async #begin(index: number, hasMap: boolean): Promise<Child<GatewayHandlers>> {
+    const gateway = new Child<GatewayHandlers>(new URL('./gateway-process.js', import.meta.url));
     this.gateways.push(gateway);
+    const map = hasMap ? this.#map : undefined;
     this.urls.push(await gateway.call('start', { ...this.#options[index]!, map }));
     return gateway;
   }
 
   /** Files a second. */
-  async run(load: Pick<LoadOptions, 'urls'> & Partial<LoadOptions>): Promise<number> {
-    const options = { concurrency: CONCURRENCY, keys: [], uploads: 0, bytes: FILE_BYTES, ...load };
-    const files = options.keys.length > 0 ? options.keys.length : options.uploads;
-    return files / (await this.#load.call('run', options));
+  run(load: Pick<LoadOptions, 'urls'> & Partial<LoadOptions>): Promise<number> {
+    const defaults = { concurrency: CONCURRENCY, keys: [], uploads: 0, bytes: FILE_BYTES };
+    return this.#load.call('run', { ...defaults, ...load });
+  }
+
+  async cpuSeconds(): Promise<number> {
+    const all = await Promise.all(this.gateways.map((gateway) => gateway.cpuSeconds()));
+    return all.reduce((sum, seconds) => sum + seconds, 0);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    for (const each of this.#started.reverse()) await each[Symbol.asyncDispose]();
+    await this.#load[Symbol.asyncDispose]();
+    for (const gateway of this.gateways) await gateway[Symbol.asyncDispose]();
+    await this.#nodes[Symbol.asyncDispose]();
   }
+}
 
-  #child<Handlers extends GatewayHandlers | LoadHandlers>(name: string, module: string) {
-    const child = new Child<Handlers>(name, new URL(module, import.meta.url));
-    this.#started.push(child);
-    return child;
-  }
+/** A gateway has to say where it is reached before it listens. */
+async function freePorts(count: number): Promise<number[]> {
+  const servers = Array.from({ length: count }, () => createServer().listen(0, '127.0.0.1'));
+  await Promise.all(servers.map((server) => once(server, 'listening')));
+  const ports = servers.map((server) => (server.address() as AddressInfo).port);
+  for (const server of servers) server.close();
+  return ports;
 }
 
 /** Each read is followed by the same ones again, and once more. */
@@ -141,78 +153,81 @@ const READS = ['first', 'again', 'third'] as const;
 const PLACES = ['own-staged', 'foreign-staged', 'own-merged', 'foreign-merged'] as const;
 
 async function measureReads(context: BenchmarkContext, plan: Plan): Promise<void> {
-  const { figures, print, progress } = context;
+  const { figures, print, table, progress } = context;
   for (let run = 0; run < plan.runs; run += 1) {
     progress(`reads of own and foreign keys, run ${run + 1} of ${plan.runs}`);
     await using running = await Running.start(context, 2, true);
     const [home, other] = running.gateways;
-    const [own, foreign] = running.urls as [string, string];
+    const [own = '', foreign = ''] = running.urls;
     if (!home || !other) throw new Error('two gateways were started');
     const store = () => home.call('store', { files: plan.files, bytes: FILE_BYTES });
     // Code that has not run yet is not measured.
     await running.run({ urls: [own, foreign], keys: await store() });
-    const rates = new Map<string, number>();
-    const read = async (place: (typeof PLACES)[number], keys: readonly string[]) => {
-      const [asked, peer] = place.startsWith('own') ? [home, other] : [other, home];
+    const read = async (place: string, keys: readonly string[]) => {
+      const isOwn = place.startsWith('own');
+      const [asked, peer] = isOwn ? [home, other] : [other, home];
       for (const which of READS) {
-        const before = [await asked.cpuSeconds(), await peer.cpuSeconds()] as const;
-        const rate = await running.run({ urls: [asked === home ? own : foreign], keys });
-        rates.set(`${place}.${which}`, rate);
-        figures.add(`deployment.reads.${place}.${which}`, 'files/s', rate);
-        const ends = [await asked.cpuSeconds(), await peer.cpuSeconds()] as const;
-        for (const [index, at] of ['asked', 'peer'].entries()) {
-          const micros = ((ends[index]! - before[index]!) / keys.length) * 1e6;
-          figures.add(`deployment.cpu.${place}.${which}.${at}`, 'µs', micros);
-        }
+        const before = { asked: await asked.cpuSeconds(), peer: await peer.cpuSeconds() };
+        const rate = await running.run({ urls: [isOwn ? own : foreign], keys });
+        const micros = (now: number, then: number) => ((now - then) / keys.length) * 1e6;
+        figures.addAll(`reads.${place}.${which}`, {
+          rate: [rate, 'files/s'],
+          asked: [micros(await asked.cpuSeconds(), before.asked), 'µs'],
+          peer: [micros(await peer.cpuSeconds(), before.peer), 'µs'],
+        });
       }
     };
     // The first reader of a file finds it in no cache, so each has files of its own.
     const [ofOwn, ofForeign, unread] = [await store(), await store(), await store()];
     await read('own-staged', ofOwn);
     await read('foreign-staged', ofForeign);
-    await home.call('merge', undefined);
+    await home.call('merge');
     await read('own-merged', ofOwn);
     await read('foreign-merged', unread);
-    const [third, thirdOwn] = [rates.get('foreign-merged.third'), rates.get('own-merged.third')];
-    figures.add('deployment.foreign-cached', 'times', Number(thirdOwn) / Number(third));
+    figures.addRatio(
+      'foreign-cached',
+      'reads.own-merged.third.rate',
+      'reads.foreign-merged.third.rate',
+    );
   }
-  const rows = PLACES.flatMap((place) =>
-    READS.map((which) => [
-      `${place}, ${which}`,
-      spread(figures.summary(`deployment.reads.${place}.${which}`)),
-      ...['asked', 'peer'].map((at) =>
-        spread(figures.summary(`deployment.cpu.${place}.${which}.${at}`)),
-      ),
-    ]),
-  );
-  const head = ['Read', 'Files/s', 'CPU of the gateway asked, µs', 'of the other one'];
-  print(`## Reads\n\n${table(head, rows)}`);
+  print('## Reads');
+  table('reads', {
+    head: '',
+    rows: PLACES.flatMap((place) =>
+      READS.map((which): [string, string] => [`${place}, ${which}`, `reads.${place}.${which}`]),
+    ),
+    columns: [
+      ['Files/s', '.rate'],
+      ['CPU of the gateway asked, µs', '.asked'],
+      ['of the other one', '.peer'],
+    ],
+  });
 }
 
 async function measureUploads(context: BenchmarkContext, plan: Plan): Promise<void> {
-  const { figures, print, progress } = context;
+  const { figures, print, table, progress } = context;
   for (let run = 0; run < plan.runs; run += 1) {
-    for (const gateways of run % 2 === 0 ? [1, 2] : [2, 1]) {
+    for (const gateways of inTurn(run, [1, 2])) {
       progress(`uploads to ${gateways} gateways, run ${run + 1} of ${plan.runs}`);
       await using running = await Running.start(context, gateways, true);
-      const before = await cpuOf(running);
+      const before = await running.cpuSeconds();
       const rate = await running.run({ urls: running.urls, uploads: plan.files });
-      figures.add(`deployment.uploads.n${gateways}`, 'files/s', rate);
-      const micros = (((await cpuOf(running)) - before) / plan.files) * 1e6;
-      figures.add(`deployment.uploads.cpu.n${gateways}`, 'µs', micros);
+      const cpuSeconds = (await running.cpuSeconds()) - before;
+      figures.addAll(`uploads.n${gateways}`, {
+        rate: [rate, 'files/s'],
+        cpu: [(cpuSeconds / plan.files) * 1e6, 'µs'],
+      });
     }
   }
-  const rows = [1, 2].map((n) => [
-    String(n),
-    spread(figures.summary(`deployment.uploads.n${n}`)),
-    spread(figures.summary(`deployment.uploads.cpu.n${n}`)),
-  ]);
-  print(`## Uploads\n\n${table(['Gateways', 'Files/s', 'CPU of gateways, µs a file'], rows)}`);
-}
-
-async function cpuOf({ gateways }: Running): Promise<number> {
-  const all = await Promise.all(gateways.map((gateway) => gateway.cpuSeconds()));
-  return all.reduce((sum, seconds) => sum + seconds, 0);
+  print('## Uploads');
+  table('uploads', {
+    head: 'Gateways',
+    rows: [1, 2].map((n) => [String(n), `uploads.n${n}`]),
+    columns: [
+      ['Files/s', 'rate'],
+      ['CPU of gateways, µs a file', 'cpu'],
+    ],
+  });
 }
 
 /**
@@ -220,32 +235,24 @@ async function cpuOf({ gateways }: Running): Promise<number> {
  * start without a map is subtracted. Beside uploads the difference would be lost in the noise.
  */
 async function measureMap(context: BenchmarkContext, plan: Plan): Promise<void> {
-  const { figures, print, progress } = context;
+  const { figures, print, table, progress } = context;
   for (let run = 0; run < plan.runs; run += 1) {
     progress(`the cost of the map, run ${run + 1} of ${plan.runs}`);
     await using running = await Running.start(context, 1, false);
-    await running.gateways[0]!.call('store', { files: plan.mapFiles, bytes: MAP_FILE_BYTES });
-    await running.gateways[0]!.call('merge', undefined);
+    await running.first.call('store', { files: plan.mapFiles, bytes: MAP_FILE_BYTES });
+    await running.first.call('merge');
     const cpuOfStart = async (hasMap: boolean) => {
       const gateway = await running.restart(hasMap);
       await gateway.call('publish', MIN_IDLE_MS);
       return gateway.cpuSeconds();
     };
     const without = await cpuOfStart(false);
-    const micros = (((await cpuOfStart(true)) - without) / plan.mapFiles) * 1e6;
-    figures.add('deployment.map-cpu', 'µs', micros);
-    if (MAP_URL !== '') continue;
-    const bytes = ['', '-wal'].reduce((sum, end) => sum + sizeOf(running.mapFile + end), 0);
-    figures.add('deployment.map-bytes', 'bytes', bytes / plan.mapFiles);
+    figures.add('map-cpu', 'µs', (((await cpuOfStart(true)) - without) / plan.mapFiles) * 1e6);
   }
-  const row = [String(plan.mapFiles), spread(figures.summary('deployment.map-cpu'))];
-  print(`## The map\n\n${table(['Files', 'CPU of the gateway, µs a file'], [row])}`);
-}
-
-function mapUrl(mapFile: string): string {
-  return MAP_URL === '' ? `sqlite:${mapFile}` : MAP_URL;
-}
-
-function sizeOf(path: string): number {
-  return statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+  print('## The map');
+  table('map', {
+    head: 'Files',
+    rows: [[String(plan.mapFiles), 'map-cpu']],
+    columns: [['CPU of the gateway, µs a file', '']],
+  });
 }

@@ -14,6 +14,14 @@ export interface StartOptions {
   readonly map: string | undefined;
 }
 
+let gateway: Gateway | undefined;
+const STORE_CONCURRENCY = 64;
+const POLL_MS = 5;
+
+async function published(): Promise<void> {
+  while ((gateway?.store.stats().map?.pending ?? 0) > 0) await sleep(POLL_MS);
+}
+
 /** Merges nothing by itself: what is staged stays so until `merge`. */
 const handlers = {
   async start({ directory, trackers, port, map }: StartOptions): Promise<string> {
@@ -28,7 +36,7 @@ const handlers = {
   /** The keys of new files of so many bytes. */
   async store({ files, bytes }: { readonly files: number; readonly bytes: number }) {
     const keys: string[] = [];
-    await drive({ operations: files, concurrency: 64 }, async () => {
+    await drive({ operations: files, concurrency: STORE_CONCURRENCY }, async () => {
       const { key } = await gateway!.store.put(randomBytes(bytes), { name: 'photo.jpg' });
       keys.push(key);
     });
@@ -36,18 +44,16 @@ const handlers = {
   },
   /** Resolves once all files are merged and the map, if there is one, knows them. */
   async merge(): Promise<void> {
-    const { store } = gateway!;
-    await store.flush();
-    while ((store.stats().map?.pending ?? 0) > 0) await sleep(5);
+    await gateway?.store.flush();
+    await published();
   },
   /** Resolves once the map has everything, but not before `ms`. */
   async publish(ms: number): Promise<void> {
     await sleep(ms);
-    while ((gateway!.store.stats().map?.pending ?? 0) > 0) await sleep(5);
+    await published();
   },
 };
-let gateway: Gateway | undefined;
 
 export type GatewayHandlers = typeof handlers;
 
-serve(handlers, async () => gateway?.close());
+serve(handlers, () => gateway?.close());

@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util';
-import { type NamedServer, parseServer } from '../servers/kinds.js';
+import { KINDS, type NamedServer, parseServer } from '../servers/kinds.js';
 import type { Scale } from './benchmark.js';
 import { UsageError } from './usage-error.js';
 
@@ -15,24 +15,44 @@ export interface BenchArguments {
   readonly servers: readonly NamedServer[];
   /** Undefined: all of them. */
   readonly parts: readonly string[] | undefined;
+  readonly record: boolean;
+  readonly note: string;
+  readonly updateDocs: boolean;
   readonly help: boolean;
 }
 
-export function usage(known: readonly string[]): string {
-  return [
-    'usage: npm run bench -- [NAME...] [options]',
-    '',
-    `benchmarks (none named: all): ${known.join(', ')}`,
-    '',
-    '  --quick                three short runs; figures are rough',
-    '  --smoke                seconds, to see that everything runs; figures mean nothing',
-    '  --json FILE            write the report to FILE as JSON',
-    '  --out DIR              where charts are written (default: bench/out)',
-    '  --directory DIR        existing directory for the data (default: the temporary one)',
-    '  --parts PART,...       only these parts of a benchmark',
-    '  --trackers HOST:PORT   measure a FastDFS cluster beside; commas between several',
-    '  --server KIND=ADDRESS  measure this server beside (servers); again for another',
-  ].join('\n');
+/** `known`: what each benchmark measures, by name. */
+export function usage(known: Readonly<Record<string, string>>): string {
+  const names = Object.entries(known).map(([name, measures]) => `  ${name.padEnd(16)}${measures}`);
+  const kinds = Object.entries(KINDS).map(([kind, form]) => `  ${kind}=${form}`);
+  return `usage: npm run bench -- [NAME...] [options]
+
+Measures Stevedore on this machine and prints a report in Markdown. Without a name, all
+of these run, one after the other:
+
+${names.join('\n')}
+
+How much:
+  --quick                three short runs instead of five long ones; figures are rough
+  --smoke                hardly measures: shows that everything runs
+  --parts PART,...       only these parts of a benchmark; an unknown name lists them
+
+Where:
+  --directory DIR        an existing directory on the disk to measure (default: the temporary one)
+  --out DIR              where charts are written (default: bench/out)
+  --json FILE            write the report to FILE as JSON, too
+
+Beside what:
+  --server KIND=ADDRESS  measure this server beside, in servers and client-merging; again for another
+  --trackers HOST:PORT   measure this FastDFS cluster beside, in client; commas between several
+
+Figures of the documents:
+  --record               keep the tables of this run in bench/results
+  --note TEXT            a sentence that is kept with them
+  --update-docs          write all recorded tables into the documents that name them, and end
+
+Kinds of servers:
+${kinds.join('\n')}`;
 }
 
 export function parseArguments(args: readonly string[], known: readonly string[]): BenchArguments {
@@ -43,6 +63,7 @@ export function parseArguments(args: readonly string[], known: readonly string[]
     }
   }
   if (values.quick && values.smoke) throw new UsageError('--quick or --smoke, not both');
+  if (values.record && values.smoke) throw new UsageError('--smoke measures nothing to --record');
   const trackers = listed(values.trackers);
   if (trackers?.length === 0) throw new UsageError('--trackers: HOST:PORT is missing');
   const parts = listed(values.parts);
@@ -56,6 +77,9 @@ export function parseArguments(args: readonly string[], known: readonly string[]
     trackers,
     servers: (values.server ?? []).map(parseServer),
     parts,
+    record: values.record ?? false,
+    note: values.note ?? '',
+    updateDocs: values['update-docs'] ?? false,
     help: values.help ?? false,
   };
 }
@@ -82,6 +106,9 @@ function parse(args: readonly string[]) {
         server: { type: 'string', multiple: true },
         trackers: { type: 'string', multiple: true },
         parts: { type: 'string', multiple: true },
+        record: { type: 'boolean' },
+        note: { type: 'string' },
+        'update-docs': { type: 'boolean' },
         help: { type: 'boolean', short: 'h' },
       },
     });

@@ -1,6 +1,7 @@
 import type { NamedServer } from '../servers/kinds.js';
 import type { Figures } from './figures.js';
 import type { Goal } from './goals.js';
+import type { ChartSpec, TableSpec } from './markdown.js';
 import type { Workspace } from './workspace.js';
 
 /**
@@ -15,8 +16,8 @@ export interface Benchmark {
   readonly durability: string;
   /** Packages of others that take part: their versions are in the report. */
   readonly packages?: readonly string[];
-  /** Prints what is measured, and how. */
-  introduce(context: BenchmarkContext): void;
+  /** What is measured, and how. */
+  introduce(context: BenchmarkContext): string;
   /** By name, in their order; `--parts` chooses from them. */
   parts(scale: Scale, servers: readonly NamedServer[]): Readonly<Record<string, Part>>;
 }
@@ -36,12 +37,14 @@ export interface BenchmarkContext {
   readonly servers: readonly NamedServer[];
   readonly workspace: Workspace;
   readonly figures: Figures;
-  /** A paragraph or table of the report. */
+  /** A paragraph of the report. */
   print(markdown: string): void;
+  /** A table of figures; documents name it `BENCHMARK/NAME`. */
+  table(name: string, table: TableSpec | string): void;
   /** What is being done now, for the user who waits. */
   progress(text: string): void;
   /** Keeps a chart under a file name, and names the file in the report. */
-  chart(name: string, svg: string): Promise<void>;
+  chart(name: string, chart: ChartSpec): Promise<void>;
 }
 
 const REMARKS: Readonly<Record<Scale, string>> = {

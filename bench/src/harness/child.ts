@@ -1,4 +1,6 @@
 import { type ChildProcess, fork } from 'node:child_process';
+import { basename } from 'node:path';
+import { fileURLToPath } from 'node:url';
 
 /**
  * Processes of a benchmark: the parent's end. A child answers calls, one reply per
@@ -19,15 +21,9 @@ export type Reply =
   | { readonly id: number; readonly result: unknown }
   | { readonly id: number; readonly error: string };
 
-/** CPU time used so far, in seconds, all threads. */
-export interface CpuSeconds {
-  readonly cpuSeconds: number;
-}
-
 const DEFAULT_CALL_LIMIT_MS = 180_000;
 /** A child that is asked to end gets so long, then it is killed. */
 const CLOSE_LIMIT_MS = 10_000;
-const CPU_CALL = 'cpu';
 /** Each listens for the end of its parent. */
 const MAX_PROCESSES = 64;
 
@@ -64,7 +60,8 @@ export class Child<H extends Handlers> implements AsyncDisposable {
   #calls = 0;
 
   /** `module` is a file that calls `serve`. */
-  constructor(name: string, module: URL, options: ChildOptions = {}) {
+  constructor(module: URL, options: ChildOptions = {}) {
+    const name = basename(fileURLToPath(module), '-process.js');
     this.#name = name;
     this.#callLimitMs = options.callLimitMs ?? DEFAULT_CALL_LIMIT_MS;
     this.#process = fork(module, {
@@ -88,14 +85,29 @@ export class Child<H extends Handlers> implements AsyncDisposable {
 
   call<Name extends keyof H & string>(
     name: Name,
-    argument: Parameters<H[Name]>[0],
+    ...[argument]: Parameters<H[Name]>
   ): Promise<Awaited<ReturnType<H[Name]>>> {
     return this.#call(name, argument) as Promise<Awaited<ReturnType<H[Name]>>>;
   }
 
-  async cpuSeconds(): Promise<number> {
-    const { cpuSeconds } = (await this.#call(CPU_CALL, undefined)) as CpuSeconds;
-    return cpuSeconds;
+  get pid(): number {
+    return this.#process.pid ?? 0;
+  }
+
+  /** CPU of all its threads so far. */
+  cpuSeconds(): Promise<number> {
+    return this.#call('cpu', undefined) as Promise<number>;
+  }
+
+  rssBytes(): Promise<number> {
+    return this.#call('rss', undefined) as Promise<number>;
+  }
+
+  /** A call, or several, and the CPU that they took here. */
+  async during<T>(work: () => Promise<T>): Promise<readonly [result: T, cpuSeconds: number]> {
+    const before = await this.cpuSeconds();
+    const result = await work();
+    return [result, (await this.cpuSeconds()) - before];
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

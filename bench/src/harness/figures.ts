@@ -3,7 +3,7 @@ import { type Summary, summarize } from './statistics.js';
 /**
  * What was measured: any number of runs per figure. Ids are stable from version to
  * version, so that two reports can be compared: dots from the general to the
- * particular, the unit last (`write.acknowledged.c20.MBps`).
+ * particular (`upload.gateway.c20.rate`).
  */
 
 export interface Figure extends Summary {
@@ -28,6 +28,21 @@ export class Figures {
     this.#samples.set(id, samples);
   }
 
+  /** Several figures of one thing, `[value, unit]` each; undefined: it could not be measured. */
+  addAll(
+    id: string,
+    values: Readonly<Record<string, readonly [value: number | undefined, unit: string]>>,
+  ): void {
+    for (const [what, [value, unit]] of Object.entries(values)) {
+      if (value !== undefined) this.add(`${id}.${what}`, unit, value);
+    }
+  }
+
+  /** Of the last value of one to that of another: of one run or turn, so that both met the same. */
+  addRatio(id: string, of: string, to: string): void {
+    if (this.has(of) && this.has(to)) this.add(id, 'times', this.last(of) / this.last(to));
+  }
+
   has(id: string): boolean {
     return this.#samples.has(id);
   }
@@ -39,8 +54,16 @@ export class Figures {
     return samples.values;
   }
 
+  last(id: string): number {
+    return this.values(id).at(-1) ?? Number.NaN;
+  }
+
   summary(id: string): Summary {
     return summarize(this.values(id));
+  }
+
+  median(id: string): number {
+    return this.summary(id).median;
   }
 
   list(): Figure[] {

@@ -21,34 +21,31 @@ export interface JudgedGoal {
 
 type Value = Goal['value'];
 
-export function atLeast(id: string, goal: string, bound: number, value: Value): Goal {
+/** Of the median of the figure with the goal's id, unless another value is named. */
+export function atLeast(id: string, goal: string, bound: number, value = medianOf(id)): Goal {
   return { id, goal, value, isMet: (reached) => reached >= bound };
 }
 
-export function atMost(id: string, goal: string, bound: number, value: Value): Goal {
+export function atMost(id: string, goal: string, bound: number, value = medianOf(id)): Goal {
   return { id, goal, value, isMet: (reached) => reached <= bound };
 }
 
-export function over(id: string, goal: string, bound: number, value: Value): Goal {
+export function over(id: string, goal: string, bound: number, value = medianOf(id)): Goal {
   return { id, goal, value, isMet: (reached) => reached > bound };
 }
 
-export function under(id: string, goal: string, bound: number, value: Value): Goal {
-  return { id, goal, value, isMet: (reached) => reached < bound };
-}
-
 export function medianOf(id: string): Value {
-  return (figures) => figures.summary(id).median;
+  return (figures) => figures.median(id);
 }
 
 /** The least of the figures' medians. */
 export function leastOf(ids: readonly string[]): Value {
-  return (figures) => Math.min(...ids.map((id) => figures.summary(id).median));
+  return (figures) => Math.min(...ids.map((id) => figures.median(id)));
 }
 
 /** The greatest of the figures' medians. */
 export function greatestOf(ids: readonly string[]): Value {
-  return (figures) => Math.max(...ids.map((id) => figures.summary(id).median));
+  return (figures) => Math.max(...ids.map((id) => figures.median(id)));
 }
 
 /** `onMissing` hears why a goal has no value. */

@@ -1,9 +1,57 @@
+import type { Figures } from './figures.js';
 import type { JudgedGoal } from './goals.js';
 import type { Summary } from './statistics.js';
 
-/** Markdown as the benchmarks print it. Pure. */
+/** The one writer of tables: Markdown from rows of cells, or from the ids of figures. Pure. */
 
 export type Cell = string | number;
+
+/** A figure as a cell. */
+export type Format = (summary: Summary) => string;
+
+/** Heading, what of the row's figures, how; default: the spread. */
+export type Column = readonly [head: string, what: string, format?: Format];
+
+/** A cell is the figure `ROW.WHAT`, empty where it was not measured. */
+export interface TableSpec {
+  /** Of the first column. */
+  readonly head: string;
+  readonly rows: readonly (readonly [name: string, id: string])[];
+  readonly columns: readonly Column[];
+  /** Where a cell's figure has another id. */
+  readonly id?: (row: string, what: string) => string;
+  /** Rows that are known already, behind the measured ones. */
+  readonly known?: readonly (readonly Cell[])[];
+}
+
+export interface ChartSpec {
+  readonly title: string;
+  readonly xTitle: string;
+  readonly yTitle: string;
+  readonly labels: readonly string[];
+  /** Values, or ids of figures: their medians, a gap where one was not measured. */
+  readonly series: readonly {
+    readonly name: string;
+    readonly values: readonly (number | string | undefined)[];
+  }[];
+}
+
+export function figureTable(figures: Figures, spec: TableSpec): string {
+  const { head, rows, columns, known = [], id = idOf } = spec;
+  const cells = rows.map(([name, row]) => [
+    name,
+    ...columns.map(([, what, format = spread]) => {
+      const figure = id(row, what);
+      return figures.has(figure) ? format(figures.summary(figure)) : '';
+    }),
+  ]);
+  return table([head, ...columns.map(([each]) => each)], [...cells, ...known]);
+}
+
+/** Without `what` the row is one figure. */
+function idOf(row: string, what: string): string {
+  return what === '' ? row : `${row}.${what}`;
+}
 
 /** The first column is text, the others are numbers. */
 export function table(head: readonly string[], rows: readonly (readonly Cell[])[]): string {
@@ -16,8 +64,8 @@ export function table(head: readonly string[], rows: readonly (readonly Cell[])[
   const rule = widths.map((width, column) =>
     column === 0 ? '-'.repeat(width) : `${'-'.repeat(width - 1)}:`,
   );
-  const [first, ...rest] = texts;
-  return [line(first!), `| ${rule.join(' | ')} |`, ...rest.map(line)].join('\n');
+  const [first = [], ...rest] = texts;
+  return [line(first), `| ${rule.join(' | ')} |`, ...rest.map(line)].join('\n');
 }
 
 /** Three digits that count. */
@@ -30,7 +78,25 @@ export function round(value: number): string {
 
 /** The median, with the least and the greatest behind it. */
 export function spread({ median, min, max }: Summary): string {
-  return `${round(median)} (${round(min)}–${round(max)})`;
+  return min === max ? round(median) : `${round(median)} (${round(min)}–${round(max)})`;
+}
+
+export function middle({ median }: Summary): string {
+  return round(median);
+}
+
+/** A share, in percent. */
+export function percent({ median }: Summary): string {
+  return `${round(100 * median)} %`;
+}
+
+/** How many percent more than one time. */
+export function gain({ median }: Summary): string {
+  return (100 * (median - 1)).toFixed(0);
+}
+
+export function count(value: number): string {
+  return value.toLocaleString('en-US');
 }
 
 export function goalsTable(goals: readonly JudgedGoal[]): string {

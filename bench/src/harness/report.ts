@@ -4,8 +4,9 @@ import type { NamedServer } from '../servers/kinds.js';
 import type { Benchmark, BenchmarkContext, Part, Scale } from './benchmark.js';
 import { type Figure, Figures } from './figures.js';
 import { type JudgedGoal, judge } from './goals.js';
+import { lineChart } from './line-chart.js';
 import { describeMachine, describeVersions, type Machine, type Versions } from './machine.js';
-import { goalsTable, round } from './markdown.js';
+import { figureTable, goalsTable, round } from './markdown.js';
 import { UsageError } from './usage-error.js';
 import { Workspace } from './workspace.js';
 
@@ -13,10 +14,13 @@ import { Workspace } from './workspace.js';
 
 export interface Report {
   readonly name: string;
+  readonly scale: Scale;
   readonly machine: Machine;
   readonly versions: Versions;
   readonly durability: string;
   readonly figures: readonly Figure[];
+  /** As they were printed, by their names. */
+  readonly tables: Readonly<Record<string, string>>;
   readonly goals: readonly JudgedGoal[];
   /** Parts that failed, and goals that were not measured; a goal that is not met is no failure. */
   readonly failures: readonly string[];
@@ -25,7 +29,7 @@ export interface Report {
 export interface ReportOptions {
   readonly scale: Scale;
   readonly trackers: readonly string[] | undefined;
-  readonly servers?: readonly NamedServer[];
+  readonly servers: readonly NamedServer[];
   /** Undefined: all parts. */
   readonly parts: readonly string[] | undefined;
   /** Where the data goes, in a directory of its own; undefined: the temporary one. */
@@ -38,7 +42,7 @@ export interface ReportOptions {
 export function chooseParts(
   name: string,
   benchmark: Benchmark,
-  { scale, servers = [], parts: wanted }: Pick<ReportOptions, 'scale' | 'servers' | 'parts'>,
+  { scale, servers, parts: wanted }: Pick<ReportOptions, 'scale' | 'servers' | 'parts'>,
 ): readonly (readonly [string, Part])[] {
   const all = Object.entries(benchmark.parts(scale, servers));
   const unknown = wanted?.find((part) => !all.some(([each]) => each === part));
@@ -54,30 +58,36 @@ export async function runBenchmark(
   benchmark: Benchmark,
   options: ReportOptions,
 ): Promise<Report> {
+  const { scale, trackers, servers } = options;
   const parts = chooseParts(name, benchmark, options);
   await using workspace = await Workspace.open(options.directory);
   const figures = new Figures();
+  const tables: Record<string, string> = {};
   const machine = await describeMachine(workspace.directory);
   const packages = benchmark.packages ?? [];
   const versions = describeVersions(packages);
   print(`# ${name}`);
   print(machineText(machine, versions, packages));
   const context: BenchmarkContext = {
-    scale: options.scale,
-    trackers: options.trackers,
-    servers: options.servers ?? [],
-    workspace,
-    figures,
-    print,
-    progress: (text) => process.stderr.write(`bench: ${text}\n`),
-    chart: async (file, svg) => {
+    ...{ scale, trackers, servers, workspace, figures, print },
+    table: (id, spec) => {
+      const text = typeof spec === 'string' ? spec : figureTable(figures, spec);
+      tables[id] = text;
+      print(text);
+    },
+    progress: (text) => process.stderr.write(`bench: ${name}: ${text}\n`),
+    chart: async (file, { series, ...chart }) => {
       await mkdir(options.out, { recursive: true });
-      const path = join(options.out, file);
-      await writeFile(path, svg);
+      const path = join(options.out, `${name}-${file}.svg`);
+      const drawn = series.map(({ name, values }) => ({
+        name,
+        values: values.map((value) => medianIn(figures, value)),
+      }));
+      await writeFile(path, lineChart({ ...chart, series: drawn }));
       print(`Chart: ${path}`);
     },
   };
-  benchmark.introduce(context);
+  print(benchmark.introduce(context));
   const failures: string[] = [];
   for (const [part, { run }] of parts) {
     try {
@@ -94,7 +104,13 @@ export async function runBenchmark(
     .map((goal) => judge(goal, figures, (reason) => failures.push(reason)));
   if (goals.length > 0) print(`## Goals\n\n${goalsTable(goals)}`);
   const { durability } = benchmark;
-  return { name, machine, versions, durability, figures: figures.list(), goals, failures };
+  const about = { name, scale, machine, versions, durability };
+  return { ...about, figures: figures.list(), tables, goals, failures };
+}
+
+function medianIn(figures: Figures, value: number | string | undefined): number | undefined {
+  if (typeof value !== 'string') return value;
+  return figures.has(value) ? figures.median(value) : undefined;
 }
 
 function print(markdown: string): void {

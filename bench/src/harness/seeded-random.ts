@@ -23,6 +23,16 @@ export class SeededRandom {
   exponential(mean: number): number {
     return -mean * Math.log(1 - this.next());
   }
+
+  /** The same items in another order. */
+  shuffled<T>(items: Iterable<T>): T[] {
+    const order = [...items];
+    for (let at = order.length - 1; at > 0; at -= 1) {
+      const other = this.below(at + 1);
+      [order[at], order[other]] = [order[other]!, order[at]!];
+    }
+    return order;
+  }
 }
 
 /** Numbers from 0 to below 1, the same for the same seed. */

@@ -1,4 +1,5 @@
-import type { Call, CpuSeconds, Handlers, Reply } from './child.js';
+import type { Call, Handlers, Reply } from './child.js';
+import { cpuUsed } from './process-cpu.js';
 
 /**
  * Processes of a benchmark: the child's end. Answers the parent's calls and ends
@@ -8,8 +9,8 @@ import type { Call, CpuSeconds, Handlers, Reply } from './child.js';
 /** What cannot be closed in this time is let go. */
 const CLOSE_LIMIT_MS = 8_000;
 
-export function serve(handlers: Handlers, close: () => Promise<void>): void {
-  const all: Handlers = { ...handlers, cpu: cpuUsed };
+export function serve(handlers: Handlers, close: () => unknown = () => undefined): void {
+  const all: Handlers = { ...handlers, cpu: cpuUsed, rss: () => process.memoryUsage.rss() };
   process.on('message', (call: Call) => {
     void answer(all, call).then((reply) => {
       if (process.connected) process.send?.(reply);
@@ -17,15 +18,10 @@ export function serve(handlers: Handlers, close: () => Promise<void>): void {
   });
   process.once('disconnect', () => {
     setTimeout(() => process.exit(1), CLOSE_LIMIT_MS);
-    void close().finally(() => process.exit(0));
+    void Promise.resolve(close()).finally(() => process.exit(0));
   });
   // The terminal interrupts the whole group; the parent decides when a child ends.
   process.on('SIGINT', () => {});
-}
-
-export function cpuUsed(): CpuSeconds {
-  const { user, system } = process.cpuUsage();
-  return { cpuSeconds: (user + system) / 1e6 };
 }
 
 async function answer(handlers: Handlers, { id, name, argument }: Call): Promise<Reply> {

@@ -19,6 +19,11 @@ export function median(values: readonly number[]): number {
   return summarize(values).median;
 }
 
+/** 0 of none. */
+export function mean(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0) / Math.max(1, values.length);
+}
+
 /** Of values in ascending order; the least that so large a share of them does not exceed. */
 export function percentile(sorted: readonly number[], share: number): number {
   const at = Math.min(sorted.length - 1, Math.ceil(sorted.length * share) - 1);

@@ -6,32 +6,31 @@ import {
 } from '../harness/benchmark.js';
 import { Child } from '../harness/child.js';
 import { atLeast, atMost, type Goal, greatestOf, leastOf } from '../harness/goals.js';
-import { table } from '../harness/markdown.js';
+import { middle, percent } from '../harness/markdown.js';
+import type { FillHandlers } from '../staging/fill-process.js';
 import type { RateHandlers } from './rate-process.js';
-import { MONTHS, SITE_GOALS, simulateSites } from './site-months.js';
-import { SITES, type SiteName, TRUNK_BYTES } from './sites.js';
-import type { WeekHandlers } from './week-process.js';
+import type { Month, SiteHandlers, Week } from './site-process.js';
+import {
+  MONTH_SITES,
+  type MonthSiteName,
+  TRUNK_BYTES,
+  WEEK_SITES,
+  type WeekSiteName,
+} from './sites.js';
 
 /**
- * The Merge Task: what a week of a site makes of FastDFS, and how fast a backlog of tiny files is
- * merged.
+ * The Merge Task: what a week of a site makes of FastDFS; what it saves that it knows more of a
+ * file than its size, when it expires and its group; and how fast a backlog of tiny files is merged.
  */
-export const merging: Benchmark = {
-  durability: 'os',
-  introduce: ({ print, scale }) =>
-    print(
-      `Weeks are simulated${remarkOn(scale)}: Staging with its container, FileMap and decisions is real, time is virtual, and FastDFS keeps names alone. Files are 2 to 100 KB, log-uniform.`,
-    ),
-  parts: (scale) => ({
-    weeks: { goals: weekGoals(scale), run: (context) => simulateWeeks(context, PLANS[scale]) },
-    sites: { goals: SITE_GOALS, run: (context) => simulateSites(context, MONTHS[scale]) },
-    backlog: { goals: BACKLOG_GOALS, run: (context) => mergeBacklog(context, PLANS[scale]) },
-  }),
-};
 
 interface Plan {
   /** Hours of each site. */
-  readonly hours: Readonly<Partial<Record<SiteName, number>>>;
+  readonly hours: Readonly<Partial<Record<WeekSiteName, number>>>;
+  /** Days before the measured ones: long enough that files are compacted a second time. */
+  readonly daysBefore: number;
+  readonly days: number;
+  readonly perDay: number;
+  /** Of the backlog. */
   readonly files: number;
 }
 
@@ -39,148 +38,235 @@ const WEEK_HOURS = 168;
 const PLANS: Readonly<Record<Scale, Plan>> = {
   full: {
     hours: {
-      minute: WEEK_HOURS,
-      'ten-seconds': WEEK_HOURS,
-      'two-seconds': WEEK_HOURS,
+      ...{ minute: WEEK_HOURS, 'ten-seconds': WEEK_HOURS, 'two-seconds': WEEK_HOURS },
       noon: WEEK_HOURS,
       // Every hour is as the one before.
       fast: 0.5,
     },
-    files: 1_000_000,
+    ...{ daysBefore: 120, days: 30, perDay: 1_000, files: 1_000_000 },
   },
-  quick: { hours: { minute: 72, 'two-seconds': 12 }, files: 300_000 },
-  smoke: { hours: { minute: 2, fast: 0.01 }, files: 5_000 },
+  quick: {
+    hours: { minute: 72, 'two-seconds': 12 },
+    ...{ daysBefore: 60, days: 30, perDay: 500, files: 300_000 },
+  },
+  smoke: {
+    hours: { minute: 2, fast: 0.01 },
+    ...{ daysBefore: 1, days: 1, perDay: 200, files: 5_000 },
+  },
 };
 
 const MAX_AGE_MS = 60_000;
-const LIMIT_OF_A_WEEK_MS = 3_600_000;
+const CALL_LIMIT_MS = 3_600_000;
+/** What looks at the disk every second has nothing to see; months would take hours otherwise. */
+const INTERVALS_MS = { week: 10_000, month: 600_000 } as const;
 const TINY_BYTES = 100;
 const MIB = 2 ** 20;
+/** No order of joining gives them both few files and three writes: staging/src/merge/joining.ts. */
+const SLOWEST: ReadonlySet<string> = new Set<WeekSiteName>(['minute', 'ten-seconds']);
+const MONTH_TRUNK_BYTES = 2 ** 21;
+/** The mean file, of 2 to 20 KB. */
+const MONTH_MEAN_BYTES = 7_800;
+/** A site as busy as one of 64 MiB trunks and a minute that stores two and a half of them in it. */
+const TRUNKS_IN_MAX_AGE = 2.5;
+const DAY_MS = 86_400_000;
 
-/** No order of joining gives them both few files and three writes: docs/MERGING.md. */
-const SLOWEST: ReadonlySet<string> = new Set<SiteName>(['minute', 'ten-seconds']);
-
-function id(site: string, what: string): string {
-  return `week.${site}.${what}`;
-}
+export const merging: Benchmark = {
+  durability: 'os',
+  introduce: ({ scale }) =>
+    `Weeks and months are simulated${remarkOn(scale)}: Staging with its container, FileMap and decisions is real, time is virtual, and FastDFS keeps sizes alone. Files are 2 to 100 KB, those of a month 2 to 20 KB, log-uniform.`,
+  parts: (scale) => ({
+    weeks: { goals: weekGoals(scale), run: (context) => simulateWeeks(context, PLANS[scale]) },
+    sites: { goals: siteGoals(), run: (context) => simulateMonths(context, PLANS[scale]) },
+    backlog: {
+      goals: [
+        atLeast('backlog.rate', 'files of 100 B: at least 50,000 a second', 50_000),
+        atMost('backlog.delay', 'event-loop delay, p99: at most 20 ms', 20),
+        atMost('backlog.memory', 'resident set: at most 300 MiB', 300),
+      ],
+      run: (context) => mergeBacklog(context, PLANS[scale]),
+    },
+  }),
+};
 
 function weekGoals(scale: Scale): readonly Goal[] {
   const sites = Object.keys(PLANS[scale].hours);
+  const ids = (what: string, of = sites) => of.map((site) => `week.${site}.${what}`);
   return [
     atMost(
       'week.excess',
       'files in FastDFS at the end: at most 20 more than 1.1 x those that the bytes fill',
       20,
-      greatestOf(sites.map((site) => id(site, 'excess'))),
+      greatestOf(ids('excess')),
     ),
     atLeast(
       'week.fill',
       'trunks that stay: at least 99.9 % full, every one',
       0.999,
-      leastOf(sites.map((site) => id(site, 'least-fill'))),
+      leastOf(ids('least-fill')),
     ),
     atMost(
       'week.age',
       'every file is in FastDFS 65 s after its upload',
       65,
-      greatestOf(sites.map((site) => id(site, 'most-age'))),
+      greatestOf(ids('most-age')),
     ),
     atMost(
       'week.written',
       'bytes written to FastDFS: at most 3 x those uploaded, where a trunk fills in three hours',
       3,
-      greatestOf(sites.filter((site) => !SLOWEST.has(site)).map((site) => id(site, 'written'))),
+      greatestOf(
+        ids(
+          'written',
+          sites.filter((site) => !SLOWEST.has(site)),
+        ),
+      ),
     ),
   ];
 }
 
-async function simulateWeeks(context: BenchmarkContext, { hours }: Plan): Promise<void> {
-  const { workspace, figures, print, progress } = context;
-  const rows: (string | number)[][] = [];
-  for (const [site, forHours] of Object.entries(hours) as [SiteName, number][]) {
-    progress(`${forHours} hours of ${SITES[site].title}`);
-    const directory = workspace.fresh('week');
-    const limit = { callLimitMs: LIMIT_OF_A_WEEK_MS };
-    const module = new URL('./week-process.js', import.meta.url);
-    await using child = new Child<WeekHandlers>(site, module, limit);
-    const week = { site, directory, hours: forHours, maxAgeMs: MAX_AGE_MS, joins: true };
-    const after = await child.call('simulate', week);
-    await workspace.remove(directory);
-    for (const error of after.errors) throw new Error(`${site}: ${error}`);
-    const written = after.writtenBytes / after.uploadedBytes;
-    figures.add(id(site, 'alive'), 'files', after.alive);
-    figures.add(
-      id(site, 'excess'),
-      'files',
-      after.alive - (1.1 * after.uploadedBytes) / TRUNK_BYTES,
-    );
-    figures.add(id(site, 'least-fill'), 'share', after.leastFill);
-    figures.add(id(site, 'most-age'), 's', after.mostAge);
-    figures.add(id(site, 'written'), 'times', written);
-    rows.push([
-      SITES[site].title,
-      forHours,
-      after.uploadedBytes / MIB,
-      after.uploadedBytes / TRUNK_BYTES,
-      after.alive,
-      after.mostAlive,
-      `${(100 * after.leastFill).toFixed(3)} %`,
-      after.mostAge,
-      after.medianIdAge / 3600,
-      written,
-    ]);
-  }
-  const head = ['Files', 'Hours', 'MiB uploaded', 'Trunks that they fill', 'Files in FastDFS'];
-  const more = [
-    'At most',
-    'Least fill',
-    'In FastDFS within, s',
-    'Id after, h (median)',
-    'Written, x',
-  ];
-  print(`## Weeks\n\n${table([...head, ...more], rows)}`);
+/** Simulates in a process of its own, in a directory that goes again. */
+async function simulated<T extends { readonly errors: readonly string[] }>(
+  { workspace }: BenchmarkContext,
+  intervalMs: number,
+  simulate: (child: Child<SiteHandlers>, directory: string) => Promise<T>,
+): Promise<T> {
+  const directory = workspace.fresh('site');
+  await using child = new Child<SiteHandlers>(new URL('./site-process.js', import.meta.url), {
+    callLimitMs: CALL_LIMIT_MS,
+    env: { STEVEDORE_BENCH_INTERVAL_MS: String(intervalMs) },
+  });
+  const outcome = await simulate(child, directory);
+  await workspace.remove(directory);
+  for (const error of outcome.errors) throw new Error(error);
+  return outcome;
 }
 
-const BACKLOG_GOALS: readonly Goal[] = [
-  atLeast('backlog.rate', 'files of 100 B: at least 50,000 a second', 50_000, one('rate')),
-  atMost('backlog.delay', 'event-loop delay, p99: at most 20 ms', 20, one('delay')),
-  atMost('backlog.memory', 'resident set: at most 300 MiB', 300, one('memory')),
-];
+async function simulateWeeks(context: BenchmarkContext, { hours }: Plan): Promise<void> {
+  const { figures, print, table, progress } = context;
+  const sites = Object.entries(hours) as [WeekSiteName, number][];
+  for (const [site, forHours] of sites) {
+    progress(`${forHours} hours of ${WEEK_SITES[site].title}`);
+    const week: Omit<Week, 'directory'> = { site, hours: forHours, maxAgeMs: MAX_AGE_MS };
+    const after = await simulated(context, INTERVALS_MS.week, (child, directory) =>
+      child.call('simulateWeek', { ...week, directory }),
+    );
+    const full = after.uploadedBytes / TRUNK_BYTES;
+    figures.addAll(`week.${site}`, {
+      hours: [forHours, 'h'],
+      uploaded: [after.uploadedBytes / MIB, 'MiB'],
+      full: [full, 'trunks'],
+      alive: [after.alive, 'files'],
+      'most-alive': [after.mostAlive, 'files'],
+      excess: [after.alive - 1.1 * full, 'files'],
+      'least-fill': [after.leastFill, 'share'],
+      'most-age': [after.mostAge, 's'],
+      'id-age': [after.medianIdAge / 3600, 'h'],
+      written: [after.writtenBytes / after.uploadedBytes, 'times'],
+    });
+  }
+  print('## Weeks');
+  table('weeks', {
+    head: 'Files',
+    rows: sites.map(([site]) => [WEEK_SITES[site].title, `week.${site}`]),
+    columns: [
+      ['Hours', 'hours'],
+      ['MiB uploaded', 'uploaded'],
+      ['Trunks that they fill', 'full'],
+      ['Files in FastDFS', 'alive'],
+      ['At most', 'most-alive'],
+      ['Least fill', 'least-fill', ({ median }) => `${(100 * median).toFixed(3)} %`],
+      ['In FastDFS within, s', 'most-age'],
+      ['Id after, h (median)', 'id-age'],
+      ['Written, x', 'written'],
+    ],
+  });
+}
 
-function one(what: string): Goal['value'] {
-  return (figures) => figures.summary(`backlog.${what}`).median;
+function siteGoals(): readonly Goal[] {
+  return Object.entries(MONTH_SITES).flatMap(([site, { title }]) => [
+    atLeast(
+      `sites.${site}.saved`,
+      `${title}: compaction rewrites at least 30 % less than by size alone`,
+      0.3,
+    ),
+    atMost(`sites.${site}.extents`, `${title}: a group is in no more pieces than by size alone`, 1),
+  ]);
+}
+
+/** One month of three sites whose files die, after others, with what the app tells and without. */
+async function simulateMonths(context: BenchmarkContext, plan: Plan): Promise<void> {
+  const { figures, print, table, progress } = context;
+  const { daysBefore, days, perDay } = plan;
+  const trunksADay = (perDay * MONTH_MEAN_BYTES) / MONTH_TRUNK_BYTES;
+  const maxAgeMs = Math.round((TRUNKS_IN_MAX_AGE / trunksADay) * DAY_MS);
+  for (const site of Object.keys(MONTH_SITES) as MonthSiteName[]) {
+    for (const tellsMore of [false, true]) {
+      progress(`${days} days of ${MONTH_SITES[site].title}${tellsMore ? '' : ', by size alone'}`);
+      const month: Omit<Month, 'directory'> = {
+        ...{ site, daysBefore, days, perDay, maxAgeMs, tellsMore },
+        trunkBytes: MONTH_TRUNK_BYTES,
+      };
+      const after = await simulated(context, INTERVALS_MS.month, (child, directory) =>
+        child.call('simulateMonth', { ...month, directory }),
+      );
+      figures.addAll(`sites.${site}.${tellsMore ? 'more' : 'alone'}`, {
+        rewritten: [after.rewrittenBytes / after.uploadedBytes, 'of uploaded'],
+        bytes: [Math.max(1, after.rewrittenBytes), 'bytes'],
+        alive: [after.aliveShare, 'share'],
+        extents: [after.extentsOfGroup, 'pieces'],
+      });
+    }
+    const last = (what: string) => figures.last(`sites.${site}.${what}`);
+    figures.add(`sites.${site}.saved`, 'share', 1 - last('more.bytes') / last('alone.bytes'));
+    const [more, alone] = ['more', 'alone'].map((which) => `sites.${site}.${which}.extents`);
+    figures.addRatio(`sites.${site}.extents`, more ?? '', alone ?? '');
+  }
+  print('## Months of sites whose files die');
+  table('sites', {
+    head: 'Site',
+    rows: Object.entries(MONTH_SITES).map(([site, { title }]) => [title, `sites.${site}`]),
+    columns: [
+      ['Rewritten by size alone, of uploaded', 'alone.rewritten'],
+      ['Rewritten', 'more.rewritten'],
+      ['Saved', 'saved', percent],
+      ['Alive in FastDFS by size alone', 'alone.alive', percent],
+      ['Alive', 'more.alive', percent],
+      ['Pieces of a group by size alone', 'alone.extents'],
+      ['Pieces', 'more.extents'],
+    ],
+  });
 }
 
 async function mergeBacklog(context: BenchmarkContext, { files }: Plan): Promise<void> {
-  const { workspace, figures, print, progress } = context;
+  const { workspace, figures, print, table, progress } = context;
   const directory = workspace.fresh('backlog');
-  const module = new URL('./rate-process.js', import.meta.url);
   progress(`${files} files of ${TINY_BYTES} bytes`);
   {
-    await using child = new Child<RateHandlers>('stage', module);
-    await child.call('stage', { directory, files, bodyBytes: TINY_BYTES });
+    const module = new URL('../staging/fill-process.js', import.meta.url);
+    await using filler = new Child<FillHandlers>(module);
+    await filler.call('stage', { directory, files, bodyBytes: TINY_BYTES });
   }
-  await using child = new Child<RateHandlers>('merge', module);
+  await using child = new Child<RateHandlers>(new URL('./rate-process.js', import.meta.url));
   const merged = await child.call('merge', directory);
-  figures.add('backlog.rate', 'files/s', files / merged.seconds);
-  figures.add('backlog.cpu', 'µs of CPU', (merged.cpuSeconds / files) * 1e6);
-  figures.add('backlog.delay', 'ms', merged.delayP99Ms);
-  figures.add('backlog.most-delay', 'ms', merged.mostDelayMs);
-  figures.add('backlog.memory', 'MiB', merged.mostRssBytes / MIB);
-  print(
-    `## A backlog\n\n${table(
-      ['', 'Files/s', 'CPU a file, µs', 'Delay p99, ms', 'Most, ms', 'RSS, MiB', 'Trunks'],
-      [
-        [
-          `${files} files of ${TINY_BYTES} B`,
-          files / merged.seconds,
-          (merged.cpuSeconds / files) * 1e6,
-          merged.delayP99Ms,
-          merged.mostDelayMs,
-          merged.mostRssBytes / MIB,
-          merged.trunks,
-        ],
-      ],
-    )}`,
-  );
+  figures.addAll('backlog', {
+    rate: [files / merged.seconds, 'files/s'],
+    cpu: [(merged.cpuSeconds / files) * 1e6, 'µs of CPU'],
+    delay: [merged.delayP99Ms, 'ms'],
+    'most-delay': [merged.mostDelayMs, 'ms'],
+    memory: [merged.mostRssBytes / MIB, 'MiB'],
+    trunks: [merged.trunks, 'trunks'],
+  });
+  print('## A backlog');
+  table('backlog', {
+    head: '',
+    rows: [[`${files} files of ${TINY_BYTES} B`, 'backlog']],
+    columns: [
+      ['Files/s', 'rate', middle],
+      ['CPU a file, µs', 'cpu'],
+      ['Delay p99, ms', 'delay'],
+      ['Most, ms', 'most-delay'],
+      ['RSS, MiB', 'memory'],
+      ['Trunks', 'trunks'],
+    ],
+  });
 }

@@ -18,8 +18,6 @@ const realImmediate = setImmediate;
 /** Turns of the event loop without any work: nothing is left to do. */
 const QUIET_TURNS = 2;
 const ROOM_BYTES = 2 ** 40;
-/** What looks at the disk every second has nothing to see here. */
-const LEAST_INTERVAL_MS = 10_000;
 
 export class VirtualTime {
   #now: number;
@@ -38,7 +36,7 @@ export class VirtualTime {
    * Must come before the modules are loaded that are to live in this time. What is repeated more
    * often than `leastIntervalMs` is repeated that often.
    */
-  install(leastIntervalMs = LEAST_INTERVAL_MS): void {
+  install(leastIntervalMs: number): void {
     const add = (run: () => void, ms: number | undefined, isRepeated: boolean) => {
       const everyMs = Math.max(isRepeated ? leastIntervalMs : 1, Math.ceil(ms ?? 0));
       const id = ++this.#ids;

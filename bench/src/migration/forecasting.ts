@@ -3,18 +3,134 @@ import {
   type Forecaster,
   forecastAll,
   forecastError,
+  type Observation,
   panel,
   sesm,
 } from '@stevedore/balance';
 import type { BenchmarkContext } from '../harness/benchmark.js';
-import { lineChart } from '../harness/line-chart.js';
+import { atMost, type Goal, greatestOf } from '../harness/goals.js';
+import { middle, round } from '../harness/markdown.js';
+import { SeededRandom } from '../harness/seeded-random.js';
 import type { Plan } from './plan.js';
-import { type LoadSeries, loadSeries, TRACES, type TraceName } from './traces.js';
+import { observe } from './scheduler.js';
+import {
+  IOR,
+  type Ior,
+  ior,
+  type MetadataTrace,
+  metadataTrace,
+  PAPER_METADATA,
+} from './workloads.js';
 
-/** The forecasters over the traces: Table 3, and figure 3 as a chart. */
+/**
+ * The forecasters over loads: Table 3, and figure 3 as a chart. The paper's two loads, the same
+ * metadata load on a scheduler that holds nothing back, and others that no forecaster was made with.
+ */
 
-export const FORECASTERS = ['ba-esm', 'sesm-0.1', 'sesm-0.6', 'sesm-0.9', 'panel'] as const;
-export type ForecasterName = (typeof FORECASTERS)[number];
+const FORECASTERS = {
+  'ba-esm': 'BA-ESM 0.1',
+  'sesm-0.1': 'SESM 0.1',
+  'sesm-0.6': 'SESM 0.6',
+  'sesm-0.9': 'SESM 0.9',
+  panel: 'Panel (ours)',
+} as const;
+type ForecasterName = keyof typeof FORECASTERS;
+const NAMES = Object.keys(FORECASTERS) as ForecasterName[];
+
+interface Trace {
+  readonly title: string;
+  readonly bytesPerSecond: number;
+  readonly intervalMs: number;
+  readonly holdMs: number;
+  /** One of them. */
+  readonly metadata?: Partial<MetadataTrace>;
+  readonly ior?: Partial<Ior>;
+}
+
+const HELD = { bytesPerSecond: 12e6, intervalMs: 1000, holdMs: 2000 } as const;
+const UNHELD = { intervalMs: 1000, holdMs: 0 } as const;
+
+const TRACES: Readonly<Record<string, Trace>> = {
+  metadata: { title: 'Metadata, the paper’s trace', ...HELD, metadata: {} },
+  smallFile: {
+    ...{ title: 'Small files, 1 to 16 clients', ...UNHELD, bytesPerSecond: 100e6, ior: {} },
+  },
+  'metadata-unheld': {
+    ...{ title: 'Metadata, nothing held back', ...HELD, holdMs: 0, metadata: {} },
+  },
+  'metadata-irregular': {
+    ...{ title: 'Hold-out: metadata, irregular', ...HELD, bytesPerSecond: 9e6 },
+    metadata: {
+      phases: [
+        { accesses: 3000, intervalMs: 1.5 },
+        { accesses: 8000, intervalMs: 0.2 },
+      ],
+      ...{ irregularity: 0.4, phaseJitter: 0.15 },
+    },
+  },
+  'metadata-three-phases': {
+    title: 'Hold-out: metadata, three phases',
+    ...{ bytesPerSecond: 15e6, intervalMs: 800, holdMs: 1500 },
+    metadata: {
+      phases: [
+        { accesses: 4000, intervalMs: 2 },
+        { accesses: 12_000, intervalMs: 0.25 },
+        { accesses: 6000, intervalMs: 0.5 },
+      ],
+      ...{ irregularity: 0.2, phaseJitter: 0.1 },
+    },
+  },
+  'small-files-32k': {
+    ...{ title: 'Hold-out: small files, 32 KiB', ...UNHELD, bytesPerSecond: 70e6 },
+    ior: {
+      ...{ clients: [3, 6, 12], transferBytes: 32 * 1024, transfersPerFile: 8 },
+      ...{ filesPerBarrier: 24, computeMs: 6000, computeJitter: 0.5 },
+    },
+  },
+  'small-files-96k': {
+    title: 'Hold-out: small files, 96 KiB',
+    ...{ bytesPerSecond: 120e6, intervalMs: 700, holdMs: 0 },
+    ior: {
+      ...{ clients: [16, 2, 9], transferBytes: 96 * 1024, transfersPerFile: 3 },
+      ...{ filesPerBarrier: 20, computeMs: 5000, computeJitter: 0.4 },
+    },
+  },
+};
+const HOLD_OUTS = Object.keys(TRACES).slice(3);
+
+/** The paper's Table 3: mean absolute error of the forecasts, in the order of the names. */
+const PAPER_ERRORS = {
+  metadata: [0.53, 0.68, 0.69, 1.05],
+  smallFile: [3.89, 7.27, 7.94, 9.82],
+} as const;
+/** BA-ESM to the best SESM, there. */
+const PAPER_RATIOS = { metadata: 0.78, smallFile: 0.53 } as const;
+const MAX_PANEL_RATIO = 0.85;
+
+const panelRatios = (traces: readonly string[]) =>
+  greatestOf(traces.map((trace) => `forecast.${trace}.panel-vs-ba-esm`));
+
+export const FORECAST_GOALS: readonly Goal[] = [
+  ...(['metadata', 'smallFile'] as const).map((trace) =>
+    atMost(
+      `forecast.${trace}.ba-esm-vs-sesm`,
+      `${trace}: MAE of BA-ESM at most ${PAPER_RATIOS[trace]} x that of the best SESM`,
+      PAPER_RATIOS[trace],
+    ),
+  ),
+  atMost(
+    'forecast.panel-vs-ba-esm',
+    `the panel's MAE at most ${MAX_PANEL_RATIO} x that of BA-ESM, on both traces (the worse)`,
+    MAX_PANEL_RATIO,
+    panelRatios(['metadata', 'smallFile']),
+  ),
+  atMost(
+    'forecast.hold-out.panel-vs-ba-esm',
+    `the same on traces that it was not made with (the worst of ${HOLD_OUTS.length})`,
+    MAX_PANEL_RATIO,
+    panelRatios(HOLD_OUTS),
+  ),
+];
 
 const SEED = 7;
 const MB = 1e6;
@@ -22,42 +138,14 @@ const MB = 1e6;
 const CHART_FROM = 30;
 const CHART_INTERVALS = 36;
 
-export function errorId(trace: TraceName, forecaster: ForecasterName): string {
-  return `forecast.${trace}.${forecaster}.mae`;
-}
-
-export function ratioId(trace: TraceName, what: 'ba-esm-vs-sesm' | 'panel-vs-ba-esm'): string {
-  return `forecast.${trace}.${what}`;
-}
-
-export async function measureForecasts(context: BenchmarkContext, plan: Plan): Promise<void> {
-  for (const trace of Object.keys(TRACES) as TraceName[]) {
-    context.progress(`forecasting ${trace}`);
-    for (let run = 0; run < plan.runs; run += 1) {
-      const series = loadSeries(trace, SEED + run, plan);
-      addErrors(context, trace, series);
-      if (run === 0 && (trace === 'metadata' || trace === 'smallFile')) {
-        await drawForecasts(context, trace, series);
-      }
-    }
-  }
-}
-
-function addErrors({ figures }: BenchmarkContext, trace: TraceName, series: LoadSeries): void {
-  const errors = new Map<ForecasterName, number>();
-  for (const name of FORECASTERS) {
-    const error = forecastError(forecaster(name, series.capacityBytes), series.intervals) / MB;
-    errors.set(name, error);
-    figures.add(errorId(trace, name), 'MB per interval', error);
-  }
-  const bestSesm = Math.min(
-    errors.get('sesm-0.1')!,
-    errors.get('sesm-0.6')!,
-    errors.get('sesm-0.9')!,
-  );
-  const burstAware = errors.get('ba-esm')!;
-  figures.add(ratioId(trace, 'ba-esm-vs-sesm'), 'ratio', burstAware / bestSesm);
-  figures.add(ratioId(trace, 'panel-vs-ba-esm'), 'ratio', errors.get('panel')! / burstAware);
+/** What a scheduler would have observed, and its B_logic for one interval. */
+function loadOf(trace: Trace, seed: number, { repetitions, barriers }: Plan) {
+  const random = new SeededRandom(seed);
+  const workload = trace.ior
+    ? ior({ ...IOR, barriersPerPhase: barriers, ...trace.ior }, random)
+    : metadataTrace({ ...PAPER_METADATA, repetitions, ...trace.metadata }, random);
+  const capacityBytes = (trace.bytesPerSecond * trace.intervalMs) / 1000;
+  return { intervals: observe(workload, { ...trace, seed }), capacityBytes };
 }
 
 function forecaster(name: ForecasterName, capacityBytes: number): Forecaster<unknown> {
@@ -71,32 +159,60 @@ function forecaster(name: ForecasterName, capacityBytes: number): Forecaster<unk
   }
 }
 
-async function drawForecasts(
-  context: BenchmarkContext,
-  trace: 'metadata' | 'smallFile',
-  { intervals, capacityBytes }: LoadSeries,
+export async function measureForecasts(context: BenchmarkContext, plan: Plan): Promise<void> {
+  const { figures, progress, print, table } = context;
+  for (const [name, trace] of Object.entries(TRACES)) {
+    progress(`forecasting ${name}`);
+    const id = `forecast.${name}`;
+    for (let run = 0; run < plan.runs; run += 1) {
+      const { intervals, capacityBytes } = loadOf(trace, SEED + run, plan);
+      for (const each of NAMES) {
+        const error = forecastError(forecaster(each, capacityBytes), intervals) / MB;
+        figures.add(`${id}.${each}`, 'MB per interval', error);
+      }
+      const sesms = NAMES.filter((each) => each.startsWith('sesm'));
+      const best = Math.min(...sesms.map((each) => figures.last(`${id}.${each}`)));
+      figures.add(`${id}.ba-esm-vs-sesm`, 'times', figures.last(`${id}.ba-esm`) / best);
+      figures.addRatio(`${id}.panel-vs-ba-esm`, `${id}.panel`, `${id}.ba-esm`);
+      if (run === 0 && name in PAPER_ERRORS) await draw(context, name, intervals, capacityBytes);
+    }
+  }
+  print('## Table 3: accuracy of the forecasts');
+  table('forecasts', {
+    head: 'MAE, MB per interval',
+    rows: Object.entries(TRACES).map(([name, { title }]) => [title, `forecast.${name}`]),
+    columns: [
+      ...NAMES.map((each) => [FORECASTERS[each], each] as const),
+      ['BA-ESM / best SESM', 'ba-esm-vs-sesm', middle],
+      ['Panel / BA-ESM', 'panel-vs-ba-esm', middle],
+    ],
+    known: Object.entries(PAPER_ERRORS).map(([name, errors]) => [
+      ...[`in the paper: ${name}`, ...errors, ''],
+      round(errors[0] / Math.min(...errors.slice(1))),
+    ]),
+  });
+}
+
+async function draw(
+  { chart }: BenchmarkContext,
+  trace: string,
+  intervals: readonly Observation[],
+  capacityBytes: number,
 ): Promise<void> {
   const shown = <T>(values: readonly T[]) => values.slice(CHART_FROM, CHART_FROM + CHART_INTERVALS);
   const forecasts = (name: ForecasterName) =>
     shown(forecastAll(forecaster(name, capacityBytes), intervals)).map((bytes) =>
       bytes === undefined ? undefined : bytes / MB,
     );
-  const kind = trace === 'metadata' ? 'metadata' : 'small-file';
-  await context.chart(
-    `migration-forecast-${kind}.svg`,
-    lineChart({
-      title: `Figure 3: ${kind} load and its forecasts`,
-      xTitle: 'Interval',
-      yTitle: 'MB per interval',
-      labels: shown(intervals).map((_, index) =>
-        index % 5 === 0 ? String(CHART_FROM + index) : '',
-      ),
-      series: [
-        { name: 'Load', values: shown(intervals).map(({ servedBytes }) => servedBytes / MB) },
-        { name: 'SESM, α 0.1', values: forecasts('sesm-0.1') },
-        { name: 'BA-ESM, α 0.1', values: forecasts('ba-esm') },
-        { name: 'Panel (ours)', values: forecasts('panel') },
-      ],
-    }),
-  );
+  await chart(`forecast-${trace}`, {
+    title: `Figure 3: load and its forecasts (${trace})`,
+    ...{ xTitle: 'Interval', yTitle: 'MB per interval' },
+    labels: shown(intervals).map((_, index) => (index % 5 === 0 ? String(CHART_FROM + index) : '')),
+    series: [
+      { name: 'Load', values: shown(intervals).map(({ servedBytes }) => servedBytes / MB) },
+      { name: 'SESM, α 0.1', values: forecasts('sesm-0.1') },
+      { name: 'BA-ESM, α 0.1', values: forecasts('ba-esm') },
+      { name: 'Panel (ours)', values: forecasts('panel') },
+    ],
+  });
 }

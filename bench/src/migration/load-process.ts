@@ -1,5 +1,7 @@
 import { FastdfsClient, FastdfsError } from '@stevedore/fastdfs';
-import { cpuUsed, serve } from '../harness/serve.js';
+import { cpuUsed } from '../harness/process-cpu.js';
+import { serve } from '../harness/serve.js';
+import { percentile } from '../harness/statistics.js';
 
 /**
  * A load generator: loops of one kind, metadata or small files, in a process of their
@@ -16,7 +18,6 @@ export interface LoadArgument {
   readonly seconds: number;
   /** Before anything counts. */
   readonly warmUpSeconds: number;
-  readonly fileBytes: number;
   /** For metadata and reads: ids of files that are there. */
   readonly files: readonly string[];
   /** The loops together send no more than this; undefined: as fast as they are answered. */
@@ -25,106 +26,82 @@ export interface LoadArgument {
 
 export interface LoadResult {
   readonly requests: number;
-  /** Given up after the client's repeats. */
-  readonly busy: number;
-  /** Requests that were told to come back, and did. */
-  readonly repeats: number;
   readonly cpuSeconds: number;
   readonly p50Ms: number;
   readonly p99Ms: number;
 }
 
-export interface FilesArgument {
-  readonly tracker: string;
-  readonly count: number;
-  readonly bytes: number;
-  /** Default: as the tracker chooses. */
-  readonly group?: string;
-}
+const FILE_BYTES = 16 * 1024;
+const body = Buffer.alloc(FILE_BYTES, 0x5a);
 
-export type LoadHandlers = {
-  /** Stores the files that metadata is set for. */
-  readonly files: (argument: FilesArgument) => Promise<string[]>;
-  readonly run: (argument: LoadArgument) => Promise<LoadResult>;
+const handlers = {
+  /** Stores files; default: where the tracker chooses. */
+  async files({
+    tracker,
+    count,
+    group,
+  }: {
+    readonly tracker: string;
+    readonly count: number;
+    readonly group?: string;
+  }): Promise<string[]> {
+    await using client = new FastdfsClient({ trackers: [tracker] });
+    return await Promise.all(Array.from({ length: count }, () => client.upload(body, { group })));
+  },
+
+  async run(argument: LoadArgument): Promise<LoadResult> {
+    const { tracker, kind, loops, seconds, warmUpSeconds, files } = argument;
+    const options = { maxConnectionsPerAddress: 32, followMoves: true };
+    await using client = new FastdfsClient({ trackers: [tracker], ...options });
+    const begun = performance.now();
+    const from = begun + warmUpSeconds * 1000;
+    const end = from + seconds * 1000;
+    const times: number[] = [];
+    const timed = async <T>(request: () => Promise<T>): Promise<T | undefined> => {
+      await pace();
+      const sentAt = performance.now();
+      try {
+        const answer = await request();
+        const now = performance.now();
+        if (now >= from && now < end) times.push(now - sentAt);
+        return answer;
+      } catch (error) {
+        if (error instanceof FastdfsError && error.code === 'busy') return undefined;
+        throw error;
+      }
+    };
+    const readBack = async (file: string): Promise<void> => {
+      const read = await timed(() => client.downloadBytes(file));
+      if (read && !read.equals(body)) throw new Error(`${file} came back with other bytes`);
+    };
+    const one = {
+      metadata: (turn: number) =>
+        timed(() => client.setMetadata(files[turn % files.length]!, { turn: String(turn) })),
+      reads: (turn: number) => readBack(files[turn % files.length]!),
+      'small-files': async () => {
+        const file = await timed(() => client.upload(body));
+        if (file !== undefined) await readBack(file);
+      },
+    }[kind];
+    const pace = paced(argument.requestsPerSecond, begun);
+    const loop = async (index: number): Promise<void> => {
+      for (let turn = index; performance.now() < end; turn += 1) await one(turn);
+    };
+    let cpuAtFrom = cpuUsed();
+    const mark = setTimeout(() => {
+      cpuAtFrom = cpuUsed();
+    }, warmUpSeconds * 1000);
+    await Promise.all(Array.from({ length: loops }, (_, index) => loop(index)));
+    clearTimeout(mark);
+    times.sort((a, b) => a - b);
+    return {
+      requests: times.length,
+      cpuSeconds: cpuUsed() - cpuAtFrom,
+      p50Ms: times.length === 0 ? 0 : percentile(times, 0.5),
+      p99Ms: times.length === 0 ? 0 : percentile(times, 0.99),
+    };
+  },
 };
-
-async function files({ tracker, count, bytes, group }: FilesArgument): Promise<string[]> {
-  await using client = new FastdfsClient({ trackers: [tracker] });
-  const body = Buffer.alloc(bytes, 0x5a);
-  return await Promise.all(Array.from({ length: count }, () => client.upload(body, { group })));
-}
-
-async function run(argument: LoadArgument): Promise<LoadResult> {
-  const { tracker, kind, loops, seconds, warmUpSeconds, fileBytes, files: known } = argument;
-  const options = { maxConnectionsPerAddress: 32, followMoves: true };
-  await using client = new FastdfsClient({ trackers: [tracker], ...options });
-  const body = Buffer.alloc(fileBytes, 0x5a);
-  const begun = performance.now();
-  const from = begun + warmUpSeconds * 1000;
-  const end = from + seconds * 1000;
-  const times: number[] = [];
-  let busy = 0;
-  const timed = async <T>(request: () => Promise<T>): Promise<T | undefined> => {
-    const sentAt = performance.now();
-    try {
-      const answer = await request();
-      const now = performance.now();
-      if (now >= from && now < end) times.push(now - sentAt);
-      return answer;
-    } catch (error) {
-      if (!(error instanceof FastdfsError) || error.code !== 'busy') throw error;
-      busy += 1;
-      return undefined;
-    }
-  };
-  const pace = paced(argument.requestsPerSecond, begun);
-  const metadata = async (loop: number): Promise<void> => {
-    for (let turn = loop; performance.now() < end; turn += 1) {
-      await pace();
-      await timed(() => client.setMetadata(known[turn % known.length]!, { turn: String(turn) }));
-    }
-  };
-  const smallFiles = async (): Promise<void> => {
-    while (performance.now() < end) {
-      await pace();
-      const file = await timed(() => client.upload(body));
-      if (file === undefined) continue;
-      await pace();
-      const read = await timed(() => client.downloadBytes(file));
-      if (read && !read.equals(body)) throw new Error(`${file} came back with other bytes`);
-    }
-  };
-  const reads = async (loop: number): Promise<void> => {
-    for (let turn = loop; performance.now() < end; turn += 1) {
-      await pace();
-      const file = known[turn % known.length]!;
-      const read = await timed(() => client.downloadBytes(file));
-      if (read && !read.equals(body)) throw new Error(`${file} came back with other bytes`);
-    }
-  };
-  const loop = { metadata, reads, 'small-files': smallFiles }[kind];
-  let cpuAtFrom = cpuUsed().cpuSeconds;
-  const mark = setTimeout(() => {
-    cpuAtFrom = cpuUsed().cpuSeconds;
-  }, warmUpSeconds * 1000);
-  let cpuAtEnd: number | undefined;
-  const last = setTimeout(() => {
-    cpuAtEnd = cpuUsed().cpuSeconds;
-  }, end - performance.now());
-  await Promise.all(Array.from({ length: loops }, (_, index) => loop(index)));
-  clearTimeout(mark);
-  clearTimeout(last);
-  times.sort((a, b) => a - b);
-  const at = (share: number): number => times[Math.floor(times.length * share)] ?? 0;
-  return {
-    requests: times.length,
-    busy,
-    repeats: client.stats().repeatedRequests,
-    cpuSeconds: (cpuAtEnd ?? cpuUsed().cpuSeconds) - cpuAtFrom,
-    p50Ms: at(0.5),
-    p99Ms: at(0.99),
-  };
-}
 
 /** Waits until the rate allows the next request. */
 function paced(perSecond: number | undefined, begun: number): () => Promise<void> {
@@ -138,4 +115,6 @@ function paced(perSecond: number | undefined, begun: number): () => Promise<void
   };
 }
 
-serve({ files, run } satisfies LoadHandlers, async () => {});
+export type LoadHandlers = typeof handlers;
+
+serve(handlers);

@@ -1,9 +1,10 @@
 import { FastdfsClient } from '@stevedore/fastdfs';
 import type { BenchmarkContext } from '../harness/benchmark.js';
-import { Child } from '../harness/child.js';
-import { settled, until } from '../harness/waiting.js';
+import { atMost, type Goal } from '../harness/goals.js';
+import { settled, until } from '../harness/load.js';
+import { middle } from '../harness/markdown.js';
+import { Nodes } from '../harness/nodes.js';
 import type { Plan } from './plan.js';
-import type { StorageHandlers } from './storage-process.js';
 
 /**
  * Moves under load: appenders that grow out of their rows and are cut back into them,
@@ -19,14 +20,21 @@ const MOVES_PER_SECOND = 10_000;
 /** Of all moves together. */
 const MOVES_LIMIT_MS = 900_000;
 
+export const MOVING_GOALS: readonly Goal[] = [
+  atMost(
+    'moving.failed',
+    'no read or write failed or wrong in moves under load',
+    0,
+    (figures) => figures.summary('moving.failed').max + figures.summary('moving.wrong').max,
+  ),
+];
+
 export async function measureMoving(context: BenchmarkContext, plan: Plan): Promise<void> {
-  const { figures, workspace } = context;
-  await using node = new Child<StorageHandlers>(
-    'storage',
-    new URL('./storage-process.js', import.meta.url),
-  );
-  const tracker = await node.call('start', {
-    directory: workspace.fresh('moving'),
+  const { figures, workspace, print, table } = context;
+  await using node = new Nodes();
+  const tracker = await node.call('tracker');
+  await node.call('storage', {
+    ...{ storePaths: [workspace.fresh('moving')], trackers: [tracker], cacheBytes: 0 },
     tiers: {
       enabled: true,
       thresholdBytes: THRESHOLD_BYTES,
@@ -40,7 +48,7 @@ export async function measureMoving(context: BenchmarkContext, plan: Plan): Prom
   });
   await using client = new FastdfsClient({ trackers: [tracker] });
   /** The storage counts files that come back into rows: each has outgrown its row before. */
-  const moves = async () => 2 * (await node.call('status', undefined)).moves.moved;
+  const moves = async () => 2 * (await node.call('migration')).moves.moved;
   const counts = { changes: 0, reads: 0, failed: 0, wrong: 0 };
   let ended = false;
   const files: string[] = [];
@@ -88,12 +96,27 @@ export async function measureMoving(context: BenchmarkContext, plan: Plan): Prom
   ]);
   const seconds = (performance.now() - start) / 1000;
   const made = await moves();
-  figures.add('moving.moves', 'moves', made);
-  figures.add('moving.rate', 'moves/s', made / seconds);
-  figures.add('moving.changes', 'requests', counts.changes);
-  figures.add('moving.reads', 'requests', counts.reads);
-  figures.add('moving.failed', 'requests', counts.failed);
-  figures.add('moving.wrong', 'reads', counts.wrong);
+  figures.addAll('moving', {
+    moves: [made, 'moves'],
+    rate: [made / seconds, 'moves/s'],
+    changes: [counts.changes, 'requests'],
+    reads: [counts.reads, 'requests'],
+    failed: [counts.failed, 'requests'],
+    wrong: [counts.wrong, 'reads'],
+  });
+  print('## Moves under load');
+  table('moving', {
+    head: '',
+    rows: [['grown out of a row, cut back into one', 'moving']],
+    columns: [
+      ['Moves', 'moves', middle],
+      ['Moves/s', 'rate', middle],
+      ['Changes', 'changes', middle],
+      ['Reads', 'reads', middle],
+      ['Failed', 'failed', middle],
+      ['Wrong', 'wrong', middle],
+    ],
+  });
 }
 
 const PATTERN = Buffer.from(

@@ -2,16 +2,16 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
-import { familyCpuSeconds } from '../harness/family-cpu.js';
 import { serve } from '../harness/serve.js';
-import { JPEG } from './plan.js';
-import type { ServerHandlers } from './server.js';
 import { loadSharp } from './sharp.js';
 
 /**
  * The least that shows pictures in other sizes: node:http, originals in memory, and sharp as it is
  * when it is loaded, in the same process. It keeps nothing that it made, and bounds nothing.
  */
+
+/** The gateway's own settings of a JPEG. */
+const JPEG = { quality: 80, progressive: true } as const;
 
 const sharp = loadSharp();
 const originals: Buffer[] = [];
@@ -22,8 +22,9 @@ async function answer(request: IncomingMessage, response: ServerResponse): Promi
     response.writeHead(201, { 'content-type': 'application/json' }).end(JSON.stringify({ key }));
     return;
   }
-  const { pathname, searchParams } = new URL(request.url!, 'http://bare');
-  const original = originals[Number(pathname.slice('/files/'.length))]!;
+  const { pathname, searchParams } = new URL(request.url ?? '', 'http://bare');
+  const original = originals[Number(pathname.slice('/files/'.length))];
+  if (!original) throw new Error(`there is no ${pathname}`);
   const box = { width: Number(searchParams.get('w')), height: Number(searchParams.get('h')) };
   const picture = await sharp(original)
     .autoOrient()
@@ -39,12 +40,14 @@ const server = createServer((request, response) => {
   answer(request, response).catch((error) => response.writeHead(500).end(String(error)));
 });
 
-const handlers: ServerHandlers = {
-  async start() {
+const handlers = {
+  /** Answers with its port. */
+  async start(): Promise<number> {
     await once(server.listen(0, '127.0.0.1'), 'listening');
     return (server.address() as AddressInfo).port;
   },
-  familyCpuSeconds: () => familyCpuSeconds(process.pid),
 };
 
-serve(handlers, async () => server.closeAllConnections());
+export type BareHandlers = typeof handlers;
+
+serve(handlers, () => server.closeAllConnections());

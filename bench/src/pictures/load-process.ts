@@ -1,29 +1,24 @@
 import { Agent, request } from 'node:http';
 import { buffer } from 'node:stream/consumers';
-import { drive } from '../harness/load.js';
+import { type Driven, drive } from '../harness/load.js';
 import { SeededRandom } from '../harness/seeded-random.js';
-import { cpuUsed, serve } from '../harness/serve.js';
-import { type Box, CONNECTIONS, ORIGINAL, SIZES } from './plan.js';
-import { loadSharp } from './sharp.js';
+import { serve } from '../harness/serve.js';
+import { type Box, loadSharp, SIZES } from './sharp.js';
 
 /**
  * The load, over connections that are kept. Every picture is decoded once, and has the size that
  * was asked for; repeated answers have the same bytes as that one.
  */
 
-export interface RunResult {
-  readonly requests: number;
-  readonly seconds: number;
-  readonly cpuSeconds: number;
-}
-
 interface Shown {
   readonly path: string;
   readonly size: Box;
   /** As it was shown first. */
-  bytes?: Buffer;
+  bytes: Buffer;
 }
 
+const CONNECTIONS = 8;
+const ORIGINAL: Box = { width: 1600, height: 1200 };
 const ORIGINAL_QUALITY = 85;
 /** An original is a mosaic of so many coloured dots, drawn larger: smooth, as photographs are. */
 const DOTS: Box = { width: 200, height: 150 };
@@ -50,18 +45,19 @@ const handlers = {
   async upload(port: number): Promise<void> {
     shown = [];
     await drive({ operations: originals.length, concurrency: CONNECTIONS }, async (index) => {
-      const answer = await send(port, '/files', originals[index]!);
+      const answer = await send(port, '/files', originals[index]);
       const { key } = JSON.parse(answer.toString()) as { readonly key: string };
       for (const size of SIZES) {
         const path = `/files/${key}?w=${size.width}&h=${size.height}&format=jpeg`;
-        shown.push({ path, size });
+        shown.push({ path, size, bytes: Buffer.alloc(0) });
       }
     });
   },
 
   /** Asks for every picture of the last upload for the first time. */
-  async first(port: number): Promise<RunResult> {
-    const result = await timed(shown.length, Infinity, async (index) => {
+  async first(port: number): Promise<Driven> {
+    const load = { operations: shown.length, concurrency: CONNECTIONS };
+    const result = await drive(load, async (index) => {
       const picture = shown[index]!;
       picture.bytes = await send(port, picture.path);
     });
@@ -70,26 +66,21 @@ const handlers = {
   },
 
   /** Asks for the same pictures again, in random order. */
-  async repeated({ port, seconds }: { readonly port: number; readonly seconds: number }) {
+  repeated({
+    port,
+    seconds,
+  }: {
+    readonly port: number;
+    readonly seconds: number;
+  }): Promise<Driven> {
     const random = new SeededRandom(shown.length);
-    return timed(Infinity, seconds, async () => {
-      const { path, bytes } = shown[Math.floor(random.next() * shown.length)]!;
-      if ((await send(port, path)).equals(bytes!)) return;
+    return drive({ concurrency: CONNECTIONS, maxSeconds: seconds }, async () => {
+      const { path, bytes } = shown[random.below(shown.length)]!;
+      if ((await send(port, path)).equals(bytes)) return;
       throw new Error(`${path} came back with other bytes`);
     });
   },
 };
-
-async function timed(
-  operations: number,
-  maxSeconds: number,
-  operation: (index: number) => Promise<void>,
-): Promise<RunResult> {
-  const before = cpuUsed().cpuSeconds;
-  const load = { operations, maxSeconds, concurrency: CONNECTIONS };
-  const { operations: requests, seconds } = await drive(load, operation);
-  return { requests, seconds, cpuSeconds: cpuUsed().cpuSeconds - before };
-}
 
 async function send(port: number, path: string, body?: Buffer): Promise<Buffer> {
   return new Promise((resolve, reject) => {
@@ -110,8 +101,8 @@ async function send(port: number, path: string, body?: Buffer): Promise<Buffer> 
 
 /** Decodes it to the last pixel. */
 async function check({ path, size, bytes }: Shown): Promise<void> {
-  const { format, width, height } = await sharp(bytes!).metadata();
-  const pixels = await sharp(bytes!, { failOn: 'warning' }).raw().toBuffer();
+  const { format, width, height } = await sharp(bytes).metadata();
+  const pixels = await sharp(bytes, { failOn: 'warning' }).raw().toBuffer();
   const isRight = width === size.width && height === size.height && format === 'jpeg';
   if (isRight && pixels.length === width * height * 3) return;
   throw new Error(`${path} is a ${format} of ${width} x ${height}`);
@@ -119,4 +110,4 @@ async function check({ path, size, bytes }: Shown): Promise<void> {
 
 export type LoadHandlers = typeof handlers;
 
-serve(handlers, async () => agent.destroy());
+serve(handlers, () => agent.destroy());

@@ -1,9 +1,19 @@
 import { createRequire } from 'node:module';
-import type { Box } from './plan.js';
 
 /** sharp as `@stevedore/pictures` has it: one version for all, and no dependency of its own here. */
 
 const require = createRequire(import.meta.resolve('@stevedore/pictures'));
+
+export interface Box {
+  readonly width: number;
+  readonly height: number;
+}
+
+/** Of the pictures that are asked for, in the shape of the original. */
+export const SIZES: readonly Box[] = [
+  { width: 320, height: 240 },
+  { width: 640, height: 480 },
+];
 
 /** As much of it as is used here. */
 export interface Sharp {

@@ -12,32 +12,26 @@ export interface PlainFiles {
   readonly concurrency: number;
 }
 
-export type PlainHandlers = {
+const handlers = {
   /** Files a second. */
-  readonly write: (files: PlainFiles) => Promise<number>;
-};
-
-async function write({ directory, files, fileBytes, concurrency }: PlainFiles): Promise<number> {
-  await mkdir(directory, { recursive: true });
-  const folder = await open(directory, 'r');
-  const body = Buffer.alloc(fileBytes, 'r');
-  try {
+  async write({ directory, files, fileBytes, concurrency }: PlainFiles): Promise<number> {
+    await mkdir(directory, { recursive: true });
+    await using folder = await open(directory, 'r');
+    const body = Buffer.alloc(fileBytes, 'r');
     const { seconds } = await drive({ operations: files, concurrency }, async (index) => {
       const path = join(directory, String(index));
-      const file = await open(`${path}.new`, 'wx');
-      try {
+      {
+        await using file = await open(`${path}.new`, 'wx');
         await file.write(body);
         await file.sync();
-      } finally {
-        await file.close();
       }
       await rename(`${path}.new`, path);
       await folder.sync();
     });
     return files / seconds;
-  } finally {
-    await folder.close();
-  }
-}
+  },
+};
 
-serve({ write } satisfies PlainHandlers, async () => {});
+export type PlainHandlers = typeof handlers;
+
+serve(handlers);

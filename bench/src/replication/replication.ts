@@ -1,3 +1,4 @@
+import { FastdfsClient } from '@stevedore/fastdfs';
 import {
   type Benchmark,
   type BenchmarkContext,
@@ -5,10 +6,9 @@ import {
   type Scale,
 } from '../harness/benchmark.js';
 import { AS_THE_COMMAND, Child } from '../harness/child.js';
-import { atLeast, medianOf } from '../harness/goals.js';
-import { drive } from '../harness/load.js';
-import { spread, table } from '../harness/markdown.js';
-import { Pair } from './pair.js';
+import { atLeast } from '../harness/goals.js';
+import { drive, inTurn, until } from '../harness/load.js';
+import { Nodes } from '../harness/nodes.js';
 import type { PlainHandlers } from './plain-process.js';
 
 /**
@@ -30,31 +30,30 @@ const PLANS: Readonly<Record<Scale, Plan>> = {
 };
 
 const FILE_BYTES = 20_000;
+/** Uploads at a time; as many changes as a member is sent side by side. */
 const CONCURRENCY = 16;
-/** As many changes as a member is sent side by side. */
-const PLAIN_CONCURRENCY = 16;
 const MIN_TWO_COPIES = 0.45;
 const MIN_CATCHING_UP = 0.5;
+const TRACKER_HOST = '127.0.1.1';
+const HOSTS = ['127.0.1.2', '127.0.1.3'] as const;
+const LEVEL_LIMIT_MS = 120_000;
 
 export const replication: Benchmark = {
   durability: 'on the medium at one member, or at two',
-  introduce: ({ print, scale }) => {
+  introduce({ scale }) {
     const { runs, files, missedFiles } = PLANS[scale];
-    print(
-      [
-        `${runs} runs${remarkOn(scale)}, variants in turns; two members and the load share this machine and its disk. ${files} files of ${FILE_BYTES} bytes, ${CONCURRENCY} at a time.`,
-        `Catching up: ${missedFiles} files, from when the member that was away is active until it has everything. Plain: the same files written by a loop, ${PLAIN_CONCURRENCY} at a time, each synced, renamed and its directory synced. Member and loop are processes of their own with ${AS_THE_COMMAND.env?.UV_THREADPOOL_SIZE} threads for the disk each, as \`stevedore\` has.`,
-      ].join('\n'),
-    );
+    return [
+      `${runs} runs${remarkOn(scale)}, variants in turns; two members and the load share this machine and its disk. ${files} files of ${FILE_BYTES} bytes, ${CONCURRENCY} at a time.`,
+      `Catching up: ${missedFiles} files, from when the member that was away is active until it has everything. Plain: the same files written by a loop, as many at a time, each synced, renamed and its directory synced. Member and loop are processes of their own with ${AS_THE_COMMAND.env?.UV_THREADPOOL_SIZE} threads for the disk each, as \`stevedore\` has.`,
+    ].join('\n');
   },
   parts: (scale) => ({
     writing: {
       goals: [
         atLeast(
-          'replication.two-copies',
+          'two-copies',
           `uploads/s with two copies: at least ${MIN_TWO_COPIES} x with one`,
           MIN_TWO_COPIES,
-          medianOf('replication.two-copies'),
         ),
       ],
       run: (context) => measureWriting(context, PLANS[scale]),
@@ -62,10 +61,9 @@ export const replication: Benchmark = {
     'catching-up': {
       goals: [
         atLeast(
-          'replication.catching-up',
+          'catching-up',
           `a member that was away catches up at ${MIN_CATCHING_UP} x the speed of plain files at least`,
           MIN_CATCHING_UP,
-          medianOf('replication.catching-up'),
         ),
       ],
       run: (context) => measureCatchingUp(context, PLANS[scale]),
@@ -73,94 +71,135 @@ export const replication: Benchmark = {
   }),
 };
 
-async function upload({ client }: Pair, files: number): Promise<number> {
-  const body = Buffer.alloc(FILE_BYTES, 'r');
-  const { seconds } = await drive({ operations: files, concurrency: CONCURRENCY }, async () => {
-    await client.upload(body, { extension: 'bin' });
-  });
-  return files / seconds;
+/** A tracker, two members, each a process of its own, and a client of them. */
+class Pair implements AsyncDisposable {
+  readonly #tracker = new Nodes();
+  readonly #members: (Nodes | undefined)[] = [];
+  readonly #directories: readonly string[];
+  readonly #writeCopies: number;
+  #address = '';
+  #port = 0;
+  client: FastdfsClient | undefined;
+
+  private constructor({ workspace }: BenchmarkContext, writeCopies: number) {
+    this.#directories = HOSTS.map(() => workspace.fresh('member'));
+    this.#writeCopies = writeCopies;
+  }
+
+  static async start(context: BenchmarkContext, writeCopies: number): Promise<Pair> {
+    const pair = new Pair(context, writeCopies);
+    try {
+      pair.#address = await pair.#tracker.call('tracker', TRACKER_HOST);
+      pair.client = new FastdfsClient({ trackers: [pair.#address] });
+      for (const index of HOSTS.keys()) await pair.startMember(index);
+      await pair.level();
+      return pair;
+    } catch (error) {
+      await pair[Symbol.asyncDispose]();
+      throw error;
+    }
+  }
+
+  async startMember(index: number): Promise<Nodes> {
+    const member = new Nodes(AS_THE_COMMAND);
+    this.#members[index] = member;
+    this.#port = await member.call('storage', {
+      ...{ host: HOSTS[index] ?? '', port: this.#port, trackers: [this.#address] },
+      ...{ storePaths: [this.#directories[index] ?? ''], writeCopies: this.#writeCopies },
+      ...{ reconnectDelayMs: 50, beatIntervalMs: 200 },
+    });
+    return member;
+  }
+
+  async stopMember(index: number): Promise<void> {
+    await this.#members[index]?.[Symbol.asyncDispose]();
+    this.#members[index] = undefined;
+  }
+
+  get first(): Nodes {
+    const [member] = this.#members;
+    if (!member) throw new Error('the first member does not run');
+    return member;
+  }
+
+  /** Resolves when the second member has the whole log of the first. */
+  level(): Promise<void> {
+    const isLevel = async () => (await this.first.call('lagBytes')) === 0;
+    return until('a member catches up', isLevel, LEVEL_LIMIT_MS);
+  }
+
+  /** Files a second. */
+  async upload(files: number): Promise<number> {
+    const body = Buffer.alloc(FILE_BYTES, 'r');
+    const load = { operations: files, concurrency: CONCURRENCY };
+    const { seconds } = await drive(load, async () =>
+      this.client?.upload(body, { extension: 'bin' }),
+    );
+    return files / seconds;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.client?.close();
+    for (const index of HOSTS.keys()) await this.stopMember(index);
+    await this.#tracker[Symbol.asyncDispose]();
+  }
 }
 
 async function measureWriting(context: BenchmarkContext, plan: Plan): Promise<void> {
-  const { figures, print, progress } = context;
+  const { figures, print, table, progress } = context;
   for (let run = 0; run < plan.runs; run += 1) {
     progress(`uploads with one copy and with two, run ${run + 1} of ${plan.runs}`);
-    const perSecond = { 1: 0, 2: 0 };
-    for (const copies of run % 2 === 0 ? ([1, 2] as const) : ([2, 1] as const)) {
+    for (const copies of inTurn(run, [1, 2])) {
       await using pair = await Pair.start(context, copies);
       // Both members take files; with one copy they are pushed meanwhile, as in use.
-      perSecond[copies] = await upload(pair, plan.files);
-      figures.add(`replication.uploads.n${copies}`, 'uploads/s', perSecond[copies]);
+      figures.add(`uploads.n${copies}`, 'uploads/s', await pair.upload(plan.files));
     }
-    figures.add('replication.two-copies', 'times', perSecond[2] / perSecond[1]);
+    figures.addRatio('two-copies', 'uploads.n2', 'uploads.n1');
   }
-  const of = (id: string) => spread(figures.summary(id));
-  print(
-    `## Uploads\n\n${table(
-      ['', 'One copy, uploads/s', 'Two, uploads/s', 'Ratio'],
-      [
-        [
-          '',
-          of('replication.uploads.n1'),
-          of('replication.uploads.n2'),
-          of('replication.two-copies'),
-        ],
-      ],
-    )}`,
-  );
+  print('## Uploads');
+  table('uploads', {
+    head: 'Copies',
+    rows: [1, 2].map((copies) => [String(copies), `uploads.n${copies}`]),
+    columns: [['uploads/s', '']],
+  });
 }
 
 async function measureCatchingUp(context: BenchmarkContext, plan: Plan): Promise<void> {
-  const { figures, print, progress } = context;
-  for (let run = 0; run < plan.runs; run += 1) {
-    progress(`catching up, run ${run + 1} of ${plan.runs}`);
+  const { figures, print, table, progress, workspace } = context;
+  const { runs, missedFiles: files } = plan;
+  for (let run = 0; run < runs; run += 1) {
+    progress(`catching up, run ${run + 1} of ${runs}`);
     await using pair = await Pair.start(context, 1);
     await pair.stopMember(1);
-    await upload(pair, plan.missedFiles);
-    const sender = await pair.cpuSeconds(0);
-    await pair.startMember(1);
-    const receiver = await pair.cpuSeconds(1);
+    await pair.upload(files);
+    const sent = await pair.first.cpuSeconds();
+    const receiver = await pair.startMember(1);
+    const received = await receiver.cpuSeconds();
     const begun = performance.now();
     await pair.level();
     const seconds = (performance.now() - begun) / 1000;
-    const perFile = (cpuSeconds: number): number => (cpuSeconds * 1e6) / plan.missedFiles;
-    figures.add('replication.sender-cpu', 'µs', perFile((await pair.cpuSeconds(0)) - sender));
-    figures.add('replication.receiver-cpu', 'µs', perFile((await pair.cpuSeconds(1)) - receiver));
-    const plain = await writePlain(context, plan.missedFiles);
-    figures.add('replication.caught-up', 'files/s', plan.missedFiles / seconds);
-    figures.add('replication.plain', 'files/s', plain);
-    figures.add('replication.catching-up', 'times', plan.missedFiles / seconds / plain);
+    const perFile = (cpuSeconds: number): number => (cpuSeconds * 1e6) / files;
+    const url = new URL('./plain-process.js', import.meta.url);
+    await using plain = new Child<PlainHandlers>(url, AS_THE_COMMAND);
+    const directory = workspace.fresh('plain');
+    const about = { directory, files, fileBytes: FILE_BYTES, concurrency: CONCURRENCY };
+    figures.addAll('caught-up', {
+      'sender-cpu': [perFile((await pair.first.cpuSeconds()) - sent), 'µs'],
+      'receiver-cpu': [perFile((await receiver.cpuSeconds()) - received), 'µs'],
+      rate: [files / seconds, 'files/s'],
+      plain: [await plain.call('write', about), 'files/s'],
+    });
+    figures.addRatio('catching-up', 'caught-up.rate', 'caught-up.plain');
   }
-  const of = (id: string) => spread(figures.summary(id));
-  print(
-    `## Catching up\n\n${table(
-      [
-        'Caught up, files/s',
-        'Plain, files/s',
-        'Ratio',
-        'CPU of a file at its sender, µs',
-        'At its receiver, µs',
-      ],
-      [
-        [
-          of('replication.caught-up'),
-          of('replication.plain'),
-          of('replication.catching-up'),
-          of('replication.sender-cpu'),
-          of('replication.receiver-cpu'),
-        ],
-      ],
-    )}`,
-  );
-}
-
-/** Files a second. */
-async function writePlain({ workspace }: BenchmarkContext, files: number): Promise<number> {
-  const url = new URL('./plain-process.js', import.meta.url);
-  await using plain = new Child<PlainHandlers>('plain', url, AS_THE_COMMAND);
-  const directory = workspace.fresh('plain');
-  return await plain.call('write', {
-    ...{ directory, files },
-    ...{ fileBytes: FILE_BYTES, concurrency: PLAIN_CONCURRENCY },
+  print('## Catching up');
+  table('catching-up', {
+    head: 'Files',
+    rows: [[String(files), 'caught-up']],
+    columns: [
+      ['caught up, files/s', 'rate'],
+      ['plain, files/s', 'plain'],
+      ['CPU of a file at its sender, µs', 'sender-cpu'],
+      ['at its receiver, µs', 'receiver-cpu'],
+    ],
   });
 }

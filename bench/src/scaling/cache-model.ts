@@ -1,6 +1,6 @@
 import { FileCache } from '@stevedore/cache';
 import { SeededRandom } from '../harness/seeded-random.js';
-import { filesForShare, shareOfRequests, Zipf } from './zipf.js';
+import { filesForShare, shareOfRequests, Zipf } from '../harness/zipf.js';
 
 /**
  * What the product's cache makes of requests by Zipf's law. It is driven with a population that is
@@ -58,7 +58,7 @@ export async function runCache(run: CacheRun): Promise<CachePoint> {
   });
   const random = new SeededRandom(run.seed);
   const zipf = new Zipf(files, exponent, () => random.next());
-  if (isUploaded) for (const id of uploadOrder(files, run.seed)) put(cache, id);
+  if (isUploaded) for (const rank of ranksShuffled(files, run.seed)) put(cache, idOf(rank));
   let done = 0;
   const ask = async (count: number) => {
     const before = cache.stats().hits;
@@ -91,19 +91,10 @@ function idOf(rank: number): string {
   return String(rank).padStart(KEY_CHARS, '0');
 }
 
-function* uploadOrder(files: number, seed: number): Generator<string> {
-  for (const rank of shuffled(files, seed)) yield idOf(rank + 1);
-}
-
-/** The numbers below `count` in an order of the seed. */
-export function shuffled(count: number, seed: number): Uint32Array {
-  const order = Uint32Array.from({ length: count }, (_, index) => index);
-  const random = new SeededRandom(seed ^ 0x0badcafe);
-  for (let at = count - 1; at > 0; at -= 1) {
-    const other = random.below(at + 1);
-    [order[at], order[other]] = [order[other]!, order[at]!];
-  }
-  return order;
+/** The ranks of so many files in an order of the seed. */
+export function ranksShuffled(files: number, seed: number): readonly number[] {
+  const ranks = Array.from({ length: files }, (_, index) => index + 1);
+  return new SeededRandom(seed ^ 0x0badcafe).shuffled(ranks);
 }
 
 /** The hit ratio of a cache with room for so many files, if its yield is this. */

@@ -25,27 +25,7 @@ export interface Deployment {
   readonly lookupsPerSecond: number;
 }
 
-export interface Needs {
-  readonly hasMap: boolean;
-  readonly uploadsPerSecond: number;
-  readonly mapBytes: number;
-  readonly mapRowsPerSecond: number;
-  readonly mapStatementsPerSecond: number;
-  readonly mapConnections: number;
-  readonly mapRebuildSeconds: number;
-  readonly trunks: number;
-  /** Stored a day at all gateways, those included that are joined later. */
-  readonly trunksPerDay: number;
-  /** In bytes or in files, of those that stay. */
-  readonly meanFill: number;
-  /** Bytes written to FastDFS over those of the files. */
-  readonly written: number;
-  readonly fileMapBytes: number;
-  readonly restartSeconds: number | undefined;
-  readonly groups: number;
-  readonly groupWriteBytesPerSecond: number;
-  readonly trackerRequestsPerSecond: number;
-}
+export type Needs = ReturnType<typeof needsOf>;
 
 /** Connections of a gateway to the map: the default of `openMap`. */
 const CONNECTIONS = 4;
@@ -56,44 +36,108 @@ export function peakUploads(files: number, { uploadDays, peak }: Limits): number
   return (files / (uploadDays * DAY_SECONDS)) * peak;
 }
 
-export function needsOf(deployment: Deployment, costs: Costs, limits: Limits): Needs {
+export function needsOf(deployment: Deployment, costs: Costs, limits: Limits) {
   const { files, gateways, trunks: made, lookupsPerSecond } = deployment;
   const hasMap = gateways > 1;
   const uploadsPerSecond = peakUploads(files, limits);
-  const perDay = files / limits.uploadDays;
   const inFastdfs = Math.max(1, made.files - made.waitingFiles);
   // Every trunk that stores a file is published to the map, thin ones too.
   const timesPlaced = made.storedFiles / inFastdfs;
   const stores = made.stored / inFastdfs;
   const written = made.storedBytes / Math.max(1, made.bytes - made.waitingBytes);
-  const bytes = files * costs.meanBytes;
-  const trunks = (files * made.staying) / Math.max(1, made.stayingFiles) + gateways * made.thin;
   // A joined trunk is retired with a statement of its own.
   const placing = uploadsPerSecond * stores * (costs.statementsPerTrunk + 1);
-  const groups = Math.ceil(bytes / limits.groupBytes);
+  const groups = Math.ceil((files * costs.meanBytes) / limits.groupBytes);
   // A trunk is stored, maybe deleted later, and a missed file read: each asks a tracker once.
   const missed = uploadsPerSecond * limits.readsPerUpload * limits.missShare;
+  const ofMap = (value: number) => (hasMap ? value : 0);
   return {
-    hasMap,
-    uploadsPerSecond,
-    mapBytes: hasMap ? files * costs.mapBytesPerFile : 0,
-    mapRowsPerSecond: hasMap ? uploadsPerSecond * timesPlaced : 0,
-    mapStatementsPerSecond: hasMap
-      ? gateways * (costs.idleStatements + lookupsPerSecond) + placing
-      : 0,
-    mapConnections: hasMap ? gateways * CONNECTIONS : 0,
-    mapRebuildSeconds: hasMap ? files / costs.rebuildFilesPerSecond : 0,
-    trunks,
-    trunksPerDay: perDay * stores,
+    ...{ hasMap, uploadsPerSecond, written, groups },
+    mapBytes: ofMap(files * costs.mapBytesPerFile),
+    mapRowsPerSecond: ofMap(uploadsPerSecond * timesPlaced),
+    mapStatementsPerSecond: ofMap(gateways * (costs.idleStatements + lookupsPerSecond) + placing),
+    mapConnections: ofMap(gateways * CONNECTIONS),
+    mapRebuildSeconds: ofMap(files / costs.rebuildFilesPerSecond),
+    trunks: (files * made.staying) / Math.max(1, made.stayingFiles) + gateways * made.thin,
+    /** Stored a day at all gateways, those included that are joined later. */
+    trunksPerDay: (files / limits.uploadDays) * stores,
+    /** In bytes or in files, of those that stay. */
     meanFill: made.fills.reduce((sum, fill) => sum + fill, 0) / Math.max(1, made.fills.length),
-    written,
     fileMapBytes: (files / gateways) * costs.fileMapBytesPerFile,
     restartSeconds: costs.restartSeconds(files / gateways),
-    groups,
     groupWriteBytesPerSecond: (uploadsPerSecond * costs.meanBytes * written) / groups,
     trackerRequestsPerSecond: uploadsPerSecond * stores * 2 + missed,
   };
 }
+
+/** A load as a share of its limit, and what to do about it. */
+interface Rule {
+  readonly what: string;
+  readonly share: (needs: Needs, limits: Limits, gateways: number) => number;
+  readonly remedy: string;
+}
+
+const SPREAD = 'a database that spreads over nodes, with `?spread=true`, or several deployments';
+
+const RULES: readonly Rule[] = [
+  {
+    what: 'connections of the map',
+    share: (needs, limits) => needs.mapConnections / limits.mapConnections,
+    remedy: 'raise `max_connections` to 5 for each gateway; about 10 MB of memory each',
+  },
+  {
+    what: 'rows the map takes',
+    share: (needs, limits) => needs.mapRowsPerSecond / limits.mapRowsPerSecond,
+    remedy: `${SPREAD}; a longer \`mergeMaxAge\` where trunks are thin`,
+  },
+  {
+    what: 'statements of the map',
+    share: (needs, limits) => needs.mapStatementsPerSecond / limits.mapStatementsPerSecond,
+    remedy:
+      'a balancer that hashes the path, so that a key is read at one gateway and looked up once; or several deployments',
+  },
+  {
+    what: 'size of the map',
+    share: (needs, limits) => needs.mapBytes / limits.mapBytes,
+    remedy: SPREAD,
+  },
+  {
+    what: 'rebuild of the map',
+    share: (needs, limits) => needs.mapRebuildSeconds / limits.mapRebuildSeconds,
+    remedy: 'a standby of the database, so that it need not be rebuilt',
+  },
+  {
+    what: 'uploads of a gateway',
+    share: (needs, limits, gateways) =>
+      needs.uploadsPerSecond / gateways / limits.gatewayUploadsPerSecond,
+    remedy: '`--workers`, or more gateways',
+  },
+  {
+    what: 'FileMap of a gateway',
+    share: (needs, limits) => needs.fileMapBytes / limits.gatewayFileMapBytes,
+    remedy: 'more gateways, or a larger SSD for `--directory`',
+  },
+  {
+    what: 'groups',
+    share: (needs, limits) => needs.groups / limits.groups,
+    remedy: 'larger disks in a group, or several clusters',
+  },
+  {
+    what: 'trunks in a group',
+    share: (needs, limits) => needs.trunks / needs.groups / limits.trunksPerGroup,
+    remedy: 'more groups, or a larger `trunkSize`',
+  },
+  {
+    what: 'writes of a group',
+    share: (needs, limits) => needs.groupWriteBytesPerSecond / limits.groupWriteBytesPerSecond,
+    remedy: 'more groups than the size needs',
+  },
+  {
+    what: 'requests of trackers',
+    share: (needs, limits) => needs.trackerRequestsPerSecond / limits.trackerRequestsPerSecond,
+    remedy: 'more trackers; larger caches at the gateways',
+  },
+];
 
 export interface Load {
   readonly what: string;
@@ -104,59 +148,8 @@ export interface Load {
 
 /** The loads, the one that is nearest to its limit or furthest beyond it first. */
 export function loadsOf(needs: Needs, gateways: number, limits: Limits): readonly Load[] {
-  const load = (what: string, share: number, remedy: string): Load => ({ what, share, remedy });
-  const perGateway = needs.uploadsPerSecond / gateways;
-  return [
-    load(
-      'connections of the map',
-      needs.mapConnections / limits.mapConnections,
-      'raise `max_connections` to 5 for each gateway; about 10 MB of memory each',
-    ),
-    load(
-      'rows the map takes',
-      needs.mapRowsPerSecond / limits.mapRowsPerSecond,
-      'a database that spreads over nodes, with `?spread=true`, or several deployments; a longer `mergeMaxAge` where trunks are thin',
-    ),
-    load(
-      'statements of the map',
-      needs.mapStatementsPerSecond / limits.mapStatementsPerSecond,
-      'a balancer that hashes the path, so that a key is read at one gateway and looked up once; or several deployments',
-    ),
-    load(
-      'size of the map',
-      needs.mapBytes / limits.mapBytes,
-      'a database that spreads over nodes, with `?spread=true`, or several deployments',
-    ),
-    load(
-      'rebuild of the map',
-      needs.mapRebuildSeconds / limits.mapRebuildSeconds,
-      'a standby of the database, so that it need not be rebuilt',
-    ),
-    load(
-      'uploads of a gateway',
-      perGateway / limits.gatewayUploadsPerSecond,
-      '`--workers`, or more gateways',
-    ),
-    load(
-      'FileMap of a gateway',
-      needs.fileMapBytes / limits.gatewayFileMapBytes,
-      'more gateways, or a larger SSD for `--directory`',
-    ),
-    load('groups', needs.groups / limits.groups, 'larger disks in a group, or several clusters'),
-    load(
-      'trunks in a group',
-      needs.trunks / needs.groups / limits.trunksPerGroup,
-      'more groups, or a larger `trunkSize`',
-    ),
-    load(
-      'writes of a group',
-      needs.groupWriteBytesPerSecond / limits.groupWriteBytesPerSecond,
-      'more groups than the size needs',
-    ),
-    load(
-      'requests of trackers',
-      needs.trackerRequestsPerSecond / limits.trackerRequestsPerSecond,
-      'more trackers; larger caches at the gateways',
-    ),
-  ].sort((a, b) => b.share - a.share);
+  return RULES.map(({ what, share, remedy }) => ({
+    ...{ what, remedy },
+    share: share(needs, limits, gateways),
+  })).sort((a, b) => b.share - a.share);
 }

@@ -1,23 +1,20 @@
 import type { BenchmarkContext } from '../harness/benchmark.js';
-import { type Cell, table } from '../harness/markdown.js';
-import { type Costs, type Deployment, needsOf, peakUploads } from './deployment-model.js';
+import { type Cell, round, table } from '../harness/markdown.js';
+import { mean } from '../harness/statistics.js';
+import { amount, bytesText, share, timeText } from './amounts.js';
+import {
+  type Costs,
+  type Load,
+  loadsOf,
+  type Needs,
+  needsOf,
+  peakUploads,
+} from './deployment-model.js';
 import { type Outcome, type Site, simulateGateway } from './gateway-trunks.js';
-import { LEAST_FILL_ID } from './goals.js';
 import { type IndexCost, measureIndexes } from './index-writer.js';
 import { type Limits, limitsFrom } from './limits.js';
 import { lookupsPerSecond, measureIdleStatements } from './map-load.js';
-import { amount, bytesText, type Row, showDeployments, timeText } from './output.js';
-import {
-  FILES,
-  GATEWAYS,
-  ID_MAX_AGE_MS,
-  MAX_AGE_MS,
-  MEAN_BYTES,
-  type Plan,
-  READ_EXPONENT,
-  SEED,
-  TRUNK_BYTES,
-} from './plan.js';
+import { DEFAULTS, FILES, GATEWAYS, MEAN_BYTES, type Plan, READ_EXPONENT, SEED } from './plan.js';
 import { measureMapRebuild, measureRestart, rowsOf } from './recovery.js';
 import { emptyPostgresMap } from './sized-map.js';
 
@@ -29,10 +26,16 @@ const MAP_URL = process.env.STEVEDORE_BENCH_MAP ?? '';
 /** Restart times are extrapolated to at most this many times the measured files. */
 const TOLD_FROM = 10;
 /** A gateway with so many files a year fills a trunk within a minute. */
-const FAST_BYTES_PER_SECOND = (1.25 * TRUNK_BYTES) / (MAX_AGE_MS / 1000);
+const FAST_BYTES_PER_SECOND = (1.25 * DEFAULTS.trunkBytes) / (DEFAULTS.maxAgeMs / 1000);
+
+interface Row {
+  readonly files: number;
+  readonly gateways: number;
+  readonly needs: Needs;
+}
 
 export async function simulateDeployments(context: BenchmarkContext, plan: Plan): Promise<void> {
-  const { progress } = context;
+  const { progress, figures } = context;
   const limits = limitsFrom(process.env.STEVEDORE_BENCH_LIMITS);
   const costs = await measureCosts(context, plan);
   const made = new Map<number, Outcome>();
@@ -44,12 +47,19 @@ export async function simulateDeployments(context: BenchmarkContext, plan: Plan)
       const trunks = made.get(each) ?? (await simulateGateway(siteOf(each, plan, limits)));
       made.set(each, trunks);
       const lookups = await lookupsOf(files, gateways, plan, limits);
-      const deployment: Deployment = { files, gateways, trunks, lookupsPerSecond: lookups };
-      rows.push({ files, gateways, needs: needsOf(deployment, costs, limits) });
+      const deployment = { files, gateways, trunks, lookupsPerSecond: lookups };
+      const needs = needsOf(deployment, costs, limits);
+      rows.push({ files, gateways, needs });
+      figures.addAll(`deployments.f${files}.g${gateways}`, {
+        'map-size': [needs.mapBytes, 'bytes'],
+        'map-rows': [needs.mapRowsPerSecond, 'rows/s'],
+        'map-statements': [needs.mapStatementsPerSecond, 'statements/s'],
+        trunks: [needs.trunks, 'trunks'],
+        'trunks-a-day': [needs.trunksPerDay, 'trunks'],
+      });
     }
   }
   showTrunks(context, made, limits);
-  for (const row of rows) addFigures(context, row);
   showDeployments(context, rows, limits);
 }
 
@@ -58,8 +68,7 @@ function siteOf(filesInAll: number, plan: Plan, { uploadDays }: Limits): Site {
   const days = Math.min(plan.trunkDays, uploadDays);
   const files = Math.ceil(Math.min(plan.trunkFiles, filesPerSecond * days * DAY_SECONDS));
   return {
-    ...{ origin: 1, filesPerSecond, isRandom: true, files, meanBytes: MEAN_BYTES },
-    ...{ trunkBytes: TRUNK_BYTES, maxAgeMs: MAX_AGE_MS, idMaxAgeMs: ID_MAX_AGE_MS },
+    ...{ origin: 1, filesPerSecond, isRandom: true, files, meanBytes: MEAN_BYTES, ...DEFAULTS },
     ...{ flushes: false, seed: SEED },
   };
 }
@@ -95,30 +104,36 @@ async function measureCosts(context: BenchmarkContext, plan: Plan): Promise<Cost
   const perFile = Math.max(0, (most - least) / (many - few));
   progress('what an idle gateway asks the map');
   const idle = await measureIdleStatements(workspace.fresh('idle'), plan.idleSeconds);
-  const maps = { sqlite, ...(postgres ? { postgres } : {}) };
-  figures.add('costs.filemap', 'bytes', sqlite.fileMapBytesPerFile);
-  for (const [name, { mapBytesPerFile, mapRowsPerSecond }] of Object.entries(maps)) {
+  const maps: readonly (readonly [string, IndexCost])[] = [
+    ['SQLite', sqlite],
+    ...(postgres ? [['PostgreSQL', postgres] as const] : []),
+  ];
+  figures.addAll('costs', {
+    filemap: [sqlite.fileMapBytesPerFile, 'bytes'],
+    rebuild: [rebuilt, 'files/s'],
+    'restart-few': [least, 's'],
+    'restart-many': [most, 's'],
+    idle: [idle, 'statements/s'],
+  });
+  for (const [name, { mapBytesPerFile, mapRowsPerSecond }] of maps) {
     figures.add(`costs.map.${name}`, 'bytes', mapBytesPerFile);
     figures.add(`costs.map-rows.${name}`, 'rows/s', mapRowsPerSecond);
   }
-  figures.add('costs.rebuild', 'files/s', rebuilt);
-  figures.add('costs.restart.few', 's', least);
-  figures.add('costs.restart.many', 's', most);
-  figures.add('costs.idle', 'statements/s', idle);
   print(
-    `## Costs\n\nOf ${amount(plan.indexFiles)} files; a restart of ${amount(few)} and of ${amount(many)}. The map is written and rebuilt by one connection. Below, it is ${postgres ? 'the PostgreSQL of STEVEDORE_BENCH_MAP' : 'SQLite; STEVEDORE_BENCH_MAP names a PostgreSQL'}.\n\n${table(
-      ['', 'Measured'],
-      [
-        ['FileMap, bytes a file', sqlite.fileMapBytesPerFile],
-        ...mapRows('SQLite', sqlite),
-        ...(postgres ? mapRows('PostgreSQL', postgres) : []),
-        ['statements that place a trunk', sqlite.statementsPerTrunk],
-        ['statements of an idle gateway, a second', idle],
-        ['files entered by `map rebuild`, a second', amount(rebuilt)],
-        ['restart', `${timeText(least)}, ${timeText(most)}`],
-      ],
-    )}`,
+    `## Costs\n\nOf ${amount(plan.indexFiles)} files; a restart of ${amount(few)} and of ${amount(many)}. The map is written and rebuilt by one connection. Below, it is ${postgres ? 'the PostgreSQL of STEVEDORE_BENCH_MAP' : 'SQLite; STEVEDORE_BENCH_MAP names a PostgreSQL'}.`,
   );
+  const rows: Cell[][] = [
+    ['FileMap, bytes a file', sqlite.fileMapBytesPerFile],
+    ...maps.flatMap(([name, { mapBytesPerFile, mapRowsPerSecond }]) => [
+      [`map in ${name}, bytes a file`, mapBytesPerFile],
+      [`rows placed in ${name}, a second`, amount(mapRowsPerSecond)],
+    ]),
+    ['statements that place a trunk', sqlite.statementsPerTrunk],
+    ['statements of an idle gateway, a second', idle],
+    ['files entered by `map rebuild`, a second', amount(rebuilt)],
+    ['restart', `${timeText(least)}, ${timeText(most)}`],
+  ];
+  context.table('costs', table(['', 'Measured'], rows));
   return {
     ...(postgres ?? sqlite),
     ...{ meanBytes: MEAN_BYTES, idleStatements: idle, rebuildFilesPerSecond: rebuilt },
@@ -127,53 +142,76 @@ async function measureCosts(context: BenchmarkContext, plan: Plan): Promise<Cost
   };
 }
 
-function mapRows(name: string, cost: IndexCost): readonly Cell[][] {
-  return [
-    [`map in ${name}, bytes a file`, cost.mapBytesPerFile],
-    [`rows placed in ${name}, a second`, amount(cost.mapRowsPerSecond)],
-  ];
-}
-
 function showTrunks(
-  { print, figures }: BenchmarkContext,
+  context: BenchmarkContext,
   made: ReadonlyMap<number, Outcome>,
-  limits: Limits,
+  { uploadDays }: Limits,
 ): void {
   const rows = [...made].sort(([a], [b]) => a - b);
   const fast = rows.filter(([files, { fills }]) => {
-    const rate = (files * MEAN_BYTES) / (limits.uploadDays * DAY_SECONDS);
+    const rate = (files * MEAN_BYTES) / (uploadDays * DAY_SECONDS);
     return rate >= FAST_BYTES_PER_SECOND && fills.length > 0;
   });
-  const means = fast.map(([, { fills }]) => mean(fills));
-  if (means.length > 0) figures.add(LEAST_FILL_ID, 'share', Math.min(...means));
+  const least = Math.min(...fast.map(([, { fills }]) => mean(fills)));
+  if (fast.length > 0) context.figures.add('deployments.least-fill', 'share', least);
+  context.print('## Trunks of one gateway');
   const head = ['Files a year', 'Simulated', 'files', 'Trunks stored', 'stay', 'fill', 'thin now'];
-  print(
-    `## Trunks of one gateway\n\n${table(
-      [...head, 'Bytes of one that stays', 'Written'],
-      rows.map(([files, outcome]) => [
-        amount((files * 365) / limits.uploadDays),
-        timeText(outcome.seconds),
-        amount(outcome.files),
-        ...[outcome.stored, outcome.staying].map(amount),
-        `${(100 * mean(outcome.fills)).toFixed(2)} %`,
-        String(outcome.thin),
-        bytesText(outcome.stayingBytes / Math.max(1, outcome.staying)),
-        `${(outcome.storedBytes / Math.max(1, outcome.bytes - outcome.waitingBytes)).toFixed(2)} x`,
-      ]),
-    )}`,
+  const cells = rows.map(([files, outcome]) => [
+    amount((files * 365) / uploadDays),
+    timeText(outcome.seconds),
+    ...[outcome.files, outcome.stored, outcome.staying].map(amount),
+    `${(100 * mean(outcome.fills)).toFixed(2)} %`,
+    String(outcome.thin),
+    bytesText(outcome.stayingBytes / Math.max(1, outcome.staying)),
+    `${(outcome.storedBytes / Math.max(1, outcome.bytes - outcome.waitingBytes)).toFixed(2)} x`,
+  ]);
+  context.table('trunks', table([...head, 'Bytes of one that stays', 'Written'], cells));
+}
+
+function showDeployments(context: BenchmarkContext, rows: readonly Row[], limits: Limits): void {
+  const head = ['Files, gateways', 'Uploads/s', 'Map', 'rows/s', 'statements/s', 'rebuilt in'];
+  const more = ['FileMap of a gateway', 'restart', 'Trunks', 'a day', 'fill', 'Written', 'Groups'];
+  context.print(
+    '## Deployments\n\nRates are those of the busiest hour. A gateway by itself needs no map. *A day*: trunks stored, thin ones included. *Written*: bytes to FastDFS over bytes uploaded.',
   );
+  const all = [...head, ...more, 'Tracker requests/s'];
+  context.table('deployments', table(all, rows.map(needsRow)));
+  const worst = new Map<string, Load>();
+  const first = rows.map((row): Cell[] => {
+    const loads = loadsOf(row.needs, row.gateways, limits);
+    const beyond = loads.filter((load) => load.share >= 1);
+    for (const load of beyond) worst.set(load.what, load);
+    const text = (load: Load) => `${load.what} ${round(load.share)} x`;
+    const next = loads.slice(0, 1).map((load) => `none; next: ${text(load)}`);
+    return [nameOf(row), (beyond.length === 0 ? next : beyond.map(text)).join(', ')];
+  });
+  context.print('## What breaks first\n\nLoads over their limits; 2 x is twice the limit.');
+  context.table('first', table(['Files, gateways', 'Beyond the limit'], first));
+  const remedies = [...worst.values()].map(({ what, remedy }) => `- **${what}**: ${remedy}.`);
+  if (remedies.length > 0) context.print(`What to do:\n\n${remedies.join('\n')}`);
 }
 
-function mean(values: readonly number[]): number {
-  return values.reduce((sum, value) => sum + value, 0) / Math.max(1, values.length);
+function nameOf({ files, gateways }: Row): string {
+  return `10^${Math.round(Math.log10(files))}, ${gateways}`;
 }
 
-function addFigures({ figures }: BenchmarkContext, { files, gateways, needs }: Row): void {
-  const add = (what: string, unit: string, value: number) =>
-    figures.add(`deployments.f${files}.g${gateways}.${what}`, unit, value);
-  add('map-size', 'bytes', needs.mapBytes);
-  add('map-rows', 'rows/s', needs.mapRowsPerSecond);
-  add('map-statements', 'statements/s', needs.mapStatementsPerSecond);
-  add('trunks', 'trunks', needs.trunks);
-  add('trunks-a-day', 'trunks', needs.trunksPerDay);
+function needsRow(row: Row): Cell[] {
+  const { needs } = row;
+  const ofMap = (text: string) => (needs.hasMap ? text : '–');
+  return [
+    nameOf(row),
+    amount(needs.uploadsPerSecond),
+    ofMap(bytesText(needs.mapBytes)),
+    ofMap(amount(needs.mapRowsPerSecond)),
+    ofMap(amount(needs.mapStatementsPerSecond)),
+    ofMap(timeText(needs.mapRebuildSeconds)),
+    bytesText(needs.fileMapBytes),
+    needs.restartSeconds === undefined ? '–' : timeText(needs.restartSeconds),
+    amount(needs.trunks),
+    amount(needs.trunksPerDay),
+    needs.meanFill === 0 ? '–' : share(needs.meanFill),
+    `${round(needs.written)} x`,
+    amount(needs.groups),
+    amount(needs.trackerRequestsPerSecond),
+  ];
 }

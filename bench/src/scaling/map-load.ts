@@ -7,7 +7,7 @@ import {
 import { MapCache } from '../../../packages/client/dist/deployment/map-cache.js';
 import { FileMap } from '../../../packages/staging/dist/filemap/filemap.js';
 import { SeededRandom } from '../harness/seeded-random.js';
-import { Zipf } from './zipf.js';
+import { Zipf } from '../harness/zipf.js';
 
 /** What gateways ask the map: counted at the product's own Deployment and MapCache. */
 

@@ -36,65 +36,42 @@ export interface RealPlan {
 
 const MIB = 2 ** 20;
 const REAL = { meanBytes: 256, exponent: 0.9, roomShare: 0.1 };
+const SMALL_REAL = { ...REAL, trunkBytes: MIB, warmUp: 2, counted: 2 };
 
 export const PLANS: Readonly<Record<Scale, Plan>> = {
   full: {
-    cacheFiles: 200_000,
-    warmUp: 5,
-    counted: 3,
-    trunkFiles: 400_000,
-    trunkDays: 365,
-    indexFiles: 200_000,
-    restartFiles: [200_000, 2_000_000],
-    restarts: 5,
-    idleSeconds: 20,
-    maxLookups: 1_000_000,
+    ...{ cacheFiles: 200_000, warmUp: 5, counted: 3, trunkFiles: 400_000, trunkDays: 365 },
+    ...{ indexFiles: 200_000, restartFiles: [200_000, 2_000_000], restarts: 5 },
+    ...{ idleSeconds: 20, maxLookups: 1_000_000 },
     real: {
-      ...REAL,
-      files: 1_000_000,
-      trunkBytes: 4 * MIB,
-      sampleShare: 0.05,
-      warmUp: 0.3,
-      counted: 0.3,
+      ...{ ...REAL, files: 1_000_000, trunkBytes: 4 * MIB },
+      ...{ sampleShare: 0.05, warmUp: 0.3, counted: 0.3 },
     },
   },
   quick: {
-    cacheFiles: 50_000,
-    warmUp: 3,
-    counted: 2,
-    trunkFiles: 60_000,
-    trunkDays: 100,
-    indexFiles: 40_000,
-    restartFiles: [40_000, 400_000],
-    restarts: 3,
-    idleSeconds: 5,
-    maxLookups: 200_000,
-    real: { ...REAL, files: 20_000, trunkBytes: MIB, sampleShare: 0.25, warmUp: 2, counted: 2 },
+    ...{ cacheFiles: 50_000, warmUp: 3, counted: 2, trunkFiles: 60_000, trunkDays: 100 },
+    ...{ indexFiles: 40_000, restartFiles: [40_000, 400_000], restarts: 3 },
+    ...{ idleSeconds: 5, maxLookups: 200_000 },
+    real: { ...SMALL_REAL, files: 20_000, sampleShare: 0.25 },
   },
   smoke: {
-    cacheFiles: 2_000,
-    warmUp: 1,
-    counted: 1,
-    trunkFiles: 12_000,
-    trunkDays: 10,
-    indexFiles: 1_000,
-    restartFiles: [4_000, 8_000],
-    restarts: 1,
-    idleSeconds: 0.5,
-    maxLookups: 500,
-    real: { ...REAL, files: 200, trunkBytes: MIB, sampleShare: 0.5, warmUp: 2, counted: 2 },
+    ...{ cacheFiles: 2_000, warmUp: 1, counted: 1, trunkFiles: 12_000, trunkDays: 10 },
+    ...{ indexFiles: 1_000, restartFiles: [4_000, 8_000], restarts: 1 },
+    ...{ idleSeconds: 0.5, maxLookups: 500 },
+    real: { ...SMALL_REAL, files: 200, sampleShare: 0.5 },
   },
 };
 
 export const SEED = 2026;
 export const MEAN_BYTES = 16_384;
 export const EXPONENTS = [0.7, 0.9, 1.1] as const;
-export const HIT_RATIOS = [0.5, 0.8, 0.9, 0.95] as const;
 /** Of the reads that the map is asked about. */
 export const READ_EXPONENT = 0.9;
 export const FILES = [1e6, 1e7, 1e8, 1e9, 1e10, 1e11] as const;
 export const GATEWAYS = [1, 10, 100, 1_000] as const;
 /** The product's defaults. */
-export const TRUNK_BYTES = 64 * MIB;
-export const MAX_AGE_MS = 60_000;
-export const ID_MAX_AGE_MS = 7 * 86_400_000;
+export const DEFAULTS = {
+  trunkBytes: 64 * MIB,
+  maxAgeMs: 60_000,
+  idMaxAgeMs: 7 * 86_400_000,
+} as const;

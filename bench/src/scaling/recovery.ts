@@ -73,7 +73,7 @@ export async function measureRestart(
   const module = new URL('../staging/start-process.js', import.meta.url);
   let shortestMs = Number.POSITIVE_INFINITY;
   for (let start = 0; start < starts; start += 1) {
-    await using child = new Child<StartHandlers>('store', module);
+    await using child = new Child<StartHandlers>(module);
     const { processMs } = await child.call('open', directory);
     shortestMs = Math.min(shortestMs, processMs);
   }

@@ -1,11 +1,10 @@
-import { type Benchmark, type BenchmarkContext, remarkOn } from '../harness/benchmark.js';
+import { type Benchmark, remarkOn } from '../harness/benchmark.js';
+import { atLeast, atMost, greatestOf } from '../harness/goals.js';
 import { measureCaches } from './caches.js';
 import { simulateDeployments } from './deployments.js';
-import { CACHE_GOALS, DEPLOYMENT_GOALS, REAL_GOALS } from './goals.js';
 import { limitsFrom } from './limits.js';
-import { showReal } from './output.js';
-import { MEAN_BYTES, PLANS } from './plan.js';
-import { compareWithReal } from './real.js';
+import { EXPONENTS, MEAN_BYTES, PLANS } from './plan.js';
+import { COMPARED, compareWithReal } from './real.js';
 
 /**
  * How far it goes: 1 to 1,000 gateways, 10^6 to 10^11 files. The product's own decisions are driven
@@ -14,33 +13,48 @@ import { compareWithReal } from './real.js';
  */
 export const scaling: Benchmark = {
   durability: 'os',
-  introduce,
+  introduce({ scale }) {
+    const limits = limitsFrom(process.env.STEVEDORE_BENCH_LIMITS);
+    const listed = Object.entries(limits).map(([name, value]) => `${name}=${value}`);
+    return [
+      `One simulation${remarkOn(scale)}, the same one for the same seed; files are log-uniform around ${MEAN_BYTES / 1024} KiB, 2 to 56 KB. Rates are measured on this machine.`,
+      `Assumptions and limits (STEVEDORE_BENCH_LIMITS=NAME=NUMBER,… changes them): ${listed.join(', ')}.`,
+    ].join('\n');
+  },
   parts: (scale) => {
     const plan = PLANS[scale];
     return {
-      cache: { goals: CACHE_GOALS, run: (context) => measureCaches(context, plan) },
+      cache: {
+        goals: [
+          atMost(
+            'cache.scaling',
+            'hit ratios of ten times the files, from the yield at a tenth: at most 0.03 off, the worst',
+            0.03,
+            greatestOf(EXPONENTS.map((exponent) => `cache.zipf${exponent}.scaling`)),
+          ),
+        ],
+        run: (context) => measureCaches(context, plan),
+      },
       deployments: {
-        goals: DEPLOYMENT_GOALS,
+        goals: [
+          atLeast(
+            'deployments.least-fill',
+            'gateways that fill a trunk within a minute: trunks at least 99.9 % full in the mean',
+            0.999,
+          ),
+        ],
         run: (context) => simulateDeployments(context, plan),
       },
       real: {
-        goals: REAL_GOALS,
-        run: async (context) => {
-          await compareWithReal(context, plan.real);
-          showReal(context, plan.real.files);
-        },
+        goals: Object.entries(COMPARED).map(([what, { name, tolerance }]) =>
+          atMost(
+            `real.${what}.difference`,
+            `${name}: predicted and measured at most ${100 * tolerance} % apart`,
+            tolerance,
+          ),
+        ),
+        run: (context) => compareWithReal(context, plan.real),
       },
     };
   },
 };
-
-function introduce({ print, scale }: BenchmarkContext): void {
-  const limits = limitsFrom(process.env.STEVEDORE_BENCH_LIMITS);
-  const listed = Object.entries(limits).map(([name, value]) => `${name}=${value}`);
-  print(
-    [
-      `One simulation${remarkOn(scale)}, the same one for the same seed; files are log-uniform around ${MEAN_BYTES / 1024} KiB, 2 to 56 KB. Rates are measured on this machine.`,
-      `Assumptions and limits (STEVEDORE_BENCH_LIMITS=NAME=NUMBER,… changes them): ${listed.join(', ')}.`,
-    ].join('\n'),
-  );
-}

@@ -1,6 +1,6 @@
 import aws4 from 'aws4';
-import type { Started, UploadTarget } from '../gateway/server.js';
 import { UsageError } from '../harness/usage-error.js';
+import type { Target, UploadTarget } from './content.js';
 import type { NamedServer } from './kinds.js';
 
 /** How each HTTP server names the files that are uploaded to it. */
@@ -11,7 +11,7 @@ export interface Place {
 }
 
 export interface Adapter {
-  readonly server: Started;
+  readonly target: Target;
   readonly method: UploadTarget['method'];
   /** Where so many new files go. */
   places(count: number): Promise<readonly Place[]>;
@@ -34,7 +34,7 @@ export function openAdapter({ kind, address }: NamedServer): Adapter | undefined
   }
 }
 
-function startedAt({ hostname, port }: URL): Started {
+function targetAt({ hostname, port }: URL): Target {
   return { host: hostname, port: Number(port || 80), headers: {} };
 }
 
@@ -55,23 +55,23 @@ function namedFiles(url: URL): Adapter {
     return { put: `${path}${url.search}`, get: path };
   };
   const places = async (count: number) => Array.from({ length: count }, place);
-  return { server: startedAt(url), method: 'PUT', places };
+  return { target: targetAt(url), method: 'PUT', places };
 }
 
 /** The master gives out one id for all of them: the first as it is, the others by number. */
 function seaweedVolume(master: URL): Adapter {
-  let server: Started | undefined;
+  let target: Target | undefined;
   return {
-    get server() {
-      if (!server) throw new Error('the master was not asked yet');
-      return server;
+    get target() {
+      if (!target) throw new Error('the master was not asked yet');
+      return target;
     },
     method: 'POST',
     async places(count) {
       const answer = await fetch(new URL(`/dir/assign?count=${count}`, master));
       const { fid, url, error } = (await answer.json()) as Record<string, string | undefined>;
       if (!fid || !url) throw new Error(`the master of SeaweedFS assigns nothing: ${error}`);
-      server = startedAt(new URL(`http://${url}`));
+      target = targetAt(new URL(`http://${url}`));
       return Array.from({ length: count }, (_, index) => {
         const path = index === 0 ? `/${fid}` : `/${fid}_${index}`;
         return { put: `${path}${master.search}`, get: path };
@@ -100,5 +100,5 @@ function s3(url: URL): Adapter {
     return { put: presigned('PUT', path), get: presigned('GET', path) };
   };
   const places = async (count: number) => Array.from({ length: count }, place);
-  return { server: startedAt(url), method: 'PUT', places };
+  return { target: targetAt(url), method: 'PUT', places };
 }

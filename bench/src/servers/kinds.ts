@@ -7,8 +7,7 @@ export const KINDS = {
   'seaweedfs-volume': 'http://MASTER:PORT[?fsync=true]',
   s3: 'http://HOST:PORT/BUCKET, with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY',
   nginx: 'http://HOST:PORT[/DIRECTORY], where PUT is allowed (dav_methods)',
-  fdfs: 'TRACKER:PORT, asked by npm fdfs',
-  fastdfs: 'TRACKER:PORT, asked by our client',
+  fastdfs: 'TRACKER:PORT',
   'fastdfs-trunk': 'TRACKER:PORT of a cluster with use_trunk_file',
 } as const;
 export type Kind = keyof typeof KINDS;

@@ -1,16 +1,27 @@
-import type { LoadHandlers } from '../gateway/load-process.js';
-import { drawn } from '../gateway/measure.js';
-import { PLAIN_CPU_RATIO, PLAIN_DOWNLOAD_RATIO, PLAIN_UPLOAD_RATIO } from '../gateway/plan.js';
-import type { Benchmark, BenchmarkContext, Part } from '../harness/benchmark.js';
-import { remarkOn, type Scale } from '../harness/benchmark.js';
+import {
+  type Benchmark,
+  type BenchmarkContext,
+  type Part,
+  remarkOn,
+} from '../harness/benchmark.js';
 import { Child } from '../harness/child.js';
-import { atLeast, atMost, type Goal, medianOf } from '../harness/goals.js';
-import { lineChart } from '../harness/line-chart.js';
-import { round, spread, table } from '../harness/markdown.js';
-import { settled } from '../harness/waiting.js';
-import { measureClients } from './fastdfs-clients.js';
+import { inTurn, settled } from '../harness/load.js';
+import { type Column, middle, table } from '../harness/markdown.js';
+import { bytesReadBy, type THREADS, threadSecondsOf } from '../harness/process-cpu.js';
 import { acknowledges } from './kinds.js';
-import { CONNECTIONS, PLANS, type Plan, WORKLOADS, type Workload } from './plan.js';
+import type { LoadHandlers, LoadResult } from './load-process.js';
+import {
+  cacheBytesFor,
+  contents,
+  drawn,
+  figureId,
+  goalsOf,
+  PLANS,
+  type Plan,
+  SCENARIOS,
+  type Scenario,
+  type ScenarioName,
+} from './scenarios.js';
 import { openNamed, type Subject, startOwn } from './subjects.js';
 
 /**
@@ -19,212 +30,195 @@ import { openNamed, type Subject, startOwn } from './subjects.js';
  */
 export const servers: Benchmark = {
   durability: 'plain and gateway: sync; the others: see the first table of the report',
-  packages: ['autocannon', 'fdfs'],
-  introduce,
-  parts: (scale) => ({
-    ...Object.fromEntries(WORKLOADS.map((workload) => [workload, part(scale, workload)])),
-    clients: { goals: [], run: (context) => measureClients(context, PLANS[scale]) },
-  }),
+  packages: ['autocannon'],
+  introduce({ scale, servers: named }) {
+    const { turns, seconds, uploadSeconds, uploadsBefore } = PLANS[scale];
+    const text = `${turns} turns${remarkOn(scale)} of ${seconds} s for each server, uploads of ${uploadSeconds} s after ${uploadsBefore} others, so that memory is as full as after days. The gateway is started by its command; nothing is merged meanwhile. *plain* is node:http with appends and one fdatasync for all that arrived together; it keeps files that are downloaded in a Map, and uploads nowhere. *checked* is the gateway with an API key with rate and quota, a policy with types and first bytes, and signed URLs. The load is autocannon in a process of its own, which compares every byte that comes back. CPU is user and system time of all processes of a server, on Linux, and by its threads: the event loop, those of V8 (compiler, garbage collector), and the others (disk). Of a named server it is that of the processes which listen at its address, where that is this machine.`;
+    const rows = named.map((server) => [server.kind, acknowledges(server)]);
+    return rows.length === 0
+      ? text
+      : `${text}\n\n${table(['Server', 'an answered upload is'], rows)}`;
+  },
+  parts: (scale) => {
+    const plan = PLANS[scale];
+    const part = (name: ScenarioName): Part => ({
+      goals: goalsOf(name),
+      run: (context) => measure(context, plan, name),
+    });
+    const scenarios = Object.keys(SCENARIOS).map((name) => [name, part(name as ScenarioName)]);
+    return Object.fromEntries(scenarios);
+  },
 };
 
-const TITLES: Readonly<Record<Workload, string>> = {
-  upload: 'Uploads of 20 KB, each of other bytes',
-  fresh: "Downloads of files that were just uploaded, 2 to 100 KB, by Zipf's law (0.9)",
-  uniform: 'Downloads of the same files in random order, the gateway with a cache for a tenth',
-};
-
-function introduce({ print, scale, servers: named }: BenchmarkContext): void {
-  const { turns, seconds, files } = PLANS[scale];
-  const rows = named.map((server) => [server.kind, acknowledges(server)]);
-  print(
-    `${turns} turns${remarkOn(scale)} of ${seconds} s for each server, one after the other, with ${files} files to download. The load is autocannon in a process of its own, which compares every byte that comes back. *plain* is node:http with appends, group fdatasync and every file in a Map. CPU of a named server is that of the processes which listen at its address, where that is this machine; a master, and whatever else works for it, is not counted.`,
-  );
-  if (rows.length > 0) print(table(['Server', 'an answered upload is'], rows));
+/** What one scenario is measured with. */
+interface Setting {
+  readonly name: ScenarioName;
+  readonly scenario: Scenario;
+  readonly plan: Plan;
+  readonly load: Child<LoadHandlers>;
 }
 
-function part(scale: Scale, workload: Workload): Part {
-  const run = async (context: BenchmarkContext) => {
-    await measure(context, PLANS[scale], workload);
-    await show(context, workload);
+async function measure(context: BenchmarkContext, plan: Plan, name: ScenarioName): Promise<void> {
+  const scenario: Scenario = SCENARIOS[name];
+  const options = {
+    takesUploadsOnly: !scenario.downloads && scenario.own[0] === 'plain',
+    isPinned: scenario.isPinned ?? false,
   };
-  return { goals: goalsOf(workload), run };
-}
-
-/** The gateway against node:http, which every run has. */
-function goalsOf(workload: Workload): readonly Goal[] {
-  const ratio = (connections: number, what: string) =>
-    figureId(workload, 'plain', connections, `gateway-${what}`);
-  if (workload === 'uniform') return [];
-  return CONNECTIONS[workload].flatMap((connections) => {
-    const rate = ratio(connections, 'rate');
-    const cpu = ratio(connections, 'cpu-per-request');
-    const isUpload = workload === 'upload';
-    const least = isUpload ? PLAIN_UPLOAD_RATIO : PLAIN_DOWNLOAD_RATIO;
-    const what = `${workload} at ${connections} connections`;
-    const isFast = `${what}: at least ${least} x node:http`;
-    const isLean = `${what}: at most ${PLAIN_CPU_RATIO} x the CPU of node:http`;
-    return [
-      ...(isUpload && connections > 20 ? [] : [atLeast(rate, isFast, least, medianOf(rate))]),
-      ...(isUpload && connections >= 20
-        ? [atMost(cpu, isLean, PLAIN_CPU_RATIO, medianOf(cpu))]
-        : []),
-    ];
-  });
-}
-
-function figureId(workload: Workload, server: string, connections: number, what: string): string {
-  return `${workload}.${server}.c${connections}.${what}`;
-}
-
-type Load = Child<LoadHandlers>;
-
-async function measure(context: BenchmarkContext, plan: Plan, workload: Workload): Promise<void> {
-  const own = await settled([
-    startOwn('plain', context.workspace),
-    startOwn('gateway', context.workspace),
-  ]);
-  const subjects = [...own, ...context.servers.flatMap((named) => openNamed(named) ?? [])];
+  const subjects: Subject[] = [];
+  await using load = new Child<LoadHandlers>(new URL('./load-process.js', import.meta.url));
+  if (options.isPinned) await load.call('pin', 1);
   try {
-    await using load: Load = new Child(
-      'load',
-      new URL('../gateway/load-process.js', import.meta.url),
-    );
-    await measureAll(context, plan, workload, load, subjects);
+    for (const own of scenario.own) {
+      subjects.push(await startOwn(own, context.workspace, options));
+    }
+    if (scenario.isOpen) subjects.push(...context.servers.flatMap(openNamed));
+    const setting = { name, scenario, plan, load };
+    for (const subject of subjects) {
+      context.progress(`${name}: ${subject.name} is filled and warmed up`);
+      await prepare(setting, subject);
+    }
+    await measureAll(context, setting, subjects);
   } finally {
-    await settled(own.map(async (server) => server[Symbol.asyncDispose]()));
+    await settled(subjects.map(async (subject) => subject[Symbol.asyncDispose]()));
   }
+  await show(context, name, subjects);
+}
+
+const WARM_UP_CONNECTIONS = 50;
+/** Of hot files: connections meet other workers each time, so that all have all files in memory. */
+const WARM_UP_ROUNDS = 12;
+
+/** Two processes, each with half of the requests, take longer to compile what they run. */
+const WORKERS_WARM_UP = 4;
+
+async function prepare({ scenario, plan, load }: Setting, subject: Subject): Promise<void> {
+  const { downloads, restarts, own } = scenario;
+  if (!downloads) {
+    const target = await subject.forUploads(plan.uploadsBefore);
+    const much =
+      own[0] === 'plain'
+        ? { requests: plan.uploadsBefore }
+        : { seconds: plan.warmUpSeconds * WORKERS_WARM_UP };
+    await load.call('run', { target, files: [], connections: WARM_UP_CONNECTIONS, ...much });
+    return;
+  }
+  const count = downloads === 'popular' || downloads === 'random' ? plan.files : plan.hotFiles;
+  const turns = downloads === 'once' ? plan.turns + 2 : 1;
+  await subject.fill(contents(count * turns), (options) => load.call('store', options));
+  if (restarts) await subject.restart(restarts === 'cache' ? cacheBytesFor(count) : undefined);
+  const run = (seconds: number | undefined, turn: number) =>
+    load.call('run', {
+      files: drawn(subject.files, downloads, turn, plan),
+      ...{ target: subject.target, connections: WARM_UP_CONNECTIONS, seconds },
+    });
+  if (downloads === 'once') {
+    for (const turn of [plan.turns, plan.turns + 1]) await run(undefined, turn);
+    return;
+  }
+  const rounds = downloads === 'hot' ? WARM_UP_ROUNDS : 0;
+  for (let round = 0; round < rounds; round += 1) await run(undefined, 0);
+  await run(plan.warmUpSeconds, 0);
 }
 
 async function measureAll(
   context: BenchmarkContext,
-  plan: Plan,
-  workload: Workload,
-  load: Load,
+  setting: Setting,
   subjects: readonly Subject[],
 ): Promise<void> {
-  for (const subject of subjects) {
-    context.progress(`${workload}: ${subject.name} is filled and warmed up`);
-    if (workload !== 'upload') {
-      await subject.fill(plan.files, (server, files) => load.call('store', { server, files }));
-    }
-    if (workload === 'uniform') await subject.shrinkCache();
-    await run(load, plan, workload, subject, CONNECTIONS[workload].at(-1)!, plan.warmUpSeconds);
-  }
-  for (const connections of CONNECTIONS[workload]) {
+  const { name, scenario, plan } = setting;
+  for (const connections of scenario.connections) {
     for (let turn = 0; turn < plan.turns; turn += 1) {
-      context.progress(`${workload}, ${connections} connections, turn ${turn + 1}`);
-      for (const subject of turn % 2 === 0 ? subjects : subjects.toReversed()) {
-        await measureOne(context, plan, workload, load, subject, connections);
+      context.progress(`${name}, ${connections} connections, turn ${turn + 1} of ${plan.turns}`);
+      for (const subject of inTurn(turn, subjects)) {
+        await measureOne(context, setting, subject, connections, turn);
       }
-      addRatios(context, workload, connections, subjects);
+      for (const subject of subjects.slice(1)) {
+        const id = (server: string, what: string) => figureId(name, server, connections, what);
+        for (const what of ['rate', 'cpu']) {
+          const ratio = id(subject.name, `${what}-ratio`);
+          context.figures.addRatio(ratio, id(subject.name, what), id(scenario.own[0], what));
+        }
+      }
     }
   }
-}
-
-async function run(
-  load: Load,
-  { requests, files: count }: Plan,
-  workload: Workload,
-  subject: Subject,
-  connections: number,
-  seconds: number,
-) {
-  const { files } = subject;
-  const server = workload === 'upload' ? await subject.forUploads(requests) : subject.server;
-  const order = workload === 'upload' ? [] : drawn(files, requests, workload === 'fresh');
-  if (workload !== 'upload' && count === 0) throw new Error('there are no files');
-  return load.call('run', { server, files: order, connections, seconds });
 }
 
 async function measureOne(
   { figures }: BenchmarkContext,
-  plan: Plan,
-  workload: Workload,
-  load: Load,
+  { name, scenario, plan, load }: Setting,
   subject: Subject,
   connections: number,
+  turn: number,
 ): Promise<void> {
-  const before = await subject.cpuSeconds();
-  const result = await run(load, plan, workload, subject, connections, plan.seconds);
-  const after = await subject.cpuSeconds();
-  const { requests, seconds, cpuSeconds, p50Ms, p99Ms } = result;
-  const add = (what: string, unit: string, value: number) =>
-    figures.add(figureId(workload, subject.name, connections, what), unit, value);
-  add('rate', 'requests/s', requests / seconds);
-  add('load-cpu', 'cores', cpuSeconds / seconds);
-  add('p50', 'ms', p50Ms);
-  add('p99', 'ms', p99Ms);
-  if (before === undefined || after === undefined) return;
-  add('cpu-per-request', 'us', ((after - before) / requests) * 1e6);
+  const { downloads } = scenario;
+  const target = downloads ? subject.target : await subject.forUploads(plan.requests);
+  const files = downloads ? drawn(subject.files, downloads, turn, plan) : [];
+  const turnSeconds = downloads ? plan.seconds : plan.uploadSeconds;
+  const seconds = downloads === 'once' ? undefined : turnSeconds;
+  const before = usageOf(subject);
+  const result: LoadResult = await load.call('run', { target, files, connections, seconds });
+  const after = usageOf(subject);
+  const { requests, p50Ms, p99Ms } = result;
+  const perRequest = (what: keyof Usage, factor: number) => {
+    const [from, to] = [before[what], after[what]];
+    return from === undefined || to === undefined ? undefined : ((to - from) / requests) * factor;
+  };
+  figures.addAll(`${name}.${subject.name}.c${connections}`, {
+    rate: [requests / result.seconds, 'requests/s'],
+    cpu: [perRequest('cpu', 1e6), 'us'],
+    main: [perRequest('main', 1e6), 'us'],
+    v8: [perRequest('v8', 1e6), 'us'],
+    pool: [perRequest('pool', 1e6), 'us'],
+    read: [perRequest('read', 1e-3), 'kB'],
+    p50: [p50Ms, 'ms'],
+    p99: [p99Ms, 'ms'],
+    'load-cpu': [result.cpuSeconds / result.seconds, 'cores'],
+  });
 }
 
-/** Of the gateway to each other, in the last turn. */
-function addRatios(
-  { figures }: BenchmarkContext,
-  workload: Workload,
-  connections: number,
-  subjects: readonly Subject[],
-): void {
-  const last = (server: string, what: string) => {
-    const id = figureId(workload, server, connections, what);
-    return figures.has(id) ? figures.values(id).at(-1)! : Number.NaN;
-  };
-  for (const { name } of subjects) {
-    if (name === 'gateway') continue;
-    for (const what of ['rate', 'cpu-per-request']) {
-      const ratio = last('gateway', what) / last(name, what);
-      if (!Number.isFinite(ratio)) continue;
-      figures.add(figureId(workload, name, connections, `gateway-${what}`), 'times', ratio);
-    }
-  }
+/** So far: seconds of CPU, and bytes that were read. */
+type Usage = Readonly<Partial<Record<'cpu' | 'read' | (typeof THREADS)[number], number>>>;
+
+function usageOf(subject: Subject): Usage {
+  const cpu = subject.cpuSeconds();
+  const read = subject.pid > 0 ? bytesReadBy(subject.pid) : undefined;
+  const threads = subject.pid > 0 ? threadSecondsOf(subject.pid) : undefined;
+  return { ...(cpu !== undefined && { cpu }), ...(read !== undefined && { read }), ...threads };
 }
 
-async function show(
-  { figures, print, chart, servers: named }: BenchmarkContext,
-  workload: Workload,
-) {
-  const names = ['plain', 'gateway', ...named.map(({ kind }) => kind)].filter((name) =>
-    figures.has(figureId(workload, name, CONNECTIONS[workload][0]!, 'rate')),
-  );
-  const median = (name: string, connections: number, what: string) => {
-    const id = figureId(workload, name, connections, what);
-    return figures.has(id) ? figures.summary(id).median : undefined;
-  };
-  const text = (value: number | undefined) => (value === undefined ? '' : round(value));
-  const rows = CONNECTIONS[workload].flatMap((connections) =>
-    names.map((name) => [
-      `${name}, ${connections}`,
-      spread(figures.summary(figureId(workload, name, connections, 'rate'))),
-      text(median(name, connections, 'gateway-rate')),
-      text(median(name, connections, 'cpu-per-request')),
-      text(median(name, connections, 'gateway-cpu-per-request')),
-      text(median(name, connections, 'p50')),
-      text(median(name, connections, 'p99')),
-      text(median(name, connections, 'load-cpu')),
-    ]),
-  );
-  const head = [
-    'Server, connections',
-    'requests/s',
-    'gateway to it',
-    'us user+sys',
-    'gateway to it',
-    'p50 ms',
-    'p99 ms',
-    'load, cores',
-  ];
-  print(`## ${TITLES[workload]}\n\n${table(head, rows)}`);
-  await chart(
-    `servers-${workload}.svg`,
-    lineChart({
-      title: TITLES[workload],
-      xTitle: 'connections',
-      yTitle: 'requests per second',
-      labels: CONNECTIONS[workload].map(String),
-      series: names.map((name) => ({
-        name,
-        values: CONNECTIONS[workload].map((connections) => median(name, connections, 'rate')),
-      })),
-    }),
-  );
+const COLUMNS: readonly Column[] = [
+  ['requests/s', 'rate'],
+  ['to the first', 'rate-ratio'],
+  ['us CPU', 'cpu', middle],
+  ['to the first', 'cpu-ratio'],
+  ['event loop', 'main', middle],
+  ['V8', 'v8', middle],
+  ['others', 'pool', middle],
+  ['read, kB', 'read', middle],
+  ['p50 ms', 'p50', middle],
+  ['p99 ms', 'p99', middle],
+  ['load, cores', 'load-cpu', middle],
+];
+
+async function show(context: BenchmarkContext, name: ScenarioName, subjects: readonly Subject[]) {
+  const { title, connections }: Scenario = SCENARIOS[name];
+  context.print(`## ${title}`);
+  context.table(name, {
+    head: 'Server, connections',
+    columns: COLUMNS,
+    rows: connections.flatMap((count) =>
+      subjects.map((subject): readonly [string, string] => [
+        `${subject.name}, ${count}`,
+        `${name}.${subject.name}.c${count}`,
+      ]),
+    ),
+  });
+  await context.chart(name, {
+    ...{ title, xTitle: 'connections', yTitle: 'requests per second' },
+    labels: connections.map(String),
+    series: subjects.map((subject) => ({
+      name: subject.name,
+      values: connections.map((count) => figureId(name, subject.name, count, 'rate')),
+    })),
+  });
 }

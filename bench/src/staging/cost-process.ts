@@ -1,37 +1,18 @@
-import { crc32 } from 'node:zlib';
 import { Staging } from '@stevedore/staging';
-import { drive } from '../harness/load.js';
-import { cpuUsed, serve } from '../harness/serve.js';
-import { bodyOf, generatedKey } from './bodies.js';
+import { type Driven, drive } from '../harness/load.js';
+import { serve } from '../harness/serve.js';
 import { BODY_BYTES, makeLargeDirectory, TRUNK_FILES } from './large-filemap.js';
-import { IN_FLIGHT } from './plan.js';
-import { stagingOptions } from './staging-options.js';
+import { bodyOf, generatedKey, newFile, stagingOptions } from './small-files.js';
 import { forgettingTrunkStore } from './trunk-stores.js';
 
 /** The measured process: put, get and delete in a directory of so many files. */
 
-export type Operation = 'put' | 'get' | 'delete' | 'find';
-
-export interface Cost {
-  readonly operations: number;
-  readonly seconds: number;
-  readonly cpuSeconds: number;
+interface Large {
+  readonly directory: string;
+  readonly rows: number;
 }
 
-export type CostHandlers = {
-  readonly make: (options: { readonly directory: string; readonly rows: number }) => Promise<void>;
-  readonly open: (options: { readonly directory: string; readonly rows: number }) => Promise<void>;
-  readonly warmUp: () => Promise<void>;
-  /** `from`: number of the first operation; each number is another file. */
-  readonly run: (options: {
-    readonly operation: Operation;
-    readonly from: number;
-    readonly count: number;
-  }) => Promise<Cost>;
-  readonly rssBytes: () => number;
-  readonly close: () => Promise<void>;
-};
-
+const IN_FLIGHT = 64;
 const WARM_UP = 1_000;
 /** One file of so many is there to be deleted, the others are there to be read. */
 const DELETABLE = 4;
@@ -41,22 +22,15 @@ const STRIDE = 999_983;
 let staging: Staging | undefined;
 let merged = 0;
 
+function current(): Staging {
+  if (!staging) throw new Error('nothing is open');
+  return staging;
+}
+
 async function put(index: number): Promise<Buffer> {
-  const body = bodyOf(index, BODY_BYTES);
-  const key = staging!.keys.next();
-  await staging!.acceptance.stage([
-    {
-      key,
-      name: `put-${index}.jpg`,
-      type: 'image/jpeg',
-      group: undefined,
-      size: body.length,
-      crc32: crc32(body),
-      stagedAt: Date.now(),
-      body: [body],
-    },
-  ]);
-  return key;
+  const file = newFile(current(), index, bodyOf(index, BODY_BYTES));
+  await current().acceptance.stage([file]);
+  return file.key;
 }
 
 /** The n-th file to be deleted: never the same twice. */
@@ -71,66 +45,63 @@ function readableRow(index: number): number {
   return row % DELETABLE === 0 ? row + 1 : row;
 }
 
-async function get(index: number): Promise<void> {
-  const row = readableRow(index);
-  const found = staging!.fileMap.find(generatedKey(row));
-  const bytes = found && (await staging!.local.read(found));
-  if (!bytes?.equals(bodyOf(row % TRUNK_FILES, BODY_BYTES))) throw new Error(`row ${row} is lost`);
-}
-
-async function remove(index: number): Promise<void> {
-  const row = deletableRow(index);
-  if (!(await staging!.deletions.delete(generatedKey(row))))
-    throw new Error(`row ${row} was not there`);
-}
-
-async function find(index: number): Promise<void> {
-  if (!staging!.fileMap.find(generatedKey(readableRow(index)))) throw new Error(`no row ${index}`);
-}
-
-const operations: Readonly<Record<Operation, (index: number) => Promise<unknown>>> = {
+const operations = {
   put,
-  get,
-  delete: remove,
-  find,
-};
+  async get(index: number): Promise<void> {
+    const row = readableRow(index);
+    const found = current().fileMap.find(generatedKey(row));
+    const bytes = found && (await current().local.read(found));
+    if (!bytes?.equals(bodyOf(row % TRUNK_FILES, BODY_BYTES))) {
+      throw new Error(`row ${row} is lost`);
+    }
+  },
+  async delete(index: number): Promise<void> {
+    const row = deletableRow(index);
+    const isGone = await current().deletions.delete(generatedKey(row));
+    if (!isGone) throw new Error(`row ${row} was not there`);
+  },
+  async find(index: number): Promise<void> {
+    const found = current().fileMap.find(generatedKey(readableRow(index)));
+    if (!found) throw new Error(`there is no row ${index}`);
+  },
+} as const satisfies Readonly<Record<string, (index: number) => Promise<unknown>>>;
 
-async function run({ operation, from, count }: Parameters<CostHandlers['run']>[0]): Promise<Cost> {
-  const { cpuSeconds } = cpuUsed();
-  const load = { operations: count, concurrency: IN_FLIGHT };
-  const { seconds } = await drive(load, async (index) => {
-    await operations[operation](from + index);
-  });
-  return { operations: count, seconds, cpuSeconds: cpuUsed().cpuSeconds - cpuSeconds };
-}
+export type Operation = keyof typeof operations;
 
-async function warmUp(): Promise<void> {
-  const keys: Buffer[] = [];
-  const load = { operations: WARM_UP, concurrency: IN_FLIGHT };
-  await drive(load, async (index) => {
-    keys[index] = await put(index);
-  });
-  await drive(load, get);
-  await drive(load, async (index) => {
-    await staging!.deletions.delete(keys[index]!);
-  });
-}
-
-const handlers: CostHandlers = {
-  make: ({ directory, rows }) => makeLargeDirectory(directory, rows),
-  open: async ({ directory, rows }) => {
-    staging = await Staging.open(stagingOptions(directory, false, forgettingTrunkStore()));
+const handlers = {
+  make: ({ directory, rows }: Large): Promise<void> => makeLargeDirectory(directory, rows),
+  async open({ directory, rows }: Large): Promise<void> {
+    staging = await Staging.open(stagingOptions(directory, forgettingTrunkStore()));
     merged = rows - TRUNK_FILES;
   },
-  warmUp,
-  run,
-  rssBytes: () => process.memoryUsage.rss(),
-  close: async () => {
+  async warmUp(): Promise<void> {
+    const keys: Buffer[] = [];
+    const load = { operations: WARM_UP, concurrency: IN_FLIGHT };
+    await drive(load, async (index) => {
+      keys[index] = await put(index);
+    });
+    await drive(load, operations.get);
+    await drive(load, async (index) => current().deletions.delete(keys[index]!));
+  },
+  /** `from`: number of the first operation; each number is another file. */
+  run: ({
+    operation,
+    from,
+    count,
+  }: {
+    readonly operation: Operation;
+    readonly from: number;
+    readonly count: number;
+  }): Promise<Driven> =>
+    drive({ operations: count, concurrency: IN_FLIGHT }, (index) =>
+      operations[operation](from + index),
+    ),
+  async close(): Promise<void> {
     await staging?.close();
     staging = undefined;
   },
 };
 
-serve(handlers, async () => {
-  await staging?.close();
-});
+export type CostHandlers = typeof handlers;
+
+serve(handlers, handlers.close);

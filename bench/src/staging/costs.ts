@@ -3,6 +3,8 @@ import { cp } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { BenchmarkContext } from '../harness/benchmark.js';
 import { Child } from '../harness/child.js';
+import { inTurn } from '../harness/load.js';
+import { count } from '../harness/markdown.js';
 import type { CostHandlers, Operation } from './cost-process.js';
 import { type Plan, SMALL_ROWS } from './plan.js';
 
@@ -12,33 +14,28 @@ import { type Plan, SMALL_ROWS } from './plan.js';
  * machine slows both.
  */
 
-export const OPERATIONS = ['put', 'get', 'delete', 'find'] as const;
 const SIZES = ['small', 'large'] as const;
 type Size = (typeof SIZES)[number];
 
 const SLICES = 5;
-const SLICE_OPERATIONS: Readonly<Record<Operation, number>> = {
-  put: 1_000,
-  get: 2_000,
-  delete: 200,
-  find: 4_000,
-};
+const SLICE_OPERATIONS = { put: 1_000, get: 2_000, delete: 200, find: 4_000 } as const;
+const OPERATIONS = Object.keys(SLICE_OPERATIONS) as Operation[];
 const MIB = 2 ** 20;
 const LIMIT_OF_MAKING_MS = 900_000;
 
-export function costId(operation: Operation, what: string): string {
-  return `cost.${operation}.${what}`;
-}
-
 export async function measureCosts(context: BenchmarkContext, plan: Plan): Promise<void> {
-  const { workspace, progress } = context;
+  const { workspace, progress, print, table } = context;
+  const { largeRows, costRuns } = plan;
   const small = workspace.fresh('filemap-small');
   const large = workspace.fresh('filemap-large');
-  progress(`a FileMap of ${SMALL_ROWS} files and one of ${plan.largeRows}`);
-  await make(small, SMALL_ROWS);
-  await make(large, plan.largeRows);
-  for (let run = 0; run < plan.costRuns; run += 1) {
-    progress(`put, get and delete, run ${run + 1} of ${plan.costRuns}`);
+  progress(`a FileMap of ${SMALL_ROWS} files and one of ${largeRows}`);
+  {
+    await using maker = newChild(LIMIT_OF_MAKING_MS);
+    await maker.call('make', { directory: small, rows: SMALL_ROWS });
+    await maker.call('make', { directory: large, rows: largeRows });
+  }
+  for (let run = 0; run < costRuns; run += 1) {
+    progress(`put, get and delete, run ${run + 1} of ${costRuns}`);
     // The large one stays the same size for all that a run deletes; the small one is fresh.
     const copy = workspace.fresh('filemap-small');
     await cp(small, copy, { recursive: true });
@@ -47,11 +44,22 @@ export async function measureCosts(context: BenchmarkContext, plan: Plan): Promi
   }
   await workspace.remove(small);
   await workspace.remove(large);
-}
-
-async function make(directory: string, rows: number): Promise<void> {
-  await using child = newChild('generator', LIMIT_OF_MAKING_MS);
-  await child.call('make', { directory, rows });
+  print('## Cost by number of files');
+  table('costs', {
+    head: '',
+    rows: OPERATIONS.map((operation) => [operation, `cost.${operation}`]),
+    columns: [
+      [`${count(SMALL_ROWS)} files, µs`, 'small'],
+      [`${count(largeRows)} files, µs`, 'large'],
+      ['Ratio', 'ratio'],
+      ['Ratio of CPU time', 'ratio-cpu'],
+    ],
+  });
+  table('costs-memory', {
+    head: '',
+    rows: [['Memory behind that, MiB', 'cost.memory']],
+    columns: SIZES.map((size) => [size, size]),
+  });
 }
 
 async function measure(
@@ -60,41 +68,39 @@ async function measure(
   run: number,
   directories: Readonly<Record<Size, string>>,
 ): Promise<void> {
-  await using small = newChild('small');
-  await using large = newChild('large');
+  await using small = newChild();
+  await using large = newChild();
   const children = { small, large };
   const rows = { small: SMALL_ROWS, large: plan.largeRows };
   for (const size of SIZES) {
     await readThrough(join(directories[size], 'filemap.sqlite'));
     await children[size].call('open', { directory: directories[size], rows: rows[size] });
-    await children[size].call('warmUp', undefined);
+    await children[size].call('warmUp');
   }
   for (const operation of OPERATIONS) {
-    const count = SLICE_OPERATIONS[operation];
-    const seconds = { small: 0, large: 0 };
-    const cpuSeconds = { small: 0, large: 0 };
-    for (let slice = 0; slice < SLICES; slice += 1) {
-      const order = slice % 2 === 0 ? SIZES : SIZES.toReversed();
-      for (const size of order) {
-        const skipped = size === 'large' ? run * SLICES * count : 0;
-        const from = skipped + slice * count;
-        const cost = await children[size].call('run', { operation, from, count });
-        seconds[size] += cost.seconds;
-        cpuSeconds[size] += cost.cpuSeconds;
+    const slice = SLICE_OPERATIONS[operation];
+    const sums = { small: { wall: 0, cpu: 0 }, large: { wall: 0, cpu: 0 } };
+    for (let turn = 0; turn < SLICES; turn += 1) {
+      for (const size of inTurn(turn, SIZES)) {
+        const from = ((size === 'large' ? run * SLICES : 0) + turn) * slice;
+        const cost = await children[size].call('run', { operation, from, count: slice });
+        sums[size].wall += cost.seconds;
+        sums[size].cpu += cost.cpuSeconds;
       }
     }
-    const all = SLICES * count;
-    for (const size of SIZES) {
-      figures.add(costId(operation, size), 'µs', (seconds[size] / all) * 1e6);
-      figures.add(costId(operation, `${size}.cpu`), 'µs of CPU', (cpuSeconds[size] / all) * 1e6);
-    }
-    figures.add(costId(operation, 'ratio'), 'times', seconds.large / seconds.small);
-    figures.add(costId(operation, 'ratio.cpu'), 'times', cpuSeconds.large / cpuSeconds.small);
+    const micros = (seconds: number) => (seconds / (SLICES * slice)) * 1e6;
+    figures.addAll(`cost.${operation}`, {
+      small: [micros(sums.small.wall), 'µs'],
+      large: [micros(sums.large.wall), 'µs'],
+      'small-cpu': [micros(sums.small.cpu), 'µs of CPU'],
+      'large-cpu': [micros(sums.large.cpu), 'µs of CPU'],
+      ratio: [sums.large.wall / sums.small.wall, 'times'],
+      'ratio-cpu': [sums.large.cpu / sums.small.cpu, 'times'],
+    });
   }
   for (const size of SIZES) {
-    const rssBytes = await children[size].call('rssBytes', undefined);
-    figures.add(`cost.memory.${size}`, 'MiB', rssBytes / MIB);
-    await children[size].call('close', undefined);
+    figures.add(`cost.memory.${size}`, 'MiB', (await children[size].rssBytes()) / MIB);
+    await children[size].call('close');
   }
 }
 
@@ -103,10 +109,7 @@ async function readThrough(path: string): Promise<void> {
   for await (const _ of createReadStream(path, { highWaterMark: MIB }));
 }
 
-function newChild(name: string, callLimitMs?: number): Child<CostHandlers> {
-  return new Child<CostHandlers>(
-    name,
-    new URL('./cost-process.js', import.meta.url),
-    callLimitMs === undefined ? {} : { callLimitMs },
-  );
+function newChild(callLimitMs?: number): Child<CostHandlers> {
+  const options = callLimitMs === undefined ? {} : { callLimitMs };
+  return new Child<CostHandlers>(new URL('./cost-process.js', import.meta.url), options);
 }

@@ -1,10 +1,7 @@
-import { crc32 } from 'node:zlib';
 import { formatKey, Staging } from '@stevedore/staging';
 import { drive } from '../harness/load.js';
 import { serve } from '../harness/serve.js';
-import { bodyOf } from './bodies.js';
-import { START_BODY_BYTES } from './plan.js';
-import { stagingOptions } from './staging-options.js';
+import { bodyOf, newFile, stagingOptions } from './small-files.js';
 import { absentTrunkStore, forgettingTrunkStore } from './trunk-stores.js';
 
 /**
@@ -17,60 +14,53 @@ export interface Sample {
   readonly index: number;
 }
 
-export type FillHandlers = {
-  /** Stages so many files while FastDFS is away; answers with some of them. */
-  readonly stage: (options: {
-    readonly directory: string;
-    readonly files: number;
-  }) => Promise<readonly Sample[]>;
-  /** Merges all that is staged in the directory. */
-  readonly merge: (directory: string) => Promise<void>;
-};
-
 const BATCH_FILES = 250;
 const BATCHES_IN_FLIGHT = 4;
 const SAMPLES = 200;
 const FLUSH_LIMIT_MS = 590_000;
 
-async function stage({
-  directory,
-  files,
-}: Parameters<FillHandlers['stage']>[0]): ReturnType<FillHandlers['stage']> {
-  const staging = await Staging.open(stagingOptions(directory, false, absentTrunkStore()));
+/** Stages so many files while FastDFS is away; answers with some of them. */
+async function stageMany(
+  staging: Staging,
+  files: number,
+  bodyBytes: number,
+): Promise<readonly Sample[]> {
   const samples: Sample[] = [];
   const every = Math.ceil(files / SAMPLES);
   const load = { operations: Math.ceil(files / BATCH_FILES), concurrency: BATCHES_IN_FLIGHT };
   await drive(load, async (batch) => {
     const first = batch * BATCH_FILES;
     const count = Math.min(BATCH_FILES, files - first);
-    const now = Date.now();
     const fresh = Array.from({ length: count }, (_, at) => {
-      const index = first + at;
-      const body = bodyOf(index, START_BODY_BYTES);
-      const key = staging.keys.next();
-      if (index % every === 0) samples.push({ key: formatKey(key), index });
-      return {
-        key,
-        name: `upload-${index}.jpg`,
-        type: 'image/jpeg',
-        group: undefined,
-        size: body.length,
-        crc32: crc32(body),
-        stagedAt: now,
-        body: [body],
-      };
+      const file = newFile(staging, first + at, bodyOf(first + at, bodyBytes));
+      if ((first + at) % every === 0) samples.push({ key: formatKey(file.key), index: first + at });
+      return file;
     });
     await staging.acceptance.stage(fresh);
   });
   return samples;
 }
 
-async function merge(directory: string): Promise<void> {
-  const staging = await Staging.open(stagingOptions(directory, false, forgettingTrunkStore()));
-  await staging.merging.flush(AbortSignal.timeout(FLUSH_LIMIT_MS));
-}
+const handlers = {
+  async stage({
+    directory,
+    files,
+    bodyBytes,
+  }: {
+    readonly directory: string;
+    readonly files: number;
+    readonly bodyBytes: number;
+  }): Promise<readonly Sample[]> {
+    const staging = await Staging.open(stagingOptions(directory, absentTrunkStore()));
+    return stageMany(staging, files, bodyBytes);
+  },
+  /** Merges all that is staged in the directory. */
+  async merge(directory: string): Promise<void> {
+    const staging = await Staging.open(stagingOptions(directory, forgettingTrunkStore()));
+    await staging.merging.flush(AbortSignal.timeout(FLUSH_LIMIT_MS));
+  },
+};
 
-serve(
-  { stage, merge } satisfies FillHandlers,
-  () => new Promise(() => process.kill(process.pid, 'SIGKILL')),
-);
+export type FillHandlers = typeof handlers;
+
+serve(handlers, () => new Promise(() => process.kill(process.pid, 'SIGKILL')));

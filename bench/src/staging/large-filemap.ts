@@ -1,9 +1,7 @@
 import { randomFillSync } from 'node:crypto';
-import { crc32 } from 'node:zlib';
 import { type FileRow, Staging } from '@stevedore/staging';
 import { FileMap } from '../../../packages/staging/dist/filemap/filemap.js';
-import { bodyOf, generatedKey } from './bodies.js';
-import { stagingOptions } from './staging-options.js';
+import { bodyOf, generatedKey, newFile, stagingOptions } from './small-files.js';
 import { absentTrunkStore, trunkFileId } from './trunk-stores.js';
 
 /**
@@ -21,11 +19,11 @@ export async function makeLargeDirectory(directory: string, rows: number): Promi
   const bodies = await stageBodies(directory);
   const fileMap = FileMap.open(`${directory}/filemap.sqlite`);
   try {
-    const segment = bodies[0]!.local.segment;
+    const { segment } = bodies[0]!.local;
     const indexed = fileMap.indexedBytes(segment);
     const trunks = rows / TRUNK_FILES - 1;
     for (let trunk = 0; trunk < trunks; trunk += 1) {
-      addTrunk(fileMap, trunk, bodies, indexed);
+      addTrunk(fileMap, trunk, bodies, segment, indexed);
       if (trunk % CHECKPOINT_TRUNKS === 0) await fileMap.makeDurable();
     }
     await fileMap.makeDurable();
@@ -35,59 +33,42 @@ export async function makeLargeDirectory(directory: string, rows: number): Promi
 }
 
 async function stageBodies(directory: string): Promise<FileRow[]> {
-  const staging = await Staging.open(stagingOptions(directory, false, absentTrunkStore()));
-  const now = Date.now();
-  const files = Array.from({ length: TRUNK_FILES }, (_, index) => {
-    const body = bodyOf(index, BODY_BYTES);
-    return {
-      ...described(index),
-      key: staging.keys.next(),
-      crc32: crc32(body),
-      stagedAt: now,
-      body: [body],
-    };
-  });
+  const staging = await Staging.open(stagingOptions(directory, absentTrunkStore()));
+  const files = Array.from({ length: TRUNK_FILES }, (_, index) =>
+    newFile(staging, index, bodyOf(index, BODY_BYTES)),
+  );
   await staging.acceptance.stage(files);
   const rows = files.map(({ key }) => staging.fileMap.find(key)!);
   await staging.close();
   return rows;
 }
 
-function described(index: number) {
-  return { name: `upload-${index}.jpg`, type: 'image/jpeg', group: undefined, size: BODY_BYTES };
-}
-
 function addTrunk(
   fileMap: FileMap,
   trunk: number,
   bodies: readonly FileRow[],
+  segment: number,
   indexed: number,
 ): void {
   const taskId = randomFillSync(Buffer.alloc(16));
-  const fileId = trunkFileId(trunk, TRUNK_FILES * BODY_BYTES, trunk);
+  const size = TRUNK_FILES * BODY_BYTES;
   const keys = bodies.map((_, index) => generatedKey(trunk * TRUNK_FILES + index));
   const changes = bodies.map(({ crc32, stagedAt, local }, index) => ({
     what: 'file' as const,
-    ...described(trunk * TRUNK_FILES + index),
     key: keys[index]!,
-    crc32,
-    stagedAt,
+    name: `upload-${trunk * TRUNK_FILES + index}.jpg`,
+    ...{ type: 'image/jpeg', group: undefined, size: BODY_BYTES, crc32, stagedAt },
     position: local.position,
     at: 'container' as const,
   }));
   const stored = {
-    what: 'stored' as const,
-    taskId,
-    kind: 'trunk' as const,
-    fileId,
-    size: TRUNK_FILES * BODY_BYTES,
-    crc32: trunk,
-    files: TRUNK_FILES,
-    file: undefined,
+    ...{ what: 'stored' as const, taskId, kind: 'trunk' as const, size, file: undefined },
+    fileId: trunkFileId(trunk, size, trunk),
+    ...{ crc32: trunk, files: TRUNK_FILES },
   };
-  fileMap.apply([...changes, stored], bodies[0]!.local.segment, indexed);
+  fileMap.apply([...changes, stored], segment, indexed);
   const { id } = fileMap.trunkByTask(taskId)!;
   const members = keys.map((key, index) => ({ key, offset: index * BODY_BYTES, size: BODY_BYTES }));
   fileMap.confirmMembers(id, members);
-  fileMap.finishTrunk(id, TRUNK_FILES, TRUNK_FILES * BODY_BYTES);
+  fileMap.finishTrunk(id, TRUNK_FILES, size);
 }

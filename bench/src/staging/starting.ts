@@ -2,6 +2,7 @@ import { copyFile, link, mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { BenchmarkContext } from '../harness/benchmark.js';
 import { Child } from '../harness/child.js';
+import { count } from '../harness/markdown.js';
 import type { FillHandlers, Sample } from './fill-process.js';
 import type { Plan } from './plan.js';
 import type { StartHandlers } from './start-process.js';
@@ -9,30 +10,45 @@ import type { StartHandlers } from './start-process.js';
 /** How long a start takes with many files, and the memory it takes. */
 
 export const STATES = ['staged', 'merged'] as const;
-export type State = (typeof STATES)[number];
+type State = (typeof STATES)[number];
 
 const MIB = 2 ** 20;
+const BODY_BYTES = 100;
 const FILL_LIMIT_MS = 600_000;
 
-export function startId(state: State, what: string): string {
-  return `start.${state}.${what}`;
-}
-
 export async function measureStarting(context: BenchmarkContext, plan: Plan): Promise<void> {
-  const { workspace, progress } = context;
+  const { workspace, progress, print, table } = context;
+  const { startFiles: files, runs, watchSeconds } = plan;
   const directories = { staged: workspace.fresh('staged'), merged: workspace.fresh('merged') };
-  progress(`staging ${plan.startFiles} files`);
-  const samples = await fill(directories.staged, plan.startFiles);
-  progress(`merging them in a copy`);
+  progress(`staging ${files} files, and merging them in a copy`);
+  const about = { directory: directories.staged, files, bodyBytes: BODY_BYTES };
+  const samples = await filled((filler) => filler.call('stage', about));
   await copyDirectory(directories.staged, directories.merged);
-  await merge(directories.merged);
-  for (let run = 1; run <= plan.runs; run += 1) {
-    progress(`starts, run ${run} of ${plan.runs}`);
-    for (const state of STATES) {
-      await measure(context, plan, state, directories[state], samples);
-    }
+  await filled((filler) => filler.call('merge', directories.merged));
+  for (let run = 1; run <= runs; run += 1) {
+    progress(`starts, run ${run} of ${runs}`);
+    for (const state of STATES) await measure(context, plan, state, directories[state], samples);
   }
   for (const state of STATES) await workspace.remove(directories[state]);
+  print(
+    `## Start with ${count(files)} files\n\nReady is counted from the start of the process. Most after: within ${watchSeconds} s of being ready, when merging has begun.`,
+  );
+  table('starts', {
+    head: '',
+    rows: STATES.map((state) => [state, `start.${state}`]),
+    columns: [
+      ['Ready, s', 'ready'],
+      ['of that `open`, s', 'open'],
+      ['Memory when ready, MiB', 'memory'],
+      ['most after, MiB', 'memory-after'],
+    ],
+  });
+}
+
+async function filled<T>(work: (filler: Child<FillHandlers>) => Promise<T>): Promise<T> {
+  const module = new URL('./fill-process.js', import.meta.url);
+  await using filler = new Child<FillHandlers>(module, { callLimitMs: FILL_LIMIT_MS });
+  return await work(filler);
 }
 
 async function measure(
@@ -45,37 +61,20 @@ async function measure(
   const directory = workspace.fresh('start');
   await copyDirectory(from, directory);
   try {
-    await using child = new Child<StartHandlers>(
-      'store',
-      new URL('./start-process.js', import.meta.url),
-    );
+    await using child = new Child<StartHandlers>(new URL('./start-process.js', import.meta.url));
     const start = await child.call('open', directory);
     const mostBytes = await child.call('watch', plan.watchSeconds);
-    await child.call('verify', samples);
+    await child.call('verify', { samples, bodyBytes: BODY_BYTES });
     if (start.files !== plan.startFiles) throw new Error(`${start.files} files were found`);
-    figures.add(startId(state, 'ready'), 's', start.processMs / 1000);
-    figures.add(startId(state, 'open'), 's', start.openMs / 1000);
-    figures.add(startId(state, 'memory'), 'MiB', start.readyRssBytes / MIB);
-    figures.add(startId(state, 'memory.after'), 'MiB', mostBytes / MIB);
+    figures.addAll(`start.${state}`, {
+      ready: [start.processMs / 1000, 's'],
+      open: [start.openMs / 1000, 's'],
+      memory: [start.readyRssBytes / MIB, 'MiB'],
+      'memory-after': [mostBytes / MIB, 'MiB'],
+    });
   } finally {
     await workspace.remove(directory);
   }
-}
-
-async function fill(directory: string, files: number): Promise<readonly Sample[]> {
-  await using child = newFiller();
-  return await child.call('stage', { directory, files });
-}
-
-async function merge(directory: string): Promise<void> {
-  await using child = newFiller();
-  await child.call('merge', directory);
-}
-
-function newFiller(): Child<FillHandlers> {
-  return new Child<FillHandlers>('filler', new URL('./fill-process.js', import.meta.url), {
-    callLimitMs: FILL_LIMIT_MS,
-  });
 }
 
 /**

@@ -27,21 +27,56 @@ export function absentTrunkStore(): TrunkStore {
   };
 }
 
-/** Takes every trunk, reads it to its end and keeps nothing but its name. */
-export function forgettingTrunkStore(): TrunkStore {
-  let stored = 0;
-  return {
-    async store(source) {
+/** Takes every trunk, reads it to its end and keeps nothing but its name and size. */
+export class SizesOnly {
+  readonly files = new Map<string, number>();
+  /** Of the files that are there; the most files at any moment; bytes that were stored and read. */
+  bytes = 0;
+  mostFiles = 0;
+  storedBytes = 0;
+  readBytes = 0;
+  #count = 0;
+  readonly #took: (bytes: number) => Promise<unknown>;
+
+  /** `took`: waits as long as so many bytes take; default: not at all. */
+  constructor(took: (bytes: number) => Promise<unknown> = async () => undefined) {
+    this.#took = took;
+  }
+
+  readonly store: TrunkStore = {
+    store: async ({ size, extension, chunks }) => {
       let crc = 0;
-      for await (const chunk of source.chunks()) crc = crc32(chunk, crc);
-      stored += 1;
-      return trunkFileId(stored, source.size, crc, source.extension);
+      for await (const chunk of chunks()) crc = crc32(chunk, crc);
+      await this.#took(size);
+      this.#count += 1;
+      const fileId = trunkFileId(this.#count, size, crc, extension);
+      this.files.set(fileId, size);
+      this.bytes += size;
+      this.storedBytes += size;
+      this.mostFiles = Math.max(this.mostFiles, this.files.size);
+      return fileId;
     },
-    remove: () => Promise.resolve(),
+    remove: async (fileId) => {
+      this.bytes -= this.files.get(fileId) ?? 0;
+      this.files.delete(fileId);
+    },
+    /** Bodies are zeros. */
+    read: async (_fileId, _offset, length) => {
+      this.readBytes += length;
+      return Buffer.alloc(length);
+    },
+    copies: async () => ({ holders: ['127.0.0.1:23000'], members: 1 }),
+    sizeOf: async (fileId) => this.files.get(fileId),
+    list: async () => [],
+  };
+}
+
+/** Keeps nothing. */
+export function forgettingTrunkStore(): TrunkStore {
+  return {
+    ...new SizesOnly().store,
     read: () => Promise.reject(new Error('nothing was kept')),
-    copies: () => Promise.resolve({ holders: ['127.0.0.1:23000'], members: 1 }),
     sizeOf: () => Promise.resolve(undefined),
-    list: () => Promise.resolve([]),
   };
 }
 

@@ -1,13 +1,7 @@
 import type { BenchmarkContext } from '../harness/benchmark.js';
 import { Child } from '../harness/child.js';
-import {
-  IN_FLIGHT,
-  MAX_FILE_BYTES,
-  MIN_FILE_BYTES,
-  type Plan,
-  SEED,
-  SMALL_BODY_BYTES,
-} from './plan.js';
+import { inTurn } from '../harness/load.js';
+import type { Plan } from './plan.js';
 import type { WriteHandlers, Written } from './write-process.js';
 
 /**
@@ -15,21 +9,48 @@ import type { WriteHandlers, Written } from './write-process.js';
  * a loop that appends batches of the same sizes to a file and syncs each.
  */
 
-export const BODIES = ['mixed', '4k'] as const;
-export type Bodies = (typeof BODIES)[number];
-const DURABILITIES = ['sync', 'os'] as const;
+const IN_FLIGHT = 64;
+const SEED = 21;
+const BODIES = {
+  mixed: { name: '2 to 100 KB', minBytes: 2_000, maxBytes: 100_000 },
+  '4k': { name: '4 KiB', minBytes: 4_096, maxBytes: 4_096 },
+} as const;
+type Bodies = keyof typeof BODIES;
+const BODY_KINDS = Object.keys(BODIES) as Bodies[];
 const CONTAINER_PARTS = 5;
 
-export function uploadId(bodies: Bodies, what: string): string {
-  return bodies === 'mixed' ? `group-commit.${what}` : `group-commit.${bodies}.${what}`;
-}
-
 export async function measureWriting(context: BenchmarkContext, plan: Plan): Promise<void> {
+  const { progress, print, table } = context;
   for (let run = 0; run < plan.runs; run += 1) {
-    context.progress(`uploads and the container, run ${run + 1} of ${plan.runs}`);
-    for (const bodies of BODIES) await measureUploads(context, plan, run, bodies);
+    progress(`uploads and the container, run ${run + 1} of ${plan.runs}`);
+    for (const bodies of BODY_KINDS) await measureUploads(context, plan, run, bodies);
     await measureContainer(context, plan);
   }
+  print('## Group commit');
+  table('group-commit', {
+    head: 'Bodies',
+    rows: BODY_KINDS.map((bodies) => [BODIES[bodies].name, `group-commit.${bodies}`]),
+    columns: [
+      ['`sync`, uploads/s', 'sync.uploads'],
+      ['`os`, uploads/s', 'os.uploads'],
+      ['Ratio', 'sync-vs-os'],
+      ['`sync`, MB/s', 'sync.MBps'],
+      ['`os`, MB/s', 'os.MBps'],
+    ],
+  });
+  print('## Container');
+  table('container', {
+    head: '',
+    rows: [['2 to 100 KB', 'container']],
+    columns: [
+      ['Container, MB/s', 'write'],
+      ['Plain, MB/s', 'plain'],
+      ['Ratio', 'write-vs-plain'],
+      ['Files per batch', 'batch-files'],
+      ['kB per batch', 'batch-bytes'],
+      ['Durable in one call', 'batch-durable'],
+    ],
+  });
 }
 
 async function measureUploads(
@@ -38,27 +59,25 @@ async function measureUploads(
   run: number,
   bodies: Bodies,
 ): Promise<void> {
-  const perSecond = { sync: 0, os: 0 };
-  for (const durability of run % 2 === 0 ? DURABILITIES : DURABILITIES.toReversed()) {
+  const id = `group-commit.${bodies}`;
+  for (const durability of inTurn(run, ['sync', 'os'] as const)) {
     const directory = workspace.fresh('uploads');
     await using child = await newChild(plan, bodies);
     const options = { directory, durability, concurrency: IN_FLIGHT };
-    const written = await child.call('upload', options);
-    const { files, bytes, seconds, cpuSeconds } = written;
-    perSecond[durability] = files / seconds;
-    figures.add(uploadId(bodies, `${durability}.uploads`), 'uploads/s', files / seconds);
-    figures.add(uploadId(bodies, `${durability}.MBps`), 'MB/s', bytes / 1e6 / seconds);
-    figures.add(uploadId(bodies, `${durability}.cpu`), 'cores', cpuSeconds / seconds);
+    const { files, bytes, seconds, cpuSeconds } = await child.call('upload', options);
+    figures.addAll(`${id}.${durability}`, {
+      uploads: [files / seconds, 'uploads/s'],
+      MBps: [bytes / 1e6 / seconds, 'MB/s'],
+      cpu: [cpuSeconds / seconds, 'cores'],
+    });
     await workspace.remove(directory);
   }
-  figures.add(uploadId(bodies, 'sync-vs-os'), 'times', perSecond.sync / perSecond.os);
+  figures.addRatio(`${id}.sync-vs-os`, `${id}.sync.uploads`, `${id}.os.uploads`);
 }
 
 /** In turns, a part each, so that what slows the disk slows both. */
-async function measureContainer(
-  { workspace, figures }: BenchmarkContext,
-  plan: Plan,
-): Promise<void> {
+async function measureContainer(context: BenchmarkContext, plan: Plan): Promise<void> {
+  const { workspace, figures } = context;
   const directory = workspace.fresh('container');
   await using container = await newChild(plan, 'mixed');
   await using plain = await newChild(plan, 'mixed');
@@ -75,18 +94,19 @@ async function measureContainer(
     appended.push(await plain.call('append', { path, batches }));
     await workspace.remove(path);
   }
-  await container.call('closeStaging', undefined);
+  await container.call('closeStaging');
   await workspace.remove(directory);
   const [all, beside] = [sum(staged), sum(appended)];
-  const speed = ({ bytes, seconds }: Written) => bytes / 1e6 / seconds;
   // What the plain loop counts as its files are the batches.
-  figures.add('container.write', 'MB/s', speed(all));
-  figures.add('container.write.cpu', 'cores', all.cpuSeconds / all.seconds);
-  figures.add('container.plain', 'MB/s', speed(beside));
-  figures.add('container.batch.files', 'files', all.files / beside.files);
-  figures.add('container.batch.bytes', 'kB', beside.bytes / 1e3 / beside.files);
-  figures.add('container.batch.durable', 'share', durable / beside.files);
-  figures.add('container.write-vs-plain', 'times', speed(all) / speed(beside));
+  figures.addAll('container', {
+    write: [all.bytes / 1e6 / all.seconds, 'MB/s'],
+    cpu: [all.cpuSeconds / all.seconds, 'cores'],
+    plain: [beside.bytes / 1e6 / beside.seconds, 'MB/s'],
+    'batch-files': [all.files / beside.files, 'files'],
+    'batch-bytes': [beside.bytes / 1e3 / beside.files, 'kB'],
+    'batch-durable': [durable / beside.files, 'share'],
+  });
+  figures.addRatio('container.write-vs-plain', 'container.write', 'container.plain');
 }
 
 function sum(parts: readonly Written[]): Written {
@@ -99,13 +119,9 @@ function sum(parts: readonly Written[]): Written {
 }
 
 async function newChild(plan: Plan, bodies: Bodies): Promise<Child<WriteHandlers>> {
-  const child = new Child<WriteHandlers>('writer', new URL('./write-process.js', import.meta.url));
-  const isMixed = bodies === 'mixed';
-  await child.call('prepare', {
-    seed: SEED,
-    minBytes: isMixed ? MIN_FILE_BYTES : SMALL_BODY_BYTES,
-    maxBytes: isMixed ? MAX_FILE_BYTES : SMALL_BODY_BYTES,
-    totalBytes: isMixed ? plan.writeBytes : plan.smallWriteBytes,
-  });
+  const child = new Child<WriteHandlers>(new URL('./write-process.js', import.meta.url));
+  const { minBytes, maxBytes } = BODIES[bodies];
+  const totalBytes = bodies === 'mixed' ? plan.writeBytes : plan.smallWriteBytes;
+  await child.call('prepare', { seed: SEED, minBytes, maxBytes, totalBytes });
   return child;
 }

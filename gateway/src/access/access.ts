@@ -8,26 +8,28 @@ import {
   verifyQuery,
 } from '@stevedore/middleware/core';
 import { checkToken } from '@stevedore/protocol';
-import type { ApiKey, KeyRing, Scope } from './api-keys.js';
-import { type Ledger, LocalLedger } from './ledger.js';
+import { type ApiKey, isTextOf, type KeyRing, type Scope } from './api-keys.js';
+import { type Ledger, LocalLedger, UploadAccount } from './ledger.js';
 import { CrossSite } from './origins.js';
-import { UploadAccount } from './upload-account.js';
 
 /**
  * Decides who may do what. With API keys, writes and deletions need one. With a URL secret, reads
  * need a signed URL or a key, and a presigned URL can replace the key of one upload. With neither,
- * the gateway is open and warns about it at start. Without API keys, anyone may delete.
+ * the gateway is open and warns about it at start. Without API keys, anyone may delete a file whose
+ * key they know; listings, and FastDFS ids without their token, need the gateway's own key.
  */
 
 export interface AccessOptions {
   readonly keys?: KeyRing | undefined;
+  /** The gateway's own key, where there are no others. */
+  readonly localKey?: ApiKey | undefined;
   /** The first one signs, all verify; none: reads are open. */
   readonly urlSecrets?: readonly string[];
   readonly antiLeech?: AntiLeech | undefined;
   /** Origins whose pages may write if there are no keys. */
   readonly corsOrigins?: readonly string[];
   /** Default: counted in this process alone. */
-  readonly ledger?: Ledger;
+  readonly ledger?: Ledger | undefined;
   readonly now?: () => number;
 }
 
@@ -85,10 +87,13 @@ type Awaitable<Value> = Value | Promise<Value>;
 const OPEN: ReadGrant = { private: false };
 /** Prefix of the scope of uploads by a presigned URL; an API key's id contains no blank. */
 const PRESIGNED = 'presigned ';
+const LOCAL_KEY_NEEDED =
+  "This needs the gateway's own key, from the file local-key in its directory. Commands of its user on its machine send it, and the console that is opened at the address printed at the start.";
 const NO_POLICY: UploadPolicy = Object.freeze({});
 
 export class Access {
   readonly #keys: KeyRing | undefined;
+  readonly #localKey: ApiKey | undefined;
   readonly #urlSecrets: readonly string[];
   readonly #antiLeech: AntiLeech | undefined;
   readonly #crossSite: CrossSite;
@@ -99,6 +104,7 @@ export class Access {
   constructor(options: AccessOptions = {}) {
     const { keys, urlSecrets = [], antiLeech, corsOrigins = [], now = Date.now } = options;
     this.#keys = keys;
+    this.#localKey = options.localKey;
     this.#crossSite = new CrossSite(corsOrigins);
     this.#urlSecrets = urlSecrets;
     this.#antiLeech = antiLeech;
@@ -117,27 +123,23 @@ export class Access {
     return this.#signedRead(asked, key) ?? this.#privateRead(asked);
   }
 
-  /** A file by its FastDFS id. */
+  /** A file by its FastDFS id. A key takes the place of a token. */
   readId(asked: AskedBy, id: string, name: string): Awaitable<ReadGrant> {
-    if (this.#antiLeech) {
-      demandToken(name, asked.query, this.#antiLeech, this.#now());
-      return { private: true, freshSeconds: Math.floor(this.#antiLeech.ttlMs / 1000) };
+    if (!this.#antiLeech) return this.read(asked, id);
+    if (asked.query.token === undefined && presentedKey(asked.headers) !== undefined) {
+      return this.#privateRead(asked);
     }
-    return this.read(asked, id);
-  }
-
-  /** A file's facts. A signed URL does not allow them: it is for the bytes. */
-  async info(asked: AskedBy): Promise<void> {
-    if (this.#keys || this.#urlSecrets.length > 0) await this.#demand(asked, 'read');
+    demandToken(name, asked.query, this.#antiLeech, this.#now());
+    return { private: true, freshSeconds: Math.floor(this.#antiLeech.ttlMs / 1000) };
   }
 
   /**
-   * Facts by FastDFS id. They need API keys: an id seen in a URL with a token must not reveal the
-   * key, which never expires.
+   * Facts of the file `id`. A signed URL does not allow them: it is for the bytes. An id seen in a
+   * URL with a token must not reveal the key, which never expires.
    */
-  async infoId(asked: AskedBy): Promise<void> {
-    await this.info(asked);
-    this.#demandKeys('looked up');
+  async info(asked: AskedBy, id: string): Promise<void> {
+    if (this.#keys || this.#urlSecrets.length > 0) await this.#demand(asked, 'read');
+    else if (this.#isGuarded(id)) await this.#demandLocal(asked, 'read');
   }
 
   /** Metrics of the gateway. They concern no file, but are not public. */
@@ -148,7 +150,7 @@ export class Access {
   /** The API keys, without their secrets, and what was uploaded with them today. */
   async permissions(asked: AskedBy): Promise<Permissions> {
     if (!this.#keys) {
-      throw new ProblemError('forbidden', 'Keys and policies are shown only where there are keys.');
+      throw new ProblemError('route_not_found', 'This gateway has no API keys.');
     }
     await this.#demand(asked, 'admin');
     const all = this.#keys.list();
@@ -162,33 +164,24 @@ export class Access {
   }
 
   /**
-   * Deletion by key. With API keys, needs the scope `delete`; without, anyone but pages of other
-   * origins.
+   * Deletion of the file `id`. With API keys, needs the scope `delete`; without, anyone but pages of
+   * other origins. Knowing an id from a URL with a token is not enough.
    */
-  async remove(asked: AskedBy): Promise<void> {
+  async remove(asked: AskedBy, id: string): Promise<void> {
     if (this.#keys) await this.#demand(asked, 'delete');
     else this.#crossSite.demandOwn(asked.headers);
+    if (!this.#keys && this.#isGuarded(id)) await this.#demandLocal(asked, 'delete');
   }
 
-  /**
-   * A listing shows keys, and anyone who has a key may read the file, so it always needs an API
-   * key.
-   */
+  /** A listing shows keys, and anyone who has a key may read the file, so it always needs one. */
   async list(asked: AskedBy): Promise<void> {
     if (this.#keys) await this.#demand(asked, 'list');
-    else throw new ProblemError('forbidden', 'Files are listed only where there are API keys.');
+    else await this.#demandLocal(asked, 'list');
   }
 
-  /** Deletion by FastDFS id. Knowing an id from a token URL is not enough to delete the file. */
-  async removeId(asked: AskedBy): Promise<void> {
-    await this.remove(asked);
-    this.#demandKeys('deleted');
-  }
-
-  #demandKeys(what: string): void {
-    if (this.#keys || !this.#antiLeech) return;
-    const message = `Without API keys no file is ${what} by its FastDFS id here.`;
-    throw new ProblemError('forbidden', message);
+  /** A FastDFS id that needs a token. */
+  #isGuarded(id: string): boolean {
+    return this.#antiLeech !== undefined && id.includes('/');
   }
 
   /** `path` is the subject of a presigned URL. */
@@ -243,12 +236,28 @@ export class Access {
 
   async #demand({ headers }: AskedBy, scope: Scope): Promise<ApiKey> {
     const text = presentedKey(headers);
-    const key = text === undefined ? undefined : this.#keys?.find(text);
-    if (!key) throw unauthorized(text !== undefined);
+    const key = text === undefined ? undefined : this.#find(text);
+    if (!key) {
+      throw unauthorized(
+        text === undefined
+          ? 'This needs an API key or a signed URL.'
+          : 'The API key is unknown or expired.',
+      );
+    }
     this.#prune();
     await this.ledger.request(key);
     if (key.scopes.includes(scope)) return key;
     throw new ProblemError('forbidden', `This key has no scope "${scope}".`);
+  }
+
+  async #demandLocal(asked: AskedBy, scope: Scope): Promise<void> {
+    if (presentedKey(asked.headers) === undefined) throw unauthorized(LOCAL_KEY_NEEDED);
+    await this.#demand(asked, scope);
+  }
+
+  #find(text: string): ApiKey | undefined {
+    if (this.#keys) return this.#keys.find(text);
+    return this.#localKey && isTextOf(this.#localKey, text) ? this.#localKey : undefined;
   }
 
   /** Drops the usage of revoked keys when the key file has changed. */
@@ -269,13 +278,9 @@ function presentedKey(headers: IncomingHttpHeaders): string | undefined {
   return own === undefined ? undefined : String(own);
 }
 
-function unauthorized(presented: boolean): ProblemError {
-  const message = presented
-    ? 'The API key is unknown or expired.'
-    : 'This needs an API key or a signed URL.';
-  return new ProblemError('unauthorized', message, undefined, {
-    'www-authenticate': 'Bearer realm="stevedore"',
-  });
+function unauthorized(message: string): ProblemError {
+  const headers = { 'www-authenticate': 'Bearer realm="stevedore"' };
+  return new ProblemError('unauthorized', message, undefined, headers);
 }
 
 function presigned({ parameters, identity }: Verified): UploadGrant {

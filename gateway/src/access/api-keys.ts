@@ -54,18 +54,31 @@ export function makeApiKey(
   return { key, text: `stv_${id}_${secret}` };
 }
 
-export interface PresentedKey {
+interface PresentedKey {
   readonly id: string;
   readonly secret: string;
 }
 
 /** Undefined for anything that does not have the form of a key. */
 function parseApiKey(text: string): PresentedKey | undefined {
-  const match = KEY.exec(text);
-  return match ? { id: match[1]!, secret: match[2]! } : undefined;
+  const [, id, secret] = KEY.exec(text) ?? [];
+  return id === undefined || secret === undefined ? undefined : { id, secret };
 }
 
-/** In constant time. */
+/** A key by its text alone; undefined for anything that does not have the form of one. */
+export function keyOfText(text: string, scopes: readonly Scope[]): ApiKey | undefined {
+  const found = parseApiKey(text);
+  if (!found) return undefined;
+  const { id, secret } = found;
+  return { id, name: '', hash: hashOf(secret), scopes, createdAt: '' };
+}
+
+/** True for the text of this key; in constant time. */
+export function isTextOf(key: ApiKey, text: string): boolean {
+  const found = parseApiKey(text);
+  return found !== undefined && isSecretOf(key, found.secret) && found.id === key.id;
+}
+
 function isSecretOf(key: ApiKey, secret: string): boolean {
   const expected = Buffer.from(key.hash, 'base64url');
   const given = hash('sha256', secret, 'buffer');
@@ -175,7 +188,6 @@ export interface KeyRingOptions {
   readonly path: string;
   readonly now: () => number;
   readonly onError: (error: unknown) => void;
-  readonly lookIntervalMs?: number;
 }
 
 /** Most verified keys to remember. */
@@ -192,7 +204,7 @@ const NOBODY: ApiKey = {
 
 export class KeyRing {
   readonly #options: KeyRingOptions;
-  readonly #timer: NodeJS.Timeout;
+  #timer: NodeJS.Timeout | undefined;
   #keys: ReadonlyMap<string, ApiKey>;
   /** Keys that were verified; they are not hashed again until the file changes. */
   readonly #shown = new Map<string, ApiKey>();
@@ -206,8 +218,6 @@ export class KeyRing {
     this.#options = options;
     this.#keys = byId(keys);
     this.#fileVersion = version;
-    const interval = options.lookIntervalMs ?? LOOK_INTERVAL_MS;
-    this.#timer = setInterval(() => void this.look(), interval).unref();
   }
 
   /** Rejects with `invalid_option` if the file is missing or malformed. */
@@ -215,16 +225,14 @@ export class KeyRing {
     try {
       const version = await versionOf(options.path);
       const keys = parseKeyFile(await readFile(options.path, 'utf8'), options.path);
-      return new KeyRing(options, keys, version);
+      const ring = new KeyRing(options, keys, version);
+      ring.#timer = setInterval(() => void ring.#look(), LOOK_INTERVAL_MS).unref();
+      return ring;
     } catch (error) {
       if (isStoreError(error)) throw error;
       const message = `apiKeys: ${(error as Error).message}; stevedore keys add makes the file`;
       throw new StoreError('invalid_option', message, { cause: error });
     }
-  }
-
-  get size(): number {
-    return this.#keys.size;
   }
 
   /** Undefined for a key that is malformed, unknown or expired. */
@@ -260,7 +268,7 @@ export class KeyRing {
   }
 
   /** Reads the file again if it has changed. */
-  async look(): Promise<void> {
+  async #look(): Promise<void> {
     if (this.#looking) return;
     this.#looking = true;
     const { path, onError } = this.#options;

@@ -1,12 +1,12 @@
 import type { FileStore } from '@stevedore/client';
-import { ProblemError } from '@stevedore/middleware/core';
+import { ProblemError, type UploadQuota } from '@stevedore/middleware/core';
 import type { ApiKey } from './api-keys.js';
 
 /**
  * The ledger of API keys: requests per second (a bucket of one second's worth, at least one) and
  * bytes stored per day (UTC). Bytes are reserved before they are written; at the end of an upload
  * the reservation is given back, and what was stored is counted. So no key ever stores more than
- * its quota.
+ * its quota. The bytes of an unfinished upload that never becomes a file are given back.
  *
  * One process counts for all workers of a gateway, from its start. In a deployment with a map it
  * uses only bytes that the map has granted it, some more than it needs now, and returns them when
@@ -66,7 +66,7 @@ interface Use {
   turn: Promise<unknown>;
 }
 
-export const DAY_MS = 86_400_000;
+const DAY_MS = 86_400_000;
 /** Reserved in the map at a time, so that few uploads wait for it: at most a share of the limit. */
 const GRANT_BYTES = 2 ** 20;
 const GRANT_SHARE = 1 / 16;
@@ -165,9 +165,11 @@ export class LocalLedger implements Ledger {
   ): Promise<boolean> {
     if (!this.#map || uses.length === 0) return false;
     const day = Math.floor(this.#now() / DAY_MS);
+    const asked: [use: Use, usedBytes: number][] = [];
     const asks = uses.map(([id, use]) => {
       const mine = Math.max(use.grantedBytes, use.storedBytes + use.reservedBytes);
       const usedBytes = mine - use.mappedBytes;
+      asked.push([use, usedBytes]);
       use.grantedBytes = mine;
       use.mappedBytes = mine;
       return { id, usedBytes, wantedBytes: wantedBytes(use), limitBytes: use.limitBytes };
@@ -175,8 +177,9 @@ export class LocalLedger implements Ledger {
     try {
       const grants = new Map((await this.#map(day, asks)).map((grant) => [grant.id, grant]));
       for (const [id, use] of uses) {
-        const { grantedBytes, bytes } = grants.get(id)!;
-        if (use.day !== day) continue;
+        const grant = grants.get(id);
+        if (!grant || use.day !== day) continue;
+        const { grantedBytes, bytes } = grant;
         use.grantedBytes += grantedBytes;
         use.mappedBytes += grantedBytes;
         use.elsewhereBytes = Math.max(0, bytes - use.mappedBytes);
@@ -184,9 +187,7 @@ export class LocalLedger implements Ledger {
       return true;
     } catch {
       // Problems of the map are reported elsewhere. The next request repeats what it has not heard.
-      for (const [index, [, use]] of uses.entries()) {
-        if (use.day === day) use.mappedBytes -= asks[index]!.usedBytes;
-      }
+      for (const [use, usedBytes] of asked) if (use.day === day) use.mappedBytes -= usedBytes;
       return false;
     }
   }
@@ -220,11 +221,18 @@ export class LocalLedger implements Ledger {
   #of(key: Limited, now: number): Use {
     const known = this.#uses.get(key.id);
     if (known) return known;
-    const use = {
+    const use: Use = {
       tokens: Math.max(1, key.requestsPerSecond ?? 1),
       at: now,
-      ...{ day: 0, limitBytes: 0, storedBytes: 0, reservedBytes: 0, grantedBytes: 0 },
-      ...{ mappedBytes: 0, elsewhereBytes: 0, isQuiet: false, turn: Promise.resolve() },
+      day: 0,
+      limitBytes: 0,
+      storedBytes: 0,
+      reservedBytes: 0,
+      grantedBytes: 0,
+      mappedBytes: 0,
+      elsewhereBytes: 0,
+      isQuiet: false,
+      turn: Promise.resolve(),
     };
     this.#uses.set(key.id, use);
     return use;
@@ -241,9 +249,8 @@ export class LocalLedger implements Ledger {
   #renew(use: Use): Use {
     const day = Math.floor(this.#now() / DAY_MS);
     if (use.day === day) return use;
-    return Object.assign(use, {
-      ...{ day, storedBytes: 0, grantedBytes: 0, mappedBytes: 0, elsewhereBytes: 0 },
-    });
+    const nothing = { storedBytes: 0, grantedBytes: 0, mappedBytes: 0, elsewhereBytes: 0 };
+    return Object.assign(use, nothing, { day });
   }
 }
 
@@ -270,4 +277,116 @@ function limited(
   seconds: number,
 ): ProblemError {
   return new ProblemError(code, message, undefined, { 'retry-after': String(seconds) });
+}
+
+/** Reserved at a time for a body of unknown length. */
+const STEP_BYTES = 256 * 1024;
+
+/**
+ * One upload's part in the ledger: it reserves bytes before they are written, in one piece if the
+ * length is known, and settles at the end.
+ */
+export class UploadAccount implements UploadQuota {
+  readonly #ledger: Ledger;
+  readonly #key: Limited;
+  #takenBytes = 0;
+  #reservedBytes = 0;
+  #isSettled = false;
+
+  constructor(ledger: Ledger, key: Limited) {
+    this.#ledger = ledger;
+    this.#key = key;
+  }
+
+  take(bytes: number, expected?: number): void | Promise<void> {
+    this.#takenBytes += bytes;
+    const lack = this.#takenBytes - this.#reservedBytes;
+    if (lack <= 0) return;
+    const more = expected === undefined ? STEP_BYTES : expected - this.#reservedBytes;
+    const reserving = this.#ledger.reserve(this.#key, lack, Math.max(lack, more));
+    if (typeof reserving === 'number') this.#reservedBytes += reserving;
+    else return reserving.then((reserved) => this.#add(reserved));
+  }
+
+  /** Refuses an upload of which at least so many bytes will be stored; reserves nothing. */
+  async demand(bytes: number): Promise<void> {
+    const reserved = await this.#ledger.reserve(this.#key, bytes, bytes);
+    this.#ledger.settle(this.#key.id, reserved, 0);
+  }
+
+  /** Call it once, when nothing more is written. */
+  settle(storedBytes: number): void {
+    this.#isSettled = true;
+    if (this.#reservedBytes === 0 && storedBytes === 0) return;
+    this.#ledger.settle(this.#key.id, this.#reservedBytes, storedBytes);
+  }
+
+  #add(reservedBytes: number): void {
+    // The client may have gone while the ledger was asked.
+    if (this.#isSettled) this.#ledger.settle(this.#key.id, reservedBytes, 0);
+    else this.#reservedBytes += reservedBytes;
+  }
+}
+
+interface Charge {
+  readonly key: string;
+  readonly day: number;
+  readonly bytes: number;
+}
+
+export interface UnfinishedChargesParts {
+  readonly ledger: Ledger;
+  readonly now: () => number;
+  /** True for an upload that is unfinished or has become a file. */
+  readonly isKept: (id: string) => Promise<boolean>;
+}
+
+const CHECK_INTERVAL_MS = 10_000;
+
+/**
+ * What unfinished uploads have used of their keys' bytes today. An upload that is removed, or gets
+ * too old, before it is a file gives them back.
+ */
+export class UnfinishedCharges {
+  readonly #parts: UnfinishedChargesParts;
+  /** By upload; bounded by the number of unfinished ones. */
+  readonly #charges = new Map<string, Charge>();
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(parts: UnfinishedChargesParts) {
+    this.#parts = parts;
+  }
+
+  /** Looks for uploads that no request removed, until `close`. */
+  start(): void {
+    this.#timer = setInterval(() => void this.check(), CHECK_INTERVAL_MS).unref();
+  }
+
+  /** Bytes that were counted now. */
+  add(id: string, key: string, bytes: number): void {
+    const day = Math.floor(this.#parts.now() / DAY_MS);
+    const known = this.#charges.get(id);
+    const before = known?.day === day ? known.bytes : 0;
+    this.#charges.set(id, { key, day, bytes: before + bytes });
+  }
+
+  /** They have become a file: their bytes stay counted. */
+  keep(ids: readonly string[]): void {
+    for (const id of ids) this.#charges.delete(id);
+  }
+
+  async check(ids: Iterable<string> = [...this.#charges.keys()]): Promise<void> {
+    for (const id of ids) {
+      // Without an answer it is looked at again.
+      if (!this.#charges.has(id) || (await this.#parts.isKept(id).catch(() => true))) continue;
+      const charge = this.#charges.get(id);
+      if (charge && this.#charges.delete(id)) {
+        this.#parts.ledger.giveBack(charge.key, charge.day, charge.bytes);
+      }
+    }
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+  }
 }

@@ -76,7 +76,7 @@ export function demandHost(app: FastifyInstance, names: HostNames | undefined): 
 function hasOneHost(rawHeaders: readonly string[]): boolean {
   let hosts = 0;
   for (let index = 0; index < rawHeaders.length; index += 2) {
-    if (isHost(rawHeaders[index]!)) hosts += 1;
+    if (isHost(rawHeaders[index] ?? '')) hosts += 1;
   }
   return hosts <= 1;
 }

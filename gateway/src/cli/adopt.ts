@@ -42,7 +42,9 @@ export function configure(command: Command): void {
       const progress = startProgress('the trunks');
       try {
         const report = await adoptOrigin({
-          ...{ map, origin: Number(text), by: by === 0 ? undefined : by },
+          map,
+          origin: Number(text),
+          by: by === 0 ? undefined : by,
           onProgress: progress.update,
           onTrouble: (trouble) => progress.warn(`not adopted yet, and tried again: ${trouble}`),
           onAsked: (from, to, isAlive) => {

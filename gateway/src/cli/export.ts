@@ -49,15 +49,16 @@ export function configure(command: Command): void {
       return withClient(
         command,
         exportOptions,
-        async (client, stopped) => {
+        async (client, stopped, atEnd) => {
           const isTar = target === '-' || target.endsWith('.tar');
           const print = target === '-' ? () => {} : (row: string) => process.stdout.write(row);
           print(CSV_HEAD);
           const run = new Export(client, options, print, stopped);
           const summarize = () => void process.stderr.write(`${run.summary()}\n`);
           // Nothing is left of an archive that is not complete.
+          if (!isTar) atEnd(summarize);
           if (isTar) await run.toTar(target).then(summarize);
-          else await run.toDirectory(target).finally(summarize);
+          else await run.toDirectory(target);
           if (run.failedFiles > 0) process.exitCode = EXIT_FAILED;
         },
         options.concurrency,

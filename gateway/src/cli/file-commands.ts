@@ -8,8 +8,9 @@ import { type OptionTable, type OptionValues, option } from '@stevedore/options'
 import type { Command } from 'commander';
 import { complaint, EXIT_FAILED, printable, UsageError } from './errors.js';
 import { endsAll, GatewayClient } from './gateway-client.js';
-import { interruptible } from './interrupts.js';
+import { withLocalKey } from './local-gateway.js';
 import { addOptions, clientOptions, flags, jsonOption, optionsOf } from './options.js';
+import { type AtEnd, interruptible } from './signals.js';
 
 /** `stevedore get`, `ls`, `stat` and `rm`: files of a gateway, by key, FastDFS id or group. */
 
@@ -22,7 +23,7 @@ const getOptions = {
 };
 
 const GET_HELP = `
-A group needs an API key with the scopes "list" and "read".
+Where the gateway has API keys, a group needs one with the scopes "list" and "read".
 
 Examples:
   stevedore get KEY -o photo.jpg
@@ -119,7 +120,7 @@ Examples:
   stevedore ls --prefix tmp/ --keys | xargs -r stevedore rm`;
 
 /**
- * Prints a line for each file, oldest first. Needs an API key with the scope list.
+ * Prints a line for each file, oldest first.
  */
 export function list(command: Command): void {
   addOptions(command, listOptions)
@@ -184,7 +185,7 @@ const removeOptions = {
 };
 
 const REMOVE_HELP = `
-A group needs an API key with the scopes "list" and "delete".
+Where the gateway has API keys, a group needs one with the scopes "list" and "delete".
 
 Examples:
   stevedore rm KEY KEY
@@ -233,11 +234,12 @@ async function removeGroup(client: GatewayClient, group: string): Promise<void> 
 export function withClient(
   command: Command,
   table: OptionTable & typeof clientOptions,
-  work: (client: GatewayClient, stopped: AbortSignal) => Promise<void>,
+  work: (client: GatewayClient, stopped: AbortSignal, atEnd: AtEnd) => Promise<void>,
   connections = 1,
 ): Promise<void> {
-  return interruptible(async (stopped) => {
-    await using client = new GatewayClient(optionsOf(command, table), connections, stopped);
-    await work(client, stopped);
+  return interruptible(async (stopped, atEnd) => {
+    const options = await withLocalKey(optionsOf(command, table));
+    await using client = new GatewayClient(options, connections, stopped);
+    await work(client, stopped, atEnd);
   });
 }

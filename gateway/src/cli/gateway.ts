@@ -4,6 +4,7 @@ import { maxFormBytes } from '@stevedore/middleware/core';
 import { environmentName, formatBytes } from '@stevedore/options';
 import { isError } from '@stevedore/protocol';
 import type { Command } from 'commander';
+import { readLocalKey } from '../access/local-key.js';
 import {
   CONFIG_FILE,
   type GatewayOptions,
@@ -12,10 +13,11 @@ import {
   limitsOf,
   parseGatewayOptions,
 } from '../options.js';
-import { version } from '../package-files.js';
+import { version } from '../program.js';
 import { workerCount } from '../workers/plan.js';
+import { noteGateway } from './local-gateway.js';
 import { addOptions, givenFlags, readConfigFile } from './options.js';
-import { stopSignal, untilStopped } from './until-stopped.js';
+import { stopSignal, untilStopped } from './signals.js';
 
 /** `stevedore gateway`: runs the whole product in one process or several, until a signal. */
 
@@ -39,7 +41,9 @@ export function configure(command: Command): void {
     });
     const stopped = stopSignal();
     const gateway = await startWith(options);
-    announce(options, gateway);
+    // A port that the system has picked is another one at the next start.
+    if (options.port !== 0) await noteGateway(gateway.url, options);
+    announce(options, gateway, await readLocalKey(options.directory));
     const error = await Promise.race([gateway.refused, stopped]);
     if (isError(error)) {
       await gateway.close();
@@ -72,7 +76,11 @@ interface Started {
 }
 
 /** Prints what runs, where, and its limits. */
-function announce(options: GatewayOptions, { url, trackers }: Started): void {
+function announce(
+  options: GatewayOptions,
+  { url, trackers }: Started,
+  localKey: string | undefined,
+): void {
   const workers = workerCount(options.workers);
   const rows: readonly (readonly [string, string])[] = [
     ['files', `${resolve(options.directory)}, ${describeDurability(options)}`],
@@ -83,6 +91,10 @@ function announce(options: GatewayOptions, { url, trackers }: Started): void {
     ['room', describeRoom(options)],
     ['limits', describeLimits(limitsOf(options))],
     ['access', describeAccess(options)],
+    // For the user who sees it, and in no log.
+    ...(localKey !== undefined && process.stdout.isTTY
+      ? [['console', `${url}/#key=${localKey}`] as const]
+      : []),
   ];
   const lines = rows.map(([name, text]) => `  ${name.padEnd(8)} ${text}`);
   process.stdout.write(`${[`stevedore ${version()}`, ...lines].join('\n')}\nready ${url}\n`);

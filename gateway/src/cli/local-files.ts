@@ -23,7 +23,8 @@ export async function* localFiles(paths: readonly string[], name?: string): Sour
 
 /** Everything below a directory, named by its path from there. */
 export function filesBelow(directory: string): Source {
-  return new Walk().below(asGiven([directory])[0]!, '');
+  const [given = Buffer.from(directory)] = asGiven([directory]);
+  return new Walk().below(given, '');
 }
 
 /** Links may lead to one directory from many places, and those to the next: the ways multiply. */
@@ -151,7 +152,8 @@ function asGiven(paths: readonly string[]): Buffer[] {
   const given = paths.some((path) => path.includes('\ufffd')) ? processArguments() : [];
   return paths.map((path) => {
     const at = given.findIndex((bytes) => bytes.toString() === path);
-    return at < 0 ? Buffer.from(path) : given.splice(at, 1)[0]!;
+    const [bytes = Buffer.from(path)] = at < 0 ? [] : given.splice(at, 1);
+    return bytes;
   });
 }
 

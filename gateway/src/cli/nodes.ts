@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
-import { type AddressInfo, isIPv6 } from 'node:net';
+import type { AddressInfo } from 'node:net';
 import { resolve } from 'node:path';
 import { readClusterSecrets } from '@stevedore/client';
 import {
@@ -13,10 +13,10 @@ import {
 import type { MigrationAction } from '@stevedore/protocol';
 import { isError } from '@stevedore/protocol';
 import type { ClassStatus, MigrationStatus } from '@stevedore/tiering/control';
-import { type AccessOptions, StartError } from '@stevedore/wire';
+import { type AccessOptions, addressText, StartError } from '@stevedore/wire';
 import type { Command } from 'commander';
 import type { MetricsText } from '../observe/node-metrics.js';
-import { version } from '../package-files.js';
+import { version } from '../program.js';
 import { explain, UsageError } from './errors.js';
 import {
   addOptions,
@@ -27,7 +27,7 @@ import {
   storageOptions,
   trackerOptions,
 } from './options.js';
-import { stopSignal, untilStopped } from './until-stopped.js';
+import { stopSignal, untilStopped } from './signals.js';
 
 /** `stevedore tracker` and `stevedore storage`: run FastDFS's daemons until a signal. */
 
@@ -125,7 +125,9 @@ function configure<Table extends NodeOptions, Started extends Daemon>(
       }));
     const what = `stevedore ${version()} ${command.name()}`;
     const figures = server ? `\n  metrics ${server.url}` : '';
-    process.stdout.write(`${what}${describe(options)}${figures}\nready ${endpoint(daemon)}\n`);
+    process.stdout.write(
+      `${what}${describe(options)}${figures}\nready ${addressText(daemon.host, daemon.port)}\n`,
+    );
     await untilStopped(stopped, async () => {
       await server?.close();
       await daemon.close();
@@ -153,15 +155,11 @@ function asTyped(error: unknown, table: OptionTable, nameOf: (option: string) =>
   return new UsageError(typed);
 }
 
-function endpoint({ host, port }: Daemon): string {
-  return isIPv6(host) ? `[${host}]:${port}` : `${host}:${port}`;
-}
-
 /**
  * `GET /metrics` of a tracker or storage, on a port of its own, for scrapers such as Prometheus.
  */
 
-export interface MetricsServer {
+interface MetricsServer {
   /** `http://127.0.0.1:9464/metrics` */
   readonly url: string;
   close(): Promise<void>;
@@ -171,13 +169,13 @@ const MAX_CONNECTIONS = 16;
 const HEAD_TIMEOUT_MS = 5_000;
 const CONTENT_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
 
-export interface MetricsAddress {
+interface MetricsAddress {
   readonly host: string;
   readonly port: number;
 }
 
 /** Reads `9464`, `10.0.0.7:9464` or `[::1]:9464`; undefined for an empty text. */
-export function metricsAddress(text: string): MetricsAddress | undefined {
+function metricsAddress(text: string): MetricsAddress | undefined {
   if (text === '') return undefined;
   const match = /^(?:(?:\[([0-9a-fA-F:.]+)\]|([^\s:[\]]+)):)?(\d{1,5})$/.exec(text);
   const port = Number(match?.[3]);
@@ -186,7 +184,7 @@ export function metricsAddress(text: string): MetricsAddress | undefined {
 }
 
 /** Resolves once it listens. Rejects with StartError. */
-export async function startMetricsServer(
+async function startMetricsServer(
   { host, port }: MetricsAddress,
   text: MetricsText,
 ): Promise<MetricsServer> {
@@ -223,7 +221,7 @@ export async function startMetricsServer(
   server.on('error', () => undefined);
   const bound = (server.address() as AddressInfo).port;
   return {
-    url: `http://${isIPv6(host) ? `[${host}]` : host}:${bound}/metrics`,
+    url: `http://${addressText(host, bound)}/metrics`,
     async close() {
       const closed = once(server, 'close');
       server.close();

@@ -55,7 +55,7 @@ export const migrateOptions = {
 const commonOptions = {
   clusterSecretFile: option.text(
     '',
-    "file with the cluster's secret, which every connection must prove; with several lines, all are accepted and the first is used for outgoing connections",
+    "file with the cluster's secret; of several lines, all are accepted and the first is used for outgoing connections",
     { see: 'OPERATIONS.md#securing-trackers-and-storages' },
   ),
   withoutSecret: option.choice(

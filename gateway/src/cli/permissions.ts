@@ -103,15 +103,16 @@ async function revoke(path: string, which: string | undefined): Promise<void> {
   const keys = await readKeyFile(path);
   const named = keys.filter(({ id }) => id === which);
   const found = named.length > 0 ? named : keys.filter(({ name }) => name === which);
-  if (found.length === 0) throw new UsageError(`${path} has no key "${which}"`);
+  const [key] = found;
+  if (!key) throw new UsageError(`${path} has no key "${which}"`);
   if (found.length > 1) {
     throw new UsageError(`"${which}" has ${found.length} keys; revoke them by their ids`);
   }
   await writeKeyFile(
     path,
-    keys.filter((key) => key !== found[0]),
+    keys.filter((each) => each !== key),
   );
-  process.stderr.write(`${found[0]!.id} of ${found[0]!.name} is revoked\n`);
+  process.stderr.write(`${key.id} of ${key.name} is revoked\n`);
 }
 
 function checkScopes(scopes: readonly string[]): readonly Scope[] {

@@ -1,6 +1,5 @@
 import { closeSync, mkdirSync, openSync } from 'node:fs';
-import { homedir } from 'node:os';
-import { dirname, isAbsolute, join } from 'node:path';
+import { dirname } from 'node:path';
 import { openDatabase, type SqliteDatabase, type SqliteStatement } from '@stevedore/disk/sqlite';
 
 /**
@@ -38,13 +37,6 @@ const LAYOUT = `
     PRIMARY KEY (gateway, path)
   ) WITHOUT ROWID;
   PRAGMA user_version = ${LAYOUT_VERSION};`;
-
-/** By the XDG Base Directory Specification: a relative path is ignored. */
-export function putJournalPath(environment: NodeJS.ProcessEnv): string {
-  const configured = environment.XDG_STATE_HOME ?? '';
-  const state = isAbsolute(configured) ? configured : join(homedir(), '.local', 'state');
-  return join(state, 'stevedore', 'puts.sqlite');
-}
 
 export class PutJournal {
   readonly #database: SqliteDatabase;

@@ -1,10 +1,10 @@
 import { formatBytes, type OptionTable, type OptionValues, option } from '@stevedore/options';
 import { EXIT_FAILED, explain } from './errors.js';
 import { GatewayClient } from './gateway-client.js';
-import { interruptible } from './interrupts.js';
+import { statePath, withLocalKey } from './local-gateway.js';
 import { clientOptions, flags } from './options.js';
 import { silentProgress, startProgress } from './progress.js';
-import { PutJournal, putJournalPath } from './put-journal.js';
+import { PutJournal } from './put-journal.js';
 import {
   PutRun,
   type Receipt,
@@ -12,6 +12,7 @@ import {
   type SourceFailure,
   type SourceFile,
 } from './put-run.js';
+import { interruptible } from './signals.js';
 
 /** The part that `put` and `import` share: a run with its journal, its bar and its summary. */
 
@@ -41,27 +42,34 @@ export function storeAll(
   type?: string,
 ): Promise<void> {
   const { group, concurrency, again } = options;
-  return interruptible(async (stopped) => {
+  return interruptible(async (stopped, atEnd) => {
     // A source may read from the gateway while an upload waits for it.
-    await using client = new GatewayClient(options, 2 * concurrency, stopped);
+    await using client = new GatewayClient(await withLocalKey(options), 2 * concurrency, stopped);
     const journal = openJournal(client.url);
     const { bytes, files } = process.stderr.isTTY ? await measure(ahead, stopped) : NOTHING;
     // The size of a stream is not known.
     const progress =
       bytes === 0 ? silentProgress : startProgress(`${formatBytes(bytes)} in ${files} files`);
     const run = new PutRun({
-      ...{ client, progress, journal, concurrency, type, stopped },
+      client,
+      progress,
+      journal,
+      concurrency,
+      type,
+      stopped,
       group: group === '' ? undefined : group,
       sendsAgain: again,
       totalBytes: bytes,
       onReceipt: (...stored) => progress.print(lineOf(...stored)),
     });
-    try {
-      if (!(await run.putAll(source(client)))) process.exitCode = EXIT_FAILED;
-    } finally {
+    atEnd(() => {
       const summary = run.summary();
       progress.stop();
       if (summary !== '') progress.warn(summary);
+    });
+    try {
+      if (!(await run.putAll(source(client)))) process.exitCode = EXIT_FAILED;
+    } finally {
       journal?.close();
     }
   });
@@ -70,7 +78,7 @@ export function storeAll(
 /** Uploads work without one. */
 function openJournal(url: string): PutJournal | undefined {
   try {
-    return PutJournal.open(putJournalPath(process.env), url);
+    return PutJournal.open(statePath('puts.sqlite'), url);
   } catch (error) {
     process.stderr.write(`warning: every file is sent, and none remembered: ${explain(error)}\n`);
     return undefined;

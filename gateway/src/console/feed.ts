@@ -92,7 +92,7 @@ export class ConsoleFeed implements ConsoleSource {
   #waitingSince: number | undefined;
   readonly #merges: Merge[] = [];
   readonly #trouble: Trouble[] = [];
-  readonly #timer: NodeJS.Timeout;
+  #timer: NodeJS.Timeout | undefined;
   readonly #migrationsOf: Migrations | undefined;
   #cluster: readonly StorageMember[] | undefined;
   #migrations: readonly StorageMigration[] = [];
@@ -103,8 +103,13 @@ export class ConsoleFeed implements ConsoleSource {
     this.#options = options;
     this.#now = options.now ?? Date.now;
     this.#startedAt = this.#now();
-    const { store, askMigration } = options;
+    const { askMigration } = options;
     if (askMigration) this.#migrationsOf = new Migrations(askMigration, this.#now);
+  }
+
+  /** The history begins, until `close`. */
+  start(): void {
+    const { store } = this.#options;
     store.on('trunk', this.#onTrunk);
     store.on('error', this.#onError);
     // A failure costs a point of the history, no more.
@@ -121,8 +126,13 @@ export class ConsoleFeed implements ConsoleSource {
     const { stagedBytes, acknowledgedFiles, reads, cache } = stats;
     this.#noteWaiting(stats);
     this.#history.add({
-      ...{ at: this.#now(), stagedBytes, uploads: acknowledgedFiles, downloads: reads },
-      ...{ cacheHits: cache.hits, cacheMisses: cache.misses, ...this.#stored },
+      at: this.#now(),
+      stagedBytes,
+      uploads: acknowledgedFiles,
+      downloads: reads,
+      cacheHits: cache.hits,
+      cacheMisses: cache.misses,
+      ...this.#stored,
       load: highestLoad(this.#migrations),
     });
   }
@@ -141,23 +151,23 @@ export class ConsoleFeed implements ConsoleSource {
     this.#noteWaiting(stats);
     const { access, mergeMaxAgeMs = MERGE_MAX_AGE_MS } = this.#options;
     const facts = {
-      ...{ now: this.#now(), ready, stats, trackers: store.trackers, cluster: this.#cluster },
-      ...{ migrations: this.#migrations, waitingSince: this.#waitingSince },
-      ...{ access, mergeMaxAgeMs, trouble: this.#trouble.at(-1) },
-    };
-    return {
-      version,
       now: this.#now(),
-      startedAt: this.#startedAt,
       trackers: store.trackers,
-      embedded,
       ready,
       stats,
-      attention: attention(facts),
-      merges: this.#merges,
-      trouble: this.#trouble,
       cluster: this.#cluster,
       migrations: this.#migrations,
+    };
+    const waitingSince = this.#waitingSince;
+    const trouble = this.#trouble.at(-1);
+    return {
+      ...facts,
+      version,
+      startedAt: this.#startedAt,
+      embedded,
+      attention: attention({ ...facts, waitingSince, mergeMaxAgeMs, access, trouble }),
+      merges: this.#merges,
+      trouble: this.#trouble,
     };
   }
 

@@ -98,8 +98,8 @@ class Ring {
   add(reading: Reading, last: Reading | undefined): void {
     const number = Math.floor(reading.at / this.#stepMs);
     const steps = this.#steps;
-    while (steps.length > 0 && steps[0]!.number <= number - this.#length) steps.shift();
-    while (steps.length > 0 && steps.at(-1)!.number > number) steps.pop();
+    while ((steps[0]?.number ?? number) <= number - this.#length) steps.shift();
+    while ((steps.at(-1)?.number ?? number) > number) steps.pop();
     let step = steps.at(-1);
     if (step?.number !== number) {
       step = emptyStep(number);
@@ -114,7 +114,8 @@ class Ring {
 
   table(): HistoryTable {
     const steps = this.#steps.flatMap((step, index) => {
-      const isAfterGap = index > 0 && this.#steps[index - 1]!.number < step.number - 1;
+      const before = this.#steps[index - 1];
+      const isAfterGap = before !== undefined && before.number < step.number - 1;
       return isAfterGap ? [step.number - 1, step] : [step];
     });
     const values = (of: (step: Step) => number | undefined): Values =>
@@ -140,8 +141,16 @@ class Ring {
 
 function emptyStep(number: number): Step {
   return {
-    ...{ number, seconds: 0, uploads: 0, downloads: 0, cacheHits: 0, cacheMisses: 0 },
-    ...{ trunks: 0, fill: 0, stagedBytes: 0, load: undefined },
+    number,
+    seconds: 0,
+    uploads: 0,
+    downloads: 0,
+    cacheHits: 0,
+    cacheMisses: 0,
+    trunks: 0,
+    fill: 0,
+    stagedBytes: 0,
+    load: undefined,
   };
 }
 

@@ -1,6 +1,6 @@
 import type { ClusterFinding, StorageMember } from '@stevedore/client';
 import { formatBytes } from '@stevedore/options';
-import { type Finding, ok, problem, warning } from './finding.js';
+import { type Finding, judged, ok, problem, warning } from './finding.js';
 
 /** Checks a cluster: which servers answer, which have space, whose clock is wrong. */
 
@@ -15,26 +15,14 @@ export function judgeCluster({ trackers, probe }: ClusterFinding, now: number): 
   for (const { address, error, roundTripMs, storages } of trackers) {
     if (error !== undefined) {
       const make = reached.length > 0 ? warning : problem;
-      findings.push(
-        make(
-          `tracker ${address}`,
-          error,
-          'start it, or check that its port is open to this machine',
-        ),
-      );
+      const advice = 'start it, or check that its port is open to this machine';
+      findings.push(make(`tracker ${address}`, error, advice));
       continue;
     }
     const active = storages.filter((storage) => storage.active).length;
     const detail = `answers in ${roundTripMs.toFixed(1)} ms and knows ${storages.length} storages, ${active} of them active`;
-    findings.push(
-      active > 0
-        ? ok(`tracker ${address}`, detail)
-        : problem(
-            `tracker ${address}`,
-            detail,
-            'start a storage; one that has just started needs up to half a minute',
-          ),
-    );
+    const none = 'start a storage; one that has just started needs up to half a minute';
+    findings.push(judged(`tracker ${address}`, detail, [active === 0, none, problem]));
     findings.push(...trackerClock(address, storages, now));
   }
   for (const storage of unique(reached.flatMap(({ storages }) => storages))) {
@@ -51,13 +39,13 @@ export function judgeStorage({
   active,
   freeBytes,
 }: StorageMember): Finding {
-  const what = `storage ${address}`;
-  const detail = `${group}, version ${version}, ${formatBytes(freeBytes)} free`;
-  if (!active)
-    return warning(what, `${detail}, not active`, 'start it, or let it finish catching up');
-  if (freeBytes < LOW_FREE_BYTES)
-    return warning(what, detail, 'it will soon refuse files: make room or add a storage');
-  return ok(what, detail);
+  const state = active ? '' : ', not active';
+  return judged(
+    `storage ${address}`,
+    `${group}, version ${version}, ${formatBytes(freeBytes)} free${state}`,
+    [!active, 'start it, or let it finish catching up'],
+    [freeBytes < LOW_FREE_BYTES, 'it will soon refuse files: make room or add a storage'],
+  );
 }
 
 function judgeProbe({ error, durationMs }: NonNullable<ClusterFinding['probe']>): Finding {
@@ -83,13 +71,8 @@ function storageClock({
   const offMs = Math.max(behind, ahead);
   if (offMs <= CLOCK_SLACK_MS) return [ok('clock of the storage', "as this machine's")];
   const detail = `${Math.round(offMs / 1000)} s ${behind > ahead ? 'behind' : 'ahead of'} this machine's`;
-  return [
-    warning(
-      'clock of the storage',
-      detail,
-      'synchronise all clocks with NTP: URL tokens and replication depend on them',
-    ),
-  ];
+  const advice = 'synchronise all clocks with NTP: URL tokens and replication depend on them';
+  return [warning('clock of the storage', detail, advice)];
 }
 
 /** The newest heartbeat has just arrived, by the tracker's clock. */

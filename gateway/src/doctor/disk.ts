@@ -2,7 +2,7 @@ import { mkdir, open, readdir, rename, rm, stat, statfs, unlink } from 'node:fs/
 import { dirname, join } from 'node:path';
 import { isStoreError } from '@stevedore/client';
 import { formatBytes } from '@stevedore/options';
-import { type Finding, ok, problem, warning } from './finding.js';
+import { type Finding, judged, ok, problem, warning } from './finding.js';
 
 /** Checks the directory and its disk: permissions, space, clock, and the cost of a sync. */
 
@@ -117,21 +117,16 @@ export function judgeSync(timesMs: readonly number[], durability: 'sync' | 'os')
       'an upload is acknowledged before it is on the disk: a power failure loses files; set durability to sync',
     );
   }
-  if (median > SLOW_SYNC_MS) {
-    return warning(
-      'sync',
-      detail,
-      'each upload waits at least that long: use a disk with a protected write cache (most NVMe for servers), not a network volume',
-    );
-  }
-  if (median < UNBELIEVABLE_SYNC_MS) {
-    return warning(
-      'sync',
-      detail,
-      'no disk is that fast: syncs are ignored on the way to it; put the directory on a real disk',
-    );
-  }
-  return ok('sync', detail);
+  const slow =
+    'each upload waits at least that long: use a disk with a protected write cache (most NVMe for servers), not a network volume';
+  const unbelievable =
+    'no disk is that fast: syncs are ignored on the way to it; put the directory on a real disk';
+  return judged(
+    'sync',
+    detail,
+    [median > SLOW_SYNC_MS, slow],
+    [median < UNBELIEVABLE_SYNC_MS, unbelievable],
+  );
 }
 
 export interface DiskFacts {
@@ -161,47 +156,29 @@ async function folderBytes(directory: string, name: string): Promise<number> {
 }
 
 export function judgeRoom(facts: DiskFacts, { containerSize }: RoomNeed): Finding[] {
-  const findings: Finding[] = [];
   const { freeBytes, usedBytes, inodes, freeInodes, type } = facts;
   const wanted = containerSize + MIN_FREE_BYTES;
   const detail = `${formatBytes(freeBytes)} free; the container may grow to ${formatBytes(containerSize)}`;
-  if (freeBytes < MIN_FREE_BYTES) {
-    findings.push(
-      problem(
-        'room',
-        detail,
-        `uploads are refused below ${formatBytes(MIN_FREE_BYTES)}: make room`,
-      ),
-    );
-  } else if (freeBytes + usedBytes < wanted) {
-    findings.push(
-      warning(
-        'room',
-        detail,
-        'lower containerSize to what the disk has: the gateway then refuses uploads before the disk is full',
-      ),
-    );
-  } else {
-    findings.push(ok('room', detail));
-  }
+  const full = `uploads are refused below ${formatBytes(MIN_FREE_BYTES)}: make room`;
+  const tooSmall =
+    'lower containerSize to what the disk has: the gateway then refuses uploads before the disk is full';
+  const findings = [
+    judged(
+      'room',
+      detail,
+      [freeBytes < MIN_FREE_BYTES, full, problem],
+      [freeBytes + usedBytes < wanted, tooSmall],
+    ),
+  ];
   // Some file systems have no fixed number of them and report 0.
   if (inodes > 0 && freeInodes < MIN_FREE_INODES) {
-    findings.push(
-      warning(
-        'inodes',
-        `${freeInodes} files can still be made`,
-        'remove small files from this disk, or recreate its file system with more inodes',
-      ),
-    );
+    const advice =
+      'remove small files from this disk, or recreate its file system with more inodes';
+    findings.push(warning('inodes', `${freeInodes} files can still be made`, advice));
   }
   if (MEMORY_FILE_SYSTEMS.has(type)) {
-    findings.push(
-      problem(
-        'disk',
-        'the directory is in memory',
-        'everything in it is gone after a restart of the machine: put it on a disk',
-      ),
-    );
+    const advice = 'everything in it is gone after a restart of the machine: put it on a disk';
+    findings.push(problem('disk', 'the directory is in memory', advice));
   }
   return findings;
 }

@@ -1,6 +1,7 @@
 import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { inspectCluster, readClusterSecrets, tryDirectory } from '@stevedore/client';
+import { addressText } from '@stevedore/wire';
 import type { GatewayOptions } from '../options.js';
 import { defaultLimits } from '../options.js';
 import { checkAccessFiles, checkConfigFile, judgeAccess } from './access.js';
@@ -40,7 +41,7 @@ export async function examine(options: GatewayOptions): Promise<readonly Finding
   };
   findings.push(...(await checkAccessFiles(options)));
   await add('directory', () => checkRights(directory));
-  const writable = findings.at(-1)!.verdict === 'ok';
+  const writable = findings.at(-1)?.verdict === 'ok';
   if (writable) {
     // The lock is one of SQLite's.
     if (sqlite.verdict === 'ok') await add('lock', () => checkLock(directory));
@@ -82,7 +83,7 @@ async function checkPorts(options: GatewayOptions): Promise<readonly Finding[]> 
         ]),
   ];
   const reachable = host === '0.0.0.0' || host === '::' ? '127.0.0.1' : host;
-  const url = `http://${reachable.includes(':') ? `[${reachable}]` : reachable}:${port}`;
+  const url = `http://${addressText(reachable, port)}`;
   const ours = port !== 0 && (await isGateway(url));
   return Promise.all(
     wanted.map(async ({ what, at, port: number }) => {

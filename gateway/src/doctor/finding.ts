@@ -22,6 +22,18 @@ export function problem(what: string, detail: string, advice: string): Finding {
   return { what, verdict: 'problem', detail, advice };
 }
 
+/** The first case that holds, or that all is well. */
+export function judged(
+  what: string,
+  detail: string,
+  ...cases: readonly (readonly [holds: boolean, advice: string, make?: typeof warning])[]
+): Finding {
+  const found = cases.find(([holds]) => holds);
+  if (!found) return ok(what, detail);
+  const [, advice, make = warning] = found;
+  return make(what, detail, advice);
+}
+
 /** A check that fails is a finding, and does not stop the others. */
 export async function attempt(
   what: string,

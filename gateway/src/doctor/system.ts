@@ -48,11 +48,11 @@ export interface HandleFacts {
 /** Undefined if the system does not report it (anything but Linux). */
 export async function handleFacts(): Promise<HandleFacts | undefined> {
   const limits = await readFile('/proc/self/limits', 'utf8').catch(() => undefined);
-  const match = /^Max open files\s+(\S+)\s+(\S+)/m.exec(limits ?? '');
+  const [, soft, hard] = /^Max open files\s+(\S+)\s+(\S+)/m.exec(limits ?? '') ?? [];
   const counts = await readFile('/proc/sys/fs/file-nr', 'utf8').catch(() => '0 0 0');
-  if (!match) return undefined;
+  if (soft === undefined || hard === undefined) return undefined;
   const [inUse = 0, , maximum = 0] = counts.trim().split(/\s+/).map(Number);
-  return { softLimit: limit(match[1]!), hardLimit: limit(match[2]!), inUse, maximum };
+  return { softLimit: limit(soft), hardLimit: limit(hard), inUse, maximum };
 }
 
 export function judgeHandles(facts: HandleFacts | undefined, maxConnections: number): Finding[] {

@@ -1,4 +1,10 @@
-import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import {
+  createServer,
+  type IncomingMessage,
+  type RequestListener,
+  type Server,
+  type ServerResponse,
+} from 'node:http';
 import { Server as NetServer, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
@@ -14,45 +20,57 @@ import type { FastifyInstance } from 'fastify';
 import type { Limits } from '../options.js';
 
 /**
- * The connections of HTTP clients, until shutdown: a bounded number, with one request at a time on
- * each. When one too many arrives, the connection that has been idle longest is closed, or else the
- * download that has been stalled longest.
+ * The HTTP server and the connections of its clients, until shutdown: a bounded number, with one
+ * request at a time on each. When one too many arrives, the connection that has been idle longest
+ * is closed, or else the download that has been stalled longest.
  */
 
-type RequestHandler = (request: IncomingMessage, response: ServerResponse) => void;
+/** Answers a request past the framework; false if it does not. */
+export type Take = (request: IncomingMessage, response: ServerResponse) => boolean;
 
 export class Connections {
-  readonly #maxConnections: number;
+  readonly #limits: Limits;
   readonly #unsent: UnsentBytes;
   readonly #turns = new Turns();
   readonly #open = new Set<Socket>();
   /** Connections without a request, the longest idle first. */
   readonly #idle = new Set<Socket>();
-
   readonly #leaving: AbortSignal | undefined;
 
   /** From `leaving` on, each answer ends its connection. */
-  constructor(maxConnections: number, unsent: UnsentBytes, leaving?: AbortSignal) {
-    this.#maxConnections = maxConnections;
+  constructor(limits: Limits, unsent: UnsentBytes, leaving?: AbortSignal) {
+    this.#limits = limits;
     this.#unsent = unsent;
     this.#leaving = leaving;
   }
 
-  /** Installs itself before the handlers of a server's requests. */
-  attach(server: Server): void {
-    const handlers = server.listeners('request') as RequestHandler[];
-    server.removeAllListeners('request');
-    server.on('request', (request: IncomingMessage, response: ServerResponse) => {
+  /** A server of these connections. `handle` gets the requests that none of `takes` answers. */
+  serve(takes: readonly Take[], handle: RequestListener): Server {
+    const { headerTimeoutMs, checkIntervalMs, keepAliveMs, idleMs } = this.#limits;
+    const server = createServer({
+      headersTimeout: headerTimeoutMs,
+      connectionsCheckingInterval: checkIntervalMs,
+      requireHostHeader: true,
+      keepAliveTimeout: keepAliveMs,
+      // No timeout for a whole request: uploads may take long as long as they progress.
+      requestTimeout: 0,
+    });
+    server.setTimeout(idleMs);
+    const listener: RequestListener = (request, response) => {
       const begin = (): void => {
         if (this.#leaving?.aborted) response.shouldKeepAlive = false;
         this.#note(request.socket, response);
-        for (const handle of handlers) handle.call(server, request, response);
+        if (!takes.some((take) => take(request, response))) handle(request, response);
       };
       const turn = this.#turns.wait(request, response);
       if (turn) turn.then((isItsTurn) => isItsTurn && begin());
       else begin();
-    });
-    server.prependListener('connection', (socket: Socket) => this.#accept(socket));
+    };
+    server.on('request', listener);
+    // The upload itself answers `Expect: 100-continue`, once it has read the headers.
+    server.on('checkContinue', listener);
+    server.on('connection', (socket: Socket) => this.#accept(socket));
+    return server;
   }
 
   /** Closes connections on which no request ever arrived. */
@@ -61,7 +79,7 @@ export class Connections {
   }
 
   #accept(socket: Socket): void {
-    if (this.#open.size >= this.#maxConnections && !this.#makeRoom()) {
+    if (this.#open.size >= this.#limits.maxConnections && !this.#makeRoom()) {
       socket.destroy();
       return;
     }

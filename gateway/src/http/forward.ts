@@ -47,7 +47,8 @@ export class Forwarder {
     try {
       const answer = await this.#to(to, peers).exchange(
         {
-          ...{ method: method as 'POST', path: url },
+          method: method as 'POST',
+          path: url,
           headers: {
             ...handedOn(headers),
             ...(length === undefined ? {} : { 'content-length': length }),

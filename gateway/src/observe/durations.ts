@@ -30,15 +30,15 @@ export class DurationSeries {
 
   observe(seconds: number): void {
     let bucket = 0;
-    while (bucket < DURATION_BUCKETS.length && seconds > DURATION_BUCKETS[bucket]!) bucket += 1;
-    this.#counts[bucket]! += 1;
+    while (seconds > (DURATION_BUCKETS[bucket] ?? Number.POSITIVE_INFINITY)) bucket += 1;
+    this.#counts[bucket] = (this.#counts[bucket] ?? 0) + 1;
     this.#sum += seconds;
   }
 
   *samples(name: string): Generator<Sample> {
     let count = 0;
     for (const [index, end] of [...DURATION_BUCKETS, '+Inf'].entries()) {
-      count += this.#counts[index]!;
+      count += this.#counts[index] ?? 0;
       yield { labels: { ...this.labels, le: end }, value: count, metricName: `${name}_bucket` };
     }
     yield { labels: { ...this.labels }, value: this.#sum, metricName: `${name}_sum` };

@@ -48,94 +48,58 @@ export function addFigures<Source>(
 export type HasCache = Pick<StoreStats, 'cache'>;
 
 export const CACHE_GAUGES: readonly Figure<HasCache>[] = [
-  ['cache_files', 'Files in the read cache.', ({ cache }) => cache.files],
-  ['cache_bytes', 'Bytes in the read cache.', ({ cache }) => cache.bytes],
+  ['cache_files', 'Files in the read cache.', (s) => s.cache.files],
+  ['cache_bytes', 'Bytes in the read cache.', (s) => s.cache.bytes],
   [
     'cache_hit_ratio',
-    'Share of reads that the cache answered, since the start.',
-    ({ cache }) => cache.hitRatio,
+    'Share of reads answered from the cache.',
+    (s) => s.cache.hitRatio,
     'average',
   ],
   [
     'cache_byte_hit_ratio',
-    'Share of bytes read that the cache answered, since the start.',
-    ({ cache }) => cache.byteHitRatio,
+    'Share of bytes read that came from the cache.',
+    (s) => s.cache.byteHitRatio,
     'average',
   ],
 ];
 
 export const CACHE_COUNTERS: readonly Figure<HasCache>[] = [
-  ['cache_hits_total', 'Reads answered from the cache.', ({ cache }) => cache.hits],
-  ['cache_misses_total', 'Reads that the cache could not answer.', ({ cache }) => cache.misses],
-  [
-    'cache_hit_bytes_total',
-    'Bytes of reads answered from the cache.',
-    ({ cache }) => cache.hitBytes,
-  ],
-  [
-    'cache_miss_bytes_total',
-    'Bytes of reads that the cache could not answer.',
-    ({ cache }) => cache.missBytes,
-  ],
-  [
-    'cache_misses_first_total',
-    'Misses of files that were not read before, as far as the cache knows.',
-    ({ cache }) => cache.missesFirst,
-  ],
-  [
-    'cache_misses_again_total',
-    'Misses of files that were read before and evicted since.',
-    ({ cache }) => cache.missesAgain,
-  ],
-  [
-    'cache_shared_loads_total',
-    'Misses that waited for a load already in progress.',
-    ({ cache }) => cache.sharedLoads,
-  ],
+  ['cache_hits_total', 'Reads answered from the cache.', (s) => s.cache.hits],
+  ['cache_misses_total', 'Reads not answered from the cache.', (s) => s.cache.misses],
+  ['cache_hit_bytes_total', 'Bytes answered from the cache.', (s) => s.cache.hitBytes],
+  ['cache_miss_bytes_total', 'Bytes not answered from the cache.', (s) => s.cache.missBytes],
+  ['cache_misses_first_total', 'Misses of files not read before.', (s) => s.cache.missesFirst],
+  ['cache_misses_again_total', 'Misses of files that were evicted.', (s) => s.cache.missesAgain],
+  ['cache_shared_loads_total', 'Misses that joined a load under way.', (s) => s.cache.sharedLoads],
   [
     'cache_absent_answers_total',
     'Misses of files known to be absent.',
-    ({ cache }) => cache.absentAnswers,
+    (s) => s.cache.absentAnswers,
   ],
-  [
-    'cache_too_large_total',
-    'Files loaded and not cached because of their size.',
-    ({ cache }) => cache.tooLarge,
-  ],
-  [
-    'cache_filter_no_total',
-    'Misses that the Bloom filter answered.',
-    ({ cache }) => cache.filterNo,
-  ],
-  [
-    'cache_filter_false_total',
-    'False positives of the Bloom filter.',
-    ({ cache }) => cache.filterFalse,
-  ],
-  ['cache_evicted_total', 'Files evicted to make room.', ({ cache }) => cache.evicted],
-  [
-    'cache_rejected_total',
-    'Files not admitted because they are read too rarely.',
-    ({ cache }) => cache.rejected,
-  ],
+  ['cache_too_large_total', 'Files too large for the cache.', (s) => s.cache.tooLarge],
+  ['cache_filter_no_total', 'Misses that the Bloom filter answered.', (s) => s.cache.filterNo],
+  ['cache_filter_false_total', 'False positives of the filter.', (s) => s.cache.filterFalse],
+  ['cache_evicted_total', 'Files evicted to make room.', (s) => s.cache.evicted],
+  ['cache_rejected_total', 'Files read too rarely for the cache.', (s) => s.cache.rejected],
   [
     'cache_read_ahead_bytes_total',
-    'Bytes read ahead, along with a file of the same affinity group.',
-    ({ cache }) => cache.readAhead.readBytes,
+    'Bytes read ahead, of the same group.',
+    (s) => s.cache.readAhead.readBytes,
   ],
   [
     'cache_read_ahead_used_bytes_total',
     'Bytes read ahead that were requested later.',
-    ({ cache }) => cache.readAhead.usedBytes,
+    (s) => s.cache.readAhead.usedBytes,
   ],
   [
     'cache_read_ahead_unused_bytes_total',
     'Bytes read ahead that were evicted unused.',
-    ({ cache }) => cache.readAhead.unusedBytes,
+    (s) => s.cache.readAhead.unusedBytes,
   ],
   [
     'cache_read_ahead_declined_total',
-    'Reads of a group without read-ahead, because earlier read-ahead was not used.',
-    ({ cache }) => cache.readAhead.declined,
+    'Reads of a group without read-ahead.',
+    (s) => s.cache.readAhead.declined,
   ],
 ];

@@ -5,7 +5,7 @@ import type { ProblemCode, UnsentBytes, UnsentStats } from '@stevedore/middlewar
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
 import { Counter, collectDefaultMetrics, Gauge, type Metric, Registry } from 'prom-client';
-import { RequestDurations } from './durations.js';
+import type { RequestDurations } from './durations.js';
 import { addFigures, type Figures } from './figures.js';
 import { redactUrl } from './log.js';
 import { addStoreMetrics } from './store-metrics.js';
@@ -22,6 +22,7 @@ export interface ObserveOptions {
   /** Also memory, CPU and event loop of this process. */
   readonly processMetrics: boolean;
   readonly refusals: Refusals;
+  readonly durations: RequestDurations;
   readonly unsent: UnsentBytes;
 }
 
@@ -49,13 +50,9 @@ const DOWNLOADS: Figures<UnsentStats> = {
 };
 
 /** Adds the hooks; call it before routes are added. */
-export function observe(
-  app: FastifyInstance,
-  options: ObserveOptions,
-): { readonly registry: Registry; readonly durations: RequestDurations } {
-  const { store, log, processMetrics } = options;
+export function observe(app: FastifyInstance, options: ObserveOptions): Registry {
+  const { store, log, processMetrics, durations } = options;
   const registry = new Registry();
-  const durations = new RequestDurations();
   registry.registerMetric(durations.metric as unknown as Metric);
   const stop = addStoreMetrics(registry, store, options.stats);
   options.refusals.addTo(registry);
@@ -77,7 +74,7 @@ export function observe(
     stop();
     registry.clear();
   });
-  return { registry, durations };
+  return registry;
 }
 
 function logRequest(log: Logger, request: FastifyRequest, reply: FastifyReply): void {

@@ -2,7 +2,7 @@ import swagger from '@fastify/swagger';
 import type { Readiness } from '@stevedore/client';
 import { type ProblemBody, problemCodes, type ReceiptJson } from '@stevedore/middleware/core';
 import type { FastifyInstance } from 'fastify';
-import { version } from '../package-files.js';
+import { version } from '../program.js';
 
 /**
  * The description of the API, generated from the schemas of the routes registered after this;

@@ -1,23 +1,5 @@
 import { DIGEST_HEADERS } from '@stevedore/middleware/core';
 import type { FastifySchema } from 'fastify';
-import {
-  always,
-  bytes,
-  conditions,
-  downloadQuery,
-  fastdfsQuery,
-  file,
-  fileId,
-  json,
-  key,
-  keyAndName,
-  open,
-  problems,
-  type Schema,
-  text,
-  withKey,
-  withKeyOrSignature,
-} from './parts.js';
 
 /**
  * What each route does, for the description of the API. HEAD is GET without the body. Schemas of
@@ -28,117 +10,201 @@ import {
 /** If the path does not name the operation. */
 export const POLICY_UPLOAD = 'POST /uploads/:policy';
 
-function download(
-  operationId: string,
-  summary: string,
-  params: Schema,
-  query: Schema = downloadQuery,
-  security = withKeyOrSignature,
-) {
+type Schema = Readonly<Record<string, unknown>>;
+type Operation = FastifySchema & Schema;
+type Security = readonly { readonly [scheme: string]: readonly string[] }[];
+
+const text = { type: 'string' };
+
+/** A parameter or header, said in words. */
+function say(description: string, more: Schema = {}): Schema {
+  return { ...text, ...more, description };
+}
+
+/** Parameters or headers by name; a text alone describes one. */
+function fields(all: Readonly<Record<string, string | Schema>>, ...required: string[]) {
+  const properties: Record<string, Schema> = {};
+  for (const [name, each] of Object.entries(all)) {
+    properties[name] = typeof each === 'string' ? say(each) : each;
+  }
+  return { type: 'object', properties, ...(required.length > 0 && { required }) };
+}
+
+const ID = 'a key or a FastDFS id';
+const key = say('as an upload answered it', { pattern: '^[A-Za-z0-9_-]{21}[AQgw]$' });
+const byKey = fields({ key }, 'key');
+const byKeyAndName = fields(
+  { key, filename: say('for people: the key alone finds the file', { minLength: 1 }) },
+  'key',
+  'filename',
+);
+const byFileId = fields(
+  {
+    group: { ...text, pattern: '^[A-Za-z0-9]{1,16}$' },
+    '*': 'the rest of the FastDFS id: `M00/3F/A2/…jpg`',
+  },
+  'group',
+  '*',
+);
+/** Without `id` and `once`: selects the files of a listing. */
+const listing = {
+  group: 'affinity group',
+  'name-prefix': 'what the name begins with',
+  type: '`image/png`, or `image/*`',
+  since: 'whose upload began at this time or later, ISO 8601',
+  until: 'whose upload began before this time, ISO 8601',
+  'min-size': 'bytes at least',
+  'max-size': 'bytes at most',
+  after: '`next` of the page before',
+  limit: 'most files of the page, 1 to 10,000',
+  'only-here': '`true`: only files of this server, none of others in the deployment',
+};
+const presigned = fields({
+  expires: 'of a presigned URL',
+  signature: 'of a presigned URL',
+  'max-bytes': 'of a presigned URL',
+  type: 'of a presigned URL',
+  group: 'of a presigned URL',
+  ttl: 'of a presigned URL',
+  nonce: 'of a presigned URL',
+});
+
+const open: Security = [];
+const withKey: Security = [{}, { bearer: [] }, { apiKey: [] }];
+const withKeyOrSignature: Security = [...withKey, { signedUrl: [] }];
+
+const bytes = { '*/*': { schema: { type: 'string', format: 'binary' } } };
+const nosniff = { 'X-Content-Type-Options': text };
+/** Headers of every answer. */
+const always = { 'X-Request-Id': say('name of the request in the log'), 'Cache-Control': text };
+
+function json(description: string, schema: Schema, headers: Schema = {}): Schema {
   return {
-    operationId,
-    summary,
-    tags: ['files'],
-    security,
-    params,
-    querystring: query,
-    headers: conditions,
-    response: { ...file, ...problems },
+    description,
+    headers: { ...always, ...headers },
+    content: { 'application/json': { schema } },
   };
 }
 
-const presignedQuery = {
-  type: 'object',
-  properties: Object.fromEntries(
-    ['expires', 'signature', 'max-bytes', 'type', 'group', 'ttl', 'nonce'].map((name) => [
-      name,
-      { ...text, description: 'of a presigned URL' },
-    ]),
-  ),
+const problem = {
+  description: 'a problem, with a stable `code`',
+  headers: {
+    ...always,
+    'Accept-Encoding': say('with some of 415: what a body may be coded in'),
+    Allow: say('with 405: the methods of this path'),
+    'Content-Range': say('with 416: the size of the file'),
+    ETag: say('with 412 and 416: of the file'),
+    'Last-Modified': say('with 412 and 416: of the file'),
+    'Retry-After': say('with some: seconds after which to try again'),
+    'WWW-Authenticate': say('with 401'),
+    ...nosniff,
+  },
+  content: { 'application/problem+json': { schema: { $ref: 'Problem#' } } },
 };
-const checksums = Object.fromEntries(
-  DIGEST_HEADERS.map((name) => [name, { ...text, description: 'verified before the 201' }]),
-);
+const problems = { '4xx': problem, '5xx': problem };
+const nothing = { description: 'no body', headers: always, type: 'null' };
 
-function upload(operationId: string, summary: string) {
+const validators = { ...always, ETag: say('strong'), 'Last-Modified': text };
+const fileHeaders = {
+  ...validators,
+  'Accept-Ranges': text,
+  'Content-Disposition': say('name of the file; inline or attachment'),
+  'Content-Security-Policy': text,
+  'Cross-Origin-Resource-Policy': text,
+  ...nosniff,
+};
+const rangeHeaders = { ...fileHeaders, 'Content-Range': say('of a single range') };
+const file = {
+  200: { description: 'the file', headers: fileHeaders, content: bytes },
+  206: { description: 'the ranges that were asked for', headers: rangeHeaders, content: bytes },
+  304: { description: 'the client has it', headers: validators, type: 'null' },
+};
+
+/** Of `files`, with the problems that it may end in, unless `more` says otherwise. */
+function operation(operationId: string, summary: string, more: Schema): Operation {
+  const { response, ...rest } = more;
+  const answers = { ...(response as Schema), ...problems };
+  return { operationId, summary, tags: ['files'], security: withKey, response: answers, ...rest };
+}
+
+/** `watching`, without a problem of its own. */
+function watching(operationId: string, summary: string, response: Schema, security = open) {
+  return { operationId, summary, tags: ['watching'], security, response };
+}
+
+function forConsole(operationId: string, summary: string, parameters?: Record<string, Schema>) {
+  const figures = json('the figures', { type: 'object', additionalProperties: true });
   return {
-    operationId,
-    summary,
+    ...watching(operationId, summary, { 200: figures, ...problems }, withKey),
+    description: 'For the console of the same version; it may change with it.',
+    ...(parameters && { querystring: fields(parameters) }),
+  };
+}
+
+function download(operationId: string, summary: string, params: Schema, more: Schema = {}) {
+  return operation(operationId, summary, {
+    security: withKeyOrSignature,
+    params,
+    querystring: fields({
+      download: 'with any value: as an attachment',
+      expires: 'of a signed URL',
+      signature: 'of a signed URL',
+    }),
+    headers: fields({
+      range: '`bytes=0-99`, up to 8 pieces',
+      'if-range': text,
+      'if-match': text,
+      'if-none-match': text,
+      'if-modified-since': text,
+      'if-unmodified-since': text,
+    }),
+    response: file,
+    ...more,
+  });
+}
+
+function upload(operationId: string, summary: string, querystring: Schema): Operation {
+  const checksums = DIGEST_HEADERS.map((name) => [name, 'verified before the 201']);
+  const binary = { type: 'string', format: 'binary' };
+  const form = { ...fields({ file: binary, group: text }, 'file') };
+  return operation(operationId, summary, {
     description:
       'A raw body is one file. The files of a form are stored all or none; they are one affinity ' +
       'group unless the field `group` names another.',
-    tags: ['files'],
     security: withKeyOrSignature,
-    querystring: presignedQuery,
-    headers: {
-      type: 'object',
-      properties: {
-        'x-filename': { ...text, description: 'name of a raw body, percent-encoded UTF-8' },
-        'content-disposition': { ...text, description: 'name of a raw body, without X-Filename' },
-        'x-affinity-group': { ...text, description: 'files of a group are stored side by side' },
-        'x-expires-at': { ...text, description: 'or the date at which it ends, ISO 8601' },
-        'x-expires-in': { ...text, pattern: '^[1-9][0-9]{0,8}$', description: 'seconds to live' },
-        'idempotency-key': {
-          ...text,
-          pattern: '^[\\x21-\\x7e]{1,255}$',
-          description: 'sent again within a day, with the same files, it stores nothing',
-        },
-        ...checksums,
-      },
-    },
+    querystring,
+    headers: fields({
+      'x-filename': 'name of a raw body, percent-encoded UTF-8',
+      'content-disposition': 'name of a raw body, without X-Filename',
+      'x-affinity-group': 'files of a group are stored side by side',
+      'x-expires-at': 'or the date at which it ends, ISO 8601',
+      'x-expires-in': say('seconds to live', { pattern: '^[1-9][0-9]{0,8}$' }),
+      'idempotency-key': say('sent again within a day, with the same files, it stores nothing', {
+        pattern: '^[\\x21-\\x7e]{1,255}$',
+      }),
+      ...Object.fromEntries(checksums),
+    }),
     body: {
       content: {
-        'application/octet-stream': { schema: { type: 'string', format: 'binary' } },
-        'multipart/form-data': {
-          schema: {
-            type: 'object',
-            properties: { file: { type: 'string', format: 'binary' }, group: text },
-            required: ['file'],
-          },
-        },
+        'application/octet-stream': { schema: binary },
+        'multipart/form-data': { schema: form },
       },
     },
     response: {
       201: json(
         'acknowledged: safe on the disk',
+        { anyOf: [{ $ref: 'Receipt#' }, { type: 'array', items: { $ref: 'Receipt#' } }] },
         {
-          anyOf: [{ $ref: 'Receipt#' }, { type: 'array', items: { $ref: 'Receipt#' } }],
-        },
-        {
-          'X-Content-Type-Options': text,
-          Location: { ...text, description: 'of a single file' },
-          'Idempotency-Replayed': { ...text, description: '`true`: stored before, not again' },
+          ...nosniff,
+          Location: say('of a single file'),
+          'Idempotency-Replayed': say('`true`: stored before, not again'),
         },
       ),
-      ...problems,
     },
-  };
+  });
 }
 
-const ready = {
-  200: json('files can be stored durably and a tracker answers', { $ref: 'Readiness#' }),
-  503: json('they cannot', { $ref: 'Readiness#' }),
-};
-/** Without `id` and `once`: selects the files of a listing. */
-const listQuery = Object.fromEntries(
-  [
-    ['group', 'affinity group'],
-    ['name-prefix', 'what the name begins with'],
-    ['type', '`image/png`, or `image/*`'],
-    ['since', 'whose upload began at this time or later, ISO 8601'],
-    ['until', 'whose upload began before this time, ISO 8601'],
-    ['min-size', 'bytes at least'],
-    ['max-size', 'bytes at most'],
-    ['after', '`next` of the page before'],
-    ['limit', 'most files of the page, 1 to 10,000'],
-    ['only-here', '`true`: only files of this server, none of others in the deployment'],
-  ].map(([name, description]) => [name, { ...text, description }]),
-);
-const nothing = { description: 'no body', headers: always, type: 'null' };
-
-const registered = { ...text, description: 'without a body: give this file of FastDFS a key' };
-
-const known = json(
+const found = json(
   'the file; with `once` all files of the upload, or none; with neither a page of files',
   {
     anyOf: [
@@ -147,131 +213,85 @@ const known = json(
       { $ref: 'Page#' },
     ],
   },
-  {
-    'Content-Disposition': { ...text, description: 'with format=zip' },
-    'X-Content-Type-Options': text,
-  },
+  { 'Content-Disposition': say('with format=zip'), ...nosniff },
 );
-const found = {
-  ...known,
-  content: { ...(known.content as Schema), 'application/zip': bytes['*/*'] },
-};
 
-function forConsole(operationId: string, summary: string, properties?: Schema) {
-  return {
-    operationId,
-    summary,
-    description: 'For the console of the same version; it may change with it.',
-    tags: ['watching'],
-    security: withKey,
-    ...(properties && { querystring: { type: 'object', properties } }),
-    response: {
-      200: json('the figures', { type: 'object', additionalProperties: true }),
-      ...problems,
-    },
-  };
-}
-
-const described: Readonly<Record<string, FastifySchema & Schema>> = {
-  'POST /files': {
-    ...upload('upload', 'Store files'),
-    querystring: { type: 'object', properties: { id: registered } },
-  },
-  [POLICY_UPLOAD]: upload('uploadUnderPolicy', 'Store files under a policy'),
-  'GET /files': {
-    operationId: 'find',
-    summary: 'What is known of a file by either id, or of the files of a marked upload',
-    tags: ['files'],
-    security: withKey,
-    querystring: {
-      type: 'object',
-      properties: {
-        id: { ...text, description: 'a key or a FastDFS id' },
-        once: {
-          ...text,
+const described: Readonly<Record<string, Operation>> = {
+  'POST /files': upload(
+    'upload',
+    'Store files',
+    fields({ id: 'without a body: give this file of FastDFS a key' }),
+  ),
+  [POLICY_UPLOAD]: upload('uploadUnderPolicy', 'Store files under a policy', presigned),
+  'GET /files': operation(
+    'find',
+    'What is known of a file by either id, or of the files of a marked upload',
+    {
+      querystring: fields({
+        id: ID,
+        once: say('in place of an id: of an upload whose Idempotency-Key was `once-` and this', {
           pattern: '^[A-Za-z0-9_-]{22}$',
-          description: 'in place of an id: of an upload whose Idempotency-Key was `once-` and this',
+        }),
+        'within-ms': say('uploads no older than that', { pattern: '^[0-9]{1,15}$' }),
+        ...listing,
+        format: say('of a listing; zip: all its files', { enum: ['json', 'zip'] }),
+      }),
+      response: {
+        200: {
+          ...found,
+          content: { ...(found.content as Schema), 'application/zip': bytes['*/*'] },
         },
-        'within-ms': {
-          ...text,
-          pattern: '^[0-9]{1,15}$',
-          description: 'uploads no older than that',
-        },
-        ...listQuery,
-        format: { ...text, enum: ['json', 'zip'], description: 'of a listing; zip: all its files' },
       },
     },
-    response: { 200: found, ...problems },
-  },
-  'DELETE /files': {
-    operationId: 'removeByEither',
-    summary: 'Delete a file by its key or its FastDFS id, or a page of the files of a group',
-    tags: ['files'],
-    security: withKey,
-    querystring: {
-      type: 'object',
-      properties: { id: { ...text, description: 'a key or a FastDFS id' }, ...listQuery },
+  ),
+  'DELETE /files': operation(
+    'removeByEither',
+    'Delete a file by its key or its FastDFS id, or a page of the files of a group',
+    {
+      querystring: fields({ id: ID, ...listing }),
+      response: {
+        200: json(
+          'with a group: how many files were deleted, and where to go on if there may be more',
+          { $ref: 'Deleted#' },
+          nosniff,
+        ),
+        204: nothing,
+      },
     },
-    response: {
-      200: json(
-        'with a group: how many files were deleted, and where to go on if there may be more',
-        { $ref: 'Deleted#' },
-        { 'X-Content-Type-Options': text },
-      ),
-      204: nothing,
-      ...problems,
-    },
-  },
-  'GET /files/:key': download('download', 'A file by its key', key),
-  'GET /files/:key/:filename': download('downloadNamed', 'A file by its key', keyAndName),
-  'GET /:group/*': download('downloadById', 'A file by its FastDFS id', fileId, fastdfsQuery, open),
-  'GET /files/:key/info': {
-    operationId: 'info',
-    summary: 'What is known of a file',
-    tags: ['files'],
-    security: withKey,
-    params: key,
-    response: {
-      200: json('the file', { $ref: 'Receipt#' }, { 'X-Content-Type-Options': text }),
-      ...problems,
-    },
-  },
-  'DELETE /files/:key': {
-    operationId: 'remove',
-    summary: 'Delete a file',
-    tags: ['files'],
-    security: withKey,
-    params: key,
-    response: { 204: nothing, ...problems },
-  },
-  'DELETE /:group/*': {
-    operationId: 'removeById',
-    summary: 'Delete a file by its FastDFS id',
-    tags: ['files'],
-    security: withKey,
-    params: fileId,
-    response: { 204: nothing, ...problems },
-  },
-  'GET /health/live': {
-    operationId: 'live',
-    summary: 'Whether the process answers',
-    tags: ['watching'],
+  ),
+  'GET /files/:key': download('download', 'A file by its key', byKey),
+  'GET /files/:key/:filename': download('downloadNamed', 'A file by its key', byKeyAndName),
+  'GET /:group/*': download('downloadById', 'A file by its FastDFS id', byFileId, {
     security: open,
-    response: { 200: json('it does', { $ref: 'Liveness#' }) },
-  },
-  'GET /health/ready': {
-    operationId: 'ready',
-    summary: 'Whether files can be stored durably',
-    tags: ['watching'],
-    security: open,
-    response: ready,
-  },
-  'GET /metrics': {
-    operationId: 'metrics',
-    summary: 'Figures for Prometheus',
-    tags: ['watching'],
-    security: withKey,
-    response: {
+    querystring: fields({
+      filename: 'as an attachment of this name',
+      token: 'anti-leech token',
+      ts: 'time of the token, in seconds since 1970',
+    }),
+  }),
+  'GET /files/:key/info': operation('info', 'What is known of a file', {
+    params: byKey,
+    response: { 200: json('the file', { $ref: 'Receipt#' }, nosniff) },
+  }),
+  'DELETE /files/:key': operation('remove', 'Delete a file', {
+    params: byKey,
+    response: { 204: nothing },
+  }),
+  'DELETE /:group/*': operation('removeById', 'Delete a file by its FastDFS id', {
+    params: byFileId,
+    response: { 204: nothing },
+  }),
+  'GET /health/live': watching('live', 'Whether the process answers', {
+    200: json('it does', { $ref: 'Liveness#' }),
+  }),
+  'GET /health/ready': watching('ready', 'Whether files can be stored durably', {
+    200: json('files can be stored durably and a tracker answers', { $ref: 'Readiness#' }),
+    503: json('they cannot', { $ref: 'Readiness#' }),
+  }),
+  'GET /metrics': watching(
+    'metrics',
+    'Figures for Prometheus',
+    {
       200: {
         description: 'the figures',
         headers: always,
@@ -279,14 +299,13 @@ const described: Readonly<Record<string, FastifySchema & Schema>> = {
       },
       ...problems,
     },
-  },
+    withKey,
+  ),
   'GET /console/state': forConsole('state', 'What the web console shows'),
   'GET /console/history': forConsole('history', 'The figures of the last hour or day', {
-    span: { ...text, enum: ['hour', 'day'], description: 'default hour' },
+    span: say('default hour', { enum: ['hour', 'day'] }),
   }),
-  'GET /console/file': forConsole('locate', 'Where the bytes of a file are', {
-    id: { ...text, description: 'a key or a FastDFS id' },
-  }),
+  'GET /console/file': forConsole('locate', 'Where the bytes of a file are', { id: say(ID) }),
   'GET /console/access': forConsole(
     'access',
     'API keys, without their secrets, and policies; needs the scope `admin`',
@@ -294,24 +313,20 @@ const described: Readonly<Record<string, FastifySchema & Schema>> = {
 };
 
 /** HEAD has the headers of GET; its `operationId` ends with `-head`. */
-function headOf({ summary, response, ...rest }: Schema): FastifySchema & Schema {
+function headOf({ summary, response, ...rest }: Schema): Operation {
   const answers = Object.entries(response as Readonly<Record<string, Schema>>);
   const heads = answers.map(([status, { description, headers }]) => [
     status,
     { description, headers, type: 'null' },
   ]);
-  return {
-    ...rest,
-    summary: `${summary}: the head alone`,
-    response: Object.fromEntries(heads),
-  };
+  return { ...rest, summary: `${summary}: the head alone`, response: Object.fromEntries(heads) };
 }
 
-export const operations: Readonly<Record<string, FastifySchema & Schema>> = {
+export const operations: Readonly<Record<string, Operation>> = {
   ...described,
   ...Object.fromEntries(
     Object.entries(described)
       .filter(([name]) => name.startsWith('GET '))
-      .map(([name, operation]) => [name.replace('GET', 'HEAD'), headOf(operation)]),
+      .map(([name, each]) => [name.replace('GET', 'HEAD'), headOf(each)]),
   ),
 };

@@ -11,7 +11,7 @@ import type { ConsoleSource } from '../console/feed.js';
 import { SPANS, type Span } from '../console/history.js';
 import { filesBase } from '../http/public-address.js';
 import { route } from '../http/route.js';
-import { PACKAGE } from '../package-files.js';
+import { PACKAGE } from '../program.js';
 
 /**
  * `GET /`: the web console, a page without a build step that loads nothing from other hosts, and
@@ -47,7 +47,6 @@ const ASSETS = [
   'controls.css',
   'figures.css',
   'console.js',
-  'attention.js',
   'charts.js',
   'figures.js',
   'find.js',
@@ -60,7 +59,6 @@ const ASSETS = [
   'key.js',
   'transfer.js',
   'view.js',
-  'views.js',
   'icon.svg',
 ];
 
@@ -120,8 +118,7 @@ export function consoleRoutes(app: FastifyInstance, parts: ConsoleParts): void {
       throw new ProblemError('bad_request', 'The parameter id names the file.');
     }
     await access.watch(asked);
-    if (id.includes('/')) await access.infoId(asked);
-    else await access.info(asked);
+    await access.info(asked, id);
     const { file, trunk, ...places } = await store.locate(id);
     const shown = trunk && (access.isOpen ? { ...trunk, fileId: '' } : trunk);
     return { file: receiptJson(file, base), ...places, ...(shown && { trunk: shown }) };

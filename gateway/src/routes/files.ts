@@ -18,7 +18,7 @@ import { type Answering, answeringWith, type Call, route } from '../http/route.j
 import { POLICY_UPLOAD } from '../openapi/operations.js';
 import { list, removeListed } from './listing.js';
 import { peerRoutes } from './peers.js';
-import { beginUpload, resumableRoutes, type UploadRoutes } from './resumable.js';
+import { beginUpload, clientOf, resumableRoutes, type UploadRoutes } from './resumable.js';
 
 /** The routes of files: by key, by FastDFS id, and uploads. */
 
@@ -67,12 +67,12 @@ function keyRoutes(
   });
   const info = answering(async (request) => {
     const key = keyOf(request);
-    await access.info(request as AskedBy);
+    await access.info(request as AskedBy, key);
     return files.info(request.raw, key, filesBase(request));
   });
   const remove = answering(async (request) => {
     const key = keyOf(request);
-    await access.remove(request as AskedBy);
+    await access.remove(request as AskedBy, key);
     return files.remove(key);
   });
   route(app, '/files/:key', { GET: read, HEAD: read, DELETE: remove });
@@ -140,7 +140,7 @@ function fastdfsRoutes(
   });
   const remove = answering(async (request) => {
     const { text } = named(request);
-    await access.removeId(request as AskedBy);
+    await access.remove(request as AskedBy, text);
     return files.remove(text);
   });
   route(app, '/:group/*', { GET: read, HEAD: read, DELETE: remove });
@@ -173,8 +173,7 @@ function uploadRoutes(app: FastifyInstance, routes: FileRoutes, answering: Answe
   const remove = answering(async (request) => {
     if ((request as AskedBy).query.id === undefined) return removeListed(request, routes);
     const id = idOf(request);
-    if (id.includes('/')) await routes.access.removeId(request as AskedBy);
-    else await routes.access.remove(request as AskedBy);
+    await routes.access.remove(request as AskedBy, id);
     return routes.files.remove(id);
   });
   const store = upload(routes, undefined);
@@ -199,8 +198,7 @@ function finding(routes: FileRoutes): Call {
     if (once === undefined && named === undefined) return list(request, routes);
     if (once === undefined) {
       const id = idOf(request);
-      if (id.includes('/')) await access.infoId(asked);
-      else await access.info(asked);
+      await access.info(asked, id);
       return files.info(request.raw, id, filesBase(request));
     }
     const isMark = /^[\w-]{22}$/.test(String(once)) && /^\d{0,15}$/.test(String(within ?? ''));
@@ -220,7 +218,7 @@ function finding(routes: FileRoutes): Call {
 function registering({ files, access, policies }: FileRoutes): Call {
   return async (request) => {
     const fileId = idOf(request);
-    await access.infoId(request as AskedBy);
+    await access.info(request as AskedBy, fileId);
     const grant = await access.upload(request as AskedBy, uploadPath(undefined));
     const policy = narrowPolicy(policies.default ?? {}, grant.policy);
     const receipt = await files.register(request.raw, fileId, { policy, mark: grant.mark });
@@ -249,8 +247,7 @@ function upload(routes: FileRoutes, name: string | undefined): Call {
       const stored = await files.upload(raw, reply.raw, {
         policy: narrowPolicy(own, policy),
         scope: `${scope} ${path}`,
-        // Without keys, all requests from one address count as one client's.
-        client: scope === '' ? request.ip : scope,
+        client: clientOf(request, scope),
         mark,
         quota: account,
       });

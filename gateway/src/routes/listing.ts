@@ -44,7 +44,8 @@ export async function list(
     return files.list(request.raw, options, filesBase(request));
   }
   if (format !== 'zip') throw new ProblemError('invalid_option', 'format is json or zip.');
-  await access.info(asked);
+  // Bytes of files whose keys the listing has shown.
+  await access.info(asked, '');
   return zip(request, files, options);
 }
 
@@ -138,7 +139,7 @@ export async function removeListed(
     throw new ProblemError('bad_request', 'Name a file by id, or files by group.');
   }
   await access.list(asked);
-  await access.remove(asked);
+  await access.remove(asked, '');
   const { files: listed, ...rest } = await files.store.list(options);
   const queue = listed.values();
   let deleted = 0;
@@ -158,29 +159,33 @@ export function listOptions(query: AskedBy['query']): ListOptions {
     if (value === undefined || typeof value === 'string') return value || undefined;
     throw new ProblemError('invalid_option', `${name} is given twice.`);
   };
-  const number = (name: string): number | undefined => {
-    const value = text(name);
-    if (value === undefined) return undefined;
-    if (/^\d{1,15}$/.test(value)) return Number(value);
-    throw new ProblemError('invalid_option', `${name} is a whole number.`);
+  const read = <Value>(name: string, what: string, parse: (given: string) => Value | undefined) => {
+    const given = text(name);
+    const value = given === undefined ? undefined : parse(given);
+    if (given === undefined || value !== undefined) return value;
+    throw new ProblemError('invalid_option', `${name} is ${what}.`);
   };
-  const flag = (name: string): boolean | undefined => {
-    const value = text(name);
-    if (value === undefined || value === 'false') return undefined;
-    if (value === 'true') return true;
-    throw new ProblemError('invalid_option', `${name} is true or false.`);
-  };
-  const date = (name: string): Date | undefined => {
-    const value = text(name);
-    if (value === undefined) return undefined;
-    if (!Number.isNaN(Date.parse(value))) return new Date(value);
-    throw new ProblemError('invalid_option', `${name} is a time in ISO 8601.`);
-  };
+  const number = (name: string) =>
+    read(name, 'a whole number', (given) => (/^\d{1,15}$/.test(given) ? Number(given) : undefined));
+  const flag = (name: string) =>
+    read(name, 'true or false', (given) =>
+      given === 'true' || given === 'false' ? given === 'true' : undefined,
+    );
+  const date = (name: string) =>
+    read(name, 'a time in ISO 8601', (given) =>
+      Number.isNaN(Date.parse(given)) ? undefined : new Date(given),
+    );
   const options = {
-    ...{ group: text('group'), namePrefix: text('name-prefix'), type: text('type') },
-    ...{ since: date('since'), until: date('until') },
-    ...{ minSize: number('min-size'), maxSize: number('max-size') },
-    ...{ after: text('after'), limit: number('limit'), onlyHere: flag('only-here') },
+    group: text('group'),
+    namePrefix: text('name-prefix'),
+    type: text('type'),
+    since: date('since'),
+    until: date('until'),
+    minSize: number('min-size'),
+    maxSize: number('max-size'),
+    after: text('after'),
+    limit: number('limit'),
+    onlyHere: flag('only-here'),
   };
   const given = Object.entries(options).filter(([, value]) => value !== undefined);
   return Object.fromEntries(given) as ListOptions;

@@ -1,3 +1,5 @@
+import type { IncomingMessage } from 'node:http';
+import type { Duplex } from 'node:stream';
 import {
   answerProof,
   type FileStore,
@@ -10,6 +12,7 @@ import {
   PEER_HEADER,
   type StoredFile,
   type ToldFile,
+  tunnelName,
   writeFacts,
 } from '@stevedore/client';
 import {
@@ -26,14 +29,15 @@ import type { AskedBy } from '../access/access.js';
 import { filesBase } from '../http/public-address.js';
 import type { Answering, Call } from '../http/route.js';
 import { listOptions } from './listing.js';
-import { peerCopies } from './peer-copies.js';
 
 /**
  * Routes for the other gateways of a deployment, authenticated by the secret that they share
  * through the map. `/peer/files/KEY` serves only this gateway's own files, so a request makes one
  * hop; `/peer/files` lists them, or those of an upload that was repeated at another gateway.
  * `/peer/facts` answers about several at once, with the bytes of small ones; `/peer/copies/ORIGIN`
- * does so for staged files of a gateway that is down, from the copies held here.
+ * does so for staged files of a gateway that is down, from the copies held here. `CONNECT
+ * copies-ORIGIN:1` opens the connection over which a gateway sends what it stages; frames follow in
+ * both directions.
  * Answers carry a proof that a gateway of the deployment made them.
  */
 
@@ -150,4 +154,45 @@ export function asPeer(deployment: FileStore['deployment'], call: Call): Call {
       throw new ProblemError(code, message, error, { ...headers, [PEER_HEADER]: proof });
     }
   };
+}
+
+/** A live gateway sends something every second. */
+const IDLE_MS = 15_000;
+/** The others close their connections once they hear that this gateway leaves. */
+const LEAVE_MS = 1_000;
+const TARGET = /^copies-(\d{1,5}):1$/;
+const REFUSED = 'HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n';
+
+function peerCopies(
+  app: FastifyInstance,
+  { deployment, copies }: Pick<FileStore, 'deployment' | 'copies'>,
+): void {
+  if (!copies) return;
+  const open = new Set<Duplex>();
+  const take = (request: IncomingMessage, socket: Duplex, head: Buffer): void => {
+    socket.on('error', () => undefined);
+    const { method = '', url = '', headers } = request;
+    const token = headers[PEER_HEADER];
+    const origin = TARGET.exec(url)?.[1];
+    const isPeer = deployment?.secret !== undefined && isPeerToken(token, deployment, method, url);
+    if (origin === undefined || !isPeer || tunnelName(Number(origin)) !== url) {
+      socket.end(REFUSED);
+      return;
+    }
+    open.add(socket);
+    socket.once('close', () => open.delete(socket));
+    request.socket.setNoDelay(true).setTimeout(IDLE_MS, () => socket.destroy());
+    const proof = answerProof(deployment, token, 200);
+    socket.write(`HTTP/1.1 200 OK\r\n${PEER_HEADER}: ${proof}\r\n\r\n`);
+    if (head.length > 0) socket.unshift(head);
+    void copies.receive(Number(origin), socket);
+  };
+  app.server.on('connect', take);
+  app.addHook('preClose', async () => {
+    copies.leave();
+    const timer = setTimeout(() => {
+      for (const socket of open) socket.destroy();
+    }, LEAVE_MS);
+    app.server.once('close', () => clearTimeout(timer));
+  });
 }

@@ -12,9 +12,8 @@ import {
 } from '@stevedore/middleware/core';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Access, AskedBy } from '../access/access.js';
+import type { UnfinishedCharges, UploadAccount } from '../access/ledger.js';
 import type { Policies } from '../access/policies.js';
-import type { UnfinishedCharges } from '../access/unfinished-charges.js';
-import type { UploadAccount } from '../access/upload-account.js';
 import type { Forwarder } from '../http/forward.js';
 import { filesBase } from '../http/public-address.js';
 import { type Answering, type Call, route } from '../http/route.js';
@@ -82,9 +81,11 @@ export function beginUpload(routes: UploadRoutes, name: string | undefined): Cal
       await account?.demand(length ?? 1);
     }
     return files.resume(request.raw, reply.raw, {
-      ...{ ...pathsOf(request), client: clientOf(request, scope) },
+      ...pathsOf(request),
+      client: clientOf(request, scope),
       policy: narrowPolicy(own, policy),
-      ...{ scope, mark },
+      scope,
+      mark,
       ...(access.isOpen ? {} : { visibleScope: scope }),
       ...counting(routes.charges, scope, account),
     });
@@ -120,7 +121,7 @@ function lengthOf(header: string | string[] | undefined): number | undefined {
 }
 
 /** Without keys, all requests from one address count as one client's. */
-function clientOf({ ip }: FastifyRequest, scope: string): string {
+export function clientOf({ ip }: FastifyRequest, scope: string): string {
   return scope === '' ? ip : scope;
 }
 
@@ -164,8 +165,10 @@ function continueUpload(routes: UploadRoutes): Call {
     const scope = scopeOfUpload(files.store, id);
     const { visibleScope, account } = await access.resume(request as AskedBy, scope);
     return files.resume(request.raw, reply.raw, {
-      ...{ ...pathsOf(request), client: clientOf(request, scope ?? '') },
-      ...{ id, visibleScope },
+      ...pathsOf(request),
+      client: clientOf(request, scope ?? ''),
+      id,
+      visibleScope,
       ...counting(routes.charges, visibleScope ?? '', account),
     });
   };

@@ -1,11 +1,5 @@
 import { unlink } from 'node:fs/promises';
-import {
-  request as ask,
-  type IncomingMessage,
-  type RequestListener,
-  type Server,
-  type ServerResponse,
-} from 'node:http';
+import { request as ask, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { connect, createServer, type Socket } from 'node:net';
 import { relative } from 'node:path';
 import { type Duplex, pipeline } from 'node:stream';
@@ -28,7 +22,6 @@ import { COPIES_PATH } from '../routes/peers.js';
 const MAX_SOCKET_PATH_BYTES = 107;
 const MAX_ADDRESS_BYTES = 64;
 const MARK = 'tus-resumable';
-/** Symbol on a connection for its client's address. */
 const OWN_HEADERS: ReadonlySet<string> = new Set(['connection', 'keep-alive', 'transfer-encoding']);
 
 /** Lets other workers pass requests on to this server. */
@@ -52,27 +45,34 @@ export async function takeForwarded(server: Server, path: string): Promise<void>
   });
 }
 
-/**
- * Passes requests for resumable uploads and copies on; installs itself before the handlers of a
- * server. The result ends connections that copies come over.
- */
-export function forwardToFirst(server: Server, path: string): () => void {
-  const short = socketPath(path);
-  const tunnels = new Set<Duplex>();
-  server.on('connect', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
-    tunnels.add(socket);
-    socket.once('close', () => tunnels.delete(socket));
-    tunnel(request, socket, head, short);
-  });
-  const handlers = server.listeners('request') as RequestListener[];
-  server.removeAllListeners('request');
-  server.on('request', (request: IncomingMessage, response: ServerResponse) => {
-    if (isOfFirst(request)) forward(request, response, short);
-    else for (const handle of handlers) handle.call(server, request, response);
-  });
-  return () => {
-    for (const socket of tunnels) socket.destroy();
+/** Passes requests for resumable uploads and copies on. */
+export class ToFirst {
+  readonly #path: string;
+  /** Connections that copies come over. */
+  readonly #tunnels = new Set<Duplex>();
+
+  constructor(path: string) {
+    this.#path = socketPath(path);
+  }
+
+  /** Takes a request that belongs to the first worker; false for any other. */
+  readonly take = (request: IncomingMessage, response: ServerResponse): boolean => {
+    if (!isOfFirst(request)) return false;
+    forward(request, response, this.#path);
+    return true;
   };
+
+  attach(server: Server): void {
+    server.on('connect', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+      this.#tunnels.add(socket);
+      socket.once('close', () => this.#tunnels.delete(socket));
+      tunnel(request, socket, head, this.#path);
+    });
+  }
+
+  close(): void {
+    for (const socket of this.#tunnels) socket.destroy();
+  }
 }
 
 function isOfFirst({ headers, url }: IncomingMessage): boolean {
@@ -96,7 +96,9 @@ function tunnel(
 function forward(request: IncomingMessage, response: ServerResponse, path: string): void {
   const { method, url, headers, socket } = request;
   const asking = ask({
-    ...{ method, path: url, headers },
+    method,
+    path: url,
+    headers,
     createConnection: () => {
       const connection = connect(path);
       connection.write(`${socket.remoteAddress ?? ''}\n`);
@@ -113,7 +115,7 @@ function forward(request: IncomingMessage, response: ServerResponse, path: strin
       closeAfterReply(request.socket, defaultTransferLimits);
     }
     const others = Object.entries(answer.headers).filter(([name]) => !OWN_HEADERS.has(name));
-    response.writeHead(answer.statusCode!, Object.fromEntries(others));
+    response.writeHead(answer.statusCode ?? 502, Object.fromEntries(others));
     answer.pipe(response);
   });
   asking.on('error', () => {

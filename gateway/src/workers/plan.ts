@@ -15,7 +15,7 @@ export function workerCount(workers: string): number {
 export function assignDirectories(workers: number, found: readonly number[]): number[][] {
   const plan = Array.from({ length: workers }, (_, index) => [index + 1]);
   const left = found.filter((number) => number > workers);
-  for (const [index, number] of left.entries()) plan[index % workers]!.push(number);
+  for (const [index, number] of left.entries()) plan[index % workers]?.push(number);
   return plan;
 }
 

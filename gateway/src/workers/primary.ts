@@ -10,12 +10,10 @@ import {
 import type { Logger } from 'pino';
 import { collectDefaultMetrics, Registry } from 'prom-client';
 import { ConsoleFeed } from '../console/feed.js';
-import { judgeAccess } from '../doctor/access.js';
-import { HEAP_GROWTH } from '../heap-growth.js';
 import { logTrouble, makeLog } from '../observe/log.js';
 import { checkGatewayOptions, type GatewayOptions, openOptions } from '../options.js';
-import { version } from '../package-files.js';
-import { migrationAsker } from '../start.js';
+import { HEAP_GROWTH } from '../program.js';
+import { feedOf } from '../start.js';
 import { away, Calls, errorOf } from './calls.js';
 import type { PrimaryCalls, WorkerCalls } from './messages.js';
 import { assignDirectories, shareOf } from './plan.js';
@@ -82,7 +80,11 @@ export async function startWorkers(
   events.on('error', () => undefined);
   const shared = await openSharedDirectory(openOptions(options), onError);
   const primary = new Primary({
-    ...{ options, share, log, events, trackers: shared.trackers },
+    options,
+    share,
+    log,
+    events,
+    trackers: shared.trackers,
     plan: assignDirectories(workers, await otherWorkers(options.directory)),
   });
   const close = async () => {
@@ -127,12 +129,18 @@ class Primary {
         : (day, asks) => this.#anyone().askWithin(MAP_TIMEOUT_MS, 'reserveUsage', day, asks),
     );
     this.#slots = plan.map((own) => ({
-      ...{ number: own[0]!, own, process: undefined, calls: undefined },
-      ...{ isServing: false, isSilent: false, failures: 0 },
+      number: own[0] ?? 1,
+      own,
+      process: undefined,
+      calls: undefined,
+      isServing: false,
+      isSilent: false,
+      failures: 0,
     }));
     this.#totals = new Totals(this.#slots.map(({ number }) => number));
     collectDefaultMetrics({ register: this.#registry });
     this.#feed = new ConsoleFeed({
+      ...feedOf(options),
       store: {
         trackers,
         on: (name, listener) => void events.on(name, listener as never),
@@ -141,12 +149,6 @@ class Primary {
         ready: () => this.#ready(),
         cluster: () => this.#anyone().ask('cluster'),
       },
-      version: version(),
-      embedded: options.trackers.length === 0,
-      ...(options.trackers.length === 0 ? {} : { askMigration: migrationAsker(options) }),
-      showsIds: options.apiKeys !== '',
-      access: judgeAccess(options),
-      mergeMaxAgeMs: options.mergeMaxAge,
     });
     // The primary hands out connections in turn. Workers that accept by themselves do not share
     // them evenly: of 16 opened at once, one of two workers has taken all.
@@ -162,11 +164,10 @@ class Primary {
   /** One after the other, so that new directories get different origins. */
   async start(): Promise<string> {
     let url = '';
-    const forked = this.#slots.map((slot) => this.#fork(slot));
-    for (const [index, slot] of this.#slots.entries())
-      url = await this.#start(slot, forked[index]!);
-    // The history begins now: before, there was nobody to ask.
-    void this.#feed.sample().catch(() => undefined);
+    const forked = this.#slots.map((slot) => [slot, this.#fork(slot)] as const);
+    for (const [slot, fork] of forked) url = await this.#start(slot, fork);
+    // Before, there was nobody to ask.
+    this.#feed.start();
     return url;
   }
 
@@ -187,7 +188,8 @@ class Primary {
       loaded = resolve;
     });
     const calls = new Calls<WorkerCalls>((message) => void process.send(message, () => undefined), {
-      ...{ ...answers, ...this.#answersTo(slot) },
+      ...answers,
+      ...this.#answersTo(slot),
       loaded: () => loaded(),
     });
     slot.process = process;
@@ -318,7 +320,8 @@ class Primary {
 
   /** From the workers that answer; the others are missing. */
   async #answersOf<Answer>(ask: (calls: Calls<WorkerCalls>) => Promise<Answer>): Promise<Answer[]> {
-    const asked = this.#serving().map(({ calls }) => ask(calls!).catch(() => undefined));
+    const serving = this.#serving().flatMap(({ calls }) => calls ?? []);
+    const asked = serving.map((calls) => ask(calls).catch(() => undefined));
     const answers = (await Promise.all(asked)).filter((answer) => answer !== undefined);
     if (answers.length === 0) throw away('no worker answers');
     return answers as Answer[];
@@ -343,7 +346,7 @@ class Primary {
     const figures = new Map<number, ProcessFigures>();
     await Promise.all(
       this.#serving().map(async ({ number, calls }) => {
-        const answer = await calls!.ask('figures').catch(() => undefined);
+        const answer = await calls?.ask('figures').catch(() => undefined);
         if (answer) figures.set(number, answer);
       }),
     );

@@ -11,8 +11,9 @@ const WORST: Readonly<Record<string, (one: number, other: number) => number>> = 
 };
 
 export function sumStats([first, ...others]: readonly StoreStats[]): StoreStats {
-  const sum = others.reduce<StoreStats>((all, each) => added(all, each) as StoreStats, first!);
-  if (others.length === 0) return sum;
+  if (!first) throw new TypeError('there are no figures to add up');
+  if (others.length === 0) return first;
+  const sum = others.reduce((all, each) => added(all, each) as StoreStats, first);
   const { cache } = sum;
   const hitRatio = share(cache.hits, cache.misses);
   const byteHitRatio = share(cache.hitBytes, cache.missBytes);

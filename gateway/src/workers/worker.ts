@@ -5,7 +5,7 @@ import { logTrouble, makeLog } from '../observe/log.js';
 import { defaultLimits, type GatewayOptions, openOptions } from '../options.js';
 import { type Gateway, startGateway } from '../start.js';
 import { Calls, plainError } from './calls.js';
-import { forwardToFirst, takeForwarded } from './forward.js';
+import { ToFirst, takeForwarded } from './forward.js';
 import type { PrimaryCalls, WorkerCalls, WorkerStart } from './messages.js';
 import { workerCount } from './plan.js';
 import { askShared } from './shared.js';
@@ -19,8 +19,8 @@ import { type ProcessFigures, sumStats } from './totals.js';
 /** By the numbers of their directories. */
 const stores = new Map<number, FileStore>();
 let gateway: Gateway | undefined;
-/** Ends what was passed on to the first worker and lasts. */
-let endTunnels = (): void => undefined;
+/** Undefined in the first worker. */
+let toFirst: ToFirst | undefined;
 let figures: (() => Promise<ProcessFigures>) | undefined;
 
 const answers: WorkerCalls = {
@@ -42,9 +42,13 @@ const answers: WorkerCalls = {
   stats,
   ready: () => serving().store.ready(),
   cluster: () => serving().store.cluster(),
-  reserveUsage: (day, asks) => serving().store.deployment!.reserveUsage(day, asks),
+  reserveUsage: (day, asks) => {
+    const { deployment } = serving().store;
+    if (!deployment) throw new Error('the gateway has no map');
+    return deployment.reserveUsage(day, asks);
+  },
   close: async () => {
-    endTunnels();
+    toFirst?.close();
     await gateway?.leave();
     await gateway?.close();
     for (const store of stores.values()) await store.close();
@@ -68,10 +72,11 @@ function stats(): ReturnType<FileStore['stats']> {
 }
 
 async function start({ own, others, options, trackers }: WorkerStart): Promise<string> {
-  const [number, ...further] = own as [number, ...number[]];
+  const [number = 1, ...further] = own;
   const log = makeLog(options.logLevel);
   const workers = workerCount(options.workers);
   const first = join(resolve(options.directory), 'workers', 'first.sock');
+  if (number !== 1) toFirst = new ToFirst(first);
   const open = (each: number, beside: readonly number[], how = options) =>
     openStore(each, beside, how, trackers);
   // Files of directories that have no worker of their own: nothing is uploaded there.
@@ -86,10 +91,11 @@ async function start({ own, others, options, trackers }: WorkerStart): Promise<s
       ...askShared(primary),
       open: () => open(number, [...further, ...others]),
       opened: async (server) => {
-        if (number === 1) await takeForwarded(server, first);
-        else endTunnels = forwardToFirst(server, first);
+        if (toFirst) toFirst.attach(server);
+        else await takeForwarded(server, first);
         await primary.ask('opened');
       },
+      passOn: toFirst?.take,
       stats,
       metrics: (own) => {
         figures = own;

@@ -18,13 +18,6 @@ export function efficiency(load: Load, capacityBytes: number): number {
   return (nonNegative(load.metadataBytes) + nonNegative(load.smallFileBytes)) / capacityBytes;
 }
 
-/** Eq. 2: the part of a load that B_logic can carry. Small files give way first. */
-export function carried(load: Load, capacityBytes: number): Load {
-  const metadataBytes = Math.min(nonNegative(load.metadataBytes), capacityBytes);
-  const smallFileBytes = Math.min(nonNegative(load.smallFileBytes), capacityBytes - metadataBytes);
-  return { metadataBytes, smallFileBytes };
-}
-
 /**
  * Eq. 4: ρ = (E · B_logic − L_meta) / L'_io with E = `mark`, the share of the
  * small-file load that may stay: 0 to 1. Without small-file load it is 1.
@@ -87,11 +80,6 @@ export function loadToMove(load: Load, capacityBytes: number, mark = 1): number 
  */
 export function spareLoad(target: Load, capacityBytes: number, mark = 1): number {
   return nonNegative(mark - efficiency(target, capacityBytes)) * capacityBytes;
-}
-
-/** Eq. 6: ML(MDS, IOS) = ML(MDS) − ML(MDS, MDS'): what is left for the I/O servers. */
-export function remainder(loadToMoveBytes: number, takenByTargetBytes: number): number {
-  return nonNegative(loadToMoveBytes - nonNegative(takenByTargetBytes));
 }
 
 function nonNegative(value: number): number {

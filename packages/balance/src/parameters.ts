@@ -42,19 +42,18 @@ export const defaultParameters: Parameters = Object.freeze({
   smallFileShare: 0,
 });
 
+const SHARES = [
+  ...(['usedMark', 'highLoadMark', 'lowLoadMark', 'spaceStep', 'loadStep'] as const),
+  ...(['efficiencyMark', 'smallFileShare'] as const),
+];
+
 /**
  * Merges the given values with the defaults, checked and frozen. Throws a RangeError that names the
  * bad one.
  */
 export function parameters(given: Partial<Parameters> = {}): Parameters {
   const all = { ...defaultParameters, ...given };
-  share('usedMark', all.usedMark);
-  share('highLoadMark', all.highLoadMark);
-  share('lowLoadMark', all.lowLoadMark);
-  share('spaceStep', all.spaceStep);
-  share('loadStep', all.loadStep);
-  share('efficiencyMark', all.efficiencyMark);
-  share('smallFileShare', all.smallFileShare);
+  for (const name of SHARES) assertShare(name, all[name]);
   if (all.lowLoadMark > all.highLoadMark) {
     throw new RangeError('lowLoadMark is above highLoadMark');
   }
@@ -71,6 +70,7 @@ export function parameters(given: Partial<Parameters> = {}): Parameters {
   return Object.freeze(all);
 }
 
-function share(name: string, value: number): void {
+/** Throws a RangeError unless the value is from 0 to 1. */
+export function assertShare(name: string, value: number): void {
   if (!(value >= 0 && value <= 1)) throw new RangeError(`${name} is ${value}, not in 0 to 1`);
 }

@@ -14,8 +14,6 @@ export interface Selection {
   readonly files: readonly AccessedFile[];
   /** TL: the load of the selected files together. */
   readonly totalLoadBytes: number;
-  /** False if the list ended, or N was reached, before TL reached ML. */
-  readonly sufficient: boolean;
 }
 
 /** MP of section 4.2.2: load over size. An empty file counts as one byte. */
@@ -34,15 +32,13 @@ export function selectByProfit(
 ): Selection {
   const files: AccessedFile[] = [];
   let totalLoadBytes = 0;
-  if (loadToMoveBytes > 0) {
-    for (const file of byFalling(accessed, migrationProfit)) {
-      if (totalLoadBytes >= loadToMoveBytes || files.length >= maximumFiles) break;
-      if (!(file.loadBytes > 0)) continue;
-      files.push(file);
-      totalLoadBytes += file.loadBytes;
-    }
+  const loaded = accessed.filter(({ loadBytes }) => loadBytes > 0);
+  for (const file of loadToMoveBytes > 0 ? byFalling(loaded, migrationProfit) : []) {
+    if (totalLoadBytes >= loadToMoveBytes || files.length >= maximumFiles) break;
+    files.push(file);
+    totalLoadBytes += file.loadBytes;
   }
-  return { files, totalLoadBytes, sufficient: totalLoadBytes >= loadToMoveBytes };
+  return { files, totalLoadBytes };
 }
 
 export interface Split {
@@ -51,7 +47,7 @@ export interface Split {
 }
 
 /**
- * Second half of step (2), and step (3): the files with the most load go to the target while its
+ * Second half of step (2), and step (3), with Eq. 6: the files with the most load go to the target while its
  * room lasts, the rest to I/O servers. Each file is on exactly one side.
  */
 export function splitByRoom(selected: readonly AccessedFile[], targetRoomBytes: number): Split {

@@ -1,4 +1,4 @@
-import { efficiency, type Load, spareLoad } from './load.js';
+import { type Load, spareLoad } from './load.js';
 
 /**
  * Chooses the metadata server that takes a load (section 4.2.2, several MDSs). Pure. Two guards
@@ -36,10 +36,9 @@ export function chooseTarget(
   overload: Overload,
   servers: readonly ServerLoad[],
 ): Assignment | undefined {
-  let best: { id: string; spare: number; fits: boolean } | undefined;
+  let best: Candidate | undefined;
   for (const server of servers) {
     if (server.id === overload.id) continue;
-    if (efficiency(server, server.capacityBytes) >= server.efficiencyMark) continue;
     const spare = spareLoad(server, server.capacityBytes, server.efficiencyMark);
     if (spare <= 0) continue;
     const candidate = { id: server.id, spare, fits: spare >= overload.totalLoadBytes };

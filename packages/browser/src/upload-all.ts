@@ -58,8 +58,11 @@ export class UploadAll {
     let sentBytes = this.#finishedBytes;
     for (const each of this.#running) sentBytes += each.sentBytes;
     return {
-      ...{ sentBytes, totalBytes: this.#totalBytes, files: this.#files },
-      ...{ storedFiles: this.#storedFiles, failedFiles: this.#failedFiles },
+      sentBytes,
+      totalBytes: this.#totalBytes,
+      files: this.#files,
+      storedFiles: this.#storedFiles,
+      failedFiles: this.#failedFiles,
     };
   }
 

@@ -103,13 +103,13 @@ export class Upload {
     const name = `stevedore ${[endpoint, ...this.#identity(), this.#options.group].join(' ')}`;
     this.#url = kept?.getItem(name) ?? undefined;
     try {
-      let where: StoredFile | number = this.#url === undefined ? 0 : await this.#offset();
+      let where: StoredFile | number = this.#url === undefined ? 0 : await this.#offset(this.#url);
       while (typeof where === 'number') {
         if (this.#url === undefined) {
           where = await this.#begin();
           if (this.#url !== undefined) kept?.setItem(name, this.#url);
         } else {
-          where = await this.#send(where);
+          where = await this.#send(this.#url, where);
         }
       }
       kept?.removeItem(name);
@@ -146,8 +146,7 @@ export class Upload {
    * The offset on the server, or the finished file; forgets an upload that the server does not know
    * any more.
    */
-  async #offset(): Promise<StoredFile | number> {
-    const url = this.#url!;
+  async #offset(url: string): Promise<StoredFile | number> {
     const answer = await this.#patiently(() => this.#request('HEAD', url, {}));
     const stored = storedIn(answer);
     if (stored) return stored;
@@ -158,9 +157,8 @@ export class Upload {
   }
 
   /** Sends bytes from the offset; resolves with the file, or with the next offset. */
-  async #send(offset: number): Promise<StoredFile | number> {
+  async #send(url: string, offset: number): Promise<StoredFile | number> {
     const { maxRequestBytes = Number.POSITIVE_INFINITY } = this.#options;
-    const url = this.#url!;
     const end = Math.min(offset + maxRequestBytes, this.#file.size);
     this.#progress(offset);
     const headers = {
@@ -187,7 +185,7 @@ export class Upload {
     }
     if (!mayPass(answer.status)) throw refusal(answer);
     await this.#pause(answer);
-    const there = await this.#offset();
+    const there = await this.#offset(url);
     if (typeof there === 'number' && there > offset) this.#retries = 0;
     return there;
   }
@@ -248,7 +246,9 @@ export class Upload {
     onSent?: (bytes: number) => void,
   ): Promise<Answer> {
     return request({
-      ...{ method, url, headers: { ...this.#options.headers, ...TUS, ...headers } },
+      method,
+      url,
+      headers: { ...this.#options.headers, ...TUS, ...headers },
       ...(body ? { body } : {}),
       ...(onSent ? { onSent } : {}),
       withCredentials: this.#options.withCredentials ?? false,

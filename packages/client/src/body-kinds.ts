@@ -83,8 +83,17 @@ export function sourceOf(body: unknown): Source {
   );
 }
 
+/** Of `put`, and of the parts of `putAll`. A mistyped one would be left out without a word. */
+const PUT_OPTIONS: ReadonlySet<string> = new Set([
+  ...['name', 'type', 'group', 'expiresAt', 'durability', 'once', 'mode', 'size', 'maxBytes'],
+  ...['transfer', 'signal', 'body'],
+]);
+
 /** The options with the type of a Blob and the name of a File as defaults. */
 export function withOwnNames<Options extends object>(body: unknown, options: Options): Options {
+  for (const name in options) {
+    if (!PUT_OPTIONS.has(name)) throw invalidOption(`put has no option "${name}"`);
+  }
   if (!isBlob(Object(body))) return options;
   const { type, name } = body as Partial<File>;
   return { ...(type ? { type } : {}), ...(name === undefined ? {} : { name }), ...options };

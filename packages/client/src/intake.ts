@@ -258,6 +258,8 @@ export function checkMeta({
   if (expiresAt === undefined) return meta;
   const time = types.isDate(expiresAt) ? expiresAt.getTime() : Number.NaN;
   if (!Number.isSafeInteger(time)) throw invalidOption('expiresAt: a valid Date is needed');
+  // Nobody could read what was acknowledged.
+  if (time <= Date.now()) throw invalidOption('expiresAt: this time has passed');
   return { ...meta, expiresAt: time };
 }
 

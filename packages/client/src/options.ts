@@ -37,17 +37,17 @@ export const storeOptions = {
   ),
   map: option.text(
     '',
-    'map of a deployment of several servers, postgres://USER@HOST/DATABASE; with it every server can serve every key',
+    'map of a deployment, postgres://USER@HOST/DATABASE; with it every server can serve every key',
     { see: 'SCALING.md' },
   ),
   peerUrl: option.text(
     '',
-    'URL at which other servers of the deployment reach this one, http://10.0.0.5:8080; none: they can read only its merged files',
+    'URL at which other servers reach this one, http://10.0.0.5:8080; none: they can read only its merged files',
     { see: 'SCALING.md' },
   ),
   stagedCopies: option.integer(
     1,
-    'disks that must have an upload before it is acknowledged; 2: another gateway, the partner, keeps a copy until the file is merged',
+    'disks that have an upload when it is acknowledged; 2: another gateway, the partner, keeps a copy until it is merged',
     { minimum: 1, maximum: 2, see: 'SCALING.md' },
   ),
   partner: option.text(
@@ -62,12 +62,12 @@ export const storeOptions = {
   storagePort: option.port(0, 'port of the embedded storage; 0 picks a free one'),
   metadataTier: option.boolean(
     false,
-    'let the embedded storage keep small files of FastDFS clients, and frequently read slices, as rows beside their metadata',
+    'the embedded storage keeps small files, and frequently read slices, as rows beside their metadata',
     { see: '../packages/tiering/FORMAT.md' },
   ),
   clusterSecretFile: option.text(
     '',
-    'file with the secret that trackers and storages require, the embedded ones too; if it has several lines, the first is used',
+    'file with the secret that trackers and storages require; of several lines, the first is used',
     { see: 'OPERATIONS.md#securing-trackers-and-storages' },
   ),
   trunkSize: option.size('64MiB', 'largest size of a trunk', { minimum: '1MiB', maximum: '2GiB' }),
@@ -88,15 +88,11 @@ export const storeOptions = {
   unfinishedAge: option.duration('1d', 'age at which an unfinished resumable upload is removed', {
     minimum: '1s',
   }),
-  directMaxWait: option.duration(
-    '100ms',
-    'longest time that direct mode collects files before it writes them',
-  ),
-  directBuffer: option.size(
-    '4MiB',
-    'bytes that direct mode collects before it writes them at once',
-    { minimum: '1B', maximum: '64MiB' },
-  ),
+  directMaxWait: option.duration('100ms', 'longest time that direct mode collects files'),
+  directBuffer: option.size('4MiB', 'most bytes that direct mode collects', {
+    minimum: '1B',
+    maximum: '64MiB',
+  }),
   containerSize: option.size(
     '20GiB',
     'disk space for staged files; when it is used up, uploads are refused',
@@ -104,11 +100,11 @@ export const storeOptions = {
   ),
   retain: option.size(
     '1GiB',
-    'disk space for read copies of files that are already in FastDFS; the oldest go first, 0 keeps none',
+    'disk space for read copies of files in FastDFS; the oldest go first, 0 keeps none',
   ),
   confirmCopies: option.integer(
     0,
-    'storages that must have a trunk before its files may leave this disk; 0: two if the group has two or more active storages, else one',
+    'storages that have a trunk when its files may leave this disk; 0: two if the group has two active storages, else one',
     { maximum: 32 },
   ),
   scrubRate: option.size(

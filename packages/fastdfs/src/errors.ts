@@ -110,7 +110,9 @@ export class FastdfsError extends Error {
   readonly retryable: boolean;
 
   constructor(code: FastdfsErrorCode, message: string, details: FastdfsErrorDetails) {
-    const where = details.address === undefined ? '' : ` (${details.address})`;
+    const { address = '' } = details;
+    // The system's own message names it already.
+    const where = message.includes(address) ? '' : ` (${address})`;
     const options = details.cause === undefined ? undefined : { cause: details.cause };
     super(`${details.operation}: ${message}${where}`, options);
     this.code = code;

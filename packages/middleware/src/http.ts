@@ -81,7 +81,7 @@ class Handler {
 
   /** The parts of the path below `path`; undefined for another path. */
   #routeOf(url: string): readonly string[] | undefined {
-    const path = url.split('?', 1)[0]!;
+    const [path = ''] = url.split('?', 1);
     if (path !== this.#path && !path.startsWith(`${this.#path}/`)) return undefined;
     const parts = path.slice(this.#path.length + 1).split('/');
     return parts.length === 1 && parts[0] === '' ? [] : parts;

@@ -95,7 +95,9 @@ export class MountedFiles extends Files {
   ): Promise<Answer> {
     await this.#itsTurn(request, response);
     return this.resume(request, response, {
-      ...{ path, filesPath: path, scope: this.#scope },
+      path,
+      filesPath: path,
+      scope: this.#scope,
       policy: this.#rules.of(request, undefined),
       client: request.socket.remoteAddress ?? '',
       ...(key === undefined ? {} : { id: checkKey(key) }),

@@ -101,7 +101,9 @@ export async function startEmbeddedNode(options: EmbeddedNodeOptions): Promise<E
   };
   const { trackers, trackerPort, storagePort } = ready;
   return {
-    ...{ trackers, trackerPort, storagePort },
+    trackers,
+    trackerPort,
+    storagePort,
     close,
     [Symbol.asyncDispose]: close,
   };

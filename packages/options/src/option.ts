@@ -44,19 +44,29 @@ export const option = {
   duration: (value: string | 0, help: string, more: Bounds<string> = {}) =>
     measured('duration', value, help, more),
   integer: (value: number, help: string, more: Bounds<number> = {}): OptionSpec<number> => ({
-    ...{ kind: 'integer', default: value, help },
+    kind: 'integer',
+    default: value,
+    help,
     ...more,
   }),
   port: (value: number, help: string, more: More = {}): OptionSpec<number> => ({
-    ...{ kind: 'port', default: value, help, minimum: 0, maximum: 65_535 },
+    kind: 'port',
+    default: value,
+    help,
+    minimum: 0,
+    maximum: 65_535,
     ...more,
   }),
   boolean: (value: boolean, help: string, more: More = {}): OptionSpec<boolean> => ({
-    ...{ kind: 'boolean', default: value, help },
+    kind: 'boolean',
+    default: value,
+    help,
     ...more,
   }),
   text: (value: string, help: string, more: More = {}): OptionSpec<string> => ({
-    ...{ kind: 'text', default: value, help },
+    kind: 'text',
+    default: value,
+    help,
     ...more,
   }),
   list: (
@@ -64,7 +74,9 @@ export const option = {
     help: string,
     more: More = {},
   ): OptionSpec<readonly string[]> => ({
-    ...{ kind: 'list', default: value, help },
+    kind: 'list',
+    default: value,
+    help,
     ...more,
   }),
   choice: <const Choice extends string>(
@@ -72,7 +84,7 @@ export const option = {
     choices: readonly Choice[],
     help: string,
     more: More = {},
-  ): OptionSpec<Choice> => ({ ...{ kind: 'text', default: value, choices, help }, ...more }),
+  ): OptionSpec<Choice> => ({ kind: 'text', default: value, choices, help, ...more }),
 };
 
 function measured(
@@ -137,9 +149,9 @@ export const UNITS = {
 /** Bytes or milliseconds; undefined for an unknown unit. */
 export function withUnit(kind: 'size' | 'duration', text: string): number | undefined {
   const { units } = UNITS[kind];
-  const match = /^(\d+(?:\.\d+)?)\s*([A-Za-z]+)$/.exec(text);
-  if (!match || !Object.hasOwn(units, match[2]!)) return undefined;
-  return Math.round(Number(match[1]) * units[match[2]!]!);
+  const [, amount, unit = ''] = /^(\d+(?:\.\d+)?)\s*([A-Za-z]+)$/.exec(text) ?? [];
+  const factor = Object.hasOwn(units, unit) ? units[unit] : undefined;
+  return factor === undefined ? undefined : Math.round(Number(amount) * factor);
 }
 
 /** `64 MiB`, for people. */

@@ -77,7 +77,7 @@ export class Encoders {
     if (taken < this.#limits.maxWaiting) return true;
     const own = this.#waiting.get(client)?.length ?? 0;
     if (most.length <= own + 1) return false;
-    most.pop()!.reject(busy());
+    most.pop()?.reject(busy());
     return true;
   }
 

@@ -4,5 +4,5 @@
  * @module @stevedore/pictures
  */
 export { type PictureOptions, Pictures } from './pictures.js';
-export { parseSize } from './size.js';
 export type { Fit, Format, Variant } from './variant.js';
+export { parseSize } from './variant.js';

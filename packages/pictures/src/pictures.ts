@@ -2,13 +2,15 @@ import type { Receipt, Store, StoredFile } from '@stevedore/client';
 import { type PictureMaker, ProblemError, type ShownPicture } from '@stevedore/middleware/core';
 import { Encoders } from './encoders.js';
 import { RefusedPictures } from './refused-pictures.js';
-import { isSameSize, parseSize, type Size } from './size.js';
 import {
   type AskedVariant,
   askedVariant,
   FITS,
   FORMATS,
+  isSameSize,
   mediaType,
+  parseSize,
+  type Size,
   type Variant,
   variantMark,
 } from './variant.js';

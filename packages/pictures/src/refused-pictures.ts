@@ -36,8 +36,8 @@ export class RefusedPictures {
     const { code, message } = error;
     this.#known.set(name, { code, message, until: this.#now() + this.#limits.maxAgeMs });
     if (this.#known.size <= this.#limits.maxEntries) return;
-    const [oldest] = this.#known.keys();
-    this.#known.delete(oldest!);
+    const [oldest = name] = this.#known.keys();
+    this.#known.delete(oldest);
   }
 
   /** Throws what is remembered of a picture. */

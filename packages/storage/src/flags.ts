@@ -32,7 +32,7 @@ export const storageFlags = {
   ),
   writeCopies: option.integer(
     1,
-    'group members, itself included, that must have a new file before it is acknowledged; with fewer, it removes the file and answers status 11',
+    'group members, itself included, that have a new file when it is acknowledged; with fewer, the answer is status 11',
     { minimum: 1, maximum: 32, see: '../packages/storage/README.md#what-is-promised' },
   ),
 } satisfies OptionTable;

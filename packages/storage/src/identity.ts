@@ -1,6 +1,7 @@
 import { isIPv4, isIPv6 } from 'node:net';
-import { type IpWidth, type Parameters, Status } from '@stevedore/protocol';
-import { isOwnAddress, StatusError } from '@stevedore/wire';
+import type { IpWidth, Parameters } from '@stevedore/protocol';
+import { isOwnAddress } from '@stevedore/wire';
+import { tryAgain } from './refusals.js';
 
 /**
  * What a storage learns about itself from the trackers: its address, its id if the cluster
@@ -41,12 +42,10 @@ export class Identity {
   /** This storage as file names have it; status 11 until a tracker has sent it. */
   source(): string {
     const source = this.#idInNames ? this.#id : this.#address;
-    if (source === undefined) {
-      throw new StatusError(Status.tryAgain, 'no tracker has told this storage who it is');
-    }
+    if (source === undefined) throw tryAgain('no tracker has told this storage who it is');
     if (isIPv6(source)) {
       // A file name has only four bytes for it.
-      throw new StatusError(Status.tryAgain, 'a storage at an IPv6 address needs a storage id');
+      throw tryAgain('a storage at an IPv6 address needs a storage id');
     }
     return source;
   }
@@ -84,8 +83,8 @@ export class Identity {
     this.#addresses = new Map(
       lines.map((line) => {
         const [id = '', , host = ''] = line.split(' ');
-        const bracketed = /^\[([^\]]+)\]/.exec(host);
-        return [id, bracketed ? bracketed[1]! : host.split(/[,:]/, 1)[0]!];
+        const [plain = '', bracketed] = /^(?:\[([^\]]+)\]|[^,:]*)/.exec(host) ?? [];
+        return [id, bracketed ?? plain];
       }),
     );
   }

@@ -2,8 +2,8 @@
 
 export { ByteBoundedCache } from './files/caches.js';
 export type { FileBackend, NewFile, ReadableFile, StoredMetadata } from './files/file-backend.js';
-export { readInto } from './files/file-backend.js';
-export { FilesOnDisk } from './files/files-on-disk.js';
+export { chunksOf, readInto } from './files/file-backend.js';
+export { filesOnDisk } from './files/files-on-disk.js';
 export type { BackendDownload } from './handlers/download.js';
 export {
   dataDirectory,
@@ -14,6 +14,7 @@ export {
   temporaryDirectory,
 } from './layout.js';
 export type { StorageBackend } from './open-storage.js';
+export { endOfLines } from './replication/binlog.js';
 export type { StorageSession } from './replication/members.js';
 export type { HotSlices } from './slices/slices.js';
 export { type Storage, startStorage } from './storage-daemon.js';

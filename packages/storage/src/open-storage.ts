@@ -5,13 +5,12 @@ import { StorageCounters } from './counters.js';
 import { forgetPath, storageCache } from './files/caches.js';
 import { ChangingFiles } from './files/changing-files.js';
 import type { FileBackend } from './files/file-backend.js';
-import type { FileParts } from './files/file-parts.js';
 import { FileStore } from './files/file-store.js';
-import { FilesOnDisk, SharedSyncs } from './files/files-on-disk.js';
+import { filesOnDisk, SharedSyncs } from './files/files-on-disk.js';
 import { MetadataStore } from './files/metadata-store.js';
 import { OpenFiles } from './files/open-files.js';
 import { SmallFiles } from './files/small-files.js';
-import { FileLocks, StorePath, StorePaths } from './files/store-paths.js';
+import { FileLocks, type FileParts, StorePath, StorePaths } from './files/store-paths.js';
 import { appenderHandlers } from './handlers/appender.js';
 import { type DownloadBackend, downloadHandler } from './handlers/download.js';
 import { metadataHandlers, queryInfoHandler } from './handlers/metadata.js';
@@ -89,7 +88,7 @@ async function openOn(
     settings.reservedSpaceMegabytes * 1024 * 1024,
   );
   const onDisk = (each: Disk): FileBackend =>
-    backend?.files ?? new FilesOnDisk(each, (path) => storePaths.of(path).temporaryFile());
+    backend?.files ?? filesOnDisk(each, (path) => storePaths.of(path).temporaryFile());
   const files = onDisk(disk);
   const stateFile = new StateFile(disk, dataDirectory(storePaths.at(0).path), onError);
   let saved: StorageState | undefined;

@@ -55,18 +55,18 @@ export class SavedFile {
   }
 
   async #write(): Promise<void> {
-    const content = this.#waiting!();
+    const content = this.#waiting;
     this.#waiting = undefined;
-    await replaceFile(this.#disk, this.#directory, this.#name, content);
+    if (content) await replaceFile(this.#disk, this.#directory, this.#name, content());
   }
 }
 
 /** Parses a JSON object; undefined for any other text. */
 export function parseObject(
-  text: string | undefined,
+  bytes: Buffer | undefined,
 ): Readonly<Record<string, unknown>> | undefined {
   try {
-    const value: unknown = JSON.parse(text ?? '');
+    const value: unknown = JSON.parse(bytes?.toString() ?? '');
     return typeof value === 'object' && value !== null ? { ...value } : undefined;
   } catch {
     return undefined;

@@ -1,14 +1,14 @@
 import type { FileCache } from '@stevedore/cache';
 import { type FileId, type FileName, fileKind, parseSliceId } from '@stevedore/protocol';
 import type { ChangingFiles } from './files/changing-files.js';
-import { ifThere } from './files/file-backend.js';
 import { parseRequestedName } from './files/file-names.js';
-import type { FileParts } from './files/file-parts.js';
 import type { FileStore } from './files/file-store.js';
 import type { MetadataStore } from './files/metadata-store.js';
 import type { OpenFile } from './files/open-files.js';
 import type { SmallFiles } from './files/small-files.js';
+import type { FileParts } from './files/store-paths.js';
 import type { Identity } from './identity.js';
+import { ifThere } from './refusals.js';
 import type { Replication } from './replication/replication.js';
 import type { Slices } from './slices/slices.js';
 

@@ -21,7 +21,7 @@ export class StateFile {
 
   /** The saved state; undefined if there is none or it is unreadable. */
   async load(): Promise<StorageState | undefined> {
-    const fields = parseObject((await this.#file.load(MAX_STATE_BYTES))?.toString());
+    const fields = parseObject(await this.#file.load(MAX_STATE_BYTES));
     if (fields?.version !== VERSION) return undefined;
     const { joinedAtSeconds, complete, high, low, files } = fields;
     const areCounts = isCount(joinedAtSeconds) && isCount(high) && isCount(low) && isCount(files);

@@ -4,7 +4,7 @@ import type { FileCacheStats } from '@stevedore/cache';
 import { encodeStatistics, type StorageStatistics } from '@stevedore/protocol';
 import { type ConnectionEnds, FrameServer, nowSeconds } from '@stevedore/wire';
 import { openStorage, type StorageBackend } from './open-storage.js';
-import { StorageSession } from './replication/members.js';
+import type { StorageSession } from './replication/members.js';
 import type { ReplicationStatus } from './replication/peer-sender.js';
 import { Peers } from './replication/peers.js';
 import { type StorageOptions, type StorageSettings, storageSettings } from './storage-options.js';
@@ -51,7 +51,7 @@ export async function startStorage(
     handlers: opened.handlers,
     closesAfterInvalid: true,
     onError,
-    openSession: ({ peerAddress }: ConnectionEnds) => new StorageSession(peerAddress),
+    openSession: ({ peerAddress }: ConnectionEnds) => ({ address: peerAddress, peer: '' }),
     closeSession: () => {},
   });
   try {
@@ -71,7 +71,12 @@ export async function startStorage(
   const links = settings.trackers.map(
     (tracker) =>
       new TrackerLink({
-        ...{ tracker, service, port, joinedAtSeconds, startedAtSeconds, firstCopy },
+        tracker,
+        service,
+        port,
+        joinedAtSeconds,
+        startedAtSeconds,
+        firstCopy,
         onActive: active.resolve,
         statistics: () => encodeStatistics(statistics()),
       }),

@@ -39,12 +39,6 @@ export interface StorageOptions extends ConnectionOptions, AccessOptions {
   readonly reservedSpaceMegabytes?: number;
   /** Idle files kept open; fewer if the system runs out of descriptors. Default 2560. */
   readonly maxIdleFiles?: number;
-  /** Bytes read and sent at a time. Default 256 KiB. */
-  readonly readChunkBytes?: number;
-  /** Memory for directories of trunks, 13 bytes per slice. Default 128 MiB. */
-  readonly maxDirectoryCacheBytes?: number;
-  /** Longest accepted directory of a trunk, bytes. Default 32 MiB. */
-  readonly maxTrunkDirectoryBytes?: number;
   /** Memory for the cache of small files and slices. Default 64 MiB; 0 disables it. */
   readonly cacheBytes?: number;
   /** Put a Bloom filter in front of that cache. Default false: the map is as fast alone. */
@@ -65,8 +59,6 @@ export interface StorageOptions extends ConnectionOptions, AccessOptions {
   readonly writeTimeoutMs?: number;
   /** Interval of heartbeats to the trackers. Default 30,000. */
   readonly beatIntervalMs?: number;
-  /** Default 60,000. */
-  readonly diskReportIntervalMs?: number;
   /** Pause before reconnecting to a tracker or member. Default 1000. */
   readonly reconnectDelayMs?: number;
   readonly disk?: Disk;
@@ -77,23 +69,30 @@ export interface StorageOptions extends ConnectionOptions, AccessOptions {
 
 export interface StorageSettings
   extends Required<
-    Omit<StorageOptions, 'trackers' | 'address' | keyof ConnectionOptions | keyof AccessOptions>
+    Omit<
+      StorageOptions,
+      'storePaths' | 'trackers' | 'address' | keyof ConnectionOptions | keyof AccessOptions
+    >
   > {
+  readonly storePaths: readonly [string, ...string[]];
   readonly trackers: readonly Address[];
   readonly address: string | undefined;
   readonly limits: ConnectionLimits;
   readonly access: AccessSettings;
 }
 
-const MIB = 1024 * 1024;
 const DAY_MS = 86_400_000;
 const MAX_STORE_PATHS = 256;
 const MAX_TRACKERS = 16;
 
 export function storageSettings(options: StorageOptions): StorageSettings {
   const host = options.host ?? storageFlags.host.default;
+  const [first, ...others] = options.storePaths.map((path) => resolve(path));
+  if (first === undefined || others.length >= MAX_STORE_PATHS) {
+    throw new OptionError(`storePaths must name 1 to ${MAX_STORE_PATHS} directories`);
+  }
   const settings: StorageSettings = {
-    storePaths: options.storePaths.map((path) => resolve(path)),
+    storePaths: [first, ...others],
     trackers: (options.trackers ?? []).map((text) => checkAddress(text, DEFAULT_TRACKER_PORT)),
     host,
     group: options.group ?? storageFlags.group.default,
@@ -106,15 +105,11 @@ export function storageSettings(options: StorageOptions): StorageSettings {
       filesPerDirectory: [100, 1, 1_000_000_000],
       reservedSpaceMegabytes: [0, 0, 2 ** 40],
       maxIdleFiles: [2560, 0, 1_000_000],
-      readChunkBytes: [256 * 1024, 512, 64 * MIB],
-      maxDirectoryCacheBytes: [128 * MIB, 0, 2 ** 40],
-      maxTrunkDirectoryBytes: [32 * MIB, 1, 2 ** 31],
       cacheBytes: boundsOf(storageFlags.cacheSize, 2 ** 40),
       readAheadBytes: boundsOf(storageFlags.readAhead),
       writeCopies: boundsOf(storageFlags.writeCopies, MAX_GROUP_SERVERS),
       writeTimeoutMs: [5000, 1, DAY_MS],
       beatIntervalMs: [30_000, 1, DAY_MS],
-      diskReportIntervalMs: [60_000, 1, DAY_MS],
       reconnectDelayMs: [1000, 1, DAY_MS],
     }),
     disk: options.disk ?? localDisk,
@@ -129,9 +124,6 @@ export function storageSettings(options: StorageOptions): StorageSettings {
 
 function check(settings: StorageSettings): void {
   const { storePaths, trackers, group, address } = settings;
-  if (storePaths.length < 1 || storePaths.length > MAX_STORE_PATHS) {
-    throw new OptionError(`storePaths must name 1 to ${MAX_STORE_PATHS} directories`);
-  }
   if (new Set(storePaths).size !== storePaths.length) {
     throw new OptionError('storePaths names a directory twice');
   }

@@ -28,8 +28,8 @@ import {
   Peer,
   PROTOCOL_VERSION,
 } from '@stevedore/wire';
-import { ifThere } from './files/file-backend.js';
 import { isRefusal, refusalOf } from './joining.js';
+import { ifThere } from './refusals.js';
 import { isUnfinished } from './replication/members.js';
 import type { Replication } from './replication/replication.js';
 import type { StorageService } from './service.js';
@@ -50,6 +50,7 @@ import type { StorageSettings } from './storage-options.js';
 /** A longer list of ids from a tracker is refused. */
 const MAX_STORAGE_IDS = 512 * 32;
 
+const DISK_REPORT_INTERVAL_MS = 60_000;
 /** Interval of reporting sync timestamps. */
 const SYNC_REPORT_INTERVAL_MS = 500;
 /** How long the source of a first copy may be away before this storage asks for another. */
@@ -201,7 +202,11 @@ export class TrackerLink {
     const { group, trackers, storePaths, subdirectoriesPerPath } = this.#settings;
     const { port, joinedAtSeconds, startedAtSeconds } = this.#options;
     return {
-      ...{ group, port, subdirectoriesPerPath, joinedAtSeconds, startedAtSeconds },
+      group,
+      port,
+      subdirectoriesPerPath,
+      joinedAtSeconds,
+      startedAtSeconds,
       storePathCount: storePaths.length,
       uploadPriority: UPLOAD_PRIORITY,
       version: PROTOCOL_VERSION,
@@ -272,7 +277,6 @@ export class TrackerLink {
 
   /** Reports until the connection breaks or the link is closed. */
   async #reports(client: Peer, connected: () => void): Promise<void> {
-    const { diskReportIntervalMs } = this.#settings;
     const { statistics } = this.#options;
     const { synced } = this.#replication;
     let sent: Buffer = Buffer.alloc(0);
@@ -289,7 +293,7 @@ export class TrackerLink {
       const now = performance.now();
       if (now >= diskAt) {
         this.#learn(await client.ask(reportDiskUsage, await this.#usage()));
-        diskAt = now + diskReportIntervalMs;
+        diskAt = now + DISK_REPORT_INTERVAL_MS;
       }
       if (now >= beatAt || refreshed) {
         if (sent.length > 0) await this.#checkBeats(client);

@@ -4,7 +4,7 @@ import { type OptionTable, option } from '@stevedore/options';
 export const tierFlags = {
   metadataTier: option.boolean(
     false,
-    'keep small files, and frequently read slices, as rows beside their metadata, and move them by size, load and space; off: existing rows are still served',
+    'keep small files, and frequently read slices, as rows beside their metadata; off: existing rows are still served',
     { see: '../packages/tiering/FORMAT.md' },
   ),
   metadataTierSize: option.size(
@@ -14,7 +14,7 @@ export const tierFlags = {
   ),
   moveTo: option.text(
     '',
-    'group for files that outgrow their rows, or that exceed the space or load of this storage; any group of the trackers, C storages included; none: they become files here',
+    'group for files that outgrow their rows, or the space or load of this storage; C storages too; none: they become files here',
     { see: '../packages/tiering/FORMAT.md#files-in-another-group' },
   ),
   shareWith: option.list(
@@ -23,7 +23,7 @@ export const tierFlags = {
   ),
   smallFileShare: option.integer(
     20,
-    "share of the storage's bandwidth that small files always keep, in percent, however high the metadata load",
+    "share of the storage's bandwidth that small files always keep, in percent",
     { minimum: 1, maximum: 100 },
   ),
   smallFileThreshold: option.size('64KiB', 'initial size limit for a row; it adapts, up to 2MiB', {

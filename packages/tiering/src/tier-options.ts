@@ -38,8 +38,6 @@ export interface TierOptions {
   readonly maxBesideMetadata?: number;
   /** Of what the server can carry, what small files have at least beside metadata, 0 to 1. Default 0.2. */
   readonly smallFileShare?: number;
-  /** Requests of a class that wait for their turn. Default 4096. */
-  readonly maxWaiting?: number;
   /** After this the client is answered that the storage is busy. Default 10,000. */
   readonly maxWaitMs?: number;
   /** Default 50. */
@@ -69,11 +67,7 @@ export function tierSettings(options: TierOptions, group: string): TierSettings 
     moveTo: options.moveTo,
     shareWith: Object.freeze([...(options.shareWith ?? [])]),
     migrates: options.migrates ?? true,
-    parameters: checked({
-      efficiencyMark: EFFICIENCY_MARK,
-      ...options.parameters,
-      smallFileShare,
-    }),
+    parameters: checked({ efficiencyMark: EFFICIENCY_MARK, ...options.parameters, smallFileShare }),
     ...integers(options, {
       // Tests have rooms of a few bytes.
       roomBytes: [tierFlags.metadataTierSize.default, 1, 2 ** 50],
@@ -83,7 +77,6 @@ export function tierSettings(options: TierOptions, group: string): TierSettings 
       readAccessBytes: [KIB, 0, 2 ** 40],
       maxRunning: [64, 1, 100_000],
       maxBesideMetadata: [2, 1, 100_000],
-      maxWaiting: [4096, 1, 1_000_000],
       maxWaitMs: [10_000, 1, 3_600_000],
       movesPerSecond: boundsOf(tierFlags.moveRate, 1_000_000),
       graceMs: [60_000, 0, 86_400_000],

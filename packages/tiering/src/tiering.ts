@@ -167,7 +167,7 @@ async function openWith(
   otherGroups: OtherGroups | undefined,
 ): Promise<TieringParts> {
   const { environment, storePaths } = given;
-  const clock = (): number => performance.now();
+  const clock = (): number => environment.uptimeMs();
   const meter = new DiskMeter(clock);
   const disk = meter.metered(given.disk);
   const now = (): number => environment.now();
@@ -198,7 +198,7 @@ async function openWith(
       busyMeter,
       now: clock,
     }),
-    audit: new Audit(disk, dataDirectory(storePaths[0]!), onError),
+    audit: new Audit(disk, dataDirectory(storePaths[0]), onError),
     costs,
     ownRoom,
     findRoom: async (bytes) => otherGroups?.rooms.find(bytes, intervalMs),
@@ -262,7 +262,7 @@ async function costsOf(
   clock: () => number,
   meter: DiskMeter,
 ): Promise<DiskCosts> {
-  if (bytesPerSecond === 0) return openCosts(disk, dataDirectory(storePaths[0]!), clock, meter);
+  if (bytesPerSecond === 0) return openCosts(disk, dataDirectory(storePaths[0]), clock, meter);
   return new DiskCosts({ bytesPerSecond, accessBytes, readAccessBytes, readByteShare: 1 });
 }
 

@@ -1,13 +1,13 @@
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { SeededRandom } from '../../../bench/dist/harness/seeded-random.js';
+import { filesForShare, shareOfRequests, Zipf } from '../../../bench/dist/harness/zipf.js';
 import { roomFor, runCache } from '../../../bench/dist/scaling/cache-model.js';
 import { type Costs, loadsOf, needsOf } from '../../../bench/dist/scaling/deployment-model.js';
 import { sizeAround } from '../../../bench/dist/scaling/files.js';
 import { type Site, simulateGateway } from '../../../bench/dist/scaling/gateway-trunks.js';
 import { DEFAULT_LIMITS, limitsFrom } from '../../../bench/dist/scaling/limits.js';
 import { measureMapRebuild } from '../../../bench/dist/scaling/recovery.js';
-import { filesForShare, shareOfRequests, Zipf } from '../../../bench/dist/scaling/zipf.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
 const MIB = 2 ** 20;

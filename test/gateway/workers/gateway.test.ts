@@ -15,39 +15,6 @@ import { type Ask, ask, connections } from './asking.js';
 /** Each starts a gateway of several processes, or several. */
 vi.setConfig({ testTimeout: 240_000 });
 
-it('an upload in several requests goes on at any worker', async () => {
-  const gateway = await startGatewayProcess(temporaryFolder(), '--workers', '2');
-  const agents = await connections(gateway, 2);
-  const begun = await fetch(`${gateway.url}/uploads`, {
-    method: 'POST',
-    headers: { 'tus-resumable': '1.0.0', 'upload-length': '40000' },
-  });
-  const path = begun.headers.get('location')!;
-  const body = Buffer.alloc(40_000, 'part');
-  for (let offset = 0; offset < body.length; offset += 10_000) {
-    const answer = await ask(gateway.url, path, {
-      method: 'PATCH',
-      body: body.subarray(offset, offset + 10_000),
-      headers: {
-        ...{ 'tus-resumable': '1.0.0', 'upload-offset': String(offset) },
-        'content-type': 'application/offset+octet-stream',
-      },
-      agent: agents[(offset / 10_000) % 2]!,
-    });
-    expect([answer.status, answer.body.toString()]).toEqual([204, '']);
-  }
-  const key = path.slice(path.lastIndexOf('/') + 1);
-  for (const agent of agents) {
-    const file = await soon(async () => {
-      const found = await ask(gateway.url, `/files/${key}`, { agent });
-      expect(found.status).toBe(200);
-      return found;
-    });
-    expect(file.body.equals(body)).toBe(true);
-  }
-  await gateway.stop();
-});
-
 async function post(url: string, body: string | Buffer, how: Ask = {}): Promise<string> {
   const { status, body: answer } = await ask(url, '/files', { ...how, method: 'POST', body });
   expect([status, answer.toString()]).toEqual([201, expect.anything()]);

@@ -27,11 +27,6 @@ export function clamp(value: number, low: number, high: number): number {
   return Math.min(high, Math.max(low, value));
 }
 
-/** Throws a RangeError unless the value is from 0 to 1. */
-export function assertShare(name: string, value: number): void {
-  if (!(value >= 0 && value <= 1)) throw new RangeError(`${name} is ${value}, not in 0 to 1`);
-}
-
 export function assertCapacity(capacityBytes: number): void {
   if (!(capacityBytes > 0 && Number.isFinite(capacityBytes))) {
     throw new RangeError(`the capacity is ${capacityBytes} bytes`);

@@ -22,15 +22,6 @@ import { baEsm, type SmoothingState, sesm, smoothed } from './smoothing.js';
  * An interval costs about a thousand additions; the state is a few hundred numbers.
  */
 
-export interface PanelOptions {
-  /** B_logic for one interval. */
-  readonly capacityBytes: number;
-  /** Longest period to look for, in intervals. */
-  readonly maximumPeriod?: number;
-  /** Weight of an error one interval ago relative to one now. */
-  readonly memory?: number;
-}
-
 export interface PanelState {
   /** Recent demands, the latest last; enough for the longest period and the median. */
   readonly demands: readonly number[];
@@ -46,8 +37,10 @@ export interface PanelState {
   readonly loadMembers: Members;
 }
 
-const DEFAULT_MAXIMUM_PERIOD = 64;
-const DEFAULT_MEMORY = 0.97;
+/** Longest period to look for, in intervals. */
+const MAXIMUM_PERIOD = 64;
+/** Weight of an error one interval ago relative to one now. */
+const MEMORY = 0.97;
 const DEMAND_ALPHAS = [0.1, 0.3, 0.6];
 const MEDIAN_SPAN = 15;
 const FRESH_ALPHA = 0.2;
@@ -56,28 +49,21 @@ const RELATION_MEMORY = 0.995;
 /** Above this share of B_logic an interval was cut off and does not show the demand. */
 const FULL = 0.98;
 
-export function panel(options: PanelOptions): Forecaster<PanelState> {
-  const { capacityBytes } = options;
+/** `capacityBytes`: B_logic for one interval. */
+export function panel({ capacityBytes }: { readonly capacityBytes: number }) {
   assertCapacity(capacityBytes);
-  const maximumPeriod = options.maximumPeriod ?? DEFAULT_MAXIMUM_PERIOD;
-  const memory = options.memory ?? DEFAULT_MEMORY;
-  if (!Number.isSafeInteger(maximumPeriod) || maximumPeriod < 1) {
-    throw new RangeError(`maximumPeriod is ${maximumPeriod}`);
-  }
-  if (!(memory > 0 && memory < 1)) throw new RangeError(`memory is ${memory}`);
-  const kept = Math.max(maximumPeriod, MEDIAN_SPAN);
   const observers = [
     sesm(0.1, capacityBytes),
     sesm(0.6, capacityBytes),
     baEsm({ alpha: 0.1, low: 0.9, high: 1.1, capacityBytes }),
   ];
 
-  return {
+  const forecaster: Forecaster<PanelState> = {
     name: 'panel',
     initial: {
       demands: [],
       smoothedDemands: DEMAND_ALPHAS.map(() => undefined),
-      demandMembers: startMembers(DEMAND_ALPHAS.length + 1 + maximumPeriod),
+      demandMembers: startMembers(DEMAND_ALPHAS.length + 1 + MAXIMUM_PERIOD),
       waitingBytes: 0,
       freshShare: undefined,
       relation: startLeastSquares(FEATURES),
@@ -88,14 +74,14 @@ export function panel(options: PanelOptions): Forecaster<PanelState> {
     step(state, observed) {
       const { servedBytes, waitingBytes } = observed;
       const demand = Math.max(0, servedBytes + waitingBytes - state.waitingBytes);
-      const demands = [...state.demands, demand].slice(-kept);
+      const demands = [...state.demands, demand].slice(-MAXIMUM_PERIOD);
       const smoothedDemands = state.smoothedDemands.map((before, index) =>
         smoothed(DEMAND_ALPHAS[index]!, demand, before),
       );
-      const demandMembers = judge(state.demandMembers, demand, memory, [
+      const demandMembers = judge(state.demandMembers, demand, MEMORY, [
         ...smoothedDemands,
         middle(demands.slice(-MEDIAN_SPAN)),
-        ...Array.from({ length: maximumPeriod }, (_, index) => demands.at(-1 - index)),
+        ...Array.from({ length: MAXIMUM_PERIOD }, (_, index) => demands.at(-1 - index)),
       ]);
       const expected = believed(demandMembers) ?? demand;
 
@@ -111,7 +97,7 @@ export function panel(options: PanelOptions): Forecaster<PanelState> {
       ];
       const steps = observers.map((each, index) => each.step(state.observers[index]!, observed));
       const limited = (bytes: number) => clamp(bytes, 0, capacityBytes);
-      const loadMembers = judge(state.loadMembers, servedBytes, memory, [
+      const loadMembers = judge(state.loadMembers, servedBytes, MEMORY, [
         limited(waitingBytes + (freshShare ?? 1) * expected),
         limited(waitingBytes),
         limited(predict(relation, features) * capacityBytes),
@@ -134,6 +120,7 @@ export function panel(options: PanelOptions): Forecaster<PanelState> {
       };
     },
   };
+  return forecaster;
 }
 
 /** h: share of the demand that was served beyond what had waited. */

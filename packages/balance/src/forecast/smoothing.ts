@@ -1,10 +1,5 @@
-import {
-  assertCapacity,
-  assertShare,
-  clamp,
-  type Forecaster,
-  type Observation,
-} from './forecaster.js';
+import { assertShare } from '../parameters.js';
+import { assertCapacity, clamp, type Forecaster, type Observation } from './forecaster.js';
 
 /** The last forecast; undefined before the first observation. */
 export interface SmoothingState {

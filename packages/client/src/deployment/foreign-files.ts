@@ -147,7 +147,8 @@ export class ForeignFiles {
   /** As `find`, for the facts as they are now. */
   stat(key: Buffer, signal: AbortSignal | undefined): Promise<StoredFile> {
     const facts = async (files: GatewayFiles, name: string) => ({
-      ...{ info: await files.facts(name, signal), bytes: undefined },
+      info: await files.facts(name, signal),
+      bytes: undefined,
     });
     return throughRestart(
       this.#parts.deployment,

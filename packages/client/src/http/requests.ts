@@ -147,7 +147,9 @@ export class Requests {
       this.#requests -= 1;
     };
     const answered = this.#send(isStream ? 'streams' : 'calls', {
-      ...{ method, path, headers: { ...sent, ...headers } },
+      method,
+      path,
+      headers: { ...sent, ...headers },
       // undici accepts any async iterable, although its types do not say so.
       body: (body as Readable | undefined) ?? null,
       ...(signal ? { signal } : {}),

@@ -6,14 +6,17 @@ import { UnsentBytes } from './http/unsent-bytes.js';
 import type { TransferLimits } from './limits.js';
 import { problemAnswer, toProblem } from './problems.js';
 import { receiptJson } from './receipts.js';
+import type { ResumableRequest } from './resumable/request.js';
 import type { ResumableUploads } from './resumable/resumable.js';
-import type { ResumableRequest } from './resumable/resumable-request.js';
-import { IdempotentUploads, type Stored, uploadMark } from './upload/idempotency.js';
+import {
+  IdempotentUploads,
+  type Stored,
+  type UploadMarks,
+  uploadMark,
+} from './upload/idempotency.js';
 import type { UploadPolicy } from './upload/policy.js';
-import { receiveUpload } from './upload/receive.js';
-import { registerFile } from './upload/register.js';
+import { receiveUpload, registerFile } from './upload/receive.js';
 import { ClientRoom, ProgressGuard, type UploadQuota } from './upload/request-body.js';
-import type { UploadMarks } from './upload/upload-marks.js';
 
 /**
  * The files of a store as an HTTP resource: what POST, GET, HEAD and DELETE do and answer, over
@@ -184,7 +187,9 @@ export class Files {
 
   #resumable(): Promise<ResumableUploads> {
     const parts = {
-      ...{ store: this.store, limits: this.#limits, guard: this.#guard },
+      store: this.store,
+      limits: this.#limits,
+      guard: this.#guard,
       oneTime: this.#repeats,
     };
     this.#resuming ??= import('./resumable/resumable.js').then(
@@ -340,11 +345,13 @@ function sendHead(
   headers: Answer['headers'],
   others: OutgoingHttpHeaders,
 ): void {
-  for (const name of Object.keys(others)) response.setHeader(name, others[name]!);
+  for (const [name, value] of Object.entries(others)) {
+    if (value !== undefined) response.setHeader(name, value);
+  }
   const vary = response.getHeader('vary');
-  for (const name of Object.keys(headers)) {
+  for (const [name, value] of Object.entries(headers)) {
     const isJoined = name === 'vary' && vary !== undefined;
-    response.setHeader(name, isJoined ? `${vary}, ${headers[name]}` : headers[name]!);
+    response.setHeader(name, isJoined ? `${vary}, ${value}` : value);
   }
   response.writeHead(status);
 }

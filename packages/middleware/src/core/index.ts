@@ -48,11 +48,16 @@ export {
   toProblem,
 } from './problems.js';
 export { checkKey, type ReceiptJson, receiptJson } from './receipts.js';
-export { scopeOfUpload } from './resumable/note.js';
-export type { ResumableRequest } from './resumable/resumable-request.js';
+export { type ResumableRequest, scopeOfUpload } from './resumable/request.js';
 export { DIGEST_HEADERS, digestCheck } from './upload/digests.js';
 export { Form } from './upload/form.js';
-export { type Stored, uploadMark } from './upload/idempotency.js';
+export {
+  LocalMarks,
+  type MarkState,
+  type Stored,
+  type UploadMarks,
+  uploadMark,
+} from './upload/idempotency.js';
 export { checkPolicy, narrowPolicy, type UploadPolicy } from './upload/policy.js';
 export {
   ProgressGuard,
@@ -62,4 +67,3 @@ export {
   tooLarge,
   type UploadQuota,
 } from './upload/request-body.js';
-export { LocalMarks, type MarkState, type UploadMarks } from './upload/upload-marks.js';

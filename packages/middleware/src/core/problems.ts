@@ -9,145 +9,139 @@ import { isStoreError, type StoreErrorCode, storeErrorOf } from '@stevedore/clie
 interface ProblemSpec {
   readonly status: number;
   /** Sent instead of the error's message: server errors reveal nothing internal. */
-  readonly detail?: string;
-  readonly retryAfterSeconds?: number;
-  /** The operator must learn of it, as of every 500: log it. */
-  readonly isFault?: true;
+  readonly detail?: string | undefined;
+  readonly retryAfterSeconds?: number | undefined;
+  /** The operator must learn of it: log it. */
+  readonly isFault?: boolean;
 }
 
-const INTERNAL: ProblemSpec = { status: 500, detail: 'Something went wrong inside the server.' };
+/** A server's error, or one that passes. Without `detail` the error's own message is sent. */
+function told(
+  status: number,
+  detail?: string,
+  retryAfterSeconds?: number,
+  isFault = status === 500,
+): ProblemSpec {
+  return { status, detail, retryAfterSeconds, isFault };
+}
+
+const INTERNAL = told(500, 'Something went wrong inside the server.');
 const RETRY_SECONDS = 10;
 
-const storeProblems = {
+/** By code; a number alone is the status of a refusal that is sent with its own message. */
+const table = {
   // Never sent: the client is gone. The number is the one proxies log for it.
-  aborted: { status: 499, detail: 'The client closed the connection.' },
-  client_room_exceeded: { status: 429, retryAfterSeconds: RETRY_SECONDS },
-  closed: { status: 503, detail: 'The server is shutting down.', retryAfterSeconds: 5 },
-  container_full: {
-    status: 507,
-    detail: 'The container is full. Acknowledged files are safe; retry later.',
-    retryAfterSeconds: RETRY_SECONDS,
-  },
-  corrupt: { status: 500, detail: 'No copy of the file has the right checksum.' },
+  aborted: told(499, 'The client closed the connection.'),
+  bad_request: 400,
+  body_too_slow: 408,
+  // tus defines this number.
+  checksum_mismatch: 460,
+  client_room_exceeded: told(429, undefined, RETRY_SECONDS),
+  closed: told(503, 'The server is shutting down.', 5),
+  container_full: told(
+    507,
+    'The container is full. Acknowledged files are safe; retry later.',
+    RETRY_SECONDS,
+  ),
+  corrupt: told(500, 'No copy of the file has the right checksum.'),
+  cross_site: 403,
+  digest_mismatch: 400,
   directory_locked: INTERNAL,
   directory_unusable: INTERNAL,
-  disk_failed: {
-    status: 503,
-    detail: "The server's disk failed. Acknowledged files are safe; retry later.",
-    retryAfterSeconds: RETRY_SECONDS,
-    isFault: true,
-  },
-  disk_full: {
-    status: 507,
-    detail: 'The disk is full. Acknowledged files are safe; retry later.',
-    retryAfterSeconds: RETRY_SECONDS,
-  },
-  filemap_locked: {
-    status: 503,
-    detail: 'Another program on the server holds a lock on the FileMap.',
-    retryAfterSeconds: RETRY_SECONDS,
-    isFault: true,
-  },
-  invalid_id: { status: 404 },
-  invalid_option: { status: 400 },
-  length_mismatch: { status: 400 },
-  // Neither 404 nor 410: no cache and no app may take it for deleted.
-  missing_in_fastdfs: {
-    status: 500,
-    detail: 'FastDFS no longer has the file, and nobody deleted it here.',
-  },
-  not_found: { status: 404, detail: 'There is no such file.' },
-  offset_mismatch: { status: 409 },
-  overloaded: {
-    status: 503,
-    detail: 'The server is out of open files, memory or ports.',
-    retryAfterSeconds: 1,
-    isFault: true,
-  },
-  partner_away: {
-    status: 503,
-    detail: 'The gateway that keeps the second copy is unreachable.',
-    retryAfterSeconds: RETRY_SECONDS,
-  },
-  port_in_use: INTERNAL,
-  range_not_satisfiable: { status: 416 },
-  refused: { status: 502, detail: 'The gateway behind this server refuses the request.' },
-  storage_unavailable: {
-    status: 503,
-    detail: 'No storage node answers at the moment.',
-    retryAfterSeconds: RETRY_SECONDS,
-  },
-  too_large: { status: 413 },
-  too_many_unfinished: { status: 429, retryAfterSeconds: RETRY_SECONDS },
-  unsupported: {
-    status: 501,
-    detail: 'The storage cannot delete one slice of a trunk that was written elsewhere.',
-  },
-} satisfies Record<Exclude<StoreErrorCode, 'body_used'>, ProblemSpec>;
-
-const ownProblems = {
-  bad_request: { status: 400 },
-  body_too_slow: { status: 408 },
-  // tus defines this number.
-  checksum_mismatch: { status: 460 },
-  cross_site: { status: 403 },
-  digest_mismatch: { status: 400 },
-  field_too_large: { status: 413 },
-  forbidden: { status: 403 },
-  header_timeout: { status: 408 },
-  headers_too_large: { status: 431 },
-  host_not_served: { status: 421 },
-  idempotency_key_reused: { status: 422 },
+  disk_failed: told(
+    503,
+    "The server's disk failed. Acknowledged files are safe; retry later.",
+    RETRY_SECONDS,
+    true,
+  ),
+  disk_full: told(
+    507,
+    'The disk is full. Acknowledged files are safe; retry later.',
+    RETRY_SECONDS,
+  ),
+  field_too_large: 413,
+  filemap_locked: told(
+    503,
+    'Another program on the server holds a lock on the FileMap.',
+    RETRY_SECONDS,
+    true,
+  ),
+  forbidden: 403,
+  header_timeout: 408,
+  headers_too_large: 431,
+  host_not_served: 421,
+  idempotency_key_reused: 422,
   internal: INTERNAL,
-  invalid_digest: { status: 400 },
-  invalid_expiry: { status: 400 },
-  invalid_file_id: { status: 400 },
-  invalid_idempotency_key: { status: 400 },
-  invalid_key: { status: 400 },
-  invalid_media_type: { status: 415 },
-  invalid_name: { status: 400 },
-  length_required: { status: 411 },
-  malformed_multipart: { status: 400 },
-  method_not_allowed: { status: 405 },
-  no_file: { status: 400 },
-  part_headers_too_large: { status: 413 },
-  picture_broken: { status: 422 },
-  picture_size_not_allowed: { status: 403 },
-  picture_too_costly: { status: 422 },
-  picture_unsupported: { status: 415 },
-  pictures_busy: { status: 503, detail: 'Too many pictures are being made.', retryAfterSeconds: 1 },
-  precondition_failed: { status: 412 },
-  quota_exceeded: { status: 429 },
-  rate_limited: { status: 429 },
-  route_not_found: { status: 404 },
-  shutting_down: { status: 503, detail: 'The server is shutting down.', retryAfterSeconds: 5 },
-  signature_expired: { status: 403 },
-  signature_invalid: { status: 403 },
-  token_invalid: { status: 400 },
-  token_required: { status: 400 },
-  too_many_files: { status: 413 },
-  too_many_parts: { status: 413 },
-  tus_not_supported: {
-    status: 501,
-    detail:
-      'This path accepts a whole file as the body of one POST. Start resumable uploads (Tus-Resumable) at /uploads.',
-  },
-  tus_version: { status: 412 },
-  type_mismatch: { status: 415 },
-  type_not_allowed: { status: 415 },
-  unauthorized: { status: 401 },
-  unsupported_digest: { status: 400 },
-  unsupported_encoding: { status: 415 },
-  unsupported_transfer_coding: {
-    status: 501,
-    detail: 'Only the transfer coding chunked is supported.',
-  },
-  upload_under_way: { status: 409, retryAfterSeconds: 1 },
-} satisfies Record<string, ProblemSpec>;
+  invalid_digest: 400,
+  invalid_expiry: 400,
+  invalid_file_id: 400,
+  invalid_id: 404,
+  invalid_idempotency_key: 400,
+  invalid_key: 400,
+  invalid_media_type: 415,
+  invalid_name: 400,
+  invalid_option: 400,
+  length_mismatch: 400,
+  length_required: 411,
+  malformed_multipart: 400,
+  method_not_allowed: 405,
+  // Neither 404 nor 410: no cache and no app may take it for deleted.
+  missing_in_fastdfs: told(500, 'FastDFS no longer has the file, and nobody deleted it here.'),
+  no_file: 400,
+  not_found: told(404, 'There is no such file.'),
+  offset_mismatch: 409,
+  overloaded: told(503, 'The server is out of open files, memory or ports.', 1, true),
+  part_headers_too_large: 413,
+  partner_away: told(503, 'The gateway that keeps the second copy is unreachable.', RETRY_SECONDS),
+  picture_broken: 422,
+  picture_size_not_allowed: 403,
+  picture_too_costly: 422,
+  picture_unsupported: 415,
+  pictures_busy: told(503, 'Too many pictures are being made.', 1),
+  port_in_use: INTERNAL,
+  precondition_failed: 412,
+  quota_exceeded: 429,
+  range_not_satisfiable: 416,
+  rate_limited: 429,
+  refused: told(502, 'The gateway behind this server refuses the request.'),
+  route_not_found: 404,
+  shutting_down: told(503, 'The server is shutting down.', 5),
+  signature_expired: 403,
+  signature_invalid: 403,
+  storage_unavailable: told(503, 'No storage node answers at the moment.', RETRY_SECONDS),
+  token_invalid: 400,
+  token_required: 400,
+  too_large: 413,
+  too_many_files: 413,
+  too_many_parts: 413,
+  too_many_unfinished: told(429, undefined, RETRY_SECONDS),
+  tus_not_supported: told(
+    501,
+    'This path accepts a whole file as the body of one POST. Start resumable uploads (Tus-Resumable) at /uploads.',
+  ),
+  tus_version: 412,
+  type_mismatch: 415,
+  type_not_allowed: 415,
+  unauthorized: 401,
+  unsupported: told(
+    501,
+    'The storage cannot delete one slice of a trunk that was written elsewhere.',
+  ),
+  unsupported_digest: 400,
+  unsupported_encoding: 415,
+  unsupported_transfer_coding: told(501, 'Only the transfer coding chunked is supported.'),
+  upload_under_way: told(409, undefined, 1),
+} satisfies Record<Exclude<StoreErrorCode, 'body_used'>, Entry> & Record<string, Entry>;
 
-export type ProblemCode = keyof typeof ownProblems | keyof typeof storeProblems;
+type Entry = number | ProblemSpec;
+export type ProblemCode = keyof typeof table;
 
-const problems: Readonly<Record<ProblemCode, ProblemSpec>> = { ...storeProblems, ...ownProblems };
+const problems = Object.fromEntries(
+  Object.entries<Entry>(table).map(([code, entry]) => [
+    code,
+    typeof entry === 'number' ? { status: entry } : entry,
+  ]),
+) as Readonly<Record<ProblemCode, ProblemSpec>>;
 
 /** Names from RFC 9110, where Node has older ones. */
 const TITLES: Readonly<Record<number, string>> = {
@@ -219,8 +213,7 @@ export function toProblem(error: unknown): ProblemError {
 
 /** True for an error to log: the client cannot mend it, and its answer does not say all. */
 export function isFault(code: ProblemCode): boolean {
-  const { status, isFault = status === 500 } = problems[code];
-  return isFault;
+  return problems[code].isFault === true;
 }
 
 /** A problem as an answer, with its JSON as bytes. */

@@ -1,5 +1,6 @@
 import { FileCache } from '@stevedore/cache';
 import { type SliceEntry, TRUNK_EXTENSION } from '@stevedore/protocol';
+import type { StorageSettings } from '../storage-options.js';
 
 /** An LRU cache bounded by bytes; `bytesOf` tells the size of a value. */
 export class ByteBoundedCache<Value> {
@@ -12,10 +13,6 @@ export class ByteBoundedCache<Value> {
   constructor(maxBytes: number, bytesOf: (value: Value) => number) {
     this.#maxBytes = maxBytes;
     this.#bytesOf = bytesOf;
-  }
-
-  get bytes(): number {
-    return this.#bytes;
   }
 
   get(key: string): Value | undefined {
@@ -48,18 +45,10 @@ export class ByteBoundedCache<Value> {
 }
 
 /**
- * The storage's cache and its keys. The key of a file is its path; that of a slice is its
- * trunk's path and its whole directory entry, so a forged slice id finds nothing.
+ * The storage's cache. The key of a file is its path; that of a slice is its trunk's path and its
+ * whole directory entry, so a forged slice id finds nothing.
  */
-
-export interface StorageCacheOptions {
-  readonly cacheBytes: number;
-  readonly cacheFilter: boolean;
-  readonly readAheadBytes: number;
-  readonly readAheadShare: number;
-}
-
-export function storageCache(options: StorageCacheOptions): FileCache {
+export function storageCache(options: StorageSettings): FileCache {
   return new FileCache({
     maxBytes: options.cacheBytes,
     filter: options.cacheFilter,

@@ -2,8 +2,7 @@ import { dirname, join } from 'node:path';
 import { type Disk, removeIfThere } from '@stevedore/disk';
 import { DELETED_SUFFIX, TEMPORARY_DIRECTORY } from '../layout.js';
 import { decodeRecords, type JournalChange, type JournalRecord } from './change-journal-format.js';
-import type { FileBackend } from './file-backend.js';
-import { copyBytes } from './file-backend.js';
+import { copyBytes, type FileBackend } from './file-backend.js';
 
 /**
  * Replays changes that a crash interrupted. Replaying is idempotent: the journal has every

@@ -1,11 +1,11 @@
 import type { DiskFile, FileStat } from '@stevedore/disk';
-import { Status } from '@stevedore/protocol';
-import { asError, StatusError } from '@stevedore/wire';
+import { asError, type Payload } from '@stevedore/wire';
+import { invalid, notFound } from '../refusals.js';
 import type { Change } from '../replication/journal.js';
 import { copyBytes } from './file-backend.js';
-import type { FileParts } from './file-parts.js';
-import type { Piece } from './incoming-file.js';
+import { type Piece, receivePiece } from './incoming-file.js';
 import type { OpenFile } from './open-files.js';
+import type { FileParts } from './store-paths.js';
 
 /**
  * Appenders: files that can change. Changes to one file are made one at a time, and no file
@@ -72,6 +72,18 @@ export class ChangingFiles {
     });
   }
 
+  /** Receives bytes for a change of the file, which `make` makes. Status 28 if there is no room. */
+  receiving(
+    storePathIndex: number,
+    payload: Payload,
+    make: (piece: Piece) => Promise<void>,
+  ): Promise<void> {
+    const { settings, storePaths } = this.#parts;
+    return storePaths.holding(payload.remaining, storePathIndex, async (storePath) => {
+      await make(await receivePiece(settings.disk, () => storePath.temporaryFile(), payload));
+    });
+  }
+
   /** Appends the piece. Discards it in any case. */
   append(file: ChangingFile, piece: Piece, change: Change): Promise<void> {
     return this.change(file, change, piece, ({ size }) => writing('A', piece, size, size));
@@ -80,7 +92,7 @@ export class ChangingFiles {
   /** Writes the piece at `offset`; status 22 beyond the file's end. Discards it in any case. */
   modify(file: ChangingFile, offset: number, piece: Piece, change: Change): Promise<void> {
     return this.change(file, change, piece, ({ size }) => {
-      if (offset > size) throw new StatusError(Status.invalid, `offset ${offset} of ${size} bytes`);
+      if (offset > size) throw invalid(`offset ${offset} of ${size} bytes`);
       return writing('M', piece, offset, size);
     });
   }
@@ -195,7 +207,7 @@ export class ChangingFiles {
   #withFile(path: string, work: (file: DiskFile) => Promise<void>): Promise<void> {
     const { backend, locks } = this.#parts;
     return locks.run(path, async () => {
-      if (!(await backend.exists(path))) throw new StatusError(Status.notFound, path);
+      if (!(await backend.exists(path))) throw notFound(path);
       const file = await backend.openToChange(path);
       try {
         await work(file);

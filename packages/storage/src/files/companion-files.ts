@@ -1,9 +1,8 @@
 import { removeIfThere } from '@stevedore/disk';
-import { Status } from '@stevedore/protocol';
-import { asError, StatusError } from '@stevedore/wire';
+import { asError } from '@stevedore/wire';
 import { DELETED_SUFFIX } from '../layout.js';
-import type { FileParts } from './file-parts.js';
-import { asNotFound } from './open-files.js';
+import { asNotFound, notFound } from '../refusals.js';
+import type { FileParts } from './store-paths.js';
 
 /**
  * Moves or removes a file together with its companions. As that takes several disk
@@ -55,7 +54,7 @@ export class CompanionFiles {
     const { backend, files, settings, storePaths } = this.#parts;
     const { disk, onError } = settings;
     const journal = storePaths.journalOf(path);
-    if (!(await backend.exists(path))) throw new StatusError(Status.notFound, path);
+    if (!(await backend.exists(path))) throw notFound(path);
     const hasMetadata = await backend.hasMetadata(path);
     const hasCompanions = hasMetadata || (await disk.exists(path + DELETED_SUFFIX));
     await note(hasMetadata);

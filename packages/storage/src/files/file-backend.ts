@@ -1,6 +1,5 @@
+import { crc32 } from 'node:zlib';
 import type { DiskFile, DiskLink } from '@stevedore/disk';
-import { Status } from '@stevedore/protocol';
-import { StatusError } from '@stevedore/wire';
 
 /**
  * Where stored files and their metadata are. The path that a name stands for identifies the
@@ -61,8 +60,8 @@ export interface StoredMetadata {
   readonly mtimeSeconds: number;
 }
 
-/** Bytes that a copy holds in memory. */
-const COPY_BYTES = 1024 * 1024;
+/** Bytes that are read at a time. */
+export const CHUNK_BYTES = 256 * 1024;
 
 /** Fills the target; throws if the file ends before. */
 export async function readInto(
@@ -75,6 +74,13 @@ export async function readInto(
   return target;
 }
 
+/** The first bytes of a file, in order. */
+export async function* chunksOf(file: ReadableFile, bytes: number): AsyncGenerator<Buffer> {
+  for (let at = 0; at < bytes; at += CHUNK_BYTES) {
+    yield await readInto(Buffer.allocUnsafe(Math.min(CHUNK_BYTES, bytes - at)), file, at);
+  }
+}
+
 /** Copies the first bytes of a file to a position in another one. */
 export async function copyBytes(
   from: ReadableFile,
@@ -82,18 +88,16 @@ export async function copyBytes(
   to: DiskFile,
   position: number,
 ): Promise<void> {
-  for (let at = 0; at < bytes; at += COPY_BYTES) {
-    const chunk = Buffer.allocUnsafe(Math.min(COPY_BYTES, bytes - at));
-    await to.writeAt([await readInto(chunk, from, at)], position + at);
+  let at = position;
+  for await (const chunk of chunksOf(from, bytes)) {
+    await to.writeAt([chunk], at);
+    at += chunk.length;
   }
 }
 
-/** Turns status 2 into undefined. */
-export async function ifThere<Found>(looking: Promise<Found>): Promise<Found | undefined> {
-  try {
-    return await looking;
-  } catch (error) {
-    if (error instanceof StatusError && error.status === Status.notFound) return undefined;
-    throw error;
-  }
+/** CRC-32 of the first bytes of a file. */
+export async function crcOf(file: ReadableFile, bytes: number): Promise<number> {
+  let crc = 0;
+  for await (const chunk of chunksOf(file, bytes)) crc = crc32(chunk, crc);
+  return crc;
 }

@@ -14,7 +14,8 @@ import {
 } from '@stevedore/protocol';
 import { randomDigits, StatusError } from '@stevedore/wire';
 import { filePath, isReservedName } from '../layout.js';
-import type { FileParts } from './file-parts.js';
+import { exists, invalid, notFound } from '../refusals.js';
+import type { FileParts } from './store-paths.js';
 
 /**
  * Names of stored files and their paths. Names are drawn until one is free, which stays
@@ -100,10 +101,10 @@ export class FileNames {
    * creates files here, so checking once is enough.
    */
   async reserving(path: string, action: () => Promise<void>): Promise<void> {
-    if (this.#reserved.has(path)) throw new StatusError(Status.exists, path);
+    if (this.#reserved.has(path)) throw exists(path);
     this.#reserved.add(path);
     try {
-      if (await this.#parts.backend.exists(path)) throw new StatusError(Status.exists, path);
+      if (await this.#parts.backend.exists(path)) throw exists(path);
       await action();
     } finally {
       this.#reserved.delete(path);
@@ -145,12 +146,6 @@ export function parseRequestedName(
   if (!SHAPE.test(name)) throw invalid('a malformed name');
   if (Number.parseInt(name.slice(1, 3), 16) >= storePathCount) throw invalid('no such store path');
   const id = parseFileName(group, name);
-  if (!id || isReservedName(id.base)) {
-    throw new StatusError(Status.notFound, 'no file has such a name');
-  }
+  if (!id || isReservedName(id.base)) throw notFound('no file has such a name');
   return id;
-}
-
-function invalid(message: string): StatusError {
-  return new StatusError(Status.invalid, message);
 }

@@ -4,8 +4,8 @@ import { METADATA_SUFFIX } from '../layout.js';
 import type { Change } from '../replication/journal.js';
 import { CompanionFiles } from './companion-files.js';
 import { type Content, FileNames, type NewKind } from './file-names.js';
-import type { FileParts } from './file-parts.js';
 import { IncomingFile } from './incoming-file.js';
+import type { FileParts } from './store-paths.js';
 
 /**
  * The stored files, by name. A file becomes visible complete, durable and under a unique
@@ -47,8 +47,7 @@ export class FileStore {
 
   /** Receives a file; returns its name once it is durable. */
   async store(file: NewFile, payload: Payload, change: Change): Promise<FileId> {
-    const temporary = this.#parts.storePaths.at(file.storePathIndex).temporaryFile();
-    return this.#receive(temporary, payload, async (incoming) => {
+    return this.#receive(file.storePathIndex, payload, async (incoming) => {
       const createdAtSeconds = change.seconds();
       await incoming.finish(createdAtSeconds);
       return this.#underNewName(file, createdAtSeconds, incoming, (path, id) =>
@@ -58,22 +57,15 @@ export class FileStore {
   }
 
   /** Receives a file under a given name, timed later than `after`; status 17 if it is taken. */
-  async storeAs(id: FileId, payload: Payload, change: Change, after = 0): Promise<void> {
+  async storeAs(id: FileId, payload: Payload, change: Change, after = 0): Promise<FileId> {
     const path = this.pathOf(id);
-    await this.#names.reserving(path, async () => {
-      await this.#receive(
-        this.#parts.storePaths.of(path).temporaryFile(),
-        payload,
-        async (incoming) => {
-          await incoming.finish(change.seconds(after));
-          await this.#appear(
-            path,
-            () => incoming.moveTo(path),
-            () => change.note('C', id.name),
-          );
-        },
-      );
-    });
+    await this.#names.reserving(path, () =>
+      this.#receive(id.storePathIndex, payload, async (incoming) => {
+        await incoming.finish(change.seconds(after));
+        await this.#appearFile(path, id, incoming, change);
+      }),
+    );
+    return id;
   }
 
   /**
@@ -90,31 +82,24 @@ export class FileStore {
     const { files, locks, storePaths } = this.#parts;
     const path = this.pathOf(id);
     await this.#names.makeDirectory(id);
-    await this.#receive(
-      this.#parts.storePaths.of(path).temporaryFile(),
-      payload,
-      async (incoming) => {
-        // A small file is written only once `change` accepts it; a large one, before the lock.
-        if (!incoming.isInMemory) await incoming.finish(mtimeSeconds);
-        await locks.run(path, async () => {
-          const made = await change(path);
-          if (!made) {
-            await incoming.discard();
-            return;
-          }
-          if (incoming.isInMemory) await incoming.finish(mtimeSeconds);
-          // Changes to the old file must not be replayed on the new one.
-          const journal = storePaths.journalOf(path);
-          if (journal.has(path)) await journal.forget(path);
-          try {
-            await incoming.moveTo(path);
-            await this.#noted(path, made.note('C', id.name));
-          } finally {
-            files.forget(path);
-          }
-        });
-      },
-    );
+    await this.#receive(id.storePathIndex, payload, async (incoming) => {
+      // A small file is written only once `change` accepts it; a large one, before the lock.
+      if (!incoming.isInMemory) await incoming.finish(mtimeSeconds);
+      await locks.run(path, async () => {
+        const made = await change(path);
+        if (!made) return incoming.discard();
+        if (incoming.isInMemory) await incoming.finish(mtimeSeconds);
+        // Changes to the old file must not be replayed on the new one.
+        const journal = storePaths.journalOf(path);
+        if (journal.has(path)) await journal.forget(path);
+        try {
+          await incoming.moveTo(path);
+          await this.#noted(path, made.note('C', id.name));
+        } finally {
+          files.forget(path);
+        }
+      });
+    });
   }
 
   /** Makes another member's link, unless its name is taken. */
@@ -153,9 +138,10 @@ export class FileStore {
     id: FileId,
     target: Pick<LinkTarget, 'path' | 'name'>,
     change: Change,
-  ): Promise<void> {
+  ): Promise<FileId> {
     const path = this.pathOf(id);
     await this.#names.reserving(path, () => this.#appearLink(path, id, target, change));
+    return id;
   }
 
   /**
@@ -229,11 +215,12 @@ export class FileStore {
   }
 
   async #receive<Result>(
-    temporary: string,
+    storePathIndex: number,
     payload: Payload,
     use: (incoming: IncomingFile) => Promise<Result>,
   ): Promise<Result> {
-    const { backend } = this.#parts;
+    const { backend, storePaths } = this.#parts;
+    const temporary = storePaths.at(storePathIndex).temporaryFile();
     const incoming = new IncomingFile((isWrittenOnce) => backend.create(temporary, isWrittenOnce));
     try {
       await incoming.receive(payload);

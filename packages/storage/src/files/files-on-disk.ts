@@ -1,87 +1,18 @@
 import { dirname } from 'node:path';
-import { type Disk, type DiskFile, type DiskLink, hasCode, removeIfThere } from '@stevedore/disk';
+import { type Disk, hasCode, removeIfThere } from '@stevedore/disk';
 import { METADATA_SUFFIX } from '../layout.js';
-import type { FileBackend, NewFile, ReadableFile, StoredMetadata } from './file-backend.js';
 
-/** Keeps every file on the disk, and its metadata in a file beside it. */
-export class FilesOnDisk implements FileBackend {
-  readonly #disk: Disk;
-  readonly #temporaryFile: (path: string) => string;
+import { type FileBackend, type NewFile, readInto, type StoredMetadata } from './file-backend.js';
 
-  /** `temporaryFile` returns a free temporary path for a file that is moved to `path` later. */
-  constructor(disk: Disk, temporaryFile: (path: string) => string) {
-    this.#disk = disk;
-    this.#temporaryFile = temporaryFile;
-  }
+/**
+ * Keeps every file on the disk, and its metadata in a file beside it. `temporaryFile` returns a free
+ * temporary path for a file that is moved to `path` later.
+ */
+export function filesOnDisk(disk: Disk, temporaryFile: (path: string) => string): FileBackend {
+  const sync = (path: string): Promise<void> => disk.syncDirectory(dirname(path));
 
-  create(temporary: string, isWrittenOnce?: boolean): Promise<NewFile> {
-    return newFileOnDisk(this.#disk, temporary, isWrittenOnce);
-  }
-
-  openToRead(path: string): Promise<ReadableFile> {
-    return this.#disk.openToRead(path);
-  }
-
-  openToChange(path: string): Promise<DiskFile> {
-    return this.#disk.openToUpdate(path);
-  }
-
-  exists(path: string): Promise<boolean> {
-    return this.#disk.exists(path);
-  }
-
-  async move(from: string, to: string): Promise<void> {
-    for (const suffix of ['', METADATA_SUFFIX]) {
-      if (await this.#disk.exists(from + suffix)) {
-        await this.#disk.rename(from + suffix, to + suffix);
-      }
-    }
-  }
-
-  remove(path: string): Promise<void> {
-    return this.#disk.unlink(path);
-  }
-
-  makeLink(target: string, path: string): Promise<void> {
-    return this.#disk.makeLink(target, path);
-  }
-
-  readLink(path: string): Promise<DiskLink> {
-    return this.#disk.readLink(path);
-  }
-
-  sync(path: string): Promise<void> {
-    return this.#disk.syncDirectory(dirname(path));
-  }
-
-  hasMetadata(path: string): Promise<boolean> {
-    return this.#disk.exists(path + METADATA_SUFFIX);
-  }
-
-  async metadata(path: string): Promise<StoredMetadata | undefined> {
-    try {
-      const file = await this.#disk.openToRead(path + METADATA_SUFFIX);
-      try {
-        const { size, mtimeSeconds } = await file.stat();
-        const text = Buffer.alloc(size);
-        return { text: text.subarray(0, await file.readAt(text, 0)), mtimeSeconds };
-      } finally {
-        await file.close();
-      }
-    } catch (error) {
-      if (hasCode(error, 'ENOENT')) return undefined;
-      throw error;
-    }
-  }
-
-  async setMetadata(path: string, metadata: StoredMetadata | undefined): Promise<void> {
-    if (metadata) await this.#writeMetadata(path, metadata);
-    else await removeIfThere(this.#disk, path + METADATA_SUFFIX);
-    await this.sync(path);
-  }
-
-  async #writeMetadata(path: string, { text, mtimeSeconds }: StoredMetadata): Promise<void> {
-    const file = await this.create(this.#temporaryFile(path), true);
+  const writeMetadata = async (path: string, { text, mtimeSeconds }: StoredMetadata) => {
+    const file = await newFileOnDisk(disk, temporaryFile(path), true);
     try {
       try {
         await file.content.writeAt([text], 0);
@@ -95,15 +26,45 @@ export class FilesOnDisk implements FileBackend {
       await file.discard().catch(() => {});
       throw error;
     }
-  }
+  };
 
-  list(directory: string): Promise<string[]> {
-    return this.#disk.list(directory);
-  }
-
-  isAtomic(): boolean {
-    return false;
-  }
+  return {
+    create: (temporary, isWrittenOnce) => newFileOnDisk(disk, temporary, isWrittenOnce),
+    openToRead: (path) => disk.openToRead(path),
+    openToChange: (path) => disk.openToUpdate(path),
+    exists: (path) => disk.exists(path),
+    remove: (path) => disk.unlink(path),
+    makeLink: (target, path) => disk.makeLink(target, path),
+    readLink: (path) => disk.readLink(path),
+    sync,
+    hasMetadata: (path) => disk.exists(path + METADATA_SUFFIX),
+    list: (directory) => disk.list(directory),
+    isAtomic: () => false,
+    async move(from, to) {
+      for (const suffix of ['', METADATA_SUFFIX]) {
+        if (await disk.exists(from + suffix)) await disk.rename(from + suffix, to + suffix);
+      }
+    },
+    async metadata(path) {
+      try {
+        const file = await disk.openToRead(path + METADATA_SUFFIX);
+        try {
+          const { size, mtimeSeconds } = await file.stat();
+          return { text: await readInto(Buffer.alloc(size), file, 0), mtimeSeconds };
+        } finally {
+          await file.close();
+        }
+      } catch (error) {
+        if (hasCode(error, 'ENOENT')) return undefined;
+        throw error;
+      }
+    },
+    async setMetadata(path, metadata) {
+      if (metadata) await writeMetadata(path, metadata);
+      else await removeIfThere(disk, path + METADATA_SUFFIX);
+      await sync(path);
+    },
+  };
 }
 
 export async function newFileOnDisk(

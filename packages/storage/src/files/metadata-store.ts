@@ -2,10 +2,9 @@ import {
   MAX_METADATA_KEY_BYTES,
   MAX_METADATA_VALUE_BYTES,
   type MetadataMode,
-  Status,
 } from '@stevedore/protocol';
-import { StatusError } from '@stevedore/wire';
 import { METADATA_SUFFIX } from '../layout.js';
+import { notFound } from '../refusals.js';
 import type { Change } from '../replication/journal.js';
 import type { FileBackend, StoredMetadata } from './file-backend.js';
 import type { FileLocks } from './store-paths.js';
@@ -43,7 +42,7 @@ export class MetadataStore {
     return this.#locks.run(path, async () => {
       const isThere = await this.#backend.exists(path);
       const metadata = isThere ? await this.#backend.metadata(path) : undefined;
-      if (!metadata) throw new StatusError(Status.notFound, `no metadata of ${path}`);
+      if (!metadata) throw notFound(`no metadata of ${path}`);
       return metadata.text;
     });
   }
@@ -53,7 +52,7 @@ export class MetadataStore {
     const { metadata, mode } = update;
     const noted = name + METADATA_SUFFIX;
     return this.#locks.run(path, async () => {
-      if (!(await this.#backend.exists(path))) throw new StatusError(Status.notFound, path);
+      if (!(await this.#backend.exists(path))) throw notFound(path);
       const records = parse(metadata);
       if (mode === 'merge' && records.size === 0) return;
       const before = await this.#backend.metadata(path);
@@ -87,7 +86,7 @@ export class MetadataStore {
         await change.note(before ? 'U' : 'C', noted);
         await this.#write(path, parse(metadata), change.seconds());
       } else {
-        if (!before) throw new StatusError(Status.notFound, `no metadata of ${path}`);
+        if (!before) throw notFound(`no metadata of ${path}`);
         await change.note('D', noted);
         await this.#backend.setMetadata(path, undefined);
       }

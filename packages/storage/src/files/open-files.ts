@@ -2,6 +2,7 @@ import { dirname, resolve } from 'node:path';
 import type { FileStat } from '@stevedore/disk';
 import { Status } from '@stevedore/protocol';
 import { codeOf, StatusError } from '@stevedore/wire';
+import { asNotFound } from '../refusals.js';
 import type { FileBackend, ReadableFile } from './file-backend.js';
 
 /**
@@ -167,10 +168,4 @@ export class OpenFiles {
 function isOutOfDescriptors(error: unknown): boolean {
   const code = codeOf(error);
   return code === 'EMFILE' || code === 'ENFILE';
-}
-
-/** Turns a missing file into status 2; returns any other error unchanged. */
-export function asNotFound(error: unknown, path: string): unknown {
-  const missing = codeOf(error) === 'ENOENT' || codeOf(error) === 'ENOTDIR';
-  return missing ? new StatusError(Status.notFound, path) : error;
 }

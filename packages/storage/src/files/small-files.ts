@@ -6,14 +6,13 @@ import {
   isTrunkId,
   parseSliceId,
   type SliceId,
-  Status,
   sizeOfField,
 } from '@stevedore/protocol';
-import { StatusError } from '@stevedore/wire';
+import { ifThere, notFound } from '../refusals.js';
 import type { SliceReader } from '../slices/slice-reader.js';
 import { sliceKey } from './caches.js';
 import type { ChangingFiles } from './changing-files.js';
-import { ifThere, readInto } from './file-backend.js';
+import { readInto } from './file-backend.js';
 import type { FileStore } from './file-store.js';
 import type { OpenFiles } from './open-files.js';
 
@@ -94,7 +93,7 @@ export class SmallFiles {
   async #fetch(id: FileId, path: string): Promise<Buffer | undefined> {
     try {
       const bytes = await this.#parts.cache.fetch(path, () => this.#load(id, path));
-      if (!bytes) throw new StatusError(Status.notFound, path);
+      if (!bytes) throw notFound(path);
       return bytes;
     } catch (error) {
       if (error instanceof NotSmall) return undefined;

@@ -4,8 +4,12 @@ import type { Disk, DiskSpace } from '@stevedore/disk';
 import { ANY_STORE_PATH, hexByte, messageOf, Status } from '@stevedore/protocol';
 import { codeOf, type Environment, StartError, StatusError } from '@stevedore/wire';
 import { dataDirectory, temporaryDirectory } from '../layout.js';
+import { invalid } from '../refusals.js';
+import type { DirectoryRotation } from '../state-file.js';
+import type { StorageSettings } from '../storage-options.js';
 import { ChangeJournal } from './change-journal.js';
 import type { FileBackend } from './file-backend.js';
+import type { OpenFiles } from './open-files.js';
 
 /** How long a measured disk space stays valid. */
 const SPACE_VALID_MS = 1000;
@@ -106,12 +110,14 @@ export class StorePath {
     return { totalBytes, freeBytes: Math.max(freeBytes - this.#announcedBytes, 0) };
   }
 
-  /** Counts an upload in flight as used space until the returned function is called. */
-  announce(bytes: number): () => void {
+  /** Counts so many bytes as used space while the action runs. */
+  async holding<Result>(bytes: number, action: () => Promise<Result>): Promise<Result> {
     this.#announcedBytes += bytes;
-    return () => {
+    try {
+      return await action();
+    } finally {
       this.#announcedBytes -= bytes;
-    };
+    }
   }
 }
 
@@ -130,7 +136,7 @@ export class StorePaths {
   /** Status 22 if there is no such store path. */
   at(index: number): StorePath {
     const storePath = this.all[index];
-    if (!storePath) throw new StatusError(Status.invalid, `no store path ${index}`);
+    if (!storePath) throw invalid(`no store path ${index}`);
     return storePath;
   }
 
@@ -163,6 +169,16 @@ export class StorePaths {
     throw new StatusError(Status.noSpace, `no room for ${bytes} bytes`);
   }
 
+  /** Runs the action with a store path as `roomFor` finds it; the bytes count as used meanwhile. */
+  async holding<Result>(
+    bytes: number,
+    asked: number,
+    action: (storePath: StorePath, index: number) => Promise<Result>,
+  ): Promise<Result> {
+    const { index, storePath } = await this.roomFor(bytes, asked);
+    return storePath.holding(bytes, () => action(storePath, index));
+  }
+
   /** True if the file's store path has space for so many more bytes. */
   async hasRoom(path: string, bytes: number): Promise<boolean> {
     return (await this.of(path).space()).freeBytes - bytes >= this.#reservedBytes;
@@ -191,4 +207,16 @@ export class FileLocks {
       return action();
     });
   }
+}
+
+/** What code that reads and changes stored files shares. */
+export interface FileParts {
+  readonly settings: StorageSettings;
+  readonly backend: FileBackend;
+  readonly storePaths: StorePaths;
+  readonly rotation: DirectoryRotation;
+  /** Files that are open for reading. */
+  readonly files: OpenFiles;
+  /** By path: changing, deleting or renaming a file or its metadata takes its lock. */
+  readonly locks: FileLocks;
 }

@@ -1,4 +1,3 @@
-import { crc32 } from 'node:zlib';
 import {
   appendFile,
   type FileId,
@@ -6,14 +5,13 @@ import {
   modifyFile,
   NORMAL_NAME_CHARS,
   regenerateAppender,
-  Status,
   truncateFile,
 } from '@stevedore/protocol';
-import { control, type Handler, type Payload, receiving, StatusError } from '@stevedore/wire';
+import { control, type Handler, type Payload, receiving } from '@stevedore/wire';
 import type { ChangingFile } from '../files/changing-files.js';
-import { readInto } from '../files/file-backend.js';
-import { type Piece, receivePiece } from '../files/incoming-file.js';
-import type { OpenFile } from '../files/open-files.js';
+import { crcOf } from '../files/file-backend.js';
+import type { Piece } from '../files/incoming-file.js';
+import { invalid, notFound } from '../refusals.js';
 import type { Change } from '../replication/journal.js';
 import { requestedFile, type StorageService } from '../service.js';
 
@@ -22,7 +20,7 @@ import { requestedFile, type StorageService } from '../service.js';
  * is missing; otherwise 22 if it is not an appender.
  */
 export function appenderHandlers<Session>(service: StorageService): Handler<Session>[] {
-  const { store, changing, settings, replication } = service;
+  const { store, changing, replication } = service;
 
   /** Receives the whole payload, then makes the change. */
   const change = async (
@@ -30,19 +28,10 @@ export function appenderHandlers<Session>(service: StorageService): Handler<Sess
     payload: Payload,
     apply: (file: ChangingFile, piece: Piece, change: Change) => Promise<void>,
   ): Promise<undefined> => {
-    const path = store.pathOf(id);
-    await service.storePaths.roomFor(payload.remaining, id.storePathIndex);
-    const done = service.storePaths.at(id.storePathIndex).announce(payload.remaining);
-    try {
-      const piece = await receivePiece(
-        settings.disk,
-        () => service.storePaths.of(path).temporaryFile(),
-        payload,
-      );
-      await replication.run({ changed: id }, (each) => apply({ path, name: id.name }, piece, each));
-    } finally {
-      done();
-    }
+    const file = { path: store.pathOf(id), name: id.name };
+    await changing.receiving(id.storePathIndex, payload, (piece) =>
+      replication.run({ changed: id }, (each) => apply(file, piece, each)),
+    );
     return undefined;
   };
 
@@ -70,25 +59,23 @@ export function appenderHandlers<Session>(service: StorageService): Handler<Sess
     control(regenerateAppender, async ({ name }) => {
       const id = await appender(service, name);
       const source = service.identity.source();
-      const renamed = await replication.run({ changed: id }, (each) =>
+      return replication.run({ changed: id }, (each) =>
         changing.exclusively(store.pathOf(id), async (opened) => {
-          const crc = await crcOf(opened, settings.readChunkBytes);
-          return store.rename(id, { bytes: opened.stat.size, crc32: crc }, source, each);
+          const bytes = opened.stat.size;
+          const content = { bytes, crc32: await crcOf(opened.file, bytes) };
+          return store.rename(id, content, source, each);
         }),
       );
-      return { group: renamed.group, name: renamed.name };
     }),
   ];
 }
 
 /** The appender that a request names; status 22 for a name shorter than any appender's. */
 async function appender(service: StorageService, name: string): Promise<FileId> {
-  if (name.length < NORMAL_NAME_CHARS) throw new StatusError(Status.invalid, 'a name too short');
+  if (name.length < NORMAL_NAME_CHARS) throw invalid('a name too short');
   const id = requestedFile(service, { group: service.settings.group, name });
-  if (!(await service.backend.exists(service.store.pathOf(id)))) {
-    throw new StatusError(Status.notFound, name);
-  }
-  if (fileKind(id) !== 'appender') throw new StatusError(Status.invalid, `${name} is no appender`);
+  if (!(await service.backend.exists(service.store.pathOf(id)))) throw notFound(name);
+  if (fileKind(id) !== 'appender') throw invalid(`${name} is no appender`);
   return id;
 }
 
@@ -96,22 +83,5 @@ async function appender(service: StorageService, name: string): Promise<FileId> 
 async function checkOffset(service: StorageService, id: FileId, offset: number): Promise<void> {
   const opened = await service.changing.acquire(service.store.pathOf(id));
   opened.release();
-  if (offset > opened.stat.size) {
-    throw new StatusError(Status.invalid, `offset ${offset} of ${opened.stat.size} bytes`);
-  }
-}
-
-/** CRC-32 of a whole file, or of its first bytes. */
-export async function crcOf(
-  opened: OpenFile,
-  chunkBytes: number,
-  bytes = opened.stat.size,
-): Promise<number> {
-  let crc = 0;
-  for (let at = 0; at < bytes; ) {
-    const chunk = Buffer.allocUnsafe(Math.min(chunkBytes, bytes - at));
-    crc = crc32(await readInto(chunk, opened.file, at), crc);
-    at += chunk.length;
-  }
-  return crc;
+  if (offset > opened.stat.size) throw invalid(`offset ${offset} of ${opened.stat.size} bytes`);
 }

@@ -1,14 +1,10 @@
 import { types } from 'node:util';
-import { DownloadFlag, downloadFile, Status } from '@stevedore/protocol';
-import {
-  type Handler,
-  type Reply,
-  StatusError,
-  type StreamedReply,
-  streaming,
-} from '@stevedore/wire';
+import { DownloadFlag, downloadFile } from '@stevedore/protocol';
+import { type Handler, type Reply, type StreamedReply, streaming } from '@stevedore/wire';
+import { CHUNK_BYTES, readInto } from '../files/file-backend.js';
 import type { OpenFile } from '../files/open-files.js';
 import { type Download, downloadOf, type FileRange } from '../files/small-files.js';
+import { invalid } from '../refusals.js';
 import { openFile, requestedFile, type StorageService } from '../service.js';
 
 /**
@@ -46,20 +42,19 @@ export interface DownloadBackend {
 const WHOLE: FileRange = { offset: 0, length: 0 };
 
 async function answer(service: StorageService, download: Download): Promise<StreamedReply> {
-  const { readChunkBytes } = service.settings;
   const { id, slice } = download;
   const found = smallFile(service, download);
   const small = types.isPromise(found) ? await found : found;
-  if (small) return kept(small, download, readChunkBytes);
+  if (small) return kept(small, download);
   const asked = service.small.readPart(download);
   const row = asked && (await asked);
-  if (row) return kept(row, WHOLE, readChunkBytes);
+  if (row) return kept(row, WHOLE);
   const opened = await openFile(service, id);
   const from = slice ? slice.offset : 0;
   try {
     const size = slice ? slice.size : opened.stat.size;
     const { offset, bytes } = rangeOf(download, size);
-    return await part(opened, from + offset, bytes, readChunkBytes);
+    return await part(opened, from + offset, bytes);
   } catch (error) {
     opened.release();
     throw error;
@@ -78,36 +73,29 @@ function smallFile(
 
 /** The requested bytes, clamped; status 22 if there are none. */
 function rangeOf({ offset, length }: FileRange, size: number): { offset: number; bytes: number } {
-  if (offset >= size) throw new StatusError(Status.invalid, `offset ${offset} of ${size} bytes`);
+  if (offset >= size) throw invalid(`offset ${offset} of ${size} bytes`);
   const rest = size - offset;
   return { offset, bytes: length === 0 ? rest : Math.min(length, rest) };
 }
 
-function kept(file: Buffer, range: FileRange, chunkBytes: number): StreamedReply {
+function kept(file: Buffer, range: FileRange): StreamedReply {
   const { offset, bytes } = rangeOf(range, file.length);
   const end = offset + bytes;
   return {
     bytes,
     read: async (position) => {
       const from = offset + position;
-      return file.subarray(from, Math.min(from + chunkBytes, end));
+      return file.subarray(from, Math.min(from + CHUNK_BYTES, end));
     },
     release: () => {},
   };
 }
 
 /** Reads the first bytes before the answer begins, so that a failure can still be a status. */
-async function part(
-  opened: OpenFile,
-  from: number,
-  bytes: number,
-  chunkBytes: number,
-): Promise<StreamedReply> {
-  const read = async (position: number): Promise<Buffer> => {
-    const chunk = Buffer.allocUnsafe(Math.min(chunkBytes, bytes - position));
-    const count = await opened.file.readAt(chunk, from + position);
-    if (count < chunk.length) throw new Error(`a file is ${chunk.length - count} bytes short`);
-    return chunk;
+async function part(opened: OpenFile, from: number, bytes: number): Promise<StreamedReply> {
+  const read = (position: number): Promise<Buffer> => {
+    const chunk = Buffer.allocUnsafe(Math.min(CHUNK_BYTES, bytes - position));
+    return readInto(chunk, opened.file, from + position);
   };
   let first: Buffer | undefined = await read(0);
   return {

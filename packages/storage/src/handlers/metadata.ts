@@ -9,12 +9,12 @@ import {
   QueryInfoFlag,
   queryFileInfo,
   type RemoteFileInfo,
-  Status,
   setMetadata,
 } from '@stevedore/protocol';
-import { control, type Handler, StatusError } from '@stevedore/wire';
+import { control, type Handler } from '@stevedore/wire';
+import { crcOf } from '../files/file-backend.js';
+import { invalid, notFound } from '../refusals.js';
 import { openFile, requestedFile, type StorageService } from '../service.js';
-import { crcOf } from './appender.js';
 
 /**
  * SET_METADATA, GET_METADATA. Slices have none: they would lose it when their trunk is
@@ -23,20 +23,16 @@ import { crcOf } from './appender.js';
 export function metadataHandlers<Session>(service: StorageService): Handler<Session>[] {
   const described = (request: FileName): FileId => {
     const id = requestedFile(service, request);
-    if (parseSliceId(id)) throw new StatusError(Status.notFound, 'slices have no metadata');
+    if (parseSliceId(id)) throw notFound('slices have no metadata');
     return id;
   };
   const pathOf = (id: FileId): string => service.store.pathOf(id);
   return [
     control(setMetadata, async (request) => {
-      if (request.name.length < NORMAL_NAME_CHARS - 10) {
-        throw new StatusError(Status.invalid, 'a name too short');
-      }
+      if (request.name.length < NORMAL_NAME_CHARS - 10) throw invalid('a name too short');
       const id = described(request);
       const file = { path: pathOf(id), name: id.name };
-      if (!(await service.backend.exists(file.path))) {
-        throw new StatusError(Status.notFound, request.name);
-      }
+      if (!(await service.backend.exists(file.path))) throw notFound(request.name);
       await service.replication.run({ changed: id }, (change) =>
         service.metadata.set(file, request, change),
       );
@@ -52,7 +48,7 @@ export function metadataHandlers<Session>(service: StorageService): Handler<Sess
  * not to.
  */
 export function queryInfoHandler<Session>(service: StorageService): Handler<Session> {
-  const { identity, settings } = service;
+  const { identity } = service;
   return control(
     queryFileInfo,
     async (request, { header }): Promise<RemoteFileInfo> => {
@@ -64,7 +60,7 @@ export function queryInfoHandler<Session>(service: StorageService): Handler<Sess
       const opened = await openFile(service, id);
       try {
         const computed = async (): Promise<number> =>
-          (header.status & QueryInfoFlag.noCrc) !== 0 ? 0 : crcOf(opened, settings.readChunkBytes);
+          (header.status & QueryInfoFlag.noCrc) !== 0 ? 0 : crcOf(opened.file, opened.stat.size);
         return {
           size: slice ? slice.size : opened.stat.size,
           mtimeSeconds: slice ? createdAtSeconds : opened.stat.mtimeSeconds,

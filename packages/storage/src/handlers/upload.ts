@@ -8,47 +8,32 @@ import {
   isTrunkId,
   parseFileName,
   parseSliceId,
-  Status,
   slaveName,
   type UploadRequest,
   uploadAppenderFile,
   uploadFile,
   uploadSlaveFile,
 } from '@stevedore/protocol';
-import {
-  asError,
-  codeOf,
-  control,
-  type Handler,
-  type Payload,
-  receiving,
-  StatusError,
-} from '@stevedore/wire';
+import { asError, codeOf, control, type Handler, type Payload, receiving } from '@stevedore/wire';
 import type { NewKind } from '../files/file-names.js';
 import { isReservedName, METADATA_SUFFIX } from '../layout.js';
+import { invalid, notFound } from '../refusals.js';
 import type { Change } from '../replication/journal.js';
 import { hasFile, requestedFile, type StorageService } from '../service.js';
 
 /** UPLOAD_FILE, UPLOAD_APPENDER_FILE: answered once the file is durable under its name. */
 export function uploadHandlers<Session>(service: StorageService): Handler<Session>[] {
+  const { identity, store, storePaths } = service;
   const upload =
     (kind: NewKind) =>
-    async ({ storePathIndex, size, extension }: UploadRequest, payload: Payload) => {
+    async ({ storePathIndex: asked, size, extension }: UploadRequest, payload: Payload) => {
       checkExtension(extension);
-      const source = service.identity.source();
-      const { index, storePath } = await service.storePaths.roomFor(size, storePathIndex);
-      const done = storePath.announce(size);
-      try {
-        const file = { kind, storePathIndex: index, extension, source };
-        const { group, name } = await service.replication.run(
-          'new',
-          (change) => service.store.store(file, payload, change),
-          (id, change) => forget(service, id, change),
-        );
-        return { group, name };
-      } finally {
-        done();
-      }
+      const source = identity.source();
+      return storePaths.holding(size, asked, (_, storePathIndex) =>
+        created(service, (change) =>
+          store.store({ kind, storePathIndex, extension, source }, payload, change),
+        ),
+      );
     };
   return [
     receiving(uploadFile, upload('normal')),
@@ -56,19 +41,25 @@ export function uploadHandlers<Session>(service: StorageService): Handler<Sessio
   ];
 }
 
-/** Removes a file that too few members got. If that fails, the file stays as an orphan. */
-async function forget(service: StorageService, id: FileId, change: Change): Promise<void> {
-  try {
-    await service.store.remove(id, change);
-  } catch (error) {
-    service.settings.onError(asError(error));
-  }
+/**
+ * Makes a new file. One that too few members got is removed again; if that fails, it stays as an
+ * orphan.
+ */
+function created(
+  service: StorageService,
+  make: (change: Change) => Promise<FileId>,
+): Promise<FileId> {
+  return service.replication.run('new', make, (id, change) =>
+    service.store
+      .remove(id, change)
+      .catch((error: unknown) => service.settings.onError(asError(error))),
+  );
 }
 
 /** Status 22 for an extension that no file may have. */
 function checkExtension(extension: string): void {
   if (!isExtension(extension) || extension.endsWith(METADATA_SUFFIX)) {
-    throw new StatusError(Status.invalid, 'a malformed extension');
+    throw invalid('a malformed extension');
   }
 }
 
@@ -103,48 +94,37 @@ export function slaveHandlers<Session>(service: StorageService): Handler<Session
 
   /** Derives a slave's name; status 22 if it is impossible, 2 if there is no master. */
   const slaveOf = async (master: string, prefix: string, extension: string): Promise<FileId> => {
-    if (prefix === '') throw new StatusError(Status.invalid, 'a slave needs a prefix');
-    if (!isPrefix(prefix)) throw new StatusError(Status.invalid, 'a malformed prefix');
+    if (prefix === '') throw invalid('a slave needs a prefix');
+    if (!isPrefix(prefix)) throw invalid('a malformed prefix');
     checkExtension(extension);
     const masterId = requestedFile(service, { group, name: master });
     const id = parseFileName(group, slaveName(masterId.name, prefix, extension));
     // Such a name would look like one of the storage's own files or like a slice.
     if (!id || isReservedName(id.base) || parseSliceId(id)) {
-      throw new StatusError(Status.invalid, 'a slave cannot have such a name');
+      throw invalid('a slave cannot have such a name');
     }
-    if (!(await hasFile(service, masterId))) throw new StatusError(Status.notFound, master);
+    if (!(await hasFile(service, masterId))) throw notFound(master);
     return id;
   };
 
   return [
     receiving(uploadSlaveFile, async ({ master, prefix, extension, size }, payload) => {
       const id = await slaveOf(master, prefix, extension);
-      const { storePath } = await service.storePaths.roomFor(size, id.storePathIndex);
-      const done = storePath.announce(size);
-      try {
+      return storePaths.holding(size, id.storePathIndex, () => {
         const after = replication.tombstones.at(id.name) ?? 0;
-        await replication.run(
-          'new',
-          (change) => store.storeAs(id, payload, change, after),
-          (_, change) => forget(service, id, change),
-        );
-      } finally {
-        done();
-      }
-      return { group, name: id.name };
+        return created(service, (change) => store.storeAs(id, payload, change, after));
+      });
     }),
     control(createLink, async (request) => {
-      if (request.group !== group) throw new StatusError(Status.invalid, 'another group');
+      if (request.group !== group) throw invalid('another group');
       checkExtension(request.extension);
       const { master, prefix, extension } = request;
       const sourceId = requestedFile(service, { group, name: request.source });
       if (fileKind(sourceId) === 'appender') {
-        throw new StatusError(Status.invalid, 'a link leads to a file that never changes');
+        throw invalid('a link leads to a file that never changes');
       }
       const slave = master === '' ? undefined : await slaveOf(master, prefix, extension);
-      if (slave && fileKind(slave) === 'appender') {
-        throw new StatusError(Status.invalid, 'a link cannot change');
-      }
+      if (slave && fileKind(slave) === 'appender') throw invalid('a link cannot change');
       const path = store.pathOf(sourceId);
       const opened = await service.files.acquire(path);
       opened.release();
@@ -154,22 +134,14 @@ export function slaveHandlers<Session>(service: StorageService): Handler<Session
       // Relative to a directory that cannot exist, so the result fits all directories.
       const from = (each: string): string => relative(resolve(root, 'data', 'HH', 'LL'), each);
       const linked = { path: from(target), name: sourceId.name, bytes: opened.stat.size };
-      if (slave) {
-        await replication.run(
-          'new',
-          (change) => store.linkAs(slave, linked, change),
-          (_, change) => forget(service, slave, change),
-        );
-        return { group, name: slave.name };
-      }
-      const source = identity.source();
-      const id = await replication.run(
-        'new',
-        (change) =>
-          store.linkTo(linked, { kind: 'normal', storePathIndex, extension, source }, change),
-        (made, change) => forget(service, made, change),
-      );
-      return { group, name: id.name };
+      if (slave) return created(service, (change) => store.linkAs(slave, linked, change));
+      const file = {
+        kind: 'normal' as const,
+        storePathIndex,
+        extension,
+        source: identity.source(),
+      };
+      return created(service, (change) => store.linkTo(linked, file, change));
     }),
   ];
 

@@ -158,7 +158,11 @@ export class SendWindow {
   settle(): Position {
     let end: Position = 0;
     let count = 0;
-    while (this.#all[count]?.done) end = this.#all[count++]!.end;
+    for (const flight of this.#all) {
+      if (!flight.done) break;
+      end = flight.end;
+      count += 1;
+    }
     this.#all.splice(0, count);
     return end;
   }

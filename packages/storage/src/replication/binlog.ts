@@ -16,7 +16,7 @@ export type Position = number;
 
 const FILE = /^binlog\.(\d{3,6})$/;
 const FILE_SPAN = 2 ** 32;
-/** When a file is this long, the next one begins. */
+/** When a file is this long, the next one begins, as in FastDFS. */
 const MAX_FILE_BYTES = 2 ** 30;
 /** Bytes of the binlog's end kept in memory for senders. */
 const RECENT_BYTES = 256 * 1024;
@@ -49,15 +49,12 @@ export interface BinlogOptions {
   /** `data/sync` of the first store path. */
   readonly directory: string;
   readonly onError: (error: Error) => void;
-  /** Default 1 GiB, as FastDFS has it. */
-  readonly maxFileBytes?: number;
 }
 
 export class Binlog {
   readonly #disk: Disk;
   readonly #directory: string;
   readonly #onError: (error: Error) => void;
-  readonly #maxFileBytes: number;
   #file: DiskFile | undefined;
   #index = 0;
   #offset = 0;
@@ -72,7 +69,6 @@ export class Binlog {
     this.#disk = options.disk;
     this.#directory = options.directory;
     this.#onError = options.onError;
-    this.#maxFileBytes = options.maxFileBytes ?? MAX_FILE_BYTES;
   }
 
   /** Opens or creates the last file and truncates an incomplete line at its end. */
@@ -85,7 +81,7 @@ export class Binlog {
     const file = isNew ? await this.#disk.create(path) : await this.#disk.openToUpdate(path);
     try {
       const { size } = await file.stat();
-      this.#offset = await endOfLines(file, size);
+      this.#offset = await endOfLines(file);
       if (this.#offset < size) await file.truncate(this.#offset);
       await file.sync();
       if (isNew) await this.#disk.syncDirectory(this.#directory);
@@ -137,7 +133,7 @@ export class Binlog {
   /** Bytes between two positions; approximate if they are in different files. */
   distance(from: Position, to: Position): number {
     const files = Math.floor(to / FILE_SPAN) - Math.floor(from / FILE_SPAN);
-    return files * this.#maxFileBytes + ((to % FILE_SPAN) - (from % FILE_SPAN));
+    return files * MAX_FILE_BYTES + ((to % FILE_SPAN) - (from % FILE_SPAN));
   }
 
   async close(): Promise<void> {
@@ -166,7 +162,7 @@ export class Binlog {
   }
 
   async #append(lines: readonly Buffer[]): Promise<void> {
-    if (this.#offset >= this.#maxFileBytes) await this.#nextFile();
+    if (this.#offset >= MAX_FILE_BYTES) await this.#nextFile();
     const file = this.#file;
     if (!file) throw new Error('the log is not open');
     const bytes = Buffer.concat(lines);
@@ -207,8 +203,10 @@ export class Binlog {
   #remember(bytes: Buffer): void {
     this.#recent.push(bytes);
     this.#recentBytes += bytes.length;
-    while (this.#recent.length > 1 && this.#recentBytes - this.#recent[0]!.length > RECENT_BYTES) {
-      this.#recentBytes -= this.#recent.shift()!.length;
+    for (const { length } of [...this.#recent]) {
+      if (this.#recentBytes - length <= RECENT_BYTES) return;
+      this.#recent.shift();
+      this.#recentBytes -= length;
     }
   }
 
@@ -225,7 +223,8 @@ export class Binlog {
       }
       before = Math.max(before - part.length, 0);
     }
-    return parts.length === 1 ? parts[0]! : Buffer.concat(parts);
+    const [only = Buffer.alloc(0), ...more] = parts;
+    return more.length === 0 ? only : Buffer.concat(parts);
   }
 
   async #readFile(index: number, offset: number): Promise<Buffer> {
@@ -271,8 +270,8 @@ function batchOf(bytes: Buffer, from: Position): Batch {
 }
 
 /** Length of a file up to the end of its last complete line. */
-async function endOfLines(file: DiskFile, size: number): Promise<number> {
-  for (let end = size; end > 0; ) {
+export async function endOfLines(file: DiskFile): Promise<number> {
+  for (let end = (await file.stat()).size; end > 0; ) {
     const from = Math.max(end - READ_BYTES, 0);
     const bytes = Buffer.allocUnsafe(end - from);
     const newline = bytes.subarray(0, await file.readAt(bytes, from)).lastIndexOf(10);

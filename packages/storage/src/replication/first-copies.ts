@@ -6,7 +6,7 @@ import {
   syncSrcReq,
 } from '@stevedore/protocol';
 import { type Address, ConnectionError, Peer, type PeerOptions } from '@stevedore/wire';
-import { ifThere } from '../files/file-backend.js';
+import { ifThere } from '../refusals.js';
 import { isUnfinished, type Members } from './members.js';
 
 /**

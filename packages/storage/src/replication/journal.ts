@@ -45,6 +45,23 @@ export class Journal {
     return new OwnChange(this);
   }
 
+  /**
+   * A change that another member sent: it keeps the time that it has there. `restores`: the file's
+   * source is this storage, which had lost it; it is recorded as its own. `check` runs right before
+   * each record and throws to stop the change.
+   */
+  received(atSeconds: number, restores = false, check = () => {}): Change {
+    const seconds = Math.max(atSeconds, 0);
+    return {
+      seconds: () => seconds,
+      note: async (operation, name, extra = '') => {
+        check();
+        const own = restores && (operation === 'C' || operation === 'L');
+        await this.append({ atSeconds: seconds, operation, own, name, extra });
+      },
+    };
+  }
+
   /** Gives a change its time. Later records wait until it is in the binlog or released. */
   take(change: OwnChange, after: number): number {
     this.#lastSeconds = Math.max(nowSeconds(this.#environment), this.#lastSeconds, after + 1);
@@ -112,35 +129,5 @@ export class OwnChange implements Change {
 
   end(): void {
     this.#journal.release(this);
-  }
-}
-
-/** A change that another member sent: it keeps the time that it has there. */
-export class ReceivedChange implements Change {
-  readonly #journal: Journal;
-  readonly #atSeconds: number;
-  readonly #restores: boolean;
-  readonly #check: () => void;
-
-  /**
-   * `restores`: the file's source is this storage, which had lost it; it is recorded as its
-   * own. `check` runs right before each record and throws to stop the change.
-   */
-  constructor(journal: Journal, atSeconds: number, restores = false, check = () => {}) {
-    this.#journal = journal;
-    this.#check = check;
-    this.#atSeconds = Math.max(atSeconds, 0);
-    this.#restores = restores;
-  }
-
-  seconds(): number {
-    return this.#atSeconds;
-  }
-
-  async note(operation: Operation, name: string, extra = ''): Promise<void> {
-    this.#check();
-    const atSeconds = this.#atSeconds;
-    const own = this.#restores && (operation === 'C' || operation === 'L');
-    await this.#journal.append({ atSeconds, operation, own, name, extra });
   }
 }

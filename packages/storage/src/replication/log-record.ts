@@ -37,14 +37,14 @@ export function formatRecord({ atSeconds, operation, own, name, extra }: LogReco
 export function parseRecord(line: string): LogRecord | undefined {
   const match = LINE.exec(line);
   if (!match) return undefined;
-  const letter = match[2]!;
+  const [, seconds, letter = '', name = '', extra = ''] = match;
   const operation = letter.toUpperCase();
   return {
-    atSeconds: Number(match[1]),
+    atSeconds: Number(seconds),
     operation: operation as Operation,
     own: letter === operation,
-    name: match[3]!,
-    extra: match[4] ?? '',
+    name,
+    extra,
   };
 }
 

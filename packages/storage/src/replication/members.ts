@@ -12,13 +12,8 @@ export class Members {
   readonly #listeners = new Set<() => void>();
   /** Callers of `asked`. */
   readonly #waiting = new Listeners();
-  readonly #askers = new Set<() => void>();
+  readonly #askers: (() => void)[] = [];
   #ownId: string | undefined;
-
-  /** Ids become file names, so only these characters are allowed. */
-  static isId(id: string): boolean {
-    return /^[A-Za-z0-9_-][A-Za-z0-9._-]{0,14}$/.test(id);
-  }
 
   get ownId(): string | undefined {
     return this.#ownId;
@@ -31,10 +26,8 @@ export class Members {
   }
 
   learn(tracker: string, members: readonly ServerBrief[]): void {
-    this.#lists.set(
-      tracker,
-      members.filter(({ id }) => Members.isId(id)),
-    );
+    const valid = members.filter(({ id }) => isMemberId(id));
+    this.#lists.set(tracker, valid);
     this.#notify();
   }
 
@@ -74,9 +67,8 @@ export class Members {
     for (const ask of this.#askers) ask();
   }
 
-  onRefresh(ask: () => void): () => void {
-    this.#askers.add(ask);
-    return () => this.#askers.delete(ask);
+  onRefresh(ask: () => void): void {
+    this.#askers.push(ask);
   }
 
   onChange(listener: () => void): () => void {
@@ -115,15 +107,16 @@ export function isUnfinished(status: number): boolean {
   return status === init || status === waitSync || status === syncing;
 }
 
+/** Ids become file names, so only these characters are allowed. */
+export function isMemberId(id: string): boolean {
+  return /^[A-Za-z0-9_-][A-Za-z0-9._-]{0,14}$/.test(id);
+}
+
 /** A connection of a client, or of another member once it has identified itself. */
-export class StorageSession {
+export interface StorageSession {
   readonly address: string;
   /** The member's id; empty for a client. */
-  peer = '';
-
-  constructor(address: string) {
-    this.address = address;
-  }
+  peer: string;
 }
 
 /** How long a request waits for a tracker to list a new member. */
@@ -138,10 +131,10 @@ export async function admit(
   session: StorageSession,
   id?: string,
 ): Promise<string> {
-  const member =
-    members.at(session.address, id) ?? (await afterRefresh(members, session.address, id));
+  const { address } = session;
+  const member = members.at(address, id) ?? (await afterRefresh(members, address, id));
   if (!member) {
-    throw new StatusError(Status.accessDenied, `${session.address} is no member of the group`);
+    throw new StatusError(Status.accessDenied, `${address} is no member of the group`);
   }
   return member.id;
 }

@@ -5,10 +5,10 @@ import { asError, type Environment, nowSeconds } from '@stevedore/wire';
 import type { ReplayedChange } from '../files/change-recovery.js';
 import type { FileBackend } from '../files/file-backend.js';
 import type { StorePath } from '../files/store-paths.js';
-import { DELETED_SUFFIX, dataDirectory, logDirectory, METADATA_SUFFIX } from '../layout.js';
+import { dataDirectory, isReservedName, logDirectory } from '../layout.js';
 import type { StorageSettings } from '../storage-options.js';
 import { Binlog } from './binlog.js';
-import type { LogRecord } from './log-record.js';
+import { type LogRecord, parseLoggedName } from './log-record.js';
 
 /**
  * Opens the binlog of a storage, and rebuilds a missing one from the stored files. The file
@@ -32,11 +32,12 @@ const MAX_INSTANCE_BYTES = 256;
 const BATCH_RECORDS = 1000;
 
 export async function openLog(
-  { disk, environment, onError }: StorageSettings,
+  settings: StorageSettings,
   storePaths: readonly StorePath[],
   backend: FileBackend,
 ): Promise<OpenedLog> {
-  const directory = logDirectory(storePaths[0]!.path);
+  const { disk, environment, onError } = settings;
+  const directory = logDirectory(settings.storePaths[0]);
   const log = new Binlog({ disk, directory, onError });
   try {
     const filled = await fill({ disk, backend, environment, log, directory, storePaths });
@@ -129,10 +130,9 @@ function newInstance(environment: Environment): string {
 }
 
 function parse(bytes: Buffer | undefined): { instance: string; storePaths: number } | undefined {
-  const match = /^\{"instance":"([0-9a-f]{16})","storePaths":(\d{1,3})\}$/.exec(
-    bytes?.toString('latin1') ?? '',
-  );
-  return match ? { instance: match[1]!, storePaths: Number(match[2]) } : undefined;
+  const shape = /^\{"instance":"([0-9a-f]{16})","storePaths":(\d{1,3})\}$/;
+  const [, instance, storePaths] = shape.exec(bytes?.toString('latin1') ?? '') ?? [];
+  return instance === undefined ? undefined : { instance, storePaths: Number(storePaths) };
 }
 
 /**
@@ -157,7 +157,7 @@ async function* presentFiles(
       );
       const names = await backend.list(directory);
       // Files before their companions.
-      const order = (name: string): number => (isBeside(name) ? 1 : 0);
+      const order = (name: string): number => (isReservedName(name) ? 1 : 0);
       for (const name of names.sort((one, other) => order(one) - order(other))) {
         const record = await recordOf(backend, join(directory, name), prefix + name);
         if (record) yield record;
@@ -172,31 +172,23 @@ async function twoDigits(disk: Disk, directory: string): Promise<string[]> {
   return (await disk.list(directory)).filter((name) => HEX_BYTES.has(name)).sort();
 }
 
-function isBeside(name: string): boolean {
-  return name.endsWith(METADATA_SUFFIX) || name.endsWith(DELETED_SUFFIX);
-}
-
 async function recordOf(
   backend: FileBackend,
   path: string,
   name: string,
 ): Promise<LogRecord | undefined> {
-  const bare = name.replace(new RegExp(`(${METADATA_SUFFIX}|${DELETED_SUFFIX})$`), '');
-  const id = parseFileName('group', bare);
-  if (!id) return undefined;
-  const atSeconds = Math.max(decodeFields(id.base).createdAtSeconds, 0);
+  const logged = parseLoggedName('group', name, Number.POSITIVE_INFINITY);
+  if (!logged) return undefined;
+  const atSeconds = Math.max(decodeFields(logged.id.base).createdAtSeconds, 0);
   const record = { atSeconds, own: true, name, extra: '' } as const;
-  if (name.endsWith(DELETED_SUFFIX)) return { ...record, operation: 'U' };
-  const target = isBeside(name) ? undefined : await linkTarget(backend, path);
+  if (logged.part === 'deleted slices') return { ...record, operation: 'U' };
+  const target = logged.part === 'file' ? await linkTarget(backend, path) : undefined;
   if (target === undefined) return { ...record, operation: 'C' };
   // `../../3F/A2/base`, or `../../../../other path/data/3F/A2/base`.
   const [high = '', low = '', base = ''] = target.split(/[/\\]/).slice(-3);
   const source = `${name.slice(0, 3)}/${high}/${low}/${base}`;
-  const sameStorePath = target
-    .split(/[/\\]/)
-    .slice(0, -3)
-    .every((part) => part === '..');
-  if (!sameStorePath || !parseFileName('group', source)) return undefined;
+  const isHere = /^(?:\.\.[/\\])*[^/\\]+[/\\][^/\\]+[/\\][^/\\]+$/.test(target);
+  if (!isHere || !parseFileName('group', source)) return undefined;
   return { ...record, operation: 'L', extra: source, name };
 }
 

@@ -3,9 +3,9 @@ import {
   fetchOnePathBinlog,
   LISTING_END_BYTES,
   OPEN_BODY_BYTES,
-  Status,
 } from '@stevedore/protocol';
-import { type Handler, type Reply, StatusError, type StreamedReply } from '@stevedore/wire';
+import type { Handler, Reply, StreamedReply } from '@stevedore/wire';
+import { invalid } from '../refusals.js';
 import type { StorageService } from '../service.js';
 import type { Position } from './binlog.js';
 import { type LogRecord, parseLoggedName } from './log-record.js';
@@ -19,7 +19,7 @@ export function pathListHandler<Session>(service: StorageService): Handler<Sessi
   const handle = async (body: Buffer): Promise<Reply> => {
     const { group, storePathIndex } = fetchOnePathBinlog.request.decode(body);
     if (group !== service.settings.group || storePathIndex >= service.storePaths.all.length) {
-      throw new StatusError(Status.invalid, 'another group, or no such store path');
+      throw invalid('another group, or no such store path');
     }
     return pathList(service, storePathIndex);
   };

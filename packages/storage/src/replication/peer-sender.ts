@@ -21,7 +21,7 @@ import { BinlogFollower } from './binlog-follower.js';
 import type { FirstCopies } from './first-copies.js';
 import type { LogRecord } from './log-record.js';
 import { isUnfinished } from './members.js';
-import { type MarkFile, MarkKeeper } from './progress.js';
+import type { MarkKeeper } from './progress.js';
 import { ChangedThere, type Sending, SentFiles } from './sending.js';
 
 /**
@@ -46,7 +46,7 @@ export interface MemberStatus {
 export interface PeerSenderParts {
   readonly service: StorageService;
   readonly sending: Sending;
-  readonly markFile: MarkFile;
+  readonly keeper: MarkKeeper;
   readonly firstCopies: FirstCopies;
   /** The member as the trackers last listed it; undefined once it has left for good. */
   readonly member: () => ServerBrief | undefined;
@@ -66,7 +66,7 @@ export class PeerSender {
 
   constructor(parts: PeerSenderParts) {
     this.#parts = parts;
-    this.#keeper = new MarkKeeper(parts.markFile);
+    this.#keeper = parts.keeper;
   }
 
   /** Sends until `close`. */
@@ -131,7 +131,9 @@ export class PeerSender {
     let takesLinks = false;
     const peer = await Peer.open(
       {
-        ...{ address, localAddress, maxConnections: MAX_CONNECTIONS },
+        address,
+        localAddress,
+        maxConnections: MAX_CONNECTIONS,
         timeoutMs: settings.limits.requestTimeoutMs,
         access: settings.access,
         hello: async (ask) => {
@@ -149,9 +151,9 @@ export class PeerSender {
       this.#keeper.begin(listed.status, asked?.seconds, log.end);
       const session = new PeerSession({
         ...this.#parts,
-        ...{ peer, signal },
+        peer,
+        signal,
         takesLinks: () => takesLinks,
-        keeper: this.#keeper,
         wakeup: this.#wakeup,
         report: (error) => this.#report(error),
       });
@@ -186,7 +188,6 @@ interface PeerSessionParts extends PeerSenderParts {
   readonly peer: Peer;
   /** True if the member takes links; others are sent the files instead. */
   readonly takesLinks: () => boolean;
-  readonly keeper: MarkKeeper;
   readonly report: (error: unknown) => void;
   /** Woken whenever there may be something to do. */
   readonly wakeup: Wakeup;
@@ -240,7 +241,10 @@ class PeerSession {
     this.#parts = parts;
     this.#beginning = log.end;
     this.#follower = new BinlogFollower({
-      ...{ log, sending, keeper, maxInFlight: MAX_CONNECTIONS },
+      log,
+      sending,
+      keeper,
+      maxInFlight: MAX_CONNECTIONS,
       wakeup: parts.wakeup,
       deliver: (record, end) => this.#deliver(record, end),
       check: () => this.#check(),
@@ -342,7 +346,10 @@ class PeerSession {
   ): Promise<boolean> {
     const { sending, peer, keeper, report, service, signal } = this.#parts;
     const about = {
-      ...{ end, again: end <= this.#beginning, sent: this.#sent, hadUntilSeconds },
+      end,
+      again: end <= this.#beginning,
+      sent: this.#sent,
+      hadUntilSeconds,
       takesLinks: this.#parts.takesLinks(),
     };
     for (let attempt = 1; ; attempt++) {

@@ -1,14 +1,15 @@
 import { Listeners } from '@stevedore/async';
 import { decodeFields, type FileId } from '@stevedore/protocol';
-import { asError, isOwnAddress } from '@stevedore/wire';
+import { isOwnAddress } from '@stevedore/wire';
 import { logDirectory } from '../layout.js';
+import { tryAgain } from '../refusals.js';
 import type { StorageService } from '../service.js';
 import type { Position } from './binlog.js';
 import { FirstCopies } from './first-copies.js';
 import { isUnfinished } from './members.js';
 import { PeerSender, type ReplicationStatus } from './peer-sender.js';
-import { MarkFile } from './progress.js';
-import { type Copiers, tryAgain } from './replication.js';
+import { MarkKeeper } from './progress.js';
+import type { Copiers } from './replication.js';
 import { Sending } from './sending.js';
 
 /**
@@ -40,7 +41,9 @@ export class Peers implements Copiers {
     this.#localAddress = isOwnAddress(settings.host) ? settings.host : undefined;
     const { group, limits, access, trackers } = settings;
     this.#firstCopies = new FirstCopies({
-      ...{ group, members, trackers },
+      group,
+      members,
+      trackers,
       peer: { localAddress: this.#localAddress, timeoutMs: limits.requestTimeoutMs, access },
     });
   }
@@ -133,7 +136,7 @@ export class Peers implements Copiers {
     return new PeerSender({
       service: this.#service,
       sending: this.#sending,
-      markFile: new MarkFile(disk, directory, id, (error) => onError(asError(error))),
+      keeper: new MarkKeeper(disk, directory, id, onError),
       firstCopies: this.#firstCopies,
       member: () => replication.members.find(id),
       localAddress: this.#localAddress,

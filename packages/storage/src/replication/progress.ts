@@ -1,7 +1,7 @@
 import type { Disk } from '@stevedore/disk';
 import { isCount, parseObject, SavedFile } from '../saved-file.js';
 import type { Position } from './binlog.js';
-import { isUnfinished, Members } from './members.js';
+import { isMemberId, isUnfinished } from './members.js';
 
 /**
  * `<id>.mark`: the cursor of another member in this storage's binlog, as JSON. A lost or old
@@ -22,7 +22,7 @@ export interface Mark {
   readonly refused: number;
 }
 
-export const NEW_MARK: Mark = {
+const NEW_MARK: Mark = {
   position: 0,
   everythingUntil: 0,
   firstCopySeconds: 0,
@@ -31,40 +31,24 @@ export const NEW_MARK: Mark = {
 
 const MAX_MARK_BYTES = 4096;
 
-export class MarkFile {
-  readonly #file: SavedFile;
-
-  constructor(disk: Disk, directory: string, id: string, onError: (error: Error) => void) {
-    if (!Members.isId(id)) throw new TypeError(`"${id}" is no member's id`);
-    this.#file = new SavedFile(disk, directory, `${id}.mark`, onError);
-  }
-
-  async load(): Promise<Mark> {
-    const fields = parseObject((await this.#file.load(MAX_MARK_BYTES))?.toString()) ?? {};
-    const { position, everythingUntil, firstCopySeconds, refused } = fields;
-    if (!isCount(position) || !isCount(everythingUntil)) return NEW_MARK;
-    if (!isCount(firstCopySeconds) || !isCount(refused)) return NEW_MARK;
-    return { position, everythingUntil, firstCopySeconds, refused };
-  }
-
-  save(mark: Mark): Promise<void> {
-    return this.#file.save(JSON.stringify(mark));
-  }
-}
-
 /** Keeps one member's cursor between sessions and between starts. */
 export class MarkKeeper {
-  readonly #file: MarkFile;
+  readonly #file: SavedFile;
   #mark: Mark = NEW_MARK;
   #acknowledged: Position = 0;
 
-  constructor(file: MarkFile) {
-    this.#file = file;
+  constructor(disk: Disk, directory: string, id: string, onError: (error: Error) => void) {
+    if (!isMemberId(id)) throw new TypeError(`"${id}" is no member's id`);
+    this.#file = new SavedFile(disk, directory, `${id}.mark`, onError);
   }
 
   async load(): Promise<void> {
-    this.#mark = await this.#file.load().catch(() => NEW_MARK);
-    this.#acknowledged = this.#mark.position;
+    const bytes = await this.#file.load(MAX_MARK_BYTES).catch(() => undefined);
+    const { position, everythingUntil, firstCopySeconds, refused } = parseObject(bytes) ?? {};
+    if (!isCount(position) || !isCount(everythingUntil)) return;
+    if (!isCount(firstCopySeconds) || !isCount(refused)) return;
+    this.#mark = { position, everythingUntil, firstCopySeconds, refused };
+    this.#acknowledged = position;
   }
 
   /** Its `position` is the last saved one; `acknowledged` is the current one. */
@@ -116,7 +100,7 @@ export class MarkKeeper {
 
   save(): Promise<void> {
     this.#mark = { ...this.#mark, position: this.#acknowledged };
-    return this.#file.save(this.#mark);
+    return this.#file.save(JSON.stringify(this.#mark));
   }
 }
 
@@ -139,14 +123,14 @@ export class SyncedTimes {
   }
 
   async load(): Promise<void> {
-    const text = (await this.#file.load(MAX_FILE_BYTES))?.toString();
-    for (const [id, seconds] of Object.entries(parseObject(text) ?? {})) this.set(id, seconds);
+    const times = parseObject(await this.#file.load(MAX_FILE_BYTES)) ?? {};
+    for (const [id, seconds] of Object.entries(times)) this.set(id, seconds);
     this.#changed = false;
   }
 
   /** Every change that `id` made up to then is here. */
   set(id: string, seconds: unknown): void {
-    if (!Members.isId(id) || !isCount(seconds) || seconds <= (this.#seconds.get(id) ?? 0)) return;
+    if (!isMemberId(id) || !isCount(seconds) || seconds <= (this.#seconds.get(id) ?? 0)) return;
     this.#seconds.set(id, seconds);
     this.#changed = true;
   }

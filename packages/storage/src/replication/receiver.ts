@@ -12,11 +12,11 @@ import {
 } from '@stevedore/protocol';
 import { type Payload, StatusError } from '@stevedore/wire';
 import { cutting, writing } from '../files/changing-files.js';
-import { ifThere } from '../files/file-backend.js';
-import { MEMORY_BYTES, receivePiece } from '../files/incoming-file.js';
+import { MEMORY_BYTES } from '../files/incoming-file.js';
 import { removeFile } from '../handlers/upload.js';
+import { exists, ifThere, invalid, isNotFound, notFound } from '../refusals.js';
 import type { StorageService } from '../service.js';
-import { ReceivedChange } from './journal.js';
+import type { Change } from './journal.js';
 import type { LoggedName } from './log-record.js';
 import type { StorageSession } from './members.js';
 
@@ -57,11 +57,11 @@ export class Receiver {
   ): Promise<void> {
     if (part !== 'file') return this.#beside(id, part, atSeconds, payload, session);
     // No file has the name of a slice.
-    if (parseSliceId(id)) throw new StatusError(Status.invalid, 'the name of a slice');
+    if (parseSliceId(id)) throw invalid('the name of a slice');
     if (this.#isDeleted(id, atSeconds)) return this.#drop(payload, replaces);
     const bytes = payload.remaining;
     const { store, storePaths, replication } = this.#service;
-    const { storePath } = await storePaths.roomFor(bytes, id.storePathIndex);
+    await storePaths.roomFor(bytes, id.storePathIndex);
     // An existing appender stays: its later changes have records of their own.
     const stays = (stat: FileStat | undefined): boolean =>
       !replaces && stat !== undefined && (stat.size === bytes || fileKind(id) === 'appender');
@@ -69,20 +69,18 @@ export class Receiver {
     const isLarge = bytes > MEMORY_BYTES;
     if (isLarge && stays(await this.#statOf(store.pathOf(id)))) return this.#drop(payload, false);
     const isSource = replication.isSource(session.peer, id);
-    const done = storePath.announce(bytes);
-    try {
-      await store.receive(id, payload, Math.max(atSeconds, 0), async (path) => {
-        if (this.#isDeleted(id, atSeconds)) return undefined;
-        const stat = await this.#statOf(path);
-        if (stays(stat)) throw new StatusError(Status.exists, 'it is here already');
-        if (stat && !this.#isOutdated(id, stat, { atSeconds, bytes, replaces, isSource })) {
-          return undefined;
-        }
-        return this.#change(id, atSeconds, stat === undefined);
-      });
-    } finally {
-      done();
-    }
+    const change = async (path: string): Promise<Change | undefined> => {
+      if (this.#isDeleted(id, atSeconds)) return undefined;
+      const stat = await this.#statOf(path);
+      if (stays(stat)) throw exists('it is here already');
+      if (stat && !this.#isOutdated(id, stat, { atSeconds, bytes, replaces, isSource })) {
+        return undefined;
+      }
+      return this.#change(id, atSeconds, stat === undefined);
+    };
+    await storePaths
+      .at(id.storePathIndex)
+      .holding(bytes, () => store.receive(id, payload, Math.max(atSeconds, 0), change));
   }
 
   /** True if the sent file replaces the one here. */
@@ -106,7 +104,7 @@ export class Receiver {
 
   append(id: FileId, request: SyncPart, payload: Payload): Promise<void> {
     return this.#part(id, request, payload, (size, { offset, size: bytes }) => {
-      if (size === offset) return true;
+      if (size === offset) return;
       const status = size >= offset + bytes ? Status.exists : Status.notFound;
       throw new StatusError(status, `${size} bytes instead of ${offset}`);
     });
@@ -114,20 +112,18 @@ export class Receiver {
 
   modify(id: FileId, request: SyncPart, payload: Payload): Promise<void> {
     return this.#part(id, request, payload, (size, { offset }) => {
-      if (size >= offset) return true;
-      throw new StatusError(Status.notFound, `${size} bytes instead of ${offset} at least`);
+      if (size < offset) throw notFound(`${size} bytes instead of ${offset} at least`);
     });
   }
 
   async truncate(id: FileId, { oldSize, newSize, atSeconds }: SyncTruncation): Promise<void> {
-    const { store, changing } = this.#service;
+    const { store, changing, storePaths } = this.#service;
     this.#unlessDeleted(id, atSeconds);
     const path = store.pathOf(id);
-    if (newSize > oldSize)
-      await this.#service.storePaths.roomFor(newSize - oldSize, id.storePathIndex);
+    if (newSize > oldSize) await storePaths.roomFor(newSize - oldSize, id.storePathIndex);
     const change = this.#change(id, atSeconds);
     await changing.change({ path, name: id.name }, change, undefined, ({ size }) => {
-      if (size !== oldSize) throw new StatusError(Status.exists, `${size} bytes, not ${oldSize}`);
+      if (size !== oldSize) throw exists(`${size} bytes, not ${oldSize}`);
       return cutting(oldSize, newSize);
     });
   }
@@ -146,7 +142,7 @@ export class Receiver {
       return metadata.receive(described, undefined, this.#change(id, atSeconds), isSource);
     }
     const change = this.#change(id, atSeconds);
-    if (part === 'deleted slices') throw new StatusError(Status.invalid, 'a list that stays');
+    if (part === 'deleted slices') throw invalid('a list that stays');
     const slice = parseSliceId(id);
     if (slice) {
       return slices.receiveDeletion(id.name, slice, store.pathOf(slice.trunk), change);
@@ -156,13 +152,13 @@ export class Receiver {
       if (fileKind(id) !== 'slave') return false;
       const stat = await this.#statOf(path);
       // A file that appears from here on is not the deleted one.
-      if (!stat) throw new StatusError(Status.notFound, id.name);
+      if (!stat) throw notFound(id.name);
       return stat.mtimeSeconds > atSeconds;
     };
     try {
       await removeFile(this.#service, id, change, isYounger);
     } catch (error) {
-      const missing = error instanceof StatusError && error.status === Status.notFound;
+      const missing = isNotFound(error);
       const known = replication.tombstones.at(id.name) ?? -1;
       if (missing && known < atSeconds) await change.note('D', id.name);
       throw error;
@@ -171,7 +167,7 @@ export class Receiver {
 
   async link(id: FileId, source: FileId, atSeconds: number): Promise<void> {
     const { store } = this.#service;
-    if (parseSliceId(id) || isTrunkId(id)) throw new StatusError(Status.invalid, 'no such link');
+    if (parseSliceId(id) || isTrunkId(id)) throw invalid('no such link');
     if (this.#isDeleted(id, atSeconds)) return;
     const path = relative(dirname(store.pathOf(id)), store.pathOf(source));
     await store.receiveLink(id, { path, name: source.name }, this.#change(id, atSeconds));
@@ -180,9 +176,9 @@ export class Receiver {
   async rename(id: FileId, old: FileId, atSeconds: number): Promise<void> {
     const { backend, store, changing } = this.#service;
     if (id.name === old.name || id.directory.join() !== old.directory.join()) {
-      throw new StatusError(Status.invalid, 'a new name is in the same directory');
+      throw invalid('a new name is in the same directory');
     }
-    if (await backend.exists(store.pathOf(id))) throw new StatusError(Status.exists, id.name);
+    if (await backend.exists(store.pathOf(id))) throw exists(id.name);
     this.#unlessDeleted(id, atSeconds);
     const change = this.#change(id, atSeconds);
     await changing.exclusively(store.pathOf(old), () => store.renameAs(old, id, change));
@@ -192,30 +188,21 @@ export class Receiver {
     id: FileId,
     request: SyncPart,
     payload: Payload,
-    fits: (size: number, request: SyncPart) => boolean,
+    fits: (size: number, request: SyncPart) => void,
   ): Promise<void> {
-    const { store, changing, settings, storePaths } = this.#service;
-    this.#unlessDeleted(id, request.atSeconds);
+    const { store, changing } = this.#service;
+    const { atSeconds, offset } = request;
+    this.#unlessDeleted(id, atSeconds);
     const path = store.pathOf(id);
-    const size = await this.#sizeOf(id);
-    if (size === undefined) throw new StatusError(Status.notFound, id.name);
-    fits(size, request);
-    await this.#service.storePaths.roomFor(payload.remaining, id.storePathIndex);
-    const done = storePaths.at(id.storePathIndex).announce(payload.remaining);
-    try {
-      const piece = await receivePiece(
-        settings.disk,
-        () => storePaths.of(path).temporaryFile(),
-        payload,
-      );
-      const change = this.#change(id, request.atSeconds);
-      await changing.change({ path, name: id.name }, change, piece, ({ size: now }) => {
-        fits(now, request);
-        return writing(now === request.offset ? 'A' : 'M', piece, request.offset, now);
-      });
-    } finally {
-      done();
-    }
+    const stat = await this.#statOf(path);
+    if (!stat) throw notFound(id.name);
+    fits(stat.size, request);
+    await changing.receiving(id.storePathIndex, payload, (piece) =>
+      changing.change({ path, name: id.name }, this.#change(id, atSeconds), piece, ({ size }) => {
+        fits(size, request);
+        return writing(size === offset ? 'A' : 'M', piece, offset, size);
+      }),
+    );
   }
 
   /** Receives metadata or a list of deleted slices, which fit in memory. */
@@ -228,7 +215,7 @@ export class Receiver {
   ): Promise<void> {
     const { store, metadata, slices } = this.#service;
     if (payload.remaining > MAX_BESIDE_BYTES) {
-      throw new StatusError(Status.invalid, `${payload.remaining} bytes of ${part}`);
+      throw invalid(`${payload.remaining} bytes of ${part}`);
     }
     const chunks: Buffer[] = [];
     while (payload.remaining > 0) chunks.push(...(await payload.next()));
@@ -238,20 +225,20 @@ export class Receiver {
     const [high, low] = id.directory;
     await storePath.makePair(Number.parseInt(high, 16), Number.parseInt(low, 16));
     const file = { path: store.pathOf(id), name: id.name };
-    const change = new ReceivedChange(this.#service.replication.journal, atSeconds, false, () => {
+    const change = this.#service.replication.journal.received(atSeconds, false, () => {
       if (part === 'metadata') this.#unlessDeleted(id, atSeconds);
     });
     if (part === 'metadata') {
       const isSource = this.#service.replication.isSource(session.peer, id);
       await metadata.receive(file, content, change, isSource);
     } else if (isTrunkId(id)) await slices.receiveList(file, content, change);
-    else throw new StatusError(Status.invalid, 'deleted slices of a file that is not a trunk');
+    else throw invalid('deleted slices of a file that is not a trunk');
   }
 
   /** Discards the content; status 17 unless it was to replace a file. */
   async #drop(payload: Payload, replaces: boolean): Promise<void> {
     await payload.drain();
-    if (!replaces) throw new StatusError(Status.exists, 'it is here already');
+    if (!replaces) throw exists('it is here already');
   }
 
   #isDeleted(id: FileId, atSeconds: number): boolean {
@@ -262,11 +249,7 @@ export class Receiver {
 
   /** Status 17 for a deleted file: a change to it counts as applied. */
   #unlessDeleted(id: FileId, atSeconds: number): void {
-    if (this.#isDeleted(id, atSeconds)) throw new StatusError(Status.exists, 'it is deleted');
-  }
-
-  async #sizeOf(id: FileId): Promise<number | undefined> {
-    return (await this.#statOf(this.#service.store.pathOf(id)))?.size;
+    if (this.#isDeleted(id, atSeconds)) throw exists('it is deleted');
   }
 
   async #statOf(path: string): Promise<FileStat | undefined> {
@@ -278,9 +261,9 @@ export class Receiver {
   }
 
   /** A lost file of this storage that comes back is logged as its own again. */
-  #change(id: FileId, atSeconds: number, isNew = false): ReceivedChange {
+  #change(id: FileId, atSeconds: number, isNew = false): Change {
     const { identity, replication } = this.#service;
     const restores = isNew && identity.isSource(decodeFields(id.base).source);
-    return new ReceivedChange(replication.journal, atSeconds, restores);
+    return replication.journal.received(atSeconds, restores);
   }
 }

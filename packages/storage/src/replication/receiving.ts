@@ -6,7 +6,6 @@ import {
   type PayloadCommand,
   ProtocolError,
   reportServerId,
-  Status,
   type SyncFile,
   type SyncPair,
   type SyncPart,
@@ -19,14 +18,8 @@ import {
   syncTruncateFile,
   syncUpdateFile,
 } from '@stevedore/protocol';
-import {
-  type Context,
-  control,
-  type Handler,
-  type Payload,
-  receiving,
-  StatusError,
-} from '@stevedore/wire';
+import { type Context, control, type Handler, type Payload, receiving } from '@stevedore/wire';
+import { invalid } from '../refusals.js';
 import type { StorageService } from '../service.js';
 import { type LoggedName, parseLoggedName } from './log-record.js';
 import { admit, type StorageSession } from './members.js';
@@ -47,9 +40,9 @@ export function receivingHandlers(service: StorageService): Handler<StorageSessi
     { group, name }: { readonly group: string; readonly name: string },
   ): Promise<LoggedName> => {
     await admit(members, session, session.peer === '' ? undefined : session.peer);
-    if (group !== settings.group) throw new StatusError(Status.invalid, `not group ${group}`);
+    if (group !== settings.group) throw invalid(`not group ${group}`);
     const parsed = parseLoggedName(group, name, service.storePaths.all.length);
-    if (!parsed) throw new StatusError(Status.invalid, 'a malformed name');
+    if (!parsed) throw invalid('a malformed name');
     return parsed;
   };
 
@@ -59,7 +52,7 @@ export function receivingHandlers(service: StorageService): Handler<StorageSessi
     request: { readonly group: string; readonly name: string },
   ): Promise<FileId> => {
     const { id, part } = await named(session, request);
-    if (part !== 'file') throw new StatusError(Status.invalid, 'not the name of a file');
+    if (part !== 'file') throw invalid('not the name of a file');
     return id;
   };
 

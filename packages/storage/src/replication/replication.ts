@@ -1,5 +1,5 @@
-import { decodeFields, type FileId, Status } from '@stevedore/protocol';
-import { asError, type Environment, StatusError } from '@stevedore/wire';
+import { decodeFields, type FileId } from '@stevedore/protocol';
+import { asError, type Environment } from '@stevedore/wire';
 import type { StorageSettings } from '../storage-options.js';
 import type { Binlog, Position } from './binlog.js';
 import { type Change, Journal } from './journal.js';
@@ -121,9 +121,4 @@ export async function openReplication(
     throw error;
   }
   return new Replication({ log, tombstones, synced, environment });
-}
-
-/** Status 11: the client retries, here or elsewhere. */
-export function tryAgain(why: string): StatusError {
-  return new StatusError(Status.tryAgain, why);
 }

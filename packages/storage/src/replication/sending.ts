@@ -8,6 +8,7 @@ import {
   queryFileInfo,
   type RemoteFileInfo,
   Status,
+  type SyncFile,
   syncAppendFile,
   syncCreateFile,
   syncCreateLink,
@@ -18,10 +19,10 @@ import {
   syncUpdateFile,
 } from '@stevedore/protocol';
 import { type Peer, StatusError } from '@stevedore/wire';
-import { ifThere, readInto } from '../files/file-backend.js';
+import { CHUNK_BYTES, crcOf, readInto } from '../files/file-backend.js';
 import type { OpenFile } from '../files/open-files.js';
-import { crcOf } from '../handlers/appender.js';
 import { DELETED_SUFFIX, METADATA_SUFFIX } from '../layout.js';
+import { ifThere } from '../refusals.js';
 import { hasFile, type StorageService } from '../service.js';
 import type { Position } from './binlog.js';
 import { type LogRecord, numbersOf, parseLoggedName } from './log-record.js';
@@ -124,20 +125,14 @@ export class Sending {
     }
   }
 
-  async #created(id: FileId, record: LogRecord, peer: Peer, about: About): Promise<void> {
+  #created(id: FileId, record: LogRecord, peer: Peer, about: About): Promise<void> {
     const { again, sent: files } = about;
     const until = this.#service.replication.log.end;
-    const opened = await this.#open(id);
-    if (!opened) return;
-    try {
+    return this.#withFile(id, async (opened) => {
       if (again && opened.stat.size > ASK_FIRST_BYTES && (await this.#hasSame(id, opened, peer))) {
         return;
       }
-      const request = this.#wholeFile(id, record, opened);
-      const sent = await accepted(
-        this.#send(syncCreateFile, request, opened, 0, peer),
-        Status.exists,
-      );
+      const sent = await this.#sendWhole(syncCreateFile, id, record, opened, peer);
       // The member may have an earlier slave of the same name, or an appender that lacks
       // changes.
       const kind = fileKind(id);
@@ -145,9 +140,7 @@ export class Sending {
         await this.#bringUpToDate(id, record, peer, about);
       }
       if (sent === Status.ok && kind === 'appender') files.note(id.name, until);
-    } finally {
-      opened.release();
-    }
+    });
   }
 
   /**
@@ -167,35 +160,26 @@ export class Sending {
   /** True if the change fitted the member's copy, or the file is gone. */
   async #part(id: FileId, record: LogRecord, peer: Peer): Promise<boolean> {
     const [first, second] = numbersOf(record) ?? [0, 0];
-    const opened = await this.#open(id);
-    if (!opened) return true;
-    const statuses = [Status.exists, Status.notFound];
-    try {
+    const change = this.#change(id, record);
+    const fitted = await this.#withFile(id, (opened) => {
       if (record.operation === 'T') {
-        const request = { ...this.#change(id, record), oldSize: first, newSize: second };
-        return (await accepted(peer.ask(syncTruncateFile, request), ...statuses)) === Status.ok;
+        return isTaken(peer.ask(syncTruncateFile, { ...change, oldSize: first, newSize: second }));
       }
       if (opened.stat.size < first + second) return false;
-      const request = { ...this.#change(id, record), offset: first, size: second };
       const command = record.operation === 'A' ? syncAppendFile : syncModifyFile;
-      const sent = this.#send(command, request, opened, first, peer);
-      return (await accepted(sent, ...statuses)) === Status.ok;
-    } finally {
-      opened.release();
-    }
+      const request = { ...change, offset: first, size: second };
+      return isTaken(this.#send(command, request, opened, first, peer));
+    });
+    return fitted ?? true;
   }
 
   /** Makes the member's copy equal to the file here, sending only what it lacks if possible. */
-  async #bringUpToDate(id: FileId, record: LogRecord, peer: Peer, about: About): Promise<void> {
+  #bringUpToDate(id: FileId, record: LogRecord, peer: Peer, about: About): Promise<void> {
     const until = this.#service.replication.log.end;
-    const opened = await this.#open(id);
-    if (!opened) return;
-    try {
+    return this.#withFile(id, async (opened) => {
       await this.#sendMissing(id, record, opened, peer, about.hadUntilSeconds);
       about.sent.note(id.name, until);
-    } finally {
-      opened.release();
-    }
+    });
   }
 
   async #sendMissing(
@@ -217,7 +201,8 @@ export class Sending {
       if (fileKind(id) === 'appender' && isOld && isLater) throw new ChangedThere(id.name);
       if (there && (await this.#append(id, record, opened, there, peer))) return;
     }
-    await this.#replace(id, record, opened, peer);
+    // The member keeps a newer one.
+    await this.#sendWhole(syncUpdateFile, id, record, opened, peer);
   }
 
   /** Sends what follows the member's last byte; false if its copy is no prefix of the file. */
@@ -229,19 +214,25 @@ export class Sending {
     peer: Peer,
   ): Promise<boolean> {
     const { size, mtimeSeconds } = opened.stat;
-    const { readChunkBytes } = this.#service.settings;
     if (there.size >= size) return false;
-    if (there.crc32 !== (await crcOf(opened, readChunkBytes, there.size))) return false;
+    if (there.crc32 !== (await crcOf(opened.file, there.size))) return false;
     const change = { ...this.#change(id, record), atSeconds: mtimeSeconds };
     const request = { ...change, offset: there.size, size: size - there.size };
-    const sent = this.#send(syncAppendFile, request, opened, there.size, peer);
-    return (await accepted(sent, Status.exists, Status.notFound)) === Status.ok;
+    return isTaken(this.#send(syncAppendFile, request, opened, there.size, peer));
   }
 
-  /** Sends the whole file; the member keeps a newer one. */
-  async #replace(id: FileId, record: LogRecord, opened: OpenFile, peer: Peer): Promise<void> {
-    const request = this.#wholeFile(id, record, opened);
-    await accepted(this.#send(syncUpdateFile, request, opened, 0, peer), Status.exists);
+  /** Sends the whole file, with its modification time, or the time of a link's record. */
+  #sendWhole(
+    command: PayloadCommand<SyncFile, undefined>,
+    id: FileId,
+    record: LogRecord,
+    opened: OpenFile,
+    peer: Peer,
+  ): Promise<number> {
+    const { size, mtimeSeconds } = opened.stat;
+    const atSeconds = record.operation === 'L' ? record.atSeconds : mtimeSeconds;
+    const request = { ...this.#change(id, record), atSeconds, size };
+    return accepted(this.#send(command, request, opened, 0, peer), Status.exists);
   }
 
   async #deleted(id: FileId, record: LogRecord, peer: Peer, about: About): Promise<void> {
@@ -264,9 +255,8 @@ export class Sending {
 
   async #renamed(id: FileId, record: LogRecord, peer: Peer): Promise<void> {
     const old = this.#parse(record.extra)?.id;
-    const opened = await this.#open(id, record.extra);
-    if (!opened) return;
-    try {
+    if (old) await this.#settled(old, async () => {});
+    await this.#withFile(id, async (opened) => {
       const there = old && (await this.#info(old, peer, 0));
       if (there && (await this.#isSame(there, opened))) {
         const request = { ...this.#change(id, record), source: record.extra };
@@ -275,12 +265,9 @@ export class Sending {
         if (answer !== Status.notFound) return;
       }
       // The member has an older state of the old file, or none.
-      const request = this.#wholeFile(id, record, opened);
-      await accepted(this.#send(syncCreateFile, request, opened, 0, peer), Status.exists);
+      await this.#sendWhole(syncCreateFile, id, record, opened, peer);
       if (old) await accepted(peer.ask(syncDeleteFile, this.#change(old, record)), Status.notFound);
-    } finally {
-      opened.release();
-    }
+    });
   }
 
   /** Sends the metadata as a whole, or its removal. */
@@ -316,18 +303,18 @@ export class Sending {
     return { atSeconds, group: this.#group, name: id.name };
   }
 
-  /** Describes the whole file, with its modification time, or the time of a link's record. */
-  #wholeFile(id: FileId, record: LogRecord, { stat: { size, mtimeSeconds } }: OpenFile) {
-    const atSeconds = record.operation === 'L' ? record.atSeconds : mtimeSeconds;
-    return { ...this.#change(id, record), atSeconds, size };
-  }
-
-  /** Opens the file between two changes; waits for changes of `waitFor` too. */
-  async #open(id: FileId, waitFor?: string): Promise<OpenFile | undefined> {
+  /** Opens the file between two changes and runs the action; undefined if there is none. */
+  async #withFile<Result>(
+    id: FileId,
+    action: (opened: OpenFile) => Promise<Result> | Result,
+  ): Promise<Result | undefined> {
     const { store, changing } = this.#service;
-    const old = waitFor === undefined ? undefined : this.#parse(waitFor)?.id;
-    if (old) await this.#settled(old, async () => {});
-    return ifThere(changing.acquire(store.pathOf(id)));
+    const opened = await ifThere(changing.acquire(store.pathOf(id)));
+    try {
+      return opened && (await action(opened));
+    } finally {
+      opened?.release();
+    }
   }
 
   /** Runs the action while no change of the file is in flight. */
@@ -343,10 +330,9 @@ export class Sending {
     from: number,
     peer: Peer,
   ): Promise<undefined> {
-    const { readChunkBytes } = this.#service.settings;
     const { replication } = this.#service;
     return peer.send(command, request, async (at) => {
-      const chunk = Buffer.allocUnsafe(Math.min(readChunkBytes, request.size - at));
+      const chunk = Buffer.allocUnsafe(Math.min(CHUNK_BYTES, request.size - at));
       await readInto(chunk, file, from + at);
       replication.sentBytes += chunk.length;
       return chunk;
@@ -363,13 +349,18 @@ export class Sending {
 
   async #isSame(there: RemoteFileInfo, opened: OpenFile): Promise<boolean> {
     if (there.size !== opened.stat.size) return false;
-    return there.crc32 === (await crcOf(opened, this.#service.settings.readChunkBytes));
+    return there.crc32 === (await crcOf(opened.file, opened.stat.size));
   }
 
   #info(id: FileId, peer: Peer, flags: number): Promise<RemoteFileInfo | undefined> {
     const request = { group: this.#group, name: id.name };
     return ifThere(peer.ask(queryFileInfo, request, flags));
   }
+}
+
+/** True if the member took the change, false if it does not fit its copy. */
+async function isTaken(answer: Promise<undefined>): Promise<boolean> {
+  return (await accepted(answer, Status.exists, Status.notFound)) === Status.ok;
 }
 
 /** The answer's status if it is 0 or one of `statuses`; throws any other. */

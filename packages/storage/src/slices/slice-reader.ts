@@ -1,9 +1,9 @@
 import { type Flight, isWhole, loadGroup } from '@stevedore/cache';
-import { type SliceEntry, Status } from '@stevedore/protocol';
-import { StatusError } from '@stevedore/wire';
+import type { SliceEntry } from '@stevedore/protocol';
 import { sliceKey } from '../files/caches.js';
-import { ifThere, readInto } from '../files/file-backend.js';
+import { readInto } from '../files/file-backend.js';
 import type { OpenFile } from '../files/open-files.js';
+import { ifThere, isNotFound, notFound } from '../refusals.js';
 import type { Slices, SlicesParts } from './slices.js';
 
 /**
@@ -17,16 +17,15 @@ export interface SliceReaderParts extends SlicesParts {
   readonly slices: Slices;
 }
 
-/** Buffers kept for reuse, in units of `readAheadBytes`. */
+/** Unused buffers of `readAheadBytes` that are kept: allocating one would cost more than a read. */
 const MAX_SPARE = 8;
 
 export class SliceReader {
   readonly #parts: SliceReaderParts;
-  readonly #spare: SpareBuffers;
+  readonly #spare: Buffer[] = [];
 
   constructor(parts: SliceReaderParts) {
     this.#parts = parts;
-    this.#spare = new SpareBuffers(MAX_SPARE * parts.settings.readAheadBytes);
   }
 
   /** If true, slices are read whole even if the cache keeps nothing. */
@@ -55,7 +54,7 @@ export class SliceReader {
       return slice?.size === size ? await this.#read(slice, trunkPath) : undefined;
     } catch (error) {
       // The trunk still has the bytes of a deleted slice.
-      if (error instanceof StatusError && error.status === Status.notFound) return undefined;
+      if (isNotFound(error)) return undefined;
       throw error;
     }
   }
@@ -73,7 +72,7 @@ export class SliceReader {
     const bytes = await this.#parts.cache.fetch(key, (flight) =>
       this.#load(slice, trunkPath, flight),
     );
-    if (!bytes) throw new StatusError(Status.notFound, 'no such slice');
+    if (!bytes) throw notFound('no such slice');
     return bytes;
   }
 
@@ -147,65 +146,17 @@ export class SliceReader {
       }),
       asked: group.asked,
       maxBytes: readAheadBytes,
-      read: (offset, bytes) => readInto(this.#spare.take(bytes), trunk.file, offset),
+      read: (offset, bytes) => {
+        // A slice may be larger than what is read ahead.
+        const spare = bytes > readAheadBytes ? undefined : this.#spare.pop();
+        const buffer = spare ?? Buffer.allocUnsafeSlow(Math.max(bytes, readAheadBytes));
+        return readInto(buffer.subarray(0, bytes), trunk.file, offset);
+      },
       // Not after a failed read, which may still write to its buffer.
-      release: (bytes) => this.#spare.giveBack(bytes),
+      release: ({ buffer }) => {
+        const isReusable = buffer.byteLength === readAheadBytes && this.#spare.length < MAX_SPARE;
+        if (isReusable) this.#spare.push(Buffer.from(buffer));
+      },
     });
   }
-}
-
-/**
- * Reuses buffers for reads: allocating one for each would cost more than the read. Their
- * sizes are powers of two, so that one serves many lengths.
- */
-
-const MIN_PIECE_BYTES = 64 * 1024;
-
-export class SpareBuffers {
-  readonly #maxBytes: number;
-  /** Unused buffers, the smallest first. */
-  readonly #pieces: Buffer[] = [];
-  #bytes = 0;
-
-  /** Keeps at most `maxBytes` of unused buffers. */
-  constructor(maxBytes: number) {
-    this.#maxBytes = maxBytes;
-  }
-
-  /** Bytes of unused buffers. */
-  get bytes(): number {
-    return this.#bytes;
-  }
-
-  /** Not zeroed. */
-  take(bytes: number): Buffer {
-    const at = this.#pieces.findIndex((piece) => piece.length >= bytes);
-    if (at === -1) return Buffer.allocUnsafeSlow(pieceBytes(bytes)).subarray(0, bytes);
-    const [piece] = this.#pieces.splice(at, 1);
-    this.#bytes -= piece!.length;
-    return piece!.subarray(0, bytes);
-  }
-
-  /** Call it once for each buffer taken, when nothing reads or writes it any more. */
-  giveBack(taken: Buffer): void {
-    const piece = Buffer.from(taken.buffer);
-    // Drop smaller ones to make room: a larger one serves their lengths too.
-    let smaller = 0;
-    let room = this.#maxBytes - this.#bytes;
-    while (room < piece.length && smaller < this.#pieces.length) {
-      const { length } = this.#pieces[smaller]!;
-      if (length >= piece.length) return;
-      room += length;
-      smaller += 1;
-    }
-    if (room < piece.length) return;
-    for (const { length } of this.#pieces.splice(0, smaller)) this.#bytes -= length;
-    const at = this.#pieces.findIndex(({ length }) => length >= piece.length);
-    this.#pieces.splice(at === -1 ? this.#pieces.length : at, 0, piece);
-    this.#bytes += piece.length;
-  }
-}
-
-function pieceBytes(bytes: number): number {
-  return Math.max(MIN_PIECE_BYTES, 2 ** Math.ceil(Math.log2(bytes)));
 }

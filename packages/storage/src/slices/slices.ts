@@ -2,14 +2,16 @@ import { dirname } from 'node:path';
 import { KeyedLock } from '@stevedore/async';
 import type { FileCache } from '@stevedore/cache';
 import { readSmallFile } from '@stevedore/disk';
-import { type SliceEntry, type SliceId, Status } from '@stevedore/protocol';
-import { asError, StatusError } from '@stevedore/wire';
+import type { SliceEntry, SliceId } from '@stevedore/protocol';
+import { asError } from '@stevedore/wire';
 import { ByteBoundedCache, sliceKey } from '../files/caches.js';
-import type { FileParts } from '../files/file-parts.js';
 import type { OpenFile } from '../files/open-files.js';
+import type { FileParts } from '../files/store-paths.js';
 import { DELETED_SUFFIX } from '../layout.js';
+import { notFound } from '../refusals.js';
 import type { Change } from '../replication/journal.js';
 import {
+  type DeletedSlices,
   decodeDeletedSlices,
   encodeDeletedSlice,
   readSliceTable,
@@ -41,6 +43,9 @@ export interface HotSlices {
   remove(trunkPath: string, offset?: number): void;
 }
 
+/** Memory for directories of trunks: 13 bytes per slice. */
+const MAX_DIRECTORIES_BYTES = 128 * 2 ** 20;
+
 export class Slices {
   readonly #parts: SlicesParts;
   readonly #directories: ByteBoundedCache<TrunkDirectory>;
@@ -49,15 +54,14 @@ export class Slices {
   constructor(parts: SlicesParts) {
     this.#parts = parts;
     this.#directories = new ByteBoundedCache(
-      parts.settings.maxDirectoryCacheBytes,
+      MAX_DIRECTORIES_BYTES,
       (directory) => directory.byteLength,
     );
   }
 
   /** Opens the slice's trunk; status 2 if there is no such slice. */
   async open(slice: SliceEntry, trunkPath: string): Promise<OpenFile> {
-    if (!(await this.directory(trunkPath)).holds(slice))
-      throw new StatusError(Status.notFound, 'no such slice');
+    if (!(await this.directory(trunkPath)).holds(slice)) throw notFound('no such slice');
     return this.#parts.files.acquire(trunkPath);
   }
 
@@ -80,8 +84,8 @@ export class Slices {
     const known = this.#directories.get(trunkPath);
     if (known) return known.holds(slice);
     // The list first: it is removed after its trunk.
-    const deleted = await this.#deleted(trunkPath);
-    if (deleted.some(({ offset }) => offset === slice.offset)) return false;
+    const { slices } = await this.#deleted(trunkPath);
+    if (offsetsOf(slices).has(slice.offset)) return false;
     return this.#parts.backend.exists(trunkPath);
   }
 
@@ -89,7 +93,7 @@ export class Slices {
   async delete(name: string, slice: SliceId, trunkPath: string, change: Change): Promise<void> {
     await this.#locks.run(trunkPath, async () => {
       const directory = await this.#directory(trunkPath);
-      if (!directory.holds(slice)) throw new StatusError(Status.notFound, 'no such slice');
+      if (!directory.holds(slice)) throw notFound('no such slice');
       await change.note('D', name);
       await this.#append(slice, trunkPath, change.seconds());
       this.#forget(slice, trunkPath, directory);
@@ -109,15 +113,14 @@ export class Slices {
     change: Change,
   ): Promise<void> {
     await this.#locks.run(trunkPath, async () => {
-      const before = await this.#deleted(trunkPath);
-      const known = before.some(({ offset }) => offset === slice.offset);
+      const { slices } = await this.#deleted(trunkPath);
+      const known = offsetsOf(slices).has(slice.offset);
       if (!known) {
         await change.note('D', name);
         await this.#append(slice, trunkPath, change.seconds());
         this.#forget(slice, trunkPath);
       }
-      if (known || !(await this.#parts.backend.exists(trunkPath)))
-        throw new StatusError(Status.notFound, 'no such slice');
+      if (known || !(await this.#parts.backend.exists(trunkPath))) throw notFound('no such slice');
     });
   }
 
@@ -128,7 +131,7 @@ export class Slices {
     change: Change,
   ): Promise<void> {
     await this.#locks.run(trunk.path, async () => {
-      const known = new Set((await this.#deleted(trunk.path)).map(({ offset }) => offset));
+      const known = offsetsOf((await this.#deleted(trunk.path)).slices);
       const missing = decodeDeletedSlices(list).slices.filter(({ offset }) => !known.has(offset));
       if (missing.length === 0) return;
       await change.note('U', trunk.name + DELETED_SUFFIX);
@@ -146,9 +149,9 @@ export class Slices {
     );
   }
 
-  async #deleted(trunkPath: string): Promise<readonly SliceEntry[]> {
+  async #deleted(trunkPath: string): Promise<DeletedSlices> {
     const list = await readSmallFile(this.#parts.settings.disk, trunkPath + DELETED_SUFFIX);
-    return decodeDeletedSlices(list ?? Buffer.alloc(0)).slices;
+    return decodeDeletedSlices(list ?? Buffer.alloc(0));
   }
 
   /** Removes a trunk. `remove` deletes it and its list; the caches are cleared here. */
@@ -180,20 +183,14 @@ export class Slices {
     const cached = this.#directories.get(trunkPath);
     if (cached) return cached;
     const trunk = await this.#parts.files.acquire(trunkPath);
-    const table = await readSliceTable(trunk, this.#parts.settings.maxTrunkDirectoryBytes).finally(
-      () => trunk.release(),
-    );
-    const list = await readSmallFile(this.#parts.settings.disk, trunkPath + DELETED_SUFFIX);
-    const { slices, damaged } = decodeDeletedSlices(list ?? Buffer.alloc(0));
+    const table = await readSliceTable(trunk).finally(() => trunk.release());
+    const { slices, damaged } = await this.#deleted(trunkPath);
     if (damaged > 0) {
       this.#parts.settings.onError(
         new Error(`${trunkPath}${DELETED_SUFFIX} has ${damaged} damaged records`),
       );
     }
-    const directory = new TrunkDirectory(
-      table,
-      slices.map((slice) => slice.offset),
-    );
+    const directory = new TrunkDirectory(table, offsetsOf(slices));
     this.#directories.set(trunkPath, directory);
     return directory;
   }
@@ -221,4 +218,8 @@ export class Slices {
       await file.close();
     }
   }
+}
+
+function offsetsOf(slices: readonly SliceEntry[]): Set<number> {
+  return new Set(slices.map(({ offset }) => offset));
 }

@@ -15,9 +15,9 @@ export class TrunkDirectory {
   /** Offsets; two slices of one trunk never share theirs. */
   readonly #deleted: Set<number>;
 
-  constructor(table: SliceTable, deleted: Iterable<number>) {
+  constructor(table: SliceTable, deleted: Set<number>) {
     this.#table = table;
-    this.#deleted = new Set(deleted);
+    this.#deleted = deleted;
   }
 
   /** Approximate memory use. */
@@ -46,19 +46,16 @@ export class TrunkDirectory {
   }
 }
 
-/**
- * Reads the table of the trunk's slices. It is empty for a file that is not a trunk, or whose
- * directory is longer than `maxDirectoryBytes`.
- */
-export async function readSliceTable(
-  trunk: OpenFile,
-  maxDirectoryBytes: number,
-): Promise<SliceTable> {
+/** Longest accepted directory of a trunk. */
+const MAX_DIRECTORY_BYTES = 32 * 2 ** 20;
+
+/** Reads the table of the trunk's slices; empty for a file that is not a trunk we could have made. */
+export async function readSliceTable(trunk: OpenFile): Promise<SliceTable> {
   const { size } = trunk.stat;
   const tail = await readPart(trunk, Math.max(size - TAIL_BYTES, 0), Math.min(size, TAIL_BYTES));
   try {
     const end = parseTrunkEnd(tail, size);
-    if (end.directoryBytes > maxDirectoryBytes) return new SliceTable([]);
+    if (end.directoryBytes > MAX_DIRECTORY_BYTES) return new SliceTable([]);
     const directory = await readPart(trunk, end.directoryOffset, end.directoryBytes);
     return SliceTable.ofDirectory(directory, end);
   } catch (error) {
@@ -102,16 +99,13 @@ export interface DeletedSlices {
   readonly slices: readonly DeletedSlice[];
   /** Number of complete records with a wrong magic or CRC-32. */
   readonly damaged: number;
-  /** Where the next record goes: after the last complete one. */
-  readonly endOffset: number;
 }
 
 /** Decodes a whole list; ignores an incomplete record at its end. */
 export function decodeDeletedSlices(bytes: Buffer): DeletedSlices {
   const slices: DeletedSlice[] = [];
   let damaged = 0;
-  const endOffset = bytes.length - (bytes.length % RECORD_BYTES);
-  for (let at = 0; at < endOffset; at += RECORD_BYTES) {
+  for (let at = 0; at + RECORD_BYTES <= bytes.length; at += RECORD_BYTES) {
     const record = bytes.subarray(at, at + RECORD_BYTES);
     if (
       record.readUInt32BE(0) !== MAGIC ||
@@ -127,5 +121,5 @@ export function decodeDeletedSlices(bytes: Buffer): DeletedSlices {
       deletedAtSeconds: record.readUInt32BE(16),
     });
   }
-  return { slices, damaged, endOffset };
+  return { slices, damaged };
 }

@@ -1,5 +1,10 @@
 import { type AccessedFile, heated, type Load } from '@stevedore/balance';
-import { type ClassInterval, REQUEST_CLASSES, type RequestClass } from '../scheduler/scheduler.js';
+import {
+  type ClassInterval,
+  NO_COUNTS,
+  REQUEST_CLASSES,
+  type RequestClass,
+} from '../scheduler/scheduler.js';
 import { LEAST_HEATING, Place } from '../tiers/record-rows.js';
 import type { Tier } from '../tiers/tier.js';
 import type { Tiers } from '../tiers/tiers.js';
@@ -123,7 +128,7 @@ export class LoadFigures {
   #intervals = 0;
   #forecast: Load | undefined;
   readonly #errors = { metadata: 0, smallFile: 0 };
-  #classes: Record<RequestClass, ClassStatus> = { metadata: noLoad(), smallFile: noLoad() };
+  #classes: Record<RequestClass, ClassStatus> = { metadata: NO_LOAD, smallFile: NO_LOAD };
 
   get intervals(): number {
     return this.#intervals;
@@ -152,17 +157,11 @@ export class LoadFigures {
   }
 }
 
-function noLoad(): ClassStatus {
-  return {
-    servedBytes: 0,
-    waitingBytes: 0,
-    servedRequests: 0,
-    waitingRequests: 0,
-    waitedMs: 0,
-    ranMs: 0,
-    busyAnswers: 0,
-    forecastBytes: 0,
-    meanErrorBytes: 0,
-    busyAnswersTotal: 0,
-  };
-}
+const NO_LOAD: ClassStatus = {
+  ...NO_COUNTS,
+  waitingBytes: 0,
+  waitingRequests: 0,
+  forecastBytes: 0,
+  meanErrorBytes: 0,
+  busyAnswersTotal: 0,
+};

@@ -250,17 +250,16 @@ export class Migration {
    * Moves load to one other metadata server that has room, and the rest to the group for large
    * files. A file on the same disk would relieve nothing.
    */
-  async #relieve(
-    accessed: AccessedFiles,
-    { selection }: IntervalDecision<PanelState>,
-  ): Promise<void> {
+  async #relieve(accessed: AccessedFiles, decision: IntervalDecision<PanelState>): Promise<void> {
+    const { selection } = decision;
     if (selection.files.length === 0 || this.#isRecalling) return;
     const room = await this.#parts.findRoom(selection.totalLoadBytes);
     const split = splitByRoom(selection.files, room?.roomBytes ?? 0);
-    for (const file of split.toTarget) this.#planForLoad(accessed, file, { group: room!.group });
-    const target = this.#target;
-    if (target === 'file') return;
-    for (const file of split.rest) this.#planForLoad(accessed, file, target);
+    const plan = (files: readonly AccessedFile[], to: MoveTarget): void => {
+      for (const file of files) this.#planForLoad(accessed, decision, file, to);
+    };
+    if (room) plan(split.toTarget, { group: room.group });
+    if (this.#target !== 'file') plan(split.rest, this.#target);
   }
 
   /** A server that has load to move accepts none. */
@@ -288,14 +287,21 @@ export class Migration {
     }
   }
 
-  #planForLoad(accessed: AccessedFiles, file: AccessedFile, to: MoveTarget): void {
-    const { tier, name } = accessed.find(file.id)!;
+  #planForLoad(
+    accessed: AccessedFiles,
+    { loadToMoveBytes, forecast }: IntervalDecision<PanelState>,
+    file: AccessedFile,
+    to: MoveTarget,
+  ): void {
+    const row = accessed.find(file.id);
+    if (!row) throw new TypeError(`${file.id} was not accessed`);
+    const { tier, name } = row;
     const numbers = {
       loadBytes: file.loadBytes,
       profit: migrationProfit(file),
-      loadToMoveBytes: this.#decision!.loadToMoveBytes,
-      forecastMetadataBytes: this.#decision!.forecast.metadataBytes,
-      forecastSmallFileBytes: this.#decision!.forecast.smallFileBytes,
+      loadToMoveBytes,
+      forecastMetadataBytes: forecast.metadataBytes,
+      forecastSmallFileBytes: forecast.smallFileBytes,
       capacityBytes: this.#parts.competition.capacityBytes,
     };
     this.#plans.add({ tier, name, to, reason: 'load', size: file.sizeBytes, numbers });

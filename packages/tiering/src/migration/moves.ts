@@ -1,5 +1,6 @@
 import { dirname, join } from 'node:path';
-import { type Disk, type DiskFile, removeIfThere } from '@stevedore/disk';
+import { type Disk, removeIfThere } from '@stevedore/disk';
+import { endOfLines } from '@stevedore/storage';
 import { isMovedName } from '../tiers/remote-files.js';
 import type { Tier } from '../tiers/tier.js';
 import type { MoveOutcome } from '../tiers/tier-moves.js';
@@ -105,7 +106,8 @@ export class PlannedMoves {
   }
 
   #wake(): void {
-    if (this.#working || this.#isPaused || this.#isClosed || this.#queue.size === 0) return;
+    const [next] = this.#queue;
+    if (this.#working || this.#isPaused || this.#isClosed || !next) return;
     const waitMs = this.#waitMs();
     if (waitMs > 0) {
       this.#timer ??= setTimeout(() => {
@@ -116,7 +118,7 @@ export class PlannedMoves {
       return;
     }
     this.#tokens -= 1;
-    const [key, move] = this.#queue.entries().next().value!;
+    const [key, move] = next;
     this.#queue.delete(key);
     this.#working = this.#make(move).then(() => {
       this.#working = undefined;
@@ -169,8 +171,6 @@ export class PlannedMoves {
 
 export const AUDIT_FILE = '.stevedore-moves.jsonl';
 const MAX_BYTES = 16 * 2 ** 20;
-/** No line is longer. */
-const MAX_LINE_BYTES = 4096;
 
 export class Audit {
   readonly #disk: Disk;
@@ -224,15 +224,4 @@ export class Audit {
     await this.#disk.rename(this.#path, `${this.#path}.1`);
     await this.#disk.syncDirectory(dirname(this.#path));
   }
-}
-
-/** End of the last complete line; a crash may have left a partial one behind it. */
-async function endOfLines(file: DiskFile): Promise<number> {
-  const { size } = await file.stat();
-  const tail = Buffer.alloc(Math.min(size, MAX_LINE_BYTES));
-  await file.readAt(tail, size - tail.length);
-  const newline = tail.lastIndexOf(0x0a);
-  if (newline >= 0) return size - tail.length + newline + 1;
-  // Either the first line is partial, or the file was not written by this log.
-  return tail.length === size ? 0 : size;
 }

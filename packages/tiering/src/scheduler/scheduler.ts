@@ -20,8 +20,6 @@ export interface SchedulerOptions {
   readonly maxRunning: number;
   /** Most small-file requests at the disk beside metadata. */
   readonly maxBesideMetadata: number;
-  /** Most waiting requests of a class. */
-  readonly maxWaiting: number;
   readonly maxWaitMs: number;
   readonly now: () => number;
 }
@@ -38,6 +36,8 @@ interface Waiting {
   readonly refuse: (error: Error) => void;
 }
 
+/** Most waiting requests of a class. */
+const MAX_WAITING = 4096;
 /** Unused credit expires after this time. */
 const MAX_CREDIT_MS = 10;
 
@@ -121,7 +121,7 @@ export class Scheduler {
   }
 
   /** Holds small files back until `release`; calls back once when none is at the disk. */
-  hold(onAlone: () => void = () => {}): void {
+  hold(onAlone: () => void): void {
     this.#hold = { onAlone };
     this.#aloneFromHere();
   }
@@ -184,7 +184,7 @@ export class Scheduler {
   }
 
   #turn(kind: RequestClass, cost: number): Promise<void> {
-    if (this.#waiting[kind].size >= this.#options.maxWaiting) {
+    if (this.#waiting[kind].size >= MAX_WAITING) {
       this.#tallies[kind].refused();
       return Promise.reject(busy());
     }
@@ -235,8 +235,8 @@ interface Served {
 }
 
 class Tally {
-  readonly #counts: { -readonly [Name in keyof Counts]: Counts[Name] } = { ...NOTHING };
-  #atLastInterval: Counts = NOTHING;
+  readonly #counts: Changing = { ...NO_COUNTS };
+  #atLastInterval: Counts = NO_COUNTS;
   /** Requests at the disk. */
   running = 0;
 
@@ -253,29 +253,27 @@ class Tally {
   }
 
   /** Totals since the start. */
-  totals(): Counts {
+  totals(): Changing {
     return { ...this.#counts };
   }
 
   /** Totals since the last call. */
   endInterval(): Counts {
+    const counts = this.totals();
     const before = this.#atLastInterval;
-    const now = this.totals();
-    this.#atLastInterval = now;
-    return {
-      servedBytes: now.servedBytes - before.servedBytes,
-      servedRequests: now.servedRequests - before.servedRequests,
-      waitedMs: now.waitedMs - before.waitedMs,
-      ranMs: now.ranMs - before.ranMs,
-      busyAnswers: now.busyAnswers - before.busyAnswers,
-    };
+    this.#atLastInterval = { ...counts };
+    for (const name of NAMES) counts[name] -= before[name];
+    return counts;
   }
 }
 
-const NOTHING: Counts = {
+type Changing = { -readonly [Name in keyof Counts]: Counts[Name] };
+
+export const NO_COUNTS: Counts = {
   servedBytes: 0,
   servedRequests: 0,
   waitedMs: 0,
   ranMs: 0,
   busyAnswers: 0,
 };
+const NAMES = Object.keys(NO_COUNTS) as (keyof Counts)[];

@@ -20,29 +20,27 @@ export interface SpillingFileParts {
   /** The largest row; -1 for none. */
   readonly limitBytes: number;
   readonly mtimeSeconds: number;
-  /** Existing content. Default: none. */
-  readonly bytes?: Buffer;
+  readonly bytes: Buffer;
 }
 
 export class SpillingFile implements DiskFile {
+  readonly path: string;
   readonly #parts: SpillingFileParts;
-  #memory: GrowingBytes | undefined;
+  #memory: Buffer;
+  /** Undefined while the bytes are in memory. */
   #file: DiskFile | undefined;
   #mtimeSeconds: number;
 
   constructor(parts: SpillingFileParts) {
     this.#parts = parts;
-    this.#memory = new GrowingBytes(parts.bytes);
+    this.path = parts.path;
+    this.#memory = parts.bytes;
     this.#mtimeSeconds = parts.mtimeSeconds;
-  }
-
-  get path(): string {
-    return this.#parts.path;
   }
 
   /** Its bytes while they are in memory. */
   get memory(): Buffer | undefined {
-    return this.#memory?.bytes;
+    return this.#file ? undefined : this.#memory;
   }
 
   get mtimeSeconds(): number {
@@ -50,26 +48,32 @@ export class SpillingFile implements DiskFile {
   }
 
   async stat(): Promise<FileStat> {
-    if (!this.#memory) return this.#file!.stat();
-    return { size: this.#memory.size, mtimeSeconds: this.#mtimeSeconds, isFile: true };
+    if (this.#file) return this.#file.stat();
+    return { size: this.#memory.length, mtimeSeconds: this.#mtimeSeconds, isFile: true };
   }
 
   async readAt(target: Buffer, position: number): Promise<number> {
-    return this.#memory
-      ? this.#memory.readAt(target, position)
-      : this.#file!.readAt(target, position);
+    if (this.#file) return this.#file.readAt(target, position);
+    return position < this.#memory.length ? this.#memory.copy(target, 0, position) : 0;
   }
 
   async writeAt(chunks: readonly Uint8Array[], position: number): Promise<void> {
-    const file = await this.#fileFor(position + bytesOf(chunks));
-    if (file) await file.writeAt(chunks, position);
-    else this.#memory!.writeAt(chunks, position);
+    const end = position + chunks.reduce((sum, { length }) => sum + length, 0);
+    if (this.#file || end > this.#parts.limitBytes) {
+      return (await this.#onDisk()).writeAt(chunks, position);
+    }
+    // A copy: what was read before must not change.
+    this.#memory = resized(this.#memory, Math.max(end, this.#memory.length));
+    let at = position;
+    for (const chunk of chunks) {
+      this.#memory.set(chunk, at);
+      at += chunk.length;
+    }
   }
 
   async truncate(size: number): Promise<void> {
-    const file = await this.#fileFor(size);
-    if (file) await file.truncate(size);
-    else this.#memory!.truncate(size);
+    if (this.#file || size > this.#parts.limitBytes) return (await this.#onDisk()).truncate(size);
+    this.#memory = resized(this.#memory, size);
   }
 
   async setModified(seconds: number): Promise<void> {
@@ -82,21 +86,14 @@ export class SpillingFile implements DiskFile {
   }
 
   async close(): Promise<void> {
-    const file = this.#file;
-    this.#file = undefined;
-    await file?.close();
+    await this.#file?.close();
   }
 
-  /** Writes the bytes from memory to disk, synced, under the temporary name. */
+  /** Makes the bytes durable on disk, under the temporary name. */
   async spill(): Promise<void> {
     const file = await this.#onDisk();
     await file.setModified(this.#mtimeSeconds);
     await file.sync();
-    await this.close();
-  }
-
-  async #fileFor(size: number): Promise<DiskFile | undefined> {
-    return !this.#memory || size > this.#parts.limitBytes ? this.#onDisk() : undefined;
   }
 
   async #onDisk(): Promise<DiskFile> {
@@ -104,71 +101,22 @@ export class SpillingFile implements DiskFile {
     const { disk, path } = this.#parts;
     const file = await disk.create(path);
     try {
-      if (this.#memory!.size > 0) await file.writeAt([this.#memory!.bytes], 0);
+      if (this.#memory.length > 0) await file.writeAt([this.#memory], 0);
     } catch (error) {
       await file.close();
       await removeIfThere(disk, path);
       throw error;
     }
     this.#file = file;
-    this.#memory = undefined;
+    this.#memory = Buffer.alloc(0);
     return file;
   }
 }
 
-const LEAST_BYTES = 4096;
-
-/** Bytes in memory that can be written anywhere and grow; their owner limits them. */
-class GrowingBytes {
-  #buffer: Buffer;
-  #size: number;
-
-  constructor(initial: Buffer = Buffer.alloc(0)) {
-    this.#buffer = Buffer.from(initial);
-    this.#size = initial.length;
-  }
-
-  get size(): number {
-    return this.#size;
-  }
-
-  /** The current bytes; do not keep them across a change. */
-  get bytes(): Buffer {
-    return this.#buffer.subarray(0, this.#size);
-  }
-
-  readAt(target: Buffer, position: number): number {
-    if (position >= this.#size) return 0;
-    return this.#buffer.copy(target, 0, position, this.#size);
-  }
-
-  writeAt(chunks: readonly Uint8Array[], position: number): void {
-    let at = position;
-    this.#reserve(at + bytesOf(chunks));
-    for (const chunk of chunks) {
-      this.#buffer.set(chunk, at);
-      at += chunk.length;
-    }
-    this.#size = Math.max(this.#size, at);
-  }
-
-  truncate(size: number): void {
-    this.#reserve(size);
-    if (size < this.#size) this.#buffer.fill(0, size, this.#size);
-    this.#size = size;
-  }
-
-  /** Bytes beyond the size are always zeros. */
-  #reserve(size: number): void {
-    if (size <= this.#buffer.length) return;
-    const grown = Buffer.alloc(Math.max(size, 2 * this.#buffer.length, LEAST_BYTES));
-    this.#buffer.copy(grown, 0, 0, this.#size);
-    this.#buffer = grown;
-  }
-}
-
-function bytesOf(chunks: readonly Uint8Array[]): number {
-  return chunks.reduce((sum, { length }) => sum + length, 0);
+function resized(bytes: Buffer, size: number): Buffer {
+  const result = Buffer.alloc(size);
+  bytes.copy(result);
+  return result;
 }
 
 /** Files open for changes; none of them moves meanwhile. */
@@ -209,72 +157,37 @@ export interface ChangedRowParts {
  * A small file. It is changed in memory, or in a temporary file once it is too large for a row.
  * `sync` makes the change durable as a whole; closing discards what was not synced.
  */
-export class ChangedRow implements DiskFile {
+export class ChangedRow extends SpillingFile {
   readonly #parts: ChangedRowParts;
-  readonly #content: SpillingFile;
-  /** Called once it is a file of its own. */
-  #file: DiskFile | undefined;
+  /** The temporary file has the file's name. */
+  #isFile = false;
 
   constructor(parts: ChangedRowParts) {
     const { disk, tier, limitBytes, bytes, record } = parts;
+    const { mtimeSeconds } = record;
+    super({ disk, path: tier.local.temporaryFile(), limitBytes, bytes, mtimeSeconds });
     this.#parts = parts;
-    this.#content = new SpillingFile({
-      disk,
-      path: tier.local.temporaryFile(),
-      limitBytes,
-      bytes,
-      mtimeSeconds: record.mtimeSeconds,
-    });
   }
 
-  stat(): Promise<FileStat> {
-    return this.#now.stat();
-  }
-
-  readAt(target: Buffer, position: number): Promise<number> {
-    return this.#now.readAt(target, position);
-  }
-
-  writeAt(chunks: readonly Uint8Array[], position: number): Promise<void> {
-    return this.#now.writeAt(chunks, position);
-  }
-
-  truncate(size: number): Promise<void> {
-    return this.#now.truncate(size);
-  }
-
-  setModified(seconds: number): Promise<void> {
-    return this.#now.setModified(seconds);
-  }
-
-  async sync(): Promise<void> {
-    if (this.#file) return this.#file.sync();
-    const { tier, disk, record } = this.#parts;
-    const { memory, mtimeSeconds } = this.#content;
+  override async sync(): Promise<void> {
+    const { tier, record } = this.#parts;
+    const { memory, mtimeSeconds } = this;
+    if (this.#isFile) return super.sync();
     if (memory) {
       tier.becomeRow(record.name, { bytes: memory, mtimeSeconds });
       return tier.records.commit();
     }
-    await this.#content.spill();
-    await tier.becomeFile(record.name, this.#content.path, mtimeSeconds);
-    this.#file = await disk.openToUpdate(tier.pathOf(record.name));
+    await this.spill();
+    await tier.becomeFile(record.name, this.path, mtimeSeconds);
+    this.#isFile = true;
   }
 
-  async close(): Promise<void> {
+  override async close(): Promise<void> {
     const { done, onGrown, tier } = this.#parts;
     done();
-    if (!this.#file) {
-      const { memory } = this.#content;
-      await this.#content.close();
-      if (!memory) await tier.local.drop(this.#content.path);
-      return;
-    }
-    const { size } = await this.#file.stat();
-    await this.#file.close();
-    onGrown(size);
-  }
-
-  get #now(): DiskFile {
-    return this.#file ?? this.#content;
+    const { size } = await this.stat();
+    await super.close();
+    if (this.#isFile) onGrown(size);
+    else if (!this.memory) await tier.local.drop(this.path);
   }
 }

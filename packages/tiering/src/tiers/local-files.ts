@@ -1,12 +1,7 @@
 import { dirname, join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { type Disk, hasCode, readSmallFile, removeIfThere } from '@stevedore/disk';
-import {
-  METADATA_SUFFIX,
-  type ReadableFile,
-  readInto,
-  temporaryDirectory,
-} from '@stevedore/storage';
+import { METADATA_SUFFIX, type ReadableFile, temporaryDirectory } from '@stevedore/storage';
 
 /** Operations on the files of a store path on this disk, as moves need them. */
 
@@ -25,8 +20,6 @@ export interface CopySource {
   readonly mtimeSeconds: number;
   readonly chunks: () => AsyncIterable<Buffer>;
 }
-
-const CHUNK_BYTES = 256 * 1024;
 
 export class LocalFiles {
   readonly #parts: LocalFilesParts;
@@ -138,14 +131,5 @@ export class LocalFiles {
       if (hasCode(error, 'ENOENT') || hasCode(error, 'ELOOP')) return undefined;
       throw error;
     }
-  }
-}
-
-/** All bytes of an open file, in order. */
-export async function* chunksOf(file: ReadableFile, size: number): AsyncGenerator<Buffer> {
-  for (let at = 0; at < size; ) {
-    const chunk = Buffer.allocUnsafe(Math.min(CHUNK_BYTES, size - at));
-    yield await readInto(chunk, file, at);
-    at += chunk.length;
   }
 }

@@ -10,6 +10,7 @@ import {
 } from '@stevedore/disk/sqlite';
 import { isError, messageOf } from '@stevedore/protocol';
 import { StartError } from '@stevedore/wire';
+import type { FileCounts } from '../migration/status.js';
 import type { DiskMeter } from '../scheduler/disk-meter.js';
 import {
   COLUMNS,
@@ -34,12 +35,6 @@ import {
  * knows what is on the disk: nothing is changed any more until the next start.
  */
 
-/** Files at a place, and their bytes. */
-export interface RecordCounts {
-  readonly files: number;
-  readonly bytes: number;
-}
-
 export interface FileContent {
   readonly record: FileRecord;
   /** Undefined: they are not in the row. */
@@ -60,7 +55,7 @@ export class Records {
   #durable = 0;
   /** Of the next sync: who waits for it, and bytes of files and metadata. */
   #unsynced = { count: 0, bytes: 0 };
-  readonly #meter: DiskMeter | undefined;
+  readonly #meter: DiskMeter;
   #inTransaction = false;
   #syncing: Promise<void> | undefined;
   #broken: Error | undefined;
@@ -70,7 +65,7 @@ export class Records {
   readonly owner: Buffer;
   readonly slices: SliceRecords;
 
-  private constructor(db: SqliteDatabase, log: number, meter: DiskMeter | undefined) {
+  private constructor(db: SqliteDatabase, log: number, meter: DiskMeter) {
     this.#db = db;
     this.#meter = meter;
     this.#log = log;
@@ -86,7 +81,7 @@ export class Records {
   }
 
   /** Opens or makes them; StartError if they are of a later version or damaged. */
-  static open(path: string, meter?: DiskMeter): Records {
+  static open(path: string, meter: DiskMeter): Records {
     let db: SqliteDatabase | undefined;
     try {
       db = openDatabase(path);
@@ -242,7 +237,7 @@ export class Records {
   }
 
   /** Files whose bytes are at this place. */
-  counts(place: Place = Place.row): RecordCounts {
+  counts(place: Place = Place.row): FileCounts {
     return this.#counts.get(place) ?? { files: 0, bytes: 0 };
   }
 
@@ -280,8 +275,7 @@ export class Records {
       try {
         if (this.#inTransaction) this.#db.exec('COMMIT');
         this.#inTransaction = false;
-        const sync = (): Promise<void> => dataSync(this.#log);
-        await (this.#meter?.time('write', written, sync) ?? sync());
+        await this.#meter.time('write', written, () => dataSync(this.#log));
         this.#durable = upTo;
       } catch (error) {
         this.#broken = isError(error) ? error : new Error(String(error));

@@ -152,10 +152,13 @@ export function rowFile(bytes: Buffer, mtimeSeconds: number): ReadableFile {
 export class RemoteFile implements ReadableFile {
   readonly #remote: RemoteFiles;
   readonly #record: FileRecord;
+  readonly #id: string;
 
   constructor(remote: RemoteFiles, record: FileRecord) {
+    if (record.remote === undefined) throw damaged(`nothing says where ${record.name} is`);
     this.#remote = remote;
     this.#record = record;
+    this.#id = record.remote;
   }
 
   async stat(): Promise<FileStat> {
@@ -170,7 +173,7 @@ export class RemoteFile implements ReadableFile {
     const bytes = await this.#read(position, wanted);
     const isWhole = wanted === size;
     if (bytes.length !== wanted || (isWhole && crc32(bytes) !== sum)) {
-      throw damaged(`${this.#record.remote} has other bytes than ${this.#record.name}`);
+      throw damaged(`${this.#id} has other bytes than ${this.#record.name}`);
     }
     return bytes.copy(target);
   }
@@ -178,7 +181,7 @@ export class RemoteFile implements ReadableFile {
   async close(): Promise<void> {}
 
   async #read(position: number, bytes: number): Promise<Buffer> {
-    const id = this.#record.remote!;
+    const id = this.#id;
     try {
       return await this.#remote.read(id, position, bytes);
     } catch (error) {

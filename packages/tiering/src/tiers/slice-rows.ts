@@ -60,8 +60,8 @@ export class SliceRows implements HotSlices {
       const row = slices.find.get(trunk, slice.offset);
       if (row?.size !== slice.size || row.crc32 !== slice.crc32) return undefined;
       const key = keyOf(trunkPath, slice.offset);
-      const { bytes } = slices.bytes.get(trunk, slice.offset)!;
-      if (!isWhole(slice, bytes)) {
+      const bytes = slices.bytes.get(trunk, slice.offset)?.bytes;
+      if (!bytes || !isWhole(slice, bytes)) {
         slices.remove(trunk, slice.offset);
         throw new Error(`the row of ${key} is damaged`);
       }

@@ -1,7 +1,8 @@
 import { crc32 } from 'node:zlib';
 import { heated } from '@stevedore/balance';
+import { chunksOf } from '@stevedore/storage';
 import { StatusError } from '@stevedore/wire';
-import { type CopySource, chunksOf, type LocalFiles } from './local-files.js';
+import type { CopySource, LocalFiles } from './local-files.js';
 import { type FileRecord, MAX_OPEN_COPIES, MAX_UNWANTED, Place } from './record-rows.js';
 import type { Records } from './records.js';
 import {
@@ -120,16 +121,17 @@ export class TierMoves {
 
   /** The content to copy, with the size and CRC-32 of the copy. Throws if the row is damaged. */
   async #sourceOf(record: FileRecord): Promise<CopySource> {
-    const { records, local } = this.#parts;
+    const { records, local, remote } = this.#parts;
     const { name, size, mtimeSeconds } = record;
     const about = { size, mtimeSeconds, crc32: record.crc32 };
     if (record.place === Place.row) {
-      const bytes = records.bytes(name)!;
-      if (crc32(bytes) !== record.crc32) throw new Error(`the row of ${name} is damaged`);
+      const bytes = records.bytes(name);
+      if (!bytes || crc32(bytes) !== record.crc32) throw new Error(`the row of ${name} is damaged`);
       return { ...about, chunks: () => one(bytes) };
     }
     if (record.place === Place.remote) {
-      const file = new RemoteFile(this.#parts.remote!, record);
+      if (!remote) throw new Error(`${name} is in another group, and there are no trackers`);
+      const file = new RemoteFile(remote, record);
       return { ...about, chunks: () => chunksOf(file, size) };
     }
     const chunks = async function* (): AsyncGenerator<Buffer> {
@@ -347,7 +349,7 @@ export class MovesUnderWay {
   change(name: string): () => void {
     this.#changing.set(name, (this.#changing.get(name) ?? 0) + 1);
     return () => {
-      const left = this.#changing.get(name)! - 1;
+      const left = (this.#changing.get(name) ?? 1) - 1;
       if (left > 0) this.#changing.set(name, left);
       else this.#changing.delete(name);
     };

@@ -3,10 +3,11 @@ import { crc32 } from 'node:zlib';
 import type { Disk, DiskFile, DiskLink } from '@stevedore/disk';
 import {
   type FileBackend,
-  FilesOnDisk,
+  filesOnDisk,
   METADATA_SUFFIX,
   type NewFile,
   type ReadableFile,
+  readInto,
   type StoredMetadata,
   TEMPORARY_DIRECTORY,
 } from '@stevedore/storage';
@@ -35,14 +36,14 @@ export interface TieredFilesParts {
 
 export class TieredFiles implements FileBackend {
   readonly #parts: TieredFilesParts;
-  readonly #below: FilesOnDisk;
+  readonly #below: FileBackend;
   readonly #touched: TouchedDirectories;
   #temporaries = 0;
 
   constructor(parts: TieredFilesParts) {
     this.#parts = parts;
     this.#touched = new TouchedDirectories(parts.disk);
-    this.#below = new FilesOnDisk(parts.disk, (path) => {
+    this.#below = filesOnDisk(parts.disk, (path) => {
       this.#temporaries += 1;
       return join(dirname(path), '../..', TEMPORARY_DIRECTORY, `metadata-${this.#temporaries}`);
     });
@@ -56,6 +57,7 @@ export class TieredFiles implements FileBackend {
       path: temporary,
       limitBytes: tiers.rowLimitBytes,
       mtimeSeconds: nowSeconds(),
+      bytes: Buffer.alloc(0),
     });
     return {
       content,
@@ -67,11 +69,11 @@ export class TieredFiles implements FileBackend {
   }
 
   async openToRead(path: string): Promise<ReadableFile> {
-    const { tier, name } = this.#parts.tiers.locate(path) ?? {};
-    const found = tier?.records.findContent(name!);
-    if (found?.record.place === Place.remote) return tier!.openRemote(found.record);
-    if (found?.record.place !== Place.row) return this.#below.openToRead(path);
+    const at = this.#parts.tiers.locate(path);
+    const found = at?.tier.records.findContent(at.name);
+    if (!at || !found || isOnDisk(found.record)) return this.#below.openToRead(path);
     const { record, bytes } = found;
+    if (record.place === Place.remote) return at.tier.openRemote(record);
     return rowFile(soundBytes(record, bytes, path), record.mtimeSeconds);
   }
 
@@ -172,24 +174,29 @@ export class TieredFiles implements FileBackend {
   }
 
   async hasMetadata(path: string): Promise<boolean> {
-    const { tier, name } = this.#parts.tiers.locate(path) ?? {};
-    if (!tier?.records.find(name!)) return this.#below.hasMetadata(path);
-    return tier.records.hasMetadata(name!);
+    const at = this.#recorded(path);
+    return at ? at.tier.records.hasMetadata(at.name) : this.#below.hasMetadata(path);
   }
 
   async metadata(path: string): Promise<StoredMetadata | undefined> {
-    const { tier, name } = this.#parts.tiers.locate(path) ?? {};
-    const record = tier?.records.find(name!);
-    if (!record) return this.#below.metadata(path);
-    const text = tier!.records.metadata(name!);
-    return text && { text, mtimeSeconds: record.mtimeSeconds };
+    const at = this.#recorded(path);
+    if (!at) return this.#below.metadata(path);
+    const text = at.tier.records.metadata(at.name);
+    return text && { text, mtimeSeconds: at.record.mtimeSeconds };
   }
 
   async setMetadata(path: string, metadata: StoredMetadata | undefined): Promise<void> {
-    const { tier, name } = this.#parts.tiers.locate(path) ?? {};
-    if (!tier?.records.find(name!)) return this.#below.setMetadata(path, metadata);
-    tier.records.setMetadata(name!, metadata?.text);
-    await tier.records.commit();
+    const at = this.#recorded(path);
+    if (!at) return this.#below.setMetadata(path, metadata);
+    at.tier.records.setMetadata(at.name, metadata?.text);
+    await at.tier.records.commit();
+  }
+
+  /** Where the record of the file is; undefined if it has none. */
+  #recorded(path: string) {
+    const at = this.#parts.tiers.locate(path);
+    const record = at?.tier.records.find(at.name);
+    return at && record && { ...at, record };
   }
 
   async list(directory: string): Promise<string[]> {
@@ -211,10 +218,15 @@ export class TieredFiles implements FileBackend {
 
   async #appear(content: SpillingFile, path: string): Promise<void> {
     const { tiers, onAccess } = this.#parts;
-    const { tier, name } = tiers.locate(path)!;
+    const at = tiers.locate(path);
+    if (!at) throw new TypeError(`${path} is in no tier`);
+    const { tier, name } = at;
     const done = await tier.beginChange(name);
     try {
-      if (content.memory && tiers.rowLimitBytes < 0) await content.spill();
+      if (content.memory && tiers.rowLimitBytes < 0) {
+        await content.spill();
+        await content.close();
+      }
       const { memory, mtimeSeconds } = content;
       if (memory) {
         await tier.replaceByRow(name, { bytes: memory, mtimeSeconds });
@@ -244,9 +256,7 @@ function soundBytes(record: FileRecord, bytes: Buffer | undefined, path: string)
 /** Reads all bytes and closes the file. */
 async function contentOf(file: ReadableFile): Promise<Buffer> {
   try {
-    const bytes = Buffer.allocUnsafe((await file.stat()).size);
-    await file.readAt(bytes, 0);
-    return bytes;
+    return await readInto(Buffer.allocUnsafe((await file.stat()).size), file, 0);
   } finally {
     await file.close();
   }

@@ -24,8 +24,8 @@ export interface TierPlaces {
   readonly storePaths: readonly string[];
   /** Undefined: no file goes to another group. */
   readonly remote: RemoteFiles | undefined;
-  /** Undefined: the cost of synced rows is not measured. */
-  readonly meter?: DiskMeter;
+  /** Of synced rows. */
+  readonly meter: DiskMeter;
   readonly onError: (error: Error) => void;
 }
 
@@ -77,14 +77,14 @@ export class Tiers {
 
   /** Where the content of this path is; undefined: on disk, if anywhere. */
   placeOf(path: string): Pick<FileRecord, 'place' | 'size'> | undefined {
-    const { tier, name } = this.locate(path) ?? {};
-    return tier?.records.placeOf(name!);
+    const at = this.locate(path);
+    return at?.tier.records.placeOf(at.name);
   }
 
   /** The id of content in another group. */
   remoteIdOf(path: string): string | undefined {
-    const { tier, name } = this.locate(path) ?? {};
-    return tier?.records.find(name!)?.remote;
+    const at = this.locate(path);
+    return at?.tier.records.find(at.name)?.remote;
   }
 
   /** The largest file that becomes a row; -1 for none, as in a full tier. */

@@ -239,7 +239,8 @@ const REQUEST: Call = {
     if (cause instanceof ProtocolError) return cause;
     return new ConnectionError(
       code === 'connect_failed' || code === 'timeout' ? code : 'connection_lost',
-      `${message} (${address})`,
+      // The system's own message names it already.
+      message.includes(address) ? message : `${message} (${address})`,
       cause,
     );
   },

@@ -60,7 +60,10 @@ export class Turns {
   }
 }
 
-/** Closes the connection and stops parsing: one read can contain a thousand requests. */
+/**
+ * Closes the connection and stops parsing: one read can contain a thousand requests. The parser is no
+ * part of Node's interface: where it is not found, they are parsed and dropped.
+ */
 function end(socket: Socket): void {
   const { parser } = socket as { parser?: { onIncoming?: () => number } | null };
   if (parser?.onIncoming) parser.onIncoming = () => LAST_REQUEST;

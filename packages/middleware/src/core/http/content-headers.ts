@@ -55,17 +55,18 @@ export function parseDisposition(header: string): Disposition | undefined {
     if (/^;[ \t]*$/.test(header.slice(PARAMETER.lastIndex))) break;
     const match = PARAMETER.exec(header);
     if (!match) return undefined;
-    const name = match[1]!.toLowerCase();
+    const [, parameter = '', quoted, token = ''] = match;
+    const name = parameter.toLowerCase();
     // If a parameter occurs twice, neither value can be trusted.
     if (values.has(name)) return undefined;
-    values.set(name, match[2] === undefined ? match[3]! : match[2].replace(/\\(["\\])/g, '$1'));
+    values.set(name, quoted?.replace(/\\(["\\])/g, '$1') ?? token);
   }
   const plain = values.get('filename');
   const extended = decodeExtended(values.get('filename*') ?? '');
   const filename = extended ?? (plain === undefined ? undefined : headerText(plain));
   const field = values.get('name');
   return {
-    kind: kind[1]!.toLowerCase(),
+    kind: kind[0].trim().toLowerCase(),
     ...(field === undefined ? {} : { name: headerText(field) }),
     ...(filename === undefined ? {} : { filename: filename.replace(WINDOWS_FOLDERS, '') }),
   };
@@ -112,10 +113,22 @@ export function mediaType(text: string | undefined): string | undefined {
 
 /** What phones and browsers let people pick. */
 const TYPES_BY_EXTENSION: Readonly<Record<string, string>> = {
-  ...{ avif: 'image/avif', bmp: 'image/bmp', gif: 'image/gif', heic: 'image/heic' },
-  ...{ heif: 'image/heif', jpeg: 'image/jpeg', jpg: 'image/jpeg', png: 'image/png' },
-  ...{ webp: 'image/webp', m4a: 'audio/mp4', m4v: 'video/mp4', mov: 'video/quicktime' },
-  ...{ mp3: 'audio/mpeg', mp4: 'video/mp4', pdf: 'application/pdf', webm: 'video/webm' },
+  avif: 'image/avif',
+  bmp: 'image/bmp',
+  gif: 'image/gif',
+  heic: 'image/heic',
+  heif: 'image/heif',
+  jpeg: 'image/jpeg',
+  jpg: 'image/jpeg',
+  png: 'image/png',
+  webp: 'image/webp',
+  m4a: 'audio/mp4',
+  m4v: 'video/mp4',
+  mov: 'video/quicktime',
+  mp3: 'audio/mpeg',
+  mp4: 'video/mp4',
+  pdf: 'application/pdf',
+  webm: 'video/webm',
 };
 
 /** The type that the extension of a picture, sound, film or PDF names. */

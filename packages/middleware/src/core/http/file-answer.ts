@@ -154,7 +154,7 @@ function sendRanges(
   const { size } = file;
   const [first, second] = ranges;
   if (!first || second) {
-    const multi = multiRange(size, ranges, headers['content-type']!);
+    const multi = multiRange(size, ranges, headers['content-type'] ?? DEFAULT_TYPE);
     headers['content-type'] = multi.contentType;
     headers['content-length'] = String(multi.length);
     return answerWith(206, headers, file, multi.parts, pace);

@@ -232,7 +232,7 @@ export class UnsentBytes {
     for (const hold of this.#untrimmed) {
       if (hold.stalledAt > now - TRIM_AFTER_MS) break;
       this.#untrimmed.delete(hold);
-      const left = hold.stalled!.trim(this.shareBytes);
+      const left = hold.stalled?.trim(this.shareBytes) ?? 0;
       this.#bytes -= hold.bytes - left;
       hold.bytes = left;
       if (fits()) return true;

@@ -1,11 +1,186 @@
-import type { IncomingMessage } from 'node:http';
+import { createHash } from 'node:crypto';
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { ReadableStream } from 'node:stream/web';
-import type { UnfinishedUpload } from '@stevedore/client';
+import { crc32 } from 'node:zlib';
+import type { BeginOptions, UnfinishedUpload } from '@stevedore/client';
+import { Metadata } from '@tus/server';
+import { checkName, fileType, headerText } from '../http/content-headers.js';
+import type { TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
+import { expiryOf, typeProblem, type UploadPolicy } from '../upload/policy.js';
 import type { RequestBody } from '../upload/request-body.js';
-import { noteOf } from './note.js';
+import { type Note, noteOf, type ResumableRequest } from './request.js';
 
-/** Requests and answers, between node and the web API that `@tus/server` speaks. */
+/**
+ * Messages of tus 1.0 (https://tus.io/protocols/resumable-upload): what a new upload is to become,
+ * checksums of single requests, which uploads are parts of another, and requests and answers as the
+ * web API that `@tus/server` speaks.
+ */
+
+/** What an upload is to become. */
+export interface Begin extends UploadMetadata, Required<Pick<BeginOptions, 'owner'>> {
+  readonly note: Note;
+  readonly ttlMs?: number;
+  readonly once?: Buffer;
+}
+
+const ANYTHING: UploadPolicy = {};
+
+/** What a new upload is to become, under the route's policy. */
+export function newUpload(
+  headers: IncomingHttpHeaders,
+  { policy = ANYTHING, scope = '', mark, client }: ResumableRequest,
+  isPart: boolean,
+  limits: TransferLimits,
+): Begin {
+  const raw = String(headers['upload-metadata'] ?? '');
+  let values: Record<string, string | null> = {};
+  try {
+    if (raw !== '') values = Metadata.parse(raw);
+  } catch (error) {
+    throw new ProblemError('bad_request', 'Upload-Metadata is malformed.', error);
+  }
+  const { name, type, group } = metadataOf(headers, values, limits);
+  const refused = isPart ? undefined : typeProblem(type, policy);
+  if (refused) throw refused;
+  const now = Date.now();
+  const { expiresAt } = expiryOf(headers, policy, now);
+  const note: Note = {
+    scope,
+    metadata: raw,
+    isPart,
+    checkContent: policy.checkContent ?? false,
+    maxBytes: Math.min(policy.maxFileBytes ?? limits.maxFileBytes, limits.maxFileBytes),
+  };
+  const ownGroup = policy.group ?? group;
+  return {
+    ...{
+      name,
+      type,
+      note,
+      owner: { name: disguised(client), maxUploads: limits.maxClientUploads },
+    },
+    ...(mark ? { once: mark } : {}),
+    ...(ownGroup === undefined ? {} : { group: ownGroup }),
+    ...(expiresAt === undefined ? {} : { ttlMs: expiresAt.getTime() - now }),
+  };
+}
+
+/** An address is not written to the disk as it is. */
+function disguised(client: string): string {
+  return createHash('sha256').update(client).digest('base64url').slice(0, 22);
+}
+
+export interface UploadMetadata {
+  readonly name: string;
+  readonly type: string;
+  readonly group?: string;
+}
+
+/** From `Upload-Metadata`, which is stored unchanged with the upload. */
+const MAX_METADATA_CHARS = 4096;
+
+/**
+ * The keys that tus clients use: `filename` or `name`, `filetype` or `type`, and `group`.
+ * Throws `invalid_name`, `bad_request`.
+ */
+function metadataOf(
+  headers: IncomingHttpHeaders,
+  values: Readonly<Record<string, string | null>>,
+  limits: TransferLimits,
+): UploadMetadata {
+  const raw = String(headers['upload-metadata'] ?? '');
+  if (raw.length > MAX_METADATA_CHARS) {
+    throw new ProblemError(
+      'bad_request',
+      `Upload-Metadata has at most ${MAX_METADATA_CHARS} characters.`,
+    );
+  }
+  const { filename, filetype, type = filetype, group } = values;
+  const name = values.name ?? filename ?? '';
+  const problem = checkName(name, limits);
+  if (problem) throw problem;
+  const header = headers['x-affinity-group'];
+  const own = group || (header ? headerText(String(header)) : undefined);
+  return {
+    name,
+    type: fileType(type ?? undefined, name),
+    ...(own ? { group: own } : {}),
+  };
+}
+
+/** For `Tus-Checksum-Algorithm`. */
+export const CHECKSUMS = ['sha1', 'sha256', 'sha512', 'md5', 'crc32'] as const;
+
+/** Receives the bytes of one request; call `problem` after the last one. */
+export interface RequestChecksum {
+  update(chunk: Uint8Array): void;
+  problem(): ProblemError | undefined;
+}
+
+/** Undefined if no checksum was sent. Throws `unsupported_digest`, `invalid_digest`. */
+export function checksumOf(headers: IncomingHttpHeaders): RequestChecksum | undefined {
+  const header = headers['upload-checksum'];
+  if (header === undefined) return undefined;
+  const [name = '', value = ''] = String(header).split(' ');
+  if (!(CHECKSUMS as readonly string[]).includes(name)) {
+    throw new ProblemError('unsupported_digest', `Upload-Checksum takes ${CHECKSUMS.join(', ')}.`);
+  }
+  const sum = name === 'crc32' ? new Crc32() : createHash(name);
+  const expected = Buffer.from(value, 'base64');
+  if (expected.toString('base64') !== value || expected.length !== lengthOf(name)) {
+    throw new ProblemError('invalid_digest', 'Upload-Checksum is malformed.');
+  }
+  return {
+    update: (chunk) => void sum.update(chunk),
+    problem: () =>
+      sum.digest().equals(expected)
+        ? undefined
+        : new ProblemError(
+            'checksum_mismatch',
+            'The bytes of this request do not match Upload-Checksum; none of them were kept.',
+          ),
+  };
+}
+
+function lengthOf(name: string): number {
+  return name === 'crc32' ? 4 : createHash(name).digest().length;
+}
+
+class Crc32 {
+  #value = 0;
+
+  update(chunk: Uint8Array): void {
+    this.#value = crc32(chunk, this.#value);
+  }
+
+  digest(): Buffer {
+    const bytes = Buffer.alloc(4);
+    bytes.writeUInt32BE(this.#value);
+    return bytes;
+  }
+}
+
+/** Most uploads that one upload may be made of. */
+const MAX_PARTS = 100;
+
+/** `partial`, or the ids of the uploads that form this one. Throws `bad_request`. */
+export function concatOf(headers: IncomingHttpHeaders): 'partial' | readonly string[] | undefined {
+  const header = headers['upload-concat'];
+  if (header === undefined || header === 'partial') return header as 'partial' | undefined;
+  const [, urls = ''] = /^final;(.+)$/.exec(String(header)) ?? [];
+  const ids = urls.trim().split(/ +/).map(lastPart);
+  if (urls === '' || ids.length > MAX_PARTS) {
+    const message = `Upload-Concat is "partial", or "final;" and 1 to ${MAX_PARTS} URLs of uploads.`;
+    throw new ProblemError('bad_request', message);
+  }
+  return ids;
+}
+
+function lastPart(url: string): string {
+  const [path = ''] = url.split(/[?#]/, 1);
+  return path.slice(path.lastIndexOf('/') + 1);
+}
 
 /** PATCH and DELETE sent as POST, for clients behind proxies that allow no other method. */
 export function methodOf({ method = '', headers }: IncomingMessage): string {
@@ -25,7 +200,8 @@ export function asWebRequest(
     headers.set(name, String(value));
   }
   return new Request(`http://uploads/${id ?? ''}`, {
-    ...{ method, headers },
+    method,
+    headers,
     ...(body ? { body: ReadableStream.from(body.chunks()), duplex: 'half' } : {}),
   } as RequestInit);
 }

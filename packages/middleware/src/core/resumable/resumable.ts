@@ -13,12 +13,25 @@ import { isFault, ProblemError, problemAnswer, toProblem } from '../problems.js'
 import { checkBytes } from '../upload/content-check.js';
 import { type IdempotentUploads, uploadMark } from '../upload/idempotency.js';
 import { type ProgressGuard, RequestBody, sendContinueIfExpected } from '../upload/request-body.js';
-import { asWebRequest, methodOf, ownHeaders, problemOf } from './messages.js';
-import { newUpload } from './new-upload.js';
-import { noteOf } from './note.js';
-import type { ResumableRequest } from './resumable-request.js';
-import { EXTENSIONS, TusStore, tooLong, type UnderWay, underWay } from './tus-store.js';
-import { CHECKSUMS, checksumOf, concatOf } from './upload-headers.js';
+import {
+  asWebRequest,
+  CHECKSUMS,
+  checksumOf,
+  concatOf,
+  methodOf,
+  newUpload,
+  ownHeaders,
+  problemOf,
+} from './messages.js';
+import { noteOf, type ResumableRequest } from './request.js';
+import {
+  EXTENSIONS,
+  TusStore,
+  thisRequest,
+  tooLong,
+  type UnderWay,
+  underWay,
+} from './tus-store.js';
 
 /**
  * Resumable uploads by tus 1.0. `@tus/server` speaks the protocol, the store keeps the bytes, and
@@ -128,7 +141,11 @@ export class ResumableUploads {
         : undefined;
     const { id, quota, visibleScope, onReceived } = asked;
     const current: UnderWay = {
-      ...{ checksum: checksumOf(headers), begin, quota, visibleScope, id },
+      checksum: checksumOf(headers),
+      begin,
+      quota,
+      visibleScope,
+      id,
       expectedBytes: bytesOf(headers['content-length']),
     };
     if (id !== undefined) this.#demandVisible(id, asked);
@@ -212,12 +229,14 @@ export class ResumableUploads {
 
   /** Creates an upload. Resolves with its id. */
   async #create(size: number | undefined): Promise<string> {
-    const current = underWay.getStore()!;
-    const { note, ...about } = current.begin!;
+    const current = thisRequest();
+    if (!current.begin) throw new Error('this request begins no upload');
+    const { note, ...about } = current.begin;
     if (size !== undefined && size > note.maxBytes) throw tooLong(note);
     const create = () =>
       this.#uploads.begin({
-        ...{ ...about, note: JSON.stringify(note) },
+        ...about,
+        note: JSON.stringify(note),
         ...(size === undefined ? {} : { size }),
       });
     const { once } = about;
@@ -235,11 +254,11 @@ export class ResumableUploads {
     current: UnderWay,
     { path, filesPath, onStored }: ResumableRequest,
   ): Promise<Answer> {
-    const { scope } = current.begin!.note;
+    const scope = current.begin?.note.scope ?? '';
     const distinct = [...new Set(ids)];
     const parts = new Map(distinct.map((id) => [id, this.#partOf(id, scope)]));
     const sizeOf = (each: readonly string[]) =>
-      each.reduce((sum, id) => sum + parts.get(id)!.offset, 0);
+      each.reduce((sum, id) => sum + (parts.get(id)?.offset ?? 0), 0);
     const size = sizeOf(ids);
     const repeatedBytes = size - sizeOf(distinct);
     for (const id of distinct) this.#demandNotJoining(id);
@@ -256,14 +275,16 @@ export class ResumableUploads {
       }
       for (const part of distinct) this.#partOf(part, scope);
       await this.#finish(id);
-      await onStored?.(current.receipt!, distinct);
+      if (current.receipt) await onStored?.(current.receipt, distinct);
       // One that cannot be removed now is removed when it is too old.
       for (const part of distinct) await this.#uploads.remove(part).catch(() => undefined);
       return {
         status: 201,
         headers: {
-          ...{ 'tus-resumable': TUS_RESUMABLE, 'cache-control': 'no-store' },
-          ...{ location: `${path}/${id}`, 'content-location': `${filesPath}/${id}` },
+          'tus-resumable': TUS_RESUMABLE,
+          'cache-control': 'no-store',
+          location: `${path}/${id}`,
+          'content-location': `${filesPath}/${id}`,
           [KEY_HEADER]: id,
         },
       };
@@ -292,7 +313,7 @@ export class ResumableUploads {
 
   /** After an upload's last byte: makes it a file, or refuses and removes it. */
   async #finish(id: string): Promise<Record<string, never>> {
-    const current = underWay.getStore()!;
+    const current = thisRequest();
     const upload = this.#uploads.find(id);
     if (!upload || noteOf(upload).isPart) return {};
     const { once } = upload;
@@ -328,7 +349,7 @@ export class ResumableUploads {
   /** The size of the file that an upload became, if it is here and the request may see it. */
   async #sizeOf(id: string): Promise<number | undefined> {
     const { store } = this.#options;
-    const scope = underWay.getStore()!.visibleScope;
+    const scope = thisRequest().visibleScope;
     try {
       if (scope === undefined) return (await store.stat(id, { onlyHere: true })).size;
     } catch (error) {

@@ -1,24 +1,17 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Readable } from 'node:stream';
-import type { BeginOptions, Receipt, UnfinishedUpload, UnfinishedUploads } from '@stevedore/client';
+import type { Receipt, UnfinishedUpload, UnfinishedUploads } from '@stevedore/client';
 import { isStoreError } from '@stevedore/client/connect';
 import { DataStore, ERRORS, Upload } from '@tus/server';
 import { ProblemError } from '../problems.js';
 import type { UploadQuota } from '../upload/request-body.js';
-import { type Note, noteOf } from './note.js';
-import type { RequestChecksum, UploadMetadata } from './upload-headers.js';
+import type { Begin, RequestChecksum } from './messages.js';
+import { type Note, noteOf } from './request.js';
 
 /**
  * Stores the uploads of `@tus/server` as unfinished uploads of the store. The library passes on
  * only what the protocol needs of a request; the rest travels in `underWay`.
  */
-
-/** What an upload is to become. */
-export interface Begin extends UploadMetadata, Required<Pick<BeginOptions, 'owner'>> {
-  readonly note: Note;
-  readonly ttlMs?: number;
-  readonly once?: Buffer;
-}
 
 /** One request. */
 export interface UnderWay {
@@ -41,6 +34,12 @@ export interface UnderWay {
 }
 
 export const underWay = new AsyncLocalStorage<UnderWay>();
+
+export function thisRequest(): UnderWay {
+  const request = underWay.getStore();
+  if (!request) throw new Error('no request is under way');
+  return request;
+}
 
 export const EXTENSIONS = [
   'creation',
@@ -78,12 +77,12 @@ export class TusStore extends DataStore {
 
   override write(stream: Readable, id: string, offset: number): Promise<number> {
     const writing = this.#append(stream, id, offset);
-    underWay.getStore()!.writing = writing;
+    thisRequest().writing = writing;
     return writing;
   }
 
   async #append(stream: Readable, id: string, offset: number): Promise<number> {
-    const request = underWay.getStore()!;
+    const request = thisRequest();
     const found = this.#uploads.find(id);
     if (!found) throw ERRORS.FILE_NOT_FOUND;
     const { maxBytes } = noteOf(found);
@@ -139,7 +138,9 @@ async function* counted(
 function asUpload(found: UnfinishedUpload): Upload {
   const { id, offset, size, createdAt } = found;
   return new Upload({
-    ...{ id, offset, creation_date: createdAt.toISOString() },
+    id,
+    offset,
+    creation_date: createdAt.toISOString(),
     ...(size === undefined ? {} : { size }),
   });
 }

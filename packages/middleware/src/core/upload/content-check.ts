@@ -19,6 +19,7 @@ export async function* checkedBody(
   chunks: AsyncIterable<Uint8Array>,
   { declaredType, digests, fail }: BodyChecks,
 ): AsyncGenerator<Uint8Array, void, undefined> {
+  const type = declaredType ?? '';
   let head: Uint8Array[] | undefined = declaredType === undefined ? undefined : [];
   let headBytes = 0;
   for await (const chunk of chunks) {
@@ -32,11 +33,11 @@ export async function* checkedBody(
     if (headBytes < HEAD_BYTES) continue;
     const held = head;
     head = undefined;
-    await checkHead(declaredType!, held, fail);
+    await checkHead(type, held, fail);
     yield* held;
   }
   if (head) {
-    await checkHead(declaredType!, head, fail);
+    await checkHead(type, head, fail);
     yield* head;
   }
   const problem = digests?.problem();
@@ -62,7 +63,8 @@ async function checkHead(
   chunks: readonly Uint8Array[],
   fail: BodyChecks['fail'],
 ): Promise<void> {
-  const bytes = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
+  const [only] = chunks;
+  const bytes = only && chunks.length === 1 ? only : Buffer.concat(chunks);
   const problem = await contentProblem(type, bytes.subarray(0, HEAD_BYTES));
   if (problem) throw fail(problem);
 }

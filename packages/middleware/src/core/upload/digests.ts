@@ -82,8 +82,9 @@ function parseList(header: (typeof LISTS)[number], text: string): Expected[] {
         ? /^\s*([\w-]+)=([\w+/=.-]+)\s*$/.exec(item)
         : /^\s*([a-z*][a-z0-9_.*-]*)=:([A-Za-z0-9+/=]*):(?:\s*;[^,]*)?\s*$/.exec(item);
     if (!match) throw invalid(header);
-    const algorithm = NAMES[match[1]!.toLowerCase()];
-    if (algorithm) found.push({ header, algorithm, value: decode(header, algorithm, match[2]!) });
+    const [, name = '', value = ''] = match;
+    const algorithm = NAMES[name.toLowerCase()];
+    if (algorithm) found.push({ header, algorithm, value: decode(header, algorithm, value) });
   }
   if (found.length === 0) throw unsupported(header);
   return found;
@@ -127,9 +128,9 @@ export class DigestCheck {
       found.set(name, bytes);
     }
     for (const [algorithm, hash] of this.#hashes) found.set(algorithm, hash.digest());
-    const wrong = this.#expected.find(
-      ({ algorithm, value }) => !found.get(algorithm)!.equals(value),
-    );
+    const wrong = this.#expected.find(({ algorithm, value }) => {
+      return found.get(algorithm)?.equals(value) !== true;
+    });
     if (!wrong) return undefined;
     return new ProblemError('digest_mismatch', `The bytes do not match ${wrong.header}.`);
   }

@@ -104,10 +104,10 @@ export function expiryOf(
   const at = headers['x-expires-at'];
   if (at !== undefined) {
     const time = ISO_DATE.test(String(at)) ? Date.parse(String(at)) : Number.NaN;
-    // A clock that is behind may take a future time for a past one: the file is kept anyway.
-    if (time <= now + (ttlMs ?? Number.POSITIVE_INFINITY)) return { expiresAt: new Date(time) };
+    const latest = now + (ttlMs ?? Number.POSITIVE_INFINITY);
+    if (time > now && time <= latest) return { expiresAt: new Date(time) };
     const message =
-      'X-Expires-At is a date such as 2030-01-31T12:00:00.000Z, no later than allowed.';
+      'X-Expires-At is a date to come, such as 2030-01-31T12:00:00.000Z, no later than allowed.';
     throw new ProblemError('invalid_expiry', message);
   }
   const header = headers['x-expires-in'];
@@ -144,7 +144,8 @@ export function narrowPolicy(route: UploadPolicy, permission: UploadPolicy): Upl
 function narrowsNothing(route: UploadPolicy, permission: UploadPolicy): boolean {
   for (const name in permission) {
     if (name !== 'maxFileBytes') return false;
-    if (!(route.maxFileBytes! <= permission.maxFileBytes!)) return false;
+    const { maxFileBytes = Number.POSITIVE_INFINITY } = permission;
+    if ((route.maxFileBytes ?? Number.POSITIVE_INFINITY) > maxFileBytes) return false;
   }
   return true;
 }

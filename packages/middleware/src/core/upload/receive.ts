@@ -1,6 +1,13 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
 import type { PutOptions, Receipt, Store } from '@stevedore/client';
-import { essence, fileNameOf, fileType, headerText } from '../http/content-headers.js';
+import {
+  DEFAULT_TYPE,
+  essence,
+  fileNameOf,
+  fileType,
+  headerText,
+  mediaType,
+} from '../http/content-headers.js';
 import { maxFormBytes, type TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
 import { checkBytes, checkedBody } from './content-check.js';
@@ -128,10 +135,17 @@ async function takeForm(
   const digests = digestCheck(request.headers);
   sendContinueIfExpected(request, response);
   const body = new RequestBody(request, {
-    ...{ limitBytes, guard, digests, room, quota, expectedBytes },
+    limitBytes,
+    guard,
+    digests,
+    room,
+    quota,
+    expectedBytes,
   });
   const form = new Form(body, boundary, limits, {
-    ...{ group: taking.group, policy, expiry },
+    group: taking.group,
+    policy,
+    expiry,
   });
   const { group } = form;
   const how = howOf(policy, once);
@@ -204,7 +218,45 @@ function announcedBytes(headers: IncomingHttpHeaders, limitBytes: number): numbe
   return bytes;
 }
 
-export function groupOf(headers: IncomingHttpHeaders): string | undefined {
+function groupOf(headers: IncomingHttpHeaders): string | undefined {
   const value = headers['x-affinity-group'];
   return value === undefined || value === '' ? undefined : headerText(String(value));
+}
+
+/**
+ * Gives a file that is in FastDFS already a key, without copying it. Name, type, group and expiry
+ * are in the headers of an upload without a body, and the policy holds as for an upload. Rejects as
+ * `Store.register` does, and with problems of the headers.
+ */
+export async function registerFile(
+  headers: IncomingHttpHeaders,
+  fileId: string,
+  { store, limits, policy }: Required<Pick<UploadContext, 'store' | 'limits' | 'policy'>>,
+): Promise<Receipt> {
+  if (!store.register) {
+    throw new ProblemError('invalid_option', 'This store gives no keys to files of FastDFS.');
+  }
+  if (Number(headers['content-length'] ?? 0) > 0 || headers['transfer-encoding'] !== undefined) {
+    throw new ProblemError('bad_request', 'With id, an upload has no body.');
+  }
+  const declared = headers['content-type'];
+  const type = mediaType(declared) ?? (declared === undefined ? DEFAULT_TYPE : undefined);
+  if (type === undefined) {
+    throw new ProblemError('invalid_media_type', 'Content-Type is not a media type.');
+  }
+  const refused = typeProblem(type, policy);
+  if (refused) throw refused;
+  const { maxFileBytes } = policy;
+  if (maxFileBytes !== undefined) {
+    const { size } = await store.stat(fileId);
+    if (size > maxFileBytes) throw tooLarge(maxFileBytes);
+  }
+  const name = fileNameOf(headers, limits);
+  const group = policy.group ?? groupOf(headers);
+  return store.register(fileId, {
+    ...(name === '' ? {} : { name }),
+    ...(group === undefined ? {} : { group }),
+    type,
+    ...expiryOf(headers, policy, Date.now()),
+  });
 }

@@ -152,7 +152,8 @@ export function readWhole(
     request.on('data', (chunk: Buffer) => chunks.push(chunk));
     request.on('end', () => {
       stopWatching();
-      resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, sizeBytes));
+      const [only] = chunks;
+      resolve(only && chunks.length === 1 ? only : Buffer.concat(chunks, sizeBytes));
     });
   });
 }
@@ -234,7 +235,7 @@ export class ProgressGuard {
       const bytes = request.socket.bytesRead;
       marks.push(bytes);
       if (marks.length <= checks) continue;
-      if (bytes - marks.shift()! < owedBytes) {
+      if (bytes - (marks.shift() ?? 0) < owedBytes) {
         this.#uploads.delete(upload);
         onSlow();
       }

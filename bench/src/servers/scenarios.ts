@@ -1,0 +1,183 @@
+import type { Scale } from '../harness/benchmark.js';
+import { atLeast, atMost, type Goal } from '../harness/goals.js';
+import { SeededRandom } from '../harness/seeded-random.js';
+import { Zipf } from '../harness/zipf.js';
+import { type Content, LEAST_BYTES, MOST_BYTES, type Stored } from './content.js';
+import type { OwnName } from './subjects.js';
+
+/** What is asked of the servers, of which files, how long, and what is to be reached. */
+
+export interface Plan {
+  /** Measurements of every server, in turns. */
+  readonly turns: number;
+  /** Of a measurement of downloads, and of uploads. */
+  readonly seconds: number;
+  readonly uploadSeconds: number;
+  readonly warmUpSeconds: number;
+  /** Uploads before the first measurement: memory is then as it is after days. */
+  readonly uploadsBefore: number;
+  /** Files that are downloaded again and again, and those of which some are popular. */
+  readonly hotFiles: number;
+  readonly files: number;
+  /** Requests of one measurement, drawn beforehand. */
+  readonly requests: number;
+}
+
+export const PLANS: Readonly<Record<Scale, Plan>> = {
+  full: {
+    ...{ turns: 7, seconds: 2, uploadSeconds: 3, warmUpSeconds: 4, uploadsBefore: 100_000 },
+    ...{ hotFiles: 1_000, files: 20_000, requests: 40_000 },
+  },
+  quick: {
+    ...{ turns: 3, seconds: 0.5, uploadSeconds: 3, warmUpSeconds: 1.5, uploadsBefore: 20_000 },
+    ...{ hotFiles: 500, files: 4_000, requests: 20_000 },
+  },
+  smoke: {
+    ...{ turns: 1, seconds: 0.05, uploadSeconds: 0.05, warmUpSeconds: 0.05, uploadsBefore: 200 },
+    ...{ hotFiles: 100, files: 200, requests: 400 },
+  },
+};
+
+/**
+ * hot: the same files again and again. popular: by Zipf's law. random: each as often as any other.
+ * once: each once, and no file twice.
+ */
+type Order = 'hot' | 'popular' | 'random' | 'once';
+
+export interface Scenario {
+  readonly title: string;
+  /** Undefined: uploads of 20 KB, each of other bytes. */
+  readonly downloads?: Order;
+  /** Before the measurements: `cache`: with room for a tenth of the files. */
+  readonly restarts?: 'as-it-is' | 'cache';
+  /** The first is what the others are compared with. */
+  readonly own: readonly [OwnName, ...OwnName[]];
+  /** Servers that were named take part. */
+  readonly isOpen: boolean;
+  /** Servers on the first core, the load on the second. */
+  readonly isPinned?: boolean;
+  readonly connections: readonly number[];
+}
+
+const OF_OURS = ['plain', 'gateway', 'checked'] as const;
+const WORKERS = {
+  ...{ own: ['one', 'two'], isOpen: false, connections: [64] },
+} as const satisfies Partial<Scenario>;
+
+export const SCENARIOS = {
+  upload: {
+    title: 'Durable uploads of 20 KB',
+    ...{ own: OF_OURS, isOpen: true, connections: [1, 20, 100] },
+  },
+  hot: {
+    title: 'Downloads, hot: the same files again and again',
+    ...{ downloads: 'hot', own: OF_OURS, isOpen: false, connections: [20, 100] },
+  },
+  popular: {
+    title: "Downloads, popular: of files that were just uploaded, by Zipf's law (0.9)",
+    ...{ downloads: 'popular', own: ['plain', 'gateway'], isOpen: true, connections: [20, 100] },
+  },
+  cold: {
+    title: "Downloads, cold: each file once since the gateway's start, from the page cache",
+    ...{ downloads: 'once', restarts: 'as-it-is', own: ['plain', 'gateway'], isOpen: false },
+    connections: [20],
+  },
+  beyond: {
+    title: 'Downloads, beyond memory: in random order, the gateway with a cache for a tenth',
+    ...{ downloads: 'random', restarts: 'cache', own: ['plain', 'gateway'], isOpen: true },
+    connections: [20, 100],
+  },
+  'workers-upload': { title: 'Uploads, two workers', ...WORKERS },
+  'workers-download': { title: 'Downloads, two workers', downloads: 'hot', ...WORKERS },
+  'pinned-upload': { title: 'Uploads, two workers on one core', isPinned: true, ...WORKERS },
+  'pinned-download': {
+    ...{ title: 'Downloads, two workers on one core', isPinned: true, downloads: 'hot' },
+    ...WORKERS,
+  },
+} as const satisfies Readonly<Record<string, Scenario>>;
+
+export type ScenarioName = keyof typeof SCENARIOS;
+
+export function figureId(
+  scenario: string,
+  server: string,
+  connections: number,
+  what: string,
+): string {
+  return `${scenario}.${server}.c${connections}.${what}`;
+}
+
+/** Of the gateway to node:http: rates of uploads at few connections, and of popular files; CPU. */
+const UPLOAD_RATE = 0.95;
+const POPULAR_RATE = 1;
+const UPLOAD_CPU = 1.4;
+/** Of two workers to one process: rates where the load leaves room, CPU on one core. */
+const WORKERS_RATE = 1.5;
+const WORKERS_CPU = 1.15;
+
+export function goalsOf(name: ScenarioName): readonly Goal[] {
+  const { title, own, connections }: Scenario = SCENARIOS[name];
+  const goals = (which: readonly number[], what: 'rate' | 'cpu', bound: number) =>
+    which.map((count) => {
+      const id = figureId(name, own[1] ?? own[0], count, `${what}-ratio`);
+      const to = own[0] === 'plain' ? 'node:http' : 'one process';
+      const text = `${title}, ${count} connections:`;
+      return what === 'rate'
+        ? atLeast(id, `${text} at least ${bound} x ${to}`, bound)
+        : atMost(id, `${text} at most ${bound} x the CPU of ${to}`, bound);
+    });
+  switch (name) {
+    case 'upload':
+      return [...goals([1, 20], 'rate', UPLOAD_RATE), ...goals([20, 100], 'cpu', UPLOAD_CPU)];
+    case 'popular':
+      return goals(connections, 'rate', POPULAR_RATE);
+    case 'workers-upload':
+    case 'workers-download':
+      return goals(connections, 'rate', WORKERS_RATE);
+    case 'pinned-upload':
+    case 'pinned-download':
+      return goals(connections, 'cpu', WORKERS_CPU);
+    default:
+      return [];
+  }
+}
+
+const ZIPF_EXPONENT = 0.9;
+const MEAN_BYTES = (MOST_BYTES - LEAST_BYTES) / Math.log(MOST_BYTES / LEAST_BYTES);
+const CACHE_SHARE = 0.1;
+
+export function cacheBytesFor(files: number): number {
+  return Math.floor(files * MEAN_BYTES * CACHE_SHARE);
+}
+
+/** 2 to 100 KB, as many of each order of size; the same ones for every server. */
+export function contents(count: number): readonly Content[] {
+  const random = new SeededRandom(11);
+  return Array.from({ length: count }, (_, number) => ({
+    number,
+    bytes: Math.round(LEAST_BYTES * (MOST_BYTES / LEAST_BYTES) ** random.next()),
+  }));
+}
+
+const random = new SeededRandom(18);
+
+/** The requests of one measurement. */
+export function drawn(
+  files: readonly Stored[],
+  order: Order,
+  turn: number,
+  { hotFiles, requests }: Plan,
+): readonly Stored[] {
+  switch (order) {
+    case 'hot':
+      return files;
+    case 'once':
+      return files.slice(turn * hotFiles, (turn + 1) * hotFiles);
+    case 'random':
+      return Array.from({ length: requests }, () => files[random.below(files.length)]!);
+    case 'popular': {
+      const zipf = new Zipf(files.length, ZIPF_EXPONENT, () => random.next());
+      return Array.from({ length: requests }, () => files[zipf.next() - 1]!);
+    }
+  }
+}

@@ -1,0 +1,52 @@
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { homedir } from 'node:os';
+import { dirname, isAbsolute, join, resolve } from 'node:path';
+import type { OptionValues } from '@stevedore/options';
+import { readLocalKey } from '../access/local-key.js';
+import { isLoopback } from '../access/origins.js';
+import { type GatewayOptions, gatewayOptions } from '../options.js';
+import { type clientOptions, readConfigFile } from './options.js';
+
+/**
+ * The gateway on this machine, for commands that talk to it: its own key is in its directory. A
+ * gateway notes that directory for its user by its port.
+ */
+
+/** A file of this user's state, by the XDG Base Directory Specification. */
+export function statePath(name: string): string {
+  const configured = process.env.XDG_STATE_HOME ?? '';
+  const state = isAbsolute(configured) ? configured : join(homedir(), '.local', 'state');
+  return join(state, 'stevedore', name);
+}
+
+function notePath(url: string): string {
+  return statePath(`gateway-${new URL(url).port}`);
+}
+
+/** Without the note, commands look in the configured directory. */
+export async function noteGateway(
+  url: string,
+  { directory, apiKeys }: Pick<GatewayOptions, 'directory' | 'apiKeys'>,
+): Promise<void> {
+  const path = notePath(url);
+  const note = async (): Promise<void> => {
+    await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+    await writeFile(path, resolve(directory), { mode: 0o600 });
+  };
+  await (apiKeys === '' ? note() : rm(path, { force: true })).catch(() => undefined);
+}
+
+/** The options with the key of a gateway on this machine, unless they have a key. */
+export async function withLocalKey<Options extends OptionValues<typeof clientOptions>>(
+  options: Options,
+): Promise<Options> {
+  const { url, apiKey } = options;
+  if (apiKey !== '' || !URL.canParse(url) || !isLoopback(new URL(url).hostname)) return options;
+  const noted = await readFile(notePath(url), 'utf8').catch(() => '');
+  const configured = process.env.STEVEDORE_DIRECTORY || readConfigFile().directory;
+  for (const directory of [noted, configured ?? gatewayOptions.directory.default]) {
+    const key = directory ? await readLocalKey(String(directory)) : undefined;
+    if (key !== undefined) return { ...options, apiKey: key };
+  }
+  return options;
+}

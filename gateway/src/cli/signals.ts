@@ -1,0 +1,85 @@
+/**
+ * What ends a command. A daemon finishes requests in progress and exits with 0 within a time limit,
+ * whatever still hangs, because acknowledged files are safe on disk. Any other command stops, says
+ * how far it got, and ends by the signal, so that a loop around it ends too. A second signal ends
+ * either at once.
+ */
+
+const STOP_WITHIN_MS = 9500;
+const OF_DAEMONS = ['SIGTERM', 'SIGINT'] as const;
+const OF_COMMANDS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+/** A terminal shows ^C where the cursor is. */
+const CLEAR_LINE = '\r\x1b[K';
+
+/**
+ * Of a daemon: resolves at the first signal. Call it before starting anything: a program that waits
+ * for the ready line may send a signal at once.
+ */
+export function stopSignal(): Promise<NodeJS.Signals> {
+  return new Promise((resolve) => {
+    let first = true;
+    for (const name of OF_DAEMONS) {
+      process.on(name, (signal) => {
+        if (!first) process.exit(130);
+        first = false;
+        process.stderr.write(`${signal}: finishing requests in progress\n`);
+        resolve(signal);
+      });
+    }
+  });
+}
+
+export async function untilStopped(
+  stopped: Promise<NodeJS.Signals>,
+  close: () => Promise<void>,
+): Promise<never> {
+  await stopped;
+  setTimeout(() => {
+    process.stderr.write('stopped before all work was done; it resumes at the next start\n');
+    process.exit(0);
+  }, STOP_WITHIN_MS);
+  await close();
+  process.exit(0);
+}
+
+/** Receives what says how far the command got. It is called once, at the end or a second signal. */
+export type AtEnd = (say: () => void) => void;
+
+/** Errors of `work` after a signal are its consequence and not reported. */
+export async function interruptible(
+  work: (stopped: AbortSignal, atEnd: AtEnd) => Promise<void>,
+): Promise<void> {
+  const controller = new AbortController();
+  let received: NodeJS.Signals | undefined;
+  let say: (() => void) | undefined;
+  const end = (): void => {
+    const last = say;
+    say = undefined;
+    last?.();
+  };
+  const endBy = (signal: NodeJS.Signals): void => {
+    for (const name of OF_COMMANDS) process.off(name, stop);
+    process.kill(process.pid, signal);
+  };
+  const stop = (signal: NodeJS.Signals): void => {
+    if (process.stderr.isTTY) process.stderr.write(CLEAR_LINE);
+    controller.abort();
+    if (received) {
+      end();
+      endBy(signal);
+    }
+    received = signal;
+  };
+  for (const name of OF_COMMANDS) process.on(name, stop);
+  try {
+    await work(controller.signal, (given) => {
+      say = given;
+    });
+  } catch (error) {
+    if (!received) throw error;
+  } finally {
+    end();
+  }
+  if (received) endBy(received);
+  for (const name of OF_COMMANDS) process.off(name, stop);
+}

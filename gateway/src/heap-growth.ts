@@ -1,6 +1,0 @@
-/**
- * How much garbage V8 lets accumulate before it collects the whole heap: twice what was alive the
- * last time. By default it collects after 10 MB of new bodies, which costs a busy gateway a fifth
- * of its CPU; live data is some 30 MB plus half a KB for each file in the cache.
- */
-export const HEAP_GROWTH = '--heap-growing-percent=200';
