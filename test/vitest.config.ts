@@ -7,6 +7,7 @@ const LONGEST = [
   'staging/crash-histories.test.ts',
   'staging/crash-points.test.ts',
   'crash/kills.test.ts',
+  'e2e/drill.test.ts',
 ];
 
 class LongestFirst extends BaseSequencer {

@@ -93,9 +93,7 @@ export async function startGateway(
   });
   const access = accessOf(options, keys, localKey, worker);
   const { deployment } = store;
-  if (deployment) {
-    access.ledger.share?.((day, asks) => deployment.reserveUsage(day, asks));
-  }
+  if (deployment) access.ledger.share?.(deployment);
   store.on('error', (error) => {
     logTrouble(log, error);
     onError(error);

@@ -7,7 +7,7 @@ import { Duplex, PassThrough, Readable, Stream, Writable } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import type { Body, FileStore, Receipt, Store } from '@stevedore/client';
-import { startMemoryCluster } from '@stevedore/fastdfs/testing';
+import { startTestCluster } from '@stevedore/node/testing';
 import FormData from 'form-data';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { until } from '../support/staging.js';
@@ -430,7 +430,7 @@ test('an unfinished upload takes every kind of body, and none twice', async () =
 });
 
 test('direct mode takes every kind of body, and none twice', async () => {
-  const cluster = await startMemoryCluster();
+  const cluster = await startTestCluster();
   onTestFinished(() => cluster.close());
   const store = await openStore({ trackers: cluster.trackers, directMaxWait: '20ms' });
   for (const { name, make } of [...again, ...once]) {

@@ -5,11 +5,11 @@ import { type DamageEvent, type FileStore, open } from '@stevedore/client';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import {
   CommandCode,
-  type MemoryCluster,
-  type MemoryNode,
+  type FaultyServer,
   type Received,
-  startMemoryCluster,
-} from '@stevedore/fastdfs/testing';
+  startTestCluster,
+  type TestCluster,
+} from '@stevedore/node/testing';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { turnBit } from '../support/rot.js';
 import { temporaryFolder } from '../support/temporary.js';
@@ -19,14 +19,14 @@ const BLOCK = 256 * 1024;
 
 interface Opened {
   readonly store: FileStore;
-  readonly cluster: MemoryCluster;
+  readonly cluster: TestCluster;
   readonly directory: string;
   readonly events: DamageEvent[];
 }
 
 /** A store over two storages that keeps nothing on its disk that it need not. */
 async function setup(files: readonly Buffer[]): Promise<Opened & { readonly keys: string[] }> {
-  const cluster = await startMemoryCluster({ storages: 2 });
+  const cluster = await startTestCluster({ storages: 2 });
   const directory = temporaryFolder();
   const nothing = { retain: 0, cacheSize: 0, scrubRate: 0, idMaxAge: 0 };
   const options = { trackers: cluster.trackers, directory, ...nothing };
@@ -52,7 +52,7 @@ async function setup(files: readonly Buffer[]): Promise<Opened & { readonly keys
 }
 
 /** The storage sends the needle with one bit turned. */
-function rot(storage: MemoryNode, needle: Buffer): void {
+function rot(storage: FaultyServer, needle: Buffer): void {
   storage.misbehave(CommandCode.downloadFile, ({ socket }: Received, good: Buffer) => {
     const bytes = Buffer.from(good);
     const at = bytes.indexOf(needle.subarray(20, 60));
@@ -169,7 +169,7 @@ describe('a large file', () => {
   });
 
   test('whose copy on this disk is damaged is read from FastDFS', async () => {
-    const cluster = await startMemoryCluster();
+    const cluster = await startTestCluster();
     const directory = temporaryFolder();
     const store = await open({ idMaxAge: 0, trackers: cluster.trackers, directory });
     onTestFinished(async () => {

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { type FileStore, type OpenOptions, open } from '@stevedore/client';
-import { startMemoryCluster } from '@stevedore/fastdfs/testing';
-import { formatFileId, parseFileId, parseSliceId } from '@stevedore/protocol';
+import { CommandCode, startTestCluster } from '@stevedore/node/testing';
+import { formatFileId, parseFileId, parseSliceId, Status } from '@stevedore/protocol';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
 
@@ -60,7 +60,7 @@ describe('a file that was staged here', () => {
 
 describe('a file that was put in direct mode', () => {
   test('is deleted by its key, which is its id', async () => {
-    const cluster = await startMemoryCluster();
+    const cluster = await startTestCluster();
     onTestFinished(() => cluster.close());
     const store = await openStore({ trackers: cluster.trackers });
     const { key } = await store.put('alone', { mode: 'direct' });
@@ -88,11 +88,12 @@ describe('a file that was put in direct mode', () => {
   });
 
   test('stays where the storage knows no slices, and that is said', async () => {
-    const cluster = await startMemoryCluster();
+    const cluster = await startTestCluster();
     onTestFinished(() => cluster.close());
     const store = await openStore({ trackers: cluster.trackers });
     const put = (text: string) => store.put(text, { mode: 'direct', group: 'page' });
     const [first] = await Promise.all(['one', 'two'].map(put));
+    cluster.storages[0]!.refuse(CommandCode.deleteFile, Status.notFound);
     await expect(store.delete(first!.key)).rejects.toMatchObject({ code: 'unsupported' });
     expect(String(await (await store.get(first!.key)).bytes())).toBe('one');
   });

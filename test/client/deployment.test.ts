@@ -115,6 +115,15 @@ function suite(newMap: () => Promise<string>): void {
     await soon(() => expect(second.get(gone.key)).rejects.toMatchObject({ code: 'not_found' }));
   });
 
+  it('counts the servers that are there', async () => {
+    const { first, second } = await pair(await newMap());
+    const count = (servers: number) =>
+      soon(async () => expect(first.deployment!.liveServers()).toBe(servers));
+    await count(2);
+    await second.close();
+    await count(1);
+  });
+
   it('refuses a copy of a directory while the other one is in use', async () => {
     const map = await newMap();
     const { first } = await pair(map);

@@ -3,14 +3,14 @@ import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { type FileStore, type OpenOptions, open, type Receipt } from '@stevedore/client';
-import { type MemoryCluster, startMemoryCluster } from '@stevedore/fastdfs/testing';
+import { startTestCluster, type TestCluster } from '@stevedore/node/testing';
 import { parseFileId, parseSliceId } from '@stevedore/protocol';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
 
 /** Files that go to FastDFS at once, past the container. */
 
-async function storeOn(cluster: MemoryCluster, options: OpenOptions = {}): Promise<FileStore> {
+async function storeOn(cluster: TestCluster, options: OpenOptions = {}): Promise<FileStore> {
   const store = await open({
     idMaxAge: 0,
     directory: temporaryFolder(),
@@ -22,8 +22,8 @@ async function storeOn(cluster: MemoryCluster, options: OpenOptions = {}): Promi
   return store;
 }
 
-async function clusterOfTest(): Promise<MemoryCluster> {
-  const cluster = await startMemoryCluster();
+async function clusterOfTest(): Promise<TestCluster> {
+  const cluster = await startTestCluster();
   onTestFinished(() => cluster.close());
   return cluster;
 }

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { type FileStore, type OpenOptions, open } from '@stevedore/client';
 import { FastdfsClient } from '@stevedore/fastdfs';
-import { startMemoryCluster } from '@stevedore/fastdfs/testing';
+import { startTestCluster } from '@stevedore/node/testing';
 import { parseFileId, parseSliceId } from '@stevedore/protocol';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { Random } from '../support/random.js';
@@ -33,7 +33,7 @@ async function openStore(options: OpenOptions): Promise<FileStore> {
 
 /** A stock cluster: it knows trunks as files and nothing of slices. */
 async function stockTrackers(): Promise<readonly string[]> {
-  const cluster = await startMemoryCluster();
+  const cluster = await startTestCluster();
   onTestFinished(() => cluster.close());
   return cluster.trackers;
 }

@@ -4,11 +4,11 @@ import { connect } from '@stevedore/client/connect';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import {
   CommandCode,
-  type MemoryCluster,
   type Received,
   refuse,
-  startMemoryCluster,
-} from '@stevedore/fastdfs/testing';
+  startTestCluster,
+  type TestCluster,
+} from '@stevedore/node/testing';
 import { formatFileId, parseFileId, parseSliceId, Status } from '@stevedore/protocol';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { startGateway } from '../../gateway/dist/start.js';
@@ -31,7 +31,7 @@ const LOCAL = ['retained', 'staged'] as const;
 type Kind = (typeof REMOTE)[number] | (typeof UNKNOWN)[number] | (typeof LOCAL)[number];
 
 interface Scene {
-  readonly cluster: MemoryCluster;
+  readonly cluster: TestCluster;
   readonly client: FastdfsClient;
   readonly store: Store;
   /** Of the gateway. */
@@ -45,7 +45,7 @@ interface Scene {
 }
 
 async function scene(as: 'open()' | 'connect()'): Promise<Scene> {
-  const cluster = await startMemoryCluster({ storages: 2 });
+  const cluster = await startTestCluster({ storages: 2 });
   const client = new FastdfsClient({ trackers: cluster.trackers });
   const directory = temporaryFolder();
   const options = {

@@ -1,13 +1,13 @@
 import { randomBytes } from 'node:crypto';
 import { open, openForUpkeep } from '@stevedore/client';
-import { CommandCode, refuse, startMemoryCluster } from '@stevedore/fastdfs/testing';
+import { CommandCode, refuse, startTestCluster } from '@stevedore/node/testing';
 import { expect, onTestFinished, test } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
 
 /** What a cluster has of a store and no record names, found by the lists of its storages. */
 
 async function twice(storages: number) {
-  const cluster = await startMemoryCluster({ storages });
+  const cluster = await startTestCluster({ storages });
   onTestFinished(() => cluster.close());
   const directory = temporaryFolder();
   const options = { trackers: cluster.trackers, directory };
@@ -25,8 +25,8 @@ async function twice(storages: number) {
   const { key } = await store.put(bytes);
   await store.flush();
   cluster.behave();
-  const trunks = () => cluster.files.names().filter((name) => name.endsWith('.merged'));
-  expect(trunks()).toHaveLength(2);
+  const trunks = async () => (await cluster.names()).filter((name) => name.endsWith('.merged'));
+  expect(await trunks()).toHaveLength(2);
   expect(store.stats().orphans.openPlans).toBe(1);
   await store.close();
   return { cluster, options, key, bytes, trunks };
@@ -37,13 +37,13 @@ test('a trunk whose reply was lost is told of by a check, and deleted by one tha
   const upkeep = await openForUpkeep(options);
   const seen = await upkeep.fsck({ repair: false });
   expect(seen).toMatchObject({ orphanTrunks: 1, unlisted: [], problems: [{ code: 'orphan' }] });
-  expect(trunks()).toHaveLength(2);
+  expect(await trunks()).toHaveLength(2);
   const mended = await upkeep.fsck({ repair: true });
   expect(mended).toMatchObject({ orphanTrunks: 0, orphans: [{ fate: 'deleted' }] });
   // Storages may list late what they took: the matter stays open for a while.
   expect(mended.openPlans).toBe(1);
   await upkeep.close();
-  expect(trunks()).toHaveLength(1);
+  expect(await trunks()).toHaveLength(1);
   const store = await open({ idMaxAge: 0, ...options, retain: 0 });
   onTestFinished(() => store.close());
   expect((await (await store.get(key)).bytes()).equals(bytes)).toBe(true);
@@ -54,7 +54,7 @@ test('a store that is used finds it by itself', async () => {
   const store = await open(options);
   onTestFinished(() => store.close());
   await expect.poll(() => store.stats().orphans.deleted, { timeout: 20_000 }).toBe(1);
-  expect(trunks()).toHaveLength(1);
+  expect(await trunks()).toHaveLength(1);
 });
 
 test('a storage that does not list its files leaves the matter open, and is named', async () => {

@@ -1,8 +1,10 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { MapError } from '@stevedore/map';
 import { expect, it, onTestFinished } from 'vitest';
 import type { Deployment } from '../../packages/client/dist/deployment/deployment.js';
+import { Gateways, type GatewaysParts } from '../../packages/client/dist/deployment/gateways.js';
 import { Partners } from '../../packages/client/dist/deployment/partners.js';
 import {
   answerProof,
@@ -11,7 +13,7 @@ import {
 } from '../../packages/client/dist/deployment/peer-seals.js';
 import { PEERS } from './peer-answers.js';
 
-/** The connection over which a gateway sends its copies to its partner. */
+/** The connection over which a gateway sends its copies to its partner, and who else is there. */
 
 it('a partner proves that it is a gateway of the deployment before it gets any copy', async () => {
   let proof: (token: string) => string | undefined = () => undefined;
@@ -43,4 +45,16 @@ it('a partner proves that it is a gateway of the deployment before it gets any c
   stream.write('copies');
   await expect.poll(() => Buffer.concat(received).toString()).toBe('copies');
   stream.destroy();
+});
+
+it('the workers of a server are one server, and who has left or is silent is none', () => {
+  const at = (place: string, seenAt = 100_000) => ({ origin: 1, url: null, place, seenAt });
+  const gateways = [
+    ...[at('host:/one#1-a'), at('host:/one/workers/2#2-b'), at('host:/two#3-c')],
+    ...[at('other:/one#1-a'), at('', 100_000), at('host:/three#4-d', 1_000)],
+  ];
+  const lastRun = { secret: undefined, gateways };
+  const joined = new MapError('map_unavailable', 'away');
+  const parts = { joined, joining: { origin: 1 }, lastRun };
+  expect(new Gateways(parts as unknown as GatewaysParts).countAlive()).toBe(3);
 });

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { open } from '@stevedore/client';
-import { startMemoryCluster } from '@stevedore/fastdfs/testing';
+import { startTestCluster } from '@stevedore/node/testing';
 import { expect, onTestFinished, test } from 'vitest';
 import { turnBit } from '../support/rot.js';
 import { temporaryFolder } from '../support/temporary.js';
@@ -9,7 +9,7 @@ import { temporaryFolder } from '../support/temporary.js';
 /** `contentNow`: what can be read without waiting. */
 
 async function setup(options: { readonly cacheSize: number; readonly retain: number | string }) {
-  const cluster = await startMemoryCluster();
+  const cluster = await startTestCluster();
   const directory = temporaryFolder();
   const fixed = { trackers: cluster.trackers, directory, scrubRate: 0, idMaxAge: 0 };
   const again = async () => {

@@ -3,7 +3,7 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { type OpenOptions, open } from '@stevedore/client';
 import { FastdfsClient } from '@stevedore/fastdfs';
-import { startMemoryCluster } from '@stevedore/fastdfs/testing';
+import { startTestCluster } from '@stevedore/node/testing';
 import { formatFileId, parseFileId, parseSliceId } from '@stevedore/protocol';
 import { expect, onTestFinished, test } from 'vitest';
 import { until } from '../support/staging.js';
@@ -12,7 +12,7 @@ import { temporaryFolder } from '../support/temporary.js';
 /** Files that another client stored in FastDFS get keys where they are. */
 
 async function setUp() {
-  const cluster = await startMemoryCluster();
+  const cluster = await startTestCluster();
   const trackers = [`127.0.0.1:${cluster.tracker.port}`];
   const client = new FastdfsClient({ trackers });
   onTestFinished(async () => {

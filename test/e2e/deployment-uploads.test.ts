@@ -95,6 +95,16 @@ describe.skipIf(needsPostgres.missing)('two gateways with one PostgreSQL', () =>
     expect((await post(first, 'content', key)).key).toBe(made.key);
   });
 
+  it('make an upload with an Idempotency-Key once a map that restarts is back', async () => {
+    const { database, first } = await pair();
+    first.store.on('error', () => {});
+    database.signal('SIGSTOP');
+    const made = post(first, 'content', { 'idempotency-key': 'patient' });
+    await soon(async () => expect(first.store.stats().map?.isMapAvailable).toBe(false));
+    database.signal('SIGCONT');
+    expect((await made).status).toBe(201);
+  });
+
   it('refuse an upload with an Idempotency-Key while nobody knows whether it was made', async () => {
     const { database, first, second } = await pair();
     for (const { store } of [first, second]) store.on('error', () => {});

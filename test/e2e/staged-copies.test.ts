@@ -171,6 +171,43 @@ test('a killed gateway’s staged files are read at every process of the others,
   expect(existsSync(join(third.directory, 'workers', '2', 'held'))).toBe(false);
 });
 
+test('a killed gateway’s files are deleted at the others, and it finds that when it is back', async () => {
+  const servers = await three();
+  const { first, second, third } = servers;
+  const [before, after, kept] = [
+    await post(first, 'a'),
+    await post(first, 'b'),
+    await post(first, 'c'),
+  ];
+  const remove = (url: string, key: string) => ask(url, `/files/${key}`, { method: 'DELETE' });
+  expect(await remove(first.url, before)).toMatchObject({ status: 204 });
+  await first.daemon.kill();
+  for (const { url } of [second, third]) {
+    const read = () => ask(url, `/files/${before}`);
+    await soon(async () => expect(await read()).toMatchObject({ status: 404 }));
+  }
+  await soon(async () => expect(await remove(second.url, after)).toMatchObject({ status: 204 }));
+  expect(await remove(second.url, before)).toMatchObject({ status: 404 });
+  const everywhere = async (servers: readonly Server[]) => {
+    for (const { url } of servers) {
+      for (const key of [before, after]) {
+        await soon(async () =>
+          expect(await ask(url, `/files/${key}`)).toMatchObject({ status: 404 }),
+        );
+      }
+      expect(await ask(url, `/files/${kept}`)).toMatchObject({ status: 200 });
+    }
+  };
+  await everywhere([second, third]);
+  first.daemon.start();
+  await first.daemon.ready();
+  await everywhere([first, second, third]);
+  // Its partner is away: the map has the deletion, for who adopts its files.
+  await third.daemon.kill();
+  const last = await post(first, 'd');
+  expect(await remove(first.url, last)).toMatchObject({ status: 204 });
+});
+
 test('files that were acknowledged without the partner survive the loss of their server', async () => {
   const servers = await three();
   const { first, third, forget, adopt } = servers;

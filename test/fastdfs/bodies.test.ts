@@ -1,18 +1,18 @@
 import { createReadStream, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { PassThrough, Readable } from 'node:stream';
-import { CommandCode, refuse, reset } from '@stevedore/fastdfs/testing';
+import { CommandCode, refuse, reset } from '@stevedore/node/testing';
 import { describe, expect, it } from 'vitest';
 import { Chunks, chunksOf, failure, until } from '../support/fastdfs.js';
-import { memorySetup } from '../support/fastdfs-memory.js';
 import { HELLO } from '../support/good-server.js';
 import { temporaryFolder } from '../support/temporary.js';
+import { clusterSetup } from '../support/test-cluster.js';
 
 const MiB = 1024 * 1024;
 
 describe('a file of the local disk', () => {
   it.each([0, 1, 5000, 3 * MiB + 1])('of %i bytes is stored under its extension', async (size) => {
-    const { client } = await memorySetup();
+    const { client } = await clusterSetup();
     const path = join(temporaryFolder(), 'archive.tar.gz');
     writeFileSync(path, Buffer.alloc(size, 'stevedore '));
     const ids = [await client.uploadFile(path), await client.upload({ path })];
@@ -24,7 +24,7 @@ describe('a file of the local disk', () => {
   });
 
   it('is read again when the upload is repeated elsewhere', async () => {
-    const { cluster, client, orphans } = await memorySetup({}, { storages: 2 });
+    const { cluster, client, orphans } = await clusterSetup({}, { storages: 2 });
     const path = join(temporaryFolder(), 'file.bin');
     writeFileSync(path, Buffer.concat([...chunksOf(3, MiB)]));
     cluster.storages[0]!.misbehave(CommandCode.uploadFile, reset);
@@ -36,7 +36,7 @@ describe('a file of the local disk', () => {
   });
 
   it('can be the body of every call that takes one', async () => {
-    const { client } = await memorySetup();
+    const { client } = await clusterSetup();
     const path = join(temporaryFolder(), 'part.bin');
     writeFileSync(path, 'part');
     const id = await client.uploadAppender({ path });
@@ -49,7 +49,7 @@ describe('a file of the local disk', () => {
   });
 
   it('that is missing, a directory or of another size is not sent', async () => {
-    const { cluster, client } = await memorySetup();
+    const { cluster, client } = await clusterSetup();
     const folder = temporaryFolder();
     const path = join(folder, 'file');
     await expect(client.uploadFile(path)).rejects.toMatchObject({ code: 'ENOENT' });
@@ -58,13 +58,13 @@ describe('a file of the local disk', () => {
     writeFileSync(join(folder, 'five'), '12345');
     const call = client.uploadFile(join(folder, 'five'), { size: 4 });
     expect((await failure(call)).code).toBe('length_mismatch');
-    expect(cluster.files.size).toBe(0);
+    expect(await cluster.names()).toHaveLength(0);
   });
 });
 
 describe('a stream', () => {
   it('that was read before, or is over, is refused', async () => {
-    const { cluster, client } = await memorySetup();
+    const { cluster, client } = await clusterSetup();
     const partly = Readable.from([Buffer.from('a'), Buffer.from('b')]);
     for await (const _ of partly.iterator({ destroyOnReturn: false })) break;
     const twice = Readable.from([Buffer.from('a')]);
@@ -73,13 +73,13 @@ describe('a stream', () => {
       expect((await failure(client.upload(body))).code).toBe('invalid_argument');
       expect((await failure(client.upload(body, { size: 1 }))).code).toBe('invalid_argument');
     }
-    expect(cluster.files.size).toBe(0);
+    expect(await cluster.names()).toHaveLength(0);
   });
 });
 
 describe('a body of unknown length', () => {
   it('may have the same memory for every chunk', async () => {
-    const { client } = await memorySetup();
+    const { client } = await clusterSetup();
     async function* refilled() {
       const memory = Buffer.alloc(4);
       for (const letter of 'abc') yield memory.fill(letter);
@@ -89,7 +89,7 @@ describe('a body of unknown length', () => {
   });
 
   it.each([0, 1, 256 * 1024, 256 * 1024 + 1, 3 * MiB])('of %i bytes is stored', async (size) => {
-    const { client } = await memorySetup();
+    const { client } = await clusterSetup();
     const whole = Buffer.alloc(size, 'unknown ');
     const chunks = [whole.subarray(0, size / 3), Buffer.alloc(0), whole.subarray(size / 3)];
     const id = await client.upload(new Chunks(chunks), { extension: 'bin' });
@@ -98,7 +98,7 @@ describe('a body of unknown length', () => {
   });
 
   it('may be any stream', async () => {
-    const { client } = await memorySetup();
+    const { client } = await clusterSetup();
     const path = join(temporaryFolder(), 'stream');
     writeFileSync(path, HELLO);
     expect(await client.downloadBytes(await client.upload(createReadStream(path)))).toEqual(HELLO);
@@ -108,7 +108,7 @@ describe('a body of unknown length', () => {
 
   it('leaves nothing in the spool directory, not even while it is there', async () => {
     const spoolDirectory = temporaryFolder();
-    const { client } = await memorySetup({ spoolDirectory });
+    const { client } = await clusterSetup({ spoolDirectory });
     const seen: string[] = [];
     async function* body(): AsyncGenerator<Uint8Array> {
       for (const chunk of chunksOf(8, MiB / 4)) {
@@ -121,7 +121,7 @@ describe('a body of unknown length', () => {
   });
 
   it('is repeated when the storage was not ready', async () => {
-    const { cluster, client } = await memorySetup();
+    const { cluster, client } = await clusterSetup();
     let left = 1;
     cluster.storages[0]!.misbehave(CommandCode.uploadFile, (received, good) => {
       if (left-- > 0) refuse(11)(received, good);
@@ -134,7 +134,7 @@ describe('a body of unknown length', () => {
   });
 
   it('above maxSpoolBytes is refused and told to stop', async () => {
-    const { cluster, client } = await memorySetup({ maxSpoolBytes: MiB });
+    const { cluster, client } = await clusterSetup({ maxSpoolBytes: MiB });
     const body = new Chunks(chunksOf(64, MiB / 4));
     const error = await failure(client.upload(body));
     expect(error).toMatchObject({ code: 'too_large', operation: 'upload' });
@@ -149,17 +149,17 @@ describe('a body of unknown length', () => {
       yield Buffer.alloc(MiB);
       throw own;
     }
-    const { client } = await memorySetup();
+    const { client } = await clusterSetup();
     await expect(client.upload(body())).rejects.toBe(own);
     const spoolDirectory = join(temporaryFolder(), 'missing');
-    const { client: homeless } = await memorySetup({ spoolDirectory });
+    const { client: homeless } = await clusterSetup({ spoolDirectory });
     const call = homeless.upload(new Chunks(chunksOf(2, MiB)));
     await expect(call).rejects.toMatchObject({ code: 'ENOENT' });
     expect(await homeless.upload(new Chunks([HELLO]))).toMatch(/^group1/);
   });
 
   it('that never goes on ends with the call', async () => {
-    const { client } = await memorySetup();
+    const { client } = await clusterSetup();
     const body: AsyncIterable<Uint8Array> = {
       [Symbol.asyncIterator]: () => ({ next: () => new Promise(() => {}) }),
     };
@@ -171,7 +171,7 @@ describe('a body of unknown length', () => {
 
 describe('a download into a file', () => {
   it('is whole when the call is done', async () => {
-    const { client } = await memorySetup();
+    const { client } = await clusterSetup();
     const folder = temporaryFolder();
     const path = join(folder, 'copy');
     const whole = Buffer.alloc(5 * MiB, 'download ');
@@ -184,14 +184,14 @@ describe('a download into a file', () => {
   });
 
   it('of a file of no bytes makes one', async () => {
-    const { client } = await memorySetup();
+    const { client } = await clusterSetup();
     const path = join(temporaryFolder(), 'copy');
     await client.downloadFile(await client.upload(Buffer.alloc(0)), path);
     expect(readFileSync(path).length).toBe(0);
   });
 
   it('that fails leaves what was there', async () => {
-    const { cluster, client } = await memorySetup();
+    const { cluster, client } = await clusterSetup();
     const folder = temporaryFolder();
     const path = join(folder, 'copy');
     writeFileSync(path, 'before');

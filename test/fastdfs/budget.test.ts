@@ -1,13 +1,13 @@
-import { stall } from '@stevedore/fastdfs/testing';
+import { stall } from '@stevedore/node/testing';
 import { describe, expect, it } from 'vitest';
 import { clientOf, failure, goodServer, until } from '../support/fastdfs.js';
-import { memorySetup } from '../support/fastdfs-memory.js';
 import { HELLO, HELLO_ID } from '../support/good-server.js';
+import { clusterSetup } from '../support/test-cluster.js';
 
 describe('the connections of all pools together', () => {
   it('never are more than maxConnections, and every call is served', async () => {
     const maxConnections = 5;
-    const { client, cluster } = await memorySetup({ maxConnections }, { storages: 4 });
+    const { client, cluster } = await clusterSetup({ maxConnections }, { storages: 4 });
     let most = 0;
     const timer = setInterval(() => {
       most = Math.max(most, cluster.connections);
@@ -23,7 +23,7 @@ describe('the connections of all pools together', () => {
   });
 
   it('may be one: it moves from server to server', async () => {
-    const { client } = await memorySetup({ maxConnections: 1 }, { storages: 2 });
+    const { client } = await clusterSetup({ maxConnections: 1 }, { storages: 2 });
     const ids = await Promise.all(Array.from({ length: 10 }, () => client.upload(HELLO)));
     await Promise.all(ids.map((id) => client.delete(id)));
     expect(client.stats()).toMatchObject({ open: 1, idle: 1, leased: 0, queued: 0 });
@@ -59,9 +59,9 @@ describe('the connections of all pools together', () => {
   });
 
   it('that lie idle make room for another server', async () => {
-    const { client, cluster } = await memorySetup({ maxConnections: 2 }, { storages: 3 });
+    const { client, cluster } = await clusterSetup({ maxConnections: 2 }, { storages: 3 });
     for (let round = 0; round < 6; round++) await client.upload(HELLO);
-    expect(cluster.files.size).toBe(6);
+    expect(await cluster.names()).toHaveLength(6);
     expect(client.stats().open).toBe(2);
   });
 });

@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { buffer } from 'node:stream/consumers';
-import { type Answer, CommandCode, replyFrame } from '@stevedore/fastdfs/testing';
+import { type Answer, CommandCode, replyFrame } from '@stevedore/node/testing';
 import { listAllGroups, listStorage, ProtocolError, StorageStatus } from '@stevedore/protocol';
 import { describe, expect, it } from 'vitest';
 import { failure } from '../support/fastdfs.js';
-import { memorySetup } from '../support/fastdfs-memory.js';
+import { clusterSetup } from '../support/test-cluster.js';
 
 /** What servers before 6.15 do otherwise, as real ones of these versions did it. */
 
@@ -100,7 +100,7 @@ function refusesLongRanges(size: number): Answer {
 
 describe('a storage that refuses ranges behind the end', () => {
   it('is asked for what there is of them', async () => {
-    const { cluster, client } = await memorySetup();
+    const { cluster, client } = await clusterSetup();
     const bytes = Buffer.from('thirteen byte');
     for (const id of [await client.upload(bytes), await client.uploadAppender(bytes)]) {
       cluster.storages[0]!.misbehave(CommandCode.downloadFile, refusesLongRanges(bytes.length));
@@ -126,7 +126,7 @@ describe('a storage that refuses ranges behind the end', () => {
 
 describe('a storage that never answers when a range begins behind the end', () => {
   it('is asked for the end', async () => {
-    const { cluster, client } = await memorySetup({ idleTimeoutMs: 5_000 });
+    const { cluster, client } = await clusterSetup({ idleTimeoutMs: 5_000 });
     const bytes = Buffer.from('thirteen byte');
     const id = await client.upload(bytes);
     cluster.storages[0]!.misbehave(CommandCode.downloadFile, ({ body, socket }) => {
@@ -143,7 +143,7 @@ describe('a storage that never answers when a range begins behind the end', () =
 
 describe('a storage that takes the rest of a refused body for requests', () => {
   it('is understood, and its connection is not used again', async () => {
-    const { cluster, client } = await memorySetup();
+    const { cluster, client } = await clusterSetup();
     const master = await client.upload(Buffer.from('master'));
     const storage = cluster.storages[0]!;
     storage.misbehave(CommandCode.uploadSlaveFile, ({ socket }) => {

@@ -1,17 +1,10 @@
 import { buffer } from 'node:stream/consumers';
 import type { FastdfsClient } from '@stevedore/fastdfs';
-import {
-  CommandCode,
-  fin,
-  type MemoryCluster,
-  refuse,
-  reset,
-  stall,
-} from '@stevedore/fastdfs/testing';
+import { CommandCode, fin, refuse, reset, stall, type TestCluster } from '@stevedore/node/testing';
 import { describe, expect, it } from 'vitest';
 import { Chunks, failure, until } from '../support/fastdfs.js';
-import { memorySetup } from '../support/fastdfs-memory.js';
 import { HELLO } from '../support/good-server.js';
+import { clusterSetup } from '../support/test-cluster.js';
 
 const READS: Readonly<Record<string, (client: FastdfsClient, id: string) => Promise<unknown>>> = {
   downloadBytes: (client, id) => client.downloadBytes(id),
@@ -25,9 +18,9 @@ const READ_COMMANDS = [
   CommandCode.getMetadata,
 ] as const;
 
-/** The storage whose id the file bears. */
-function sourceOf(cluster: MemoryCluster, client: FastdfsClient, id: string) {
-  const index = Number(client.describe(id).source) - 100_001;
+/** The storage whose address, 127.0.0.1 or the next, the file bears. */
+function sourceOf(cluster: TestCluster, client: FastdfsClient, id: string) {
+  const index = Number(client.describe(id).source.split('.').at(-1)) - 1;
   return cluster.storages[index]!;
 }
 
@@ -38,7 +31,7 @@ describe('a read', () => {
       ['resets', reset],
       ['closes', fin],
     ])('goes to the next storage when one %s', async (_how, how) => {
-      const { cluster, client } = await memorySetup({ idleTimeoutMs: 250 }, { storages: 3 });
+      const { cluster, client } = await clusterSetup({ idleTimeoutMs: 250 }, { storages: 3 });
       const id = await client.upload(HELLO);
       await client.setMetadata(id, { a: 'b' });
       const expected = await read(client, id);
@@ -49,7 +42,7 @@ describe('a read', () => {
     });
 
     it('goes to the next storage when one is dead', async () => {
-      const { cluster, client } = await memorySetup({}, { storages: 2 });
+      const { cluster, client } = await clusterSetup({}, { storages: 2 });
       const id = await client.upload(HELLO);
       const expected = await read(client, id);
       await sourceOf(cluster, client, id).close();
@@ -58,7 +51,7 @@ describe('a read', () => {
   });
 
   it('that got a part of the bytes starts anew elsewhere, if none was handed out', async () => {
-    const { cluster, client } = await memorySetup({}, { storages: 2 });
+    const { cluster, client } = await clusterSetup({}, { storages: 2 });
     const id = await client.upload(HELLO);
     for (const command of [CommandCode.downloadFile]) {
       cluster.storages[0]!.misbehave(command, ({ socket }, good) =>
@@ -71,7 +64,7 @@ describe('a read', () => {
   });
 
   it('whose bytes were handed out is not repeated', async () => {
-    const { cluster, client } = await memorySetup({}, { storages: 2 });
+    const { cluster, client } = await clusterSetup({}, { storages: 2 });
     const id = await client.upload(HELLO);
     for (const storage of cluster.storages) {
       storage.misbehave(CommandCode.downloadFile, ({ socket }, good) =>
@@ -85,7 +78,7 @@ describe('a read', () => {
   });
 
   it('fails with what happened last when no storage is left', async () => {
-    const { cluster, client } = await memorySetup({}, { storages: 2 });
+    const { cluster, client } = await clusterSetup({}, { storages: 2 });
     const id = await client.upload(HELLO);
     for (const storage of cluster.storages) await storage.close();
     const error = await failure(client.downloadBytes(id));
@@ -93,7 +86,7 @@ describe('a read', () => {
   });
 
   it('asks the source when a copy is not there yet', async () => {
-    const { cluster, client } = await memorySetup({}, { storages: 3 });
+    const { cluster, client } = await clusterSetup({}, { storages: 3 });
     const id = await client.upload(HELLO);
     const source = sourceOf(cluster, client, id);
     for (const storage of cluster.storages) {
@@ -108,7 +101,7 @@ describe('a read', () => {
   });
 
   it('asks every other storage when a copy is not there yet and the source is gone', async () => {
-    const { cluster, client } = await memorySetup({}, { storages: 4 });
+    const { cluster, client } = await clusterSetup({}, { storages: 4 });
     const id = await client.upload(HELLO);
     const source = sourceOf(cluster, client, id);
     const copies = cluster.storages.filter((storage) => storage !== source);
@@ -124,7 +117,7 @@ describe('a read', () => {
   });
 
   it('of a missing file is not_found after the source said so', async () => {
-    const { client } = await memorySetup({}, { storages: 3 });
+    const { client } = await clusterSetup({}, { storages: 3 });
     const id = await client.upload(HELLO);
     await client.delete(id);
     for (let round = 0; round < 3; round++) {
@@ -133,7 +126,7 @@ describe('a read', () => {
   });
 
   it('is not told not_found while the source is out of reach', async () => {
-    const { cluster, client } = await memorySetup({}, { storages: 2 });
+    const { cluster, client } = await clusterSetup({}, { storages: 2 });
     const id = await client.upload(HELLO);
     const source = sourceOf(cluster, client, id);
     const copy = cluster.storages.find((each) => each !== source)!;
@@ -147,7 +140,7 @@ describe('a read', () => {
   it.each(['downloadBytes', 'info'])(
     '(%s) is not told not_found while no tracker says who else may have the file',
     async (name) => {
-      const { cluster, client } = await memorySetup({}, { storages: 2 });
+      const { cluster, client } = await clusterSetup({}, { storages: 2 });
       const id = await client.upload(HELLO);
       const lacking = refuse(2);
       for (const command of READ_COMMANDS) {
@@ -163,7 +156,7 @@ describe('a read', () => {
   );
 
   it('never connects to an address that only the file id names', async () => {
-    const { cluster, client } = await memorySetup();
+    const { cluster, client } = await clusterSetup();
     const stranger = 'group1/M00/00/00/fwARA2sAsIGAejQlAAAADcRYHyQ645.txt';
     expect((await failure(client.downloadBytes(stranger))).address).toBe(
       cluster.storages[0]!.address,
@@ -173,14 +166,14 @@ describe('a read', () => {
 
 describe('an upload', () => {
   it('goes elsewhere when the storage cannot be reached, whatever the body', async () => {
-    const { cluster, client, orphans } = await memorySetup({}, { storages: 2 });
+    const { cluster, client, orphans } = await clusterSetup({}, { storages: 2 });
     await cluster.storages[0]!.close();
     for (let round = 0; round < 4; round++) {
       const body = new Chunks([HELLO]);
       await client.upload(body, { size: 13, group: 'group1' });
       await client.uploadAppender(HELLO);
     }
-    expect(cluster.files.size).toBe(8);
+    expect(await cluster.names()).toHaveLength(8);
     expect(orphans).toEqual([]);
   });
 
@@ -191,7 +184,7 @@ describe('an upload', () => {
   ])(
     'of an array is repeated elsewhere when the storage %s, and the orphan told',
     async (_, how) => {
-      const { cluster, client, orphans } = await memorySetup(
+      const { cluster, client, orphans } = await clusterSetup(
         { idleTimeoutMs: 250 },
         { storages: 2 },
       );
@@ -213,7 +206,7 @@ describe('an upload', () => {
   );
 
   it('that may be stored is told even if nothing else can be tried', async () => {
-    const { cluster, client, orphans } = await memorySetup();
+    const { cluster, client, orphans } = await clusterSetup();
     cluster.storages[0]!.misbehave(CommandCode.uploadFile, reset);
     const error = await failure(client.upload(HELLO));
     expect(error.code).toBe('connection_lost');
@@ -221,7 +214,7 @@ describe('an upload', () => {
   });
 
   it('of an iterable is not repeated once it was touched', async () => {
-    const { cluster, client, orphans } = await memorySetup({}, { storages: 2 });
+    const { cluster, client, orphans } = await clusterSetup({}, { storages: 2 });
     for (const storage of cluster.storages) storage.misbehave(CommandCode.uploadFile, reset);
     const body = new Chunks([HELLO]);
     expect((await failure(client.upload(body, { size: 13 }))).code).toBe('connection_lost');
@@ -231,7 +224,7 @@ describe('an upload', () => {
   });
 
   it('is not repeated when a part of the reply came, or one that says nothing', async () => {
-    const { cluster, client, orphans } = await memorySetup({}, { storages: 2 });
+    const { cluster, client, orphans } = await clusterSetup({}, { storages: 2 });
     for (const storage of cluster.storages) {
       storage.misbehave(CommandCode.uploadFile, ({ socket }, good) =>
         socket.end(good.subarray(0, 1)),
@@ -248,7 +241,7 @@ describe('an upload', () => {
   });
 
   it('that is aborted while its reply is awaited may be stored', async () => {
-    const { cluster, client, orphans } = await memorySetup();
+    const { cluster, client, orphans } = await clusterSetup();
     cluster.storages[0]!.misbehave(CommandCode.uploadFile, stall);
     const controller = new AbortController();
     const call = failure(client.upload(HELLO, { signal: controller.signal }));
@@ -259,14 +252,14 @@ describe('an upload', () => {
   });
 
   it('that the storage refuses leaves no orphan', async () => {
-    const { cluster, client, orphans } = await memorySetup();
+    const { cluster, client, orphans } = await clusterSetup();
     cluster.storages[0]!.misbehave(CommandCode.uploadFile, refuse(28));
     expect((await failure(client.upload(HELLO))).code).toBe('no_space');
     expect(orphans).toEqual([]);
   });
 
   it('is not disturbed by a listener that throws', async () => {
-    const { cluster, client } = await memorySetup({}, { storages: 2 });
+    const { cluster, client } = await clusterSetup({}, { storages: 2 });
     cluster.storages[0]!.misbehave(CommandCode.uploadFile, reset);
     cluster.storages[1]!.misbehave(CommandCode.uploadFile, reset);
     const own = new Error('listener');
@@ -289,7 +282,7 @@ describe('what must not happen twice', () => {
   it.each(['append', 'uploadSlave', 'regenerate'] as const)(
     'is sent once, over a tested connection: %s',
     async (what) => {
-      const { cluster, client } = await memorySetup({ maxConnectionsPerAddress: 1 });
+      const { cluster, client } = await clusterSetup({ maxConnectionsPerAddress: 1 });
       const storage = cluster.storages[0]!;
       const id = await client.uploadAppender(HELLO);
       const [command, call] = {
@@ -314,7 +307,7 @@ describe('what must not happen twice', () => {
   );
 
   it('names the file that a lost slave upload would have', async () => {
-    const { cluster, client, orphans } = await memorySetup();
+    const { cluster, client, orphans } = await clusterSetup();
     const id = await client.upload(HELLO, { extension: 'txt' });
     cluster.storages[0]!.misbehave(CommandCode.uploadSlaveFile, reset);
     await failure(client.uploadSlave(id, '_a', HELLO));
@@ -328,7 +321,7 @@ describe('a server that says EAGAIN', () => {
     ['downloadBytes', CommandCode.downloadFile],
     ['tracker', CommandCode.queryFetchOne],
   ] as const)('is asked again: %s', async (what, command) => {
-    const { cluster, client } = await memorySetup();
+    const { cluster, client } = await clusterSetup();
     const node = what === 'tracker' ? cluster.tracker : cluster.storages[0]!;
     const id = await client.upload(HELLO);
     let left = 2;
@@ -341,7 +334,7 @@ describe('a server that says EAGAIN', () => {
   });
 
   it('is asked again only so often, and only while the deadline allows it', async () => {
-    const { cluster, client } = await memorySetup({ busyRetries: 2 });
+    const { cluster, client } = await clusterSetup({ busyRetries: 2 });
     const storage = cluster.storages[0]!;
     storage.misbehave(CommandCode.uploadFile, refuse(11));
     expect(await failure(client.upload(HELLO))).toMatchObject({ code: 'busy', errno: 11 });
@@ -351,14 +344,14 @@ describe('a server that says EAGAIN', () => {
   });
 
   it('ends the wait when the call is aborted', async () => {
-    const { cluster, client } = await memorySetup({ busyRetries: 20 });
+    const { cluster, client } = await clusterSetup({ busyRetries: 20 });
     cluster.storages[0]!.misbehave(CommandCode.uploadFile, refuse(11));
     const signal = AbortSignal.timeout(150);
     expect((await failure(client.upload(HELLO, { signal }))).code).toBe('aborted');
   });
 
   it('is not asked again when the body is gone', async () => {
-    const { cluster, client } = await memorySetup();
+    const { cluster, client } = await clusterSetup();
     const storage = cluster.storages[0]!;
     storage.misbehave(CommandCode.uploadFile, refuse(11));
     const body = new Chunks([HELLO]);

@@ -2,12 +2,12 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import type { FastdfsClient } from '@stevedore/fastdfs';
-import { CommandCode, fin, reset, stall } from '@stevedore/fastdfs/testing';
+import { CommandCode, fin, reset, stall } from '@stevedore/node/testing';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { clientOf, failure, goodServer, until } from '../support/fastdfs.js';
-import { memorySetup } from '../support/fastdfs-memory.js';
 import { HELLO, HELLO_ID } from '../support/good-server.js';
 import { temporaryFolder } from '../support/temporary.js';
+import { clusterSetup } from '../support/test-cluster.js';
 import { fileIdVectors, frameVector } from '../support/vectors.js';
 
 /** Defects found in other FastDFS clients, each of which may not be one of ours. */
@@ -35,7 +35,7 @@ describe('D1 and D2: no promise stays open and no error goes astray when the sto
     ['resets', reset, 'connection_lost'],
     ['closes', fin, 'connection_lost'],
   ] as const)('%s', async (_, how, code) => {
-    const { client, cluster } = await memorySetup({ idleTimeoutMs: 200 });
+    const { client, cluster } = await clusterSetup({ idleTimeoutMs: 200 });
     const id = await client.upload(HELLO);
     for (const command of [CommandCode.uploadFile, CommandCode.downloadFile]) {
       cluster.storages[0]!.misbehave(command, how);
@@ -51,7 +51,7 @@ describe('D1 and D2: no promise stays open and no error goes astray when the sto
 
 describe('D3 and D4: both widths of addresses are understood', () => {
   it.each(['narrow', 'wide'] as const)('%s', async (addressWidth) => {
-    const { client } = await memorySetup({}, { addressWidth, storages: 2 });
+    const { client } = await clusterSetup({}, { addressWidth, storages: 2 });
     const id = await client.upload(HELLO, { group: 'group1' });
     expect(await client.downloadBytes(id)).toEqual(HELLO);
     expect((await client.info(id)).sourceAddress).toBe('127.0.0.1');
@@ -75,7 +75,7 @@ it('D5: a CRC-32 with its top bit set is a number above 2^31', async () => {
 });
 
 it('D6: a download into a file is on the disk, whole, when the call is done', async () => {
-  const { client } = await memorySetup();
+  const { client } = await clusterSetup();
   const whole = Buffer.alloc(3_000_001, 'flushed ');
   const id = await client.upload(whole);
   const path = join(temporaryFolder(), 'file');
@@ -113,7 +113,7 @@ describe('D8: frames have every field, and replies may come with their header', 
 });
 
 it("D9: a reply that comes too late is never another call's", async () => {
-  const { client, cluster } = await memorySetup({
+  const { client, cluster } = await clusterSetup({
     idleTimeoutMs: 150,
     maxConnectionsPerAddress: 1,
   });
@@ -131,7 +131,7 @@ it("D9: a reply that comes too late is never another call's", async () => {
 });
 
 it('D10: a thousand calls in a row need one connection to each server', async () => {
-  const { client, cluster } = await memorySetup();
+  const { client, cluster } = await clusterSetup();
   const id = await client.upload(HELLO);
   for (let index = 0; index < 1_000; index++) await client.downloadBytes(id);
   expect([cluster.tracker.accepted, cluster.storages[0]!.accepted]).toEqual([1, 1]);

@@ -1,15 +1,15 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { type FastdfsClient, FastdfsError } from '@stevedore/fastdfs';
-import { type Answer, CommandCode, replyFrame } from '@stevedore/fastdfs/testing';
+import { type Answer, CommandCode, replyFrame } from '@stevedore/node/testing';
 import * as protocol from '@stevedore/protocol';
-import { CollectedReply, ReplyReader } from '@stevedore/wire';
+import { ReceivedReply } from '@stevedore/wire';
 import { describe, expect, it } from 'vitest';
 import { namedFile } from '../../packages/fastdfs/dist/operations/upload.js';
 import { clientOf, until } from '../support/fastdfs.js';
-import { memorySetup } from '../support/fastdfs-memory.js';
 import { HELLO } from '../support/good-server.js';
 import { Random } from '../support/random.js';
+import { clusterSetup } from '../support/test-cluster.js';
 import { frameVectors } from '../support/vectors.js';
 
 /**
@@ -131,13 +131,15 @@ function damaged(frame: Buffer, random: Random): Buffer {
 
 /** Feeds a reply in pieces, as a socket would; tells what became of it. */
 function read({ decode }: Sample, bytes: Buffer, random: Random): 'value' | 'refused' | 'waiting' {
-  const reply = new CollectedReply(64 * 1024);
-  const reader = new ReplyReader(reply);
+  const reply = new ReceivedReply();
+  const first = Buffer.alloc(64);
   try {
     for (let at = 0; at < bytes.length; ) {
-      const end = random.below(3) === 0 ? at + 1 + random.below(bytes.length - at) : bytes.length;
-      const done = reader.push(bytes.subarray(at, end));
-      at = end;
+      const room = reply.room ?? first;
+      const sent = random.below(3) === 0 ? 1 + random.below(bytes.length - at) : bytes.length;
+      const count = bytes.copy(room, 0, at, at + sent);
+      const done = reply.took(room, count);
+      at += count;
       if (done && at < bytes.length) return 'refused';
       if (done) {
         if (reply.status === 0) decode(reply.body);
@@ -177,7 +179,7 @@ describe('damaged replies', () => {
 
   it(`over sockets settle every call, ${SOCKET_FRAMES} of them`, { timeout: 180_000 }, async () => {
     const random = new Random(SEED);
-    const { cluster, client: patient } = await memorySetup({}, { storages: 2 });
+    const { cluster, client: patient } = await clusterSetup({}, { storages: 2 });
     const id = await patient.upload(HELLO, { extension: 'txt' });
     const appender = await patient.uploadAppender(HELLO);
     await patient.setMetadata(id, { a: 'b' });

@@ -1,4 +1,4 @@
-import { CommandCode, fin, type MemoryCluster, refuse } from '@stevedore/fastdfs/testing';
+import { CommandCode, fin, refuse, type TestCluster } from '@stevedore/node/testing';
 import {
   decodeListingLine,
   encodeHeader,
@@ -8,12 +8,13 @@ import {
 } from '@stevedore/protocol';
 import { describe, expect, test } from 'vitest';
 import { failure } from '../support/fastdfs.js';
-import { memorySetup } from '../support/fastdfs-memory.js';
+import { clusterSetup } from '../support/test-cluster.js';
 
 const LIST = CommandCode.fetchOnePathBinlog;
 
-function storageOf(cluster: MemoryCluster, index = 0) {
-  return { group: 'group1', address: '127.0.0.1', port: cluster.storages[index]!.port };
+function storageOf(cluster: TestCluster, index = 0) {
+  const [address = '', port] = cluster.storages[index]!.address.split(':');
+  return { group: 'group1', address, port: Number(port) };
 }
 
 async function collect<T>(source: AsyncIterable<T>): Promise<T[]> {
@@ -32,7 +33,7 @@ function listing(text: string, bytes = text.length): Buffer {
 
 describe('the list of a storage', () => {
   test('names the files that are there, and no others', async () => {
-    const { client, cluster } = await memorySetup();
+    const { client, cluster } = await clusterSetup();
     const ids = [];
     for (const text of ['a', 'bb', 'ccc']) ids.push(await client.upload(Buffer.from(text)));
     const gone = await client.upload(Buffer.from('gone'));
@@ -45,7 +46,7 @@ describe('the list of a storage', () => {
   });
 
   test('of many files is read as it comes, and can be left at any time', async () => {
-    const { client, cluster } = await memorySetup();
+    const { client, cluster } = await clusterSetup();
     const line = '1700000000 C M00/00/00/fwARA2sBJI-EN37eAAAAADYQpoY670.log\n';
     cluster.storages[0]!.misbehave(LIST, ({ socket }) => {
       socket.end(listing(line.repeat(200_000)));
@@ -59,7 +60,7 @@ describe('the list of a storage', () => {
   });
 
   test('comes whole however it is cut', async () => {
-    const { client, cluster } = await memorySetup();
+    const { client, cluster } = await clusterSetup();
     await client.upload(Buffer.from('a'));
     await client.upload(Buffer.from('b'));
     cluster.storages[0]!.misbehave(LIST, async ({ socket }, good) => {
@@ -79,7 +80,7 @@ describe('the list of a storage', () => {
     ['has a line that is none', listing('1 X M00/00/00/a\n')],
     ['has a line without an end', listing('1'.repeat(5000))],
   ])('that %s is an error, not a short list', async (_name, bytes) => {
-    const { client, cluster } = await memorySetup();
+    const { client, cluster } = await clusterSetup();
     cluster.storages[0]!.misbehave(LIST, ({ socket }) => void socket.end(bytes));
     const error = await failure(collect(client.listFiles(storageOf(cluster))));
     expect(['bad_reply', 'connection_lost']).toContain(error.code);
@@ -87,7 +88,7 @@ describe('the list of a storage', () => {
   });
 
   test('a storage that refuses, closes or hangs is an error', async () => {
-    const { client, cluster } = await memorySetup();
+    const { client, cluster } = await clusterSetup();
     const [storage] = cluster.storages;
     const list = (options = {}) => failure(collect(client.listFiles(storageOf(cluster), options)));
     storage!.misbehave(LIST, refuse(22));
@@ -121,7 +122,7 @@ describe('the list of a storage', () => {
 
 describe('a read from one storage', () => {
   test('asks that one and no other', async () => {
-    const { client, cluster } = await memorySetup({}, { storages: 3 });
+    const { client, cluster } = await clusterSetup({}, { storages: 3 });
     const id = await client.upload(Buffer.from('hello'));
     const [, second] = cluster.storages;
     const storage = storageOf(cluster, 1);

@@ -1,17 +1,17 @@
 import { crc32 } from 'node:zlib';
-import { type FastdfsClient, FastdfsClusters } from '@stevedore/fastdfs';
-import { CommandCode, type Received, replyFrame } from '@stevedore/fastdfs/testing';
+import { type FastdfsClient, FastdfsClusters, type FetchTarget } from '@stevedore/fastdfs';
+import { CommandCode, type Received, replyFrame } from '@stevedore/node/testing';
 import { describe, expect, it } from 'vitest';
 import { clientOf, failure, goodServer } from '../support/fastdfs.js';
-import { memorySetup } from '../support/fastdfs-memory.js';
 import { HELLO, HELLO_ID } from '../support/good-server.js';
+import { clusterSetup } from '../support/test-cluster.js';
 import { fileIdVectors, frameVector, frameVectors } from '../support/vectors.js';
 
 const NO_SUCH_ID = HELLO_ID.replace('fwARA2s', 'fwARA3s');
 
 describe('appender files', () => {
   it('are uploaded, appended to, modified, cut, and made normal', async () => {
-    const { client } = await memorySetup();
+    const { client } = await clusterSetup();
     const id = await client.uploadAppender(Buffer.from('hello'), { extension: 'log' });
     expect(client.describe(id)).toMatchObject({ kind: 'appender', size: undefined });
     await client.append(id, Buffer.from(' world'));
@@ -38,14 +38,14 @@ describe('appender files', () => {
   });
 
   it('may grow by a cut', async () => {
-    const { client } = await memorySetup();
+    const { client } = await clusterSetup();
     const id = await client.uploadAppender(Buffer.from('ab'));
     await client.truncate(id, 4);
     expect(await client.downloadBytes(id)).toEqual(Buffer.from('ab\0\0'));
   });
 
   it('refuse a hole', async () => {
-    const { client } = await memorySetup();
+    const { client } = await clusterSetup();
     const id = await client.uploadAppender(Buffer.from('ab'));
     expect((await failure(client.modify(id, 3, HELLO))).status).toBe(22);
   });
@@ -60,7 +60,7 @@ describe('a change that changes nothing', () => {
   } as const;
 
   it.each(['append', 'modify'] as const)('is success although the %s is echoed', async (what) => {
-    const { client, cluster } = await memorySetup({ maxConnectionsPerAddress: 1 });
+    const { client, cluster } = await clusterSetup({ maxConnectionsPerAddress: 1 });
     const id = await client.uploadAppender(HELLO);
     const [command, body] = changes[what];
     cluster.storages[0]!.misbehave(command, echo);
@@ -71,7 +71,7 @@ describe('a change that changes nothing', () => {
   });
 
   it('is success although the truncate is echoed', async () => {
-    const { client, cluster } = await memorySetup();
+    const { client, cluster } = await clusterSetup();
     const id = await client.uploadAppender(HELLO);
     cluster.storages[0]!.misbehave(CommandCode.truncateFile, echo);
     await client.truncate(id, HELLO.length);
@@ -79,7 +79,7 @@ describe('a change that changes nothing', () => {
   });
 
   it('is what an echo is taken for, and nothing else', async () => {
-    const { client, cluster } = await memorySetup();
+    const { client, cluster } = await clusterSetup();
     const id = await client.uploadAppender(HELLO);
     cluster.storages[0]!.misbehave(CommandCode.appendFile, echo);
     expect((await failure(client.append(id, HELLO))).code).toBe('bad_reply');
@@ -92,7 +92,7 @@ describe('a change that changes nothing', () => {
 
 describe('slave files', () => {
   it('lie beside their master', async () => {
-    const { client } = await memorySetup();
+    const { client } = await clusterSetup();
     const master = await client.upload(HELLO, { extension: 'jpg' });
     const stem = master.slice(0, -4);
     expect(await client.uploadSlave(master, '_small', Buffer.from('s'))).toBe(`${stem}_small.jpg`);
@@ -103,14 +103,14 @@ describe('slave files', () => {
   });
 
   it('exist once', async () => {
-    const { client } = await memorySetup();
+    const { client } = await clusterSetup();
     const master = await client.upload(HELLO);
     await client.uploadSlave(master, '_a', HELLO);
     expect(await failure(client.uploadSlave(master, '_a', HELLO))).toMatchObject({ errno: 17 });
   });
 
   it('need a master and a prefix that can be', async () => {
-    const { client, cluster } = await memorySetup();
+    const { client, cluster } = await clusterSetup();
     const code = CommandCode.uploadSlaveFile;
     expect((await failure(client.uploadSlave(NO_SUCH_ID, '_a', HELLO))).code).toBe('not_found');
     const asked = cluster.storages[0]!.count(code);
@@ -127,7 +127,7 @@ describe('slave files', () => {
 
 describe('metadata', () => {
   it('is overwritten, merged and read', async () => {
-    const { client } = await memorySetup();
+    const { client } = await clusterSetup();
     const id = await client.upload(HELLO);
     expect(await client.getMetadata(id)).toEqual({});
     await client.setMetadata(id, { width: '100', höhe: '50 µm' });
@@ -140,7 +140,7 @@ describe('metadata', () => {
   });
 
   it('of no file is not_found, though storages answer 2 for a file without any as well', async () => {
-    const { client } = await memorySetup();
+    const { client } = await clusterSetup();
     expect(await failure(client.getMetadata(NO_SUCH_ID))).toMatchObject({
       code: 'not_found',
       operation: 'getMetadata',
@@ -150,7 +150,7 @@ describe('metadata', () => {
   });
 
   it('that the format cannot hold is refused, and never cut', async () => {
-    const { client } = await memorySetup();
+    const { client } = await clusterSetup();
     for (const values of [
       { ['k'.repeat(65)]: 'v' },
       { k: 'ü'.repeat(129) },
@@ -172,7 +172,7 @@ describe('metadata', () => {
 
 describe('info', () => {
   it('has the computed CRC-32 of an appender unless it is not wanted', async () => {
-    const { client } = await memorySetup();
+    const { client } = await clusterSetup();
     const id = await client.uploadAppender(HELLO);
     expect(await client.info(id)).toMatchObject({ size: 13, crc32: crc32(HELLO) });
     expect(await client.info(id, { computeCrc: false })).toMatchObject({ size: 13, crc32: 0 });
@@ -207,7 +207,7 @@ describe('describe', () => {
 
 describe('the cluster', () => {
   it('lists its groups and storages', async () => {
-    const { client, cluster } = await memorySetup({}, { storages: 2 });
+    const { client, cluster } = await clusterSetup({}, { storages: 2 });
     const [group] = await client.listGroups();
     expect(group).toMatchObject({ name: 'group1', storageCount: 2 });
     expect(await client.listGroup('group1')).toEqual(group);
@@ -228,7 +228,7 @@ describe('the cluster', () => {
   });
 
   it('without groups has none', async () => {
-    const { client, cluster } = await memorySetup();
+    const { client, cluster } = await clusterSetup();
     cluster.tracker.misbehave(CommandCode.listAllGroups, ({ socket }) =>
       socket.write(replyFrame(0)),
     );
@@ -236,16 +236,14 @@ describe('the cluster', () => {
   });
 
   it('tells where a file is', async () => {
-    const { client, cluster } = await memorySetup({}, { storages: 3 });
+    const { client, cluster } = await clusterSetup({}, { storages: 3 });
     const id = await client.upload(HELLO);
-    const ports = cluster.storages.map((each) => each.port);
+    const addresses = cluster.storages.map((each) => each.address);
+    const named = ({ address, port }: FetchTarget) => `${address}:${port}`;
     const all = await client.locateAll(id);
-    expect(all.map(({ port }) => port)).toEqual(ports);
-    expect(all[0]).toEqual({ group: 'group1', address: '127.0.0.1', port: ports[0] });
-    expect(ports).toContain((await client.locate(id)).port);
-    const { source } = client.describe(id);
-    const [record] = await client.listStorages('group1', source);
-    expect((await client.locateForUpdate(id)).port).toBe(record!.storagePort);
+    expect(all.map(named).sort()).toEqual([...addresses].sort());
+    expect(addresses).toContain(named(await client.locate(id)));
+    expect((await client.locateForUpdate(id)).address).toBe(client.describe(id).source);
   });
 });
 
@@ -339,8 +337,8 @@ describe('sizes', () => {
 
 describe('several clusters', () => {
   it('live side by side', async () => {
-    const one = await memorySetup({}, { group: 'one' });
-    const two = await memorySetup({}, { group: 'two' });
+    const one = await clusterSetup({}, { group: 'one' });
+    const two = await clusterSetup({}, { group: 'two' });
     await using clusters = new FastdfsClusters({
       hot: { trackers: one.cluster.trackers },
       cold: { trackers: two.cluster.trackers },

@@ -1,14 +1,14 @@
-import { CommandCode, refuse } from '@stevedore/fastdfs/testing';
-import { expect, it } from 'vitest';
+import { CommandCode, refuse } from '@stevedore/node/testing';
+import { expect, it, onTestFinished, vi } from 'vitest';
 import { Deadline } from '../../packages/fastdfs/dist/deadline.js';
 import { SharedAnswers } from '../../packages/fastdfs/dist/operations/shared-answers.js';
 import { failure } from '../support/fastdfs.js';
-import { memorySetup } from '../support/fastdfs-memory.js';
+import { clusterSetup } from '../support/test-cluster.js';
 
 /** Reads that run at the same time share a tracker's answer, where it is good for all of them. */
 
 it('asks once for reads of files of one storage that begin together, and again for the next', async () => {
-  const { cluster, client } = await memorySetup();
+  const { cluster, client } = await clusterSetup();
   const bodies = Array.from({ length: 16 }, (_, number) => Buffer.from(`body ${number}`));
   const ids: string[] = [];
   for (const body of bodies) ids.push(await client.upload(body));
@@ -22,18 +22,18 @@ it('asks once for reads of files of one storage that begin together, and again f
 });
 
 it('asks each time for what may be changed, and with one read for an answer', async () => {
-  const { cluster, client } = await memorySetup();
+  const { cluster, client } = await clusterSetup();
   const id = await client.uploadAppender(Buffer.from('body'));
   await Promise.all(Array.from({ length: 4 }, () => client.downloadBytes(id)));
   expect(cluster.tracker.count(CommandCode.queryFetchOne)).toBe(4);
-  const { cluster: other, client: asking } = await memorySetup({ readsPerFetchAnswer: 1 });
+  const { cluster: other, client: asking } = await clusterSetup({ readsPerFetchAnswer: 1 });
   const plain = await asking.upload(Buffer.from('body'));
   await Promise.all(Array.from({ length: 4 }, () => asking.downloadBytes(plain)));
   expect(other.tracker.count(CommandCode.queryFetchOne)).toBe(4);
 });
 
 it('reads that share an answer whose storage fails are read elsewhere', async () => {
-  const { cluster, client } = await memorySetup({ busyRetries: 0 }, { storages: 2 });
+  const { cluster, client } = await clusterSetup({ busyRetries: 0 }, { storages: 2 });
   const id = await client.upload(Buffer.from('body'));
   const [first] = cluster.storages;
   first!.misbehave(CommandCode.downloadFile, refuse(2));
@@ -45,9 +45,10 @@ it('reads that share an answer whose storage fails are read elsewhere', async ()
 });
 
 it('an answer is good for calls of its time and earlier ones, for a second', async () => {
-  let now = 0;
   let asked = 0;
-  const answers = new SharedAnswers<number>(16, () => now);
+  const answers = new SharedAnswers<number>(16);
+  const clock = vi.spyOn(performance, 'now').mockReturnValue(0);
+  onTestFinished(() => clock.mockRestore());
   const ask = async () => {
     asked += 1;
     return asked;
@@ -58,13 +59,13 @@ it('an answer is good for calls of its time and earlier ones, for a second', asy
   expect([(await lease(5)).answer, (await lease(4)).answer]).toEqual([1, 1]);
   expect((await lease(6)).answer).toBe(2);
   expect((await lease(5)).answer).toBe(2);
-  now = 1000;
+  clock.mockReturnValue(1000);
   expect((await lease(5)).answer).toBe(3);
   const [older, newer] = await Promise.all([lease(7), lease(8)]);
   expect([older.answer, newer.answer]).toEqual([4, 5]);
-  first.done(false);
+  answers.done(first, false);
   expect((await lease(8)).answer).toBe(5);
-  newer.done(false);
+  answers.done(newer, false);
   expect((await lease(8)).answer).toBe(6);
   deadline.settle();
 });

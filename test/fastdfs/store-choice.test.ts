@@ -1,23 +1,23 @@
-import { CommandCode, type MemoryCluster, refuse, reset, stall } from '@stevedore/fastdfs/testing';
+import { CommandCode, refuse, reset, stall, type TestCluster } from '@stevedore/node/testing';
 import { expect, it } from 'vitest';
 import { failure, until } from '../support/fastdfs.js';
-import { memorySetup } from '../support/fastdfs-memory.js';
+import { clusterSetup } from '../support/test-cluster.js';
 
 /** Uploads that run at the same time share a tracker's answer, within limits. */
 
 const BODY = Buffer.from('body');
 
 it('asks the tracker once for uploads that begin together, and again for the next', async () => {
-  const { cluster, client } = await memorySetup();
+  const { cluster, client } = await clusterSetup();
   await Promise.all(Array.from({ length: 16 }, () => client.upload(BODY)));
   expect(cluster.tracker.count(CommandCode.queryStoreWithoutGroupOne)).toBe(1);
   await client.upload(BODY);
   expect(cluster.tracker.count(CommandCode.queryStoreWithoutGroupOne)).toBe(2);
-  expect(cluster.files.size).toBe(17);
+  expect(await cluster.names()).toHaveLength(17);
 });
 
 it('asks by group where uploads name one', async () => {
-  const { cluster, client } = await memorySetup();
+  const { cluster, client } = await clusterSetup();
   const group = { group: 'group1' };
   await Promise.all([
     client.upload(BODY),
@@ -34,7 +34,7 @@ it('asks by group where uploads name one', async () => {
 });
 
 it('an upload that is aborted while it asks for others does not end theirs', async () => {
-  const { cluster, client } = await memorySetup();
+  const { cluster, client } = await clusterSetup();
   cluster.tracker.misbehave(CommandCode.queryStoreWithoutGroupOne, stall);
   const controller = new AbortController();
   const asker = failure(client.upload(BODY, { signal: controller.signal }));
@@ -47,7 +47,7 @@ it('an upload that is aborted while it asks for others does not end theirs', asy
 });
 
 it('an upload that is aborted while another asks ends at once, and only that', async () => {
-  const { cluster, client } = await memorySetup();
+  const { cluster, client } = await clusterSetup();
   cluster.tracker.misbehave(CommandCode.queryStoreWithoutGroupOne, stall);
   const asking = failure(client.upload(BODY, { deadlineMs: 5_000 }));
   const controller = new AbortController();
@@ -62,14 +62,14 @@ it('an upload that is aborted while another asks ends at once, and only that', a
 });
 
 it('when no tracker answers, each upload says so', async () => {
-  const { cluster, client } = await memorySetup();
+  const { cluster, client } = await clusterSetup();
   cluster.tracker.misbehave(CommandCode.queryStoreWithoutGroupOne, reset);
   const errors = await Promise.all([1, 2, 3].map(() => failure(client.upload(BODY))));
   expect(errors.map(({ code }) => code)).toEqual(Array(3).fill('no_tracker'));
 });
 
 /** Holds uploads back at the storage; answers those held with their good reply when called. */
-function heldUploads(cluster: MemoryCluster): { readonly count: number; release: () => void } {
+function heldUploads(cluster: TestCluster): { readonly count: number; release: () => void } {
   const held: (() => void)[] = [];
   for (const storage of cluster.storages) {
     storage.misbehave(CommandCode.uploadFile, ({ socket }, good) => {
@@ -87,7 +87,7 @@ function heldUploads(cluster: MemoryCluster): { readonly count: number; release:
 }
 
 it('an upload that begins while another is under way takes its answer, a number of times', async () => {
-  const { cluster, client } = await memorySetup({ uploadsPerStoreAnswer: 3 });
+  const { cluster, client } = await clusterSetup({ uploadsPerStoreAnswer: 3 });
   const held = heldUploads(cluster);
   const questions = () => cluster.tracker.count(CommandCode.queryStoreWithoutGroupOne);
   const uploads = [];
@@ -101,7 +101,7 @@ it('an upload that begins while another is under way takes its answer, a number 
 });
 
 it('an upload that fails ends the use of its answer', async () => {
-  const { cluster, client } = await memorySetup({ busyRetries: 0 });
+  const { cluster, client } = await clusterSetup({ busyRetries: 0 });
   const questions = () => cluster.tracker.count(CommandCode.queryStoreWithoutGroupOne);
   const held = heldUploads(cluster);
   const first = client.upload(BODY);
@@ -117,7 +117,7 @@ it('an upload that fails ends the use of its answer', async () => {
 });
 
 it('an answer whose storage is gone is not taken again', async () => {
-  const { cluster, client } = await memorySetup({}, { storages: 2 });
+  const { cluster, client } = await clusterSetup({}, { storages: 2 });
   const questions = () => cluster.tracker.count(CommandCode.queryStoreWithoutGroupOne);
   const held = heldUploads(cluster);
   const first = client.upload(BODY);
@@ -136,7 +136,7 @@ it('an answer whose storage is gone is not taken again', async () => {
 });
 
 it('with one upload for an answer, each asks', async () => {
-  const { cluster, client } = await memorySetup({ uploadsPerStoreAnswer: 1 });
+  const { cluster, client } = await clusterSetup({ uploadsPerStoreAnswer: 1 });
   await Promise.all(Array.from({ length: 5 }, () => client.upload(BODY)));
   expect(cluster.tracker.count(CommandCode.queryStoreWithoutGroupOne)).toBe(5);
 });

@@ -9,13 +9,13 @@ import {
   longReply,
   shortReply,
   splitAt,
-  startMemoryCluster,
+  startTestCluster,
   wrongCommand,
-} from '@stevedore/fastdfs/testing';
+} from '@stevedore/node/testing';
 import { describe, expect, it } from 'vitest';
 import { failure, until } from '../support/fastdfs.js';
-import { memorySetup } from '../support/fastdfs-memory.js';
 import { HELLO } from '../support/good-server.js';
+import { clusterSetup } from '../support/test-cluster.js';
 
 const README = readFileSync(join(import.meta.dirname, '../../packages/fastdfs/README.md'), 'utf8');
 
@@ -63,17 +63,16 @@ describe('the README', () => {
   });
 });
 
-describe('a memory cluster', () => {
+describe('a cluster of the tests', () => {
   it('spreads uploads over its storages', async () => {
-    const { client, cluster } = await memorySetup({}, { storages: 3 });
+    const { client, cluster } = await clusterSetup({}, { storages: 3 });
     for (let round = 0; round < 6; round++) await client.upload(HELLO);
     expect(cluster.storages.map((each) => each.count(CommandCode.uploadFile))).toEqual([2, 2, 2]);
-    expect(cluster.files.size).toBe(6);
-    expect(cluster.files.get(cluster.files.names()[0]!).bytes).toEqual(HELLO);
+    expect(await cluster.names()).toHaveLength(6);
   });
 
   it('misbehaves until it is told to behave', async () => {
-    const { client, cluster } = await memorySetup();
+    const { client, cluster } = await clusterSetup();
     const id = await client.upload(HELLO);
     const [storage] = cluster.storages;
     for (const how of [shortReply, longReply, wrongCommand, garbage]) {
@@ -85,7 +84,7 @@ describe('a memory cluster', () => {
   });
 
   it('answers in pieces, which change nothing', async () => {
-    const { client, cluster } = await memorySetup();
+    const { client, cluster } = await clusterSetup();
     const id = await client.upload(HELLO);
     const accepted = cluster.storages[0]!.accepted;
     for (const answer of [byteByByte, ...Array.from({ length: 22 }, (_, at) => splitAt(at + 1))]) {
@@ -96,7 +95,7 @@ describe('a memory cluster', () => {
   });
 
   it('takes large bodies, and requests in pieces', async () => {
-    const { client, cluster } = await memorySetup();
+    const { client, cluster } = await clusterSetup();
     const whole = Buffer.alloc(40 * 1024 * 1024, 'large ');
     const id = await client.upload(whole);
     expect((await client.downloadBytes(id)).equals(whole)).toBe(true);
@@ -106,7 +105,7 @@ describe('a memory cluster', () => {
   });
 
   it('refuses what it cannot be', async () => {
-    await expect(startMemoryCluster({ storages: 0 })).rejects.toThrow(RangeError);
-    await expect(startMemoryCluster({ group: 'no group' })).rejects.toThrow(RangeError);
+    await expect(startTestCluster({ storages: 0 })).rejects.toThrow(RangeError);
+    await expect(startTestCluster({ group: 'no group' })).rejects.toThrow(RangeError);
   });
 });

@@ -20,8 +20,14 @@ afterEach(() => void vi.useRealTimers());
 class MemoryMap {
   readonly bytes = new Map<number, number>();
   isAway = false;
+  servers = 1;
 
-  readonly reserve: ReserveInMap = async (day, asks) => {
+  readonly liveServers = async (): Promise<number> => {
+    if (this.isAway) throw new Error('away');
+    return this.servers;
+  };
+
+  readonly reserveUsage: ReserveInMap = async (day, asks) => {
     await Promise.resolve();
     if (this.isAway) throw new Error('away');
     return asks.map(({ id, usedBytes, wantedBytes, limitBytes }) => {
@@ -35,7 +41,7 @@ class MemoryMap {
 
 function ledgerOf(map: MemoryMap): LocalLedger {
   const ledger = new LocalLedger(Date.now);
-  ledger.share(map.reserve);
+  ledger.share(map);
   return ledger;
 }
 
@@ -96,6 +102,50 @@ test('a server counts alone while the map is away, and reports it afterwards', a
   await vi.advanceTimersByTimeAsync(5_000);
   expect(map.bytes.get(1)).toBe(40_000);
   for (const ledger of [one, other]) await ledger.close();
+});
+
+test('servers share the requests of a second, whoever is asked', async () => {
+  const map = new MemoryMap();
+  map.servers = 3;
+  const ledgers = [ledgerOf(map), ledgerOf(map), ledgerOf(map)];
+  await vi.advanceTimersByTimeAsync(1_000);
+  const keys = {
+    busy: { id: 'busy', requestsPerSecond: 30 },
+    slow: { id: 'slow', requestsPerSecond: 1 },
+  };
+  const takenIn = async (seconds: number, limited: { id: string; requestsPerSecond: number }) => {
+    let taken = 0;
+    for (let tick = 0; tick < seconds * 20; tick += 1) {
+      for (const ledger of ledgers) {
+        for (let turn = 0; turn < 3; turn += 1) {
+          try {
+            ledger.request(limited);
+            taken += 1;
+          } catch (error) {
+            expect(error).toMatchObject({ code: 'rate_limited' });
+          }
+        }
+      }
+      await vi.advanceTimersByTimeAsync(50);
+    }
+    return taken;
+  };
+  // The buckets are full in the beginning: a second's worth, and one request of each at least.
+  const busy = await takenIn(10, keys.busy);
+  expect(busy).toBeLessThanOrEqual(30 * 11);
+  expect(busy).toBeGreaterThan(30 * 10);
+  const slow = await takenIn(30, keys.slow);
+  expect(slow).toBeLessThanOrEqual(30 + 3);
+  expect(slow).toBeGreaterThan(27);
+  // The map is away: as before. Then two are gone, and the third has it all.
+  map.isAway = true;
+  expect(await takenIn(10, keys.busy)).toBeLessThanOrEqual(30 * 11);
+  map.isAway = false;
+  map.servers = 1;
+  for (const ledger of ledgers.splice(1)) await ledger.close();
+  await vi.advanceTimersByTimeAsync(1_000);
+  expect(await takenIn(10, keys.busy)).toBeGreaterThan(30 * 10);
+  await ledgers[0]!.close();
 });
 
 test('a reservation that comes when its client has gone is given back', async () => {

@@ -18,7 +18,7 @@ describe('while FastDFS is away', () => {
     };
     const { staging, errors } = await openStaging(
       temporaryFolder(),
-      { maxAgeMs: 10, retainBytes: 0, segmentBytes: 4096 },
+      { mergeMaxAge: 10, retain: 0, segmentBytes: 4096 },
       store,
     );
     const files = new Map<Buffer, Buffer>();
@@ -41,7 +41,7 @@ describe('while FastDFS is away', () => {
     };
     const { staging } = await openStaging(
       temporaryFolder(),
-      { containerBytes: 2 * MIB, retainBytes: 2 * MIB, segmentBytes: 64 * 1024 },
+      { containerSize: 2 * MIB, retain: 2 * MIB, segmentBytes: 64 * 1024 },
       store,
     );
     const keys: Buffer[] = [];
@@ -77,11 +77,11 @@ describe('when FastDFS is back after an hour', () => {
       if (isAway) throw new Error('away');
     };
     const options = {
-      trunkBytes: (FILE_BYTES + 400) * FILES_OF_TRUNK,
-      containerBytes: 4 * MIB,
+      trunkSize: (FILE_BYTES + 400) * FILES_OF_TRUNK,
+      containerSize: 4 * MIB,
       segmentBytes: 256 * 1024,
-      retainBytes: 0,
-      maxAgeMs: 60_000,
+      retain: 0,
+      mergeMaxAge: 60_000,
       now: () => clock,
     };
     const { staging } = await openStaging(temporaryFolder(), options, store);
@@ -100,7 +100,7 @@ describe('when FastDFS is back after an hour', () => {
     await expect(put()).rejects.toMatchObject({ code: 'container_full' });
     expect(staging.stats()).toMatchObject({ waitingFiles: staged, mergedFiles: 0 });
     const trunks: number[][] = [];
-    staging.on('trunk', ({ fileId }) => {
+    staging.changes.on('trunk', ({ fileId }) => {
       const rows = [...numbers].filter(
         ([key]) => staging.fileMap.find(parseKey(key)!)?.trunk?.fileId === fileId,
       );
@@ -130,7 +130,7 @@ describe('when FastDFS lies', () => {
       damaged[40]! ^= 1;
       return damaged;
     };
-    const { staging, errors } = await openStaging(temporaryFolder(), { retainBytes: 0 }, store);
+    const { staging, errors } = await openStaging(temporaryFolder(), { retain: 0 }, store);
     const key = await stageFile(staging, randomBytes(9999));
     await staging.merging.flush();
     expect(errors.filter((error) => error.message.includes('wrongly')).length).toBe(2);
@@ -188,7 +188,7 @@ describe('a disk', () => {
     const folder = temporaryFolder();
     const { staging } = await openStaging(folder, {
       disk: boundedDisk(room),
-      retainBytes: 64 * MIB,
+      retain: 64 * MIB,
       minFreeBytes: 0,
     });
     for (let count = 0; count < 4; count += 1) await stageFile(staging, randomBytes(900_000));
@@ -312,7 +312,7 @@ describe('retention', () => {
   test('segments go oldest first once FastDFS has all of them, and what is needed moves on', async () => {
     const folder = temporaryFolder();
     const store = new MemoryTrunkStore();
-    const options = { segmentBytes: 16 * 1024, retainBytes: 0 };
+    const options = { segmentBytes: 16 * 1024, retain: 0 };
     const { staging } = await openStaging(folder, options, store);
     const keys: Buffer[] = [];
     for (let index = 0; index < 20; index++) keys.push(await stageFile(staging, randomBytes(5000)));

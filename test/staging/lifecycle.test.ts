@@ -101,7 +101,7 @@ describe('staging', () => {
   });
 
   test('merges by itself when a file has waited long enough', async () => {
-    const { staging, store } = await openStaging(temporaryFolder(), { maxAgeMs: 50 });
+    const { staging, store } = await openStaging(temporaryFolder(), { mergeMaxAge: 50 });
     const key = await stageFile(staging, randomBytes(100));
     await until(() => fileIdOf(staging.fileMap.find(key)!) !== undefined);
     expect(store.files.size).toBe(1);

@@ -1,7 +1,7 @@
 import { createRequire } from 'node:module';
 import { FastdfsClient } from '@stevedore/fastdfs';
-import { ScriptedServer } from '@stevedore/fastdfs/testing';
 import type { StorageOptions } from '@stevedore/node';
+import { ScriptedServer } from '@stevedore/node/testing';
 import {
   activeTest,
   beginAuthentication,

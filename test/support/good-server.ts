@@ -1,4 +1,4 @@
-import { type Answer, type Received, replyFrame, ScriptedServer } from '@stevedore/fastdfs/testing';
+import { type Answer, type Received, replyFrame, ScriptedServer } from '@stevedore/node/testing';
 import { bodyOf, frameVector } from './vectors.js';
 
 /**

@@ -59,9 +59,9 @@ export class History {
     const random = new Random(seed);
     const options: HostOptions = {
       segmentBytes: random.pick([600, 2500, 2 ** 20]),
-      retainBytes: random.pick([0, 5000, 2 ** 20]),
-      trunkBytes: random.pick([4096, 65_536]),
-      containerBytes: random.pick([30_000, 2 ** 24, 2 ** 24]),
+      retain: random.pick([0, 5000, 2 ** 20]),
+      trunkSize: random.pick([4096, 65_536]),
+      containerSize: random.pick([30_000, 2 ** 24, 2 ** 24]),
     };
     this.#random = random;
     this.lines.push(JSON.stringify(options));

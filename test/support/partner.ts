@@ -14,11 +14,16 @@ export class TestPartner {
   isAway = false;
   /** Bytes that go through before a connection breaks. */
   breaksAfterBytes = Number.POSITIVE_INFINITY;
+  /** The map says that another server has these files. */
+  isAdopted = false;
   /** The partner reads, and answers nothing. */
   isSilent = false;
   /** The holder cannot be recorded. */
   cannotRecord = false;
   readonly recorded: number[] = [];
+  isMapAway = false;
+  /** In the map. */
+  readonly deletions: Buffer[] = [];
   /** How often it has said that it leaves. */
   leaves = 0;
   connections = 0;
@@ -41,7 +46,12 @@ export class TestPartner {
   }
 
   options(deadlineMs = 2_000): StagedCopiesOptions {
-    return { deadlineMs, storeDeadlineMs: deadlineMs, connect: async () => this.#connect() };
+    const recordDeletion = async (key: Buffer): Promise<void> => {
+      if (this.isMapAway) throw new Error('the map is away');
+      this.deletions.push(key);
+    };
+    const connect = async () => this.#connect();
+    return { deadlineMs, storeDeadlineMs: deadlineMs, connect, recordDeletion };
   }
 
   #connect() {
@@ -69,7 +79,7 @@ export class TestPartner {
       stream.on('close', end);
     }
     this.#open.add(near);
-    const receiving = this.held.receive(this.#origin(), outer);
+    const receiving = this.held.receive(this.#origin(), outer, this.isAdopted);
     this.#receiving.add(receiving);
     receiving.finally(() => this.#receiving.delete(receiving));
     const record = async (origin: number): Promise<void> => {

@@ -12,7 +12,7 @@ export interface Script {
 }
 
 /** Segments of one or two files, and nothing retained once it is merged. */
-const TIGHT = { segmentBytes: 2500, retainBytes: 0 } as const;
+const TIGHT = { segmentBytes: 2500, retain: 0 } as const;
 
 export const SCRIPTS: readonly Script[] = [
   {

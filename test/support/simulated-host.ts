@@ -4,7 +4,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
-import { Staging, type StagingOptions, type TrunkStore } from '@stevedore/staging';
+import {
+  Staging,
+  type StagingOptions,
+  smallFile,
+  spooledFile,
+  type TrunkStore,
+} from '@stevedore/staging';
 import {
   type FileMapHarm,
   type FileMapImage,
@@ -27,7 +33,7 @@ import type { CrashMode } from './simulated-file.js';
 export type HostOptions = Partial<
   Pick<
     StagingOptions,
-    'trunkBytes' | 'segmentBytes' | 'retainBytes' | 'containerBytes' | 'maxAgeMs' | 'sync'
+    'trunkSize' | 'segmentBytes' | 'retain' | 'containerSize' | 'mergeMaxAge' | 'durability'
   >
 >;
 
@@ -99,11 +105,13 @@ export class SimulatedHost {
       directory: this.folder,
       disk: this.disk,
       connect: async () => this.#connection(),
-      trunkBytes: 64 * 1024,
-      maxAgeMs: 3_600_000,
-      containerBytes: 2 ** 24,
-      retainBytes: 2 ** 20,
-      sync: true,
+      trunkSize: 64 * 1024,
+      mergeMaxAge: 3_600_000,
+      containerSize: 2 ** 24,
+      retain: 2 ** 20,
+      durability: 'sync',
+      // Slabs of 64 KiB, so that they come round.
+      tailBytes: 2 ** 18,
       listingGraceMs: 0,
       now: () => {
         this.clock += 1;
@@ -115,7 +123,7 @@ export class SimulatedHost {
       packingSeed: 1,
       ...this.options,
     });
-    this.#staging.on('error', (error) => this.errors.push(error));
+    this.#staging.changes.on('error', (error) => this.errors.push(error));
   }
 
   /** Ends the process in good order. */
@@ -145,10 +153,13 @@ export class SimulatedHost {
     try {
       for (const entry of entries) if (entry.large) await this.#spool(entry.key, entry.bytes);
       await staging.acceptance.stage(
-        entries.map(({ key, bytes, large, group, name }) => ({
-          ...{ key, name, group, type: 'application/octet-stream', size: bytes.length },
-          ...{ crc32: crc32(bytes), stagedAt: this.clock, body: large ? undefined : [bytes] },
-        })),
+        entries.map(({ key, bytes, large, group, name }) => {
+          const about = { key, name, group, type: 'application/octet-stream' };
+          const facts = { size: bytes.length, crc32: crc32(bytes), stagedAt: this.clock };
+          return large
+            ? spooledFile({ ...about, ...facts })
+            : smallFile({ ...about, ...facts }, [bytes]);
+        }),
       );
     } catch (error) {
       if (!this.#isGone) for (const { key } of entries) ledger.set(key, 'refused');

@@ -2,7 +2,7 @@
 // is acknowledged, until somebody kills the process.
 import { createHash, randomBytes, randomFillSync } from 'node:crypto';
 import { crc32 } from 'node:zlib';
-import { formatKey, Staging } from '@stevedore/staging';
+import { formatKey, Staging, smallFile } from '@stevedore/staging';
 
 const MIB = 2 ** 20;
 const staging = await Staging.open({
@@ -12,34 +12,32 @@ const staging = await Staging.open({
     remove: () => Promise.resolve(),
     read: () => Promise.reject(new Error('there is no FastDFS')),
   }),
-  trunkBytes: MIB,
-  maxAgeMs: 20,
-  containerBytes: 512 * MIB,
-  retainBytes: 0,
+  trunkSize: MIB,
+  mergeMaxAge: 20,
+  containerSize: 512 * MIB,
+  retain: 0,
   segmentBytes: MIB,
-  sync: true,
+  durability: 'sync',
   now: Date.now,
   randomFill: (target) => randomFillSync(target),
   packingSeed: 1,
 });
-staging.on('error', () => {});
+staging.changes.on('error', () => {});
 
 async function stageForEver() {
   for (;;) {
     const bytes = randomBytes(Math.floor(Math.random() * 20_000));
     const key = staging.keys.next();
-    await staging.acceptance.stage([
-      {
-        key,
-        name: 'x.bin',
-        type: 'application/octet-stream',
-        group: undefined,
-        size: bytes.length,
-        crc32: crc32(bytes),
-        stagedAt: Date.now(),
-        body: [bytes],
-      },
-    ]);
+    const facts = {
+      key,
+      name: 'x.bin',
+      type: 'application/octet-stream',
+      group: undefined,
+      size: bytes.length,
+      crc32: crc32(bytes),
+      stagedAt: Date.now(),
+    };
+    await staging.acceptance.stage([smallFile(facts, [bytes])]);
     process.send({ key: formatKey(key), hash: createHash('sha256').update(bytes).digest('hex') });
   }
 }

@@ -1,6 +1,12 @@
 import { randomFillSync } from 'node:crypto';
 import { crc32 } from 'node:zlib';
-import { type NewFile, Staging, type StagingOptions } from '@stevedore/staging';
+import {
+  type NewFile,
+  Staging,
+  type StagingOptions,
+  smallFile,
+  spooledFile,
+} from '@stevedore/staging';
 import { onTestFinished } from 'vitest';
 import { MemoryTrunkStore } from './memory-trunk-store.js';
 
@@ -21,11 +27,11 @@ export async function openStaging(
   const staging = await Staging.open({
     directory,
     connect: async () => store,
-    trunkBytes: MIB,
-    maxAgeMs: 3_600_000,
-    containerBytes: 64 * MIB,
-    retainBytes: 32 * MIB,
-    sync: true,
+    trunkSize: MIB,
+    mergeMaxAge: 3_600_000,
+    containerSize: 64 * MIB,
+    retain: 32 * MIB,
+    durability: 'sync',
     listingGraceMs: 0,
     now: Date.now,
     randomFill: (target) => randomFillSync(target),
@@ -33,7 +39,7 @@ export async function openStaging(
     ...options,
   });
   const errors: Error[] = [];
-  staging.on('error', (error) => errors.push(error));
+  staging.changes.on('error', (error) => errors.push(error));
   onTestFinished(() => staging.close());
   return { staging, store, errors };
 }
@@ -64,7 +70,7 @@ export async function stageTogether(staging: Staging, contents: readonly Buffer[
 }
 
 function newFile(staging: Staging, bytes: Buffer, meta: StagedMeta): NewFile {
-  return {
+  const facts = {
     key: staging.keys.next(),
     name: meta.name ?? 'file.bin',
     type: 'application/octet-stream',
@@ -74,8 +80,8 @@ function newFile(staging: Staging, bytes: Buffer, meta: StagedMeta): NewFile {
     size: bytes.length,
     crc32: crc32(bytes),
     stagedAt: Date.now(),
-    body: [bytes],
   };
+  return smallFile(facts, [bytes]);
 }
 
 /** A large file, the way the SDK stages it. */
@@ -84,18 +90,16 @@ export async function spoolFile(staging: Staging, bytes: Buffer): Promise<Buffer
   const writer = await staging.acceptance.beginSpooled(key, bytes.length);
   await writer.write([bytes]);
   await writer.finish(true);
-  await staging.acceptance.stage([
-    {
-      key,
-      name: 'large.bin',
-      type: 'application/octet-stream',
-      group: undefined,
-      size: bytes.length,
-      crc32: writer.crc32,
-      stagedAt: Date.now(),
-      body: undefined,
-    },
-  ]);
+  const facts = {
+    key,
+    name: 'large.bin',
+    type: 'application/octet-stream',
+    group: undefined,
+    size: bytes.length,
+    crc32: writer.crc32,
+    stagedAt: Date.now(),
+  };
+  await staging.acceptance.stage([spooledFile(facts)]);
   return key;
 }
 

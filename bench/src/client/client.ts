@@ -23,7 +23,7 @@ const DIRECTIONS = ['upload', 'download'] as const;
 type Direction = (typeof DIRECTIONS)[number];
 /** memory: no disk takes part, so that the clients are compared. storage: ours as it is. */
 const SERVER_TITLES = {
-  memory: 'Cluster in memory',
+  memory: 'Cluster without syncs',
   storage: 'Storage as it is, on disk, synced',
   cluster: 'Named cluster',
 } as const;
@@ -37,7 +37,7 @@ function id(direction: Direction, server: ServerName, size: SizeName, connection
 }
 
 export const client: Benchmark = {
-  durability: 'sync on disk; none in the cluster in memory',
+  durability: 'sync on disk; none in the cluster without syncs',
   packages: ['fdfs'],
   introduce({ trackers, scale }) {
     const { runs, uploadSeconds, downloadSeconds } = PLANS[scale];
@@ -45,7 +45,7 @@ export const client: Benchmark = {
       `${runs} runs${remarkOn(scale)} with new processes in each, clients in turns, every measurement ${uploadSeconds} s of uploads and ${downloadSeconds} s of downloads of what was uploaded; every byte that comes back is compared. KB and MB are 10^3 and 10^6 bytes.`,
       'Each client is a process of its own; tracker and storage are another one, the same for both. The load is loops in the client process; what they cost was measured against calls that do nothing.',
       'fdfs has no pool: each of its calls opens a socket to the tracker and one to the storage. So many *connections* are so many calls at a time, and for our client the limit of its pool. Each measurement begins with one call per connection before the clock.',
-      'Measured against our storage as it is, which syncs every upload before it answers, and against a cluster in memory, where no disk takes part: there the goal is judged.',
+      'Measured against our storage as it is, which syncs every upload before it answers, and against one that syncs nothing: there the goal is judged.',
       trackers
         ? `And against the cluster of ${trackers.join(', ')}; files put there are deleted again.`
         : 'No other cluster is measured: `--trackers HOST:PORT` names one.',
@@ -56,7 +56,7 @@ export const client: Benchmark = {
       goals: [
         atLeast(
           `upload.c${GOAL_CONNECTIONS}.vs-fdfs`,
-          `uploads at ${GOAL_CONNECTIONS} connections: at least ${UPLOAD_TIMES} x fdfs, against the cluster in memory (the least of the sizes)`,
+          `uploads at ${GOAL_CONNECTIONS} connections: at least ${UPLOAD_TIMES} x fdfs, against the cluster without syncs (the least of the sizes)`,
           UPLOAD_TIMES,
           leastOf(
             SIZE_NAMES.map((size) => `${id('upload', 'memory', size, GOAL_CONNECTIONS)}.vs-fdfs`),
@@ -105,7 +105,7 @@ async function startServer(context: BenchmarkContext, name: ServerName): Promise
   try {
     const trackers =
       name === 'memory'
-        ? await nodes.call('memoryCluster')
+        ? await nodes.call('testCluster')
         : [await nodes.cluster(context.workspace.fresh('node'))];
     return { name, trackers, nodes };
   } catch (error) {

@@ -14,7 +14,7 @@ export async function measureMemory(context: BenchmarkContext, plan: Plan): Prom
   for (let run = 1; run <= memoryRuns; run += 1) {
     progress(`memory, run ${run} of ${memoryRuns}`);
     await using nodes = new Nodes();
-    const trackers = await nodes.call('memoryCluster');
+    const trackers = await nodes.call('testCluster');
     await using child = await startClient([SIZES['1KB']], ['--expose-gc']);
     await child.call('open', { client: 'stevedore', trackers, connections: GOAL_CONNECTIONS });
     const all = Math.ceil(memoryOperations / OPERATIONS_PER_CYCLE);

@@ -6,6 +6,7 @@ import type { Driven } from '../harness/load.js';
 import type { LoadHandlers, LoadOptions } from './load-process.js';
 import type { NodeCounts, NodeHandlers } from './node-process.js';
 import {
+  CACHE_BYTES,
   cacheOptionsOf,
   type DiskKind,
   type Layout,
@@ -93,7 +94,7 @@ export class SettingNodes implements AsyncDisposable {
         nodes.#targets.push({ port: await child.call('start', { directory, ...cache }), data });
       }
       // A large cache takes more requests to be what it will be.
-      const times = Math.max(1, cache.cacheBytes / cacheOptionsOf('cache').cacheBytes);
+      const times = Math.max(1, (cache.cacheBytes + cache.pageCacheBytes) / CACHE_BYTES);
       const maxRequests = warmUpRequests * stored.length * times;
       const how = { threads: THREADS, seconds: WARM_UP_SECONDS, maxRequests, seed: 0 };
       await nodes.run({ ...how, mixed: false });

@@ -9,10 +9,10 @@ import {
 } from '../harness/benchmark.js';
 import { Child } from '../harness/child.js';
 import { atMost } from '../harness/goals.js';
-import { inTurn } from '../harness/load.js';
 import { Nodes } from '../harness/nodes.js';
+import type { Stored, Target } from '../servers/content.js';
+import type { LoadHandlers } from '../servers/load-process.js';
 import type { GatewayHandlers, StartOptions } from './gateway-process.js';
-import type { LoadHandlers, LoadOptions } from './load-process.js';
 
 /** Several gateways with one map: what a second one gives, what a foreign key and the map cost. */
 
@@ -56,7 +56,6 @@ export const deployment: Benchmark = {
       ],
       run: (context) => measureReads(context, PLANS[scale]),
     },
-    uploads: { goals: [], run: (context) => measureUploads(context, PLANS[scale]) },
     map: {
       goals: [
         atMost(
@@ -70,13 +69,13 @@ export const deployment: Benchmark = {
   }),
 };
 
-/** Processes of one run: a storage, gateways, the load. */
+/** Processes of one run: a storage and gateways. */
 class Running implements AsyncDisposable {
   readonly gateways: Child<GatewayHandlers>[] = [];
-  readonly urls: string[] = [];
+  /** Of the load, in the order of the gateways. */
+  readonly targets: Target[] = [];
   readonly #map: string;
   readonly #nodes = new Nodes();
-  readonly #load = new Child<LoadHandlers>(new URL('./load-process.js', import.meta.url));
   readonly #options: Omit<StartOptions, 'map'>[] = [];
 
   private constructor(mapFile: string) {
@@ -109,7 +108,7 @@ class Running implements AsyncDisposable {
   /** Starts the only gateway again, in a new process. */
   async restart(hasMap: boolean): Promise<Child<GatewayHandlers>> {
     await this.gateways.pop()?.[Symbol.asyncDispose]();
-    this.urls.pop();
+    this.targets.pop();
     return this.#begin(0, hasMap);
   }
 
@@ -117,23 +116,13 @@ class Running implements AsyncDisposable {
     const gateway = new Child<GatewayHandlers>(new URL('./gateway-process.js', import.meta.url));
     this.gateways.push(gateway);
     const map = hasMap ? this.#map : undefined;
-    this.urls.push(await gateway.call('start', { ...this.#options[index]!, map }));
+    const options = this.#options[index]!;
+    await gateway.call('start', { ...options, map });
+    this.targets.push({ port: options.port, headers: {} });
     return gateway;
   }
 
-  /** Files a second. */
-  run(load: Pick<LoadOptions, 'urls'> & Partial<LoadOptions>): Promise<number> {
-    const defaults = { concurrency: CONCURRENCY, keys: [], uploads: 0, bytes: FILE_BYTES };
-    return this.#load.call('run', { ...defaults, ...load });
-  }
-
-  async cpuSeconds(): Promise<number> {
-    const all = await Promise.all(this.gateways.map((gateway) => gateway.cpuSeconds()));
-    return all.reduce((sum, seconds) => sum + seconds, 0);
-  }
-
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#load[Symbol.asyncDispose]();
     for (const gateway of this.gateways) await gateway[Symbol.asyncDispose]();
     await this.#nodes[Symbol.asyncDispose]();
   }
@@ -157,19 +146,29 @@ async function measureReads(context: BenchmarkContext, plan: Plan): Promise<void
   for (let run = 0; run < plan.runs; run += 1) {
     progress(`reads of own and foreign keys, run ${run + 1} of ${plan.runs}`);
     await using running = await Running.start(context, 2, true);
+    const module = new URL('../servers/load-process.js', import.meta.url);
+    await using load = new Child<LoadHandlers>(module);
+    const [own, foreign] = running.targets as [Target, Target];
     const [home, other] = running.gateways;
-    const [own = '', foreign = ''] = running.urls;
     if (!home || !other) throw new Error('two gateways were started');
-    const store = () => home.call('store', { files: plan.files, bytes: FILE_BYTES });
-    // Code that has not run yet is not measured.
-    await running.run({ urls: [own, foreign], keys: await store() });
-    const read = async (place: string, keys: readonly string[]) => {
+    const contents = Array.from({ length: plan.files }, (_, number) => ({
+      number,
+      bytes: FILE_BYTES,
+    }));
+    const store = (): Promise<readonly Stored[]> =>
+      load.call('store', { target: own, files: contents });
+    /** Each file once; every byte of it is compared. */
+    const rateOf = async (target: Target, files: readonly Stored[]) => {
+      const { seconds } = await load.call('run', { target, files, connections: CONCURRENCY });
+      return files.length / seconds;
+    };
+    const read = async (place: string, files: readonly Stored[]) => {
       const isOwn = place.startsWith('own');
       const [asked, peer] = isOwn ? [home, other] : [other, home];
       for (const which of READS) {
         const before = { asked: await asked.cpuSeconds(), peer: await peer.cpuSeconds() };
-        const rate = await running.run({ urls: [isOwn ? own : foreign], keys });
-        const micros = (now: number, then: number) => ((now - then) / keys.length) * 1e6;
+        const rate = await rateOf(isOwn ? own : foreign, files);
+        const micros = (now: number, then: number) => ((now - then) / files.length) * 1e6;
         figures.addAll(`reads.${place}.${which}`, {
           rate: [rate, 'files/s'],
           asked: [micros(await asked.cpuSeconds(), before.asked), 'µs'],
@@ -177,11 +176,14 @@ async function measureReads(context: BenchmarkContext, plan: Plan): Promise<void
         });
       }
     };
+    // Code that has not run yet is not measured.
+    const warm = await store();
+    for (const target of [own, foreign]) await rateOf(target, warm);
     // The first reader of a file finds it in no cache, so each has files of its own.
     const [ofOwn, ofForeign, unread] = [await store(), await store(), await store()];
     await read('own-staged', ofOwn);
     await read('foreign-staged', ofForeign);
-    await home.call('merge');
+    await running.first.call('merge');
     await read('own-merged', ofOwn);
     await read('foreign-merged', unread);
     figures.addRatio(
@@ -200,32 +202,6 @@ async function measureReads(context: BenchmarkContext, plan: Plan): Promise<void
       ['Files/s', '.rate'],
       ['CPU of the gateway asked, µs', '.asked'],
       ['of the other one', '.peer'],
-    ],
-  });
-}
-
-async function measureUploads(context: BenchmarkContext, plan: Plan): Promise<void> {
-  const { figures, print, table, progress } = context;
-  for (let run = 0; run < plan.runs; run += 1) {
-    for (const gateways of inTurn(run, [1, 2])) {
-      progress(`uploads to ${gateways} gateways, run ${run + 1} of ${plan.runs}`);
-      await using running = await Running.start(context, gateways, true);
-      const before = await running.cpuSeconds();
-      const rate = await running.run({ urls: running.urls, uploads: plan.files });
-      const cpuSeconds = (await running.cpuSeconds()) - before;
-      figures.addAll(`uploads.n${gateways}`, {
-        rate: [rate, 'files/s'],
-        cpu: [(cpuSeconds / plan.files) * 1e6, 'µs'],
-      });
-    }
-  }
-  print('## Uploads');
-  table('uploads', {
-    head: 'Gateways',
-    rows: [1, 2].map((n) => [String(n), `uploads.n${n}`]),
-    columns: [
-      ['Files/s', 'rate'],
-      ['CPU of gateways, µs a file', 'cpu'],
     ],
   });
 }

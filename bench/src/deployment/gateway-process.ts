@@ -24,23 +24,19 @@ async function published(): Promise<void> {
 
 /** Merges nothing by itself: what is staged stays so until `merge`. */
 const handlers = {
-  async start({ directory, trackers, port, map }: StartOptions): Promise<string> {
+  async start({ directory, trackers, port, map }: StartOptions): Promise<void> {
     const url = `http://127.0.0.1:${port}`;
     const deployment = map === undefined ? {} : { map, peerUrl: url };
     gateway = await startGateway({
       ...{ directory, port, mergeMaxAge: '1h', trunkSize: '2GiB', ...deployment },
       trackers: trackers.join(','),
     });
-    return url;
   },
-  /** The keys of new files of so many bytes. */
-  async store({ files, bytes }: { readonly files: number; readonly bytes: number }) {
-    const keys: string[] = [];
-    await drive({ operations: files, concurrency: STORE_CONCURRENCY }, async () => {
-      const { key } = await gateway!.store.put(randomBytes(bytes), { name: 'photo.jpg' });
-      keys.push(key);
-    });
-    return keys;
+  /** New files of so many bytes. */
+  async store({ files, bytes }: { readonly files: number; readonly bytes: number }): Promise<void> {
+    await drive({ operations: files, concurrency: STORE_CONCURRENCY }, async () =>
+      gateway?.store.put(randomBytes(bytes), { name: 'photo.jpg' }),
+    );
   },
   /** Resolves once all files are merged and the map, if there is one, knows them. */
   async merge(): Promise<void> {

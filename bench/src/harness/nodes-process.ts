@@ -1,5 +1,5 @@
-import { type MemoryCluster, startMemoryCluster } from '@stevedore/fastdfs/testing';
 import { type Storage, type StorageOptions, startStorage } from '@stevedore/node';
+import { startTestCluster, type TestCluster } from '@stevedore/node/testing';
 import type { MigrationStatus } from '@stevedore/tiering/control';
 import { startTracker, type Tracker } from '@stevedore/tracker';
 import { serve } from './serve.js';
@@ -10,7 +10,7 @@ const RESERVED_SPACE_MEGABYTES = 64;
 
 let trackers: Tracker[] = [];
 let storages: Storage[] = [];
-let cluster: MemoryCluster | undefined;
+let cluster: TestCluster | undefined;
 
 function onError(error: Error): void {
   console.error(`node: ${error.message}`);
@@ -31,9 +31,9 @@ const handlers = {
     if (options.trackers) await storage.active();
     return storage.port;
   },
-  /** A cluster that keeps its files in memory; the addresses of its trackers. */
-  async memoryCluster(): Promise<readonly string[]> {
-    cluster = await startMemoryCluster();
+  /** A cluster that syncs nothing; the addresses of its trackers. */
+  async testCluster(): Promise<readonly string[]> {
+    cluster = await startTestCluster();
     return cluster.trackers;
   },
   /** Of the first storage: bytes of its log that others do not have; undefined while one is away. */

@@ -146,7 +146,7 @@ async function simulateWeeks(context: BenchmarkContext, { hours }: Plan): Promis
   const sites = Object.entries(hours) as [WeekSiteName, number][];
   for (const [site, forHours] of sites) {
     progress(`${forHours} hours of ${WEEK_SITES[site].title}`);
-    const week: Omit<Week, 'directory'> = { site, hours: forHours, maxAgeMs: MAX_AGE_MS };
+    const week: Omit<Week, 'directory'> = { site, hours: forHours, mergeMaxAge: MAX_AGE_MS };
     const after = await simulated(context, INTERVALS_MS.week, (child, directory) =>
       child.call('simulateWeek', { ...week, directory }),
     );
@@ -198,13 +198,13 @@ async function simulateMonths(context: BenchmarkContext, plan: Plan): Promise<vo
   const { figures, print, table, progress } = context;
   const { daysBefore, days, perDay } = plan;
   const trunksADay = (perDay * MONTH_MEAN_BYTES) / MONTH_TRUNK_BYTES;
-  const maxAgeMs = Math.round((TRUNKS_IN_MAX_AGE / trunksADay) * DAY_MS);
+  const mergeMaxAge = Math.round((TRUNKS_IN_MAX_AGE / trunksADay) * DAY_MS);
   for (const site of Object.keys(MONTH_SITES) as MonthSiteName[]) {
     for (const tellsMore of [false, true]) {
       progress(`${days} days of ${MONTH_SITES[site].title}${tellsMore ? '' : ', by size alone'}`);
       const month: Omit<Month, 'directory'> = {
-        ...{ site, daysBefore, days, perDay, maxAgeMs, tellsMore },
-        trunkBytes: MONTH_TRUNK_BYTES,
+        ...{ site, daysBefore, days, perDay, mergeMaxAge, tellsMore },
+        trunkSize: MONTH_TRUNK_BYTES,
       };
       const after = await simulated(context, INTERVALS_MS.month, (child, directory) =>
         child.call('simulateMonth', { ...month, directory }),

@@ -12,10 +12,10 @@ const POLL_MS = 10;
 
 const handlers = {
   async merge(directory: string) {
-    const options = { trunkBytes: TRUNK_BYTES };
+    const options = { trunkSize: TRUNK_BYTES };
     const staging = await Staging.open(stagingOptions(directory, forgettingTrunkStore(), options));
     let [trunks, mostRssBytes] = [0, 0];
-    staging.on('trunk', () => {
+    staging.changes.on('trunk', () => {
       trunks += 1;
     });
     const watch = setInterval(() => {

@@ -24,7 +24,7 @@ export interface Week {
   readonly site: WeekSiteName;
   readonly directory: string;
   readonly hours: number;
-  readonly maxAgeMs: number;
+  readonly mergeMaxAge: number;
 }
 
 /** A month of a site whose files die, after months that fill FastDFS. */
@@ -35,8 +35,8 @@ export interface Month {
   readonly daysBefore: number;
   readonly days: number;
   readonly perDay: number;
-  readonly trunkBytes: number;
-  readonly maxAgeMs: number;
+  readonly trunkSize: number;
+  readonly mergeMaxAge: number;
   /** False: the Merge Task knows sizes alone, and the app deletes what has expired. */
   readonly tellsMore: boolean;
 }
@@ -63,13 +63,13 @@ const { setTimeout: sleep } = await import('node:timers/promises');
 async function openStaging(directory: string, fastdfs: SizesOnly, own: Partial<StagingOptions>) {
   const staging = await Staging.open(
     stagingOptions(directory, fastdfs.store, {
-      ...{ idMaxAgeMs: 7 * DAY_MS, containerBytes: 20 * GIB, findsOrphans: false },
+      ...{ idMaxAge: 7 * DAY_MS, containerSize: 20 * GIB, findsOrphans: false },
       ...{ disk: time.watched(privateDisk), now: time.now },
       ...own,
     }),
   );
   const errors: string[] = [];
-  staging.on('error', (error) => {
+  staging.changes.on('error', (error) => {
     if (errors.length < MAX_ERRORS) errors.push(error.stack ?? error.message);
   });
   // It waits for the disk, which lives in real time; and nothing here has to survive.
@@ -88,9 +88,9 @@ async function during(work: Promise<unknown>): Promise<void> {
   await work;
 }
 
-async function simulateWeek({ site, directory, hours, maxAgeMs }: Week) {
+async function simulateWeek({ site, directory, hours, mergeMaxAge }: Week) {
   const fastdfs = new SizesOnly((bytes) => sleep((bytes / STORE_BYTES_PER_SECOND) * 1000));
-  const own = { trunkBytes: TRUNK_BYTES, maxAgeMs, retainBytes: GIB / 8 };
+  const own = { trunkSize: TRUNK_BYTES, mergeMaxAge, retain: GIB / 8 };
   const { staging, errors, close } = await openStaging(directory, fastdfs, own);
   const ages: number[] = [];
   const idAges: number[] = [];
@@ -108,7 +108,7 @@ async function simulateWeek({ site, directory, hours, maxAgeMs }: Week) {
     }
     return confirmed;
   };
-  staging.on('merged', ({ key }) => {
+  staging.changes.on('merged', ({ key }) => {
     idAges.push((time.now() - parseKey(key)!.readUIntBE(0, 6)) / 1000);
   });
   const random = seededRandom(SEEDS.week);
@@ -124,7 +124,7 @@ async function simulateWeek({ site, directory, hours, maxAgeMs }: Week) {
     });
     await during(staging.acceptance.stage(files));
   }
-  await time.passUntil(BEGIN_MS + hours * HOUR_MS + 2 * maxAgeMs);
+  await time.passUntil(BEGIN_MS + hours * HOUR_MS + 2 * mergeMaxAge);
   const thin = new Set(fileMap.thinTrunks().map(({ id }) => id));
   const staying = fileMap.trunksIn('confirmed').filter(({ id }) => !thin.has(id));
   const fills = staying.map(({ size }) => size / TRUNK_BYTES);
@@ -148,9 +148,9 @@ async function simulateWeek({ site, directory, hours, maxAgeMs }: Week) {
 }
 
 async function simulateMonth(month: Month) {
-  const { site, directory, daysBefore, days, perDay, trunkBytes, maxAgeMs, tellsMore } = month;
+  const { site, directory, daysBefore, days, perDay, trunkSize, mergeMaxAge, tellsMore } = month;
   const fastdfs = new SizesOnly();
-  const own = { trunkBytes, maxAgeMs, retainBytes: 0 };
+  const own = { trunkSize, mergeMaxAge, retain: 0 };
   const { staging, errors, close } = await openStaging(directory, fastdfs, own);
   const random = seededRandom(SEEDS.month);
   const uploads = MONTH_SITES[site].uploads(daysBefore + days, perDay, random);

@@ -41,7 +41,7 @@ export const ENTRY_BYTES = measuredEntryBytes();
 
 function measuredEntryBytes(): number {
   const cache = new FileCache({ maxBytes: 2 ** 20 });
-  cache.put('k'.repeat(KEY_CHARS), [Buffer.alloc(BODY_BYTES)], BODY_BYTES);
+  cache.getNow('k'.repeat(KEY_CHARS), () => Buffer.allocUnsafeSlow(BODY_BYTES));
   return cache.stats().bytes - BODY_BYTES;
 }
 
@@ -58,7 +58,7 @@ export async function runCache(run: CacheRun): Promise<CachePoint> {
   });
   const random = new SeededRandom(run.seed);
   const zipf = new Zipf(files, exponent, () => random.next());
-  if (isUploaded) for (const rank of ranksShuffled(files, run.seed)) put(cache, idOf(rank));
+  if (isUploaded) for (const rank of ranksShuffled(files, run.seed)) cache.getNow(idOf(rank), body);
   let done = 0;
   const ask = async (count: number) => {
     const before = cache.stats().hits;
@@ -80,11 +80,8 @@ export async function runCache(run: CacheRun): Promise<CachePoint> {
   };
 }
 
-const load = () => Promise.resolve(Buffer.allocUnsafeSlow(BODY_BYTES));
-
-function put(cache: FileCache, id: string): void {
-  cache.put(id, [Buffer.allocUnsafeSlow(BODY_BYTES)], BODY_BYTES, true);
-}
+const body = () => Buffer.allocUnsafeSlow(BODY_BYTES);
+const load = () => Promise.resolve(body());
 
 /** As long as a key. */
 function idOf(rank: number): string {

@@ -1,6 +1,7 @@
 import { stat } from 'node:fs/promises';
 import { type DeploymentMap, openMap } from '@stevedore/map';
-import { PostgresMap } from '../../../packages/map/dist/postgres-map.js';
+import { PostgresDriver } from '../../../packages/map/dist/postgres.js';
+import { SqlMap } from '../../../packages/map/dist/sql-map.js';
 
 /** A map whose bytes are known: of a file of SQLite, or of the tables of a PostgreSQL. */
 export interface SizedMap {
@@ -30,34 +31,30 @@ export async function newSqliteMap(path: string): Promise<SizedMap> {
 
 /** A database without files of a deployment; they stay there. */
 export async function emptyPostgresMap(url: string): Promise<SizedMap> {
-  const map = new SizedPostgres(url, {
-    ...{ maxConnections: CONNECTIONS, timeoutMs: TIMEOUT_MS, spread: false },
-  });
+  const driver = new PostgresDriver(url, { maxConnections: CONNECTIONS, timeoutMs: TIMEOUT_MS });
+  const map = new SqlMap(driver, false);
   await map.prepare();
   const [first] = await map.files(undefined, 1);
   if (first) {
     await map.close();
     throw new Error('the database of STEVEDORE_BENCH_MAP has files: name an empty one');
   }
-  const emptyBytes = await map.size();
+  const emptyBytes = await sizeOf(driver);
   const bytes = async () => {
-    const size = await map.size();
+    const size = await sizeOf(driver);
     await map.close();
     return size;
   };
   return { map, emptyBytes, bytes };
 }
 
-class SizedPostgres extends PostgresMap {
-  /** With indexes. */
-  async size(): Promise<number> {
-    const [row] = await this.run(
-      `SELECT pg_total_relation_size('stevedore_file')
-        + pg_total_relation_size('stevedore_trunk') AS bytes`,
-      [],
-    );
-    return Number(row!.bytes);
-  }
+/** With indexes. */
+async function sizeOf(driver: PostgresDriver): Promise<number> {
+  const [row] = await driver.run(
+    `SELECT pg_total_relation_size('stevedore_file')
+      + pg_total_relation_size('stevedore_trunk') AS bytes`,
+  );
+  return Number(row?.bytes);
 }
 
 const NONE = { size: 0 };

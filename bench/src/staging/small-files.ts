@@ -1,6 +1,12 @@
 import { randomFillSync } from 'node:crypto';
 import { crc32 } from 'node:zlib';
-import type { NewFile, Staging, StagingOptions, TrunkStore } from '@stevedore/staging';
+import {
+  type NewFile,
+  type Staging,
+  type StagingOptions,
+  smallFile,
+  type TrunkStore,
+} from '@stevedore/staging';
 
 /** Small bodies and keys that are known by their number, and Staging that takes them. */
 
@@ -16,11 +22,11 @@ export function stagingOptions(
   return {
     directory,
     connect: () => Promise.resolve(trunkStore),
-    trunkBytes: 2 * GIB,
-    maxAgeMs: DAY_MS,
-    containerBytes: 40 * GIB,
-    retainBytes: GIB,
-    sync: false,
+    trunkSize: 2 * GIB,
+    mergeMaxAge: DAY_MS,
+    containerSize: 40 * GIB,
+    retain: GIB,
+    durability: 'os',
     now: Date.now,
     randomFill: (target) => randomFillSync(target),
     packingSeed: 1,
@@ -37,7 +43,7 @@ export function bodyOf(index: number, bytes: number): Buffer {
 
 /** A file to be staged, with a key of its own. */
 export function newFile(staging: Staging, index: number, body: Buffer): NewFile {
-  return {
+  const facts = {
     key: staging.keys.next(),
     name: `upload-${index}.jpg`,
     type: 'image/jpeg',
@@ -45,8 +51,8 @@ export function newFile(staging: Staging, index: number, body: Buffer): NewFile 
     size: body.length,
     crc32: crc32(body),
     stagedAt: Date.now(),
-    body: [body],
   };
+  return smallFile(facts, [body]);
 }
 
 /** Keys of generated rows: in order of time, with bits that look random. */

@@ -96,7 +96,7 @@ const handlers = {
     }
   },
   async openStaging(directory: string): Promise<void> {
-    const options = { sync: true, disk: noting(localDisk) };
+    const options = { durability: 'sync' as const, disk: noting(localDisk) };
     staging = await Staging.open(stagingOptions(directory, absentTrunkStore(), options));
     await writeAll(files.slice(0, WARM_UP_FILES), WARM_UP_CONCURRENCY, stageOne);
   },

@@ -11,7 +11,8 @@ import type { ApiKey } from './api-keys.js';
  * One process counts for all workers of a gateway, from its start. In a deployment with a map it
  * uses only bytes that the map has granted it, some more than it needs now, and returns them when
  * the key is quiet. While the map does not answer, each server grants itself what it needs, and
- * reports it later.
+ * reports it later. Of the requests per second, each live server of the deployment has an equal part:
+ * no request waits for the map.
  */
 
 export type Limited = Pick<ApiKey, 'id' | 'requestsPerSecond' | 'bytesPerDay'>;
@@ -39,14 +40,21 @@ export interface Ledger {
   today(): readonly KeyBytes[] | Promise<readonly KeyBytes[]>;
   /** Drops keys that were revoked. */
   prune(isKey: (id: string) => boolean): void;
-  /** Counts bytes together with other servers from now on, until it is closed. */
-  share?(reserve: ReserveInMap): void;
+  /** Counts together with other servers from now on, until it is closed. */
+  share?(usage: SharedUsage): void;
   /** Returns what is reserved in the map and not used. */
   close?(): Promise<void>;
 }
 
+type Deployment = NonNullable<FileStore['deployment']>;
 /** Counts and reserves bytes in the map. */
-export type ReserveInMap = NonNullable<FileStore['deployment']>['reserveUsage'];
+export type ReserveInMap = Deployment['reserveUsage'];
+
+/** What a ledger needs to know of the deployment; of one in another process, it has to ask. */
+export interface SharedUsage {
+  readonly reserveUsage: ReserveInMap;
+  readonly liveServers: () => number | Promise<number>;
+}
 
 interface Use {
   tokens: number;
@@ -77,7 +85,8 @@ const NOTHING = (): void => {};
 export class LocalLedger implements Ledger {
   readonly #now: () => number;
   readonly #uses = new Map<string, Use>();
-  #map: ReserveInMap | undefined;
+  #map: SharedUsage | undefined;
+  #servers = 1;
   #sharing: NodeJS.Timeout | undefined;
 
   constructor(now: () => number) {
@@ -85,8 +94,9 @@ export class LocalLedger implements Ledger {
   }
 
   request(key: Limited): void {
-    const { requestsPerSecond: rate } = key;
-    if (rate === undefined) return;
+    const { requestsPerSecond } = key;
+    if (requestsPerSecond === undefined) return;
+    const rate = requestsPerSecond / this.#servers;
     const now = this.#now();
     const use = this.#of(key, now);
     const burst = Math.max(1, rate);
@@ -94,7 +104,9 @@ export class LocalLedger implements Ledger {
     use.at = now;
     if (use.tokens < 1) {
       const seconds = Math.max(1, Math.ceil((1 - use.tokens) / rate));
-      throw limited('rate_limited', `This key may make ${rate} requests a second.`, seconds);
+      const shared = this.#servers > 1 ? `, shared equally by ${this.#servers} servers` : '';
+      const message = `This key may make ${requestsPerSecond} requests a second${shared}.`;
+      throw limited('rate_limited', message, seconds);
     }
     use.tokens -= 1;
   }
@@ -128,9 +140,14 @@ export class LocalLedger implements Ledger {
     return today.map(([id, use]) => ({ id, bytes: use.storedBytes + use.elsewhereBytes }));
   }
 
-  share(reserve: ReserveInMap): void {
-    this.#map = reserve;
-    this.#sharing = setInterval(() => void this.#returnUnused(), QUIET_MS).unref();
+  share(usage: SharedUsage): void {
+    this.#map = usage;
+    const look = (): void => {
+      void this.#countServers(usage);
+      void this.#returnUnused();
+    };
+    void this.#countServers(usage);
+    this.#sharing = setInterval(look, QUIET_MS).unref();
   }
 
   async close(): Promise<void> {
@@ -175,7 +192,9 @@ export class LocalLedger implements Ledger {
       return { id, usedBytes, wantedBytes: wantedBytes(use), limitBytes: use.limitBytes };
     });
     try {
-      const grants = new Map((await this.#map(day, asks)).map((grant) => [grant.id, grant]));
+      const grants = new Map(
+        (await this.#map.reserveUsage(day, asks)).map((grant) => [grant.id, grant]),
+      );
       for (const [id, use] of uses) {
         const grant = grants.get(id);
         if (!grant || use.day !== day) continue;
@@ -190,6 +209,13 @@ export class LocalLedger implements Ledger {
       for (const [use, usedBytes] of asked) if (use.day === day) use.mappedBytes -= usedBytes;
       return false;
     }
+  }
+
+  /** If they cannot be counted at the moment, as before. */
+  async #countServers({ liveServers }: SharedUsage): Promise<void> {
+    try {
+      this.#servers = Math.max(1, await liveServers());
+    } catch {}
   }
 
   async #returnUnused(): Promise<void> {

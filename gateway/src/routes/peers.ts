@@ -90,7 +90,7 @@ export function peerRoutes(
     const { origin } = request.params as { readonly origin: string };
     // It may have been taken over meanwhile.
     return tell(request as AskedBy, async (key) => {
-      const held = await store.copies?.find(Number(origin), key);
+      const held = await store.copies?.find(Number(origin), key).catch(deletedThere);
       return held ?? get(key);
     });
   });
@@ -154,6 +154,13 @@ export function asPeer(deployment: FileStore['deployment'], call: Call): Call {
       throw new ProblemError(code, message, error, { ...headers, [PEER_HEADER]: proof });
     }
   };
+}
+
+/** The copy, which has the deletion, speaks for the file's gateway. */
+function deletedThere(error: Error): never {
+  throw isStoreError(error, 'not_found')
+    ? new ProblemError('not_found', error.message, error)
+    : error;
 }
 
 /** A live gateway sends something every second. */

@@ -48,6 +48,7 @@ export type WorkerCalls = {
   readonly ready: () => ReturnType<FileStore['ready']>;
   /** Counts in the map for the whole gateway. */
   readonly reserveUsage: ReserveInMap;
+  readonly liveServers: () => number;
   readonly cluster: () => ReturnType<FileStore['cluster']>;
   readonly close: () => Promise<void>;
 };

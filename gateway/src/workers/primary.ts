@@ -126,7 +126,11 @@ class Primary {
       Date.now,
       options.map === ''
         ? undefined
-        : (day, asks) => this.#anyone().askWithin(MAP_TIMEOUT_MS, 'reserveUsage', day, asks),
+        : {
+            reserveUsage: (day, asks) =>
+              this.#anyone().askWithin(MAP_TIMEOUT_MS, 'reserveUsage', day, asks),
+            liveServers: async () => this.#anyone().askWithin(MAP_TIMEOUT_MS, 'liveServers'),
+          },
     );
     this.#slots = plan.map((own) => ({
       number: own[0] ?? 1,

@@ -9,7 +9,7 @@ import {
   type Ledger,
   type Limited,
   LocalLedger,
-  type ReserveInMap,
+  type SharedUsage,
 } from '../access/ledger.js';
 import type { Calls } from './calls.js';
 
@@ -42,10 +42,10 @@ export class Shared {
   readonly #ledger: LocalLedger;
   readonly #marks = new LocalMarks();
 
-  /** `reserve`: counts together with other servers of the deployment. */
-  constructor(now: () => number, reserve?: ReserveInMap) {
+  /** `usage`: counts together with other servers of the deployment. */
+  constructor(now: () => number, usage?: SharedUsage) {
     this.#ledger = new LocalLedger(now);
-    if (reserve) this.#ledger.share(reserve);
+    if (usage) this.#ledger.share(usage);
   }
 
   /** Answers one worker; `end` releases what it holds. */

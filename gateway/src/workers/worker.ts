@@ -42,11 +42,8 @@ const answers: WorkerCalls = {
   stats,
   ready: () => serving().store.ready(),
   cluster: () => serving().store.cluster(),
-  reserveUsage: (day, asks) => {
-    const { deployment } = serving().store;
-    if (!deployment) throw new Error('the gateway has no map');
-    return deployment.reserveUsage(day, asks);
-  },
+  reserveUsage: (day, asks) => deployment().reserveUsage(day, asks),
+  liveServers: () => deployment().liveServers(),
   close: async () => {
     toFirst?.close();
     await gateway?.leave();
@@ -65,6 +62,12 @@ const primary = new Calls<PrimaryCalls>((message) => {
 function serving(): Gateway {
   if (!gateway) throw new Error('the worker has not started');
   return gateway;
+}
+
+function deployment(): NonNullable<FileStore['deployment']> {
+  const { deployment } = serving().store;
+  if (!deployment) throw new Error('the gateway has no map');
+  return deployment;
 }
 
 function stats(): ReturnType<FileStore['stats']> {

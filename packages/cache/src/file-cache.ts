@@ -152,18 +152,6 @@ export class FileCache {
     return this.#areas?.peek(id)?.bytes;
   }
 
-  /**
-   * Caches a new file before anyone requests it. Copies the pieces, unless there is only one, which
-   * has its memory to itself and is `given`: nobody changes it any more.
-   */
-  put(id: string, pieces: readonly Uint8Array[], size: number, given = false): void {
-    if (!this.#areas || size > this.#maxFileBytes) return;
-    const [only] = pieces;
-    const isKept = given && pieces.length === 1 && Buffer.isBuffer(only) && isAlone(only);
-    this.#absent.delete(id);
-    this.#list(this.#areas, id, isKept ? only : joined(pieces, size));
-  }
-
   /** Does not count as a request. */
   has(id: string): boolean {
     return this.#areas?.has(id) ?? false;
@@ -271,18 +259,9 @@ function own(bytes: Buffer): Buffer {
   return copy;
 }
 
-function joined(pieces: readonly Uint8Array[], size: number): Buffer {
-  const bytes = Buffer.allocUnsafeSlow(size);
-  let at = 0;
-  for (const piece of pieces) {
-    bytes.set(piece, at);
-    at += piece.length;
-  }
-  return bytes;
-}
-
+/** A reply's buffer has a byte more than its file. */
 function isAlone(bytes: Buffer): boolean {
-  return bytes.buffer.byteLength === bytes.length;
+  return bytes.buffer.byteLength - bytes.length <= 1;
 }
 
 /**

@@ -101,7 +101,7 @@ export class DirectBuffer {
   async #write(group: readonly Waiting[]): Promise<void> {
     if (group.length > 1 && (await this.#writeTogether(group))) return;
     for (const { file, resolve, reject } of group) {
-      const chunks = (): AsyncIterable<Uint8Array> => yieldAll(file.body!);
+      const chunks = (): AsyncIterable<Uint8Array> => yieldAll(file.body);
       await this.putWhole(file, chunks).then(resolve, reject);
     }
   }

@@ -1,6 +1,13 @@
 import { types } from 'node:util';
 import { crc32 } from 'node:zlib';
-import type { FileMeta, NewFile, SpoolWriter, Staging } from '@stevedore/staging';
+import {
+  type FileFacts,
+  type NewFile,
+  type SpoolWriter,
+  type Staging,
+  smallFile,
+  spooledFile,
+} from '@stevedore/staging';
 import {
   MAX_FILE_NAME_BYTES,
   MAX_GROUP_BYTES,
@@ -14,31 +21,13 @@ import type { Body, PutOptions } from './types.js';
 
 /**
  * Receives bodies. Small ones go to memory while the budget lasts, all others to a spool file, so
- * no upload holds more than a few MiB. A received body is staged or discarded; a failed one leaves
- * nothing behind.
+ * no upload holds more than a few MiB. A file that was received is then staged, and `release`d, or
+ * `discard`ed; a failed one leaves nothing behind.
  */
 export interface IntakeLimits {
   /** Larger bodies become large files, stored from the spool. */
   readonly smallFileBytes: number;
   readonly maxFileBytes: number;
-  readonly sync: boolean;
-}
-
-export interface Taken {
-  readonly key: Buffer;
-  readonly meta: FileMeta;
-  readonly size: number;
-  readonly crc32: number;
-  readonly body: readonly Uint8Array[] | undefined;
-  /** Bytes that it holds of the memory budget. */
-  readonly heldBytes: number;
-  readonly spool: SpoolWriter | undefined;
-}
-
-export interface StageOptions {
-  readonly group: string | undefined;
-  readonly once: string | undefined;
-  /** False: less than the store's own durability is enough. */
   readonly sync: boolean;
 }
 
@@ -53,39 +42,38 @@ const SPOOL_WRITE_BYTES = 128 * 1024;
 export class Intake {
   readonly staging: Staging;
   readonly limits: IntakeLimits;
+  readonly now: () => number;
   inFlight = 0;
   #heldBytes = 0;
+  /** Those that hold memory or a spool file. */
+  readonly #takings = new Map<NewFile, Taking>();
 
-  constructor(staging: Staging, limits: IntakeLimits) {
+  constructor(staging: Staging, limits: IntakeLimits, now: () => number) {
     this.staging = staging;
     this.limits = limits;
+    this.now = now;
   }
 
   /** Synchronous for a small body in memory. Throws if the options are invalid. */
-  take(body: Body, options: PutOptions, sync: boolean): Taken | Promise<Taken> {
-    const meta = checkMeta(withOwnNames(body, options));
+  take(body: Body, options: PutOptions): NewFile | Promise<NewFile> {
+    const about = checkMeta(withOwnNames(body, options));
     const { maxBytes = Infinity } = options;
     const bytes = readBody(body, options, Math.min(maxBytes, this.limits.maxFileBytes));
+    const key = this.staging.keys.next();
     if (bytes instanceof Chunks || bytes.length > this.limits.smallFileBytes) {
-      return this.#takeSlowly(bytes, meta, new Taking(this, sync, bytes));
+      return this.#takeSlowly(bytes, about, new Taking(this, key, isSync(options), bytes));
     }
-    return {
-      key: this.staging.keys.next(),
-      meta,
-      size: bytes.length,
-      crc32: crc32(bytes),
-      body: [bytes],
-      heldBytes: 0,
-      spool: undefined,
-    };
+    return smallFile(factsOf(about, key, bytes.length, crc32(bytes), this.now()), [bytes]);
   }
 
-  async #takeSlowly(bytes: Buffer | Chunks, meta: FileMeta, taking: Taking): Promise<Taken> {
+  async #takeSlowly(bytes: Buffer | Chunks, about: About, taking: Taking): Promise<NewFile> {
     this.inFlight += 1;
     try {
       if (bytes instanceof Chunks) for await (const chunk of bytes) await taking.add(chunk);
       else await taking.add(bytes);
-      return await taking.finish(meta);
+      const file = await taking.finish(about);
+      this.#takings.set(file, taking);
+      return file;
     } catch (error) {
       await taking.discard();
       throw error;
@@ -94,43 +82,23 @@ export class Intake {
     }
   }
 
-  /** Makes the received bodies durable, all or none, with as many copies as the options ask for. */
-  async stage(taken: readonly Taken[], how: StageOptions, now: number): Promise<NewFile[]> {
-    const { group, once } = how;
-    // Property by property: a spread would cost more than all the rest of this method.
-    const files = taken.map(({ key, meta, size, crc32: crc, body, spool }) => ({
-      name: meta.name,
-      type: meta.type,
-      group: group ?? meta.group,
-      expiresAt: meta.expiresAt,
-      once,
-      key,
-      size,
-      crc32: crc,
-      stagedAt: now,
-      body,
-      blocks: spool?.blocks,
-    }));
-    const { copies, acceptance } = this.staging;
-    let isCopied: boolean;
-    try {
-      copies?.demand();
-      isCopied = await acceptance.stage(files, how.sync);
-    } catch (error) {
-      await this.discard(taken);
-      throw error;
-    }
-    try {
-      if (copies) await copies.acknowledge(files, isCopied);
-    } finally {
-      for (const { heldBytes } of taken) this.release(heldBytes);
-    }
-    return files;
+  /** True if the file must be released. */
+  holds(file: NewFile): boolean {
+    return this.#takings.has(file);
   }
 
-  async discard(taken: readonly Taken[]): Promise<void> {
-    for (const { heldBytes } of taken) this.release(heldBytes);
-    await Promise.all(taken.map(({ spool }) => spool?.discard()));
+  /** The files are staged: their memory is free. */
+  release(files: readonly NewFile[]): void {
+    for (const file of files) {
+      this.#takings.get(file)?.release();
+      this.#takings.delete(file);
+    }
+  }
+
+  async discard(files: readonly NewFile[]): Promise<void> {
+    const takings = files.map((file) => this.#takings.get(file));
+    this.release(files);
+    await Promise.all(takings.map((taking) => taking?.discard()));
   }
 
   /**
@@ -143,7 +111,7 @@ export class Intake {
     return true;
   }
 
-  release(bytes: number): void {
+  letGo(bytes: number): void {
     this.#heldBytes -= bytes;
   }
 }
@@ -161,9 +129,9 @@ class Taking {
   #spool: SpoolWriter | undefined;
   size = 0;
 
-  constructor(intake: Intake, sync: boolean, body: Buffer | Chunks) {
+  constructor(intake: Intake, key: Buffer, sync: boolean, body: Buffer | Chunks) {
     this.#intake = intake;
-    this.#key = intake.staging.keys.next();
+    this.#key = key;
     this.#sync = sync && intake.limits.sync;
     this.#announcedBytes = body instanceof Chunks ? body.announcedBytes : body.length;
   }
@@ -196,71 +164,88 @@ class Taking {
     return this.#announcedBytes === undefined ? UNANNOUNCED_SHARE : 1;
   }
 
-  async finish(meta: FileMeta): Promise<Taken> {
+  async finish(about: About): Promise<NewFile> {
     const { size } = this;
-    const key = this.#key;
+    const facts = (crc: number) => factsOf(about, this.#key, size, crc, this.#intake.now());
     const spool = this.#spool;
-    if (!spool) {
-      const body = this.#chunks;
-      return { key, meta, size, crc32: this.#crc, body, heldBytes: this.#heldBytes, spool };
-    }
+    if (!spool) return smallFile(facts(this.#crc), this.#chunks);
     await this.#flush();
     if (size > this.#intake.limits.smallFileBytes) {
       await spool.finish(this.#sync);
-      return { key, meta, size, crc32: spool.crc32, body: undefined, heldBytes: 0, spool };
+      return spooledFile(facts(spool.crc32), spool.blocks);
     }
     // It went to disk only because memory was short; it belongs in the container.
     const bytes = await spool.readBack();
-    await spool.discard();
-    const about = { key, meta, size, crc32: crc32(bytes), body: [bytes] };
-    return { ...about, heldBytes: 0, spool: undefined };
+    await this.discard();
+    return smallFile(facts(crc32(bytes)), [bytes]);
   }
 
-  async discard(): Promise<void> {
-    this.#intake.release(this.#heldBytes);
+  release(): void {
+    this.#intake.letGo(this.#heldBytes);
     this.#heldBytes = 0;
-    await this.#spool?.discard();
+  }
+
+  /** A trunk in flight may read the spool file of one that was refused late: its end removes it. */
+  async discard(): Promise<void> {
+    this.release();
+    const spool = this.#spool;
+    this.#spool = undefined;
+    if (spool && !this.#intake.staging.files.isPacking(this.#key)) await spool.discard();
   }
 
   async #flush(): Promise<void> {
     const chunks = this.#chunks;
     this.#chunks = [];
     this.#chunkBytes = 0;
-    this.#intake.release(this.#heldBytes);
-    this.#heldBytes = 0;
+    this.release();
     if (chunks.length > 0) await this.#spool!.write(chunks);
   }
 }
 
-/** Throws `invalid_option`. */
-export function stageOptions({
-  durability,
-  once,
-}: Pick<PutOptions, 'durability' | 'once'>): StageOptions {
+/** What the caller says about a file. */
+type About = Pick<FileFacts, 'name' | 'type' | 'group' | 'expiresAt' | 'once'>;
+
+function factsOf(
+  { name, type, group, expiresAt, once }: About,
+  key: Buffer,
+  size: number,
+  crc: number,
+  stagedAt: number,
+): FileFacts {
+  return { key, name, type, group, expiresAt, once, size, crc32: crc, stagedAt };
+}
+
+/** False: less than the store's own durability is enough. Throws `invalid_option`. */
+export function isSync({ durability }: Pick<PutOptions, 'durability'>): boolean {
   if (durability !== undefined && durability !== 'sync' && durability !== 'os') {
     throw invalidOption('durability: sync or os');
   }
-  if (once === undefined) return { group: undefined, once, sync: durability !== 'os' };
-  return { group: undefined, once: onceText(once), sync: durability !== 'os' };
+  return durability !== 'os';
 }
 
+/** Throws `invalid_option`. */
 export function checkMeta({
   name = '',
   type = DEFAULT_TYPE,
   group,
   expiresAt,
-}: PutOptions): FileMeta {
-  const meta = {
+  once,
+}: PutOptions): About {
+  return {
     name: checkText('name', name, MAX_FILE_NAME_BYTES),
     type: checkText('type', type, MAX_TYPE_BYTES),
     group: group === undefined ? undefined : checkText('group', group, MAX_GROUP_BYTES),
+    expiresAt: expiresAt === undefined ? undefined : checkTime(expiresAt),
+    once: once === undefined ? undefined : onceText(once),
   };
-  if (expiresAt === undefined) return meta;
+}
+
+function checkTime(expiresAt: Date): number {
   const time = types.isDate(expiresAt) ? expiresAt.getTime() : Number.NaN;
   if (!Number.isSafeInteger(time)) throw invalidOption('expiresAt: a valid Date is needed');
   // Nobody could read what was acknowledged.
   if (time <= Date.now()) throw invalidOption('expiresAt: this time has passed');
-  return { ...meta, expiresAt: time };
+  return time;
 }
 
 /** As it can be stored: half of a surrogate pair, as in names from Windows, is no text in UTF-8. */

@@ -205,7 +205,7 @@ export class Lookup {
     return row;
   }
 
-  /** As `#storedRow`, unless a read found that FastDFS has lost the file. */
+  /** A living file, unless a read found that FastDFS has lost it. */
   async #presentRow(row: FileRow): Promise<StoredFile> {
     const loss = await this.#parts.downloads.lossOfRow(row);
     if (loss) throw loss;
@@ -213,7 +213,6 @@ export class Lookup {
   }
 
   #storedRow(row: FileRow): StoredFile {
-    this.#alive(row, formatKey(row.key));
     const { reader, reads } = this.#parts;
     return this.#handle(
       this.#factsBesideId(row),
@@ -326,7 +325,7 @@ export class Lookup {
 
   async #findSlice(id: string, slice: SliceId): Promise<StoredFile> {
     const found = await this.#resolveSlice(id, slice);
-    if ('row' in found) return this.#presentRow(found.row);
+    if ('row' in found) return this.#presentRow(this.#alive(found.row, id));
     const facts = factsOfEntry(found.entry, slice);
     if (facts.expiresAt && facts.expiresAt.getTime() <= this.#parts.now()) throw notFound(id);
     const file = {
@@ -370,7 +369,7 @@ export class Lookup {
   async #findPlain(fileId: FileId, signal: Signal): Promise<StoredFile> {
     const id = formatFileId(fileId);
     const row = this.#resolvePlain(id);
-    if (row) return this.#presentRow(row);
+    if (row) return this.#presentRow(this.#alive(row, id));
     const info = await this.#parts.downloads.info(id, signal);
     const fixed = fileKind(fileId) === 'normal' || fileKind(fileId) === 'slot';
     const facts: FileFacts = {

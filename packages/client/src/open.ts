@@ -28,7 +28,7 @@ import type { DeploymentContext } from './deployment/gateways.js';
 import { loadRun, placeOf, readInstance, saveRun } from './deployment/instance.js';
 import { Partners } from './deployment/partners.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
-import { type OpenOptions, parseStoreOptions, type StoreOptions } from './options.js';
+import { type OpenOptions, parseStoreOptions, type StoreOptions, tailBytesOf } from './options.js';
 import { dataDirectory, otherWorkers } from './shared-directory.js';
 import type { SiblingOptions } from './siblings.js';
 import { LocalFileStore } from './store.js';
@@ -86,7 +86,9 @@ async function openStore(
   let deployed: DeploymentContext | undefined;
   try {
     const staging = await Staging.open({
+      ...parsed,
       directory,
+      tailBytes: tailBytesOf(parsed.cacheSize),
       ...(map
         ? {
             hasMap,
@@ -115,15 +117,6 @@ async function openStore(
       ...(parsed.stagedCopies > 1 && !onRebuild
         ? { copies: copiesOf(parsed, started.promise) }
         : {}),
-      trunkBytes: parsed.trunkSize,
-      maxAgeMs: parsed.mergeMaxAge,
-      idMaxAgeMs: parsed.idMaxAge,
-      unfinishedAgeMs: parsed.unfinishedAge,
-      containerBytes: parsed.containerSize,
-      retainBytes: parsed.retain,
-      confirmCopies: parsed.confirmCopies,
-      scrubBytesPerSecond: parsed.scrubRate,
-      sync: parsed.durability === 'sync',
       // A check without repair must not change what it checks.
       ...(onRebuild ? { onRebuild, rebuildsFirst: true, findsOrphans: false } : {}),
       // Maintenance leaves unpublished changes in the outbox.
@@ -174,6 +167,7 @@ function copiesOf(
     deadlineMs: PARTNER_DEADLINE_MS,
     storeDeadlineMs: SECOND_COPY_DEADLINE_MS,
     connect: (signal) => partners.connect(signal),
+    recordDeletion: async (key) => (await deployment).remove(key),
   };
 }
 

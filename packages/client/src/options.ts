@@ -129,6 +129,11 @@ export const storeOptions = {
   ),
 } satisfies OptionTable;
 
+/** The part of `cacheSize` for files just uploaded; the rest is for files that were read. */
+export function tailBytesOf(cacheSize: number): number {
+  return Math.floor(cacheSize / 2);
+}
+
 export type StoreOptions = OptionValues<typeof storeOptions>;
 
 /** The argument of `open()`. Sizes and durations are numbers, or text like `64MiB` and `60s`. */

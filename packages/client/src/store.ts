@@ -23,7 +23,7 @@ import { listFiles } from './listing.js';
 import { locate } from './location.js';
 import { Lookup } from './lookup.js';
 import { MissingFiles } from './missing-files.js';
-import type { StoreOptions } from './options.js';
+import { type StoreOptions, tailBytesOf } from './options.js';
 import { putFile } from './put-file.js';
 import { Reader } from './reader.js';
 import { readiness } from './readiness.js';
@@ -98,7 +98,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     this.#staging = staging;
     const downloads = new Downloads(client, staging, this.#missing);
     const readerOptions = {
-      cacheBytes: options.cacheSize,
+      cacheBytes: options.cacheSize - tailBytesOf(options.cacheSize),
       cacheFilter: options.cacheFilter,
       readAheadBytes: options.readAhead,
       smallFileBytes: options.smallFileLimit,
@@ -107,7 +107,6 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     this.#uploads = new Uploads({
       ...{ store: this, staging, client, options, now: parts.now },
       throwIfClosed: () => this.#throwIfClosed(),
-      cache: this.#reader.cache,
     });
     this.unfinished = this.#uploads.unfinished;
     const reads = new Reads({
@@ -149,7 +148,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       this.#foreignFiles = foreign;
       if (held) {
         this.copies = {
-          receive: (origin, stream) => held.receive(origin, stream),
+          receive: (origin, stream) =>
+            held.receive(origin, stream, this.deployment!.isAdopted(origin)),
           leave: () => held.leave(),
           find: (origin, key) => foreign.findHeld(origin, parseKey(key)!),
         };
@@ -383,17 +383,17 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
 
   #forwardEvents(): void {
     const { staging } = this.#parts;
-    staging.on('error', (error) => this.report(error));
-    staging.on('damage', (damage) => this.emit('damage', damage));
-    staging.on('trunk', (event) => {
+    staging.changes.on('error', (error) => this.report(error));
+    staging.changes.on('damage', (damage) => this.emit('damage', damage));
+    staging.changes.on('trunk', (event) => {
       this.#settling.lookAgain();
       if (trunkChannel.hasSubscribers) trunkChannel.publish({ ...event, store: this });
       this.emit('trunk', event);
     });
     // Events for single files are created only if there is a listener.
     (this as EventEmitter).on('newListener', (name: string) => {
-      if (name !== 'merged' || staging.listenerCount('merged') > 0) return;
-      staging.on('merged', (event) => this.emit('merged', event));
+      if (name !== 'merged' || staging.changes.listenerCount('merged') > 0) return;
+      staging.changes.on('merged', (event) => this.emit('merged', event));
     });
   }
 

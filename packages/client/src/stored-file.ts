@@ -31,7 +31,8 @@ export class FileHandle implements StoredFile {
   readonly state: FileState;
   readonly stagedAt: Date;
   readonly #read: ReadContent;
-  readonly #readNow: MoreOfFile['readNow'];
+  /** Undefined once it gave nothing: the file takes time to read. */
+  #readNow: MoreOfFile['readNow'];
   #fileId: string | (() => string | undefined) | undefined;
 
   constructor(facts: FileFacts, read: ReadContent, more?: MoreOfFile) {
@@ -59,13 +60,15 @@ export class FileHandle implements StoredFile {
   }
 
   contentNow(): Buffer | undefined {
-    return this.#readNow?.();
+    const bytes = this.#readNow?.();
+    if (!bytes) this.#readNow = undefined;
+    return bytes;
   }
 
   async content(options: ReadOptions = {}): Promise<Buffer | Readable> {
     checkRange(options.range, this.size);
     options.signal?.throwIfAborted();
-    const now = options.range ? undefined : this.#readNow?.();
+    const now = options.range ? undefined : this.contentNow();
     return now ?? this.#read(options.range, options.signal);
   }
 

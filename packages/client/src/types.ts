@@ -1,5 +1,5 @@
 import type { EventEmitter } from 'node:events';
-import type { Readable } from 'node:stream';
+import type { Duplex, Readable } from 'node:stream';
 import type { FileCacheStats } from '@stevedore/cache';
 import type { ClientStats } from '@stevedore/fastdfs';
 import type { HeldCopies, HeldStats, StagingEvents, StagingStats } from '@stevedore/staging';
@@ -365,14 +365,15 @@ export interface FileStore extends Store, EventEmitter<FileStoreEvents> {
   /** The server's part in a deployment; undefined without a map. */
   readonly deployment?: Pick<
     Deployment,
-    'origin' | 'secret' | 'mapNow' | 'ownerOf' | 'urlFor' | 'reserveUsage'
+    'origin' | 'secret' | 'mapNow' | 'ownerOf' | 'urlFor' | 'reserveUsage' | 'liveServers'
   >;
   /**
    * Copies of other servers' staged files; undefined without a map, and for a process of a gateway
    * that does not own them. `find`: a file in the copy of that origin's container, unless that server
    * is connected.
    */
-  readonly copies?: Pick<HeldCopies, 'receive' | 'leave'> & {
+  readonly copies?: Pick<HeldCopies, 'leave'> & {
+    readonly receive: (origin: number, stream: Duplex) => Promise<void>;
     readonly find: (origin: number, key: string) => Promise<StoredFile | undefined>;
   };
   /** Other processes of this machine, whose files this store serves, too. */

@@ -7,6 +7,8 @@ import {
   type StagedUpload,
   type Staging,
   StoreError,
+  smallFile,
+  spooledFile,
   withStoreErrors,
 } from '@stevedore/staging';
 import { readBody, tooLarge } from './body.js';
@@ -153,11 +155,11 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
       };
       if (size > limits.smallFileBytes) {
         await unfinished.finishSpooled(key, (sums) =>
-          accept({ ...about, crc32: sums.crc32, blocks: sums.list(), body: undefined }),
+          accept(spooledFile({ ...about, crc32: sums.crc32 }, sums.list())),
         );
       } else {
         await unfinished.finishSmall(key, (bytes) =>
-          accept({ ...about, crc32: crc32(bytes), body: [bytes] }),
+          accept(smallFile({ ...about, crc32: crc32(bytes) }, [bytes])),
         );
       }
       await copies?.acknowledge([file!], isCopied);

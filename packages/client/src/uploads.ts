@@ -1,12 +1,11 @@
 import { types } from 'node:util';
-import type { FileCache } from '@stevedore/cache';
 import type { FastdfsClient } from '@stevedore/fastdfs';
 import { formatKey, type NewFile, type Staging, StoreError } from '@stevedore/staging';
 import { MAX_GROUP_BYTES } from '@stevedore/staging/text-limits';
 import { type PutMessage, putChannel } from './channels.js';
 import { DirectBuffer } from './direct-buffer.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
-import { checkText, Intake, stageOptions, type Taken } from './intake.js';
+import { checkText, Intake, isSync } from './intake.js';
 import type { StoreOptions } from './options.js';
 import { invalidOption } from './options.js';
 import type {
@@ -33,8 +32,6 @@ export interface UploadsParts {
   readonly options: StoreOptions;
   readonly now: () => number;
   readonly throwIfClosed: () => void;
-  /** Gets acknowledged files, which are likely to be read soon. */
-  readonly cache: FileCache;
 }
 
 export class Uploads {
@@ -47,13 +44,14 @@ export class Uploads {
   constructor(parts: UploadsParts) {
     this.#parts = parts;
     const { staging, client, options } = parts;
-    this.#intake = new Intake(staging, {
+    const limits = {
       smallFileBytes: options.smallFileLimit,
       maxFileBytes: options.maxFileSize,
       sync: options.durability === 'sync',
-    });
+    };
+    this.#intake = new Intake(staging, limits, parts.now);
     this.unfinished = new LocalUnfinishedUploads({
-      ...{ staging, limits: this.#intake.limits, now: parts.now },
+      ...{ staging, limits, now: parts.now },
       maxAgeMs: options.unfinishedAge,
       throwIfClosed: parts.throwIfClosed,
       stored: ({ name, type, group }, store) => {
@@ -82,17 +80,33 @@ export class Uploads {
   }
 
   async #put(body: Body, options: PutOptions): Promise<Receipt> {
+    const { staging, throwIfClosed } = this.#parts;
     try {
-      this.#parts.throwIfClosed();
+      throwIfClosed();
       if (options.mode === 'direct') return await this.#putDirect(body, options);
-      const how = stageOptions(options);
-      const taking = this.#intake.take(body, options, how.sync);
-      const taken = types.isPromise(taking) ? await taking : taking;
-      const [file] = await this.#intake.stage([taken], how, this.#parts.now());
-      return this.#acknowledged(file!, options.transfer);
+      const sync = isSync(options);
+      const taking = this.#intake.take(body, options);
+      const file = types.isPromise(taking) ? await taking : taking;
+      const isPlain = !staging.copies && !this.#intake.holds(file);
+      await (isPlain ? staging.acceptance.stage([file], sync) : this.#stage([file], sync));
+      return this.#acknowledged(file);
     } catch (error) {
       this.#counts.failedUploads += 1;
-      throw this.#parts.staging.acceptance.noteFailure(error);
+      throw staging.acceptance.noteFailure(error);
+    }
+  }
+
+  /** Makes received files durable, all or none, with their second copy if one is wanted. */
+  async #stage(files: readonly NewFile[], sync: boolean): Promise<void> {
+    const { copies, acceptance } = this.#parts.staging;
+    try {
+      copies?.demand();
+      const isCopied = await acceptance.stage(files, sync);
+      await copies?.acknowledge(files, isCopied);
+      this.#intake.release(files);
+    } catch (error) {
+      await this.#intake.discard(files);
+      throw error;
     }
   }
 
@@ -100,18 +114,17 @@ export class Uploads {
     if (options.expiresAt !== undefined || options.once !== undefined) {
       throw invalidOption('mode direct keeps neither expiresAt nor once');
     }
-    const taken = await this.#intake.take(body, options, false);
-    const { key, meta, size, crc32 } = taken;
-    const stagedAt = this.#parts.now();
-    const file = { ...meta, key, size, crc32, stagedAt, body: taken.body };
+    const file = await this.#intake.take(body, { ...options, durability: 'os' });
+    const { spool } = this.#parts.staging;
     try {
-      const fileId = taken.body
-        ? await this.direct.put(file)
-        : await this.direct.putWhole(file, () => this.#parts.staging.spool.read(file.key, file));
+      const fileId =
+        file.at === 'container'
+          ? await this.direct.put(file)
+          : await this.direct.putWhole(file, () => spool.read(file.key, file));
       this.#count(file);
       return { ...receiptOf(file), key: fileId, fileId, state: 'merged' };
     } finally {
-      await this.#intake.discard([taken]);
+      await this.#intake.discard([file]);
     }
   }
 
@@ -130,21 +143,21 @@ export class Uploads {
     parts: Iterable<PutPart> | AsyncIterable<PutPart>,
     options: PutAllOptions,
   ): Promise<Receipt[]> {
-    const taken: Taken[] = [];
+    const taken: NewFile[] = [];
     try {
       this.#parts.throwIfClosed();
-      const { signal } = options;
-      const how = stageOptions(options);
+      const { durability, once, signal } = options;
+      const sync = isSync(options);
+      const shared = { durability, once, signal } as PutOptions;
       for await (const { body, ...rest } of parts) {
-        taken.push(await this.#intake.take(body, signal ? { ...rest, signal } : rest, how.sync));
+        taken.push(await this.#intake.take(body, { ...rest, ...shared }));
         if (signal?.aborted) throw new StoreError('aborted', 'the upload was aborted');
       }
       const given = typeof options.group === 'function' ? options.group() : options.group;
       const group = given === undefined ? undefined : checkText('group', given, MAX_GROUP_BYTES);
-      if (taken.length === 0) return [];
-      const received = taken.splice(0);
-      const files = await this.#intake.stage(received, { ...how, group }, this.#parts.now());
-      return files.map((file) => this.#acknowledged(file));
+      if (group !== undefined) for (const file of taken) file.group = group;
+      if (taken.length > 0) await this.#stage(taken, sync);
+      return taken.map((file) => this.#acknowledged(file));
     } catch (error) {
       this.#counts.failedUploads += 1;
       await this.#intake.discard(taken);
@@ -152,12 +165,9 @@ export class Uploads {
     }
   }
 
-  #acknowledged(file: NewFile, transfer?: boolean): Receipt {
-    const receipt = receiptOf(file);
-    const { body, size } = file;
+  #acknowledged(file: NewFile): Receipt {
     this.#count(file);
-    if (body && size > 0) this.#parts.cache.put(receipt.key, body, size, transfer);
-    return receipt;
+    return receiptOf(file);
   }
 
   async #countingFailure<Result>(upload: () => Promise<Result>): Promise<Result> {
@@ -182,16 +192,7 @@ export class Uploads {
   }
 }
 
-function receiptOf(file: {
-  readonly key: Buffer;
-  readonly name: string;
-  readonly size: number;
-  readonly type: string;
-  readonly crc32: number;
-  readonly stagedAt: number;
-  readonly group: string | undefined;
-  readonly expiresAt?: number | undefined;
-}): Receipt {
+function receiptOf(file: NewFile): Receipt {
   const receipt: { -readonly [Name in keyof Receipt]: Receipt[Name] } = {
     key: formatKey(file.key),
     name: file.name,

@@ -20,18 +20,18 @@ import {
   type RemoteFileInfo,
   type StorageRecord,
 } from '@stevedore/protocol';
-import type { PoolStats } from '@stevedore/wire';
+import type { Address, PoolStats } from '@stevedore/wire';
 import { type Body, invalid } from './body.js';
 import { type CallOptions, Deadline } from './deadline.js';
 import { FastdfsError } from './errors.js';
 import type { FastdfsEvents, PossibleOrphan } from './events.js';
-import { checkFileId, describeFile, type FileDescription, nameOf } from './file-ids.js';
+import { checkFileId, describeFile, type FileDescription, factsOf, nameOf } from './file-ids.js';
 import * as appender from './operations/appender.js';
 import { Context } from './operations/context.js';
 import * as downloads from './operations/download.js';
 import { type ListedFile, type ListFilesOptions, listFiles } from './operations/listing.js';
 import * as metadata from './operations/metadata.js';
-import { type Attempt, type InfoOptions, Reading } from './operations/reading.js';
+import { type InfoOptions, readFrom } from './operations/reading.js';
 import { type SlaveOptions, type UploadOptions, upload, uploadSlave } from './operations/upload.js';
 import { checkOptions, type FastdfsOptions } from './options.js';
 import type { Download } from './streaming.js';
@@ -171,9 +171,10 @@ export class FastdfsClient extends EventEmitter<FastdfsEvents> implements AsyncD
     const id = checkFileId('info', fileId);
     const flags = options.computeCrc === false ? QueryInfoFlag.noCrc : 0;
     return context.run(new Deadline('info', options, 0, fileId), (deadline) => {
-      const attempt: Attempt<RemoteFileInfo> = (storage, stepMs) =>
+      const attempt = (storage: Address, stepMs: number): Promise<RemoteFileInfo> =>
         context.caller.call(storage, queryFileInfo, nameOf(id), deadline, { stepMs, flags });
-      return new Reading(context, id, deadline, attempt).from(queryFetch, options.storage);
+      const read = { context, id, facts: factsOf(id), deadline, attempt };
+      return readFrom(read, queryFetch, options.storage);
     });
   }
 
@@ -239,9 +240,9 @@ export class FastdfsClient extends EventEmitter<FastdfsEvents> implements AsyncD
   }
 
   stats(): ClientStats {
-    const { pool, caller, busyRepeats } = this.#context;
+    const { caller, busyRepeats } = this.#context;
     return {
-      ...pool.stats(),
+      ...caller.pool.stats(),
       requests: caller.requests,
       failedRequests: caller.failedRequests,
       repeatedRequests: caller.replacedConnections + busyRepeats,
@@ -250,7 +251,7 @@ export class FastdfsClient extends EventEmitter<FastdfsEvents> implements AsyncD
 
   /** Ends calls in flight with `closed` and resolves when every socket is released. */
   close(): Promise<void> {
-    return this.#context.pool.close();
+    return this.#context.caller.pool.close();
   }
 
   [Symbol.asyncDispose](): Promise<void> {

@@ -1,5 +1,12 @@
+import { downloadFile, parseFileId, Status, statusText } from '@stevedore/protocol';
 import { type Call, MAX_TIMER_MS } from '@stevedore/wire';
-import { FastdfsError, type FastdfsErrorCode, type FastdfsErrorDetails } from './errors.js';
+import {
+  codeOfStatus,
+  FastdfsError,
+  type FastdfsErrorCode,
+  type FastdfsErrorDetails,
+  Redirect,
+} from './errors.js';
 
 /**
  * One call from start to end. A Deadline ends a call at most once, by its timer or by the caller's
@@ -30,9 +37,12 @@ export interface CallOptions {
 export class Deadline implements Call {
   readonly operation: string;
   readonly fileId: string | undefined;
+  /** The call goes on after its result, until the stream that it returned has ended. */
+  isStreaming = false;
   readonly #signal: AbortSignal | undefined;
   readonly #fixed: boolean;
   readonly #startedAt = performance.now();
+  #bytes: number;
   #endsAt: number;
   #timer: NodeJS.Timeout | undefined;
   #error: FastdfsError | undefined;
@@ -51,11 +61,13 @@ export class Deadline implements Call {
     }
     this.#signal = signal;
     this.#fixed = deadlineMs !== undefined;
-    this.#endsAt = this.#startedAt + (deadlineMs ?? defaultDeadlineMs(bytes));
+    this.#bytes = bytes;
+    const ms = deadlineMs ?? defaultDeadlineMs(bytes);
+    this.#endsAt = this.#startedAt + ms;
     if (signal?.aborted)
       throw this.error('aborted', 'aborted by the caller', { cause: signal.reason });
     signal?.addEventListener('abort', this.#onAbort, { once: true });
-    this.#arm(deadlineMs ?? defaultDeadlineMs(bytes));
+    this.#arm(ms);
   }
 
   get remainingMs(): number {
@@ -73,6 +85,15 @@ export class Deadline implements Call {
       operation: this.operation,
       fileId: this.fileId,
     });
+  }
+
+  /** The error of an answer, or the place of the bytes if they are at another id. */
+  refused(command: string, status: number, body: Buffer, address: string): Error {
+    const isElsewhere = status === Status.redirect && command === downloadFile.name;
+    const place = isElsewhere ? parseFileId(body.toString()) : undefined;
+    if (place) return new Redirect(place);
+    const message = `the server answered ${statusText(status)}`;
+    return this.error(codeOfStatus(status), message, { address, status });
   }
 
   throwIfEnded(): void {
@@ -104,19 +125,12 @@ export class Deadline implements Call {
     });
   }
 
-  /**
-   * Extends the deadline for a transfer whose size is known only now, unless the caller set the
-   * deadline.
-   */
+  /** Extends the deadline for so many bytes in all, unless the caller set it. */
   allowBytes(bytes: number): void {
-    if (this.#fixed || this.#error || this.#timer === undefined) return;
-    const endsAt = this.#startedAt + defaultDeadlineMs(bytes);
-    const isEarlier = endsAt < this.#endsAt;
-    this.#endsAt = endsAt;
+    if (this.#fixed || bytes <= this.#bytes) return;
+    this.#bytes = bytes;
     // The timer checks for a later end when it fires: most calls are over by then.
-    if (!isEarlier) return;
-    clearTimeout(this.#timer);
-    this.#arm(this.remainingMs);
+    this.#endsAt = this.#startedAt + defaultDeadlineMs(bytes);
   }
 
   /** Stops watching the call. Must be called once it is settled. */

@@ -146,11 +146,6 @@ export function isUnreachable(error: unknown): error is FastdfsError {
   return error instanceof FastdfsError && UNREACHABLE.has(error.code);
 }
 
-/** True when a connection ended before its reply was complete. */
-export function isLost(error: unknown): boolean {
-  return error instanceof FastdfsError && error.code === 'connection_lost';
-}
-
 /** The bytes are at another id. Not a failure: the read continues there. */
 export class Redirect extends Error {
   override readonly name = 'Redirect';

@@ -1,15 +1,7 @@
-import { type TracingChannel, tracingChannel } from 'node:diagnostics_channel';
+import { tracingChannel } from 'node:diagnostics_channel';
+import type { FailedExchange, RequestMessage } from '@stevedore/wire';
 
 /** What a client publishes besides results. */
-
-export interface FailedExchange {
-  readonly error: unknown;
-  readonly address: string;
-  /** True if the whole request was sent, so that the server may have acted on it. */
-  readonly sent: boolean;
-  /** True if any byte of a reply arrived. */
-  readonly answered: boolean;
-}
 
 /**
  * A request that stores something was sent, but its answer never came: the cluster may hold a file
@@ -54,14 +46,6 @@ export interface ConnectMessage {
   readonly address: string;
 }
 
-/** A request to one server and its answer, including the wait for a connection. */
-export interface RequestMessage {
-  readonly address: string;
-  /** The client's call that it serves: `upload`, `download`, `info`, ... */
-  readonly operation: string;
-  readonly fileId: string | undefined;
-}
-
 export const CHANNELS = Object.freeze({
   connect: 'stevedore.fastdfs.connect',
   request: 'stevedore.fastdfs.request',
@@ -69,12 +53,3 @@ export const CHANNELS = Object.freeze({
 
 export const connectChannel = tracingChannel<unknown, ConnectMessage>(CHANNELS.connect);
 export const requestChannel = tracingChannel<unknown, RequestMessage>(CHANNELS.request);
-
-/** Runs the work, and publishes it if there are subscribers. */
-export function traced<Message extends object, Result>(
-  channel: TracingChannel<unknown, Message>,
-  message: () => Message,
-  work: () => Promise<Result>,
-): Promise<Result> {
-  return channel.hasSubscribers ? channel.tracePromise(work, message()) : work();
-}

@@ -5,6 +5,7 @@ import {
   type FileName,
   fileKind,
   makeToken,
+  type NameFields,
   parseFileId,
   sizeOfField,
   TAIL_CHARS,
@@ -51,28 +52,32 @@ export function nameOf(id: FileId): FileName {
 /** Throws FastdfsError `invalid_argument` for an invalid file id. */
 export function describeFile(fileId: string): FileDescription {
   const id = checkFileId('describe', fileId);
-  const fields = decodeFields(id.base);
-  const size = toldSize(id);
+  const { kind, size, crc32, createdAtSeconds, source } = factsOf(id);
   return {
     group: id.group,
     name: id.name,
-    kind: fileKind(id),
+    kind,
     size,
-    crc32: size === undefined ? undefined : fields.crc32,
-    createdAt: new Date(fields.createdAtSeconds * 1000),
-    source: fields.source,
+    crc32: size === undefined ? undefined : crc32,
+    createdAt: new Date(createdAtSeconds * 1000),
+    source,
     extension: storedExtension(id.name),
     storePathIndex: id.storePathIndex,
   };
 }
 
-/** Size of the file, if its id has it. */
-export function toldSize(id: FileId): number | undefined {
-  const kind = fileKind(id);
-  if (kind !== 'normal' && kind !== 'slot') return undefined;
-  const size = sizeOfField(decodeFields(id.base).sizeField);
+export interface IdFacts extends NameFields {
+  readonly kind: FileKind;
+  /** Undefined if the id does not have it. */
+  readonly size: number | undefined;
+}
+
+export function factsOf(id: FileId): IdFacts {
+  const fields = decodeFields(id.base);
+  const kind = fileKind(id, fields);
+  const told = kind === 'normal' || kind === 'slot' ? sizeOfField(fields.sizeField) : undefined;
   // An impossible size means that the id was made up.
-  return Number.isSafeInteger(size) ? size : undefined;
+  return { ...fields, kind, size: Number.isSafeInteger(told) ? told : undefined };
 }
 
 /** The extension in the tail of a name. */

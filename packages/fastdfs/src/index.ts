@@ -15,7 +15,7 @@ export {
   type StorageRecord,
   type TokenCheck,
 } from '@stevedore/protocol';
-export { DEFAULT_TRACKER_PORT, type PoolStats } from '@stevedore/wire';
+export { DEFAULT_TRACKER_PORT, type PoolStats, type RequestMessage } from '@stevedore/wire';
 export type { Body } from './body.js';
 export { type ClientStats, FastdfsClient, FastdfsClusters } from './client.js';
 export type { CallOptions } from './deadline.js';
@@ -30,7 +30,6 @@ export {
   type ConnectMessage,
   type FastdfsEvents,
   type PossibleOrphan,
-  type RequestMessage,
 } from './events.js';
 export { type FileDescription, type SignedUrlOptions, signedUrl } from './file-ids.js';
 export type { AppendOptions } from './operations/appender.js';

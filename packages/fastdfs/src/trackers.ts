@@ -9,8 +9,7 @@ import {
   queryStoreInGroup,
   queryUpdate,
 } from '@stevedore/protocol';
-import type { Address } from '@stevedore/wire';
-import type { Caller } from './caller.js';
+import type { Address, Caller } from '@stevedore/wire';
 import type { Deadline } from './deadline.js';
 import { FastdfsError, isUnreachable } from './errors.js';
 
@@ -122,14 +121,15 @@ export class Trackers {
     }
   }
 
-  #order(): TrackerState[] {
+  /** Each once, the next one first, and last those that are paused. */
+  #order(): readonly TrackerState[] {
+    const all = this.#trackers;
+    if (all.length === 1) return all;
     const now = performance.now();
     const start = this.#next;
-    this.#next = (this.#next + 1) % this.#trackers.length;
-    const turned = [...this.#trackers.slice(start), ...this.#trackers.slice(0, start)];
-    const rested = turned.filter((tracker) => tracker.pausedUntilMs <= now);
-    const paused = turned.filter((tracker) => tracker.pausedUntilMs > now);
-    return [...rested, ...paused.sort((a, b) => a.pausedUntilMs - b.pausedUntilMs)];
+    this.#next = (this.#next + 1) % all.length;
+    const pauseMs = ({ pausedUntilMs }: TrackerState): number => Math.max(pausedUntilMs, now);
+    return [...all.slice(start), ...all.slice(0, start)].sort((a, b) => pauseMs(a) - pauseMs(b));
   }
 
   #pause(tracker: TrackerState): void {

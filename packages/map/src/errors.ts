@@ -30,6 +30,19 @@ export class MapError extends Error {
   }
 }
 
+/** The error of a database that failed. `isTwice`: another row has the value of a unique column. */
+export function refusal(error: unknown, isTwice: boolean): MapError {
+  if (error instanceof MapError) return error;
+  const code = isTwice ? 'origin_taken' : 'map_unavailable';
+  const { message } = error as Error;
+  return new MapError(code, `the map does not answer, or refuses: ${message}`, error);
+}
+
+/** The code of a database's error; empty if it has none. */
+export function codeOf(error: unknown): string {
+  return String((error as { code?: unknown } | undefined)?.code ?? '');
+}
+
 /** Throws if the map knows the directory under another origin than that of its keys. */
 export function checkOrigin({ origin }: { readonly origin: number | undefined }, known: number) {
   if (origin === undefined || origin === known) return;

@@ -1,5 +1,6 @@
 import { MapError } from './errors.js';
 import type { DeploymentMap } from './map.js';
+import { SqlMap } from './sql-map.js';
 
 /** Options of a map that are not in its URL. */
 export interface MapOptions {
@@ -20,21 +21,21 @@ export async function openMap(url: string, options: MapOptions = {}): Promise<De
   const scheme = /^([a-z]+):/.exec(url)?.[1];
   if (scheme === 'postgres' || scheme === 'postgresql') {
     const [rest, spread] = withoutSpread(url);
-    const { PostgresMap } = await import('./postgres-map.js').catch((error: unknown) => {
+    const { PostgresDriver } = await import('./postgres.js').catch((error: unknown) => {
       const { code, message } = error as NodeJS.ErrnoException;
       if (code !== 'ERR_MODULE_NOT_FOUND' || !message.includes("'postgres'")) throw error;
       throw badUrl(url, 'it needs the package "postgres"; run npm install postgres');
     });
     try {
-      return new PostgresMap(rest, { maxConnections, timeoutMs, spread });
+      return new SqlMap(new PostgresDriver(rest, { maxConnections, timeoutMs }), spread);
     } catch (error) {
       throw badUrl(url, (error as Error).message);
     }
   }
   const path = /^sqlite:(.+)$/.exec(url)?.[1];
   if (path === undefined) throw badUrl(url, 'it begins with neither "postgres:" nor "sqlite:"');
-  const { SqliteMap } = await import('./sqlite-map.js');
-  return new SqliteMap(path);
+  const { SqliteDriver } = await import('./sqlite.js');
+  return new SqlMap(new SqliteDriver(path), false);
 }
 
 function withoutSpread(url: string): [string, boolean] {

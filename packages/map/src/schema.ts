@@ -63,35 +63,3 @@ export const VERSION_TABLE = `CREATE TABLE IF NOT EXISTS stevedore_map (
   spread BOOLEAN NOT NULL)`;
 
 export const MAX_ORIGIN = 0xffff;
-
-/**
- * Converts keys to and from their form in the tables: hex in statements and, in a map whose
- * keys are spread, with the random half first, so that a database that keeps ranges of keys
- * on different nodes does not write all new ones to the same node.
- */
-export class StoredKeys {
-  readonly #isSpread: boolean;
-
-  constructor(isSpread: boolean) {
-    this.#isSpread = isSpread;
-  }
-
-  /** The 16 bytes, as stored. */
-  bytes(key: Uint8Array): Buffer {
-    const bytes = Buffer.from(key.buffer, key.byteOffset, key.length);
-    return this.#isSpread ? swapped(bytes) : bytes;
-  }
-
-  hex(key: Uint8Array): string {
-    return this.bytes(key).toString('hex');
-  }
-
-  key(stored: Uint8Array): Buffer {
-    return this.bytes(stored);
-  }
-}
-
-/** The second half first; its own inverse. */
-function swapped(key: Buffer): Buffer {
-  return Buffer.concat([key.subarray(8), key.subarray(0, 8)]);
-}

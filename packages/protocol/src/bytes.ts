@@ -5,140 +5,120 @@ import { Status, statusText } from './constants.js';
  * written and end at the first NUL when read, because the C programs leave stale memory behind it.
  */
 
-export class ByteReader {
-  readonly #bytes: Buffer;
-  #position = 0;
-
-  constructor(bytes: Buffer) {
-    this.#bytes = bytes;
-  }
-
-  get remaining(): number {
-    return this.#bytes.length - this.#position;
-  }
-
-  #take(count: number, field: string): number {
-    const at = this.#position;
-    if (count > this.remaining) {
-      throw new ProtocolError(`field ${field} needs ${count} bytes, ${this.remaining} are left`);
-    }
-    this.#position = at + count;
-    return at;
-  }
-
-  u8(field: string): number {
-    return this.#bytes.readUInt8(this.#take(1, field));
-  }
-
-  i32(field: string): number {
-    return this.#bytes.readInt32BE(this.#take(4, field));
-  }
-
-  /** A 64-bit integer as a number. Throws if a number cannot hold it exactly. */
-  i64(field: string): number {
-    return safeNumber(this.#bytes.readBigInt64BE(this.#take(8, field)), field);
-  }
-
-  /** A 64-bit size or offset: never negative. */
-  size(field: string): number {
-    const value = this.i64(field);
-    if (value < 0) throw new ProtocolError(`field ${field} is negative (${value})`);
-    return value;
-  }
-
-  /** A CRC-32 sent as a sign-extended 64-bit integer. */
-  crc32(field: string): number {
-    return Number(this.#bytes.readBigInt64BE(this.#take(8, field)) & 0xffff_ffffn);
-  }
-
-  /** A fixed-width text field, up to its first NUL. */
-  text(width: number, field: string): string {
-    const at = this.#take(width, field);
-    const nul = this.#bytes.indexOf(0, at);
-    const end = nul === -1 || nul > at + width ? at + width : nul;
-    return this.#bytes.toString('latin1', at, end);
-  }
-
-  /** The remaining bytes as text. */
-  restText(): string {
-    return this.rest().toString('latin1');
-  }
-
-  rest(): Buffer {
-    return this.#bytes.subarray(this.#take(this.remaining, 'rest'));
-  }
-
-  bytes(count: number, field: string): Buffer {
-    const at = this.#take(count, field);
-    return this.#bytes.subarray(at, at + count);
-  }
-
-  /** Throws if bytes are left. */
-  end(what: string): void {
-    if (this.remaining !== 0)
-      throw new ProtocolError(`${what} has ${this.remaining} bytes too many`);
-  }
+export interface ByteReader {
+  readonly bytes: Buffer;
+  at: number;
 }
 
+export function readU8(reader: ByteReader, field: string): number {
+  const { bytes, at } = reader;
+  if (at + 1 > bytes.length) throw tooShort(reader, 1, field);
+  reader.at = at + 1;
+  return bytes.readUInt8(at);
+}
+
+export function readI32(reader: ByteReader, field: string): number {
+  const { bytes, at } = reader;
+  if (at + 4 > bytes.length) throw tooShort(reader, 4, field);
+  reader.at = at + 4;
+  return bytes.readInt32BE(at);
+}
+
+/** A 64-bit integer as a number. Throws if a number cannot hold it exactly. */
+export function readI64(reader: ByteReader, field: string): number {
+  const { bytes, at } = reader;
+  if (at + 8 > bytes.length) throw tooShort(reader, 8, field);
+  reader.at = at + 8;
+  const value = bytes.readInt32BE(at) * 2 ** 32 + bytes.readUInt32BE(at + 4);
+  if (Number.isSafeInteger(value)) return value;
+  throw new ProtocolError(`field ${field} is out of range (${value})`);
+}
+
+/** A fixed-width text field, up to its first NUL. */
+export function readText(reader: ByteReader, width: number, field: string): string {
+  const { bytes, at } = reader;
+  const end = at + width;
+  if (end > bytes.length) throw tooShort(reader, width, field);
+  reader.at = end;
+  const nul = bytes.indexOf(0, at);
+  return bytes.toString('latin1', at, nul === -1 ? end : Math.min(nul, end));
+}
+
+/** The remaining bytes as text. */
+export function readRest(reader: ByteReader): string {
+  const { bytes, at } = reader;
+  reader.at = bytes.length;
+  return bytes.toString('latin1', at);
+}
+
+export function readBytes(reader: ByteReader, count: number, field: string): Buffer {
+  const { bytes, at } = reader;
+  if (at + count > bytes.length) throw tooShort(reader, count, field);
+  reader.at = at + count;
+  return bytes.subarray(at, at + count);
+}
+
+function tooShort({ bytes, at }: ByteReader, count: number, field: string): ProtocolError {
+  const left = bytes.length - at;
+  return new ProtocolError(`field ${field} needs ${count} bytes, ${left} are left`);
+}
+
+const FIRST_BYTES = 256;
+
+/** Bytes that grow as they are written. */
 export class ByteWriter {
-  readonly #parts: Buffer[] = [];
+  bytes: Buffer = Buffer.allocUnsafe(FIRST_BYTES);
+  at = 0;
 
-  u8(value: number): this {
-    this.#parts.push(Buffer.from([value & 0xff]));
-    return this;
-  }
-
-  i32(value: number): this {
-    const part = Buffer.allocUnsafe(4);
-    part.writeInt32BE(value | 0);
-    this.#parts.push(part);
-    return this;
-  }
-
-  i64(value: number | bigint): this {
-    const part = Buffer.allocUnsafe(8);
-    part.writeBigInt64BE(BigInt(value));
-    this.#parts.push(part);
-    return this;
-  }
-
-  /** A CRC-32, sign-extended to 64 bits as the C servers send it. */
-  crc32(value: number): this {
-    return this.i64(value | 0);
-  }
-
-  /** A fixed-width text field, NUL-padded. Throws if the value does not fit. */
-  text(value: string, width: number, field: string): this {
-    const part = Buffer.alloc(width);
-    if (Buffer.byteLength(value, 'latin1') > width) {
-      throw new ProtocolError(`field ${field} holds ${width} bytes, "${value}" is longer`);
-    }
-    part.write(value, 'latin1');
-    this.#parts.push(part);
-    return this;
-  }
-
-  restText(value: string): this {
-    this.#parts.push(Buffer.from(value, 'latin1'));
-    return this;
-  }
-
-  raw(value: Buffer): this {
-    this.#parts.push(value);
-    return this;
+  /** Makes room for so many more bytes. */
+  grow(count: number): void {
+    const grown = Buffer.allocUnsafe(2 * (this.at + count));
+    this.bytes.copy(grown, 0, 0, this.at);
+    this.bytes = grown;
   }
 
   toBuffer(): Buffer {
-    return this.#parts.length === 1 ? this.#parts[0]! : Buffer.concat(this.#parts);
+    return this.bytes.subarray(0, this.at);
   }
 }
 
-function safeNumber(value: bigint, field: string): number {
-  const number = Number(value);
-  if (!Number.isSafeInteger(number)) {
-    throw new ProtocolError(`field ${field} is out of range (${value})`);
+export function writeU8(writer: ByteWriter, value: number): void {
+  if (writer.at + 1 > writer.bytes.length) writer.grow(1);
+  writer.bytes[writer.at] = value & 0xff;
+  writer.at += 1;
+}
+
+export function writeI32(writer: ByteWriter, value: number): void {
+  if (writer.at + 4 > writer.bytes.length) writer.grow(4);
+  writer.at = writer.bytes.writeInt32BE(value | 0, writer.at);
+}
+
+export function writeI64(writer: ByteWriter, value: number): void {
+  if (writer.at + 8 > writer.bytes.length) writer.grow(8);
+  writer.bytes.writeInt32BE(Math.floor(value / 2 ** 32), writer.at);
+  writer.at = writer.bytes.writeUInt32BE(value >>> 0, writer.at + 4);
+}
+
+/** A fixed-width text field, NUL-padded. Throws if the value does not fit. */
+export function writeText(writer: ByteWriter, value: string, width: number, field: string): void {
+  if (value.length > width) {
+    throw new ProtocolError(`field ${field} holds ${width} bytes, "${value}" is longer`);
   }
-  return number;
+  if (writer.at + width > writer.bytes.length) writer.grow(width);
+  const end = writer.at + width;
+  writer.bytes.fill(0, writer.at, end);
+  writer.bytes.write(value, writer.at, 'latin1');
+  writer.at = end;
+}
+
+export function writeRest(writer: ByteWriter, value: string): void {
+  if (writer.at + value.length > writer.bytes.length) writer.grow(value.length);
+  writer.at += writer.bytes.write(value, writer.at, 'latin1');
+}
+
+export function writeBytes(writer: ByteWriter, value: Buffer): void {
+  if (writer.at + value.length > writer.bytes.length) writer.grow(value.length);
+  writer.at += value.copy(writer.bytes, writer.at);
 }
 
 /**

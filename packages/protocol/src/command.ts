@@ -60,10 +60,14 @@ export interface FrameHeader {
 export const OPEN_BODY_BYTES = 2 ** 58;
 
 export function encodeHeader(header: FrameHeader): Buffer {
-  const bytes = Buffer.allocUnsafe(HEADER_BYTES);
-  bytes.writeBigInt64BE(BigInt(header.bodyBytes), 0);
-  bytes.writeUInt8(header.command, 8);
-  bytes.writeUInt8(header.status & 0xff, 9);
+  return framed(Buffer.allocUnsafe(HEADER_BYTES), header.bodyBytes, header.command, header.status);
+}
+
+function framed(bytes: Buffer, bodyBytes: number, command: number, status: number): Buffer {
+  bytes.writeInt32BE(Math.floor(bodyBytes / 2 ** 32), 0);
+  bytes.writeUInt32BE(bodyBytes >>> 0, 4);
+  bytes[8] = command;
+  bytes[9] = status;
   return bytes;
 }
 
@@ -73,7 +77,7 @@ export function encodeHeader(header: FrameHeader): Buffer {
  */
 export function decodeHeader(bytes: Buffer, mayBeOpen = false): FrameHeader {
   if (bytes.length < HEADER_BYTES) throw new ProtocolError(`a header of ${bytes.length} bytes`);
-  const bodyBytes = Number(bytes.readBigInt64BE(0));
+  const bodyBytes = bytes.readInt32BE(0) * 2 ** 32 + bytes.readUInt32BE(4);
   const isOpen = mayBeOpen && bodyBytes === OPEN_BODY_BYTES;
   if (bodyBytes < 0 || !(isOpen || Number.isSafeInteger(bodyBytes))) {
     throw new ProtocolError(`a frame announces ${bodyBytes} bytes`);
@@ -83,7 +87,9 @@ export function decodeHeader(bytes: Buffer, mayBeOpen = false): FrameHeader {
 
 /** Encodes a message: header and body. */
 export function encodeFrame(command: number, body: Buffer, status = 0): Buffer {
-  return Buffer.concat([encodeHeader({ bodyBytes: body.length, command, status }), body]);
+  const bytes = Buffer.allocUnsafe(HEADER_BYTES + body.length);
+  body.copy(bytes, HEADER_BYTES);
+  return framed(bytes, body.length, command, status);
 }
 
 /** Encodes a reply. */

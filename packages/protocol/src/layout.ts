@@ -1,4 +1,20 @@
-import { ByteReader, ByteWriter, ProtocolError } from './bytes.js';
+import {
+  type ByteReader,
+  ByteWriter,
+  ProtocolError,
+  readBytes,
+  readI32,
+  readI64,
+  readRest,
+  readText,
+  readU8,
+  writeBytes,
+  writeI32,
+  writeI64,
+  writeRest,
+  writeText,
+  writeU8,
+} from './bytes.js';
 import { IP_BYTES, type IpWidth, MAX_PORT } from './constants.js';
 
 /**
@@ -51,55 +67,42 @@ function fixed<T>(
   return { bytes: { narrow: bytes, wide: bytes }, write, read };
 }
 
-export const u8 = fixed<number>(
-  1,
-  (writer, value) => writer.u8(value),
-  (reader, name) => reader.u8(name),
-);
+export const u8 = fixed<number>(1, writeU8, readU8);
 export const flag = fixed<boolean>(
   1,
-  (writer, value) => writer.u8(Number(value)),
-  (reader, name) => reader.u8(name) !== 0,
+  (writer, value) => writeU8(writer, Number(value)),
+  (reader, name) => readU8(reader, name) !== 0,
 );
-export const i32 = fixed<number>(
-  4,
-  (writer, value) => writer.i32(value),
-  (reader, name) => reader.i32(name),
-);
-export const i64 = fixed<number>(
-  8,
-  (writer, value) => writer.i64(value),
-  (reader, name) => reader.i64(name),
-);
+export const i32 = fixed<number>(4, writeI32, readI32);
+export const i64 = fixed<number>(8, writeI64, readI64);
+
 /** A size or an offset: never negative. */
-export const size = fixed<number>(
-  8,
-  (writer, value) => writer.i64(value),
-  (reader, name) => reader.size(name),
-);
+export const size = fixed<number>(8, writeI64, readSize);
 /** Length of the field whose name follows the `#`. */
 export const length = size;
-export const port = fixed<number>(
-  8,
-  (writer, value) => writer.i64(value),
-  (reader, name) => {
-    const value = reader.size(name);
-    if (value < 1 || value > MAX_PORT) throw new ProtocolError(`${name} ${value}`);
-    return value;
-  },
-);
+export const port = fixed<number>(8, writeI64, (reader, name) => {
+  const value = readSize(reader, name);
+  if (value < 1 || value > MAX_PORT) throw new ProtocolError(`${name} ${value}`);
+  return value;
+});
 /** A CRC-32, sign-extended to 64 bits as the C servers send it. */
 export const crc32 = fixed<number>(
   8,
-  (writer, value) => writer.i64(value | 0),
-  (reader, name) => reader.crc32(name),
+  (writer, value) => writeI64(writer, value | 0),
+  (reader, name) => readBytes(reader, 8, name).readUInt32BE(4),
 );
+
+function readSize(reader: ByteReader, name: string): number {
+  const value = readI64(reader, name);
+  if (value < 0) throw new ProtocolError(`field ${name} is negative (${value})`);
+  return value;
+}
 
 export function text(bytes: number): Field<string> {
   return fixed(
     bytes,
-    (writer, value, name) => writer.text(value, bytes, name),
-    (reader, name) => reader.text(bytes, name),
+    (writer, value, name) => writeText(writer, value, bytes, name),
+    (reader, name) => readText(reader, bytes, name),
   );
 }
 
@@ -107,8 +110,8 @@ export function text(bytes: number): Field<string> {
 export function address(bytes: Readonly<Record<IpWidth, number>> = IP_BYTES): Field<string> {
   return {
     bytes,
-    write: (writer, value, name, width) => writer.text(value, bytes[width], name),
-    read: (reader, name, width) => reader.text(bytes[width], name),
+    write: (writer, value, name, width) => writeText(writer, value, bytes[width], name),
+    read: (reader, name, width) => readText(reader, bytes[width], name),
   };
 }
 
@@ -117,30 +120,27 @@ export function counted(maxBytes?: number): Field<string> {
   return {
     bytes: { narrow: 0, wide: 0 },
     maxBytes,
-    write: (writer, value) => writer.restText(value),
+    write: writeRest,
     read(reader, name, _width, bytes) {
       checkLength(bytes, maxBytes === undefined ? 0 : 1, maxBytes, name);
-      return reader.bytes(bytes, name).toString('latin1');
+      return readBytes(reader, bytes, name).toString('latin1');
     },
   };
 }
 
 export const countedBytes: Field<Buffer> = {
   bytes: { narrow: 0, wide: 0 },
-  write: (writer, value) => writer.raw(value),
-  read: (reader, name, _width, bytes) => reader.bytes(bytes, name),
+  write: writeBytes,
+  read: (reader, name, _width, bytes) => readBytes(reader, bytes, name),
 };
 
 /** The rest of the body as text. */
 export function tail(minBytes = 0, maxBytes?: number): Field<string> {
-  return fixed(
-    0,
-    (writer, value) => writer.restText(value),
-    (reader, name) => {
-      checkLength(reader.remaining, minBytes, maxBytes, name);
-      return reader.restText();
-    },
-  );
+  return fixed(0, writeRest, (reader, name) => {
+    const value = readRest(reader);
+    checkLength(value.length, minBytes, maxBytes, name);
+    return value;
+  });
 }
 
 /** A count, then as many lines. */
@@ -149,11 +149,11 @@ export function lines(count: Field<number>, min = 0, max?: number): Field<readon
     0,
     (writer, value, name) => {
       count.write(writer, value.length, name, 'wide');
-      writer.restText(value.map((line) => `${line}\n`).join(''));
+      writeRest(writer, value.map((line) => `${line}\n`).join(''));
     },
     (reader, name) => {
       const announced = count.read(reader, name, 'wide', 0);
-      const value = reader.restText().split('\n').filter(Boolean);
+      const value = readRest(reader).split('\n').filter(Boolean);
       checkLength(announced, min, max, name);
       if (value.length === announced) return value;
       throw new ProtocolError(`${announced} ${name} announced, ${value.length} sent`);
@@ -209,11 +209,11 @@ export function record<F extends Fields>(fields: F, what?: string): RecordLayout
   return {
     ...only(fieldsOf as unknown as Field<ValueOf<F>>, what),
     bytesOf(prefix) {
-      const reader = new ByteReader(prefix);
+      const reader = { bytes: prefix, at: 0 };
       let bytes = fieldsOf.bytes.wide;
       for (const { name, lengthOf } of parts) {
         if (lengthOf === undefined) break;
-        const counts = reader.size(name);
+        const counts = readSize(reader, name);
         checkLength(counts, 0, fields[lengthOf]?.maxBytes, name);
         bytes += counts;
       }
@@ -233,10 +233,12 @@ export function only<T>(field: Field<T>, what?: string): Layout<T> {
       return writer.toBuffer();
     },
     decode(body) {
-      const reader = new ByteReader(body);
-      const value = field.read(reader, what ?? '', widthOf(body, bytes, what), 0);
-      if (what !== undefined) reader.end(what);
-      return value;
+      const reader = { bytes: body, at: 0 };
+      const width = bytes.narrow === bytes.wide ? 'wide' : widthOf(body, bytes, what);
+      const value = field.read(reader, what ?? '', width, 0);
+      const left = body.length - reader.at;
+      if (what === undefined || left === 0) return value;
+      throw new ProtocolError(`${what} has ${left} bytes too many`);
     },
   };
 }
@@ -251,9 +253,9 @@ export function list<T>(item: Layout<T>, what: string, min = 0): Codec<readonly 
       if (body.length % item.bytes[width] !== 0 || body.length < min * Math.min(narrow, wide)) {
         throw new ProtocolError(`${what} of ${body.length} bytes`);
       }
-      const reader = new ByteReader(body);
+      const reader = { bytes: body, at: 0 };
       const items: T[] = [];
-      while (reader.remaining > 0) items.push(item.read(reader, what, width, 0));
+      while (reader.at < body.length) items.push(item.read(reader, what, width, 0));
       return items;
     },
   };
@@ -261,7 +263,7 @@ export function list<T>(item: Layout<T>, what: string, min = 0): Codec<readonly 
 
 /** Tells the width of the addresses from the length of the body. */
 function widthOf(body: Buffer, { narrow, wide }: Field<never>['bytes'], what = 'a body'): IpWidth {
-  if (narrow === wide || body.length === wide) return 'wide';
+  if (body.length === wide) return 'wide';
   if (body.length === narrow) return 'narrow';
   throw new ProtocolError(`${what} of ${body.length} bytes`);
 }

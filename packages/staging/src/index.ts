@@ -1,10 +1,12 @@
+export type { DamageEvent, StagingEvents, TrunkEvent } from './changes.js';
 export {
   BLOCK_BYTES,
   BlockChecksums,
   blockCrc,
   isBlockListOf,
 } from './container/block-checksums.js';
-export type { FileMeta, NewFile } from './container/records.js';
+export type { FileFacts, FileMeta, NewFile } from './container/records.js';
+export { smallFile, spooledFile } from './container/records.js';
 export type { SpoolWriter } from './container/spool.js';
 export type { UnfinishedUpload as StagedUpload } from './container/unfinished.js';
 export { HeldCopies, type HeldStats } from './copies/held-copies.js';
@@ -29,7 +31,7 @@ export type { AdoptedTrunk, AdoptedTrunks } from './repair/adoption.js';
 /** @public */
 export type { FsckProblem, FsckReport } from './repair/fsck.js';
 /** @public */
-export type { DamageEvent, DamageStats } from './repair/quarantine.js';
+export type { DamageStats } from './repair/quarantine.js';
 /** @public */
 export type { Damage, ScrubOptions, ScrubReport } from './repair/scrub.js';
 /** @public */
@@ -37,10 +39,5 @@ export type { ScrubStats } from './repair/scrub-watch.js';
 export type { UpkeepOptions } from './repair/sound-copies.js';
 export { blocksOf, learnBlocks } from './repair/sound-copies.js';
 export { type ReadableStaging, SiblingView } from './sibling-view.js';
-export { Staging } from './staging.js';
-export type {
-  StagingEvents,
-  StagingOptions,
-  StagingStats,
-  TrunkEvent,
-} from './staging-options.js';
+export { Staging, type StagingStats } from './staging.js';
+export type { StagingOptions } from './staging-options.js';

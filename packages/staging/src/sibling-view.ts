@@ -2,7 +2,7 @@ import { readFileSync, statSync } from 'node:fs';
 import { crc32 } from 'node:zlib';
 import { type Disk, hasCode, privateDisk } from '@stevedore/disk';
 import { openDatabase } from '@stevedore/disk/sqlite';
-import type { LocalCopies } from './container/local-copies.js';
+import type { LocalCopies } from './accept/local-copies.js';
 import { parseOrigin } from './container/recovery.js';
 import { Segment, Unreadable } from './container/segment.js';
 import { Spool } from './container/spool.js';

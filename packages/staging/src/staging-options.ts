@@ -1,13 +1,7 @@
 import type { Disk } from '@stevedore/disk';
-import type { RoomStats } from './container/acceptance.js';
-import type { CopiesStats, StagedCopiesOptions } from './copies/staged-copies.js';
+import type { StagedCopiesOptions } from './copies/staged-copies.js';
 import type { HasMap } from './filemap/outbox.js';
-import type { Counters } from './filemap/rows.js';
-import type { MergeStats } from './merge/merge-task.js';
 import type { TrunkStore } from './merge/trunk-store.js';
-import type { OrphanStats } from './repair/orphan-watch.js';
-import type { DamageEvent, DamageStats } from './repair/quarantine.js';
-import type { ScrubStats } from './repair/scrub-watch.js';
 
 /** The options of staging: its limits, and everything external that it uses. */
 export interface StagingOptions {
@@ -21,23 +15,28 @@ export interface StagingOptions {
   readonly origin?: () => Promise<number>;
   /** Record changes for the map of a deployment in `fileMap.outbox`. Default false. */
   readonly hasMap?: HasMap;
-  readonly trunkBytes: number;
-  readonly maxAgeMs: number;
+  /** Bytes, as of the options below that the SDK has, too: they have its names and meanings. */
+  readonly trunkSize: number;
+  /** Milliseconds. */
+  readonly mergeMaxAge: number;
   /**
    * Thin trunks are joined until they are full or have a file of this age; only then their files
    * get ids. Default 0: every trunk is final as stored, and its files have ids at once.
    */
-  readonly idMaxAgeMs?: number;
-  readonly containerBytes: number;
-  readonly retainBytes: number;
-  readonly sync: boolean;
+  readonly idMaxAge?: number;
+  readonly containerSize: number;
+  readonly retain: number;
+  /** sync: acknowledge files once they are durable; os: once they are in the page cache. */
+  readonly durability: 'sync' | 'os';
   readonly segmentBytes?: number;
+  /** Memory for files that were just staged. Default 0: they are read from the disk. */
+  readonly tailBytes?: number;
   /** Bytes that must stay free on the disk. Default 64 MiB. */
   readonly minFreeBytes?: number;
   /** Maximum bytes per second that compaction moves. Default 8 MiB. */
   readonly compactionBytesPerSecond?: number;
   /** Age at which an unfinished upload is removed. Default: never. */
-  readonly unfinishedAgeMs?: number;
+  readonly unfinishedAge?: number;
   /** Interval at which expired files are deleted. Default 10 s. */
   readonly expiryIntervalMs?: number;
   /**
@@ -46,7 +45,7 @@ export interface StagingOptions {
    */
   readonly confirmCopies?: number;
   /** Maximum bytes per second that the background scrub reads. Default 0: off. */
-  readonly scrubBytesPerSecond?: number;
+  readonly scrubRate?: number;
   /** Pause before its first walk, and after one that failed. Default 1 minute. */
   readonly scrubPauseMs?: number;
   /** Keeps a second copy of what is staged at a partner. */
@@ -65,48 +64,4 @@ export interface StagingOptions {
   readonly randomFill: (target: Buffer) => void;
   /** Seed for choosing a trunk's members: the same seed and files give the same trunks. */
   readonly packingSeed: number;
-}
-
-export interface StagingEvents {
-  /** A file got its FastDFS id. */
-  merged: [{ readonly key: string; readonly fileId: string }];
-  trunk: [TrunkEvent];
-  /** A damaged copy of a file was quarantined; it is repaired if possible. */
-  damage: [DamageEvent];
-  /** A failure in the background: it is retried, and nothing acknowledged is lost. */
-  error: [Error];
-}
-
-/** A trunk (or whole large file) that was stored and confirmed. */
-export interface TrunkEvent {
-  /** `whole` for a large file, which is stored by itself. */
-  readonly kind: 'trunk' | 'whole';
-  readonly taskId: string;
-  readonly fileId: string;
-  readonly files: number;
-  readonly bytes: number;
-  /** Filled share of the target size, 0 to 1; 1 for a large file. */
-  readonly fill: number;
-  /** Milliseconds from the choice of its files to its confirmation. */
-  readonly durationMs: number;
-}
-
-export interface StagingStats extends Counters, MergeStats {
-  readonly trunks: number;
-  /** Bytes of the container's segments and spooled files on disk. */
-  readonly containerBytes: number;
-  /** Unfinished resumable uploads, and their bytes. */
-  readonly unfinishedUploads: number;
-  readonly unfinishedBytes: number;
-  /** Trunks that too few storages are known to have; this disk keeps its copies. */
-  readonly unconfirmedTrunks: number;
-  /** Trunks in FastDFS without a record. */
-  readonly orphans: OrphanStats;
-  /** Damaged copies. */
-  readonly damage: DamageStats;
-  /** The background scrub. */
-  readonly scrub: ScrubStats;
-  readonly room: RoomStats;
-  /** The second copy of what is staged; undefined without one. */
-  readonly copies?: CopiesStats;
 }

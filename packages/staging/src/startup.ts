@@ -1,13 +1,11 @@
+import { serial } from '@stevedore/async';
 import { privateDisk } from '@stevedore/disk';
+import { neededRecords } from './accept/retention.js';
+import { Room } from './accept/room.js';
+import { Changes } from './changes.js';
 import { Container } from './container/container.js';
 import { SEGMENT_BYTES } from './container/record.js';
-import {
-  openFileMap,
-  prepareFolders,
-  type RecoveredContainer,
-  readOrigin,
-  replayContainer,
-} from './container/recovery.js';
+import { openFileMap, prepareFolders, readOrigin, replayContainer } from './container/recovery.js';
 import { Spool } from './container/spool.js';
 import { Unfinished } from './container/unfinished.js';
 import { StagedCopies } from './copies/staged-copies.js';
@@ -15,94 +13,106 @@ import { DirectoryLock } from './directory-lock.js';
 import { StoreError, storeErrorOf } from './errors.js';
 import type { FileMap, FileRow, TrunkRow } from './filemap/filemap.js';
 import { freeBytes } from './folders.js';
-import type { Stores } from './merge/trunk-store.js';
-import { waitingIn } from './merge/waiting-files.js';
+import { KeyMaker } from './key.js';
+import { WaitingFiles, waitingIn } from './merge/waiting-files.js';
+import { Quarantine } from './repair/quarantine.js';
 import { abandonPlans, settleKnown } from './repair/rebuild.js';
 import { soundBytes } from './repair/sound-copies.js';
 import type { StagingOptions } from './staging-options.js';
-import { neededRecords } from './upkeep/retention.js';
+import type { State } from './state.js';
 
 /**
- * Brings a directory into a consistent state, whatever the last process left: first the lock, then
- * FileMap and container, then the trunks that can be settled without FastDFS.
+ * Makes a directory consistent, whatever the last process left: first the lock, then FileMap and
+ * container, then the trunks that can be settled without FastDFS.
  */
-export interface StartedParts extends Omit<Stores, 'now'> {
-  readonly lock: DirectoryLock;
-  readonly unfinished: Unfinished;
-  readonly origin: number;
-  readonly freeBytes: number;
-  readonly copies: StagedCopies | undefined;
+export interface OpenedState {
+  readonly state: State;
   /** Trunks whose directories must be read into a lost FileMap. */
   readonly unread: readonly TrunkRow[];
-  /** Problems to report to the operator. */
-  readonly problems: readonly Error[];
 }
 
 /** Share of the container for uploads that may never be finished. */
 const UNFINISHED_SHARE = 0.5;
+const MIN_FREE_BYTES = 64 * 2 ** 20;
 
-export async function startUp(options: StagingOptions): Promise<StartedParts> {
-  const { directory, disk = privateDisk } = options;
+export async function openState(options: StagingOptions): Promise<OpenedState> {
+  const { directory, disk = privateDisk, containerSize, now } = options;
   await DirectoryLock.awaitOwner(directory, 'filemap.sqlite');
   await prepareFolders(disk, directory);
   const lock = DirectoryLock.acquire(directory);
   let fileMap: FileMap | undefined;
   let container: Container | undefined;
   try {
-    const problems: Error[] = [];
-    fileMap = await openFileMap(directory, options.hasMap ?? false, options.now(), (error) =>
-      problems.push(error),
-    );
-    const origin = await readOrigin(
-      disk,
-      directory,
-      options.origin ?? (() => randomOrigin(options.randomFill)),
-    );
+    const changes = new Changes();
+    const report = (error: Error): void => changes.report(error);
+    fileMap = await openFileMap(directory, options.hasMap ?? false, now(), report);
+    const choose = options.origin ?? (() => randomOrigin(options.randomFill));
+    const origin = await readOrigin(disk, directory, choose);
     const copies = options.copies && new StagedCopies(options.copies);
-    const opened = await openContainer(options, fileMap, origin, copies);
-    container = opened.container;
+    const folder = `${directory}/container`;
+    const replayed = await replayContainer(disk, folder, fileMap, now());
+    container = new Container({
+      disk,
+      folder,
+      origin,
+      now,
+      sync: options.durability === 'sync',
+      segmentBytes: options.segmentBytes ?? SEGMENT_BYTES,
+      nextSegment: replayed.nextSegment,
+      tailBytes: options.tailBytes ?? 0,
+      fileMap,
+      changes,
+      copies,
+    });
+    for (const segment of replayed.segments) container.adopt(segment);
     const spool = new Spool(disk, `${directory}/spool`);
+    const limitBytes = containerSize * UNFINISHED_SHARE;
     const unfinished = new Unfinished({
-      ...{ disk, folder: `${directory}/unfinished`, spool },
-      limitBytes: options.containerBytes * UNFINISHED_SHARE,
+      disk,
+      folder: `${directory}/unfinished`,
+      spool,
+      limitBytes,
     });
     await unfinished.recover((key) => fileMap?.find(key) !== undefined);
     await spool.recover((key) => fileMap?.find(key)?.local.at === 'spool');
     const trunkStore = await options.connect(origin);
-    const abandoned = abandonPlans(fileMap, options.now());
-    if (abandoned > 0) problems.push(interrupted(abandoned));
+    const abandoned = abandonPlans(fileMap, now());
+    if (abandoned > 0) report(interrupted(abandoned));
     const unread = await settleKnown(fileMap);
-    const { now } = options;
-    const lost = await settleLostTail({ container, spool, fileMap, now }, opened.short);
-    if (lost) problems.push(lost);
-    if (opened.damaged > 0) problems.push(rotten(opened.damaged));
-    const parts = {
-      ...{ lock, fileMap, container, spool, unfinished },
-      ...{ origin, trunkStore, copies, freeBytes: await freeBytes(disk, directory) },
+    const lost = await settleLostTail({ container, spool, fileMap, now }, replayed.short);
+    if (lost) report(lost);
+    if (replayed.damaged > 0) report(rotten(replayed.damaged));
+    if ((options.idMaxAge ?? 0) === 0) fileMap.keepThinTrunks();
+    const users = { container, spool, unfinished };
+    const minFreeBytes = options.minFreeBytes ?? MIN_FREE_BYTES;
+    const free = await freeBytes(disk, directory);
+    const files = new WaitingFiles(fileMap);
+    const state = {
+      options,
+      now,
+      disk,
+      lock,
+      fileMap,
+      container,
+      spool,
+      unfinished,
+      trunkStore,
+      copies,
+      origin,
+      keys: new KeyMaker(origin, options),
+      room: new Room(users, containerSize, minFreeBytes, free),
+      files,
+      quarantine: new Quarantine({ fileMap, files, changes, now }),
+      changes,
+      alone: serial(),
     };
-    return { ...parts, unread, problems };
+    return { state, unread };
   } catch (error) {
     await container?.close().catch(() => undefined);
     await fileMap?.close();
     lock.release();
     throw storeErrorOf(error);
   }
-}
-
-async function openContainer(
-  options: StagingOptions,
-  fileMap: FileMap,
-  origin: number,
-  copies: StagedCopies | undefined,
-): Promise<Pick<RecoveredContainer, 'short' | 'damaged'> & { readonly container: Container }> {
-  const { directory, disk = privateDisk, now, sync, segmentBytes = SEGMENT_BYTES } = options;
-  const folder = `${directory}/container`;
-  const recovered = await replayContainer(disk, folder, fileMap, now());
-  const { segments, nextSegment, short, damaged } = recovered;
-  const settings = { disk, folder, origin, now, sync, segmentBytes, nextSegment };
-  const container = new Container({ ...settings, fileMap, copies });
-  for (const segment of segments) container.adopt(segment);
-  return { container, short, damaged };
 }
 
 function randomOrigin(randomFill: (target: Buffer) => void): number {
@@ -126,7 +136,7 @@ function interrupted(count: number): StoreError {
 }
 
 /** The parts needed to settle a lost tail. */
-type TailParts = Omit<Stores, 'trunkStore'>;
+type TailParts = Pick<State, 'container' | 'spool' | 'fileMap' | 'now'>;
 
 /**
  * With durability `os` a power failure may take records that no sync had made durable, and leave

@@ -13,17 +13,16 @@ export {
 } from './address.js';
 export { authenticate } from './client/authentication.js';
 export { BodySource, type PreparedBody, SourceCursor } from './client/body-source.js';
+export {
+  Caller,
+  type CallPlan,
+  type FailedExchange,
+  type RequestMessage,
+} from './client/caller.js';
 export type { Connection } from './client/connection.js';
 export { keepSession, Peer, type PeerAccess, type PeerOptions } from './client/peer.js';
-export { MAX_TIMER_MS, Pool, type PoolStats } from './client/pool.js';
-export type { Call } from './client/reply-reader.js';
-export {
-  CollectedReply,
-  MAX_ERROR_BODY_BYTES,
-  MAX_SMALL_BODY_BYTES,
-  ReplyReader,
-  type ReplySink,
-} from './client/reply-reader.js';
+export { MAX_TIMER_MS, type PoolStats } from './client/pool.js';
+export { type Call, ReceivedReply } from './client/reply.js';
 export {
   AuthenticationError,
   asError,

@@ -35,10 +35,10 @@ describe('a disk that is full down to its reserve', () => {
     const inSegments = () => bytesIn(join(directory, 'container'));
     expect(inSegments()).toBeLessThan(4 * MIB);
     // A read copy may be on its way out.
-    await until(() => staging.acceptance.usedBytes === inSegments());
+    await until(() => staging.stats().containerBytes === inSegments());
     await staging.close();
     const { staging: again } = await openStaging(directory, { segmentBytes: 256 * 1024 });
-    expect(again.acceptance.usedBytes).toBe(bytesIn(join(directory, 'container')));
+    expect(again.stats().containerBytes).toBe(bytesIn(join(directory, 'container')));
   });
 
   test('refuses by its own name, and takes files again once FastDFS has what is there', async () => {
@@ -66,7 +66,7 @@ describe('a disk that is full down to its reserve', () => {
 describe('what is merged, with nothing to retain', () => {
   test('leaves the disk although nothing more is written', async () => {
     const directory = temporaryFolder();
-    const { staging } = await openStaging(directory, { retainBytes: 0 });
+    const { staging } = await openStaging(directory, { retain: 0 });
     for (let count = 0; count < 40; count += 1) await stageFile(staging, randomBytes(100_000));
     await staging.merging.flush();
     await until(() => bytesIn(join(directory, 'container')) < 64 * 1024);
@@ -75,7 +75,7 @@ describe('what is merged, with nothing to retain', () => {
 
   test('stays while it is worth less than a new segment', async () => {
     const directory = temporaryFolder();
-    const { staging } = await openStaging(directory, { retainBytes: 0 });
+    const { staging } = await openStaging(directory, { retain: 0 });
     await stageFile(staging, randomBytes(100_000));
     await staging.merging.flush();
     const names = readdirSync(join(directory, 'container'));
@@ -86,7 +86,7 @@ describe('what is merged, with nothing to retain', () => {
   test('comes back from what is left of the container, with its deletions', async () => {
     const directory = temporaryFolder();
     const store = new MemoryTrunkStore();
-    const first = await openStaging(directory, { retainBytes: 0 }, store);
+    const first = await openStaging(directory, { retain: 0 }, store);
     const keys: Buffer[] = [];
     const bodies = Array.from({ length: 40 }, () => randomBytes(100_000));
     for (const body of bodies) keys.push(await stageFile(first.staging, body));
@@ -94,11 +94,7 @@ describe('what is merged, with nothing to retain', () => {
     await first.staging.deletions.delete(keys[7]!);
     await until(() => bytesIn(join(directory, 'container')) < 64 * 1024);
     await first.staging.close();
-    const { staging } = await openStaging(
-      directory,
-      { retainBytes: 0, rebuildsFirst: true },
-      store,
-    );
+    const { staging } = await openStaging(directory, { retain: 0, rebuildsFirst: true }, store);
     expect(staging.fileMap.find(keys[7]!)).toBeUndefined();
     expect(keys.filter((key) => staging.fileMap.find(key))).toHaveLength(39);
   });

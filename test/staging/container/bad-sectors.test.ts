@@ -18,7 +18,7 @@ async function open(options: Partial<StagingOptions> = {}) {
   const sectors = new BadSectors();
   const opened = await openStaging(folder, { disk: sectors.disk, ...options });
   const damage: DamageEvent[] = [];
-  opened.staging.on('damage', (event) => damage.push(event));
+  opened.staging.changes.on('damage', (event) => damage.push(event));
   return { ...opened, folder, sectors, damage, container: join(folder, 'container') };
 }
 
@@ -66,7 +66,7 @@ test('a waiting file that cannot be read is left out, told of once, and merged o
 });
 
 test('many of them at once stop no merging', async () => {
-  const { staging, sectors, container, store } = await open({ trunkBytes: 128 * KIB });
+  const { staging, sectors, container, store } = await open({ trunkSize: 128 * KIB });
   const contents = Array.from({ length: 60 }, () => randomBytes(10 * KIB));
   await stageTogether(staging, contents);
   for (const bytes of contents.slice(0, 8)) sectors.spoil(container, bytes);
@@ -145,7 +145,7 @@ test('a merged file is read from FastDFS when its copy here cannot be', async ()
 });
 
 test('it keeps its segment until the room is needed, then what can be read of it', async () => {
-  const options = { retainBytes: 0, segmentBytes: 1000, containerBytes: 150 * KIB };
+  const options = { retain: 0, segmentBytes: 1000, containerSize: 150 * KIB };
   const { staging, sectors, folder, container } = await open(options);
   const bytes = randomBytes(20 * KIB);
   const key = await stageFile(staging, bytes);

@@ -3,9 +3,11 @@ import { describe, expect, test } from 'vitest';
 import {
   decodeRecordHeader,
   decodeSegmentHeader,
-  encodeRecordHead,
   encodeSegmentHeader,
   isRecordHeadIntact,
+  mostHeadBytes,
+  type NewRecord,
+  writeRecordHead,
 } from '../../../packages/staging/dist/container/record.js';
 
 const RECORD = {
@@ -18,6 +20,12 @@ const RECORD = {
   time: 1_700_000_000_123,
   crc32: crc32('hello'),
 } as const;
+
+function encodeRecordHead(record: NewRecord, segment: number): Buffer {
+  const meta = JSON.stringify(record.meta);
+  const target = Buffer.alloc(1 + mostHeadBytes(meta));
+  return target.subarray(1, 1 + writeRecordHead(target, 1, record, meta, segment));
+}
 
 describe('container records', () => {
   test('a record has the bytes that FORMAT.md draws', () => {

@@ -1,8 +1,9 @@
 import { crc32 } from 'node:zlib';
 import { type Disk, type DiskFile, decoratedFile, localDisk } from '@stevedore/disk';
 import { expect, test } from 'vitest';
+import { Changes } from '../../../packages/staging/dist/changes.js';
 import { Container } from '../../../packages/staging/dist/container/container.js';
-import { fileRecord } from '../../../packages/staging/dist/container/records.js';
+import { smallFile } from '../../../packages/staging/dist/container/records.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
 /**
@@ -85,15 +86,16 @@ function open() {
   const forgetful = new ForgetfulDisk();
   const container = new Container({
     ...{ disk: forgetful.disk, folder: temporaryFolder(), origin: 1, sync: true },
-    ...{ now: Date.now, segmentBytes: 2 ** 20, nextSegment: 1 },
+    ...{ now: Date.now, segmentBytes: 2 ** 20, nextSegment: 1, tailBytes: 0 },
     fileMap: { apply: () => undefined, setSynced: () => ({ changes: 0 }) },
+    changes: new Changes(),
   });
   const append = (text: string, sync: boolean) => {
     const bytes = Buffer.from(text);
     const key: Buffer = Buffer.alloc(16, text);
     const about = { key, name: 'a', type: 'b', group: undefined, stagedAt: 1 };
-    const file = { ...about, size: bytes.length, crc32: crc32(bytes), body: [bytes] };
-    return container.append([fileRecord(file)], sync);
+    const facts = { ...about, size: bytes.length, crc32: crc32(bytes) };
+    return container.append([smallFile(facts, [bytes])], sync);
   };
   return { forgetful, container, append };
 }

@@ -1,4 +1,11 @@
-import { existsSync, readdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { cp } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Staging, StagingOptions } from '@stevedore/staging';
@@ -52,11 +59,9 @@ function expectSame(own: string, held: string): void {
 /** Another server takes over what the partner holds. */
 async function adopted(partner: TestPartner, origin: number, store = undefined as never) {
   const other = await openStaging(temporaryFolder(), {}, store);
-  let taken: Awaited<ReturnType<Staging['takeOver']>> | undefined;
-  await partner.held.adopt(origin, async (index) => {
-    taken = await other.staging.takeOver(index);
-  });
-  return { ...other, taken: taken! };
+  partner.isAdopted = true;
+  const taken = await other.staging.takeOver(await partner.held.adopt(origin));
+  return { ...other, taken };
 }
 
 const contentOf = async (staging: Staging, key: Buffer): Promise<Buffer | undefined> => {
@@ -76,7 +81,7 @@ test('an acknowledged batch is on the disk of the partner, byte for byte', async
 const away = { code: 'partner_away', retryable: true };
 
 test('without the partner, FastDFS has the second copy of an upload when it is acknowledged', async () => {
-  const { staging, partner, errors, store } = await pair(undefined, { idMaxAgeMs: 3_600_000 }, 100);
+  const { staging, partner, errors, store } = await pair(undefined, { idMaxAge: 3_600_000 }, 100);
   await until(isUp(staging));
   const kept = await stageFile(staging, bytesOf(100, 1));
   await partner.stop();
@@ -85,7 +90,8 @@ test('without the partner, FastDFS has the second copy of an upload when it is a
   for (const key of keys) expect(staging.fileMap.find(key)?.trunk).toBeDefined();
   expect(staging.fileMap.trunksIn('confirmed').every(({ thin }) => thin !== null)).toBe(true);
   expect(store.files.size).toBeGreaterThan(0);
-  // A deletion has no place in FastDFS.
+  // A deletion has no place in FastDFS, and the map is away, too.
+  partner.isMapAway = true;
   await expect(staging.deletions.delete(kept)).rejects.toMatchObject(away);
   expect(staging.fileMap.find(kept)).toBeDefined();
   expect(staging.stats().copies).toMatchObject({ refused: 1, copiedToFastdfs: 3 });
@@ -94,16 +100,19 @@ test('without the partner, FastDFS has the second copy of an upload when it is a
   expect(errors.map(({ message }) => message.includes('wait for FastDFS'))).toEqual([true, true]);
 });
 
-test('a deletion without the partner waits for it', async () => {
+test('a deletion without the partner is in the map when it is acknowledged', async () => {
   const { staging, partner, own, held } = await pair();
   await until(isUp(staging));
-  const key = await stageFile(staging, bytesOf(100, 1));
+  const keys = [await stageFile(staging, bytesOf(100, 1)), await stageFile(staging, bytesOf(9, 2))];
   partner.isAway = true;
   partner.cut();
   await until(() => !isUp(staging)());
-  const deleted = staging.deletions.delete(key);
+  expect(await staging.deletions.delete(keys[0]!)).toBe(true);
+  expect(partner.deletions).toContainEqual(keys[0]);
   partner.isAway = false;
-  expect(await deleted).toBe(true);
+  await until(isUp(staging));
+  expect(await staging.deletions.delete(keys[1]!)).toBe(true);
+  expect(partner.deletions).not.toContainEqual(keys[1]);
   expectSame(own, held);
 });
 
@@ -126,7 +135,7 @@ test('without the partner and FastDFS, uploads are refused, and nothing is left 
 });
 
 test('a partner that comes back gets what it lacks, and only that', async () => {
-  const { staging, partner, own, held } = await pair(undefined, { trunkBytes: 16 * 2 ** 20 });
+  const { staging, partner, own, held } = await pair(undefined, { trunkSize: 16 * 2 ** 20 });
   await until(isUp(staging));
   await stageFile(staging, bytesOf(50_000, 1));
   await partner.restart();
@@ -140,7 +149,7 @@ test('a partner that comes back gets what it lacks, and only that', async () => 
 });
 
 test('uploads go on while a partner catches up', async () => {
-  const { staging, partner, own, held } = await pair(undefined, { trunkBytes: 16 * 2 ** 20 });
+  const { staging, partner, own, held } = await pair(undefined, { trunkSize: 16 * 2 ** 20 });
   partner.isAway = true;
   partner.cut();
   for (let seed = 0; seed < 8; seed++) await stageFile(staging, bytesOf(4_000_000, seed));
@@ -214,13 +223,10 @@ test('what is merged is released at the partner, although it stays here', async 
   // What is needed of the released segments is in those that are left.
   partner.cut();
   partner.isAway = true;
-  await partner.held.adopt(staging.origin, async (index) => {
-    expect(index.trunks().length).toBe(staging.fileMap.trunksIn('confirmed').length);
-    expect([...index.deleted()].flat()).toEqual([gone]);
-    expect([...index.waiting()].every(({ key }) => kept.some((each) => each.equals(key)))).toBe(
-      true,
-    );
-  });
+  const index = await partner.held.adopt(staging.origin);
+  expect(index.trunks().length).toBe(staging.fileMap.trunksIn('confirmed').length);
+  expect([...index.deleted()].flat()).toEqual([gone]);
+  expect([...index.waiting()].every(({ key }) => kept.some((each) => each.equals(key)))).toBe(true);
 });
 
 test('the files of a server that is gone are staged at another one, under their keys, once', async () => {
@@ -243,9 +249,8 @@ test('the files of a server that is gone are staged at another one, under their 
   expect(first.staging.stats().waitingFiles).toBe(1);
   await first.staging.merging.flush();
   expect(first.staging.fileMap.find(kept)?.trunk).toBeDefined();
-  // A second time there is nothing to take over.
-  expect(await partner.held.adopt(origin, async () => expect.unreachable())).toBe(false);
-  expect(partner.held.stats().heldBytes).toBe(0);
+  await partner.held.drop(origin, async () => true);
+  expect(partner.held.stats()).toEqual({ heldCopies: 0, heldBytes: 0 });
 });
 
 test('the copy knows which trunks were given up, whatever the map has heard', async () => {
@@ -262,10 +267,9 @@ test('the copy knows which trunks were given up, whatever the map has heard', as
   await until(() => staging.fileMap.trunksIn('retired').length === 1);
   partner.cut();
   partner.isAway = true;
-  await partner.held.adopt(staging.origin, async (index) => {
-    expect(tasks.map((task) => index.isGivenUp(task))).toEqual([true, false]);
-    expect(index.trunks().map(({ taskId }) => taskId)).toEqual([tasks[1]]);
-  });
+  const index = await partner.held.adopt(staging.origin);
+  expect(tasks.map((task) => index.isGivenUp(task))).toEqual([true, false]);
+  expect(index.trunks().map(({ taskId }) => taskId)).toEqual([tasks[1]]);
 });
 
 test('a take-over that was interrupted is done again, and stages nothing twice', async () => {
@@ -275,15 +279,13 @@ test('a take-over that was interrupted is done again, and stages nothing twice',
   partner.cut();
   partner.isAway = true;
   const other = await openStaging(temporaryFolder());
-  const interrupted = partner.held.adopt(origin, async (index) => {
-    await other.staging.takeOver(index);
-    await other.staging.deletions.delete(keys[0]!);
-    throw new Error('killed');
-  });
-  await expect(interrupted).rejects.toThrow('killed');
-  await partner.held.adopt(origin, async (index) => {
-    expect(await other.staging.takeOver(index)).toEqual({ files: 0, lost: [] });
-  });
+  await other.staging.takeOver(await partner.held.adopt(origin));
+  await other.staging.deletions.delete(keys[0]!);
+  // It ended before the map heard that it was done.
+  partner.isAdopted = true;
+  await partner.restart();
+  const index = await partner.held.adopt(origin);
+  expect(await other.staging.takeOver(index)).toEqual({ files: 0, lost: [] });
   expect(other.staging.stats().waitingFiles).toBe(2);
   expect(other.staging.fileMap.find(keys[0]!)).toBeUndefined();
 });
@@ -293,24 +295,27 @@ test('files are read from the copy while they are taken over, and nothing more i
   await until(isUp(staging));
   const key = await stageFile(staging, bytesOf(700, 1));
   // Its gateway is connected: it was only cut off from the map.
-  await partner.held.adopt(origin, async () => {
-    await until(() => !staging.copies!.isAccepting);
-    expect((await partner.held.find(origin, key))?.bytes).toEqual(bytesOf(700, 1));
-    await partner.held.drop(origin, async () => expect.unreachable());
-  });
+  partner.isAdopted = true;
+  await partner.held.adopt(origin);
+  await until(() => !staging.copies!.isAccepting);
+  expect(await partner.held.find(origin, key)).toMatchObject({ bytes: bytesOf(700, 1) });
   await expect(stageFile(staging, bytesOf(100, 2))).rejects.toMatchObject({
     code: 'partner_away',
     retryable: false,
   });
+  await partner.held.drop(origin, async () => true);
   expect(await partner.held.find(origin, key)).toBeUndefined();
 });
 
 test('a copy that is not where it should be is not taken for none', async () => {
   const { partner } = await pair();
-  await expect(partner.held.adopt(4711, async () => expect.unreachable())).rejects.toThrow(
-    join(partner.folder, '4711'),
-  );
-  expect(existsSync(join(partner.folder, '4711'))).toBe(false);
+  const lost = join(partner.folder, '4711');
+  await expect(partner.held.adopt(4711)).rejects.toThrow(lost);
+  expect(existsSync(lost)).toBe(false);
+  // An operator says that it is.
+  mkdirSync(join(lost, 'container'), { recursive: true });
+  await partner.restart();
+  expect([...(await partner.held.adopt(4711)).waiting()]).toEqual([]);
 });
 
 test('a server whose files were taken over is refused for good', async () => {
@@ -342,8 +347,8 @@ test('a staged file is read at the partner while its server is away, and not whi
   partner.isAway = true;
   partner.cut();
   await until(async () => (await partner.held.find(origin, key)) !== undefined);
-  expect((await partner.held.find(origin, key))?.bytes).toEqual(bytesOf(4_000, 1));
-  expect(await partner.held.find(origin, deleted)).toBeUndefined();
+  expect(await partner.held.find(origin, key)).toMatchObject({ bytes: bytesOf(4_000, 1) });
+  expect(await partner.held.find(origin, deleted)).toBe('deleted');
   partner.isAway = false;
   await until(isUp(staging));
   expect(await partner.held.find(origin, key)).toBeUndefined();

@@ -98,7 +98,7 @@ describe.each(['BEGIN EXCLUSIVE', 'BEGIN IMMEDIATE'])('while it holds the lock o
 
 test('one that reads for long holds up nothing: neither uploads nor the removal of segments', async () => {
   const folder = temporaryFolder();
-  const { staging } = await openStaging(folder, { retainBytes: 0, segmentBytes: 4096 });
+  const { staging } = await openStaging(folder, { retain: 0, segmentBytes: 4096 });
   await stageFile(staging, randomBytes(3000));
   another(folder, 'BEGIN');
   for (let count = 0; count < 10; count += 1) await stageFile(staging, randomBytes(3000));

@@ -9,7 +9,7 @@ import { temporaryFolder } from '../../support/temporary.js';
 const ALBUMS = 20;
 const PHOTOS = 24;
 const PHOTO_BYTES = 6_000;
-const OPTIONS = { trunkBytes: 2 ** 20, retainBytes: 0, compactionBytesPerSecond: 2 ** 34 };
+const OPTIONS = { trunkSize: 2 ** 20, retain: 0, compactionBytesPerSecond: 2 ** 34 };
 
 /** Photos of all albums, uploaded in turns. */
 async function uploadInTurns(staging: Staging, photos = PHOTOS): Promise<Map<string, Buffer[]>> {
@@ -73,8 +73,8 @@ test('they stay together when trunks are compacted', async () => {
 test('albums that came over many thin trunks are whole once these are joined', async () => {
   const { staging } = await openStaging(temporaryFolder(), {
     ...OPTIONS,
-    trunkBytes: 4 * OPTIONS.trunkBytes,
-    idMaxAgeMs: 86_400_000,
+    trunkSize: 4 * OPTIONS.trunkSize,
+    idMaxAge: 86_400_000,
   });
   const albums = new Map<string, Buffer[]>();
   for (let minute = 0; minute < 6; minute += 1) {

@@ -6,7 +6,7 @@ import { openStaging, spoolFile, stageFile, until } from '../../support/staging.
 import { temporaryFolder } from '../../support/temporary.js';
 
 /** Nothing is kept that may go. */
-const GREEDY = { retainBytes: 0, segmentBytes: 1000 };
+const GREEDY = { retain: 0, segmentBytes: 1000 };
 
 function storeOf(members: number): MemoryTrunkStore & { holders: string[] } {
   const store = Object.assign(new MemoryTrunkStore(), { holders: ['a:1'] });

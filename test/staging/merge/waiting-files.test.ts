@@ -27,10 +27,7 @@ function open() {
     },
     find: (key: Buffer) => rows[key.readUInt32BE()],
   };
-  const files = new WaitingFiles({
-    fileMap: fileMap as unknown as FileMap,
-    firstSegment: () => 0,
-  });
+  const files = new WaitingFiles(fileMap as unknown as FileMap);
   const plan = (members: readonly FileRow[]) => planTrunk(Buffer.alloc(16), members, 'zip', 1);
   return { files, rows, plan, reads };
 }

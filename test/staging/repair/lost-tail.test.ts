@@ -16,7 +16,7 @@ import { type HostState, SimulatedHost } from '../../support/simulated-host.js';
  */
 
 const SEED = Number(process.env.TEST_SEED ?? 1);
-const OPTIONS = { sync: false, segmentBytes: 2500, retainBytes: 0 } as const;
+const OPTIONS = { durability: 'os', segmentBytes: 2500, retain: 0 } as const;
 const CRASHES: readonly (readonly [CrashMode, FileMapHarm])[] = [
   ['lost', 'kept'],
   ['subset', 'kept'],

@@ -156,7 +156,7 @@ test('a plan is looked for even when the segments that told of it are gone', asy
   const hidden = store.files.get(orphan!)!;
   store.files.delete(orphan!);
   store.unlisted = ['a storage is away'];
-  const options = { retainBytes: 0, segmentBytes: 1000 };
+  const options = { retain: 0, segmentBytes: 1000 };
   const second = await openStaging(folder, options, store);
   await second.staging.merging.flush();
   for (let turn = 0; turn < 3; turn++) {

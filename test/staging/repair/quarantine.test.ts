@@ -13,7 +13,7 @@ const MIB = 2 ** 20;
 
 function damageOf(staging: Staging): DamageEvent[] {
   const events: DamageEvent[] = [];
-  staging.on('damage', (damage) => events.push(damage));
+  staging.changes.on('damage', (damage) => events.push(damage));
   return events;
 }
 
@@ -87,7 +87,7 @@ test('a damaged copy of a merged file is given up once FastDFS has shown a sound
 test('a slice that one of two storages has damaged is stored again from the other', async () => {
   const store = new MemoryTrunkStore();
   store.copiesOf = () => ({ holders: ['10.0.0.1:23000', '10.0.0.2:23000'], members: 2 });
-  const options = { retainBytes: 0, segmentBytes: 1000 };
+  const options = { retain: 0, segmentBytes: 1000 };
   const { staging } = await openStaging(temporaryFolder(), options, store);
   const bytes = randomBytes(1000);
   const key = await stageFile(staging, bytes);
@@ -122,7 +122,7 @@ test('a slice that one of two storages has damaged is stored again from the othe
 
 test('the scrub in the background finds and mends, and goes on where it was stopped', async () => {
   const folder = temporaryFolder();
-  const options = { scrubBytesPerSecond: 2 ** 30, scrubPauseMs: 1 };
+  const options = { scrubRate: 2 ** 30, scrubPauseMs: 1 };
   const first = await openStaging(folder);
   const bytes = randomBytes(1000);
   const key = await stageFile(first.staging, bytes);
@@ -143,7 +143,7 @@ test('the scrub in the background finds and mends, and goes on where it was stop
 test.each(['damaged', 'lost'])(
   'a trunk with a file that is %s at every storage holds up no other compaction',
   async (how) => {
-    const options = { retainBytes: 0, segmentBytes: 1000 };
+    const options = { retain: 0, segmentBytes: 1000 };
     const { staging, store } = await openStaging(temporaryFolder(), options);
     const trunks: { key: Buffer; bytes: Buffer }[] = [];
     for (let trunk = 0; trunk < 2; trunk++) {
@@ -175,7 +175,7 @@ test.each(['damaged', 'lost'])(
 
 test.each([
   ['this disk', {}],
-  ['another storage', { retainBytes: 0, segmentBytes: 1000 }],
+  ['another storage', { retain: 0, segmentBytes: 1000 }],
 ])(
   'a large file that one of two storages has damaged is stored again from %s',
   async (_, options) => {

@@ -3,10 +3,8 @@ import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { type DamageEvent, formatKey, type StagingOptions, StoreError } from '@stevedore/staging';
 import { expect, test } from 'vitest';
-import {
-  Retirement,
-  type RetirementParts,
-} from '../../../packages/staging/dist/upkeep/compaction.js';
+import type { State } from '../../../packages/staging/dist/state.js';
+import { Retirement } from '../../../packages/staging/dist/upkeep/compaction.js';
 import { MemoryTrunkStore } from '../../support/memory-trunk-store.js';
 import { turnBit } from '../../support/rot.js';
 import { openStaging, spoolFile, stageFile, until } from '../../support/staging.js';
@@ -15,7 +13,7 @@ import { temporaryFolder } from '../../support/temporary.js';
 /** Files that are being moved and whose new copy rots: their old place in FastDFS is still there. */
 
 const MIB = 2 ** 20;
-const OPTIONS = { retainBytes: 0, segmentBytes: 1000 };
+const OPTIONS = { retain: 0, segmentBytes: 1000 };
 const FAST = { repair: true, bytesPerSecond: 2 ** 30 };
 
 /** FastDFS takes nothing; what it has it gives. */
@@ -35,7 +33,7 @@ async function movedAndRotten(options: Partial<StagingOptions> = {}) {
   const container = join(folder, 'container');
   const { staging, store, errors } = await openStaging(folder, { ...OPTIONS, ...options });
   const damage: DamageEvent[] = [];
-  staging.on('damage', (event) => damage.push(event));
+  staging.changes.on('damage', (event) => damage.push(event));
   const dead = await stageFile(staging, randomBytes(5000));
   const bytes = randomBytes(1000);
   const key = await stageFile(staging, bytes, { name: 'a.jpg' });
@@ -216,8 +214,8 @@ test('a trunk that a file comes back to in the last moment is not given up', asy
       return work();
     };
     const container = { append: async (added: readonly unknown[]) => records.push(...added) };
-    const parts = { fileMap, container, retention: { alone }, trunkStore: {}, now: Date.now };
-    await new Retirement(parts as unknown as RetirementParts).run();
+    const state = { fileMap, container, alone, trunkStore: {}, now: Date.now };
+    await new Retirement(state as unknown as State).run();
   };
   await retire(true);
   expect(records).toHaveLength(0);

@@ -10,7 +10,7 @@ import { temporaryFolder } from '../../support/temporary.js';
 
 const MIB = 2 ** 20;
 /** Nothing stays local: what is read after merging comes from the trunk. */
-const NOTHING_KEPT = { retainBytes: 0, segmentBytes: 4096, compactionBytesPerSecond: 2 ** 30 };
+const NOTHING_KEPT = { retain: 0, segmentBytes: 4096, compactionBytesPerSecond: 2 ** 30 };
 
 interface File {
   readonly key: Buffer;

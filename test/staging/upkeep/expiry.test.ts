@@ -34,12 +34,12 @@ describe('a file with an end', () => {
   });
 
   test('keeps its end when the FileMap is lost, before and after merging', async () => {
-    for (const retainBytes of [undefined, 0]) {
+    for (const retain of [undefined, 0]) {
       const folder = temporaryFolder();
       const expiresAt = Date.now() + 3_600_000;
-      const opened = await openStaging(folder, retainBytes === 0 ? { retainBytes } : {});
+      const opened = await openStaging(folder, retain === 0 ? { retain } : {});
       const key = await stageFile(opened.staging, randomBytes(900), { expiresAt });
-      if (retainBytes === 0) await opened.staging.merging.flush();
+      if (retain === 0) await opened.staging.merging.flush();
       await opened.staging.close();
       for (const suffix of ['', '-wal', '-shm']) {
         rmSync(join(folder, `filemap.sqlite${suffix}`), { force: true });

@@ -7,19 +7,19 @@ import { temporaryFolder } from '../../support/temporary.js';
 
 const TRUNK_BYTES = 2 ** 18;
 const JOINING = {
-  idMaxAgeMs: 7 * 86_400_000,
-  trunkBytes: TRUNK_BYTES,
-  retainBytes: 0,
+  idMaxAge: 7 * 86_400_000,
+  trunkSize: TRUNK_BYTES,
+  retain: 0,
   segmentBytes: 2 ** 17,
   compactionBytesPerSecond: 2 ** 34,
-  maxAgeMs: 3_600_000,
+  mergeMaxAge: 3_600_000,
 };
 
 async function openJoining(folder = temporaryFolder(), store = new MemoryTrunkStore()) {
   const opened = await openStaging(folder, JOINING, store);
   const contents = new Map<string, { key: Buffer; bytes: Buffer }>();
   const merged = new Map<string, string>();
-  opened.staging.on('merged', ({ key, fileId }) => merged.set(key, fileId));
+  opened.staging.changes.on('merged', ({ key, fileId }) => merged.set(key, fileId));
   /** A few files of a slow site, merged because of their age. */
   const round = async (count = 3, group?: string) => {
     for (let index = 0; index < count; index += 1) {
@@ -48,7 +48,7 @@ test('a slow site has few files in FastDFS, full ones, and an id that is given o
   const { staging, store, contents, merged, round, expectAll, errors } = await openJoining();
   let uploaded = 0;
   let written = 0;
-  staging.on('trunk', ({ bytes }) => {
+  staging.changes.on('trunk', ({ bytes }) => {
     written += bytes;
   });
   const given = new Map<string, string>();
@@ -140,18 +140,18 @@ test('without joining, files of thin trunks have ids; switched off, they get the
   expect(row.trunk).toMatchObject({ isThin: true });
   expect(fileIdOf(row)).toBeUndefined();
   await first.staging.close();
-  const second = await openStaging(folder, { ...JOINING, idMaxAgeMs: 0 }, store);
+  const second = await openStaging(folder, { ...JOINING, idMaxAge: 0 }, store);
   expect(fileIdOf(second.staging.fileMap.find(key)!)).toBeDefined();
 });
 
 test('joined files go into one trunk, however slowly they are moved and however old they are', async () => {
   const { staging } = await openStaging(temporaryFolder(), {
     ...JOINING,
-    maxAgeMs: 10,
+    mergeMaxAge: 10,
     compactionBytesPerSecond: 2 ** 18,
   });
   const trunks: number[] = [];
-  staging.on('trunk', ({ files }) => trunks.push(files));
+  staging.changes.on('trunk', ({ files }) => trunks.push(files));
   for (let round = 0; round < 20; round += 1) {
     const contents = Array.from({ length: 10 }, () => randomBytes(500));
     await stageTogether(staging, contents);
@@ -166,7 +166,7 @@ test('joined files go into one trunk, however slowly they are moved and however 
 });
 
 test('a trunk is thin if it was chosen from few files, although moved files wait, too', async () => {
-  const { staging } = await openStaging(temporaryFolder(), { idMaxAgeMs: 7 * 86_400_000 });
+  const { staging } = await openStaging(temporaryFolder(), { idMaxAge: 7 * 86_400_000 });
   const first = [];
   for (let file = 0; file < 16; file += 1) {
     first.push(await stageFile(staging, randomBytes(60_000)));
@@ -179,7 +179,7 @@ test('a trunk is thin if it was chosen from few files, although moved files wait
   const before = staging.fileMap.thinTrunks().map(({ id }) => id);
   let flushed: Promise<void> | undefined;
   await staging.files.whileMoving(async () => {
-    const merged = new Promise((resolve) => staging.once('trunk', resolve));
+    const merged = new Promise((resolve) => staging.changes.once('trunk', resolve));
     flushed = staging.merging.flush();
     await merged;
   });
@@ -191,7 +191,7 @@ test('a trunk is thin if it was chosen from few files, although moved files wait
 test('without joining no trunk is thin, even if the clock was set back', async () => {
   let aheadMs = 0;
   const now = () => Date.now() + aheadMs;
-  const { staging } = await openStaging(temporaryFolder(), { idMaxAgeMs: 0, now });
+  const { staging } = await openStaging(temporaryFolder(), { idMaxAge: 0, now });
   const key = await stageFile(staging, randomBytes(1000));
   aheadMs = -86_400_000;
   await staging.merging.flush();

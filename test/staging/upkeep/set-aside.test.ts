@@ -11,7 +11,7 @@ import { temporaryFolder } from '../../support/temporary.js';
 
 const MIB = 2 ** 20;
 /** Every file has a segment of its own, and none is kept longer than it must. */
-const OPTIONS = { retainBytes: 0, segmentBytes: 1000 };
+const OPTIONS = { retain: 0, segmentBytes: 1000 };
 const FAST = { repair: true, bytesPerSecond: 2 ** 30 };
 
 function segments(folder: string): string[] {
@@ -114,7 +114,7 @@ test('the record of a damaged large file that waits goes on from segment to segm
 
 test('one that is found sound again is merged like any other', async () => {
   const folder = temporaryFolder();
-  const { staging, store } = await openStaging(folder, { ...OPTIONS, retainBytes: MIB });
+  const { staging, store } = await openStaging(folder, { ...OPTIONS, retain: MIB });
   const bytes = randomBytes(2000);
   const key = await stageFile(staging, bytes);
   turnBit(join(folder, 'container'), bytes);

@@ -90,7 +90,7 @@ describe('the check', () => {
 
   test('files without any copy are named one by one', async () => {
     const { staging, store } = await openStaging(temporaryFolder(), {
-      retainBytes: 0,
+      retain: 0,
       segmentBytes: 1000,
     });
     const keys: Buffer[] = [];
@@ -110,7 +110,7 @@ describe('the check', () => {
     store.beforeStore = () => {
       throw new Error('away');
     };
-    const first = await openStaging(folder, { maxAgeMs: 10 }, store);
+    const first = await openStaging(folder, { mergeMaxAge: 10 }, store);
     await stageFile(first.staging, randomBytes(5000));
     await until(() => first.errors.length > 0);
     await first.staging.close();

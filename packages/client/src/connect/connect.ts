@@ -9,7 +9,7 @@ import { withOwnNames } from '../body-kinds.js';
 import { aborted, notFound } from '../failures.js';
 import { infoOf, pageOf, readAll } from '../http/answers.js';
 import { Requests } from '../http/requests.js';
-import { checkMeta, stageOptions } from '../intake.js';
+import { checkMeta, isSync } from '../intake.js';
 import { listQuery } from '../list-query.js';
 import { onceText } from '../once.js';
 import { invalidOption } from '../options.js';
@@ -82,7 +82,7 @@ export class ConnectedStore implements Store {
       throw new StoreError('unsupported', 'connect() does not support mode direct; use open()');
     }
     const { signal, once } = options;
-    stageOptions(options);
+    isSync(options);
     const { name, type, group, expiresAt } = checkMeta(withOwnNames(body, options));
     if (!isPlain(type, group)) {
       const { signal: _, group: __, once: ___, durability, mode, ...part } = options;
@@ -112,7 +112,7 @@ export class ConnectedStore implements Store {
     options: PutAllOptions = {},
   ): Promise<Receipt[]> {
     this.#throwIfClosed();
-    stageOptions(options);
+    isSync(options);
     const form = await FormBody.of(parts, options);
     if (!form) return [];
     const headers = { 'content-type': form.type };

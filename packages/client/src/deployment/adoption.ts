@@ -137,14 +137,13 @@ export class Adoptions {
   async #adopt(gateway: Gateway, signal: AbortSignal): Promise<void> {
     const { origin, holder } = gateway;
     const { held, onDone } = this.#parts;
-    let taken: Taken | undefined;
-    const take = async (index?: HeldIndex) => {
-      taken = await this.#take(gateway, signal, index);
-    };
     const isHolder = holder === this.#parts.origin;
     if (isHolder && !held) throw new Error('only a running gateway takes over the copies it holds');
-    // Its copy was taken over before, if there is none.
-    if (!isHolder || !(await held?.adopt(origin, take))) await take();
+    const taken = await this.#take(
+      gateway,
+      signal,
+      isHolder ? await held?.adopt(origin) : undefined,
+    );
     onDone(origin);
     await this.#note(gateway, { isDone: true, ...taken });
   }

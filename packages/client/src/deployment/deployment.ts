@@ -16,6 +16,7 @@ import { type AdoptionParts, Adoptions } from './adoption.js';
 import { type DeploymentContext, Gateways, type SilentGateway } from './gateways.js';
 import { type Answer, MapCache, textOf } from './map-cache.js';
 import { Publisher } from './publisher.js';
+import { RESTART_MS } from './restarts.js';
 import { away, clockTrouble, takenOver } from './troubles.js';
 
 /**
@@ -53,7 +54,7 @@ export interface DeploymentStats {
 /** How often to poll the map for deletions, which reach every server within a second. */
 const LOOK_INTERVAL_MS = 400;
 /** Between rounds while the map is down. */
-const RETRIES = { firstMs: 2 * LOOK_INTERVAL_MS, lastMs: 10_000 };
+const RETRIES = { firstMs: 2 * LOOK_INTERVAL_MS, lastMs: 2_000 };
 /** Longest time that a request of a client waits for the map. */
 const MAX_WAIT_MS = 2_000;
 /** A removal can become visible after later ones, so each poll looks back this far. */
@@ -89,8 +90,9 @@ export class Deployment {
   /** When to go on pruning, and after which removal. */
   #pruneAt = performance.now() + PRUNE_INTERVAL_MS;
   #prunedTo: Removal | undefined;
-  /** True after a failure, until a round succeeds. */
+  /** True after a failure, until a round succeeds; and since when. */
   #isAway = false;
+  #failedAt = 0;
   readonly #pause = new GrowingPause(RETRIES);
   /** The error reported last, so that it is not reported every round. */
   #reported: string | undefined;
@@ -154,7 +156,7 @@ export class Deployment {
     this.#known.forget(key);
   }
 
-  /** Deletes a merged file of another server, durably; its own server frees the bytes. */
+  /** Deletes a file, durably; its own server, or who adopts that one's files, frees the bytes. */
   async remove(key: Buffer): Promise<void> {
     await this.#asked(() => this.#parts.map.remove([{ key }], false));
     this.noteRemoved(key);
@@ -172,6 +174,11 @@ export class Deployment {
   /** Counts and reserves bytes of API keys, together with the other servers. */
   async reserveUsage(day: number, asks: readonly UsageAsk[]): Promise<UsageGrant[]> {
     return this.#asked(() => this.#parts.map.reserveUsage(day, asks));
+  }
+
+  /** Number of servers that were heard of lately, this one included; workers are one. */
+  liveServers(): number {
+    return this.#gateways.countAlive();
   }
 
   /** True if this server knows every file of the origin, which is its own or adopted. */
@@ -214,6 +221,16 @@ export class Deployment {
   /** True if the server of this origin was there a moment ago, and the map would show its return. */
   mayReturn(origin: number): boolean {
     return !this.#isAway && this.#gateways.mayReturn(origin);
+  }
+
+  /** True if the map answers, or did a moment ago. */
+  get mapMayReturn(): boolean {
+    return !this.#isAway || performance.now() - this.#failedAt < RESTART_MS;
+  }
+
+  /** True if another server has, or will have, the files of that one, which must not come back. */
+  isAdopted(origin: number): boolean {
+    return this.#gateways.find(origin)?.adoption !== undefined;
   }
 
   /** Who holds the copies of the files staged for this origin, and of whose container they are. */
@@ -307,6 +324,7 @@ export class Deployment {
 
   /** Reports an error, unless it is the same as in the round before. */
   #fail(error: Error): void {
+    if (!this.#isAway) this.#failedAt = performance.now();
     this.#isAway = true;
     const what = error instanceof MapError ? error.code : error.message;
     if (what !== this.#reported) this.#parts.report(error);

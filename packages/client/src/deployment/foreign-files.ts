@@ -141,7 +141,7 @@ export class ForeignFiles {
   /** Rejects with `not_found` and `storage_unavailable`. */
   find(key: Buffer, signal: AbortSignal | undefined): Promise<StoredFile> {
     const attempt = () => this.#find(key, (files, name) => files.find(name, signal), signal);
-    return throughRestart(this.#parts.deployment, key, attempt, signal);
+    return throughRestart(attempt, () => this.#mayReturn(key), signal);
   }
 
   /** As `find`, for the facts as they are now. */
@@ -150,12 +150,8 @@ export class ForeignFiles {
       info: await files.facts(name, signal),
       bytes: undefined,
     });
-    return throughRestart(
-      this.#parts.deployment,
-      key,
-      () => this.#find(key, facts, signal),
-      signal,
-    );
+    const attempt = () => this.#find(key, facts, signal);
+    return throughRestart(attempt, () => this.#mayReturn(key), signal);
   }
 
   async #find(
@@ -184,10 +180,14 @@ export class ForeignFiles {
     throw loss ?? notFound(key);
   }
 
-  /** A staged file in the copy that is held here of that server's container, while it is down. */
+  /**
+   * A staged file in the copy that is held here of that server's container, while it is down. Rejects
+   * with `not_found` if it was deleted.
+   */
   async findHeld(origin: number, key: Buffer): Promise<StoredFile | undefined> {
     const found = await this.#parts.held?.find(origin, key);
     if (!found) return undefined;
+    if (found === 'deleted') throw notFound(key);
     const { row, bytes } = found;
     const { name, size, type, crc32, group, expiresAt } = row;
     if (expiresAt !== undefined && expiresAt <= this.#parts.now()) return undefined;
@@ -200,7 +200,10 @@ export class ForeignFiles {
     return this.#handle(facts, async (range) => cut(bytes, range));
   }
 
-  /** A staged file of a server that is down, from the server that holds its copies. */
+  /**
+   * A staged file of a server that is down, from the server that holds its copies. Rejects with
+   * `not_found` if it was deleted.
+   */
   async #copyOf(key: Buffer, signal: AbortSignal | undefined): Promise<StoredFile | undefined> {
     const { deployment } = this.#parts;
     const copies = deployment.copiesOf(originOf(key));
@@ -211,14 +214,22 @@ export class ForeignFiles {
       const files = at.url === null ? undefined : this.#peers.at(at.url);
       const found = await files?.findCopy(of, formatKey(key), signal);
       return files && found && this.#stagedFile(files, found);
-    } catch {
+    } catch (error) {
+      if (isStoreError(error, 'not_found')) throw error;
       return undefined;
     }
   }
 
   /** Deletes it for all servers. Rejects as `find`. */
   delete(key: Buffer): Promise<void> {
-    return throughRestart(this.#parts.deployment, key, () => this.#delete(key));
+    return throughRestart(
+      () => this.#delete(key),
+      () => this.#mayReturn(key),
+    );
+  }
+
+  #mayReturn(key: Buffer): boolean {
+    return this.#parts.deployment.mayReturn(originOf(key));
   }
 
   async #delete(key: Buffer): Promise<void> {
@@ -234,8 +245,17 @@ export class ForeignFiles {
     }
     const files = await this.#peers.of(originOf(key), formatKey(key));
     if (!files) throw notFound(key);
-    await files.delete(formatKey(key));
-    deployment.noteRemoved(key);
+    try {
+      await files.delete(formatKey(key));
+      deployment.noteRemoved(key);
+    } catch (error) {
+      // A server that is down finds the deletion in the map once it is back.
+      const isAway = isStoreError(error, 'storage_unavailable');
+      if (!isAway || !(await this.#copyOf(key, undefined))) throw error;
+      await deployment.remove(key).catch((cause: unknown) => {
+        throw cause instanceof MapError ? mapUnavailable(cause) : cause;
+      });
+    }
   }
 
   /**
@@ -248,10 +268,15 @@ export class ForeignFiles {
     isSearched: (origin: number) => boolean,
   ): Promise<FileInfo[]> {
     const { deployment } = this.#parts;
-    const claim = (over?: Claim) =>
+    const attempt = (over?: Claim) =>
       deployment.claim(mark, withinMs, over).catch((error: unknown) => {
         throw error instanceof MapError ? mapUnavailable(error) : error;
       });
+    const claim = (over?: Claim) =>
+      throughRestart(
+        () => attempt(over),
+        () => deployment.mapMayReturn,
+      );
     const before = await claim();
     if (before.origin === deployment.origin) return [];
     const files = isSearched(before.origin)

@@ -11,6 +11,7 @@ import {
 } from '@stevedore/map';
 import { StoreError } from '@stevedore/staging';
 import { isGatewayUrl } from '../options.js';
+import { dataDirectory } from '../shared-directory.js';
 
 /**
  * What this server knows of the others: their list, the secret that all share, and who holds whose
@@ -162,6 +163,14 @@ export class Gateways {
     return silent.slice(0, MAX_SILENT).map(({ origin, url, staged, holder }) => ({
       ...{ origin, url, stagedFiles: staged.files, holder },
     }));
+  }
+
+  /** Workers of one directory count as one. */
+  countAlive(): number {
+    const now = latest(this.#list);
+    const alive = this.#list.filter((each) => isAlive(each, now));
+    // After the path, a place names the directory's inode.
+    return new Set(alive.map(({ place }) => dataDirectory(place.replace(/#[^#]*$/, '')))).size;
   }
 
   async refresh(): Promise<void> {

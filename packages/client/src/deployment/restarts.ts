@@ -1,20 +1,17 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { originOf } from '@stevedore/map';
 import { isStoreError } from '@stevedore/staging';
-import type { Deployment } from './deployment.js';
 
-/** A server that restarts is back within this time, on an idle machine. */
-const RESTART_MS = 5_000;
+/** What restarts is back within this time, on an idle machine. */
+export const RESTART_MS = 5_000;
 const LOOK_MS = 200;
 
 /**
- * Repeats what `storage_unavailable` refuses while the file's server restarts, so that a planned
- * restart fails no request for its files.
+ * Repeats what `storage_unavailable` refuses while a server, or the map, may be restarting, so that
+ * a planned restart fails no request.
  */
 export async function throughRestart<Result>(
-  deployment: Pick<Deployment, 'mayReturn'>,
-  key: Buffer,
   attempt: () => Promise<Result>,
+  mayReturn: () => boolean,
   signal?: AbortSignal,
 ): Promise<Result> {
   const startedAt = performance.now();
@@ -23,8 +20,7 @@ export async function throughRestart<Result>(
       return await attempt();
     } catch (error) {
       const isOver = performance.now() - startedAt >= RESTART_MS || signal?.aborted;
-      const isAway = isStoreError(error, 'storage_unavailable');
-      if (isOver || !isAway || !deployment.mayReturn(originOf(key))) throw error;
+      if (isOver || !isStoreError(error, 'storage_unavailable') || !mayReturn()) throw error;
     }
     await sleep(LOOK_MS, undefined, signal ? { signal } : {}).catch(() => undefined);
   }

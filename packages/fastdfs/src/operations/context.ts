@@ -4,19 +4,18 @@ import {
   type FileId,
   queryUpdate,
   Status,
+  type StoreTarget,
 } from '@stevedore/protocol';
-import { type Address, Pool } from '@stevedore/wire';
+import { type Address, authenticate, type Call, Caller, type Connection } from '@stevedore/wire';
 import { LRUCache } from 'lru-cache';
-import { Caller, greet } from '../caller.js';
 import type { Deadline } from '../deadline.js';
 import { FastdfsError } from '../errors.js';
-import type { PossibleOrphan } from '../events.js';
+import { connectChannel, type PossibleOrphan, requestChannel } from '../events.js';
 import { nameOf } from '../file-ids.js';
 import type { Settings } from '../options.js';
 import { StorageAddresses } from '../storage-addresses.js';
 import { type TrackerReply, Trackers } from '../trackers.js';
 import { SharedAnswers } from './shared-answers.js';
-import { StoreChoice } from './store-choice.js';
 
 /**
  * What every operation needs, and the frame around each: refuses it once the client is closed,
@@ -34,10 +33,10 @@ const PLACE_MS = 10_000;
 
 export class Context {
   readonly settings: Settings;
-  readonly pool: Pool;
   readonly caller: Caller;
   readonly trackers: Trackers;
-  readonly storeChoice: StoreChoice;
+  /** Where new files may go. */
+  readonly storeAnswers: SharedAnswers<TrackerReply<StoreTarget>>;
   /** Where files are to be read. */
   readonly fetchAnswers: SharedAnswers<TrackerReply<FetchTarget>>;
   readonly addresses: StorageAddresses;
@@ -49,10 +48,13 @@ export class Context {
 
   constructor(settings: Settings, reportOrphan: (orphan: PossibleOrphan | undefined) => void) {
     this.settings = settings;
-    this.pool = new Pool({ ...settings, hello: (...parts) => greet(settings.secret, ...parts) });
-    this.caller = new Caller(this.pool, settings);
+    this.caller = new Caller({
+      ...settings,
+      channel: requestChannel,
+      hello: (...connecting) => greet(settings.secret, ...connecting),
+    });
     this.trackers = new Trackers(this.caller, settings.trackers);
-    this.storeChoice = new StoreChoice(this.trackers, settings.uploadsPerStoreAnswer);
+    this.storeAnswers = new SharedAnswers(settings.uploadsPerStoreAnswer);
     this.fetchAnswers = new SharedAnswers(settings.readsPerFetchAnswer);
     this.addresses = new StorageAddresses(settings);
     this.reportOrphan = reportOrphan;
@@ -76,38 +78,50 @@ export class Context {
     return this.addresses.of(reply, tracker, deadline);
   }
 
-  /** Runs one call. EAGAIN is final once `repeatable` returns false. */
+  /**
+   * Runs one call. EAGAIN is final once `repeatable` returns false. The deadline is settled with it,
+   * unless its result is a stream.
+   */
   async run<T>(
     deadline: Deadline,
     use: (deadline: Deadline) => Promise<T>,
     repeatable: () => boolean = () => true,
   ): Promise<T> {
     try {
-      return await this.repeatWhileBusy(deadline, use, repeatable);
-    } finally {
-      deadline.settle();
-    }
-  }
-
-  /** As `run`, for a call that continues after its result: the caller settles the deadline. */
-  async repeatWhileBusy<T>(
-    deadline: Deadline,
-    use: (deadline: Deadline) => Promise<T>,
-    repeatable: () => boolean = () => true,
-  ): Promise<T> {
-    let pauseMs = FIRST_BUSY_PAUSE_MS;
-    for (let attempt = 0; ; attempt++) {
-      if (this.pool.closed) throw deadline.error('closed', 'the client is closed');
-      try {
-        return await use(deadline);
-      } catch (error) {
-        const busy = error instanceof FastdfsError && error.status === Status.tryAgain;
-        if (!busy || attempt >= this.settings.busyRetries || !repeatable()) throw error;
-        if (deadline.remainingMs <= pauseMs) throw error;
+      for (let attempt = 0, pauseMs = FIRST_BUSY_PAUSE_MS; ; attempt++) {
+        if (this.caller.pool.closed) throw deadline.error('closed', 'the client is closed');
+        try {
+          return await use(deadline);
+        } catch (error) {
+          const busy = error instanceof FastdfsError && error.status === Status.tryAgain;
+          if (!busy || attempt >= this.settings.busyRetries || !repeatable()) throw error;
+          if (deadline.remainingMs <= pauseMs) throw error;
+        }
+        this.busyRepeats += 1;
+        await deadline.pause(pauseMs);
+        pauseMs = Math.min(pauseMs * BUSY_PAUSE_GROWTH, LONGEST_BUSY_PAUSE_MS);
       }
-      this.busyRepeats += 1;
-      await deadline.pause(pauseMs);
-      pauseMs = Math.min(pauseMs * BUSY_PAUSE_GROWTH, LONGEST_BUSY_PAUSE_MS);
+    } finally {
+      if (!deadline.isStreaming) deadline.settle();
     }
   }
+}
+
+/** Opens a new connection: proves the secret, if the cluster has one. */
+function greet(
+  secret: string | undefined,
+  connection: Connection,
+  connected: Promise<void>,
+  call: Call,
+  timeoutMs: number,
+): Promise<void> {
+  const address = connection.address.text;
+  const introduced = async (): Promise<void> => {
+    await connected;
+    if (secret === undefined || (await authenticate(connection, secret, call, timeoutMs))) return;
+    throw call.error('access_denied', 'the server has no secret', { address });
+  };
+  return connectChannel.hasSubscribers
+    ? connectChannel.tracePromise(introduced, { address })
+    : introduced();
 }

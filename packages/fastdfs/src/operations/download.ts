@@ -4,25 +4,26 @@ import { basename, dirname, join } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import {
+  DownloadFlag,
   type DownloadRequest,
   downloadFile,
-  encodeRequest,
   type FileId,
   type FrameHeader,
+  formatFileId,
   ProtocolError,
   queryFetch,
   queryFileInfo,
+  type ServerAddress,
   Status,
 } from '@stevedore/protocol';
-import { type Address, CollectedReply, ReplyReader, type ReplySink } from '@stevedore/wire';
+import { type Address, type CallPlan, ReceivedReply } from '@stevedore/wire';
 import { invalid, isSize } from '../body.js';
-import { type Caller, checkStatus } from '../caller.js';
 import { Deadline } from '../deadline.js';
-import { FastdfsError } from '../errors.js';
-import { checkFileId, nameOf, toldSize } from '../file-ids.js';
-import { checkPlace, type Download, openStream } from '../streaming.js';
+import { FastdfsError, Redirect } from '../errors.js';
+import { checkFileId, factsOf, nameOf } from '../file-ids.js';
+import { type Download, openStream } from '../streaming.js';
 import type { Context } from './context.js';
-import { type Attempt, Reading, type ReadOptions, readAtPlace } from './reading.js';
+import { type ReadOptions, readFrom } from './reading.js';
 
 /** Downloads: as a stream, in one piece, into a file. */
 
@@ -50,22 +51,15 @@ export async function download(
   const range = checkRange('download', options);
   if (range === undefined) return emptyDownload();
   const deadline = new Deadline('download', options, range.length, fileId);
-  try {
-    return await context.repeatWhileBusy(deadline, () =>
-      readRange(context, id, range, options, deadline, {
-        open: (...request) => openDownload(context.caller, deadline, ...request),
-        empty() {
-          deadline.settle();
-          return emptyDownload();
-        },
-      }),
-    );
-  } catch (error) {
-    deadline.settle();
-    throw error;
-  }
+  const open: Open<Download> = (storage, request, plan) => {
+    const check = (header: FrameHeader): void => checkAnnounced(header, request.length);
+    return openStream(context, storage, { command: downloadFile, request, check }, deadline, plan);
+  };
+  const wanted = { context, range, only: options.storage, deadline, open, empty: emptyDownload };
+  return context.run(deadline, () => readRange(wanted, id));
 }
 
+/** At most `maxBytes` in memory; more is refused with `too_large` before any is read. */
 export async function downloadBytes(
   context: Context,
   fileId: string,
@@ -73,15 +67,26 @@ export async function downloadBytes(
 ): Promise<Buffer> {
   const id = checkFileId('download', fileId);
   const range = checkRange('download', options);
-  const maxBytes = options.maxBytes ?? DEFAULT_MAX_BYTES;
-  if (!isSize(maxBytes)) throw invalid('download', `maxBytes is ${maxBytes}`);
+  const { maxBytes = DEFAULT_MAX_BYTES } = options;
+  if (maxBytes !== DEFAULT_MAX_BYTES && !isSize(maxBytes))
+    throw invalid('download', `maxBytes is ${maxBytes}`);
   if (range === undefined) return Buffer.alloc(0);
-  return context.run(new Deadline('download', options, range.length, fileId), (deadline) =>
-    readRange(context, id, range, options, deadline, {
-      open: (...request) => downloadWhole(context.caller, deadline, maxBytes, ...request),
-      empty: () => Buffer.alloc(0),
-    }),
-  );
+  const deadline = new Deadline('download', options, range.length, fileId);
+  const open: Open<Buffer> = (storage, request, plan) => {
+    const onHead = (header: FrameHeader): void => {
+      checkAnnounced(header, request.length);
+      const { bodyBytes } = header;
+      deadline.allowBytes(bodyBytes);
+      if (bodyBytes <= maxBytes) return;
+      const message = `${bodyBytes} bytes, ${maxBytes} are allowed`;
+      throw deadline.error('too_large', message, { address: storage.text });
+    };
+    const reply = new ReceivedReply({ maxBytes, onHead });
+    return context.caller.receive(storage, downloadFile, request, reply, deadline, plan);
+  };
+  const empty = () => Buffer.alloc(0);
+  const wanted = { context, range, only: options.storage, deadline, open, empty };
+  return context.run(deadline, () => readRange(wanted, id));
 }
 
 /** The file appears under its name only when it is complete and on disk. */
@@ -125,58 +130,63 @@ async function syncDirectory(path: string): Promise<void> {
 }
 
 /** How bytes are read from one storage. */
-interface RangeReader<T> {
-  open(storage: Address, request: DownloadRequest, stepMs: number, flags: number): Promise<T>;
-  /** The result for no bytes. */
-  empty(): T;
-}
+type Open<T> = (storage: Address, request: DownloadRequest, plan: CallPlan) => Promise<T>;
 
-/** A range of a file from any storage that has it, with workarounds for earlier servers. */
-function readRange<T>(
-  context: Context,
-  id: FileId,
-  range: Range,
-  options: ReadOptions,
-  deadline: Deadline,
-  { open, empty }: RangeReader<T>,
-): Promise<T> {
-  return readAtPlace(context, id, deadline, options, (at, flags) => {
-    const attempt: Attempt<T> = async (storage, stepMs) => {
-      const start = await startInFile(context, at, range, storage, deadline);
-      const request = { ...nameOf(at), ...start };
-      try {
-        return await open(storage, request, stepMs, flags);
-      } catch (error) {
-        const length = await lengthInFile(context, error, at, range, storage, deadline);
-        return length === 0 ? empty() : open(storage, { ...request, length }, stepMs, 0);
-      }
-    };
-    return new Reading(context, at, deadline, attempt).from(queryFetch, options.storage);
-  });
+/** A range of a file from any storage that has it. */
+interface Wanted<T> {
+  readonly context: Context;
+  readonly range: Range;
+  /** Asks only this storage. */
+  readonly only: ServerAddress | undefined;
+  readonly deadline: Deadline;
+  readonly open: Open<T>;
+  /** The result for no bytes. */
+  readonly empty: () => T;
 }
 
 /**
- * Stock storages refuse to send an empty file, and those before 6.15.4 a range that ends behind the
- * file. The file's info shows whether this is such a case, and what is left of the range; otherwise
- * the error is thrown.
+ * Reads a file, also one whose bytes its storage has moved to another group. The first read is
+ * answered with the place there, an ordinary id, which is read from and remembered for a while. If
+ * the place does not answer, the file's own storage is asked, which fetches the bytes.
  */
-async function lengthInFile(
-  context: Context,
-  error: unknown,
-  id: FileId,
-  { offset, length }: Range,
-  storage: Address,
-  deadline: Deadline,
-): Promise<number> {
-  if (!(error instanceof FastdfsError && error.status === Status.invalid)) throw error;
-  if (offset > 0 && length === 0) throw error;
-  const info = await context.caller
-    .call(storage, queryFileInfo, nameOf(id), deadline)
-    .catch(() => undefined);
-  deadline.throwIfEnded();
-  if (info?.size === 0 && offset === 0) return 0;
-  if (!info || offset >= info.size || offset + length <= info.size) throw error;
-  return info.size - offset;
+async function readRange<T>(wanted: Wanted<T>, id: FileId): Promise<T> {
+  const { places, settings } = wanted.context;
+  // Who names a storage wants that one's answer.
+  if (!settings.followMoves || wanted.only) return readAt(wanted, id, 0);
+  const key = formatFileId(id);
+  let place = places.get(key);
+  if (!place) {
+    try {
+      return await readAt(wanted, id, DownloadFlag.placeWanted);
+    } catch (error) {
+      if (!(error instanceof Redirect)) throw error;
+      place = error.place;
+      places.set(key, place);
+    }
+  }
+  try {
+    return await readAt(wanted, place, 0);
+  } catch (error) {
+    wanted.deadline.throwIfEnded();
+    if (!(error instanceof FastdfsError) || error.code === 'too_large') throw error;
+    places.delete(key);
+    return readAt(wanted, id, 0);
+  }
+}
+
+function readAt<T>(wanted: Wanted<T>, id: FileId, flags: number): Promise<T> {
+  const { context, deadline, only, range, open } = wanted;
+  const facts = factsOf(id);
+  const isBehind = facts.size !== undefined && range.offset > facts.size;
+  const attempt = (storage: Address, stepMs: number): Promise<T> => {
+    const plan = { stepMs, flags };
+    if (isBehind) return openAtEnd(wanted, id, storage, plan);
+    const request = { ...range, group: id.group, name: id.name };
+    return open(storage, request, plan).catch((error) =>
+      openClipped(wanted, id, storage, plan, range, error),
+    );
+  };
+  return readFrom({ context, id, facts, deadline, attempt }, queryFetch, only);
 }
 
 /**
@@ -184,17 +194,46 @@ async function lengthInFile(
  * that it does, and the storage agrees, the request asks for the end itself, which every version
  * answers.
  */
-async function startInFile(
-  context: Context,
+async function openAtEnd<T>(
+  wanted: Wanted<T>,
   id: FileId,
-  range: Range,
   storage: Address,
-  deadline: Deadline,
-): Promise<Range> {
-  const size = toldSize(id);
-  if (size === undefined || range.offset <= size) return range;
+  plan: CallPlan,
+): Promise<T> {
+  const { context, range, deadline, open } = wanted;
   const info = await context.caller.call(storage, queryFileInfo, nameOf(id), deadline);
-  return { ...range, offset: Math.min(range.offset, info.size) };
+  const request = { ...range, ...nameOf(id), offset: Math.min(range.offset, info.size) };
+  try {
+    return await open(storage, request, plan);
+  } catch (error) {
+    return openClipped(wanted, id, storage, plan, request, error);
+  }
+}
+
+/**
+ * Stock storages refuse to send an empty file, and those before 6.15.4 a range that ends behind the
+ * file. The file's info shows whether this is such a case, and what is left of the range; otherwise
+ * the error is thrown.
+ */
+async function openClipped<T>(
+  { context, range, deadline, open, empty }: Wanted<T>,
+  id: FileId,
+  storage: Address,
+  { stepMs }: CallPlan,
+  asked: Range,
+  error: unknown,
+): Promise<T> {
+  const { offset, length } = range;
+  if (!(error instanceof FastdfsError && error.status === Status.invalid)) throw error;
+  if (offset > 0 && length === 0) throw error;
+  const info = await context.caller
+    .call(storage, queryFileInfo, nameOf(id), deadline)
+    .catch(() => undefined);
+  deadline.throwIfEnded();
+  if (info?.size === 0 && offset === 0) return empty();
+  if (!info || offset >= info.size || offset + length <= info.size) throw error;
+  const request = { ...nameOf(id), offset: asked.offset, length: info.size - offset };
+  return open(storage, request, stepMs === undefined ? {} : { stepMs });
 }
 
 interface Range {
@@ -210,58 +249,9 @@ function checkRange(operation: string, { offset = 0, length }: DownloadOptions):
   return length === 0 ? undefined : { offset, length: length ?? 0 };
 }
 
-/** Settles the deadline once the stream has ended. */
-function openDownload(
-  caller: Caller,
-  deadline: Deadline,
-  address: Address,
-  request: DownloadRequest,
-  stepMs: number,
-  flags: number,
-): Promise<Download> {
-  const frame = encodeRequest(downloadFile, request, flags);
-  const check = (header: FrameHeader): void => checkAnnounced(header, request.length);
-  return openStream(caller, address, { frame, check }, deadline, stepMs);
-}
-
-/** At most `maxBytes` in memory; more is refused with `too_large` before any is read. */
-function downloadWhole(
-  caller: Caller,
-  deadline: Deadline,
-  maxBytes: number,
-  address: Address,
-  request: DownloadRequest,
-  stepMs: number,
-  flags: number,
-): Promise<Buffer> {
-  const frame = encodeRequest(downloadFile, request, flags);
-  return caller.withConnection(address, deadline, stepMs, async (connection) => {
-    const reply = new CollectedReply(maxBytes, (bytes) => {
-      const tooLarge = `${bytes} bytes, ${maxBytes} are allowed`;
-      const error = deadline.error('too_large', tooLarge, { address: address.text });
-      connection.destroy(error);
-      return error;
-    });
-    const sink: ReplySink = {
-      head(header) {
-        checkAnnounced(header, request.length);
-        reply.head(header);
-        if (header.status === Status.ok) deadline.allowBytes(header.bodyBytes);
-      },
-      chunk: (bytes) => reply.chunk(bytes),
-    };
-    const progressMs = caller.progressMs(stepMs);
-    await connection.exchange([frame], new ReplyReader(sink), deadline, progressMs);
-    checkPlace(reply.status, reply.body);
-    checkStatus(connection, reply.status, deadline);
-    return reply.body;
-  });
-}
-
-function checkAnnounced(header: FrameHeader, requested: number): void {
-  if (header.status === Status.ok && requested > 0 && header.bodyBytes > requested) {
-    throw new ProtocolError(`${header.bodyBytes} bytes are announced, ${requested} were requested`);
-  }
+function checkAnnounced({ bodyBytes }: FrameHeader, requested: number): void {
+  if (requested === 0 || bodyBytes <= requested) return;
+  throw new ProtocolError(`${bodyBytes} bytes are announced, ${requested} were requested`);
 }
 
 /** An empty stream. */

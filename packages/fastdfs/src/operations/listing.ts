@@ -1,6 +1,5 @@
 import {
   decodeListingLine,
-  encodeRequest,
   type FetchTarget,
   type FilesOfPath,
   type FrameHeader,
@@ -14,7 +13,6 @@ import {
 } from '@stevedore/protocol';
 import type { Address } from '@stevedore/wire';
 import { invalid } from '../body.js';
-import type { Caller } from '../caller.js';
 import { type CallOptions, Deadline } from '../deadline.js';
 import { openStream } from '../streaming.js';
 import type { Context } from './context.js';
@@ -53,9 +51,9 @@ export async function* listFiles(
   }
   const deadline = new Deadline('listFiles', options);
   try {
-    if (context.pool.closed) throw deadline.error('closed', 'the client is closed');
+    if (context.caller.pool.closed) throw deadline.error('closed', 'the client is closed');
     const storage = context.addresses.named({ address, port }, deadline);
-    const lines = readListing(context.caller, storage, { group, storePathIndex }, deadline);
+    const lines = readListing(context, storage, { group, storePathIndex }, deadline);
     for await (const { seconds, isSource, name, linkTo } of lines) {
       const file = { fileId: `${group}/${name}`, changedAt: new Date(seconds * 1000), isSource };
       yield linkTo === undefined ? file : { ...file, linkTo: `${group}/${linkTo}` };
@@ -66,14 +64,14 @@ export async function* listFiles(
 }
 
 async function* readListing(
-  caller: Caller,
+  context: Context,
   address: Address,
   request: FilesOfPath,
   deadline: Deadline,
 ): AsyncGenerator<ListingLine> {
-  const frame = encodeRequest(fetchOnePathBinlog, request);
-  const plan = { frame, mayBeOpen: true, check: checkListing };
-  const { stream } = await openStream(caller, address, plan, deadline, deadline.remainingMs);
+  const asked = { command: fetchOnePathBinlog, request, mayBeOpen: true, check: checkListing };
+  const plan = { stepMs: deadline.remainingMs };
+  const { stream } = await openStream(context, address, asked, deadline, plan);
   try {
     yield* linesOf(stream);
   } catch (error) {

@@ -10,12 +10,13 @@ import {
   queryUpdate,
   setMetadata as setMetadataCommand,
 } from '@stevedore/protocol';
+import type { Address } from '@stevedore/wire';
 import { invalid } from '../body.js';
 import { type CallOptions, Deadline } from '../deadline.js';
 import { FastdfsError } from '../errors.js';
-import { checkFileId, nameOf } from '../file-ids.js';
+import { checkFileId, factsOf, nameOf } from '../file-ids.js';
 import type { Context } from './context.js';
-import { type Attempt, Reading } from './reading.js';
+import { readFrom } from './reading.js';
 
 /** Metadata: names and values attached to a file. */
 
@@ -58,9 +59,10 @@ export async function getMetadata(
 ): Promise<Metadata> {
   const id = checkFileId('getMetadata', fileId);
   const request = nameOf(id);
+  const facts = factsOf(id);
   const { caller } = context;
   return context.run(new Deadline('getMetadata', options, 0, fileId), (deadline) => {
-    const attempt: Attempt<Metadata> = async (storage, stepMs) => {
+    const attempt = async (storage: Address, stepMs: number): Promise<Metadata> => {
       const plan = { stepMs, maxReplyBytes: MAX_METADATA_BYTES };
       try {
         return decodeMetadata(
@@ -73,7 +75,7 @@ export async function getMetadata(
         return decodeMetadata(Buffer.alloc(0));
       }
     };
-    return new Reading(context, id, deadline, attempt).from(queryUpdate);
+    return readFrom({ context, id, facts, deadline, attempt }, queryUpdate);
   });
 }
 

@@ -1,12 +1,8 @@
 import {
   type Command,
-  DownloadFlag,
-  decodeFields,
   type FetchTarget,
   type FileId,
   type FileName,
-  fileKind,
-  formatFileId,
   listStorage,
   parseSliceId,
   queryFetchAll,
@@ -16,11 +12,11 @@ import {
 } from '@stevedore/protocol';
 import type { Address } from '@stevedore/wire';
 import type { CallOptions, Deadline } from '../deadline.js';
-import { FastdfsError, isUnreachable, Redirect } from '../errors.js';
-import { nameOf } from '../file-ids.js';
+import { FastdfsError, isUnreachable } from '../errors.js';
+import { type IdFacts, nameOf } from '../file-ids.js';
 import type { TrackerReply } from '../trackers.js';
 import type { Context } from './context.js';
-import type { Lease } from './shared-answers.js';
+import { alone, type Lease } from './shared-answers.js';
 
 /**
  * Reads that survive the loss of a storage. The storage named by the tracker is asked first. If it
@@ -31,8 +27,6 @@ import type { Lease } from './shared-answers.js';
 
 /** Least time for one storage before another is asked. */
 const MIN_STEP_MS = 5_000;
-
-export type Attempt<T> = (storage: Address, stepMs: number) => Promise<T>;
 
 /** Of reads that one storage is to answer. */
 export interface ReadOptions extends CallOptions {
@@ -48,55 +42,75 @@ export interface InfoOptions extends ReadOptions {
   readonly computeCrc?: boolean | undefined;
 }
 
-export class Reading<T> {
+/** What is read, and how one storage is asked for it. */
+export interface Read<T> {
+  readonly context: Context;
+  readonly id: FileId;
+  readonly facts: IdFacts;
+  readonly deadline: Deadline;
+  /** Must not have passed on any byte when it fails. */
+  readonly attempt: (storage: Address, stepMs: number) => Promise<T>;
+}
+
+/** Starts with the storage that `locate` returns; with `only`, asks only that one. */
+export async function readFrom<T>(
+  read: Read<T>,
+  locate: Command<FileName, FetchTarget>,
+  only?: ServerAddress,
+): Promise<T> {
+  const { context, deadline, attempt } = read;
+  const { addresses, fetchAnswers } = context;
+  if (only) return attempt(addresses.named(only, deadline), deadline.remainingMs);
+  const lease = await storageFor(read, locate);
+  const { reply, tracker } = lease.answer;
+  const first = addresses.of(reply, tracker, deadline);
+  try {
+    const result = await attempt(first, stepOf(deadline, 2));
+    fetchAnswers.done(lease, true);
+    return result;
+  } catch (error) {
+    fetchAnswers.done(lease, false);
+    deadline.throwIfEnded();
+    return new Failover(read, first).after(error);
+  }
+}
+
+/**
+ * A tracker names a storage that is in sync with the file's source up to the file's time. It is
+ * then in sync for earlier files of that source too, so concurrent reads share the answer. Files
+ * that can change, or that another member stored, are asked for each time.
+ */
+function storageFor<T>(
+  { context, id, facts, deadline }: Read<T>,
+  locate: Command<FileName, FetchTarget>,
+): Promise<Lease<TrackerReply<FetchTarget>>> {
+  const ask = () => context.trackers.ask(locate, nameOf(id), deadline);
+  if (facts.kind !== 'normal') return alone(ask);
+  const { source, createdAtSeconds: time } = facts;
+  const name = `${locate.code} ${id.group} ${source}`;
+  return context.fetchAnswers.lease({ name, time, ask }, deadline);
+}
+
+/** A read that the storage of the tracker's choice did not answer. */
+class Failover<T> {
+  readonly #read: Read<T>;
   readonly #context: Context;
   readonly #id: FileId;
   readonly #deadline: Deadline;
-  readonly #attempt: Attempt<T>;
-  readonly #tried = new Set<string>();
+  readonly #tried: Set<string>;
 
-  /** `attempt` must not have passed on any byte when it fails. */
-  constructor(context: Context, id: FileId, deadline: Deadline, attempt: Attempt<T>) {
-    this.#context = context;
-    this.#id = id;
-    this.#deadline = deadline;
-    this.#attempt = attempt;
+  constructor(read: Read<T>, first: Address) {
+    this.#read = read;
+    this.#context = read.context;
+    this.#id = read.id;
+    this.#deadline = read.deadline;
+    this.#tried = new Set([first.text]);
   }
 
-  /** Starts with the storage that `locate` returns; with `only`, asks only that one. */
-  async from(locate: Command<FileName, FetchTarget>, only?: ServerAddress): Promise<T> {
-    const deadline = this.#deadline;
-    const { addresses } = this.#context;
-    if (only) return this.#attempt(addresses.named(only, deadline), deadline.remainingMs);
-    const { answer, done } = await this.#locate(locate);
-    const first = addresses.of(answer.reply, answer.tracker, deadline);
-    try {
-      const result = await this.#attempt(first, stepOf(deadline, 2));
-      done(true);
-      return result;
-    } catch (error) {
-      done(false);
-      deadline.throwIfEnded();
-      this.#tried.add(first.text);
-      if (isNotFound(error)) return this.#askForCopy(error);
-      if (isUnreachable(error)) return this.#askEach(await this.#untried(), error);
-      throw error;
-    }
-  }
-
-  /**
-   * A tracker names a storage that is in sync with the file's source up to the file's time. It is
-   * then in sync for earlier files of that source too, so concurrent reads share the answer. Files
-   * that can change, or that another member stored, are asked for each time.
-   */
-  async #locate(locate: Command<FileName, FetchTarget>): Promise<Lease<TrackerReply<FetchTarget>>> {
-    const { trackers, fetchAnswers } = this.#context;
-    const id = this.#id;
-    const ask = () => trackers.ask(locate, nameOf(id), this.#deadline);
-    if (fileKind(id) !== 'normal') return { answer: await ask(), done: () => undefined };
-    const { source, createdAtSeconds: time } = decodeFields(id.base);
-    const name = `${locate.code} ${id.group} ${source}`;
-    return fetchAnswers.lease({ name, time, ask }, this.#deadline);
+  async after(error: unknown): Promise<T> {
+    if (isNotFound(error)) return this.#askForCopy(error);
+    if (isUnreachable(error)) return this.#askEach(await this.#untried(), error);
+    throw error;
   }
 
   /**
@@ -106,7 +120,7 @@ export class Reading<T> {
    */
   async #askForCopy(notFound: FastdfsError): Promise<T> {
     const { source, isAway, active } = await this.#members();
-    const decisive = fileKind(this.#id) === 'slave' ? undefined : source;
+    const decisive = this.#read.facts.kind === 'slave' ? undefined : source;
     if (decisive && this.#tried.has(decisive.text)) throw notFound;
     const others = await this.#untried();
     const storages = [...new Set([...(source ? [source] : []), ...others, ...active])].filter(
@@ -126,7 +140,7 @@ export class Reading<T> {
     for (const [index, storage] of storages.entries()) {
       this.#tried.add(storage.text);
       try {
-        return await this.#attempt(storage, stepOf(this.#deadline, storages.length - index));
+        return await this.#read.attempt(storage, stepOf(this.#deadline, storages.length - index));
       } catch (error) {
         this.#deadline.throwIfEnded();
         if (isNotFound(error)) {
@@ -162,14 +176,14 @@ export class Reading<T> {
     });
     if (!answer) return { isAway: false, active: [] };
     const { reply, tracker } = answer;
-    const { source } = decodeFields(id.base);
+    const { source, kind } = this.#read.facts;
     const addresses = (records: readonly StorageRecord[]): Address[] => {
       const servers = records.map(({ address, storagePort: port }) => ({ address, port }));
       return this.#context.addresses.allowed(servers, tracker, this.#deadline);
     };
     const record = reply.find((each) => names(each, source) && !isGone(each));
     // Other storages may have an older appender; only the tracker knows which are in sync.
-    const isAlike = fileKind(id) !== 'appender' || parseSliceId(id) !== undefined;
+    const isAlike = kind !== 'appender' || parseSliceId(id) !== undefined;
     return {
       source: record && isActive(record) ? addresses([record])[0] : undefined,
       isAway: record !== undefined && !isActive(record),
@@ -208,39 +222,4 @@ function stepOf(deadline: Deadline, shares: number): number {
 
 function isNotFound(error: unknown): error is FastdfsError {
   return error instanceof FastdfsError && error.code === 'not_found';
-}
-
-/**
- * Reads a file whose bytes its storage has moved to another group. The first read is answered with
- * the place there, an ordinary id, which is read from and remembered for a while. If the place does
- * not answer, the file's own storage is asked, which fetches the bytes.
- */
-export async function readAtPlace<T>(
-  { places, settings }: Context,
-  id: FileId,
-  deadline: Deadline,
-  { storage }: ReadOptions,
-  read: (at: FileId, flags: number) => Promise<T>,
-): Promise<T> {
-  // Who names a storage wants that one's answer.
-  if (!settings.followMoves || storage) return read(id, 0);
-  const key = formatFileId(id);
-  let place = places.get(key);
-  if (!place) {
-    try {
-      return await read(id, DownloadFlag.placeWanted);
-    } catch (error) {
-      if (!(error instanceof Redirect)) throw error;
-      place = error.place;
-      places.set(key, place);
-    }
-  }
-  try {
-    return await read(place, 0);
-  } catch (error) {
-    deadline.throwIfEnded();
-    if (!(error instanceof FastdfsError) || error.code === 'too_large') throw error;
-    places.delete(key);
-    return read(id, 0);
-  }
 }

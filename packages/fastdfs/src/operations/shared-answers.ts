@@ -12,86 +12,20 @@ import type { Deadline } from '../deadline.js';
 /** An answer used by one call, which reports whether it worked; the first report counts. */
 export interface Lease<Answer> {
   readonly answer: Answer;
-  readonly done: (wasGood: boolean) => void;
+  /** Undefined if nobody shares it, or once it is reported. */
+  shared: Shared<Answer> | undefined;
 }
 
 export interface Question<Answer> {
   /** Calls with the same name may share an answer. */
   readonly name: string;
-  /** Latest time for which the answer holds. Default 0. */
-  readonly time?: number;
+  /** Latest time for which the answer holds. */
+  readonly time: number;
   readonly ask: () => Promise<Answer>;
 }
 
-/** How long calls that start later may use an answer. */
-const MAX_ANSWER_AGE_MS = 1_000;
-
-export class SharedAnswers<Answer> {
-  readonly #callsPerAnswer: number;
-  readonly #nowMs: () => number;
-  readonly #asked = new Map<string, Asking<Answer>>();
-  readonly #shared = new Map<string, Shared<Answer>>();
-
-  constructor(callsPerAnswer: number, nowMs: () => number = () => performance.now()) {
-    this.#callsPerAnswer = callsPerAnswer;
-    this.#nowMs = nowMs;
-  }
-
-  /** An answer for one call, shared among concurrent calls. */
-  async lease(question: Question<Answer>, deadline: Deadline): Promise<Lease<Answer>> {
-    const { name, time = 0, ask } = question;
-    if (this.#callsPerAnswer === 1) return { answer: await ask(), done: () => undefined };
-    const shared = this.#shared.get(name);
-    if (shared && shared.time >= time && this.#isFresh(shared)) return this.#take(name, shared);
-    const asking = this.#asked.get(name);
-    if (!asking || asking.time < time) return this.#take(name, await this.#ask(question, time));
-    const answer = await asking.wait(deadline);
-    return this.#take(name, answer ?? this.#keep(name, time, await ask()));
-  }
-
-  async #ask({ name, ask }: Question<Answer>, time: number): Promise<Shared<Answer>> {
-    const asking = new Asking<Answer>(time);
-    this.#asked.set(name, asking);
-    let answer: Shared<Answer> | undefined;
-    try {
-      answer = this.#keep(name, time, await ask());
-      return answer;
-    } finally {
-      if (this.#asked.get(name) === asking) this.#asked.delete(name);
-      asking.settle(answer);
-    }
-  }
-
-  #keep(name: string, time: number, answer: Answer): Shared<Answer> {
-    const shared = { answer, time, askedMs: this.#nowMs(), calls: 0, running: 0 };
-    this.#shared.set(name, shared);
-    return shared;
-  }
-
-  #isFresh({ calls, running, askedMs }: Shared<Answer>): boolean {
-    return (
-      running > 0 && calls < this.#callsPerAnswer && this.#nowMs() - askedMs < MAX_ANSWER_AGE_MS
-    );
-  }
-
-  #take(name: string, shared: Shared<Answer>): Lease<Answer> {
-    shared.calls++;
-    shared.running++;
-    let isDone = false;
-    return {
-      answer: shared.answer,
-      done: (wasGood) => {
-        if (isDone) return;
-        isDone = true;
-        shared.running--;
-        const ended = !wasGood || shared.running === 0;
-        if (ended && this.#shared.get(name) === shared) this.#shared.delete(name);
-      },
-    };
-  }
-}
-
 interface Shared<Answer> {
+  readonly name: string;
   readonly answer: Answer;
   readonly time: number;
   readonly askedMs: number;
@@ -100,31 +34,96 @@ interface Shared<Answer> {
   running: number;
 }
 
-class Asking<Answer> {
+/** A request in progress, and who waits for its answer; undefined if it failed. */
+interface Asking<Answer> {
   readonly time: number;
-  readonly #waiting = new Set<(answer: Shared<Answer> | undefined) => void>();
+  readonly waiting: Set<(answer: Shared<Answer> | undefined) => void>;
+}
 
-  constructor(time: number) {
-    this.time = time;
+/** How long calls that start later may use an answer. */
+const MAX_ANSWER_AGE_MS = 1_000;
+
+/** An answer that is not shared. */
+export async function alone<Answer>(ask: () => Promise<Answer>): Promise<Lease<Answer>> {
+  return { answer: await ask(), shared: undefined };
+}
+
+export class SharedAnswers<Answer> {
+  readonly #callsPerAnswer: number;
+  readonly #asked = new Map<string, Asking<Answer>>();
+  readonly #shared = new Map<string, Shared<Answer>>();
+
+  constructor(callsPerAnswer: number) {
+    this.#callsPerAnswer = callsPerAnswer;
   }
 
-  /** Undefined if the request failed; rejects if the deadline ends first. */
-  wait(deadline: Deadline): Promise<Shared<Answer> | undefined> {
-    return new Promise((resolve, reject) => {
-      const settle = (answer: Shared<Answer> | undefined): void => {
-        deadline.unwatch();
-        resolve(answer);
-      };
-      this.#waiting.add(settle);
-      deadline.watch((error) => {
-        this.#waiting.delete(settle);
-        reject(error);
-      });
+  /** An answer for one call, shared among concurrent calls. */
+  async lease(question: Question<Answer>, deadline: Deadline): Promise<Lease<Answer>> {
+    const { name, time, ask } = question;
+    if (this.#callsPerAnswer === 1) return alone(ask);
+    const shared = this.#shared.get(name);
+    if (shared && shared.time >= time && this.#isFresh(shared)) return leased(shared);
+    const asking = this.#asked.get(name);
+    if (asking && asking.time >= time) {
+      const answer = await answerTo(asking, deadline);
+      return leased(answer ?? this.#keep(question, await ask()));
+    }
+    const own: Asking<Answer> = { time, waiting: new Set() };
+    this.#asked.set(name, own);
+    let kept: Shared<Answer> | undefined;
+    try {
+      kept = this.#keep(question, await ask());
+      return leased(kept);
+    } finally {
+      if (this.#asked.get(name) === own) this.#asked.delete(name);
+      for (const settle of own.waiting) settle(kept);
+    }
+  }
+
+  /** The call is over. */
+  done(lease: Lease<Answer>, wasGood: boolean): void {
+    const { shared } = lease;
+    if (!shared) return;
+    lease.shared = undefined;
+    shared.running--;
+    const ended = !wasGood || shared.running === 0;
+    if (ended && this.#shared.get(shared.name) === shared) this.#shared.delete(shared.name);
+  }
+
+  #keep({ name, time }: Question<Answer>, answer: Answer): Shared<Answer> {
+    const askedMs = performance.now();
+    const shared = { name, answer, time, askedMs, calls: 0, running: 0 };
+    this.#shared.set(name, shared);
+    return shared;
+  }
+
+  #isFresh({ calls, running, askedMs }: Shared<Answer>): boolean {
+    return (
+      running > 0 && calls < this.#callsPerAnswer && performance.now() - askedMs < MAX_ANSWER_AGE_MS
+    );
+  }
+}
+
+function leased<Answer>(shared: Shared<Answer>): Lease<Answer> {
+  shared.calls++;
+  shared.running++;
+  return { answer: shared.answer, shared };
+}
+
+/** Undefined if the request failed; rejects if the deadline ends first. */
+function answerTo<Answer>(
+  { waiting }: Asking<Answer>,
+  deadline: Deadline,
+): Promise<Shared<Answer> | undefined> {
+  return new Promise((resolve, reject) => {
+    const settle = (answer: Shared<Answer> | undefined): void => {
+      deadline.unwatch();
+      resolve(answer);
+    };
+    waiting.add(settle);
+    deadline.watch((error) => {
+      waiting.delete(settle);
+      reject(error);
     });
-  }
-
-  settle(answer: Shared<Answer> | undefined): void {
-    for (const settle of this.#waiting) settle(answer);
-    this.#waiting.clear();
-  }
+  });
 }

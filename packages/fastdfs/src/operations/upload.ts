@@ -7,6 +7,8 @@ import {
   type PayloadCommand,
   ProtocolError,
   parseFileName,
+  queryStore,
+  queryStoreInGroup,
   queryStoreInGroupAll,
   SLAVE_PREFIX_BYTES,
   type StoreTarget,
@@ -17,7 +19,7 @@ import {
   uploadFile,
   uploadSlaveFile,
 } from '@stevedore/protocol';
-import type { Address, PreparedBody } from '@stevedore/wire';
+import type { Address, FailedExchange, PreparedBody } from '@stevedore/wire';
 import {
   type Body,
   type BodyOptions,
@@ -29,10 +31,11 @@ import {
 } from '../body.js';
 import { type CallOptions, Deadline } from '../deadline.js';
 import { FastdfsError, type FastdfsErrorCode } from '../errors.js';
-import { type FailedExchange, orphanOf } from '../events.js';
+import { orphanOf } from '../events.js';
 import { checkFileId, storedExtension } from '../file-ids.js';
+import type { TrackerReply } from '../trackers.js';
 import type { Context } from './context.js';
-import type { StoreAnswer, StoreLease } from './store-choice.js';
+import type { Lease } from './shared-answers.js';
 
 /**
  * Uploads of new files. If a storage cannot be reached, or is lost before any byte of its reply,
@@ -120,18 +123,29 @@ interface NewFile {
   readonly group: string | undefined;
 }
 
+type StoreAnswer = TrackerReply<StoreTarget>;
+
 async function store(file: NewFile): Promise<string> {
-  const lease = await file.context.storeChoice.lease(file.group, file.deadline);
+  const { context, deadline, group = '' } = file;
+  // The empty name stands for calls that let the tracker choose.
+  const question = { name: group, time: 0, ask: () => askStore(file, file.group) };
+  const lease = await context.storeAnswers.lease(question, deadline);
   try {
     const fileId = await storeAt(file, lease);
-    lease.done(true);
+    context.storeAnswers.done(lease, true);
     return fileId;
   } finally {
-    lease.done(false);
+    context.storeAnswers.done(lease, false);
   }
 }
 
-async function storeAt(file: NewFile, lease: StoreLease): Promise<string> {
+function askStore({ context, deadline }: NewFile, group: string | undefined): Promise<StoreAnswer> {
+  return group === undefined
+    ? context.trackers.ask(queryStore, undefined, deadline)
+    : context.trackers.ask(queryStoreInGroup, { group }, deadline);
+}
+
+async function storeAt(file: NewFile, lease: Lease<StoreAnswer>): Promise<string> {
   const { context, deadline, command, body, extension } = file;
   const { caller } = context;
   let place: Place | undefined = placeOf(file, lease.answer);
@@ -157,7 +171,7 @@ async function storeAt(file: NewFile, lease: StoreLease): Promise<string> {
       );
       return formatFileId(stored);
     } catch (error) {
-      lease.done(false);
+      context.storeAnswers.done(lease, false);
       deadline.throwIfEnded();
       const lost = error instanceof FastdfsError && LOST.has(error.code) && !answered;
       if (!lost || isSpent(body) || attempt === MAX_STORAGES) throw error;
@@ -200,7 +214,7 @@ async function* otherPlaces(
     yield { storage, storePathIndex: listed!.reply.storePathIndex };
   }
   if (group !== undefined) return;
-  const next = await context.storeChoice.ask(undefined, deadline).catch(() => undefined);
+  const next = await askStore(file, undefined).catch(() => undefined);
   deadline.throwIfEnded();
   const place = next && placeOf(file, next);
   if (place && !tried.has(place.storage.text)) yield place;

@@ -1,4 +1,4 @@
-import { ProtocolError } from '../bytes.js';
+import { ProtocolError, readU8, writeU8 } from '../bytes.js';
 import { CommandCode, MAX_METADATA_KEY_BYTES, MAX_METADATA_VALUE_BYTES } from '../constants.js';
 import { type BodyOf, counted, countedBytes, type Field, length, record, u8 } from '../layout.js';
 import { command, fileName, group, nothing, raw } from './shared.js';
@@ -45,9 +45,9 @@ export function decodeMetadata(bytes: Buffer): Metadata {
 
 const mode: Field<MetadataMode> = {
   ...u8,
-  write: (writer, value) => writer.u8(FLAGS[value]),
+  write: (writer, value) => writeU8(writer, FLAGS[value]),
   read(reader, name) {
-    const flag = reader.u8(name);
+    const flag = readU8(reader, name);
     if (flag === FLAGS.overwrite) return 'overwrite';
     if (flag === FLAGS.merge) return 'merge';
     throw new ProtocolError(`metadata flag ${flag}`);

@@ -1,4 +1,4 @@
-import { ProtocolError } from '../bytes.js';
+import { ProtocolError, readU8 } from '../bytes.js';
 import {
   CommandCode,
   GROUP_WIDE_BYTES,
@@ -68,7 +68,7 @@ const MAX_TRACKERS = 16;
 
 const signedByte: Field<number> = {
   ...u8,
-  read: (reader, name) => (reader.u8(name) << 24) >> 24,
+  read: (reader, name) => (readU8(reader, name) << 24) >> 24,
 };
 
 const joinRequest = record({

@@ -1,4 +1,4 @@
-import { ByteReader, ByteWriter, ProtocolError } from '../bytes.js';
+import { ProtocolError, readText } from '../bytes.js';
 import { CommandCode, MAX_PORT, STORAGE_ID_BYTES } from '../constants.js';
 import { type Codec, flag, i32, i64, lines, record, tail } from '../layout.js';
 import { command, group, groupOnly, latin1, nothing } from './shared.js';
@@ -26,7 +26,7 @@ export const deleteGroup = command('DELETE_GROUP', CommandCode.deleteGroup, grou
 /** Text up to its NUL. */
 const terminated: Codec<string> = {
   encode: (id) => Buffer.from(`${id}\0`, 'latin1'),
-  decode: (bytes) => new ByteReader(bytes).text(bytes.length, 'id'),
+  decode: (bytes) => readText({ bytes, at: 0 }, bytes.length, 'id'),
 };
 
 /**
@@ -83,11 +83,16 @@ export interface HostAndPort {
 
 /** `[ip text |] port i32` */
 const hostAndPort: Codec<HostAndPort> = {
-  encode: ({ address, port }) => new ByteWriter().restText(address).i32(port).toBuffer(),
+  encode({ address, port }) {
+    const bytes = Buffer.alloc(address.length + 4);
+    bytes.write(address, 'latin1');
+    bytes.writeInt32BE(port, address.length);
+    return bytes;
+  },
   decode(bytes) {
-    const reader = new ByteReader(bytes);
-    const address = reader.bytes(Math.max(bytes.length - 4, 0), 'ip').toString('latin1');
-    return { address, port: reader.i32('port') };
+    const at = bytes.length - 4;
+    if (at < 0) throw new ProtocolError(`an address of ${bytes.length} bytes`);
+    return { address: bytes.toString('latin1', 0, at), port: bytes.readInt32BE(at) };
   },
 };
 

@@ -1,4 +1,4 @@
-import { ByteReader, ByteWriter, ProtocolError } from '../bytes.js';
+import { type ByteReader, ByteWriter, ProtocolError, readU8, writeU8 } from '../bytes.js';
 import {
   CommandCode,
   type IpWidth,
@@ -72,18 +72,22 @@ export interface StoreTargets extends FetchTargets {
 
 /** `group str(16) | n x { ip (15|45) | port i64 } | store_path_index u8` */
 const storeTargets: Codec<StoreTargets> = {
-  encode: (value, width) => targets(value, width).u8(value.storePathIndex).toBuffer(),
+  encode(value, width) {
+    const writer = targets(value, width);
+    writeU8(writer, value.storePathIndex);
+    return writer.toBuffer();
+  },
   decode(bytes) {
-    const reader = new ByteReader(bytes);
+    const reader = { bytes, at: 0 };
     const where = readTargets(reader, 1);
-    return { ...where, storePathIndex: reader.u8('store_path_index') };
+    return { ...where, storePathIndex: readU8(reader, 'store_path_index') };
   },
 };
 
 /** `group str(16) | n x { ip (15|45) | port i64 }` */
 const fetchTargets: Codec<FetchTargets> = {
   encode: (value, width) => targets(value, width).toBuffer(),
-  decode: (bytes) => readTargets(new ByteReader(bytes), 0),
+  decode: (bytes) => readTargets({ bytes, at: 0 }, 0),
 };
 
 /** QUERY_STORE_WITHOUT_GROUP_ALL (106) */
@@ -111,7 +115,8 @@ export const queryFetchAll = command(
 );
 
 function targets(value: FetchTargets, width: IpWidth = 'narrow'): ByteWriter {
-  const writer = new ByteWriter().raw(groupOnly.encode(value));
+  const writer = new ByteWriter();
+  groupOnly.write(writer, value, 'group', width);
   for (const each of value.servers) serverAddress.write(writer, each, 'server', width);
   return writer;
 }
@@ -122,7 +127,7 @@ function targets(value: FetchTargets, width: IpWidth = 'narrow'): ByteWriter {
  */
 function readTargets(reader: ByteReader, tailBytes: number): FetchTargets {
   const { narrow, wide } = serverAddress.bytes;
-  const listBytes = reader.remaining - groupOnly.bytes.wide - tailBytes;
+  const listBytes = reader.bytes.length - reader.at - groupOnly.bytes.wide - tailBytes;
   const isNarrow = listBytes % narrow === 0 && listBytes / narrow <= MAX_GROUP_SERVERS;
   if (listBytes < 0 || (!isNarrow && listBytes % wide !== 0)) {
     throw new ProtocolError(`a tracker reply with a list of ${listBytes} bytes`);
@@ -130,6 +135,8 @@ function readTargets(reader: ByteReader, tailBytes: number): FetchTargets {
   const width = isNarrow ? 'narrow' : 'wide';
   const { group } = groupOnly.read(reader, 'group', width, 0);
   const servers: ServerAddress[] = [];
-  while (reader.remaining > tailBytes) servers.push(serverAddress.read(reader, 'server', width, 0));
+  while (reader.at < reader.bytes.length - tailBytes) {
+    servers.push(serverAddress.read(reader, 'server', width, 0));
+  }
   return { group, servers };
 }

@@ -1,4 +1,4 @@
-import { ByteReader } from '../bytes.js';
+import { ProtocolError, readU8 } from '../bytes.js';
 import { CommandCode, GROUP_WIDE_BYTES, VERSION_BYTES } from '../constants.js';
 import {
   type BodyOf,
@@ -45,15 +45,16 @@ function filter<Name extends string>(
       return Buffer.from([by, ...names.map((name) => Number(value[name] ?? false))]);
     },
     decode(bytes) {
-      const reader = new ByteReader(bytes);
-      const by = reader.u8('filter');
+      const reader = { bytes, at: 0 };
+      const by = readU8(reader, 'filter');
       const value: { [Each in Name]?: boolean } = {};
       for (const [at, name] of names.entries()) {
-        const wanted = reader.u8(name) !== 0;
+        const wanted = readU8(reader, name) !== 0;
         if (by & (1 << at)) value[name] = wanted;
       }
-      reader.end(what);
-      return value;
+      const left = bytes.length - reader.at;
+      if (left === 0) return value;
+      throw new ProtocolError(`${what} has ${left} bytes too many`);
     },
   };
 }

@@ -1,13 +1,17 @@
 import type { NewRecord } from './record.js';
 import { BATCH_BYTES, BATCH_RECORDS, MIN_HALF_BYTES } from './record.js';
+import type { NewFile } from './records.js';
 
 /**
  * The queue of group commit: appends that wait, and which of them make the next batch. Under load a
  * batch is half of all bytes in flight: while one half is written, the other half is collected.
  */
 
+/** What is appended: a new file, or another record. */
+export type Entry = NewFile | NewRecord;
+
 export interface Append {
-  readonly records: readonly NewRecord[];
+  readonly entries: readonly Entry[];
   readonly bytes: number;
   readonly sync: boolean;
   readonly resolve: (isCopied: boolean) => void;
@@ -71,7 +75,7 @@ export class AppendQueue {
     for (const append of this.#waiting) {
       if (count > 0 && (bytes + append.bytes > this.#halfBytes || records >= BATCH_RECORDS)) break;
       bytes += append.bytes;
-      records += append.records.length;
+      records += append.entries.length;
       count += 1;
     }
     this.bytes -= bytes;

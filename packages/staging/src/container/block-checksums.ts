@@ -73,10 +73,18 @@ function crcOfList(list: Buffer, fileBytes: number): number {
   let crc = 0;
   for (let at = 0; at < list.length; at += CRC_BYTES) {
     const bytes = Math.min(BLOCK_BYTES, fileBytes - (at / CRC_BYTES) * BLOCK_BYTES);
-    const shift = bytes === BLOCK_BYTES ? FULL_BLOCK : powerOfX(bytes * 8);
-    crc = multiply(shift, crc) ^ list.readUInt32LE(at);
+    crc = combineCrcs(crc, list.readUInt32LE(at), bytes);
   }
-  return crc >>> 0;
+  return crc;
+}
+
+/** The CRC-32 of bytes with this CRC-32, followed by so many others with that one. */
+export function combineCrcs(first: number, second: number, secondBytes: number): number {
+  let shifted = first;
+  for (let left = secondBytes, bit = 0; left > 0; left = Math.floor(left / 2), bit += 1) {
+    if (left % 2 === 1) shifted = multiply(SHIFTS[bit]!, shifted);
+  }
+  return (shifted ^ second) >>> 0;
 }
 
 /*
@@ -96,14 +104,6 @@ function multiply(a: number, b: number): number {
   return product;
 }
 
-function powerOfX(exponent: number): number {
-  let power = ONE;
-  let square = ONE >>> 1;
-  for (let left = exponent; left > 0; left = Math.floor(left / 2)) {
-    if (left % 2 === 1) power = multiply(square, power);
-    square = multiply(square, square);
-  }
-  return power;
-}
-
-const FULL_BLOCK = powerOfX(BLOCK_BYTES * 8);
+/** x to the number of bits of 1, 2, 4, ... bytes; no file is longer than 2 ** 53 bytes. */
+const SHIFTS: number[] = [ONE >>> 8];
+for (let shift = SHIFTS[0]!; SHIFTS.length < 53; SHIFTS.push(shift)) shift = multiply(shift, shift);

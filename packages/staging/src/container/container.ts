@@ -1,20 +1,15 @@
 import type { Disk } from '@stevedore/disk';
 import { messageOf } from '@stevedore/protocol';
+import type { Changes } from '../changes.js';
 import { isStoreError, StoreError, storeErrorOf } from '../errors.js';
 import type { FileMap, FileMapChange } from '../filemap/filemap.js';
 import { isLocked, pastLocks } from '../filemap/locks.js';
-import { type Append, AppendQueue } from './append-queue.js';
-import {
-  BATCH_RECORDS,
-  encodeRecordHead,
-  encodeSegmentHeader,
-  type NewRecord,
-  RECORD_HEADER_BYTES,
-  RecordType,
-} from './record.js';
-import { changeOfRecord, deletionRecord } from './records.js';
+import { type Append, AppendQueue, type Entry } from './append-queue.js';
+import { BATCH_RECORDS, encodeSegmentHeader, RECORD_HEADER_BYTES } from './record.js';
+import { bodyBytesOf, deletionRecord } from './records.js';
 import { Reserve } from './reserve.js';
 import { Segment } from './segment.js';
+import { Tail } from './tail.js';
 
 /**
  * The Files Container: append-only segments with one writer. Appends that wait while others are
@@ -40,8 +35,11 @@ export interface ContainerOptions {
   readonly segmentBytes: number;
   /** Number of the first segment to begin. */
   readonly nextSegment: number;
+  /** Memory for what was written last. */
+  readonly tailBytes: number;
   /** Makes a batch visible before its appends resolve. If it fails, the batch is refused. */
   readonly fileMap: Pick<FileMap, 'apply' | 'setSynced'>;
+  readonly changes: Changes;
   readonly copies?: BatchCopies | undefined;
 }
 
@@ -97,6 +95,7 @@ export class Container {
   /** Refused files whose records may still be on disk. */
   #refused: Buffer[] = [];
   readonly #queue = new AppendQueue();
+  readonly #tail: Tail;
   #writing: Promise<void> | undefined;
   /**
    * Resolves when the batch begun last, and all before it, are acknowledged or refused. Never
@@ -114,6 +113,7 @@ export class Container {
     this.#nextSegment = options.nextSegment;
     this.firstOwnSegment = options.nextSegment;
     this.reserve = new Reserve(options.disk, options.folder);
+    this.#tail = new Tail(options.tailBytes);
   }
 
   /** Makes a segment of an earlier process readable. */
@@ -144,6 +144,11 @@ export class Container {
     return this.#segments.get(number);
   }
 
+  /** A view of bytes that were written lately, for this turn; undefined if they are not in memory. */
+  inMemory(segment: number, position: number, bytes: number): Buffer | undefined {
+    return this.#tail.find(segment, position, bytes);
+  }
+
   /** Oldest first; the last one may be the one being written. */
   segments(): Segment[] {
     return [...this.#segments.values()].sort((a, b) => a.number - b.number);
@@ -160,13 +165,14 @@ export class Container {
    * may not have it. Rejects with StoreError `disk_full`, `disk_failed`, `overloaded` or
    * `filemap_locked`; then none of the records is ever visible.
    */
-  append(records: readonly NewRecord[], sync = this.#options.sync): Promise<boolean> {
+  append(entries: readonly Entry[], sync = this.#options.sync): Promise<boolean> {
     if (this.#closed) {
       return Promise.reject(new StoreError('closed', 'the store is closed'));
     }
-    const bytes = records.reduce((sum, record) => sum + RECORD_HEADER_BYTES + record.bodyBytes, 0);
+    let bytes = RECORD_HEADER_BYTES * entries.length;
+    for (const entry of entries) bytes += bodyBytesOf(entry);
     return new Promise((resolve, reject) => {
-      this.#queue.add({ records, bytes, sync, resolve, reject });
+      this.#queue.add({ entries, bytes, sync, resolve, reject });
       this.#writing ??= this.#writeAll();
     });
   }
@@ -250,28 +256,29 @@ export class Container {
   #begin(appends: readonly Append[], segment: Segment): Batch {
     // The segment may have failed since it was chosen.
     if (segment.failure !== undefined) throw segment.failure;
-    const buffers: Uint8Array[] = [];
-    const changes: FileMapChange[] = [];
     const start = segment.end;
-    let end = start;
     const refused = this.#refused.slice(0, BATCH_RECORDS);
-    const deletions = refused.map((key) => deletionRecord(key, this.#options.now()));
-    for (const records of [deletions, ...appends.map((append) => append.records)]) {
-      for (const record of records) {
-        const head = encodeRecordHead(record, segment.number);
-        buffers.push(head);
-        for (const piece of record.body) buffers.push(piece);
-        const bodyOfPlan = record.body[0] as Buffer | undefined;
-        changes.push(changeOfRecord(record, bodyOfPlan, end + head.length));
-        end += head.length + record.bodyBytes;
+    const memory = this.#tail.begin(segment.number, start);
+    const changes: FileMapChange[] = [];
+    try {
+      for (const key of refused) {
+        changes.push(memory.add(deletionRecord(key, this.#options.now())));
       }
+      for (const { entries } of appends) {
+        for (const entry of entries) changes.push(memory.add(entry));
+      }
+    } catch (error) {
+      memory.release();
+      throw error;
     }
+    memory.end();
+    const { pieces, position: end } = memory;
     const durably = appends.some(({ sync }) => sync);
-    const { done, isDurable } = segment.write(buffers, end - start, durably);
-    // The error is handled where the batch is settled, which may be later.
-    done.catch(() => undefined);
-    const batch = { segment: segment.number, position: start, pieces: buffers };
+    const { done, isDurable } = segment.write(pieces, end - start, durably);
+    const batch = { segment: segment.number, position: start, pieces };
     const copied = this.#options.copies?.copy(batch);
+    // The error is handled where the batch is settled, which may be later.
+    void Promise.allSettled([done, copied]).then(() => memory.release());
     this.#refused = this.#refused.slice(refused.length);
     return { appends, refused, segment, changes, end, written: done, isDurable, copied };
   }
@@ -299,6 +306,21 @@ export class Container {
       return;
     }
     for (const append of appends) append.resolve(isCopied);
+    this.#tellStaged(changes);
+  }
+
+  /** Files that were moved are not new: who moved them tells of them. */
+  #tellStaged(changes: readonly FileMapChange[]): void {
+    let files = 0;
+    let bytes = 0;
+    let isSpooled = false;
+    for (const change of changes) {
+      if (change.what !== 'file') continue;
+      files += 1;
+      if (change.at === 'spool') isSpooled = true;
+      else bytes += change.size;
+    }
+    if (files > 0) this.#options.changes.emit('staged', bytes, isSpooled);
   }
 
   async #writableSegment(): Promise<Segment> {
@@ -360,11 +382,11 @@ export class Container {
   }
 
   #noteRefused(appends: readonly Append[]): void {
-    const isNew = ({ type, meta }: NewRecord) =>
-      type === RecordType.file || (type === RecordType.spooledFile && !('was' in meta));
-    const files = appends.flatMap(({ records }) => records.filter(isNew));
-    for (const { key } of files) {
-      if (this.#refused.length < MAX_REFUSED) this.#refused.push(key);
+    for (const { entries } of appends) {
+      for (const entry of entries) {
+        const isNew = 'what' in entry && this.#refused.length < MAX_REFUSED;
+        if (isNew) this.#refused.push(entry.key);
+      }
     }
   }
 }

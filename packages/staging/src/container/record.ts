@@ -60,16 +60,13 @@ export interface RecordHeader {
   readonly crc32: number;
 }
 
-/** A record to write: its meta block and body follow the header. */
-export interface NewRecord {
-  readonly type: RecordTypeNumber;
-  readonly key: Buffer;
+/** What the header of a record to write says. */
+export type RecordFacts = Omit<RecordHeader, 'metaBytes'>;
+
+/** A record to write, other than that of a new file: meta block and body follow the header. */
+export interface NewRecord extends RecordFacts {
   readonly meta: object;
   readonly body: readonly Uint8Array[];
-  readonly bodyBytes: number;
-  readonly size: number;
-  readonly time: number;
-  readonly crc32: number;
 }
 
 export function encodeSegmentHeader(header: SegmentHeader): Buffer {
@@ -97,23 +94,35 @@ export function decodeSegmentHeader(bytes: Buffer): SegmentHeader | undefined {
   };
 }
 
-/** Encodes header and meta block of a record; the body follows in the segment. */
-export function encodeRecordHead(record: NewRecord, segment: number): Buffer {
-  const meta = JSON.stringify(record.meta);
-  const metaBytes = Buffer.byteLength(meta);
+/** At most this many bytes are a record's header and meta block of this text. */
+export function mostHeadBytes(meta: string): number {
+  return RECORD_HEADER_BYTES + 3 * meta.length;
+}
+
+/**
+ * Writes header and meta block of a record; the body follows in the segment. Returns their bytes.
+ * `target` has `mostHeadBytes` from `at` on.
+ */
+export function writeRecordHead(
+  target: Buffer,
+  at: number,
+  record: RecordFacts,
+  meta: string,
+  segment: number,
+): number {
+  const metaBytes = target.write(meta, at + RECORD_HEADER_BYTES);
   if (metaBytes > MAX_META_BYTES) throw new RangeError(`a meta block of ${metaBytes} bytes`);
-  const bytes = Buffer.allocUnsafe(RECORD_HEADER_BYTES + metaBytes);
-  bytes.writeUInt32LE(RECORD_MAGIC, 0);
-  bytes.writeUInt16LE(record.type, 4);
-  bytes.writeUInt16LE(metaBytes, 6);
-  record.key.copy(bytes, 8);
-  writeU64(bytes, record.bodyBytes, 24);
-  writeU64(bytes, record.size, 32);
-  writeU64(bytes, record.time, 40);
-  bytes.writeUInt32LE(record.crc32, 48);
-  bytes.writeUInt32LE(segment, 52);
-  bytes.write(meta, RECORD_HEADER_BYTES);
-  bytes.writeUInt32LE(headCrc(bytes), 56);
+  target.writeUInt32LE(RECORD_MAGIC, at);
+  target.writeUInt16LE(record.type, at + 4);
+  target.writeUInt16LE(metaBytes, at + 6);
+  target.set(record.key, at + 8);
+  writeU64(target, record.bodyBytes, at + 24);
+  writeU64(target, record.size, at + 32);
+  writeU64(target, record.time, at + 40);
+  target.writeUInt32LE(record.crc32, at + 48);
+  target.writeUInt32LE(segment, at + 52);
+  const bytes = RECORD_HEADER_BYTES + metaBytes;
+  target.writeUInt32LE(headCrc(target.subarray(at, at + bytes)), at + 56);
   return bytes;
 }
 

@@ -23,16 +23,39 @@ export interface FileMeta {
   readonly once?: string | undefined;
 }
 
-export interface NewFile extends FileMeta {
-  readonly key: Buffer;
-  readonly size: number;
-  readonly crc32: number;
-  /** Unix milliseconds. */
-  readonly stagedAt: number;
-  /** The bytes; undefined for a spooled file. */
-  readonly body: readonly Uint8Array[] | undefined;
-  /** CRC-32s of the blocks of a spooled file. */
-  readonly blocks?: Buffer | undefined;
+/** A file to stage. It keeps this shape on its way: as a record, and as a change of the FileMap. */
+export interface NewFile extends FileChange {
+  readonly what: 'file';
+  /** Settled once the last file of its upload has arrived. */
+  group: string | undefined;
+  /** Set when its record is written. */
+  position: number;
+  /** The bytes; empty for a spooled file. */
+  readonly body: readonly Uint8Array[];
+}
+
+/** What is known of a file before it is staged. */
+export type FileFacts = Omit<FileChange, 'position' | 'at' | 'blocks'>;
+
+/** A file whose record has its bytes. */
+export function smallFile(facts: FileFacts, body: readonly Uint8Array[]): NewFile {
+  return newFile(facts, 'container', body, undefined);
+}
+
+/** A file that is in the spool, with the CRC-32s of its blocks. */
+export function spooledFile(facts: FileFacts, blocks?: Buffer): NewFile {
+  return newFile(facts, 'spool', [], blocks);
+}
+
+/** Property by property: a spread would cost more than all the rest of an upload's records. */
+function newFile(
+  { key, name, type, group, expiresAt, once, size, crc32, stagedAt }: FileFacts,
+  at: NewFile['at'],
+  body: readonly Uint8Array[],
+  blocks: Buffer | undefined,
+): NewFile {
+  const about = { name, type, group, expiresAt, once };
+  return { what: 'file', key, ...about, size, crc32, stagedAt, position: 0, at, body, blocks };
 }
 
 export interface StoredTrunk {
@@ -57,17 +80,22 @@ export interface StoredTrunk {
 
 const NO_BODY = { body: [], bodyBytes: 0 } as const;
 
+/** Bytes of its record's body. */
+export function bodyBytesOf(entry: NewFile | NewRecord): number {
+  if (!('what' in entry)) return entry.bodyBytes;
+  return entry.at === 'container' ? entry.size : (entry.blocks?.length ?? 0);
+}
+
 export function fileRecord(file: NewFile): NewRecord {
-  const { key, size, stagedAt } = file;
-  const blocks = file.body ? undefined : file.blocks;
+  const { key, size, stagedAt, at, body, blocks } = file;
   const meta = metaOf(file);
   if (blocks) meta.blockBytes = BLOCK_BYTES;
   return {
-    type: file.body ? RecordType.file : RecordType.spooledFile,
+    type: at === 'container' ? RecordType.file : RecordType.spooledFile,
     key,
     meta,
-    body: file.body ?? (blocks ? [blocks] : []),
-    bodyBytes: file.body ? size : (blocks?.length ?? 0),
+    body: blocks ? [blocks] : body,
+    bodyBytes: bodyBytesOf(file),
     size,
     time: stagedAt,
     crc32: file.crc32,
@@ -157,7 +185,7 @@ function blockMeta(blocks: Buffer | undefined): { blockBytes?: number } {
 /** The record of a stored file whose bytes are in the container or the spool again. */
 export function movedRecord(file: NewFile, was: readonly FormerPlace[]): NewRecord {
   const record = fileRecord(file);
-  const type = file.body ? RecordType.movedFile : RecordType.spooledFile;
+  const type = file.at === 'container' ? RecordType.movedFile : RecordType.spooledFile;
   return { ...record, type, meta: { ...record.meta, was } };
 }
 

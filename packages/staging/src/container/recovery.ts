@@ -8,7 +8,7 @@ import type { FileMapChange } from '../filemap/rows.js';
 import { FOLDERS } from '../folders.js';
 import { RecordType } from './record.js';
 import { changeOfRecord } from './records.js';
-import { Segment, segmentNumber } from './segment.js';
+import { Segment, segmentNumbers } from './segment.js';
 import { type FoundRecord, scanSegment } from './segment-scan.js';
 
 /**
@@ -97,10 +97,7 @@ export async function replayContainer(
   fileMap: FileMap,
   now: number,
 ): Promise<RecoveredContainer> {
-  const numbers = (await disk.list(folder))
-    .map(segmentNumber)
-    .filter((number) => number !== undefined)
-    .sort((a, b) => a - b);
+  const numbers = await segmentNumbers(disk, folder);
   const segments: Segment[] = [];
   let damaged = 0;
   // A crash between removing a segment and forgetting it leaves a number without a file. Nothing in

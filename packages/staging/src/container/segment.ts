@@ -291,8 +291,8 @@ function segmentName(number: number): string {
   return `${String(number).padStart(10, '0')}.seg`;
 }
 
-/** The number in a segment's file name; undefined for other files. */
-export function segmentNumber(name: string): number | undefined {
-  const match = /^(\d{10})\.seg$/.exec(name);
-  return match ? Number(match[1]) : undefined;
+/** The numbers of the segments in the folder, in order. */
+export async function segmentNumbers(disk: Disk, folder: string): Promise<number[]> {
+  const names = (await disk.list(folder)).filter((name) => /^\d{10}\.seg$/.test(name));
+  return names.map((name) => Number.parseInt(name, 10)).sort((a, b) => a - b);
 }

@@ -56,8 +56,6 @@ export interface Frame {
   readonly bytes: number;
 }
 
-class FrameError extends Error {}
-
 /** Encodes the header of a frame with this payload. */
 export function encodeFrameHeader(
   type: number,
@@ -121,7 +119,7 @@ export class FrameReader {
   #bytes = 0;
   #header: Buffer | undefined;
 
-  /** Yields the frames that this chunk completes. Throws FrameError. */
+  /** Yields the frames that this chunk completes. Throws if they are none. */
   *read(chunk: Buffer): Generator<Frame> {
     this.#chunks.push(chunk);
     this.#bytes += chunk.length;
@@ -135,7 +133,7 @@ export class FrameReader {
       if (this.#bytes < bytes) return;
       const payload = this.#take(bytes);
       if (frameCrc(header, payload) !== header.readUInt32LE(CRC_OFFSET)) {
-        throw new FrameError('a frame does not have the CRC-32 that it names');
+        throw new Error('a frame does not have the CRC-32 that it names');
       }
       this.#header = undefined;
       const segment = header.readUInt32LE(4);
@@ -170,7 +168,7 @@ export class FrameReader {
 function checkedHeader(header: Buffer): Buffer {
   const bytes = header.readUInt32LE(16);
   if (!TYPES.has(header.readUInt8(0)) || bytes > MAX_PAYLOAD_BYTES) {
-    throw new FrameError('these bytes are no frame');
+    throw new Error('these bytes are no frame');
   }
   return header;
 }

@@ -1,18 +1,10 @@
 import type { Duplex } from 'node:stream';
 import { KeyedLock } from '@stevedore/async';
-import { type Disk, privateDisk, replaceFile } from '@stevedore/disk';
+import { type Disk, privateDisk } from '@stevedore/disk';
 import type { FileRow } from '../filemap/filemap.js';
 import { receiveCopies, refuseCopies } from './copy-receiver.js';
 import { CopiesRefused, Refusal } from './frames.js';
-import {
-  ADOPTED_FILE,
-  HeldCopy,
-  type HeldRoom,
-  heldBytes,
-  heldOrigins,
-  originAdopted,
-  removeHeld,
-} from './held-copy.js';
+import { HeldCopy, type HeldRoom, heldBytes, heldOrigins, removeHeld } from './held-copy.js';
 import { HeldIndex } from './held-index.js';
 
 /**
@@ -53,8 +45,6 @@ export class HeldCopies {
   readonly #indexes = new Map<number, HeldIndex>();
   /** Those whose copies are here. */
   readonly #origins: Set<number>;
-  /** Those whose files are being taken over. */
-  readonly #adopting = new Set<number>();
   #isClosed = false;
 
   private constructor(options: HeldCopiesOptions, origins: Set<number>, usedBytes: number) {
@@ -66,13 +56,7 @@ export class HeldCopies {
 
   static async open(options: HeldCopiesOptions): Promise<HeldCopies> {
     const { folder, disk = privateDisk } = options;
-    const origins = new Set<number>();
-    for (const origin of await heldOrigins(disk, folder)) {
-      const directory = `${folder}/${origin}`;
-      // What a crash during a takeover has left is removed.
-      if (await disk.exists(`${directory}/${ADOPTED_FILE}`)) await removeHeld(disk, directory);
-      else origins.add(origin);
-    }
+    const origins = new Set(await heldOrigins(disk, folder));
     return new HeldCopies(options, origins, await heldBytes(disk, folder));
   }
 
@@ -85,20 +69,23 @@ export class HeldCopies {
     return { heldCopies: this.#origins.size, heldBytes: this.#room.usedBytes };
   }
 
-  /** Receives frames from the gateway of that origin until the connection ends. Never rejects. */
-  async receive(origin: number, stream: Duplex): Promise<void> {
+  /**
+   * Receives frames from the gateway of that origin until the connection ends. `isAdopted`: refuses
+   * it, as another gateway has its files now. Never rejects.
+   */
+  async receive(origin: number, stream: Duplex, isAdopted: boolean): Promise<void> {
     stream.on('error', () => undefined);
     // The gateway reconnected before its last connection was found to be dead.
     this.#streams.get(origin)?.destroy();
-    if (this.#isClosed || this.#streams.size >= MAX_CONNECTED) {
-      refuseCopies(stream, this.#isClosed ? leaving() : new Error('it takes no more connections'));
-      return;
+    if (isAdopted) return refuseCopies(stream, adopted(origin));
+    if (this.#isClosed) return refuseCopies(stream, leaving());
+    if (this.#streams.size >= MAX_CONNECTED) {
+      return refuseCopies(stream, new Error('it takes no more connections'));
     }
     this.#streams.set(origin, stream);
     try {
       await this.#inTurn.run(String(origin), async () => {
         if (stream.destroyed) return;
-        if (this.#adopting.has(origin)) throw originAdopted(origin);
         await this.#closeIndex(origin);
         const held = await HeldCopy.open(this.#disk, this.#directoryOf(origin), origin, this.#room);
         this.#origins.add(origin);
@@ -118,12 +105,13 @@ export class HeldCopies {
   /**
    * A staged file of a disconnected gateway; undefined if it is not here or its bytes are damaged.
    */
-  async find(origin: number, key: Buffer): Promise<HeldFile | undefined> {
+  async find(origin: number, key: Buffer): Promise<HeldFile | 'deleted' | undefined> {
     // A connection keeps its turn.
     if (this.#streams.has(origin) || !this.#origins.has(origin)) return undefined;
     return this.#inTurn.run(String(origin), async () => {
       if (this.#streams.has(origin) || this.#isClosed) return undefined;
       const index = await this.#indexOf(origin);
+      if (index?.isDeleted(key)) return 'deleted';
       const row = index?.find(key);
       const bytes = row && (await index?.read(row));
       return bytes && { row, bytes };
@@ -131,25 +119,18 @@ export class HeldCopies {
   }
 
   /**
-   * Runs `work` on the copy of a gateway that is gone for good, then records the takeover. From now
-   * on that gateway is refused; its files can be read here until the work is done. False if they were
-   * taken over before. Rejects if there is no copy, and with errors of `work`; it can be repeated.
+   * The copy of a gateway whose files are taken over; it can be read here until it is dropped.
+   * Rejects if there is none.
    */
-  async adopt(origin: number, work: (index: HeldIndex) => Promise<void>): Promise<boolean> {
-    this.#adopting.add(origin);
+  async adopt(origin: number): Promise<HeldIndex> {
     const stream = this.#streams.get(origin);
-    if (stream) refuseCopies(stream, originAdopted(origin));
+    if (stream) refuseCopies(stream, adopted(origin));
     const index = await this.#inTurn.run(String(origin), () => this.#indexOf(origin));
+    if (index) return index;
     const directory = this.#directoryOf(origin);
-    if (!index) {
-      if (await this.#disk.exists(`${directory}/${ADOPTED_FILE}`)) return false;
-      throw new Error(
-        `${directory} is not there, which holds the copies of its staged files: bring it back and start again, or, if it is lost, create an empty file ${directory}/${ADOPTED_FILE}`,
-      );
-    }
-    await work(index);
-    await this.#remove(origin, () => replaceFile(this.#disk, directory, ADOPTED_FILE, ''));
-    return true;
+    throw new Error(
+      `${directory} is not there, which holds the copies of its staged files: bring it back and start again, or, if it is lost, create an empty directory ${directory}/container`,
+    );
   }
 
   /**
@@ -157,9 +138,13 @@ export class HeldCopies {
    * can begin.
    */
   async drop(origin: number, isUnneeded: () => Promise<boolean>): Promise<void> {
-    const isFree = () => !this.#streams.has(origin) && !this.#adopting.has(origin);
-    if (!isFree()) return;
-    await this.#remove(origin, async () => isFree() && (await isUnneeded()));
+    if (this.#streams.has(origin)) return;
+    await this.#inTurn.run(String(origin), async () => {
+      if (this.#streams.has(origin) || !(await isUnneeded())) return;
+      await this.#closeIndex(origin);
+      this.#room.usedBytes -= await removeHeld(this.#disk, this.#directoryOf(origin));
+      this.#origins.delete(origin);
+    });
   }
 
   /** Ends all connections; their gateways choose another partner. */
@@ -174,16 +159,6 @@ export class HeldCopies {
     for (const origin of this.#origins) {
       await this.#inTurn.run(String(origin), () => this.#closeIndex(origin));
     }
-  }
-
-  /** Removes the copy, unless `before` resolves with false. */
-  #remove(origin: number, before: () => Promise<unknown>): Promise<void> {
-    return this.#inTurn.run(String(origin), async () => {
-      if ((await before()) === false) return;
-      await this.#closeIndex(origin);
-      this.#room.usedBytes -= await removeHeld(this.#disk, this.#directoryOf(origin));
-      this.#origins.delete(origin);
-    });
   }
 
   #directoryOf(origin: number): string {
@@ -204,6 +179,12 @@ export class HeldCopies {
     this.#indexes.delete(origin);
     await index?.close();
   }
+}
+
+/** Its own directory must not be used again. */
+function adopted(origin: number): CopiesRefused {
+  const message = `the files of origin ${origin} were taken over by its partner`;
+  return new CopiesRefused(message, Refusal.forGood);
 }
 
 function leaving(): CopiesRefused {

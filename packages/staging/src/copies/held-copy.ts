@@ -1,9 +1,8 @@
 import { type Disk, removeIfThere } from '@stevedore/disk';
 import { decodeSegmentHeader, SEGMENT_HEADER_BYTES } from '../container/record.js';
-import { Segment, segmentNumber } from '../container/segment.js';
+import { Segment, segmentNumbers } from '../container/segment.js';
 import { scanSegment } from '../container/segment-scan.js';
 import { StoreError } from '../errors.js';
-import { CopiesRefused, Refusal } from './frames.js';
 
 /**
  * The copy that a partner holds of another gateway's container: the same segments, byte for byte,
@@ -17,8 +16,6 @@ export interface HeldRoom {
   readonly limitBytes: number;
   usedBytes: number;
 }
-
-export const ADOPTED_FILE = 'adopted';
 
 export class HeldCopy {
   readonly #disk: Disk;
@@ -37,10 +34,8 @@ export class HeldCopy {
     this.#room = room;
   }
 
-  /** Opens the copy of that origin. Rejects with `CopiesRefused` once its files were taken over. */
   static async open(disk: Disk, directory: string, origin: number, room: HeldRoom) {
     const folder = `${directory}/container`;
-    if (await disk.exists(`${directory}/${ADOPTED_FILE}`)) throw originAdopted(origin);
     await disk.makeDirectory(folder);
     const held = new HeldCopy(disk, folder, origin, room);
     try {
@@ -185,12 +180,6 @@ export class HeldCopy {
   }
 }
 
-/** The numbers of the segments in the folder, in order. */
-async function segmentNumbers(disk: Disk, folder: string): Promise<number[]> {
-  const numbers = (await disk.list(folder)).map(segmentNumber);
-  return numbers.filter((number) => number !== undefined).sort((a, b) => a - b);
-}
-
 /** Bytes of all copies in the folder. */
 export async function heldBytes(disk: Disk, folder: string): Promise<number> {
   let sum = 0;
@@ -233,12 +222,6 @@ function full(limitBytes: number): StoreError {
     `the partner holds the ${limitBytes} bytes of copies that it may (heldSize)`,
     { retryable: true },
   );
-}
-
-/** The files of the origin were taken over here: its own directory must not be used again. */
-export function originAdopted(origin: number): CopiesRefused {
-  const message = `the files of origin ${origin} were taken over by its partner`;
-  return new CopiesRefused(message, Refusal.forGood);
 }
 
 function gap(number: number, position: number, end: number): Error {

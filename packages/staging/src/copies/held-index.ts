@@ -1,12 +1,12 @@
 import { rm } from 'node:fs/promises';
 import type { Disk } from '@stevedore/disk';
+import { describeStored } from '../accept/retention.js';
 import type { StoredTrunk } from '../container/records.js';
 import { replayContainer } from '../container/recovery.js';
 import type { Segment } from '../container/segment.js';
 import { FileMap, type FileRow, type TrunkRow } from '../filemap/filemap.js';
 import { settleKnown } from '../repair/rebuild.js';
 import { soundBytes } from '../repair/sound-copies.js';
-import { describeStored } from '../upkeep/retention.js';
 
 /**
  * An index of the files of a held copy, for use while its gateway is down: what that gateway itself
@@ -48,6 +48,10 @@ export class HeldIndex {
     return row && row.local.at === 'container' && this.#segments.has(row.local.segment)
       ? row
       : undefined;
+  }
+
+  isDeleted(key: Buffer): boolean {
+    return this.#fileMap.isDeleted(key);
   }
 
   /** Undefined if the bytes are damaged. */

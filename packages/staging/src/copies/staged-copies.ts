@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream';
-import { Listeners, Wakeup } from '@stevedore/async';
+import { Wakeup } from '@stevedore/async';
 import type { Container, CopiedBatch } from '../container/container.js';
 import type { NewFile } from '../container/records.js';
 import { StoreError } from '../errors.js';
@@ -10,17 +10,16 @@ import { FrameType } from './frames.js';
  * Keeps a copy of the container at a partner. Every batch is sent there while it is written to this
  * disk, and its files are acknowledged once both have it. After an outage, the partner first gets
  * its backlog from this disk; new batches wait only for the last part of it. While there is no
- * partner, FastDFS has the second copy: a file is acknowledged once it is merged. A deletion waits
- * for the partner, or the next one.
+ * partner, FastDFS has the second copy: a file is acknowledged once it is merged. The map has a
+ * deletion then, for who adopts these files.
  */
 
 export interface StagedCopiesOptions {
   /** Connects to the current partner. */
   readonly connect: (signal: AbortSignal) => Promise<Partner>;
-  /**
-   * The connection ends if a frame is not acknowledged within this time. Deletions wait as long for
-   * a partner.
-   */
+  /** Enters a deletion that the partner does not have in the map. */
+  readonly recordDeletion: (key: Buffer) => Promise<void>;
+  /** The connection ends if a frame is not acknowledged within this time. */
   readonly deadlineMs: number;
   /** Small files are refused if FastDFS does not store their second copy within this time. */
   readonly storeDeadlineMs: number;
@@ -38,7 +37,7 @@ export interface Partner {
   readonly onLeaving: () => void;
 }
 
-type StagedFile = Pick<NewFile, 'key' | 'body'>;
+type StagedFile = Pick<NewFile, 'key' | 'at'>;
 
 export interface StagedCopiesParts {
   readonly container: Pick<Container, 'segments' | 'segment' | 'settled'>;
@@ -97,8 +96,6 @@ export class StagedCopies {
   #isReported = false;
   readonly #stopped = new AbortController();
   readonly #wakeup = new Wakeup();
-  /** Wait until the partner has everything. */
-  readonly #waiting = new Listeners();
   #running: Promise<void> | undefined;
 
   constructor(options: StagedCopiesOptions) {
@@ -114,7 +111,6 @@ export class StagedCopies {
     this.#stopped.abort(new Error('the store is closed'));
     this.#wakeup.wake();
     const link = this.#link;
-    this.#waiting.wake();
     if (link) {
       await link.joined.catch(() => undefined);
       await link.connection.finish();
@@ -171,7 +167,7 @@ export class StagedCopies {
    * `storage_unavailable`.
    */
   async secure(files: readonly StagedFile[], isCopied = this.#isUp): Promise<void> {
-    const isLarge = ({ body }: StagedFile): boolean => body === undefined;
+    const isLarge = ({ at }: StagedFile): boolean => at === 'spool';
     const lacking = isCopied ? files.filter(isLarge) : files;
     if (lacking.length === 0) return;
     const { storeDeadlineMs } = this.#options;
@@ -188,12 +184,14 @@ export class StagedCopies {
   }
 
   /**
-   * Resolves once the partner has all that was written before the call. Throws `partner_away` if
-   * there is none in time.
+   * Resolves once a deletion is known elsewhere: the partner has all that was written before the
+   * call, or the map has the deletion. Throws `partner_away` if there is neither.
    */
-  async caughtUp(): Promise<void> {
-    if (!this.#isUp && !this.#adopted) await this.#waiting.next(this.#options.deadlineMs);
+  async secureDeletion(key: Buffer): Promise<void> {
     if (this.#isUp) return;
+    try {
+      if (!this.#adopted) return await this.#options.recordDeletion(key);
+    } catch {}
     this.#refused += 1;
     throw this.#away();
   }
@@ -263,7 +261,7 @@ export class StagedCopies {
       this.#noteAway();
       if (signal.aborted) return;
       this.#report(failure);
-      if (this.#adopted) return this.#waiting.wake();
+      if (this.#adopted) return;
       if (failure instanceof PartnerLeaves) partner?.onLeaving();
       await this.#wakeup.next(pauseMs);
       pauseMs = Math.min(pauseMs * 2, MAX_PAUSE_MS);
@@ -276,7 +274,7 @@ export class StagedCopies {
     this.#isReported = true;
     const uploads = this.#adopted
       ? 'uploads and deletions are refused'
-      : 'uploads wait for FastDFS, and deletions for a partner';
+      : 'uploads wait for FastDFS, and deletions for the map';
     this.#parts!.onError(
       new StoreError(
         'partner_away',
@@ -294,13 +292,18 @@ export class StagedCopies {
       const { origin, segments } = await connection.held;
       this.#had = new Map(segments);
       await this.#align(connection);
-      await this.#catchUp(connection);
-      const joined = this.#join(connection).then(() => record(origin));
+      while (this.stats().lagBytes > JOIN_BYTES) {
+        this.#stopped.signal.throwIfAborted();
+        await this.#sendLacking(connection);
+      }
+      // Batches begun from now on are sent after the rest.
+      const joined = this.#parts!.container.settled.then(() => this.#sendLacking(connection)).then(
+        () => record(origin),
+      );
       this.#link = { connection, joined };
       await joined;
       this.#state = 'up';
       this.#isReported = false;
-      this.#waiting.wake();
       this.release(this.#firstNeeded);
       const probe = setInterval(() => this.release(this.#firstNeeded), PROBE_INTERVAL_MS);
       probe.unref();
@@ -342,20 +345,6 @@ export class StagedCopies {
     if (lacksOlder) this.#had.clear();
     const released = lacksOlder ? last : Math.max(0, this.#firstNeeded - 1);
     await connection.send(FrameType.release, released, 0);
-  }
-
-  /** Sends the backlog until little of it is left. */
-  async #catchUp(connection: CopyConnection): Promise<void> {
-    while (this.stats().lagBytes > JOIN_BYTES) {
-      this.#stopped.signal.throwIfAborted();
-      await this.#sendLacking(connection);
-    }
-  }
-
-  /** Sends the rest of the backlog. Batches begun from now on are sent after it. */
-  async #join(connection: CopyConnection): Promise<void> {
-    await this.#parts!.container.settled;
-    await this.#sendLacking(connection);
   }
 
   /** Sends the valid bytes that the partner lacks, in order. */

@@ -1,20 +1,13 @@
-import type { Acceptance } from '../container/acceptance.js';
-import { type NewFile, planRecord } from '../container/records.js';
-import type { FileRow } from '../filemap/filemap.js';
-import type { Stores } from '../merge/trunk-store.js';
+import type { Acceptance } from '../accept/acceptance.js';
+import { type NewFile, planRecord, smallFile } from '../container/records.js';
+import type { State } from '../state.js';
 import type { HeldIndex } from './held-index.js';
-import type { StagedCopies } from './staged-copies.js';
 
 /**
  * Stages the files of a held copy in this container, each once, under its own key. Files known
  * here, from a trunk or an earlier attempt, are skipped; deleted files stay deleted. The takeover
  * can be repeated as a whole.
  */
-export interface TakeOverParts extends Pick<Stores, 'container' | 'fileMap' | 'now'> {
-  readonly acceptance: Acceptance;
-  readonly copies: StagedCopies | undefined;
-}
-
 export interface TakenOver {
   readonly files: number;
   /** Files without sound bytes here. */
@@ -24,10 +17,14 @@ export interface TakenOver {
 const BATCH_BYTES = 4 * 2 ** 20;
 const BATCH_FILES = 256;
 
-export async function takeOver(parts: TakeOverParts, index: HeldIndex): Promise<TakenOver> {
-  const { fileMap, acceptance, copies } = parts;
+export async function takeOver(
+  state: State,
+  acceptance: Acceptance,
+  index: HeldIndex,
+): Promise<TakenOver> {
+  const { fileMap, copies } = state;
   const lost: Buffer[] = [];
-  const taken: Pick<NewFile, 'key' | 'body'>[] = [];
+  const taken: Pick<NewFile, 'key' | 'at'>[] = [];
   let batch: NewFile[] = [];
   let bytes = 0;
   let files = 0;
@@ -41,7 +38,7 @@ export async function takeOver(parts: TakeOverParts, index: HeldIndex): Promise<
     if (fileMap.isDeleted(row.key)) continue;
     // One that an interrupted run has staged may have no second copy yet.
     if (fileMap.find(row.key)) {
-      taken.push({ key: row.key, body: [] });
+      taken.push({ key: row.key, at: 'container' });
       continue;
     }
     const body = row.local.at === 'container' ? await index.read(row) : undefined;
@@ -49,24 +46,19 @@ export async function takeOver(parts: TakeOverParts, index: HeldIndex): Promise<
       lost.push(row.key);
       continue;
     }
-    batch.push(newFile(row, body));
-    taken.push({ key: row.key, body: [] });
+    batch.push(smallFile(row, [body]));
+    taken.push({ key: row.key, at: 'container' });
     bytes += body.length;
     if (bytes >= BATCH_BYTES || batch.length >= BATCH_FILES) await stage();
   }
   await stage();
   await copies?.secure(taken);
-  await takePlans(parts, index);
+  await takePlans(state, index);
   return { files, lost };
 }
 
-function newFile(row: FileRow, body: Buffer): NewFile {
-  const { key, name, type, group, expiresAt, size, crc32, stagedAt } = row;
-  return { key, name, type, group, expiresAt, size, crc32, stagedAt, body: [body] };
-}
-
 /** FastDFS may have these trunks: they are looked up, then adopted or deleted. */
-async function takePlans({ container, fileMap, now }: TakeOverParts, index: HeldIndex) {
+async function takePlans({ container, fileMap, now }: State, index: HeldIndex) {
   for (const plan of index.plans()) {
     if (fileMap.trunkByTask(plan.taskId)) continue;
     await container.append([planRecord(plan, now())]);

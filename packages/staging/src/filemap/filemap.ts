@@ -21,7 +21,7 @@ import type {
   TrunkRow,
 } from './rows.js';
 import { NONE_CONFIRMED } from './rows.js';
-import { FILEMAP_SCHEMA } from './schema.js';
+import { FILEMAP_SCHEMA, STATE_TRIGGER } from './schema.js';
 import { FileMapWriter } from './writer.js';
 
 export * from './rows.js';
@@ -163,6 +163,7 @@ export class FileMap extends FileMapQueries {
       database.pragma(`wal_autocheckpoint = ${LOG_PAGES}`);
       database.pragma(`cache_size = -${CACHE_KIB}`);
       applySchema(database, FILEMAP_SCHEMA);
+      database.exec(STATE_TRIGGER);
       const fileMap = new FileMap(database, hasMap);
       database.pragma(`busy_timeout = ${LOOP_WAIT_MS}`);
       return fileMap;

@@ -63,6 +63,17 @@ export type TrunkState =
   | 'abandoned'
   | 'missing';
 
+/** What each state may change to. The FileMap refuses every other change. */
+export const NEXT_STATES: Readonly<Record<TrunkState, readonly TrunkState[]>> = {
+  planned: ['stored', 'abandoned', 'retiring'],
+  abandoned: ['stored', 'retired', 'retiring'],
+  stored: ['confirmed', 'missing', 'retiring'],
+  missing: ['stored', 'confirmed', 'retiring'],
+  confirmed: ['retiring'],
+  retiring: ['retired'],
+  retired: [],
+};
+
 export interface TrunkRow {
   readonly id: number;
   readonly taskId: Buffer;

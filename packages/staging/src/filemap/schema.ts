@@ -1,5 +1,11 @@
 import type { SqliteDatabase, SqliteStatement } from '@stevedore/disk/sqlite';
-import type { FileRow, FormerPlace, LocalPlace, TrunkKind } from './rows.js';
+import {
+  type FileRow,
+  type FormerPlace,
+  type LocalPlace,
+  NEXT_STATES,
+  type TrunkKind,
+} from './rows.js';
 
 /**
  * Tables of the FileMap. A released schema changes only by adding a step; a FileMap with more steps
@@ -142,6 +148,15 @@ const TABLES = `
 `;
 
 export const FILEMAP_SCHEMA: readonly string[] = [TABLES];
+
+const CHANGES = Object.entries(NEXT_STATES).flatMap(([state, next]) =>
+  [state, ...next].map((to) => `'${state} ${to}'`),
+);
+
+/** Temporary: whoever writes the FileMap keeps to the table of its own version. */
+export const STATE_TRIGGER = `CREATE TEMP TRIGGER trunk_states BEFORE UPDATE OF state ON main.trunks
+  WHEN OLD.state || ' ' || NEW.state NOT IN (${CHANGES.join(', ')})
+  BEGIN SELECT RAISE(ABORT, 'the state of a trunk cannot change in this way'); END`;
 
 /**
  * Statements of a database as functions, typed next to their SQL. Each is prepared when it is first

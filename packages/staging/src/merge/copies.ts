@@ -1,30 +1,19 @@
 import { GrowingPause } from '@stevedore/async';
 import { StoreError } from '../errors.js';
-import type { FileMap, TrunkRow } from '../filemap/filemap.js';
-import type { TrunkStore } from './trunk-store.js';
+import type { TrunkRow } from '../filemap/filemap.js';
+import type { State } from '../state.js';
 
 /**
  * Keeps the copies on this disk until enough storages are known to have the trunk, with its size
  * and CRC-32. Checks a trunk whose copies are late again with growing pauses, for as long as it
  * takes; reads and merging do not wait for it.
  */
-export interface CopiesParts {
-  readonly fileMap: FileMap;
-  readonly trunkStore: TrunkStore;
-  readonly now: () => number;
-  /** Storages that must have a trunk; 0: two where its group has two or more, else one. */
-  readonly wanted: number;
-  /** Called when copies on this disk may have become removable. */
-  readonly onConfirmed: () => void;
-  readonly onError: (error: Error) => void;
-}
-
 const PAGE_TRUNKS = 100;
 const PAUSES = { firstMs: 250, lastMs: 30_000 };
 const ASK_TIMEOUT_MS = 10_000;
 
 export class Copies {
-  readonly #parts: CopiesParts;
+  readonly #state: State;
   readonly #stopped = new AbortController();
   #timer: NodeJS.Timeout | undefined;
   readonly #pause = new GrowingPause(PAUSES);
@@ -33,8 +22,9 @@ export class Copies {
   /** It was reported that the group has too few storages for the required copies. */
   #isReported = false;
 
-  constructor(parts: CopiesParts) {
-    this.#parts = parts;
+  constructor(state: State) {
+    this.#state = state;
+    state.changes.on('stored', () => this.check());
   }
 
   /** Call when a trunk was stored, and at the start. */
@@ -58,7 +48,7 @@ export class Copies {
       this.#running = undefined;
       if (this.#stopped.signal.aborted) return;
       if (this.#isWanted) this.#begin();
-      else if (this.#parts.fileMap.countUncopied() > 0) this.#later();
+      else if (this.#state.fileMap.countUncopied() > 0) this.#later();
     });
   }
 
@@ -70,7 +60,7 @@ export class Copies {
   /** Never rejects. */
   async #run(): Promise<void> {
     this.#isWanted = false;
-    const { fileMap, now, onConfirmed, onError } = this.#parts;
+    const { fileMap, now, changes } = this.#state;
     let confirmed = 0;
     let failure: Error | undefined;
     const silent = new Set<string>();
@@ -93,12 +83,13 @@ export class Copies {
       if (page.length < PAGE_TRUNKS) break;
       after = page.at(-1)!.id;
     }
-    if (failure && !this.#stopped.signal.aborted) onError(failure);
-    if (confirmed > 0) onConfirmed();
+    if (failure && !this.#stopped.signal.aborted) changes.report(failure);
+    if (confirmed > 0) changes.emit('removable');
   }
 
   async #hasEnough(trunk: TrunkRow): Promise<boolean> {
-    const { trunkStore, wanted, onError } = this.#parts;
+    const { trunkStore, options, changes } = this.#state;
+    const wanted = options.confirmCopies ?? 0;
     // Storing it, with the right size and CRC-32, is the first confirmation.
     if (wanted === 1) return true;
     const timeout = AbortSignal.timeout(ASK_TIMEOUT_MS);
@@ -107,7 +98,7 @@ export class Copies {
     if (wanted > members && !this.#isReported) {
       this.#isReported = true;
       const why = `${wanted} storages are to have ${trunk.fileId}, its group has ${members} active`;
-      onError(
+      changes.report(
         new StoreError(
           'storage_unavailable',
           `${why}; staged copies stay until then: add storages, or lower confirmCopies`,

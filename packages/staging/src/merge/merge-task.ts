@@ -1,11 +1,20 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { Wakeup } from '@stevedore/async';
 import { TRUNK_EXTENSION } from '@stevedore/protocol';
+import type { LocalCopies } from '../accept/local-copies.js';
 import { StoreError } from '../errors.js';
 import type { FileRow, Thin } from '../filemap/filemap.js';
-import { chooseMembers, inSteps, sumOf, unitsInSteps, unitsToChooseFrom } from './candidates.js';
+import type { State } from '../state.js';
+import {
+  chooseMembers,
+  inSteps,
+  seededRandom,
+  sumOf,
+  unitsInSteps,
+  unitsToChooseFrom,
+} from './candidates.js';
 import { isThin, shareOf } from './joining.js';
-import { FIRST_RETRY_MS, PlansInFlight, type PlansInFlightOptions } from './plans-in-flight.js';
+import { FIRST_RETRY_MS, PlansInFlight } from './plans-in-flight.js';
 import {
   CANDIDATE_FACTOR,
   decideMerge,
@@ -22,17 +31,6 @@ import { MAX_FILES } from './waiting-files.js';
  * The Merge Task: decides when to merge, chooses the members of a trunk and has the plan sent.
  * Large files are sent one by one, alongside the trunks.
  */
-export interface MergeTaskOptions extends PlansInFlightOptions {
-  readonly random: () => number;
-  readonly newTaskId: () => Buffer;
-  readonly trunkBytes: number;
-  readonly maxAgeMs: number;
-  /** Thin trunks may be joined with others until their files reach this age. */
-  readonly idMaxAgeMs: number;
-  /** True when the container is nearly full. */
-  readonly isShort: () => boolean;
-}
-
 export interface MergeStats {
   readonly trunksInFlight: number;
   readonly largeFilesInFlight: number;
@@ -55,7 +53,8 @@ const GROUP_LOOK_MS = 500;
 const EXPIRY_LOOKS = 30;
 
 export class MergeTask {
-  readonly #options: MergeTaskOptions;
+  readonly #state: State;
+  readonly #random: () => number;
   readonly #inflow: Inflow;
   readonly inFlight: PlansInFlight;
   /** Bytes staged since the last decision, and how many of them trigger the next. */
@@ -70,35 +69,26 @@ export class MergeTask {
   readonly #wakeup = new Wakeup();
   #running: Promise<void> | undefined;
 
-  constructor(options: MergeTaskOptions) {
-    this.#options = options;
-    this.#inflow = new Inflow(options.now());
-    this.inFlight = new PlansInFlight({
-      ...options,
-      onReleased: (plan) => {
-        options.onReleased(plan);
-        this.wake();
-      },
-    });
+  constructor(state: State, local: LocalCopies) {
+    this.#state = state;
+    this.#random = seededRandom(state.options.packingSeed);
+    this.#inflow = new Inflow(state.now());
+    this.inFlight = new PlansInFlight(state, local);
+    state.changes
+      .on('staged', (bytes, isSpooled) => this.#noteStaged(bytes, isSpooled))
+      .on('mergeable', () => this.#wakeup.wake())
+      .on('released', () => this.#wakeup.wake());
   }
 
   start(): void {
     this.#running = this.#run();
   }
 
-  /** A file was staged. */
-  noteStaged(bytes: number, spooled: boolean): void {
-    if (spooled) {
-      this.wake();
-      return;
-    }
+  #noteStaged(bytes: number, isSpooled: boolean): void {
     this.#inflow.add(bytes);
     this.#stagedSince += bytes;
-    if (this.#idle || this.#stagedSince >= this.#wantedBytes) this.wake();
-  }
-
-  wake(): void {
-    this.#wakeup.wake();
+    const isEnough = this.#idle || this.#stagedSince >= this.#wantedBytes;
+    if (isSpooled || isEnough) this.#wakeup.wake();
   }
 
   stats(): MergeStats {
@@ -106,19 +96,19 @@ export class MergeTask {
       trunksInFlight: this.inFlight.count('trunk'),
       largeFilesInFlight: this.inFlight.count('whole'),
       sendRetries: this.inFlight.retries,
-      unpackableFiles: this.#options.files.damaged,
+      unpackableFiles: this.#state.files.damaged,
     };
   }
 
   /** Merges all files that wait now. Resolves when they are confirmed or known to be damaged. */
   async flush(signal?: AbortSignal): Promise<void> {
-    const { files } = this.#options;
+    const { files } = this.#state;
     await this.#mergeUntil(() => files.count() <= 0 && this.inFlight.ends().length === 0, signal);
   }
 
   /** Merges these files now. Resolves once FastDFS has all that are not deleted. */
   async store(keys: readonly Buffer[], signal: AbortSignal): Promise<void> {
-    const { fileMap } = this.#options;
+    const { fileMap } = this.#state;
     const isStored = (key: Buffer): boolean => {
       const row = fileMap.find(key);
       return !row || row.trunk !== undefined || row.was.length > 0;
@@ -139,7 +129,7 @@ export class MergeTask {
       while (!isDone()) {
         signal?.throwIfAborted();
         if (this.#isStopped) return;
-        this.wake();
+        this.#wakeup.wake();
         await Promise.race([...this.inFlight.ends(), sleep(25, undefined, { ref: true })]);
       }
     } finally {
@@ -151,7 +141,7 @@ export class MergeTask {
   async stop(): Promise<void> {
     this.#isStopped = true;
     this.inFlight.stop();
-    this.wake();
+    this.#wakeup.wake();
     await this.#running;
     await this.inFlight.settled();
   }
@@ -169,22 +159,23 @@ export class MergeTask {
         }
         if (!begun) await this.#wakeup.next(waitMs);
       } catch (error) {
-        this.#options.onError(error as Error);
+        this.#state.changes.report(error as Error);
         await this.#wakeup.next(FIRST_RETRY_MS);
       }
     }
   }
 
   #decide(): MergeDecision {
-    const { now, trunkBytes, maxAgeMs, isShort } = this.#options;
+    const { now, files, room } = this.#state;
+    const { trunkSize, mergeMaxAge: maxAgeMs } = this.#state.options;
     // The end of a trunk in flight wakes the task.
     if (this.inFlight.count('trunk') >= TRUNKS_IN_FLIGHT)
       return { action: 'wait', waitMs: MAX_WAIT_MS };
-    const { files: waitingFiles, bytes: waitingBytes } = this.#options.files.small();
-    const oldest = waitingFiles > 0 ? this.#options.files.oldest() : undefined;
+    const { files: waitingFiles, bytes: waitingBytes } = files.small();
+    const oldest = waitingFiles > 0 ? files.oldest() : undefined;
     this.#idle = oldest === undefined;
     this.#stagedSince = 0;
-    this.#wantedBytes = Math.max(0, CANDIDATE_FACTOR * trunkBytes - waitingBytes);
+    this.#wantedBytes = Math.max(0, CANDIDATE_FACTOR * trunkSize - waitingBytes);
     if (this.#flushes > 0 && oldest) return { action: 'merge', reason: 'flush' };
     return decideMerge({
       now: now(),
@@ -192,10 +183,10 @@ export class MergeTask {
       waitingFiles,
       oldestStagedAt: oldest?.stagedAt,
       inflowBytesPerSecond: this.#inflow.bytesPerSecond(now()),
-      targetBytes: trunkBytes,
+      targetBytes: trunkSize,
       maxFiles: MAX_FILES,
       maxAgeMs,
-      short: isShort(),
+      short: room.isShort,
     });
   }
 
@@ -210,9 +201,10 @@ export class MergeTask {
    * expiry class fill a trunk yet.
    */
   async #mergeOnce(reason: MergeReason): Promise<'planned' | 'early' | 'nothing'> {
-    const { now, random, trunkBytes, maxAgeMs, newTaskId } = this.#options;
-    const capacityBytes = trunkBytes - TRUNK_END_BYTES;
-    const rows = await this.#options.files.candidates(capacityBytes, now());
+    const { now, keys, files } = this.#state;
+    const { trunkSize, mergeMaxAge: maxAgeMs } = this.#state.options;
+    const capacityBytes = trunkSize - TRUNK_END_BYTES;
+    const rows = await files.candidates(capacityBytes, now());
     const limits = { capacityBytes, maxFiles: MAX_FILES };
     const pause = () => nextTurn();
     const unitLimits = { ...limits, now: now(), maxAgeMs };
@@ -226,12 +218,12 @@ export class MergeTask {
       this.#lookMs = Math.max(MIN_WAIT_MS, Math.min(lookMs, leftMs));
       return 'early';
     }
-    const { rows: members, bytes } = await chooseMembers(choice, limits, random, pause);
+    const { rows: members, bytes } = await chooseMembers(choice, limits, this.#random, pause);
     if (members.length === 0 || this.#isStopped) return 'nothing';
     // With tens of thousands of files, each of these steps takes milliseconds.
     await pause();
-    const plan = planTrunk(newTaskId(), members, TRUNK_EXTENSION, bytes);
-    const full = { bytes: trunkBytes, files: MAX_FILES };
+    const plan = planTrunk(keys.next(), members, TRUNK_EXTENSION, bytes);
+    const full = { bytes: trunkSize, files: MAX_FILES };
     const share = shareOf({ bytes: plan.size, files: members.length }, full);
     // Not of all that wait: while files are being moved, those that were moved before are left out.
     const choiceShare = shareOf(sumOf(choice), full);
@@ -243,18 +235,19 @@ export class MergeTask {
 
   /** True if merging may wait for the rest of incomplete groups, or for more of one class. */
   #mayWait(oldest: FileRow | undefined): boolean {
-    const { files, now, trunkBytes, maxAgeMs, isShort } = this.#options;
-    if (isShort() || files.small().bytes >= OPEN_TRUNKS * trunkBytes) return false;
-    return oldest !== undefined && now() - oldest.stagedAt < maxAgeMs;
+    const { files, now, room, options } = this.#state;
+    if (room.isShort || files.small().bytes >= OPEN_TRUNKS * options.trunkSize) return false;
+    return oldest !== undefined && now() - oldest.stagedAt < options.mergeMaxAge;
   }
 
   /** Undefined if the trunk is final, because one of its files must get its id. */
   #thin(members: readonly FileRow[]): Thin | undefined {
-    const { fileMap, now, idMaxAgeMs } = this.#options;
+    const { fileMap, now, options } = this.#state;
+    const { idMaxAge = 0 } = options;
     // Not left to the comparison of ages: they are negative if the clock was set back.
-    if (idMaxAgeMs === 0) return undefined;
+    if (idMaxAge === 0) return undefined;
     const oldestAt = members.reduce((oldest, row) => Math.min(oldest, row.stagedAt), Infinity);
-    if (now() - oldestAt >= idMaxAgeMs) return undefined;
+    if (now() - oldestAt >= idMaxAge) return undefined;
     const sources = new Set(members.flatMap(({ was }) => was.slice(-1).map(([fileId]) => fileId)));
     const levels = [...sources].map((fileId) => fileMap.trunkByFileId(fileId)?.thin ?? 0);
     return { level: 1 + Math.max(0, ...levels), oldestAt };
@@ -265,9 +258,9 @@ export class MergeTask {
     const wholes = this.inFlight.count('whole');
     if (wholes >= WHOLES_IN_FLIGHT) return false;
     let begun = false;
-    for (const row of this.#options.files.large(WHOLES_IN_FLIGHT + wholes)) {
+    for (const row of this.#state.files.large(WHOLES_IN_FLIGHT + wholes)) {
       if (this.inFlight.count('whole') >= WHOLES_IN_FLIGHT) break;
-      await this.inFlight.begin(planWhole(this.#options.newTaskId(), row));
+      await this.inFlight.begin(planWhole(this.#state.keys.next(), row));
       begun = true;
     }
     return begun;

@@ -2,31 +2,18 @@ import { tracingChannel } from 'node:diagnostics_channel';
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { GrowingPause } from '@stevedore/async';
 import { isError } from '@stevedore/protocol';
-import type { FileMap, FileRow } from '../filemap/filemap.js';
+import type { LocalCopies } from '../accept/local-copies.js';
+import { type FileRow, localDamage } from '../filemap/filemap.js';
 import { formatKey } from '../key.js';
-import type { TrunkPlan } from './trunk-plan.js';
-import { DamagedMembers, type SentTrunk, type TrunkSender } from './trunk-sender.js';
-import type { WaitingFiles } from './waiting-files.js';
+import type { State } from '../state.js';
+import { sliceIdOf, type TrunkPlan } from './trunk-plan.js';
+import { DamagedMembers, type SentTrunk, TrunkSender } from './trunk-sender.js';
 
 /**
  * Plans in flight. Each keeps its files out of other plans until its trunk is confirmed. While
  * FastDFS does not answer, plans are retried with growing pauses; the first success ends all
  * pauses. A plan with a damaged file is abandoned, and its other files wait again.
  */
-export interface PlansInFlightOptions {
-  readonly fileMap: FileMap;
-  readonly sender: TrunkSender;
-  readonly files: WaitingFiles;
-  readonly now: () => number;
-  /** Milliseconds from the plan to its confirmation. */
-  readonly onSent: (sent: SentTrunk, durationMs: number) => void;
-  /** The plan has ended and no longer needs the container. */
-  readonly onReleased: (plan: TrunkPlan) => void;
-  readonly onError: (error: Error) => void;
-  /** Called for a file whose copy on this disk is damaged; it is excluded from now on. */
-  readonly onDamaged: (row: FileRow) => void;
-}
-
 /** An attempt to store a trunk, for `node:diagnostics_channel`. */
 interface MergeMessage {
   readonly taskId: string;
@@ -43,7 +30,9 @@ export const FIRST_RETRY_MS = 200;
 const LAST_RETRY_MS = 10_000;
 
 export class PlansInFlight {
-  readonly #options: PlansInFlightOptions;
+  readonly #state: State;
+  readonly #local: LocalCopies;
+  readonly #sender: TrunkSender;
   readonly #underWay = new Map<Promise<void>, TrunkPlan['kind']>();
   readonly #stopped = new AbortController();
   /** Plans that wait before a retry. */
@@ -52,8 +41,10 @@ export class PlansInFlight {
   retries = 0;
   #failure: Error | undefined;
 
-  constructor(options: PlansInFlightOptions) {
-    this.#options = options;
+  constructor(state: State, local: LocalCopies) {
+    this.#state = state;
+    this.#local = local;
+    this.#sender = new TrunkSender(state);
   }
 
   count(kind: TrunkPlan['kind']): number {
@@ -83,10 +74,10 @@ export class PlansInFlight {
 
   /** Resolves when the plan is durable, and starts to send it. */
   async begin(plan: TrunkPlan): Promise<void> {
-    const release = this.#options.files.hold(plan);
+    const release = this.#state.files.hold(plan);
     try {
       await nextTurn();
-      await this.#options.sender.announce(plan);
+      await this.#sender.announce(plan);
     } catch (error) {
       release(false);
       throw error;
@@ -94,7 +85,7 @@ export class PlansInFlight {
     const sending = this.#sendUntilDone(plan).then((isStored) => {
       release(isStored);
       this.#underWay.delete(sending);
-      this.#options.onReleased(plan);
+      this.#state.changes.emit('released', plan);
     });
     this.#underWay.set(sending, plan.kind);
   }
@@ -104,10 +95,10 @@ export class PlansInFlight {
    * False if one of them has since joined another plan, or the trunk does not match the plan.
    */
   async adopt(plan: TrunkPlan, fileId: string): Promise<boolean> {
-    const { files, sender, onSent, onReleased } = this.#options;
+    const { files, changes } = this.#state;
     if (this.#stopped.signal.aborted || !plan.rows.every((row) => files.isFree(row))) return false;
     const release = files.hold(plan);
-    const adopting = sender.adopt(plan, fileId, this.#stopped.signal);
+    const adopting = this.#sender.adopt(plan, fileId, this.#stopped.signal);
     const settled = adopting.then(
       () => undefined,
       () => undefined,
@@ -116,7 +107,7 @@ export class PlansInFlight {
     let isAdopted = false;
     try {
       isAdopted = await adopting;
-      if (isAdopted) this.#tell(() => onSent({ plan, fileId }, 0));
+      if (isAdopted) this.#tell({ plan, fileId }, 0);
       return isAdopted;
     } catch (error) {
       if (damagedMembers(error).length > 0) return false;
@@ -124,7 +115,7 @@ export class PlansInFlight {
     } finally {
       release(isAdopted);
       this.#underWay.delete(settled);
-      onReleased(plan);
+      changes.emit('released', plan);
     }
   }
 
@@ -132,7 +123,7 @@ export class PlansInFlight {
    * Never rejects: failures are reported and retried until `stop`. False if the plan was given up.
    */
   async #sendUntilDone(plan: TrunkPlan): Promise<boolean> {
-    const { onSent, onError, now } = this.#options;
+    const { changes, now } = this.#state;
     const { signal } = this.#stopped;
     const startedAt = now();
     const pause = new GrowingPause({ firstMs: FIRST_RETRY_MS, lastMs: LAST_RETRY_MS });
@@ -141,12 +132,11 @@ export class PlansInFlight {
         const sent = await this.#send(plan, signal);
         this.#failure = undefined;
         this.#endPauses();
-        // A listener that throws must not cause a retry.
-        this.#tell(() => onSent(sent, Math.max(0, now() - startedAt)));
+        this.#tell(sent, Math.max(0, now() - startedAt));
         return true;
       } catch (error) {
         if (signal.aborted) return false;
-        onError(error as Error);
+        changes.report(error as Error);
         const damaged = damagedMembers(error);
         if (damaged.length > 0 && this.#abandon(plan, damaged)) return false;
         this.#failure = error as Error;
@@ -159,22 +149,22 @@ export class PlansInFlight {
 
   /** False if the FileMap could not be changed: it may be on the same disk. */
   #abandon(plan: TrunkPlan, damaged: readonly FileRow[]): boolean {
-    const { files, fileMap, now, onDamaged, onError } = this.#options;
+    const { files, fileMap, now, changes } = this.#state;
     try {
       for (const row of damaged) {
         files.exclude(row.key);
-        onDamaged(row);
+        this.#local.noteDamage(row, localDamage(row));
       }
       fileMap.abandonTrunk(now(), fileMap.trunkByTask(plan.taskId)!.id);
       return true;
     } catch (error) {
-      onError(error as Error);
+      changes.report(error as Error);
       return false;
     }
   }
 
   #send(plan: TrunkPlan, signal: AbortSignal): Promise<SentTrunk> {
-    const { sender } = this.#options;
+    const sender = this.#sender;
     if (!mergeChannel.hasSubscribers) return sender.send(plan, signal);
     const { taskId, kind, rows, size } = plan;
     const message = { taskId: formatKey(taskId), kind, files: rows.length, bytes: size };
@@ -194,11 +184,32 @@ export class PlansInFlight {
     for (const pause of this.#pauses) pause.abort();
   }
 
-  #tell(listener: () => void): void {
+  /** A listener that throws must not cause a retry. */
+  #tell({ plan, fileId }: SentTrunk, durationMs: number): void {
+    const { changes, options } = this.#state;
+    const { kind, taskId, size, rows } = plan;
     try {
-      listener();
+      changes.emit('stored');
+      if (!plan.thin && changes.listenerCount('merged') > 0) this.#tellFiles(plan, fileId);
+      changes.emit('trunk', {
+        kind,
+        taskId: formatKey(taskId),
+        fileId,
+        files: rows.length,
+        bytes: size,
+        fill: kind === 'whole' ? 1 : size / options.trunkSize,
+        durationMs,
+      });
     } catch (error) {
-      this.#options.onError(error as Error);
+      changes.report(error as Error);
+    }
+  }
+
+  #tellFiles({ kind, rows, members }: TrunkPlan, fileId: string): void {
+    for (const [index, row] of rows.entries()) {
+      const id = kind === 'whole' ? fileId : sliceIdOf(row, fileId, members[index]!.offset);
+      if (id !== undefined)
+        this.#state.changes.emit('merged', { key: formatKey(row.key), fileId: id });
     }
   }
 }

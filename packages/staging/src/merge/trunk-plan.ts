@@ -150,7 +150,7 @@ export function directTrunk(taskId: Buffer, files: readonly NewFile[]): DirectTr
   const plan = planTrunk(taskId, rows, TRUNK_EXTENSION);
   const chunks: Uint8Array[] = [];
   for (const [index, row] of rows.entries()) {
-    chunks.push(encodeMemberHeader(row), ...files[index]!.body!);
+    chunks.push(encodeMemberHeader(row), ...files[index]!.body);
   }
   chunks.push(...encodeDirectory(plan));
   return {

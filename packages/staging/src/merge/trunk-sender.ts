@@ -2,6 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import { hasCode, isMediumFailure } from '@stevedore/disk';
 import { decodeFields, parseFileId, sizeOfField } from '@stevedore/protocol';
+import { combineCrcs } from '../container/block-checksums.js';
 import type { Container } from '../container/container.js';
 import { planRecord, type StoredTrunk, storedRecord } from '../container/records.js';
 import { Unreadable } from '../container/segment.js';
@@ -15,13 +16,13 @@ import {
   type PlannedTrunk,
   sumOf,
 } from '../filemap/rows.js';
+import type { State } from '../state.js';
 import {
   canHoldSlices,
   encodeDirectory,
   encodeMemberHeader,
   type TrunkPlan,
 } from './trunk-plan.js';
-import type { Stores } from './trunk-store.js';
 
 /**
  * Takes one plan through its states: planned, sending, stored, confirmed. The plan is durable
@@ -38,31 +39,31 @@ export interface SentTrunk {
 const CONFIRM_PAGE = 500;
 
 export class TrunkSender {
-  readonly #parts: Stores;
+  readonly #state: State;
+  /** Plans that FastDFS stored wrongly: they are sent from the disk, whose bytes are checked. */
+  readonly #doubted = new WeakSet<TrunkPlan>();
   /** Plans whose members may have been confirmed in part. */
   readonly #begun = new WeakSet<TrunkPlan>();
 
-  constructor(parts: Stores) {
-    this.#parts = parts;
+  constructor(state: State) {
+    this.#state = state;
   }
 
   async announce(plan: TrunkPlan): Promise<void> {
-    await this.#parts.container.append([planRecord(plan, this.#parts.now())]);
+    await this.#state.container.append([planRecord(plan, this.#state.now())]);
   }
 
   /** Stores the announced plan. Can be retried after a failure. */
   async send(plan: TrunkPlan, signal: AbortSignal): Promise<SentTrunk> {
-    let sentCrc = 0;
-    const { trunkStore, now, fileMap } = this.#parts;
-    const chunks = () =>
-      checksummed(this.#bytesOf(plan), (value) => {
-        sentCrc = value;
-      });
+    const sum: Sum = { crc32: 0 };
+    const { trunkStore, now, fileMap } = this.#state;
+    const chunks = () => this.#bytesOf(plan, sum);
     const doubt = () => fileMap.doubt(now(), fileMap.trunkByTask(plan.taskId)!.id);
     const source = { size: plan.size, extension: plan.extension, chunks, onLost: doubt };
     const fileId = await trunkStore.store(source, signal);
-    const wrong = mismatch(fileId, plan, sentCrc);
+    const wrong = mismatch(fileId, plan, sum.crc32);
     if (wrong) {
+      this.#doubted.add(plan);
       // If the removal fails or the process ends, it is removed later.
       fileMap.addUnwanted(fileId);
       const isRemoved = await trunkStore.remove(fileId, signal).then(
@@ -77,7 +78,7 @@ export class TrunkSender {
     // the record may be on disk. An orphan can be found, but a trunk that a record names cannot be
     // recreated once it is deleted.
     try {
-      await this.#record(plan, fileId, sentCrc);
+      await this.#record(plan, fileId, sum.crc32);
     } catch (error) {
       doubt();
       throw error;
@@ -90,18 +91,15 @@ export class TrunkSender {
    * now would store something else.
    */
   async adopt(plan: TrunkPlan, fileId: string, signal: AbortSignal): Promise<boolean> {
-    let crc = 0;
-    for await (const chunk of this.#bytesOf(plan)) {
-      signal.throwIfAborted();
-      crc = crc32(chunk, crc);
-    }
-    if (mismatch(fileId, plan, crc)) return false;
-    await this.#record(plan, fileId, crc);
+    const sum: Sum = { crc32: 0 };
+    for await (const _ of this.#bytesOf(plan, sum)) signal.throwIfAborted();
+    if (mismatch(fileId, plan, sum.crc32)) return false;
+    await this.#record(plan, fileId, sum.crc32);
     return true;
   }
 
   async #record(plan: TrunkPlan, fileId: string, trunkCrc: number): Promise<void> {
-    const { container, fileMap, now } = this.#parts;
+    const { container, fileMap, now } = this.#state;
     const { doubtfulSince } = fileMap.trunkByTask(plan.taskId)!;
     const blocks = plan.kind === 'whole' ? fileMap.blocks(plan.rows[0]!.key) : undefined;
     const stored = {
@@ -121,17 +119,25 @@ export class TrunkSender {
     finishTrunk(fileMap, id, plan.members, plan, isFirst ? confirmed : undefined);
   }
 
-  #bytesOf(plan: TrunkPlan): AsyncIterable<Uint8Array> {
-    const { container, spool } = this.#parts;
-    if (plan.kind === 'whole') return wholeBytes(spool, plan.rows[0]!);
-    return trunkBytes(plan, container);
+  #bytesOf(plan: TrunkPlan, sum: Sum): AsyncIterable<Uint8Array> {
+    const { container, spool } = this.#state;
+    sum.crc32 = 0;
+    if (plan.kind === 'whole') return wholeBytes(spool, plan.rows[0]!, sum);
+    return trunkBytes(plan, container, this.#doubted.has(plan), sum);
   }
 }
 
+/** Of the bytes that were sent, once all were. */
+interface Sum {
+  crc32: number;
+}
+
 /** Throws DamagedMembers. */
-async function* wholeBytes(spool: Spool, row: FileRow): AsyncGenerator<Uint8Array> {
+async function* wholeBytes(spool: Spool, row: FileRow, sum: Sum): AsyncGenerator<Uint8Array> {
   try {
+    // Its end is reached only by the bytes of the file.
     yield* spool.read(row.key, row);
+    sum.crc32 = row.crc32;
   } catch (error) {
     const isDamage = isStoreError(error, 'corrupt') || hasCode(error, 'ENOENT');
     throw isDamage ? new DamagedMembers([row]) : error;
@@ -173,18 +179,6 @@ export function describeWhole(row: FileRow): NonNullable<StoredTrunk['file']> {
   return { key, name, type, group, stagedAt, expiresAt, was };
 }
 
-async function* checksummed(
-  chunks: AsyncIterable<Uint8Array>,
-  onEnd: (value: number) => void,
-): AsyncGenerator<Uint8Array> {
-  let value = 0;
-  for await (const chunk of chunks) {
-    value = crc32(chunk, value);
-    yield chunk;
-  }
-  onEnd(value);
-}
-
 /** How the id differs from what was sent; undefined if it matches. */
 function mismatch(fileId: string, { size, kind }: TrunkPlan, crc: number): string | undefined {
   const id = parseFileId(fileId);
@@ -217,23 +211,61 @@ const MAX_GAP_BYTES = 64 * 1024;
 const EXTENT_FILES = 1_000;
 
 /**
- * Yields the trunk in pieces of about a MiB, read from the container as they are sent: it is never
- * in memory as a whole or twice on the disk. Checks the CRC-32 of every file on the way. Throws
- * DamagedMembers.
+ * Yields the trunk in pieces of about a MiB, from the container's tail in memory or its disk as they
+ * are sent: it is never in memory as a whole or twice on the disk. What the disk gives is checked
+ * against the CRC-32 of every file. The trunk's is combined from theirs: FastDFS's answer shows
+ * whether it has the bytes that were acknowledged. Throws DamagedMembers.
  */
-async function* trunkBytes(plan: TrunkPlan, container: Container): AsyncGenerator<Buffer> {
+async function* trunkBytes(
+  plan: TrunkPlan,
+  container: Container,
+  onlyDisk: boolean,
+  sum: Sum,
+): AsyncGenerator<Buffer> {
   for (const extent of extents(plan.rows)) {
-    const bodies = await bodiesOf(extent, container);
-    const isSound = ({ size, crc32: crc }: FileRow, index: number) =>
-      bodies[index]?.length === size && crc32(bodies[index]) === crc;
-    const damaged = extent.rows.filter((row, index) => !isSound(row, index));
-    if (damaged.length > 0) throw new DamagedMembers(damaged);
-    yield Buffer.concat(extent.rows.flatMap((row, at) => [encodeMemberHeader(row), bodies[at]!]));
+    const inMemory = onlyDisk ? undefined : bodiesInMemory(extent, container);
+    const bodies = inMemory ?? (await soundBodies(extent, container));
+    const pieces: Uint8Array[] = [];
+    // Views of the tail are copied in this turn.
+    for (const [index, row] of extent.rows.entries()) {
+      const header = encodeMemberHeader(row);
+      pieces.push(header, bodies[index] ?? NOTHING);
+      sum.crc32 = combineCrcs(crc32(header, sum.crc32), row.crc32, row.size);
+    }
+    yield Buffer.concat(pieces);
   }
   for (const piece of encodeDirectory(plan)) {
+    sum.crc32 = crc32(piece, sum.crc32);
     yield piece;
     await nextTurn();
   }
+}
+
+const NOTHING = Buffer.alloc(0);
+
+/** Views of all of them, for this turn; undefined if any is not in memory. */
+function bodiesInMemory({ rows }: Extent, container: Container): Buffer[] | undefined {
+  const bodies: Buffer[] = [];
+  for (const { local, size } of rows) {
+    const body = container.inMemory(local.segment, local.position, size);
+    if (!body) return undefined;
+    bodies.push(body);
+  }
+  return bodies;
+}
+
+/** Throws DamagedMembers. */
+async function soundBodies(extent: Extent, container: Container): Promise<Buffer[]> {
+  const found = await bodiesOf(extent, container);
+  const bodies: Buffer[] = [];
+  const damaged: FileRow[] = [];
+  for (const [index, row] of extent.rows.entries()) {
+    const body = found[index];
+    if (body?.length === row.size && crc32(body) === row.crc32) bodies.push(body);
+    else damaged.push(row);
+  }
+  if (damaged.length > 0) throw new DamagedMembers(damaged);
+  return bodies;
 }
 
 /** Reads the files one by one if a joint read fails: one bad sector does not damage all of them. */

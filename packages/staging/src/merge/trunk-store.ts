@@ -5,21 +5,10 @@ import {
   TAIL_BYTES,
   type TrunkEntry,
 } from '@stevedore/protocol';
-import type { Container } from '../container/container.js';
 import { KEY_BYTES } from '../container/record.js';
 import { readFileMeta, readPlaces } from '../container/records.js';
-import type { Spool } from '../container/spool.js';
-import type { AdoptedFile, FileMap, TrunkRow } from '../filemap/filemap.js';
+import type { AdoptedFile, TrunkRow } from '../filemap/filemap.js';
 import { parseKey } from '../key.js';
-
-/** The stores of files and the index over them: this disk, the FileMap, FastDFS. */
-export interface Stores {
-  readonly container: Container;
-  readonly spool: Spool;
-  readonly fileMap: FileMap;
-  readonly trunkStore: TrunkStore;
-  readonly now: () => number;
-}
 
 /** The part of FastDFS that staging needs; the SDK provides the real one. */
 

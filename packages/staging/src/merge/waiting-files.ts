@@ -9,12 +9,6 @@ import type { TrunkPlan } from './trunk-plan.js';
  * in flight and files whose only copy is damaged. Files in a plan are skipped until a plan has
  * ended.
  */
-export interface WaitingFilesOptions {
-  readonly fileMap: FileMap;
-  /** Files in segments before this one are not merged for now. */
-  readonly firstSegment: () => number;
-}
-
 const PAGE_ROWS = 1_000;
 /** Maximum number of files in a trunk. */
 export const MAX_FILES = MAX_ENTRIES;
@@ -37,7 +31,9 @@ interface Place {
 const START: Place = { segment: 0, position: -1 };
 
 export class WaitingFiles {
-  readonly #options: WaitingFilesOptions;
+  readonly #fileMap: FileMap;
+  /** Files in segments before this one are not merged for now. */
+  firstSegment = 0;
   /** Keys (latin1) of members of plans in flight. */
   readonly #packing = new Set<string>();
   /** Small files in plans in flight, and their bytes. */
@@ -55,8 +51,8 @@ export class WaitingFiles {
   #movedBytes = 0;
   #isMoving = false;
 
-  constructor(options: WaitingFilesOptions) {
-    this.#options = options;
+  constructor(fileMap: FileMap) {
+    this.#fileMap = fileMap;
   }
 
   /** Starts again from the oldest file: older files may have become mergeable. */
@@ -67,7 +63,7 @@ export class WaitingFiles {
 
   /** Excludes a file whose only copy is damaged. */
   exclude(key: Buffer): void {
-    const row = this.#options.fileMap.find(key);
+    const row = this.#fileMap.find(key);
     if (row && !row.trunk) this.#damaged.set(nameOf(key), row);
     this.lookAgain();
   }
@@ -106,7 +102,7 @@ export class WaitingFiles {
 
   /** Small files that are in no plan, and their bytes. */
   small(): { readonly files: number; readonly bytes: number } {
-    const { waitingFiles, waitingBytes } = this.#options.fileMap.counters();
+    const { waitingFiles, waitingBytes } = this.#fileMap.counters();
     let files = waitingFiles - this.#plannedFiles - this.#movedFiles;
     let bytes = waitingBytes - this.#plannedBytes - this.#movedBytes;
     for (const { size, local } of this.#damaged.values()) {
@@ -119,7 +115,7 @@ export class WaitingFiles {
 
   /** All waiting files that can go into a trunk, small and large. */
   count(): number {
-    const { waitingFiles, spooledFiles } = this.#options.fileMap.counters();
+    const { waitingFiles, spooledFiles } = this.#fileMap.counters();
     return waitingFiles + spooledFiles - this.#damaged.size;
   }
 
@@ -174,7 +170,7 @@ export class WaitingFiles {
     const examined: FileRow[] = [];
     this.#examined = examined;
     for (let at = this.#firstPlace(); ; ) {
-      const page = this.#options.fileMap.waiting(at.segment, at.position, PAGE_ROWS);
+      const page = this.#fileMap.waiting(at.segment, at.position, PAGE_ROWS);
       let isFull = page.length < PAGE_ROWS;
       for (const row of page) {
         if (row.local.at === 'spool' || !this.isFree(row)) continue;
@@ -193,9 +189,9 @@ export class WaitingFiles {
 
   /** Free large files among the `limit` oldest sound ones, oldest first. */
   large(limit: number): FileRow[] {
-    return this.#options.fileMap
+    return this.#fileMap
       .waitingSpooled(limit + this.#damaged.size)
-      .filter((row) => this.isFree(row) && row.local.segment >= this.#options.firstSegment());
+      .filter((row) => this.isFree(row) && row.local.segment >= this.firstSegment);
   }
 
   /** The oldest small file that is in no plan. */
@@ -203,7 +199,7 @@ export class WaitingFiles {
     // Usually the first one is free.
     for (let limit = 1; ; limit = PAGE_ROWS) {
       const { segment, position } = this.#firstPlace();
-      const page = this.#options.fileMap.waiting(segment, position, limit);
+      const page = this.#fileMap.waiting(segment, position, limit);
       const index = page.findIndex((row) => row.local.at === 'container' && this.isFree(row));
       const last = index === -1 ? page.at(-1) : page[index - 1];
       if (last) this.#frontier = last.local;
@@ -224,7 +220,7 @@ export class WaitingFiles {
 
   /** Where to start searching. */
   #firstPlace(): Place {
-    const segment = this.#options.firstSegment();
+    const segment = this.firstSegment;
     return segment > this.#frontier.segment ? { segment, position: -1 } : this.#frontier;
   }
 }

@@ -1,8 +1,7 @@
 import { deletionRecord, type StoredTrunk, storedRecord } from '../container/records.js';
 import type { TrunkRow } from '../filemap/filemap.js';
-import type { Stores } from '../merge/trunk-store.js';
+import type { State } from '../state.js';
 import type { Deletions } from '../upkeep/deletions.js';
-import type { Retention } from '../upkeep/retention.js';
 import { type Rebuild, settleKnown } from './rebuild.js';
 
 /**
@@ -10,12 +9,6 @@ import { type Rebuild, settleKnown } from './rebuild.js';
  * records of them and of the deletions of their files, then reads their directories as for a lost
  * FileMap. Idempotent: what is known already is skipped.
  */
-export interface AdoptionParts extends Stores {
-  readonly deletions: Deletions;
-  readonly retention: Retention;
-  readonly rebuild: Rebuild;
-}
-
 export interface AdoptedTrunks {
   readonly trunks: readonly AdoptedTrunk[];
   /** Keys of deleted files in them. */
@@ -29,14 +22,19 @@ export type AdoptedTrunk = Omit<StoredTrunk, 'doubtful' | 'blocks' | 'files'>;
 /** Maximum trunks per append. */
 const TRUNKS_AT_ONCE = 500;
 
-export async function adopt(parts: AdoptionParts, adopted: AdoptedTrunks): Promise<void> {
-  const { fileMap, container, retention, rebuild, now } = parts;
+export async function adopt(
+  state: State,
+  rebuild: Rebuild,
+  deletions: Deletions,
+  adopted: AdoptedTrunks,
+): Promise<void> {
+  const { fileMap, container, alone, now } = state;
   const isNew = ({ taskId }: AdoptedTrunk) => fileMap.trunkByTask(taskId) === undefined;
   const trunks = adopted.trunks.filter(isNew);
   // A deletion is kept for the trunks that have its file, so no segment is removed until these
   // trunks are recorded.
-  await retention.alone(async () => {
-    for await (const keys of adopted.deleted) await noteDeleted(parts, keys);
+  await alone(async () => {
+    for await (const keys of adopted.deleted) await noteDeleted(state, deletions, keys);
     for (let at = 0; at < trunks.length; at += TRUNKS_AT_ONCE) {
       const some = trunks.slice(at, at + TRUNKS_AT_ONCE);
       const stored = some.map((trunk) => ({
@@ -55,8 +53,11 @@ export async function adopt(parts: AdoptionParts, adopted: AdoptedTrunks): Promi
   rebuild.add(await settleKnown(fileMap, rows));
 }
 
-async function noteDeleted(parts: AdoptionParts, keys: readonly Buffer[]): Promise<void> {
-  const { fileMap, container, deletions, now } = parts;
+async function noteDeleted(
+  { fileMap, container, now }: State,
+  deletions: Deletions,
+  keys: readonly Buffer[],
+): Promise<void> {
   const unknown: Buffer[] = [];
   for (const key of keys) {
     if (fileMap.find(key)) await deletions.delete(key);

@@ -1,12 +1,13 @@
 import { LOST_SEGMENT } from '../container/record.js';
 import { type FileRow, localDamage, type TrunkRow } from '../filemap/filemap.js';
 import { formatKey } from '../key.js';
+import type { State } from '../state.js';
+import type { OrphanWatch } from './orphan-watch.js';
 import type { Orphan, OrphanReport, PossibleOrphan } from './orphans.js';
 import { rollBackMove } from './repair.js';
 import {
+  aliveIn,
   allFiles,
-  type RepairParts,
-  ROWS_PER_PAGE,
   readTrunk,
   soundBytes,
   stageAgain,
@@ -67,27 +68,27 @@ export interface FsckProblem {
   readonly repaired: boolean;
 }
 
-export interface FsckParts extends RepairParts {
-  readonly findOrphans: () => Promise<OrphanReport>;
-}
-
-export async function fsck(parts: FsckParts, options: UpkeepOptions): Promise<FsckReport> {
+export async function fsck(
+  state: State,
+  orphans: OrphanWatch,
+  options: UpkeepOptions,
+): Promise<FsckReport> {
   const problems: FsckProblem[] = [];
-  problems.push(...checkCounters(parts, options));
-  await checkFiles(parts, options, problems);
+  problems.push(...checkCounters(state, options));
+  await checkFiles(state, options, problems);
   // Orphans first, because a second copy may replace a lost trunk.
-  const found = await parts.findOrphans();
-  await checkTrunks(parts, options, problems);
+  const found = await orphans.search({ repair: options.repair, all: true }, options.signal);
+  await checkTrunks(state, options, problems);
   for (const { fileId, bytes, fate, detail } of found.orphans) {
     const what = fate === 'left' ? 'no record names it' : `it was ${fate}`;
     const repaired = fate !== 'left';
     const text = `${bytes} bytes in FastDFS, ${what}: ${detail}`;
     problems.push({ code: 'orphan', subject: fileId, detail: text, repaired });
   }
-  return { ...sums(parts, found), problems };
+  return { ...sums(state, found), problems };
 }
 
-function checkCounters({ fileMap }: RepairParts, { repair }: UpkeepOptions): FsckProblem[] {
+function checkCounters({ fileMap }: State, { repair }: UpkeepOptions): FsckProblem[] {
   const said = JSON.stringify(fileMap.counters());
   const counted = fileMap.recount();
   if (said === JSON.stringify(counted)) return [];
@@ -98,11 +99,11 @@ function checkCounters({ fileMap }: RepairParts, { repair }: UpkeepOptions): Fsc
 
 /** A waiting file must have its bytes on this disk: they are nowhere else. */
 async function checkFiles(
-  parts: FsckParts,
+  state: State,
   { repair, signal }: UpkeepOptions,
   problems: FsckProblem[],
 ): Promise<void> {
-  const { fileMap, container, spool, quarantine } = parts;
+  const { fileMap, container, spool, quarantine } = state;
   for await (const row of allFiles(fileMap)) {
     if (signal?.aborted) throw stopped();
     if (row.trunk) continue;
@@ -112,7 +113,7 @@ async function checkFiles(
     const isDamaged = quarantine.has(row.key, place);
     if (there && !isDamaged) continue;
     // Repairable only if it was in FastDFS before and is sound there.
-    const repaired = repair && (await rollBackMove(parts, row, signal));
+    const repaired = repair && (await rollBackMove(state, row, signal));
     if (there) continue;
     const where = place === 'spool' ? 'the spool' : `segment ${segment}`;
     const detail =
@@ -124,35 +125,35 @@ async function checkFiles(
 }
 
 async function checkTrunks(
-  parts: RepairParts,
+  state: State,
   { repair, signal, onProgress }: UpkeepOptions,
   problems: FsckProblem[],
 ): Promise<void> {
-  const trunks = parts.fileMap.trunksIn('confirmed');
-  for (const trunk of parts.fileMap.trunksIn('stored')) {
+  const trunks = state.fileMap.trunksIn('confirmed');
+  for (const trunk of state.fileMap.trunksIn('stored')) {
     const detail = 'its directory has not been read yet';
     problems.push({ code: 'trunk_unread', subject: trunk.fileId!, detail, repaired: false });
   }
   for (const [index, trunk] of trunks.entries()) {
     if (signal?.aborted) throw stopped();
     const last = trunk.size === 0 ? 0 : trunk.size - 1;
-    const found = await readTrunk(parts.trunkStore, trunk, last, 1, signal);
-    if (found?.length !== 1) await missing(parts, trunk, repair, problems);
+    const found = await readTrunk(state.trunkStore, trunk, last, 1, signal);
+    if (found?.length !== 1) await missing(state, trunk, repair, problems);
     onProgress?.(index + 1, trunks.length);
   }
 }
 
 /** Stages again what this disk still has of a trunk that FastDFS lost. */
 async function missing(
-  parts: RepairParts,
+  state: State,
   trunk: TrunkRow,
   repair: boolean,
   problems: FsckProblem[],
 ): Promise<void> {
   let lost = 0;
   let saved = 0;
-  for (const row of aliveIn(parts, trunk)) {
-    const bytes = await localBytes(parts, row);
+  for (const row of aliveIn(state.fileMap, trunk)) {
+    const bytes = await localBytes(state, row);
     if (!bytes) {
       lost += 1;
       const detail = `${trunk.fileId} is gone and there is no copy on this disk`;
@@ -160,8 +161,8 @@ async function missing(
     } else {
       saved += 1;
       if (!repair) continue;
-      await stageAgain(parts, [{ row, bytes }]);
-      parts.onMoved(row.size, false);
+      await stageAgain(state, [{ row, bytes }]);
+      state.changes.emit('staged', row.size, false);
     }
   }
   const detail = `FastDFS no longer has it: ${saved} file(s) have a copy on this disk, ${lost} have none`;
@@ -173,21 +174,12 @@ async function missing(
   });
 }
 
-function* aliveIn({ fileMap }: RepairParts, trunk: TrunkRow): Generator<FileRow> {
-  for (let offset = -1; ; ) {
-    const page = fileMap.aliveIn(trunk.id, offset, ROWS_PER_PAGE);
-    yield* page;
-    if (page.length < ROWS_PER_PAGE) return;
-    offset = page.at(-1)!.trunk!.offset;
-  }
-}
-
-async function localBytes({ container }: RepairParts, row: FileRow): Promise<Buffer | undefined> {
+async function localBytes({ container }: State, row: FileRow): Promise<Buffer | undefined> {
   return row.local.at === 'container' ? soundBytes(container, row) : undefined;
 }
 
 function sums(
-  { fileMap }: RepairParts,
+  { fileMap }: State,
   { orphans, possible, unlisted, openPlans, openBytes }: OrphanReport,
 ): Omit<FsckReport, 'problems'> {
   const { waitingFiles, waitingBytes, spooledFiles, spooledBytes, mergedFiles, mergedBytes } =

@@ -1,16 +1,12 @@
 import { StoreError } from '../errors.js';
-import { findOrphans, type OrphanParts, type OrphanReport, type OrphanSearch } from './orphans.js';
+import type { State } from '../state.js';
+import { type Adopters, findOrphans, type OrphanReport, type OrphanSearch } from './orphans.js';
 
 /**
  * Searches for orphans in the background while FastDFS may hold something of an unfinished plan:
  * soon after a start, and again once storages have had time to list what they received. One search
  * at a time; if the cluster cannot be listed, the next search follows after a growing pause.
  */
-export interface OrphanWatchParts extends OrphanParts {
-  readonly graceMs: number;
-  readonly onError: (error: Error) => void;
-}
-
 export interface OrphanStats {
   /** Trunks found in FastDFS that are in no record, since the start. */
   readonly found: number;
@@ -20,11 +16,15 @@ export interface OrphanStats {
   readonly openPlans: number;
 }
 
+const GRACE_MS = 300_000;
 const TICK_MS = 5_000;
 const LONGEST_PAUSE_MS = 86_400_000;
 
 export class OrphanWatch {
-  readonly #parts: OrphanWatchParts;
+  readonly #state: State;
+  readonly #adopters: Adopters;
+  /** How long storages may take to list files that they received. */
+  readonly #graceMs: number;
   readonly #stopped = new AbortController();
   #running: Promise<unknown> = Promise.resolve();
   #timer: NodeJS.Timeout | undefined;
@@ -38,9 +38,11 @@ export class OrphanWatch {
   #adopted = 0;
   #deleted = 0;
 
-  constructor(parts: OrphanWatchParts) {
-    this.#parts = parts;
-    this.#pauseMs = parts.graceMs;
+  constructor(state: State, adopters: Adopters) {
+    this.#state = state;
+    this.#adopters = adopters;
+    this.#graceMs = state.options.listingGraceMs ?? GRACE_MS;
+    this.#pauseMs = this.#graceMs;
   }
 
   start(): void {
@@ -50,7 +52,7 @@ export class OrphanWatch {
   }
 
   stats(): OrphanStats {
-    const openPlans = this.#parts.fileMap.doubtfulTrunks().length;
+    const openPlans = this.#state.fileMap.doubtfulTrunks().length;
     return { found: this.#found, adopted: this.#adopted, deleted: this.#deleted, openPlans };
   }
 
@@ -58,8 +60,8 @@ export class OrphanWatch {
   search(how: Pick<OrphanSearch, 'repair' | 'all'>, signal?: AbortSignal): Promise<OrphanReport> {
     const stopped = this.#stopped.signal;
     const either = signal ? AbortSignal.any([signal, stopped]) : stopped;
-    const search = { ...how, graceMs: this.#parts.graceMs, signal: either };
-    const searching = this.#running.then(() => findOrphans(this.#parts, search));
+    const search = { ...how, graceMs: this.#graceMs, signal: either };
+    const searching = this.#running.then(() => findOrphans(this.#state, this.#adopters, search));
     this.#running = searching.catch(() => undefined);
     return searching.then((report) => {
       this.#count(report);
@@ -74,11 +76,11 @@ export class OrphanWatch {
   }
 
   #tick(): void {
-    const { fileMap, graceMs, onError } = this.#parts;
+    const { fileMap, changes } = this.#state;
     if (this.#isSearching || performance.now() < this.#dueAt) return;
     const doubtful = fileMap.doubtfulTrunks().filter(({ state }) => state !== 'planned');
     if (doubtful.length === 0 && fileMap.unwanted().length === 0) {
-      this.#pauseMs = graceMs;
+      this.#pauseMs = this.#graceMs;
       return;
     }
     this.#isSearching = true;
@@ -86,7 +88,7 @@ export class OrphanWatch {
       .then(
         (report) => this.#report(report),
         (error: Error) => {
-          if (!this.#stopped.signal.aborted) onError(error);
+          if (!this.#stopped.signal.aborted) changes.report(error);
         },
       )
       .finally(() => {
@@ -106,17 +108,17 @@ export class OrphanWatch {
 
   /** Reports the orphans that remain, and each file that may be another program's once. */
   #report({ orphans, possible }: OrphanReport): void {
-    const { onError } = this.#parts;
+    const { changes } = this.#state;
     for (const { fileId, bytes, fate, detail } of orphans) {
       if (fate !== 'left') continue;
       const text = `${fileId} (${bytes} bytes) is in FastDFS and in no record: ${detail}`;
-      onError(new StoreError('storage_unavailable', text, { retryable: true }));
+      changes.report(new StoreError('storage_unavailable', text, { retryable: true }));
     }
     for (const { fileId, bytes, key } of possible) {
       if (this.#reported.has(fileId)) continue;
       this.#reported.add(fileId);
       const text = `${fileId} (${bytes} bytes) may be a second copy of ${key ?? 'a large file that was deleted'}; it is left, for it may be another program's`;
-      onError(new StoreError('storage_unavailable', text));
+      changes.report(new StoreError('storage_unavailable', text));
     }
   }
 }

@@ -1,11 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ProtocolError, parseTrunkTask, TAIL_BYTES, TRUNK_EXTENSION } from '@stevedore/protocol';
+import { recordOf } from '../accept/retention.js';
 import { isStoreError } from '../errors.js';
 import type { TrunkRow } from '../filemap/filemap.js';
 import { formatKey, timeOfKey } from '../key.js';
+import type { PlansInFlight } from '../merge/plans-in-flight.js';
 import { planTrunk, type TrunkPlan } from '../merge/trunk-plan.js';
-import type { Stores } from '../merge/trunk-store.js';
 import { type ListedFile, readTrunkDirectory } from '../merge/trunk-store.js';
+import type { State } from '../state.js';
+import type { Rebuild } from './rebuild.js';
 
 /**
  * Finds trunks of this container in FastDFS that are in no record: the process died before it could
@@ -17,11 +20,11 @@ import { type ListedFile, readTrunkDirectory } from '../merge/trunk-store.js';
  * A large file names no task. A file with the size and CRC-32 of a large file whose upload was
  * interrupted may be its copy or another program's: it is reported and left alone.
  */
-export interface OrphanParts extends Stores {
-  /** Adopts the stored trunk for the plan; false if it cannot. */
-  readonly adopt: (plan: TrunkPlan, fileId: string) => Promise<boolean>;
-  /** Adopts it in place of the recorded one, which FastDFS has lost. */
-  readonly replace: (trunk: TrunkRow, fileId: string) => Promise<void>;
+export interface Adopters {
+  /** Adopts a stored trunk for its plan. */
+  readonly inFlight: PlansInFlight;
+  /** While it runs, a file that seems to wait may be in another trunk. */
+  readonly rebuild: Rebuild;
 }
 
 export interface OrphanSearch {
@@ -75,8 +78,12 @@ const PAUSE_MS = 5;
 /** Bytes at the end of a trunk that contain its task. */
 const TAIL = TAIL_BYTES;
 
-export async function findOrphans(parts: OrphanParts, search: OrphanSearch): Promise<OrphanReport> {
-  return new Search(parts, search).run();
+export async function findOrphans(
+  state: State,
+  adopters: Adopters,
+  search: OrphanSearch,
+): Promise<OrphanReport> {
+  return new Search(state, adopters, search).run();
 }
 
 interface DoubtfulWhole {
@@ -87,7 +94,8 @@ interface DoubtfulWhole {
 }
 
 class Search {
-  readonly #parts: OrphanParts;
+  readonly #state: State;
+  readonly #adopters: Adopters;
   readonly #search: OrphanSearch;
   readonly #orphans: Orphan[] = [];
   readonly #possible = new Map<string, PossibleOrphan>();
@@ -99,13 +107,14 @@ class Search {
   readonly #unlisted: string[] = [];
   #oldestMs = 0;
 
-  constructor(parts: OrphanParts, search: OrphanSearch) {
-    this.#parts = parts;
+  constructor(state: State, adopters: Adopters, search: OrphanSearch) {
+    this.#state = state;
+    this.#adopters = adopters;
     this.#search = search;
   }
 
   async run(): Promise<OrphanReport> {
-    const { fileMap, trunkStore, now } = this.#parts;
+    const { fileMap, trunkStore, now } = this.#state;
     const { signal, all, graceMs } = this.#search;
     const startedAt = now();
     // If the clock was set back, they would stay in doubt until it catches up.
@@ -141,7 +150,7 @@ class Search {
 
   /** Removes wrongly stored files that could not be removed at once. */
   async #removeUnwanted(): Promise<void> {
-    const { fileMap, trunkStore } = this.#parts;
+    const { fileMap, trunkStore } = this.#state;
     if (!this.#search.repair) return;
     for (const fileId of fileMap.unwanted()) {
       await trunkStore.remove(fileId, this.#search.signal);
@@ -150,7 +159,7 @@ class Search {
   }
 
   #noteWhole(trunk: TrunkRow): void {
-    const { fileMap } = this.#parts;
+    const { fileMap } = this.#state;
     const key = fileMap.members(trunk.id)[0]?.key ?? fileMap.findInTrunk(trunk.id, 0)?.key;
     const crc32 = trunk.crc32 ?? (key && fileMap.find(key)?.crc32);
     const same = this.#wholes.get(trunk.size) ?? [];
@@ -159,7 +168,7 @@ class Search {
   }
 
   #onListed(file: ListedFile): void {
-    const { fileMap } = this.#parts;
+    const { fileMap } = this.#state;
     const isTrunk = file.fileId.endsWith(`.${TRUNK_EXTENSION}`);
     if (isTrunk) {
       if (file.createdAt < this.#oldestMs || this.#candidates.has(file.fileId)) return;
@@ -181,7 +190,7 @@ class Search {
   }
 
   async #lookInto(file: ListedFile): Promise<void> {
-    const { trunkStore, fileMap } = this.#parts;
+    const { trunkStore, fileMap } = this.#state;
     const { signal } = this.#search;
     await sleep(PAUSE_MS, undefined, { signal });
     let task: Buffer | undefined;
@@ -205,7 +214,7 @@ class Search {
   }
 
   async #decide(trunk: TrunkRow, fileId: string, bytes: number): Promise<void> {
-    const { fileMap } = this.#parts;
+    const { fileMap } = this.#state;
     // Recorded meanwhile, or still in flight: its sender handles it.
     if (fileMap.trunkByFileId(fileId) && trunk.state !== 'retired') return;
     if (trunk.state === 'planned') {
@@ -228,19 +237,22 @@ class Search {
     fileId: string,
     bytes: number,
   ): Promise<{ readonly fate: OrphanFate; readonly detail: string }> {
-    const { fileMap, trunkStore, adopt, replace, container } = this.#parts;
+    const { fileMap, trunkStore, container, now } = this.#state;
     const { signal, repair } = this.#search;
     const detail = describe(trunk);
     if (!repair) return { fate: 'left', detail };
     if (trunk.state === 'abandoned' && trunk.size === bytes) {
       const plan = await this.#planOf(trunk, fileId);
-      if (plan && (await adopt(plan, fileId))) return { fate: 'adopted', detail };
+      const { inFlight, rebuild } = this.#adopters;
+      if (plan && rebuild.isComplete && (await inFlight.adopt(plan, fileId))) {
+        return { fate: 'adopted', detail };
+      }
     }
     if (RECORDED.has(trunk.state) && (await this.#isLost(trunk))) {
       if (!isSameContent(trunk, this.#candidates.get(fileId)!)) {
         return { fate: 'left', detail: 'the recorded one is gone, and this one differs from it' };
       }
-      await replace(trunk, fileId);
+      await container.append([recordOf(fileMap, { ...trunk, fileId }, now())]);
       return { fate: 'adopted', detail: 'the recorded one is gone' };
     }
     // The records that say where the trunk is must be durable first.
@@ -256,7 +268,7 @@ class Search {
 
   /** The plan for which the trunk was sent, if each of its files still waits. */
   async #planOf(trunk: TrunkRow, fileId: string): Promise<TrunkPlan | undefined> {
-    const { fileMap, trunkStore } = this.#parts;
+    const { fileMap, trunkStore } = this.#state;
     const { taskId, size } = trunk;
     try {
       const of = { fileId, size, taskId };
@@ -275,7 +287,7 @@ class Search {
 
   async #isLost(trunk: TrunkRow): Promise<boolean> {
     try {
-      await this.#parts.trunkStore.read(trunk.fileId!, 0, 1, this.#search.signal);
+      await this.#state.trunkStore.read(trunk.fileId!, 0, 1, this.#search.signal);
       return false;
     } catch (error) {
       if (isStoreError(error, 'not_found')) return true;

@@ -1,6 +1,8 @@
+import type { Changes } from '../changes.js';
 import { StoreError } from '../errors.js';
 import type { DamagedCopy, DamagePlace, FileMap, FileRow } from '../filemap/filemap.js';
 import { formatKey } from '../key.js';
+import type { WaitingFiles } from '../merge/waiting-files.js';
 
 /**
  * The list of damaged copies, which are not read: a file's bytes in the container or the spool, or
@@ -8,15 +10,6 @@ import { formatKey } from '../key.js';
  * lost, damage is found again when it is read. Each copy is reported once, as an event and an
  * error.
  */
-export interface DamageEvent {
-  readonly key: string;
-  readonly place: DamagePlace;
-  /** `host:port` of the storage; undefined for this disk. */
-  readonly storage: string | undefined;
-  /** FastDFS id of the trunk or large file; undefined for this disk. */
-  readonly fileId: string | undefined;
-}
-
 export interface DamageStats {
   /** Damaged copies found since the start. */
   readonly found: number;
@@ -26,13 +19,11 @@ export interface DamageStats {
   readonly quarantined: number;
 }
 
-export interface QuarantineParts {
+interface QuarantineParts {
   readonly fileMap: FileMap;
+  readonly files: WaitingFiles;
+  readonly changes: Changes;
   readonly now: () => number;
-  readonly onDamage: (damage: DamageEvent) => void;
-  /** Called when no copy of the file is quarantined any more. */
-  readonly onLifted: (key: Buffer) => void;
-  readonly onError: (error: Error) => void;
 }
 
 /**
@@ -41,19 +32,20 @@ export interface QuarantineParts {
 const MAX_KNOWN = 100_000;
 
 export class Quarantine {
-  readonly #parts: QuarantineParts;
+  readonly #state: QuarantineParts;
   /** Keys (latin1). Usually empty, and every read looks here first. */
   readonly #known = new Set<string>();
   #found = 0;
   #repaired = 0;
 
-  constructor(parts: QuarantineParts) {
-    this.#parts = parts;
-    for (const copy of parts.fileMap.damagedCopies(MAX_KNOWN)) this.#remember(copy);
+  constructor(state: QuarantineParts) {
+    this.#state = state;
+    for (const copy of state.fileMap.damagedCopies(MAX_KNOWN)) this.#remember(copy);
+    for (const { key } of this.onlyCopies()) state.files.exclude(key);
   }
 
   stats(): DamageStats {
-    const quarantined = this.#parts.fileMap.countDamage();
+    const quarantined = this.#state.fileMap.countDamage();
     return { found: this.#found, repaired: this.#repaired, quarantined };
   }
 
@@ -70,12 +62,12 @@ export class Quarantine {
 
   /** The table is authoritative: a file that was deleted or moved has other copies. */
   #copies(key: Buffer): Pick<DamagedCopy, 'place' | 'holder'>[] {
-    return this.#known.has(nameOf(key)) ? this.#parts.fileMap.damageOf(key) : [];
+    return this.#known.has(nameOf(key)) ? this.#state.fileMap.damageOf(key) : [];
   }
 
   /** Quarantines a copy whose bytes are damaged. */
   add(row: FileRow, place: DamagePlace, holder = ''): void {
-    const { fileMap, now, onDamage, onError } = this.#parts;
+    const { fileMap, now, changes } = this.#state;
     const copy = { key: row.key, place, holder, foundAt: now() };
     const current = fileMap.find(row.key);
     // The file was deleted, or stored elsewhere, since it was read.
@@ -84,26 +76,27 @@ export class Quarantine {
     this.#found += 1;
     const fileId = place === 'trunk' ? row.trunk?.fileId : undefined;
     const key = formatKey(row.key);
-    onDamage({ key, place, storage: holder === '' ? undefined : holder, fileId });
+    changes.emit('damage', { key, place, storage: holder === '' ? undefined : holder, fileId });
     const where = fileId === undefined ? `the ${place}` : `${fileId} at ${holder || 'a storage'}`;
-    onError(new StoreError('corrupt', `the bytes of ${key} in ${where} are damaged`));
+    changes.report(new StoreError('corrupt', `the bytes of ${key} in ${where} are damaged`));
   }
 
   /** Releases a copy that is sound again or no longer belongs to the file. */
   lift(key: Buffer, place: DamagePlace, holder = ''): void {
     if (!this.has(key, place, holder)) return;
-    this.#parts.fileMap.removeDamage({ key, place, holder });
-    if (this.#parts.fileMap.damageOf(key).length === 0) this.forget(key);
+    this.#state.fileMap.removeDamage({ key, place, holder });
+    if (this.#state.fileMap.damageOf(key).length === 0) this.forget(key);
   }
 
   /** Forgets a file that was deleted or has other copies from now on. */
   forget(key: Buffer): void {
-    if (this.#known.delete(nameOf(key))) this.#parts.onLifted(key);
+    this.#known.delete(nameOf(key));
+    if (this.#state.files.include(key)) this.#state.changes.emit('mergeable');
   }
 
   /** Keeps a copy quarantined that was moved to that place as it is; it was reported before. */
   keep(key: Buffer, place: DamagePlace): void {
-    const { fileMap, now } = this.#parts;
+    const { fileMap, now } = this.#state;
     const copy = { key, place, holder: '', foundAt: now() };
     if (fileMap.addDamage(copy)) this.#remember(copy);
   }
@@ -115,7 +108,7 @@ export class Quarantine {
   /** Waiting files whose only copy is damaged. */
   onlyCopies(): FileRow[] {
     const rows = [...this.#known].flatMap(
-      (name) => this.#parts.fileMap.find(Buffer.from(name, 'latin1')) ?? [],
+      (name) => this.#state.fileMap.find(Buffer.from(name, 'latin1')) ?? [],
     );
     return rows.filter(({ trunk }) => !trunk);
   }

@@ -4,23 +4,13 @@ import { isStoreError, StoreError } from '../errors.js';
 import type { FileMap, TrunkRow } from '../filemap/filemap.js';
 import { finishTrunk, inPages } from '../merge/trunk-sender.js';
 import { readTrunkDirectory, type TrunkStore } from '../merge/trunk-store.js';
+import type { State } from '../state.js';
 
 /**
  * Rebuilds a lost FileMap from the directories of the trunks whose members no record names. Retries
  * while FastDFS does not answer. Meanwhile uploads continue and the container is served; until the
  * rebuild is complete, a file that is not found may exist.
  */
-export interface RebuildParts {
-  readonly fileMap: FileMap;
-  readonly trunkStore: TrunkStore;
-  /** The trunks whose directories must be read. */
-  readonly trunks: readonly TrunkRow[];
-  readonly onProgress: ((done: number, all: number) => void) | undefined;
-  readonly onError: (error: Error) => void;
-  /** Called once no trunk waits for FastDFS to answer. */
-  readonly onAnswered: () => void;
-}
-
 /** `isComplete`, as recorded by the owner of the FileMap. */
 export function isRebuilt(fileMap: Pick<FileMap, 'mark'>): boolean {
   return fileMap.mark(COMPLETE_MARK) === 'true';
@@ -43,20 +33,21 @@ const AWAY_PAUSE_MS = 2_000;
 const FINAL_PAUSE_MS = 60_000;
 
 export class Rebuild {
-  readonly #parts: RebuildParts;
+  readonly #state: State;
   readonly #stopped = new AbortController();
   /** Ends the pause before the next pass. */
   #wake = new AbortController();
   /** Trunks already reported. */
   readonly #reported = new Set<number>();
   #trunks: readonly TrunkRow[];
-  #isWaiting: boolean;
+  #isWaiting = false;
   #running: Promise<void> | undefined;
 
-  constructor(parts: RebuildParts) {
-    this.#parts = parts;
-    this.#trunks = parts.trunks;
-    this.#isWaiting = parts.trunks.length > 0;
+  /** `trunks`: those whose directories must be read. */
+  constructor(state: State, trunks: readonly TrunkRow[]) {
+    this.#state = state;
+    this.#trunks = trunks;
+    this.#wait(trunks.length > 0);
     this.#noteComplete();
   }
 
@@ -70,17 +61,12 @@ export class Rebuild {
     return this.#isWaiting;
   }
 
-  /** Runs until it is complete or stopped. */
-  start(): void {
-    this.#running ??= this.#run();
-  }
-
   /** Adds trunks whose directories must be read, too. */
   add(trunks: readonly TrunkRow[]): void {
     if (trunks.length === 0) return;
     const isRunning = !this.isComplete;
     this.#trunks = [...this.#trunks, ...trunks];
-    this.#isWaiting = true;
+    this.#wait(true);
     this.#noteComplete();
     this.#wake.abort();
     if (!isRunning) this.#running = this.#pass().then(() => this.#run());
@@ -111,7 +97,7 @@ export class Rebuild {
   }
 
   async #pass(): Promise<void> {
-    const { fileMap, trunkStore, onProgress, onAnswered } = this.#parts;
+    const { fileMap, files, trunkStore, changes, options } = this.#state;
     const signal = AbortSignal.any([this.#stopped.signal, AbortSignal.timeout(PASS_TIMEOUT_MS)]);
     const isUnread = ({ taskId }: TrunkRow) => {
       const state = fileMap.trunkByTask(taskId)?.state;
@@ -119,21 +105,31 @@ export class Rebuild {
     };
     const asked = this.#trunks.length;
     const trunks = this.#trunks.filter(isUnread);
-    const unread = await adoptTrunks(fileMap, trunkStore, trunks, signal, onProgress);
+    const unread = await adoptTrunks(fileMap, trunkStore, trunks, signal, options.onRebuild);
     if (this.#stopped.signal.aborted) return;
     const added = this.#trunks.slice(asked);
     this.#trunks = [...unread.map(({ trunk }) => trunk), ...added];
     this.#noteComplete();
     const isWaiting = added.length > 0 || !unread.every(isFinal);
     const isAnswered = this.#isWaiting && !isWaiting;
-    this.#isWaiting = isWaiting;
+    this.#wait(isWaiting);
     this.#report(unread);
-    if (isAnswered) onAnswered();
+    if (!isAnswered) return;
+    files.lookAgain();
+    changes.emit('mergeable');
+    changes.emit('thinned');
+  }
+
+  #wait(isWaiting: boolean): void {
+    const { files, container } = this.#state;
+    this.#isWaiting = isWaiting;
+    // Unread trunks may already hold files of the container.
+    files.firstSegment = isWaiting ? container.firstOwnSegment : 0;
   }
 
   /** Records `isComplete` for other processes that read the FileMap. */
   #noteComplete(): void {
-    const { fileMap } = this.#parts;
+    const { fileMap } = this.#state;
     const isComplete = String(this.isComplete);
     if (fileMap.mark(COMPLETE_MARK) !== isComplete) fileMap.setMark(COMPLETE_MARK, isComplete);
   }
@@ -143,8 +139,9 @@ export class Rebuild {
     const fresh = unread.filter(({ trunk }) => !this.#reported.has(trunk.id));
     for (const { trunk } of fresh) this.#reported.add(trunk.id);
     const away = fresh.filter((one) => !isFinal(one));
-    if (away.length > 0) this.#parts.onError(incomplete(away));
-    for (const one of fresh) if (isFinal(one)) this.#parts.onError(unreadable(one));
+    const { changes } = this.#state;
+    if (away.length > 0) changes.report(incomplete(away));
+    for (const one of fresh) if (isFinal(one)) changes.report(unreadable(one));
   }
 }
 

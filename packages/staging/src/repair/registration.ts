@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { type FileMeta, storedRecord } from '../container/records.js';
 import type { FileRow } from '../filemap/filemap.js';
-import type { Stores } from '../merge/trunk-store.js';
+import type { State } from '../state.js';
 import { settleKnown } from './rebuild.js';
 
 /**
@@ -20,7 +20,7 @@ export interface RegisteredFile extends FileMeta {
 const TASK_ID_BYTES = 16;
 
 export async function register(
-  { fileMap, container, now }: Stores,
+  { fileMap, container, now }: State,
   file: RegisteredFile,
 ): Promise<FileRow> {
   const { fileId, size, crc32 } = file;

@@ -1,11 +1,13 @@
-import { BackgroundTask } from '../background.js';
+import { serial } from '@stevedore/async';
+import type { Acceptance } from '../accept/acceptance.js';
+import { BackgroundTask } from '../changes.js';
 import { type FileMap, type FileRow, localDamage } from '../filemap/filemap.js';
+import type { State } from '../state.js';
 import {
   goodHolders,
   hasSoundHolder,
   learnBlocks,
   PART_BYTES,
-  type RepairParts,
   readTrunk,
   type Signal,
   soundBytes,
@@ -23,59 +25,60 @@ import {
 /** Maximum waiting repairs; further damage is found again later. */
 const MAX_WANTED = 1_000;
 
-/** True if no copy that is still read is damaged. */
-export async function repairFile(
-  parts: RepairParts,
-  key: Buffer,
-  signal: Signal,
-): Promise<boolean> {
-  const { fileMap, quarantine } = parts;
-  const row = fileMap.find(key);
-  if (!row) return true;
-  if (!row.trunk) return repairWaiting(parts, row, signal);
-  const isRepaired = await (row.local.at === 'container'
-    ? repairSmall(parts, row, signal)
-    : repairLarge(parts, row, signal));
-  if (isRepaired) quarantine.countRepaired();
-  return isRepaired;
-}
-
 /** A waiting file has no other copy, unless it was in FastDFS before. */
-async function repairWaiting(parts: RepairParts, row: FileRow, signal: Signal): Promise<boolean> {
-  if (!parts.quarantine.has(row.key, localDamage(row))) return false;
-  return rollBackMove(parts, row, signal);
+async function repairWaiting(state: State, row: FileRow, signal: Signal): Promise<boolean> {
+  if (!state.quarantine.has(row.key, localDamage(row))) return false;
+  return rollBackMove(state, row, signal);
 }
 
-async function repairSmall(parts: RepairParts, row: FileRow, signal: Signal): Promise<boolean> {
-  const { fileMap, quarantine } = parts;
+async function repairSmall(state: State, row: FileRow, signal: Signal): Promise<boolean> {
+  const { fileMap, quarantine } = state;
   const isLocalBad = quarantine.has(row.key, 'container');
   const isTrunkBad = quarantine.holders(row.key).length > 0;
   const local = isLocalBad
     ? undefined
-    : await soundBytes(parts.container, row).catch(() => undefined);
+    : await soundBytes(state.container, row).catch(() => undefined);
   if (isTrunkBad) {
-    const bytes = local ?? (await soundSlice(parts, row, signal));
+    const bytes = local ?? (await soundSlice(state, row, signal));
     if (!bytes || fileMap.find(row.key)?.trunk?.id !== row.trunk?.id) return false;
-    await stageAgain(parts, [{ row, bytes }]);
-    parts.onMoved(row.size, false);
+    await stageAgain(state, [{ row, bytes }]);
+    state.changes.emit('staged', row.size, false);
     quarantine.forget(row.key);
     return true;
   }
   if (!isLocalBad) return true;
-  if (!(await soundSlice(parts, row, signal))) return false;
+  if (!(await soundSlice(state, row, signal))) return false;
   fileMap.forgetLocal(row.key);
   quarantine.lift(row.key, 'container');
   return true;
 }
 
-/** Repairs damage found by reads, one file at a time, in the background. */
+/** Repairs files: those of which a read found damage one at a time, in the background. */
 export class Repairs extends BackgroundTask {
-  readonly #parts: RepairParts;
+  readonly #state: State;
+  readonly #acceptance: Acceptance;
   readonly #wanted = new Map<string, Buffer>();
+  /** Runs repairs of large files one at a time. */
+  readonly #inTurn = serial();
 
-  constructor(parts: RepairParts) {
+  constructor(state: State, acceptance: Acceptance) {
     super();
-    this.#parts = parts;
+    this.#state = state;
+    this.#acceptance = acceptance;
+    state.changes.on('damaged', ({ key }) => this.want(key));
+  }
+
+  /** True if no copy that is still read is damaged. */
+  async repairFile(key: Buffer, signal: Signal): Promise<boolean> {
+    const state = this.#state;
+    const row = state.fileMap.find(key);
+    if (!row) return true;
+    if (!row.trunk) return repairWaiting(state, row, signal);
+    const isRepaired = await (row.local.at === 'container'
+      ? repairSmall(state, row, signal)
+      : this.#inTurn(() => repairLarge(state, this.#acceptance, row, signal)));
+    if (isRepaired) state.quarantine.countRepaired();
+    return isRepaired;
   }
 
   /** Queues a repair. If too many wait, the next scrub finds the rest. */
@@ -94,7 +97,7 @@ export class Repairs extends BackgroundTask {
     for (const [name, key] of this.#wanted) {
       if (this.stopped.aborted) return;
       // A failed repair is found again by the next scrub or read.
-      await repairFile(this.#parts, key, this.stopped).catch(() => false);
+      await this.repairFile(key, this.stopped).catch(() => false);
       this.#wanted.delete(name);
     }
   }
@@ -110,31 +113,31 @@ export class Repairs extends BackgroundTask {
  * place. If that record is refused, the file stays for the next attempt or until the next start,
  * which removes files without a record.
  */
-function repairLarge(parts: RepairParts, row: FileRow, signal: Signal): Promise<boolean> {
-  return parts.inTurn(async () => {
-    const current = parts.fileMap.find(row.key);
-    // Another repair was faster, or the file was deleted.
-    if (!current || current.trunk?.id !== row.trunk?.id) return true;
-    return repair(parts, current, signal);
-  });
-}
-
-async function repair(parts: RepairParts, row: FileRow, signal: Signal): Promise<boolean> {
-  const { fileMap, spool, quarantine } = parts;
+async function repairLarge(
+  state: State,
+  acceptance: Acceptance,
+  { key, trunk }: FileRow,
+  signal: Signal,
+): Promise<boolean> {
+  const { fileMap, spool, quarantine } = state;
+  const row = fileMap.find(key);
+  // Another repair was faster, or the file was deleted.
+  if (!row || row.trunk?.id !== trunk?.id) return true;
   const isAnyBad = quarantine.holders(row.key).length > 0;
   if (quarantine.has(row.key, 'spool')) {
-    if (!(await hasSoundHolder(parts, row, signal))) return false;
+    if (!(await hasSoundHolder(state, row, signal))) return false;
     await spool.remove(row.key);
     fileMap.forgetSpooled(row.key);
     quarantine.lift(row.key, 'spool');
   }
   if (!isAnyBad) return true;
-  const isBack = (await isSoundInSpool(parts, row)) || (await fetchToSpool(parts, row, signal));
-  return isBack && storeAgain(parts, row);
+  const isBack =
+    (await isSoundInSpool(state, row)) || (await fetchToSpool(state, acceptance, row, signal));
+  return isBack && storeAgain(state, row);
 }
 
 async function isSoundInSpool(
-  { fileMap, spool, quarantine }: RepairParts,
+  { fileMap, spool, quarantine }: State,
   row: FileRow,
 ): Promise<boolean> {
   if (!spool.has(row.key)) return false;
@@ -145,24 +148,30 @@ async function isSoundInSpool(
 }
 
 /** Fetches the file from the first storage whose copy is sound. */
-async function fetchToSpool(parts: RepairParts, row: FileRow, signal: Signal): Promise<boolean> {
-  if (parts.spool.has(row.key)) return false;
-  for (const holder of await goodHolders(parts, row, signal)) {
-    const isSound = await fetchFrom(parts, row, holder, signal);
+async function fetchToSpool(
+  state: State,
+  acceptance: Acceptance,
+  row: FileRow,
+  signal: Signal,
+): Promise<boolean> {
+  if (state.spool.has(row.key)) return false;
+  for (const holder of await goodHolders(state, row, signal)) {
+    const isSound = await fetchFrom(state, acceptance, row, holder, signal);
     if (isSound) return true;
-    if (isSound === false) parts.quarantine.add(row, 'trunk', holder);
+    if (isSound === false) state.quarantine.add(row, 'trunk', holder);
   }
   return false;
 }
 
 /** False if the storage's bytes are damaged; undefined if they could not be read. */
 async function fetchFrom(
-  { fileMap, trunkStore, beginAgain }: RepairParts,
+  { fileMap, trunkStore }: State,
+  acceptance: Acceptance,
   row: FileRow,
   holder: string,
   signal: Signal,
 ): Promise<boolean | undefined> {
-  const writer = await beginAgain(row.key, row.size);
+  const writer = await acceptance.beginAgain(row.key, row.size);
   let isSound: boolean | undefined;
   try {
     const trunk = row.trunk!;
@@ -183,14 +192,14 @@ async function fetchFrom(
 }
 
 /** Makes the file wait again, like a new one. */
-async function storeAgain(parts: RepairParts, row: FileRow): Promise<boolean> {
-  const { fileMap, spool, quarantine } = parts;
-  const isDone = await parts.alone(async () => {
+async function storeAgain(state: State, row: FileRow): Promise<boolean> {
+  const { fileMap, spool, quarantine } = state;
+  const isDone = await state.alone(async () => {
     await spool.syncNames();
     const isThere = spool.has(row.key) && fileMap.find(row.key)?.trunk?.id === row.trunk?.id;
     if (!isThere) return false;
-    await stageAgain(parts, [{ row, bytes: undefined }]);
-    parts.onMoved(row.size, true);
+    await stageAgain(state, [{ row, bytes: undefined }]);
+    state.changes.emit('staged', 0, true);
     return true;
   });
   if (!fileMap.find(row.key)) await spool.remove(row.key);
@@ -213,24 +222,20 @@ function formerRow(fileMap: FileMap, row: FileRow): FileRow | undefined {
  * until then, and becomes its place again once a storage is known to have it sound. False if there
  * is no such place or no sound copy there. Rejects while FastDFS is unreachable.
  */
-export async function rollBackMove(
-  parts: RepairParts,
-  row: FileRow,
-  signal: Signal,
-): Promise<boolean> {
-  const former = formerRow(parts.fileMap, row);
+export async function rollBackMove(state: State, row: FileRow, signal: Signal): Promise<boolean> {
+  const former = formerRow(state.fileMap, row);
   if (!former) return false;
   const isSound =
     former.trunk?.kind === 'whole'
-      ? await hasSoundHolder(parts, former, signal)
-      : (await soundSlice(parts, former, signal)) !== undefined;
+      ? await hasSoundHolder(state, former, signal)
+      : (await soundSlice(state, former, signal)) !== undefined;
   // A concurrent `setAside` may be moving the damaged copy.
-  return parts.alone(() => restorePlace(parts, row, isSound ? former : undefined));
+  return state.alone(() => restorePlace(state, row, isSound ? former : undefined));
 }
 
 /** `former`: the former place, if it is known to be sound. */
 async function restorePlace(
-  { container, fileMap, quarantine, spool }: RepairParts,
+  { container, fileMap, quarantine, spool }: State,
   row: FileRow,
   former: FileRow | undefined,
 ): Promise<boolean> {

@@ -3,12 +3,13 @@ import { crc32 } from 'node:zlib';
 import { hasCode } from '@stevedore/disk';
 import { type FileRow, localDamage, type TrunkRow } from '../filemap/filemap.js';
 import { formatKey } from '../key.js';
-import { repairFile } from './repair.js';
+import type { State } from '../state.js';
+import type { Repairs } from './repair.js';
 import {
+  aliveIn,
   allFiles,
   isSoundAt,
   learnBlocks,
-  type RepairParts,
   ROWS_PER_PAGE,
   readTrunk,
   soundBytes,
@@ -52,8 +53,12 @@ const COPIES_TIMEOUT_MS = 30_000;
 /** Name of the progress mark in the FileMap. */
 const PLACE = 'scrub';
 
-export async function scrub(parts: RepairParts, options: ScrubOptions): Promise<ScrubReport> {
-  const run = new Scrub(parts, options);
+export async function scrub(
+  state: State,
+  repairs: Repairs,
+  options: ScrubOptions,
+): Promise<ScrubReport> {
+  const run = new Scrub(state, repairs, options);
   await run.checkLocal();
   await run.checkTrunks();
   return run.report();
@@ -66,7 +71,8 @@ interface Place {
 }
 
 class Scrub {
-  readonly #parts: RepairParts;
+  readonly #state: State;
+  readonly #repairs: Repairs;
   readonly #options: ScrubOptions;
   readonly #allBytes: number;
   readonly #begin: Place;
@@ -77,12 +83,13 @@ class Scrub {
   #sliceBytes = 0;
   #owedMs = 0;
 
-  constructor(parts: RepairParts, options: ScrubOptions) {
-    this.#parts = parts;
+  constructor(state: State, repairs: Repairs, options: ScrubOptions) {
+    this.#state = state;
+    this.#repairs = repairs;
     this.#options = options;
-    const { waitingBytes, spooledBytes, mergedBytes } = parts.fileMap.counters();
+    const { waitingBytes, spooledBytes, mergedBytes } = state.fileMap.counters();
     this.#allBytes = waitingBytes + spooledBytes + mergedBytes;
-    const mark = options.goesOn ? parts.fileMap.mark(PLACE) : undefined;
+    const mark = options.goesOn ? state.fileMap.mark(PLACE) : undefined;
     this.#begin = mark === undefined ? {} : (JSON.parse(mark) as Place);
   }
 
@@ -101,7 +108,7 @@ class Scrub {
     if (this.#begin.trunk !== undefined) return;
     const from = Buffer.from(this.#begin.key ?? '', 'base64url');
     let count = 0;
-    for await (const row of allFiles(this.#parts.fileMap, from)) {
+    for await (const row of allFiles(this.#state.fileMap, from)) {
       count += 1;
       if (count % ROWS_PER_PAGE === 0) this.#note({ key: formatKey(row.key) });
       const where = localDamage(row);
@@ -109,7 +116,7 @@ class Scrub {
       if (sound === undefined) continue;
       this.#localFiles += 1;
       this.#localBytes += row.size;
-      if (sound === true) this.#parts.quarantine.lift(row.key, where);
+      if (sound === true) this.#state.quarantine.lift(row.key, where);
       else await this.#localDamage(row, where, sound === 'unreadable');
       // A large file was paced while it was read.
       await this.#pace(where === 'spool' ? 0 : row.size, !row.trunk);
@@ -118,7 +125,7 @@ class Scrub {
 
   async checkTrunks(): Promise<void> {
     const after = this.#begin.trunk ?? -1;
-    for (const trunk of this.#parts.fileMap.trunksIn('confirmed')) {
+    for (const trunk of this.#state.fileMap.trunksIn('confirmed')) {
       if (trunk.id <= after) continue;
       const holders = await this.#holders(trunk);
       for (const [index, holder] of holders.entries()) {
@@ -133,20 +140,15 @@ class Scrub {
     const { signal } = this.#options;
     const timeout = AbortSignal.timeout(COPIES_TIMEOUT_MS);
     const either = signal ? AbortSignal.any([signal, timeout]) : timeout;
-    const { holders } = await this.#parts.trunkStore.copies(trunk.fileId!, either);
+    const { holders } = await this.#state.trunkStore.copies(trunk.fileId!, either);
     return holders.length > 0 ? holders : [undefined];
   }
 
   async #checkTrunk(trunk: TrunkRow, holder: string | undefined, counts: boolean): Promise<void> {
-    for (let offset = -1; ; ) {
-      const rows = this.#parts.fileMap.aliveIn(trunk.id, offset, ROWS_PER_PAGE);
-      for (const extent of extents(rows)) {
-        if (extent[0]!.size > EXTENT_BYTES)
-          await this.#checkLarge(trunk, extent[0]!, holder, counts);
-        else await this.#checkExtent(trunk, extent, holder, counts);
-      }
-      if (rows.length < ROWS_PER_PAGE) break;
-      offset = rows.at(-1)!.trunk!.offset;
+    for (const extent of extents(aliveIn(this.#state.fileMap, trunk))) {
+      const [first] = extent;
+      if (first && first.size > EXTENT_BYTES) await this.#checkLarge(trunk, first, holder, counts);
+      else await this.#checkExtent(trunk, extent, holder, counts);
     }
   }
 
@@ -158,9 +160,9 @@ class Scrub {
   ): Promise<void> {
     const { signal } = this.#options;
     const pace = (bytes: number) => this.#pace(bytes, false);
-    const isSound = await isSoundAt(this.#parts, row, holder, signal, pace);
+    const isSound = await isSoundAt(this.#state, row, holder, signal, pace);
     if (counts) this.#count(row);
-    if (isSound) this.#parts.quarantine.lift(row.key, 'trunk', holder);
+    if (isSound) this.#state.quarantine.lift(row.key, 'trunk', holder);
     else await this.#trunkDamage(trunk, row, holder, false);
     await this.#pace(0, counts);
   }
@@ -175,7 +177,7 @@ class Scrub {
     const last = rows.at(-1)!;
     const length = last.trunk!.offset + last.size - start;
     const { signal } = this.#options;
-    const { trunkStore, quarantine } = this.#parts;
+    const { trunkStore, quarantine } = this.#state;
     const bytes =
       length === 0
         ? Buffer.alloc(0)
@@ -201,13 +203,13 @@ class Scrub {
     where: 'container' | 'spool',
     unreadable: boolean,
   ): Promise<void> {
-    const { quarantine } = this.#parts;
+    const { quarantine } = this.#state;
     const { repair, signal } = this.#options;
     // The disk may recover from a failure as a whole, so that does not quarantine the copy.
     if (!unreadable) quarantine.add(row, where);
     // A waiting file may be sound where it was moved from.
     const isRepairable = repair && !unreadable;
-    const repaired = isRepairable && (await repairFile(this.#parts, row.key, signal));
+    const repaired = isRepairable && (await this.#repairs.repairFile(row.key, signal));
     const what = unreadable ? 'cannot be read at present' : 'is damaged';
     const detail = row.trunk
       ? `the copy on this disk ${what}; FastDFS has the file as ${row.trunk.fileId}`
@@ -221,12 +223,12 @@ class Scrub {
     holder: string | undefined,
     gone: boolean,
   ): Promise<void> {
-    const { fileMap, quarantine } = this.#parts;
+    const { fileMap, quarantine } = this.#state;
     const { repair, signal } = this.#options;
     // The file was deleted or moved since it was looked up.
     if (fileMap.find(row.key)?.trunk?.id !== trunk.id) return;
     quarantine.add(row, 'trunk', holder);
-    const repaired = repair && (await repairFile(this.#parts, row.key, signal));
+    const repaired = repair && (await this.#repairs.repairFile(row.key, signal));
     const where = holder === undefined ? '' : ` at ${holder}`;
     const what = gone ? 'is gone' : 'has damaged bytes of it';
     const detail = `${trunk.fileId} ${what}${where}`;
@@ -236,7 +238,7 @@ class Scrub {
 
   /** Undefined if there is no local copy. */
   async #isSegmentSound(row: FileRow): Promise<boolean | 'unreadable' | undefined> {
-    const { container } = this.#parts;
+    const { container } = this.#state;
     if (!container.segment(row.local.segment)) return undefined;
     try {
       return (await soundBytes(container, row)) !== undefined;
@@ -246,7 +248,7 @@ class Scrub {
   }
 
   async #isSpoolSound(row: FileRow): Promise<boolean | 'unreadable' | undefined> {
-    const { spool, fileMap } = this.#parts;
+    const { spool, fileMap } = this.#state;
     if (row.local.at !== 'spool' || !spool.has(row.key)) return undefined;
     const { signal } = this.#options;
     try {
@@ -260,7 +262,7 @@ class Scrub {
   }
 
   #note(place: Place): void {
-    if (this.#options.goesOn) this.#parts.fileMap.setMark(PLACE, JSON.stringify(place));
+    if (this.#options.goesOn) this.#state.fileMap.setMark(PLACE, JSON.stringify(place));
   }
 
   /** Reports progress and waits as the rate requires. */
@@ -280,13 +282,16 @@ class Scrub {
 }
 
 /** Groups adjacent files that one read covers; `rows` in trunk order. */
-function extents(rows: readonly FileRow[]): FileRow[][] {
-  const found: FileRow[][] = [];
+function* extents(rows: Iterable<FileRow>): Generator<readonly FileRow[]> {
+  let extent: FileRow[] = [];
   for (const row of rows) {
-    const last = found.at(-1);
-    const start = last?.[0]?.trunk?.offset ?? 0;
-    if (last && row.trunk!.offset + row.size - start <= EXTENT_BYTES) last.push(row);
-    else found.push([row]);
+    const start = extent[0]?.trunk?.offset ?? 0;
+    const isFull = row.trunk!.offset + row.size - start > EXTENT_BYTES;
+    if (isFull && extent.length > 0) {
+      yield extent;
+      extent = [];
+    }
+    extent.push(row);
   }
-  return found;
+  if (extent.length > 0) yield extent;
 }

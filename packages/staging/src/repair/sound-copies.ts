@@ -1,34 +1,20 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
-import type { Serial } from '@stevedore/async';
 import { BlockChecksums, isBlockListOf } from '../container/block-checksums.js';
 import type { Container } from '../container/container.js';
-import { deletionRecord, movedRecord } from '../container/records.js';
+import { deletionRecord, movedRecord, smallFile, spooledFile } from '../container/records.js';
 import { Unreadable } from '../container/segment.js';
-import type { SpoolWriter } from '../container/spool.js';
 import { isStoreError, StoreError } from '../errors.js';
 import type { FileMap, FileRow, TrunkRow } from '../filemap/filemap.js';
 import { isLocked } from '../filemap/locks.js';
 import type { FormerPlace } from '../filemap/rows.js';
-import type { Stores, TrunkStore } from '../merge/trunk-store.js';
-import type { Quarantine } from './quarantine.js';
+import type { TrunkStore } from '../merge/trunk-store.js';
+import type { State } from '../state.js';
 
 /**
  * The basis of checks and repairs: which copies of a file are sound, and its bytes from one of
  * them. Damaged copies are quarantined.
  */
-export interface RepairParts extends Stores {
-  readonly quarantine: Quarantine;
-  /** Called when a file that had lost a copy was staged again. */
-  readonly onMoved: (bytes: number, spooled: boolean) => void;
-  /** Makes room for `bytes` and begins a spool file for a file that returns to the spool. */
-  readonly beginAgain: (key: Buffer, bytes: number) => Promise<SpoolWriter>;
-  /** Runs the work while nothing is removed from container and spool. */
-  readonly alone: Serial;
-  /** Runs repairs of large files one at a time. */
-  readonly inTurn: Serial;
-}
-
 /** Aborts the work, if there is one. */
 export type Signal = AbortSignal | undefined;
 
@@ -37,7 +23,7 @@ export const PART_BYTES = 2 ** 20;
 
 /** True if the storage's copy is sound. Also learns the block checksums. */
 export async function isSoundAt(
-  parts: Pick<RepairParts, 'fileMap' | 'trunkStore'>,
+  state: State,
   row: FileRow,
   holder: string | undefined,
   signal: Signal,
@@ -48,13 +34,13 @@ export async function isSoundAt(
   for (let at = 0; at < row.size; at += PART_BYTES) {
     const count = Math.min(PART_BYTES, row.size - at);
     const offset = trunk.offset + at;
-    const bytes = await readTrunk(parts.trunkStore, trunk, offset, count, signal, holder);
+    const bytes = await readTrunk(state.trunkStore, trunk, offset, count, signal, holder);
     if (bytes?.length !== count) return false;
     checksums.add(bytes);
     await onBytes(count);
   }
   if (checksums.crc32 !== row.crc32) return false;
-  if (row.local.at !== 'container') learnBlocks(parts.fileMap, row, checksums.list());
+  if (row.local.at !== 'container') learnBlocks(state.fileMap, row, checksums.list());
   return true;
 }
 
@@ -76,15 +62,15 @@ export function learnBlocks(
 
 /** The slice, from a storage whose copy is sound. */
 export async function soundSlice(
-  parts: RepairParts,
+  state: State,
   row: FileRow,
   signal: Signal,
 ): Promise<Buffer | undefined> {
   if (row.size === 0) return Buffer.alloc(0);
   const trunk = row.trunk!;
-  for (const holder of await goodHolders(parts, row, signal)) {
+  for (const holder of await goodHolders(state, row, signal)) {
     const bytes = await readTrunk(
-      parts.trunkStore,
+      state.trunkStore,
       trunk,
       trunk.offset,
       row.size,
@@ -92,14 +78,14 @@ export async function soundSlice(
       holder,
     ).catch(() => undefined);
     if (bytes?.length === row.size && crc32(bytes) === row.crc32) return bytes;
-    if (bytes) parts.quarantine.add(row, 'trunk', holder);
+    if (bytes) state.quarantine.add(row, 'trunk', holder);
   }
   return undefined;
 }
 
 /** Storages that have the file and are not known to have it damaged. */
 export async function goodHolders(
-  { trunkStore, quarantine }: RepairParts,
+  { trunkStore, quarantine }: State,
   row: FileRow,
   signal: Signal,
 ): Promise<string[]> {
@@ -112,15 +98,11 @@ export async function goodHolders(
 }
 
 /** True if a storage's copy of the large file is checked and sound. */
-export async function hasSoundHolder(
-  parts: RepairParts,
-  row: FileRow,
-  signal: Signal,
-): Promise<boolean> {
-  for (const holder of await goodHolders(parts, row, signal)) {
-    const isSound = await isSoundAt(parts, row, holder, signal).catch(() => undefined);
+export async function hasSoundHolder(state: State, row: FileRow, signal: Signal): Promise<boolean> {
+  for (const holder of await goodHolders(state, row, signal)) {
+    const isSound = await isSoundAt(state, row, holder, signal).catch(() => undefined);
     if (isSound) return true;
-    if (isSound === false) parts.quarantine.add(row, 'trunk', holder);
+    if (isSound === false) state.quarantine.add(row, 'trunk', holder);
   }
   return false;
 }
@@ -164,6 +146,16 @@ export async function* allFiles(
     if (page.length < ROWS_PER_PAGE) return;
     after = page.at(-1)!.key;
     await sleep(0);
+  }
+}
+
+/** Every living file of a trunk, in order. */
+export function* aliveIn(fileMap: FileMap, trunk: TrunkRow): Generator<FileRow> {
+  for (let offset = -1; ; ) {
+    const page = fileMap.aliveIn(trunk.id, offset, ROWS_PER_PAGE);
+    yield* page;
+    if (page.length < ROWS_PER_PAGE) return;
+    offset = page.at(-1)?.trunk?.offset ?? offset;
   }
 }
 
@@ -216,14 +208,15 @@ function isGivenUp({ state }: TrunkRow): boolean {
  * new ones. `row` is the file before that.
  */
 export async function stageAgain(
-  { container, fileMap, now }: Pick<Stores, 'container' | 'fileMap' | 'now'>,
+  { container, fileMap, now }: Pick<State, 'container' | 'fileMap' | 'now'>,
   files: readonly { readonly row: FileRow; readonly bytes: Buffer | undefined }[],
 ): Promise<void> {
   if (files.length === 0) return;
   const records = files.map(({ row, bytes }) => {
     // A record with another file's list would count as damaged.
     const blocks = bytes ? undefined : blocksOf(fileMap, row);
-    return movedRecord({ ...row, body: bytes && [bytes], blocks }, placesOf(fileMap, row));
+    const file = bytes ? smallFile(row, [bytes]) : spooledFile(row, blocks);
+    return movedRecord(file, placesOf(fileMap, row));
   });
   await container.append(records);
   // A file deleted meanwhile must be deleted again, after its new record.

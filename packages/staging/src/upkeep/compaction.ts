@@ -1,16 +1,16 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
-import { type Background, BackgroundTask } from '../background.js';
-import type { Acceptance } from '../container/acceptance.js';
-import type { LocalCopies } from '../container/local-copies.js';
+import type { Acceptance } from '../accept/acceptance.js';
+import type { LocalCopies } from '../accept/local-copies.js';
+import { recordOf } from '../accept/retention.js';
+import { BackgroundTask } from '../changes.js';
 import type { FileMap, FileRow, TrunkRow } from '../filemap/filemap.js';
 import { HOUR_MS } from '../merge/expiry.js';
 import { chooseJoin, shareOf } from '../merge/joining.js';
-import type { Stores } from '../merge/trunk-store.js';
-import { MAX_FILES, type WaitingFiles } from '../merge/waiting-files.js';
+import { MAX_FILES } from '../merge/waiting-files.js';
 import type { Rebuild } from '../repair/rebuild.js';
-import { type RepairParts, readTrunk, soundSlice, stageAgain } from '../repair/sound-copies.js';
-import { type Retention, recordOf } from './retention.js';
+import { readTrunk, soundSlice, stageAgain } from '../repair/sound-copies.js';
+import type { State } from '../state.js';
 
 /**
  * Reclaims the space of deleted files and joins thin trunks. The living files of a trunk that is
@@ -19,18 +19,7 @@ import { type Retention, recordOf } from './retention.js';
  * until all of them are confirmed elsewhere, so no read fails; then it is deleted from FastDFS. A
  * trunk whose files all expire within a week is left alone, since it will be deleted as a whole.
  */
-export interface CompactionParts extends RepairParts {
-  readonly local: LocalCopies;
-  readonly acceptance: Acceptance;
-  readonly bytesPerSecond: number;
-  readonly files: WaitingFiles;
-  readonly trunkBytes: number;
-  /** Thin trunks are joined until their files reach this age; 0: never. */
-  readonly idMaxAgeMs: number;
-  /** Called when all files of one or more trunks are staged again. */
-  readonly onEmptied: () => void;
-}
-
+const BYTES_PER_SECOND = 8 * 2 ** 20;
 /** Files and bytes read and staged at a time. */
 const PAGE_ROWS = 64;
 const PAGE_BYTES = 4 * 2 ** 20;
@@ -38,11 +27,15 @@ const PAGE_BYTES = 4 * 2 ** 20;
 const EXPIRES_SOON_MS = 7 * 24 * HOUR_MS;
 
 export class Compaction extends BackgroundTask<number> {
-  readonly #parts: CompactionParts;
+  readonly #state: State;
+  readonly #acceptance: Acceptance;
+  readonly #local: LocalCopies;
 
-  constructor(parts: CompactionParts) {
+  constructor(state: State, acceptance: Acceptance, local: LocalCopies) {
     super();
-    this.#parts = parts;
+    this.#state = state;
+    this.#acceptance = acceptance;
+    this.#local = local;
   }
 
   /** Compacts every trunk that is due and joins some. Resolves with the number of files moved. */
@@ -51,7 +44,7 @@ export class Compaction extends BackgroundTask<number> {
   }
 
   async #runAll(): Promise<number> {
-    const { fileMap, now } = this.#parts;
+    const { fileMap, now } = this.#state;
     let moved = 0;
     let after = 0;
     while (!this.stopped.aborted) {
@@ -69,10 +62,11 @@ export class Compaction extends BackgroundTask<number> {
    * empty.
    */
   #joinable(): TrunkRow[] {
-    const { fileMap, files, trunkBytes, idMaxAgeMs, acceptance, now } = this.#parts;
-    if (idMaxAgeMs === 0 || acceptance.isShort) return [];
+    const { fileMap, files, room, now, options } = this.#state;
+    const { trunkSize, idMaxAge = 0 } = options;
+    if (idMaxAge === 0 || room.isShort) return [];
     const trunks = new Map(fileMap.thinTrunks().map((trunk) => [trunk.id, trunk]));
-    const full = { bytes: trunkBytes, files: MAX_FILES };
+    const full = { bytes: trunkSize, files: MAX_FILES };
     const alive = [...trunks.values()].map((trunk) => {
       const oldestAt = trunk.oldestAt ?? 0;
       const left = {
@@ -81,7 +75,7 @@ export class Compaction extends BackgroundTask<number> {
       };
       return {
         ...{ id: trunk.id, share: shareOf(left, full), level: trunk.thin, oldestAt },
-        isOverdue: now() - oldestAt >= idMaxAgeMs,
+        isOverdue: now() - oldestAt >= idMaxAge,
         isEmpty: left.files === 0,
       };
     });
@@ -99,17 +93,18 @@ export class Compaction extends BackgroundTask<number> {
     if (trunks.length === 0) return 0;
     let moved = 0;
     try {
-      await this.#parts.files.whileMoving(async () => {
+      await this.#state.files.whileMoving(async () => {
         for (const trunk of trunks) moved += await this.#empty(trunk);
       });
     } finally {
-      this.#parts.onEmptied();
+      this.#state.changes.emit('mergeable');
     }
     return moved;
   }
 
   async #empty(trunk: TrunkRow): Promise<number> {
-    const { fileMap, bytesPerSecond } = this.#parts;
+    const { fileMap, options } = this.#state;
+    const { compactionBytesPerSecond: bytesPerSecond = BYTES_PER_SECOND } = options;
     let moved = 0;
     let offset = -1;
     while (!this.stopped.aborted) {
@@ -124,9 +119,9 @@ export class Compaction extends BackgroundTask<number> {
   }
 
   async #move(trunk: TrunkRow, rows: readonly FileRow[]) {
-    const { fileMap, acceptance } = this.#parts;
+    const { fileMap } = this.#state;
     const bytes = rows.reduce((sum, row) => sum + row.size, 0);
-    await acceptance.makeRoom(bytes);
+    await this.#acceptance.makeRoom(bytes);
     const files = [];
     for (const row of rows) {
       const body = await this.#read(trunk, row).catch((error: unknown) => {
@@ -136,21 +131,21 @@ export class Compaction extends BackgroundTask<number> {
       });
       if (body) files.push({ row, bytes: body });
     }
-    await stageAgain(this.#parts, files);
+    await stageAgain(this.#state, files);
     const staged = files.reduce((sum, { row }) => sum + row.size, 0);
-    this.#parts.files.noteMoved(files.length, staged);
+    this.#state.files.noteMoved(files.length, staged);
     return { bytes, files: files.length };
   }
 
   /** Undefined if no copy is sound. */
   async #read(trunk: TrunkRow, row: FileRow): Promise<Buffer | undefined> {
-    const local = await this.#parts.local.read(row);
+    const local = await this.#local.read(row);
     if (local) return local;
     if (row.size === 0) return Buffer.alloc(0);
-    const { trunkStore } = this.#parts;
+    const { trunkStore } = this.#state;
     const bytes = await readTrunk(trunkStore, trunk, row.trunk!.offset, row.size, this.stopped);
     if (bytes && bytes.length === row.size && crc32(bytes) === row.crc32) return bytes;
-    return soundSlice(this.#parts, row, undefined);
+    return soundSlice(this.#state, row, undefined);
   }
 }
 
@@ -170,20 +165,16 @@ function firstBytes(rows: readonly FileRow[], bytes: number): FileRow[] {
  * lost, and the deletions of its files need no longer be kept. The request is retried until FastDFS
  * has done it.
  */
-export interface RetirementParts extends Stores {
-  readonly retention: Retention;
-}
-
 const REMOVE_TIMEOUT_MS = 30_000;
 const FORWARDS_PAGE = 250;
 
 export class Retirement {
-  readonly #parts: RetirementParts;
+  readonly #state: State;
   #stopped = false;
   #running: Promise<void> = Promise.resolve();
 
-  constructor(parts: RetirementParts) {
-    this.#parts = parts;
+  constructor(state: State) {
+    this.#state = state;
   }
 
   /** One run at a time; a failed run leaves the rest to the next. */
@@ -199,7 +190,7 @@ export class Retirement {
   }
 
   async #retireAll(): Promise<void> {
-    const { container, fileMap, trunkStore } = this.#parts;
+    const { container, fileMap, trunkStore } = this.#state;
     for (const trunk of fileMap.deadTrunks()) {
       if (this.#stopped) return;
       if (!this.#isNeeded(trunk)) await this.#beginRetiring(trunk);
@@ -216,8 +207,8 @@ export class Retirement {
 
   /** Not while retention may rewrite its `stored` record, which would follow this one. */
   #beginRetiring(trunk: TrunkRow): Promise<void> {
-    const { container, fileMap, retention, now } = this.#parts;
-    return retention.alone(async () => {
+    const { container, fileMap, alone, now } = this.#state;
+    return alone(async () => {
       if (this.#isNeeded(trunk)) return;
       await container.append([recordOf(fileMap, { ...trunk, state: 'retiring' }, now())]);
     });
@@ -225,7 +216,7 @@ export class Retirement {
 
   /** Until its last file is stored elsewhere, that file can be read in it, or rolled back to it. */
   #isNeeded(trunk: TrunkRow): boolean {
-    const { fileMap } = this.#parts;
+    const { fileMap } = this.#state;
     return fileMap.hasUnsettledMoves(trunk) || fileMap.aliveIn(trunk.id, -1, 1).length > 0;
   }
 }
@@ -235,36 +226,39 @@ async function forgetPlaces(fileMap: FileMap, fileId: string): Promise<void> {
   while (fileMap.removeForwards(fileId, FORWARDS_PAGE).changes > 0) await nextTurn();
 }
 
-export interface CleanupParts {
-  readonly retirement: Retirement;
-  readonly compaction: Compaction;
-  readonly rebuild: Rebuild;
-  readonly background: Background;
-}
-
 /** Deletes dead trunks and compacts sparse ones, on request. */
 export class Cleanup {
-  readonly #parts: CleanupParts;
+  readonly #state: State;
+  readonly #retirement: Retirement;
+  readonly #compaction: Compaction;
+  readonly #rebuild: Rebuild;
   #isWanted = false;
   #isUnderWay = false;
 
-  constructor(parts: CleanupParts) {
-    this.#parts = parts;
+  constructor(state: State, retirement: Retirement, compaction: Compaction, rebuild: Rebuild) {
+    this.#state = state;
+    this.#retirement = retirement;
+    this.#compaction = compaction;
+    this.#rebuild = rebuild;
+    const want = (): void => this.want();
+    state.changes.on('thinned', want).on('released', want);
+    // Only one set of thin trunks is joined at a time; there may be another.
+    if ((state.options.idMaxAge ?? 0) > 0) state.changes.on('stored', want);
   }
 
   want(): void {
     this.#isWanted = true;
-    if (!this.#isUnderWay) this.#parts.background.run(this.#run());
+    if (!this.#isUnderWay) this.#state.changes.run(this.#run());
   }
 
   async #run(): Promise<void> {
-    const { retirement, compaction, rebuild, background } = this.#parts;
+    const { changes } = this.#state;
     this.#isUnderWay = true;
     try {
-      while (this.#isWanted && !background.isOver) {
+      while (this.#isWanted && !changes.isOver) {
         this.#isWanted = false;
-        await retirement.run();
-        if (!background.isOver && !rebuild.isWaiting) await compaction.run();
+        await this.#retirement.run();
+        if (!changes.isOver && !this.#rebuild.isWaiting) await this.#compaction.run();
       }
     } finally {
       this.#isUnderWay = false;

@@ -12,8 +12,7 @@ import {
   serverProof,
 } from '@stevedore/protocol';
 import type { Connection } from './connection.js';
-import type { Call } from './reply-reader.js';
-import { CollectedReply, MAX_SMALL_BODY_BYTES, ReplyReader } from './reply-reader.js';
+import { type Call, ReceivedReply } from './reply.js';
 
 /**
  * The first exchange of a connection in a cluster with a secret: each end proves that it has the
@@ -47,9 +46,8 @@ async function ask(
   call: Call,
   progressMs: number,
 ): Promise<Buffer | undefined> {
-  const reply = new CollectedReply(MAX_SMALL_BODY_BYTES);
-  const frame = encodeRequest(command, request);
-  await connection.exchange([frame], new ReplyReader(reply), call, progressMs);
+  const reply = new ReceivedReply();
+  await connection.exchange([encodeRequest(command, request)], reply, call, progressMs);
   if (reply.status === Status.accessDenied) throw refused(connection, call);
   if (reply.status !== Status.ok) return undefined;
   try {

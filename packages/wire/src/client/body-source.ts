@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { types } from 'node:util';
 import type { Connection } from './connection.js';
-import type { Call, ReplyReader } from './reply-reader.js';
+import type { Call, ReceivedReply } from './reply.js';
 
 /**
  * A body that comes in chunks, of known size. At most one chunk is held. The chunk that completes
@@ -32,23 +32,23 @@ export class BodySource {
   }
 
   /**
-   * Sends head and body; resolves when `reader` has the reply. Rejects with `length_mismatch`, with
+   * Sends the body behind `head`; resolves when `reply` is complete. Rejects with `length_mismatch`, with
    * the source's own error, or as `Connection.exchange`. Then the connection is closed, and the
    * source stopped.
    */
   async sendOver(
     connection: Connection,
-    head: Buffer,
-    reader: ReplyReader,
+    head: readonly Uint8Array[],
+    reply: ReceivedReply,
     call: Call,
     progressMs: number,
   ): Promise<void> {
     this.#touched = true;
     const source = new SourceCursor(this.#open());
-    const reply = connection.exchange([], reader, call, progressMs, false);
+    const done = connection.exchange([], reply, call, progressMs, false);
     connection.expectNothing();
     // A reply before the end, or a lost connection, ends the wait for the source.
-    reply.then(source.interrupt, source.interrupt);
+    done.then(source.interrupt, source.interrupt);
     try {
       await this.#pump(connection, head, source, call);
     } catch (error) {
@@ -56,16 +56,16 @@ export class BodySource {
     } finally {
       source.stop();
     }
-    return reply;
+    return done;
   }
 
   async #pump(
     connection: Connection,
-    head: Buffer,
+    head: readonly Uint8Array[],
     source: SourceCursor,
     call: Call,
   ): Promise<void> {
-    let held: Uint8Array[] = [head];
+    let held = [...head];
     let left = this.#size;
     for (;;) {
       const chunk = await source.next(call);

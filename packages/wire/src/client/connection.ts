@@ -1,39 +1,28 @@
-import { Socket } from 'node:net';
-import { messageOf } from '@stevedore/protocol';
+import { type OnReadOpts, Socket, type SocketConstructorOpts } from 'node:net';
+import { messageOf, ProtocolError } from '@stevedore/protocol';
 import { type Address, plainAddress } from '../address.js';
-import type { Call, ReplyReader } from './reply-reader.js';
+import { type Call, FIRST_ROOM_BYTES, type ReceivedReply } from './reply.js';
 
 /**
  * One socket to one server, carrying one request at a time. It is always in exactly one state.
  * Whatever makes the bytes in flight uncertain closes it: timeout, abort, end, reset, a malformed
  * reply, unexpected bytes.
  *
- *      connecting --> leased --> awaiting --> receiving --> leased --> idle --> leased ..
+ *      connecting --> leased --> busy --> leased --> idle --> leased ..
  *
  * Any state can lead to closed. Every wait settles, and the socket has its listeners from the
  * start, so none of its errors is unhandled.
  */
 
-export type ConnectionState =
+type ConnectionState =
   | 'connecting'
   /** Owned by one call, without a request. */
   | 'leased'
-  /** A request is being sent or was sent; no byte of its reply has arrived. */
-  | 'awaiting'
-  /** Part of the reply has arrived. */
-  | 'receiving'
+  /** A request is being sent, or its reply is awaited. */
+  | 'busy'
   /** In the pool. */
   | 'idle'
   | 'closed';
-
-const TRANSITIONS: Readonly<Record<ConnectionState, readonly ConnectionState[]>> = {
-  connecting: ['leased', 'closed'],
-  leased: ['awaiting', 'idle', 'closed'],
-  awaiting: ['receiving', 'closed'],
-  receiving: ['leased', 'closed'],
-  idle: ['leased', 'closed'],
-  closed: [],
-};
 
 export interface SocketOptions {
   /** Lets the system detect a dead peer. Default false. */
@@ -46,7 +35,7 @@ export interface SocketOptions {
 interface Wait {
   readonly call: Call;
   readonly noProgressMs: number;
-  readonly reader?: ReplyReader;
+  readonly reply: ReceivedReply | undefined;
   readonly resolve: () => void;
   readonly reject: (error: unknown) => void;
 }
@@ -59,15 +48,18 @@ export class Connection {
   idleSinceMs = 0;
   /** True if the other end, or the network, closed it. */
   lost = false;
-  readonly #socket = new PatientSocket();
+  state: ConnectionState = 'connecting';
+  /** True while no byte of the reply to the last request has arrived. */
+  unanswered = false;
+  /** True when all of the last request was handed to the system, or is about to be. */
+  requestComplete = true;
+  readonly #socket: PatientSocket;
   readonly #onClosed: (connection: Connection) => void;
-  #state: ConnectionState = 'connecting';
   #wait: Wait | undefined;
-  #requestComplete = true;
-  #unanswered = false;
   #paused = false;
   /** The socket's timeout. It is kept between exchanges, because setting it is costly. */
   #timeoutMs = 0;
+  readonly #onEnded = (error: Error): void => this.destroy(error);
 
   private constructor(
     address: Address,
@@ -76,19 +68,22 @@ export class Connection {
   ) {
     this.address = address;
     this.#onClosed = onClosed;
+    const first = Buffer.allocUnsafe(FIRST_ROOM_BYTES);
+    this.#socket = new PatientSocket({
+      buffer: () => this.#wait?.reply?.room ?? first,
+      callback: this.#onData,
+    });
     this.#socket.setNoDelay(true);
     if (keepAlive) this.#socket.setKeepAlive(true);
     this.#socket.on('connect', () => this.#onConnect());
-    this.#socket.on('data', (bytes: Buffer) => this.#onData(bytes));
     this.#socket.on('timeout', () => this.#onTimeout());
     this.#socket.on('error', (error) => this.#onLost(error));
     this.#socket.on('end', () => this.#onLost(undefined));
     this.#socket.on('close', () => this.#onLost(undefined));
-    this.#socket.connect({
-      host: address.host,
-      port: address.port,
-      ...(localAddress === undefined ? {} : { localAddress }),
-    });
+    const { host, port } = address;
+    this.#socket.connect(
+      localAddress === undefined ? { host, port } : { host, port, localAddress },
+    );
   }
 
   /**
@@ -103,7 +98,7 @@ export class Connection {
     onClosed: (connection: Connection) => void,
   ): { connection: Connection; connected: Promise<void> } {
     const connection = new Connection(address, options, onClosed);
-    return { connection, connected: connection.#waitFor({ call, noProgressMs: timeoutMs }) };
+    return { connection, connected: connection.#waitFor(call, timeoutMs, undefined) };
   }
 
   /** The server's address as the system reports it, even if it was named by host name. */
@@ -111,52 +106,43 @@ export class Connection {
     return plainAddress(this.#socket.remoteAddress ?? '');
   }
 
-  get state(): ConnectionState {
-    return this.#state;
-  }
-
-  /** True while no byte of the reply to the last request has arrived. */
-  get unanswered(): boolean {
-    return this.#unanswered;
-  }
-
-  /** True when all of the last request was handed to the system, or is about to be. */
-  get requestComplete(): boolean {
-    return this.#requestComplete;
-  }
-
   /** Takes the connection out of the pool. */
   lease(): void {
-    this.#enter('leased');
+    if (this.state !== 'idle') throw new Error(`a connection is leased while it is ${this.state}`);
+    this.state = 'leased';
     this.#socket.ref();
   }
 
   /** Returns it to the pool, where it does not keep the process alive. */
   rest(): void {
-    this.#enter('idle');
+    if (this.state !== 'leased') throw new Error(`a connection rests while it is ${this.state}`);
+    this.state = 'idle';
     this.idleSinceMs = performance.now();
     this.#socket.unref();
   }
 
   /**
-   * Sends a request and feeds `reader` until the reply is complete. If `complete` is false, the
-   * rest of the request follows by `send`. A reply that ends before the request closes the
-   * connection.
+   * Sends a request; resolves when `reply` is complete. If `complete` is false, the rest of the
+   * request follows by `send`. A reply that ends before the request closes the connection.
    */
   exchange(
     parts: readonly Uint8Array[],
-    reader: ReplyReader,
+    reply: ReceivedReply,
     call: Call,
     noProgressMs: number,
     complete = true,
   ): Promise<void> {
-    if (this.#state === 'closed') return Promise.reject(this.#lostError(call, undefined));
-    this.#enter('awaiting');
-    this.#unanswered = true;
-    this.#requestComplete = complete;
-    const done = this.#waitFor({ call, noProgressMs, reader });
-    // An ended call has closed the connection already.
-    if (this.#wait) this.#write(parts);
+    if (this.state === 'closed') return Promise.reject(this.#lostError(call, undefined));
+    if (this.state !== 'leased') throw new Error(`a connection is asked while it is ${this.state}`);
+    this.state = 'busy';
+    this.unanswered = true;
+    this.requestComplete = complete;
+    reply.connection = this;
+    const done = this.#waitFor(call, noProgressMs, reply);
+    // A call that has ended closed the connection at once.
+    if (!this.#wait) return done;
+    if (parts.length === 1) this.#socket.write(parts[0] ?? '');
+    else this.#write(parts);
     return done;
   }
 
@@ -168,7 +154,7 @@ export class Connection {
   async send(parts: readonly Uint8Array[], last: boolean): Promise<void> {
     const wait = this.#wait;
     if (!wait) return;
-    this.#requestComplete = last;
+    this.requestComplete = last;
     this.#expectProgress(wait.noProgressMs);
     await new Promise<void>((resolve) => this.#write(parts, resolve));
     if (!last && this.#wait === wait) this.#expectProgress(0);
@@ -191,16 +177,12 @@ export class Connection {
     if (!this.#paused) return;
     this.#paused = false;
     if (this.#wait) this.#expectProgress(this.#wait.noProgressMs);
-    if (this.#state !== 'closed') this.#socket.resume();
+    if (this.state !== 'closed') this.#socket.resume();
   }
 
   /** Closes the connection; a call that waits on it gets the error. */
   destroy(error?: unknown): void {
-    if (this.#state === 'closed') return;
-    this.#enter('closed');
-    const wait = this.#takeWait();
-    this.#socket.destroy();
-    this.#onClosed(this);
+    const wait = this.#close();
     wait?.reject(error);
   }
 
@@ -215,26 +197,23 @@ export class Connection {
     return new Promise((resolve) => this.#socket.once('close', () => resolve()));
   }
 
-  #enter(state: ConnectionState): void {
-    if (!TRANSITIONS[this.#state].includes(state)) {
-      throw new Error(`a connection cannot go from ${this.#state} to ${state}`);
-    }
-    this.#state = state;
-  }
-
-  #waitFor(what: Omit<Wait, 'resolve' | 'reject'>): Promise<void> {
-    return new Promise((resolve, reject) => {
-      this.#wait = { ...what, resolve, reject };
-      this.#expectProgress(what.noProgressMs);
-      what.call.watch((error) => this.destroy(error));
-    });
-  }
-
-  #takeWait(): Wait | undefined {
+  #close(): Wait | undefined {
+    if (this.state === 'closed') return undefined;
+    this.state = 'closed';
     const wait = this.#wait;
     this.#wait = undefined;
     wait?.call.unwatch();
+    this.#socket.destroy();
+    this.#onClosed(this);
     return wait;
+  }
+
+  #waitFor(call: Call, noProgressMs: number, reply: ReceivedReply | undefined): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#wait = { call, noProgressMs, reply, resolve, reject };
+      if (noProgressMs !== this.#timeoutMs) this.#expectProgress(noProgressMs);
+      call.watch(this.#onEnded);
+    });
   }
 
   /** 0: none. An unchanged timer keeps running; every write and read restarts it. */
@@ -245,83 +224,79 @@ export class Connection {
   }
 
   #write(parts: readonly Uint8Array[], flushed?: () => void): void {
-    const last = parts.length - 1;
-    if (last < 0) {
-      flushed?.();
-    } else if (last === 0) {
-      this.#socket.write(parts[0]!, flushed);
-    } else {
-      // Corked writes need one system call.
-      this.#socket.cork();
-      for (let index = 0; index < last; index++) this.#socket.write(parts[index]!);
-      this.#socket.write(parts[last]!, flushed);
-      this.#socket.uncork();
+    // Corked writes need one system call.
+    if (parts.length > 1) this.#socket.cork();
+    for (const [index, part] of parts.entries()) {
+      this.#socket.write(part, index === parts.length - 1 ? flushed : undefined);
     }
+    if (parts.length > 1) this.#socket.uncork();
+    if (parts.length === 0) flushed?.();
   }
 
   #onConnect(): void {
-    if (this.#state !== 'connecting') return;
-    this.#enter('leased');
-    this.#takeWait()?.resolve();
-  }
-
-  #onData(bytes: Buffer): void {
     const wait = this.#wait;
-    if (!wait?.reader) {
-      this.destroy();
-      return;
-    }
-    if (this.#state === 'awaiting') {
-      this.#enter('receiving');
-      this.#unanswered = false;
-    }
-    try {
-      if (wait.reader.push(bytes)) this.#finish();
-    } catch (error) {
-      this.destroy(
-        wait.call.error('bad_reply', messageOf(error), {
-          address: this.address.text,
-          cause: error,
-        }),
-      );
-    }
+    if (this.state !== 'connecting' || !wait) return;
+    this.state = 'leased';
+    this.#wait = undefined;
+    wait.call.unwatch();
+    wait.resolve();
   }
 
-  #finish(): void {
-    // The reader's sink may have ended the call.
-    if (this.#state === 'closed') return;
-    this.#enter('leased');
+  /** False stops reading. */
+  readonly #onData = (count: number, room: Uint8Array): boolean => {
+    const wait = this.#wait;
+    if (!wait?.reply) {
+      this.destroy();
+      return false;
+    }
+    this.unanswered = false;
+    try {
+      if (wait.reply.took(room as Buffer, count)) this.#finish(wait);
+    } catch (error) {
+      const details = { address: this.address.text, cause: error };
+      const isBad = error instanceof ProtocolError;
+      this.destroy(isBad ? wait.call.error('bad_reply', messageOf(error), details) : error);
+    }
+    return !this.#paused;
+  };
+
+  #finish(wait: Wait): void {
+    // The end of the reply may have ended the call.
+    if (this.#wait !== wait) return;
+    this.state = 'leased';
     this.replies++;
-    const wait = this.#takeWait();
-    this.resume();
-    if (!this.#requestComplete || this.#socket.writableLength > 0) this.destroy();
-    wait?.resolve();
+    this.#wait = undefined;
+    wait.call.unwatch();
+    if (this.#paused) this.resume();
+    const isUnsure = !this.requestComplete || wait.reply?.isFollowed;
+    if (isUnsure || this.#socket.writableLength > 0) this.destroy();
+    wait.resolve();
   }
 
   #onTimeout(): void {
     const wait = this.#wait;
     if (!wait) return;
-    const address = this.address.text;
+    const details = { address: this.address.text };
     this.destroy(
-      this.#state === 'connecting'
-        ? wait.call.error('connect_failed', `no connection within ${wait.noProgressMs} ms`, {
-            address,
-          })
-        : wait.call.error('timeout', `no progress for ${wait.noProgressMs} ms`, { address }),
+      this.state === 'connecting'
+        ? wait.call.error('connect_failed', `no connection within ${wait.noProgressMs} ms`, details)
+        : wait.call.error('timeout', `no progress for ${wait.noProgressMs} ms`, details),
     );
   }
 
   #onLost(cause: Error | undefined): void {
-    if (this.#state === 'closed') return;
+    if (this.state === 'closed') return;
     this.lost = true;
-    const call = this.#wait?.call;
-    this.destroy(call && this.#lostError(call, cause));
+    const state = this.state;
+    const wait = this.#close();
+    if (wait?.reply?.isOpen) wait.resolve();
+    else if (wait) wait.reject(this.#lostError(wait.call, cause, state));
   }
 
-  #lostError(call: Call, cause: Error | undefined): Error {
+  #lostError(call: Call, cause: Error | undefined, state = this.state): Error {
     const why = cause ? messageOf(cause) : 'closed by the server';
     const details = { address: this.address.text, cause };
-    return this.#state === 'connecting'
+    return state === 'connecting'
       ? call.error('connect_failed', `cannot connect: ${why}`, details)
       : call.error('connection_lost', `connection lost: ${why}`, details);
   }
@@ -337,19 +312,27 @@ export class Connection {
 type Done = (error?: Error | null) => void;
 
 class PatientSocket extends Socket {
+  /** Of the write in progress; there is one at a time. */
+  #done: Done | undefined;
+  readonly #afterReading: Done = (error) => {
+    const done = this.#done;
+    if (!error) done?.();
+    // The first turn may come before the next poll, the second cannot.
+    else setImmediate(() => setImmediate(() => done?.(error)));
+  };
+
+  constructor(onread: OnReadOpts) {
+    // The types know this option only where a socket is connected at once.
+    super({ onread } as SocketConstructorOpts);
+  }
+
   override _write(chunk: unknown, encoding: BufferEncoding, done: Done): void {
-    super._write(chunk, encoding, afterReading(done));
+    this.#done = done;
+    super._write(chunk, encoding, this.#afterReading);
   }
 
   override _writev(chunks: { chunk: unknown; encoding: BufferEncoding }[], done: Done): void {
-    super._writev?.(chunks, afterReading(done));
+    this.#done = done;
+    super._writev?.(chunks, this.#afterReading);
   }
-}
-
-function afterReading(done: Done): Done {
-  return (error) => {
-    if (!error) return done();
-    // The first turn may come before the next poll, the second cannot.
-    setImmediate(() => setImmediate(() => done(error)));
-  };
 }

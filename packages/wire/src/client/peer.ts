@@ -1,26 +1,18 @@
-import {
-  type Command,
-  encodeRequest,
-  encodeRequestHead,
-  type PayloadCommand,
-  ProtocolError,
-  Status,
-} from '@stevedore/protocol';
+import { type Command, type PayloadCommand, ProtocolError } from '@stevedore/protocol';
 import type { Address } from '../address.js';
 import { AuthenticationError, ConnectionError, StatusError } from '../errors.js';
 import type { AccessSettings } from '../server/guard.js';
 import { authenticate } from './authentication.js';
 import { BodySource } from './body-source.js';
+import { Caller } from './caller.js';
 import type { Connection } from './connection.js';
-import { MAX_TIMER_MS, Pool } from './pool.js';
-import type { Call } from './reply-reader.js';
-import { CollectedReply, ReplyReader } from './reply-reader.js';
+import { MAX_TIMER_MS } from './pool.js';
+import type { Call } from './reply.js';
 
 /**
- * Requests to another daemon, over connections that are opened on demand, each with one request at
- * a time. When the other end closes one, all are closed and the peer has ended, because what was
- * agreed on them may no longer hold. An answer with an error status is a StatusError and ends
- * nothing, except that status 22 closes its connection.
+ * A session with another daemon: requests over connections that are opened on demand. When the other
+ * end closes one, all are closed and the peer has ended, because what was agreed on them may no
+ * longer hold. An answer with an error status is a StatusError and ends nothing.
  */
 
 export interface PeerOptions {
@@ -51,7 +43,7 @@ export class Peer {
   /** Resolves when the peer or its owner has closed the connections. */
   readonly ended: Promise<void>;
   readonly #options: PeerOptions;
-  readonly #pool: Pool;
+  readonly #caller: Caller;
   #hasEnded = false;
   #end: () => void = () => {};
   #remoteAddress = '';
@@ -64,12 +56,13 @@ export class Peer {
     this.ended = new Promise((resolve) => {
       this.#end = resolve;
     });
-    this.#pool = new Pool({
+    this.#caller = new Caller({
       maxConnections,
       maxConnectionsPerAddress: maxConnections,
       maxQueuedPerAddress: Number.POSITIVE_INFINITY,
       leaseTimeoutMs: MAX_TIMER_MS,
       connectTimeoutMs: timeoutMs,
+      idleTimeoutMs: timeoutMs,
       maxIdleMs: Number.POSITIVE_INFINITY,
       socket: { keepAlive: true, localAddress },
       hello: (connection, connected) => this.#hello(connection, connected),
@@ -88,11 +81,10 @@ export class Peer {
     void peer.ended.then(() => signal?.removeEventListener('abort', close));
     if (signal?.aborted) close();
     try {
-      const connection = await peer.#lease().catch((error) => {
+      await peer.#connect().catch((error) => {
         if (!peer.#isPlain) throw error;
-        return peer.#lease();
+        return peer.#connect();
       });
-      peer.#pool.release(connection);
       return peer;
     } catch (error) {
       peer.close();
@@ -124,50 +116,36 @@ export class Peer {
     return this.#remoteAddress;
   }
 
-  async ask<Request, Answer>(
+  ask<Request, Answer>(
     command: Command<Request, Answer>,
     request: Request,
     flags = 0,
   ): Promise<Answer> {
-    const connection = await this.#lease();
-    try {
-      return await this.#ask(connection, command, request, flags);
-    } finally {
-      this.#pool.release(connection);
-    }
+    const plan = { flags, maxReplyBytes: MAX_REPLY_BYTES };
+    return this.#caller.call(this.#options.address, command, request, REQUEST, plan);
   }
 
   /** Sends a request with `payloadBytes(request)` bytes, read piece by piece. */
-  async send<Request, Answer>(
+  send<Request, Answer>(
     command: PayloadCommand<Request, Answer>,
     request: Request,
     read: (position: number) => Promise<Buffer>,
   ): Promise<Answer> {
     const bytes = command.payloadBytes(request);
     const body = new BodySource(() => chunksOf(bytes, read), bytes, true);
-    const head = encodeRequestHead(command, request);
-    const connection = await this.#lease();
-    try {
-      const reply = new CollectedReply(MAX_REPLY_BYTES);
-      const reader = new ReplyReader(reply, true);
-      await body.sendOver(connection, head, reader, REQUEST, this.#options.timeoutMs);
-      const answer = answerOf(connection, command, reply);
-      if (connection.state !== 'closed') return answer;
-      throw new ConnectionError('connection_lost', `${command.name}: answered before its end`);
-    } finally {
-      this.#pool.release(connection);
-    }
+    return this.#caller.callWithPayload(this.#options.address, command, request, body, REQUEST);
   }
 
   close(): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;
-    void this.#pool.close();
+    void this.#caller.pool.close();
     this.#end();
   }
 
-  #lease(): Promise<Connection> {
-    return this.#pool.lease(this.#options.address, REQUEST);
+  async #connect(): Promise<void> {
+    const { pool } = this.#caller;
+    pool.release(await pool.lease(this.#options.address, REQUEST, MAX_TIMER_MS));
   }
 
   async #hello(connection: Connection, connected: Promise<void>): Promise<void> {
@@ -182,38 +160,9 @@ export class Peer {
         );
       }
     }
-    await hello?.((command, request, flags = 0) => this.#ask(connection, command, request, flags));
-  }
-
-  async #ask<Request, Answer>(
-    connection: Connection,
-    command: Command<Request, Answer>,
-    request: Request,
-    flags: number,
-  ): Promise<Answer> {
-    const reply = new CollectedReply(MAX_REPLY_BYTES);
-    const frame = encodeRequest(command, request, flags);
-    const { timeoutMs } = this.#options;
-    await connection.exchange([frame], new ReplyReader(reply), REQUEST, timeoutMs);
-    return answerOf(connection, command, reply);
-  }
-}
-
-function answerOf<Answer>(
-  connection: Connection,
-  command: Pick<Command<unknown, Answer>, 'name' | 'reply'>,
-  { status, body }: CollectedReply,
-): Answer {
-  if (status !== Status.ok) {
-    // A storage closes after this status; closing first keeps it from counting as a loss.
-    if (status === Status.invalid) connection.destroy();
-    throw new StatusError(status, command.name);
-  }
-  try {
-    return command.reply.decode(body);
-  } catch (error) {
-    connection.destroy();
-    throw error;
+    await hello?.((command, request, flags = 0) =>
+      this.#caller.askOver(connection, command, request, REQUEST, { flags }),
+    );
   }
 }
 
@@ -234,6 +183,7 @@ const REQUEST: Call = {
   throwIfEnded: () => {},
   watch: () => {},
   unwatch: () => {},
+  refused: (command, status) => new StatusError(status, command),
   error(code, message, { address = '', cause } = {}) {
     if (code === 'access_denied') return new AuthenticationError(`${message} (${address})`);
     if (cause instanceof ProtocolError) return cause;

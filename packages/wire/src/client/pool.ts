@@ -1,6 +1,6 @@
 import type { Address } from '../address.js';
 import { Connection, type SocketOptions } from './connection.js';
-import type { Call } from './reply-reader.js';
+import type { Call } from './reply.js';
 
 /**
  * Connections to any number of addresses, bounded per address and in total. Each is leased to one
@@ -78,14 +78,10 @@ export class Pool {
   #turn = 0;
   /** Closes connections idle for too long. It never keeps the process alive. */
   #sweeper: NodeJS.Timeout | undefined;
-  #closed = false;
+  closed = false;
 
   constructor(policy: PoolPolicy) {
     this.#policy = policy;
-  }
-
-  get closed(): boolean {
-    return this.#closed;
   }
 
   stats(): PoolStats {
@@ -94,31 +90,29 @@ export class Pool {
     return { open: this.#open, idle, leased: this.#open - idle, queued: this.#queued };
   }
 
-  /**
-   * Leases a connection to this call, until `release`. With `fresh`, never an idle one. `stepMs`
-   * shortens the waits for a free connection and for a new one. Rejects with `pool_exhausted`,
-   * `connect_failed`, `closed`, or the error that ended the call.
-   */
-  async lease(
-    address: Address,
-    call: Call,
-    stepMs = Number.POSITIVE_INFINITY,
-    fresh = false,
-  ): Promise<Connection> {
-    call.throwIfEnded();
-    if (this.#closed) throw call.error('closed', 'the client is closed');
-    const lane = this.#lane(address);
-    if (fresh) {
-      // Makes room: an idle connection here is as doubtful as the one that just failed.
-      if (this.#isFull(lane) || this.#hasNoRoom) lane.idle[0]?.destroy();
-    } else {
-      this.#evict(lane, performance.now());
-      const idle = lane.idle.pop();
-      if (idle) {
-        idle.lease();
-        return idle;
-      }
+  /** Leases an idle connection to this call, until `release`; undefined if there is none. */
+  leaseIdle(address: Address): Connection | undefined {
+    const idle = this.#lanes.get(address.text)?.idle.pop();
+    if (idle && performance.now() - idle.idleSinceMs > this.#policy.maxIdleMs) {
+      // The others have been idle for longer still.
+      idle.destroy();
+      return undefined;
     }
+    idle?.lease();
+    return idle;
+  }
+
+  /**
+   * Leases a connection that is not idle to this call, until `release`. `stepMs` shortens the waits
+   * for a free connection and for a new one. Rejects with `pool_exhausted`, `connect_failed`,
+   * `closed`, or the error that ended the call.
+   */
+  async lease(address: Address, call: Call, stepMs: number): Promise<Connection> {
+    call.throwIfEnded();
+    if (this.closed) throw call.error('closed', 'the client is closed');
+    const lane = this.#lane(address);
+    // Makes room: an idle connection here is as doubtful as one that just failed.
+    if (this.#isFull(lane) || this.#hasNoRoom) lane.idle[0]?.destroy();
     const { connectTimeoutMs, leaseTimeoutMs } = this.#policy;
     const connectMs = Math.min(connectTimeoutMs, stepMs);
     if (!this.#isFull(lane) && (!this.#hasNoRoom || this.#makeRoom())) {
@@ -134,7 +128,7 @@ export class Pool {
       connection.destroy();
       return;
     }
-    const waiter = firstOf(lane);
+    const waiter = this.#queued === 0 ? undefined : firstOf(lane);
     if (this.#queued > lane.queue.size) {
       const first = this.#longestWaiting();
       if (first && first !== lane && (!waiter || isBefore(first, lane))) {
@@ -153,7 +147,7 @@ export class Pool {
 
   /** Ends all waits and connections with `closed`; resolves when every socket is released. */
   async close(): Promise<void> {
-    this.#closed = true;
+    this.closed = true;
     clearInterval(this.#sweeper);
     const lanes = [...this.#lanes.values()];
     for (const lane of lanes) {

@@ -1,44 +1,36 @@
+import { connect, type Socket } from 'node:net';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { type Command, ProtocolError, quit, Status } from '@stevedore/protocol';
+import { decodeHeader, HEADER_BYTES, OPEN_BODY_BYTES } from '@stevedore/protocol';
 import { type Received, replyFrame, ScriptedServer } from './scripted-server.js';
 
-/** One server of a memory cluster. Each command has a handler, which a test can replace. */
-
-/** Answers a request whose body is `body`. Throws ProtocolError with the status of a refusal. */
-export type Handler = (body: Buffer, flags: number) => Buffer | LastReply;
-
-/** A reply without a frame, which ends the connection. */
-export interface LastReply {
-  readonly bytes: Buffer;
-}
-
-export type Handlers = ReadonlyMap<number, Handler>;
-
-/** A handler of decoded values instead of bytes. */
-export function handle<Request, Reply>(
-  command: Command<Request, Reply>,
-  answer: (request: Request, flags: number) => Reply,
-  encode: (reply: Reply) => Buffer = (reply) => command.reply.encode(reply),
-): [number, Handler] {
-  return [command.code, (body, flags) => encode(answer(command.request.decode(body), flags))];
-}
-
-export class MemoryNode {
-  /** Replacements of handlers, by command. */
-  readonly answers = new Map<number, Answer>();
+/**
+ * A proxy in front of a tracker or storage. It passes requests on whole, and can misbehave instead
+ * of passing on the answer. By then, the request has taken effect.
+ */
+export class FaultyServer {
   readonly #server: ScriptedServer;
-  readonly #handlers: Handlers;
+  readonly #port: number;
+  readonly #host: string;
+  readonly #faults = new Map<number, Answer>();
+  readonly #refusals = new Map<number, number>();
   readonly #counts = new Map<number, number>();
+  readonly #links = new WeakMap<Socket, Link>();
 
-  private constructor(server: ScriptedServer, handlers: Handlers) {
+  private constructor(server: ScriptedServer, host: string, port: number) {
     this.#server = server;
-    this.#handlers = handlers;
-    server.handler = { onRequest: (received) => this.#onRequest(received) };
+    this.#host = host;
+    this.#port = port;
+    server.handler = { onRequest: (received) => void this.#onRequest(received) };
   }
 
-  static async listen(host: string, handlers: Handlers): Promise<MemoryNode> {
-    const server = await ScriptedServer.listen({ onRequest() {} }, host);
-    return new MemoryNode(server, handlers);
+  /** Listens at the same host, on that port or a free one. */
+  static async before(
+    server: { readonly host: string; readonly port: number },
+    host: string,
+    port: number,
+  ): Promise<FaultyServer> {
+    const scripted = await ScriptedServer.listen({ onRequest() {} }, host, port);
+    return new FaultyServer(scripted, server.host, server.port);
   }
 
   /** `host:port` */
@@ -67,12 +59,18 @@ export class MemoryNode {
 
   /** Misbehaves in this way for this command from now on. */
   misbehave(command: number, how: Misbehaviour | Answer): void {
-    this.answers.set(command, typeof how === 'function' ? how : how.answer);
+    this.#faults.set(command, typeof how === 'function' ? how : how.answer);
+  }
+
+  /** Refuses this command from now on, which then has no effect. */
+  refuse(command: number, status: number): void {
+    this.#refusals.set(command, status);
   }
 
   /** Behaves again. */
   behave(): void {
-    this.answers.clear();
+    this.#faults.clear();
+    this.#refusals.clear();
   }
 
   /** Refuses connections and drops those it has, as a server that died. */
@@ -80,30 +78,68 @@ export class MemoryNode {
     return this.#server.close();
   }
 
-  #onRequest(received: Received): void {
-    const { command, socket } = received;
+  async #onRequest(received: Received): Promise<void> {
+    const { command, frame, socket } = received;
     this.#counts.set(command, this.count(command) + 1);
-    if (command === quit.code) {
-      socket.end();
+    const status = this.#refusals.get(command);
+    if (status !== undefined) {
+      socket.write(replyFrame(status));
       return;
     }
-    const good = this.#reply(received);
-    const bytes = Buffer.isBuffer(good) ? good : good.bytes;
-    const answer = this.answers.get(command);
-    if (answer) answer(received, bytes);
-    else if (bytes === good) socket.write(bytes);
-    else socket.end(bytes);
+    let link = this.#links.get(socket);
+    if (!link || link.hasEnded) {
+      link = new Link(this.#host, this.#port, socket);
+      this.#links.set(socket, link);
+    }
+    const good = await link.ask(frame);
+    const answer = this.#faults.get(command);
+    if (answer && good) {
+      answer(received, good);
+      return;
+    }
+    if (good) socket.write(good);
+    if (link.hasEnded) socket.end();
+  }
+}
+
+/** The connection to the server behind, for one connection of a client. */
+class Link {
+  hasEnded = false;
+  readonly #socket: Socket;
+  #bytes: Buffer = Buffer.alloc(0);
+  #wake = (): void => {};
+
+  constructor(host: string, port: number, client: Socket) {
+    this.#socket = connect(port, host);
+    this.#socket.setNoDelay(true);
+    this.#socket.on('data', (bytes: Buffer) => {
+      this.#bytes = Buffer.concat([this.#bytes, bytes]);
+      this.#wake();
+    });
+    this.#socket.on('error', () => {});
+    this.#socket.on('close', () => {
+      this.hasEnded = true;
+      this.#wake();
+    });
+    client.on('close', () => this.#socket.destroy());
   }
 
-  #reply({ command, body, flags }: Received): Buffer | LastReply {
-    const handler = this.#handlers.get(command);
-    if (!handler) return replyFrame(Status.invalid);
-    try {
-      const reply = handler(body, flags);
-      return Buffer.isBuffer(reply) ? replyFrame(Status.ok, reply) : reply;
-    } catch (error) {
-      if (!(error instanceof ProtocolError)) throw error;
-      return replyFrame(error.status);
+  /** The frame of the answer; undefined if there is none. */
+  async ask(frame: Buffer): Promise<Buffer | undefined> {
+    this.#socket.write(frame);
+    for (;;) {
+      const bytes = this.#bytes;
+      const header = bytes.length < HEADER_BYTES ? undefined : decodeHeader(bytes, true);
+      const end = header ? HEADER_BYTES + header.bodyBytes : Number.POSITIVE_INFINITY;
+      const isOver = this.hasEnded && header?.bodyBytes === OPEN_BODY_BYTES;
+      if (bytes.length >= end || isOver) {
+        this.#bytes = bytes.subarray(end);
+        return bytes.subarray(0, end);
+      }
+      if (this.hasEnded) return undefined;
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
     }
   }
 }

@@ -1,5 +1,6 @@
 import postgres from 'postgres';
-import { MapError } from './errors.js';
+import { codeOf, MapError, refusal } from './errors.js';
+import { type Dialect, inDialect, type List, type Row, type SqlDriver } from './sql-driver.js';
 
 /**
  * Runs statements at PostgreSQL, or at a database that speaks its protocol; no statement depends on
@@ -9,20 +10,28 @@ import { MapError } from './errors.js';
  * tolerate being executed late, and twice.
  */
 
-export interface PostgresMapOptions {
+export interface PostgresOptions {
   readonly maxConnections: number;
   readonly timeoutMs: number;
-  /** New tables store the random half of a key first. */
-  readonly spread: boolean;
 }
+
+const DIALECT: Dialect = {
+  NOW: '(extract(epoch FROM clock_timestamp()) * 1000)::BIGINT',
+  BYTES: 'BYTEA',
+  GREATEST: 'greatest',
+  LEAST: 'least',
+  POSITION: 'strpos',
+};
 
 const ATTEMPTS = 5;
 const SERIALIZATION_FAILURES: ReadonlySet<string> = new Set(['40001', '40P01']);
 const UNIQUE_VIOLATION = '23505';
+/** Another gateway ran the same statement at the same moment, so the next attempt finds its effect. */
+const CONCURRENT_CREATE_CODES = new Set(['23505', '42P07', '42710', 'XX000', '40001', '40P01']);
 
-/** Array parameters of statements: text[], bigint[] and integer[], by their type OIDs. */
+/** Array parameters of statements: text[] and bigint[], by their type OIDs. */
 const ARRAYS = Object.fromEntries(
-  [1009, 1016, 1007].map((oid) => [
+  [1009, 1016].map((oid) => [
     `array${oid}`,
     { to: oid, from: [], serialize: arrayText, parse: (text: string) => text },
   ]),
@@ -41,39 +50,55 @@ function quoted(value: string | number | null): string {
   return value === null ? 'null' : `"${String(value).replace(/["\\]/g, '\\$&')}"`;
 }
 
-export class PostgresConnection {
-  protected readonly options: PostgresMapOptions;
+export class PostgresDriver implements SqlDriver {
+  readonly #options: PostgresOptions;
   readonly #url: string;
   #connections: Connections | undefined;
 
   /** Throws for an invalid URL. */
-  constructor(url: string, options: PostgresMapOptions) {
+  constructor(url: string, options: PostgresOptions) {
     this.#url = url;
-    this.options = options;
+    this.#options = options;
     this.#connections = this.#opened();
+  }
+
+  run(
+    statements: string | readonly string[],
+    values: readonly unknown[] = [],
+    list?: List,
+  ): Promise<Row[]> {
+    const text = typeof statements === 'string' ? statements : together(statements);
+    const spoken = inDialect(text, DIALECT);
+    if (!list) return this.#run(spoken, values, SERIALIZATION_FAILURES);
+    const withRows = spoken.replaceAll('ROWS', rowsOf(list, values.length + 1));
+    return this.#run(withRows, [...values, ...columnsOf(list)], SERIALIZATION_FAILURES);
+  }
+
+  async create(statement: string): Promise<void> {
+    await this.#run(inDialect(statement, DIALECT), [], CONCURRENT_CREATE_CODES);
   }
 
   async close(): Promise<void> {
     await this.#connections?.end(1);
   }
 
-  protected async run(
+  async #run(
     statement: string,
     values: readonly unknown[],
-    retried = SERIALIZATION_FAILURES,
-  ): Promise<postgres.Row[]> {
+    retried: ReadonlySet<string>,
+  ): Promise<Row[]> {
     for (let attempt = 1; ; attempt++) {
       try {
         return await this.#withTimeout(statement, values);
       } catch (error) {
         if (attempt < ATTEMPTS && retried.has(codeOf(error))) continue;
-        throw asMapError(error);
+        throw refusal(error, codeOf(error) === UNIQUE_VIOLATION);
       }
     }
   }
 
-  async #withTimeout(statement: string, values: readonly unknown[]): Promise<postgres.Row[]> {
-    const { timeoutMs } = this.options;
+  async #withTimeout(statement: string, values: readonly unknown[]): Promise<Row[]> {
+    const { timeoutMs } = this.#options;
     this.#connections ??= this.#opened();
     const connections = this.#connections;
     let timer: NodeJS.Timeout | undefined;
@@ -124,7 +149,7 @@ export class PostgresConnection {
   }
 
   #connected(how: { readonly prepare: boolean; readonly max_pipeline?: number }): postgres.Sql {
-    const { maxConnections, timeoutMs } = this.options;
+    const { maxConnections, timeoutMs } = this.#options;
     const hasSeveralHosts = /^[^/]+\/\/[^/]*,/.test(this.#url);
     return postgres(this.#url, {
       ...how,
@@ -156,17 +181,33 @@ async function isPooled(sql: postgres.Sql): Promise<boolean> {
   return row?.pid !== state?.pid;
 }
 
-export function hex(bytes: Uint8Array): string {
-  return Buffer.from(bytes).toString('hex');
+/** All in one statement, each of which sees the tables as they were before it. */
+function together(statements: readonly string[]): string {
+  const before = statements.slice(0, -1).map((each, index) => `part${index} AS (${each})`);
+  return `WITH ${before.join(', ')} ${statements.at(-1)}`;
 }
 
-function codeOf(error: unknown): string {
-  return String((error as { code?: unknown } | undefined)?.code ?? '');
+/** An array for each column, because a server reads those much faster than rows. */
+function rowsOf({ columns }: List, first: number): string {
+  const parts = Object.entries(columns).map(([name, type], index) => ({
+    name,
+    array: `$${first + index}::${type === 'integer' ? 'BIGINT' : 'TEXT'}[]`,
+    value: type === 'bytes' ? `decode(${name}, 'hex') AS ${name}` : name,
+  }));
+  const listed = (part: 'name' | 'array' | 'value'): string =>
+    parts.map((each) => each[part]).join(', ');
+  return `(SELECT ${listed('value')} FROM unnest(${listed('array')}) AS u(${listed('name')}))`;
 }
 
-function asMapError(error: unknown): MapError {
-  if (error instanceof MapError) return error;
-  const { message } = error as Error;
-  const code = codeOf(error) === UNIQUE_VIOLATION ? 'origin_taken' : 'map_unavailable';
-  return new MapError(code, `the map does not answer, or refuses: ${message}`, error);
+function columnsOf({ columns, rows }: List): unknown[] {
+  return Object.values(columns).map((type, index) =>
+    rows.map((row) => {
+      const value = row[index] ?? null;
+      return type === 'bytes' && ArrayBuffer.isView(value) ? hex(value) : value;
+    }),
+  );
+}
+
+function hex({ buffer, byteOffset, byteLength }: ArrayBufferView): string {
+  return Buffer.from(buffer, byteOffset, byteLength).toString('hex');
 }

@@ -3,27 +3,23 @@ import { StoreError } from '../errors.js';
 import type { DamagePlace, FileRow } from '../filemap/filemap.js';
 import { formatKey } from '../key.js';
 import { rollBackMove } from '../repair/repair.js';
-import { type RepairParts, soundBytes } from '../repair/sound-copies.js';
+import { soundBytes } from '../repair/sound-copies.js';
+import type { State } from '../state.js';
 
 /**
  * Reads files from this disk. A damaged copy is never returned: it is quarantined, and repaired if
  * another copy is sound.
  */
-export interface LocalCopiesParts extends RepairParts {
-  /** Called when a copy of the file is quarantined. */
-  readonly onDamaged: (row: FileRow) => void;
-}
-
 export class LocalCopies {
-  readonly #parts: LocalCopiesParts;
+  readonly #state: State;
 
-  constructor(parts: LocalCopiesParts) {
-    this.#parts = parts;
+  constructor(state: State) {
+    this.#state = state;
   }
 
   /** True if `read`, or the spool, can give the file's bytes from this disk. */
   has({ key, local: { at, segment } }: FileRow): boolean {
-    const { container, spool, quarantine } = this.#parts;
+    const { container, spool, quarantine } = this.#state;
     // A spool file without a record may still be being written.
     if (at === 'gone') return false;
     if (at === 'spool') return spool.has(key) && !quarantine.has(key, 'spool');
@@ -31,14 +27,18 @@ export class LocalCopies {
   }
 
   /**
-   * The bytes of a small file, at once; undefined if that needs waiting, or the copy here is not
-   * sound: then `read` says what to do.
+   * The bytes of a small file, at once, for this turn: copy what you keep. Undefined if that needs
+   * waiting, or the copy here is not sound: then `read` says what to do.
    */
-  readNow({ key, local, size, crc32: expected }: FileRow): Buffer | undefined {
-    const { container, quarantine } = this.#parts;
+  readNow(row: FileRow): Buffer | undefined {
+    const { container, quarantine } = this.#state;
+    const { key, local, size } = row;
     if (local.at !== 'container' || quarantine.has(key, 'container')) return undefined;
-    const bytes = container.segment(local.segment)?.readNow(local.position, size);
-    return bytes && crc32(bytes) === expected ? bytes : undefined;
+    const { segment, position } = local;
+    const inMemory = container.inMemory(segment, position, size);
+    if (inMemory) return inMemory;
+    const bytes = container.segment(segment)?.readNow(position, size);
+    return bytes && crc32(bytes) === row.crc32 ? bytes : undefined;
   }
 
   /**
@@ -46,8 +46,11 @@ export class LocalCopies {
    * FastDFS again. Throws `corrupt` if they are damaged or unreadable and FastDFS has no copy.
    */
   async read(row: FileRow): Promise<Buffer | undefined> {
-    const { container, quarantine } = this.#parts;
-    if (!container.segment(row.local.segment)) {
+    const { container, quarantine } = this.#state;
+    const { segment, position } = row.local;
+    const inMemory = container.inMemory(segment, position, row.size);
+    if (inMemory) return Buffer.from(inMemory);
+    if (!container.segment(segment)) {
       if (!row.trunk) await this.rollBackMove(row.key);
       return undefined;
     }
@@ -74,15 +77,17 @@ export class LocalCopies {
    * unreachable.
    */
   async rollBackMove(key: Buffer): Promise<boolean> {
-    const row = this.#parts.fileMap.find(key);
+    const row = this.#state.fileMap.find(key);
     if (!row || row.trunk) return row !== undefined;
     if (row.was.length === 0 || this.has(row)) return false;
-    return rollBackMove(this.#parts, row, undefined);
+    return rollBackMove(this.#state, row, undefined);
   }
 
   /** Quarantines a damaged copy; it is repaired if possible. */
   noteDamage(row: FileRow, place: DamagePlace, storage?: string): void {
-    this.#parts.quarantine.add(row, place, storage);
-    this.#parts.onDamaged(row);
+    const { quarantine, files, changes } = this.#state;
+    quarantine.add(row, place, storage);
+    if (!row.trunk) files.exclude(row.key);
+    if (row.trunk || row.was.length > 0) changes.emit('damaged', row);
   }
 }

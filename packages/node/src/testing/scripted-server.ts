@@ -42,9 +42,13 @@ export class ScriptedServer {
     this.#server = createServer((socket) => this.#serve(socket));
   }
 
-  static async listen(handler: FrameHandler, host = '127.0.0.1'): Promise<ScriptedServer> {
+  static async listen(
+    handler: FrameHandler,
+    host = '127.0.0.1',
+    port = 0,
+  ): Promise<ScriptedServer> {
     const server = new ScriptedServer(handler);
-    server.#server.listen(0, host);
+    server.#server.listen(port, host);
     await once(server.#server, 'listening');
     return server;
   }

@@ -1,4 +1,3 @@
-import { type Serial, serial } from '@stevedore/async';
 import type { NewRecord } from '../container/record.js';
 import {
   deletionRecord,
@@ -11,7 +10,8 @@ import type { Segment } from '../container/segment.js';
 import type { FileMap, TrunkRow } from '../filemap/filemap.js';
 import { pastLocks } from '../filemap/locks.js';
 import { describeWhole } from '../merge/trunk-sender.js';
-import type { Stores } from '../merge/trunk-store.js';
+import type { State } from '../state.js';
+import { setAside } from './set-aside.js';
 
 /**
  * Frees the container. Segments and spooled files that FastDFS has confirmed stay as read copies
@@ -20,16 +20,6 @@ import type { Stores } from '../merge/trunk-store.js';
  * damaged files that wait are set aside, and the FileMap is made durable. Once all files of the
  * newest segment are confirmed, an empty one can take its place.
  */
-export interface RetentionParts extends Stores {
-  /** Bytes that read copies may use: the option `retain` (`--retain`, `STEVEDORE_RETAIN`). */
-  readonly retainBytes: number;
-  /** Number of the oldest segment that a trunk in flight still reads from. */
-  readonly oldestInUse: () => number;
-  /** Moves waiting damaged files out of the segment; false if it must stay. */
-  readonly setAside: (segment: number, isRoomNeeded: boolean) => Promise<boolean>;
-  /** Called with the first segment that a partner must keep. */
-  readonly onReleased?: ((firstNeeded: number) => void) | undefined;
-}
 
 /** A shorter segment is not worth replacing. */
 const MIN_ENDED_BYTES = 2 ** 20;
@@ -37,22 +27,22 @@ const MIN_ENDED_BYTES = 2 ** 20;
 const RECORD_BYTES = 300;
 
 export class Retention {
-  readonly #parts: RetentionParts;
+  readonly #state: State;
   /** The last segment whose needed records were all rewritten. */
   #rewrittenUpTo = 0;
-  /** Runs the work while no segment or spooled file is being removed. */
-  readonly alone: Serial = serial();
 
-  constructor(parts: RetentionParts) {
-    this.#parts = parts;
+  constructor(state: State) {
+    this.#state = state;
+    const trim = (): void => state.changes.run(this.trim());
+    state.changes.on('released', trim).on('removable', trim);
   }
 
   /** Removes what exceeds the budget, and at least `neededBytes` if there is that much. */
   trim(neededBytes = 0): Promise<void> {
-    return this.alone(async () => {
+    const { alone, copies } = this.#state;
+    return alone(async () => {
       await this.#trim(neededBytes);
-      const { onReleased } = this.#parts;
-      if (onReleased) onReleased(await this.#rewriteNeeded());
+      copies?.release(await this.#rewriteNeeded());
     });
   }
 
@@ -61,11 +51,11 @@ export class Retention {
    * here as read copies. Resolves with the first segment that a partner must keep.
    */
   firstNeeded(): Promise<number> {
-    return this.alone(() => this.#rewriteNeeded());
+    return this.#state.alone(() => this.#rewriteNeeded());
   }
 
   async #rewriteNeeded(): Promise<number> {
-    const { container, fileMap, now } = this.#parts;
+    const { container, fileMap, now } = this.#state;
     for (const { number } of this.#confirmedSegments()) {
       if (number <= this.#rewrittenUpTo) continue;
       const records = neededRecords(fileMap, number, now());
@@ -77,20 +67,20 @@ export class Retention {
 
   async #trim(neededBytes: number): Promise<void> {
     let freed = 0;
-    const isEnough = (retained: number) =>
-      retained <= this.#parts.retainBytes && freed >= neededBytes;
+    const { retain } = this.#state.options;
+    const isEnough = (retained: number) => retained <= retain && freed >= neededBytes;
     let retained = this.#confirmedSegments().reduce((sum, segment) => sum + segment.bytes, 0);
     retained += this.#confirmedSpoolBytes();
     // Spooled files first: each is one large read from FastDFS, not many small ones.
-    for (const key of this.#parts.fileMap.confirmedSpooled()) {
+    for (const key of this.#state.fileMap.confirmedSpooled()) {
       if (isEnough(retained)) return;
-      const before = this.#parts.spool.bytes;
-      await this.#parts.container.sync();
-      await this.#parts.fileMap.makeDurable();
-      await this.#parts.spool.remove(key);
-      await pastLocks(() => this.#parts.fileMap.forgetSpooled(key));
-      freed += before - this.#parts.spool.bytes;
-      retained -= before - this.#parts.spool.bytes;
+      const before = this.#state.spool.bytes;
+      await this.#state.container.sync();
+      await this.#state.fileMap.makeDurable();
+      await this.#state.spool.remove(key);
+      await pastLocks(() => this.#state.fileMap.forgetSpooled(key));
+      freed += before - this.#state.spool.bytes;
+      retained -= before - this.#state.spool.bytes;
     }
     for (;;) {
       for (const segment of this.#confirmedSegments()) {
@@ -102,18 +92,21 @@ export class Retention {
       }
       const newest = this.#worthEnding();
       if (!newest || isEnough(retained + newest.bytes)) return;
-      await this.#parts.container.beginSegment();
+      await this.#state.container.beginSegment();
       retained += newest.bytes;
     }
   }
 
   /** The newest segment, if all of its files are confirmed and most of it would be freed. */
   #worthEnding(): Segment | undefined {
-    const { container, fileMap, oldestInUse, now } = this.#parts;
+    const { container, fileMap, files, now } = this.#state;
     const segments = container.segments();
     const newest = segments.at(-1);
     if (!newest || segments.length > 1 || newest.bytes < MIN_ENDED_BYTES) return undefined;
-    if (fileMap.oldestNeededSegment() !== undefined || oldestInUse() <= newest.number) {
+    if (
+      fileMap.oldestNeededSegment() !== undefined ||
+      files.oldestSegmentInUse() <= newest.number
+    ) {
       return undefined;
     }
     const records = neededRecords(fileMap, newest.number, now());
@@ -123,27 +116,26 @@ export class Retention {
 
   /** The oldest segments without a file that waits to be confirmed. */
   #confirmedSegments(): Segment[] {
-    const { container, fileMap } = this.#parts;
-    const { oldestInUse } = this.#parts;
-    const needed = Math.min(fileMap.oldestNeededSegment() ?? Infinity, oldestInUse());
+    const { container, fileMap, files } = this.#state;
+    const needed = Math.min(fileMap.oldestNeededSegment() ?? Infinity, files.oldestSegmentInUse());
     // The newest segment always stays: the next number follows from it.
     const segments = container.segments().slice(0, -1);
     return segments.filter((segment) => segment.number < needed && !container.isCurrent(segment));
   }
 
   async #canGo({ number }: Segment, isRoomNeeded: boolean): Promise<boolean> {
-    const isFree = await this.#parts.setAside(number, isRoomNeeded);
+    const isFree = await setAside(this.#state, number, isRoomNeeded);
     // A file found sound in the meantime may be in flight.
-    return isFree && this.#parts.oldestInUse() > number;
+    return isFree && this.#state.files.oldestSegmentInUse() > number;
   }
 
   #confirmedSpoolBytes(): number {
-    const { fileMap, spool } = this.#parts;
+    const { fileMap, spool } = this.#state;
     return fileMap.confirmedSpooled().reduce((sum, key) => sum + spool.sizeOf(key), 0);
   }
 
   async #removeSegment(segment: Segment): Promise<void> {
-    const { container, fileMap, now } = this.#parts;
+    const { container, fileMap, now } = this.#state;
     const records = neededRecords(fileMap, segment.number, now());
     if (records.length > 0) await container.append(records);
     await container.sync();

@@ -3,10 +3,9 @@ import { isMediumFailure } from '@stevedore/disk';
 import type { Segment } from '../container/segment.js';
 import { Unreadable } from '../container/segment.js';
 import { type FileRow, localDamage } from '../filemap/filemap.js';
-import type { Stores } from '../merge/trunk-store.js';
-import { type WaitingFiles, waitingIn } from '../merge/waiting-files.js';
-import type { Quarantine } from '../repair/quarantine.js';
+import { waitingIn } from '../merge/waiting-files.js';
 import { stageAgain } from '../repair/sound-copies.js';
+import type { State } from '../state.js';
 
 /**
  * Sets damaged files aside. A waiting file whose only copy is damaged cannot go into a trunk and
@@ -15,31 +14,26 @@ import { stageAgain } from '../repair/sound-copies.js';
  * spool already: only their record is rewritten. A file that the disk cannot read may be readable
  * later: it keeps its segment until room is needed, then the readable part is kept.
  */
-export interface SetAsideParts extends Stores {
-  readonly quarantine: Quarantine;
-  readonly files: WaitingFiles;
-}
-
 /**
  * False if the segment must stay: a file that waits in it is sound, or is unreadable and the room
  * is not needed.
  */
 export async function setAside(
-  parts: SetAsideParts,
+  state: State,
   segment: number,
   isRoomNeeded: boolean,
 ): Promise<boolean> {
-  for (const row of [...waitingIn(parts.fileMap, segment)]) {
-    if (!parts.quarantine.has(row.key, localDamage(row))) return false;
-    if (row.local.at === 'container' && !(await keepInSpool(parts, row, isRoomNeeded)))
+  for (const row of [...waitingIn(state.fileMap, segment)]) {
+    if (!state.quarantine.has(row.key, localDamage(row))) return false;
+    if (row.local.at === 'container' && !(await keepInSpool(state, row, isRoomNeeded)))
       return false;
-    await recordInSpool(parts, row);
+    await recordInSpool(state, row);
   }
-  return waitingIn(parts.fileMap, segment).next().done === true;
+  return waitingIn(state.fileMap, segment).next().done === true;
 }
 
 async function keepInSpool(
-  { container, spool }: SetAsideParts,
+  { container, spool }: State,
   row: FileRow,
   isRoomNeeded: boolean,
 ): Promise<boolean> {
@@ -70,9 +64,9 @@ async function bytesOf(segment: Segment, row: FileRow, isRoomNeeded: boolean): P
 }
 
 /** If the record is refused, the next start removes the spool's file, as no record names it. */
-async function recordInSpool(parts: SetAsideParts, row: FileRow): Promise<void> {
-  const { spool, fileMap, quarantine, files } = parts;
-  await stageAgain(parts, [{ row, bytes: undefined }]);
+async function recordInSpool(state: State, row: FileRow): Promise<void> {
+  const { spool, fileMap, quarantine, files } = state;
+  await stageAgain(state, [{ row, bytes: undefined }]);
   if (!fileMap.find(row.key)) return spool.remove(row.key);
   quarantine.keep(row.key, 'spool');
   // It cannot go into a trunk; the Merge Task treats it as a large file from now on.

@@ -1,25 +1,25 @@
 import { FastdfsClient, type FastdfsOptions, type PossibleOrphan } from '@stevedore/fastdfs';
 import {
-  type MemoryCluster,
-  type MemoryClusterOptions,
-  startMemoryCluster,
-} from '@stevedore/fastdfs/testing';
+  startTestCluster,
+  type TestCluster,
+  type TestClusterOptions,
+} from '@stevedore/node/testing';
 import { onTestFinished } from 'vitest';
 
-/** A cluster in memory and a client of it, closed behind the test. */
+/** A cluster and a client of it, closed behind the test. */
 
-export interface MemorySetup {
-  readonly cluster: MemoryCluster;
+export interface ClusterSetup {
+  readonly cluster: TestCluster;
   readonly client: FastdfsClient;
   /** What the client reported. */
   readonly orphans: PossibleOrphan[];
 }
 
-export async function memorySetup(
+export async function clusterSetup(
   options: Omit<FastdfsOptions, 'trackers'> = {},
-  clusterOptions: MemoryClusterOptions = {},
-): Promise<MemorySetup> {
-  const cluster = await startMemoryCluster(clusterOptions);
+  clusterOptions: TestClusterOptions = {},
+): Promise<ClusterSetup> {
+  const cluster = await startTestCluster(clusterOptions);
   const client = new FastdfsClient({ trackers: cluster.trackers, ...options });
   const orphans: PossibleOrphan[] = [];
   client.on('possibleOrphan', (orphan) => orphans.push(orphan));

@@ -1,0 +1,264 @@
+import { randomBytes, randomInt } from 'node:crypto';
+import {
+  adoptionObstacle,
+  adoptionRefused,
+  checkOrigin,
+  inUse,
+  MapError,
+  originAdopted,
+  originTaken,
+} from './errors.js';
+import {
+  type Adoption,
+  type Claim,
+  type Gateway,
+  IN_USE_MS,
+  type Joined,
+  type Joining,
+  type StagedFiles,
+  type UsageAsk,
+  type UsageGrant,
+} from './map.js';
+import { MAX_ORIGIN, STEPS, VERSION_TABLE } from './schema.js';
+import type { Row, SqlDriver } from './sql-driver.js';
+
+/** The schema of a map in a SQL database, its gateways, claims and usage counts. */
+export class SqlGateways {
+  protected readonly driver: SqlDriver;
+  /** The tables store the random half of a key first. */
+  protected spreads = false;
+  readonly #spreadsNew: boolean;
+
+  /** `spread`: new tables store the random half of a key first. */
+  constructor(driver: SqlDriver, spread: boolean) {
+    this.driver = driver;
+    this.#spreadsNew = spread;
+  }
+
+  async prepare(): Promise<void> {
+    await this.#prepared();
+  }
+
+  async join(gateway: Joining): Promise<Joined> {
+    const secret = await this.#prepared();
+    const { instance, place, url } = gateway;
+    const [known] = await this.driver.run(
+      'SELECT origin, place, adopter FROM stevedore_gateway WHERE instance = $1',
+      [instance],
+    );
+    if (!known) return { origin: await this.#entered(gateway), secret };
+    const origin = Number(known.origin);
+    checkOrigin(gateway, origin);
+    if (known.adopter !== null) throw originAdopted(origin, Number(known.adopter));
+    const [entered] = await this.driver.run(
+      `UPDATE stevedore_gateway SET url = $2, place = $3, seen_at = NOW
+        WHERE instance = $1 AND adopter IS NULL
+          AND (place IN ($3, '') OR seen_at < NOW - ${IN_USE_MS}) RETURNING origin`,
+      [instance, url ?? null, place],
+    );
+    if (!entered) throw inUse(String(known.place));
+    return { origin, secret };
+  }
+
+  async #entered({ instance, origin, url, place }: Joining): Promise<number> {
+    for (let attempt = 0; attempt < MAX_ORIGIN; attempt++) {
+      const wanted = origin ?? randomInt(1, MAX_ORIGIN + 1);
+      const rows = await this.driver.run(
+        `INSERT INTO stevedore_gateway (origin, instance, url, place, seen_at, staged_files,
+            staged_bytes, adopt_trunks, adopted_trunks)
+          VALUES ($1, $2, $3, $4, NOW, 0, 0, 0, 0)
+          ON CONFLICT (origin) DO NOTHING RETURNING origin`,
+        [wanted, instance, url ?? null, place],
+      );
+      if (rows.length > 0) return wanted;
+      if (origin !== undefined) throw originTaken(origin);
+    }
+    throw new MapError('origin_taken', 'every origin is taken');
+  }
+
+  async heartbeat(
+    origin: number,
+    place: string,
+    { files, bytes }: StagedFiles,
+    holder?: number | null,
+  ): Promise<boolean> {
+    const rows = await this.driver.run(
+      `UPDATE stevedore_gateway SET seen_at = NOW, staged_files = $3, staged_bytes = $4,
+          holder = CASE WHEN CAST($6 AS BOOLEAN) THEN holder ELSE CAST($5 AS INTEGER) END
+        WHERE origin = $1 AND place = $2 AND adopter IS NULL RETURNING origin`,
+      [origin, place, files, bytes, holder ?? null, holder === undefined],
+    );
+    return rows.length > 0;
+  }
+
+  async leave(origin: number, place: string): Promise<void> {
+    const left = "UPDATE stevedore_gateway SET place = '' WHERE origin = $1 AND place = $2";
+    await this.driver.run(left, [origin, place]);
+  }
+
+  async gateways(): Promise<Gateway[]> {
+    const rows = await this.driver.run(
+      `SELECT origin, url, place, seen_at, staged_files, staged_bytes, holder, adopter, adopted_at,
+          adopt_trunks, adopted_trunks, adopt_trouble
+        FROM stevedore_gateway ORDER BY origin`,
+    );
+    return rows.map(gatewayOf);
+  }
+
+  async adopt(origin: number, by: number): Promise<void> {
+    const isFree = (row: string) => `(${row}.place = '' OR ${row}.seen_at < NOW - ${IN_USE_MS})
+      AND NOT EXISTS (SELECT 1 FROM stevedore_gateway h
+        WHERE h.origin = ${row}.holder AND h.origin <> $2 AND h.adopter IS NULL)`;
+    // The statement itself checks that the gateway is silent, on the row that it changes.
+    const rows = await this.driver.run(
+      `UPDATE stevedore_gateway AS a SET adopter = $2, adopt_trouble = NULL,
+          adopted_at = CASE WHEN adopter = $2 THEN adopted_at END,
+          adopt_trunks = CASE WHEN adopter = $2 THEN adopt_trunks ELSE 0 END,
+          adopted_trunks = CASE WHEN adopter = $2 THEN adopted_trunks ELSE 0 END
+        WHERE (origin = $1 AND origin <> $2 AND (adopter = $2 OR adopter IS NULL AND ${isFree('a')})
+          OR adopter = $1 AND EXISTS (SELECT 1 FROM stevedore_gateway g WHERE g.origin = $1
+            AND (g.adopter = $2 OR g.adopter IS NULL AND ${isFree('g')})))
+        AND EXISTS (SELECT 1 FROM stevedore_gateway b WHERE b.origin = $2 AND b.adopter IS NULL)
+        RETURNING origin`,
+      [origin, by],
+    );
+    if (rows.some((row) => Number(row.origin) === origin)) return;
+    const why = adoptionObstacle(await this.gateways(), origin, by, await this.now());
+    throw adoptionRefused(why ?? `origin ${origin} has changed meanwhile; try again`);
+  }
+
+  async recordAdoption(origin: number, adoption: Adoption): Promise<boolean> {
+    const { by, isDone, trunks, adopted, trouble = null } = adoption;
+    const rows = await this.driver.run(
+      `UPDATE stevedore_gateway SET adopt_trunks = $3, adopted_trunks = $4, adopt_trouble = $6,
+          adopted_at = CASE WHEN CAST($5 AS BOOLEAN) THEN coalesce(adopted_at, NOW) END
+        WHERE origin = $1 AND adopter = $2 RETURNING origin`,
+      [origin, by, trunks, adopted, isDone, trouble],
+    );
+    return rows.length > 0;
+  }
+
+  /** Forgets expired claims, and usage before yesterday; at most `limit` of each. True: go on. */
+  protected async pruneCounts(limit: number): Promise<boolean> {
+    const claims = await this.driver.run(
+      `DELETE FROM stevedore_claim WHERE mark IN (SELECT mark FROM stevedore_claim
+        WHERE expires_at < (SELECT NOW) LIMIT $1) RETURNING origin`,
+      [limit],
+    );
+    const days = await this.driver.run(
+      `DELETE FROM stevedore_usage WHERE (key_id, day) IN (SELECT key_id, day FROM stevedore_usage
+        WHERE day < (SELECT NOW) / 86400000 - 1 LIMIT $1) RETURNING day`,
+      [limit],
+    );
+    return Math.max(claims.length, days.length) >= limit;
+  }
+
+  async claim(mark: Uint8Array, origin: number, withinMs: number, over?: Claim): Promise<Claim> {
+    const isFree = '(c.expires_at < NOW OR (c.origin = $4 AND c.version = $5))';
+    const [row] = await this.driver.run(
+      `INSERT INTO stevedore_claim AS c (mark, origin, version, expires_at)
+        VALUES ($1, CAST($2 AS INTEGER), 1, NOW + CAST($3 AS BIGINT))
+        ON CONFLICT (mark) DO UPDATE SET
+          origin = CASE WHEN ${isFree} THEN excluded.origin ELSE c.origin END,
+          version = CASE WHEN ${isFree} OR c.origin = excluded.origin
+            THEN c.version + 1 ELSE c.version END,
+          expires_at = CASE WHEN ${isFree} OR c.origin = excluded.origin
+            THEN excluded.expires_at ELSE c.expires_at END
+        RETURNING origin, version`,
+      [mark, origin, withinMs, over?.origin ?? -1, over?.version ?? -1],
+    );
+    return { origin: Number(row?.origin), version: Number(row?.version) };
+  }
+
+  async reserveUsage(day: number, asks: readonly UsageAsk[]): Promise<UsageGrant[]> {
+    const first = await this.#granted(day, asks);
+    if (first.length === asks.length) return first;
+    const known = new Set(first.map(({ id }) => id));
+    const others = asks.filter(({ id }) => !known.has(id));
+    await this.driver.run(
+      `INSERT INTO stevedore_usage (key_id, day, bytes, granted)
+        SELECT k, CAST($1 AS INTEGER), 0, 0 FROM ROWS AS f WHERE TRUE ON CONFLICT DO NOTHING`,
+      [day],
+      { columns: { k: 'text' }, rows: others.map(({ id }) => [id]) },
+    );
+    return [...first, ...(await this.#granted(day, others))];
+  }
+
+  /** For the keys that have a row. A row is locked while it changes, so no byte is granted twice. */
+  async #granted(day: number, asks: readonly UsageAsk[]): Promise<UsageGrant[]> {
+    const counted = 'GREATEST(0, u.bytes + f.used)';
+    const granted = `GREATEST(0, LEAST(f.wanted, f.upto - ${counted}))`;
+    const rows = await this.driver.run(
+      `UPDATE stevedore_usage AS u SET granted = ${granted}, bytes = ${counted} + ${granted}
+        FROM ROWS AS f WHERE u.key_id = f.k AND u.day = $1 RETURNING key_id, granted, bytes`,
+      [day],
+      {
+        columns: { k: 'text', used: 'integer', wanted: 'integer', upto: 'integer' },
+        rows: asks.map(({ id, usedBytes, wantedBytes, limitBytes }) => [
+          id,
+          usedBytes,
+          wantedBytes,
+          limitBytes,
+        ]),
+      },
+    );
+    return rows.map((row) => ({
+      id: String(row.key_id),
+      grantedBytes: Number(row.granted),
+      bytes: Number(row.bytes),
+    }));
+  }
+
+  async now(): Promise<number> {
+    const [row] = await this.driver.run('SELECT NOW AS now');
+    return Number(row?.now);
+  }
+
+  close(): Promise<void> {
+    return this.driver.close();
+  }
+
+  /** Creates what is missing of the schema. Resolves with the deployment's secret. */
+  async #prepared(): Promise<string> {
+    await this.driver.create(VERSION_TABLE);
+    await this.driver.run(
+      `INSERT INTO stevedore_map (only_one, version, secret, spread) VALUES (1, 0, $1, $2)
+        ON CONFLICT (only_one) DO NOTHING`,
+      [randomBytes(32).toString('hex'), this.#spreadsNew],
+    );
+    const [row] = await this.driver.run('SELECT version, secret, spread FROM stevedore_map');
+    const version = Number(row?.version);
+    if (version > STEPS.length) {
+      throw new MapError(
+        'map_schema',
+        `the map's schema is version ${version}, this program supports ${STEPS.length}; use a later version`,
+      );
+    }
+    for (const statement of STEPS.slice(version).flat()) await this.driver.create(statement);
+    if (version < STEPS.length) {
+      const raised = 'UPDATE stevedore_map SET version = $1 WHERE version < $1';
+      await this.driver.run(raised, [STEPS.length]);
+    }
+    this.spreads = Boolean(row?.spread);
+    return String(row?.secret);
+  }
+}
+
+function gatewayOf(row: Row): Gateway {
+  const adoption = {
+    by: Number(row.adopter),
+    isDone: row.adopted_at !== null,
+    trunks: Number(row.adopt_trunks),
+    adopted: Number(row.adopted_trunks),
+    trouble: row.adopt_trouble === null ? undefined : String(row.adopt_trouble),
+  };
+  return {
+    origin: Number(row.origin),
+    url: row.url === null ? null : String(row.url),
+    place: String(row.place),
+    seenAt: Number(row.seen_at),
+    staged: { files: Number(row.staged_files), bytes: Number(row.staged_bytes) },
+    holder: row.holder === null ? undefined : Number(row.holder),
+    adoption: row.adopter === null ? undefined : adoption,
+  };
+}

@@ -1,0 +1,236 @@
+import {
+  type DeploymentMap,
+  IN_USE_MS,
+  type ListedFile,
+  type ListedTrunk,
+  type MappedFile,
+  originOf,
+  type PlacedFile,
+  type Removal,
+  type RemovedFile,
+  type Trunk,
+  wholeOf,
+} from './map.js';
+import type { List, Row } from './sql-driver.js';
+import { SqlGateways } from './sql-gateways.js';
+
+/** A map in a SQL database: one statement for any number of files, no advisory locks, no sequences. */
+
+const PRUNED = `settled AND NOT EXISTS (
+    SELECT 1 FROM stevedore_trunk t WHERE t.trunk = stevedore_removal.trunk
+  ) AND origin NOT IN (
+    SELECT origin FROM stevedore_gateway WHERE seen_at < NOW - ${IN_USE_MS} AND adopted_at IS NULL
+  ) AND file_key IN (
+    SELECT file_key FROM stevedore_removal
+      WHERE (removed_at, file_key) > ($2, $3) AND removed_at < $1
+      ORDER BY removed_at, file_key LIMIT $4)`;
+
+export class SqlMap extends SqlGateways implements DeploymentMap {
+  async place({ id, fileId, isThin }: Trunk, files: readonly PlacedFile[]): Promise<void> {
+    const whole = wholeOf(files);
+    await this.driver.run(
+      [
+        `INSERT INTO stevedore_trunk (trunk, file_id, whole, thin)
+          VALUES (CAST($1 AS BYTES), $2, CAST($3 AS BYTES), coalesce(CAST($4 AS BOOLEAN), FALSE))
+          ON CONFLICT (trunk) DO UPDATE SET file_id = excluded.file_id,
+            thin = coalesce(CAST($4 AS BOOLEAN), stevedore_trunk.thin),
+            whole = coalesce(excluded.whole, stevedore_trunk.whole)`,
+        `UPDATE stevedore_removal SET trunk = CAST($1 AS BYTES) FROM ROWS AS f
+          WHERE file_key = f.k`,
+        `INSERT INTO stevedore_file (file_key, trunk, position, size, crc32, about, expires_at)
+          SELECT k, CAST($1 AS BYTES), p, s, c, a, e FROM ROWS AS f
+          WHERE NOT EXISTS (SELECT 1 FROM stevedore_removal r WHERE r.file_key = k)
+          ON CONFLICT (file_key) DO UPDATE SET trunk = excluded.trunk,
+            position = excluded.position, size = excluded.size, crc32 = excluded.crc32,
+            about = excluded.about, expires_at = excluded.expires_at
+            WHERE POSITION(stevedore_file.about, $2) = 0`,
+      ],
+      [id, fileId, whole ? this.#stored(whole) : null, isThin ?? null],
+      {
+        columns: { k: 'bytes', p: 'integer', s: 'integer', c: 'integer', a: 'text', e: 'integer' },
+        rows: files.map(({ key, offset, size, crc32, about, expiresAt }) => [
+          this.#stored(key),
+          offset,
+          size,
+          crc32,
+          about,
+          expiresAt,
+        ]),
+      },
+    );
+  }
+
+  async retire(trunk: Uint8Array): Promise<void> {
+    await this.driver.run('DELETE FROM stevedore_trunk WHERE trunk = $1', [trunk]);
+  }
+
+  async remove(files: readonly RemovedFile[], isSettled: boolean): Promise<void> {
+    const rows = new Map(
+      files.map(({ key, trunk = null }) => {
+        const stored = this.#stored(key);
+        return [stored.toString('hex'), [stored, originOf(key), trunk]] as const;
+      }),
+    );
+    await this.driver.run(
+      [
+        `INSERT INTO stevedore_removal (file_key, origin, trunk, removed_at, settled)
+          SELECT k, o, coalesce(f.t, m.trunk), NOW, CAST($1 AS BOOLEAN)
+            FROM ROWS AS f LEFT JOIN stevedore_file m ON m.file_key = k WHERE TRUE
+          ON CONFLICT (file_key) DO UPDATE SET
+            settled = stevedore_removal.settled OR excluded.settled,
+            trunk = coalesce(excluded.trunk, stevedore_removal.trunk)`,
+        'DELETE FROM stevedore_file WHERE file_key IN (SELECT k FROM ROWS AS f)',
+      ],
+      [isSettled],
+      { columns: { k: 'bytes', o: 'integer', t: 'bytes' }, rows: [...rows.values()] },
+    );
+  }
+
+  async find(keys: readonly Uint8Array[]): Promise<(MappedFile | 'removed' | undefined)[]> {
+    const wanted = keys.map((key) => this.#stored(key));
+    const rows = await this.driver.run(
+      `SELECT f.file_key, f.position, f.size, f.crc32, f.about, f.expires_at, t.file_id, t.thin,
+          FALSE AS removed
+        FROM ROWS AS g JOIN stevedore_file f ON f.file_key = g.k
+          JOIN stevedore_trunk t ON t.trunk = f.trunk
+      UNION ALL
+      SELECT r.file_key, 0, 0, 0, '', NULL, '', FALSE, TRUE
+        FROM ROWS AS g JOIN stevedore_removal r ON r.file_key = g.k`,
+      [],
+      keyList(wanted),
+    );
+    const found = new Map<string, MappedFile | 'removed'>();
+    for (const row of rows) {
+      const key = bytesOf(row.file_key).toString('hex');
+      if (row.removed) found.set(key, 'removed');
+      else if (!found.has(key)) found.set(key, mapped(row));
+    }
+    return wanted.map((key) => found.get(key.toString('hex')));
+  }
+
+  async removalsAfter({ removedAt, key }: Removal, limit: number): Promise<Removal[]> {
+    const rows = await this.driver.run(
+      `SELECT file_key, removed_at FROM stevedore_removal
+        WHERE (removed_at, file_key) > ($1, $2) ORDER BY removed_at, file_key LIMIT $3`,
+      [removedAt, this.#stored(key), limit],
+    );
+    return rows.map((row) => ({ key: this.#keyOf(row), removedAt: Number(row.removed_at) }));
+  }
+
+  async removalsFor(origins: readonly number[], limit: number): Promise<Uint8Array[]> {
+    const rows = await this.driver.run(
+      `SELECT file_key FROM stevedore_removal
+        WHERE origin IN (SELECT o FROM ROWS AS f) AND NOT settled LIMIT $1`,
+      [limit],
+      { columns: { o: 'integer' }, rows: origins.map((origin) => [origin]) },
+    );
+    return rows.slice(0, limit).map((row) => this.#keyOf(row));
+  }
+
+  async removalsOf(origin: number, after: Uint8Array, limit: number): Promise<Uint8Array[]> {
+    const rows = await this.driver.run(
+      `SELECT file_key FROM stevedore_removal WHERE origin = $1 AND file_key > $2
+        ORDER BY file_key LIMIT $3`,
+      [origin, this.#stored(after), limit],
+    );
+    return rows.map((row) => this.#keyOf(row));
+  }
+
+  async trunks(after: Uint8Array, limit: number, origin?: number): Promise<ListedTrunk[]> {
+    const two = Buffer.alloc(2);
+    two.writeUInt16BE(origin ?? 0);
+    const rows = await this.driver.run(
+      `SELECT t.trunk, t.file_id, t.thin, t.whole IS NOT NULL AS is_whole,
+          f.file_key, f.position, f.size, f.crc32, f.about, f.expires_at
+        FROM stevedore_trunk t
+          LEFT JOIN stevedore_file f ON f.file_key = t.whole AND f.trunk = t.trunk
+            AND NOT EXISTS (SELECT 1 FROM stevedore_removal r WHERE r.file_key = t.whole)
+        WHERE t.trunk > $1
+          AND (CAST($3 AS BYTES) IS NULL OR substr(t.trunk, 7, 2) = CAST($3 AS BYTES))
+        ORDER BY t.trunk LIMIT $2`,
+      [after, limit, origin === undefined ? null : two],
+    );
+    return rows.map((row) => ({
+      id: bytesOf(row.trunk),
+      fileId: String(row.file_id),
+      isWhole: Boolean(row.is_whole),
+      file: row.file_key === null ? undefined : { ...mapped(row), key: this.#keyOf(row) },
+    }));
+  }
+
+  async files(after: Uint8Array | undefined, limit: number): Promise<ListedFile[]> {
+    const rows = await this.driver.run(
+      `SELECT f.file_key, f.position, f.size, f.crc32, f.about, f.expires_at, t.file_id, t.thin,
+          f.trunk
+        FROM stevedore_file f LEFT JOIN stevedore_trunk t ON t.trunk = f.trunk
+        WHERE f.file_key > $1 ORDER BY f.file_key LIMIT $2`,
+      [after ? this.#stored(after) : Buffer.alloc(0), limit],
+    );
+    return rows.map((row) => ({
+      ...mapped(row),
+      key: this.#keyOf(row),
+      trunk: bytesOf(row.trunk),
+    }));
+  }
+
+  async displace(trunk: Uint8Array, keys: readonly Uint8Array[]): Promise<void> {
+    await this.driver.run(
+      `DELETE FROM stevedore_file WHERE trunk = $1
+        AND file_key IN (SELECT k FROM ROWS AS f)`,
+      [trunk],
+      keyList(keys.map((key) => this.#stored(key))),
+    );
+  }
+
+  async prune(before: number, after: Removal, limit: number): Promise<Removal | undefined> {
+    const hasMore = await this.pruneCounts(limit);
+    const old = (await this.removalsAfter(after, limit)).filter(
+      ({ removedAt }) => removedAt < before,
+    );
+    // A file that was placed concurrently with its removal is deleted with it.
+    await this.driver.run(
+      [
+        `DELETE FROM stevedore_file WHERE file_key IN (
+          SELECT file_key FROM stevedore_removal WHERE ${PRUNED})`,
+        `DELETE FROM stevedore_removal WHERE ${PRUNED}`,
+      ],
+      [before, after.removedAt, this.#stored(after.key), limit],
+    );
+    return hasMore || old.length >= limit ? (old.at(-1) ?? after) : undefined;
+  }
+
+  /**
+   * The 16 bytes of a key as the tables have them. In a map whose keys are spread, the random half
+   * is first, so that a database that keeps ranges of keys on different nodes does not write all new
+   * ones to the same node.
+   */
+  #stored(key: Uint8Array): Buffer {
+    const bytes = Buffer.from(key.buffer, key.byteOffset, key.length);
+    return this.spreads ? Buffer.concat([bytes.subarray(8), bytes.subarray(0, 8)]) : bytes;
+  }
+
+  #keyOf(row: Row): Buffer {
+    return this.#stored(bytesOf(row.file_key));
+  }
+}
+
+function keyList(keys: readonly Buffer[]): List {
+  return { columns: { k: 'bytes' }, rows: keys.map((key) => [key]) };
+}
+
+function bytesOf(value: unknown): Buffer {
+  if (Buffer.isBuffer(value)) return value;
+  throw new TypeError('a column of the map has no bytes');
+}
+
+function mapped(row: Row): MappedFile {
+  return {
+    trunkFileId: String(row.file_id ?? ''),
+    isThin: Boolean(row.thin),
+    offset: Number(row.position),
+    size: Number(row.size),
+    crc32: Number(row.crc32),
+    about: String(row.about),
+    expiresAt: row.expires_at === null ? null : Number(row.expires_at),
+  };
+}

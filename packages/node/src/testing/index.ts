@@ -1,0 +1,19 @@
+/** For tests of programs that use FastDFS: a tracker and storages, and servers that misbehave. */
+export { CommandCode } from '@stevedore/protocol';
+export {
+  type Answer,
+  byteByByte,
+  FaultyServer,
+  fin,
+  garbage,
+  longReply,
+  MISBEHAVIOURS,
+  refuse,
+  reset,
+  shortReply,
+  splitAt,
+  stall,
+  wrongCommand,
+} from './faults.js';
+export { type FrameHandler, type Received, replyFrame, ScriptedServer } from './scripted-server.js';
+export { startTestCluster, TestCluster, type TestClusterOptions } from './test-cluster.js';

@@ -1,0 +1,143 @@
+import { EventEmitter } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { storeErrorOf } from './errors.js';
+import type { DamagePlace, FileRow } from './filemap/rows.js';
+import type { TrunkPlan } from './merge/trunk-plan.js';
+
+export interface StagingEvents {
+  /** A file got its FastDFS id. */
+  merged: [{ readonly key: string; readonly fileId: string }];
+  trunk: [TrunkEvent];
+  /** A damaged copy of a file was quarantined; it is repaired if possible. */
+  damage: [DamageEvent];
+  /** A failure in the background: it is retried, and nothing acknowledged is lost. */
+  error: [Error];
+}
+
+/** A trunk (or whole large file) that was stored and confirmed. */
+export interface TrunkEvent {
+  /** `whole` for a large file, which is stored by itself. */
+  readonly kind: 'trunk' | 'whole';
+  readonly taskId: string;
+  readonly fileId: string;
+  readonly files: number;
+  readonly bytes: number;
+  /** Filled share of the target size, 0 to 1; 1 for a large file. */
+  readonly fill: number;
+  /** Milliseconds from the choice of its files to its confirmation. */
+  readonly durationMs: number;
+}
+
+export interface DamageEvent {
+  readonly key: string;
+  readonly place: DamagePlace;
+  /** `host:port` of the storage; undefined for this disk. */
+  readonly storage: string | undefined;
+  /** FastDFS id of the trunk or large file; undefined for this disk. */
+  readonly fileId: string | undefined;
+}
+
+/** What happens in the state. Each phase listens to what concerns it. */
+export interface ChangeEvents extends StagingEvents {
+  /** New files are durable and visible: small ones of so many bytes, and whether large ones. */
+  staged: [bytes: number, isSpooled: boolean];
+  /** Files can be merged that could not before, or room is short: look again at what waits. */
+  mergeable: [];
+  /** A copy of the file, which was quarantined, may be repaired. */
+  damaged: [row: FileRow];
+  /** Trunks have lost files, or may be joined. */
+  thinned: [];
+  /** FastDFS has the trunk, and every file's row points at it. */
+  stored: [];
+  /** The plan has ended, and what it reserved can be removed. */
+  released: [plan: TrunkPlan];
+  /** Copies on this disk may have become removable. */
+  removable: [];
+}
+
+/**
+ * The one emitter of changes, and work in the background with its errors. Errors that occur before
+ * a caller can attach a listener are reported once it can. Once the store begins to close, no error
+ * of background work is reported.
+ */
+export class Changes extends EventEmitter<ChangeEvents> {
+  readonly #timers: NodeJS.Timeout[] = [];
+  /** Errors from before a listener could be attached. */
+  #early: Error[] | undefined = [];
+  #isOver = false;
+
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  report(error: Error): void {
+    if (this.#early) this.#early.push(error);
+    else if (this.listenerCount('error') > 0) this.emit('error', storeErrorOf(error) as Error);
+  }
+
+  /** Runs after the caller has had a chance to attach a listener. */
+  tellSoon(): void {
+    setImmediate(() => {
+      const early = this.#early ?? [];
+      this.#early = undefined;
+      for (const error of early) this.report(error);
+    });
+  }
+
+  run(work: Promise<unknown>): void {
+    work.catch((error) => {
+      if (!this.#isOver) this.report(error as Error);
+    });
+  }
+
+  /** Repeats the work until the store closes, one run at a time. */
+  every(ms: number, work: () => Promise<unknown>): void {
+    let running = false;
+    const timer = setInterval(() => {
+      if (running) return;
+      running = true;
+      this.run(
+        work().finally(() => {
+          running = false;
+        }),
+      );
+    }, ms);
+    timer.unref();
+    this.#timers.push(timer);
+  }
+
+  end(): void {
+    this.#isOver = true;
+    for (const timer of this.#timers) clearInterval(timer);
+  }
+}
+
+/** Work that runs one at a time until it is stopped. */
+export abstract class BackgroundTask<Result = void> {
+  readonly #stopped = new AbortController();
+  #running: Promise<Result> | undefined;
+
+  protected get stopped(): AbortSignal {
+    return this.#stopped.signal;
+  }
+
+  /** Stops the current run and resolves when it has ended. */
+  async stop(): Promise<void> {
+    this.#stopped.abort();
+    await this.#running?.catch(() => undefined);
+  }
+
+  /** The current run, or a new one. */
+  protected runOnce(work: () => Promise<Result>): Promise<Result> {
+    this.#running ??= work().finally(() => {
+      this.#running = undefined;
+    });
+    return this.#running;
+  }
+
+  /** Shorter if it is stopped; with `ref` false it keeps no process alive. */
+  protected async pause(ms: number, ref = false): Promise<void> {
+    if (ms < 1) return;
+    await sleep(ms, undefined, { signal: this.stopped, ref }).catch(() => undefined);
+  }
+}
