@@ -189,7 +189,9 @@ describe('a put that cannot go on', () => {
     const elsewhere = `http://127.0.0.1:${(other.address() as AddressInfo).port}`;
     const { code, stderr } = await put(cwd, elsewhere);
     expect(code).toBe(1);
-    expect(stderr).toMatch(/^d\/\d+: what answers at \S+ is not a gateway\n20 files not sent/);
+    expect(stderr).toMatch(
+      /^d\/\d+: what answers at \S+ is not a gateway of Stevedore\n20 files not sent/,
+    );
   });
 
   test('waits where it may come again in a moment', async () => {

@@ -3,6 +3,7 @@ import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { Readable } from 'node:stream';
 import { crc32 } from 'node:zlib';
+import { FileCache } from '@stevedore/cache';
 import { StoreError } from '@stevedore/client';
 import { MapError, type MappedFile } from '@stevedore/map';
 import { describe, expect, it, onTestFinished } from 'vitest';
@@ -11,9 +12,8 @@ import {
   ForeignFiles,
   type ForeignFilesParts,
 } from '../../packages/client/dist/deployment/foreign-files.js';
-import { PEER_FILE_HEADER } from '../../packages/client/dist/deployment/peer-seals.js';
 import { MissingFiles } from '../../packages/client/dist/missing-files.js';
-import { PEERS, proven } from './peer-answers.js';
+import { PEERS, proven, tellFacts, tellProblem } from './peer-answers.js';
 
 /** Files of other servers, where the map, FastDFS and the file's gateway say different things. */
 
@@ -65,6 +65,9 @@ async function scene({ map, gateway = refuse, places = [], readMapped }: Scene):
   const deployment = {
     origin: 7,
     ...PEERS,
+    isAuthoritativeFor: () => false,
+    isKnownRemoved: () => false,
+    known: () => undefined,
     find: async () => {
       if (map === AWAY) throw new MapError('map_unavailable', 'away');
       return answers[0];
@@ -79,11 +82,12 @@ async function scene({ map, gateway = refuse, places = [], readMapped }: Scene):
     deployment: deployment as unknown as Deployment,
     readMapped:
       readMapped ??
-      (async (file, range) => {
+      (async (_, file, range) => {
         if (places.includes(file)) return CONTENT.subarray(range?.start, range && range.end + 1);
         throw notThere(file);
       }),
-    onRead: (_, __, read) => read(),
+    reads: { run: (_, __, read) => read(), runNow: (read) => read() },
+    cache: new FileCache({ maxBytes: 2 ** 20 }),
     downloads: { missing, lossOf: async () => undefined },
     smallFileBytes: 1000,
     now: Date.now,
@@ -101,24 +105,20 @@ const notThere = ({ trunkFileId }: MappedFile): StoreError =>
 
 const refuse: RequestListener = (_, response) => void response.writeHead(421).end();
 
-const sayGone: RequestListener = (_, response) => {
-  response.writeHead(404).end();
-};
+const say =
+  (problem: string): RequestListener =>
+  (_, response) => {
+    const { head, body } = tellProblem(problem);
+    response.writeHead(200, head).end(body);
+  };
+const sayGone = say('not_found');
 
 /** Has the file, with these facts. */
 const has =
   (facts: object = {}): RequestListener =>
   ({ url = '' }, response) => {
-    const info = {
-      ...{ key: NAME, name: 'f.bin', type: 'text/plain', size: CONTENT.length, state: 'staged' },
-      crc32: crc32(CONTENT).toString(16).padStart(8, '0'),
-      stagedAt: new Date(0).toISOString(),
-      ...facts,
-    };
-    const head = { [PEER_FILE_HEADER]: Buffer.from(JSON.stringify(info)).toString('base64url') };
-    const most = /most=(\d+)/.exec(url)?.[1] ?? CONTENT.length;
-    if (Number(most) < CONTENT.length) response.writeHead(204, head).end();
-    else response.writeHead(200, { ...head, 'content-length': CONTENT.length }).end(CONTENT);
+    const { head, body } = tellFacts(url, CONTENT, facts);
+    response.writeHead(200, head).end(body);
   };
 
 const read = async ({ files }: Asked): Promise<Buffer> =>
@@ -145,8 +145,7 @@ it('a mapped file that FastDFS does not have is gone only if the map or its gate
 });
 
 it('a mapped file that FastDFS has lost is missing if its gateway says so or there is none', async () => {
-  const sayLost: RequestListener = (_, response) =>
-    void response.writeHead(500).end(JSON.stringify({ code: 'missing_in_fastdfs', detail: '' }));
+  const sayLost = say('missing_in_fastdfs');
   for (const gateway of ['unknown', sayLost] as const) {
     const lost = await scene({ map: [OLD], gateway });
     for (let turn = 0; turn < 2; turn++) {
@@ -158,7 +157,7 @@ it('a mapped file that FastDFS has lost is missing if its gateway says so or the
 
 describe('a large file that vanishes from its place while it is read', () => {
   /** Its old place is gone behind the first five bytes. */
-  const vanishing: ForeignFilesParts['readMapped'] = async (file, range) => {
+  const vanishing: ForeignFilesParts['readMapped'] = async (_, file, range) => {
     const { start, end } = range ?? { start: 0, end: CONTENT.length - 1 };
     if (file !== OLD) return Readable.from([CONTENT.subarray(start, end + 1)]);
     return Readable.from(
@@ -196,8 +195,10 @@ it('a part of a large file of another gateway is never of wrong bytes', async ()
     crc32: crc32(large).toString(16).padStart(8, '0'),
   };
   const gateway: RequestListener = (request, response) => {
-    const head = { ...request, url: 'most=0' } as typeof request;
-    if (request.url!.includes('most=')) return has(facts)(head, response);
+    if (request.url!.includes('most=')) {
+      const { head, body } = tellFacts(request.url!, large, facts, false);
+      return response.writeHead(200, head).end(body);
+    }
     const [, start, end] = /bytes=(\d+)-(\d+)/.exec(request.headers.range!)!.map(Number);
     const part = sent.subarray(start!, end! + 1);
     response.writeHead(206, { 'content-length': part.length }).end(part);
@@ -221,7 +222,7 @@ it('waiting for a FastDFS id asks for no bytes, and ends where there will be non
     ...GONE,
     message: expect.stringContaining('no FastDFS id can be made for it'),
   });
-  expect(merged.urls).toEqual([`/peer/files/${NAME}?most=0`]);
+  expect(merged.urls).toEqual([`/peer/facts?most=0&keys=${NAME}`]);
   const withId = await scene({ map: [undefined], gateway: has({ state: 'merged', fileId: 'id' }) });
   expect(await withId.files.settled(KEY, undefined)).toBe('id');
 });

@@ -5,6 +5,7 @@ import { createServer, type RequestListener, type Server } from 'node:http';
 import { createServer as createSecureServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
+import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import { expect, it, onTestFinished } from 'vitest';
@@ -15,13 +16,12 @@ import {
 import {
   answerProof,
   isPeerToken,
-  PEER_FILE_HEADER,
   PEER_HEADER,
   peerToken,
 } from '../../packages/client/dist/deployment/peer-seals.js';
 import { hasCommand, requirement } from '../support/requirements.js';
 import { temporaryFolder } from '../support/temporary.js';
-import { PEERS, proven } from './peer-answers.js';
+import { factsOf, PEERS, proven, tellFacts } from './peer-answers.js';
 
 /** What one gateway makes of the answers of another one, good and bad. */
 
@@ -30,16 +30,18 @@ const KEY = 'AAAAAAAAAAAAAAAAAAAAAA';
 const CONTENT = Buffer.from('the content of a small file');
 const UNAVAILABLE = { name: 'StoreError', code: 'storage_unavailable', retryable: true };
 
-function factsOf(content: Buffer, facts: object = {}): Record<string, string | number> {
-  const info = {
-    ...{ key: KEY, name: 'f.bin', type: 'text/plain', size: content.length, state: 'staged' },
-    crc32: crc32(content).toString(16).padStart(8, '0'),
-    stagedAt: new Date(0).toISOString(),
-    ...facts,
+const PROBLEM = JSON.stringify({ code: 'forbidden', detail: 'No.' });
+
+/** A gateway that has this file. */
+const has =
+  (content: Buffer): RequestListener =>
+  ({ url = '' }, response) => {
+    const isFacts = url.includes('keys=');
+    const { head, body } = isFacts
+      ? tellFacts(url, content)
+      : { head: { 'content-length': content.length }, body: content };
+    response.writeHead(200, head).end(body);
   };
-  const packed = Buffer.from(JSON.stringify(info)).toString('base64url');
-  return { [PEER_FILE_HEADER]: packed, 'content-length': content.length };
-}
 
 const infoOf = (content: Buffer) => ({ key: KEY, size: content.length, crc32: crc32(content) });
 
@@ -51,7 +53,7 @@ async function peer(
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
   const files = new GatewayFiles(`http://127.0.0.1:${port}`, {
-    ...{ maxConnections: 2, maxRequests: 100, connectTimeoutMs: 1000, answerTimeoutMs: 1000 },
+    ...{ connections: 2, maxRequests: 100, connectTimeoutMs: 1000, answerTimeoutMs: 1000 },
     ...{ peers: PEERS, ...options },
   });
   onTestFinished(async () => {
@@ -64,22 +66,27 @@ async function peer(
 
 it('an answer counts only with the proof of a gateway of the deployment, made for its request', async () => {
   let status = 200;
-  let wrong: (token: string) => object = () => ({});
+  let wrong: (token: string) => Record<string, string> = () => ({});
   let first: string | undefined;
   const { files } = await peer((request, response) => {
     const { method = '', url = '', headers } = request;
     const token = headers[PEER_HEADER];
     if (!isPeerToken(token, PEERS, method, url)) throw new Error('it has no token');
     first ??= token;
-    const facts = status < 300 ? factsOf(CONTENT) : {};
-    response.writeHead(status, { ...facts, ...wrong(token) });
-    response.end(status === 204 ? undefined : status < 300 ? CONTENT : 'nothing');
+    const { head, body } = tellFacts(url, CONTENT);
+    const isFacts = url.includes('keys=') && status < 300;
+    if (status >= 300) response.writeHead(status, wrong(token)).end(PROBLEM);
+    else {
+      const length = { 'content-length': CONTENT.length };
+      response.writeHead(status, { ...(isFacts ? head : length), ...wrong(token) });
+      response.end(status === 204 ? undefined : isFacts ? body : CONTENT);
+    }
   });
   const asks = (): Promise<unknown>[] => [
-    files.find(KEY, 100, undefined),
+    files.find(KEY, undefined),
     files.read(infoOf(CONTENT), undefined, undefined),
     files.delete(KEY),
-    files.findOnce('mark', 100),
+    files.findOnce(Buffer.alloc(16), 100),
     files.list({ limit: 3 }),
   ];
   const proofs: readonly (typeof wrong)[] = [
@@ -89,9 +96,7 @@ it('an answer counts only with the proof of a gateway of the deployment, made fo
     // The facts of another file.
     (token) => ({ [PEER_HEADER]: answerProof(PEERS, token, status, 'facts') }),
     // An answer to another request.
-    () => ({
-      [PEER_HEADER]: answerProof(PEERS, first!, status, factsOf(CONTENT)[PEER_FILE_HEADER]),
-    }),
+    () => ({ [PEER_HEADER]: answerProof(PEERS, first!, status) }),
   ];
   const fail = async (...codes: string[]) => {
     const answers = await Promise.allSettled(asks());
@@ -104,8 +109,6 @@ it('an answer counts only with the proof of a gateway of the deployment, made fo
   }
   wrong = () => ({});
   for (status of [410, 421]) await fail(...away);
-  status = 404;
-  await fail('not_found', 'not_found', 'not_found', ...away.slice(3));
 });
 
 it('a token is good for one method and path, and for a minute by the clock of the map', () => {
@@ -134,31 +137,34 @@ it('a token is good for one method and path, and for a minute by the clock of th
 it.each(['dies', 'stalls'])(
   'a gateway that %s within a body makes the file unavailable',
   async (how) => {
-    const large = Buffer.alloc(100_000, 'large');
+    const large = Buffer.alloc(2_000_000, 'large');
     const { files } = await peer(
-      (_, response) => {
-        response.writeHead(200, factsOf(large)).write(large.subarray(0, 50_000));
+      ({ url = '' }, response) => {
+        const { head, body } = tellFacts(url, CONTENT);
+        if (url.includes('keys=')) response.writeHead(200, head).write(body.subarray(0, 50));
+        else response.writeHead(200, { 'content-length': large.length }).write(large.subarray(5));
         if (how === 'dies') setTimeout(() => response.destroy(), 50);
       },
       { answerTimeoutMs: 600 },
     );
-    await expect(files.find(KEY, 200_000, undefined)).rejects.toMatchObject(UNAVAILABLE);
+    await expect(files.find(KEY, undefined)).rejects.toMatchObject(UNAVAILABLE);
     await expect(files.readWhole(infoOf(large), undefined)).rejects.toMatchObject(UNAVAILABLE);
-    const stream = await files.read(infoOf(large), undefined, undefined);
+    const stream = (await files.read(infoOf(large), undefined, undefined)) as Readable;
     const [error] = await once(stream.resume(), 'error').catch((cause) => [cause]);
     expect(error).toMatchObject(UNAVAILABLE);
   },
 );
 
 it('a read that its caller ends is aborted, not unavailable', async () => {
+  const large = Buffer.alloc(2_000_000, 'large');
   const { files } = await peer((_, response) => {
-    response.writeHead(200, factsOf(CONTENT)).write(CONTENT.subarray(0, 4));
+    response.writeHead(200, { 'content-length': large.length }).write(large.subarray(0, 4));
   });
   const aborted = { name: 'StoreError', code: 'aborted' };
-  await expect(files.find(KEY, 100, AbortSignal.timeout(100))).rejects.toMatchObject(aborted);
-  await expect(files.find(KEY, 100, AbortSignal.abort())).rejects.toMatchObject(aborted);
+  await expect(files.find(KEY, AbortSignal.timeout(100))).rejects.toMatchObject(aborted);
+  await expect(files.find(KEY, AbortSignal.abort())).rejects.toMatchObject(aborted);
   const caller = new AbortController();
-  const stream = await files.read(infoOf(CONTENT), undefined, caller.signal);
+  const stream = (await files.read(infoOf(large), undefined, caller.signal)) as Readable;
   const failed = once(stream.resume(), 'error').catch((cause) => [cause]);
   caller.abort();
   const [error] = await failed;
@@ -166,49 +172,81 @@ it('a read that its caller ends is aborted, not unavailable', async () => {
 });
 
 it('a longer body than was asked for is not taken', async () => {
-  const { files } = await peer((_, response) => {
-    response.writeHead(200, factsOf(CONTENT)).end(CONTENT);
+  const { files } = await peer(({ url = '' }, response) => {
+    const { head, body } = tellFacts(url, CONTENT);
+    const { 'content-length': _, ...rest } = head;
+    response.writeHead(200, rest).write(body);
+    for (let mib = 0; mib < 3; mib++) response.write(Buffer.alloc(2 ** 20));
+    response.end();
   });
-  await expect(files.find(KEY, 5, undefined)).rejects.toMatchObject(UNAVAILABLE);
-  expect((await files.find(KEY, 100, undefined)).bytes).toEqual(CONTENT);
+  await expect(files.find(KEY, undefined)).rejects.toMatchObject(UNAVAILABLE);
+});
+
+it('other bytes than the facts say are corrupt, and facts of another file are no answer', async () => {
+  let facts: object = { crc32: '00000000' };
+  const { files } = await peer(({ url = '' }, response) => {
+    const { head, body } = tellFacts(url, CONTENT, facts);
+    response.writeHead(200, head).end(body);
+  });
+  await expect(files.find(KEY, undefined)).rejects.toMatchObject({ code: 'corrupt' });
+  facts = { key: 'BAAAAAAAAAAAAAAAAAAAAA' };
+  await expect(files.find(KEY, undefined)).rejects.toMatchObject(UNAVAILABLE);
+});
+
+it('questions that wait at the same moment are few requests, and one for the same file', async () => {
+  const urls: string[] = [];
+  const { files } = await peer((request, response) => {
+    urls.push(request.url ?? '');
+    has(CONTENT)(request, response);
+  });
+  const keys = Array.from({ length: 70 }, (_, index) =>
+    Buffer.alloc(16, index).toString('base64url'),
+  );
+  const found = await Promise.all([...keys, ...keys].map((key) => files.find(key, undefined)));
+  expect(found.map(({ info }) => info.key)).toEqual([...keys, ...keys]);
+  expect(found.every(({ bytes }) => bytes?.equals(CONTENT))).toBe(true);
+  expect(urls).toHaveLength(2);
 });
 
 it('a gateway that answers in drops does not hold a small file longer than the limit', async () => {
   const { files } = await peer(
-    (_, response) => {
-      response.writeHead(200, factsOf(CONTENT));
+    (request, response) => {
+      const { head, body } = tellFacts(request.url ?? '', CONTENT);
+      response.writeHead(200, head);
       let sent = 0;
-      const timer = setInterval(() => response.write(CONTENT.subarray(sent, ++sent)), 100);
+      const timer = setInterval(() => response.write(body.subarray(sent, ++sent)), 100);
       response.once('close', () => clearInterval(timer));
     },
     { answerTimeoutMs: 400 },
   );
   const begin = performance.now();
-  await expect(files.find(KEY, 100, undefined)).rejects.toMatchObject(UNAVAILABLE);
+  await expect(files.find(KEY, undefined)).rejects.toMatchObject(UNAVAILABLE);
   expect(performance.now() - begin).toBeLessThan(1500);
 });
 
 it('requests behind a gateway that stalls end in time, and no more than so many wait', async () => {
   const { files } = await peer(() => undefined, {
-    ...{ maxConnections: 1, maxRequests: 4, answerTimeoutMs: 500 },
+    ...{ connections: 1, maxRequests: 4, answerTimeoutMs: 500 },
   });
   const begin = performance.now();
-  const waiting = Array.from({ length: 4 }, () =>
-    files.find(KEY, 100, undefined).catch((error: unknown) => error),
+  const keys = Array.from({ length: 4 }, (_, index) =>
+    Buffer.alloc(16, index).toString('base64url'),
   );
+  const waiting = keys.map((key) => files.find(key, undefined).catch((error: unknown) => error));
   await sleep(20);
-  await expect(files.find(KEY, 100, undefined)).rejects.toMatchObject(UNAVAILABLE);
+  const one = Buffer.alloc(16, 9).toString('base64url');
+  await expect(files.find(one, undefined)).rejects.toMatchObject(UNAVAILABLE);
   expect(performance.now() - begin).toBeLessThan(400);
   for (const error of await Promise.all(waiting)) expect(error).toMatchObject(UNAVAILABLE);
   expect(performance.now() - begin).toBeLessThan(1500);
 });
 
 it('a request that waits for a connection ends with the signal of its caller', async () => {
-  const { files } = await peer(() => undefined, { maxConnections: 1, answerTimeoutMs: 2000 });
-  const first = files.find(KEY, 100, undefined).catch((error: unknown) => error);
+  const { files } = await peer(() => undefined, { connections: 1, answerTimeoutMs: 2000 });
+  const first = files.find(KEY, undefined).catch((error: unknown) => error);
   await sleep(20);
   const begin = performance.now();
-  const second = files.find(KEY, 100, AbortSignal.timeout(100));
+  const second = files.find(KEY, AbortSignal.timeout(100));
   await expect(second).rejects.toMatchObject({ code: 'aborted' });
   expect(performance.now() - begin).toBeLessThan(1000);
   expect(await first).toMatchObject(UNAVAILABLE);
@@ -216,15 +254,14 @@ it('a request that waits for a connection ends with the signal of its caller', a
 
 it('requests that have ended make room for others', async () => {
   const { files } = await peer(
-    ({ method }, response) => {
-      if (method === 'DELETE') response.writeHead(204).end();
-      else response.writeHead(200, factsOf(CONTENT)).end(CONTENT);
+    (request, response) => {
+      if (request.method === 'DELETE') response.writeHead(204).end();
+      else has(CONTENT)(request, response);
     },
     { maxRequests: 1 },
   );
   for (let count = 0; count < 5; count++) {
-    expect((await files.find(KEY, 100, undefined)).bytes).toEqual(CONTENT);
-    await expect(files.find(KEY, 1, undefined)).rejects.toMatchObject(UNAVAILABLE);
+    expect((await files.find(KEY, undefined)).bytes).toEqual(CONTENT);
     await sleep(20);
     expect(await files.readWhole(infoOf(CONTENT), undefined)).toEqual(CONTENT);
     await files.delete(KEY);
@@ -253,11 +290,11 @@ it.skipIf(needsOpenssl.missing)(
     await once(server, 'listening');
     onTestFinished(() => void server.close());
     const files = new GatewayFiles(`https://127.0.0.1:${(server.address() as AddressInfo).port}`, {
-      ...{ maxConnections: 2, maxRequests: 100, connectTimeoutMs: 1000, answerTimeoutMs: 1000 },
+      ...{ connections: 2, maxRequests: 100, connectTimeoutMs: 1000, answerTimeoutMs: 1000 },
       peers: PEERS,
     });
     onTestFinished(() => files.close());
-    await expect(files.find(KEY, 100, undefined)).rejects.toMatchObject({
+    await expect(files.find(KEY, undefined)).rejects.toMatchObject({
       ...UNAVAILABLE,
       message: expect.stringMatching(/^the gateway at https:.*certificate/),
     });
@@ -269,21 +306,19 @@ it.skipIf(needsOpenssl.missing)(
 
 it('slow readers of large files do not keep small ones waiting', async () => {
   const large = Buffer.alloc(8_000_000, 'large');
-  const { files } = await peer(({ url = '' }, response) => {
-    const content = url.includes('most=') ? CONTENT : large;
-    response.writeHead(200, factsOf(content)).end(content);
+  const { files } = await peer((request, response) => {
+    const { url = '' } = request;
+    has(url.includes('most=') ? CONTENT : large)(request, response);
   });
   for (let count = 0; count < 2; count++) {
-    const stream = await files.read(infoOf(large), undefined, undefined);
+    const stream = (await files.read(infoOf(large), undefined, undefined)) as Readable;
     onTestFinished(() => void stream.on('error', () => undefined).destroy());
   }
-  expect((await files.find(KEY, 100, undefined)).bytes).toEqual(CONTENT);
+  expect((await files.find(KEY, undefined)).bytes).toEqual(CONTENT);
 });
 
 it('a page of files is taken whole and well-formed, or not at all', async () => {
-  const info = JSON.parse(
-    Buffer.from(String(factsOf(CONTENT)[PEER_FILE_HEADER]), 'base64url').toString(),
-  ) as object;
+  const info = factsOf(KEY, CONTENT);
   let answer: string | Buffer = JSON.stringify({ files: [info], next: KEY });
   let status = 200;
   const urls: string[] = [];

@@ -9,7 +9,6 @@ import {
 } from '../harness/benchmark.js';
 import { Child } from '../harness/child.js';
 import { atMost } from '../harness/goals.js';
-import { inTurn } from '../harness/load.js';
 import { Nodes } from '../harness/nodes.js';
 import type { Stored, Target } from '../servers/content.js';
 import type { LoadHandlers } from '../servers/load-process.js';
@@ -26,7 +25,7 @@ interface Plan {
 
 const PLANS: Readonly<Record<Scale, Plan>> = {
   full: { runs: 5, files: 8_000, mapFiles: 100_000 },
-  quick: { runs: 3, files: 2_000, mapFiles: 8_000 },
+  quick: { runs: 3, files: 4_000, mapFiles: 8_000 },
   smoke: { runs: 1, files: 50, mapFiles: 50 },
 };
 
@@ -138,6 +137,10 @@ async function freePorts(count: number): Promise<number[]> {
   return ports;
 }
 
+/** Each read is followed by the same ones again, and once more. */
+const READS = ['first', 'again', 'third'] as const;
+const PLACES = ['own-staged', 'foreign-staged', 'own-merged', 'foreign-merged'] as const;
+
 async function measureReads(context: BenchmarkContext, plan: Plan): Promise<void> {
   const { figures, print, table, progress } = context;
   for (let run = 0; run < plan.runs; run += 1) {
@@ -146,31 +149,60 @@ async function measureReads(context: BenchmarkContext, plan: Plan): Promise<void
     const module = new URL('../servers/load-process.js', import.meta.url);
     await using load = new Child<LoadHandlers>(module);
     const [own, foreign] = running.targets as [Target, Target];
+    const [home, other] = running.gateways;
+    if (!home || !other) throw new Error('two gateways were started');
     const contents = Array.from({ length: plan.files }, (_, number) => ({
-      ...{ number, bytes: FILE_BYTES },
+      number,
+      bytes: FILE_BYTES,
     }));
-    const files: readonly Stored[] = await load.call('store', { target: own, files: contents });
+    const store = (): Promise<readonly Stored[]> =>
+      load.call('store', { target: own, files: contents });
     /** Each file once; every byte of it is compared. */
-    const read = async (id: string, target: Target) => {
+    const rateOf = async (target: Target, files: readonly Stored[]) => {
       const { seconds } = await load.call('run', { target, files, connections: CONCURRENCY });
-      figures.add(`reads.${id}`, 'files/s', plan.files / seconds);
+      return files.length / seconds;
     };
-    await read('own-staged', own);
-    await read('foreign-staged', foreign);
+    const read = async (place: string, files: readonly Stored[]) => {
+      const isOwn = place.startsWith('own');
+      const [asked, peer] = isOwn ? [home, other] : [other, home];
+      for (const which of READS) {
+        const before = { asked: await asked.cpuSeconds(), peer: await peer.cpuSeconds() };
+        const rate = await rateOf(isOwn ? own : foreign, files);
+        const micros = (now: number, then: number) => ((now - then) / files.length) * 1e6;
+        figures.addAll(`reads.${place}.${which}`, {
+          rate: [rate, 'files/s'],
+          asked: [micros(await asked.cpuSeconds(), before.asked), 'µs'],
+          peer: [micros(await peer.cpuSeconds(), before.peer), 'µs'],
+        });
+      }
+    };
+    // Code that has not run yet is not measured.
+    const warm = await store();
+    for (const target of [own, foreign]) await rateOf(target, warm);
+    // The first reader of a file finds it in no cache, so each has files of its own.
+    const [ofOwn, ofForeign, unread] = [await store(), await store(), await store()];
+    await read('own-staged', ofOwn);
+    await read('foreign-staged', ofForeign);
     await running.first.call('merge');
-    await read('foreign-first', foreign);
-    // Both warm, and in turns.
-    for (const which of inTurn(run, ['own', 'foreign'])) {
-      await read(`${which}-cached`, which === 'own' ? own : foreign);
-    }
-    figures.addRatio('foreign-cached', 'reads.own-cached', 'reads.foreign-cached');
+    await read('own-merged', ofOwn);
+    await read('foreign-merged', unread);
+    figures.addRatio(
+      'foreign-cached',
+      'reads.own-merged.third.rate',
+      'reads.foreign-merged.third.rate',
+    );
   }
-  const kinds = ['own-staged', 'foreign-staged', 'foreign-first', 'own-cached', 'foreign-cached'];
   print('## Reads');
   table('reads', {
     head: '',
-    rows: kinds.map((id) => [id, `reads.${id}`]),
-    columns: [['Files/s', '']],
+    rows: PLACES.flatMap((place) =>
+      READS.map((which): [string, string] => [`${place}, ${which}`, `reads.${place}.${which}`]),
+    ),
+    columns: [
+      ['Files/s', '.rate'],
+      ['CPU of the gateway asked, µs', '.asked'],
+      ['of the other one', '.peer'],
+    ],
   });
 }
 

@@ -48,6 +48,9 @@ export function explain(error: unknown): string {
   if (first) return explain(first);
   if (error.message === 'fetch failed' && error.cause) return explain(error.cause);
   if (isUsageError(error)) return error.message;
+  // The gateway's own sentence, without its code and URL.
+  const { detail } = Object(error.cause) as { readonly detail?: unknown };
+  if (typeof detail === 'string') return detail;
   return error.message.split('\n')[0] ?? error.name;
 }
 

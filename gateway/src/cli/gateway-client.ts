@@ -1,24 +1,9 @@
 import type { Readable } from 'node:stream';
+import { parseConnectOptions, type Request, Requests, refusalIn } from '@stevedore/client';
 import type { OptionValues } from '@stevedore/options';
-import { type Dispatcher, Pool } from 'undici';
-import { UsageError } from './errors.js';
-import { type clientOptions, DEFAULT_URL } from './options.js';
+import type { clientOptions } from './options.js';
 
-/** The gateway as the subcommands see it: a pool of connections and one error. */
-
-/** A refusal by the gateway, with its text. */
-export class GatewayError extends Error {
-  override readonly name = 'GatewayError';
-  readonly status: number;
-  /** Undefined if it did not say when to retry. */
-  readonly retryAfterMs: number | undefined;
-
-  constructor(status: number, message: string, retryAfterMs?: number) {
-    super(message);
-    this.status = status;
-    this.retryAfterMs = retryAfterMs;
-  }
-}
+/** The gateway as the subcommands see it: facts of files as its JSON has them. */
 
 /** Refusals that concern one file; after any other, the next file is refused too. */
 const OF_ONE_FILE: ReadonlySet<number> = new Set([400, 404, 408, 409, 411, 413, 415, 422, 500]);
@@ -32,7 +17,8 @@ const OF_ONE_REQUEST: ReadonlySet<unknown> = new Set([
 
 /** True if no other request to this gateway can succeed now. */
 export function endsAll(error: unknown): boolean {
-  if (error instanceof GatewayError) return !OF_ONE_FILE.has(error.status);
+  const refusal = refusalIn(error);
+  if (refusal) return !OF_ONE_FILE.has(refusal.status);
   return !OF_ONE_REQUEST.has((error as NodeJS.ErrnoException).code);
 }
 
@@ -49,117 +35,88 @@ export interface Upload {
 
 /** The longest time that the gateway takes. */
 const FOR_EVER_MS = 10 ** 15 - 1;
+const PATIENCE = { retryTime: 0, connectTimeout: '10s', answerTimeout: '5m' };
+/** Longest page of a listing. */
+const MAX_PAGE_BYTES = 16 * 2 ** 20;
 
 type About = Pick<Upload, 'name' | 'type' | 'group'>;
+type Json = Record<string, unknown>;
 
 export class GatewayClient implements AsyncDisposable {
-  /** Equal for all ways to write the same URL. */
-  readonly url: string;
-  readonly #pool: Pool;
-  readonly #base: string;
-  readonly #authorization: Readonly<Record<string, string>>;
+  readonly #requests: Requests;
 
   /** Requests under way fail when `stopped` is aborted. */
-  constructor(
-    { url, apiKey }: OptionValues<typeof clientOptions>,
-    connections = 1,
-    stopped?: AbortSignal,
-  ) {
-    const { origin, pathname } = parseUrl(url);
-    this.#base = pathname.replace(/\/+$/, '');
-    this.url = origin + this.#base;
-    this.#authorization = apiKey === '' ? {} : { authorization: `Bearer ${apiKey}` };
-    this.#pool = new Pool(origin, { connections, pipelining: 1 });
+  constructor(options: OptionValues<typeof clientOptions>, connections = 1, stopped?: AbortSignal) {
+    const { url, apiKey } = options;
+    this.#requests = new Requests(parseConnectOptions({ url, apiKey, connections, ...PATIENCE }));
     stopped?.addEventListener('abort', () => void this[Symbol.asyncDispose]());
   }
 
+  /** Equal for all ways to write the same URL. */
+  get url(): string {
+    return this.#requests.url;
+  }
+
   /** Resolves with the receipt. */
-  async put(upload: Upload): Promise<Record<string, unknown>> {
-    const { size, mark } = upload;
+  put(upload: Upload): Promise<Json> {
+    const { size, mark, body } = upload;
     const headers = aboutHeaders(upload);
     if (size !== undefined) headers['content-length'] = String(size);
     if (mark !== undefined) headers['idempotency-key'] = `once-${mark}`;
-    return this.#json(await this.#request('POST', '/files', { headers, body: upload.body }));
+    return this.#json({ method: 'POST', path: '/files', headers, body });
   }
 
   /** Gives a file in FastDFS a key; resolves with the receipt. */
-  async register(id: string, about: About): Promise<Record<string, unknown>> {
+  register(id: string, about: About): Promise<Json> {
     const path = `/files?${new URLSearchParams({ id })}`;
-    return this.#json(await this.#request('POST', path, { headers: aboutHeaders(about) }));
+    return this.#json({ method: 'POST', path, headers: aboutHeaders(about) });
   }
 
   /** The receipt of the upload with this mark, however old. */
-  async findOnce(mark: string): Promise<Record<string, unknown> | undefined> {
+  async findOnce(mark: string): Promise<Json | undefined> {
     const query = new URLSearchParams({ once: mark, 'within-ms': String(FOR_EVER_MS) });
-    const found = await this.#json(await this.#request('GET', `/files?${query}`));
-    return Array.isArray(found) ? (found[0] as Record<string, unknown>) : undefined;
+    const found: unknown = await this.#json({ method: 'GET', path: `/files?${query}` });
+    return Array.isArray(found) ? (found[0] as Json) : undefined;
   }
 
-  async get(id: string): Promise<Readable> {
-    return (await this.#request('GET', pathOf(id))).body;
+  get(id: string): Promise<Readable> {
+    return this.#body(pathOf(id));
   }
 
-  /** All facts for a key; for a FastDFS id, those in its headers. */
-  async stat(id: string): Promise<Record<string, unknown>> {
-    if (!isFileId(id)) {
-      return this.#json(await this.#request('GET', `${pathOf(id)}/info`));
-    }
-    const { headers } = await this.#request('HEAD', pathOf(id));
-    return {
-      fileId: id,
-      size: Number(headers['content-length']),
-      type: headers['content-type'],
-      stagedAt: new Date(String(headers['last-modified'])).toISOString(),
-    };
+  stat(id: string): Promise<Json> {
+    const path = isFileId(id) ? `/files?${new URLSearchParams({ id })}` : `${pathOf(id)}/info`;
+    return this.#json({ method: 'GET', path });
   }
 
   /** A page of the gateway's files; `query` as for `GET /files`. */
-  async list(query: Readonly<Record<string, string>>): Promise<Record<string, unknown>> {
-    return this.#json(await this.#request('GET', `/files?${new URLSearchParams(query)}`));
+  list(query: Readonly<Record<string, string>>): Promise<Json> {
+    return this.#json({ method: 'GET', path: `/files?${new URLSearchParams(query)}` });
   }
 
   /** The files of `list`, as a ZIP. */
-  async zip(query: Readonly<Record<string, string>>): Promise<Readable> {
-    const parameters = new URLSearchParams({ ...query, format: 'zip' });
-    return (await this.#request('GET', `/files?${parameters}`)).body;
+  zip(query: Readonly<Record<string, string>>): Promise<Readable> {
+    return this.#body(`/files?${new URLSearchParams({ ...query, format: 'zip' })}`);
   }
 
   /** Deletes a page of a group's files; resolves with `deleted` and `next`. */
-  async deleteListed(query: Readonly<Record<string, string>>): Promise<Record<string, unknown>> {
-    return this.#json(await this.#request('DELETE', `/files?${new URLSearchParams(query)}`));
+  deleteListed(query: Readonly<Record<string, string>>): Promise<Json> {
+    return this.#json({ method: 'DELETE', path: `/files?${new URLSearchParams(query)}` });
   }
 
   async delete(id: string): Promise<void> {
-    await (await this.#request('DELETE', pathOf(id))).body.dump();
+    await this.#requests.whole({ method: 'DELETE', path: pathOf(id) }, undefined);
   }
 
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.#pool.destroy();
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.#requests.close();
   }
 
-  async #json({ body }: Dispatcher.ResponseData): Promise<Record<string, unknown>> {
-    const text = await body.text();
-    try {
-      return JSON.parse(text) as Record<string, unknown>;
-    } catch {
-      throw new Error(`what answers at ${this.url} is not a gateway`);
-    }
+  async #json(request: Request): Promise<Json> {
+    return (await this.#requests.json(request, undefined, MAX_PAGE_BYTES)) as Json;
   }
 
-  async #request(
-    method: Dispatcher.HttpMethod,
-    path: string,
-    options: { readonly headers?: Record<string, string>; readonly body?: Readable } = {},
-  ): Promise<Dispatcher.ResponseData> {
-    const headers = { ...this.#authorization, ...options.headers };
-    const answer = await this.#pool.request({
-      ...options,
-      method,
-      path: this.#base + path,
-      headers,
-    });
-    if (answer.statusCode < 300) return answer;
-    throw await refusal(answer);
+  async #body(path: string): Promise<Readable> {
+    return (await this.#requests.open({ method: 'GET', path }, undefined)).body;
   }
 }
 
@@ -170,27 +127,6 @@ function aboutHeaders({ name, type, group }: About) {
   };
   if (group !== undefined) headers['x-affinity-group'] = headerBytes(group);
   return headers;
-}
-
-async function refusal(answer: Dispatcher.ResponseData): Promise<GatewayError> {
-  const { statusCode, headers, body } = answer;
-  const text = await body.text();
-  let detail: unknown;
-  try {
-    detail = (JSON.parse(text) as { readonly detail?: unknown }).detail;
-  } catch {
-    // Not from a gateway, or an answer to HEAD.
-  }
-  if (statusCode === 404 && detail === undefined) detail = 'There is no such file.';
-  return new GatewayError(
-    statusCode,
-    typeof detail === 'string' ? detail : `the server answered with status ${statusCode}`,
-    parseRetryAfter(headers['retry-after']),
-  );
-}
-
-function parseRetryAfter(header: string | string[] | undefined): number | undefined {
-  return typeof header === 'string' && /^\d{1,9}$/.test(header) ? Number(header) * 1000 : undefined;
 }
 
 function isFileId(id: string): boolean {
@@ -205,10 +141,4 @@ function pathOf(id: string): string {
 /** Header values are bytes, which the gateway reads as UTF-8. */
 function headerBytes(text: string): string {
   return Buffer.from(text, 'utf8').toString('latin1');
-}
-
-function parseUrl(text: string): URL {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url && (url.protocol === 'http:' || url.protocol === 'https:')) return url;
-  throw new UsageError(`"${text}" is not the URL of a gateway; write it like ${DEFAULT_URL}`);
 }

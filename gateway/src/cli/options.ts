@@ -35,7 +35,7 @@ export function flags<Table extends OptionTable>(table: Table): Table {
 
 export const jsonOption = flags({ json: option.boolean(false, 'print JSON') });
 
-export const DEFAULT_URL = 'http://127.0.0.1:8080';
+const DEFAULT_URL = 'http://127.0.0.1:8080';
 
 /** Of every command that talks to a gateway. */
 export const clientOptions = {

@@ -3,12 +3,13 @@ import { extname } from 'node:path';
 import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
+import { refusalIn } from '@stevedore/client';
 import { DEFAULT_TYPE } from '@stevedore/middleware/core';
 import { formatBytes } from '@stevedore/options';
 import { lookup } from 'mime-types';
 import { hex } from './csv.js';
 import { complaint, explain } from './errors.js';
-import { endsAll, type GatewayClient, GatewayError } from './gateway-client.js';
+import { endsAll, type GatewayClient } from './gateway-client.js';
 import type { Progress } from './progress.js';
 import type { PutEntry, PutJournal } from './put-journal.js';
 
@@ -164,11 +165,11 @@ export class PutRun {
       );
       return info?.size === file.size ? info : undefined;
     } catch (error) {
-      if (!(error instanceof GatewayError)) throw error;
-      if (error.status === 404) return undefined;
-      if (error.status !== 401 && error.status !== 403) throw error;
+      const status = refusalIn(error)?.status;
+      if (status === 404) return undefined;
+      if (status !== 401 && status !== 403) throw error;
       if (this.#checksGateway) {
-        this.#options.progress.warn(`files that the gateway has are sent again: ${error.message}`);
+        this.#options.progress.warn(`files that the gateway has are sent again: ${explain(error)}`);
       }
       this.#checksGateway = false;
       return undefined;
@@ -204,7 +205,7 @@ export class PutRun {
         return await this.#sendOnce(file, mark);
       } catch (error) {
         // Path, times and size do not exclude that another file has the same mark.
-        if (mark === undefined || !isRefusal(error, 422)) throw error;
+        if (mark === undefined || refusalIn(error)?.status !== 422) throw error;
         return this.#sendOnce(file, undefined);
       }
     });
@@ -287,8 +288,8 @@ export class PutRun {
       try {
         return await request();
       } catch (error) {
-        const mayPass = isRefusal(error, 429) || isRefusal(error, 409);
-        const pauseMs = mayPass && error.retryAfterMs;
+        const { status, retryAfterMs } = refusalIn(error) ?? {};
+        const pauseMs = status === 429 || status === 409 ? retryAfterMs : undefined;
         if (identity === undefined || !pauseMs || pauseMs > MAX_PAUSE_MS) throw error;
         await sleep(pauseMs, undefined, { signal: this.#options.stopped });
       }
@@ -328,10 +329,6 @@ function markOf({ identity }: SourceFile, { state, name, affinityGroup }: PutEnt
 
 const MARK_BYTES = 16;
 
-function isRefusal(error: unknown, status: number): error is GatewayError {
-  return error instanceof GatewayError && error.status === status;
-}
-
 /** This file cannot be read or stored; others can. */
 class UnreadableError extends Error {}
 
@@ -369,7 +366,7 @@ async function* counted(
 function endsRun(error: unknown, file: SourceFile): boolean {
   if ('fileId' in file) return endsAll(error);
   // The server has no path for uploads at all.
-  return endsAll(error) || (error instanceof GatewayError && error.status === 404);
+  return endsAll(error) || refusalIn(error)?.status === 404;
 }
 
 function count(files: number): string {

@@ -1,9 +1,13 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { PassThrough, type Readable } from 'node:stream';
-import { isAnswerProof, PEER_HEADER, type PeerSecret, peerToken } from '@stevedore/client';
+import {
+  PEER_HEADER,
+  type PeerSecret,
+  peerRequests,
+  type Requests,
+  readAll,
+} from '@stevedore/client';
 import { type Answer, ProblemError, sendContinueIfExpected } from '@stevedore/middleware/core';
-import { LRUCache } from 'lru-cache';
-import type { Dispatcher, Pool } from 'undici';
 
 /**
  * Forwards a request unchanged to the gateway responsible for it, which checks API keys and limits.
@@ -11,12 +15,14 @@ import type { Dispatcher, Pool } from 'undici';
  * requests with short answers.
  */
 
-const MAX_TARGETS = 64;
-const MAX_CONNECTIONS = 64;
 const MAX_ANSWER_BYTES = 64 * 1024;
-const CONNECT_TIMEOUT_MS = 2_000;
-/** Timeout after the last byte of the request. */
-const ANSWER_TIMEOUT_MS = 60_000;
+const LIMITS = {
+  connections: 64,
+  maxRequests: 4096,
+  connectTimeoutMs: 2_000,
+  /** After the last byte of the request. */
+  answerTimeoutMs: 60_000,
+};
 
 /** Headers of this connection alone (RFC 9110, section 7.6.1), or set anew. */
 const NOT_HANDED_ON = new Set([
@@ -25,10 +31,7 @@ const NOT_HANDED_ON = new Set([
 ]);
 
 export class Forwarder {
-  readonly #targets = new LRUCache<string, Pool>({
-    max: MAX_TARGETS,
-    dispose: (pool) => void pool.close().catch(() => undefined),
-  });
+  readonly #targets = new Map<string, Requests>();
 
   /** Rejects with `storage_unavailable`: it can be retried. */
   async forward(
@@ -42,22 +45,19 @@ export class Forwarder {
     const hasBody = headers['transfer-encoding'] !== undefined || Number(length ?? 0) > 0;
     if (hasBody) sendContinueIfExpected(request, response);
     try {
-      const pool = await this.#pool(to);
-      const token = peerToken(peers, method, url);
-      const answer = await pool.request({
-        method: method as Dispatcher.HttpMethod,
-        path: url,
-        headers: {
-          ...handedOn(headers),
-          ...(length === undefined ? {} : { 'content-length': length }),
-          [PEER_HEADER]: token,
+      const answer = await this.#to(to, peers).exchange(
+        {
+          method: method as 'POST',
+          path: url,
+          headers: {
+            ...handedOn(headers),
+            ...(length === undefined ? {} : { 'content-length': length }),
+          },
+          ...(hasBody ? { body: bodyOf(request) } : {}),
         },
-        body: hasBody ? bodyOf(request) : null,
-      });
-      const content = await shortBody(answer.body);
-      if (!isAnswerProof(answer.headers[PEER_HEADER], peers, token, answer.statusCode)) {
-        throw new Error(`status ${answer.statusCode}, without the proof of a gateway`);
-      }
+        undefined,
+      );
+      const content = await readAll(answer.body, MAX_ANSWER_BYTES);
       return {
         status: answer.statusCode,
         headers: handedOn(answer.headers),
@@ -70,25 +70,13 @@ export class Forwarder {
   }
 
   async close(): Promise<void> {
-    const pools = [...this.#targets.values()];
-    await Promise.all(pools.map((pool) => pool.destroy()));
+    await Promise.all([...this.#targets.values()].map((each) => each.close()));
   }
 
-  async #pool(to: string): Promise<Pool> {
-    const known = this.#targets.get(to);
-    if (known) return known;
-    // Loaded when first needed, because importing undici replaces the dispatcher of Node's own
-    // `fetch`.
-    const { Pool: NewPool } = await import('undici');
-    const other = this.#targets.get(to);
-    if (other) return other;
-    const pool = new NewPool(new URL(to).origin, {
-      connections: MAX_CONNECTIONS,
-      headersTimeout: ANSWER_TIMEOUT_MS,
-      connect: { timeout: CONNECT_TIMEOUT_MS },
-    });
-    this.#targets.set(to, pool);
-    return pool;
+  #to(url: string, peers: PeerSecret): Requests {
+    const requests = this.#targets.get(url) ?? peerRequests(new URL(url).origin, peers, LIMITS);
+    this.#targets.set(url, requests);
+    return requests;
   }
 }
 
@@ -112,15 +100,4 @@ function handedOn(
     if (value !== undefined && !NOT_HANDED_ON.has(name)) kept[name] = String(value);
   }
   return kept;
-}
-
-async function shortBody(body: Dispatcher.ResponseData['body']): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  for await (const chunk of body as AsyncIterable<Buffer>) {
-    bytes += chunk.length;
-    if (bytes > MAX_ANSWER_BYTES) throw new Error('the answer is too long');
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks);
 }

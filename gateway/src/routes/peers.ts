@@ -5,11 +5,15 @@ import {
   type FileStore,
   isPeerToken,
   isStoreError,
+  MAX_FACTS_BYTES,
+  MAX_FACTS_KEYS,
   originOf,
   PEER_FILE_HEADER,
   PEER_HEADER,
   type StoredFile,
+  type ToldFile,
   tunnelName,
+  writeFacts,
 } from '@stevedore/client';
 import {
   type Answer,
@@ -29,16 +33,18 @@ import { listOptions } from './listing.js';
 /**
  * Routes for the other gateways of a deployment, authenticated by the secret that they share
  * through the map. `/peer/files/KEY` serves only this gateway's own files, so a request makes one
- * hop; `/peer/files` lists them. `/peer/copies/ORIGIN/KEY` serves a staged file of a gateway that is
- * down, from the copy held here. `/peer/uploads/MARK` returns what it has of an upload that was
- * repeated at another gateway. `CONNECT copies-ORIGIN:1` opens the connection over which a gateway
- * sends what it stages; frames follow in both directions.
+ * hop; `/peer/files` lists them, or those of an upload that was repeated at another gateway.
+ * `/peer/facts` answers about several at once, with the bytes of small ones; `/peer/copies/ORIGIN`
+ * does so for staged files of a gateway that is down, from the copies held here. `CONNECT
+ * copies-ORIGIN:1` opens the connection over which a gateway sends what it stages; frames follow in
+ * both directions.
  * Answers carry a proof that a gateway of the deployment made them.
  */
 
 /** Below it are the copies, which the first worker of a gateway holds. */
 export const COPIES_PATH = '/peer/copies/';
 const ONLY_HERE = { onlyHere: true } as const;
+const FACTS_TYPE = 'application/octet-stream';
 
 export function peerRoutes(
   app: FastifyInstance,
@@ -54,64 +60,77 @@ export function peerRoutes(
     app.route({ method, url, handler, schema: { hide: true } });
   };
   /** Only the gateway of a request's key says that there is no such file. */
-  const asked = async <Result>(
-    { params }: FastifyRequest,
-    ask: (key: string) => Promise<Result>,
-  ): Promise<Result> => {
-    const key = checkKey((params as { readonly key: string }).key);
+  const asked = async <Result>(key: string, ask: () => Promise<Result>): Promise<Result> => {
     try {
-      return await ask(key);
+      return await ask();
     } catch (error) {
       if (!isStoreError(error, 'not_found')) throw error;
       const owner = deployment.ownerOf(originOf(Buffer.from(key, 'base64url')));
       const isOurs = owner === deployment.origin || siblings?.has(owner);
       throw isOurs
         ? new ProblemError('not_found', error.message, error)
-        : new ProblemError('host_not_served', 'The key belongs to another gateway.', error);
+        : new ProblemError('storage_unavailable', 'The key belongs to another gateway.', error);
     }
   };
-  const send = async (request: FastifyRequest, file: StoredFile): Promise<Answer> => {
-    // The file's facts come with its bytes: one request is enough for most.
-    const facts = {
-      [PEER_FILE_HEADER]: packed(
-        receiptJson({ ...file, key: file.key ?? '', fileId: file.fileId }, filesBase(request)),
-      ),
-    };
-    const { most } = request.query as { readonly most?: string };
-    if (most !== undefined && file.size > Number(most)) return { status: 204, headers: facts };
-    const answer = await files.read(request.raw, file, { private: true });
-    return { ...answer, headers: { ...answer.headers, ...facts } };
-  };
+  const get = (key: string) => asked(key, () => files.store.get(key, ONLY_HERE));
   peer('GET', '/peer/files', async (request) => {
-    const options = listOptions((request as AskedBy).query);
-    return files.list(request.raw, { ...options, ...ONLY_HERE }, filesBase(request));
+    const { query } = request as AskedBy;
+    if (query.once === undefined) {
+      return files.list(request.raw, { ...listOptions(query), ...ONLY_HERE }, filesBase(request));
+    }
+    const { once, 'within-ms': within = Number.POSITIVE_INFINITY } = query;
+    const known = await files.knownUpload(Buffer.from(String(once), 'base64url'), Number(within));
+    return files.answer(known.map((receipt) => receiptJson(receipt, filesBase(request))));
   });
   peer('GET', '/peer/files/:key', async (request) =>
-    send(request, await asked(request, (key) => files.store.get(key, ONLY_HERE))),
+    files.read(request.raw, await get(keyOf(request)), { private: true }),
   );
-  peer('GET', `${COPIES_PATH}:origin/:key`, async (request) => {
+  peer('GET', '/peer/facts', (request) => tell(request as AskedBy, get));
+  peer('GET', `${COPIES_PATH}:origin`, (request) => {
     const { origin } = request.params as { readonly origin: string };
-    const file = await asked(request, async (key) => {
+    // It may have been taken over meanwhile.
+    return tell(request as AskedBy, async (key) => {
       const held = await store.copies?.find(Number(origin), key).catch(deletedThere);
-      // It may have been taken over meanwhile.
-      return held ?? files.store.get(key, ONLY_HERE);
+      return held ?? get(key);
     });
-    return send(request, file);
   });
-  peer('GET', '/peer/uploads/:mark', async (request) => {
-    const { mark } = request.params as { readonly mark: string };
-    const { within = Number.POSITIVE_INFINITY } = request.query as { readonly within?: string };
-    const known = await files.knownUpload(Buffer.from(mark, 'base64url'), Number(within));
-    const receipts = known.map((receipt) => receiptJson(receipt, filesBase(request)));
-    return {
-      status: 200,
-      headers: { 'content-type': 'application/json' },
-      content: JSON.stringify({ receipts }),
-    };
+  peer('DELETE', '/peer/files/:key', (request) => {
+    const key = keyOf(request);
+    return asked(key, () => files.remove(key, ONLY_HERE));
   });
-  peer('DELETE', '/peer/files/:key', (request) =>
-    asked(request, (key) => files.remove(key, ONLY_HERE)),
+}
+
+function keyOf({ params }: FastifyRequest): string {
+  return checkKey((params as { readonly key: string }).key);
+}
+
+/** The facts of several files, with the bytes of small ones that are on this disk. */
+async function tell(
+  { query }: AskedBy,
+  get: (key: string) => Promise<StoredFile>,
+): Promise<Answer> {
+  const keys = String(query.keys).split(',', MAX_FACTS_KEYS);
+  const most = Number(query.most);
+  let bytes = 0;
+  const told = await Promise.all(
+    keys.map(async (key): Promise<ToldFile> => {
+      try {
+        const file = await get(checkKey(key));
+        const facts = receiptJson({ ...file, key, fileId: file.fileId }, '');
+        const isInline = file.size <= most && (bytes === 0 || bytes + file.size <= MAX_FACTS_BYTES);
+        if (!isInline) return { facts, bytes: undefined };
+        bytes += file.size;
+        // A read from FastDFS would keep the other files waiting.
+        const isHere = file.state === 'staged';
+        return { facts, bytes: file.contentNow() ?? (isHere ? await file.bytes() : undefined) };
+      } catch (error) {
+        return { problem: toProblem(error).code };
+      }
+    }),
   );
+  const { digest, content } = writeFacts(told);
+  const headers = { 'content-type': FACTS_TYPE, 'content-length': String(content.length) };
+  return { status: 200, headers: { ...headers, [PEER_FILE_HEADER]: digest }, content };
 }
 
 /** Answers only requests with the token of a gateway of the deployment, and proves the answers. */
@@ -142,10 +161,6 @@ function deletedThere(error: Error): never {
   throw isStoreError(error, 'not_found')
     ? new ProblemError('not_found', error.message, error)
     : error;
-}
-
-function packed(facts: object): string {
-  return Buffer.from(JSON.stringify(facts)).toString('base64url');
 }
 
 /** A live gateway sends something every second. */

@@ -85,6 +85,92 @@ export function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<
   });
 }
 
+/** A pause that doubles, from the first to the last, until it is reset. */
+export class GrowingPause {
+  readonly #firstMs: number;
+  readonly #lastMs: number;
+  #ms: number;
+
+  constructor({ firstMs, lastMs }: { readonly firstMs: number; readonly lastMs: number }) {
+    this.#firstMs = firstMs;
+    this.#lastMs = lastMs;
+    this.#ms = firstMs;
+  }
+
+  /** The pause before the next attempt. */
+  next(): number {
+    const ms = this.#ms;
+    this.#ms = Math.min(2 * ms, this.#lastMs);
+    return ms;
+  }
+
+  reset(): void {
+    this.#ms = this.#firstMs;
+  }
+}
+
+export interface GatheredOptions {
+  readonly maxKeys: number;
+  /** Further keys wait until a call has ended. */
+  readonly maxCalls: number;
+}
+
+interface Asked<Key, Value> {
+  readonly key: Key;
+  readonly answer: Deferred<Value>;
+}
+
+/**
+ * Asks for many keys in one call: those of one turn of the event loop, and those that had to wait.
+ * What waits while a call fails, fails with it: it would ask the same server.
+ */
+export class Gathered<Key, Value> {
+  readonly #call: (keys: readonly Key[]) => Promise<readonly Value[]>;
+  readonly #options: GatheredOptions;
+  readonly #waiting: Asked<Key, Value>[] = [];
+  #calls = 0;
+  #isDue = false;
+
+  /** `call` resolves with a value for each key, in their order. */
+  constructor(call: (keys: readonly Key[]) => Promise<readonly Value[]>, options: GatheredOptions) {
+    this.#call = call;
+    this.#options = options;
+  }
+
+  ask(key: Key): Promise<Value> {
+    const answer = deferred<Value>();
+    this.#waiting.push({ key, answer });
+    this.#plan();
+    return answer.promise;
+  }
+
+  #plan(): void {
+    const { maxCalls } = this.#options;
+    if (this.#isDue || this.#waiting.length === 0 || this.#calls >= maxCalls) return;
+    this.#isDue = true;
+    setImmediate(() => {
+      this.#isDue = false;
+      const asked = this.#waiting.splice(0, this.#options.maxKeys);
+      if (asked.length === 0) return;
+      this.#calls += 1;
+      void this.#ask(asked);
+      this.#plan();
+    });
+  }
+
+  async #ask(asked: readonly Asked<Key, Value>[]): Promise<void> {
+    try {
+      const values = await this.#call(asked.map(({ key }) => key));
+      for (const [index, { answer }] of asked.entries()) answer.resolve(values[index] as Value);
+    } catch (error) {
+      const failed = [...asked, ...this.#waiting.splice(0)];
+      for (const { answer } of failed) answer.reject(error as Error);
+    }
+    this.#calls -= 1;
+    this.#plan();
+  }
+}
+
 /** A promise that is settled from outside. */
 export interface Deferred<Value> {
   readonly promise: Promise<Value>;

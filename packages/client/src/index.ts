@@ -39,19 +39,28 @@ export {
   type TrackerFinding,
   tryDirectory,
 } from './cluster.js';
+export { parseConnectOptions } from './connect/options.js';
 export { type AdoptionReport, adoptOrigin } from './deployment/ask-adoption.js';
 export type { MapProblem, MapReport } from './deployment/map-check.js';
 export type { MapRebuildReport } from './deployment/map-rebuild.js';
 export { tunnelName } from './deployment/partners.js';
 export {
+  MAX_FACTS_BYTES,
+  MAX_FACTS_KEYS,
+  type ToldFile,
+  writeFacts,
+} from './deployment/peer-facts.js';
+export {
   answerProof,
-  isAnswerProof,
   isPeerToken,
   PEER_FILE_HEADER,
   PEER_HEADER,
   type PeerSecret,
-  peerToken,
+  peerRequests,
 } from './deployment/peer-seals.js';
+export { readAll } from './http/answers.js';
+export { refusalIn } from './http/errors.js';
+export { type Request, Requests } from './http/requests.js';
 export { checkDeploymentMap, rebuildDeploymentMap } from './map-upkeep.js';
 export * from './open.js';
 export {

@@ -90,7 +90,9 @@ export class Lookup {
   /** As `find`, for a key of this store; undefined if others may have to be asked. */
   findNow(id: string): StoredFile | undefined {
     const key = parseKey(id);
-    if (!key || this.#siblingOf(key) || this.#parts.foreignFiles?.isForeign(key)) return undefined;
+    if (!key || this.#siblingOf(key)) return undefined;
+    const { foreignFiles } = this.#parts;
+    if (foreignFiles?.isForeign(key)) return foreignFiles.findNow(key);
     const row = this.#ownRow(key, id);
     const isLost = this.#parts.downloads.missing.has(row.trunk?.fileId);
     return isLost ? undefined : this.#storedRow(row);
@@ -172,14 +174,14 @@ export class Lookup {
   }
 
   /** Reads a file of another server, from its place in FastDFS according to the map. */
-  readMapped(file: MappedFile, ...[range, signal]: Parameters<ReadContent>) {
+  readMapped(name: string, file: MappedFile, ...[range, signal]: Parameters<ReadContent>) {
     const { trunkFileId: fileId, offset, size, crc32 } = file;
     const id = parseFileId(fileId);
     const groupAround = (maxBytes: number) =>
       id && isTrunkId(id)
         ? this.#directories.groupAround({ trunk: id, offset }, maxBytes)
         : undefined;
-    const remote = { fileId, offset, size, crc32, isKnown: true, groupAround };
+    const remote = { fileId, offset, size, crc32, isKnown: true, groupAround, name };
     return this.#parts.reader.readRemote(remote, range, signal);
   }
 

@@ -13,7 +13,7 @@ import {
 import { LRUCache } from 'lru-cache';
 import type { Downloads, RemoteBytes, Signal } from './downloads.js';
 import { aborted, isWithoutCopy, notFound } from './failures.js';
-import type { EntryGroup } from './foreign-trunks.js';
+import { type EntryGroup, keyInName } from './foreign-trunks.js';
 import { type LargeSource, readLarge } from './large-reader.js';
 import type { ByteRange, CachedFile } from './types.js';
 
@@ -26,6 +26,8 @@ import type { ByteRange, CachedFile } from './types.js';
 
 /** A file that only FastDFS knows. */
 export interface RemoteFile extends RemoteBytes {
+  /** Key of a file whose place the map tells; its neighbours' keys are in the trunk's directory. */
+  readonly name?: string;
   /** For a slice: the members of its affinity group around it. */
   readonly groupAround?: (maxBytes: number) => EntryGroup | undefined;
 }
@@ -200,7 +202,8 @@ export class Reader {
   }
 
   #readSmallRemote(file: RemoteFile, signal: Signal): Promise<Buffer> {
-    const { fileId, offset } = file;
+    const { fileId, offset, name } = file;
+    const idOf = (at: number, key: string) => (name === undefined ? remoteId(fileId, at) : key);
     // A file without a fixed CRC-32 may change, so it is not cached.
     if (file.crc32 === undefined) return this.#downloads.whole(file, signal);
     const source: Source = {
@@ -211,13 +214,13 @@ export class Reader {
       group: () => {
         const group = file.groupAround?.(this.#options.readAheadBytes);
         const members = group?.members.map((entry) => ({
-          ...{ ...entry, id: remoteId(fileId, entry.offset), alive: true },
+          ...{ ...entry, id: idOf(entry.offset, keyInName(entry.name)), alive: true },
         }));
         return group && { members: members!, asked: group.asked };
       },
     };
     const load = (flight: Flight) => this.#download(source, flight);
-    return this.cache.get(remoteId(fileId, offset), load, { signal }) as Promise<Buffer>;
+    return this.cache.get(idOf(offset, name ?? ''), load, { signal }) as Promise<Buffer>;
   }
 
   #download(source: Source, flight: Flight): Promise<Buffer> {

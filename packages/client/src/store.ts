@@ -126,7 +126,11 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
         },
         adoption: adoptionBy(staging, new FastdfsTrunkStore(clients.merging), parts.held),
         deleteHere: (key) => this.#deleteHere(key),
-        forget: (_, file) => file && this.#reader.forgetRemote(file.trunkFileId, file.offset),
+        forget: (key, file) => {
+          this.#reader.forget(key);
+          this.#foreignFiles?.forget(key);
+          if (file) this.#reader.forgetRemote(file.trunkFileId, file.offset);
+        },
         report: (error) => this.report(error),
         onRefused: (error) => {
           this.emit('refused', error);
@@ -136,9 +140,9 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       });
       const { held } = parts;
       const foreign = new ForeignFiles({
-        ...{ deployment: this.deployment, now, held, downloads },
-        onRead: (key, bytes, read) => reads.run(key, bytes, read),
-        readMapped: (file, range, signal) => this.#lookup.readMapped(file, range, signal),
+        ...{ deployment: this.deployment, now, held, downloads, reads },
+        cache: this.#reader.cache,
+        readMapped: (...asked) => this.#lookup.readMapped(...asked),
         smallFileBytes: options.smallFileLimit,
       });
       this.#foreignFiles = foreign;
@@ -212,19 +216,25 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
 
   readonly cached: CachedFiles = {
     get: (key, known) =>
-      this.#mustBypassCache()
+      this.#mustBypassCache() || !this.#isCurrent(key)
         ? undefined
         : this.#readerOf(key).inMemory(key, this.#parts.now(), known),
     has: (key) => this.#reader.cache.has(key),
     isCurrent: ({ key, bytes }) =>
-      !this.#mustBypassCache() &&
-      this.#reader.cache.peek(key) === bytes &&
-      this.#readerOf(key).isAlive(key),
+      !this.#mustBypassCache() && this.#reader.cache.peek(key) === bytes && this.#isCurrent(key),
     served: ({ bytes }) => this.#reads.count(bytes.length),
   };
 
   #readerOf(key: string): Reader {
     return this.siblings?.ofText(key)?.reader ?? this.#reader;
+  }
+
+  /** False once another server has deleted the file, or another process of this one. */
+  #isCurrent(key: string): boolean {
+    const sibling = this.siblings?.ofText(key);
+    if (sibling) return sibling.reader.isAlive(key);
+    const parsed = this.#foreignFiles && parseKey(key);
+    return !parsed || this.#foreignFiles.isCurrent(parsed);
   }
 
   /** True if reads must not take the shortcut: they are published, or the store is closing. */
@@ -233,7 +243,11 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   }
 
   async stat(id: string, options: GetOptions = {}): Promise<FileInfo> {
-    return infoOf(await this.get(id, options));
+    const key = options.onlyHere ? undefined : parseKey(id);
+    const foreign = key && this.#lookup.isForeign(key) ? this.#foreignFiles : undefined;
+    if (!key || !foreign) return infoOf(await this.get(id, options));
+    this.#throwIfClosed();
+    return infoOf(await withStoreErrors(() => foreign.stat(key, options.signal)));
   }
 
   async locate(id: string, options: GetOptions = {}): Promise<FileLocation> {

@@ -1,3 +1,4 @@
+import { GrowingPause } from '@stevedore/async';
 import {
   type Command,
   type GroupRecord,
@@ -17,8 +18,7 @@ import { FastdfsError, isUnreachable } from './errors.js';
  * reached is tried last, for a time that grows with each failure.
  */
 
-const FIRST_PAUSE_MS = 100;
-const LONGEST_PAUSE_MS = 10_000;
+const PAUSES = { firstMs: 100, lastMs: 10_000 };
 
 /** Trackers know storages, not files: ENOENT to one of these means that no storage is available. */
 const NAMES_A_STORAGE: ReadonlySet<number> = new Set(
@@ -27,7 +27,7 @@ const NAMES_A_STORAGE: ReadonlySet<number> = new Set(
 
 interface TrackerState {
   readonly address: Address;
-  failures: number;
+  readonly pause: GrowingPause;
   /** In milliseconds of `performance.now()`. */
   pausedUntilMs: number;
 }
@@ -44,7 +44,11 @@ export class Trackers {
 
   constructor(caller: Caller, addresses: readonly Address[]) {
     this.#caller = caller;
-    this.#trackers = addresses.map((address) => ({ address, failures: 0, pausedUntilMs: 0 }));
+    this.#trackers = addresses.map((address) => ({
+      address,
+      pause: new GrowingPause(PAUSES),
+      pausedUntilMs: 0,
+    }));
   }
 
   /**
@@ -66,7 +70,7 @@ export class Trackers {
         const reply = await this.#caller.call(tracker.address, command, request, deadline, {
           stepMs,
         });
-        tracker.failures = 0;
+        tracker.pause.reset();
         tracker.pausedUntilMs = 0;
         return { reply, tracker: tracker.address };
       } catch (error) {
@@ -129,9 +133,7 @@ export class Trackers {
   }
 
   #pause(tracker: TrackerState): void {
-    const pauseMs = Math.min(FIRST_PAUSE_MS * 2 ** tracker.failures, LONGEST_PAUSE_MS);
-    tracker.failures = Math.min(tracker.failures + 1, 16);
-    tracker.pausedUntilMs = performance.now() + pauseMs;
+    tracker.pausedUntilMs = performance.now() + tracker.pause.next();
   }
 }
 

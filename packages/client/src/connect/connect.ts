@@ -1,12 +1,14 @@
 import { randomUUID } from 'node:crypto';
-import { pipeline, type Readable } from 'node:stream';
+import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { GrowingPause } from '@stevedore/async';
 import type { FileMeta } from '@stevedore/staging';
 import { isStoreError, StoreError } from '@stevedore/staging/errors';
 import { interrupted } from '../body.js';
 import { withOwnNames } from '../body-kinds.js';
 import { aborted, notFound } from '../failures.js';
-import { ChecksumStream, discard, infoOf, pageOf, readAll } from '../gateway-answers.js';
+import { infoOf, pageOf, readAll } from '../http/answers.js';
+import { Requests } from '../http/requests.js';
 import { checkMeta, isSync } from '../intake.js';
 import { listQuery } from '../list-query.js';
 import { onceText } from '../once.js';
@@ -31,7 +33,6 @@ import type {
 } from '../types.js';
 import { FormBody } from './form.js';
 import { type ConnectOptions, parseConnectOptions } from './options.js';
-import { Requests } from './requests.js';
 import { checkedType, demandSame, Repeatable, Source } from './sources.js';
 
 /**
@@ -51,9 +52,11 @@ const BUFFER_BYTES = 2 ** 20;
 const DAY_MS = 24 * 3_600_000;
 /** 15 digits, the most that the gateway accepts. */
 const MOST_WITHIN_MS = 10 ** 15 - 1;
-/** The interval at which `settled` polls grows from the first to the last of these. */
-const FIRST_LOOK_MS = 100;
-const LAST_LOOK_MS = 2_000;
+/** Between two questions of `settled`. */
+const LOOKS = { firstMs: 100, lastMs: 2_000 };
+const DEFAULT_LIMIT = 1_000;
+/** Longest description of a file in a listing: its texts, each byte escaped, and the rest. */
+export const MAX_LISTED_BYTES = 12 * 1024;
 
 /** The body of an upload request: one file, or a form. */
 interface Sending extends AsyncIterable<Uint8Array> {
@@ -62,7 +65,7 @@ interface Sending extends AsyncIterable<Uint8Array> {
   stop(): void;
 }
 
-class ConnectedStore implements Store {
+export class ConnectedStore implements Store {
   readonly #requests: Requests;
   /** Puts and deletions in progress; `close` waits for them. */
   readonly #writing = new Set<Promise<unknown>>();
@@ -128,7 +131,7 @@ class ConnectedStore implements Store {
     }
     const path = `/files?id=${encodeURIComponent(fileId)}`;
     const request = { method: 'POST', path, headers: headersOf(meta) } as const;
-    const attempt = () => this.#requests.json(request, undefined);
+    const attempt = () => this.#requests.json(request);
     const call = { signal: undefined, attempt, aborted };
     return this.#infoIn(await this.#tracked(this.#requests.run(call)));
   }
@@ -180,9 +183,8 @@ class ConnectedStore implements Store {
   async get(id: string, { signal }: { readonly signal?: AbortSignal } = {}): Promise<StoredFile> {
     const { key, ...facts } = this.#infoIn(await this.#asked(infoPath(id), signal));
     // Read by the given id: this gateway may not know the key of another deployment's slice.
-    const path = pathOf(id);
     return new FileHandle(key === '' ? facts : { key, ...facts }, (range, end) =>
-      this.#read(path, facts, range, end),
+      this.read(id, facts, range, end),
     );
   }
 
@@ -191,7 +193,8 @@ class ConnectedStore implements Store {
   }
 
   async list(options: ListOptions = {}): Promise<FilePage> {
-    const json = await this.#asked(`/files?${listQuery(options)}`, undefined);
+    const mostBytes = ((options.limit ?? DEFAULT_LIMIT) + 1) * MAX_LISTED_BYTES;
+    const json = await this.#asked(`/files?${listQuery(options)}`, undefined, mostBytes);
     const page = pageOf(json);
     if (!page) throw this.#requests.notAGateway();
     return page;
@@ -201,14 +204,8 @@ class ConnectedStore implements Store {
     this.#throwIfClosed();
     const attempt = async (again: boolean): Promise<void> => {
       try {
-        const { body } = await this.#requests.send(
-          {
-            method: 'DELETE',
-            path: isKey(id) ? pathOf(id) : `/files?id=${encodeURIComponent(id)}`,
-          },
-          undefined,
-        );
-        await body.dump();
+        const path = isKey(id) ? pathOf(id) : `/files?id=${encodeURIComponent(id)}`;
+        await this.#requests.whole({ method: 'DELETE', path }, undefined);
       } catch (error) {
         // The answer to the first attempt was lost: the file is gone, as requested.
         if (!(again && isStoreError(error, 'not_found'))) throw error;
@@ -219,14 +216,15 @@ class ConnectedStore implements Store {
 
   async settled(key: string, { signal }: { readonly signal?: AbortSignal } = {}): Promise<string> {
     const waits = this.#requests.closing;
-    for (let waitMs = FIRST_LOOK_MS; ; waitMs = Math.min(2 * waitMs, LAST_LOOK_MS)) {
+    const pause = new GrowingPause(LOOKS);
+    for (;;) {
       const { state, fileId } = await this.stat(key, signal ? { signal } : {});
       if (fileId !== undefined) return fileId;
       if (state === 'merged') {
         throw notFound(`${key} by a FastDFS id: none can be made for it; it is read by its key`);
       }
       const ends = AbortSignal.any(signal ? [signal, waits] : [waits]);
-      await sleep(waitMs, undefined, { signal: ends }).catch(() => undefined);
+      await sleep(pause.next(), undefined, { signal: ends }).catch(() => undefined);
       if (signal?.aborted) {
         throw new StoreError('aborted', 'waiting was aborted', { cause: signal.reason });
       }
@@ -236,7 +234,7 @@ class ConnectedStore implements Store {
   async ready(): Promise<Readiness> {
     try {
       const question = { method: 'GET', path: '/health/ready', alsoStatus: 503 } as const;
-      const json = await this.#requests.json(question, undefined);
+      const json = await this.#requests.json(question);
       const { ready, accepting, trackerReachable, problems } = json as Partial<Readiness>;
       if (ready === undefined || !Array.isArray(problems)) throw this.#requests.notAGateway();
       return {
@@ -279,33 +277,27 @@ class ConnectedStore implements Store {
     }
   }
 
-  async #asked(path: string, signal: AbortSignal | undefined): Promise<unknown> {
+  async #asked(path: string, signal: AbortSignal | undefined, most?: number): Promise<unknown> {
     this.#throwIfClosed();
-    const attempt = () => this.#requests.json({ method: 'GET', path }, signal);
+    const attempt = () => this.#requests.json({ method: 'GET', path }, signal, most);
     return this.#requests.run({ signal, attempt, aborted });
   }
 
-  #read(
-    path: string,
-    facts: Pick<FileInfo, 'size' | 'crc32'>,
+  /** Content of a file that has these facts; a stream if it is long. */
+  read(
+    id: string,
+    { size, crc32 }: Pick<FileInfo, 'size' | 'crc32'>,
     range: ByteRange | undefined,
     signal: AbortSignal | undefined,
   ): Promise<Buffer | Readable> {
-    const bytes = range ? range.end - range.start + 1 : facts.size;
+    const bytes = range ? range.end - range.start + 1 : size;
     const isStream = bytes > BUFFER_BYTES;
     const headers = range ? { range: `bytes=${range.start}-${range.end}` } : {};
+    const expected = { status: range ? 206 : 200, bytes, crc32: range ? undefined : crc32 };
+    const request = { method: 'GET', path: pathOf(id), headers, isStream } as const;
+    const broken = (error: Error): StoreError => this.#broken(error, signal);
     const attempt = async (): Promise<Buffer | Readable> => {
-      const request = { method: 'GET', path, headers, isStream } as const;
-      const { body, statusCode, headers: head } = await this.#requests.send(request, signal);
-      if (statusCode !== (range ? 206 : 200) || Number(head['content-length']) !== bytes) {
-        discard(body);
-        throw this.#requests.notAGateway();
-      }
-      const failure = (error: Error): StoreError => this.#broken(error, signal);
-      const url = this.#requests.url;
-      const checked = new ChecksumStream(bytes, range ? undefined : facts.crc32, url, failure);
-      // A failure of either side reaches the reader through the last stream.
-      const content = pipeline(body, checked, () => undefined);
+      const content = await this.#requests.stream(request, expected, broken, signal);
       return isStream ? content : readAll(content);
     };
     this.#throwIfClosed();

@@ -11,8 +11,8 @@ export {
 } from '@stevedore/staging/errors';
 export * from '../affinity.js';
 export { demandUnread } from '../body-kinds.js';
+export { GatewayRefusal } from '../http/errors.js';
 export { invalidOption } from '../options.js';
 export type * from '../types.js';
 export { connect } from './connect.js';
 export { type ConnectOptions, connectOptions } from './options.js';
-export { GatewayRefusal } from './refusals.js';

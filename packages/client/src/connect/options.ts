@@ -1,4 +1,5 @@
 import { fromProgram, type OptionTable, option, parseOptions } from '@stevedore/options';
+import type { RequestsSettings } from '../http/requests.js';
 import { asStoreError, invalidOption } from '../options.js';
 
 /** The options of `connect()`. */
@@ -33,20 +34,11 @@ export type ConnectOptions = {
   readonly [Name in keyof typeof connectOptions]?: string | number;
 };
 
-export interface ConnectSettings {
-  /** `http://HOST:PORT`, without a path. */
-  readonly origin: string;
-  /** Prefix of every path, without a trailing slash. */
-  readonly base: string;
-  readonly apiKey: string;
-  readonly connections: number;
-  readonly connectTimeoutMs: number;
-  readonly answerTimeoutMs: number;
-  readonly retryTimeMs: number;
-}
+/** Most requests for each connection, in flight or queued. */
+const QUEUED_PER_CONNECTION = 64;
 
 /** Throws StoreError `invalid_option`. */
-export function parseConnectOptions(raw: ConnectOptions): ConnectSettings {
+export function parseConnectOptions(raw: ConnectOptions): RequestsSettings {
   const options = asStoreError(() => parseOptions(connectOptions, [fromProgram(raw)]));
   const url = URL.canParse(options.url) ? new URL(options.url) : undefined;
   if (!url || !/^https?:$/.test(url.protocol) || url.search !== '' || url.hash !== '') {
@@ -58,8 +50,13 @@ export function parseConnectOptions(raw: ConnectOptions): ConnectSettings {
     throw invalidOption('a password in the url, or an apiKey with other than visible characters');
   }
   const { apiKey, connections } = options;
+  const headers = apiKey === '' ? {} : { authorization: `Bearer ${apiKey}` };
   return {
-    ...{ origin: url.origin, base: url.pathname.replace(/\/+$/, ''), apiKey, connections },
+    origin: url.origin,
+    base: url.pathname.replace(/\/+$/, ''),
+    connections,
+    maxRequests: connections * QUEUED_PER_CONNECTION,
+    identity: { headersOf: () => headers },
     connectTimeoutMs: options.connectTimeout,
     answerTimeoutMs: options.answerTimeout,
     retryTimeMs: options.retryTime,

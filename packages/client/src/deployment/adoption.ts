@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { GrowingPause } from '@stevedore/async';
 import {
   type Adoption,
   type DeploymentMap,
@@ -73,8 +74,7 @@ type Taken = Pick<Adoption, 'trunks' | 'adopted'>;
 const KEYS_PER_PAGE = 5_000;
 const NO_KEY = Buffer.alloc(0);
 const PROGRESS_MS = 500;
-const FIRST_RETRY_MS = 5_000;
-const MAX_RETRY_MS = 300_000;
+const RETRIES = { firstMs: 5_000, lastMs: 300_000 };
 /**
  * How long before the gateway's last heartbeat the search for unknown trunks begins. The map still
  * has all removals since then, so deleted files stay deleted.
@@ -85,7 +85,7 @@ export class Adoptions {
   readonly #parts: AdoptionParts;
   readonly #stopped = new AbortController();
   readonly #underWay = new Map<number, Promise<void>>();
-  readonly #failures = new Map<number, number>();
+  readonly #pauses = new Map<number, GrowingPause>();
 
   constructor(parts: AdoptionParts) {
     this.#parts = parts;
@@ -113,7 +113,7 @@ export class Adoptions {
     const { origin } = gateway;
     try {
       await this.#adopt(gateway, signal);
-      this.#failures.delete(origin);
+      this.#pauses.delete(origin);
     } catch (error) {
       if (signal.aborted) return;
       const trouble = (error as Error).message;
@@ -121,10 +121,9 @@ export class Adoptions {
         new Error(`origin ${origin} is not adopted yet: ${trouble}`, { cause: error }),
       );
       await this.#note(gateway, { trouble }).catch(() => undefined);
-      const failures = this.#failures.get(origin) ?? 0;
-      this.#failures.set(origin, failures + 1);
-      const pauseMs = Math.min(FIRST_RETRY_MS * 2 ** failures, MAX_RETRY_MS);
-      await sleep(pauseMs, undefined, { signal, ref: false }).catch(() => undefined);
+      const pause = this.#pauses.get(origin) ?? new GrowingPause(RETRIES);
+      this.#pauses.set(origin, pause);
+      await sleep(pause.next(), undefined, { signal, ref: false }).catch(() => undefined);
     }
   }
 

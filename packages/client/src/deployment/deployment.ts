@@ -1,3 +1,4 @@
+import { GrowingPause } from '@stevedore/async';
 import {
   type Claim,
   type Gateway,
@@ -52,7 +53,8 @@ export interface DeploymentStats {
 
 /** How often to poll the map for deletions, which reach every server within a second. */
 const LOOK_INTERVAL_MS = 400;
-const MAX_BACKOFF_MS = 2_000;
+/** Between rounds while the map is down. */
+const RETRIES = { firstMs: 2 * LOOK_INTERVAL_MS, lastMs: 2_000 };
 /** Longest time that a request of a client waits for the map. */
 const MAX_WAIT_MS = 2_000;
 /** A removal can become visible after later ones, so each poll looks back this far. */
@@ -88,9 +90,10 @@ export class Deployment {
   /** When to go on pruning, and after which removal. */
   #pruneAt = performance.now() + PRUNE_INTERVAL_MS;
   #prunedTo: Removal | undefined;
-  /** Consecutive failed rounds, and since when. */
-  #failures = 0;
+  /** True after a failure, until a round succeeds; and since when. */
+  #isAway = false;
   #failedAt = 0;
+  readonly #pause = new GrowingPause(RETRIES);
   /** The error reported last, so that it is not reported every round. */
   #reported: string | undefined;
   #timer: NodeJS.Timeout | undefined;
@@ -135,12 +138,17 @@ export class Deployment {
   find(key: Buffer): Promise<Answer> {
     const known = this.#known.known(key);
     if (known) return Promise.resolve(known.answer);
-    return this.#failures > 0 ? Promise.reject(away()) : this.#known.ask(key);
+    return this.#isAway ? Promise.reject(away()) : this.#known.ask(key);
+  }
+
+  /** What the map has answered lately. */
+  known(key: Buffer): Answer {
+    return this.#known.known(key)?.answer;
   }
 
   /** True if an earlier answer of the map said that the file is deleted. */
   isKnownRemoved(key: Buffer): boolean {
-    return this.#known.known(key)?.answer === 'removed';
+    return this.known(key) === 'removed';
   }
 
   /** Invalidates the cached answer, so that the next `find` asks the map. */
@@ -212,12 +220,12 @@ export class Deployment {
 
   /** True if the server of this origin was there a moment ago, and the map would show its return. */
   mayReturn(origin: number): boolean {
-    return this.#failures === 0 && this.#gateways.mayReturn(origin);
+    return !this.#isAway && this.#gateways.mayReturn(origin);
   }
 
   /** True if the map answers, or did a moment ago. */
   get mapMayReturn(): boolean {
-    return this.#failures === 0 || performance.now() - this.#failedAt < RESTART_MS;
+    return !this.#isAway || performance.now() - this.#failedAt < RESTART_MS;
   }
 
   /** True if another server has, or will have, the files of that one, which must not come back. */
@@ -244,7 +252,7 @@ export class Deployment {
 
   stats(): DeploymentStats {
     const silent = this.#gateways.silent();
-    return { pending: this.#publisher.pending, isMapAvailable: this.#failures === 0, silent };
+    return { pending: this.#publisher.pending, isMapAvailable: !this.#isAway, silent };
   }
 
   /** Publishes part of the backlog if the map answers, then closes. */
@@ -256,7 +264,7 @@ export class Deployment {
     const { map, joining } = this.#parts;
     try {
       // A refused server is not part of the deployment and publishes nothing.
-      if (this.#gateways.hasJoined && this.#failures === 0 && !this.#isRefused) {
+      if (this.#gateways.hasJoined && !this.#isAway && !this.#isRefused) {
         await this.#publisher.publish(PUBLISH_MS);
         await map.leave(this.origin, joining.place);
       }
@@ -271,11 +279,11 @@ export class Deployment {
    * and nobody else waits for it.
    */
   async #asked<Result>(ask: () => Promise<Result>): Promise<Result> {
-    if (this.#failures > 0) throw away();
+    if (this.#isAway) throw away();
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<never>((_, reject) => {
       timer = setTimeout(() => {
-        if (this.#failures === 0) this.#fail(away());
+        if (!this.#isAway) this.#fail(away());
         reject(away());
       }, MAX_WAIT_MS);
     });
@@ -305,18 +313,19 @@ export class Deployment {
     } catch (error) {
       this.#fail(error as Error);
       if (this.#isRefused) return;
-      this.#next(Math.min(LOOK_INTERVAL_MS * 2 ** this.#failures, MAX_BACKOFF_MS));
+      this.#next(this.#pause.next());
       return;
     }
-    this.#failures = 0;
+    this.#isAway = false;
+    this.#pause.reset();
     this.#reported = undefined;
     this.#next(hasMore ? 0 : LOOK_INTERVAL_MS);
   }
 
   /** Reports an error, unless it is the same as in the round before. */
   #fail(error: Error): void {
-    if (this.#failures === 0) this.#failedAt = performance.now();
-    this.#failures += 1;
+    if (!this.#isAway) this.#failedAt = performance.now();
+    this.#isAway = true;
     const what = error instanceof MapError ? error.code : error.message;
     if (what !== this.#reported) this.#parts.report(error);
     this.#reported = what;

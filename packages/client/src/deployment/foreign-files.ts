@@ -1,15 +1,19 @@
 import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Claim, type Gateway, MapError, type MappedFile, originOf } from '@stevedore/map';
+import type { FileCache } from '@stevedore/cache';
+import { type Claim, MapError, type MappedFile, originOf } from '@stevedore/map';
 import { formatKey, type HeldCopies, isStoreError, StoreError } from '@stevedore/staging';
+import { LRUCache } from 'lru-cache';
 import type { Downloads } from '../downloads.js';
 import { aborted } from '../failures.js';
+import type { Reads } from '../reads.js';
 import { type FileFacts, FileHandle, type ReadContent } from '../stored-file.js';
 import type { ByteRange, FileInfo, FilePage, ListOptions, StoredFile } from '../types.js';
 import type { Deployment } from './deployment.js';
-import { type FoundFile, GatewayFiles } from './gateway-files.js';
-import { factsOf } from './mapped-facts.js';
+import type { FoundFile, GatewayFiles } from './gateway-files.js';
+import { factsOf, fileIdOf } from './mapped-facts.js';
 import { cut, PeerFileReader } from './peer-file-reader.js';
+import { mapUnavailable, Peers } from './peers.js';
 import { throughRestart } from './restarts.js';
 
 /**
@@ -22,16 +26,14 @@ export interface ForeignFilesParts {
   readonly deployment: Deployment;
   /** Reads part of a FastDFS file through the caches. */
   readonly readMapped: (
+    name: string,
     file: MappedFile,
     ...rest: Parameters<ReadContent>
   ) => ReturnType<ReadContent>;
   readonly downloads: Pick<Downloads, 'missing' | 'lossOf'>;
-  /** Counts a read. */
-  readonly onRead: <Result>(
-    key: string,
-    bytes: number,
-    read: () => Promise<Result>,
-  ) => Promise<Result>;
+  readonly reads: Pick<Reads, 'run' | 'runNow'>;
+  /** Has files by their keys. */
+  readonly cache: FileCache;
   /** Larger files are streamed. */
   readonly smallFileBytes: number;
   readonly now: () => number;
@@ -39,22 +41,21 @@ export interface ForeignFilesParts {
   readonly held?: Pick<HeldCopies, 'find'> | undefined;
 }
 
-const MAX_CONNECTIONS = 64;
-const MAX_REQUESTS = 256;
-const CONNECT_TIMEOUT_MS = 2_000;
-const ANSWER_TIMEOUT_MS = 10_000;
-/** Longest file whose bytes come in the same answer as its facts. */
-const MAX_INLINE_BYTES = 256 * 1024;
+/** Facts of staged files are remembered as long as the map's answers. */
+const STAGED = { max: 20_000, ttl: 60_000 };
 const SETTLED_INTERVAL_MS = 1_000;
 
 export class ForeignFiles {
   readonly #parts: ForeignFilesParts;
-  readonly #gateways = new Map<string, GatewayFiles>();
-  readonly #staged: PeerFileReader;
+  readonly #peers: Peers;
+  readonly #reader: PeerFileReader;
+  /** Facts of files that are staged elsewhere, and where. */
+  readonly #staged = new LRUCache<string, StagedElsewhere>(STAGED);
 
   constructor(parts: ForeignFilesParts) {
     this.#parts = parts;
-    this.#staged = new PeerFileReader(parts.smallFileBytes);
+    this.#peers = new Peers(parts.deployment);
+    this.#reader = new PeerFileReader(parts);
   }
 
   /** True for a key that another server issued. */
@@ -77,9 +78,9 @@ export class ForeignFiles {
     } catch (error) {
       if (!(error instanceof MapError)) throw error;
     }
-    const files = await this.#gatewayOf(originOf(key), formatKey(key));
+    const files = await this.#peers.of(originOf(key), formatKey(key));
     try {
-      await files?.find(formatKey(key), 0, undefined);
+      await files?.facts(formatKey(key), undefined);
       return false;
     } catch (error) {
       if (isStoreError(error, 'not_found')) return true;
@@ -90,8 +91,7 @@ export class ForeignFiles {
   /** Its FastDFS id, once it is merged; rejects with `not_found` if it will never have one. */
   async settled(key: Buffer, signal: AbortSignal | undefined): Promise<string> {
     for (;;) {
-      // Its facts are enough, without bytes.
-      const { fileId, state } = await this.#find(key, 0, signal);
+      const { fileId, state } = await this.stat(key, signal);
       if (fileId !== undefined) return fileId;
       if (state === 'merged') {
         throw new StoreError(
@@ -107,15 +107,56 @@ export class ForeignFiles {
     }
   }
 
+  /** False for a file of another server, unless a recent answer says that it is there. */
+  isCurrent(key: Buffer): boolean {
+    const { deployment } = this.#parts;
+    const origin = originOf(key);
+    return (
+      origin === deployment.origin ||
+      deployment.isAuthoritativeFor(origin) ||
+      typeof deployment.known(key) === 'object' ||
+      this.#staged.has(formatKey(key))
+    );
+  }
+
+  /** A file of which a recent answer says where it is: in FastDFS, or in memory here. */
+  findNow(key: Buffer): StoredFile | undefined {
+    const { deployment, downloads } = this.#parts;
+    const mapped = deployment.known(key);
+    if (typeof mapped === 'object') {
+      return downloads.missing.has(mapped.trunkFileId) ? undefined : this.#mappedFile(key, mapped);
+    }
+    const name = formatKey(key);
+    const staged = this.#staged.get(name);
+    return staged && this.#parts.cache.has(name)
+      ? this.#stagedFile(staged.files, { info: staged.info, bytes: undefined })
+      : undefined;
+  }
+
+  /** Call it when the file was deleted. */
+  forget(key: Buffer): void {
+    this.#staged.delete(formatKey(key));
+  }
+
   /** Rejects with `not_found` and `storage_unavailable`. */
   find(key: Buffer, signal: AbortSignal | undefined): Promise<StoredFile> {
-    const attempt = () => this.#find(key, MAX_INLINE_BYTES, signal);
+    const attempt = () => this.#find(key, (files, name) => files.find(name, signal), signal);
+    return throughRestart(attempt, () => this.#mayReturn(key), signal);
+  }
+
+  /** As `find`, for the facts as they are now. */
+  stat(key: Buffer, signal: AbortSignal | undefined): Promise<StoredFile> {
+    const facts = async (files: GatewayFiles, name: string) => ({
+      info: await files.facts(name, signal),
+      bytes: undefined,
+    });
+    const attempt = () => this.#find(key, facts, signal);
     return throughRestart(attempt, () => this.#mayReturn(key), signal);
   }
 
   async #find(
     key: Buffer,
-    mostBytes: number,
+    ask: (files: GatewayFiles, name: string) => Promise<FoundFile>,
     signal: AbortSignal | undefined,
   ): Promise<StoredFile> {
     const mapped = await this.#mapped(key);
@@ -123,8 +164,8 @@ export class ForeignFiles {
     if (mapped && !loss) return this.#mappedFile(key, mapped);
     const name = formatKey(key);
     try {
-      const files = await this.#gatewayOf(originOf(key), name);
-      if (files) return this.#stagedFile(key, files, await files.find(name, mostBytes, signal));
+      const files = await this.#peers.of(originOf(key), name);
+      if (files) return this.#stagedFile(files, this.#remember(key, files, await ask(files, name)));
     } catch (error) {
       const copy = isStoreError(error, 'storage_unavailable') && (await this.#copyOf(key, signal));
       if (copy) return copy;
@@ -170,9 +211,9 @@ export class ForeignFiles {
     const { of, at } = copies;
     try {
       if (at.origin === deployment.origin) return await this.findHeld(of, key);
-      const files = at.url === null ? undefined : this.#filesOf(at.url);
+      const files = at.url === null ? undefined : this.#peers.at(at.url);
       const found = await files?.findCopy(of, formatKey(key), signal);
-      return files && found && this.#stagedFile(key, files, found);
+      return files && found && this.#stagedFile(files, found);
     } catch (error) {
       if (isStoreError(error, 'not_found')) throw error;
       return undefined;
@@ -202,7 +243,7 @@ export class ForeignFiles {
         if (!(error instanceof MapError)) throw error;
       }
     }
-    const files = await this.#gatewayOf(originOf(key), formatKey(key));
+    const files = await this.#peers.of(originOf(key), formatKey(key));
     if (!files) throw notFound(key);
     try {
       await files.delete(formatKey(key));
@@ -212,7 +253,7 @@ export class ForeignFiles {
       const isAway = isStoreError(error, 'storage_unavailable');
       if (!isAway || !(await this.#copyOf(key, undefined))) throw error;
       await deployment.remove(key).catch((cause: unknown) => {
-        throw cause instanceof MapError ? unavailable(cause) : cause;
+        throw cause instanceof MapError ? mapUnavailable(cause) : cause;
       });
     }
   }
@@ -229,7 +270,7 @@ export class ForeignFiles {
     const { deployment } = this.#parts;
     const attempt = (over?: Claim) =>
       deployment.claim(mark, withinMs, over).catch((error: unknown) => {
-        throw error instanceof MapError ? unavailable(error) : error;
+        throw error instanceof MapError ? mapUnavailable(error) : error;
       });
     const claim = (over?: Claim) =>
       throughRestart(
@@ -240,8 +281,8 @@ export class ForeignFiles {
     if (before.origin === deployment.origin) return [];
     const files = isSearched(before.origin)
       ? undefined
-      : await this.#gatewayOf(before.origin, 'the upload');
-    const found = (await files?.findOnce(mark.toString('base64url'), withinMs)) ?? [];
+      : await this.#peers.of(before.origin, 'the upload');
+    const found = (await files?.findOnce(mark, withinMs)) ?? [];
     if (found.length > 0) return found;
     const now = await claim(before);
     if (now.origin === deployment.origin) return [];
@@ -252,15 +293,15 @@ export class ForeignFiles {
 
   /** A page of the files of the server at this URL. Rejects with `storage_unavailable`. */
   async listAt(url: string, options: ListOptions & { readonly limit: number }): Promise<FilePage> {
-    const files = this.#filesOf(url);
+    const files = this.#peers.at(url);
     if (files) return files.list(options);
     throw new StoreError('storage_unavailable', 'the map has not answered yet', {
       retryable: true,
     });
   }
 
-  async close(): Promise<void> {
-    await Promise.all([...this.#gateways.values()].map((each) => each.close()));
+  close(): Promise<void> {
+    return this.#peers.close();
   }
 
   /** Its place according to the map; undefined if the map does not know it or answer. */
@@ -278,9 +319,10 @@ export class ForeignFiles {
 
   #mappedFile(key: Buffer, file: MappedFile): StoredFile {
     if (file.expiresAt !== null && file.expiresAt <= this.#parts.now()) throw notFound(key);
-    return this.#handle(factsOf(key, file), async (range, signal) => {
+    const name = formatKey(key);
+    const read: ReadContent = async (range, signal) => {
       try {
-        const content = await this.#parts.readMapped(file, range, signal);
+        const content = await this.#parts.readMapped(name, file, range, signal);
         if (Buffer.isBuffer(content)) return content;
         const { start, end } = range ?? { start: 0, end: file.size - 1 };
         return Readable.from(this.#following(content, key, file, { start, end }, signal), {
@@ -290,7 +332,14 @@ export class ForeignFiles {
         if (!isLoss(error)) throw error;
         return this.#readMoved(key, file, range, signal, error);
       }
-    });
+    };
+    const facts = factsOf(name, file);
+    return this.#handle(
+      facts,
+      read,
+      () => this.#reader.cachedNow(name),
+      () => fileIdOf(facts, file),
+    );
   }
 
   /** If a large file is moved while it is read, continues at its new place. */
@@ -328,77 +377,62 @@ export class ForeignFiles {
     const now = await this.#mapped(key);
     if (now && (now.trunkFileId !== before.trunkFileId || now.offset !== before.offset)) {
       try {
-        return await this.#parts.readMapped(now, range, signal);
+        return await this.#parts.readMapped(formatKey(key), now, range, signal);
       } catch (error) {
         if (!isLoss(error)) throw error;
       }
     }
-    const files = await this.#gatewayOf(originOf(key), formatKey(key));
-    if (!files && !now) throw unavailable(cause);
+    const files = await this.#peers.of(originOf(key), formatKey(key));
+    if (!files && !now) throw mapUnavailable(cause);
     try {
       if (!files) throw cause;
-      const found = await files.find(formatKey(key), MAX_INLINE_BYTES, signal);
-      return await this.#staged.read(files, found, range, signal);
+      const found = await files.find(formatKey(key), signal);
+      return await this.#reader.read(files, found, range, signal);
     } catch (error) {
       if (isLoss(error)) this.#parts.downloads.missing.add(before.trunkFileId);
       throw error;
     }
   }
 
-  #stagedFile(key: Buffer, files: GatewayFiles, found: FoundFile): StoredFile {
-    return this.#handle({ ...found.info, key: formatKey(key) }, (range, signal) =>
-      this.#staged.read(files, found, range, signal),
+  /** Facts for the next read. Throws `not_found` if the file was deleted meanwhile. */
+  #remember(key: Buffer, files: GatewayFiles, found: FoundFile): FoundFile {
+    if (this.#parts.deployment.isKnownRemoved(key)) throw notFound(key);
+    this.#staged.set(found.info.key, { info: found.info, files });
+    return found;
+  }
+
+  #stagedFile(files: GatewayFiles, { info, bytes }: FoundFile): StoredFile {
+    if (info.expiresAt && info.expiresAt.getTime() <= this.#parts.now()) {
+      throw new StoreError('not_found', `there is no file ${info.key}`);
+    }
+    return this.#handle(
+      info,
+      (range, signal) => this.#reader.read(files, { info, bytes }, range, signal),
+      () => this.#reader.readNow({ info, bytes }),
     );
   }
 
-  #handle(facts: FileFacts & { readonly key: string }, read: ReadContent): StoredFile {
-    return new FileHandle(facts, (range, signal) => {
+  #handle(
+    facts: FileFacts & { readonly key: string },
+    read: ReadContent,
+    readNow?: () => Buffer | undefined,
+    fileId?: () => string | undefined,
+  ): StoredFile {
+    const { reads } = this.#parts;
+    const counted: ReadContent = (range, signal) => {
       const bytes = range ? range.end - range.start + 1 : facts.size;
-      return this.#parts.onRead(facts.key, bytes, () => read(range, signal));
+      return reads.run(facts.key, bytes, () => read(range, signal));
+    };
+    return new FileHandle(facts, counted, {
+      ...(readNow ? { readNow: () => reads.runNow(readNow) } : {}),
+      ...(fileId ? { fileId } : {}),
     });
   }
+}
 
-  /** Undefined if no server of the deployment issues keys of this origin. */
-  async #gatewayOf(origin: number, what: string): Promise<GatewayFiles | undefined> {
-    const { deployment } = this.#parts;
-    let gateway: Gateway | undefined;
-    let secret: string | undefined;
-    try {
-      gateway = await deployment.gatewayOf(origin);
-      secret = deployment.secret;
-    } catch (error) {
-      throw unavailable(error);
-    }
-    if (!gateway) return undefined;
-    if (gateway.origin === deployment.origin) {
-      // The files of that origin are this server's: it would have found this one.
-      if (deployment.isAuthoritativeFor(origin)) return undefined;
-      throw beingAdopted(origin, what);
-    }
-    if (gateway.url === null || secret === undefined) {
-      throw new StoreError(
-        'storage_unavailable',
-        `${what} is not merged yet, and the server that has it (origin ${gateway.origin}) has no peerUrl`,
-        { retryable: true },
-      );
-    }
-    return this.#filesOf(gateway.url);
-  }
-
-  #filesOf(url: string): GatewayFiles | undefined {
-    const { deployment } = this.#parts;
-    const known = this.#gateways.get(url);
-    if (known || deployment.secret === undefined) return known;
-    const files = new GatewayFiles(url, {
-      maxConnections: MAX_CONNECTIONS,
-      maxRequests: MAX_REQUESTS,
-      connectTimeoutMs: CONNECT_TIMEOUT_MS,
-      answerTimeoutMs: ANSWER_TIMEOUT_MS,
-      peers: deployment,
-    });
-    this.#gateways.set(url, files);
-    return files;
-  }
+interface StagedElsewhere {
+  readonly info: FileInfo;
+  readonly files: GatewayFiles;
 }
 
 function isLoss(error: unknown): boolean {
@@ -407,20 +441,4 @@ function isLoss(error: unknown): boolean {
 
 function notFound(key: Buffer): StoreError {
   return new StoreError('not_found', `there is no file ${formatKey(key)}`);
-}
-
-function beingAdopted(origin: number, what: string): StoreError {
-  return new StoreError(
-    'storage_unavailable',
-    `the files of origin ${origin} are being adopted, and ${what} is not known yet`,
-    { retryable: true },
-  );
-}
-
-function unavailable(cause: unknown): StoreError {
-  return new StoreError(
-    'storage_unavailable',
-    `the map does not answer: ${(cause as Error).message}`,
-    { cause, retryable: true },
-  );
 }

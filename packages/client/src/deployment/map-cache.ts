@@ -1,3 +1,4 @@
+import { Gathered } from '@stevedore/async';
 import type { DeploymentMap, MappedFile } from '@stevedore/map';
 import { LRUCache } from 'lru-cache';
 
@@ -7,26 +8,19 @@ import { LRUCache } from 'lru-cache';
  * event loop share one query.
  */
 
-const MAX_KEYS_PER_QUESTION = 500;
+const QUESTIONS = { maxKeys: 500, maxCalls: 4 };
 const MAX_CACHED = 100_000;
 const FOUND_MS = 60_000;
 const UNKNOWN_MS = 1_000;
 
 export type Answer = MappedFile | 'removed' | undefined;
 
-interface PendingLookup {
-  readonly key: Buffer;
-  readonly resolve: (answer: Answer) => void;
-  readonly reject: (error: unknown) => void;
-}
-
 export class MapCache {
-  readonly #map: Pick<DeploymentMap, 'find'>;
+  readonly #asking: Gathered<Buffer, Answer>;
   readonly #found = new LRUCache<string, { readonly answer: Answer }>({ max: MAX_CACHED });
-  readonly #questions: PendingLookup[] = [];
 
   constructor(map: Pick<DeploymentMap, 'find'>) {
-    this.#map = map;
+    this.#asking = new Gathered((keys) => map.find(keys), QUESTIONS);
   }
 
   /** The cached answer. */
@@ -35,11 +29,8 @@ export class MapCache {
   }
 
   /** Rejects with `MapError`. */
-  ask(key: Buffer): Promise<Answer> {
-    return new Promise((resolve, reject) => {
-      this.#questions.push({ key, resolve, reject });
-      if (this.#questions.length === 1) setImmediate(() => this.#flush());
-    });
+  async ask(key: Buffer): Promise<Answer> {
+    return this.#note(key, await this.#asking.ask(key));
   }
 
   forget(key: Buffer): void {
@@ -54,22 +45,6 @@ export class MapCache {
     return typeof answer === 'object' ? answer : undefined;
   }
 
-  #flush(): void {
-    while (this.#questions.length > 0) {
-      const asked = this.#questions.splice(0, MAX_KEYS_PER_QUESTION);
-      this.#map.find(asked.map(({ key }) => key)).then(
-        (answers) => {
-          for (const [index, { key, resolve }] of asked.entries()) {
-            resolve(this.#note(key, answers[index]));
-          }
-        },
-        (error) => {
-          for (const { reject } of asked) reject(error);
-        },
-      );
-    }
-  }
-
   #note(key: Buffer, answer: Answer): Answer {
     const text = textOf(key);
     // A removal noted meanwhile is newer than this answer.
@@ -81,5 +56,5 @@ export class MapCache {
 }
 
 export function textOf(key: Uint8Array): string {
-  return Buffer.from(key).toString('base64url');
+  return Buffer.from(key.buffer, key.byteOffset, key.length).toString('base64url');
 }

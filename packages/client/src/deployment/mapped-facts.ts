@@ -1,22 +1,18 @@
 import type { MappedFile } from '@stevedore/map';
 import { isTrunkId, parseFileId } from '@stevedore/protocol';
-import { formatKey, sliceIdOf } from '@stevedore/staging';
+import { sliceIdOf } from '@stevedore/staging';
 import type { FileFacts } from '../stored-file.js';
 
 /** Converts the map's row of a merged file to the facts that readers get. */
 
 const DEFAULT_TYPE = 'application/octet-stream';
 
-export function factsOf(key: Buffer, file: MappedFile): FileFacts & { readonly key: string } {
-  const { trunkFileId, isThin, offset, size, crc32, expiresAt } = file;
+export function factsOf(key: string, file: MappedFile): FileFacts & { readonly key: string } {
+  const { isThin, size, crc32, expiresAt } = file;
   const about = parsed(file.about);
   const { name = '', type = DEFAULT_TYPE, group, stagedAt = 0 } = about;
-  const trunk = parseFileId(trunkFileId);
-  const isTrunk = trunk !== undefined && isTrunkId(trunk);
-  const sliceId = () => sliceIdOf({ name, size, crc32 }, trunkFileId, offset);
-  const fileId = isThin ? undefined : isTrunk ? sliceId() : trunkFileId;
   return {
-    key: formatKey(key),
+    key,
     name,
     size,
     type,
@@ -25,8 +21,16 @@ export function factsOf(key: Buffer, file: MappedFile): FileFacts & { readonly k
     stagedAt: new Date(stagedAt),
     ...(group === undefined ? {} : { group }),
     ...(expiresAt === null ? {} : { expiresAt: new Date(expiresAt) }),
-    ...(fileId === undefined ? {} : { fileId }),
   };
+}
+
+/** Undefined while the file is in a trunk that does not stay. */
+export function fileIdOf({ name }: FileFacts, file: MappedFile): string | undefined {
+  const { trunkFileId, isThin, offset, size, crc32 } = file;
+  if (isThin) return undefined;
+  const trunk = parseFileId(trunkFileId);
+  const isTrunk = trunk !== undefined && isTrunkId(trunk);
+  return isTrunk ? sliceIdOf({ name, size, crc32 }, trunkFileId, offset) : trunkFileId;
 }
 
 interface About {

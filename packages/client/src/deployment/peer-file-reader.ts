@@ -1,6 +1,8 @@
 import type { Readable } from 'node:stream';
+import type { FileCache } from '@stevedore/cache';
 import { LRUCache } from 'lru-cache';
-import { readAll } from '../gateway-answers.js';
+import { aborted } from '../failures.js';
+import { readAll } from '../http/answers.js';
 import { readLarge } from '../large-reader.js';
 import type { ReadContent } from '../stored-file.js';
 import type { ByteRange } from '../types.js';
@@ -9,17 +11,36 @@ import type { FoundFile, GatewayFiles } from './gateway-files.js';
 /** Reads files that are staged at another gateway and checks them against their CRC-32. */
 
 const MAX_BLOCK_LIST_BYTES = 2 * 2 ** 20;
+const NOTHING = Buffer.alloc(0);
+
+interface PeerFileReaderOptions {
+  /** Has small files by their keys. */
+  readonly cache: FileCache;
+  readonly smallFileBytes: number;
+}
 
 export class PeerFileReader {
-  readonly #smallFileBytes: number;
+  readonly #options: PeerFileReaderOptions;
   /** Block checksums of large files that were read in part. */
   readonly #blocks = new LRUCache<string, Buffer>({
     maxSize: MAX_BLOCK_LIST_BYTES,
     sizeCalculation: (list) => list.length + 1,
   });
 
-  constructor(smallFileBytes: number) {
-    this.#smallFileBytes = smallFileBytes;
+  constructor(options: PeerFileReaderOptions) {
+    this.#options = options;
+  }
+
+  /** The content of a small file, if it takes no time to read it. */
+  readNow({ info, bytes }: FoundFile): Buffer | undefined {
+    return bytes
+      ? (this.#options.cache.getNow(info.key, () => bytes) ?? bytes)
+      : this.cachedNow(info.key);
+  }
+
+  cachedNow(key: string): Buffer | undefined {
+    const { cache } = this.#options;
+    return cache.has(key) ? cache.find(key) : undefined;
   }
 
   async read(
@@ -27,10 +48,18 @@ export class PeerFileReader {
     { info, bytes }: FoundFile,
     ...[range, signal]: Parameters<ReadContent>
   ): Promise<Buffer | Readable> {
+    const { cache, smallFileBytes } = this.#options;
     if (bytes) return cut(bytes, range);
+    if (info.size > smallFileBytes) {
+      return range ? this.#readPart(files, info, range, signal) : files.read(info, range, signal);
+    }
     // A small file is checked as a whole, whatever part is wanted.
-    if (info.size <= this.#smallFileBytes) return cut(await files.readWhole(info, signal), range);
-    return range ? this.#readPart(files, info, range, signal) : files.read(info, range, signal);
+    const load = () => files.readWhole(info, undefined);
+    try {
+      return cut((await cache.get(info.key, load, { signal })) ?? NOTHING, range);
+    } catch (error) {
+      throw signal?.aborted ? aborted(signal.reason) : error;
+    }
   }
 
   /** The first read of a part of a large file reads all of it, to compute its block checksums. */
@@ -42,7 +71,8 @@ export class PeerFileReader {
   ): Promise<Readable> {
     const read = async (start: number, length: number): Promise<Buffer> => {
       const part = { start, end: start + length - 1 };
-      return readAll(await files.read({ key, size, crc32 }, part, signal));
+      const content = await files.read({ key, size, crc32 }, part, signal);
+      return Buffer.isBuffer(content) ? content : readAll(content);
     };
     return readLarge(
       {

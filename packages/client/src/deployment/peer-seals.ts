@@ -1,4 +1,5 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
+import { type RequestLimits, Requests } from '../http/requests.js';
 
 /**
  * How two gateways of a deployment know each other. A request carries a token for its method and
@@ -17,7 +18,7 @@ export interface PeerSecret {
 
 /** Header for the token of a request and the proof of its answer. */
 export const PEER_HEADER = 'stevedore-peer';
-/** The file's facts, as JSON in base64url; the proof of an answer covers them. */
+/** Digest of the facts in an answer; its proof covers it. */
 export const PEER_FILE_HEADER = 'stevedore-file';
 
 const TOKEN_MS = 60_000;
@@ -54,6 +55,35 @@ export function isAnswerProof(
   ...answer: Parameters<typeof answerProof>
 ): proof is string {
   return isSame(proof, answerProof(...answer));
+}
+
+/** Requests with tokens to a gateway, whose answers must have proofs. `below`: prefix of all paths. */
+export function peerRequests(
+  url: string,
+  peers: PeerSecret,
+  limits: RequestLimits,
+  below = '',
+): Requests {
+  const { origin, pathname } = new URL(url);
+  const base = pathname.replace(/\/$/, '');
+  return new Requests({
+    ...limits,
+    origin,
+    base: base + below,
+    retryTimeMs: 0,
+    identity: {
+      headersOf: (method, path) => ({
+        [PEER_HEADER]: peerToken(peers, method, path.slice(base.length)),
+      }),
+      check: (sent, { statusCode, headers }) => {
+        const token = String(sent[PEER_HEADER]);
+        const facts = headers[PEER_FILE_HEADER];
+        // Without it, this is the answer of a proxy, or of another server that has this address now.
+        if (isAnswerProof(headers[PEER_HEADER], peers, token, statusCode, facts)) return;
+        throw new Error(`status ${statusCode}, without the proof of a gateway`);
+      },
+    },
+  });
 }
 
 function sealed({ secret }: PeerSecret, text: string): string {

@@ -5,7 +5,7 @@ import { formerPlaces, Statements, TRUNKS } from './schema.js';
 
 /**
  * Changes of this FileMap that the deployment's map does not have yet: trunks confirmed, moved or
- * retired, and files deleted after they were merged. Triggers add an entry in the transaction of
+ * retired, and files deleted. Triggers add an entry in the transaction of
  * the change itself, so no change is missed. Entries are read in order, and deleted once they are
  * in the map.
  */
@@ -70,7 +70,7 @@ const TRIGGERS = `
     WHEN OLD.deleted IS NULL AND NEW.deleted IS NOT NULL
     BEGIN INSERT INTO outbox (trunk, key) VALUES (NEW.trunk, NEW.key); END;
   CREATE TEMP TRIGGER outbox_deleted AFTER DELETE ON main.files
-    WHEN OLD.deleted IS NULL AND (OLD.trunk IS NOT NULL OR OLD.was IS NOT NULL)
+    WHEN OLD.deleted IS NULL
     BEGIN INSERT INTO outbox (trunk, key) VALUES (OLD.trunk, OLD.key); END;
   CREATE TEMP TRIGGER outbox_held AFTER INSERT ON main.holds
     BEGIN INSERT INTO outbox (trunk, key) VALUES (NEW.trunk, NEW.key); END;`;

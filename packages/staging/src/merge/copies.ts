@@ -1,3 +1,4 @@
+import { GrowingPause } from '@stevedore/async';
 import { StoreError } from '../errors.js';
 import type { TrunkRow } from '../filemap/filemap.js';
 import type { State } from '../state.js';
@@ -8,15 +9,14 @@ import type { State } from '../state.js';
  * takes; reads and merging do not wait for it.
  */
 const PAGE_TRUNKS = 100;
-const FIRST_PAUSE_MS = 250;
-const LAST_PAUSE_MS = 30_000;
+const PAUSES = { firstMs: 250, lastMs: 30_000 };
 const ASK_TIMEOUT_MS = 10_000;
 
 export class Copies {
   readonly #state: State;
   readonly #stopped = new AbortController();
   #timer: NodeJS.Timeout | undefined;
-  #pauseMs = FIRST_PAUSE_MS;
+  readonly #pause = new GrowingPause(PAUSES);
   #running: Promise<void> | undefined;
   #isWanted = false;
   /** It was reported that the group has too few storages for the required copies. */
@@ -29,7 +29,7 @@ export class Copies {
 
   /** Call when a trunk was stored, and at the start. */
   check(): void {
-    this.#pauseMs = FIRST_PAUSE_MS;
+    this.#pause.reset();
     this.#isWanted = true;
     clearTimeout(this.#timer);
     this.#timer = undefined;
@@ -53,9 +53,8 @@ export class Copies {
   }
 
   #later(): void {
-    this.#timer = setTimeout(() => this.#begin(), this.#pauseMs);
+    this.#timer = setTimeout(() => this.#begin(), this.#pause.next());
     this.#timer.unref();
-    this.#pauseMs = Math.min(this.#pauseMs * 2, LAST_PAUSE_MS);
   }
 
   /** Never rejects. */

@@ -1,5 +1,6 @@
 import { tracingChannel } from 'node:diagnostics_channel';
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
+import { GrowingPause } from '@stevedore/async';
 import { isError } from '@stevedore/protocol';
 import type { LocalCopies } from '../accept/local-copies.js';
 import { type FileRow, localDamage } from '../filemap/filemap.js';
@@ -125,7 +126,8 @@ export class PlansInFlight {
     const { changes, now } = this.#state;
     const { signal } = this.#stopped;
     const startedAt = now();
-    for (let pauseMs = FIRST_RETRY_MS; ; pauseMs = Math.min(pauseMs * 2, LAST_RETRY_MS)) {
+    const pause = new GrowingPause({ firstMs: FIRST_RETRY_MS, lastMs: LAST_RETRY_MS });
+    for (;;) {
       try {
         const sent = await this.#send(plan, signal);
         this.#failure = undefined;
@@ -139,7 +141,7 @@ export class PlansInFlight {
         if (damaged.length > 0 && this.#abandon(plan, damaged)) return false;
         this.#failure = error as Error;
         this.retries += 1;
-        await this.#pause(pauseMs);
+        await this.#pause(pause.next());
         if (signal.aborted) return false;
       }
     }

@@ -1,3 +1,4 @@
+import { isError } from '@stevedore/protocol';
 import { StoreError, type StoreErrorCode } from '@stevedore/staging/errors';
 
 /**
@@ -13,20 +14,29 @@ export class GatewayRefusal extends Error {
   readonly status: number;
   /** The gateway's code; undefined if the answer is not a gateway's. */
   readonly problem: string | undefined;
+  /** Its sentence for people, if it is a gateway's. */
+  readonly detail: string | undefined;
   /** Its Retry-After, if it sent one. */
   readonly retryAfterMs: number | undefined;
 
   constructor(
     message: string,
     status: number,
-    problem: string | undefined,
+    { code, detail }: ReturnType<typeof problemIn>,
     retryAfterMs: number | undefined,
   ) {
     super(message);
     this.status = status;
-    this.problem = problem;
+    this.problem = code;
+    this.detail = detail;
     this.retryAfterMs = retryAfterMs;
   }
+}
+
+/** The gateway's answer that is the cause of an error. */
+export function refusalIn(error: unknown): GatewayRefusal | undefined {
+  const { cause } = Object(error) as { readonly cause?: unknown };
+  return isError(cause) && cause.name === 'GatewayRefusal' ? (cause as GatewayRefusal) : undefined;
 }
 
 const SAME: ReadonlySet<string> = new Set<StoreErrorCode>([
@@ -73,13 +83,14 @@ export function refusalOf(
   retryAfter: string | string[] | undefined,
   body: string,
 ): StoreError {
-  const { code, detail } = problemIn(body);
+  const problem = problemIn(body);
+  const { code, detail } = problem;
   const retryAfterMs = /^\d{1,9}$/.test(String(retryAfter)) ? Number(retryAfter) * 1000 : undefined;
   const message =
     code === undefined
       ? `what answers at ${url} is not a gateway, or does not reach one (status ${status})`
       : `${detail} (${code}, from ${url})`;
-  const cause = new GatewayRefusal(message, status, code, retryAfterMs);
+  const cause = new GatewayRefusal(message, status, problem, retryAfterMs);
   return new StoreError(code === undefined ? codeOfStatus(status) : codeOf(code), message, {
     cause,
     retryable: PASSING.has(status),

@@ -1,7 +1,7 @@
 import { type Readable, Transform } from 'node:stream';
 import { crc32 } from 'node:zlib';
 import { StoreError } from '@stevedore/staging/errors';
-import type { FileInfo, FilePage, FileState } from './types.js';
+import type { FileInfo, FilePage, FileState } from '../types.js';
 
 /** Checks a gateway's answers: the facts of a file, and its bytes. */
 
@@ -121,7 +121,7 @@ export class ChecksumStream extends Transform {
   }
 }
 
-function corrupt(url: string): StoreError {
+export function corrupt(url: string): StoreError {
   return new StoreError('corrupt', `${url} sent bytes that are not the file's`, {
     retryable: true,
   });
