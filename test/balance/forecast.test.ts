@@ -9,8 +9,8 @@ import {
   panel,
   sesm,
 } from '@stevedore/balance';
+import { SeededRandom } from '@stevedore/bench/seeded-random';
 import { describe, expect, test } from 'vitest';
-import { SeededRandom } from '../../bench/dist/harness/seeded-random.js';
 
 const CAPACITY = 1000;
 const served = (servedBytes: number, waitingBytes = 0): Observation => ({

@@ -1,6 +1,6 @@
 import { heated, isWorthRow } from '@stevedore/balance';
+import { SeededRandom } from '@stevedore/bench/seeded-random';
 import { expect, test } from 'vitest';
-import { SeededRandom } from '../../bench/dist/harness/seeded-random.js';
 
 const HOUR_MS = 3_600_000;
 

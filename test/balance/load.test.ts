@@ -8,8 +8,8 @@ import {
   smallFileRoom,
   spareLoad,
 } from '@stevedore/balance';
+import { SeededRandom } from '@stevedore/bench/seeded-random';
 import { describe, expect, test } from 'vitest';
-import { SeededRandom } from '../../bench/dist/harness/seeded-random.js';
 
 const RUNS = 2000;
 

@@ -1,6 +1,6 @@
 import { keptShare, type ServedIn, sustainableBytes } from '@stevedore/balance';
+import { SeededRandom } from '@stevedore/bench/seeded-random';
 import { describe, expect, test } from 'vitest';
-import { SeededRandom } from '../../bench/dist/harness/seeded-random.js';
 
 function served(perMs: number, requests: number): ServedIn {
   return { bytes: perMs * 100, requests, ms: 100 };

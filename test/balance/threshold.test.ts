@@ -1,6 +1,6 @@
 import { defaultParameters, fileThreshold, globalThreshold, parameters } from '@stevedore/balance';
+import { SeededRandom } from '@stevedore/bench/seeded-random';
 import { describe, expect, test } from 'vitest';
-import { SeededRandom } from '../../bench/dist/harness/seeded-random.js';
 
 const MIB = 2 ** 20;
 

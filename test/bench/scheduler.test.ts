@@ -1,5 +1,5 @@
+import { SeededRandom } from '@stevedore/bench/seeded-random';
 import { expect, test } from 'vitest';
-import { SeededRandom } from '../../bench/dist/harness/seeded-random.js';
 import { observe } from '../../bench/dist/migration/scheduler.js';
 import { IOR, ior, metadataTrace, PAPER_METADATA } from '../../bench/dist/migration/workloads.js';
 

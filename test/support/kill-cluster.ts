@@ -33,7 +33,7 @@ const FIRST_PORT = 10_000;
 const PORTS = 20_000;
 
 const require = createRequire(import.meta.url);
-const COMMAND = join(dirname(require.resolve('@stevedore/gateway')), 'cli', 'main.js');
+const COMMAND = join(dirname(require.resolve('@stevedore/gateway')), 'main.js');
 
 /** One part of the product: a process, and after a kill the next one. */
 export class Daemon {

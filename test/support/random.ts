@@ -1,4 +1,4 @@
-import { SeededRandom } from '../../bench/dist/harness/seeded-random.js';
+import { SeededRandom } from '@stevedore/bench/seeded-random';
 
 /** A seeded generator, so that a failing run can be repeated, with what tests draw from it. */
 export class Random extends SeededRandom {
