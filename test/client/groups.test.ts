@@ -88,8 +88,8 @@ test('files in memory make way for others where they were read longest ago', asy
   }
   await filling.flush();
   await filling.close();
-  // Room for seven files, and one more that is not known to be read again.
-  const store = await emptied(await openStore({ ...own, cacheSize: '160KiB', readAhead: 0 }));
+  // Half is for files just uploaded: room for seven, and one more that is not known to be read again.
+  const store = await emptied(await openStore({ ...own, cacheSize: '320KiB', readAhead: 0 }));
   const downloads = countDownloads();
   /** Whether it is downloaded. */
   const isRead = async (index: number) => {

@@ -13,7 +13,7 @@ import type { Deployment } from './deployment.js';
 import type { FoundFile, GatewayFiles } from './gateway-files.js';
 import { factsOf, fileIdOf } from './mapped-facts.js';
 import { cut, PeerFileReader } from './peer-file-reader.js';
-import { mapUnavailable, Peers } from './peers.js';
+import { mapUnavailable, OtherServers } from './peers.js';
 import { throughRestart } from './restarts.js';
 
 /**
@@ -47,14 +47,14 @@ const SETTLED_INTERVAL_MS = 1_000;
 
 export class ForeignFiles {
   readonly #parts: ForeignFilesParts;
-  readonly #peers: Peers;
+  readonly #peers: OtherServers;
   readonly #reader: PeerFileReader;
   /** Facts of files that are staged elsewhere, and where. */
   readonly #staged = new LRUCache<string, StagedElsewhere>(STAGED);
 
   constructor(parts: ForeignFilesParts) {
     this.#parts = parts;
-    this.#peers = new Peers(parts.deployment);
+    this.#peers = new OtherServers(parts.deployment);
     this.#reader = new PeerFileReader(parts);
   }
 

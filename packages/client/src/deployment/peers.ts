@@ -12,7 +12,7 @@ const PEER_LIMITS = {
   answerTimeoutMs: 10_000,
 };
 
-export class Peers {
+export class OtherServers {
   readonly #deployment: Deployment;
   readonly #gateways = new Map<string, GatewayFiles>();
 
