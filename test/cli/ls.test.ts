@@ -28,7 +28,7 @@ test('ls prints a line for each file that is asked for, oldest first', async () 
   expect(refused.code).toBe(1);
   expect(refused.stderr).toContain('scope');
   const wrong = await run(['ls', '--since', 'yesterday'], { env });
-  expect(wrong.code).toBe(1);
+  expect(wrong.code).toBe(2);
   expect(wrong.stderr).toContain('ISO 8601');
 });
 
