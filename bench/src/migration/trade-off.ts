@@ -89,7 +89,7 @@ async function measure(
   });
 }
 
-/** Neighbours in time: what slows the machine for a while slows both. */
+/** Adjacent turns: what slows the machine for a while slows both. */
 function addShares({ figures }: BenchmarkContext): void {
   for (const variant of VARIANTS) {
     const id = `trade-off.${variant}.metadata`;

@@ -24,7 +24,7 @@ export interface Subject extends AsyncDisposable {
   readonly target: Target;
   /** What it has in memory goes, where that is not all it has; with so much room for files then. */
   restart(cacheBytes: number | undefined): Promise<void>;
-  /** Of the process whose threads are told apart; 0: of none. */
+  /** Id of the process whose CPU is split by thread; 0 for none. */
   readonly pid: number;
   /** Of all its processes; undefined where it is not known. */
   cpuSeconds(): number | undefined;

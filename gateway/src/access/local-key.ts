@@ -7,8 +7,8 @@ import { type ApiKey, keyOfText, makeApiKey, SCOPES } from './api-keys.js';
  * first start makes it, for this user alone. Commands of this user on the machine find it by
  * themselves, and the console has it in the address that the gateway prints at its start.
  *
- * An address that a request comes from proves nothing: a proxy on this machine has the same one,
- * whoever is in front of it.
+ * The address of a request proves nothing: requests through a proxy on this machine all have the
+ * proxy's.
  */
 
 const FILE = 'local-key';

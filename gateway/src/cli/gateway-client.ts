@@ -3,7 +3,7 @@ import { parseConnectOptions, type Request, Requests, refusalIn } from '@stevedo
 import type { OptionValues } from '@stevedore/options';
 import type { clientOptions } from './options.js';
 
-/** The gateway as the subcommands see it: facts of files as its JSON has them. */
+/** The gateway for the subcommands: what it says of files, as its JSON. */
 
 /** Refusals that concern one file; after any other, the next file is refused too. */
 const OF_ONE_FILE: ReadonlySet<number> = new Set([400, 404, 408, 409, 411, 413, 415, 422, 500]);

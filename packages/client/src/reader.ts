@@ -26,7 +26,7 @@ import type { ByteRange, CachedFile } from './types.js';
 
 /** A file that only FastDFS knows. */
 export interface RemoteFile extends RemoteBytes {
-  /** Key of a file whose place the map tells; its neighbours' keys are in the trunk's directory. */
+  /** Key of a file that the map locates; the keys of the files beside it are in the trunk's directory. */
   readonly name?: string;
   /** For a slice: the members of its affinity group around it. */
   readonly groupAround?: (maxBytes: number) => EntryGroup | undefined;

@@ -58,7 +58,7 @@ const FREE_SPACE_INTERVAL_MS = 1_000;
  *
  *     state    the files, their room, damaged copies; nothing runs by itself
  *     accept   takes files, reads them from this disk and frees room
- *     merge    packs files into trunks and has them stored
+ *     merge    packs files into trunks and stores them
  *     upkeep   deletes, repairs, checks and reclaims
  */
 export class Staging {

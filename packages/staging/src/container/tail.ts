@@ -9,8 +9,8 @@ import { changeOfRecord, fileRecord } from './records.js';
  * was just uploaded is a view of its slab, found by segment and position: it has no entry, no
  * memory and no copy of its own.
  *
- * Slabs are used again: a view is valid in the turn in which it was given, and whoever needs the
- * bytes for longer copies them. A slab that is being written or sent is pinned.
+ * Slabs are reused: a view is valid only in the turn in which it was given. To keep the bytes, copy
+ * them. A slab that is being written or sent is pinned.
  */
 
 /** Of a slab: enough that few records fall to its end, and few slabs are enough. */

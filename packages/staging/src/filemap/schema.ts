@@ -153,7 +153,7 @@ const CHANGES = Object.entries(NEXT_STATES).flatMap(([state, next]) =>
   [state, ...next].map((to) => `'${state} ${to}'`),
 );
 
-/** Temporary: whoever writes the FileMap keeps to the table of its own version. */
+/** Temporary: each process that writes the FileMap enforces the table of its own version. */
 export const STATE_TRIGGER = `CREATE TEMP TRIGGER trunk_states BEFORE UPDATE OF state ON main.trunks
   WHEN OLD.state || ' ' || NEW.state NOT IN (${CHANGES.join(', ')})
   BEGIN SELECT RAISE(ABORT, 'the state of a trunk cannot change in this way'); END`;
