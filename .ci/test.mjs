@@ -2,7 +2,8 @@
  * Runs every test and ends with one line: `N passed, N failed, N skipped`.
  * Arguments are handed to vitest (a file name, `-t name`).
  */
-import { spawnSync } from 'node:child_process';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -12,7 +13,8 @@ const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const folder = mkdtempSync(join(tmpdir(), 'stevedore-test-'));
 const report = join(folder, 'report.json');
 const vitest = join(root, 'test', 'node_modules', 'vitest', 'vitest.mjs');
-const { status } = spawnSync(
+// In a group of its own: what tests leave behind ends with them, and holds no pipe open.
+const tests = spawn(
   process.execPath,
   [
     vitest,
@@ -21,11 +23,22 @@ const { status } = spawnSync(
     join(root, 'test', 'vitest.config.ts'),
     '--reporter=default',
     '--reporter=json',
+    `--reporter=${join(root, '.ci', 'unended.mjs')}`,
     `--outputFile.json=${report}`,
     ...process.argv.slice(2),
   ],
-  { cwd: root, stdio: 'inherit' },
+  { cwd: root, stdio: 'inherit', detached: true },
 );
+const end = (signal) => {
+  try {
+    process.kill(-tests.pid, signal);
+  } catch {
+    // All have ended.
+  }
+};
+for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => end(signal));
+const [status] = await once(tests, 'exit');
+end('SIGKILL');
 
 let result;
 try {
