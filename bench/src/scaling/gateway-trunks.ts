@@ -10,7 +10,6 @@ import { chooseJoin, isThin, shareOf } from '../../../packages/staging/dist/merg
 import {
   CANDIDATE_FACTOR,
   decideMerge,
-  Inflow,
 } from '../../../packages/staging/dist/merge/schedule.js';
 import {
   planTrunk,
@@ -93,7 +92,6 @@ class GatewayRun {
   readonly #clock: SeededRandom;
   readonly #packing: () => number;
   readonly #full: { readonly bytes: number; readonly files: number };
-  readonly #inflow = new Inflow(BEGIN_MS);
   #now = BEGIN_MS;
   #waiting: FileRow[] = [];
   #waitingBytes = 0;
@@ -149,7 +147,6 @@ class GatewayRun {
     this.#waiting.push(row);
     this.#waitingBytes += row.size;
     this.#stagedSince += row.size;
-    this.#inflow.add(row.size);
     this.#sums.files += 1;
     this.#sums.bytes += row.size;
     this.#observer.staged?.(row);
@@ -165,7 +162,6 @@ class GatewayRun {
         waitingBytes: this.#waitingBytes,
         waitingFiles: this.#waiting.length,
         oldestStagedAt: this.#waiting[0]?.stagedAt,
-        inflowBytesPerSecond: this.#inflow.bytesPerSecond(this.#now),
         targetBytes: trunkBytes,
         maxFiles: MAX_FILES,
         maxAgeMs,

@@ -1,12 +1,11 @@
 import { describe, expect, test } from 'vitest';
-import { decideMerge, Inflow } from '../../../packages/staging/dist/merge/schedule.js';
+import { decideMerge } from '../../../packages/staging/dist/merge/schedule.js';
 
 const QUIET = {
   now: 100_000,
   waitingBytes: 0,
   waitingFiles: 0,
   oldestStagedAt: undefined,
-  inflowBytesPerSecond: 0,
   targetBytes: 1_000_000,
   maxFiles: 1000,
   maxAgeMs: 60_000,
@@ -36,14 +35,6 @@ describe('merge schedule', () => {
     expect(younger).toEqual({ action: 'wait', waitMs: 100 });
   });
 
-  test('the interval follows the inflow', () => {
-    const waiting = { ...QUIET, waitingFiles: 1, waitingBytes: 250_000, oldestStagedAt: 99_999 };
-    const slow = decideMerge({ ...waiting, inflowBytesPerSecond: 1_000_000 });
-    const fast = decideMerge({ ...waiting, inflowBytesPerSecond: 10_000_000 });
-    expect(slow).toEqual({ action: 'wait', waitMs: 1000 });
-    expect(fast).toEqual({ action: 'wait', waitMs: 100 });
-  });
-
   test('a clock that is set back far makes no file wait until it has caught up', () => {
     const waiting = { ...QUIET, now: 1_000_000, waitingFiles: 1, waitingBytes: 1 };
     const ahead = (ms: number) =>
@@ -61,19 +52,5 @@ describe('merge schedule', () => {
       oldestStagedAt: 99_999,
     };
     expect(decideMerge(short)).toEqual({ action: 'merge', reason: 'space' });
-  });
-
-  test('the average inflow approaches a steady rate and forgets it again', () => {
-    const inflow = new Inflow(0);
-    let rate = 0;
-    for (let now = 100; now <= 60_000; now += 100) {
-      inflow.add(1000);
-      rate = inflow.bytesPerSecond(now);
-    }
-    expect(rate).toBeCloseTo(10_000, -2);
-    expect(inflow.bytesPerSecond(120_000)).toBeLessThan(10);
-    // A clock that is set back does not produce nonsense.
-    inflow.add(1000);
-    expect(inflow.bytesPerSecond(1000)).toBeGreaterThanOrEqual(0);
   });
 });

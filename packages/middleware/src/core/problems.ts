@@ -108,7 +108,11 @@ const table = {
   shutting_down: told(503, 'The server is shutting down.', 5),
   signature_expired: 403,
   signature_invalid: 403,
-  storage_unavailable: told(503, 'No storage node answers at the moment.', RETRY_SECONDS),
+  storage_unavailable: told(
+    503,
+    'The server that has the file, or is to take it, does not answer at the moment.',
+    RETRY_SECONDS,
+  ),
   token_invalid: 400,
   token_required: 400,
   too_large: 413,

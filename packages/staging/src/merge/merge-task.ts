@@ -18,7 +18,6 @@ import { FIRST_RETRY_MS, PlansInFlight } from './plans-in-flight.js';
 import {
   CANDIDATE_FACTOR,
   decideMerge,
-  Inflow,
   MAX_WAIT_MS,
   type MergeDecision,
   type MergeReason,
@@ -55,7 +54,6 @@ const EXPIRY_LOOKS = 30;
 export class MergeTask {
   readonly #state: State;
   readonly #random: () => number;
-  readonly #inflow: Inflow;
   readonly inFlight: PlansInFlight;
   /** Bytes staged since the last decision, and how many of them trigger the next. */
   #stagedSince = 0;
@@ -72,7 +70,6 @@ export class MergeTask {
   constructor(state: State, local: LocalCopies) {
     this.#state = state;
     this.#random = seededRandom(state.options.packingSeed);
-    this.#inflow = new Inflow(state.now());
     this.inFlight = new PlansInFlight(state, local);
     state.changes
       .on('staged', (bytes, isSpooled) => this.#noteStaged(bytes, isSpooled))
@@ -85,7 +82,6 @@ export class MergeTask {
   }
 
   #noteStaged(bytes: number, isSpooled: boolean): void {
-    this.#inflow.add(bytes);
     this.#stagedSince += bytes;
     const isEnough = this.#idle || this.#stagedSince >= this.#wantedBytes;
     if (isSpooled || isEnough) this.#wakeup.wake();
@@ -182,7 +178,6 @@ export class MergeTask {
       waitingBytes,
       waitingFiles,
       oldestStagedAt: oldest?.stagedAt,
-      inflowBytesPerSecond: this.#inflow.bytesPerSecond(now()),
       targetBytes: trunkSize,
       maxFiles: MAX_FILES,
       maxAgeMs,
