@@ -7,10 +7,7 @@ import {
   unitsToChooseFrom,
 } from '../../../packages/staging/dist/merge/candidates.js';
 import { chooseJoin, isThin, shareOf } from '../../../packages/staging/dist/merge/joining.js';
-import {
-  CANDIDATE_FACTOR,
-  decideMerge,
-} from '../../../packages/staging/dist/merge/schedule.js';
+import { CANDIDATE_FACTOR, decideMerge } from '../../../packages/staging/dist/merge/schedule.js';
 import {
   planTrunk,
   TRUNK_END_BYTES,
