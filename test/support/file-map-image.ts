@@ -1,4 +1,13 @@
-import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  closeSync,
+  existsSync,
+  fstatSync,
+  openSync,
+  readFileSync,
+  readSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { FileMap } from '../../packages/staging/dist/filemap/filemap.js';
 import type { Random } from './random.js';
@@ -20,17 +29,34 @@ export interface FileMapImage {
   readonly durableBytes: number;
 }
 
-/** Logs as they were made durable last, by their paths. */
-const durableLogs = new Map<string, Buffer>();
+/** A log as it was made durable last. */
+interface DurableLog {
+  readonly bytes: number;
+  /** Two random numbers in its header, others each time that SQLite begins the log anew. */
+  readonly salt: Buffer;
+}
+
+const SALT_AT = 16;
+const SALT_BYTES = 8;
+/** By their paths. */
+const durableLogs = new Map<string, DurableLog>();
 const { makeDurable } = FileMap.prototype;
 FileMap.prototype.makeDurable = async function (this: FileMap) {
-  const log = readFileSync(this.logPath);
+  const log = durableLogOf(this.logPath);
   await makeDurable.call(this);
   durableLogs.set(this.logPath, log);
 };
 
-/** Two random numbers in its header, others each time that SQLite begins the log anew. */
-const saltOf = (log: Buffer) => log.subarray(16, 24);
+function durableLogOf(path: string): DurableLog {
+  const file = openSync(path, 'r');
+  try {
+    const salt = Buffer.alloc(SALT_BYTES);
+    readSync(file, salt, 0, SALT_BYTES, SALT_AT);
+    return { bytes: fstatSync(file).size, salt };
+  } finally {
+    closeSync(file);
+  }
+}
 
 export function fileMapImage(folder: string): FileMapImage {
   const read = (suffix: string) => {
@@ -40,8 +66,8 @@ export function fileMapImage(folder: string): FileMapImage {
   const wal = read('-wal');
   const durable = durableLogs.get(join(folder, 'filemap.sqlite-wal'));
   // Before it begins the log anew, all of it is durable in the main file.
-  const isSame = wal && durable && saltOf(wal).equals(saltOf(durable));
-  return { main: read(''), wal, durableBytes: isSame ? durable.length : 0 };
+  const isSame = wal && durable?.salt.equals(wal.subarray(SALT_AT, SALT_AT + SALT_BYTES));
+  return { main: read(''), wal, durableBytes: isSame ? durable.bytes : 0 };
 }
 
 export function writeFileMap(
@@ -67,5 +93,8 @@ export function writeFileMap(
   const log = wal.subarray(0, durableBytes + left);
   writeFileSync(`${path}-wal`, log);
   // What a power failure leaves is on the medium.
-  durableLogs.set(`${path}-wal`, mode === 'killed' ? log.subarray(0, durableBytes) : log);
+  durableLogs.set(`${path}-wal`, {
+    bytes: mode === 'killed' ? durableBytes : log.length,
+    salt: Buffer.from(log.subarray(SALT_AT, SALT_AT + SALT_BYTES)),
+  });
 }
