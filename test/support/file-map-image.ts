@@ -66,8 +66,9 @@ export function fileMapImage(folder: string): FileMapImage {
   const wal = read('-wal');
   const durable = durableLogs.get(join(folder, 'filemap.sqlite-wal'));
   // Before it begins the log anew, all of it is durable in the main file.
-  const isSame = wal && durable?.salt.equals(wal.subarray(SALT_AT, SALT_AT + SALT_BYTES));
-  return { main: read(''), wal, durableBytes: isSame ? durable.bytes : 0 };
+  const salt = wal?.subarray(SALT_AT, SALT_AT + SALT_BYTES);
+  const durableBytes = durable && salt && durable.salt.equals(salt) ? durable.bytes : 0;
+  return { main: read(''), wal, durableBytes };
 }
 
 export function writeFileMap(
