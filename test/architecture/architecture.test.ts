@@ -115,6 +115,12 @@ test('folders of tests mirror the packages', () => {
   expect(folders.filter((name) => !packages.includes(name))).toEqual(COMMON_TESTS);
 });
 
+test('synchronous child processes of tests have a time limit', () => {
+  const unlimited = /\b(?:exec|execFile|spawn)Sync\b[^;]*from 'node:child_process'/;
+  const wrong = filesBelow('test', '.ts').filter((path) => unlimited.test(textOf(path)));
+  expect(wrong).toEqual([]);
+});
+
 test('no two exported classes have one name', () => {
   const places = new Map<string, string[]>();
   for (const path of SOURCES) {

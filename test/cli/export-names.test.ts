@@ -1,7 +1,7 @@
-import { execFileSync } from 'node:child_process';
 import { mkdir, readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import { execFileSync } from '../support/child-process.js';
 import { parseCsv } from './csv.js';
 import { keyedGateway } from './keyed-gateway.js';
 import { Running, run, shell } from './run.js';

@@ -1,4 +1,3 @@
-import { execFileSync } from 'node:child_process';
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -6,6 +5,7 @@ import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { expect, onTestFinished, test } from 'vitest';
+import { execFileSync } from '../support/child-process.js';
 import { parseCsv } from './csv.js';
 import { keyedGateway } from './keyed-gateway.js';
 import { run, temporaryDirectory } from './run.js';

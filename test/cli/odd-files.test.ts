@@ -1,9 +1,9 @@
-import { execFileSync } from 'node:child_process';
 import { mkdir, symlink, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { running } from '../gateway/harness.js';
+import { execFileSync } from '../support/child-process.js';
 import { parseCsv } from './csv.js';
 import { run, shell, temporaryDirectory } from './run.js';
 

@@ -1,8 +1,8 @@
-import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
+import { execFileSync, spawnSync } from '../support/child-process.js';
 import { COMMAND, startGatewayProcess } from '../support/gateway-process.js';
 import { temporaryFolder } from '../support/temporary.js';
 

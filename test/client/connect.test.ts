@@ -1,4 +1,3 @@
-import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type RequestListener } from 'node:http';
@@ -10,6 +9,7 @@ import { isStoreError, type Store } from '@stevedore/client';
 import { type ConnectOptions, connect, GatewayRefusal } from '@stevedore/client/connect';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { type GatewayInput, startGateway } from '../../gateway/dist/start.js';
+import { execFileSync } from '../support/child-process.js';
 import { SMALL } from '../support/store.js';
 import { temporaryFolder } from '../support/temporary.js';
 

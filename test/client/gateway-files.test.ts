@@ -1,4 +1,3 @@
-import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { createServer, type RequestListener, type Server } from 'node:http';
@@ -19,6 +18,7 @@ import {
   PEER_HEADER,
   peerToken,
 } from '../../packages/client/dist/deployment/peer-seals.js';
+import { execFileSync } from '../support/child-process.js';
 import { hasCommand, requirement } from '../support/requirements.js';
 import { temporaryFolder } from '../support/temporary.js';
 import { factsOf, PEERS, proven, tellFacts } from './peer-answers.js';

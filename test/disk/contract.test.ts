@@ -1,7 +1,7 @@
-import { execFileSync } from 'node:child_process';
 import { constants, mkdirSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { type Disk, localDisk, readSmallFile, removeIfThere, replaceFile } from '@stevedore/disk';
 import { describe, expect, test } from 'vitest';
+import { execFileSync } from '../support/child-process.js';
 import { SimulatedDisk } from '../support/simulated-disk.js';
 import { temporaryFolder } from '../support/temporary.js';
 

@@ -1,8 +1,8 @@
-import { spawnSync } from 'node:child_process';
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { applySchema, LOG_LIMIT_BYTES, openDatabase } from '@stevedore/disk/sqlite';
 import { expect, onTestFinished, test } from 'vitest';
+import { spawnSync } from '../support/child-process.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 /** The databases of staging and storage. */

@@ -1,4 +1,3 @@
-import { spawnSync } from 'node:child_process';
 import { chmodSync, mkdirSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
@@ -6,6 +5,7 @@ import { isStoreError } from '@stevedore/client';
 import { startGateway } from '@stevedore/gateway';
 import { formatFileId, parseFileId, parseSliceId } from '@stevedore/protocol';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { spawnSync } from '../support/child-process.js';
 import { COMMAND, startGatewayProcess } from '../support/gateway-process.js';
 import { temporaryFolder } from '../support/temporary.js';
 

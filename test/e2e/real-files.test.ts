@@ -1,4 +1,3 @@
-import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -137,3 +136,5 @@ with zipfile.ZipFile(sys.argv[1]) as trunk:
     print(json.dumps({i.filename: [i.file_size, i.CRC, json.loads(i.comment)["name"]]
                       for i in trunk.infolist()}))
 `;
+
+import { execFileSync } from '../support/child-process.js';

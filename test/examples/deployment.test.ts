@@ -1,4 +1,3 @@
-import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
@@ -6,6 +5,7 @@ import { expect, test, vi } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import { Running, run, temporaryDirectory } from '../cli/run.js';
 import { needsPostgres, PostgresServer } from '../map/postgres-server.js';
+import { execFileSync } from '../support/child-process.js';
 import { hasCommand } from '../support/requirements.js';
 
 /** The deployment files, as far as they go without an engine for containers. */

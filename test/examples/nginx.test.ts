@@ -1,4 +1,4 @@
-import { execFileSync, spawn } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { request as httpsRequest, type RequestOptions } from 'node:https';
@@ -7,6 +7,7 @@ import { DefaultHttpStack } from 'tus-js-client';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { Running } from '../cli/run.js';
 import { send } from '../gateway/tus.js';
+import { execFileSync } from '../support/child-process.js';
 import { freePort } from '../support/free-port.js';
 import { ROOT } from '../support/packed.js';
 import { hasCommand, requirement } from '../support/requirements.js';

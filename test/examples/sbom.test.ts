@@ -1,7 +1,7 @@
-import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import { execFileSync } from '../support/child-process.js';
 import { type Manifest, ROOT, readManifest } from '../support/packed.js';
 import { temporaryFolder } from '../support/temporary.js';
 

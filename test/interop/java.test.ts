@@ -1,8 +1,9 @@
-import { execFile, spawnSync } from 'node:child_process';
+import { execFile } from 'node:child_process';
 import { existsSync, statSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
 import { describe } from 'vitest';
+import { spawnSync } from '../support/child-process.js';
 import { hasCommand, requirement } from '../support/requirements.js';
 import { clientSuite, parseLines } from './clients.js';
 

@@ -1,9 +1,9 @@
-import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmdirSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type FileStore, open } from '@stevedore/client';
 import { expect, it, onTestFinished, vi } from 'vitest';
+import { execFileSync } from '../support/child-process.js';
 import { requirement } from '../support/requirements.js';
 import { soon } from '../support/soon.js';
 import { temporaryFolder } from '../support/temporary.js';

@@ -1,4 +1,3 @@
-import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
 import { crc32, deflateSync } from 'node:zlib';
 import { open } from '@stevedore/client';
@@ -9,6 +8,7 @@ import sharp, { type Sharp } from 'sharp';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { RefusedPictures } from '../../packages/pictures/dist/refused-pictures.js';
 import { running } from '../gateway/harness.js';
+import { execFileSync } from '../support/child-process.js';
 import { startGatewayProcess } from '../support/gateway-process.js';
 import { temporaryFolder } from '../support/temporary.js';
 

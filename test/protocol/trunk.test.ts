@@ -1,4 +1,3 @@
-import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -95,6 +94,8 @@ with zipfile.ZipFile(sys.argv[1]) as z:
         } for i in z.infolist()],
     }))
 `;
+
+import { execFileSync } from '../support/child-process.js';
 
 interface ZipListing {
   readonly bad: string | null;

@@ -1,10 +1,10 @@
-import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseSliceId } from '@stevedore/protocol';
 import { DirectoryLock, fileIdOf, formatKey, parseKey } from '@stevedore/staging';
 import { describe, expect, test } from 'vitest';
+import { execFileSync } from '../support/child-process.js';
 import { openStaging, spoolFile, stageFile, stageTogether, until } from '../support/staging.js';
 import { temporaryFolder } from '../support/temporary.js';
 

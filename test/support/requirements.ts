@@ -1,4 +1,4 @@
-import { spawnSync } from 'node:child_process';
+import { spawnSync } from './child-process.js';
 
 /**
  * Tests that need a program which may be missing. Missing: said in one line, and

@@ -1,6 +1,6 @@
-import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { spawnSync } from '../support/child-process.js';
 import { hasCommand, requirement } from '../support/requirements.js';
 import { temporaryFolder } from '../support/temporary.js';
 

@@ -1,9 +1,9 @@
-import { execFileSync } from 'node:child_process';
 import { readdirSync, rmSync } from 'node:fs';
 import type { Agent } from 'node:http';
 import { join } from 'node:path';
 import { expect, it, vi } from 'vitest';
 import { makeApiKey, writeKeyFile } from '../../../gateway/dist/access/api-keys.js';
+import { execFileSync } from '../../support/child-process.js';
 import { type GatewayProcess, startGatewayProcess } from '../../support/gateway-process.js';
 import { freePorts } from '../../support/kill-cluster.js';
 import { soon } from '../../support/soon.js';

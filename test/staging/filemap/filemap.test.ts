@@ -1,9 +1,9 @@
-import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { FileMap } from '../../../packages/staging/dist/filemap/filemap.js';
+import { spawnSync } from '../../support/child-process.js';
 import { until } from '../../support/staging.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
