@@ -134,7 +134,9 @@ describe('a file of a sibling', () => {
     await first.flush();
     const segments = () => readdirSync(join(directories[0]!, 'container'));
     for (const { key } of receipts.slice(1, 39)) await second.delete(key);
-    for (const name of segments()) rmSync(join(directories[0]!, 'container', name));
+    for (const name of segments()) {
+      rmSync(join(directories[0]!, 'container', name), { force: true });
+    }
     // With what was known of it before, and as it is known now.
     expect((await file.bytes()).equals(before)).toBe(true);
     expect((await (await second.get(receipts[39]!.key)).bytes())[0]).toBe('3'.charCodeAt(0));
