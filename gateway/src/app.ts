@@ -34,6 +34,7 @@ import { defaultLimits, type GatewayOptions, type Limits } from './options.js';
 import { version } from './program.js';
 import { consoleRoutes } from './routes/console.js';
 import { fileRoutes } from './routes/files.js';
+import { flushRoute } from './routes/flush.js';
 import { healthRoutes, metricsRoutes } from './routes/watching.js';
 import type { ProcessFigures } from './workers/totals.js';
 
@@ -67,6 +68,8 @@ export interface AppOptions
   readonly processMetrics?: boolean;
   /** Figures of the store and of other parts; default: of the store alone. */
   readonly stats?: () => StoreStats;
+  /** Stores what is staged; default: what this process has staged. */
+  readonly flush?: FileStore['flush'];
   /** Receives the metrics of this process, returns the text of `/metrics`. */
   readonly metrics?: (own: () => Promise<ProcessFigures>) => () => Promise<string>;
   /** Data for the console; default: of this process. */
@@ -210,6 +213,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     metricsRoutes(scope, { contentType: registry.contentType, metrics }, access);
     consoleRoutes(scope, { source: options.console ?? feed, access, policies, store });
     const serveTrunks = options.serveTrunks ?? false;
+    flushRoute(scope, files, access, options.flush ?? ((how) => store.flush(how)));
     fileRoutes(scope, { files, store, access, policies, charges, forwarder, serveTrunks, ready });
     openapiRoute(scope);
   });

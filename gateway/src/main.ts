@@ -42,6 +42,7 @@ const SUMMARIES: readonly (readonly [usage: string, summary: string])[] = [
   ['ls', 'list files by group, name, type and time'],
   ['stat <id>', 'show what is known about a file: size, type, state, FastDFS id'],
   ['rm [id...]', 'delete files by key or FastDFS id, or a group of files'],
+  ['flush', 'store what is staged in FastDFS now, so that it has its FastDFS ids'],
 ];
 
 const LOAD: Readonly<Record<string, () => Promise<(command: Command) => void>>> = {
@@ -64,6 +65,7 @@ const LOAD: Readonly<Record<string, () => Promise<(command: Command) => void>>> 
   ls: async () => (await import('./cli/file-commands.js')).list,
   stat: async () => (await import('./cli/file-commands.js')).stat,
   rm: async () => (await import('./cli/file-commands.js')).remove,
+  flush: async () => (await import('./cli/file-commands.js')).flush,
 };
 
 setFlagsFromString(HEAP_GROWTH);
@@ -83,8 +85,8 @@ Examples:
   stevedore get KEY -o photo.jpg                 download by key or by FastDFS id
   curl --data-binary @photo.jpg -H 'X-Filename: photo.jpg' http://127.0.0.1:8080/files
 
-"stevedore COMMAND --help" explains one command. put, import, export, get, ls, stat and
-rm find the gateway and its API key in the environment: STEVEDORE_URL, STEVEDORE_API_KEY.
+"stevedore COMMAND --help" explains one command. put, import, export, get, ls, stat, rm and
+flush find the gateway and its API key in the environment: STEVEDORE_URL, STEVEDORE_API_KEY.
 Exit codes: 0 done, 1 failed, 2 wrong usage.`;
 
 async function main(argv: readonly string[]): Promise<void> {

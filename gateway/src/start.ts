@@ -62,7 +62,7 @@ export interface Gateway {
 
 /** The parts that a worker of a gateway shares with others. */
 export interface WorkerParts
-  extends Pick<AppOptions, 'metrics' | 'console' | 'stats' | 'marks' | 'passOn'> {
+  extends Pick<AppOptions, 'metrics' | 'console' | 'stats' | 'flush' | 'marks' | 'passOn'> {
   readonly open: () => Promise<FileStore>;
   /** Store and server exist; the port is not open yet. */
   readonly opened: (server: Server) => Promise<void>;

@@ -173,6 +173,12 @@ export class Access {
     if (!this.#keys && this.#isGuarded(id)) await this.#demandLocal(asked, 'delete');
   }
 
+  /** Work of the gateway that costs something, on request. */
+  async manage(asked: AskedBy): Promise<void> {
+    if (this.#keys) await this.#demand(asked, 'admin');
+    else await this.#demandLocal(asked, 'admin');
+  }
+
   /** A listing shows keys, and anyone who has a key may read the file, so it always needs one. */
   async list(asked: AskedBy): Promise<void> {
     if (this.#keys) await this.#demand(asked, 'list');

@@ -12,7 +12,7 @@ import { invalidOption, isStoreError, StoreError } from '@stevedore/client';
 
 /** What a new key may do unless its maker says otherwise. */
 export const FILE_SCOPES = ['read', 'write', 'delete', 'list'] as const;
-/** `admin`: sees the API keys and the policies, without their secrets. */
+/** `admin`: sees the API keys and the policies, without their secrets, and has staged files stored. */
 export const SCOPES = [...FILE_SCOPES, 'admin'] as const;
 export type Scope = (typeof SCOPES)[number];
 

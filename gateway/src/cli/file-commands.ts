@@ -12,7 +12,7 @@ import { withLocalKey } from './local-gateway.js';
 import { addOptions, clientOptions, flags, jsonOption, optionsOf } from './options.js';
 import { type AtEnd, interruptible } from './signals.js';
 
-/** `stevedore get`, `ls`, `stat` and `rm`: files of a gateway, by key, FastDFS id or group. */
+/** `stevedore get`, `ls`, `stat`, `rm` and `flush`: files of a gateway. */
 
 const getOptions = {
   ...clientOptions,
@@ -229,6 +229,32 @@ async function removeGroup(client: GatewayClient, group: string): Promise<void> 
   }
   process.stderr.write(`deleted ${files} ${files === 1 ? 'file' : 'files'}\n`);
   failIfAway(away);
+}
+
+const flushOptions = {
+  ...clientOptions,
+  ...flags({
+    timeout: option.duration('60s', 'longest wait', { minimum: '1ms', maximum: '1h' }),
+  }),
+};
+
+const FLUSH_HELP = `
+Trunks that are not full stay as they are, so each call may add some to FastDFS. Of a deployment,
+only the gateway that is asked does it, with all of its workers. Where the gateway has API keys,
+this needs one with the scope "admin". Exit code 1 if not all was stored in time.
+
+Example:
+  stevedore put report.pdf && stevedore flush`;
+
+/** Has everything that is staged stored. */
+export function flush(command: Command): void {
+  addOptions(command, flushOptions)
+    .addHelpText('after', FLUSH_HELP)
+    .action(() =>
+      withClient(command, flushOptions, async (client) => {
+        await client.flush(optionsOf(command, flushOptions).timeout);
+      }),
+    );
 }
 
 export function withClient(

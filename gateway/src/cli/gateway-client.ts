@@ -103,6 +103,12 @@ export class GatewayClient implements AsyncDisposable {
     return this.#json({ method: 'DELETE', path: `/files?${new URLSearchParams(query)}` });
   }
 
+  /** Resolves once FastDFS has what is staged. */
+  async flush(workMs: number): Promise<void> {
+    const path = `/flush?timeout-ms=${workMs}`;
+    await this.#requests.whole({ method: 'POST', path, workMs }, undefined);
+  }
+
   async delete(id: string): Promise<void> {
     await this.#requests.whole({ method: 'DELETE', path: pathOf(id) }, undefined);
   }

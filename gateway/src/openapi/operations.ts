@@ -281,6 +281,18 @@ const described: Readonly<Record<string, Operation>> = {
     params: byFileId,
     response: { 204: nothing },
   }),
+  'POST /flush': operation('flush', 'Store what is staged in FastDFS now, and give it its ids', {
+    description:
+      'Of this gateway and its workers, not of others in the deployment. Needs the scope `admin`, ' +
+      "or the gateway's own key where there are no API keys. 503 `not_flushed` says why it did not " +
+      'come to its end in time; nothing is lost then.',
+    querystring: fields({
+      'timeout-ms': say('longest wait, up to an hour; a minute by default', {
+        pattern: '^[1-9][0-9]{0,6}$',
+      }),
+    }),
+    response: { 204: nothing },
+  }),
   'GET /health/live': watching('live', 'Whether the process answers', {
     200: json('it does', { $ref: 'Liveness#' }),
   }),

@@ -25,6 +25,8 @@ export type PrimaryCalls = SharedCalls & {
   /** The worker's directories are open; resolves when all other workers know. */
   readonly opened: () => Promise<void>;
   readonly delete: (number: number, key: string) => Promise<boolean>;
+  /** Has all workers flush. */
+  readonly flush: (timeoutMs: number) => Promise<void>;
   readonly metrics: () => Promise<string>;
   readonly console: () => Promise<ConsoleState>;
   readonly history: (span: Span) => HistoryTable;
@@ -45,6 +47,7 @@ export type WorkerCalls = {
   readonly delete: (number: number, key: string) => Promise<boolean>;
   readonly figures: () => Promise<ProcessFigures>;
   readonly stats: () => ReturnType<FileStore['stats']>;
+  readonly flush: (timeoutMs: number) => Promise<void>;
   readonly ready: () => ReturnType<FileStore['ready']>;
   /** Counts in the map for the whole gateway. */
   readonly reserveUsage: ReserveInMap;

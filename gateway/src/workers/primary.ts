@@ -46,6 +46,8 @@ const ANSWER_TIMEOUT_MS = 1_500;
 const MAX_MISSED_ANSWERS = 4;
 /** Uploads may wait for it; without an answer, this gateway counts alone. */
 const MAP_TIMEOUT_MS = 2_000;
+/** How much longer than a flush the answer of a worker may take. */
+const FLUSH_GRACE_MS = 5_000;
 
 interface Slot {
   /** Counted from 1: the number of its first directory. */
@@ -297,6 +299,7 @@ class Primary {
         );
       },
       delete: (number, key) => this.#ownerOf(number).ask('delete', number, key),
+      flush: (timeoutMs) => this.#flush(timeoutMs),
       metrics: () => this.#metrics(),
       console: () => this.#feed.state(),
       history: (span) => this.#feed.history(span),
@@ -329,6 +332,16 @@ class Primary {
     const answers = (await Promise.all(asked)).filter((answer) => answer !== undefined);
     if (answers.length === 0) throw away('no worker answers');
     return answers as Answer[];
+  }
+
+  /** Rejects if one of the workers is not running: nobody else stores its files. */
+  async #flush(timeoutMs: number): Promise<void> {
+    const limitMs = timeoutMs + FLUSH_GRACE_MS;
+    const flushes = this.#slots.map(async ({ number }) =>
+      this.#ownerOf(number).askWithin(limitMs, 'flush', timeoutMs),
+    );
+    await Promise.allSettled(flushes);
+    await Promise.all(flushes);
   }
 
   async #ready(): Promise<Readiness> {

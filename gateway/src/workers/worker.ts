@@ -16,6 +16,9 @@ import { type ProcessFigures, sumStats } from './totals.js';
  * other workers' directories as siblings. The primary starts and stops it.
  */
 
+/** How much longer than a flush the primary may take, which waits for all workers. */
+const FLUSH_GRACE_MS = 10_000;
+
 /** By the numbers of their directories. */
 const stores = new Map<number, FileStore>();
 let gateway: Gateway | undefined;
@@ -40,6 +43,9 @@ const answers: WorkerCalls = {
   },
   figures: async () => (await figures?.()) ?? [],
   stats,
+  flush: async (timeoutMs) => {
+    await Promise.all([...stores.values()].map((store) => store.flush({ timeoutMs })));
+  },
   ready: () => serving().store.ready(),
   cluster: () => serving().store.cluster(),
   reserveUsage: (day, asks) => deployment().reserveUsage(day, asks),
@@ -100,6 +106,8 @@ async function start({ own, others, options, trackers }: WorkerStart): Promise<s
       },
       passOn: toFirst?.take,
       stats,
+      flush: ({ timeoutMs = 0 } = {}) =>
+        primary.askWithin(timeoutMs + FLUSH_GRACE_MS, 'flush', timeoutMs),
       metrics: (own) => {
         figures = own;
         return () => primary.ask('metrics');

@@ -218,7 +218,7 @@ export async function openForUpkeep(
     trackers: store.trackers,
     fsck: (how) => staging.fsck(how),
     scrub: (how) => staging.scrub(how),
-    flush: () => store.flush(),
+    flush: () => staging.merging.flush(),
     stats: () => store.stats(),
     close: () => store.close(),
     [Symbol.asyncDispose]: () => store.close(),

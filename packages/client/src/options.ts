@@ -75,7 +75,7 @@ export const storeOptions = {
     minimum: '10ms',
   }),
   idMaxAge: option.duration(
-    '7d',
+    '10m',
     'longest time until a file has its FastDFS id; until then trunks that are not full are joined; 0: ids come at once, nothing is joined',
     { see: 'MERGING.md' },
   ),

@@ -18,6 +18,7 @@ import type { DeploymentContext } from './deployment/gateways.js';
 import { listDeployment } from './deployment/listing.js';
 import { Downloads } from './downloads.js';
 import { notFound } from './failures.js';
+import { flushTimeoutOf } from './flush.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import { listFiles } from './listing.js';
 import { locate } from './location.js';
@@ -39,6 +40,7 @@ import type {
   FilePage,
   FileStore,
   FileStoreEvents,
+  FlushOptions,
   GetOptions,
   ListOptions,
   Readiness,
@@ -327,10 +329,12 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     );
   }
 
-  flush(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
+  async flush(options: FlushOptions = {}): Promise<void> {
     this.#throwIfClosed();
+    const timeoutMs = flushTimeoutOf(options);
     void this.#uploads.direct.flush();
-    return this.#staging.merging.flush(options.signal);
+    await withStoreErrors(() => this.#staging.merging.finish(timeoutMs, options.signal));
+    this.#settling.lookAgain();
   }
 
   ready(): Promise<Readiness> {

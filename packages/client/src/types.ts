@@ -67,6 +67,12 @@ export interface PutAllOptions {
   readonly signal?: AbortSignal;
 }
 
+export interface FlushOptions {
+  /** Longest wait, up to an hour; default one minute. */
+  readonly timeoutMs?: number;
+  readonly signal?: AbortSignal;
+}
+
 /** Where a file is; see `locate`. */
 export interface FileLocation extends FilePlaces {
   readonly file: FileInfo;
@@ -351,6 +357,13 @@ export interface Store extends AsyncDisposable {
   readonly unfinished?: UnfinishedUploads;
   /** The FastDFS id, once the file is in a trunk that stays: after `idMaxAge` at the latest. */
   settled(key: string, options?: { readonly signal?: AbortSignal }): Promise<string>;
+  /**
+   * Stores in FastDFS what is staged now, whatever its age, and gives it its ids: trunks that are not
+   * full stay as they are. A file that is uploaded meanwhile may wait for the next call. Of a gateway,
+   * all workers do it, and no other gateway. Rejects with `storage_unavailable` if that takes longer
+   * than `timeoutMs`, with the reason in the message; nothing is lost then, and merging goes on.
+   */
+  flush(options?: FlushOptions): Promise<void>;
   ready(): Promise<Readiness>;
   /** Refuses new calls and finishes those in progress. Acknowledged files stay staged. */
   close(): Promise<void>;
@@ -388,8 +401,6 @@ export interface FileStore extends Store, EventEmitter<FileStoreEvents> {
    * `get`. It asks every storage of the trunk's group, so it is for looking at one file.
    */
   locate(id: string, options?: GetOptions): Promise<FileLocation>;
-  /** Merges all staged files now, whatever their age; resolves when they are stored. */
-  flush(options?: { readonly signal?: AbortSignal }): Promise<void>;
   /** The storages that the trackers know now. Rejects with `storage_unavailable`. */
   cluster(): Promise<readonly StorageMember[]>;
   stats(): StoreStats;

@@ -7,6 +7,7 @@ import { isStoreError, StoreError } from '@stevedore/staging/errors';
 import { interrupted } from '../body.js';
 import { withOwnNames } from '../body-kinds.js';
 import { aborted, notFound } from '../failures.js';
+import { flushTimeoutOf } from '../flush.js';
 import { infoOf, pageOf, readAll } from '../http/answers.js';
 import { Requests } from '../http/requests.js';
 import { checkMeta, isSync } from '../intake.js';
@@ -20,6 +21,7 @@ import type {
   ByteRange,
   FileInfo,
   FilePage,
+  FlushOptions,
   ListOptions,
   PutAllOptions,
   PutFileOptions,
@@ -229,6 +231,18 @@ export class ConnectedStore implements Store {
         throw new StoreError('aborted', 'waiting was aborted', { cause: signal.reason });
       }
     }
+  }
+
+  /** Not repeated: the gateway has waited. */
+  async flush(options: FlushOptions = {}): Promise<void> {
+    this.#throwIfClosed();
+    const { signal } = options;
+    const workMs = flushTimeoutOf(options);
+    const path = `/flush?timeout-ms=${workMs}`;
+    const attempt = async (): Promise<void> => {
+      await this.#requests.whole({ method: 'POST', path, workMs }, signal);
+    };
+    await this.#requests.run({ signal, attempt, mayRepeat: () => false, aborted });
   }
 
   async ready(): Promise<Readiness> {

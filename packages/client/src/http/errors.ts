@@ -71,6 +71,7 @@ const MEANT: Readonly<Record<string, StoreErrorCode>> = {
   invalid_key: 'invalid_id',
   invalid_media_type: 'invalid_option',
   invalid_name: 'invalid_option',
+  not_flushed: 'storage_unavailable',
   shutting_down: 'storage_unavailable',
 };
 

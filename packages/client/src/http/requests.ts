@@ -51,6 +51,8 @@ export interface Request {
   readonly headers?: Readonly<Record<string, string>>;
   /** Sent as fast as the gateway reads it. The time limit for the answer begins after it. */
   readonly body?: Uint8Array | AsyncIterable<Uint8Array>;
+  /** How long the gateway may work before it answers, beyond the time limit for the answer. */
+  readonly workMs?: number;
   /** A status of 300 or more whose body is an answer, too. */
   readonly alsoStatus?: number;
   /** The caller may read the answer slowly: streams have their own connections. */
@@ -133,10 +135,10 @@ export class Requests {
 
   /** The head of any answer; the caller reads or discards its body. */
   async exchange(
-    { method, path: below, headers, body, isStream = false }: Request,
+    { method, path: below, headers, body, workMs = 0, isStream = false }: Request,
     signal: AbortSignal | undefined,
   ): Promise<Dispatcher.ResponseData> {
-    const { maxRequests, identity, base } = this.#settings;
+    const { maxRequests, identity, base, answerTimeoutMs } = this.#settings;
     if (this.#requests >= maxRequests) {
       throw new Error(`${this.#requests} requests wait for it already`);
     }
@@ -152,6 +154,7 @@ export class Requests {
       headers: { ...sent, ...headers },
       // undici accepts any async iterable, although its types do not say so.
       body: (body as Readable | undefined) ?? null,
+      headersTimeout: answerTimeoutMs + workMs,
       ...(signal ? { signal } : {}),
     });
     answered.then((answer) => answer.body.once('close', end), end);
@@ -169,7 +172,8 @@ export class Requests {
   /** An answer with a status below 300, or `alsoStatus`, whose body is still to be read. */
   async open(request: Request, signal: AbortSignal | undefined): Promise<Dispatcher.ResponseData> {
     // A body may take any time; undici detects one that stalls.
-    const limit = request.body ? undefined : new TimeLimit(this.#settings.answerTimeoutMs, signal);
+    const limitMs = this.#limitMs(request);
+    const limit = limitMs === undefined ? undefined : new TimeLimit(limitMs, signal);
     try {
       const answer = await this.exchange(request, limit?.signal ?? signal);
       const { statusCode, headers, body } = answer;
@@ -187,13 +191,18 @@ export class Requests {
     signal: AbortSignal | undefined,
     mostBytes = MAX_TEXT_BYTES,
   ): Promise<{ readonly headers: Dispatcher.ResponseData['headers']; readonly content: Buffer }> {
-    const limit = new TimeLimit(request.body ? undefined : this.#settings.answerTimeoutMs, signal);
+    const limit = new TimeLimit(this.#limitMs(request), signal);
     try {
       const { headers, body } = await this.open(request, limit.signal);
       return { headers, content: await readAll(body, mostBytes) };
     } finally {
       limit.end();
     }
+  }
+
+  /** Undefined for a request with a body. */
+  #limitMs({ body, workMs = 0 }: Request): number | undefined {
+    return body ? undefined : this.#settings.answerTimeoutMs + workMs;
   }
 
   /** Throws `storage_unavailable` for an answer that is not JSON. */

@@ -88,6 +88,8 @@ const table = {
   // Neither 404 nor 410: no cache and no app may take it for deleted.
   missing_in_fastdfs: told(500, 'FastDFS no longer has the file, and nobody deleted it here.'),
   no_file: 400,
+  // Its text names trackers and storages: only those who may flush see it.
+  not_flushed: told(503, undefined, RETRY_SECONDS),
   not_found: told(404, 'There is no such file.'),
   offset_mismatch: 409,
   overloaded: told(503, 'The server is out of open files, memory or ports.', 1, true),

@@ -48,6 +48,12 @@ export class FileMapQueries extends Statements {
       WHERE trunk IS NULL AND (segment, position) > (?, ?) ORDER BY segment, position LIMIT ?`,
   );
 
+  /** The file that waits for a trunk and arrived last. */
+  readonly lastWaiting = this.file<[]>(
+    `${WAITING} INDEXED BY files_waiting
+      WHERE trunk IS NULL ORDER BY segment DESC, position DESC LIMIT 1`,
+  );
+
   /** Large files that wait to be sent, oldest first. */
   readonly waitingSpooled = this.files<[limit: number]>(
     `${WAITING} INDEXED BY files_spooled

@@ -14,6 +14,7 @@ import {
   unitsToChooseFrom,
 } from './candidates.js';
 import { isThin, shareOf } from './joining.js';
+import { keepThinTrunks } from './keep-thin.js';
 import { FIRST_RETRY_MS, PlansInFlight } from './plans-in-flight.js';
 import {
   CANDIDATE_FACTOR,
@@ -63,7 +64,10 @@ export class MergeTask {
   #isStopped = false;
   /** When to look again if it is early. */
   #lookMs = GROUP_LOOK_MS;
+  /** Callers that wait for a merge. */
   #flushes = 0;
+  /** Of these, callers that wait for ids. */
+  #finishes = 0;
   readonly #wakeup = new Wakeup();
   #running: Promise<void> | undefined;
 
@@ -96,10 +100,55 @@ export class MergeTask {
     };
   }
 
-  /** Merges all files that wait now. Resolves when they are confirmed or known to be damaged. */
+  /**
+   * Merges the files that wait now, and not those that come meanwhile. Resolves when they are
+   * confirmed or known to be damaged.
+   */
   async flush(signal?: AbortSignal): Promise<void> {
     const { files } = this.#state;
-    await this.#mergeUntil(() => files.count() <= 0 && this.inFlight.ends().length === 0, signal);
+    await this.#mergeUntil(() => !files.isMoving, signal);
+    const last = files.last();
+    await this.#mergeUntil(() => !files.isWaitingUpTo(last), signal);
+    const sent = new Set(this.inFlight.ends());
+    await this.#mergeUntil(() => !this.inFlight.ends().some((end) => sent.has(end)), signal);
+  }
+
+  /**
+   * The same, and gives every file in FastDFS its id: trunks that are not full stay as they are.
+   * Rejects with `storage_unavailable` after `timeoutMs`, `aborted`, and `closed`.
+   */
+  async finish(timeoutMs: number, signal?: AbortSignal): Promise<void> {
+    const { files, fileMap } = this.#state;
+    const late = AbortSignal.timeout(timeoutMs);
+    const ends = signal ? AbortSignal.any([signal, late]) : late;
+    this.#finishes += 1;
+    try {
+      do {
+        await this.#mergeUntil(() => !files.isMoving, ends);
+        // Before it merges, so that none of them is joined meanwhile.
+        await keepThinTrunks(this.#state);
+        await this.flush(ends);
+      } while (!this.#isStopped && (files.isMoving || fileMap.thinTrunks().length > 0));
+    } catch (error) {
+      if (signal?.aborted) {
+        throw new StoreError('aborted', 'the flush was aborted', { cause: signal.reason });
+      }
+      throw late.aborted ? this.#unfinished(timeoutMs) : error;
+    } finally {
+      this.#finishes -= 1;
+    }
+    if (this.#isStopped) throw closed();
+  }
+
+  #unfinished(timeoutMs: number): StoreError {
+    const { failure } = this.inFlight;
+    const why = failure ? `FastDFS takes no trunk: ${failure.message}` : 'it takes longer';
+    const left = `${this.#state.files.count()} files still wait after ${timeoutMs} ms`;
+    return new StoreError(
+      'storage_unavailable',
+      `${left} (${why}); they stay on this disk and are stored later`,
+      { retryable: true, cause: failure },
+    );
   }
 
   /** Merges these files now. Resolves once FastDFS has all that are not deleted. */
@@ -115,7 +164,7 @@ export class MergeTask {
       return stored === keys.length;
     };
     await this.#mergeUntil(areStored, signal);
-    if (!areStored()) throw new StoreError('closed', 'the store is closed');
+    if (!areStored()) throw closed();
   }
 
   /** Also ends when the task is stopped. */
@@ -240,7 +289,7 @@ export class MergeTask {
     const { fileMap, now, options } = this.#state;
     const { idMaxAge = 0 } = options;
     // Not left to the comparison of ages: they are negative if the clock was set back.
-    if (idMaxAge === 0) return undefined;
+    if (idMaxAge === 0 || this.#finishes > 0) return undefined;
     const oldestAt = members.reduce((oldest, row) => Math.min(oldest, row.stagedAt), Infinity);
     if (now() - oldestAt >= idMaxAge) return undefined;
     const sources = new Set(members.flatMap(({ was }) => was.slice(-1).map(([fileId]) => fileId)));
@@ -260,4 +309,8 @@ export class MergeTask {
     }
     return begun;
   }
+}
+
+function closed(): StoreError {
+  return new StoreError('closed', 'the store is closed');
 }

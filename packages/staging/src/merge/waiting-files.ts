@@ -23,7 +23,7 @@ const MAX_CHOICE_FILES = 2 * MAX_FILES;
 const FILES_BEYOND = 10_000;
 
 /** A position in the order of arrival. */
-interface Place {
+export interface Place {
   readonly segment: number;
   readonly position: number;
 }
@@ -117,6 +117,26 @@ export class WaitingFiles {
   count(): number {
     const { waitingFiles, spooledFiles } = this.#fileMap.counters();
     return waitingFiles + spooledFiles - this.#damaged.size;
+  }
+
+  /** The place of the last file that waits now, in a plan or not. */
+  last(): Place {
+    return this.#fileMap.lastWaiting()?.local ?? START;
+  }
+
+  /** True while a file up to this place waits, unless it is damaged. */
+  isWaitingUpTo({ segment, position }: Place): boolean {
+    // One more than may be damaged.
+    const oldest = this.#fileMap.waiting(0, -1, this.#damaged.size + 1);
+    return oldest.some(
+      ({ key, local }) =>
+        (local.segment < segment || (local.segment === segment && local.position <= position)) &&
+        !this.#damaged.has(nameOf(key)),
+    );
+  }
+
+  get isMoving(): boolean {
+    return this.#isMoving;
   }
 
   /**
