@@ -2,6 +2,7 @@
 import { drawCharts } from './charts.js';
 import { figures } from './figures.js';
 import { startFinding } from './find.js';
+import { startFlushing } from './flush.js';
 import { askForKey, takeGivenKey } from './key.js';
 import { show, startLookUp } from './look-up.js';
 import { showPermissions } from './permissions.js';
@@ -133,6 +134,7 @@ takeGivenKey();
 startUploads({ onStored: poll, onLookUp: showFile });
 startLookUp({ onDeleted: poll });
 startFinding({ onLookUp: showFile, onDeleted: poll });
+startFlushing({ onStored: poll });
 startViews((view) => {
   if (view === 'access') showPermissions();
 });

@@ -34,8 +34,21 @@ function diskStep(disk, trunk) {
   return step('On this disk', `${where}, ${why}`, []);
 }
 
-function trunkStep({ fileId }, trunk) {
-  if (!trunk) return step('In FastDFS', 'not yet: it waits for a trunk', [], 'waits');
+const PENDING = {
+  waiting: 'it waits for its trunk',
+  sending: 'its trunk is being sent',
+  joining: 'its trunk is not full and will be joined with others',
+  retrying: 'FastDFS did not take the last trunk; it is tried again',
+  damaged: 'its only copy is damaged',
+};
+
+function why({ reason, by }) {
+  return `${PENDING[reason]}${by ? `, until ${moment(by)} at the latest` : ''}`;
+}
+
+function trunkStep({ fileId, idPending }, trunk) {
+  const pending = idPending ? why(idPending) : '';
+  if (!trunk) return step('In FastDFS', `not yet: ${pending || PENDING.waiting}`, [], 'waits');
   const isTrunk = trunk.kind === 'trunk';
   const others = trunk.files === undefined ? '' : ` of ${plural(trunk.files, 'file')}`;
   const what = isTrunk ? `in a trunk${others}` : 'as one large file';
@@ -44,7 +57,7 @@ function trunkStep({ fileId }, trunk) {
     ['Begins at byte', isTrunk ? formatNumber(trunk.offset) : undefined],
     [
       'FastDFS id of the file',
-      isTrunk ? (id(fileId) ?? 'none yet: the trunk is not full') : undefined,
+      isTrunk ? (id(fileId) ?? (pending ? `none yet: ${pending}` : 'none')) : undefined,
     ],
   ]);
 }

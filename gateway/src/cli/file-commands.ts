@@ -93,8 +93,15 @@ export function stat(command: Command): void {
 
 function rows(info: Record<string, unknown>): string {
   return Object.entries(info)
-    .map(([name, value]) => `${name.padEnd(14)} ${printable(String(value))}`)
+    .map(([name, value]) => `${name.padEnd(14)} ${printable(wordsOf(value))}`)
     .join('\n');
+}
+
+/** `idPending` as words: `waiting, by 2026-…`. */
+function wordsOf(value: unknown): string {
+  if (typeof value !== 'object' || value === null) return String(value);
+  const { reason, by } = value as Record<string, unknown>;
+  return by === undefined ? String(reason) : `${reason}, by ${by}`;
 }
 
 /** Which files; a file must match all conditions. */

@@ -100,10 +100,20 @@ const receipt: PropertiesOf<ReceiptJson> = {
   expiresAt: { ...time, description: 'absent for a file without an end' },
   affinityGroup: text,
   fileId: { ...text, description: 'FastDFS id, once the file is merged' },
+  idPending: {
+    type: 'object',
+    description: 'why an existing file has no `fileId` yet',
+    properties: {
+      reason: { ...text, enum: ['waiting', 'sending', 'joining', 'retrying', 'damaged'] },
+      by: { ...time, description: 'when it has its id at the latest; absent if nobody knows' },
+    },
+    required: ['reason'],
+    additionalProperties: false,
+  },
 };
 
 const schemas: readonly Schema[] = [
-  objectOf<ReceiptJson>('Receipt', receipt, 'expiresAt', 'affinityGroup', 'fileId'),
+  objectOf<ReceiptJson>('Receipt', receipt, 'expiresAt', 'affinityGroup', 'fileId', 'idPending'),
   objectOf<ProblemBody>('Problem', {
     type: { ...text, enum: ['about:blank'] },
     title: text,

@@ -50,6 +50,7 @@ const ASSETS = [
   'charts.js',
   'figures.js',
   'find.js',
+  'flush.js',
   'tables.js',
   'uploads.js',
   'look-up.js',

@@ -116,7 +116,8 @@ async function tell(
     keys.map(async (key): Promise<ToldFile> => {
       try {
         const file = await get(checkKey(key));
-        const facts = receiptJson({ ...file, key, fileId: file.fileId }, '');
+        const { fileId, idPending } = file;
+        const facts = receiptJson({ ...file, key, fileId, idPending }, '');
         const isInline = file.size <= most && (bytes === 0 || bytes + file.size <= MAX_FACTS_BYTES);
         if (!isInline) return { facts, bytes: undefined };
         bytes += file.size;

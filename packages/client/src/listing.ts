@@ -93,12 +93,12 @@ export interface ListSources {
   readonly now: () => number;
   /** Deleted by another server. */
   readonly isRemoved: (key: Buffer) => boolean;
-  readonly factsOf: (row: FileRow) => FileInfo;
+  readonly infoOf: (row: FileRow) => FileInfo;
 }
 
 /** Rejects with `invalid_option`, and with `storage_unavailable` while a FileMap is rebuilt. */
 export async function listFiles(options: ListOptions, sources: ListSources): Promise<FilePage> {
-  const { all, now, isRemoved, factsOf } = sources;
+  const { all, now, isRemoved, infoOf } = sources;
   const listing = listingOf(options, now());
   if (!all.every(({ rebuild }) => rebuild.isComplete)) {
     const message = 'the FileMap is being rebuilt, so a listing would lack files; try again later';
@@ -112,7 +112,7 @@ export async function listFiles(options: ListOptions, sources: ListSources): Pro
       if (listing.before && Buffer.compare(row.key, listing.before) >= 0) return { files };
       if (files.length === listing.limit) return { files, next: formatKey(after) };
       after = row.key;
-      if (!isRemoved(row.key) && listing.matches(row)) files.push(factsOf(row));
+      if (!isRemoved(row.key) && listing.matches(row)) files.push(infoOf(row));
     }
     if (rows.length < ROWS_AT_ONCE) return { files };
     examined += rows.length;

@@ -32,11 +32,12 @@ import {
   keyInName,
   TrunkDirectories,
 } from './foreign-trunks.js';
+import type { PendingIds } from './id-pending.js';
 import { DEFAULT_TYPE } from './intake.js';
 import type { Reader } from './reader.js';
 import type { Reads } from './reads.js';
 import { type FileFacts, FileHandle, type MoreOfFile, type ReadContent } from './stored-file.js';
-import type { FileInfo, FileState, GetOptions, Receipt, StoredFile } from './types.js';
+import type { FileInfo, FileState, GetOptions, IdPending, Receipt, StoredFile } from './types.js';
 
 /**
  * Finds files by key, by slice id or by any FastDFS id. A slice id is valid only if the FileMap or
@@ -70,6 +71,7 @@ export interface LookupParts {
   readonly reader: Reader;
   readonly now: () => number;
   readonly reads: Reads;
+  readonly pendingIds: PendingIds;
   /** The other servers of the deployment. */
   readonly foreignFiles: ForeignFiles | undefined;
   /** The sibling processes. */
@@ -220,19 +222,30 @@ export class Lookup {
       {
         readNow: () => reads.runNow(() => reader.readRowNow(row)),
         fileId: () => fileIdOf(row),
+        idPending: () => this.#idPendingOf(row),
       },
     );
   }
 
+  #idPendingOf(row: FileRow): IdPending | undefined {
+    return this.#parts.pendingIds.of(row, this.#parts.staging);
+  }
+
+  /** The facts of a file of this store or of a sibling, with why it has no id. */
+  infoOf(row: FileRow): FileInfo {
+    const idPending = this.#idPendingOf(row);
+    return idPending ? { ...this.factsOf(row), idPending } : this.factsOf(row);
+  }
+
   /** The facts of a file of this store or of a sibling. */
-  factsOf(row: FileRow): FileInfo {
+  factsOf(row: FileRow): Receipt {
     const fileId = fileIdOf(row);
     const facts = this.#factsBesideId(row);
     return fileId === undefined ? facts : { ...facts, fileId };
   }
 
-  #factsBesideId(row: FileRow): FileInfo {
-    const facts: { -readonly [Name in keyof FileInfo]: FileInfo[Name] } = {
+  #factsBesideId(row: FileRow): Receipt {
+    const facts: { -readonly [Name in keyof Receipt]: Receipt[Name] } = {
       key: formatKey(row.key),
       name: row.name,
       size: row.size,

@@ -29,5 +29,22 @@ export interface Receipt {
   readonly fileId?: string;
 }
 
+/**
+ * waiting: for its trunk to be made. sending: its trunk is being sent. joining: it is in FastDFS, in
+ * a trunk that is not full and will be joined with others. retrying: FastDFS did not take the last
+ * trunk. damaged: its only copy is damaged, so it is not sent.
+ */
+export type IdPendingReason = 'waiting' | 'sending' | 'joining' | 'retrying' | 'damaged';
+
+/** Why a file has no FastDFS id yet. */
+export interface IdPending {
+  readonly reason: IdPendingReason;
+  /** When it has its id at the latest. Absent if that is over, or nobody knows. */
+  readonly by?: Date;
+}
+
 /** The facts of an existing file. */
-export type FileInfo = Receipt;
+export interface FileInfo extends Receipt {
+  /** Absent once the file has its id. `flush()` does not wait for `by`. */
+  readonly idPending?: IdPending;
+}

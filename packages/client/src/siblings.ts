@@ -2,6 +2,7 @@ import type { FastdfsClient } from '@stevedore/fastdfs';
 import { originOf } from '@stevedore/map';
 import { SiblingView, StoreError } from '@stevedore/staging';
 import { Downloads } from './downloads.js';
+import type { PendingIds } from './id-pending.js';
 import { Lookup, type SiblingToAsk } from './lookup.js';
 import type { MissingFiles } from './missing-files.js';
 import { Reader, type ReaderOptions } from './reader.js';
@@ -26,6 +27,7 @@ export interface SiblingsParts {
   readonly readerOptions: ReaderOptions;
   readonly reads: Reads;
   readonly now: () => number;
+  readonly pendingIds: PendingIds;
   /** Of this process. */
   readonly origin: number;
   /** Origin of the server that knows every file of an origin. */
@@ -40,7 +42,7 @@ class Sibling implements SiblingToAsk {
 
   constructor(
     { directory, delete: remove }: SiblingOptions,
-    { client, missing, reader, readerOptions, reads, now }: SiblingsParts,
+    { client, missing, reader, readerOptions, reads, now, pendingIds }: SiblingsParts,
   ) {
     this.delete = remove;
     this.staging = new SiblingView(directory);
@@ -48,7 +50,7 @@ class Sibling implements SiblingToAsk {
     const downloads = new Downloads(client, staging, missing);
     this.reader = new Reader(staging, downloads, readerOptions, reader);
     this.lookup = new Lookup({
-      ...{ staging, client, downloads, reader: this.reader, reads, now },
+      ...{ staging, client, downloads, reader: this.reader, reads, now, pendingIds },
       foreignFiles: undefined,
     });
   }

@@ -18,8 +18,9 @@ import type { DeploymentContext } from './deployment/gateways.js';
 import { listDeployment } from './deployment/listing.js';
 import { Downloads } from './downloads.js';
 import { notFound } from './failures.js';
-import { flushTimeoutOf } from './flush.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
+import { flushTimeoutOf } from './flush.js';
+import { PendingIds } from './id-pending.js';
 import { listFiles } from './listing.js';
 import { locate } from './location.js';
 import { Lookup } from './lookup.js';
@@ -157,14 +158,19 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
         };
       }
     }
+    const pendingIds = new PendingIds({
+      options,
+      now,
+      failure: () => staging.merging.inFlight.failure,
+    });
     if (parts.siblings) {
       const { origin } = staging;
-      const here = { client, missing: this.#missing, reader: this.#reader, reads, now };
+      const here = { client, missing: this.#missing, reader: this.#reader, reads, now, pendingIds };
       const ownerOf = (each: number) => this.deployment?.ownerOf(each) ?? each;
       this.siblings = new Siblings(parts.siblings, { ...here, readerOptions, origin, ownerOf });
     }
     this.#lookup = new Lookup({
-      ...{ staging, client, downloads, reader: this.#reader, reads, now },
+      ...{ staging, client, downloads, reader: this.#reader, reads, now, pendingIds },
       ...{ foreignFiles: this.#foreignFiles, siblings: this.siblings },
     });
     this.#registration = new Registration({ staging, lookup: this.#lookup, now });
@@ -268,7 +274,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
         all: [this.#staging, ...(this.siblings?.all.map(({ staging }) => staging) ?? [])],
         now: this.#parts.now,
         isRemoved,
-        factsOf: (row) => this.#lookup.factsOf(row),
+        infoOf: (row) => this.#lookup.infoOf(row),
       });
     if (!deployment || !foreign || options.onlyHere) return withStoreErrors(() => here(options));
     return listDeployment(options, {

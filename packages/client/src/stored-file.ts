@@ -1,7 +1,14 @@
 import { PassThrough, pipeline, Readable } from 'node:stream';
 import { StoreError } from '@stevedore/staging/errors';
 import type { Signal } from './downloads.js';
-import type { ByteRange, FileInfo, FileState, ReadOptions, StoredFile } from './types.js';
+import type {
+  ByteRange,
+  FileInfo,
+  FileState,
+  IdPending,
+  ReadOptions,
+  StoredFile,
+} from './types.js';
 
 /** A file's facts; its key may be unknown. */
 export type FileFacts = Omit<FileInfo, 'key'> & { readonly key?: string };
@@ -17,6 +24,8 @@ export interface MoreOfFile {
   readonly readNow?: () => Buffer | undefined;
   /** For facts without `fileId`: most readers do not ask, and it takes time to make. */
   readonly fileId?: () => string | undefined;
+  /** The same, for `idPending`. */
+  readonly idPending?: () => IdPending | undefined;
 }
 
 /** A file's facts, with methods to read it. */
@@ -34,6 +43,7 @@ export class FileHandle implements StoredFile {
   /** Undefined once it gave nothing: the file takes time to read. */
   #readNow: MoreOfFile['readNow'];
   #fileId: string | (() => string | undefined) | undefined;
+  #idPending: IdPending | (() => IdPending | undefined) | undefined;
 
   constructor(facts: FileFacts, read: ReadContent, more?: MoreOfFile) {
     this.name = facts.name;
@@ -46,6 +56,7 @@ export class FileHandle implements StoredFile {
     if (facts.group !== undefined) this.group = facts.group;
     if (facts.expiresAt !== undefined) this.expiresAt = facts.expiresAt;
     this.#fileId = facts.fileId ?? more?.fileId;
+    this.#idPending = facts.idPending ?? more?.idPending;
     this.#read = read;
     this.#readNow = more?.readNow;
   }
@@ -57,6 +68,11 @@ export class FileHandle implements StoredFile {
   get fileId(): string | undefined {
     if (typeof this.#fileId === 'function') this.#fileId = this.#fileId();
     return this.#fileId;
+  }
+
+  get idPending(): IdPending | undefined {
+    if (typeof this.#idPending === 'function') this.#idPending = this.#idPending();
+    return this.#idPending;
   }
 
   contentNow(): Buffer | undefined {
@@ -98,11 +114,13 @@ export class FileHandle implements StoredFile {
 /** The file's facts alone. */
 export function infoOf(file: StoredFile): FileInfo {
   const { name, size, type, crc32, state, stagedAt, group, expiresAt, fileId } = file;
+  const { idPending } = file;
   return {
     ...{ key: file.key ?? '', name, size, type, crc32, state, stagedAt },
     ...(group === undefined ? {} : { group }),
     ...(expiresAt === undefined ? {} : { expiresAt }),
     ...(fileId === undefined ? {} : { fileId }),
+    ...(idPending === undefined ? {} : { idPending }),
   };
 }
 

@@ -7,10 +7,10 @@ import type { Body } from './body-kinds.js';
 import type { StorageMember } from './cluster.js';
 import type { Deployment, DeploymentStats } from './deployment/deployment.js';
 import type { FilePlaces } from './places.js';
-import type { FileInfo, Receipt } from './receipt.js';
+import type { FileInfo, IdPending, Receipt } from './receipt.js';
 
 export type { Body, Chunk } from './body-kinds.js';
-export type { FileInfo, FileState, Receipt } from './receipt.js';
+export type { FileInfo, FileState, IdPending, IdPendingReason, Receipt } from './receipt.js';
 
 /**
  * What `open()` and `connect()` return: the contract between the SDK and everything built on it.
@@ -131,11 +131,13 @@ export interface GetOptions {
 }
 
 /** An existing file, ready to be read. It reads nothing until you call one of the methods. */
-export interface StoredFile extends Omit<FileInfo, 'key' | 'fileId'> {
+export interface StoredFile extends Omit<FileInfo, 'key' | 'fileId' | 'idPending'> {
   /** Absent for a file found by its FastDFS id if this store does not know its key. */
   readonly key?: string;
   /** As in `FileInfo`. */
   readonly fileId?: string | undefined;
+  /** As in `FileInfo`. */
+  readonly idPending?: IdPending | undefined;
   /** Strong entity tag, with its quotes. */
   readonly etag: string;
   /**

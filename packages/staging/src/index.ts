@@ -23,6 +23,7 @@ export type { AdoptedFile, FileRow, TrunkRow } from './filemap/filemap.js';
 export type { Outbox, OutboxEntry, PublishedFile } from './filemap/outbox.js';
 export { formatKey, parseKey } from './key.js';
 export * from './merge/annealing.js';
+export { latestIdAt } from './merge/joining.js';
 export { MERGE_CHANNEL } from './merge/plans-in-flight.js';
 export { type DirectTrunk, directTrunk, fileIdOf, sliceIdOf } from './merge/trunk-plan.js';
 export type { Copies, ListedFile, TrunkSource, TrunkStore } from './merge/trunk-store.js';

@@ -21,6 +21,8 @@ export function factsOf(key: string, file: MappedFile): FileFacts & { readonly k
     stagedAt: new Date(stagedAt),
     ...(group === undefined ? {} : { group }),
     ...(expiresAt === null ? {} : { expiresAt: new Date(expiresAt) }),
+    // Only its own server knows by when.
+    ...(isThin ? { idPending: { reason: 'joining' } } : {}),
   };
 }
 

@@ -1,7 +1,7 @@
 import { type Readable, Transform } from 'node:stream';
 import { crc32 } from 'node:zlib';
 import { StoreError } from '@stevedore/staging/errors';
-import type { FileInfo, FilePage, FileState } from '../types.js';
+import type { FileInfo, FilePage, FileState, IdPending, IdPendingReason } from '../types.js';
 
 /** Checks a gateway's answers: the facts of a file, and its bytes. */
 
@@ -16,6 +16,7 @@ interface InfoJson {
   readonly affinityGroup?: string;
   readonly expiresAt?: string;
   readonly fileId?: string;
+  readonly idPending?: { readonly reason: IdPendingReason; readonly by?: string };
 }
 
 /** The facts in a gateway's JSON; undefined if it is malformed. */
@@ -29,7 +30,7 @@ export function infoOf(json: unknown): FileInfo | undefined {
     /^[0-9a-f]{8}$/.test(facts.crc32 ?? '') &&
     !Number.isNaN(Date.parse(facts.stagedAt ?? ''));
   if (!isSound) return undefined;
-  const { key, name, size, type, state, affinityGroup, expiresAt, fileId, ...rest } =
+  const { key, name, size, type, state, affinityGroup, expiresAt, fileId, idPending, ...rest } =
     facts as InfoJson;
   return {
     ...{ key, name, size, type, state },
@@ -38,7 +39,12 @@ export function infoOf(json: unknown): FileInfo | undefined {
     ...(affinityGroup === undefined ? {} : { group: affinityGroup }),
     ...(expiresAt === undefined ? {} : { expiresAt: new Date(expiresAt) }),
     ...(fileId === undefined ? {} : { fileId }),
+    ...(idPending === undefined ? {} : { idPending: pendingOf(idPending) }),
   };
+}
+
+function pendingOf({ reason, by }: NonNullable<InfoJson['idPending']>): IdPending {
+  return by === undefined ? { reason } : { reason, by: new Date(by) };
 }
 
 /** The page of a listing in a gateway's JSON; undefined if it is malformed. */

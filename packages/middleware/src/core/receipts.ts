@@ -1,4 +1,4 @@
-import type { Receipt } from '@stevedore/client';
+import type { IdPendingReason, Receipt, StoredFile } from '@stevedore/client';
 import { ProblemError } from './problems.js';
 
 /** Keys, and receipts as JSON. */
@@ -20,11 +20,13 @@ export interface ReceiptJson {
   readonly affinityGroup?: string;
   /** Once merged. */
   readonly fileId?: string;
+  /** Of an existing file without `fileId`: why, and until when at the latest (ISO 8601). */
+  readonly idPending?: { readonly reason: IdPendingReason; readonly by?: string };
 }
 
 /** A receipt, or a file's facts. `base`: what precedes `/KEY` in the file's URL. */
 export function receiptJson(
-  receipt: Omit<Receipt, 'fileId'> & { readonly fileId?: string | undefined },
+  receipt: Omit<Receipt, 'fileId'> & Pick<StoredFile, 'fileId' | 'idPending'>,
   base: string,
 ): ReceiptJson {
   const json: { -readonly [Name in keyof ReceiptJson]: ReceiptJson[Name] } = {
@@ -40,6 +42,10 @@ export function receiptJson(
   if (receipt.expiresAt !== undefined) json.expiresAt = receipt.expiresAt.toISOString();
   if (receipt.group !== undefined) json.affinityGroup = receipt.group;
   if (receipt.fileId !== undefined) json.fileId = receipt.fileId;
+  if (receipt.idPending) {
+    const { reason, by } = receipt.idPending;
+    json.idPending = by ? { reason, by: by.toISOString() } : { reason };
+  }
   return json;
 }
 

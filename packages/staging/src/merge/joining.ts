@@ -31,6 +31,20 @@ const MUCH_LARGER = 4;
 /** A near-perfect fit needs a little to choose from. */
 const CHOICE_SHARE = 1.005;
 
+/** Maximum interval at which thin trunks are checked for files that must get their ids. */
+const JOIN_INTERVAL_MS = 60_000;
+const MIN_JOIN_INTERVAL_MS = 1_000;
+
+export function joinIntervalMs(idMaxAge: number): number {
+  return Math.min(JOIN_INTERVAL_MS, Math.max(MIN_JOIN_INTERVAL_MS, idMaxAge));
+}
+
+/** When a file that was staged then has its id at the latest, if FastDFS takes its trunk at once. */
+export function latestIdAt(stagedAt: number, mergeMaxAge: number, idMaxAge: number): number {
+  const joined = idMaxAge === 0 ? 0 : idMaxAge + joinIntervalMs(idMaxAge);
+  return stagedAt + Math.max(mergeMaxAge, joined);
+}
+
 /** Maximum size and number of files of a trunk. */
 export interface TrunkLimits {
   readonly bytes: number;

@@ -1,6 +1,7 @@
 import type { Acceptance } from '../accept/acceptance.js';
 import type { LocalCopies } from '../accept/local-copies.js';
 import type { TrunkRow } from '../filemap/filemap.js';
+import { joinIntervalMs } from '../merge/joining.js';
 import type { MergeTask } from '../merge/merge-task.js';
 import { OrphanWatch } from '../repair/orphan-watch.js';
 import { Rebuild } from '../repair/rebuild.js';
@@ -19,9 +20,6 @@ import { Deletions } from './deletions.js';
 const REBUILD_GRACE_MS = 3_000;
 const REBUILD_FIRST_MS = 600_000;
 const EXPIRY_INTERVAL_MS = 10_000;
-/** Maximum interval at which thin trunks are checked for files that must get their ids. */
-const JOIN_INTERVAL_MS = 60_000;
-const MIN_JOIN_INTERVAL_MS = 1_000;
 
 export class UpkeepPhase {
   readonly rebuild: Rebuild;
@@ -72,8 +70,7 @@ export class UpkeepPhase {
     this.#cleanup.want();
     for (const { key, was } of quarantine.onlyCopies()) if (was.length > 0) this.repairs.want(key);
     if (idMaxAge > 0) {
-      const interval = Math.min(JOIN_INTERVAL_MS, Math.max(MIN_JOIN_INTERVAL_MS, idMaxAge));
-      changes.every(interval, async () => this.#cleanup.want());
+      changes.every(joinIntervalMs(idMaxAge), async () => this.#cleanup.want());
     }
     changes.every(options.expiryIntervalMs ?? EXPIRY_INTERVAL_MS, async () => {
       await this.deletions.deleteExpired();
