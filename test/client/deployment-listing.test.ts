@@ -21,28 +21,31 @@ function file(random: Random, origin: number, at = random.below(50)): FileInfo {
   return { ...about, key: key.toString('base64url'), stagedAt: new Date(NOW) };
 }
 
-function inOrder(files: readonly FileInfo[]): string[] {
-  const keys = files.map(({ key }) => Buffer.from(key, 'base64url'));
-  return keys.sort(Buffer.compare).map((key) => key.toString('base64url'));
+type Order = ListOptions['order'];
+
+function inOrder(files: readonly FileInfo[], order: Order = 'oldest'): string[] {
+  const keys = files.map(({ key }) => key);
+  return keys.sort((one, other) => (isBehind(one, other, order) ? 1 : -1));
 }
 
 /** As a store lists them, which looks at a bounded number of rows. */
 function pageOf(
   files: readonly FileInfo[],
-  { after, limit: most = 1000 }: ListOptions,
+  { after, order, limit: most = 1000 }: ListOptions,
   rows = 1000,
 ): FilePage {
   const limit = Math.min(most, rows);
-  const keys = inOrder(files);
-  const begin = after === undefined ? 0 : keys.findIndex((key) => isBehind(key, after));
+  const keys = inOrder(files, order);
+  const begin = after === undefined ? 0 : keys.findIndex((key) => isBehind(key, after, order));
   if (begin === -1) return { files: [] };
   const shown = keys.slice(begin, begin + limit).map((key) => files.find((f) => f.key === key)!);
   const isLast = begin + limit >= keys.length;
   return { files: shown, ...(isLast ? {} : { next: shown.at(-1)!.key }) };
 }
 
-function isBehind(key: string, other: string): boolean {
-  return Buffer.compare(Buffer.from(key, 'base64url'), Buffer.from(other, 'base64url')) > 0;
+function isBehind(key: string, other: string, order: Order): boolean {
+  const compared = Buffer.compare(Buffer.from(key, 'base64url'), Buffer.from(other, 'base64url'));
+  return order === 'newest' ? compared < 0 : compared > 0;
 }
 
 function gateway(origin: number, changes: Partial<Gateway> = {}): Gateway {
@@ -81,14 +84,18 @@ function scene(wanted: Scene) {
   return { list, parts, asked };
 }
 
-async function walk(list: (options: ListOptions) => Promise<FilePage>, limit: number) {
+async function walk(
+  list: (options: ListOptions) => Promise<FilePage>,
+  limit: number,
+  order: 'oldest' | 'newest',
+) {
   const pages: FilePage[] = [];
   for (let after: string | undefined; ; ) {
-    const page = await list({ limit, ...(after === undefined ? {} : { after }) });
+    const page = await list({ limit, order, ...(after === undefined ? {} : { after }) });
     pages.push(page);
     // Every page goes on, or the walk would not end.
     if (page.next === undefined) return pages;
-    expect(after === undefined || isBehind(page.next, after)).toBe(true);
+    expect(after === undefined || isBehind(page.next, after, order)).toBe(true);
     after = page.next;
   }
 }
@@ -103,16 +110,20 @@ describe('the pages of several servers', () => {
   it.each([1, 2, 3, 4, 5, 6])('have every file once, in order (seed %i)', async (seed) => {
     const random = new Random(seed);
     const all = servers(random, 1 + random.below(6), 60);
-    const ways = [1, 3, 20, 1000].flatMap((limit) => [1, 4, 1000].map((rows) => ({ limit, rows })));
-    for (const { limit, rows } of ways) {
+    const ways = [1, 3, 20, 1000].flatMap((limit) =>
+      [1, 4, 1000].flatMap((rows) =>
+        (['oldest', 'newest'] as const).map((order) => ({ limit, rows, order })),
+      ),
+    );
+    for (const { limit, rows, order } of ways) {
       const { list } = scene({ servers: all, rows });
-      const pages = await walk(list, limit);
+      const pages = await walk(list, limit, order);
       for (const { files, away } of pages) {
         expect(files.length).toBeLessThanOrEqual(limit);
         expect(away).toBeUndefined();
       }
       expect(pages.flatMap(({ files }) => files.map(({ key }) => key))).toEqual(
-        inOrder(all.flat()),
+        inOrder(all.flat(), order),
       );
     }
   });

@@ -1,5 +1,9 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
+  type FileInfo,
   type FilePage,
   type FileStore,
   type ListOptions,
@@ -17,6 +21,25 @@ async function openStore(): Promise<FileStore> {
   const store = await open({ directory: temporaryFolder() });
   onTestFinished(() => store.close());
   return store;
+}
+
+/** A file in a gateway's JSON. */
+const LISTED = {
+  ...{ key: 'AAAAAAAAAAAAAAAAAAAAAA', type: 'text/plain', size: 1, crc32: '00000000' },
+  ...{ state: 'staged', stagedAt: '2026-01-02T03:04:05.678Z' },
+};
+
+/** The URL of a server that answers so, in place of a gateway. */
+async function answering(answerTo: (path: string) => object): Promise<string> {
+  const server = createServer(({ url = '' }, response) => {
+    response.end(JSON.stringify(answerTo(url)));
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
 /** Names of all pages. */
@@ -61,12 +84,31 @@ async function check(store: Store): Promise<void> {
   expect(await namesOf(store, { since: between })).toEqual(['b/2.txt', 'a/3.jpg']);
   expect(await namesOf(store, { until: between })).toEqual(all.slice(0, 3));
   expect(await namesOf(store, { minSize: 500, maxSize: 1999 })).toEqual(['a/3.jpg']);
+  const backwards = all.toReversed();
+  expect(await namesOf(store, { order: 'newest' })).toEqual(backwards);
+  expect(await namesOf(store, { order: 'newest', limit: 2 })).toEqual(backwards);
+  expect(await namesOf(store, { order: 'newest', group: 'album', limit: 1 })).toEqual([
+    'a/3.jpg',
+    'a/2.png',
+    'a/1.jpg',
+  ]);
+  expect(await namesOf(store, { order: 'newest', since: between })).toEqual(['a/3.jpg', 'b/2.txt']);
+  expect(await namesOf(store, { order: 'newest', until: between, limit: 1 })).toEqual(
+    backwards.slice(2),
+  );
+  const each: string[] = [];
+  for await (const { name } of store.list({ order: 'newest', limit: 2 })) each.push(name);
+  expect(each).toEqual(backwards);
   const { files } = await store.list({ limit: 1 });
   expect(files[0]).toEqual(await store.stat(files[0]!.key));
   for (const wrong of [{ limit: 0 }, { limit: 10_001 }, { limit: 1.5 }, { after: 'x' }]) {
     await expect(store.list(wrong), JSON.stringify(wrong)).rejects.toMatchObject({
       code: 'invalid_option',
     });
+    const iterating = async () => {
+      for await (const { name } of store.list(wrong)) each.push(name);
+    };
+    await expect(iterating()).rejects.toMatchObject({ code: 'invalid_option' });
   }
 }
 
@@ -109,4 +151,26 @@ test('an open gateway lists nothing without its own key', async () => {
   const gateway = await startGateway({ ...ports, directory: temporaryFolder() });
   onTestFinished(() => gateway.close());
   expect((await fetch(`${gateway.url}/files`)).status).toBe(401);
+});
+
+test('a listing whose pages lack the files of a server gives what it has, and says so at its end', async () => {
+  const pages: FilePage[] = [
+    { files: [{ name: 'one' } as FileInfo], next: 'on', away: [7] },
+    { files: [{ name: 'two' } as FileInfo], away: [7, 3] },
+  ];
+  const url = await answering((path) => {
+    const { files, ...rest } = pages[path.includes('after=on') ? 1 : 0]!;
+    return { ...rest, files: files.map(({ name }) => ({ ...LISTED, name })) };
+  });
+  const store = connect({ url });
+  onTestFinished(() => store.close());
+  const names: string[] = [];
+  const iterating = async () => {
+    for await (const { name } of store.list()) names.push(name);
+  };
+  await expect(iterating()).rejects.toMatchObject({
+    code: 'storage_unavailable',
+    message: expect.stringContaining('origins 3, 7'),
+  });
+  expect(names).toEqual(['one', 'two']);
 });

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type FileStore, open, STORE_CHANNELS, type TrunkEvent } from '@stevedore/client';
 import { CHANNELS } from '@stevedore/fastdfs';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, expectTypeOf, onTestFinished, test } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
 
 const REFERENCE = readFileSync(join(import.meta.dirname, '../../docs/REFERENCE.md'), 'utf8');
@@ -113,4 +113,20 @@ test('stats count what was done since the start', async () => {
   expect(room.freeBytes).toBeGreaterThan(room.minFreeBytes);
   expect(connections.open).toBe(connections.idle + connections.leased);
   expect(connections.requests).toBeGreaterThan(0);
+});
+
+test('events are known by name, with the types of what they carry', async () => {
+  const store = await openStore();
+  const merged: string[] = [];
+  store.on('merged', ({ key, fileId }) => {
+    expectTypeOf(fileId).toEqualTypeOf<string>();
+    merged.push(key);
+  });
+  store.on('trunk', (event) => expectTypeOf(event).toEqualTypeOf<TrunkEvent>());
+  store.on('refused', (error) => expectTypeOf(error).toEqualTypeOf<Error>());
+  // @ts-expect-error: a listener of an event that does not exist
+  store.on('mergd', ({ key }) => merged.push(key));
+  const { key } = await store.put('a file');
+  await store.flush();
+  expect(merged).toEqual([key]);
 });

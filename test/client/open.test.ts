@@ -39,6 +39,18 @@ describe('open', () => {
     expect(problems).toEqual([expect.stringMatching(/^trunks are not stored: .*no space/)]);
   });
 
+  test('a directory twice in one process is refused with that reason, and again once it is closed', async () => {
+    const directory = temporaryFolder();
+    const first = await openStore({ directory });
+    await expect(open({ directory })).rejects.toMatchObject({
+      code: 'directory_locked',
+      message: expect.stringContaining('is open in this process already'),
+    });
+    await first.close();
+    const { key } = await (await openStore({ directory })).put('again');
+    expect(key).toHaveLength(22);
+  });
+
   test('ready when all is well', async () => {
     const store = await openStore();
     expect(await store.ready()).toEqual({

@@ -9,9 +9,9 @@ import type {
   Body,
   FileInfo,
   FileLocation,
-  FilePage,
   FileStore,
   FileStoreEvents,
+  Listing,
   PutAllOptions,
   PutFileOptions,
   PutOptions,
@@ -123,8 +123,13 @@ export class MemoryStore extends EventEmitter<FileStoreEvents> implements FileSt
     };
   }
 
-  async list(): Promise<FilePage> {
-    return { files: [...this.files.values()].map(({ info }) => info) };
+  list(): Listing {
+    const files = [...this.files.values()].map(({ info }) => info);
+    return Object.assign(Promise.resolve({ files }), {
+      async *[Symbol.asyncIterator]() {
+        yield* files;
+      },
+    });
   }
 
   async stat(id: string): Promise<FileInfo> {

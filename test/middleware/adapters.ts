@@ -53,7 +53,7 @@ export const adapters: readonly Adapter[] = [
     start: (store, policy) => {
       const app = express();
       app.post('/photos', forExpress.upload(store, policy), (request, response) => {
-        response.status(201).json(request.stored);
+        response.status(201).json([...request.stored]);
       });
       app.get(['/photos/:key', '/photos/:key/:name'], forExpress.download(store));
       app.delete('/photos/:key', forExpress.remove(store));

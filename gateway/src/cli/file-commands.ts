@@ -117,18 +117,20 @@ const listOptions = {
   ...clientOptions,
   ...jsonOption,
   ...filterOptions,
-  ...flags({ keys: option.boolean(false, 'print keys alone') }),
+  ...flags({
+    order: option.choice('oldest', ['oldest', 'newest'], 'which files come first'),
+    keys: option.boolean(false, 'print keys alone'),
+  }),
 };
 
 const LIST_HELP = `
 Examples:
   stevedore ls --group album-7
   stevedore ls --type 'image/*' --since 2026-03-01
+  stevedore ls --order newest | head
   stevedore ls --prefix tmp/ --keys | xargs -r stevedore rm`;
 
-/**
- * Prints a line for each file, oldest first.
- */
+/** Prints a line for each file. */
 export function list(command: Command): void {
   addOptions(command, listOptions)
     .addHelpText('after', LIST_HELP)
@@ -143,14 +145,15 @@ export function list(command: Command): void {
 }
 
 /**
- * All files that match, of all servers of the gateway's deployment, oldest first. Servers that do
+ * All files that match, of all servers of the gateway's deployment. Servers that do
  * not answer are named on stderr, and the command fails then.
  */
 export async function* listed(
   client: GatewayClient,
-  { group, prefix, type, since, until }: OptionValues<typeof filterOptions>,
+  { order = 'oldest', ...filter }: OptionValues<typeof filterOptions> & { readonly order?: string },
 ): AsyncGenerator<Record<string, unknown>, void, undefined> {
-  const query = { group, 'name-prefix': prefix, type, since, until };
+  const { group, prefix, type, since, until } = filter;
+  const query = { group, 'name-prefix': prefix, type, since, until, order };
   const away = new Set<unknown>();
   try {
     for (let after: unknown = ''; typeof after === 'string'; ) {

@@ -55,7 +55,8 @@ const listing = {
   until: 'whose upload began before this time, ISO 8601',
   'min-size': 'bytes at least',
   'max-size': 'bytes at most',
-  after: '`next` of the page before',
+  order: say('which files come first; default oldest', { enum: ['oldest', 'newest'] }),
+  after: '`next` of the page before, in the same order',
   limit: 'most files of the page, 1 to 10,000',
   'only-here': '`true`: only files of this server, none of others in the deployment',
 };

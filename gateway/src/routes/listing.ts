@@ -1,11 +1,5 @@
 import { Readable } from 'node:stream';
-import {
-  type FileInfo,
-  isStoreError,
-  type ListOptions,
-  type Store,
-  StoreError,
-} from '@stevedore/client';
+import { type FileInfo, isStoreError, type ListOptions, type Store } from '@stevedore/client';
 import {
   type Answer,
   type Files,
@@ -76,29 +70,17 @@ type Listed = Pick<FileInfo, 'key' | 'name' | 'size' | 'stagedAt'>;
  */
 async function allListed(store: Store, options: ListOptions): Promise<Listed[]> {
   const all: Listed[] = [];
-  for (let after = options.after; ; ) {
-    const page = await store.list({
-      ...options,
-      limit: FILES_PER_PAGE,
-      ...(after === undefined ? {} : { after }),
-    });
-    if (page.away) throw away(page.away);
-    for (const { key, name, size, stagedAt } of page.files) all.push({ key, name, size, stagedAt });
+  // A ZIP cannot say that it lacks files: the listing ends with an error then.
+  for await (const file of store.list({ ...options, limit: FILES_PER_PAGE })) {
+    const { key, name, size, stagedAt } = file;
+    all.push({ key, name, size, stagedAt });
     if (all.length > MAX_ZIP_FILES) {
       const message = `A ZIP has at most ${MAX_ZIP_FILES} files; ask for fewer with since and until.`;
       throw new ProblemError('too_many_files', message);
     }
-    after = page.next;
-    if (after === undefined) break;
   }
   if (all.length === 0) throw new ProblemError('not_found', 'No file matches.');
   return all;
-}
-
-/** A ZIP cannot say that it lacks files. */
-function away(origins: readonly number[]): StoreError {
-  const message = `servers that may have files do not answer (origins ${origins.join(', ')}); try again later, or ask for those of this server with only-here`;
-  return new StoreError('storage_unavailable', message, { retryable: true });
 }
 
 async function* entriesOf(store: Store, listed: readonly Listed[]) {
@@ -183,6 +165,9 @@ export function listOptions(query: AskedBy['query']): ListOptions {
     until: date('until'),
     minSize: number('min-size'),
     maxSize: number('max-size'),
+    order: read('order', 'oldest or newest', (given) =>
+      given === 'oldest' || given === 'newest' ? given : undefined,
+    ),
     after: text('after'),
     limit: number('limit'),
     onlyHere: flag('only-here'),

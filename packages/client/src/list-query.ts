@@ -3,7 +3,7 @@ import type { ListOptions } from './types.js';
 /** The parameters of `GET /files` for a listing. */
 export function listQuery(options: ListOptions): URLSearchParams {
   const { group, namePrefix, type, since, until, minSize, maxSize, after, onlyHere } = options;
-  const { limit = '' } = options;
+  const { limit = '', order } = options;
   const given = Object.entries({
     group,
     'name-prefix': namePrefix,
@@ -12,6 +12,7 @@ export function listQuery(options: ListOptions): URLSearchParams {
     until: until?.toISOString(),
     'min-size': minSize,
     'max-size': maxSize,
+    order,
     after,
     'only-here': onlyHere,
   }).filter(([, value]) => value !== undefined);

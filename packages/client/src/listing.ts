@@ -5,9 +5,11 @@ import type { FileInfo, FilePage, ListOptions } from './types.js';
 
 /**
  * Lists files page by page, in the order of their keys, which is that of their uploads to the
- * millisecond. A page examines a bounded number of files, so it may be short or empty and still
+ * millisecond, or from the newest on. A page examines a bounded number of files, so it may be short or empty and still
  * have a cursor.
  */
+
+type Order = NonNullable<ListOptions['order']>;
 
 /** Rows examined for one page. */
 const MAX_EXAMINED = 20_000;
@@ -17,19 +19,23 @@ const DEFAULT_LIMIT = 1_000;
 const MAX_LIMIT = 10_000;
 const KEY_BYTES = 16;
 const MAX_TIME_MS = 2 ** 48 - 1;
+/** Sorts before all keys, and after all. */
+const FIRST = Buffer.alloc(0);
+const LAST = Buffer.alloc(KEY_BYTES + 1, 0xff);
 
-interface Listing {
+interface Range {
   readonly group: string | undefined;
-  /** The listing begins after this key. */
-  readonly after: Buffer;
-  /** It ends before this key; undefined: no limit. */
-  readonly before: Buffer | undefined;
+  readonly order: Order;
+  /** The listing begins behind this key, in its order. */
+  readonly from: Buffer;
+  /** It ends before this key. */
+  readonly to: Buffer;
   readonly limit: number;
   readonly matches: (row: FileRow) => boolean;
 }
 
 /** Throws `invalid_option`. Files that have expired at `now` are not listed. */
-function listingOf(options: ListOptions, now: number): Listing {
+function rangeOf(options: ListOptions, now: number): Range {
   const {
     group,
     namePrefix = '',
@@ -39,15 +45,19 @@ function listingOf(options: ListOptions, now: number): Listing {
     minSize = 0,
     maxSize = Number.POSITIVE_INFINITY,
   } = options;
+  const order = orderOf(options);
   const limit = limitOf(options);
   const wanted = typeTest(type);
   const prefix = namePrefix.toWellFormed();
-  const begins = since ? behindTime(since.getTime(), 'since') : Buffer.alloc(0);
-  const after = options.after === undefined ? begins : cursorKey(options.after);
+  const oldest = since ? behindTime(since.getTime(), 'since') : FIRST;
+  const newest = until ? behindTime(until.getTime(), 'until') : LAST;
+  const [begin, to] = order === 'oldest' ? [oldest, newest] : [newest, oldest];
+  const after = options.after === undefined ? begin : cursorKey(options.after);
   return {
     group: group?.toWellFormed(),
-    after: Buffer.compare(after, begins) < 0 ? begins : after,
-    before: until ? behindTime(until.getTime(), 'until') : undefined,
+    order,
+    from: inOrder(order)(after, begin) < 0 ? begin : after,
+    to,
     limit,
     matches: ({ name, type: own, size, expiresAt }) =>
       name.startsWith(prefix) &&
@@ -62,6 +72,17 @@ function listingOf(options: ListOptions, now: number): Listing {
 export function limitOf({ limit = DEFAULT_LIMIT }: ListOptions): number {
   if (Number.isSafeInteger(limit) && limit >= 1 && limit <= MAX_LIMIT) return limit;
   throw invalidOption(`limit: a whole number from 1 to ${MAX_LIMIT} is needed`);
+}
+
+/** Throws `invalid_option`. */
+export function orderOf({ order = 'oldest' }: ListOptions): Order {
+  if (order === 'oldest' || order === 'newest') return order;
+  throw invalidOption('order: oldest or newest is needed');
+}
+
+/** Compares keys: the one that is listed first is the smaller. */
+export function inOrder(order: Order): (one: Uint8Array, other: Uint8Array) => number {
+  return order === 'oldest' ? Buffer.compare : (one, other) => Buffer.compare(other, one);
 }
 
 /** `image/png`, or `image/*`. */
@@ -99,20 +120,21 @@ export interface ListSources {
 /** Rejects with `invalid_option`, and with `storage_unavailable` while a FileMap is rebuilt. */
 export async function listFiles(options: ListOptions, sources: ListSources): Promise<FilePage> {
   const { all, now, isRemoved, infoOf } = sources;
-  const listing = listingOf(options, now());
+  const range = rangeOf(options, now());
+  const compare = inOrder(range.order);
   if (!all.every(({ rebuild }) => rebuild.isComplete)) {
     const message = 'the FileMap is being rebuilt, so a listing would lack files; try again later';
     throw new StoreError('storage_unavailable', message, { retryable: true });
   }
   const files: FileInfo[] = [];
-  let { after } = listing;
+  let after = range.from;
   for (let examined = 0; examined < MAX_EXAMINED; ) {
-    const rows = rowsBehind(sources, listing.group, after);
+    const rows = rowsBehind(sources, range, after);
     for (const row of rows) {
-      if (listing.before && Buffer.compare(row.key, listing.before) >= 0) return { files };
-      if (files.length === listing.limit) return { files, next: formatKey(after) };
+      if (compare(row.key, range.to) >= 0) return { files };
+      if (files.length === range.limit) return { files, next: formatKey(after) };
       after = row.key;
-      if (!isRemoved(row.key) && listing.matches(row)) files.push(infoOf(row));
+      if (!isRemoved(row.key) && range.matches(row)) files.push(infoOf(row));
     }
     if (rows.length < ROWS_AT_ONCE) return { files };
     examined += rows.length;
@@ -123,14 +145,18 @@ export async function listFiles(options: ListOptions, sources: ListSources): Pro
 
 function rowsBehind(
   { all }: ListSources,
-  group: string | undefined,
+  { group, order }: Range,
   after: Buffer,
 ): readonly FileRow[] {
-  const rows = all.flatMap(({ fileMap }) =>
-    group === undefined
-      ? fileMap.page(after, ROWS_AT_ONCE)
-      : fileMap.pageOfGroup(group, after, ROWS_AT_ONCE),
-  );
-  if (all.length > 1) rows.sort((a, b) => Buffer.compare(a.key, b.key));
+  const isOldest = order === 'oldest';
+  const rows = all.flatMap(({ fileMap }) => {
+    if (group !== undefined) {
+      const page = isOldest ? fileMap.pageOfGroup : fileMap.pageOfGroupBefore;
+      return page(group, after, ROWS_AT_ONCE);
+    }
+    return (isOldest ? fileMap.page : fileMap.pageBefore)(after, ROWS_AT_ONCE);
+  });
+  const compare = inOrder(order);
+  if (all.length > 1) rows.sort((a, b) => compare(a.key, b.key));
   return rows.slice(0, ROWS_AT_ONCE);
 }

@@ -26,6 +26,7 @@ import { locate } from './location.js';
 import { Lookup } from './lookup.js';
 import { MissingFiles } from './missing-files.js';
 import { type StoreOptions, tailBytesOf } from './options.js';
+import { listingOf } from './pages.js';
 import { putFile } from './put-file.js';
 import { Reader } from './reader.js';
 import { readiness } from './readiness.js';
@@ -43,6 +44,7 @@ import type {
   FileStoreEvents,
   FlushOptions,
   GetOptions,
+  Listing,
   ListOptions,
   Readiness,
   Receipt,
@@ -264,7 +266,11 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     return withStoreErrors(() => locate(id, options, parts));
   }
 
-  async list(options: ListOptions = {}): Promise<FilePage> {
+  list(options: ListOptions = {}): Listing {
+    return listingOf(options, (asked) => this.#list(asked));
+  }
+
+  async #list(options: ListOptions): Promise<FilePage> {
     this.#throwIfClosed();
     const { deployment } = this;
     const foreign = this.#foreignFiles;

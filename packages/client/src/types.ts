@@ -92,7 +92,9 @@ export interface ListOptions {
   readonly until?: Date;
   readonly minSize?: number;
   readonly maxSize?: number;
-  /** `next` of the previous page. */
+  /** Which files come first, by the beginning of their uploads; default `oldest`. */
+  readonly order?: 'oldest' | 'newest';
+  /** `next` of the previous page, in the same order. */
   readonly after?: string;
   /** Maximum files per page, 1 to 10,000; default 1,000. */
   readonly limit?: number;
@@ -102,7 +104,6 @@ export interface ListOptions {
 
 /** One page of a listing. It may have few files, or none, although more follow. */
 export interface FilePage {
-  /** In the order of their uploads. */
   readonly files: readonly FileInfo[];
   /** Cursor of the next page; absent at the end. */
   readonly next?: string;
@@ -112,6 +113,9 @@ export interface FilePage {
    */
   readonly away?: readonly number[];
 }
+
+/** `await` gives a page, `for await` the files of all pages from that one on. */
+export interface Listing extends Promise<FilePage>, AsyncIterable<FileInfo> {}
 
 /** First and last byte, both counted from 0 and included. */
 export interface ByteRange {
@@ -346,9 +350,10 @@ export interface Store extends AsyncDisposable {
   /**
    * The files that were uploaded at this server and its workers, with their keys; those of other
    * servers of a deployment are listed there. Rejects with `invalid_option`, and with
-   * `storage_unavailable` while a lost FileMap is rebuilt.
+   * `storage_unavailable` while a lost FileMap is rebuilt. `for await` also ends with that error
+   * if pages lacked the files of a server.
    */
-  list(options?: ListOptions): Promise<FilePage>;
+  list(options?: ListOptions): Listing;
   /**
    * `id` as for `get`. Rejects with `not_found` if the file does not exist, and `invalid_id` for a
    * whole trunk. A slice of a trunk that another store or direct mode wrote is deleted by the

@@ -21,8 +21,10 @@ export type { FilesOptions, UploadRules };
 declare global {
   namespace Express {
     interface Request {
-      /** The result of `upload`: one receipt per file, in the order of the form. */
-      stored?: readonly Receipt[];
+      /**
+       * Set by `upload`, for the handlers behind it: one receipt per file, in the order of the form.
+       */
+      stored: readonly Receipt[];
     }
   }
 }

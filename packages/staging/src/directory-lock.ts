@@ -20,6 +20,8 @@ const OWNER_WAIT_MS = 2_000;
 const WAIT_STEP_MS = 50;
 
 export class DirectoryLock {
+  /** Those that this process has. */
+  static readonly #held = new Set<DirectoryLock>();
   readonly #directory: string;
   /** The last one has the file that is there; the others had files that were removed. */
   readonly #databases: SqliteDatabase[] = [];
@@ -42,21 +44,27 @@ export class DirectoryLock {
    */
   static acquire(directory: string): DirectoryLock {
     try {
-      return new DirectoryLock(directory);
+      const lock = new DirectoryLock(directory);
+      DirectoryLock.#held.add(lock);
+      return lock;
     } catch (error) {
       if (error instanceof SqliteBindingError) throw error;
-      if (isLocked(error)) {
-        throw new StoreError(
-          'directory_locked',
-          `${directory} is in use by another process, and only one can use a directory; stop it, name another directory, or connect() to a gateway`,
-        );
-      }
+      if (isLocked(error)) throw DirectoryLock.#inUse(directory);
       throw new StoreError(
         'directory_unusable',
         `${directory} cannot be written: ${(error as Error).message}; check that it is a directory this user can write to`,
         { cause: error },
       );
     }
+  }
+
+  static #inUse(directory: string): StoreError {
+    const inode = inodeOf(directory);
+    const isOurs = [...DirectoryLock.#held].some((lock) => lock.#inode === inode);
+    const message = isOurs
+      ? `${directory} is open in this process already; share that store, or close it before it is opened again`
+      : `${directory} is in use by another process, and only one can use a directory; stop it, name another directory, or connect() to a gateway`;
+    return new StoreError('directory_locked', message);
   }
 
   /** Call before `acquire` where `content` exists in a directory that was used before. */
@@ -70,6 +78,7 @@ export class DirectoryLock {
 
   release(): void {
     clearInterval(this.#timer);
+    DirectoryLock.#held.delete(this);
     for (const database of this.#databases) database.close();
   }
 

@@ -14,6 +14,7 @@ import { checkMeta, isSync } from '../intake.js';
 import { listQuery } from '../list-query.js';
 import { onceText } from '../once.js';
 import { invalidOption } from '../options.js';
+import { listingOf } from '../pages.js';
 import { putFile } from '../put-file.js';
 import { FileHandle } from '../stored-file.js';
 import type {
@@ -22,6 +23,7 @@ import type {
   FileInfo,
   FilePage,
   FlushOptions,
+  Listing,
   ListOptions,
   PutAllOptions,
   PutFileOptions,
@@ -194,7 +196,11 @@ export class ConnectedStore implements Store {
     return this.#infoIn(await this.#asked(infoPath(id), signal));
   }
 
-  async list(options: ListOptions = {}): Promise<FilePage> {
+  list(options: ListOptions = {}): Listing {
+    return listingOf(options, (asked) => this.#list(asked));
+  }
+
+  async #list(options: ListOptions): Promise<FilePage> {
     const mostBytes = ((options.limit ?? DEFAULT_LIMIT) + 1) * MAX_LISTED_BYTES;
     const json = await this.#asked(`/files?${listQuery(options)}`, undefined, mostBytes);
     const page = pageOf(json);
