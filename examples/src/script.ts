@@ -9,8 +9,7 @@ import { open } from '@stevedore/client';
 
 const directory = await mkdtemp(join(tmpdir(), 'stevedore-example-'));
 {
-  // Without `idMaxAge` files get their ids when their trunks are full.
-  await using store = await open({ directory, idMaxAge: 0 });
+  await using store = await open({ directory });
 
   // Three files of one page: they will lie side by side in the trunk.
   const page = { group: 'page-1' };
@@ -26,7 +25,7 @@ const directory = await mkdtemp(join(tmpdir(), 'stevedore-example-'));
   const file = await store.get(receipts[0]!.key);
   console.log(`read back:    ${await file.bytes()}`);
 
-  // Merging happens by itself within a minute; here we do not want to wait.
+  // Files get their ids by themselves, within ten minutes; here we do not want to wait.
   await store.flush();
   for (const { key } of receipts) console.log(`FastDFS id:   ${await store.settled(key)}`);
 
