@@ -1,7 +1,7 @@
 import type { Page } from 'playwright-core';
 import { describe, expect, test } from 'vitest';
 import { History, type HistoryTable, type Span } from '../../gateway/dist/console/history.js';
-import { gatewayOf, needsChromium, openConsole, PATIENT } from './harness.js';
+import { gatewayOf, guardedGateway, needsChromium, openConsole, PATIENT } from './harness.js';
 
 /** What the console says of the gateway: what needs attention, and the charts. */
 
@@ -68,6 +68,16 @@ describe.skipIf(needsChromium.missing)('the overview', () => {
     await expect.poll(() => legend.textContent(), PATIENT).toMatch(/^Time\d\d:\d\d:\d\dStaged0 B$/);
     await page.reload();
     await expect.poll(() => page.locator('#charts canvas').count(), PATIENT).toBe(4);
+  });
+
+  test('stores staged files on request', async () => {
+    const { gateway, key } = await guardedGateway({ mergeMaxAge: '1h', idMaxAge: '1h' });
+    const file = await gateway.store.put('staged');
+    const page = await openConsole(gateway.url, { key });
+    await page.getByRole('button', { name: 'Store staged files now' }).click();
+    await page.getByText('All of it is in FastDFS.', { exact: true }).waitFor();
+    expect((await gateway.store.stat(file.key)).fileId).toBeDefined();
+    await page.getByText('0 files, 0 B', { exact: true }).waitFor();
   });
 
   test('lists what needs attention, with what to do', async () => {

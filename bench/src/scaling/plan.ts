@@ -69,7 +69,7 @@ export const EXPONENTS = [0.7, 0.9, 1.1] as const;
 export const READ_EXPONENT = 0.9;
 export const FILES = [1e6, 1e7, 1e8, 1e9, 1e10, 1e11] as const;
 export const GATEWAYS = [1, 10, 100, 1_000] as const;
-/** The product's defaults. */
+/** The product's defaults, but ids may wait: full trunks say more of large numbers of files. */
 export const DEFAULTS = {
   trunkBytes: 64 * MIB,
   maxAgeMs: 60_000,

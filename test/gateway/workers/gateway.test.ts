@@ -1,4 +1,4 @@
-import { readdirSync, rmSync } from 'node:fs';
+import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import type { Agent } from 'node:http';
 import { join } from 'node:path';
 import { expect, it, vi } from 'vitest';
@@ -99,6 +99,23 @@ it('a key of any worker is read and deleted at every one, and the figures are th
     expect((await ask(url, `/files/${key}`, { method: 'DELETE', agent })).status).toBe(404);
   }
   expect(await gateway.stop()).toBe(0);
+});
+
+it('a flush at one worker stores what all have staged', async () => {
+  const directory = temporaryFolder();
+  const gateway = await startGatewayProcess(directory, '--workers', '3', '--merge-max-age', '1h');
+  const agents = await connections(gateway, 3);
+  const keys: string[] = [];
+  for (const agent of agents) keys.push(await post(gateway.url, 'staged', { agent }));
+  const headers = { 'x-api-key': readFileSync(join(directory, 'local-key'), 'utf8').trim() };
+  const asked = { method: 'POST', headers, agent: agents[1]! };
+  expect((await ask(gateway.url, '/flush', { ...asked, headers: {} })).status).toBe(401);
+  expect((await ask(gateway.url, '/flush', asked)).status).toBe(204);
+  for (const key of keys) {
+    const { body } = await ask(gateway.url, `/files/${key}/info`);
+    const { state, fileId } = JSON.parse(body.toString());
+    expect([state, fileId]).toEqual(['merged', expect.stringMatching(/^group1\//)]);
+  }
 });
 
 it('quotas, idempotency keys and rates are those of the gateway, not of a worker', async () => {
