@@ -107,6 +107,8 @@ export class MergeTask {
   async flush(signal?: AbortSignal): Promise<void> {
     const { files } = this.#state;
     await this.#mergeUntil(() => !files.isMoving, signal);
+    // The FileMap may be closed by now.
+    if (this.#isStopped) return;
     const last = files.last();
     await this.#mergeUntil(() => !files.isWaitingUpTo(last), signal);
     const sent = new Set(this.inFlight.ends());
@@ -126,10 +128,11 @@ export class MergeTask {
       do {
         await this.#mergeUntil(() => !files.isMoving, ends);
         // Before it merges, so that none of them is joined meanwhile.
-        await keepThinTrunks(this.#state);
+        if (!this.#isStopped) await keepThinTrunks(this.#state);
         await this.flush(ends);
       } while (!this.#isStopped && (files.isMoving || fileMap.thinTrunks().length > 0));
     } catch (error) {
+      if (this.#isStopped) throw closed();
       if (signal?.aborted) {
         throw new StoreError('aborted', 'the flush was aborted', { cause: signal.reason });
       }
@@ -171,9 +174,8 @@ export class MergeTask {
   async #mergeUntil(isDone: () => boolean, signal: AbortSignal | undefined): Promise<void> {
     this.#flushes += 1;
     try {
-      while (!isDone()) {
+      while (!this.#isStopped && !isDone()) {
         signal?.throwIfAborted();
-        if (this.#isStopped) return;
         this.#wakeup.wake();
         await Promise.race([...this.inFlight.ends(), sleep(25, undefined, { ref: true })]);
       }
