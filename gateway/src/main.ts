@@ -21,6 +21,10 @@ const SUMMARIES: readonly (readonly [usage: string, summary: string])[] = [
     'gateway',
     'run the HTTP gateway, with an embedded tracker and storage unless --trackers names a cluster',
   ],
+  [
+    'cluster',
+    'run a whole cluster on this machine: a tracker, two metadata servers, a storage for large files, a gateway',
+  ],
   ['tracker', 'run a tracker that speaks the FastDFS protocol'],
   ['storage', 'run a storage that speaks the FastDFS protocol'],
   [
@@ -46,6 +50,7 @@ const SUMMARIES: readonly (readonly [usage: string, summary: string])[] = [
 
 const LOAD: Readonly<Record<string, () => Promise<(command: Command) => void>>> = {
   gateway: async () => (await import('./cli/gateway.js')).configure,
+  cluster: async () => (await import('./cli/cluster.js')).configure,
   tracker: async () => (await import('./cli/nodes.js')).tracker,
   storage: async () => (await import('./cli/nodes.js')).storage,
   migrate: async () => (await import('./cli/nodes.js')).migrate,
