@@ -22,5 +22,10 @@ const check = setInterval(() => {
 
 const given = process.argv.slice(2);
 const others = given.filter((word) => word !== '--cluster');
-process.argv.splice(2, given.length, others.length < given.length ? 'cluster' : 'gateway', ...others);
+process.argv.splice(
+  2,
+  given.length,
+  others.length < given.length ? 'cluster' : 'gateway',
+  ...others,
+);
 await import('../gateway/dist/main.js');

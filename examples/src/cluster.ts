@@ -64,7 +64,9 @@ async function watch(what: string) {
   return rates;
 }
 
-const loops = Array.from({ length: READERS }, () => loop('reads', (id) => client.downloadBytes(id)));
+const loops = Array.from({ length: READERS }, () =>
+  loop('reads', (id) => client.downloadBytes(id)),
+);
 await watch('hot files');
 loops.push(
   ...Array.from({ length: WRITERS }, (_, n) =>

@@ -57,10 +57,15 @@ export function configure(command: Command): void {
           if (!isPiped) process.stdout.write(CSV_HEAD);
           const files = () => listedFiles(client, options);
           const progress = await startTransfer(isPiped ? none() : files(), stopped);
-          const print = isPiped ? () => {} : progress.print;
           const { concurrency } = options;
-          const parts = { ...progress, client, stopped, concurrency, print };
-          const run = new Export(files(), { ...parts, overwrites: false });
+          const run = new Export(files(), {
+            ...progress,
+            client,
+            stopped,
+            concurrency,
+            overwrites: false,
+            onFile: (path, file) => isPiped || progress.print(csvRow(path, file)),
+          });
           const summarize = () => {
             progress.stop();
             progress.warn(run.summary());
@@ -99,12 +104,14 @@ async function* none(): AsyncGenerator<never, void, undefined> {}
 /** Names in an archive that are kept in memory; later ones get their keys, so that they differ. */
 const MAX_NAMES = 1_000_000;
 
-interface ExportParts extends Omit<Transfer, 'stop'> {
+interface ExportParts extends Pick<Transfer, 'warn' | 'update'> {
   readonly client: GatewayClient;
   /** Downloads at a time. */
   readonly concurrency: number;
   /** Another file of the same name is replaced; otherwise both are kept. */
   readonly overwrites: boolean;
+  /** A file is there, below the target. */
+  readonly onFile: (path: string, file: ListedFile) => void;
   readonly stopped: AbortSignal;
 }
 
@@ -113,6 +120,8 @@ export class Export {
   readonly #parts: ExportParts;
   /** Paths being written, until they are. */
   readonly #busy = new Map<string, Promise<void>>();
+  /** Places of files that are the gateway's already, where others are replaced. */
+  readonly #own = new Set<string>();
   #files = 0;
   #doneBytes = 0;
   #renamedFiles = 0;
@@ -193,7 +202,7 @@ export class Export {
       const path = await write();
       this.#files += 1;
       if (path !== file.name) this.#renamedFiles += 1;
-      this.#parts.print(csvRow(path, file));
+      this.#parts.onFile(path, file);
     } catch (error) {
       const isOfFile = error instanceof DamagedError || !(isOfTarget(error) || endsAll(error));
       if (!isOfFile || error instanceof ArchiveError) throw error;
@@ -239,10 +248,15 @@ export class Export {
     const there = await whatIsThere(path);
     if (there) {
       const isSame = there.isFile() && (await hasBytes(path, there, file));
-      if (isSame) this.#advance(file.size);
-      if (isSame || !this.#parts.overwrites) return isSame;
+      if (isSame) {
+        this.#advance(file.size);
+        if (this.#parts.overwrites) this.#own.add(placeOf(there));
+      }
+      // On some systems, names that differ in case are one file.
+      if (isSame || !this.#parts.overwrites || this.#own.has(placeOf(there))) return isSame;
     }
     await save(await this.#body(file), path, file.stagedAt);
+    if (this.#parts.overwrites) this.#own.add(placeOf(await stat(path)));
     return true;
   }
 }
@@ -271,6 +285,10 @@ function isOfName(error: unknown): boolean {
 
 function lastPart(path: string): string {
   return path.slice(path.lastIndexOf('/') + 1);
+}
+
+function placeOf({ dev, ino }: Stats): string {
+  return `${dev} ${ino}`;
 }
 
 async function whatIsThere(path: string): Promise<Stats | undefined> {

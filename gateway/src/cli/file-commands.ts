@@ -123,7 +123,10 @@ function failIfAway(away: ReadonlySet<unknown>): void {
 
 const SIZE_CHARS = 9;
 
-function line({ key, size, stagedAt, name }: Record<string, unknown>, isForPeople: boolean): string {
+function line(
+  { key, size, stagedAt, name }: Record<string, unknown>,
+  isForPeople: boolean,
+): string {
   const shown = isForPeople ? formatBytes(Number(size)).padStart(SIZE_CHARS) : size;
   return `${key}  ${shown}  ${stagedAt}  ${printable(String(name))}`;
 }

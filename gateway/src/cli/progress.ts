@@ -96,10 +96,10 @@ class Bar {
     const text = `${Math.floor(done * 100)} % of ${what}${left}`;
     // A character in the last column may or may not wrap.
     const room = (process.stderr.columns || DEFAULT_COLUMNS) - 1;
-    const width = Math.min(MAX_BAR_WIDTH, room - text.length - 1);
-    if (width < 1) return this.#draw(text.slice(0, room));
+    const width = Math.max(0, Math.min(MAX_BAR_WIDTH, room - text.length - 1));
     const full = Math.floor(done * width);
-    this.#draw(`${'█'.repeat(full)}${'░'.repeat(width - full)} ${text}`);
+    const bar = '█'.repeat(full) + '░'.repeat(width - full);
+    this.#draw(`${bar}${bar && ' '}${text}`.slice(0, room));
   }
 
   #above(stream: NodeJS.WriteStream, line: string): void {

@@ -5,12 +5,7 @@ import { statePath, withLocalKey } from './local-gateway.js';
 import { clientOptions, flags } from './options.js';
 import { type Ahead, startTransfer } from './progress.js';
 import { PutJournal } from './put-journal.js';
-import {
-  PutRun,
-  type Receipt,
-  type Source,
-  type SourceFile,
-} from './put-run.js';
+import { PutRun, type Receipt, type Source, type SourceFile } from './put-run.js';
 import { interruptible } from './signals.js';
 
 /** The part that `put` and `import` share: a run with its journal, its bar and its summary. */

@@ -31,9 +31,7 @@ export function makeLog(
       redact: { paths: SECRET_FIELDS, censor: '***' },
       serializers: { err: describeError },
     },
-    format === 'json'
-      ? destination
-      : { write: (line) => void destination.write(prettyLine(line)) },
+    format === 'json' ? destination : { write: (line) => void destination.write(prettyLine(line)) },
   );
 }
 
