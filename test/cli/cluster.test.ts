@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { askMigration } from '@stevedore/tiering/control';
@@ -17,7 +18,7 @@ async function cluster(cwd: string, ...flags: string[]) {
   return { running, url, banner: JSON.parse(running.stdout) as Banner };
 }
 
-test('a file that was uploaded is readable, the tiers tell of themselves, one signal ends all', async () => {
+test('a file is readable, the tiers tell of themselves, one signal ends all', async () => {
   const cwd = await temporaryDirectory();
   const { running, url, banner } = await cluster(cwd, '--log-level', 'info');
   const addresses = [banner.tracker, banner.group1, banner.group2, banner.group3];
@@ -29,16 +30,18 @@ test('a file that was uploaded is readable, the tiers tell of themselves, one si
   for (const server of [banner.group1, banner.group2]) {
     expect(await askMigration(server, 'status')).toMatchObject({ migrates: true });
   }
+  // What the console shows of each.
+  const local = await readFile(join(cwd, 'stevedore-cluster/gateway/local-key'), 'utf8');
+  const headers = { 'x-api-key': local.trim() };
+  const state = (await (await fetch(`${url}/console/state`, { headers })).json()) as {
+    readonly migrations: readonly { readonly storage: string }[];
+  };
+  expect(state.migrations.map(({ storage }) => storage).sort()).toEqual(
+    [banner.group1, banner.group2].sort(),
+  );
   await expect(askMigration(banner.group3, 'status')).rejects.toMatchObject({
     code: 'no_migration',
   });
-  // The gateway's own key is found, although its port is a free one.
-  const listed = await run(['ls', '--keys', '--url', url], { cwd });
-  expect([listed.stdout, listed.stderr]).toEqual([`${key}\n`, '']);
-
-  const second = await run(['cluster'], { cwd });
-  expect([second.code, second.stderr]).toEqual([1, expect.stringContaining('in use')]);
-
   running.process.kill('SIGINT');
   const { code, stderr } = await running.result();
   expect(code).toBe(0);
@@ -52,6 +55,15 @@ test('a file that was uploaded is readable, the tiers tell of themselves, one si
   again.running.process.kill('SIGTERM');
   again.running.process.kill('SIGTERM');
   expect([0, 130]).toContain((await again.running.result()).code);
+});
+
+test("commands find the gateway's own key, and no other cluster gets the directory", async () => {
+  const cwd = await temporaryDirectory();
+  const { url } = await cluster(cwd);
+  const listed = await run(['ls', '--url', url], { cwd });
+  expect([listed.code, listed.stdout, listed.stderr]).toEqual([0, '', '']);
+  const second = await run(['cluster'], { cwd });
+  expect([second.code, second.stderr]).toEqual([1, expect.stringContaining('in use')]);
 });
 
 test('storage ports are as told, and have to exist', async () => {

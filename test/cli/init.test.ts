@@ -45,7 +45,7 @@ describe.each(['express', 'fastify'])('an app with %s', (framework) => {
       return fetch(url, { method: 'POST', body }).catch(() => undefined);
     };
     try {
-      await expect.poll(async () => (await post())?.status, { timeout: 60_000 }).toBe(201);
+      await expect.poll(async () => (await post())?.status, { timeout: 90_000 }).toBe(201);
       const answer = await (await post())!.json();
       const [{ key }] = [answer].flat() as [{ key: string }];
       expect(Buffer.from(await (await fetch(`${url}/${key}`)).arrayBuffer())).toEqual(photo);
@@ -53,7 +53,7 @@ describe.each(['express', 'fastify'])('an app with %s', (framework) => {
       child.kill('SIGKILL');
       await exited;
     }
-  });
+  }, 120_000);
 });
 
 test('the app with Next.js is that of the guide', async () => {

@@ -16,31 +16,25 @@ async function badTracker(): Promise<string> {
   return `127.0.0.1:${(server.address() as { port: number }).port}`;
 }
 
-test('where nobody watches, each line of both streams is one JSON object', async () => {
-  const cwd = await temporaryDirectory();
-  for (const args of [
-    ['gateway', ...ANY_PORTS, '--log-level', 'info'],
-    ['tracker', '--port', '0'],
-    ['storage', '--port', '0', '--trackers', await badTracker()],
-  ]) {
-    const running = new Running(args, { cwd });
-    const address = await running.ready();
-    if (args[0] === 'gateway') await fetch(`${address}/files/none`);
-    running.process.kill('SIGTERM');
-    const { code, stdout, stderr } = await running.result();
-    const lines = (stdout + stderr).trimEnd().split('\n');
-    const parsed = lines.map((line) => JSON.parse(line) as Record<string, unknown>);
-    expect(parsed[0]).toMatchObject({ level: 'info', msg: 'ready', address });
-    expect(parsed.at(-1)).toMatchObject({
-      level: 'info',
-      msg: 'SIGTERM: finishing requests in progress',
-    });
-    for (const { level, time } of parsed) {
-      expect(level).toMatch(/^(?:info|warn|error)$/);
-      expect(new Date(String(time)).toISOString()).toBe(time);
-    }
-    expect(code).toBe(0);
+test.each([
+  ['gateway', ...ANY_PORTS, '--log-level', 'info'],
+  ['tracker', '--port', '0'],
+  ['storage', '--port', '0', '--trackers', await badTracker()],
+])('where nobody watches, each line of both streams of a %s is JSON', async (...args) => {
+  const running = new Running(args, { cwd: await temporaryDirectory() });
+  const address = await running.ready();
+  if (args[0] === 'gateway') await fetch(`${address}/files/none`);
+  running.process.kill('SIGTERM');
+  const { code, stdout, stderr } = await running.result();
+  const lines = (stdout + stderr).trimEnd().split('\n');
+  const parsed = lines.map((line) => JSON.parse(line) as Record<string, unknown>);
+  expect(parsed[0]).toMatchObject({ level: 'info', msg: 'ready', address });
+  expect(parsed.at(-1)).toMatchObject({ msg: 'SIGTERM: finishing requests in progress' });
+  for (const { level, time } of parsed) {
+    expect(level).toMatch(/^(?:info|warn|error)$/);
+    expect(new Date(String(time)).toISOString()).toBe(time);
   }
+  expect(code).toBe(0);
 });
 
 test('--log pretty has no JSON: a banner, then lines for people', async () => {

@@ -1,4 +1,4 @@
-import { mkdir, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { keyedGateway } from './keyed-gateway.js';
@@ -7,48 +7,63 @@ import { run, temporaryDirectory } from './run.js';
 /** `stevedore mirror`: a folder and a group become alike, in both directions. */
 
 async function setUp() {
-  const { put, env } = await keyedGateway();
+  const { started, put, header, env } = await keyedGateway();
   const cwd = await temporaryDirectory();
   await mkdir(join(cwd, 'here/sub'), { recursive: true });
-  const mirror = async (...args: string[]) => {
-    const { code, stdout, stderr } = await run(['mirror', ...args], { cwd, env });
-    return { code, stderr, names: stdout.split('\n').map((line) => line.split('  ')[2]) };
+  return {
+    put,
+    cwd,
+    mirror: (...args: string[]) => run(['mirror', ...args], { cwd, env }),
+    /** Of the group. */
+    names: async () => {
+      const answer = await fetch(`${started.url}/files?group=g`, { headers: header });
+      const { files } = (await answer.json()) as { readonly files: readonly { name: string }[] };
+      return files.map(({ name }) => name).sort();
+    },
   };
-  const names = async (...more: string[]) => {
-    const listed = await run(['ls', '--group', 'g', '--json', ...more], { cwd, env });
-    const lines = listed.stdout.trimEnd().split('\n').filter(Boolean);
-    return lines.map((line) => (JSON.parse(line) as { name: string }).name).sort();
-  };
-  return { put, env, cwd, mirror, names };
 }
 
-test('a group becomes like a folder: what differs is sent, what it replaces is deleted', async () => {
-  const { put, cwd, mirror, names } = await setUp();
-  await put('same', 'same', 'g');
-  await put('changed', 'old', 'g');
-  await put('changed', 'older', 'g');
-  await put('gone', 'gone', 'g');
-  await put('of others', 'x', 'other');
-  await writeFile(join(cwd, 'here/same'), 'same');
-  await writeFile(join(cwd, 'here/changed'), 'new');
-  await writeFile(join(cwd, 'here/sub/added'), 'added');
+/** A group that differs from its folder in every way. */
+async function different() {
+  const at = await setUp();
+  await at.put('same', 'same', 'g');
+  await at.put('changed', 'old', 'g');
+  await at.put('changed', 'older', 'g');
+  await at.put('gone', 'gone', 'g');
+  await at.put('of others', 'x', 'other');
+  await writeFile(join(at.cwd, 'here/same'), 'same');
+  await writeFile(join(at.cwd, 'here/changed'), 'new');
+  await writeFile(join(at.cwd, 'here/sub/added'), 'added');
+  return at;
+}
 
-  const first = await mirror('here', '--to', 'g');
-  expect([first.code, first.names.filter(Boolean).sort()]).toEqual([0, ['changed', 'sub/added']]);
-  expect(first.stderr).toBe('stored 2 files, 8 B\ndeleted 2 files\n');
+test('a group gets what differs in a folder, and what that replaces is deleted', async () => {
+  const { mirror, names } = await different();
+  const { code, stdout, stderr } = await mirror('here', '--to', 'g');
+  const sent = stdout.trimEnd().split('\n');
+  expect([code, sent.map((line) => line.split('  ')[2]).sort()]).toEqual([
+    0,
+    ['changed', 'sub/added'],
+  ]);
+  expect(stderr).toBe('stored 2 files, 8 B\ndeleted 2 files\n');
   expect(await names()).toEqual(['changed', 'gone', 'same', 'sub/added']);
+});
 
-  const again = await mirror('here', '--to', 'g', '--remove');
-  expect([again.code, again.stderr]).toEqual([0, 'stored 0 files, 0 B\ndeleted 1 file\n']);
+test('--remove deletes from the group what the folder does not have', async () => {
+  const { mirror, names } = await different();
+  const { code, stderr } = await mirror('here', '--to', 'g', '--remove');
+  expect([code, stderr]).toEqual([0, 'stored 2 files, 8 B\ndeleted 3 files\n']);
   expect(await names()).toEqual(['changed', 'same', 'sub/added']);
+});
 
-  await rm(join(cwd, 'here'), { recursive: true });
-  await mkdir(join(cwd, 'here'));
+test('a folder that is empty or not there deletes nothing', async () => {
+  const { put, mirror, names } = await setUp();
+  await put('a', 'a', 'g');
   const empty = await mirror('here', '--to', 'g', '--remove');
   expect([empty.code, empty.stderr]).toEqual([2, expect.stringContaining('would delete all')]);
   const missing = await mirror('nowhere', '--to', 'g', '--remove');
   expect(missing.code).toBe(1);
-  expect(await names()).toHaveLength(3);
+  expect(await names()).toEqual(['a']);
 });
 
 test('a folder becomes like a group: the newest file of a name counts', async () => {
@@ -58,20 +73,27 @@ test('a folder becomes like a group: the newest file of a name counts', async ()
   await put('sub/b', 'b', 'g');
   await writeFile(join(cwd, 'here/a'), 'changed here');
   await writeFile(join(cwd, 'here/more'), 'more');
-  await writeFile(join(cwd, 'outside'), 'outside');
+  await mkdir(join(cwd, 'outside'));
+  await writeFile(join(cwd, 'outside/file'), 'outside');
   await symlink('../outside', join(cwd, 'here/link'));
 
   const first = await mirror('here', '--from', 'g');
   expect([first.code, first.stderr]).toEqual([0, '']);
   expect(await readFile(join(cwd, 'here/a'), 'utf8')).toBe('newer');
   expect(await readFile(join(cwd, 'here/sub/b'), 'utf8')).toBe('b');
+  expect(await readFile(join(cwd, 'here/more'), 'utf8')).toBe('more');
 
   const again = await mirror('here', '--from', 'g', '--remove');
   expect([again.code, again.stderr]).toEqual([0, 'deleted 1 file\n']);
   expect((await readdir(join(cwd, 'here'))).sort()).toEqual(['a', 'link', 'sub']);
-  expect(await readFile(join(cwd, 'outside'), 'utf8')).toBe('outside');
+  expect(await readFile(join(cwd, 'outside/file'), 'utf8')).toBe('outside');
+});
 
+test('a group without files deletes nothing, and a direction is needed', async () => {
+  const { cwd, mirror } = await setUp();
+  await writeFile(join(cwd, 'here/a'), 'mine');
   const empty = await mirror('here', '--from', 'none', '--remove');
   expect([empty.code, empty.stderr]).toEqual([2, expect.stringContaining('would delete all')]);
+  expect(await readFile(join(cwd, 'here/a'), 'utf8')).toBe('mine');
   expect((await mirror('here')).code).toBe(2);
 });
