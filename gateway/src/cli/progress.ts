@@ -51,7 +51,8 @@ export async function startTransfer(
     // The size of a stream is not known.
     if (bytes === 0) return;
     const rate = formatBytes(Math.round((doneBytes * 1000) / bar.elapsedMs));
-    const what = `${formatBytes(bytes)}, ${doneFiles} of ${files} files, ${rate}/s`;
+    const counted = files === 1 ? '' : `, ${doneFiles} of ${files} files`;
+    const what = `${formatBytes(bytes)}${counted}, ${rate}/s`;
     bar.show(doneBytes / bytes, what);
   });
 }
