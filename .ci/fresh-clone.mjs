@@ -91,7 +91,7 @@ async function start(cwd, environment = {}) {
   const url = await new Promise((resolve, reject) => {
     createInterface({ input: child.stdout }).on('line', (line) => {
       lines.push(line);
-      if (line.startsWith('ready ')) resolve(line.slice(6));
+      if (line.includes('"msg":"ready"')) resolve(JSON.parse(line).address);
     });
     closed.then((code) => {
       reject(new Error(`npm start ended with code ${code}:\n${lines.join('\n')}`));

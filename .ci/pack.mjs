@@ -101,11 +101,14 @@ async function build({ folder, asked = [], optional = [], programs = [] }, targe
     const library = join(target, 'console/lib');
     cpSync(join(root, 'packages/browser/dist'), library, { recursive: true, filter: isModule });
     manifest.imports = { '#browser': './console/lib/index.js' };
+    // What `stevedore init` writes.
+    const { TEMPLATE_SOURCES } = await import('../gateway/dist/cli/init.js');
+    for (const path of TEMPLATE_SOURCES) cpSync(join(root, path), join(target, 'templates', path));
   }
   if (modules.some(({ moduleIds }) => moduleIds.some((id) => id.includes('@tus/')))) {
     writeFileSync(join(dist, 'LICENSES.txt'), licence());
   }
-  manifest.files = ['bin', 'console', 'dist', '*.md'].filter((each) =>
+  manifest.files = ['bin', 'console', 'templates', 'dist', '*.md'].filter((each) =>
     manifest.files.includes(each),
   );
   writeFileSync(join(target, 'package.json'), `${JSON.stringify(manifest, undefined, 2)}\n`);

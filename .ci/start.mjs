@@ -1,5 +1,6 @@
 /**
- * `npm start`: installs and builds what has changed, then becomes the gateway. A signal
+ * `npm start`: installs and builds what has changed, then becomes the gateway, or with `--cluster`
+ * a whole cluster. A signal
  * that ends npm goes no further than the shell between the two, so the gateway ends in
  * good order when that is gone.
  */
@@ -19,5 +20,12 @@ const check = setInterval(() => {
   if (listens && process.ppid !== parent) process.kill(process.pid, 'SIGTERM');
 }, PARENT_CHECK_MS).unref();
 
-process.argv.splice(2, 0, 'gateway');
+const given = process.argv.slice(2);
+const others = given.filter((word) => word !== '--cluster');
+process.argv.splice(
+  2,
+  given.length,
+  others.length < given.length ? 'cluster' : 'gateway',
+  ...others,
+);
 await import('../gateway/dist/main.js');

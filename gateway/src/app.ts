@@ -89,7 +89,13 @@ const MAX_PARAMETER_CHARS = 4096;
 
 export function buildApp(options: AppOptions): FastifyInstance {
   const limits: Limits = Object.freeze({ ...defaultLimits, ...options.limits });
-  const { store, log = makeLog('silent'), hostNames, corsOrigins = [], trustProxy = [] } = options;
+  const {
+    store,
+    log = makeLog('silent', 'json'),
+    hostNames,
+    corsOrigins = [],
+    trustProxy = [],
+  } = options;
   const { access = new Access({ corsOrigins }), policies = {}, passOn = () => false } = options;
   const trusts = trustedProxies(trustProxy);
   const files = new Files({

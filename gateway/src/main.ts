@@ -21,6 +21,14 @@ const SUMMARIES: readonly (readonly [usage: string, summary: string])[] = [
     'gateway',
     'run the HTTP gateway, with an embedded tracker and storage unless --trackers names a cluster',
   ],
+  [
+    'cluster',
+    'run a whole cluster on this machine: a tracker, two metadata servers, a storage for large files, a gateway',
+  ],
+  [
+    'init <framework> [folder]',
+    'write a small app that uploads and shows photos: express, fastify or next',
+  ],
   ['tracker', 'run a tracker that speaks the FastDFS protocol'],
   ['storage', 'run a storage that speaks the FastDFS protocol'],
   [
@@ -38,15 +46,22 @@ const SUMMARIES: readonly (readonly [usage: string, summary: string])[] = [
   ['put <path...>', 'upload files and directories'],
   ['import [directory]', 'take over files from a directory or from FastDFS, and list their keys'],
   ['export <target>', 'write files into a directory or a tar archive'],
+  ['mirror <folder>', 'make a group of files as a folder, or a folder as a group'],
   ['get [id]', 'download a file by key or FastDFS id, or a group of files as a ZIP'],
+  ['cat <id...>', 'write files to stdout, one behind the other'],
+  ['head <id>', 'write the beginning of a file to stdout'],
   ['ls', 'list files by group, name, type and time'],
   ['stat <id>', 'show what is known about a file: size, type, state, FastDFS id'],
   ['rm [id...]', 'delete files by key or FastDFS id, or a group of files'],
   ['flush', 'store what is staged in FastDFS now, so that it has its FastDFS ids'],
+  ['version', 'print the versions of this command and of the gateway'],
+  ['completion <shell>', 'print the completion script of a shell: bash, zsh, fish'],
 ];
 
 const LOAD: Readonly<Record<string, () => Promise<(command: Command) => void>>> = {
   gateway: async () => (await import('./cli/gateway.js')).configure,
+  cluster: async () => (await import('./cli/cluster.js')).configure,
+  init: async () => (await import('./cli/init.js')).configure,
   tracker: async () => (await import('./cli/nodes.js')).tracker,
   storage: async () => (await import('./cli/nodes.js')).storage,
   migrate: async () => (await import('./cli/nodes.js')).migrate,
@@ -61,7 +76,15 @@ const LOAD: Readonly<Record<string, () => Promise<(command: Command) => void>>> 
   put: async () => (await import('./cli/put.js')).configure,
   import: async () => (await import('./cli/import.js')).configure,
   export: async () => (await import('./cli/export.js')).configure,
-  get: async () => (await import('./cli/file-commands.js')).get,
+  mirror: async () => (await import('./cli/mirror.js')).configure,
+  version: async () => (await import('./cli/version.js')).configure,
+  completion: async () => {
+    const { configure } = await import('./cli/completion.js');
+    return (command) => configure(command, allCommands);
+  },
+  get: async () => (await import('./cli/get.js')).get,
+  cat: async () => (await import('./cli/get.js')).cat,
+  head: async () => (await import('./cli/get.js')).head,
   ls: async () => (await import('./cli/file-commands.js')).list,
   stat: async () => (await import('./cli/file-commands.js')).stat,
   rm: async () => (await import('./cli/file-commands.js')).remove,
@@ -85,9 +108,10 @@ Examples:
   stevedore get KEY -o photo.jpg                 download by key or by FastDFS id
   curl --data-binary @photo.jpg -H 'X-Filename: photo.jpg' http://127.0.0.1:8080/files
 
-"stevedore COMMAND --help" explains one command. put, import, export, get, ls, stat, rm and
-flush find the gateway and its API key in the environment: STEVEDORE_URL, STEVEDORE_API_KEY.
-Exit codes: 0 done, 1 failed, 2 wrong usage.`;
+"stevedore COMMAND --help" explains one command. Commands that talk to a gateway find it
+and its API key in the environment: STEVEDORE_URL, STEVEDORE_API_KEY.`;
+
+const EXIT_CODES = '\nExit codes: 0 done, 1 failed, 2 wrong usage.';
 
 async function main(argv: readonly string[]): Promise<void> {
   const program = new Command('stevedore')
@@ -96,18 +120,31 @@ async function main(argv: readonly string[]): Promise<void> {
     .exitOverride()
     .showHelpAfterError('(--help shows what there is)')
     .addHelpText('after', EXAMPLES)
+    .addHelpText('afterAll', EXIT_CODES)
     .hook('preAction', (_program, command) => checkVariables(command.name()));
   const [first, second] = argv.filter((argument) => !argument.startsWith('-'));
   const asked = first === 'help' ? second : first;
-  for (const [usage, summary] of SUMMARIES) {
-    const command = program
-      .command(usage)
-      .summary(summary)
-      .description(`${sentence(summary)}.`);
+  for (const command of declaredIn(program)) {
     if (command.name() === asked) (await LOAD[asked]?.())?.(command);
   }
   if (argv.length === 0) program.help({ error: true });
   await program.parseAsync(argv, { from: 'user' });
+}
+
+/** Their options are not loaded yet. */
+function declaredIn(program: Command): readonly Command[] {
+  return SUMMARIES.map(([usage, summary]) =>
+    program
+      .command(usage)
+      .summary(summary)
+      .description(`${sentence(summary)}.`),
+  );
+}
+
+async function allCommands(): Promise<readonly Command[]> {
+  const commands = declaredIn(new Command('stevedore'));
+  for (const command of commands) (await LOAD[command.name()]?.())?.(command);
+  return commands;
 }
 
 /** The doctor reports invalid options among its findings. */
@@ -135,7 +172,7 @@ function exitCodeOf(error: unknown): number {
 }
 
 /** Work is left undone if nobody reads their output to its end. */
-const TRANSFERS = ['put', 'import', 'export'];
+const TRANSFERS = ['put', 'import', 'export', 'mirror'];
 
 // A reader that stops early (`ls | head`) is not an error.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {

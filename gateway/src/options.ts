@@ -13,12 +13,23 @@ import {
 } from '@stevedore/options';
 import { parseSize } from '@stevedore/pictures';
 import { parsePublicUrl, trustedProxies } from './http/public-address.js';
+import { LOG_FORMATS } from './observe/log-format.js';
 
 /** The options of the gateway: those of the store, plus HTTP, access and logging. */
 
 /** Declared here so that checking options does not load the logger. */
 const LOG_LEVELS = ['silent', 'error', 'warn', 'info', 'debug'] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
+
+/** Of every command that runs until a signal. */
+export const logOption = {
+  log: option.choice(
+    'auto',
+    LOG_FORMATS,
+    'how to write on stdout and stderr; auto: pretty if stderr is a terminal, else one JSON object per line',
+    { see: '#logs' },
+  ),
+} satisfies OptionTable;
 
 export const gatewayOptions = {
   host: option.text('127.0.0.1', 'address to listen on; 0.0.0.0: all addresses of this machine'),
@@ -90,11 +101,8 @@ export const gatewayOptions = {
     'where clients reach the gateway, https://files.example.com/storage or /storage: the beginning of every URL in an answer; a proxy removes its path',
     { see: 'HTTP.md#below-a-path' },
   ),
-  logLevel: option.choice(
-    'warn',
-    LOG_LEVELS,
-    'level of the JSON log on stderr; info logs every request',
-  ),
+  logLevel: option.choice('warn', LOG_LEVELS, 'level of the log; info logs every request'),
+  ...logOption,
 } satisfies OptionTable;
 
 export type GatewayOptions = OptionValues<typeof gatewayOptions>;

@@ -19,6 +19,7 @@ import { judgeAccess } from './doctor/access.js';
 import { leaveConnections } from './http/connections.js';
 import { parsePublicUrl } from './http/public-address.js';
 import { logTrouble, makeLog } from './observe/log.js';
+import { logFormatOf } from './observe/log-format.js';
 import {
   checkGatewayOptions,
   type GatewayOptions,
@@ -77,7 +78,7 @@ export async function startGateway(
 ): Promise<Gateway> {
   const options = checkGatewayOptions(input);
   const limits = limitsOf(options, extras.limits);
-  const log = extras.log ?? makeLog(options.logLevel);
+  const log = extras.log ?? makeLog(options.logLevel, logFormatOf(options.log));
   const onError = extras.onError ?? (() => {});
   const policies = readPolicies(options.policies);
   const path = options.apiKeys;

@@ -175,7 +175,7 @@ describe('what must not be guessed', () => {
 describe('what must not be told', () => {
   test('tokens and keys are not in the log, paths are not in the metrics', async () => {
     const lines: string[] = [];
-    const log = makeLog('info', { write: (line: string) => lines.push(line) } as never);
+    const log = makeLog('info', 'json', { write: (line: string) => lines.push(line) } as never);
     const gateway = await running({ log });
     const secrets = ['signature=SECRETSIG', 'token=SECRETTOK'];
     for (const secret of secrets) await fetch(`${gateway.url}/files/x?${secret}`);

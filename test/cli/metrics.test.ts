@@ -8,7 +8,7 @@ const STORAGE = ['storage', '--port', '0', '--store-paths'];
 const FREE = ['--metrics', '0'];
 
 async function figuresOf(node: Running): Promise<string> {
-  const url = /^ {2}metrics (http:\S+)$/m.exec(node.stdout)?.[1];
+  const url = /"metrics":"(http:[^"]+)"/.exec(node.stdout)?.[1];
   expect(url).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/metrics$/);
   const answer = await fetch(url!);
   expect(answer.headers.get('content-type')).toContain('text/plain; version=0.0.4');

@@ -4,6 +4,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterEach } from 'vitest';
+import { readyAddress } from '../support/ready.js';
 
 /** Runs the `stevedore` command as a process of its own. */
 
@@ -65,11 +66,12 @@ export class Running {
     });
   }
 
-  /** What the line that begins with `ready` names. */
+  /** Where it says that it answers. */
   async ready(): Promise<string> {
     for (;;) {
-      const match = /^ready (\S+)$/m.exec(this.stdout);
-      if (match?.[1]) return match[1];
+      const whole = this.stdout.slice(0, this.stdout.lastIndexOf('\n') + 1);
+      const address = whole.split('\n').map(readyAddress).find(Boolean);
+      if (address !== undefined) return address;
       if (this.process.exitCode !== null) throw new Error(`ended: ${this.stderr}`);
       await new Promise((done) => setTimeout(done, 10));
     }

@@ -5,6 +5,7 @@ import { Terminal } from '@xterm/headless';
 import { describe, expect, test } from 'vitest';
 import { running } from '../gateway/harness.js';
 import { hasCommand, requirement } from '../support/requirements.js';
+import { keyedGateway } from './keyed-gateway.js';
 import { commandEnvironment, MAIN, temporaryDirectory } from './run.js';
 
 /** What `put` leaves on a terminal: `script` gives it one, xterm shows what is to be seen. */
@@ -81,7 +82,7 @@ describe.skipIf(missing)('on a terminal', () => {
     expect(lines.slice(0, filled.length)).toEqual(filled);
     expect(lines.slice(filled.length, -1).sort()).toEqual(receipts.sort());
     expect(lines.at(-1)).toBe('stored 30 files, 2.9 MiB');
-    expect(raw).toMatch(/% of 2\.9 MiB in 30 files/);
+    expect(raw).toMatch(/ \d+ % of 2\.9 MiB, \d+ of 30 files, \S+ [KM]?i?B\/s/);
   });
 
   test('one file leaves its receipt alone, and its second put says that it was there', async () => {
@@ -139,6 +140,23 @@ describe.skipIf(missing)('on a terminal', () => {
       expect(lines.join('\n')).not.toContain('^C');
     },
   );
+
+  test('ls has sizes for people and a total, get -o a bar that goes', async () => {
+    const { put, env } = await keyedGateway();
+    const cwd = await temporaryDirectory();
+    const one = await put('one', 'x'.repeat(3000));
+    const two = await put('two', 'y');
+    const command = `STEVEDORE_API_KEY=${env.STEVEDORE_API_KEY} ${process.execPath} ${MAIN}`;
+    const both = `${command} ls; ${command} get ${one.key} -o one; echo end`;
+    const { lines, raw } = await onTerminal(both, cwd, env.STEVEDORE_URL);
+    expect(lines).toEqual([
+      `${one.key}    2.9 KiB  ${one.stagedAt}  one`,
+      `${two.key}        1 B  ${two.stagedAt}  two`,
+      '2 files, 2.9 KiB',
+      'end',
+    ]);
+    expect(raw).toMatch(/ 100 % of 2\.9 KiB, \S+ [KMG]?i?B\/s, 0 s left/);
+  });
 
   test('text is shown, and binary bytes are not', async () => {
     const { store, url } = await running();

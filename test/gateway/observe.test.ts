@@ -38,7 +38,7 @@ test('requests are counted by route and status, and timed', async () => {
 
 test('what is refused before it has a route is counted and logged', async () => {
   const lines: string[] = [];
-  const log = makeLog('info', { write: (line: string) => void lines.push(line) });
+  const log = makeLog('info', 'json', { write: (line: string) => void lines.push(line) });
   const gateway = await running({ log });
   await raw(gateway.port, 'no HTTP at all\r\n\r\n');
   await raw(gateway.port, `GET / HTTP/1.1\r\nHost: x\r\nX: ${'y'.repeat(20_000)}\r\n\r\n`);
@@ -119,7 +119,7 @@ test('a request keeps the id that a proxy gave it if it is well formed, and gets
 
 test('the log has a line for every request, and no secret in it', async () => {
   const lines: string[] = [];
-  const log = makeLog('info', { write: (line) => void lines.push(line) });
+  const log = makeLog('info', 'json', { write: (line) => void lines.push(line) });
   const { url, store } = await running({ log });
   const posted = await fetch(
     `${url}/files?token=s3cret1&a=b&X-Signature=s3cret5&signature=s3cret2`,
@@ -160,7 +160,7 @@ test('the log has a line for every request, and no secret in it', async () => {
 
 test('secrets are struck out of headers too, should they be logged', () => {
   const lines: string[] = [];
-  const log = makeLog('info', { write: (line) => void lines.push(line) });
+  const log = makeLog('info', 'json', { write: (line) => void lines.push(line) });
   log.info({ headers: { authorization: 's3cret', accept: 'x' } });
   log.info({ request: { headers: { authorization: 's3cret' } }, authorization: 's3cret' });
   expect(lines.join('')).not.toContain('s3cret');

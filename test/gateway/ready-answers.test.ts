@@ -32,7 +32,7 @@ afterAll(async () => {
 
 /** An app that keeps answers, and one that does not because it logs every request. */
 async function both(options: Partial<AppOptions> = {}) {
-  const log = makeLog('info', { write() {} });
+  const log = makeLog('info', 'json', { write() {} });
   const keeping = await running({ ...options, store });
   const asking = await running({ ...options, store, log });
   return { keeping, asking };

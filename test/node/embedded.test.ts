@@ -34,7 +34,7 @@ describe('an embedded node', () => {
 
   it('keeps small files as rows where it is told to', async () => {
     const directory = temporaryFolder();
-    const { storagePort } = await node({ directory, metadataTier: true });
+    const { storagePort } = await node({ directory, tiers: { enabled: true } });
     const client = await RawClient.open(storagePort);
     const file = await client.upload(Buffer.from('a row'));
     expect(existsSync(pathOf(directory, file))).toBe(false);

@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { onTestFinished } from 'vitest';
+import { readyAddress } from './ready.js';
 
 /** The gateway, started as a user starts it. */
 export interface GatewayProcess {
@@ -34,7 +35,8 @@ export async function startGatewayProcess(
   const ready = new Promise<string>((resolve, reject) => {
     createInterface({ input: child.stdout! }).on('line', (line) => {
       output.push(line);
-      if (line.startsWith('ready ')) resolve(line.slice('ready '.length));
+      const address = readyAddress(line);
+      if (address !== undefined) resolve(address);
     });
     exited.then((code) => reject(new Error(`the gateway ended with code ${code}`)));
   });

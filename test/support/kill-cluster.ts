@@ -4,6 +4,7 @@ import { createRequire } from 'node:module';
 import { createServer } from 'node:net';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { readyAddress } from './ready.js';
 
 /**
  * The product as a user runs it, in processes that can be killed: the gateway with
@@ -74,7 +75,7 @@ export class Daemon {
     });
     this.#ready = new Promise((resolve, reject) => {
       const lines = createInterface({ input: child.stdout! });
-      lines.on('line', (line) => line.startsWith('ready ') && resolve());
+      lines.on('line', (line) => readyAddress(line) && resolve());
       void this.#exited.then(() => reject(new Error(`${args[1]} ended before it was ready`)));
     });
     // A start that is killed is nobody's concern.

@@ -32,7 +32,10 @@ export class GatewayCommand implements AsyncDisposable {
     const command = [process.execPath, COMMAND, 'gateway', ...flags];
     const [file = '', ...args] =
       core === undefined ? command : ['taskset', '-c', String(core), ...command];
-    this.#process = spawn(file, args, { stdio: ['ignore', 'pipe', 'inherit'] });
+    this.#process = spawn(file, args, {
+      env: { ...process.env, STEVEDORE_LOG: 'json' },
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
     process.prependOnceListener('exit', this.#kill);
     this.#process.on('error', () => {});
   }
@@ -70,8 +73,9 @@ export class GatewayCommand implements AsyncDisposable {
     const { stdout } = this.#process;
     if (!stdout) throw new Error('the gateway has no output');
     for await (const line of createInterface({ input: stdout })) {
-      if (!line.startsWith('ready ')) continue;
-      this.#port = Number(new URL(line.slice('ready '.length)).port);
+      const { msg, address } = JSON.parse(line) as Readonly<Record<string, string>>;
+      if (msg !== 'ready' || address === undefined) continue;
+      this.#port = Number(new URL(address).port);
       stdout.resume();
       return;
     }

@@ -4,16 +4,18 @@ import { dirname, join } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { crc32 } from 'node:zlib';
-import { type OptionTable, type OptionValues, option } from '@stevedore/options';
+import { type OptionTable, option } from '@stevedore/options';
 import { isError } from '@stevedore/protocol';
 import type { Command } from 'commander';
 import { createTarPacker } from 'modern-tar';
 import { EntryNames, fold, safePath, withKey } from '../entry-names.js';
 import { CSV_HEAD, csvRow, hex } from './csv.js';
 import { complaint, EXIT_FAILED } from './errors.js';
-import { filterOptions, listed, save, withClient } from './file-commands.js';
+import { filterOptions, listed, withClient } from './file-commands.js';
 import { endsAll, type GatewayClient } from './gateway-client.js';
+import { save } from './get.js';
 import { addOptions, clientOptions, flags, optionsOf } from './options.js';
+import { startTransfer, type Transfer } from './progress.js';
 
 /** `stevedore export`: writes files of a gateway into a directory or a tar archive. */
 
@@ -51,12 +53,25 @@ export function configure(command: Command): void {
         exportOptions,
         async (client, stopped, atEnd) => {
           const isTar = target === '-' || target.endsWith('.tar');
-          const print = target === '-' ? () => {} : (row: string) => process.stdout.write(row);
-          print(CSV_HEAD);
-          const run = new Export(client, options, print, stopped);
-          const summarize = () => void process.stderr.write(`${run.summary()}\n`);
+          const isPiped = target === '-';
+          if (!isPiped) process.stdout.write(CSV_HEAD);
+          const files = () => listedFiles(client, options);
+          const progress = await startTransfer(isPiped ? none() : files(), stopped);
+          const { concurrency } = options;
+          const run = new Export(files(), {
+            ...progress,
+            client,
+            stopped,
+            concurrency,
+            overwrites: false,
+            onFile: (path, file) => isPiped || progress.print(csvRow(path, file)),
+          });
+          const summarize = () => {
+            progress.stop();
+            progress.warn(run.summary());
+          };
           // Nothing is left of an archive that is not complete.
-          if (!isTar) atEnd(summarize);
+          atEnd(isTar ? progress.stop : summarize);
           if (isTar) await run.toTar(target).then(summarize);
           else await run.toDirectory(target);
           if (run.failedFiles > 0) process.exitCode = EXIT_FAILED;
@@ -67,7 +82,7 @@ export function configure(command: Command): void {
 }
 
 /** As listed by the gateway. */
-interface ListedFile {
+export interface ListedFile {
   readonly key: string;
   readonly name: string;
   readonly size: number;
@@ -75,50 +90,65 @@ interface ListedFile {
   readonly stagedAt: Date;
 }
 
+export async function* listedFiles(
+  client: GatewayClient,
+  filter: Parameters<typeof listed>[1],
+): AsyncGenerator<ListedFile, void, undefined> {
+  for await (const file of listed(client, filter)) {
+    yield { ...(file as unknown as ListedFile), stagedAt: new Date(String(file.stagedAt)) };
+  }
+}
+
+async function* none(): AsyncGenerator<never, void, undefined> {}
+
 /** Names in an archive that are kept in memory; later ones get their keys, so that they differ. */
 const MAX_NAMES = 1_000_000;
 
-class Export {
-  readonly #client: GatewayClient;
-  readonly #options: OptionValues<typeof exportOptions>;
-  readonly #print: (row: string) => void;
-  readonly #stopped: AbortSignal;
+interface ExportParts extends Pick<Transfer, 'warn' | 'update'> {
+  readonly client: GatewayClient;
+  /** Downloads at a time. */
+  readonly concurrency: number;
+  /** Another file of the same name is replaced; otherwise both are kept. */
+  readonly overwrites: boolean;
+  /** A file is there, below the target. */
+  readonly onFile: (path: string, file: ListedFile) => void;
+  readonly stopped: AbortSignal;
+}
+
+export class Export {
+  readonly #source: AsyncGenerator<ListedFile, void, undefined>;
+  readonly #parts: ExportParts;
   /** Paths being written, until they are. */
   readonly #busy = new Map<string, Promise<void>>();
+  /** Places of files that are the gateway's already, where others are replaced. */
+  readonly #own = new Set<string>();
   #files = 0;
+  #doneBytes = 0;
   #renamedFiles = 0;
   failedFiles = 0;
 
-  constructor(
-    client: GatewayClient,
-    options: OptionValues<typeof exportOptions>,
-    print: (row: string) => void,
-    stopped: AbortSignal,
-  ) {
-    this.#client = client;
-    this.#options = options;
-    this.#print = print;
-    this.#stopped = stopped;
+  constructor(source: AsyncGenerator<ListedFile, void, undefined>, parts: ExportParts) {
+    this.#source = source;
+    this.#parts = parts;
   }
 
   summary(): string {
     const parts = [`exported ${this.#files} ${this.#files === 1 ? 'file' : 'files'}`];
     if (this.#renamedFiles > 0) parts.push(`${this.#renamedFiles} under another name`);
     if (this.failedFiles > 0) parts.push(`${this.failedFiles} failed`);
-    if (this.#stopped.aborted) parts.push('stopped: the same command goes on from here');
+    if (this.#parts.stopped.aborted) parts.push('stopped: the same command goes on from here');
     return parts.join('; ');
   }
 
   async toDirectory(directory: string): Promise<void> {
     await mkdir(directory, { recursive: true });
-    const files = this.#listed();
     const worker = async (): Promise<void> => {
-      for await (const file of files) {
-        if (this.#stopped.aborted) break;
+      for await (const file of this.#source) {
+        if (this.#parts.stopped.aborted) break;
         await this.#trying(file, () => this.#toFile(directory, file));
       }
     };
-    await Promise.all(Array.from({ length: this.#options.concurrency }, worker));
+    await Promise.all(Array.from({ length: this.#parts.concurrency }, worker));
   }
 
   async toTar(target: string): Promise<void> {
@@ -128,9 +158,9 @@ class Export {
     const written =
       target === '-' ? pipeline(archive, process.stdout, { end: false }) : save(archive, target);
     const pack = async (): Promise<void> => {
-      for await (const file of this.#listed()) {
+      for await (const file of this.#source) {
         await this.#trying(file, async () => {
-          const body = await this.#client.get(file.key);
+          const body = await this.#body(file);
           const path =
             this.#files < MAX_NAMES
               ? names.add(file.name, file.key)
@@ -138,7 +168,7 @@ class Export {
           const header = { name: path, size: file.size, mtime: file.stagedAt, mode: 0o644 };
           const writer = controller.add({ ...header, type: 'file' }).getWriter();
           try {
-            for await (const chunk of checked(body, file)) await writer.write(chunk);
+            for await (const chunk of body) await writer.write(chunk);
             await writer.close();
           } catch (error) {
             // Its header is written: the archive cannot continue without its bytes.
@@ -156,10 +186,15 @@ class Export {
     await Promise.all([packed, written]);
   }
 
-  async *#listed(): AsyncGenerator<ListedFile, void, undefined> {
-    for await (const file of listed(this.#client, this.#options)) {
-      yield { ...(file as unknown as ListedFile), stagedAt: new Date(String(file.stagedAt)) };
-    }
+  /** Its bytes, checked and counted. */
+  async #body(file: ListedFile): Promise<AsyncIterable<Buffer>> {
+    const body = await this.#parts.client.get(file.key);
+    return checked(body, file, (bytes) => this.#advance(bytes));
+  }
+
+  #advance(bytes: number): void {
+    this.#doneBytes += bytes;
+    this.#parts.update(this.#doneBytes, this.#files + this.failedFiles);
   }
 
   async #trying(file: ListedFile, write: () => Promise<string>): Promise<void> {
@@ -167,12 +202,12 @@ class Export {
       const path = await write();
       this.#files += 1;
       if (path !== file.name) this.#renamedFiles += 1;
-      this.#print(`${csvRow(path, file)}\n`);
+      this.#parts.onFile(path, file);
     } catch (error) {
       const isOfFile = error instanceof DamagedError || !(isOfTarget(error) || endsAll(error));
       if (!isOfFile || error instanceof ArchiveError) throw error;
       this.failedFiles += 1;
-      process.stderr.write(`${complaint(file.key, error)}\n`);
+      this.#parts.warn(complaint(file.key, error));
     }
   }
 
@@ -211,8 +246,17 @@ class Export {
   async #write(path: string, file: ListedFile): Promise<boolean> {
     await mkdir(dirname(path), { recursive: true });
     const there = await whatIsThere(path);
-    if (there) return there.isFile() && (await hasBytes(path, there, file));
-    await save(checked(await this.#client.get(file.key), file), path, file.stagedAt);
+    if (there) {
+      const isSame = there.isFile() && (await hasBytes(path, there, file));
+      if (isSame) {
+        this.#advance(file.size);
+        if (this.#parts.overwrites) this.#own.add(placeOf(there));
+      }
+      // On some systems, names that differ in case are one file.
+      if (isSame || !this.#parts.overwrites || this.#own.has(placeOf(there))) return isSame;
+    }
+    await save(await this.#body(file), path, file.stagedAt);
+    if (this.#parts.overwrites) this.#own.add(placeOf(await stat(path)));
     return true;
   }
 }
@@ -243,6 +287,10 @@ function lastPart(path: string): string {
   return path.slice(path.lastIndexOf('/') + 1);
 }
 
+function placeOf({ dev, ino }: Stats): string {
+  return `${dev} ${ino}`;
+}
+
 async function whatIsThere(path: string): Promise<Stats | undefined> {
   try {
     return await stat(path);
@@ -269,6 +317,7 @@ async function hasBytes(
 async function* checked(
   body: Readable,
   { size, crc32: wanted }: ListedFile,
+  advance: (bytes: number) => void,
 ): AsyncGenerator<Buffer, void, undefined> {
   let sum = 0;
   let bytes = 0;
@@ -276,6 +325,7 @@ async function* checked(
     sum = crc32(chunk, sum);
     bytes += chunk.length;
     if (bytes > size) break;
+    advance(chunk.length);
     yield chunk;
   }
   if (bytes === size && hex(sum) === wanted) return;

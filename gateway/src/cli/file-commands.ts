@@ -1,10 +1,5 @@
-import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import { createWriteStream } from 'node:fs';
-import { rename, rm, utimes } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
-import { pipeline } from 'node:stream/promises';
-import { type OptionTable, type OptionValues, option } from '@stevedore/options';
+import { formatBytes, type OptionTable, type OptionValues, option } from '@stevedore/options';
 import type { Command } from 'commander';
 import { complaint, EXIT_FAILED, printable, UsageError } from './errors.js';
 import { endsAll, GatewayClient } from './gateway-client.js';
@@ -12,71 +7,7 @@ import { withLocalKey } from './local-gateway.js';
 import { addOptions, clientOptions, flags, jsonOption, optionsOf } from './options.js';
 import { type AtEnd, interruptible } from './signals.js';
 
-/** `stevedore get`, `ls`, `stat`, `rm` and `flush`: files of a gateway. */
-
-const getOptions = {
-  ...clientOptions,
-  ...flags({
-    output: option.text('', 'write to this file; it appears when it is complete', { short: 'o' }),
-    group: option.text('', 'the files of this affinity group, as a ZIP', { short: 'g' }),
-  }),
-};
-
-const GET_HELP = `
-Where the gateway has API keys, a group needs one with the scopes "list" and "read".
-
-Examples:
-  stevedore get KEY -o photo.jpg
-  stevedore get group1/M00/00/00/... > photo.jpg
-  stevedore get --group album-7 -o album.zip`;
-
-/** Writes a file to stdout, or under another name and then renames it. */
-export function get(command: Command): void {
-  addOptions(command, getOptions)
-    .addHelpText('after', GET_HELP)
-    .action((id: string | undefined) => {
-      const { output, group } = optionsOf(command, getOptions);
-      if ((id === undefined) === (group === '')) {
-        throw new UsageError('name either a file, or a group with --group');
-      }
-      return withClient(command, getOptions, async (client) => {
-        const content = await (id === undefined ? client.zip({ group }) : client.get(id));
-        if (output !== '') await save(content, output);
-        else await pipeline(content, shownAsText, process.stdout, { end: false });
-      });
-    });
-}
-
-/** Binary bytes, and control characters that others have written, would leave a terminal unusable. */
-async function* shownAsText(content: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-  for await (const chunk of content) {
-    if (process.stdout.isTTY && CONTROLS.test(chunk.toString('latin1'))) {
-      throw new UsageError('the file is not text; write it to a file with -o FILE, or pipe it on');
-    }
-    yield chunk;
-  }
-}
-
-const CONTROLS = /[\x00-\x08\x0b\x0e-\x1f\x7f]/;
-
-/** The file appears when it is complete, with this time of change. */
-export async function save(
-  content: AsyncIterable<Uint8Array>,
-  path: string,
-  changedAt?: Date,
-): Promise<void> {
-  const partial = join(dirname(path), `.${randomUUID()}.part`);
-  try {
-    await pipeline(content, createWriteStream(partial, { flags: 'wx' }));
-    if (changedAt) await utimes(partial, changedAt, changedAt);
-    await rename(partial, path);
-  } catch (error) {
-    await rm(partial, { force: true });
-    // Nobody knows the other name.
-    const isOwn = (error as NodeJS.ErrnoException).path === partial;
-    throw isOwn ? Object.assign(error as Error, { path }) : error;
-  }
-}
+/** `stevedore ls`, `stat`, `rm` and `flush`: files of a gateway, by key, FastDFS id or group. */
 
 const statOptions = { ...clientOptions, ...jsonOption };
 
@@ -120,8 +51,13 @@ const listOptions = {
   ...flags({
     order: option.choice('oldest', ['oldest', 'newest'], 'which files come first'),
     keys: option.boolean(false, 'print keys alone'),
+    limit: option.integer(0, 'most files to list; 0: 1000 on a terminal, else all', {
+      short: 'n',
+    }),
   }),
 };
+
+const MAX_SHOWN = 1000;
 
 const LIST_HELP = `
 Examples:
@@ -130,16 +66,31 @@ Examples:
   stevedore ls --order newest | head
   stevedore ls --prefix tmp/ --keys | xargs -r stevedore rm`;
 
-/** Prints a line for each file. */
+/**
+ * Prints a line for each file. People on a terminal get sizes with units and a last
+ * line with the total; programs get bytes and nothing else.
+ */
 export function list(command: Command): void {
   addOptions(command, listOptions)
     .addHelpText('after', LIST_HELP)
     .action(() =>
       withClient(command, listOptions, async (client) => {
-        const { json, keys, ...filter } = optionsOf(command, listOptions);
+        const { json, keys, limit, ...filter } = optionsOf(command, listOptions);
+        const isForPeople = process.stdout.isTTY && !json && !keys;
+        const most = limit || (process.stdout.isTTY ? MAX_SHOWN : Number.POSITIVE_INFINITY);
+        let files = 0;
+        let bytes = 0;
+        let hasMore = false;
         for await (const file of listed(client, filter)) {
-          await write(`${json ? JSON.stringify(file) : keys ? String(file.key) : line(file)}\n`);
+          hasMore = files === most;
+          if (hasMore) break;
+          files += 1;
+          bytes += Number(file.size);
+          const text = json ? JSON.stringify(file) : keys ? file.key : line(file, isForPeople);
+          await write(`${text}\n`);
         }
+        if (isForPeople) await write(`${files} ${plural(files)}, ${formatBytes(bytes)}\n`);
+        if (hasMore) process.stderr.write('there are more files: --limit shows more of them\n');
       }),
     );
 }
@@ -180,8 +131,18 @@ function failIfAway(away: ReadonlySet<unknown>): void {
   process.exitCode = EXIT_FAILED;
 }
 
-function line({ key, size, stagedAt, name }: Record<string, unknown>): string {
-  return `${key}  ${size}  ${stagedAt}  ${printable(String(name))}`;
+const SIZE_CHARS = 9;
+
+function line(
+  { key, size, stagedAt, name }: Record<string, unknown>,
+  isForPeople: boolean,
+): string {
+  const shown = isForPeople ? formatBytes(Number(size)).padStart(SIZE_CHARS) : size;
+  return `${key}  ${shown}  ${stagedAt}  ${printable(String(name))}`;
+}
+
+function plural(files: number): string {
+  return files === 1 ? 'file' : 'files';
 }
 
 /** A terminal or pipe that accepts nothing more holds the listing up. */
@@ -237,7 +198,7 @@ async function removeGroup(client: GatewayClient, group: string): Promise<void> 
     note(away, page);
     after = page.next;
   }
-  process.stderr.write(`deleted ${files} ${files === 1 ? 'file' : 'files'}\n`);
+  process.stderr.write(`deleted ${files} ${plural(files)}\n`);
   failIfAway(away);
 }
 

@@ -33,6 +33,12 @@ export interface Upload {
   readonly mark?: string | undefined;
 }
 
+export interface Download {
+  readonly body: Readable;
+  /** Undefined for a ZIP. */
+  readonly size: number | undefined;
+}
+
 /** The longest time that the gateway takes. */
 const FOR_EVER_MS = 10 ** 15 - 1;
 const PATIENCE = { retryTime: 0, connectTimeout: '10s', answerTimeout: '5m' };
@@ -79,8 +85,18 @@ export class GatewayClient implements AsyncDisposable {
     return Array.isArray(found) ? (found[0] as Json) : undefined;
   }
 
-  get(id: string): Promise<Readable> {
+  async get(id: string): Promise<Readable> {
+    return (await this.download(id)).body;
+  }
+
+  download(id: string): Promise<Download> {
     return this.#body(pathOf(id));
+  }
+
+  /** That of the gateway. */
+  async version(): Promise<string> {
+    const { info } = await this.#json({ method: 'GET', path: '/openapi.json' });
+    return String(Object(info).version);
   }
 
   stat(id: string): Promise<Json> {
@@ -94,7 +110,7 @@ export class GatewayClient implements AsyncDisposable {
   }
 
   /** The files of `list`, as a ZIP. */
-  zip(query: Readonly<Record<string, string>>): Promise<Readable> {
+  zip(query: Readonly<Record<string, string>>): Promise<Download> {
     return this.#body(`/files?${new URLSearchParams({ ...query, format: 'zip' })}`);
   }
 
@@ -121,8 +137,10 @@ export class GatewayClient implements AsyncDisposable {
     return (await this.#requests.json(request, undefined, MAX_PAGE_BYTES)) as Json;
   }
 
-  async #body(path: string): Promise<Readable> {
-    return (await this.#requests.open({ method: 'GET', path }, undefined)).body;
+  async #body(path: string): Promise<Download> {
+    const { body, headers } = await this.#requests.open({ method: 'GET', path }, undefined);
+    const length = headers['content-length'];
+    return { body, size: length === undefined ? undefined : Number(length) };
   }
 }
 

@@ -5,6 +5,7 @@ import { environmentName, formatBytes } from '@stevedore/options';
 import { isError } from '@stevedore/protocol';
 import type { Command } from 'commander';
 import { readLocalKey } from '../access/local-key.js';
+import { announce, type Banner, logFormatOf, notesIn } from '../observe/log-format.js';
 import {
   CONFIG_FILE,
   type GatewayOptions,
@@ -39,17 +40,19 @@ export function configure(command: Command): void {
       environment: process.env,
       file: readConfigFile(),
     });
-    const stopped = stopSignal();
+    const format = logFormatOf(options.log);
+    const note = notesIn(format);
+    const stopped = stopSignal(note);
     const gateway = await startWith(options);
     // A port that the system has picked is another one at the next start.
     if (options.port !== 0) await noteGateway(gateway.url, options);
-    announce(options, gateway, await readLocalKey(options.directory));
+    announce(format, bannerOf(options, gateway, await readLocalKey(options.directory)));
     const error = await Promise.race([gateway.refused, stopped]);
     if (isError(error)) {
       await gateway.close();
       throw error;
     }
-    await untilStopped(stopped, () => gateway.close());
+    await untilStopped(stopped, () => gateway.close(), note);
   });
 }
 
@@ -75,14 +78,14 @@ interface Started {
   close(): Promise<void>;
 }
 
-/** Prints what runs, where, and its limits. */
-function announce(
+/** What runs, where, and its limits. */
+function bannerOf(
   options: GatewayOptions,
   { url, trackers }: Started,
   localKey: string | undefined,
-): void {
+): Banner {
   const workers = workerCount(options.workers);
-  const rows: readonly (readonly [string, string])[] = [
+  const rows: Banner['rows'] = [
     ['files', `${resolve(options.directory)}, ${describeDurability(options)}`],
     ...(workers > 1 ? [['workers', `${workers} processes`] as const] : []),
     ['FastDFS', describeCluster(options, trackers)],
@@ -91,13 +94,13 @@ function announce(
     ['room', describeRoom(options)],
     ['limits', describeLimits(limitsOf(options))],
     ['access', describeAccess(options)],
-    // For the user who sees it, and in no log.
-    ...(localKey !== undefined && process.stdout.isTTY
-      ? [['console', `${url}/#key=${localKey}`] as const]
-      : []),
   ];
-  const lines = rows.map(([name, text]) => `  ${name.padEnd(8)} ${text}`);
-  process.stdout.write(`${[`stevedore ${version()}`, ...lines].join('\n')}\nready ${url}\n`);
+  return {
+    title: `stevedore ${version()}`,
+    rows,
+    secretRows: localKey === undefined ? [] : [['console', `${url}/#key=${localKey}`]],
+    address: url,
+  };
 }
 
 /** Without the password. */

@@ -8,8 +8,9 @@ import { UsageError } from './errors.js';
 import { endsAll, type GatewayClient } from './gateway-client.js';
 import { filesBelow } from './local-files.js';
 import { addOptions, flags, optionsOf } from './options.js';
+import type { Ahead } from './progress.js';
 import type { Receipt, Source, SourceFile } from './put-run.js';
-import { type Ahead, sendOptions, storeAll } from './store-all.js';
+import { sendOptions, storeAll } from './store-all.js';
 
 /** `stevedore import`: stores files that an app has kept elsewhere, and prints their keys. */
 

@@ -36,6 +36,11 @@ export async function noteGateway(
   await (apiKeys === '' ? note() : rm(path, { force: true })).catch(() => undefined);
 }
 
+/** Of a gateway on a port that the system has picked. */
+export function forgetGateway(url: string): Promise<void> {
+  return rm(notePath(url), { force: true });
+}
+
 /** The options with the key of a gateway on this machine, unless they have a key. */
 export async function withLocalKey<Options extends OptionValues<typeof clientOptions>>(
   options: Options,

@@ -15,6 +15,7 @@ import { isError } from '@stevedore/protocol';
 import type { ClassStatus, MigrationStatus } from '@stevedore/tiering/control';
 import { type AccessOptions, addressText, StartError } from '@stevedore/wire';
 import type { Command } from 'commander';
+import { announce, type Banner, logFormatOf, notesIn } from '../observe/log-format.js';
 import type { MetricsText } from '../observe/node-metrics.js';
 import { version } from '../program.js';
 import { explain, UsageError } from './errors.js';
@@ -40,7 +41,7 @@ interface Daemon {
 interface Kind<Table extends OptionTable, Started extends Daemon> {
   readonly table: Table;
   /** In addition to its address. */
-  readonly describe: (options: OptionValues<Table>) => string;
+  readonly describe: (options: OptionValues<Table>) => Banner['rows'];
   readonly start: (
     options: OptionValues<Table>,
     access: AccessOptions,
@@ -53,7 +54,7 @@ interface Kind<Table extends OptionTable, Started extends Daemon> {
 export function tracker(command: Command): void {
   configure(command, {
     table: trackerOptions,
-    describe: () => '',
+    describe: () => [],
     start: async ({ addressWidth, withoutSecret: _, ...options }, access, onError) => {
       const { startTracker } = await import('@stevedore/tracker');
       const width = addressWidth === 'auto' ? {} : { addressWidth };
@@ -69,8 +70,11 @@ export function storage(command: Command): void {
     table: storageOptions,
     describe: ({ group, trackers, storePaths }) => {
       const paths = storePaths.map((path) => resolve(path)).join(', ');
-      const joined = trackers.length === 0 ? 'no trackers' : `trackers ${trackers.join(', ')}`;
-      return `\n  ${group} in ${paths}; ${joined}`;
+      const joined = trackers.length === 0 ? 'none' : trackers.join(', ');
+      return [
+        ['group', `${group} in ${paths}`],
+        ['trackers', joined],
+      ];
     },
     start: async ({ withoutSecret: _, ...options }, access, onError) => {
       const { startStorage } = await import('@stevedore/node');
@@ -109,10 +113,10 @@ function configure<Table extends NodeOptions, Started extends Daemon>(
     });
     const address = metricsAddress(options.metrics as string);
     const access = await accessOf(options as OptionValues<NodeOptions>);
-    const stopped = stopSignal();
-    const starting = start(options, access, (error) => {
-      process.stderr.write(`error: ${explain(error)}\n`);
-    });
+    const format = logFormatOf(options.log as OptionValues<NodeOptions>['log']);
+    const note = notesIn(format);
+    const stopped = stopSignal(note);
+    const starting = start(options, access, (error) => note('error', explain(error)));
     const daemon = await starting.catch((error: unknown) => {
       throw asTyped(error, table, nameOf);
     });
@@ -123,15 +127,16 @@ function configure<Table extends NodeOptions, Started extends Daemon>(
         await daemon.close();
         throw error;
       }));
-    const what = `stevedore ${version()} ${command.name()}`;
-    const figures = server ? `\n  metrics ${server.url}` : '';
-    process.stdout.write(
-      `${what}${describe(options)}${figures}\nready ${addressText(daemon.host, daemon.port)}\n`,
-    );
-    await untilStopped(stopped, async () => {
+    announce(format, {
+      title: `stevedore ${version()} ${command.name()}`,
+      rows: [...describe(options), ...(server ? [['metrics', server.url] as const] : [])],
+      address: addressText(daemon.host, daemon.port),
+    });
+    const close = async (): Promise<void> => {
       await server?.close();
       await daemon.close();
-    });
+    };
+    await untilStopped(stopped, close, note);
   });
 }
 

@@ -19,7 +19,7 @@ import { storageFlags } from '@stevedore/storage/flags';
 import { tierFlags } from '@stevedore/tiering/flags';
 import { trackerFlags } from '@stevedore/tracker/flags';
 import { type Command, Option } from 'commander';
-import { CONFIG_FILE, gatewayOptions, parseGatewayOptions } from '../options.js';
+import { CONFIG_FILE, gatewayOptions, logOption, parseGatewayOptions } from '../options.js';
 import { UsageError } from './errors.js';
 
 /**
@@ -63,6 +63,7 @@ const commonOptions = {
     ['nothing', 'read', 'all'],
     'what a client without the secret may do; use all while you roll the secret out',
   ),
+  ...logOption,
   metrics: option.text(
     '',
     'HOST:PORT for GET /metrics, for Prometheus; a port alone means 127.0.0.1, port 0 picks a free one',

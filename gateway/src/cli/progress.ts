@@ -1,15 +1,60 @@
+import { formatBytes } from '@stevedore/options';
+
 /**
  * A progress bar on stderr if that is a terminal; nothing otherwise. It is one line, shorter than
  * the terminal is wide and without a line end, so that returning to its start and clearing it
  * affects nothing else on the screen.
  */
-export interface Progress {
+
+interface Output {
   /** A line on stdout, above the bar. */
   print(line: string): void;
   /** A line on stderr, above the bar. */
   warn(line: string): void;
-  readonly update: (done: number, all: number) => void;
   stop(): void;
+}
+
+export interface Progress extends Output {
+  update(done: number, all: number): void;
+}
+
+/** Of files. */
+export interface Transfer extends Output {
+  update(doneBytes: number, doneFiles: number): void;
+}
+
+/** `what` stands between the share done and the remaining time. */
+export function startProgress(what: string): Progress {
+  const bar = new Bar();
+  return bar.with((done: number, all: number) => bar.show(all > 0 ? done / all : 0, what));
+}
+
+/** A coming file, or one that cannot be read. */
+export type Ahead = { readonly size: number | undefined } | { readonly error: unknown };
+
+/** Shows the bytes and files done, and their rate. `ahead` is read only if there is a bar. */
+export async function startTransfer(
+  ahead: AsyncIterable<Ahead>,
+  stopped: AbortSignal,
+): Promise<Transfer> {
+  let bytes = 0;
+  let files = 0;
+  if (isWatched()) {
+    for await (const each of ahead) {
+      if (stopped.aborted) break;
+      bytes += ('size' in each && each.size) || 0;
+      files += 1;
+    }
+  }
+  const bar = new Bar();
+  return bar.with((doneBytes: number, doneFiles: number) => {
+    // The size of a stream is not known.
+    if (bytes === 0) return;
+    const rate = formatBytes(Math.round((doneBytes * 1000) / bar.elapsedMs));
+    const counted = files === 1 ? '' : `, ${doneFiles} of ${files} files`;
+    const what = `${formatBytes(bytes)}${counted}, ${rate}/s`;
+    bar.show(doneBytes / bytes, what);
+  });
 }
 
 const REDRAW_MS = 100;
@@ -17,48 +62,45 @@ const MAX_BAR_WIDTH = 40;
 const DEFAULT_COLUMNS = 80;
 const CLEAR = '\r\x1b[K';
 
-/** `what` stands between the amount done and the remaining time. */
-export function startProgress(what: string): Progress {
-  const isWatched = process.stderr.isTTY && process.env.TERM !== 'dumb';
-  return isWatched ? new Bar(what) : silentProgress;
+function isWatched(): boolean {
+  return process.stderr.isTTY && process.env.TERM !== 'dumb';
 }
 
-export const silentProgress: Progress = {
-  print: (line) => void process.stdout.write(`${line}\n`),
-  warn: (line) => void process.stderr.write(`${line}\n`),
-  update: () => {},
-  stop: () => {},
-};
-
-class Bar implements Progress {
-  readonly #what: string;
+class Bar {
+  readonly #isWatched = isWatched();
   readonly #startedAt = performance.now();
   #drawnAt = Number.NEGATIVE_INFINITY;
   /** The text on the screen; empty if there is none. */
   #shown = '';
 
-  constructor(what: string) {
-    this.#what = what;
+  with(update: (done: number, other: number) => void): Output & { update: typeof update } {
+    return {
+      print: (line) => this.#above(process.stdout, line),
+      warn: (line) => this.#above(process.stderr, line),
+      update: (done, other) => {
+        if (!this.#isWatched || performance.now() - this.#drawnAt < REDRAW_MS) return;
+        this.#drawnAt = performance.now();
+        update(done, other);
+      },
+      stop: () => this.#draw(''),
+    };
   }
 
-  print(line: string): void {
-    this.#above(process.stdout, line);
+  /** Never 0. */
+  get elapsedMs(): number {
+    return Math.max(performance.now() - this.#startedAt, 1);
   }
 
-  warn(line: string): void {
-    this.#above(process.stderr, line);
-  }
-
-  readonly update = (done: number, all: number): void => {
-    const now = performance.now();
-    if (now - this.#drawnAt < REDRAW_MS) return;
-    this.#drawnAt = now;
-    const share = all > 0 ? Math.min(done / all, 1) : 0;
-    this.#draw(this.#text(share, now - this.#startedAt));
-  };
-
-  stop(): void {
-    this.#draw('');
+  show(share: number, what: string): void {
+    const done = Math.min(share, 1);
+    const left = done > 0 ? `, ${duration((this.elapsedMs * (1 - done)) / done)} left` : '';
+    const text = `${Math.floor(done * 100)} % of ${what}${left}`;
+    // A character in the last column may or may not wrap.
+    const room = (process.stderr.columns || DEFAULT_COLUMNS) - 1;
+    const width = Math.max(0, Math.min(MAX_BAR_WIDTH, room - text.length - 1));
+    const full = Math.floor(done * width);
+    const bar = '█'.repeat(full) + '░'.repeat(width - full);
+    this.#draw(`${bar}${bar && ' '}${text}`.slice(0, room));
   }
 
   #above(stream: NodeJS.WriteStream, line: string): void {
@@ -72,17 +114,6 @@ class Bar implements Progress {
     if (text === '' && this.#shown === '') return;
     process.stderr.write(CLEAR + text);
     this.#shown = text;
-  }
-
-  #text(share: number, elapsedMs: number): string {
-    const left = share > 0 ? `, ${duration((elapsedMs * (1 - share)) / share)} left` : '';
-    const text = `${Math.floor(share * 100)} % of ${this.#what}${left}`;
-    // A character in the last column may or may not wrap.
-    const room = (process.stderr.columns || DEFAULT_COLUMNS) - 1;
-    const width = Math.min(MAX_BAR_WIDTH, room - text.length - 1);
-    if (width < 1) return text.slice(0, room);
-    const full = Math.floor(share * width);
-    return `${'█'.repeat(full)}${'░'.repeat(width - full)} ${text}`;
   }
 }
 

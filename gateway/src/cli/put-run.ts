@@ -10,7 +10,7 @@ import { lookup } from 'mime-types';
 import { hex } from './csv.js';
 import { complaint, explain } from './errors.js';
 import { endsAll, type GatewayClient } from './gateway-client.js';
-import type { Progress } from './progress.js';
+import type { Transfer } from './progress.js';
 import type { PutEntry, PutJournal } from './put-journal.js';
 
 /**
@@ -59,7 +59,7 @@ export type Receipt = Readonly<Record<string, unknown>>;
 
 export interface PutRunOptions {
   readonly client: GatewayClient;
-  readonly progress: Progress;
+  readonly progress: Transfer;
   /** Undefined if there is none: then every file is sent. */
   readonly journal: PutJournal | undefined;
   readonly group: string | undefined;
@@ -67,8 +67,6 @@ export interface PutRunOptions {
   readonly type: string | undefined;
   readonly sendsAgain: boolean;
   readonly concurrency: number;
-  /** Bytes of all files, for the bar. */
-  readonly totalBytes: number;
   readonly onReceipt: (receipt: Receipt, file: SourceFile, isSkipped: boolean) => void;
   /** Aborted when the user wants no more; the requests under way fail then. */
   readonly stopped: AbortSignal;
@@ -314,7 +312,8 @@ export class PutRun {
 
   #advance(bytes = 0): void {
     this.#doneBytes += bytes;
-    this.#options.progress.update(this.#doneBytes, this.#options.totalBytes);
+    const doneFiles = this.#storedFiles + this.#skippedFiles + this.#failedFiles;
+    this.#options.progress.update(this.#doneBytes, doneFiles);
   }
 }
 

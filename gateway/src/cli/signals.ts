@@ -1,3 +1,5 @@
+import type { Note } from '../observe/log-format.js';
+
 /**
  * What ends a command. A daemon finishes requests in progress and exits with 0 within a time limit,
  * whatever still hangs, because acknowledged files are safe on disk. Any other command stops, says
@@ -15,14 +17,14 @@ const CLEAR_LINE = '\r\x1b[K';
  * Of a daemon: resolves at the first signal. Call it before starting anything: a program that waits
  * for the ready line may send a signal at once.
  */
-export function stopSignal(): Promise<NodeJS.Signals> {
+export function stopSignal(note: Note): Promise<NodeJS.Signals> {
   return new Promise((resolve) => {
     let first = true;
     for (const name of OF_DAEMONS) {
       process.on(name, (signal) => {
         if (!first) process.exit(130);
         first = false;
-        process.stderr.write(`${signal}: finishing requests in progress\n`);
+        note('info', `${signal}: finishing requests in progress`);
         resolve(signal);
       });
     }
@@ -32,10 +34,11 @@ export function stopSignal(): Promise<NodeJS.Signals> {
 export async function untilStopped(
   stopped: Promise<NodeJS.Signals>,
   close: () => Promise<void>,
+  note: Note,
 ): Promise<never> {
   await stopped;
   setTimeout(() => {
-    process.stderr.write('stopped before all work was done; it resumes at the next start\n');
+    note('info', 'stopped before all work was done; it resumes at the next start');
     process.exit(0);
   }, STOP_WITHIN_MS);
   await close();

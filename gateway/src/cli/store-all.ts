@@ -1,17 +1,11 @@
-import { formatBytes, type OptionTable, type OptionValues, option } from '@stevedore/options';
+import { type OptionTable, type OptionValues, option } from '@stevedore/options';
 import { EXIT_FAILED, explain } from './errors.js';
 import { GatewayClient } from './gateway-client.js';
 import { statePath, withLocalKey } from './local-gateway.js';
 import { clientOptions, flags } from './options.js';
-import { silentProgress, startProgress } from './progress.js';
+import { type Ahead, startTransfer } from './progress.js';
 import { PutJournal } from './put-journal.js';
-import {
-  PutRun,
-  type Receipt,
-  type Source,
-  type SourceFailure,
-  type SourceFile,
-} from './put-run.js';
+import { PutRun, type Receipt, type Source, type SourceFile } from './put-run.js';
 import { interruptible } from './signals.js';
 
 /** The part that `put` and `import` share: a run with its journal, its bar and its summary. */
@@ -26,9 +20,6 @@ export const sendOptions = {
     again: option.boolean(false, 'send every file, even if the gateway already has it'),
   }),
 } satisfies OptionTable;
-
-/** A coming file, as far as the bar needs it. */
-export type Ahead = { readonly size: number | undefined } | SourceFailure;
 
 /**
  * Sets the exit code unless the gateway has every file. `ahead` is read only if the bar is shown.
@@ -46,10 +37,7 @@ export function storeAll(
     // A source may read from the gateway while an upload waits for it.
     await using client = new GatewayClient(await withLocalKey(options), 2 * concurrency, stopped);
     const journal = openJournal(client.url);
-    const { bytes, files } = process.stderr.isTTY ? await measure(ahead, stopped) : NOTHING;
-    // The size of a stream is not known.
-    const progress =
-      bytes === 0 ? silentProgress : startProgress(`${formatBytes(bytes)} in ${files} files`);
+    const progress = await startTransfer(ahead, stopped);
     const run = new PutRun({
       client,
       progress,
@@ -59,7 +47,6 @@ export function storeAll(
       stopped,
       group: group === '' ? undefined : group,
       sendsAgain: again,
-      totalBytes: bytes,
       onReceipt: (...stored) => progress.print(lineOf(...stored)),
     });
     atEnd(() => {
@@ -83,17 +70,4 @@ function openJournal(url: string): PutJournal | undefined {
     process.stderr.write(`warning: every file is sent, and none remembered: ${explain(error)}\n`);
     return undefined;
   }
-}
-
-const NOTHING = { bytes: 0, files: 0 };
-
-async function measure(files: AsyncIterable<Ahead>, stopped: AbortSignal): Promise<typeof NOTHING> {
-  const sum = { ...NOTHING };
-  for await (const file of files) {
-    if (stopped.aborted) break;
-    if ('error' in file) continue;
-    sum.bytes += file.size ?? 0;
-    sum.files += 1;
-  }
-  return sum;
 }

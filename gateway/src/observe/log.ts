@@ -1,8 +1,12 @@
 import { isError } from '@stevedore/protocol';
 import { type DestinationStream, type Logger, pino } from 'pino';
 import type { LogLevel } from '../options.js';
+import { type LogFormat, prettyLine } from './log-format.js';
 
-/** The log: one JSON object a line, with levels and times that people can read, and no secrets. */
+/**
+ * The log: one JSON object a line, or a line of text on a terminal, with levels and times that
+ * people can read, and no secrets.
+ */
 
 /** Redacted wherever they appear in what is logged. */
 const SECRET_FIELDS = [
@@ -13,7 +17,11 @@ const SECRET_FIELDS = [
 ];
 
 /** Without a destination it goes to stderr: stdout has the line that begins with `ready`. */
-export function makeLog(level: LogLevel, destination?: DestinationStream): Logger {
+export function makeLog(
+  level: LogLevel,
+  format: LogFormat,
+  destination: DestinationStream = pino.destination({ dest: 2, sync: true }),
+): Logger {
   return pino(
     {
       level,
@@ -23,7 +31,7 @@ export function makeLog(level: LogLevel, destination?: DestinationStream): Logge
       redact: { paths: SECRET_FIELDS, censor: '***' },
       serializers: { err: describeError },
     },
-    destination ?? pino.destination({ dest: 2, sync: true }),
+    format === 'json' ? destination : { write: (line) => void destination.write(prettyLine(line)) },
   );
 }
 

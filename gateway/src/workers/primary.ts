@@ -11,6 +11,7 @@ import type { Logger } from 'pino';
 import { collectDefaultMetrics, Registry } from 'prom-client';
 import { ConsoleFeed } from '../console/feed.js';
 import { logTrouble, makeLog } from '../observe/log.js';
+import { logFormatOf } from '../observe/log-format.js';
 import { checkGatewayOptions, type GatewayOptions, openOptions } from '../options.js';
 import { HEAP_GROWTH } from '../program.js';
 import { feedOf } from '../start.js';
@@ -73,7 +74,7 @@ export async function startWorkers(
   workers: number,
 ): Promise<GatewayOfWorkers> {
   const share = checkGatewayOptions(shareOf(options, workers));
-  const log = makeLog(options.logLevel);
+  const log = makeLog(options.logLevel, logFormatOf(options.log));
   const events = new EventEmitter<FileStoreEvents>();
   const onError = (error: Error) => {
     logTrouble(log, error);

@@ -2,6 +2,7 @@ import cluster from 'node:cluster';
 import { join, resolve } from 'node:path';
 import { type FileStore, isStoreError, openWithSiblings, workerDirectory } from '@stevedore/client';
 import { logTrouble, makeLog } from '../observe/log.js';
+import { logFormatOf } from '../observe/log-format.js';
 import { defaultLimits, type GatewayOptions, openOptions } from '../options.js';
 import { type Gateway, startGateway } from '../start.js';
 import { Calls, plainError } from './calls.js';
@@ -82,7 +83,7 @@ function stats(): ReturnType<FileStore['stats']> {
 
 async function start({ own, others, options, trackers }: WorkerStart): Promise<string> {
   const [number = 1, ...further] = own;
-  const log = makeLog(options.logLevel);
+  const log = makeLog(options.logLevel, logFormatOf(options.log));
   const workers = workerCount(options.workers);
   const first = join(resolve(options.directory), 'workers', 'first.sock');
   if (number !== 1) toFirst = new ToFirst(first);

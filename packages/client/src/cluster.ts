@@ -205,7 +205,7 @@ export async function startCluster(
       directory: resolve(directory, 'node'),
       trackerPort,
       storagePort,
-      metadataTier,
+      tiers: { enabled: metadataTier },
       secrets,
       onError,
     });

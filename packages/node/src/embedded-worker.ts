@@ -1,10 +1,12 @@
 import { parentPort, workerData } from 'node:worker_threads';
-import { startTracker } from '@stevedore/tracker';
+import type { TierOptions } from '@stevedore/tiering';
+import { startTracker, type Tracker } from '@stevedore/tracker';
 import { asError, codeOf } from '@stevedore/wire';
 import { startStorage } from './index.js';
 
 /**
- * Entry point of the embedded node's thread: a tracker and a storage, started and closed together.
+ * Entry point of the embedded node's thread: a storage, and a tracker unless it joins others,
+ * started and closed together.
  */
 
 export interface EmbeddedSettings {
@@ -12,7 +14,11 @@ export interface EmbeddedSettings {
   readonly host: string;
   readonly trackerPort: number;
   readonly storagePort: number;
-  readonly metadataTier: boolean;
+  readonly group: string | undefined;
+  readonly tiers: TierOptions;
+  readonly cacheBytes: number;
+  /** None: the node has a tracker of its own. */
+  readonly trackers: readonly string[];
   readonly secrets: readonly string[];
 }
 
@@ -20,6 +26,7 @@ export interface EmbeddedSettings {
 export interface EmbeddedPorts {
   /** `127.0.0.1:22122`, for a client's list of trackers. */
   readonly trackers: readonly string[];
+  /** 0 if it has none. */
   readonly trackerPort: number;
   readonly storagePort: number;
 }
@@ -42,8 +49,6 @@ export interface ToWorker {
 
 /** Space that uploads leave free, for the rest of a small machine. */
 const RESERVED_SPACE_MEGABYTES = 64;
-/** The SDK in this process has its own cache; this one is for other clients. */
-const CACHE_BYTES = 16 * 1024 * 1024;
 
 const port = parentPort;
 if (!port) throw new Error('this module runs in a worker thread only');
@@ -58,37 +63,41 @@ function plain(error: unknown): PlainError {
 }
 
 async function run(settings: EmbeddedSettings): Promise<() => Promise<void>> {
-  const { directory, host, trackerPort, storagePort, metadataTier, secrets } = settings;
+  const { directory, host, storagePort, group, tiers, cacheBytes, secrets } = settings;
   const onError = (error: Error): void => tell({ kind: 'trouble', error: plain(error) });
-  const tracker = await startTracker({
-    host,
-    port: trackerPort,
-    secrets,
-    reservedSpaceMegabytes: RESERVED_SPACE_MEGABYTES,
-    onError,
-  });
-  const trackers = [`${reachableHost(host)}:${tracker.port}`];
+  const tracker = settings.trackers.length === 0 ? await ownTracker(settings, onError) : undefined;
+  const trackers = tracker ? [`${reachableHost(host)}:${tracker.port}`] : settings.trackers;
   try {
     const storage = await startStorage({
       host,
       port: storagePort,
       secrets,
       storePaths: [directory],
-      cacheBytes: CACHE_BYTES,
-      tiers: { enabled: metadataTier },
+      cacheBytes,
+      tiers,
+      ...(group === undefined ? {} : { group }),
       trackers,
       onError,
     });
     await storage.active();
-    tell({ kind: 'ready', trackers, trackerPort: tracker.port, storagePort: storage.port });
+    const ports = { trackerPort: tracker?.port ?? 0, storagePort: storage.port };
+    tell({ kind: 'ready', trackers, ...ports });
     return async () => {
       await storage.close();
-      await tracker.close();
+      await tracker?.close();
     };
   } catch (error) {
-    await tracker.close();
+    await tracker?.close();
     throw error;
   }
+}
+
+function ownTracker(
+  { host, trackerPort, secrets }: EmbeddedSettings,
+  onError: (error: Error) => void,
+): Promise<Tracker> {
+  const reservedSpaceMegabytes = RESERVED_SPACE_MEGABYTES;
+  return startTracker({ host, port: trackerPort, secrets, reservedSpaceMegabytes, onError });
 }
 
 /** The address at which local clients reach a server that listens on `host`. */

@@ -1,4 +1,5 @@
 import { Worker } from 'node:worker_threads';
+import type { TierOptions } from '@stevedore/tiering';
 import { DEFAULT_HOST, StartError } from '@stevedore/wire';
 import type {
   EmbeddedPorts,
@@ -9,9 +10,12 @@ import type {
 } from './embedded-worker.js';
 
 /**
- * A tracker and a storage in a thread of this process: storing a trunk never blocks the main
+ * A storage, and a tracker unless it joins others, in a thread of this process: storing a trunk never blocks the main
  * thread, and killing the process ends all of it.
  */
+
+/** The SDK in this process has its own cache; this one is for other clients. */
+const CACHE_BYTES = 16 * 1024 * 1024;
 
 export interface EmbeddedNodeOptions {
   /** Where the files go; created if it is missing. */
@@ -22,8 +26,14 @@ export interface EmbeddedNodeOptions {
   readonly trackerPort?: number;
   /** Default 0: a free one. */
   readonly storagePort?: number;
-  /** Store small files as rows beside their metadata. Default false. */
-  readonly metadataTier?: boolean;
+  /** Trackers to join, `host:port`. Default none: the node starts one of its own. */
+  readonly trackers?: readonly string[];
+  /** Default `group1`. */
+  readonly group?: string;
+  /** Small files as rows beside their metadata, and their migration. Default: disabled. */
+  readonly tiers?: TierOptions;
+  /** Memory for the cache of files that clients read from it. Default 16 MiB. */
+  readonly cacheBytes?: number;
   /** Secrets of which clients must have one. Default none: every client is served. */
   readonly secrets?: readonly string[];
   /**
@@ -59,7 +69,10 @@ export async function startEmbeddedNode(options: EmbeddedNodeOptions): Promise<E
     host: options.host ?? DEFAULT_HOST,
     trackerPort: options.trackerPort ?? 0,
     storagePort: options.storagePort ?? 0,
-    metadataTier: options.metadataTier ?? false,
+    trackers: options.trackers ?? [],
+    group: options.group,
+    tiers: options.tiers ?? {},
+    cacheBytes: options.cacheBytes ?? CACHE_BYTES,
     secrets: options.secrets ?? [],
   };
   const worker = new Worker(new URL('./embedded-worker.js', import.meta.url), {

@@ -1,0 +1,171 @@
+import { randomUUID } from 'node:crypto';
+import { createWriteStream } from 'node:fs';
+import { rename, rm, utimes } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { option } from '@stevedore/options';
+import type { Command } from 'commander';
+import { UsageError } from './errors.js';
+import { withClient } from './file-commands.js';
+import type { Download } from './gateway-client.js';
+import { addOptions, clientOptions, flags, optionsOf } from './options.js';
+import { startTransfer } from './progress.js';
+
+/** `stevedore get`, `cat` and `head`: the bytes of a gateway's files. */
+
+const getOptions = {
+  ...clientOptions,
+  ...flags({
+    output: option.text('', 'write to this file; it appears when it is complete', { short: 'o' }),
+    group: option.text('', 'the files of this affinity group, as a ZIP', { short: 'g' }),
+  }),
+};
+
+const GET_HELP = `
+Where the gateway has API keys, a group needs one with the scopes "list" and "read".
+
+Examples:
+  stevedore get KEY -o photo.jpg
+  stevedore get group1/M00/00/00/... > photo.jpg
+  stevedore get --group album-7 -o album.zip`;
+
+/** Writes a file to stdout, or under another name and then renames it. */
+export function get(command: Command): void {
+  addOptions(command, getOptions)
+    .addHelpText('after', GET_HELP)
+    .action((id: string | undefined) => {
+      const { output, group } = optionsOf(command, getOptions);
+      if ((id === undefined) === (group === '')) {
+        throw new UsageError('name either a file, or a group with --group');
+      }
+      return withClient(command, getOptions, async (client, stopped) => {
+        const content = await (id === undefined ? client.zip({ group }) : client.download(id));
+        if (output === '') await toStdout(content);
+        else await toFile(content, output, stopped);
+      });
+    });
+}
+
+function toStdout({ body }: Pick<Download, 'body'>): Promise<void> {
+  return pipeline(body, shownAsText, process.stdout, { end: false });
+}
+
+async function toFile({ body, size }: Download, path: string, stopped: AbortSignal): Promise<void> {
+  const progress = await startTransfer(Readable.from([{ size }]), stopped);
+  let doneBytes = 0;
+  const counted = async function* (chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+    for await (const chunk of chunks) {
+      doneBytes += chunk.length;
+      progress.update(doneBytes, 0);
+      yield chunk;
+    }
+  };
+  try {
+    await save(counted(body), path);
+  } finally {
+    progress.stop();
+  }
+}
+
+/** Binary bytes, and control characters that others have written, would leave a terminal unusable. */
+async function* shownAsText(content: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  for await (const chunk of content) {
+    if (process.stdout.isTTY && CONTROLS.test(chunk.toString('latin1'))) {
+      throw new UsageError('the file is not text; write it to a file with -o FILE, or pipe it on');
+    }
+    yield chunk;
+  }
+}
+
+const CONTROLS = /[\x00-\x08\x0b\x0e-\x1f\x7f]/;
+
+/** The file appears when it is complete, with this time of change. */
+export async function save(
+  content: AsyncIterable<Uint8Array>,
+  path: string,
+  changedAt?: Date,
+): Promise<void> {
+  const partial = join(dirname(path), `.${randomUUID()}.part`);
+  try {
+    await pipeline(content, createWriteStream(partial, { flags: 'wx' }));
+    if (changedAt) await utimes(partial, changedAt, changedAt);
+    await rename(partial, path);
+  } catch (error) {
+    await rm(partial, { force: true });
+    // Nobody knows the other name.
+    const isOwn = (error as NodeJS.ErrnoException).path === partial;
+    throw isOwn ? Object.assign(error as Error, { path }) : error;
+  }
+}
+
+const CAT_HELP = `
+Examples:
+  stevedore cat KEY KEY > both.log
+  stevedore cat KEY | less`;
+
+/** Writes files to stdout, one behind the other. */
+export function cat(command: Command): void {
+  addOptions(command, clientOptions)
+    .addHelpText('after', CAT_HELP)
+    .action((ids: string[]) =>
+      withClient(command, clientOptions, async (client) => {
+        for (const id of ids) await toStdout(await client.download(id));
+      }),
+    );
+}
+
+const headOptions = {
+  ...clientOptions,
+  ...flags({
+    lines: option.integer(10, 'lines to write', { short: 'n', minimum: 1 }),
+    bytes: option.size(0, 'bytes to write, in place of lines', { short: 'c' }),
+  }),
+};
+
+const HEAD_HELP = `
+Reads no more of the file than it has to.
+
+Examples:
+  stevedore head KEY
+  stevedore head -c 16B KEY | xxd`;
+
+/** Writes the beginning of a file to stdout. */
+export function head(command: Command): void {
+  addOptions(command, headOptions)
+    .addHelpText('after', HEAD_HELP)
+    .action((id: string) => {
+      const { lines, bytes } = optionsOf(command, headOptions);
+      return withClient(command, headOptions, async (client) => {
+        await toStdout({ body: Readable.from(beginningOf(await client.get(id), lines, bytes)) });
+      });
+    });
+}
+
+const LINE_FEED = 0x0a;
+
+/** The bytes given, or else the lines; then the rest is not read. */
+async function* beginningOf(
+  body: AsyncIterable<Buffer>,
+  lines: number,
+  bytes: number,
+): AsyncGenerator<Buffer> {
+  let linesLeft = lines;
+  let bytesLeft = bytes;
+  for await (const chunk of body) {
+    if (bytes > 0) {
+      yield chunk.subarray(0, bytesLeft);
+      bytesLeft -= chunk.length;
+      if (bytesLeft <= 0) return;
+      continue;
+    }
+    let end = 0;
+    while (linesLeft > 0 && end < chunk.length) {
+      const at = chunk.indexOf(LINE_FEED, end);
+      end = at < 0 ? chunk.length : at + 1;
+      if (at >= 0) linesLeft -= 1;
+    }
+    yield chunk.subarray(0, end);
+    if (linesLeft === 0) return;
+  }
+}

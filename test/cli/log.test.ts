@@ -1,0 +1,65 @@
+import { once } from 'node:events';
+import { createServer, type Socket } from 'node:net';
+import { expect, test } from 'vitest';
+import { prettyLine } from '../../gateway/dist/observe/log-format.js';
+import { Running, temporaryDirectory } from './run.js';
+
+/** What commands that run until a signal write: one format at a time. */
+
+const ANY_PORTS = ['--port', '0', '--tracker-port', '0', '--storage-port', '0'];
+
+/** A tracker that closes every connection. */
+async function badTracker(): Promise<string> {
+  const server = createServer((socket: Socket) => void socket.destroy());
+  server.listen(0, '127.0.0.1').unref();
+  await once(server, 'listening');
+  return `127.0.0.1:${(server.address() as { port: number }).port}`;
+}
+
+test.each([
+  ['gateway', ...ANY_PORTS, '--log-level', 'info'],
+  ['tracker', '--port', '0'],
+  ['storage', '--port', '0', '--trackers', await badTracker()],
+])('where nobody watches, each line of both streams of a %s is JSON', async (...args) => {
+  const running = new Running(args, { cwd: await temporaryDirectory() });
+  const address = await running.ready();
+  if (args[0] === 'gateway') await fetch(`${address}/files/none`);
+  running.process.kill('SIGTERM');
+  const { code, stdout, stderr } = await running.result();
+  const lines = (stdout + stderr).trimEnd().split('\n');
+  const parsed = lines.map((line) => JSON.parse(line) as Record<string, unknown>);
+  expect(parsed[0]).toMatchObject({ level: 'info', msg: 'ready', address });
+  expect(parsed.at(-1)).toMatchObject({ msg: 'SIGTERM: finishing requests in progress' });
+  for (const { level, time } of parsed) {
+    expect(level).toMatch(/^(?:info|warn|error)$/);
+    expect(new Date(String(time)).toISOString()).toBe(time);
+  }
+  expect(code).toBe(0);
+});
+
+test('--log pretty has no JSON: a banner, then lines for people', async () => {
+  const cwd = await temporaryDirectory();
+  const flags = ['--log', 'pretty', '--log-level', 'info'];
+  const running = new Running(['gateway', ...ANY_PORTS, ...flags], { cwd });
+  const url = await running.ready();
+  expect(running.stdout).toMatch(/^stevedore \d.*\n( {2}\S+ +\S.*\n)+ready http:\S+\n$/);
+  await fetch(`${url}/health/live`);
+  running.process.kill('SIGTERM');
+  const { stderr } = await running.result();
+  expect(stderr).toMatch(/^\d\d:\d\d:\d\d INFO {2}.*url=\/health\/live/m);
+  expect(stderr).toContain('\nSIGTERM: finishing requests in progress\n');
+  expect(stderr).not.toContain('{"');
+});
+
+test('a line for people has the messages and codes of an error and its causes', () => {
+  const line = {
+    ...{ level: 'warn', time: '2026-03-01T12:34:56.789Z', msg: 'background' },
+    err: {
+      ...{ type: 'StoreError', code: 'unavailable', message: 'no storage takes the trunk' },
+      cause: { code: 'ECONNREFUSED', message: 'connect' },
+    },
+  };
+  expect(prettyLine(JSON.stringify(line))).toBe(
+    '12:34:56 WARN  background no storage takes the trunk (unavailable) connect (ECONNREFUSED)\n',
+  );
+});
