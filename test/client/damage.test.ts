@@ -1,15 +1,15 @@
 import { randomBytes } from 'node:crypto';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type DamageEvent, type FileStore, open } from '@stevedore/client';
-import { FastdfsClient } from '@stevedore/fastdfs';
 import {
   CommandCode,
   type FaultyServer,
   type Received,
   startTestCluster,
   type TestCluster,
-} from '@stevedore/node/testing';
+} from '@stevedore/bench/cluster';
+import { type DamageEvent, type FileStore, open } from '@stevedore/client';
+import { FastdfsClient } from '@stevedore/fastdfs';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { turnBit } from '../support/rot.js';
 import { temporaryFolder } from '../support/temporary.js';

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
+import { CommandCode, startTestCluster } from '@stevedore/bench/cluster';
 import { type FileStore, type OpenOptions, open } from '@stevedore/client';
-import { CommandCode, startTestCluster } from '@stevedore/node/testing';
 import { formatFileId, parseFileId, parseSliceId, Status } from '@stevedore/protocol';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';

@@ -1,14 +1,14 @@
 import { randomBytes } from 'node:crypto';
-import { type FileStore, open, type Store } from '@stevedore/client';
-import { connect } from '@stevedore/client/connect';
-import { FastdfsClient } from '@stevedore/fastdfs';
 import {
   CommandCode,
   type Received,
   refuse,
   startTestCluster,
   type TestCluster,
-} from '@stevedore/node/testing';
+} from '@stevedore/bench/cluster';
+import { type FileStore, open, type Store } from '@stevedore/client';
+import { connect } from '@stevedore/client/connect';
+import { FastdfsClient } from '@stevedore/fastdfs';
 import { formatFileId, parseFileId, parseSliceId, Status } from '@stevedore/protocol';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { startGateway } from '../../gateway/dist/start.js';

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
+import { CommandCode, refuse, startTestCluster } from '@stevedore/bench/cluster';
 import { open, openForUpkeep } from '@stevedore/client';
-import { CommandCode, refuse, startTestCluster } from '@stevedore/node/testing';
 import { expect, onTestFinished, test } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
 

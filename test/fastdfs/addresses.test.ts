@@ -1,6 +1,6 @@
 import { networkInterfaces } from 'node:os';
+import { CommandCode } from '@stevedore/bench/cluster';
 import { FastdfsClient, type FastdfsOptions } from '@stevedore/fastdfs';
-import { CommandCode } from '@stevedore/node/testing';
 import { describe, expect, it } from 'vitest';
 import { clientOf, failure, goodServer } from '../support/fastdfs.js';
 import { HELLO, HELLO_ID } from '../support/good-server.js';

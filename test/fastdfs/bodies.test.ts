@@ -1,7 +1,7 @@
 import { createReadStream, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { PassThrough, Readable } from 'node:stream';
-import { CommandCode, refuse, reset } from '@stevedore/node/testing';
+import { CommandCode, refuse, reset } from '@stevedore/bench/cluster';
 import { describe, expect, it } from 'vitest';
 import { Chunks, chunksOf, failure, until } from '../support/fastdfs.js';
 import { HELLO } from '../support/good-server.js';

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { buffer } from 'node:stream/consumers';
-import { type Answer, CommandCode, replyFrame } from '@stevedore/node/testing';
+import { type Answer, CommandCode, replyFrame } from '@stevedore/bench/cluster';
 import { listAllGroups, listStorage, ProtocolError, StorageStatus } from '@stevedore/protocol';
 import { describe, expect, it } from 'vitest';
 import { failure } from '../support/fastdfs.js';

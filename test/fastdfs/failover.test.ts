@@ -1,6 +1,6 @@
 import { buffer } from 'node:stream/consumers';
+import { CommandCode, fin, refuse, reset, stall, type TestCluster } from '@stevedore/bench/cluster';
 import type { FastdfsClient } from '@stevedore/fastdfs';
-import { CommandCode, fin, refuse, reset, stall, type TestCluster } from '@stevedore/node/testing';
 import { describe, expect, it } from 'vitest';
 import { Chunks, failure, until } from '../support/fastdfs.js';
 import { HELLO } from '../support/good-server.js';

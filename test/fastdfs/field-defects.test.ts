@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
+import { CommandCode, fin, reset, stall } from '@stevedore/bench/cluster';
 import type { FastdfsClient } from '@stevedore/fastdfs';
-import { CommandCode, fin, reset, stall } from '@stevedore/node/testing';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { clientOf, failure, goodServer, until } from '../support/fastdfs.js';
 import { HELLO, HELLO_ID } from '../support/good-server.js';

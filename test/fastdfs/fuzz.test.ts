@@ -1,7 +1,7 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
+import { type Answer, CommandCode, replyFrame } from '@stevedore/bench/cluster';
 import { type FastdfsClient, FastdfsError } from '@stevedore/fastdfs';
-import { type Answer, CommandCode, replyFrame } from '@stevedore/node/testing';
 import * as protocol from '@stevedore/protocol';
 import { ReceivedReply } from '@stevedore/wire';
 import { describe, expect, it } from 'vitest';

@@ -1,4 +1,4 @@
-import { CommandCode, fin, refuse, type TestCluster } from '@stevedore/node/testing';
+import { CommandCode, fin, refuse, type TestCluster } from '@stevedore/bench/cluster';
 import {
   decodeListingLine,
   encodeHeader,

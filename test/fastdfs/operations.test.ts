@@ -1,6 +1,6 @@
 import { crc32 } from 'node:zlib';
+import { CommandCode, type Received, replyFrame } from '@stevedore/bench/cluster';
 import { type FastdfsClient, FastdfsClusters, type FetchTarget } from '@stevedore/fastdfs';
-import { CommandCode, type Received, replyFrame } from '@stevedore/node/testing';
 import { describe, expect, it } from 'vitest';
 import { clientOf, failure, goodServer } from '../support/fastdfs.js';
 import { HELLO, HELLO_ID } from '../support/good-server.js';

@@ -1,4 +1,4 @@
-import { CommandCode, refuse } from '@stevedore/node/testing';
+import { CommandCode, refuse } from '@stevedore/bench/cluster';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { Deadline } from '../../packages/fastdfs/dist/deadline.js';
 import { SharedAnswers } from '../../packages/fastdfs/dist/operations/shared-answers.js';

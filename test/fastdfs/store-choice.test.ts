@@ -1,4 +1,4 @@
-import { CommandCode, refuse, reset, stall, type TestCluster } from '@stevedore/node/testing';
+import { CommandCode, refuse, reset, stall, type TestCluster } from '@stevedore/bench/cluster';
 import { expect, it } from 'vitest';
 import { failure, until } from '../support/fastdfs.js';
 import { clusterSetup } from '../support/test-cluster.js';

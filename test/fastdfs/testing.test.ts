@@ -11,7 +11,7 @@ import {
   splitAt,
   startTestCluster,
   wrongCommand,
-} from '@stevedore/node/testing';
+} from '@stevedore/bench/cluster';
 import { describe, expect, it } from 'vitest';
 import { failure, until } from '../support/fastdfs.js';
 import { HELLO } from '../support/good-server.js';

@@ -1,7 +1,7 @@
 import { createRequire } from 'node:module';
+import { ScriptedServer } from '@stevedore/bench/cluster';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import type { StorageOptions } from '@stevedore/node';
-import { ScriptedServer } from '@stevedore/node/testing';
 import {
   activeTest,
   beginAuthentication,

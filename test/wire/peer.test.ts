@@ -1,4 +1,4 @@
-import { type FrameHandler, replyFrame, ScriptedServer } from '@stevedore/node/testing';
+import { type FrameHandler, replyFrame, ScriptedServer } from '@stevedore/bench/cluster';
 import { activeTest, appendFile, CommandCode, getMyIp, Status } from '@stevedore/protocol';
 import { checkAddress, control, FrameServer, Peer, type PeerOptions } from '@stevedore/wire';
 import { describe, expect, it, onTestFinished } from 'vitest';
