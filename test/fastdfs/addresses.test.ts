@@ -1,6 +1,6 @@
 import { networkInterfaces } from 'node:os';
-import { CommandCode } from '@stevedore/bench/cluster';
 import { FastdfsClient, type FastdfsOptions } from '@stevedore/fastdfs';
+import { uploadFile } from '@stevedore/protocol';
 import { describe, expect, it } from 'vitest';
 import { clientOf, failure, goodServer } from '../support/fastdfs.js';
 import { HELLO, HELLO_ID } from '../support/good-server.js';
@@ -108,7 +108,7 @@ describe('the list of allowed storages', () => {
     // The tracker names one after the other, and begins with this one.
     await first!.close();
     await client.upload(HELLO);
-    expect(last!.count(CommandCode.uploadFile)).toBe(1);
+    expect(last!.count(uploadFile.code)).toBe(1);
     expect(other!.accepted).toBe(0);
   });
 

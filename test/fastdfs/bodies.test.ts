@@ -1,7 +1,8 @@
 import { createReadStream, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { PassThrough, Readable } from 'node:stream';
-import { CommandCode, refuse, reset } from '@stevedore/bench/cluster';
+import { refuse, reset } from '@stevedore/bench/cluster';
+import { downloadFile, uploadFile } from '@stevedore/protocol';
 import { describe, expect, it } from 'vitest';
 import { Chunks, chunksOf, failure, until } from '../support/fastdfs.js';
 import { HELLO } from '../support/good-server.js';
@@ -27,7 +28,7 @@ describe('a file of the local disk', () => {
     const { cluster, client, orphans } = await clusterSetup({}, { storages: 2 });
     const path = join(temporaryFolder(), 'file.bin');
     writeFileSync(path, Buffer.concat([...chunksOf(3, MiB)]));
-    cluster.storages[0]!.misbehave(CommandCode.uploadFile, reset);
+    cluster.storages[0]!.misbehave(uploadFile.code, reset);
     const ids = [await client.uploadFile(path), await client.uploadFile(path)];
     for (const id of ids) {
       expect((await client.downloadBytes(id)).equals(readFileSync(path))).toBe(true);
@@ -123,7 +124,7 @@ describe('a body of unknown length', () => {
   it('is repeated when the storage was not ready', async () => {
     const { cluster, client } = await clusterSetup();
     let left = 1;
-    cluster.storages[0]!.misbehave(CommandCode.uploadFile, (received, good) => {
+    cluster.storages[0]!.misbehave(uploadFile.code, (received, good) => {
       if (left-- > 0) refuse(11)(received, good);
       else received.socket.write(good);
     });
@@ -196,7 +197,7 @@ describe('a download into a file', () => {
     const path = join(folder, 'copy');
     writeFileSync(path, 'before');
     const id = await client.upload(HELLO);
-    cluster.storages[0]!.misbehave(CommandCode.downloadFile, ({ socket }, good) =>
+    cluster.storages[0]!.misbehave(downloadFile.code, ({ socket }, good) =>
       socket.end(good.subarray(0, -1)),
     );
     expect((await failure(client.downloadFile(id, path))).code).toBe('connection_lost');
