@@ -188,7 +188,6 @@ describe('damaged replies', () => {
       maxConnectionsPerAddress: 64,
       busyRetries: 0,
       // A damaged address must not lead anywhere else.
-      allowedStorages: ['127.0.0.1'],
     });
     const calls: readonly ((client: FastdfsClient) => Promise<unknown>)[] = [
       () => client.upload(HELLO),

@@ -1,6 +1,6 @@
 import { crc32 } from 'node:zlib';
 import { type Received, replyFrame } from '@stevedore/bench/cluster';
-import { type FastdfsClient, FastdfsClusters, type FetchTarget } from '@stevedore/fastdfs';
+import type { FastdfsClient, FetchTarget } from '@stevedore/fastdfs';
 import {
   appendFile,
   listAllGroups,
@@ -337,23 +337,6 @@ describe('sizes', () => {
       expect((await failure(client.truncate(HELLO_ID, size))).code).toBe('invalid_argument');
       expect((await failure(client.modify(HELLO_ID, size, HELLO))).code).toBe('invalid_argument');
     }
-  });
-});
-
-describe('several clusters', () => {
-  it('live side by side', async () => {
-    const one = await clusterSetup({}, { group: 'one' });
-    const two = await clusterSetup({}, { group: 'two' });
-    await using clusters = new FastdfsClusters({
-      hot: { trackers: one.cluster.trackers },
-      cold: { trackers: two.cluster.trackers },
-    });
-    expect(clusters.names).toEqual(['hot', 'cold']);
-    expect(await clusters.get('hot').upload(HELLO)).toMatch(/^one\//);
-    expect(await clusters.get('cold').upload(HELLO)).toMatch(/^two\//);
-    expect(() => clusters.get('warm')).toThrow(/no cluster "warm"/);
-    await clusters.close();
-    expect((await failure(clusters.get('hot').ping())).code).toBe('closed');
   });
 });
 
