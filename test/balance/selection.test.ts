@@ -10,7 +10,7 @@ import {
 import { SeededRandom } from '@stevedore/bench/seeded-random';
 import { describe, expect, test } from 'vitest';
 
-const RUNS = 1000;
+const RUNS = 300;
 
 function anyFiles(random: SeededRandom): AccessedFile[] {
   return Array.from({ length: random.below(40) }, (_, index) => ({

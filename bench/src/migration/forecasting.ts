@@ -1,12 +1,11 @@
 import {
   baEsm,
   type Forecaster,
-  forecastAll,
-  forecastError,
   type Observation,
   panel,
   sesm,
 } from '@stevedore/balance';
+import { forecastAll, forecastError } from './forecast-error.js';
 import type { BenchmarkContext } from '../harness/benchmark.js';
 import { atMost, type Goal, greatestOf } from '../harness/goals.js';
 import { middle, round } from '../harness/markdown.js';

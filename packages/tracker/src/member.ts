@@ -79,11 +79,6 @@ export class Member {
     return this.#syncedFrom.get(sourceId) ?? 0;
   }
 
-  /** True while its first copy is not complete. */
-  get isUnfinished(): boolean {
-    return UNFINISHED.includes(this.status);
-  }
-
   /** The reported statistics, with the times that only the tracker knows. */
   get statistics(): StorageStatistics {
     const times = {
