@@ -7,7 +7,7 @@ import { command, raw } from './shared.js';
  * such storages ask each other before they move load.
  */
 
-export const MIGRATION_ACTIONS = ['status', 'pause', 'resume', 'dry-run', 'recall'] as const;
+const MIGRATION_ACTIONS = ['status', 'pause', 'resume', 'dry-run', 'recall'] as const;
 export type MigrationAction = (typeof MIGRATION_ACTIONS)[number];
 
 const action: Codec<MigrationAction> = {
