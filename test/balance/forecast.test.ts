@@ -2,13 +2,11 @@ import {
   baEsm,
   burstRatio,
   type Forecaster,
-  forecastAll,
-  forecastError,
-  meanAbsoluteError,
   type Observation,
   panel,
   sesm,
 } from '@stevedore/balance';
+import { forecastAll, forecastError, meanAbsoluteError } from '@stevedore/bench/forecast-error';
 import { SeededRandom } from '@stevedore/bench/seeded-random';
 import { describe, expect, test } from 'vitest';
 

@@ -11,7 +11,7 @@ import {
 import { SeededRandom } from '@stevedore/bench/seeded-random';
 import { describe, expect, test } from 'vitest';
 
-const RUNS = 2000;
+const RUNS = 500;
 
 function cases(body: (random: SeededRandom) => void): void {
   for (let seed = 1; seed <= RUNS; seed += 1) body(new SeededRandom(seed));

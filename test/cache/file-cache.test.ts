@@ -205,7 +205,7 @@ describe('a file cache', () => {
   });
 
   it('believes for a short time that a file is absent, until it is made', async () => {
-    let nowMs = 0;
+    let nowMs = 1;
     const cache = new FileCache({ maxBytes: 10 * KIB, absentMs: 500, now: () => nowMs });
     let looks = 0;
     const none = async (): Promise<undefined> => {
@@ -213,7 +213,7 @@ describe('a file cache', () => {
     };
     for (let again = 0; again < 5; again += 1) await cache.get('file', none);
     expect(looks).toBe(1);
-    nowMs = 501;
+    nowMs = 502;
     await cache.get('file', none);
     expect(looks).toBe(2);
     cache.delete('file');

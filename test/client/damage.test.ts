@@ -1,15 +1,15 @@
 import { randomBytes } from 'node:crypto';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type DamageEvent, type FileStore, open } from '@stevedore/client';
-import { FastdfsClient } from '@stevedore/fastdfs';
 import {
-  CommandCode,
   type FaultyServer,
   type Received,
   startTestCluster,
   type TestCluster,
-} from '@stevedore/node/testing';
+} from '@stevedore/bench/cluster';
+import { type DamageEvent, type FileStore, open } from '@stevedore/client';
+import { FastdfsClient } from '@stevedore/fastdfs';
+import { downloadFile } from '@stevedore/protocol';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { turnBit } from '../support/rot.js';
 import { temporaryFolder } from '../support/temporary.js';
@@ -53,7 +53,7 @@ async function setup(files: readonly Buffer[]): Promise<Opened & { readonly keys
 
 /** The storage sends the needle with one bit turned. */
 function rot(storage: FaultyServer, needle: Buffer): void {
-  storage.misbehave(CommandCode.downloadFile, ({ socket }: Received, good: Buffer) => {
+  storage.misbehave(downloadFile.code, ({ socket }: Received, good: Buffer) => {
     const bytes = Buffer.from(good);
     const at = bytes.indexOf(needle.subarray(20, 60));
     if (at >= 0) bytes[at - 5]! ^= 1;

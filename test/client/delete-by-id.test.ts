@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
+import { startTestCluster } from '@stevedore/bench/cluster';
 import { type FileStore, type OpenOptions, open } from '@stevedore/client';
-import { CommandCode, startTestCluster } from '@stevedore/node/testing';
-import { formatFileId, parseFileId, parseSliceId, Status } from '@stevedore/protocol';
+import { deleteFile, formatFileId, parseFileId, parseSliceId, Status } from '@stevedore/protocol';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
 
@@ -93,7 +93,7 @@ describe('a file that was put in direct mode', () => {
     const store = await openStore({ trackers: cluster.trackers });
     const put = (text: string) => store.put(text, { mode: 'direct', group: 'page' });
     const [first] = await Promise.all(['one', 'two'].map(put));
-    cluster.storages[0]!.refuse(CommandCode.deleteFile, Status.notFound);
+    cluster.storages[0]!.refuse(deleteFile.code, Status.notFound);
     await expect(store.delete(first!.key)).rejects.toMatchObject({ code: 'unsupported' });
     expect(String(await (await store.get(first!.key)).bytes())).toBe('one');
   });

@@ -1,9 +1,9 @@
 import { join } from 'node:path';
+import { startTestCluster, type TestCluster } from '@stevedore/bench/cluster';
 import { type FileStore, open, type Store } from '@stevedore/client';
 import { connect } from '@stevedore/client/connect';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { startGateway } from '@stevedore/gateway';
-import { startTestCluster, type TestCluster } from '@stevedore/node/testing';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { writeKeyFile } from '../../gateway/dist/access/api-keys.js';
 import { newKey } from '../gateway/guarded.js';

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
+import { startTestCluster } from '@stevedore/bench/cluster';
 import { type FileStore, type OpenOptions, open } from '@stevedore/client';
 import { FastdfsClient } from '@stevedore/fastdfs';
-import { startTestCluster } from '@stevedore/node/testing';
 import { parseFileId, parseSliceId } from '@stevedore/protocol';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { Random } from '../support/random.js';

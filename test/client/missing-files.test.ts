@@ -1,15 +1,21 @@
 import { randomBytes } from 'node:crypto';
-import { type FileStore, open, type Store } from '@stevedore/client';
-import { connect } from '@stevedore/client/connect';
-import { FastdfsClient } from '@stevedore/fastdfs';
 import {
-  CommandCode,
   type Received,
   refuse,
   startTestCluster,
   type TestCluster,
-} from '@stevedore/node/testing';
-import { formatFileId, parseFileId, parseSliceId, Status } from '@stevedore/protocol';
+} from '@stevedore/bench/cluster';
+import { type FileStore, open, type Store } from '@stevedore/client';
+import { connect } from '@stevedore/client/connect';
+import { FastdfsClient } from '@stevedore/fastdfs';
+import {
+  downloadFile,
+  formatFileId,
+  parseFileId,
+  parseSliceId,
+  queryFileInfo,
+  Status,
+} from '@stevedore/protocol';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { startGateway } from '../../gateway/dist/start.js';
 import { temporaryFolder } from '../support/temporary.js';
@@ -242,7 +248,7 @@ describe.each(['open()', 'connect()'] as const)('a file, read over %s,', (as) =>
   test('whose copies are all damaged is an error of its own', async () => {
     const found = await scene(as);
     for (const storage of found.cluster.storages) {
-      storage.misbehave(CommandCode.downloadFile, ({ socket }: Received, good: Buffer) => {
+      storage.misbehave(downloadFile.code, ({ socket }: Received, good: Buffer) => {
         const bytes = Buffer.from(good);
         for (let at = 20; at < bytes.length; at += 100) bytes[at]! ^= 1;
         socket.write(bytes);
@@ -254,7 +260,7 @@ describe.each(['open()', 'connect()'] as const)('a file, read over %s,', (as) =>
 });
 
 const hasNone = refuse(Status.notFound);
-const READS = [CommandCode.downloadFile, CommandCode.queryFileInfo];
+const READS = [downloadFile.code, queryFileInfo.code];
 
 test('a file that comes back is read again, and no longer counts as lost', async () => {
   const found = await scene('open()');

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
+import { refuse, startTestCluster } from '@stevedore/bench/cluster';
 import { open, openForUpkeep } from '@stevedore/client';
-import { CommandCode, refuse, startTestCluster } from '@stevedore/node/testing';
+import { fetchOnePathBinlog, uploadFile } from '@stevedore/protocol';
 import { expect, onTestFinished, test } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
 
@@ -15,7 +16,7 @@ async function twice(storages: number) {
   store.on('error', () => undefined);
   let losses = 1;
   for (const storage of cluster.storages) {
-    storage.misbehave(CommandCode.uploadFile, ({ socket }, good) => {
+    storage.misbehave(uploadFile.code, ({ socket }, good) => {
       losses -= 1;
       if (losses >= 0) socket.resetAndDestroy();
       else socket.write(good);
@@ -59,7 +60,7 @@ test('a store that is used finds it by itself', async () => {
 
 test('a storage that does not list its files leaves the matter open, and is named', async () => {
   const { cluster, options } = await twice(2);
-  cluster.storages[1]!.misbehave(CommandCode.fetchOnePathBinlog, refuse(22));
+  cluster.storages[1]!.misbehave(fetchOnePathBinlog.code, refuse(22));
   const upkeep = await openForUpkeep(options);
   onTestFinished(() => upkeep.close());
   const report = await upkeep.fsck({ repair: false });

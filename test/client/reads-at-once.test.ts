@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
+import { startTestCluster } from '@stevedore/bench/cluster';
 import { open } from '@stevedore/client';
-import { startTestCluster } from '@stevedore/node/testing';
 import { expect, onTestFinished, test } from 'vitest';
 import { turnBit } from '../support/rot.js';
 import { temporaryFolder } from '../support/temporary.js';

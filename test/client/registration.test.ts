@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { startTestCluster } from '@stevedore/bench/cluster';
 import { type OpenOptions, open } from '@stevedore/client';
 import { FastdfsClient } from '@stevedore/fastdfs';
-import { startTestCluster } from '@stevedore/node/testing';
 import { formatFileId, parseFileId, parseSliceId } from '@stevedore/protocol';
 import { expect, onTestFinished, test } from 'vitest';
 import { until } from '../support/staging.js';

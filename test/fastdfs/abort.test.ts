@@ -1,5 +1,5 @@
 import { buffer } from 'node:stream/consumers';
-import { stall } from '@stevedore/node/testing';
+import { stall } from '@stevedore/bench/cluster';
 import { describe, expect, it } from 'vitest';
 import { Chunks, chunksOf, clientOf, failure, goodServer, until } from '../support/fastdfs.js';
 import { HELLO, HELLO_ID } from '../support/good-server.js';

@@ -1,4 +1,4 @@
-import { stall } from '@stevedore/node/testing';
+import { stall } from '@stevedore/bench/cluster';
 import { describe, expect, it } from 'vitest';
 import { clientOf, failure, goodServer, until } from '../support/fastdfs.js';
 import { HELLO, HELLO_ID } from '../support/good-server.js';

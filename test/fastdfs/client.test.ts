@@ -1,5 +1,5 @@
 import { buffer } from 'node:stream/consumers';
-import { byteByByte, replyFrame, splitAt } from '@stevedore/node/testing';
+import { byteByByte, replyFrame, splitAt } from '@stevedore/bench/cluster';
 import { describe, expect, it } from 'vitest';
 import { Chunks, clientOf, failure, goodServer } from '../support/fastdfs.js';
 import { HELLO, HELLO_ID } from '../support/good-server.js';

@@ -1,7 +1,14 @@
 import { readFileSync } from 'node:fs';
 import { buffer } from 'node:stream/consumers';
-import { type Answer, CommandCode, replyFrame } from '@stevedore/node/testing';
-import { listAllGroups, listStorage, ProtocolError, StorageStatus } from '@stevedore/protocol';
+import { type Answer, replyFrame } from '@stevedore/bench/cluster';
+import {
+  downloadFile,
+  listAllGroups,
+  listStorage,
+  ProtocolError,
+  StorageStatus,
+  uploadSlaveFile,
+} from '@stevedore/protocol';
 import { describe, expect, it } from 'vitest';
 import { failure } from '../support/fastdfs.js';
 import { clusterSetup } from '../support/test-cluster.js';
@@ -103,7 +110,7 @@ describe('a storage that refuses ranges behind the end', () => {
     const { cluster, client } = await clusterSetup();
     const bytes = Buffer.from('thirteen byte');
     for (const id of [await client.upload(bytes), await client.uploadAppender(bytes)]) {
-      cluster.storages[0]!.misbehave(CommandCode.downloadFile, refusesLongRanges(bytes.length));
+      cluster.storages[0]!.misbehave(downloadFile.code, refusesLongRanges(bytes.length));
       for (const range of [
         { offset: 12, length: 500 },
         { offset: 0, length: 14 },
@@ -129,7 +136,7 @@ describe('a storage that never answers when a range begins behind the end', () =
     const { cluster, client } = await clusterSetup({ idleTimeoutMs: 5_000 });
     const bytes = Buffer.from('thirteen byte');
     const id = await client.upload(bytes);
-    cluster.storages[0]!.misbehave(CommandCode.downloadFile, ({ body, socket }) => {
+    cluster.storages[0]!.misbehave(downloadFile.code, ({ body, socket }) => {
       const offset = body.readBigInt64BE(0);
       if (offset <= 13n) socket.write(replyFrame(0, bytes.subarray(Number(offset))));
     });
@@ -146,7 +153,7 @@ describe('a storage that takes the rest of a refused body for requests', () => {
     const { cluster, client } = await clusterSetup();
     const master = await client.upload(Buffer.from('master'));
     const storage = cluster.storages[0]!;
-    storage.misbehave(CommandCode.uploadSlaveFile, ({ socket }) => {
+    storage.misbehave(uploadSlaveFile.code, ({ socket }) => {
       socket.write(Buffer.concat([replyFrame(2), replyFrame(22), replyFrame(22)]));
     });
     const slave = client.uploadSlave(master, '-small', Buffer.alloc(100));

@@ -1,6 +1,17 @@
 import { buffer } from 'node:stream/consumers';
+import { fin, refuse, reset, stall, type TestCluster } from '@stevedore/bench/cluster';
 import type { FastdfsClient } from '@stevedore/fastdfs';
-import { CommandCode, fin, refuse, reset, stall, type TestCluster } from '@stevedore/node/testing';
+import {
+  activeTest,
+  appendFile,
+  downloadFile,
+  getMetadata,
+  queryFetch,
+  queryFileInfo,
+  regenerateAppender,
+  uploadFile,
+  uploadSlaveFile,
+} from '@stevedore/protocol';
 import { describe, expect, it } from 'vitest';
 import { Chunks, failure, until } from '../support/fastdfs.js';
 import { HELLO } from '../support/good-server.js';
@@ -12,11 +23,7 @@ const READS: Readonly<Record<string, (client: FastdfsClient, id: string) => Prom
   info: async (client, id) => (await client.info(id)).size,
   getMetadata: (client, id) => client.getMetadata(id),
 };
-const READ_COMMANDS = [
-  CommandCode.downloadFile,
-  CommandCode.queryFileInfo,
-  CommandCode.getMetadata,
-] as const;
+const READ_COMMANDS = [downloadFile.code, queryFileInfo.code, getMetadata.code] as const;
 
 /** The storage whose address, 127.0.0.1 or the next, the file bears. */
 function sourceOf(cluster: TestCluster, client: FastdfsClient, id: string) {
@@ -53,7 +60,7 @@ describe('a read', () => {
   it('that got a part of the bytes starts anew elsewhere, if none was handed out', async () => {
     const { cluster, client } = await clusterSetup({}, { storages: 2 });
     const id = await client.upload(HELLO);
-    for (const command of [CommandCode.downloadFile]) {
+    for (const command of [downloadFile.code]) {
       cluster.storages[0]!.misbehave(command, ({ socket }, good) =>
         socket.end(good.subarray(0, 15)),
       );
@@ -67,13 +74,11 @@ describe('a read', () => {
     const { cluster, client } = await clusterSetup({}, { storages: 2 });
     const id = await client.upload(HELLO);
     for (const storage of cluster.storages) {
-      storage.misbehave(CommandCode.downloadFile, ({ socket }, good) =>
-        socket.end(good.subarray(0, 15)),
-      );
+      storage.misbehave(downloadFile.code, ({ socket }, good) => socket.end(good.subarray(0, 15)));
     }
     const { stream } = await client.download(id);
     expect((await failure(buffer(stream))).code).toBe('connection_lost');
-    const asked = cluster.storages.map((each) => each.count(CommandCode.downloadFile));
+    const asked = cluster.storages.map((each) => each.count(downloadFile.code));
     expect(asked[0]! + asked[1]!).toBe(1);
   });
 
@@ -130,7 +135,7 @@ describe('a read', () => {
     const id = await client.upload(HELLO);
     const source = sourceOf(cluster, client, id);
     const copy = cluster.storages.find((each) => each !== source)!;
-    copy.misbehave(CommandCode.downloadFile, refuse(2));
+    copy.misbehave(downloadFile.code, refuse(2));
     await source.close();
     for (let round = 0; round < 2; round++) {
       expect((await failure(client.downloadBytes(id))).retryable).toBe(true);
@@ -189,10 +194,10 @@ describe('an upload', () => {
         { storages: 2 },
       );
       const [bad, good] = cluster.storages;
-      bad!.misbehave(CommandCode.uploadFile, how);
+      bad!.misbehave(uploadFile.code, how);
       const ids = [await client.upload(HELLO), await client.upload(HELLO)];
       expect(new Set(ids).size).toBe(2);
-      expect(good!.count(CommandCode.uploadFile)).toBe(2);
+      expect(good!.count(uploadFile.code)).toBe(2);
       expect(orphans).toEqual([
         expect.objectContaining({
           operation: 'upload',
@@ -207,7 +212,7 @@ describe('an upload', () => {
 
   it('that may be stored is told even if nothing else can be tried', async () => {
     const { cluster, client, orphans } = await clusterSetup();
-    cluster.storages[0]!.misbehave(CommandCode.uploadFile, reset);
+    cluster.storages[0]!.misbehave(uploadFile.code, reset);
     const error = await failure(client.upload(HELLO));
     expect(error.code).toBe('connection_lost');
     expect(orphans).toMatchObject([{ operation: 'upload', error }]);
@@ -215,10 +220,10 @@ describe('an upload', () => {
 
   it('of an iterable is not repeated once it was touched', async () => {
     const { cluster, client, orphans } = await clusterSetup({}, { storages: 2 });
-    for (const storage of cluster.storages) storage.misbehave(CommandCode.uploadFile, reset);
+    for (const storage of cluster.storages) storage.misbehave(uploadFile.code, reset);
     const body = new Chunks([HELLO]);
     expect((await failure(client.upload(body, { size: 13 }))).code).toBe('connection_lost');
-    const asked = cluster.storages.map((each) => each.count(CommandCode.uploadFile));
+    const asked = cluster.storages.map((each) => each.count(uploadFile.code));
     expect(asked[0]! + asked[1]!).toBe(1);
     expect(orphans.length).toBe(1);
   });
@@ -226,26 +231,24 @@ describe('an upload', () => {
   it('is not repeated when a part of the reply came, or one that says nothing', async () => {
     const { cluster, client, orphans } = await clusterSetup({}, { storages: 2 });
     for (const storage of cluster.storages) {
-      storage.misbehave(CommandCode.uploadFile, ({ socket }, good) =>
-        socket.end(good.subarray(0, 1)),
-      );
+      storage.misbehave(uploadFile.code, ({ socket }, good) => socket.end(good.subarray(0, 1)));
     }
     expect((await failure(client.upload(HELLO))).code).toBe('connection_lost');
     for (const storage of cluster.storages) {
-      storage.misbehave(CommandCode.uploadFile, refuse(0));
+      storage.misbehave(uploadFile.code, refuse(0));
     }
     expect((await failure(client.upload(HELLO))).code).toBe('bad_reply');
-    const asked = cluster.storages.map((each) => each.count(CommandCode.uploadFile));
+    const asked = cluster.storages.map((each) => each.count(uploadFile.code));
     expect(asked[0]! + asked[1]!).toBe(2);
     expect(orphans.length).toBe(2);
   });
 
   it('that is aborted while its reply is awaited may be stored', async () => {
     const { cluster, client, orphans } = await clusterSetup();
-    cluster.storages[0]!.misbehave(CommandCode.uploadFile, stall);
+    cluster.storages[0]!.misbehave(uploadFile.code, stall);
     const controller = new AbortController();
     const call = failure(client.upload(HELLO, { signal: controller.signal }));
-    await until(() => cluster.storages[0]!.count(CommandCode.uploadFile) === 1);
+    await until(() => cluster.storages[0]!.count(uploadFile.code) === 1);
     controller.abort();
     expect((await call).code).toBe('aborted');
     expect(orphans.length).toBe(1);
@@ -253,15 +256,15 @@ describe('an upload', () => {
 
   it('that the storage refuses leaves no orphan', async () => {
     const { cluster, client, orphans } = await clusterSetup();
-    cluster.storages[0]!.misbehave(CommandCode.uploadFile, refuse(28));
+    cluster.storages[0]!.misbehave(uploadFile.code, refuse(28));
     expect((await failure(client.upload(HELLO))).code).toBe('no_space');
     expect(orphans).toEqual([]);
   });
 
   it('is not disturbed by a listener that throws', async () => {
     const { cluster, client } = await clusterSetup({}, { storages: 2 });
-    cluster.storages[0]!.misbehave(CommandCode.uploadFile, reset);
-    cluster.storages[1]!.misbehave(CommandCode.uploadFile, reset);
+    cluster.storages[0]!.misbehave(uploadFile.code, reset);
+    cluster.storages[1]!.misbehave(uploadFile.code, reset);
     const own = new Error('listener');
     client.on('possibleOrphan', () => {
       throw own;
@@ -286,21 +289,18 @@ describe('what must not happen twice', () => {
       const storage = cluster.storages[0]!;
       const id = await client.uploadAppender(HELLO);
       const [command, call] = {
-        append: [CommandCode.appendFile, () => client.append(id, HELLO)] as const,
-        uploadSlave: [
-          CommandCode.uploadSlaveFile,
-          () => client.uploadSlave(id, '_a', HELLO),
-        ] as const,
-        regenerate: [CommandCode.regenerateAppenderFilename, () => client.regenerate(id)] as const,
+        append: [appendFile.code, () => client.append(id, HELLO)] as const,
+        uploadSlave: [uploadSlaveFile.code, () => client.uploadSlave(id, '_a', HELLO)] as const,
+        regenerate: [regenerateAppender.code, () => client.regenerate(id)] as const,
       }[what];
       storage.misbehave(command, reset);
       expect((await failure(call())).code).toBe('connection_lost');
-      expect([storage.count(command), storage.count(CommandCode.activeTest)]).toEqual([1, 1]);
+      expect([storage.count(command), storage.count(activeTest.code)]).toEqual([1, 1]);
       storage.behave();
       // A connection that died in the pool is found out by the test, at no cost.
       await client.upload(HELLO);
       const before = storage.count(command);
-      storage.misbehave(CommandCode.activeTest, reset);
+      storage.misbehave(activeTest.code, reset);
       await call().catch((error) => expect(error).toMatchObject({ status: expect.any(Number) }));
       expect(storage.count(command)).toBe(before + 1);
     },
@@ -309,7 +309,7 @@ describe('what must not happen twice', () => {
   it('names the file that a lost slave upload would have', async () => {
     const { cluster, client, orphans } = await clusterSetup();
     const id = await client.upload(HELLO, { extension: 'txt' });
-    cluster.storages[0]!.misbehave(CommandCode.uploadSlaveFile, reset);
+    cluster.storages[0]!.misbehave(uploadSlaveFile.code, reset);
     await failure(client.uploadSlave(id, '_a', HELLO));
     expect(orphans).toMatchObject([{ fileId: `${id.slice(0, -4)}_a.txt`, size: 13 }]);
   });
@@ -317,9 +317,9 @@ describe('what must not happen twice', () => {
 
 describe('a server that says EAGAIN', () => {
   it.each([
-    ['upload', CommandCode.uploadFile],
-    ['downloadBytes', CommandCode.downloadFile],
-    ['tracker', CommandCode.queryFetchOne],
+    ['upload', uploadFile.code],
+    ['downloadBytes', downloadFile.code],
+    ['tracker', queryFetch.code],
   ] as const)('is asked again: %s', async (what, command) => {
     const { cluster, client } = await clusterSetup();
     const node = what === 'tracker' ? cluster.tracker : cluster.storages[0]!;
@@ -336,16 +336,16 @@ describe('a server that says EAGAIN', () => {
   it('is asked again only so often, and only while the deadline allows it', async () => {
     const { cluster, client } = await clusterSetup({ busyRetries: 2 });
     const storage = cluster.storages[0]!;
-    storage.misbehave(CommandCode.uploadFile, refuse(11));
+    storage.misbehave(uploadFile.code, refuse(11));
     expect(await failure(client.upload(HELLO))).toMatchObject({ code: 'busy', errno: 11 });
-    expect(storage.count(CommandCode.uploadFile)).toBe(3);
+    expect(storage.count(uploadFile.code)).toBe(3);
     const error = await failure(client.upload(HELLO, { deadlineMs: 90 }));
     expect(error.code).toBe('busy');
   });
 
   it('ends the wait when the call is aborted', async () => {
     const { cluster, client } = await clusterSetup({ busyRetries: 20 });
-    cluster.storages[0]!.misbehave(CommandCode.uploadFile, refuse(11));
+    cluster.storages[0]!.misbehave(uploadFile.code, refuse(11));
     const signal = AbortSignal.timeout(150);
     expect((await failure(client.upload(HELLO, { signal }))).code).toBe('aborted');
   });
@@ -353,9 +353,9 @@ describe('a server that says EAGAIN', () => {
   it('is not asked again when the body is gone', async () => {
     const { cluster, client } = await clusterSetup();
     const storage = cluster.storages[0]!;
-    storage.misbehave(CommandCode.uploadFile, refuse(11));
+    storage.misbehave(uploadFile.code, refuse(11));
     const body = new Chunks([HELLO]);
     expect((await failure(client.upload(body, { size: 13 }))).code).toBe('busy');
-    expect(storage.count(CommandCode.uploadFile)).toBe(1);
+    expect(storage.count(uploadFile.code)).toBe(1);
   });
 });

@@ -1,6 +1,6 @@
 import { buffer } from 'node:stream/consumers';
+import { MISBEHAVIOURS, replyFrame, reset, stall } from '@stevedore/bench/cluster';
 import type { FastdfsClient } from '@stevedore/fastdfs';
-import { MISBEHAVIOURS, replyFrame, reset, stall } from '@stevedore/node/testing';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Chunks, chunksOf, clientOf, failure, goodServer, until } from '../support/fastdfs.js';
 import { HELLO, HELLO_ID } from '../support/good-server.js';

@@ -1,8 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
+import { fin, reset, stall } from '@stevedore/bench/cluster';
 import type { FastdfsClient } from '@stevedore/fastdfs';
-import { CommandCode, fin, reset, stall } from '@stevedore/node/testing';
+import { downloadFile, uploadFile } from '@stevedore/protocol';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { clientOf, failure, goodServer, until } from '../support/fastdfs.js';
 import { HELLO, HELLO_ID } from '../support/good-server.js';
@@ -37,7 +38,7 @@ describe('D1 and D2: no promise stays open and no error goes astray when the sto
   ] as const)('%s', async (_, how, code) => {
     const { client, cluster } = await clusterSetup({ idleTimeoutMs: 200 });
     const id = await client.upload(HELLO);
-    for (const command of [CommandCode.uploadFile, CommandCode.downloadFile]) {
+    for (const command of [uploadFile.code, downloadFile.code]) {
       cluster.storages[0]!.misbehave(command, how);
     }
     for (const call of Object.values(CALLS)) {
@@ -119,11 +120,11 @@ it("D9: a reply that comes too late is never another call's", async () => {
   });
   const [first, second] = [await client.upload(Buffer.from('1')), await client.upload(HELLO)];
   const late: (() => void)[] = [];
-  cluster.storages[0]!.misbehave(CommandCode.downloadFile, ({ socket }, good) =>
+  cluster.storages[0]!.misbehave(downloadFile.code, ({ socket }, good) =>
     late.push(() => socket.write(good)),
   );
   expect((await failure(client.downloadBytes(first))).code).toBe('timeout');
-  cluster.storages[0]!.misbehave(CommandCode.downloadFile, ({ socket }, good) => {
+  cluster.storages[0]!.misbehave(downloadFile.code, ({ socket }, good) => {
     for (const send of late) send();
     socket.write(good);
   });

@@ -1,8 +1,10 @@
-import { CommandCode, fin, refuse, type TestCluster } from '@stevedore/node/testing';
+import { fin, refuse, type TestCluster } from '@stevedore/bench/cluster';
 import {
   decodeListingLine,
+  downloadFile,
   encodeHeader,
   encodeListingLine,
+  fetchOnePathBinlog,
   OPEN_BODY_BYTES,
   ProtocolError,
 } from '@stevedore/protocol';
@@ -10,7 +12,7 @@ import { describe, expect, test } from 'vitest';
 import { failure } from '../support/fastdfs.js';
 import { clusterSetup } from '../support/test-cluster.js';
 
-const LIST = CommandCode.fetchOnePathBinlog;
+const LIST = fetchOnePathBinlog.code;
 
 function storageOf(cluster: TestCluster, index = 0) {
   const [address = '', port] = cluster.storages[index]!.address.split(':');
@@ -126,13 +128,13 @@ describe('a read from one storage', () => {
     const id = await client.upload(Buffer.from('hello'));
     const [, second] = cluster.storages;
     const storage = storageOf(cluster, 1);
-    const before = second!.count(CommandCode.downloadFile);
+    const before = second!.count(downloadFile.code);
     for (let turn = 0; turn < 3; turn++) {
       expect(String(await client.downloadBytes(id, { storage }))).toBe('hello');
       expect((await client.info(id, { storage })).size).toBe(5);
     }
-    expect(second!.count(CommandCode.downloadFile)).toBe(before + 3);
-    second!.misbehave(CommandCode.downloadFile, refuse(2));
+    expect(second!.count(downloadFile.code)).toBe(before + 3);
+    second!.misbehave(downloadFile.code, refuse(2));
     expect((await failure(client.downloadBytes(id, { storage }))).code).toBe('not_found');
     const nowhere = { address: 'not an address', port: 1 };
     expect((await failure(client.info(id, { storage: nowhere }))).code).toBe('invalid_argument');

@@ -1,6 +1,13 @@
 import { crc32 } from 'node:zlib';
-import { type FastdfsClient, FastdfsClusters, type FetchTarget } from '@stevedore/fastdfs';
-import { CommandCode, type Received, replyFrame } from '@stevedore/node/testing';
+import { type Received, replyFrame } from '@stevedore/bench/cluster';
+import type { FastdfsClient, FetchTarget } from '@stevedore/fastdfs';
+import {
+  appendFile,
+  listAllGroups,
+  modifyFile,
+  truncateFile,
+  uploadSlaveFile,
+} from '@stevedore/protocol';
 import { describe, expect, it } from 'vitest';
 import { clientOf, failure, goodServer } from '../support/fastdfs.js';
 import { HELLO, HELLO_ID } from '../support/good-server.js';
@@ -55,8 +62,8 @@ describe('a change that changes nothing', () => {
   /** Stock storages send the body of the request back with status 0. */
   const echo = ({ socket, body }: Received): void => void socket.write(replyFrame(0, body));
   const changes = {
-    append: [CommandCode.appendFile, Buffer.alloc(0)],
-    modify: [CommandCode.modifyFile, Buffer.alloc(0)],
+    append: [appendFile.code, Buffer.alloc(0)],
+    modify: [modifyFile.code, Buffer.alloc(0)],
   } as const;
 
   it.each(['append', 'modify'] as const)('is success although the %s is echoed', async (what) => {
@@ -73,7 +80,7 @@ describe('a change that changes nothing', () => {
   it('is success although the truncate is echoed', async () => {
     const { client, cluster } = await clusterSetup();
     const id = await client.uploadAppender(HELLO);
-    cluster.storages[0]!.misbehave(CommandCode.truncateFile, echo);
+    cluster.storages[0]!.misbehave(truncateFile.code, echo);
     await client.truncate(id, HELLO.length);
     expect(cluster.storages[0]!.accepted).toBe(1);
   });
@@ -81,9 +88,9 @@ describe('a change that changes nothing', () => {
   it('is what an echo is taken for, and nothing else', async () => {
     const { client, cluster } = await clusterSetup();
     const id = await client.uploadAppender(HELLO);
-    cluster.storages[0]!.misbehave(CommandCode.appendFile, echo);
+    cluster.storages[0]!.misbehave(appendFile.code, echo);
     expect((await failure(client.append(id, HELLO))).code).toBe('bad_reply');
-    cluster.storages[0]!.misbehave(CommandCode.appendFile, ({ socket }) =>
+    cluster.storages[0]!.misbehave(appendFile.code, ({ socket }) =>
       socket.write(replyFrame(0, Buffer.alloc(3))),
     );
     expect((await failure(client.append(id, Buffer.alloc(0)))).code).toBe('bad_reply');
@@ -111,7 +118,7 @@ describe('slave files', () => {
 
   it('need a master and a prefix that can be', async () => {
     const { client, cluster } = await clusterSetup();
-    const code = CommandCode.uploadSlaveFile;
+    const code = uploadSlaveFile.code;
     expect((await failure(client.uploadSlave(NO_SUCH_ID, '_a', HELLO))).code).toBe('not_found');
     const asked = cluster.storages[0]!.count(code);
     for (const prefix of ['', 'a/b', 'x'.repeat(17)]) {
@@ -229,9 +236,7 @@ describe('the cluster', () => {
 
   it('without groups has none', async () => {
     const { client, cluster } = await clusterSetup();
-    cluster.tracker.misbehave(CommandCode.listAllGroups, ({ socket }) =>
-      socket.write(replyFrame(0)),
-    );
+    cluster.tracker.misbehave(listAllGroups.code, ({ socket }) => socket.write(replyFrame(0)));
     expect(await client.listGroups()).toEqual([]);
   });
 
@@ -332,23 +337,6 @@ describe('sizes', () => {
       expect((await failure(client.truncate(HELLO_ID, size))).code).toBe('invalid_argument');
       expect((await failure(client.modify(HELLO_ID, size, HELLO))).code).toBe('invalid_argument');
     }
-  });
-});
-
-describe('several clusters', () => {
-  it('live side by side', async () => {
-    const one = await clusterSetup({}, { group: 'one' });
-    const two = await clusterSetup({}, { group: 'two' });
-    await using clusters = new FastdfsClusters({
-      hot: { trackers: one.cluster.trackers },
-      cold: { trackers: two.cluster.trackers },
-    });
-    expect(clusters.names).toEqual(['hot', 'cold']);
-    expect(await clusters.get('hot').upload(HELLO)).toMatch(/^one\//);
-    expect(await clusters.get('cold').upload(HELLO)).toMatch(/^two\//);
-    expect(() => clusters.get('warm')).toThrow(/no cluster "warm"/);
-    await clusters.close();
-    expect((await failure(clusters.get('hot').ping())).code).toBe('closed');
   });
 });
 

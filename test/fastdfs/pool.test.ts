@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
 import { buffer } from 'node:stream/consumers';
 import { promisify } from 'node:util';
-import { reset, stall } from '@stevedore/node/testing';
+import { reset, stall } from '@stevedore/bench/cluster';
 import { describe, expect, it } from 'vitest';
 import { Chunks, clientOf, failure, goodServer, until } from '../support/fastdfs.js';
 import { HELLO, HELLO_ID } from '../support/good-server.js';

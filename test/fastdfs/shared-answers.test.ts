@@ -1,4 +1,5 @@
-import { CommandCode, refuse } from '@stevedore/node/testing';
+import { refuse } from '@stevedore/bench/cluster';
+import { downloadFile, queryFetch } from '@stevedore/protocol';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { Deadline } from '../../packages/fastdfs/dist/deadline.js';
 import { SharedAnswers } from '../../packages/fastdfs/dist/operations/shared-answers.js';
@@ -16,20 +17,20 @@ it('asks once for reads of files of one storage that begin together, and again f
   const reads = [newest, ...ids.slice(0, -1)].map((id) => client.downloadBytes(id));
   const read = (await Promise.all(reads)).map(String);
   expect(read).toEqual([bodies.at(-1), ...bodies.slice(0, -1)].map(String));
-  expect(cluster.tracker.count(CommandCode.queryFetchOne)).toBe(1);
+  expect(cluster.tracker.count(queryFetch.code)).toBe(1);
   expect(String(await client.downloadBytes(newest))).toBe('body 15');
-  expect(cluster.tracker.count(CommandCode.queryFetchOne)).toBe(2);
+  expect(cluster.tracker.count(queryFetch.code)).toBe(2);
 });
 
 it('asks each time for what may be changed, and with one read for an answer', async () => {
   const { cluster, client } = await clusterSetup();
   const id = await client.uploadAppender(Buffer.from('body'));
   await Promise.all(Array.from({ length: 4 }, () => client.downloadBytes(id)));
-  expect(cluster.tracker.count(CommandCode.queryFetchOne)).toBe(4);
+  expect(cluster.tracker.count(queryFetch.code)).toBe(4);
   const { cluster: other, client: asking } = await clusterSetup({ readsPerFetchAnswer: 1 });
   const plain = await asking.upload(Buffer.from('body'));
   await Promise.all(Array.from({ length: 4 }, () => asking.downloadBytes(plain)));
-  expect(other.tracker.count(CommandCode.queryFetchOne)).toBe(4);
+  expect(other.tracker.count(queryFetch.code)).toBe(4);
 });
 
 it('reads that share an answer whose storage fails are read elsewhere', async () => {
@@ -39,7 +40,7 @@ it('reads that share an answer whose storage fails are read elsewhere', async ()
   const copy = cluster.storages.find(({ address }) => !address.startsWith(`${source}:`));
   // The tracker names the other one next.
   await client.downloadBytes(id);
-  copy!.misbehave(CommandCode.downloadFile, refuse(2));
+  copy!.misbehave(downloadFile.code, refuse(2));
   const read = await Promise.all(Array.from({ length: 8 }, () => client.downloadBytes(id)));
   expect(read.map(String)).toEqual(Array(8).fill('body'));
   expect(await failure(client.downloadBytes(id.replace(/.$/, 'x')))).toMatchObject({

@@ -1,4 +1,5 @@
-import { CommandCode, refuse, reset, stall, type TestCluster } from '@stevedore/node/testing';
+import { refuse, reset, stall, type TestCluster } from '@stevedore/bench/cluster';
+import { queryStore, queryStoreInGroup, uploadFile } from '@stevedore/protocol';
 import { expect, it } from 'vitest';
 import { failure, until } from '../support/fastdfs.js';
 import { clusterSetup } from '../support/test-cluster.js';
@@ -10,9 +11,9 @@ const BODY = Buffer.from('body');
 it('asks the tracker once for uploads that begin together, and again for the next', async () => {
   const { cluster, client } = await clusterSetup();
   await Promise.all(Array.from({ length: 16 }, () => client.upload(BODY)));
-  expect(cluster.tracker.count(CommandCode.queryStoreWithoutGroupOne)).toBe(1);
+  expect(cluster.tracker.count(queryStore.code)).toBe(1);
   await client.upload(BODY);
-  expect(cluster.tracker.count(CommandCode.queryStoreWithoutGroupOne)).toBe(2);
+  expect(cluster.tracker.count(queryStore.code)).toBe(2);
   expect(await cluster.names()).toHaveLength(17);
 });
 
@@ -25,8 +26,8 @@ it('asks by group where uploads name one', async () => {
     client.upload(BODY, group),
     client.upload(BODY),
   ]);
-  expect(cluster.tracker.count(CommandCode.queryStoreWithoutGroupOne)).toBe(1);
-  expect(cluster.tracker.count(CommandCode.queryStoreWithGroupOne)).toBe(1);
+  expect(cluster.tracker.count(queryStore.code)).toBe(1);
+  expect(cluster.tracker.count(queryStoreInGroup.code)).toBe(1);
   const unknown = [1, 2].map(() => failure(client.upload(BODY, { group: 'other' })));
   expect((await Promise.all(unknown)).map(({ code }) => code)).toEqual(
     Array(2).fill('unknown_group'),
@@ -35,11 +36,11 @@ it('asks by group where uploads name one', async () => {
 
 it('an upload that is aborted while it asks for others does not end theirs', async () => {
   const { cluster, client } = await clusterSetup();
-  cluster.tracker.misbehave(CommandCode.queryStoreWithoutGroupOne, stall);
+  cluster.tracker.misbehave(queryStore.code, stall);
   const controller = new AbortController();
   const asker = failure(client.upload(BODY, { signal: controller.signal }));
   const others = [client.upload(BODY), client.upload(BODY)];
-  await until(() => cluster.tracker.count(CommandCode.queryStoreWithoutGroupOne) === 1);
+  await until(() => cluster.tracker.count(queryStore.code) === 1);
   cluster.behave();
   controller.abort();
   expect(await asker).toMatchObject({ code: 'aborted' });
@@ -48,12 +49,12 @@ it('an upload that is aborted while it asks for others does not end theirs', asy
 
 it('an upload that is aborted while another asks ends at once, and only that', async () => {
   const { cluster, client } = await clusterSetup();
-  cluster.tracker.misbehave(CommandCode.queryStoreWithoutGroupOne, stall);
+  cluster.tracker.misbehave(queryStore.code, stall);
   const asking = failure(client.upload(BODY, { deadlineMs: 5_000 }));
   const controller = new AbortController();
   const waiting = failure(client.upload(BODY, { signal: controller.signal }));
   const hasty = failure(client.upload(BODY, { deadlineMs: 20 }));
-  await until(() => cluster.tracker.count(CommandCode.queryStoreWithoutGroupOne) === 1);
+  await until(() => cluster.tracker.count(queryStore.code) === 1);
   controller.abort();
   expect(await waiting).toMatchObject({ code: 'aborted' });
   expect(await hasty).toMatchObject({ code: 'timeout' });
@@ -63,7 +64,7 @@ it('an upload that is aborted while another asks ends at once, and only that', a
 
 it('when no tracker answers, each upload says so', async () => {
   const { cluster, client } = await clusterSetup();
-  cluster.tracker.misbehave(CommandCode.queryStoreWithoutGroupOne, reset);
+  cluster.tracker.misbehave(queryStore.code, reset);
   const errors = await Promise.all([1, 2, 3].map(() => failure(client.upload(BODY))));
   expect(errors.map(({ code }) => code)).toEqual(Array(3).fill('no_tracker'));
 });
@@ -72,7 +73,7 @@ it('when no tracker answers, each upload says so', async () => {
 function heldUploads(cluster: TestCluster): { readonly count: number; release: () => void } {
   const held: (() => void)[] = [];
   for (const storage of cluster.storages) {
-    storage.misbehave(CommandCode.uploadFile, ({ socket }, good) => {
+    storage.misbehave(uploadFile.code, ({ socket }, good) => {
       held.push(() => void socket.write(good));
     });
   }
@@ -89,7 +90,7 @@ function heldUploads(cluster: TestCluster): { readonly count: number; release: (
 it('an upload that begins while another is under way takes its answer, a number of times', async () => {
   const { cluster, client } = await clusterSetup({ uploadsPerStoreAnswer: 3 });
   const held = heldUploads(cluster);
-  const questions = () => cluster.tracker.count(CommandCode.queryStoreWithoutGroupOne);
+  const questions = () => cluster.tracker.count(queryStore.code);
   const uploads = [];
   for (const [number, asked] of [1, 1, 1, 2, 2, 2, 3].entries()) {
     uploads.push(client.upload(BODY));
@@ -102,11 +103,11 @@ it('an upload that begins while another is under way takes its answer, a number 
 
 it('an upload that fails ends the use of its answer', async () => {
   const { cluster, client } = await clusterSetup({ busyRetries: 0 });
-  const questions = () => cluster.tracker.count(CommandCode.queryStoreWithoutGroupOne);
+  const questions = () => cluster.tracker.count(queryStore.code);
   const held = heldUploads(cluster);
   const first = client.upload(BODY);
   await until(() => held.count === 1);
-  for (const storage of cluster.storages) storage.misbehave(CommandCode.uploadFile, refuse(28));
+  for (const storage of cluster.storages) storage.misbehave(uploadFile.code, refuse(28));
   expect(await failure(client.upload(BODY))).toMatchObject({ code: 'no_space' });
   expect(questions()).toBe(1);
   for (const storage of cluster.storages) storage.behave();
@@ -118,15 +119,15 @@ it('an upload that fails ends the use of its answer', async () => {
 
 it('an answer whose storage is gone is not taken again', async () => {
   const { cluster, client } = await clusterSetup({}, { storages: 2 });
-  const questions = () => cluster.tracker.count(CommandCode.queryStoreWithoutGroupOne);
+  const questions = () => cluster.tracker.count(queryStore.code);
   const held = heldUploads(cluster);
   const first = client.upload(BODY);
   await until(() => held.count === 1);
   const [used, other] = cluster.storages.toSorted(
-    (a, b) => b.count(CommandCode.uploadFile) - a.count(CommandCode.uploadFile),
+    (a, b) => b.count(uploadFile.code) - a.count(uploadFile.code),
   );
   other!.behave();
-  used!.misbehave(CommandCode.uploadFile, reset);
+  used!.misbehave(uploadFile.code, reset);
   await client.upload(BODY);
   const asked = questions();
   await client.upload(BODY);
@@ -138,5 +139,5 @@ it('an answer whose storage is gone is not taken again', async () => {
 it('with one upload for an answer, each asks', async () => {
   const { cluster, client } = await clusterSetup({ uploadsPerStoreAnswer: 1 });
   await Promise.all(Array.from({ length: 5 }, () => client.upload(BODY)));
-  expect(cluster.tracker.count(CommandCode.queryStoreWithoutGroupOne)).toBe(5);
+  expect(cluster.tracker.count(queryStore.code)).toBe(5);
 });

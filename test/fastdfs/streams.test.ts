@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { pipeline } from 'node:stream/promises';
-import { replyFrame } from '@stevedore/node/testing';
+import { replyFrame } from '@stevedore/bench/cluster';
 import { describe, expect, it } from 'vitest';
 import { Chunks, chunksOf, clientOf, failure, goodServer, until } from '../support/fastdfs.js';
 import { HELLO, HELLO_ID } from '../support/good-server.js';

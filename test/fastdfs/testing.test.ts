@@ -4,14 +4,14 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import {
   byteByByte,
-  CommandCode,
   garbage,
   longReply,
   shortReply,
   splitAt,
   startTestCluster,
   wrongCommand,
-} from '@stevedore/node/testing';
+} from '@stevedore/bench/cluster';
+import { downloadFile, uploadFile } from '@stevedore/protocol';
 import { describe, expect, it } from 'vitest';
 import { failure, until } from '../support/fastdfs.js';
 import { HELLO } from '../support/good-server.js';
@@ -67,7 +67,7 @@ describe('a cluster of the tests', () => {
   it('spreads uploads over its storages', async () => {
     const { client, cluster } = await clusterSetup({}, { storages: 3 });
     for (let round = 0; round < 6; round++) await client.upload(HELLO);
-    expect(cluster.storages.map((each) => each.count(CommandCode.uploadFile))).toEqual([2, 2, 2]);
+    expect(cluster.storages.map((each) => each.count(uploadFile.code))).toEqual([2, 2, 2]);
     expect(await cluster.names()).toHaveLength(6);
   });
 
@@ -76,7 +76,7 @@ describe('a cluster of the tests', () => {
     const id = await client.upload(HELLO);
     const [storage] = cluster.storages;
     for (const how of [shortReply, longReply, wrongCommand, garbage]) {
-      storage!.misbehave(CommandCode.downloadFile, how);
+      storage!.misbehave(downloadFile.code, how);
       expect(how.codes).toContain((await failure(client.downloadBytes(id))).code);
     }
     cluster.behave();
@@ -88,7 +88,7 @@ describe('a cluster of the tests', () => {
     const id = await client.upload(HELLO);
     const accepted = cluster.storages[0]!.accepted;
     for (const answer of [byteByByte, ...Array.from({ length: 22 }, (_, at) => splitAt(at + 1))]) {
-      cluster.storages[0]!.misbehave(CommandCode.downloadFile, answer);
+      cluster.storages[0]!.misbehave(downloadFile.code, answer);
       expect(await client.downloadBytes(id)).toEqual(HELLO);
     }
     expect(cluster.storages[0]!.accepted).toBe(accepted);

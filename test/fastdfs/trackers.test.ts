@@ -1,5 +1,5 @@
 import { networkInterfaces } from 'node:os';
-import { fin, replyFrame, stall } from '@stevedore/node/testing';
+import { fin, replyFrame, stall } from '@stevedore/bench/cluster';
 import { describe, expect, it } from 'vitest';
 import { clientOf, failure, goodServer } from '../support/fastdfs.js';
 import { HELLO, HELLO_ID } from '../support/good-server.js';

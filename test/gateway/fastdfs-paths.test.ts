@@ -1,4 +1,4 @@
-import { FastdfsClient, signedUrl } from '@stevedore/fastdfs';
+import { FastdfsClient } from '@stevedore/fastdfs';
 import { makeToken } from '@stevedore/protocol';
 import { expect, onTestFinished, test } from 'vitest';
 import { started } from './tus.js';
@@ -6,6 +6,13 @@ import { started } from './tus.js';
 /** The gateway in place of the FastDFS nginx module: files that others put into the cluster. */
 
 const ANTI_LEECH = 'FastDFS1234567890';
+
+/** The link to a file, as apps sign it for the module. */
+function signed(base: string, id: string): string {
+  const seconds = Math.floor(Date.now() / 1000);
+  const token = makeToken(id.slice(id.indexOf('/') + 1), ANTI_LEECH, seconds);
+  return `${base}/${id}?token=${token}&ts=${seconds}`;
+}
 
 async function withClient(antiLeechSecret = '') {
   const gateway = await started({ antiLeechSecret });
@@ -73,8 +80,7 @@ test.each([
 test('a doubled slash does not change the token of a path', async () => {
   const { gateway, client } = await withClient(ANTI_LEECH);
   const id = await client.upload(Buffer.from('guarded'), { extension: 'txt' });
-  const signed = signedUrl(id, { baseUrl: gateway.url, secret: ANTI_LEECH });
-  const url = signed.replace('/group1/', '//group1/');
+  const url = signed(gateway.url, id).replace('/group1/', '//group1/');
   expect((await fetch(url)).status).toBe(200);
   expect((await fetch(`${gateway.url}//${id}`)).status).toBe(400);
   const twice = `${url}&ts=${new URL(url).searchParams.get('ts')}`;
@@ -84,12 +90,7 @@ test('a doubled slash does not change the token of a path', async () => {
 test('a link that the module would take is taken', async () => {
   const { gateway, client } = await withClient(ANTI_LEECH);
   const id = await client.upload(Buffer.from('guarded'), { extension: 'txt' });
-  const url = signedUrl(id, {
-    baseUrl: gateway.url,
-    secret: ANTI_LEECH,
-    fileName: 'report.txt',
-  });
-  const response = await fetch(url);
+  const response = await fetch(`${signed(gateway.url, id)}&filename=report.txt`);
   expect(await response.text()).toBe('guarded');
   expect(response.headers.get('content-disposition')).toBe('attachment; filename="report.txt"');
   // The test programs of FastDFS put the group into the token: the module refuses that too.

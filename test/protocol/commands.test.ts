@@ -96,16 +96,6 @@ describe('decoded fields of', () => {
     expect([...lengths].sort()).toEqual([39, 40, 69, 70]);
   });
 
-  it('queries by name carry group and name apart', () => {
-    for (const vector of [...answered(tracker, 102, 103), ...answered(storage, 12, 22)]) {
-      const text = bodyOf(vector.request_hex).toString('latin1');
-      expect(commandOf(vector.cmd).request.decode(bodyOf(vector.request_hex))).toEqual({
-        group: 'group1',
-        name: text.slice(16),
-      });
-    }
-  });
-
   it('uploads are size and extension of the op, and the id that the C client saw', () => {
     for (const vector of answered(storage, 11)) {
       const body = bodyOf(vector.request_hex);
@@ -185,26 +175,6 @@ describe('decoded fields of', () => {
       join: { initial: false },
       reply: { status: 6 },
     });
-  });
-
-  it('beats and disk reports answer with the changes', () => {
-    const members = answered(toTracker, 83, 84, 89)
-      .map((vector) => commandOf(vector.cmd).reply.decode(bodyOf(vector.response_hex!)))
-      .flatMap((changes) => (changes as { members?: object[] }).members ?? []);
-    expect(members).toContainEqual({
-      status: 7,
-      port: 24000,
-      id: '127.0.17.3',
-      address: '127.0.17.3',
-    });
-  });
-
-  it('parameters are all 26 lines', () => {
-    for (const vector of answered(toTracker, 75)) {
-      const map = commandOf(75).reply.decode(bodyOf(vector.response_hex!)) as Map<string, string>;
-      expect(map.size).toBe(26);
-      expect(['16', '46']).toContain(map.get('response_ip_addr_size'));
-    }
   });
 });
 

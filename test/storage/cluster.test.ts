@@ -73,8 +73,6 @@ describe('an upload', () => {
     expect(fixed).toEqual(['groupA/0', 'groupA/1', 'groupA/0', 'groupA/1']);
     const free = await groupsOf({ storeLookup: 'most-free' });
     expect(free).toEqual(['groupB/0', 'groupB/0', 'groupB/0', 'groupB/0']);
-    const emptiest = await groupsOf({ storePath: 'most-free' });
-    expect(emptiest).toEqual(['groupA/1', 'groupB/0', 'groupA/1', 'groupB/0']);
     expect(await groupsOf({ storeLookup: 'group', storeGroup: 'none' })).toEqual(
       Array.from({ length: 4 }, () => '2'),
     );

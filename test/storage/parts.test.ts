@@ -2,7 +2,6 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Disk, localDisk } from '@stevedore/disk';
 import { describe, expect, it } from 'vitest';
-import { ByteBoundedCache } from '../../packages/storage/dist/files/caches.js';
 import { filesOnDisk } from '../../packages/storage/dist/files/files-on-disk.js';
 import { OpenFiles } from '../../packages/storage/dist/files/open-files.js';
 import { StateFile } from '../../packages/storage/dist/state-file.js';
@@ -12,27 +11,6 @@ import { watchedDisk } from '../support/watched-disk.js';
 const noError = (error: Error): void => {
   throw error;
 };
-
-describe('the byte-bounded cache', () => {
-  it('drops what was used longest ago when it grows too large', () => {
-    const cache = new ByteBoundedCache<number>(10, (value) => value);
-    cache.set('a', 4);
-    cache.set('b', 4);
-    expect(cache.get('a')).toBe(4);
-    cache.set('c', 4);
-    expect([cache.get('a'), cache.get('b'), cache.get('c')]).toEqual([4, undefined, 4]);
-  });
-
-  it('keeps nothing that is larger than itself, and counts a value that grew', () => {
-    const cache = new ByteBoundedCache<number>(10, (value) => value);
-    cache.set('a', 4);
-    cache.set('b', 4);
-    cache.set('a', 9);
-    expect([cache.get('a'), cache.get('b')]).toEqual([9, undefined]);
-    cache.set('a', 11);
-    expect(cache.get('a')).toBeUndefined();
-  });
-});
 
 const onDisk = (disk: Disk) => filesOnDisk(disk, () => '');
 

@@ -1,9 +1,9 @@
-import { FastdfsClient, type FastdfsOptions, type PossibleOrphan } from '@stevedore/fastdfs';
 import {
   startTestCluster,
   type TestCluster,
   type TestClusterOptions,
-} from '@stevedore/node/testing';
+} from '@stevedore/bench/cluster';
+import { FastdfsClient, type FastdfsOptions, type PossibleOrphan } from '@stevedore/fastdfs';
 import { onTestFinished } from 'vitest';
 
 /** A cluster and a client of it, closed behind the test. */

@@ -19,17 +19,9 @@ import { describe, expect, it } from 'vitest';
 import { type RawClient, trackerOf, until } from '../storage/support.js';
 import { bodyOf, frameVector, frameVectors } from '../support/vectors.js';
 
-const recorded = frameVectors('storage-to-tracker').filter((each) => each.cluster === 'plain');
-
-function toTracker(op: string) {
-  const found = recorded.find((each) => each.op === op);
-  if (!found) throw new Error(`no recorded ${op}`);
-  return found;
-}
-
-const firstJoin = toTracker('first.127.0.17.3.STORAGE_JOIN');
-const diskReport = toTracker('first.127.0.17.3.STORAGE_REPORT_DISK_USAGE');
-const firstBeat = toTracker('first.127.0.17.3.STORAGE_BEAT');
+const firstJoin = frameVectors('storage-to-tracker').find(
+  ({ cluster, op }) => cluster === 'plain' && op === 'first.127.0.17.3.STORAGE_JOIN',
+)!;
 
 function joinOf(changes: Partial<JoinRequest> = {}): JoinRequest {
   return { ...join.request.decode(bodyOf(firstJoin.request_hex)), ...changes };
@@ -50,79 +42,6 @@ async function member(tracker: { connect(): Promise<RawClient> }, changes: Parti
 }
 
 describe('a tracker', () => {
-  it('answers a recorded storage as the C tracker did', async () => {
-    const tracker = await trackerOf();
-    const storage = await tracker.connect();
-    const parameters = toTracker('first.127.0.17.3.STORAGE_PARAMETER_REQ');
-    const { body } = await storage.exchange(parameters.request_hex);
-    expect(body.toString()).toBe(bodyOf(parameters.response_hex!).toString());
-
-    const myIp = await storage.exchange(
-      toTracker('first.127.0.17.3.STORAGE_GET_MY_IP').request_hex,
-    );
-    expect(myIp.body.toString()).toBe('127.0.0.1');
-
-    const joined = await storage.exchange(firstJoin.request_hex);
-    expect(joined.body.toString('hex')).toBe(bodyOf(firstJoin.response_hex!).toString('hex'));
-
-    expect(await storage.ask(syncDestReq, undefined)).toEqual({ status: 0, answer: undefined });
-    const nobody = { sourceId: '', untilSeconds: 0 };
-    expect((await storage.ask(syncNotify, nobody)).status).toBe(0);
-    // The C tracker tells the list with the second beat, when it has elected itself.
-    const list = beat.reply.decode((await storage.exchange(firstBeat.request_hex)).body);
-    const recordedList = recorded
-      .filter((each) => each.cmd === beat.code && each.op.startsWith('first.127.0.17.3'))
-      .map((each) => beat.reply.decode(bodyOf(each.response_hex!)))
-      .find((each) => each.members)!;
-    expect(list.members).toEqual(
-      recordedList.members!.map((each) => ({ ...each, id: '127.0.0.1', address: '127.0.0.1' })),
-    );
-    expect(list.leader).toEqual({
-      ...recordedList.leader,
-      id: '127.0.0.1',
-      address: '127.0.0.1',
-      port: tracker.port,
-    });
-    const report = await storage.exchange(diskReport.request_hex);
-    expect(report.body.toString('hex')).toBe(bodyOf(diskReport.response_hex!).toString('hex'));
-    expect(report.status).toBe(0);
-  });
-
-  it('takes back a storage that joined before the tracker was started', async () => {
-    const storage = await (await trackerOf()).connect();
-    const rejoin = toTracker('rejoin.127.0.17.3.STORAGE_JOIN');
-    const { body } = await storage.exchange(rejoin.request_hex);
-    expect(body.toString('hex')).toBe(bodyOf(rejoin.response_hex!).toString('hex'));
-  });
-
-  it.each([
-    'tracker.query_store_without_group_one',
-    'tracker.query_store_with_group_one',
-    'tracker.query_store_with_group_one.bad_group',
-    'tracker.query_fetch_one.normal',
-    'tracker.query_fetch_one.slave',
-    'tracker.query_fetch_one.nonexistent_file',
-    'tracker.query_fetch_one.bad_group',
-    'tracker.query_fetch_one.short_name',
-    'tracker.query_update',
-    'tracker.query_update.bad_group',
-    'tracker.active_test',
-  ])('answers the recorded %s', async (op) => {
-    const tracker = await trackerOf();
-    await member(tracker, {});
-    const client = await tracker.connect();
-    const vector = frameVector('tracker', op);
-    const { status, body } = await client.exchange(vector.request_hex);
-    expect(status).toBe(vector.status);
-    const expected = Buffer.from(bodyOf(vector.response_hex!));
-    if (expected.length > 0) {
-      expected.fill(0, 16, 31);
-      expected.write('127.0.0.1', 16);
-    }
-    expect(body.toString('hex')).toBe(expected.toString('hex'));
-    expect(await client.isOpen()).toBe(true);
-  });
-
   it('answers wide addresses when told to, and tells storages so', async () => {
     const tracker = await trackerOf({ addressWidth: 'wide' });
     const storage = await member(tracker, {});

@@ -1,5 +1,5 @@
-import { type FrameHandler, replyFrame, ScriptedServer } from '@stevedore/node/testing';
-import { activeTest, appendFile, CommandCode, getMyIp, Status } from '@stevedore/protocol';
+import { type FrameHandler, replyFrame, ScriptedServer } from '@stevedore/bench/cluster';
+import { activeTest, appendFile, beginAuthentication, getMyIp, Status } from '@stevedore/protocol';
 import { checkAddress, control, FrameServer, Peer, type PeerOptions } from '@stevedore/wire';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { connectionLimits } from '../../packages/wire/dist/server/limits.js';
@@ -197,7 +197,7 @@ describe('a peer with a secret', () => {
   it('that has none is asked only where that is allowed', async () => {
     const stock = await scripted({
       onRequest({ socket, command }) {
-        if (command === CommandCode.authBegin) socket.end(replyFrame(Status.invalid));
+        if (command === beginAuthentication.code) socket.end(replyFrame(Status.invalid));
         else socket.write(replyFrame(Status.ok));
       },
     });

@@ -1,7 +1,7 @@
 import { type Storage, type StorageOptions, startStorage } from '@stevedore/node';
-import { startTestCluster, type TestCluster } from '@stevedore/node/testing';
 import type { MigrationStatus } from '@stevedore/tiering/control';
 import { startTracker, type Tracker } from '@stevedore/tracker';
+import { startTestCluster, type TestCluster } from '../cluster/test-cluster.js';
 import { serve } from './serve.js';
 
 /** Trackers and storages, as many as are asked for, on free loopback ports of this process. */

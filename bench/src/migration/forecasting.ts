@@ -1,16 +1,9 @@
-import {
-  baEsm,
-  type Forecaster,
-  forecastAll,
-  forecastError,
-  type Observation,
-  panel,
-  sesm,
-} from '@stevedore/balance';
+import { baEsm, type Forecaster, type Observation, panel, sesm } from '@stevedore/balance';
 import type { BenchmarkContext } from '../harness/benchmark.js';
 import { atMost, type Goal, greatestOf } from '../harness/goals.js';
 import { middle, round } from '../harness/markdown.js';
 import { SeededRandom } from '../harness/seeded-random.js';
+import { forecastAll, forecastError } from './forecast-error.js';
 import type { Plan } from './plan.js';
 import { observe } from './scheduler.js';
 import {

@@ -1,13 +1,7 @@
 /** Forecasts and choices of the adaptive trade-off: pure functions over plain data. */
 
 export * from './costs.js';
-export {
-  type Forecaster,
-  forecastAll,
-  forecastError,
-  meanAbsoluteError,
-  type Observation,
-} from './forecast/forecaster.js';
+export type { Forecaster, Observation } from './forecast/forecaster.js';
 export { type PanelState, panel } from './forecast/panel.js';
 export { baEsm, burstRatio, sesm } from './forecast/smoothing.js';
 export * from './load.js';

@@ -1,9 +1,9 @@
 import { type Load, spareLoad } from './load.js';
 
 /**
- * Chooses the metadata server that takes a load (section 4.2.2, several MDSs). Pure. Two guards
- * keep a lightly loaded server from being swamped: no server exceeds its own efficiency mark, and
- * none is the target of two others in one interval.
+ * Chooses the metadata server that takes a load (section 4.2.2, several MDSs). Pure. No server
+ * exceeds its own efficiency mark; that none is the target of two others in one interval is for the
+ * target to see to.
  */
 
 export interface ServerLoad extends Load {
@@ -14,16 +14,9 @@ export interface ServerLoad extends Load {
   readonly efficiencyMark: number;
 }
 
-export interface Overload {
+export interface Target {
   readonly id: string;
-  /** TL: the load of its selected files. */
-  readonly totalLoadBytes: number;
-}
-
-export interface Assignment {
-  readonly sourceId: string;
-  readonly targetId: string;
-  /** Load that the target can take: Eq. 5, at most TL. */
+  /** Load that it can take: Eq. 5, at most TL. */
   readonly roomBytes: number;
 }
 
@@ -33,49 +26,17 @@ export interface Assignment {
  * its mark has none.
  */
 export function chooseTarget(
-  overload: Overload,
+  totalLoadBytes: number,
   servers: readonly ServerLoad[],
-): Assignment | undefined {
+): Target | undefined {
   let best: Candidate | undefined;
   for (const server of servers) {
-    if (server.id === overload.id) continue;
     const spare = spareLoad(server, server.capacityBytes, server.efficiencyMark);
     if (spare <= 0) continue;
-    const candidate = { id: server.id, spare, fits: spare >= overload.totalLoadBytes };
+    const candidate = { id: server.id, spare, fits: spare >= totalLoadBytes };
     if (best === undefined || better(candidate, best)) best = candidate;
   }
-  if (best === undefined) return undefined;
-  return {
-    sourceId: overload.id,
-    targetId: best.id,
-    roomBytes: Math.min(best.spare, overload.totalLoadBytes),
-  };
-}
-
-/**
- * The assignments of one interval, heaviest overload first. A source has at most one target, a
- * target one source, and no source is a target.
- */
-export function assignTargets(
-  overloads: readonly Overload[],
-  servers: readonly ServerLoad[],
-): Assignment[] {
-  const taken = new Set(overloads.map(({ id }) => id));
-  const assignments: Assignment[] = [];
-  const order = [...overloads].sort(
-    (a, b) => b.totalLoadBytes - a.totalLoadBytes || (a.id < b.id ? -1 : 1),
-  );
-  for (const overload of order) {
-    if (!(overload.totalLoadBytes > 0)) continue;
-    const assignment = chooseTarget(
-      overload,
-      servers.filter(({ id }) => !taken.has(id)),
-    );
-    if (assignment === undefined) continue;
-    taken.add(assignment.targetId);
-    assignments.push(assignment);
-  }
-  return assignments;
+  return best && { id: best.id, roomBytes: Math.min(best.spare, totalLoadBytes) };
 }
 
 interface Candidate {

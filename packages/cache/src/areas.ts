@@ -83,10 +83,6 @@ export class Areas {
     return this.#main.calculatedSize + this.#recent.calculatedSize + ahead;
   }
 
-  get aheadBytes(): number {
-    return this.#ahead?.calculatedSize ?? 0;
-  }
-
   /** Does not count as a use. */
   has(id: string): boolean {
     return this.#main.has(id) || this.#recent.has(id) || (this.#ahead?.has(id) ?? false);

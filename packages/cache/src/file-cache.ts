@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache';
 import { Areas, costOf, type Entry, type Why } from './areas.js';
 import { CheapHashing, MemberFilter } from './bloom-filter.js';
 import { Flights, type Load } from './flights.js';
@@ -53,7 +54,11 @@ export class FileCache {
   readonly #frequency: Frequency;
   #tableFiles = MIN_TABLE_FILES;
   readonly #flights: Flights;
-  readonly #absent: AbsentIds;
+  /**
+   * Ids that were not found, for a short time, so that a page that names a missing file does not
+   * cause a disk lookup at every view.
+   */
+  readonly #absent: LRUCache<string, true> | undefined;
   readonly #counters = new CacheCounters();
 
   constructor(options: FileCacheOptions) {
@@ -61,15 +66,19 @@ export class FileCache {
     const frequency = new Frequency(this.#tableFiles, this.#hashing);
     this.#maxFileBytes = Math.floor(maxBytes * maxFileShare);
     this.#frequency = frequency;
-    this.#absent = new AbsentIds({
-      maxIds: MAX_ABSENT_IDS,
-      keptMs: options.absentMs ?? DEFAULT_ABSENT_MS,
-      now: options.now ?? (() => performance.now()),
-    });
+    const { absentMs = DEFAULT_ABSENT_MS, now = () => performance.now() } = options;
+    if (absentMs > 0) {
+      this.#absent = new LRUCache({
+        max: MAX_ABSENT_IDS,
+        ttl: absentMs,
+        ttlResolution: 0,
+        perf: { now },
+      });
+    }
     this.#flights = new Flights({
       isKept: (id) => this.#areas?.has(id) ?? false,
       onLoaded: (id, bytes) => this.#keep(id, bytes),
-      onAbsent: (id) => this.#absent.add(id),
+      onAbsent: (id) => this.#absent?.set(id, true),
       onBeside: (id, bytes, source, wanted) => this.#keepBeside(id, bytes, source, wanted),
     });
     if (maxBytes === 0) return;
@@ -118,7 +127,7 @@ export class FileCache {
 
   /** As `get`, after `find` has missed. Call `find` first to get a hit without waiting. */
   async fetch(id: string, load: Load, signal?: AbortSignal): Promise<Buffer | undefined> {
-    if (this.#absent.has(id)) {
+    if (this.#absent?.has(id)) {
       this.#counters.absentAnswers += 1;
       return undefined;
     }
@@ -164,7 +173,7 @@ export class FileCache {
 
   /** Call it when the file was created, changed or deleted: drops all that is known of it. */
   delete(id: string): void {
-    this.#absent.delete(id);
+    this.#absent?.delete(id);
     this.#flights.forget(id);
     this.#areas?.delete(id);
   }
@@ -262,50 +271,4 @@ function own(bytes: Buffer): Buffer {
 /** A reply's buffer has a byte more than its file. */
 function isAlone(bytes: Buffer): boolean {
   return bytes.buffer.byteLength - bytes.length <= 1;
-}
-
-/**
- * Ids that were not found, for a short time and in a bounded number, so that a page that names a
- * missing file does not cause a disk lookup at every view.
- */
-interface AbsentIdsOptions {
-  readonly maxIds: number;
-  readonly keptMs: number;
-  /** Milliseconds of a clock that only runs forward. */
-  readonly now: () => number;
-}
-
-class AbsentIds {
-  readonly #options: AbsentIdsOptions;
-  /** When each expires; oldest first. */
-  readonly #untilMs = new Map<string, number>();
-
-  constructor(options: AbsentIdsOptions) {
-    this.#options = options;
-  }
-
-  has(id: string): boolean {
-    const untilMs = this.#untilMs.get(id);
-    if (untilMs === undefined) return false;
-    if (this.#options.now() < untilMs) return true;
-    this.#untilMs.delete(id);
-    return false;
-  }
-
-  add(id: string): void {
-    const { maxIds, keptMs, now } = this.#options;
-    if (maxIds === 0 || keptMs === 0) return;
-    this.#untilMs.delete(id);
-    this.#untilMs.set(id, now() + keptMs);
-    if (this.#untilMs.size <= maxIds) return;
-    for (const oldest of this.#untilMs.keys()) {
-      this.#untilMs.delete(oldest);
-      return;
-    }
-  }
-
-  /** The file exists now, or may exist. */
-  delete(id: string): void {
-    this.#untilMs.delete(id);
-  }
 }

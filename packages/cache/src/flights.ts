@@ -93,11 +93,6 @@ export class Flights {
     this.#arrivals = arrivals;
   }
 
-  /** Files in flight. */
-  get size(): number {
-    return this.#pendings.size;
-  }
-
   isUnderWay(id: string): boolean {
     return this.#pendings.has(id);
   }

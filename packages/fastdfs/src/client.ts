@@ -23,7 +23,6 @@ import {
 import type { Address, PoolStats } from '@stevedore/wire';
 import { type Body, invalid } from './body.js';
 import { type CallOptions, Deadline } from './deadline.js';
-import { FastdfsError } from './errors.js';
 import type { FastdfsEvents, PossibleOrphan } from './events.js';
 import { checkFileId, describeFile, type FileDescription, factsOf, nameOf } from './file-ids.js';
 import * as appender from './operations/appender.js';
@@ -65,16 +64,10 @@ export class FastdfsClient extends EventEmitter<FastdfsEvents> implements AsyncD
    *
    * An array must not be changed before the call settles. An iterable is read with
    * back-pressure, is not begun before a storage is connected, and is stopped
-   * when the call fails; `size` must be exact, else `length_mismatch`. Without `size`
-   * it is spooled first, at most `maxSpoolBytes`.
+   * when the call fails; its `size` must be exact, else `length_mismatch`.
    */
   upload(body: Body, options: UploadOptions = {}): Promise<string> {
     return upload(this.#context, 'file', body, options);
-  }
-
-  /** Stores a file of the local disk, as `upload({ path })`. */
-  uploadFile(path: string, options: UploadOptions = {}): Promise<string> {
-    return upload(this.#context, 'file', { path }, options);
   }
 
   /** As `upload`, for a file that may be changed later. */
@@ -284,36 +277,4 @@ export class FastdfsClient extends EventEmitter<FastdfsEvents> implements AsyncD
 function checkGroup(operation: string, group: string): void {
   if (typeof group === 'string' && isGroupName(group)) return;
   throw invalid(operation, `group "${group}"`);
-}
-
-/** Clients of several clusters, each with its own trackers and pools. */
-export class FastdfsClusters implements AsyncDisposable {
-  readonly #clients: ReadonlyMap<string, FastdfsClient>;
-
-  /** Does no I/O. Throws FastdfsError `invalid_argument`. */
-  constructor(clusters: Readonly<Record<string, FastdfsOptions>>) {
-    this.#clients = new Map(
-      Object.entries(clusters).map(([name, options]) => [name, new FastdfsClient(options)]),
-    );
-  }
-
-  get names(): readonly string[] {
-    return [...this.#clients.keys()];
-  }
-
-  /** Throws FastdfsError `invalid_argument` for an unknown name. */
-  get(name: string): FastdfsClient {
-    const client = this.#clients.get(name);
-    if (client) return client;
-    throw new FastdfsError('invalid_argument', `no cluster "${name}"`, { operation: 'clusters' });
-  }
-
-  /** Closes every client. */
-  async close(): Promise<void> {
-    await Promise.all([...this.#clients.values()].map((client) => client.close()));
-  }
-
-  [Symbol.asyncDispose](): Promise<void> {
-    return this.close();
-  }
 }

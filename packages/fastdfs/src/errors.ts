@@ -1,77 +1,47 @@
 import { type FileId, Status } from '@stevedore/protocol';
 
 /**
- * Every way a call can fail: one table of stable codes, each with a sentence, and the one error
- * class of this package. A code never changes its meaning.
+ * Every way a call can fail, and whether the same call can succeed later. A code never changes its
+ * meaning.
  */
-
-interface CodeEntry {
-  readonly meaning: string;
-  /** True if the same call can succeed later. */
-  readonly retryable: boolean;
-}
-
 export const FASTDFS_ERRORS = {
-  invalid_argument: {
-    meaning: 'An option, a file id or a body is malformed; nothing was sent.',
-    retryable: false,
-  },
-  aborted: { meaning: "The caller's AbortSignal ended the call.", retryable: false },
-  address_not_allowed: {
-    meaning:
-      'A tracker named a storage that allowedStorages does not list; nothing was sent to it.',
-    retryable: false,
-  },
-  access_denied: {
-    meaning: "The server requires its cluster's secret, or does not have the client's.",
-    retryable: true,
-  },
-  closed: { meaning: 'The client was closed before or during the call.', retryable: false },
-  timeout: {
-    meaning: 'The deadline of the call passed, or a server made no progress for too long.',
-    retryable: true,
-  },
-  pool_exhausted: {
-    meaning: 'Too many calls wait for a connection, or one waited too long.',
-    retryable: true,
-  },
-  no_tracker: {
-    meaning: 'No tracker could be reached; the cause is the last failure.',
-    retryable: true,
-  },
-  connect_failed: { meaning: 'A connection to a storage could not be made.', retryable: true },
-  connection_lost: {
-    meaning: 'The server closed or reset the connection before its reply was complete.',
-    retryable: true,
-  },
-  bad_reply: {
-    meaning: 'The bytes received are no valid reply; the connection was dropped.',
-    retryable: true,
-  },
-  length_mismatch: {
-    meaning: 'The body yielded fewer or more bytes than its announced size; nothing was stored.',
-    retryable: false,
-  },
-  too_large: {
-    meaning: 'A file has more bytes than maxBytes, or a body more than maxSpoolBytes, allows.',
-    retryable: false,
-  },
-  no_storage: {
-    meaning: 'The trackers know no active storage for the call: it is away, or not back yet.',
-    retryable: true,
-  },
-  unknown_group: {
-    meaning: 'The trackers know other groups, but not the one that the call names.',
-    retryable: false,
-  },
-  not_found: { meaning: 'The server knows no such file or group.', retryable: false },
-  no_space: { meaning: 'The group or its storage has no space left.', retryable: true },
-  busy: { meaning: 'The server is not ready to serve the call yet.', retryable: true },
-  server_status: {
-    meaning: 'The server answered another error; its errno is in status.',
-    retryable: false,
-  },
-} as const satisfies Readonly<Record<string, CodeEntry>>;
+  /** An option, a file id or a body is malformed; nothing was sent. */
+  invalid_argument: false,
+  /** The caller's AbortSignal ended the call. */
+  aborted: false,
+  /** The server requires its cluster's secret, or does not have the client's. */
+  access_denied: true,
+  /** The client was closed before or during the call. */
+  closed: false,
+  /** The deadline of the call passed, or a server made no progress for too long. */
+  timeout: true,
+  /** Too many calls wait for a connection, or one waited too long. */
+  pool_exhausted: true,
+  /** No tracker could be reached; the cause is the last failure. */
+  no_tracker: true,
+  /** A connection to a storage could not be made. */
+  connect_failed: true,
+  /** The server closed or reset the connection before its reply was complete. */
+  connection_lost: true,
+  /** The bytes received are no valid reply; the connection was dropped. */
+  bad_reply: true,
+  /** The body yielded fewer or more bytes than its announced size; nothing was stored. */
+  length_mismatch: false,
+  /** A file has more bytes than maxBytes allows. */
+  too_large: false,
+  /** The trackers know no active storage for the call: it is away, or not back yet. */
+  no_storage: true,
+  /** The trackers know other groups, but not the one that the call names. */
+  unknown_group: false,
+  /** The server knows no such file or group. */
+  not_found: false,
+  /** The group or its storage has no space left. */
+  no_space: true,
+  /** The server is not ready to serve the call yet. */
+  busy: true,
+  /** The server answered another error; its errno is in status. */
+  server_status: false,
+} as const;
 
 export type FastdfsErrorCode = keyof typeof FASTDFS_ERRORS;
 
@@ -121,7 +91,7 @@ export class FastdfsError extends Error {
     if (details.address !== undefined) this.address = details.address;
     if (details.fileId !== undefined) this.fileId = details.fileId;
     this.retryable =
-      FASTDFS_ERRORS[code].retryable ||
+      FASTDFS_ERRORS[code] ||
       (details.status !== undefined && PASSING_STATUSES.has(details.status));
   }
 

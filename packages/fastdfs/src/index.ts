@@ -3,21 +3,18 @@
  *
  * @module @stevedore/fastdfs
  */
-export {
-  checkToken,
-  type FetchTarget,
-  type FileKind,
-  type GroupRecord,
-  type Metadata,
-  type MetadataMode,
-  makeToken,
-  type RemoteFileInfo,
-  type StorageRecord,
-  type TokenCheck,
+export type {
+  FetchTarget,
+  FileKind,
+  GroupRecord,
+  Metadata,
+  MetadataMode,
+  RemoteFileInfo,
+  StorageRecord,
 } from '@stevedore/protocol';
 export { DEFAULT_TRACKER_PORT, type PoolStats, type RequestMessage } from '@stevedore/wire';
 export type { Body } from './body.js';
-export { type ClientStats, FastdfsClient, FastdfsClusters } from './client.js';
+export { type ClientStats, FastdfsClient } from './client.js';
 export type { CallOptions } from './deadline.js';
 export {
   FASTDFS_ERRORS,
@@ -31,7 +28,7 @@ export {
   type FastdfsEvents,
   type PossibleOrphan,
 } from './events.js';
-export { type FileDescription, type SignedUrlOptions, signedUrl } from './file-ids.js';
+export type { FileDescription } from './file-ids.js';
 export type { AppendOptions } from './operations/appender.js';
 export type { DownloadBytesOptions, DownloadOptions } from './operations/download.js';
 export type { ListedFile, ListFilesOptions } from './operations/listing.js';
@@ -39,5 +36,4 @@ export type { SetMetadataOptions } from './operations/metadata.js';
 export type { InfoOptions } from './operations/reading.js';
 export type { SlaveOptions, UploadOptions } from './operations/upload.js';
 export type { FastdfsOptions } from './options.js';
-export type { AddressMap } from './storage-addresses.js';
 export type { Download } from './streaming.js';

@@ -1,13 +1,6 @@
-import { tmpdir } from 'node:os';
 import { secretsProblem } from '@stevedore/protocol';
 import { type Address, DEFAULT_TRACKER_PORT, MAX_TIMER_MS, parseAddress } from '@stevedore/wire';
 import { FastdfsError } from './errors.js';
-import {
-  type AddressMap,
-  AllowList,
-  checkAddressMap,
-  type MapAddress,
-} from './storage-addresses.js';
 
 /** Options of a client: types, defaults and checks. Checked once, then frozen. */
 
@@ -43,13 +36,6 @@ export interface FastdfsOptions {
    * the same source and are not newer than the one it was for. With 1, each read asks. Default 16.
    */
   readonly readsPerFetchAnswer?: number;
-  /** Addresses of storages for clients outside the cluster's network. */
-  readonly addressMap?: AddressMap;
-  /**
-   * Storages that the client may connect to, after `addressMap`: addresses, networks (`10.0.0.0/8`)
-   * or names, with or without port. Default: all that a tracker names.
-   */
-  readonly allowedStorages?: readonly string[];
   /**
    * The secret of a cluster of Stevedore's trackers and storages, at least 16 bytes. Servers that
    * cannot prove it are not used.
@@ -61,68 +47,45 @@ export interface FastdfsOptions {
    * false: requests have the same bytes as the C client's.
    */
   readonly followMoves?: boolean;
-  /** Longest body of unknown length. Default 1 GiB. */
-  readonly maxSpoolBytes?: number;
-  /** Directory for bodies of unknown length. Default: the system's temporary directory. */
-  readonly spoolDirectory?: string;
 }
 
-export interface Settings
-  extends Required<Omit<FastdfsOptions, 'trackers' | 'addressMap' | 'allowedStorages' | 'secret'>> {
+export interface Settings extends Required<Omit<FastdfsOptions, 'trackers' | 'secret'>> {
   readonly trackers: readonly Address[];
-  readonly mapAddress: MapAddress | undefined;
-  readonly allowList: AllowList | undefined;
   readonly secret: string | undefined;
 }
 
-const NUMBER_OPTIONS = {
-  connectTimeoutMs: { default: 5_000, min: 1, max: MAX_TIMER_MS },
-  idleTimeoutMs: { default: 30_000, min: 1, max: MAX_TIMER_MS },
-  maxConnectionsPerAddress: { default: 16, min: 1, max: 10_000 },
-  maxConnections: { default: 256, min: 1, max: 100_000 },
-  maxQueuedPerAddress: { default: 1_000, min: 0, max: 1_000_000 },
-  leaseTimeoutMs: { default: 10_000, min: 1, max: MAX_TIMER_MS },
-  maxIdleMs: { default: 45_000, min: 1, max: MAX_TIMER_MS },
-  busyRetries: { default: 4, min: 0, max: 20 },
-  uploadsPerStoreAnswer: { default: 16, min: 1, max: 10_000 },
-  readsPerFetchAnswer: { default: 16, min: 1, max: 10_000 },
-  maxSpoolBytes: { default: 2 ** 30, min: 0, max: Number.MAX_SAFE_INTEGER },
-} as const satisfies Readonly<Record<string, { default: number; min: number; max: number }>>;
+/** Default, least and most of each. */
+const NUMBERS = {
+  connectTimeoutMs: [5_000, 1, MAX_TIMER_MS],
+  idleTimeoutMs: [30_000, 1, MAX_TIMER_MS],
+  maxConnectionsPerAddress: [16, 1, 10_000],
+  maxConnections: [256, 1, 100_000],
+  maxQueuedPerAddress: [1_000, 0, 1_000_000],
+  leaseTimeoutMs: [10_000, 1, MAX_TIMER_MS],
+  maxIdleMs: [45_000, 1, MAX_TIMER_MS],
+  busyRetries: [4, 0, 20],
+  uploadsPerStoreAnswer: [16, 1, 10_000],
+  readsPerFetchAnswer: [16, 1, 10_000],
+} as const;
 
-type NumberOption = keyof typeof NUMBER_OPTIONS;
-
-const OTHER_OPTIONS: readonly string[] = [
-  'trackers',
-  'addressMap',
-  'allowedStorages',
-  'secret',
-  'followMoves',
-  'spoolDirectory',
-];
+type NumberOption = keyof typeof NUMBERS;
 
 /** Throws FastdfsError `invalid_argument` for an unknown name or an impossible value. */
 export function checkOptions(options: FastdfsOptions): Settings {
-  for (const name of Object.keys(options)) {
-    if (!OTHER_OPTIONS.includes(name) && !Object.hasOwn(NUMBER_OPTIONS, name)) {
-      throw invalid(`unknown option ${name}`);
-    }
+  const { trackers, secret, followMoves = false, ...numbers } = options;
+  for (const name of Object.keys(numbers)) {
+    if (!Object.hasOwn(NUMBERS, name)) throw invalid(`unknown option ${name}`);
   }
-  const { addressMap, allowedStorages, secret, followMoves = false } = options;
-  const { spoolDirectory = tmpdir() } = options;
   if (typeof followMoves !== 'boolean') throw invalid('followMoves must be true or false');
-  if (typeof spoolDirectory !== 'string' || spoolDirectory === '') {
-    throw invalid('spoolDirectory must be the path of a directory');
-  }
   const problem = secret === undefined ? undefined : secretsProblem([secret]);
   if (problem !== undefined) throw invalid(problem);
+  const names = Object.keys(NUMBERS) as NumberOption[];
+  const checked = names.map((name) => [name, checkNumber(name, numbers[name])]);
   return Object.freeze({
-    ...checkNumbers(options),
-    trackers: checkTrackers(options.trackers),
-    mapAddress: addressMap === undefined ? undefined : checkAddressMap(addressMap, invalid),
-    allowList: allowedStorages === undefined ? undefined : new AllowList(allowedStorages, invalid),
+    ...(Object.fromEntries(checked) as Record<NumberOption, number>),
+    trackers: checkTrackers(trackers),
     secret,
     followMoves,
-    spoolDirectory,
   });
 }
 
@@ -139,21 +102,11 @@ function checkTrackers(trackers: readonly string[]): readonly Address[] {
   return Object.freeze([...byText.values()]);
 }
 
-function checkNumbers(options: FastdfsOptions): Readonly<Record<NumberOption, number>> {
-  const names = Object.keys(NUMBER_OPTIONS) as NumberOption[];
-  const checked = names.map((name) => [name, checkNumber(options, name)] as const);
-  return Object.fromEntries(checked) as Record<NumberOption, number>;
-}
-
-function checkNumber(options: FastdfsOptions, name: NumberOption): number {
-  const limits = NUMBER_OPTIONS[name];
-  const value = options[name] ?? limits.default;
-  if (!Number.isInteger(value) || value < limits.min || value > limits.max) {
-    throw invalid(
-      `${name} must be a whole number from ${limits.min} to ${limits.max}, not ${value}`,
-    );
-  }
-  return value;
+function checkNumber(name: NumberOption, given: number | undefined): number {
+  const [usual, least, most] = NUMBERS[name];
+  const value = given ?? usual;
+  if (Number.isInteger(value) && value >= least && value <= most) return value;
+  throw invalid(`${name} must be a whole number from ${least} to ${most}, not ${value}`);
 }
 
 function invalid(message: string): FastdfsError {

@@ -79,18 +79,6 @@ export function extensionOf(fileName: string): string {
   return match?.[1] ?? '';
 }
 
-/**
- * As `extensionOf`, by the rule of the C client's uploads: a two-part extension is kept if it fits
- * in 6 characters (`tar.gz`).
- */
-export function uploadExtensionOf(fileName: string): string {
-  const base = fileName.slice(fileName.lastIndexOf('/') + 1);
-  const two = /\.([A-Za-z0-9_-]+\.[A-Za-z0-9_-]+)$/.exec(base)?.[1];
-  if (two !== undefined && two.length <= 6) return two;
-  const one = /\.([A-Za-z0-9_-]*)$/.exec(base)?.[1] ?? '';
-  return one.length <= 6 ? one : '';
-}
-
 /** Parses a full id; undefined if it is malformed. */
 export function parseFileId(text: string): FileId | undefined {
   // Apps in JavaScript hand on a parameter that is not there.

@@ -1,25 +1,10 @@
 export { ProtocolError } from './bytes.js';
 export * from './command.js';
-export {
-  beginAuthentication,
-  clientProof,
-  isSameProof,
-  NONCE_BYTES,
-  type Nonces,
-  parseSecrets,
-  proveAuthentication,
-  secretsProblem,
-  serverProof,
-} from './commands/authentication.js';
+export * from './commands/authentication.js';
 export { activeTest, type FileName, quit } from './commands/shared.js';
 export * from './commands/storage-file.js';
 export * from './commands/storage-metadata.js';
-export {
-  type MigrationAction,
-  type MigrationRoom,
-  migrationControl,
-  migrationRoom,
-} from './commands/storage-migration.js';
+export * from './commands/storage-migration.js';
 export * from './commands/storage-peer.js';
 export * from './commands/storage-sync.js';
 export {
@@ -30,9 +15,7 @@ export {
   decodeStatistics,
   emptyStatistics,
   encodeStatistics,
-  type GetMyIpRequest,
   getMyIp,
-  type JoinReply,
   type JoinRequest,
   join,
   type OperationCount,
@@ -59,7 +42,6 @@ export * from './commands/tracker-query.js';
 export * from './commands/tracker-stats.js';
 export {
   ANY_STORE_PATH,
-  CommandCode,
   HEADER_BYTES,
   type IpWidth,
   MAX_GROUP_SERVERS,
@@ -74,34 +56,8 @@ export {
   StorageStatus,
   statusText,
 } from './constants.js';
-export { isError, messageOf } from './errors.js';
-export {
-  appenderSizeField,
-  decodeFields,
-  ENCODED_FIELDS_CHARS,
-  encodeFields,
-  encodePath,
-  encodeTail,
-  extensionOf,
-  type FileId,
-  type FileKind,
-  fileKind,
-  formatFileId,
-  hexByte,
-  isExtension,
-  isGroupName,
-  isSmallNormalSizeField,
-  type NameFields,
-  NORMAL_NAME_CHARS,
-  normalSizeField,
-  parseFileId,
-  parseFileName,
-  RANDOM_BITS,
-  sizeOfField,
-  slaveName,
-  TAIL_CHARS,
-  uploadExtensionOf,
-} from './file-id.js';
+export * from './errors.js';
+export * from './file-id.js';
 export type { Codec } from './layout.js';
 export * from './slice-id.js';
 export * from './token.js';

@@ -1,11 +1,25 @@
 import { type Disk, type DiskFile, decoratedDisk, decoratedFile } from '@stevedore/disk';
 import {
-  CommandCode,
+  appendFile,
   type ConnectionCounts,
   type CountedOperation,
+  createLink,
+  deleteFile,
+  downloadFile,
   emptyStatistics,
+  getMetadata,
+  modifyFile,
   type OperationCount,
   type StorageStatistics,
+  setMetadata,
+  syncAppendFile,
+  syncCreateFile,
+  syncModifyFile,
+  syncUpdateFile,
+  truncateFile,
+  uploadAppenderFile,
+  uploadFile,
+  uploadSlaveFile,
 } from '@stevedore/protocol';
 import type { Context, Handler, Reply } from '@stevedore/wire';
 
@@ -27,21 +41,21 @@ const upload: Counted = { operation: 'upload', bytes: 'uploadBytes', changes: tr
 const syncedIn: Counted = { bytes: 'syncInBytes', changes: false };
 
 const COUNTED: ReadonlyMap<number, Counted> = new Map<number, Counted>([
-  [CommandCode.uploadFile, upload],
-  [CommandCode.uploadAppenderFile, upload],
-  [CommandCode.uploadSlaveFile, upload],
-  [CommandCode.appendFile, { operation: 'append', bytes: 'appendBytes', changes: true }],
-  [CommandCode.modifyFile, { operation: 'modify', bytes: 'modifyBytes', changes: true }],
-  [CommandCode.truncateFile, { operation: 'truncate', changes: true }],
-  [CommandCode.setMetadata, { operation: 'setMetadata', changes: true }],
-  [CommandCode.deleteFile, { operation: 'delete', changes: true }],
-  [CommandCode.downloadFile, { operation: 'download', bytes: 'downloadBytes', changes: false }],
-  [CommandCode.getMetadata, { operation: 'getMetadata', changes: false }],
-  [CommandCode.syncCreateFile, syncedIn],
-  [CommandCode.syncUpdateFile, syncedIn],
-  [CommandCode.syncAppendFile, syncedIn],
-  [CommandCode.syncModifyFile, syncedIn],
-  [CommandCode.createLink, { operation: 'createLink', changes: true }],
+  [uploadFile.code, upload],
+  [uploadAppenderFile.code, upload],
+  [uploadSlaveFile.code, upload],
+  [appendFile.code, { operation: 'append', bytes: 'appendBytes', changes: true }],
+  [modifyFile.code, { operation: 'modify', bytes: 'modifyBytes', changes: true }],
+  [truncateFile.code, { operation: 'truncate', changes: true }],
+  [setMetadata.code, { operation: 'setMetadata', changes: true }],
+  [deleteFile.code, { operation: 'delete', changes: true }],
+  [downloadFile.code, { operation: 'download', bytes: 'downloadBytes', changes: false }],
+  [getMetadata.code, { operation: 'getMetadata', changes: false }],
+  [syncCreateFile.code, syncedIn],
+  [syncUpdateFile.code, syncedIn],
+  [syncAppendFile.code, syncedIn],
+  [syncModifyFile.code, syncedIn],
+  [createLink.code, { operation: 'createLink', changes: true }],
 ]);
 
 /** What replication itself counts. */

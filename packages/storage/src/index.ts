@@ -1,6 +1,5 @@
 /** A FastDFS storage, and what a file backend needs. */
 
-export { ByteBoundedCache } from './files/caches.js';
 export type { FileBackend, NewFile, ReadableFile, StoredMetadata } from './files/file-backend.js';
 export { chunksOf, readInto } from './files/file-backend.js';
 export { filesOnDisk } from './files/files-on-disk.js';

@@ -1,5 +1,18 @@
 import type { Access } from '@stevedore/balance';
-import { CommandCode, migrationControl } from '@stevedore/protocol';
+import {
+  appendFile,
+  createLink,
+  deleteFile,
+  getMetadata,
+  migrationControl,
+  modifyFile,
+  queryFileInfo,
+  setMetadata,
+  truncateFile,
+  uploadAppenderFile,
+  uploadFile,
+  uploadSlaveFile,
+} from '@stevedore/protocol';
 import { type Context, control, type Handler, Payload } from '@stevedore/wire';
 import type { Migration } from './migration/migration.js';
 import type { DiskCosts } from './scheduler/costs.js';
@@ -11,20 +24,20 @@ import type { RequestClass, Scheduler } from './scheduler/scheduler.js';
  */
 
 const CLASSES: ReadonlyMap<number, RequestClass> = new Map([
-  [CommandCode.setMetadata, 'metadata'],
-  [CommandCode.getMetadata, 'metadata'],
-  [CommandCode.queryFileInfo, 'metadata'],
-  [CommandCode.deleteFile, 'metadata'],
-  [CommandCode.createLink, 'metadata'],
-  [CommandCode.uploadFile, 'smallFile'],
-  [CommandCode.uploadAppenderFile, 'smallFile'],
-  [CommandCode.uploadSlaveFile, 'smallFile'],
-  [CommandCode.appendFile, 'smallFile'],
-  [CommandCode.modifyFile, 'smallFile'],
-  [CommandCode.truncateFile, 'smallFile'],
+  [setMetadata.code, 'metadata'],
+  [getMetadata.code, 'metadata'],
+  [queryFileInfo.code, 'metadata'],
+  [deleteFile.code, 'metadata'],
+  [createLink.code, 'metadata'],
+  [uploadFile.code, 'smallFile'],
+  [uploadAppenderFile.code, 'smallFile'],
+  [uploadSlaveFile.code, 'smallFile'],
+  [appendFile.code, 'smallFile'],
+  [modifyFile.code, 'smallFile'],
+  [truncateFile.code, 'smallFile'],
 ]);
 
-const READS: ReadonlySet<number> = new Set([CommandCode.getMetadata, CommandCode.queryFileInfo]);
+const READS: ReadonlySet<number> = new Set([getMetadata.code, queryFileInfo.code]);
 
 /** The payload is already in memory, so no wait is long. */
 const MEMORY_TIMEOUT_MS = 1000;

@@ -18,13 +18,10 @@ export interface StoreChoice {
   readonly storePathIndex: number;
 }
 
-/** When members count as active and as full, and how one is chosen. */
+/** When members count as active and as full. */
 export interface ChoiceRules {
   readonly checkActiveIntervalMs: number;
   readonly reservedSpaceMegabytes: number;
-  readonly storeServer: 'round-robin' | 'first' | 'priority';
-  readonly storePath: 'round-robin' | 'most-free';
-  readonly downloadServer: 'round-robin' | 'source';
   readonly environment: Environment;
 }
 
@@ -99,9 +96,10 @@ export class Group {
 
   /** Chooses a member for an upload; undefined if the group is full. */
   chooseStore(nowMs: number): StoreChoice | undefined {
-    const { reservedSpaceMegabytes, storePath } = this.#rules;
-    const member = this.#storeMember(nowMs);
-    const storePathIndex = member?.nextStorePath(reservedSpaceMegabytes, storePath);
+    const { reservedSpaceMegabytes } = this.#rules;
+    const candidates = this.#withRoom(nowMs);
+    const member = candidates[this.#storeTurn++ % Math.max(candidates.length, 1)];
+    const storePathIndex = member?.nextStorePath(reservedSpaceMegabytes);
     if (!member || storePathIndex === undefined) return undefined;
     return { group: this, member, storePathIndex };
   }
@@ -110,9 +108,8 @@ export class Group {
   chooseStoreAll(
     nowMs: number,
   ): { readonly members: readonly Member[]; readonly storePathIndex: number } | undefined {
-    const { reservedSpaceMegabytes, storePath } = this.#rules;
-    const members = this.writable(nowMs).filter((each) => each.hasRoom(reservedSpaceMegabytes));
-    const storePathIndex = members[0]?.nextStorePath(reservedSpaceMegabytes, storePath);
+    const members = this.#withRoom(nowMs);
+    const storePathIndex = members[0]?.nextStorePath(this.#rules.reservedSpaceMegabytes);
     return storePathIndex === undefined ? undefined : { members, storePathIndex };
   }
 
@@ -121,8 +118,6 @@ export class Group {
     const { best } = this.#holders(file, nowMs);
     // All readers of a changing file ask the same member, so that nobody sees a change undone.
     if (file?.onlyAtSource) return best[0]!;
-    const source = file && best.find((each) => isSource(file, each));
-    if (source && this.#rules.downloadServer === 'source') return source;
     return best[this.#fetchTurn++ % best.length]!;
   }
 
@@ -174,18 +169,9 @@ export class Group {
     return this.#members.find((each) => isSource(file, each));
   }
 
-  #storeMember(nowMs: number): Member | undefined {
-    const { reservedSpaceMegabytes, storeServer } = this.#rules;
-    const candidates = this.writable(nowMs).filter((each) => each.hasRoom(reservedSpaceMegabytes));
-    const priority = (member: Member): number => member.joinRequest?.uploadPriority ?? 0;
-    switch (storeServer) {
-      case 'first':
-        return candidates[0];
-      case 'priority':
-        return [...candidates].sort((a, b) => priority(a) - priority(b))[0];
-      case 'round-robin':
-        return candidates[this.#storeTurn++ % Math.max(candidates.length, 1)];
-    }
+  #withRoom(nowMs: number): readonly Member[] {
+    const { reservedSpaceMegabytes } = this.#rules;
+    return this.writable(nowMs).filter((each) => each.hasRoom(reservedSpaceMegabytes));
   }
 }
 

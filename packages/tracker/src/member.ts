@@ -79,11 +79,6 @@ export class Member {
     return this.#syncedFrom.get(sourceId) ?? 0;
   }
 
-  /** True while its first copy is not complete. */
-  get isUnfinished(): boolean {
-    return UNFINISHED.includes(this.status);
-  }
-
   /** The reported statistics, with the times that only the tracker knows. */
   get statistics(): StorageStatistics {
     const times = {
@@ -170,43 +165,31 @@ export class Member {
     this.status = status === online || status === active ? offline : status;
   }
 
-  /** `mode`: whether the earliest or the latest time of its active peers counts. */
-  reportSynced(
-    reports: readonly SyncedUntil[],
-    isActive: (id: string) => boolean,
-    mode: 'all' | 'any',
-  ): void {
+  /** The earliest time of its active peers counts: uploads go to any of them. */
+  reportSynced(reports: readonly SyncedUntil[], isActive: (id: string) => boolean): void {
     for (const { sourceId, seconds } of reports) {
       if (seconds > 0) this.#syncedFrom.set(sourceId, seconds);
     }
     const times = reports
       .filter(({ sourceId, seconds }) => seconds > 0 && isActive(sourceId))
       .map(({ seconds }) => seconds);
-    if (times.length === 0) return;
-    this.syncedSeconds = mode === 'all' ? Math.min(...times) : Math.max(...times);
+    if (times.length > 0) this.syncedSeconds = Math.min(...times);
   }
 
   hasRoom(reservedMegabytes: number): boolean {
     return this.usage.some((path) => path.freeMegabytes > reservedMegabytes);
   }
 
-  /** The store path for the next upload: the next, or the emptiest, of those with space. */
-  nextStorePath(
-    reservedMegabytes: number,
-    choice: 'round-robin' | 'most-free',
-  ): number | undefined {
+  /** The store path for the next upload: the next of those with space. */
+  nextStorePath(reservedMegabytes: number): number | undefined {
     const count = this.usage.length;
-    const candidates = Array.from({ length: count }, (_, step) =>
-      choice === 'most-free' ? step : (this.currentWritePath + step) % count,
-    ).filter((index) => this.usage[index]!.freeMegabytes > reservedMegabytes);
-    if (choice === 'most-free') {
-      candidates.sort(
-        (one, other) => this.usage[other]!.freeMegabytes - this.usage[one]!.freeMegabytes,
-      );
+    for (let step = 0; step < count; step++) {
+      const index = (this.currentWritePath + step) % count;
+      if (this.usage[index]!.freeMegabytes <= reservedMegabytes) continue;
+      this.currentWritePath = (index + 1) % count;
+      return index;
     }
-    const index = candidates[0];
-    if (index !== undefined) this.currentWritePath = (index + 1) % count;
-    return index;
+    return undefined;
   }
 
   brief(): ServerBrief {

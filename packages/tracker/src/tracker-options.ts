@@ -32,12 +32,6 @@ export interface TrackerOptions extends ConnectionOptions, AccessOptions {
   readonly storeLookup?: StoreLookup;
   /** The group of all uploads, for the lookup `group`. */
   readonly storeGroup?: string;
-  /** Storage of an upload: in turns, lowest id or lowest priority. Default `round-robin`. */
-  readonly storeServer?: 'round-robin' | 'first' | 'priority';
-  /** Store path of an upload: in turns, or the emptiest. Default `round-robin`. */
-  readonly storePath?: 'round-robin' | 'most-free';
-  /** Storage of a download: in turns among holders, or the source. Default `round-robin`. */
-  readonly downloadServer?: 'round-robin' | 'source';
   /**
    * Storages by id, `100001 group1 10.0.0.7:23000`. Others may not join, and file names contain
    * ids instead of addresses. Default: none; addresses identify storages.
@@ -72,9 +66,6 @@ export function trackerSettings(options: TrackerOptions): TrackerSettings {
     access: accessSettings(options),
     storeLookup: options.storeLookup ?? trackerFlags.storeLookup.default,
     storeGroup: options.storeGroup ?? trackerFlags.storeGroup.default,
-    storeServer: options.storeServer ?? 'round-robin',
-    storePath: options.storePath ?? 'round-robin',
-    downloadServer: options.downloadServer ?? 'round-robin',
     storageIds,
     addressWidth: options.addressWidth ?? (storageIds.useIpv6 ? 'wide' : 'narrow'),
     environment: options.environment ?? systemEnvironment,

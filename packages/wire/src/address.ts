@@ -51,18 +51,6 @@ export function checkAddress(text: string, defaultPort: number): Address {
   throw new OptionError(`"${text}" is not an address of the form host:port or [ipv6]:port`);
 }
 
-/** Key for tables that name `host` or `host:port`; undefined if the text is no address. */
-export function addressKey(text: string): string | undefined {
-  const address = parseAddress(text, MAX_PORT);
-  if (!address) return undefined;
-  return hasPort(text) ? address.text : address.host;
-}
-
-/** True if the text of a valid address names a port. */
-export function hasPort(text: string): boolean {
-  return !isIPv6(text) && /:\d{1,5}$/.test(text);
-}
-
 /** True for an address of one machine, to which peers can connect. */
 export function isOwnAddress(host: string): boolean {
   return isIPv4(host) ? !host.startsWith('0.') : isIP(host) === 6 && host !== '::';

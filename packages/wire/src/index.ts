@@ -1,18 +1,16 @@
 /** FastDFS frames over sockets, client and server side. */
 export {
   type Address,
-  addressKey,
   addressText,
   checkAddress,
   DEFAULT_TRACKER_PORT,
-  hasPort,
   idOfAddress,
   isOwnAddress,
   makeAddress,
   parseAddress,
 } from './address.js';
 export { authenticate } from './client/authentication.js';
-export { BodySource, type PreparedBody, SourceCursor } from './client/body-source.js';
+export { BodySource, type PreparedBody } from './client/body-source.js';
 export {
   Caller,
   type CallPlan,

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { crc32 } from 'node:zlib';
@@ -28,12 +28,6 @@ const SIZES: readonly (readonly [size: number, extension: string])[] = [
 const FORMS: Readonly<Record<string, (bytes: Buffer) => { body: Body; size?: number }>> = {
   'one array': (bytes) => ({ body: bytes }),
   'a stream of its size': (bytes) => ({ body: chunks(bytes, 70_001), size: bytes.length }),
-  'a stream of unknown size': (bytes) => ({ body: chunks(bytes, 1_001) }),
-  'a file of the disk': (bytes) => {
-    const path = join(temporaryFolder(), 'body');
-    writeFileSync(path, bytes);
-    return { body: { path } };
-  },
 };
 
 async function* chunks(bytes: Buffer, size: number): AsyncGenerator<Uint8Array> {

@@ -9,12 +9,12 @@ import {
   regenerateAppender,
   truncateFile,
 } from '@stevedore/protocol';
-import { type Body, type BodyOptions, checkBody, invalid, isSize, knownSize } from '../body.js';
+import { type Body, type BodyOptions, invalid, isSize, prepareBody } from '../body.js';
 import { type CallOptions, Deadline } from '../deadline.js';
 import { orphanOf } from '../events.js';
 import { checkFileId } from '../file-ids.js';
 import type { Context } from './context.js';
-import { namedFile, withBody } from './upload.js';
+import { isUnspent, namedFile } from './upload.js';
 
 /**
  * Changes of appender files. An append or a new name must not happen twice, so they are sent once,
@@ -36,16 +36,21 @@ export async function append(
   options: AppendOptions,
 ): Promise<void> {
   const id = checkFileId('append', fileId);
-  const checked = checkBody('append', body, options);
-  const deadline = new Deadline('append', options, knownSize(checked), fileId);
-  await withBody(context, deadline, checked, async ({ size, payload }) => {
-    const storage = await context.updateTarget(id, deadline);
-    const request = { name: id.name, size };
-    const command = tolerant(appendFile, size === 0 ? appendFile.request.encode(request) : NONE);
-    await context.caller.callWithPayload(storage, command, request, payload, deadline, {
-      repeatable: false,
-    });
-  });
+  const prepared = prepareBody('append', body, options);
+  const { size, payload } = prepared;
+  const deadline = new Deadline('append', options, size, fileId);
+  await context.run(
+    deadline,
+    async () => {
+      const storage = await context.updateTarget(id, deadline);
+      const request = { name: id.name, size };
+      const command = tolerant(appendFile, size === 0 ? appendFile.request.encode(request) : NONE);
+      await context.caller.callWithPayload(storage, command, request, payload, deadline, {
+        repeatable: false,
+      });
+    },
+    isUnspent(prepared),
+  );
 }
 
 export async function modify(
@@ -57,14 +62,19 @@ export async function modify(
 ): Promise<void> {
   const id = checkFileId('modify', fileId);
   if (!isSize(offset)) throw invalid('modify', `offset is ${offset}`);
-  const checked = checkBody('modify', body, options);
-  const deadline = new Deadline('modify', options, knownSize(checked), fileId);
-  await withBody(context, deadline, checked, async ({ size, payload }) => {
-    const storage = await context.updateTarget(id, deadline);
-    const request = { name: id.name, offset, size };
-    const command = tolerant(modifyFile, size === 0 ? modifyFile.request.encode(request) : NONE);
-    await context.caller.callWithPayload(storage, command, request, payload, deadline);
-  });
+  const prepared = prepareBody('modify', body, options);
+  const { size, payload } = prepared;
+  const deadline = new Deadline('modify', options, size, fileId);
+  await context.run(
+    deadline,
+    async () => {
+      const storage = await context.updateTarget(id, deadline);
+      const request = { name: id.name, offset, size };
+      const command = tolerant(modifyFile, size === 0 ? modifyFile.request.encode(request) : NONE);
+      await context.caller.callWithPayload(storage, command, request, payload, deadline);
+    },
+    isUnspent(prepared),
+  );
 }
 
 export async function truncate(

@@ -56,7 +56,7 @@ export class Context {
     this.trackers = new Trackers(this.caller, settings.trackers);
     this.storeAnswers = new SharedAnswers(settings.uploadsPerStoreAnswer);
     this.fetchAnswers = new SharedAnswers(settings.readsPerFetchAnswer);
-    this.addresses = new StorageAddresses(settings);
+    this.addresses = new StorageAddresses();
     this.reportOrphan = reportOrphan;
   }
 

@@ -161,8 +161,8 @@ class Failover<T> {
     const answer = await asked.catch(() => undefined);
     this.#deadline.throwIfEnded();
     if (!answer) return [];
-    return this.#context.addresses
-      .allowed(answer.reply.servers, answer.tracker, this.#deadline)
+    return answer.reply.servers
+      .map((each) => this.#context.addresses.of(each, answer.tracker, this.#deadline))
       .filter((address) => !this.#tried.has(address.text));
   }
 
@@ -177,10 +177,10 @@ class Failover<T> {
     if (!answer) return { isAway: false, active: [] };
     const { reply, tracker } = answer;
     const { source, kind } = this.#read.facts;
-    const addresses = (records: readonly StorageRecord[]): Address[] => {
-      const servers = records.map(({ address, storagePort: port }) => ({ address, port }));
-      return this.#context.addresses.allowed(servers, tracker, this.#deadline);
-    };
+    const addresses = (records: readonly StorageRecord[]): Address[] =>
+      records.map(({ address, storagePort: port }) =>
+        this.#context.addresses.of({ address, port }, tracker, this.#deadline),
+      );
     const record = reply.find((each) => names(each, source) && !isGone(each));
     // Other storages may have an older appender; only the tracker knows which are in sync.
     const isAlike = kind !== 'appender' || parseSliceId(id) !== undefined;

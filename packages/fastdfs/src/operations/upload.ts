@@ -15,20 +15,11 @@ import {
   slaveName,
   type UploadRequest,
   uploadAppenderFile,
-  uploadExtensionOf,
   uploadFile,
   uploadSlaveFile,
 } from '@stevedore/protocol';
-import type { Address, FailedExchange, PreparedBody } from '@stevedore/wire';
-import {
-  type Body,
-  type BodyOptions,
-  type CheckedBody,
-  checkBody,
-  invalid,
-  knownSize,
-  prepareBody,
-} from '../body.js';
+import type { Address, CallPlan, FailedExchange, PreparedBody } from '@stevedore/wire';
+import { type Body, type BodyOptions, invalid, prepareBody } from '../body.js';
 import { type CallOptions, Deadline } from '../deadline.js';
 import { FastdfsError, type FastdfsErrorCode } from '../errors.js';
 import { orphanOf } from '../events.js';
@@ -44,7 +35,7 @@ import type { Lease } from './shared-answers.js';
  */
 
 export interface UploadOptions extends CallOptions, BodyOptions {
-  /** Without its dot, at most 6 of `A-Z a-z 0-9 . _ -`. Default: that of a path, else none. */
+  /** Without its dot, at most 6 of `A-Z a-z 0-9 . _ -`. Default none. */
   readonly extension?: string | undefined;
   /** 1 to 16 letters and digits. Default: the tracker chooses. */
   readonly group?: string | undefined;
@@ -74,43 +65,19 @@ export async function upload(
   options: UploadOptions,
 ): Promise<string> {
   const operation = kind === 'file' ? 'upload' : 'uploadAppender';
-  const checked = checkBody(operation, body, options);
-  const { group, extension = checked.kind === 'path' ? uploadExtensionOf(checked.path) : '' } =
-    options;
+  const prepared = prepareBody(operation, body, options);
+  const { group, extension = '' } = options;
   if (!isExtension(extension)) throw invalid(operation, `extension "${extension}"`);
   if (group !== undefined && !isGroupName(group)) throw invalid(operation, `group "${group}"`);
-  const deadline = new Deadline(operation, options, knownSize(checked));
+  const deadline = new Deadline(operation, options, prepared.size);
   const command = kind === 'file' ? FILE : APPENDER;
-  return withBody(context, deadline, checked, (prepared) =>
-    store({ context, deadline, command, body: prepared, extension, group }),
-  );
+  const file = { context, deadline, command, body: prepared, extension, group };
+  return context.run(deadline, () => store(file), isUnspent(prepared));
 }
 
-/** Runs a call and releases its body at the end. */
-export async function withBody<T>(
-  context: Context,
-  deadline: Deadline,
-  checked: CheckedBody,
-  use: (body: PreparedBody) => Promise<T>,
-): Promise<T> {
-  let body: PreparedBody | undefined;
-  try {
-    return await context.run(
-      deadline,
-      async () => {
-        body ??= await prepareBody(checked, context.settings, deadline);
-        return use(body);
-      },
-      () => body === undefined || !isSpent(body),
-    );
-  } finally {
-    await body?.release();
-  }
-}
-
-/** True if the body was read and cannot be read again. */
-function isSpent({ payload }: PreparedBody): boolean {
-  return !Buffer.isBuffer(payload) && payload.spent;
+/** False once the body was read and cannot be read again. */
+export function isUnspent({ payload }: PreparedBody): () => boolean {
+  return () => Buffer.isBuffer(payload) || !payload.spent;
 }
 
 /** An upload in progress. */
@@ -161,20 +128,14 @@ async function storeAt(file: NewFile, lease: Lease<StoreAnswer>): Promise<string
       };
       const { payload } = body;
       const plan = { onFailed };
-      const stored = await caller.callWithPayload(
-        storage,
-        command,
-        request,
-        payload,
-        deadline,
-        plan,
-      );
+      const sent = caller.callWithPayload(storage, command, request, payload, deadline, plan);
+      const stored = await sent;
       return formatFileId(stored);
     } catch (error) {
       context.storeAnswers.done(lease, false);
       deadline.throwIfEnded();
       const lost = error instanceof FastdfsError && LOST.has(error.code) && !answered;
-      if (!lost || isSpent(body) || attempt === MAX_STORAGES) throw error;
+      if (!lost || !isUnspent(body)() || attempt === MAX_STORAGES) throw error;
       places ??= otherPlaces(file, lease.answer.reply, storage);
       place = (await places.next()).value as Place | undefined;
       if (!place) throw error;
@@ -206,7 +167,7 @@ async function* otherPlaces(
     .catch(() => undefined);
   deadline.throwIfEnded();
   const storages = listed
-    ? context.addresses.allowed(listed.reply.servers, listed.tracker, deadline)
+    ? listed.reply.servers.map((each) => context.addresses.of(each, listed.tracker, deadline))
     : [];
   for (const storage of storages) {
     if (tried.has(storage.text)) continue;
@@ -241,7 +202,7 @@ export function namedFile(codec: Codec<FileName>): Codec<FileName> {
  */
 
 export interface SlaveOptions extends CallOptions, BodyOptions {
-  /** Default: that of a path, else the master's. */
+  /** Default: the master's. */
   readonly extension?: string | undefined;
 }
 
@@ -257,32 +218,27 @@ export async function uploadSlave(
 ): Promise<string> {
   const operation = 'uploadSlave';
   const id = checkFileId(operation, masterId);
-  const checked = checkBody(operation, body, options);
+  const prepared = prepareBody(operation, body, options);
   if (!PREFIX.test(prefix) || prefix.length > SLAVE_PREFIX_BYTES) {
     throw invalid(operation, `prefix "${prefix}"`);
   }
-  const extension =
-    options.extension ??
-    (checked.kind === 'path' ? uploadExtensionOf(checked.path) : storedExtension(id.name));
+  const { extension = storedExtension(id.name) } = options;
   if (!isExtension(extension)) throw invalid(operation, `extension "${extension}"`);
   const slaveId = expectedId(id.group, id.name, prefix, extension);
-  const deadline = new Deadline(operation, options, knownSize(checked), masterId);
-  return withBody(context, deadline, checked, async ({ size, payload }) => {
+  const { size, payload } = prepared;
+  const deadline = new Deadline(operation, options, size, masterId);
+  const plan: CallPlan = {
+    repeatable: false,
+    onFailed: (failed) => context.reportOrphan(orphanOf(failed, operation, size, slaveId)),
+  };
+  const use = async (): Promise<string> => {
     const storage = await context.updateTarget(id, deadline);
     const request = { master: id.name, size, prefix, extension };
-    const stored = await context.caller.callWithPayload(
-      storage,
-      SLAVE,
-      request,
-      payload,
-      deadline,
-      {
-        repeatable: false,
-        onFailed: (failed) => context.reportOrphan(orphanOf(failed, operation, size, slaveId)),
-      },
-    );
+    const { caller } = context;
+    const stored = await caller.callWithPayload(storage, SLAVE, request, payload, deadline, plan);
     return formatFileId(stored);
-  });
+  };
+  return context.run(deadline, use, isUnspent(prepared));
 }
 
 function expectedId(group: string, master: string, prefix: string, extension: string): string {

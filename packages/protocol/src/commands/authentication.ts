@@ -1,7 +1,6 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { ProtocolError } from '../bytes.js';
 import type { Command } from '../command.js';
-import { CommandCode } from '../constants.js';
 import type { Codec } from '../layout.js';
 
 /**
@@ -18,18 +17,18 @@ const MIN_SECRET_BYTES = 16;
 /** One secret in use, the others for rotation. */
 const MAX_SECRETS = 8;
 
-/** AUTH_BEGIN (220): 32 random bytes of the client; the reply is 32 of the server. */
+/** 32 random bytes of the client; the reply is 32 of the server. */
 export const beginAuthentication: Command<Buffer, Buffer> = {
   name: 'AUTH_BEGIN',
-  code: CommandCode.authBegin,
+  code: 220,
   request: exactly(NONCE_BYTES),
   reply: exactly(NONCE_BYTES),
 };
 
-/** AUTH_PROVE (221): the client's proof; the reply is the server's. */
+/** The client's proof; the reply is the server's. */
 export const proveAuthentication: Command<Buffer, Buffer> = {
   name: 'AUTH_PROVE',
-  code: CommandCode.authProve,
+  code: 221,
   request: exactly(PROOF_BYTES),
   reply: exactly(PROOF_BYTES),
 };

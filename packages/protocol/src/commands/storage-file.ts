@@ -1,4 +1,4 @@
-import { CommandCode, EXTENSION_BYTES, SLAVE_PREFIX_BYTES } from '../constants.js';
+import { EXTENSION_BYTES, SLAVE_PREFIX_BYTES } from '../constants.js';
 import {
   address,
   type BodyOf,
@@ -24,13 +24,8 @@ const uploadRequest = record({
 });
 export type UploadRequest = BodyOf<typeof uploadRequest>;
 
-/** UPLOAD_FILE (11): stores a new file; the reply names it. */
-export const uploadFile = payloadCommand(
-  'UPLOAD_FILE',
-  CommandCode.uploadFile,
-  uploadRequest,
-  fileName,
-);
+/** Stores a new file; the reply names it. */
+export const uploadFile = payloadCommand('UPLOAD_FILE', 11, uploadRequest, fileName);
 
 const downloadRequest = record({
   /** First byte wanted. */
@@ -49,16 +44,10 @@ export type DownloadRequest = BodyOf<typeof downloadRequest>;
  */
 export const DownloadFlag = { placeWanted: 1 } as const;
 
-/** DOWNLOAD_FILE (14): bytes of a file. Clients stream the reply instead of decoding it. */
-export const downloadFile = command(
-  'DOWNLOAD_FILE',
-  CommandCode.downloadFile,
-  downloadRequest,
-  raw,
-);
+/** Bytes of a file. Clients stream the reply instead of decoding it. */
+export const downloadFile = command('DOWNLOAD_FILE', 14, downloadRequest, raw);
 
-/** DELETE_FILE (12) */
-export const deleteFile = command('DELETE_FILE', CommandCode.deleteFile, fileName, nothing);
+export const deleteFile = command('DELETE_FILE', 12, fileName, nothing);
 
 /** Flags of QUERY_FILE_INFO, in the status byte of the request header. */
 export const QueryInfoFlag = { noCrc: 1, silent: 2 } as const;
@@ -76,24 +65,18 @@ const remoteFileInfo = record(
 );
 export type RemoteFileInfo = BodyOf<typeof remoteFileInfo>;
 
-/** QUERY_FILE_INFO (22) */
-export const queryFileInfo = command(
-  'QUERY_FILE_INFO',
-  CommandCode.queryFileInfo,
-  fileName,
-  remoteFileInfo,
-);
+export const queryFileInfo = command('QUERY_FILE_INFO', 22, fileName, remoteFileInfo);
 
 /**
  * Appender files: files that can be appended to, overwritten in part and truncated. Requests do not
  * carry the group: the storage knows its own.
  */
 
-/** UPLOAD_APPENDER_FILE (23): as UPLOAD_FILE, for a file that can change later. */
+/** As UPLOAD_FILE, for a file that can change later. */
 export const uploadAppenderFile = {
   ...uploadFile,
   name: 'UPLOAD_APPENDER_FILE',
-  code: CommandCode.uploadAppenderFile,
+  code: 23,
 };
 
 const appendRequest = record({
@@ -105,13 +88,7 @@ const appendRequest = record({
 });
 export type AppendRequest = BodyOf<typeof appendRequest>;
 
-/** APPEND_FILE (24) */
-export const appendFile = payloadCommand(
-  'APPEND_FILE',
-  CommandCode.appendFile,
-  appendRequest,
-  nothing,
-);
+export const appendFile = payloadCommand('APPEND_FILE', 24, appendRequest, nothing);
 
 const modifyRequest = record({
   '#name': length,
@@ -120,15 +97,9 @@ const modifyRequest = record({
   size,
   name: counted(),
 });
-export type ModifyRequest = BodyOf<typeof modifyRequest>;
 
-/** MODIFY_FILE (34): overwrites from `offset`; writing past the end extends the file. */
-export const modifyFile = payloadCommand(
-  'MODIFY_FILE',
-  CommandCode.modifyFile,
-  modifyRequest,
-  nothing,
-);
+/** Overwrites from `offset`; writing past the end extends the file. */
+export const modifyFile = payloadCommand('MODIFY_FILE', 34, modifyRequest, nothing);
 
 const truncateRequest = record(
   {
@@ -139,20 +110,13 @@ const truncateRequest = record(
   },
   'TRUNCATE_FILE',
 );
-export type TruncateRequest = BodyOf<typeof truncateRequest>;
 
-/** TRUNCATE_FILE (36) */
-export const truncateFile = command(
-  'TRUNCATE_FILE',
-  CommandCode.truncateFile,
-  truncateRequest,
-  nothing,
-);
+export const truncateFile = command('TRUNCATE_FILE', 36, truncateRequest, nothing);
 
-/** REGENERATE_APPENDER_FILENAME (38): turns an appender into a normal file with a new name. */
+/** Turns an appender into a normal file with a new name. */
 export const regenerateAppender = command(
   'REGENERATE_APPENDER_FILENAME',
-  CommandCode.regenerateAppenderFilename,
+  38,
   record({ name: tail() }),
   fileName,
 );
@@ -172,12 +136,11 @@ const slaveUploadRequest = record({
   /** Name of the master without its group. */
   master: counted(),
 });
-export type SlaveUploadRequest = BodyOf<typeof slaveUploadRequest>;
 
-/** UPLOAD_SLAVE_FILE (21): stores a file under its master's name plus a prefix. */
+/** Stores a file under its master's name plus a prefix. */
 export const uploadSlaveFile = payloadCommand(
   'UPLOAD_SLAVE_FILE',
-  CommandCode.uploadSlaveFile,
+  21,
   slaveUploadRequest,
   fileName,
 );
@@ -198,7 +161,5 @@ const linkRequest = record(
   },
   'CREATE_LINK',
 );
-export type LinkRequest = BodyOf<typeof linkRequest>;
 
-/** CREATE_LINK (20) */
-export const createLink = command('CREATE_LINK', CommandCode.createLink, linkRequest, fileName);
+export const createLink = command('CREATE_LINK', 20, linkRequest, fileName);

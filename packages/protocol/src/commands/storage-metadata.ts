@@ -1,6 +1,6 @@
 import { ProtocolError, readU8, writeU8 } from '../bytes.js';
-import { CommandCode, MAX_METADATA_KEY_BYTES, MAX_METADATA_VALUE_BYTES } from '../constants.js';
-import { type BodyOf, counted, countedBytes, type Field, length, record, u8 } from '../layout.js';
+import { MAX_METADATA_KEY_BYTES, MAX_METADATA_VALUE_BYTES } from '../constants.js';
+import { counted, countedBytes, type Field, length, record, u8 } from '../layout.js';
 import { command, fileName, group, nothing, raw } from './shared.js';
 
 /**
@@ -66,18 +66,11 @@ const setMetadataRequest = record(
   },
   'SET_METADATA',
 );
-export type SetMetadataRequest = BodyOf<typeof setMetadataRequest>;
 
-/** SET_METADATA (13) */
-export const setMetadata = command(
-  'SET_METADATA',
-  CommandCode.setMetadata,
-  setMetadataRequest,
-  nothing,
-);
+export const setMetadata = command('SET_METADATA', 13, setMetadataRequest, nothing);
 
-/** GET_METADATA (15): the reply is the metadata's text; status 2 if there is none. */
-export const getMetadata = command('GET_METADATA', CommandCode.getMetadata, fileName, raw);
+/** The reply is the metadata's text; status 2 if there is none. */
+export const getMetadata = command('GET_METADATA', 15, fileName, raw);
 
 function checkText(what: string, text: string, maxBytes: number): void {
   if (Buffer.byteLength(text) > maxBytes) {

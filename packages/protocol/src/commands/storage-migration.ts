@@ -1,5 +1,4 @@
 import { ProtocolError } from '../bytes.js';
-import { CommandCode } from '../constants.js';
 import { type BodyOf, type Codec, only, record, size } from '../layout.js';
 import { command, raw } from './shared.js';
 
@@ -8,7 +7,7 @@ import { command, raw } from './shared.js';
  * such storages ask each other before they move load.
  */
 
-export const MIGRATION_ACTIONS = ['status', 'pause', 'resume', 'dry-run', 'recall'] as const;
+const MIGRATION_ACTIONS = ['status', 'pause', 'resume', 'dry-run', 'recall'] as const;
 export type MigrationAction = (typeof MIGRATION_ACTIONS)[number];
 
 const action: Codec<MigrationAction> = {
@@ -21,13 +20,8 @@ const action: Codec<MigrationAction> = {
   },
 };
 
-/** MIGRATION_CONTROL (210): an action as text; the reply is the resulting status as JSON. */
-export const migrationControl = command(
-  'MIGRATION_CONTROL',
-  CommandCode.migrationControl,
-  action,
-  raw,
-);
+/** An action as text; the reply is the resulting status as JSON. */
+export const migrationControl = command('MIGRATION_CONTROL', 210, action, raw);
 
 /**
  * A metadata server's forecast for the next interval and the load that it accepts, in bytes per
@@ -59,10 +53,5 @@ const room: Codec<MigrationRoom> = {
   },
 };
 
-/** MIGRATION_ROOM (211): bytes per second to move there in the next interval; 0 only asks. */
-export const migrationRoom = command(
-  'MIGRATION_ROOM',
-  CommandCode.migrationRoom,
-  only(size, 'MIGRATION_ROOM'),
-  room,
-);
+/** Bytes per second to move there in the next interval; 0 only asks. */
+export const migrationRoom = command('MIGRATION_ROOM', 211, only(size, 'MIGRATION_ROOM'), room);

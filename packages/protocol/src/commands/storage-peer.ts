@@ -1,5 +1,5 @@
 import { ProtocolError } from '../bytes.js';
-import { CommandCode, MAX_NAME_BYTES } from '../constants.js';
+import { MAX_NAME_BYTES } from '../constants.js';
 import {
   type BodyOf,
   type Codec,
@@ -33,41 +33,19 @@ export type SyncFile = BodyOf<typeof syncFile>;
 /** Header status of a SYNC_CREATE_FILE or SYNC_UPDATE_FILE without content. */
 export const ALREADY_THERE = 17;
 
-/** STORAGE_SYNC_CREATE_FILE (16) */
-export const syncCreateFile = payloadCommand(
-  'STORAGE_SYNC_CREATE_FILE',
-  CommandCode.syncCreateFile,
-  syncFile,
-  nothing,
-);
+export const syncCreateFile = payloadCommand('STORAGE_SYNC_CREATE_FILE', 16, syncFile, nothing);
 
-/** STORAGE_SYNC_UPDATE_FILE (18): replaces a whole file, mostly metadata. */
-export const syncUpdateFile = payloadCommand(
-  'STORAGE_SYNC_UPDATE_FILE',
-  CommandCode.syncUpdateFile,
-  syncFile,
-  nothing,
-);
+/** Replaces a whole file, mostly metadata. */
+export const syncUpdateFile = payloadCommand('STORAGE_SYNC_UPDATE_FILE', 18, syncFile, nothing);
 
 /** Part of a file; its bytes follow. */
 const syncPart = record({ '#name': length, offset: size, size, ...change }, 'a part of a file');
 export type SyncPart = BodyOf<typeof syncPart>;
 
-/** STORAGE_SYNC_APPEND_FILE (25): status 2 asks for the whole file, 17 means already applied. */
-export const syncAppendFile = payloadCommand(
-  'STORAGE_SYNC_APPEND_FILE',
-  CommandCode.syncAppendFile,
-  syncPart,
-  nothing,
-);
+/** Status 2 asks for the whole file, 17 means already applied. */
+export const syncAppendFile = payloadCommand('STORAGE_SYNC_APPEND_FILE', 25, syncPart, nothing);
 
-/** STORAGE_SYNC_MODIFY_FILE (35) */
-export const syncModifyFile = payloadCommand(
-  'STORAGE_SYNC_MODIFY_FILE',
-  CommandCode.syncModifyFile,
-  syncPart,
-  nothing,
-);
+export const syncModifyFile = payloadCommand('STORAGE_SYNC_MODIFY_FILE', 35, syncPart, nothing);
 
 const syncTruncation = record(
   { '#name': length, oldSize: size, newSize: size, ...change },
@@ -75,18 +53,13 @@ const syncTruncation = record(
 );
 export type SyncTruncation = BodyOf<typeof syncTruncation>;
 
-/** STORAGE_SYNC_TRUNCATE_FILE (37): status 17 if the old size differs. */
-export const syncTruncateFile = command(
-  'STORAGE_SYNC_TRUNCATE_FILE',
-  CommandCode.syncTruncateFile,
-  syncTruncation,
-  nothing,
-);
+/** Status 17 if the old size differs. */
+export const syncTruncateFile = command('STORAGE_SYNC_TRUNCATE_FILE', 37, syncTruncation, nothing);
 
-/** STORAGE_SYNC_DELETE_FILE (17): status 2 if there is no such file. */
+/** Status 2 if there is no such file. */
 export const syncDeleteFile = command(
   'STORAGE_SYNC_DELETE_FILE',
-  CommandCode.syncDeleteFile,
+  17,
   record({ ...change, name: tail(1, MAX_NAME_BYTES) }),
   nothing,
 );
@@ -98,24 +71,13 @@ const syncPair = record(
 );
 export type SyncPair = BodyOf<typeof syncPair>;
 
-/** STORAGE_SYNC_CREATE_LINK (19) */
-export const syncCreateLink = command(
-  'STORAGE_SYNC_CREATE_LINK',
-  CommandCode.syncCreateLink,
-  syncPair,
-  nothing,
-);
+export const syncCreateLink = command('STORAGE_SYNC_CREATE_LINK', 19, syncPair, nothing);
 
 /** On success, the C storage echoes the request. */
 const anything: Codec<undefined> = { encode: nothing.encode, decode: () => undefined };
 
-/** STORAGE_SYNC_RENAME_FILE (40): status 2 asks for the whole file. */
-export const syncRenameFile = command(
-  'STORAGE_SYNC_RENAME_FILE',
-  CommandCode.syncRenameFile,
-  syncPair,
-  anything,
-);
+/** Status 2 asks for the whole file. */
+export const syncRenameFile = command('STORAGE_SYNC_RENAME_FILE', 40, syncPair, anything);
 
 /**
  * A listing: the files of one store path, as a storage lists them for a peer that has lost its
@@ -131,13 +93,8 @@ export const MAX_LISTING_LINE_BYTES = 512;
 const filesOfPath = record({ group, storePathIndex: u8 }, 'a request for the files of a path');
 export type FilesOfPath = BodyOf<typeof filesOfPath>;
 
-/** FETCH_ONE_PATH_BINLOG (26). The reply is a listing. */
-export const fetchOnePathBinlog = command(
-  'FETCH_ONE_PATH_BINLOG',
-  CommandCode.fetchOnePathBinlog,
-  filesOfPath,
-  nothing,
-);
+/** The reply is a listing. */
+export const fetchOnePathBinlog = command('FETCH_ONE_PATH_BINLOG', 26, filesOfPath, nothing);
 
 export interface ListingLine {
   /** Creation time, unix seconds. */

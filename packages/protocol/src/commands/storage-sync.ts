@@ -1,5 +1,4 @@
 import { ProtocolError } from '../bytes.js';
-import { CommandCode } from '../constants.js';
 import { type BodyOf, type Codec, i32, i64, list, only, record, size, u8 } from '../layout.js';
 import { command, group, latin1, nothing, optional } from './shared.js';
 import { changeList, serverBrief, storageId, wideAddress } from './storage-tracker.js';
@@ -20,54 +19,28 @@ export type SyncSource = BodyOf<typeof syncSource>;
 /** Empty if there is no storage to copy from. */
 const maybeSyncSource = optional(syncSource);
 
-/** STORAGE_SYNC_DEST_REQ (87): a new storage asks whom to copy from. Needs a join. */
-export const syncDestReq = command(
-  'STORAGE_SYNC_DEST_REQ',
-  CommandCode.storageSyncDestReq,
-  nothing,
-  maybeSyncSource,
-);
+/** A new storage asks whom to copy from. Needs a join. */
+export const syncDestReq = command('STORAGE_SYNC_DEST_REQ', 87, nothing, maybeSyncSource);
 
-/** STORAGE_SYNC_DEST_QUERY (79): a storage asks whom it currently copies from. Needs a join. */
-export const syncDestQuery = command(
-  'STORAGE_SYNC_DEST_QUERY',
-  CommandCode.storageSyncDestQuery,
-  nothing,
-  maybeSyncSource,
-);
+/** A storage asks whom it currently copies from. Needs a join. */
+export const syncDestQuery = command('STORAGE_SYNC_DEST_QUERY', 79, nothing, maybeSyncSource);
 
 /**
- * STORAGE_SYNC_NOTIFY (88): a storage reports whom it copies from; an empty id means none. Needs a
+ * A storage reports whom it copies from; an empty id means none. Needs a
  * join.
  */
-export const syncNotify = command(
-  'STORAGE_SYNC_NOTIFY',
-  CommandCode.storageSyncNotify,
-  syncSource,
-  nothing,
-);
+export const syncNotify = command('STORAGE_SYNC_NOTIFY', 88, syncSource, nothing);
 
 const groupAndStorage = record({ group, id: storageId }, 'a storage query');
-export type GroupAndStorage = BodyOf<typeof groupAndStorage>;
 
-/** STORAGE_SYNC_SRC_REQ (86): asks whom the given storage copies from. */
-export const syncSrcReq = command(
-  'STORAGE_SYNC_SRC_REQ',
-  CommandCode.storageSyncSrcReq,
-  groupAndStorage,
-  maybeSyncSource,
-);
+/** Asks whom the given storage copies from. */
+export const syncSrcReq = command('STORAGE_SYNC_SRC_REQ', 86, groupAndStorage, maybeSyncSource);
 
 /**
- * STORAGE_CHANGELOG_REQ (77): the body is empty on a joined connection; the reply is lines of the
+ * The body is empty on a joined connection; the reply is lines of the
  * changelog.
  */
-export const changelogReq = command(
-  'STORAGE_CHANGELOG_REQ',
-  CommandCode.storageChangelogReq,
-  optional(groupAndStorage),
-  latin1,
-);
+export const changelogReq = command('STORAGE_CHANGELOG_REQ', 77, optional(groupAndStorage), latin1);
 
 const syncedUntil = record({
   sourceId: storageId,
@@ -76,37 +49,31 @@ const syncedUntil = record({
 });
 export type SyncedUntil = BodyOf<typeof syncedUntil>;
 
-/** STORAGE_SYNC_REPORT (89): how far each peer's changes have arrived. Needs a join. */
+/** How far each peer's changes have arrived. Needs a join. */
 export const syncReport = command(
   'STORAGE_SYNC_REPORT',
-  CommandCode.storageSyncReport,
+  89,
   list(syncedUntil, 'a sync report', 1),
   changeList,
 );
 
 const statusReport = record({ group, brief: serverBrief }, 'STORAGE_REPORT_STATUS');
-export type StatusReport = BodyOf<typeof statusReport>;
 
-/** STORAGE_REPORT_STATUS (76): a source reports the status of its peer. */
-export const reportStatus = command(
-  'STORAGE_REPORT_STATUS',
-  CommandCode.storageReportStatus,
-  statusReport,
-  nothing,
-);
+/** A source reports the status of its peer. */
+export const reportStatus = command('STORAGE_REPORT_STATUS', 76, statusReport, nothing);
 
-/** STORAGE_REPLICA_CHG (85): servers missing from the tracker's list. Needs a join. */
+/** Servers missing from the tracker's list. Needs a join. */
 export const replicaChange = command(
   'STORAGE_REPLICA_CHG',
-  CommandCode.storageReplicaChange,
+  85,
   list(serverBrief, 'a replica change', 1),
   nothing,
 );
 
-/** STORAGE_CHANGE_STATUS (59). Needs a join. */
+/** Needs a join. */
 export const changeStatus = command(
   'STORAGE_CHANGE_STATUS',
-  CommandCode.storageChangeStatus,
+  59,
   only(u8, 'STORAGE_CHANGE_STATUS'),
   nothing,
 );
@@ -115,38 +82,21 @@ const addressChange = record(
   { group, oldAddress: wideAddress, newAddress: wideAddress },
   'STORAGE_REPORT_IP_CHANGED',
 );
-export type AddressChange = BodyOf<typeof addressChange>;
 
-/** STORAGE_REPORT_IP_CHANGED (78) */
-export const reportIpChanged = command(
-  'STORAGE_REPORT_IP_CHANGED',
-  CommandCode.storageReportIpChanged,
-  addressChange,
-  nothing,
-);
+export const reportIpChanged = command('STORAGE_REPORT_IP_CHANGED', 78, addressChange, nothing);
 
 const trunkFileId = only(i32, 'a trunk file id');
 
-/** STORAGE_FETCH_TRUNK_FID (72). Needs a join. */
-export const fetchTrunkFileId = command(
-  'STORAGE_FETCH_TRUNK_FID',
-  CommandCode.storageFetchTrunkFid,
-  nothing,
-  trunkFileId,
-);
+/** Needs a join. */
+export const fetchTrunkFileId = command('STORAGE_FETCH_TRUNK_FID', 72, nothing, trunkFileId);
 
-/** STORAGE_REPORT_TRUNK_FID (73), from the trunk server. Needs a join. */
-export const reportTrunkFileId = command(
-  'STORAGE_REPORT_TRUNK_FID',
-  CommandCode.storageReportTrunkFid,
-  trunkFileId,
-  nothing,
-);
+/** From the trunk server. Needs a join. */
+export const reportTrunkFileId = command('STORAGE_REPORT_TRUNK_FID', 73, trunkFileId, nothing);
 
-/** STORAGE_REPORT_TRUNK_FREE (74), MiB, from the trunk server. Needs a join. */
+/** MiB, from the trunk server. Needs a join. */
 export const reportTrunkFree = command(
   'STORAGE_REPORT_TRUNK_FREE',
-  CommandCode.storageReportTrunkFree,
+  74,
   only(size, 'STORAGE_REPORT_TRUNK_FREE'),
   nothing,
 );
@@ -174,10 +124,5 @@ const takesLinks: Codec<boolean> = {
   decode: (bytes) => bytes.length === 1 && bytes[0] === 1,
 };
 
-/** STORAGE_REPORT_SERVER_ID (9): the first request that a storage sends to a peer. */
-export const reportServerId = command(
-  'STORAGE_REPORT_SERVER_ID',
-  CommandCode.storageReportServerId,
-  ownId,
-  takesLinks,
-);
+/** The first request that a storage sends to a peer. */
+export const reportServerId = command('STORAGE_REPORT_SERVER_ID', 9, ownId, takesLinks);

@@ -1,11 +1,5 @@
 import { ProtocolError, readU8 } from '../bytes.js';
-import {
-  CommandCode,
-  GROUP_WIDE_BYTES,
-  IP_BYTES,
-  STORAGE_ID_BYTES,
-  VERSION_BYTES,
-} from '../constants.js';
+import { GROUP_WIDE_BYTES, IP_BYTES, STORAGE_ID_BYTES, VERSION_BYTES } from '../constants.js';
 import {
   type BodyOf,
   type Codec,
@@ -30,15 +24,9 @@ export const storageId = text(STORAGE_ID_BYTES);
 export const wideAddress = text(IP_BYTES.wide);
 
 const getMyIpRequest = record({ group: wideGroup, port: i32 }, 'GET_MY_IP');
-export type GetMyIpRequest = BodyOf<typeof getMyIpRequest>;
 
-/** STORAGE_GET_MY_IP (60): the caller's address as the tracker sees it. */
-export const getMyIp = command(
-  'STORAGE_GET_MY_IP',
-  CommandCode.storageGetMyIp,
-  getMyIpRequest,
-  latin1,
-);
+/** The caller's address as the tracker sees it. */
+export const getMyIp = command('STORAGE_GET_MY_IP', 60, getMyIpRequest, latin1);
 
 export type Parameters = ReadonlyMap<string, string>;
 
@@ -56,13 +44,8 @@ const parameters: Codec<Parameters> = {
   },
 };
 
-/** STORAGE_PARAMETER_REQ (75): the cluster's settings on the tracker. */
-export const parameterReq = command(
-  'STORAGE_PARAMETER_REQ',
-  CommandCode.storageParameterReq,
-  nothing,
-  parameters,
-);
+/** The cluster's settings on the tracker. */
+export const parameterReq = command('STORAGE_PARAMETER_REQ', 75, nothing, parameters);
 
 const MAX_TRACKERS = 16;
 
@@ -100,10 +83,9 @@ const joinReply = record({
   /** Source of the initial sync; empty if there is none. */
   sourceId: storageId,
 });
-export type JoinReply = BodyOf<typeof joinReply>;
 
-/** STORAGE_JOIN (81): makes the storage known to the tracker. */
-export const join = command('STORAGE_JOIN', CommandCode.storageJoin, joinRequest, joinReply);
+/** Makes the storage known to the tracker. */
+export const join = command('STORAGE_JOIN', 81, joinRequest, joinReply);
 
 /** A statistics block, still encoded. */
 const statisticsBytes: Codec<Buffer> = {
@@ -158,22 +140,17 @@ export const changeList: Codec<ChangeList> = {
   },
 };
 
-/** STORAGE_BEAT (83): heartbeat. Needs a join. */
-export const beat = command(
-  'STORAGE_BEAT',
-  CommandCode.storageBeat,
-  optional(statisticsBytes),
-  changeList,
-);
+/** Heartbeat. Needs a join. */
+export const beat = command('STORAGE_BEAT', 83, optional(statisticsBytes), changeList);
 
 /** Space of one store path. */
 const diskUsage = record({ totalMegabytes: size, freeMegabytes: size });
 export type DiskUsage = BodyOf<typeof diskUsage>;
 
-/** STORAGE_REPORT_DISK_USAGE (84): one entry per store path. Needs a join. */
+/** One entry per store path. Needs a join. */
 export const reportDiskUsage = command(
   'STORAGE_REPORT_DISK_USAGE',
-  CommandCode.storageReportDiskUsage,
+  84,
   list(diskUsage, 'a disk report', 1),
   changeList,
 );

@@ -1,27 +1,25 @@
 import { ProtocolError, readText } from '../bytes.js';
-import { CommandCode, MAX_PORT, STORAGE_ID_BYTES } from '../constants.js';
+import { MAX_PORT, STORAGE_ID_BYTES } from '../constants.js';
 import { type Codec, flag, i32, i64, lines, record, tail } from '../layout.js';
 import { command, group, groupOnly, latin1, nothing } from './shared.js';
 import { serverBrief } from './storage-tracker.js';
 
 /** Administrative requests to a tracker: leader, status, ids, removal. */
 
-/** GET_LEADER (95): `ip:port` */
-export const getLeader = command('GET_LEADER', CommandCode.getLeader, nothing, latin1);
+/** `ip:port` */
+export const getLeader = command('GET_LEADER', 95, nothing, latin1);
 
 /** An empty id means every storage, or any. */
 export const groupAndMaybeId = record({ group, id: tail(0, STORAGE_ID_BYTES - 1) });
 
-/** DELETE_STORAGE (93) */
 export const deleteStorage = command(
   'DELETE_STORAGE',
-  CommandCode.deleteStorage,
+  93,
   record({ group, id: tail(1, STORAGE_ID_BYTES - 1) }),
   nothing,
 );
 
-/** DELETE_GROUP (108) */
-export const deleteGroup = command('DELETE_GROUP', CommandCode.deleteGroup, groupOnly, nothing);
+export const deleteGroup = command('DELETE_GROUP', 108, groupOnly, nothing);
 
 /** Text up to its NUL. */
 const terminated: Codec<string> = {
@@ -30,15 +28,10 @@ const terminated: Codec<string> = {
 };
 
 /**
- * SET_TRUNK_SERVER (94): with an empty id the tracker elects one; the reply is the trunk server's
+ * With an empty id the tracker elects one; the reply is the trunk server's
  * id.
  */
-export const setTrunkServer = command(
-  'SET_TRUNK_SERVER',
-  CommandCode.setTrunkServer,
-  groupAndMaybeId,
-  terminated,
-);
+export const setTrunkServer = command('SET_TRUNK_SERVER', 94, groupAndMaybeId, terminated);
 
 export interface GroupAndHost {
   readonly group: string;
@@ -64,16 +57,9 @@ const groupAndHost: Codec<GroupAndHost> = {
   },
 };
 
-/** GET_STATUS (71) */
-export const getStorageStatus = command(
-  'GET_STATUS',
-  CommandCode.getStorageStatus,
-  groupAndHost,
-  serverBrief,
-);
+export const getStorageStatus = command('GET_STATUS', 71, groupAndHost, serverBrief);
 
-/** GET_SERVER_ID (70) */
-export const getServerId = command('GET_SERVER_ID', CommandCode.getServerId, groupAndHost, latin1);
+export const getServerId = command('GET_SERVER_ID', 70, groupAndHost, latin1);
 
 export interface HostAndPort {
   /** Empty: the caller's own address. */
@@ -96,13 +82,8 @@ const hostAndPort: Codec<HostAndPort> = {
   },
 };
 
-/** GET_GROUP_NAME (109): the group of a storage, in clusters with storage ids. */
-export const getGroupName = command(
-  'GET_GROUP_NAME',
-  CommandCode.getGroupName,
-  hostAndPort,
-  groupOnly,
-);
+/** The group of a storage, in clusters with storage ids. */
+export const getGroupName = command('GET_GROUP_NAME', 109, hostAndPort, groupOnly);
 
 const storageIdsRequest = record(
   {
@@ -119,20 +100,8 @@ const storageIdsReply = record({
   lines: lines(i32),
 });
 
-/** FETCH_STORAGE_IDS (69) */
-export const fetchStorageIds = command(
-  'FETCH_STORAGE_IDS',
-  CommandCode.fetchStorageIds,
-  storageIdsRequest,
-  storageIdsReply,
-);
+export const fetchStorageIds = command('FETCH_STORAGE_IDS', 69, storageIdsRequest, storageIdsReply);
 
 const trackerStatus = record({ isLeader: flag, runningSeconds: i64, restartSeconds: i64 });
 
-/** TRACKER_GET_STATUS (64) */
-export const trackerGetStatus = command(
-  'TRACKER_GET_STATUS',
-  CommandCode.trackerGetStatus,
-  nothing,
-  trackerStatus,
-);
+export const trackerGetStatus = command('TRACKER_GET_STATUS', 64, nothing, trackerStatus);

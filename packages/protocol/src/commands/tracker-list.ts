@@ -1,5 +1,5 @@
 import { ProtocolError } from '../bytes.js';
-import { CommandCode, GROUP_WIDE_BYTES, IP_BYTES, VERSION_BYTES } from '../constants.js';
+import { GROUP_WIDE_BYTES, IP_BYTES, VERSION_BYTES } from '../constants.js';
 import {
   address,
   type BodyOf,
@@ -80,21 +80,10 @@ const groupRecords: Codec<readonly GroupRecord[]> = {
   },
 };
 
-/** LIST_ALL_GROUPS (91) */
-export const listAllGroups = command(
-  'LIST_ALL_GROUPS',
-  CommandCode.listAllGroups,
-  nothing,
-  groupRecords,
-);
+export const listAllGroups = command('LIST_ALL_GROUPS', 91, nothing, groupRecords);
 
-/** LIST_ONE_GROUP (90): the reply has one record. */
-export const listOneGroup = command(
-  'LIST_ONE_GROUP',
-  CommandCode.listOneGroup,
-  groupOnly,
-  groupRecords,
-);
+/** The reply has one record. */
+export const listOneGroup = command('LIST_ONE_GROUP', 90, groupOnly, groupRecords);
 
 const head = { status: u8 };
 /** 4 reads, 2 writes, 6 both, 0 neither. */
@@ -187,10 +176,5 @@ const storageRecords: Codec<readonly StorageRecord[]> = {
   },
 };
 
-/** LIST_STORAGE (92): an empty id lists the whole group. */
-export const listStorage = command(
-  'LIST_STORAGE',
-  CommandCode.listStorage,
-  groupAndMaybeId,
-  storageRecords,
-);
+/** An empty id lists the whole group. */
+export const listStorage = command('LIST_STORAGE', 92, groupAndMaybeId, storageRecords);

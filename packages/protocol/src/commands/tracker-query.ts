@@ -1,6 +1,5 @@
 import { type ByteReader, ByteWriter, ProtocolError, readU8, writeU8 } from '../bytes.js';
 import {
-  CommandCode,
   type IpWidth,
   MAX_GROUP_SERVERS,
   MAX_NAME_BYTES,
@@ -24,37 +23,17 @@ export type StoreTarget = BodyOf<typeof storeTarget>;
 /** As `fileName`, with the lengths a tracker accepts. */
 const queriedName = record({ group, name: tail(MIN_NAME_BYTES, MAX_NAME_BYTES) });
 
-/** QUERY_STORE_WITHOUT_GROUP_ONE (101): a storage of any group for an upload. */
-export const queryStore = command(
-  'QUERY_STORE_WITHOUT_GROUP_ONE',
-  CommandCode.queryStoreWithoutGroupOne,
-  nothing,
-  storeTarget,
-);
+/** A storage of any group for an upload. */
+export const queryStore = command('QUERY_STORE_WITHOUT_GROUP_ONE', 101, nothing, storeTarget);
 
-/** QUERY_STORE_WITH_GROUP_ONE (104): a storage of the named group for an upload. */
-export const queryStoreInGroup = command(
-  'QUERY_STORE_WITH_GROUP_ONE',
-  CommandCode.queryStoreWithGroupOne,
-  groupOnly,
-  storeTarget,
-);
+/** A storage of the named group for an upload. */
+export const queryStoreInGroup = command('QUERY_STORE_WITH_GROUP_ONE', 104, groupOnly, storeTarget);
 
-/** QUERY_FETCH_ONE (102): a storage to read the file from. */
-export const queryFetch = command(
-  'QUERY_FETCH_ONE',
-  CommandCode.queryFetchOne,
-  queriedName,
-  fetchTarget,
-);
+/** A storage to read the file from. */
+export const queryFetch = command('QUERY_FETCH_ONE', 102, queriedName, fetchTarget);
 
-/** QUERY_UPDATE (103): the storage on which the file can be changed or deleted. */
-export const queryUpdate = command(
-  'QUERY_UPDATE',
-  CommandCode.queryUpdate,
-  queriedName,
-  fetchTarget,
-);
+/** The storage on which the file can be changed or deleted. */
+export const queryUpdate = command('QUERY_UPDATE', 103, queriedName, fetchTarget);
 
 const serverAddress = record(server);
 export type ServerAddress = BodyOf<typeof serverAddress>;
@@ -90,29 +69,17 @@ const fetchTargets: Codec<FetchTargets> = {
   decode: (bytes) => readTargets({ bytes, at: 0 }, 0),
 };
 
-/** QUERY_STORE_WITHOUT_GROUP_ALL (106) */
-export const queryStoreAll = command(
-  'QUERY_STORE_WITHOUT_GROUP_ALL',
-  CommandCode.queryStoreWithoutGroupAll,
-  nothing,
-  storeTargets,
-);
+export const queryStoreAll = command('QUERY_STORE_WITHOUT_GROUP_ALL', 106, nothing, storeTargets);
 
-/** QUERY_STORE_WITH_GROUP_ALL (107) */
 export const queryStoreInGroupAll = command(
   'QUERY_STORE_WITH_GROUP_ALL',
-  CommandCode.queryStoreWithGroupAll,
+  107,
   groupOnly,
   storeTargets,
 );
 
-/** QUERY_FETCH_ALL (105): every storage from which the file can be read. */
-export const queryFetchAll = command(
-  'QUERY_FETCH_ALL',
-  CommandCode.queryFetchAll,
-  queriedName,
-  fetchTargets,
-);
+/** Every storage from which the file can be read. */
+export const queryFetchAll = command('QUERY_FETCH_ALL', 105, queriedName, fetchTargets);
 
 function targets(value: FetchTargets, width: IpWidth = 'narrow'): ByteWriter {
   const writer = new ByteWriter();

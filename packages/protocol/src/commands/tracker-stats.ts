@@ -1,5 +1,5 @@
 import { ProtocolError, readU8 } from '../bytes.js';
-import { CommandCode, GROUP_WIDE_BYTES, VERSION_BYTES } from '../constants.js';
+import { GROUP_WIDE_BYTES, VERSION_BYTES } from '../constants.js';
 import {
   type BodyOf,
   type Codec,
@@ -60,15 +60,12 @@ function filter<Name extends string>(
 }
 
 const trackerFilter = filter(['active', 'leader'], 'TRACKER_CLUSTER_STAT');
-export type TrackerFilter = BodyOf<typeof trackerFilter>;
 
 const trackerStat = record({ host, isLeader: flag, isActive: flag, ...daemon });
-export type TrackerStat = BodyOf<typeof trackerStat>;
 
-/** TRACKER_CLUSTER_STAT (96) */
 export const trackerClusterStat = command(
   'TRACKER_CLUSTER_STAT',
-  CommandCode.trackerClusterStat,
+  96,
   trackerFilter,
   only(many(u8, trackerStat), 'a list'),
 );
@@ -109,18 +106,10 @@ const storageStats = record(
   { usesStorageIds: flag, usesTrunkFiles: flag, storages: many(i32, storageStat) },
   'a list',
 );
-export type StorageStats = BodyOf<typeof storageStats>;
 
-/** STORAGE_CLUSTER_STAT (97) */
-export const storageClusterStat = command(
-  'STORAGE_CLUSTER_STAT',
-  CommandCode.storageClusterStat,
-  storageFilter,
-  storageStats,
-);
+export const storageClusterStat = command('STORAGE_CLUSTER_STAT', 97, storageFilter, storageStats);
 
 const volumeFilter = filter(['disk', 'trunk', 'space'], 'STORAGE_VOLUMN_STAT');
-export type VolumeFilter = BodyOf<typeof volumeFilter>;
 
 const volume = record({
   group: text(GROUP_WIDE_BYTES),
@@ -135,12 +124,6 @@ const volume = record({
 export type Volume = BodyOf<typeof volume>;
 
 const volumes = record({ usesTrunkFiles: flag, volumes: many(i32, volume) }, 'a list');
-export type Volumes = BodyOf<typeof volumes>;
 
 /** STORAGE_VOLUMN_STAT (98); spelt as in FastDFS. */
-export const storageVolumeStat = command(
-  'STORAGE_VOLUMN_STAT',
-  CommandCode.storageVolumeStat,
-  volumeFilter,
-  volumes,
-);
+export const storageVolumeStat = command('STORAGE_VOLUMN_STAT', 98, volumeFilter, volumes);

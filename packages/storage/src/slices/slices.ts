@@ -1,10 +1,10 @@
 import { dirname } from 'node:path';
 import { KeyedLock } from '@stevedore/async';
-import type { FileCache } from '@stevedore/cache';
+import { type FileCache, LRUCache } from '@stevedore/cache';
 import { readSmallFile } from '@stevedore/disk';
 import type { SliceEntry, SliceId } from '@stevedore/protocol';
 import { asError } from '@stevedore/wire';
-import { ByteBoundedCache, sliceKey } from '../files/caches.js';
+import { sliceKey } from '../files/caches.js';
 import type { OpenFile } from '../files/open-files.js';
 import type { FileParts } from '../files/store-paths.js';
 import { DELETED_SUFFIX } from '../layout.js';
@@ -48,15 +48,14 @@ const MAX_DIRECTORIES_BYTES = 128 * 2 ** 20;
 
 export class Slices {
   readonly #parts: SlicesParts;
-  readonly #directories: ByteBoundedCache<TrunkDirectory>;
+  readonly #directories = new LRUCache<string, TrunkDirectory>({
+    maxSize: MAX_DIRECTORIES_BYTES,
+    sizeCalculation: ({ byteLength }) => byteLength,
+  });
   readonly #locks = new KeyedLock();
 
   constructor(parts: SlicesParts) {
     this.#parts = parts;
-    this.#directories = new ByteBoundedCache(
-      MAX_DIRECTORIES_BYTES,
-      (directory) => directory.byteLength,
-    );
   }
 
   /** Opens the slice's trunk; status 2 if there is no such slice. */

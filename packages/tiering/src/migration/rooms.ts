@@ -1,10 +1,4 @@
-import {
-  type Assignment,
-  chooseTarget,
-  type Load,
-  type ServerLoad,
-  spareLoad,
-} from '@stevedore/balance';
+import { chooseTarget, type Load, type ServerLoad, spareLoad } from '@stevedore/balance';
 import { type MigrationRoom, migrationRoom } from '@stevedore/protocol';
 import { type Address, control, type Handler, Peer, type PeerAccess } from '@stevedore/wire';
 
@@ -94,8 +88,8 @@ export class OtherRooms {
     const wanted = Math.ceil(totalLoadBytes * perSecond);
     const asked = await this.#askAll();
     const loads = asked.map(({ load }) => load);
-    const chosen: Assignment | undefined = chooseTarget({ id: '', totalLoadBytes: wanted }, loads);
-    const target = asked.find(({ load }) => load.id === chosen?.targetId);
+    const chosen = chooseTarget(wanted, loads);
+    const target = asked.find(({ load }) => load.id === chosen?.id);
     if (!chosen || !target) return undefined;
     const answer = await this.#ask(target.at, Math.ceil(chosen.roomBytes));
     if (!answer || answer.takenBytes === 0) return undefined;

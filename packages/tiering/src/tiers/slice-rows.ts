@@ -1,7 +1,7 @@
 import { heated, isWorthRow } from '@stevedore/balance';
-import { isWhole } from '@stevedore/cache';
+import { isWhole, LRUCache } from '@stevedore/cache';
 import type { SliceEntry } from '@stevedore/protocol';
-import { ByteBoundedCache, type HotSlices } from '@stevedore/storage';
+import type { HotSlices } from '@stevedore/storage';
 import { asError } from '@stevedore/wire';
 import { LEAST_HEATING, Place, type SliceRecords } from './record-rows.js';
 import type { Tier } from './tier.js';
@@ -29,7 +29,7 @@ const MAX_REMOVALS = 1000;
 
 export class SliceRows implements HotSlices {
   readonly #parts: SliceRowsParts;
-  readonly #heats = new ByteBoundedCache<number>(MAX_COUNTED, () => 1);
+  readonly #heats = new LRUCache<string, number>({ max: MAX_COUNTED });
   #hasChanged = false;
 
   constructor(parts: SliceRowsParts) {

@@ -48,9 +48,7 @@ export function membershipHandlers(
     control(syncReport, (reports, { session }: { session: TrackerSession }) => {
       const { group, member } = session.joined();
       const active = new Set(group.serving(now()).map(({ id }) => id));
-      // With round-robin, uploads go to any member, so the reports for all of them count.
-      const mode = settings.storeServer === 'round-robin' ? 'all' : 'any';
-      member.reportSynced(reports, (id) => active.has(id), mode);
+      member.reportSynced(reports, (id) => active.has(id));
       return session.changes(now());
     }),
     control(replicaChange, (_, { session }: { session: TrackerSession }) => {
@@ -90,7 +88,7 @@ function clusterParameters(settings: TrackerSettings): Parameters {
     ['response_ip_addr_size', settings.addressWidth === 'wide' ? '46' : '16'],
     ['storage_ip_changed_auto_adjust', '1'],
     ['storage_sync_file_max_delay', String(SYNC_MAX_DELAY_SECONDS)],
-    ['store_path', settings.storePath === 'most-free' ? '2' : '0'],
+    ['store_path', '0'],
     ['reserved_storage_space', `${settings.reservedSpaceMegabytes}MB`],
     ['use_trunk_file', '0'],
     ['slot_min_size', '256'],

@@ -94,12 +94,10 @@ export class BodySource {
 export interface PreparedBody {
   readonly size: number;
   readonly payload: Buffer | BodySource;
-  /** Releases what holds the body. */
-  release(): Promise<void>;
 }
 
 /** Reads an async iterable chunk by chunk; a wait can be interrupted. */
-export class SourceCursor {
+class SourceCursor {
   readonly #iterator: AsyncIterator<Uint8Array>;
   #ended = false;
   #interrupted = false;

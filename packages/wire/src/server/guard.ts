@@ -1,12 +1,22 @@
 import { randomBytes } from 'node:crypto';
 import { checkInteger, OptionError } from '@stevedore/options';
 import {
+  activeTest,
   beginAuthentication,
-  CommandCode,
   clientProof,
+  downloadFile,
+  fetchStorageIds,
+  getGroupName,
+  getMetadata,
   isSameProof,
+  listAllGroups,
+  listOneGroup,
+  listStorage,
   NONCE_BYTES,
   proveAuthentication,
+  queryFetch,
+  queryFetchAll,
+  queryFileInfo,
   Status,
   secretsProblem,
   serverProof,
@@ -64,19 +74,21 @@ export function accessSettings(options: AccessOptions): AccessSettings {
 }
 
 /** Commands to find and read a file, and to test whether the server is alive. */
-const READING: ReadonlySet<number> = new Set([
-  CommandCode.activeTest,
-  CommandCode.downloadFile,
-  CommandCode.getMetadata,
-  CommandCode.queryFileInfo,
-  CommandCode.queryFetchOne,
-  CommandCode.queryFetchAll,
-  CommandCode.listOneGroup,
-  CommandCode.listAllGroups,
-  CommandCode.listStorage,
-  CommandCode.getGroupName,
-  CommandCode.fetchStorageIds,
-]);
+const READING: ReadonlySet<number> = new Set(
+  [
+    activeTest,
+    downloadFile,
+    getMetadata,
+    queryFileInfo,
+    queryFetch,
+    queryFetchAll,
+    listOneGroup,
+    listAllGroups,
+    listStorage,
+    getGroupName,
+    fetchStorageIds,
+  ].map(({ code }) => code),
+);
 
 /** Keeps a program that retries with a wrong secret from filling the log. */
 const REPORT_INTERVAL_MS = 60_000;
@@ -124,7 +136,7 @@ export class Visitor {
 
   /** True for the two commands that `answer` handles. */
   static isAuthentication(command: number): boolean {
-    return command === CommandCode.authBegin || command === CommandCode.authProve;
+    return command === beginAuthentication.code || command === proveAuthentication.code;
   }
 
   /** True if the command may be answered; otherwise close the connection. */
@@ -145,7 +157,7 @@ export class Visitor {
    * connection.
    */
   answer(command: number, body: Buffer): Buffer {
-    return command === CommandCode.authBegin ? this.#begin(body) : this.#prove(body);
+    return command === beginAuthentication.code ? this.#begin(body) : this.#prove(body);
   }
 
   /** Call it when the connection has ended. */

@@ -1,5 +1,5 @@
 import { randomInt } from 'node:crypto';
-import { integers, OptionError } from '@stevedore/options';
+import { integers } from '@stevedore/options';
 import { unixTime } from '@stevedore/protocol';
 
 /**
@@ -12,8 +12,6 @@ export const DEFAULT_STORAGE_PORT = 23_000;
 
 /** The version that stock trackers and tools show: the protocol version of these daemons. */
 export const PROTOCOL_VERSION = '6.16.1';
-
-const KIB = 1024;
 
 /** Limits of a daemon's connections. */
 export interface ConnectionOptions {
@@ -29,12 +27,6 @@ export interface ConnectionOptions {
    * Default 30,000.
    */
   readonly requestTimeoutMs?: number;
-  /** Longest body of a request without a file. Default 64 KiB. */
-  readonly maxControlBodyBytes?: number;
-  /** Received bytes held per connection before its sender has to wait. Default 256 KiB. */
-  readonly receiveBufferBytes?: number;
-  /** Most bytes of a refused upload to read and drop to keep its connection. Default 1 MiB. */
-  readonly maxDrainBytes?: number;
   /** Time for requests in flight when the daemon closes. Default 2000. */
   readonly closeTimeoutMs?: number;
 }
@@ -45,16 +37,8 @@ export function connectionLimits(options: ConnectionOptions): ConnectionLimits {
   const limits = integers(options, {
     maxConnections: [4096, 1, 1_000_000],
     requestTimeoutMs: [30_000, 1, 86_400_000],
-    maxControlBodyBytes: [64 * KIB, 2048, 16 * KIB * KIB],
-    receiveBufferBytes: [256 * KIB, 2048, 64 * KIB * KIB],
-    maxDrainBytes: [1024 * KIB, 0, Number.MAX_SAFE_INTEGER],
     closeTimeoutMs: [2000, 0, 3_600_000],
   });
-  if (limits.maxControlBodyBytes > limits.receiveBufferBytes) {
-    throw new OptionError(
-      `maxControlBodyBytes (${limits.maxControlBodyBytes}) must fit receiveBufferBytes (${limits.receiveBufferBytes})`,
-    );
-  }
   return Object.freeze(limits);
 }
 

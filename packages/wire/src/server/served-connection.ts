@@ -45,6 +45,12 @@ export interface ConnectionWatch<Session> {
   busy(connection: ServedConnection<Session>): void;
 }
 
+/** Longest body of a request without a file, and longest head of one with a file. */
+const MAX_CONTROL_BODY_BYTES = 64 * 1024;
+/** Received bytes held per connection before its sender has to wait. */
+const RECEIVE_BUFFER_BYTES = 256 * 1024;
+/** Most bytes of a refused upload to read and drop to keep its connection. */
+const MAX_DRAIN_BYTES = 1024 * 1024;
 /** Time and bytes allowed after the last answer, so that the peer can read it. */
 const LINGER_MS = 500;
 const LINGER_BYTES = 4 * 1024 * 1024;
@@ -74,7 +80,7 @@ export class ServedConnection<Session> {
     this.#socket = socket;
     this.#session = session;
     this.#rules = rules;
-    this.#source = new ByteSource(socket, rules.limits.receiveBufferBytes);
+    this.#source = new ByteSource(socket, RECEIVE_BUFFER_BYTES);
     this.#sink = new SocketSink(socket, rules.limits.requestTimeoutMs);
     if (rules.guard) this.#visitor = new Visitor(rules.guard, peerAddress, () => this.cut());
   }
@@ -130,7 +136,7 @@ export class ServedConnection<Session> {
 
     const handler = this.#rules.handlers.get(header.command);
     if (handler?.kind === 'payload') return this.#receive(handler, header);
-    if (header.bodyBytes > this.#rules.limits.maxControlBodyBytes) {
+    if (header.bodyBytes > MAX_CONTROL_BODY_BYTES) {
       await this.#sink.write(encodeReply(Status.invalid));
       return false;
     }
@@ -163,10 +169,10 @@ export class ServedConnection<Session> {
   }
 
   async #receive(handler: PayloadHandler<Session>, header: FrameHeader): Promise<boolean> {
-    const { requestTimeoutMs, maxControlBodyBytes, maxDrainBytes } = this.#rules.limits;
+    const { requestTimeoutMs } = this.#rules.limits;
     const prefix = await this.#body(Math.min(header.bodyBytes, handler.minHeadBytes));
     const headBytes = prefix.length < handler.minHeadBytes ? -1 : headBytesOf(handler, prefix);
-    if (headBytes < 0 || headBytes > Math.min(header.bodyBytes, maxControlBodyBytes)) {
+    if (headBytes < 0 || headBytes > Math.min(header.bodyBytes, MAX_CONTROL_BODY_BYTES)) {
       await this.#sink.write(encodeReply(Status.invalid));
       return false;
     }
@@ -176,7 +182,7 @@ export class ServedConnection<Session> {
     // If some content has arrived, the sender is not waiting for an acknowledgement.
     if (payload.remaining > 0 && this.#source.queuedBytes === 0) quickAck(this.#socket);
     const open = await this.#answer(() => handler.handle(head, payload, this.#context(header)));
-    if (!open || payload.remaining > maxDrainBytes) return false;
+    if (!open || payload.remaining > MAX_DRAIN_BYTES) return false;
     await payload.drain();
     return true;
   }

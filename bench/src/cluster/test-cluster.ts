@@ -3,6 +3,7 @@ import { isIPv6 } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join as joinPath } from 'node:path';
 import { decoratedDisk, decoratedFile, localDisk } from '@stevedore/disk';
+import { type Storage, startStorage } from '@stevedore/node';
 import {
   type IpWidth,
   isGroupName,
@@ -11,7 +12,6 @@ import {
   StorageStatus,
   syncReport,
 } from '@stevedore/protocol';
-import { type Storage, startStorage } from '@stevedore/storage';
 import { startTracker, type Tracker } from '@stevedore/tracker';
 import { addressText, makeAddress, Peer, PROTOCOL_VERSION } from '@stevedore/wire';
 import { FaultyServer } from './faults.js';

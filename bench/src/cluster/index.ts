@@ -1,5 +1,4 @@
 /** For tests of programs that use FastDFS: a tracker and storages, and servers that misbehave. */
-export { CommandCode } from '@stevedore/protocol';
 export {
   type Answer,
   byteByByte,
