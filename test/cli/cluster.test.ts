@@ -4,11 +4,14 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { askMigration } from '@stevedore/tiering/control';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { ROOT } from '../support/packed.js';
 import { Running, run, temporaryDirectory } from './run.js';
 
 /** `stevedore cluster`: every part in one process, on free ports of the loopback. */
+
+/** Each starts several processes. */
+vi.setConfig({ testTimeout: 180_000 });
 
 type Banner = Readonly<Record<'address' | 'tracker' | 'group1' | 'group2' | 'group3', string>>;
 

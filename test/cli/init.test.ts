@@ -3,12 +3,15 @@ import { randomBytes } from 'node:crypto';
 import { readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { freePort } from '../support/free-port.js';
 import { ROOT } from '../support/packed.js';
 import { run, temporaryDirectory } from './run.js';
 
 /** `stevedore init`: what it writes is an app that works. */
+
+/** Each starts several processes. */
+vi.setConfig({ testTimeout: 180_000 });
 
 describe.each(['express', 'fastify'])('an app with %s', (framework) => {
   test('stores a photo and gives it back', async () => {
@@ -53,7 +56,7 @@ describe.each(['express', 'fastify'])('an app with %s', (framework) => {
       child.kill('SIGKILL');
       await exited;
     }
-  }, 120_000);
+  });
 });
 
 test('the app with Next.js is that of the guide', async () => {

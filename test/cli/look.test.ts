@@ -1,10 +1,13 @@
 import { readFileSync } from 'node:fs';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { ROOT } from '../support/packed.js';
 import { keyedGateway } from './keyed-gateway.js';
 import { run, shell } from './run.js';
 
 /** Commands that look at files and at the command itself. */
+
+/** Each starts several processes. */
+vi.setConfig({ testTimeout: 180_000 });
 
 test('cat writes files one behind the other, head the beginning of one', async () => {
   const { put, env } = await keyedGateway();

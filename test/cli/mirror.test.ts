@@ -1,10 +1,13 @@
 import { mkdir, readdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { keyedGateway } from './keyed-gateway.js';
 import { run, temporaryDirectory } from './run.js';
 
 /** `stevedore mirror`: a folder and a group become alike, in both directions. */
+
+/** Each starts several processes. */
+vi.setConfig({ testTimeout: 180_000 });
 
 async function setUp() {
   const { started, put, header, env } = await keyedGateway();
