@@ -18,7 +18,7 @@ import { type HostState, SimulatedHost } from '../support/simulated-host.js';
 const SEED = Number(process.env.TEST_SEED ?? 1);
 const AT_A_TIME = 40;
 /** Points behind a fault at which a crash is tried. */
-const CRASHES_BEHIND_FAULT = 4;
+const CRASHES_BEHIND_FAULT = 2;
 
 const FAULTS: readonly Omit<Fault, 'at'>[] = [
   { code: 'EIO', once: true },
