@@ -121,6 +121,28 @@ test('synchronous child processes of tests have a time limit', () => {
   expect(wrong).toEqual([]);
 });
 
+/** Over 400 lines, because a cut would part what one has to see together. */
+const LONG: Readonly<Record<string, string>> = {
+  'packages/client/src/deployment/foreign-files.ts':
+    'where a file of another server is, and what its absence means',
+  'packages/client/src/deployment/deployment.ts':
+    'all that a server tells the map and hears from it',
+  'packages/client/src/store.ts': 'the facade that wires the parts of a store',
+  'packages/client/src/lookup.ts': 'from an id to a file, in one order of questions',
+  'packages/staging/src/container/unfinished.ts':
+    'the format of unfinished uploads and its recovery',
+  'packages/storage/src/replication/peer-sender.ts': 'the life of one connection to a peer',
+  'gateway/src/access/ledger.ts': 'one ledger of quotas, rates and marks',
+  'gateway/src/workers/primary.ts': 'the life of the worker processes',
+};
+
+test('a source has at most 500 lines, and more than 400 only for a reason', () => {
+  const linesOf = (path: string) => textOf(path).split('\n').length - 1;
+  const long = SOURCES.filter((path) => linesOf(path) > 400);
+  expect(long.toSorted()).toEqual(Object.keys(LONG).toSorted());
+  expect(long.filter((path) => linesOf(path) > 500)).toEqual([]);
+});
+
 test('no two exported classes have one name', () => {
   const places = new Map<string, string[]>();
   for (const path of SOURCES) {
