@@ -21,28 +21,30 @@ function file(random: Random, origin: number, at = random.below(50)): FileInfo {
   return { ...about, key: key.toString('base64url'), stagedAt: new Date(NOW) };
 }
 
-function inOrder(files: readonly FileInfo[]): string[] {
+function inOrder(files: readonly FileInfo[], order: ListOptions['order'] = 'oldest'): string[] {
   const keys = files.map(({ key }) => Buffer.from(key, 'base64url'));
-  return keys.sort(Buffer.compare).map((key) => key.toString('base64url'));
+  const sorted = keys.sort(Buffer.compare).map((key) => key.toString('base64url'));
+  return order === 'newest' ? sorted.reverse() : sorted;
 }
 
 /** As a store lists them, which looks at a bounded number of rows. */
 function pageOf(
   files: readonly FileInfo[],
-  { after, limit: most = 1000 }: ListOptions,
+  { after, limit: most = 1000, order }: ListOptions,
   rows = 1000,
 ): FilePage {
   const limit = Math.min(most, rows);
-  const keys = inOrder(files);
-  const begin = after === undefined ? 0 : keys.findIndex((key) => isBehind(key, after));
+  const keys = inOrder(files, order);
+  const begin = after === undefined ? 0 : keys.findIndex((key) => isBehind(key, after, order));
   if (begin === -1) return { files: [] };
   const shown = keys.slice(begin, begin + limit).map((key) => files.find((f) => f.key === key)!);
   const isLast = begin + limit >= keys.length;
   return { files: shown, ...(isLast ? {} : { next: shown.at(-1)!.key }) };
 }
 
-function isBehind(key: string, other: string): boolean {
-  return Buffer.compare(Buffer.from(key, 'base64url'), Buffer.from(other, 'base64url')) > 0;
+function isBehind(key: string, other: string, order: ListOptions['order'] = 'oldest'): boolean {
+  const [a, b] = [Buffer.from(key, 'base64url'), Buffer.from(other, 'base64url')];
+  return Buffer.compare(a, b) === (order === 'newest' ? -1 : 1);
 }
 
 function gateway(origin: number, changes: Partial<Gateway> = {}): Gateway {
@@ -81,14 +83,18 @@ function scene(wanted: Scene) {
   return { list, parts, asked };
 }
 
-async function walk(list: (options: ListOptions) => Promise<FilePage>, limit: number) {
+async function walk(
+  list: (options: ListOptions) => Promise<FilePage>,
+  limit: number,
+  order: 'oldest' | 'newest',
+) {
   const pages: FilePage[] = [];
   for (let after: string | undefined; ; ) {
-    const page = await list({ limit, ...(after === undefined ? {} : { after }) });
+    const page = await list({ limit, order, ...(after === undefined ? {} : { after }) });
     pages.push(page);
     // Every page goes on, or the walk would not end.
     if (page.next === undefined) return pages;
-    expect(after === undefined || isBehind(page.next, after)).toBe(true);
+    expect(after === undefined || isBehind(page.next, after, order)).toBe(true);
     after = page.next;
   }
 }
@@ -104,15 +110,18 @@ describe('the pages of several servers', () => {
     const random = new Random(seed);
     const all = servers(random, 1 + random.below(6), 60);
     const ways = [1, 3, 20, 1000].flatMap((limit) => [1, 4, 1000].map((rows) => ({ limit, rows })));
-    for (const { limit, rows } of ways) {
+    const orders = ['oldest', 'newest'] as const;
+    for (const { limit, rows, order } of ways.flatMap((way) =>
+      orders.map((order) => ({ ...way, order })),
+    )) {
       const { list } = scene({ servers: all, rows });
-      const pages = await walk(list, limit);
+      const pages = await walk(list, limit, order);
       for (const { files, away } of pages) {
         expect(files.length).toBeLessThanOrEqual(limit);
         expect(away).toBeUndefined();
       }
       expect(pages.flatMap(({ files }) => files.map(({ key }) => key))).toEqual(
-        inOrder(all.flat()),
+        inOrder(all.flat(), order),
       );
     }
   });

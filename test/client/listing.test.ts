@@ -61,10 +61,27 @@ async function check(store: Store): Promise<void> {
   expect(await namesOf(store, { since: between })).toEqual(['b/2.txt', 'a/3.jpg']);
   expect(await namesOf(store, { until: between })).toEqual(all.slice(0, 3));
   expect(await namesOf(store, { minSize: 500, maxSize: 1999 })).toEqual(['a/3.jpg']);
+  const newest = all.toReversed();
+  for (const options of [{}, { limit: 2 }, { limit: 1 }]) {
+    expect(await namesOf(store, { ...options, order: 'newest' })).toEqual(newest);
+  }
+  const options = { order: 'newest', limit: 1 } as const;
+  expect(await namesOf(store, { ...options, group: 'album' })).toEqual([
+    ...['a/3.jpg', 'a/2.png', 'a/1.jpg'],
+  ]);
+  expect(await namesOf(store, { ...options, since: between })).toEqual(['a/3.jpg', 'b/2.txt']);
+  expect(await namesOf(store, { ...options, until: between })).toEqual(newest.slice(2));
+  expect(await namesOf(store, { nameContains: '2.T' })).toEqual(['b/2.txt']);
   const { files } = await store.list({ limit: 1 });
   expect(files[0]).toEqual(await store.stat(files[0]!.key));
-  for (const wrong of [{ limit: 0 }, { limit: 10_001 }, { limit: 1.5 }, { after: 'x' }]) {
-    await expect(store.list(wrong), JSON.stringify(wrong)).rejects.toMatchObject({
+  for (const wrong of [
+    { limit: 0 },
+    { limit: 10_001 },
+    { limit: 1.5 },
+    { after: 'x' },
+    { order: 'x' },
+  ]) {
+    await expect(store.list(wrong as ListOptions), JSON.stringify(wrong)).rejects.toMatchObject({
       code: 'invalid_option',
     });
   }

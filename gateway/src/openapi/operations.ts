@@ -50,11 +50,13 @@ const byFileId = fields(
 const listing = {
   group: 'affinity group',
   'name-prefix': 'what the name begins with',
+  'name-contains': 'part of the name, in any case',
   type: '`image/png`, or `image/*`',
   since: 'whose upload began at this time or later, ISO 8601',
   until: 'whose upload began before this time, ISO 8601',
   'min-size': 'bytes at least',
   'max-size': 'bytes at most',
+  order: '`oldest` first, as without it, or `newest` first',
   after: '`next` of the page before',
   limit: 'most files of the page, 1 to 10,000',
   'only-here': '`true`: only files of this server, none of others in the deployment',

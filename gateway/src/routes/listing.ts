@@ -178,11 +178,13 @@ export function listOptions(query: AskedBy['query']): ListOptions {
   const options = {
     group: text('group'),
     namePrefix: text('name-prefix'),
+    nameContains: text('name-contains'),
     type: text('type'),
     since: date('since'),
     until: date('until'),
     minSize: number('min-size'),
     maxSize: number('max-size'),
+    order: text('order'),
     after: text('after'),
     limit: number('limit'),
     onlyHere: flag('only-here'),

@@ -3,15 +3,17 @@ import type { ListOptions } from './types.js';
 /** The parameters of `GET /files` for a listing. */
 export function listQuery(options: ListOptions): URLSearchParams {
   const { group, namePrefix, type, since, until, minSize, maxSize, after, onlyHere } = options;
-  const { limit = '' } = options;
+  const { nameContains, order, limit = '' } = options;
   const given = Object.entries({
     group,
     'name-prefix': namePrefix,
+    'name-contains': nameContains,
     type,
     since: since?.toISOString(),
     until: until?.toISOString(),
     'min-size': minSize,
     'max-size': maxSize,
+    order,
     after,
     'only-here': onlyHere,
   }).filter(([, value]) => value !== undefined);

@@ -5,7 +5,7 @@ import type { FileInfo, FilePage, ListOptions } from './types.js';
 
 /**
  * Lists files page by page, in the order of their keys, which is that of their uploads to the
- * millisecond. A page examines a bounded number of files, so it may be short or empty and still
+ * millisecond, or in its reverse. A page examines a bounded number of files, so it may be short or empty and still
  * have a cursor.
  */
 
@@ -17,13 +17,17 @@ const DEFAULT_LIMIT = 1_000;
 const MAX_LIMIT = 10_000;
 const KEY_BYTES = 16;
 const MAX_TIME_MS = 2 ** 48 - 1;
+/** Sort before and after all keys. */
+const FIRST_KEY = Buffer.alloc(0);
+const LAST_KEY = Buffer.alloc(KEY_BYTES + 1, 0xff);
 
 interface Listing {
   readonly group: string | undefined;
-  /** The listing begins after this key. */
+  readonly order: ListOrder;
+  /** The listing begins after this key, in its order. */
   readonly after: Buffer;
-  /** It ends before this key; undefined: no limit. */
-  readonly before: Buffer | undefined;
+  /** It ends before this key, in its order. */
+  readonly end: Buffer;
   readonly limit: number;
   readonly matches: (row: FileRow) => boolean;
 }
@@ -33,6 +37,7 @@ function listingOf(options: ListOptions, now: number): Listing {
   const {
     group,
     namePrefix = '',
+    nameContains = '',
     type,
     since,
     until,
@@ -42,20 +47,41 @@ function listingOf(options: ListOptions, now: number): Listing {
   const limit = limitOf(options);
   const wanted = typeTest(type);
   const prefix = namePrefix.toWellFormed();
-  const begins = since ? behindTime(since.getTime(), 'since') : Buffer.alloc(0);
+  const part = nameContains.toWellFormed().toLowerCase();
+  const order = orderOf(options);
+  const earliest = since ? behindTime(since.getTime(), 'since') : FIRST_KEY;
+  const latest = until ? behindTime(until.getTime(), 'until') : LAST_KEY;
+  const [begins, end] = order.isReversed ? [latest, earliest] : [earliest, latest];
   const after = options.after === undefined ? begins : cursorKey(options.after);
   return {
     group: group?.toWellFormed(),
-    after: Buffer.compare(after, begins) < 0 ? begins : after,
-    before: until ? behindTime(until.getTime(), 'until') : undefined,
+    order,
+    after: order.compare(after, begins) < 0 ? begins : after,
+    end,
     limit,
     matches: ({ name, type: own, size, expiresAt }) =>
       name.startsWith(prefix) &&
+      name.toLowerCase().includes(part) &&
       wanted(own) &&
       size >= minSize &&
       size <= maxSize &&
       (expiresAt === undefined || expiresAt > now),
   };
+}
+
+/** The direction of a listing. */
+export interface ListOrder {
+  readonly isReversed: boolean;
+  readonly compare: (a: Uint8Array, b: Uint8Array) => number;
+  /** Sorts before all keys. */
+  readonly first: Buffer;
+}
+
+/** Throws `invalid_option`. */
+export function orderOf({ order = 'oldest' }: ListOptions): ListOrder {
+  if (order === 'oldest') return { isReversed: false, compare: Buffer.compare, first: FIRST_KEY };
+  if (order !== 'newest') throw invalidOption('order: oldest or newest is needed');
+  return { isReversed: true, compare: (a, b) => Buffer.compare(b, a), first: LAST_KEY };
 }
 
 /** Throws `invalid_option`. */
@@ -107,9 +133,9 @@ export async function listFiles(options: ListOptions, sources: ListSources): Pro
   const files: FileInfo[] = [];
   let { after } = listing;
   for (let examined = 0; examined < MAX_EXAMINED; ) {
-    const rows = rowsBehind(sources, listing.group, after);
+    const rows = rowsBehind(sources, listing, after);
     for (const row of rows) {
-      if (listing.before && Buffer.compare(row.key, listing.before) >= 0) return { files };
+      if (listing.order.compare(row.key, listing.end) > 0) return { files };
       if (files.length === listing.limit) return { files, next: formatKey(after) };
       after = row.key;
       if (!isRemoved(row.key) && listing.matches(row)) files.push(factsOf(row));
@@ -123,14 +149,16 @@ export async function listFiles(options: ListOptions, sources: ListSources): Pro
 
 function rowsBehind(
   { all }: ListSources,
-  group: string | undefined,
+  { group, order }: Listing,
   after: Buffer,
 ): readonly FileRow[] {
-  const rows = all.flatMap(({ fileMap }) =>
-    group === undefined
-      ? fileMap.page(after, ROWS_AT_ONCE)
-      : fileMap.pageOfGroup(group, after, ROWS_AT_ONCE),
-  );
-  if (all.length > 1) rows.sort((a, b) => Buffer.compare(a.key, b.key));
+  const rows = all.flatMap(({ fileMap }) => {
+    if (group === undefined) {
+      return fileMap[order.isReversed ? 'pageBefore' : 'page'](after, ROWS_AT_ONCE);
+    }
+    const name = order.isReversed ? 'pageOfGroupBefore' : 'pageOfGroup';
+    return fileMap[name](group, after, ROWS_AT_ONCE);
+  });
+  if (all.length > 1) rows.sort((a, b) => order.compare(a.key, b.key));
   return rows.slice(0, ROWS_AT_ONCE);
 }

@@ -78,6 +78,8 @@ export interface ListOptions {
   readonly group?: string;
   /** Beginning of the name, case-sensitive. */
   readonly namePrefix?: string;
+  /** Part of the name, in any case. */
+  readonly nameContains?: string;
   /** `image/png`, or `image/*`. */
   readonly type?: string;
   /** The upload began at this time or later. A resumable one may have ended much later. */
@@ -86,7 +88,9 @@ export interface ListOptions {
   readonly until?: Date;
   readonly minSize?: number;
   readonly maxSize?: number;
-  /** `next` of the previous page. */
+  /** Default: oldest first. */
+  readonly order?: 'oldest' | 'newest';
+  /** `next` of the previous page, which was asked for in the same order. */
   readonly after?: string;
   /** Maximum files per page, 1 to 10,000; default 1,000. */
   readonly limit?: number;
@@ -96,7 +100,7 @@ export interface ListOptions {
 
 /** One page of a listing. It may have few files, or none, although more follow. */
 export interface FilePage {
-  /** In the order of their uploads. */
+  /** In the order of their uploads, or in its reverse. */
   readonly files: readonly FileInfo[];
   /** Cursor of the next page; absent at the end. */
   readonly next?: string;

@@ -1,13 +1,13 @@
 import { type Gateway, isAlive, MapError } from '@stevedore/map';
 import { parseKey, StoreError } from '@stevedore/staging';
-import { limitOf } from '../listing.js';
+import { type ListOrder, limitOf, orderOf } from '../listing.js';
 import type { FileInfo, FilePage, ListOptions } from '../types.js';
 import { latest } from './gateways.js';
 
 /**
  * Lists the files of all servers of a deployment. Every server lists its own, staged and merged,
  * from its FileMap, so a file that is merged meanwhile is not missed. The pages are merged in the
- * order of the keys, up to the first of their cursors: beyond it, a server may have files that it
+ * order of the listing, up to the first of their cursors: beyond it, a server may have files that it
  * has not listed yet. The page names the servers that could not be asked.
  */
 
@@ -38,6 +38,7 @@ export async function listDeployment(
   { here, isHere, ownUrl, gateways, ask, isRemoved }: DeploymentListing,
 ): Promise<FilePage> {
   const limit = limitOf(options);
+  const order = orderOf(options);
   const { urls, away } = serversToAsk(await listed(gateways), isHere, ownUrl);
   const each = Math.max(MIN_FILES_EACH, Math.floor(MAX_HELD_FILES / (urls.size + 1)));
   const asked: Asked = { ...options, limit: Math.min(limit, each) };
@@ -47,7 +48,7 @@ export async function listDeployment(
     for (const [url, origins] of queue) {
       try {
         const page = await ask(url, asked);
-        if (!isSound(page, asked)) throw new Error(`${url} sent something else than a page`);
+        if (!isSound(page, asked, order)) throw new Error(`${url} sent something else than a page`);
         pages.push(page);
       } catch {
         away.push(...origins);
@@ -55,7 +56,7 @@ export async function listDeployment(
     }
   };
   await Promise.all(Array.from({ length: Math.min(ASKED_AT_ONCE, urls.size) }, worker));
-  const { files, next } = mergePages(pages, limit);
+  const { files, next } = mergePages(pages, limit, order);
   return {
     files: files.filter(({ key }) => !isRemoved(parseKey(key)!)),
     ...(next === undefined ? {} : { next }),
@@ -93,30 +94,34 @@ function serversToAsk(
 }
 
 /** Pages that begin after the same key, as one of at most `limit` files. */
-function mergePages(pages: readonly FilePage[], limit: number): FilePage {
+function mergePages(pages: readonly FilePage[], limit: number, { compare }: ListOrder): FilePage {
   const [end] = pages
     .flatMap(({ next }) => (next === undefined ? [] : [parseKey(next)!]))
-    .sort(Buffer.compare);
+    .sort(compare);
   const sorted = pages
     .flatMap(({ files }) => files.map((file) => ({ file, key: parseKey(file.key)! })))
-    .filter(({ key }) => !end || Buffer.compare(key, end) <= 0)
-    .sort((a, b) => Buffer.compare(a.key, b.key));
+    .filter(({ key }) => !end || compare(key, end) <= 0)
+    .sort((a, b) => compare(a.key, b.key));
   const files: FileInfo[] = sorted.slice(0, limit).map(({ file }) => file);
   if (sorted.length > limit) return { files, next: files.at(-1)!.key };
   return { files, ...(end ? { next: end.toString('base64url') } : {}) };
 }
 
 /** True if the page can be merged: not too long, in order, and going on after the cursor. */
-function isSound({ files, next }: FilePage, { after = '', limit }: Asked): boolean {
-  const begin = Buffer.from(after, 'base64url');
+function isSound(
+  { files, next }: FilePage,
+  { after, limit }: Asked,
+  { compare, first }: ListOrder,
+): boolean {
+  const begin = after === undefined ? first : Buffer.from(after, 'base64url');
   let last: Uint8Array = begin;
   for (const file of files) {
     const key = parseKey(file.key);
-    if (!key || Buffer.compare(key, last) <= 0) return false;
+    if (!key || compare(key, last) <= 0) return false;
     last = key;
   }
   if (files.length > limit) return false;
   const end = next === undefined ? undefined : parseKey(next);
   if (!end) return next === undefined;
-  return Buffer.compare(end, last) >= 0 && Buffer.compare(end, begin) > 0;
+  return compare(end, last) >= 0 && compare(end, begin) > 0;
 }

@@ -42,6 +42,18 @@ export class FileMapQueries extends Statements {
       WHERE f.grp = ? AND f.key > ? AND f.deleted IS NULL ORDER BY f.key LIMIT ?`,
   );
 
+  /** Files before the given key, last first. */
+  readonly pageBefore = this.files<[before: Buffer, limit: number]>(
+    `${FILES} LEFT JOIN trunks t ON t.id = f.trunk
+      WHERE f.key < ? AND f.deleted IS NULL ORDER BY f.key DESC LIMIT ?`,
+  );
+
+  /** Files of a group before the given key, last first. */
+  readonly pageOfGroupBefore = this.files<[group: string, before: Buffer, limit: number]>(
+    `${FILES} INDEXED BY files_by_group LEFT JOIN trunks t ON t.id = f.trunk
+      WHERE f.grp = ? AND f.key < ? AND f.deleted IS NULL ORDER BY f.key DESC LIMIT ?`,
+  );
+
   /** Files that wait for a trunk, in order of arrival, after the given position. */
   readonly waiting = this.files<[segment: number, position: number, limit: number]>(
     `${WAITING} INDEXED BY files_waiting
