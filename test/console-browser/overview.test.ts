@@ -57,7 +57,7 @@ const CHARTS = [
   'Load of the metadata tier',
 ];
 
-describe.skipIf(needsChromium.missing)('the overview', () => {
+describe.skipIf(needsChromium.missing)('the diagnostics', () => {
   test('says that nothing needs attention, and draws what the gateway remembers', async () => {
     const gateway = await gatewayOf();
     const page = await openConsole(gateway.url);
