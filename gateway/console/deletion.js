@@ -2,7 +2,7 @@
 // that they can be undone. A deletion that was sent is for ever.
 import { askForKey, isKeyWanted } from './key.js';
 import { call, fileUrl } from './transfer.js';
-import { at, button, element, formatBytes, plural } from './view.js';
+import { ask, at, button, element, formatBytes, plural } from './view.js';
 
 const UNDO_MS = 10_000;
 const DELETIONS_AT_ONCE = 8;
@@ -33,20 +33,16 @@ export function startDeletion(hooks) {
 }
 
 /** Asks, and deletes them ten seconds later. */
-export function removeFiles(files) {
-  const dialog = at('delete-dialog');
-  const text =
-    files.length === 1 ? `“${files[0].name || files[0].key}”` : plural(files.length, 'file');
-  at('delete-title').textContent = `Delete ${text}?`;
-  at('delete-what').textContent = whatOf(files);
-  at('delete-how').textContent =
-    `You can undo it for ${UNDO_MS / 1000} seconds. Then it is permanent.`;
-  at('delete-sure').textContent = files.length === 1 ? 'Delete it' : `Delete ${text}`;
-  dialog.returnValue = '';
-  dialog.onclose = () => {
-    if (dialog.returnValue === 'delete') put(files);
-  };
-  dialog.showModal();
+export async function removeFiles(files) {
+  const [{ name, key }] = files;
+  const text = files.length === 1 ? `“${name || key}”` : plural(files.length, 'file');
+  const isSure = await ask(
+    `Delete ${text}?`,
+    whatOf(files),
+    `You can undo it for ${UNDO_MS / 1000} seconds. Then it is permanent.`,
+    files.length === 1 ? 'Delete it' : `Delete ${text}`,
+  );
+  if (isSure) put(files);
 }
 
 /** `48 of the folder album-7, 2 of no folder; 12.3 MiB` */
@@ -64,7 +60,7 @@ function whatOf(files) {
     .slice(0, MAX_GROUPS_NAMED)
     .map(([group, count]) => `${count} ${where(group)}`);
   const others = counts.size - named.length;
-  return `${named.join(', ')}${others > 0 ? `, others in ${plural(others, 'more folder')}` : ''}; ${bytes}.`;
+  return `${named.join(', ')}${others > 0 ? `, others in ${plural(others, 'other folder')}` : ''}; ${bytes}.`;
 }
 
 function put(files) {

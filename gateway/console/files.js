@@ -205,7 +205,10 @@ async function refresh() {
   if (!page || of !== asked) return;
   const newest = new Map(page.files.map((file) => [file.key, file]));
   const known = of.files.findIndex(({ key }) => newest.has(key));
-  if (known === -1 && of.files.length > 0 && page.next !== undefined) return begin();
+  if (known === -1 && page.next !== undefined) {
+    Object.assign(of, { files: page.files, next: page.next });
+    return drawFiles();
+  }
   const isKnown = new Set(of.files.map(({ key }) => key));
   const come = page.files.filter(({ key }) => !isKnown.has(key));
   of.files = [...come, ...of.files.map((file) => newest.get(file.key) ?? file)];

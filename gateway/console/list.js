@@ -102,9 +102,6 @@ function make(file) {
           ...[small('group', affinityGroup), small('time', time), small('state', stateOf(state))],
         ];
   const shown = element('div', { role: 'option', id: `file-${key}`, className: 'file' }, ...parts);
-  shown.ariaLabel = [shownName, formatBytes(size), type, affinityGroup, time]
-    .filter((text) => text !== '')
-    .join(', ');
   drawn.set(key, shown);
   space.append(shown);
   return shown;

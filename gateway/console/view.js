@@ -71,6 +71,20 @@ export function button(text, onclick, properties = {}) {
   );
 }
 
+/** Whether they are sure, in a dialog whose safe answer has the focus. */
+export function ask(title, what, how, sure) {
+  at('sure-title').textContent = title;
+  at('sure-what').textContent = what;
+  at('sure-how').textContent = how;
+  at('sure').textContent = sure;
+  const dialog = at('sure-dialog');
+  dialog.returnValue = '';
+  dialog.showModal();
+  return new Promise((resolve) => {
+    dialog.onclose = () => resolve(dialog.returnValue === 'sure');
+  });
+}
+
 /** Meanwhile the button does nothing; afterwards it says what went wrong, if anything did. */
 export async function during(shown, work) {
   shown.disabled = true;

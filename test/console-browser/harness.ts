@@ -117,7 +117,7 @@ export async function openFolder(page: Page, group: string): Promise<void> {
 
 /** A file of the list, by the beginning of its name. */
 export function listed(page: Page, name: string): Locator {
-  return page.getByRole('option', { name: new RegExp(`^${name}`) });
+  return page.locator('#list').getByRole('option', { name: new RegExp(`^${name}`) });
 }
 
 /** A PNG of one red point. */

@@ -12,6 +12,7 @@ import { SPANS, type Span } from '../console/history.js';
 import { filesBase } from '../http/public-address.js';
 import { route } from '../http/route.js';
 import { PACKAGE } from '../program.js';
+import { keyRoutes } from './keys.js';
 
 /**
  * `GET /`: the web console, a page without a build step that loads nothing from other hosts, and
@@ -127,6 +128,7 @@ export function consoleRoutes(app: FastifyInstance, parts: ConsoleParts): void {
     const shown = trunk && (access.isOpen ? { ...trunk, fileId: '' } : trunk);
     return { file: receiptJson(file, base), ...places, ...(shown && { trunk: shown }) };
   });
+  keyRoutes(app, access);
   data(app, '/console/access', async (asked) => ({
     ...(await access.permissions(asked)),
     policies,
