@@ -24,7 +24,12 @@ let columns = 1;
 export function startList(given) {
   hooks = given;
   box.addEventListener('scroll', draw, { passive: true });
-  new ResizeObserver(draw).observe(box);
+  new ResizeObserver(() => {
+    const before = columns;
+    draw();
+    // With other columns, the file that was opened would be elsewhere.
+    if (columns !== before && activeIndex() !== -1) go(activeIndex(), true);
+  }).observe(box);
   space.addEventListener('click', onClick);
   box.addEventListener('keydown', onKey);
 }

@@ -8,6 +8,7 @@ import {
   during,
   element,
   formatBytes,
+  formatDay,
   formatDuration,
   formatMoment,
   formatNumber,
@@ -64,7 +65,7 @@ function keyList(keys, hidden) {
       cell: ({ requestsPerSecond: rate }) =>
         rate === undefined ? 'no limit' : `${formatNumber(rate)} a second`,
     },
-    { title: 'Made', cell: ({ createdAt }) => formatMoment(new Date(createdAt)) },
+    { title: 'Made', cell: ({ createdAt }) => formatDay(new Date(createdAt)) },
     { title: 'Expires', cell: ({ expiresAt }) => expiry(expiresAt) },
     { title: 'Change', cell: changing },
   ];

@@ -13,7 +13,7 @@ import { option } from '@stevedore/options';
  */
 
 /** What a new key may do unless its maker says otherwise. */
-export const FILE_SCOPES = ['read', 'write', 'delete', 'list'] as const;
+const FILE_SCOPES = ['read', 'write', 'delete', 'list'] as const;
 /** `admin`: makes, limits and revokes API keys, and sees the policies. */
 export const SCOPES = [...FILE_SCOPES, 'admin'] as const;
 export type Scope = (typeof SCOPES)[number];

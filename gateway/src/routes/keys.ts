@@ -77,7 +77,7 @@ function keyOf(keys: { list(): readonly ApiKey[] }, { params }: FastifyRequest):
   const { id } = params as { readonly id: string };
   const found = keys.list().find((key) => key.id === id);
   if (found) return found;
-  throw new ProblemError('not_found', 'There is no API key of that id.');
+  throw new ProblemError('route_not_found', 'There is no API key of that id.');
 }
 
 /** The file may be mounted read-only, or come from a secret store. */
