@@ -20,6 +20,14 @@ const BYTE_STEPS = Array.from({ length: 50 }, (_, power) => 2 ** power);
 
 const aSecond = (rate) => `${formatRate(rate)} /s`;
 const aMinute = (rate) => `${formatRate(rate)} /min`;
+/** Ticks are not rounded: two of them would say the same, or a wrong number. */
+const exact = (value) => String(Number(value.toPrecision(6)));
+const TICKS = new Map([
+  [aSecond, (rate) => `${exact(rate)} /s`],
+  [aMinute, (rate) => `${exact(rate)} /min`],
+  [formatBytes, (bytes) => formatBytes(bytes).replace(/\.0+ /, ' ')],
+  [formatPercent, (share) => `${exact(share * 100)} %`],
+]);
 
 /** Columns are those of the gateway's table. */
 const CHARTS = [
@@ -135,7 +143,7 @@ function optionsOf({ series }, entry) {
         space: 28,
         ...(index === 0 ? {} : { grid: { show: false } }),
         ...(scale === 'bytes' ? { incrs: BYTE_STEPS } : {}),
-        values: (_, values) => values.map((value) => formatOf(series, scale)(value)),
+        values: (_, values) => values.map(TICKS.get(formatOf(series, scale))),
       })),
     ],
     series: [

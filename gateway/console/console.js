@@ -1,17 +1,16 @@
 // The console: asks for the gateway's state while the page is visible, and draws it.
 import { drawCharts } from './charts.js';
 import { figures } from './figures.js';
-import { startFinding } from './find.js';
+import { currentGroup, hideFiles, noteStored, showFolder, startFiles } from './files.js';
 import { startFlushing } from './flush.js';
 import { askForKey, takeGivenKey } from './key.js';
-import { show, startLookUp } from './look-up.js';
 import { showPermissions } from './permissions.js';
 import { cluster, drawAttention, merges, migrations, troubleItem } from './tables.js';
 import { askHistory, askState, Refused } from './transfer.js';
 import { startUploads } from './uploads.js';
 import { at, formatClock, formatDuration } from './view.js';
 
-const VIEWS = ['overview', 'files', 'access'];
+const VIEWS = ['files', 'diagnostics', 'access'];
 const POLL_MS = 2_000;
 const LONGEST_POLL_MS = 30_000;
 const ANSWER_MS = 10_000;
@@ -81,6 +80,9 @@ function draw(state) {
   const up = formatDuration(state.now - state.startedAt);
   at('about').textContent = `Version ${state.version}, ${where}, up for ${up}`;
   drawAttention(state.attention);
+  at('findings').hidden = state.attention.length === 0;
+  at('findings').textContent = state.attention.length;
+  noteStored(state.stats.acknowledgedFiles);
   at('figures').replaceChildren(...figures(state));
   at('merges').replaceChildren(merges(state.merges));
   at('cluster').replaceChildren(cluster(state));
@@ -90,28 +92,20 @@ function draw(state) {
   at('trouble').replaceChildren(...[...trouble].reverse().map(troubleItem));
 }
 
-/** One view is shown, and the address says which. `onShown` hears it, at the start too. */
-function startViews(onShown) {
-  const show = () => {
-    const asked = location.hash.slice(1);
-    const shown = VIEWS.includes(asked) ? asked : VIEWS[0];
-    for (const view of VIEWS) {
-      at(`view-${view}`).hidden = view !== shown;
-      const link = at('views').querySelector(`[href="#${view}"]`);
-      if (view === shown) link.setAttribute('aria-current', 'page');
-      else link.removeAttribute('aria-current');
-    }
-    onShown(shown);
-  };
-  addEventListener('hashchange', show);
-  show();
-}
-
-/** Of a file, wherever on the page it was named. */
-function showFile(id) {
-  location.hash = 'files';
-  show(id);
-  at('look-title').scrollIntoView({ block: 'start' });
+/** One view is shown, and the address says which. */
+function showView() {
+  const [asked] = location.hash.slice(1).split('?');
+  const shown = VIEWS.includes(asked) ? asked : VIEWS[0];
+  for (const view of VIEWS) {
+    at(`view-${view}`).hidden = view !== shown;
+    const link = at('views').querySelector(`[href="#${view}"]`);
+    if (view === shown) link.setAttribute('aria-current', 'page');
+    else link.removeAttribute('aria-current');
+  }
+  document.body.dataset.view = shown;
+  if (shown === 'files') showFolder();
+  else hideFiles();
+  if (shown === 'access') showPermissions();
 }
 
 // Wide tables scroll by themselves, with the arrow keys too.
@@ -131,13 +125,11 @@ for (const input of document.getElementsByName('span')) {
 }
 
 takeGivenKey();
-startUploads({ onStored: poll, onLookUp: showFile });
-startLookUp({ onDeleted: poll });
-startFinding({ onLookUp: showFile, onDeleted: poll });
+startFiles();
+startUploads({ groupOf: currentGroup, onStored: poll });
 startFlushing({ onStored: poll });
-startViews((view) => {
-  if (view === 'access') showPermissions();
-});
+addEventListener('hashchange', showView);
+showView();
 at('enter-key').onclick = poll;
 document.addEventListener('visibilitychange', poll);
 poll();

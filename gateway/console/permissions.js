@@ -1,11 +1,14 @@
-// API keys and policies, for a key that may see them. Keys are made by a command: their file is
-// the operator's, and one file may serve several gateways.
+// API keys, which are made, limited and revoked here by a key with the scope admin; and policies.
 import { askForKey, isKeyWanted } from './key.js';
-import { askPermissions, urlOf } from './transfer.js';
+import { askPermissions, call, urlOf } from './transfer.js';
 import {
+  ask,
   at,
+  button,
+  during,
   element,
   formatBytes,
+  formatDay,
   formatDuration,
   formatMoment,
   formatNumber,
@@ -16,7 +19,7 @@ import {
 export async function showPermissions() {
   try {
     const { file, keys, hidden, policies } = await askPermissions();
-    at('keys').replaceChildren(...keyList(keys, hidden), ...commands(file));
+    at('keys').replaceChildren(...keyList(keys, hidden), ...making(file));
     at('policies').replaceChildren(policyList(policies));
   } catch (error) {
     at('policies').replaceChildren();
@@ -62,8 +65,9 @@ function keyList(keys, hidden) {
       cell: ({ requestsPerSecond: rate }) =>
         rate === undefined ? 'no limit' : `${formatNumber(rate)} a second`,
     },
-    { title: 'Made', cell: ({ createdAt }) => formatMoment(new Date(createdAt)) },
+    { title: 'Made', cell: ({ createdAt }) => formatDay(new Date(createdAt)) },
     { title: 'Expires', cell: ({ expiresAt }) => expiry(expiresAt) },
+    { title: 'Change', cell: changing },
   ];
   const more = `${formatNumber(hidden)} more keys are in the file.`;
   return [
@@ -79,12 +83,95 @@ function expiry(expiresAt) {
   return at <= Date.now() ? element('span', { className: 'bad' }, `${text}, expired`) : text;
 }
 
-function commands(file) {
+function making(file) {
+  const text = `The keys are in ${file}, which stevedore keys changes as well.`;
   return [
-    element('p', { className: 'hint' }, 'To make a key, or to revoke one, run on the server:'),
-    command(`stevedore keys add NAME --scopes write,read --file ${file}`),
-    command(`stevedore keys revoke ID --file ${file}`),
+    element(
+      'p',
+      { className: 'actions' },
+      button('New key', () => edit(), { className: '' }),
+    ),
+    element('p', { className: 'hint' }, text),
   ];
+}
+
+function changing(key) {
+  const limit = button('Limit', () => edit(key));
+  const revoke = button('Revoke', () => during(revoke, () => revokeKey(key)), {
+    className: 'danger small',
+  });
+  limit.ariaLabel = `Limit ${key.name}`;
+  revoke.ariaLabel = `Revoke ${key.name}`;
+  return element('span', { className: 'actions' }, limit, revoke);
+}
+
+async function revokeKey({ id, name }) {
+  const how = 'Requests with it are refused from then on. It cannot be undone.';
+  if (!(await ask(`Revoke “${name}”?`, `Its id is ${id}.`, how, 'Revoke it'))) return;
+  await call(`keys/${id}`, { method: 'DELETE' });
+  await showPermissions();
+}
+
+/** Without a key, a new one. */
+function edit(key) {
+  const dialog = at('made-dialog');
+  const boxes = [...document.getElementsByName('scope')];
+  at('made-title').textContent = key ? `Limits of “${key.name}”` : 'New API key';
+  at('made-name').value = key?.name ?? '';
+  at('made-name').disabled = key !== undefined;
+  for (const box of boxes) {
+    box.checked = key ? key.scopes.includes(box.value) : ['read', 'write'].includes(box.value);
+  }
+  // The time that is left, in whole hours: what is sent counts from now.
+  const hours = key?.expiresAt
+    ? Math.ceil((Date.parse(key.expiresAt) - Date.now()) / 3_600_000)
+    : 0;
+  at('made-expires').value = hours > 0 ? `${hours}h` : '';
+  at('made-rate').value = key?.requestsPerSecond ?? '';
+  at('made-bytes').value = key?.bytesPerDay ? `${key.bytesPerDay}B` : '';
+  at('made-fields').hidden = false;
+  at('made-said').textContent = '';
+  at('made-send').hidden = false;
+  at('made-send').textContent = key ? 'Set the limits' : 'Make the key';
+  at('made-close').textContent = 'Cancel';
+  at('made-close').onclick = () => dialog.close();
+  at('made-form').onsubmit = async (event) => {
+    event.preventDefault();
+    if (!boxes.some(({ checked }) => checked)) {
+      at('made-said').textContent = 'Choose what the key may do.';
+      return;
+    }
+    const query = new URLSearchParams({
+      ...(key ? {} : { name: at('made-name').value }),
+      scopes: boxes.filter(({ checked }) => checked).map(({ value }) => value),
+      'expires-in': at('made-expires').value.trim(),
+      'requests-per-second': at('made-rate').value,
+      'bytes-per-day': at('made-bytes').value.trim(),
+    });
+    try {
+      const path = key ? `keys/${key.id}` : 'keys';
+      const made = await (
+        await call(`${path}?${query}`, { method: key ? 'PATCH' : 'POST' })
+      ).json();
+      if (key) dialog.close();
+      else showMade(made.key);
+      await showPermissions();
+    } catch ({ message }) {
+      at('made-said').textContent = message;
+    }
+  };
+  dialog.showModal();
+}
+
+/** Only its hash is kept: nobody sees it again. */
+function showMade(text) {
+  at('made-fields').hidden = true;
+  at('made-send').hidden = true;
+  at('made-close').textContent = 'Close';
+  at('made-said').replaceChildren(
+    'Copy it now: it is shown this one time.',
+    element('code', { className: 'command' }, text),
+  );
 }
 
 function command(text) {

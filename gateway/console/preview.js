@@ -8,9 +8,13 @@ const TEXT = /^(?:text\/[\w.+-]+|application\/(?:json|xml|x-ndjson|yaml|javascri
 const MAX_PICTURE_BYTES = 20 * 2 ** 20;
 const TEXT_BYTES = 16 * 2 ** 10;
 
+/** One that the browser draws from its pixels. */
+export function isPicture({ type }) {
+  return PICTURE.test(essenceOf(type));
+}
+
 export function canPreview({ type, size }) {
-  const essence = essenceOf(type);
-  return (PICTURE.test(essence) && size <= MAX_PICTURE_BYTES) || TEXT.test(essence);
+  return isPicture({ type }) ? size <= MAX_PICTURE_BYTES : TEXT.test(essenceOf(type));
 }
 
 /** An element that fills itself. */

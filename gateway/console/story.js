@@ -1,5 +1,5 @@
 // The story of a file: uploaded, on this disk, in a trunk, at which storages.
-import { element, facts, formatBytes, formatMoment, formatNumber, plural, table } from './view.js';
+import { element, facts, formatMoment, formatNumber, plural, table } from './view.js';
 
 const COPIES = {
   present: ['good', 'has it'],
@@ -13,12 +13,7 @@ export function story({ file, disk, trunk, storages, problem }) {
   return element(
     'ol',
     { className: 'story' },
-    step('Uploaded', moment(file.stagedAt), [
-      ['Key', id(file.key)],
-      ['Group', file.affinityGroup],
-      ['CRC-32', id(file.crc32)],
-      ['Expires', file.expiresAt ? moment(file.expiresAt) : 'never'],
-    ]),
+    step('Uploaded', moment(file.stagedAt), []),
     diskStep(disk, trunk),
     trunkStep(file, trunk),
     storageStep(trunk, storages, problem),
@@ -99,14 +94,4 @@ function id(text) {
 
 function moment(text) {
   return formatMoment(new Date(text));
-}
-
-/** Name, size and type: what it is, before what became of it. */
-export function whatItIs({ name, size, type, state }) {
-  return facts([
-    ['Name', name],
-    ['Size', `${formatBytes(size)} (${formatNumber(size)} bytes)`],
-    ['Type', type],
-    ['State', state],
-  ]);
 }

@@ -10,9 +10,10 @@ const LOST = 'The connection to the gateway was lost.';
 
 /** An answer that is no success, with what the gateway said about it. */
 export class Refused extends Error {
-  constructor(status, problem) {
+  constructor({ status, headers }, problem) {
     super(problem?.detail || `The gateway answered ${status}.`);
     this.status = status;
+    this.retryAfterMs = Number(headers.get('retry-after') ?? 0) * 1000;
     this.code = problem?.code;
   }
 }
@@ -48,7 +49,7 @@ export async function call(path, options = {}) {
     throw cause instanceof TypeError ? new Error(LOST, { cause }) : cause;
   });
   if (answer.ok) return answer;
-  throw new Refused(answer.status, await answer.json().catch(() => undefined));
+  throw new Refused(answer, await answer.json().catch(() => undefined));
 }
 
 /** The figures. A gateway that takes longer than that does not answer. */

@@ -1,168 +1,311 @@
-// Uploads by hand: files and folders that are chosen or dropped, some at a time, with their
-// progress. They resume after a lost connection and, when the same file is chosen again, after a
-// reload of the page.
+// Uploads by hand: of thousands of files, one bar for all. Small files go several to a request; every
+// other one resumes after a lost connection and, when it is chosen again, after a reload of the page.
 import { askForKey, isKeyWanted } from './key.js';
 import { droppedFiles, upload } from './lib/index.js';
-import { authorization, fileUrl, hasKey, urlOf } from './transfer.js';
-import { at, button, element, formatBytes, formatPercent, plural } from './view.js';
+import { authorization, call, urlOf } from './transfer.js';
+import { at, button, element, formatBytes, formatDuration, formatNumber, plural } from './view.js';
 
-const UPLOADS_AT_ONCE = 3;
-const MAX_TRANSFERS_SHOWN = 100;
+/** A browser has six connections to a host; two are left to look at files meanwhile. */
+const REQUESTS_AT_ONCE = 4;
+const SMALL_BYTES = 256 * 2 ** 10;
+/** A form takes a hundred files; small ones show progress more often. */
+const FORM_FILES = 64;
+const FORM_BYTES = 2 ** 20;
+const FORM_ATTEMPTS = 5;
+const FIRST_PAUSE_MS = 500;
+const MAX_PAUSE_MS = 30_000;
+const DRAW_MS = 250;
+const RATE_MS = 5_000;
+const MAX_FAILED_SHOWN = 50;
 
-const waiting = [];
-const listeners = { onStored: () => {}, onLookUp: () => {} };
-let running = 0;
+const NOTHING = { files: 0, bytes: 0, stored: 0, storedBytes: 0, isPaused: false, isOver: true };
+/** Of all files since the last time that nothing was left to do. */
+let all = { ...NOTHING };
+let waiting = [];
+const running = new Set();
+let failed = [];
+/** What was stored by then: [time, files, bytes]. */
+let samples = [];
+let drawing;
+let hooks = {};
 
-/** `files` are { file, path }. */
-function add(files) {
-  const group = at('group').value.trim();
-  for (const { file, path } of files) {
-    const transfer = { file, path, group, view: transferView(file, path), isCancelled: false };
-    transfer.view.cancel.onclick = () => {
-      transfer.isCancelled = true;
-      transfer.sending?.abort();
-    };
-    at('transfers').prepend(transfer.view.item);
-    waiting.push(transfer);
-  }
-  while (at('transfers').children.length > MAX_TRANSFERS_SHOWN) at('transfers').lastChild.remove();
-  if (files.length > 0) say(`${plural(files.length, 'file')} to upload`);
-  next();
-}
-
-function next() {
-  while (running < UPLOADS_AT_ONCE && waiting.length > 0) {
-    running += 1;
-    run(waiting.shift()).finally(() => {
-      running -= 1;
-      next();
-    });
-  }
-}
-
-async function run(transfer) {
-  const { file, path, group, view } = transfer;
-  const { progress, said, cancel, pause } = view;
-  try {
-    if (transfer.isCancelled) throw new Error('Cancelled.');
-    said.textContent = 'Uploading';
-    const sending = upload(file, {
-      endpoint: urlOf('uploads'),
-      name: path,
-      headers: authorization(),
-      ...(group === '' ? {} : { group }),
-      onProgress: (sent, all) => {
-        progress.value = all === 0 ? 1 : sent / all;
-        if (!transfer.sending?.isPaused) {
-          said.textContent = sent >= all ? 'Saving' : formatPercent(sent / all);
-        }
-      },
-    });
-    transfer.sending = sending;
-    pause.hidden = false;
-    pause.onclick = () => {
-      if (sending.isPaused) sending.resume();
-      else sending.pause();
-      pause.textContent = sending.isPaused ? 'Resume' : 'Pause';
-      said.textContent = sending.isPaused ? 'Paused' : 'Uploading';
-    };
-    showStored(view, await sending.done);
-    say(`${path} is stored`);
-    listeners.onStored();
-  } catch (error) {
-    for (const part of [progress, cancel, pause]) part.remove();
-    said.className = 'bad';
-    said.textContent = transfer.isCancelled ? 'Cancelled.' : error.message;
-    say(`${path}: ${said.textContent}`);
-    if (isKeyWanted(error)) await askForKey(error);
-  }
-}
-
-function transferView(file, path) {
-  const progress = element('progress', {
-    max: 1,
-    value: 0,
-    'aria-label': `Upload of ${path}`,
-  });
-  const said = element('span', { className: 'hint' }, 'Waiting');
-  const cancel = button('Cancel', undefined, { 'aria-label': `Cancel ${path}` });
-  const pause = button('Pause', undefined, { hidden: true });
-  const name = element('span', { className: 'name' }, path);
-  const head = element(
-    'div',
-    {},
-    name,
-    element('span', { className: 'hint' }, formatBytes(file.size)),
-  );
-  const item = element('li', {}, head, progress, element('div', {}, said, pause, cancel));
-  return { item, progress, said, pause, cancel };
-}
-
-function showStored({ item, progress, said, pause, cancel }, { key }) {
-  for (const part of [progress, cancel, pause]) part.remove();
-  said.className = 'good';
-  said.textContent = 'Stored';
-  item.append(
-    element('div', { className: 'id' }, key),
-    element(
-      'p',
-      { className: 'actions' },
-      ...(hasKey()
-        ? []
-        : [element('a', { href: fileUrl(key), target: '_blank', rel: 'noreferrer' }, 'Open')]),
-      copyButton(key),
-      button('Look up', () => listeners.onLookUp(key)),
-    ),
-  );
-}
-
-function copyButton(text) {
-  const shown = button('Copy key', async () => {
-    try {
-      await navigator.clipboard.writeText(text);
-      shown.textContent = 'Copied';
-      say('Key copied');
-    } catch {
-      // Without a secure origin there is no clipboard; the key can still be selected.
-      shown.textContent = 'Copying failed: select the key';
-    }
-  });
-  return shown;
-}
-
-function say(text) {
-  at('upload-said').textContent = text;
-}
-
-/** `onStored` hears of every file that is stored, `onLookUp` which one is to be shown. */
-export function startUploads(hooks) {
-  Object.assign(listeners, hooks);
-  for (const input of [at('files'), at('folder')]) {
+/** Hooks: `groupOf()` is the folder of new uploads, `onStored()` hears of stored files. */
+export function startUploads(given) {
+  hooks = given;
+  for (const name of ['files', 'folder']) {
+    const input = at(name);
+    at(`choose-${name}`).onclick = () => input.click();
     input.addEventListener('change', () => {
       add([...input.files].map((file) => ({ file, path: file.webkitRelativePath || file.name })));
       input.value = '';
     });
   }
-  startDrop(at('drop'));
+  startDrop();
+  addEventListener('beforeunload', (event) => {
+    if (running.size > 0) event.preventDefault();
+  });
 }
 
-function startDrop(drop) {
+function startDrop() {
   let depth = 0;
-  drop.addEventListener('dragenter', () => {
-    depth += 1;
-    drop.dataset.over = '';
-  });
-  drop.addEventListener('dragleave', () => {
-    depth -= 1;
-    if (depth === 0) delete drop.dataset.over;
-  });
-  drop.addEventListener('drop', (event) => {
+  const over = (change, event) => {
+    if (!event.dataTransfer.types.includes('Files')) return;
+    depth = Math.max(0, depth + change);
+    at('drop').hidden = depth === 0;
+    const group = hooks.groupOf();
+    at('drop-text').textContent = group === '' ? 'Drop to upload' : `Drop to upload to “${group}”`;
+  };
+  addEventListener('dragenter', (event) => over(1, event));
+  addEventListener('dragleave', (event) => over(-1, event));
+  addEventListener('dragover', (event) => event.preventDefault());
+  addEventListener('drop', (event) => {
+    event.preventDefault();
     depth = 0;
-    delete drop.dataset.over;
-    droppedFiles(event.dataTransfer).then(add, (error) => say(error.message));
+    at('drop').hidden = true;
+    droppedFiles(event.dataTransfer).then(add, ({ message }) => say(message));
   });
-  // A file that misses its place must not replace the page.
-  for (const name of ['dragover', 'drop']) {
-    addEventListener(name, (event) => event.preventDefault());
+}
+
+/** `files` are { file, path }. */
+function add(files) {
+  if (files.length === 0) return;
+  if (running.size === 0 && waiting.length === 0 && failed.length === 0) all = { ...NOTHING };
+  const group = hooks.groupOf();
+  all.files += files.length;
+  for (const { file, path } of files) {
+    all.bytes += file.size;
+    waiting.push({ file, path, group });
   }
+  say(`${plural(files.length, 'file')} to upload`);
+  begin();
+}
+
+function begin() {
+  all.isOver = false;
+  samples = [];
+  drawing ??= setInterval(draw, DRAW_MS);
+  next();
+  draw();
+}
+
+function next() {
+  while (running.size < REQUESTS_AT_ONCE && waiting.length > 0 && !all.isPaused) {
+    const files = take();
+    const task = { files, sentBytes: 0, aborting: new AbortController() };
+    running.add(task);
+    run(task).finally(() => {
+      running.delete(task);
+      next();
+    });
+  }
+  if (running.size > 0 || waiting.length > 0 || all.isOver) return;
+  all.isOver = true;
+  clearInterval(drawing);
+  drawing = undefined;
+  draw();
+  say(
+    failed.length === 0
+      ? `${plural(all.stored, 'file')} stored`
+      : `${plural(failed.length, 'file')} failed`,
+  );
+}
+
+/** The next file, and small ones of its folder that follow it. */
+function take() {
+  const first = waiting.shift();
+  const files = [first];
+  if (!isSmall(first)) return files;
+  let bytes = first.file.size;
+  while (files.length < FORM_FILES && waiting.length > 0) {
+    const [each] = waiting;
+    bytes += each.file.size;
+    if (!isSmall(each) || each.group !== first.group || bytes > FORM_BYTES) break;
+    files.push(waiting.shift());
+  }
+  return files;
+}
+
+function isSmall({ file, isAlone }) {
+  return !isAlone && file.size <= SMALL_BYTES;
+}
+
+async function run(task) {
+  const { files } = task;
+  try {
+    if (files.length > 1) await sendForm(task);
+    else await sendOne(task);
+    all.stored += files.length;
+    all.storedBytes += files.reduce((sum, { file }) => sum + file.size, 0);
+    hooks.onStored();
+  } catch (error) {
+    if (task.isCancelled) return;
+    if (files.length > 1 && error.status >= 400 && error.status !== 401) {
+      // One of them is to blame, and the others are not.
+      for (const file of files) waiting.unshift({ ...file, isAlone: true });
+      return;
+    }
+    const message =
+      error.name === 'NotFoundError' ? 'It is no longer on this disk.' : error.message;
+    for (const file of files) failed.push({ ...file, message });
+    if (isKeyWanted(error)) await askForKey(error);
+  }
+}
+
+async function sendOne(task) {
+  const [{ file, path, group }] = task.files;
+  task.sending = upload(file, {
+    endpoint: urlOf('uploads'),
+    name: path,
+    headers: authorization(),
+    ...(group === '' ? {} : { group }),
+    onProgress: (sent) => {
+      task.sentBytes = sent;
+    },
+  });
+  await task.sending.done;
+}
+
+/** Repeated with the same mark, the gateway stores them once. */
+async function sendForm({ files, aborting: { signal } }) {
+  const form = new FormData();
+  for (const { file, path } of files) form.append('file', file, path);
+  form.append('group', files[0].group);
+  const headers = {
+    'idempotency-key': crypto.getRandomValues(new Uint32Array(4)).join('-'),
+    // Without it, files of no folder would get one of their own.
+    'x-affinity-group': '',
+  };
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await call('files', { method: 'POST', body: form, headers, signal });
+    } catch (error) {
+      const { status = 500, retryAfterMs = 0 } = error;
+      const mayPass = status >= 500 || status === 429 || status === 409 || status === 408;
+      if (!mayPass || attempt === FORM_ATTEMPTS || signal.aborted) throw error;
+      const pauseMs = Math.max(retryAfterMs, FIRST_PAUSE_MS * 2 ** attempt);
+      await new Promise((resolve) => setTimeout(resolve, Math.min(pauseMs, MAX_PAUSE_MS)));
+    }
+  }
+}
+
+function retry(files) {
+  failed = failed.filter((each) => !files.includes(each));
+  waiting.push(...files.map(({ message: _, ...file }) => file));
+  begin();
+}
+
+function cancelAll() {
+  all.files -= waiting.length;
+  waiting = [];
+  for (const task of running) {
+    task.isCancelled = true;
+    all.files -= task.files.length;
+    task.aborting.abort();
+    task.sending?.abort();
+  }
+  say('Uploads cancelled');
+}
+
+function pause() {
+  all.isPaused = !all.isPaused;
+  for (const { sending } of running) {
+    if (all.isPaused) sending?.pause();
+    else sending?.resume();
+  }
+  begin();
+}
+
+function close() {
+  failed = [];
+  all = { ...NOTHING };
+  draw();
+}
+
+function draw() {
+  const box = at('uploads');
+  const hadFocus = box.contains(document.activeElement) ? document.activeElement.textContent : '';
+  box.hidden = all.files === 0 && failed.length === 0;
+  if (box.hidden) return;
+  const sent = [...running].reduce((sum, { sentBytes }) => sum + sentBytes, all.storedBytes);
+  const share = all.bytes === 0 ? all.stored / Math.max(1, all.files) : sent / all.bytes;
+  const progress = element('progress', { max: 1, value: all.isOver ? 1 : Math.min(1, share) });
+  progress.ariaLabel = 'All uploads';
+  const tools = all.isOver
+    ? [button('Close', close)]
+    : [button(all.isPaused ? 'Resume' : 'Pause', pause), button('Cancel all', cancelAll)];
+  if (failed.length > 0) tools.unshift(button('Retry failed', () => retry(failed)));
+  const more = failed.length - MAX_FAILED_SHOWN;
+  box.replaceChildren(
+    element(
+      'div',
+      { className: 'uploads-head' },
+      element('strong', {}, headline()),
+      element('span', { className: 'actions' }, ...tools),
+    ),
+    ...(all.isOver ? [] : [progress, element('p', { className: 'hint' }, pace(sent))]),
+    element(
+      'ul',
+      { className: 'transfers' },
+      ...failed.slice(0, MAX_FAILED_SHOWN).map(failedItem),
+      ...(more > 0
+        ? [element('li', { className: 'bad' }, `and ${formatNumber(more)} more failed`)]
+        : []),
+      ...[...running].map(runningItem),
+    ),
+  );
+  // Drawn anew, a button keeps the focus that it had.
+  if (hadFocus !== '')
+    [...box.querySelectorAll('button')]
+      .find(({ textContent }) => textContent === hadFocus)
+      ?.focus();
+}
+
+function headline() {
+  const some = failed.length > 0 ? `, ${formatNumber(failed.length)} failed` : '';
+  if (all.isOver) return `${plural(all.stored, 'file')} stored${some}`;
+  return `${formatNumber(all.stored)} of ${plural(all.files, 'file')} stored${some}`;
+}
+
+/** Bytes, rates of the last seconds, and the time left. */
+function pace(sent) {
+  const now = performance.now();
+  samples.push([now, all.stored, sent]);
+  while (samples.length > 2 && samples[0][0] < now - RATE_MS) samples.shift();
+  const [then, files, bytes] = samples[0];
+  const bytesOf = `${formatBytes(sent)} of ${formatBytes(all.bytes)}`;
+  if (all.isPaused) return `${bytesOf}, paused`;
+  const seconds = (now - then) / 1000;
+  if (seconds < 1) return bytesOf;
+  const fileRate = (all.stored - files) / seconds;
+  const byteRate = (sent - bytes) / seconds;
+  const left = Math.max(
+    all.bytes > sent ? (all.bytes - sent) / byteRate : 0,
+    fileRate > 0 ? (all.files - all.stored - failed.length) / fileRate : 0,
+  );
+  const time = Number.isFinite(left) ? `, ${formatDuration(Math.ceil(left) * 1000)} left` : '';
+  return `${bytesOf}, ${plural(Math.round(fileRate), 'file')} and ${formatBytes(byteRate)} a second${time}`;
+}
+
+function failedItem(each) {
+  const again = button('Retry', () => retry([each]));
+  again.ariaLabel = `Retry ${each.path}`;
+  const said = element('span', { className: 'bad' }, each.message);
+  return element('li', {}, element('span', { className: 'name' }, each.path), again, said);
+}
+
+function runningItem({ files, sentBytes }) {
+  const [{ path, file }] = files;
+  const text =
+    files.length === 1 ? path : `${path} and ${plural(files.length - 1, 'small file')} more`;
+  const of = files.length === 1 ? `${formatBytes(sentBytes)} of ${formatBytes(file.size)}` : '';
+  return element(
+    'li',
+    {},
+    element('span', { className: 'name' }, text),
+    element('span', { className: 'hint' }, of),
+  );
+}
+
+function say(text) {
+  at('upload-said').textContent = text;
 }

@@ -4,6 +4,7 @@
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
 const whole = new Intl.NumberFormat('en');
 const clock = new Intl.DateTimeFormat('en', { timeStyle: 'medium', hourCycle: 'h23' });
+const day = new Intl.DateTimeFormat('en', { dateStyle: 'medium' });
 const moment = new Intl.DateTimeFormat('en', {
   dateStyle: 'medium',
   timeStyle: 'medium',
@@ -41,6 +42,9 @@ export const formatNumber = (number) => whole.format(number);
 export const plural = (number, noun) => `${formatNumber(number)} ${noun}${number === 1 ? '' : 's'}`;
 export const formatClock = (at) => clock.format(at);
 export const formatMoment = (at) => moment.format(at);
+/** Short: the clock of today, else the day. */
+export const formatDay = (at) =>
+  at.toDateString() === new Date().toDateString() ? clock.format(at).slice(0, 5) : day.format(at);
 export const formatRate = (rate) => (rate >= 10 || rate === 0 ? rate.toFixed(0) : rate.toFixed(1));
 export const formatPercent = (share) => {
   const percent = share * 100;
@@ -67,19 +71,37 @@ export function button(text, onclick, properties = {}) {
   );
 }
 
-/** A button that asks once more before it acts. */
-export function sureButton(text, act) {
-  const shown = button(text, undefined, { className: 'danger small' });
-  shown.onclick = () => {
-    if (shown.dataset.sure !== undefined) return act(shown);
-    shown.dataset.sure = '';
-    shown.textContent = `${text} permanently?`;
-  };
-  shown.onblur = () => {
-    delete shown.dataset.sure;
-    if (!shown.disabled) shown.textContent = text;
-  };
-  return shown;
+/** Whether they are sure, in a dialog whose safe answer has the focus. */
+export function ask(title, what, how, sure) {
+  at('sure-title').textContent = title;
+  at('sure-what').textContent = what;
+  at('sure-how').textContent = how;
+  at('sure').textContent = sure;
+  const dialog = at('sure-dialog');
+  dialog.returnValue = '';
+  dialog.showModal();
+  return new Promise((resolve) => {
+    dialog.onclose = () => resolve(dialog.returnValue === 'sure');
+  });
+}
+
+/** Meanwhile the button does nothing; afterwards it says what went wrong, if anything did. */
+export async function during(shown, work) {
+  shown.disabled = true;
+  try {
+    await work();
+  } catch ({ message }) {
+    shown.after(element('span', { className: 'bad', role: 'alert' }, message));
+  } finally {
+    shown.disabled = false;
+  }
+}
+
+/** Where a file is, in words. With its trunk: of a file that was looked up. */
+export function stateOf(state, trunk) {
+  if (state === 'staged') return 'On disk';
+  if (state === 'merged') return 'In FastDFS';
+  return trunk ? 'In FastDFS, in a trunk that may still be joined with others' : 'Packing';
 }
 
 /** Wide content that scrolls by itself, with the arrow keys too. */

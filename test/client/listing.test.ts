@@ -83,6 +83,7 @@ async function check(store: Store): Promise<void> {
   expect(await namesOf(store, { type: 'text/plain' })).toEqual(['b/1.txt', 'b/2.txt']);
   expect(await namesOf(store, { since: between })).toEqual(['b/2.txt', 'a/3.jpg']);
   expect(await namesOf(store, { until: between })).toEqual(all.slice(0, 3));
+  expect(await namesOf(store, { nameContains: '2.T' })).toEqual(['b/2.txt']);
   expect(await namesOf(store, { minSize: 500, maxSize: 1999 })).toEqual(['a/3.jpg']);
   const backwards = all.toReversed();
   expect(await namesOf(store, { order: 'newest' })).toEqual(backwards);

@@ -5,13 +5,15 @@ import type { Page } from 'playwright-core';
 import { describe, expect, test } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
 import {
-  findGroup,
   type Guarded,
   gatewayOf,
   guardedGateway,
+  listed,
   needsChromium,
   openConsole,
+  openFolder,
   PNG,
+  uploadFiles,
   VIEWS,
 } from './harness.js';
 
@@ -41,18 +43,15 @@ async function violations(page: Page): Promise<unknown> {
 
 /** With a story and a preview, or the keys. */
 async function filled(page: Page, view: (typeof VIEWS)[number], file: string): Promise<void> {
-  if (view === 'overview') await page.locator('#charts canvas').first().waitFor();
+  if (view === 'diagnostics') await page.locator('#charts canvas').first().waitFor();
   if (view === 'access') await page.locator('#policies table').waitFor();
   if (view !== 'files') return;
-  await page.locator('#id').fill(file);
+  await openFolder(page, 'album');
+  await listed(page, 'red.png').locator('.check').click();
+  await page.locator('#find').fill(file);
   await page.keyboard.press('Enter');
-  await page.locator('.story').waitFor();
-  await findGroup(page, 'album');
-  await page.getByLabel('Select red.png').check();
-  for (const name of ['note.txt', 'red.png']) {
-    await page.getByRole('button', { name: `Show ${name}` }).click();
-  }
-  await page.locator('.opened pre').getByText('hello').waitFor();
+  await page.locator('#details .story').waitFor();
+  await page.locator('#details pre').getByText('hello').waitFor();
 }
 
 describe.skipIf(needsChromium.missing)('each view', () => {
@@ -65,6 +64,19 @@ describe.skipIf(needsChromium.missing)('each view', () => {
         expect(await violations(page)).toEqual([]);
       });
     }
+
+    test(`axe finds nothing in tables, uploads and deletions, ${colorScheme}`, async () => {
+      const { gateway, key } = await filledGateway();
+      const page = await openConsole(gateway.url, { key, view: 'files', colorScheme });
+      await page.getByText('Table', { exact: true }).click();
+      await uploadFiles(page, { 'a.txt': ['text/plain', Buffer.from('hello')] });
+      await listed(page, 'a.txt').click();
+      await page.locator('#chosen').getByRole('button', { name: 'Delete' }).click();
+      expect(await violations(page)).toEqual([]);
+      await page.getByRole('button', { name: 'Delete it' }).click();
+      await page.getByRole('button', { name: 'Undo' }).waitFor();
+      expect(await violations(page)).toEqual([]);
+    });
 
     test(`axe finds nothing where much needs attention, ${colorScheme}`, async () => {
       const away = await gatewayOf({ trackers: ['127.0.0.1:1'] });

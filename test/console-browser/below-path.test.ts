@@ -3,8 +3,8 @@ import { expect, test } from 'vitest';
 import type { GatewayInput } from '../../gateway/dist/start.js';
 import { strippingProxy } from '../support/stripping-proxy.js';
 import {
-  findGroup,
   guardedGateway,
+  listed,
   needsChromium,
   openConsole,
   PATIENT,
@@ -24,24 +24,25 @@ test.skipIf(needsChromium.missing).each<[string, GatewayInput, string]>([
   const page = await openConsole(base, { key, view: 'files' });
   const text = Buffer.from('hello');
   await uploadFiles(page, { 'a.txt': ['text/plain', text], 'b.png': ['image/png', PNG] }, 'g');
-  await findGroup(page, 'g');
-  await page.getByRole('button', { name: 'Show a.txt' }).click();
+  await listed(page, 'a.txt').click();
   const shown = page.getByRole('group', { name: 'Preview of a.txt' });
   await expect.poll(() => shown.textContent(), PATIENT).toBe('hello');
-  await page.getByRole('button', { name: 'Show b.png' }).click();
+  await page.locator('.story').waitFor();
+  const downloading = page.waitForEvent('download');
+  await page.locator('#details').getByRole('button', { name: 'Download', exact: true }).click();
+  expect(readFileSync(await (await downloading).path())).toEqual(text);
+  await listed(page, 'b.png').click();
   const width = `document.querySelector('img[alt="Preview of b.png"]').naturalWidth`;
   await expect.poll(() => page.evaluate(width), PATIENT).toBe(1);
-  await page.getByLabel('Select a.txt').check();
-  const downloading = page.waitForEvent('download');
-  await page.getByRole('button', { name: 'Download', exact: true }).click();
-  expect(readFileSync(await (await downloading).path())).toEqual(text);
+  await page.getByRole('button', { name: 'Select none' }).click();
   const zipping = page.waitForEvent('download');
-  await page.getByRole('button', { name: 'Download all as ZIP' }).click();
+  await page.getByRole('button', { name: 'Download as ZIP' }).click();
   expect((await zipping).suggestedFilename()).toBe('g.zip');
   const [file] = (await gateway.store.list({ group: 'g' })).files;
-  await page.locator('#id').fill(`https://cdn.example/storage/files/${file!.key}`);
-  await page.locator('#look').getByRole('button').click();
-  await page.locator('.story').waitFor();
+  await page.locator('#find').fill(`https://cdn.example/storage/files/${file!.key}`);
+  await page.keyboard.press('Enter');
+  await page.locator('#details .story').waitFor();
+  await page.getByRole('link', { name: 'Diagnostics' }).click();
   for (const link of ['API description', 'Health']) {
     const href = await page.getByRole('link', { name: link }).evaluate((at) => `${at}`);
     expect((await fetch(href)).status).toBe(200);

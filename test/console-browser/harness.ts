@@ -1,6 +1,12 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
+import {
+  type Browser,
+  type BrowserContextOptions,
+  chromium,
+  type Locator,
+  type Page,
+} from 'playwright-core';
 import { afterAll, expect, onTestFinished } from 'vitest';
 import { makeApiKey, SCOPES, writeKeyFile } from '../../gateway/dist/access/api-keys.js';
 import { type Gateway, type GatewayInput, startGateway } from '../../gateway/dist/start.js';
@@ -22,7 +28,7 @@ export const needsChromium = requirement('chromium', () => existsSync(CHROMIUM))
 let browser: Promise<Browser> | undefined;
 afterAll(async () => (await browser)?.close());
 
-export const VIEWS = ['overview', 'files', 'access'] as const;
+export const VIEWS = ['files', 'diagnostics', 'access'] as const;
 
 export interface Guarded {
   readonly gateway: Gateway;
@@ -47,7 +53,7 @@ export async function gatewayOf(options: GatewayInput = {}): Promise<Gateway> {
 
 export interface Opening extends BrowserContextOptions {
   readonly key?: string;
-  readonly view?: (typeof VIEWS)[number] | `key=${string}`;
+  readonly view?: (typeof VIEWS)[number] | `files?${string}` | `key=${string}`;
   /** Troubles of the page that the test is about. */
   readonly expected?: RegExp;
   /** Called before anything is loaded. */
@@ -57,7 +63,7 @@ export interface Opening extends BrowserContextOptions {
 /** Opens the console, once it has asked the gateway. Nothing may go wrong on the page meanwhile. */
 export async function openConsole(
   url: string,
-  { key, view = 'overview', expected, prepare, ...options }: Opening = {},
+  { key, view = 'diagnostics', expected, prepare, ...options }: Opening = {},
 ): Promise<Page> {
   browser ??= chromium.launch({ executablePath: CHROMIUM, args: ARGUMENTS });
   const context = await (await browser).newContext({ locale: 'en', ...options });
@@ -88,20 +94,30 @@ export const PATIENT = { timeout: 20_000 } as const;
 
 /** Uploads by hand, and waits until all are stored. */
 export async function uploadFiles(page: Page, files: Record<string, [string, Buffer]>, group = '') {
-  await page.getByLabel('Affinity group (optional').fill(group);
+  await openFolder(page, group);
   await page
     .locator('#files')
     .setInputFiles(
       Object.entries(files).map(([name, [mimeType, buffer]]) => ({ name, mimeType, buffer })),
     );
-  const stored = page.locator('#transfers').getByText('Stored', { exact: true });
-  await expect.poll(() => stored.count(), PATIENT).toBe(Object.keys(files).length);
+  const count = Object.keys(files).length;
+  const text = `${count} ${count === 1 ? 'file' : 'files'} stored`;
+  await page.locator('#uploads').getByText(text, { exact: true }).waitFor();
 }
 
-/** Files of a group. */
-export async function findGroup(page: Page, group: string): Promise<void> {
-  await page.locator('#find-group').fill(group);
-  await page.getByRole('button', { name: 'Find files' }).click();
+/** Shows the files of a group; of all without one. */
+export async function openFolder(page: Page, group: string): Promise<void> {
+  const address = group === '' ? '#files' : `#files?${new URLSearchParams({ group })}`;
+  await page.evaluate(`location.hash = '${address}'`);
+  await page
+    .locator('#path strong')
+    .getByText(group || 'All files', { exact: true })
+    .waitFor();
+}
+
+/** A file of the list, by the beginning of its name. */
+export function listed(page: Page, name: string): Locator {
+  return page.locator('#list').getByRole('option', { name: new RegExp(`^${name}`) });
 }
 
 /** A PNG of one red point. */

@@ -57,7 +57,7 @@ const CHARTS = [
   'Load of the metadata tier',
 ];
 
-describe.skipIf(needsChromium.missing)('the overview', () => {
+describe.skipIf(needsChromium.missing)('the diagnostics', () => {
   test('says that nothing needs attention, and draws what the gateway remembers', async () => {
     const gateway = await gatewayOf();
     const page = await openConsole(gateway.url);
@@ -158,4 +158,29 @@ describe.skipIf(needsChromium.missing)('the overview', () => {
     expect(await ground()).not.toBe(light);
     expect(await page.locator('#charts canvas').count()).toBe(CHARTS.length);
   });
+});
+
+test.skipIf(needsChromium.missing)('API keys are made, limited and revoked', async () => {
+  const { gateway, key } = await guardedGateway();
+  const page = await openConsole(gateway.url, { key, view: 'access' });
+  await page.getByRole('button', { name: 'New key' }).click();
+  await page.locator('#made-name').fill('shop');
+  await page.getByLabel('Uploads a day').fill('10GiB');
+  await page.getByRole('button', { name: 'Make the key' }).click();
+  await page.getByText('Copy it now: it is shown this one time.').waitFor();
+  const made = (await page.locator('#made-said code').textContent())!;
+  const status = async () =>
+    (await fetch(`${gateway.url}/metrics`, { headers: { 'x-api-key': made } })).status;
+  expect(await status()).toBe(200);
+  await page.getByRole('button', { name: 'Close' }).click();
+  await page.getByRole('button', { name: 'Limit shop' }).click();
+  await page.getByLabel('Requests a second').fill('7');
+  await page.getByRole('button', { name: 'Set the limits' }).click();
+  const row = page.getByRole('row', { name: /^shop/ });
+  await row.getByText('7 a second').waitFor();
+  expect(await row.textContent()).toContain('of 10.0 GiB');
+  await page.getByRole('button', { name: 'Revoke shop' }).click();
+  await page.getByRole('button', { name: 'Revoke it' }).click();
+  await expect.poll(() => row.count(), PATIENT).toBe(0);
+  expect(await status()).toBe(401);
 });

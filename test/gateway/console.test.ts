@@ -6,7 +6,13 @@ import { join } from 'node:path';
 import type { MigrationStatus } from '@stevedore/tiering/control';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { Access } from '../../gateway/dist/access/access.js';
-import { KeyRing, makeApiKey, writeKeyFile } from '../../gateway/dist/access/api-keys.js';
+import {
+  changeKeyFile,
+  KeyRing,
+  makeApiKey,
+  readKeyFile,
+  writeKeyFile,
+} from '../../gateway/dist/access/api-keys.js';
 import { ConsoleFeed, type ConsoleState } from '../../gateway/dist/console/feed.js';
 import { warning } from '../../gateway/dist/doctor/finding.js';
 import { temporaryFolder } from '../support/temporary.js';
@@ -290,6 +296,53 @@ test('keys and policies are shown to a key with the scope admin, without any sec
     expect(text).not.toContain(key.hash);
     expect(text).not.toContain(secret.slice(-43));
   }
+});
+
+test('a key with the scope admin makes, limits and revokes keys, which work at once', async () => {
+  const boss = makeApiKey({ name: 'boss', scopes: ['admin'] }, new Date());
+  const shop = makeApiKey({ name: 'shop', scopes: ['write'] }, new Date());
+  const path = join(temporaryFolder(), 'keys.json');
+  await writeKeyFile(path, [boss.key, shop.key]);
+  const keys = await KeyRing.open({ path, now: Date.now, onError: () => {} });
+  const { url } = await running({ access: new Access({ keys }) });
+  const call = (method: string, to: string, text = boss.text) =>
+    fetch(`${url}${to}`, { method, headers: { authorization: `Bearer ${text}` } });
+  expect((await call('POST', '/keys?name=x', shop.text)).status).toBe(403);
+  expect((await call('POST', '/keys')).status).toBe(400);
+  expect((await call('POST', '/keys?name=x&scopes=all')).status).toBe(400);
+  const answer = await call('POST', '/keys?name=cms&scopes=write,list&bytes-per-day=2KiB');
+  expect(answer.status).toBe(201);
+  const made = (await answer.json()) as { id: string; key: string };
+  expect(made).toMatchObject({ name: 'cms', scopes: ['write', 'list'], bytesPerDay: 2048 });
+  expect(made).not.toHaveProperty('hash');
+  const upload = () =>
+    fetch(`${url}/files`, {
+      ...{ method: 'POST', body: '12345', headers: { 'x-api-key': made.key } },
+    });
+  expect((await upload()).status).toBe(201);
+  expect(await (await call('PATCH', `/keys/${made.id}?bytes-per-day=3B`)).json()).toMatchObject({
+    ...{ id: made.id, scopes: ['write', 'list'], bytesPerDay: 3 },
+  });
+  expect([413, 429]).toContain((await upload()).status);
+  expect((await call('DELETE', `/keys/${boss.key.id}`)).status).toBe(403);
+  expect((await call('DELETE', `/keys/${made.id}`)).status).toBe(204);
+  expect((await upload()).status).toBe(401);
+  expect((await call('DELETE', `/keys/${made.id}`)).status).toBe(404);
+  expect(keys.list().map(({ name }) => name)).toEqual(['boss', 'shop']);
+});
+
+test('changes of the file of keys at the same time are all kept', async () => {
+  const path = join(temporaryFolder(), 'keys.json');
+  const names = Array.from({ length: 20 }, (_, number) => `key ${number}`);
+  await Promise.all(
+    names.map((name) =>
+      changeKeyFile(path, (known) => [
+        ...known,
+        makeApiKey({ name, scopes: ['read'] }, new Date()).key,
+      ]),
+    ),
+  );
+  expect((await readKeyFile(path)).map(({ name }) => name).sort()).toEqual(names.sort());
 });
 
 test('without API keys nobody is shown keys, and no trunk is named', async () => {

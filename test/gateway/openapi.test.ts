@@ -48,6 +48,7 @@ describe('the description of the API', () => {
         .replace('/{group}/{*}', '/group1/M00/…')
         .replace('{key}', 'KEY')
         .replace('{filename}', 'FILENAME')
+        .replace('{id}', 'ID')
         .replace('/uploads/avatars', '/uploads/NAME'),
     );
     const listed = REFERENCE.slice(0, REFERENCE.indexOf('## Errors'))

@@ -73,6 +73,9 @@ async function walk(input: GatewayInput, asked: Headers): Promise<Map<string, st
   for (const path of ['/console/state', '/console/history', '/console/access']) {
     await call(`GET ${path}`, path);
   }
+  const made = JSON.parse((await call('POST /keys', '/keys?name=x')).text) as { id: string };
+  await call('PATCH /keys/{id}', `/keys/${made.id}`);
+  await call('DELETE /keys/{id}', `/keys/${made.id}`);
   for (const path of ['/health/live', '/health/ready', '/metrics']) await call(`GET ${path}`, path);
   const client = new FastdfsClient({ trackers: gateway.store.trackers });
   onTestFinished(() => client.close());
@@ -109,6 +112,9 @@ async function walk(input: GatewayInput, asked: Headers): Promise<Map<string, st
 
 /** Those that have no URL. */
 const WITHOUT = [
+  'POST /keys',
+  'PATCH /keys/{id}',
+  'DELETE /keys/{id}',
   ...['GET /files/{key}', 'GET /files/{key}/{filename}', 'GET /{group}/{*}'],
   ...['GET /console/state', 'GET /console/history', 'GET /console/access'],
   ...['GET /health/live', 'GET /health/ready', 'GET /metrics'],

@@ -147,20 +147,25 @@ export class Access {
     if (this.#keys) await this.#demand(asked, 'read');
   }
 
-  /** The API keys, without their secrets, and what was uploaded with them today. */
-  async permissions(asked: AskedBy): Promise<Permissions> {
+  /** The keys, for one that may change them, and that key. */
+  async administer(asked: AskedBy): Promise<{ readonly keys: KeyRing; readonly by: ApiKey }> {
     if (!this.#keys) {
       throw new ProblemError('route_not_found', 'This gateway has no API keys.');
     }
-    await this.#demand(asked, 'admin');
-    const all = this.#keys.list();
+    return { keys: this.#keys, by: await this.#demand(asked, 'admin') };
+  }
+
+  /** The API keys, without their secrets, and what was uploaded with them today. */
+  async permissions(asked: AskedBy): Promise<Permissions> {
+    const ring = (await this.administer(asked)).keys;
+    const all = ring.list();
     const today = new Map((await this.ledger.today()).map(({ id, bytes }) => [id, bytes]));
     const keys = all.slice(0, MAX_KEYS_SHOWN).map(({ hash: _, ...key }) => ({
       ...key,
       // Only these are counted.
       ...(key.bytesPerDay === undefined ? {} : { bytesToday: today.get(key.id) ?? 0 }),
     }));
-    return { file: this.#keys.path, keys, hidden: all.length - keys.length };
+    return { file: ring.path, keys, hidden: all.length - keys.length };
   }
 
   /**

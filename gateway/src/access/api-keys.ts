@@ -1,6 +1,8 @@
 import { createHash, hash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { open, readFile, rename, rm, stat } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { invalidOption, isStoreError, StoreError } from '@stevedore/client';
+import { option } from '@stevedore/options';
 
 /**
  * API keys and their file. A key is `stv_ID_SECRET`; only the SHA-256 of its secret is stored,
@@ -11,8 +13,8 @@ import { invalidOption, isStoreError, StoreError } from '@stevedore/client';
  */
 
 /** What a new key may do unless its maker says otherwise. */
-export const FILE_SCOPES = ['read', 'write', 'delete', 'list'] as const;
-/** `admin`: sees the API keys and the policies, without their secrets, and has staged files stored. */
+const FILE_SCOPES = ['read', 'write', 'delete', 'list'] as const;
+/** `admin`: makes, limits and revokes API keys, sees the policies, and has staged files stored. */
 export const SCOPES = [...FILE_SCOPES, 'admin'] as const;
 export type Scope = (typeof SCOPES)[number];
 
@@ -34,6 +36,34 @@ const ID_BYTES = 9;
 const SECRET_BYTES = 32;
 const KEY = /^stv_([A-Za-z0-9]{12})_([A-Za-z0-9_-]{43})$/;
 const MAX_KEYS = 100_000;
+
+/** What is said of a key when it is made, by the command and by the console. */
+export const keyOptions = {
+  scopes: option.list(FILE_SCOPES, `what the key may do: some of ${SCOPES.join(', ')}`),
+  expiresIn: option.duration(0, 'when it ends; 0: never'),
+  requestsPerSecond: option.integer(0, 'most requests per second; 0: no limit'),
+  bytesPerDay: option.size(0, 'most bytes to upload per UTC day; 0: no limit'),
+};
+
+interface KeyOptionValues {
+  readonly scopes: readonly string[];
+  readonly expiresIn: number;
+  readonly requestsPerSecond: number;
+  readonly bytesPerDay: number;
+}
+
+/** Throws `invalid_option`. */
+export function keyFacts(options: KeyOptionValues, now: Date) {
+  const { scopes, expiresIn, requestsPerSecond, bytesPerDay } = options;
+  const wrong = scopes.find((scope) => !(SCOPES as readonly string[]).includes(scope));
+  if (wrong !== undefined) throw invalidOption(`"${wrong}" is not one of ${SCOPES.join(', ')}`);
+  return {
+    scopes: scopes as readonly Scope[],
+    ...(expiresIn === 0 ? {} : { expiresAt: new Date(now.getTime() + expiresIn).toISOString() }),
+    ...(requestsPerSecond === 0 ? {} : { requestsPerSecond }),
+    ...(bytesPerDay === 0 ? {} : { bytesPerDay }),
+  };
+}
 
 export interface NewApiKey {
   readonly key: ApiKey;
@@ -177,6 +207,39 @@ export async function writeKeyFile(path: string, keys: readonly ApiKey[]): Promi
   }
 }
 
+const LOCK_STALE_MS = 10_000;
+const LOCK_PAUSE_MS = 20;
+
+/**
+ * Reads the file, and writes what `change` makes of it. Meanwhile no other change is made, by this
+ * process or another: none gets lost. The lock of a process that died is taken over.
+ */
+export async function changeKeyFile(
+  path: string,
+  change: (keys: readonly ApiKey[]) => readonly ApiKey[],
+): Promise<void> {
+  const lock = `${path}.lock`;
+  await takeLock(lock);
+  try {
+    await writeKeyFile(path, change(await readKeyFile(path)));
+  } finally {
+    await rm(lock, { force: true });
+  }
+}
+
+async function takeLock(lock: string): Promise<void> {
+  for (;;) {
+    try {
+      return await (await open(lock, 'wx', 0o600)).close();
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    }
+    const { mtimeMs } = await stat(lock).catch(() => ({ mtimeMs: Date.now() }));
+    if (Date.now() - mtimeMs > LOCK_STALE_MS) await rm(lock, { force: true });
+    else await sleep(LOCK_PAUSE_MS);
+  }
+}
+
 /**
  * The API keys of a file, reloaded when the file changes, so keys change without a restart. If the
  * file cannot be read or is malformed, the known keys stay in force and the error is reported once.
@@ -265,6 +328,12 @@ export class KeyRing {
   /** In the order of the file. */
   list(): readonly ApiKey[] {
     return [...this.#keys.values()];
+  }
+
+  /** Changes the file, and takes the change at once. Rejects with the system's error. */
+  async change(change: (keys: readonly ApiKey[]) => readonly ApiKey[]): Promise<void> {
+    await changeKeyFile(this.#options.path, change);
+    await this.#look();
   }
 
   /** Reads the file again if it has changed. */

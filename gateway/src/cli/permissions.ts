@@ -4,12 +4,11 @@ import { type OptionTable, type OptionValues, option } from '@stevedore/options'
 import type { Command } from 'commander';
 import {
   type ApiKey,
-  FILE_SCOPES,
+  changeKeyFile,
+  keyFacts,
+  keyOptions,
   makeApiKey,
   readKeyFile,
-  SCOPES,
-  type Scope,
-  writeKeyFile,
 } from '../access/api-keys.js';
 import { parseGatewayOptions } from '../options.js';
 import { UsageError } from './errors.js';
@@ -30,10 +29,7 @@ key, add a new one, hand it over, and revoke the old one.`;
 
 const keysOptions = flags({
   file: option.text('', `file of API keys; none: the configured apiKeys, or ${DEFAULT_FILE}`),
-  scopes: option.list(FILE_SCOPES, `what the key may do: some of ${SCOPES.join(', ')}`),
-  expiresIn: option.duration(0, 'when it ends; 0: never'),
-  requestsPerSecond: option.integer(0, 'most requests per second; 0: no limit'),
-  bytesPerDay: option.size(0, 'most bytes to upload per UTC day; 0: no limit'),
+  ...keyOptions,
 } satisfies OptionTable);
 
 export function keys(command: Command): void {
@@ -62,19 +58,9 @@ async function add(
   options: OptionValues<typeof keysOptions>,
 ): Promise<void> {
   if (name === undefined) throw new UsageError('name the new key');
-  const { expiresIn, requestsPerSecond, bytesPerDay } = options;
   const now = new Date();
-  const { key, text } = makeApiKey(
-    {
-      name,
-      scopes: checkScopes(options.scopes),
-      ...(expiresIn === 0 ? {} : { expiresAt: new Date(now.getTime() + expiresIn).toISOString() }),
-      ...(requestsPerSecond === 0 ? {} : { requestsPerSecond }),
-      ...(bytesPerDay === 0 ? {} : { bytesPerDay }),
-    },
-    now,
-  );
-  await writeKeyFile(path, [...(await readKeyFile(path)), key]);
+  const { key, text } = makeApiKey({ name, ...keyFacts(options, now) }, now);
+  await changeKeyFile(path, (keys) => [...keys, key]);
   process.stderr.write(`${path}: ${key.id} for ${name}. The key is shown only once:\n`);
   process.stdout.write(`${text}\n`);
 }
@@ -100,7 +86,15 @@ function describe({ id, name, scopes, createdAt, expiresAt, ...limits }: ApiKey)
 
 async function revoke(path: string, which: string | undefined): Promise<void> {
   if (which === undefined) throw new UsageError('name a key; stevedore keys list shows them');
-  const keys = await readKeyFile(path);
+  let revoked: ApiKey | undefined;
+  await changeKeyFile(path, (keys) => {
+    revoked = keyNamed(keys, which, path);
+    return keys.filter((each) => each !== revoked);
+  });
+  process.stderr.write(`${revoked?.id} of ${revoked?.name} is revoked\n`);
+}
+
+function keyNamed(keys: readonly ApiKey[], which: string, path: string): ApiKey {
   const named = keys.filter(({ id }) => id === which);
   const found = named.length > 0 ? named : keys.filter(({ name }) => name === which);
   const [key] = found;
@@ -108,17 +102,7 @@ async function revoke(path: string, which: string | undefined): Promise<void> {
   if (found.length > 1) {
     throw new UsageError(`"${which}" has ${found.length} keys; revoke them by their ids`);
   }
-  await writeKeyFile(
-    path,
-    keys.filter((each) => each !== key),
-  );
-  process.stderr.write(`${key.id} of ${key.name} is revoked\n`);
-}
-
-function checkScopes(scopes: readonly string[]): readonly Scope[] {
-  const wrong = scopes.find((scope) => !(SCOPES as readonly string[]).includes(scope));
-  if (wrong !== undefined) throw new UsageError(`"${wrong}" is not one of ${SCOPES.join(', ')}`);
-  return scopes as Scope[];
+  return key;
 }
 
 /** `stevedore sign`: a URL for one download or one upload, signed with the gateway's secret. */

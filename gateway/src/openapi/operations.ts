@@ -50,6 +50,7 @@ const byFileId = fields(
 const listing = {
   group: 'affinity group',
   'name-prefix': 'what the name begins with',
+  'name-contains': 'part of the name, in any case',
   type: '`image/png`, or `image/*`',
   since: 'whose upload began at this time or later, ISO 8601',
   until: 'whose upload began before this time, ISO 8601',
@@ -141,6 +142,24 @@ function forConsole(operationId: string, summary: string, parameters?: Record<st
     ...(parameters && { querystring: fields(parameters) }),
   };
 }
+
+/** Keys of the gateway, for one with the scope `admin`. */
+function forAdmins(operationId: string, summary: string, more: Schema): Schema {
+  const { response, ...rest } = more;
+  return {
+    ...watching(operationId, summary, { ...(response as Schema), ...problems }, withKey),
+    ...rest,
+    tags: ['keys'],
+  };
+}
+
+const apiKey = { type: 'object', additionalProperties: true };
+const keyLimits = {
+  scopes: 'some of `read`, `write`, `delete`, `list`, `admin`, with commas between them',
+  'expires-in': 'such as `90d`',
+  'requests-per-second': 'most requests',
+  'bytes-per-day': 'most bytes to upload per UTC day, such as `10GiB`',
+};
 
 function download(operationId: string, summary: string, params: Schema, more: Schema = {}) {
   return operation(operationId, summary, {
@@ -323,6 +342,19 @@ const described: Readonly<Record<string, Operation>> = {
     'access',
     'API keys, without their secrets, and policies; needs the scope `admin`',
   ),
+  'POST /keys': forAdmins('addKey', 'Make an API key', {
+    querystring: fields({ name: 'what it is for', ...keyLimits }, 'name'),
+    response: { 201: json('the key, shown this one time', apiKey) },
+  }),
+  'PATCH /keys/:id': forAdmins('limitKey', 'Give an API key other limits, and other scopes', {
+    params: fields({ id: 'of the key' }, 'id'),
+    querystring: fields(keyLimits),
+    response: { 200: json('the key, without its secret', apiKey) },
+  }),
+  'DELETE /keys/:id': forAdmins('revokeKey', 'Revoke an API key', {
+    params: fields({ id: 'of the key' }, 'id'),
+    response: { 204: nothing },
+  }),
 };
 
 /** HEAD has the headers of GET; its `operationId` ends with `-head`. */

@@ -12,6 +12,7 @@ import { SPANS, type Span } from '../console/history.js';
 import { filesBase } from '../http/public-address.js';
 import { route } from '../http/route.js';
 import { PACKAGE } from '../program.js';
+import { keyRoutes } from './keys.js';
 
 /**
  * `GET /`: the web console, a page without a build step that loads nothing from other hosts, and
@@ -46,14 +47,18 @@ const ASSETS = [
   'page.css',
   'controls.css',
   'figures.css',
+  'files.css',
   'console.js',
   'charts.js',
   'figures.js',
-  'find.js',
+  'files.js',
+  'list.js',
+  'details.js',
+  'deletion.js',
+  'thumbnails.js',
   'flush.js',
   'tables.js',
   'uploads.js',
-  'look-up.js',
   'story.js',
   'preview.js',
   'permissions.js',
@@ -124,6 +129,7 @@ export function consoleRoutes(app: FastifyInstance, parts: ConsoleParts): void {
     const shown = trunk && (access.isOpen ? { ...trunk, fileId: '' } : trunk);
     return { file: receiptJson(file, base), ...places, ...(shown && { trunk: shown }) };
   });
+  keyRoutes(app, access);
   data(app, '/console/access', async (asked) => ({
     ...(await access.permissions(asked)),
     policies,

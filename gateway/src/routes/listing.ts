@@ -160,6 +160,7 @@ export function listOptions(query: AskedBy['query']): ListOptions {
   const options = {
     group: text('group'),
     namePrefix: text('name-prefix'),
+    nameContains: text('name-contains'),
     type: text('type'),
     since: date('since'),
     until: date('until'),

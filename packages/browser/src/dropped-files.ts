@@ -11,9 +11,13 @@ export interface DroppedFile {
  * the handler returns.
  */
 export async function droppedFiles(transfer: DataTransfer): Promise<DroppedFile[]> {
-  const entries = [...transfer.items].map((item) => item.webkitGetAsEntry());
+  const dropped = [...transfer.items].map((item) => item.webkitGetAsEntry() ?? item.getAsFile());
   const files: DroppedFile[] = [];
-  for (const entry of entries) if (entry) await collect(entry, '', files);
+  for (const each of dropped) {
+    // What a script drops has no entry.
+    if (each instanceof File) files.push({ file: each, path: each.name });
+    else if (each) await collect(each, '', files);
+  }
   return files;
 }
 

@@ -3,10 +3,11 @@ import type { ListOptions } from './types.js';
 /** The parameters of `GET /files` for a listing. */
 export function listQuery(options: ListOptions): URLSearchParams {
   const { group, namePrefix, type, since, until, minSize, maxSize, after, onlyHere } = options;
-  const { limit = '', order } = options;
+  const { nameContains, limit = '', order } = options;
   const given = Object.entries({
     group,
     'name-prefix': namePrefix,
+    'name-contains': nameContains,
     type,
     since: since?.toISOString(),
     until: until?.toISOString(),

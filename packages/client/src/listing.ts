@@ -39,6 +39,7 @@ function rangeOf(options: ListOptions, now: number): Range {
   const {
     group,
     namePrefix = '',
+    nameContains = '',
     type,
     since,
     until,
@@ -49,6 +50,7 @@ function rangeOf(options: ListOptions, now: number): Range {
   const limit = limitOf(options);
   const wanted = typeTest(type);
   const prefix = namePrefix.toWellFormed();
+  const part = nameContains.toWellFormed().toLowerCase();
   const oldest = since ? behindTime(since.getTime(), 'since') : FIRST;
   const newest = until ? behindTime(until.getTime(), 'until') : LAST;
   const [begin, to] = order === 'oldest' ? [oldest, newest] : [newest, oldest];
@@ -61,6 +63,7 @@ function rangeOf(options: ListOptions, now: number): Range {
     limit,
     matches: ({ name, type: own, size, expiresAt }) =>
       name.startsWith(prefix) &&
+      name.toLowerCase().includes(part) &&
       wanted(own) &&
       size >= minSize &&
       size <= maxSize &&

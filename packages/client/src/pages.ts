@@ -9,6 +9,8 @@ export interface ListOptions {
   readonly group?: string;
   /** Beginning of the name, case-sensitive. */
   readonly namePrefix?: string;
+  /** Part of the name, in any case. */
+  readonly nameContains?: string;
   /** `image/png`, or `image/*`. */
   readonly type?: string;
   /** The upload began at this time or later. A resumable one may have ended much later. */

@@ -23,7 +23,7 @@ import { type RequestBody, tooLarge } from './request-body.js';
  * file name is a file; the field `group` names the group, wherever it is in the form.
  */
 export interface FormOptions {
-  /** Affinity group, unless the form names one. */
+  /** Affinity group, unless the form names one; empty: the files have none. */
   readonly group?: string | undefined;
   readonly policy?: UploadPolicy;
   readonly expiry?: Pick<PutOptions, 'expiresAt'>;
@@ -54,11 +54,10 @@ export class Form {
     this.#expiry = options.expiry ?? {};
   }
 
-  /** Complete once `files` has ended: the form's group, or a group of its own. */
+  /** Complete once `files` has ended: the form's group, or a group of its own; undefined: none. */
   readonly group = (): string | undefined => {
-    if (this.#group !== undefined || this.#files < 2) return this.#group;
-    this.#group = randomBytes(12).toString('base64url');
-    return this.#group;
+    if (this.#files > 1) this.#group ??= randomBytes(12).toString('base64url');
+    return this.#group || undefined;
   };
 
   async *files(): AsyncGenerator<PutPart, void, undefined> {

@@ -143,7 +143,8 @@ async function takeForm(
     expectedBytes,
   });
   const form = new Form(body, boundary, limits, {
-    group: taking.group,
+    // An empty header says that the files of a form are to have no group of their own.
+    group: taking.group ?? (request.headers['x-affinity-group'] === '' ? '' : undefined),
     policy,
     expiry,
   });
