@@ -274,7 +274,7 @@ export class KeyRing {
   #fileVersion: string;
   /** Number of times that the keys changed. */
   version = 1;
-  #looking = false;
+  #looking: Promise<void> | undefined;
   #troubled = false;
 
   private constructor(options: KeyRingOptions, keys: readonly ApiKey[], version: string) {
@@ -333,13 +333,20 @@ export class KeyRing {
   /** Changes the file, and takes the change at once. Rejects with the system's error. */
   async change(change: (keys: readonly ApiKey[]) => readonly ApiKey[]): Promise<void> {
     await changeKeyFile(this.#options.path, change);
+    // A look that began before may have seen the file as it was.
+    await this.#looking;
     await this.#look();
   }
 
+  #look(): Promise<void> {
+    this.#looking ??= this.#readAgain().finally(() => {
+      this.#looking = undefined;
+    });
+    return this.#looking;
+  }
+
   /** Reads the file again if it has changed. */
-  async #look(): Promise<void> {
-    if (this.#looking) return;
-    this.#looking = true;
+  async #readAgain(): Promise<void> {
     const { path, onError } = this.#options;
     try {
       const version = await versionOf(path);
@@ -352,8 +359,6 @@ export class KeyRing {
     } catch (error) {
       if (!this.#troubled) onError(error);
       this.#troubled = true;
-    } finally {
-      this.#looking = false;
     }
   }
 
