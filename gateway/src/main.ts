@@ -47,6 +47,7 @@ const SUMMARIES: readonly (readonly [usage: string, summary: string])[] = [
   ['import [directory]', 'take over files from a directory or from FastDFS, and list their keys'],
   ['export <target>', 'write files into a directory or a tar archive'],
   ['mirror <folder>', 'make a group of files as a folder, or a folder as a group'],
+  ['cp [id...]', 'copy files to another gateway'],
   ['get [id]', 'download a file by key or FastDFS id, or a group of files as a ZIP'],
   ['cat <id...>', 'write files to stdout, one behind the other'],
   ['head <id>', 'write the beginning of a file to stdout'],
@@ -77,6 +78,7 @@ const LOAD: Readonly<Record<string, () => Promise<(command: Command) => void>>> 
   import: async () => (await import('./cli/import.js')).configure,
   export: async () => (await import('./cli/export.js')).configure,
   mirror: async () => (await import('./cli/mirror.js')).configure,
+  cp: async () => (await import('./cli/copy.js')).configure,
   version: async () => (await import('./cli/version.js')).configure,
   completion: async () => {
     const { configure } = await import('./cli/completion.js');
@@ -94,7 +96,7 @@ const LOAD: Readonly<Record<string, () => Promise<(command: Command) => void>>> 
 setFlagsFromString(HEAP_GROWTH);
 
 /** Known without loading the tables of options. */
-const CLIENT_VARIABLES = ['STEVEDORE_URL', 'STEVEDORE_API_KEY'];
+const CLIENT_VARIABLES = ['STEVEDORE_URL', 'STEVEDORE_API_KEY', 'STEVEDORE_TO_API_KEY'];
 
 const INTRODUCTION =
   'Stores small files in FastDFS. Acknowledges an upload once it is safe on this disk, serves it ' +

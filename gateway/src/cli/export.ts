@@ -86,6 +86,7 @@ export interface ListedFile {
   readonly key: string;
   readonly name: string;
   readonly size: number;
+  readonly type: string;
   readonly crc32: string;
   readonly stagedAt: Date;
 }

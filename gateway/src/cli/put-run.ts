@@ -39,6 +39,8 @@ interface SourceFacts {
 export interface FileToSend extends SourceFacts {
   /** If it is known before the bytes are. */
   readonly crc32?: number;
+  /** If it is known; else the run or the name says it. */
+  readonly type?: string;
   open(): Readable | Promise<Readable>;
 }
 
@@ -247,7 +249,7 @@ export class PutRun {
     const body = Readable.from(counted(source, advance), { objectMode: false });
     body.on('error', () => {});
     try {
-      const type = this.#typeOf(name);
+      const type = file.type ?? this.#typeOf(name);
       const receipt = await client.put({ body, size, name, type, group, mark });
       await this.#check(receipt, file, sum);
       return receipt;

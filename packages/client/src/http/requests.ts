@@ -259,7 +259,8 @@ export class Requests {
 
   async #connect(): Promise<{ readonly calls: Pool; readonly streams: Pool }> {
     const { origin, connections, connectTimeoutMs, answerTimeoutMs } = this.#settings;
-    const undici = await import('undici');
+    // By its bare name, Bun gives a module of its own, which has no pools.
+    const undici = await import('undici/index.js');
     const options = {
       connections,
       connect: { timeout: connectTimeoutMs },
