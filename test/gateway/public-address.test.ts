@@ -76,6 +76,7 @@ async function walk(input: GatewayInput, asked: Headers): Promise<Map<string, st
   const made = JSON.parse((await call('POST /keys', '/keys?name=x')).text) as { id: string };
   await call('PATCH /keys/{id}', `/keys/${made.id}`);
   await call('DELETE /keys/{id}', `/keys/${made.id}`);
+  await call('POST /flush', '/flush');
   for (const path of ['/health/live', '/health/ready', '/metrics']) await call(`GET ${path}`, path);
   const client = new FastdfsClient({ trackers: gateway.store.trackers });
   onTestFinished(() => client.close());
@@ -115,6 +116,7 @@ const WITHOUT = [
   'POST /keys',
   'PATCH /keys/{id}',
   'DELETE /keys/{id}',
+  'POST /flush',
   ...['GET /files/{key}', 'GET /files/{key}/{filename}', 'GET /{group}/{*}'],
   ...['GET /console/state', 'GET /console/history', 'GET /console/access'],
   ...['GET /health/live', 'GET /health/ready', 'GET /metrics'],
