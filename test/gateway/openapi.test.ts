@@ -152,7 +152,7 @@ describe.skipIf(needsSchemathesis.missing)('schemathesis', () => {
     ).catch((error: { stdout?: string; message: string }) => {
       throw new Error(error.stdout ?? error.message);
     });
-    expect(stdout).toContain('Tested: 29');
+    expect(stdout).toContain('Tested: 33');
     expect(serverErrors).toEqual([]);
   });
 });
