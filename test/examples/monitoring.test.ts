@@ -75,7 +75,7 @@ beforeAll(async () => {
   const url = (await gateway.ready()).replace(/^(?!http)/, 'http://');
   const posted = await fetch(`${url}/files`, { method: 'POST', body: 'x' });
   await fetch(`${url}/files/${((await posted.json()) as { key: string }).key}`);
-  const urls = [tracker, storage].map(({ stdout }) => / {2}metrics (\S+)/.exec(stdout)![1]!);
+  const urls = [tracker, storage].map(({ stdout }) => /"metrics":"([^"]+)"/.exec(stdout)![1]!);
   for (const each of [`${url}/metrics`, ...urls]) shown += await (await fetch(each)).text();
 });
 
