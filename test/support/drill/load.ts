@@ -9,7 +9,7 @@ import type { DrillReport } from './report.js';
  * The load of the drill: requests begun at a steady rate, whatever happens to those before. Each is
  * held against the ledger. One that is refused is repeated after its `Retry-After`, as a client does.
  * While a gateway's files are adopted, nobody can say that one of them does not exist: reads of
- * deleted files are refused then.
+ * deleted files are refused then, and what it deleted just before it was lost may be served.
  */
 
 const OPERATIONS = [
@@ -148,6 +148,7 @@ export class DrillLoad {
     if (!entry || performance.now() - entry.deletedAt < GONE_MS || report.isMapAway) return;
     const answer = await this.#ask(operation, readOf(entry), [200, 404]);
     if (answer?.status !== 200 || report.isMapAway) return;
+    if (deployment.isUntold(entry.origin, entry.deletedAt, GONE_MS)) return;
     const after = Math.round(performance.now() - entry.deletedAt);
     const where = deployment.nameOf(answer.url);
     ledger.wrong(entry, 'undead', `read at ${where} ${after} ms after it was deleted`);
