@@ -29,8 +29,6 @@ export default defineConfig({
     root: import.meta.dirname,
     include: ['**/*.test.ts'],
     exclude: ['dist/**', 'node_modules/**'],
-    // Native imports: what is built needs no transformation.
-    server: { deps: { external: [/\/(?:packages\/[^/]+|gateway|bench)\/dist\//] } },
     pool: 'forks',
     maxWorkers: 2,
     sequence: { sequencer: LongestFirst },
