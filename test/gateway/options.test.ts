@@ -64,7 +64,7 @@ describe('problems', () => {
       const { title, status, detail } = problemBody(code, 'MESSAGE');
       expect(title).not.toBe('Error');
       expect(status).toBeGreaterThanOrEqual(400);
-      // What hinders a flush is told to those alone who may ask for one.
+      // Only admins can flush, and they need to know why it failed.
       if (status >= 500 && code !== 'not_flushed') expect(detail).not.toBe('MESSAGE');
     }
   });

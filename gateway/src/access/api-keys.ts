@@ -209,6 +209,7 @@ export async function writeKeyFile(path: string, keys: readonly ApiKey[]): Promi
 
 const LOCK_STALE_MS = 10_000;
 const LOCK_PAUSE_MS = 20;
+const LOCK_LIMIT_MS = 15_000;
 
 /**
  * Reads the file, and writes what `change` makes of it. Meanwhile no other change is made, by this
@@ -228,6 +229,7 @@ export async function changeKeyFile(
 }
 
 async function takeLock(lock: string): Promise<void> {
+  const end = performance.now() + LOCK_LIMIT_MS;
   for (;;) {
     try {
       return await (await open(lock, 'wx', 0o600)).close();
@@ -235,8 +237,10 @@ async function takeLock(lock: string): Promise<void> {
       if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
     }
     const { mtimeMs } = await stat(lock).catch(() => ({ mtimeMs: Date.now() }));
-    if (Date.now() - mtimeMs > LOCK_STALE_MS) await rm(lock, { force: true });
-    else await sleep(LOCK_PAUSE_MS);
+    // The clock may have been set back since.
+    if (Math.abs(Date.now() - mtimeMs) > LOCK_STALE_MS) await rm(lock, { force: true });
+    else if (performance.now() < end) await sleep(LOCK_PAUSE_MS);
+    else throw new StoreError('directory_locked', `${lock} is held by another program`);
   }
 }
 

@@ -5,7 +5,7 @@ import { type ListedFile, listedFiles } from './export.js';
 import { GatewayClient } from './gateway-client.js';
 import { withLocalKey } from './local-gateway.js';
 import { addOptions, clientOptions, flags, optionsOf } from './options.js';
-import type { Source } from './put-run.js';
+import type { Source, SourceFailure } from './put-run.js';
 import { sendOptions, storeAll } from './store-all.js';
 
 /** `stevedore cp`: copies files of one gateway to another. Copies have keys of their own. */
@@ -53,18 +53,29 @@ export function configure(command: Command): void {
     });
 }
 
-type Files = AsyncGenerator<ListedFile, void, undefined>;
+type Files = AsyncGenerator<ListedFile | SourceFailure, void, undefined>;
 
 function groupOf(client: GatewayClient, group: string): Files {
   return listedFiles(client, { group, prefix: '', type: '', since: '', until: '' });
 }
 
 async function* named(client: GatewayClient, ids: readonly string[]): Files {
-  for (const id of ids) yield (await client.stat(id)) as unknown as ListedFile;
+  for (const id of ids) {
+    try {
+      yield (await client.stat(id)) as unknown as ListedFile;
+    } catch (error) {
+      yield { path: id, error };
+    }
+  }
 }
 
 async function* sourceOf(client: GatewayClient, files: Files): Source {
-  for await (const { key, name, size, type, crc32 } of files) {
+  for await (const file of files) {
+    if ('error' in file) {
+      yield file;
+      continue;
+    }
+    const { key, name, size, type, crc32 } = file;
     yield {
       ...{ path: name, name, size, type, crc32: Number.parseInt(crc32, 16) },
       // Files never change, so their facts are their state.

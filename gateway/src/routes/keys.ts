@@ -50,7 +50,7 @@ export function keyRoutes(app: FastifyInstance, access: Access): void {
       const { keys, by } = await access.administer(request as AskedBy);
       const { id } = keyOf(keys, request);
       if (id === by.id) {
-        const message = 'A key does not revoke itself: use another, or stevedore keys revoke.';
+        const message = 'A key cannot revoke itself: use another, or stevedore keys revoke.';
         throw new ProblemError('forbidden', message);
       }
       await writable(() => keys.change((known) => known.filter((key) => key.id !== id)));

@@ -58,6 +58,7 @@ export {
   type PeerSecret,
   peerRequests,
 } from './deployment/peer-seals.js';
+export { flushTimeoutOf } from './flush.js';
 export { readAll } from './http/answers.js';
 export { refusalIn } from './http/errors.js';
 export { type Request, Requests } from './http/requests.js';
