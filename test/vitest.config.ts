@@ -30,6 +30,8 @@ export default defineConfig({
     include: ['**/*.test.ts'],
     exclude: ['dist/**', 'node_modules/**'],
     pool: 'forks',
+    // What is built is imported as Node does it, not transformed once more for each file of tests.
+    server: { deps: { external: [/\/(?:packages\/[^/]+|gateway|bench)\/dist\//] } },
     maxWorkers: 2,
     sequence: { sequencer: LongestFirst },
     testTimeout: 60_000,
