@@ -1,15 +1,16 @@
-// API keys, which are made, limited and revoked here by a key with the scope admin; and policies.
+// API keys, which are made, limited and revoked here by a key with the scope admin.
 import { askForKey, isKeyWanted } from './key.js';
-import { askPermissions, call, urlOf } from './transfer.js';
+import { showPolicies } from './policies.js';
+import { call } from './transfer.js';
 import {
   ask,
   at,
   button,
+  command,
   during,
   element,
   formatBytes,
   formatDay,
-  formatDuration,
   formatMoment,
   formatNumber,
   region,
@@ -18,19 +19,22 @@ import {
 
 export async function showPermissions() {
   try {
-    const { file, keys, hidden, policies } = await askPermissions();
+    const { file, keys, hidden } = await (await call('console/access')).json();
     at('keys').replaceChildren(...keyList(keys, hidden), ...making(file));
-    at('policies').replaceChildren(policyList(policies));
   } catch (error) {
-    at('policies').replaceChildren();
     at('keys').replaceChildren(...refusal(error));
-    if (isKeyWanted(error) && (await askForKey(error))) await showPermissions();
+    if (isKeyWanted(error)) {
+      at('policies').replaceChildren();
+      if (await askForKey(error)) await showPermissions();
+      return;
+    }
   }
+  await showPolicies();
 }
 
 function refusal(error) {
   if (error.status === 403) {
-    const text = 'Keys and policies are shown to a key with the scope admin. This key has none.';
+    const text = 'Keys are shown to a key with the scope admin. This key has none.';
     return [element('p', {}, text), command('stevedore keys add NAME --scopes read,list,admin')];
   }
   if (error.status !== 404) return [element('p', { className: 'bad' }, error.message)];
@@ -172,32 +176,4 @@ function showMade(text) {
     'Copy it now: it is shown this one time.',
     element('code', { className: 'command' }, text),
   );
-}
-
-function command(text) {
-  return element('p', {}, element('code', { className: 'command' }, text));
-}
-
-function policyList(policies) {
-  const entries = Object.entries(policies);
-  if (entries.length === 0) return element('p', { className: 'empty' }, 'There are no policies.');
-  const columns = [
-    { title: 'Uploads to', cell: ([name]) => element('code', {}, pathOf(name)) },
-    { title: 'Files', cell: ([, { maxFiles }]) => (maxFiles ? formatNumber(maxFiles) : 'any') },
-    { title: 'Largest file', number: true, cell: ([, policy]) => size(policy.maxFileBytes) },
-    { title: 'All together', number: true, cell: ([, policy]) => size(policy.maxTotalBytes) },
-    { title: 'Types', className: 'wide', cell: ([, { types }]) => types?.join(', ') ?? 'any' },
-    { title: 'Content checked', cell: ([, { checkContent }]) => (checkContent ? 'yes' : 'no') },
-    { title: 'Group', cell: ([, { group }]) => group ?? '' },
-    { title: 'Lifetime', cell: ([, { ttlMs }]) => (ttlMs ? formatDuration(ttlMs) : 'for ever') },
-  ];
-  return region('List of policies', table('Policies', columns, entries));
-}
-
-function pathOf(name) {
-  return new URL(urlOf(name === 'default' ? 'files' : `uploads/${name}`)).pathname;
-}
-
-function size(bytes) {
-  return bytes === undefined ? 'as the gateway' : formatBytes(bytes);
 }

@@ -63,11 +63,6 @@ export async function askHistory(span, timeoutMs) {
   return (await call(`console/history?span=${span}`, { signal })).json();
 }
 
-/** The API keys, without their secrets, and the policies. */
-export async function askPermissions() {
-  return (await call('console/access')).json();
-}
-
 /** Files that match, a page of them, and where the next page begins. */
 export async function find(filters) {
   return (await call(`files?${new URLSearchParams(filters)}`)).json();

@@ -71,6 +71,11 @@ export function button(text, onclick, properties = {}) {
   );
 }
 
+/** What somebody may type in a terminal. */
+export function command(text) {
+  return element('p', {}, element('code', { className: 'command' }, text));
+}
+
 /** Whether they are sure, in a dialog whose safe answer has the focus. */
 export function ask(title, what, how, sure) {
   at('sure-title').textContent = title;

@@ -14,7 +14,7 @@ import type { Logger } from 'pino';
 import { Access } from './access/access.js';
 import { UnfinishedCharges } from './access/ledger.js';
 import { allowOrigins, demandHost, type HostNames } from './access/origins.js';
-import type { Policies } from './access/policies.js';
+import { PolicyFile, type PolicySource } from './access/policies.js';
 import { ConsoleFeed, type ConsoleSource, type FeedOptions } from './console/feed.js';
 import {
   answerClientError,
@@ -35,6 +35,7 @@ import { version } from './program.js';
 import { consoleRoutes } from './routes/console.js';
 import { fileRoutes } from './routes/files.js';
 import { flushRoute } from './routes/flush.js';
+import { policyRoutes } from './routes/policies.js';
 import { healthRoutes, metricsRoutes } from './routes/watching.js';
 import type { ProcessFigures } from './workers/totals.js';
 
@@ -53,7 +54,7 @@ export interface AppOptions
   /** Default: everything is open. */
   readonly access?: Access;
   /** Upload policies by name; `default` is that of `POST /files`. */
-  readonly policies?: Policies;
+  readonly policies?: PolicySource;
   /** `Cross-Origin-Resource-Policy` of files; default `same-site`. */
   readonly resourcePolicy?: ResourcePolicy;
   /** Default: every host name is served. */
@@ -96,7 +97,8 @@ export function buildApp(options: AppOptions): FastifyInstance {
     corsOrigins = [],
     trustProxy = [],
   } = options;
-  const { access = new Access({ corsOrigins }), policies = {}, passOn = () => false } = options;
+  const { access = new Access({ corsOrigins }), passOn = () => false } = options;
+  const policies = options.policies ?? { current: {} };
   const trusts = trustedProxies(trustProxy);
   const files = new Files({
     store,
@@ -207,6 +209,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
   });
   app.addHook('preClose', async () => ready?.close());
   app.addHook('onClose', async () => {
+    if (policies instanceof PolicyFile) policies.close();
     await forwarder.close();
     charges.close();
     await access.close();
@@ -217,7 +220,8 @@ export function buildApp(options: AppOptions): FastifyInstance {
   app.register(async (scope) => {
     healthRoutes(scope, store, options.leaving);
     metricsRoutes(scope, { contentType: registry.contentType, metrics }, access);
-    consoleRoutes(scope, { source: options.console ?? feed, access, policies, store });
+    consoleRoutes(scope, { source: options.console ?? feed, access, store });
+    policyRoutes(scope, access, policies);
     const serveTrunks = options.serveTrunks ?? false;
     flushRoute(scope, files, access, options.flush ?? ((how) => store.flush(how)));
     fileRoutes(scope, { files, store, access, policies, charges, forwarder, serveTrunks, ready });

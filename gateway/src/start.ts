@@ -11,7 +11,7 @@ import { type ApiKey, KeyRing } from './access/api-keys.js';
 import type { Ledger } from './access/ledger.js';
 import { openLocalKey, removeLocalKey } from './access/local-key.js';
 import { HostNames, isLoopback } from './access/origins.js';
-import { readPolicies } from './access/policies.js';
+import { PolicyFile } from './access/policies.js';
 import { type AppOptions, buildApp } from './app.js';
 import type { FeedOptions } from './console/feed.js';
 import type { AskMigration } from './console/migrations.js';
@@ -80,14 +80,19 @@ export async function startGateway(
   const limits = limitsOf(options, extras.limits);
   const log = extras.log ?? makeLog(options.logLevel, logFormatOf(options.log));
   const onError = extras.onError ?? (() => {});
-  const policies = readPolicies(options.policies);
-  const path = options.apiKeys;
-  const keys = path === '' ? undefined : await KeyRing.open({ path, now: Date.now, onError });
-  const opening = worker ? worker.open() : open(openOptions(options));
-  const store = await opening.catch((error: unknown) => {
+  const { apiKeys, policies: policyPath } = options;
+  const policies =
+    policyPath === '' ? undefined : await PolicyFile.open({ path: policyPath, onError });
+  let keys: KeyRing | undefined;
+  let store: FileStore;
+  try {
+    if (apiKeys !== '') keys = await KeyRing.open({ path: apiKeys, now: Date.now, onError });
+    store = await (worker ? worker.open() : open(openOptions(options)));
+  } catch (error) {
+    policies?.close();
     keys?.close();
     throw error;
-  });
+  }
   const localKey = await localKeyOf(options).catch((error: unknown) => {
     logTrouble(log, error);
     return undefined;
@@ -113,7 +118,7 @@ export async function startGateway(
     feed: feedOf(options),
     serveTrunks: options.serveTrunks,
     access,
-    policies,
+    ...(policies && { policies }),
     inlineTypes: options.inlineTypes,
     corsOrigins: options.corsOrigins,
     trustProxy: options.trustProxy,

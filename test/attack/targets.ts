@@ -30,7 +30,7 @@ const IMAGES = { images: { types: ['image/*'], checkContent: true } } as const;
 
 export function attack(name: string, options: Partial<AppOptions>, run: Attack): void {
   test(`${name}: the gateway holds`, async () => {
-    const gateway = await running({ policies: IMAGES, ...options });
+    const gateway = await running({ policies: { current: IMAGES }, ...options });
     expect(await run(gatewayTarget(gateway))).toBe(false);
     expect(await gatewayTarget(gateway).alive()).toBe(true);
     expect(gateway.serverErrors).toEqual([]);

@@ -1,6 +1,9 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import type { Page } from 'playwright-core';
 import { describe, expect, test } from 'vitest';
 import { History, type HistoryTable, type Span } from '../../gateway/dist/console/history.js';
+import { temporaryFolder } from '../support/temporary.js';
 import { gatewayOf, guardedGateway, needsChromium, openConsole, PATIENT } from './harness.js';
 
 /** What the console says of the gateway: what needs attention, and the charts. */
@@ -183,4 +186,43 @@ test.skipIf(needsChromium.missing)('API keys are made, limited and revoked', asy
   await page.getByRole('button', { name: 'Revoke it' }).click();
   await expect.poll(() => row.count(), PATIENT).toBe(0);
   expect(await status()).toBe(401);
+});
+
+test.skipIf(needsChromium.missing)('upload policies are made, changed and removed', async () => {
+  const policies = join(temporaryFolder(), 'policies.json');
+  writeFileSync(policies, '{}');
+  const { gateway, key } = await guardedGateway({ policies });
+  const page = await openConsole(gateway.url, {
+    key,
+    view: 'access',
+    // The page asks for a policy that is wrong.
+    expected: /400/,
+  });
+  const status = async (content: string) => {
+    const init = { method: 'POST', headers: { 'x-api-key': key }, body: content };
+    return (await fetch(`${gateway.url}/uploads/icons`, init)).status;
+  };
+  await page.getByRole('button', { name: 'New policy' }).click();
+  await page.locator('#policy-name').fill('icons');
+  await page.getByLabel('Largest file').fill('much');
+  await page.getByLabel('Files live').fill('36h');
+  await page.getByRole('button', { name: 'Save' }).click();
+  await page.getByText('maxFileSize', { exact: false }).waitFor();
+  await page.getByLabel('Largest file').fill('1536B');
+  await page.getByRole('button', { name: 'Save' }).click();
+  const row = page.getByRole('row', { name: /uploads\/icons/ });
+  await row.getByText('1.50 KiB').waitFor();
+  expect(await status('x'.repeat(1536))).toBe(201);
+  expect(await status('x'.repeat(1537))).toBe(413);
+  await page.getByRole('button', { name: 'Change icons' }).click();
+  expect(await page.getByLabel('Largest file').inputValue()).toBe('1536B');
+  expect(await page.getByLabel('Files live').inputValue()).toBe('36h');
+  await page.getByLabel('Largest file').fill('');
+  await page.getByRole('button', { name: 'Save' }).click();
+  await row.getByText('as the gateway').first().waitFor();
+  expect(await status('x'.repeat(1537))).toBe(201);
+  await page.getByRole('button', { name: 'Remove icons' }).click();
+  await page.getByRole('button', { name: 'Remove it' }).click();
+  await expect.poll(() => row.count(), PATIENT).toBe(0);
+  expect(await status('x')).toBe(404);
 });

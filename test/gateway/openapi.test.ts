@@ -30,7 +30,7 @@ const NODES_OWN: ReadonlySet<string> = new Set([
   'transfer-encoding',
 ]);
 
-const policies = { avatars: { maxFileBytes: 100_000, types: ['image/*'] } };
+const policies = { current: { avatars: { maxFileBytes: 100_000, types: ['image/*'] } } };
 
 async function describeApi(): Promise<Description> {
   const { url } = await running({ policies });
@@ -48,12 +48,13 @@ describe('the description of the API', () => {
         .replace('/{group}/{*}', '/group1/M00/…')
         .replace('{key}', 'KEY')
         .replace('{filename}', 'FILENAME')
+        .replace('/uploads/{id}', '/uploads/NAME')
         .replace('{id}', 'ID')
-        .replace('/uploads/avatars', '/uploads/NAME'),
+        .replace('{name}', 'NAME'),
     );
     const listed = REFERENCE.slice(0, REFERENCE.indexOf('## Errors'))
       .split('\n')
-      .filter((line) => /^\| `(?:GET|POST|DELETE)/.test(line))
+      .filter((line) => /^\| `(?:GET|POST|PUT|DELETE)/.test(line))
       .flatMap((line) => line.split('|')[1]!.match(/\/[^\s`,?]*/g)!)
       .filter((path) => path !== '/' && path !== '/form-data');
     const unlisted = ['/openapi.json'];
@@ -75,7 +76,7 @@ describe('the description of the API', () => {
     const requests: [path: string, url: string, init: RequestInit][] = [
       ['/files', '/files', put({ headers: { 'idempotency-key': '1' } })],
       ['/files', '/files', put({ headers: { 'content-md5': '?' } })],
-      ['/uploads/avatars', '/uploads/avatars', put()],
+      ['/uploads/{id}', '/uploads/avatars', put()],
       ['/files/{key}', `/files/${key}`, {}],
       ['/files/{key}', `/files/${key}`, { method: 'HEAD' }],
       ['/files/{key}', `/files/${key}`, range],
@@ -152,7 +153,7 @@ describe.skipIf(needsSchemathesis.missing)('schemathesis', () => {
     ).catch((error: { stdout?: string; message: string }) => {
       throw new Error(error.stdout ?? error.message);
     });
-    expect(stdout).toContain('Tested: 33');
+    expect(stdout).toContain('Tested: 37');
     expect(serverErrors).toEqual([]);
   });
 });

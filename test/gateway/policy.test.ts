@@ -1,8 +1,14 @@
 import { createHash } from 'node:crypto';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { checkPolicy, narrowPolicy, type UploadPolicy } from '@stevedore/middleware/core';
-import { describe, expect, test } from 'vitest';
-import { parsePolicies } from '../../gateway/dist/access/policies.js';
+import { describe, expect, test, vi } from 'vitest';
+import { Access } from '../../gateway/dist/access/access.js';
+import { KeyRing, makeApiKey, SCOPES, writeKeyFile } from '../../gateway/dist/access/api-keys.js';
+import { PolicyFile, parsePolicies } from '../../gateway/dist/access/policies.js';
+import { soon } from '../support/soon.js';
+import { temporaryFolder } from '../support/temporary.js';
 import { BOUNDARY, FORM_END, part, post, postParts, type Running, running } from './harness.js';
 
 const PNG = Buffer.concat([
@@ -12,7 +18,7 @@ const PNG = Buffer.concat([
 const HTML = '<!doctype html><script>alert(1)</script>'.padEnd(9000, ' ');
 
 function under(policy: UploadPolicy): Promise<Running> {
-  return running({ policies: { default: policy } });
+  return running({ policies: { current: { default: policy } } });
 }
 
 describe('a policy of a route', () => {
@@ -130,11 +136,91 @@ describe('a policy of a route', () => {
   });
 
   test('with another name is a path of its own', async () => {
-    const gateway = await running({ policies: { avatars: { maxFileBytes: 3 } } });
+    const gateway = await running({ policies: { current: { avatars: { maxFileBytes: 3 } } } });
     expect((await post(gateway, 'xxxx')).status).toBe(201);
     expect((await post(gateway, 'xxxx', {}, '/uploads/avatars')).status).toBe(413);
     expect((await post(gateway, 'xxx', {}, '/uploads/avatars')).status).toBe(201);
-    expect((await post(gateway, 'xxx', {}, '/uploads/others')).status).toBe(405);
+    for (const name of ['others', 'default', 'constructor', '__proto__']) {
+      const refused = await post(gateway, 'xxx', {}, `/uploads/${name}`);
+      expect([refused.status, refused.body.code], name).toEqual([404, 'route_not_found']);
+    }
+  });
+
+  test('is made, replaced and removed while the gateway runs', async () => {
+    const path = join(temporaryFolder(), 'policies.json');
+    writeFileSync(path, '{ "icons": { "maxFileSize": "1KiB" } }');
+    const made = makeApiKey({ name: 'boss', scopes: ['admin'] }, new Date());
+    const none = makeApiKey({ name: 'shop', scopes: ['write', 'list'] }, new Date());
+    const keys = `${path}.keys`;
+    await writeKeyFile(keys, [made.key, none.key]);
+    const onError = vi.fn();
+    const gateway = await running({
+      access: new Access({ keys: await KeyRing.open({ path: keys, now: Date.now, onError }) }),
+      policies: await PolicyFile.open({ path, onError }),
+    });
+    const call = (method: string, to: string, { text } = made) =>
+      fetch(`${gateway.url}/policies${to}`, {
+        method,
+        headers: { authorization: `Bearer ${text}` },
+      });
+    const status = async (name: string, content: string) =>
+      (await post(gateway, content, { 'x-api-key': none.text }, `/uploads/${name}`)).status;
+
+    expect((await call('PUT', '/avatars?max-file-size=3B', none)).status).toBe(403);
+    expect(await status('avatars', 'xxx')).toBe(404);
+    const set = '/avatars?max-file-size=3B&types=image/*,%20text/*&check-content=true&ttl=1d';
+    expect((await call('PUT', set)).status).toBe(204);
+    expect(await (await call('GET', '')).json()).toEqual({
+      file: path,
+      policies: {
+        icons: { maxFileBytes: 1024 },
+        avatars: {
+          maxFileBytes: 3,
+          types: ['image/*', 'text/*'],
+          checkContent: true,
+          ttlMs: 86_400_000,
+        },
+      },
+    });
+    expect(await status('avatars', 'xxxx')).toBe(413);
+    expect(await status('avatars', 'xxx')).toBe(415);
+    expect((await call('PUT', '/avatars?max-file-size=5B&group=')).status).toBe(204);
+    expect(await status('avatars', 'xxxx')).toBe(201);
+    for (const [to, said] of [
+      ['/avatars?max-file-size=much', 'max-file-size'],
+      ['/avatars?types=image', 'image'],
+      ['/a.b?max-files=1', 'a.b'],
+    ] as const) {
+      const refused = await call('PUT', to);
+      expect(refused.status, to).toBe(400);
+      expect(await refused.text(), to).toContain(said.replace('max-file-size', 'maxFileSize'));
+    }
+    expect(await status('avatars', 'xxxx')).toBe(201);
+
+    // By hand, too; what is malformed changes nothing.
+    writeFileSync(path, '{ "avatars": { "maxFileSize": "1B" } }');
+    await soon(async () => expect(await status('avatars', 'xxxx')).toBe(413));
+    expect(await status('icons', 'x')).toBe(404);
+    writeFileSync(path, '{ "avatars": ');
+    await soon(async () => expect(onError).toHaveBeenCalledOnce());
+    expect(await status('avatars', 'x')).toBe(201);
+    expect((await call('DELETE', '/avatars')).status).toBe(400);
+    writeFileSync(path, '{ "avatars": {} }');
+    expect((await call('DELETE', '/avatars')).status).toBe(204);
+    expect((await call('DELETE', '/avatars')).status).toBe(404);
+    expect(await status('avatars', 'x')).toBe(404);
+    expect(readFileSync(path, 'utf8')).toBe('{}\n');
+  });
+
+  test('cannot be made without a file to keep it', async () => {
+    const { key, text } = makeApiKey({ name: 'local-key', scopes: SCOPES }, new Date());
+    const gateway = await running({ access: new Access({ localKey: key }) });
+    const headers = { authorization: `Bearer ${text}` };
+    const put = () => fetch(`${gateway.url}/policies/a?max-files=1`, { method: 'PUT', headers });
+    expect((await put()).status).toBe(404);
+    const shown = await fetch(`${gateway.url}/policies`, { headers });
+    expect(await shown.json()).toEqual({ policies: {} });
+    expect((await fetch(`${gateway.url}/policies`)).status).toBe(401);
   });
 
   test('that is none is refused at the start', () => {

@@ -62,7 +62,7 @@ async function walk(input: GatewayInput, asked: Headers): Promise<Map<string, st
   const part = (name: string) =>
     `--b\r\nContent-Disposition: form-data; name="f"; filename="${name}"\r\n\r\nx\r\n`;
   await call('POST /files form', '/files', form, `${part('a')}${part('b')}--b--\r\n`);
-  await call('POST /uploads/avatars', '/uploads/avatars', {}, 'x');
+  await call('POST /uploads/{id}', '/uploads/avatars', {}, 'x');
   await call('GET /files', '/files?group=g');
   await call('GET /files once', `/files?once=${MARK}`);
   await call('GET /files id', `/files?id=${key}`);
@@ -76,6 +76,9 @@ async function walk(input: GatewayInput, asked: Headers): Promise<Map<string, st
   const made = JSON.parse((await call('POST /keys', '/keys?name=x')).text) as { id: string };
   await call('PATCH /keys/{id}', `/keys/${made.id}`);
   await call('DELETE /keys/{id}', `/keys/${made.id}`);
+  await call('PUT /policies/{name}', '/policies/other?max-files=1');
+  await call('GET /policies', '/policies');
+  await call('DELETE /policies/{name}', '/policies/other');
   await call('POST /flush', '/flush');
   for (const path of ['/health/live', '/health/ready', '/metrics']) await call(`GET ${path}`, path);
   const client = new FastdfsClient({ trackers: gateway.store.trackers });
@@ -85,7 +88,7 @@ async function walk(input: GatewayInput, asked: Headers): Promise<Map<string, st
   await call('GET /{group}/{*}', `/${id}`);
   const length = { ...TUS, 'upload-length': '5', ...metadata('a') };
   const begun = await call('POST /uploads', '/uploads', length);
-  await call('POST /uploads/avatars tus', '/uploads/avatars', length);
+  await call('POST /uploads/{id} tus', '/uploads/avatars', length);
   const own = `/uploads/${begun.location.split('/').at(-1)}`;
   await call('PATCH /uploads/{id}', own, { ...TUS, ...BYTES }, 'hello');
   await call('HEAD /uploads/{id}', own, TUS);
@@ -117,6 +120,7 @@ const WITHOUT = [
   'PATCH /keys/{id}',
   'DELETE /keys/{id}',
   'POST /flush',
+  ...['GET /policies', 'PUT /policies/{name}', 'DELETE /policies/{name}'],
   ...['GET /files/{key}', 'GET /files/{key}/{filename}', 'GET /{group}/{*}'],
   ...['GET /console/state', 'GET /console/history', 'GET /console/access'],
   ...['GET /health/live', 'GET /health/ready', 'GET /metrics'],

@@ -179,7 +179,7 @@ describe('a presigned upload', () => {
 
   test('is for the path that it names', async () => {
     const access = new Access({ urlSecrets: [SECRET], now: () => NOW });
-    const policies = { small: { maxFileBytes: 2 } };
+    const policies = { current: { small: { maxFileBytes: 2 } } };
     const gateway = await running({ access, policies });
     const url = presignedUpload(SECRET, soon, { policy: 'small', maxBytes: 100 });
     expect(url).toMatch(/^\/uploads\/small\?/);

@@ -1,8 +1,14 @@
 import { createHash, hash, randomBytes, timingSafeEqual } from 'node:crypto';
-import { open, readFile, rename, rm, stat } from 'node:fs/promises';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { readFile } from 'node:fs/promises';
 import { invalidOption, isStoreError, StoreError } from '@stevedore/client';
 import { option } from '@stevedore/options';
+import {
+  changeFile,
+  readJson,
+  replaceFile,
+  WatchedFile,
+  type WatchedFileOptions,
+} from './watched-file.js';
 
 /**
  * API keys and their file. A key is `stv_ID_SECRET`; only the SHA-256 of its secret is stored,
@@ -138,14 +144,6 @@ export function parseKeyFile(text: string, path: string): ApiKey[] {
   });
 }
 
-function readJson(text: string, path: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch (error) {
-    throw invalidOption(`${path}: ${(error as Error).message}`);
-  }
-}
-
 function checkKey(value: unknown, where: string): ApiKey {
   const key = (value ?? {}) as Record<string, unknown>;
   const demand = (condition: boolean, what: string): void => {
@@ -171,11 +169,6 @@ function isDate(value: unknown): boolean {
   return typeof value === 'string' && !Number.isNaN(Date.parse(value));
 }
 
-/**
- * The file of API keys, always replaced as a whole: the new content is synced under another name
- * and then renamed, so that a gateway never reads half of it. Only its owner may read it.
- */
-
 /** A missing file has no keys. Rejects with `invalid_option`. */
 export async function readKeyFile(path: string): Promise<ApiKey[]> {
   try {
@@ -186,75 +179,19 @@ export async function readKeyFile(path: string): Promise<ApiKey[]> {
   }
 }
 
-export async function writeKeyFile(path: string, keys: readonly ApiKey[]): Promise<void> {
-  const temporary = `${path}.${randomBytes(6).toString('hex')}`;
-  const replaced = await stat(path).catch(() => undefined);
-  try {
-    const file = await open(temporary, 'wx', 0o600);
-    try {
-      // Root may run the command for a gateway that is another user.
-      if (replaced && process.getuid?.() === 0) await file.chown(replaced.uid, replaced.gid);
-      if (replaced) await file.chmod(replaced.mode);
-      await file.writeFile(formatKeyFile(keys));
-      await file.sync();
-    } finally {
-      await file.close();
-    }
-    await rename(temporary, path);
-  } catch (error) {
-    await rm(temporary, { force: true });
-    throw error;
-  }
+export function writeKeyFile(path: string, keys: readonly ApiKey[]): Promise<void> {
+  return replaceFile(path, formatKeyFile(keys));
 }
 
-const LOCK_STALE_MS = 10_000;
-const LOCK_PAUSE_MS = 20;
-const LOCK_LIMIT_MS = 15_000;
+type KeyChange = (keys: readonly ApiKey[]) => readonly ApiKey[];
 
-/**
- * Reads the file, and writes what `change` makes of it. Meanwhile no other change is made, by this
- * process or another: none gets lost. The lock of a process that died is taken over.
- */
-export async function changeKeyFile(
-  path: string,
-  change: (keys: readonly ApiKey[]) => readonly ApiKey[],
-): Promise<void> {
-  const lock = `${path}.lock`;
-  await takeLock(lock);
-  try {
-    await writeKeyFile(path, change(await readKeyFile(path)));
-  } finally {
-    await rm(lock, { force: true });
-  }
+/** As `KeyRing.change`, without a gateway; makes the file. */
+export function changeKeyFile(path: string, change: KeyChange): Promise<void> {
+  return changeFile(path, async () => formatKeyFile(change(await readKeyFile(path))));
 }
 
-async function takeLock(lock: string): Promise<void> {
-  const end = performance.now() + LOCK_LIMIT_MS;
-  for (;;) {
-    try {
-      return await (await open(lock, 'wx', 0o600)).close();
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-    }
-    const { mtimeMs } = await stat(lock).catch(() => ({ mtimeMs: Date.now() }));
-    // The clock may have been set back since.
-    if (Math.abs(Date.now() - mtimeMs) > LOCK_STALE_MS) await rm(lock, { force: true });
-    else if (performance.now() < end) await sleep(LOCK_PAUSE_MS);
-    else throw new StoreError('directory_locked', `${lock} is held by another program`);
-  }
-}
-
-/**
- * The API keys of a file, reloaded when the file changes, so keys change without a restart. If the
- * file cannot be read or is malformed, the known keys stay in force and the error is reported once.
- */
-
-const LOOK_INTERVAL_MS = 1000;
-
-export interface KeyRingOptions {
-  readonly path: string;
+export interface KeyRingOptions extends Omit<WatchedFileOptions<unknown>, 'parse'> {
   readonly now: () => number;
-  readonly onError: (error: unknown) => void;
 }
 
 /** Most verified keys to remember. */
@@ -269,32 +206,27 @@ const NOBODY: ApiKey = {
   createdAt: '',
 };
 
+type Keys = ReadonlyMap<string, ApiKey>;
+
+/** The API keys of a file, as it is now. */
 export class KeyRing {
-  readonly #options: KeyRingOptions;
-  #timer: NodeJS.Timeout | undefined;
-  #keys: ReadonlyMap<string, ApiKey>;
+  readonly #file: WatchedFile<Keys>;
+  readonly #now: () => number;
   /** Keys that were verified; they are not hashed again until the file changes. */
   readonly #shown = new Map<string, ApiKey>();
-  #fileVersion: string;
-  /** Number of times that the keys changed. */
-  version = 1;
-  #looking: Promise<void> | undefined;
-  #troubled = false;
+  #shownVersion = 1;
 
-  private constructor(options: KeyRingOptions, keys: readonly ApiKey[], version: string) {
-    this.#options = options;
-    this.#keys = byId(keys);
-    this.#fileVersion = version;
+  private constructor(file: WatchedFile<Keys>, now: () => number) {
+    this.#file = file;
+    this.#now = now;
   }
 
   /** Rejects with `invalid_option` if the file is missing or malformed. */
-  static async open(options: KeyRingOptions): Promise<KeyRing> {
+  static async open({ now, ...options }: KeyRingOptions): Promise<KeyRing> {
+    const parse = (text: string, path: string): Keys =>
+      new Map(parseKeyFile(text, path).map((key) => [key.id, key]));
     try {
-      const version = await versionOf(options.path);
-      const keys = parseKeyFile(await readFile(options.path, 'utf8'), options.path);
-      const ring = new KeyRing(options, keys, version);
-      ring.#timer = setInterval(() => void ring.#look(), LOOK_INTERVAL_MS).unref();
-      return ring;
+      return new KeyRing(await WatchedFile.open({ ...options, parse }), now);
     } catch (error) {
       if (isStoreError(error)) throw error;
       const message = `apiKeys: ${(error as Error).message}; stevedore keys add makes the file`;
@@ -304,17 +236,17 @@ export class KeyRing {
 
   /** Undefined for a key that is malformed, unknown or expired. */
   find(text: string): ApiKey | undefined {
+    if (this.#shownVersion !== this.version) this.#shown.clear();
+    this.#shownVersion = this.version;
     const key = this.#shown.get(text) ?? this.#check(text);
-    if (key?.expiresAt !== undefined && Date.parse(key.expiresAt) <= this.#options.now()) {
-      return undefined;
-    }
-    return key;
+    const isExpired = key?.expiresAt !== undefined && Date.parse(key.expiresAt) <= this.#now();
+    return isExpired ? undefined : key;
   }
 
   #check(text: string): ApiKey | undefined {
     const presented = parseApiKey(text);
     if (!presented) return undefined;
-    const key = this.#keys.get(presented.id);
+    const key = this.#file.content.get(presented.id);
     if (!isSecretOf(key ?? NOBODY, presented.secret) || !key) return undefined;
     if (this.#shown.size >= MAX_SHOWN) this.#shown.clear();
     this.#shown.set(text, key);
@@ -322,61 +254,29 @@ export class KeyRing {
   }
 
   has(id: string): boolean {
-    return this.#keys.has(id);
+    return this.#file.content.has(id);
   }
 
   get path(): string {
-    return this.#options.path;
+    return this.#file.path;
+  }
+
+  /** Number of times that the keys changed. */
+  get version(): number {
+    return this.#file.version;
   }
 
   /** In the order of the file. */
   list(): readonly ApiKey[] {
-    return [...this.#keys.values()];
+    return [...this.#file.content.values()];
   }
 
   /** Changes the file, and takes the change at once. Rejects with the system's error. */
-  async change(change: (keys: readonly ApiKey[]) => readonly ApiKey[]): Promise<void> {
-    await changeKeyFile(this.#options.path, change);
-    // A look that began before may have seen the file as it was.
-    await this.#looking;
-    await this.#look();
-  }
-
-  #look(): Promise<void> {
-    this.#looking ??= this.#readAgain().finally(() => {
-      this.#looking = undefined;
-    });
-    return this.#looking;
-  }
-
-  /** Reads the file again if it has changed. */
-  async #readAgain(): Promise<void> {
-    const { path, onError } = this.#options;
-    try {
-      const version = await versionOf(path);
-      if (version === this.#fileVersion) return;
-      this.#keys = byId(parseKeyFile(await readFile(path, 'utf8'), path));
-      this.#shown.clear();
-      this.#fileVersion = version;
-      this.version += 1;
-      this.#troubled = false;
-    } catch (error) {
-      if (!this.#troubled) onError(error);
-      this.#troubled = true;
-    }
+  change(change: KeyChange): Promise<void> {
+    return this.#file.change((keys) => formatKeyFile(change([...keys.values()])));
   }
 
   close(): void {
-    clearInterval(this.#timer);
+    this.#file.close();
   }
-}
-
-/** Changes with the file, its content or its time. */
-async function versionOf(path: string): Promise<string> {
-  const { ino, size, mtimeNs } = await stat(path, { bigint: true });
-  return `${ino}-${size}-${mtimeNs}`;
-}
-
-function byId(keys: readonly ApiKey[]): Map<string, ApiKey> {
-  return new Map(keys.map((key) => [key.id, key]));
 }

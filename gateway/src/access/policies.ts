@@ -1,17 +1,27 @@
-import { readFileSync } from 'node:fs';
-import { asStoreError, invalidOption } from '@stevedore/client';
+import { asStoreError, invalidOption, isStoreError } from '@stevedore/client';
 import { checkPolicy, type UploadPolicy } from '@stevedore/middleware/core';
 import { fromFile, option, parseOptions, type RawOptions } from '@stevedore/options';
-import { isError } from '@stevedore/protocol';
+import { readJson, WatchedFile, type WatchedFileOptions } from './watched-file.js';
 
 /**
  * Upload policies by name, from a JSON file: `default` applies to `POST /files`, every other one to
- * `POST /uploads/NAME`. Sizes and durations are written as in options.
+ * `POST /uploads/NAME`. Sizes and durations are written as in options. A change holds from the next
+ * upload on.
  *
  * { "avatars": { "maxFileSize": "2MiB", "types": ["image/*"], "checkContent": true } }
  */
 
 export type Policies = Readonly<Record<string, UploadPolicy>>;
+
+/** As they are now. */
+export interface PolicySource {
+  readonly current: Policies;
+}
+
+/** Undefined if there is none of that name, which may come from a request. */
+export function policyNamed({ current }: PolicySource, name: string): UploadPolicy | undefined {
+  return Object.hasOwn(current, name) ? current[name] : undefined;
+}
 
 /** 0 and empty mean that the policy does not set it. */
 export const policyOptions = {
@@ -30,16 +40,58 @@ export const policyOptions = {
 
 const NAME = /^[A-Za-z0-9_-]{1,64}$/;
 
-/** Throws `invalid_option`. */
-export function readPolicies(path: string): Policies {
-  if (path === '') return {};
-  try {
-    return parsePolicies(JSON.parse(readFileSync(path, 'utf8')), path);
-  } catch (error) {
-    if (isError(error) && (error.name === 'SyntaxError' || 'syscall' in error)) {
-      throw invalidOption(`${path}: ${error.message}`);
+/** Policies as the file has them. */
+type Texts = Readonly<Record<string, RawOptions>>;
+
+interface Content {
+  readonly texts: Texts;
+  readonly policies: Policies;
+}
+
+/** The policies of a file, as it is now. */
+export class PolicyFile implements PolicySource {
+  readonly #file: WatchedFile<Content>;
+
+  private constructor(file: WatchedFile<Content>) {
+    this.#file = file;
+  }
+
+  /** Rejects with `invalid_option` if the file is missing or malformed. */
+  static async open(options: Omit<WatchedFileOptions<unknown>, 'parse'>): Promise<PolicyFile> {
+    const parse = (text: string, path: string): Content => {
+      const texts = readJson(text, path);
+      return { policies: parsePolicies(texts, path), texts: texts as Texts };
+    };
+    try {
+      return new PolicyFile(await WatchedFile.open({ ...options, parse }));
+    } catch (error) {
+      if (isStoreError(error)) throw error;
+      throw invalidOption(`policies: ${(error as Error).message}`);
     }
-    throw error;
+  }
+
+  get current(): Policies {
+    return this.#file.content.policies;
+  }
+
+  get path(): string {
+    return this.#file.path;
+  }
+
+  /**
+   * Makes or replaces a policy, or takes it away. Throws `invalid_option`; rejects with the system's
+   * error.
+   */
+  set(name: string, values: RawOptions | undefined): Promise<void> {
+    return this.#file.change(({ texts }) => {
+      const { [name]: _, ...others } = texts;
+      const changed = values === undefined ? others : { ...texts, [name]: values };
+      return `${JSON.stringify(changed, null, 2)}\n`;
+    });
+  }
+
+  close(): void {
+    this.#file.close();
   }
 }
 
@@ -47,7 +99,7 @@ export function parsePolicies(content: unknown, path: string): Policies {
   if (typeof content !== 'object' || content === null || Array.isArray(content)) {
     throw invalidOption(`${path}: an object of policies is needed`);
   }
-  const policies: Record<string, UploadPolicy> = {};
+  const policies: Record<string, UploadPolicy> = Object.create(null);
   for (const [name, values] of Object.entries(content)) {
     if (!NAME.test(name)) throw invalidOption(`${path}: "${name}" cannot be part of a path`);
     const where = `${path}: policy ${name}`;

@@ -1,7 +1,7 @@
 import { stat } from 'node:fs/promises';
 import { readClusterSecrets } from '@stevedore/client';
 import { readKeyFile } from '../access/api-keys.js';
-import { readPolicies } from '../access/policies.js';
+import { PolicyFile } from '../access/policies.js';
 import type { GatewayOptions } from '../options.js';
 import { type Finding, ok, problem, warning } from './finding.js';
 
@@ -40,8 +40,9 @@ export async function checkAccessFiles(
   if (policies !== '') {
     findings.push(
       await checkFile('policies', policies, async () => {
-        const names = Object.keys(readPolicies(policies));
-        return ok('policies', `${names.length} in ${policies}`);
+        const file = await PolicyFile.open({ path: policies, onError: () => undefined });
+        file.close();
+        return ok('policies', `${Object.keys(file.current).length} in ${policies}`);
       }),
     );
   }

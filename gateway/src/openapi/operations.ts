@@ -8,7 +8,6 @@ import type { FastifySchema } from 'fastify';
  */
 
 /** If the path does not name the operation. */
-export const POLICY_UPLOAD = 'POST /uploads/:policy';
 
 type Schema = Readonly<Record<string, unknown>>;
 type Operation = FastifySchema & Schema;
@@ -183,7 +182,7 @@ function download(operationId: string, summary: string, params: Schema, more: Sc
   });
 }
 
-function upload(operationId: string, summary: string, querystring: Schema): Operation {
+function upload(operationId: string, summary: string, more: Schema): Operation {
   const checksums = DIGEST_HEADERS.map((name) => [name, 'verified before the 201']);
   const binary = { type: 'string', format: 'binary' };
   const form = { ...fields({ file: binary, group: text }, 'file') };
@@ -192,7 +191,7 @@ function upload(operationId: string, summary: string, querystring: Schema): Oper
       'A raw body is one file. The files of a form are stored all or none; they are one affinity ' +
       'group unless the field `group` names another.',
     security: withKeyOrSignature,
-    querystring,
+    ...more,
     headers: fields({
       'x-filename': 'name of a raw body, percent-encoded UTF-8',
       'content-disposition': 'name of a raw body, without X-Filename',
@@ -237,12 +236,13 @@ const found = json(
 );
 
 const described: Readonly<Record<string, Operation>> = {
-  'POST /files': upload(
-    'upload',
-    'Store files',
-    fields({ id: 'without a body: give this file of FastDFS a key' }),
-  ),
-  [POLICY_UPLOAD]: upload('uploadUnderPolicy', 'Store files under a policy', presigned),
+  'POST /files': upload('upload', 'Store files', {
+    querystring: fields({ id: 'without a body: give this file of FastDFS a key' }),
+  }),
+  'POST /uploads/:id': upload('uploadUnderPolicy', 'Store files under a policy', {
+    params: fields({ id: 'name of the policy' }, 'id'),
+    querystring: presigned,
+  }),
   'GET /files': operation(
     'find',
     'What is known of a file by either id, or of the files of a marked upload',
@@ -340,7 +340,7 @@ const described: Readonly<Record<string, Operation>> = {
   'GET /console/file': forConsole('locate', 'Where the bytes of a file are', { id: say(ID) }),
   'GET /console/access': forConsole(
     'access',
-    'API keys, without their secrets, and policies; needs the scope `admin`',
+    'API keys, without their secrets; needs the scope `admin`',
   ),
   'POST /keys': forAdmins('addKey', 'Make an API key', {
     querystring: fields({ name: 'what it is for', ...keyLimits }, 'name'),
@@ -350,6 +350,27 @@ const described: Readonly<Record<string, Operation>> = {
     params: fields({ id: 'of the key' }, 'id'),
     querystring: fields(keyLimits),
     response: { 200: json('the key, without its secret', apiKey) },
+  }),
+  'GET /policies': forAdmins('policies', 'The upload policies', {
+    response: { 200: json('the file that has them, and each by its name', apiKey) },
+  }),
+  'PUT /policies/:name': forAdmins('setPolicy', 'Make or replace an upload policy', {
+    params: fields({ name: 'its uploads go to `/uploads/NAME`; `default`: to `/files`' }, 'name'),
+    querystring: fields({
+      'max-file-size': 'such as `2MiB`',
+      'max-files': 'most files in one request',
+      'max-total-size': 'all files of one request',
+      types: 'declared types, with commas between them, such as `image/*`',
+      'check-content': '`true`: the first bytes of each file are held against its type',
+      durability: '`sync` or `os`',
+      group: 'affinity group',
+      ttl: 'how long files live, such as `30d`',
+    }),
+    response: { 204: nothing },
+  }),
+  'DELETE /policies/:name': forAdmins('removePolicy', 'Take an upload policy away', {
+    params: fields({ name: 'of the policy' }, 'name'),
+    response: { 204: nothing },
   }),
   'DELETE /keys/:id': forAdmins('revokeKey', 'Revoke an API key', {
     params: fields({ id: 'of the key' }, 'id'),

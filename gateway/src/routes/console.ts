@@ -6,7 +6,6 @@ import { DEFAULT_TYPE, ProblemError, receiptJson } from '@stevedore/middleware/c
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { contentType } from 'mime-types';
 import type { Access, AskedBy } from '../access/access.js';
-import type { Policies } from '../access/policies.js';
 import type { ConsoleSource } from '../console/feed.js';
 import { SPANS, type Span } from '../console/history.js';
 import { filesBase } from '../http/public-address.js';
@@ -62,6 +61,7 @@ const ASSETS = [
   'story.js',
   'preview.js',
   'permissions.js',
+  'policies.js',
   'key.js',
   'transfer.js',
   'view.js',
@@ -98,7 +98,6 @@ const PAGES: readonly (readonly [path: string, file: URL])[] = [
 export interface ConsoleParts {
   readonly source: ConsoleSource;
   readonly access: Access;
-  readonly policies: Policies;
   readonly store: Pick<FileStore, 'locate'>;
 }
 
@@ -109,7 +108,7 @@ export function consoleRoutes(app: FastifyInstance, parts: ConsoleParts): void {
       sendAsset(request, reply, asset);
     route(app, path, { GET: serve, HEAD: serve });
   }
-  const { source, access, policies, store } = parts;
+  const { source, access, store } = parts;
   data(app, '/console/state', async (asked) => {
     await access.watch(asked);
     return source.state();
@@ -130,13 +129,10 @@ export function consoleRoutes(app: FastifyInstance, parts: ConsoleParts): void {
     return { file: receiptJson(file, base), ...places, ...(shown && { trunk: shown }) };
   });
   keyRoutes(app, access);
-  data(app, '/console/access', async (asked) => ({
-    ...(await access.permissions(asked)),
-    policies,
-  }));
+  data(app, '/console/access', (asked) => access.permissions(asked));
 }
 
-function data(
+export function data(
   app: FastifyInstance,
   path: string,
   look: (asked: AskedBy, base: string) => Promise<object>,

@@ -12,13 +12,13 @@ import { extensionOf, type FileId, fileKind, isTrunkId, parseFileId } from '@ste
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { lookup } from 'mime-types';
 import type { AskedBy, ReadGrant } from '../access/access.js';
+import { policyNamed } from '../access/policies.js';
 import { filesBase } from '../http/public-address.js';
 import type { ReadyAnswers } from '../http/ready-answers.js';
 import { type Answering, answeringWith, type Call, route } from '../http/route.js';
-import { POLICY_UPLOAD } from '../openapi/operations.js';
 import { list, removeListed } from './listing.js';
 import { peerRoutes } from './peers.js';
-import { beginUpload, clientOf, resumableRoutes, type UploadRoutes } from './resumable.js';
+import { clientOf, resumableRoutes, type UploadRoutes } from './resumable.js';
 
 /** The routes of files: by key, by FastDFS id, and uploads. */
 
@@ -35,7 +35,7 @@ export function fileRoutes(app: FastifyInstance, routes: FileRoutes): void {
   keyRoutes(app, routes, answering);
   fastdfsRoutes(app, routes, answering);
   uploadRoutes(app, routes, answering);
-  resumableRoutes(app, routes, answering);
+  resumableRoutes(app, routes, answering, (name) => upload(routes, name));
   peerRoutes(app, files, routes.store, answering);
 }
 
@@ -167,7 +167,7 @@ function noId(): ProblemError {
   return new ProblemError('invalid_file_id', 'This is not the path of a file in FastDFS.');
 }
 
-/** `POST /files` and, for every policy, `POST /uploads/NAME`. */
+/** `POST /files`. */
 function uploadRoutes(app: FastifyInstance, routes: FileRoutes, answering: Answering): void {
   const find = answering(finding(routes));
   const remove = answering(async (request) => {
@@ -176,16 +176,12 @@ function uploadRoutes(app: FastifyInstance, routes: FileRoutes, answering: Answe
     await routes.access.remove(request as AskedBy, id);
     return routes.files.remove(id);
   });
-  const store = upload(routes, undefined);
+  const store = upload(routes);
   const register = registering(routes);
   const POST = answering((request, reply) =>
     (request as AskedBy).query.id === undefined ? store(request, reply) : register(request, reply),
   );
   route(app, '/files', { POST, GET: find, HEAD: find, DELETE: remove });
-  for (const name of Object.keys(routes.policies)) {
-    if (name === 'default') continue;
-    route(app, `/uploads/${name}`, { POST: answering(upload(routes, name)) }, POLICY_UPLOAD);
-  }
 }
 
 /** `GET /files?id=ID` and `?once=MARK`: facts of files, without their bytes. */
@@ -220,7 +216,7 @@ function registering({ files, access, policies }: FileRoutes): Call {
     const fileId = idOf(request);
     await access.info(request as AskedBy, fileId);
     const grant = await access.upload(request as AskedBy, uploadPath(undefined));
-    const policy = narrowPolicy(policies.default ?? {}, grant.policy);
+    const policy = narrowPolicy(policyNamed(policies, 'default') ?? {}, grant.policy);
     const receipt = await files.register(request.raw, fileId, { policy, mark: grant.mark });
     return files.uploaded({ receipts: [receipt], replayed: false }, filesBase(request));
   };
@@ -232,15 +228,13 @@ function idOf(request: FastifyRequest): string {
   throw new ProblemError('bad_request', 'The parameter id names the file: a key or a FastDFS id.');
 }
 
-function upload(routes: FileRoutes, name: string | undefined): Call {
+/** Under the policy of that name; without one under `default`. */
+function upload(routes: FileRoutes, name = 'default'): Call {
   const { files, access, policies } = routes;
-  const own = policies[name ?? 'default'] ?? {};
-  const path = uploadPath(name);
-  const begin = name === undefined ? undefined : beginUpload(routes, name);
+  const path = uploadPath(name === 'default' ? undefined : name);
   return async (request, reply) => {
     const { raw } = request;
-    const { headers } = request as AskedBy;
-    if (begin && headers['tus-resumable'] !== undefined) return begin(request, reply);
+    const own = policyNamed(policies, name) ?? {};
     const { policy, scope, mark, account } = await access.upload(request as AskedBy, path);
     let storedBytes = 0;
     try {

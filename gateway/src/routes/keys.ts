@@ -24,7 +24,7 @@ export function keyRoutes(app: FastifyInstance, access: Access): void {
       }
       const now = new Date();
       const made = makeApiKey({ name: name.trim(), ...factsOf(asked, now) }, now);
-      await writable(() => keys.change((known) => [...known, made.key]));
+      await writable(keys.path, () => keys.change((known) => [...known, made.key]));
       return answer(reply, 201, { ...shown(made.key), key: made.text });
     },
   });
@@ -41,7 +41,7 @@ export function keyRoutes(app: FastifyInstance, access: Access): void {
       const { scopes, ...limits } = factsOf(asked, new Date());
       const isScoped = Boolean(asked.query.scopes);
       const changed: ApiKey = { ...kept, ...(isScoped ? { scopes } : {}), ...limits };
-      await writable(() =>
+      await writable(keys.path, () =>
         keys.change((known) => known.map((key) => (key.id === kept.id ? changed : key))),
       );
       return answer(reply, 200, shown(changed));
@@ -53,7 +53,7 @@ export function keyRoutes(app: FastifyInstance, access: Access): void {
         const message = 'A key cannot revoke itself: use another, or stevedore keys revoke.';
         throw new ProblemError('forbidden', message);
       }
-      await writable(() => keys.change((known) => known.filter((key) => key.id !== id)));
+      await writable(keys.path, () => keys.change((known) => known.filter((key) => key.id !== id)));
       return reply.code(204).send();
     },
   });
@@ -81,13 +81,13 @@ function keyOf(keys: { list(): readonly ApiKey[] }, { params }: FastifyRequest):
 }
 
 /** The file may be mounted read-only, or come from a secret store. */
-async function writable(change: () => Promise<void>): Promise<void> {
+export async function writable(path: string, change: () => Promise<void>): Promise<void> {
   try {
     await change();
   } catch (error) {
     const { code = '' } = error as NodeJS.ErrnoException;
     if (!['EACCES', 'EPERM', 'EROFS', 'EBUSY'].includes(code)) throw error;
-    const message = `The gateway cannot write its file of keys (${code}): use stevedore keys.`;
+    const message = `The gateway cannot write ${path} (${code}): change it where it comes from.`;
     throw new ProblemError('forbidden', message);
   }
 }

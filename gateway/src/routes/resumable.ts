@@ -3,7 +3,6 @@ import { type FileStore, PEER_HEADER } from '@stevedore/client';
 import {
   checkKey,
   type Files,
-  methodNotAllowed,
   narrowPolicy,
   ProblemError,
   type ResumableRequest,
@@ -13,7 +12,7 @@ import {
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Access, AskedBy } from '../access/access.js';
 import type { UnfinishedCharges, UploadAccount } from '../access/ledger.js';
-import type { Policies } from '../access/policies.js';
+import { type PolicySource, policyNamed } from '../access/policies.js';
 import type { Forwarder } from '../http/forward.js';
 import { filesBase } from '../http/public-address.js';
 import { type Answering, type Call, route } from '../http/route.js';
@@ -28,7 +27,7 @@ export interface UploadRoutes {
   readonly files: Files;
   readonly store: FileStore;
   readonly access: Access;
-  readonly policies: Policies;
+  readonly policies: PolicySource;
   readonly charges: UnfinishedCharges;
   readonly forwarder: Forwarder;
 }
@@ -44,37 +43,48 @@ export function resumableRoutes(
   app: FastifyInstance,
   routes: UploadRoutes,
   answering: Answering,
+  /** Takes whole files under a policy. */
+  uploadUnder: (policy: string) => Call,
 ): void {
   const { files } = routes;
   const options: Call = (request, reply) =>
     files.resume(request.raw, reply.raw, { ...pathsOf(request), client: '' });
   route(app, UPLOADS, {
-    POST: answering(beginUpload(routes, undefined)),
+    POST: answering(beginUpload(routes)),
     OPTIONS: answering(options),
   });
   const call = continueUpload(routes);
-  const proceed = answering((request, reply) =>
-    // Of a client, or passed on by another gateway.
+  // Of a client, or passed on by another gateway.
+  const proceedWith: Call = (request, reply) =>
     request.headers[PEER_HEADER] === undefined
       ? call(request, reply)
-      : asPeer(routes.store.deployment, call)(request, reply),
-  );
+      : asPeer(routes.store.deployment, call)(request, reply);
+  const proceed = answering(proceedWith);
   route(app, `${UPLOADS}/:id`, {
     HEAD: proceed,
     PATCH: proceed,
     DELETE: proceed,
-    // For clients behind proxies that do not pass PATCH: X-HTTP-Method-Override.
-    POST: proceed,
+    POST: answering((request, reply) => {
+      const { headers } = request;
+      // For clients behind proxies that do not pass PATCH.
+      if (headers['x-http-method-override'] !== undefined) return proceedWith(request, reply);
+      const { id: name } = request.params as { readonly id: string };
+      if (name === 'default' || !policyNamed(routes.policies, name)) {
+        throw new ProblemError('route_not_found', 'There is no upload policy of that name.');
+      }
+      const isResumable = headers['tus-resumable'] !== undefined;
+      return (isResumable ? beginUpload(routes, name) : uploadUnder(name))(request, reply);
+    }),
     OPTIONS: answering(options),
   });
 }
 
 /** Under the policy of that name; without one under `default`. */
-export function beginUpload(routes: UploadRoutes, name: string | undefined): Call {
+function beginUpload(routes: UploadRoutes, name = 'default'): Call {
   const { files, access, policies } = routes;
-  const own = policies[name ?? 'default'] ?? {};
-  const path = uploadPath(name);
+  const path = uploadPath(name === 'default' ? undefined : name);
   return async (request, reply) => {
+    const own = policyNamed(policies, name) ?? {};
     const { policy, scope, mark, account } = await access.upload(request as AskedBy, path);
     const length = lengthOf(request.headers['upload-length']);
     if (length !== 0 && request.headers['upload-concat'] === undefined) {
@@ -143,10 +153,7 @@ async function elsewhereOf(
 function continueUpload(routes: UploadRoutes): Call {
   const { files, store, access, forwarder } = routes;
   return async (request, reply) => {
-    const { method, headers } = request as FastifyRequest & AskedBy;
-    if (method === 'POST' && headers['x-http-method-override'] === undefined) {
-      throw methodNotAllowed(method, 'HEAD, PATCH, DELETE');
-    }
+    const { headers } = request as AskedBy;
     const id = checkKey((request.params as { readonly id: string }).id);
     const elsewhere = await elsewhereOf(store, id, headers);
     if (elsewhere && store.deployment) {
