@@ -55,7 +55,7 @@ function policyList(policies, file) {
     { title: 'All together', number: true, cell: ([, policy]) => size(policy.maxTotalBytes) },
     { title: 'Types', className: 'wide', cell: ([, { types }]) => types?.join(', ') ?? 'any' },
     { title: 'Content checked', cell: ([, { checkContent }]) => (checkContent ? 'yes' : 'no') },
-    { title: 'Group', cell: ([, { group }]) => group ?? '' },
+    { title: 'Folder', cell: ([, { group }]) => group ?? '' },
     { title: 'Lifetime', cell: ([, { ttlMs }]) => (ttlMs ? formatDuration(ttlMs) : 'for ever') },
     ...(file ? [{ title: 'Change', cell: ([name]) => changing(name, policies) }] : []),
   ];
