@@ -1,5 +1,7 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { StoredFile } from '@stevedore/client';
 import {
+  type Answer,
   cacheControl,
   checkKey,
   DEFAULT_TYPE,
@@ -12,7 +14,8 @@ import { extensionOf, type FileId, fileKind, isTrunkId, parseFileId } from '@ste
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { lookup } from 'mime-types';
 import type { AskedBy, ReadGrant } from '../access/access.js';
-import { filesBase } from '../http/public-address.js';
+import { PlainUploads, type PlainUploadsOptions } from '../http/plain-uploads.js';
+import { filesBase, type PublicBase } from '../http/public-address.js';
 import type { ReadyAnswers } from '../http/ready-answers.js';
 import { type Answering, answeringWith, type Call, route } from '../http/route.js';
 import { POLICY_UPLOAD } from '../openapi/operations.js';
@@ -233,28 +236,61 @@ function idOf(request: FastifyRequest): string {
 }
 
 function upload(routes: FileRoutes, name: string | undefined): Call {
-  const { files, access, policies } = routes;
+  const store = storing(routes, name);
+  const begin = name === undefined ? undefined : beginUpload(routes, name);
+  return (request, reply) => {
+    if (begin && request.headers['tus-resumable'] !== undefined) return begin(request, reply);
+    return store(request as FastifyRequest & AskedBy, request.raw, reply.raw);
+  };
+}
+
+/** Who asks, as far as the storing of a file needs it. */
+interface Uploader extends AskedBy {
+  readonly ip: string;
+  readonly publicBase: string;
+}
+
+/** Stores the file or the form of a request under the policy of this name. */
+export function storing(
+  { files, access, policies }: Pick<FileRoutes, 'files' | 'access' | 'policies'>,
+  name: string | undefined,
+): (by: Uploader, request: IncomingMessage, response: ServerResponse) => Promise<Answer> {
   const own = policies[name ?? 'default'] ?? {};
   const path = uploadPath(name);
-  const begin = name === undefined ? undefined : beginUpload(routes, name);
-  return async (request, reply) => {
-    const { raw } = request;
-    const { headers } = request as AskedBy;
-    if (begin && headers['tus-resumable'] !== undefined) return begin(request, reply);
-    const { policy, scope, mark, account } = await access.upload(request as AskedBy, path);
+  return async (by, request, response) => {
+    const { policy, scope, mark, account } = await access.upload(by, path);
     let storedBytes = 0;
     try {
-      const stored = await files.upload(raw, reply.raw, {
+      const stored = await files.upload(request, response, {
         policy: narrowPolicy(own, policy),
         scope: `${scope} ${path}`,
-        client: clientOf(request, scope),
+        client: () => clientOf(by, scope),
         mark,
         quota: account,
       });
       if (!stored.replayed) for (const { size } of stored.receipts) storedBytes += size;
-      return files.uploaded(stored, filesBase(request));
+      return files.uploaded(stored, filesBase(by));
     } finally {
       account?.settle(storedBytes);
     }
   };
+}
+
+const NO_QUERY = {};
+
+/** The uploads that need no framework, stored as the route `POST /files` does. */
+export function plainUploads(
+  routes: Pick<FileRoutes, 'files' | 'access' | 'policies'>,
+  baseOf: PublicBase,
+  options: Omit<PlainUploadsOptions, 'store'>,
+): PlainUploads {
+  const store = storing(routes, undefined);
+  return new PlainUploads({
+    ...options,
+    store: (request, response) => {
+      // A short body is counted for no client, so its address is not needed.
+      const by = { headers: request.headers, query: NO_QUERY, publicBase: baseOf(request), ip: '' };
+      return store(by, request, response);
+    },
+  });
 }
