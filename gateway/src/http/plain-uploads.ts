@@ -51,15 +51,17 @@ export class PlainUploads {
     if (request.method !== 'POST' || request.url !== PATH || !this.#isPlain(request)) return false;
     const { store, refuse, requestId, durations, unsent } = this.#options;
     const began = performance.now();
-    const id = { 'x-request-id': requestId(request) };
+    const id = requestId(request);
     const send = ({ status, headers, content = '' }: Answer): void => {
-      response.writeHead(status, { ...headers, ...id });
+      const lines = ['x-request-id', id];
+      for (const name in headers) lines.push(name, headers[name] ?? '');
+      response.writeHead(status, lines);
       response.end(content);
       unsent.watch(response, String(content).length);
     };
     void store(request, response)
       .then(send)
-      .catch((error) => refuse(error, request, response, id))
+      .catch((error) => refuse(error, request, response, { 'x-request-id': id }))
       .then(() => {
         const { statusCode } = response;
         durations.observe('POST', PATH, statusCode, (performance.now() - began) / 1000);
