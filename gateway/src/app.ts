@@ -23,7 +23,8 @@ import {
   type Take,
 } from './http/connections.js';
 import { Forwarder } from './http/forward.js';
-import { addPublicBase, trustedProxies } from './http/public-address.js';
+import type { Refuse } from './http/plain-uploads.js';
+import { addPublicBase, publicBaseBy, trustedProxies } from './http/public-address.js';
 import { ReadyAnswers } from './http/ready-answers.js';
 import { problemOf } from './http/route.js';
 import { RequestDurations } from './observe/durations.js';
@@ -33,7 +34,7 @@ import { describeApi, openapiRoute } from './openapi/openapi.js';
 import { defaultLimits, type GatewayOptions, type Limits } from './options.js';
 import { version } from './program.js';
 import { consoleRoutes } from './routes/console.js';
-import { fileRoutes } from './routes/files.js';
+import { fileRoutes, plainUploads } from './routes/files.js';
 import { flushRoute } from './routes/flush.js';
 import { policyRoutes } from './routes/policies.js';
 import { healthRoutes, metricsRoutes } from './routes/watching.js';
@@ -116,13 +117,23 @@ export function buildApp(options: AppOptions): FastifyInstance {
     const others = reply.getHeaders() as OutgoingHttpHeaders;
     files.refuse(raw, reply.hijack().raw, problem, others);
   };
+  const failed: Refuse = (error, request, response, headers) => {
+    const problem = problemOf(error);
+    if (isFault(problem.code)) {
+      log.error({ requestId: headers['x-request-id'], err: error }, 'request failed');
+      options.onError?.(error);
+    }
+    files.refuse(request, response, problem, headers);
+  };
+  const baseOf = publicBaseBy(options.publicUrl ?? '', trusts);
   const requestId = requestIds();
   const refusals = new Refusals(log);
   const durations = new RequestDurations();
   const connections = new Connections(limits, unsent, options.leaving);
-  // Repeated answers are not logged.
+  // What goes past the framework is not logged.
+  const isDirect = !log.isLevelEnabled('info');
   const ready =
-    store.cached && !log.isLevelEnabled('info')
+    store.cached && isDirect
       ? new ReadyAnswers({
           files: store.cached,
           requestId,
@@ -132,9 +143,20 @@ export function buildApp(options: AppOptions): FastifyInstance {
           hostNames,
         })
       : undefined;
+  const plain =
+    isDirect && corsOrigins.length === 0
+      ? plainUploads({ files, access, policies }, baseOf, {
+          ...{ refuse: failed, requestId, durations, unsent, hostNames },
+          maxBytes: limits.maxBufferedBytes,
+        })
+      : undefined;
   const app = fastify({
-    serverFactory: (handle) =>
-      connections.serve([passOn, (...asked) => ready?.serve(...asked) ?? false], handle),
+    serverFactory: (handle) => {
+      const takes: Take[] = [passOn];
+      if (ready) takes.push((...asked) => ready.serve(...asked));
+      if (plain) takes.push((...asked) => plain.take(...asked));
+      return connections.serve(takes, handle);
+    },
     // A hook writes the lines: a logger for each request would cost more.
     logger: false,
     genReqId: requestId,
@@ -162,7 +184,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     durations,
     unsent,
   });
-  addPublicBase(app, options.publicUrl ?? '', trusts);
+  addPublicBase(app, baseOf);
   allowOrigins(app, corsOrigins);
   streamBodies(app);
   // After CORS, so that a page can read a refusal.
@@ -177,12 +199,8 @@ export function buildApp(options: AppOptions): FastifyInstance {
   });
 
   app.setErrorHandler((error, request, reply) => {
-    const problem = problemOf(error);
-    if (isFault(problem.code)) {
-      log.error({ requestId: request.id, err: error }, 'request failed');
-      options.onError?.(error);
-    }
-    refuse(request, reply, problem);
+    const others = reply.getHeaders() as OutgoingHttpHeaders;
+    failed(error, request.raw, reply.hijack().raw, { ...others, 'x-request-id': request.id });
   });
   app.setNotFoundHandler((request, reply) => {
     refuse(request, reply, new ProblemError('route_not_found', 'There is nothing at this path.'));
@@ -207,7 +225,10 @@ export function buildApp(options: AppOptions): FastifyInstance {
     charges.start();
     if (!options.console) feed.start();
   });
-  app.addHook('preClose', async () => ready?.close());
+  app.addHook('preClose', async () => {
+    ready?.close();
+    plain?.close();
+  });
   app.addHook('onClose', async () => {
     if (policies instanceof PolicyFile) policies.close();
     await forwarder.close();

@@ -73,7 +73,7 @@ export function demandHost(app: FastifyInstance, names: HostNames | undefined): 
 }
 
 /** Names and values alternate. */
-function hasOneHost(rawHeaders: readonly string[]): boolean {
+export function hasOneHost(rawHeaders: readonly string[]): boolean {
   let hosts = 0;
   for (let index = 0; index < rawHeaders.length; index += 2) {
     if (isHost(rawHeaders[index] ?? '')) hosts += 1;

@@ -60,7 +60,8 @@ export class Connections {
       const begin = (): void => {
         if (this.#leaving?.aborted) response.shouldKeepAlive = false;
         this.#note(request.socket, response);
-        if (!takes.some((take) => take(request, response))) handle(request, response);
+        for (const take of takes) if (take(request, response)) return;
+        handle(request, response);
       };
       const turn = this.#turns.wait(request, response);
       if (turn) turn.then((isItsTurn) => isItsTurn && begin());
@@ -102,7 +103,7 @@ export class Connections {
 
   #note(socket: Socket, response: ServerResponse): void {
     this.#idle.delete(socket);
-    response.once('close', () => {
+    response.on('close', () => {
       if (this.#open.has(socket)) this.#idle.add(socket);
     });
   }

@@ -1,5 +1,6 @@
+import type { IncomingMessage } from 'node:http';
 import { BlockList, isIP } from 'node:net';
-import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { FastifyInstance } from 'fastify';
 
 /**
  * Where clients reach the gateway. Behind a proxy that removes a path, such as `/storage`, a client
@@ -20,20 +21,28 @@ const MAX_PREFIX_CHARS = 256;
 /** Without escapes, empty or dotted segments: a browser must not read another host or path in it. */
 const PATH = /^(?:\/(?!\.{1,2}(?:\/|$))[\w.~-]+)*\/?$/;
 
-/** Adds `publicBase` to every request. `publicUrl` is a value that `parsePublicUrl` returned. */
-export function addPublicBase(app: FastifyInstance, publicUrl: string, trusts: Trusts): void {
+export type PublicBase = (request: IncomingMessage) => string;
+
+/** `publicUrl` is a value that `parsePublicUrl` returned. */
+export function publicBaseBy(publicUrl: string, trusts: Trusts): PublicBase {
+  return ({ headers, socket }) => {
+    if (publicUrl !== '') return publicUrl;
+    const prefix = headers['x-forwarded-prefix'];
+    return prefix !== undefined && trusts(socket.remoteAddress) ? parsePrefix(`${prefix}`) : '';
+  };
+}
+
+/** Adds `publicBase` to every request. */
+export function addPublicBase(app: FastifyInstance, baseOf: PublicBase): void {
   app.decorateRequest('publicBase', {
     getter() {
-      const { headers, socket } = this.raw;
-      if (publicUrl !== '') return publicUrl;
-      const prefix = headers['x-forwarded-prefix'];
-      return prefix !== undefined && trusts(socket.remoteAddress) ? parsePrefix(`${prefix}`) : '';
+      return baseOf(this.raw);
     },
   });
 }
 
 /** What precedes `/KEY` in the URL of a file. */
-export function filesBase({ publicBase }: FastifyRequest): string {
+export function filesBase({ publicBase }: { readonly publicBase: string }): string {
   return `${publicBase}/files`;
 }
 

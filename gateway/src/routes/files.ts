@@ -1,5 +1,7 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { StoredFile } from '@stevedore/client';
 import {
+  type Answer,
   cacheControl,
   checkKey,
   DEFAULT_TYPE,
@@ -13,7 +15,8 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { lookup } from 'mime-types';
 import type { AskedBy, ReadGrant } from '../access/access.js';
 import { policyNamed } from '../access/policies.js';
-import { filesBase } from '../http/public-address.js';
+import { PlainUploads, type PlainUploadsOptions } from '../http/plain-uploads.js';
+import { filesBase, type PublicBase } from '../http/public-address.js';
 import type { ReadyAnswers } from '../http/ready-answers.js';
 import { type Answering, answeringWith, type Call, route } from '../http/route.js';
 import { list, removeListed } from './listing.js';
@@ -228,27 +231,61 @@ function idOf(request: FastifyRequest): string {
   throw new ProblemError('bad_request', 'The parameter id names the file: a key or a FastDFS id.');
 }
 
-/** Under the policy of that name; without one under `default`. */
-function upload(routes: FileRoutes, name = 'default'): Call {
-  const { files, access, policies } = routes;
+function upload(routes: FileRoutes, name?: string): Call {
+  const store = storing(routes, name);
+  return (request, reply) => store(request as FastifyRequest & AskedBy, request.raw, reply.raw);
+}
+
+/** Who asks, as far as the storing of a file needs it. */
+interface Uploader extends AskedBy {
+  readonly ip: string;
+  readonly publicBase: string;
+}
+
+/**
+ * Stores the file or the form of a request under the policy of that name; without one under
+ * `default`.
+ */
+export function storing(
+  { files, access, policies }: Pick<FileRoutes, 'files' | 'access' | 'policies'>,
+  name = 'default',
+): (by: Uploader, request: IncomingMessage, response: ServerResponse) => Promise<Answer> {
   const path = uploadPath(name === 'default' ? undefined : name);
-  return async (request, reply) => {
-    const { raw } = request;
+  return async (by, request, response) => {
     const own = policyNamed(policies, name) ?? {};
-    const { policy, scope, mark, account } = await access.upload(request as AskedBy, path);
+    const { policy, scope, mark, account } = await access.upload(by, path);
     let storedBytes = 0;
     try {
-      const stored = await files.upload(raw, reply.raw, {
+      const stored = await files.upload(request, response, {
         policy: narrowPolicy(own, policy),
         scope: `${scope} ${path}`,
-        client: clientOf(request, scope),
+        client: () => clientOf(by, scope),
         mark,
         quota: account,
       });
       if (!stored.replayed) for (const { size } of stored.receipts) storedBytes += size;
-      return files.uploaded(stored, filesBase(request));
+      return files.uploaded(stored, filesBase(by));
     } finally {
       account?.settle(storedBytes);
     }
   };
+}
+
+const NO_QUERY = {};
+
+/** The uploads that need no framework, stored as the route `POST /files` does. */
+export function plainUploads(
+  routes: Pick<FileRoutes, 'files' | 'access' | 'policies'>,
+  baseOf: PublicBase,
+  options: Omit<PlainUploadsOptions, 'store'>,
+): PlainUploads {
+  const store = storing(routes);
+  return new PlainUploads({
+    ...options,
+    store: (request, response) => {
+      // A short body is counted for no client, so its address is not needed.
+      const by = { headers: request.headers, query: NO_QUERY, publicBase: baseOf(request), ip: '' };
+      return store(by, request, response);
+    },
+  });
 }

@@ -131,7 +131,7 @@ function lengthOf(header: string | string[] | undefined): number | undefined {
 }
 
 /** Without keys, all requests from one address count as one client's. */
-export function clientOf({ ip }: FastifyRequest, scope: string): string {
+export function clientOf({ ip }: Pick<FastifyRequest, 'ip'>, scope: string): string {
   return scope === '' ? ip : scope;
 }
 

@@ -34,6 +34,7 @@ export type Body =
 
 /** Bytes in memory; undefined for anything else. */
 export function inMemory(value: unknown): Buffer | undefined {
+  if (Buffer.isBuffer(value)) return value;
   if (typeof value === 'string') return Buffer.from(value);
   if (ArrayBuffer.isView(value)) {
     return Buffer.from(value.buffer, value.byteOffset, value.byteLength);

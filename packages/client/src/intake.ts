@@ -248,10 +248,14 @@ function checkTime(expiresAt: Date): number {
   return time;
 }
 
+/** Of UTF-8 and a unit of UTF-16. */
+const MAX_BYTES_PER_CHAR = 3;
+
 /** As it can be stored: half of a surrogate pair, as in names from Windows, is no text in UTF-8. */
 export function checkText(what: string, text: unknown, maxBytes: number): string {
   if (typeof text !== 'string') throw invalidOption(`${what}: a text is needed`);
   const stored = text.toWellFormed();
+  if (stored.length * MAX_BYTES_PER_CHAR <= maxBytes) return stored;
   if (Buffer.byteLength(stored) <= maxBytes) return stored;
   throw invalidOption(`${what}: at most ${maxBytes} bytes, this has ${Buffer.byteLength(stored)}`);
 }

@@ -73,7 +73,7 @@ export class MountedFiles extends Files {
       request,
       isForm ? randomBytes(12).toString('base64url') : undefined,
     );
-    const client = socket.remoteAddress ?? '';
+    const client = () => socket.remoteAddress ?? '';
     return this.upload(request, response, { policy, scope: this.#scope, client });
   }
 

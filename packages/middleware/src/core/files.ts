@@ -64,8 +64,8 @@ export interface Upload {
   readonly policy: UploadPolicy;
   /** Keeps the idempotency keys of one client or route apart from those of another. */
   readonly scope: string;
-  /** The client whose quota of unfinished bytes the upload uses. */
-  readonly client: string;
+  /** The client whose quota of unfinished bytes the upload uses; asked for if it uses any. */
+  readonly client: () => string;
   /** Claim of a permission that is valid for one upload. */
   readonly mark?: Buffer | undefined;
   readonly quota?: UploadQuota | undefined;
@@ -141,7 +141,7 @@ export class Files {
       policy,
       once,
       quota,
-      room: this.#room.of(client),
+      room: () => this.#room.of(client()),
     });
   }
 

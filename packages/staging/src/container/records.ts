@@ -47,15 +47,29 @@ export function spooledFile(facts: FileFacts, blocks?: Buffer): NewFile {
   return newFile(facts, 'spool', [], blocks);
 }
 
-/** Property by property: a spread would cost more than all the rest of an upload's records. */
+/** Property by property: a spread behind others is copied by the runtime, for microseconds. */
 function newFile(
   { key, name, type, group, expiresAt, once, size, crc32, stagedAt }: FileFacts,
   at: NewFile['at'],
   body: readonly Uint8Array[],
   blocks: Buffer | undefined,
 ): NewFile {
-  const about = { name, type, group, expiresAt, once };
-  return { what: 'file', key, ...about, size, crc32, stagedAt, position: 0, at, body, blocks };
+  return {
+    what: 'file',
+    key,
+    name,
+    type,
+    group,
+    expiresAt,
+    once,
+    size,
+    crc32,
+    stagedAt,
+    position: 0,
+    at,
+    body,
+    blocks,
+  };
 }
 
 export interface StoredTrunk {

@@ -57,8 +57,9 @@ export class FileMapWriter extends Statements {
   }
 
   #count(what: Counted, files: number, bytes: number): void {
-    this.#sums[`${what}Files`] += files;
-    this.#sums[`${what}Bytes`] += bytes;
+    const [filesName, bytesName] = COUNTERS[what];
+    this.#sums[filesName] += files;
+    this.#sums[bytesName] += bytes;
   }
 
   change(change: FileMapChange, segment: number): void {
@@ -349,6 +350,12 @@ export class FileMapWriter extends Statements {
     this.#steps.markSparse({ trunk });
   }
 }
+
+const COUNTERS = {
+  waiting: ['waitingFiles', 'waitingBytes'],
+  spooled: ['spooledFiles', 'spooledBytes'],
+  merged: ['mergedFiles', 'mergedBytes'],
+} as const;
 
 /** The row of a deleted file: its trunk, and the segment of the deletion's record. */
 interface MarkedRow {

@@ -30,7 +30,7 @@ export interface UploadContext {
   readonly guard: ProgressGuard;
   readonly policy?: UploadPolicy;
   /** The share of its client's quota that this upload holds. */
-  readonly room?: UploadRoom | undefined;
+  readonly room?: (() => UploadRoom) | undefined;
   readonly quota?: UploadQuota | undefined;
   /** The mark of the upload; see `Store.findOnce`. */
   readonly once?: Uint8Array | undefined;
@@ -111,7 +111,7 @@ async function takeRaw(
     if (checking) await checking;
     return [await store.put(bytes, options)];
   }
-  const body = new RequestBody(request, { limitBytes: maxFileBytes, guard, room, quota });
+  const body = new RequestBody(request, { limitBytes: maxFileBytes, guard, room: room?.(), quota });
   const content = quota && size === undefined ? body.counted() : body.chunks();
   const failBody = (error: ProblemError): ProblemError => body.fail(error);
   const chunks = isChecked
@@ -138,7 +138,7 @@ async function takeForm(
     limitBytes,
     guard,
     digests,
-    room,
+    room: room?.(),
     quota,
     expectedBytes,
   });

@@ -1,0 +1,80 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Answer, UnsentBytes } from '@stevedore/middleware/core';
+import { type HostNames, hasOneHost } from '../access/origins.js';
+import type { RequestDurations } from '../observe/durations.js';
+
+/**
+ * Uploads of one short body of known length to `POST /files`, past the framework, which would take
+ * a quarter of their time. They are stored, checked and refused as by the route. What is anything
+ * else, such as a form or a resumable upload, goes to its route.
+ */
+export interface PlainUploadsOptions {
+  /** As the route does. */
+  readonly store: (request: IncomingMessage, response: ServerResponse) => Promise<Answer>;
+  readonly refuse: Refuse;
+  readonly requestId: (request: IncomingMessage) => string;
+  readonly durations: RequestDurations;
+  readonly unsent: UnsentBytes;
+  /** The served host names, if not all are. */
+  readonly hostNames?: HostNames | undefined;
+  /** Longest body that is not streamed. */
+  readonly maxBytes: number;
+}
+
+/** Answers an error of a request. */
+export type Refuse = (
+  error: unknown,
+  request: IncomingMessage,
+  response: ServerResponse,
+  headers: { readonly 'x-request-id': string },
+) => void;
+
+const PATH = '/files';
+/** Without parameters, and no form. */
+const PLAIN_TYPE = /^(?!multipart\/)[\w.+-]+\/[\w.+-]+$/i;
+
+export class PlainUploads {
+  readonly #options: PlainUploadsOptions;
+  #open = true;
+
+  constructor(options: PlainUploadsOptions) {
+    this.#options = options;
+  }
+
+  /** From now on every upload goes to its route. */
+  close(): void {
+    this.#open = false;
+  }
+
+  /** False if the route has to take it. */
+  take(request: IncomingMessage, response: ServerResponse): boolean {
+    if (request.method !== 'POST' || request.url !== PATH || !this.#isPlain(request)) return false;
+    const { store, refuse, requestId, durations, unsent } = this.#options;
+    const began = performance.now();
+    const id = requestId(request);
+    const send = ({ status, headers, content = '' }: Answer): void => {
+      const lines = ['x-request-id', id];
+      for (const name in headers) lines.push(name, headers[name] ?? '');
+      response.writeHead(status, lines);
+      response.end(content);
+      unsent.watch(response, String(content).length);
+    };
+    void store(request, response)
+      .then(send)
+      .catch((error) => refuse(error, request, response, { 'x-request-id': id }))
+      .then(() => {
+        const { statusCode } = response;
+        durations.observe('POST', PATH, statusCode, (performance.now() - began) / 1000);
+      });
+    return true;
+  }
+
+  #isPlain({ headers, rawHeaders }: IncomingMessage): boolean {
+    const { host = '', 'content-type': type, 'content-length': length } = headers;
+    if (length === undefined || !(Number(length) <= this.#options.maxBytes)) return false;
+    if (type !== undefined && !PLAIN_TYPE.test(type)) return false;
+    if (headers['transfer-encoding'] !== undefined) return false;
+    if (headers['tus-resumable'] !== undefined || !hasOneHost(rawHeaders)) return false;
+    return this.#open && this.#options.hostNames?.has(host) !== false;
+  }
+}
