@@ -306,6 +306,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       const { key, sibling } = found;
       const remove = sibling ? sibling.delete(formatKey(key)) : this.#deleteHere(key);
       if (!(await remove)) throw notFound(id);
+      if (!sibling) await this.deployment?.announceDeleted(key);
     } else if ('foreignKey' in found) {
       await this.#foreignFiles!.delete(found.foreignKey);
     } else {
