@@ -48,7 +48,13 @@ export class DrillLedger {
   add(key: string, content: Buffer, expiresAt = Number.POSITIVE_INFINITY): void {
     const entry: Entry = {
       ...{ key, sha256: digestOf(content), origin: originOf(key), expiresAt },
-      ...{ acknowledgedAt: performance.now(), state: 'there', deletedAt: 0, isUntold: false, isWrong: false },
+      ...{
+        acknowledgedAt: performance.now(),
+        state: 'there',
+        deletedAt: 0,
+        isUntold: false,
+        isWrong: false,
+      },
     };
     if (expiresAt === Number.POSITIVE_INFINITY) this.entries.push(entry);
     else this.#expiring.push(entry);
