@@ -101,6 +101,7 @@ export class Deployment {
   #reported: string | undefined;
   #timer: NodeJS.Timeout | undefined;
   #round: Promise<void> = Promise.resolve();
+  #deleting: Promise<void> | undefined;
   #isClosed = false;
   #isRefused = false;
 
@@ -283,6 +284,7 @@ export class Deployment {
     this.#isClosed = true;
     clearTimeout(this.#timer);
     await this.#round;
+    await this.#deleting;
     await this.#adoptions.stop();
     const { map, joining } = this.#parts;
     try {
@@ -331,7 +333,12 @@ export class Deployment {
       await this.#gateways.joined();
       await this.#keepUp();
       await this.#pollRemovals();
-      await this.#deleteForOthers();
+      // A partner that does not answer holds up deletions here, but not what caches must hear.
+      this.#deleting ??= this.#deleteForOthers()
+        .catch((error: Error) => this.#fail(error))
+        .finally(() => {
+          this.#deleting = undefined;
+        });
       hasMore = await this.#publisher.publish(PUBLISH_MS);
     } catch (error) {
       this.#fail(error as Error);
