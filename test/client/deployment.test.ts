@@ -101,6 +101,21 @@ function suite(newMap: () => Promise<string>): void {
     await expect(second.delete(byOther.key)).rejects.toMatchObject(gone);
   });
 
+  it('has deleted a file for every server before its deletion is acknowledged', async () => {
+    const map = await newMap();
+    const { first, second } = await pair(map);
+    const merged = await Promise.all([0, 1].map((each) => first.put(`file ${each}`)));
+    await first.flush();
+    for (const { key } of merged) await soon(() => second.stat(key));
+    const staged = await first.put('staged');
+    const third = await server({ map, trackers: first.trackers as string[] });
+    for (const { key } of [...merged, staged]) {
+      await first.delete(key);
+      // It asks the map, and this server no more.
+      await expect(third.get(key)).rejects.toMatchObject({ code: 'not_found' });
+    }
+  });
+
   it('tells a map what was merged before there was one', async () => {
     const directory = temporaryFolder();
     const alone = await server({ directory });

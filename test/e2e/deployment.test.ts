@@ -107,6 +107,32 @@ it('an upload in several requests goes on at any gateway', async () => {
   ]);
 });
 
+it('an upload in several requests waits for its gateway to restart', async () => {
+  const directory = temporaryFolder();
+  const { map, first, second } = await pair({}, { directory });
+  const tus = (url: string, method: string, more: Record<string, string>, body?: Buffer) =>
+    fetch(url, {
+      method,
+      headers: { 'tus-resumable': '1.0.0', ...more },
+      ...(body ? { body } : {}),
+    });
+  const content = randomBytes(200_000);
+  const begun = await tus(`${second.url}/uploads`, 'POST', { 'upload-length': '200000' });
+  const path = begun.headers.get('location')!;
+  const head = () => tus(first.url + path, 'HEAD', {});
+  expect((await head()).headers.get('upload-offset')).toBe('0');
+  await second.close();
+  const type = { 'content-type': 'application/offset+octet-stream' };
+  const patched = tus(first.url + path, 'PATCH', { 'upload-offset': '0', ...type }, content);
+  await sleep(500);
+  const trackers = first.store.trackers.join(',');
+  const port = Number(new URL(second.url).port);
+  const again = await gateway({ map, port, peerUrl: second.url, trackers, directory });
+  expect((await patched).status).toBe(204);
+  const key = path.slice(path.lastIndexOf('/') + 1);
+  expect((await bytesOf(await read(again, `/files/${key}`))).equals(content)).toBe(true);
+});
+
 it('a file that is staged at one gateway is the same at the other one', async () => {
   const { first, second } = await pair({ smallFileLimit: '1MiB' });
   for (const size of [0, 1, 20_480, 5_000_000]) {

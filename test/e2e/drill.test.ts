@@ -29,6 +29,8 @@ const FIRST_FILES = 200;
 /** Younger files are not merged yet. */
 const STAGED_MS = 10_000;
 const VERIFY_LIMIT_MS = 60_000;
+/** Deleted files to read at every gateway after each event. */
+const MOST_DELETED = 200;
 
 interface Drill {
   readonly deployment: DrillDeployment;
@@ -177,6 +179,13 @@ async function verifyOne(drill: Drill, entry: Entry, url?: string): Promise<void
   }
 }
 
+/** What was deleted is gone at every gateway. */
+async function verifyDeleted(drill: Drill, deleted: readonly Entry[]): Promise<void> {
+  for (const url of drill.deployment.balancer.urls) {
+    await inLanes(deleted, (entry) => verifyOne(drill, entry, url));
+  }
+}
+
 /** All files that these gave out, at every gateway. */
 async function verifyOrigins(drill: Drill, origins: readonly number[]): Promise<void> {
   const { ledger, deployment } = drill;
@@ -218,6 +227,7 @@ test('a deployment loses nothing, whatever operators do or suffer', {
       await report.event(name, event.isOutage, () => event.run(drill));
       deployment.check();
       await inLanes(ledger.sample(100, 100), (entry) => verifyOne(drill, entry));
+      await verifyDeleted(drill, ledger.allDeleted().slice(-MOST_DELETED));
       events += 1;
     }
   } catch (error) {
@@ -228,6 +238,7 @@ test('a deployment loses nothing, whatever operators do or suffer', {
   await load.stop();
   console.log(report.text());
   await inLanes(ledger.entries, (entry) => verifyOne(drill, entry));
+  await verifyDeleted(drill, ledger.allDeleted());
   const { lost, altered, undead } = ledger.counts;
   const files = `${ledger.entries.length} files, ${ledger.deletions} deleted, ${ledger.expiring} expired`;
   console.log(`${files}; lost ${lost}, altered ${altered}, undead ${undead} (seed ${SEED})`);

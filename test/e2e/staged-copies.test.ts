@@ -31,7 +31,7 @@ interface Server {
  * The first has a partner that the default would not choose, and that has workers. The second
  * would be chosen by default.
  */
-async function three(mapUrl?: string) {
+async function three(mapUrl?: string, ...ofFirst: string[]) {
   const folder = temporaryFolder();
   const [tracker, storage, ...ports] = (await freePorts(5)).map(String) as [string, ...string[]];
   const trackers = `127.0.0.1:${tracker}`;
@@ -62,7 +62,8 @@ async function three(mapUrl?: string) {
   };
   const third = await gateway('g3', urls[2], '--workers', String(WORKERS));
   const second = await gateway('g2', urls[1]);
-  const first = await gateway('g1', urls[0], '--staged-copies', '2', '--partner', urls[2]);
+  const copies = ['--staged-copies', '2', '--partner', urls[2]];
+  const first = await gateway('g1', urls[0], ...copies, ...ofFirst);
   second.agents = await connections({ url: second.url } as never, 1);
   third.agents = await connections({ url: third.url } as never, WORKERS);
   const query = (statement: string, ...values: unknown[]) => {
@@ -208,6 +209,32 @@ test('a killed gateway’s files are deleted at the others, and it finds that wh
   await third.daemon.kill();
   const last = await post(first, 'd');
   expect(await remove(first.url, last)).toMatchObject({ status: 204 });
+});
+
+test('what a gateway deleted before it was killed is gone at every other one', async () => {
+  const servers = await three(undefined, '--merge-max-age', '100ms');
+  const { first, second, third } = servers;
+  const keys = await postAll(first);
+  await soon(async () => expect(await statuses(servers, keys)).toEqual(allOf(200)));
+  const later = await Promise.all([post(first, 'a'), post(first, 'b')]);
+  const unread = [...later, await post(first, 'c')];
+  const mapped = () => servers.query('SELECT count(*) AS files FROM stevedore_file')[0]?.files;
+  await soon(async () => expect(mapped()).toBe(FILES + unread.length));
+  const remove = async (key: string) =>
+    expect(await ask(first.url, `/files/${key}`, { method: 'DELETE' })).toMatchObject({
+      status: 204,
+    });
+  await Promise.all([...keys, ...unread].map(remove));
+  await first.daemon.kill();
+  for (const { url, agents } of [second, third]) {
+    for (const agent of agents) {
+      for (const key of unread) {
+        expect(await ask(url, `/files/${key}`, { agent })).toMatchObject({ status: 404 });
+      }
+    }
+  }
+  // Others find within a second that a file is gone which they have in memory.
+  await soon(async () => expect(await statuses(servers, keys)).toEqual(allOf(404)));
 });
 
 test('files that were acknowledged without the partner survive the loss of their server', async () => {

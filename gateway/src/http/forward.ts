@@ -1,11 +1,12 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { PassThrough, type Readable } from 'node:stream';
+import { PassThrough } from 'node:stream';
 import {
   PEER_HEADER,
   type PeerSecret,
   peerRequests,
   type Requests,
   readAll,
+  throughRestart,
 } from '@stevedore/client';
 import { type Answer, ProblemError, sendContinueIfExpected } from '@stevedore/middleware/core';
 
@@ -33,36 +34,54 @@ const NOT_HANDED_ON = new Set([
 export class Forwarder {
   readonly #targets = new Map<string, Requests>();
 
-  /** Rejects with `storage_unavailable`: it can be retried. */
+  /**
+   * Waits for a gateway that restarts, as `mayReturn` says, as long as it has nothing of the body.
+   * Rejects with `storage_unavailable`: it can be retried.
+   */
   async forward(
     request: IncomingMessage,
     response: ServerResponse,
     to: string,
     peers: PeerSecret,
+    mayReturn: () => boolean,
   ): Promise<Answer> {
     const { method = 'GET', url = '/', headers } = request;
     const length = headers['content-length'];
     const hasBody = headers['transfer-encoding'] !== undefined || Number(length ?? 0) > 0;
     if (hasBody) sendContinueIfExpected(request, response);
-    try {
-      const answer = await this.#to(to, peers).exchange(
-        {
-          method: method as 'POST',
-          path: url,
-          headers: {
-            ...handedOn(headers),
-            ...(length === undefined ? {} : { 'content-length': length }),
+    let isBegun = false;
+    const body = async function* (): AsyncGenerator<Uint8Array> {
+      isBegun = true;
+      yield* bodyOf(request);
+    };
+    const requests = this.#to(to, peers);
+    const attempt = async (): Promise<Answer> => {
+      try {
+        const answer = await requests.exchange(
+          {
+            method: method as 'POST',
+            path: url,
+            headers: {
+              ...handedOn(headers),
+              ...(length === undefined ? {} : { 'content-length': length }),
+            },
+            ...(hasBody ? { body: body() } : {}),
           },
-          ...(hasBody ? { body: bodyOf(request) } : {}),
-        },
-        undefined,
-      );
-      const content = await readAll(answer.body, MAX_ANSWER_BYTES);
-      return {
-        status: answer.statusCode,
-        headers: handedOn(answer.headers),
-        ...(content.length === 0 ? {} : { content }),
-      };
+          undefined,
+        );
+        const content = await readAll(answer.body, MAX_ANSWER_BYTES);
+        return {
+          status: answer.statusCode,
+          headers: handedOn(answer.headers),
+          ...(content.length === 0 ? {} : { content }),
+        };
+      } catch (error) {
+        throw requests.failure(error);
+      }
+    };
+    const mayRepeat = (): boolean => !isBegun && !request.socket.destroyed && mayReturn();
+    try {
+      return await throughRestart(attempt, mayRepeat);
     } catch (error) {
       const message = 'The server that has this upload does not answer.';
       throw new ProblemError('storage_unavailable', message, error);
@@ -81,7 +100,7 @@ export class Forwarder {
 }
 
 /** Separate from the request, which must still be answered if its body's consumer fails. */
-function bodyOf(request: IncomingMessage): Readable {
+function bodyOf(request: IncomingMessage): AsyncIterable<Uint8Array> {
   const body = new PassThrough();
   // The reader gets the error too; without a listener it would end the process.
   body.on('error', () => undefined);

@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { type FileStore, PEER_HEADER } from '@stevedore/client';
+import { type FileStore, originOf, PEER_HEADER } from '@stevedore/client';
 import {
   checkKey,
   type Files,
@@ -156,12 +156,15 @@ function continueUpload(routes: UploadRoutes): Call {
     const { headers } = request as AskedBy;
     const id = checkKey((request.params as { readonly id: string }).id);
     const elsewhere = await elsewhereOf(store, id, headers);
-    if (elsewhere && store.deployment) {
+    const { deployment } = store;
+    if (elsewhere && deployment) {
+      const origin = originOf(Buffer.from(id, 'base64url'));
       const { headers: others, ...answer } = await forwarder.forward(
         request.raw,
         reply.raw,
         elsewhere,
-        store.deployment,
+        deployment,
+        () => deployment.mayReturn(origin),
       );
       files.closeIfUnread(request.raw, reply.raw);
       // The other gateway does not know where this client reaches this one.

@@ -58,6 +58,7 @@ export {
   type PeerSecret,
   peerRequests,
 } from './deployment/peer-seals.js';
+export { throughRestart } from './deployment/restarts.js';
 export { flushTimeoutOf } from './flush.js';
 export { readAll } from './http/answers.js';
 export { refusalIn } from './http/errors.js';

@@ -104,7 +104,11 @@ export class Lookup {
     const key = parseKey(id);
     if (key) {
       const sibling = this.#siblingOf(key);
-      if (sibling) return sibling.lookup.find(id, { onlyHere: true });
+      if (sibling) {
+        // Its own process may not have heard yet what another server has deleted.
+        if (this.#parts.foreignFiles?.isKnownRemoved(key)) throw notFound(id);
+        return sibling.lookup.find(id, { onlyHere: true });
+      }
       const foreign = this.#foreignKey(key, onlyHere);
       if (foreign) return foreign.find(key, signal);
       return this.#presentRow(this.row(id));

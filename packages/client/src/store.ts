@@ -241,10 +241,12 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
 
   /** False once another server has deleted the file, or another process of this one. */
   #isCurrent(key: string): boolean {
+    const foreign = this.#foreignFiles;
+    const parsed = foreign && parseKey(key);
     const sibling = this.siblings?.ofText(key);
-    if (sibling) return sibling.reader.isAlive(key);
-    const parsed = this.#foreignFiles && parseKey(key);
-    return !parsed || this.#foreignFiles.isCurrent(parsed);
+    if (!sibling) return !parsed || foreign.isCurrent(parsed);
+    // Its own process may not have heard yet what another server has deleted.
+    return sibling.reader.isAlive(key) && !(parsed && foreign.isKnownRemoved(parsed));
   }
 
   /** True if reads must not take the shortcut: they are published, or the store is closing. */
@@ -306,6 +308,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       const { key, sibling } = found;
       const remove = sibling ? sibling.delete(formatKey(key)) : this.#deleteHere(key);
       if (!(await remove)) throw notFound(id);
+      if (!sibling) await this.deployment?.announceDeleted(key);
     } else if ('foreignKey' in found) {
       await this.#foreignFiles!.delete(found.foreignKey);
     } else {

@@ -348,7 +348,14 @@ export interface FileStore extends Store, EventEmitter<FileStoreEvents> {
   /** The server's part in a deployment; undefined without a map. */
   readonly deployment?: Pick<
     Deployment,
-    'origin' | 'secret' | 'mapNow' | 'ownerOf' | 'urlFor' | 'reserveUsage' | 'liveServers'
+    | 'origin'
+    | 'secret'
+    | 'mapNow'
+    | 'ownerOf'
+    | 'urlFor'
+    | 'mayReturn'
+    | 'reserveUsage'
+    | 'liveServers'
   >;
   /**
    * Copies of other servers' staged files; undefined without a map, and for a process of a gateway

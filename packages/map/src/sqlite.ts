@@ -14,10 +14,13 @@ const DIALECT: Dialect = {
   POSITION: 'instr',
 };
 
-/** A statement, and the parameter that each of its question marks stands for. */
+/** A statement, and what each of its question marks stands for. */
 interface Prepared {
   readonly statement: SqliteStatement;
+  /** 0: the time; then the values, and behind them the columns of the list. */
   readonly parameters: readonly number[];
+  /** Where columns of the list are bound. */
+  readonly ofRow: readonly { readonly at: number; readonly column: number }[];
   readonly readsRows: boolean;
 }
 
@@ -56,14 +59,15 @@ export class SqliteDriver implements SqlDriver {
 
   /** A statement with rows is run once for each: that is cheaper here than a list of them. */
   #run(text: string, values: readonly unknown[], list: List | undefined): Row[] {
-    const { statement, parameters, readsRows } = this.#prepare(text, values.length, list);
-    const bound = [Date.now(), ...values.map(asBound)];
+    const { statement, parameters, ofRow, readsRows } = this.#prepare(text, values.length, list);
+    const fixed = [Date.now(), ...values.map(asBound)];
+    // The same array for each row: this loop runs for every file of every trunk.
+    const bound = parameters.map((parameter) => fixed[parameter]);
     const found: Row[] = [];
     for (const row of list && readsRows ? list.rows : [[]]) {
-      for (const [index, value] of row.entries()) bound[values.length + 1 + index] = value;
-      const given = parameters.map((parameter) => bound[parameter]);
-      if (!statement.reader) statement.run(given);
-      else found.push(...(statement.all(given) as Row[]));
+      for (const { at, column } of ofRow) bound[at] = row[column];
+      if (!statement.reader) statement.run(bound);
+      else found.push(...(statement.all(bound) as Row[]));
     }
     return found;
   }
@@ -71,16 +75,21 @@ export class SqliteDriver implements SqlDriver {
   #prepare(text: string, values: number, list: List | undefined): Prepared {
     const known = this.#prepared.get(text);
     if (known) return known;
-    const names = Object.keys(list?.columns ?? {});
-    const row = names.map((name, index) => `$${values + 1 + index} AS ${name}`);
+    const row = Object.keys(list?.columns ?? {}).flatMap((name, index) =>
+      // What is not bound costs nothing.
+      new RegExp(`\\b${name}\\b`).test(text) ? `$${values + 1 + index} AS ${name}` : [],
+    );
     const spoken = inDialect(text, DIALECT).replaceAll('ROWS', `(SELECT ${row.join(', ')})`);
     const parameters: number[] = [];
     const marked = spoken.replace(/\$(\d+)/g, (_, parameter) => {
       parameters.push(Number(parameter));
       return '?';
     });
+    const ofRow = parameters.flatMap((parameter, at) =>
+      parameter > values ? { at, column: parameter - values - 1 } : [],
+    );
     const statement = this.#database.prepare(marked);
-    const prepared = { statement, parameters, readsRows: text.includes('ROWS') };
+    const prepared = { statement, parameters, ofRow, readsRows: text.includes('ROWS') };
     this.#prepared.set(text, prepared);
     return prepared;
   }

@@ -14,6 +14,8 @@ export interface Entry {
   readonly expiresAt: number;
   state: 'there' | 'deleting' | 'deleted';
   deletedAt: number;
+  /** The map was away when it was deleted, so others may not know yet. */
+  isUntold: boolean;
   isWrong: boolean;
 }
 
@@ -46,7 +48,13 @@ export class DrillLedger {
   add(key: string, content: Buffer, expiresAt = Number.POSITIVE_INFINITY): void {
     const entry: Entry = {
       ...{ key, sha256: digestOf(content), origin: originOf(key), expiresAt },
-      ...{ acknowledgedAt: performance.now(), state: 'there', deletedAt: 0, isWrong: false },
+      ...{
+        acknowledgedAt: performance.now(),
+        state: 'there',
+        deletedAt: 0,
+        isUntold: false,
+        isWrong: false,
+      },
     };
     if (expiresAt === Number.POSITIVE_INFINITY) this.entries.push(entry);
     else this.#expiring.push(entry);
@@ -60,8 +68,15 @@ export class DrillLedger {
     return this.#there(0);
   }
 
+  /** As often a new one as any. */
   deleted(): Entry | undefined {
-    return this.#deleted[this.#random.below(this.#deleted.length)];
+    const all = this.#deleted;
+    const from = this.#random.next() < 0.5 ? Math.max(0, all.length - FRESH) : 0;
+    return all[from + this.#random.below(all.length - from)];
+  }
+
+  allDeleted(): readonly Entry[] {
+    return this.#deleted;
   }
 
   /** A file with an end, now or before. */
@@ -69,8 +84,9 @@ export class DrillLedger {
     return this.#expiring[this.#random.below(this.#expiring.length)];
   }
 
-  noteDeleted(entry: Entry): void {
+  noteDeleted(entry: Entry, isUntold: boolean): void {
     entry.state = 'deleted';
+    entry.isUntold = isUntold;
     entry.deletedAt = performance.now();
     this.#deleted.push(entry);
   }

@@ -9,7 +9,7 @@ import type { DrillReport } from './report.js';
  * The load of the drill: requests begun at a steady rate, whatever happens to those before. Each is
  * held against the ledger. One that is refused is repeated after its `Retry-After`, as a client does.
  * While a gateway's files are adopted, nobody can say that one of them does not exist: reads of
- * deleted files are refused then, and what it deleted just before it was lost may be served.
+ * deleted files are refused then.
  */
 
 const OPERATIONS = [
@@ -19,7 +19,8 @@ const OPERATIONS = [
   [4, 'upload that expires'],
   [28, 'read of a fresh file'],
   [20, 'read of any file'],
-  [8, 'deletion'],
+  [7, 'deletion'],
+  [1, 'deletion of a file read everywhere'],
   [3, 'read of a deleted file'],
   [2, 'read of a file that expires'],
 ] as const;
@@ -86,7 +87,8 @@ export class DrillLoad {
     if (operation === 'read of any file') return this.#read(operation, ledger.any());
     if (operation === 'read of a deleted file') return this.#readGone(operation, ledger.deleted());
     if (operation === 'read of a file that expires') return this.#readEnding(operation);
-    if (operation === 'deletion') return this.#delete();
+    if (operation === 'deletion') return this.#delete(false);
+    if (operation === 'deletion of a file read everywhere') return this.#delete(true);
     if (operation === 'resumable upload') return this.#resumable();
     return this.#upload(operation);
   }
@@ -144,13 +146,17 @@ export class DrillLoad {
   }
 
   async #readGone(operation: Operation, entry: Entry | undefined): Promise<void> {
-    const { report, ledger, deployment } = this.#parts;
+    const { report } = this.#parts;
     if (!entry || performance.now() - entry.deletedAt < GONE_MS || report.isMapAway) return;
     const answer = await this.#ask(operation, readOf(entry), [200, 404]);
-    if (answer?.status !== 200 || report.isMapAway) return;
-    if (deployment.isUntold(entry.origin, entry.deletedAt, GONE_MS)) return;
+    if (answer) this.#mustBeGone(entry, answer);
+  }
+
+  #mustBeGone(entry: Entry, { status, url }: Answer): void {
+    const { report, ledger, deployment } = this.#parts;
+    if (status !== 200 || entry.isUntold || report.isMapAway) return;
     const after = Math.round(performance.now() - entry.deletedAt);
-    const where = deployment.nameOf(answer.url);
+    const where = deployment.nameOf(url);
     ledger.wrong(entry, 'undead', `read at ${where} ${after} ms after it was deleted`);
   }
 
@@ -172,18 +178,35 @@ export class DrillLoad {
     }
   }
 
-  async #delete(): Promise<void> {
-    const { ledger, random } = this.#parts;
+  /** `isSeen`: every gateway has the file in memory before, and must not serve it any more. */
+  async #delete(isSeen: boolean): Promise<void> {
+    const { ledger, random, report } = this.#parts;
     const entry = random.next() < 0.5 ? ledger.fresh() : ledger.any();
     if (!entry) return;
+    if (isSeen) await this.#readEverywhere(entry);
+    if (entry.state !== 'there') return;
     entry.state = 'deleting';
     const ask = { method: 'DELETE', path: `/files/${entry.key}` };
     // One without an answer may have deleted it.
+    const isMapAway = report.isMapAway;
     const answer = await this.#ask('deletion', ask, [204], [404]);
     if (!answer) return;
     if (answer.status === 404) {
       ledger.wrong(entry, 'lost', `its deletion was answered with 404 ${answer.body}`);
-    } else ledger.noteDeleted(entry);
+      return;
+    }
+    ledger.noteDeleted(entry, isMapAway || report.isMapAway);
+    if (!isSeen) return;
+    await sleep(GONE_MS);
+    for (const gone of await this.#readEverywhere(entry)) this.#mustBeGone(entry, gone);
+  }
+
+  /** The answers of the gateways that answer. */
+  async #readEverywhere(entry: Entry): Promise<Answer[]> {
+    const { balancer } = this.#parts.deployment;
+    const asked = balancer.urls.map((url) => balancer.askAt(url, readOf(entry)));
+    const answers = await Promise.allSettled(asked);
+    return answers.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []));
   }
 
   #compare(entry: Entry, { status, body, url }: Answer, when: string): void {

@@ -1,4 +1,4 @@
-import { GrowingPause } from '@stevedore/async';
+import { Gathered, GrowingPause } from '@stevedore/async';
 import {
   type Claim,
   type Gateway,
@@ -75,12 +75,15 @@ const MAX_PRUNED = 2_000;
 /** Longest time to publish in one round; deletions are polled between rounds. */
 const PUBLISH_MS = 200;
 const MAX_DELETIONS = 500;
+/** While a statement is under way, the next one gathers keys. */
+const ANNOUNCEMENTS = { maxKeys: MAX_DELETIONS, maxCalls: 1 };
 
 export class Deployment {
   readonly #parts: DeploymentParts;
   readonly #known: MapCache;
   readonly #publisher: Publisher;
   readonly #adoptions: Adoptions;
+  readonly #announcing: Gathered<Buffer, void>;
   /** Removals already dropped from the caches: the time of each, by key. */
   readonly #seenRemovals = new Map<string, number>();
   readonly #gateways: Gateways;
@@ -98,6 +101,7 @@ export class Deployment {
   #reported: string | undefined;
   #timer: NodeJS.Timeout | undefined;
   #round: Promise<void> = Promise.resolve();
+  #deleting: Promise<void> | undefined;
   #isClosed = false;
   #isRefused = false;
 
@@ -108,6 +112,13 @@ export class Deployment {
     const find = (keys: readonly Buffer[]) => this.#asked(() => map.find(keys));
     this.#known = new MapCache({ find });
     this.#publisher = new Publisher(map, outbox);
+    this.#announcing = new Gathered(async (keys) => {
+      await map.remove(
+        keys.map((key) => ({ key })),
+        true,
+      );
+      return [];
+    }, ANNOUNCEMENTS);
     this.#adoptions = new Adoptions({
       ...{ ...adoption, map, origin: this.origin, report },
       onDone: (origin) => this.#gateways.adopted.add(origin),
@@ -160,6 +171,19 @@ export class Deployment {
   async remove(key: Buffer): Promise<void> {
     await this.#asked(() => this.#parts.map.remove([{ key }], false));
     this.noteRemoved(key);
+  }
+
+  /**
+   * Resolves once the map has a deletion that was made here, so that no server serves the file even
+   * if this one is lost. While the map is down, the deletion waits in the outbox alone.
+   */
+  async announceDeleted(key: Buffer): Promise<void> {
+    if (this.isKnownRemoved(key)) return;
+    try {
+      await this.#asked(() => this.#announcing.ask(key));
+    } catch (error) {
+      if (!(error instanceof MapError)) throw error;
+    }
   }
 
   /**
@@ -260,6 +284,7 @@ export class Deployment {
     this.#isClosed = true;
     clearTimeout(this.#timer);
     await this.#round;
+    await this.#deleting;
     await this.#adoptions.stop();
     const { map, joining } = this.#parts;
     try {
@@ -308,7 +333,12 @@ export class Deployment {
       await this.#gateways.joined();
       await this.#keepUp();
       await this.#pollRemovals();
-      await this.#deleteForOthers();
+      // A partner that does not answer holds up deletions here, but not what caches must hear.
+      this.#deleting ??= this.#deleteForOthers()
+        .catch((error: Error) => this.#fail(error))
+        .finally(() => {
+          this.#deleting = undefined;
+        });
       hasMore = await this.#publisher.publish(PUBLISH_MS);
     } catch (error) {
       this.#fail(error as Error);

@@ -20,7 +20,6 @@ const WRITES_IN_FLIGHT = 4;
 
 /** Resolves when the connection has ended. Never rejects. `own`: origin of this gateway. */
 export async function receiveCopies(stream: Duplex, held: HeldCopy, own: number): Promise<void> {
-  stream.on('error', () => undefined);
   const reader = new FrameReader();
   const writes: Promise<void>[] = [];
   let frames = 0;

@@ -80,10 +80,6 @@ export class HeldCopy {
     return [...this.#segments.values()].map(({ number, bytes }) => [number, bytes]);
   }
 
-  get bytes(): number {
-    return [...this.#segments.values()].reduce((sum, segment) => sum + segment.end, 0);
-  }
-
   /** Begins a write after all earlier ones. `done` resolves once all of them are durable. */
   async write(
     number: number,

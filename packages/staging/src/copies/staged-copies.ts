@@ -184,13 +184,16 @@ export class StagedCopies {
   }
 
   /**
-   * Resolves once a deletion is known elsewhere: the partner has all that was written before the
-   * call, or the map has the deletion. Throws `partner_away` if there is neither.
+   * While the partner is away, enters a deletion in the map: true. False if the partner is there: it
+   * has all that was written before the call. Throws `partner_away` if there is neither.
    */
-  async secureDeletion(key: Buffer): Promise<void> {
-    if (this.#isUp) return;
+  async secureDeletion(key: Buffer): Promise<boolean> {
+    if (this.#isUp) return false;
     try {
-      if (!this.#adopted) return await this.#options.recordDeletion(key);
+      if (!this.#adopted) {
+        await this.#options.recordDeletion(key);
+        return true;
+      }
     } catch {}
     this.#refused += 1;
     throw this.#away();

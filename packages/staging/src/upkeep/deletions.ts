@@ -29,8 +29,9 @@ export class Deletions {
       if (!this.#rebuild.isComplete && !fileMap.isDeleted(key)) throw unknownYet(key);
       return false;
     }
-    await copies?.secureDeletion(key);
-    if (!(await this.#deleteRows([row]))) await copies?.secureDeletion(key);
+    const isRecorded = await copies?.secureDeletion(key);
+    const isCopied = await this.#deleteRows([row]);
+    if (!isCopied && !isRecorded) await copies?.secureDeletion(key);
     return true;
   }
 
