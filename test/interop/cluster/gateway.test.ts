@@ -18,7 +18,8 @@ function startGateway() {
     temporaryFolder(),
     ...['--trackers', cluster.trackers.join(',')],
     ...['--trunk-size', trunkSize, '--small-file-limit', smallFileLimit],
-    ...['--retain', retain, '--cache-size', cacheSize, '--merge-max-age', '500ms'],
+    ...['--retain', retain, '--cache-size', cacheSize],
+    ...['--merge-max-age', '500ms', '--id-max-age', '0'],
   );
 }
 
