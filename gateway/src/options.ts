@@ -26,7 +26,7 @@ export const logOption = {
   log: option.choice(
     'auto',
     LOG_FORMATS,
-    'how to write on stdout and stderr; auto: pretty if stderr is a terminal, else one JSON object per line',
+    'format of stdout and stderr; auto: pretty on a terminal, else JSON',
     { see: '#logs' },
   ),
 } satisfies OptionTable;
@@ -36,7 +36,7 @@ export const gatewayOptions = {
   port: option.port(8080, 'port to listen on; 0 picks a free one'),
   workers: option.text(
     '1',
-    'processes that serve the port, each with its own directory below --directory; auto: one per core',
+    'processes that serve the port; auto: one per core',
     { see: 'SCALING.md#every-core' },
   ),
   ...storeOptions,
@@ -44,12 +44,12 @@ export const gatewayOptions = {
   storagePort: { ...storeOptions.storagePort, default: 23_000 },
   downloadBuffer: option.size(
     '24MiB',
-    'memory for bytes that all downloads have read and their clients not yet accepted',
+    'memory for bytes of downloads that clients have not yet accepted',
     { minimum: '1MiB', see: 'HTTP.md#slow-clients' },
   ),
   serveTrunks: option.boolean(
     false,
-    'also serve whole trunks by their FastDFS ids, with every file in them',
+    'also serve whole trunks by their FastDFS ids',
   ),
   apiKeys: option.text(
     '',
@@ -70,7 +70,7 @@ export const gatewayOptions = {
   policies: option.text('', 'JSON file with upload policies by name', { see: 'HTTP.md#policies' }),
   inlineTypes: option.list(
     [],
-    'media types that browsers may show inline, sandboxed, although they can contain scripts',
+    'media types that browsers may show inline although they can contain scripts',
   ),
   corsOrigins: option.list(
     [],
@@ -79,11 +79,11 @@ export const gatewayOptions = {
   resourcePolicy: option.choice(
     'auto',
     ['auto', 'same-origin', 'same-site', 'cross-origin'],
-    'Cross-Origin-Resource-Policy of files; auto: same-site while the gateway is open on loopback and corsOrigins is empty, else cross-origin',
+    'Cross-Origin-Resource-Policy of files; auto: same-site for an open gateway on loopback without corsOrigins, else cross-origin',
   ),
   hostNames: option.list(
     [],
-    'host names to serve besides localhost while the gateway is open on loopback; otherwise it serves every name',
+    'host names that an open gateway on loopback serves besides localhost',
   ),
   pictureSizes: option.list(
     [],
@@ -93,12 +93,12 @@ export const gatewayOptions = {
   pictureProcesses: option.integer(2, 'processes that make pictures', { minimum: 1, maximum: 64 }),
   trustProxy: option.list(
     [],
-    'proxies whose X-Forwarded-For and X-Forwarded-Prefix are trusted: addresses, networks, or loopback',
+    'proxies whose X-Forwarded-For and X-Forwarded-Prefix count: addresses, networks, or loopback',
     { see: 'guides/deployment.md#nginx-in-front' },
   ),
   publicUrl: option.text(
     '',
-    'where clients reach the gateway, https://files.example.com/storage or /storage: the beginning of every URL in an answer; a proxy removes its path',
+    'beginning of every URL in an answer, https://files.example.com/storage or /storage; a proxy removes its path',
     { see: 'HTTP.md#below-a-path' },
   ),
   logLevel: option.choice('warn', LOG_LEVELS, 'level of the log; info logs every request'),

@@ -39,10 +39,12 @@ function stalledClients(url: string, keys: readonly string[]): ChildProcess {
   return child;
 }
 
-async function stalledDownloads(url: string): Promise<number> {
+async function figure(url: string, name: string): Promise<number> {
   const figures = await (await fetch(`${url}/metrics`)).text();
-  return Number(/^stevedore_downloads_stalled (\d+)$/m.exec(figures)?.[1]);
+  return Number(new RegExp(`^stevedore_${name} (\\d+)$`, 'm').exec(figures)?.[1]);
 }
+
+const stalledDownloads = (url: string): Promise<number> => figure(url, 'downloads_stalled');
 
 async function upload(url: string, body: Buffer): Promise<string> {
   const response = await fetch(`${url}/files`, { method: 'POST', body: new Uint8Array(body) });
@@ -182,12 +184,12 @@ describe('many requests at once on one connection', () => {
 
 describe('a client that takes nothing', () => {
   test('is ended', async () => {
-    const { port, store } = await running({ limits: { downloadStallMs: 300 } });
+    const { port, url, store } = await running({ limits: { downloadStallMs: 300 } });
     const { key } = await store.put(randomBytes(16 * 2 ** 20));
     const socket = ask(port, [key]);
     let received = 0;
     await until(() => store.asked.length > 0);
-    await sleep(3_000);
+    while ((await figure(url, 'downloads_ended_for_stall_total')) !== 1) await sleep(50);
     socket.on('data', (chunk: Buffer) => {
       received += chunk.length;
     });
@@ -204,7 +206,7 @@ describe('a client that takes nothing', () => {
     for (const body of bodies) keys.push((await store.put(body)).key);
     const sockets = keys.map((key) => ask(port, [key]));
     await until(() => store.asked.length === keys.length);
-    await sleep(300);
+    while ((await stalledDownloads(url)) !== keys.length) await sleep(50);
     const small = randomBytes(30_000);
     const { key } = await store.put(small);
     const fresh = await fetch(`${url}/files/${key}`);

@@ -1,6 +1,6 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo, Socket } from 'node:net';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 
 /**
@@ -13,21 +13,17 @@ export interface NaiveServer {
   readonly port: number;
   readonly folder: string;
   /** What was stored, whole or not. */
-  readonly files: Map<string, { name: string; type: string; bytes: Buffer }>;
-  bytesRead(): number;
-  openConnections(): number;
-  largestAnswer(): number;
+  readonly files: Map<string, { name: string; bytes: Buffer }>;
   close(): Promise<void>;
 }
 
 export async function startNaiveServer(folder: string): Promise<NaiveServer> {
   mkdirSync(folder, { recursive: true });
   const files: NaiveServer['files'] = new Map();
-  let received = 0;
 
-  const store = (name: string, type: string, bytes: Buffer): string => {
+  const store = (name: string, bytes: Buffer): string => {
     const id = String(files.size + 1);
-    files.set(id, { name, type, bytes });
+    files.set(id, { name, bytes });
     try {
       writeFileSync(join(folder, name || id), bytes);
     } catch {
@@ -42,10 +38,7 @@ export async function startNaiveServer(folder: string): Promise<NaiveServer> {
     const from = searchParams.get('url');
     const chunks: Buffer[] = [];
     try {
-      for await (const chunk of request) {
-        received += (chunk as Buffer).length;
-        chunks.push(chunk as Buffer);
-      }
+      for await (const chunk of request) chunks.push(chunk as Buffer);
     } catch {
       // What has come is better than nothing.
     }
@@ -62,11 +55,11 @@ export async function startNaiveServer(folder: string): Promise<NaiveServer> {
       for (const part of body.toString('latin1').split(`--${boundary}`).slice(1)) {
         const [head = '', content = ''] = part.split('\r\n\r\n');
         const name = /filename="([^"]*)"/.exec(head)?.[1];
-        if (name !== undefined) id = store(name, 'text/plain', Buffer.from(content, 'latin1'));
+        if (name !== undefined) id = store(name, Buffer.from(content, 'latin1'));
       }
     } else {
       const name = decodeURIComponent(String(request.headers['x-filename'] ?? ''));
-      id = store(name, type, body);
+      id = store(name, body);
     }
     const host = request.headers['x-forwarded-host'] ?? request.headers.host;
     response.writeHead(201, { location: `http://${host}/files/${id}` });
@@ -77,23 +70,14 @@ export async function startNaiveServer(folder: string): Promise<NaiveServer> {
     const rest = decodeURIComponent(
       (request.url ?? '').replace(/\?.*/, '').slice('/files/'.length),
     );
-    const file = files.get(rest);
-    let bytes = file?.bytes;
+    let bytes = files.get(rest)?.bytes;
     try {
       bytes ??= readFileSync(join(folder, rest));
     } catch {
       response.writeHead(404).end();
       return;
     }
-    const ranges = request.headers.range?.replace('bytes=', '').split(',');
-    const pieces = ranges?.map((range) => bytes.subarray(Number(range.split('-')[0]))) ?? [bytes];
-    const length = pieces.reduce((sum, piece) => sum + piece.length, 0);
-    response.socket?.write(
-      `HTTP/1.1 200 OK\r\nContent-Type: ${file?.type}\r\nContent-Length: ${length}\r\n` +
-        `Content-Disposition: inline; filename="${file?.name}"\r\n\r\n`,
-    );
-    for (const piece of pieces) response.socket?.write(piece);
-    response.socket?.end();
+    response.end(bytes);
   };
 
   const server: Server = createServer(
@@ -103,8 +87,6 @@ export async function startNaiveServer(folder: string): Promise<NaiveServer> {
       else download(request, response);
     },
   );
-  const sockets: Socket[] = [];
-  server.on('connection', (socket) => sockets.push(socket));
   server.headersTimeout = 0;
   server.requestTimeout = 0;
   server.timeout = 0;
@@ -116,9 +98,6 @@ export async function startNaiveServer(folder: string): Promise<NaiveServer> {
     port,
     folder,
     files,
-    bytesRead: () => received,
-    openConnections: () => sockets.filter((socket) => !socket.destroyed).length,
-    largestAnswer: () => Math.max(0, ...sockets.map((socket) => socket.bytesWritten)),
     close: () =>
       new Promise((resolve) => {
         server.closeAllConnections();

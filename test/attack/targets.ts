@@ -12,11 +12,6 @@ export interface Target {
   readonly port: number;
   /** When to believe that it will wait for ever. */
   readonly patienceMs: number;
-  /** Bytes taken off the connections. */
-  bytesRead(): number;
-  openConnections(): number;
-  /** Most bytes written to one connection. */
-  largestAnswer(): number;
   /** How many files were stored. */
   stored(): number;
   /** Answers as it did before. */
@@ -49,9 +44,6 @@ export function gatewayTarget(gateway: Running): Target {
     url: gateway.url,
     port: gateway.port,
     patienceMs: 30_000,
-    bytesRead: gateway.bytesRead,
-    openConnections: gateway.openConnections,
-    largestAnswer: gateway.largestAnswer,
     stored: () => gateway.store.files.size,
     alive: async () => {
       // A connection that was just closed may still count.
@@ -69,9 +61,6 @@ function naiveTarget(naive: NaiveServer): Target {
     url: naive.url,
     port: naive.port,
     patienceMs: 1500,
-    bytesRead: () => naive.bytesRead(),
-    openConnections: () => naive.openConnections(),
-    largestAnswer: () => naive.largestAnswer(),
     stored: () => naive.files.size,
     alive: async () => true,
   };

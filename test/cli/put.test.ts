@@ -7,7 +7,7 @@ import { StoreError } from '@stevedore/staging';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { guarded, newKey } from '../gateway/guarded.js';
 import { running } from '../gateway/harness.js';
-import { commandEnvironment, Running, run, temporaryDirectory } from './run.js';
+import { commandEnvironment, folder, Running, run, temporaryDirectory } from './run.js';
 
 /** A second `put` of the same files, and one that nothing is left to do for. */
 
@@ -17,15 +17,6 @@ interface Printed {
   readonly size: number;
   readonly crc32: string;
   readonly skipped?: boolean;
-}
-
-async function folder(files: number): Promise<string> {
-  const cwd = await temporaryDirectory();
-  await mkdir(join(cwd, 'd'));
-  for (let index = 0; index < files; index++) {
-    await writeFile(join(cwd, 'd', String(index)), `file ${index}`);
-  }
-  return cwd;
 }
 
 async function put(cwd: string, url: string, ...flags: string[]) {

@@ -1,22 +1,13 @@
-import { mkdir, rm, utimes, writeFile } from 'node:fs/promises';
+import { rm, utimes, writeFile } from 'node:fs/promises';
 import { createServer, request as requestOf } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { running } from '../gateway/harness.js';
 import { keyedGateway } from './keyed-gateway.js';
-import { Running, run, shell, temporaryDirectory } from './run.js';
+import { folder, Running, run, shell } from './run.js';
 
 /** An upload that was cut off at any moment, and is done again, is stored once. */
-
-async function folder(files: number): Promise<string> {
-  const cwd = await temporaryDirectory();
-  await mkdir(join(cwd, 'd'));
-  for (let index = 0; index < files; index++) {
-    await writeFile(join(cwd, 'd', String(index)), `file ${index}`);
-  }
-  return cwd;
-}
 
 test('an import that is killed again and again stores every file once', async () => {
   const FILES = 300;

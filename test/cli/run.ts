@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdtempSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterEach } from 'vitest';
@@ -96,4 +96,14 @@ export async function temporaryDirectory(): Promise<string> {
   const path = await mkdtemp(join(tmpdir(), 'stevedore-cli-'));
   cleanups.push(() => rm(path, { recursive: true, force: true }));
   return path;
+}
+
+/** With the folder `d` of so many files in it. */
+export async function folder(files: number): Promise<string> {
+  const cwd = await temporaryDirectory();
+  await mkdir(join(cwd, 'd'));
+  for (let index = 0; index < files; index++) {
+    await writeFile(join(cwd, 'd', String(index)), `file ${index}`);
+  }
+  return cwd;
 }

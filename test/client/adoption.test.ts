@@ -1,35 +1,15 @@
 import { join } from 'node:path';
-import {
-  adoptOrigin,
-  type FileStore,
-  type OpenOptions,
-  open,
-  openForUpkeep,
-} from '@stevedore/client';
+import { adoptOrigin, type FileStore, open, openForUpkeep } from '@stevedore/client';
 import { openDatabase } from '@stevedore/disk/sqlite';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { expect, it, onTestFinished } from 'vitest';
 import { soon } from '../support/soon.js';
 import { temporaryFolder } from '../support/temporary.js';
+import { bytesOf, server } from './servers.js';
 
 /** What becomes of the files of a server that will not return. */
 
 const GONE = { code: 'not_found' };
-
-async function server(options: OpenOptions): Promise<FileStore> {
-  const store = await open({
-    idMaxAge: 0,
-    directory: temporaryFolder(),
-    mergeMaxAge: '1h',
-    ...options,
-  });
-  store.on('error', () => {});
-  onTestFinished(() => store.close());
-  return store;
-}
-
-const bytesOf = async (store: FileStore, id: string) =>
-  (await (await store.get(id)).bytes()).toString();
 
 /** Three servers of one FastDFS; the third one is to be adopted. */
 async function three() {

@@ -8,27 +8,10 @@ import { buffer } from 'node:stream/consumers';
 import { isStoreError, type Store } from '@stevedore/client';
 import { type ConnectOptions, connect, GatewayRefusal } from '@stevedore/client/connect';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { type GatewayInput, startGateway } from '../../gateway/dist/start.js';
 import { execFileSync } from '../support/child-process.js';
-import { SMALL } from '../support/store.js';
-import { temporaryFolder } from '../support/temporary.js';
+import { openGateway as gateway } from '../support/store.js';
 
 /** What only a store over HTTP has to get right; what it shares with `open()` is in store.test.ts. */
-
-async function gateway(options: GatewayInput = {}) {
-  const input = {
-    directory: temporaryFolder(),
-    port: 0,
-    trackerPort: 0,
-    storagePort: 0,
-    logLevel: 'silent',
-    ...SMALL,
-    ...options,
-  };
-  const started = await startGateway(input as GatewayInput);
-  onTestFinished(() => started.close());
-  return started;
-}
 
 function connected(url: string, options: ConnectOptions = {}): Store {
   const store = connect({ url, ...options });

@@ -1,38 +1,17 @@
 import { join } from 'node:path';
-import {
-  checkDeploymentMap,
-  type FileStore,
-  fillMap,
-  type OpenOptions,
-  open,
-  rebuildDeploymentMap,
-} from '@stevedore/client';
+import { checkDeploymentMap, fillMap, rebuildDeploymentMap } from '@stevedore/client';
 import { openDatabase } from '@stevedore/disk/sqlite';
 import { openMap } from '@stevedore/map';
 import { expect, it, onTestFinished } from 'vitest';
 import { soon } from '../support/soon.js';
 import { temporaryFolder } from '../support/temporary.js';
+import { bytesOf, server } from './servers.js';
 
 /** A map is filled from stores, held against the trunks, and made anew from them. */
 
 const GONE = { code: 'not_found' };
 
-async function server(options: OpenOptions): Promise<FileStore> {
-  const store = await open({
-    idMaxAge: 0,
-    directory: temporaryFolder(),
-    mergeMaxAge: '1h',
-    ...options,
-  });
-  store.on('error', () => {});
-  onTestFinished(() => store.close());
-  return store;
-}
-
 const fail = (error: Error): void => expect.fail(error.message);
-
-const bytesOf = async (store: FileStore, id: string) =>
-  (await (await store.get(id)).bytes()).toString();
 
 function newMap() {
   const path = join(temporaryFolder(), 'map.db');

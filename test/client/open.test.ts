@@ -61,13 +61,6 @@ describe('open', () => {
     });
   });
 
-  test('a second store in the same directory is refused, and the first goes on', async () => {
-    const directory = temporaryFolder();
-    const store = await openStore({ directory });
-    await expect(open({ directory, ...SMALL })).rejects.toMatchObject({ code: 'directory_locked' });
-    await store.put('x');
-  });
-
   test('a port that is taken is named', async () => {
     const server = createServer().listen(0, '127.0.0.1');
     await new Promise((resolve) => server.once('listening', resolve));

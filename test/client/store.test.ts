@@ -1,13 +1,10 @@
 import { randomBytes } from 'node:crypto';
-import { createReadStream, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { type FileStore, isStoreError } from '@stevedore/client';
 import { describe, expect, test } from 'vitest';
 import { until } from '../support/staging.js';
 import { openStore, stores } from '../support/store.js';
-import { temporaryFolder } from '../support/temporary.js';
 
 async function* slowly(bytes: Buffer, step = 1000): AsyncGenerator<Buffer> {
   for (let at = 0; at < bytes.length; at += step) {
@@ -18,22 +15,10 @@ async function* slowly(bytes: Buffer, step = 1000): AsyncGenerator<Buffer> {
 
 describe.each(stores)('the store of $name', ({ opened }) => {
   describe('put and get', () => {
-    test('take and give a body in every form', async () => {
+    test('give a body in every form', async () => {
       const { store } = await opened();
       const bytes = randomBytes(50_000);
-      const path = join(temporaryFolder(), 'a.bin');
-      writeFileSync(path, bytes);
-      const bodies = [
-        bytes,
-        new Uint8Array(bytes),
-        bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length) as ArrayBuffer,
-        new Blob([bytes]),
-        createReadStream(path),
-        Readable.toWeb(createReadStream(path)) as never,
-        slowly(bytes),
-        Readable.from(slowly(bytes)),
-      ];
-      for (const body of bodies) {
+      for (const body of [bytes, slowly(bytes)]) {
         const receipt = await store.put(body, {
           name: 'ä/../b.jpg',
           type: 'image/jpeg',
@@ -52,8 +37,6 @@ describe.each(stores)('the store of $name', ({ opened }) => {
       const { key } = await store.put(lent);
       lent.fill(0);
       expect((await (await store.get(key)).bytes()).equals(bytes)).toBe(true);
-      const text = await store.put('grüße');
-      expect((await (await store.get(text.key)).bytes()).toString()).toBe('grüße');
     });
 
     test('an empty file is a file, before and after merging', async () => {
@@ -239,11 +222,8 @@ describe.each(stores)('the store of $name', ({ opened }) => {
       await expectNothing(behind);
     });
 
-    test('what is no body, and names that are too long', async () => {
+    test('objects in a stream, and names that are too long', async () => {
       const { store, behind } = await opened();
-      for (const body of [undefined, null, 5, {}]) {
-        await expect(store.put(body as never)).rejects.toMatchObject({ code: 'invalid_option' });
-      }
       const objects = Readable.from([{ not: 'bytes' }]);
       await expect(store.put(objects)).rejects.toMatchObject({ code: 'invalid_option' });
       const name = 'ü'.repeat(513);

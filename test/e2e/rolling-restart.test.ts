@@ -4,7 +4,8 @@ import { request } from 'node:http';
 import { join } from 'node:path';
 import { connect } from '@stevedore/client/connect';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import { Daemon, freePorts } from '../support/kill-cluster.js';
+import { daemonsIn } from '../support/daemons.js';
+import { type Daemon, freePorts } from '../support/kill-cluster.js';
 import { ROOT } from '../support/packed.js';
 import { hasCommand, requirement } from '../support/requirements.js';
 import { soon } from '../support/soon.js';
@@ -69,17 +70,7 @@ async function nginx(folder: string, port: number, gateways: readonly number[]):
 async function deployment() {
   const folder = temporaryFolder();
   const [tracker, storage, proxy, ...ports] = await freePorts(3 + GATEWAYS);
-  const daemons: Daemon[] = [];
-  const start = async (args: readonly string[]): Promise<Daemon> => {
-    const daemon = new Daemon(folder, () => args);
-    daemons.push(daemon);
-    daemon.start();
-    await daemon.ready();
-    return daemon;
-  };
-  onTestFinished(async () => {
-    for (const daemon of daemons) await daemon.kill();
-  });
+  const start = daemonsIn(folder);
   const trackers = ['--trackers', `127.0.0.1:${tracker}`];
   await start(['tracker', '--port', String(tracker)]);
   const paths = ['--store-paths', join(folder, 's1')];

@@ -25,6 +25,11 @@ async function merged(url: string, key: string): Promise<void> {
   }
 }
 
+async function stalledDownloads(url: string): Promise<number> {
+  const metrics = await (await fetch(`${url}/metrics`)).text();
+  return Number(/^stevedore_downloads_stalled (\d+)$/m.exec(metrics)?.[1]);
+}
+
 function slowReader(url: string, keys: readonly string[]): void {
   const socket: Socket = connect(Number(new URL(url).port), '127.0.0.1');
   socket.pause();
@@ -44,7 +49,7 @@ test('readers that stall keep neither others nor merging from the storage', asyn
   // More than there are connections to a storage, and one that asks for many at once.
   for (let count = 0; count < 20; count += 1) slowReader(url, [key]);
   slowReader(url, Array<string>(20).fill(key));
-  await sleep(1_000);
+  while ((await stalledDownloads(url)) < 20) await sleep(50);
   for (let count = 0; count < 3; count += 1) {
     const response = await fetch(`${url}/files/${key}`);
     expect(response.status).toBe(200);

@@ -7,8 +7,9 @@ import { openDatabase } from '@stevedore/disk/sqlite';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { type Ask, ask, connections } from '../gateway/workers/asking.js';
 import { needsPostgres, PostgresServer } from '../map/postgres-server.js';
+import { daemonsIn } from '../support/daemons.js';
 import { COMMAND } from '../support/gateway-process.js';
-import { Daemon, freePorts } from '../support/kill-cluster.js';
+import { type Daemon, freePorts } from '../support/kill-cluster.js';
 import { soon } from '../support/soon.js';
 import { temporaryFolder } from '../support/temporary.js';
 
@@ -38,17 +39,7 @@ async function three(mapUrl?: string, ...ofFirst: string[]) {
   const path = join(folder, 'map.db');
   const map = mapUrl ?? `sqlite:${path}`;
   const urls = ports.map((port) => `http://127.0.0.1:${port}`).sort() as [string, string, string];
-  const daemons: Daemon[] = [];
-  const start = async (args: readonly string[]): Promise<Daemon> => {
-    const daemon = new Daemon(folder, () => args);
-    daemons.push(daemon);
-    daemon.start();
-    await daemon.ready();
-    return daemon;
-  };
-  onTestFinished(async () => {
-    for (const daemon of daemons) await daemon.kill();
-  });
+  const start = daemonsIn(folder);
   await start(['tracker', '--port', tracker]);
   const paths = ['--store-paths', join(folder, 's1')];
   const storing = await start(['storage', '--port', storage!, '--trackers', trackers, ...paths]);

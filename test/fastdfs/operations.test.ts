@@ -16,48 +16,6 @@ import { fileIdVectors, frameVector, frameVectors } from '../support/vectors.js'
 
 const NO_SUCH_ID = HELLO_ID.replace('fwARA2s', 'fwARA3s');
 
-describe('appender files', () => {
-  it('are uploaded, appended to, modified, cut, and made normal', async () => {
-    const { client } = await clusterSetup();
-    const id = await client.uploadAppender(Buffer.from('hello'), { extension: 'log' });
-    expect(client.describe(id)).toMatchObject({ kind: 'appender', size: undefined });
-    await client.append(id, Buffer.from(' world'));
-    await client.modify(id, 6, Buffer.from('W'));
-    await client.modify(id, 11, Buffer.from('!!'));
-    expect((await client.downloadBytes(id)).toString()).toBe('hello World!!');
-    await client.truncate(id, 12);
-    const normal = await client.regenerate(id);
-    const bytes = await client.downloadBytes(normal);
-    expect(bytes.toString()).toBe('hello World!');
-    expect(client.describe(normal)).toMatchObject({
-      kind: 'normal',
-      size: 12,
-      crc32: crc32(bytes),
-      extension: 'log',
-    });
-    expect((await failure(client.append(id, HELLO))).code).toBe('not_found');
-    expect(await failure(client.append(normal, HELLO))).toMatchObject({
-      code: 'server_status',
-      errno: 22,
-      operation: 'append',
-      fileId: normal,
-    });
-  });
-
-  it('may grow by a cut', async () => {
-    const { client } = await clusterSetup();
-    const id = await client.uploadAppender(Buffer.from('ab'));
-    await client.truncate(id, 4);
-    expect(await client.downloadBytes(id)).toEqual(Buffer.from('ab\0\0'));
-  });
-
-  it('refuse a hole', async () => {
-    const { client } = await clusterSetup();
-    const id = await client.uploadAppender(Buffer.from('ab'));
-    expect((await failure(client.modify(id, 3, HELLO))).status).toBe(22);
-  });
-});
-
 describe('a change that changes nothing', () => {
   /** Stock storages send the body of the request back with status 0. */
   const echo = ({ socket, body }: Received): void => void socket.write(replyFrame(0, body));
@@ -109,13 +67,6 @@ describe('slave files', () => {
     expect(client.describe(slave)).toMatchObject({ kind: 'slave', size: undefined });
   });
 
-  it('exist once', async () => {
-    const { client } = await clusterSetup();
-    const master = await client.upload(HELLO);
-    await client.uploadSlave(master, '_a', HELLO);
-    expect(await failure(client.uploadSlave(master, '_a', HELLO))).toMatchObject({ errno: 17 });
-  });
-
   it('need a master and a prefix that can be', async () => {
     const { client, cluster } = await clusterSetup();
     const code = uploadSlaveFile.code;
@@ -133,19 +84,6 @@ describe('slave files', () => {
 });
 
 describe('metadata', () => {
-  it('is overwritten, merged and read', async () => {
-    const { client } = await clusterSetup();
-    const id = await client.upload(HELLO);
-    expect(await client.getMetadata(id)).toEqual({});
-    await client.setMetadata(id, { width: '100', höhe: '50 µm' });
-    await client.setMetadata(id, { width: '200', author: '' }, { mode: 'merge' });
-    expect(await client.getMetadata(id)).toEqual({ width: '200', höhe: '50 µm', author: '' });
-    await client.setMetadata(id, { only: 'this' });
-    expect(await client.getMetadata(id)).toEqual({ only: 'this' });
-    await client.setMetadata(id, {});
-    expect(await client.getMetadata(id)).toEqual({});
-  });
-
   it('of no file is not_found, though storages answer 2 for a file without any as well', async () => {
     const { client } = await clusterSetup();
     expect(await failure(client.getMetadata(NO_SUCH_ID))).toMatchObject({

@@ -11,9 +11,6 @@ export interface Running {
   readonly port: number;
   /** Bytes the server has taken off its connections, request heads included. */
   bytesRead(): number;
-  openConnections(): number;
-  /** Most bytes written to one connection. */
-  largestAnswer(): number;
   readonly serverErrors: unknown[];
 }
 
@@ -39,8 +36,6 @@ export async function running(options: Partial<AppOptions> = {}): Promise<Runnin
     url,
     port: Number(new URL(url).port),
     bytesRead: () => sockets.reduce((sum, socket) => sum + socket.bytesRead, 0),
-    openConnections: () => sockets.filter((socket) => !socket.destroyed).length,
-    largestAnswer: () => Math.max(0, ...sockets.map((socket) => socket.bytesWritten)),
     serverErrors,
   };
 }

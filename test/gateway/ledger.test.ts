@@ -161,23 +161,6 @@ describe('the bytes of a day', () => {
     expect((await post(gateway, one, 1)).status).toBe(429);
   });
 
-  test('are not exceeded by a burst', async () => {
-    const { gateway, as } = await keyed([{ bytesPerDay: MIB }]);
-    const [one] = as;
-    const url = `${gateway.url}/files`;
-    const statuses = await Promise.all(
-      Array.from({ length: 40 }, async (_, index) =>
-        index % 2 === 0
-          ? (await post(gateway, one, 100_000)).status
-          : (await sendChunked(url, 'POST', one, 100_000)).status,
-      ),
-    );
-    expect(statuses.filter((status) => status === 429).length).toBeGreaterThanOrEqual(30);
-    expect(bytesOf(gateway)).toBeLessThanOrEqual(MIB);
-    expect((await post(gateway, one, MIB - bytesOf(gateway))).status).toBe(201);
-    expect(bytesOf(gateway)).toBe(MIB);
-  });
-
   test('are free again after uploads that failed', async () => {
     const { gateway, as } = await keyed([{ bytesPerDay: MIB }]);
     const [one] = as;

@@ -1,13 +1,11 @@
-import { randomBytes } from 'node:crypto';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Gateway } from '@stevedore/gateway';
-import { presignedUpload } from '@stevedore/middleware/core';
 import { expect, test } from 'vitest';
 import { writeKeyFile } from '../../gateway/dist/access/api-keys.js';
 import { temporaryFolder } from '../support/temporary.js';
 import { newKey } from './guarded.js';
-import { send, started, tus } from './tus.js';
+import { started, tus } from './tus.js';
 
 /** Who may begin and continue resumable uploads, how many, and what they may become. */
 
@@ -77,19 +75,4 @@ test('a policy holds for an upload in several requests', async () => {
   const { group, expiresAt } = await gateway.store.stat(headers.get('x-file-key')!);
   expect(group).toBe('album');
   expect(expiresAt!.getTime()).toBeLessThanOrEqual(Date.now() + 60_000);
-});
-
-test('a presigned URL begins one upload, whose own URL is enough from then on', async () => {
-  const apiKeys = join(temporaryFolder(), 'keys.json');
-  await writeKeyFile(apiKeys, []);
-  const gateway = await started({ apiKeys, urlSecret: 'secret of this test' });
-  const soon = new Date(Date.now() + 60_000);
-  const signed = presignedUpload('secret of this test', soon).replace('/files', '/uploads');
-  const { key, url } = await send(gateway.url, randomBytes(5000), {
-    endpoint: gateway.url + signed,
-    chunkSize: 2000,
-  });
-  expect(url).toBe(`${gateway.url}/uploads/${key}`);
-  const again = await tus(gateway.url + signed, 'POST', { 'upload-length': '5' });
-  expect([again.status, again.code]).toEqual([403, 'signature_expired']);
 });

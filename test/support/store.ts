@@ -1,8 +1,8 @@
 import { type FileStore, type OpenOptions, open, type Store } from '@stevedore/client';
 import { connect } from '@stevedore/client/connect';
+import type { Gateway } from '@stevedore/gateway';
 import { onTestFinished } from 'vitest';
-
-import { startGateway } from '../../gateway/dist/start.js';
+import { type GatewayInput, startGateway } from '../../gateway/dist/start.js';
 import { until } from './staging.js';
 
 import { temporaryFolder } from './temporary.js';
@@ -19,6 +19,15 @@ export async function openStore(options: OpenOptions = {}): Promise<FileStore> {
   const store = await open({ directory: temporaryFolder(), ...SMALL, ...options });
   onTestFinished(() => store.close());
   return store;
+}
+
+export async function openGateway(options: GatewayInput = {}): Promise<Gateway> {
+  const gateway = await startGateway({
+    ...{ directory: temporaryFolder(), port: 0, trackerPort: 0, storagePort: 0 },
+    ...{ logLevel: 'silent', ...SMALL, ...options },
+  });
+  onTestFinished(() => gateway.close());
+  return gateway;
 }
 
 export interface Opened {
@@ -39,18 +48,7 @@ export const stores = [
   {
     name: 'connect()',
     opened: async (options?: OpenOptions): Promise<Opened> => {
-      const gateway = await startGateway({
-        ...{
-          directory: temporaryFolder(),
-          port: 0,
-          trackerPort: 0,
-          storagePort: 0,
-          logLevel: 'silent',
-          ...SMALL,
-          ...options,
-        },
-      });
-      onTestFinished(() => gateway.close());
+      const gateway = await openGateway(options as GatewayInput);
       const store = connect({ url: gateway.url });
       onTestFinished(() => store.close());
       return { store, behind: gateway.store };

@@ -50,38 +50,37 @@ export const migrateOptions = {
   ...flags({ prometheus: option.boolean(false, 'print the status in the Prometheus format') }),
 } satisfies OptionTable;
 
-/** The options of a standalone tracker and storage. */
-
-const commonOptions = {
+/** Of both a standalone tracker and a storage. */
+export const nodeOptions = {
   clusterSecretFile: option.text(
     '',
-    "file with the cluster's secret; of several lines, all are accepted and the first is used for outgoing connections",
+    "file with the cluster's secret; of several lines, all are accepted and the first is sent",
     { see: 'OPERATIONS.md#securing-trackers-and-storages' },
   ),
   withoutSecret: option.choice(
     'nothing',
     ['nothing', 'read', 'all'],
-    'what a client without the secret may do; use all while you roll the secret out',
+    'what a client without the secret may do; all: while you roll it out',
   ),
   ...logOption,
   metrics: option.text(
     '',
-    'HOST:PORT for GET /metrics, for Prometheus; a port alone means 127.0.0.1, port 0 picks a free one',
+    'HOST:PORT for GET /metrics; a port alone is on 127.0.0.1, 0 picks a free one',
   ),
 } satisfies OptionTable;
 
 export const trackerOptions = {
   ...trackerFlags,
-  ...commonOptions,
+  ...nodeOptions,
 } satisfies OptionTable;
 
 export const storageOptions = {
   ...storageFlags,
   ...tierFlags,
-  ...commonOptions,
+  ...nodeOptions,
 } satisfies OptionTable;
 
-export type NodeOptions = typeof commonOptions;
+export type NodeOptions = typeof nodeOptions;
 
 const PLACEHOLDERS: Readonly<Record<OptionSpec['kind'], string>> = {
   boolean: '',

@@ -28,46 +28,46 @@ export const storeOptions = {
   ),
   trackers: option.list(
     [],
-    'trackers of a FastDFS cluster, HOST:PORT,...; none: run an embedded tracker and storage',
+    'trackers of a FastDFS cluster, HOST:PORT,...; none: an embedded node',
   ),
   connections: option.integer(
     16,
-    'connections to one tracker or storage at most, for reading and for merging each',
+    'most connections to one tracker or storage, for reading and for merging each',
     { minimum: 1, maximum: 1024 },
   ),
   map: option.text(
     '',
-    'map of a deployment, postgres://USER@HOST/DATABASE; with it every server can serve every key',
+    'map of a deployment, postgres://USER@HOST/DATABASE, by which every server serves every key',
     { see: 'SCALING.md' },
   ),
   peerUrl: option.text(
     '',
-    'URL at which other servers reach this one, http://10.0.0.5:8080; none: they can read only its merged files',
+    'URL at which other servers reach this one; none: they read its merged files only',
     { see: 'SCALING.md' },
   ),
   stagedCopies: option.integer(
     1,
-    'disks that have an upload when it is acknowledged; 2: another gateway, the partner, keeps a copy until it is merged',
+    'disks that have an upload when it is acknowledged; 2: another gateway, the partner, has a copy until it is merged',
     { minimum: 1, maximum: 2, see: 'SCALING.md' },
   ),
   partner: option.text(
     '',
-    'URL of the partner, http://10.0.0.6:8080; none: the deployment chooses one',
+    'URL of the partner; none: the deployment chooses one',
     { see: 'SCALING.md' },
   ),
-  heldSize: option.size('20GiB', 'disk space for the copies held for other gateways', {
+  heldSize: option.size('20GiB', 'disk space for copies held for other gateways', {
     minimum: '1MiB',
   }),
   trackerPort: option.port(0, 'port of the embedded tracker; 0 picks a free one'),
   storagePort: option.port(0, 'port of the embedded storage; 0 picks a free one'),
   metadataTier: option.boolean(
     false,
-    'the embedded storage keeps small files, and frequently read slices, as rows beside their metadata',
+    'the embedded storage keeps small files and hot slices as rows',
     { see: '../packages/tiering/FORMAT.md' },
   ),
   clusterSecretFile: option.text(
     '',
-    'file with the secret that trackers and storages require; of several lines, the first is used',
+    'file with the secret of trackers and storages; of several lines, the first is used',
     { see: 'OPERATIONS.md#securing-trackers-and-storages' },
   ),
   trunkSize: option.size('64MiB', 'largest size of a trunk', { minimum: '1MiB', maximum: '2GiB' }),
@@ -76,15 +76,15 @@ export const storeOptions = {
   }),
   idMaxAge: option.duration(
     '10m',
-    'longest time until a file has its FastDFS id; until then trunks that are not full are joined; 0: ids come at once, nothing is joined',
+    'longest time until a file has its FastDFS id; until then thin trunks are joined; 0: never',
     { see: 'MERGING.md' },
   ),
   smallFileLimit: option.size(
     '4MiB',
-    'largest file that is packed into a trunk; larger files are stored whole',
+    'largest file that is packed into a trunk',
     { minimum: '1B', maximum: '16MiB' },
   ),
-  maxFileSize: option.size('1GiB', 'largest file; a larger upload is refused', { minimum: '1B' }),
+  maxFileSize: option.size('1GiB', 'largest file that is accepted', { minimum: '1B' }),
   unfinishedAge: option.duration('1d', 'age at which an unfinished resumable upload is removed', {
     minimum: '1s',
   }),
@@ -95,31 +95,31 @@ export const storeOptions = {
   }),
   containerSize: option.size(
     '20GiB',
-    'disk space for staged files; when it is used up, uploads are refused',
+    'disk space for staged files; when it is full, uploads are refused',
     { minimum: '1MiB' },
   ),
   retain: option.size(
     '1GiB',
-    'disk space for read copies of files in FastDFS; the oldest go first, 0 keeps none',
+    'disk space for read copies of files in FastDFS, the oldest go first',
   ),
   confirmCopies: option.integer(
     0,
-    'storages that have a trunk when its files may leave this disk; 0: two if the group has two active storages, else one',
+    'storages that have a trunk before its files may leave this disk; 0: two if the group has two active, else one',
     { maximum: 32 },
   ),
   scrubRate: option.size(
     '1MiB',
-    'bytes per second that the background scrub reads at most; 0 disables it',
+    'most bytes per second that the background scrub reads; 0 disables it',
   ),
   cacheSize: option.size(
     `${eighthOfMemory()}B`,
-    'memory for the cache of files just uploaded or read; 0 disables it',
+    'memory for files just uploaded or read; 0 disables it',
     { shown: 'an eighth of the memory' },
   ),
   cacheFilter: option.boolean(false, 'put a Bloom filter in front of the cache'),
   readAhead: option.size(
     '1MiB',
-    'bytes to read at once for files of one affinity group; 0 reads each file alone',
+    'bytes to read at once of an affinity group; 0 reads each file alone',
     { maximum: '16MiB' },
   ),
   durability: option.choice(

@@ -4,7 +4,7 @@ import { type OptionTable, option } from '@stevedore/options';
 export const storageFlags = {
   host: option.text(
     '127.0.0.1',
-    'address to listen on, and to connect from to trackers and group members',
+    'address to listen on and to connect from',
   ),
   port: option.port(23_000, 'port to listen on; 0 picks a free one'),
   trackers: option.list([], 'trackers to join, HOST:PORT,...'),
@@ -15,7 +15,7 @@ export const storageFlags = {
   ),
   subdirectoriesPerPath: option.integer(
     256,
-    "directories per level of a store path, the same in the whole group (FastDFS's subdir_count_per_path)",
+    "directories per level, the same in the whole group (FastDFS's subdir_count_per_path)",
     { minimum: 1, maximum: 256 },
   ),
   heartbeat: option.duration(
@@ -27,12 +27,12 @@ export const storageFlags = {
   cacheFilter: option.boolean(false, 'put a Bloom filter in front of the cache'),
   readAhead: option.size(
     '1MiB',
-    'bytes to read at once for files of one affinity group; 0 reads each file alone',
+    'bytes to read at once of an affinity group; 0 reads each file alone',
     { maximum: '64MiB' },
   ),
   writeCopies: option.integer(
     1,
-    'group members, itself included, that have a new file when it is acknowledged; with fewer, the answer is status 11',
+    'group members, itself included, that have a new file when it is acknowledged; with fewer, status 11',
     { minimum: 1, maximum: 32, see: '../packages/storage/README.md#what-is-promised' },
   ),
 } satisfies OptionTable;

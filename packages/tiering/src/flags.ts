@@ -4,26 +4,26 @@ import { type OptionTable, option } from '@stevedore/options';
 export const tierFlags = {
   metadataTier: option.boolean(
     false,
-    'keep small files, and frequently read slices, as rows beside their metadata; off: existing rows are still served',
+    'keep small files and hot slices as rows; off: existing rows are still served',
     { see: '../packages/tiering/FORMAT.md' },
   ),
   metadataTierSize: option.size(
     '4GiB',
-    'most bytes of files in rows; above 80 % of it, slices are evicted, then the files read least',
+    'most bytes in rows; above 80 % of it, slices leave, then the files read least',
     { minimum: '1MiB' },
   ),
   moveTo: option.text(
     '',
-    'group for files that outgrow their rows, or the space or load of this storage; C storages too; none: they become files here',
+    'group for files that outgrow their rows, or the space or load of this storage; none: they become files here',
     { see: '../packages/tiering/FORMAT.md#files-in-another-group' },
   ),
   shareWith: option.list(
     [],
-    'groups of other storages with a metadata tier that take load while they have space, GROUP,...',
+    'groups of other storages with a metadata tier that take load, GROUP,...',
   ),
   smallFileShare: option.integer(
     20,
-    "share of the storage's bandwidth that small files always keep, in percent",
+    "percent of the storage's bandwidth that small files always keep",
     { minimum: 1, maximum: 100 },
   ),
   smallFileThreshold: option.size('64KiB', 'initial size limit for a row; it adapts, up to 2MiB', {

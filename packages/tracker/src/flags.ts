@@ -7,7 +7,7 @@ export const trackerFlags = {
   storeLookup: option.choice(
     'round-robin',
     ['round-robin', 'group', 'most-free'],
-    'how to choose the group of an upload: in turn, always --store-group, or the one with most free space',
+    'group of an upload: in turn, always --store-group, or the one with most free space',
   ),
   storeGroup: option.text('', 'group for all uploads, with --store-lookup group'),
   storageIds: option.list(
@@ -17,6 +17,6 @@ export const trackerFlags = {
   addressWidth: option.choice(
     'auto',
     ['auto', 'narrow', 'wide'],
-    'width of address fields in answers: narrow for IPv4 only, wide for IPv6 too; auto: whichever --storage-ids need',
+    'address fields in answers: narrow for IPv4 only, wide for IPv6 too; auto: what --storage-ids need',
   ),
 } satisfies OptionTable;

@@ -18,7 +18,8 @@ function startGateway() {
     temporaryFolder(),
     ...['--trackers', cluster.trackers.join(',')],
     ...['--trunk-size', trunkSize, '--small-file-limit', smallFileLimit],
-    ...['--retain', retain, '--cache-size', cacheSize, '--merge-max-age', '500ms'],
+    ...['--retain', retain, '--cache-size', cacheSize],
+    ...['--merge-max-age', '500ms', '--id-max-age', '0'],
   );
 }
 
@@ -51,7 +52,7 @@ async function fileIdOf(url: string, key: string): Promise<string> {
 
 test('files go in over HTTP, are merged, are read from the cluster and deleted', async () => {
   const carriers = new Carriers(cluster);
-  const files = roundFiles(100);
+  const files = roundFiles(50);
   const gateway = await startGateway();
   for (const file of files) {
     await upload(gateway.url, file);

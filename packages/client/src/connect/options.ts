@@ -7,7 +7,7 @@ import { asStoreError, invalidOption } from '../options.js';
 export const connectOptions = {
   url: option.text(
     'http://127.0.0.1:8080',
-    'URL of a gateway, or of a proxy in front of several; it may include a path',
+    'URL of a gateway or of a proxy in front of several; may include a path',
   ),
   apiKey: option.text('', 'API key, if the gateway requires one'),
   connections: option.integer(64, 'most connections; large files use as many more', {
@@ -24,7 +24,7 @@ export const connectOptions = {
   ),
   retryTime: option.duration(
     '15s',
-    'longest time to retry a call that failed on the way or was not served, if that cannot store a file twice; 0: never',
+    'longest time to retry a call, if that cannot store a file twice; 0: never',
     { maximum: '1h' },
   ),
 } satisfies OptionTable;
