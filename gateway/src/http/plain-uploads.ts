@@ -1,7 +1,8 @@
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Answer, UnsentBytes } from '@stevedore/middleware/core';
 import { type HostNames, hasOneHost } from '../access/origins.js';
 import type { RequestDurations } from '../observe/durations.js';
+import { END, type LastLines, sendText, takesHeads } from './direct-answers.js';
 
 /**
  * Uploads of one short body of known length to `POST /files`, past the framework, which would take
@@ -15,6 +16,7 @@ export interface PlainUploadsOptions {
   readonly requestId: (request: IncomingMessage) => string;
   readonly durations: RequestDurations;
   readonly unsent: UnsentBytes;
+  readonly lastLines: LastLines;
   /** The served host names, if not all are. */
   readonly hostNames?: HostNames | undefined;
   /** Longest body that is not streamed. */
@@ -36,6 +38,8 @@ const PLAIN_TYPE = /^(?!multipart\/)[\w.+-]+\/[\w.+-]+$/i;
 export class PlainUploads {
   readonly #options: PlainUploadsOptions;
   #open = true;
+  /** The last plain one: it is often the same. */
+  #lastType = '';
 
   constructor(options: PlainUploadsOptions) {
     this.#options = options;
@@ -49,15 +53,21 @@ export class PlainUploads {
   /** False if the route has to take it. */
   take(request: IncomingMessage, response: ServerResponse): boolean {
     if (request.method !== 'POST' || request.url !== PATH || !this.#isPlain(request)) return false;
-    const { store, refuse, requestId, durations, unsent } = this.#options;
+    const { store, refuse, requestId, durations, unsent, lastLines } = this.#options;
     const began = performance.now();
     const id = requestId(request);
-    const send = ({ status, headers, content = '' }: Answer): void => {
-      const lines = ['x-request-id', id];
-      for (const name in headers) lines.push(name, headers[name] ?? '');
-      response.writeHead(status, lines);
-      response.end(content);
-      unsent.watch(response, String(content).length);
+    const send = (answer: Answer): void => {
+      const { socket, shouldKeepAlive } = response;
+      const isPlain = takesHeads && shouldKeepAlive && request.httpVersion === '1.1';
+      const text = String(answer.content);
+      if (isPlain && socket?.writable) {
+        const last = `${lastLines.at(Date.now())}${id}${END}`;
+        sendText(response, socket, answer.status, `${headOf(answer)}${last}${text}`);
+      } else {
+        response.writeHead(answer.status, { ...answer.headers, 'x-request-id': id });
+        response.end(text);
+      }
+      unsent.watch(response, text.length);
     };
     void store(request, response)
       .then(send)
@@ -72,9 +82,23 @@ export class PlainUploads {
   #isPlain({ headers, rawHeaders }: IncomingMessage): boolean {
     const { host = '', 'content-type': type, 'content-length': length } = headers;
     if (length === undefined || !(Number(length) <= this.#options.maxBytes)) return false;
-    if (type !== undefined && !PLAIN_TYPE.test(type)) return false;
+    if (type !== undefined && !this.#isPlainType(type)) return false;
     if (headers['transfer-encoding'] !== undefined) return false;
     if (headers['tus-resumable'] !== undefined || !hasOneHost(rawHeaders)) return false;
     return this.#open && this.#options.hostNames?.has(host) !== false;
   }
+
+  #isPlainType(type: string): boolean {
+    if (type === this.#lastType) return true;
+    if (!PLAIN_TYPE.test(type)) return false;
+    this.#lastType = type;
+    return true;
+  }
+}
+
+/** All values are the gateway's own. */
+function headOf({ status, headers }: Answer): string {
+  let head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n`;
+  for (const name in headers) head += `${name}: ${headers[name]}\r\n`;
+  return head;
 }
