@@ -80,7 +80,7 @@ function begin(response: ServerResponse): void {
 const SENT = 'HTTP/1.1 200 OK\r\n\r\n';
 
 /** Whether it sends what it was given, and nothing else. */
-export const takesHeads: boolean = (() => {
+export function takesHeads(): boolean {
   const head = 'HTTP/1.1 200 OK\r\nx-one: 1\r\n';
   let sent = '';
   const socket = new Writable({
@@ -94,4 +94,4 @@ export const takesHeads: boolean = (() => {
   response.assignSocket(socket);
   sendWithHead(response, socket, Buffer.from(head), '\r\n', Buffer.from('body'));
   return response.writableEnded && sent === `${head}\r\nbody`;
-})();
+}

@@ -37,6 +37,7 @@ const PLAIN_TYPE = /^(?!multipart\/)[\w.+-]+\/[\w.+-]+$/i;
 
 export class PlainUploads {
   readonly #options: PlainUploadsOptions;
+  readonly #takesHeads = takesHeads();
   #open = true;
   /** The last plain one: it is often the same. */
   #lastType = '';
@@ -53,30 +54,35 @@ export class PlainUploads {
   /** False if the route has to take it. */
   take(request: IncomingMessage, response: ServerResponse): boolean {
     if (request.method !== 'POST' || request.url !== PATH || !this.#isPlain(request)) return false;
-    const { store, refuse, requestId, durations, unsent, lastLines } = this.#options;
+    void this.#answer(request, response);
+    return true;
+  }
+
+  async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const { store, refuse, requestId, durations } = this.#options;
     const began = performance.now();
     const id = requestId(request);
-    const send = (answer: Answer): void => {
-      const { socket, shouldKeepAlive } = response;
-      const isPlain = takesHeads && shouldKeepAlive && request.httpVersion === '1.1';
-      const text = String(answer.content);
-      if (isPlain && socket?.writable) {
-        const last = `${lastLines.at(Date.now())}${id}${END}`;
-        sendText(response, socket, answer.status, `${headOf(answer)}${last}${text}`);
-      } else {
-        response.writeHead(answer.status, { ...answer.headers, 'x-request-id': id });
-        response.end(text);
-      }
-      unsent.watch(response, text.length);
-    };
-    void store(request, response)
-      .then(send)
-      .catch((error) => refuse(error, request, response, { 'x-request-id': id }))
-      .then(() => {
-        const { statusCode } = response;
-        durations.observe('POST', PATH, statusCode, (performance.now() - began) / 1000);
-      });
-    return true;
+    try {
+      this.#send(request, response, id, await store(request, response));
+    } catch (error) {
+      refuse(error, request, response, { 'x-request-id': id });
+    }
+    durations.observe('POST', PATH, response.statusCode, (performance.now() - began) / 1000);
+  }
+
+  #send(request: IncomingMessage, response: ServerResponse, id: string, answer: Answer): void {
+    const { lastLines, unsent } = this.#options;
+    const { socket, shouldKeepAlive } = response;
+    const isPlain = this.#takesHeads && shouldKeepAlive && request.httpVersion === '1.1';
+    const text = String(answer.content);
+    if (isPlain && socket?.writable) {
+      const last = `${lastLines.at(Date.now())}${id}${END}`;
+      sendText(response, socket, answer.status, `${headOf(answer)}${last}${text}`);
+    } else {
+      response.writeHead(answer.status, { ...answer.headers, 'x-request-id': id });
+      response.end(text);
+    }
+    unsent.watch(response, text.length);
   }
 
   #isPlain({ headers, rawHeaders }: IncomingMessage): boolean {

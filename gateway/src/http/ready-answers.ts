@@ -70,7 +70,7 @@ export class ReadyAnswers {
     sizeCalculation: ({ head }, url) => head.length + url.length + ENTRY_BYTES,
   });
   #second = 0;
-  #open = takesHeads;
+  #open = takesHeads();
 
   constructor(options: ReadyAnswersOptions) {
     this.#options = options;
