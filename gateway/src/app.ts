@@ -22,6 +22,7 @@ import {
   refuseWhileClosing,
   type Take,
 } from './http/connections.js';
+import { LastLines } from './http/direct-answers.js';
 import { Forwarder } from './http/forward.js';
 import type { Refuse } from './http/plain-uploads.js';
 import { addPublicBase, publicBaseBy, trustedProxies } from './http/public-address.js';
@@ -132,6 +133,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
   const connections = new Connections(limits, unsent, options.leaving);
   // What goes past the framework is not logged.
   const isDirect = !log.isLevelEnabled('info');
+  const lastLines = new LastLines(limits.keepAliveMs);
   const ready =
     store.cached && isDirect
       ? new ReadyAnswers({
@@ -139,14 +141,14 @@ export function buildApp(options: AppOptions): FastifyInstance {
           requestId,
           durationsOf: (route) => durations.series('GET', route, 200),
           unsent,
-          keepAliveMs: limits.keepAliveMs,
+          lastLines,
           hostNames,
         })
       : undefined;
   const plain =
     isDirect && corsOrigins.length === 0
       ? plainUploads({ files, access, policies }, baseOf, {
-          ...{ refuse: failed, requestId, durations, unsent, hostNames },
+          ...{ refuse: failed, requestId, durations, unsent, lastLines, hostNames },
           maxBytes: limits.maxBufferedBytes,
         })
       : undefined;

@@ -8,6 +8,7 @@ import { signedDownload } from '@stevedore/middleware/core';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { Access } from '../../gateway/dist/access/access.js';
 import type { AppOptions } from '../../gateway/dist/app.js';
+import { LastLines } from '../../gateway/dist/http/direct-answers.js';
 import { ReadyAnswers } from '../../gateway/dist/http/ready-answers.js';
 import { makeLog } from '../../gateway/dist/observe/log.js';
 import { RawConnection, raw, running, until } from './harness.js';
@@ -217,7 +218,7 @@ describe('what is kept', () => {
       },
       requestId: () => 'id',
       durationsOf: () => ({ observe: () => {} }),
-      keepAliveMs: 5_000,
+      lastLines: new LastLines(5_000),
       now: () => now,
     });
     const server = createServer((request, response) => {
@@ -311,7 +312,7 @@ describe('an answer whose bytes are in memory', () => {
           seen.observed += 1;
         },
       }),
-      keepAliveMs: 5_000,
+      lastLines: new LastLines(5_000),
     });
     const server = createServer((request, response) => {
       if (answers.serve(request, response)) return;

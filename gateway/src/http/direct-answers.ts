@@ -1,0 +1,97 @@
+import { IncomingMessage, ServerResponse } from 'node:http';
+import { Socket } from 'node:net';
+import { Writable } from 'node:stream';
+
+/**
+ * Sends answers whose head is complete text instead of one made by Node's response, for a quarter
+ * less CPU: 50 µs instead of 62 µs for 20 KB, of the HTTP server alone. That is no part of Node's
+ * interface. `takesHeads` says whether this Node supports it.
+ */
+
+export const END = '\r\n\r\n';
+
+/** The last headers of an answer, up to the value of the very last, which is the request's id. */
+export class LastLines {
+  readonly #keepAlive: string;
+  #second = 0;
+  #lines = '';
+
+  /** `keepAliveMs`: how long a connection stays open without a request. */
+  constructor(keepAliveMs: number) {
+    const seconds = Math.floor(keepAliveMs / 1000);
+    this.#keepAlive = `Connection: keep-alive\r\nKeep-Alive: timeout=${seconds}`;
+  }
+
+  at(now: number): string {
+    const second = Math.floor(now / 1000);
+    if (second !== this.#second) {
+      this.#second = second;
+      const date = new Date(now).toUTCString();
+      this.#lines = `Date: ${date}\r\n${this.#keepAlive}\r\nx-request-id: `;
+    }
+    return this.#lines;
+  }
+}
+
+type WithHead = ServerResponse & { _header: string | null; _headerSent: boolean };
+
+/**
+ * Sends a whole answer; `rest` of the head ends with an empty line. False if the system has not accepted all of
+ * it yet.
+ */
+export function sendWithHead(
+  response: ServerResponse,
+  socket: Socket,
+  head: Buffer,
+  rest: string,
+  body: Buffer,
+): boolean {
+  begin(response);
+  socket.cork();
+  socket.write(head);
+  socket.write(rest, 'latin1');
+  socket.write(body);
+  socket.uncork();
+  const isTaken = socket.writableLength === 0;
+  response.end();
+  return isTaken;
+}
+
+/** Sends a whole answer that is one text, as UTF-8. */
+export function sendText(
+  response: ServerResponse,
+  socket: Socket,
+  status: number,
+  text: string,
+): void {
+  response.statusCode = status;
+  begin(response);
+  socket.write(text);
+  response.end();
+}
+
+function begin(response: ServerResponse): void {
+  const sent = response as WithHead;
+  sent._header = SENT;
+  sent._headerSent = true;
+}
+
+/** Any non-empty string: the head is sent unchanged. */
+const SENT = 'HTTP/1.1 200 OK\r\n\r\n';
+
+/** Whether it sends what it was given, and nothing else. */
+export function takesHeads(): boolean {
+  const head = 'HTTP/1.1 200 OK\r\nx-one: 1\r\n';
+  let sent = '';
+  const socket = new Writable({
+    decodeStrings: true,
+    write(bytes: Buffer, _encoding, done) {
+      sent += bytes.toString('latin1');
+      done();
+    },
+  }) as Socket;
+  const response = new ServerResponse(new IncomingMessage(new Socket()));
+  response.assignSocket(socket);
+  sendWithHead(response, socket, Buffer.from(head), '\r\n', Buffer.from('body'));
+  return response.writableEnded && sent === `${head}\r\nbody`;
+}
