@@ -11,6 +11,7 @@ import { type FileFacts, FileHandle, type ReadContent } from '../stored-file.js'
 import type { ByteRange, FileInfo, FilePage, ListOptions, StoredFile } from '../types.js';
 import type { Deployment } from './deployment.js';
 import type { FoundFile, GatewayFiles } from './gateway-files.js';
+import { CLOCK_READ_MS } from './map-cache.js';
 import { factsOf, fileIdOf } from './mapped-facts.js';
 import { cut, PeerFileReader } from './peer-file-reader.js';
 import { mapUnavailable, OtherServers } from './peers.js';
@@ -42,7 +43,7 @@ export interface ForeignFilesParts {
 }
 
 /** Facts of staged files are remembered as long as the map's answers. */
-const STAGED = { max: 20_000, ttl: 60_000 };
+const STAGED = { max: 20_000, ttl: 60_000, ttlResolution: CLOCK_READ_MS };
 const SETTLED_INTERVAL_MS = 1_000;
 
 export class ForeignFiles {
