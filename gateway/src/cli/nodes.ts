@@ -256,8 +256,7 @@ numbers that decided it, to data/.stevedore-moves.jsonl in its first store path.
 
 Examples:
   stevedore migrate status
-  stevedore migrate pause --storage 10.0.0.7:23000
-  stevedore migrate status --prometheus`;
+  stevedore migrate pause --storage 10.0.0.7:23000`;
 
 export function migrate(command: Command): void {
   addOptions(command, migrateOptions)
@@ -267,13 +266,10 @@ export function migrate(command: Command): void {
       const action = ACTIONS.find((each) => each === text);
       if (!action) throw new UsageError(`"${text}" is none of ${ACTIONS.join(', ')}`);
       const [secret] = await readClusterSecrets(options.clusterSecretFile);
-      const { askMigration, prometheusText } = await import('@stevedore/tiering/control');
+      const { askMigration } = await import('@stevedore/tiering/control');
       const status = await askMigration(options.storage, action, { secret });
-      process.stdout.write(
-        options.prometheus
-          ? prometheusText(status)
-          : `${options.json ? JSON.stringify(status) : describeMoves(status)}\n`,
-      );
+      const shown = options.json ? JSON.stringify(status) : describeMoves(status);
+      process.stdout.write(`${shown}\n`);
     });
 }
 
