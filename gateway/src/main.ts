@@ -49,6 +49,8 @@ const SUMMARIES: readonly (readonly [usage: string, summary: string])[] = [
   ['mirror <folder>', 'make a group of files as a folder, or a folder as a group'],
   ['cp [id...]', 'copy files to another gateway'],
   ['get [id]', 'download a file by key or FastDFS id, or a group of files as a ZIP'],
+  ['cat <id...>', 'write files to stdout, one behind the other'],
+  ['head <id>', 'write the beginning of a file to stdout'],
   ['ls', 'list files by group, name, type and time'],
   ['stat <id>', 'show what is known about a file: size, type, state, FastDFS id'],
   ['rm [id...]', 'delete files by key or FastDFS id, or a group of files'],
@@ -83,6 +85,8 @@ const LOAD: Readonly<Record<string, () => Promise<(command: Command) => void>>> 
     return (command) => configure(command, allCommands);
   },
   get: async () => (await import('./cli/get.js')).get,
+  cat: async () => (await import('./cli/get.js')).cat,
+  head: async () => (await import('./cli/get.js')).head,
   ls: async () => (await import('./cli/file-commands.js')).list,
   stat: async () => (await import('./cli/file-commands.js')).stat,
   rm: async () => (await import('./cli/file-commands.js')).remove,

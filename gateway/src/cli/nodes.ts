@@ -11,9 +11,9 @@ import {
   parseOptions,
 } from '@stevedore/options';
 import type { MigrationAction } from '@stevedore/protocol';
-import { isError } from '@stevedore/protocol';
+import { addressText, isError } from '@stevedore/protocol';
 import type { ClassStatus, MigrationStatus } from '@stevedore/tiering/control';
-import { type AccessOptions, addressText, StartError } from '@stevedore/wire';
+import { type AccessOptions, StartError } from '@stevedore/wire';
 import type { Command } from 'commander';
 import { announce, type Banner, logFormatOf, notesIn } from '../observe/log-format.js';
 import type { MetricsText } from '../observe/node-metrics.js';

@@ -139,7 +139,8 @@ export function storageMetrics(storage: Storage): MetricsText {
       }
     });
   }
-  if (storage.migrationStatus()) addMigration(registry, () => storage.migrationStatus()!);
+  const moves = storage.migrationStatus();
+  if (moves) addMigration(registry, () => storage.migrationStatus() ?? moves);
   return () => registry.metrics();
 }
 

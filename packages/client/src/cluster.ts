@@ -6,7 +6,13 @@ import {
   FastdfsError,
   type StorageRecord,
 } from '@stevedore/fastdfs';
-import { isError, parseSecrets, StorageStatus, secretsProblem } from '@stevedore/protocol';
+import {
+  addressText,
+  isError,
+  parseSecrets,
+  StorageStatus,
+  secretsProblem,
+} from '@stevedore/protocol';
 import { DirectoryLock, StoreError } from '@stevedore/staging';
 import { invalidOption, type StoreOptions } from './options.js';
 
@@ -84,7 +90,7 @@ export async function membersNow(client: FastdfsClient): Promise<readonly Storag
 
 /** `host:port` of a storage. */
 export function addressOf({ address, storagePort }: StorageRecord): string {
-  return address.includes(':') ? `[${address}]:${storagePort}` : `${address}:${storagePort}`;
+  return addressText(address, storagePort);
 }
 
 /** The storages that the trackers know. Rejects with FastdfsError. */

@@ -1,10 +1,11 @@
 import {
   type FastdfsClient,
   FastdfsError,
+  isNotFound,
   type PossibleOrphan,
   type StorageRecord,
 } from '@stevedore/fastdfs';
-import { StorageStatus, TRUNK_EXTENSION } from '@stevedore/protocol';
+import { addressText, StorageStatus, TRUNK_EXTENSION } from '@stevedore/protocol';
 import type { Copies, ListedFile, TrunkSource, TrunkStore } from '@stevedore/staging';
 import { storageError } from './failures.js';
 
@@ -105,7 +106,7 @@ export class FastdfsTrunkStore implements TrunkStore {
       const at = { address: storage.address, port: storage.storagePort };
       try {
         const info = await this.#client.info(fileId, { signal, storage: at, computeCrc: false });
-        return info.size === size && info.crc32 === crc32 ? [formatHolder(at)] : [];
+        return info.size === size && info.crc32 === crc32 ? [addressText(at.address, at.port)] : [];
       } catch (error) {
         // A storage that does not answer proves nothing.
         if (error instanceof FastdfsError && !signal.aborted) return [];
@@ -157,7 +158,7 @@ export class FastdfsTrunkStore implements TrunkStore {
     signal: AbortSignal,
   ): Promise<string | undefined> {
     if (!MEMBERS.has(status)) return undefined;
-    const where = `storage ${formatHolder({ address, port })} of ${group}`;
+    const where = `storage ${addressText(address, port)} of ${group}`;
     if (status !== StorageStatus.active) return `${where} is away`;
     try {
       for (let storePathIndex = 0; storePathIndex < storePathCount; storePathIndex++) {
@@ -185,14 +186,6 @@ export class FastdfsTrunkStore implements TrunkStore {
     if (kind === 'slave') return;
     onFile({ fileId, size, crc32, createdAt: createdAt.getTime() });
   }
-}
-
-function isNotFound(error: unknown): boolean {
-  return error instanceof FastdfsError && error.code === 'not_found';
-}
-
-function formatHolder({ address, port }: { readonly address: string; readonly port: number }) {
-  return address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`;
 }
 
 function parseHolder(holder: string): { readonly address: string; readonly port: number } {

@@ -77,7 +77,11 @@ function ownTrunk({ trunk }: FileRow, { fileMap }: ReadableStaging): KnownTrunk 
   if (!known) return { kind, fileId, offset };
   const { files, deadFiles, copied } = known;
   return {
-    ...{ kind, fileId, offset, files: files - deadFiles, isConfirmed: copied > 0 },
+    kind,
+    fileId,
+    offset,
+    files: files - deadFiles,
+    isConfirmed: copied > 0,
     ...(copied > 0 && { confirmedAt: new Date(copied) }),
   };
 }

@@ -104,14 +104,6 @@ function measured(
   };
 }
 
-/** Its default, minimum and maximum, for `integers`. */
-export function boundsOf(
-  spec: OptionSpec<number>,
-  most = spec.maximum ?? Number.MAX_SAFE_INTEGER,
-): readonly [usual: number, least: number, most: number] {
-  return [spec.default, spec.minimum ?? 0, most];
-}
-
 /** The default as a user would type it: `64MiB`, `60s`; `none`, `on` and `off` for people. */
 export function typedDefault({ kind, default: value, shown }: OptionSpec): string {
   if (shown !== undefined) return shown;

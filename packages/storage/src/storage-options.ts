@@ -1,7 +1,7 @@
 import { resolve } from 'node:path';
 import { type Disk, localDisk } from '@stevedore/disk';
-import { boundsOf, integers, OptionError } from '@stevedore/options';
-import { isGroupName, MAX_GROUP_SERVERS } from '@stevedore/protocol';
+import { OptionError } from '@stevedore/options';
+import { isGroupName } from '@stevedore/protocol';
 import {
   type AccessOptions,
   type AccessSettings,
@@ -33,10 +33,6 @@ export interface StorageOptions extends ConnectionOptions, AccessOptions {
   readonly address?: string;
   /** Directories per level, 1 to 256, the same in the whole group. Default 256. */
   readonly subdirectoriesPerPath?: number;
-  /** Files put into a directory before the next one is used. Default 100. */
-  readonly filesPerDirectory?: number;
-  /** Space that uploads leave free in a store path, MiB. Default 0: the tracker takes care. */
-  readonly reservedSpaceMegabytes?: number;
   /** Idle files kept open; fewer if the system runs out of descriptors. Default 2560. */
   readonly maxIdleFiles?: number;
   /** Memory for the cache of small files and slices. Default 64 MiB; 0 disables it. */
@@ -45,11 +41,6 @@ export interface StorageOptions extends ConnectionOptions, AccessOptions {
   readonly cacheFilter?: boolean;
   /** Bytes read at once for slices of one affinity group. Default 1 MiB; 0 reads each alone. */
   readonly readAheadBytes?: number;
-  /**
-   * Share of the cache for slices that were read ahead and not requested yet, 0 to 1. Default
-   * 0.25; with 1, nothing else is cached.
-   */
-  readonly readAheadShare?: number;
   /**
    * Members of the group, including this storage, that must have a new file before it is
    * answered; with fewer, it is removed and refused with status 11. Default 1, as in FastDFS.
@@ -81,12 +72,13 @@ export interface StorageSettings
   readonly access: AccessSettings;
 }
 
-const DAY_MS = 86_400_000;
 const MAX_STORE_PATHS = 256;
 const MAX_TRACKERS = 16;
 
+/** Numbers are within their bounds: the flags of an operator check them. */
 export function storageSettings(options: StorageOptions): StorageSettings {
-  const host = options.host ?? storageFlags.host.default;
+  const { host, port, group, subdirectoriesPerPath, cacheSize, cacheFilter } = storageFlags;
+  const { readAhead, writeCopies, heartbeat } = storageFlags;
   const [first, ...others] = options.storePaths.map((path) => resolve(path));
   if (first === undefined || others.length >= MAX_STORE_PATHS) {
     throw new OptionError(`storePaths must name 1 to ${MAX_STORE_PATHS} directories`);
@@ -94,24 +86,19 @@ export function storageSettings(options: StorageOptions): StorageSettings {
   const settings: StorageSettings = {
     storePaths: [first, ...others],
     trackers: (options.trackers ?? []).map((text) => checkAddress(text, DEFAULT_TRACKER_PORT)),
-    host,
-    group: options.group ?? storageFlags.group.default,
+    host: options.host ?? host.default,
+    port: options.port ?? port.default,
+    group: options.group ?? group.default,
     address: options.address,
-    cacheFilter: options.cacheFilter ?? storageFlags.cacheFilter.default,
-    readAheadShare: options.readAheadShare ?? 0.25,
-    ...integers(options, {
-      port: boundsOf(storageFlags.port),
-      subdirectoriesPerPath: boundsOf(storageFlags.subdirectoriesPerPath),
-      filesPerDirectory: [100, 1, 1_000_000_000],
-      reservedSpaceMegabytes: [0, 0, 2 ** 40],
-      maxIdleFiles: [2560, 0, 1_000_000],
-      cacheBytes: boundsOf(storageFlags.cacheSize, 2 ** 40),
-      readAheadBytes: boundsOf(storageFlags.readAhead),
-      writeCopies: boundsOf(storageFlags.writeCopies, MAX_GROUP_SERVERS),
-      writeTimeoutMs: [5000, 1, DAY_MS],
-      beatIntervalMs: [30_000, 1, DAY_MS],
-      reconnectDelayMs: [1000, 1, DAY_MS],
-    }),
+    subdirectoriesPerPath: options.subdirectoriesPerPath ?? subdirectoriesPerPath.default,
+    maxIdleFiles: options.maxIdleFiles ?? 2560,
+    cacheBytes: options.cacheBytes ?? cacheSize.default,
+    cacheFilter: options.cacheFilter ?? cacheFilter.default,
+    readAheadBytes: options.readAheadBytes ?? readAhead.default,
+    writeCopies: options.writeCopies ?? writeCopies.default,
+    writeTimeoutMs: options.writeTimeoutMs ?? 5000,
+    beatIntervalMs: options.beatIntervalMs ?? heartbeat.default,
+    reconnectDelayMs: options.reconnectDelayMs ?? 1000,
     disk: options.disk ?? localDisk,
     environment: options.environment ?? systemEnvironment,
     onError: options.onError ?? (() => {}),
@@ -133,9 +120,6 @@ function check(settings: StorageSettings): void {
   }
   if (address !== undefined && !isOwnAddress(address)) {
     throw new OptionError(`address must be an IPv4 address, not "${address}"`);
-  }
-  if (!(settings.readAheadShare >= 0 && settings.readAheadShare <= 1)) {
-    throw new OptionError(`readAheadShare must be from 0 to 1, not ${settings.readAheadShare}`);
   }
   if (settings.writeCopies > 1 && trackers.length === 0) {
     throw new OptionError('writeCopies needs trackers, which list the other members');

@@ -1,4 +1,4 @@
-import { boundsOf, integers, OptionError } from '@stevedore/options';
+import { OptionError } from '@stevedore/options';
 import { type IpWidth, isGroupName } from '@stevedore/protocol';
 import {
   type AccessOptions,
@@ -57,11 +57,9 @@ export function trackerSettings(options: TrackerOptions): TrackerSettings {
   const storageIds = new StorageIds(options.storageIds ?? []);
   const settings: TrackerSettings = {
     host: options.host ?? trackerFlags.host.default,
-    ...integers(options, {
-      port: boundsOf(trackerFlags.port),
-      reservedSpaceMegabytes: [512, 0, 2 ** 40],
-      checkActiveIntervalMs: [100_000, 1, 86_400_000],
-    }),
+    port: options.port ?? trackerFlags.port.default,
+    reservedSpaceMegabytes: options.reservedSpaceMegabytes ?? 512,
+    checkActiveIntervalMs: options.checkActiveIntervalMs ?? 100_000,
     limits: connectionLimits(options),
     access: accessSettings(options),
     storeLookup: options.storeLookup ?? trackerFlags.storeLookup.default,
