@@ -13,8 +13,8 @@ describe('a file cache against a model', () => {
   const variants: readonly Omit<FileCacheOptions, 'maxBytes'>[] = [
     {},
     { filter: true },
-    { readsAhead: true },
-    { readsAhead: true, filter: true },
+    { aheadShare: 0.25 },
+    { aheadShare: 0.25, filter: true },
   ];
   it.each(variants)('gives the current bytes within its bound, %o', async (variant) => {
     for (let seed = 1; seed <= 6; seed += 1) {
@@ -69,7 +69,7 @@ describe('a file cache against a model', () => {
   it('never gives bytes that are older than a deletion before the request, however loads interleave', async () => {
     for (let seed = 1; seed <= 30; seed += 1) {
       const random = new Random(seed);
-      const cache = new FileCache({ maxBytes: 40 * KIB, readsAhead: true });
+      const cache = new FileCache({ maxBytes: 40 * KIB, aheadShare: 0.25 });
       const ids = idsOf('file', 6);
       const versions = new Map(ids.map((id) => [id, 0]));
       const waiting: (() => void)[] = [];
@@ -252,7 +252,7 @@ describe('a file cache', () => {
 
   it('holds no more memory than it says, although its files come in large pieces', async () => {
     const maxBytes = 8 * 2 ** 20;
-    const cache = new FileCache({ maxBytes, readsAhead: true });
+    const cache = new FileCache({ maxBytes, aheadShare: 0.25 });
     collectGarbage();
     const before = process.memoryUsage().arrayBuffers;
     const piece = 2 ** 20;

@@ -48,8 +48,8 @@ export const THREADS = 16;
 const MIB = 2 ** 20;
 /** The cache where its size is not what is varied. */
 export const CACHE_BYTES = 64 * MIB;
-/** A quarter of it is for what co-location reads along. */
-const AHEAD_CACHE_BYTES = 32 * MIB;
+/** Room for what co-location reads along, where there is no cache. */
+const AHEAD_BUFFER_BYTES = 8 * MIB;
 const READ_AHEAD_BYTES = MIB;
 export const TRUNK_BYTES = 64 * MIB;
 
@@ -72,13 +72,13 @@ export function layoutOf(setting: Setting): Layout {
 }
 
 export interface CacheOptions
-  extends Required<Pick<StorageOptions, 'cacheBytes' | 'readAheadBytes'>> {
+  extends Required<Pick<StorageOptions, 'cacheBytes' | 'readAheadBytes' | 'readAheadShare'>> {
   /** Of the page cache below the storage; 0: none. */
   readonly pageCacheBytes: number;
 }
 
 export function cacheOptionsOf(setting: Setting, cacheBytes = CACHE_BYTES): CacheOptions {
-  const none = { cacheBytes: 0, readAheadBytes: 0, pageCacheBytes: 0 };
+  const none = { cacheBytes: 0, readAheadBytes: 0, readAheadShare: 0.25, pageCacheBytes: 0 };
   const readAheadBytes = READ_AHEAD_BYTES;
   switch (setting) {
     case 'neither':
@@ -88,8 +88,8 @@ export function cacheOptionsOf(setting: Setting, cacheBytes = CACHE_BYTES): Cach
     case 'cache':
       return { ...none, cacheBytes };
     case 'co-location':
-      // What was read along has to be somewhere until it is asked for; little else is kept.
-      return { ...none, cacheBytes: AHEAD_CACHE_BYTES, readAheadBytes };
+      // What was read along has to be somewhere until it is asked for; nothing else is kept.
+      return { ...none, cacheBytes: AHEAD_BUFFER_BYTES, readAheadBytes, readAheadShare: 1 };
     case 'both':
       return { ...none, cacheBytes, readAheadBytes };
   }

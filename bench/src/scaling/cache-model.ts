@@ -31,7 +31,7 @@ export interface CachePoint {
 
 /** A body stands for any: the cache counts files of one size. */
 const BODY_BYTES = 16;
-/** `AHEAD_SHARE` of the cache: files read along with others of their group. */
+/** `AHEAD_SHARE` of the SDK's reader: files read along with others of their group. */
 const AHEAD_SHARE = 0.25;
 const KEY_CHARS = 22;
 const YIELD_EVERY = 50_000;
@@ -54,7 +54,7 @@ export async function runCache(run: CacheRun): Promise<CachePoint> {
   const { files, exponent, roomFiles, isUploaded } = run;
   const cache = new FileCache({
     maxBytes: cacheBytesFor(roomFiles, BODY_BYTES),
-    readsAhead: true,
+    aheadShare: AHEAD_SHARE,
   });
   const random = new SeededRandom(run.seed);
   const zipf = new Zipf(files, exponent, () => random.next());

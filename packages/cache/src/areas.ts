@@ -20,8 +20,6 @@ export interface Entry {
 
 /** Share of the cache for files requested once, which may not be requested again. */
 const RECENT_SHARE = 1 / 8;
-/** Share for files that were read ahead and not requested yet, if there are such. */
-const AHEAD_SHARE = 1 / 4;
 
 export interface AreaEvents {
   /** Estimated recent requests of a file. */
@@ -46,10 +44,10 @@ export class Areas {
   readonly #recent: LRUCache<string, Entry>;
   readonly #ahead: LRUCache<string, Entry>;
 
-  constructor(maxBytes: number, readsAhead: boolean, events: AreaEvents) {
+  constructor(maxBytes: number, aheadShare: number, events: AreaEvents) {
     this.#events = events;
-    const recentBytes = Math.floor(maxBytes * RECENT_SHARE);
-    const aheadBytes = readsAhead ? Math.floor(maxBytes * AHEAD_SHARE) : 0;
+    const recentBytes = Math.floor(maxBytes * Math.min(RECENT_SHARE, 1 - aheadShare));
+    const aheadBytes = Math.floor(maxBytes * aheadShare);
     const area = (bytes: number, onEvicted: (id: string, entry: Entry) => void) =>
       new LRUCache<string, Entry>({
         // No entry fits into a list of one byte.

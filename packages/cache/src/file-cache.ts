@@ -20,8 +20,8 @@ export interface FileCacheOptions {
   readonly maxBytes: number;
   /** Puts the Bloom filter in front. Default false: the map behind it is as fast. */
   readonly filter?: boolean;
-  /** Keeps files that were read ahead and not requested yet. Default false. */
-  readonly readsAhead?: boolean;
+  /** Share of `maxBytes` for files read ahead and not requested yet; 1: only for them. Default 0. */
+  readonly aheadShare?: number;
   /** Milliseconds of a clock that only runs forward. Default performance.now. */
   readonly now?: () => number;
 }
@@ -56,7 +56,7 @@ export class FileCache {
   readonly #counters = new CacheCounters();
 
   constructor(options: FileCacheOptions) {
-    const { maxBytes, filter = false, readsAhead = false } = options;
+    const { maxBytes, filter = false, aheadShare = 0 } = options;
     const { now = () => performance.now() } = options;
     const frequency = new Frequency(this.#tableFiles, this.#hashing);
     this.#maxFileBytes = Math.floor(maxBytes * MAX_FILE_SHARE);
@@ -74,7 +74,7 @@ export class FileCache {
       onBeside: (id, bytes, source, wanted) => this.#keepBeside(id, bytes, source, wanted),
     });
     if (filter) this.#filter = new MemberFilter(this.#tableFiles, this.#hashing);
-    this.#areas = new Areas(maxBytes, readsAhead, {
+    this.#areas = new Areas(maxBytes, aheadShare, {
       frequency: (id) => frequency.estimate(id),
       onGone: (id, entry, why, aheadOnly) => this.#noteGone(id, entry, why, aheadOnly),
     });

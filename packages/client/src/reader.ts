@@ -53,6 +53,8 @@ interface Source {
 
 /** Memory for block checksums. */
 const MAX_BLOCK_LIST_BYTES = 16 * 2 ** 20;
+/** Share of the cache for files that were read ahead and not requested yet. */
+const AHEAD_SHARE = 0.25;
 /** How often a file may move while it is read. */
 const MAX_MOVES = 3;
 /** Group members considered on either side. */
@@ -87,7 +89,7 @@ export class Reader {
       new FileCache({
         maxBytes: options.cacheBytes,
         filter: options.cacheFilter,
-        readsAhead: options.readAheadBytes > 0,
+        aheadShare: options.readAheadBytes > 0 ? AHEAD_SHARE : 0,
       });
   }
 

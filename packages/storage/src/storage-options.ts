@@ -41,6 +41,8 @@ export interface StorageOptions extends ConnectionOptions, AccessOptions {
   readonly cacheFilter?: boolean;
   /** Bytes read at once for slices of one affinity group. Default 1 MiB; 0 reads each alone. */
   readonly readAheadBytes?: number;
+  /** Share of the cache for slices read ahead and not requested yet. Default 0.25. */
+  readonly readAheadShare?: number;
   /**
    * Members of the group, including this storage, that must have a new file before it is
    * answered; with fewer, it is removed and refused with status 11. Default 1, as in FastDFS.
@@ -95,6 +97,7 @@ export function storageSettings(options: StorageOptions): StorageSettings {
     cacheBytes: options.cacheBytes ?? cacheSize.default,
     cacheFilter: options.cacheFilter ?? cacheFilter.default,
     readAheadBytes: options.readAheadBytes ?? readAhead.default,
+    readAheadShare: options.readAheadShare ?? 0.25,
     writeCopies: options.writeCopies ?? writeCopies.default,
     writeTimeoutMs: options.writeTimeoutMs ?? 5000,
     beatIntervalMs: options.beatIntervalMs ?? heartbeat.default,

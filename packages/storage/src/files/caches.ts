@@ -10,7 +10,7 @@ export function storageCache(options: StorageSettings): FileCache {
   return new FileCache({
     maxBytes: options.cacheBytes,
     filter: options.cacheFilter,
-    readsAhead: options.readAheadBytes > 0,
+    aheadShare: options.readAheadBytes > 0 ? options.readAheadShare : 0,
   });
 }
 
