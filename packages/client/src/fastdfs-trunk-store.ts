@@ -7,6 +7,7 @@ import {
 } from '@stevedore/fastdfs';
 import { addressText, StorageStatus, TRUNK_EXTENSION } from '@stevedore/protocol';
 import type { Copies, ListedFile, TrunkSource, TrunkStore } from '@stevedore/staging';
+import { addressOf, copyAt } from './cluster.js';
 import { storageError } from './failures.js';
 
 const REMOVE_TIMEOUT_MS = 10_000;
@@ -99,19 +100,13 @@ export class FastdfsTrunkStore implements TrunkStore {
   }
 
   async copies(fileId: string, signal: AbortSignal): Promise<Copies> {
-    const { group, size, crc32 } = this.#client.describe(fileId);
+    const { group } = this.#client.describe(fileId);
     const storages = await this.#client.listStorages(group, undefined, { signal });
     const active = storages.filter(({ status }) => status === StorageStatus.active);
     const asked = active.map(async (storage) => {
-      const at = { address: storage.address, port: storage.storagePort };
-      try {
-        const info = await this.#client.info(fileId, { signal, storage: at, computeCrc: false });
-        return info.size === size && info.crc32 === crc32 ? [addressText(at.address, at.port)] : [];
-      } catch (error) {
-        // A storage that does not answer proves nothing.
-        if (error instanceof FastdfsError && !signal.aborted) return [];
-        throw error;
-      }
+      // A storage that does not answer proves nothing.
+      const copy = await copyAt(storage, fileId, this.#client, { signal });
+      return copy === 'present' ? [addressOf(storage)] : [];
     });
     return { holders: (await Promise.all(asked)).flat(), members: active.length };
   }

@@ -1,6 +1,7 @@
 /** Options: declared once, read from flags, the environment, a file or a program. */
 
 export {
+  defaultsOf,
   formatBytes,
   type OptionKind,
   type OptionSpec,

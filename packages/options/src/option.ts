@@ -104,6 +104,11 @@ function measured(
   };
 }
 
+export function defaultsOf<Table extends OptionTable>(table: Table): OptionValues<Table> {
+  const defaults = Object.entries(table).map(([name, spec]) => [name, spec.default]);
+  return Object.fromEntries(defaults) as OptionValues<Table>;
+}
+
 /** The default as a user would type it: `64MiB`, `60s`; `none`, `on` and `off` for people. */
 export function typedDefault({ kind, default: value, shown }: OptionSpec): string {
   if (shown !== undefined) return shown;

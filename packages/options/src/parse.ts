@@ -1,5 +1,6 @@
 import { closestMatch } from 'leven';
 import {
+  defaultsOf,
   formatBytes,
   type OptionSpec,
   type OptionTable,
@@ -74,10 +75,9 @@ export function parseOptions<Table extends OptionTable>(
   sources: readonly OptionSource[],
   check: OptionCheck<Table> = () => [],
 ): OptionValues<Table> {
-  const values: Record<string, unknown> = {};
+  const values: Record<string, unknown> = { ...defaultsOf(table) };
   const names = new Map<string, string>();
   const problems: string[] = [];
-  for (const [name, spec] of Object.entries(table)) values[name] = spec.default;
   for (const { values: raw, nameOf } of [...sources].reverse()) {
     for (const [name, value] of Object.entries(raw)) {
       if (value === undefined) continue;

@@ -1,6 +1,6 @@
 import { resolve } from 'node:path';
 import { type Disk, localDisk } from '@stevedore/disk';
-import { OptionError } from '@stevedore/options';
+import { defaultsOf, OptionError, type OptionValues } from '@stevedore/options';
 import { isGroupName } from '@stevedore/protocol';
 import {
   type AccessOptions,
@@ -18,39 +18,27 @@ import {
 } from '@stevedore/wire';
 import { storageFlags } from './flags.js';
 
-export interface StorageOptions extends ConnectionOptions, AccessOptions {
+type Flags = OptionValues<typeof storageFlags>;
+
+export interface StorageOptions
+  extends Partial<Omit<Flags, 'storePaths' | 'heartbeat' | 'cacheSize' | 'readAhead'>>,
+    ConnectionOptions,
+    AccessOptions {
   /** Directories that hold the files; made if they do not exist. At least one. */
   readonly storePaths: readonly string[];
-  /** Trackers to join, `host:port`. None: the storage serves clients that know its address. */
-  readonly trackers?: readonly string[];
-  /** Address to listen on, and to connect to trackers from. Default 127.0.0.1. */
-  readonly host?: string;
-  /** Default 23000; 0 picks a free one. */
-  readonly port?: number;
-  /** 1 to 16 letters and digits. Default `group1`. */
-  readonly group?: string;
   /** IPv4 address for file names. Default: as the trackers see this storage. */
   readonly address?: string;
-  /** Directories per level, 1 to 256, the same in the whole group. Default 256. */
-  readonly subdirectoriesPerPath?: number;
   /** Idle files kept open; fewer if the system runs out of descriptors. Default 2560. */
   readonly maxIdleFiles?: number;
-  /** Memory for the cache of small files and slices. Default 64 MiB; 0 disables it. */
+  /** The flag `cacheSize`. */
   readonly cacheBytes?: number;
-  /** Put a Bloom filter in front of that cache. Default false: the map is as fast alone. */
-  readonly cacheFilter?: boolean;
-  /** Bytes read at once for slices of one affinity group. Default 1 MiB; 0 reads each alone. */
+  /** The flag `readAhead`. */
   readonly readAheadBytes?: number;
   /** Share of the cache for slices read ahead and not requested yet. Default 0.25. */
   readonly readAheadShare?: number;
-  /**
-   * Members of the group, including this storage, that must have a new file before it is
-   * answered; with fewer, it is removed and refused with status 11. Default 1, as in FastDFS.
-   */
-  readonly writeCopies?: number;
   /** How long a new file waits for the other members. Default 5000. */
   readonly writeTimeoutMs?: number;
-  /** Interval of heartbeats to the trackers. Default 30,000. */
+  /** The flag `heartbeat`. */
   readonly beatIntervalMs?: number;
   /** Pause before reconnecting to a tracker or member. Default 1000. */
   readonly reconnectDelayMs?: number;
@@ -79,32 +67,27 @@ const MAX_TRACKERS = 16;
 
 /** Numbers are within their bounds: the flags of an operator check them. */
 export function storageSettings(options: StorageOptions): StorageSettings {
-  const { host, port, group, subdirectoriesPerPath, cacheSize, cacheFilter } = storageFlags;
-  const { readAhead, writeCopies, heartbeat } = storageFlags;
+  const { heartbeat, cacheSize, readAhead, ...flags } = defaultsOf(storageFlags);
   const [first, ...others] = options.storePaths.map((path) => resolve(path));
   if (first === undefined || others.length >= MAX_STORE_PATHS) {
     throw new OptionError(`storePaths must name 1 to ${MAX_STORE_PATHS} directories`);
   }
   const settings: StorageSettings = {
+    ...flags,
+    maxIdleFiles: 2560,
+    cacheBytes: cacheSize,
+    readAheadBytes: readAhead,
+    readAheadShare: 0.25,
+    writeTimeoutMs: 5000,
+    beatIntervalMs: heartbeat,
+    reconnectDelayMs: 1000,
+    disk: localDisk,
+    environment: systemEnvironment,
+    onError: () => {},
+    address: undefined,
+    ...options,
     storePaths: [first, ...others],
     trackers: (options.trackers ?? []).map((text) => checkAddress(text, DEFAULT_TRACKER_PORT)),
-    host: options.host ?? host.default,
-    port: options.port ?? port.default,
-    group: options.group ?? group.default,
-    address: options.address,
-    subdirectoriesPerPath: options.subdirectoriesPerPath ?? subdirectoriesPerPath.default,
-    maxIdleFiles: options.maxIdleFiles ?? 2560,
-    cacheBytes: options.cacheBytes ?? cacheSize.default,
-    cacheFilter: options.cacheFilter ?? cacheFilter.default,
-    readAheadBytes: options.readAheadBytes ?? readAhead.default,
-    readAheadShare: options.readAheadShare ?? 0.25,
-    writeCopies: options.writeCopies ?? writeCopies.default,
-    writeTimeoutMs: options.writeTimeoutMs ?? 5000,
-    beatIntervalMs: options.beatIntervalMs ?? heartbeat.default,
-    reconnectDelayMs: options.reconnectDelayMs ?? 1000,
-    disk: options.disk ?? localDisk,
-    environment: options.environment ?? systemEnvironment,
-    onError: options.onError ?? (() => {}),
     limits: connectionLimits(options),
     access: accessSettings(options),
   };

@@ -1,6 +1,6 @@
 import { type Parameters, parameters } from '@stevedore/balance';
 import { OptionError } from '@stevedore/options';
-import { isGroupName, messageOf } from '@stevedore/protocol';
+import { isGroupName } from '@stevedore/protocol';
 import { tierFlags } from './flags.js';
 
 /** The metadata tier of a storage, and what moves files out of it and back. */
@@ -70,7 +70,11 @@ export function tierSettings(options: TierOptions, group: string): TierSettings 
     moveTo: options.moveTo,
     shareWith: Object.freeze([...(options.shareWith ?? [])]),
     migrates: options.migrates ?? true,
-    parameters: checked({ efficiencyMark: EFFICIENCY_MARK, ...options.parameters, smallFileShare }),
+    parameters: parameters({
+      efficiencyMark: EFFICIENCY_MARK,
+      ...options.parameters,
+      smallFileShare,
+    }),
     roomBytes: options.roomBytes ?? tierFlags.metadataTierSize.default,
     intervalMs: options.intervalMs ?? 1000,
     bytesPerSecond: options.bytesPerSecond ?? tierFlags.bandwidth.default,
@@ -93,13 +97,5 @@ function checkGroups({ moveTo, shareWith }: TierSettings, own: string): void {
   for (const each of groups) {
     if (!isGroupName(each)) throw new OptionError(`"${each}" is no name of a group`);
     if (each === own) throw new OptionError(`${own} cannot move files to itself`);
-  }
-}
-
-function checked(given: Partial<Parameters>): Parameters {
-  try {
-    return parameters(given);
-  } catch (error) {
-    throw new OptionError(messageOf(error));
   }
 }
