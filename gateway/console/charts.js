@@ -149,7 +149,10 @@ function optionsOf({ series }, entry) {
     series: [
       { label: 'Time', value: (chart, time) => momentText(time ?? chart.data[0].at(-1)) },
       ...series.map(({ label, format, scale = 'y' }, index) => ({
-        ...{ label, scale, width: 2, spanGaps: false },
+        label,
+        scale,
+        width: 2,
+        spanGaps: false,
         stroke: () => colour(index === 0 ? '--accent' : '--second'),
         ...(index === 0 ? { fill: () => colour('--accent-soft') } : { dash: [6, 4] }),
         // Without a pointer, the legend has the last value.

@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { type FileStore, open, readClusterSecrets } from '@stevedore/client';
 import type { PictureMaker, ResourcePolicy } from '@stevedore/middleware/core';
 import { Pictures } from '@stevedore/pictures';
-import { addressText } from '@stevedore/wire';
+import { addressText } from '@stevedore/protocol';
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { Access } from './access/access.js';

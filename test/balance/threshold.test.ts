@@ -67,14 +67,3 @@ describe('the threshold', () => {
     }
   });
 });
-
-describe('parameters', () => {
-  test('are refused when they contradict each other or make no sense', () => {
-    expect(() => parameters({ lowLoadMark: 0.9 })).toThrow(RangeError);
-    expect(() => parameters({ usedMark: 1.1 })).toThrow('usedMark');
-    expect(() => parameters({ loadStep: Number.NaN })).toThrow('loadStep');
-    expect(() => parameters({ maximumThresholdBytes: 10 })).toThrow('maximumThresholdBytes');
-    expect(() => parameters({ maximumSelectedFiles: 0 })).toThrow('maximumSelectedFiles');
-    expect(() => parameters({ moveWeight: -1 })).toThrow('moveWeight');
-  });
-});

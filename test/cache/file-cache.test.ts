@@ -12,10 +12,9 @@ function versionOf(bytes: Buffer): number {
 describe('a file cache against a model', () => {
   const variants: readonly Omit<FileCacheOptions, 'maxBytes'>[] = [
     {},
-    { filter: false },
-    { admission: false },
-    { admission: false, filter: false, aheadShare: 0.2 },
-    { aheadShare: 0.25, maxFileShare: 1 },
+    { filter: true },
+    { aheadShare: 0.25 },
+    { aheadShare: 0.25, filter: true },
   ];
   it.each(variants)('gives the current bytes within its bound, %o', async (variant) => {
     for (let seed = 1; seed <= 6; seed += 1) {
@@ -70,7 +69,7 @@ describe('a file cache against a model', () => {
   it('never gives bytes that are older than a deletion before the request, however loads interleave', async () => {
     for (let seed = 1; seed <= 30; seed += 1) {
       const random = new Random(seed);
-      const cache = new FileCache({ maxBytes: 40 * KIB, aheadShare: 0.25, maxFileShare: 0.5 });
+      const cache = new FileCache({ maxBytes: 40 * KIB, aheadShare: 0.25 });
       const ids = idsOf('file', 6);
       const versions = new Map(ids.map((id) => [id, 0]));
       const waiting: (() => void)[] = [];
@@ -193,7 +192,7 @@ describe('a file cache', () => {
   });
 
   it('does not keep a file larger than its share, nor anything when it has no room', async () => {
-    const cache = new FileCache({ maxBytes: 80 * KIB, maxFileShare: 1 / 8 });
+    const cache = new FileCache({ maxBytes: 80 * KIB });
     await fill(cache, ['large'], 10 * KIB + 1);
     await fill(cache, ['fits'], 9 * KIB);
     expect(cache.has('large')).toBe(false);
@@ -206,14 +205,14 @@ describe('a file cache', () => {
 
   it('believes for a short time that a file is absent, until it is made', async () => {
     let nowMs = 1;
-    const cache = new FileCache({ maxBytes: 10 * KIB, absentMs: 500, now: () => nowMs });
+    const cache = new FileCache({ maxBytes: 10 * KIB, now: () => nowMs });
     let looks = 0;
     const none = async (): Promise<undefined> => {
       looks += 1;
     };
     for (let again = 0; again < 5; again += 1) await cache.get('file', none);
     expect(looks).toBe(1);
-    nowMs = 502;
+    nowMs = 1002;
     await cache.get('file', none);
     expect(looks).toBe(2);
     cache.delete('file');
@@ -222,7 +221,7 @@ describe('a file cache', () => {
   });
 
   it('remembers a bounded number of absent files', async () => {
-    const cache = new FileCache({ maxBytes: 10 * KIB, absentMs: 1e9 });
+    const cache = new FileCache({ maxBytes: 10 * KIB, now: () => 1 });
     let looks = 0;
     const look = async (): Promise<undefined> => {
       looks += 1;

@@ -156,7 +156,7 @@ describe('reading ahead', () => {
   });
 
   it('pushes out nothing that was asked for, however much of it there is', async () => {
-    const cache = new FileCache({ maxBytes: 4 * MIB, aheadShare: 0.25, admission: false });
+    const cache = new FileCache({ maxBytes: 4 * MIB, aheadShare: 0.25 });
     const asked = Array.from({ length: 250 }, (_, index) => `asked-${index}`);
     for (const id of asked) await cache.get(id, async () => Buffer.allocUnsafeSlow(10_000));
     const full = asked.filter((id) => cache.has(id)).length;

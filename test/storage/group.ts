@@ -63,7 +63,6 @@ export async function groupOf(
           storePaths: [folder],
           trackers: [`${tracker.host}:${tracker.port}`],
           subdirectoriesPerPath: 4,
-          filesPerDirectory: 3,
           reconnectDelayMs: 50,
           beatIntervalMs: 200,
           onError: (error) => errors.push(error),

@@ -102,7 +102,6 @@ export class StorageHost {
       storePaths: [ROOT],
       address: '10.0.0.1',
       subdirectoriesPerPath: 2,
-      filesPerDirectory: 3,
       maxIdleFiles: 4,
       cacheBytes: 2 ** 17,
       disk: this.disk,

@@ -298,8 +298,8 @@ describe('the room for rows', () => {
   it('on a disk that is nearly full is left to files', async () => {
     const { slices, storage, folder } = await loaded();
     await storage.close();
-    const disk = { ...localDisk, space: async () => ({ totalBytes: 2 ** 40, freeBytes: 2 ** 20 }) };
-    const again = await started(folder, { disk, reservedSpaceMegabytes: 1 });
+    const disk = { ...localDisk, space: async () => ({ totalBytes: 2 ** 40, freeBytes: 0 }) };
+    const again = await started(folder, { disk });
     await readTimes(again.client, slices[0]!, 3 * OFTEN);
     await again.storage.close();
     expect(rowsIn(folder)).toEqual([]);

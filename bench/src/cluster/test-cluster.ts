@@ -5,6 +5,7 @@ import { join as joinPath } from 'node:path';
 import { decoratedDisk, decoratedFile, localDisk } from '@stevedore/disk';
 import { type Storage, startStorage } from '@stevedore/node';
 import {
+  addressText,
   type IpWidth,
   isGroupName,
   join,
@@ -13,7 +14,7 @@ import {
   syncReport,
 } from '@stevedore/protocol';
 import { startTracker, type Tracker } from '@stevedore/tracker';
-import { addressText, makeAddress, Peer, PROTOCOL_VERSION } from '@stevedore/wire';
+import { makeAddress, Peer, PROTOCOL_VERSION } from '@stevedore/wire';
 import { FaultyServer } from './faults.js';
 
 /**

@@ -77,7 +77,11 @@ async function* sourceOf(client: GatewayClient, files: Files): Source {
     }
     const { key, name, size, type, crc32 } = file;
     yield {
-      ...{ path: name, name, size, type, crc32: Number.parseInt(crc32, 16) },
+      path: name,
+      name,
+      size,
+      type,
+      crc32: Number.parseInt(crc32, 16),
       // Files never change, so their facts are their state.
       identity: `${client.url} ${key}`,
       state: crc32,

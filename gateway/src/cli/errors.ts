@@ -1,4 +1,4 @@
-import { isError } from '@stevedore/protocol';
+import { addressText, isError } from '@stevedore/protocol';
 
 /**
  * Errors for operators: one sentence each, without a stack, that says what happened, to what, and
@@ -74,9 +74,7 @@ export function printable(text: string): string {
 function address(error: NodeJS.ErrnoException): string {
   const { address: host, port } = error as { readonly address?: string; readonly port?: number };
   if (host === undefined) return 'the address';
-  return port === undefined || port < 0
-    ? host
-    : `${host.includes(':') ? `[${host}]` : host}:${port}`;
+  return port === undefined || port < 0 ? host : addressText(host, port);
 }
 
 function hostOf(error: NodeJS.ErrnoException): string {

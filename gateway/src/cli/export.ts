@@ -15,7 +15,7 @@ import { filterOptions, listed, withClient } from './file-commands.js';
 import { endsAll, type GatewayClient } from './gateway-client.js';
 import { save } from './get.js';
 import { addOptions, clientOptions, flags, optionsOf } from './options.js';
-import { startTransfer, type Transfer } from './progress.js';
+import { countOf, startTransfer, type Transfer } from './progress.js';
 
 /** `stevedore export`: writes files of a gateway into a directory or a tar archive. */
 
@@ -134,7 +134,7 @@ export class Export {
   }
 
   summary(): string {
-    const parts = [`exported ${this.#files} ${this.#files === 1 ? 'file' : 'files'}`];
+    const parts = [`exported ${countOf(this.#files)}`];
     if (this.#renamedFiles > 0) parts.push(`${this.#renamedFiles} under another name`);
     if (this.failedFiles > 0) parts.push(`${this.failedFiles} failed`);
     if (this.#parts.stopped.aborted) parts.push('stopped: the same command goes on from here');

@@ -5,6 +5,7 @@ import { complaint, EXIT_FAILED, printable, UsageError } from './errors.js';
 import { endsAll, GatewayClient } from './gateway-client.js';
 import { withLocalKey } from './local-gateway.js';
 import { addOptions, clientOptions, flags, jsonOption, optionsOf } from './options.js';
+import { countOf } from './progress.js';
 import { type AtEnd, interruptible } from './signals.js';
 
 /** `stevedore ls`, `stat`, `rm` and `flush`: files of a gateway, by key, FastDFS id or group. */
@@ -89,7 +90,7 @@ export function list(command: Command): void {
           const text = json ? JSON.stringify(file) : keys ? file.key : line(file, isForPeople);
           await write(`${text}\n`);
         }
-        if (isForPeople) await write(`${files} ${plural(files)}, ${formatBytes(bytes)}\n`);
+        if (isForPeople) await write(`${countOf(files)}, ${formatBytes(bytes)}\n`);
         if (hasMore) process.stderr.write('there are more files: --limit shows more of them\n');
       }),
     );
@@ -139,10 +140,6 @@ function line(
 ): string {
   const shown = isForPeople ? formatBytes(Number(size)).padStart(SIZE_CHARS) : size;
   return `${key}  ${shown}  ${stagedAt}  ${printable(String(name))}`;
-}
-
-function plural(files: number): string {
-  return files === 1 ? 'file' : 'files';
 }
 
 /** A terminal or pipe that accepts nothing more holds the listing up. */
@@ -198,7 +195,7 @@ async function removeGroup(client: GatewayClient, group: string): Promise<void> 
     note(away, page);
     after = page.next;
   }
-  process.stderr.write(`deleted ${files} ${plural(files)}\n`);
+  process.stderr.write(`deleted ${countOf(files)}\n`);
   failIfAway(away);
 }
 

@@ -77,11 +77,11 @@ export function configure(command: Command): void {
     });
 }
 
-export function hasProblems({ problems, more, unlisted }: MapReport): boolean {
+function hasProblems({ problems, more, unlisted }: MapReport): boolean {
   return more > 0 || unlisted.length > 0 || problems.some(({ repaired }) => !repaired);
 }
 
-export function describeMap({ trunks, files, problems, more, unlisted }: MapReport): string {
+function describeMap({ trunks, files, problems, more, unlisted }: MapReport): string {
   const rows = [
     `map       ${files} files in ${trunks} trunks and large files are as they should be`,
   ];

@@ -4,15 +4,15 @@ import { crc32 } from 'node:zlib';
 import { type OptionTable, option } from '@stevedore/options';
 import type { Command } from 'commander';
 import { hex } from './csv.js';
-import { EXIT_FAILED, printable, UsageError } from './errors.js';
+import { EXIT_FAILED, UsageError } from './errors.js';
 import { Export, type ListedFile, listedFiles } from './export.js';
 import { withClient } from './file-commands.js';
 import type { GatewayClient } from './gateway-client.js';
 import { filesBelow } from './local-files.js';
 import { addOptions, flags, optionsOf } from './options.js';
-import { startTransfer } from './progress.js';
+import { countOf, startTransfer } from './progress.js';
 import type { Source, SourceFile } from './put-run.js';
-import { sendOptions, storeAll } from './store-all.js';
+import { lineOf, sendOptions, storeAll } from './store-all.js';
 
 /**
  * `stevedore mirror`: makes a group of files as a folder, or a folder as a group. Names, sizes and
@@ -94,7 +94,7 @@ async function upload(command: Command, folder: string, group: string): Promise<
   const sending = { ...options, group, again: true };
   await storeAll(changed, filesBelow(folder), sending, (receipt, { name }) => {
     obsolete.push(...(there.get(name) ?? []).map(({ key }) => key));
-    return line(receipt);
+    return lineOf(receipt);
   });
   if (remove && isComplete && !hasFailed()) {
     if (kept.size === 0)
@@ -139,7 +139,7 @@ async function download(command: Command, folder: string, group: string): Promis
       overwrites: true,
       onFile: (path, file) => {
         written.add(path);
-        progress.print(line(file));
+        progress.print(lineOf(file));
       },
     });
     try {
@@ -170,14 +170,6 @@ async function removeOthers(folder: string, kept: ReadonlySet<string>): Promise<
   if (count > 0) tell('deleted', count);
 }
 
-function line({
-  key,
-  size,
-  name,
-}: { readonly [Name in 'key' | 'size' | 'name']?: unknown }): string {
-  return `${key}  ${size}  ${printable(String(name))}`;
-}
-
 function tell(what: string, files: number): void {
-  process.stderr.write(`${what} ${files} ${files === 1 ? 'file' : 'files'}\n`);
+  process.stderr.write(`${what} ${countOf(files)}\n`);
 }

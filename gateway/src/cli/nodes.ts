@@ -11,9 +11,9 @@ import {
   parseOptions,
 } from '@stevedore/options';
 import type { MigrationAction } from '@stevedore/protocol';
-import { isError } from '@stevedore/protocol';
+import { addressText, isError } from '@stevedore/protocol';
 import type { ClassStatus, MigrationStatus } from '@stevedore/tiering/control';
-import { type AccessOptions, addressText, StartError } from '@stevedore/wire';
+import { type AccessOptions, StartError } from '@stevedore/wire';
 import type { Command } from 'commander';
 import { announce, type Banner, logFormatOf, notesIn } from '../observe/log-format.js';
 import type { MetricsText } from '../observe/node-metrics.js';
@@ -256,8 +256,7 @@ numbers that decided it, to data/.stevedore-moves.jsonl in its first store path.
 
 Examples:
   stevedore migrate status
-  stevedore migrate pause --storage 10.0.0.7:23000
-  stevedore migrate status --prometheus`;
+  stevedore migrate pause --storage 10.0.0.7:23000`;
 
 export function migrate(command: Command): void {
   addOptions(command, migrateOptions)
@@ -267,13 +266,10 @@ export function migrate(command: Command): void {
       const action = ACTIONS.find((each) => each === text);
       if (!action) throw new UsageError(`"${text}" is none of ${ACTIONS.join(', ')}`);
       const [secret] = await readClusterSecrets(options.clusterSecretFile);
-      const { askMigration, prometheusText } = await import('@stevedore/tiering/control');
+      const { askMigration } = await import('@stevedore/tiering/control');
       const status = await askMigration(options.storage, action, { secret });
-      process.stdout.write(
-        options.prometheus
-          ? prometheusText(status)
-          : `${options.json ? JSON.stringify(status) : describeMoves(status)}\n`,
-      );
+      const shown = options.json ? JSON.stringify(status) : describeMoves(status);
+      process.stdout.write(`${shown}\n`);
     });
 }
 

@@ -47,7 +47,6 @@ export const migrateOptions = {
   storage: option.text('127.0.0.1:23000', 'HOST:PORT of the storage', { short: 's' }),
   clusterSecretFile: option.text('', "file with the cluster's secret, if it has one"),
   ...jsonOption,
-  ...flags({ prometheus: option.boolean(false, 'print the status in the Prometheus format') }),
 } satisfies OptionTable;
 
 /** Of both a standalone tracker and a storage. */

@@ -125,3 +125,8 @@ function duration(ms: number): string {
   if (minutes < 60) return `${minutes} min ${seconds % 60} s`;
   return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
+
+/** `1 file`, `2 files`. */
+export function countOf(files: number): string {
+  return `${files} ${files === 1 ? 'file' : 'files'}`;
+}

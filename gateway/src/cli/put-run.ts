@@ -10,7 +10,7 @@ import { lookup } from 'mime-types';
 import { hex } from './csv.js';
 import { complaint, explain } from './errors.js';
 import { endsAll, type GatewayClient } from './gateway-client.js';
-import type { Transfer } from './progress.js';
+import { countOf, type Transfer } from './progress.js';
 import type { PutEntry, PutJournal } from './put-journal.js';
 
 /**
@@ -111,12 +111,12 @@ export class PutRun {
 
   /** Empty if the receipt says it all. */
   summary(): string {
-    const stored = `stored ${count(this.#storedFiles)}, ${formatBytes(this.#storedBytes)}`;
+    const stored = `stored ${countOf(this.#storedFiles)}, ${formatBytes(this.#storedBytes)}`;
     const others: string[] = [];
-    if (this.#skippedFiles > 0) others.push(`${count(this.#skippedFiles)} there already`);
-    if (this.#failedFiles > 0) others.push(`${count(this.#failedFiles)} failed`);
+    if (this.#skippedFiles > 0) others.push(`${countOf(this.#skippedFiles)} there already`);
+    if (this.#failedFiles > 0) others.push(`${countOf(this.#failedFiles)} failed`);
     if (this.#unsentFiles > 0) {
-      others.push(`${count(this.#unsentFiles)} not sent${this.#goesOn}`);
+      others.push(`${countOf(this.#unsentFiles)} not sent${this.#goesOn}`);
     }
     if (this.#options.stopped.aborted) others.push(`stopped${this.#goesOn}`);
     if (others.length === 0) return this.#storedFiles === 1 ? '' : stored;
@@ -368,8 +368,4 @@ function endsRun(error: unknown, file: SourceFile): boolean {
   if ('fileId' in file) return endsAll(error);
   // The server has no path for uploads at all.
   return endsAll(error) || refusalIn(error)?.status === 404;
-}
-
-function count(files: number): string {
-  return `${files} ${files === 1 ? 'file' : 'files'}`;
 }

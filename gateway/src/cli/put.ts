@@ -1,10 +1,10 @@
 import { type OptionTable, option } from '@stevedore/options';
 import type { Command } from 'commander';
-import { printable, UsageError } from './errors.js';
+import { UsageError } from './errors.js';
 import { localFiles } from './local-files.js';
 import { addOptions, flags, optionsOf } from './options.js';
 import type { Receipt, SourceFile } from './put-run.js';
-import { sendOptions, storeAll } from './store-all.js';
+import { lineOf, sendOptions, storeAll } from './store-all.js';
 
 /** `stevedore put`: uploads files and directories, several at a time. */
 
@@ -48,17 +48,13 @@ export function configure(command: Command): void {
       const { name, type, ...options } = optionsOf(command, putOptions);
       if (name !== '' && paths.length > 1) throw new UsageError('--name takes one path');
       const files = () => localFiles(paths, name || undefined);
-      const lineOf = (receipt: Receipt, _file: SourceFile, isSkipped: boolean): string => {
+      const rowOf = (receipt: Receipt, _file: SourceFile, isSkipped: boolean): string => {
         if (options.json)
           return JSON.stringify(isSkipped ? { ...receipt, skipped: true } : receipt);
         // For people the file's name; for programs the fields, always in the same place.
         const mark = isSkipped && process.stdout.isTTY ? '  (there already)' : '';
-        return line(receipt) + mark;
+        return lineOf(receipt) + mark;
       };
-      await storeAll(files, files(), options, lineOf, type || undefined);
+      await storeAll(files, files(), options, rowOf, type || undefined);
     });
-}
-
-function line({ key, size, name }: Readonly<Record<string, unknown>>): string {
-  return `${key}  ${size}  ${printable(String(name))}`;
 }

@@ -1,5 +1,5 @@
 import { type OptionTable, type OptionValues, option } from '@stevedore/options';
-import { EXIT_FAILED, explain } from './errors.js';
+import { EXIT_FAILED, explain, printable } from './errors.js';
 import { GatewayClient } from './gateway-client.js';
 import { statePath, withLocalKey } from './local-gateway.js';
 import { clientOptions, flags } from './options.js';
@@ -23,13 +23,13 @@ export const sendOptions = {
 
 /**
  * Sets the exit code unless the gateway has every file. `ahead` is read only if the bar is shown.
- * `lineOf` is printed for every file that the gateway has.
+ * `rowOf` is printed for every file that the gateway has.
  */
 export function storeAll(
   source: (client: GatewayClient) => Source,
   ahead: AsyncIterable<Ahead>,
   options: OptionValues<typeof sendOptions>,
-  lineOf: (receipt: Receipt, file: SourceFile, isSkipped: boolean) => string,
+  rowOf: (receipt: Receipt, file: SourceFile, isSkipped: boolean) => string,
   type?: string,
 ): Promise<void> {
   const { group, concurrency, again } = options;
@@ -47,7 +47,7 @@ export function storeAll(
       stopped,
       group: group === '' ? undefined : group,
       sendsAgain: again,
-      onReceipt: (...stored) => progress.print(lineOf(...stored)),
+      onReceipt: (...stored) => progress.print(rowOf(...stored)),
     });
     atEnd(() => {
       const summary = run.summary();
@@ -70,4 +70,13 @@ function openJournal(url: string): PutJournal | undefined {
     process.stderr.write(`warning: every file is sent, and none remembered: ${explain(error)}\n`);
     return undefined;
   }
+}
+
+/** A line of a stored file: its key, its size and its name. */
+export function lineOf({
+  key,
+  size,
+  name,
+}: { readonly [Name in 'key' | 'size' | 'name']?: unknown }): string {
+  return `${key}  ${size}  ${printable(String(name))}`;
 }

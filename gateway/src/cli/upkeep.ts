@@ -1,8 +1,6 @@
 import {
-  checkDeploymentMap,
   discardFileMap,
   type FsckReport,
-  type MapReport,
   type OpenOptions,
   openForUpkeep,
   openSharedDirectory,
@@ -14,7 +12,6 @@ import {
 import { formatBytes, type OptionTable, option } from '@stevedore/options';
 import type { Command } from 'commander';
 import { explain } from './errors.js';
-import { describeMap, hasProblems } from './map.js';
 import {
   addOptions,
   flags,
@@ -29,8 +26,7 @@ import { type Progress, startProgress } from './progress.js';
 
 const FSCK_HELP = `
 Works on a directory that no gateway has: stop the gateway first. Exit code 1 when there
-are problems that were not repaired. With --map, the map of the whole deployment is checked
-too, as by "stevedore map check".
+are problems that were not repaired.
 
 Examples:
   stevedore fsck --directory /var/lib/stevedore
@@ -47,25 +43,11 @@ export function fsck(command: Command): void {
     const { repair, json } = optionsOf(command, fsckOptions);
     await withUpkeep(command, 'the trunks', async (upkeep, progress) => {
       const found = await upkeep.fsck({ repair, onProgress: progress.update });
-      const map = await checkMapToo(command, upkeep, { repair, onProgress: progress.update });
       progress.stop();
-      print(json ? JSON.stringify({ ...found, ...(map && { map }) }) : describeFsck(found));
-      if (map && !json) print(describeMap(map));
-      const isBad = found.problems.some((problem) => !problem.repaired);
-      if (isBad || (map && hasProblems(map))) process.exitCode = 1;
+      print(json ? JSON.stringify(found) : describeFsck(found));
+      if (found.problems.some((problem) => !problem.repaired)) process.exitCode = 1;
     });
   });
-}
-
-/** Undefined without a map. */
-async function checkMapToo(
-  command: Command,
-  { trackers }: Upkeep,
-  how: Parameters<typeof checkDeploymentMap>[1],
-): Promise<MapReport | undefined> {
-  const { map, clusterSecretFile } = storeOptionsOf(command);
-  if (map === '') return undefined;
-  return checkDeploymentMap({ map, trackers: [...trackers], clusterSecretFile }, how);
 }
 
 function describeFsck(report: FsckReport): string {

@@ -1,7 +1,7 @@
 import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { inspectCluster, readClusterSecrets, tryDirectory } from '@stevedore/client';
-import { addressText } from '@stevedore/wire';
+import { addressText } from '@stevedore/protocol';
 import type { GatewayOptions } from '../options.js';
 import { defaultLimits } from '../options.js';
 import { checkAccessFiles, checkConfigFile, judgeAccess } from './access.js';

@@ -1,8 +1,15 @@
 import type { Storage } from '@stevedore/node';
-import { prometheusText } from '@stevedore/tiering/control';
+import type { ClassStatus, MigrationStatus } from '@stevedore/tiering/control';
 import type { Tracker } from '@stevedore/tracker';
-import { collectDefaultMetrics, Gauge, Registry } from 'prom-client';
-import { addFigures, CACHE_COUNTERS, CACHE_GAUGES, type Figure, type HasCache } from './figures.js';
+import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
+import {
+  addFigures,
+  CACHE_COUNTERS,
+  CACHE_GAUGES,
+  type Figure,
+  type Figures,
+  type HasCache,
+} from './figures.js';
 
 /** The figures of a standalone storage and tracker. */
 
@@ -32,6 +39,74 @@ const MEMBERS: readonly Figure<Member>[] = [
   ['member_refused_changes', 'Changes that the member refused.', ({ refused }) => refused],
 ];
 
+const LOAD: readonly Figure<ClassStatus>[] = [
+  ['load_served_bytes', 'Bytes served in the last interval.', (each) => each.servedBytes],
+  [
+    'load_waiting_bytes',
+    'Bytes of requests waiting at the end of the last interval.',
+    (each) => each.waitingBytes,
+  ],
+  ['load_forecast_bytes', 'Bytes forecast for the next interval.', (each) => each.forecastBytes],
+  [
+    'load_forecast_error_bytes',
+    'Mean absolute error of the forecasts.',
+    (each) => each.meanErrorBytes,
+  ],
+  ['busy_answers_total', 'Requests answered with "busy".', (each) => each.busyAnswersTotal],
+];
+
+const MIGRATION: Figures<MigrationStatus> = {
+  gauges: [
+    [
+      'load_capacity_bytes',
+      'Bytes that the disk can serve in an interval.',
+      (now) => now.capacityBytes,
+    ],
+    [
+      'metadata_kept_share',
+      'Share of its stand-alone load that metadata gets while small files are served too.',
+      (now) => now.metadataKeptShare,
+    ],
+    [
+      'small_file_room_bytes',
+      'Bytes of small-file requests admitted in an interval; 0: no limit.',
+      (now) => now.smallFileRoomBytes,
+    ],
+    [
+      'load_to_move_bytes',
+      'Bytes of small-file load to move to other groups.',
+      (now) => now.loadToMoveBytes,
+    ],
+    ['threshold_bytes', 'Largest file that becomes a row.', (now) => now.thresholdBytes],
+    ['rows', 'Files kept as rows.', (now) => now.rows.files],
+    ['rows_bytes', 'Bytes of files kept as rows.', (now) => now.rows.bytes],
+    ['slice_rows', 'Slices kept as rows.', (now) => now.slices.files],
+    ['slice_rows_bytes', 'Bytes of slices kept as rows.', (now) => now.slices.bytes],
+    ['rows_room_bytes', 'Most bytes that all rows may use.', (now) => now.roomBytes],
+    ['remote_files', 'Files whose bytes are in another group.', (now) => now.remote.files],
+    ['remote_files_bytes', 'Bytes of files in other groups.', (now) => now.remote.bytes],
+    [
+      'remote_deletions_waiting',
+      'Copies in other groups waiting for deletion.',
+      (now) => now.unwantedCopies,
+    ],
+    [
+      'remote_copies_open',
+      'Copies in other groups that may exist: the reply to their upload was lost.',
+      (now) => now.openCopies,
+    ],
+  ],
+  counters: [
+    [
+      'remote_orphans_total',
+      'Orphaned copies found in other groups and deleted.',
+      (now) => now.orphans,
+    ],
+    ['moved_bytes_total', 'Bytes moved.', (now) => now.movedBytes],
+    ['revokes_total', 'Moves revoked because the file changed.', (now) => now.revokes],
+  ],
+};
+
 /**
  * Text for Prometheus about a storage: connections, operations, cache and, with a metadata tier,
  * migration.
@@ -50,24 +125,37 @@ export function storageMetrics(storage: Storage): MetricsText {
     'storage_operations',
     'Operations since the start: started (total) and completed (success). Names that end in Bytes count bytes.',
     ['operation', 'count'],
-    (gauge) => {
+    (set) => {
       for (const [operation, counts] of Object.entries(storage.statistics().operations)) {
-        gauge.set({ operation, count: 'total' }, counts.total);
-        gauge.set({ operation, count: 'success' }, counts.success);
+        set({ operation, count: 'total' }, counts.total);
+        set({ operation, count: 'success' }, counts.success);
       }
     },
   );
   for (const [name, help, read] of MEMBERS) {
-    labelled(registry, name, help, ['member'], (gauge) => {
+    labelled(registry, name, help, ['member'], (set) => {
       for (const member of storage.replicationStatus().members) {
-        gauge.set({ member: member.id }, read(member));
+        set({ member: member.id }, read(member));
       }
     });
   }
-  return async () => {
-    const status = storage.migrationStatus();
-    return (await registry.metrics()) + (status ? prometheusText(status) : '');
-  };
+  const moves = storage.migrationStatus();
+  if (moves) addMigration(registry, () => storage.migrationStatus() ?? moves);
+  return () => registry.metrics();
+}
+
+function addMigration(registry: Registry, look: () => MigrationStatus): void {
+  for (const [name, help, read] of LOAD) {
+    labelled(registry, name, help, ['class'], (set) => {
+      const { metadata, smallFile } = look().load;
+      set({ class: 'metadata' }, read(metadata));
+      set({ class: 'small_file' }, read(smallFile));
+    });
+  }
+  addFigures(registry, MIGRATION, look);
+  labelled(registry, 'moves_total', 'Moves of files, by outcome.', ['outcome'], (set) => {
+    for (const [outcome, count] of Object.entries(look().moves)) set({ outcome }, count);
+  });
 }
 
 /** Text for Prometheus about a tracker: connections, groups, storages by state. */
@@ -86,28 +174,30 @@ export function trackerMetrics(tracker: Tracker): MetricsText {
     'tracker_storages',
     'Storages that have joined, by state.',
     ['state'],
-    (gauge) => {
-      for (const [state, count] of Object.entries(look().storages)) gauge.set({ state }, count);
+    (set) => {
+      for (const [state, count] of Object.entries(look().storages)) set({ state }, count);
     },
   );
   return () => registry.metrics();
 }
 
+/** A name that ends in `_total` is that of a counter. */
 function labelled<Label extends string>(
   registry: Registry,
   name: string,
   help: string,
   labelNames: readonly Label[],
-  fill: (gauge: Gauge<Label>) => void,
+  fill: (set: (labels: Record<Label, string>, value: number) => void) => void,
 ): void {
-  new Gauge({
+  const Metric = name.endsWith('_total') ? Counter<Label> : Gauge<Label>;
+  new Metric({
     name: `stevedore_${name}`,
     help,
     labelNames: [...labelNames],
     registers: [registry],
     collect() {
       this.reset();
-      fill(this);
+      fill((labels, value) => this.inc(labels, value));
     },
   });
 }

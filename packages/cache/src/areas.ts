@@ -18,12 +18,8 @@ export interface Entry {
   isAgain?: boolean;
 }
 
-export interface AreaShares {
-  readonly maxBytes: number;
-  /** Shares of `maxBytes`; the rest is `main`. */
-  readonly recentShare: number;
-  readonly aheadShare: number;
-}
+/** Share of the cache for files requested once, which may not be requested again. */
+const RECENT_SHARE = 1 / 8;
 
 export interface AreaEvents {
   /** Estimated recent requests of a file. */
@@ -44,53 +40,50 @@ export function costOf(id: string, bytes: Buffer): number {
 
 export class Areas {
   readonly #events: AreaEvents;
-  /** False if there is no `main` and so a single list. */
-  readonly #admits: boolean;
   readonly #main: LRUCache<string, Entry>;
   readonly #recent: LRUCache<string, Entry>;
-  readonly #ahead: LRUCache<string, Entry> | undefined;
+  readonly #ahead: LRUCache<string, Entry>;
 
-  constructor({ maxBytes, recentShare, aheadShare }: AreaShares, events: AreaEvents) {
+  constructor(maxBytes: number, aheadShare: number, events: AreaEvents) {
     this.#events = events;
-    this.#admits = recentShare + aheadShare < 1;
-    const recentBytes = Math.floor(maxBytes * recentShare);
+    const recentBytes = Math.floor(maxBytes * Math.min(RECENT_SHARE, 1 - aheadShare));
     const aheadBytes = Math.floor(maxBytes * aheadShare);
     const area = (bytes: number, onEvicted: (id: string, entry: Entry) => void) =>
       new LRUCache<string, Entry>({
+        // No entry fits into a list of one byte.
         maxSize: Math.max(bytes, 1),
         sizeCalculation: ({ cost }) => cost,
         disposeAfter: (entry, id, reason) => {
           if (reason === 'evict') onEvicted(id, entry);
         },
       });
-    const mainBytes = this.#admits ? maxBytes - recentBytes - aheadBytes : 0;
-    this.#main = area(mainBytes, (id, entry) => this.#events.onGone(id, entry, 'evicted', false));
-    this.#recent = area(recentBytes, (id, entry) => this.#offer(id, entry));
-    if (aheadBytes > 0) {
-      this.#ahead = area(aheadBytes, (id, entry) =>
-        this.#events.onGone(id, entry, 'evicted', true),
-      );
-    }
+    this.#main = area(maxBytes - recentBytes - aheadBytes, (id, entry) =>
+      events.onGone(id, entry, 'evicted', false),
+    );
+    this.#recent = area(recentBytes, (id, entry) => {
+      if (!this.#admit(id, entry)) events.onGone(id, entry, 'rejected', false);
+    });
+    this.#ahead = area(aheadBytes, (id, entry) => events.onGone(id, entry, 'evicted', true));
   }
 
   get files(): number {
-    return this.#main.size + this.#recent.size + (this.#ahead?.size ?? 0);
+    return this.#main.size + this.#recent.size + this.#ahead.size;
   }
 
   /** Bytes of the files and their bookkeeping. */
   get bytes(): number {
-    const ahead = this.#ahead?.calculatedSize ?? 0;
-    return this.#main.calculatedSize + this.#recent.calculatedSize + ahead;
+    const { calculatedSize: mainBytes } = this.#main;
+    return mainBytes + this.#recent.calculatedSize + this.#ahead.calculatedSize;
   }
 
   /** Does not count as a use. */
   has(id: string): boolean {
-    return this.#main.has(id) || this.#recent.has(id) || (this.#ahead?.has(id) ?? false);
+    return this.#main.has(id) || this.#recent.has(id) || this.#ahead.has(id);
   }
 
   /** The entry; does not count as a use. */
   peek(id: string): Entry | undefined {
-    return this.#main.peek(id) ?? this.#recent.peek(id) ?? this.#ahead?.peek(id);
+    return this.#main.peek(id) ?? this.#recent.peek(id) ?? this.#ahead.peek(id);
   }
 
   /** The file, marked as used; `wasAhead` if nobody requested it before. */
@@ -100,9 +93,9 @@ export class Areas {
       entry.isAgain = true;
       return { entry, wasAhead: false };
     }
-    const ahead = this.#ahead?.peek(id);
+    const ahead = this.#ahead.peek(id);
     if (!ahead) return undefined;
-    this.#ahead!.delete(id);
+    this.#ahead.delete(id);
     if (!this.#take(id, ahead)) this.#events.onGone(id, ahead, 'rejected', false);
     return { entry: ahead, wasAhead: true };
   }
@@ -113,17 +106,17 @@ export class Areas {
     return this.#take(id, entry);
   }
 
-  /** Adds a file that was read ahead. False if there is no `ahead`, or it is too large for it. */
+  /** Adds a file that was read ahead. False if it is too large for the list. */
   addAhead(id: string, entry: Entry): boolean {
-    if (!this.#ahead || entry.cost > this.#ahead.maxSize) return false;
+    if (entry.cost > this.#ahead.maxSize) return false;
     this.#ahead.set(id, entry);
     return true;
   }
 
   delete(id: string): boolean {
     for (const area of [this.#main, this.#recent, this.#ahead]) {
-      const entry = area?.peek(id);
-      if (!area || !entry) continue;
+      const entry = area.peek(id);
+      if (!entry) continue;
       area.delete(id);
       this.#events.onGone(id, entry, 'deleted', area === this.#ahead);
       return true;
@@ -134,18 +127,13 @@ export class Areas {
   *ids(): Generator<string> {
     yield* this.#main.keys();
     yield* this.#recent.keys();
-    if (this.#ahead) yield* this.#ahead.keys();
+    yield* this.#ahead.keys();
   }
 
   #take(id: string, entry: Entry): boolean {
     if (entry.cost > this.#recent.maxSize) return this.#admit(id, entry);
     this.#recent.set(id, entry);
     return true;
-  }
-
-  #offer(id: string, entry: Entry): void {
-    if (this.#admit(id, entry)) return;
-    this.#events.onGone(id, entry, this.#admits ? 'rejected' : 'evicted', false);
   }
 
   /** Adds the file to `main` if it is worth more than the files that it displaces. */

@@ -18,25 +18,19 @@ import { CacheCounters, type FileCacheStats } from './stats.js';
 export interface FileCacheOptions {
   /** Most bytes cached, including bookkeeping; 0 caches nothing (loads are still shared). */
   readonly maxBytes: number;
-  /** A file larger than this share of `maxBytes` is not cached. Default one eighth. */
-  readonly maxFileShare?: number;
   /** Puts the Bloom filter in front. Default false: the map behind it is as fast. */
   readonly filter?: boolean;
-  /** False: every requested file is cached, as in the paper. Default true. */
-  readonly admission?: boolean;
-  /** Share of `maxBytes` for files read ahead and not requested yet. Default 0. */
+  /** Share of `maxBytes` for files read ahead and not requested yet; 1: only for them. Default 0. */
   readonly aheadShare?: number;
-  /** How long a missing file is taken for absent. Default 1000; 0: not at all. */
-  readonly absentMs?: number;
   /** Milliseconds of a clock that only runs forward. Default performance.now. */
   readonly now?: () => number;
 }
 
-const DEFAULT_FILE_SHARE = 1 / 8;
-/** Share of the cache for files requested once, which may not be requested again. */
-const RECENT_SHARE = 1 / 8;
+/** A file larger than this share of the cache is not cached. */
+const MAX_FILE_SHARE = 1 / 8;
 const MAX_ABSENT_IDS = 4096;
-const DEFAULT_ABSENT_MS = 1000;
+/** How long a missing file is taken for absent. */
+const ABSENT_MS = 1000;
 /** Files that the tables are sized for at first; they grow with the cached files. */
 const MIN_TABLE_FILES = 1024;
 const MAX_TABLE_FILES = 2 ** 21;
@@ -48,7 +42,7 @@ export class FileCache {
   /** Decides whether to read ahead. */
   readonly readAhead = new ReadAhead({ minUsedShare: MIN_USED_SHARE, maxSources: MAX_SOURCES });
   readonly #maxFileBytes: number;
-  readonly #areas: Areas | undefined;
+  readonly #areas: Areas;
   readonly #hashing = new CheapHashing();
   #filter: MemberFilter | undefined;
   readonly #frequency: Frequency;
@@ -58,36 +52,29 @@ export class FileCache {
    * Ids that were not found, for a short time, so that a page that names a missing file does not
    * cause a disk lookup at every view.
    */
-  readonly #absent: LRUCache<string, true> | undefined;
+  readonly #absent: LRUCache<string, true>;
   readonly #counters = new CacheCounters();
 
   constructor(options: FileCacheOptions) {
-    const { maxBytes, maxFileShare = DEFAULT_FILE_SHARE, admission = true } = options;
+    const { maxBytes, filter = false, aheadShare = 0 } = options;
+    const { now = () => performance.now() } = options;
     const frequency = new Frequency(this.#tableFiles, this.#hashing);
-    this.#maxFileBytes = Math.floor(maxBytes * maxFileShare);
+    this.#maxFileBytes = Math.floor(maxBytes * MAX_FILE_SHARE);
     this.#frequency = frequency;
-    const { absentMs = DEFAULT_ABSENT_MS, now = () => performance.now() } = options;
-    if (absentMs > 0) {
-      this.#absent = new LRUCache({
-        max: MAX_ABSENT_IDS,
-        ttl: absentMs,
-        ttlResolution: 0,
-        perf: { now },
-      });
-    }
+    this.#absent = new LRUCache({
+      max: MAX_ABSENT_IDS,
+      ttl: ABSENT_MS,
+      ttlResolution: 0,
+      perf: { now },
+    });
     this.#flights = new Flights({
-      isKept: (id) => this.#areas?.has(id) ?? false,
+      isKept: (id) => this.#areas.has(id),
       onLoaded: (id, bytes) => this.#keep(id, bytes),
-      onAbsent: (id) => this.#absent?.set(id, true),
+      onAbsent: (id) => this.#absent.set(id, true),
       onBeside: (id, bytes, source, wanted) => this.#keepBeside(id, bytes, source, wanted),
     });
-    if (maxBytes === 0) return;
-    if (options.filter) this.#filter = new MemberFilter(this.#tableFiles, this.#hashing);
-    // Without admission there is one list, as in the paper: all of it is `recent`.
-    const aheadShare = options.aheadShare ?? 0;
-    const recentShare = admission ? Math.min(RECENT_SHARE, 1 - aheadShare) : 1 - aheadShare;
-    const shares = { maxBytes, recentShare, aheadShare };
-    this.#areas = new Areas(shares, {
+    if (filter) this.#filter = new MemberFilter(this.#tableFiles, this.#hashing);
+    this.#areas = new Areas(maxBytes, aheadShare, {
       frequency: (id) => frequency.estimate(id),
       onGone: (id, entry, why, aheadOnly) => this.#noteGone(id, entry, why, aheadOnly),
     });
@@ -127,7 +114,7 @@ export class FileCache {
 
   /** As `get`, after `find` has missed. Call `find` first to get a hit without waiting. */
   async fetch(id: string, load: Load, signal?: AbortSignal): Promise<Buffer | undefined> {
-    if (this.#absent?.has(id)) {
+    if (this.#absent.has(id)) {
       this.#counters.absentAnswers += 1;
       return undefined;
     }
@@ -142,7 +129,7 @@ export class FileCache {
   find(id: string): Buffer | undefined {
     const counters = this.#counters;
     // What is never cached need not be admitted.
-    const asked = this.#areas !== undefined && this.#frequency.count(id);
+    const asked = this.#maxFileBytes > 0 && this.#frequency.count(id);
     const found = this.#lookUp(id);
     if (!found) {
       if (asked) counters.missesAgain += 1;
@@ -158,12 +145,12 @@ export class FileCache {
 
   /** The file if it is in memory; does not count as a request. */
   peek(id: string): Buffer | undefined {
-    return this.#areas?.peek(id)?.bytes;
+    return this.#areas.peek(id)?.bytes;
   }
 
   /** Does not count as a request. */
   has(id: string): boolean {
-    return this.#areas?.has(id) ?? false;
+    return this.#areas.has(id);
   }
 
   /** Cached or in flight. */
@@ -173,30 +160,28 @@ export class FileCache {
 
   /** Call it when the file was created, changed or deleted: drops all that is known of it. */
   delete(id: string): void {
-    this.#absent?.delete(id);
+    this.#absent.delete(id);
     this.#flights.forget(id);
-    this.#areas?.delete(id);
+    this.#areas.delete(id);
   }
 
   /** Deletes all files whose id has this prefix. Scans every file: for rare events. */
   deletePrefix(prefix: string): void {
     this.#flights.forgetAll((id) => id.startsWith(prefix));
-    if (!this.#areas) return;
     for (const id of [...this.#areas.ids()]) if (id.startsWith(prefix)) this.#areas.delete(id);
   }
 
   stats(): FileCacheStats {
     const tableBytes = this.#frequency.byteLength + (this.#filter?.byteLength ?? 0);
     return this.#counters.stats({
-      files: this.#areas?.files ?? 0,
-      bytes: this.#areas?.bytes ?? 0,
+      files: this.#areas.files,
+      bytes: this.#areas.bytes,
       tableBytes,
       readAhead: this.readAhead.stats(),
     });
   }
 
   #lookUp(id: string): ReturnType<Areas['use']> {
-    if (!this.#areas) return undefined;
     if (!this.#filter) return this.#areas.use(id);
     if (!this.#filter.has(id)) {
       this.#counters.filterNo += 1;
@@ -208,26 +193,22 @@ export class FileCache {
   }
 
   #keep(id: string, loaded: Buffer): Buffer {
-    if (!this.#areas) return own(loaded);
     if (loaded.length > this.#maxFileBytes) {
       this.#counters.tooLarge += 1;
       return own(loaded);
     }
     const bytes = own(loaded);
-    this.#list(this.#areas, id, bytes);
-    return bytes;
-  }
-
-  #list(areas: Areas, id: string, bytes: Buffer): void {
     const entry = { bytes, source: '', cost: costOf(id, bytes) };
     // Adds to the filter first: the lists remove whatever they evict, maybe this file itself.
     this.#filter?.add(id);
-    if (!areas.add(id, entry)) this.#filter?.remove(id);
-    this.#fitTables(areas);
+    if (!this.#areas.add(id, entry)) this.#filter?.remove(id);
+    this.#fitTables();
+    return bytes;
   }
 
   /** Doubles the tables once there are more files than they are sized for. */
-  #fitTables(areas: Areas): void {
+  #fitTables(): void {
+    const areas = this.#areas;
     if (areas.files <= this.#tableFiles || this.#tableFiles >= MAX_TABLE_FILES) return;
     this.#tableFiles *= 2;
     this.#frequency.growTo(this.#tableFiles);
@@ -242,12 +223,12 @@ export class FileCache {
       this.readAhead.noteUsed(source, loaded.length);
       return this.#keep(id, loaded);
     }
-    if (!this.#areas || loaded.length > this.#maxFileBytes) return loaded;
+    if (loaded.length > this.#maxFileBytes) return loaded;
     const bytes = own(loaded);
     this.#filter?.add(id);
     const entry = { bytes, source, cost: costOf(id, bytes) };
     if (!this.#areas.addAhead(id, entry)) this.#filter?.remove(id);
-    this.#fitTables(this.#areas);
+    this.#fitTables();
     return bytes;
   }
 

@@ -1,6 +1,5 @@
 /** A file-level cache bounded by bytes; see README.md. */
 
-export { LRUCache } from 'lru-cache';
 export { FileCache, type FileCacheOptions } from './file-cache.js';
 export type { Flight } from './flights.js';
 export { isWhole, loadGroup, type Member, type Placed } from './group-load.js';

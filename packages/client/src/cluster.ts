@@ -1,14 +1,22 @@
 import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import {
+  type CallOptions,
   type ClientStats,
   FastdfsClient,
   FastdfsError,
   type StorageRecord,
 } from '@stevedore/fastdfs';
-import { isError, parseSecrets, StorageStatus, secretsProblem } from '@stevedore/protocol';
+import {
+  addressText,
+  isError,
+  parseSecrets,
+  StorageStatus,
+  secretsProblem,
+} from '@stevedore/protocol';
 import { DirectoryLock, StoreError } from '@stevedore/staging';
 import { invalidOption, type StoreOptions } from './options.js';
+import type { CopyAtStorage } from './places.js';
 
 /**
  * Examines a cluster before a store relies on it: asks each tracker for the storages that it knows,
@@ -84,7 +92,28 @@ export async function membersNow(client: FastdfsClient): Promise<readonly Storag
 
 /** `host:port` of a storage. */
 export function addressOf({ address, storagePort }: StorageRecord): string {
-  return address.includes(':') ? `[${address}]:${storagePort}` : `${address}:${storagePort}`;
+  return addressText(address, storagePort);
+}
+
+/** What a storage says of its copy. */
+export async function copyAt(
+  { address, storagePort: port }: StorageRecord,
+  fileId: string,
+  client: FastdfsClient,
+  options: CallOptions,
+): Promise<CopyAtStorage['copy']> {
+  const { size, crc32, kind } = client.describe(fileId);
+  const isFixed = kind === 'normal' || kind === 'slot';
+  try {
+    const storage = { address, port };
+    const info = await client.info(fileId, { ...options, storage, computeCrc: false });
+    const isSame = !isFixed || (info.size === size && info.crc32 === crc32);
+    return isSame ? 'present' : 'differs';
+  } catch (error) {
+    options.signal?.throwIfAborted();
+    if (!(error instanceof FastdfsError)) throw error;
+    return error.code === 'not_found' ? 'absent' : 'unknown';
+  }
 }
 
 /** The storages that the trackers know. Rejects with FastdfsError. */

@@ -1,6 +1,6 @@
 import { crc32 } from 'node:zlib';
 import type { FastdfsClient, RemoteFileInfo } from '@stevedore/fastdfs';
-import type { ServerAddress } from '@stevedore/protocol';
+import { addressText, type ServerAddress } from '@stevedore/protocol';
 import {
   type FileRow,
   isStoreError,
@@ -178,8 +178,7 @@ export class Downloads {
     try {
       const found = await this.#client.locateAll(fileId, signal ? { signal } : {});
       return found.map(({ address, port }) => {
-        const holder = address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`;
-        return { holder, storage: { address, port } };
+        return { holder: addressText(address, port), storage: { address, port } };
       });
     } catch (error) {
       throw storageError(error, fileId, isKnown);

@@ -1,11 +1,13 @@
 import {
   type FastdfsClient,
   FastdfsError,
+  isNotFound,
   type PossibleOrphan,
   type StorageRecord,
 } from '@stevedore/fastdfs';
-import { StorageStatus, TRUNK_EXTENSION } from '@stevedore/protocol';
+import { addressText, StorageStatus, TRUNK_EXTENSION } from '@stevedore/protocol';
 import type { Copies, ListedFile, TrunkSource, TrunkStore } from '@stevedore/staging';
+import { addressOf, copyAt } from './cluster.js';
 import { storageError } from './failures.js';
 
 const REMOVE_TIMEOUT_MS = 10_000;
@@ -98,19 +100,13 @@ export class FastdfsTrunkStore implements TrunkStore {
   }
 
   async copies(fileId: string, signal: AbortSignal): Promise<Copies> {
-    const { group, size, crc32 } = this.#client.describe(fileId);
+    const { group } = this.#client.describe(fileId);
     const storages = await this.#client.listStorages(group, undefined, { signal });
     const active = storages.filter(({ status }) => status === StorageStatus.active);
     const asked = active.map(async (storage) => {
-      const at = { address: storage.address, port: storage.storagePort };
-      try {
-        const info = await this.#client.info(fileId, { signal, storage: at, computeCrc: false });
-        return info.size === size && info.crc32 === crc32 ? [formatHolder(at)] : [];
-      } catch (error) {
-        // A storage that does not answer proves nothing.
-        if (error instanceof FastdfsError && !signal.aborted) return [];
-        throw error;
-      }
+      // A storage that does not answer proves nothing.
+      const copy = await copyAt(storage, fileId, this.#client, { signal });
+      return copy === 'present' ? [addressOf(storage)] : [];
     });
     return { holders: (await Promise.all(asked)).flat(), members: active.length };
   }
@@ -157,7 +153,7 @@ export class FastdfsTrunkStore implements TrunkStore {
     signal: AbortSignal,
   ): Promise<string | undefined> {
     if (!MEMBERS.has(status)) return undefined;
-    const where = `storage ${formatHolder({ address, port })} of ${group}`;
+    const where = `storage ${addressText(address, port)} of ${group}`;
     if (status !== StorageStatus.active) return `${where} is away`;
     try {
       for (let storePathIndex = 0; storePathIndex < storePathCount; storePathIndex++) {
@@ -185,14 +181,6 @@ export class FastdfsTrunkStore implements TrunkStore {
     if (kind === 'slave') return;
     onFile({ fileId, size, crc32, createdAt: createdAt.getTime() });
   }
-}
-
-function isNotFound(error: unknown): boolean {
-  return error instanceof FastdfsError && error.code === 'not_found';
-}
-
-function formatHolder({ address, port }: { readonly address: string; readonly port: number }) {
-  return address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`;
 }
 
 function parseHolder(holder: string): { readonly address: string; readonly port: number } {

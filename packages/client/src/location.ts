@@ -1,7 +1,7 @@
-import { type FastdfsClient, FastdfsError, type StorageRecord } from '@stevedore/fastdfs';
+import type { FastdfsClient } from '@stevedore/fastdfs';
 import { formatFileId, parseFileId, parseSliceId, StorageStatus } from '@stevedore/protocol';
 import { type FileRow, parseKey, type ReadableStaging } from '@stevedore/staging';
-import { addressOf, type Clients } from './cluster.js';
+import { addressOf, type Clients, copyAt } from './cluster.js';
 import type { Lookup } from './lookup.js';
 import type { CopyAtStorage, DiskPlace, TrunkPlace } from './places.js';
 import type { Siblings } from './siblings.js';
@@ -77,7 +77,11 @@ function ownTrunk({ trunk }: FileRow, { fileMap }: ReadableStaging): KnownTrunk 
   if (!known) return { kind, fileId, offset };
   const { files, deadFiles, copied } = known;
   return {
-    ...{ kind, fileId, offset, files: files - deadFiles, isConfirmed: copied > 0 },
+    kind,
+    fileId,
+    offset,
+    files: files - deadFiles,
+    isConfirmed: copied > 0,
     ...(copied > 0 && { confirmedAt: new Date(copied) }),
   };
 }
@@ -107,23 +111,4 @@ async function copiesOf(
       return { address: addressOf(storage), active, copy };
     }),
   );
-}
-
-async function copyAt(
-  { address, storagePort: port }: StorageRecord,
-  fileId: string,
-  client: FastdfsClient,
-  options: { readonly deadlineMs: number; readonly signal?: AbortSignal },
-): Promise<CopyAtStorage['copy']> {
-  const { size, crc32, kind } = client.describe(fileId);
-  const isFixed = kind === 'normal' || kind === 'slot';
-  try {
-    const storage = { address, port };
-    const info = await client.info(fileId, { ...options, storage, computeCrc: false });
-    const isSame = !isFixed || (info.size === size && info.crc32 === crc32);
-    return isSame ? 'present' : 'differs';
-  } catch (error) {
-    if (!(error instanceof FastdfsError)) throw error;
-    return error.code === 'not_found' ? 'absent' : 'unknown';
-  }
 }

@@ -103,7 +103,9 @@ async function openStore(
         if (map) {
           const joining = { ...(await identity()), origin };
           deployed = {
-            ...{ map, joining, joined: await joined(map, joining) },
+            map,
+            joining,
+            joined: await joined(map, joining),
             lastRun: await loadRun(directory),
             saveRun: (run) => saveRun(directory, run),
             hasCopies: onRebuild ? undefined : parsed.stagedCopies > 1,
@@ -130,8 +132,10 @@ async function openStore(
     const held =
       map && !onRebuild && isFirst
         ? await HeldCopies.open({
-            ...{ folder: join(directory, 'held'), origin: staging.origin },
-            ...{ limitBytes: parsed.heldSize, now: unixTime },
+            folder: join(directory, 'held'),
+            origin: staging.origin,
+            limitBytes: parsed.heldSize,
+            now: unixTime,
           })
         : undefined;
     store = new LocalFileStore({
@@ -312,7 +316,9 @@ function makeClients(
   connections: number,
 ): Clients {
   const options = {
-    ...{ trackers, secret, maxConnectionsPerAddress: connections },
+    trackers,
+    secret,
+    maxConnectionsPerAddress: connections,
     maxConnections: Math.max(MAX_CONNECTIONS, connections),
   };
   return { reading: connect({ ...options, followMoves: true }), merging: connect(options) };

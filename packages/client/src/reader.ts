@@ -14,6 +14,7 @@ import { LRUCache } from 'lru-cache';
 import type { Downloads, RemoteBytes, Signal } from './downloads.js';
 import { aborted, isWithoutCopy, notFound } from './failures.js';
 import { type EntryGroup, keyInName } from './foreign-trunks.js';
+import { readAll } from './http/answers.js';
 import { type LargeSource, readLarge } from './large-reader.js';
 import type { ByteRange, CachedFile } from './types.js';
 
@@ -214,7 +215,9 @@ export class Reader {
       group: () => {
         const group = file.groupAround?.(this.#options.readAheadBytes);
         const members = group?.members.map((entry) => ({
-          ...{ ...entry, id: idOf(entry.offset, keyInName(entry.name)), alive: true },
+          ...entry,
+          id: idOf(entry.offset, keyInName(entry.name)),
+          alive: true,
         }));
         return group && { members: members!, asked: group.asked };
       },
@@ -238,7 +241,11 @@ export class Reader {
     const read = (offset: number, bytes: number) => source.part(offset, bytes, flight.signal);
     const bytes = await loadGroup({
       ...group,
-      ...{ cache: this.cache, flight, source: source.fileId, maxBytes, read },
+      cache: this.cache,
+      flight,
+      source: source.fileId,
+      maxBytes,
+      read,
     }).catch((error: unknown) => {
       if (!isWithoutCopy(error)) throw error;
     });
@@ -273,7 +280,7 @@ export class Reader {
     if (local.has(row)) {
       yield {
         read: (start, length) =>
-          collect(spool.read(row.key, row, { start, end: start + length - 1 })),
+          readAll(spool.read(row.key, row, { start, end: start + length - 1 })),
         onDamage: () => local.noteDamage(row, 'spool'),
       };
     }
@@ -301,12 +308,6 @@ export class Reader {
 
 function remoteId(fileId: string, offset: number): string {
   return `${fileId}@${offset}`;
-}
-
-async function collect(chunks: AsyncIterable<Buffer>): Promise<Buffer> {
-  const collected: Buffer[] = [];
-  for await (const chunk of chunks) collected.push(chunk);
-  return collected.length === 1 ? collected[0]! : Buffer.concat(collected);
 }
 
 function isElsewhere(row: FileRow, current: FileRow): boolean {

@@ -50,7 +50,13 @@ class Sibling implements SiblingToAsk {
     const downloads = new Downloads(client, staging, missing);
     this.reader = new Reader(staging, downloads, readerOptions, reader);
     this.lookup = new Lookup({
-      ...{ staging, client, downloads, reader: this.reader, reads, now, pendingIds },
+      staging,
+      client,
+      downloads,
+      reader: this.reader,
+      reads,
+      now,
+      pendingIds,
       foreignFiles: undefined,
     });
   }

@@ -1,6 +1,7 @@
 import { PassThrough, pipeline, Readable } from 'node:stream';
 import { StoreError } from '@stevedore/staging/errors';
 import type { Signal } from './downloads.js';
+import { readAll } from './http/answers.js';
 import type {
   ByteRange,
   FileInfo,
@@ -90,7 +91,7 @@ export class FileHandle implements StoredFile {
 
   async bytes(options?: ReadOptions): Promise<Buffer> {
     const bytes = await this.content(options);
-    return Buffer.isBuffer(bytes) ? Buffer.from(bytes) : collect(bytes);
+    return Buffer.isBuffer(bytes) ? Buffer.from(bytes) : readAll(bytes);
   }
 
   stream(options?: ReadOptions): Readable {
@@ -116,18 +117,18 @@ export function infoOf(file: StoredFile): FileInfo {
   const { name, size, type, crc32, state, stagedAt, group, expiresAt, fileId } = file;
   const { idPending } = file;
   return {
-    ...{ key: file.key ?? '', name, size, type, crc32, state, stagedAt },
+    key: file.key ?? '',
+    name,
+    size,
+    type,
+    crc32,
+    state,
+    stagedAt,
     ...(group === undefined ? {} : { group }),
     ...(expiresAt === undefined ? {} : { expiresAt }),
     ...(fileId === undefined ? {} : { fileId }),
     ...(idPending === undefined ? {} : { idPending }),
   };
-}
-
-async function collect(stream: Readable): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  for await (const chunk of stream) chunks.push(chunk as Buffer);
-  return Buffer.concat(chunks);
 }
 
 function checkRange(range: ByteRange | undefined, size: number): void {

@@ -65,7 +65,10 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
     await staging.acceptance.makeRoom(Math.min(size ?? 0, limits.maxFileBytes));
     const key = staging.keys.next();
     const about = {
-      ...{ name, type, createdAt: now(), note },
+      name,
+      type,
+      createdAt: now(),
+      note,
       ...(group === undefined ? {} : { group }),
       ...(ttlMs === undefined ? {} : { ttlMs }),
       ...(once === undefined ? {} : { once: onceText(once) }),

@@ -116,6 +116,10 @@ export function isUnreachable(error: unknown): error is FastdfsError {
   return error instanceof FastdfsError && UNREACHABLE.has(error.code);
 }
 
+export function isNotFound(error: unknown): error is FastdfsError {
+  return error instanceof FastdfsError && error.code === 'not_found';
+}
+
 /** The bytes are at another id. Not a failure: the read continues there. */
 export class Redirect extends Error {
   override readonly name = 'Redirect';

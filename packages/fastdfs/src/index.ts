@@ -21,6 +21,7 @@ export {
   FastdfsError,
   type FastdfsErrorCode,
   type FastdfsErrorDetails,
+  isNotFound,
 } from './errors.js';
 export {
   CHANNELS,

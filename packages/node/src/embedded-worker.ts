@@ -1,7 +1,7 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import type { TierOptions } from '@stevedore/tiering';
 import { startTracker, type Tracker } from '@stevedore/tracker';
-import { asError, codeOf } from '@stevedore/wire';
+import { asError, codeOf, DEFAULT_HOST } from '@stevedore/wire';
 import { startStorage } from './index.js';
 
 /**
@@ -10,16 +10,24 @@ import { startStorage } from './index.js';
  */
 
 export interface EmbeddedSettings {
+  /** Where the files go; created if it is missing. */
   readonly directory: string;
-  readonly host: string;
-  readonly trackerPort: number;
-  readonly storagePort: number;
-  readonly group: string | undefined;
-  readonly tiers: TierOptions;
-  readonly cacheBytes: number;
-  /** None: the node has a tracker of its own. */
-  readonly trackers: readonly string[];
-  readonly secrets: readonly string[];
+  /** Default 127.0.0.1. */
+  readonly host?: string;
+  /** Default 0: a free one. */
+  readonly trackerPort?: number;
+  /** Default 0: a free one. */
+  readonly storagePort?: number;
+  /** Trackers to join, `host:port`. Default none: the node starts one of its own. */
+  readonly trackers?: readonly string[];
+  /** Default `group1`. */
+  readonly group?: string;
+  /** Small files as rows beside their metadata, and their migration. Default: disabled. */
+  readonly tiers?: TierOptions;
+  /** Memory for the cache of files that clients read from it. Default 16 MiB. */
+  readonly cacheBytes?: number;
+  /** Secrets of which clients must have one. Default none: every client is served. */
+  readonly secrets?: readonly string[];
 }
 
 /** Where to reach the node. */
@@ -47,6 +55,8 @@ export interface ToWorker {
   readonly kind: 'close';
 }
 
+/** The SDK in this process has its own cache; this one is for other clients. */
+const CACHE_BYTES = 16 * 1024 * 1024;
 /** Space that uploads leave free, for the rest of a small machine. */
 const RESERVED_SPACE_MEGABYTES = 64;
 
@@ -63,10 +73,22 @@ function plain(error: unknown): PlainError {
 }
 
 async function run(settings: EmbeddedSettings): Promise<() => Promise<void>> {
-  const { directory, host, storagePort, group, tiers, cacheBytes, secrets } = settings;
+  const { directory, host = DEFAULT_HOST, trackerPort = 0, storagePort = 0 } = settings;
+  const { group, tiers = {}, cacheBytes = CACHE_BYTES, secrets = [] } = settings;
   const onError = (error: Error): void => tell({ kind: 'trouble', error: plain(error) });
-  const tracker = settings.trackers.length === 0 ? await ownTracker(settings, onError) : undefined;
-  const trackers = tracker ? [`${reachableHost(host)}:${tracker.port}`] : settings.trackers;
+  let { trackers = [] } = settings;
+  let tracker: Tracker | undefined;
+  if (trackers.length === 0) {
+    const reservedSpaceMegabytes = RESERVED_SPACE_MEGABYTES;
+    tracker = await startTracker({
+      host,
+      port: trackerPort,
+      secrets,
+      reservedSpaceMegabytes,
+      onError,
+    });
+    trackers = [`${reachableHost(host)}:${tracker.port}`];
+  }
   try {
     const storage = await startStorage({
       host,
@@ -90,14 +112,6 @@ async function run(settings: EmbeddedSettings): Promise<() => Promise<void>> {
     await tracker?.close();
     throw error;
   }
-}
-
-function ownTracker(
-  { host, trackerPort, secrets }: EmbeddedSettings,
-  onError: (error: Error) => void,
-): Promise<Tracker> {
-  const reservedSpaceMegabytes = RESERVED_SPACE_MEGABYTES;
-  return startTracker({ host, port: trackerPort, secrets, reservedSpaceMegabytes, onError });
 }
 
 /** The address at which local clients reach a server that listens on `host`. */

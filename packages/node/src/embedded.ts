@@ -1,6 +1,5 @@
 import { Worker } from 'node:worker_threads';
-import type { TierOptions } from '@stevedore/tiering';
-import { DEFAULT_HOST, StartError } from '@stevedore/wire';
+import { StartError } from '@stevedore/wire';
 import type {
   EmbeddedPorts,
   EmbeddedSettings,
@@ -14,28 +13,7 @@ import type {
  * thread, and killing the process ends all of it.
  */
 
-/** The SDK in this process has its own cache; this one is for other clients. */
-const CACHE_BYTES = 16 * 1024 * 1024;
-
-export interface EmbeddedNodeOptions {
-  /** Where the files go; created if it is missing. */
-  readonly directory: string;
-  /** Default 127.0.0.1. */
-  readonly host?: string;
-  /** Default 0: a free one. */
-  readonly trackerPort?: number;
-  /** Default 0: a free one. */
-  readonly storagePort?: number;
-  /** Trackers to join, `host:port`. Default none: the node starts one of its own. */
-  readonly trackers?: readonly string[];
-  /** Default `group1`. */
-  readonly group?: string;
-  /** Small files as rows beside their metadata, and their migration. Default: disabled. */
-  readonly tiers?: TierOptions;
-  /** Memory for the cache of files that clients read from it. Default 16 MiB. */
-  readonly cacheBytes?: number;
-  /** Secrets of which clients must have one. Default none: every client is served. */
-  readonly secrets?: readonly string[];
+export interface EmbeddedNodeOptions extends EmbeddedSettings {
   /**
    * Called with failures after the start: those that the node survives (a request that met a broken
    * disk), and its end (code `embedded_node_stopped`).
@@ -64,19 +42,9 @@ class EmbeddedNodeError extends Error {
  * EACCES, ENOTDIR and so on, and whose message says what to do.
  */
 export async function startEmbeddedNode(options: EmbeddedNodeOptions): Promise<EmbeddedNode> {
-  const settings: EmbeddedSettings = {
-    directory: options.directory,
-    host: options.host ?? DEFAULT_HOST,
-    trackerPort: options.trackerPort ?? 0,
-    storagePort: options.storagePort ?? 0,
-    trackers: options.trackers ?? [],
-    group: options.group,
-    tiers: options.tiers ?? {},
-    cacheBytes: options.cacheBytes ?? CACHE_BYTES,
-    secrets: options.secrets ?? [],
-  };
+  const { onError = () => {}, ...workerData } = options;
   const worker = new Worker(new URL('./embedded-worker.js', import.meta.url), {
-    workerData: settings,
+    workerData,
     name: 'stevedore-node',
   });
   const exited = new Promise<number>((resolve) => worker.once('exit', resolve));
@@ -84,7 +52,6 @@ export async function startEmbeddedNode(options: EmbeddedNodeOptions): Promise<E
 
   let closing = false;
   let lastError: Error | undefined;
-  const onError = options.onError ?? (() => {});
   worker.on('message', (message: FromWorker) => {
     if (message.kind === 'trouble') onError(trouble(message.error));
   });

@@ -1,7 +1,7 @@
 /** Options: declared once, read from flags, the environment, a file or a program. */
 
 export {
-  boundsOf,
+  defaultsOf,
   formatBytes,
   type OptionKind,
   type OptionSpec,
@@ -12,4 +12,3 @@ export {
   typedDefault,
 } from './option.js';
 export * from './parse.js';
-export { checkInteger, integers } from './parse.js';

@@ -104,12 +104,9 @@ function measured(
   };
 }
 
-/** Its default, minimum and maximum, for `integers`. */
-export function boundsOf(
-  spec: OptionSpec<number>,
-  most = spec.maximum ?? Number.MAX_SAFE_INTEGER,
-): readonly [usual: number, least: number, most: number] {
-  return [spec.default, spec.minimum ?? 0, most];
+export function defaultsOf<Table extends OptionTable>(table: Table): OptionValues<Table> {
+  const defaults = Object.entries(table).map(([name, spec]) => [name, spec.default]);
+  return Object.fromEntries(defaults) as OptionValues<Table>;
 }
 
 /** The default as a user would type it: `64MiB`, `60s`; `none`, `on` and `off` for people. */

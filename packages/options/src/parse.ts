@@ -1,5 +1,6 @@
 import { closestMatch } from 'leven';
 import {
+  defaultsOf,
   formatBytes,
   type OptionSpec,
   type OptionTable,
@@ -74,10 +75,9 @@ export function parseOptions<Table extends OptionTable>(
   sources: readonly OptionSource[],
   check: OptionCheck<Table> = () => [],
 ): OptionValues<Table> {
-  const values: Record<string, unknown> = {};
+  const values: Record<string, unknown> = { ...defaultsOf(table) };
   const names = new Map<string, string>();
   const problems: string[] = [];
-  for (const [name, spec] of Object.entries(table)) values[name] = spec.default;
   for (const { values: raw, nameOf } of [...sources].reverse()) {
     for (const [name, value] of Object.entries(raw)) {
       if (value === undefined) continue;
@@ -188,32 +188,4 @@ function unknownOption(
 export function nearestName(name: string, known: readonly string[]): string | undefined {
   const maxDistance = Math.max(2, Math.floor(name.length / 3));
   return closestMatch(name, [...known], { maxDistance });
-}
-
-/** Numbers given by a program, without units or text. */
-
-/** The default of an option, its minimum and its maximum. */
-type IntegerBounds = readonly [usual: number, least: number, most: number];
-
-/**
- * Each option as given, or its default; OptionError for anything but an integer within its bounds.
- */
-export function integers<Name extends string>(
-  given: { readonly [Each in NoInfer<Name>]?: number | undefined },
-  bounds: Readonly<Record<Name, IntegerBounds>>,
-): Record<Name, number> {
-  const values: Partial<Record<Name, number>> = {};
-  for (const name of Object.keys(bounds) as Name[]) {
-    const [usual, least, most] = bounds[name];
-    const value = given[name] ?? usual;
-    checkInteger(name, value, least, most);
-    values[name] = value;
-  }
-  return values as Record<Name, number>;
-}
-
-export function checkInteger(name: string, value: number, least: number, most: number): void {
-  if (!Number.isInteger(value) || value < least || value > most) {
-    throw new OptionError(`${name} must be an integer from ${least} to ${most}, not ${value}`);
-  }
 }

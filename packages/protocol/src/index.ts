@@ -1,7 +1,7 @@
 export { ProtocolError } from './bytes.js';
 export * from './command.js';
 export * from './commands/authentication.js';
-export { activeTest, type FileName, quit } from './commands/shared.js';
+export { activeTest, addressText, type FileName, quit } from './commands/shared.js';
 export * from './commands/storage-file.js';
 export * from './commands/storage-metadata.js';
 export * from './commands/storage-migration.js';

@@ -85,7 +85,6 @@ async function openOn(
   const { disk, environment, onError } = settings;
   const storePaths = new StorePaths(
     settings.storePaths.map((path) => new StorePath(path, disk, environment)),
-    settings.reservedSpaceMegabytes * 1024 * 1024,
   );
   const onDisk = (each: Disk): FileBackend =>
     backend?.files ?? filesOnDisk(each, (path) => storePaths.of(path).temporaryFile());
@@ -110,7 +109,6 @@ async function openOn(
   const rotation = new DirectoryRotation(
     saved ?? { high: 0, low: 0, files: 0 },
     settings.subdirectoriesPerPath,
-    settings.filesPerDirectory,
     () => void stateFile.save(state()),
   );
   const counters = new StorageCounters(() => nowSeconds(environment));

@@ -41,9 +41,12 @@ export interface FirstCopyState {
   finish(): void;
 }
 
+/** Files put into a directory before the next one is used, as in FastDFS. */
+const FILES_PER_DIRECTORY = 100;
+
 /**
- * The current directory for new files. It moves on after `filesPerDirectory` files, the second
- * number first, and wraps around.
+ * The current directory for new files. It moves on when it has its files, the second number
+ * first, and wraps around.
  */
 export interface RotationState {
   readonly high: number;
@@ -54,19 +57,12 @@ export interface RotationState {
 
 export class DirectoryRotation {
   readonly #subdirectories: number;
-  readonly #filesPerDirectory: number;
   readonly #moved: () => void;
   #state: RotationState;
 
   /** `moved` is called whenever the directory changes. */
-  constructor(
-    start: RotationState,
-    subdirectories: number,
-    filesPerDirectory: number,
-    moved: () => void,
-  ) {
+  constructor(start: RotationState, subdirectories: number, moved: () => void) {
     this.#subdirectories = subdirectories;
-    this.#filesPerDirectory = filesPerDirectory;
     this.#moved = moved;
     const fits = start.high < subdirectories && start.low < subdirectories;
     this.#state = fits ? start : { high: 0, low: 0, files: 0 };
@@ -79,7 +75,7 @@ export class DirectoryRotation {
   /** The directory for one more file. */
   next(): { readonly high: number; readonly low: number } {
     const { high, low, files } = this.#state;
-    if (files < this.#filesPerDirectory) {
+    if (files < FILES_PER_DIRECTORY) {
       this.#state = { high, low, files: files + 1 };
       return this.#state;
     }

@@ -1,7 +1,7 @@
 import { resolve } from 'node:path';
 import { type Disk, localDisk } from '@stevedore/disk';
-import { boundsOf, integers, OptionError } from '@stevedore/options';
-import { isGroupName, MAX_GROUP_SERVERS } from '@stevedore/protocol';
+import { defaultsOf, OptionError, type OptionValues } from '@stevedore/options';
+import { isGroupName } from '@stevedore/protocol';
 import {
   type AccessOptions,
   type AccessSettings,
@@ -18,46 +18,27 @@ import {
 } from '@stevedore/wire';
 import { storageFlags } from './flags.js';
 
-export interface StorageOptions extends ConnectionOptions, AccessOptions {
+type Flags = OptionValues<typeof storageFlags>;
+
+export interface StorageOptions
+  extends Partial<Omit<Flags, 'storePaths' | 'heartbeat' | 'cacheSize' | 'readAhead'>>,
+    ConnectionOptions,
+    AccessOptions {
   /** Directories that hold the files; made if they do not exist. At least one. */
   readonly storePaths: readonly string[];
-  /** Trackers to join, `host:port`. None: the storage serves clients that know its address. */
-  readonly trackers?: readonly string[];
-  /** Address to listen on, and to connect to trackers from. Default 127.0.0.1. */
-  readonly host?: string;
-  /** Default 23000; 0 picks a free one. */
-  readonly port?: number;
-  /** 1 to 16 letters and digits. Default `group1`. */
-  readonly group?: string;
   /** IPv4 address for file names. Default: as the trackers see this storage. */
   readonly address?: string;
-  /** Directories per level, 1 to 256, the same in the whole group. Default 256. */
-  readonly subdirectoriesPerPath?: number;
-  /** Files put into a directory before the next one is used. Default 100. */
-  readonly filesPerDirectory?: number;
-  /** Space that uploads leave free in a store path, MiB. Default 0: the tracker takes care. */
-  readonly reservedSpaceMegabytes?: number;
   /** Idle files kept open; fewer if the system runs out of descriptors. Default 2560. */
   readonly maxIdleFiles?: number;
-  /** Memory for the cache of small files and slices. Default 64 MiB; 0 disables it. */
+  /** The flag `cacheSize`. */
   readonly cacheBytes?: number;
-  /** Put a Bloom filter in front of that cache. Default false: the map is as fast alone. */
-  readonly cacheFilter?: boolean;
-  /** Bytes read at once for slices of one affinity group. Default 1 MiB; 0 reads each alone. */
+  /** The flag `readAhead`. */
   readonly readAheadBytes?: number;
-  /**
-   * Share of the cache for slices that were read ahead and not requested yet, 0 to 1. Default
-   * 0.25; with 1, nothing else is cached.
-   */
+  /** Share of the cache for slices read ahead and not requested yet. Default 0.25. */
   readonly readAheadShare?: number;
-  /**
-   * Members of the group, including this storage, that must have a new file before it is
-   * answered; with fewer, it is removed and refused with status 11. Default 1, as in FastDFS.
-   */
-  readonly writeCopies?: number;
   /** How long a new file waits for the other members. Default 5000. */
   readonly writeTimeoutMs?: number;
-  /** Interval of heartbeats to the trackers. Default 30,000. */
+  /** The flag `heartbeat`. */
   readonly beatIntervalMs?: number;
   /** Pause before reconnecting to a tracker or member. Default 1000. */
   readonly reconnectDelayMs?: number;
@@ -81,40 +62,32 @@ export interface StorageSettings
   readonly access: AccessSettings;
 }
 
-const DAY_MS = 86_400_000;
 const MAX_STORE_PATHS = 256;
 const MAX_TRACKERS = 16;
 
+/** Numbers are within their bounds: the flags of an operator check them. */
 export function storageSettings(options: StorageOptions): StorageSettings {
-  const host = options.host ?? storageFlags.host.default;
+  const { heartbeat, cacheSize, readAhead, ...flags } = defaultsOf(storageFlags);
   const [first, ...others] = options.storePaths.map((path) => resolve(path));
   if (first === undefined || others.length >= MAX_STORE_PATHS) {
     throw new OptionError(`storePaths must name 1 to ${MAX_STORE_PATHS} directories`);
   }
   const settings: StorageSettings = {
+    ...flags,
+    maxIdleFiles: 2560,
+    cacheBytes: cacheSize,
+    readAheadBytes: readAhead,
+    readAheadShare: 0.25,
+    writeTimeoutMs: 5000,
+    beatIntervalMs: heartbeat,
+    reconnectDelayMs: 1000,
+    disk: localDisk,
+    environment: systemEnvironment,
+    onError: () => {},
+    address: undefined,
+    ...options,
     storePaths: [first, ...others],
     trackers: (options.trackers ?? []).map((text) => checkAddress(text, DEFAULT_TRACKER_PORT)),
-    host,
-    group: options.group ?? storageFlags.group.default,
-    address: options.address,
-    cacheFilter: options.cacheFilter ?? storageFlags.cacheFilter.default,
-    readAheadShare: options.readAheadShare ?? 0.25,
-    ...integers(options, {
-      port: boundsOf(storageFlags.port),
-      subdirectoriesPerPath: boundsOf(storageFlags.subdirectoriesPerPath),
-      filesPerDirectory: [100, 1, 1_000_000_000],
-      reservedSpaceMegabytes: [0, 0, 2 ** 40],
-      maxIdleFiles: [2560, 0, 1_000_000],
-      cacheBytes: boundsOf(storageFlags.cacheSize, 2 ** 40),
-      readAheadBytes: boundsOf(storageFlags.readAhead),
-      writeCopies: boundsOf(storageFlags.writeCopies, MAX_GROUP_SERVERS),
-      writeTimeoutMs: [5000, 1, DAY_MS],
-      beatIntervalMs: [30_000, 1, DAY_MS],
-      reconnectDelayMs: [1000, 1, DAY_MS],
-    }),
-    disk: options.disk ?? localDisk,
-    environment: options.environment ?? systemEnvironment,
-    onError: options.onError ?? (() => {}),
     limits: connectionLimits(options),
     access: accessSettings(options),
   };
@@ -133,9 +106,6 @@ function check(settings: StorageSettings): void {
   }
   if (address !== undefined && !isOwnAddress(address)) {
     throw new OptionError(`address must be an IPv4 address, not "${address}"`);
-  }
-  if (!(settings.readAheadShare >= 0 && settings.readAheadShare <= 1)) {
-    throw new OptionError(`readAheadShare must be from 0 to 1, not ${settings.readAheadShare}`);
   }
   if (settings.writeCopies > 1 && trackers.length === 0) {
     throw new OptionError('writeCopies needs trackers, which list the other members');

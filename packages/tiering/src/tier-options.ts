@@ -1,6 +1,6 @@
 import { type Parameters, parameters } from '@stevedore/balance';
-import { boundsOf, checkInteger, integers, OptionError } from '@stevedore/options';
-import { isGroupName, messageOf } from '@stevedore/protocol';
+import { OptionError } from '@stevedore/options';
+import { isGroupName } from '@stevedore/protocol';
 import { tierFlags } from './flags.js';
 
 /** The metadata tier of a storage, and what moves files out of it and back. */
@@ -58,7 +58,10 @@ const MAX_GROUPS = 64;
 /** A server that is busier makes metadata wait, though it could serve all of it. */
 const EFFICIENCY_MARK = 0.8;
 
-/** `group`: the storage's own, which nothing moves to. */
+/**
+ * Numbers are within their bounds: the flags of an operator check them. `group`: the storage's own,
+ * which nothing moves to.
+ */
 export function tierSettings(options: TierOptions, group: string): TierSettings {
   const { smallFileShare = tierFlags.smallFileShare.default / 100 } = options;
   const settings: TierSettings = {
@@ -67,25 +70,22 @@ export function tierSettings(options: TierOptions, group: string): TierSettings 
     moveTo: options.moveTo,
     shareWith: Object.freeze([...(options.shareWith ?? [])]),
     migrates: options.migrates ?? true,
-    parameters: checked({ efficiencyMark: EFFICIENCY_MARK, ...options.parameters, smallFileShare }),
-    ...integers(options, {
-      // Tests have rooms of a few bytes.
-      roomBytes: [tierFlags.metadataTierSize.default, 1, 2 ** 50],
-      intervalMs: [1000, 10, 3_600_000],
-      bytesPerSecond: boundsOf(tierFlags.bandwidth, 2 ** 50),
-      accessBytes: [4 * KIB, 0, 2 ** 40],
-      readAccessBytes: [KIB, 0, 2 ** 40],
-      maxRunning: [64, 1, 100_000],
-      maxBesideMetadata: [2, 1, 100_000],
-      maxWaitMs: [10_000, 1, 3_600_000],
-      movesPerSecond: boundsOf(tierFlags.moveRate, 1_000_000),
-      graceMs: [60_000, 0, 86_400_000],
+    parameters: parameters({
+      efficiencyMark: EFFICIENCY_MARK,
+      ...options.parameters,
+      smallFileShare,
     }),
+    roomBytes: options.roomBytes ?? tierFlags.metadataTierSize.default,
+    intervalMs: options.intervalMs ?? 1000,
+    bytesPerSecond: options.bytesPerSecond ?? tierFlags.bandwidth.default,
+    accessBytes: options.accessBytes ?? 4 * KIB,
+    readAccessBytes: options.readAccessBytes ?? KIB,
+    maxRunning: options.maxRunning ?? 64,
+    maxBesideMetadata: options.maxBesideMetadata ?? 2,
+    maxWaitMs: options.maxWaitMs ?? 10_000,
+    movesPerSecond: options.movesPerSecond ?? tierFlags.moveRate.default,
+    graceMs: options.graceMs ?? 60_000,
   };
-  const { minimumThresholdBytes, maximumThresholdBytes } = settings.parameters;
-  const { thresholdBytes } = settings;
-  checkInteger('thresholdBytes', thresholdBytes, minimumThresholdBytes, maximumThresholdBytes);
-  checkInteger('maximumThresholdBytes', maximumThresholdBytes, 1, 64 * KIB * KIB);
   checkGroups(settings, group);
   return Object.freeze(settings);
 }
@@ -97,13 +97,5 @@ function checkGroups({ moveTo, shareWith }: TierSettings, own: string): void {
   for (const each of groups) {
     if (!isGroupName(each)) throw new OptionError(`"${each}" is no name of a group`);
     if (each === own) throw new OptionError(`${own} cannot move files to itself`);
-  }
-}
-
-function checked(given: Partial<Parameters>): Parameters {
-  try {
-    return parameters(given);
-  } catch (error) {
-    throw new OptionError(messageOf(error));
   }
 }

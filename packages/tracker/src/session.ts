@@ -1,5 +1,5 @@
-import { type ChangeList, type ServerBrief, Status } from '@stevedore/protocol';
-import { addressText, type ConnectionEnds, StatusError } from '@stevedore/wire';
+import { addressText, type ChangeList, type ServerBrief, Status } from '@stevedore/protocol';
+import { type ConnectionEnds, StatusError } from '@stevedore/wire';
 import type { Group } from './group.js';
 import type { Member } from './member.js';
 

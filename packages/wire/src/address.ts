@@ -1,7 +1,7 @@
 import { isIP, isIPv4, isIPv6 } from 'node:net';
 import { crc32 } from 'node:zlib';
 import { OptionError } from '@stevedore/options';
-import { MAX_PORT } from '@stevedore/protocol';
+import { addressText, MAX_PORT } from '@stevedore/protocol';
 
 /** Server addresses: the text that people write, and the canonical form that names a pool. */
 
@@ -24,11 +24,6 @@ export function makeAddress(host: string, port: number): Address | undefined {
   if (!ipv6 && !/^[A-Za-z0-9._-]+$/.test(bare)) return undefined;
   if (!Number.isInteger(port) || port < 1 || port > MAX_PORT) return undefined;
   return { host: bare, port, text: addressText(bare, port) };
-}
-
-/** `host:port`, an IPv6 host in brackets. */
-export function addressText(host: string, port: number): string {
-  return isIPv6(host) ? `[${host}]:${port}` : `${host}:${port}`;
 }
 
 /**

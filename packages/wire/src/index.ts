@@ -1,7 +1,6 @@
 /** FastDFS frames over sockets, client and server side. */
 export {
   type Address,
-  addressText,
   checkAddress,
   DEFAULT_TRACKER_PORT,
   idOfAddress,

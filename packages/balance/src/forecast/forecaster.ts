@@ -32,3 +32,8 @@ export function assertCapacity(capacityBytes: number): void {
     throw new RangeError(`the capacity is ${capacityBytes} bytes`);
   }
 }
+
+/** Throws a RangeError unless the value is from 0 to 1. */
+export function assertShare(name: string, value: number): void {
+  if (!(value >= 0 && value <= 1)) throw new RangeError(`${name} is ${value}, not in 0 to 1`);
+}

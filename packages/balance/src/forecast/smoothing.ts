@@ -1,5 +1,10 @@
-import { assertShare } from '../parameters.js';
-import { assertCapacity, clamp, type Forecaster, type Observation } from './forecaster.js';
+import {
+  assertCapacity,
+  assertShare,
+  clamp,
+  type Forecaster,
+  type Observation,
+} from './forecaster.js';
 
 /** The last forecast; undefined before the first observation. */
 export interface SmoothingState {

@@ -33,7 +33,11 @@ export function infoOf(json: unknown): FileInfo | undefined {
   const { key, name, size, type, state, affinityGroup, expiresAt, fileId, idPending, ...rest } =
     facts as InfoJson;
   return {
-    ...{ key, name, size, type, state },
+    key,
+    name,
+    size,
+    type,
+    state,
     crc32: Number.parseInt(rest.crc32, 16),
     stagedAt: new Date(rest.stagedAt),
     ...(affinityGroup === undefined ? {} : { group: affinityGroup }),
@@ -68,17 +72,18 @@ export function discard(body: Readable): void {
 
 /** Throws if there are more than `mostBytes`. */
 export async function readAll(
-  stream: Readable,
+  stream: AsyncIterable<Buffer>,
   mostBytes = Number.POSITIVE_INFINITY,
 ): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let bytes = 0;
   for await (const chunk of stream) {
-    bytes += (chunk as Buffer).length;
+    bytes += chunk.length;
     if (bytes > mostBytes) throw new Error(`more than ${mostBytes} bytes`);
-    chunks.push(chunk as Buffer);
+    chunks.push(chunk);
   }
-  return Buffer.concat(chunks);
+  const [only] = chunks;
+  return only && chunks.length === 1 ? only : Buffer.concat(chunks);
 }
 
 /** Passes bytes on; fails with `corrupt` if their number or their CRC-32 is wrong. */

@@ -13,7 +13,7 @@ import {
 import type { Address } from '@stevedore/wire';
 import { invalid } from '../body.js';
 import { type CallOptions, Deadline } from '../deadline.js';
-import { FastdfsError } from '../errors.js';
+import { isNotFound } from '../errors.js';
 import { checkFileId, factsOf, nameOf } from '../file-ids.js';
 import type { Context } from './context.js';
 import { readFrom } from './reading.js';
@@ -69,7 +69,7 @@ export async function getMetadata(
           await caller.call(storage, getMetadataCommand, request, deadline, plan),
         );
       } catch (error) {
-        if (!(error instanceof FastdfsError && error.code === 'not_found')) throw error;
+        if (!isNotFound(error)) throw error;
         const flags = QueryInfoFlag.noCrc | QueryInfoFlag.silent;
         await caller.call(storage, queryFileInfo, request, deadline, { stepMs, flags });
         return decodeMetadata(Buffer.alloc(0));

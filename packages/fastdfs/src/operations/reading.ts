@@ -12,7 +12,7 @@ import {
 } from '@stevedore/protocol';
 import type { Address } from '@stevedore/wire';
 import type { CallOptions, Deadline } from '../deadline.js';
-import { FastdfsError, isUnreachable } from '../errors.js';
+import { FastdfsError, isNotFound, isUnreachable } from '../errors.js';
 import { type IdFacts, nameOf } from '../file-ids.js';
 import type { TrackerReply } from '../trackers.js';
 import type { Context } from './context.js';
@@ -218,8 +218,4 @@ function names(record: StorageRecord, source: string): boolean {
 
 function stepOf(deadline: Deadline, shares: number): number {
   return Math.max(deadline.remainingMs / shares, MIN_STEP_MS);
-}
-
-function isNotFound(error: unknown): error is FastdfsError {
-  return error instanceof FastdfsError && error.code === 'not_found';
 }

@@ -70,3 +70,8 @@ export const activeTest = command('ACTIVE_TEST', 111, nothing, nothing);
 
 /** No reply; the server closes the connection. */
 export const quit = command('QUIT', 82, nothing, nothing);
+
+/** `host:port`, an IPv6 host in brackets. */
+export function addressText(host: string, port: number): string {
+  return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
+}

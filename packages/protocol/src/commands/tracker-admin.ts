@@ -1,7 +1,7 @@
 import { ProtocolError, readText } from '../bytes.js';
 import { MAX_PORT, STORAGE_ID_BYTES } from '../constants.js';
 import { type Codec, flag, i32, i64, lines, record, tail } from '../layout.js';
-import { command, group, groupOnly, latin1, nothing } from './shared.js';
+import { addressText, command, group, groupOnly, latin1, nothing } from './shared.js';
 import { serverBrief } from './storage-tracker.js';
 
 /** Administrative requests to a tracker: leader, status, ids, removal. */
@@ -44,10 +44,7 @@ const groupAndText = record({ group, text: tail() });
 /** `group str(16) | "ip:port" text`, an IPv6 address in brackets */
 const groupAndHost: Codec<GroupAndHost> = {
   encode: ({ group, address, port }) =>
-    groupAndText.encode({
-      group,
-      text: `${address.includes(':') ? `[${address}]` : address}:${port}`,
-    }),
+    groupAndText.encode({ group, text: addressText(address, port) }),
   decode(bytes) {
     const { group, text } = groupAndText.decode(bytes);
     const match = /^(?:\[([0-9A-Fa-f:.]+)\]|([^\s:]+)):(\d{1,5})$/.exec(text);

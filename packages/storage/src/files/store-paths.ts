@@ -124,13 +124,10 @@ export class StorePath {
 /** The store paths of a storage. */
 export class StorePaths {
   readonly all: readonly StorePath[];
-  readonly #reservedBytes: number;
   #turn = 0;
 
-  /** Uploads leave `reservedBytes` free in each store path. */
-  constructor(all: readonly StorePath[], reservedBytes: number) {
+  constructor(all: readonly StorePath[]) {
     this.all = all;
-    this.#reservedBytes = reservedBytes;
   }
 
   /** Status 22 if there is no such store path. */
@@ -164,7 +161,7 @@ export class StorePaths {
       const index = isAny ? (first + step) % this.all.length : asked;
       const storePath = this.at(index);
       const { freeBytes } = await storePath.space();
-      if (freeBytes - bytes >= this.#reservedBytes) return { index, storePath };
+      if (freeBytes >= bytes) return { index, storePath };
     }
     throw new StatusError(Status.noSpace, `no room for ${bytes} bytes`);
   }
@@ -181,7 +178,7 @@ export class StorePaths {
 
   /** True if the file's store path has space for so many more bytes. */
   async hasRoom(path: string, bytes: number): Promise<boolean> {
-    return (await this.of(path).space()).freeBytes - bytes >= this.#reservedBytes;
+    return (await this.of(path).space()).freeBytes >= bytes;
   }
 
   async close(): Promise<void> {

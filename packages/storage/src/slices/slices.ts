@@ -1,9 +1,10 @@
 import { dirname } from 'node:path';
 import { KeyedLock } from '@stevedore/async';
-import { type FileCache, LRUCache } from '@stevedore/cache';
+import type { FileCache } from '@stevedore/cache';
 import { readSmallFile } from '@stevedore/disk';
 import type { SliceEntry, SliceId } from '@stevedore/protocol';
 import { asError } from '@stevedore/wire';
+import { LRUCache } from 'lru-cache';
 import { sliceKey } from '../files/caches.js';
 import type { OpenFile } from '../files/open-files.js';
 import type { FileParts } from '../files/store-paths.js';

@@ -1,8 +1,9 @@
 import { heated, isWorthRow } from '@stevedore/balance';
-import { isWhole, LRUCache } from '@stevedore/cache';
+import { isWhole } from '@stevedore/cache';
 import type { SliceEntry } from '@stevedore/protocol';
 import type { HotSlices } from '@stevedore/storage';
 import { asError } from '@stevedore/wire';
+import { LRUCache } from 'lru-cache';
 import { LEAST_HEATING, Place, type SliceRecords } from './record-rows.js';
 import type { Tier } from './tier.js';
 

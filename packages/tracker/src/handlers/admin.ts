@@ -1,4 +1,5 @@
 import {
+  addressText,
   type ConnectionCounts,
   deleteGroup,
   deleteStorage,
@@ -17,14 +18,7 @@ import {
   trackerGetStatus,
   type Volume,
 } from '@stevedore/protocol';
-import {
-  addressText,
-  control,
-  type Handler,
-  nowSeconds,
-  PROTOCOL_VERSION,
-  StatusError,
-} from '@stevedore/wire';
+import { control, type Handler, nowSeconds, PROTOCOL_VERSION, StatusError } from '@stevedore/wire';
 import type { Cluster } from '../cluster.js';
 import type { Group } from '../group.js';
 import type { Member } from '../member.js';

@@ -1,6 +1,6 @@
 import { createServer, type Server, type Socket } from 'node:net';
-import type { ConnectionCounts } from '@stevedore/protocol';
-import { addressText, plainAddress } from '../address.js';
+import { addressText, type ConnectionCounts } from '@stevedore/protocol';
+import { plainAddress } from '../address.js';
 import { asError, codeOf, StartError } from '../errors.js';
 import { type AccessSettings, Guard } from './guard.js';
 import { type ConnectionRules, ServedConnection } from './served-connection.js';

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { checkInteger, OptionError } from '@stevedore/options';
+import { OptionError } from '@stevedore/options';
 import {
   activeTest,
   beginAuthentication,
@@ -64,7 +64,6 @@ export function accessSettings(options: AccessOptions): AccessSettings {
   }
   const problem = secrets.length === 0 ? undefined : secretsProblem(secrets);
   if (problem !== undefined) throw new OptionError(`secrets: ${problem}`);
-  checkInteger('authenticationTimeoutMs', authenticationTimeoutMs, 1, 3_600_000);
   return Object.freeze({
     secrets: Object.freeze([...secrets]),
     secret: secrets[0],

@@ -54,12 +54,10 @@ export function newUpload(
   };
   const ownGroup = policy.group ?? group;
   return {
-    ...{
-      name,
-      type,
-      note,
-      owner: { name: disguised(client), maxUploads: limits.maxClientUploads },
-    },
+    name,
+    type,
+    note,
+    owner: { name: disguised(client), maxUploads: limits.maxClientUploads },
     ...(mark ? { once: mark } : {}),
     ...(ownGroup === undefined ? {} : { group: ownGroup }),
     ...(expiresAt === undefined ? {} : { ttlMs: expiresAt.getTime() - now }),
