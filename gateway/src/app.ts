@@ -148,7 +148,12 @@ export function buildApp(options: AppOptions): FastifyInstance {
   const plain =
     isDirect && corsOrigins.length === 0
       ? plainUploads({ files, access, policies }, baseOf, {
-          ...{ refuse: failed, requestId, durations, unsent, lastLines, hostNames },
+          refuse: failed,
+          requestId,
+          durations,
+          unsent,
+          lastLines,
+          hostNames,
           maxBytes: limits.maxBufferedBytes,
         })
       : undefined;
