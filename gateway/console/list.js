@@ -60,9 +60,9 @@ export function draw() {
   columns = isGrid ? Math.max(2, Math.floor(width / TILE_PX)) : 1;
   const rows = Math.ceil(list.files.length / columns);
   space.style.height = `${rows * height}px`;
-  if (width === 0) return;
   const first = Math.max(0, Math.floor(box.scrollTop / height) - BEYOND) * columns;
-  const last = (Math.ceil((box.scrollTop + box.clientHeight) / height) + BEYOND) * columns;
+  // Hidden, nothing is in sight.
+  const last = width && (Math.ceil((box.scrollTop + box.clientHeight) / height) + BEYOND) * columns;
   const seen = new Set();
   for (let index = first; index < Math.min(last, list.files.length); index += 1) {
     const file = list.files[index];
@@ -84,7 +84,7 @@ export function draw() {
   }
   if (seen.has(list.active)) box.setAttribute('aria-activedescendant', `file-${list.active}`);
   else box.removeAttribute('aria-activedescendant');
-  if (last >= list.files.length - 200) hooks.onNearEnd();
+  if (width && last >= list.files.length - 200) hooks.onNearEnd();
 }
 
 function make(file) {

@@ -120,7 +120,7 @@ describe.skipIf(needsChromium.missing)('files', () => {
     }
     await page.locator('#find').fill('LETTER');
     await expect.poll(inOrder, PATIENT).toEqual(['letter-10.pdf', 'Letter-2.txt']);
-    await page.getByLabel('Type').selectOption('text/*');
+    await page.getByLabel('Type', { exact: true }).selectOption('text/*');
     await expect.poll(inOrder, PATIENT).toEqual(['Letter-2.txt']);
     await page.getByLabel('From').fill('2000-01-01');
     await page.getByLabel('to', { exact: true }).fill('2000-01-02');
