@@ -34,11 +34,9 @@ export const logOption = {
 export const gatewayOptions = {
   host: option.text('127.0.0.1', 'address to listen on; 0.0.0.0: all addresses of this machine'),
   port: option.port(8080, 'port to listen on; 0 picks a free one'),
-  workers: option.text(
-    '1',
-    'processes that serve the port; auto: one per core',
-    { see: 'SCALING.md#every-core' },
-  ),
+  workers: option.text('1', 'processes that serve the port; auto: one per core', {
+    see: 'SCALING.md#every-core',
+  }),
   ...storeOptions,
   trackerPort: { ...storeOptions.trackerPort, default: 22_122 },
   storagePort: { ...storeOptions.storagePort, default: 23_000 },
@@ -47,10 +45,7 @@ export const gatewayOptions = {
     'memory for bytes of downloads that clients have not yet accepted',
     { minimum: '1MiB', see: 'HTTP.md#slow-clients' },
   ),
-  serveTrunks: option.boolean(
-    false,
-    'also serve whole trunks by their FastDFS ids',
-  ),
+  serveTrunks: option.boolean(false, 'also serve whole trunks by their FastDFS ids'),
   apiKeys: option.text(
     '',
     'file of API keys, made by `stevedore keys`; uploads and deletions then need a key',

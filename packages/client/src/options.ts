@@ -26,10 +26,7 @@ export const storeOptions = {
     './stevedore-data',
     'directory of the container, the FileMap and the embedded node',
   ),
-  trackers: option.list(
-    [],
-    'trackers of a FastDFS cluster, HOST:PORT,...; none: an embedded node',
-  ),
+  trackers: option.list([], 'trackers of a FastDFS cluster, HOST:PORT,...; none: an embedded node'),
   connections: option.integer(
     16,
     'most connections to one tracker or storage, for reading and for merging each',
@@ -50,11 +47,9 @@ export const storeOptions = {
     'disks that have an upload when it is acknowledged; 2: another gateway, the partner, has a copy until it is merged',
     { minimum: 1, maximum: 2, see: 'SCALING.md' },
   ),
-  partner: option.text(
-    '',
-    'URL of the partner; none: the deployment chooses one',
-    { see: 'SCALING.md' },
-  ),
+  partner: option.text('', 'URL of the partner; none: the deployment chooses one', {
+    see: 'SCALING.md',
+  }),
   heldSize: option.size('20GiB', 'disk space for copies held for other gateways', {
     minimum: '1MiB',
   }),
@@ -79,11 +74,10 @@ export const storeOptions = {
     'longest time until a file has its FastDFS id; until then thin trunks are joined; 0: never',
     { see: 'MERGING.md' },
   ),
-  smallFileLimit: option.size(
-    '4MiB',
-    'largest file that is packed into a trunk',
-    { minimum: '1B', maximum: '16MiB' },
-  ),
+  smallFileLimit: option.size('4MiB', 'largest file that is packed into a trunk', {
+    minimum: '1B',
+    maximum: '16MiB',
+  }),
   maxFileSize: option.size('1GiB', 'largest file that is accepted', { minimum: '1B' }),
   unfinishedAge: option.duration('1d', 'age at which an unfinished resumable upload is removed', {
     minimum: '1s',

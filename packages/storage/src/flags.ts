@@ -2,10 +2,7 @@ import { type OptionTable, option } from '@stevedore/options';
 
 /** The options of a storage that an operator sets. */
 export const storageFlags = {
-  host: option.text(
-    '127.0.0.1',
-    'address to listen on and to connect from',
-  ),
+  host: option.text('127.0.0.1', 'address to listen on and to connect from'),
   port: option.port(23_000, 'port to listen on; 0 picks a free one'),
   trackers: option.list([], 'trackers to join, HOST:PORT,...'),
   group: option.text('group1', 'group that the storage belongs to: at most 16 letters and digits'),
