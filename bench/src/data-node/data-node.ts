@@ -1,10 +1,10 @@
 import { type Benchmark, type BenchmarkContext, remarkOn } from '../harness/benchmark.js';
 import { Child } from '../harness/child.js';
 import { atMost } from '../harness/goals.js';
+import { BYTES_PER_MS, SEEK_MS } from '../harness/slow-disk.js';
 import type { LookUpHandlers } from './look-up-process.js';
 import { nodeSize } from './node-size.js';
 import { CACHE_BYTES, PLANS, type Plan } from './plan.js';
-import { BYTES_PER_MS, SEEK_MS } from './slow-disk.js';
 import { measureThroughput, throughputGoals } from './throughput.js';
 
 /**

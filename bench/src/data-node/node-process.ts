@@ -1,10 +1,10 @@
 import { type Storage, startStorage } from '@stevedore/node';
 import { cpuUsed, ioOf } from '../harness/process-cpu.js';
 import { serve } from '../harness/serve.js';
+import { SlowDisk } from '../harness/slow-disk.js';
 import { DirectDisk } from './direct-disk.js';
 import { PageCache } from './page-cache.js';
 import type { CacheOptions, DiskKind } from './plan.js';
-import { SlowDisk } from './slow-disk.js';
 
 /** The measured process: one storage. */
 

@@ -7,17 +7,6 @@ import type { LoadHandlers } from './load-process.js';
 
 /** A tracker, storages with metadata tiers and load generators, each in a process of its own. */
 
-/** Without the method: small files beside their metadata, served as they come. */
-export const TIERS = {
-  baseline: { enabled: true, migrates: false, maxRunning: 10_000, maxBesideMetadata: 10_000 },
-  method: { enabled: true },
-} as const satisfies Readonly<Record<string, TierOptions>>;
-export type Variant = keyof typeof TIERS;
-export const VARIANTS = Object.keys(TIERS) as Variant[];
-export const METADATA_LOOPS = 4;
-/** That metadata is set for. */
-export const DESCRIBED_FILES = 64;
-
 export class Groups implements AsyncDisposable {
   readonly #tracker = new Nodes();
   readonly #storages = new Map<string, Nodes>();
@@ -55,22 +44,10 @@ export class Groups implements AsyncDisposable {
     return storage;
   }
 
-  /** Of storages and generators, in seconds. */
-  async cpuSeconds(): Promise<{ readonly storages: number; readonly all: number }> {
-    const storages = await sumOf([...this.#storages.values()]);
-    const others = await sumOf([this.#tracker, this.metadata, this.smallFiles]);
-    return { storages, all: storages + others };
-  }
-
   async [Symbol.asyncDispose](): Promise<void> {
     const all = [this.smallFiles, this.metadata, ...this.#storages.values(), this.#tracker];
     for (const each of all) await each[Symbol.asyncDispose]();
   }
-}
-
-async function sumOf(children: readonly { cpuSeconds(): Promise<number> }[]): Promise<number> {
-  const all = await Promise.all(children.map((child) => child.cpuSeconds()));
-  return all.reduce((sum, each) => sum + each, 0);
 }
 
 function newLoad(): Child<LoadHandlers> {
