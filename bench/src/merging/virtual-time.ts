@@ -1,4 +1,5 @@
 import { syncBuiltinESMExports } from 'node:module';
+import { Socket } from 'node:net';
 import promises from 'node:timers/promises';
 import { type Disk, type DiskFile, decoratedFile } from '@stevedore/disk';
 
@@ -18,7 +19,7 @@ const realImmediate = setImmediate;
 /** Turns of the event loop without any work: nothing is left to do. */
 const QUIET_TURNS = 2;
 /** What Node has asked the system for, and is not answered yet. */
-const UNANSWERED = /^FS|Req/;
+const UNANSWERED = /^FS|Req|Connect|Write|Shutdown/;
 const ROOM_BYTES = 2 ** 40;
 
 export class VirtualTime {
@@ -26,7 +27,7 @@ export class VirtualTime {
   #underWay = 0;
   #ids = 0;
   readonly #timers = new Map<number, Timer>();
-  #isBusy = (): boolean => this.#underWay > 0;
+  #isBusy = (): boolean => false;
 
   /** Unix milliseconds. */
   constructor(now: number) {
@@ -93,8 +94,20 @@ export class VirtualTime {
     performance.now = () => this.#now - start;
     performance.eventLoopUtilization = () => idle;
     Date.now = this.now;
-    this.#isBusy = () =>
-      this.#underWay > 0 || process.getActiveResourcesInfo().some((each) => UNANSWERED.test(each));
+    // What was written arrives in the next turn, and may be answered.
+    let hasWritten = false;
+    const { write } = Socket.prototype;
+    Object.assign(Socket.prototype, {
+      write(this: Socket, ...given: Parameters<Socket['write']>) {
+        hasWritten = true;
+        return write.apply(this, given);
+      },
+    });
+    this.#isBusy = () => {
+      const had = hasWritten;
+      hasWritten = false;
+      return had || process.getActiveResourcesInfo().some((each) => UNANSWERED.test(each));
+    };
   }
 
   /** Passes until the work is done. */
@@ -183,7 +196,7 @@ export class VirtualTime {
   async #quiet(): Promise<void> {
     for (let turns = 0; turns < QUIET_TURNS; ) {
       await new Promise((resolve) => realImmediate(resolve));
-      turns = this.#isBusy() ? 0 : turns + 1;
+      turns = this.#underWay > 0 || this.#isBusy() ? 0 : turns + 1;
     }
   }
 }
