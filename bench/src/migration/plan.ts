@@ -27,13 +27,13 @@ export interface Plan {
 export const PLANS: Readonly<Record<Scale, Plan>> = {
   full: {
     ...{ runs: 5, repetitions: 200, barriers: 100, processRuns: 5 },
-    ...{ recordings: 5, recordedSeconds: 40, recordedBarriers: 4 },
+    ...{ recordings: 3, recordedSeconds: 40, recordedBarriers: 4 },
     ...{ turnSeconds: 3, warmUpSeconds: 12, costFiles: 10, moves: 10_000 },
   },
   quick: {
     ...{ runs: 3, repetitions: 40, barriers: 30, processRuns: 1 },
     ...{ recordings: 1, recordedSeconds: 20, recordedBarriers: 2 },
-    ...{ turnSeconds: 2, warmUpSeconds: 9, costFiles: 4, moves: 500 },
+    ...{ turnSeconds: 2, warmUpSeconds: 12, costFiles: 4, moves: 500 },
   },
   smoke: {
     ...{ runs: 1, repetitions: 3, barriers: 3, processRuns: 1 },

@@ -62,6 +62,8 @@ const WITH_ROOM = ['io', 'two', 'three'] as const;
 
 const MIN_METADATA = 0.95;
 const MIN_SMALL_FILES = 0.8;
+/** Small files have their share, whatever metadata asks for. */
+const MIN_BESIDE_SHARE = 0.8;
 const SEVERAL = [
   { name: 'two', servers: 2, gain: 1.5 },
   { name: 'three', servers: 3, gain: 2 },
@@ -73,9 +75,17 @@ const least = (name: SettingName, what: string) =>
 
 export const TRADE_OFF_GOALS: readonly Goal[] = [
   atLeast(
-    'trade-off.throttle.metadata-vs-alone',
-    `figure 4, nowhere to move to: metadata at least ${MIN_METADATA} x that without small files, at 4, 8 and 16 clients (the least)`,
+    'trade-off.throttle.level',
+    `figure 4, nowhere to move to: metadata at 16 clients at least ${MIN_METADATA} x that at 4`,
     MIN_METADATA,
+    (figures) =>
+      figures.median(`${idOf('throttle', 16)}.metadata`) /
+      figures.median(`${idOf('throttle', 4)}.metadata`),
+  ),
+  atLeast(
+    'trade-off.throttle.metadata-vs-alone',
+    `and at least ${MIN_BESIDE_SHARE} x that without small files, which keep a fifth (the least)`,
+    MIN_BESIDE_SHARE,
     least('throttle', 'metadata-vs-alone'),
   ),
   ...WITH_ROOM.flatMap((name) => [
