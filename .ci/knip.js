@@ -44,9 +44,12 @@ export default {
     test: {
       entry: ['**/*.test.ts', '**/*-process.ts', 'crash/main.ts'],
       project: ['**/*.ts'],
-      // Loaded by name: the types of two of them would bring a browser's globals, and one is run
-      // in a browser.
-      ignoreDependencies: ['fdfs', '@uppy/core', '@uppy/tus', 'axe-core'],
+      // Loaded by name: the types of two of them would bring a browser's globals, one is run in a
+      // browser, and Stryker by `.ci/mutants.mjs`.
+      ignoreDependencies: [
+        ...['fdfs', '@uppy/core', '@uppy/tus', 'axe-core'],
+        ...['@stryker-mutator/core', '@stryker-mutator/vitest-runner'],
+      ],
     },
   },
   exclude: isProduction ? ['duplicates', 'types', 'dependencies'] : ['duplicates'],

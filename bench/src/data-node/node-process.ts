@@ -18,8 +18,12 @@ const handlers = {
   async start({
     directory,
     pageCacheBytes,
-    ...cache
-  }: CacheOptions & { readonly directory: string }): Promise<number> {
+    ...options
+  }: CacheOptions & {
+    readonly directory: string;
+    /** None: it has to be asked by its port. */
+    readonly trackers?: readonly string[];
+  }): Promise<number> {
     if (pageCacheBytes > 0) pages = new PageCache(slow.disk, pageCacheBytes);
     storage = await startStorage({
       port: 0,
@@ -27,9 +31,10 @@ const handlers = {
       disk: pages?.disk ?? slow.disk,
       // All trunks stay open and their directories in memory: content alone is read.
       maxIdleFiles: 256,
-      ...cache,
+      ...options,
       onError: (error) => console.error(`node: ${error.message}`),
     });
+    if (options.trackers) await storage.active();
     return storage.port;
   },
   /** The disk as it is, at first, or with the delays of a slowed one. */

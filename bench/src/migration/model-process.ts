@@ -5,7 +5,7 @@ import type { Storage } from '@stevedore/node';
 import type { TierOptions } from '@stevedore/tiering';
 import { serve } from '../harness/serve.js';
 import { SlowDisk } from '../harness/slow-disk.js';
-import { VirtualTime } from '../merging/virtual-time.js';
+import { VirtualTime } from '../harness/virtual-time.js';
 import type { LoadArgument, LoadResult } from './loads.js';
 
 /**

@@ -20,24 +20,22 @@ export interface Plan {
   readonly warmUpSeconds: number;
   /** Files for each mean of the cost of a migration. */
   readonly costFiles: number;
-  /** Moves that are made under load. */
-  readonly moves: number;
 }
 
 export const PLANS: Readonly<Record<Scale, Plan>> = {
   full: {
     ...{ runs: 5, repetitions: 200, barriers: 100, processRuns: 5 },
     ...{ recordings: 3, recordedSeconds: 40, recordedBarriers: 4 },
-    ...{ turnSeconds: 3, warmUpSeconds: 12, costFiles: 10, moves: 10_000 },
+    ...{ turnSeconds: 3, warmUpSeconds: 12, costFiles: 10 },
   },
   quick: {
     ...{ runs: 3, repetitions: 40, barriers: 30, processRuns: 1 },
     ...{ recordings: 1, recordedSeconds: 20, recordedBarriers: 2 },
-    ...{ turnSeconds: 2, warmUpSeconds: 12, costFiles: 4, moves: 500 },
+    ...{ turnSeconds: 2, warmUpSeconds: 12, costFiles: 4 },
   },
   smoke: {
     ...{ runs: 1, repetitions: 3, barriers: 3, processRuns: 1 },
     ...{ recordings: 1, recordedSeconds: 1, recordedBarriers: 1 },
-    ...{ turnSeconds: 0.2, warmUpSeconds: 0.2, costFiles: 1, moves: 10 },
+    ...{ turnSeconds: 0.2, warmUpSeconds: 0.2, costFiles: 1 },
   },
 };

@@ -1,8 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Observation } from '@stevedore/balance';
 import type { BenchmarkContext } from '../harness/benchmark.js';
+import { Child } from '../harness/child.js';
 import { settled } from '../harness/load.js';
-import { Groups } from './groups.js';
+import { Nodes } from '../harness/nodes.js';
+import type { LoadHandlers } from './load-process.js';
 import type { Plan } from './plan.js';
 import { IOR, PAPER_METADATA } from './workloads.js';
 
@@ -26,6 +28,8 @@ export const RECORDED = {
 } as const;
 type QueueName = keyof typeof RECORDED;
 
+const LOAD = new URL('./load-process.js', import.meta.url);
+const LIMIT_MS = 600_000;
 const SPEED = 5;
 const INTERVAL_MS = 1000 / SPEED;
 const FILE_BYTES = 16 * 1024;
@@ -45,21 +49,28 @@ export async function recordQueues(
   { recordedSeconds, recordedBarriers }: Plan,
   seed: number,
 ): Promise<Record<QueueName, Recorded>> {
-  await using groups = await Groups.start(context, { group1: TIER });
-  const { tracker, metadata: metadataLoad, smallFiles: smallLoad } = groups;
+  await using trackers = new Nodes();
+  await using storage = new Nodes();
+  await using metadataLoad = new Child<LoadHandlers>(LOAD, { callLimitMs: LIMIT_MS });
+  await using smallLoad = new Child<LoadHandlers>(LOAD, { callLimitMs: LIMIT_MS });
+  const tracker = await trackers.call('tracker');
+  await storage.call('storage', {
+    ...{ storePaths: [context.workspace.fresh('queues')], trackers: [tracker] },
+    ...{ cacheBytes: 0, tiers: TIER },
+  });
   const files = await metadataLoad.call('files', { tracker, count: FILES });
   const full = { tracker, files, seconds: recordedSeconds / 10, warmUpSeconds: 0 };
   const { requests } = await metadataLoad.call('run', {
     ...{ ...full, kind: 'metadata', loops: FULL_LOOPS },
   });
   const burst = Math.max(1, (requests / full.seconds) * BURST_SHARE);
-  const [steadyMs, burstMs] = [5 / SPEED, 1 / SPEED].map((seconds) => seconds * 1000);
+  const phase = (accesses: number, intervalMs: number) => ({
+    accesses: Math.ceil(accesses),
+    intervalMs,
+  });
   const metadata = {
     ...PAPER_METADATA,
-    phases: [
-      { accesses: (burst / 10) * (steadyMs! / 1000), intervalMs: 10_000 / burst },
-      { accesses: burst * (burstMs! / 1000), intervalMs: 1000 / burst },
-    ].map(({ accesses, intervalMs }) => ({ accesses: Math.ceil(accesses), intervalMs })),
+    phases: [phase((5 / SPEED) * (burst / 10), 10_000 / burst), phase(burst / SPEED, 1000 / burst)],
     repetitions: Math.ceil((recordedSeconds * SPEED) / 6),
   };
   const ior = {
@@ -68,7 +79,6 @@ export async function recordQueues(
   };
   const sendMetadata = () => metadataLoad.call('replay', { tracker, files, seed, metadata });
   const sendFiles = () => smallLoad.call('replay', { tracker, files, seed, ior });
-  const storage = groups.storage('group1');
   const record = async (what: string, loads: readonly (() => Promise<unknown>)[]) => {
     context.progress(`recording queues of ${what}`);
     let ended = false;

@@ -1,0 +1,61 @@
+/**
+ * `npm run mutants [-- PACKAGE[/MODULE]…]`: changes what is built, one small change at a time, and runs
+ * the tests of that package against each. Reports the changes that no test notices. Works on a copy,
+ * because an end at the wrong moment would leave a changed build behind. A package takes up to an hour.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { cp, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { basename, dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)));
+const given = process.argv.slice(2);
+const names = (given.length > 0 ? given : ['balance', 'cache']).map((each) => each.split('/'));
+/** Half a minute each: with hundreds of mutants they would take all the time. */
+const LONG = 'scan of 20 times the cache';
+const folder = await mkdtemp(join(tmpdir(), 'stevedore-mutants-'));
+const left = new Set(['.git', '.pnpm', 'out']);
+await cp(root, folder, {
+  recursive: true,
+  verbatimSymlinks: true,
+  filter: (path) => !left.has(basename(path)),
+});
+// What is not of this workspace is not changed.
+const others = join('node_modules', '.pnpm');
+await symlink(join(root, others), join(folder, others));
+await writeFile(
+  join(folder, 'test', 'vitest.mutants.config.ts'),
+  `import config from './vitest.config.ts';
+config.test.include = ${JSON.stringify(names.map(([name]) => `${name}/**/*.test.ts`))};
+config.test.testNamePattern = /^(?!.*${LONG})/;
+export default config;
+`,
+);
+const modules = join(folder, 'test', 'node_modules');
+const config = {
+  mutate: names.map(([name, module = '*']) => `packages/${name}/dist/**/${module}.js`),
+  testRunner: 'vitest',
+  plugins: [join(modules, '@stryker-mutator', 'vitest-runner', 'dist', 'src', 'index.js')],
+  vitest: { configFile: 'test/vitest.mutants.config.ts', related: false },
+  inPlace: true,
+  coverageAnalysis: 'perTest',
+  // They run once, before a test does: what they are about is tested where they are used.
+  ignoreStatic: true,
+  concurrency: 2,
+  allowEmpty: false,
+  reporters: ['clear-text', 'progress-append-only'],
+  clearTextReporter: { allowColor: false, logTests: false, allowEmojis: false },
+};
+const configFile = join(folder, 'stryker.config.json');
+await writeFile(configFile, JSON.stringify(config));
+const stryker = join(modules, '@stryker-mutator', 'core', 'bin', 'stryker.js');
+const child = spawn(process.execPath, [stryker, 'run', configFile], {
+  cwd: folder,
+  stdio: 'inherit',
+});
+for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => child.kill(signal));
+const [code] = await once(child, 'exit');
+await rm(folder, { recursive: true, force: true });
+process.exitCode = code ?? 1;
