@@ -38,6 +38,8 @@ export interface ReplayArgument extends Target {
   /** One of them. */
   readonly metadata?: MetadataTrace;
   readonly ior?: Ior;
+  /** What a machine that is too slow has not sent by then is left out. */
+  readonly maxSeconds: number;
 }
 
 export interface LoadResult {
@@ -112,12 +114,13 @@ export const loads = {
   },
 
   /** A workload of the simulation in real time; a client's transfers are written and read in turns. */
-  async replay({ tracker, files, seed, ...load }: ReplayArgument): Promise<void> {
+  async replay({ tracker, files, seed, maxSeconds, ...load }: ReplayArgument): Promise<void> {
     await using client = newClient(tracker);
     const random = new SeededRandom(seed);
     const workload = load.ior ? ior(load.ior, random) : metadataTrace(load.metadata!, random);
     const begun = performance.now();
     const nowMs = () => performance.now() - begun;
+    const isOver = () => nowMs() > maxSeconds * 1000;
     const stored: string[] = [];
     let turn = 0;
     const answer = async ({ by }: TimedRequest): Promise<void> => {
@@ -137,12 +140,12 @@ export const loads = {
     const send = async (request: TimedRequest): Promise<void> => {
       await sleep(Math.max(0, request.atMs - nowMs()));
       await answer(request);
-      if (request.by === undefined) return;
+      if (request.by === undefined || isOver()) return;
       await Promise.all((workload.answered?.(request.by, nowMs()) ?? []).map(send));
     };
     const sent = new Set<Promise<void>>();
     const trace = workload.arrivals();
-    for (let next = trace.next(); !next.done; next = trace.next()) {
+    for (let next = trace.next(); !next.done && !isOver(); next = trace.next()) {
       const waitMs = next.value.atMs - nowMs();
       if (waitMs > 1) await sleep(waitMs);
       const sending = send(next.value).finally(() => sent.delete(sending));

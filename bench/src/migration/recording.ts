@@ -77,8 +77,9 @@ export async function recordQueues(
     ...{ ...IOR, filesPerBarrier: 4, barriersPerPhase: recordedBarriers },
     computeMs: IOR.computeMs / SPEED,
   };
-  const sendMetadata = () => metadataLoad.call('replay', { tracker, files, seed, metadata });
-  const sendFiles = () => smallLoad.call('replay', { tracker, files, seed, ior });
+  const target = { tracker, files, seed, maxSeconds: 2 * recordedSeconds };
+  const sendMetadata = () => metadataLoad.call('replay', { ...target, metadata });
+  const sendFiles = () => smallLoad.call('replay', { ...target, ior });
   const record = async (what: string, loads: readonly (() => Promise<unknown>)[]) => {
     context.progress(`recording queues of ${what}`);
     let ended = false;
