@@ -51,11 +51,19 @@ const config = {
 const configFile = join(folder, 'stryker.config.json');
 await writeFile(configFile, JSON.stringify(config));
 const stryker = join(modules, '@stryker-mutator', 'core', 'bin', 'stryker.js');
+// In a group of its own: its workers end with it.
 const child = spawn(process.execPath, [stryker, 'run', configFile], {
-  cwd: folder,
-  stdio: 'inherit',
+  ...{ cwd: folder, stdio: 'inherit', detached: true },
 });
-for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => child.kill(signal));
+const end = (signal) => {
+  try {
+    process.kill(-child.pid, signal);
+  } catch {
+    // All have ended.
+  }
+};
+for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => end(signal));
 const [code] = await once(child, 'exit');
+end('SIGKILL');
 await rm(folder, { recursive: true, force: true });
 process.exitCode = code ?? 1;
