@@ -179,10 +179,9 @@ function addErrors(
   }
   const [baEsmError = 0, ...others] = errors;
   const panelError = others.pop() ?? 0;
-  const add = (what: string, error: number, to: number) => {
-    // A queue that is too short is forecast without an error.
-    if (to > 0) figures.add(`${id}.${what}`, 'times', error / to);
-  };
+  const add = (what: string, error: number, to: number) =>
+    // A queue that is too short may be forecast without an error.
+    figures.add(`${id}.${what}`, 'times', error / Math.max(1, to));
   add('ba-esm-vs-sesm', baEsmError, Math.min(...others));
   add('panel-vs-ba-esm', panelError, baEsmError);
   add('panel-vs-best', panelError, Math.min(baEsmError, ...others));
