@@ -1,15 +1,15 @@
 import { anneal } from '@stevedore/staging';
 import type { BenchmarkContext, Part } from '../harness/benchmark.js';
 import { logUniform } from '../harness/file-set.js';
-import { atMost, greatestOf } from '../harness/goals.js';
+import { atMost, greatestOf, over } from '../harness/goals.js';
 import { middle } from '../harness/markdown.js';
 import { seededRandom } from '../harness/seeded-random.js';
 import { SEED } from './plan.js';
 
 /**
- * How well simulated annealing fills a trunk, over six kinds of sizes: beside first-fit, best-fit,
- * best-fit decreasing, its own choices without moves, and the optimum where that can be computed.
- * And how long it holds up others: it works in steps.
+ * How well simulated annealing fills a trunk, over the paper's sizes and others: beside first-fit,
+ * best-fit, best-fit decreasing, its own choices without moves, and the optimum where that can be
+ * computed. And how long it holds up others: it works in steps.
  *
  * First-fit and best-fit spread all candidates over as many trunks as it takes; what counts is the
  * fullest one, for that is the trunk one would send now.
@@ -17,10 +17,11 @@ import { SEED } from './plan.js';
 
 const MIB = 2 ** 20;
 const CAPACITY_BYTES = 64 * MIB;
+const SMALL_FILE_LIMIT_BYTES = 4 * MIB;
 /** All subsets of so many units are tried for the optimum. */
 const MAX_OPTIMUM_UNITS = 16;
 const MAX_UNFILLED_BYTES = 64;
-const MAX_MEDIAN_BYTES = 3;
+const MAX_SMALL_BYTES = 0;
 const MAX_WORK_MS = 20;
 const MAX_SLICE_MS = 4;
 
@@ -30,10 +31,28 @@ function many(count: number, size: () => number): number[] {
   return Array.from({ length: count }, () => Math.round(size()));
 }
 
+/** A few KB to 100 MB, as in the paper; what is larger is stored whole. */
+function paperSizes(random: Random, count: number, limitBytes: number): number[] {
+  const sizes: number[] = [];
+  while (sizes.length < count) {
+    const bytes = Math.round(logUniform(random, 2_000, 100_000_000));
+    if (bytes <= limitBytes) sizes.push(bytes);
+  }
+  return sizes;
+}
+
 const KINDS: Readonly<
   Record<string, { readonly name: string; readonly sizes: (random: Random) => number[] }>
 > = {
   paper: {
+    name: 'The paper’s: 14 of 2 KB to 64 MiB',
+    sizes: (random) => paperSizes(random, 14, CAPACITY_BYTES),
+  },
+  'paper-small': {
+    name: 'The paper’s below the limit: 400 of 2 KB to 4 MiB',
+    sizes: (random) => paperSizes(random, 400, SMALL_FILE_LIMIT_BYTES),
+  },
+  small: {
     name: '5,000 of 2 to 100 KB',
     sizes: (random) => many(5_000, () => logUniform(random, 2_000, 100_000)),
   },
@@ -56,20 +75,34 @@ export function packing(runs: number): Part {
     goals: [
       atMost(
         'packing.worse',
-        'annealing: never worse than best-fit decreasing, in bytes, on any of six kinds of sizes',
+        'annealing: never worse than best-fit decreasing, in bytes, on any kind of sizes',
         0,
         (figures) => Math.max(...IDS.map((id) => figures.summary(`${id}.worse`).max)),
       ),
       atMost(
-        'packing.paper.most',
-        `annealing: at most ${MAX_UNFILLED_BYTES} bytes of 64 MiB unfilled on the paper's sizes, in every run`,
-        MAX_UNFILLED_BYTES,
-        (figures) => figures.summary('packing.paper.annealing').max,
+        'packing.paper.beyond-optimum',
+        "annealing: the optimum on the paper's sizes, in every run (bytes unfilled beyond it)",
+        0,
+        (figures) => figures.summary('packing.paper.beyond-optimum').max,
       ),
       atMost(
-        'packing.paper.annealing',
-        `annealing: at most ${MAX_MEDIAN_BYTES} bytes unfilled on the paper's sizes, median`,
-        MAX_MEDIAN_BYTES,
+        'packing.paper-small.most',
+        `annealing: at most ${MAX_UNFILLED_BYTES} bytes of 64 MiB unfilled on the paper's sizes up to 4 MiB, in every run`,
+        MAX_UNFILLED_BYTES,
+        (figures) => figures.summary('packing.paper-small.annealing').max,
+      ),
+      atMost(
+        'packing.small.most',
+        `at most ${MAX_SMALL_BYTES} bytes unfilled on 2 to 100 KB, in every run`,
+        MAX_SMALL_BYTES,
+        (figures) => figures.summary('packing.small.annealing').max,
+      ),
+      over(
+        'packing.paper.moves',
+        "moves have a part on the paper's sizes: unfilled bytes without them beyond those with them",
+        0,
+        (figures) =>
+          figures.median('packing.paper.without-moves') - figures.median('packing.paper.annealing'),
       ),
       atMost(
         'packing.work',
@@ -97,6 +130,7 @@ async function measurePacking(context: BenchmarkContext, runs: number): Promise<
       const decreasing = sizes.toSorted((a, b) => b - a);
       const best = pack(decreasing, tightest);
       const annealed = timed(sizes, SEED + run);
+      const optimum = leastUnfilled(sizes);
       const inBytes = (value: number | undefined) => [value, 'bytes'] as const;
       figures.addAll(`packing.${kind}`, {
         'first-fit': inBytes(pack(sizes, firstThatFits)),
@@ -105,14 +139,15 @@ async function measurePacking(context: BenchmarkContext, runs: number): Promise<
         'without-moves': inBytes(timed(sizes, SEED + run, 0).unfilledBytes),
         annealing: inBytes(annealed.unfilledBytes),
         worse: inBytes(annealed.unfilledBytes - best),
-        optimum: inBytes(leastUnfilled(sizes)),
+        optimum: inBytes(optimum),
+        'beyond-optimum': inBytes(optimum && annealed.unfilledBytes - optimum),
         work: [annealed.workMs, 'ms'],
         slice: [annealed.longestMs, 'ms'],
       });
     }
   }
   print(
-    `## Filling a trunk\n\nUnfilled of 64 MiB, bytes, median of ${runs} sets; work and longest step in ms.`,
+    `## Filling a trunk\n\nUnfilled of 64 MiB, bytes, median of ${runs} sets; work and longest step in ms. The paper gives no figure. *Without moves*: the first choice of annealing, without a single move; where that is nothing, as with 2 to 100 KB, annealing has no part.`,
   );
   table('packing', {
     head: '',

@@ -1,10 +1,10 @@
 import { type Benchmark, type BenchmarkContext, remarkOn } from '../harness/benchmark.js';
 import { Child } from '../harness/child.js';
 import { atMost } from '../harness/goals.js';
+import { BYTES_PER_MS, SEEK_MS } from '../harness/slow-disk.js';
 import type { LookUpHandlers } from './look-up-process.js';
 import { nodeSize } from './node-size.js';
 import { CACHE_BYTES, PLANS, type Plan } from './plan.js';
-import { BYTES_PER_MS, SEEK_MS } from './slow-disk.js';
 import { measureThroughput, throughputGoals } from './throughput.js';
 
 /**
@@ -19,8 +19,8 @@ export const dataNode: Benchmark = {
     return [
       `${runs} runs${remarkOn(scale)}, settings in turns, each node and the load in a process of its own. Ratios are those of one run, then their median.`,
       `Files: log-uniform from 5 to 50 KB (about 20 on average) in groups of 4 to 12, ${Math.round(dataBytes / 1e6)} MB on a node. A thread chooses a group (Zipf, exponent 0.8) and asks for nine in ten of its members, one after the other.`,
-      `Settings: *neither* reads every file alone, scattered over the trunks. *page-cache*: the same with a page cache of ${cache} MiB below the storage. *cache*: ${cache} MiB of files. *co-location*: groups side by side, read at once; what was read along waits in 8 MiB until it is asked for, and nothing else is kept. *both*: both.`,
-      `Disks: *measured* is this machine's, read past the page cache (O_DIRECT), so that every read that is not answered from the cache is one of the disk. *slowed* is the same with a delay model of one 7,200 rpm drive: ${SEEK_MS} ms for a request that does not follow the last one, ${BYTES_PER_MS / 1000} MB/s, one at a time, in order; a sync ${SEEK_MS} ms. Caches are filled before, without the delays.`,
+      `Settings, all with ${cache} MiB of memory for files: *neither* has it as the page cache below the storage, and no file's group is known. *cache*: as our cache of whole files. *co-location*: files came with \`put({ group })\`, the Merge Task packed them, and a group is read at once; what was read along waits in 8 MiB until it is asked for, the rest is page cache. *both*: both. *direct*: both, but files came with \`mode: 'direct'\`, the paper's buffer of 4 MB, without a container.`,
+      `Disks: *measured* is this machine's, read past the system's own page cache (O_DIRECT). *slowed* is the same with a model of one 7,200 rpm drive: ${SEEK_MS} ms for a request that does not follow the last one, ${BYTES_PER_MS / 1000} MB/s, one at a time, in order; a sync ${SEEK_MS} ms. Caches are filled before, without the delays.`,
       'The page cache is not bounded by a cgroup, which does not say what it missed and so cannot be slowed. The benchmark decides by least recent use which pages of 4 KiB are in memory; reads of those are the real buffered ones, all others are reads of the disk.',
     ].join('\n');
   },

@@ -1,12 +1,13 @@
 import { crc32 } from 'node:zlib';
-import { type FileName, makeSliceId, parseFileName, type SliceEntry } from '@stevedore/protocol';
-import { type Driven, startClock } from '../harness/load.js';
+import { open } from '@stevedore/client';
+import type { FileName } from '@stevedore/protocol';
+import { type Driven, drive, startClock } from '../harness/load.js';
 import { NodeConnection } from '../harness/node-connection.js';
 import { SeededRandom, seededRandom } from '../harness/seeded-random.js';
 import { serve } from '../harness/serve.js';
 import { Zipf } from '../harness/zipf.js';
-import { FILE_EXTENSION, makeFiles, makeTrunks } from './data-set.js';
-import type { Layout } from './plan.js';
+import { type DataFile, FILE_EXTENSION, makeFiles } from './data-set.js';
+import { type Layout, SEED } from './plan.js';
 
 /**
  * The load generator. A thread of it is a connection that asks for one file after the
@@ -25,9 +26,19 @@ export interface LoadOptions {
   readonly mixed: boolean;
 }
 
+export interface FillArgument {
+  readonly tracker: string;
+  /** Of the web server. */
+  readonly directory: string;
+  readonly node: number;
+  readonly dataBytes: number;
+  readonly layout: Layout;
+}
+
 interface Member {
   readonly name: FileName;
-  readonly entry: SliceEntry;
+  readonly size: number;
+  readonly crc32: number;
 }
 
 /** Of the popularity of groups: the k-th most popular one is asked for k^-s as often. */
@@ -37,36 +48,43 @@ const MEMBER_CHANCE = 0.9;
 const READS_PER_WRITE = 20;
 const GROUP_NAME = 'group1';
 const WRITE_BYTES = 20_000;
+/** Pages that are uploaded at a time: they fill the buffer of direct mode. */
+const UPLOADS_AT_ONCE = 64;
+const FLUSH_LIMIT_MS = 600_000;
 
 /** Groups in the order of their popularity, which has nothing to do with where they lie. */
 const known = new Map<string, readonly (readonly Member[])[]>();
 
 const handlers = {
-  /** Stores the data of a node; answers with the name under which it is known here. */
-  async fill({
-    port,
-    node,
-    dataBytes,
-    layout,
-  }: {
-    readonly port: number;
-    readonly node: number;
-    readonly dataBytes: number;
-    readonly layout: Layout;
-  }): Promise<string> {
+  /**
+   * Stores the data of a node through the SDK, as an application does; answers with the name under
+   * which it is known here. Many clients upload their pages at a time.
+   */
+  async fill({ tracker, directory, node, dataBytes, layout }: FillArgument): Promise<string> {
+    const pages = makeFiles(node, dataBytes);
+    const scattered = () => new SeededRandom(SEED).shuffled(pages.flat()).map((file) => [file]);
+    const uploads = layout === 'scattered' ? scattered() : pages;
+    const keys = new Map<DataFile, string>();
     const groups: Member[][] = [];
-    const connection = await NodeConnection.open(port);
-    for (const { pieces, bytes, files } of makeTrunks(makeFiles(node, dataBytes), layout)) {
-      const trunk = await connection.upload(pieces, bytes, 'merged');
-      const trunkId = parseFileName(trunk.group, trunk.name)!;
-      for (const { file, entry } of files) {
-        const id = makeSliceId(trunkId, entry, FILE_EXTENSION);
-        const name = { group: GROUP_NAME, name: id.slice(GROUP_NAME.length + 1) };
-        groups[file.group] ??= [];
-        groups[file.group]!.push({ name, entry });
-      }
+    await using store = await open({ trackers: [tracker], directory, durability: 'os' });
+    const put = async (file: DataFile): Promise<void> => {
+      const { key } = await store.put(file.bytes, {
+        name: `a.${FILE_EXTENSION}`,
+        ...(layout !== 'scattered' && { group: `page ${file.group}` }),
+        ...(layout === 'direct' && { mode: 'direct' }),
+      });
+      keys.set(file, key);
+    };
+    await drive({ operations: uploads.length, concurrency: UPLOADS_AT_ONCE }, (index) =>
+      Promise.all(uploads[index]!.map(put)),
+    );
+    if (layout !== 'direct') await store.flush({ timeoutMs: FLUSH_LIMIT_MS });
+    for (const [file, key] of keys) {
+      const id = layout === 'direct' ? key : await store.settled(key);
+      const name = { group: GROUP_NAME, name: id.slice(GROUP_NAME.length + 1) };
+      groups[file.group] ??= [];
+      groups[file.group]!.push({ name, size: file.bytes.length, crc32: file.crc32 });
     }
-    connection.close();
     const data = `${node}-${layout}`;
     known.set(data, new SeededRandom(groups.length).shuffled(groups));
     return data;
@@ -94,11 +112,11 @@ const handlers = {
       while (!isOver()) {
         const at = Math.floor(random() * targets.length);
         const { groups, zipf } = choices[at]!;
-        for (const { name, entry } of groups[zipf.next() - 1]!) {
+        for (const { name, ...expected } of groups[zipf.next() - 1]!) {
           if (isOver()) return;
           if (random() >= MEMBER_CHANCE) continue;
           const file = await own[at]!.download(name);
-          if (file.length !== entry.size || crc32(file) !== entry.crc32) {
+          if (file.length !== expected.size || crc32(file) !== expected.crc32) {
             throw new Error(`${name.name} came back with other bytes`);
           }
           requests += 1;

@@ -1,10 +1,10 @@
 import { type Storage, startStorage } from '@stevedore/node';
 import { cpuUsed, ioOf } from '../harness/process-cpu.js';
 import { serve } from '../harness/serve.js';
+import { SlowDisk } from '../harness/slow-disk.js';
 import { DirectDisk } from './direct-disk.js';
 import { PageCache } from './page-cache.js';
 import type { CacheOptions, DiskKind } from './plan.js';
-import { SlowDisk } from './slow-disk.js';
 
 /** The measured process: one storage. */
 
@@ -18,8 +18,12 @@ const handlers = {
   async start({
     directory,
     pageCacheBytes,
-    ...cache
-  }: CacheOptions & { readonly directory: string }): Promise<number> {
+    ...options
+  }: CacheOptions & {
+    readonly directory: string;
+    /** None: it has to be asked by its port. */
+    readonly trackers?: readonly string[];
+  }): Promise<number> {
     if (pageCacheBytes > 0) pages = new PageCache(slow.disk, pageCacheBytes);
     storage = await startStorage({
       port: 0,
@@ -27,9 +31,10 @@ const handlers = {
       disk: pages?.disk ?? slow.disk,
       // All trunks stay open and their directories in memory: content alone is read.
       maxIdleFiles: 256,
-      ...cache,
+      ...options,
       onError: (error) => console.error(`node: ${error.message}`),
     });
+    if (options.trackers) await storage.active();
     return storage.port;
   },
   /** The disk as it is, at first, or with the delays of a slowed one. */

@@ -3,12 +3,14 @@ import { dirname, join } from 'node:path';
 import type { BenchmarkContext } from '../harness/benchmark.js';
 import { AS_THE_COMMAND, Child } from '../harness/child.js';
 import type { Driven } from '../harness/load.js';
+import { Nodes } from '../harness/nodes.js';
 import type { LoadHandlers, LoadOptions } from './load-process.js';
 import type { NodeCounts, NodeHandlers } from './node-process.js';
 import {
   CACHE_BYTES,
   cacheOptionsOf,
   type DiskKind,
+  LAYOUTS,
   type Layout,
   layoutOf,
   type Plan,
@@ -41,7 +43,7 @@ interface StoredData {
 
 export type StoredLayouts = Readonly<Record<Layout, StoredData>>;
 
-/** Stores the files of a node in both layouts. */
+/** Stores the files of a node in every layout. */
 export async function storeData(
   { workspace, progress }: BenchmarkContext,
   { dataBytes }: Plan,
@@ -51,11 +53,18 @@ export async function storeData(
   const store = async (layout: Layout): Promise<StoredData> => {
     progress(`storing ${Math.round(dataBytes / 1e6)} MB, ${layout}, node ${node}`);
     const directory = workspace.fresh(layout);
+    await using trackers = new Nodes();
+    const tracker = await trackers.call('tracker');
     await using child = newNode();
-    const port = await child.call('start', { directory, ...cacheOptionsOf('neither') });
-    return { directory, data: await load.call('fill', { port, node, dataBytes, layout }) };
+    await child.call('start', { directory, trackers: [tracker], ...cacheOptionsOf('cache') });
+    const web = workspace.fresh('web');
+    const data = await load.call('fill', { tracker, directory: web, node, dataBytes, layout });
+    await workspace.remove(web);
+    return { directory, data };
   };
-  return { scattered: await store('scattered'), 'co-located': await store('co-located') };
+  const stored: Partial<Record<Layout, StoredData>> = {};
+  for (const layout of LAYOUTS) stored[layout] = await store(layout);
+  return stored as StoredLayouts;
 }
 
 /** Nodes of one setting that share a load, their caches filled as they will be. */

@@ -54,20 +54,25 @@ const READ_AHEAD_BYTES = MIB;
 export const TRUNK_BYTES = 64 * MIB;
 
 /**
- * The paper's four settings of a data node, and what anybody has without them: the
- * system's page cache, as large as our cache.
+ * The paper's four settings of a data node, `both` once through the Merge Task and once through the
+ * paper's buffer of 4 MB. All have the same memory: what is no cache of files is page cache.
  */
-export const SETTINGS = ['neither', 'page-cache', 'cache', 'co-location', 'both'] as const;
+export const SETTINGS = ['neither', 'cache', 'co-location', 'both', 'direct'] as const;
 export type Setting = (typeof SETTINGS)[number];
 
-/** scattered: every file of a group in another trunk. co-located: side by side. */
-export type Layout = 'scattered' | 'co-located';
+/**
+ * scattered: no file's group is known, and they come in any order. co-located: `put({ group })`,
+ * packed by the Merge Task. direct: `put({ group, mode: 'direct' })`.
+ */
+export const LAYOUTS = ['scattered', 'co-located', 'direct'] as const;
+export type Layout = (typeof LAYOUTS)[number];
 
 /** measured: this machine's disk, past the page cache. slowed: the same with the delay model. */
 export const DISKS = ['measured', 'slowed'] as const;
 export type DiskKind = (typeof DISKS)[number];
 
 export function layoutOf(setting: Setting): Layout {
+  if (setting === 'direct') return 'direct';
   return setting === 'co-location' || setting === 'both' ? 'co-located' : 'scattered';
 }
 
@@ -82,15 +87,17 @@ export function cacheOptionsOf(setting: Setting, cacheBytes = CACHE_BYTES): Cach
   const readAheadBytes = READ_AHEAD_BYTES;
   switch (setting) {
     case 'neither':
-      return none;
-    case 'page-cache':
       return { ...none, pageCacheBytes: cacheBytes };
     case 'cache':
       return { ...none, cacheBytes };
-    case 'co-location':
-      // What was read along has to be somewhere until it is asked for; nothing else is kept.
-      return { ...none, cacheBytes: AHEAD_BUFFER_BYTES, readAheadBytes, readAheadShare: 1 };
+    case 'co-location': {
+      // What was read along has to be somewhere until it is asked for; nothing else is kept there.
+      const aheadBytes = Math.min(AHEAD_BUFFER_BYTES, cacheBytes);
+      const pageCacheBytes = cacheBytes - aheadBytes;
+      return { cacheBytes: aheadBytes, readAheadBytes, readAheadShare: 1, pageCacheBytes };
+    }
     case 'both':
+    case 'direct':
       return { ...none, cacheBytes, readAheadBytes };
   }
 }
@@ -101,9 +108,9 @@ export function cacheOptionsOf(setting: Setting, cacheBytes = CACHE_BYTES): Cach
  * 20 KB, 2 TB.
  */
 export const PAPER_GAINS = {
-  read: ['', '17 to 35', '10 to 20', '20 to 49'],
-  mixed: ['', 'nearly as reads', 'nearly as reads', 'nearly as reads'],
-  nodes: ['', '35', '20', '50'],
+  read: ['17 to 35', '10 to 20', '20 to 49', '20 to 49'],
+  mixed: ['nearly as reads', 'nearly as reads', 'nearly as reads', 'nearly as reads'],
+  nodes: ['35', '20', '50', '50'],
 } as const;
 
 /** From here on the paper's gain grows much slower: its list is searched from end to end. */

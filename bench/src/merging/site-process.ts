@@ -4,6 +4,7 @@ import { logUniform } from '../harness/file-set.js';
 import { seededRandom } from '../harness/seeded-random.js';
 import { serve } from '../harness/serve.js';
 import { mean, summarize } from '../harness/statistics.js';
+import { VirtualTime } from '../harness/virtual-time.js';
 import { newFile, stagingOptions } from '../staging/small-files.js';
 import { SizesOnly } from '../staging/trunk-stores.js';
 import {
@@ -13,7 +14,6 @@ import {
   WEEK_SITES,
   type WeekSiteName,
 } from './sites.js';
-import { VirtualTime } from './virtual-time.js';
 
 /**
  * The simulated process: the real Staging, with its own decisions, its container on a real disk and

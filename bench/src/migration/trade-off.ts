@@ -1,144 +1,217 @@
+import type { TierOptions } from '@stevedore/tiering';
 import type { BenchmarkContext } from '../harness/benchmark.js';
-import { atLeast, type Goal } from '../harness/goals.js';
+import { Child } from '../harness/child.js';
+import { atLeast, type Goal, leastOf } from '../harness/goals.js';
 import { inTurn } from '../harness/load.js';
 import { middle } from '../harness/markdown.js';
-import {
-  DESCRIBED_FILES,
-  Groups,
-  METADATA_LOOPS,
-  TIERS,
-  VARIANTS,
-  type Variant,
-} from './groups.js';
+import type { LoadArgument } from './loads.js';
+import type { ModelHandlers } from './model-process.js';
 import type { Plan } from './plan.js';
 
 /**
- * Figure 4: metadata and small-file throughput of one metadata server while no to 16
- * clients write and read small files, with the method and without it. Tracker, storage
- * and the two generators are processes of their own, and stay for all turns of a run: a
- * server is compared with itself a few seconds before. Metadata comes from loops that ask
- * the next thing when they have their answer, and, once more, at a rate that leaves room.
+ * Figures 4 and 5: metadata and small files on one metadata server while 4 to 16 clients read and
+ * write small files; without the method, with it and nowhere to move to, with an I/O server, and with
+ * one or two more metadata servers. Every server has a slow disk of its own, by the model of the data
+ * node: files, rows and syncs wait for the same arm. All requests are for files of the first server.
+ *
+ * What each load gets is held against what it gets alone: metadata on the same servers, small files
+ * on one server without the method, which moves nothing and holds nothing back.
  */
 
-const CLIENTS = [0, 1, 2, 4, 8, 16] as const;
-/** In a run; what the goal compares follows each other, in both orders. */
-const TURNS = [1, 16, 16, 1, 1, 16, 16, 1, 0, 2, 4, 8] as const;
-/** Of the metadata generator where it keeps to a rate. */
-const PACED_PER_SECOND = 300;
-const MIN_METADATA_SHARE = 0.95;
-const KINDS = ['metadata', 'small-files'] as const;
+export const METADATA_LOOPS = 4;
+/** That clients read, and as many others that metadata is set for. */
+export const FILES = 64;
+
+const CLIENTS = [4, 8, 16] as const;
+const FIRST = 'group1';
+
+interface Setting {
+  readonly title: string;
+  readonly first: TierOptions;
+  /** The groups of other servers, by name. */
+  readonly others: Readonly<Record<string, TierOptions>>;
+}
+
+const METHOD: TierOptions = { enabled: true };
+const SETTINGS = {
+  baseline: {
+    title: 'without the method',
+    first: { enabled: true, migrates: false, maxRunning: 10_000, maxBesideMetadata: 10_000 },
+    others: {},
+  },
+  throttle: { title: 'method, nowhere to move to', first: METHOD, others: {} },
+  io: {
+    title: 'method, an I/O server',
+    first: { ...METHOD, moveTo: 'group2' },
+    others: { group2: {} },
+  },
+  two: {
+    title: 'method, 2 metadata servers',
+    first: { ...METHOD, shareWith: ['group2'] },
+    others: { group2: METHOD },
+  },
+  three: {
+    title: 'method, 3 metadata servers',
+    first: { ...METHOD, shareWith: ['group2', 'group3'] },
+    others: { group2: METHOD, group3: METHOD },
+  },
+} as const satisfies Readonly<Record<string, Setting>>;
+type SettingName = keyof typeof SETTINGS;
+const NAMES = Object.keys(SETTINGS) as SettingName[];
+const WITH_ROOM = ['io', 'two', 'three'] as const;
+
+const MIN_METADATA = 0.95;
+const MIN_SMALL_FILES = 0.8;
+/** Small files have their share, whatever metadata asks for. */
+const MIN_BESIDE_SHARE = 0.8;
+const SEVERAL = [
+  { name: 'two', servers: 2, gain: 1.5 },
+  { name: 'three', servers: 3, gain: 2 },
+] as const;
+
+const idOf = (name: SettingName, clients: number) => `trade-off.${name}.c${clients}`;
+const least = (name: SettingName, what: string) =>
+  leastOf(CLIENTS.map((clients) => `${idOf(name, clients)}.${what}`));
 
 export const TRADE_OFF_GOALS: readonly Goal[] = [
   atLeast(
-    'trade-off.method.metadata.c16-vs-c1',
-    `metadata throughput at 16 small-file clients at least ${MIN_METADATA_SHARE} x that at 1`,
-    MIN_METADATA_SHARE,
+    'trade-off.throttle.level',
+    `figure 4, nowhere to move to: metadata at 16 clients at least ${MIN_METADATA} x that at 4`,
+    MIN_METADATA,
+    (figures) =>
+      figures.median(`${idOf('throttle', 16)}.metadata`) /
+      figures.median(`${idOf('throttle', 4)}.metadata`),
   ),
+  atLeast(
+    'trade-off.throttle.metadata-vs-alone',
+    `and at least ${MIN_BESIDE_SHARE} x that without small files, which keep a fifth (the least)`,
+    MIN_BESIDE_SHARE,
+    least('throttle', 'metadata-vs-alone'),
+  ),
+  ...WITH_ROOM.flatMap((name) => [
+    atLeast(
+      `trade-off.${name}.metadata-vs-alone`,
+      `figure 4, ${SETTINGS[name].title}: metadata at least ${MIN_METADATA} x that without small files (the least)`,
+      MIN_METADATA,
+      least(name, 'metadata-vs-alone'),
+    ),
+    atLeast(
+      `trade-off.${name}.small-files-vs-alone`,
+      `and small files at least ${MIN_SMALL_FILES} x those without metadata (the least)`,
+      MIN_SMALL_FILES,
+      least(name, 'small-files-vs-alone'),
+    ),
+  ]),
+  ...SEVERAL.flatMap(({ name, servers, gain }) => [
+    atLeast(
+      `${idOf(name, 16)}.metadata-vs-one`,
+      `figure 5, ${servers} metadata servers: metadata at least 1 x that with one`,
+      1,
+    ),
+    atLeast(
+      `${idOf(name, 16)}.small-files-vs-one`,
+      `and small files at least ${gain} x those with one`,
+      gain,
+    ),
+  ]),
 ];
+
+type Load = Omit<LoadArgument, 'tracker'>;
 
 export async function measureTradeOff(context: BenchmarkContext, plan: Plan): Promise<void> {
   for (let run = 0; run < plan.processRuns; run += 1) {
-    for (const variant of inTurn(run, VARIANTS)) await measure(context, plan, variant, run + 1);
+    for (const name of NAMES) await measure(context, plan, name, run);
   }
-  addShares(context);
   await show(context);
 }
 
 async function measure(
   context: BenchmarkContext,
-  { warmUpSeconds, settleSeconds, turnSeconds: seconds }: Plan,
-  variant: Variant,
+  { warmUpSeconds, turnSeconds: seconds }: Plan,
+  name: SettingName,
   run: number,
 ): Promise<void> {
   const { figures, progress } = context;
-  await using server = await Groups.start(context, { group1: TIERS[variant] });
-  const { tracker } = server;
-  const files = await server.metadata.call('files', { tracker, count: DESCRIBED_FILES });
-  const load = async (clients: number, requestsPerSecond?: number) => {
-    const common = { tracker, seconds, warmUpSeconds: settleSeconds };
-    const metadata = { ...common, kind: 'metadata' as const, files, loops: METADATA_LOOPS };
-    const small = { ...common, kind: 'small-files' as const, files: [], loops: clients };
-    return Promise.all([
-      server.metadata.call('run', { ...metadata, requestsPerSecond }),
-      server.smallFiles.call('run', small),
-    ]);
+  const { first, others } = SETTINGS[name];
+  await using model = new Child<ModelHandlers>(new URL('./model-process.js', import.meta.url));
+  const tiers = { [FIRST]: first, ...others };
+  await model.call('start', { directory: context.workspace.fresh(name), tiers });
+  const described = await model.call('files', FILES);
+  const read = await model.call('files', FILES);
+  const settle = { warmUpSeconds: seconds / 2, seconds };
+  const metadata: Load = { ...settle, kind: 'metadata', files: described, loops: METADATA_LOOPS };
+  const small = (loops: number): Load => ({ ...settle, kind: 'small-files', files: read, loops });
+  const NOTHING = { requests: 0, p99Ms: 0 };
+  const send = async (loads: readonly Load[]) => {
+    const [result = NOTHING, beside = NOTHING] = await model.call('run', loads);
+    return [result, beside] as const;
   };
-  progress(`${variant}, warm-up, run ${run}`);
-  for (let warm = 0; warm < warmUpSeconds; warm += seconds + settleSeconds) await load(16);
-  for (const clients of TURNS) {
-    progress(`${variant}, ${clients} clients, run ${run}`);
-    const before = await server.cpuSeconds();
-    const [metadata, small] = await load(clients);
-    const after = await server.cpuSeconds();
-    const id = `trade-off.${variant}`;
-    figures.addAll(id, {
-      [`metadata.c${clients}`]: [metadata.requests / seconds, 'requests/s'],
-      [`metadata.c${clients}.p99`]: [metadata.p99Ms, 'ms'],
-      [`small-files.c${clients}`]: [small.requests / seconds, 'requests/s'],
-      'generators-cpu': [(metadata.cpuSeconds + small.cpuSeconds) / seconds, 'cores'],
-      'storage-cpu': [(after.storages - before.storages) / (seconds + settleSeconds), 'cores'],
-    });
+  const rate = (requests: number) => [Math.max(1, requests) / seconds, 'requests/s'] as const;
+  progress(`${SETTINGS[name].title}, files move, run ${run + 1}`);
+  for (let warm = 0; warm < warmUpSeconds; warm += 1.5 * seconds) {
+    await send([metadata, small(Math.max(...CLIENTS))]);
   }
-  progress(`${variant}, metadata at a rate, run ${run}`);
-  const [metadata, small] = await load(16, PACED_PER_SECOND);
-  figures.addAll(`trade-off.${variant}.paced`, {
-    metadata: [metadata.requests / seconds, 'requests/s'],
-    'small-files': [small.requests / seconds, 'requests/s'],
-    p50: [metadata.p50Ms, 'ms'],
-    p99: [metadata.p99Ms, 'ms'],
-  });
-}
-
-/** Adjacent turns: what slows the machine for a while slows both. */
-function addShares({ figures }: BenchmarkContext): void {
-  for (const variant of VARIANTS) {
-    const id = `trade-off.${variant}.metadata`;
-    const one = figures.values(`${id}.c1`);
-    for (const [turn, value] of figures.values(`${id}.c16`).entries()) {
-      const beside = one[turn] ?? 0;
-      // A turn that is too short for a busy machine answers nothing.
-      if (beside > 0) figures.add(`${id}.c16-vs-c1`, 'times', value / beside);
+  for (const clients of inTurn(run, CLIENTS)) {
+    progress(`${SETTINGS[name].title}, ${clients} clients, run ${run + 1}`);
+    const [meta, beside] = await send([metadata, small(clients)]);
+    const status = await model.call('migration', FIRST);
+    const [alone] = await send([metadata]);
+    const id = idOf(name, clients);
+    figures.addAll(id, {
+      metadata: rate(meta.requests),
+      'metadata-p99': [meta.p99Ms, 'ms'],
+      'small-files': rate(beside.requests),
+      'small-files-p99': [beside.p99Ms, 'ms'],
+      'alone.metadata': rate(alone.requests),
+      away: [status?.remote.files ?? 0, 'files'],
+    });
+    const baseline = idOf('baseline', clients);
+    if (name === 'baseline') {
+      const [{ requests }] = await send([small(clients)]);
+      figures.addAll(baseline, { 'alone.small-files': rate(requests) });
+    }
+    figures.addRatio(`${id}.metadata-vs-alone`, `${id}.metadata`, `${id}.alone.metadata`);
+    const smallAlone = `${baseline}.alone.small-files`;
+    figures.addRatio(`${id}.small-files-vs-alone`, `${id}.small-files`, smallAlone);
+    for (const what of name === 'two' || name === 'three' ? ['metadata', 'small-files'] : []) {
+      const one = `${idOf('throttle', clients)}.${what}`;
+      figures.addRatio(`${id}.${what}-vs-one`, `${id}.${what}`, one);
     }
   }
 }
 
 async function show({ print, table, chart }: BenchmarkContext): Promise<void> {
-  print('## Figure 4: one metadata server');
+  print('## Figures 4 and 5: metadata beside small files, on slow disks');
   table('trade-off', {
-    head: 'Requests/s',
-    rows: VARIANTS.flatMap((variant) =>
-      KINDS.map((kind) => [`${variant}, ${kind}`, `trade-off.${variant}.${kind}`] as const),
+    head: 'Servers, small-file clients',
+    rows: NAMES.flatMap((name) =>
+      CLIENTS.map(
+        (clients) => [`${SETTINGS[name].title}, ${clients}`, idOf(name, clients)] as const,
+      ),
     ),
     columns: [
-      ...CLIENTS.map((clients) => [`${clients} clients`, `c${clients}`] as const),
-      ['16 to 1', 'c16-vs-c1'],
-      ['99 % within at 16, ms', 'c16.p99', middle],
-      ['at 1', 'c1.p99', middle],
+      ['Metadata/s', 'metadata'],
+      ['alone', 'alone.metadata', middle],
+      ['to alone', 'metadata-vs-alone', middle],
+      ['p99, ms', 'metadata-p99', middle],
+      ['Small files/s', 'small-files'],
+      ['alone', 'alone.small-files', middle],
+      ['to alone', 'small-files-vs-alone', middle],
+      ['p99, ms', 'small-files-p99', middle],
+      ['Files elsewhere', 'away', middle],
     ],
   });
   print(
-    `In the paper metadata throughput falls by 66.7 % between 1 and 16 clients without the method, and stays level with it. Each small file here is read once, just after it was stored, so none of them moves: what small files give up goes to nobody else. Metadata at ${PACED_PER_SECOND} requests a second, 16 small-file clients; cores over all of the above:`,
+    'In the paper metadata falls by 66.7 % between 1 and 16 clients without the method and stays level with it; with several metadata servers it gains about 3 %, and small files gain as well. There IOR writes small files from other machines; here files are read again, because what is written once and never read again cannot be relieved by a move. *Nowhere to move to*: small files wait, and what they lose goes to nobody else.',
   );
-  table('trade-off-paced', {
-    head: '',
-    rows: VARIANTS.map((variant) => [variant, `trade-off.${variant}`]),
-    columns: [
-      ['metadata/s', 'paced.metadata'],
-      ['50 % within, ms', 'paced.p50'],
-      ['99 % within, ms', 'paced.p99'],
-      ['small files/s', 'paced.small-files'],
-      ['storage, cores', 'storage-cpu', middle],
-      ['generators, cores', 'generators-cpu', middle],
-    ],
-  });
-  for (const kind of KINDS) {
+  for (const kind of ['metadata', 'small-files']) {
     await chart(`trade-off-${kind}`, {
-      title: `Figure 4: throughput of ${kind}`,
-      ...{ xTitle: 'Clients that write and read small files', yTitle: 'Requests per second' },
+      title: `Figures 4 and 5: throughput of ${kind}, modelled disk`,
+      ...{ xTitle: 'Clients that read and write small files', yTitle: 'Requests per second' },
       labels: CLIENTS.map(String),
-      series: VARIANTS.map((variant) => ({
-        name: variant,
-        values: CLIENTS.map((clients) => `trade-off.${variant}.${kind}.c${clients}`),
+      series: NAMES.map((name) => ({
+        name: SETTINGS[name].title,
+        values: CLIENTS.map((clients) => `${idOf(name, clients)}.${kind}`),
       })),
     });
   }

@@ -1,4 +1,5 @@
 import { syncBuiltinESMExports } from 'node:module';
+import { Socket } from 'node:net';
 import promises from 'node:timers/promises';
 import { type Disk, type DiskFile, decoratedFile } from '@stevedore/disk';
 
@@ -17,6 +18,8 @@ interface Timer {
 const realImmediate = setImmediate;
 /** Turns of the event loop without any work: nothing is left to do. */
 const QUIET_TURNS = 2;
+/** What Node has asked the system for, and is not answered yet. */
+const UNANSWERED = /^FS|Req|Connect|Write|Shutdown/;
 const ROOM_BYTES = 2 ** 40;
 
 export class VirtualTime {
@@ -24,6 +27,7 @@ export class VirtualTime {
   #underWay = 0;
   #ids = 0;
   readonly #timers = new Map<number, Timer>();
+  #isBusy = (): boolean => false;
 
   /** Unix milliseconds. */
   constructor(now: number) {
@@ -80,23 +84,66 @@ export class VirtualTime {
     syncBuiltinESMExports();
   }
 
+  /**
+   * Of a whole system in this process, sockets and all: every clock of Node tells this time, work
+   * takes none of it, and all that the system has not answered is waited for.
+   */
+  installClocks(): void {
+    const start = this.#now;
+    const idle = { idle: 1, active: 0, utilization: 0 };
+    performance.now = () => this.#now - start;
+    performance.eventLoopUtilization = () => idle;
+    Date.now = this.now;
+    // What was written arrives in the next turn, and may be answered.
+    let hasWritten = false;
+    const { write } = Socket.prototype;
+    Object.assign(Socket.prototype, {
+      write(this: Socket, ...given: Parameters<Socket['write']>) {
+        hasWritten = true;
+        return write.apply(this, given);
+      },
+    });
+    this.#isBusy = () => {
+      const had = hasWritten;
+      hasWritten = false;
+      return had || process.getActiveResourcesInfo().some((each) => UNANSWERED.test(each));
+    };
+  }
+
+  /** Passes until the work is done. */
+  async passDuring<Result>(work: Promise<Result>): Promise<Result> {
+    let isDone = false;
+    const end = (): void => {
+      isDone = true;
+    };
+    work.then(end, end);
+    for (await this.#quiet(); !isDone; ) {
+      if (!(await this.#step(Number.POSITIVE_INFINITY))) await this.#quiet();
+    }
+    return work;
+  }
+
   /** Passes until then; resolves when all that was to happen has happened. */
   async passUntil(end: number): Promise<void> {
     await this.#quiet();
-    for (;;) {
-      let next: readonly [number, Timer] | undefined;
-      for (const entry of this.#timers) {
-        if (entry[1].at <= end && (!next || entry[1].at < next[1].at)) next = entry;
-      }
-      if (!next) break;
-      const [id, timer] = next;
-      this.#now = Math.max(this.#now, timer.at);
-      if (timer.everyMs === undefined) this.#timers.delete(id);
-      else this.#timers.set(id, { ...timer, at: this.#now + timer.everyMs });
-      timer.run();
-      await this.#quiet();
-    }
+    while (await this.#step(end));
     this.#now = end;
+  }
+
+  /** The next timer, unless it is later; false: there is none. */
+  async #step(end: number): Promise<boolean> {
+    let next: readonly [number, Timer] | undefined;
+    for (const entry of this.#timers) {
+      if (entry[1].at <= end && (!next || entry[1].at < next[1].at)) next = entry;
+    }
+    if (!next) return false;
+    const [id, timer] = next;
+    this.#now = Math.max(this.#now, timer.at);
+    if (timer.everyMs === undefined) this.#timers.delete(id);
+    else this.#timers.set(id, { ...timer, at: this.#now + timer.everyMs });
+    timer.run();
+    await this.#quiet();
+    return true;
   }
 
   /** The disk, whose work is waited for. */
@@ -149,7 +196,7 @@ export class VirtualTime {
   async #quiet(): Promise<void> {
     for (let turns = 0; turns < QUIET_TURNS; ) {
       await new Promise((resolve) => realImmediate(resolve));
-      turns = this.#underWay === 0 ? turns + 1 : 0;
+      turns = this.#underWay > 0 || this.#isBusy() ? 0 : turns + 1;
     }
   }
 }

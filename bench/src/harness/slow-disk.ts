@@ -33,6 +33,12 @@ export class SlowDisk {
     };
   }
 
+  /** What is no file of the `Disk`, somewhere else than the last request. */
+  access(bytes: number): Promise<void> {
+    this.#last = undefined;
+    return this.#wait(SEEK_MS + bytes / BYTES_PER_MS);
+  }
+
   #file(path: string, file: DiskFile): DiskFile {
     const move = async (position: number, bytes: number): Promise<void> => {
       const follows = this.#last?.path === path && this.#last.end === position;

@@ -1,0 +1,92 @@
+/**
+ * `npm run mutants [-- PACKAGE[/MODULE]…]`: changes what is built, one small change at a time, and runs
+ * the tests of that package against each. Reports the changes that no test notices. Works on a copy,
+ * because an end at the wrong moment would leave a changed build behind. A package takes up to an hour.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { cp, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { basename, dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)));
+const given = process.argv.slice(2);
+const names = (given.length > 0 ? given : ['balance', 'cache']).map((each) => each.split('/'));
+/** Later ones need Node 22. */
+const STRYKER = '9.6.1';
+/** Half a minute each: with hundreds of mutants they would take all the time. */
+const LONG = 'scan of 20 times the cache';
+const folder = await mkdtemp(join(tmpdir(), 'stevedore-mutants-'));
+const left = new Set(['.git', '.pnpm', '.stevedore', 'out']);
+await cp(root, folder, {
+  recursive: true,
+  verbatimSymlinks: true,
+  filter: (path) => !left.has(basename(path)),
+});
+// What is not of this workspace is not changed.
+const others = join('node_modules', '.pnpm');
+await symlink(join(root, others), join(folder, others));
+await writeFile(
+  join(folder, 'test', 'vitest.mutants.config.ts'),
+  `import config from './vitest.config.ts';
+config.test.include = ${JSON.stringify(names.map(([name]) => `${name}/**/*.test.ts`))};
+config.test.testNamePattern = /^(?!.*${LONG})/;
+export default config;
+`,
+);
+const modules = await installStryker();
+const config = {
+  mutate: names.map(([name, module = '*']) => `packages/${name}/dist/**/${module}.js`),
+  testRunner: 'vitest',
+  plugins: [join(modules, '@stryker-mutator', 'vitest-runner', 'dist', 'src', 'index.js')],
+  vitest: { configFile: 'test/vitest.mutants.config.ts', related: false },
+  inPlace: true,
+  coverageAnalysis: 'perTest',
+  // They run once, before a test does: what they are about is tested where they are used.
+  ignoreStatic: true,
+  concurrency: 2,
+  allowEmpty: false,
+  reporters: ['clear-text', 'progress-append-only'],
+  clearTextReporter: { allowColor: false, logTests: false, allowEmojis: false },
+};
+const configFile = join(folder, 'stryker.config.json');
+await writeFile(configFile, JSON.stringify(config));
+const stryker = join(modules, '@stryker-mutator', 'core', 'bin', 'stryker.js');
+// In a group of its own: its workers end with it.
+const child = spawn(process.execPath, [stryker, 'run', configFile], {
+  cwd: folder,
+  stdio: 'inherit',
+  detached: true,
+});
+const end = (signal) => {
+  try {
+    process.kill(-child.pid, signal);
+  } catch {
+    // All have ended.
+  }
+};
+for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => end(signal));
+const [code] = await once(child, 'exit');
+end('SIGKILL');
+await rm(folder, { recursive: true, force: true });
+process.exitCode = code ?? 1;
+
+/** Apart from the workspace's own dependencies: nobody else needs its 190 packages. */
+async function installStryker() {
+  const home = join(root, 'node_modules', '.stevedore', 'stryker');
+  const kept = join(home, 'node_modules');
+  if (existsSync(join(kept, 'vitest'))) return kept;
+  await mkdir(home, { recursive: true });
+  await writeFile(join(home, 'package.json'), '{ "private": true }');
+  const packages = ['core', 'vitest-runner'].map((name) => `@stryker-mutator/${name}@${STRYKER}`);
+  const npm = spawn('npm', ['install', '--silent', '--legacy-peer-deps', ...packages], {
+    cwd: home,
+    stdio: 'inherit',
+  });
+  await once(npm, 'exit');
+  // The tests and their runner share one vitest.
+  await symlink(join(root, 'test', 'node_modules', 'vitest'), join(kept, 'vitest'));
+  return kept;
+}
