@@ -5,7 +5,10 @@ import { FastdfsClient } from '@stevedore/fastdfs';
 import { type Gateway, type GatewayInput, startGateway } from '@stevedore/gateway';
 import { serve } from '../harness/serve.js';
 
-/** A gateway, or the SDK beside a plain client, in a process whose calls of functions are counted. */
+/**
+ * A gateway, or the SDK beside a plain client, in a process whose calls of functions or allocated
+ * bytes are counted.
+ */
 
 export type CountedHandlers = {
   /** Answers with the gateway's port. */
@@ -20,7 +23,19 @@ export type CountedHandlers = {
   readonly fetch: (from: 'sdk' | 'client') => Promise<void>;
   /** Calls of functions of ours and of packages since the last time it was asked. */
   readonly calls: () => Promise<number>;
+  /**
+   * Bytes allocated since the last time it was asked. Fails if garbage was collected meanwhile: it
+   * needs `--expose-gc`, and a young generation with room for all of them.
+   */
+  readonly bytes: () => Promise<AllocatedBytes>;
 };
+
+export interface AllocatedBytes {
+  /** In V8's heap. */
+  readonly heap: number;
+  /** Buffers. */
+  readonly external: number;
+}
 
 const FILE_BYTES = 20_000;
 /** What the container's own records may take. */
@@ -67,11 +82,35 @@ const handlers: CountedHandlers = {
       .flatMap(({ functions }) => functions.flatMap(({ ranges }) => ranges))
       .reduce((sum, { count }) => sum + count, 0);
   },
+  async bytes() {
+    const { heapUsed, arrayBuffers } = process.memoryUsage();
+    const allocated = { heap: heapUsed - before.heap, external: arrayBuffers - before.external };
+    await sleep(TOLD_MS);
+    const [counted, collected] = [collections, before.collections];
+    global.gc?.();
+    await sleep(TOLD_MS);
+    const after = process.memoryUsage();
+    before = { heap: after.heapUsed, external: after.arrayBuffers, collections };
+    if (collected !== undefined && counted > collected) throw new Error('garbage was collected');
+    return allocated;
+  },
 };
 
-session.connect();
-await session.post('Profiler.enable');
-await session.post('Profiler.startPreciseCoverage', { callCount: true, detailed: false });
+/** An observer is told some turns later. */
+const TOLD_MS = 20;
+
+let collections = 0;
+let before: AllocatedBytes & { readonly collections?: number } = { heap: 0, external: 0 };
+new PerformanceObserver((list) => {
+  collections += list.getEntries().length;
+}).observe({ entryTypes: ['gc'] });
+
+// What counts calls takes from V8 what it has optimised.
+if (!global.gc) {
+  session.connect();
+  await session.post('Profiler.enable');
+  await session.post('Profiler.startPreciseCoverage', { callCount: true, detailed: false });
+}
 serve(handlers, async () => {
   await gateway?.close();
   await store?.close();
