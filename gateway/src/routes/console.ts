@@ -132,7 +132,7 @@ export function consoleRoutes(app: FastifyInstance, parts: ConsoleParts): void {
   data(app, '/console/access', (asked) => access.permissions(asked));
 }
 
-export function data(
+function data(
   app: FastifyInstance,
   path: string,
   look: (asked: AskedBy, base: string) => Promise<object>,

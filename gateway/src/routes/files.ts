@@ -246,7 +246,7 @@ interface Uploader extends AskedBy {
  * Stores the file or the form of a request under the policy of that name; without one under
  * `default`.
  */
-export function storing(
+function storing(
   { files, access, policies }: Pick<FileRoutes, 'files' | 'access' | 'policies'>,
   name = 'default',
 ): (by: Uploader, request: IncomingMessage, response: ServerResponse) => Promise<Answer> {
