@@ -116,6 +116,23 @@ function suite(newMap: () => Promise<string>): void {
     }
   });
 
+  it('finds no file at its start that another server deleted while it was stopped', async () => {
+    const map = await newMap();
+    const node = await server({});
+    const options = { map, trackers: node.trackers as string[], mergeMaxAge: '1h' };
+    const directory = temporaryFolder();
+    const first = await server({ ...options, directory });
+    const second = await server(options);
+    const { key } = await first.put(CONTENT);
+    await first.flush();
+    await soon(() => second.get(key));
+    await first.close();
+    await second.delete(key);
+    const again = await server({ ...options, directory });
+    await expect(again.get(key)).rejects.toMatchObject({ code: 'not_found' });
+    expect((await again.list()).files).toEqual([]);
+  });
+
   it('tells a map what was merged before there was one', async () => {
     const directory = temporaryFolder();
     const alone = await server({ directory });

@@ -42,11 +42,12 @@ it('hears what others delete while a deletion here waits for its partner', async
     now: Date.now,
     onRefused: (error) => void errors.push(error),
   });
-  deployment.start();
+  await deployment.start();
   onTestFinished(() => deployment.close());
   const [own, foreign] = [keyOf(origin, 1), keyOf(origin ^ 1, 2)];
   await other.remove([{ key: own }], false);
   await soon(async () => expect(asked).toContainEqual(own));
+  expect(deployment.isKnownRemoved(own)).toBe(true);
   await other.remove([{ key: foreign }], false);
   await soon(async () => expect(forgotten).toContainEqual(foreign));
   expect(deployment.isKnownRemoved(foreign)).toBe(true);

@@ -150,7 +150,7 @@ async function openStore(
       ...(held ? { held } : {}),
     });
     store.siblings?.lookAgain();
-    store.start();
+    await store.start();
     if (store.deployment) started.resolve(store.deployment);
     return { staging, store };
   } catch (error) {

@@ -205,8 +205,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   }
 
   /** Starts this server's part in the deployment. */
-  start(): void {
-    this.deployment?.start();
+  async start(): Promise<void> {
+    await this.deployment?.start();
   }
 
   get(id: string, options: GetOptions = {}): Promise<StoredFile> {

@@ -75,6 +75,8 @@ const MAX_PRUNED = 2_000;
 /** Longest time to publish in one round; deletions are polled between rounds. */
 const PUBLISH_MS = 200;
 const MAX_DELETIONS = 500;
+/** Of those made while this server was stopped. */
+const MAX_MISSED_DELETIONS = 20_000;
 /** While a statement is under way, the next one gathers keys. */
 const ANNOUNCEMENTS = { maxKeys: MAX_DELETIONS, maxCalls: 1 };
 
@@ -125,9 +127,15 @@ export class Deployment {
     });
   }
 
-  start(): void {
+  /** Resolves once it knows what others deleted meanwhile, or the map does not answer. */
+  async start(): Promise<void> {
     const { joined } = this.#parts;
     if (joined instanceof MapError) this.#fail(joined);
+    try {
+      await this.#asked(() => this.#hearDeletions(MAX_MISSED_DELETIONS));
+    } catch (error) {
+      if (!(error instanceof MapError)) throw error;
+    }
     this.#next(0);
   }
 
@@ -333,8 +341,9 @@ export class Deployment {
       await this.#gateways.joined();
       await this.#keepUp();
       await this.#pollRemovals();
-      // A partner that does not answer holds up deletions here, but not what caches must hear.
-      this.#deleting ??= this.#deleteForOthers()
+      const keys = await this.#hearDeletions(MAX_DELETIONS);
+      // A partner that does not answer holds up deletions here, but not what readers must hear.
+      this.#deleting ??= this.#deleteForOthers(keys)
         .catch((error: Error) => this.#fail(error))
         .finally(() => {
           this.#deleting = undefined;
@@ -361,13 +370,19 @@ export class Deployment {
     this.#reported = what;
   }
 
-  /** Deletes files here that other servers were asked to delete. */
-  async #deleteForOthers(): Promise<void> {
-    const { map, deleteHere } = this.#parts;
+  /** Files that others have deleted, and this server has not yet: no read here finds them now. */
+  async #hearDeletions(limit: number): Promise<readonly Buffer[]> {
     const origins = [this.origin, ...this.#gateways.adopted];
-    const keys = await map.removalsFor(origins, MAX_DELETIONS);
+    const found = await this.#parts.map.removalsFor(origins, limit);
+    const keys = found.map((key) => Buffer.from(key));
+    for (const key of keys) if (!this.isKnownRemoved(key)) this.noteRemoved(key);
+    return keys;
+  }
+
+  async #deleteForOthers(keys: readonly Buffer[]): Promise<void> {
+    const { map, deleteHere } = this.#parts;
     // While the FileMap is being rebuilt, or the disk is full, some cannot be deleted yet.
-    const settled = await Promise.allSettled(keys.map((key) => deleteHere(Buffer.from(key))));
+    const settled = await Promise.allSettled(keys.map((key) => deleteHere(key)));
     const deleted = keys.filter((_, index) => settled[index]!.status === 'fulfilled');
     if (deleted.length > 0)
       await map.remove(

@@ -64,9 +64,9 @@ export class ForeignFiles {
     return originOf(key) !== this.#parts.deployment.origin;
   }
 
-  /** True for another server's file, adopted here, that is known to be deleted since. */
+  /** True for a file, this server's own or not, that another server is known to have deleted. */
   isKnownRemoved(key: Buffer): boolean {
-    return this.isForeign(key) && this.#parts.deployment.isKnownRemoved(key);
+    return this.#parts.deployment.isKnownRemoved(key);
   }
 
   /**
