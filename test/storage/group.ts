@@ -1,5 +1,5 @@
-import { readdir, readFile, stat } from 'node:fs/promises';
-import { join } from 'node:path';
+import { lstat, readdir, readFile, readlink } from 'node:fs/promises';
+import { dirname, join, relative, resolve } from 'node:path';
 import { type Storage, type StorageOptions, startStorage } from '@stevedore/node';
 import { type FileName, listStorage, StorageStatus } from '@stevedore/protocol';
 import { startTracker, type Tracker, type TrackerOptions } from '@stevedore/tracker';
@@ -110,9 +110,12 @@ export async function contentsOf(member: MemberOfTest): Promise<Map<string, stri
     for (const low of (await readdir(join(data, high))).sort()) {
       for (const base of (await readdir(join(data, high, low))).sort()) {
         const path = join(data, high, low, base);
-        const { mtimeMs } = await stat(path);
-        const text = (await readFile(path)).toString('latin1');
-        contents.set(`M00/${high}/${low}/${base}`, `${Math.floor(mtimeMs / 1000)} ${text}`);
+        const stats = await lstat(path);
+        // What a link leads to may be deleted.
+        const text = stats.isSymbolicLink()
+          ? `link to ${relative(data, resolve(dirname(path), await readlink(path)))}`
+          : `${Math.floor(stats.mtimeMs / 1000)} ${(await readFile(path)).toString('latin1')}`;
+        contents.set(`M00/${high}/${low}/${base}`, text);
       }
     }
   }
@@ -124,7 +127,10 @@ export async function sameEverywhere(members: readonly MemberOfTest[]): Promise<
   let all: ReadonlyMap<string, string>[] = [];
   await until(
     async () => {
-      all = await Promise.all(members.map(contentsOf).map((each) => each.catch(() => new Map())));
+      const found = await Promise.allSettled(members.map(contentsOf));
+      all = found.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []));
+      // A file went while it was looked at.
+      if (all.length < members.length) return false;
       const texts = all.map((each) => JSON.stringify([...each]));
       return texts.every((text) => text === texts[0]);
     },
