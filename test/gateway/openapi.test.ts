@@ -153,7 +153,7 @@ describe.skipIf(needsSchemathesis.missing)('schemathesis', () => {
     ).catch((error: { stdout?: string; message: string }) => {
       throw new Error(error.stdout ?? error.message);
     });
-    expect(stdout).toContain('Tested: 37');
+    expect(stdout).toContain('Tested: 40');
     expect(serverErrors).toEqual([]);
   });
 });

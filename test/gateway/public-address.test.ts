@@ -92,6 +92,9 @@ async function walk(input: GatewayInput, asked: Headers): Promise<Map<string, st
   const own = `/uploads/${begun.location.split('/').at(-1)}`;
   await call('PATCH /uploads/{id}', own, { ...TUS, ...BYTES }, 'hello');
   await call('HEAD /uploads/{id}', own, TUS);
+  const ended = await call('POST /uploads ended', '/uploads', length);
+  const last = `/uploads/${ended.location.split('/').at(-1)}`;
+  await call('DELETE /uploads/{id}', last, TUS);
   const partial = { ...length, 'upload-concat': 'partial', ...BYTES };
   const half = await call('POST /uploads part', '/uploads', partial, 'hello');
   const joined = { ...TUS, 'upload-concat': `final;${half.location}` };
@@ -120,6 +123,7 @@ const WITHOUT = [
   'PATCH /keys/{id}',
   'DELETE /keys/{id}',
   'POST /flush',
+  'DELETE /uploads/{id}',
   ...['GET /policies', 'PUT /policies/{name}', 'DELETE /policies/{name}'],
   ...['GET /files/{key}', 'GET /files/{key}/{filename}', 'GET /{group}/{*}'],
   ...['GET /console/state', 'GET /console/history', 'GET /console/access'],

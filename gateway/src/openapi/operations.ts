@@ -128,6 +128,17 @@ function operation(operationId: string, summary: string, more: Schema): Operatio
   return { operationId, summary, tags: ['files'], security: withKey, response: answers, ...rest };
 }
 
+/** Of an upload that was begun by tus. */
+function resumable(operationId: string, summary: string, status: number, more: Schema = {}) {
+  return operation(operationId, summary, {
+    security: withKeyOrSignature,
+    params: fields({ id: 'key of the upload' }, 'id'),
+    headers: fields({ 'tus-resumable': say('version of tus', { enum: ['1.0.0'] }) }),
+    response: { [status]: { ...nothing, description: 'as tus 1.0 has it' } },
+    ...more,
+  });
+}
+
 /** `watching`, without a problem of its own. */
 function watching(operationId: string, summary: string, response: Schema, security = open) {
   return { operationId, summary, tags: ['watching'], security, response };
@@ -239,6 +250,11 @@ const described: Readonly<Record<string, Operation>> = {
   'POST /files': upload('upload', 'Store files', {
     querystring: fields({ id: 'without a body: give this file of FastDFS a key' }),
   }),
+  'HEAD /uploads/:id': resumable('uploadOffset', 'How much of a resumable upload is there', 200),
+  'PATCH /uploads/:id': resumable('continueUpload', 'Continue a resumable upload', 204, {
+    description: 'The body is `application/offset+octet-stream`, from `Upload-Offset` on.',
+  }),
+  'DELETE /uploads/:id': resumable('endUpload', 'Give a resumable upload up', 204),
   'POST /uploads/:id': upload('uploadUnderPolicy', 'Store files under a policy', {
     params: fields({ id: 'name of the policy' }, 'id'),
     querystring: presigned,
