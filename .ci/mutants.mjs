@@ -10,6 +10,7 @@ import { cp, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { runInGroup } from './in-group.mjs';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const given = process.argv.slice(2);
@@ -54,24 +55,9 @@ const config = {
 const configFile = join(folder, 'stryker.config.json');
 await writeFile(configFile, JSON.stringify(config));
 const stryker = join(modules, '@stryker-mutator', 'core', 'bin', 'stryker.js');
-// In a group of its own: its workers end with it.
-const child = spawn(process.execPath, [stryker, 'run', configFile], {
-  cwd: folder,
-  stdio: 'inherit',
-  detached: true,
-});
-const end = (signal) => {
-  try {
-    process.kill(-child.pid, signal);
-  } catch {
-    // All have ended.
-  }
-};
-for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => end(signal));
-const [code] = await once(child, 'exit');
-end('SIGKILL');
+const code = await runInGroup([stryker, 'run', configFile], folder);
 await rm(folder, { recursive: true, force: true });
-process.exitCode = code ?? 1;
+process.exitCode = code;
 
 /** Apart from the workspace's own dependencies: nobody else needs its 190 packages. */
 async function installStryker() {

@@ -2,20 +2,17 @@
  * Runs every test and ends with one line: `N passed, N failed, N skipped`.
  * Arguments are handed to vitest (a file name, `-t name`).
  */
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { runInGroup } from './in-group.mjs';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const folder = mkdtempSync(join(tmpdir(), 'stevedore-test-'));
 const report = join(folder, 'report.json');
 const vitest = join(root, 'test', 'node_modules', 'vitest', 'vitest.mjs');
-// In a group of its own: what tests leave behind ends with them, and holds no pipe open.
-const tests = spawn(
-  process.execPath,
+const status = await runInGroup(
   [
     vitest,
     'run',
@@ -27,18 +24,8 @@ const tests = spawn(
     `--outputFile.json=${report}`,
     ...process.argv.slice(2),
   ],
-  { cwd: root, stdio: 'inherit', detached: true },
+  root,
 );
-const end = (signal) => {
-  try {
-    process.kill(-tests.pid, signal);
-  } catch {
-    // All have ended.
-  }
-};
-for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => end(signal));
-const [status] = await once(tests, 'exit');
-end('SIGKILL');
 
 let result;
 try {

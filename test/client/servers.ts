@@ -2,7 +2,7 @@ import { type FileStore, type OpenOptions, open } from '@stevedore/client';
 import { onTestFinished } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
 
-/** Servers of a deployment that merge when they are told to. */
+/** A server of a deployment that merges only on `flush()`. */
 export async function server(options: OpenOptions): Promise<FileStore> {
   const directory = temporaryFolder();
   const store = await open({ idMaxAge: 0, directory, mergeMaxAge: '1h', ...options });

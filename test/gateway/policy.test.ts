@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { checkPolicy, narrowPolicy, type UploadPolicy } from '@stevedore/middleware/core';
@@ -210,6 +210,12 @@ describe('a policy of a route', () => {
     expect((await call('DELETE', '/avatars')).status).toBe(404);
     expect(await status('avatars', 'x')).toBe(404);
     expect(readFileSync(path, 'utf8')).toBe('{}\n');
+    rmSync(path);
+    const refused = await call('PUT', '/avatars?max-files=1');
+    expect([refused.status, await refused.text()]).toEqual([
+      403,
+      expect.stringContaining(`cannot write ${path} (ENOENT)`),
+    ]);
   });
 
   test('cannot be made without a file to keep it', async () => {

@@ -96,7 +96,7 @@ const handlers: CountedHandlers = {
   },
 };
 
-/** An observer is told some turns later. */
+/** A performance observer is called some turns of the event loop later. */
 const TOLD_MS = 20;
 
 let collections = 0;

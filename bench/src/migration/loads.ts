@@ -13,8 +13,8 @@ import {
 } from './workloads.js';
 
 /**
- * The load: metadata or small files, by our client. Who is told that the storage is busy comes back
- * after the client's own, growing pause.
+ * The load: metadata or small files, by our client. A request that the storage answers with busy is
+ * repeated after the client's own, growing pause.
  */
 
 interface Target {

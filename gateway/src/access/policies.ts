@@ -40,7 +40,7 @@ export const policyOptions = {
 
 const NAME = /^[A-Za-z0-9_-]{1,64}$/;
 
-/** Policies as the file has them. */
+/** The file's content: each policy as it was typed. */
 type Texts = Readonly<Record<string, RawOptions>>;
 
 interface Content {

@@ -35,8 +35,8 @@ const LOCK_PAUSE_MS = 20;
 const LOCK_LIMIT_MS = 15_000;
 
 /**
- * Writes what `change` makes of the file's text. Meanwhile no other change is made, by this process
- * or another: none gets lost. The lock of a process that died is taken over.
+ * Writes the text that `change` resolves with, under a lock, so that no change by this process or
+ * another is lost. The lock of a process that died is taken over.
  */
 export async function changeFile(path: string, change: () => Promise<string>): Promise<void> {
   const lock = `${path}.lock`;
@@ -88,7 +88,7 @@ export interface WatchedFileOptions<T> {
  */
 export class WatchedFile<T> {
   readonly #options: WatchedFileOptions<T>;
-  readonly #timer: NodeJS.Timeout;
+  #timer: NodeJS.Timeout | undefined;
   #fileVersion: string;
   #looking: Promise<void> | undefined;
   #troubled = false;
@@ -100,14 +100,15 @@ export class WatchedFile<T> {
     this.#options = options;
     this.content = content;
     this.#fileVersion = fileVersion;
-    this.#timer = setInterval(() => void this.#look(), LOOK_INTERVAL_MS).unref();
   }
 
   /** Rejects with the system's error, or that of `parse`. */
   static async open<T>(options: WatchedFileOptions<T>): Promise<WatchedFile<T>> {
     const { path, parse } = options;
     const version = await versionOf(path);
-    return new WatchedFile(options, parse(await readFile(path, 'utf8'), path), version);
+    const file = new WatchedFile(options, parse(await readFile(path, 'utf8'), path), version);
+    file.#timer = setInterval(() => void file.#look(), LOOK_INTERVAL_MS).unref();
+    return file;
   }
 
   get path(): string {

@@ -80,13 +80,13 @@ function keyOf(keys: { list(): readonly ApiKey[] }, { params }: FastifyRequest):
   throw new ProblemError('route_not_found', 'There is no API key of that id.');
 }
 
-/** The file may be mounted read-only, or come from a secret store. */
+/** The file may be mounted read-only, come from a secret store, or be gone. */
 export async function writable(path: string, change: () => Promise<void>): Promise<void> {
   try {
     await change();
   } catch (error) {
     const { code = '' } = error as NodeJS.ErrnoException;
-    if (!['EACCES', 'EPERM', 'EROFS', 'EBUSY'].includes(code)) throw error;
+    if (!['EACCES', 'EPERM', 'EROFS', 'EBUSY', 'ENOENT'].includes(code)) throw error;
     const message = `The gateway cannot write ${path} (${code}): change it where it comes from.`;
     throw new ProblemError('forbidden', message);
   }

@@ -44,7 +44,7 @@ export function policyRoutes(app: FastifyInstance, access: Access, policies: Pol
   });
 }
 
-/** As the file has them. What is not named, or empty, is not limited. */
+/** The policy to write to the file. A parameter that is missing or empty sets no limit. */
 function valuesOf({ query }: AskedBy): RawOptions {
   const values: Record<string, unknown> = {};
   for (const [name, { kind }] of Object.entries(policyOptions)) {
