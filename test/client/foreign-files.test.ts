@@ -41,6 +41,8 @@ interface Asked {
   readonly urls: string[];
   readonly files: ForeignFiles;
   readonly missing: MissingFiles;
+  /** Deleted in the map. */
+  readonly removed: Buffer[];
 }
 
 interface Scene {
@@ -50,9 +52,13 @@ interface Scene {
   /** The places that FastDFS still has. */
   readonly places?: readonly MappedFile[];
   readonly readMapped?: ForeignFilesParts['readMapped'];
+  /** This server holds a copy of the gateway's files, and finds this in it. */
+  readonly held?: 'deleted';
 }
 
-async function scene({ map, gateway = refuse, places = [], readMapped }: Scene): Promise<Asked> {
+async function scene(given: Scene): Promise<Asked> {
+  const { map, gateway = refuse, places = [], readMapped, held } = given;
+  const removed: Buffer[] = [];
   const urls: string[] = [];
   const server = createServer((request, response) => {
     urls.push(request.url!);
@@ -76,6 +82,9 @@ async function scene({ map, gateway = refuse, places = [], readMapped }: Scene):
       if (answers.length > 1) answers = answers.slice(1);
     },
     gatewayOf: async () => (gateway === 'unknown' ? undefined : { origin: 0, url }),
+    mayReturn: () => true,
+    copiesOf: () => held && { of: 0, at: { origin: 7 } },
+    remove: async (key: Buffer) => void removed.push(key),
   };
   const missing = new MissingFiles(() => undefined);
   const files = new ForeignFiles({
@@ -91,13 +100,14 @@ async function scene({ map, gateway = refuse, places = [], readMapped }: Scene):
     downloads: { missing, lossOf: async () => undefined },
     smallFileBytes: 1000,
     now: Date.now,
+    ...(held && { held: { find: async () => held } }),
   });
   onTestFinished(async () => {
     await files.close();
     server.closeAllConnections();
     server.close();
   });
-  return { urls, files, missing };
+  return { urls, files, missing, removed };
 }
 
 const notThere = ({ trunkFileId }: MappedFile): StoreError =>
@@ -242,4 +252,34 @@ it('while the map is away a file is deleted if its own gateway says so, and nobo
   const { files, urls } = await scene({ map: ['removed'], gateway: has() });
   expect(await files.isRemoved(KEY)).toBe(true);
   expect(urls).toEqual([]);
+});
+
+describe('a deletion whose answer is lost', () => {
+  /** Deletes the file for the first request, and does not live to answer. */
+  const killed = (): RequestListener => {
+    let isDeleted = false;
+    return ({ socket }, response) => {
+      if (!isDeleted) socket.destroy();
+      else response.writeHead(404, PROBLEM).end(JSON.stringify({ code: 'not_found', detail: '' }));
+      isDeleted = true;
+    };
+  };
+  const PROBLEM = { 'content-type': 'application/problem+json' };
+
+  it('is done if the file is gone afterwards, at its gateway or in the copy of its files', async () => {
+    const returned = await scene({ map: [undefined], gateway: killed() });
+    await returned.files.delete(KEY);
+    expect(returned.removed).toEqual([KEY]);
+    expect(returned.urls).toHaveLength(2);
+    const copied = await scene({ map: [undefined], gateway: killed(), held: 'deleted' });
+    await copied.files.delete(KEY);
+    expect(copied.removed).toEqual([KEY]);
+    expect(copied.urls).toHaveLength(1);
+  });
+
+  it('is not excused where no request went out', async () => {
+    const gone = await scene({ map: ['removed'], gateway: killed() });
+    await expect(gone.files.delete(KEY)).rejects.toMatchObject(GONE);
+    expect(gone.removed).toEqual([]);
+  });
 });

@@ -223,17 +223,27 @@ export class ForeignFiles {
 
   /** Deletes it for all servers. Rejects as `find`. */
   delete(key: Buffer): Promise<void> {
-    return throughRestart(
-      () => this.#delete(key),
-      () => this.#mayReturn(key),
-    );
+    let isAsked = false;
+    const attempt = async (): Promise<void> => {
+      try {
+        await this.#delete(key, () => {
+          isAsked = true;
+        });
+      } catch (error) {
+        // Its own gateway deleted it for the request whose answer was lost.
+        if (!isAsked || !isStoreError(error, 'not_found')) throw error;
+        await this.#removeFromMap(key);
+      }
+    };
+    return throughRestart(attempt, () => this.#mayReturn(key));
   }
 
   #mayReturn(key: Buffer): boolean {
     return this.#parts.deployment.mayReturn(originOf(key));
   }
 
-  async #delete(key: Buffer): Promise<void> {
+  /** `onAsked`: the file's own gateway was asked, and its answer is lost. */
+  async #delete(key: Buffer, onAsked: () => void): Promise<void> {
     const { deployment } = this.#parts;
     if (await this.#mapped(key)) {
       try {
@@ -251,12 +261,18 @@ export class ForeignFiles {
       deployment.noteRemoved(key);
     } catch (error) {
       // A server that is down finds the deletion in the map once it is back.
-      const isAway = isStoreError(error, 'storage_unavailable');
-      if (!isAway || !(await this.#copyOf(key, undefined))) throw error;
-      await deployment.remove(key).catch((cause: unknown) => {
-        throw cause instanceof MapError ? mapUnavailable(cause) : cause;
-      });
+      if (!isStoreError(error, 'storage_unavailable')) throw error;
+      onAsked();
+      if (!(await this.#copyOf(key, undefined))) throw error;
+      await this.#removeFromMap(key);
     }
+  }
+
+  async #removeFromMap(key: Buffer): Promise<void> {
+    if (this.isKnownRemoved(key)) return;
+    await this.#parts.deployment.remove(key).catch((cause: unknown) => {
+      throw cause instanceof MapError ? mapUnavailable(cause) : cause;
+    });
   }
 
   /**
