@@ -134,6 +134,33 @@ it('of a trunk that was stored twice, because its reply was lost, one is removed
   for (const [n, { key }] of receipts.entries()) expect(await bytesOf(first, key)).toBe('ab'[n]);
 });
 
+it('a trunk that its own server had given up is not counted as lost, and one with files is', async () => {
+  const { path, map, trackers, first, third, second, origin } = await three();
+  const keys: string[] = [];
+  for (const text of ['kept', 'deleted', 'lost']) {
+    keys.push((await third.put(text)).key);
+    await third.flush();
+    await published(third);
+  }
+  const [kept, deleted, lost] = keys as [string, string, string];
+  await third.close();
+  const database = openDatabase(path);
+  const idOf = database.prepare(
+    `SELECT file_id FROM stevedore_trunk JOIN stevedore_file USING (trunk) WHERE file_key = ?`,
+  );
+  const trunks = [deleted, lost].map((key) => idOf.get(Buffer.from(key, 'base64url')));
+  database.close();
+  const client = new FastdfsClient({ trackers });
+  onTestFinished(() => client.close());
+  for (const trunk of trunks) await client.delete((trunk as { file_id: string }).file_id);
+  await second.delete(deleted);
+  const by = first.deployment!.origin;
+  expect(await adoptOrigin({ map, origin, by })).toMatchObject({ trunks: 2, adopted: 1 });
+  expect(await bytesOf(first, kept)).toBe('kept');
+  await expect(first.get(deleted)).rejects.toMatchObject(GONE);
+  await expect(bytesOf(first, lost)).rejects.not.toMatchObject(GONE);
+});
+
 it('a server that is alive is not adopted, and one that was meanwhile stops', async () => {
   const { path, map, first, third, origin } = await three();
   await soon(async () => expect(third.stats().map?.isMapAvailable).toBe(true));

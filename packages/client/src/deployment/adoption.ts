@@ -37,6 +37,8 @@ export interface AdoptionParts {
   readonly isKnown: (taskId: Buffer) => boolean;
   /** True once the trunk's files are known here. */
   readonly isRead: (taskId: Buffer) => boolean;
+  /** True if this server has the file, or knows that it is deleted. */
+  readonly isAccounted: (key: Buffer) => boolean;
   /** True until FastDFS has answered for every trunk. */
   readonly isWaiting: () => boolean;
   /** Copies held here of other gateways' staged files; `takeOver` stages those files. */
@@ -47,7 +49,15 @@ export interface AdoptionParts {
   readonly report: (error: Error) => void;
 }
 
-type OfStore = 'adopt' | 'held' | 'isKnown' | 'isRead' | 'isWaiting' | 'store' | 'takeOver';
+type OfStore =
+  | 'adopt'
+  | 'held'
+  | 'isAccounted'
+  | 'isKnown'
+  | 'isRead'
+  | 'isWaiting'
+  | 'store'
+  | 'takeOver';
 
 /** The parts that a store has. */
 export function adoptionBy(
@@ -65,6 +75,7 @@ export function adoptionBy(
       const state = fileMap.trunkByTask(taskId)?.state;
       return state !== undefined && state !== 'stored' && state !== 'missing';
     },
+    isAccounted: (key) => fileMap.find(key) !== undefined || fileMap.isDeleted(key),
     isWaiting: () => rebuild.isWaiting,
   };
 }
@@ -168,6 +179,7 @@ export class Adoptions {
     const found = own.map((trunk) => ({ ...trunk, kind: 'trunk' as const }));
     const trunks = copiesByTask([...named, ...found, ...(index?.trunks() ?? [])]);
     const there: AdoptedTrunk[] = [];
+    const gone: Buffer[] = [];
     const unwanted = dead.map(({ fileId }) => fileId);
     await each(trunks, async (copies) => {
       const [only] = copies;
@@ -182,6 +194,7 @@ export class Adoptions {
         else there.push(copy);
         isTaken = true;
       }
+      if (!isTaken) gone.push(only.taskId);
     });
     await adopt({ trunks: there, deleted: this.#deleted(origin, index), unwanted });
     for (const { id } of dead) await map.retire(id);
@@ -199,8 +212,35 @@ export class Adoptions {
     }
     // What is known is served from now on. That anything else does not exist cannot be said yet.
     if (scan.unlisted.length > 0) throw new Error(scan.unlisted.join('; '));
+    const emptied = await this.#emptied(gone, index, signal);
+    for (const id of emptied) await map.retire(id);
     const adopted = there.filter(({ taskId }) => isRead(taskId)).length;
-    return { trunks: trunks.length, adopted };
+    return { trunks: trunks.length - emptied.length, adopted };
+  }
+
+  /**
+   * Those of the trunks that FastDFS does not have of which every file is known here to be elsewhere
+   * or deleted: their gateway had given them up, and the map has not heard of it.
+   */
+  async #emptied(
+    gone: readonly Buffer[],
+    index: HeldIndex | undefined,
+    signal: AbortSignal,
+  ): Promise<Buffer[]> {
+    const { map, isAccounted } = this.#parts;
+    const empty = new Map(gone.map((taskId) => [taskId.toString('hex'), taskId]));
+    for (let after: Uint8Array | undefined; empty.size > 0; ) {
+      signal.throwIfAborted();
+      const page = await map.files(after, KEYS_PER_PAGE);
+      for (const { key, trunk } of page) {
+        const task = Buffer.from(trunk).toString('hex');
+        if (empty.has(task) && !isAccounted(Buffer.from(key))) empty.delete(task);
+      }
+      if (page.length < KEYS_PER_PAGE) break;
+      after = page.at(-1)!.key;
+    }
+    const isEmptied = (taskId: Buffer) => (index?.filesIn(taskId) ?? []).every(isAccounted);
+    return [...empty.values()].filter(isEmptied);
   }
 
   /** Keys of deleted files, from the copy held here and from the map. */

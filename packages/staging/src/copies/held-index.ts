@@ -5,6 +5,7 @@ import type { StoredTrunk } from '../container/records.js';
 import { replayContainer } from '../container/recovery.js';
 import type { Segment } from '../container/segment.js';
 import { FileMap, type FileRow, type TrunkRow } from '../filemap/filemap.js';
+import { MAX_FILES } from '../merge/waiting-files.js';
 import { settleKnown } from '../repair/rebuild.js';
 import { soundBytes } from '../repair/sound-copies.js';
 
@@ -85,6 +86,13 @@ export class HeldIndex {
   isGivenUp(taskId: Buffer): boolean {
     const state = this.#fileMap.trunkByTask(taskId)?.state;
     return state === 'retiring' || state === 'retired';
+  }
+
+  /** Keys of the living files of a trunk. */
+  filesIn(taskId: Buffer): Buffer[] {
+    const trunk = this.#fileMap.trunkByTask(taskId);
+    const rows = trunk ? this.#fileMap.aliveIn(trunk.id, -1, MAX_FILES) : [];
+    return rows.map(({ key }) => key);
   }
 
   /** Trunks that FastDFS may or may not have, with their members. */
