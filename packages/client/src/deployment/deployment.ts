@@ -64,6 +64,8 @@ const LATEST_COMMIT_MS = 15_000;
 const THOROUGH_INTERVAL_MS = 5_000;
 const NO_KEY = new Uint8Array(0);
 const SEEN_INTERVAL_MS = 10_000;
+/** So soon a server learns that it adopts files, which are 503 until then, or that its partner left. */
+const LIST_INTERVAL_MS = 1_000;
 const PRUNE_INTERVAL_MS = 3_600_000;
 /** How long settled removals are kept, for caches of gateways that could not poll. */
 const KEEP_REMOVALS_MS = 24 * 3_600_000;
@@ -429,11 +431,12 @@ export class Deployment {
   async #keepUp(): Promise<void> {
     const { map } = this.#parts;
     const now = performance.now();
-    if (now - this.#seenAt >= SEEN_INTERVAL_MS) {
-      const isOurs = await this.#gateways.heartbeat();
+    const isDue = now - this.#seenAt >= SEEN_INTERVAL_MS;
+    if (isDue || this.#gateways.listAgeMs >= LIST_INTERVAL_MS) {
+      const isOurs = !isDue || (await this.#gateways.heartbeat());
       await this.#gateways.refresh();
       if (!isOurs) throw this.#refusal();
-      this.#seenAt = now;
+      if (isDue) this.#seenAt = now;
       this.#adoptions.begin(this.#gateways.list);
       await this.#dropUnneeded();
     }

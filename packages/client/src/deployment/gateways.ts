@@ -108,8 +108,12 @@ export class Gateways {
     return this.#list;
   }
 
+  get listAgeMs(): number {
+    return performance.now() - this.#listedAt;
+  }
+
   get isFresh(): boolean {
-    return performance.now() - this.#listedAt <= FRESH_MS;
+    return this.listAgeMs <= FRESH_MS;
   }
 
   find(origin: number | undefined): Gateway | undefined {
