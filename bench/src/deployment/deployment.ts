@@ -199,9 +199,9 @@ async function measureReads(context: BenchmarkContext, plan: Plan): Promise<void
       READS.map((which): [string, string] => [`${place}, ${which}`, `reads.${place}.${which}`]),
     ),
     columns: [
-      ['Files/s', '.rate'],
-      ['CPU of the gateway asked, µs', '.asked'],
-      ['of the other one', '.peer'],
+      ['Files/s', 'rate'],
+      ['CPU of the gateway asked, µs', 'asked'],
+      ['of the other one', 'peer'],
     ],
   });
 }

@@ -36,8 +36,13 @@ export interface ChartSpec {
   }[];
 }
 
+/** Throws where nothing was measured: the ids are wrong. */
 export function figureTable(figures: Figures, spec: TableSpec): string {
   const { head, rows, columns, known = [], id = idOf } = spec;
+  const ids = rows.flatMap(([, row]) => columns.map(([, what]) => id(row, what)));
+  if (ids.length > 0 && !ids.some((each) => figures.has(each))) {
+    throw new Error(`there is no figure for this table, such as ${ids[0]}`);
+  }
   const cells = rows.map(([name, row]) => [
     name,
     ...columns.map(([, what, format = spread]) => {
