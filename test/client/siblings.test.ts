@@ -98,6 +98,20 @@ describe('a file of a sibling', () => {
     }
   });
 
+  it('is gone where its deletion by another server was heard first, from memory too', async () => {
+    const { all } = await stores(2, { map: `sqlite:${join(temporaryFolder(), 'map.db')}` });
+    const [first, second] = all as [FileStore, FileStore];
+    const { key } = await first.put(CONTENT);
+    await (await second.get(key)).bytes();
+    const known = second.cached!.get(key)!;
+    expect(second.cached!.isCurrent(known)).toBe(true);
+    second.deployment!.noteRemoved(Buffer.from(key, 'base64url'));
+    await expect(second.get(key)).rejects.toMatchObject(notFound);
+    await expect(second.stat(key)).rejects.toMatchObject(notFound);
+    expect(second.cached!.isCurrent(known)).toBe(false);
+    expect(await (await first.get(key)).bytes()).toEqual(CONTENT);
+  });
+
   it('is gone everywhere once it is deleted anywhere, from memory too', async () => {
     const { all } = await stores(2);
     const [first, second] = all as [FileStore, FileStore];
