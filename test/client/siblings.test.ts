@@ -10,6 +10,7 @@ import {
 } from '@stevedore/client';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import type { Deployment } from '../../packages/client/dist/deployment/deployment.js';
 import { SMALL } from '../support/store.js';
 import { temporaryFolder } from '../support/temporary.js';
 
@@ -105,7 +106,7 @@ describe('a file of a sibling', () => {
     await (await second.get(key)).bytes();
     const known = second.cached!.get(key)!;
     expect(second.cached!.isCurrent(known)).toBe(true);
-    second.deployment!.noteRemoved(Buffer.from(key, 'base64url'));
+    (second.deployment as Deployment).noteRemoved(Buffer.from(key, 'base64url'));
     await expect(second.get(key)).rejects.toMatchObject(notFound);
     await expect(second.stat(key)).rejects.toMatchObject(notFound);
     expect(second.cached!.isCurrent(known)).toBe(false);

@@ -147,14 +147,13 @@ export class DrillDeployment {
         await promisify(execFile)(process.execPath, args, { timeout: ADOPTION_LIMIT_MS });
         return;
       } catch (error) {
-        const { stdout = '', stderr = '' } = error as { stdout?: string; stderr?: string };
-        // The lost gateway had deleted a trunk and told nobody yet; the drill reads every file.
-        if (stdout.includes('"trunks"')) {
-          console.log(`trunks that are gone: ${stdout}`);
-          return;
+        const { stderr = '' } = error as { stderr?: string };
+        // It had stored everything, and nobody held copies: any of those that it names will do.
+        const [, named] = /name one: (\d+) /.exec(stderr) ?? [];
+        if (named !== undefined && !args.includes('--by')) args.push('--by', named);
+        else if (!stderr.includes('alive') || performance.now() > end) {
+          throw new Error(`adopt ${origin}: ${stderr}`, { cause: error });
         }
-        const isEarly = stderr.includes('alive') && performance.now() < end;
-        if (!isEarly) throw new Error(`adopt ${origin}: ${stderr}`, { cause: error });
       }
       await sleep(1_000);
     }
