@@ -35,8 +35,7 @@ const MAX_TRIES = 150;
 const RETRY_MS = 1_000;
 /** The workers of a killed gateway end a moment after it. */
 const KILL_MS = 10_000;
-/** What is deleted is gone everywhere after a second, what has expired at its moment: and as long again. */
-const GONE_MS = 2_000;
+/** What has expired is gone at its moment. */
 const CLOCK_MS = 1_000;
 const TTL_SECONDS = 20;
 const TUS = { 'tus-resumable': '1.0.0' };
@@ -47,6 +46,8 @@ export interface LoadParts {
   readonly report: DrillReport;
   readonly random: Random;
   readonly perSecond: number;
+  /** So long after its deletion a file is gone everywhere. */
+  readonly goneMs: number;
 }
 
 export class DrillLoad {
@@ -146,8 +147,8 @@ export class DrillLoad {
   }
 
   async #readGone(operation: Operation, entry: Entry | undefined): Promise<void> {
-    const { report } = this.#parts;
-    if (!entry || performance.now() - entry.deletedAt < GONE_MS || report.isMapAway) return;
+    const { report, goneMs } = this.#parts;
+    if (!entry || performance.now() - entry.deletedAt < goneMs || report.isMapAway) return;
     const answer = await this.#ask(operation, readOf(entry), [200, 404]);
     if (answer) this.#mustBeGone(entry, answer);
   }
@@ -180,7 +181,7 @@ export class DrillLoad {
 
   /** `isSeen`: every gateway has the file in memory before, and must not serve it any more. */
   async #delete(isSeen: boolean): Promise<void> {
-    const { ledger, random, report } = this.#parts;
+    const { ledger, random, report, goneMs } = this.#parts;
     const entry = random.next() < 0.5 ? ledger.fresh() : ledger.any();
     if (!entry) return;
     if (isSeen) await this.#readEverywhere(entry);
@@ -197,7 +198,7 @@ export class DrillLoad {
     }
     ledger.noteDeleted(entry, isMapAway || report.isMapAway);
     if (!isSeen) return;
-    await sleep(GONE_MS);
+    await sleep(goneMs);
     for (const gone of await this.#readEverywhere(entry)) this.#mustBeGone(entry, gone);
   }
 
