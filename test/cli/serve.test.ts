@@ -112,6 +112,23 @@ describe('stevedore gateway', () => {
 });
 
 describe('stevedore tracker and storage', () => {
+  test('a storage whose directory is in use does not start, and touches nothing', async () => {
+    const cwd = await temporaryDirectory();
+    const args = ['storage', '--port', '0', '--store-paths', 'disk'];
+    const first = new Running(args, { cwd });
+    await first.ready();
+    const temporary = join(cwd, 'disk', 'data', '.tmp');
+    await writeFile(join(temporary, 'an-upload'), 'half');
+    const second = await run(args, { cwd });
+    expect([second.code, second.stderr.match(/\n/g)?.length]).toEqual([1, 1]);
+    expect(second.stderr).toContain('in use by another process');
+    expect(await readdir(temporary)).toEqual(['an-upload']);
+    first.process.kill('SIGTERM');
+    expect(await first.result()).toMatchObject({ code: 0 });
+    const third = new Running(args, { cwd });
+    await third.ready();
+  });
+
   test('are a cluster that a gateway stores into', async () => {
     const cwd = await temporaryDirectory();
     const tracker = new Running(['tracker', '--port', '0'], { cwd });

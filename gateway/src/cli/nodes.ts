@@ -1,8 +1,9 @@
 import { once } from 'node:events';
+import { mkdir } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { resolve } from 'node:path';
-import { readClusterSecrets } from '@stevedore/client';
+import { DirectoryLock, readClusterSecrets } from '@stevedore/client';
 import {
   flagName,
   formatBytes,
@@ -42,6 +43,8 @@ interface Kind<Table extends OptionTable, Started extends Daemon> {
   readonly table: Table;
   /** In addition to its address. */
   readonly describe: (options: OptionValues<Table>) => Banner['rows'];
+  /** No other daemon may use them, whatever its port: a start cleans them up. */
+  readonly directories: (options: OptionValues<Table>) => readonly string[];
   readonly start: (
     options: OptionValues<Table>,
     access: AccessOptions,
@@ -55,6 +58,7 @@ export function tracker(command: Command): void {
   configure(command, {
     table: trackerOptions,
     describe: () => [],
+    directories: () => [],
     start: async ({ addressWidth, withoutSecret: _, ...options }, access, onError) => {
       const { startTracker } = await import('@stevedore/tracker');
       const width = addressWidth === 'auto' ? {} : { addressWidth };
@@ -76,6 +80,7 @@ export function storage(command: Command): void {
         ['trackers', joined],
       ];
     },
+    directories: ({ storePaths }) => storePaths.map((path) => resolve(path)),
     start: async ({ withoutSecret: _, ...options }, access, onError) => {
       const { startStorage } = await import('@stevedore/node');
       return startStorage({
@@ -103,7 +108,7 @@ export function storage(command: Command): void {
 
 function configure<Table extends NodeOptions, Started extends Daemon>(
   command: Command,
-  { table, describe, start, metrics }: Kind<Table, Started>,
+  { table, describe, directories, start, metrics }: Kind<Table, Started>,
 ): void {
   addOptions(command, table).action(async () => {
     let nameOf = flagName;
@@ -116,6 +121,10 @@ function configure<Table extends NodeOptions, Started extends Daemon>(
     const format = logFormatOf(options.log as OptionValues<NodeOptions>['log']);
     const note = notesIn(format);
     const stopped = stopSignal(note);
+    const locks = await lockAll(directories(options), (error) => {
+      note('error', explain(error));
+      process.exit(1);
+    });
     const starting = start(options, access, (error) => note('error', explain(error)));
     const daemon = await starting.catch((error: unknown) => {
       throw asTyped(error, table, nameOf);
@@ -135,12 +144,30 @@ function configure<Table extends NodeOptions, Started extends Daemon>(
     const close = async (): Promise<void> => {
       await server?.close();
       await daemon.close();
+      for (const lock of locks) lock.release();
     };
     await untilStopped(stopped, close, note);
   });
 }
 
-/** Prints who may use its port. */
+/** The locks end with the process, too. `onLost`: another process has taken a directory. */
+async function lockAll(
+  directories: readonly string[],
+  onLost: (error: Error) => void,
+): Promise<readonly DirectoryLock[]> {
+  const locks: DirectoryLock[] = [];
+  for (const directory of new Set(directories)) {
+    // `acquire` says what is wrong with it.
+    await mkdir(directory, { recursive: true }).catch(() => undefined);
+    await DirectoryLock.awaitOwner(directory, 'data');
+    const lock = DirectoryLock.acquire(directory);
+    void lock.lost.then(onLost);
+    locks.push(lock);
+  }
+  return locks;
+}
+
+/** Who may use its port. */
 async function accessOf(options: OptionValues<NodeOptions>): Promise<AccessOptions> {
   const { clusterSecretFile, withoutSecret } = options;
   const secrets = await readClusterSecrets(clusterSecretFile);

@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
-import { inspectCluster, readClusterSecrets, tryDirectory } from '@stevedore/client';
+import { DirectoryLock, inspectCluster, readClusterSecrets } from '@stevedore/client';
 import { addressText } from '@stevedore/protocol';
 import type { GatewayOptions } from '../options.js';
 import { defaultLimits } from '../options.js';
@@ -63,11 +63,17 @@ export async function examine(options: GatewayOptions): Promise<readonly Finding
 }
 
 async function checkLock(directory: string): Promise<Finding> {
-  const there = await stat(directory).then(
-    () => true,
-    () => false,
-  );
-  return judgeLock(there ? tryDirectory(directory) : undefined);
+  try {
+    await stat(directory);
+  } catch {
+    return judgeLock(undefined);
+  }
+  try {
+    DirectoryLock.acquire(directory).release();
+    return judgeLock(undefined);
+  } catch (error) {
+    return judgeLock(error);
+  }
 }
 
 /** A port that a running gateway uses is fine. */

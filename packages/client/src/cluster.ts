@@ -14,7 +14,7 @@ import {
   StorageStatus,
   secretsProblem,
 } from '@stevedore/protocol';
-import { DirectoryLock, StoreError } from '@stevedore/staging';
+import { StoreError } from '@stevedore/staging';
 import { invalidOption, type StoreOptions } from './options.js';
 import type { CopyAtStorage } from './places.js';
 
@@ -134,16 +134,6 @@ async function listMembers(client: FastdfsClient): Promise<readonly StorageMembe
     }
   }
   return members;
-}
-
-/** Tries the directory's lock: the error that `open` would throw; undefined if it is free. */
-export function tryDirectory(directory: string): unknown {
-  try {
-    DirectoryLock.acquire(directory).release();
-    return undefined;
-  } catch (error) {
-    return error;
-  }
 }
 
 async function inspectTracker(

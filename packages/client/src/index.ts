@@ -17,6 +17,7 @@ export type {
   UpkeepOptions,
 } from '@stevedore/staging';
 export {
+  DirectoryLock,
   isStoreError,
   StoreError,
   type StoreErrorCode,
@@ -37,7 +38,6 @@ export {
   readClusterSecrets,
   type StorageMember,
   type TrackerFinding,
-  tryDirectory,
 } from './cluster.js';
 export { parseConnectOptions } from './connect/options.js';
 export { type AdoptionReport, adoptOrigin } from './deployment/ask-adoption.js';
