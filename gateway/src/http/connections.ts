@@ -25,6 +25,9 @@ import type { Limits } from '../options.js';
  * is closed, or else the download that has been stalled longest.
  */
 
+/** Node reads as much at once: a small upload is then never paused in its middle. */
+const READ_BYTES = 64 * 1024;
+
 /** Answers a request past the framework; false if it does not. */
 export type Take = (request: IncomingMessage, response: ServerResponse) => boolean;
 
@@ -51,6 +54,7 @@ export class Connections {
       headersTimeout: headerTimeoutMs,
       connectionsCheckingInterval: checkIntervalMs,
       requireHostHeader: true,
+      highWaterMark: READ_BYTES,
       keepAliveTimeout: keepAliveMs,
       // No timeout for a whole request: uploads may take long as long as they progress.
       requestTimeout: 0,
