@@ -341,7 +341,7 @@ export class Deployment {
     let hasMore = false;
     try {
       await this.#gateways.joined();
-      await this.#keepUp();
+      // First: until then, this server may serve what others have deleted.
       await this.#pollRemovals();
       const keys = await this.#hearDeletions(MAX_DELETIONS);
       // A partner that does not answer holds up deletions here, but not what readers must hear.
@@ -350,6 +350,7 @@ export class Deployment {
         .finally(() => {
           this.#deleting = undefined;
         });
+      await this.#keepUp();
       hasMore = await this.#publisher.publish(PUBLISH_MS);
     } catch (error) {
       this.#fail(error as Error);
