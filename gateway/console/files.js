@@ -6,7 +6,16 @@ import { refreshFolders, showFolders, startFolders } from './folders.js';
 import { askForKey } from './key.js';
 import { chosenFiles, draw, list, select, showFiles, startList } from './list.js';
 import { fileUrl, find, handOver } from './transfer.js';
-import { at, button, during, element, formatBytes, formatNumber, originsOf, plural } from './view.js';
+import {
+  at,
+  button,
+  during,
+  element,
+  formatBytes,
+  formatNumber,
+  originsOf,
+  plural,
+} from './view.js';
 
 const FIRST_PAGE = 200;
 const FILES_PER_PAGE = 1_000;

@@ -165,7 +165,9 @@ it.each([1, 2, 3])('the pages of groups have every group once (seed %i)', async 
     names.filter(() => random.below(3) === 0),
   );
   const pageOf = (groups: readonly string[], { after = '', limit = 1 }: GroupOptions) => {
-    const behind = groups.filter((name) => Buffer.compare(Buffer.from(name), Buffer.from(after)) > 0);
+    const behind = groups.filter(
+      (name) => Buffer.compare(Buffer.from(name), Buffer.from(after)) > 0,
+    );
     const shown = behind.slice(0, limit);
     return { groups: shown, ...(behind.length > limit ? { next: shown.at(-1)! } : {}) };
   };

@@ -159,9 +159,7 @@ function note(away: Set<unknown>, page: Record<string, unknown>): void {
 function failIfAway(away: ReadonlySet<unknown>, what: string): void {
   if (away.size === 0) return;
   const origins = [...away].join(', ');
-  process.stderr.write(
-    `${what}: servers do not answer (origins ${origins}); try again later\n`,
-  );
+  process.stderr.write(`${what}: servers do not answer (origins ${origins}); try again later\n`);
   process.exitCode = EXIT_FAILED;
 }
 

@@ -340,9 +340,13 @@ const described: Readonly<Record<string, Operation>> = {
       }),
     }),
     response: {
-      200: json('FastDFS has what was staged at the servers that could be asked', {
-        $ref: 'Flushed#',
-      }, nosniff),
+      200: json(
+        'FastDFS has what was staged at the servers that could be asked',
+        {
+          $ref: 'Flushed#',
+        },
+        nosniff,
+      ),
     },
   }),
   'GET /health/live': watching('live', 'Whether the process answers', {

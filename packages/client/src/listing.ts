@@ -122,7 +122,7 @@ export interface ListSources {
 
 /** Rejects with `invalid_option`, and with `storage_unavailable` while a FileMap is rebuilt. */
 export async function listFiles(options: ListOptions, sources: ListSources): Promise<FilePage> {
-  const { all, now, isRemoved, infoOf } = sources;
+  const { now, isRemoved, infoOf } = sources;
   const range = rangeOf(options, now());
   const compare = inOrder(range.order);
   demandComplete(sources);

@@ -88,7 +88,10 @@ function mergePages<What extends string, Item>(
     .filter(({ at }, index, all) => index === 0 || compare(at, all[index - 1]!.at) !== 0);
   const shown = sorted.slice(0, limit);
   const next = sorted.length > limit ? shown.at(-1) : end;
-  const page: object = { [what]: shown.map(({ item }) => item), ...(next && { next: next.cursor }) };
+  const page: object = {
+    [what]: shown.map(({ item }) => item),
+    ...(next && { next: next.cursor }),
+  };
   return page as Page<What, Item>;
 }
 
