@@ -34,6 +34,7 @@ export function startFolders(hooks) {
 /** Shows the folders that have the text in their names; none without a text. */
 export function showFolders(text) {
   asked = { text, count: 0, after: text === undefined ? undefined : '', names: '' };
+  box.scrollTo(0, 0);
   if (text === undefined) show([]);
   else load();
 }

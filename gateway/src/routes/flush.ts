@@ -40,8 +40,5 @@ export function flushRoutes(
   route(app, '/flush', { POST });
   if (!deployment) return;
   const peer = asPeer(deployment, (request) => flushed(request as AskedBy, true));
-  app.route({
-    ...{ method: 'POST', url: '/peer/flush', handler: answering(peer) },
-    schema: { hide: true },
-  });
+  app.post('/peer/flush', { schema: { hide: true } }, answering(peer));
 }

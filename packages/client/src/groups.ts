@@ -17,7 +17,7 @@ import type { GroupOptions, GroupPage } from './types.js';
  */
 
 /** Groups examined before other work runs. */
-const GROUPS_AT_ONCE = 100;
+const GROUPS_AT_ONCE = 50;
 
 type Sources = Pick<ListSources, 'all' | 'now' | 'isRemoved'>;
 

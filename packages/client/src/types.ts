@@ -6,7 +6,7 @@ import type { HeldCopies, HeldStats, StagingEvents, StagingStats } from '@steved
 import type { Body } from './body-kinds.js';
 import type { StorageMember } from './cluster.js';
 import type { Deployment, DeploymentStats } from './deployment/deployment.js';
-import type { GroupListing, GroupOptions, Listing, ListOptions } from './pages.js';
+import type { FilePage, GroupListing, GroupOptions, Listing, ListOptions } from './pages.js';
 import type { FilePlaces } from './places.js';
 import type { FileInfo, IdPending, Receipt } from './receipt.js';
 
@@ -84,10 +84,8 @@ export interface FlushOptions {
   readonly onlyHere?: boolean;
 }
 
-export interface Flushed {
-  /** Origins of the servers that could not be asked. Absent if all have stored what they had. */
-  readonly away?: readonly number[];
-}
+/** Without `away`, all servers have stored what they had staged. */
+export type Flushed = Pick<FilePage, 'away'>;
 
 /** Where a file is; see `locate`. */
 export interface FileLocation extends FilePlaces {
@@ -331,10 +329,7 @@ export interface Store extends AsyncDisposable {
    * if pages lacked the files of a server.
    */
   list(options?: ListOptions): Listing;
-  /**
-   * The groups that have a file, in pages as those of `list`, of the same servers, with the same
-   * errors. A group without a name is not listed.
-   */
+  /** The groups that have a file, as `list` gives files. One whose name is empty is left out. */
   groups(options?: GroupOptions): GroupListing;
   /**
    * `id` as for `get`. Rejects with `not_found` if the file does not exist, and `invalid_id` for a
