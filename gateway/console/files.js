@@ -2,16 +2,25 @@
 // so that the browser's Back leads to the folder before.
 import { isWaiting, removeFiles, startDeletion } from './deletion.js';
 import { closeDetails, showDetails, shownKey, startDetails } from './details.js';
+import { refreshFolders, showFolders, startFolders } from './folders.js';
 import { askForKey } from './key.js';
 import { chosenFiles, draw, list, select, showFiles, startList } from './list.js';
 import { fileUrl, find, handOver } from './transfer.js';
-import { at, button, during, element, formatBytes, formatNumber, plural } from './view.js';
+import {
+  at,
+  button,
+  during,
+  element,
+  formatBytes,
+  formatNumber,
+  originsOf,
+  plural,
+} from './view.js';
 
 const FIRST_PAGE = 200;
 const FILES_PER_PAGE = 1_000;
 /** More files are found by narrowing the search. */
 const MAX_FILES = 100_000;
-const MAX_FOLDERS = 30;
 const TYPING_MS = 300;
 const DAY_MS = 86_400_000;
 const MODE = 'stevedore-mode';
@@ -44,7 +53,13 @@ let storedFiles;
 export function startFiles() {
   startList({ onOpen: open, onSelected: drawChosen, onDelete: deleteChosen, onNearEnd: loadMore });
   startDetails({ onDelete: (file) => removeFiles([file]), onClosed: () => at('list').focus() });
-  startDeletion({ onChange: drawFiles });
+  startDeletion({
+    onChange: () => {
+      drawFiles();
+      refreshFolders();
+    },
+  });
+  startFolders({ addressOf: (group) => addressOf({ group }) });
   const mode = localStorage.getItem(MODE) ?? 'grid';
   for (const input of document.getElementsByName('mode')) {
     input.checked = input.value === mode;
@@ -150,6 +165,9 @@ function begin() {
   select([]);
   drawFiles();
   load();
+  // A folder has no date and no type, and none is in another.
+  const { name = '', ...others } = asked.filters;
+  showFolders(Object.keys(others).length === 0 ? name : undefined);
 }
 
 function query() {
@@ -199,6 +217,7 @@ async function loadAll() {
 
 /** The newest files once more: those that have come go before the others. */
 async function refresh() {
+  refreshFolders();
   if (isLoading || asked.error || query().order !== 'newest') return;
   const of = asked;
   const page = await find({ ...query(), limit: FIRST_PAGE }).catch(() => undefined);
@@ -233,7 +252,6 @@ function drawFiles() {
   at('nothing').hidden = !nothing;
   at('heads').hidden = nothing || mode !== 'table';
   drawPath(shown);
-  drawFolders(shown);
   drawHeads();
   drawFoot(shown);
   if (nothing) at('nothing').replaceChildren(...whyNothing(error, isComplete));
@@ -279,8 +297,7 @@ function drawPath(shown) {
 
 /** Of servers of the deployment that did not answer. */
 function missing(away) {
-  const origins = `${away.length === 1 ? 'origin' : 'origins'} ${away.join(', ')}`;
-  return `Files are missing: ${plural(away.length, 'server')} did not answer (${origins}).`;
+  return `Files are missing: ${plural(away.length, 'server')} did not answer (${originsOf(away)}).`;
 }
 
 function zipButton(group) {
@@ -291,32 +308,6 @@ function zipButton(group) {
     ),
   );
   return shown;
-}
-
-/** The groups of what is loaded, that of the newest file first. */
-function drawFolders(shown) {
-  const counts = new Map();
-  if (!asked.filters.group) {
-    for (const { affinityGroup: group } of shown) {
-      if (group) counts.set(group, (counts.get(group) ?? 0) + 1);
-    }
-  }
-  const links = [...counts]
-    .slice(0, MAX_FOLDERS)
-    .map(([group, count]) =>
-      element(
-        'a',
-        { className: 'folder', href: addressOf({ group }), title: group },
-        element('span', { className: 'name' }, group),
-        element('span', { className: 'hint' }, formatNumber(count) + (asked.next ? '+' : '')),
-      ),
-    );
-  if (counts.size > MAX_FOLDERS) {
-    const more = `and ${formatNumber(counts.size - MAX_FOLDERS)} more: search, or open one by its name`;
-    links.push(element('span', { className: 'hint' }, more));
-  }
-  at('folders').hidden = links.length === 0;
-  at('folders').replaceChildren(...links);
 }
 
 function drawHeads() {

@@ -1,7 +1,7 @@
 // Has the gateway store what is staged, on request.
 import { askForKey, isKeyWanted } from './key.js';
 import { call } from './transfer.js';
-import { at } from './view.js';
+import { at, originsOf, plural } from './view.js';
 
 /** `onStored` hears when FastDFS has all. */
 export function startFlushing({ onStored }) {
@@ -9,8 +9,12 @@ export function startFlushing({ onStored }) {
     at('flush').disabled = true;
     say('Storing…');
     try {
-      await call('flush', { method: 'POST' });
-      say('All of it is in FastDFS.');
+      const { away } = await (await call('flush', { method: 'POST' })).json();
+      say(
+        away
+          ? `FastDFS has all of it, except for what ${plural(away.length, 'server')} may have that did not answer (${originsOf(away)}).`
+          : 'All of it is in FastDFS.',
+      );
       onStored();
     } catch (error) {
       say(error.message);

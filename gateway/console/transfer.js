@@ -68,6 +68,11 @@ export async function find(filters) {
   return (await call(`files?${new URLSearchParams(filters)}`)).json();
 }
 
+/** Groups that have a file, a page of them. */
+export async function findGroups(filters) {
+  return (await call(`groups?${new URLSearchParams(filters)}`)).json();
+}
+
 export function fileUrl(key) {
   return urlOf(`files/${encodeURIComponent(key)}`);
 }

@@ -40,6 +40,8 @@ export function formatBytes(bytes) {
 export const formatNumber = (number) => whole.format(number);
 /** `1 file`, `2,000 files`. */
 export const plural = (number, noun) => `${formatNumber(number)} ${noun}${number === 1 ? '' : 's'}`;
+/** `origins 2, 3` */
+export const originsOf = (away) => `${away.length === 1 ? 'origin' : 'origins'} ${away.join(', ')}`;
 export const formatClock = (at) => clock.format(at);
 export const formatMoment = (at) => moment.format(at);
 /** Short: the clock of today, else the day. */

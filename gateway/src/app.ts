@@ -36,7 +36,7 @@ import { defaultLimits, type GatewayOptions, type Limits } from './options.js';
 import { version } from './program.js';
 import { consoleRoutes } from './routes/console.js';
 import { fileRoutes, plainUploads } from './routes/files.js';
-import { flushRoute } from './routes/flush.js';
+import { flushRoutes } from './routes/flush.js';
 import { policyRoutes } from './routes/policies.js';
 import { healthRoutes, metricsRoutes } from './routes/watching.js';
 import type { ProcessFigures } from './workers/totals.js';
@@ -71,7 +71,7 @@ export interface AppOptions
   readonly processMetrics?: boolean;
   /** Figures of the store and of other parts; default: of the store alone. */
   readonly stats?: () => StoreStats;
-  /** Stores what is staged; default: what this process has staged. */
+  /** Stores what is staged; default: as the store does. */
   readonly flush?: FileStore['flush'];
   /** Receives the metrics of this process, returns the text of `/metrics`. */
   readonly metrics?: (own: () => Promise<ProcessFigures>) => () => Promise<string>;
@@ -251,7 +251,9 @@ export function buildApp(options: AppOptions): FastifyInstance {
     consoleRoutes(scope, { source: options.console ?? feed, access, store });
     policyRoutes(scope, access, policies);
     const serveTrunks = options.serveTrunks ?? false;
-    flushRoute(scope, files, access, options.flush ?? ((how) => store.flush(how)));
+    const { deployment } = store;
+    const flush: FileStore['flush'] = options.flush ?? ((how) => store.flush(how));
+    flushRoutes(scope, { files, access, deployment, flush });
     fileRoutes(scope, { files, store, access, policies, charges, forwarder, serveTrunks, ready });
     openapiRoute(scope);
   });

@@ -25,6 +25,15 @@ test('ls prints a line for each file that is asked for, oldest first', async () 
   expect(await ls('--type', 'image/*')).toEqual(['']);
   const [json] = await ls('--prefix', '2', '--json');
   expect(JSON.parse(json!)).toMatchObject({ key: two.key, name: '2.txt', size: 2 });
+  await put('4.txt', '4', 'Zoo');
+  expect(await ls('--groups')).toEqual(['Zoo', 'album']);
+  expect(await ls('--groups', '--json')).toEqual(['{"group":"Zoo"}', '{"group":"album"}']);
+  const cut = await run(['ls', '--groups', '--limit', '1'], { env });
+  expect([cut.code, cut.stdout]).toEqual([0, 'Zoo\n']);
+  expect(cut.stderr).toBe('there are more groups: --limit shows more of them\n');
+  for (const other of [['--keys'], ['--prefix', 'a'], ['--order', 'newest']]) {
+    expect((await run(['ls', '--groups', ...other], { env })).code).toBe(2);
+  }
   const refused = await run(['ls'], { env: mayNot });
   expect(refused.code).toBe(1);
   expect(refused.stderr).toContain('scope');

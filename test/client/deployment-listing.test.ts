@@ -1,9 +1,18 @@
 import { randomBytes } from 'node:crypto';
-import { type FileInfo, type FilePage, type ListOptions, StoreError } from '@stevedore/client';
+import {
+  type FileInfo,
+  type FilePage,
+  type GroupOptions,
+  type GroupPage,
+  type ListOptions,
+  StoreError,
+} from '@stevedore/client';
 import { type Gateway, MapError } from '@stevedore/map';
 import { describe, expect, it } from 'vitest';
 import {
   type DeploymentListing,
+  filesInOrder,
+  GROUPS_IN_ORDER,
   listDeployment,
 } from '../../packages/client/dist/deployment/listing.js';
 import { Random } from '../support/random.js';
@@ -59,16 +68,15 @@ interface Scene {
   readonly servers: readonly (readonly FileInfo[])[];
   readonly gateways?: readonly Gateway[];
   readonly answer?: (page: FilePage, url: string) => FilePage;
-  readonly isRemoved?: (key: Buffer) => boolean;
   /** Rows that the first server looks at for a page; each of the others one more. */
   readonly rows?: number;
 }
 
 /** This server is of origin 1; server n is of origin n + 1. */
 function scene(wanted: Scene) {
-  const { servers, gateways, answer = ANSWERS, isRemoved = () => false, rows = 1000 } = wanted;
+  const { servers, gateways, answer = ANSWERS, rows = 1000 } = wanted;
   const asked: string[] = [];
-  const parts: DeploymentListing = {
+  const parts: DeploymentListing<ListOptions, FilePage> = {
     here: async (options) => pageOf(servers[0]!, options, rows),
     isHere: (origin) => origin === 1,
     ownUrl: 'http://1',
@@ -78,9 +86,9 @@ function scene(wanted: Scene) {
       const index = Number(url.slice(7)) - 1;
       return answer(pageOf(servers[index]!, options, rows + index), url);
     },
-    isRemoved,
   };
-  const list = (options: ListOptions = {}) => listDeployment(options, parts);
+  const list = async (options: ListOptions = {}) =>
+    listDeployment(options, parts, filesInOrder(options));
   return { list, parts, asked };
 }
 
@@ -144,17 +152,48 @@ describe('the pages of several servers', () => {
       limits.push(limit);
       return { files: [] };
     };
-    await listDeployment({ limit: 10_000 }, { ...parts, ask });
+    await listDeployment({ limit: 10_000 }, { ...parts, ask }, filesInOrder({}));
     expect(limits).toEqual(Array.from({ length: 100 }, () => 198));
   });
+});
 
-  it('lack what is known here to be deleted', async () => {
-    const random = new Random(8);
-    const [gone, kept] = [file(random, 2), file(random, 2)];
-    const isRemoved = (key: Buffer) => key.toString('base64url') === gone.key;
-    const { list } = scene({ servers: [[], [gone, kept]], isRemoved });
-    expect((await list()).files).toEqual([kept]);
-  });
+it.each([1, 2, 3])('the pages of groups have every group once (seed %i)', async (seed) => {
+  const random = new Random(seed);
+  // In UTF-16, the last two are in the other order.
+  const names = ['1', '10', '2', 'a', 'ä', '～', '😀'];
+  const all = Array.from({ length: 1 + random.below(4) }, () =>
+    names.filter(() => random.below(3) === 0),
+  );
+  const pageOf = (groups: readonly string[], { after = '', limit = 1 }: GroupOptions) => {
+    const behind = groups.filter(
+      (name) => Buffer.compare(Buffer.from(name), Buffer.from(after)) > 0,
+    );
+    const shown = behind.slice(0, limit);
+    return { groups: shown, ...(behind.length > limit ? { next: shown.at(-1)! } : {}) };
+  };
+  const parts: DeploymentListing<GroupOptions, GroupPage> = {
+    here: async (options) => pageOf(all[0]!, options),
+    isHere: (origin) => origin === 1,
+    ownUrl: 'http://1',
+    gateways: async () => [...all.map((_, index) => gateway(index + 1)), gateway(9)],
+    ask: async (url, options) => {
+      // Not after the cursor.
+      if (url === 'http://9') return { groups: ['', '1'] };
+      return pageOf(all[Number(url.slice(7)) - 1]!, options);
+    },
+  };
+  for (const limit of [1, 2, 1000]) {
+    const listed: string[] = [];
+    for (let after = ''; ; ) {
+      const page = await listDeployment({ limit, after }, parts, GROUPS_IN_ORDER);
+      expect(page.groups.length).toBeLessThanOrEqual(limit);
+      expect(page.away).toEqual([9]);
+      listed.push(...page.groups);
+      if (page.next === undefined) break;
+      after = page.next;
+    }
+    expect(listed).toEqual(names.filter((name) => all.some((groups) => groups.includes(name))));
+  }
 });
 
 describe('a server that cannot be asked is named', () => {
@@ -216,7 +255,7 @@ it('a listing is refused while nobody knows which servers there are', async () =
   const gateways = async (): Promise<never> => {
     throw new MapError('map_unavailable', 'away');
   };
-  const answer = listDeployment({}, { ...parts, gateways });
+  const answer = listDeployment({}, { ...parts, gateways }, filesInOrder({}));
   await expect(answer).rejects.toMatchObject({ code: 'storage_unavailable', retryable: true });
 });
 

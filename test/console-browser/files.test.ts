@@ -136,6 +136,37 @@ describe.skipIf(needsChromium.missing)('files', () => {
     await expect.poll(async () => (await inOrder())[0], PATIENT).toBe('new.txt');
   });
 
+  test('are in folders that come as they are scrolled to or searched for, and go', async () => {
+    const { page, store } = await open();
+    const nameOf = (number: number) => `album ${String(number).padStart(3, '0')}`;
+    const put = (number: number) => store.put('x', { name: 'x.txt', group: nameOf(number) });
+    const [{ key }] = [await put(0)];
+    for (let from = 1; from < 500; from += 100) {
+      await Promise.all(Array.from({ length: 100 }, (_, index) => put(from + index)));
+    }
+    await page.reload();
+    const folders = page.locator('#folders').getByRole('link');
+    await expect.poll(() => folders.count(), PATIENT).toBe(200);
+    // That of the oldest file, which no page of the newest files names.
+    expect(await folders.first().textContent()).toBe(nameOf(0));
+    for (const count of [400, 501]) {
+      await folders.last().scrollIntoViewIfNeeded();
+      await expect.poll(() => folders.count(), PATIENT).toBe(count);
+    }
+    await folders.first().focus();
+    await page.keyboard.press('ArrowRight');
+    const focused = () => page.evaluate('document.activeElement.title');
+    expect(await focused()).toBe(nameOf(1));
+    await page.locator('#find').fill('ALBUM 00');
+    await expect.poll(() => folders.count(), PATIENT).toBe(10);
+    await store.delete(key);
+    await page.locator('#find').fill('album 000');
+    await expect.poll(() => page.locator('#folders').isHidden(), PATIENT).toBe(true);
+    await page.locator('#find').fill('album 001');
+    await folders.click();
+    await page.locator('#path strong').getByText(nameOf(1), { exact: true }).waitFor();
+  });
+
   test('are drawn as they come into sight, however many there are', async () => {
     const { page, store } = await open();
     const all = Array.from({ length: 1_500 }, (_, number) => number);

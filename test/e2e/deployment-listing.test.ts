@@ -16,7 +16,7 @@ import { temporaryFolder } from '../support/temporary.js';
 
 /** Every gateway of a deployment lists the files of all, and says whose are missing. */
 
-const SCOPES: readonly Scope[] = ['read', 'write', 'delete', 'list'];
+const SCOPES: readonly Scope[] = ['read', 'write', 'delete', 'list', 'admin'];
 
 async function pair() {
   const directory = temporaryFolder();
@@ -57,7 +57,7 @@ it('what is staged or merged at one gateway is listed at the other one, in order
     names.push(`${each}`);
     await store.put(randomBytes(100), { name: `${each}`, group, type: 'text/plain' });
     // Some are merged, some of each gateway are not.
-    if (each === 5) await Promise.all([first.store.flush(), second.store.flush()]);
+    if (each === 5) await first.store.flush();
   }
   const [one, other] = [at(first), at(second)];
   for (const limit of [1, 5, 1000]) {
@@ -78,6 +78,13 @@ it('what is staged or merged at one gateway is listed at the other one, in order
   expect(files.map(({ name }) => name).toSorted()).toEqual(['0', '10', '2', '4', '6', '8']);
   // The facts are those that the file's own gateway has.
   for (const { key } of files) expect(files).toContainEqual(await one.stat(key));
+  await second.store.put('x', { group: 'last' });
+  for (const store of [one, other]) {
+    expect(await store.groups()).toEqual({ groups: ['album', 'last', 'other'] });
+    const rest = await store.groups({ after: 'album', limit: 1 });
+    expect(rest).toEqual({ groups: ['last'], next: 'last' });
+  }
+  expect(await one.groups({ onlyHere: true })).toEqual({ groups: ['album', 'other'] });
   const here = await one.list({ onlyHere: true });
   expect(here.files).toHaveLength(8);
   // What is deleted here is listed here no more, though the other gateway may not know yet.
@@ -125,6 +132,9 @@ it('while a gateway is away the others say whose files are missing', async () =>
   const listed = await ls(first, 'ls', '--keys');
   expect([listed.code, listed.stdout]).toEqual([1, `${key}\n`]);
   expect(listed.stderr).toContain(String(origin));
+  const groups = await ls(first, 'ls', '--groups');
+  expect([groups.code, groups.stdout]).toEqual([1, 'album\n']);
+  expect(groups.stderr).toMatch(new RegExp(`^groups are missing: .*${origin}`));
   const removed = await ls(first, 'rm', '--group', 'album');
   expect(removed.code).toBe(1);
   expect(removed.stderr).toContain('deleted 1 file\n');
@@ -138,6 +148,7 @@ it('only a gateway of the deployment lists files without an API key', async () =
   const path = '/peer/files?limit=10';
   const list = (token?: string, at = path) =>
     fetch(first.url + at, token === undefined ? {} : { headers: { 'stevedore-peer': token } });
+  expect((await list(undefined, '/peer/groups')).status).toBe(404);
   const token = peerToken(first.store.deployment!, 'GET', path);
   for (const wrong of [undefined, 'A'.repeat(43)]) expect((await list(wrong)).status).toBe(404);
   expect((await list(token, `${path}0`)).status).toBe(404);
@@ -167,7 +178,10 @@ it('workers behind one URL are asked once, and each of their files is listed onc
     const { url } = gateway;
     agents.set(url, await connections(gateway, 2));
     for (const agent of agents.get(url)!) {
-      const { body } = await ask(url, '/files', { method: 'POST', body: 'x', headers, agent });
+      const group = `group ${expected.length}`;
+      const grouped = { ...headers, 'x-affinity-group': group };
+      const sent = { method: 'POST', body: 'x', headers: grouped, agent };
+      const { body } = await ask(url, '/files', sent);
       expected.push((JSON.parse(body.toString()) as { key: string }).key);
     }
   }
@@ -179,7 +193,18 @@ it('workers behind one URL are asked once, and each of their files is listed onc
         expect(page.files.map(({ key }) => key).toSorted()).toEqual(expected.toSorted());
         expect(page.away).toBeUndefined();
       });
+      const { body } = await ask(url, '/groups', { headers, agent });
+      expect(JSON.parse(body.toString())).toEqual({
+        groups: ['group 0', 'group 1', 'group 2', 'group 3'],
+      });
     }
+  }
+  // At one worker, for all of both gateways.
+  const flushed = await ask(first.url, '/flush', { method: 'POST', headers });
+  expect([flushed.status, flushed.body.toString()]).toEqual([200, '{}']);
+  for (const key of expected) {
+    const { body } = await ask(second.url, `/files/${key}/info`, { headers });
+    expect(JSON.parse(body.toString())).toMatchObject({ state: 'merged' });
   }
   for (const gateway of [second, first]) expect(await gateway.stop()).toBe(0);
 });

@@ -11,6 +11,8 @@ import type {
   FileLocation,
   FileStore,
   FileStoreEvents,
+  Flushed,
+  GroupListing,
   Listing,
   PutAllOptions,
   PutFileOptions,
@@ -132,6 +134,16 @@ export class MemoryStore extends EventEmitter<FileStoreEvents> implements FileSt
     });
   }
 
+  groups(): GroupListing {
+    const named = [...this.files.values()].flatMap(({ info }) => info.group ?? []);
+    const groups = [...new Set(named)].sort();
+    return Object.assign(Promise.resolve({ groups }), {
+      async *[Symbol.asyncIterator]() {
+        yield* groups;
+      },
+    });
+  }
+
   async stat(id: string): Promise<FileInfo> {
     return this.#find(id).info;
   }
@@ -157,7 +169,9 @@ export class MemoryStore extends EventEmitter<FileStoreEvents> implements FileSt
     this.byFileId.set(fileId, key);
   }
 
-  async flush(): Promise<void> {}
+  async flush(): Promise<Flushed> {
+    return {};
+  }
 
   async ready(): Promise<Readiness> {
     return this.readiness;

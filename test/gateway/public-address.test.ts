@@ -64,6 +64,7 @@ async function walk(input: GatewayInput, asked: Headers): Promise<Map<string, st
   await call('POST /files form', '/files', form, `${part('a')}${part('b')}--b--\r\n`);
   await call('POST /uploads/{id}', '/uploads/avatars', {}, 'x');
   await call('GET /files', '/files?group=g');
+  await call('GET /groups', '/groups');
   await call('GET /files once', `/files?once=${MARK}`);
   await call('GET /files id', `/files?id=${key}`);
   await call('GET /files/{key}', `/files/${key}`);
@@ -123,6 +124,7 @@ const WITHOUT = [
   'PATCH /keys/{id}',
   'DELETE /keys/{id}',
   'POST /flush',
+  'GET /groups',
   'DELETE /uploads/{id}',
   ...['GET /policies', 'PUT /policies/{name}', 'DELETE /policies/{name}'],
   ...['GET /files/{key}', 'GET /files/{key}/{filename}', 'GET /{group}/{*}'],

@@ -66,7 +66,7 @@ async function openMerging(options: TargetOptions, keeps: Keeps): Promise<Target
   return {
     put: async ({ bytes: body, name, type }) => (await store.put(body, { name, type })).key,
     fetch: async (id) => (await store.get(id)).bytes(),
-    settle: () => store.flush(),
+    settle: async () => void (await store.flush()),
     remove: (id) => store.delete(id),
     emptied: () => until('trunks are removed', () => store.stats().trunks === 0),
     localBytes: () => store.stats().containerBytes,

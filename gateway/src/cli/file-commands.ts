@@ -52,7 +52,8 @@ const listOptions = {
   ...flags({
     order: option.choice('oldest', ['oldest', 'newest'], 'which files come first'),
     keys: option.boolean(false, 'print keys alone'),
-    limit: option.integer(0, 'most files to list; 0: 1000 on a terminal, else all', {
+    groups: option.boolean(false, 'list affinity groups in place of files'),
+    limit: option.integer(0, 'most lines; 0: 1000 on a terminal, else all', {
       short: 'n',
     }),
   }),
@@ -63,6 +64,7 @@ const MAX_SHOWN = 1000;
 const LIST_HELP = `
 Examples:
   stevedore ls --group album-7
+  stevedore ls --groups
   stevedore ls --type 'image/*' --since 2026-03-01
   stevedore ls --order newest | head
   stevedore ls --prefix tmp/ --keys | xargs -r stevedore rm`;
@@ -76,46 +78,77 @@ export function list(command: Command): void {
     .addHelpText('after', LIST_HELP)
     .action(() =>
       withClient(command, listOptions, async (client) => {
-        const { json, keys, limit, ...filter } = optionsOf(command, listOptions);
-        const isForPeople = process.stdout.isTTY && !json && !keys;
+        const { json, keys, limit, groups, ...filter } = optionsOf(command, listOptions);
         const most = limit || (process.stdout.isTTY ? MAX_SHOWN : Number.POSITIVE_INFINITY);
-        let files = 0;
-        let bytes = 0;
-        let hasMore = false;
-        for await (const file of listed(client, filter)) {
-          hasMore = files === most;
-          if (hasMore) break;
-          files += 1;
-          bytes += Number(file.size);
-          const text = json ? JSON.stringify(file) : keys ? file.key : line(file, isForPeople);
-          await write(`${text}\n`);
+        if (groups) {
+          const { group, prefix, type, since, until, order } = filter;
+          if (keys || order !== 'oldest' || group + prefix + type + since + until !== '') {
+            throw new UsageError('of the other options, only --limit and --json go with --groups');
+          }
+          await print(allGroups(client), 'groups', most, (group) =>
+            json ? JSON.stringify({ group }) : printable(group),
+          );
+          return;
         }
+        const isForPeople = process.stdout.isTTY && !json && !keys;
+        let bytes = 0;
+        const files = await print(listed(client, filter), 'files', most, (file) => {
+          bytes += Number(file.size);
+          return json ? JSON.stringify(file) : keys ? String(file.key) : line(file, isForPeople);
+        });
         if (isForPeople) await write(`${countOf(files)}, ${formatBytes(bytes)}\n`);
-        if (hasMore) process.stderr.write('there are more files: --limit shows more of them\n');
       }),
     );
 }
 
-/**
- * All files that match, of all servers of the gateway's deployment. Servers that do
- * not answer are named on stderr, and the command fails then.
- */
-export async function* listed(
+/** A line for each, up to `most`. Resolves with their number. */
+async function print<Item>(
+  items: AsyncIterable<Item>,
+  what: string,
+  most: number,
+  lineOf: (item: Item) => string,
+): Promise<number> {
+  let lines = 0;
+  for await (const item of items) {
+    if (lines === most) {
+      process.stderr.write(`there are more ${what}: --limit shows more of them\n`);
+      break;
+    }
+    lines += 1;
+    await write(`${lineOf(item)}\n`);
+  }
+  return lines;
+}
+
+/** All files that match, of all servers of the gateway's deployment. */
+export function listed(
   client: GatewayClient,
   { order = 'oldest', ...filter }: OptionValues<typeof filterOptions> & { readonly order?: string },
 ): AsyncGenerator<Record<string, unknown>, void, undefined> {
   const { group, prefix, type, since, until } = filter;
   const query = { group, 'name-prefix': prefix, type, since, until, order };
+  return ofAllPages('files', (after) => client.list({ ...query, after }));
+}
+
+function allGroups(client: GatewayClient): AsyncGenerator<string, void, undefined> {
+  return ofAllPages('groups', (after) => client.groups({ after }));
+}
+
+/** Servers that do not answer are named on stderr, and the command fails then. */
+async function* ofAllPages<Item>(
+  what: 'files' | 'groups',
+  ask: (after: string) => Promise<Record<string, unknown>>,
+): AsyncGenerator<Item, void, undefined> {
   const away = new Set<unknown>();
   try {
     for (let after: unknown = ''; typeof after === 'string'; ) {
-      const page = await client.list({ ...query, after });
+      const page = await ask(after);
       note(away, page);
-      yield* page.files as Record<string, unknown>[];
+      yield* page[what] as Item[];
       after = page.next;
     }
   } finally {
-    failIfAway(away);
+    failIfAway(away, `${what} are missing`);
   }
 }
 
@@ -123,12 +156,10 @@ function note(away: Set<unknown>, page: Record<string, unknown>): void {
   if (Array.isArray(page.away)) for (const origin of page.away) away.add(origin);
 }
 
-function failIfAway(away: ReadonlySet<unknown>): void {
+function failIfAway(away: ReadonlySet<unknown>, what: string): void {
   if (away.size === 0) return;
   const origins = [...away].join(', ');
-  process.stderr.write(
-    `files are missing: servers do not answer (origins ${origins}); try again later\n`,
-  );
+  process.stderr.write(`${what}: servers do not answer (origins ${origins}); try again later\n`);
   process.exitCode = EXIT_FAILED;
 }
 
@@ -196,7 +227,7 @@ async function removeGroup(client: GatewayClient, group: string): Promise<void> 
     after = page.next;
   }
   process.stderr.write(`deleted ${countOf(files)}\n`);
-  failIfAway(away);
+  failIfAway(away, 'files are missing');
 }
 
 const flushOptions = {
@@ -207,9 +238,9 @@ const flushOptions = {
 };
 
 const FLUSH_HELP = `
-Trunks that are not full stay as they are, so each call may add some to FastDFS. Of a deployment,
-only the gateway that is asked does it, with all of its workers. Where the gateway has API keys,
-this needs one with the scope "admin". Exit code 1 if not all was stored in time.
+Trunks that are not full stay as they are, so each call may add some to FastDFS. Every gateway of
+the deployment does it. Where the gateway has API keys, this needs one with the scope "admin".
+Exit code 1 if not all was stored in time, or a gateway does not answer.
 
 Example:
   stevedore put report.pdf && stevedore flush`;
@@ -220,7 +251,9 @@ export function flush(command: Command): void {
     .addHelpText('after', FLUSH_HELP)
     .action(() =>
       withClient(command, flushOptions, async (client) => {
-        await client.flush(optionsOf(command, flushOptions).timeout);
+        const away = new Set<unknown>();
+        note(away, await client.flush(optionsOf(command, flushOptions).timeout));
+        failIfAway(away, 'not all is stored');
       }),
     );
 }

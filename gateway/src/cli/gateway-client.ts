@@ -109,6 +109,11 @@ export class GatewayClient implements AsyncDisposable {
     return this.#json({ method: 'GET', path: `/files?${new URLSearchParams(query)}` });
   }
 
+  /** A page of the gateway's groups; `query` as for `GET /groups`. */
+  groups(query: Readonly<Record<string, string>>): Promise<Json> {
+    return this.#json({ method: 'GET', path: `/groups?${new URLSearchParams(query)}` });
+  }
+
   /** The files of `list`, as a ZIP. */
   zip(query: Readonly<Record<string, string>>): Promise<Download> {
     return this.#body(`/files?${new URLSearchParams({ ...query, format: 'zip' })}`);
@@ -119,10 +124,9 @@ export class GatewayClient implements AsyncDisposable {
     return this.#json({ method: 'DELETE', path: `/files?${new URLSearchParams(query)}` });
   }
 
-  /** Resolves once FastDFS has what is staged. */
-  async flush(workMs: number): Promise<void> {
-    const path = `/flush?timeout-ms=${workMs}`;
-    await this.#requests.whole({ method: 'POST', path, workMs }, undefined);
+  /** Resolves once FastDFS has what is staged, with the servers that are `away`. */
+  flush(workMs: number): Promise<Json> {
+    return this.#json({ method: 'POST', path: `/flush?timeout-ms=${workMs}`, workMs });
   }
 
   async delete(id: string): Promise<void> {

@@ -1,5 +1,5 @@
 import swagger from '@fastify/swagger';
-import type { Readiness } from '@stevedore/client';
+import type { Flushed, GroupPage, Readiness } from '@stevedore/client';
 import { type ProblemBody, problemCodes, type ReceiptJson } from '@stevedore/middleware/core';
 import type { FastifyInstance } from 'fastify';
 import { version } from '../program.js';
@@ -78,7 +78,7 @@ const time = { type: 'string', format: 'date-time' };
 const away = {
   type: 'array',
   items: { type: 'integer', minimum: 1, maximum: 65_535 },
-  description: 'origins of servers that could not be asked: their files are missing',
+  description: 'origins of servers that could not be asked',
 };
 
 const receipt: PropertiesOf<ReceiptJson> = {
@@ -137,6 +137,17 @@ const schemas: readonly Schema[] = [
     'next',
     'away',
   ),
+  objectOf<GroupPage>(
+    'Groups',
+    {
+      groups: { type: 'array', items: text },
+      next: { ...text, description: 'where the listing goes on; absent at its end' },
+      away,
+    },
+    'next',
+    'away',
+  ),
+  objectOf<Flushed>('Flushed', { away }, 'away'),
   objectOf<{ deleted: number; next: string; away: number[] }>(
     'Deleted',
     {

@@ -60,6 +60,12 @@ const listing = {
   limit: 'most files of the page, 1 to 10,000',
   'only-here': '`true`: only files of this server, none of others in the deployment',
 };
+const groupListing = {
+  'name-contains': 'part of the name, in any case',
+  after: '`next` of the page before',
+  limit: 'most groups of the page, 1 to 10,000',
+  'only-here': '`true`: only groups of this server, none of others in the deployment',
+};
 const presigned = fields({
   expires: 'of a presigned URL',
   signature: 'of a presigned URL',
@@ -280,6 +286,11 @@ const described: Readonly<Record<string, Operation>> = {
       },
     },
   ),
+  'GET /groups': operation('groups', 'The affinity groups that have a file, in order of name', {
+    description: 'Needs what a listing of files needs.',
+    querystring: fields(groupListing),
+    response: { 200: json('a page of them', { $ref: 'Groups#' }, nosniff) },
+  }),
   'DELETE /files': operation(
     'removeByEither',
     'Delete a file by its key or its FastDFS id, or a page of the files of a group',
@@ -319,15 +330,24 @@ const described: Readonly<Record<string, Operation>> = {
   }),
   'POST /flush': operation('flush', 'Store what is staged in FastDFS now, and give it its ids', {
     description:
-      'Of this gateway and its workers, not of others in the deployment. Needs the scope `admin`, ' +
-      "or the gateway's own key where there are no API keys. 503 `not_flushed` says why it did not " +
+      'Of this gateway and of the others in the deployment. Needs the scope `admin`, or the ' +
+      "gateway's own key where there are no API keys. 503 `not_flushed` says why it did not " +
       'come to its end in time; nothing is lost then.',
     querystring: fields({
+      'only-here': '`true`: only what this gateway has staged',
       'timeout-ms': say('longest wait, up to an hour; a minute by default', {
         pattern: '^[1-9][0-9]{0,6}$',
       }),
     }),
-    response: { 204: nothing },
+    response: {
+      200: json(
+        'FastDFS has what was staged at the servers that could be asked',
+        {
+          $ref: 'Flushed#',
+        },
+        nosniff,
+      ),
+    },
   }),
   'GET /health/live': watching('live', 'Whether the process answers', {
     200: json('it does', { $ref: 'Liveness#' }),

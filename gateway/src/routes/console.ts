@@ -51,6 +51,7 @@ const ASSETS = [
   'charts.js',
   'figures.js',
   'files.js',
+  'folders.js',
   'list.js',
   'details.js',
   'deletion.js',

@@ -19,7 +19,7 @@ import { PlainUploads, type PlainUploadsOptions } from '../http/plain-uploads.js
 import { filesBase, type PublicBase } from '../http/public-address.js';
 import type { ReadyAnswers } from '../http/ready-answers.js';
 import { type Answering, answeringWith, type Call, route } from '../http/route.js';
-import { list, removeListed } from './listing.js';
+import { list, listGroups, removeListed } from './listing.js';
 import { peerRoutes } from './peers.js';
 import { clientOf, resumableRoutes, type UploadRoutes } from './resumable.js';
 
@@ -185,6 +185,8 @@ function uploadRoutes(app: FastifyInstance, routes: FileRoutes, answering: Answe
     (request as AskedBy).query.id === undefined ? store(request, reply) : register(request, reply),
   );
   route(app, '/files', { POST, GET: find, HEAD: find, DELETE: remove });
+  const groups = answering((request) => listGroups(request, routes));
+  route(app, '/groups', { GET: groups, HEAD: groups });
 }
 
 /** `GET /files?id=ID` and `?once=MARK`: facts of files, without their bytes. */

@@ -1,28 +1,44 @@
 import { type FileStore, flushTimeoutOf, isStoreError } from '@stevedore/client';
-import { type Files, ProblemError } from '@stevedore/middleware/core';
+import { type Answer, type Files, ProblemError } from '@stevedore/middleware/core';
 import type { FastifyInstance } from 'fastify';
 import type { Access, AskedBy } from '../access/access.js';
 import { answeringWith, route } from '../http/route.js';
+import { listOptions } from './listing.js';
+import { asPeer } from './peers.js';
 
-/** `POST /flush`: stores what is staged. */
-export function flushRoute(
+interface FlushRoutes {
+  readonly files: Files;
+  readonly access: Access;
+  readonly deployment: FileStore['deployment'];
+  readonly flush: FileStore['flush'];
+}
+
+/**
+ * `POST /flush` stores what is staged at all gateways of the deployment; `POST /peer/flush`, for the
+ * other ones, what is staged at this one.
+ */
+export function flushRoutes(
   app: FastifyInstance,
-  files: Files,
-  access: Access,
-  flush: FileStore['flush'],
+  { files, access, deployment, flush }: FlushRoutes,
 ): void {
-  const POST = answeringWith(files)(async (request) => {
-    const asked = request as AskedBy;
-    await access.manage(asked);
-    const { 'timeout-ms': given } = asked.query;
+  const answering = answeringWith(files);
+  const flushed = async ({ query }: AskedBy, onlyHere: boolean): Promise<Answer> => {
+    const { 'timeout-ms': given } = query;
     const timeoutMs = flushTimeoutOf(given === undefined ? {} : { timeoutMs: Number(given) });
     try {
-      await flush({ timeoutMs });
+      return files.answer(await flush({ timeoutMs, onlyHere }));
     } catch (error) {
       if (!isStoreError(error, 'storage_unavailable')) throw error;
       throw new ProblemError('not_flushed', error.message, error);
     }
-    return { status: 204, headers: { 'cache-control': 'no-store' } };
+  };
+  const POST = answering(async (request) => {
+    const asked = request as AskedBy;
+    await access.manage(asked);
+    return flushed(asked, listOptions(asked.query).onlyHere ?? false);
   });
   route(app, '/flush', { POST });
+  if (!deployment) return;
+  const peer = asPeer(deployment, (request) => flushed(request as AskedBy, true));
+  app.post('/peer/flush', { schema: { hide: true } }, answering(peer));
 }

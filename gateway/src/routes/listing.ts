@@ -13,7 +13,7 @@ import { EntryNames } from '../entry-names.js';
 import { PacedStream } from '../http/paced-stream.js';
 import { filesBase } from '../http/public-address.js';
 
-/** `/files?group=…`: a listing, its files as a ZIP, and their deletion. */
+/** `/files?group=…`: a listing, its files as a ZIP, and their deletion; `/groups`. */
 
 interface ListingRoutes {
   readonly files: Files;
@@ -41,6 +41,16 @@ export async function list(
   // Bytes of files whose keys the listing has shown.
   await access.info(asked, '');
   return zip(request, files, options);
+}
+
+/** GET and HEAD. */
+export async function listGroups(
+  request: FastifyRequest,
+  { files, access }: ListingRoutes,
+): Promise<Answer> {
+  const asked = request as AskedBy;
+  await access.list(asked);
+  return files.groups(request.raw, listOptions(asked.query));
 }
 
 /** All files of the listing, page after page, read while they are sent. */

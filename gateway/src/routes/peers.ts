@@ -33,7 +33,8 @@ import { listOptions } from './listing.js';
 /**
  * Routes for the other gateways of a deployment, authenticated by the secret that they share
  * through the map. `/peer/files/KEY` serves only this gateway's own files, so a request makes one
- * hop; `/peer/files` lists them, or those of an upload that was repeated at another gateway.
+ * hop; `/peer/files` lists them, or those of an upload that was repeated at another gateway, and
+ * `/peer/groups` their groups.
  * `/peer/facts` answers about several at once, with the bytes of small ones; `/peer/copies/ORIGIN`
  * does so for staged files of a gateway that is down, from the copies held here. `CONNECT
  * copies-ORIGIN:1` opens the connection over which a gateway sends what it stages; frames follow in
@@ -82,6 +83,9 @@ export function peerRoutes(
     const known = await files.knownUpload(Buffer.from(String(once), 'base64url'), Number(within));
     return files.answer(known.map((receipt) => receiptJson(receipt, filesBase(request))));
   });
+  peer('GET', '/peer/groups', (request) =>
+    files.groups(request.raw, { ...listOptions((request as AskedBy).query), ...ONLY_HERE }),
+  );
   peer('GET', '/peer/files/:key', async (request) =>
     files.read(request.raw, await get(keyOf(request)), { private: true }),
   );

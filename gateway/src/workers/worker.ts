@@ -1,6 +1,12 @@
 import cluster from 'node:cluster';
 import { join, resolve } from 'node:path';
-import { type FileStore, isStoreError, openWithSiblings, workerDirectory } from '@stevedore/client';
+import {
+  type FileStore,
+  flushTimeoutOf,
+  isStoreError,
+  openWithSiblings,
+  workerDirectory,
+} from '@stevedore/client';
 import { logTrouble, makeLog } from '../observe/log.js';
 import { logFormatOf } from '../observe/log-format.js';
 import { defaultLimits, type GatewayOptions, openOptions } from '../options.js';
@@ -45,7 +51,8 @@ const answers: WorkerCalls = {
   figures: async () => (await figures?.()) ?? [],
   stats,
   flush: async (timeoutMs) => {
-    await Promise.all([...stores.values()].map((store) => store.flush({ timeoutMs })));
+    const how = { timeoutMs, onlyHere: true };
+    await Promise.all([...stores.values()].map((store) => store.flush(how)));
   },
   ready: () => serving().store.ready(),
   cluster: () => serving().store.cluster(),
@@ -107,8 +114,13 @@ async function start({ own, others, options, trackers }: WorkerStart): Promise<s
       },
       passOn: toFirst?.take,
       stats,
-      flush: ({ timeoutMs = 0 } = {}) =>
-        primary.askWithin(timeoutMs + FLUSH_GRACE_MS, 'flush', timeoutMs),
+      flush: async (how) => {
+        const timeoutMs = flushTimeoutOf(how ?? {});
+        const workers = primary.askWithin(timeoutMs + FLUSH_GRACE_MS, 'flush', timeoutMs);
+        const all = [serving().store.flush(how), workers] as const;
+        await Promise.allSettled(all);
+        return (await Promise.all(all))[0];
+      },
       metrics: (own) => {
         figures = own;
         return () => primary.ask('metrics');

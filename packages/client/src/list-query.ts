@@ -1,6 +1,6 @@
 import type { ListOptions } from './types.js';
 
-/** The parameters of `GET /files` for a listing. */
+/** The parameters of `GET /files` for a listing, and of `GET /groups`. */
 export function listQuery(options: ListOptions): URLSearchParams {
   const { group, namePrefix, type, since, until, minSize, maxSize, after, onlyHere } = options;
   const { nameContains, limit = '', order } = options;

@@ -12,16 +12,16 @@ import type { FileInfo, FilePage, ListOptions } from './types.js';
 type Order = NonNullable<ListOptions['order']>;
 
 /** Rows examined for one page. */
-const MAX_EXAMINED = 20_000;
+export const MAX_EXAMINED = 20_000;
 /** Rows read at a time; other work runs in between. */
-const ROWS_AT_ONCE = 500;
+export const ROWS_AT_ONCE = 500;
 const DEFAULT_LIMIT = 1_000;
 const MAX_LIMIT = 10_000;
 const KEY_BYTES = 16;
 const MAX_TIME_MS = 2 ** 48 - 1;
 /** Sorts before all keys, and after all. */
 const FIRST = Buffer.alloc(0);
-const LAST = Buffer.alloc(KEY_BYTES + 1, 0xff);
+export const LAST = Buffer.alloc(KEY_BYTES + 1, 0xff);
 
 interface Range {
   readonly group: string | undefined;
@@ -72,7 +72,7 @@ function rangeOf(options: ListOptions, now: number): Range {
 }
 
 /** Throws `invalid_option`. */
-export function limitOf({ limit = DEFAULT_LIMIT }: ListOptions): number {
+export function limitOf({ limit = DEFAULT_LIMIT }: Pick<ListOptions, 'limit'>): number {
   if (Number.isSafeInteger(limit) && limit >= 1 && limit <= MAX_LIMIT) return limit;
   throw invalidOption(`limit: a whole number from 1 to ${MAX_LIMIT} is needed`);
 }
@@ -122,13 +122,10 @@ export interface ListSources {
 
 /** Rejects with `invalid_option`, and with `storage_unavailable` while a FileMap is rebuilt. */
 export async function listFiles(options: ListOptions, sources: ListSources): Promise<FilePage> {
-  const { all, now, isRemoved, infoOf } = sources;
+  const { now, isRemoved, infoOf } = sources;
   const range = rangeOf(options, now());
   const compare = inOrder(range.order);
-  if (!all.every(({ rebuild }) => rebuild.isComplete)) {
-    const message = 'the FileMap is being rebuilt, so a listing would lack files; try again later';
-    throw new StoreError('storage_unavailable', message, { retryable: true });
-  }
+  demandComplete(sources);
   const files: FileInfo[] = [];
   let after = range.from;
   for (let examined = 0; examined < MAX_EXAMINED; ) {
@@ -144,6 +141,13 @@ export async function listFiles(options: ListOptions, sources: ListSources): Pro
     await nextTurn();
   }
   return { files, next: formatKey(after) };
+}
+
+/** Throws `storage_unavailable`. */
+export function demandComplete({ all }: Pick<ListSources, 'all'>): void {
+  if (all.every(({ rebuild }) => rebuild.isComplete)) return;
+  const message = 'the FileMap is being rebuilt, so a listing would lack files; try again later';
+  throw new StoreError('storage_unavailable', message, { retryable: true });
 }
 
 function rowsBehind(

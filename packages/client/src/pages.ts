@@ -1,7 +1,7 @@
 import { StoreError } from '@stevedore/staging/errors';
 import type { FileInfo } from './receipt.js';
 
-/** Listings: pages, and the files of all pages. */
+/** Listings: pages, and the files or groups of all pages. */
 
 /** Lists only files that match all of these. */
 export interface ListOptions {
@@ -29,45 +29,71 @@ export interface ListOptions {
   readonly onlyHere?: boolean;
 }
 
-/** One page of a listing. It may have few files, or none, although more follow. */
-export interface FilePage {
-  readonly files: readonly FileInfo[];
+/** Lists only groups that match; `after` is `next` of the previous page. */
+export type GroupOptions = Pick<ListOptions, 'nameContains' | 'after' | 'limit' | 'onlyHere'>;
+
+interface PageEnd {
   /** Cursor of the next page; absent at the end. */
   readonly next?: string;
   /**
-   * Origins of the servers that could not be asked: the page lacks their files. Absent if it lacks
-   * none.
+   * Origins of the servers that could not be asked: the page lacks what they have. Absent if it lacks
+   * nothing.
    */
   readonly away?: readonly number[];
+}
+
+/** One page of a listing. It may have few files, or none, although more follow. */
+export interface FilePage extends PageEnd {
+  readonly files: readonly FileInfo[];
+}
+
+/** One page of groups. It may have few, or none, although more follow. */
+export interface GroupPage extends PageEnd {
+  /** Their names, in the order of their bytes in UTF-8. */
+  readonly groups: readonly string[];
 }
 
 /** `await` gives a page, `for await` the files of all pages from that one on. */
 export interface Listing extends Promise<FilePage>, AsyncIterable<FileInfo> {}
 
-/** The first page, which is asked for at once, and all files, whose pages are asked for one by one. */
-export function listingOf(
-  options: ListOptions,
-  ask: (options: ListOptions) => Promise<FilePage>,
-): Listing {
+/** `await` gives a page, `for await` the groups of all pages from that one on. */
+export interface GroupListing extends Promise<GroupPage>, AsyncIterable<string> {}
+
+/** Pages of `files`, or of `groups`. */
+export type Page<What extends string, Item> = PageEnd & Readonly<Record<What, readonly Item[]>>;
+
+/** The first page, which is asked for at once, and all items, whose pages are asked for one by one. */
+export function listingOf<
+  What extends string,
+  Item,
+  Options extends object,
+  Asked extends Page<What, Item>,
+>(
+  what: What,
+  options: Options,
+  ask: (options: Options & { readonly after?: string }) => Promise<Asked>,
+): Promise<Asked> & AsyncIterable<Item> {
   const first = ask(options);
+  const pageAfter = (after: string): Promise<Asked> => ask({ ...options, after });
   return Object.assign(first, {
-    [Symbol.asyncIterator]: () => filesOf(first, (after) => ask({ ...options, after })),
+    [Symbol.asyncIterator]: () => itemsOf<What, Item>(what, first, pageAfter),
   });
 }
 
-async function* filesOf(
-  first: Promise<FilePage>,
-  pageAfter: (after: string) => Promise<FilePage>,
-): AsyncGenerator<FileInfo, void, undefined> {
+async function* itemsOf<What extends string, Item>(
+  what: What,
+  first: Promise<Page<What, Item>>,
+  pageAfter: (after: string) => Promise<Page<What, Item>>,
+): AsyncGenerator<Item, void, undefined> {
   const away = new Set<number>();
   for (let page = await first; ; ) {
     for (const origin of page.away ?? []) away.add(origin);
-    yield* page.files;
+    yield* page[what];
     if (page.next === undefined) break;
     page = await pageAfter(page.next);
   }
   if (away.size === 0) return;
   const origins = [...away].sort((a, b) => a - b).join(', ');
-  const message = `files are missing: servers that may have some do not answer (origins ${origins}); try again later, or list those of this server alone`;
+  const message = `${what} are missing: servers that may have some do not answer (origins ${origins}); try again later, or list those of this server alone`;
   throw new StoreError('storage_unavailable', message, { retryable: true });
 }

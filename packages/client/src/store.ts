@@ -13,15 +13,17 @@ import { deleteChannel, getChannel, readChannel, traced, trunkChannel } from './
 import { type Clients, membersNow, type StorageMember, sumOf } from './cluster.js';
 import { adoptionBy } from './deployment/adoption.js';
 import { Deployment } from './deployment/deployment.js';
+import { flushOthers } from './deployment/flush.js';
 import { ForeignFiles } from './deployment/foreign-files.js';
 import type { DeploymentContext } from './deployment/gateways.js';
-import { listDeployment } from './deployment/listing.js';
+import { filesInOrder, GROUPS_IN_ORDER, listDeployment } from './deployment/listing.js';
 import { Downloads } from './downloads.js';
 import { notFound } from './failures.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import { flushTimeoutOf } from './flush.js';
+import { listGroups } from './groups.js';
 import { PendingIds } from './id-pending.js';
-import { listFiles } from './listing.js';
+import { type ListSources, listFiles } from './listing.js';
 import { locate } from './location.js';
 import { Lookup } from './lookup.js';
 import { MissingFiles } from './missing-files.js';
@@ -42,8 +44,12 @@ import type {
   FilePage,
   FileStore,
   FileStoreEvents,
+  Flushed,
   FlushOptions,
   GetOptions,
+  GroupListing,
+  GroupOptions,
+  GroupPage,
   Listing,
   ListOptions,
   Readiness,
@@ -269,28 +275,62 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   }
 
   list(options: ListOptions = {}): Listing {
-    return listingOf(options, (asked) => this.#list(asked));
+    return listingOf('files', options, (asked) => this.#list(asked));
   }
 
   async #list(options: ListOptions): Promise<FilePage> {
-    this.#throwIfClosed();
+    const sources = this.#listSources();
+    const here = (asked: ListOptions) => withStoreErrors(() => listFiles(asked, sources));
+    const others = this.#others(options);
+    if (!others) return here(options);
+    const page = await listDeployment(
+      options,
+      { ...others, here, ask: async (url, asked) => others.at(url).list(asked) },
+      filesInOrder(options),
+    );
+    // Their own servers may not know yet.
+    const files = page.files.filter(({ key }) => !sources.isRemoved(parseKey(key)!));
+    return { ...page, files };
+  }
+
+  groups(options: GroupOptions = {}): GroupListing {
+    return listingOf('groups', options, (asked) => this.#groups(asked));
+  }
+
+  async #groups(options: GroupOptions): Promise<GroupPage> {
+    const sources = this.#listSources();
+    const here = (asked: GroupOptions) => withStoreErrors(() => listGroups(asked, sources));
+    const others = this.#others(options);
+    if (!others) return here(options);
+    return listDeployment(
+      options,
+      { ...others, here, ask: async (url, asked) => others.at(url).groups(asked) },
+      GROUPS_IN_ORDER,
+    );
+  }
+
+  /** The other servers of the deployment, unless they are not to be asked. */
+  #others({ onlyHere = false }: { readonly onlyHere?: boolean }) {
     const { deployment } = this;
     const foreign = this.#foreignFiles;
-    const isRemoved = (key: Buffer): boolean => foreign?.isKnownRemoved(key) ?? false;
-    const here = (asked: ListOptions): Promise<FilePage> =>
-      listFiles(asked, {
-        all: [this.#staging, ...(this.siblings?.all.map(({ staging }) => staging) ?? [])],
-        now: this.#parts.now,
-        isRemoved,
-        infoOf: (row) => this.#lookup.infoOf(row),
-      });
-    if (!deployment || !foreign || options.onlyHere) return withStoreErrors(() => here(options));
-    return listDeployment(options, {
-      ...{ here, isRemoved, ownUrl: this.#parts.options.peerUrl },
-      isHere: (origin) => origin === deployment.origin || (this.siblings?.has(origin) ?? false),
+    if (!deployment || !foreign || onlyHere) return undefined;
+    return {
+      ownUrl: this.#parts.options.peerUrl,
+      isHere: (origin: number) =>
+        origin === deployment.origin || (this.siblings?.has(origin) ?? false),
       gateways: () => deployment.gateways(),
-      ask: (url, asked) => foreign.listAt(url, asked),
-    });
+      at: (url: string) => foreign.at(url),
+    };
+  }
+
+  #listSources(): ListSources {
+    this.#throwIfClosed();
+    return {
+      all: [this.#staging, ...(this.siblings?.all.map(({ staging }) => staging) ?? [])],
+      now: this.#parts.now,
+      isRemoved: (key) => this.#foreignFiles?.isKnownRemoved(key) ?? false,
+      infoOf: (row) => this.#lookup.infoOf(row),
+    };
   }
 
   delete(id: string, options: { readonly onlyHere?: boolean } = {}): Promise<void> {
@@ -344,11 +384,20 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     );
   }
 
-  async flush(options: FlushOptions = {}): Promise<void> {
+  async flush(options: FlushOptions = {}): Promise<Flushed> {
     this.#throwIfClosed();
     const timeoutMs = flushTimeoutOf(options);
+    const others = this.#others(options);
+    const there = others ? flushOthers(others, { ...options, timeoutMs }) : {};
+    const all = [there, this.#flushHere(timeoutMs, options.signal)] as const;
+    // Nothing goes on once the call has failed.
+    await Promise.allSettled(all);
+    return (await Promise.all(all))[0];
+  }
+
+  async #flushHere(timeoutMs: number, signal: AbortSignal | undefined): Promise<void> {
     void this.#uploads.direct.flush();
-    await withStoreErrors(() => this.#staging.merging.finish(timeoutMs, options.signal));
+    await withStoreErrors(() => this.#staging.merging.finish(timeoutMs, signal));
     this.#settling.lookAgain();
   }
 

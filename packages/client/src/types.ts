@@ -6,12 +6,19 @@ import type { HeldCopies, HeldStats, StagingEvents, StagingStats } from '@steved
 import type { Body } from './body-kinds.js';
 import type { StorageMember } from './cluster.js';
 import type { Deployment, DeploymentStats } from './deployment/deployment.js';
-import type { Listing, ListOptions } from './pages.js';
+import type { FilePage, GroupListing, GroupOptions, Listing, ListOptions } from './pages.js';
 import type { FilePlaces } from './places.js';
 import type { FileInfo, IdPending, Receipt } from './receipt.js';
 
 export type { Body, Chunk } from './body-kinds.js';
-export type { FilePage, Listing, ListOptions } from './pages.js';
+export type {
+  FilePage,
+  GroupListing,
+  GroupOptions,
+  GroupPage,
+  Listing,
+  ListOptions,
+} from './pages.js';
 export type { FileInfo, FileState, IdPending, IdPendingReason, Receipt } from './receipt.js';
 
 /**
@@ -73,7 +80,12 @@ export interface FlushOptions {
   /** Longest wait, up to an hour; default one minute. */
   readonly timeoutMs?: number;
   readonly signal?: AbortSignal;
+  /** True: only what this server has staged; asks no other server of the deployment. */
+  readonly onlyHere?: boolean;
 }
+
+/** Without `away`, all servers have stored what they had staged. */
+export type Flushed = Pick<FilePage, 'away'>;
 
 /** Where a file is; see `locate`. */
 export interface FileLocation extends FilePlaces {
@@ -317,6 +329,8 @@ export interface Store extends AsyncDisposable {
    * if pages lacked the files of a server.
    */
   list(options?: ListOptions): Listing;
+  /** The groups that have a file, as `list` gives files. One whose name is empty is left out. */
+  groups(options?: GroupOptions): GroupListing;
   /**
    * `id` as for `get`. Rejects with `not_found` if the file does not exist, and `invalid_id` for a
    * whole trunk. A slice of a trunk that another store or direct mode wrote is deleted by the
@@ -329,11 +343,11 @@ export interface Store extends AsyncDisposable {
   settled(key: string, options?: { readonly signal?: AbortSignal }): Promise<string>;
   /**
    * Stores in FastDFS what is staged now, whatever its age, and gives it its ids: trunks that are not
-   * full stay as they are. A file that is uploaded meanwhile may wait for the next call. Of a gateway,
-   * all workers do it, and no other gateway. Rejects with `storage_unavailable` if that takes longer
+   * full stay as they are. A file that is uploaded meanwhile may wait for the next call. Every server
+   * of a deployment does it, with all workers. Rejects with `storage_unavailable` if that takes longer
    * than `timeoutMs`, with the reason in the message; nothing is lost then, and merging goes on.
    */
-  flush(options?: FlushOptions): Promise<void>;
+  flush(options?: FlushOptions): Promise<Flushed>;
   ready(): Promise<Readiness>;
   /** Refuses new calls and finishes those in progress. Acknowledged files stay staged. */
   close(): Promise<void>;

@@ -8,7 +8,7 @@ import { interrupted } from '../body.js';
 import { withOwnNames } from '../body-kinds.js';
 import { aborted, notFound } from '../failures.js';
 import { flushTimeoutOf } from '../flush.js';
-import { infoOf, pageOf, readAll } from '../http/answers.js';
+import { awayOf, groupPageOf, infoOf, pageOf, readAll } from '../http/answers.js';
 import { Requests } from '../http/requests.js';
 import { checkMeta, isSync } from '../intake.js';
 import { listQuery } from '../list-query.js';
@@ -22,7 +22,11 @@ import type {
   ByteRange,
   FileInfo,
   FilePage,
+  Flushed,
   FlushOptions,
+  GroupListing,
+  GroupOptions,
+  GroupPage,
   Listing,
   ListOptions,
   PutAllOptions,
@@ -61,6 +65,8 @@ const LOOKS = { firstMs: 100, lastMs: 2_000 };
 const DEFAULT_LIMIT = 1_000;
 /** Longest description of a file in a listing: its texts, each byte escaped, and the rest. */
 export const MAX_LISTED_BYTES = 12 * 1024;
+/** Longest name of a group in a listing, each byte escaped. */
+const MAX_LISTED_GROUP_BYTES = 2 * 1024;
 
 /** The body of an upload request: one file, or a form. */
 interface Sending extends AsyncIterable<Uint8Array> {
@@ -197,13 +203,25 @@ export class ConnectedStore implements Store {
   }
 
   list(options: ListOptions = {}): Listing {
-    return listingOf(options, (asked) => this.#list(asked));
+    return listingOf('files', options, (asked) => this.#list(asked));
   }
 
   async #list(options: ListOptions): Promise<FilePage> {
     const mostBytes = ((options.limit ?? DEFAULT_LIMIT) + 1) * MAX_LISTED_BYTES;
     const json = await this.#asked(`/files?${listQuery(options)}`, undefined, mostBytes);
     const page = pageOf(json);
+    if (!page) throw this.#requests.notAGateway();
+    return page;
+  }
+
+  groups(options: GroupOptions = {}): GroupListing {
+    return listingOf('groups', options, (asked) => this.#groups(asked));
+  }
+
+  async #groups(options: GroupOptions): Promise<GroupPage> {
+    const mostBytes = ((options.limit ?? DEFAULT_LIMIT) + 1) * MAX_LISTED_GROUP_BYTES;
+    const json = await this.#asked(`/groups?${listQuery(options)}`, undefined, mostBytes);
+    const page = groupPageOf(json);
     if (!page) throw this.#requests.notAGateway();
     return page;
   }
@@ -240,15 +258,14 @@ export class ConnectedStore implements Store {
   }
 
   /** Not repeated: the gateway has waited. */
-  async flush(options: FlushOptions = {}): Promise<void> {
+  async flush(options: FlushOptions = {}): Promise<Flushed> {
     this.#throwIfClosed();
-    const { signal } = options;
+    const { signal, onlyHere } = options;
     const workMs = flushTimeoutOf(options);
-    const path = `/flush?timeout-ms=${workMs}`;
-    const attempt = async (): Promise<void> => {
-      await this.#requests.whole({ method: 'POST', path, workMs }, signal);
-    };
-    await this.#requests.run({ signal, attempt, mayRepeat: () => false, aborted });
+    const path = `/flush?timeout-ms=${workMs}${onlyHere ? '&only-here=true' : ''}`;
+    const attempt = () => this.#requests.json({ method: 'POST', path, workMs }, signal);
+    const call = { signal, attempt, mayRepeat: () => false, aborted };
+    return awayOf(await this.#requests.run(call));
   }
 
   async ready(): Promise<Readiness> {

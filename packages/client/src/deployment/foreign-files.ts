@@ -8,7 +8,7 @@ import type { Downloads } from '../downloads.js';
 import { aborted } from '../failures.js';
 import type { Reads } from '../reads.js';
 import { type FileFacts, FileHandle, type ReadContent } from '../stored-file.js';
-import type { ByteRange, FileInfo, FilePage, ListOptions, StoredFile } from '../types.js';
+import type { ByteRange, FileInfo, StoredFile } from '../types.js';
 import type { Deployment } from './deployment.js';
 import type { FoundFile, GatewayFiles } from './gateway-files.js';
 import { CLOCK_READ_MS } from './map-cache.js';
@@ -308,10 +308,10 @@ export class ForeignFiles {
     });
   }
 
-  /** A page of the files of the server at this URL. Rejects with `storage_unavailable`. */
-  async listAt(url: string, options: ListOptions & { readonly limit: number }): Promise<FilePage> {
+  /** The server at this URL. Throws `storage_unavailable`. */
+  at(url: string): GatewayFiles {
     const files = this.#peers.at(url);
-    if (files) return files.list(options);
+    if (files) return files;
     throw new StoreError('storage_unavailable', 'the map has not answered yet', {
       retryable: true,
     });

@@ -1,12 +1,22 @@
 import type { Readable } from 'node:stream';
 import { crc32 } from 'node:zlib';
 import { abortable, Gathered } from '@stevedore/async';
-import { isStoreError, type StoreErrorCode } from '@stevedore/staging/errors';
+import { isStoreError, type StoreError, type StoreErrorCode } from '@stevedore/staging/errors';
 import { ConnectedStore, MAX_LISTED_BYTES } from '../connect/connect.js';
 import { aborted, missing, notFound } from '../failures.js';
 import { corrupt, readAll } from '../http/answers.js';
+import { refusalIn } from '../http/errors.js';
 import type { RequestLimits, Requests } from '../http/requests.js';
-import type { ByteRange, FileInfo, FilePage, ListOptions, Receipt } from '../types.js';
+import type {
+  ByteRange,
+  FileInfo,
+  FilePage,
+  FlushOptions,
+  GroupOptions,
+  GroupPage,
+  ListOptions,
+  Receipt,
+} from '../types.js';
 import {
   type HeardFile,
   MAX_FACTS_BYTES,
@@ -97,6 +107,26 @@ export class GatewayFiles {
   /** A page of the files of that gateway and its workers. */
   list(options: ListOptions): Promise<FilePage> {
     return this.#told(this.#store.list(options));
+  }
+
+  /** A page of their groups. */
+  groups(options: GroupOptions): Promise<GroupPage> {
+    return this.#told(this.#store.groups(options));
+  }
+
+  /**
+   * Has that gateway and its workers store what is staged there. Resolves with the error if it says
+   * that it could not, or the call is aborted, and rejects if it does not answer.
+   */
+  async flush(options: FlushOptions): Promise<StoreError | undefined> {
+    try {
+      await this.#store.flush(options);
+    } catch (error) {
+      const isTold = isStoreError(error, 'aborted') || refusalIn(error)?.problem === 'not_flushed';
+      if (isTold) return error as StoreError;
+      throw error;
+    }
+    return undefined;
   }
 
   delete(key: string): Promise<void> {

@@ -1,126 +1,115 @@
-import { type Gateway, isAlive, MapError } from '@stevedore/map';
-import { parseKey, StoreError } from '@stevedore/staging';
+import { parseKey } from '@stevedore/staging';
 import { inOrder, limitOf, orderOf } from '../listing.js';
-import type { FileInfo, FilePage, ListOptions } from '../types.js';
-import { latest } from './gateways.js';
+import type { Page } from '../pages.js';
+import type { FileInfo, ListOptions } from '../types.js';
+import { askAll, type Others, othersToAsk } from './others.js';
 
 /**
- * Lists the files of all servers of a deployment. Every server lists its own, staged and merged,
- * from its FileMap, so a file that is merged meanwhile is not missed. The pages are merged in the
- * order of the keys, up to the first of their cursors: beyond it, a server may have files that it
- * has not listed yet. The page names the servers that could not be asked.
+ * Lists the files, or the groups, of all servers of a deployment. Every server lists its own, staged
+ * and merged, from its FileMap, so a file that is merged meanwhile is not missed. The pages are
+ * merged in their order, up to the first of their cursors: beyond it, a server may have something
+ * that it has not listed yet. The page names the servers that could not be asked.
  */
 
-type Asked = ListOptions & { readonly limit: number };
+type Asking = Pick<ListOptions, 'after' | 'limit'>;
+type Asked<Options> = Options & { readonly limit: number };
 
-export interface DeploymentListing {
-  /** Lists the files of this server and its workers. */
-  readonly here: (options: ListOptions) => Promise<FilePage>;
-  /** True for an origin whose files `here` lists. */
-  readonly isHere: (origin: number) => boolean;
-  /** URL at which others reach this server; empty if they cannot. */
-  readonly ownUrl: string;
-  /** Rejects with `MapError`. */
-  readonly gateways: () => Promise<readonly Gateway[]>;
-  readonly ask: (url: string, options: Asked) => Promise<FilePage>;
-  /** Known here to be deleted; its own server may not know yet. */
-  readonly isRemoved: (key: Buffer) => boolean;
+export interface DeploymentListing<Options, Listed> extends Others {
+  /** Lists what this server and its workers have. */
+  readonly here: (options: Options) => Promise<Listed>;
+  readonly ask: (url: string, options: Asked<Options>) => Promise<Listed>;
 }
 
-/** Maximum files of all pages together, unless that is too few for each of them. */
-const MAX_HELD_FILES = 20_000;
-const MIN_FILES_EACH = 20;
-const ASKED_AT_ONCE = 32;
+/** What is listed, and in which order. */
+export interface Ordering<What extends string, Item> {
+  readonly what: What;
+  /** The cursor behind an item. */
+  readonly cursorOf: (item: Item) => string;
+  /** Undefined for what is no cursor. */
+  readonly positionOf: (cursor: string) => Uint8Array | undefined;
+  readonly compare: (one: Uint8Array, other: Uint8Array) => number;
+}
+
+/** Throws `invalid_option`. */
+export function filesInOrder(options: ListOptions): Ordering<'files', FileInfo> {
+  return {
+    what: 'files',
+    cursorOf: ({ key }) => key,
+    positionOf: parseKey,
+    compare: inOrder(orderOf(options)),
+  };
+}
+
+export const GROUPS_IN_ORDER: Ordering<'groups', string> = {
+  what: 'groups',
+  cursorOf: (group) => group,
+  positionOf: (cursor) => Buffer.from(cursor),
+  compare: Buffer.compare,
+};
+
+/** Maximum items of all pages together, unless that is too few for each of them. */
+const MAX_HELD = 20_000;
+const MIN_EACH = 20;
 
 /** Rejects as `listFiles`, and with `storage_unavailable` if the map has never answered. */
-export async function listDeployment(
-  options: ListOptions,
-  { here, isHere, ownUrl, gateways, ask, isRemoved }: DeploymentListing,
-): Promise<FilePage> {
+export async function listDeployment<What extends string, Item, Options extends Asking>(
+  options: Options,
+  { here, ask, ...others }: DeploymentListing<Options, Page<What, Item>>,
+  ordering: Ordering<What, Item>,
+): Promise<Page<What, Item>> {
   const limit = limitOf(options);
-  const compare = inOrder(orderOf(options));
-  const { urls, away } = serversToAsk(await listed(gateways), isHere, ownUrl);
-  const each = Math.max(MIN_FILES_EACH, Math.floor(MAX_HELD_FILES / (urls.size + 1)));
-  const asked: Asked = { ...options, limit: Math.min(limit, each) };
-  const pages = [await here(asked)];
-  const queue = urls.entries();
-  const worker = async (): Promise<void> => {
-    for (const [url, origins] of queue) {
-      try {
-        const page = await ask(url, asked);
-        if (!isSound(page, asked, compare))
-          throw new Error(`${url} sent something else than a page`);
-        pages.push(page);
-      } catch {
-        away.push(...origins);
-      }
-    }
-  };
-  await Promise.all(Array.from({ length: Math.min(ASKED_AT_ONCE, urls.size) }, worker));
-  const { files, next } = mergePages(pages, limit, compare);
-  return {
-    files: files.filter(({ key }) => !isRemoved(parseKey(key)!)),
-    ...(next === undefined ? {} : { next }),
-    ...(away.length === 0 ? {} : { away: away.sort((a, b) => a - b) }),
-  };
+  const toAsk = await othersToAsk(others);
+  const each = Math.max(MIN_EACH, Math.floor(MAX_HELD / (toAsk.urls.size + 1)));
+  const asked = { ...options, limit: Math.min(limit, each) };
+  const own = await here(asked);
+  const { answers, away } = await askAll(toAsk, async (url) => {
+    const page = await ask(url, asked);
+    if (isSound(page, asked, ordering)) return page;
+    throw new Error(`${url} sent something else than a page`);
+  });
+  return { ...mergePages([own, ...answers], limit, ordering), ...(away ? { away } : {}) };
 }
 
-async function listed(gateways: () => Promise<readonly Gateway[]>): Promise<readonly Gateway[]> {
-  try {
-    return await gateways();
-  } catch (error) {
-    if (!(error instanceof MapError)) throw error;
-    const message = `the map does not say which servers there are: ${error.message}`;
-    throw new StoreError('storage_unavailable', message, { cause: error, retryable: true });
-  }
-}
-
-/** By URL the origins that it serves, and the origins that cannot be asked. */
-function serversToAsk(
-  gateways: readonly Gateway[],
-  isHere: (origin: number) => boolean,
-  ownUrl: string,
-): { readonly urls: ReadonlyMap<string, readonly number[]>; readonly away: number[] } {
-  const urls = new Map<string, number[]>();
-  const away: number[] = [];
-  const now = latest(gateways);
-  for (const gateway of gateways) {
-    const { origin, url, adoption } = gateway;
-    // The server that has adopted its files lists them.
-    if (isHere(origin) || adoption?.isDone) continue;
-    if (adoption || url === null || url === ownUrl || !isAlive(gateway, now)) away.push(origin);
-    else urls.set(url, [...(urls.get(url) ?? []), origin]);
-  }
-  return { urls, away };
-}
-
-type Compare = ReturnType<typeof inOrder>;
-
-/** Pages that begin after the same key, as one of at most `limit` files. */
-function mergePages(pages: readonly FilePage[], limit: number, compare: Compare): FilePage {
+/** Pages that begin after the same cursor, as one of at most `limit` items. */
+function mergePages<What extends string, Item>(
+  pages: readonly Page<What, Item>[],
+  limit: number,
+  { what, cursorOf, positionOf, compare }: Ordering<What, Item>,
+): Page<What, Item> {
+  const placed = (cursor: string) => ({ cursor, at: positionOf(cursor)! });
   const [end] = pages
-    .flatMap(({ next }) => (next === undefined ? [] : [parseKey(next)!]))
-    .sort(compare);
+    .flatMap(({ next }) => (next === undefined ? [] : [placed(next)]))
+    .sort((a, b) => compare(a.at, b.at));
   const sorted = pages
-    .flatMap(({ files }) => files.map((file) => ({ file, key: parseKey(file.key)! })))
-    .filter(({ key }) => !end || compare(key, end) <= 0)
-    .sort((a, b) => compare(a.key, b.key));
-  const files: FileInfo[] = sorted.slice(0, limit).map(({ file }) => file);
-  if (sorted.length > limit) return { files, next: files.at(-1)!.key };
-  return { files, ...(end ? { next: end.toString('base64url') } : {}) };
+    .flatMap((page) => page[what].map((item) => ({ item, ...placed(cursorOf(item)) })))
+    .filter(({ at }) => !end || compare(at, end.at) <= 0)
+    .sort((a, b) => compare(a.at, b.at))
+    // Several servers may have files of one group.
+    .filter(({ at }, index, all) => index === 0 || compare(at, all[index - 1]!.at) !== 0);
+  const shown = sorted.slice(0, limit);
+  const next = sorted.length > limit ? shown.at(-1) : end;
+  const page: object = {
+    [what]: shown.map(({ item }) => item),
+    ...(next && { next: next.cursor }),
+  };
+  return page as Page<What, Item>;
 }
 
 /** True if the page can be merged: not too long, in order, and going on after the cursor. */
-function isSound({ files, next }: FilePage, { after, limit }: Asked, compare: Compare): boolean {
-  const begin = after === undefined ? undefined : Buffer.from(after, 'base64url');
-  let last: Uint8Array | undefined = begin;
-  for (const file of files) {
-    const key = parseKey(file.key);
-    if (!key || (last && compare(key, last) <= 0)) return false;
-    last = key;
+function isSound<What extends string, Item>(
+  page: Page<What, Item>,
+  { after, limit }: Asking & { readonly limit: number },
+  { what, cursorOf, positionOf, compare }: Ordering<What, Item>,
+): boolean {
+  const begin = after === undefined ? undefined : positionOf(after);
+  let last = begin;
+  for (const item of page[what]) {
+    const at = positionOf(cursorOf(item));
+    if (!at || (last && compare(at, last) <= 0)) return false;
+    last = at;
   }
-  if (files.length > limit) return false;
-  const end = next === undefined ? undefined : parseKey(next);
-  if (!end) return next === undefined;
+  if (page[what].length > limit) return false;
+  const end = page.next === undefined ? undefined : positionOf(page.next);
+  if (!end) return page.next === undefined;
   return (!last || compare(end, last) >= 0) && (!begin || compare(end, begin) > 0);
 }

@@ -1,7 +1,15 @@
 import { type Readable, Transform } from 'node:stream';
 import { crc32 } from 'node:zlib';
 import { StoreError } from '@stevedore/staging/errors';
-import type { FileInfo, FilePage, FileState, IdPending, IdPendingReason } from '../types.js';
+import type {
+  FileInfo,
+  FilePage,
+  FileState,
+  Flushed,
+  GroupPage,
+  IdPending,
+  IdPendingReason,
+} from '../types.js';
 
 /** Checks a gateway's answers: the facts of a file, and its bytes. */
 
@@ -53,16 +61,30 @@ function pendingOf({ reason, by }: NonNullable<InfoJson['idPending']>): IdPendin
 
 /** The page of a listing in a gateway's JSON; undefined if it is malformed. */
 export function pageOf(json: unknown): FilePage | undefined {
-  const { files, next, away } = (json ?? {}) as Partial<Record<keyof FilePage, unknown>>;
+  const { files } = Object(json) as Partial<Record<keyof FilePage, unknown>>;
   if (!Array.isArray(files)) return undefined;
   const infos = files.map(infoOf);
   if (!infos.every((info) => info !== undefined)) return undefined;
+  return { files: infos, ...endOf(json) };
+}
+
+/** The page of groups in a gateway's JSON; undefined if it is malformed. */
+export function groupPageOf(json: unknown): GroupPage | undefined {
+  const { groups } = Object(json) as Partial<Record<keyof GroupPage, unknown>>;
+  if (!Array.isArray(groups) || !groups.every((name) => typeof name === 'string')) return undefined;
+  return { groups, ...endOf(json) };
+}
+
+function endOf(json: unknown): Pick<FilePage, 'next' | 'away'> {
+  const { next } = Object(json) as { readonly next?: unknown };
+  return { ...(typeof next === 'string' ? { next } : {}), ...awayOf(json) };
+}
+
+/** Which servers a gateway could not ask. */
+export function awayOf(json: unknown): Flushed {
+  const { away } = Object(json) as { readonly away?: unknown };
   const isAway = Array.isArray(away) && away.every((origin) => Number.isSafeInteger(origin));
-  return {
-    files: infos,
-    ...(typeof next === 'string' ? { next } : {}),
-    ...(isAway ? { away } : {}),
-  };
+  return isAway ? { away } : {};
 }
 
 /** Destroys a body that nobody reads; an unhandled error of it would end the process. */

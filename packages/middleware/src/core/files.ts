@@ -1,5 +1,12 @@
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
-import type { GetOptions, ListOptions, Receipt, Store, StoredFile } from '@stevedore/client';
+import type {
+  GetOptions,
+  GroupOptions,
+  ListOptions,
+  Receipt,
+  Store,
+  StoredFile,
+} from '@stevedore/client';
 import { closeAfterReply, hasUnreadBody } from './http/connection.js';
 import { type Answer, answerFile, type Presentation } from './http/file-answer.js';
 import { UnsentBytes } from './http/unsent-bytes.js';
@@ -264,6 +271,11 @@ export class Files {
   async list({ method }: IncomingMessage, options: ListOptions, base: string): Promise<Answer> {
     const { files, ...rest } = await this.store.list(options);
     return this.#told(method, { files: files.map((each) => receiptJson(each, base)), ...rest });
+  }
+
+  /** GET and HEAD of the groups. */
+  async groups({ method }: IncomingMessage, options: GroupOptions): Promise<Answer> {
+    return this.#told(method, await this.store.groups(options));
   }
 
   /** 200 with a value as JSON. */

@@ -54,6 +54,12 @@ export class FileMapQueries extends Statements {
       WHERE f.grp = ? AND f.key < ? AND f.deleted IS NULL ORDER BY f.key DESC LIMIT ?`,
   );
 
+  /** The first group behind this one, in the order of their bytes, though its files may have expired. */
+  readonly groupBehind = this.value<[group: string], string>(
+    `SELECT grp FROM files INDEXED BY files_by_group
+      WHERE grp > ? ORDER BY grp LIMIT 1`,
+  );
+
   /** Files that wait for a trunk, in order of arrival, after the given position. */
   readonly waiting = this.files<[segment: number, position: number, limit: number]>(
     `${WAITING} INDEXED BY files_waiting
