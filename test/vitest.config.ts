@@ -16,8 +16,7 @@ const LONGEST = [
  */
 const SHARING = [
   ...['async', 'balance', 'cache', 'disk', 'fastdfs', 'node', 'options', 'protocol', 'tracker'],
-  ...['wire', 'staging/container', 'staging/filemap', 'staging/merge', 'staging/repair'],
-  ...['staging/upkeep'],
+  'wire',
 ].map((folder) => `${folder}/**/*.test.ts`);
 
 class LongestFirst extends BaseSequencer {
