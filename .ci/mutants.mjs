@@ -32,7 +32,6 @@ await symlink(join(root, others), join(folder, others));
 await writeFile(
   join(folder, 'test', 'vitest.mutants.config.ts'),
   `import config from './vitest.config.ts';
-config.test.projects = undefined;
 config.test.include = ${JSON.stringify(names.map(([name]) => `${name}/**/*.test.ts`))};
 config.test.testNamePattern = /^(?!.*${LONG})/;
 export default config;

@@ -10,15 +10,6 @@ const LONGEST = [
   'e2e/drill.test.ts',
 ];
 
-/**
- * Their files leave nothing behind in a process, and share one: each is spared loading the packages
- * once more. Where a file changes what belongs to its process, its folder is not among them.
- */
-const SHARING = [
-  ...['async', 'balance', 'cache', 'disk', 'fastdfs', 'node', 'options', 'protocol', 'tracker'],
-  'wire',
-].map((folder) => `${folder}/**/*.test.ts`);
-
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const place = ({ moduleId }: TestSpecification): number => {
@@ -36,21 +27,12 @@ class LongestFirst extends BaseSequencer {
 export default defineConfig({
   test: {
     root: import.meta.dirname,
+    include: ['**/*.test.ts'],
+    exclude: ['dist/**', 'node_modules/**'],
     pool: 'forks',
     // What is built is imported as Node does it, not transformed once more for each file of tests.
     server: { deps: { external: [/\/(?:packages\/[^/]+|gateway|bench)\/dist\//] } },
     maxWorkers: 2,
-    projects: [
-      { extends: true, test: { name: 'sharing', include: SHARING, isolate: false } },
-      {
-        extends: true,
-        test: {
-          name: 'alone',
-          include: ['**/*.test.ts'],
-          exclude: [...SHARING, 'dist/**', 'node_modules/**'],
-        },
-      },
-    ],
     sequence: { sequencer: LongestFirst },
     testTimeout: 60_000,
     hookTimeout: 60_000,
