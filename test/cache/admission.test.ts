@@ -25,7 +25,8 @@ describe('admission', () => {
   it.each([200, KIB, 8 * KIB, 64 * KIB])(
     'keeps it through a scan of 20 times the cache, with files of %i bytes',
     async (bytes) => {
-      const cacheBytes = 16 * 1024 * KIB;
+      // Thousands of small files, and hundreds of large ones, are enough.
+      const cacheBytes = (bytes < 8 * KIB ? 4 : 16) * 1024 * KIB;
       const files = Math.floor(cacheBytes / (bytes + 260));
       const content = Buffer.allocUnsafeSlow(bytes);
       const cache = new FileCache({ maxBytes: cacheBytes });

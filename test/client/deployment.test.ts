@@ -3,7 +3,7 @@ import { cp } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { discardFileMap, type FileStore, type OpenOptions, open } from '@stevedore/client';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { needsPostgres, PostgresServer } from '../map/postgres-server.js';
 import { soon } from '../support/soon.js';
 import { temporaryFolder } from '../support/temporary.js';
@@ -28,9 +28,9 @@ async function pair(map: string, options: OpenOptions = {}) {
 
 const sqlite = (): string => `sqlite:${join(temporaryFolder(), 'map.db')}`;
 
-function suite(newMap: () => Promise<string>): void {
+function suite(newMap: () => string): void {
   it('reads files that another server has merged', async () => {
-    const { first, second } = await pair(await newMap(), { smallFileLimit: '1MiB' });
+    const { first, second } = await pair(newMap(), { smallFileLimit: '1MiB' });
     const meta = { name: 'a "photo" ü.jpg', type: 'image/jpeg', group: 'album' };
     const small = await first.put(CONTENT, meta);
     const empty = await first.put(Buffer.alloc(0));
@@ -52,7 +52,7 @@ function suite(newMap: () => Promise<string>): void {
   });
 
   it('gives a file of a thin trunk no id at any server, however old the trunk is', async () => {
-    const map = await newMap();
+    const map = newMap();
     const directory = temporaryFolder();
     const node = await server({});
     const trackers = node.trackers as string[];
@@ -76,7 +76,7 @@ function suite(newMap: () => Promise<string>): void {
   });
 
   it('deletes at every server what is deleted at one, whoever staged it', async () => {
-    const { first, second } = await pair(await newMap());
+    const { first, second } = await pair(newMap());
     const receipts = await Promise.all([0, 1, 2].map((each) => first.put(`file ${each}`)));
     await first.flush();
     const [byOwner, byOther, bySlice] = receipts as [
@@ -102,7 +102,7 @@ function suite(newMap: () => Promise<string>): void {
   });
 
   it('has deleted a file for every server before its deletion is acknowledged', async () => {
-    const map = await newMap();
+    const map = newMap();
     const { first, second } = await pair(map);
     const merged = await Promise.all([0, 1].map((each) => first.put(`file ${each}`)));
     await first.flush();
@@ -117,7 +117,7 @@ function suite(newMap: () => Promise<string>): void {
   });
 
   it('finds no file at its start that another server deleted while it was stopped', async () => {
-    const map = await newMap();
+    const map = newMap();
     const node = await server({});
     const options = { map, trackers: node.trackers as string[], mergeMaxAge: '1h' };
     const directory = temporaryFolder();
@@ -140,7 +140,7 @@ function suite(newMap: () => Promise<string>): void {
     await alone.flush();
     await alone.delete(gone.key);
     await alone.close();
-    const map = await newMap();
+    const map = newMap();
     const first = await server({ directory, map });
     const second = await server({ map, trackers: first.trackers as string[] });
     expect((await (await soon(() => second.get(kept.key))).bytes()).toString()).toBe('kept');
@@ -148,7 +148,7 @@ function suite(newMap: () => Promise<string>): void {
   });
 
   it('counts the servers that are there', async () => {
-    const { first, second } = await pair(await newMap());
+    const { first, second } = await pair(newMap());
     const count = (servers: number) =>
       soon(async () => expect(first.deployment!.liveServers()).toBe(servers));
     await count(2);
@@ -157,7 +157,7 @@ function suite(newMap: () => Promise<string>): void {
   });
 
   it('refuses a copy of a directory while the other one is in use', async () => {
-    const map = await newMap();
+    const map = newMap();
     const { first } = await pair(map);
     const directory = temporaryFolder();
     const second = await server({ map, directory, trackers: first.trackers as string[] });
@@ -183,11 +183,18 @@ function suite(newMap: () => Promise<string>): void {
   });
 }
 
-describe('servers with a map in SQLite', () => suite(async () => sqlite()));
+// One map is as good as another here: test/map holds them all to one contract.
+describe('servers with a map', () => {
+  if (needsPostgres.missing) return suite(sqlite);
+  let server: PostgresServer;
+  beforeAll(async () => {
+    server = await PostgresServer.start(true);
+  });
+  afterAll(() => server.stop());
+  suite(() => server.newDatabase());
+});
 
 describe.skipIf(needsPostgres.missing)('servers with a map in PostgreSQL', () => {
-  suite(async () => (await PostgresServer.start()).url);
-
   it('tell it of a deletion although the FileMap was lost before it could be told', async () => {
     const database = await PostgresServer.start();
     const directory = temporaryFolder();

@@ -5,6 +5,7 @@ import { crc32 } from 'node:zlib';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { needsPostgres, PostgresServer } from '../map/postgres-server.js';
 import { BadLink, type LinkState } from '../support/bad-link.js';
+import { CRASH_SHARE, CRASH_SEED as SEED } from '../support/crash-sample.js';
 import { Daemon, freePorts } from '../support/kill-cluster.js';
 import { Random } from '../support/random.js';
 import { identityOf, storedTimes } from '../support/stored-twice.js';
@@ -14,11 +15,11 @@ import { temporaryFolder } from '../support/temporary.js';
  * Two gateways, a tracker, two storages and PostgreSQL under load, each a process that is killed or
  * stopped for a while, and links between them that drop, stall or cut what passes. What one gateway
  * has acknowledged is never "not found" at the other one, its bytes are never others, what is deleted
- * stays so, and in the end all of it is at both and in one trunk only. STEVEDORE_TEST_DEPLOYMENT_MS
+ * stays so, and in the end all of it is at both and in one trunk only. STEVEDORE_TEST_CRASH_SHARE
  * says for how long, STEVEDORE_TEST_SEED which troubles.
  */
 
-const RUN_MS = Number(process.env.STEVEDORE_TEST_DEPLOYMENT_MS ?? 30_000);
+const RUN_MS = 120_000 * CRASH_SHARE;
 /** A run that does next to nothing proves nothing. */
 const LEAST = RUN_MS / 60_000;
 const LOADERS = 4;
@@ -112,9 +113,7 @@ describe.skipIf(needsPostgres.missing)('a deployment under kills', () => {
   test('loses, alters and denies no acknowledged file, and brings no deleted one back', {
     timeout: RUN_MS + SETTLE_MS + UNIQUE_MS + 120_000,
   }, async () => {
-    const seed = Number(process.env.STEVEDORE_TEST_SEED ?? Math.floor(Math.random() * 2 ** 32));
-    console.log(`seed ${seed}`);
-    const random = new Random(seed);
+    const random = new Random(SEED);
     const { database, daemons, links, urls, storePaths } = await deployment();
     const files: Kept[] = [];
     const findings: string[] = [];
@@ -242,9 +241,9 @@ describe.skipIf(needsPostgres.missing)('a deployment under kills', () => {
     while (twice().length > 0 && performance.now() < unique) await sleep(2000);
     findings.push(...twice().slice(0, 10));
     const merged = storedTimes(storePaths[0]!).size;
-    console.log(JSON.stringify({ ...counts, troubles: troubles.length, merged }), `seed ${seed}`);
+    console.log(JSON.stringify({ ...counts, troubles: troubles.length, merged }), `seed ${SEED}`);
     const last = [...daemons].map(([name, daemon]) => `${name}: ${daemon.lastLines()}`).join('\n');
-    expect(findings, `seed ${seed}\n${troubles.slice(-40).join(', ')}\n${last}`).toEqual([]);
+    expect(findings, `seed ${SEED}\n${troubles.slice(-40).join(', ')}\n${last}`).toEqual([]);
     expect(counts.uploads).toBeGreaterThan(100 * LEAST);
     expect(counts.reads).toBeGreaterThan(100 * LEAST);
     expect(counts.deletions).toBeGreaterThan(10 * LEAST);

@@ -4,6 +4,7 @@ import type { Agent } from 'node:http';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { openDatabase } from '@stevedore/disk/sqlite';
+import { startGateway } from '@stevedore/gateway';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { type Ask, ask, connections } from '../gateway/workers/asking.js';
 import { needsPostgres, PostgresServer } from '../map/postgres-server.js';
@@ -23,36 +24,42 @@ const WORKERS = 2;
 interface Server {
   readonly url: string;
   readonly directory: string;
-  readonly daemon: Daemon;
   /** One connection for each process. */
   agents: readonly Agent[];
 }
 
+interface KilledServer extends Server {
+  readonly daemon: Daemon;
+}
+
 /**
  * The first has a partner that the default would not choose, and that has workers. The second
- * would be chosen by default.
+ * would be chosen by default; it is in this process, with FastDFS unless that is elsewhere.
  */
-async function three(mapUrl?: string, ...ofFirst: string[]) {
+async function three({ mapUrl, trackers, ofFirst = [] }: ThreeOptions = {}) {
   const folder = temporaryFolder();
-  const [tracker, storage, ...ports] = (await freePorts(5)).map(String) as [string, ...string[]];
-  const trackers = `127.0.0.1:${tracker}`;
+  const ports = (await freePorts(3)).map(String);
   const path = join(folder, 'map.db');
   const map = mapUrl ?? `sqlite:${path}`;
   const urls = ports.map((port) => `http://127.0.0.1:${port}`).sort() as [string, string, string];
+  const inHere = await startGateway({
+    ...{ directory: join(folder, 'g2'), port: Number(new URL(urls[1]).port), peerUrl: urls[1] },
+    ...{ map, mergeMaxAge: '1h', logLevel: 'silent' },
+    ...(trackers ? { trackers } : { trackerPort: 0, storagePort: 0 }),
+  });
+  onTestFinished(() => inHere.close());
+  const second: Server = { url: urls[1], directory: join(folder, 'g2'), agents: [] };
   const start = daemonsIn(folder);
-  await start(['tracker', '--port', tracker]);
-  const paths = ['--store-paths', join(folder, 's1')];
-  const storing = await start(['storage', '--port', storage!, '--trackers', trackers, ...paths]);
-  const gateway = async (name: string, url: string, ...more: string[]): Promise<Server> => {
+  const gateway = async (name: string, url: string, ...more: string[]): Promise<KilledServer> => {
     const directory = join(folder, name);
     const daemon = await start([
       ...['gateway', '--directory', directory, '--port', new URL(url).port, '--peer-url', url],
-      ...['--trackers', trackers, '--map', map, '--merge-max-age', '1h', ...more],
+      ...['--trackers', inHere.store.trackers.join(','), '--map', map],
+      ...['--merge-max-age', '1h', ...more],
     ]);
     return { url, directory, daemon, agents: [] };
   };
   const third = await gateway('g3', urls[2], '--workers', String(WORKERS));
-  const second = await gateway('g2', urls[1]);
   const copies = ['--staged-copies', '2', '--partner', urls[2]];
   const first = await gateway('g1', urls[0], ...copies, ...ofFirst);
   second.agents = await connections({ url: second.url } as never, 1);
@@ -68,7 +75,7 @@ async function three(mapUrl?: string, ...ofFirst: string[]) {
   const originsOf = ({ url }: Server) =>
     query('SELECT origin FROM stevedore_gateway WHERE url = ?', url).map((row) => row.origin);
   return {
-    ...{ map, query, first, second, third, originsOf, storage: storing },
+    ...{ map, query, first, second, third, originsOf },
     get origin() {
       return originsOf(first)[0] as number;
     },
@@ -82,6 +89,12 @@ async function three(mapUrl?: string, ...ofFirst: string[]) {
         { timeout: 60_000 },
       ),
   };
+}
+
+interface ThreeOptions {
+  readonly mapUrl?: string;
+  readonly trackers?: string;
+  readonly ofFirst?: readonly string[];
 }
 
 type Three = Awaited<ReturnType<typeof three>>;
@@ -203,7 +216,7 @@ test('a killed gateway’s files are deleted at the others, and it finds that wh
 });
 
 test('what a gateway deleted before it was killed is gone at every other one', async () => {
-  const servers = await three(undefined, '--merge-max-age', '100ms');
+  const servers = await three({ ofFirst: ['--merge-max-age', '100ms'] });
   const { first, second, third } = servers;
   const keys = await postAll(first);
   await soon(async () => expect(await statuses(servers, keys)).toEqual(allOf(200)));
@@ -287,8 +300,15 @@ function adopting({ map, origin }: Three) {
 }
 
 test('an adoption that has not seen every place says which, and does not end', async () => {
-  const servers = await three();
-  const { first, third, storage, origin } = servers;
+  const folder = temporaryFolder();
+  const [tracker, port] = (await freePorts(2)).map(String) as [string, string];
+  const trackers = `127.0.0.1:${tracker}`;
+  const start = daemonsIn(folder);
+  await start(['tracker', '--port', tracker]);
+  const paths = ['--store-paths', join(folder, 's1')];
+  const storage = await start(['storage', '--port', port, '--trackers', trackers, ...paths]);
+  const servers = await three({ trackers });
+  const { first, third, origin } = servers;
   const keys = await postAll(first);
   await Promise.all([first, third].map(({ daemon }) => daemon.kill()));
   await storage.kill();
@@ -321,7 +341,7 @@ test('an adoption that has not seen every place says which, and does not end', a
 describe.skipIf(needsPostgres.missing)('a gateway that starts while the map is down', () => {
   test('has its partner and the other gateways, and stores and serves', async () => {
     const database = await PostgresServer.start();
-    const servers = await three(database.url);
+    const servers = await three({ mapUrl: database.url });
     const { first, second, third } = servers;
     const foreign = await post(second, 'staged at another one');
     const keys = await postAll(first);

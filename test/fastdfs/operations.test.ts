@@ -1,6 +1,6 @@
 import { crc32 } from 'node:zlib';
 import { type Received, replyFrame } from '@stevedore/bench/cluster';
-import type { FastdfsClient, FetchTarget } from '@stevedore/fastdfs';
+import { FastdfsClient, type FetchTarget } from '@stevedore/fastdfs';
 import {
   appendFile,
   listAllGroups,
@@ -8,7 +8,7 @@ import {
   truncateFile,
   uploadSlaveFile,
 } from '@stevedore/protocol';
-import { describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import { clientOf, failure, goodServer } from '../support/fastdfs.js';
 import { HELLO, HELLO_ID } from '../support/good-server.js';
 import { clusterSetup } from '../support/test-cluster.js';
@@ -125,7 +125,8 @@ describe('info', () => {
 });
 
 describe('describe', () => {
-  const client = clientOf('127.0.0.1:1');
+  const client = new FastdfsClient({ trackers: ['127.0.0.1:1'] });
+  afterAll(() => client.close());
 
   it.each(fileIdVectors().map((vector) => [vector.file_id, vector] as const))(
     'tells of %s what its name holds',

@@ -174,8 +174,8 @@ it.each([...OF_DISK, ...OF_FILE])(
   'no answer is internal when %s fails',
   async (operation) => {
     await openGateway();
+    let at = await stored();
     for (const error of [...FULL, ...SHORT, ...FAILED]) {
-      const at = await stored();
       failing = { operation, error };
       const codes = new Set<string>();
       try {
@@ -193,8 +193,8 @@ it.each([...OF_DISK, ...OF_FILE])(
         codes: [],
       });
       // And works again.
-      const { small, large } = await stored();
-      for (const key of [small, large]) {
+      at = await stored();
+      for (const key of [at.small, at.large]) {
         expect(await seen(send('GET', `/files/${key}`))).toMatchObject({ status: 200 });
       }
     }

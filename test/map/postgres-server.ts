@@ -23,6 +23,7 @@ const owner = isRoot ? { uid: NOBODY, gid: NOBODY } : {};
 export class PostgresServer {
   readonly port: number;
   readonly #folder: string;
+  #databases = 0;
   #process: ChildProcess | undefined;
 
   private constructor(port: number, folder: string) {
@@ -49,6 +50,14 @@ export class PostgresServer {
 
   get url(): string {
     return `postgres://test@127.0.0.1:${this.port}/postgres`;
+  }
+
+  /** The URL of a new, empty database, for tests that share the server. */
+  newDatabase(): string {
+    this.#databases += 1;
+    const name = `test_${this.#databases}`;
+    this.run(`CREATE DATABASE ${name}`);
+    return `postgres://test@127.0.0.1:${this.port}/${name}`;
   }
 
   async restart(): Promise<void> {

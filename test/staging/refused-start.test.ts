@@ -12,7 +12,7 @@ import { type HostState, SimulatedHost } from '../support/simulated-host.js';
  * so it must not rely on that.
  */
 
-const SEED = Number(process.env.TEST_SEED ?? 1);
+const SEED = Number(process.env.STEVEDORE_TEST_SEED ?? 1);
 /** Of a start, until it has read the container. */
 const LAST_OPERATION = 24;
 const HARMS: readonly FileMapHarm[] = ['kept', 'stale', 'deleted'];

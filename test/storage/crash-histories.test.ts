@@ -1,17 +1,13 @@
 import { expect, test } from 'vitest';
+import { CRASH_SEED, CRASH_SHARE } from '../support/crash-sample.js';
 import { inParallel } from '../support/parallel.js';
 import { runStorageHistory } from '../support/storage-history.js';
 
-/**
- * Random histories by the thousand. TEST_SEED runs one of them, TEST_HISTORIES as
- * many as it says, TEST_FIRST_SEED from another seed on.
- */
+/** Random histories by the thousand; one that fails says its seed. */
 
 const AT_A_TIME = 24;
-const one = process.env.TEST_SEED;
-const count = Number(process.env.TEST_HISTORIES ?? 1000);
-const first = Number(process.env.TEST_FIRST_SEED ?? 1);
-const seeds = one ? [Number(one)] : Array.from({ length: count }, (_, index) => first + index);
+const count = process.env.STEVEDORE_TEST_SEED ? 1 : 1000 * CRASH_SHARE;
+const seeds = Array.from({ length: count }, (_, index) => CRASH_SEED + index);
 
 // Most answers of the disk are errors that nobody prints.
 if (seeds.length > 1) Error.stackTraceLimit = 0;

@@ -1,18 +1,12 @@
 import { FastdfsClient, FastdfsError, type FastdfsOptions } from '@stevedore/fastdfs';
-import { afterEach, expect } from 'vitest';
+import { expect, onTestFinished } from 'vitest';
 import { GoodServer } from './good-server.js';
 
 /** Servers and clients of one test, closed behind it; and what tests say about failures. */
 
-const opened: { close(): Promise<void> }[] = [];
-
-afterEach(async () => {
-  for (const each of opened.splice(0).reverse()) await each.close();
-});
-
 export async function goodServer(host?: string): Promise<GoodServer> {
   const server = await GoodServer.listen(host);
-  opened.push(server);
+  onTestFinished(() => server.close());
   return server;
 }
 
@@ -22,7 +16,7 @@ export function clientOf(
 ): FastdfsClient {
   const list = typeof trackers === 'string' ? [trackers] : trackers;
   const client = new FastdfsClient({ trackers: list, ...options });
-  opened.push(client);
+  onTestFinished(() => client.close());
   return client;
 }
 

@@ -17,9 +17,26 @@ export interface GatewayProcess {
 
 export const COMMAND = join(import.meta.dirname, '../../gateway/dist/main.js');
 
+/** Ends with the test. */
 export async function startGatewayProcess(
   directory: string,
   ...flags: string[]
+): Promise<GatewayProcess> {
+  return await launch(directory, flags, onTestFinished);
+}
+
+/** Ends when it is stopped: for the tests of a file that share it. */
+export async function launchGatewayProcess(
+  directory: string,
+  ...flags: string[]
+): Promise<GatewayProcess> {
+  return await launch(directory, flags, () => undefined);
+}
+
+async function launch(
+  directory: string,
+  flags: readonly string[],
+  atTheEnd: (work: () => Promise<void>) => void,
 ): Promise<GatewayProcess> {
   const args = ['gateway', '--directory', directory, '--port', '0'];
   const ports = ['--tracker-port', '0', '--storage-port', '0', '--id-max-age', '0'];
@@ -27,7 +44,7 @@ export async function startGatewayProcess(
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   const exited = new Promise<number | null>((resolve) => child.once('exit', resolve));
-  onTestFinished(async () => {
+  atTheEnd(async () => {
     child.kill('SIGKILL');
     await exited;
   });

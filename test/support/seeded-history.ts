@@ -14,7 +14,7 @@ export async function runSeeded<History extends SeededHistory>(
     await history.run();
     return history;
   } catch (error) {
-    const message = `TEST_SEED=${seed}: ${(error as Error).message}\n${history.lines.join('\n')}`;
+    const message = `STEVEDORE_TEST_SEED=${seed}: ${(error as Error).message}\n${history.lines.join('\n')}`;
     throw new Error(message, { cause: error });
   } finally {
     await history.host.dispose();

@@ -56,7 +56,7 @@ export interface NewContent {
 }
 
 const MEMORY_FOLDER = '/dev/shm';
-const PATIENT_MS = 20_000;
+const PATIENT_MS = 60_000;
 const STORE_ATTEMPTS = 60;
 const ROTTEN = '10.1.2.4:23000';
 const ROT_MARK_BYTES = 50;

@@ -21,20 +21,6 @@ function workers(now: () => number) {
   return [worker(), worker()] as const;
 }
 
-it('one rate counts for all workers', async () => {
-  let now = 0;
-  const [one, other] = workers(() => now);
-  const limited = key({ requestsPerSecond: 2 });
-  await one.ledger.request(limited);
-  await other.ledger.request(limited);
-  const refused = { code: 'rate_limited', headers: { 'retry-after': '1' } };
-  await expect(one.ledger.request(limited)).rejects.toMatchObject(refused);
-  await expect(other.ledger.request(limited)).rejects.toMatchObject(refused);
-  await one.ledger.request(key({}));
-  now = 1_000;
-  await other.ledger.request(limited);
-});
-
 it('one quota counts for all workers, and what a dead one had reserved is free again', async () => {
   const [one, other] = workers(() => 0);
   const limited = key({ bytesPerDay: 100 });

@@ -15,7 +15,7 @@ import { type HostState, SimulatedHost } from '../../support/simulated-host.js';
  * is there, also if it was being moved.
  */
 
-const SEED = Number(process.env.TEST_SEED ?? 1);
+const SEED = Number(process.env.STEVEDORE_TEST_SEED ?? 1);
 const OPTIONS = { durability: 'os', segmentBytes: 2500, retain: 0 } as const;
 const CRASHES: readonly (readonly [CrashMode, FileMapHarm])[] = [
   ['lost', 'kept'],
