@@ -10,8 +10,6 @@ import { version } from '../program.js';
  * a path does not have.
  */
 export function describeApi(app: FastifyInstance): void {
-  // The routes check their requests themselves.
-  app.setValidatorCompiler(() => () => true);
   for (const schema of schemas) app.addSchema(schema);
   app.register(swagger, {
     exposeHeadRoutes: true,
@@ -55,8 +53,8 @@ export function openapiRoute(app: FastifyInstance): void {
 }
 
 /**
- * The JSON of the gateway's answers, for the description and for serialisation. Each schema names
- * every property of its type: the compiler checks that.
+ * The JSON of the gateway's answers, for the description. Each schema names every property of its
+ * type: the compiler checks that.
  */
 
 type Schema = Readonly<Record<string, unknown>>;
