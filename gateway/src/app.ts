@@ -251,7 +251,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     feed.close();
     files.close();
   });
-  describeApi(app);
+  const describe = describeApi(app);
   app.register(async (scope) => {
     healthRoutes(scope, store, options.leaving);
     metricsRoutes(scope, { contentType: registry.contentType, metrics }, access);
@@ -262,7 +262,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     const flush: FileStore['flush'] = options.flush ?? ((how) => store.flush(how));
     flushRoutes(scope, { files, access, deployment, flush });
     fileRoutes(scope, { files, store, access, policies, charges, forwarder, serveTrunks, ready });
-    openapiRoute(scope);
+    openapiRoute(scope, describe);
   });
   return app;
 }

@@ -1,15 +1,31 @@
-import swagger from '@fastify/swagger';
 import type { Flushed, GroupPage, Readiness } from '@stevedore/client';
 import { type ProblemBody, problemCodes, type ReceiptJson } from '@stevedore/middleware/core';
-import type { FastifyInstance } from 'fastify';
+import { type FastifyInstance, fastify, type RouteOptions } from 'fastify';
 import { version } from '../program.js';
 
 /**
- * The description of the API, generated from the schemas of the routes registered after this;
- * `/openapi.json` serves it. Routes without a schema belong to the console, or refuse methods that
- * a path does not have.
+ * The description of the API, generated from the schemas of the routes that the app registers after
+ * this; `/openapi.json` serves it. Routes without a schema belong to the console, or refuse methods
+ * that a path does not have.
  */
-export function describeApi(app: FastifyInstance): void {
+export function describeApi(app: FastifyInstance): () => Promise<object> {
+  const routes: RouteOptions[] = [];
+  app.addHook('onRoute', ({ method, url, schema, handler }) => {
+    if (schema && !('hide' in schema)) routes.push({ method, url, schema, handler });
+  });
+  let description: Promise<object> | undefined;
+  return () => {
+    description ??= descriptionOf(routes);
+    return description;
+  };
+}
+
+/** Of an app that answers nothing, and only when it is asked for: a start need not load all this. */
+async function descriptionOf(routes: readonly RouteOptions[]): Promise<object> {
+  const { default: swagger } = await import('@fastify/swagger');
+  const app = fastify({ exposeHeadRoutes: false });
+  app.setValidatorCompiler(() => () => true);
+  app.setSerializerCompiler(() => JSON.stringify);
   for (const schema of schemas) app.addSchema(schema);
   app.register(swagger, {
     exposeHeadRoutes: true,
@@ -36,19 +52,24 @@ export function describeApi(app: FastifyInstance): void {
     },
     refResolver: { buildLocalReference: (json, _baseUri, _fragment, index) => nameOf(json, index) },
   });
+  app.register(async (scope) => {
+    for (const route of routes) scope.route(route);
+  });
+  await app.ready();
+  return app.swagger();
 }
 
 function nameOf(json: { readonly $id?: unknown }, index: number): string {
   return typeof json.$id === 'string' ? json.$id : `Schema${index}`;
 }
 
-export function openapiRoute(app: FastifyInstance): void {
+export function openapiRoute(app: FastifyInstance, describe: () => Promise<object>): void {
   app.get('/openapi.json', { schema: { hide: true } as never }, async ({ publicBase }, reply) => {
     const servers = [{ url: publicBase || '/' }];
     return reply
       .header('content-type', 'application/json; charset=utf-8')
       .header('cache-control', 'no-cache')
-      .send(JSON.stringify({ ...app.swagger(), servers }));
+      .send(JSON.stringify({ ...(await describe()), servers }));
   });
 }
 
