@@ -161,7 +161,6 @@ export class Lookup {
     throw new StoreError(
       'storage_unavailable',
       `the FileMap is being rebuilt and does not know ${key} yet`,
-      { retryable: true },
     );
   }
 

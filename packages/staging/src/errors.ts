@@ -1,41 +1,43 @@
 import { isError } from '@stevedore/protocol';
 
 /**
- * Operating errors of the store. `code` is stable. Messages say what happened, to what, and what to
- * do. docs/REFERENCE.md lists all codes.
+ * Operating errors of the store: whether the same call may succeed later. A code never changes its
+ * meaning. Messages say what happened, to what, and what to do. docs/REFERENCE.md lists all codes.
  */
+export const STORE_ERRORS = {
+  aborted: false,
+  body_used: false,
+  client_room_exceeded: true,
+  closed: false,
+  container_full: true,
+  corrupt: false,
+  directory_locked: false,
+  directory_unusable: false,
+  disk_failed: true,
+  disk_full: true,
+  filemap_locked: true,
+  invalid_id: false,
+  invalid_option: false,
+  length_mismatch: false,
+  missing_in_fastdfs: false,
+  not_found: false,
+  offset_mismatch: false,
+  overloaded: true,
+  partner_away: true,
+  port_in_use: false,
+  range_not_satisfiable: false,
+  refused: false,
+  storage_unavailable: true,
+  too_large: false,
+  too_many_unfinished: true,
+  unsupported: false,
+} as const;
 
-export type StoreErrorCode =
-  | 'aborted'
-  | 'body_used'
-  | 'client_room_exceeded'
-  | 'closed'
-  | 'container_full'
-  | 'corrupt'
-  | 'directory_locked'
-  | 'directory_unusable'
-  | 'disk_failed'
-  | 'disk_full'
-  | 'filemap_locked'
-  | 'invalid_id'
-  | 'invalid_option'
-  | 'length_mismatch'
-  | 'missing_in_fastdfs'
-  | 'not_found'
-  | 'offset_mismatch'
-  | 'overloaded'
-  | 'partner_away'
-  | 'port_in_use'
-  | 'range_not_satisfiable'
-  | 'refused'
-  | 'storage_unavailable'
-  | 'too_large'
-  | 'too_many_unfinished'
-  | 'unsupported';
+export type StoreErrorCode = keyof typeof STORE_ERRORS;
 
 export interface StoreErrorDetails {
   readonly cause?: unknown;
-  /** True if the same call may succeed later. */
+  /** Where it is not what the code says. */
   readonly retryable?: boolean;
 }
 
@@ -47,7 +49,7 @@ export class StoreError extends Error {
   constructor(code: StoreErrorCode, message: string, details: StoreErrorDetails = {}) {
     super(message, details.cause === undefined ? undefined : { cause: details.cause });
     this.code = code;
-    this.retryable = details.retryable ?? false;
+    this.retryable = details.retryable ?? STORE_ERRORS[code];
   }
 }
 
@@ -100,7 +102,7 @@ export function storeErrorOf(error: unknown): unknown {
   const code = systemCodeOf(error);
   if (!code) return error;
   const message = `${WHAT_TO_DO[code]} (${(error as Error).message})`;
-  return new StoreError(code, message, { cause: error, retryable: true });
+  return new StoreError(code, message, { cause: error });
 }
 
 /** Runs the work; errors of the system and of SQLite become StoreErrors. */

@@ -330,7 +330,6 @@ export class ConnectedStore implements Store {
     if (this.#isClosing) return new StoreError('closed', 'the store is closed', { cause: error });
     return new StoreError('storage_unavailable', `the answer was cut off: ${error.message}`, {
       cause: error,
-      retryable: true,
     });
   }
 

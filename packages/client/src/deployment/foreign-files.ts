@@ -303,18 +303,14 @@ export class ForeignFiles {
     if (found.length > 0) return found;
     const now = await claim(before);
     if (now.origin === deployment.origin) return [];
-    throw new StoreError('storage_unavailable', 'another server is making this upload', {
-      retryable: true,
-    });
+    throw new StoreError('storage_unavailable', 'another server is making this upload');
   }
 
   /** A page of the files of the server at this URL. Rejects with `storage_unavailable`. */
   async listAt(url: string, options: ListOptions & { readonly limit: number }): Promise<FilePage> {
     const files = this.#peers.at(url);
     if (files) return files.list(options);
-    throw new StoreError('storage_unavailable', 'the map has not answered yet', {
-      retryable: true,
-    });
+    throw new StoreError('storage_unavailable', 'the map has not answered yet');
   }
 
   close(): Promise<void> {

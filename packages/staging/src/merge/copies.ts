@@ -102,7 +102,6 @@ export class Copies {
         new StoreError(
           'storage_unavailable',
           `${why}; staged copies stay until then: add storages, or lower confirmCopies`,
-          { retryable: true },
         ),
       );
     }

@@ -150,7 +150,7 @@ function incomplete(unread: readonly UnreadTrunk[]): StoreError {
   return new StoreError(
     'storage_unavailable',
     `the FileMap is being rebuilt and ${unread.length} trunk(s) could not be read yet (${error.message}); their files are found once FastDFS answers`,
-    { cause: error, retryable: true },
+    { cause: error },
   );
 }
 
