@@ -1,3 +1,4 @@
+import assert from 'node:assert';
 import { StoreError } from '../errors.js';
 
 /**
@@ -93,6 +94,7 @@ export class UnfinishedShares {
     const share = this.#owners.get(owner) ?? { uploads: 0, bytes: 0 };
     share.uploads += uploads;
     share.bytes += bytes;
+    assert(share.uploads >= 0 && share.bytes >= 0 && this.#bytes >= share.bytes);
     if (share.uploads === 0) this.#owners.delete(owner);
     else this.#owners.set(owner, share);
   }

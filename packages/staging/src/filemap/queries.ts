@@ -2,6 +2,7 @@ import type {
   Counters,
   DamagedCopy,
   FileRow,
+  FileState,
   PlannedMember,
   TrunkRow,
   TrunkState,
@@ -182,7 +183,7 @@ export class FileMapQueries extends Statements {
   readonly #counters = this.all<[], { name: keyof Counters; value: number }>(
     'SELECT name, value FROM counters',
   );
-  readonly #recount = this.all<[], { what: Counted; files: number; bytes: number }>(
+  readonly #recount = this.all<[], { what: FileState; files: number; bytes: number }>(
     `SELECT
       CASE WHEN trunk IS NOT NULL THEN 'merged' WHEN spooled > 0 THEN 'spooled' ELSE 'waiting' END
         AS what, count(*) AS files, sum(size) AS bytes
@@ -326,9 +327,6 @@ export class FileMapQueries extends Statements {
     return { trunks: this.#trunksRecordedIn(segment), deletions };
   }
 }
-
-/** What a file is counted as. */
-export type Counted = 'waiting' | 'spooled' | 'merged';
 
 /** The first rows up to one for which `isEnd` is true. */
 function until(rows: FileRow[], isEnd: (row: FileRow) => boolean): FileRow[] {

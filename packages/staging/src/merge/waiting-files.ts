@@ -1,3 +1,4 @@
+import assert from 'node:assert';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { MAX_ENTRIES } from '@stevedore/protocol';
 import type { FileMap, FileRow } from '../filemap/filemap.js';
@@ -158,6 +159,7 @@ export class WaitingFiles {
       for (const name of names) this.#packing.delete(name);
       if (small) this.#plannedFiles -= names.length;
       if (small) this.#plannedBytes -= bytes;
+      assert(this.#plannedFiles >= 0 && this.#plannedBytes >= 0);
     };
   }
 
