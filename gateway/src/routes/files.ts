@@ -138,7 +138,7 @@ function fastdfsRoutes(
       name: isAttachment ? filename : file.name || id.base,
       immutable: kind !== 'appender',
       client: () => request.ip,
-      ...(isAttachment ? { download: true } : {}),
+      download: isAttachment || undefined,
     });
   });
   const remove = answering(async (request) => {

@@ -117,7 +117,7 @@ export class Lookup {
     if (!fileId) throw notAnId(id);
     const slice = parseSliceId(fileId);
     const sibling = this.#siblingWith(fileId, slice);
-    if (sibling) return sibling.lookup.find(id, { onlyHere: true, ...(signal && { signal }) });
+    if (sibling) return sibling.lookup.find(id, { onlyHere: true, signal });
     return slice ? this.#findSlice(id, slice) : this.#findPlain(fileId, signal);
   }
 

@@ -68,11 +68,11 @@ export interface StoreParts {
   readonly now: () => number;
   /** Stops the embedded node, if this store started one. */
   readonly closeNode: () => Promise<void>;
-  readonly deployed?: DeploymentContext;
+  readonly deployed?: DeploymentContext | undefined;
   /** Copies of other servers' staged files. */
-  readonly held?: HeldCopies;
+  readonly held?: HeldCopies | undefined;
   /** Sibling processes that share a data directory with this one. */
-  readonly siblings?: readonly SiblingOptions[];
+  readonly siblings?: readonly SiblingOptions[] | undefined;
 }
 
 export class LocalFileStore extends EventEmitter<FileStoreEvents> implements FileStore {
@@ -324,7 +324,10 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     return isDeleted;
   }
 
-  async settled(key: string, options: { readonly signal?: AbortSignal } = {}): Promise<string> {
+  async settled(
+    key: string,
+    options: { readonly signal?: AbortSignal | undefined } = {},
+  ): Promise<string> {
     this.#throwIfClosed();
     const parsed = parseKey(key);
     if (parsed && this.#foreignFiles && this.#lookup.isForeign(parsed)) {

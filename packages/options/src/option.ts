@@ -10,8 +10,8 @@ export interface OptionSpec<Value = unknown> {
   /** The value after parsing: bytes, milliseconds, text, list, boolean or number. */
   readonly default: Value;
   readonly help: string;
-  readonly minimum?: number;
-  readonly maximum?: number;
+  readonly minimum?: number | undefined;
+  readonly maximum?: number | undefined;
   /** The words allowed, for `text`. */
   readonly choices?: readonly string[];
   /** The default in words, if it depends on the machine. */
@@ -35,7 +35,10 @@ export type OptionValues<Table extends OptionTable> = {
 export type RawOptions = Readonly<Record<string, unknown>>;
 
 type More = Pick<OptionSpec, 'shown' | 'see' | 'only' | 'short'>;
-type Bounds<Value> = More & { readonly minimum?: Value; readonly maximum?: Value };
+type Bounds<Value> = More & {
+  readonly minimum?: Value | undefined;
+  readonly maximum?: Value | undefined;
+};
 
 /** One parser per kind. Sizes and durations are written as `64MiB`, `60s`; 0 needs no unit. */
 export const option = {
@@ -98,8 +101,8 @@ function measured(
     kind,
     default: value === 0 ? 0 : measure(value),
     help,
-    ...(minimum === undefined ? {} : { minimum: measure(minimum) }),
-    ...(maximum === undefined ? {} : { maximum: measure(maximum) }),
+    minimum: minimum === undefined ? undefined : measure(minimum),
+    maximum: maximum === undefined ? undefined : measure(maximum),
     ...more,
   };
 }

@@ -101,7 +101,7 @@ export class ForeignFiles {
         );
       }
       try {
-        await sleep(SETTLED_INTERVAL_MS, undefined, signal ? { signal } : {});
+        await sleep(SETTLED_INTERVAL_MS, undefined, { signal });
       } catch (error) {
         throw aborted(error);
       }
@@ -437,8 +437,8 @@ export class ForeignFiles {
       return reads.run(facts.key, bytes, () => read(range, signal));
     };
     return new FileHandle(facts, counted, {
-      ...(readNow ? { readNow: () => reads.runNow(readNow) } : {}),
-      ...(fileId ? { fileId } : {}),
+      readNow: readNow && (() => reads.runNow(readNow)),
+      fileId,
     });
   }
 }

@@ -155,7 +155,7 @@ export class Requests {
       // undici accepts any async iterable, although its types do not say so.
       body: (body as Readable | undefined) ?? null,
       headersTimeout: answerTimeoutMs + workMs,
-      ...(signal ? { signal } : {}),
+      signal: signal ?? null,
     });
     answered.then((answer) => answer.body.once('close', end), end);
     // undici checks the signal only once the request has a connection.

@@ -276,7 +276,7 @@ class Scrub {
     if (this.#owedMs < 5) return;
     const ms = this.#owedMs;
     this.#owedMs = 0;
-    await sleep(ms, undefined, signal ? { signal } : {}).catch(() => undefined);
+    await sleep(ms, undefined, { signal }).catch(() => undefined);
     if (signal?.aborted) throw stopped();
   }
 }
