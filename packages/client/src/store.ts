@@ -47,6 +47,7 @@ import type {
   Listing,
   ListOptions,
   Readiness,
+  ReadOptions,
   Receipt,
   RegisterOptions,
   StoredFile,
@@ -324,10 +325,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     return isDeleted;
   }
 
-  async settled(
-    key: string,
-    options: { readonly signal?: AbortSignal | undefined } = {},
-  ): Promise<string> {
+  async settled(key: string, options: Pick<ReadOptions, 'signal'> = {}): Promise<string> {
     this.#throwIfClosed();
     const parsed = parseKey(key);
     if (parsed && this.#foreignFiles && this.#lookup.isForeign(parsed)) {

@@ -326,7 +326,7 @@ export interface Store extends AsyncDisposable {
   /** Resumable uploads, if the store supports them. */
   readonly unfinished?: UnfinishedUploads;
   /** The FastDFS id, once the file is in a trunk that stays: after `idMaxAge` at the latest. */
-  settled(key: string, options?: { readonly signal?: AbortSignal | undefined }): Promise<string>;
+  settled(key: string, options?: Pick<ReadOptions, 'signal'>): Promise<string>;
   /**
    * Stores in FastDFS what is staged now, whatever its age, and gives it its ids: trunks that are not
    * full stay as they are. A file that is uploaded meanwhile may wait for the next call. Of a gateway,

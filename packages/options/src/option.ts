@@ -10,8 +10,8 @@ export interface OptionSpec<Value = unknown> {
   /** The value after parsing: bytes, milliseconds, text, list, boolean or number. */
   readonly default: Value;
   readonly help: string;
-  readonly minimum?: number | undefined;
-  readonly maximum?: number | undefined;
+  readonly minimum?: number;
+  readonly maximum?: number;
   /** The words allowed, for `text`. */
   readonly choices?: readonly string[];
   /** The default in words, if it depends on the machine. */
@@ -35,10 +35,7 @@ export type OptionValues<Table extends OptionTable> = {
 export type RawOptions = Readonly<Record<string, unknown>>;
 
 type More = Pick<OptionSpec, 'shown' | 'see' | 'only' | 'short'>;
-type Bounds<Value> = More & {
-  readonly minimum?: Value | undefined;
-  readonly maximum?: Value | undefined;
-};
+type Bounds<Value> = More & { readonly minimum?: Value; readonly maximum?: Value };
 
 /** One parser per kind. Sizes and durations are written as `64MiB`, `60s`; 0 needs no unit. */
 export const option = {
@@ -96,13 +93,13 @@ function measured(
   help: string,
   { minimum, maximum, ...more }: Bounds<string>,
 ): OptionSpec<number> {
-  const measure = (text: string): number => withUnit(kind, text)!;
+  const measure = (text: string): number => withUnit(kind, text) ?? Number.NaN;
   return {
     kind,
     default: value === 0 ? 0 : measure(value),
     help,
-    minimum: minimum === undefined ? undefined : measure(minimum),
-    maximum: maximum === undefined ? undefined : measure(maximum),
+    ...(minimum === undefined ? {} : { minimum: measure(minimum) }),
+    ...(maximum === undefined ? {} : { maximum: measure(maximum) }),
     ...more,
   };
 }

@@ -62,12 +62,15 @@ export function isStoreError(error: unknown, code?: StoreErrorCode): error is St
   return code === undefined || error.code === code;
 }
 
-type SystemCode =
-  | 'disk_failed'
-  | 'disk_full'
-  | 'filemap_locked'
-  | 'overloaded'
-  | 'storage_unavailable';
+const WHAT_TO_DO = {
+  disk_failed: 'the disk failed; check it, and the rights of the directory',
+  disk_full: 'the disk is full; make room on it',
+  filemap_locked: 'another program holds a lock on the FileMap; end it, and let it read a backup',
+  overloaded: 'the system ran out of open files, memory or ports; raise its limits (ulimit -n)',
+  storage_unavailable: 'a connection failed',
+} satisfies Partial<Record<StoreErrorCode, string>>;
+
+type SystemCode = keyof typeof WHAT_TO_DO;
 
 /** What the errors of the system and of SQLite mean for a store. Others of the system: `disk_failed`. */
 const MEANINGS: Readonly<Record<string, SystemCode>> = {
@@ -88,14 +91,6 @@ function meaning(code: SystemCode, ...systems: readonly string[]): Record<string
 
 /** Only a mistake of the program leads to them. */
 const MISTAKES: ReadonlySet<string> = new Set(['EBADF', 'EFAULT']);
-
-const WHAT_TO_DO: Readonly<Record<SystemCode, string>> = {
-  disk_failed: 'the disk failed; check it, and the rights of the directory',
-  disk_full: 'the disk is full; make room on it',
-  filemap_locked: 'another program holds a lock on the FileMap; end it, and let it read a backup',
-  overloaded: 'the system ran out of open files, memory or ports; raise its limits (ulimit -n)',
-  storage_unavailable: 'a connection failed',
-};
 
 /** An error of the system or of SQLite as a StoreError; any other unchanged. */
 export function storeErrorOf(error: unknown): unknown {

@@ -39,6 +39,13 @@ export interface LocalPlace {
   readonly position: number;
 }
 
+/** A file in FastDFS. */
+export type MergedRow = FileRow & { readonly trunk: TrunkPlace };
+
+export function isMerged(row: FileRow): row is MergedRow {
+  return row.trunk !== undefined;
+}
+
 export interface TrunkPlace {
   readonly id: number;
   readonly kind: TrunkKind;
@@ -102,8 +109,8 @@ export interface TrunkRow {
   readonly taskId: Buffer;
   readonly kind: TrunkKind;
   readonly state: TrunkState;
-  /** Null before it is stored. */
-  readonly fileId: string | null;
+  /** Empty before it is stored. */
+  readonly fileId: string;
   readonly size: number;
   readonly crc32: number | null;
   readonly files: number;

@@ -120,7 +120,7 @@ export class FileMapWriter extends Statements {
 
   /** As `confirmMembers`, for a trunk that an earlier process stored. */
   confirmUnmoved(trunk: TrunkRow, members: readonly PlannedMember[]): void {
-    const unmoved = members.filter(({ offset }) => !this.#isForwarded(trunk.fileId!, offset));
+    const unmoved = members.filter(({ offset }) => !this.#isForwarded(trunk.fileId, offset));
     this.confirmMembers(trunk.id, unmoved);
   }
 
@@ -131,7 +131,7 @@ export class FileMapWriter extends Statements {
       const { key, size } = file;
       for (const [fileId, at] of was) this.#forward(fileId, at, key);
       if (this.#queries.isDeleted(key)) this.#hold(trunk.id, key);
-      else if (this.#isForwarded(trunk.fileId!, offset)) continue;
+      else if (this.#isForwarded(trunk.fileId, offset)) continue;
       else if (!this.#claim(trunk, key, offset, was)) {
         this.#adopt(file, 'container', was);
         members.push({ key, offset, size });
@@ -324,7 +324,7 @@ export class FileMapWriter extends Statements {
     if (was.some(([fileId, at]) => fileId === place.fileId && at === place.offset)) {
       this.#addDead(place.id, row.size);
       this.#steps.claimFile(trunk.id, offset, JSON.stringify(was), key);
-    } else this.#forward(trunk.fileId!, offset, key);
+    } else this.#forward(trunk.fileId, offset, key);
     return true;
   }
 

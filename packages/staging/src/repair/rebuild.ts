@@ -180,7 +180,7 @@ export async function settleKnown(
       if (row) return (row.trunk?.id ?? trunk.id) === trunk.id || isForwarded(offset);
       return fileMap.isDeleted(key);
     };
-    const isForwarded = (offset: number) => fileMap.forwarded(trunk.fileId!, offset) !== undefined;
+    const isForwarded = (offset: number) => fileMap.forwarded(trunk.fileId, offset) !== undefined;
     // A large file that was deleted when its `stored` record was rewritten.
     const isDead = trunk.kind === 'whole' && members.length === 0;
     if (isDead) fileMap.finishTrunk(trunk.id, trunk.files, trunk.size);
