@@ -56,11 +56,11 @@ export interface AppOptions
   /** Default: everything is open. */
   readonly access?: Access;
   /** Upload policies by name; `default` is that of `POST /files`. */
-  readonly policies?: PolicySource;
+  readonly policies?: PolicySource | undefined;
   /** `Cross-Origin-Resource-Policy` of files; default `same-site`. */
   readonly resourcePolicy?: ResourcePolicy;
   /** Default: every host name is served. */
-  readonly hostNames?: HostNames;
+  readonly hostNames?: HostNames | undefined;
   /** Where clients reach the gateway, as `parsePublicUrl` returns it; default: as its proxy says. */
   readonly publicUrl?: string;
   /** Called with the server's own errors; clients see no more than `internal`. */

@@ -118,13 +118,13 @@ export async function startGateway(
     feed: feedOf(options),
     serveTrunks: options.serveTrunks,
     access,
-    ...(policies && { policies }),
+    policies,
     inlineTypes: options.inlineTypes,
     corsOrigins: options.corsOrigins,
     trustProxy: options.trustProxy,
     publicUrl: parsePublicUrl(options.publicUrl) ?? '',
     resourcePolicy: resourcePolicyOf(options),
-    ...(isOpenOnLoopback(options) ? { hostNames: new HostNames(options.hostNames) } : {}),
+    hostNames: isOpenOnLoopback(options) ? new HostNames(options.hostNames) : undefined,
   });
   try {
     await opened?.(app.server);

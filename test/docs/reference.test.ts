@@ -6,6 +6,7 @@ import { CHANNELS, FASTDFS_ERRORS } from '@stevedore/fastdfs';
 import { problemBody, problemCodes } from '@stevedore/middleware/core';
 import { startStorage } from '@stevedore/node';
 import { flagName, type OptionSpec, type OptionTable, typedDefault } from '@stevedore/options';
+import { STORE_ERRORS } from '@stevedore/staging/errors';
 import { startTracker } from '@stevedore/tracker';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { buildApp } from '../../gateway/dist/app.js';
@@ -120,7 +121,7 @@ describe('the reference', () => {
       known.set(code, entry);
       if (from !== '' && !entry.from.includes(from)) entry.from.push(from);
     };
-    for (const code of unionCodes('StoreErrorCode')) add(code, 'SDK');
+    for (const code of Object.keys(STORE_ERRORS)) add(code, 'SDK');
     for (const code of problemCodes()) add(code, '', String(problemBody(code, '').status));
     for (const code of Object.keys(FASTDFS_ERRORS)) add(code, 'client');
     for (const code of daemonErrorCodes()) add(code, 'daemon');
@@ -134,6 +135,16 @@ describe('the reference', () => {
       ([code, { status, from }]) => `${code} ${status} ${from.join(', ')}`,
     );
     expect(listed).toEqual(expected.sort());
+  });
+
+  test('says which errors of the store can be retried', () => {
+    const isAskedAgain = (code: string): boolean =>
+      problemCodes().some(
+        (known) => known === code && [429, 503, 507].includes(problemBody(known, '').status),
+      );
+    const codes = Object.entries(STORE_ERRORS).filter(([code]) => code !== 'closed');
+    for (const [code, retryable] of codes)
+      expect([code, isAskedAgain(code)]).toEqual([code, retryable]);
   });
 
   test('lists every diagnostics channel, and no other', () => {

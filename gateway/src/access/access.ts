@@ -55,9 +55,9 @@ export interface UploadGrant {
   /** Separates one client's idempotency keys from another's. */
   readonly scope: string;
   /** Claim of a URL that is good for one file. */
-  readonly mark?: Buffer;
+  readonly mark?: Buffer | undefined;
   /** For a key with a quota. */
-  readonly account?: UploadAccount;
+  readonly account?: UploadAccount | undefined;
 }
 
 /** A request of a resumable upload that was begun before. */
@@ -219,7 +219,8 @@ export class Access {
   }
 
   #accountOf(key: ApiKey): Pick<UploadGrant, 'account'> {
-    return key.bytesPerDay === undefined ? {} : { account: new UploadAccount(this.ledger, key) };
+    const isLimited = key.bytesPerDay !== undefined;
+    return { account: isLimited ? new UploadAccount(this.ledger, key) : undefined };
   }
 
   async close(): Promise<void> {
@@ -300,7 +301,7 @@ function presigned({ parameters, identity }: Verified): UploadGrant {
     policy: policyOf(parameters),
     // The holder of one URL learns nothing about uploads by another.
     scope: `${PRESIGNED}${identity}`,
-    ...(nonce === undefined ? {} : { mark: uploadMark('presigned', nonce) }),
+    mark: nonce === undefined ? undefined : uploadMark('presigned', nonce),
   };
 }
 

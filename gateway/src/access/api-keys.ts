@@ -33,9 +33,9 @@ export interface ApiKey {
   /** ISO 8601. */
   readonly createdAt: string;
   readonly expiresAt?: string;
-  readonly requestsPerSecond?: number;
+  readonly requestsPerSecond?: number | undefined;
   /** Bytes that may be uploaded per day (UTC). */
-  readonly bytesPerDay?: number;
+  readonly bytesPerDay?: number | undefined;
 }
 
 const ID_BYTES = 9;

@@ -1,3 +1,4 @@
+import assert from 'node:assert';
 import type { FileStore } from '@stevedore/client';
 import { ProblemError, type UploadQuota } from '@stevedore/middleware/core';
 import type { ApiKey } from './api-keys.js';
@@ -38,7 +39,7 @@ export interface Ledger {
   giveBack(id: string, day: number, bytes: number): void;
   /** Bytes stored today (UTC) with keys that have a `bytesPerDay`, as far as they are counted. */
   today(): readonly KeyBytes[] | Promise<readonly KeyBytes[]>;
-  /** Drops keys that were revoked. */
+  /** Drops keys that were revoked and have no uploads in progress. */
   prune(isKey: (id: string) => boolean): void;
   /** Counts together with other servers from now on, until it is closed. */
   share?(usage: SharedUsage): void;
@@ -126,6 +127,7 @@ export class LocalLedger implements Ledger {
     const use = this.#uses.get(id);
     if (!use) return;
     use.reservedBytes -= reservedBytes;
+    assert(use.reservedBytes >= 0 && storedBytes >= 0, 'an upload gave back more than it reserved');
     this.#renew(use).storedBytes += storedBytes;
   }
 
@@ -157,7 +159,8 @@ export class LocalLedger implements Ledger {
   }
 
   prune(isKey: (id: string) => boolean): void {
-    for (const id of this.#uses.keys()) if (!isKey(id)) this.#uses.delete(id);
+    for (const [id, { reservedBytes }] of this.#uses)
+      if (!isKey(id) && reservedBytes === 0) this.#uses.delete(id);
   }
 
   async #reserveShared(key: Limited, least: number, wanted: number): Promise<number> {

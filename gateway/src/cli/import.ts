@@ -105,7 +105,7 @@ async function* storedFiles(list: readonly ListedId[], client: GatewayClient): S
         name,
         size: Number(size),
         state: `${size} ${stagedAt}`,
-        ...(fields ? { crc32: fields.crc32 } : {}),
+        crc32: fields?.crc32,
         open: () => client.get(id),
       };
     } catch (error) {

@@ -38,7 +38,7 @@ interface SourceFacts {
 
 export interface FileToSend extends SourceFacts {
   /** If it is known before the bytes are. */
-  readonly crc32?: number;
+  readonly crc32?: number | undefined;
   /** If it is known; else the run or the name says it. */
   readonly type?: string;
   open(): Readable | Promise<Readable>;

@@ -1,6 +1,7 @@
 import type { OutgoingHttpHeaders } from 'node:http';
 import {
   type Answer,
+  checkKey,
   type Files,
   methodNotAllowed,
   ProblemError,
@@ -77,6 +78,11 @@ export function answeringWith(files: Files): Answering {
     files.send(reply.hijack().raw, answer, others);
     return reply;
   };
+}
+
+/** The key in the path. */
+export function keyOf({ params }: FastifyRequest): string {
+  return checkKey((params as { readonly key: string }).key);
 }
 
 /** The problem that answers an error, including the framework's own refusals. */

@@ -33,8 +33,7 @@ export function addFigures<Source>(
     read,
     counter: new Counter({ name: `stevedore_${name}`, help, registers }),
   }));
-  const first = gauges[0]!.gauge as unknown as { collect: () => void };
-  first.collect = () => {
+  const collect = (): void => {
     const source = look();
     for (const { gauge, read } of gauges) gauge.set(read(source));
     for (const { counter, read } of counters) {
@@ -42,6 +41,7 @@ export function addFigures<Source>(
       counter.inc(read(source));
     }
   };
+  Object.assign(gauges[0]?.gauge ?? {}, { collect });
 }
 
 /** Of a file cache: that of a store, and that of a storage. */

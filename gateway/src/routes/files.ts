@@ -3,14 +3,13 @@ import type { StoredFile } from '@stevedore/client';
 import {
   type Answer,
   cacheControl,
-  checkKey,
   DEFAULT_TYPE,
   narrowPolicy,
   ProblemError,
   SKEW_MS,
   uploadPath,
 } from '@stevedore/middleware/core';
-import { extensionOf, type FileId, fileKind, isTrunkId, parseFileId } from '@stevedore/protocol';
+import { extensionOf, type FileId, isTrunkId, kindOf, parseFileId } from '@stevedore/protocol';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { lookup } from 'mime-types';
 import type { AskedBy, ReadGrant } from '../access/access.js';
@@ -18,7 +17,7 @@ import { policyNamed } from '../access/policies.js';
 import { PlainUploads, type PlainUploadsOptions } from '../http/plain-uploads.js';
 import { filesBase, type PublicBase } from '../http/public-address.js';
 import type { ReadyAnswers } from '../http/ready-answers.js';
-import { type Answering, answeringWith, type Call, route } from '../http/route.js';
+import { type Answering, answeringWith, type Call, keyOf, route } from '../http/route.js';
 import { list, listGroups, removeListed } from './listing.js';
 import { peerRoutes } from './peers.js';
 import { clientOf, resumableRoutes, type UploadRoutes } from './resumable.js';
@@ -84,10 +83,6 @@ function keyRoutes(
   route(app, '/files/:key/:filename', { GET: read, HEAD: read });
 }
 
-function keyOf(request: FastifyRequest): string {
-  return checkKey((request.params as { readonly key: string }).key);
-}
-
 /** `Cache-Control` at a given time; undefined if it never changes. */
 function ageOf(grant: ReadGrant, { expiresAt }: StoredFile): ((now: number) => string) | undefined {
   const { freshUntil } = grant;
@@ -138,7 +133,7 @@ function fastdfsRoutes(
       name: isAttachment ? filename : file.name || id.base,
       immutable: kind !== 'appender',
       client: () => request.ip,
-      ...(isAttachment ? { download: true } : {}),
+      download: isAttachment || undefined,
     });
   });
   const remove = answering(async (request) => {
@@ -151,15 +146,6 @@ function fastdfsRoutes(
 
 function mayBeTrunk(id: FileId): boolean {
   return isTrunkId(id) || /\.merged$/i.test(id.base);
-}
-
-/** Undefined for a name whose 27 characters do not encode 20 bytes. */
-function kindOf(id: FileId): ReturnType<typeof fileKind> | undefined {
-  try {
-    return fileKind(id);
-  } catch {
-    return undefined;
-  }
 }
 
 function notFound(): ProblemError {

@@ -24,10 +24,10 @@ import {
   receiptJson,
   toProblem,
 } from '@stevedore/middleware/core';
-import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { FastifyInstance } from 'fastify';
 import type { AskedBy } from '../access/access.js';
 import { filesBase } from '../http/public-address.js';
-import type { Answering, Call } from '../http/route.js';
+import { type Answering, type Call, keyOf } from '../http/route.js';
 import { listOptions } from './listing.js';
 
 /**
@@ -102,10 +102,6 @@ export function peerRoutes(
     const key = keyOf(request);
     return asked(key, () => files.remove(key, ONLY_HERE));
   });
-}
-
-function keyOf({ params }: FastifyRequest): string {
-  return checkKey((params as { readonly key: string }).key);
 }
 
 /** The facts of several files, with the bytes of small ones that are on this disk. */

@@ -113,11 +113,9 @@ export interface SharedParts {
 }
 
 export function askShared(primary: Calls<SharedCalls>): SharedParts {
-  const limitsOf = ({ id, requestsPerSecond, bytesPerDay }: Limited): Limited => ({
-    id,
-    ...(requestsPerSecond === undefined ? {} : { requestsPerSecond }),
-    ...(bytesPerDay === undefined ? {} : { bytesPerDay }),
-  });
+  const limitsOf = ({ id, requestsPerSecond, bytesPerDay }: Limited): Limited => {
+    return { id, requestsPerSecond, bytesPerDay };
+  };
   return {
     ledger: {
       request: async (key) => {

@@ -97,7 +97,7 @@ export function withOwnNames<Options extends object>(body: unknown, options: Opt
   }
   if (!isBlob(Object(body))) return options;
   const { type, name } = body as Partial<File>;
-  return { ...(type ? { type } : {}), ...(name === undefined ? {} : { name }), ...options };
+  return { type: type || undefined, name, ...options };
 }
 
 interface Anything extends Partial<AsyncIterable<unknown> & Iterable<unknown>> {

@@ -86,7 +86,7 @@ export async function membersNow(client: FastdfsClient): Promise<readonly Storag
     return await listMembers(client);
   } catch (error) {
     const message = `the trackers could not be asked: ${(error as Error).message}`;
-    throw new StoreError('storage_unavailable', message, { cause: error, retryable: true });
+    throw new StoreError('storage_unavailable', message, { cause: error });
   }
 }
 

@@ -147,7 +147,6 @@ export class DirectBuffer {
     throw new StoreError(
       'storage_unavailable',
       `FastDFS stored ${fileId} wrongly, so it was deleted`,
-      { retryable: true },
     );
   }
 

@@ -62,7 +62,7 @@ export class Downloads {
   /** Of a file that no record names. */
   async info(fileId: string, signal: Signal): Promise<RemoteFileInfo> {
     try {
-      return await this.#client.info(fileId, signal ? { signal } : {});
+      return await this.#client.info(fileId, { signal });
     } catch (error) {
       throw storageError(error, fileId);
     }
@@ -176,7 +176,7 @@ export class Downloads {
   /** Every storage that may have the file. */
   async #holders(fileId: string, signal: Signal, isKnown?: boolean): Promise<Holder[]> {
     try {
-      const found = await this.#client.locateAll(fileId, signal ? { signal } : {});
+      const found = await this.#client.locateAll(fileId, { signal });
       return found.map(({ address, port }) => {
         return { holder: addressText(address, port), storage: { address, port } };
       });

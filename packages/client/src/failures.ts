@@ -52,7 +52,7 @@ export function storageError(error: unknown, fileId: string, isKnown = false): u
   return new StoreError(
     'storage_unavailable',
     `FastDFS could not be reached for ${fileId}: ${error.message}`,
-    { cause: error, retryable: true },
+    { cause: error },
   );
 }
 

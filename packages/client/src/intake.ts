@@ -1,3 +1,4 @@
+import assert from 'node:assert';
 import { types } from 'node:util';
 import { crc32 } from 'node:zlib';
 import {
@@ -113,6 +114,7 @@ export class Intake {
 
   letGo(bytes: number): void {
     this.#heldBytes -= bytes;
+    assert(this.#heldBytes >= 0);
   }
 }
 

@@ -147,7 +147,7 @@ export async function listFiles(options: ListOptions, sources: ListSources): Pro
 export function demandComplete({ all }: Pick<ListSources, 'all'>): void {
   if (all.every(({ rebuild }) => rebuild.isComplete)) return;
   const message = 'the FileMap is being rebuilt, so a listing would lack files; try again later';
-  throw new StoreError('storage_unavailable', message, { retryable: true });
+  throw new StoreError('storage_unavailable', message);
 }
 
 function rowsBehind(

@@ -102,7 +102,7 @@ async function copiesOf(
   signal: AbortSignal | undefined,
 ): Promise<CopyAtStorage[]> {
   const { group } = client.describe(fileId);
-  const options = { deadlineMs: ASK_TIMEOUT_MS, ...(signal && { signal }) };
+  const options = { deadlineMs: ASK_TIMEOUT_MS, signal };
   const storages = await client.listStorages(group, undefined, options);
   return Promise.all(
     storages.map(async (storage) => {

@@ -117,7 +117,7 @@ export class Lookup {
     if (!fileId) throw notAnId(id);
     const slice = parseSliceId(fileId);
     const sibling = this.#siblingWith(fileId, slice);
-    if (sibling) return sibling.lookup.find(id, { onlyHere: true, ...(signal && { signal }) });
+    if (sibling) return sibling.lookup.find(id, { onlyHere: true, signal });
     return slice ? this.#findSlice(id, slice) : this.#findPlain(fileId, signal);
   }
 
@@ -161,7 +161,6 @@ export class Lookup {
     throw new StoreError(
       'storage_unavailable',
       `the FileMap is being rebuilt and does not know ${key} yet`,
-      { retryable: true },
     );
   }
 

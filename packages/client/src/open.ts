@@ -145,9 +145,9 @@ async function openStore(
       trackers: cluster!.trackers,
       now: unixTime,
       closeNode: () => cluster!.close(),
-      ...(siblings ? { siblings } : {}),
-      ...(deployed ? { deployed } : {}),
-      ...(held ? { held } : {}),
+      siblings,
+      deployed,
+      held,
     });
     store.siblings?.lookAgain();
     await store.start();

@@ -95,5 +95,5 @@ async function* itemsOf<What extends string, Item>(
   if (away.size === 0) return;
   const origins = [...away].sort((a, b) => a - b).join(', ');
   const message = `${what} are missing: servers that may have some do not answer (origins ${origins}); try again later, or list those of this server alone`;
-  throw new StoreError('storage_unavailable', message, { retryable: true });
+  throw new StoreError('storage_unavailable', message);
 }

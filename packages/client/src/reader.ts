@@ -4,6 +4,7 @@ import {
   blocksOf,
   type FileRow,
   formatKey,
+  isMerged,
   isStoreError,
   learnBlocks,
   parseKey,
@@ -153,7 +154,8 @@ export class Reader {
       if (isElsewhere(row, current) && moves < MAX_MOVES) {
         return this.readRow(current, range, signal, moves + 1);
       }
-      if (isStoreError(error, 'missing_in_fastdfs')) this.#downloads.missing.add(row.trunk!.fileId);
+      if (isStoreError(error, 'missing_in_fastdfs') && row.trunk)
+        this.#downloads.missing.add(row.trunk.fileId);
       throw error;
     }
   }
@@ -254,11 +256,11 @@ export class Reader {
 
   #groupOfRow(row: FileRow): ReturnType<Source['group']> {
     const { fileMap, local } = this.#staging;
-    if (row.group === undefined || !row.trunk) return undefined;
+    if (row.group === undefined || !isMerged(row)) return undefined;
     const rows = fileMap.groupAround(row, MAX_ADJACENT);
     const members = rows.map((each) => ({
       id: formatKey(each.key),
-      offset: each.trunk!.offset,
+      offset: each.trunk.offset,
       size: each.size,
       crc32: each.crc32,
       alive: !local.has(each),

@@ -1,4 +1,4 @@
-import { type FileId, fileKind, isTrunkId, parseFileId, parseSliceId } from '@stevedore/protocol';
+import { isTrunkId, kindOf, parseFileId, parseSliceId } from '@stevedore/protocol';
 import { type Staging, StoreError } from '@stevedore/staging';
 import { notAnId } from './failures.js';
 import { checkMeta } from './intake.js';
@@ -58,13 +58,4 @@ function checkedBase(fileId: string): string {
   if (kind === undefined) throw notAnId(fileId);
   const message = `"${fileId}" is ${kind === 'appender' ? 'an' : 'a'} ${kind} file, which can change: store a copy of it`;
   throw new StoreError('invalid_id', message);
-}
-
-/** Undefined for a name that does not encode a file. */
-function kindOf(id: FileId): ReturnType<typeof fileKind> | undefined {
-  try {
-    return fileKind(id);
-  } catch {
-    return undefined;
-  }
 }

@@ -53,6 +53,7 @@ import type {
   Listing,
   ListOptions,
   Readiness,
+  ReadOptions,
   Receipt,
   RegisterOptions,
   StoredFile,
@@ -74,11 +75,11 @@ export interface StoreParts {
   readonly now: () => number;
   /** Stops the embedded node, if this store started one. */
   readonly closeNode: () => Promise<void>;
-  readonly deployed?: DeploymentContext;
+  readonly deployed?: DeploymentContext | undefined;
   /** Copies of other servers' staged files. */
-  readonly held?: HeldCopies;
+  readonly held?: HeldCopies | undefined;
   /** Sibling processes that share a data directory with this one. */
-  readonly siblings?: readonly SiblingOptions[];
+  readonly siblings?: readonly SiblingOptions[] | undefined;
 }
 
 export class LocalFileStore extends EventEmitter<FileStoreEvents> implements FileStore {
@@ -310,7 +311,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   }
 
   /** The other servers of the deployment, unless they are not to be asked. */
-  #others({ onlyHere = false }: { readonly onlyHere?: boolean }) {
+  #others({ onlyHere = false }: { readonly onlyHere?: boolean | undefined }) {
     const { deployment } = this;
     const foreign = this.#foreignFiles;
     if (!deployment || !foreign || onlyHere) return undefined;
@@ -364,7 +365,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     return isDeleted;
   }
 
-  async settled(key: string, options: { readonly signal?: AbortSignal } = {}): Promise<string> {
+  async settled(key: string, options: Pick<ReadOptions, 'signal'> = {}): Promise<string> {
     this.#throwIfClosed();
     const parsed = parseKey(key);
     if (parsed && this.#foreignFiles && this.#lookup.isForeign(parsed)) {

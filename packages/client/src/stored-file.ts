@@ -22,9 +22,9 @@ export type ReadContent = (
 /** What only some files have. */
 export interface MoreOfFile {
   /** The whole content; undefined if it takes time to read it. */
-  readonly readNow?: () => Buffer | undefined;
+  readonly readNow?: (() => Buffer | undefined) | undefined;
   /** For facts without `fileId`: most readers do not ask, and it takes time to make. */
-  readonly fileId?: () => string | undefined;
+  readonly fileId?: (() => string | undefined) | undefined;
   /** The same, for `idPending`. */
   readonly idPending?: () => IdPending | undefined;
 }

@@ -30,17 +30,17 @@ export interface PutOptions {
    * The client's name for the file: stored and returned, never used as a path. Default: the name of
    * a File.
    */
-  readonly name?: string;
+  readonly name?: string | undefined;
   /** Media type. Default: the type of a Blob or File, else `application/octet-stream`. */
-  readonly type?: string;
+  readonly type?: string | undefined;
   /** Affinity group: files of one group are stored side by side. */
-  readonly group?: string;
+  readonly group?: string | undefined;
   /** When the file expires. */
-  readonly expiresAt?: Date;
+  readonly expiresAt?: Date | undefined;
   /** `os` lowers the store's own durability for this file. */
-  readonly durability?: 'sync' | 'os';
+  readonly durability?: 'sync' | 'os' | undefined;
   /** 16 bytes that mark the upload, for `findOnce`. */
-  readonly once?: Uint8Array;
+  readonly once?: Uint8Array | undefined;
   /**
    * staged (the default): acknowledged once it is safe on this machine, stored in FastDFS later.
    * direct: not kept here; collected briefly with others, written group by group, and acknowledged
@@ -49,12 +49,12 @@ export interface PutOptions {
    */
   readonly mode?: 'staged' | 'direct';
   /** Exact length of the body; any other is refused with `length_mismatch`. */
-  readonly size?: number;
+  readonly size?: number | undefined;
   /** Refuses a longer body with `too_large`, at once; default `maxFileSize`. */
-  readonly maxBytes?: number;
+  readonly maxBytes?: number | undefined;
   /** Nobody will change the Buffer, or the chunks: the store keeps them without a copy. */
   readonly transfer?: boolean;
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** As for `put`; without a name, the file has the last part of its FastDFS id. */
@@ -70,18 +70,18 @@ export interface PutPart
 
 export interface PutAllOptions {
   /** One group for all parts; a function is called after the last part has been read. */
-  readonly group?: string | (() => string | undefined);
-  readonly durability?: 'sync' | 'os';
-  readonly once?: Uint8Array;
-  readonly signal?: AbortSignal;
+  readonly group?: (string | (() => string | undefined)) | undefined;
+  readonly durability?: 'sync' | 'os' | undefined;
+  readonly once?: Uint8Array | undefined;
+  readonly signal?: AbortSignal | undefined;
 }
 
 export interface FlushOptions {
   /** Longest wait, up to an hour; default one minute. */
-  readonly timeoutMs?: number;
-  readonly signal?: AbortSignal;
+  readonly timeoutMs?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
   /** True: only what this server has staged; asks no other server of the deployment. */
-  readonly onlyHere?: boolean;
+  readonly onlyHere?: boolean | undefined;
 }
 
 /** Without `away`, all servers have stored what they had staged. */
@@ -100,13 +100,13 @@ export interface ByteRange {
 
 export interface ReadOptions {
   readonly range?: ByteRange;
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
 export interface GetOptions {
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
   /** True: asks no other server of the deployment. For requests that come from another server. */
-  readonly onlyHere?: boolean;
+  readonly onlyHere?: boolean | undefined;
 }
 
 /** An existing file, ready to be read. It reads nothing until you call one of the methods. */
@@ -171,9 +171,9 @@ export interface CachedFiles {
 
 export interface BeginOptions extends Pick<PutOptions, 'name' | 'type' | 'group' | 'size'> {
   /** How long the file lives once it is finished. Default: for ever. */
-  readonly ttlMs?: number;
+  readonly ttlMs?: number | undefined;
   /** 16 bytes that mark the upload, for `findOnce`, once it is a file. */
-  readonly once?: Uint8Array;
+  readonly once?: Uint8Array | undefined;
   /** Up to 8 KiB of the caller's own text, returned by `find`. */
   readonly note?: string;
   /**
@@ -189,13 +189,13 @@ export interface UnfinishedUpload {
   readonly id: string;
   readonly name: string;
   readonly type: string;
-  readonly group?: string;
-  readonly ttlMs?: number;
+  readonly group?: string | undefined;
+  readonly ttlMs?: number | undefined;
   readonly note: string;
-  readonly once?: Buffer;
+  readonly once?: Buffer | undefined;
   readonly createdAt: Date;
   /** Of the whole file, once it is known. */
-  readonly size?: number;
+  readonly size?: number | undefined;
   /** Bytes that are durable: the next ones begin here. */
   readonly offset: number;
 }
@@ -317,7 +317,7 @@ export interface Store extends AsyncDisposable {
    */
   findOnce(
     once: Uint8Array,
-    options?: { readonly withinMs?: number; readonly onlyHere?: boolean },
+    options?: { readonly withinMs?: number | undefined; readonly onlyHere?: boolean | undefined },
   ): Promise<Receipt[]>;
   /** `id` is a key or any FastDFS id (`group1/M00/...`). Rejects with `not_found`, `invalid_id`. */
   get(id: string, options?: GetOptions): Promise<StoredFile>;
@@ -340,7 +340,7 @@ export interface Store extends AsyncDisposable {
   /** Resumable uploads, if the store supports them. */
   readonly unfinished?: UnfinishedUploads;
   /** The FastDFS id, once the file is in a trunk that stays: after `idMaxAge` at the latest. */
-  settled(key: string, options?: { readonly signal?: AbortSignal }): Promise<string>;
+  settled(key: string, options?: Pick<ReadOptions, 'signal'>): Promise<string>;
   /**
    * Stores in FastDFS what is staged now, whatever its age, and gives it its ids: trunks that are not
    * full stay as they are. A file that is uploaded meanwhile may wait for the next call. Every server

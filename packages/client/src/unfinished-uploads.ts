@@ -69,10 +69,10 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
       type,
       createdAt: now(),
       note,
-      ...(group === undefined ? {} : { group }),
-      ...(ttlMs === undefined ? {} : { ttlMs }),
-      ...(once === undefined ? {} : { once: onceText(once) }),
-      ...(owner ? { owner: owner.name } : {}),
+      group,
+      ttlMs,
+      once: once && onceText(once),
+      owner: owner?.name,
     };
     try {
       const begun = await staging.unfinished.begin(key, about, size, owner?.maxUploads);

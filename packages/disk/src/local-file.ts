@@ -164,14 +164,12 @@ async function writeAll(
 }
 
 function withoutFirst(chunks: readonly Uint8Array[], count: number): Uint8Array[] {
+  const rest: Uint8Array[] = [];
   let skip = count;
-  let index = 0;
-  while (index < chunks.length && skip >= chunks[index]!.length) {
-    skip -= chunks[index]!.length;
-    index += 1;
+  for (const chunk of chunks) {
+    if (skip < chunk.length) rest.push(skip > 0 ? chunk.subarray(skip) : chunk);
+    skip = Math.max(0, skip - chunk.length);
   }
-  const rest = chunks.slice(index);
-  if (skip > 0) rest[0] = rest[0]!.subarray(skip);
   return rest;
 }
 

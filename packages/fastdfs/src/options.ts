@@ -1,6 +1,6 @@
 import { secretsProblem } from '@stevedore/protocol';
 import { type Address, DEFAULT_TRACKER_PORT, parseAddress } from '@stevedore/wire';
-import { FastdfsError } from './errors.js';
+import { invalid } from './body.js';
 
 /** Options of a client: types, defaults and checks. */
 
@@ -71,21 +71,18 @@ const DEFAULTS = {
 /** Throws FastdfsError `invalid_argument` for what an operator can have set wrong. */
 export function checkOptions({ trackers, secret, ...others }: FastdfsOptions): Settings {
   const problem = secret === undefined ? undefined : secretsProblem([secret]);
-  if (problem !== undefined) throw invalid(problem);
+  if (problem !== undefined) throw invalid('options', problem);
   return Object.freeze({ ...DEFAULTS, ...others, trackers: checkTrackers(trackers), secret });
 }
 
 function checkTrackers(trackers: readonly string[]): readonly Address[] {
-  if (trackers.length === 0) throw invalid('trackers must name at least one tracker');
+  if (trackers.length === 0) throw invalid('options', 'trackers must name at least one tracker');
   const byText = new Map<string, Address>();
   for (const text of trackers) {
     const address = parseAddress(text, DEFAULT_TRACKER_PORT);
-    if (!address) throw invalid(`tracker "${text}" is not host, host:port or [ipv6]:port`);
+    if (!address)
+      throw invalid('options', `tracker "${text}" is not host, host:port or [ipv6]:port`);
     byText.set(address.text, address);
   }
   return Object.freeze([...byText.values()]);
-}
-
-function invalid(message: string): FastdfsError {
-  return new FastdfsError('invalid_argument', message, { operation: 'options' });
 }

@@ -228,10 +228,11 @@ export function isAlive({ place, adoption, seenAt }: Gateway, now: number): bool
 
 /** The origin that issued the key or made the trunk: bytes 6 and 7 of its id. */
 export function originOf(key: Uint8Array): number {
-  return key[6]! * 256 + key[7]!;
+  return (key[6] ?? 0) * 256 + (key[7] ?? 0);
 }
 
 /** The key of a large file, which is at offset 0: a trunk of many files begins with a header. */
 export function wholeOf(files: readonly PlacedFile[]): Uint8Array | undefined {
-  return files.length === 1 && files[0]!.offset === 0 ? files[0]!.key : undefined;
+  const [only] = files;
+  return files.length === 1 && only?.offset === 0 ? only.key : undefined;
 }

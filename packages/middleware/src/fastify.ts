@@ -52,7 +52,7 @@ export const stevedore: FastifyPluginAsync<FastifyFilesOptions> = async (app, op
   const proceed = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const { key } = request.params as { readonly key?: string };
     const asked = {
-      ...(key === undefined ? {} : { key }),
+      key,
       onStored: (receipt: Receipt) => onStored?.([receipt], request, reply),
     };
     try {

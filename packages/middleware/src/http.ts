@@ -99,7 +99,7 @@ class Handler {
       await this.#allow(request, 'upload', key);
       const onStored = (receipt: Receipt) => this.#options.onStored?.([receipt], request);
       const at = this.#baseOf(request);
-      const asked = { onStored, ...(key === undefined ? {} : { key }) };
+      const asked = { onStored, key };
       files.send(response, await files.proceed(request, response, at, asked));
       return;
     }

@@ -91,7 +91,10 @@ export class MountedFiles extends Files {
     request: IncomingMessage,
     response: ServerResponse,
     path: string,
-    { key, onStored }: { readonly key?: string; readonly onStored?: (receipt: Receipt) => unknown },
+    {
+      key,
+      onStored,
+    }: { readonly key?: string | undefined; readonly onStored?: (receipt: Receipt) => unknown },
   ): Promise<Answer> {
     await this.#itsTurn(request, response);
     return this.resume(request, response, {
@@ -100,7 +103,7 @@ export class MountedFiles extends Files {
       scope: this.#scope,
       policy: this.#rules.of(request, undefined),
       client: request.socket.remoteAddress ?? '',
-      ...(key === undefined ? {} : { id: checkKey(key) }),
+      id: key === undefined ? undefined : checkKey(key),
       onStored: async (receipt) => {
         await onStored?.(receipt);
       },

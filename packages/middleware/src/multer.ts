@@ -189,12 +189,8 @@ class Engine implements MulterStorage {
   }
 }
 
-function putOptions({ maxFileBytes, durability, group }: UploadPolicy): PutOptions {
-  return {
-    ...(maxFileBytes === undefined ? {} : { maxBytes: maxFileBytes }),
-    ...(durability === undefined ? {} : { durability }),
-    ...(group === undefined ? {} : { group }),
-  };
+function putOptions({ maxFileBytes: maxBytes, durability, group }: UploadPolicy): PutOptions {
+  return { maxBytes, durability, group };
 }
 
 /** The parser reads names as Latin-1 by default; browsers send UTF-8. */

@@ -93,7 +93,7 @@ function measured(
   help: string,
   { minimum, maximum, ...more }: Bounds<string>,
 ): OptionSpec<number> {
-  const measure = (text: string): number => withUnit(kind, text)!;
+  const measure = (text: string): number => withUnit(kind, text) ?? Number.NaN;
   return {
     kind,
     default: value === 0 ? 0 : measure(value),

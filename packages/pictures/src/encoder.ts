@@ -53,8 +53,8 @@ async function answer(job: EncoderJob): Promise<EncoderAnswer> {
 /** Rotated as its EXIF says, without EXIF, in sRGB; of an animation the first frame. */
 function encoded(picture: Sharp, { width, height, fit, format }: Variant): Sharp {
   const sized = picture.autoOrient().resize({
-    ...(width === undefined ? {} : { width }),
-    ...(height === undefined ? {} : { height }),
+    width,
+    height,
     fit,
     withoutEnlargement: fit === 'inside',
     background: format === 'jpeg' ? '#fff' : { r: 0, g: 0, b: 0, alpha: 0 },

@@ -163,8 +163,7 @@ export class Pictures implements PictureMaker {
   }
 
   async #find(once: Buffer, onlyHere = false): Promise<Receipt | undefined> {
-    const options = { withinMs: FOR_EVER, ...(onlyHere ? { onlyHere } : {}) };
-    return (await this.#store.findOnce(once, options)).at(0);
+    return (await this.#store.findOnce(once, { withinMs: FOR_EVER, onlyHere })).at(0);
   }
 
   async #make(

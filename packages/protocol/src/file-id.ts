@@ -163,6 +163,15 @@ export function fileKind(id: FileId, { sizeField } = decodeFields(id.base)): Fil
   return slot ? 'slot' : 'normal';
 }
 
+/** As `fileKind`; undefined for a name that does not encode a file. */
+export function kindOf(id: FileId): FileKind | undefined {
+  try {
+    return fileKind(id);
+  } catch {
+    return undefined;
+  }
+}
+
 /** The 7-character tail: `(6 - n)` digits, a dot and the extension, or 7 digits without one. */
 export function encodeTail(extension: string, randomDigits: string): string {
   if (!isExtension(extension)) throw new ProtocolError(`extension "${extension}"`);

@@ -1,41 +1,43 @@
 import { isError } from '@stevedore/protocol';
 
 /**
- * Operating errors of the store. `code` is stable. Messages say what happened, to what, and what to
- * do. docs/REFERENCE.md lists all codes.
+ * Operating errors of the store: whether the same call may succeed later. A code never changes its
+ * meaning. Messages say what happened, to what, and what to do. docs/REFERENCE.md lists all codes.
  */
+export const STORE_ERRORS = {
+  aborted: false,
+  body_used: false,
+  client_room_exceeded: true,
+  closed: false,
+  container_full: true,
+  corrupt: false,
+  directory_locked: false,
+  directory_unusable: false,
+  disk_failed: true,
+  disk_full: true,
+  filemap_locked: true,
+  invalid_id: false,
+  invalid_option: false,
+  length_mismatch: false,
+  missing_in_fastdfs: false,
+  not_found: false,
+  offset_mismatch: false,
+  overloaded: true,
+  partner_away: true,
+  port_in_use: false,
+  range_not_satisfiable: false,
+  refused: false,
+  storage_unavailable: true,
+  too_large: false,
+  too_many_unfinished: true,
+  unsupported: false,
+} as const;
 
-export type StoreErrorCode =
-  | 'aborted'
-  | 'body_used'
-  | 'client_room_exceeded'
-  | 'closed'
-  | 'container_full'
-  | 'corrupt'
-  | 'directory_locked'
-  | 'directory_unusable'
-  | 'disk_failed'
-  | 'disk_full'
-  | 'filemap_locked'
-  | 'invalid_id'
-  | 'invalid_option'
-  | 'length_mismatch'
-  | 'missing_in_fastdfs'
-  | 'not_found'
-  | 'offset_mismatch'
-  | 'overloaded'
-  | 'partner_away'
-  | 'port_in_use'
-  | 'range_not_satisfiable'
-  | 'refused'
-  | 'storage_unavailable'
-  | 'too_large'
-  | 'too_many_unfinished'
-  | 'unsupported';
+export type StoreErrorCode = keyof typeof STORE_ERRORS;
 
 export interface StoreErrorDetails {
   readonly cause?: unknown;
-  /** True if the same call may succeed later. */
+  /** Where it is not what the code says. */
   readonly retryable?: boolean;
 }
 
@@ -47,7 +49,7 @@ export class StoreError extends Error {
   constructor(code: StoreErrorCode, message: string, details: StoreErrorDetails = {}) {
     super(message, details.cause === undefined ? undefined : { cause: details.cause });
     this.code = code;
-    this.retryable = details.retryable ?? false;
+    this.retryable = details.retryable ?? STORE_ERRORS[code];
   }
 }
 
@@ -60,12 +62,15 @@ export function isStoreError(error: unknown, code?: StoreErrorCode): error is St
   return code === undefined || error.code === code;
 }
 
-type SystemCode =
-  | 'disk_failed'
-  | 'disk_full'
-  | 'filemap_locked'
-  | 'overloaded'
-  | 'storage_unavailable';
+const WHAT_TO_DO = {
+  disk_failed: 'the disk failed; check it, and the rights of the directory',
+  disk_full: 'the disk is full; make room on it',
+  filemap_locked: 'another program holds a lock on the FileMap; end it, and let it read a backup',
+  overloaded: 'the system ran out of open files, memory or ports; raise its limits (ulimit -n)',
+  storage_unavailable: 'a connection failed',
+} satisfies Partial<Record<StoreErrorCode, string>>;
+
+type SystemCode = keyof typeof WHAT_TO_DO;
 
 /** What the errors of the system and of SQLite mean for a store. Others of the system: `disk_failed`. */
 const MEANINGS: Readonly<Record<string, SystemCode>> = {
@@ -87,20 +92,12 @@ function meaning(code: SystemCode, ...systems: readonly string[]): Record<string
 /** Only a mistake of the program leads to them. */
 const MISTAKES: ReadonlySet<string> = new Set(['EBADF', 'EFAULT']);
 
-const WHAT_TO_DO: Readonly<Record<SystemCode, string>> = {
-  disk_failed: 'the disk failed; check it, and the rights of the directory',
-  disk_full: 'the disk is full; make room on it',
-  filemap_locked: 'another program holds a lock on the FileMap; end it, and let it read a backup',
-  overloaded: 'the system ran out of open files, memory or ports; raise its limits (ulimit -n)',
-  storage_unavailable: 'a connection failed',
-};
-
 /** An error of the system or of SQLite as a StoreError; any other unchanged. */
 export function storeErrorOf(error: unknown): unknown {
   const code = systemCodeOf(error);
   if (!code) return error;
   const message = `${WHAT_TO_DO[code]} (${(error as Error).message})`;
-  return new StoreError(code, message, { cause: error, retryable: true });
+  return new StoreError(code, message, { cause: error });
 }
 
 /** Runs the work; errors of the system and of SQLite become StoreErrors. */

@@ -19,7 +19,7 @@ export type { TakenOver } from './copies/take-over.js';
 export { DirectoryLock } from './directory-lock.js';
 export * from './errors.js';
 export { aboutOf } from './filemap/about.js';
-export type { AdoptedFile, FileRow, TrunkRow } from './filemap/filemap.js';
+export { type AdoptedFile, type FileRow, isMerged, type TrunkRow } from './filemap/filemap.js';
 export type { Outbox, OutboxEntry, PublishedFile } from './filemap/outbox.js';
 export { formatKey, parseKey } from './key.js';
 export * from './merge/annealing.js';

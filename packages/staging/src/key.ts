@@ -46,6 +46,11 @@ export function formatKey(key: Buffer): string {
   return key.toString('base64url');
 }
 
+/** A key or the id of a task as that of a Map. */
+export function nameOf(key: Buffer): string {
+  return key.toString('latin1');
+}
+
 /** The 16 bytes of a key's text; undefined if the text is not a key. */
 export function parseKey(text: string): Buffer | undefined {
   return KEY_TEXT.test(text) ? Buffer.from(text, 'base64url') : undefined;

@@ -124,7 +124,7 @@ export class SiblingView implements ReadableStaging {
       throw new StoreError(
         'storage_unavailable',
         `the FileMap of ${this.#directory} cannot be read now: ${(error as Error).message}`,
-        { cause: error, retryable: true },
+        { cause: error },
       );
     }
   }

@@ -132,6 +132,7 @@ function interrupted(count: number): StoreError {
   return new StoreError(
     'storage_unavailable',
     `${count} trunk(s) were in flight when the last process ended; their files are packed again, and leftover copies in FastDFS are searched for`,
+    { retryable: false },
   );
 }
 

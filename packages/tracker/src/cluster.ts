@@ -118,7 +118,7 @@ export class Cluster {
   #inOrder(groups: readonly Group[], nowMs: number): readonly Group[] {
     if (this.#settings.storeLookup === 'most-free') {
       const free = new Map(groups.map((group) => [group, group.room(nowMs).freeMegabytes]));
-      return [...groups].sort((one, other) => free.get(other)! - free.get(one)!);
+      return [...groups].sort((one, other) => (free.get(other) ?? 0) - (free.get(one) ?? 0));
     }
     const turn = this.#groupTurn++ % groups.length;
     return [...groups.slice(turn), ...groups.slice(0, turn)];
@@ -156,7 +156,7 @@ function checkFits(request: JoinRequest, id: string, group: Group, usesIds: bool
   if (!usesIds && [...others, ...(same?.connected ? [same] : [])].some(otherPort)) {
     throw new StatusError(Status.invalid, `another port than that of group ${group.name}`);
   }
-  const needed = Math.max(0, ...others.map(({ joinRequest }) => joinRequest!.storePathCount));
+  const needed = Math.max(0, ...others.map(({ joinRequest }) => joinRequest?.storePathCount ?? 0));
   const subdirectories = others[0]?.joinRequest?.subdirectoriesPerPath;
   if (
     request.storePathCount < needed ||

@@ -117,8 +117,9 @@ export class Group {
   chooseFetch(file: NamedFile | undefined, nowMs: number): Member {
     const { best } = this.#holders(file, nowMs);
     // All readers of a changing file ask the same member, so that nobody sees a change undone.
-    if (file?.onlyAtSource) return best[0]!;
-    return best[this.#fetchTurn++ % best.length]!;
+    const chosen = best[file?.onlyAtSource ? 0 : this.#fetchTurn++ % best.length];
+    if (!chosen) throw this.#nobody();
+    return chosen;
   }
 
   /** All members that may have the file, the mostLikelyFirst first; at least one. */
@@ -133,11 +134,12 @@ export class Group {
    */
   chooseUpdate(file: NamedFile | undefined, nowMs: number): Member {
     const writable = this.writable(nowMs);
-    if (writable.length === 0) throw this.#nobody();
     const source = writable.find((each) => file && isSource(file, each));
     const holder = (): Member | undefined =>
       this.chooseFetchAll(file, nowMs).find((each) => writable.includes(each));
-    return source ?? holder() ?? writable[0]!;
+    const chosen = source ?? holder() ?? writable[0];
+    if (!chosen) throw this.#nobody();
+    return chosen;
   }
 
   /**
@@ -157,7 +159,8 @@ export class Group {
     if (known.length > 0) return { best: known, others: [] };
     const likely = source ? mostLikelyFirst(readable, source.id) : [];
     const hasReported = source && likely.some((each) => each.syncedFrom(source.id) > 0);
-    const best = hasReported ? likely : [readable[this.#storeTurn % readable.length]!];
+    const turn = this.#storeTurn % readable.length;
+    const best = hasReported ? likely : readable.slice(turn, turn + 1);
     return { best, others: file ? readable.filter((each) => !best.includes(each)) : [] };
   }
 

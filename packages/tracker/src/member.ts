@@ -185,7 +185,7 @@ export class Member {
     const count = this.usage.length;
     for (let step = 0; step < count; step++) {
       const index = (this.currentWritePath + step) % count;
-      if (this.usage[index]!.freeMegabytes <= reservedMegabytes) continue;
+      if ((this.usage[index]?.freeMegabytes ?? 0) <= reservedMegabytes) continue;
       this.currentWritePath = (index + 1) % count;
       return index;
     }

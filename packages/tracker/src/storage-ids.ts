@@ -94,13 +94,14 @@ function parseLine(text: string): StorageIdEntry {
   const wrong = new OptionError(
     `storageIds: "${text}" is not of the form "ID GROUP ADDRESS[,ADDRESS][:PORT] [rw=MODE]"`,
   );
-  const match = /^((?:\[[^\]]+\]|[^[\]:]+)(?:,(?:\[[^\]]+\]|[^[\]:,]+))*)(?::(\d{1,5}))?$/.exec(
-    host,
-  );
-  if (!match || !/^\d{1,8}$/.test(id) || Number(id) < 1 || Number(id) > MAX_ID) throw wrong;
-  const addresses = match[1]!.split(',').map((each) => each.replace(/^\[(.*)\]$/, '$1'));
-  const mode = rest.length === 0 ? ALL : READ_WRITE_MODES[rest[0]!.replace(/^rw=/, '')];
-  const port = match[2] === undefined ? undefined : Number(match[2]);
+  const [, hosts, portText] =
+    /^((?:\[[^\]]+\]|[^[\]:]+)(?:,(?:\[[^\]]+\]|[^[\]:,]+))*)(?::(\d{1,5}))?$/.exec(host) ?? [];
+  if (hosts === undefined || !/^\d{1,8}$/.test(id) || Number(id) < 1 || Number(id) > MAX_ID)
+    throw wrong;
+  const addresses = hosts.split(',').map((each) => each.replace(/^\[(.*)\]$/, '$1'));
+  const [how] = rest;
+  const mode = how === undefined ? ALL : READ_WRITE_MODES[how.replace(/^rw=/, '')];
+  const port = portText === undefined ? undefined : Number(portText);
   if (
     !isGroupName(group) ||
     addresses.some((each) => isIP(each) === 0) ||

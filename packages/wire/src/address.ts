@@ -33,10 +33,9 @@ export function makeAddress(host: string, port: number): Address | undefined {
 export function parseAddress(text: string, defaultPort: number): Address | undefined {
   if (isIPv6(text)) return makeAddress(text, defaultPort);
   const bracketed = BRACKETED.exec(text);
-  if (bracketed && !isIPv6(bracketed[1]!)) return undefined;
-  const match = bracketed ?? PLAIN.exec(text);
-  if (!match) return undefined;
-  return makeAddress(match[1]!, match[2] === undefined ? defaultPort : Number(match[2]));
+  const [, host, port = defaultPort] = bracketed ?? PLAIN.exec(text) ?? [];
+  if (host === undefined || (bracketed && !isIPv6(host))) return undefined;
+  return makeAddress(host, Number(port));
 }
 
 /** As `parseAddress`; throws OptionError. */

@@ -34,6 +34,7 @@ import type {
   PutOptions,
   PutPart,
   Readiness,
+  ReadOptions,
   Receipt,
   RegisterOptions,
   Store,
@@ -97,9 +98,9 @@ export class ConnectedStore implements Store {
     if (!isPlain(type, group)) {
       const { signal: _, group: __, once: ___, durability, mode, ...part } = options;
       const [receipt] = await this.putAll([{ body, ...part, name, type }], {
-        ...(group === undefined ? {} : { group }),
-        ...(signal ? { signal } : {}),
-        ...(once ? { once } : {}),
+        group,
+        signal,
+        once,
       });
       return receipt!;
     }
@@ -190,7 +191,7 @@ export class ConnectedStore implements Store {
     return json.map((each) => this.#infoIn(each));
   }
 
-  async get(id: string, { signal }: { readonly signal?: AbortSignal } = {}): Promise<StoredFile> {
+  async get(id: string, { signal }: ReadOptions = {}): Promise<StoredFile> {
     const { key, ...facts } = this.#infoIn(await this.#asked(infoPath(id), signal));
     // Read by the given id: this gateway may not know the key of another deployment's slice.
     return new FileHandle(key === '' ? facts : { key, ...facts }, (range, end) =>
@@ -198,7 +199,7 @@ export class ConnectedStore implements Store {
     );
   }
 
-  async stat(id: string, { signal }: { readonly signal?: AbortSignal } = {}): Promise<FileInfo> {
+  async stat(id: string, { signal }: ReadOptions = {}): Promise<FileInfo> {
     return this.#infoIn(await this.#asked(infoPath(id), signal));
   }
 
@@ -240,11 +241,11 @@ export class ConnectedStore implements Store {
     await this.#tracked(this.#requests.run({ signal: undefined, attempt, aborted }));
   }
 
-  async settled(key: string, { signal }: { readonly signal?: AbortSignal } = {}): Promise<string> {
+  async settled(key: string, { signal }: ReadOptions = {}): Promise<string> {
     const waits = this.#requests.closing;
     const pause = new GrowingPause(LOOKS);
     for (;;) {
-      const { state, fileId } = await this.stat(key, signal ? { signal } : {});
+      const { state, fileId } = await this.stat(key, { signal });
       if (fileId !== undefined) return fileId;
       if (state === 'merged') {
         throw notFound(`${key} by a FastDFS id: none can be made for it; it is read by its key`);
@@ -347,7 +348,6 @@ export class ConnectedStore implements Store {
     if (this.#isClosing) return new StoreError('closed', 'the store is closed', { cause: error });
     return new StoreError('storage_unavailable', `the answer was cut off: ${error.message}`, {
       cause: error,
-      retryable: true,
     });
   }
 

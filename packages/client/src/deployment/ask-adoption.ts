@@ -79,7 +79,7 @@ async function adopted(map: DeploymentMap, request: AdoptionRequest): Promise<Ad
         seenAt: new Date(seenAt),
       };
     }
-    await sleep(LOOK_MS, undefined, signal ? { signal } : {});
+    await sleep(LOOK_MS, undefined, { signal });
   }
 }
 

@@ -101,7 +101,7 @@ export class ForeignFiles {
         );
       }
       try {
-        await sleep(SETTLED_INTERVAL_MS, undefined, signal ? { signal } : {});
+        await sleep(SETTLED_INTERVAL_MS, undefined, { signal });
       } catch (error) {
         throw aborted(error);
       }
@@ -303,18 +303,14 @@ export class ForeignFiles {
     if (found.length > 0) return found;
     const now = await claim(before);
     if (now.origin === deployment.origin) return [];
-    throw new StoreError('storage_unavailable', 'another server is making this upload', {
-      retryable: true,
-    });
+    throw new StoreError('storage_unavailable', 'another server is making this upload');
   }
 
   /** The server at this URL. Throws `storage_unavailable`. */
   at(url: string): GatewayFiles {
     const files = this.#peers.at(url);
     if (files) return files;
-    throw new StoreError('storage_unavailable', 'the map has not answered yet', {
-      retryable: true,
-    });
+    throw new StoreError('storage_unavailable', 'the map has not answered yet');
   }
 
   close(): Promise<void> {
@@ -441,8 +437,8 @@ export class ForeignFiles {
       return reads.run(facts.key, bytes, () => read(range, signal));
     };
     return new FileHandle(facts, counted, {
-      ...(readNow ? { readNow: () => reads.runNow(readNow) } : {}),
-      ...(fileId ? { fileId } : {}),
+      readNow: readNow && (() => reads.runNow(readNow)),
+      fileId,
     });
   }
 }

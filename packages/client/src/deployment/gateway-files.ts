@@ -1,9 +1,9 @@
 import type { Readable } from 'node:stream';
 import { crc32 } from 'node:zlib';
 import { abortable, Gathered } from '@stevedore/async';
-import { isStoreError, type StoreError, type StoreErrorCode } from '@stevedore/staging/errors';
+import { isStoreError, type StoreError } from '@stevedore/staging/errors';
 import { ConnectedStore, MAX_LISTED_BYTES } from '../connect/connect.js';
-import { aborted, missing, notFound } from '../failures.js';
+import { aborted, isWithoutCopy, missing, notFound } from '../failures.js';
 import { corrupt, readAll } from '../http/answers.js';
 import { refusalIn } from '../http/errors.js';
 import type { RequestLimits, Requests } from '../http/requests.js';
@@ -192,15 +192,8 @@ export class GatewayFiles {
       return await answer;
     } catch (error) {
       if (signal?.aborted) throw aborted(error);
-      if (isStoreError(error) && SAYS.has(error.code)) throw error;
+      if (isStoreError(error, 'aborted') || isWithoutCopy(error)) throw error;
       throw this.#requests.failure(isStoreError(error) ? new Error(error.message) : error);
     }
   }
 }
-
-const SAYS: ReadonlySet<StoreErrorCode> = new Set([
-  'aborted',
-  'corrupt',
-  'missing_in_fastdfs',
-  'not_found',
-]);

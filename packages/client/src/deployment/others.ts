@@ -55,7 +55,7 @@ async function listed({ gateways }: Others): Promise<readonly Gateway[]> {
   } catch (error) {
     if (!(error instanceof MapError)) throw error;
     const message = `the map does not say which servers there are: ${error.message}`;
-    throw new StoreError('storage_unavailable', message, { cause: error, retryable: true });
+    throw new StoreError('storage_unavailable', message, { cause: error });
   }
 }
 

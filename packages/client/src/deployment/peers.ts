@@ -41,7 +41,6 @@ export class OtherServers {
       throw new StoreError(
         'storage_unavailable',
         `${what} is not merged yet, and the server that has it (origin ${gateway.origin}) has no peerUrl`,
-        { retryable: true },
       );
     }
     return this.at(gateway.url);
@@ -66,7 +65,6 @@ function beingAdopted(origin: number, what: string): StoreError {
   return new StoreError(
     'storage_unavailable',
     `the files of origin ${origin} are being adopted, and ${what} is not known yet`,
-    { retryable: true },
   );
 }
 
@@ -74,6 +72,6 @@ export function mapUnavailable(cause: unknown): StoreError {
   return new StoreError(
     'storage_unavailable',
     `the map does not answer: ${(cause as Error).message}`,
-    { cause, retryable: true },
+    { cause },
   );
 }

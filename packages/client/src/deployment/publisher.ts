@@ -50,7 +50,7 @@ export class Publisher {
       const { taskId, state, fileId, thin } = first.trunk;
       if (state === 'retired') await this.#map.retire(taskId);
       if (state === 'confirmed') {
-        const trunk = { id: taskId, fileId: fileId!, isThin: thin > 0 };
+        const trunk = { id: taskId, fileId, isThin: thin > 0 };
         for (let files = first.files(-1, MAX_FILES); ; ) {
           await this.#map.place(trunk, files);
           if (files.length < MAX_FILES) break;

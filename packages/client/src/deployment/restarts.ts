@@ -22,6 +22,6 @@ export async function throughRestart<Result>(
       const isOver = performance.now() - startedAt >= RESTART_MS || signal?.aborted;
       if (isOver || !isStoreError(error, 'storage_unavailable') || !mayReturn()) throw error;
     }
-    await sleep(LOOK_MS, undefined, signal ? { signal } : {}).catch(() => undefined);
+    await sleep(LOOK_MS, undefined, { signal }).catch(() => undefined);
   }
 }

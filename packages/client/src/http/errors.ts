@@ -1,5 +1,5 @@
 import { isError } from '@stevedore/protocol';
-import { StoreError, type StoreErrorCode } from '@stevedore/staging/errors';
+import { STORE_ERRORS, StoreError, type StoreErrorCode } from '@stevedore/staging/errors';
 
 /**
  * Converts a gateway's refusals to the errors that `open()` throws for the same mistake. What only
@@ -39,27 +39,7 @@ export function refusalIn(error: unknown): GatewayRefusal | undefined {
   return isError(cause) && cause.name === 'GatewayRefusal' ? (cause as GatewayRefusal) : undefined;
 }
 
-const SAME: ReadonlySet<string> = new Set<StoreErrorCode>([
-  'client_room_exceeded',
-  'container_full',
-  'corrupt',
-  'disk_failed',
-  'disk_full',
-  'filemap_locked',
-  'invalid_id',
-  'invalid_option',
-  'length_mismatch',
-  'missing_in_fastdfs',
-  'not_found',
-  'overloaded',
-  'partner_away',
-  'range_not_satisfiable',
-  'storage_unavailable',
-  'too_large',
-  'too_many_unfinished',
-  'unsupported',
-]);
-
+/** Of codes that `open()` does not have, or that mean something else of a gateway. */
 const MEANT: Readonly<Record<string, StoreErrorCode>> = {
   body_too_slow: 'aborted',
   closed: 'storage_unavailable',
@@ -99,8 +79,8 @@ export function refusalOf(
 }
 
 function codeOf(problem: string): StoreErrorCode {
-  if (SAME.has(problem)) return problem as StoreErrorCode;
-  return Object.hasOwn(MEANT, problem) ? MEANT[problem]! : 'refused';
+  const code = MEANT[problem] ?? problem;
+  return Object.hasOwn(STORE_ERRORS, code) ? (code as StoreErrorCode) : 'refused';
 }
 
 /** For the answer of a proxy in front of the gateway. */

@@ -130,7 +130,7 @@ export class Requests {
     if (isStoreError(cause)) return cause;
     const reason = isError(cause) ? cause.message || (cause as { code?: string }).code : cause;
     const message = `the gateway at ${this.url} does not answer: ${reason}`;
-    return new StoreError('storage_unavailable', message, { cause, retryable: true });
+    return new StoreError('storage_unavailable', message, { cause });
   }
 
   /** The head of any answer; the caller reads or discards its body. */
@@ -155,7 +155,7 @@ export class Requests {
       // undici accepts any async iterable, although its types do not say so.
       body: (body as Readable | undefined) ?? null,
       headersTimeout: answerTimeoutMs + workMs,
-      ...(signal ? { signal } : {}),
+      signal: signal ?? null,
     });
     answered.then((answer) => answer.body.once('close', end), end);
     // undici checks the signal only once the request has a connection.
@@ -234,7 +234,7 @@ export class Requests {
 
   notAGateway(): StoreError {
     const message = `what answers at ${this.url} is not a gateway of Stevedore`;
-    return new StoreError('storage_unavailable', message);
+    return new StoreError('storage_unavailable', message, { retryable: false });
   }
 
   /** Aborts the requests in flight. */

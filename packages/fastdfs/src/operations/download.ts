@@ -233,7 +233,7 @@ async function openClipped<T>(
   if (info?.size === 0 && offset === 0) return empty();
   if (!info || offset >= info.size || offset + length <= info.size) throw error;
   const request = { ...nameOf(id), offset: asked.offset, length: info.size - offset };
-  return open(storage, request, stepMs === undefined ? {} : { stepMs });
+  return open(storage, request, { stepMs });
 }
 
 interface Range {

@@ -166,13 +166,13 @@ async function* otherPlaces(
     .ask(queryStoreInGroupAll, request, deadline)
     .catch(() => undefined);
   deadline.throwIfEnded();
-  const storages = listed
-    ? listed.reply.servers.map((each) => context.addresses.of(each, listed.tracker, deadline))
-    : [];
-  for (const storage of storages) {
-    if (tried.has(storage.text)) continue;
-    tried.add(storage.text);
-    yield { storage, storePathIndex: listed!.reply.storePathIndex };
+  if (listed) {
+    const { servers, storePathIndex } = listed.reply;
+    for (const each of servers) {
+      const storage = context.addresses.of(each, listed.tracker, deadline);
+      if (!tried.has(storage.text)) yield { storage, storePathIndex };
+      tried.add(storage.text);
+    }
   }
   if (group !== undefined) return;
   const next = await askStore(file, undefined).catch(() => undefined);

@@ -80,7 +80,7 @@ export interface Upload {
 
 export interface Reading extends Partial<Presentation> {
   /** The client wants to download the file; otherwise `?download` in the URL decides. */
-  readonly download?: boolean;
+  readonly download?: boolean | undefined;
   /** The URL is signed: its pictures may have any size. */
   readonly isSigned?: boolean;
   /** Default: the address of the connection. */
@@ -259,8 +259,7 @@ export class Files {
     withinMs: number | undefined,
     base: string,
   ): Promise<Answer> {
-    const within = withinMs === undefined ? {} : { withinMs };
-    const receipts = await this.store.findOnce(uploadMark(scope, key), within);
+    const receipts = await this.store.findOnce(uploadMark(scope, key), { withinMs });
     return this.#told(
       method,
       receipts.map((receipt) => receiptJson(receipt, base)),

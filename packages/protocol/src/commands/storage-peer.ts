@@ -116,11 +116,11 @@ export function encodeListingLine({ seconds, isSource, name, linkTo }: ListingLi
 
 /** Decodes a line without its line feed. Throws ProtocolError. */
 export function decodeListingLine(line: string): ListingLine {
-  const match = /^(\d{1,12}) (?:([Cc]) (\S+)|([Ll]) (\S+) (\S+))$/.exec(line);
-  if (!match) throw new ProtocolError(`a line "${line.slice(0, 80)}" in a listing`);
-  const [, seconds, create, file, link, name, linkTo] = match;
-  const letter = create ?? link!;
+  const [, seconds, letter = '', name, linkTo] =
+    /^(\d{1,12}) ([CcLl]) (\S+)(?: (\S+))?$/.exec(line) ?? [];
+  if (name === undefined || /l/i.test(letter) !== (linkTo !== undefined)) {
+    throw new ProtocolError(`a line "${line.slice(0, 80)}" in a listing`);
+  }
   const isSource = letter === letter.toUpperCase();
-  if (create) return { seconds: Number(seconds), isSource, name: file! };
-  return { seconds: Number(seconds), isSource, name: name!, linkTo: linkTo! };
+  return { seconds: Number(seconds), isSource, name, ...(linkTo !== undefined && { linkTo }) };
 }

@@ -47,10 +47,11 @@ const groupAndHost: Codec<GroupAndHost> = {
     groupAndText.encode({ group, text: addressText(address, port) }),
   decode(bytes) {
     const { group, text } = groupAndText.decode(bytes);
-    const match = /^(?:\[([0-9A-Fa-f:.]+)\]|([^\s:]+)):(\d{1,5})$/.exec(text);
-    const port = Number(match?.[3]);
-    if (!match || port < 1 || port > MAX_PORT) throw new ProtocolError(`an address "${text}"`);
-    return { group, address: match[1] ?? match[2]!, port };
+    const match = /^(?:\[([0-9A-Fa-f:.]+)\]|([^\s:]+)):(\d{1,5})$/.exec(text) ?? [];
+    const [address, port] = [match[1] ?? match[2], Number(match[3])];
+    if (address === undefined || port < 1 || port > MAX_PORT)
+      throw new ProtocolError(`an address "${text}"`);
+    return { group, address, port };
   },
 };
 

@@ -172,7 +172,7 @@ export function describeStored(fileMap: FileMap, trunk: TrunkRow): StoredTrunk {
   const stored = {
     taskId,
     kind,
-    fileId: fileId!,
+    fileId,
     size,
     crc32: crc32 ?? 0,
     files,

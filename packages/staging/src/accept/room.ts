@@ -102,11 +102,11 @@ export class Room {
     this.#full = this.lack(bytes);
     if (this.#full === 'container') {
       const message = `the container holds ${this.usedBytes} of ${this.#limitBytes} bytes; it empties as files are stored in FastDFS: check that FastDFS is reachable, or raise containerSize`;
-      throw new StoreError('container_full', message, { retryable: true });
+      throw new StoreError('container_full', message);
     }
     if (this.#full === 'disk') {
       const message = `the container's disk has ${this.#freeBytes} bytes free, ${this.#minFreeBytes} must stay so; make room on it`;
-      throw new StoreError('disk_full', message, { retryable: true });
+      throw new StoreError('disk_full', message);
     }
   }
 

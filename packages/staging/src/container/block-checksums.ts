@@ -1,3 +1,4 @@
+import assert from 'node:assert';
 import { crc32 } from 'node:zlib';
 
 /**
@@ -80,6 +81,7 @@ function crcOfList(list: Buffer, fileBytes: number): number {
 
 /** The CRC-32 of bytes with this CRC-32, followed by so many others with that one. */
 export function combineCrcs(first: number, second: number, secondBytes: number): number {
+  assert(Number.isSafeInteger(secondBytes) && secondBytes >= 0);
   let shifted = first;
   for (let left = secondBytes, bit = 0; left > 0; left = Math.floor(left / 2), bit += 1) {
     if (left % 2 === 1) shifted = multiply(SHIFTS[bit]!, shifted);

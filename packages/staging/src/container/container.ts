@@ -396,5 +396,5 @@ function writeFailure(cause: unknown, folder: string): StoreError {
   if (isStoreError(failure)) return failure;
   const reason = messageOf(cause);
   const message = `the container could not be written (${reason}); check the disk of ${folder}`;
-  return new StoreError('disk_failed', message, { cause, retryable: true });
+  return new StoreError('disk_failed', message, { cause });
 }

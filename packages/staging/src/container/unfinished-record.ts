@@ -10,13 +10,13 @@ import { crc32 } from 'node:zlib';
 export interface UnfinishedAbout {
   readonly name: string;
   readonly type: string;
-  readonly group?: string;
+  readonly group?: string | undefined;
   /** Idempotency mark of the finished file; see `FileMeta.once`. */
-  readonly once?: string;
+  readonly once?: string | undefined;
   /** Lifetime of the finished file; absent: for ever. */
-  readonly ttlMs?: number;
+  readonly ttlMs?: number | undefined;
   /** The client whose share of the unfinished uploads it uses. */
-  readonly owner?: string;
+  readonly owner?: string | undefined;
   /** Unix milliseconds. */
   readonly createdAt: number;
   /** Text of the caller, stored and returned unchanged. */

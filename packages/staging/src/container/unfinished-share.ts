@@ -1,3 +1,4 @@
+import assert from 'node:assert';
 import { StoreError } from '../errors.js';
 
 /**
@@ -34,12 +35,12 @@ export class UnfinishedShares {
   begin(owner: string | undefined, sizeBytes: number, maxOfOwner: number): void {
     if (this.#uploads >= MAX_UNFINISHED) {
       const message = `${MAX_UNFINISHED} uploads are unfinished; finish or remove some, or wait until they are too old`;
-      throw new StoreError('container_full', message, { retryable: true });
+      throw new StoreError('container_full', message);
     }
     const { uploads = 0 } = this.#shareOf(owner) ?? {};
     if (owner !== undefined && uploads >= maxOfOwner) {
       const message = `${uploads} uploads of this client are unfinished; finish or remove some, or wait until they are too old`;
-      throw new StoreError('too_many_unfinished', message, { retryable: true });
+      throw new StoreError('too_many_unfinished', message);
     }
     const mostBytes = Math.floor(this.#limitBytes / (owner === undefined ? 1 : 2));
     if (sizeBytes > mostBytes) {
@@ -74,12 +75,12 @@ export class UnfinishedShares {
     const freeBytes = this.#limitBytes - this.#bytes - bytes;
     if (freeBytes < 0) {
       const message = `unfinished uploads hold ${this.#bytes} of ${this.#limitBytes} bytes, half of the container, and there is no room for ${bytes} more; finish or remove some, or wait until they are too old`;
-      throw new StoreError('container_full', message, { retryable: true });
+      throw new StoreError('container_full', message);
     }
     const heldBytes = this.#shareOf(owner)?.bytes ?? 0;
     if (owner === undefined || heldBytes + bytes <= freeBytes) return;
     const message = `the unfinished uploads of this client hold ${heldBytes} bytes; with ${bytes} more they would leave less for all others; finish or remove some`;
-    throw new StoreError('client_room_exceeded', message, { retryable: true });
+    throw new StoreError('client_room_exceeded', message);
   }
 
   #shareOf(owner: string | undefined): Share | undefined {
@@ -93,6 +94,7 @@ export class UnfinishedShares {
     const share = this.#owners.get(owner) ?? { uploads: 0, bytes: 0 };
     share.uploads += uploads;
     share.bytes += bytes;
+    assert(share.uploads >= 0 && share.bytes >= 0 && this.#bytes >= share.bytes);
     if (share.uploads === 0) this.#owners.delete(owner);
     else this.#owners.set(owner, share);
   }

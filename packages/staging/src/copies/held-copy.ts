@@ -216,7 +216,6 @@ function full(limitBytes: number): StoreError {
   return new StoreError(
     'container_full',
     `the partner holds the ${limitBytes} bytes of copies that it may (heldSize)`,
-    { retryable: true },
   );
 }
 

@@ -177,7 +177,7 @@ export class StagedCopies {
       await this.#parts!.store(keys, AbortSignal.timeout(limitMs));
     } catch (cause) {
       const message = `FastDFS, which keeps the second copy, did not store it within ${limitMs} ms; check that it is reachable, and retry`;
-      throw new StoreError('storage_unavailable', message, { cause, retryable: true });
+      throw new StoreError('storage_unavailable', message, { cause });
     }
     if (this.#adopted) throw this.#away();
     for (const file of lacking) if (!isLarge(file)) this.#copiedToFastdfs += 1;
@@ -234,11 +234,10 @@ export class StagedCopies {
 
   #away(): StoreError {
     const cause = this.#adopted;
-    if (cause) return new StoreError('partner_away', cause.message, { cause });
+    if (cause) return new StoreError('partner_away', cause.message, { cause, retryable: false });
     return new StoreError(
       'partner_away',
       'the partner that keeps the second copy of staged files is unreachable; start it, or another gateway of the deployment, and retry',
-      { retryable: true },
     );
   }
 
@@ -282,7 +281,7 @@ export class StagedCopies {
       new StoreError(
         'partner_away',
         `${this.#partner ?? 'the partner'} keeps no second copy of staged files at the moment, ${uploads}: ${failure.message}`,
-        { cause: failure },
+        { cause: failure, retryable: false },
       ),
     );
   }

@@ -2,6 +2,8 @@ import type {
   Counters,
   DamagedCopy,
   FileRow,
+  FileState,
+  MergedRow,
   PlannedMember,
   TrunkRow,
   TrunkState,
@@ -138,7 +140,7 @@ export class FileMapQueries extends Statements {
   );
 
   /** Living files of a trunk after the given offset, in order. */
-  readonly aliveIn = this.files<[trunk: number, offset: number, limit: number]>(
+  readonly aliveIn = this.#merged<[trunk: number, offset: number, limit: number]>(
     `${FILES} INDEXED BY files_by_place JOIN trunks t ON t.id = f.trunk
       WHERE f.trunk = ? AND f.trunkOffset > ? AND f.deleted IS NULL
       ORDER BY f.trunkOffset LIMIT ?`,
@@ -188,7 +190,7 @@ export class FileMapQueries extends Statements {
   readonly #counters = this.all<[], { name: keyof Counters; value: number }>(
     'SELECT name, value FROM counters',
   );
-  readonly #recount = this.all<[], { what: Counted; files: number; bytes: number }>(
+  readonly #recount = this.all<[], { what: FileState; files: number; bytes: number }>(
     `SELECT
       CASE WHEN trunk IS NOT NULL THEN 'merged' WHEN spooled > 0 THEN 'spooled' ELSE 'waiting' END
         AS what, count(*) AS files, sum(size) AS bytes
@@ -197,11 +199,11 @@ export class FileMapQueries extends Statements {
   readonly #members = this.value<[trunk: number], Buffer | null>(
     'SELECT members FROM trunks WHERE id = ?',
   );
-  readonly #unsettledMoves = this.value<[fileId: string | null], 1>(
+  readonly #unsettledMoves = this.value<[fileId: string], 1>(
     `SELECT 1 FROM forwards w JOIN files f ON f.key = w.key
       WHERE w.fileId = ? AND f.trunk IS NULL LIMIT 1`,
   );
-  readonly #aliveBefore = this.files<[trunk: number, offset: number, limit: number]>(
+  readonly #aliveBefore = this.#merged<[trunk: number, offset: number, limit: number]>(
     `${FILES} INDEXED BY files_by_place JOIN trunks t ON t.id = f.trunk
       WHERE f.trunk = ? AND f.trunkOffset < ? AND f.deleted IS NULL
       ORDER BY f.trunkOffset DESC LIMIT ?`,
@@ -238,6 +240,10 @@ export class FileMapQueries extends Statements {
       CROSS JOIN files f ON f.key = m.key WHERE m.segment = $segment AND f.deleted = $segment`,
   );
 
+  #merged<Args extends unknown[]>(sql: string): (...args: Args) => MergedRow[] {
+    return this.files<Args>(sql) as (...args: Args) => MergedRow[];
+  }
+
   /** The file that was moved away from this place in an earlier trunk. */
   forwarded(fileId: string, offset: number): FileRow | undefined {
     const key = this.forwardOf(fileId, offset);
@@ -267,15 +273,15 @@ export class FileMapQueries extends Statements {
   }
 
   countTrunks(): number {
-    return this.#countTrunks()!;
+    return this.#countTrunks() ?? 0;
   }
 
   countUncopied(): number {
-    return this.#countUncopied()!;
+    return this.#countUncopied() ?? 0;
   }
 
   countDamage(): number {
-    return this.#countDamage()!;
+    return this.#countDamage() ?? 0;
   }
 
   /** Members of the trunk's plan; empty once the trunk is confirmed. */
@@ -293,8 +299,8 @@ export class FileMapQueries extends Statements {
    * The living files of the merged file's affinity group adjacent to it in its trunk, in trunk
    * order, including itself; at most `limit` on either side.
    */
-  groupAround(row: FileRow, limit: number): FileRow[] {
-    const { id, offset } = row.trunk!;
+  groupAround(row: MergedRow, limit: number): MergedRow[] {
+    const { id, offset } = row.trunk;
     const isOther = ({ group }: FileRow): boolean => group !== row.group;
     const before = this.#aliveBefore(id, offset, limit);
     const behind = this.aliveIn(id, offset, limit);
@@ -333,11 +339,8 @@ export class FileMapQueries extends Statements {
   }
 }
 
-/** What a file is counted as. */
-export type Counted = 'waiting' | 'spooled' | 'merged';
-
 /** The first rows up to one for which `isEnd` is true. */
-function until(rows: FileRow[], isEnd: (row: FileRow) => boolean): FileRow[] {
+function until(rows: MergedRow[], isEnd: (row: MergedRow) => boolean): MergedRow[] {
   const end = rows.findIndex(isEnd);
   return end === -1 ? rows : rows.slice(0, end);
 }

@@ -1,3 +1,5 @@
+import assert from 'node:assert';
+
 /** Rows of the FileMap, and the changes that records of the container make in it. */
 
 /** trunk: many files merged. whole: one large file, stored as it is. */
@@ -37,6 +39,13 @@ export interface LocalPlace {
   readonly position: number;
 }
 
+/** A file in FastDFS. */
+export type MergedRow = FileRow & { readonly trunk: TrunkPlace };
+
+export function isMerged(row: FileRow): row is MergedRow {
+  return row.trunk !== undefined;
+}
+
 export interface TrunkPlace {
   readonly id: number;
   readonly kind: TrunkKind;
@@ -63,10 +72,16 @@ export type TrunkState =
   | 'abandoned'
   | 'missing';
 
-/** What each state may change to. The FileMap refuses every other change. */
+/**
+ * What each state may change to. The FileMap refuses every other change. A record read again, after
+ * a crash or in a rebuild, may tell of what comes later: so each can change to retiring.
+ */
 export const NEXT_STATES: Readonly<Record<TrunkState, readonly TrunkState[]>> = {
+  // Given up with a damaged member.
   planned: ['stored', 'abandoned', 'retiring'],
+  // FastDFS turned out to have it, or not to have it.
   abandoned: ['stored', 'retired', 'retiring'],
+  // Its directory could not be read: FastDFS has lost it.
   stored: ['confirmed', 'missing', 'retiring'],
   missing: ['stored', 'confirmed', 'retiring'],
   confirmed: ['retiring'],
@@ -74,13 +89,28 @@ export const NEXT_STATES: Readonly<Record<TrunkState, readonly TrunkState[]>> = 
   retired: [],
 };
 
+/** As what a file is counted: it waits in the container, or in the spool, or is in FastDFS. */
+export type FileState = 'waiting' | 'spooled' | 'merged';
+
+/** What each may change to; `none`: it is not there yet, or deleted. */
+export const NEXT_FILE_STATES: Readonly<
+  Record<FileState | 'none', readonly (FileState | 'none')[]>
+> = {
+  none: ['waiting', 'spooled'],
+  // A damaged one is set aside in the spool.
+  waiting: ['waiting', 'spooled', 'merged', 'none'],
+  spooled: ['waiting', 'spooled', 'merged', 'none'],
+  // It moves to another trunk.
+  merged: ['waiting', 'spooled', 'none'],
+};
+
 export interface TrunkRow {
   readonly id: number;
   readonly taskId: Buffer;
   readonly kind: TrunkKind;
   readonly state: TrunkState;
-  /** Null before it is stored. */
-  readonly fileId: string | null;
+  /** Empty before it is stored. */
+  readonly fileId: string;
   readonly size: number;
   readonly crc32: number | null;
   readonly files: number;
@@ -261,7 +291,10 @@ const MEMBER_BYTES = 26;
 export function packMembers(members: readonly PlannedMember[]): PackedMembers {
   const packed = Buffer.allocUnsafe(members.length * MEMBER_BYTES);
   let at = 0;
+  let end = 0;
   for (const { key, offset, size } of members) {
+    assert(offset >= end, 'the files of a trunk overlap');
+    end = offset + size;
     packed.set(key, at);
     packed.writeUInt32LE(offset, at + 16);
     packed.writeUIntLE(size, at + 20, 6);

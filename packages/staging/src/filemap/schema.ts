@@ -255,7 +255,7 @@ export const FILES = `SELECT ${FILE_COLUMNS}, t.kind, t.fileId,
   t.thin > 0 OR t.state = 'stored' FROM files f`;
 /** For waiting files, which have no trunk. */
 export const WAITING = `SELECT ${FILE_COLUMNS}, NULL, NULL, NULL FROM files f`;
-export const TRUNKS = `SELECT id, taskId, kind, state, fileId, size, crc32, files, contentBytes,
+export const TRUNKS = `SELECT id, taskId, kind, state, coalesce(fileId, '') AS fileId, size, crc32, files, contentBytes,
   recordSegment, doubtfulSince, copied, thin, oldestAt,
   coalesce((SELECT d.files FROM dead d WHERE d.trunk = trunks.id), 0) AS deadFiles,
   coalesce((SELECT d.bytes FROM dead d WHERE d.trunk = trunks.id), 0) AS deadBytes FROM trunks`;

@@ -1,5 +1,6 @@
+import assert from 'node:assert';
 import type { SqliteDatabase } from '@stevedore/disk/sqlite';
-import type { Counted, FileMapQueries } from './queries.js';
+import type { FileMapQueries } from './queries.js';
 import type {
   AdoptedFile,
   Confirmed,
@@ -7,12 +8,13 @@ import type {
   FileChange,
   FileMapChange,
   FileRow,
+  FileState,
   FormerPlace,
   PlannedMember,
   PlannedTrunk,
   TrunkRow,
 } from './rows.js';
-import { countOf, NO_FILES, packMembers } from './rows.js';
+import { countOf, NEXT_FILE_STATES, NO_FILES, packMembers } from './rows.js';
 import { PLACES, Statements, WRITER_STEPS } from './schema.js';
 
 /**
@@ -56,10 +58,17 @@ export class FileMapWriter extends Statements {
     }
   }
 
-  #count(what: Counted, files: number, bytes: number): void {
-    const [filesName, bytesName] = COUNTERS[what];
-    this.#sums[filesName] += files;
-    this.#sums[bytesName] += bytes;
+  /** Every change of the state of files goes through here. */
+  #pass(from: FileState | 'none', to: FileState | 'none', bytes: number, files = 1): void {
+    assert(NEXT_FILE_STATES[from].includes(to), `a file cannot change from ${from} to ${to}`);
+    this.#count(from, -files, -bytes);
+    this.#count(to, files, bytes);
+  }
+
+  #count(state: FileState | 'none', files: number, bytes: number): void {
+    if (state === 'none') return;
+    this.#sums[`${state}Files`] += files;
+    this.#sums[`${state}Bytes`] += bytes;
   }
 
   change(change: FileMapChange, segment: number): void {
@@ -104,15 +113,14 @@ export class FileMapWriter extends Statements {
       waitingBytes += row.size;
       if (row.segment > 0) oldestSegment = Math.min(oldestSegment, row.segment);
     }
-    this.#count('waiting', -waiting, -waitingBytes);
-    this.#count('spooled', waiting - files, waitingBytes - bytes);
-    this.#count('merged', files, bytes);
+    this.#pass('waiting', 'merged', waitingBytes, waiting);
+    this.#pass('spooled', 'merged', bytes - waitingBytes, files - waiting);
     return { files, bytes, oldestSegment };
   }
 
   /** As `confirmMembers`, for a trunk that an earlier process stored. */
   confirmUnmoved(trunk: TrunkRow, members: readonly PlannedMember[]): void {
-    const unmoved = members.filter(({ offset }) => !this.#isForwarded(trunk.fileId!, offset));
+    const unmoved = members.filter(({ offset }) => !this.#isForwarded(trunk.fileId, offset));
     this.confirmMembers(trunk.id, unmoved);
   }
 
@@ -123,7 +131,7 @@ export class FileMapWriter extends Statements {
       const { key, size } = file;
       for (const [fileId, at] of was) this.#forward(fileId, at, key);
       if (this.#queries.isDeleted(key)) this.#hold(trunk.id, key);
-      else if (this.#isForwarded(trunk.fileId!, offset)) continue;
+      else if (this.#isForwarded(trunk.fileId, offset)) continue;
       else if (!this.#claim(trunk, key, offset, was)) {
         this.#adopt(file, 'container', was);
         members.push({ key, offset, size });
@@ -151,6 +159,7 @@ export class FileMapWriter extends Statements {
     });
     if (confirmed) {
       const missing = { files: files - confirmed.files, bytes: contentBytes - confirmed.bytes };
+      assert(missing.files >= 0 && missing.bytes >= 0, 'more was confirmed than was planned');
       this.#steps.addMissing({ trunk, ...missing });
     } else this.#steps.countDead(values);
     this.#steps.markSparse({ trunk });
@@ -172,8 +181,7 @@ export class FileMapWriter extends Statements {
     const was = placesText(row.was.slice(0, -1));
     this.#steps.returnFile({ key, trunk: trunk.id, offset, was, spooled });
     this.#steps.removeForward(fileId, offset);
-    this.#count(countedAs(row), -1, -row.size);
-    this.#count('merged', 1, row.size);
+    this.#pass(stateOf(row), 'merged', row.size);
     this.#steps.uncountDead(row.size, trunk.id);
     this.#steps.clearSparse(trunk.id);
     this.#steps.markSparse({ trunk: trunk.id });
@@ -199,20 +207,19 @@ export class FileMapWriter extends Statements {
       mark,
     );
     if (changes === 0) return;
-    this.#count(countedAt(at), 1, size);
+    this.#pass('none', stateAt(at), size);
     if (change.blocks) this.#steps.setBlocks(key, change.blocks);
   }
 
   /** The file's bytes are in the container or the spool again; its place in a trunk is dead. */
   #moveFile(change: Extract<FileMapChange, { what: 'moved' }>, segment: number): void {
-    const { key, size, position, at, blocks, was } = change;
+    const { key, position, at, blocks, was } = change;
     if (this.#queries.isDeleted(key)) return;
     const row = this.#queries.find(key);
     if (!row) this.#addFile(change, segment);
     else {
       if (row.trunk) this.#addDead(row.trunk.id, row.size);
-      this.#count(countedAs(row), -1, -row.size);
-      this.#count(countedAt(at), 1, size);
+      this.#pass(stateOf(row), stateAt(at), row.size);
     }
     // Its earlier copies no longer count.
     this.#steps.removeAllDamage(key);
@@ -229,7 +236,7 @@ export class FileMapWriter extends Statements {
     if (isHeldOnce) this.#mark(key, segment);
     else this.#noteDeletion(key, row, segment);
     if (!row) return;
-    this.#count(countedAs(row), -1, -row.size);
+    this.#pass(stateOf(row), 'none', row.size);
     if (row.trunk) this.#addDead(row.trunk.id, row.size);
     if (row.was.length > 0) this.#steps.removeForwards(key);
     if (row.local.at !== 'container') this.#steps.removeBlocks(key);
@@ -294,7 +301,7 @@ export class FileMapWriter extends Statements {
       const row = this.#queries.find(key);
       if (!row || row.trunk || row.local.at !== 'gone') continue;
       this.#steps.removeFile(key);
-      this.#count('spooled', -1, -row.size);
+      this.#pass('spooled', 'none', row.size);
     }
   }
 
@@ -303,7 +310,7 @@ export class FileMapWriter extends Statements {
     const about = [key, name, type, group ?? null, size, crc32, stagedAt];
     const place = [PLACES.indexOf(at), placesText(was)];
     const { changes } = this.#steps.adoptFile(...about, ...place, expiresAt);
-    if (changes === 1) this.#count(countedAt(at), 1, size);
+    if (changes === 1) this.#pass('none', stateAt(at), size);
   }
 
   /**
@@ -317,7 +324,7 @@ export class FileMapWriter extends Statements {
     if (was.some(([fileId, at]) => fileId === place.fileId && at === place.offset)) {
       this.#addDead(place.id, row.size);
       this.#steps.claimFile(trunk.id, offset, JSON.stringify(was), key);
-    } else this.#forward(trunk.fileId!, offset, key);
+    } else this.#forward(trunk.fileId, offset, key);
     return true;
   }
 
@@ -351,12 +358,6 @@ export class FileMapWriter extends Statements {
   }
 }
 
-const COUNTERS = {
-  waiting: ['waitingFiles', 'waitingBytes'],
-  spooled: ['spooledFiles', 'spooledBytes'],
-  merged: ['mergedFiles', 'mergedBytes'],
-} as const;
-
 /** The row of a deleted file: its trunk, and the segment of the deletion's record. */
 interface MarkedRow {
   readonly trunk: number;
@@ -367,11 +368,11 @@ function placesText(was: readonly FormerPlace[]): string | null {
   return was.length > 0 ? JSON.stringify(was) : null;
 }
 
-function countedAs({ trunk, local }: FileRow): Counted {
-  return trunk ? 'merged' : countedAt(local.at);
+function stateOf({ trunk, local }: FileRow): FileState {
+  return trunk ? 'merged' : stateAt(local.at);
 }
 
-/** The counter of a waiting file. */
-function countedAt(at: FileRow['local']['at']): Counted {
+/** The state of a file that waits. */
+function stateAt(at: FileRow['local']['at']): FileState {
   return at === 'container' ? 'waiting' : 'spooled';
 }

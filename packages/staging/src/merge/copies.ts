@@ -68,7 +68,7 @@ export class Copies {
       const page = fileMap.uncopiedTrunks(after, PAGE_TRUNKS);
       for (const trunk of page) {
         if (this.#stopped.signal.aborted) return;
-        const group = trunk.fileId!.slice(0, trunk.fileId!.indexOf('/'));
+        const group = trunk.fileId.slice(0, trunk.fileId.indexOf('/'));
         if (silent.has(group)) continue;
         try {
           if (!(await this.#hasEnough(trunk))) continue;
@@ -94,7 +94,7 @@ export class Copies {
     if (wanted === 1) return true;
     const timeout = AbortSignal.timeout(ASK_TIMEOUT_MS);
     const signal = AbortSignal.any([timeout, this.#stopped.signal]);
-    const { holders, members } = await trunkStore.copies(trunk.fileId!, signal);
+    const { holders, members } = await trunkStore.copies(trunk.fileId, signal);
     if (wanted > members && !this.#isReported) {
       this.#isReported = true;
       const why = `${wanted} storages are to have ${trunk.fileId}, its group has ${members} active`;
@@ -102,7 +102,6 @@ export class Copies {
         new StoreError(
           'storage_unavailable',
           `${why}; staged copies stay until then: add storages, or lower confirmCopies`,
-          { retryable: true },
         ),
       );
     }

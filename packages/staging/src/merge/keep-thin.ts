@@ -20,7 +20,7 @@ export async function keepThinTrunks({ fileMap, changes }: State): Promise<void>
         if (fileId !== undefined) changes.emit('merged', { key: formatKey(row.key), fileId });
       }
       if (rows.length < PAGE_ROWS) break;
-      offset = rows.at(-1)!.trunk!.offset;
+      offset = rows.at(-1)?.trunk.offset ?? offset;
       await nextTurn();
     }
   }

@@ -150,7 +150,7 @@ export class MergeTask {
     return new StoreError(
       'storage_unavailable',
       `${left} (${why}); they stay on this disk and are stored later`,
-      { retryable: true, cause: failure },
+      { cause: failure },
     );
   }
 

@@ -1,3 +1,4 @@
+import assert from 'node:assert';
 import { crc32 } from 'node:zlib';
 import {
   decodeFields,
@@ -119,6 +120,11 @@ export function* encodeDirectory({ rows, members, size, taskId }: TrunkPlan): Ge
     yield piece;
   }
   const offset = size - bytes - TRUNK_END_BYTES;
+  const last = members.at(-1);
+  assert(
+    offset === (last ? last.offset + last.size : 0),
+    'the trunk has another size than planned',
+  );
   yield encodeEnd(rows.length, offset, bytes, trunkComment(taskId));
 }
 

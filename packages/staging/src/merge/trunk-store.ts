@@ -81,7 +81,7 @@ export async function readTrunkDirectory(
   trunk: Pick<TrunkRow, 'fileId' | 'size' | 'taskId'>,
   signal: AbortSignal,
 ): Promise<AdoptedFile[]> {
-  const fileId = trunk.fileId!;
+  const { fileId } = trunk;
   const tailBytes = Math.min(TAIL_BYTES, trunk.size);
   const tail = await store.read(fileId, trunk.size - tailBytes, tailBytes, signal);
   const end = parseTrunkEnd(tail, trunk.size);

@@ -1,6 +1,8 @@
+import assert from 'node:assert';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { MAX_ENTRIES } from '@stevedore/protocol';
 import type { FileMap, FileRow } from '../filemap/filemap.js';
+import { nameOf } from '../key.js';
 import { ExpirySums, expiryClassOf } from './expiry.js';
 import type { TrunkPlan } from './trunk-plan.js';
 
@@ -158,6 +160,7 @@ export class WaitingFiles {
       for (const name of names) this.#packing.delete(name);
       if (small) this.#plannedFiles -= names.length;
       if (small) this.#plannedBytes -= bytes;
+      assert(this.#plannedFiles >= 0 && this.#plannedBytes >= 0);
     };
   }
 
@@ -256,10 +259,6 @@ export function* waitingIn(fileMap: FileMap, segment: number): Generator<FileRow
     if (page.length < PAGE_ROWS) return;
     position = page.at(-1)!.local.position;
   }
-}
-
-function nameOf(key: Buffer): string {
-  return key.toString('latin1');
 }
 
 /**

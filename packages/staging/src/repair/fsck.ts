@@ -132,7 +132,7 @@ async function checkTrunks(
   const trunks = state.fileMap.trunksIn('confirmed');
   for (const trunk of state.fileMap.trunksIn('stored')) {
     const detail = 'its directory has not been read yet';
-    problems.push({ code: 'trunk_unread', subject: trunk.fileId!, detail, repaired: false });
+    problems.push({ code: 'trunk_unread', subject: trunk.fileId, detail, repaired: false });
   }
   for (const [index, trunk] of trunks.entries()) {
     if (signal?.aborted) throw stopped();
@@ -168,7 +168,7 @@ async function missing(
   const detail = `FastDFS no longer has it: ${saved} file(s) have a copy on this disk, ${lost} have none`;
   problems.push({
     code: 'trunk_missing',
-    subject: trunk.fileId!,
+    subject: trunk.fileId,
     detail,
     repaired: repair && lost === 0,
   });

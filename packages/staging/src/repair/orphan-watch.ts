@@ -112,13 +112,13 @@ export class OrphanWatch {
     for (const { fileId, bytes, fate, detail } of orphans) {
       if (fate !== 'left') continue;
       const text = `${fileId} (${bytes} bytes) is in FastDFS and in no record: ${detail}`;
-      changes.report(new StoreError('storage_unavailable', text, { retryable: true }));
+      changes.report(new StoreError('storage_unavailable', text));
     }
     for (const { fileId, bytes, key } of possible) {
       if (this.#reported.has(fileId)) continue;
       this.#reported.add(fileId);
       const text = `${fileId} (${bytes} bytes) may be a second copy of ${key ?? 'a large file that was deleted'}; it is left, for it may be another program's`;
-      changes.report(new StoreError('storage_unavailable', text));
+      changes.report(new StoreError('storage_unavailable', text, { retryable: false }));
     }
   }
 }

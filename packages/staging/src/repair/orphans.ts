@@ -3,7 +3,7 @@ import { ProtocolError, parseTrunkTask, TAIL_BYTES, TRUNK_EXTENSION } from '@ste
 import { recordOf } from '../accept/retention.js';
 import { isStoreError } from '../errors.js';
 import type { TrunkRow } from '../filemap/filemap.js';
-import { formatKey, timeOfKey } from '../key.js';
+import { formatKey, nameOf, timeOfKey } from '../key.js';
 import type { PlansInFlight } from '../merge/plans-in-flight.js';
 import { planTrunk, type TrunkPlan } from '../merge/trunk-plan.js';
 import { type ListedFile, readTrunkDirectory } from '../merge/trunk-store.js';
@@ -287,7 +287,7 @@ class Search {
 
   async #isLost(trunk: TrunkRow): Promise<boolean> {
     try {
-      await this.#state.trunkStore.read(trunk.fileId!, 0, 1, this.#search.signal);
+      await this.#state.trunkStore.read(trunk.fileId, 0, 1, this.#search.signal);
       return false;
     } catch (error) {
       if (isStoreError(error, 'not_found')) return true;
@@ -315,8 +315,4 @@ function taskOf(tail: Buffer): Buffer | undefined {
   const text = parseTrunkTask(tail);
   const task = text === undefined ? undefined : Buffer.from(text, 'base64url');
   return task?.length === 16 ? task : undefined;
-}
-
-function nameOf(taskId: Buffer): string {
-  return taskId.toString('latin1');
 }

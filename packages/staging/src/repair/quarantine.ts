@@ -1,7 +1,7 @@
 import type { Changes } from '../changes.js';
 import { StoreError } from '../errors.js';
 import type { DamagedCopy, DamagePlace, FileMap, FileRow } from '../filemap/filemap.js';
-import { formatKey } from '../key.js';
+import { formatKey, nameOf } from '../key.js';
 import type { WaitingFiles } from '../merge/waiting-files.js';
 
 /**
@@ -123,8 +123,4 @@ function isSameCopy(read: FileRow, current: FileRow, place: DamagePlace): boolea
   if (place === 'spool') return current.local.at === 'spool';
   const { segment, position } = current.local;
   return read.local.segment === segment && read.local.position === position;
-}
-
-function nameOf(key: Buffer): string {
-  return key.toString('latin1');
 }

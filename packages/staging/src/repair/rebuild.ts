@@ -150,7 +150,7 @@ function incomplete(unread: readonly UnreadTrunk[]): StoreError {
   return new StoreError(
     'storage_unavailable',
     `the FileMap is being rebuilt and ${unread.length} trunk(s) could not be read yet (${error.message}); their files are found once FastDFS answers`,
-    { cause: error, retryable: true },
+    { cause: error },
   );
 }
 
@@ -180,7 +180,7 @@ export async function settleKnown(
       if (row) return (row.trunk?.id ?? trunk.id) === trunk.id || isForwarded(offset);
       return fileMap.isDeleted(key);
     };
-    const isForwarded = (offset: number) => fileMap.forwarded(trunk.fileId!, offset) !== undefined;
+    const isForwarded = (offset: number) => fileMap.forwarded(trunk.fileId, offset) !== undefined;
     // A large file that was deleted when its `stored` record was rewritten.
     const isDead = trunk.kind === 'whole' && members.length === 0;
     if (isDead) fileMap.finishTrunk(trunk.id, trunk.files, trunk.size);

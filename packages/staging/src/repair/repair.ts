@@ -1,7 +1,14 @@
 import { serial } from '@stevedore/async';
 import type { Acceptance } from '../accept/acceptance.js';
 import { BackgroundTask } from '../changes.js';
-import { type FileMap, type FileRow, localDamage } from '../filemap/filemap.js';
+import {
+  type FileMap,
+  type FileRow,
+  isMerged,
+  localDamage,
+  type MergedRow,
+} from '../filemap/filemap.js';
+import { nameOf } from '../key.js';
 import type { State } from '../state.js';
 import {
   goodHolders,
@@ -31,7 +38,7 @@ async function repairWaiting(state: State, row: FileRow, signal: Signal): Promis
   return rollBackMove(state, row, signal);
 }
 
-async function repairSmall(state: State, row: FileRow, signal: Signal): Promise<boolean> {
+async function repairSmall(state: State, row: MergedRow, signal: Signal): Promise<boolean> {
   const { fileMap, quarantine } = state;
   const isLocalBad = quarantine.has(row.key, 'container');
   const isTrunkBad = quarantine.holders(row.key).length > 0;
@@ -73,7 +80,7 @@ export class Repairs extends BackgroundTask {
     const state = this.#state;
     const row = state.fileMap.find(key);
     if (!row) return true;
-    if (!row.trunk) return repairWaiting(state, row, signal);
+    if (!isMerged(row)) return repairWaiting(state, row, signal);
     const isRepaired = await (row.local.at === 'container'
       ? repairSmall(state, row, signal)
       : this.#inTurn(() => repairLarge(state, this.#acceptance, row, signal)));
@@ -84,7 +91,7 @@ export class Repairs extends BackgroundTask {
   /** Queues a repair. If too many wait, the next scrub finds the rest. */
   want(key: Buffer): void {
     if (this.stopped.aborted || this.#wanted.size >= MAX_WANTED) return;
-    this.#wanted.set(key.toString('latin1'), key);
+    this.#wanted.set(nameOf(key), key);
     void this.runOnce(() => this.#run());
   }
 
@@ -116,13 +123,13 @@ export class Repairs extends BackgroundTask {
 async function repairLarge(
   state: State,
   acceptance: Acceptance,
-  { key, trunk }: FileRow,
+  { key, trunk }: MergedRow,
   signal: Signal,
 ): Promise<boolean> {
   const { fileMap, spool, quarantine } = state;
   const row = fileMap.find(key);
   // Another repair was faster, or the file was deleted.
-  if (!row || row.trunk?.id !== trunk?.id) return true;
+  if (!row || !isMerged(row) || row.trunk.id !== trunk.id) return true;
   const isAnyBad = quarantine.holders(row.key).length > 0;
   if (quarantine.has(row.key, 'spool')) {
     if (!(await hasSoundHolder(state, row, signal))) return false;
@@ -151,7 +158,7 @@ async function isSoundInSpool(
 async function fetchToSpool(
   state: State,
   acceptance: Acceptance,
-  row: FileRow,
+  row: MergedRow,
   signal: Signal,
 ): Promise<boolean> {
   if (state.spool.has(row.key)) return false;
@@ -167,14 +174,14 @@ async function fetchToSpool(
 async function fetchFrom(
   { fileMap, trunkStore }: State,
   acceptance: Acceptance,
-  row: FileRow,
+  row: MergedRow,
   holder: string,
   signal: Signal,
 ): Promise<boolean | undefined> {
   const writer = await acceptance.beginAgain(row.key, row.size);
   let isSound: boolean | undefined;
   try {
-    const trunk = row.trunk!;
+    const { trunk } = row;
     while (writer.size < row.size) {
       const count = Math.min(PART_BYTES, row.size - writer.size);
       const bytes = await readTrunk(trunkStore, trunk, writer.size, count, signal, holder);
@@ -208,7 +215,7 @@ async function storeAgain(state: State, row: FileRow): Promise<boolean> {
 }
 
 /** The waiting file at its former place in FastDFS; undefined if that is gone. */
-function formerRow(fileMap: FileMap, row: FileRow): FileRow | undefined {
+function formerRow(fileMap: FileMap, row: FileRow): MergedRow | undefined {
   const place = row.was.at(-1);
   if (row.trunk || !place) return undefined;
   const [fileId, offset] = place;
@@ -226,7 +233,7 @@ export async function rollBackMove(state: State, row: FileRow, signal: Signal): 
   const former = formerRow(state.fileMap, row);
   if (!former) return false;
   const isSound =
-    former.trunk?.kind === 'whole'
+    former.trunk.kind === 'whole'
       ? await hasSoundHolder(state, former, signal)
       : (await soundSlice(state, former, signal)) !== undefined;
   // A concurrent `setAside` may be moving the damaged copy.

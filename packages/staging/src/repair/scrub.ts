@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import { hasCode } from '@stevedore/disk';
-import { type FileRow, localDamage, type TrunkRow } from '../filemap/filemap.js';
+import { type FileRow, localDamage, type MergedRow, type TrunkRow } from '../filemap/filemap.js';
 import { formatKey } from '../key.js';
 import type { State } from '../state.js';
 import type { Repairs } from './repair.js';
@@ -140,7 +140,7 @@ class Scrub {
     const { signal } = this.#options;
     const timeout = AbortSignal.timeout(COPIES_TIMEOUT_MS);
     const either = signal ? AbortSignal.any([signal, timeout]) : timeout;
-    const { holders } = await this.#state.trunkStore.copies(trunk.fileId!, either);
+    const { holders } = await this.#state.trunkStore.copies(trunk.fileId, either);
     return holders.length > 0 ? holders : [undefined];
   }
 
@@ -154,7 +154,7 @@ class Scrub {
 
   async #checkLarge(
     trunk: TrunkRow,
-    row: FileRow,
+    row: MergedRow,
     holder: string | undefined,
     counts: boolean,
   ): Promise<void> {
@@ -169,13 +169,14 @@ class Scrub {
 
   async #checkExtent(
     trunk: TrunkRow,
-    rows: readonly FileRow[],
+    rows: readonly MergedRow[],
     holder: string | undefined,
     counts: boolean,
   ): Promise<void> {
-    const start = rows[0]!.trunk!.offset;
-    const last = rows.at(-1)!;
-    const length = last.trunk!.offset + last.size - start;
+    const [first, last] = [rows[0], rows.at(-1)];
+    if (!first || !last) return;
+    const start = first.trunk.offset;
+    const length = last.trunk.offset + last.size - start;
     const { signal } = this.#options;
     const { trunkStore, quarantine } = this.#state;
     const bytes =
@@ -184,7 +185,7 @@ class Scrub {
         : await readTrunk(trunkStore, trunk, start, length, signal, holder);
     for (const row of rows) {
       if (counts) this.#count(row);
-      const from = row.trunk!.offset - start;
+      const from = row.trunk.offset - start;
       const slice = bytes?.subarray(from, from + row.size);
       const isSound = slice?.length === row.size && crc32(slice) === row.crc32;
       if (isSound) quarantine.lift(row.key, 'trunk', holder);
@@ -276,17 +277,17 @@ class Scrub {
     if (this.#owedMs < 5) return;
     const ms = this.#owedMs;
     this.#owedMs = 0;
-    await sleep(ms, undefined, signal ? { signal } : {}).catch(() => undefined);
+    await sleep(ms, undefined, { signal }).catch(() => undefined);
     if (signal?.aborted) throw stopped();
   }
 }
 
 /** Groups adjacent files that one read covers; `rows` in trunk order. */
-function* extents(rows: Iterable<FileRow>): Generator<readonly FileRow[]> {
-  let extent: FileRow[] = [];
+function* extents(rows: Iterable<MergedRow>): Generator<readonly MergedRow[]> {
+  let extent: MergedRow[] = [];
   for (const row of rows) {
-    const start = extent[0]?.trunk?.offset ?? 0;
-    const isFull = row.trunk!.offset + row.size - start > EXTENT_BYTES;
+    const start = extent[0]?.trunk.offset ?? 0;
+    const isFull = row.trunk.offset + row.size - start > EXTENT_BYTES;
     if (isFull && extent.length > 0) {
       yield extent;
       extent = [];

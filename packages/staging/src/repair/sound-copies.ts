@@ -5,7 +5,7 @@ import type { Container } from '../container/container.js';
 import { deletionRecord, movedRecord, smallFile, spooledFile } from '../container/records.js';
 import { Unreadable } from '../container/segment.js';
 import { isStoreError, StoreError } from '../errors.js';
-import type { FileMap, FileRow, TrunkRow } from '../filemap/filemap.js';
+import type { FileMap, FileRow, MergedRow, TrunkRow } from '../filemap/filemap.js';
 import { isLocked } from '../filemap/locks.js';
 import type { FormerPlace } from '../filemap/rows.js';
 import type { TrunkStore } from '../merge/trunk-store.js';
@@ -24,13 +24,13 @@ export const PART_BYTES = 2 ** 20;
 /** True if the storage's copy is sound. Also learns the block checksums. */
 export async function isSoundAt(
   state: State,
-  row: FileRow,
+  row: MergedRow,
   holder: string | undefined,
   signal: Signal,
   onBytes: (bytes: number) => Promise<void> = () => Promise.resolve(),
 ): Promise<boolean> {
   const checksums = new BlockChecksums();
-  const trunk = row.trunk!;
+  const { trunk } = row;
   for (let at = 0; at < row.size; at += PART_BYTES) {
     const count = Math.min(PART_BYTES, row.size - at);
     const offset = trunk.offset + at;
@@ -63,11 +63,11 @@ export function learnBlocks(
 /** The slice, from a storage whose copy is sound. */
 export async function soundSlice(
   state: State,
-  row: FileRow,
+  row: MergedRow,
   signal: Signal,
 ): Promise<Buffer | undefined> {
   if (row.size === 0) return Buffer.alloc(0);
-  const trunk = row.trunk!;
+  const { trunk } = row;
   for (const holder of await goodHolders(state, row, signal)) {
     const bytes = await readTrunk(
       state.trunkStore,
@@ -86,19 +86,23 @@ export async function soundSlice(
 /** Storages that have the file and are not known to have it damaged. */
 export async function goodHolders(
   { trunkStore, quarantine }: State,
-  row: FileRow,
+  row: MergedRow,
   signal: Signal,
 ): Promise<string[]> {
   const bad = quarantine.holders(row.key);
   const { holders } = await trunkStore.copies(
-    row.trunk!.fileId,
+    row.trunk.fileId,
     signal ?? AbortSignal.timeout(30_000),
   );
   return holders.filter((holder) => !bad.includes(holder));
 }
 
 /** True if a storage's copy of the large file is checked and sound. */
-export async function hasSoundHolder(state: State, row: FileRow, signal: Signal): Promise<boolean> {
+export async function hasSoundHolder(
+  state: State,
+  row: MergedRow,
+  signal: Signal,
+): Promise<boolean> {
   for (const holder of await goodHolders(state, row, signal)) {
     const isSound = await isSoundAt(state, row, holder, signal).catch(() => undefined);
     if (isSound) return true;
@@ -150,12 +154,12 @@ export async function* allFiles(
 }
 
 /** Every living file of a trunk, in order. */
-export function* aliveIn(fileMap: FileMap, trunk: TrunkRow): Generator<FileRow> {
+export function* aliveIn(fileMap: FileMap, trunk: TrunkRow): Generator<MergedRow> {
   for (let offset = -1; ; ) {
     const page = fileMap.aliveIn(trunk.id, offset, ROWS_PER_PAGE);
     yield* page;
     if (page.length < ROWS_PER_PAGE) return;
-    offset = page.at(-1)?.trunk?.offset ?? offset;
+    offset = page.at(-1)?.trunk.offset ?? offset;
   }
 }
 
@@ -174,7 +178,7 @@ export async function readTrunk(
   const timeout = AbortSignal.timeout(READ_TIMEOUT_MS);
   const either = signal ? AbortSignal.any([signal, timeout]) : timeout;
   try {
-    return await store.read(trunk.fileId!, offset, length, either, holder);
+    return await store.read(trunk.fileId, offset, length, either, holder);
   } catch (error) {
     if (isStoreError(error, 'not_found')) return undefined;
     throw error;

@@ -4,7 +4,7 @@ import type { Acceptance } from '../accept/acceptance.js';
 import type { LocalCopies } from '../accept/local-copies.js';
 import { recordOf } from '../accept/retention.js';
 import { BackgroundTask } from '../changes.js';
-import type { FileMap, FileRow, TrunkRow } from '../filemap/filemap.js';
+import type { FileMap, MergedRow, TrunkRow } from '../filemap/filemap.js';
 import { HOUR_MS } from '../merge/expiry.js';
 import { chooseJoin, shareOf } from '../merge/joining.js';
 import { MAX_FILES } from '../merge/waiting-files.js';
@@ -111,14 +111,14 @@ export class Compaction extends BackgroundTask<number> {
       const rows = firstBytes(fileMap.aliveIn(trunk.id, offset, PAGE_ROWS), PAGE_BYTES);
       if (rows.length === 0) break;
       const { bytes, files } = await this.#move(trunk, rows);
-      offset = rows.at(-1)!.trunk!.offset;
+      offset = rows.at(-1)?.trunk.offset ?? offset;
       moved += files;
       await this.pause((bytes / bytesPerSecond) * 1000, true);
     }
     return moved;
   }
 
-  async #move(trunk: TrunkRow, rows: readonly FileRow[]) {
+  async #move(trunk: TrunkRow, rows: readonly MergedRow[]) {
     const { fileMap } = this.#state;
     const bytes = rows.reduce((sum, row) => sum + row.size, 0);
     await this.#acceptance.makeRoom(bytes);
@@ -138,19 +138,19 @@ export class Compaction extends BackgroundTask<number> {
   }
 
   /** Undefined if no copy is sound. */
-  async #read(trunk: TrunkRow, row: FileRow): Promise<Buffer | undefined> {
+  async #read(trunk: TrunkRow, row: MergedRow): Promise<Buffer | undefined> {
     const local = await this.#local.read(row);
     if (local) return local;
     if (row.size === 0) return Buffer.alloc(0);
     const { trunkStore } = this.#state;
-    const bytes = await readTrunk(trunkStore, trunk, row.trunk!.offset, row.size, this.stopped);
+    const bytes = await readTrunk(trunkStore, trunk, row.trunk.offset, row.size, this.stopped);
     if (bytes && bytes.length === row.size && crc32(bytes) === row.crc32) return bytes;
     return soundSlice(this.#state, row, undefined);
   }
 }
 
 /** The first rows with at most `bytes` in total; at least one. */
-function firstBytes(rows: readonly FileRow[], bytes: number): FileRow[] {
+function firstBytes(rows: readonly MergedRow[], bytes: number): MergedRow[] {
   let sum = 0;
   const count = rows.findIndex((row, index) => {
     sum += row.size;
@@ -199,9 +199,9 @@ export class Retirement {
     if (retiring.length > 0) await container.sync();
     for (const trunk of retiring) {
       if (this.#stopped) return;
-      await trunkStore.remove(trunk.fileId!, AbortSignal.timeout(REMOVE_TIMEOUT_MS));
+      await trunkStore.remove(trunk.fileId, AbortSignal.timeout(REMOVE_TIMEOUT_MS));
       fileMap.retireTrunk(trunk.id);
-      if (trunk.thin > 0) await forgetPlaces(fileMap, trunk.fileId!);
+      if (trunk.thin > 0) await forgetPlaces(fileMap, trunk.fileId);
     }
   }
 

@@ -73,6 +73,5 @@ function unknownYet(key: Buffer): StoreError {
   return new StoreError(
     'storage_unavailable',
     `the FileMap is being rebuilt and does not know ${formatKey(key)} yet`,
-    { retryable: true },
   );
 }

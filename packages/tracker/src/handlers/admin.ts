@@ -108,7 +108,7 @@ export function adminHandlers(
 /** Groups and storages as the lists of a tracker show them. */
 
 function groupRecord(group: Group, reservedMegabytes: number, nowMs: number): GroupRecord {
-  const ports = new Set(group.members.map((member) => member.port));
+  const [port = -1, ...others] = new Set(group.members.map((member) => member.port));
   const paths = group.members.map((member) => member.joinRequest?.storePathCount ?? 0);
   return {
     name: group.name,
@@ -116,7 +116,7 @@ function groupRecord(group: Group, reservedMegabytes: number, nowMs: number): Gr
     reservedMegabytes,
     trunkFreeMegabytes: 0,
     storageCount: group.members.length,
-    storagePort: ports.size === 1 ? [...ports][0]! : -1,
+    storagePort: others.length === 0 ? port : -1,
     readableCount: group.readable(nowMs).length,
     writableCount: group.writable(nowMs).length,
     currentWriteServer: group.currentWriteServer(nowMs),

@@ -62,13 +62,13 @@ export function membershipHandlers(
     }),
     control(changelogReq, (request, { session }: { session: TrackerSession }) => {
       const member = session.hasJoined ? session.joined().member : undefined;
-      if (!member && !request)
+      if (member && request) throw new StatusError(Status.invalid, 'a joined storage names itself');
+      const reader = request ? cluster.member(request.group, request.id) : member;
+      if (!reader)
         throw new StatusError(
           Status.invalid,
           'the connection has not joined, and the request names no storage',
         );
-      if (member && request) throw new StatusError(Status.invalid, 'a joined storage names itself');
-      const reader = member ?? cluster.member(request!.group, request!.id);
       const text = cluster.log.since(reader.logPosition);
       reader.logPosition = cluster.log.end;
       return text;

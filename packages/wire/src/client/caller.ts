@@ -45,12 +45,12 @@ export interface RequestMessage {
 /** How a call differs from the default. */
 export interface CallPlan {
   /** Limits each wait: for a connection, for opening it, for progress. */
-  readonly stepMs?: number;
+  readonly stepMs?: number | undefined;
   /** Status byte of the request. */
   readonly flags?: number;
   /** False for what must not be done twice: it is sent once, over a tested connection. */
   readonly repeatable?: boolean;
-  readonly maxReplyBytes?: number;
+  readonly maxReplyBytes?: number | undefined;
   /** Called for each exchange that failed without an answer, including replaced ones. */
   readonly onFailed?: (failed: FailedExchange) => void;
 }
@@ -104,7 +104,7 @@ export class Caller {
     plan = USUAL,
   ): Promise<Answer> {
     const { maxReplyBytes } = plan;
-    const reply = new ReceivedReply(maxReplyBytes === undefined ? {} : { maxBytes: maxReplyBytes });
+    const reply = new ReceivedReply({ maxBytes: maxReplyBytes });
     return this.receive(address, command, request, reply, call, plan);
   }
 

@@ -26,7 +26,7 @@ const WHOLE: ReplyPlan = {};
 
 export interface ReplyPlan {
   /** Longest successful reply. Default 64 KiB. */
-  readonly maxBytes?: number;
+  readonly maxBytes?: number | undefined;
   /** The reply may have no length and end with its connection. */
   readonly mayBeOpen?: boolean;
   /** Called once, before the body of a successful reply. May throw to refuse it. */

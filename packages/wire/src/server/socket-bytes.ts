@@ -93,15 +93,12 @@ export class ByteSource {
     const taken: Buffer[] = [];
     let missing = count;
     let used = 0;
-    while (missing > 0) {
-      const chunk = this.#chunks[used]!;
-      if (chunk.length <= missing) {
-        taken.push(chunk);
-        used += 1;
-      } else {
-        taken.push(chunk.subarray(0, missing));
-        this.#chunks[used] = chunk.subarray(missing);
-      }
+    for (const chunk of this.#chunks) {
+      if (missing === 0) break;
+      const isWhole = chunk.length <= missing;
+      taken.push(isWhole ? chunk : chunk.subarray(0, missing));
+      if (isWhole) used += 1;
+      else this.#chunks[used] = chunk.subarray(missing);
       missing -= Math.min(chunk.length, missing);
     }
     this.#chunks.splice(0, used);
@@ -112,7 +109,8 @@ export class ByteSource {
 }
 
 function join(chunks: Buffer[], bytes: number): Buffer {
-  return chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, bytes);
+  const [first] = chunks;
+  return first && chunks.length === 1 ? first : Buffer.concat(chunks, bytes);
 }
 
 function lost(): ConnectionError {

@@ -142,9 +142,9 @@ export class PacedContent {
       if (this.#bytes) unsent.resize(this.#hold, this.#trim(unsent.shareBytes));
       if (this.#bytes || this.#isClosed) return;
     }
-    const { value, done } = await this.#chunks!.next();
-    if (done) throw new Error('the content ended before its length');
-    this.#bytes = value;
+    const next = await this.#chunks?.next();
+    if (!next || next.done) throw new Error('the content ended before its length');
+    this.#bytes = next.value;
   }
 
   async #open(range: ByteRange): Promise<void> {
@@ -172,7 +172,8 @@ export class PacedContent {
       this.#parts.shift();
       return part;
     }
-    const bytes = this.#bytes!;
+    const bytes = this.#bytes;
+    if (!bytes) throw new Error('nothing was read to be sent');
     const piece = bytes.subarray(0, this.#pieceBytes);
     this.#bytes = bytes.length > piece.length ? bytes.subarray(piece.length) : undefined;
     const start = part.start + piece.length;

@@ -1,3 +1,4 @@
+import assert from 'node:assert';
 import type { ServerResponse } from 'node:http';
 
 /**
@@ -184,8 +185,7 @@ export class UnsentBytes {
 
   resize(hold: Hold, bytes: number): void {
     const freed = hold.bytes - bytes;
-    this.#bytes -= freed;
-    hold.bytes = bytes;
+    this.#set(hold, bytes);
     if (freed > 0 && this.#queue.length > 0) this.#serve();
   }
 
@@ -233,8 +233,7 @@ export class UnsentBytes {
       if (hold.stalledAt > now - TRIM_AFTER_MS) break;
       this.#untrimmed.delete(hold);
       const left = hold.stalled?.trim(this.shareBytes) ?? 0;
-      this.#bytes -= hold.bytes - left;
-      hold.bytes = left;
+      this.#set(hold, left);
       if (fits()) return true;
     }
     for (const hold of this.#stalled) {
@@ -265,8 +264,13 @@ export class UnsentBytes {
   #end(hold: Hold): void {
     const { stalled } = hold;
     this.move(hold);
-    this.#bytes -= hold.bytes;
-    hold.bytes = 0;
+    this.#set(hold, 0);
     stalled?.end();
+  }
+
+  #set(hold: Hold, bytes: number): void {
+    this.#bytes += bytes - hold.bytes;
+    hold.bytes = bytes;
+    assert(bytes >= 0 && this.#bytes >= 0);
   }
 }

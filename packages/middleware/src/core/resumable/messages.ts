@@ -20,8 +20,8 @@ import { type Note, noteOf, type ResumableRequest } from './request.js';
 /** What an upload is to become. */
 export interface Begin extends UploadMetadata, Required<Pick<BeginOptions, 'owner'>> {
   readonly note: Note;
-  readonly ttlMs?: number;
-  readonly once?: Buffer;
+  readonly ttlMs?: number | undefined;
+  readonly once?: Buffer | undefined;
 }
 
 const ANYTHING: UploadPolicy = {};
@@ -52,15 +52,14 @@ export function newUpload(
     checkContent: policy.checkContent ?? false,
     maxBytes: Math.min(policy.maxFileBytes ?? limits.maxFileBytes, limits.maxFileBytes),
   };
-  const ownGroup = policy.group ?? group;
   return {
     name,
     type,
     note,
     owner: { name: disguised(client), maxUploads: limits.maxClientUploads },
-    ...(mark ? { once: mark } : {}),
-    ...(ownGroup === undefined ? {} : { group: ownGroup }),
-    ...(expiresAt === undefined ? {} : { ttlMs: expiresAt.getTime() - now }),
+    once: mark,
+    group: policy.group ?? group,
+    ttlMs: expiresAt && expiresAt.getTime() - now,
   };
 }
 
@@ -72,7 +71,7 @@ function disguised(client: string): string {
 export interface UploadMetadata {
   readonly name: string;
   readonly type: string;
-  readonly group?: string;
+  readonly group?: string | undefined;
 }
 
 /** From `Upload-Metadata`, which is stored unchanged with the upload. */
@@ -103,7 +102,7 @@ function metadataOf(
   return {
     name,
     type: fileType(type ?? undefined, name),
-    ...(own ? { group: own } : {}),
+    group: own,
   };
 }
 

@@ -9,7 +9,7 @@ export interface ResumableRequest {
   /** Path of the files. */
   readonly filesPath: string;
   /** Of the upload; absent for the path of all of them. */
-  readonly id?: string;
+  readonly id?: string | undefined;
   /** The client whose share of the unfinished uploads a new one uses. */
   readonly client: string;
   /** For a request that creates an upload. */

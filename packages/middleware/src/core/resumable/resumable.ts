@@ -233,12 +233,7 @@ export class ResumableUploads {
     if (!current.begin) throw new Error('this request begins no upload');
     const { note, ...about } = current.begin;
     if (size !== undefined && size > note.maxBytes) throw tooLong(note);
-    const create = () =>
-      this.#uploads.begin({
-        ...about,
-        note: JSON.stringify(note),
-        ...(size === undefined ? {} : { size }),
-      });
+    const create = () => this.#uploads.begin({ ...about, note: JSON.stringify(note), size });
     const { once } = about;
     const { id } = await (once ? this.#options.oneTime.begin(once, create) : create());
     current.id = id;

@@ -149,18 +149,10 @@ async function takeForm(
     expiry,
   });
   const { group } = form;
-  const how = howOf(policy, once);
-  return whole(body, () => store.putAll(form.files(), { ...how, group, signal: body.signal }));
-}
-
-function howOf(
-  { durability }: UploadPolicy,
-  once: Uint8Array | undefined,
-): Pick<PutOptions, 'durability' | 'once'> {
-  return {
-    ...(durability === undefined ? {} : { durability }),
-    ...(once === undefined ? {} : { once }),
-  };
+  const { durability } = policy;
+  return whole(body, () =>
+    store.putAll(form.files(), { durability, once, group, signal: body.signal }),
+  );
 }
 
 function fail(error: ProblemError): ProblemError {
@@ -256,7 +248,7 @@ export async function registerFile(
   const group = policy.group ?? groupOf(headers);
   return store.register(fileId, {
     ...(name === '' ? {} : { name }),
-    ...(group === undefined ? {} : { group }),
+    group,
     type,
     ...expiryOf(headers, policy, Date.now()),
   });
