@@ -34,6 +34,7 @@ describe('a mistyped variable', () => {
     const env = {
       STEVEDORE_URL: 'http://127.0.0.1:1',
       STEVEDORE_API_KEY: 'x',
+      STEVEDORE_TO_API_KEY: 'x',
       STEVEDORE_STORAGE: '127.0.0.1:1',
       STEVEDORE_STORE_PATHS: 'x',
       STEVEDORE_STORE_LOOKUP: 'group',

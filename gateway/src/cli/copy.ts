@@ -4,7 +4,7 @@ import { UsageError } from './errors.js';
 import { type ListedFile, listedFiles } from './export.js';
 import { GatewayClient } from './gateway-client.js';
 import { withLocalKey } from './local-gateway.js';
-import { addOptions, clientOptions, flags, optionsOf } from './options.js';
+import { addOptions, clientOptions, flags, optionsOf, otherGatewayOptions } from './options.js';
 import type { Source, SourceFailure } from './put-run.js';
 import { sendOptions, storeAll } from './store-all.js';
 
@@ -12,7 +12,7 @@ import { sendOptions, storeAll } from './store-all.js';
 
 const copyOptions = {
   ...clientOptions,
-  toApiKey: option.text('', 'API key for the other gateway', { only: 'environment' }),
+  ...otherGatewayOptions,
   concurrency: sendOptions.concurrency,
   again: sendOptions.again,
   ...flags({

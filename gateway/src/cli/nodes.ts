@@ -43,8 +43,6 @@ interface Kind<Table extends OptionTable, Started extends Daemon> {
   readonly table: Table;
   /** In addition to its address. */
   readonly describe: (options: OptionValues<Table>) => Banner['rows'];
-  /** No other daemon may use them, whatever its port: a start cleans them up. */
-  readonly directories: (options: OptionValues<Table>) => readonly string[];
   readonly start: (
     options: OptionValues<Table>,
     access: AccessOptions,
@@ -58,7 +56,6 @@ export function tracker(command: Command): void {
   configure(command, {
     table: trackerOptions,
     describe: () => [],
-    directories: () => [],
     start: async ({ addressWidth, withoutSecret: _, ...options }, access, onError) => {
       const { startTracker } = await import('@stevedore/tracker');
       const width = addressWidth === 'auto' ? {} : { addressWidth };
@@ -80,12 +77,12 @@ export function storage(command: Command): void {
         ['trackers', joined],
       ];
     },
-    directories: ({ storePaths }) => storePaths.map((path) => resolve(path)),
     start: async ({ withoutSecret: _, ...options }, access, onError) => {
       const { startStorage } = await import('@stevedore/node');
       return startStorage({
         ...options,
         ...access,
+        beforeOpen: (storePaths) => lockAll(storePaths, onError),
         beatIntervalMs: options.heartbeat,
         cacheBytes: options.cacheSize,
         readAheadBytes: options.readAhead,
@@ -108,7 +105,7 @@ export function storage(command: Command): void {
 
 function configure<Table extends NodeOptions, Started extends Daemon>(
   command: Command,
-  { table, describe, directories, start, metrics }: Kind<Table, Started>,
+  { table, describe, start, metrics }: Kind<Table, Started>,
 ): void {
   addOptions(command, table).action(async () => {
     let nameOf = flagName;
@@ -121,10 +118,6 @@ function configure<Table extends NodeOptions, Started extends Daemon>(
     const format = logFormatOf(options.log as OptionValues<NodeOptions>['log']);
     const note = notesIn(format);
     const stopped = stopSignal(note);
-    const locks = await lockAll(directories(options), (error) => {
-      note('error', explain(error));
-      process.exit(1);
-    });
     const starting = start(options, access, (error) => note('error', explain(error)));
     const daemon = await starting.catch((error: unknown) => {
       throw asTyped(error, table, nameOf);
@@ -144,27 +137,28 @@ function configure<Table extends NodeOptions, Started extends Daemon>(
     const close = async (): Promise<void> => {
       await server?.close();
       await daemon.close();
-      for (const lock of locks) lock.release();
     };
     await untilStopped(stopped, close, note);
   });
 }
 
-/** The locks end with the process, too. `onLost`: another process has taken a directory. */
+/**
+ * Until the process ends, no other storage uses these directories, whatever its port: a start cleans
+ * them up. `onError` gets the error if another process has taken one; then this one ends.
+ */
 async function lockAll(
   directories: readonly string[],
-  onLost: (error: Error) => void,
-): Promise<readonly DirectoryLock[]> {
-  const locks: DirectoryLock[] = [];
-  for (const directory of new Set(directories)) {
+  onError: (error: Error) => void,
+): Promise<void> {
+  for (const directory of directories) {
     // `acquire` says what is wrong with it.
     await mkdir(directory, { recursive: true }).catch(() => undefined);
     await DirectoryLock.awaitOwner(directory, 'data');
-    const lock = DirectoryLock.acquire(directory);
-    void lock.lost.then(onLost);
-    locks.push(lock);
+    void DirectoryLock.acquire(directory).lost.then((error) => {
+      onError(error);
+      process.exit(1);
+    });
   }
-  return locks;
 }
 
 /** Who may use its port. */

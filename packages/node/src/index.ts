@@ -15,6 +15,8 @@ import type { MigrationStatus, Tiering, TierOptions } from '@stevedore/tiering';
 export interface StorageOptions extends DaemonOptions {
   /** Small files as rows beside their metadata, and their migration. */
   readonly tiers?: TierOptions;
+  /** Called once the options are valid, before anything touches the store paths. */
+  readonly beforeOpen?: (storePaths: readonly string[]) => Promise<void>;
 }
 
 export interface Storage extends Daemon {
@@ -26,9 +28,14 @@ export interface Storage extends Daemon {
  * Starts a storage. Resolves when it listens, even without a tracker (see `active`). Rejects with
  * StartError or OptionError.
  */
-export async function startStorage({ tiers = {}, ...options }: StorageOptions): Promise<Storage> {
+export async function startStorage({
+  tiers = {},
+  beforeOpen,
+  ...options
+}: StorageOptions): Promise<Storage> {
   let tiering: Tiering | undefined;
   const storage = await startDaemon(options, async (settings) => {
+    await beforeOpen?.(settings.storePaths);
     tiering = await openTiering(settings, tiers);
     return tiering;
   });
