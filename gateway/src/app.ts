@@ -31,7 +31,7 @@ import { problemOf } from './http/route.js';
 import { RequestDurations } from './observe/durations.js';
 import { makeLog } from './observe/log.js';
 import { observe, Refusals, requestIds } from './observe/requests.js';
-import { describeApi, openapiRoute } from './openapi/openapi.js';
+import { COMPILE_NOTHING, describeApi, openapiRoute } from './openapi/openapi.js';
 import { defaultLimits, type GatewayOptions, type Limits } from './options.js';
 import { version } from './program.js';
 import { consoleRoutes } from './routes/console.js';
@@ -89,12 +89,6 @@ export interface AppOptions
 
 /** Longest part of a path: a file name of percent-encoded bytes. */
 const MAX_PARAMETER_CHARS = 4096;
-
-/** The schemas describe the API: to compile them would take a fifth of a start. */
-const COMPILE_NOTHING = {
-  buildValidator: () => () => () => true,
-  buildSerializer: () => () => JSON.stringify,
-} as object;
 
 export function buildApp(options: AppOptions): FastifyInstance {
   const limits: Limits = Object.freeze({ ...defaultLimits, ...options.limits });
@@ -177,7 +171,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     // Only named proxies are trusted about the addresses of their clients.
     trustProxy: trustProxy.length > 0 && ((address: string) => trusts(address)),
     return503OnClosing: false,
-    schemaController: { compilersFactory: COMPILE_NOTHING },
+    schemaController: COMPILE_NOTHING,
     routerOptions: { maxParamLength: MAX_PARAMETER_CHARS },
     clientErrorHandler: (error, socket) => {
       const code = answerClientError(error, socket, limits);

@@ -390,6 +390,16 @@ describe.each(stores)('$name', ({ opened }) => {
     }
   });
 
+  test('a File keeps its name and type where the options have them undefined', async () => {
+    const { store } = await opened();
+    const own = { name: 'a.txt', type: 'text/css' };
+    const file = new File([TEXT], own.name, { type: own.type });
+    const nothing = { name: undefined, type: undefined };
+    expect(await store.put(file, nothing)).toMatchObject(own);
+    expect(await store.putAll([{ body: file, ...nothing }])).toMatchObject([own]);
+    expect(await store.put(file, { name: 'b.txt' })).toMatchObject({ ...own, name: 'b.txt' });
+  });
+
   test('putFile stores a file of the disk, with its name and length', async () => {
     const { store, behind } = await opened();
     const folder = temporaryFolder();

@@ -90,14 +90,17 @@ const PUT_OPTIONS: ReadonlySet<string> = new Set([
   ...['transfer', 'signal', 'body'],
 ]);
 
-/** The options with the type of a Blob and the name of a File as defaults. */
-export function withOwnNames<Options extends object>(body: unknown, options: Options): Options {
+/** The options with the type of a Blob and the name of a File as defaults, also for undefined ones. */
+export function withOwnNames<Options extends { readonly name?: unknown; readonly type?: unknown }>(
+  body: unknown,
+  options: Options,
+): Options {
   for (const name in options) {
     if (!PUT_OPTIONS.has(name)) throw invalidOption(`put has no option "${name}"`);
   }
   if (!isBlob(Object(body))) return options;
   const { type, name } = body as Partial<File>;
-  return { type: type || undefined, name, ...options };
+  return { ...options, type: options.type ?? (type || undefined), name: options.name ?? name };
 }
 
 interface Anything extends Partial<AsyncIterable<unknown> & Iterable<unknown>> {

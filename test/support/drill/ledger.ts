@@ -16,10 +16,12 @@ export interface Entry {
   deletedAt: number;
   /** The map was away when it was deleted, so others may not know yet. */
   isUntold: boolean;
-  isWrong: boolean;
+  /** What it was found to be, last. */
+  wrong: Wrong | undefined;
 }
 
-export type Wrong = 'lost' | 'altered' | 'undead';
+/** late: read when it should be gone. undead: it does not go. */
+export type Wrong = 'lost' | 'altered' | 'late' | 'undead';
 
 const FRESH = 60;
 const FINDINGS = 60;
@@ -30,7 +32,7 @@ export class DrillLedger {
   readonly #deleted: Entry[] = [];
   readonly #expiring: Entry[] = [];
   readonly findings: string[] = [];
-  readonly counts: Record<Wrong, number> = { lost: 0, altered: 0, undead: 0 };
+  readonly counts: Record<Wrong, number> = { lost: 0, altered: 0, late: 0, undead: 0 };
   readonly #random: Random;
 
   constructor(random: Random) {
@@ -53,7 +55,7 @@ export class DrillLedger {
         state: 'there',
         deletedAt: 0,
         isUntold: false,
-        isWrong: false,
+        wrong: undefined,
       },
     };
     if (expiresAt === Number.POSITIVE_INFINITY) this.entries.push(entry);
@@ -99,8 +101,8 @@ export class DrillLedger {
   }
 
   wrong(entry: Entry, wrong: Wrong, why: string): void {
-    if (entry.isWrong) return;
-    entry.isWrong = true;
+    if (entry.wrong === wrong) return;
+    entry.wrong = wrong;
     this.counts[wrong] += 1;
     const age = Math.round((performance.now() - entry.acknowledgedAt) / 1000);
     this.find(`${wrong}: ${entry.key} of origin ${entry.origin}, ${age} s old: ${why}`);

@@ -158,7 +158,7 @@ export class DrillLoad {
     if (status !== 200 || entry.isUntold || report.isMapAway) return;
     const after = Math.round(performance.now() - entry.deletedAt);
     const where = deployment.nameOf(url);
-    ledger.wrong(entry, 'undead', `read at ${where} ${after} ms after it was deleted`);
+    ledger.wrong(entry, 'late', `read at ${where} ${after} ms after it was deleted`);
   }
 
   async #readEnding(operation: Operation): Promise<void> {
@@ -175,7 +175,7 @@ export class DrillLoad {
       before > entry.acknowledgedAt + TTL_SECONDS * 1000 + CLOCK_MS &&
       answer.status === 200
     ) {
-      ledger.wrong(entry, 'undead', `expired, and read at ${deployment.nameOf(answer.url)}`);
+      ledger.wrong(entry, 'late', `expired, and read at ${deployment.nameOf(answer.url)}`);
     }
   }
 

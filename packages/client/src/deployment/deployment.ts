@@ -64,8 +64,12 @@ const LATEST_COMMIT_MS = 15_000;
 const THOROUGH_INTERVAL_MS = 5_000;
 const NO_KEY = new Uint8Array(0);
 const SEEN_INTERVAL_MS = 10_000;
-/** So soon a server learns that it adopts files, which are 503 until then, or that its partner left. */
-const LIST_INTERVAL_MS = 1_000;
+/**
+ * So soon a server learns that it adopts files, which are 503 until then, or that its partner left:
+ * the longer, the more servers there are, since each of them reads the rows of all.
+ */
+const MIN_LIST_INTERVAL_MS = 1_000;
+const LIST_INTERVAL_MS_PER_SERVER = 20;
 const PRUNE_INTERVAL_MS = 3_600_000;
 /** How long settled removals are kept, for caches of gateways that could not poll. */
 const KEEP_REMOVALS_MS = 24 * 3_600_000;
@@ -433,7 +437,9 @@ export class Deployment {
     const { map } = this.#parts;
     const now = performance.now();
     const isDue = now - this.#seenAt >= SEEN_INTERVAL_MS;
-    if (isDue || this.#gateways.listAgeMs >= LIST_INTERVAL_MS) {
+    const { list, listAgeMs } = this.#gateways;
+    const intervalMs = Math.max(MIN_LIST_INTERVAL_MS, list.length * LIST_INTERVAL_MS_PER_SERVER);
+    if (isDue || listAgeMs >= intervalMs) {
       const isOurs = !isDue || (await this.#gateways.heartbeat());
       await this.#gateways.refresh();
       if (!isOurs) throw this.#refusal();

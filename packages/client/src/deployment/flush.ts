@@ -11,8 +11,7 @@ export async function flushOthers(
   { timeoutMs, signal }: FlushOptions & { readonly timeoutMs: number },
 ): Promise<Flushed> {
   const toAsk = await othersToAsk(others);
-  const ask = async (url: string) =>
-    others.at(url).flush({ timeoutMs, ...(signal ? { signal } : {}) });
+  const ask = async (url: string) => others.at(url).flush({ timeoutMs, signal });
   const { answers, away } = await askAll(toAsk, ask, toAsk.urls.size);
   const failure = answers.find((answer) => answer !== undefined);
   if (failure) throw failure;
