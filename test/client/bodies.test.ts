@@ -405,7 +405,7 @@ describe.each(stores)('$name', ({ opened }) => {
     const folder = temporaryFolder();
     const path = join(folder, 'Grüße #1.txt');
     writeFileSync(path, TEXT);
-    const receipt = await store.putFile(path);
+    const receipt = await store.putFile(path, { name: undefined });
     expect(receipt).toMatchObject({ name: 'Grüße #1.txt', size: BYTES.length });
     expect(await contentOf(store, receipt)).toBe(TEXT);
     const about = { name: 'other', type: 'text/plain', group: 'g' };

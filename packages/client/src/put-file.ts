@@ -15,9 +15,10 @@ export async function putFile(
   try {
     const about = await file.stat();
     if (!about.isFile()) throw invalidOption(`path: ${path} is not a regular file`);
-    const name = basename(typeof path === 'string' ? path : fileURLToPath(path));
+    const base = basename(typeof path === 'string' ? path : fileURLToPath(path));
+    const { name = base } = options;
     const body = file.createReadStream({ autoClose: false });
-    return await store.put(body, { name, ...options, size: about.size });
+    return await store.put(body, { ...options, name, size: about.size });
   } finally {
     await file.close();
   }

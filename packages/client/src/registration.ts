@@ -28,7 +28,7 @@ export class Registration {
     const base = checkedBase(fileId);
     const known = this.#underWay.get(fileId);
     if (known) return known;
-    const registering = this.#register(fileId, { name: base, ...options });
+    const registering = this.#register(fileId, { ...options, name: options.name ?? base });
     this.#underWay.set(fileId, registering);
     try {
       return await registering;
