@@ -358,6 +358,22 @@ describe('the threshold', () => {
     ]);
   });
 
+  it('leaves files in their rows while only this disk could take them, until rows need the room', async () => {
+    const options = { roomBytes: 200 * KIB };
+    const { put, read, interval, settled, records, migration } = await migrationOf(options);
+    const name = '00/00/read';
+    await put(name, 60 * KIB);
+    for (let n = 0; n < 60; n += 1) await interval({ smallFile: 900_000 });
+    expect(migration.status().thresholdBytes).toBe(64 * KIB);
+    read(name);
+    await settled();
+    expect(records.find(name)).toMatchObject({ place: Place.row });
+    await put('00/00/second', 60 * KIB);
+    await put('00/00/third', 60 * KIB);
+    await interval();
+    expect(migration.status().thresholdBytes).toBeLessThan(64 * KIB);
+  });
+
   it('does not fall under reads that the disk does not mind', async () => {
     const clock = { ms: 0 };
     const file = await localDisk.create(join(temporaryFolder(), 'probe'));
@@ -381,7 +397,7 @@ describe('the threshold', () => {
     const probing = { ...disk, rename: async () => {}, syncDirectory: async () => {} };
     const costs = await openCosts(probing, folder, () => clock.ms, new DiskMeter(() => 0));
     expect(costs.of('write', 1000) / costs.of('read', 1000)).toBeGreaterThan(100);
-    const { interval, migration } = await migrationOf({}, { costs });
+    const { interval, migration } = await migrationOf({ moveTo: OTHER_GROUP }, { costs });
     const readCost = costs.of('read', 8 * KIB);
     for (let second = 0; second < 60; second += 1) await interval({ smallFile: 1728 * readCost });
     expect(migration.status().thresholdBytes).toBeGreaterThanOrEqual(64 * KIB);

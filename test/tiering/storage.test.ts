@@ -93,7 +93,8 @@ describe('a storage with a metadata tier', () => {
   it('takes only smaller files as rows while it is busy', async () => {
     // So little a disk is overloaded by one upload, and never idle enough for larger rows.
     const busy = { bytesPerSecond: 1000, parameters: { ...TIERS.parameters, lowLoadMark: 0 } };
-    const storage = await storageOf({ tiers: { ...TIERS, ...busy } });
+    const leaving = { ...TIERS, ...busy, moveTo: 'group9' };
+    const storage = await storageOf({ tiers: leaving, trackers: ['127.0.0.1:9'] });
     const client = await storage.connect();
     const isFile = async (bytes: number) =>
       existsSync(pathOf(storage.folder, await client.upload(Buffer.alloc(bytes))));
