@@ -7,7 +7,7 @@ import {
   originOf,
   type Removal,
 } from '@stevedore/map';
-import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
 import { needsPgbouncer, pooled } from './pgbouncer.js';
 import { file, instance, key, TRUNK } from './placed-files.js';
@@ -279,6 +279,19 @@ function contract(open: () => Promise<DeploymentMap>): void {
       Array.from({ length: 20 }, () => map.reserveUsage(day, [ask(key, 0, 30)])),
     );
     expect(burst.flat().reduce((sum, { grantedBytes }) => sum + grantedBytes, 0)).toBe(100);
+  });
+
+  it('adopts a gateway that falls silent while the map looks why it does not', async () => {
+    const { map, origin } = await joined();
+    const mine = { instance: instance(), origin: undefined, url: undefined, place: 'one' };
+    const { origin: away } = await map.join(mine);
+    await map.leave(away, 'one');
+    const driver = Reflect.get(map, 'driver') as { run(...all: unknown[]): Promise<unknown[]> };
+    const run = vi.spyOn(driver, 'run').mockResolvedValueOnce([]);
+    await map.adopt(away, origin);
+    run.mockRestore();
+    const gateways = await map.gateways();
+    expect(gateways.find((each) => each.origin === away)?.adoption?.by).toBe(origin);
   });
 
   it('gives the files of a gateway to another one, once it is silent, and refuses it then', async () => {

@@ -22,6 +22,9 @@ import {
 import { MAX_ORIGIN, STEPS, VERSION_TABLE } from './schema.js';
 import type { Row, SqlDriver } from './sql-driver.js';
 
+/** A gateway may fall silent between the statement that adopts it and the look why that did not. */
+const ADOPT_ATTEMPTS = 3;
+
 /** The schema of a map in a SQL database, its gateways, claims and usage counts. */
 export class SqlGateways {
   protected readonly driver: SqlDriver;
@@ -110,8 +113,7 @@ export class SqlGateways {
       AND NOT EXISTS (SELECT 1 FROM stevedore_gateway h
         WHERE h.origin = ${row}.holder AND h.origin <> $2 AND h.adopter IS NULL)`;
     // The statement itself checks that the gateway is silent, on the row that it changes.
-    const rows = await this.driver.run(
-      `UPDATE stevedore_gateway AS a SET adopter = $2, adopt_trouble = NULL,
+    const statement = `UPDATE stevedore_gateway AS a SET adopter = $2, adopt_trouble = NULL,
           adopted_at = CASE WHEN adopter = $2 THEN adopted_at END,
           adopt_trunks = CASE WHEN adopter = $2 THEN adopt_trunks ELSE 0 END,
           adopted_trunks = CASE WHEN adopter = $2 THEN adopted_trunks ELSE 0 END
@@ -119,12 +121,15 @@ export class SqlGateways {
           OR adopter = $1 AND EXISTS (SELECT 1 FROM stevedore_gateway g WHERE g.origin = $1
             AND (g.adopter = $2 OR g.adopter IS NULL AND ${isFree('g')})))
         AND EXISTS (SELECT 1 FROM stevedore_gateway b WHERE b.origin = $2 AND b.adopter IS NULL)
-        RETURNING origin`,
-      [origin, by],
-    );
-    if (rows.some((row) => Number(row.origin) === origin)) return;
-    const why = adoptionObstacle(await this.gateways(), origin, by, await this.now());
-    throw adoptionRefused(why ?? `origin ${origin} has changed meanwhile; try again`);
+        RETURNING origin`;
+    for (let attempt = 0; attempt < ADOPT_ATTEMPTS; attempt++) {
+      const rows = await this.driver.run(statement, [origin, by]);
+      if (rows.some((row) => Number(row.origin) === origin)) return;
+      const why = adoptionObstacle(await this.gateways(), origin, by, await this.now());
+      if (why !== undefined) throw adoptionRefused(why);
+      // What was in the way is not any more: it has been silent for long enough just now.
+    }
+    throw adoptionRefused(`origin ${origin} changes all the time; try again`);
   }
 
   async recordAdoption(origin: number, adoption: Adoption): Promise<boolean> {
