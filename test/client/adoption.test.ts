@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { adoptOrigin, type FileStore, open, openForUpkeep } from '@stevedore/client';
 import { openDatabase } from '@stevedore/disk/sqlite';
 import { FastdfsClient } from '@stevedore/fastdfs';
+import { openMap } from '@stevedore/map';
 import { expect, it, onTestFinished } from 'vitest';
 import { soon } from '../support/soon.js';
 import { temporaryFolder } from '../support/temporary.js';
@@ -248,3 +249,31 @@ it('a program that only maintains the directory of the holder does not end an ad
   expect(await troubled).toContain('only a running gateway');
   stopped.abort();
 }, 30_000);
+
+it('a worker of the gateway that is gone does not adopt its files unless it is named', async () => {
+  const url = `sqlite:${join(temporaryFolder(), 'map.db')}`;
+  const map = await openMap(url);
+  onTestFinished(() => map.close());
+  await map.prepare();
+  const enter = (instance: string, place: string, of: string) =>
+    map.join({ instance: instance.repeat(32), origin: undefined, url: of, place });
+  const { origin } = await enter('1', 'host:/data#a', 'http://10.0.0.1');
+  await enter('2', 'host:/data/workers/2#b', 'http://10.0.0.1');
+  const asked = async () => {
+    const stop = new AbortController();
+    let by: number | undefined;
+    const onAsked = (_: unknown, adopter: { readonly origin: number }) => {
+      by = adopter.origin;
+      stop.abort();
+    };
+    const adopting = adoptOrigin({ map: url, origin, onAsked, signal: stop.signal });
+    await adopting.catch((error: Error) => {
+      if (!stop.signal.aborted) throw error;
+    });
+    return by;
+  };
+  await map.leave(origin, 'host:/data#a');
+  await expect(asked()).rejects.toThrow('no other gateway is alive');
+  const { origin: other } = await enter('3', 'host:/other#c', 'http://10.0.0.2');
+  expect(await asked()).toBe(other);
+});

@@ -21,6 +21,11 @@ export function dataDirectory(directory: string): string {
   return basename(above) === 'workers' ? dirname(above) : directory;
 }
 
+/** The same of a place in the map, which names host, directory and, behind it, the inode. */
+export function dataPlace(place: string): string {
+  return dataDirectory(place.replace(/#[^#]*$/, ''));
+}
+
 /** Numbers of the existing worker directories, without the first. */
 export async function otherWorkers(directory: string): Promise<number[]> {
   const names = await readdir(join(resolve(directory), 'workers')).catch((error: Error) => {

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type DeploymentMap, type Gateway, isAlive, MapError, openMap } from '@stevedore/map';
+import { dataPlace } from '../shared-directory.js';
 
 /**
  * Gives the files of a gateway that will not return to another one, the adopter. This only writes
@@ -10,7 +11,7 @@ export interface AdoptionRequest {
   /** URL of the map. */
   readonly map: string;
   readonly origin: number;
-  /** Origin of the adopter. Default: who holds its copies, else the only other one that is alive. */
+  /** Origin of the adopter. Default: who holds its copies, else the only other gateway that is alive. */
   readonly by?: number | undefined;
   /** Called as trunks are adopted. */
   readonly onProgress?: (done: number, all: number) => void;
@@ -88,7 +89,9 @@ function chosen(gateways: readonly Gateway[], origin: number, now: number): numb
   if (known?.adoption) return known.adoption.by;
   const holder = gateways.find((each) => each.origin === known?.holder);
   if (holder && !holder.adoption) return holder.origin;
-  const alive = gateways.filter((each) => each.origin !== origin && isAlive(each, now));
+  // A worker of the same gateway seems to be alive for as long as this one does.
+  const others = gateways.filter((each) => each.origin !== origin && !isBeside(each, known));
+  const alive = others.filter((each) => isAlive(each, now));
   if (alive.length === 1) return alive[0]!.origin;
   const named = alive.map((each) => `${each.origin} (${each.url ?? each.place})`).join(', ');
   throw refused(
@@ -96,6 +99,13 @@ function chosen(gateways: readonly Gateway[], origin: number, now: number): numb
       ? 'no other gateway is alive: start one, or name one that will start'
       : `several gateways could adopt it, name one: ${named}`,
   );
+}
+
+/** True for workers of one gateway. */
+function isBeside(one: Gateway, other: Gateway | undefined): boolean {
+  if (!other) return false;
+  if (one.url !== null && one.url === other.url) return true;
+  return one.place !== '' && dataPlace(one.place) === dataPlace(other.place);
 }
 
 function refused(why: string): MapError {

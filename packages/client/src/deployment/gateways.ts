@@ -11,7 +11,7 @@ import {
 } from '@stevedore/map';
 import { StoreError } from '@stevedore/staging';
 import { isGatewayUrl } from '../options.js';
-import { dataDirectory } from '../shared-directory.js';
+import { dataPlace } from '../shared-directory.js';
 
 /**
  * What this server knows of the others: their list, the secret that all share, and who holds whose
@@ -173,8 +173,7 @@ export class Gateways {
   countAlive(): number {
     const now = latest(this.#list);
     const alive = this.#list.filter((each) => isAlive(each, now));
-    // After the path, a place names the directory's inode.
-    return new Set(alive.map(({ place }) => dataDirectory(place.replace(/#[^#]*$/, '')))).size;
+    return new Set(alive.map(({ place }) => dataPlace(place))).size;
   }
 
   async refresh(): Promise<void> {
