@@ -1,12 +1,12 @@
-import { createHash } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { differentOf, digestOf, CRASH_SEED as SEED, sampleOf } from '../support/crash-sample.js';
+import { CRASH_SEED as SEED, sampleOf } from '../support/crash-sample.js';
+import { differentOf } from '../support/different.js';
 import type { FileMapHarm } from '../support/file-map-image.js';
 import { inParallel } from '../support/parallel.js';
 import { Random } from '../support/random.js';
 import { SCRIPTS, type Script } from '../support/scripts.js';
 import type { CrashMode } from '../support/simulated-file.js';
-import { type HostState, SimulatedHost } from '../support/simulated-host.js';
+import { type HostState, SimulatedHost, situationOf } from '../support/simulated-host.js';
 
 /**
  * Every crash point of small histories: the state of disk, FileMap and trunk store
@@ -61,22 +61,6 @@ async function record(script: Script): Promise<CrashPoint[]> {
 
 const randomOf = ({ state }: CrashPoint) => new Random(SEED + state.ledger.version);
 
-function situationOf({ point, mode, harm }: Crash): string {
-  const { disk, fileMap, ledger, trunks } = point.state;
-  const durable = fileMap.wal?.subarray(0, fileMap.durableBytes);
-  const parts = {
-    kept: [fileMap.main, fileMap.wal],
-    stale: [fileMap.main, durable],
-    torn: [fileMap.wal],
-    damaged: [],
-    deleted: [],
-  };
-  const hash = createHash('sha1').update(digestOf(disk.crash(mode, randomOf(point))));
-  for (const part of parts[harm]) hash.update(part ?? '');
-  const others = `${mode === 'killed'} ${harm} ${ledger.version} ${[...trunks.keys()]}`;
-  return `${others} ${hash.digest('hex')}`;
-}
-
 /** Starts from the point as after the crash. */
 async function recover(script: Script, { point, mode, harm }: Crash): Promise<void> {
   const options = script.options ?? {};
@@ -112,7 +96,9 @@ test.each(SCRIPTS)('$name', { timeout: 300_000 }, async (script) => {
   const found = await record(script);
   points += found.length;
   const all = found.flatMap((point) => CRASHES.map(([mode, harm]) => ({ point, mode, harm })));
-  const different = differentOf(all, situationOf);
+  const different = differentOf(all, ({ point, mode, harm }) =>
+    situationOf(point.state, mode, harm, randomOf(point)),
+  );
   starts += different.length;
   await inParallel(sampleOf(different), AT_A_TIME, (crash) => recover(script, crash));
 });

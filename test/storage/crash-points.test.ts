@@ -1,7 +1,9 @@
 import { expect, test } from 'vitest';
-import { differentOf, digestOf, CRASH_SEED as SEED, sampleOf } from '../support/crash-sample.js';
+import { CRASH_SEED as SEED, sampleOf } from '../support/crash-sample.js';
+import { differentOf } from '../support/different.js';
 import { inParallel } from '../support/parallel.js';
 import { Random } from '../support/random.js';
+import { digestOf } from '../support/simulated-disk.js';
 import { CRASH_MODES, type CrashMode } from '../support/simulated-file.js';
 import { StorageHost, type StorageState } from '../support/storage-host.js';
 import { goOn, STORAGE_SCRIPTS, type StorageScript } from '../support/storage-scripts.js';

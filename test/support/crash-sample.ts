@@ -1,6 +1,4 @@
-import { createHash } from 'node:crypto';
 import { Random } from './random.js';
-import type { SimulatedDisk } from './simulated-disk.js';
 
 /**
  * How much of all crashes is tried: `npm test` tries a tenth of them, other ones each time,
@@ -24,20 +22,4 @@ export function sampleOf<T>(items: readonly T[]): T[] {
     picked.add(Math.floor(from + random.next() * step));
   }
   return items.filter((_, index) => picked.has(index));
-}
-
-/** The first of all that agree: a crash that leaves the same is tried once. */
-export function differentOf<T>(items: readonly T[], agreement: (item: T) => string): T[] {
-  const found = new Map<string, T>();
-  for (const item of items) {
-    const of = agreement(item);
-    if (!found.has(of)) found.set(of, item);
-  }
-  return [...found.values()];
-}
-
-export function digestOf(disk: SimulatedDisk): string {
-  const hash = createHash('sha1');
-  for (const [name, bytes] of disk.contents()) hash.update(name).update(bytes);
-  return hash.digest('hex');
 }
