@@ -10,6 +10,15 @@ import { temporaryFolder } from '../support/temporary.js';
 
 const MIB = 2 ** 20;
 
+test('what is merged gives an upload its room in a full container, although it would be retained', async () => {
+  const options = { containerSize: 2 * MIB, retain: 2 * MIB, segmentBytes: 64 * 1024 };
+  const { staging } = await openStaging(temporaryFolder(), options);
+  for (let count = 0; count < 30; count += 1) {
+    await stageFile(staging, randomBytes(100_000));
+    if (count % 10 === 9) await staging.merging.flush();
+  }
+});
+
 describe('when FastDFS is back after an hour', () => {
   test('the full container is drained, oldest first, without a pause, and takes files again', async () => {
     const HOUR_MS = 3_600_000;
@@ -22,8 +31,7 @@ describe('when FastDFS is back after an hour', () => {
       trunkSize: (FILE_BYTES + 400) * FILES_OF_TRUNK,
       containerSize: 4 * MIB,
       segmentBytes: 256 * 1024,
-      // What is merged gives its room back although it would be retained.
-      retain: 4 * MIB,
+      retain: 0,
       mergeMaxAge: 60_000,
       now: () => clock,
     };
