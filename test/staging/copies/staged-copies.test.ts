@@ -153,7 +153,7 @@ test('uploads go on while a partner catches up', async () => {
   const { staging, partner, own, held } = await pair(undefined, { trunkSize: 16 * 2 ** 20 });
   partner.isAway = true;
   partner.cut();
-  for (let seed = 0; seed < 8; seed++) await stageFile(staging, bytesOf(4_000_000, seed));
+  for (let seed = 0; seed < 8; seed++) await stageFile(staging, bytesOf(2_000_000, seed));
   partner.isAway = false;
   let seed = 100;
   while (!isUp(staging)()) await stageFile(staging, bytesOf(30_000, seed++));
@@ -165,7 +165,7 @@ test('a connection may break at any byte of a batch', async () => {
   const { staging, partner, own, held } = await pair();
   await until(isUp(staging));
   const kept: Buffer[] = [];
-  for (const bytes of [1, 23, 24, 30, 60, 100, 1_000, 4_000]) {
+  for (const bytes of [1, 23, 24, 100, 4_000]) {
     const { connections } = partner;
     partner.breaksAfterBytes = bytes + 72;
     partner.cut();
