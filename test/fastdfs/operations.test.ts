@@ -12,7 +12,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { clientOf, failure, goodServer } from '../support/fastdfs.js';
 import { HELLO, HELLO_ID } from '../support/good-server.js';
 import { clusterSetup } from '../support/test-cluster.js';
-import { fileIdVectors, frameVector, frameVectors } from '../support/vectors.js';
+import { fileIdVectors, frameVectors } from '../support/vectors.js';
 
 const NO_SUCH_ID = HELLO_ID.replace('fwARA2s', 'fwARA3s');
 
@@ -277,12 +277,4 @@ describe('sizes', () => {
       expect((await failure(client.modify(HELLO_ID, size, HELLO))).code).toBe('invalid_argument');
     }
   });
-});
-
-it('frames of a recorded query are those of locate', async () => {
-  const server = await goodServer();
-  await clientOf(server.address).locate(HELLO_ID);
-  expect(server.requests[0]!.frame.toString('hex')).toBe(
-    frameVector('tracker', 'tracker.query_fetch_one.normal').request_hex,
-  );
 });

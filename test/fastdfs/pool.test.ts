@@ -179,7 +179,7 @@ describe('waiting for a connection', () => {
       maxQueuedPerAddress: 2,
       idleTimeoutMs: 60_000,
     });
-    const waiting = [client.ping(), client.ping(), client.ping()].map(failure);
+    const waiting = [client.ping(), client.ping(), client.ping()].map((call) => failure(call));
     expect(client.stats()).toMatchObject({ open: 1, idle: 0, leased: 1, queued: 2 });
     const error = await failure(client.ping());
     expect(error).toMatchObject({ code: 'pool_exhausted', address: server.address });

@@ -157,19 +157,6 @@ describe('download', () => {
     expect(await client.downloadBytes(HELLO_ID)).toEqual(HELLO);
   });
 
-  it('fails in the stream when the connection ends early', async () => {
-    const server = await goodServer();
-    server.answers.set(14, ({ socket }) => {
-      socket.end(replyFrame(0, Buffer.alloc(1000)).subarray(0, 900));
-    });
-    const { size, stream } = await clientOf(server.address).download(HELLO_ID);
-    expect(size).toBe(1000);
-    expect(await failure(buffer(stream))).toMatchObject({
-      code: 'connection_lost',
-      fileId: HELLO_ID,
-    });
-  });
-
   it('of a file of no bytes is empty, though stock storages refuse it', async () => {
     const server = await goodServer();
     server.content = Buffer.alloc(0);

@@ -10,7 +10,7 @@ import {
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
 import { needsPgbouncer, pooled } from './pgbouncer.js';
-import { file, instance, key, TRUNK } from './placed-files.js';
+import { file, instance, key, newcomer, TRUNK } from './placed-files.js';
 import { needsPostgres, PostgresServer } from './postgres-server.js';
 
 /** What every map does, whatever keeps it. */
@@ -30,23 +30,13 @@ function contract(open: () => Promise<DeploymentMap>): void {
   async function joined() {
     const map = await open();
     onTestFinished(() => map.close());
-    const { origin, secret } = await map.join({
-      instance: instance(),
-      origin: undefined,
-      url: undefined,
-      place: 'here',
-    });
+    const { origin, secret } = await map.join(newcomer());
     return { map, origin, secret };
   }
 
   it('gives every directory an origin of its own, and the same again', async () => {
     const { map, secret } = await joined();
-    const mine = {
-      instance: instance(),
-      origin: undefined,
-      url: 'http://10.0.0.1:8080',
-      place: 'here',
-    };
+    const mine = { ...newcomer(), url: 'http://10.0.0.1:8080' };
     const first = await map.join(mine);
     expect(await map.join({ ...mine, origin: first.origin })).toEqual(first);
     expect(first.secret).toBe(secret);
@@ -63,7 +53,7 @@ function contract(open: () => Promise<DeploymentMap>): void {
     const { map, origin } = await joined();
     const wrong = { instance: instance(), origin, url: undefined, place: 'here' };
     await expect(map.join(wrong)).rejects.toMatchObject({ code: 'origin_taken' });
-    const mine = { instance: instance(), origin: undefined, url: undefined, place: 'here' };
+    const mine = newcomer();
     const { origin: own } = await map.join(mine);
     const copied = map.join({ ...mine, origin: (own % 0xffff) + 1 });
     await expect(copied).rejects.toMatchObject({ code: 'origin_taken' });
@@ -71,7 +61,7 @@ function contract(open: () => Promise<DeploymentMap>): void {
 
   it('refuses a directory that is in use at another place, until it has left there', async () => {
     const { map } = await joined();
-    const mine = { instance: instance(), origin: undefined, url: undefined, place: 'one' };
+    const mine = newcomer('one');
     const { origin } = await map.join(mine);
     await expect(map.join({ ...mine, place: 'other' })).rejects.toMatchObject({
       code: 'origin_taken',
@@ -296,7 +286,7 @@ function contract(open: () => Promise<DeploymentMap>): void {
 
   it('gives the files of a gateway to another one, once it is silent, and refuses it then', async () => {
     const { map, origin } = await joined();
-    const mine = { instance: instance(), origin: undefined, url: undefined, place: 'one' };
+    const mine = newcomer('one');
     const { origin: away } = await map.join(mine);
     const refused = { code: 'adoption_refused' };
     await expect(map.adopt(away, origin)).rejects.toMatchObject(refused);
@@ -422,11 +412,7 @@ function contract(open: () => Promise<DeploymentMap>): void {
     onTestFinished(async () => {
       for (const map of maps) await map.close();
     });
-    const all = await Promise.all(
-      maps.map((map) =>
-        map.join({ instance: instance(), origin: undefined, url: undefined, place: 'here' }),
-      ),
-    );
+    const all = await Promise.all(maps.map((map) => map.join(newcomer())));
     expect(new Set(all.map(({ origin }) => origin)).size).toBe(6);
     expect(new Set(all.map(({ secret }) => secret)).size).toBe(1);
   });
@@ -442,26 +428,20 @@ describe('a map in SQLite', () => {
 
 describe.skipIf(needsPostgres.missing)('a map in PostgreSQL', () => {
   let server: PostgresServer;
+  let url: string;
   beforeAll(async () => {
     server = await PostgresServer.start(true);
+    url = server.newDatabase();
   });
   afterAll(() => server.stop());
-  contract(() => openMap(server.url));
-});
+  contract(() => openMap(url));
 
-describe.skipIf(needsPostgres.missing || needsPgbouncer.missing)(
-  'a map in PostgreSQL behind PgBouncer',
-  () => {
-    let server: PostgresServer;
+  describe.skipIf(needsPgbouncer.missing)('behind PgBouncer', () => {
     let bouncer: Awaited<ReturnType<typeof pooled>>;
     beforeAll(async () => {
-      server = await PostgresServer.start(true);
       bouncer = await pooled(server);
     });
-    afterAll(async () => {
-      await bouncer.stop();
-      await server.stop();
-    });
+    afterAll(() => bouncer.stop());
     contract(() => openMap(bouncer.url));
     it('takes many statements at once', async () => {
       const maps = await Promise.all([1, 2, 3].map(() => openMap(bouncer.url)));
@@ -481,8 +461,8 @@ describe.skipIf(needsPostgres.missing || needsPgbouncer.missing)(
         placed.map(({ crc32 }) => crc32),
       );
     });
-  },
-);
+  });
+});
 
 it('refuses a URL that is none, without its password', async () => {
   for (const url of ['mysql://me:secret@host/db', 'postgres://me:secret@/db?spread=yes', 'map']) {

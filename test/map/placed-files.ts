@@ -7,6 +7,11 @@ export const TRUNK = 'group1/M00/00/00/fwAAAWsDag6ASV9jAAAAD5pI2Zc168.merged';
 
 export const instance = (): string => randomBytes(16).toString('hex');
 
+/** A directory that has never been in the map. */
+export const newcomer = (place = 'here') => ({
+  ...{ instance: instance(), origin: undefined, url: undefined, place },
+});
+
 export function key(origin: number): Buffer {
   const bytes = randomBytes(16);
   bytes.writeUInt16BE(origin, 6);

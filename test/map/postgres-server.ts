@@ -71,9 +71,9 @@ export class PostgresServer {
   }
 
   /** Runs a statement by another client; what it prints. */
-  run(statement: string): string {
+  run(statement: string, database = 'postgres'): string {
     const args = ['-h', '127.0.0.1', '-p', String(this.port), '-U', 'test', '-At', '-c', statement];
-    return execFileSync('psql', [...args, 'postgres'], { encoding: 'utf8' });
+    return execFileSync('psql', [...args, database], { encoding: 'utf8' });
   }
 
   /** Ends it without a word, as a power failure does. */

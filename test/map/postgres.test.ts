@@ -1,24 +1,37 @@
 import { randomBytes } from 'node:crypto';
 import { openMap } from '@stevedore/map';
-import { describe, expect, it, onTestFinished } from 'vitest';
-import { file, instance, TRUNK } from './placed-files.js';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { file, newcomer, TRUNK } from './placed-files.js';
 import { needsPostgres, PostgresServer } from './postgres-server.js';
 
 /** A map in PostgreSQL, beside what every map does: its schema, and servers that go away. */
 
 describe.skipIf(needsPostgres.missing)('a map in PostgreSQL', () => {
+  let server: PostgresServer;
+  beforeAll(async () => {
+    server = await PostgresServer.start(true);
+  });
+  afterAll(() => server.stop());
+
+  /** A database of the test's own. */
+  function database() {
+    const url = server.newDatabase();
+    const name = url.slice(url.lastIndexOf('/') + 1);
+    return { url, run: (statement: string) => server.run(statement, name) };
+  }
+
   it('refuses a schema of a later version', async () => {
-    const own = await PostgresServer.start();
+    const own = database();
     const map = await openMap(own.url);
     onTestFinished(() => map.close());
-    const mine = { instance: instance(), origin: undefined, url: undefined, place: 'here' };
+    const mine = newcomer();
     await map.join(mine);
     own.run('UPDATE stevedore_map SET version = 99');
     await expect(map.join(mine)).rejects.toMatchObject({ code: 'map_schema', retryable: false });
   });
 
   it('is created whatever statement of it another gateway runs at the same moment', async () => {
-    const own = await PostgresServer.start();
+    const own = database();
     // The first attempt of each statement meets the same one of another gateway.
     own.run('CREATE SEQUENCE attempts');
     own.run(`CREATE FUNCTION collide() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -33,15 +46,10 @@ describe.skipIf(needsPostgres.missing)('a map in PostgreSQL', () => {
   });
 
   it('spreads keys that are stored with their random half first', async () => {
-    const own = await PostgresServer.start();
+    const own = database();
     const map = await openMap(`${own.url}?spread=true`);
     onTestFinished(() => map.close());
-    const { origin } = await map.join({
-      instance: instance(),
-      origin: undefined,
-      url: undefined,
-      place: 'here',
-    });
+    const { origin } = await map.join(newcomer());
     const placed = file(origin);
     await map.place({ id: randomBytes(16), fileId: TRUNK }, [placed]);
     const stored = own.run("SELECT encode(file_key, 'hex') FROM stevedore_file").trim();
@@ -50,44 +58,38 @@ describe.skipIf(needsPostgres.missing)('a map in PostgreSQL', () => {
     // Another gateway is not told, and finds it so.
     const other = await openMap(own.url);
     onTestFinished(() => other.close());
-    await other.join({ instance: instance(), origin: undefined, url: undefined, place: 'here' });
+    await other.join(newcomer());
     expect(await other.find([placed.key])).toMatchObject([{ trunkFileId: TRUNK }]);
     await other.remove([placed], false);
     expect((await map.removalsFor([origin], 10)).map(Buffer.from)).toEqual([placed.key]);
   });
 
   it('is unavailable while it is away, and goes on afterwards', async () => {
-    const own = await PostgresServer.start();
-    const map = await openMap(own.url, { timeoutMs: 1000 });
+    const map = await openMap(server.newDatabase(), { timeoutMs: 1000 });
     onTestFinished(() => map.close());
-    const { origin } = await map.join({
-      instance: instance(),
-      origin: undefined,
-      url: undefined,
-      place: 'here',
-    });
+    const { origin } = await map.join(newcomer());
     const placed = file(origin);
     await map.place({ id: randomBytes(16), fileId: TRUNK }, [placed]);
-    await own.kill();
+    await server.kill();
     const away = { code: 'map_unavailable', retryable: true };
     await expect(map.find([placed.key])).rejects.toMatchObject(away);
-    await own.restart();
+    await server.restart();
     expect(await map.find([placed.key])).toMatchObject([{ trunkFileId: TRUNK }]);
-    own.signal('SIGSTOP');
+    server.signal('SIGSTOP');
     const answers = Array.from({ length: 12 }, () => map.find([placed.key]));
     for (const answer of await Promise.allSettled(answers)) {
       expect(answer).toMatchObject({ status: 'rejected', reason: away });
     }
-    own.signal('SIGCONT');
+    server.signal('SIGCONT');
     expect(await map.find([placed.key])).toMatchObject([{ trunkFileId: TRUNK }]);
   });
 
   it('is found on the second of two hosts when the first is gone', async () => {
-    const [first, second] = [await PostgresServer.start(), await PostgresServer.start()];
-    const url = `postgres://test@127.0.0.1:${first.port},127.0.0.1:${second.port}/postgres`;
+    const first = await PostgresServer.start();
+    const url = `postgres://test@127.0.0.1:${first.port},127.0.0.1:${server.port}/postgres`;
     const map = await openMap(url, { timeoutMs: 3000 });
     onTestFinished(() => map.close());
-    const mine = { instance: instance(), origin: undefined, url: undefined, place: 'here' };
+    const mine = newcomer();
     await map.join(mine);
     await first.kill();
     await expect(map.gateways()).rejects.toMatchObject({ retryable: true });
@@ -98,7 +100,7 @@ describe.skipIf(needsPostgres.missing)('a map in PostgreSQL', () => {
   it('refuses a URL that leads nowhere', async () => {
     const map = await openMap('postgres://test@127.0.0.1:1/postgres', { timeoutMs: 2000 });
     onTestFinished(() => map.close());
-    const mine = { instance: instance(), origin: undefined, url: undefined, place: 'here' };
+    const mine = newcomer();
     await expect(map.join(mine)).rejects.toMatchObject({ code: 'map_unavailable' });
   });
 });

@@ -42,19 +42,6 @@ describe('an embedded node', () => {
     expect(answer).toEqual(Buffer.from('a row'));
   });
 
-  it('keeps its files across restarts', async () => {
-    const directory = temporaryFolder();
-    const first = await node({ directory });
-    const client = await RawClient.open(first.storagePort);
-    const file = await client.upload(Buffer.from('kept'));
-    await first.close();
-    await first.close();
-    const second = await node({ directory });
-    const again = await RawClient.open(second.storagePort);
-    const { answer } = await again.ask(downloadFile, { ...file, offset: 0, length: 0 });
-    expect(answer!.toString()).toBe('kept');
-  });
-
   it('says which port is in use and what to do', async () => {
     const { trackerPort, storagePort } = await node();
     await expect(node({ trackerPort })).rejects.toMatchObject({

@@ -1,11 +1,13 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { crc32, deflateSync } from 'node:zlib';
-import { open } from '@stevedore/client';
+import { type FileStore, open } from '@stevedore/client';
 import { type Gateway, type GatewayInput, startGateway } from '@stevedore/gateway';
 import { ProblemError, signedDownload } from '@stevedore/middleware/core';
 import { type PictureOptions, Pictures } from '@stevedore/pictures';
 import sharp, { type Sharp } from 'sharp';
-import { expect, onTestFinished, test, vi } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import { RefusedPictures } from '../../packages/pictures/dist/refused-pictures.js';
 import { running } from '../gateway/harness.js';
 import { execFileSync } from '../support/child-process.js';
@@ -16,14 +18,26 @@ import { temporaryFolder } from '../support/temporary.js';
 
 const SECRET = 'a secret of signed URLs';
 
-async function started(input: GatewayInput = {}): Promise<Gateway> {
+function started(directory: string, input: GatewayInput = {}): Promise<Gateway> {
   const ports = { port: 0, trackerPort: 0, storagePort: 0 } as const;
-  const directory = temporaryFolder();
   const pictureSizes = '320,x100,64x64';
-  const gateway = await startGateway({ ...ports, pictureSizes, directory, ...input });
-  onTestFinished(() => gateway.close());
-  return gateway;
+  return startGateway({ ...ports, pictureSizes, directory, ...input });
 }
+
+/** Of the tests that need none of their own. */
+let gateway: Gateway;
+let store: FileStore;
+let folder: string;
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'stevedore-pictures-'));
+  gateway = await started(join(folder, 'gateway'), { idMaxAge: 0 });
+  store = await open({ directory: join(folder, 'store') });
+});
+afterAll(async () => {
+  await gateway.close();
+  await store.close();
+  rmSync(folder, { recursive: true });
+});
 
 /** Red on the left, blue on the right. */
 function photograph(width = 800, height = 600): Sharp {
@@ -55,7 +69,6 @@ async function problem(gateway: Gateway, path: string): Promise<[number, string]
 }
 
 test('a picture has the size, the shape and the format that were asked for', async () => {
-  const gateway = await started();
   const key = await upload(gateway, await photograph().jpeg().toBuffer(), 'image/jpeg');
   const wide = await picture(gateway, `/files/${key}?w=320`, 'image/avif,image/webp,*/*');
   expect(wide.response.status).toBe(200);
@@ -92,7 +105,6 @@ test('a picture has the size, the shape and the format that were asked for', asy
 });
 
 test('a photograph is turned as its EXIF says, and loses it', async () => {
-  const gateway = await started();
   const withPlace = { IFD0: { Orientation: '6', Copyright: 'somebody' } };
   const body = await photograph()
     .withExif(withPlace)
@@ -109,7 +121,6 @@ test('a photograph is turned as its EXIF says, and loses it', async () => {
 });
 
 test('moving pictures, print colours and 16 bits become still pictures in sRGB with 8', async () => {
-  const gateway = await started();
   const frames = await Promise.all(
     ['red', 'blue'].map((background) =>
       sharp({ create: { width: 80, height: 60, channels: 3, background } })
@@ -135,16 +146,16 @@ test('moving pictures, print colours and 16 bits become still pictures in sRGB w
 });
 
 test('only sizes of the list are made, and any for a signed URL', async () => {
-  const open = await started();
   const body = await photograph().png().toBuffer();
-  const key = await upload(open, body, 'image/png');
-  expect(await problem(open, `/files/${key}?w=321`)).toEqual([403, 'picture_size_not_allowed']);
-  expect(await problem(open, `/files/${key}?format=webp`)).toEqual([
+  const key = await upload(gateway, body, 'image/png');
+  expect(await problem(gateway, `/files/${key}?w=321`)).toEqual([403, 'picture_size_not_allowed']);
+  expect(await problem(gateway, `/files/${key}?format=webp`)).toEqual([
     403,
     'picture_size_not_allowed',
   ]);
-  expect(await problem(open, `/files/${key}?w=many`)).toEqual([400, 'bad_request']);
-  const signing = await started({ urlSecret: SECRET });
+  expect(await problem(gateway, `/files/${key}?w=many`)).toEqual([400, 'bad_request']);
+  const signing = await started(temporaryFolder(), { urlSecret: SECRET });
+  onTestFinished(() => signing.close());
   const own = await upload(signing, body, 'image/png');
   const ends = new Date(Date.now() + 60_000);
   const signed = signedDownload(SECRET, own, ends, { w: '77', format: 'webp' });
@@ -158,7 +169,6 @@ test('only sizes of the list are made, and any for a signed URL', async () => {
 });
 
 test('what is no picture, is broken or costs too much is refused, and nothing is lost', async () => {
-  const gateway = await started();
   const jpeg = await photograph().jpeg().toBuffer();
   const svg = Buffer.from('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>');
   const bodies = [
@@ -180,7 +190,6 @@ test('what is no picture, is broken or costs too much is refused, and nothing is
 });
 
 test('a JPEG that was cut in half is shown as far as it goes', async () => {
-  const gateway = await started();
   const noise = { create: { width: 400, height: 300, channels: 3, background: 'red' } } as const;
   const grain = { type: 'gaussian', mean: 128, sigma: 60 } as const;
   const jpeg = await sharp({ create: { ...noise.create, noise: grain } })
@@ -247,8 +256,6 @@ test('a picture is made once, lies beside its original, and goes with it', async
 });
 
 test('a picture that two processes made at once goes with its original, both times', async () => {
-  const store = await open({ directory: temporaryFolder() });
-  onTestFinished(() => store.close());
   const workers = [1, 2].map(() => new Pictures({ store, sizes: ['320'] }));
   for (const pictures of workers) onTestFinished(() => pictures.close());
   const { key } = await store.put(await photograph().jpeg().toBuffer());
@@ -288,7 +295,6 @@ test('an original that is deleted while its picture is made takes it along', asy
 });
 
 test('a gateway that deletes a file shows no picture of it', async () => {
-  const gateway = await started();
   const key = await upload(gateway, await photograph().jpeg().toBuffer(), 'image/jpeg');
   expect((await picture(gateway, `/files/${key}?w=320`)).response.status).toBe(200);
   const before = gateway.store.stats().deletedFiles;
@@ -298,7 +304,6 @@ test('a gateway that deletes a file shows no picture of it', async () => {
 });
 
 test('by its FastDFS id too, a picture has its own type, and goes with the original', async () => {
-  const gateway = await started({ idMaxAge: 0 });
   const key = await upload(gateway, await photograph().jpeg().toBuffer(), 'image/jpeg');
   await gateway.store.flush();
   const fileId = await gateway.store.settled(key);
@@ -311,8 +316,6 @@ test('by its FastDFS id too, a picture has its own type, and goes with the origi
 });
 
 test('originals are read when an encoder has its turn, not while they wait', async () => {
-  const store = await open({ directory: temporaryFolder() });
-  onTestFinished(() => store.close());
   const pictures = new Pictures({ store, sizes: ['10'], processes: 1 });
   onTestFinished(() => pictures.close());
   const { key } = await store.put(await photograph(40, 30).jpeg().toBuffer());
@@ -365,8 +368,6 @@ test('with workers, pictures are made and found whichever worker is asked', asyn
 });
 
 test('an encoder that takes too long or too much memory is ended, and the next is served', async () => {
-  const store = await open({ directory: temporaryFolder() });
-  onTestFinished(() => store.close());
   const { key } = await store.put(await photograph(4000, 3000).jpeg().toBuffer());
   const file = await store.get(key);
   const small = await store.put(await photograph(40, 30).jpeg().toBuffer());
@@ -396,8 +397,6 @@ test('an encoder that takes too long or too much memory is ended, and the next i
 
 /** One encoder, and originals whose bytes it gets when the test lets it go on. */
 async function held(limits: Partial<PictureOptions> = {}, body?: Buffer) {
-  const store = await open({ directory: temporaryFolder() });
-  onTestFinished(() => store.close());
   const pictures = new Pictures({ store, sizes: [], processes: 1, ...limits });
   onTestFinished(() => pictures.close());
   const { key } = await store.put(body ?? (await photograph(40, 30).png().toBuffer()));

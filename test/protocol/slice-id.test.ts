@@ -127,13 +127,4 @@ describe('ids of FastDFS itself', () => {
       expect(parseSliceId(`${stem}${prefix}`)).toBeUndefined();
     }
   });
-
-  it('throw nothing, however they are cut', () => {
-    const text = slice('.jpg');
-    for (let at = PATH.length; at < text.length; at++) {
-      for (const piece of ['.', '..', '-', '=']) {
-        expect(() => told(text.slice(0, at) + piece + text.slice(at + piece.length))).not.toThrow();
-      }
-    }
-  });
 });

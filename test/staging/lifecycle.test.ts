@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { parseSliceId } from '@stevedore/protocol';
 import { DirectoryLock, fileIdOf, formatKey, parseKey } from '@stevedore/staging';
 import { describe, expect, test } from 'vitest';
 import { execFileSync } from '../support/child-process.js';
@@ -11,16 +10,6 @@ import { temporaryFolder } from '../support/temporary.js';
 const MIB = 2 ** 20;
 
 describe('staging', () => {
-  test('a staged file is found and read at once', async () => {
-    const { staging } = await openStaging(temporaryFolder());
-    const bytes = randomBytes(30_000);
-    const key = await stageFile(staging, bytes, { name: 'a.jpg', group: 'page' });
-    const row = staging.fileMap.find(key)!;
-    expect(row).toMatchObject({ name: 'a.jpg', group: 'page', size: 30_000, trunk: undefined });
-    expect((await staging.local.read(row))?.equals(bytes)).toBe(true);
-    expect(fileIdOf(row)).toBeUndefined();
-  });
-
   test('a trunk is a ZIP that unzip accepts, with the files under their keys', async () => {
     const folder = temporaryFolder();
     const { staging, store } = await openStaging(folder);
@@ -41,44 +30,6 @@ describe('staging', () => {
       expect(readFileSync(join(out, `${key}.png`)).equals(bytes), key).toBe(true);
     }
     expect(readdirSync(out).length).toBe(files.size);
-  });
-
-  test('slice ids point at the very bytes in the trunk', async () => {
-    const { staging, store } = await openStaging(temporaryFolder());
-    const files: { key: Buffer; bytes: Buffer }[] = [];
-    for (let index = 0; index < 20; index++) {
-      const bytes = randomBytes(1 + index * 777);
-      files.push({ key: await stageFile(staging, bytes), bytes });
-    }
-    await staging.merging.flush();
-    for (const { key, bytes } of files) {
-      const slice = parseSliceId(fileIdOf(staging.fileMap.find(key)!)!)!;
-      const trunk = store.files.get(`${slice.trunk.group}/${slice.trunk.name}`)!;
-      expect(trunk.subarray(slice.offset, slice.offset + slice.size).equals(bytes)).toBe(true);
-      expect(slice.extension).toBe('bin');
-    }
-  });
-
-  test('files of one group stand side by side in the order they came', async () => {
-    const { staging } = await openStaging(temporaryFolder());
-    const keys: { key: Buffer; group: string | undefined }[] = [];
-    for (let index = 0; index < 60; index++) {
-      const group = index % 4 === 0 ? undefined : `g${index % 4}`;
-      const key = await stageFile(staging, randomBytes(500), group ? { group } : {});
-      keys.push({ key, group });
-    }
-    await staging.merging.flush();
-    for (const group of ['g1', 'g2', 'g3']) {
-      const offsets = keys
-        .filter((one) => one.group === group)
-        .map(({ key }) => staging.fileMap.find(key)!.trunk!.offset);
-      expect(offsets).toEqual([...offsets].sort((a, b) => a - b));
-      const others = keys
-        .filter((one) => one.group !== group)
-        .map(({ key }) => staging.fileMap.find(key)!.trunk!.offset);
-      const between = others.filter((at) => at > offsets[0]! && at < offsets.at(-1)!);
-      expect(between).toEqual([]);
-    }
   });
 
   test('no trunk exceeds its size, and all but the last are filled', async () => {
@@ -190,52 +141,6 @@ describe('staging', () => {
 });
 
 describe('deletion', () => {
-  test('of a staged file: gone at once, and it is not merged', async () => {
-    const { staging, store } = await openStaging(temporaryFolder());
-    const key = await stageFile(staging, randomBytes(100));
-    expect(await staging.deletions.delete(key)).toBe(true);
-    expect(await staging.deletions.delete(key)).toBe(false);
-    expect(staging.fileMap.find(key)).toBeUndefined();
-    await staging.merging.flush();
-    expect(store.files.size).toBe(0);
-  });
-
-  test('of a merged file: counted as dead, and a trunk without living files is removed', async () => {
-    const { staging, store } = await openStaging(temporaryFolder());
-    const first = await stageFile(staging, randomBytes(100));
-    const second = await stageFile(staging, randomBytes(200));
-    await staging.merging.flush();
-    const [trunkId] = store.files.keys();
-    await staging.deletions.delete(first);
-    expect(staging.fileMap.isDeleted(first)).toBe(true);
-    expect(staging.fileMap.trunkByFileId(trunkId!)).toMatchObject({ deadFiles: 1, deadBytes: 100 });
-    await staging.deletions.delete(second);
-    await until(() => store.removed.includes(trunkId!));
-    expect(store.files.size).toBe(0);
-    expect(staging.stats()).toMatchObject({ mergedFiles: 0, mergedBytes: 0, trunks: 0 });
-  });
-
-  test('of a file whose trunk is on its way: it is dead in the trunk', async () => {
-    const { staging, store } = await openStaging(temporaryFolder());
-    const gone = await stageFile(staging, randomBytes(1000));
-    const kept = await stageFile(staging, randomBytes(2000));
-    let release: (() => void) | undefined;
-    store.beforeStore = () => new Promise((resolve) => (release = resolve));
-    const flushed = staging.merging.flush();
-    await until(() => release !== undefined);
-    await staging.deletions.delete(gone);
-    release!();
-    await flushed;
-    expect(staging.fileMap.find(gone)).toBeUndefined();
-    expect(fileIdOf(staging.fileMap.find(kept)!)).toBeDefined();
-    const [trunkId] = store.files.keys();
-    expect(staging.fileMap.trunkByFileId(trunkId!)).toMatchObject({
-      deadFiles: 1,
-      deadBytes: 1000,
-    });
-    expect(staging.stats()).toMatchObject({ waitingFiles: 0, waitingBytes: 0, mergedFiles: 1 });
-  });
-
   test('of a large file that is on its way: nothing of it stays', async () => {
     const { staging, store } = await openStaging(temporaryFolder());
     const key = await spoolFile(staging, randomBytes(2 * MIB));

@@ -49,16 +49,6 @@ test('a storage that the tracker has no id for does not start', async () => {
   await expect(group.add().start()).rejects.toMatchObject({ code: 'join_refused' });
 });
 
-test('a storage starts while no tracker answers, and joins later', async () => {
-  const group = await groupOf(0);
-  const { tracker } = group;
-  const address = `${tracker.host}:${tracker.port}`;
-  const member = group.add();
-  await tracker.close();
-  await member.start({ trackers: [address] });
-  expect(member.errors).toMatchObject([{ message: expect.stringContaining(address) }]);
-});
-
 test('heartbeats come more often where the tracker does not wait that long for them', async () => {
   const group = await groupOf(1, { beatIntervalMs: 2500 }, { checkActiveIntervalMs: 1100 });
   const [member] = group.members;

@@ -30,7 +30,7 @@ import { Random } from '../support/random.js';
 import { temporaryFolder } from '../support/temporary.js';
 import { contentsOf, groupOf, sameEverywhere } from './group.js';
 import { stockServer } from './stock-server.js';
-import { filesIn, RawClient, storageOf, turns, until } from './support.js';
+import { filesIn, hasten, RawClient, storageOf, turns, until } from './support.js';
 
 /** What a storage does with copies from those who may not send any, and from bad members. */
 
@@ -239,7 +239,7 @@ describe('a storage of a group', () => {
       reportServerId,
     ];
     const other = file.name.replace(/.{3}\.txt$/, '999.txt');
-    for (let count = 0; count < 300; count++) {
+    for (let count = 0; count < 120; count++) {
       const client = await from(b!.host, to);
       const command = random.pick(commands);
       const change = { atSeconds: random.below(2 ** 31), group: 'group1', name: other };
@@ -299,6 +299,7 @@ describe('a storage of a group', () => {
     await a!.stop();
     await rm(a!.folder, { recursive: true });
     await a!.start();
+    hasten(20);
     for (const status of [StorageStatus.waitSync, StorageStatus.offline, StorageStatus.waitSync]) {
       await until(async () => (await group.statusOf(a!)) === status);
     }

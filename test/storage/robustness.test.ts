@@ -2,7 +2,6 @@ import { localDisk } from '@stevedore/disk';
 import {
   deleteFile,
   downloadFile,
-  encodeFrame,
   encodeHeader,
   encodeRequest,
   encodeRequestHead,
@@ -11,7 +10,6 @@ import {
   uploadFile,
 } from '@stevedore/protocol';
 import { describe, expect, it } from 'vitest';
-import { Random } from '../support/random.js';
 import { filesIn, RawClient, storageOf, trackerOf, turns, until } from './support.js';
 
 const ACTIVE_TEST = '00000000000000006f00';
@@ -125,23 +123,6 @@ describe('a daemon', () => {
     await other.ended();
     client.send(request.subarray(15));
     expect(await client.reply()).toBeDefined();
-  });
-
-  it.each(daemons)('that is a $role outlives random bytes', async (each) => {
-    const daemon = await each.start({ requestTimeoutMs: 100 });
-    const random = new Random(20_260_102);
-    for (let round = 0; round < 60; round++) {
-      const bytes = Buffer.from(
-        Uint8Array.from({ length: 1 + random.below(200) }, () => random.below(256)),
-      );
-      // Half of the rounds carry a header that holds, so that handlers see the rest.
-      const codes = [11, 12, 14, 22, 60, 75, 81, 83, 84, 101, 102, 103, 104, 111];
-      const client = await daemon.connect();
-      client.send(round % 2 === 0 ? bytes : encodeFrame(random.pick(codes), bytes));
-      client.socket.end();
-      await until(() => client.socket.destroyed || client.socket.readableEnded);
-    }
-    expect(await (await daemon.connect()).isOpen()).toBe(true);
   });
 });
 

@@ -1,14 +1,12 @@
 import { existsSync } from 'node:fs';
-import { mkdir, writeFile } from 'node:fs/promises';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import {
   ANY_STORE_PATH,
   decodeFields,
-  deleteFile,
   downloadFile,
   encodeRequestHead,
-  queryFileInfo,
   uploadFile,
 } from '@stevedore/protocol';
 import { describe, expect, it } from 'vitest';
@@ -32,18 +30,6 @@ describe('a storage', () => {
       const end = length === 0 ? content.length : offset + length;
       expect(answer!.equals(content.subarray(offset, end))).toBe(true);
     }
-  });
-
-  it('forgets a deleted file, even one it holds open', async () => {
-    const storage = await storageOf();
-    const client = await storage.connect();
-    const file = await client.upload(Buffer.from('content'));
-    await client.ask(downloadFile, { ...file, offset: 0, length: 0 });
-    expect((await client.ask(deleteFile, file)).status).toBe(0);
-    expect((await client.ask(downloadFile, { ...file, offset: 0, length: 0 })).status).toBe(2);
-    expect((await client.ask(queryFileInfo, file)).status).toBe(2);
-    expect((await client.ask(deleteFile, file)).status).toBe(2);
-    expect(existsSync(pathOf(storage.folder, file))).toBe(false);
   });
 
   it('moves on to the next directories and goes on there after a restart', async () => {
@@ -103,14 +89,6 @@ describe('a storage', () => {
     await client.ended();
     const other = await storage.connect();
     expect((await other.upload(Buffer.from('small'))).group).toBe('group1');
-  });
-
-  it('removes what a crash has left of uploads', async () => {
-    const folder = temporaryFolder();
-    await mkdir(join(folder, 'data', '.tmp'), { recursive: true });
-    await writeFile(join(folder, 'data', '.tmp', '1-abc'), 'half a file');
-    await storageOf({ folder });
-    expect(await filesIn(folder)).toEqual([]);
   });
 
   it('rejects options and directories it cannot work with', async () => {

@@ -21,12 +21,12 @@ export function clientOf(
 }
 
 /** The error of a call that must fail with a FastdfsError. */
-export async function failure(call: Promise<unknown>): Promise<FastdfsError> {
+export async function failure(call: Promise<unknown>, what?: string): Promise<FastdfsError> {
   const error = await call.then(
     () => undefined,
     (reason: unknown) => reason,
   );
-  expect(error).toBeInstanceOf(FastdfsError);
+  expect(error, what).toBeInstanceOf(FastdfsError);
   return error as FastdfsError;
 }
 

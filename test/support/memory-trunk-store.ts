@@ -20,6 +20,8 @@ import {
 export class MemoryTrunkStore implements TrunkStore {
   readonly files = new Map<string, Buffer>();
   readonly removed: string[] = [];
+  /** It takes nothing; what it has it gives. */
+  isAway = false;
   /** Called before each store; what it throws is the store's failure. */
   beforeStore: (source: TrunkSource) => Promise<void> | void = () => undefined;
   /** Changes what is stored, as a broken network or disk would. */
@@ -38,6 +40,7 @@ export class MemoryTrunkStore implements TrunkStore {
   #count = 0;
 
   async store(source: TrunkSource, signal: AbortSignal): Promise<string> {
+    if (this.isAway) throw new Error('away');
     await untilAborted(this.beforeStore(source), signal);
     const chunks: Uint8Array[] = [];
     for await (const chunk of source.chunks()) chunks.push(chunk);

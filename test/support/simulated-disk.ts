@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { posix } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Disk, DiskFile, DiskLink, DiskSpace } from '@stevedore/disk';
@@ -352,6 +353,12 @@ export class SimulatedDisk implements Disk {
     if (isLink(node)) throw systemError('ELOOP', path);
     return node;
   }
+}
+
+export function digestOf(disk: SimulatedDisk): string {
+  const hash = createHash('sha1');
+  for (const [name, bytes] of disk.contents()) hash.update(name).update(bytes);
+  return hash.digest('hex');
 }
 
 /** True if the system can answer such an operation with the code. */

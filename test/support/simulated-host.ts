@@ -1,4 +1,5 @@
 import { strict as assert } from 'node:assert';
+import { createHash } from 'node:crypto';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -20,7 +21,7 @@ import {
 import { Ledger, type Reads } from './ledger.js';
 import { MemoryTrunkStore } from './memory-trunk-store.js';
 import type { Random } from './random.js';
-import { SimulatedDisk } from './simulated-disk.js';
+import { digestOf, SimulatedDisk } from './simulated-disk.js';
 import type { CrashMode } from './simulated-file.js';
 
 /**
@@ -47,6 +48,27 @@ export interface HostState {
   readonly ledger: Ledger;
   readonly clock: number;
   readonly possible: readonly string[];
+}
+
+/** What a start after the crash finds: crashes that agree in it are the same. */
+export function situationOf(
+  { disk, fileMap, ledger, trunks }: HostState,
+  mode: CrashMode,
+  harm: FileMapHarm,
+  random: Random,
+): string {
+  const { main, wal, durableBytes } = fileMap;
+  const parts = {
+    kept: [main, wal],
+    stale: [main, wal?.subarray(0, durableBytes)],
+    torn: [wal],
+    damaged: [],
+    deleted: [],
+  };
+  const hash = createHash('sha1').update(digestOf(disk.crash(mode, random)));
+  for (const part of parts[harm]) hash.update(part ?? '');
+  const others = `${mode === 'killed'} ${harm} ${ledger.version} ${[...trunks.keys()]}`;
+  return `${others} ${hash.digest('hex')}`;
 }
 
 export interface NewContent {

@@ -1,4 +1,6 @@
 import { randomFillSync } from 'node:crypto';
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import {
   type NewFile,
@@ -101,6 +103,13 @@ export async function spoolFile(staging: Staging, bytes: Buffer): Promise<Buffer
   };
   await staging.acceptance.stage([spooledFile(facts)]);
   return key;
+}
+
+/** The next start makes it anew. */
+export function forgetFileMap(folder: string): void {
+  for (const suffix of ['', '-wal', '-shm']) {
+    rmSync(join(folder, `filemap.sqlite${suffix}`), { force: true });
+  }
 }
 
 /** Polls until the condition holds; for work that goes on in the background. */

@@ -145,15 +145,6 @@ describe('a slice', () => {
     expect(rowsIn(folder)).toEqual([]);
   });
 
-  it('is no row where the tier is off: there is no table', async () => {
-    const { client, seen, slices, path, folder } = await loaded({ tiers: {} });
-    await readTimes(client, slices[0]!, 3 * OFTEN);
-    seen.reads.length = 0;
-    expect(await client.read(slices[0]!)).toEqual(CONTENTS[0]);
-    expect(seen.reads).toEqual([path]);
-    expect(rowsIn(folder)).toBeUndefined();
-  });
-
   it('is not looked for among the rows where the tier is off again', async () => {
     const { client, storage, slices, folder, path } = await loaded();
     await readTimes(client, slices[0]!, OFTEN);

@@ -124,15 +124,13 @@ test('without the partner and FastDFS, uploads are refused, and nothing is left 
   await until(isUp(staging));
   await partner.stop();
   await until(() => !isUp(staging)());
-  store.beforeStore = () => {
-    throw new Error('no storage answers');
-  };
+  store.isAway = true;
   const refused = stageFile(staging, bytesOf(100, 1));
   await expect(refused).rejects.toMatchObject({ code: 'storage_unavailable', retryable: true });
   expect(staging.copies!.isAccepting).toBe(false);
   await expect(stageFile(staging, bytesOf(100, 2))).rejects.toMatchObject(away);
   expect(staging.stats()).toMatchObject({ waitingFiles: 0, copies: { refused: 2 } });
-  store.beforeStore = () => undefined;
+  store.isAway = false;
   await until(() => staging.copies!.isAccepting);
   await stageFile(staging, bytesOf(100, 3));
 });
@@ -155,7 +153,7 @@ test('uploads go on while a partner catches up', async () => {
   const { staging, partner, own, held } = await pair(undefined, { trunkSize: 16 * 2 ** 20 });
   partner.isAway = true;
   partner.cut();
-  for (let seed = 0; seed < 8; seed++) await stageFile(staging, bytesOf(4_000_000, seed));
+  for (let seed = 0; seed < 8; seed++) await stageFile(staging, bytesOf(2_000_000, seed));
   partner.isAway = false;
   let seed = 100;
   while (!isUp(staging)()) await stageFile(staging, bytesOf(30_000, seed++));
@@ -167,7 +165,7 @@ test('a connection may break at any byte of a batch', async () => {
   const { staging, partner, own, held } = await pair();
   await until(isUp(staging));
   const kept: Buffer[] = [];
-  for (const bytes of [1, 23, 24, 30, 60, 100, 1_000, 4_000]) {
+  for (const bytes of [1, 23, 24, 100, 4_000]) {
     const { connections } = partner;
     partner.breaksAfterBytes = bytes + 72;
     partner.cut();

@@ -91,20 +91,3 @@ test('albums that came over many thin trunks are whole once these are joined', a
   await staging.merging.flush();
   expect(whole(staging, albums)).toBe(ALBUMS);
 });
-
-test('a group larger than a trunk is split in the order of its files', async () => {
-  const { staging } = await openStaging(temporaryFolder(), OPTIONS);
-  const keys: Buffer[] = [];
-  for (let file = 0; file < 300; file += 1) {
-    keys.push(await stageFile(staging, randomBytes(8_000 + file), { group: 'large' }));
-    if (file % 10 === 0) await stageFile(staging, randomBytes(500));
-  }
-  await staging.merging.flush();
-  const places = keys.map((key) => staging.fileMap.find(key)!.trunk!);
-  expect(new Set(places.map(({ id }) => id)).size).toBe(3);
-  for (const [index, { id, offset }] of places.entries()) {
-    const before = places[index - 1];
-    if (!before) continue;
-    expect(id === before.id ? offset > before.offset : id > before.id).toBe(true);
-  }
-});

@@ -1,8 +1,7 @@
-import { rmSync } from 'node:fs';
 import { type AdoptedTrunk, aboutOf, readAbout, type Staging } from '@stevedore/staging';
 import { expect, it } from 'vitest';
 import type { MemoryTrunkStore } from '../../support/memory-trunk-store.js';
-import { openStaging, spoolFile, stageFile } from '../../support/staging.js';
+import { forgetFileMap, openStaging, spoolFile, stageFile } from '../../support/staging.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
 /** Trunks of a container that is gone become those of another one. */
@@ -69,9 +68,7 @@ it('the files are its own, the deleted ones stay deleted, however often it is do
   expect(report.problems).toEqual([]);
   await staging.close();
   // The records alone bring it back.
-  for (const suffix of ['', '-wal', '-shm']) {
-    rmSync(`${directory}/filemap.sqlite${suffix}`, { force: true });
-  }
+  forgetFileMap(directory);
   const again = await openStaging(directory, { rebuildsFirst: true }, gone.store);
   await read(again.staging);
   expectAll(again.staging, gone);

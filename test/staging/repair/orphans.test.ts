@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { formatKey, type Staging } from '@stevedore/staging';
 import { expect, test } from 'vitest';
 import { MemoryTrunkStore } from '../../support/memory-trunk-store.js';
-import { openStaging, spoolFile, stageFile, until } from '../../support/staging.js';
+import { forgetFileMap, openStaging, spoolFile, stageFile, until } from '../../support/staging.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
 const CHECK = { repair: false };
@@ -15,9 +15,7 @@ async function dieBeforeRecord(folder: string, store: MemoryTrunkStore, files: r
   const first = await openStaging(folder, {}, store);
   store.beforeReply = () => {
     // Nothing more is heard of it.
-    store.beforeStore = () => {
-      throw new Error('away');
-    };
+    store.isAway = true;
     throw new Error('the reply was lost');
   };
   const keys: Buffer[] = [];
@@ -27,7 +25,7 @@ async function dieBeforeRecord(folder: string, store: MemoryTrunkStore, files: r
   await first.staging.close();
   await flushing;
   store.beforeReply = () => undefined;
-  store.beforeStore = () => undefined;
+  store.isAway = false;
   return keys;
 }
 
@@ -139,9 +137,7 @@ test('that a trunk may have been stored twice is known after the FileMap was los
   const key = await stageFile(first.staging, bytes);
   await first.staging.merging.flush();
   await first.staging.close();
-  for (const suffix of ['', '-wal', '-shm']) {
-    rmSync(join(folder, `filemap.sqlite${suffix}`), { force: true });
-  }
+  forgetFileMap(folder);
   const { staging } = await openStaging(folder, {}, store);
   await until(() => staging.stats().orphans.deleted === 1);
   expect([...store.files.keys()]).toEqual([staging.fileMap.find(key)!.trunk?.fileId]);
@@ -243,9 +239,7 @@ test('a copy of a large file is told of and left, for it may be another programâ
   const store = new MemoryTrunkStore();
   const first = await openStaging(folder, {}, store);
   store.beforeReply = () => {
-    store.beforeStore = () => {
-      throw new Error('away');
-    };
+    store.isAway = true;
     throw new Error('the reply was lost');
   };
   const bytes = randomBytes(2 ** 20);
@@ -253,7 +247,7 @@ test('a copy of a large file is told of and left, for it may be another programâ
   await until(() => store.files.size > 0 && first.errors.length > 1);
   await first.staging.close();
   store.beforeReply = () => undefined;
-  store.beforeStore = () => undefined;
+  store.isAway = false;
   const [copy] = store.files.keys();
   const { staging } = await openStaging(folder, {}, store);
   await staging.merging.flush();

@@ -1,11 +1,10 @@
 import { randomBytes } from 'node:crypto';
-import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { type DamageEvent, formatKey, type Staging } from '@stevedore/staging';
 import { expect, test } from 'vitest';
 import { MemoryTrunkStore } from '../../support/memory-trunk-store.js';
 import { turnBit } from '../../support/rot.js';
-import { openStaging, spoolFile, stageFile, until } from '../../support/staging.js';
+import { forgetFileMap, openStaging, spoolFile, stageFile, until } from '../../support/staging.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
 const FAST = { repair: true, bytesPerSecond: 2 ** 30 };
@@ -55,14 +54,11 @@ test('an only copy that is damaged is not read again, in no later process either
 test('a damaged large file that waits is sent to nobody, and its deletion ends the matter', async () => {
   const folder = temporaryFolder();
   const { staging, store } = await openStaging(folder);
-  const back = store.beforeStore;
-  store.beforeStore = () => {
-    throw new Error('away');
-  };
+  store.isAway = true;
   const bytes = randomBytes(2 * MIB);
   const key = await spoolFile(staging, bytes);
   turnBit(join(folder, 'spool'), bytes);
-  store.beforeStore = back;
+  store.isAway = false;
   await staging.merging.flush();
   expect(store.files.size).toBe(0);
   expect(staging.stats()).toMatchObject({ unpackableFiles: 1, damage: { quarantined: 1 } });
@@ -212,9 +208,7 @@ test.each([
     await staging.close();
 
     // The same from the records alone.
-    for (const suffix of ['', '-wal', '-shm']) {
-      rmSync(join(folder, `filemap.sqlite${suffix}`), { force: true });
-    }
+    forgetFileMap(folder);
     const again = await openStaging(folder, options, store);
     expect(again.staging.fileMap.find(key)).toMatchObject({
       trunk: { fileId: after.trunk?.fileId },

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { readdirSync, readFileSync, rmSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type DamageEvent, formatKey, type StagingOptions, StoreError } from '@stevedore/staging';
 import { expect, test } from 'vitest';
@@ -7,7 +7,7 @@ import type { State } from '../../../packages/staging/dist/state.js';
 import { Retirement } from '../../../packages/staging/dist/upkeep/compaction.js';
 import { MemoryTrunkStore } from '../../support/memory-trunk-store.js';
 import { turnBit } from '../../support/rot.js';
-import { openStaging, spoolFile, stageFile, until } from '../../support/staging.js';
+import { forgetFileMap, openStaging, spoolFile, stageFile, until } from '../../support/staging.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
 /** Files that are being moved and whose new copy rots: their old place in FastDFS is still there. */
@@ -15,17 +15,6 @@ import { temporaryFolder } from '../../support/temporary.js';
 const MIB = 2 ** 20;
 const OPTIONS = { retain: 0, segmentBytes: 1000 };
 const FAST = { repair: true, bytesPerSecond: 2 ** 30 };
-
-/** FastDFS takes nothing; what it has it gives. */
-function shut(store: MemoryTrunkStore): () => void {
-  const { beforeStore } = store;
-  store.beforeStore = () => {
-    throw new Error('away');
-  };
-  return () => {
-    store.beforeStore = beforeStore;
-  };
-}
 
 /** A file whose slice was moved out of a trunk, and whose new copy is not what was stored. */
 async function movedAndRotten(options: Partial<StagingOptions> = {}) {
@@ -42,17 +31,17 @@ async function movedAndRotten(options: Partial<StagingOptions> = {}) {
   await stageFile(staging, randomBytes(2000));
   await staging.merging.flush();
   await until(() => !staging.local.has(staging.fileMap.find(key)!));
-  const reopen = shut(store);
+  store.isAway = true;
   await staging.deletions.delete(dead);
   await until(() => staging.fileMap.find(key)!.trunk === undefined);
   turnBit(container, bytes);
   const trunk = place.trunk!.fileId;
   const isBack = () => staging.fileMap.find(key)!.trunk?.fileId === trunk;
-  return { folder, container, staging, store, errors, damage, bytes, key, place, reopen, isBack };
+  return { folder, container, staging, store, errors, damage, bytes, key, place, isBack };
 }
 
 test('a read finds it where it was before, and its row is there again', async () => {
-  const { staging, store, damage, bytes, key, place, reopen, isBack } = await movedAndRotten();
+  const { staging, store, damage, bytes, key, place, isBack } = await movedAndRotten();
   expect(await staging.local.read(staging.fileMap.find(key)!)).toBeUndefined();
   expect(isBack()).toBe(true);
   const { trunk, name } = place;
@@ -67,7 +56,7 @@ test('a read finds it where it was before, and its row is there again', async ()
   });
   expect((await staging.fsck({ repair: false })).problems).toEqual([]);
   // The trunk is mostly dead as before: it is emptied again, this time to the end.
-  reopen();
+  store.isAway = false;
   expect(await staging.compact()).toBe(1);
   await staging.merging.flush();
   await staging.compact();
@@ -78,9 +67,9 @@ test('a read finds it where it was before, and its row is there again', async ()
 });
 
 test('the Merge Task that meets it goes on with the others', async () => {
-  const { staging, key, reopen, damage } = await movedAndRotten();
+  const { staging, store, key, damage } = await movedAndRotten();
   const other = await stageFile(staging, randomBytes(500));
-  reopen();
+  store.isAway = false;
   await staging.merging.flush(AbortSignal.timeout(20_000));
   expect(staging.fileMap.find(other)!.trunk).toBeDefined();
   await until(() => staging.fileMap.find(key)!.trunk !== undefined);
@@ -134,7 +123,7 @@ test('while FastDFS is away a read may succeed later, and the check puts it back
 });
 
 test('one that was set aside meanwhile is put back too, and leaves no file behind', async () => {
-  const { staging, store, folder, container, key, place, reopen, isBack } = await movedAndRotten();
+  const { staging, store, folder, container, key, place, isBack } = await movedAndRotten();
   const { copiesOf } = store;
   store.copiesOf = (fileId) => {
     if (fileId === place.trunk?.fileId) throw new StoreError('storage_unavailable', 'away');
@@ -142,7 +131,7 @@ test('one that was set aside meanwhile is put back too, and leaves no file behin
   };
   await expect(staging.local.read(staging.fileMap.find(key)!)).rejects.toThrow('away');
   const [oldest] = readdirSync(container);
-  reopen();
+  store.isAway = false;
   for (let round = 0; round < 4; round++) {
     await stageFile(staging, randomBytes(2000));
     await staging.merging.flush(AbortSignal.timeout(20_000));
@@ -166,8 +155,7 @@ test('a FileMap that is made anew comes to the same', async () => {
   // A later segment, whose header says that those bytes were acknowledged.
   for (let round = 0; round < 2; round++) await stageFile(staging, randomBytes(2000));
   await staging.close();
-  for (const suffix of ['', '-wal', '-shm'])
-    rmSync(join(folder, `filemap.sqlite${suffix}`), { force: true });
+  forgetFileMap(folder);
   const anew = await openStaging(folder, OPTIONS, store);
   await until(() => anew.staging.fileMap.find(key)!.trunk?.fileId === place.trunk?.fileId);
   expect(anew.staging.stats().damage.quarantined).toBe(0);
@@ -185,7 +173,7 @@ test('a large file is put back where a storage has it sound', async () => {
   await staging.merging.flush();
   await until(() => staging.fileMap.find(key)!.local.at === 'gone');
   const trunkFileId = staging.fileMap.find(key)!.trunk?.fileId;
-  shut(store);
+  store.isAway = true;
   store.rot = (part, holder) => (holder === bad ? part.fill(0) : part);
   await staging.scrub(FAST);
   await until(() => staging.fileMap.find(key)!.trunk === undefined);

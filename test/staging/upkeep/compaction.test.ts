@@ -1,11 +1,9 @@
 import { randomBytes } from 'node:crypto';
-import { rmSync } from 'node:fs';
-import { join } from 'node:path';
 import { parseSliceId } from '@stevedore/protocol';
 import { fileIdOf, formatKey, type Staging } from '@stevedore/staging';
 import { describe, expect, test } from 'vitest';
 import { MemoryTrunkStore } from '../../support/memory-trunk-store.js';
-import { openStaging, spoolFile, stageFile, until } from '../../support/staging.js';
+import { forgetFileMap, openStaging, spoolFile, stageFile, until } from '../../support/staging.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
 const MIB = 2 ** 20;
@@ -93,24 +91,6 @@ describe('compaction', () => {
     }
   });
 
-  test('a trunk at most half dead is left alone, with its dead bytes counted', async () => {
-    const { staging, store } = await openStaging(temporaryFolder(), NOTHING_KEPT);
-    const files = await stageMany(staging, 10, 1000);
-    await staging.merging.flush();
-    const [trunk] = store.files.keys();
-    for (const { key } of files.slice(0, 4)) await staging.deletions.delete(key);
-    expect(await staging.compact()).toBe(0);
-    const dead = files.slice(0, 4).reduce((sum, { bytes }) => sum + bytes.length, 0);
-    const all = files.reduce((sum, { bytes }) => sum + bytes.length, 0);
-    expect(staging.fileMap.trunkByFileId(trunk!)).toMatchObject({
-      state: 'confirmed',
-      files: 10,
-      deadFiles: 4,
-      deadBytes: dead,
-      contentBytes: all,
-    });
-  });
-
   test('the old trunk stays until every moved file is confirmed elsewhere', async () => {
     const { staging, store } = await openStaging(temporaryFolder(), NOTHING_KEPT);
     const files = await stageMany(staging, 10);
@@ -152,9 +132,7 @@ describe('compaction', () => {
     expect(staging.fileMap.find(files[11]!.key)).toBeUndefined();
     await expectAll(staging, store, files.slice(9, 11));
     await staging.close();
-    for (const suffix of ['', '-wal', '-shm']) {
-      rmSync(join(folder, `filemap.sqlite${suffix}`), { force: true });
-    }
+    forgetFileMap(folder);
     const again = await openStaging(folder, NOTHING_KEPT, store);
     expect(again.staging.fileMap.find(files[11]!.key)).toBeUndefined();
     expect(again.staging.fileMap.isDeleted(files[11]!.key)).toBe(true);
@@ -195,12 +173,8 @@ describe('a FileMap made anew', () => {
     const trunks = [...store.files.keys()].map((id) => first.staging.fileMap.trunkByFileId(id));
     await first.staging.close();
 
-    store.beforeStore = () => {
-      throw new Error('not now');
-    };
-    for (const suffix of ['', '-wal', '-shm']) {
-      rmSync(join(folder, `filemap.sqlite${suffix}`), { force: true });
-    }
+    store.isAway = true;
+    forgetFileMap(folder);
     const { staging } = await openStaging(folder, NOTHING_KEPT, store);
     expect(staging.rebuild.isComplete).toBe(true);
     await expectAll(staging, store, alive);
@@ -236,9 +210,7 @@ describe('a FileMap made anew', () => {
     await until(() => !first.staging.local.has(first.staging.fileMap.find(merged[9]!.key)!));
     const [staged] = await stageMany(first.staging, 1);
     await first.staging.close();
-    for (const suffix of ['', '-wal', '-shm']) {
-      rmSync(join(folder, `filemap.sqlite${suffix}`), { force: true });
-    }
+    forgetFileMap(folder);
     store.beforeRead = () => {
       throw new Error('away');
     };

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { openStaging, stageFile, until } from '../../support/staging.js';
+import { forgetFileMap, openStaging, stageFile, until } from '../../support/staging.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
 const ONCE = randomBytes(16);
@@ -41,9 +41,7 @@ describe('a file with an end', () => {
       const key = await stageFile(opened.staging, randomBytes(900), { expiresAt });
       if (retain === 0) await opened.staging.merging.flush();
       await opened.staging.close();
-      for (const suffix of ['', '-wal', '-shm']) {
-        rmSync(join(folder, `filemap.sqlite${suffix}`), { force: true });
-      }
+      forgetFileMap(folder);
       const { staging } = await openStaging(folder, {}, opened.store);
       expect(staging.fileMap.find(key)?.expiresAt).toBe(expiresAt);
     }

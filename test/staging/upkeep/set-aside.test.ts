@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto';
-import { readdirSync, readFileSync, rmSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Staging } from '@stevedore/staging';
 import { expect, test } from 'vitest';
 import { turnBit } from '../../support/rot.js';
-import { openStaging, spoolFile, stageFile, until } from '../../support/staging.js';
+import { forgetFileMap, openStaging, spoolFile, stageFile, until } from '../../support/staging.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
 /** What is damaged and waits is kept, told of, and holds up nothing else. */
@@ -23,11 +23,6 @@ async function mergeOthers(staging: Staging): Promise<Buffer[]> {
   for (let index = 0; index < 5; index++) keys.push(await stageFile(staging, randomBytes(2000)));
   await staging.merging.flush();
   return keys;
-}
-
-function forgetFileMap(folder: string): void {
-  for (const suffix of ['', '-wal', '-shm'])
-    rmSync(join(folder, `filemap.sqlite${suffix}`), { force: true });
 }
 
 test('a damaged file that waits keeps no segment, and is the same error for ever', async () => {
@@ -88,14 +83,11 @@ test('its deletion counts, also in a FileMap that is made anew', async () => {
 test('the record of a damaged large file that waits goes on from segment to segment', async () => {
   const folder = temporaryFolder();
   const { staging, store } = await openStaging(folder, OPTIONS);
-  const back = store.beforeStore;
-  store.beforeStore = () => {
-    throw new Error('away');
-  };
+  store.isAway = true;
   const bytes = randomBytes(2 * MIB);
   const key = await spoolFile(staging, bytes);
   turnBit(join(folder, 'spool'), bytes);
-  store.beforeStore = back;
+  store.isAway = false;
   const oldest = segments(folder)[0]!;
   for (let round = 0; round < 3; round++) await mergeOthers(staging);
   await until(() => !segments(folder).includes(oldest));
