@@ -13,7 +13,7 @@ export async function keyedGateway() {
   const all = newKey({ scopes: ALL });
   const reads = newKey({ scopes: ['read'] });
   await writeKeyFile(apiKeys, [all.key, reads.key]);
-  const ports = { port: 0, trackerPort: 0, storagePort: 0 } as const;
+  const ports = { port: 0, trackerPort: 0, storagePort: 0, logLevel: 'silent' } as const;
   const started = await startGateway({ ...ports, directory: `${directory}/store`, apiKeys });
   onTestFinished(() => started.close());
   const environment = (key: string) => ({

@@ -2,7 +2,7 @@ import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { running } from '../gateway/harness.js';
-import { run, temporaryDirectory } from './run.js';
+import { run, runApart, temporaryDirectory } from './run.js';
 
 const UNKNOWN_KEY = 'AAAAAAAAAAAAAAAAAAAAAA';
 
@@ -77,7 +77,7 @@ describe('stevedore put', () => {
     const cwd = await temporaryDirectory();
     const names = Array.from({ length: 16 }, (_, index) => `long${index}`);
     for (const name of names) await writeFile(join(cwd, name), Buffer.alloc(5_000_000));
-    const { stderr } = await run(['put', ...names], { cwd, env });
+    const { stderr } = await runApart(['put', ...names], { cwd, env });
     const reasons = names.map((name) => `${name}: The body is longer than 1000000 bytes.`);
     expect(stderr.trimEnd().split('\n').sort()).toEqual([...reasons, '16 files failed'].sort());
   });
@@ -143,8 +143,6 @@ describe('wrong usage', () => {
     [['get', UNKNOWN_KEY, '--url', 'gopher://x']],
     [['gateway', '--port', 'x']],
     [['gateway', '--workers', '-2']],
-    [['gateway', '--trunk-size', '64']],
-    [['storage', '--group', 'no-good']],
   ])('%j exits with 2', async (args) => {
     const { code, stdout, stderr } = await run(args);
     expect([code, stdout]).toEqual([2, '']);
