@@ -1,8 +1,9 @@
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { mkdtempSync, rmSync } from 'node:fs';
+import type { RequestListener } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { Readable } from 'node:stream';
-import type { FileStore, StoredFile } from '@stevedore/client';
-import { StoreError } from '@stevedore/client';
+import { type FileStore, open, type StoredFile, StoreError } from '@stevedore/client';
 import * as forExpress from '@stevedore/middleware/express';
 import * as forFastify from '@stevedore/middleware/fastify';
 import { httpHandler } from '@stevedore/middleware/http';
@@ -10,13 +11,21 @@ import { multerStorage } from '@stevedore/middleware/multer';
 import express from 'express';
 import { type FastifyServerOptions, fastify } from 'fastify';
 import multer from 'multer';
-import { beforeEach, expect, onTestFinished, test, vi } from 'vitest';
-import { openStore } from '../support/store.js';
+import { afterAll, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
+import { serving } from '../support/serving.js';
 
 /** An error of the server leaves a trace, whichever adapter runs into it and whenever. */
 
 const KEY = 'AAAAAAAAAAAAAAAAAAAAAA';
 const printed: string[] = [];
+const directory = mkdtempSync(join(tmpdir(), 'stevedore-errors-'));
+const store = await open({ directory });
+const file = await store.get((await store.put(Buffer.alloc(300_000))).key);
+
+afterAll(async () => {
+  await store.close();
+  rmSync(directory, { recursive: true });
+});
 
 beforeEach(() => {
   printed.length = 0;
@@ -32,9 +41,7 @@ beforeEach(() => {
 });
 
 /** What is done fails with this; of a file, behind its first bytes. */
-async function failing(error: Error): Promise<FileStore> {
-  const store = await openStore();
-  const file = await store.get((await store.put(Buffer.alloc(300_000))).key);
+function failing(error: Error): FileStore {
   const broken = new Proxy(file, {
     get: (target, name) => {
       if (name !== 'content') return Reflect.get(target, name, target) as unknown;
@@ -60,16 +67,8 @@ async function failing(error: Error): Promise<FileStore> {
   });
 }
 
-type Listener = (request: IncomingMessage, response: ServerResponse) => void;
-
 async function serve(listener: unknown): Promise<string> {
-  const server = createServer(listener as Listener);
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/files`;
+  return `${await serving(listener as RequestListener)}/files`;
 }
 
 async function serveFastify(store: FileStore, options: FastifyServerOptions): Promise<string> {
@@ -133,7 +132,7 @@ const errors = [
 
 test.each(apps)('%s: an error is printed once, and not told to clients', async (_name, start) => {
   for (const error of errors) {
-    const url = await start(await failing(error));
+    const url = await start(failing(error));
     for (const asked of [
       { path: '', method: 'POST', body: form() },
       { path: `/${KEY}`, method: 'GET' },
@@ -151,7 +150,7 @@ test.each(apps)('%s: an error is printed once, and not told to clients', async (
 });
 
 test.each(apps)('%s: an error in mid-download is printed', async (_name, start) => {
-  const url = await start(await failing(errors[0]!));
+  const url = await start(failing(errors[0]!));
   const answer = await fetch(`${url}/BAAAAAAAAAAAAAAAAAAAAA`);
   expect(answer.status).toBe(200);
   await expect(answer.arrayBuffer()).rejects.toThrow('terminated');
@@ -160,7 +159,7 @@ test.each(apps)('%s: an error in mid-download is printed', async (_name, start) 
 });
 
 test("onError takes the place of printing, and clients' errors are not printed", async () => {
-  const store = await failing(errors[0]!);
+  const store = failing(errors[0]!);
   const told: unknown[] = [];
   const url = await serve(httpHandler({ store, onError: (error) => told.push(error) }));
   expect((await fetch(`${url}/${KEY}`)).status).toBe(500);
