@@ -2,13 +2,14 @@ import { randomBytes } from 'node:crypto';
 import type { Agent } from 'node:http';
 import { join } from 'node:path';
 import { connect } from '@stevedore/client/connect';
-import { type Gateway, startGateway } from '@stevedore/gateway';
+import type { Gateway } from '@stevedore/gateway';
 import { expect, it, onTestFinished } from 'vitest';
-import { type Scope, writeKeyFile } from '../../gateway/dist/access/api-keys.js';
+import { SCOPES, writeKeyFile } from '../../gateway/dist/access/api-keys.js';
 import { peerToken } from '../../packages/client/dist/deployment/peer-seals.js';
 import { run } from '../cli/run.js';
 import { newKey } from '../gateway/guarded.js';
 import { ask, connections } from '../gateway/workers/asking.js';
+import { deployedPair, newFolder } from '../support/deployment.js';
 import { freePort } from '../support/free-port.js';
 import { startGatewayProcess } from '../support/gateway-process.js';
 import { soon } from '../support/soon.js';
@@ -16,26 +17,11 @@ import { temporaryFolder } from '../support/temporary.js';
 
 /** Every gateway of a deployment lists the files of all, and says whose are missing. */
 
-const SCOPES: readonly Scope[] = ['read', 'write', 'delete', 'list', 'admin'];
-
 async function pair() {
-  const directory = temporaryFolder();
-  const apiKeys = join(directory, 'keys.json');
+  const apiKeys = join(newFolder(), 'keys.json');
   const all = newKey({ scopes: SCOPES });
   await writeKeyFile(apiKeys, [all.key]);
-  const map = `sqlite:${join(directory, 'map.db')}`;
-  const start = async (trackers?: string): Promise<Gateway> => {
-    const port = await freePort();
-    const gateway = await startGateway({
-      ...{ map, apiKeys, port, peerUrl: `http://127.0.0.1:${port}`, directory: temporaryFolder() },
-      ...{ trackerPort: 0, storagePort: 0, mergeMaxAge: '1h', logLevel: 'silent' },
-      ...(trackers === undefined ? {} : { trackers }),
-    });
-    onTestFinished(() => gateway.close());
-    return gateway;
-  };
-  const first = await start();
-  const second = await start(first.store.trackers.join(','));
+  const { first, second } = await deployedPair({ apiKeys, idMaxAge: '1h' });
   const at = ({ url }: Gateway) => {
     const store = connect({ url, apiKey: all.text });
     onTestFinished(() => store.close());
