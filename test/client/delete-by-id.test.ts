@@ -98,15 +98,3 @@ describe('a file that was put in direct mode', () => {
     expect(String(await (await store.get(first!.key)).bytes())).toBe('one');
   });
 });
-
-test('a File of a form brings its name and type, unless others are given', async () => {
-  const store = await openStore();
-  const form = new FormData();
-  form.set('photo', new File(['bytes'], 'holiday.png', { type: 'image/png' }));
-  const file = form.get('photo') as File;
-  expect(await store.put(file)).toMatchObject({ name: 'holiday.png', type: 'image/png', size: 5 });
-  const named = await store.put(file, { name: 'other', type: 'text/plain' });
-  expect(named).toMatchObject({ name: 'other', type: 'text/plain' });
-  const blob = await store.put(new Blob(['x'], { type: 'text/csv' }));
-  expect(blob).toMatchObject({ name: '', type: 'text/csv' });
-});

@@ -92,7 +92,7 @@ describe.each([
     await store.delete(merged.key);
     expect(await allOf(store)).toEqual(['merged']);
     await store.put('stays', { group: 'partly expired' });
-    const expiresAt = new Date(Date.now() + 5_000);
+    const expiresAt = new Date(Date.now() + 1_500);
     for (const group of ['expired', 'partly expired']) {
       await store.put('expires', { group, expiresAt });
     }

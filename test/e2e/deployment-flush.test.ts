@@ -6,15 +6,16 @@ import { SCOPES, writeKeyFile } from '../../gateway/dist/access/api-keys.js';
 import { peerToken } from '../../packages/client/dist/deployment/peer-seals.js';
 import { run } from '../cli/run.js';
 import { newKey } from '../gateway/guarded.js';
-import { deployedGateway, newFolder } from '../support/deployment.js';
+import { deployedGateway } from '../support/deployment.js';
+import { temporaryFolder } from '../support/temporary.js';
 
 /** A flush at one gateway stores what all gateways of the deployment have staged. */
 
 async function deployment() {
-  const apiKeys = join(newFolder(), 'keys.json');
+  const apiKeys = join(temporaryFolder(), 'keys.json');
   const admin = newKey({ scopes: SCOPES });
   await writeKeyFile(apiKeys, [admin.key]);
-  const map = `sqlite:${join(newFolder(), 'map.db')}`;
+  const map = `sqlite:${join(temporaryFolder(), 'map.db')}`;
   const start = (input: GatewayInput) =>
     deployedGateway({ map, apiKeys, idMaxAge: '1h', ...input });
   const first = await start({});

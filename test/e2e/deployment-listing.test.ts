@@ -9,7 +9,7 @@ import { peerToken } from '../../packages/client/dist/deployment/peer-seals.js';
 import { run } from '../cli/run.js';
 import { newKey } from '../gateway/guarded.js';
 import { ask, connections } from '../gateway/workers/asking.js';
-import { deployedPair, newFolder } from '../support/deployment.js';
+import { deployedPair } from '../support/deployment.js';
 import { freePort } from '../support/free-port.js';
 import { startGatewayProcess } from '../support/gateway-process.js';
 import { soon } from '../support/soon.js';
@@ -18,7 +18,7 @@ import { temporaryFolder } from '../support/temporary.js';
 /** Every gateway of a deployment lists the files of all, and says whose are missing. */
 
 async function pair() {
-  const apiKeys = join(newFolder(), 'keys.json');
+  const apiKeys = join(temporaryFolder(), 'keys.json');
   const all = newKey({ scopes: SCOPES });
   await writeKeyFile(apiKeys, [all.key]);
   const { first, second } = await deployedPair({ apiKeys, idMaxAge: '1h' });

@@ -15,14 +15,14 @@ import {
   type PeerSecret,
   peerToken,
 } from '../../packages/client/dist/deployment/peer-seals.js';
-import { deployedGateway, deployedPair, ofFile } from '../support/deployment.js';
+import { deployedGateway, deployedPair } from '../support/deployment.js';
 import { freePort } from '../support/free-port.js';
 import { serving } from '../support/serving.js';
-import { temporaryFolder } from '../support/temporary.js';
+import { ofSuite, temporaryFolder } from '../support/temporary.js';
 
 /** Gateways of one deployment, by HTTP: what is staged at one is read at each of them. */
 
-const shared = await deployedPair({ smallFileLimit: '1MiB' }, {}, ofFile);
+const shared = await deployedPair({ smallFileLimit: '1MiB' }, {}, ofSuite);
 
 async function upload({ url }: Gateway, content: Buffer, name = 'f.bin'): Promise<string> {
   const headers = { 'x-filename': name, 'content-type': 'image/png' };
