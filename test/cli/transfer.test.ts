@@ -46,18 +46,6 @@ describe('stevedore put', () => {
     ]);
   });
 
-  test('prints receipts as JSON, one a line', async () => {
-    const { env } = await gateway();
-    const cwd = await temporaryDirectory();
-    await writeFile(join(cwd, 'a'), 'x');
-    const { stdout } = await run(['put', 'a', 'a', '--json'], { cwd, env });
-    const receipts = stdout
-      .trimEnd()
-      .split('\n')
-      .map((line) => JSON.parse(line) as unknown);
-    expect(receipts).toMatchObject([{ name: 'a', size: 1, state: 'staged' }, { name: 'a' }]);
-  });
-
   test('names every file that failed, stores the others and exits with 1', async () => {
     const { store, env } = await gateway();
     const cwd = await temporaryDirectory();

@@ -4,7 +4,7 @@ import { buffer } from 'node:stream/consumers';
 import { type FileStore, isStoreError } from '@stevedore/client';
 import { describe, expect, test } from 'vitest';
 import { until } from '../support/staging.js';
-import { openStore, stores } from '../support/store.js';
+import { stores } from '../support/store.js';
 import { ofSuite } from '../support/temporary.js';
 
 async function* slowly(bytes: Buffer, step = 1000): AsyncGenerator<Buffer> {
@@ -351,18 +351,4 @@ describe.each(stores)('the store of $name', async ({ opened }) => {
       await expect(store.get(key)).rejects.toMatchObject({ code: 'not_found' });
     });
   });
-});
-
-test('events tell of every file and trunk', async () => {
-  const store = await openStore();
-  const merged: string[] = [];
-  const trunks: number[] = [];
-  store.on('merged', ({ key }) => merged.push(key));
-  store.on('trunk', ({ files }) => trunks.push(files));
-  const { key } = await store.put('x');
-  await store.put('y');
-  await store.flush();
-  expect(merged).toContain(key);
-  expect(merged.length).toBe(2);
-  expect(trunks).toEqual([2]);
 });

@@ -5,9 +5,8 @@ import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { tunnelName } from '@stevedore/client';
 import { openDatabase } from '@stevedore/disk/sqlite';
-import { FastdfsClient } from '@stevedore/fastdfs';
 import type { Gateway } from '@stevedore/gateway';
-import { expect, it, onTestFinished } from 'vitest';
+import { expect, it } from 'vitest';
 import {
   isAnswerProof,
   PEER_FILE_HEADER,
@@ -145,14 +144,6 @@ it('a file that is staged at one gateway is the same at the other one', async ()
     const info = await (await read(second, `/files/${key}/info`)).json();
     expect(info).toEqual(await (await read(first, `/files/${key}/info`)).json());
   }
-});
-
-it('deleting it at the other gateway deletes it', async () => {
-  const { first, second } = shared;
-  const key = await upload(first, randomBytes(1000));
-  expect((await fetch(`${second.url}/files/${key}`, { method: 'DELETE' })).status).toBe(204);
-  for (const each of [first, second]) expect((await read(each, `/files/${key}`)).status).toBe(404);
-  expect((await fetch(`${second.url}/files/${key}`, { method: 'DELETE' })).status).toBe(404);
 });
 
 it('a staged file that another gateway has in its cache is gone there, too, once it is deleted', async () => {
@@ -317,38 +308,4 @@ it('wrong or missing bytes of another gateway are an error, never an answer', as
   change = (bytes) => bytes;
   await sleep(0);
   expect(await bytesOf(await read(first, `/files/${key}`))).toEqual(content);
-});
-
-it('a file that FastDFS has lost is not a deleted one, at any gateway', async () => {
-  const { first, second } = await deployedPair({
-    ...{ retain: 0, cacheSize: 0, smallFileLimit: '256KiB' },
-  });
-  const small = randomBytes(1000);
-  const kept = `/files/${await upload(first, small)}`;
-  const key = await upload(first, randomBytes(1_000_000));
-  await first.store.flush();
-  await expect.poll(async () => (await first.store.locate(key)).disk).toBeUndefined();
-  const client = new FastdfsClient({ trackers: first.store.trackers });
-  onTestFinished(() => client.close());
-  const lost = `/files/${key}`;
-  for (const path of [kept, lost]) {
-    await expect.poll(async () => (await second.store.get(path.slice(7))).state).toBe('merged');
-    expect((await read(second, path)).status).toBe(200);
-    await client.delete((await first.store.locate(path.slice(7))).trunk!.fileId);
-  }
-  for (const { url } of [second, first]) {
-    for (const method of ['GET', 'HEAD']) {
-      expect((await fetch(url + lost, { method })).status, `${method} at ${url}`).toBe(500);
-    }
-    const answer = await fetch(url + lost);
-    expect(await answer.json()).toMatchObject({ code: 'missing_in_fastdfs' });
-    // Its own gateway still has a copy of this one.
-    expect((await bytesOf(await fetch(url + kept))).equals(small)).toBe(true);
-  }
-  const metrics = await (await fetch(`${first.url}/metrics`)).text();
-  expect(/^stevedore_missing_in_fastdfs (.*)$/m.exec(metrics)?.[1]).toBe('1');
-  expect((await fetch(second.url + lost, { method: 'DELETE' })).status).toBe(204);
-  for (const { url } of [first, second]) {
-    await expect.poll(async () => (await fetch(url + lost)).status).toBe(404);
-  }
 });

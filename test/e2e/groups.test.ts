@@ -2,7 +2,6 @@ import { randomBytes } from 'node:crypto';
 import { open } from '@stevedore/client';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { startStorage } from '@stevedore/node';
-import { parseFileId, parseSliceId } from '@stevedore/protocol';
 import { startTracker } from '@stevedore/tracker';
 import { expect, onTestFinished, test } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
@@ -46,32 +45,4 @@ test('files of a group that came in mixed are read from the storage’s disk tog
   await client.delete(ids[5]!);
   await expect(client.downloadBytes(ids[5]!)).rejects.toMatchObject({ code: 'not_found' });
   expect((await client.downloadBytes(ids[9]!)).equals(bodies[9]!)).toBe(true);
-});
-
-test('albums that come in mixed are whole, each in one trunk', async () => {
-  const tracker = await startTracker({ port: 0 });
-  onTestFinished(() => tracker.close());
-  const trackers = [`127.0.0.1:${tracker.port}`];
-  const sizes = { trunkSize: '2MiB', smallFileLimit: '1MiB', mergeMaxAge: '1h' };
-  const store = await open({ idMaxAge: 0, directory: temporaryFolder(), trackers, ...sizes });
-  onTestFinished(() => store.close());
-  // No storage is there yet: the first trunks wait, and behind them everything else.
-  for (let count = 0; count < 60; count += 1) await store.put(randomBytes(100_000));
-  const albums = Array.from({ length: 20 }, () => [] as string[]);
-  for (let round = 0; round < 12; round += 1) {
-    for (const [index, album] of albums.entries()) {
-      const body = randomBytes(20_000 + 1000 * ((round * 7 + index) % 13));
-      album.push((await store.put(body, { group: `album ${index}`, name: `${round}.jpg` })).key);
-    }
-  }
-  const storage = await startStorage({ port: 0, storePaths: [temporaryFolder()], trackers });
-  onTestFinished(() => storage.close());
-  await storage.active();
-  await store.flush();
-  const trunksOf = async (keys: readonly string[]) => {
-    const ids = await Promise.all(keys.map((key) => store.settled(key)));
-    return new Set(ids.map((id) => parseSliceId(parseFileId(id)!)!.trunk.name)).size;
-  };
-  const trunks = await Promise.all(albums.map(trunksOf));
-  expect(trunks.filter((count) => count === 1)).toHaveLength(20);
 });

@@ -2,16 +2,18 @@ import { rmSync, writeFileSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { Access } from '../../gateway/dist/access/access.js';
 import {
   formatKeyFile,
   KeyRing,
   parseKeyFile,
   readKeyFile,
+  SCOPES,
   writeKeyFile,
 } from '../../gateway/dist/access/api-keys.js';
 import { temporaryFolder } from '../support/temporary.js';
 import { call, guarded, NOW, newKey } from './guarded.js';
-import { running } from './harness.js';
+import { type Running, running } from './harness.js';
 
 describe('an API key', () => {
   test('is what uploads and deletes need; reads need the key of the file alone', async () => {
@@ -67,6 +69,34 @@ describe('an API key', () => {
     gateway.clock.now += 1000;
     expect((await call(gateway, 'POST', '/files', writer.text)).status).toBe(401);
   });
+
+  test.each([
+    ['GET', '/files?group=g', 'list'],
+    ['GET', '/groups', 'list'],
+    ['POST', '/flush', 'admin'],
+  ] as const)(
+    'is needed for %s %s with the scope %s, of the gateway alone too',
+    async (...what) => {
+      const [method, path, scope] = what;
+      const may = newKey({ scopes: [scope] });
+      const mayNot = newKey({ scopes: SCOPES.filter((each) => each !== scope) });
+      const gateway = await guarded([may.key, mayNot.key]);
+      const own = await running({ access: new Access({ localKey: may.key }) });
+      const statuses = [];
+      for (const [at, text] of [
+        ...[[gateway], [gateway, mayNot.text], [gateway, may.text]],
+        ...[[own], [own, may.text]],
+      ] as [Running, string?][]) {
+        const headers: Record<string, string> = text === undefined ? {} : { 'x-api-key': text };
+        statuses.push((await fetch(at.url + path, { method, headers })).status);
+      }
+      expect(statuses).toEqual([401, 403, 200, 401, 200]);
+      const headers = { 'x-api-key': may.text };
+      for (const query of method === 'POST' ? ['?timeout-ms=x', '?timeout-ms=3600001'] : []) {
+        expect((await fetch(gateway.url + path + query, { method, headers })).status).toBe(400);
+      }
+    },
+  );
 
   test('comes and goes without a restart; a damaged file changes nothing', async () => {
     const first = newKey();
