@@ -108,6 +108,16 @@ describe('a form', () => {
     expect(JSON.parse(answer.body)).toMatchObject({ name });
   });
 
+  test('takes names of what every object has as names', async () => {
+    const { port, store } = await running();
+    const names = ['__proto__', 'constructor', 'toString', 'hasOwnProperty', ''];
+    const parts = names.map((name) => part(`name="${name}"`, 'x')).join('');
+    const headers = '__proto__: y\r\nconstructor: z\r\n';
+    const answer = await postForm(port, parts + file('__proto__', 'y', headers) + FORM_END);
+    expect([answer.status, [...store.files.values()][0]?.info.name]).toEqual([201, '__proto__']);
+    expect(Object.hasOwn(Object.prototype, 'x') || 'y' in {}).toBe(false);
+  });
+
   test('may have a boundary that should have been quoted', async () => {
     const { url } = await running();
     const boundary = '----=_Part_1:2';

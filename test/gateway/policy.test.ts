@@ -46,7 +46,9 @@ describe('a policy of a route', () => {
     expect(await status('image/png')).toBe(201);
     expect(await status('IMAGE/JPEG; q=1')).toBe(201);
     expect(await status('text/plain; charset=utf-8')).toBe(201);
-    for (const type of ['text/html', 'imagex/png', 'image', 'application/octet-stream']) {
+    const others = ['text/html', 'imagex/png', 'image', 'image/', 'application/octet-stream'];
+    const alike = ['text/html; image/png', 'text/html;x=image/png', 'text/html, image/png'];
+    for (const type of [...others, ...alike, 'image/png, text/html', 'image/png\t/html']) {
       expect(await status(type), type).toBe(415);
     }
     const typed = (type: string) =>

@@ -170,7 +170,8 @@ test.each<[string, GatewayInput, string]>([
   ['it has no end', { trustProxy: ['loopback'] }, '/a'.repeat(200)],
 ])('X-Forwarded-Prefix is ignored where %s', async (_, input, prefix) => {
   const { url, apiKey } = await guardedGateway(input);
-  const headers = { 'x-api-key': apiKey, 'x-forwarded-prefix': prefix };
+  const host = { 'x-forwarded-host': 'evil.example', 'x-forwarded-proto': 'https' };
+  const headers = { 'x-api-key': apiKey, 'x-forwarded-prefix': prefix, ...host };
   const { headers: answer } = await fetch(`${url}/files`, { method: 'POST', headers, body: 'x' });
   expect(answer.get('location')).toMatch(/^\/files\/[\w-]{22}$/);
 });

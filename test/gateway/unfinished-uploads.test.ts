@@ -87,7 +87,12 @@ describe('a slow client', () => {
 
   test('with headers that never end is given up', async () => {
     const { port } = await running(hurried);
-    const answer = await raw(port, 'POST /files HTTP/1.1\r\nHost: x\r\nX-Slow: ');
+    const connection = new RawConnection(port);
+    void connection.send('POST /files HTTP/1.1\r\nHost: x\r\nX-Slow: ');
+    // However many bytes of them come.
+    const timer = setInterval(() => connection.socket.write('x'), 10);
+    onTestFinished(() => clearInterval(timer));
+    const answer = await connection.answer();
     expect(answer.status).toBe(408);
     expect(JSON.parse(answer.body)).toMatchObject({ code: 'header_timeout' });
   });
