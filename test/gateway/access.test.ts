@@ -13,7 +13,7 @@ import {
 } from '../../gateway/dist/access/api-keys.js';
 import { temporaryFolder } from '../support/temporary.js';
 import { call, guarded, NOW, newKey } from './guarded.js';
-import { type Running, running } from './harness.js';
+import { post, type Running, running } from './harness.js';
 
 describe('an API key', () => {
   test('is what uploads and deletes need; reads need the key of the file alone', async () => {
@@ -153,10 +153,7 @@ describe('an API key', () => {
   test('may have bytes for a day', async () => {
     const { key, text } = newKey({ bytesPerDay: 3 });
     const gateway = await guarded([key]);
-    const upload = async (body: string) => {
-      const headers = { authorization: `Bearer ${text}` };
-      return fetch(`${gateway.url}/files`, { method: 'POST', headers, body });
-    };
+    const upload = (body: string) => post(gateway, body, { authorization: `Bearer ${text}` });
     expect((await upload('xx')).status).toBe(201);
     // Longer than what is left, and nothing of it is counted; and longer than all of a day.
     const untilMidnight = 86_400 - (5 * 3600 + 6 * 60 + 7);
@@ -166,7 +163,7 @@ describe('an API key', () => {
     expect((await upload('x')).status).toBe(201);
     const over = await upload('x');
     expect(over.status).toBe(429);
-    expect(await over.json()).toMatchObject({ code: 'quota_exceeded' });
+    expect(over.body).toMatchObject({ code: 'quota_exceeded' });
     expect(over.headers.get('retry-after')).toBe(String(untilMidnight));
     gateway.clock.now += untilMidnight * 1000;
     expect((await upload('xxx')).status).toBe(201);

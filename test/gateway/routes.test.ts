@@ -267,13 +267,14 @@ describe("the store's errors", () => {
     const gateway = await running();
     const { key } = await gateway.store.put('x');
     gateway.store.failure = new StoreError(code, 'in /var/secret');
-    const upload = await fetch(`${gateway.url}/files`, { method: 'POST', body: 'x' });
-    const large = await fetch(`${gateway.url}/files`, { method: 'POST', body: Buffer.alloc(1e6) });
     const form = new FormData();
     form.set('f', new File(['x'], 'x'));
-    const formed = await fetch(`${gateway.url}/files`, { method: 'POST', body: form });
-    const read = await fetch(`${gateway.url}/files/${key}`);
-    for (const response of [upload, large, formed, read]) {
+    const bodies = ['x', Buffer.alloc(1e6), form];
+    const uploads = bodies.map((body) => fetch(`${gateway.url}/files`, { method: 'POST', body }));
+    for (const response of [
+      ...(await Promise.all(uploads)),
+      await fetch(`${gateway.url}/files/${key}`),
+    ]) {
       expect(response.status).toBe(status);
       expect(response.headers.get('retry-after')).toBe(retryAfter);
       const body = (await response.json()) as Record<string, unknown>;

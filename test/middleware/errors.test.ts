@@ -4,15 +4,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { type FileStore, open, type StoredFile, StoreError } from '@stevedore/client';
-import * as forExpress from '@stevedore/middleware/express';
-import * as forFastify from '@stevedore/middleware/fastify';
+import { stevedore } from '@stevedore/middleware/fastify';
 import { httpHandler } from '@stevedore/middleware/http';
-import { multerStorage } from '@stevedore/middleware/multer';
-import express from 'express';
-import { type FastifyServerOptions, fastify } from 'fastify';
-import multer from 'multer';
+import { fastify } from 'fastify';
 import { afterAll, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
 import { serving } from '../support/serving.js';
+import { type App, adapters } from './adapters.js';
 
 /** An error of the server leaves a trace, whichever adapter runs into it and whenever. */
 
@@ -67,57 +64,28 @@ function failing(error: Error): FileStore {
   });
 }
 
-async function serve(listener: unknown): Promise<string> {
-  return `${await serving(listener as RequestListener)}/files`;
-}
-
-async function serveFastify(store: FileStore, options: FastifyServerOptions): Promise<string> {
-  const app = fastify(options);
-  app.register(forFastify.stevedore, { store, prefix: '/files', allowDelete: true });
-  onTestFinished(async () => {
-    app.server.closeAllConnections();
-    await app.close();
-  });
-  return `${await app.listen({ host: '127.0.0.1', port: 0 })}/files`;
-}
-
 const apps: readonly (readonly [string, (store: FileStore) => Promise<string>])[] = [
-  ['http', (store) => serve(httpHandler({ store, allowDelete: true }))],
+  ...adapters.map(
+    ({ name, start }) => [name, async (store: FileStore) => urlOf(start(store, {}))] as const,
+  ),
   [
-    'Express, mounted',
-    (store) => serve(express().use(forExpress.files({ store, allowDelete: true }))),
-  ],
-  [
-    'Express',
-    (store) => {
-      const app = express();
-      app.post('/files', forExpress.upload(store));
-      app.get('/files/:key', forExpress.download(store));
-      app.delete('/files/:key', forExpress.remove(store));
-      app.use(forExpress.problems(store));
-      return serve(app);
-    },
-  ],
-  [
-    'multer',
-    (store) => {
-      const app = express();
-      app.post('/files', multer({ storage: multerStorage(store) }).any());
-      app.get('/files/:key', forExpress.download(store));
-      app.delete('/files/:key', forExpress.remove(store));
-      app.use(forExpress.problems(store));
-      return serve(app);
-    },
-  ],
-  [
-    'Fastify, with a logger',
-    (store) => {
+    'fastify, with a logger',
+    async (store) => {
       const stream = { write: (line: string) => void printed.push(line) };
-      return serveFastify(store, { logger: { level: 'error', stream } });
+      const app = fastify({ logger: { level: 'error', stream } });
+      app.register(stevedore, { store, prefix: '/photos', allowDelete: true });
+      onTestFinished(() => app.close());
+      return `${await app.listen({ host: '127.0.0.1', port: 0 })}/photos`;
     },
   ],
-  ['Fastify', (store) => serveFastify(store, {})],
 ];
+
+/** Of an app that ends with the test. */
+async function urlOf(starting: Promise<App>): Promise<string> {
+  const { url, close } = await starting;
+  onTestFinished(close);
+  return url;
+}
 
 function form(): FormData {
   const data = new FormData();
@@ -161,7 +129,8 @@ test.each(apps)('%s: an error in mid-download is printed', async (_name, start) 
 test("onError takes the place of printing, and clients' errors are not printed", async () => {
   const store = failing(errors[0]!);
   const told: unknown[] = [];
-  const url = await serve(httpHandler({ store, onError: (error) => told.push(error) }));
+  const handler = httpHandler({ store, onError: (error) => told.push(error) });
+  const url = `${await serving(handler as RequestListener)}/files`;
   expect((await fetch(`${url}/${KEY}`)).status).toBe(500);
   expect((await fetch(`${url}/none`)).status).toBe(400);
   expect((await fetch(`${url}/a/b/c`)).status).toBe(404);
