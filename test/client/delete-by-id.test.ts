@@ -1,22 +1,14 @@
 import { randomBytes } from 'node:crypto';
 import { startTestCluster } from '@stevedore/bench/cluster';
-import { type FileStore, type OpenOptions, open } from '@stevedore/client';
+import type { FileStore, OpenOptions } from '@stevedore/client';
 import { deleteFile, formatFileId, parseFileId, parseSliceId, Status } from '@stevedore/protocol';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { temporaryFolder } from '../support/temporary.js';
+import { openStore as openSmall } from '../support/store.js';
 
 /** Deletion by FastDFS ids: of slices, of large files, of what this store never staged. */
 
-async function openStore(options: OpenOptions = {}): Promise<FileStore> {
-  const store = await open({
-    idMaxAge: 0,
-    directory: temporaryFolder(),
-    directMaxWait: '20ms',
-    ...options,
-  });
-  onTestFinished(() => store.close());
-  return store;
-}
+const openStore = (options: OpenOptions = {}): Promise<FileStore> =>
+  openSmall({ directMaxWait: '20ms', ...options });
 
 async function isGone(store: FileStore, id: string): Promise<boolean> {
   return store.get(id).then(

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { cp } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { discardFileMap, type FileStore, type OpenOptions, open } from '@stevedore/client';
+import { discardFileMap, type OpenOptions, open } from '@stevedore/client';
 import {
   afterAll,
   afterEach,
@@ -16,17 +16,12 @@ import {
 import { needsPostgres, PostgresServer } from '../map/postgres-server.js';
 import { soon } from '../support/soon.js';
 import { temporaryFolder } from '../support/temporary.js';
+import { server } from './servers.js';
 
 /** Several servers, one FastDFS, one map: a key is good at each of them. */
 
 const CONTENT = Buffer.from('the content of a small file');
 const LARGE = Buffer.alloc(3_000_000, 'large');
-
-async function server(options: OpenOptions): Promise<FileStore> {
-  const store = await open({ idMaxAge: 0, directory: temporaryFolder(), ...options });
-  onTestFinished(() => store.close());
-  return store;
-}
 
 /** Two servers; the first has the embedded FastDFS. */
 async function pair(map: string, options: OpenOptions = {}) {
