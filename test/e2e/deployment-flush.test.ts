@@ -2,19 +2,18 @@ import { join } from 'node:path';
 import { connect } from '@stevedore/client/connect';
 import type { Gateway, GatewayInput } from '@stevedore/gateway';
 import { expect, it, onTestFinished } from 'vitest';
-import { SCOPES, writeKeyFile } from '../../gateway/dist/access/api-keys.js';
+import { SCOPES } from '../../gateway/dist/access/api-keys.js';
 import { peerToken } from '../../packages/client/dist/deployment/peer-seals.js';
 import { run } from '../cli/run.js';
-import { newKey } from '../gateway/guarded.js';
+import { keyFile, newKey } from '../gateway/guarded.js';
 import { deployedGateway } from '../support/deployment.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 /** A flush at one gateway stores what all gateways of the deployment have staged. */
 
 async function deployment() {
-  const apiKeys = join(temporaryFolder(), 'keys.json');
   const admin = newKey({ scopes: SCOPES });
-  await writeKeyFile(apiKeys, [admin.key]);
+  const apiKeys = await keyFile(admin);
   const map = `sqlite:${join(temporaryFolder(), 'map.db')}`;
   const start = (input: GatewayInput) =>
     deployedGateway({ map, apiKeys, idMaxAge: '1h', ...input });

@@ -4,10 +4,10 @@ import { join } from 'node:path';
 import { connect } from '@stevedore/client/connect';
 import type { Gateway } from '@stevedore/gateway';
 import { expect, it, onTestFinished } from 'vitest';
-import { SCOPES, writeKeyFile } from '../../gateway/dist/access/api-keys.js';
+import { SCOPES } from '../../gateway/dist/access/api-keys.js';
 import { peerToken } from '../../packages/client/dist/deployment/peer-seals.js';
 import { run } from '../cli/run.js';
-import { newKey } from '../gateway/guarded.js';
+import { keyFile, newKey } from '../gateway/guarded.js';
 import { ask, connections } from '../gateway/workers/asking.js';
 import { deployedGateway, deployedPair } from '../support/deployment.js';
 import { freePort } from '../support/free-port.js';
@@ -18,9 +18,8 @@ import { temporaryFolder } from '../support/temporary.js';
 /** Every gateway of a deployment lists the files of all, and says whose are missing. */
 
 async function pair() {
-  const apiKeys = join(temporaryFolder(), 'keys.json');
   const all = newKey({ scopes: SCOPES });
-  await writeKeyFile(apiKeys, [all.key]);
+  const apiKeys = await keyFile(all);
   const { first, second } = await deployedPair({ apiKeys, idMaxAge: '1h' });
   const at = ({ url }: Gateway) => {
     const store = connect({ url, apiKey: all.text });
@@ -144,11 +143,9 @@ it('only a gateway of the deployment lists files without an API key', async () =
 });
 
 it('workers behind one URL are asked once, and each of their files is listed once', async () => {
-  const directory = temporaryFolder();
-  const apiKeys = join(directory, 'keys.json');
   const all = newKey({ scopes: SCOPES });
-  await writeKeyFile(apiKeys, [all.key]);
-  const map = `sqlite:${join(directory, 'map.db')}`;
+  const apiKeys = await keyFile(all);
+  const map = `sqlite:${join(temporaryFolder(), 'map.db')}`;
   const port = String(await freePort());
   const first = await startGatewayProcess(
     ...[temporaryFolder(), '--workers', '2', '--map', map, '--api-keys', apiKeys],

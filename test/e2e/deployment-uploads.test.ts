@@ -1,11 +1,10 @@
-import { join } from 'node:path';
 import type { Gateway, GatewayInput } from '@stevedore/gateway';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { makeApiKey, writeKeyFile } from '../../gateway/dist/access/api-keys.js';
+import { makeApiKey } from '../../gateway/dist/access/api-keys.js';
+import { keyFile } from '../gateway/guarded.js';
 import { needsPostgres, PostgresServer } from '../map/postgres-server.js';
 import { deployedGateway, deployedPair } from '../support/deployment.js';
 import { soon } from '../support/soon.js';
-import { temporaryFolder } from '../support/temporary.js';
 
 /** Two gateways with one PostgreSQL: what holds at one holds at the other. */
 
@@ -154,12 +153,10 @@ describe.skipIf(needsPostgres.missing)('two gateways with one PostgreSQL', () =>
   });
 
   it('store no more bytes with an API key than its quota, whatever is restarted or killed', async () => {
-    const apiKeys = join(temporaryFolder(), 'keys.json');
-    const about = { name: 'app', scopes: ['write'] as const, bytesPerDay: 3_000 };
-    const { key, text } = makeApiKey(about, new Date());
-    await writeKeyFile(apiKeys, [key]);
+    const made = makeApiKey({ name: 'app', scopes: ['write'], bytesPerDay: 3_000 }, new Date());
+    const apiKeys = await keyFile(made);
     const { first, second } = await pair({ apiKeys });
-    const headers = { authorization: `Bearer ${text}` };
+    const headers = { authorization: `Bearer ${made.text}` };
     const upload = async (at: Gateway, bytes: number) => {
       const { status, code } = await post(at, 'x'.repeat(bytes), headers);
       if (status !== 201) expect([status, code]).toEqual([429, 'quota_exceeded']);
@@ -190,12 +187,10 @@ describe.skipIf(needsPostgres.missing)('two gateways with one PostgreSQL', () =>
   }, 60_000);
 
   it('count alone while the map is away, and tell it afterwards', async () => {
-    const apiKeys = join(temporaryFolder(), 'keys.json');
-    const about = { name: 'app', scopes: ['write'] as const, bytesPerDay: 1_000 };
-    const { key, text } = makeApiKey(about, new Date());
-    await writeKeyFile(apiKeys, [key]);
+    const made = makeApiKey({ name: 'app', scopes: ['write'], bytesPerDay: 1_000 }, new Date());
+    const apiKeys = await keyFile(made);
     const { first, second } = await pair({ apiKeys });
-    const headers = { authorization: `Bearer ${text}` };
+    const headers = { authorization: `Bearer ${made.text}` };
     const upload = async (at: Gateway, bytes: number) =>
       (await post(at, 'x'.repeat(bytes), headers)).status;
     expect(await upload(first, 500)).toBe(201);

@@ -1,10 +1,7 @@
-import { join } from 'node:path';
 import type { Gateway } from '@stevedore/gateway';
 import { expect, test } from 'vitest';
-import { writeKeyFile } from '../../gateway/dist/access/api-keys.js';
 import { Random } from '../support/random.js';
-import { temporaryFolder } from '../support/temporary.js';
-import { newKey } from './guarded.js';
+import { keyFile, newKey } from './guarded.js';
 import { offsetOf, started, tus } from './tus.js';
 
 /**
@@ -161,15 +158,12 @@ class Client {
 test.each([1, 2, 3])(
   'no mix of uploads exceeds a quota, or leaks of it: seed %i',
   async (seed) => {
-    const apiKeys = join(temporaryFolder(), 'keys.json');
-    const { key, text } = newKey({
-      createdAt: new Date().toISOString(),
-      bytesPerDay: QUOTA_BYTES,
+    const made = newKey({
+      ...{ createdAt: new Date().toISOString(), bytesPerDay: QUOTA_BYTES },
       scopes: ['write', 'admin'],
     });
-    await writeKeyFile(apiKeys, [key]);
-    const gateway = await started({ apiKeys });
-    const headers = { authorization: `Bearer ${text}` };
+    const gateway = await started({ apiKeys: await keyFile(made) });
+    const headers = { authorization: `Bearer ${made.text}` };
     const { store } = gateway;
     const stored = () => store.stats().acknowledgedBytes + store.stats().unfinishedBytes;
     const random = new Random(seed);
