@@ -1,11 +1,10 @@
 import { mkdir, readdir, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { FastdfsClient } from '@stevedore/fastdfs';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { execFileSync } from '../support/child-process.js';
+import { serving } from '../support/serving.js';
 import { parseCsv } from './csv.js';
 import { keyedGateway } from './keyed-gateway.js';
 import { run, temporaryDirectory } from './run.js';
@@ -124,19 +123,16 @@ async function wrongGateway() {
   const key = 'A'.repeat(22);
   const listed = { key, name: 'a.txt', size: 3, crc32: sumOf('abc'), stagedAt: new Date(0) };
   const removed: string[] = [];
-  const server = createServer((request, response) => {
+  const url = await serving((request, response) => {
     request.resume();
-    const { method, url = '' } = request;
-    if (method === 'DELETE') removed.push(url);
+    const { method, url: asked = '' } = request;
+    if (method === 'DELETE') removed.push(asked);
     if (method === 'DELETE') response.writeHead(204).end();
     else if (method === 'POST') response.end(JSON.stringify({ ...listed, crc32: '00000000' }));
-    else if (url.startsWith('/files?')) response.end(JSON.stringify({ files: [listed] }));
+    else if (asked.startsWith('/files?')) response.end(JSON.stringify({ files: [listed] }));
     else response.end('abd');
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  onTestFinished(() => void server.close());
-  const { port } = server.address() as AddressInfo;
-  return { env: { STEVEDORE_URL: `http://127.0.0.1:${port}` }, removed, key };
+  return { env: { STEVEDORE_URL: url }, removed, key };
 }
 
 test('bytes that are not the right ones are neither imported nor exported', async () => {

@@ -115,7 +115,7 @@ class Load {
   }
 
   /** Resolves after so many further requests. */
-  async goOn(requests = 100): Promise<void> {
+  async goOn(requests = 50): Promise<void> {
     const end = this.requests + requests;
     await soon(async () => expect(this.requests).toBeGreaterThan(end));
   }
