@@ -79,30 +79,6 @@ function countDownloads(): { offset: number; length: number }[] {
   return downloads;
 }
 
-test('files in memory make way for others where they were read longest ago', async () => {
-  const own = { directory: temporaryFolder(), trackers: await stockTrackers() };
-  const filling = await openStore(own);
-  const keys: string[] = [];
-  for (let index = 0; index < 9; index += 1) {
-    keys.push((await filling.put(Buffer.alloc(19_000, index))).key);
-  }
-  await filling.flush();
-  await filling.close();
-  // Half is for files just uploaded: room for seven, and one more that is not known to be read again.
-  const store = await emptied(await openStore({ ...own, cacheSize: '320KiB', readAhead: 0 }));
-  const downloads = countDownloads();
-  /** Whether it is downloaded. */
-  const isRead = async (index: number) => {
-    downloads.length = 0;
-    const bytes = await (await store.get(keys[index]!)).bytes();
-    expect(bytes.equals(Buffer.alloc(19_000, index))).toBe(true);
-    return downloads.length > 0;
-  };
-  for (let index = 0; index < 8; index += 1) expect(await isRead(index)).toBe(true);
-  expect([await isRead(0), await isRead(7), await isRead(8)]).toEqual([false, false, true]);
-  expect([await isRead(0), await isRead(7), await isRead(1)]).toEqual([false, false, true]);
-});
-
 async function isSound(store: FileStore, handle: string, { bytes }: TestFile): Promise<boolean> {
   return (await (await store.get(handle)).bytes()).equals(bytes);
 }

@@ -15,8 +15,6 @@ import {
   peerToken,
 } from '../../packages/client/dist/deployment/peer-seals.js';
 import { deployedGateway, deployedPair } from '../support/deployment.js';
-import { freePort } from '../support/free-port.js';
-import { serving } from '../support/serving.js';
 import { ofSuite, temporaryFolder } from '../support/temporary.js';
 
 /** Gateways of one deployment, by HTTP: what is staged at one is read at each of them. */
@@ -146,18 +144,6 @@ it('a file that is staged at one gateway is the same at the other one', async ()
   }
 });
 
-it('a staged file that another gateway has in its cache is gone there, too, once it is deleted', async () => {
-  const { first, second } = shared;
-  const content = randomBytes(1000);
-  const key = await upload(first, content);
-  for (let turn = 0; turn < 3; turn++) {
-    expect(await bytesOf(await read(second, `/files/${key}`))).toEqual(content);
-  }
-  expect(second.store.cached?.has(key)).toBe(true);
-  expect((await fetch(`${first.url}/files/${key}`, { method: 'DELETE' })).status).toBe(204);
-  await expect.poll(async () => (await read(second, `/files/${key}`)).status).toBe(404);
-});
-
 it('while its gateway is away a staged file is 503, a merged one is read, and only what is nowhere is 404', async () => {
   const { first, second } = await deployedPair();
   const content = randomBytes(3000);
@@ -180,21 +166,6 @@ it('while its gateway is away a staged file is 503, a merged one is read, and on
   const own = Buffer.from(await upload(first, content), 'base64url');
   own[15] = own[15]! ^ 1;
   expect((await read(first, `/files/${own.toString('base64url')}`)).status).toBe(404);
-});
-
-it('who has no token of the deployment gets nothing by the path of its gateways', async () => {
-  const { first, second } = shared;
-  const key = await upload(first, randomBytes(1000));
-  for (const path of [`/peer/files/${key}`, `/peer/files/${key}?most=9`]) {
-    for (const token of [undefined, 'x', 'A'.repeat(43)]) {
-      const headers = token === undefined ? {} : { 'stevedore-peer': token };
-      expect((await read(first, path, headers)).status).toBe(404);
-    }
-  }
-  const headers = { 'stevedore-peer': 'A'.repeat(43) };
-  const deleted = await fetch(`${first.url}/peer/files/${key}`, { method: 'DELETE', headers });
-  expect(deleted.status).toBe(404);
-  expect((await read(second, `/files/${key}`)).status).toBe(200);
 });
 
 it('a gateway takes copies over a connection of a gateway of the deployment alone', async () => {
@@ -245,7 +216,13 @@ it('a gateway proves its answers, and says nothing of the keys of others', async
     const stranger = { secret: 'other', mapNow: () => peers.mapNow() };
     expect(await ask(method, gone, stranger)).toEqual([404, false]);
   }
-  expect((await read(first, `/files/${foreign}`)).status).toBe(200);
+  const bare = { headers: { [PEER_HEADER]: 'A'.repeat(43) } };
+  for (const init of [{}, bare, { ...bare, method: 'DELETE' }]) {
+    expect((await fetch(`${first.url}/peer/files/${kept}`, init)).status).toBe(404);
+  }
+  for (const key of [kept, foreign]) {
+    expect((await read(first, `/files/${key}`)).status).toBe(200);
+  }
 });
 
 it('a row of the map with a URL that is none concerns nothing but the files staged there', async () => {
@@ -265,47 +242,4 @@ it('a row of the map with a URL that is none concerns nothing but the files stag
     expect([page.files.map((file) => file.key), page.away], bad).toEqual([[key], [origin]]);
     await third.close();
   }
-});
-
-it('a staged file is unavailable, not gone, where something else answers for its gateway', async () => {
-  const peerUrl = await serving((_, response) => void response.writeHead(404).end('no such site'));
-  const { first, second } = await deployedPair({}, { peerUrl });
-  const key = await upload(second, randomBytes(1000));
-  expect((await read(first, `/files/${key}`)).status).toBe(503);
-  expect((await fetch(`${first.url}/files/${key}`, { method: 'DELETE' })).status).toBe(503);
-});
-
-it('wrong or missing bytes of another gateway are an error, never an answer', async () => {
-  const content = randomBytes(50_000);
-  // What the others are told is not the gateway but who passes its answers on, changed.
-  let change = (bytes: Buffer): Buffer => bytes;
-  const secondPort = await freePort();
-  const peerUrl = await serving((request, response) => {
-    const { method = 'GET', headers, url = '' } = request;
-    const asked = httpRequest({ port: secondPort, method, path: url, headers }, async (answer) => {
-      const chunks: Buffer[] = [];
-      for await (const chunk of answer) chunks.push(chunk as Buffer);
-      response.writeHead(answer.statusCode!, answer.headers);
-      const sent = change(Buffer.concat(chunks));
-      response.write(sent);
-      if (sent.length === Number(answer.headers['content-length'])) response.end();
-      else setTimeout(() => response.destroy(), 50);
-    });
-    asked.end();
-  });
-  const { first, second } = await deployedPair({}, { port: secondPort, peerUrl });
-  const [good, key] = [await upload(second, content), await upload(second, content)];
-  expect(await bytesOf(await read(first, `/files/${good}`))).toEqual(content);
-  change = (bytes) => {
-    const wrong = Buffer.from(bytes);
-    wrong[40_000] = wrong[40_000]! ^ 1;
-    return wrong;
-  };
-  expect((await read(first, `/files/${key}`)).status).toBe(500);
-  expect((await read(first, `/files/${key}`, { range: 'bytes=0-9' })).status).toBe(500);
-  change = (bytes) => bytes.subarray(0, 30_000);
-  expect((await read(first, `/files/${key}`)).status).toBeGreaterThanOrEqual(500);
-  change = (bytes) => bytes;
-  await sleep(0);
-  expect(await bytesOf(await read(first, `/files/${key}`))).toEqual(content);
 });

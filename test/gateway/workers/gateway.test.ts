@@ -1,4 +1,4 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import type { Agent } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -150,20 +150,6 @@ describe('a gateway of three workers', () => {
     for (const agent of agents) {
       const gone = await ask(url, parts[0]!, { method: 'HEAD', agent, headers: tus });
       expect(gone.status).toBe(404);
-    }
-  });
-
-  it('a flush at one worker stores what all have staged', async () => {
-    const keys: string[] = [];
-    for (const agent of agents) keys.push(await post(gateway.url, 'staged', { agent }));
-    const headers = { 'x-api-key': readFileSync(join(directory, 'local-key'), 'utf8').trim() };
-    const asked = { method: 'POST', headers, agent: agents[1]! };
-    expect((await ask(gateway.url, '/flush', { ...asked, headers: {} })).status).toBe(401);
-    expect((await ask(gateway.url, '/flush', asked)).status).toBe(200);
-    for (const key of keys) {
-      const { body } = await ask(gateway.url, `/files/${key}/info`);
-      const { state, fileId } = JSON.parse(body.toString());
-      expect([state, fileId]).toEqual(['merged', expect.stringMatching(/^group1\//)]);
     }
   });
 
