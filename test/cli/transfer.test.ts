@@ -102,22 +102,20 @@ describe('stevedore get', () => {
   });
 });
 
-describe('stevedore stat and rm', () => {
-  test('tell about a file, and delete it once', async () => {
-    const { store, env } = await gateway();
-    const { key } = await store.put('hello', { name: 'a\nb', type: 'text/plain', group: 'g' });
-    const told = await run(['stat', key], { env });
-    expect(told.stdout).toContain('name           a\\nb\n');
-    expect(told.stdout).toContain('affinityGroup  g\n');
-    const json = await run(['stat', key, '--json'], { env });
-    expect(JSON.parse(json.stdout)).toMatchObject({ key, size: 5, crc32: '3610a686' });
-    expect(await run(['rm', key], { env })).toEqual({ code: 0, stdout: '', stderr: '' });
-    const again = await run(['rm', key, UNKNOWN_KEY], { env });
-    expect(again.code).toBe(1);
-    expect(again.stderr).toBe(
-      `${key}: There is no such file.\n${UNKNOWN_KEY}: There is no such file.\n`,
-    );
-  });
+test('stevedore stat and rm tell about a file, and delete it once', async () => {
+  const { store, env } = await gateway();
+  const { key } = await store.put('hello', { name: 'a\nb', type: 'text/plain', group: 'g' });
+  const told = await run(['stat', key], { env });
+  expect(told.stdout).toContain('name           a\\nb\n');
+  expect(told.stdout).toContain('affinityGroup  g\n');
+  const json = await run(['stat', key, '--json'], { env });
+  expect(JSON.parse(json.stdout)).toMatchObject({ key, size: 5, crc32: '3610a686' });
+  expect(await run(['rm', key], { env })).toEqual({ code: 0, stdout: '', stderr: '' });
+  const again = await run(['rm', key, UNKNOWN_KEY], { env });
+  expect(again.code).toBe(1);
+  expect(again.stderr).toBe(
+    `${key}: There is no such file.\n${UNKNOWN_KEY}: There is no such file.\n`,
+  );
 });
 
 describe('wrong usage', () => {

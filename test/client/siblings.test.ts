@@ -209,28 +209,26 @@ it('a copy of a directory beside it is refused', async () => {
   ).rejects.toMatchObject({ code: 'directory_unusable' });
 });
 
-describe('a file of a sibling that FastDFS has lost', () => {
-  it('is missing at every process, and found out by any', async () => {
-    const { all } = await stores(2, { retain: 0, cacheSize: 0 });
-    const [owner, other] = all as [FileStore, FileStore];
-    const errors: string[] = [];
-    for (const store of all) store.on('error', (error) => errors.push((error as StoreError).code));
-    const { key } = await owner.put(LARGE);
-    await owner.flush();
-    const id = await owner.settled(key);
-    await expect.poll(async () => (await owner.locate(key)).disk).toBeUndefined();
-    const client = new FastdfsClient({ trackers: owner.trackers });
-    await client.delete(id);
-    await client.close();
-    const missing = { code: 'missing_in_fastdfs' };
-    for (const store of [other, owner]) {
-      for (const name of [key, id]) {
-        const file = await store.get(name).catch(() => undefined);
-        await expect(file?.bytes() ?? store.get(name)).rejects.toMatchObject(missing);
-        await expect(store.stat(name)).rejects.toMatchObject(missing);
-      }
-      expect(store.stats().missingInFastdfs).toBe(1);
+it('a file of a sibling that FastDFS has lost is missing at every process, and found out by any', async () => {
+  const { all } = await stores(2, { retain: 0, cacheSize: 0 });
+  const [owner, other] = all as [FileStore, FileStore];
+  const errors: string[] = [];
+  for (const store of all) store.on('error', (error) => errors.push((error as StoreError).code));
+  const { key } = await owner.put(LARGE);
+  await owner.flush();
+  const id = await owner.settled(key);
+  await expect.poll(async () => (await owner.locate(key)).disk).toBeUndefined();
+  const client = new FastdfsClient({ trackers: owner.trackers });
+  await client.delete(id);
+  await client.close();
+  const missing = { code: 'missing_in_fastdfs' };
+  for (const store of [other, owner]) {
+    for (const name of [key, id]) {
+      const file = await store.get(name).catch(() => undefined);
+      await expect(file?.bytes() ?? store.get(name)).rejects.toMatchObject(missing);
+      await expect(store.stat(name)).rejects.toMatchObject(missing);
     }
-    expect(errors).toEqual([missing.code, missing.code]);
-  });
+    expect(store.stats().missingInFastdfs).toBe(1);
+  }
+  expect(errors).toEqual([missing.code, missing.code]);
 });

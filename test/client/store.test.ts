@@ -311,44 +311,40 @@ describe.each(stores)('the store of $name', async ({ opened }) => {
     });
   });
 
-  describe('settled', () => {
-    test('waits for the trunk; deletion, abort and close end the waiting', async () => {
-      const { store, behind } = await opened({ mergeMaxAge: '1h' });
-      const [a, b, c, d] = await Promise.all(['a', 'b', 'c', 'd'].map((text) => store.put(text)));
-      const ids = store.settled(a!.key);
-      const controller = new AbortController();
-      const aborted = store.settled(b!.key, { signal: controller.signal });
-      controller.abort();
-      await expect(aborted).rejects.toMatchObject({ code: 'aborted' });
-      const deleted = store.settled(c!.key);
-      deleted.catch(() => {});
-      await store.delete(c!.key);
-      await expect(deleted).rejects.toMatchObject({ code: 'not_found' });
-      await behind.flush();
-      expect(await ids).toMatch(/^group1\/M00\/[0-9A-F]{2}\/[0-9A-F]{2}\/.{49}$/);
-      expect(await store.settled(d!.key)).toBeDefined();
-      const late = await store.put('late');
-      const unsettled = store.settled(late.key);
-      unsettled.catch(() => {});
-      await store.close();
-      await expect(unsettled).rejects.toMatchObject({ code: 'closed' });
-      await expect(store.put('x')).rejects.toMatchObject({ code: 'closed' });
-    });
+  test('settled waits for the trunk; deletion, abort and close end the waiting', async () => {
+    const { store, behind } = await opened({ mergeMaxAge: '1h' });
+    const [a, b, c, d] = await Promise.all(['a', 'b', 'c', 'd'].map((text) => store.put(text)));
+    const ids = store.settled(a!.key);
+    const controller = new AbortController();
+    const aborted = store.settled(b!.key, { signal: controller.signal });
+    controller.abort();
+    await expect(aborted).rejects.toMatchObject({ code: 'aborted' });
+    const deleted = store.settled(c!.key);
+    deleted.catch(() => {});
+    await store.delete(c!.key);
+    await expect(deleted).rejects.toMatchObject({ code: 'not_found' });
+    await behind.flush();
+    expect(await ids).toMatch(/^group1\/M00\/[0-9A-F]{2}\/[0-9A-F]{2}\/.{49}$/);
+    expect(await store.settled(d!.key)).toBeDefined();
+    const late = await store.put('late');
+    const unsettled = store.settled(late.key);
+    unsettled.catch(() => {});
+    await store.close();
+    await expect(unsettled).rejects.toMatchObject({ code: 'closed' });
+    await expect(store.put('x')).rejects.toMatchObject({ code: 'closed' });
   });
 
-  describe('a file that is read again and again', () => {
-    test('comes from memory, whole or in ranges, and is gone once it is deleted', async () => {
-      const { store } = shared;
-      const bytes = randomBytes(20_000);
-      const { key } = await store.put(bytes);
-      for (let count = 0; count < 5; count += 1) {
-        const file = await store.get(key);
-        expect((await file.bytes()).equals(bytes)).toBe(true);
-        const range = { start: 100, end: 199 };
-        expect((await file.bytes({ range })).equals(bytes.subarray(100, 200))).toBe(true);
-      }
-      await store.delete(key);
-      await expect(store.get(key)).rejects.toMatchObject({ code: 'not_found' });
-    });
+  test('a file that is read again and again comes from memory, whole or in ranges, and is gone once it is deleted', async () => {
+    const { store } = shared;
+    const bytes = randomBytes(20_000);
+    const { key } = await store.put(bytes);
+    for (let count = 0; count < 5; count += 1) {
+      const file = await store.get(key);
+      expect((await file.bytes()).equals(bytes)).toBe(true);
+      const range = { start: 100, end: 199 };
+      expect((await file.bytes({ range })).equals(bytes.subarray(100, 200))).toBe(true);
+    }
+    await store.delete(key);
+    await expect(store.get(key)).rejects.toMatchObject({ code: 'not_found' });
   });
 });

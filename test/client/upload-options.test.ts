@@ -44,34 +44,30 @@ describe.each(stores)('$name', async ({ opened }) => {
     });
   });
 
-  describe('an upload that may be sent twice', () => {
-    test('is found by its mark', async () => {
-      const once = randomBytes(16);
-      expect(await store.findOnce(once)).toEqual([]);
-      const receipts = await store.putAll([{ body: 'a', name: '1' }, { body: 'b' }], { once });
-      expect(await store.findOnce(once)).toEqual(receipts);
-      expect(await store.findOnce(once, { withinMs: Number.POSITIVE_INFINITY })).toEqual(receipts);
-      expect(await store.findOnce(once, { withinMs: -60_000 })).toEqual([]);
-      await store.delete(receipts[0]!.key);
-      expect(await store.findOnce(once)).toEqual(receipts.slice(1));
-      await expect(store.put('x', { once: randomBytes(15) })).rejects.toMatchObject({
-        code: 'invalid_option',
-      });
+  test('an upload that may be sent twice is found by its mark', async () => {
+    const once = randomBytes(16);
+    expect(await store.findOnce(once)).toEqual([]);
+    const receipts = await store.putAll([{ body: 'a', name: '1' }, { body: 'b' }], { once });
+    expect(await store.findOnce(once)).toEqual(receipts);
+    expect(await store.findOnce(once, { withinMs: Number.POSITIVE_INFINITY })).toEqual(receipts);
+    expect(await store.findOnce(once, { withinMs: -60_000 })).toEqual([]);
+    await store.delete(receipts[0]!.key);
+    expect(await store.findOnce(once)).toEqual(receipts.slice(1));
+    await expect(store.put('x', { once: randomBytes(15) })).rejects.toMatchObject({
+      code: 'invalid_option',
     });
   });
 
-  describe('durability', () => {
-    test('may be less for one file, which is readable as any other', async () => {
-      const large = randomBytes(2 ** 20);
-      const receipts = [
-        await store.put('fast', { durability: 'os' }),
-        await store.put(large, { durability: 'os' }),
-      ];
-      expect((await (await store.get(receipts[0]!.key)).bytes()).toString()).toBe('fast');
-      expect((await (await store.get(receipts[1]!.key)).bytes()).equals(large)).toBe(true);
-      await expect(store.put('x', { durability: 'none' as 'os' })).rejects.toMatchObject({
-        code: 'invalid_option',
-      });
+  test('durability may be less for one file, which is readable as any other', async () => {
+    const large = randomBytes(2 ** 20);
+    const receipts = [
+      await store.put('fast', { durability: 'os' }),
+      await store.put(large, { durability: 'os' }),
+    ];
+    expect((await (await store.get(receipts[0]!.key)).bytes()).toString()).toBe('fast');
+    expect((await (await store.get(receipts[1]!.key)).bytes()).equals(large)).toBe(true);
+    await expect(store.put('x', { durability: 'none' as 'os' })).rejects.toMatchObject({
+      code: 'invalid_option',
     });
   });
 });

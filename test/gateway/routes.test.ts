@@ -295,27 +295,25 @@ describe("the store's errors", () => {
   });
 });
 
-describe('a gateway that closes', () => {
-  test('finishes what is under way, and ends connections once they are idle or were opened ahead', async () => {
-    const { buildApp } = await import('../../gateway/dist/app.js');
-    const store = new MemoryStore();
-    const app = buildApp({ store });
-    const url = await app.listen({ host: '127.0.0.1', port: 0 });
-    let open = (): void => {};
-    store.gate = new Promise((resolve) => {
-      open = resolve;
-    });
-    const ahead = new RawConnection(Number(new URL(url).port));
-    const connection = new RawConnection(Number(new URL(url).port));
-    await connection.send('POST /files HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx');
-    await until(() => store.uploadsInFlight === 1);
-    const closed = app.close();
-    open();
-    expect((await connection.answer()).status).toBe(201);
-    await ahead.answer();
-    await closed;
-    await expect(fetch(`${url}/health/live`)).rejects.toThrow();
+test('a gateway that closes finishes what is under way, and ends connections once they are idle or were opened ahead', async () => {
+  const { buildApp } = await import('../../gateway/dist/app.js');
+  const store = new MemoryStore();
+  const app = buildApp({ store });
+  const url = await app.listen({ host: '127.0.0.1', port: 0 });
+  let open = (): void => {};
+  store.gate = new Promise((resolve) => {
+    open = resolve;
   });
+  const ahead = new RawConnection(Number(new URL(url).port));
+  const connection = new RawConnection(Number(new URL(url).port));
+  await connection.send('POST /files HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx');
+  await until(() => store.uploadsInFlight === 1);
+  const closed = app.close();
+  open();
+  expect((await connection.answer()).status).toBe(201);
+  await ahead.answer();
+  await closed;
+  await expect(fetch(`${url}/health/live`)).rejects.toThrow();
 });
 
 test('either id finds and deletes a file, and no id is a bad request', async () => {
