@@ -6,14 +6,14 @@ import { join } from 'node:path';
 import { Duplex, PassThrough, Readable, Stream, Writable } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
-import { startTestCluster } from '@stevedore/bench/cluster';
 import type { Body, FileStore, Receipt, Store } from '@stevedore/client';
 import FormData from 'form-data';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { serving as serve } from '../support/serving.js';
 import { until } from '../support/staging.js';
 import { openStore, stores } from '../support/store.js';
 import { ofSuite, temporaryFolder } from '../support/temporary.js';
+import { testCluster } from '../support/test-cluster.js';
 
 /** Every kind of body, each with the same text; what yields it once, with a way to begin it. */
 
@@ -420,9 +420,8 @@ test('an unfinished upload takes every kind of body, and none twice', async () =
 });
 
 test('direct mode takes every kind of body, and none twice', async () => {
-  const cluster = await startTestCluster();
-  onTestFinished(() => cluster.close());
-  const store = await openStore({ trackers: cluster.trackers, directMaxWait: '20ms' });
+  const { trackers } = await testCluster();
+  const store = await openStore({ trackers, directMaxWait: '20ms' });
   for (const { name, make } of [...again, ...once]) {
     const receipt = await store.put(await make(), { mode: 'direct' });
     expect([name, await contentOf(store, receipt)]).toEqual([name, TEXT]);

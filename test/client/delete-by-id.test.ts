@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto';
-import { startTestCluster } from '@stevedore/bench/cluster';
 import type { FileStore, OpenOptions } from '@stevedore/client';
 import { deleteFile, formatFileId, parseFileId, parseSliceId, Status } from '@stevedore/protocol';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { openStore as openSmall } from '../support/store.js';
+import { testCluster } from '../support/test-cluster.js';
 
 /** Deletion by FastDFS ids: of slices, of large files, of what this store never staged. */
 
@@ -52,8 +52,7 @@ describe('a file that was staged here', () => {
 
 describe('a file that was put in direct mode', () => {
   test('is deleted by its key, which is its id', async () => {
-    const cluster = await startTestCluster();
-    onTestFinished(() => cluster.close());
+    const cluster = await testCluster();
     const store = await openStore({ trackers: cluster.trackers });
     const { key } = await store.put('alone', { mode: 'direct' });
     await store.delete(key);
@@ -80,8 +79,7 @@ describe('a file that was put in direct mode', () => {
   });
 
   test('stays where the storage knows no slices, and that is said', async () => {
-    const cluster = await startTestCluster();
-    onTestFinished(() => cluster.close());
+    const cluster = await testCluster();
     const store = await openStore({ trackers: cluster.trackers });
     const put = (text: string) => store.put(text, { mode: 'direct', group: 'page' });
     const [first] = await Promise.all(['one', 'two'].map(put));

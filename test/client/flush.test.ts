@@ -1,4 +1,3 @@
-import { startTestCluster, type TestCluster } from '@stevedore/bench/cluster';
 import type { FileStore } from '@stevedore/client';
 import { connect } from '@stevedore/client/connect';
 import { FastdfsClient } from '@stevedore/fastdfs';
@@ -7,6 +6,7 @@ import { SCOPES } from '../../gateway/dist/access/api-keys.js';
 import { keyFile, newKey } from '../gateway/guarded.js';
 import { until } from '../support/staging.js';
 import { type Opened, openGateway, openStore } from '../support/store.js';
+import { testCluster } from '../support/test-cluster.js';
 
 /** `flush`: what is staged is in FastDFS and has its ids, long before its age demands it. */
 
@@ -35,13 +35,6 @@ async function expectDownload({ trackers }: FileStore, fileId: string, expected:
   const client = new FastdfsClient({ trackers });
   onTestFinished(() => client.close());
   expect(Buffer.compare(await client.downloadBytes(fileId), expected)).toBe(0);
-}
-
-/** Closed behind the store that uses it. */
-async function cluster(): Promise<TestCluster> {
-  const started = await startTestCluster();
-  onTestFinished(() => started.close());
-  return started;
 }
 
 describe.each([
@@ -73,7 +66,7 @@ describe.each([
   });
 
   test('without a storage it says what stops it, and loses nothing', async () => {
-    const { trackers, storages } = await cluster();
+    const { trackers, storages } = await testCluster();
     const { store } = await openOne({ trackers });
     const { key } = await store.put(CONTENT);
     for (const storage of storages) await storage.close();
@@ -134,7 +127,7 @@ test('files of a trunk that would have been joined have their ids, and the store
 });
 
 test('a flush that the closing of the store ends says so', async () => {
-  const { trackers, storages } = await cluster();
+  const { trackers, storages } = await testCluster();
   const { behind: store } = await opened({ trackers });
   await store.put(CONTENT);
   for (const storage of storages) await storage.close();

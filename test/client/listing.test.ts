@@ -90,11 +90,12 @@ test('files are listed by group, name, type, time and size, page by page', async
 test('merged files are listed, deleted and expired ones are not', async () => {
   const store = await openStore();
   const { key } = await store.put('deleted', { name: 'deleted' });
-  await store.put('expired', { name: 'expired', expiresAt: new Date(Date.now() + 5) });
+  const expiresAt = new Date(Date.now() + 500);
+  await store.put('expired', { name: 'expired', expiresAt });
   await store.put('kept', { name: 'kept' });
   await store.flush();
   await store.delete(key);
-  await sleep(10);
+  await sleep(expiresAt.getTime() - Date.now() + 1);
   expect(await namesOf(store)).toEqual(['kept']);
 });
 

@@ -64,7 +64,7 @@ async function stores(count: number, options: OpenOptions = {}) {
     between?.();
     return openOne(index);
   };
-  return { all, directories, reopen };
+  return { all, first: all[0]!, second: all[1]!, directories, reopen };
 }
 
 const notFound = { code: 'not_found' };
@@ -100,8 +100,9 @@ describe('a file of a sibling', () => {
   });
 
   it('is gone where its deletion by another server was heard first, from memory too', async () => {
-    const { all } = await stores(2, { map: `sqlite:${join(temporaryFolder(), 'map.db')}` });
-    const [first, second] = all as [FileStore, FileStore];
+    const { first, second } = await stores(2, {
+      map: `sqlite:${join(temporaryFolder(), 'map.db')}`,
+    });
     const { key } = await first.put(CONTENT);
     await (await second.get(key)).bytes();
     const known = second.cached!.get(key)!;
@@ -114,8 +115,7 @@ describe('a file of a sibling', () => {
   });
 
   it('is gone everywhere once it is deleted anywhere, from memory too', async () => {
-    const { all } = await stores(2);
-    const [first, second] = all as [FileStore, FileStore];
+    const { all, first, second } = await stores(2);
     const one = await first.put(CONTENT);
     const two = await first.put(CONTENT);
     const three = await first.put(CONTENT);
@@ -138,8 +138,7 @@ describe('a file of a sibling', () => {
   });
 
   it('is read after its bytes have moved: merged, compacted, its segment removed', async () => {
-    const { all, directories } = await stores(2, { retain: 0, cacheSize: 0 });
-    const [first, second] = all as [FileStore, FileStore];
+    const { first, second, directories } = await stores(2, { retain: 0, cacheSize: 0 });
     const receipts = [];
     for (let index = 0; index < 40; index += 1) {
       receipts.push(await first.put(Buffer.alloc(50_000, String(index))));
@@ -158,8 +157,7 @@ describe('a file of a sibling', () => {
   });
 
   it('is read while its owner is away, and 404 is said only of what cannot exist', async () => {
-    const { all, reopen, directories } = await stores(2);
-    const [first, second] = all as [FileStore, FileStore];
+    const { first, second, reopen, directories } = await stores(2);
     const { key } = await first.put(CONTENT);
     await first.close();
     expect(await (await second.get(key)).bytes()).toEqual(CONTENT);
@@ -176,8 +174,7 @@ describe('a file of a sibling', () => {
   });
 
   it('of which the FileMap cannot be read is not said to be gone', async () => {
-    const { all, directories } = await stores(2);
-    const [first, second] = all as [FileStore, FileStore];
+    const { first, second, directories } = await stores(2);
     const { key } = await first.put(CONTENT);
     await first.close();
     for (const suffix of ['', '-wal', '-shm']) {
@@ -188,8 +185,7 @@ describe('a file of a sibling', () => {
   });
 
   it('is found by the mark of its upload', async () => {
-    const { all } = await stores(2);
-    const [first, second] = all as [FileStore, FileStore];
+    const { first, second } = await stores(2);
     const once = Buffer.alloc(16, 7);
     const receipt = await first.put(CONTENT, { once });
     expect(await second.findOnce(once)).toMatchObject([{ key: receipt.key }]);
