@@ -14,6 +14,7 @@ import {
 import { freePorts } from '../../support/kill-cluster.js';
 import { soon } from '../../support/soon.js';
 import { temporaryFolder } from '../../support/temporary.js';
+import { BOUNDARY, FORM_END, part } from '../harness.js';
 import { type Ask, ask, connections } from './asking.js';
 
 /** `--workers`, as a user starts it. */
@@ -259,6 +260,15 @@ describe('a gateway of two workers, with API keys and a map,', () => {
       if (status === 201) stored += body.length;
       else expect(status).toBe(429);
     };
+    const formed = async (index: number) => {
+      const type = { 'content-type': `multipart/form-data; boundary=${BOUNDARY}` };
+      const file = part('name="f"; filename="a"', 'x'.repeat(35_000));
+      const body = file + file + FORM_END;
+      const how = { agent: agents[index % 2]!, headers: { ...headers, ...type }, body };
+      const { status } = await ask(url, '/files', { method: 'POST', ...how });
+      if (status === 201) stored += 70_000;
+      else expect(status).toBe(429);
+    };
     const resumable = async (index: number) => {
       const agent = agents[index % 2]!;
       const begin = { ...tus, 'upload-length': '70000' };
@@ -274,7 +284,7 @@ describe('a gateway of two workers, with API keys and a map,', () => {
       }
     };
     await Promise.all(
-      Array.from({ length: 40 }, (_, index) => (index % 4 < 2 ? raw(index) : resumable(index))),
+      Array.from({ length: 42 }, (_, index) => [raw, formed, resumable][index % 3]!(index)),
     );
     expect(stored).toBeLessThanOrEqual(bytesPerDay);
     const used = async () => {
