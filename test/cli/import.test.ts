@@ -151,7 +151,7 @@ test('bytes that are not the right ones are neither imported nor exported', asyn
     expect([code, stdout]).toEqual([1, 'path,key,size,crc32,name\n']);
   }
   expect(await readdir(join(directory, 'out'))).toEqual([]);
-  expect((await readdir(directory)).sort()).toEqual(['in', 'out']);
+  await expect.poll(async () => (await readdir(directory)).sort()).toEqual(['in', 'out']);
 });
 
 test('a group comes as a ZIP that unzip accepts, and is deleted as a whole', async () => {

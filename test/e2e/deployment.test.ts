@@ -230,11 +230,12 @@ it('a row of the map with a URL that is none concerns nothing but the files stag
   const key = await upload(first, randomBytes(1000));
   const lost = await upload(second, randomBytes(1000));
   const { origin } = second.store.deployment!;
+  const directory = temporaryFolder();
   for (const bad of ['ftp://10.0.0.5', 'http://[', 'http://10.0.0.5:8080/?secret=1', 'no URL']) {
     const database = openDatabase(map.slice('sqlite:'.length));
     database.prepare('UPDATE stevedore_gateway SET url = ? WHERE origin = ?').run(bad, origin);
     database.close();
-    const third = await deployedGateway({ map, trackers });
+    const third = await deployedGateway({ directory, map, trackers });
     expect((await read(third, `/files/${key}`)).status, bad).toBe(200);
     const answer = await read(third, `/files/${lost}`);
     expect([answer.status, (await answer.text()).includes(bad)], bad).toEqual([503, false]);
