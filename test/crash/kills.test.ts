@@ -5,7 +5,7 @@ import { temporaryFolder } from '../support/temporary.js';
 
 /**
  * The gateway is killed with all that is in it, and as one of three processes, under
- * load; what it has acknowledged has to be there. STEVEDORE_TEST_CRASH_SHARE says how often.
+ * load; what it has acknowledged has to be there. `npm run test:kills` runs it longer.
  */
 
 const KILLS = Math.ceil(120 * CRASH_SHARE);
