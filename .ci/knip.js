@@ -42,7 +42,7 @@ export default {
     },
     examples: { entry: ['src/**/*.ts'], project: ['src/**/*.ts'] },
     test: {
-      entry: ['**/*.test.ts', '**/*-process.ts', 'crash/main.ts'],
+      entry: ['**/*.test.ts', '**/*-process.ts'],
       project: ['**/*.ts'],
       // Loaded by name: the types of two of them would bring a browser's globals, and one is run
       // in a browser.

@@ -2,13 +2,14 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
-import { type AddressInfo, connect, type Socket } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Turns } from '@stevedore/middleware/core';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { RawConnection, running, until } from '../gateway/harness.js';
 import { startGatewayProcess } from '../support/gateway-process.js';
+import { serving } from '../support/serving.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 /**
@@ -158,14 +159,11 @@ describe('many requests at once on one connection', () => {
       seen += 1;
       void turns.wait(request, response);
     });
-    await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
-    onTestFinished(() => {
-      server.close();
-    });
+    const url = await serving(server);
     const ended = new Promise((resolve) => {
       server.once('connection', (socket: Socket) => socket.once('close', resolve));
     });
-    ask((server.address() as AddressInfo).port, Array<string>(500).fill('key'));
+    ask(Number(new URL(url).port), Array<string>(500).fill('key'));
     await ended;
     expect(seen).toBeGreaterThan(10);
     expect(seen).toBeLessThan(20);
@@ -230,6 +228,19 @@ describe('a client that takes nothing', () => {
       sockets.map(async (socket) => (await readAll(socket, [16 * 2 ** 20])).length),
     );
     expect(received.sort()).toEqual([0, 0, 0, 1, 1]);
+  });
+
+  test('makes room where it has asked for nothing: every client is answered', async () => {
+    const { port } = await running({ limits: { maxConnections: 4 } });
+    const connections: RawConnection[] = [];
+    for (let count = 0; count < 12; count += 1) {
+      const connection = new RawConnection(port);
+      connections.push(connection);
+      void connection.send('GET /files/none HTTP/1.1\r\nHost: x\r\n\r\n');
+      await connection.sees(/HTTP\/1\.1 \d/);
+    }
+    const open = () => connections.filter(({ closed }) => !closed).length;
+    await expect.poll(open).toBeLessThanOrEqual(4);
   });
 
   test('gives its connection to one that comes', async () => {

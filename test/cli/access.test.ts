@@ -49,9 +49,8 @@ describe('stevedore keys and sign', () => {
     expect(listed.stdout).not.toContain(second.stdout.trim().slice(-43));
     expect((await run(['keys', 'revoke', 'one'], { cwd, env })).code).toBe(0);
     const status = async (text: string) => (await post('/files', text)).status;
-    const deadline = Date.now() + 20_000;
-    while ((await status(first.stdout)) !== 401 && Date.now() < deadline);
-    expect([await status(first.stdout), await status(second.stdout)]).toEqual([401, 201]);
+    await expect.poll(() => status(first.stdout), { timeout: 20_000 }).toBe(401);
+    expect(await status(second.stdout)).toBe(201);
   });
 
   test('leave the file to the user who owns it', async () => {

@@ -6,7 +6,7 @@ import { promisify } from 'node:util';
 import { askMigration } from '@stevedore/tiering/control';
 import { expect, test, vi } from 'vitest';
 import { ROOT } from '../support/packed.js';
-import { Running, run, temporaryDirectory } from './run.js';
+import { Running, run, runApart, temporaryDirectory } from './run.js';
 
 /** `stevedore cluster`: every part in one process, on free ports of the loopback. */
 
@@ -21,7 +21,7 @@ async function cluster(cwd: string, ...flags: string[]) {
   return { running, url, banner: JSON.parse(running.stdout) as Banner };
 }
 
-test('a file is readable, the tiers tell of themselves, one signal ends all', async () => {
+test('a file is readable, also after a restart, the tiers tell of themselves, one signal ends all', async () => {
   const cwd = await temporaryDirectory();
   const { running, url, banner } = await cluster(cwd, '--log-level', 'info');
   const addresses = [banner.tracker, banner.group1, banner.group2, banner.group3];
@@ -55,22 +55,18 @@ test('a file is readable, the tiers tell of themselves, one signal ends all', as
 
   const again = await cluster(cwd);
   expect(await (await fetch(`${again.url}/files/${key}`)).text()).toBe('hello');
+  // Commands find its own key, and no other cluster gets the directory.
+  const listed = await run(['ls', '--keys', '--url', again.url], { cwd });
+  expect([listed.code, listed.stdout, listed.stderr]).toEqual([0, `${key}\n`, '']);
+  const second = await runApart(['cluster'], { cwd });
+  expect([second.code, second.stderr]).toEqual([1, expect.stringContaining('in use')]);
   again.running.process.kill('SIGTERM');
   again.running.process.kill('SIGTERM');
   expect([0, 130]).toContain((await again.running.result()).code);
 });
 
-test("commands find the gateway's own key, and no other cluster gets the directory", async () => {
-  const cwd = await temporaryDirectory();
-  const { url } = await cluster(cwd);
-  const listed = await run(['ls', '--url', url], { cwd });
-  expect([listed.code, listed.stdout, listed.stderr]).toEqual([0, '', '']);
-  const second = await run(['cluster'], { cwd });
-  expect([second.code, second.stderr]).toEqual([1, expect.stringContaining('in use')]);
-});
-
 test('storage ports are as told, and have to exist', async () => {
-  const { code, stderr } = await run(['cluster', '--storage-port', '65534']);
+  const { code, stderr } = await runApart(['cluster', '--storage-port', '65534']);
   expect([code, stderr]).toEqual([2, expect.stringContaining('--storage-port')]);
 });
 

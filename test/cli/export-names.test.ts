@@ -10,28 +10,9 @@ import { Running, run, shell } from './run.js';
 
 const NAMES = [
   ...['n0', 'n0/x', 'n0/x/y', 'm/x', 'm', 'A', 'a', 'a', 'a.', '.', '..', '/', 'dir/', '../../etc'],
-  ...[
-    'q'.repeat(1024),
-    `${'a/'.repeat(500)}end`,
-    'x\0y',
-    'con',
-    'COM¹.txt',
-    'b\nc',
-    '\ttab',
-    '\rcr',
-  ],
-  ...[
-    '=HYPERLINK("http://x")',
-    '+1',
-    '-1',
-    '@x',
-    "'=x",
-    'a;=1',
-    '"',
-    'list.csv',
-    'e\u0301',
-    '\u00e9',
-  ],
+  ...['q'.repeat(1024), `${'a/'.repeat(500)}end`, 'x\0y', 'con', 'COM¹.txt', 'b\nc', '\ttab'],
+  ...['\rcr', '=HYPERLINK("http://x")', '+1', '-1', '@x', "'=x", 'a;=1', '"', 'list.csv'],
+  ...['e\u0301', '\u00e9', '/abs', 'x\\y'],
 ];
 const LIST = 'path,key,size,crc32,name\n';
 
@@ -45,13 +26,13 @@ test('a directory takes every name, in a list that no spreadsheet runs, and only
   // Equal to the list when its head is written.
   names.set((await put('list.csv', LIST)).key, 'list.csv');
   names.set((await put('a', 'content of a')).key, 'a');
-  const out = join(directory, 'out');
-  await mkdir(out);
+  const out = join(directory, 'in', 'out');
+  await mkdir(out, { recursive: true });
   const line = `stevedore export '${out}' > '${out}/list.csv'`;
   const first = await shell(line, { env });
   expect([first.code, first.stderr]).toEqual([
     0,
-    expect.stringMatching(/^exported 34 files; \d+ under another name\n$/),
+    expect.stringMatching(/^exported 36 files; \d+ under another name\n$/),
   ]);
   const csv = await readFile(join(out, 'list.csv'), 'utf8');
   const rows = parseCsv(csv);
@@ -65,6 +46,7 @@ test('a directory takes every name, in a list that no spreadsheet runs, and only
       name === 'list.csv' && bytes === LIST ? LIST : `content of ${names.get(key)}`,
     );
   }
+  expect(await readdir(join(directory, 'in'))).toEqual(['out']);
   const before = await snapshot(out);
   for (let run = 0; run < 2; run++) {
     const again = await shell(line, { env });

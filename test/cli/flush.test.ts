@@ -1,21 +1,14 @@
-import { join } from 'node:path';
-import { startGateway } from '@stevedore/gateway';
-import { expect, onTestFinished, test } from 'vitest';
-import { writeKeyFile } from '../../gateway/dist/access/api-keys.js';
-import { newKey } from '../gateway/guarded.js';
-import { temporaryFolder } from '../support/temporary.js';
+import { expect, test } from 'vitest';
+import { keyFile, newKey } from '../gateway/guarded.js';
+import { openGateway } from '../support/store.js';
 import { run } from './run.js';
 
 async function gateway(options: object = {}) {
-  const directory = temporaryFolder();
-  const apiKeys = join(directory, 'keys.json');
   const admin = newKey({ scopes: ['admin'] });
   const writes = newKey({ scopes: ['read', 'write'] });
-  await writeKeyFile(apiKeys, [admin.key, writes.key]);
-  const ports = { port: 0, trackerPort: 0, storagePort: 0, logLevel: 'silent' } as const;
-  const slow = { mergeMaxAge: '1h', idMaxAge: '1h', directory: join(directory, 'store') };
-  const started = await startGateway({ ...ports, ...slow, apiKeys, ...options });
-  onTestFinished(() => started.close());
+  const apiKeys = await keyFile(admin, writes);
+  const slow = { mergeMaxAge: '1h', idMaxAge: '1h' };
+  const started = await openGateway({ ...slow, apiKeys, ...options });
   const env = (key: string) => ({ STEVEDORE_URL: started.url, STEVEDORE_API_KEY: key });
   return { store: started.store, admin: env(admin.text), writes: env(writes.text) };
 }

@@ -1,19 +1,15 @@
 import { startGateway } from '@stevedore/gateway';
 import { onTestFinished } from 'vitest';
-import { type Scope, writeKeyFile } from '../../gateway/dist/access/api-keys.js';
-import { newKey } from '../gateway/guarded.js';
+import { keyFile, newKey } from '../gateway/guarded.js';
 import { temporaryFolder } from '../support/temporary.js';
-
-const ALL: readonly Scope[] = ['read', 'write', 'delete', 'list'];
 
 /** A gateway with API keys, and what a command needs to use one that may do everything. */
 export async function keyedGateway() {
   const directory = temporaryFolder();
-  const apiKeys = `${directory}/keys.json`;
-  const all = newKey({ scopes: ALL });
+  const all = newKey({ scopes: ['read', 'write', 'delete', 'list'] });
   const reads = newKey({ scopes: ['read'] });
-  await writeKeyFile(apiKeys, [all.key, reads.key]);
-  const ports = { port: 0, trackerPort: 0, storagePort: 0 } as const;
+  const apiKeys = await keyFile(all, reads);
+  const ports = { port: 0, trackerPort: 0, storagePort: 0, logLevel: 'silent' } as const;
   const started = await startGateway({ ...ports, directory: `${directory}/store`, apiKeys });
   onTestFinished(() => started.close());
   const environment = (key: string) => ({

@@ -21,7 +21,7 @@ test('ls prints a line for each file that is asked for, oldest first', async () 
   ]);
   expect(await ls('--group', 'album', '--keys')).toEqual([one.key, three.key]);
   expect(await ls('--order', 'newest', '--keys')).toEqual([three.key, two.key, one.key]);
-  expect(await ls('--prefix', 'album/', '--until', three.stagedAt, '--keys')).toEqual([one.key]);
+  expect(await ls('--prefix', 'album/', '--until', two.stagedAt, '--keys')).toEqual([one.key]);
   expect(await ls('--type', 'image/*')).toEqual(['']);
   const [json] = await ls('--prefix', '2', '--json');
   expect(JSON.parse(json!)).toMatchObject({ key: two.key, name: '2.txt', size: 2 });

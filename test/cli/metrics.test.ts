@@ -1,6 +1,6 @@
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { expect, onTestFinished, test } from 'vitest';
-import { Running, run, temporaryDirectory } from './run.js';
+import { Running, run, runApart, temporaryDirectory } from './run.js';
 
 /** The figures of a tracker and a storage that run on their own. */
 
@@ -70,7 +70,7 @@ test('an address for figures that cannot be is refused before anything is served
   const other = new Running(['tracker', '--port', '0', ...FREE]);
   await other.ready();
   const port = /:(\d+)\/metrics/.exec(other.stdout)![1]!;
-  const taken = await run(['tracker', '--port', '0', '--metrics', port]);
+  const taken = await runApart(['tracker', '--port', '0', '--metrics', port]);
   expect(taken).toMatchObject({ code: 1, stdout: '' });
   expect(taken.stderr).toContain('Choose another --metrics');
 });

@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { running } from '../gateway/harness.js';
-import { run, temporaryDirectory } from './run.js';
+import { runApart, temporaryDirectory } from './run.js';
 
 /** Commands of an installation whose SQLite was compiled for another version of Node. */
 
@@ -15,14 +15,14 @@ test('a gateway and a storage say what to compile', async () => {
   const cwd = await temporaryDirectory();
   const storage = ['storage', '--port', '0', '--metadata-tier', '--bandwidth', '1MiB'];
   for (const args of [['gateway', ...PORTS], storage]) {
-    const result = await run(args, { cwd, env });
+    const result = await runApart(args, { cwd, env });
     expect(result).toEqual({ code: 1, stdout: '', stderr: `stevedore: ${COMPLAINT}\n` });
   }
 });
 
 test('the doctor finds it', async () => {
   const cwd = await temporaryDirectory();
-  const { code, stdout } = await run(['doctor', ...PORTS], { cwd, env });
+  const { code, stdout } = await runApart(['doctor', ...PORTS], { cwd, env });
   expect(code).toBe(1);
   expect(stdout).toContain(`PROBLEM  SQLite: ${COMPLAINT}\n`);
   expect(stdout).not.toMatch(/^\w+ +lock:/m);
@@ -32,7 +32,7 @@ test('put works all the same, but remembers nothing', async () => {
   const { url } = await running();
   const cwd = await temporaryDirectory();
   await writeFile(join(cwd, 'a'), 'x');
-  const { code, stderr } = await run(['put', 'a', '--url', url], { cwd, env });
+  const { code, stderr } = await runApart(['put', 'a', '--url', url], { cwd, env });
   expect(code).toBe(0);
   expect(stderr).toMatch(
     /^warning: every file is sent, .*puts\.sqlite cannot be used: the SQLite binding/,

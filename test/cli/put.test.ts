@@ -1,12 +1,11 @@
 import { mkdir, readdir, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { openDatabase } from '@stevedore/disk/sqlite';
 import { StoreError } from '@stevedore/staging';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { guarded, newKey } from '../gateway/guarded.js';
 import { running } from '../gateway/harness.js';
+import { serving } from '../support/serving.js';
 import { commandEnvironment, folder, Running, run, temporaryDirectory } from './run.js';
 
 /** A second `put` of the same files, and one that nothing is left to do for. */
@@ -171,14 +170,11 @@ describe('a put that cannot go on', () => {
     const cwd = await folder(20);
     const unknown = await put(cwd, url);
     expect(unknown.stderr.split('\n')).toHaveLength(3);
-    const other = createServer((request, response) => {
+    const other = await serving((request, response) => {
       request.resume();
       response.writeHead(200, { 'content-type': 'text/html' }).end('<h1>Welcome</h1>');
-    }).listen(0, '127.0.0.1');
-    onTestFinished(() => void other.close());
-    await new Promise((done) => other.once('listening', done));
-    const elsewhere = `http://127.0.0.1:${(other.address() as AddressInfo).port}`;
-    const { code, stderr } = await put(cwd, elsewhere);
+    });
+    const { code, stderr } = await put(cwd, other);
     expect(code).toBe(1);
     expect(stderr).toMatch(
       /^d\/\d+: what answers at \S+ is not a gateway of Stevedore\n20 files not sent/,

@@ -1,10 +1,10 @@
 import { once } from 'node:events';
 import { rm, utimes, writeFile } from 'node:fs/promises';
-import { createServer, request as requestOf } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { request as requestOf } from 'node:http';
 import { join } from 'node:path';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { running } from '../gateway/harness.js';
+import { serving } from '../support/serving.js';
 import { keyedGateway } from './keyed-gateway.js';
 import { folder, Running, run, shell } from './run.js';
 
@@ -37,7 +37,7 @@ async function lossyGateway() {
   const { store, url } = await running();
   const seen = { uploads: 0, lost: 0 };
   let lose = false;
-  const proxy = createServer((request, response) => {
+  const proxy = await serving((request, response) => {
     const { method, url: path, headers } = request;
     const onward = requestOf(url + path, { method, headers }, (answer) => {
       if (method === 'POST') seen.uploads += 1;
@@ -51,16 +51,10 @@ async function lossyGateway() {
     });
     request.pipe(onward);
   });
-  await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
-  onTestFinished(() => {
-    proxy.closeAllConnections();
-    proxy.close();
-  });
-  const { port } = proxy.address() as AddressInfo;
   const losing = (isLosing: boolean) => {
     lose = isLosing;
   };
-  return { store, seen, losing, env: { STEVEDORE_URL: `http://127.0.0.1:${port}` } };
+  return { store, seen, losing, env: { STEVEDORE_URL: proxy } };
 }
 
 test('a file whose answer was lost is found at the gateway and not sent again', async () => {

@@ -3,10 +3,12 @@ import { mkdtempSync } from 'node:fs';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
+import { Writable } from 'node:stream';
 import { afterEach } from 'vitest';
+import { execute } from '../../gateway/dist/cli/command.js';
 import { readyAddress } from '../support/ready.js';
 
-/** Runs the `stevedore` command as a process of its own. */
+/** Runs the `stevedore` command: in this process, or as one of its own. */
 
 export const MAIN = resolve(import.meta.dirname, '../../gateway/bin/stevedore.js');
 
@@ -82,14 +84,60 @@ export class Running {
   }
 }
 
-export function run(args: readonly string[], options?: RunOptions): Promise<Result> {
+class Output extends Writable {
+  readonly #chunks: Buffer[] = [];
+
+  override _write(chunk: Buffer, _encoding: string, done: () => void): void {
+    this.#chunks.push(chunk);
+    done();
+  }
+
+  override toString(): string {
+    return Buffer.concat(this.#chunks).toString();
+  }
+}
+
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+
+/** In this process, one at a time: for commands that end by themselves. */
+export async function run(
+  args: readonly string[],
+  { cwd, env }: Omit<RunOptions, 'program'> = {},
+): Promise<Result> {
+  const own = { cwd: process.cwd(), env: process.env, exitCode: process.exitCode };
+  const { stdout: ownStdout, stderr: ownStderr } = Object.getOwnPropertyDescriptors(process);
+  const listeners = SIGNALS.flatMap((name) => process.listeners(name));
+  const [stdout, stderr] = [new Output(), new Output()];
+  Object.defineProperties(process, {
+    stdout: { value: stdout, configurable: true },
+    stderr: { value: stderr, configurable: true },
+  });
+  Object.assign(process, { env: commandEnvironment(env), exitCode: undefined });
+  if (cwd !== undefined) process.chdir(cwd);
+  try {
+    await execute(args);
+    const code = Number(process.exitCode ?? 0);
+    return { code, stdout: String(stdout), stderr: String(stderr) };
+  } finally {
+    process.chdir(own.cwd);
+    Object.assign(process, { env: own.env, exitCode: own.exitCode });
+    Object.defineProperties(process, { stdout: ownStdout, stderr: ownStderr });
+    for (const name of SIGNALS) {
+      const added = process.listeners(name).filter((each) => !listeners.includes(each));
+      for (const each of added) process.off(name, each);
+    }
+  }
+}
+
+/** As a process of its own. */
+export function runApart(args: readonly string[], options?: RunOptions): Promise<Result> {
   return new Running(args, options).result();
 }
 
 /** Runs a line of Bash that has the command `stevedore`. */
 export function shell(line: string, options?: RunOptions): Promise<Result> {
   const command = `stevedore() { '${process.execPath}' '${MAIN}' "$@"; }; ${line}`;
-  return run([command], { ...options, program: ['bash', '-o', 'pipefail', '-c'] });
+  return runApart([command], { ...options, program: ['bash', '-o', 'pipefail', '-c'] });
 }
 
 export async function temporaryDirectory(): Promise<string> {

@@ -1,10 +1,17 @@
 import { mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
+import { startGateway } from '@stevedore/gateway';
 import { expect, onTestFinished, test } from 'vitest';
-import { execFileSync, spawnSync } from '../support/child-process.js';
-import { COMMAND, startGatewayProcess } from '../support/gateway-process.js';
 import { temporaryFolder } from '../support/temporary.js';
+import { run, runApart } from './run.js';
+
+async function started(directory: string) {
+  const ports = { port: 0, trackerPort: 0, storagePort: 0 } as const;
+  const gateway = await startGateway({ ...ports, directory, idMaxAge: 0, logLevel: 'silent' });
+  onTestFinished(() => gateway.close());
+  return gateway;
+}
 
 /** A gateway elsewhere may have the usual port of a tracker. */
 async function takeTrackerPort(): Promise<void> {
@@ -16,75 +23,56 @@ async function takeTrackerPort(): Promise<void> {
 test('fsck, scrub and rebuild work on a directory that no gateway has', async () => {
   await takeTrackerPort();
   const directory = temporaryFolder();
-  const run = (name: string, ...flags: string[]) =>
-    execFileSync(process.execPath, [COMMAND, name, '--directory', directory, ...flags], {
-      encoding: 'utf8',
-    });
-  const gateway = await startGatewayProcess(directory, '--merge-max-age', '50ms');
+  const of = (name: string, ...flags: string[]) => [name, '--directory', directory, ...flags];
+  const said = async (name: string, ...flags: string[]) => {
+    const { code, stdout, stderr } = await run(of(name, ...flags));
+    expect([code, stderr]).toEqual([0, expect.anything()]);
+    return stdout;
+  };
+  const gateway = await started(directory);
   const keys: string[] = [];
   for (let index = 0; index < 20; index++) {
-    const posted = await fetch(`${gateway.url}/files`, {
-      method: 'POST',
-      body: `file ${index}`,
-      headers: { 'x-filename': `${index}.txt` },
-    });
-    keys.push(((await posted.json()) as { key: string }).key);
+    keys.push((await gateway.store.put(`file ${index}`, { name: `${index}.txt` })).key);
   }
-  const busy = spawnSync(process.execPath, [COMMAND, 'fsck', '--directory', directory], {
-    encoding: 'utf8',
-  });
-  expect(busy.status).toBe(1);
-  expect(busy.stderr).toContain('in use by another process');
-  await expect
-    .poll(async () => {
-      const info = await fetch(`${gateway.url}/files/${keys.at(-1)}/info`);
-      return ((await info.json()) as { fileId?: string }).fileId;
-    })
-    .toBeDefined();
-  await gateway.stop();
+  const busy = await runApart(of('fsck'));
+  expect([busy.code, busy.stderr]).toEqual([1, expect.stringContaining('in use by another')]);
+  await gateway.store.flush();
+  await Promise.all(keys.map((key) => gateway.store.settled(key)));
+  await gateway.close();
 
-  expect(run('fsck')).toContain('no problems found');
-  expect(JSON.parse(run('fsck', '--json'))).toMatchObject({ mergedFiles: 20, problems: [] });
-  expect(run('scrub')).toContain('no damage found');
-  expect(run('rebuild')).toMatch(/0 staged and 20 merged files in \d+ trunks/);
+  expect(await said('fsck')).toContain('no problems found');
+  expect(JSON.parse(await said('fsck', '--json'))).toMatchObject({ mergedFiles: 20, problems: [] });
+  expect(await said('scrub')).toContain('no damage found');
+  expect(await said('rebuild')).toMatch(/0 staged and 20 merged files in \d+ trunks/);
   rmSync(join(directory, 'filemap.sqlite'));
-  expect(JSON.parse(run('scrub', '--json'))).toMatchObject({ slices: 20, damaged: [] });
+  expect(JSON.parse(await said('scrub', '--json'))).toMatchObject({ slices: 20, damaged: [] });
 
-  const again = await startGatewayProcess(directory);
+  const again = await started(directory);
   for (const [index, key] of keys.entries()) {
-    expect(await (await fetch(`${again.url}/files/${key}`)).text()).toBe(`file ${index}`);
+    expect(String(await (await again.store.get(key)).bytes())).toBe(`file ${index}`);
   }
-  expect(await again.stop()).toBe(0);
 });
 
-test.each(['fsck', 'scrub', 'rebuild'])('%s makes no store where there is none', (name) => {
+test.each(['fsck', 'scrub', 'rebuild'])('%s makes no store, and takes ports', async (name) => {
   const folder = temporaryFolder();
   mkdirSync(join(folder, 'photos'));
   for (const directory of ['photos', 'missing', 'stevedore-data']) {
-    const { status, stdout, stderr } = spawnSync(
-      process.execPath,
-      [COMMAND, name, '--directory', directory],
-      { cwd: folder, encoding: 'utf8' },
-    );
-    expect([status, stdout]).toEqual([1, '']);
+    const told = await run([name, '--directory', directory], { cwd: folder });
+    const { code, stdout, stderr } = told;
+    expect([code, stdout]).toEqual([1, '']);
     expect(stderr).toMatch(/^stevedore: .* is not a store: .*\n$/);
     expect(stderr).toContain(join(folder, directory));
   }
   expect(readdirSync(folder, { recursive: true })).toEqual(['photos']);
+  const { stdout } = await run([name, '--help']);
+  expect(stdout.match(/\(default: 0;\s+STEVEDORE_(?:TRACKER|STORAGE)_PORT\)/g)).toHaveLength(2);
 });
 
 test('a FileMap is not thrown away where there is no container to make it from', async () => {
   const directory = temporaryFolder();
-  const gateway = await startGatewayProcess(directory);
-  await gateway.stop();
+  await (await started(directory)).close();
   rmSync(join(directory, 'container'), { recursive: true });
-  const args = [COMMAND, 'rebuild', '--directory', directory];
-  const { status, stderr } = spawnSync(process.execPath, args, { encoding: 'utf8' });
-  expect([status, stderr]).toEqual([1, expect.stringContaining('it has no container')]);
+  const { code, stderr } = await run(['rebuild', '--directory', directory]);
+  expect([code, stderr]).toEqual([1, expect.stringContaining('it has no container')]);
   expect(readdirSync(directory)).toContain('filemap.sqlite');
-});
-
-test.each(['fsck', 'scrub', 'rebuild'])('the help of %s has the ports that it takes', (name) => {
-  const help = spawnSync(process.execPath, [COMMAND, name, '--help'], { encoding: 'utf8' }).stdout;
-  expect(help.match(/\(default: 0;\s+STEVEDORE_(?:TRACKER|STORAGE)_PORT\)/g)).toHaveLength(2);
 });

@@ -1,18 +1,19 @@
 import { mkdirSync, openAsBlob, writeFileSync } from 'node:fs';
 import { open } from 'node:fs/promises';
-import { createServer, get, type IncomingMessage } from 'node:http';
-import { type AddressInfo, connect as connectTo } from 'node:net';
+import { get, type IncomingMessage } from 'node:http';
+import { connect as connectTo } from 'node:net';
 import { join } from 'node:path';
 import { Duplex, PassThrough, Readable, Stream, Writable } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
-import { startTestCluster } from '@stevedore/bench/cluster';
 import type { Body, FileStore, Receipt, Store } from '@stevedore/client';
 import FormData from 'form-data';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
+import { serving as serve } from '../support/serving.js';
 import { until } from '../support/staging.js';
 import { openStore, stores } from '../support/store.js';
-import { temporaryFolder } from '../support/temporary.js';
+import { ofSuite, temporaryFolder } from '../support/temporary.js';
+import { testCluster } from '../support/test-cluster.js';
 
 /** Every kind of body, each with the same text; what yields it once, with a way to begin it. */
 
@@ -119,12 +120,7 @@ function oldStream(): NodeJS.ReadableStream {
   return stream as never;
 }
 
-async function serving(): Promise<string> {
-  const server = createServer((_, response) => response.end(BYTES)).listen(0, '127.0.0.1');
-  onTestFinished(() => void server.close());
-  await until(() => server.listening);
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
-}
+const serving = (): Promise<string> => serve((_, response) => response.end(BYTES));
 
 function answerOf(url: string): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
@@ -143,9 +139,10 @@ async function expectNothing(behind: FileStore): Promise<void> {
   expect(behind.stats()).toMatchObject({ stagedFiles: 0, stagedBytes: 0 });
 }
 
-describe.each(stores)('$name stores', ({ opened }) => {
+describe.each(stores)('$name stores', async ({ opened }) => {
+  const { store } = await opened({}, ofSuite);
+
   test('every kind of body, alone and as a part', async () => {
-    const { store } = await opened();
     for (const { name, make } of [...again, ...once]) {
       const receipt = await store.put(await make());
       expect([name, await contentOf(store, receipt)]).toEqual([name, TEXT]);
@@ -155,7 +152,6 @@ describe.each(stores)('$name stores', ({ opened }) => {
   });
 
   test('what can be read again as often as it is asked', async () => {
-    const { store } = await opened();
     for (const { make } of again) {
       const body = await make();
       const receipts = [await store.put(body), await store.put(body)];
@@ -163,26 +159,7 @@ describe.each(stores)('$name stores', ({ opened }) => {
     }
   });
 
-  test('what can be read once a single time, even if two puts begin together', async () => {
-    const { store, behind } = await opened();
-    for (const { name, make } of once) {
-      const body = await make();
-      const results = await Promise.allSettled([store.put(body), store.put(body)]);
-      const kept = results.filter(({ status }) => status === 'fulfilled');
-      expect([name, kept.length]).toEqual([name, 1]);
-      const { key } = (kept[0] as PromiseFulfilledResult<Receipt>).value;
-      expect([name, await contentOf(store, { key } as Receipt)]).toEqual([name, TEXT]);
-      const [failed] = results.filter(({ status }) => status === 'rejected');
-      expect((failed as PromiseRejectedResult).reason).toMatchObject(used);
-      await expect(store.put(body)).rejects.toMatchObject(used);
-      await expect(store.putAll([{ body }])).rejects.toMatchObject(used);
-      await store.delete(key);
-    }
-    await expectNothing(behind);
-  });
-
   test('the form of form-data, once', async () => {
-    const { store } = await opened();
     const form = new FormData();
     form.append('file', Readable.from(HALVES), { filename: 'a.txt' });
     form.append('field', 'x');
@@ -199,7 +176,6 @@ describe.each(stores)('$name stores', ({ opened }) => {
   });
 
   test('each chunk as it was, although the next one has the same memory', async () => {
-    const { store } = await opened();
     async function* refilled() {
       const memory = Buffer.alloc(4);
       for (const letter of 'abc') yield memory.fill(letter);
@@ -208,9 +184,27 @@ describe.each(stores)('$name stores', ({ opened }) => {
   });
 });
 
-describe.each(stores)('$name refuses', ({ opened }) => {
+describe.each(stores)('$name refuses', async ({ opened }) => {
+  const { store, behind } = await opened({}, ofSuite);
+
+  test('a second reading of what can be read once, even if two puts begin together', async () => {
+    for (const { name, make } of once) {
+      const body = await make();
+      const results = await Promise.allSettled([store.put(body), store.put(body)]);
+      const kept = results.filter(({ status }) => status === 'fulfilled');
+      expect([name, kept.length]).toEqual([name, 1]);
+      const { key } = (kept[0] as PromiseFulfilledResult<Receipt>).value;
+      expect([name, await contentOf(store, { key } as Receipt)]).toEqual([name, TEXT]);
+      const [failed] = results.filter(({ status }) => status === 'rejected');
+      expect((failed as PromiseRejectedResult).reason).toMatchObject(used);
+      await expect(store.put(body)).rejects.toMatchObject(used);
+      await expect(store.putAll([{ body }])).rejects.toMatchObject(used);
+      await store.delete(key);
+    }
+    await expectNothing(behind);
+  });
+
   test('a body of which something is gone', async () => {
-    const { store, behind } = await opened();
     const partly = Readable.from(HALVES);
     for await (const _ of partly.iterator({ destroyOnReturn: false })) break;
     const ended = new PassThrough().end().resume();
@@ -246,7 +240,6 @@ describe.each(stores)('$name refuses', ({ opened }) => {
   });
 
   test('what is no body, and what yields something else', async () => {
-    const { store, behind } = await opened();
     const refusal = { name: 'StoreError', code: 'invalid_option' };
     const writable = new Writable({ write: () => {} });
     const others = [undefined, null, 5, 5n, Symbol('a'), () => 'a', {}, new Date(), { path: '/a' }];
@@ -257,18 +250,14 @@ describe.each(stores)('$name refuses', ({ opened }) => {
   });
 
   test('a request or answer that is shorter than its Content-Length', async () => {
-    const { store, behind } = await opened();
     const results: unknown[] = [];
-    const server = createServer((request, response) => {
+    const url = await serve((request, response) => {
       // Something between takes bytes out, and the stream shows no sign of it.
       const read = request.read.bind(request);
       request.read = (size) => (read(size) as Buffer | null)?.subarray(1) ?? null;
       const done = (result: unknown) => response.end(String(results.push(result)));
       store.put(request).then(done, done);
-    }).listen(0, '127.0.0.1');
-    onTestFinished(() => void server.close());
-    await until(() => server.listening);
-    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+    });
     await fetch(url, { method: 'POST', body: TEXT });
     expect(results).toEqual([expect.objectContaining({ code: 'length_mismatch' })]);
     const announced = store.put(await answerOf(await serving()), { size: 5 });
@@ -277,21 +266,18 @@ describe.each(stores)('$name refuses', ({ opened }) => {
   });
 
   test('a request whose client leaves', async () => {
-    const { store, behind } = await opened();
     const results: unknown[] = [];
     let isRead = () => false;
-    const server = createServer((request) => {
+    const url = await serve((request) => {
       isRead = () => request.readableDidRead;
       const done = (result: unknown) => results.push(result);
       store.put(request).then(done, done);
-    }).listen(0, '127.0.0.1');
-    onTestFinished(() => void server.close());
-    await until(() => server.listening);
+    });
     for (const head of [
       'Content-Length: 9\r\n\r\nabc',
       'Transfer-Encoding: chunked\r\n\r\n3\r\nabc',
     ]) {
-      const socket = connectTo((server.address() as AddressInfo).port, '127.0.0.1');
+      const socket = connectTo(Number(new URL(url).port), '127.0.0.1');
       socket.on('error', () => {});
       socket.write(`POST / HTTP/1.1\r\nHost: a\r\n${head}`);
       await until(() => isRead());
@@ -310,9 +296,10 @@ function lockedResponse(): Response {
   return response;
 }
 
-describe.each(stores)('$name', ({ opened }) => {
+describe.each(stores)('$name', async ({ opened }) => {
+  const { store, behind } = await opened({}, ofSuite);
+
   test('leaves a body alone that it does not begin to read', async () => {
-    const { store } = await opened();
     const stream = Readable.from(HALVES);
     await expect(store.put(stream, { size: 2, maxBytes: 1 })).rejects.toMatchObject({
       code: 'too_large',
@@ -324,7 +311,6 @@ describe.each(stores)('$name', ({ opened }) => {
   });
 
   test('survives a stream that fails before it is read', async () => {
-    const { store } = await opened();
     const stream = new PassThrough();
     const put = store.put(stream);
     stream.destroy(new Error('gone'));
@@ -332,7 +318,6 @@ describe.each(stores)('$name', ({ opened }) => {
   });
 
   test('reports why a body failed, even if it cannot be stopped either', async () => {
-    const { store } = await opened();
     const broken = (chunk: () => IteratorResult<string>) => ({
       [Symbol.iterator]: () => ({
         next: chunk,
@@ -352,7 +337,6 @@ describe.each(stores)('$name', ({ opened }) => {
   });
 
   test('stops a stalled stream when the upload is aborted', async () => {
-    const { store } = await opened();
     const stalled = new PassThrough();
     stalled.write('a');
     let isCancelled = false;
@@ -376,13 +360,9 @@ describe.each(stores)('$name', ({ opened }) => {
   });
 
   test('leaves the connection of a refused request for the answer', async () => {
-    const { store } = await opened();
-    const server = createServer((request, response) => {
+    const url = await serve((request, response) => {
       store.put(request, { maxBytes: 1000 }).catch(({ code }) => response.end(code));
-    }).listen(0, '127.0.0.1');
-    onTestFinished(() => void server.close());
-    await until(() => server.listening);
-    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+    });
     const chunked = new Blob([Buffer.alloc(100_000)]).stream();
     for (const body of [Buffer.alloc(100_000), chunked]) {
       const answer = await fetch(url, { method: 'POST', body, duplex: 'half' } as RequestInit);
@@ -391,17 +371,17 @@ describe.each(stores)('$name', ({ opened }) => {
   });
 
   test('a File keeps its name and type where the options have them undefined', async () => {
-    const { store } = await opened();
     const own = { name: 'a.txt', type: 'text/css' };
     const file = new File([TEXT], own.name, { type: own.type });
     const nothing = { name: undefined, type: undefined };
     expect(await store.put(file, nothing)).toMatchObject(own);
     expect(await store.putAll([{ body: file, ...nothing }])).toMatchObject([own]);
     expect(await store.put(file, { name: 'b.txt' })).toMatchObject({ ...own, name: 'b.txt' });
+    const blob = new Blob([TEXT], { type: own.type });
+    expect(await store.put(blob)).toMatchObject({ name: '', type: own.type });
   });
 
   test('putFile stores a file of the disk, with its name and length', async () => {
-    const { store, behind } = await opened();
     const folder = temporaryFolder();
     const path = join(folder, 'Grüße #1.txt');
     writeFileSync(path, TEXT);
@@ -440,9 +420,8 @@ test('an unfinished upload takes every kind of body, and none twice', async () =
 });
 
 test('direct mode takes every kind of body, and none twice', async () => {
-  const cluster = await startTestCluster();
-  onTestFinished(() => cluster.close());
-  const store = await openStore({ trackers: cluster.trackers, directMaxWait: '20ms' });
+  const { trackers } = await testCluster();
+  const store = await openStore({ trackers, directMaxWait: '20ms' });
   for (const { name, make } of [...again, ...once]) {
     const receipt = await store.put(await make(), { mode: 'direct' });
     expect([name, await contentOf(store, receipt)]).toEqual([name, TEXT]);

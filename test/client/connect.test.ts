@@ -1,14 +1,12 @@
 import { randomBytes } from 'node:crypto';
-import { once } from 'node:events';
-import { createServer, type RequestListener } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { connect as connectSocket, createServer as createProxy, type Socket } from 'node:net';
+import { connect as connectSocket, createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { isStoreError, type Store } from '@stevedore/client';
 import { type ConnectOptions, connect, GatewayRefusal } from '@stevedore/client/connect';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { execFileSync } from '../support/child-process.js';
+import { serving } from '../support/serving.js';
 import { openGateway as gateway } from '../support/store.js';
 
 /** What only a store over HTTP has to get right; what it shares with `open()` is in store.test.ts. */
@@ -19,17 +17,6 @@ function connected(url: string, options: ConnectOptions = {}): Store {
   return store;
 }
 
-/** A server that answers as it is told, in place of a gateway. */
-async function server(listener: RequestListener): Promise<string> {
-  const started = createServer(listener).listen(0, '127.0.0.1');
-  await once(started, 'listening');
-  onTestFinished(() => {
-    started.closeAllConnections();
-    started.close();
-  });
-  return `http://127.0.0.1:${(started.address() as AddressInfo).port}`;
-}
-
 /** A proxy in front of a gateway that does to the first connections what it is told. */
 async function proxy(
   url: string,
@@ -37,7 +24,7 @@ async function proxy(
 ) {
   const port = Number(new URL(url).port);
   let count = 0;
-  const started = createProxy((outside) => {
+  const started = createServer((outside) => {
     const inside = connectSocket(port, '127.0.0.1');
     for (const socket of [inside, outside]) socket.on('error', () => undefined);
     outside.pipe(inside);
@@ -45,10 +32,8 @@ async function proxy(
     outside.on('close', () => inside.destroy());
     count += 1;
     breaking(count, inside, outside);
-  }).listen(0, '127.0.0.1');
-  await once(started, 'listening');
-  onTestFinished(() => void started.close());
-  return `http://127.0.0.1:${(started.address() as AddressInfo).port}`;
+  });
+  return serving(started);
 }
 
 test('is loaded without a native module', () => {
@@ -151,7 +136,7 @@ describe('uploads', () => {
   });
 
   test('pull a body no faster than the gateway takes it', async () => {
-    const url = await server((request) => void request.once('readable', () => undefined));
+    const url = await serving((request) => void request.once('readable', () => undefined));
     const store = connected(url, { answerTimeout: 300, retryTime: 0 });
     let pulled = 0;
     const body = async function* () {
@@ -163,7 +148,7 @@ describe('uploads', () => {
   });
 
   test('whose bytes are stored wrongly are not acknowledged', async () => {
-    const url = await server((request, response) => {
+    const url = await serving((request, response) => {
       request.resume();
       const info = { name: '', type: 't/t', size: 5, crc32: '00000000', state: 'staged' };
       const receipt = { ...info, key: 'x', stagedAt: new Date().toISOString() };
@@ -186,7 +171,7 @@ describe('reads', () => {
       stalled: () => undefined,
     };
     for (const [name, change] of Object.entries(answers)) {
-      const url = await server(async ({ url: path = '', headers }, response) => {
+      const url = await serving(async ({ url: path = '', headers }, response) => {
         const answer = await fetch(behind.url + path, {
           headers: { accept: String(headers.accept) },
         });
@@ -218,12 +203,12 @@ describe('reads', () => {
       else inside.pipe(outside);
     });
     expect((await (await connected(url).get(key)).bytes()).toString()).toBe('again');
-    const deaf = connected(await server(() => undefined));
+    const deaf = connected(await serving(() => undefined));
     const controller = new AbortController();
     const get = deaf.get(key, { signal: controller.signal });
     controller.abort();
     await expect(get).rejects.toMatchObject({ code: 'aborted' });
-    const late = connected(await server(() => undefined), { answerTimeout: 50, retryTime: 200 });
+    const late = connected(await serving(() => undefined), { answerTimeout: 50, retryTime: 200 });
     await expect(late.stat(key)).rejects.toMatchObject({ code: 'storage_unavailable' });
   });
 
@@ -240,7 +225,7 @@ describe('reads', () => {
       [503, '{"code":"partner_away","detail":"No partner."}', 'partner_away'],
     ];
     for (const [status, body, code] of answers) {
-      const url = await server((_, response) => void response.writeHead(status).end(body));
+      const url = await serving((_, response) => void response.writeHead(status).end(body));
       const failure = await connected(url, { retryTime: 0 })
         .stat('AAAAAAAAAAAAAAAAAAAAAA')
         .catch((error) => error);
@@ -284,11 +269,11 @@ test('a refusal is waited out as long as it asks, within the time for retries', 
   const { url: behind } = await gateway();
   const refusing = async (): Promise<{ readonly url: string; readonly asked: () => number }> => {
     let asked = 0;
-    const url = await server(async (request, response) => {
+    const url = await serving(async (request, response) => {
       asked += 1;
       const body = await buffer(request);
       if (asked === 1) {
-        response.writeHead(503, { 'retry-after': '3' }).end();
+        response.writeHead(503, { 'retry-after': '1' }).end();
         return;
       }
       const answer = await fetch(`${behind}/files`, { method: 'POST', body });
@@ -300,7 +285,7 @@ test('a refusal is waited out as long as it asks, within the time for retries', 
   expect((await connected(patient.url).put('waited')).size).toBe(6);
   expect(patient.asked()).toBe(2);
   const hasty = await refusing();
-  const put = connected(hasty.url, { retryTime: '2s' }).put('not waited');
+  const put = connected(hasty.url, { retryTime: 500 }).put('not waited');
   await expect(put).rejects.toMatchObject({ code: 'storage_unavailable', retryable: true });
   expect(hasty.asked()).toBe(1);
 });

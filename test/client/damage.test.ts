@@ -1,18 +1,14 @@
 import { randomBytes } from 'node:crypto';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import {
-  type FaultyServer,
-  type Received,
-  startTestCluster,
-  type TestCluster,
-} from '@stevedore/bench/cluster';
+import type { FaultyServer, Received, TestCluster } from '@stevedore/bench/cluster';
 import { type DamageEvent, type FileStore, open } from '@stevedore/client';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { downloadFile } from '@stevedore/protocol';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { turnBit } from '../support/rot.js';
 import { temporaryFolder } from '../support/temporary.js';
+import { testCluster } from '../support/test-cluster.js';
 
 const MIB = 2 ** 20;
 const BLOCK = 256 * 1024;
@@ -26,7 +22,7 @@ interface Opened {
 
 /** A store over two storages that keeps nothing on its disk that it need not. */
 async function setup(files: readonly Buffer[]): Promise<Opened & { readonly keys: string[] }> {
-  const cluster = await startTestCluster({ storages: 2 });
+  const cluster = await testCluster({ storages: 2 });
   const directory = temporaryFolder();
   const nothing = { retain: 0, cacheSize: 0, scrubRate: 0, idMaxAge: 0 };
   const options = { trackers: cluster.trackers, directory, ...nothing };
@@ -36,10 +32,7 @@ async function setup(files: readonly Buffer[]): Promise<Opened & { readonly keys
   await first.flush();
   await first.close();
   const store = await open(options);
-  onTestFinished(async () => {
-    await store.close();
-    await cluster.close();
-  });
+  onTestFinished(() => store.close());
   // The newest segment stays in any case.
   await store.put('another');
   await store.flush();
@@ -169,13 +162,10 @@ describe('a large file', () => {
   });
 
   test('whose copy on this disk is damaged is read from FastDFS', async () => {
-    const cluster = await startTestCluster();
+    const cluster = await testCluster();
     const directory = temporaryFolder();
     const store = await open({ idMaxAge: 0, trackers: cluster.trackers, directory });
-    onTestFinished(async () => {
-      await store.close();
-      await cluster.close();
-    });
+    onTestFinished(() => store.close());
     const { key } = await store.put(bytes);
     await store.flush();
     const [name] = readdirSync(join(directory, 'spool'));

@@ -1,22 +1,14 @@
 import { randomBytes } from 'node:crypto';
-import { startTestCluster } from '@stevedore/bench/cluster';
-import { type FileStore, type OpenOptions, open } from '@stevedore/client';
+import type { FileStore, OpenOptions } from '@stevedore/client';
 import { deleteFile, formatFileId, parseFileId, parseSliceId, Status } from '@stevedore/protocol';
-import { describe, expect, onTestFinished, test } from 'vitest';
-import { temporaryFolder } from '../support/temporary.js';
+import { describe, expect, test } from 'vitest';
+import { openStore as openSmall } from '../support/store.js';
+import { testCluster } from '../support/test-cluster.js';
 
 /** Deletion by FastDFS ids: of slices, of large files, of what this store never staged. */
 
-async function openStore(options: OpenOptions = {}): Promise<FileStore> {
-  const store = await open({
-    idMaxAge: 0,
-    directory: temporaryFolder(),
-    directMaxWait: '20ms',
-    ...options,
-  });
-  onTestFinished(() => store.close());
-  return store;
-}
+const openStore = (options: OpenOptions = {}): Promise<FileStore> =>
+  openSmall({ directMaxWait: '20ms', ...options });
 
 async function isGone(store: FileStore, id: string): Promise<boolean> {
   return store.get(id).then(
@@ -60,8 +52,7 @@ describe('a file that was staged here', () => {
 
 describe('a file that was put in direct mode', () => {
   test('is deleted by its key, which is its id', async () => {
-    const cluster = await startTestCluster();
-    onTestFinished(() => cluster.close());
+    const cluster = await testCluster();
     const store = await openStore({ trackers: cluster.trackers });
     const { key } = await store.put('alone', { mode: 'direct' });
     await store.delete(key);
@@ -88,8 +79,7 @@ describe('a file that was put in direct mode', () => {
   });
 
   test('stays where the storage knows no slices, and that is said', async () => {
-    const cluster = await startTestCluster();
-    onTestFinished(() => cluster.close());
+    const cluster = await testCluster();
     const store = await openStore({ trackers: cluster.trackers });
     const put = (text: string) => store.put(text, { mode: 'direct', group: 'page' });
     const [first] = await Promise.all(['one', 'two'].map(put));
@@ -97,16 +87,4 @@ describe('a file that was put in direct mode', () => {
     await expect(store.delete(first!.key)).rejects.toMatchObject({ code: 'unsupported' });
     expect(String(await (await store.get(first!.key)).bytes())).toBe('one');
   });
-});
-
-test('a File of a form brings its name and type, unless others are given', async () => {
-  const store = await openStore();
-  const form = new FormData();
-  form.set('photo', new File(['bytes'], 'holiday.png', { type: 'image/png' }));
-  const file = form.get('photo') as File;
-  expect(await store.put(file)).toMatchObject({ name: 'holiday.png', type: 'image/png', size: 5 });
-  const named = await store.put(file, { name: 'other', type: 'text/plain' });
-  expect(named).toMatchObject({ name: 'other', type: 'text/plain' });
-  const blob = await store.put(new Blob(['x'], { type: 'text/csv' }));
-  expect(blob).toMatchObject({ name: '', type: 'text/csv' });
 });

@@ -2,22 +2,26 @@ import { randomBytes } from 'node:crypto';
 import { cp } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { discardFileMap, type FileStore, type OpenOptions, open } from '@stevedore/client';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { discardFileMap, type OpenOptions, open } from '@stevedore/client';
+import {
+  afterAll,
+  afterEach,
+  beforeAll,
+  beforeEach,
+  describe,
+  expect,
+  it,
+  onTestFinished,
+} from 'vitest';
 import { needsPostgres, PostgresServer } from '../map/postgres-server.js';
 import { soon } from '../support/soon.js';
 import { temporaryFolder } from '../support/temporary.js';
+import { server } from './servers.js';
 
 /** Several servers, one FastDFS, one map: a key is good at each of them. */
 
 const CONTENT = Buffer.from('the content of a small file');
 const LARGE = Buffer.alloc(3_000_000, 'large');
-
-async function server(options: OpenOptions): Promise<FileStore> {
-  const store = await open({ idMaxAge: 0, directory: temporaryFolder(), ...options });
-  onTestFinished(() => store.close());
-  return store;
-}
 
 /** Two servers; the first has the embedded FastDFS. */
 async function pair(map: string, options: OpenOptions = {}) {
@@ -186,21 +190,30 @@ function suite(newMap: () => string): void {
 // One map is as good as another here: test/map holds them all to one contract.
 describe('servers with a map', () => {
   if (needsPostgres.missing) return suite(sqlite);
-  let server: PostgresServer;
-  beforeAll(async () => {
-    server = await PostgresServer.start(true);
-  });
-  afterAll(() => server.stop());
-  suite(() => server.newDatabase());
+  suite(() => database.newDatabase());
 });
 
+let database: PostgresServer;
+beforeAll(async () => {
+  if (!needsPostgres.missing) database = await PostgresServer.start(true);
+});
+afterAll(() => database?.stop());
+
 describe.skipIf(needsPostgres.missing)('servers with a map in PostgreSQL', () => {
+  let map: string;
+  beforeEach(() => {
+    map = database.newDatabase();
+  });
+  afterEach(async () => {
+    await database.kill();
+    await database.restart();
+  });
+
   it('tell it of a deletion although the FileMap was lost before it could be told', async () => {
-    const database = await PostgresServer.start();
     const directory = temporaryFolder();
-    const first = await server({ map: database.url });
+    const first = await server({ map });
     const trackers = first.trackers as string[];
-    const second = await server({ map: database.url, trackers, directory, mergeMaxAge: '1h' });
+    const second = await server({ map, trackers, directory, mergeMaxAge: '1h' });
     for (const store of [first, second]) store.on('error', () => {});
     const [kept, gone] = [await second.put('kept'), await second.put('gone')];
     await second.flush();
@@ -210,24 +223,23 @@ describe.skipIf(needsPostgres.missing)('servers with a map in PostgreSQL', () =>
     await second.close();
     await discardFileMap(directory);
     await database.restart();
-    const again = await server({ map: database.url, trackers, directory });
+    const again = await server({ map, trackers, directory });
     await soon(() => expect(first.get(gone.key)).rejects.toMatchObject({ code: 'not_found' }));
     expect((await (await first.get(kept.key)).bytes()).toString()).toBe('kept');
     await expect(again.get(gone.key)).rejects.toMatchObject({ code: 'not_found' });
   });
 
   it('know each other by the secret that they had, where one starts while the map is away', async () => {
-    const database = await PostgresServer.start();
     const directory = temporaryFolder();
-    const first = await server({ map: database.url });
+    const first = await server({ map });
     const trackers = first.trackers as string[];
-    const before = await server({ map: database.url, trackers, directory });
+    const before = await server({ map, trackers, directory });
     const { secret } = before.deployment!;
     expect(secret).toBe(first.deployment!.secret);
     await before.close();
     first.on('error', () => {});
     await database.kill();
-    const again = await server({ map: database.url, trackers, directory });
+    const again = await server({ map, trackers, directory });
     again.on('error', () => {});
     expect(again.deployment!.secret).toBe(secret);
     expect(again.stats().map!.isMapAvailable).toBe(false);
@@ -237,8 +249,7 @@ describe.skipIf(needsPostgres.missing)('servers with a map in PostgreSQL', () =>
   });
 
   it('wait for a map that hangs once, for less than a statement may take', async () => {
-    const database = await PostgresServer.start();
-    const { first, second } = await pair(database.url);
+    const { first, second } = await pair(map);
     for (const store of [first, second]) store.on('error', () => {});
     const { key } = await first.put('staged');
     const unavailable = { code: 'storage_unavailable' };
@@ -263,8 +274,7 @@ describe.skipIf(needsPostgres.missing)('servers with a map in PostgreSQL', () =>
   });
 
   it('go on while the map is away, and tell it afterwards', async () => {
-    const database = await PostgresServer.start();
-    const { first, second } = await pair(database.url);
+    const { first, second } = await pair(map);
     const errors: Error[] = [];
     for (const store of [first, second]) store.on('error', (error) => errors.push(error));
     const before = await first.put('before');

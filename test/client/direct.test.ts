@@ -2,31 +2,18 @@ import { randomBytes } from 'node:crypto';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
-import { startTestCluster, type TestCluster } from '@stevedore/bench/cluster';
-import { type FileStore, type OpenOptions, open, type Receipt } from '@stevedore/client';
+import type { TestCluster } from '@stevedore/bench/cluster';
+import type { FileStore, OpenOptions, Receipt } from '@stevedore/client';
 import { parseFileId, parseSliceId } from '@stevedore/protocol';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
+import { openStore } from '../support/store.js';
 import { temporaryFolder } from '../support/temporary.js';
+import { testCluster } from '../support/test-cluster.js';
 
 /** Files that go to FastDFS at once, past the container. */
 
-async function storeOn(cluster: TestCluster, options: OpenOptions = {}): Promise<FileStore> {
-  const store = await open({
-    idMaxAge: 0,
-    directory: temporaryFolder(),
-    trackers: cluster.trackers,
-    directMaxWait: '20ms',
-    ...options,
-  });
-  onTestFinished(() => store.close());
-  return store;
-}
-
-async function clusterOfTest(): Promise<TestCluster> {
-  const cluster = await startTestCluster();
-  onTestFinished(() => cluster.close());
-  return cluster;
-}
+const storeOn = ({ trackers }: TestCluster, options: OpenOptions = {}): Promise<FileStore> =>
+  openStore({ trackers, directMaxWait: '20ms', ...options });
 
 function sliceOf({ fileId }: Receipt) {
   return parseSliceId(parseFileId(fileId!)!);
@@ -35,7 +22,7 @@ function sliceOf({ fileId }: Receipt) {
 describe('put in direct mode', () => {
   test('is acknowledged with an id once FastDFS has it, and leaves nothing here', async () => {
     const directory = temporaryFolder();
-    const store = await storeOn(await clusterOfTest(), { directory });
+    const store = await storeOn(await testCluster(), { directory });
     const bytes = randomBytes(20_000);
     const receipt = await store.put(bytes, { mode: 'direct', name: 'a.jpg' });
     expect(receipt).toMatchObject({ state: 'merged', size: 20_000, crc32: crc32(bytes) });
@@ -47,7 +34,7 @@ describe('put in direct mode', () => {
   });
 
   test('writes the files of a group side by side into one file of one storage', async () => {
-    const cluster = await clusterOfTest();
+    const cluster = await testCluster();
     const store = await storeOn(cluster, { directMaxWait: '200ms' });
     const bodies = Array.from({ length: 12 }, (_, index) => randomBytes(500 + index * 700));
     const receipts = await Promise.all(
@@ -78,10 +65,8 @@ describe('put in direct mode', () => {
   });
 
   test('does not wait once enough has been collected', async () => {
-    const store = await storeOn(await clusterOfTest(), {
-      directMaxWait: '1h',
-      directBuffer: '64KiB',
-    });
+    const slow = { directMaxWait: '1h', directBuffer: '64KiB' };
+    const store = await storeOn(await testCluster(), slow);
     const receipts = await Promise.all(
       Array.from({ length: 8 }, () =>
         store.put(randomBytes(8192), { mode: 'direct', group: 'page' }),
@@ -91,7 +76,7 @@ describe('put in direct mode', () => {
   });
 
   test('writes what is collected when the store is flushed or closed', async () => {
-    const store = await storeOn(await clusterOfTest(), { directMaxWait: '1h' });
+    const store = await storeOn(await testCluster(), { directMaxWait: '1h' });
     const first = store.put('first', { mode: 'direct' });
     await new Promise((resolve) => setImmediate(resolve));
     await store.flush();
@@ -103,7 +88,7 @@ describe('put in direct mode', () => {
   });
 
   test('takes empty files and large ones', async () => {
-    const store = await storeOn(await clusterOfTest(), { smallFileLimit: '64KiB' });
+    const store = await storeOn(await testCluster(), { smallFileLimit: '64KiB' });
     const large = randomBytes(300_000);
     const { fileId } = await store.put(large, { mode: 'direct', name: 'film.mp4', group: 'g' });
     expect((await (await store.get(fileId!)).bytes()).equals(large)).toBe(true);
@@ -115,23 +100,19 @@ describe('put in direct mode', () => {
   });
 
   test('is refused when FastDFS is away, and tells so', async () => {
-    const cluster = await clusterOfTest();
+    const cluster = await testCluster();
     const store = await storeOn(cluster);
     await cluster.close();
     const outcomes = await Promise.allSettled(
       ['a', 'b', 'c'].map((text) => store.put(text, { mode: 'direct', group: 'g' })),
     );
-    for (const outcome of outcomes) {
-      expect(outcome).toMatchObject({
-        status: 'rejected',
-        reason: { code: 'storage_unavailable' },
-      });
-    }
+    const refused = { status: 'rejected', reason: { code: 'storage_unavailable' } };
+    for (const outcome of outcomes) expect(outcome).toMatchObject(refused);
     expect(store.stats()).toMatchObject({ failedUploads: 3, stagedFiles: 0 });
   });
 
   test('does not promise what it cannot keep', async () => {
-    const store = await storeOn(await clusterOfTest());
+    const store = await storeOn(await testCluster());
     const expiring = store.put('x', { mode: 'direct', expiresAt: new Date(Date.now() + 1000) });
     await expect(expiring).rejects.toMatchObject({ code: 'invalid_option' });
   });

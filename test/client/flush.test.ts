@@ -1,45 +1,32 @@
-import { join } from 'node:path';
-import { startTestCluster, type TestCluster } from '@stevedore/bench/cluster';
-import { type FileStore, open, type Store } from '@stevedore/client';
+import type { FileStore } from '@stevedore/client';
 import { connect } from '@stevedore/client/connect';
 import { FastdfsClient } from '@stevedore/fastdfs';
-import { startGateway } from '@stevedore/gateway';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { writeKeyFile } from '../../gateway/dist/access/api-keys.js';
-import { newKey } from '../gateway/guarded.js';
+import { SCOPES } from '../../gateway/dist/access/api-keys.js';
+import { keyFile, newKey } from '../gateway/guarded.js';
 import { until } from '../support/staging.js';
-import { temporaryFolder } from '../support/temporary.js';
+import { type Opened, openGateway, openStore } from '../support/store.js';
+import { testCluster } from '../support/test-cluster.js';
 
 /** `flush`: what is staged is in FastDFS and has its ids, long before its age demands it. */
 
 /** A trunk of a few small files is not full, and would be joined for an hour. */
 const SLOW = { mergeMaxAge: '1h', idMaxAge: '1h', logLevel: 'silent' } as const;
+const LARGE = { trunkSize: '64MiB', smallFileLimit: '4MiB', maxFileSize: '64MiB' } as const;
 const CONTENT = Buffer.from('a small file');
-
-interface Opened {
-  readonly store: Store;
-  /** The one that stages its files. */
-  readonly behind: FileStore;
-}
 
 async function opened(options: object = {}): Promise<Opened> {
   const { logLevel: _, ...how } = SLOW;
-  const store = await open({ directory: temporaryFolder(), ...how, ...options });
-  onTestFinished(() => store.close());
+  const store = await openStore({ ...LARGE, ...how, ...options });
   store.on('error', () => undefined);
   return { store, behind: store };
 }
 
 async function connected(options: object = {}): Promise<Opened> {
-  const directory = temporaryFolder();
-  const apiKeys = join(directory, 'keys.json');
-  const { key, text } = newKey({ scopes: ['read', 'write', 'list', 'delete', 'admin'] });
-  await writeKeyFile(apiKeys, [key]);
-  const ports = { port: 0, trackerPort: 0, storagePort: 0 } as const;
-  const own = { ...ports, ...SLOW, directory: join(directory, 'store'), apiKeys };
-  const gateway = await startGateway({ ...own, ...options });
-  onTestFinished(() => gateway.close());
-  const store = connect({ url: gateway.url, apiKey: text });
+  const admin = newKey({ scopes: SCOPES });
+  const apiKeys = await keyFile(admin);
+  const gateway = await openGateway({ ...LARGE, ...SLOW, apiKeys, ...options });
+  const store = connect({ url: gateway.url, apiKey: admin.text });
   onTestFinished(() => store.close());
   return { store, behind: gateway.store };
 }
@@ -48,13 +35,6 @@ async function expectDownload({ trackers }: FileStore, fileId: string, expected:
   const client = new FastdfsClient({ trackers });
   onTestFinished(() => client.close());
   expect(Buffer.compare(await client.downloadBytes(fileId), expected)).toBe(0);
-}
-
-/** Closed behind the store that uses it. */
-async function cluster(): Promise<TestCluster> {
-  const started = await startTestCluster();
-  onTestFinished(() => started.close());
-  return started;
 }
 
 describe.each([
@@ -86,7 +66,7 @@ describe.each([
   });
 
   test('without a storage it says what stops it, and loses nothing', async () => {
-    const { trackers, storages } = await cluster();
+    const { trackers, storages } = await testCluster();
     const { store } = await openOne({ trackers });
     const { key } = await store.put(CONTENT);
     for (const storage of storages) await storage.close();
@@ -147,7 +127,7 @@ test('files of a trunk that would have been joined have their ids, and the store
 });
 
 test('a flush that the closing of the store ends says so', async () => {
-  const { trackers, storages } = await cluster();
+  const { trackers, storages } = await testCluster();
   const { behind: store } = await opened({ trackers });
   await store.put(CONTENT);
   for (const storage of storages) await storage.close();
@@ -155,28 +135,4 @@ test('a flush that the closing of the store ends says so', async () => {
   await until(() => store.stats().sendRetries > 0);
   await store.close();
   await flushing;
-});
-
-test('a gateway flushes for a key with the scope admin, and for no other', async () => {
-  const directory = temporaryFolder();
-  const apiKeys = join(directory, 'keys.json');
-  const admin = newKey({ scopes: ['admin'] });
-  const writes = newKey({ scopes: ['read', 'write', 'list', 'delete'] });
-  await writeKeyFile(apiKeys, [admin.key, writes.key]);
-  const ports = { port: 0, trackerPort: 0, storagePort: 0 } as const;
-  const own = { ...ports, ...SLOW, directory: join(directory, 'store') };
-  const guarded = await startGateway({ ...own, apiKeys });
-  onTestFinished(() => guarded.close());
-  const flush = async (url: string, key = '', query = '') => {
-    const headers: Record<string, string> = key === '' ? {} : { 'x-api-key': key };
-    return (await fetch(`${url}/flush${query}`, { method: 'POST', headers })).status;
-  };
-  expect(await flush(guarded.url)).toBe(401);
-  expect(await flush(guarded.url, writes.text)).toBe(403);
-  expect(await flush(guarded.url, admin.text)).toBe(200);
-  expect(await flush(guarded.url, admin.text, '?timeout-ms=x')).toBe(400);
-  expect(await flush(guarded.url, admin.text, '?timeout-ms=3600001')).toBe(400);
-  const openToAll = await startGateway({ ...own, directory: join(directory, 'other') });
-  onTestFinished(() => openToAll.close());
-  expect(await flush(openToAll.url)).toBe(401);
 });

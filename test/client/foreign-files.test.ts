@@ -1,6 +1,4 @@
-import { once } from 'node:events';
-import { createServer, type RequestListener } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { RequestListener } from 'node:http';
 import { Readable } from 'node:stream';
 import { crc32 } from 'node:zlib';
 import { FileCache } from '@stevedore/cache';
@@ -13,6 +11,7 @@ import {
   type ForeignFilesParts,
 } from '../../packages/client/dist/deployment/foreign-files.js';
 import { MissingFiles } from '../../packages/client/dist/missing-files.js';
+import { serving } from '../support/serving.js';
 import { PEERS, proven, tellFacts, tellProblem } from './peer-answers.js';
 
 /** Files of other servers, where the map, FastDFS and the file's gateway say different things. */
@@ -60,13 +59,10 @@ async function scene(given: Scene): Promise<Asked> {
   const { map, gateway = refuse, places = [], readMapped, held } = given;
   const removed: Buffer[] = [];
   const urls: string[] = [];
-  const server = createServer((request, response) => {
+  const url = await serving((request, response) => {
     urls.push(request.url!);
     if (gateway !== 'unknown') proven(gateway)(request, response);
-  }).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  const url = `http://127.0.0.1:${port}`;
+  });
   let answers = map;
   const deployment = {
     origin: 7,
@@ -102,11 +98,7 @@ async function scene(given: Scene): Promise<Asked> {
     now: Date.now,
     ...(held && { held: { find: async () => held } }),
   });
-  onTestFinished(async () => {
-    await files.close();
-    server.closeAllConnections();
-    server.close();
-  });
+  onTestFinished(() => files.close());
   return { urls, files, missing, removed };
 }
 

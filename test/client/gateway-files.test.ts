@@ -2,7 +2,6 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { createServer, type RequestListener, type Server } from 'node:http';
 import { createServer as createSecureServer } from 'node:https';
-import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -20,6 +19,7 @@ import {
 } from '../../packages/client/dist/deployment/peer-seals.js';
 import { execFileSync } from '../support/child-process.js';
 import { hasCommand, requirement } from '../support/requirements.js';
+import { serving } from '../support/serving.js';
 import { temporaryFolder } from '../support/temporary.js';
 import { factsOf, PEERS, proven, tellFacts } from './peer-answers.js';
 
@@ -49,18 +49,12 @@ async function peer(
   listener: RequestListener,
   options: Partial<GatewayFilesOptions> = {},
 ): Promise<{ files: GatewayFiles; server: Server }> {
-  const server = createServer(proven(listener)).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  const files = new GatewayFiles(`http://127.0.0.1:${port}`, {
+  const server = createServer(proven(listener));
+  const files = new GatewayFiles(await serving(server), {
     ...{ connections: 2, maxRequests: 100, connectTimeoutMs: 1000, answerTimeoutMs: 1000 },
     ...{ peers: PEERS, ...options },
   });
-  onTestFinished(async () => {
-    await files.close();
-    server.closeAllConnections();
-    server.close();
-  });
+  onTestFinished(() => files.close());
   return { files, server };
 }
 
@@ -294,11 +288,9 @@ it.skipIf(needsOpenssl.missing)(
         requests += 1;
         response.end();
       },
-    ).listen(0, '127.0.0.1');
+    );
     server.on('tlsClientError', () => undefined);
-    await once(server, 'listening');
-    onTestFinished(() => void server.close());
-    const files = new GatewayFiles(`https://127.0.0.1:${(server.address() as AddressInfo).port}`, {
+    const files = new GatewayFiles((await serving(server)).replace('http:', 'https:'), {
       ...{ connections: 2, maxRequests: 100, connectTimeoutMs: 1000, answerTimeoutMs: 1000 },
       peers: PEERS,
     });

@@ -1,12 +1,12 @@
 import { randomBytes } from 'node:crypto';
-import { startTestCluster } from '@stevedore/bench/cluster';
-import { type FileStore, type OpenOptions, open } from '@stevedore/client';
+import type { FileStore, OpenOptions } from '@stevedore/client';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { parseFileId, parseSliceId } from '@stevedore/protocol';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { Random } from '../support/random.js';
-import { emptied } from '../support/store.js';
+import { emptied, openStore as openSmall } from '../support/store.js';
 import { temporaryFolder } from '../support/temporary.js';
+import { testCluster } from '../support/test-cluster.js';
 
 /** Affinity groups on their way: into the trunk side by side, out of it together. */
 
@@ -16,27 +16,15 @@ interface TestFile {
   readonly bytes: Buffer;
 }
 
-async function openStore(options: OpenOptions): Promise<FileStore> {
-  const store = await open({
-    idMaxAge: 0,
-    directory: temporaryFolder(),
-    trunkSize: '4MiB',
-    smallFileLimit: '1MiB',
-    mergeMaxAge: '1h',
-    // Nothing stays on this machine: every read goes to FastDFS.
-    retain: 0,
+/** Nothing stays on this machine: every read goes to FastDFS. */
+const openStore = (options: OpenOptions): Promise<FileStore> =>
+  openSmall({
+    ...{ trunkSize: '4MiB', smallFileLimit: '1MiB', mergeMaxAge: '1h', retain: 0 },
     ...options,
   });
-  onTestFinished(() => store.close());
-  return store;
-}
 
-/** A stock cluster: it knows trunks as files and nothing of slices. */
-async function stockTrackers(): Promise<readonly string[]> {
-  const cluster = await startTestCluster();
-  onTestFinished(() => cluster.close());
-  return cluster.trackers;
-}
+/** Of a stock cluster: it knows trunks as files and nothing of slices. */
+const stockTrackers = async (): Promise<readonly string[]> => (await testCluster()).trackers;
 
 /** A store with the files of three groups, which came in mixed; nothing of them is local. */
 async function filledStore(
@@ -78,30 +66,6 @@ function countDownloads(): { offset: number; length: number }[] {
   onTestFinished(() => spy.mockRestore());
   return downloads;
 }
-
-test('files in memory make way for others where they were read longest ago', async () => {
-  const own = { directory: temporaryFolder(), trackers: await stockTrackers() };
-  const filling = await openStore(own);
-  const keys: string[] = [];
-  for (let index = 0; index < 9; index += 1) {
-    keys.push((await filling.put(Buffer.alloc(19_000, index))).key);
-  }
-  await filling.flush();
-  await filling.close();
-  // Half is for files just uploaded: room for seven, and one more that is not known to be read again.
-  const store = await emptied(await openStore({ ...own, cacheSize: '320KiB', readAhead: 0 }));
-  const downloads = countDownloads();
-  /** Whether it is downloaded. */
-  const isRead = async (index: number) => {
-    downloads.length = 0;
-    const bytes = await (await store.get(keys[index]!)).bytes();
-    expect(bytes.equals(Buffer.alloc(19_000, index))).toBe(true);
-    return downloads.length > 0;
-  };
-  for (let index = 0; index < 8; index += 1) expect(await isRead(index)).toBe(true);
-  expect([await isRead(0), await isRead(7), await isRead(8)]).toEqual([false, false, true]);
-  expect([await isRead(0), await isRead(7), await isRead(1)]).toEqual([false, false, true]);
-});
 
 async function isSound(store: FileStore, handle: string, { bytes }: TestFile): Promise<boolean> {
   return (await (await store.get(handle)).bytes()).equals(bytes);

@@ -52,16 +52,6 @@ describe('open', () => {
     expect(key).toHaveLength(22);
   });
 
-  test('ready when all is well', async () => {
-    const store = await openStore();
-    expect(await store.ready()).toEqual({
-      ready: true,
-      accepting: true,
-      trackerReachable: true,
-      problems: [],
-    });
-  });
-
   test('a port that is taken is named', async () => {
     const server = createServer().listen(0, '127.0.0.1');
     await new Promise((resolve) => server.once('listening', resolve));

@@ -1,15 +1,15 @@
 import { randomBytes } from 'node:crypto';
-import { refuse, startTestCluster } from '@stevedore/bench/cluster';
+import { refuse } from '@stevedore/bench/cluster';
 import { open, openForUpkeep } from '@stevedore/client';
 import { fetchOnePathBinlog, uploadFile } from '@stevedore/protocol';
 import { expect, onTestFinished, test } from 'vitest';
 import { temporaryFolder } from '../support/temporary.js';
+import { testCluster } from '../support/test-cluster.js';
 
 /** What a cluster has of a store and no record names, found by the lists of its storages. */
 
 async function twice(storages: number) {
-  const cluster = await startTestCluster({ storages });
-  onTestFinished(() => cluster.close());
+  const cluster = await testCluster({ storages });
   const directory = temporaryFolder();
   const options = { trackers: cluster.trackers, directory };
   const store = await open(options);

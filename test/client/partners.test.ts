@@ -1,8 +1,6 @@
-import { once } from 'node:events';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { MapError } from '@stevedore/map';
-import { expect, it, onTestFinished } from 'vitest';
+import { expect, it } from 'vitest';
 import type { Deployment } from '../../packages/client/dist/deployment/deployment.js';
 import { Gateways, type GatewaysParts } from '../../packages/client/dist/deployment/gateways.js';
 import { Partners } from '../../packages/client/dist/deployment/partners.js';
@@ -11,6 +9,7 @@ import {
   isPeerToken,
   PEER_HEADER,
 } from '../../packages/client/dist/deployment/peer-seals.js';
+import { serving } from '../support/serving.js';
 import { PEERS } from './peer-answers.js';
 
 /** The connection over which a gateway sends its copies to its partner, and who else is there. */
@@ -18,7 +17,7 @@ import { PEERS } from './peer-answers.js';
 it('a partner proves that it is a gateway of the deployment before it gets any copy', async () => {
   let proof: (token: string) => string | undefined = () => undefined;
   const received: Buffer[] = [];
-  const server = createServer().listen(0, '127.0.0.1');
+  const server = createServer();
   server.on('connect', ({ method = '', url = '', headers }, socket) => {
     const token = headers[PEER_HEADER];
     if (!isPeerToken(token, PEERS, method, url)) throw new Error('it has no token');
@@ -27,12 +26,7 @@ it('a partner proves that it is a gateway of the deployment before it gets any c
     socket.on('error', () => undefined).on('data', (bytes: Buffer) => received.push(bytes));
     socket.write(`HTTP/1.1 200 OK\r\n${head}\r\n`);
   });
-  await once(server, 'listening');
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const url = await serving(server);
   const deployment = { origin: 7, ...PEERS } as unknown as Deployment;
   const partners = new Partners({ url, ownUrl: '', deployment: Promise.resolve(deployment) });
   const connect = () => partners.connect(AbortSignal.timeout(5000));

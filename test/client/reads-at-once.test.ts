@@ -1,24 +1,22 @@
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
-import { startTestCluster } from '@stevedore/bench/cluster';
-import { open } from '@stevedore/client';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { turnBit } from '../support/rot.js';
+import { openStore } from '../support/store.js';
 import { temporaryFolder } from '../support/temporary.js';
+import { testCluster } from '../support/test-cluster.js';
 
 /** `contentNow`: what can be read without waiting. */
 
 async function setup(options: { readonly cacheSize: number; readonly retain: number | string }) {
-  const cluster = await startTestCluster();
+  const cluster = await testCluster();
   const directory = temporaryFolder();
   const fixed = { trackers: cluster.trackers, directory, scrubRate: 0, idMaxAge: 0 };
   const again = async () => {
-    const store = await open({ ...fixed, ...options });
+    const store = await openStore({ ...fixed, ...options });
     store.on('error', () => undefined);
-    onTestFinished(() => store.close());
     return store;
   };
-  onTestFinished(() => cluster.close());
   return { store: await again(), directory, again };
 }
 

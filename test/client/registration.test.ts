@@ -1,31 +1,23 @@
 import { randomBytes } from 'node:crypto';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { startTestCluster } from '@stevedore/bench/cluster';
-import { type OpenOptions, open } from '@stevedore/client';
-import { FastdfsClient } from '@stevedore/fastdfs';
 import { formatFileId, parseFileId, parseSliceId } from '@stevedore/protocol';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { until } from '../support/staging.js';
+import { openStore } from '../support/store.js';
 import { temporaryFolder } from '../support/temporary.js';
+import { clusterSetup } from '../support/test-cluster.js';
 
 /** Files that another client stored in FastDFS get keys where they are. */
 
 async function setUp() {
-  const cluster = await startTestCluster();
-  const trackers = [`127.0.0.1:${cluster.tracker.port}`];
-  const client = new FastdfsClient({ trackers });
-  onTestFinished(async () => {
-    await client.close();
-    await cluster.close();
-  });
+  const { client, cluster } = await clusterSetup();
   const directory = temporaryFolder();
-  const openStore = async (options: OpenOptions = {}) => {
-    const store = await open({ directory, trackers, idMaxAge: 0, ...options });
-    onTestFinished(() => store.close());
+  const opened = async () => {
+    const store = await openStore({ directory, trackers: cluster.trackers });
     return { ...store, store, register: store.register!.bind(store) };
   };
-  return { client, directory, openStore };
+  return { client, directory, openStore: opened };
 }
 
 test('a file gets a key without being copied, once, and keeps it when the FileMap is lost', async () => {
@@ -89,7 +81,7 @@ test('a registered file expires, and is deleted in FastDFS', async () => {
   const { client, openStore } = await setUp();
   const { store, register } = await openStore();
   const fileId = await client.upload(randomBytes(100), { extension: 'jpg' });
-  const { key, name } = await register(fileId, { expiresAt: new Date(Date.now() + 50) });
+  const { key, name } = await register(fileId, { expiresAt: new Date(Date.now() + 1_000) });
   expect(name).toBe(fileId.slice(fileId.lastIndexOf('/') + 1));
   await until(() =>
     store.stat(key).then(

@@ -64,7 +64,7 @@ async function stores(count: number, options: OpenOptions = {}) {
     between?.();
     return openOne(index);
   };
-  return { all, directories, reopen };
+  return { all, first: all[0]!, second: all[1]!, directories, reopen };
 }
 
 const notFound = { code: 'not_found' };
@@ -100,8 +100,9 @@ describe('a file of a sibling', () => {
   });
 
   it('is gone where its deletion by another server was heard first, from memory too', async () => {
-    const { all } = await stores(2, { map: `sqlite:${join(temporaryFolder(), 'map.db')}` });
-    const [first, second] = all as [FileStore, FileStore];
+    const { first, second } = await stores(2, {
+      map: `sqlite:${join(temporaryFolder(), 'map.db')}`,
+    });
     const { key } = await first.put(CONTENT);
     await (await second.get(key)).bytes();
     const known = second.cached!.get(key)!;
@@ -114,8 +115,7 @@ describe('a file of a sibling', () => {
   });
 
   it('is gone everywhere once it is deleted anywhere, from memory too', async () => {
-    const { all } = await stores(2);
-    const [first, second] = all as [FileStore, FileStore];
+    const { all, first, second } = await stores(2);
     const one = await first.put(CONTENT);
     const two = await first.put(CONTENT);
     const three = await first.put(CONTENT);
@@ -138,8 +138,7 @@ describe('a file of a sibling', () => {
   });
 
   it('is read after its bytes have moved: merged, compacted, its segment removed', async () => {
-    const { all, directories } = await stores(2, { retain: 0, cacheSize: 0 });
-    const [first, second] = all as [FileStore, FileStore];
+    const { first, second, directories } = await stores(2, { retain: 0, cacheSize: 0 });
     const receipts = [];
     for (let index = 0; index < 40; index += 1) {
       receipts.push(await first.put(Buffer.alloc(50_000, String(index))));
@@ -158,8 +157,7 @@ describe('a file of a sibling', () => {
   });
 
   it('is read while its owner is away, and 404 is said only of what cannot exist', async () => {
-    const { all, reopen, directories } = await stores(2);
-    const [first, second] = all as [FileStore, FileStore];
+    const { first, second, reopen, directories } = await stores(2);
     const { key } = await first.put(CONTENT);
     await first.close();
     expect(await (await second.get(key)).bytes()).toEqual(CONTENT);
@@ -176,8 +174,7 @@ describe('a file of a sibling', () => {
   });
 
   it('of which the FileMap cannot be read is not said to be gone', async () => {
-    const { all, directories } = await stores(2);
-    const [first, second] = all as [FileStore, FileStore];
+    const { first, second, directories } = await stores(2);
     const { key } = await first.put(CONTENT);
     await first.close();
     for (const suffix of ['', '-wal', '-shm']) {
@@ -188,8 +185,7 @@ describe('a file of a sibling', () => {
   });
 
   it('is found by the mark of its upload', async () => {
-    const { all } = await stores(2);
-    const [first, second] = all as [FileStore, FileStore];
+    const { first, second } = await stores(2);
     const once = Buffer.alloc(16, 7);
     const receipt = await first.put(CONTENT, { once });
     expect(await second.findOnce(once)).toMatchObject([{ key: receipt.key }]);
@@ -209,28 +205,26 @@ it('a copy of a directory beside it is refused', async () => {
   ).rejects.toMatchObject({ code: 'directory_unusable' });
 });
 
-describe('a file of a sibling that FastDFS has lost', () => {
-  it('is missing at every process, and found out by any', async () => {
-    const { all } = await stores(2, { retain: 0, cacheSize: 0 });
-    const [owner, other] = all as [FileStore, FileStore];
-    const errors: string[] = [];
-    for (const store of all) store.on('error', (error) => errors.push((error as StoreError).code));
-    const { key } = await owner.put(LARGE);
-    await owner.flush();
-    const id = await owner.settled(key);
-    await expect.poll(async () => (await owner.locate(key)).disk).toBeUndefined();
-    const client = new FastdfsClient({ trackers: owner.trackers });
-    await client.delete(id);
-    await client.close();
-    const missing = { code: 'missing_in_fastdfs' };
-    for (const store of [other, owner]) {
-      for (const name of [key, id]) {
-        const file = await store.get(name).catch(() => undefined);
-        await expect(file?.bytes() ?? store.get(name)).rejects.toMatchObject(missing);
-        await expect(store.stat(name)).rejects.toMatchObject(missing);
-      }
-      expect(store.stats().missingInFastdfs).toBe(1);
+it('a file of a sibling that FastDFS has lost is missing at every process, and found out by any', async () => {
+  const { all } = await stores(2, { retain: 0, cacheSize: 0 });
+  const [owner, other] = all as [FileStore, FileStore];
+  const errors: string[] = [];
+  for (const store of all) store.on('error', (error) => errors.push((error as StoreError).code));
+  const { key } = await owner.put(LARGE);
+  await owner.flush();
+  const id = await owner.settled(key);
+  await expect.poll(async () => (await owner.locate(key)).disk).toBeUndefined();
+  const client = new FastdfsClient({ trackers: owner.trackers });
+  await client.delete(id);
+  await client.close();
+  const missing = { code: 'missing_in_fastdfs' };
+  for (const store of [other, owner]) {
+    for (const name of [key, id]) {
+      const file = await store.get(name).catch(() => undefined);
+      await expect(file?.bytes() ?? store.get(name)).rejects.toMatchObject(missing);
+      await expect(store.stat(name)).rejects.toMatchObject(missing);
     }
-    expect(errors).toEqual([missing.code, missing.code]);
-  });
+    expect(store.stats().missingInFastdfs).toBe(1);
+  }
+  expect(errors).toEqual([missing.code, missing.code]);
 });

@@ -4,7 +4,8 @@ import { buffer } from 'node:stream/consumers';
 import { type FileStore, isStoreError } from '@stevedore/client';
 import { describe, expect, test } from 'vitest';
 import { until } from '../support/staging.js';
-import { openStore, stores } from '../support/store.js';
+import { stores } from '../support/store.js';
+import { ofSuite } from '../support/temporary.js';
 
 async function* slowly(bytes: Buffer, step = 1000): AsyncGenerator<Buffer> {
   for (let at = 0; at < bytes.length; at += step) {
@@ -13,20 +14,19 @@ async function* slowly(bytes: Buffer, step = 1000): AsyncGenerator<Buffer> {
   }
 }
 
-describe.each(stores)('the store of $name', ({ opened }) => {
+describe.each(stores)('the store of $name', async ({ opened }) => {
+  const shared = await opened({}, ofSuite);
+
   describe('put and get', () => {
     test('give a body in every form', async () => {
-      const { store } = await opened();
+      const { store } = shared;
       const bytes = randomBytes(50_000);
       for (const body of [bytes, slowly(bytes)]) {
-        const receipt = await store.put(body, {
-          name: 'ä/../b.jpg',
-          type: 'image/jpeg',
-          group: 'g',
-        });
-        expect(receipt).toMatchObject({ size: 50_000, state: 'staged', name: 'ä/../b.jpg' });
+        const about = { name: 'ä/../b.jpg', type: 'image/jpeg', group: 'g' };
+        const receipt = await store.put(body, about);
+        expect(receipt).toMatchObject({ ...about, size: 50_000, state: 'staged' });
         const file = await store.get(receipt.key);
-        expect(file).toMatchObject({ type: 'image/jpeg', group: 'g', size: 50_000 });
+        expect(file).toMatchObject({ ...about, size: 50_000 });
         expect((await file.bytes()).equals(bytes)).toBe(true);
         expect((await buffer(file.stream())).equals(bytes)).toBe(true);
         expect(
@@ -127,17 +127,12 @@ describe.each(stores)('the store of $name', ({ opened }) => {
     });
 
     test('an unknown and a malformed handle are told apart', async () => {
-      const { store } = await opened();
+      const { store } = shared;
       await expect(store.get('AaH8MuyOZ8P9wehY5cayhw')).rejects.toMatchObject({
         code: 'not_found',
       });
-      for (const id of [
-        '',
-        'x',
-        '../../etc/passwd',
-        'group1/M00/00/00/..',
-        'AaH8MuyOZ8P9wehY5cayhx',
-      ]) {
+      const malformed = ['', 'x', '../../etc/passwd', 'group1/M00/00/00/..'];
+      for (const id of [...malformed, 'AaH8MuyOZ8P9wehY5cayhx']) {
         await expect(store.get(id), id).rejects.toMatchObject({ code: 'invalid_id' });
       }
       await expect(
@@ -154,7 +149,9 @@ describe.each(stores)('the store of $name', ({ opened }) => {
     });
   });
 
-  describe('what is refused leaves nothing behind', () => {
+  describe('what is refused leaves nothing behind', async () => {
+    const { store, behind } = await opened({}, ofSuite);
+
     async function expectNothing(behind: FileStore): Promise<void> {
       await until(() => behind.stats().uploadsInFlight === 0);
       expect(behind.stats()).toMatchObject({ stagedFiles: 0, stagedBytes: 0 });
@@ -162,7 +159,6 @@ describe.each(stores)('the store of $name', ({ opened }) => {
     }
 
     test('too long a body, announced or not, small or large', async () => {
-      const { store, behind } = await opened();
       const tooLarge = { code: 'too_large' };
       await expect(store.put(randomBytes(101), { maxBytes: 100 })).rejects.toMatchObject(tooLarge);
       await expect(store.put('x', { size: 101, maxBytes: 100 })).rejects.toMatchObject(tooLarge);
@@ -172,7 +168,6 @@ describe.each(stores)('the store of $name', ({ opened }) => {
     });
 
     test('a body of another length than announced', async () => {
-      const { store, behind } = await opened();
       for (const size of [0, 49_999, 50_001]) {
         const put = store.put(slowly(randomBytes(50_000)), { size });
         await expect(put).rejects.toMatchObject({ code: 'length_mismatch' });
@@ -183,7 +178,6 @@ describe.each(stores)('the store of $name', ({ opened }) => {
     });
 
     test('a body that fails, and its source is told to stop', async () => {
-      const { store, behind } = await opened();
       for (const length of [10_000, 1_000_000]) {
         const source = Readable.from(
           (async function* () {
@@ -200,7 +194,6 @@ describe.each(stores)('the store of $name', ({ opened }) => {
     });
 
     test('an aborted upload, also one whose body stalls for ever', async () => {
-      const { store, behind } = await opened();
       const controller = new AbortController();
       let stopped = false;
       const body = {
@@ -223,7 +216,6 @@ describe.each(stores)('the store of $name', ({ opened }) => {
     });
 
     test('objects in a stream, and names that are too long', async () => {
-      const { store, behind } = await opened();
       const objects = Readable.from([{ not: 'bytes' }]);
       await expect(store.put(objects)).rejects.toMatchObject({ code: 'invalid_option' });
       const name = 'ü'.repeat(513);
@@ -232,7 +224,7 @@ describe.each(stores)('the store of $name', ({ opened }) => {
     });
 
     test('with names that are no text in UTF-8, as receipts say', async () => {
-      const { store, behind } = await opened();
+      const { store, behind } = shared;
       const names = { name: 'half \ud83d.jpg', group: '\udfff g' };
       const receipt = await store.put('x', names);
       expect(receipt).toMatchObject({ name: 'half \ufffd.jpg', group: '\ufffd g' });
@@ -246,7 +238,6 @@ describe.each(stores)('the store of $name', ({ opened }) => {
     });
 
     test('several files are stored all or none', async () => {
-      const { store, behind } = await opened();
       const parts = async function* (fail: boolean) {
         yield { body: randomBytes(1000), name: 'a' };
         yield { body: slowly(randomBytes(400_000)), name: 'b' };
@@ -302,24 +293,15 @@ describe.each(stores)('the store of $name', ({ opened }) => {
     });
 
     test('of another store are read by their trunk’s directory, with name and type', async () => {
-      const { store: first, behind: firstBehind } = await opened();
-      const { key } = await first.put('from elsewhere', {
-        name: 'x.txt',
-        type: 'text/plain',
-        group: 'g',
-      });
+      const { store: first, behind: firstBehind } = shared;
+      const about = { name: 'x.txt', type: 'text/plain', group: 'g' };
+      const { key } = await first.put('from elsewhere', about);
       await first.put('neighbour', { name: 'y.txt' });
       await firstBehind.flush();
       const id = await first.settled(key);
       const { store: second } = await opened({ trackers: firstBehind.trackers });
       const file = await second.get(id);
-      expect(file).toMatchObject({
-        key,
-        name: 'x.txt',
-        type: 'text/plain',
-        group: 'g',
-        state: 'merged',
-      });
+      expect(file).toMatchObject({ key, ...about, state: 'merged' });
       expect((await file.bytes()).toString()).toBe('from elsewhere');
       const forged = id.replace(/.(?=\.txt$)/, (last) => (last === 'A' ? 'Q' : 'A'));
       await expect(second.get(forged)).rejects.toMatchObject({ code: 'not_found' });
@@ -329,58 +311,40 @@ describe.each(stores)('the store of $name', ({ opened }) => {
     });
   });
 
-  describe('settled', () => {
-    test('waits for the trunk; deletion, abort and close end the waiting', async () => {
-      const { store, behind } = await opened({ mergeMaxAge: '1h' });
-      const [a, b, c, d] = await Promise.all(['a', 'b', 'c', 'd'].map((text) => store.put(text)));
-      const ids = store.settled(a!.key);
-      const controller = new AbortController();
-      const aborted = store.settled(b!.key, { signal: controller.signal });
-      controller.abort();
-      await expect(aborted).rejects.toMatchObject({ code: 'aborted' });
-      const deleted = store.settled(c!.key);
-      deleted.catch(() => {});
-      await store.delete(c!.key);
-      await expect(deleted).rejects.toMatchObject({ code: 'not_found' });
-      await behind.flush();
-      expect(await ids).toMatch(/^group1\/M00\/[0-9A-F]{2}\/[0-9A-F]{2}\/.{49}$/);
-      expect(await store.settled(d!.key)).toBeDefined();
-      const late = await store.put('late');
-      const unsettled = store.settled(late.key);
-      unsettled.catch(() => {});
-      await store.close();
-      await expect(unsettled).rejects.toMatchObject({ code: 'closed' });
-      await expect(store.put('x')).rejects.toMatchObject({ code: 'closed' });
-    });
+  test('settled waits for the trunk; deletion, abort and close end the waiting', async () => {
+    const { store, behind } = await opened({ mergeMaxAge: '1h' });
+    const [a, b, c, d] = await Promise.all(['a', 'b', 'c', 'd'].map((text) => store.put(text)));
+    const ids = store.settled(a!.key);
+    const controller = new AbortController();
+    const aborted = store.settled(b!.key, { signal: controller.signal });
+    controller.abort();
+    await expect(aborted).rejects.toMatchObject({ code: 'aborted' });
+    const deleted = store.settled(c!.key);
+    deleted.catch(() => {});
+    await store.delete(c!.key);
+    await expect(deleted).rejects.toMatchObject({ code: 'not_found' });
+    await behind.flush();
+    expect(await ids).toMatch(/^group1\/M00\/[0-9A-F]{2}\/[0-9A-F]{2}\/.{49}$/);
+    expect(await store.settled(d!.key)).toBeDefined();
+    const late = await store.put('late');
+    const unsettled = store.settled(late.key);
+    unsettled.catch(() => {});
+    await store.close();
+    await expect(unsettled).rejects.toMatchObject({ code: 'closed' });
+    await expect(store.put('x')).rejects.toMatchObject({ code: 'closed' });
   });
 
-  describe('a file that is read again and again', () => {
-    test('comes from memory, whole or in ranges, and is gone once it is deleted', async () => {
-      const { store } = await opened();
-      const bytes = randomBytes(20_000);
-      const { key } = await store.put(bytes);
-      for (let count = 0; count < 5; count += 1) {
-        const file = await store.get(key);
-        expect((await file.bytes()).equals(bytes)).toBe(true);
-        const range = { start: 100, end: 199 };
-        expect((await file.bytes({ range })).equals(bytes.subarray(100, 200))).toBe(true);
-      }
-      await store.delete(key);
-      await expect(store.get(key)).rejects.toMatchObject({ code: 'not_found' });
-    });
+  test('a file that is read again and again comes from memory, whole or in ranges, and is gone once it is deleted', async () => {
+    const { store } = shared;
+    const bytes = randomBytes(20_000);
+    const { key } = await store.put(bytes);
+    for (let count = 0; count < 5; count += 1) {
+      const file = await store.get(key);
+      expect((await file.bytes()).equals(bytes)).toBe(true);
+      const range = { start: 100, end: 199 };
+      expect((await file.bytes({ range })).equals(bytes.subarray(100, 200))).toBe(true);
+    }
+    await store.delete(key);
+    await expect(store.get(key)).rejects.toMatchObject({ code: 'not_found' });
   });
-});
-
-test('events tell of every file and trunk', async () => {
-  const store = await openStore();
-  const merged: string[] = [];
-  const trunks: number[] = [];
-  store.on('merged', ({ key }) => merged.push(key));
-  store.on('trunk', ({ files }) => trunks.push(files));
-  const { key } = await store.put('x');
-  await store.put('y');
-  await store.flush();
-  expect(merged).toContain(key);
-  expect(merged.length).toBe(2);
-  expect(trunks).toEqual([2]);
 });

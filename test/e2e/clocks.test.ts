@@ -1,4 +1,4 @@
-import { expect, it, onTestFinished, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { needsPostgres, PostgresServer } from '../map/postgres-server.js';
 import { startGatewayProcess } from '../support/gateway-process.js';
 import { freePorts } from '../support/kill-cluster.js';
@@ -26,49 +26,58 @@ async function withClockOff<Result>(ms: number, start: () => Promise<Result>): P
   return started;
 }
 
-it.skipIf(needsPostgres.missing).each(['1h', '300ms'])(
-  'an hour apart: files of either are read and deleted at both, merged after %s',
-  async (mergeMaxAge) => {
-    const database = await PostgresServer.start();
-    const ports = (await freePorts(2)).map(String);
-    const start = (port: string, ...more: string[]) =>
-      startGatewayProcess(
-        ...[temporaryFolder(), '--map', database.url, '--merge-max-age', mergeMaxAge],
-        ...['--port', port, '--peer-url', `http://127.0.0.1:${port}`, ...more],
+describe.skipIf(needsPostgres.missing)('gateways an hour apart', () => {
+  let database: PostgresServer;
+  beforeAll(async () => {
+    database = await PostgresServer.start(true);
+  });
+  afterAll(() => database.stop());
+
+  it.each(['1h', '300ms'])(
+    'have files read and deleted at both, merged after %s',
+    async (mergeMaxAge) => {
+      const map = database.newDatabase();
+      const ports = (await freePorts(2)).map(String);
+      const start = (port: string, ...more: string[]) =>
+        startGatewayProcess(
+          ...[temporaryFolder(), '--map', map, '--merge-max-age', mergeMaxAge],
+          ...['--port', port, '--peer-url', `http://127.0.0.1:${port}`, ...more],
+        );
+      const first = await start(ports[0]!);
+      const second = await withClockOff(HOUR_MS, () =>
+        start(ports[1]!, '--trackers', `127.0.0.1:${first.trackerPort}`),
       );
-    const first = await start(ports[0]!);
-    const second = await withClockOff(HOUR_MS, () =>
-      start(ports[1]!, '--trackers', `127.0.0.1:${first.trackerPort}`),
-    );
-    const pairs = [[first, second] as const, [second, first] as const];
-    for (const [from, to] of pairs) {
-      const content = `staged at ${from.url}`;
-      const answer = await fetch(`${from.url}/files`, { method: 'POST', body: content });
-      expect(answer.status).toBe(201);
-      const { key } = (await answer.json()) as { key: string };
-      const statusAt = async ({ url }: typeof from) => (await fetch(`${url}/files/${key}`)).status;
-      await soon(async () => {
-        const info = await fetch(`${to.url}/files/${key}/info`);
-        const { state, stagedAt } = (await info.json()) as { state: string; stagedAt: string };
-        // The clock is off indeed, and a file has the time of the server that took it.
-        const hours = Math.round(Math.abs(Date.parse(stagedAt) - Date.now()) / HOUR_MS);
-        expect(hours).toBe(from === first ? 0 : 1);
-        expect(state).toBe(mergeMaxAge === '1h' ? 'staged' : 'merged');
-      });
-      for (const { url } of [from, to]) {
-        expect(await (await fetch(`${url}/files/${key}`)).text()).toBe(content);
+      const pairs = [[first, second] as const, [second, first] as const];
+      for (const [from, to] of pairs) {
+        const content = `staged at ${from.url}`;
+        const answer = await fetch(`${from.url}/files`, { method: 'POST', body: content });
+        expect(answer.status).toBe(201);
+        const { key } = (await answer.json()) as { key: string };
+        const statusAt = async ({ url }: typeof from) =>
+          (await fetch(`${url}/files/${key}`)).status;
+        await soon(async () => {
+          const info = await fetch(`${to.url}/files/${key}/info`);
+          const { state, stagedAt } = (await info.json()) as { state: string; stagedAt: string };
+          // The clock is off indeed, and a file has the time of the server that took it.
+          const hours = Math.round(Math.abs(Date.parse(stagedAt) - Date.now()) / HOUR_MS);
+          expect(hours).toBe(from === first ? 0 : 1);
+          expect(state).toBe(mergeMaxAge === '1h' ? 'staged' : 'merged');
+        });
+        for (const { url } of [from, to]) {
+          expect(await (await fetch(`${url}/files/${key}`)).text()).toBe(content);
+        }
+        expect((await fetch(`${to.url}/files/${key}`, { method: 'DELETE' })).status).toBe(204);
+        for (const each of [to, from]) {
+          await soon(async () => expect(await statusAt(each)).toBe(404));
+        }
       }
-      expect((await fetch(`${to.url}/files/${key}`, { method: 'DELETE' })).status).toBe(204);
-      for (const each of [to, from]) {
-        await soon(async () => expect(await statusAt(each)).toBe(404));
+      for (const { url } of [first, second]) {
+        expect((await fetch(`${url}/health/ready`)).status).toBe(200);
       }
-    }
-    for (const { url } of [first, second]) {
-      expect((await fetch(`${url}/health/ready`)).status).toBe(200);
-    }
-    for (const each of [second, first]) expect(await each.stop()).toBe(0);
-  },
-);
+      for (const each of [second, first]) expect(await each.stop()).toBe(0);
+    },
+  );
+});
 
 it('before 1970, files are stored, merged, read and deleted', async () => {
   const { url, stop } = await withClockOff(-Date.UTC(2040, 0), () =>

@@ -1,32 +1,22 @@
 import { join } from 'node:path';
 import { connect } from '@stevedore/client/connect';
-import { type Gateway, type GatewayInput, startGateway } from '@stevedore/gateway';
+import type { Gateway, GatewayInput } from '@stevedore/gateway';
 import { expect, it, onTestFinished } from 'vitest';
-import { SCOPES, writeKeyFile } from '../../gateway/dist/access/api-keys.js';
+import { SCOPES } from '../../gateway/dist/access/api-keys.js';
 import { peerToken } from '../../packages/client/dist/deployment/peer-seals.js';
 import { run } from '../cli/run.js';
-import { newKey } from '../gateway/guarded.js';
-import { freePort } from '../support/free-port.js';
+import { keyFile, newKey } from '../gateway/guarded.js';
+import { deployedGateway } from '../support/deployment.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 /** A flush at one gateway stores what all gateways of the deployment have staged. */
 
 async function deployment() {
-  const directory = temporaryFolder();
-  const apiKeys = join(directory, 'keys.json');
   const admin = newKey({ scopes: SCOPES });
-  await writeKeyFile(apiKeys, [admin.key]);
-  const map = `sqlite:${join(directory, 'map.db')}`;
-  const start = async (input: GatewayInput): Promise<Gateway> => {
-    const port = await freePort();
-    const gateway = await startGateway({
-      ...{ map, apiKeys, port, peerUrl: `http://127.0.0.1:${port}`, directory: temporaryFolder() },
-      ...{ trackerPort: 0, storagePort: 0, mergeMaxAge: '1h', idMaxAge: '1h', logLevel: 'silent' },
-      ...input,
-    });
-    onTestFinished(() => gateway.close());
-    return gateway;
-  };
+  const apiKeys = await keyFile(admin);
+  const map = `sqlite:${join(temporaryFolder(), 'map.db')}`;
+  const start = (input: GatewayInput) =>
+    deployedGateway({ map, apiKeys, idMaxAge: '1h', ...input });
   const first = await start({});
   const at = ({ url }: Gateway) => {
     const store = connect({ url, apiKey: admin.text });

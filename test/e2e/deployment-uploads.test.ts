@@ -1,33 +1,24 @@
-import { join } from 'node:path';
-import { type Gateway, type GatewayInput, startGateway } from '@stevedore/gateway';
-import { describe, expect, it, onTestFinished } from 'vitest';
-import { makeApiKey, writeKeyFile } from '../../gateway/dist/access/api-keys.js';
+import type { Gateway, GatewayInput } from '@stevedore/gateway';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { makeApiKey } from '../../gateway/dist/access/api-keys.js';
+import { keyFile } from '../gateway/guarded.js';
 import { needsPostgres, PostgresServer } from '../map/postgres-server.js';
-import { freePort } from '../support/free-port.js';
+import { deployedGateway, deployedPair } from '../support/deployment.js';
 import { soon } from '../support/soon.js';
-import { temporaryFolder } from '../support/temporary.js';
 
 /** Two gateways with one PostgreSQL: what holds at one holds at the other. */
 
-async function gateway(options: GatewayInput): Promise<Gateway> {
-  const port = await freePort();
-  const started = await startGateway({
-    idMaxAge: 0,
-    directory: temporaryFolder(),
-    ...{ port, peerUrl: `http://127.0.0.1:${port}`, trackerPort: 0, storagePort: 0 },
-    ...{ mergeMaxAge: '1h', logLevel: 'silent' as const },
-    ...options,
-  });
-  onTestFinished(() => started.close());
-  return started;
-}
+let database: PostgresServer;
 
+/** With the map of a server that has just started, and is empty. */
 async function pair(options: GatewayInput = {}) {
-  const database = await PostgresServer.start();
-  const map = database.url;
-  const first = await gateway({ map, ...options });
-  const second = await gateway({ map, trackers: first.store.trackers.join(','), ...options });
-  return { database, first, second };
+  await database.kill();
+  await database.restart();
+  database.run('DROP SCHEMA public CASCADE');
+  database.run('CREATE SCHEMA public');
+  const { first, second } = await deployedPair({ map: database.url, ...options });
+  for (const { store } of [first, second]) store.on('error', () => {});
+  return { first, second };
 }
 
 async function post({ url }: Gateway, body: string | FormData, headers: object = {}) {
@@ -43,6 +34,11 @@ async function post({ url }: Gateway, body: string | FormData, headers: object =
 const read = ({ url }: Gateway, path: string) => fetch(`${url}${path}`);
 
 describe.skipIf(needsPostgres.missing)('two gateways with one PostgreSQL', () => {
+  beforeAll(async () => {
+    database = await PostgresServer.start(true);
+  });
+  afterAll(() => database.stop());
+
   it('make an upload once that is sent to both with one Idempotency-Key', async () => {
     const { first, second } = await pair();
     const key = { 'idempotency-key': 'one' };
@@ -66,7 +62,7 @@ describe.skipIf(needsPostgres.missing)('two gateways with one PostgreSQL', () =>
   });
 
   it('take an upload over that failed at the other one, and not one that is under way', async () => {
-    const { database, first, second } = await pair();
+    const { first, second } = await pair();
     const key = { 'idempotency-key': 'cut' };
     const cut = new AbortController();
     let send: ((chunk: Uint8Array) => void) | undefined;
@@ -96,8 +92,7 @@ describe.skipIf(needsPostgres.missing)('two gateways with one PostgreSQL', () =>
   });
 
   it('make an upload with an Idempotency-Key once a map that restarts is back', async () => {
-    const { database, first } = await pair();
-    first.store.on('error', () => {});
+    const { first } = await pair();
     database.signal('SIGSTOP');
     const made = post(first, 'content', { 'idempotency-key': 'patient' });
     await soon(async () => expect(first.store.stats().map?.isMapAvailable).toBe(false));
@@ -106,8 +101,7 @@ describe.skipIf(needsPostgres.missing)('two gateways with one PostgreSQL', () =>
   });
 
   it('refuse an upload with an Idempotency-Key while nobody knows whether it was made', async () => {
-    const { database, first, second } = await pair();
-    for (const { store } of [first, second]) store.on('error', () => {});
+    const { first, second } = await pair();
     const key = { 'idempotency-key': 'away' };
     const made = await post(first, 'content', key);
     await database.kill();
@@ -124,8 +118,8 @@ describe.skipIf(needsPostgres.missing)('two gateways with one PostgreSQL', () =>
     const { first, second } = await pair();
     const meta = { 'x-filename': 'a.txt', 'content-type': 'text/plain' };
     const lasting = await post(first, 'lasting', meta);
-    const short = await post(first, 'short', { ...meta, 'x-expires-in': '15' });
-    const staged = await post(first, 'staged', { ...meta, 'x-expires-in': '15' });
+    const short = await post(first, 'short', { ...meta, 'x-expires-in': '6' });
+    const staged = await post(first, 'staged', { ...meta, 'x-expires-in': '6' });
     expect([lasting.status, short.status, staged.status]).toEqual([201, 201, 201]);
     const info = async (at: Gateway, id: string) =>
       (await (await read(at, `/files/${id}/info`)).json()) as { fileId?: string };
@@ -159,13 +153,10 @@ describe.skipIf(needsPostgres.missing)('two gateways with one PostgreSQL', () =>
   });
 
   it('store no more bytes with an API key than its quota, whatever is restarted or killed', async () => {
-    const apiKeys = join(temporaryFolder(), 'keys.json');
-    const about = { name: 'app', scopes: ['write'] as const, bytesPerDay: 3_000 };
-    const { key, text } = makeApiKey(about, new Date());
-    await writeKeyFile(apiKeys, [key]);
-    const { database, first, second } = await pair({ apiKeys });
-    for (const { store } of [first, second]) store.on('error', () => {});
-    const headers = { authorization: `Bearer ${text}` };
+    const made = makeApiKey({ name: 'app', scopes: ['write'], bytesPerDay: 3_000 }, new Date());
+    const apiKeys = await keyFile(made);
+    const { first, second } = await pair({ apiKeys });
+    const headers = { authorization: `Bearer ${made.text}` };
     const upload = async (at: Gateway, bytes: number) => {
       const { status, code } = await post(at, 'x'.repeat(bytes), headers);
       if (status !== 201) expect([status, code]).toEqual([429, 'quota_exceeded']);
@@ -188,7 +179,7 @@ describe.skipIf(needsPostgres.missing)('two gateways with one PostgreSQL', () =>
     });
     await second.close();
     const trackers = first.store.trackers.join(',');
-    const again = await gateway({ map: first.options.map, apiKeys, trackers });
+    const again = await deployedGateway({ map: first.options.map, apiKeys, trackers });
     await soon(async () => expect(again.store.deployment?.origin).toBeGreaterThanOrEqual(0));
     expect(await upload(again, 50)).toBe(0);
     expect(await upload(first, 50)).toBe(0);
@@ -196,13 +187,10 @@ describe.skipIf(needsPostgres.missing)('two gateways with one PostgreSQL', () =>
   }, 60_000);
 
   it('count alone while the map is away, and tell it afterwards', async () => {
-    const apiKeys = join(temporaryFolder(), 'keys.json');
-    const about = { name: 'app', scopes: ['write'] as const, bytesPerDay: 1_000 };
-    const { key, text } = makeApiKey(about, new Date());
-    await writeKeyFile(apiKeys, [key]);
-    const { database, first, second } = await pair({ apiKeys });
-    for (const { store } of [first, second]) store.on('error', () => {});
-    const headers = { authorization: `Bearer ${text}` };
+    const made = makeApiKey({ name: 'app', scopes: ['write'], bytesPerDay: 1_000 }, new Date());
+    const apiKeys = await keyFile(made);
+    const { first, second } = await pair({ apiKeys });
+    const headers = { authorization: `Bearer ${made.text}` };
     const upload = async (at: Gateway, bytes: number) =>
       (await post(at, 'x'.repeat(bytes), headers)).status;
     expect(await upload(first, 500)).toBe(201);

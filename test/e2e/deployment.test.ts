@@ -1,14 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { createServer, request as httpRequest, type IncomingMessage } from 'node:http';
-import { join } from 'node:path';
+import { request as httpRequest, type IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { tunnelName } from '@stevedore/client';
 import { openDatabase } from '@stevedore/disk/sqlite';
-import { FastdfsClient } from '@stevedore/fastdfs';
-import { type Gateway, type GatewayInput, startGateway } from '@stevedore/gateway';
-import { expect, it, onTestFinished } from 'vitest';
+import type { Gateway } from '@stevedore/gateway';
+import { expect, it } from 'vitest';
 import {
   isAnswerProof,
   PEER_FILE_HEADER,
@@ -16,37 +14,12 @@ import {
   type PeerSecret,
   peerToken,
 } from '../../packages/client/dist/deployment/peer-seals.js';
-import { freePort } from '../support/free-port.js';
-import { temporaryFolder } from '../support/temporary.js';
+import { deployedGateway, deployedPair } from '../support/deployment.js';
+import { ofSuite, temporaryFolder } from '../support/temporary.js';
 
 /** Gateways of one deployment, by HTTP: what is staged at one is read at each of them. */
 
-async function gateway(options: GatewayInput): Promise<Gateway> {
-  const started = await startGateway({
-    idMaxAge: 0,
-    directory: temporaryFolder(),
-    port: 0,
-    trackerPort: 0,
-    storagePort: 0,
-    mergeMaxAge: '1h',
-    logLevel: 'silent',
-    ...options,
-  });
-  onTestFinished(() => started.close());
-  return started;
-}
-
-/** Two that know each other; the first has the embedded FastDFS. */
-async function pair(options: GatewayInput = {}, ofSecond: GatewayInput = {}) {
-  const map = `sqlite:${join(temporaryFolder(), 'map.db')}`;
-  const [one, other] = [await freePort(), await freePort()];
-  const url = (port: number): string => `http://127.0.0.1:${port}`;
-  const first = await gateway({ map, port: one, peerUrl: url(one), ...options });
-  const trackers = first.store.trackers.join(',');
-  const own = { map, port: other, peerUrl: url(other), trackers };
-  const second = await gateway({ ...own, ...options, ...ofSecond });
-  return { map, first, second };
-}
+const shared = await deployedPair({ smallFileLimit: '1MiB' }, {}, ofSuite);
 
 async function upload({ url }: Gateway, content: Buffer, name = 'f.bin'): Promise<string> {
   const headers = { 'x-filename': name, 'content-type': 'image/png' };
@@ -63,7 +36,10 @@ async function bytesOf(response: Response): Promise<Buffer> {
 }
 
 it('an upload in several requests goes on at any gateway', async () => {
-  const { first, second } = await pair({ smallFileLimit: '1MiB' }, { trustProxy: ['loopback'] });
+  const { first, second } = await deployedPair(
+    { smallFileLimit: '1MiB' },
+    { trustProxy: ['loopback'] },
+  );
   const tus = (url: string, method: string, more: Record<string, string>, body?: Buffer) =>
     fetch(url, {
       method,
@@ -109,7 +85,7 @@ it('an upload in several requests goes on at any gateway', async () => {
 
 it('an upload in several requests waits for its gateway to restart', async () => {
   const directory = temporaryFolder();
-  const { map, first, second } = await pair({}, { directory });
+  const { map, first, second } = await deployedPair({}, { directory });
   const tus = (url: string, method: string, more: Record<string, string>, body?: Buffer) =>
     fetch(url, {
       method,
@@ -127,14 +103,14 @@ it('an upload in several requests waits for its gateway to restart', async () =>
   await sleep(500);
   const trackers = first.store.trackers.join(',');
   const port = Number(new URL(second.url).port);
-  const again = await gateway({ map, port, peerUrl: second.url, trackers, directory });
+  const again = await deployedGateway({ map, port, peerUrl: second.url, trackers, directory });
   expect((await patched).status).toBe(204);
   const key = path.slice(path.lastIndexOf('/') + 1);
   expect((await bytesOf(await read(again, `/files/${key}`))).equals(content)).toBe(true);
 });
 
 it('a file that is staged at one gateway is the same at the other one', async () => {
-  const { first, second } = await pair({ smallFileLimit: '1MiB' });
+  const { first, second } = shared;
   for (const size of [0, 1, 20_480, 5_000_000]) {
     const content = randomBytes(size);
     const key = await upload(first, content, `ü ${size}.png`);
@@ -168,28 +144,8 @@ it('a file that is staged at one gateway is the same at the other one', async ()
   }
 });
 
-it('deleting it at the other gateway deletes it', async () => {
-  const { first, second } = await pair();
-  const key = await upload(first, randomBytes(1000));
-  expect((await fetch(`${second.url}/files/${key}`, { method: 'DELETE' })).status).toBe(204);
-  for (const each of [first, second]) expect((await read(each, `/files/${key}`)).status).toBe(404);
-  expect((await fetch(`${second.url}/files/${key}`, { method: 'DELETE' })).status).toBe(404);
-});
-
-it('a staged file that another gateway has in its cache is gone there, too, once it is deleted', async () => {
-  const { first, second } = await pair();
-  const content = randomBytes(1000);
-  const key = await upload(first, content);
-  for (let turn = 0; turn < 3; turn++) {
-    expect(await bytesOf(await read(second, `/files/${key}`))).toEqual(content);
-  }
-  expect(second.store.cached?.has(key)).toBe(true);
-  expect((await fetch(`${first.url}/files/${key}`, { method: 'DELETE' })).status).toBe(204);
-  await expect.poll(async () => (await read(second, `/files/${key}`)).status).toBe(404);
-});
-
 it('while its gateway is away a staged file is 503, a merged one is read, and only what is nowhere is 404', async () => {
-  const { first, second } = await pair();
+  const { first, second } = await deployedPair();
   const content = randomBytes(3000);
   // The tracker and the storage stay: the second gateway has them.
   const merged = await upload(second, content);
@@ -212,23 +168,8 @@ it('while its gateway is away a staged file is 503, a merged one is read, and on
   expect((await read(first, `/files/${own.toString('base64url')}`)).status).toBe(404);
 });
 
-it('who has no token of the deployment gets nothing by the path of its gateways', async () => {
-  const { first, second } = await pair();
-  const key = await upload(first, randomBytes(1000));
-  for (const path of [`/peer/files/${key}`, `/peer/files/${key}?most=9`]) {
-    for (const token of [undefined, 'x', 'A'.repeat(43)]) {
-      const headers = token === undefined ? {} : { 'stevedore-peer': token };
-      expect((await read(first, path, headers)).status).toBe(404);
-    }
-  }
-  const headers = { 'stevedore-peer': 'A'.repeat(43) };
-  const deleted = await fetch(`${first.url}/peer/files/${key}`, { method: 'DELETE', headers });
-  expect(deleted.status).toBe(404);
-  expect((await read(second, `/files/${key}`)).status).toBe(200);
-});
-
 it('a gateway takes copies over a connection of a gateway of the deployment alone', async () => {
-  const { first } = await pair();
+  const { first } = shared;
   const peers = first.store.deployment!;
   const path = tunnelName(peers.origin ^ 1);
   const connect = async (by: PeerSecret, name = path) => {
@@ -247,7 +188,7 @@ it('a gateway takes copies over a connection of a gateway of the deployment alon
 });
 
 it('a gateway proves its answers, and says nothing of the keys of others', async () => {
-  const { first, second } = await pair();
+  const { first, second } = shared;
   const peers = first.store.deployment!;
   const kept = await upload(first, randomBytes(1000));
   const gone = await upload(first, randomBytes(1000));
@@ -275,118 +216,31 @@ it('a gateway proves its answers, and says nothing of the keys of others', async
     const stranger = { secret: 'other', mapNow: () => peers.mapNow() };
     expect(await ask(method, gone, stranger)).toEqual([404, false]);
   }
-  expect((await read(first, `/files/${foreign}`)).status).toBe(200);
+  const bare = { headers: { [PEER_HEADER]: 'A'.repeat(43) } };
+  for (const init of [{}, bare, { ...bare, method: 'DELETE' }]) {
+    expect((await fetch(`${first.url}/peer/files/${kept}`, init)).status).toBe(404);
+  }
+  for (const key of [kept, foreign]) {
+    expect((await read(first, `/files/${key}`)).status).toBe(200);
+  }
 });
 
-it.each(['ftp://10.0.0.5', 'http://[', 'http://10.0.0.5:8080/?secret=1', 'no URL'])(
-  'a row of the map with the URL %s concerns nothing but the files staged there',
-  async (bad) => {
-    const { first, second, map } = await pair();
-    const path = map.slice('sqlite:'.length);
-    const key = await upload(first, randomBytes(1000));
-    const lost = await upload(second, randomBytes(1000));
-    const database = openDatabase(path);
-    database
-      .prepare('UPDATE stevedore_gateway SET url = ? WHERE origin = ?')
-      .run(bad, second.store.deployment!.origin);
+it('a row of the map with a URL that is none concerns nothing but the files staged there', async () => {
+  const { first, second, map, trackers } = await deployedPair();
+  const key = await upload(first, randomBytes(1000));
+  const lost = await upload(second, randomBytes(1000));
+  const { origin } = second.store.deployment!;
+  const directory = temporaryFolder();
+  for (const bad of ['ftp://10.0.0.5', 'http://[', 'http://10.0.0.5:8080/?secret=1', 'no URL']) {
+    const database = openDatabase(map.slice('sqlite:'.length));
+    database.prepare('UPDATE stevedore_gateway SET url = ? WHERE origin = ?').run(bad, origin);
     database.close();
-    const third = await gateway({ map, trackers: first.store.trackers.join(',') });
-    expect((await read(third, `/files/${key}`)).status).toBe(200);
+    const third = await deployedGateway({ directory, map, trackers });
+    expect((await read(third, `/files/${key}`)).status, bad).toBe(200);
     const answer = await read(third, `/files/${lost}`);
-    expect([answer.status, (await answer.text()).includes(bad)]).toEqual([503, false]);
+    expect([answer.status, (await answer.text()).includes(bad)], bad).toEqual([503, false]);
     const page = await third.store.list();
-    expect(page.files.map((file) => file.key)).toEqual([key]);
-    expect(page.away).toEqual([second.store.deployment!.origin]);
-  },
-);
-
-it('a staged file is unavailable, not gone, where something else answers for its gateway', async () => {
-  const map = `sqlite:${join(temporaryFolder(), 'map.db')}`;
-  const proxy = createServer((_, response) => void response.writeHead(404).end('no such site'));
-  proxy.listen(0, '127.0.0.1');
-  await once(proxy, 'listening');
-  onTestFinished(() => void proxy.close());
-  const peerUrl = `http://127.0.0.1:${(proxy.address() as { port: number }).port}`;
-  const first = await gateway({ map });
-  const second = await gateway({ map, peerUrl, trackers: first.store.trackers.join(',') });
-  const key = await upload(second, randomBytes(1000));
-  expect((await read(first, `/files/${key}`)).status).toBe(503);
-  expect((await fetch(`${first.url}/files/${key}`, { method: 'DELETE' })).status).toBe(503);
-});
-
-it('wrong or missing bytes of another gateway are an error, never an answer', async () => {
-  const map = `sqlite:${join(temporaryFolder(), 'map.db')}`;
-  const [port, liarPort] = [await freePort(), await freePort()];
-  const first = await gateway({ map, port, peerUrl: `http://127.0.0.1:${port}` });
-  const content = randomBytes(50_000);
-  // What the others are told is not the gateway but who passes its answers on, changed.
-  let change = (bytes: Buffer): Buffer => bytes;
-  const liar = createServer((request, response) => {
-    const { method = 'GET', headers, url = '' } = request;
-    const asked = httpRequest({ port: secondPort, method, path: url, headers }, async (answer) => {
-      const chunks: Buffer[] = [];
-      for await (const chunk of answer) chunks.push(chunk as Buffer);
-      response.writeHead(answer.statusCode!, answer.headers);
-      const sent = change(Buffer.concat(chunks));
-      response.write(sent);
-      if (sent.length === Number(answer.headers['content-length'])) response.end();
-      else setTimeout(() => response.destroy(), 50);
-    });
-    asked.end();
-  }).listen(liarPort, '127.0.0.1');
-  onTestFinished(() => void liar.close());
-  const secondPort = await freePort();
-  const trackers = first.store.trackers.join(',');
-  const second = await gateway({
-    map,
-    port: secondPort,
-    peerUrl: `http://127.0.0.1:${liarPort}`,
-    trackers,
-  });
-  const [good, key] = [await upload(second, content), await upload(second, content)];
-  expect(await bytesOf(await read(first, `/files/${good}`))).toEqual(content);
-  change = (bytes) => {
-    const wrong = Buffer.from(bytes);
-    wrong[40_000] = wrong[40_000]! ^ 1;
-    return wrong;
-  };
-  expect((await read(first, `/files/${key}`)).status).toBe(500);
-  expect((await read(first, `/files/${key}`, { range: 'bytes=0-9' })).status).toBe(500);
-  change = (bytes) => bytes.subarray(0, 30_000);
-  expect((await read(first, `/files/${key}`)).status).toBeGreaterThanOrEqual(500);
-  change = (bytes) => bytes;
-  await sleep(0);
-  expect(await bytesOf(await read(first, `/files/${key}`))).toEqual(content);
-});
-
-it('a file that FastDFS has lost is not a deleted one, at any gateway', async () => {
-  const { first, second } = await pair({ retain: 0, cacheSize: 0, smallFileLimit: '256KiB' });
-  const small = randomBytes(1000);
-  const kept = `/files/${await upload(first, small)}`;
-  const key = await upload(first, randomBytes(1_000_000));
-  await first.store.flush();
-  await expect.poll(async () => (await first.store.locate(key)).disk).toBeUndefined();
-  const client = new FastdfsClient({ trackers: first.store.trackers });
-  onTestFinished(() => client.close());
-  const lost = `/files/${key}`;
-  for (const path of [kept, lost]) {
-    await expect.poll(async () => (await second.store.get(path.slice(7))).state).toBe('merged');
-    expect((await read(second, path)).status).toBe(200);
-    await client.delete((await first.store.locate(path.slice(7))).trunk!.fileId);
-  }
-  for (const { url } of [second, first]) {
-    for (const method of ['GET', 'HEAD']) {
-      expect((await fetch(url + lost, { method })).status, `${method} at ${url}`).toBe(500);
-    }
-    const answer = await fetch(url + lost);
-    expect(await answer.json()).toMatchObject({ code: 'missing_in_fastdfs' });
-    // Its own gateway still has a copy of this one.
-    expect((await bytesOf(await fetch(url + kept))).equals(small)).toBe(true);
-  }
-  const metrics = await (await fetch(`${first.url}/metrics`)).text();
-  expect(/^stevedore_missing_in_fastdfs (.*)$/m.exec(metrics)?.[1]).toBe('1');
-  expect((await fetch(second.url + lost, { method: 'DELETE' })).status).toBe(204);
-  for (const { url } of [first, second]) {
-    await expect.poll(async () => (await fetch(url + lost)).status).toBe(404);
+    expect([page.files.map((file) => file.key), page.away], bad).toEqual([[key], [origin]]);
+    await third.close();
   }
 });

@@ -8,8 +8,8 @@ import { temporaryFolder } from '../support/temporary.js';
 /** A gateway that is killed while a client uploads: the upload goes on where it was. */
 
 /** Between two kills more passes than a crash may cost and the sockets between may hold. */
-const BYTES = 120_000_000;
-const KILLS = 3;
+const BYTES = 90_000_000;
+const KILLS = 2;
 
 test.each([
   ['one request', Number.POSITIVE_INFINITY],

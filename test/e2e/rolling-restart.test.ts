@@ -1,13 +1,12 @@
-import { spawn } from 'node:child_process';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { request } from 'node:http';
 import { join } from 'node:path';
 import { connect } from '@stevedore/client/connect';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { daemonsIn } from '../support/daemons.js';
 import { type Daemon, freePorts } from '../support/kill-cluster.js';
+import { needsNginx, startNginx } from '../support/nginx.js';
 import { ROOT } from '../support/packed.js';
-import { hasCommand, requirement } from '../support/requirements.js';
 import { soon } from '../support/soon.js';
 import { temporaryFolder } from '../support/temporary.js';
 
@@ -18,7 +17,6 @@ import { temporaryFolder } from '../support/temporary.js';
 
 vi.setConfig({ testTimeout: 240_000 });
 
-const needsNginx = requirement('nginx', () => hasCommand('nginx', '-v'));
 const PER_SECOND = 60;
 const GATEWAYS = 3;
 const PAGE = readFileSync(join(ROOT, 'docs', 'guides', 'deployment.md'), 'utf8');
@@ -45,26 +43,13 @@ function once(method: string, url: string, body?: string): Promise<Answer> {
   });
 }
 
-async function nginx(folder: string, port: number, gateways: readonly number[]): Promise<void> {
+function nginx(folder: string, port: number, gateways: readonly number[]): void {
   const [, one = ''] = /(server 127\.0\.0\.1:8080.*;)/.exec(SITE) ?? [];
   const servers = gateways.map((each) => one.replace('8080', String(each))).join('\n  ');
   const site = SITE.replace(/^.*ssl_certificate.*$\n/gm, '')
     .replace(one, servers)
     .replace('listen 443 ssl', `listen 127.0.0.1:${port}`);
-  const kinds = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'];
-  const temporary = kinds.map((kind) => `${kind}_temp_path ${join(folder, kind)};`);
-  const main = process.getuid?.() === 0 ? 'user root;' : '';
-  const http = ['access_log off;', ...temporary, site].join('\n');
-  const path = join(folder, 'nginx.conf');
-  const log = join(folder, 'nginx.log');
-  const files = `pid ${join(folder, 'pid')}; error_log ${log};`;
-  writeFileSync(path, `${main} daemon off; ${files} events {} http { ${http} }`);
-  const child = spawn('nginx', ['-e', log, '-c', path], { stdio: 'ignore' });
-  const exited = new Promise((resolve) => child.once('exit', resolve));
-  onTestFinished(async () => {
-    child.kill('SIGTERM');
-    await exited;
-  });
+  startNginx(folder, site);
 }
 
 async function deployment() {
@@ -82,7 +67,7 @@ async function deployment() {
     const peer = ['--peer-url', `http://127.0.0.1:${port}`, '--trust-proxy', '127.0.0.1'];
     gateways.push(await start(['gateway', ...own, ...trackers, ...peers, ...peer]));
   }
-  await nginx(folder, proxy!, ports);
+  nginx(folder, proxy!, ports);
   const url = `http://127.0.0.1:${proxy}`;
   const isReady = (port: number): Promise<void> =>
     soon(async () => {
@@ -115,7 +100,7 @@ class Load {
   }
 
   /** Resolves after so many further requests. */
-  async goOn(requests = 100): Promise<void> {
+  async goOn(requests = 50): Promise<void> {
     const end = this.requests + requests;
     await soon(async () => expect(this.requests).toBeGreaterThan(end));
   }

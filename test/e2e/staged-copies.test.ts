@@ -18,7 +18,7 @@ import { temporaryFolder } from '../support/temporary.js';
 
 vi.setConfig({ testTimeout: 240_000 });
 
-const FILES = 20;
+const FILES = 10;
 const WORKERS = 2;
 
 interface Server {
@@ -36,7 +36,7 @@ interface KilledServer extends Server {
  * The first has a partner that the default would not choose, and that has workers. The second
  * would be chosen by default; it is in this process, with FastDFS unless that is elsewhere.
  */
-async function three({ mapUrl, trackers, ofFirst = [] }: ThreeOptions = {}) {
+async function three({ mapUrl, trackers, ofFirst = [], workers = WORKERS }: ThreeOptions = {}) {
   const folder = temporaryFolder();
   const ports = (await freePorts(3)).map(String);
   const path = join(folder, 'map.db');
@@ -59,11 +59,14 @@ async function three({ mapUrl, trackers, ofFirst = [] }: ThreeOptions = {}) {
     ]);
     return { url, directory, daemon, agents: [] };
   };
-  const third = await gateway('g3', urls[2], '--workers', String(WORKERS));
+  const third = await gateway('g3', urls[2], '--workers', String(workers));
   const copies = ['--staged-copies', '2', '--partner', urls[2]];
   const first = await gateway('g1', urls[0], ...copies, ...ofFirst);
-  second.agents = await connections({ url: second.url } as never, 1);
-  third.agents = await connections({ url: third.url } as never, WORKERS);
+  second.agents = await connections(second, 1);
+  const reconnect = async () => {
+    third.agents = await connections(third, workers);
+  };
+  await reconnect();
   const query = (statement: string, ...values: unknown[]) => {
     const database = openDatabase(path, { timeout: 10_000 });
     try {
@@ -75,7 +78,9 @@ async function three({ mapUrl, trackers, ofFirst = [] }: ThreeOptions = {}) {
   const originsOf = ({ url }: Server) =>
     query('SELECT origin FROM stevedore_gateway WHERE url = ?', url).map((row) => row.origin);
   return {
-    ...{ map, query, first, second, third, originsOf },
+    ...{ map, query, first, second, third, originsOf, reconnect },
+    /** This status, of each file at each process of the second and the third. */
+    all: (status: number) => Array.from({ length: FILES * (workers + 1) }, () => status),
     get origin() {
       return originsOf(first)[0] as number;
     },
@@ -95,6 +100,8 @@ interface ThreeOptions {
   readonly mapUrl?: string;
   readonly trackers?: string;
   readonly ofFirst?: readonly string[];
+  /** Of the third. */
+  readonly workers?: number;
 }
 
 type Three = Awaited<ReturnType<typeof three>>;
@@ -138,8 +145,6 @@ function unknownLike(key: string): string {
   return bytes.toString('base64url');
 }
 
-const allOf = (status: number) => Array.from({ length: FILES * (WORKERS + 1) }, () => status);
-
 test('a killed gateway’s staged files are read at every process of the others, and adopted', async () => {
   const servers = await three();
   const { first, third, forget, adopt, origin, originsOf, query } = servers;
@@ -149,7 +154,7 @@ test('a killed gateway’s staged files are read at every process of the others,
     status: 204,
   });
   await first.daemon.kill();
-  await soon(async () => expect(await statuses(servers, keys)).toEqual(allOf(200)));
+  await soon(async () => expect(await statuses(servers, keys)).toEqual(servers.all(200)));
 
   forget();
   // Another one does not have the copies.
@@ -161,7 +166,7 @@ test('a killed gateway’s staged files are read at every process of the others,
   const { stdout } = await adopt('--json');
   const [row] = query('SELECT holder FROM stevedore_gateway WHERE origin = ?', origin);
   expect(JSON.parse(stdout)).toMatchObject({ origin, by: row?.holder });
-  await soon(async () => expect(await statuses(servers, keys)).toEqual(allOf(200)));
+  await soon(async () => expect(await statuses(servers, keys)).toEqual(servers.all(200)));
   // What never was, or was deleted while it was staged, is known not to exist at every process.
   for (const gone of [deleted, unknownLike(deleted)]) {
     for (const { url, agents } of [servers.second, third]) {
@@ -179,7 +184,7 @@ test('a killed gateway’s staged files are read at every process of the others,
 });
 
 test('a killed gateway’s files are deleted at the others, and it finds that when it is back', async () => {
-  const servers = await three();
+  const servers = await three({ workers: 1 });
   const { first, second, third } = servers;
   const [before, after, kept] = [
     await post(first, 'a'),
@@ -219,7 +224,7 @@ test('what a gateway deleted before it was killed is gone at every other one', a
   const servers = await three({ ofFirst: ['--merge-max-age', '100ms'] });
   const { first, second, third } = servers;
   const keys = await postAll(first);
-  await soon(async () => expect(await statuses(servers, keys)).toEqual(allOf(200)));
+  await soon(async () => expect(await statuses(servers, keys)).toEqual(servers.all(200)));
   const later = await Promise.all([post(first, 'a'), post(first, 'b')]);
   const unread = [...later, await post(first, 'c')];
   const mapped = () => servers.query('SELECT count(*) AS files FROM stevedore_file')[0]?.files;
@@ -238,11 +243,11 @@ test('what a gateway deleted before it was killed is gone at every other one', a
     }
   }
   // Others find within a second that a file is gone which they have in memory.
-  await soon(async () => expect(await statuses(servers, keys)).toEqual(allOf(404)));
+  await soon(async () => expect(await statuses(servers, keys)).toEqual(servers.all(404)));
 });
 
 test('files that were acknowledged without the partner survive the loss of their server', async () => {
-  const servers = await three();
+  const servers = await three({ workers: 1 });
   const { first, third, forget, adopt } = servers;
   await post(first, 'with a copy at the partner');
   await third.daemon.kill();
@@ -252,13 +257,13 @@ test('files that were acknowledged without the partner survive the loss of their
   forget();
   third.daemon.start();
   await third.daemon.ready();
-  third.agents = await connections({ url: third.url } as never, WORKERS);
+  await servers.reconnect();
   await adopt();
-  await soon(async () => expect(await statuses(servers, keys)).toEqual(allOf(200)));
+  await soon(async () => expect(await statuses(servers, keys)).toEqual(servers.all(200)));
 });
 
 test('an adoption is repeated until the one that holds the copies has finished it', async () => {
-  const servers = await three();
+  const servers = await three({ workers: 1 });
   const { first, third, forget, adopt, origin, query } = servers;
   const keys = await postAll(first);
   await first.daemon.kill();
@@ -272,17 +277,15 @@ test('an adoption is repeated until the one that holds the copies has finished i
   for (const key of keys) {
     expect((await ask(url, `/files/${key}`, { agent: agents[0]! })).status).toBe(503);
   }
-  for (let kills = 0; kills < 3; kills++) {
-    third.daemon.start();
-    await third.daemon.ready();
-    await third.daemon.kill();
-  }
+  third.daemon.start();
+  await third.daemon.ready();
+  await third.daemon.kill();
   third.daemon.start();
   await third.daemon.ready();
   await adopting;
   await adopt();
-  third.agents = await connections({ url: third.url } as never, WORKERS);
-  await soon(async () => expect(await statuses(servers, keys)).toEqual(allOf(200)));
+  await servers.reconnect();
+  await soon(async () => expect(await statuses(servers, keys)).toEqual(servers.all(200)));
 });
 
 /** The command, and what it has said so far. */
@@ -307,7 +310,7 @@ test('an adoption that has not seen every place says which, and does not end', a
   await start(['tracker', '--port', tracker]);
   const paths = ['--store-paths', join(folder, 's1')];
   const storage = await start(['storage', '--port', port, '--trackers', trackers, ...paths]);
-  const servers = await three({ trackers });
+  const servers = await three({ trackers, workers: 1 });
   const { first, third, origin } = servers;
   const keys = await postAll(first);
   await Promise.all([first, third].map(({ daemon }) => daemon.kill()));
@@ -325,9 +328,9 @@ test('an adoption that has not seen every place says which, and does not end', a
   third.daemon.start();
   await third.daemon.ready();
   await command.said('storage 127.0.0.1:');
-  third.agents = await connections({ url: third.url } as never, WORKERS);
+  await servers.reconnect();
   // What is known is served meanwhile, and nothing is said not to exist.
-  await soon(async () => expect(await statuses(servers, keys)).toEqual(allOf(200)));
+  await soon(async () => expect(await statuses(servers, keys)).toEqual(servers.all(200)));
   const path = `/files/${unknownLike(keys[0]!)}`;
   const asked = () => ask(third.url, path, { agent: third.agents[0]! });
   expect((await asked()).status).toBe(503);
@@ -356,18 +359,18 @@ describe.skipIf(needsPostgres.missing)('a gateway that starts while the map is d
     }
     await database.kill();
     await first.daemon.kill();
-    await soon(async () => expect(await statuses(servers, keys)).toEqual(allOf(200)));
+    await soon(async () => expect(await statuses(servers, keys)).toEqual(servers.all(200)));
     for (const { daemon } of [third, first]) {
       await daemon.kill();
       daemon.start();
       await daemon.ready();
     }
-    third.agents = await connections({ url: third.url } as never, WORKERS);
+    await servers.reconnect();
     const later = await post(first, contentOf(0));
     expect(await ask(first.url, `/files/${foreign}`)).toMatchObject({ status: 200 });
-    expect(await statuses(servers, keys)).toEqual(allOf(200));
+    expect(await statuses(servers, keys)).toEqual(servers.all(200));
     await first.daemon.kill();
-    await soon(async () => expect(await statuses(servers, [...keys])).toEqual(allOf(200)));
+    await soon(async () => expect(await statuses(servers, [...keys])).toEqual(servers.all(200)));
     for (const agent of third.agents) {
       expect(await ask(third.url, `/files/${later}`, { agent })).toMatchObject({ status: 200 });
     }

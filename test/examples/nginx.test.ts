@@ -1,14 +1,14 @@
-import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { request as httpsRequest, type RequestOptions } from 'node:https';
 import { join } from 'node:path';
 import { DefaultHttpStack } from 'tus-js-client';
-import { expect, onTestFinished, test, vi } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { Running } from '../cli/run.js';
 import { send } from '../gateway/tus.js';
 import { execFileSync } from '../support/child-process.js';
 import { freePort } from '../support/free-port.js';
+import { needsNginx, startNginx } from '../support/nginx.js';
 import { ROOT } from '../support/packed.js';
 import { hasCommand, requirement } from '../support/requirements.js';
 import { temporaryFolder } from '../support/temporary.js';
@@ -29,7 +29,6 @@ function siteBelowPath(): string {
 const HOST = 'files.example.com';
 /** All of 127.0.0.0/8 is this machine, and nginx has another of its addresses. */
 const CLIENT = '127.0.0.2';
-const needsNginx = requirement('nginx', () => hasCommand('nginx', '-v'));
 const needsOpenssl = requirement('openssl', () => hasCommand('openssl', 'version'));
 
 interface Answer {
@@ -51,13 +50,8 @@ class Proxied {
   static async start(flags: readonly string[], template = SITE!): Promise<Proxied> {
     const folder = temporaryFolder();
     const ports = ['--port', '0', '--tracker-port', '0', '--storage-port', '0'];
-    const gateway = new Running([
-      'gateway',
-      ...ports,
-      '--directory',
-      join(folder, 'data'),
-      ...flags,
-    ]);
+    const directory = ['--directory', join(folder, 'data')];
+    const gateway = new Running(['gateway', ...ports, ...directory, ...flags]);
     const url = new URL(await gateway.ready());
     const key = join(folder, 'key.pem');
     const certificate = join(folder, 'certificate.pem');
@@ -70,24 +64,7 @@ class Proxied {
       .replace('listen 443', `listen 127.0.0.1:${port}`)
       .replace('/etc/ssl/files.pem', certificate)
       .replace('/etc/ssl/files.key', key);
-    const kinds = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'];
-    const temporary = kinds.map((kind) => `${kind}_temp_path ${join(folder, kind)};`);
-    mkdirSync(join(folder, 'logs'));
-    // Its workers are another user where this is root's.
-    const main = process.getuid?.() === 0 ? 'user root;' : '';
-    const http = ['access_log off;', ...temporary, site].join('\n');
-    const configuration = join(folder, 'nginx.conf');
-    const errors = join(folder, 'logs/error.log');
-    writeFileSync(
-      configuration,
-      `${main} daemon off; pid ${join(folder, 'pid')}; error_log ${errors}; events {} http { ${http} }`,
-    );
-    const nginx = spawn('nginx', ['-p', folder, '-e', errors, '-c', configuration]);
-    const exited = new Promise((resolve) => nginx.once('exit', resolve));
-    onTestFinished(async () => {
-      nginx.kill('SIGTERM');
-      await exited;
-    });
+    startNginx(folder, site);
     const proxied = new Proxied(gateway, port, readFileSync(certificate));
     await vi.waitFor(async () => proxied.send('GET', '/'), { timeout: 20_000 });
     return proxied;

@@ -2,16 +2,18 @@ import { rmSync, writeFileSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { Access } from '../../gateway/dist/access/access.js';
 import {
   formatKeyFile,
   KeyRing,
   parseKeyFile,
   readKeyFile,
+  SCOPES,
   writeKeyFile,
 } from '../../gateway/dist/access/api-keys.js';
 import { temporaryFolder } from '../support/temporary.js';
 import { call, guarded, NOW, newKey } from './guarded.js';
-import { running } from './harness.js';
+import { post, type Running, running } from './harness.js';
 
 describe('an API key', () => {
   test('is what uploads and deletes need; reads need the key of the file alone', async () => {
@@ -68,6 +70,34 @@ describe('an API key', () => {
     expect((await call(gateway, 'POST', '/files', writer.text)).status).toBe(401);
   });
 
+  test.each([
+    ['GET', '/files?group=g', 'list'],
+    ['GET', '/groups', 'list'],
+    ['POST', '/flush', 'admin'],
+  ] as const)(
+    'is needed for %s %s with the scope %s, of the gateway alone too',
+    async (...what) => {
+      const [method, path, scope] = what;
+      const may = newKey({ scopes: [scope] });
+      const mayNot = newKey({ scopes: SCOPES.filter((each) => each !== scope) });
+      const gateway = await guarded([may.key, mayNot.key]);
+      const own = await running({ access: new Access({ localKey: may.key }) });
+      const statuses = [];
+      for (const [at, text] of [
+        ...[[gateway], [gateway, mayNot.text], [gateway, may.text]],
+        ...[[own], [own, may.text]],
+      ] as [Running, string?][]) {
+        const headers: Record<string, string> = text === undefined ? {} : { 'x-api-key': text };
+        statuses.push((await fetch(at.url + path, { method, headers })).status);
+      }
+      expect(statuses).toEqual([401, 403, 200, 401, 200]);
+      const headers = { 'x-api-key': may.text };
+      for (const query of method === 'POST' ? ['?timeout-ms=x', '?timeout-ms=3600001'] : []) {
+        expect((await fetch(gateway.url + path + query, { method, headers })).status).toBe(400);
+      }
+    },
+  );
+
   test('comes and goes without a restart; a damaged file changes nothing', async () => {
     const first = newKey();
     const second = newKey();
@@ -123,10 +153,7 @@ describe('an API key', () => {
   test('may have bytes for a day', async () => {
     const { key, text } = newKey({ bytesPerDay: 3 });
     const gateway = await guarded([key]);
-    const upload = async (body: string) => {
-      const headers = { authorization: `Bearer ${text}` };
-      return fetch(`${gateway.url}/files`, { method: 'POST', headers, body });
-    };
+    const upload = (body: string) => post(gateway, body, { authorization: `Bearer ${text}` });
     expect((await upload('xx')).status).toBe(201);
     // Longer than what is left, and nothing of it is counted; and longer than all of a day.
     const untilMidnight = 86_400 - (5 * 3600 + 6 * 60 + 7);
@@ -136,7 +163,7 @@ describe('an API key', () => {
     expect((await upload('x')).status).toBe(201);
     const over = await upload('x');
     expect(over.status).toBe(429);
-    expect(await over.json()).toMatchObject({ code: 'quota_exceeded' });
+    expect(over.body).toMatchObject({ code: 'quota_exceeded' });
     expect(over.headers.get('retry-after')).toBe(String(untilMidnight));
     gateway.clock.now += untilMidnight * 1000;
     expect((await upload('xxx')).status).toBe(201);
@@ -202,17 +229,15 @@ describe('CORS', () => {
   });
 });
 
-describe('types that a browser might run', () => {
-  test('are shown in place where that is allowed, in a sandbox', async () => {
-    const gateway = await running({ inlineTypes: ['image/svg+xml'] });
-    for (const [type, kind] of [
-      ['image/svg+xml; charset=utf-8', 'inline'],
-      ['text/html', 'attachment'],
-    ] as const) {
-      const { key } = await gateway.store.put('<svg/>', { type });
-      const { headers } = await fetch(`${gateway.url}/files/${key}`);
-      expect(headers.get('content-disposition')).toBe(kind);
-      expect(headers.get('content-security-policy')).toBe("sandbox; default-src 'none'");
-    }
-  });
+test('types that a browser might run are shown in place where that is allowed, in a sandbox', async () => {
+  const gateway = await running({ inlineTypes: ['image/svg+xml'] });
+  for (const [type, kind] of [
+    ['image/svg+xml; charset=utf-8', 'inline'],
+    ['text/html', 'attachment'],
+  ] as const) {
+    const { key } = await gateway.store.put('<svg/>', { type });
+    const { headers } = await fetch(`${gateway.url}/files/${key}`);
+    expect(headers.get('content-disposition')).toBe(kind);
+    expect(headers.get('content-security-policy')).toBe("sandbox; default-src 'none'");
+  }
 });

@@ -1,23 +1,31 @@
 import { readdirSync, readFileSync } from 'node:fs';
-import { createServer } from 'node:http';
 import { createRequire } from 'node:module';
-import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import type { MigrationStatus } from '@stevedore/tiering/control';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import { Access } from '../../gateway/dist/access/access.js';
-import {
-  changeKeyFile,
-  KeyRing,
-  makeApiKey,
-  readKeyFile,
-  writeKeyFile,
-} from '../../gateway/dist/access/api-keys.js';
+import { changeKeyFile, makeApiKey, readKeyFile } from '../../gateway/dist/access/api-keys.js';
 import { ConsoleFeed, type ConsoleState } from '../../gateway/dist/console/feed.js';
 import { warning } from '../../gateway/dist/doctor/finding.js';
+import { serving } from '../support/serving.js';
 import { temporaryFolder } from '../support/temporary.js';
+import { guarded } from './guarded.js';
 import { running } from './harness.js';
 import { MemoryStore } from './memory-store.js';
+
+const MEMBER = {
+  ...{ group: 'group1', address: '10.0.0.7:23000', version: '6.12', active: true },
+  ...{ freeBytes: 10 * 2 ** 20, totalBytes: 20 * 2 ** 20, lastHeartbeatAt: new Date(1_000) },
+};
+const TRUNK = { kind: 'trunk', fileId: 'f', files: 1, bytes: 1, fill: 1, durationMs: 1 } as const;
+
+/** What the console is told of a store, until the test ends. */
+function fed(options: Partial<ConstructorParameters<typeof ConsoleFeed>[0]>): ConsoleFeed {
+  const store = new MemoryStore();
+  const feed = new ConsoleFeed({ store, version: '1', embedded: true, showsIds: true, ...options });
+  feed.start();
+  onTestFinished(() => feed.close());
+  return feed;
+}
 
 const FOLDER = join(import.meta.dirname, '../../gateway/console');
 /** The gateway's address for scripts that are not served. */
@@ -79,17 +87,7 @@ test('the scripts name only elements that the page has, and never write markup',
 
 test('the state has figures, merges, trouble and the cluster', async () => {
   const gateway = await running();
-  gateway.store.members = [
-    {
-      group: 'group1',
-      address: '10.0.0.7:23000',
-      version: '6.12',
-      active: true,
-      freeBytes: 10,
-      totalBytes: 20,
-      lastHeartbeatAt: new Date(),
-    },
-  ];
+  gateway.store.members = [{ ...MEMBER, freeBytes: 10, lastHeartbeatAt: new Date() }];
   const trunk = { taskId: 't', fileId: 'f', files: 12, bytes: 1000, fill: 0.97, durationMs: 700 };
   gateway.store.emit('trunk', { ...trunk, kind: 'trunk' });
   for (let times = 0; times < 3; times++) gateway.store.emit('error', new Error('away'));
@@ -119,20 +117,11 @@ test('what is kept is bounded, and many who look ask the cluster once', async ()
     asked += 1;
     return ask();
   };
-  const feed = new ConsoleFeed({
-    store,
-    version: '1',
-    embedded: true,
-    showsIds: true,
-    now: () => now,
-  });
-  feed.start();
-  onTestFinished(() => feed.close());
-  const trunk = { kind: 'trunk', fileId: 'f', files: 1, bytes: 1, fill: 1, durationMs: 1 } as const;
+  const feed = fed({ store, now: () => now });
   for (let count = 0; count < 1000; count++) {
     now += 1000;
     await feed.sample();
-    store.emit('trunk', { ...trunk, taskId: String(count) });
+    store.emit('trunk', { ...TRUNK, taskId: String(count) });
     store.emit('error', new Error(String(count)));
   }
   const states = await Promise.all(Array.from({ length: 50 }, () => feed.state()));
@@ -156,13 +145,7 @@ test('what is kept is bounded, and many who look ask the cluster once', async ()
 
 test('storages that move files say so; those that move none are asked again later', async () => {
   const store = new MemoryStore();
-  const member = {
-    group: 'g',
-    version: '',
-    freeBytes: 1,
-    totalBytes: 2,
-    lastHeartbeatAt: undefined,
-  };
+  const member = { ...MEMBER, lastHeartbeatAt: undefined };
   const names = ['10.0.0.1:1', '10.0.0.2:1', '10.0.0.3:1', '10.0.0.4:1'];
   store.members = names.map((address, index) => ({ ...member, address, active: index < 3 }));
   let now = 0;
@@ -173,11 +156,8 @@ test('storages that move files say so; those that move none are asked again late
     capacityBytes: 10,
     load: { smallFile: load, metadata: load },
   } as unknown as MigrationStatus;
-  const feed = new ConsoleFeed({
+  const feed = fed({
     store,
-    version: '1',
-    embedded: false,
-    showsIds: true,
     now: () => now,
     askMigration: async (address) => {
       asked.push(address);
@@ -185,8 +165,6 @@ test('storages that move files say so; those that move none are asked again late
       return address === names[0] ? status : undefined;
     },
   });
-  feed.start();
-  onTestFinished(() => feed.close());
   expect((await feed.state()).migrations).toEqual([{ storage: names[0], status }]);
   expect(asked).toEqual(names.slice(0, 3));
   now += 10_000;
@@ -199,10 +177,7 @@ test('storages that move files say so; those that move none are asked again late
 
 test('with API keys the figures need one, the page does not', async () => {
   const { key, text } = makeApiKey({ name: 'watcher', scopes: ['read'] }, new Date());
-  const path = join(temporaryFolder(), 'keys.json');
-  await writeKeyFile(path, [key]);
-  const keys = await KeyRing.open({ path, now: Date.now, onError: () => {} });
-  const { url } = await running({ access: new Access({ keys }) });
+  const { url } = await guarded([key]);
   expect((await fetch(url)).status).toBe(200);
   expect((await fetch(`${url}/console/console.js`)).status).toBe(200);
   for (const figures of ['/console/state', '/console/history?span=day', '/metrics']) {
@@ -216,46 +191,31 @@ test('waiting without a trunk, and an open network, need attention', async () =>
   const store = new MemoryStore();
   await store.put('waits');
   let now = 0;
-  const feed = new ConsoleFeed({
-    store,
-    version: '1',
-    embedded: true,
-    showsIds: true,
-    now: () => now,
-    access: warning('access', 'anyone may upload', 'set apiKeys'),
-  });
-  feed.start();
-  onTestFinished(() => feed.close());
+  const access = warning('access', 'anyone may upload', 'set apiKeys');
+  const feed = fed({ store, access, now: () => now });
   const attentionNow = async () => (await feed.state()).attention.map(({ what }) => what);
   expect(await attentionNow()).toEqual(['access']);
   now += 15 * 60_000;
   expect(await attentionNow()).toEqual(['Merging is behind', 'access']);
-  const trunk = { kind: 'trunk', fileId: 'f', files: 1, bytes: 1, fill: 1, durationMs: 1 } as const;
-  store.emit('trunk', { ...trunk, taskId: 't' });
+  store.emit('trunk', { ...TRUNK, taskId: 't' });
   expect(await attentionNow()).toEqual(['access']);
 });
 
 test('the load of metadata tiers has a history while nobody looks', async () => {
   const store = new MemoryStore();
-  const member = { group: 'g', address: 'a:1', version: '', active: true, freeBytes: 1 };
-  store.members = [{ ...member, totalBytes: 2, lastHeartbeatAt: undefined }];
+  store.members = [MEMBER];
   let now = 0;
   let asked = 0;
   const load = { servedBytes: 10, forecastBytes: 30 };
   const status = { capacityBytes: 100, load: { smallFile: load, metadata: load } };
-  const feed = new ConsoleFeed({
+  const feed = fed({
     store,
-    version: '1',
-    embedded: false,
-    showsIds: true,
     now: () => now,
     askMigration: async () => {
       asked += 1;
       return status as unknown as MigrationStatus;
     },
   });
-  feed.start();
-  onTestFinished(() => feed.close());
   for (; now < 130_000; now += 5_000) await feed.sample();
   // Once a minute.
   expect(asked).toBe(3);
@@ -268,13 +228,7 @@ test('keys are shown to a key with the scope admin, without any secret', async (
     makeApiKey({ name: 'boss', scopes: ['admin'] }, new Date()),
     makeApiKey({ name: 'shop', scopes: ['read', 'write'], bytesPerDay: 100 }, new Date()),
   ] as const;
-  const path = join(temporaryFolder(), 'keys.json');
-  await writeKeyFile(
-    path,
-    made.map(({ key }) => key),
-  );
-  const keys = await KeyRing.open({ path, now: Date.now, onError: () => {} });
-  const { url } = await running({ access: new Access({ keys }) });
+  const { url, path } = await guarded(made.map(({ key }) => key));
   const ask = (text: string) =>
     fetch(`${url}/console/access`, { headers: { authorization: `Bearer ${text}` } });
   expect((await fetch(`${url}/console/access`)).status).toBe(401);
@@ -299,10 +253,7 @@ test('keys are shown to a key with the scope admin, without any secret', async (
 test('a key with the scope admin makes, limits and revokes keys, which work at once', async () => {
   const boss = makeApiKey({ name: 'boss', scopes: ['admin'] }, new Date());
   const shop = makeApiKey({ name: 'shop', scopes: ['write'] }, new Date());
-  const path = join(temporaryFolder(), 'keys.json');
-  await writeKeyFile(path, [boss.key, shop.key]);
-  const keys = await KeyRing.open({ path, now: Date.now, onError: () => {} });
-  const { url } = await running({ access: new Access({ keys }) });
+  const { url, path } = await guarded([boss.key, shop.key]);
   const call = (method: string, to: string, text = boss.text) =>
     fetch(`${url}${to}`, { method, headers: { authorization: `Bearer ${text}` } });
   expect((await call('POST', '/keys?name=x', shop.text)).status).toBe(403);
@@ -326,7 +277,7 @@ test('a key with the scope admin makes, limits and revokes keys, which work at o
   expect((await call('DELETE', `/keys/${made.id}`)).status).toBe(204);
   expect((await upload()).status).toBe(401);
   expect((await call('DELETE', `/keys/${made.id}`)).status).toBe(404);
-  expect(keys.list().map(({ name }) => name)).toEqual(['boss', 'shop']);
+  expect((await readKeyFile(path)).map(({ name }) => name)).toEqual(['boss', 'shop']);
 });
 
 test('changes of the file of keys at the same time are all kept', async () => {
@@ -366,10 +317,7 @@ test('without API keys nobody is shown keys, and no trunk is named', async () =>
 test('where a file is needs what its facts need', async () => {
   const reader = makeApiKey({ name: 'r', scopes: ['read'] }, new Date());
   const writer = makeApiKey({ name: 'w', scopes: ['write'] }, new Date());
-  const path = join(temporaryFolder(), 'keys.json');
-  await writeKeyFile(path, [reader.key, writer.key]);
-  const keys = await KeyRing.open({ path, now: Date.now, onError: () => {} });
-  const { url, store } = await running({ access: new Access({ keys }) });
+  const { url, store } = await guarded([reader.key, writer.key]);
   const { key } = await store.put('hello');
   const status = async (query: string, text?: string) => {
     const headers = text ? { authorization: `Bearer ${text}` } : {};
@@ -384,15 +332,8 @@ test('where a file is needs what its facts need', async () => {
 });
 
 test('a gateway that hangs or is gone is told from one that answers', async () => {
-  const hanging = createServer(() => {});
-  await new Promise<void>((resolve) => hanging.listen(0, '127.0.0.1', resolve));
-  onTestFinished(() => {
-    hanging.closeAllConnections();
-    hanging.close();
-  });
-  const { port } = hanging.address() as AddressInfo;
   const { fetch: real } = globalThis;
-  let base = `http://127.0.0.1:${port}`;
+  let base = await serving(() => {});
   vi.stubGlobal('sessionStorage', { getItem: () => null });
   vi.stubGlobal('fetch', (at: string, init: RequestInit) => {
     return real(at.replace(PACKAGE.href, `${base}/`), init);
@@ -413,17 +354,7 @@ test('a gateway that hangs or is gone is told from one that answers', async () =
 
 test('the table of storages has the figures of the state', async () => {
   const gateway = await running();
-  gateway.store.members = [
-    {
-      group: 'group1',
-      address: '10.0.0.7:23000',
-      version: '6.12',
-      active: true,
-      freeBytes: 10 * 2 ** 20,
-      totalBytes: 20 * 2 ** 20,
-      lastHeartbeatAt: new Date(1_000),
-    },
-  ];
+  gateway.store.members = [MEMBER];
   const answer = await fetch(`${gateway.url}/console/state`);
   const state = (await answer.json()) as ConsoleState;
   const { JSDOM } = createRequire(import.meta.url)('jsdom');

@@ -61,18 +61,20 @@ test('normal, slave and appender files answer as they are now', async () => {
   expect((await get(slave)).status).toBe(404);
 });
 
-test.each([
-  ['GET', '//group1/'],
-  ['GET', '///group1//'],
-  ['HEAD', '/group1//'],
-  ['DELETE', '//group1///'],
-])('%s of %sM00//… is of the same file', async (method, group) => {
+test('a path with doubled slashes is of the same file', async () => {
   const { gateway, client } = await withClient();
-  const id = await client.upload(Buffer.from('hello'), { extension: 'txt' });
-  expect((await fetch(`${gateway.url}/${id.replace('M00', 'M05')}`)).status).toBe(404);
-  const path = id.replace('group1/', group).replace('M00/', 'M00//');
-  const answer = await fetch(gateway.url + path, { method });
-  expect(answer.status).toBe(method === 'DELETE' ? 204 : 200);
+  for (const [method, group] of [
+    ['GET', '//group1/'],
+    ['GET', '///group1//'],
+    ['HEAD', '/group1//'],
+    ['DELETE', '//group1///'],
+  ] as const) {
+    const id = await client.upload(Buffer.from('hello'), { extension: 'txt' });
+    expect((await fetch(`${gateway.url}/${id.replace('M00', 'M05')}`)).status).toBe(404);
+    const path = id.replace('group1/', group).replace('M00/', 'M00//');
+    const { status } = await fetch(gateway.url + path, { method });
+    expect([method, group, status]).toEqual([method, group, method === 'DELETE' ? 204 : 200]);
+  }
   expect((await fetch(`${gateway.url}//group1/M00/no-id`)).status).toBe(400);
   expect((await fetch(`${gateway.url}//files/no-key`)).status).toBe(404);
 });

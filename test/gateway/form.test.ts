@@ -4,6 +4,7 @@ import {
   FORM_END,
   formHead,
   part,
+  post,
   postForm,
   RawConnection,
   raw,
@@ -11,60 +12,57 @@ import {
   until,
 } from './harness.js';
 
+type Receipts = readonly { readonly key: string; readonly name: string }[];
+
 const file = (name: string, content: string, headers = '') =>
   part(`name="f"; filename="${name}"`, content, headers);
 
 describe('a form', () => {
   test('with one file is answered as a raw upload is', async () => {
-    const { url, store } = await running();
+    const gateway = await running();
     const form = new FormData();
     form.set('f', new File(['hello'], 'na"ïve.txt', { type: 'text/plain' }));
-    const response = await fetch(`${url}/files`, { method: 'POST', body: form });
-    expect(response.status).toBe(201);
-    const receipt = (await response.json()) as Record<string, unknown>;
-    expect(receipt).toMatchObject({ name: 'na"ïve.txt', size: 5, type: 'text/plain' });
-    expect(response.headers.get('location')).toBe(`/files/${receipt.key}`);
-    expect(store.files.get(String(receipt.key))?.info.group).toBeUndefined();
+    const { status, headers, body } = await post(gateway, form);
+    expect(body).toMatchObject({ name: 'na"ïve.txt', size: 5, type: 'text/plain' });
+    expect([status, headers.get('location')]).toEqual([201, `/files/${body.key}`]);
+    expect(gateway.store.files.get(String(body.key))?.info.group).toBeUndefined();
   });
 
   test('with several files gives an array; they are a group of their own', async () => {
-    const { url, store } = await running();
+    const gateway = await running();
     const groups = new Set<string | undefined>();
     for (let turn = 0; turn < 2; turn += 1) {
       const form = new FormData();
       for (const name of ['a', 'b', 'c']) form.append('f', new File([name], `${name}.txt`));
-      const response = await fetch(`${url}/files`, { method: 'POST', body: form });
-      const receipts = (await response.json()) as { readonly key: string; readonly name: string }[];
+      const receipts = (await post(gateway, form)).body as unknown as Receipts;
       expect(receipts.map(({ name }) => name)).toEqual(['a.txt', 'b.txt', 'c.txt']);
-      for (const { key } of receipts) groups.add(store.files.get(key)?.info.group);
+      for (const { key } of receipts) groups.add(gateway.store.files.get(key)?.info.group);
     }
     expect(groups.size).toBe(2);
     expect(groups.has(undefined)).toBe(false);
   });
 
   test('with a field `group` after its files gives them that group', async () => {
-    const { url, store } = await running();
+    const gateway = await running();
     const form = new FormData();
-    form.append('f', new File(['1'], '1'));
-    form.append('f', new File(['2'], '2'));
+    for (const name of ['1', '2']) form.append('f', new File([name], name));
     form.append('title', 'ignored');
     form.append('group', 'Grüße');
-    expect((await fetch(`${url}/files`, { method: 'POST', body: form })).status).toBe(201);
-    expect([...store.files.values()].map(({ info }) => info.group)).toEqual(['Grüße', 'Grüße']);
+    expect((await post(gateway, form)).status).toBe(201);
+    const groups = [...gateway.store.files.values()].map(({ info }) => info.group);
+    expect(groups).toEqual(['Grüße', 'Grüße']);
   });
 
   test('of large and small files in turns arrives whole', async () => {
-    const { url, store } = await running();
+    const gateway = await running();
     const contents = [3, 0, 2_000_000, 1, 65_536, 700_000, 17].map((size, index) =>
       Buffer.alloc(size, `${index}\r\n--${BOUNDARY}`),
     );
     const form = new FormData();
     for (const [index, bytes] of contents.entries())
       form.append('f', new File([bytes], `${index}`));
-    const response = await fetch(`${url}/files`, { method: 'POST', body: form });
-    expect(response.status).toBe(201);
-    const receipts = (await response.json()) as { readonly key: string }[];
-    const stored = receipts.map(({ key }) => store.files.get(key)?.bytes);
+    const receipts = (await post(gateway, form)).body as unknown as Receipts;
+    const stored = receipts.map(({ key }) => gateway.store.files.get(key)?.bytes);
     expect(stored.map((bytes, index) => bytes?.equals(contents[index]!))).toEqual(
       contents.map(() => true),
     );
@@ -108,15 +106,21 @@ describe('a form', () => {
     expect(JSON.parse(answer.body)).toMatchObject({ name });
   });
 
+  test('takes names of what every object has as names', async () => {
+    const { port, store } = await running();
+    const names = ['__proto__', 'constructor', 'toString', 'hasOwnProperty', ''];
+    const parts = names.map((name) => part(`name="${name}"`, 'x')).join('');
+    const headers = '__proto__: y\r\nconstructor: z\r\n';
+    const answer = await postForm(port, parts + file('__proto__', 'y', headers) + FORM_END);
+    expect([answer.status, [...store.files.values()][0]?.info.name]).toEqual([201, '__proto__']);
+    expect(Object.hasOwn(Object.prototype, 'x') || 'y' in {}).toBe(false);
+  });
+
   test('may have a boundary that should have been quoted', async () => {
-    const { url } = await running();
     const boundary = '----=_Part_1:2';
-    const response = await fetch(`${url}/files`, {
-      method: 'POST',
-      headers: { 'content-type': `multipart/form-data; boundary=${boundary}` },
-      body: (file('a', 'x') + FORM_END).replaceAll(BOUNDARY, boundary),
-    });
-    expect(response.status).toBe(201);
+    const body = (file('a', 'x') + FORM_END).replaceAll(BOUNDARY, boundary);
+    const headers = { 'content-type': `multipart/form-data; boundary=${boundary}` };
+    expect((await post(await running(), body, headers)).status).toBe(201);
   });
 
   test('with a type that is none stores a file of no particular type', async () => {
@@ -174,14 +178,8 @@ describe('a malformed form', () => {
     'multipart/form-data; boundary=',
     `multipart/form-data; boundary="${'x'.repeat(71)}"`,
   ])('whose type is %s is refused', async (type) => {
-    const { url } = await running();
-    const response = await fetch(`${url}/files`, {
-      method: 'POST',
-      headers: { 'content-type': type },
-      body: 'x',
-    });
-    expect(response.status).toBe(400);
-    expect(await response.json()).toMatchObject({ code: 'malformed_multipart' });
+    const { status, body } = await post(await running(), 'x', { 'content-type': type });
+    expect([status, body.code]).toEqual([400, 'malformed_multipart']);
   });
 
   test('without a file in it is refused', async () => {
@@ -203,12 +201,8 @@ describe('a malformed form', () => {
 
   test('that goes on after its end is given up and nothing stored', async () => {
     const { port, store, bytesRead } = await running();
-    const answer = await raw(
-      port,
-      formHead(50_000_000),
-      file('a', 'x') + FORM_END,
-      Buffer.alloc(20_000_000),
-    );
+    const body = [file('a', 'x') + FORM_END, Buffer.alloc(20_000_000)];
+    const answer = await raw(port, formHead(50_000_000), ...body);
     expect(answer.status).toBe(400);
     expect(bytesRead()).toBeLessThan(1_000_000);
     expect(store.files.size).toBe(0);
@@ -228,13 +222,8 @@ describe('a malformed form', () => {
   test('whose part never ends is given up in time', async () => {
     const limits = { checkIntervalMs: 20, bodyWindowMs: 40, minBodyBytesPerSecond: 1e9 };
     const { port, store } = await running({ limits });
-    const answer = await raw(
-      port,
-      formHead('chunked'),
-      '64\r\n',
-      file('a', 'x'.repeat(1000)).slice(0, 100),
-      '\r\n',
-    );
+    const begun = file('a', 'x'.repeat(1000)).slice(0, 100);
+    const answer = await raw(port, `${formHead('chunked')}64\r\n${begun}\r\n`);
     expect(answer.status).toBe(408);
     expect(store.files.size).toBe(0);
     expect(store.uploadsInFlight).toBe(0);

@@ -15,6 +15,16 @@ export const SECRET = 'a secret of the tests';
 export const OLD_SECRET = 'the secret before it';
 export const NOW = Date.parse('2026-03-04T05:06:07Z');
 
+/** A file of these keys. */
+export async function keyFile(...keys: readonly { readonly key: ApiKey }[]): Promise<string> {
+  const path = join(temporaryFolder(), 'keys.json');
+  await writeKeyFile(
+    path,
+    keys.map(({ key }) => key),
+  );
+  return path;
+}
+
 export interface Guarded extends Running {
   readonly path: string;
   readonly errors: unknown[];
@@ -30,8 +40,7 @@ export async function guarded(
   keys: readonly ApiKey[],
   urlSecrets: string[] = [],
 ): Promise<Guarded> {
-  const path = join(temporaryFolder(), 'keys.json');
-  await writeKeyFile(path, keys);
+  const path = await keyFile(...keys.map((key) => ({ key })));
   const clock = { now: NOW };
   const now = () => clock.now;
   const errors: unknown[] = [];

@@ -160,15 +160,14 @@ export interface Posted {
 
 export async function post(
   { url }: Running,
-  body: string | Buffer,
+  body: string | Buffer | FormData | ReadableStream,
   headers: Record<string, string> = {},
   path = '/files',
 ): Promise<Posted> {
-  const response = await fetch(url + path, {
-    method: 'POST',
-    body: new Uint8Array(Buffer.from(body)),
-    headers,
-  });
+  const init = { method: 'POST', body, headers, duplex: 'half' } as RequestInit;
+  // Of a text, fetch would say that it is one.
+  if (typeof body === 'string') init.body = new Uint8Array(Buffer.from(body));
+  const response = await fetch(url + path, init);
   const json = (await response.json()) as Record<string, unknown>;
   return { status: response.status, body: json, headers: response.headers };
 }

@@ -41,18 +41,10 @@ describe('an Idempotency-Key', () => {
     const first = Buffer.alloc(100_000, 1);
     const other = Buffer.from(first);
     other[99_999] = 2;
-    const chunked = (bytes: Buffer) =>
-      new ReadableStream({
-        start(controller) {
-          controller.enqueue(new Uint8Array(bytes));
-          controller.close();
-        },
-      });
-    const upload = async (name: string, body: Buffer | ReadableStream) => {
-      const headers = { 'idempotency-key': name };
-      const init = { method: 'POST', headers, body, duplex: 'half' } as RequestInit;
-      const response = await fetch(`${gateway.url}/files`, init);
-      return [response.status, ((await response.json()) as { code?: string }).code];
+    const chunked = (bytes: Buffer) => ReadableStream.from([bytes]);
+    const upload = async (name: string, sent: Buffer | ReadableStream) => {
+      const { status, body } = await post(gateway, sent, { 'idempotency-key': name });
+      return [status, body.code];
     };
     const stored = [201, undefined];
     const refused = [422, 'idempotency_key_reused'];

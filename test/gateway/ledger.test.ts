@@ -1,12 +1,10 @@
 import { once } from 'node:events';
-import { join } from 'node:path';
 import type { Gateway, GatewayInput } from '@stevedore/gateway';
 import { presignedUpload } from '@stevedore/middleware/core';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { type ApiKey, writeKeyFile } from '../../gateway/dist/access/api-keys.js';
+import type { ApiKey } from '../../gateway/dist/access/api-keys.js';
 import { startGatewayProcess } from '../support/gateway-process.js';
-import { temporaryFolder } from '../support/temporary.js';
-import { newKey } from './guarded.js';
+import { keyFile, newKey } from './guarded.js';
 import { offsetOf, started, tus } from './tus.js';
 
 /** Quotas and one-time URLs count what is stored, whatever was announced and however it came. */
@@ -15,12 +13,8 @@ const MIB = 2 ** 20;
 const SECRET = 'secret of this test';
 
 async function keyed(limits: readonly Partial<ApiKey>[], input: GatewayInput = {}) {
-  const apiKeys = join(temporaryFolder(), 'keys.json');
   const keys = limits.map((limit) => newKey({ createdAt: new Date().toISOString(), ...limit }));
-  await writeKeyFile(
-    apiKeys,
-    keys.map(({ key }) => key),
-  );
+  const apiKeys = await keyFile(...keys);
   const options = { apiKeys, urlSecret: SECRET, ...input };
   const gateway = await started(options);
   const as = keys.map(({ text }) => ({ authorization: `Bearer ${text}` }));

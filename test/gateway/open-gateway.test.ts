@@ -197,14 +197,3 @@ test.each([
   const answer = await fetch(`${url}/files/${key}`);
   expect(answer.headers.get('cross-origin-resource-policy')).toBe(policy);
 });
-
-test('a tus client is told that there is no tus', async () => {
-  const { url, store } = await running();
-  const headers = { 'tus-resumable': '1.0.0', 'upload-length': '1000', 'content-length': '0' };
-  const answer = await fetch(`${url}/files`, { method: 'POST', headers });
-  expect(answer.status).toBe(501);
-  const problem = (await answer.json()) as { code: string; detail: string };
-  expect(problem.code).toBe('tus_not_supported');
-  expect(problem.detail).toContain('Tus-Resumable');
-  expect(store.files.size).toBe(0);
-});

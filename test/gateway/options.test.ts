@@ -58,42 +58,38 @@ describe('options of the gateway', () => {
   });
 });
 
-describe('problems', () => {
-  test('have a title and a status each, and server errors words of their own', () => {
-    for (const code of problemCodes()) {
-      const { title, status, detail } = problemBody(code, 'MESSAGE');
-      expect(title).not.toBe('Error');
-      expect(status).toBeGreaterThanOrEqual(400);
-      // Only admins can flush, and they need to know why it failed.
-      if (status >= 500 && code !== 'not_flushed') expect(detail).not.toBe('MESSAGE');
-    }
-  });
+test('problems have a title and a status each, and server errors words of their own', () => {
+  for (const code of problemCodes()) {
+    const { title, status, detail } = problemBody(code, 'MESSAGE');
+    expect(title).not.toBe('Error');
+    expect(status).toBeGreaterThanOrEqual(400);
+    // Only admins can flush, and they need to know why it failed.
+    if (status >= 500 && code !== 'not_flushed') expect(detail).not.toBe('MESSAGE');
+  }
 });
 
-describe('flags of trackers and storages', () => {
-  test('have the defaults of the daemons', () => {
-    const tracker = trackerSettings({});
-    const { storeLookup, storeGroup, host, port } = tracker;
-    expect(defaultsOf(trackerOptions)).toMatchObject({ storeLookup, storeGroup, host, port });
-    const storage = storageSettings({ storePaths: ['.'] });
-    const tiers = tierSettings({}, 'group1');
-    expect(defaultsOf(storageOptions)).toMatchObject({
-      host: storage.host,
-      port: storage.port,
-      group: storage.group,
-      cacheSize: storage.cacheBytes,
-      cacheFilter: storage.cacheFilter,
-      readAhead: storage.readAheadBytes,
-      writeCopies: storage.writeCopies,
-      metadataTier: tiers.enabled,
-      metadataTierSize: tiers.roomBytes,
-      shareWith: tiers.shareWith,
-      smallFileThreshold: tiers.thresholdBytes,
-      smallFileShare: tiers.parameters.smallFileShare * 100,
-      bandwidth: tiers.bytesPerSecond,
-      moveRate: tiers.movesPerSecond,
-      withoutSecret: storage.access.withoutSecret,
-    });
+test('flags of trackers and storages have the defaults of the daemons', () => {
+  const tracker = trackerSettings({});
+  const { storeLookup, storeGroup, host, port } = tracker;
+  expect(defaultsOf(trackerOptions)).toMatchObject({ storeLookup, storeGroup, host, port });
+  const storage = storageSettings({ storePaths: ['.'] });
+  const tiers = tierSettings({}, 'group1');
+  expect(defaultsOf(storageOptions)).toMatchObject({
+    host: storage.host,
+    port: storage.port,
+    group: storage.group,
+    cacheSize: storage.cacheBytes,
+    cacheFilter: storage.cacheFilter,
+    readAhead: storage.readAheadBytes,
+    writeCopies: storage.writeCopies,
+    metadataTier: tiers.enabled,
+    metadataTierSize: tiers.roomBytes,
+    shareWith: tiers.shareWith,
+    smallFileThreshold: tiers.thresholdBytes,
+    smallFileShare: tiers.parameters.smallFileShare * 100,
+    bandwidth: tiers.bytesPerSecond,
+    moveRate: tiers.movesPerSecond,
+    withoutSecret: storage.access.withoutSecret,
   });
 });
 

@@ -1,9 +1,9 @@
-import { createServer, get, type IncomingMessage } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { get, type IncomingMessage } from 'node:http';
 import { Readable } from 'node:stream';
 import { defaultTransferLimits, UnsentBytes } from '@stevedore/middleware/core';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { PacedStream } from '../../gateway/dist/http/paced-stream.js';
+import { serving } from '../support/serving.js';
 
 /** What a client gets of a stream of so many chunks, which may fail behind them. */
 async function answer(chunks: number, failure?: Error) {
@@ -13,18 +13,12 @@ async function answer(chunks: number, failure?: Error) {
     if (failure) throw failure;
   }
   const stream = Readable.from(bytes());
-  const server = createServer((_request, response) => {
+  const url = await serving((_request, response) => {
     new PacedStream(stream, unsent).send(response, () => {});
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-    unsent.close();
-  });
-  const { port } = server.address() as AddressInfo;
+  onTestFinished(() => unsent.close());
   const got = await new Promise<IncomingMessage>((resolve) => {
-    get({ port, host: '127.0.0.1', agent: false }, resolve);
+    get(url, { agent: false }, resolve);
   });
   return { unsent, stream, got };
 }

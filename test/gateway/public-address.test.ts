@@ -6,12 +6,12 @@ import { FastdfsClient } from '@stevedore/fastdfs';
 import { type GatewayInput, startGateway } from '@stevedore/gateway';
 import { presignedUpload, signedDownload } from '@stevedore/middleware/core';
 import { expect, onTestFinished, test } from 'vitest';
-import { SCOPES, writeKeyFile } from '../../gateway/dist/access/api-keys.js';
+import { SCOPES } from '../../gateway/dist/access/api-keys.js';
 import { trustedProxies } from '../../gateway/dist/http/public-address.js';
 import { parseGatewayOptions } from '../../gateway/dist/options.js';
 import { strippingProxy } from '../support/stripping-proxy.js';
 import { temporaryFolder } from '../support/temporary.js';
-import { newKey, SECRET } from './guarded.js';
+import { keyFile, newKey, SECRET } from './guarded.js';
 import { bytesOf, send, started } from './tus.js';
 
 /** URLs in answers of a gateway that clients reach below a path. */
@@ -20,16 +20,15 @@ type Headers = Readonly<Record<string, string>>;
 
 async function guardedGateway(input: GatewayInput) {
   const directory = temporaryFolder();
-  const apiKeys = join(directory, 'keys.json');
-  const { key, text } = newKey({ scopes: SCOPES });
-  await writeKeyFile(apiKeys, [key]);
+  const made = newKey({ scopes: SCOPES });
+  const apiKeys = await keyFile(made);
   const policies = join(directory, 'policies.json');
   writeFileSync(policies, JSON.stringify({ avatars: { maxFiles: 1 } }));
   const ports = { port: 0, trackerPort: 0, storagePort: 0, logLevel: 'silent' } as const;
   const options = { ...ports, apiKeys, policies, urlSecret: [SECRET], idMaxAge: 0, ...input };
   const gateway = await startGateway({ directory: join(directory, 'data'), ...options });
   onTestFinished(() => gateway.close());
-  return { ...gateway, apiKey: text };
+  return { ...gateway, apiKey: made.text };
 }
 
 const MARK = randomBytes(16).toString('base64url');
@@ -158,21 +157,25 @@ test.each<[string, GatewayInput, Headers, string]>([
   }
 });
 
-test.each<[string, GatewayInput, string]>([
-  ['no proxy is trusted', {}, '/storage'],
-  ['another one is trusted', { trustProxy: ['10.0.0.0/8', '::2'] }, '/storage'],
-  ['it names a host', { trustProxy: ['loopback'] }, '//evil.example'],
-  ['it is a URL', { trustProxy: ['loopback'] }, 'https://evil.example'],
-  ['it leads up', { trustProxy: ['loopback'] }, '/a/../b'],
-  ['it leads up in disguise', { trustProxy: ['loopback'] }, '/a/%2e%2e/b'],
-  ['it has a backslash', { trustProxy: ['loopback'] }, '/\\evil.example'],
-  ['one of several is none', { trustProxy: ['loopback'] }, '/storage, evil'],
-  ['it has no end', { trustProxy: ['loopback'] }, '/a'.repeat(200)],
-])('X-Forwarded-Prefix is ignored where %s', async (_, input, prefix) => {
+test.each<[string, GatewayInput, readonly string[]]>([
+  ['no proxy is trusted', {}, ['/storage']],
+  ['another one is trusted', { trustProxy: ['10.0.0.0/8', '::2'] }, ['/storage']],
+  [
+    'it is no path',
+    { trustProxy: ['loopback'] },
+    [
+      ...['//evil.example', 'https://evil.example', '/\\evil.example', '/storage, evil'],
+      ...['/a/../b', '/a/%2e%2e/b', '/a'.repeat(200)],
+    ],
+  ],
+])('X-Forwarded-Prefix is ignored where %s', async (_, input, prefixes) => {
   const { url, apiKey } = await guardedGateway(input);
-  const headers = { 'x-api-key': apiKey, 'x-forwarded-prefix': prefix };
-  const { headers: answer } = await fetch(`${url}/files`, { method: 'POST', headers, body: 'x' });
-  expect(answer.get('location')).toMatch(/^\/files\/[\w-]{22}$/);
+  const host = { 'x-forwarded-host': 'evil.example', 'x-forwarded-proto': 'https' };
+  for (const prefix of prefixes) {
+    const headers = { 'x-api-key': apiKey, 'x-forwarded-prefix': prefix, ...host };
+    const { headers: answer } = await fetch(`${url}/files`, { method: 'POST', headers, body: 'x' });
+    expect(answer.get('location'), prefix).toMatch(/^\/files\/[\w-]{22}$/);
+  }
 });
 
 test.each([

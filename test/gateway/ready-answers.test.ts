@@ -5,12 +5,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type FileStore, open } from '@stevedore/client';
 import { signedDownload } from '@stevedore/middleware/core';
-import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { Access } from '../../gateway/dist/access/access.js';
 import type { AppOptions } from '../../gateway/dist/app.js';
 import { LastLines } from '../../gateway/dist/http/direct-answers.js';
 import { ReadyAnswers } from '../../gateway/dist/http/ready-answers.js';
 import { makeLog } from '../../gateway/dist/observe/log.js';
+import { serving as listening } from '../support/serving.js';
 import { RawConnection, raw, running, until } from './harness.js';
 
 /**
@@ -234,9 +235,7 @@ describe('what is kept', () => {
       });
       response.end('the route');
     });
-    await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
-    onTestFinished(() => void server.close());
-    const { port } = server.address() as { port: number };
+    const port = Number(new URL(await listening(server)).port);
     return {
       file,
       kept,
@@ -334,10 +333,7 @@ describe('an answer whose bytes are in memory', () => {
         seen.finished += 1;
       });
     });
-    await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
-    onTestFinished(() => void server.close());
-    onTestFinished(() => server.closeAllConnections());
-    const { port } = server.address() as { port: number };
+    const port = Number(new URL(await listening(server)).port);
     return { port, text, seen, isBusy };
   }
 

@@ -2,37 +2,24 @@ import { randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { connect } from '@stevedore/client/connect';
 import { FastdfsClient } from '@stevedore/fastdfs';
-import { startGateway } from '@stevedore/gateway';
 import { expect, onTestFinished, test } from 'vitest';
-import { type Scope, writeKeyFile } from '../../gateway/dist/access/api-keys.js';
+import type { Scope } from '../../gateway/dist/access/api-keys.js';
+import { openGateway } from '../support/store.js';
 import { temporaryFolder } from '../support/temporary.js';
-import { newKey } from './guarded.js';
+import { keyFile, newKey } from './guarded.js';
 
 /** `POST /files?id=ID`: a file of FastDFS gets a key. */
 
 async function setUp(policy: object = {}) {
   const directory = temporaryFolder();
-  const apiKeys = `${directory}/keys.json`;
   const scopes = (...list: Scope[]) => newKey({ scopes: list });
   const keys = { both: scopes('read', 'write'), reads: scopes('read'), writes: scopes('write') };
-  await writeKeyFile(
-    apiKeys,
-    Object.values(keys).map(({ key }) => key),
-  );
+  const apiKeys = await keyFile(...Object.values(keys));
   const policies = `${directory}/policies.json`;
   writeFileSync(policies, JSON.stringify({ default: policy }));
-  const ports = { port: 0, trackerPort: 0, storagePort: 0, logLevel: 'silent' } as const;
-  const started = await startGateway({
-    ...ports,
-    directory: `${directory}/store`,
-    apiKeys,
-    policies,
-  });
+  const started = await openGateway({ apiKeys, policies });
   const client = new FastdfsClient({ trackers: started.store.trackers });
-  onTestFinished(async () => {
-    await client.close();
-    await started.close();
-  });
+  onTestFinished(() => client.close());
   const bytes = randomBytes(20_000);
   const fileId = await client.upload(bytes, { extension: 'jpg' });
   const post = (key: string, options: RequestInit = {}, id = fileId) =>

@@ -2,21 +2,16 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Gateway } from '@stevedore/gateway';
 import { expect, test } from 'vitest';
-import { writeKeyFile } from '../../gateway/dist/access/api-keys.js';
 import { temporaryFolder } from '../support/temporary.js';
-import { newKey } from './guarded.js';
+import { keyFile, newKey } from './guarded.js';
 import { started, tus } from './tus.js';
 
 /** Who may begin and continue resumable uploads, how many, and what they may become. */
 
 test('each client has a share of the unfinished uploads, also after a restart', async () => {
   const directory = temporaryFolder();
-  const apiKeys = join(directory, 'keys.json');
   const keys = [newKey(), newKey()];
-  await writeKeyFile(
-    apiKeys,
-    keys.map(({ key }) => key),
-  );
+  const apiKeys = await keyFile(...keys);
   const start = () => started({ directory, apiKeys }, { limits: { maxClientUploads: 2 } });
   const first = await start();
   const [one, other] = keys.map(({ text }) => ({ authorization: `Bearer ${text}` }));

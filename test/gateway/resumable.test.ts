@@ -1,17 +1,26 @@
 import { createHash, randomBytes } from 'node:crypto';
-import { readdirSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { crc32 } from 'node:zlib';
 import type { UploadOptions } from 'tus-js-client';
-import { expect, test } from 'vitest';
+import { afterAll, expect, test } from 'vitest';
 import { cuttingProxy } from '../support/cutting-proxy.js';
 import { Random } from '../support/random.js';
 import { temporaryFolder } from '../support/temporary.js';
 import { RawConnection, raw } from './harness.js';
-import { begun, bytesOf, offsetOf, send, started, tus } from './tus.js';
+import { begun, bytesOf, launched, offsetOf, send, started, tus } from './tus.js';
 
 /** Resumable uploads, held by `tus-js-client` and by requests as the protocol's text has them. */
+
+/** For all tests that need no other one. */
+const gateway = await launched(mkdtempSync(join(tmpdir(), 'stevedore-tus-')));
+const { url, store } = gateway;
+afterAll(async () => {
+  await gateway.close();
+  rmSync(gateway.directory, { recursive: true });
+});
 
 const WAYS: readonly [string, number, Partial<UploadOptions>][] = [
   ['one request, a small file', 20_000, {}],
@@ -25,7 +34,6 @@ const WAYS: readonly [string, number, Partial<UploadOptions>][] = [
 
 for (const [way, size, options] of WAYS) {
   test(`a client sends a file by ${way}`, async () => {
-    const { url, store, directory } = await started();
     const body = randomBytes(size);
     const sent = await send(url, body, options);
     expect(sent.key).toMatch(/^[\w-]{22}$/);
@@ -33,12 +41,11 @@ for (const [way, size, options] of WAYS) {
     expect((await bytesOf(url, sent.key)).equals(body)).toBe(true);
     const { name, type } = await store.stat(sent.key!);
     expect([name, type]).toEqual(['grüße.txt', 'text/plain']);
-    expect(readdirSync(join(directory, 'unfinished'))).toEqual([]);
+    expect(readdirSync(join(gateway.directory, 'unfinished'))).toEqual([]);
   });
 }
 
 test('a client that does not know the length sends a stream', async () => {
-  const { url } = await started();
   const body = randomBytes(2_500_000);
   const { key } = await send(url, Readable.from([body]), {
     uploadLengthDeferred: true,
@@ -48,7 +55,6 @@ test('a client that does not know the length sends a stream', async () => {
 });
 
 test('connections that are cut cost what was under way, and no more', async () => {
-  const { url } = await started();
   const proxy = await cuttingProxy(Number(new URL(url).port));
   const random = new Random(3);
   const body = randomBytes(12_000_000);
@@ -98,7 +104,6 @@ test('what was acknowledged is there after a restart, and goes on', async () => 
 });
 
 test('the offset after a cut connection is where the next bytes belong', async () => {
-  const gateway = await started();
   const upload = await begun(gateway, 500_000_000);
   const { pathname, port, host } = new URL(upload);
   let offset = 0;
@@ -118,7 +123,6 @@ test('the offset after a cut connection is where the next bytes belong', async (
 });
 
 test('an upload that has all of its bytes and was not finished is, when its client asks', async () => {
-  const { store, url } = await started();
   const uploads = store.unfinished!;
   const note = { scope: '', metadata: '', isPart: false, checkContent: false, maxBytes: 10 };
   const { id } = await uploads.begin({ size: 5, note: JSON.stringify(note) });
@@ -130,7 +134,6 @@ test('an upload that has all of its bytes and was not finished is, when its clie
 });
 
 test('of two tabs the one that stalls gives way', async () => {
-  const gateway = await started();
   const upload = await begun(gateway, 20);
   const { pathname, port, host } = new URL(upload);
   const stalled = new RawConnection(Number(port));
@@ -149,7 +152,6 @@ test('of two tabs the one that stalls gives way', async () => {
 }, 30_000);
 
 test('two tabs that send the same upload at once both get its file', async () => {
-  const gateway = await started();
   const body = randomBytes(3_000_000);
   const uploadUrl = await begun(gateway, body.length);
   const tab = () => send(gateway.url, body, { uploadUrl, chunkSize: 300_000 });
@@ -160,7 +162,6 @@ test('two tabs that send the same upload at once both get its file', async () =>
 });
 
 test('the checksum of a request is held against its bytes', async () => {
-  const gateway = await started();
   const upload = await begun(gateway, 10);
   const sum = (text: string, name = 'sha1') =>
     `${name} ${createHash(name).update(text).digest('base64')}`;
@@ -222,7 +223,6 @@ test('what the protocol does not allow is a problem with its headers', async () 
 });
 
 test('a request that is refused with its body under way is answered, and its connection ends', async () => {
-  const gateway = await started();
   const { pathname, port, host } = new URL(await begun(gateway, 100_000_000));
   const head = `PATCH ${pathname} HTTP/1.1\r\nHost: ${host}\r\nTus-Resumable: 1.0.0\r\nUpload-Offset: 5\r\nContent-Type: application/offset+octet-stream\r\nContent-Length: 99999995\r\n\r\n`;
   const answer = await raw(Number(port), head, Buffer.alloc(8_000_000));

@@ -267,13 +267,14 @@ describe("the store's errors", () => {
     const gateway = await running();
     const { key } = await gateway.store.put('x');
     gateway.store.failure = new StoreError(code, 'in /var/secret');
-    const upload = await fetch(`${gateway.url}/files`, { method: 'POST', body: 'x' });
-    const large = await fetch(`${gateway.url}/files`, { method: 'POST', body: Buffer.alloc(1e6) });
     const form = new FormData();
     form.set('f', new File(['x'], 'x'));
-    const formed = await fetch(`${gateway.url}/files`, { method: 'POST', body: form });
-    const read = await fetch(`${gateway.url}/files/${key}`);
-    for (const response of [upload, large, formed, read]) {
+    const bodies = ['x', Buffer.alloc(1e6), form];
+    const uploads = bodies.map((body) => fetch(`${gateway.url}/files`, { method: 'POST', body }));
+    for (const response of [
+      ...(await Promise.all(uploads)),
+      await fetch(`${gateway.url}/files/${key}`),
+    ]) {
       expect(response.status).toBe(status);
       expect(response.headers.get('retry-after')).toBe(retryAfter);
       const body = (await response.json()) as Record<string, unknown>;
@@ -294,44 +295,25 @@ describe("the store's errors", () => {
   });
 });
 
-describe('a gateway that closes', () => {
-  test('ends connections once they are idle, or were opened ahead', async () => {
-    const { buildApp } = await import('../../gateway/dist/app.js');
-    const store = new MemoryStore();
-    const app = buildApp({ store });
-    const url = await app.listen({ host: '127.0.0.1', port: 0 });
-    let open = (): void => {};
-    store.gate = new Promise((resolve) => {
-      open = resolve;
-    });
-    const ahead = new RawConnection(Number(new URL(url).port));
-    const connection = new RawConnection(Number(new URL(url).port));
-    await connection.send('POST /files HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx');
-    await until(() => store.uploadsInFlight === 1);
-    const closed = app.close();
-    open();
-    expect((await connection.answer()).status).toBe(201);
-    await ahead.answer();
-    await closed;
+test('a gateway that closes finishes what is under way, and ends connections once they are idle or were opened ahead', async () => {
+  const { buildApp } = await import('../../gateway/dist/app.js');
+  const store = new MemoryStore();
+  const app = buildApp({ store });
+  const url = await app.listen({ host: '127.0.0.1', port: 0 });
+  let open = (): void => {};
+  store.gate = new Promise((resolve) => {
+    open = resolve;
   });
-
-  test('finishes what is under way', async () => {
-    const { buildApp } = await import('../../gateway/dist/app.js');
-    const store = new MemoryStore();
-    const app = buildApp({ store });
-    const url = await app.listen({ host: '127.0.0.1', port: 0 });
-    let open = (): void => {};
-    store.gate = new Promise((resolve) => {
-      open = resolve;
-    });
-    const upload = fetch(`${url}/files`, { method: 'POST', body: 'hello' });
-    await until(() => store.uploadsInFlight === 1);
-    const closed = app.close();
-    open();
-    expect((await upload).status).toBe(201);
-    await closed;
-    await expect(fetch(`${url}/health/live`)).rejects.toThrow();
-  });
+  const ahead = new RawConnection(Number(new URL(url).port));
+  const connection = new RawConnection(Number(new URL(url).port));
+  await connection.send('POST /files HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx');
+  await until(() => store.uploadsInFlight === 1);
+  const closed = app.close();
+  open();
+  expect((await connection.answer()).status).toBe(201);
+  await ahead.answer();
+  await closed;
+  await expect(fetch(`${url}/health/live`)).rejects.toThrow();
 });
 
 test('either id finds and deletes a file, and no id is a bad request', async () => {

@@ -11,10 +11,13 @@ async function stored(
   return `${gateway.url}/files/${key}`;
 }
 
+/** The answer to a request for a file of a new gateway. */
+const got = async (headers: Record<string, string>, about: Parameters<typeof stored>[1] = {}) =>
+  fetch(await stored(await running(), about), { headers });
+
 describe('a stored file', () => {
   test('is served with what caches and browsers need to know', async () => {
-    const gateway = await running();
-    const response = await fetch(await stored(gateway));
+    const response = await got({});
     expect(response.status).toBe(200);
     expect(await response.text()).toBe(BODY);
     expect(Object.fromEntries(response.headers)).toMatchObject({
@@ -76,8 +79,7 @@ describe('a stored file', () => {
     ['bytes=9-9', '9', 'bytes 9-9/10'],
     ['Bytes=0-0', '0', 'bytes 0-0/10'],
   ])('answers Range: %s with 206', async (range, text, contentRange) => {
-    const gateway = await running();
-    const response = await fetch(await stored(gateway), { headers: { range } });
+    const response = await got({ range });
     expect(response.status).toBe(206);
     expect(await response.text()).toBe(text);
     expect(response.headers.get('content-range')).toBe(contentRange);
@@ -87,8 +89,7 @@ describe('a stored file', () => {
   test.each(['bytes=10-', 'bytes=10-20', 'bytes=-0', `bytes=${'9'.repeat(400)}-`])(
     'answers Range: %s with 416',
     async (range) => {
-      const gateway = await running();
-      const response = await fetch(await stored(gateway), { headers: { range } });
+      const response = await got({ range });
       expect(response.status).toBe(416);
       expect(response.headers.get('content-range')).toBe('bytes */10');
       expect(await response.json()).toMatchObject({ code: 'range_not_satisfiable' });
@@ -102,8 +103,7 @@ describe('a stored file', () => {
     ['bytes=7-8,20-30', '78', 'bytes 7-8/10'],
     ['bytes=2-3,, ,', '23', 'bytes 2-3/10'],
   ])('answers Range: %s with one piece', async (range, text, contentRange) => {
-    const gateway = await running();
-    const response = await fetch(await stored(gateway), { headers: { range } });
+    const response = await got({ range });
     expect(response.status).toBe(206);
     expect(await response.text()).toBe(text);
     expect(response.headers.get('content-range')).toBe(contentRange);
@@ -179,8 +179,7 @@ describe('a stored file', () => {
   test.each(['bytes=3-1', 'bytes=-', 'bytes=a-b', 'items=0-1', 'bytes 0-1', '0-1'])(
     'ignores Range: %s',
     async (range) => {
-      const gateway = await running();
-      const response = await fetch(await stored(gateway), { headers: { range } });
+      const response = await got({ range });
       expect(response.status).toBe(200);
       expect(await response.text()).toBe(BODY);
     },
@@ -265,8 +264,7 @@ describe('a stored file', () => {
     ['image/png;', 'inline'],
     ['text/plain;; a="x;y\\"z" ;b=c', 'inline'],
   ])('of type %s is served as %s', async (type, kind) => {
-    const gateway = await running();
-    const { headers } = await fetch(await stored(gateway, { type }));
+    const { headers } = await got({}, { type });
     expect(headers.get('content-type')).toBe(type);
     expect(headers.get('content-disposition')).toBe(`${kind}; filename="a.txt"`);
     expect(headers.get('x-content-type-options')).toBe('nosniff');
@@ -282,8 +280,7 @@ describe('a stored file', () => {
     'text/plain; a="\\',
     `text/plain${'; '.repeat(120)}=`,
   ])('whose type is %j, which is none, is served as bytes', async (type) => {
-    const gateway = await running();
-    const { headers } = await fetch(await stored(gateway, { type }));
+    const { headers } = await got({}, { type });
     expect(headers.get('content-type')).toBe('application/octet-stream');
     expect(headers.get('content-disposition')).toMatch(/^attachment/);
     expect(headers.get('x-evil')).toBeNull();
@@ -292,8 +289,7 @@ describe('a stored file', () => {
   test.each(['a\r\nX-Evil: 1', 'a\nX-Evil: 1', 'a\0b', '\u0085\u2028x', '\ud800', '"; x="', ''])(
     'named %j puts nothing else into its headers',
     async (name) => {
-      const gateway = await running();
-      const response = await fetch(await stored(gateway, { name }));
+      const response = await got({}, { name });
       expect(response.status).toBe(200);
       expect(response.headers.get('x-evil')).toBeNull();
       expect(response.headers.get('content-disposition')).toMatch(
@@ -304,8 +300,7 @@ describe('a stored file', () => {
   );
 
   test('named to be read backwards is given a name that is not', async () => {
-    const gateway = await running();
-    const response = await fetch(await stored(gateway, { name: 'a\u202efdp\u2066.exe' }));
+    const response = await got({}, { name: 'a\u202efdp\u2066.exe' });
     expect(response.headers.get('content-disposition')).toBe('inline; filename="afdp.exe"');
   });
 

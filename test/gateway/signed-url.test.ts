@@ -7,7 +7,7 @@ import {
 import { describe, expect, test } from 'vitest';
 import { Access } from '../../gateway/dist/access/access.js';
 import { call, guarded, NOW, newKey, OLD_SECRET, SECRET } from './guarded.js';
-import { type Running, running } from './harness.js';
+import { post, type Running, running } from './harness.js';
 
 describe('a signed URL', () => {
   const hour = new Date(NOW + 3_600_000);
@@ -98,10 +98,8 @@ describe('a signed URL', () => {
 describe('a presigned upload', () => {
   const soon = new Date(NOW + 60_000);
   const upload = async (gateway: Running, path: string, body: string, type = 'text/plain') => {
-    const headers = { 'content-type': type };
-    const response = await fetch(gateway.url + path, { method: 'POST', body, headers });
-    const json = (await response.json()) as Record<string, unknown>;
-    return { status: response.status, ...json } as { status: number; key: string; code: string };
+    const { status, body: json } = await post(gateway, body, { 'content-type': type }, path);
+    return { ...json, status } as { status: number; key: string; code: string };
   };
 
   test('stands for an API key, under its conditions', async () => {
@@ -165,11 +163,8 @@ describe('a presigned upload', () => {
 
   test('has idempotency keys of its own', async () => {
     const gateway = await guarded([], [SECRET]);
-    const headers = { 'idempotency-key': '1' };
-    const send = async (path: string) => {
-      const response = await fetch(gateway.url + path, { method: 'POST', body: 'x', headers });
-      return ((await response.json()) as { key: string }).key;
-    };
+    const send = async (path: string) =>
+      (await post(gateway, 'x', { 'idempotency-key': '1' }, path)).body.key;
     const alices = presignedUpload(SECRET, soon, { reusable: true, group: 'alice' });
     const bobs = presignedUpload(SECRET, soon, { reusable: true, group: 'bob' });
     const first = await send(alices);

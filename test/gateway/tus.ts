@@ -15,11 +15,20 @@ export async function started(
   input: GatewayInput = {},
   extras: GatewayExtras = {},
 ): Promise<Gateway & { directory: string }> {
-  const directory = input.directory ?? temporaryFolder();
+  const gateway = await launched(input.directory ?? temporaryFolder(), input, extras);
+  onTestFinished(() => gateway.close());
+  return gateway;
+}
+
+/** For several tests, which close it. */
+export async function launched(
+  directory: string,
+  input: GatewayInput = {},
+  extras: GatewayExtras = {},
+): Promise<Gateway & { directory: string }> {
   const ports = { port: 0, trackerPort: 0, storagePort: 0 } as const;
   const sizes = { trunkSize: '4MiB', smallFileLimit: '1MiB' };
   const gateway = await startGateway({ ...ports, ...sizes, ...input, directory }, extras);
-  onTestFinished(() => gateway.close());
   return Object.assign(gateway, { directory });
 }
 

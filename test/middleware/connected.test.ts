@@ -5,43 +5,28 @@ import { adapters } from './adapters.js';
 
 /** An app in front of a gateway: its store is that of `connect()`. */
 
-const { opened } = stores.find(({ name }) => name === 'connect()')!;
-
-test.each(adapters)(
-  '$name stores at a gateway what it takes, once, and serves it',
-  async ({ start, formsOnly = false }) => {
-    const { store, behind } = await opened();
-    const app = await start(store, {});
-    onTestFinished(() => app.close());
-    const bytes = randomBytes(3_000_000);
-    const post = async (key: string) => {
-      const form = new FormData();
-      form.append('photo', new File([bytes], 'ä.bin', { type: 'application/x-photo' }));
-      const body = formsOnly ? { body: form } : { body: bytes };
-      return fetch(app.url, {
-        method: 'POST',
-        headers: formsOnly ? {} : { 'idempotency-key': key, 'content-type': 'application/x-photo' },
-        ...body,
-      });
-    };
-    const answers = [await post('same'), ...(formsOnly ? [] : [await post('same')])];
-    expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 201));
-    const keys = await Promise.all(answers.map(async (one) => app.keysOf(await one.json())));
-    expect(new Set(keys.flat()).size).toBe(1);
-    expect(behind.stats().acknowledgedFiles).toBe(1);
-    const [key] = keys[0]!;
-    if (formsOnly) return;
-    const whole = await fetch(`${app.url}/${key}`);
-    expect(whole.headers.get('content-type')).toBe('application/x-photo');
-    expect(Buffer.from(await whole.arrayBuffer()).equals(bytes)).toBe(true);
-    const part = await fetch(`${app.url}/${key}`, { headers: { range: 'bytes=1000000-2500000' } });
-    expect(part.status).toBe(206);
-    const range = Buffer.from(await part.arrayBuffer());
-    expect(range.equals(bytes.subarray(1_000_000, 2_500_001))).toBe(true);
-    const again = await fetch(`${app.url}/${key}`, {
-      headers: { 'if-none-match': whole.headers.get('etag')! },
-    });
-    expect(again.status).toBe(304);
-    expect((await fetch(`${app.url}/${key!.replace(/./, 'B')}`)).status).toBe(404);
-  },
-);
+test('an app stores at a gateway what it takes, once, and serves it', async () => {
+  const { store, behind } = await stores[1]!.opened();
+  const app = await adapters[0]!.start(store, {});
+  onTestFinished(() => app.close());
+  const body = randomBytes(3_000_000);
+  const headers = { 'idempotency-key': 'same', 'content-type': 'application/x-photo' };
+  const keys: string[] = [];
+  for (let turn = 0; turn < 2; turn += 1) {
+    const answer = await fetch(app.url, { method: 'POST', headers, body });
+    expect(answer.status).toBe(201);
+    keys.push(...app.keysOf(await answer.json()));
+  }
+  expect([new Set(keys).size, behind.stats().acknowledgedFiles]).toEqual([1, 1]);
+  const url = `${app.url}/${keys[0]}`;
+  const whole = await fetch(url);
+  expect(whole.headers.get('content-type')).toBe('application/x-photo');
+  expect(Buffer.from(await whole.arrayBuffer()).equals(body)).toBe(true);
+  const part = await fetch(url, { headers: { range: 'bytes=1000000-2500000' } });
+  expect(part.status).toBe(206);
+  const range = Buffer.from(await part.arrayBuffer());
+  expect(range.equals(body.subarray(1_000_000, 2_500_001))).toBe(true);
+  const known = { 'if-none-match': whole.headers.get('etag')! };
+  expect((await fetch(url, { headers: known })).status).toBe(304);
+  expect((await fetch(url.replace(/\/.([^/]*)$/, '/B$1'))).status).toBe(404);
+});

@@ -1,22 +1,28 @@
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { mkdtempSync, rmSync } from 'node:fs';
+import type { RequestListener } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { Readable } from 'node:stream';
-import type { FileStore, StoredFile } from '@stevedore/client';
-import { StoreError } from '@stevedore/client';
-import * as forExpress from '@stevedore/middleware/express';
-import * as forFastify from '@stevedore/middleware/fastify';
+import { type FileStore, open, type StoredFile, StoreError } from '@stevedore/client';
+import { stevedore } from '@stevedore/middleware/fastify';
 import { httpHandler } from '@stevedore/middleware/http';
-import { multerStorage } from '@stevedore/middleware/multer';
-import express from 'express';
-import { type FastifyServerOptions, fastify } from 'fastify';
-import multer from 'multer';
-import { beforeEach, expect, onTestFinished, test, vi } from 'vitest';
-import { openStore } from '../support/store.js';
+import { fastify } from 'fastify';
+import { afterAll, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
+import { serving } from '../support/serving.js';
+import { type App, adapters } from './adapters.js';
 
 /** An error of the server leaves a trace, whichever adapter runs into it and whenever. */
 
 const KEY = 'AAAAAAAAAAAAAAAAAAAAAA';
 const printed: string[] = [];
+const directory = mkdtempSync(join(tmpdir(), 'stevedore-errors-'));
+const store = await open({ directory });
+const file = await store.get((await store.put(Buffer.alloc(300_000))).key);
+
+afterAll(async () => {
+  await store.close();
+  rmSync(directory, { recursive: true });
+});
 
 beforeEach(() => {
   printed.length = 0;
@@ -32,9 +38,7 @@ beforeEach(() => {
 });
 
 /** What is done fails with this; of a file, behind its first bytes. */
-async function failing(error: Error): Promise<FileStore> {
-  const store = await openStore();
-  const file = await store.get((await store.put(Buffer.alloc(300_000))).key);
+function failing(error: Error): FileStore {
   const broken = new Proxy(file, {
     get: (target, name) => {
       if (name !== 'content') return Reflect.get(target, name, target) as unknown;
@@ -60,65 +64,28 @@ async function failing(error: Error): Promise<FileStore> {
   });
 }
 
-type Listener = (request: IncomingMessage, response: ServerResponse) => void;
-
-async function serve(listener: unknown): Promise<string> {
-  const server = createServer(listener as Listener);
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/files`;
-}
-
-async function serveFastify(store: FileStore, options: FastifyServerOptions): Promise<string> {
-  const app = fastify(options);
-  app.register(forFastify.stevedore, { store, prefix: '/files', allowDelete: true });
-  onTestFinished(async () => {
-    app.server.closeAllConnections();
-    await app.close();
-  });
-  return `${await app.listen({ host: '127.0.0.1', port: 0 })}/files`;
-}
-
 const apps: readonly (readonly [string, (store: FileStore) => Promise<string>])[] = [
-  ['http', (store) => serve(httpHandler({ store, allowDelete: true }))],
+  ...adapters.map(
+    ({ name, start }) => [name, async (store: FileStore) => urlOf(start(store, {}))] as const,
+  ),
   [
-    'Express, mounted',
-    (store) => serve(express().use(forExpress.files({ store, allowDelete: true }))),
-  ],
-  [
-    'Express',
-    (store) => {
-      const app = express();
-      app.post('/files', forExpress.upload(store));
-      app.get('/files/:key', forExpress.download(store));
-      app.delete('/files/:key', forExpress.remove(store));
-      app.use(forExpress.problems(store));
-      return serve(app);
-    },
-  ],
-  [
-    'multer',
-    (store) => {
-      const app = express();
-      app.post('/files', multer({ storage: multerStorage(store) }).any());
-      app.get('/files/:key', forExpress.download(store));
-      app.delete('/files/:key', forExpress.remove(store));
-      app.use(forExpress.problems(store));
-      return serve(app);
-    },
-  ],
-  [
-    'Fastify, with a logger',
-    (store) => {
+    'fastify, with a logger',
+    async (store) => {
       const stream = { write: (line: string) => void printed.push(line) };
-      return serveFastify(store, { logger: { level: 'error', stream } });
+      const app = fastify({ logger: { level: 'error', stream } });
+      app.register(stevedore, { store, prefix: '/photos', allowDelete: true });
+      onTestFinished(() => app.close());
+      return `${await app.listen({ host: '127.0.0.1', port: 0 })}/photos`;
     },
   ],
-  ['Fastify', (store) => serveFastify(store, {})],
 ];
+
+/** Of an app that ends with the test. */
+async function urlOf(starting: Promise<App>): Promise<string> {
+  const { url, close } = await starting;
+  onTestFinished(close);
+  return url;
+}
 
 function form(): FormData {
   const data = new FormData();
@@ -133,7 +100,7 @@ const errors = [
 
 test.each(apps)('%s: an error is printed once, and not told to clients', async (_name, start) => {
   for (const error of errors) {
-    const url = await start(await failing(error));
+    const url = await start(failing(error));
     for (const asked of [
       { path: '', method: 'POST', body: form() },
       { path: `/${KEY}`, method: 'GET' },
@@ -151,7 +118,7 @@ test.each(apps)('%s: an error is printed once, and not told to clients', async (
 });
 
 test.each(apps)('%s: an error in mid-download is printed', async (_name, start) => {
-  const url = await start(await failing(errors[0]!));
+  const url = await start(failing(errors[0]!));
   const answer = await fetch(`${url}/BAAAAAAAAAAAAAAAAAAAAA`);
   expect(answer.status).toBe(200);
   await expect(answer.arrayBuffer()).rejects.toThrow('terminated');
@@ -160,9 +127,10 @@ test.each(apps)('%s: an error in mid-download is printed', async (_name, start) 
 });
 
 test("onError takes the place of printing, and clients' errors are not printed", async () => {
-  const store = await failing(errors[0]!);
+  const store = failing(errors[0]!);
   const told: unknown[] = [];
-  const url = await serve(httpHandler({ store, onError: (error) => told.push(error) }));
+  const handler = httpHandler({ store, onError: (error) => told.push(error) });
+  const url = `${await serving(handler as RequestListener)}/files`;
   expect((await fetch(`${url}/${KEY}`)).status).toBe(500);
   expect((await fetch(`${url}/none`)).status).toBe(400);
   expect((await fetch(`${url}/a/b/c`)).status).toBe(404);

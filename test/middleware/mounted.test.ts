@@ -1,6 +1,6 @@
 import { mkdtempSync, rmSync } from 'node:fs';
-import { createServer, type RequestListener, type Server } from 'node:http';
-import { type AddressInfo, connect } from 'node:net';
+import { createServer, type RequestListener } from 'node:http';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type FileStore, open } from '@stevedore/client';
@@ -12,6 +12,7 @@ import express from 'express';
 import { fastify } from 'fastify';
 import multer from 'multer';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { serving } from '../support/serving.js';
 import { until } from '../support/staging.js';
 
 /** The adapters inside apps that have more: routers, parsers, routes of their own. */
@@ -27,24 +28,14 @@ afterAll(async () => {
   rmSync(directory, { recursive: true, force: true });
 });
 
-async function listen(listener: unknown): Promise<Server> {
-  const server = createServer(listener as RequestListener);
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return server;
-}
-
-const urlOf = (server: Server) => `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+const listen = (listener: unknown): Promise<string> => serving(listener as RequestListener);
 
 const TEXT = { 'content-type': 'text/plain' };
 
 test.each(['/', '/files'])('below an Express router, path %s, a file has one URL', async (path) => {
   const app = express();
   app.use('/api', files({ store, path }));
-  const base = urlOf(await listen(app));
+  const base = await listen(app);
   const where = `/api${path === '/' ? '' : path}`;
   const posted = await fetch(base + where, { method: 'POST', body: 'hello', headers: TEXT });
   const { url } = (await posted.json()) as { url: string };
@@ -59,13 +50,13 @@ test('a route of a Fastify app tells HEAD the length of the file', async () => {
   app.get<{ Params: { key: string } }>('/photos/:key', (request, reply) =>
     send(request, reply, request.params.key),
   );
-  await app.listen({ host: '127.0.0.1', port: 0 });
+  const base = await app.listen({ host: '127.0.0.1', port: 0 });
   onTestFinished(async () => {
     app.server.closeAllConnections();
     await app.close();
   });
   const { key } = await store.put(Buffer.from('hello'), { type: 'text/plain' });
-  const url = `${urlOf(app.server)}/photos/${key}`;
+  const url = `${base}/photos/${key}`;
   const head = await fetch(url, { method: 'HEAD' });
   expect([head.status, head.headers.get('content-length')]).toEqual([200, '5']);
   const etag = head.headers.get('etag')!;
@@ -89,7 +80,7 @@ test('behind a body parser, a type that is not taken is 415, and one that is say
     next(error);
   };
   app.use(keep);
-  const base = urlOf(await listen(app));
+  const base = await listen(app);
   const post = (path: string) =>
     fetch(base + path, {
       method: 'POST',
@@ -109,12 +100,12 @@ test('behind a body parser, a type that is not taken is 415, and one that is say
 test.each([true, false])(
   'a client is told to go on once; checkContinue listened for: %s',
   async (listens) => {
-    const server = await listen(httpHandler({ store, path: '/photos' }));
+    const server = createServer(httpHandler({ store, path: '/photos' }) as RequestListener);
     if (listens) {
       server.on('checkContinue', (request, response) => server.emit('request', request, response));
     }
-    const { port } = server.address() as AddressInfo;
-    const socket = connect(port, '127.0.0.1');
+    const { port } = new URL(await serving(server));
+    const socket = connect(Number(port), '127.0.0.1');
     socket.on('error', () => {});
     socket.write(
       'POST /photos HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n',
@@ -136,7 +127,7 @@ test("what multer's own limits refuse is the client's fault, and nothing of it s
     response.sendStatus(201);
   });
   app.use(problems(store));
-  const url = `${urlOf(await listen(app))}/photos`;
+  const url = `${await listen(app)}/photos`;
   const living = () => store.stats().acknowledgedFiles - store.stats().deletedFiles;
   const before = living();
   const post = async (name: string, ...lengths: number[]) => {

@@ -1,7 +1,5 @@
-import { describe, expect, onTestFinished, test } from 'vitest';
-import { type Gateway, startGateway } from '../../gateway/dist/start.js';
-import { openStore } from '../support/store.js';
-import { temporaryFolder } from '../support/temporary.js';
+import { expect, onTestFinished, test } from 'vitest';
+import { openGateway, openStore } from '../support/store.js';
 import { type App, adapters } from './adapters.js';
 
 /** Parts of forms as image pickers and old browsers send them: every adapter makes the same of them. */
@@ -9,14 +7,8 @@ import { type App, adapters } from './adapters.js';
 type Started = Pick<App, 'url' | 'keysOf' | 'close'>;
 
 async function gateway(): Promise<Started> {
-  const started: Gateway = await startGateway({
-    port: 0,
-    trackerPort: 0,
-    storagePort: 0,
-    directory: temporaryFolder(),
-  });
-  const keysOf = (answer: unknown) => [(answer as { key: string }).key];
-  return { url: `${started.url}/files`, keysOf, close: () => started.close() };
+  const { url, close } = await openGateway();
+  return { url: `${url}/files`, keysOf: (answer) => [(answer as { key: string }).key], close };
 }
 
 const targets: readonly (readonly [string, () => Promise<Started>])[] = [
@@ -41,31 +33,29 @@ const PARTS: readonly (readonly [string | undefined, string, string, string])[] 
   ['application/octet-stream', 'x.png', 'x.png', 'application/octet-stream'],
 ];
 
-describe.each(targets)('%s', (_name, start) => {
-  test('names and types of parts', async () => {
-    const { url, keysOf, close } = await start();
-    onTestFinished(close);
-    for (const [declared, filename, name, type] of PARTS) {
-      const part = [
-        '--b',
-        `Content-Disposition: form-data; name="f"; filename="${filename}"`,
-        ...(declared === undefined ? [] : [`Content-Type: ${declared}`]),
-        ...['', 'text', '--b--', ''],
-      ];
-      const headers = { 'content-type': 'multipart/form-data; boundary=b' };
-      const posted = await fetch(url, { method: 'POST', headers, body: part.join('\r\n') });
-      expect(posted.status).toBe(201);
-      const [key] = keysOf(await posted.json());
-      const got = await fetch(`${url}/${key}`);
-      const disposition = got.headers.get('content-disposition')!;
-      const shown = {
-        name: /filename="(.*)"/.exec(disposition)?.[1],
-        type: got.headers.get('content-type'),
-      };
-      expect(shown, `${declared} ${filename}`).toEqual({ name, type });
-      expect(await got.text()).toBe('text');
-    }
-  });
+test.each(targets)('%s: names and types of parts', async (_name, start) => {
+  const { url, keysOf, close } = await start();
+  onTestFinished(close);
+  for (const [declared, filename, name, type] of PARTS) {
+    const part = [
+      '--b',
+      `Content-Disposition: form-data; name="f"; filename="${filename}"`,
+      ...(declared === undefined ? [] : [`Content-Type: ${declared}`]),
+      ...['', 'text', '--b--', ''],
+    ];
+    const headers = { 'content-type': 'multipart/form-data; boundary=b' };
+    const posted = await fetch(url, { method: 'POST', headers, body: part.join('\r\n') });
+    expect(posted.status).toBe(201);
+    const [key] = keysOf(await posted.json());
+    const got = await fetch(`${url}/${key}`);
+    const disposition = got.headers.get('content-disposition')!;
+    const shown = {
+      name: /filename="(.*)"/.exec(disposition)?.[1],
+      type: got.headers.get('content-type'),
+    };
+    expect(shown, `${declared} ${filename}`).toEqual({ name, type });
+    expect(await got.text()).toBe('text');
+  }
 });
 
 test('a resumable upload has a type of the same kind', async () => {

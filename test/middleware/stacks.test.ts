@@ -1,19 +1,18 @@
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdirSync, writeFileSync } from 'node:fs';
-import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { type IncomingMessage, request, type ServerResponse } from 'node:http';
 import { connect as connectHttp2, createServer as createHttp2 } from 'node:http2';
 import { createRequire } from 'node:module';
-import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
-import type { FileStore } from '@stevedore/client';
+import { type FileStore, open } from '@stevedore/client';
 import * as forExpress from '@stevedore/middleware/express';
 import { httpHandler } from '@stevedore/middleware/http';
 import express5 from 'express';
-import { describe, expect, onTestFinished, test } from 'vitest';
-import { openStore } from '../support/store.js';
-import { temporaryFolder } from '../support/temporary.js';
+import { afterAll, describe, expect, onTestFinished, test } from 'vitest';
+import { serving } from '../support/serving.js';
 
 /** The adapters behind middleware of other authors, old and new, that wraps the response. */
 
@@ -27,6 +26,12 @@ type Middleware = (
 const require = createRequire(import.meta.url);
 const session = { secret: 'secret', resave: true, saveUninitialized: true, store: undefined };
 const logged: string[] = [];
+const folder = mkdtempSync(join(tmpdir(), 'stevedore-stacks-'));
+const store = await open({ directory: join(folder, 'store') });
+afterAll(async () => {
+  await store.close();
+  rmSync(folder, { recursive: true });
+});
 
 /** Keeps what it is given, and sends it at the end: the way of those that change bodies. */
 const holdsBack: Middleware = (_request, response, next) => {
@@ -69,8 +74,7 @@ const stacks: readonly (readonly [string, () => Middleware[]])[] = [
   [
     'helmet, cors, morgan, serve-static, compression and sessions',
     () => {
-      const folder = temporaryFolder();
-      mkdirSync(join(folder, 'static'));
+      mkdirSync(join(folder, 'static'), { recursive: true });
       writeFileSync(join(folder, 'static', 'page.txt'), 'static');
       const line = ':method :status :res[content-length] :res[content-type]';
       return [
@@ -154,22 +158,14 @@ function ask(
   });
 }
 
-async function serve(listener: Middleware): Promise<string> {
-  const server = createServer((asked, answer) => listener(asked, answer, () => undefined));
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-}
+const serve = (listener: Middleware): Promise<string> =>
+  serving((asked, answer) => listener(asked, answer, () => undefined));
 
 const SHORT = Buffer.from('words to compress '.repeat(500));
 const LONG = Buffer.concat([randomBytes(200_000), Buffer.alloc(300_000, 'text '), randomBytes(9)]);
 
 describe.each(apps)('%s', (_app, make) => {
   test.each(stacks)('behind %s', async (name, before) => {
-    const store = await openStore();
     const url = await serve(make(store, before()));
     for (const [body, type] of [
       [SHORT, 'text/plain'],
@@ -269,16 +265,12 @@ function jsonOf<T>({ headers, body }: Got): T {
 }
 
 test('over HTTP/2, a connection carries uploads, refusals and downloads', async () => {
-  const handler = httpHandler({ store: await openStore() });
+  const handler = httpHandler({ store });
   const server = createHttp2((asked, answer) =>
     handler(asked as unknown as IncomingMessage, answer as unknown as ServerResponse),
   );
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const client = connectHttp2(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
-  onTestFinished(() => {
-    client.destroy();
-    server.close();
-  });
+  const client = connectHttp2(await serving(server));
+  onTestFinished(() => client.destroy());
   const ask2 = async (path: string, method: string, headers: object = {}, body?: Buffer) => {
     const stream = client.request({ ':path': path, ':method': method, ...headers });
     const answered = once(stream, 'response') as Promise<[Record<string, string | number>]>;
@@ -307,7 +299,7 @@ test('over HTTP/2, a connection carries uploads, refusals and downloads', async 
 
 test("an app's own routes work there too, and its log has what was sent", async () => {
   const [, before] = stacks.find(([name]) => name.startsWith('helmet'))!;
-  const url = await serve(withExpress(express5)(await openStore(), before()));
+  const url = await serve(withExpress(express5)(store, before()));
   const headers = { 'content-type': 'text/plain', origin: 'https://app.example' };
   const stored = await ask(`${url}/own`, { method: 'POST', headers, body: SHORT });
   const [{ key }] = jsonOf<[{ key: string }]>(stored);

@@ -1,11 +1,9 @@
 import { type FileStore, type OpenOptions, open, type Store } from '@stevedore/client';
 import { connect } from '@stevedore/client/connect';
 import type { Gateway } from '@stevedore/gateway';
-import { onTestFinished } from 'vitest';
 import { type GatewayInput, startGateway } from '../../gateway/dist/start.js';
 import { until } from './staging.js';
-
-import { temporaryFolder } from './temporary.js';
+import { ofTest, temporaryFolder } from './temporary.js';
 
 /** Stores with small sizes over an embedded node, closed when the test ends. */
 
@@ -15,18 +13,18 @@ export const SMALL = {
   idMaxAge: 0,
 } as const;
 
-export async function openStore(options: OpenOptions = {}): Promise<FileStore> {
-  const store = await open({ directory: temporaryFolder(), ...SMALL, ...options });
-  onTestFinished(() => store.close());
+export async function openStore(options: OpenOptions = {}, atTheEnd = ofTest): Promise<FileStore> {
+  const store = await open({ directory: temporaryFolder(atTheEnd), ...SMALL, ...options });
+  atTheEnd(() => store.close());
   return store;
 }
 
-export async function openGateway(options: GatewayInput = {}): Promise<Gateway> {
+export async function openGateway(options: GatewayInput = {}, atTheEnd = ofTest): Promise<Gateway> {
   const gateway = await startGateway({
-    ...{ directory: temporaryFolder(), port: 0, trackerPort: 0, storagePort: 0 },
+    ...{ directory: temporaryFolder(atTheEnd), port: 0, trackerPort: 0, storagePort: 0 },
     ...{ logLevel: 'silent', ...SMALL, ...options },
   });
-  onTestFinished(() => gateway.close());
+  atTheEnd(() => gateway.close());
   return gateway;
 }
 
@@ -40,21 +38,22 @@ export interface Opened {
 export const stores = [
   {
     name: 'open()',
-    opened: async (options?: OpenOptions): Promise<Opened> => {
-      const store = await openStore(options);
+    opened: async (options?: OpenOptions, atTheEnd = ofTest): Promise<Opened> => {
+      const store = await openStore(options, atTheEnd);
       return { store, behind: store };
     },
   },
   {
     name: 'connect()',
-    opened: async (options?: OpenOptions): Promise<Opened> => {
-      const gateway = await openGateway(options as GatewayInput);
+    opened: async (options?: OpenOptions, atTheEnd = ofTest): Promise<Opened> => {
+      const gateway = await openGateway(options as GatewayInput, atTheEnd);
       const store = connect({ url: gateway.url });
-      onTestFinished(() => store.close());
+      atTheEnd(() => store.close());
       return { store, behind: gateway.store };
     },
   },
 ];
+
 /**
  * With no bytes of its files on this disk, if it retains none: the newest segment stays in any
  * case, and is one of another file then.

@@ -15,17 +15,20 @@ export interface ClusterSetup {
   readonly orphans: PossibleOrphan[];
 }
 
+export async function testCluster(options: TestClusterOptions = {}): Promise<TestCluster> {
+  const cluster = await startTestCluster(options);
+  onTestFinished(() => cluster.close());
+  return cluster;
+}
+
 export async function clusterSetup(
   options: Omit<FastdfsOptions, 'trackers'> = {},
   clusterOptions: TestClusterOptions = {},
 ): Promise<ClusterSetup> {
-  const cluster = await startTestCluster(clusterOptions);
+  const cluster = await testCluster(clusterOptions);
   const client = new FastdfsClient({ trackers: cluster.trackers, ...options });
   const orphans: PossibleOrphan[] = [];
   client.on('possibleOrphan', (orphan) => orphans.push(orphan));
-  onTestFinished(async () => {
-    await client.close();
-    await cluster.close();
-  });
+  onTestFinished(() => client.close());
   return { cluster, client, orphans };
 }

@@ -1,5 +1,4 @@
 import { Agent, type IncomingHttpHeaders, request } from 'node:http';
-import type { GatewayProcess } from '../../support/gateway-process.js';
 import { soon } from '../../support/soon.js';
 
 /** Requests to a gateway of several workers, which say what process has answered. */
@@ -43,7 +42,7 @@ export interface Ask {
 }
 
 /** One kept connection to each worker. */
-export async function connections({ url }: GatewayProcess, workers: number): Promise<Agent[]> {
+export async function connections({ url }: { url: string }, workers: number): Promise<Agent[]> {
   const agents = new Map<string, Agent>();
   await soon(async () => {
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });

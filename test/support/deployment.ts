@@ -1,0 +1,35 @@
+import { join } from 'node:path';
+import { type Gateway, type GatewayInput, startGateway } from '@stevedore/gateway';
+import { freePort } from './free-port.js';
+import { ofTest, temporaryFolder } from './temporary.js';
+
+/** Gateways of one deployment, in this process, that merge when they are told. */
+
+export async function deployedGateway(input: GatewayInput, atTheEnd = ofTest): Promise<Gateway> {
+  const port = await freePort();
+  const gateway = await startGateway({
+    ...{
+      directory: temporaryFolder(atTheEnd),
+      port,
+      peerUrl: `http://127.0.0.1:${port}`,
+      idMaxAge: 0,
+    },
+    ...{ trackerPort: 0, storagePort: 0, mergeMaxAge: '1h', logLevel: 'silent' },
+    ...input,
+  });
+  atTheEnd(() => gateway.close());
+  return gateway;
+}
+
+/** Two that know each other; the first has the embedded FastDFS. */
+export async function deployedPair(
+  options: GatewayInput = {},
+  ofSecond: GatewayInput = {},
+  atTheEnd = ofTest,
+) {
+  const map = options.map ?? `sqlite:${join(temporaryFolder(atTheEnd), 'map.db')}`;
+  const first = await deployedGateway({ ...options, map }, atTheEnd);
+  const trackers = first.store.trackers.join(',');
+  const second = await deployedGateway({ ...options, map, trackers, ...ofSecond }, atTheEnd);
+  return { map, first, second, trackers };
+}
