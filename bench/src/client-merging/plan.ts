@@ -1,4 +1,6 @@
-import type { Scale } from '../harness/benchmark.js';
+import type { Transfer } from '../client/storing-process.js';
+import { plans } from '../harness/benchmark.js';
+import { Child } from '../harness/child.js';
 import type { NamedServer } from '../servers/kinds.js';
 
 /** How much is measured, of which files, and where; and what the paper measured. */
@@ -44,44 +46,33 @@ export interface WriteSeries {
   readonly directSeconds: number | undefined;
 }
 
-export interface Plan {
-  readonly runs: number;
-  readonly concurrencies: readonly number[];
-  /** Of the series that are not the paper's table. */
-  readonly fewer: readonly number[];
-  readonly bytes: number;
-  readonly mixedBytes: number;
-  readonly directSeconds: number;
-  readonly fetchSeconds: number;
-  /** Stored, or fetched, before the clock starts: code is compiled, connections are open. */
-  readonly warmUpFiles: number;
-  readonly warmUpSeconds: number;
-  readonly packings: number;
-  /** Calls that do nothing, to learn what the load costs. */
-  readonly costOperations: number;
-}
-
 const MB = 1e6;
-export const CONCURRENCIES = [1, 5, 20, 50, 100, 200] as const;
+export const CONCURRENCIES: readonly number[] = [1, 5, 20, 50, 100, 200];
 export const FETCH_CONCURRENCIES = [20, 50, 100, 200] as const;
 
-export const PLANS: Readonly<Record<Scale, Plan>> = {
-  full: {
-    ...{ runs: 5, concurrencies: CONCURRENCIES, fewer: [1, 20, 200] },
-    ...{ bytes: 280 * MB, mixedBytes: 600 * MB, directSeconds: 3, fetchSeconds: 1.5 },
-    ...{ warmUpFiles: 400, warmUpSeconds: 1, packings: 100, costOperations: 200_000 },
-  },
-  quick: {
-    ...{ runs: 3, concurrencies: CONCURRENCIES, fewer: [1, 20, 200] },
-    ...{ bytes: 50 * MB, mixedBytes: 100 * MB, directSeconds: 0.5, fetchSeconds: 0.3 },
+const FULL = {
+  ...{ runs: 5, concurrencies: CONCURRENCIES, bytes: 280 * MB, mixedBytes: 600 * MB },
+  /** Concurrencies of the series that are not the paper's table. */
+  fewer: [1, 20, 200],
+  ...{ directSeconds: 3, fetchSeconds: 1.5, packings: 100 },
+  /** Stored, or fetched, before the clock starts: code is compiled, connections are open. */
+  ...{ warmUpFiles: 400, warmUpSeconds: 1 },
+  /** Calls that do nothing, to learn what the load costs. */
+  costOperations: 200_000,
+};
+export const PLANS = plans(
+  FULL,
+  {
+    ...{ runs: 3, bytes: 50 * MB, mixedBytes: 100 * MB, directSeconds: 0.5, fetchSeconds: 0.3 },
     ...{ warmUpFiles: 200, warmUpSeconds: 0.3, packings: 20, costOperations: 100_000 },
   },
-  smoke: {
-    ...{ runs: 1, concurrencies: [1, 200], fewer: [1, 20] },
-    ...{ bytes: MB, mixedBytes: MB, directSeconds: 0.05, fetchSeconds: 0.05 },
-    ...{ warmUpFiles: 5, warmUpSeconds: 0.05, packings: 2, costOperations: 1_000 },
+  {
+    ...{ runs: 1, concurrencies: [1, 200], fewer: [1, 20], bytes: MB, mixedBytes: MB },
+    ...{ directSeconds: 0.05, fetchSeconds: 0.05, warmUpFiles: 5, warmUpSeconds: 0.05 },
+    ...{ packings: 2, costOperations: 1_000 },
   },
-};
+);
+export type Plan = typeof FULL;
 
 export const SMALL: Files = { minBytes: 2_000, maxBytes: 100_000, sizes: 'log-uniform' };
 /** "A few KB to 100 MB": most files are small, most bytes are in large ones. */
@@ -125,3 +116,21 @@ export const PAPER = {
     merging: [115.26, 114.62, 112.67, 108.58],
   },
 } as const;
+
+/** Seconds of CPU. */
+export interface LoadCost {
+  readonly perUpload: number;
+  readonly perFetch: number;
+}
+
+export type WebServer = Child<typeof import('../client/storing-process.js')>;
+
+export function newWebServer(): WebServer {
+  return new Child(new URL('../client/storing-process.js', import.meta.url));
+}
+
+/** Throws where a call failed. */
+export function sound<T extends Transfer>(transfer: T): T {
+  if (transfer.errors === 0) return transfer;
+  throw new Error(`${transfer.errors} calls failed, such as ${transfer.firstError}`);
+}

@@ -1,5 +1,5 @@
 import type { BenchmarkContext } from '../harness/benchmark.js';
-import { Child } from '../harness/child.js';
+import { withCpuOf } from '../harness/child.js';
 import { atLeast, atMost, type Goal, leastOf } from '../harness/goals.js';
 import type { Span } from '../harness/load.js';
 import { type Column, middle, percent, spread } from '../harness/markdown.js';
@@ -8,14 +8,16 @@ import type { NamedServer } from '../servers/kinds.js';
 import {
   CONCURRENCIES,
   isThere,
+  type LoadCost,
+  newWebServer,
   PAPER,
   type Plan,
   SEED,
+  sound,
   trackersOf,
   type Where,
   type WriteSeries,
 } from './plan.js';
-import type { LoadCost, WebServerHandlers, WriteResult } from './web-server-process.js';
 
 /**
  * Table 1: uploads directly, and through the SDK, in turns. Every measurement has processes
@@ -89,11 +91,11 @@ export async function measureWriting(
   cost: LoadCost,
 ): Promise<void> {
   const { figures, servers, progress } = context;
-  const { id, runs, concurrencies } = series;
+  const { id, concurrencies } = series;
   const variants = VARIANTS.filter(({ where }) => isThere(where, servers));
-  for (let run = 1; run <= runs; run += 1) {
+  await context.runs(`uploads, ${id}`, series.runs, async () => {
     for (const concurrency of concurrencies) {
-      progress(`uploads, ${id}, run ${run} of ${runs}, concurrency ${concurrency}`);
+      progress(`${concurrency} uploads at a time`);
       const at = `write.${id}.c${concurrency}`;
       for (const variant of variants) {
         await measure(context, { series, plan, variant, concurrency, cost, at });
@@ -105,15 +107,14 @@ export async function measureWriting(
       }
     }
     for (const where of ['ours', 'fastdfs']) {
-      const [fewest, most] = [concurrencies.at(0), concurrencies.at(-1)].map(
-        (c) => `write.${id}.c${c}.${where}.stored.MBps`,
-      ) as [string, string];
+      const of = (c: number | undefined) => `write.${id}.c${c}.${where}.stored.MBps`;
+      const [fewest, most] = [of(concurrencies.at(0)), of(concurrencies.at(-1))];
       if (!figures.has(most)) continue;
       const fall = 100 * (1 - figures.last(most) / figures.last(fewest));
       figures.add(`write.${id}.${where}.fall`, 'percent', fall);
     }
-  }
-  await show(context, series, variants);
+  });
+  show(context, series, variants);
 }
 
 interface Measurement {
@@ -126,69 +127,71 @@ interface Measurement {
   readonly at: string;
 }
 
+const CHECKED_FILES = 25;
+const WARM_UP_CONCURRENCY = 20;
+
 async function measure(
   { workspace, servers, figures }: BenchmarkContext,
   { series, plan, variant: { merges, where }, concurrency, cost, at }: Measurement,
 ): Promise<void> {
-  const nodeDirectory = workspace.fresh('node');
-  const directory = workspace.fresh('staging');
+  const [nodeDirectory, directory] = [workspace.fresh('node'), workspace.fresh('staging')];
   try {
     await using webServer = newWebServer();
     await using node = where === 'ours' ? new Nodes() : undefined;
-    await webServer.call('prepare', { ...series.files, seed: SEED, totalBytes: series.bytes });
+    const { bytes: totalBytes, directSeconds: maxSeconds } = series;
+    await webServer.call('prepare', { ...series.files, seed: SEED, totalBytes });
     const own = await node?.cluster(nodeDirectory, series.storages);
     const trackers = own === undefined ? trackersOf(where, servers)! : [own];
-    const keeps = merges ? ('default' as const) : undefined;
-    const options = { trackers, directory, connections: concurrency, keeps, bytes: series.bytes };
-    await webServer.call('open', options);
-    await webServer.call('warmUp', plan.warmUpFiles);
-    const before = await node?.cpuSeconds();
-    const maxSeconds = merges ? undefined : series.directSeconds;
-    const result = await webServer.call('write', { concurrency, maxSeconds });
-    const after = await node?.cpuSeconds();
+    const target = { trackers, connections: concurrency };
+    const sdk = { client: 'sdk', directory, keeps: 'default', bytes: totalBytes } as const;
+    await webServer.call('open', { ...target, ...(merges ? sdk : { client: 'stevedore' }) });
+    const warmUp = { operations: plan.warmUpFiles, concurrency: WARM_UP_CONCURRENCY };
+    sound(await webServer.call('upload', warmUp));
+    const load = { concurrency, ...(!merges && maxSeconds !== undefined && { maxSeconds }) };
+    const [result, storageSeconds] = await withCpuOf(node, () =>
+      webServer.call('fill', load, CHECKED_FILES),
+    );
     if (where !== 'ours') await webServer.call('removeAll');
     await webServer.call('close');
-    const { files, bytes, acknowledged, stored }: WriteResult = result;
+    const { operations, bytes, stored, ...acknowledged } = sound(result);
     const add = (step: string, { seconds, cpuSeconds }: Span) =>
       figures.addAll(`${at}.${where}.${step}`, {
         MBps: [bytes / 1e6 / seconds, 'MB/s'],
-        uploads: [files / seconds, 'uploads/s'],
+        uploads: [operations / seconds, 'uploads/s'],
         cpu: [cpuSeconds / seconds, 'cores'],
-        load: [(cost.perUpload * files) / cpuSeconds, 'share'],
+        load: [(cost.perUpload * operations) / cpuSeconds, 'share'],
       });
     if (merges) add('acknowledged', acknowledged);
-    add(merges ? 'stored' : 'direct', stored);
-    if (before === undefined || after === undefined) return;
     const step = merges ? 'stored' : 'direct';
-    figures.add(`${at}.${where}.${step}.storage`, 'cores', (after - before) / stored.seconds);
+    add(step, stored);
+    const storage = storageSeconds && storageSeconds / stored.seconds;
+    figures.addAll(`${at}.${where}.${step}`, { storage: [storage, 'cores'] });
   } finally {
     await workspace.remove(nodeDirectory);
     await workspace.remove(directory);
   }
 }
 
-export function newWebServer(): Child<WebServerHandlers> {
-  return new Child<WebServerHandlers>(new URL('./web-server-process.js', import.meta.url));
-}
-
-async function show(
-  context: BenchmarkContext,
+function show(
+  { print, table }: BenchmarkContext,
   { id, title, concurrencies }: WriteSeries,
   variants: readonly Variant[],
-): Promise<void> {
-  const { print, table, chart } = context;
+): void {
   const steps = variants.flatMap(stepsOf);
   const head = 'At a time';
   const rows = concurrencies.map((c) => [String(c), `write.${id}.c${c}`] as const);
   const columns = (what: string, format = spread) =>
     steps.map(([step, name]): Column => [name, `${step}.${what}`, format]);
   print(`## Uploads: ${title}\n\nMB/s, median (least–greatest):`);
-  table(`write-${id}`, { head, rows, columns: columns('MBps') });
+  table(`write-${id}`, {
+    ...{ head, rows, columns: columns('MBps') },
+    chart: { title: `${title}, MB/s`, yTitle: 'MB/s' },
+  });
   print('Uploads/s:');
   table(`write-${id}-uploads`, { head, rows, columns: columns('uploads') });
   print('Stored by client merging, times the other; in the paper:');
   const paper = (beside: 'direct' | 'own', c: number) => {
-    const at = CONCURRENCIES.indexOf(c as never);
+    const at = CONCURRENCIES.indexOf(c);
     const [merging = 0, other = 1] = [PAPER.write.merging[at], PAPER.write[beside][at]];
     return (merging / other).toFixed(2);
   };
@@ -214,13 +217,5 @@ async function show(
       ...columns('load', percent),
       ...columns('storage', middle),
     ],
-  });
-  await chart(`write-${id}`, {
-    ...{ title: `${title}, MB/s`, xTitle: 'at a time', yTitle: 'MB/s' },
-    labels: concurrencies.map(String),
-    series: steps.map(([step, name]) => ({
-      name,
-      values: concurrencies.map((c) => `write.${id}.c${c}.${step}.MBps`),
-    })),
   });
 }

@@ -3,32 +3,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type FileStore, open } from '@stevedore/client';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { type Gateway, type GatewayInput, startGateway } from '@stevedore/gateway';
-import { serve } from '../harness/serve.js';
 
 /**
  * A gateway, or the SDK beside a plain client, in a process whose calls of functions or allocated
  * bytes are counted.
  */
-
-export type CountedHandlers = {
-  /** Answers with the gateway's port. */
-  readonly startGateway: (options: GatewayInput) => Promise<number>;
-  /** Stores so many files over these trackers, merged by the SDK and unmerged by a plain client. */
-  readonly store: (about: {
-    readonly directory: string;
-    readonly trackers: readonly string[];
-    readonly files: number;
-  }) => Promise<void>;
-  /** Fetches each once, one after the other. */
-  readonly fetch: (from: 'sdk' | 'client') => Promise<void>;
-  /** Calls of functions of ours and of packages since the last time it was asked. */
-  readonly calls: () => Promise<number>;
-  /**
-   * Bytes allocated since the last time it was asked. Fails if garbage was collected meanwhile: it
-   * needs `--expose-gc`, and a young generation with room for all of them.
-   */
-  readonly bytes: () => Promise<AllocatedBytes>;
-};
 
 export interface AllocatedBytes {
   /** In V8's heap. */
@@ -49,53 +28,6 @@ let client: FastdfsClient | undefined;
 let keys: string[] = [];
 let ids: string[] = [];
 
-const handlers: CountedHandlers = {
-  async startGateway(options) {
-    gateway = await startGateway({ port: 0, trackerPort: 0, storagePort: 0, ...options });
-    return Number(new URL(gateway.url).port);
-  },
-  async store({ directory, trackers, files }) {
-    store = await open({
-      directory,
-      trackers: [...trackers],
-      retain: '0B',
-      cacheSize: '0B',
-      idMaxAge: 0,
-    });
-    client = new FastdfsClient({ trackers });
-    const bodies = Array.from({ length: files }, (_, at) => Buffer.alloc(FILE_BYTES, `${at} `));
-    keys = await Promise.all(bodies.map(async (body) => (await store!.put(body)).key));
-    ids = await Promise.all(bodies.map((body) => client!.upload(body)));
-    await store.flush();
-    await Promise.all(keys.map((key) => store!.settled(key)));
-    // Until nothing is read from this disk.
-    while (store.stats().containerBytes > OWN_BYTES) await sleep(20);
-  },
-  async fetch(from) {
-    if (from === 'sdk') for (const key of keys) await (await store!.get(key)).content();
-    else for (const id of ids) await client!.downloadBytes(id);
-  },
-  async calls() {
-    const { result } = await session.post('Profiler.takePreciseCoverage');
-    return result
-      .filter(({ url }) => url !== '' && !NOT_COUNTED.test(url))
-      .flatMap(({ functions }) => functions.flatMap(({ ranges }) => ranges))
-      .reduce((sum, { count }) => sum + count, 0);
-  },
-  async bytes() {
-    const { heapUsed, arrayBuffers } = process.memoryUsage();
-    const allocated = { heap: heapUsed - before.heap, external: arrayBuffers - before.external };
-    await sleep(TOLD_MS);
-    const [counted, collected] = [collections, before.collections];
-    global.gc?.();
-    await sleep(TOLD_MS);
-    const after = process.memoryUsage();
-    before = { heap: after.heapUsed, external: after.arrayBuffers, collections };
-    if (collected !== undefined && counted > collected) throw new Error('garbage was collected');
-    return allocated;
-  },
-};
-
 /** A performance observer is called some turns of the event loop later. */
 const TOLD_MS = 20;
 
@@ -111,8 +43,61 @@ if (!global.gc) {
   await session.post('Profiler.enable');
   await session.post('Profiler.startPreciseCoverage', { callCount: true, detailed: false });
 }
-serve(handlers, async () => {
+
+/** Answers with the gateway's port. */
+export async function start(options: GatewayInput): Promise<number> {
+  gateway = await startGateway({ port: 0, trackerPort: 0, storagePort: 0, ...options });
+  return Number(new URL(gateway.url).port);
+}
+
+/** Stores so many files over these trackers, merged by the SDK and unmerged by a plain client. */
+export async function fill(directory: string, trackers: readonly string[], files: number) {
+  const opened = await open({ directory, trackers, retain: '0B', cacheSize: '0B', idMaxAge: 0 });
+  const plain = new FastdfsClient({ trackers });
+  [store, client] = [opened, plain];
+  const bodies = Array.from({ length: files }, (_, at) => Buffer.alloc(FILE_BYTES, `${at} `));
+  keys = await Promise.all(bodies.map(async (body) => (await opened.put(body)).key));
+  ids = await Promise.all(bodies.map((body) => plain.upload(body)));
+  await opened.flush();
+  await Promise.all(keys.map((key) => opened.settled(key)));
+  // Until nothing is read from this disk.
+  while (opened.stats().containerBytes > OWN_BYTES) await sleep(20);
+}
+
+/** Fetches each once, one after the other. */
+export async function fetch(from: 'sdk' | 'client'): Promise<void> {
+  if (from === 'sdk') for (const key of keys) await (await store!.get(key)).content();
+  else for (const id of ids) await client!.downloadBytes(id);
+}
+
+/** Calls of functions of ours and of packages since the last time it was asked. */
+export async function calls(): Promise<number> {
+  const { result } = await session.post('Profiler.takePreciseCoverage');
+  return result
+    .filter(({ url }) => url !== '' && !NOT_COUNTED.test(url))
+    .flatMap(({ functions }) => functions.flatMap(({ ranges }) => ranges))
+    .reduce((sum, { count }) => sum + count, 0);
+}
+
+/**
+ * Bytes allocated since the last time it was asked. Fails if garbage was collected meanwhile: it
+ * needs `--expose-gc`, and a young generation with room for all of them.
+ */
+export async function bytes(): Promise<AllocatedBytes> {
+  const { heapUsed, arrayBuffers } = process.memoryUsage();
+  const allocated = { heap: heapUsed - before.heap, external: arrayBuffers - before.external };
+  await sleep(TOLD_MS);
+  const [counted, collected] = [collections, before.collections];
+  global.gc?.();
+  await sleep(TOLD_MS);
+  const after = process.memoryUsage();
+  before = { heap: after.heapUsed, external: after.arrayBuffers, collections };
+  if (collected !== undefined && counted > collected) throw new Error('garbage was collected');
+  return allocated;
+}
+
+export async function close(): Promise<void> {
   await gateway?.close();
   await store?.close();
   await client?.close();
-});
+}

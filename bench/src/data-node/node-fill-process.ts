@@ -17,7 +17,6 @@ import {
 } from '@stevedore/protocol';
 import { randomPool } from '../harness/file-set.js';
 import { SeededRandom } from '../harness/seeded-random.js';
-import { serve } from '../harness/serve.js';
 import { SEED, TRUNK_BYTES } from './plan.js';
 
 /**
@@ -56,48 +55,39 @@ function someBytes(index: number, count: number): Buffer {
   return pool.subarray(at, at + count);
 }
 
-const handlers = {
-  /** `asked`: so many of the small files, and so many slices, are going to be read. */
-  async fill({
-    directory,
-    files,
-    trunks,
-    asked,
-  }: {
-    readonly directory: string;
-    readonly files: number;
-    readonly trunks: number;
-    readonly asked: number;
-  }): Promise<Filled> {
-    // Whatever a storage makes at its first start.
-    await (await startStorage({ port: 0, storePaths: [directory] })).close();
-    const data = join(directory, 'data');
-    for (let high = 0; high < 256; high += 1) mkdirSync(join(data, hexByte(high)));
-    const log = openSync(join(data, 'sync', 'binlog.000'), 'a');
-    let lines: string[] = [];
-    const flush = (): void => {
-      writeSync(log, lines.join(''));
-      lines = [];
-    };
-    /** Makes a file, and tells the log of it. */
-    const make = (index: number, name: string): number => {
-      if (index % FILES_PER_DIRECTORY === 0) {
-        mkdirSync(join(data, name.slice(4, 9)), { recursive: true });
-      }
-      lines.push(`${CREATED_AT_SECONDS} C ${name}\n`);
-      if (lines.length >= LOG_LINES) flush();
-      return openSync(join(data, name.slice(4)), 'wx');
-    };
-    const filled = {
-      files: writeFiles(make, files, asked),
-      slices: writeTrunks(make, trunks, Math.ceil(asked / trunks)),
-    };
-    flush();
-    closeSync(log);
-    return filled;
-  },
-};
+/** `asked`: so many of the small files, and so many slices, are going to be read. */
+export async function fill(
+  directory: string,
+  { files, trunks }: { readonly files: number; readonly trunks: number },
+  asked: number,
+): Promise<Filled> {
+  // Whatever a storage makes at its first start.
+  await (await startStorage({ port: 0, storePaths: [directory] })).close();
+  const data = join(directory, 'data');
+  for (let high = 0; high < 256; high += 1) mkdirSync(join(data, hexByte(high)));
+  const log = openSync(join(data, 'sync', 'binlog.000'), 'a');
+  let lines: string[] = [];
+  const flush = (): void => {
+    writeSync(log, lines.join(''));
+    lines = [];
+  };
+  const make: Make = (index, name) => {
+    if (index % FILES_PER_DIRECTORY === 0)
+      mkdirSync(join(data, name.slice(4, 9)), { recursive: true });
+    lines.push(`${CREATED_AT_SECONDS} C ${name}\n`);
+    if (lines.length >= LOG_LINES) flush();
+    return openSync(join(data, name.slice(4)), 'wx');
+  };
+  const filled = {
+    files: writeFiles(make, files, asked),
+    slices: writeTrunks(make, trunks, Math.ceil(asked / trunks)),
+  };
+  flush();
+  closeSync(log);
+  return filled;
+}
 
+/** Makes a file, and tells the log of it. */
 type Make = (index: number, name: string) => number;
 
 function writeFiles(make: Make, count: number, asked: number): Asked[] {
@@ -181,7 +171,3 @@ function newName(index: number, size: number, crc: number, extension: string): s
   const digits = String(index % 10_000_000).padStart(7, '0');
   return `M00/${hexByte(pair >> 8)}/${hexByte(pair & 255)}/${fields}${encodeTail(extension, digits)}`;
 }
-
-export type NodeFillHandlers = typeof handlers;
-
-serve(handlers);

@@ -43,8 +43,19 @@ export interface BenchmarkContext {
   table(name: string, table: TableSpec | string): void;
   /** What is being done now, for the user who waits. */
   progress(text: string): void;
+  /** So many runs of it, one after the other. */
+  runs(what: string, count: number, run: (index: number) => Promise<void>): Promise<void>;
   /** Keeps a chart under a file name, and names the file in the report. */
-  chart(name: string, chart: ChartSpec): Promise<void>;
+  chart(name: string, chart: ChartSpec): void;
+}
+
+/** The same plan for every scale, but for what is changed. */
+export function plans<Plan>(
+  full: Plan,
+  quick: Partial<Plan>,
+  smoke: Partial<Plan>,
+): Readonly<Record<Scale, Plan>> {
+  return { full, quick: { ...full, ...quick }, smoke: { ...full, ...smoke } };
 }
 
 const REMARKS: Readonly<Record<Scale, string>> = {

@@ -2,7 +2,7 @@ import { open, rm, statfs } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { arch, cpus, loadavg, platform, release, totalmem } from 'node:os';
 import { join } from 'node:path';
-import { median } from './statistics.js';
+import { median } from './figures.js';
 
 /** Facts of the machine and the versions, without which no figure means anything. */
 

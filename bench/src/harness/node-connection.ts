@@ -15,7 +15,7 @@ import {
 export type Writing = 'together' | 'apart';
 
 /** One connection to a node, one request at a time: the least that a load can cost. */
-export class NodeConnection {
+export class NodeConnection implements AsyncDisposable {
   readonly #socket: Socket;
   readonly #writing: Writing;
   #chunks: Buffer[] = [];
@@ -57,7 +57,7 @@ export class NodeConnection {
     return uploadFile.reply.decode(await this.#ask([head, ...pieces]));
   }
 
-  close(): void {
+  async [Symbol.asyncDispose](): Promise<void> {
     this.#socket.destroy();
   }
 

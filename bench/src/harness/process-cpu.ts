@@ -72,17 +72,11 @@ function secondsIn(path: string): number {
   return (Number(fields[11]) + Number(fields[12])) / TICKS;
 }
 
-/** Bytes that a process reads, from files and sockets. */
-export function bytesReadBy(pid: number): number | undefined {
-  return ioOf(pid, 'rchar');
-}
-
-/** A line of /proc/PID/io. */
+/** Bytes that a process reads: from files and sockets (`rchar`), or from the disk. */
 export function ioOf(pid: number | 'self', name: 'rchar' | 'read_bytes'): number | undefined {
   try {
-    const found = new RegExp(`^${name}: (\\d+)$`, 'm').exec(
-      readFileSync(`/proc/${pid}/io`, 'latin1'),
-    );
+    const io = readFileSync(`/proc/${pid}/io`, 'latin1');
+    const found = new RegExp(`^${name}: (\\d+)$`, 'm').exec(io);
     return found ? Number(found[1]) : undefined;
   } catch {
     return undefined;

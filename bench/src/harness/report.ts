@@ -1,4 +1,4 @@
-import { mkdir, writeFile } from 'node:fs/promises';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { NamedServer } from '../servers/kinds.js';
 import type { Benchmark, BenchmarkContext, Part, Scale } from './benchmark.js';
@@ -6,7 +6,7 @@ import { type Figure, Figures } from './figures.js';
 import { type JudgedGoal, judge } from './goals.js';
 import { lineChart } from './line-chart.js';
 import { describeMachine, describeVersions, type Machine, type Versions } from './machine.js';
-import { figureTable, goalsTable, round } from './markdown.js';
+import { chartOf, figureTable, goalsTable, round } from './markdown.js';
 import { UsageError } from './usage-error.js';
 import { Workspace } from './workspace.js';
 
@@ -68,23 +68,30 @@ export async function runBenchmark(
   const versions = describeVersions(packages);
   print(`# ${name}`);
   print(machineText(machine, versions, packages));
+  const progress = (text: string) => void process.stderr.write(`bench: ${name}: ${text}\n`);
+  const chart: BenchmarkContext['chart'] = (file, { series, ...about }) => {
+    mkdirSync(options.out, { recursive: true });
+    const path = join(options.out, `${name}-${file}.svg`);
+    const drawn = series.map(({ values, ...each }) => ({
+      ...each,
+      values: values.map((value) => medianIn(figures, value)),
+    }));
+    writeFileSync(path, lineChart({ ...about, series: drawn }));
+    print(`Chart: ${path}`);
+  };
   const context: BenchmarkContext = {
-    ...{ scale, trackers, servers, workspace, figures, print },
+    ...{ scale, trackers, servers, workspace, figures, print, progress, chart },
     table: (id, spec) => {
       const text = typeof spec === 'string' ? spec : figureTable(figures, spec);
       tables[id] = text;
       print(text);
+      if (typeof spec !== 'string' && spec.chart) chart(id, chartOf(spec, spec.chart));
     },
-    progress: (text) => process.stderr.write(`bench: ${name}: ${text}\n`),
-    chart: async (file, { series, ...chart }) => {
-      await mkdir(options.out, { recursive: true });
-      const path = join(options.out, `${name}-${file}.svg`);
-      const drawn = series.map(({ name, values }) => ({
-        name,
-        values: values.map((value) => medianIn(figures, value)),
-      }));
-      await writeFile(path, lineChart({ ...chart, series: drawn }));
-      print(`Chart: ${path}`);
+    runs: async (what, count, run) => {
+      for (let index = 0; index < count; index += 1) {
+        progress(`${what}, run ${index + 1} of ${count}`);
+        await run(index);
+      }
     },
   };
   print(benchmark.introduce(context));

@@ -194,7 +194,7 @@ export async function measureForecasts(context: BenchmarkContext, plan: Plan): P
     for (let run = 0; run < plan.runs; run += 1) {
       const load = loadOf(trace, SEED + run, plan);
       addErrors(context, `forecast.${name}`, load);
-      if (run === 0 && name in PAPER_ERRORS) await draw(context, name, load);
+      if (run === 0 && name in PAPER_ERRORS) draw(context, name, load);
     }
   }
   for (let run = 0; run < plan.recordings; run += 1) {
@@ -223,17 +223,17 @@ export async function measureForecasts(context: BenchmarkContext, plan: Plan): P
   });
 }
 
-async function draw(
+function draw(
   { chart }: BenchmarkContext,
   trace: string,
   { intervals, capacityBytes }: Recorded,
-): Promise<void> {
+): void {
   const shown = <T>(values: readonly T[]) => values.slice(CHART_FROM, CHART_FROM + CHART_INTERVALS);
   const forecasts = (name: ForecasterName) =>
     shown(forecastAll(forecaster(name, capacityBytes), intervals)).map((bytes) =>
       bytes === undefined ? undefined : bytes / MB,
     );
-  await chart(`forecast-${trace}`, {
+  chart(`forecast-${trace}`, {
     title: `Figure 3: load and its forecasts (${trace})`,
     ...{ xTitle: 'Interval', yTitle: 'MB per interval' },
     labels: shown(intervals).map((_, index) => (index % 5 === 0 ? String(CHART_FROM + index) : '')),

@@ -2,7 +2,6 @@ import type { TierOptions } from '@stevedore/tiering';
 import type { BenchmarkContext } from '../harness/benchmark.js';
 import { Child } from '../harness/child.js';
 import { atMost, type Goal, greatestOf } from '../harness/goals.js';
-import type { ModelHandlers } from './model-process.js';
 import { TARGET_GROUP, WAYS, type Way } from './moving-cost-model.js';
 import type { Plan } from './plan.js';
 
@@ -59,8 +58,10 @@ export const COST_GOALS: readonly Goal[] = [
 
 export async function measureMovingCost(context: BenchmarkContext, plan: Plan): Promise<void> {
   const { figures, workspace, progress, print, table, chart } = context;
-  await using model = new Child<ModelHandlers>(new URL('./model-process.js', import.meta.url));
-  await model.call('start', { directory: workspace.fresh('cost'), tiers: TIERS });
+  await using model = new Child<typeof import('./model-process.js')>(
+    new URL('./model-process.js', import.meta.url),
+  );
+  await model.call('start', workspace.fresh('cost'), TIERS);
   for (const access of ACCESS_KIB) {
     progress(`cost of a migration, writes of ${access} KiB`);
     const accessBytes = access * KIB;
@@ -68,7 +69,7 @@ export async function measureMovingCost(context: BenchmarkContext, plan: Plan): 
     const filledBytes = Math.floor(THRESHOLD_BYTES / accessBytes) * accessBytes;
     const sizes = { accessBytes, filledBytes, files: plan.costFiles };
     for (const way of WAYS) {
-      for (const { ownMs, endMs } of await model.call('costs', { ...sizes, way })) {
+      for (const { ownMs, endMs } of await model.call('costsOf', { ...sizes, way })) {
         figures.addAll(idOf(way, access), { own: [ownMs, 'ms'], end: [endMs, 'ms'] });
       }
     }
@@ -96,7 +97,7 @@ export async function measureMovingCost(context: BenchmarkContext, plan: Plan): 
   print(
     'The paper shows this as a chart without numbers, of writes from 4 KB to 4 MB at a threshold of 1 MB: passive migration and latency hiding are shorter than its baseline, an active migration without them. Ours: the write makes the file one of the storage; it goes on to the other group afterwards, and nobody waits. Everything is synced. With writes of 4 MiB the file is empty before. The network takes no time here: at 1 Gbit/s passive migration saves another 8 ms for each MiB written.',
   );
-  await chart('cost', {
+  chart('cost', {
     ...{ title, xTitle: 'Size of the write', yTitle: 'Milliseconds', labels },
     series: ROWS.map(([name, way, what]) => ({
       name,

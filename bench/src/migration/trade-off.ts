@@ -4,8 +4,7 @@ import { Child } from '../harness/child.js';
 import { atLeast, type Goal, leastOf } from '../harness/goals.js';
 import { inTurn } from '../harness/load.js';
 import { middle } from '../harness/markdown.js';
-import type { LoadArgument } from './loads.js';
-import type { ModelHandlers } from './model-process.js';
+import type { LoadArgument } from './load-process.js';
 import type { Plan } from './plan.js';
 
 /**
@@ -116,13 +115,11 @@ export const TRADE_OFF_GOALS: readonly Goal[] = [
   ]),
 ];
 
-type Load = Omit<LoadArgument, 'tracker'>;
-
 export async function measureTradeOff(context: BenchmarkContext, plan: Plan): Promise<void> {
-  for (let run = 0; run < plan.processRuns; run += 1) {
+  await context.runs('servers', plan.processRuns, async (run) => {
     for (const name of NAMES) await measure(context, plan, name, run);
-  }
-  await show(context);
+  });
+  show(context);
 }
 
 async function measure(
@@ -133,26 +130,34 @@ async function measure(
 ): Promise<void> {
   const { figures, progress } = context;
   const { first, others } = SETTINGS[name];
-  await using model = new Child<ModelHandlers>(new URL('./model-process.js', import.meta.url));
-  const tiers = { [FIRST]: first, ...others };
-  await model.call('start', { directory: context.workspace.fresh(name), tiers });
+  await using model = new Child<typeof import('./model-process.js')>(
+    new URL('./model-process.js', import.meta.url),
+  );
+  await model.call('start', context.workspace.fresh(name), { [FIRST]: first, ...others });
   const described = await model.call('files', FILES);
   const read = await model.call('files', FILES);
   const settle = { warmUpSeconds: seconds / 2, seconds };
-  const metadata: Load = { ...settle, kind: 'metadata', files: described, loops: METADATA_LOOPS };
-  const small = (loops: number): Load => ({ ...settle, kind: 'small-files', files: read, loops });
+  const metadata: LoadArgument = {
+    ...settle,
+    kind: 'metadata',
+    files: described,
+    loops: METADATA_LOOPS,
+  };
+  const small = (loops: number): LoadArgument => ({
+    ...{ ...settle, kind: 'small-files', files: read, loops },
+  });
   const NOTHING = { requests: 0, p99Ms: 0 };
-  const send = async (loads: readonly Load[]) => {
+  const send = async (loads: readonly LoadArgument[]) => {
     const [result = NOTHING, beside = NOTHING] = await model.call('run', loads);
     return [result, beside] as const;
   };
   const rate = (requests: number) => [Math.max(1, requests) / seconds, 'requests/s'] as const;
-  progress(`${SETTINGS[name].title}, files move, run ${run + 1}`);
+  progress(`${SETTINGS[name].title}, files move`);
   for (let warm = 0; warm < warmUpSeconds; warm += 1.5 * seconds) {
     await send([metadata, small(Math.max(...CLIENTS))]);
   }
   for (const clients of inTurn(run, CLIENTS)) {
-    progress(`${SETTINGS[name].title}, ${clients} clients, run ${run + 1}`);
+    progress(`${SETTINGS[name].title}, ${clients} clients`);
     const [meta, beside] = await send([metadata, small(clients)]);
     const status = await model.call('migration', FIRST);
     const [alone] = await send([metadata]);
@@ -180,7 +185,7 @@ async function measure(
   }
 }
 
-async function show({ print, table, chart }: BenchmarkContext): Promise<void> {
+function show({ print, table, chart }: BenchmarkContext): void {
   print('## Figures 4 and 5: metadata beside small files, on slow disks');
   table('trade-off', {
     head: 'Servers, small-file clients',
@@ -205,7 +210,7 @@ async function show({ print, table, chart }: BenchmarkContext): Promise<void> {
     'In the paper metadata falls by 66.7 % between 1 and 16 clients without the method and stays level with it; with several metadata servers it gains about 3 %, and small files gain as well. There IOR writes small files from other machines; here files are read again, because what is written once and never read again cannot be relieved by a move. *Nowhere to move to*: small files wait, and what they lose goes to nobody else.',
   );
   for (const kind of ['metadata', 'small-files']) {
-    await chart(`trade-off-${kind}`, {
+    chart(`trade-off-${kind}`, {
       title: `Figures 4 and 5: throughput of ${kind}, modelled disk`,
       ...{ xTitle: 'Clients that read and write small files', yTitle: 'Requests per second' },
       labels: CLIENTS.map(String),

@@ -1,6 +1,6 @@
 import type { BenchmarkContext } from '../harness/benchmark.js';
+import { mean } from '../harness/figures.js';
 import { type Cell, round, table } from '../harness/markdown.js';
-import { mean } from '../harness/statistics.js';
 import { amount, bytesText, share, timeText } from './amounts.js';
 import {
   type Costs,

@@ -1,14 +1,13 @@
 import { mkdir } from 'node:fs/promises';
 import type { BenchmarkContext } from '../harness/benchmark.js';
 import { Child } from '../harness/child.js';
+import { mean } from '../harness/figures.js';
 import { count, percent } from '../harness/markdown.js';
 import { Nodes } from '../harness/nodes.js';
-import { mean } from '../harness/statistics.js';
 import { cacheBytesFor, hitRatioOf, runCache } from './cache-model.js';
 import { simulateGateway } from './gateway-trunks.js';
 import { measureIndexes } from './index-writer.js';
 import { DEFAULTS, type RealPlan, SEED } from './plan.js';
-import type { RealHandlers } from './real-process.js';
 
 /** A real store with so many files, beside what the simulator says of the same files. */
 
@@ -70,16 +69,18 @@ async function measureReal({ workspace, figures, progress }: BenchmarkContext, p
     await using node = new Nodes();
     const trackers = [await node.cluster(`${directory}/node`)];
     const module = new URL('./real-process.js', import.meta.url);
-    await using child = new Child<RealHandlers>(module, { callLimitMs: CALL_LIMIT_MS });
+    await using child = new Child<typeof import('./real-process.js')>(module, {
+      callLimitMs: CALL_LIMIT_MS,
+    });
     const { files, meanBytes, trunkBytes, exponent, warmUp, counted } = plan;
     const cacheBytes = cacheBytesFor(roomOf(plan), meanBytes);
     progress(`uploading ${files} files`);
     const run = { directory, trackers, files, meanBytes, trunkBytes, cacheBytes, seed: SEED };
-    const { uploadSeconds, seconds, fills } = await child.call('store', run);
+    const { uploadSeconds, seconds, fills } = await child.call('fill', run);
     progress('reading them');
     const reads = await child.call('read', { exponent, warmUp, counted, seed: SEED });
     progress('a restart, and a lost map');
-    const kept = await child.call('close');
+    const kept = await child.call('looked');
     figures.addAll('real', {
       uploads: [files / uploadSeconds, 'files/s'],
       merged: [files / seconds, 'files/s'],

@@ -1,4 +1,4 @@
-import type { Scale } from '../harness/benchmark.js';
+import { plans } from '../harness/benchmark.js';
 import { atLeast, atMost, type Goal } from '../harness/goals.js';
 import { SeededRandom } from '../harness/seeded-random.js';
 import { Zipf } from '../harness/zipf.js';
@@ -7,36 +7,30 @@ import type { OwnName } from './subjects.js';
 
 /** What is asked of the servers, of which files, how long, and what is to be reached. */
 
-export interface Plan {
+const FULL = {
   /** Measurements of every server, in turns. */
-  readonly turns: number;
+  turns: 7,
   /** Of a measurement of downloads, and of uploads. */
-  readonly seconds: number;
-  readonly uploadSeconds: number;
-  readonly warmUpSeconds: number;
+  ...{ seconds: 2, uploadSeconds: 3, warmUpSeconds: 4 },
   /** Uploads before the first measurement: memory is then as it is after days. */
-  readonly uploadsBefore: number;
+  uploadsBefore: 100_000,
   /** Files that are downloaded again and again, and those of which some are popular. */
-  readonly hotFiles: number;
-  readonly files: number;
+  ...{ hotFiles: 1_000, files: 20_000 },
   /** Requests of one measurement, drawn beforehand. */
-  readonly requests: number;
-}
-
-export const PLANS: Readonly<Record<Scale, Plan>> = {
-  full: {
-    ...{ turns: 7, seconds: 2, uploadSeconds: 3, warmUpSeconds: 4, uploadsBefore: 100_000 },
-    ...{ hotFiles: 1_000, files: 20_000, requests: 40_000 },
-  },
-  quick: {
-    ...{ turns: 3, seconds: 0.5, uploadSeconds: 3, warmUpSeconds: 1.5, uploadsBefore: 20_000 },
+  requests: 40_000,
+};
+export const PLANS = plans(
+  FULL,
+  {
+    ...{ turns: 3, seconds: 0.5, warmUpSeconds: 1.5, uploadsBefore: 20_000 },
     ...{ hotFiles: 500, files: 4_000, requests: 20_000 },
   },
-  smoke: {
+  {
     ...{ turns: 1, seconds: 0.05, uploadSeconds: 0.05, warmUpSeconds: 0.05, uploadsBefore: 200 },
     ...{ hotFiles: 100, files: 200, requests: 400 },
   },
-};
+);
+export type Plan = typeof FULL;
 
 /**
  * hot: the same files again and again. popular: by Zipf's law. random: each as often as any other.
