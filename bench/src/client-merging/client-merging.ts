@@ -1,16 +1,8 @@
 import { type Benchmark, type BenchmarkContext, remarkOn } from '../harness/benchmark.js';
+import { start } from '../harness/processes.js';
 import { fetchGoals, measureFetching } from './fetching.js';
 import { packing } from './packing.js';
-import {
-  type LoadCost,
-  newWebServer,
-  PLANS,
-  type Plan,
-  SEED,
-  SMALL,
-  seriesOf,
-  trackersOf,
-} from './plan.js';
+import { type LoadCost, PLANS, type Plan, SEED, SMALL, seriesOf, trackersOf } from './plan.js';
 import { measureWriting, writeGoals } from './writing.js';
 
 /**
@@ -62,7 +54,7 @@ export const clientMerging: Benchmark = {
 async function measureLoadCost(context: BenchmarkContext, plan: Plan): Promise<LoadCost> {
   context.progress('what the load itself costs');
   const { bytes, costOperations: operations } = plan;
-  await using webServer = newWebServer();
+  await using webServer = start('client/storing');
   await webServer.call('prepare', { ...SMALL, seed: SEED, totalBytes: bytes });
   await webServer.call('open', { client: 'nothing', trackers: [], connections: 1 });
   const load = { operations, concurrency: COST_CONCURRENCY };

@@ -8,19 +8,18 @@ import { Closing } from '../harness/closing.js';
 import { atLeast, type Goal, leastOf } from '../harness/goals.js';
 import { type Column, middle, spread } from '../harness/markdown.js';
 import { Nodes } from '../harness/nodes.js';
+import { type Running, start } from '../harness/processes.js';
 import type { NamedServer } from '../servers/kinds.js';
 import {
   FETCH_CONCURRENCIES,
   isThere,
   type LoadCost,
-  newWebServer,
   PAPER,
   type Plan,
   SEED,
   SMALL,
   sound,
   trackersOf,
-  type WebServer,
   type Where,
 } from './plan.js';
 
@@ -81,7 +80,7 @@ export function fetchGoals(servers: readonly NamedServer[]): readonly Goal[] {
 /** A variant's processes, with the files in place; no node for a named cluster. */
 interface Subject {
   readonly variant: Variant;
-  readonly webServer: WebServer;
+  readonly webServer: Running<'client/storing'>;
   readonly node: Nodes | undefined;
 }
 
@@ -97,7 +96,7 @@ export async function measureFetching(
     await using closing = new Closing();
     const subjects: Subject[] = variants.map((variant) => {
       const node = variant.where === 'ours' ? closing.use(new Nodes()) : undefined;
-      const webServer = closing.use(newWebServer());
+      const webServer = closing.use(start('client/storing'));
       if (!node) closing.use({ [Symbol.asyncDispose]: () => removeAll(webServer) });
       return { variant, webServer, node };
     });
@@ -167,7 +166,7 @@ async function fill(
   figures.add(`fetch.${idOf(variant)}.local`, 'MB', (await webServer.call('localBytes')) / 1e6);
 }
 
-async function removeAll(webServer: WebServer): Promise<void> {
+async function removeAll(webServer: Running<'client/storing'>): Promise<void> {
   await webServer.call('removeAll').catch((error: Error) => {
     process.stderr.write(`bench: files were left in the named cluster: ${error.message}\n`);
   });

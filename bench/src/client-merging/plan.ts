@@ -1,6 +1,5 @@
 import type { Transfer } from '../client/storing-process.js';
 import { plans } from '../harness/benchmark.js';
-import { Child } from '../harness/child.js';
 import type { NamedServer } from '../servers/kinds.js';
 
 /** How much is measured, of which files, and where; and what the paper measured. */
@@ -121,12 +120,6 @@ export const PAPER = {
 export interface LoadCost {
   readonly perUpload: number;
   readonly perFetch: number;
-}
-
-export type WebServer = Child<typeof import('../client/storing-process.js')>;
-
-export function newWebServer(): WebServer {
-  return new Child(new URL('../client/storing-process.js', import.meta.url));
 }
 
 /** Throws where a call failed. */

@@ -4,12 +4,12 @@ import { atLeast, atMost, type Goal, leastOf } from '../harness/goals.js';
 import type { Span } from '../harness/load.js';
 import { type Column, middle, percent, spread } from '../harness/markdown.js';
 import { Nodes } from '../harness/nodes.js';
+import { start } from '../harness/processes.js';
 import type { NamedServer } from '../servers/kinds.js';
 import {
   CONCURRENCIES,
   isThere,
   type LoadCost,
-  newWebServer,
   PAPER,
   type Plan,
   SEED,
@@ -136,7 +136,7 @@ async function measure(
 ): Promise<void> {
   const [nodeDirectory, directory] = [workspace.fresh('node'), workspace.fresh('staging')];
   try {
-    await using webServer = newWebServer();
+    await using webServer = start('client/storing');
     await using node = where === 'ours' ? new Nodes() : undefined;
     const { bytes: totalBytes, directSeconds: maxSeconds } = series;
     await webServer.call('prepare', { ...series.files, seed: SEED, totalBytes });

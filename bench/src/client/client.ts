@@ -1,10 +1,11 @@
 import { type Benchmark, type BenchmarkContext, plans, remarkOn } from '../harness/benchmark.js';
-import { Child, withCpuOf } from '../harness/child.js';
+import { withCpuOf } from '../harness/child.js';
 import { Closing } from '../harness/closing.js';
 import { atLeast, atMost, leastOf } from '../harness/goals.js';
 import { inTurn } from '../harness/load.js';
 import { count, middle, percent } from '../harness/markdown.js';
 import { Nodes } from '../harness/nodes.js';
+import { type Running, start } from '../harness/processes.js';
 import { measurePieces } from './pieces.js';
 import type { Transfer } from './storing-process.js';
 import type { TargetOptions } from './targets.js';
@@ -131,11 +132,7 @@ async function startServer(context: BenchmarkContext, name: ServerName, closing:
 }
 type Server = Awaited<ReturnType<typeof startServer>>;
 
-type ClientChild = Child<typeof import('./storing-process.js')>;
-
-function newChild(nodeOptions: readonly string[] = []): ClientChild {
-  return new Child(new URL('./storing-process.js', import.meta.url), { nodeOptions });
-}
+type ClientChild = Running<'client/storing'>;
 
 async function openClient(child: ClientChild, size: SizeName, options: TargetOptions) {
   const [minBytes, maxBytes] = [SIZES[size], SIZES[size]];
@@ -154,7 +151,7 @@ type LoadCosts = Readonly<Record<SizeName, Readonly<Record<Direction, number>>>>
 const COST_SECONDS = 0.2;
 
 async function measureLoadCosts({ figures }: BenchmarkContext): Promise<LoadCosts> {
-  await using child = newChild();
+  await using child = start('client/storing');
   const costs: Partial<Record<SizeName, LoadCosts[SizeName]>> = {};
   for (const size of SIZE_NAMES) {
     const options = { client: 'nothing', trackers: [], connections: GOAL_CONNECTIONS } as const;
@@ -178,7 +175,10 @@ async function measureTransfers(context: BenchmarkContext, plan: Plan): Promise<
     await using closing = new Closing();
     const servers: Server[] = [];
     for (const name of serversOf(context)) servers.push(await startServer(context, name, closing));
-    const clients = inTurn(run, CLIENTS).map((name) => ({ name, child: closing.use(newChild()) }));
+    const clients = inTurn(run, CLIENTS).map((name) => ({
+      name,
+      child: closing.use(start('client/storing')),
+    }));
     for (const { name, child } of clients) {
       for (const { trackers } of servers) {
         const load = { concurrency: GOAL_CONNECTIONS, maxSeconds: plan.warmUpSeconds };
@@ -318,7 +318,7 @@ async function measureMemory(context: BenchmarkContext, plan: Plan): Promise<voi
   await runs('memory', plan.memoryRuns, async () => {
     await using nodes = new Nodes();
     const trackers = await nodes.call('testCluster');
-    await using child = newChild(['--expose-gc']);
+    await using child = start('client/storing', { nodeOptions: ['--expose-gc'] });
     const options = { client: 'stevedore', trackers, connections: GOAL_CONNECTIONS } as const;
     await openClient(child, '1KB', options);
     const all = Math.ceil(plan.memoryOperations / OPERATIONS_PER_CYCLE);

@@ -1,6 +1,6 @@
 import { type Benchmark, type BenchmarkContext, remarkOn } from '../harness/benchmark.js';
-import { Child } from '../harness/child.js';
 import { atMost } from '../harness/goals.js';
+import { start } from '../harness/processes.js';
 import { BYTES_PER_MS, SEEK_MS } from '../harness/slow-disk.js';
 import { nodeSize } from './node-size.js';
 import { CACHE_BYTES, PLANS, type Plan } from './plan.js';
@@ -44,9 +44,7 @@ async function measureLookUps(
   await runs('look-ups', plan.runs, async () => {
     for (const filter of [true, false]) {
       for (const found of [true, false]) {
-        await using child = new Child<typeof import('./look-up-process.js')>(
-          new URL('./look-up-process.js', import.meta.url),
-        );
+        await using child = start('data-node/look-up');
         const id = `look-up.${filter ? 'filter' : 'map'}.${found ? 'hit' : 'miss'}`;
         figures.add(id, 'µs', await child.call('measure', filter, found, plan.lookUps));
       }

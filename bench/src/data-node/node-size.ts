@@ -1,12 +1,12 @@
 import { crc32 } from 'node:zlib';
 import { type BenchmarkContext, type Part, plans, type Scale } from '../harness/benchmark.js';
-import { Child } from '../harness/child.js';
 import { Closing } from '../harness/closing.js';
 import { atMost } from '../harness/goals.js';
 import { drive, inTurn } from '../harness/load.js';
 import { count } from '../harness/markdown.js';
 import { NodeConnection } from '../harness/node-connection.js';
 import { Nodes } from '../harness/nodes.js';
+import { start } from '../harness/processes.js';
 import { SeededRandom } from '../harness/seeded-random.js';
 import type { Filled } from './node-fill-process.js';
 import { SEED } from './plan.js';
@@ -74,10 +74,7 @@ async function measureNodeSize(context: BenchmarkContext, plan: NodeSizePlan): P
   const filledNode = async (size: Size) => {
     const { files, trunks } = plan[size];
     progress(`a node of ${files} files and ${trunks} trunks`);
-    await using filler = new Child<typeof import('./node-fill-process.js')>(
-      new URL('./node-fill-process.js', import.meta.url),
-      { callLimitMs: FILL_LIMIT_MS },
-    );
+    await using filler = start('data-node/node-fill', { callLimitMs: FILL_LIMIT_MS });
     const directory = workspace.fresh(`${size}-node`);
     return { directory, filled: await filler.call('fill', directory, plan[size], plan.asked) };
   };

@@ -2,7 +2,7 @@ import { copyFile, link, mkdir, readdir, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import type { BenchmarkContext } from '../harness/benchmark.js';
-import { AS_THE_COMMAND, Child } from '../harness/child.js';
+import { AS_THE_COMMAND } from '../harness/child.js';
 import { Closing } from '../harness/closing.js';
 import {
   atLeast,
@@ -15,6 +15,7 @@ import {
 } from '../harness/goals.js';
 import { type Column, gain, middle, spread } from '../harness/markdown.js';
 import { Nodes } from '../harness/nodes.js';
+import { type Running, start } from '../harness/processes.js';
 import type { LoadOptions, Target } from './load-process.js';
 import type { counts } from './node-process.js';
 import {
@@ -41,6 +42,7 @@ import {
 /** Seeds of a load's threads are made from it. */
 const MAX_SEED = 1_000_000;
 const CALL_LIMIT_MS = 600_000;
+const LIKE_THE_COMMAND = { callLimitMs: CALL_LIMIT_MS, ...AS_THE_COMMAND };
 const WARM_UP_SECONDS = 300;
 /** Smaller files are copied: they may be written. */
 const LINKED_BYTES = 2 ** 20;
@@ -53,7 +55,7 @@ const DISK_NAMES: Readonly<Record<DiskKind, string>> = {
 };
 
 type Series = 'read' | 'mixed' | 'size' | 'nodes';
-type Load = Child<typeof import('./load-process.js')>;
+type Load = Running<'data-node/load'>;
 type Counts = ReturnType<typeof counts>;
 /** The files of one node in each layout; `data`: as the load knows them. */
 type Stored = Readonly<Record<Layout, { readonly directory: string; readonly data: string }>>;
@@ -116,9 +118,7 @@ export function throughputGoals(plan: Plan): readonly Goal[] {
 
 export async function measureThroughput(context: BenchmarkContext, plan: Plan): Promise<void> {
   const { runs, progress } = context;
-  await using load: Load = new Child(new URL('./load-process.js', import.meta.url), {
-    callLimitMs: CALL_LIMIT_MS,
-  });
+  await using load = start('data-node/load', { callLimitMs: CALL_LIMIT_MS });
   const stored: Stored[] = [];
   for (let node = 0; node < Math.max(...plan.nodes); node += 1) {
     stored.push(await storeData(context, plan, load, node));
@@ -126,9 +126,9 @@ export async function measureThroughput(context: BenchmarkContext, plan: Plan): 
   let isDirect = true;
   {
     await using closing = new Closing();
-    const start = startNodes(context, plan, load, closing);
+    const startAll = startNodes(context, plan, load, closing);
     const all: Started[] = [];
-    for (const setting of SETTING_NAMES) all.push(await start(stored, setting));
+    for (const setting of SETTING_NAMES) all.push(await startAll(stored, setting));
     isDirect = (await all[0]?.isDirect()) ?? false;
     await runs('threads and nodes', plan.runs, async (run) => {
       for (const disk of DISKS) {
@@ -144,11 +144,11 @@ export async function measureThroughput(context: BenchmarkContext, plan: Plan): 
     });
   }
   await using closing = new Closing();
-  const start = startNodes(context, plan, load, closing);
+  const startSized = startNodes(context, plan, load, closing);
   const sized: (readonly [at: number, nodes: Started])[] = [];
   for (const at of plan.cacheMebibytes) {
     for (const setting of SIZED) {
-      sized.push([at, await start(stored.slice(0, 1), setting, at * MIB)]);
+      sized.push([at, await startSized(stored.slice(0, 1), setting, at * MIB)]);
     }
   }
   await runs('cache sizes', plan.runs, async (run) => {
@@ -165,11 +165,6 @@ export async function measureThroughput(context: BenchmarkContext, plan: Plan): 
   );
 }
 
-function newNode(): Child<typeof import('./node-process.js')> {
-  const module = new URL('./node-process.js', import.meta.url);
-  return new Child(module, { callLimitMs: CALL_LIMIT_MS, ...AS_THE_COMMAND });
-}
-
 /** Stores the files of a node in every layout. */
 async function storeData(
   { workspace, progress }: BenchmarkContext,
@@ -183,7 +178,7 @@ async function storeData(
     const [directory, web] = [workspace.fresh(layout), workspace.fresh('web')];
     await using nodes = new Nodes();
     const trackers = [await nodes.call('tracker')];
-    await using child = newNode();
+    await using child = start('data-node/node', LIKE_THE_COMMAND);
     await child.call('start', directory, SETTINGS.cache.cache(CACHE_BYTES), trackers);
     const data = await load.call('fill', trackers, web, layout, { node, dataBytes });
     await workspace.remove(web);
@@ -202,13 +197,13 @@ function startNodes(
   return async (stored: readonly Stored[], setting: Setting, bytes = CACHE_BYTES) => {
     progress(`nodes of setting ${setting} are filled`);
     const { layout, cache } = SETTINGS[setting];
-    const children: ReturnType<typeof newNode>[] = [];
+    const children: Running<'data-node/node'>[] = [];
     const targets: Target[] = [];
     for (const layouts of stored) {
       const { directory: from, data } = layouts[layout];
       const directory = workspace.fresh('node');
       await copyNode(from, directory);
-      const child = closing.use(newNode());
+      const child = closing.use(start('data-node/node', LIKE_THE_COMMAND));
       children.push(child);
       targets.push({ port: await child.call('start', directory, cache(bytes)), data });
     }

@@ -1,11 +1,11 @@
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { type Benchmark, type BenchmarkContext, plans, remarkOn } from '../harness/benchmark.js';
-import { Child } from '../harness/child.js';
 import { Closing } from '../harness/closing.js';
 import { atMost } from '../harness/goals.js';
 import { portOf } from '../harness/http.js';
 import { Nodes } from '../harness/nodes.js';
+import { start } from '../harness/processes.js';
 import type { Stored, Target } from '../servers/content.js';
 
 /** Several gateways with one map: what a second one gives, what a foreign key and the map cost. */
@@ -61,17 +61,13 @@ export const deployment: Benchmark = {
   }),
 };
 
-type GatewayChild = Child<typeof import('./gateway-process.js')>;
-
 /** A storage and what the gateways of one run, each a process of its own, are started with. */
 async function startStorage({ workspace }: BenchmarkContext, closing: Closing) {
   const directory = workspace.fresh('deployment');
   const trackers = await closing.use(new Nodes()).cluster(join(directory, 'node'));
   const map = MAP_URL === '' ? `sqlite:${directory}.db` : MAP_URL;
   return async (name: string, hasMap: boolean) => {
-    const gateway: GatewayChild = closing.use(
-      new Child(new URL('./gateway-process.js', import.meta.url)),
-    );
+    const gateway = closing.use(start('deployment/gateway'));
     const port = await freePort();
     const deployment = hasMap ? { map, peerUrl: `http://127.0.0.1:${port}` } : {};
     await gateway.call('start', {
@@ -100,11 +96,9 @@ async function measureReads(context: BenchmarkContext, plan: typeof FULL): Promi
   const { figures, print, table, runs } = context;
   await runs('reads of own and foreign keys', plan.runs, async () => {
     await using closing = new Closing();
-    const start = await startStorage(context, closing);
-    const [own, foreign] = [await start('gateway-0', true), await start('gateway-1', true)];
-    await using load = new Child<typeof import('../servers/load-process.js')>(
-      new URL('../servers/load-process.js', import.meta.url),
-    );
+    const begin = await startStorage(context, closing);
+    const [own, foreign] = [await begin('gateway-0', true), await begin('gateway-1', true)];
+    await using load = start('servers/load');
     const contents = Array.from({ length: plan.files }, (_, number) => ({
       ...{ number, bytes: FILE_BYTES },
     }));
@@ -162,13 +156,13 @@ async function measureMap(context: BenchmarkContext, plan: typeof FULL): Promise
   const { figures, print, table, runs } = context;
   await runs('the cost of the map', plan.runs, async () => {
     await using closing = new Closing();
-    const start = await startStorage(context, closing);
-    const { gateway } = await start('gateway', false);
+    const begin = await startStorage(context, closing);
+    const { gateway } = await begin('gateway', false);
     await gateway.call('store', plan.mapFiles, MAP_FILE_BYTES);
     await gateway.call('merge');
     await gateway[Symbol.asyncDispose]();
     const cpuOfStart = async (hasMap: boolean) => {
-      const { gateway: again } = await start('gateway', hasMap);
+      const { gateway: again } = await begin('gateway', hasMap);
       await again.call('publish', MIN_IDLE_MS);
       const cpuSeconds = await again.cpuSeconds();
       await again[Symbol.asyncDispose]();

@@ -5,9 +5,9 @@ import {
   remarkOn,
   type Scale,
 } from '../harness/benchmark.js';
-import { Child } from '../harness/child.js';
 import { atLeast, atMost, type Goal, greatestOf, leastOf } from '../harness/goals.js';
 import { middle, percent } from '../harness/markdown.js';
+import { type Running, start } from '../harness/processes.js';
 import {
   MONTH_SITES,
   type MonthSiteName,
@@ -114,16 +114,14 @@ function weekGoals(scale: Scale): readonly Goal[] {
   ];
 }
 
-type Site = Child<typeof import('./site-process.js')>;
-
 /** Simulates in a process of its own, in a directory that goes again. */
 async function simulated<T extends { readonly errors: readonly string[] }>(
   { workspace }: BenchmarkContext,
   intervalMs: number,
-  simulate: (child: Site, directory: string) => Promise<T>,
+  simulate: (child: Running<'merging/site'>, directory: string) => Promise<T>,
 ): Promise<T> {
   const directory = workspace.fresh('site');
-  await using child: Site = new Child(new URL('./site-process.js', import.meta.url), {
+  await using child = start('merging/site', {
     callLimitMs: CALL_LIMIT_MS,
     env: { STEVEDORE_BENCH_INTERVAL_MS: String(intervalMs) },
   });
@@ -234,14 +232,10 @@ async function mergeBacklog(context: BenchmarkContext, { files }: Plan): Promise
   const directory = workspace.fresh('backlog');
   progress(`${files} files of ${TINY_BYTES} bytes`);
   {
-    await using filler = new Child<typeof import('../staging/fill-process.js')>(
-      new URL('../staging/fill-process.js', import.meta.url),
-    );
+    await using filler = start('staging/fill');
     await filler.call('stage', directory, files, TINY_BYTES);
   }
-  await using child = new Child<typeof import('./rate-process.js')>(
-    new URL('./rate-process.js', import.meta.url),
-  );
+  await using child = start('merging/rate');
   const merged = await child.call('merge', directory);
   figures.addAll('backlog', {
     rate: [files / merged.seconds, 'files/s'],

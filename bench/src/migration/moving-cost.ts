@@ -1,7 +1,7 @@
 import type { TierOptions } from '@stevedore/tiering';
 import type { BenchmarkContext } from '../harness/benchmark.js';
-import { Child } from '../harness/child.js';
 import { atMost, type Goal, greatestOf } from '../harness/goals.js';
+import { start } from '../harness/processes.js';
 import { TARGET_GROUP, WAYS, type Way } from './moving-cost-model.js';
 import type { Plan } from './plan.js';
 
@@ -58,9 +58,7 @@ export const COST_GOALS: readonly Goal[] = [
 
 export async function measureMovingCost(context: BenchmarkContext, plan: Plan): Promise<void> {
   const { figures, workspace, progress, print, table, chart } = context;
-  await using model = new Child<typeof import('./model-process.js')>(
-    new URL('./model-process.js', import.meta.url),
-  );
+  await using model = start('migration/model');
   await model.call('start', workspace.fresh('cost'), TIERS);
   for (const access of ACCESS_KIB) {
     progress(`cost of a migration, writes of ${access} KiB`);

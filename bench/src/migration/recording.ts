@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Observation } from '@stevedore/balance';
 import type { BenchmarkContext } from '../harness/benchmark.js';
-import { Child } from '../harness/child.js';
 import { settled } from '../harness/load.js';
 import { Nodes } from '../harness/nodes.js';
+import { type Running, start } from '../harness/processes.js';
 import type { Plan } from './plan.js';
 import { IOR, type Ior, type MetadataTrace, PAPER_METADATA } from './workloads.js';
 
@@ -42,12 +42,6 @@ const TIER = {
   thresholdBytes: FILE_BYTES,
 };
 
-type LoadChild = Child<typeof import('./load-process.js')>;
-
-function newLoad(): LoadChild {
-  return new Child(new URL('./load-process.js', import.meta.url), { callLimitMs: LIMIT_MS });
-}
-
 export async function recordQueues(
   context: BenchmarkContext,
   { recordedSeconds, recordedBarriers }: Plan,
@@ -56,8 +50,8 @@ export async function recordQueues(
   await using trackers = new Nodes();
   await using storage = new Nodes();
   // No kind of load waits for the other before it is even sent.
-  await using metadataLoad = newLoad();
-  await using smallLoad = newLoad();
+  await using metadataLoad = start('migration/load', { callLimitMs: LIMIT_MS });
+  await using smallLoad = start('migration/load', { callLimitMs: LIMIT_MS });
   const tracker = await trackers.call('tracker');
   await storage.call('storage', {
     ...{ storePaths: [context.workspace.fresh('queues')], trackers: [tracker] },
@@ -82,7 +76,7 @@ export async function recordQueues(
     ...{ ...IOR, filesPerBarrier: 4, barriersPerPhase: recordedBarriers },
     computeMs: IOR.computeMs / SPEED,
   };
-  const send = (child: LoadChild, load: MetadataTrace | Ior) => () =>
+  const send = (child: Running<'migration/load'>, load: MetadataTrace | Ior) => () =>
     child.call('replay', tracker, files, load, seed, 2 * recordedSeconds);
   const [sendMetadata, sendFiles] = [send(metadataLoad, metadata), send(smallLoad, ior)];
   const record = async (what: string, loads: readonly (() => Promise<unknown>)[]) => {

@@ -1,9 +1,9 @@
 import type { TierOptions } from '@stevedore/tiering';
 import type { BenchmarkContext } from '../harness/benchmark.js';
-import { Child } from '../harness/child.js';
 import { atLeast, type Goal, leastOf } from '../harness/goals.js';
 import { inTurn } from '../harness/load.js';
 import { middle } from '../harness/markdown.js';
+import { start } from '../harness/processes.js';
 import type { LoadArgument } from './load-process.js';
 import type { Plan } from './plan.js';
 
@@ -130,9 +130,7 @@ async function measure(
 ): Promise<void> {
   const { figures, progress } = context;
   const { first, others } = SETTINGS[name];
-  await using model = new Child<typeof import('./model-process.js')>(
-    new URL('./model-process.js', import.meta.url),
-  );
+  await using model = start('migration/model');
   await model.call('start', context.workspace.fresh(name), { [FIRST]: first, ...others });
   const described = await model.call('files', FILES);
   const read = await model.call('files', FILES);

@@ -1,10 +1,10 @@
 import { type Benchmark, type BenchmarkContext, plans, remarkOn } from '../harness/benchmark.js';
-import { Child } from '../harness/child.js';
 import { GatewayCommand } from '../harness/gateway-command.js';
 import { atLeast } from '../harness/goals.js';
 import { inTurn } from '../harness/load.js';
 import { middle, percent } from '../harness/markdown.js';
 import { cpuSecondsOf, familyOf } from '../harness/process-cpu.js';
+import { start } from '../harness/processes.js';
 import { loadSharp, SIZES } from './sharp.js';
 
 /** Pictures in other sizes: the gateway beside node:http with sharp, in one run and in turns. */
@@ -57,12 +57,8 @@ async function measure(
   { workspace, progress, figures, print, table, runs }: BenchmarkContext,
   plan: typeof FULL,
 ): Promise<void> {
-  await using load = new Child<typeof import('./load-process.js')>(
-    new URL('./load-process.js', import.meta.url),
-  );
-  await using bare = new Child<typeof import('./bare-process.js')>(
-    new URL('./bare-process.js', import.meta.url),
-  );
+  await using load = start('pictures/load');
+  await using bare = start('pictures/bare');
   await using gateway = await GatewayCommand.start({
     directory: workspace.fresh('gateway'),
     options: {

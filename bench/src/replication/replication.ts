@@ -1,10 +1,11 @@
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { type Benchmark, type BenchmarkContext, plans, remarkOn } from '../harness/benchmark.js';
-import { AS_THE_COMMAND, Child } from '../harness/child.js';
+import { AS_THE_COMMAND } from '../harness/child.js';
 import { Closing } from '../harness/closing.js';
 import { atLeast } from '../harness/goals.js';
 import { drive, inTurn, until } from '../harness/load.js';
 import { Nodes } from '../harness/nodes.js';
+import { start } from '../harness/processes.js';
 
 /**
  * A group of two members: what a second copy costs an upload, and how fast a member that was
@@ -130,10 +131,7 @@ async function measureCatchingUp(context: BenchmarkContext, plan: typeof FULL): 
     await level();
     const seconds = (performance.now() - begun) / 1000;
     const perFile = (cpuSeconds: number): number => (cpuSeconds * 1e6) / files;
-    await using plain = new Child<typeof import('./plain-process.js')>(
-      new URL('./plain-process.js', import.meta.url),
-      AS_THE_COMMAND,
-    );
+    await using plain = start('replication/plain', AS_THE_COMMAND);
     const load = { operations: files, concurrency: CONCURRENCY };
     figures.addAll('caught-up', {
       'sender-cpu': [perFile((await first.cpuSeconds()) - sent), 'µs'],

@@ -22,9 +22,7 @@ const FULL = {
   ...{ trunkFiles: 400_000, trunkDays: 365 },
   /** Files whose rows are written to a FileMap and a map. */
   indexFiles: 200_000,
-  /** Files of the smaller and the larger FileMap that are started. */
-  restartFiles: [200_000, 2_000_000],
-  ...{ restarts: 5, idleSeconds: 20, maxLookups: 1_000_000, real: REAL },
+  ...{ idleSeconds: 20, maxLookups: 1_000_000, real: REAL },
 };
 export type Plan = typeof FULL;
 
@@ -32,14 +30,12 @@ export const PLANS = plans(
   FULL,
   {
     ...{ cacheFiles: 50_000, warmUp: 3, counted: 2, trunkFiles: 60_000, trunkDays: 100 },
-    ...{ indexFiles: 40_000, restartFiles: [40_000, 400_000], restarts: 3 },
-    ...{ idleSeconds: 5, maxLookups: 200_000 },
+    ...{ indexFiles: 40_000, idleSeconds: 5, maxLookups: 200_000 },
     real: { ...SMALL_REAL, files: 20_000, sampleShare: 0.25 },
   },
   {
     ...{ cacheFiles: 2_000, warmUp: 1, counted: 1, trunkFiles: 12_000, trunkDays: 10 },
-    ...{ indexFiles: 1_000, restartFiles: [4_000, 8_000], restarts: 1 },
-    ...{ idleSeconds: 0.5, maxLookups: 500 },
+    ...{ indexFiles: 1_000, idleSeconds: 0.5, maxLookups: 500 },
     real: { ...SMALL_REAL, files: 200, sampleShare: 0.5 },
   },
 );

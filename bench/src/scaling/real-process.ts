@@ -1,13 +1,13 @@
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
-import { type FileStore, open, rebuildDeploymentMap } from '@stevedore/client';
+import { type FileStore, open } from '@stevedore/client';
 import { openDatabase } from '@stevedore/disk/sqlite';
 import { drive, startClock, until } from '../harness/load.js';
 import { SeededRandom } from '../harness/seeded-random.js';
 import { Zipf } from '../harness/zipf.js';
 import { ranksShuffled } from './cache-model.js';
 import { ABOUT, sizesOf } from './files.js';
-import { sizeWithLog } from './sized-map.js';
+import { sizeWithLog } from './indexes.js';
 
 /** The measured process: an application with a store, a map and a storage of its own. */
 
@@ -35,26 +35,18 @@ const PUBLISH_LIMIT_MS = 600_000;
 
 let store: FileStore | undefined;
 let keys: string[] = [];
-let options: RealRun;
 
-function openAgain(): Promise<FileStore> {
-  const { directory, trackers, trunkBytes, cacheBytes } = options;
-  return open({
-    ...{ directory: join(directory, 'store'), trackers, map: `sqlite:${mapPath()}` },
+const mapIn = (directory: string): string => join(directory, 'map.db');
+
+export async function fill(run: RealRun) {
+  const { directory, trackers, trunkBytes, cacheBytes } = run;
+  const opened = await open({
+    ...{ directory: join(directory, 'store'), trackers, map: `sqlite:${mapIn(directory)}` },
     ...{ trunkSize: trunkBytes, smallFileLimit: trunkBytes / 2, cacheSize: cacheBytes },
     // Nothing of this waits for a disk, and no background walk reads beside.
     ...{ durability: 'os', scrubRate: 0, readAhead: '1MiB' },
   });
-}
-
-function mapPath(): string {
-  return join(options.directory, 'map.db');
-}
-
-export async function fill(run: RealRun) {
-  options = run;
-  store = await openAgain();
-  const opened = store;
+  store = opened;
   const fills: number[] = [];
   opened.on('trunk', ({ bytes }) => fills.push(bytes / run.trunkBytes));
   const errors: Error[] = [];
@@ -74,8 +66,8 @@ export async function fill(run: RealRun) {
   const isPublished = () => (opened.stats().map?.pending ?? 0) === 0;
   await until('the map has all files', isPublished, PUBLISH_LIMIT_MS);
   for (const error of errors) throw error;
-  /** Until all is merged and published; how full each trunk is. */
-  return { uploadSeconds, seconds: clock().seconds, fills };
+  /** How full each trunk is. */
+  return { uploadSeconds, fills };
 }
 
 /** The share of the counted reads that memory answered. */
@@ -86,42 +78,28 @@ export async function read({ exponent, warmUp, counted, seed }: Reads) {
   const order = ranksShuffled(keys.length, seed);
   const ask = async (operations: number) => {
     const before = opened.stats().cache;
-    const { seconds } = await drive({ operations, concurrency: READS_IN_FLIGHT }, async () => {
+    await drive({ operations, concurrency: READS_IN_FLIGHT }, async () => {
       await (await opened.get(keys[order[zipf.next() - 1]! - 1]!)).content();
     });
     const { hits, misses } = opened.stats().cache;
     const [hit, missed] = [hits - before.hits, misses - before.misses];
     if (hit + missed !== operations) throw new Error(`${hit + missed} of ${operations} were asked`);
-    return { hitRatio: hit / operations, seconds };
+    return { hitRatio: hit / operations };
   };
   await ask(Math.ceil(keys.length * warmUp));
   return ask(Math.ceil(keys.length * counted));
 }
 
 /** Closes the store and looks at what it leaves. */
-export async function looked() {
+export async function leaves(directory: string) {
   await close();
-  const fileMapBytes = await sizeWithLog(join(options.directory, 'store', 'filemap.sqlite'));
-  const mapBytes = await sizeWithLog(mapPath());
-  const database = openDatabase(mapPath(), { readonly: true });
+  const fileMapBytes = await sizeWithLog(join(directory, 'store', 'filemap.sqlite'));
+  const mapBytes = await sizeWithLog(mapIn(directory));
+  const database = openDatabase(mapIn(directory), { readonly: true });
   const counting = database.prepare('SELECT count(*) FROM stevedore_file').pluck();
   const mapRows = counting.get() as number;
   database.close();
-  const restart = startClock();
-  store = await openAgain();
-  const restartSeconds = restart().seconds;
-  await close();
-  const rebuild = startClock();
-  const map = `sqlite:${join(options.directory, 'rebuilt.db')}`;
-  const report = await rebuildDeploymentMap({ map, trackers: options.trackers.join(',') });
-  const [why] = report.unlisted;
-  if (why !== undefined) throw new Error(why);
-  if (report.files !== keys.length) {
-    throw new Error(
-      `${report.files} of ${keys.length} files in ${report.trunks} trunks were rebuilt, ${report.left} trunks left`,
-    );
-  }
-  return { fileMapBytes, mapBytes, mapRows, restartSeconds, rebuildSeconds: rebuild().seconds };
+  return { fileMapBytes, mapBytes, mapRows };
 }
 
 export async function close(): Promise<void> {

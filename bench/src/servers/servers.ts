@@ -4,11 +4,11 @@ import {
   type Part,
   remarkOn,
 } from '../harness/benchmark.js';
-import { Child } from '../harness/child.js';
 import { Closing } from '../harness/closing.js';
 import { inTurn } from '../harness/load.js';
 import { type Column, middle, table } from '../harness/markdown.js';
 import { ioOf, type THREADS, threadSecondsOf } from '../harness/process-cpu.js';
+import { type Running, start } from '../harness/processes.js';
 import type { Stored } from './content.js';
 import { acknowledges } from './kinds.js';
 import {
@@ -56,7 +56,7 @@ interface Setting {
   readonly name: ScenarioName;
   readonly scenario: Scenario;
   readonly plan: Plan;
-  readonly load: Child<typeof import('./load-process.js')>;
+  readonly load: Running<'servers/load'>;
   readonly files: Map<Subject, readonly Stored[]>;
 }
 
@@ -64,9 +64,7 @@ async function measure(context: BenchmarkContext, plan: Plan, name: ScenarioName
   const scenario: Scenario = SCENARIOS[name];
   const { own, downloads, isPinned = false, isOpen } = scenario;
   await using closing = new Closing();
-  const load: Setting['load'] = closing.use(
-    new Child(new URL('./load-process.js', import.meta.url)),
-  );
+  const load = closing.use(start('servers/load'));
   if (isPinned) await load.call('pin', 1);
   const subjects: Subject[] = [];
   for (const each of own) {

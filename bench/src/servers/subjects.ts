@@ -2,10 +2,10 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { makeApiKey, writeKeyFile } from '@stevedore/gateway';
 import { signedDownload } from '@stevedore/middleware/core';
-import { Child } from '../harness/child.js';
 import type { Closing } from '../harness/closing.js';
 import { GatewayCommand } from '../harness/gateway-command.js';
 import { cpuSecondsOf, familyOf, listenersOf } from '../harness/process-cpu.js';
+import { start } from '../harness/processes.js';
 import { openAdapter } from './adapters.js';
 import type { Content, Stored, Target } from './content.js';
 import type { NamedServer } from './kinds.js';
@@ -60,9 +60,7 @@ function own(name: OwnName, target: () => Target, pid: () => number) {
 }
 
 async function startPlain({ directory, closing, takesUploadsOnly }: OwnOptions): Promise<Subject> {
-  const child = closing.use(
-    new Child<typeof import('./plain-process.js')>(new URL('./plain-process.js', import.meta.url)),
-  );
+  const child = closing.use(start('servers/plain'));
   const port = await child.call('start', directory, !takesUploadsOnly);
   return own(
     'plain',
@@ -90,12 +88,12 @@ async function startGateway(
     ...{ ...node, ...checks, logLevel: 'silent' },
     ...{ trunkSize: '2GiB', mergeMaxAge: '24h', containerSize: '200GiB' },
   };
-  const start = async () => {
+  const spawn = async () => {
     const core = isPinned ? 0 : undefined;
     const about = { directory: join(directory, 'data'), options, core };
     return closing.use(await GatewayCommand.start(about));
   };
-  let command = await start();
+  let command = await spawn();
   const subject = own(
     name,
     () => ({ port: command.port, headers }),
@@ -115,7 +113,7 @@ async function startGateway(
     async restart(cacheBytes) {
       await command[Symbol.asyncDispose]();
       if (cacheBytes !== undefined) options.cacheSize = `${cacheBytes}B`;
-      command = await start();
+      command = await spawn();
     },
   };
 }

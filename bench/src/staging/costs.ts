@@ -2,9 +2,9 @@ import { createReadStream } from 'node:fs';
 import { cp } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { BenchmarkContext } from '../harness/benchmark.js';
-import { Child } from '../harness/child.js';
 import { inTurn } from '../harness/load.js';
 import { count } from '../harness/markdown.js';
+import { start } from '../harness/processes.js';
 import type { Operation } from './cost-process.js';
 import { type Plan, SMALL_ROWS } from './plan.js';
 
@@ -30,7 +30,7 @@ export async function measureCosts(context: BenchmarkContext, plan: Plan): Promi
   const large = workspace.fresh('filemap-large');
   progress(`a FileMap of ${SMALL_ROWS} files and one of ${largeRows}`);
   {
-    await using maker = newChild(LIMIT_OF_MAKING_MS);
+    await using maker = start('staging/cost', { callLimitMs: LIMIT_OF_MAKING_MS });
     await maker.call('make', small, SMALL_ROWS);
     await maker.call('make', large, largeRows);
   }
@@ -67,8 +67,8 @@ async function measure(
   run: number,
   directories: Readonly<Record<Size, string>>,
 ): Promise<void> {
-  await using small = newChild();
-  await using large = newChild();
+  await using small = start('staging/cost');
+  await using large = start('staging/cost');
   const children = { small, large };
   const rows = { small: SMALL_ROWS, large: plan.largeRows };
   for (const size of SIZES) {
@@ -105,9 +105,4 @@ async function measure(
 /** Puts the file into the page cache, from which the machine may have taken it meanwhile. */
 async function readThrough(path: string): Promise<void> {
   for await (const _ of createReadStream(path, { highWaterMark: MIB }));
-}
-
-function newChild(callLimitMs?: number): Child<typeof import('./cost-process.js')> {
-  const options = callLimitMs === undefined ? {} : { callLimitMs };
-  return new Child(new URL('./cost-process.js', import.meta.url), options);
 }

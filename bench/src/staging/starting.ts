@@ -1,8 +1,8 @@
 import { copyFile, link, mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { BenchmarkContext } from '../harness/benchmark.js';
-import { Child } from '../harness/child.js';
 import { count } from '../harness/markdown.js';
+import { type Running, start } from '../harness/processes.js';
 import type { Sample } from './fill-process.js';
 import type { Plan } from './plan.js';
 
@@ -44,11 +44,8 @@ export async function measureStarting(context: BenchmarkContext, plan: Plan): Pr
   });
 }
 
-type Filler = Child<typeof import('./fill-process.js')>;
-
-async function filled<T>(work: (filler: Filler) => Promise<T>): Promise<T> {
-  const module = new URL('./fill-process.js', import.meta.url);
-  await using filler: Filler = new Child(module, { callLimitMs: FILL_LIMIT_MS });
+async function filled<T>(work: (filler: Running<'staging/fill'>) => Promise<T>): Promise<T> {
+  await using filler = start('staging/fill', { callLimitMs: FILL_LIMIT_MS });
   return await work(filler);
 }
 
@@ -62,17 +59,15 @@ async function measure(
   const directory = workspace.fresh('start');
   await copyDirectory(from, directory);
   try {
-    await using child = new Child<typeof import('./start-process.js')>(
-      new URL('./start-process.js', import.meta.url),
-    );
-    const start = await child.call('start', directory);
+    await using child = start('staging/start');
+    const started = await child.call('start', directory);
     const mostBytes = await child.call('watch', plan.watchSeconds);
     await child.call('verify', samples, BODY_BYTES);
-    if (start.files !== plan.startFiles) throw new Error(`${start.files} files were found`);
+    if (started.files !== plan.startFiles) throw new Error(`${started.files} files were found`);
     figures.addAll(`start.${state}`, {
-      ready: [start.processMs / 1000, 's'],
-      open: [start.openMs / 1000, 's'],
-      memory: [start.readyRssBytes / MIB, 'MiB'],
+      ready: [started.processMs / 1000, 's'],
+      open: [started.openMs / 1000, 's'],
+      memory: [started.readyRssBytes / MIB, 'MiB'],
       'memory-after': [mostBytes / MIB, 'MiB'],
     });
   } finally {

@@ -1,6 +1,6 @@
 import type { BenchmarkContext } from '../harness/benchmark.js';
-import { Child } from '../harness/child.js';
 import { inTurn } from '../harness/load.js';
+import { start } from '../harness/processes.js';
 import type { Plan } from './plan.js';
 import type { Written } from './write-process.js';
 
@@ -116,9 +116,7 @@ function sum(parts: readonly Written[]): Written {
 }
 
 async function newChild(plan: Plan, bodies: Bodies) {
-  const child = new Child<typeof import('./write-process.js')>(
-    new URL('./write-process.js', import.meta.url),
-  );
+  const child = start('staging/write');
   const { minBytes, maxBytes } = BODIES[bodies];
   const totalBytes = bodies === 'mixed' ? plan.writeBytes : plan.smallWriteBytes;
   await child.call('prepare', { seed: SEED, minBytes, maxBytes, totalBytes });
