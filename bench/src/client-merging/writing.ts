@@ -58,9 +58,6 @@ const COMPARED: readonly (readonly [of: Where, beside: Where])[] = [
   ['ours', 'fastdfs-trunk'],
 ];
 
-const STORED_TIMES = 1.52;
-const MAX_FALL_PERCENT = 5;
-
 export function writeGoals(
   { id, title, concurrencies }: WriteSeries,
   servers: readonly NamedServer[],
@@ -68,16 +65,16 @@ export function writeGoals(
   const where = isThere('fastdfs', servers) ? 'fastdfs' : 'ours';
   const fall = atMost(
     `write.${id}.${where}.fall`,
-    `${title}: stored files a second fall by at most ${MAX_FALL_PERCENT} % from the fewest to the most at a time`,
-    MAX_FALL_PERCENT,
+    `${title}: stored files a second fall by at most {} % from the fewest to the most at a time`,
+    5,
   );
   if (!isThere('fastdfs-trunk', servers)) return [fall];
   const ids = concurrencies.map((c) => `write.${id}.c${c}.${where}.vs-fastdfs-trunk`);
   return [
     atLeast(
       `write.${id}.own-merging`,
-      `${title}: stored at least ${STORED_TIMES} x as fast as with FastDFS's own merging`,
-      STORED_TIMES,
+      `${title}: stored at least {} x as fast as with FastDFS's own merging`,
+      1.52,
       leastOf(ids),
     ),
     fall,

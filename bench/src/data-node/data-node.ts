@@ -25,7 +25,7 @@ export const dataNode: Benchmark = {
   },
   parts: (scale) => ({
     'look-ups': {
-      goals: [atMost('look-up.filter.hit', 'filter and map: at most 1 µs a read', 1)],
+      goals: [atMost('look-up.filter.hit', 'filter and map: at most {} µs a read', 1)],
       run: (context) => measureLookUps(context, PLANS[scale]),
     },
     throughput: {

@@ -37,8 +37,6 @@ const SIZES = ['small', 'large'] as const;
 type Size = (typeof SIZES)[number];
 const KINDS = ['files', 'slices'] as const;
 const KIND_NAMES = { files: 'small files', slices: 'slices' } as const;
-const MAX_START_SECONDS = 2;
-const MAX_READ_RATIO = 1.2;
 const CONNECTIONS = 16;
 /** Reads of everything in one run, a node at a time; the ratio is that of one turn. */
 const TURNS = 4;
@@ -52,14 +50,14 @@ export function nodeSize(scale: Scale): Part {
     goals: [
       atMost(
         'node-size.large.ready',
-        `start with ${count(large.files)} files and ${count(large.trunks)} trunks: at most ${MAX_START_SECONDS} s`,
-        MAX_START_SECONDS,
+        `start with ${count(large.files)} files and ${count(large.trunks)} trunks: at most {} s`,
+        2,
       ),
       ...KINDS.map((kind) =>
         atMost(
           `node-size.${kind}.ratio`,
-          `reads of ${KIND_NAMES[kind]} with ${count(large.files)} files: at most ${MAX_READ_RATIO} x those with ${count(small.files)}`,
-          MAX_READ_RATIO,
+          `reads of ${KIND_NAMES[kind]} with ${count(large.files)} files: at most {} x those with ${count(small.files)}`,
+          1.2,
         ),
       ),
     ],

@@ -66,8 +66,6 @@ function figureId(series: Series, disk: DiskKind, setting: Setting, at: number |
 
 /** The lower ends of what the paper has, on a disk like its own. */
 const MIN_GAINS = { cache: 1.17, 'co-location': 1.1, both: 1.2, direct: 1.2 } as const;
-const MIN_USED_SHARE = 0.6;
-const MAX_CPU = 1.1;
 const LOADS = { read: 'reads', mixed: '20 reads for a write' } as const;
 
 export function throughputGoals(plan: Plan): readonly Goal[] {
@@ -81,7 +79,7 @@ export function throughputGoals(plan: Plan): readonly Goal[] {
   const gains = (series: 'read' | 'mixed', disk: DiskKind, setting: Setting, gain: number) =>
     atLeast(
       `${series}.${disk}.${setting}.vs-neither`,
-      `${LOADS[series]}, ${disk} disk: ${setting} at least ${gain} x neither, ${from}`,
+      `${LOADS[series]}, ${disk} disk: ${setting} at least {} x neither, ${from}`,
       gain,
       leastOf(ids(series, disk, setting, 'vs-neither')),
     );
@@ -95,8 +93,8 @@ export function throughputGoals(plan: Plan): readonly Goal[] {
     ...DISKS.flatMap((disk) => [
       over(
         `read.${disk}.both.ahead-used`,
-        `${disk} disk: over ${MIN_USED_SHARE * 100} % of the bytes read ahead are asked for`,
-        MIN_USED_SHARE,
+        `${disk} disk: over {%} of the bytes read ahead are asked for`,
+        0.6,
         medianOf(`${figureId('read', disk, 'both', THREADS)}.ahead-used`),
       ),
       over(
@@ -109,8 +107,8 @@ export function throughputGoals(plan: Plan): readonly Goal[] {
     // Where the disk is fast, the processor is what there is too little of.
     atMost(
       'read.measured.co-location.cpu-vs-neither',
-      `reads, measured disk: CPU of the node for a read, co-location at most ${MAX_CPU} x neither, from ${THREADS} threads on (the greatest)`,
-      MAX_CPU,
+      `reads, measured disk: CPU of the node for a read, co-location at most {} x neither, from ${THREADS} threads on (the greatest)`,
+      1.1,
       greatestOf(ids('read', 'measured', 'co-location', 'cpu-vs-neither')),
     ),
   ];

@@ -69,9 +69,9 @@ export const merging: Benchmark = {
     sites: { goals: siteGoals(), run: (context) => simulateMonths(context, PLANS[scale]) },
     backlog: {
       goals: [
-        atLeast('backlog.rate', 'files of 100 B: at least 50,000 a second', 50_000),
-        atMost('backlog.delay', 'event-loop delay, p99: at most 20 ms', 20),
-        atMost('backlog.memory', 'resident set: at most 300 MiB', 300),
+        atLeast('backlog.rate', 'files of 100 B: at least {} a second', 50_000),
+        atMost('backlog.delay', 'event-loop delay, p99: at most {} ms', 20),
+        atMost('backlog.memory', 'resident set: at most {} MiB', 300),
       ],
       run: (context) => mergeBacklog(context, PLANS[scale]),
     },
@@ -84,25 +84,25 @@ function weekGoals(scale: Scale): readonly Goal[] {
   return [
     atMost(
       'week.excess',
-      'files in FastDFS at the end: at most 20 more than 1.1 x those that the bytes fill',
+      'files in FastDFS at the end: at most {} more than 1.1 x those that the bytes fill',
       20,
       greatestOf(ids('excess')),
     ),
     atLeast(
       'week.fill',
-      'trunks that stay: at least 99.9 % full, every one',
+      'trunks that stay: at least {%} full, every one',
       0.999,
       leastOf(ids('least-fill')),
     ),
     atMost(
       'week.age',
-      'every file is in FastDFS 65 s after its upload',
+      'every file is in FastDFS {} s after its upload',
       65,
       greatestOf(ids('most-age')),
     ),
     atMost(
       'week.written',
-      'bytes written to FastDFS: at most 3 x those uploaded, where a trunk fills in three hours',
+      'bytes written to FastDFS: at most {} x those uploaded, where a trunk fills in three hours',
       3,
       greatestOf(
         ids(
@@ -176,7 +176,7 @@ function siteGoals(): readonly Goal[] {
   return Object.entries(MONTH_SITES).flatMap(([site, { title }]) => [
     atLeast(
       `sites.${site}.saved`,
-      `${title}: compaction rewrites at least 30 % less than by size alone`,
+      `${title}: compaction rewrites at least {%} less than by size alone`,
       0.3,
     ),
     atMost(`sites.${site}.extents`, `${title}: a group is in no more pieces than by size alone`, 1),

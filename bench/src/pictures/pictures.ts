@@ -44,7 +44,7 @@ export const pictures: Benchmark = {
       goals: KINDS.map((kind) =>
         atLeast(
           `${kind}.vs-bare`,
-          `${kind} requests through the gateway: at least ${GOALS[kind]} x the rate of node:http with sharp, median of the turns`,
+          `${kind} requests through the gateway: at least {} x the rate of node:http with sharp, median of the turns`,
           GOALS[kind],
         ),
       ),

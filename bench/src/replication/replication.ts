@@ -26,8 +26,6 @@ const PLANS = plans(
 const FILE_BYTES = 20_000;
 /** Uploads at a time; as many changes as a member is sent side by side. */
 const CONCURRENCY = 16;
-const MIN_TWO_COPIES = 0.45;
-const MIN_CATCHING_UP = 0.5;
 const TRACKER_HOST = '127.0.1.1';
 const HOSTS = ['127.0.1.2', '127.0.1.3'] as const;
 const LEVEL_LIMIT_MS = 120_000;
@@ -43,21 +41,15 @@ export const replication: Benchmark = {
   },
   parts: (scale) => ({
     writing: {
-      goals: [
-        atLeast(
-          'two-copies',
-          `uploads/s with two copies: at least ${MIN_TWO_COPIES} x with one`,
-          MIN_TWO_COPIES,
-        ),
-      ],
+      goals: [atLeast('two-copies', 'uploads/s with two copies: at least {} x with one', 0.45)],
       run: (context) => measureWriting(context, PLANS[scale]),
     },
     'catching-up': {
       goals: [
         atLeast(
           'catching-up',
-          `a member that was away catches up at ${MIN_CATCHING_UP} x the speed of plain files at least`,
-          MIN_CATCHING_UP,
+          'a member that was away catches up at {} x the speed of plain files at least',
+          0.5,
         ),
       ],
       run: (context) => measureCatchingUp(context, PLANS[scale]),

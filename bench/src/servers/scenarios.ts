@@ -117,8 +117,8 @@ export function goalsOf(name: ScenarioName): readonly Goal[] {
       const to = own[0] === 'plain' ? 'node:http' : 'one process';
       const text = `${title}, ${count} connections:`;
       return what === 'rate'
-        ? atLeast(id, `${text} at least ${bound} x ${to}`, bound)
-        : atMost(id, `${text} at most ${bound} x the CPU of ${to}`, bound);
+        ? atLeast(id, `${text} at least {} x ${to}`, bound)
+        : atMost(id, `${text} at most {} x the CPU of ${to}`, bound);
     });
   switch (name) {
     case 'upload':
