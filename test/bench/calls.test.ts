@@ -19,11 +19,11 @@ const OPERATIONS = 200;
 const WARM_UP = 50;
 const BODY = Buffer.alloc(20_000, 'photo ');
 
-type Counted = Child<typeof import('../../bench/dist/cost/counted-process.js')>;
+type Counted = Child<typeof import('./counted-process.js')>;
 
 function counted(options: ChildOptions = {}): Counted {
   const child: Counted = new Child(
-    new URL('../../bench/dist/cost/counted-process.js', import.meta.url),
+    new URL('../dist/bench/counted-process.js', import.meta.url),
     options,
   );
   onTestFinished(() => child[Symbol.asyncDispose]());

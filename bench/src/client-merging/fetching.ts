@@ -34,31 +34,24 @@ interface Variant {
   /** Undefined: not merged. */
   readonly keeps: Keeps | undefined;
   readonly where: Where;
+  readonly title: string;
 }
 
 const VARIANTS: readonly Variant[] = [
-  { keeps: undefined, where: 'ours' },
-  { keeps: 'default', where: 'ours' },
-  { keeps: 'half', where: 'ours' },
-  { keeps: 'nothing', where: 'ours' },
-  { keeps: undefined, where: 'fastdfs' },
-  { keeps: undefined, where: 'fastdfs-trunk' },
-  { keeps: 'nothing', where: 'fastdfs' },
+  { keeps: undefined, where: 'ours', title: 'no merging, our storage' },
+  {
+    ...{ keeps: 'default', where: 'ours' },
+    title: 'client merging, as configured by default, our storage',
+  },
+  { keeps: 'half', where: 'ours', title: 'client merging, half local, our storage' },
+  { keeps: 'nothing', where: 'ours', title: 'client merging, nothing local, our storage' },
+  { keeps: undefined, where: 'fastdfs', title: 'no merging, FastDFS' },
+  { keeps: undefined, where: 'fastdfs-trunk', title: "FastDFS's own merging" },
+  { keeps: 'nothing', where: 'fastdfs', title: 'client merging, nothing local, FastDFS' },
 ];
-const TITLES: Readonly<Record<Keeps, string>> = {
-  default: 'client merging, as configured by default',
-  half: 'client merging, half local',
-  nothing: 'client merging, nothing local',
-};
 
 function idOf({ keeps, where }: Variant): string {
   return `${where}.${keeps ?? 'direct'}`;
-}
-
-function titleOf({ keeps, where }: Variant): string {
-  if (where === 'fastdfs-trunk') return "FastDFS's own merging";
-  const title = keeps === undefined ? 'no merging' : TITLES[keeps];
-  return `${title}, ${where === 'ours' ? 'our storage' : 'FastDFS'}`;
 }
 
 const WARM_UP_CONCURRENCY = 20;
@@ -191,7 +184,7 @@ function show(
   const rowsOf = (warmth: string, concurrencies: readonly number[]) =>
     concurrencies.map((c) => [String(c), `fetch.${warmth}.c${c}`] as const);
   const columns = (what: string, format = spread) =>
-    variants.map((each): Column => [titleOf(each), `${idOf(each)}.${what}`, format]);
+    variants.map((each): Column => [each.title, `${idOf(each)}.${what}`, format]);
   const rows = rowsOf('warm', FETCH_CONCURRENCIES);
   print(
     '## Fetches\n\nFetches/s, median (least–greatest); every file was compared with what was stored:',
@@ -209,7 +202,7 @@ function show(
   const merged = variants.filter(({ keeps }) => keeps !== undefined);
   table('fetch-local', {
     head: '',
-    rows: merged.map((each) => [titleOf(each), `fetch.${idOf(each)}`]),
+    rows: merged.map((each) => [each.title, `fetch.${idOf(each)}`]),
     columns: [['MB', 'local']],
   });
   print('Times no merging on the same storage:');
@@ -218,7 +211,7 @@ function show(
   table('fetch-ratios', {
     head,
     rows,
-    columns: merged.map((each) => [titleOf(each), `${idOf(each)}.vs-direct`]),
+    columns: merged.map((each) => [each.title, `${idOf(each)}.vs-direct`]),
     known: [
       ["paper's client merging", paper('merging').join(', ')],
       ["paper's own merging", paper('own').join(', ')],

@@ -29,26 +29,24 @@ import {
 interface Variant {
   readonly merges: boolean;
   readonly where: Where;
+  /** Names of its figures, and of their columns. */
+  readonly steps: readonly (readonly [step: string, title: string])[];
 }
 
-const VARIANTS: readonly Variant[] = [
-  { merges: false, where: 'ours' },
-  { merges: true, where: 'ours' },
-  { merges: false, where: 'fastdfs' },
-  { merges: false, where: 'fastdfs-trunk' },
-  { merges: true, where: 'fastdfs' },
+const stored = (where: Where, on: string): Variant['steps'] => [
+  [`${where}.acknowledged`, `client merging, acknowledged, ${on}`],
+  [`${where}.stored`, `client merging, stored, ${on}`],
 ];
-
-/** Names of the figures of a variant, and of their columns. */
-function stepsOf({ merges, where }: Variant): readonly (readonly [step: string, title: string])[] {
-  if (where === 'fastdfs-trunk') return [[`${where}.direct`, "FastDFS's own merging"]];
-  const on = where === 'ours' ? 'our storage' : 'FastDFS';
-  if (!merges) return [[`${where}.direct`, `no merging, ${on}`]];
-  return [
-    [`${where}.acknowledged`, `client merging, acknowledged, ${on}`],
-    [`${where}.stored`, `client merging, stored, ${on}`],
-  ];
-}
+const direct = (where: Where, title: string): Variant => ({
+  ...{ merges: false, where, steps: [[`${where}.direct`, title]] },
+});
+const VARIANTS: readonly Variant[] = [
+  direct('ours', 'no merging, our storage'),
+  { merges: true, where: 'ours', steps: stored('ours', 'our storage') },
+  direct('fastdfs', 'no merging, FastDFS'),
+  direct('fastdfs-trunk', "FastDFS's own merging"),
+  { merges: true, where: 'fastdfs', steps: stored('fastdfs', 'FastDFS') },
+];
 
 /** What `stored` on one cluster is compared with. */
 const COMPARED: readonly (readonly [of: Where, beside: Where])[] = [
@@ -174,7 +172,7 @@ function show(
   { id, title, concurrencies }: WriteSeries,
   variants: readonly Variant[],
 ): void {
-  const steps = variants.flatMap(stepsOf);
+  const steps = variants.flatMap((each) => each.steps);
   const head = 'At a time';
   const rows = concurrencies.map((c) => [String(c), `write.${id}.c${c}`] as const);
   const columns = (what: string, format = spread) =>

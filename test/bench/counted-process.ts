@@ -19,7 +19,7 @@ export interface AllocatedBytes {
 const FILE_BYTES = 20_000;
 /** What the container's own records may take. */
 const OWN_BYTES = 2 ** 20;
-const NOT_COUNTED = /^node:|\/bench\/dist\//;
+const NOT_COUNTED = /^node:|\/(bench|test)\/dist\//;
 
 const session = new Session();
 let gateway: Gateway | undefined;
