@@ -235,8 +235,8 @@ async function mergeBacklog(context: BenchmarkContext, { files }: Plan): Promise
     await using filler = start('staging/fill');
     await filler.call('stage', directory, files, TINY_BYTES);
   }
-  await using child = start('merging/rate');
-  const merged = await child.call('merge', directory);
+  await using child = start('staging/fill');
+  const merged = await child.call('merge', directory, TRUNK_BYTES);
   figures.addAll('backlog', {
     rate: [files / merged.seconds, 'files/s'],
     cpu: [(merged.cpuSeconds / files) * 1e6, 'µs of CPU'],

@@ -1,5 +1,6 @@
+import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { formatKey, Staging } from '@stevedore/staging';
-import { drive } from '../harness/load.js';
+import { drive, startClock } from '../harness/load.js';
 import { bodyOf, newFile, stagingOptions } from './small-files.js';
 import { absentTrunkStore, forgettingTrunkStore } from './trunk-stores.js';
 
@@ -16,6 +17,7 @@ export interface Sample {
 const BATCH_FILES = 250;
 const BATCHES_IN_FLIGHT = 4;
 const SAMPLES = 200;
+const POLL_MS = 10;
 const FLUSH_LIMIT_MS = 590_000;
 
 /** Stages so many files while FastDFS is away; answers with some of them. */
@@ -41,10 +43,26 @@ export async function stage(
   return samples;
 }
 
-/** Merges all that is staged in the directory. */
-export async function merge(directory: string): Promise<void> {
-  const staging = await Staging.open(stagingOptions(directory, forgettingTrunkStore()));
+/** Merges all that is staged in the directory, as fast as can be. */
+export async function merge(directory: string, trunkSize?: number) {
+  const options = stagingOptions(directory, forgettingTrunkStore(), trunkSize ? { trunkSize } : {});
+  const staging = await Staging.open(options);
+  let [trunks, mostRssBytes] = [0, 0];
+  staging.changes.on('trunk', () => {
+    trunks += 1;
+  });
+  const watch = setInterval(() => {
+    mostRssBytes = Math.max(mostRssBytes, process.memoryUsage.rss());
+  }, POLL_MS);
+  const delay = monitorEventLoopDelay({ resolution: 1 });
+  delay.enable();
+  const clock = startClock();
   await staging.merging.flush(AbortSignal.timeout(FLUSH_LIMIT_MS));
+  const span = clock();
+  delay.disable();
+  clearInterval(watch);
+  const delays = { delayP99Ms: delay.percentile(99) / 1e6, mostDelayMs: delay.max / 1e6 };
+  return { ...span, ...delays, trunks, mostRssBytes };
 }
 
 export const close = () => new Promise(() => process.kill(process.pid, 'SIGKILL'));
