@@ -1,8 +1,9 @@
 import { type Benchmark, type BenchmarkContext, remarkOn } from '../harness/benchmark.js';
 import { start } from '../harness/processes.js';
+import { trackersOf } from '../servers/kinds.js';
 import { fetchGoals, measureFetching } from './fetching.js';
 import { packing } from './packing.js';
-import { type LoadCost, PLANS, type Plan, SEED, SMALL, seriesOf, trackersOf } from './plan.js';
+import { type LoadCost, PLANS, type Plan, SEED, SMALL, seriesOf } from './plan.js';
 import { measureWriting, writeGoals } from './writing.js';
 
 /**

@@ -9,7 +9,7 @@ import { atLeast, type Goal, leastOf } from '../harness/goals.js';
 import { type Column, middle, spread } from '../harness/markdown.js';
 import { Nodes } from '../harness/nodes.js';
 import { type Running, start } from '../harness/processes.js';
-import type { NamedServer } from '../servers/kinds.js';
+import { type NamedServer, trackersOf } from '../servers/kinds.js';
 import {
   FETCH_CONCURRENCIES,
   isThere,
@@ -19,7 +19,6 @@ import {
   SEED,
   SMALL,
   sound,
-  trackersOf,
   type Where,
 } from './plan.js';
 
@@ -134,7 +133,7 @@ async function fill(
 ): Promise<void> {
   const { keeps, where } = variant;
   const own = await node?.cluster(workspace.fresh('node'));
-  const trackers = own === undefined ? trackersOf(where, servers)! : [own];
+  const trackers = own === undefined ? (trackersOf(where, servers) ?? []) : [own];
   await webServer.call('prepare', { ...SMALL, seed: SEED, totalBytes: bytes });
   const connections = Math.max(...FETCH_CONCURRENCIES);
   const directory = workspace.fresh('staging');

@@ -1,6 +1,6 @@
 import type { Transfer } from '../client/storing-process.js';
 import { plans } from '../harness/benchmark.js';
-import type { NamedServer } from '../servers/kinds.js';
+import { type NamedServer, trackersOf } from '../servers/kinds.js';
 
 /** How much is measured, of which files, and where; and what the paper measured. */
 
@@ -9,12 +9,6 @@ import type { NamedServer } from '../servers/kinds.js';
  * clusters named, without and with FastDFS's own merging.
  */
 export type Where = 'ours' | 'fastdfs' | 'fastdfs-trunk';
-
-/** Undefined: such a cluster is not named. */
-export function trackersOf(where: Where, servers: readonly NamedServer[]): string[] | undefined {
-  const named = servers.filter(({ kind }) => kind === where).map(({ address }) => address);
-  return named.length > 0 ? named : undefined;
-}
 
 export function isThere(where: Where, servers: readonly NamedServer[]): boolean {
   return where === 'ours' || trackersOf(where, servers) !== undefined;

@@ -5,7 +5,7 @@ import type { Span } from '../harness/load.js';
 import { type Column, middle, percent, spread } from '../harness/markdown.js';
 import { Nodes } from '../harness/nodes.js';
 import { start } from '../harness/processes.js';
-import type { NamedServer } from '../servers/kinds.js';
+import { type NamedServer, trackersOf } from '../servers/kinds.js';
 import {
   CONCURRENCIES,
   isThere,
@@ -14,7 +14,6 @@ import {
   type Plan,
   SEED,
   sound,
-  trackersOf,
   type Where,
   type WriteSeries,
 } from './plan.js';
@@ -136,7 +135,7 @@ async function measure(
     const { bytes: totalBytes, directSeconds: maxSeconds } = series;
     await webServer.call('prepare', { ...series.files, seed: SEED, totalBytes });
     const own = await node?.cluster(nodeDirectory, series.storages);
-    const trackers = own === undefined ? trackersOf(where, servers)! : [own];
+    const trackers = own === undefined ? (trackersOf(where, servers) ?? []) : [own];
     const target = { trackers, connections: concurrency };
     const sdk = { client: 'sdk', directory, keeps: 'default', bytes: totalBytes } as const;
     await webServer.call('open', { ...target, ...(merges ? sdk : { client: 'stevedore' }) });

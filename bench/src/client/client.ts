@@ -6,6 +6,7 @@ import { inTurn } from '../harness/load.js';
 import { count, middle, percent } from '../harness/markdown.js';
 import { Nodes } from '../harness/nodes.js';
 import { type Running, start } from '../harness/processes.js';
+import { trackersOf } from '../servers/kinds.js';
 import { measurePieces } from './pieces.js';
 import type { Transfer } from './storing-process.js';
 import type { TargetOptions } from './targets.js';
@@ -64,7 +65,8 @@ function id(direction: Direction, server: ServerName, size: SizeName, connection
 export const client: Benchmark = {
   durability: 'sync on disk; none in the cluster without syncs',
   packages: ['fdfs'],
-  introduce({ trackers, scale }) {
+  introduce({ servers, scale }) {
+    const trackers = trackersOf('fastdfs', servers);
     const { runs, uploadSeconds, downloadSeconds } = PLANS[scale];
     return [
       `${runs} runs${remarkOn(scale)} with new processes in each, clients in turns, every measurement ${uploadSeconds} s of uploads and ${downloadSeconds} s of downloads of what was uploaded; every byte that comes back is compared. KB and MB are 10^3 and 10^6 bytes.`,
@@ -73,7 +75,7 @@ export const client: Benchmark = {
       'Measured against our storage as it is, which syncs every upload before it answers, and against one that syncs nothing: there the goal is judged.',
       trackers
         ? `And against the cluster of ${trackers.join(', ')}; files put there are deleted again.`
-        : 'No other cluster is measured: `--trackers HOST:PORT` names one.',
+        : 'No other cluster is measured: `--server fastdfs=HOST:PORT` names one.',
     ].join('\n');
   },
   parts: (scale) => ({
@@ -113,13 +115,15 @@ export const client: Benchmark = {
   }),
 };
 
-function serversOf({ trackers }: BenchmarkContext): readonly ServerName[] {
-  return trackers ? ['memory', 'storage', 'cluster'] : ['memory', 'storage'];
+function serversOf({ servers }: BenchmarkContext): readonly ServerName[] {
+  return trackersOf('fastdfs', servers) ? ['memory', 'storage', 'cluster'] : ['memory', 'storage'];
 }
 
 /** Nodes: undefined for a cluster that was named, whose processes are not ours. */
 async function startServer(context: BenchmarkContext, name: ServerName, closing: Closing) {
-  if (name === 'cluster') return { name, trackers: context.trackers ?? [], nodes: undefined };
+  if (name === 'cluster') {
+    return { name, trackers: trackersOf('fastdfs', context.servers) ?? [], nodes: undefined };
+  }
   const nodes = closing.use(new Nodes());
   const trackers =
     name === 'memory'

@@ -11,7 +11,6 @@ export interface BenchArguments {
   readonly json: string | undefined;
   readonly out: string | undefined;
   readonly directory: string | undefined;
-  readonly trackers: readonly string[] | undefined;
   readonly servers: readonly NamedServer[];
   /** Undefined: all of them. */
   readonly parts: readonly string[] | undefined;
@@ -43,8 +42,8 @@ Where:
   --json FILE            write the report to FILE as JSON, too
 
 Beside what:
-  --server KIND=ADDRESS  measure this server beside, in servers and client-merging; again for another
-  --trackers HOST:PORT   measure this FastDFS cluster beside, in client; commas between several
+  --server KIND=ADDRESS  measure this server beside, in servers, client and client-merging; again
+                         for another
 
 Figures of the documents:
   --record               keep the tables of this run in bench/results
@@ -64,9 +63,10 @@ export function parseArguments(args: readonly string[], known: readonly string[]
   }
   if (values.quick && values.smoke) throw new UsageError('--quick or --smoke, not both');
   if (values.record && values.smoke) throw new UsageError('--smoke measures nothing to --record');
-  const trackers = listed(values.trackers);
-  if (trackers?.length === 0) throw new UsageError('--trackers: HOST:PORT is missing');
-  const parts = listed(values.parts);
+  const parts = values.parts
+    ?.flatMap((each) => each.split(','))
+    .map((each) => each.trim())
+    .filter((each) => each !== '');
   if (parts?.length === 0) throw new UsageError('--parts: no part is named');
   return {
     names: positionals.length > 0 ? [...new Set(positionals)] : known,
@@ -74,7 +74,6 @@ export function parseArguments(args: readonly string[], known: readonly string[]
     json: values.json,
     out: values.out,
     directory: values.directory,
-    trackers,
     servers: (values.server ?? []).map(parseServer),
     parts,
     record: values.record ?? false,
@@ -82,14 +81,6 @@ export function parseArguments(args: readonly string[], known: readonly string[]
     updateDocs: values['update-docs'] ?? false,
     help: values.help ?? false,
   };
-}
-
-/** Commas between several, or the option again. */
-function listed(values: readonly string[] | undefined): string[] | undefined {
-  return values
-    ?.flatMap((each) => each.split(','))
-    .map((each) => each.trim())
-    .filter((each) => each !== '');
 }
 
 function parse(args: readonly string[]) {
@@ -104,7 +95,6 @@ function parse(args: readonly string[]) {
         out: { type: 'string' },
         directory: { type: 'string' },
         server: { type: 'string', multiple: true },
-        trackers: { type: 'string', multiple: true },
         parts: { type: 'string', multiple: true },
         record: { type: 'boolean' },
         note: { type: 'string' },

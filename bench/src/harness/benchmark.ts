@@ -31,8 +31,6 @@ export interface Part {
 
 export interface BenchmarkContext {
   readonly scale: Scale;
-  /** Trackers of a cluster to measure beside; none: undefined. */
-  readonly trackers: readonly string[] | undefined;
   /** Servers to measure beside, by kind and address. */
   readonly servers: readonly NamedServer[];
   readonly workspace: Workspace;

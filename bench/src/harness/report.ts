@@ -28,7 +28,6 @@ export interface Report {
 
 export interface ReportOptions {
   readonly scale: Scale;
-  readonly trackers: readonly string[] | undefined;
   readonly servers: readonly NamedServer[];
   /** Undefined: all parts. */
   readonly parts: readonly string[] | undefined;
@@ -58,7 +57,7 @@ export async function runBenchmark(
   benchmark: Benchmark,
   options: ReportOptions,
 ): Promise<Report> {
-  const { scale, trackers, servers } = options;
+  const { scale, servers } = options;
   const parts = chooseParts(name, benchmark, options);
   await using workspace = await Workspace.open(options.directory);
   const figures = new Figures();
@@ -80,7 +79,7 @@ export async function runBenchmark(
     print(`Chart: ${path}`);
   };
   const context: BenchmarkContext = {
-    ...{ scale, trackers, servers, workspace, figures, print, progress, chart },
+    ...{ scale, servers, workspace, figures, print, progress, chart },
     table: (id, spec) => {
       const text = typeof spec === 'string' ? spec : figureTable(figures, spec);
       tables[id] = text;

@@ -25,6 +25,12 @@ export function parseServer(text: string): NamedServer {
   throw new UsageError(`--server ${text}: KIND=ADDRESS is needed, one of\n${kinds.join('\n')}`);
 }
 
+/** Undefined: no such cluster is named. */
+export function trackersOf(kind: string, servers: readonly NamedServer[]): string[] | undefined {
+  const named = servers.filter((each) => each.kind === kind).map(({ address }) => address);
+  return named.length > 0 ? named : undefined;
+}
+
 /** What an upload has survived when it is answered. */
 export function acknowledges({ kind, address }: NamedServer): string {
   if (kind === 's3') return 'what the server promises; MinIO: on its drives';
