@@ -2,8 +2,8 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { NamedServer } from '../servers/kinds.js';
 import type { Benchmark, BenchmarkContext, Part, Scale } from './benchmark.js';
-import { type Figure, Figures } from './figures.js';
-import { type JudgedGoal, judge } from './goals.js';
+import { Figures } from './figures.js';
+import { judge } from './goals.js';
 import { lineChart } from './line-chart.js';
 import { describeMachine, describeVersions, type Machine, type Versions } from './machine.js';
 import { chartOf, figureTable, goalsTable, round } from './markdown.js';
@@ -12,19 +12,7 @@ import { Workspace } from './workspace.js';
 
 /** Runs one benchmark, prints its report, and gives it as the JSON file has it. */
 
-export interface Report {
-  readonly name: string;
-  readonly scale: Scale;
-  readonly machine: Machine;
-  readonly versions: Versions;
-  readonly durability: string;
-  readonly figures: readonly Figure[];
-  /** As they were printed, by their names. */
-  readonly tables: Readonly<Record<string, string>>;
-  readonly goals: readonly JudgedGoal[];
-  /** Parts that failed, and goals that were not measured; a goal that is not met is no failure. */
-  readonly failures: readonly string[];
-}
+export type Report = Awaited<ReturnType<typeof runBenchmark>>;
 
 export interface ReportOptions {
   readonly scale: Scale;
@@ -52,15 +40,12 @@ export function chooseParts(
   return all.filter(([part]) => wanted?.includes(part) ?? true);
 }
 
-export async function runBenchmark(
-  name: string,
-  benchmark: Benchmark,
-  options: ReportOptions,
-): Promise<Report> {
+export async function runBenchmark(name: string, benchmark: Benchmark, options: ReportOptions) {
   const { scale, servers } = options;
   const parts = chooseParts(name, benchmark, options);
   await using workspace = await Workspace.open(options.directory);
   const figures = new Figures();
+  /** As they were printed, by their names. */
   const tables: Record<string, string> = {};
   const machine = await describeMachine(workspace.directory);
   const packages = benchmark.packages ?? [];
@@ -94,6 +79,7 @@ export async function runBenchmark(
     },
   };
   print(benchmark.introduce(context));
+  /** Parts that failed, and goals that were not measured; a goal that is not met is no failure. */
   const failures: string[] = [];
   for (const [part, { run }] of parts) {
     try {

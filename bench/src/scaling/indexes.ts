@@ -77,28 +77,14 @@ export async function sizeWithLog(path: string): Promise<number> {
   return (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0);
 }
 
-export interface IndexCost {
-  /** Beside what they take without a file. */
-  readonly fileMapBytesPerFile: number;
-  readonly mapBytesPerFile: number;
-  readonly emptyFileMapBytes: number;
-  readonly emptyMapBytes: number;
-  /** Rows of files that one connection places a second. */
-  readonly mapRowsPerSecond: number;
-  /** Statements that place a trunk, or a part of a large one, for each trunk. */
-  readonly statementsPerTrunk: number;
-}
+export type IndexCost = Awaited<ReturnType<typeof measureIndexes>>;
 
 /** Files that are staged with one transaction: those that come while the disk is busy. */
 const BATCH_FILES = 64;
 const CONFIRM_PAGE = 500;
 
 /** `sized`: an empty map; default a new SQLite file. */
-export async function measureIndexes(
-  directory: string,
-  site: Site,
-  sized?: SizedMap,
-): Promise<IndexCost> {
+export async function measureIndexes(directory: string, site: Site, sized?: SizedMap) {
   await mkdir(directory, { recursive: true });
   const path = join(directory, 'filemap.sqlite');
   const { map, emptyBytes, bytes } = sized ?? (await newSqliteMap(join(directory, 'map.db')));
@@ -123,11 +109,14 @@ export async function measureIndexes(
   await fileMap.makeDurable();
   await fileMap.close();
   return {
+    /** Beside what they take without a file. */
     fileMapBytesPerFile: ((await sizeWithLog(path)) - emptyFileMapBytes) / files,
     mapBytesPerFile: ((await bytes()) - emptyBytes) / files,
     emptyFileMapBytes,
     emptyMapBytes: emptyBytes,
+    /** Rows of files that one connection places. */
     mapRowsPerSecond: counted.rows / counted.seconds,
+    /** That place a trunk, or a part of a large one. */
     statementsPerTrunk: counted.statements / stored,
   };
 }

@@ -3,7 +3,7 @@ import { Agent } from 'node:http';
 import autocannon from 'autocannon';
 import { percentile } from '../harness/figures.js';
 import { ask } from '../harness/http.js';
-import { drive, type Span } from '../harness/load.js';
+import { drive } from '../harness/load.js';
 import { cpuUsed } from '../harness/process-cpu.js';
 import {
   type Content,
@@ -31,12 +31,6 @@ export interface LoadOptions {
   readonly requests?: number | undefined;
 }
 
-export interface LoadResult extends Span {
-  readonly requests: number;
-  readonly p50Ms: number;
-  readonly p99Ms: number;
-}
-
 /** How often autocannon looks whether it is to end. */
 const SAMPLE_MS = 10;
 /** Until the first answer; every measurement has one. */
@@ -46,7 +40,7 @@ const STORE_CONCURRENCY = 32;
 export async function run(
   target: Target,
   { files, connections, seconds, requests = files.length }: LoadOptions,
-): Promise<LoadResult> {
+) {
   const isExpected = (status: number) =>
     files.length > 0 ? status === 200 : status >= 200 && status < 300;
   const times: number[] = [];
