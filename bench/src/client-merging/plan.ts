@@ -22,22 +22,7 @@ export interface Files {
 }
 
 /** A table of uploads. */
-export interface WriteSeries {
-  readonly id: 'small' | 'two' | 'mixed';
-  readonly title: string;
-  readonly files: Files;
-  /** Of our own group. */
-  readonly storages: number;
-  readonly concurrencies: readonly number[];
-  readonly runs: number;
-  /** Files that every writing variant begins to store, in the same order. */
-  readonly bytes: number;
-  /**
-   * Uploads one by one are steady: they stop after so long, the others at the end of the set.
-   * Undefined: at the end, too.
-   */
-  readonly directSeconds: number | undefined;
-}
+export type WriteSeries = ReturnType<typeof seriesOf>[number];
 
 const MB = 1e6;
 export const CONCURRENCIES: readonly number[] = [1, 5, 20, 50, 100, 200];
@@ -71,23 +56,27 @@ export const SMALL: Files = { minBytes: 2_000, maxBytes: 100_000, sizes: 'log-un
 /** "A few KB to 100 MB": most files are small, most bytes are in large ones. */
 const MIXED: Files = { minBytes: 2_000, maxBytes: 100 * MB, sizes: 'inverse' };
 
-export function seriesOf(plan: Plan): readonly WriteSeries[] {
-  const { runs, concurrencies, fewer, bytes, mixedBytes, directSeconds } = plan;
-  const small = { files: SMALL, bytes, directSeconds };
+export function seriesOf({ runs, fewer, bytes, directSeconds, ...plan }: Plan) {
+  const small = {
+    ...{ files: SMALL, storages: 1 },
+    /** That every writing variant begins to store, in the same order. */
+    bytes,
+    /**
+     * Uploads one by one are steady: they stop after so long, the others at the end of the set.
+     * Undefined: at the end, too.
+     */
+    directSeconds: directSeconds as number | undefined,
+  };
   const less = { concurrencies: fewer, runs: Math.ceil(runs / 2) };
+  const mixed = { files: MIXED, bytes: plan.mixedBytes, directSeconds: undefined };
+  const title = 'Files of 2 to 100 KB';
   return [
     {
-      ...{ id: 'small', title: 'Files of 2 to 100 KB, one storage', storages: 1 },
-      ...{ ...small, concurrencies, runs },
+      ...{ id: 'small', title: `${title}, one storage`, ...small },
+      ...{ concurrencies: plan.concurrencies, runs },
     },
-    {
-      ...{ id: 'two', title: 'Files of 2 to 100 KB, two storages of ours', storages: 2 },
-      ...{ ...small, ...less },
-    },
-    {
-      ...{ id: 'mixed', title: 'Files of 2 KB to 100 MB, one storage', storages: 1 },
-      ...{ files: MIXED, bytes: mixedBytes, directSeconds: undefined, ...less },
-    },
+    { ...small, ...less, id: 'two', title: `${title}, two storages of ours`, storages: 2 },
+    { ...small, ...less, ...mixed, id: 'mixed', title: 'Files of 2 KB to 100 MB, one storage' },
   ];
 }
 

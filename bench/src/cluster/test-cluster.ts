@@ -90,7 +90,7 @@ export async function startTestCluster(options: TestClusterOptions = {}) {
       });
       closing.unshift(peer);
       const ids = members.map((each) => each.id);
-      await report(peer, group, port, id, ids);
+      await report(peer, { group, port, storageId: id }, ids);
     }
     const tracker = await FaultyServer.before(daemon, host, 0);
     closing.unshift(tracker);
@@ -132,26 +132,22 @@ async function storageOf(directory: string, group: string, index: number): Promi
 /** Reports a storage to the tracker as one that has the files of all. */
 async function report(
   tracker: Peer,
-  group: string,
-  port: number,
-  storageId: string,
+  { group, port, storageId }: { group: string; port: number; storageId: string },
   ids: readonly string[],
 ): Promise<void> {
   const now = Math.floor(Date.now() / 1000);
-  const trackerText = addressText(tracker.remoteAddress, port);
+  const trackers = [addressText(tracker.remoteAddress, port)];
   await tracker.ask(join, {
     ...{ group, port, storageId, initial: false, status: StorageStatus.online },
     ...{ storePathCount: 1, subdirectoriesPerPath: 1, uploadPriority: 10 },
     ...{ joinedAtSeconds: now, startedAtSeconds: now, version: PROTOCOL_VERSION },
-    ...{ trackers: [trackerText], trackerAddress: tracker.remoteAddress },
+    ...{ trackers, trackerAddress: tracker.remoteAddress },
   });
   await tracker.ask(reportDiskUsage, [{ totalMegabytes: MEGABYTES, freeMegabytes: MEGABYTES }]);
   const others = ids.filter((id) => id !== storageId);
   if (others.length === 0) return;
-  await tracker.ask(
-    syncReport,
-    others.map((sourceId) => ({ sourceId, seconds: LATEST_SECONDS })),
-  );
+  const reports = others.map((sourceId) => ({ sourceId, seconds: LATEST_SECONDS }));
+  await tracker.ask(syncReport, reports);
 }
 
 function addressOf({ host, port }: Tracker) {

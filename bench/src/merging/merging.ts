@@ -81,6 +81,10 @@ export const merging: Benchmark = {
 function weekGoals(scale: Scale): readonly Goal[] {
   const sites = Object.keys(PLANS[scale].hours);
   const ids = (what: string, of = sites) => of.map((site) => `week.${site}.${what}`);
+  const written = ids(
+    'written',
+    sites.filter((site) => !SLOWEST.has(site)),
+  );
   return [
     atMost(
       'week.excess',
@@ -104,12 +108,7 @@ function weekGoals(scale: Scale): readonly Goal[] {
       'week.written',
       'bytes written to FastDFS: at most {} x those uploaded, where a trunk fills in three hours',
       3,
-      greatestOf(
-        ids(
-          'written',
-          sites.filter((site) => !SLOWEST.has(site)),
-        ),
-      ),
+      greatestOf(written),
     ),
   ];
 }
@@ -136,9 +135,8 @@ async function simulateWeeks(context: BenchmarkContext, { hours }: Plan): Promis
   const sites = Object.entries(hours) as [WeekSiteName, number][];
   for (const [site, forHours] of sites) {
     progress(`${forHours} hours of ${WEEK_SITES[site].title}`);
-    const week = { site, hours: forHours, mergeMaxAge: MAX_AGE_MS };
     const after = await simulated(context, INTERVALS_MS.week, (child, directory) =>
-      child.call('simulateWeek', directory, week),
+      child.call('simulateWeek', directory, site, forHours, MAX_AGE_MS),
     );
     const full = after.uploadedBytes / TRUNK_BYTES;
     figures.addAll(`week.${site}`, {

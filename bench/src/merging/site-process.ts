@@ -19,12 +19,6 @@ import {
  * its FileMap, while time is virtual and FastDFS keeps nothing but sizes. All bodies are zeros.
  */
 
-export interface Week {
-  readonly site: WeekSiteName;
-  readonly hours: number;
-  readonly mergeMaxAge: number;
-}
-
 /** A month of a site whose files die, after months that fill FastDFS. */
 export interface Month {
   readonly site: MonthSiteName;
@@ -85,7 +79,12 @@ async function during(work: Promise<unknown>): Promise<void> {
   await work;
 }
 
-export async function simulateWeek(directory: string, { site, hours, mergeMaxAge }: Week) {
+export async function simulateWeek(
+  directory: string,
+  site: WeekSiteName,
+  hours: number,
+  mergeMaxAge: number,
+) {
   const fastdfs = new SizesOnly((bytes) => sleep((bytes / STORE_BYTES_PER_SECOND) * 1000));
   const own = { trunkSize: TRUNK_BYTES, mergeMaxAge, retain: GIB / 8 };
   const { staging, errors, close } = await openStaging(directory, fastdfs, own);

@@ -1,6 +1,8 @@
 import type { BenchmarkContext } from '../harness/benchmark.js';
 import { mean } from '../harness/figures.js';
 import { type Cell, round, table } from '../harness/markdown.js';
+import { seededRandom } from '../harness/seeded-random.js';
+import { Zipf } from '../harness/zipf.js';
 import { amount, bytesText, share, timeText } from './amounts.js';
 import {
   type Costs,
@@ -73,10 +75,8 @@ function siteOf(filesInAll: number, plan: Plan, { uploadDays }: Limits): Site {
 function lookupsOf(files: number, gateways: number, plan: Plan, limits: Limits) {
   if (gateways === 1) return 0;
   const reads = (peakUploads(files, limits) * limits.readsPerUpload) / gateways;
-  return lookupsPerSecond({
-    ...{ files, exponent: READ_EXPONENT, maxRequests: plan.maxLookups, seed: SEED },
-    readsPerSecond: reads * (1 - 1 / gateways),
-  });
+  const zipf = new Zipf(files, READ_EXPONENT, seededRandom(SEED));
+  return lookupsPerSecond(reads * (1 - 1 / gateways), zipf, plan.maxLookups);
 }
 
 async function measureCosts(context: BenchmarkContext, plan: Plan): Promise<Costs> {
