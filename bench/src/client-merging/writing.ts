@@ -78,21 +78,62 @@ export function writeGoals(
   ];
 }
 
+const CHECKED_FILES = 25;
+const WARM_UP_CONCURRENCY = 20;
+
 export async function measureWriting(
   context: BenchmarkContext,
   series: WriteSeries,
   plan: Plan,
   cost: LoadCost,
 ): Promise<void> {
-  const { figures, servers, progress } = context;
+  const { figures, servers, progress, workspace } = context;
   const { id, concurrencies } = series;
+  const measure = async ({ merges, where }: Variant, concurrency: number, at: string) => {
+    const [nodeDirectory, directory] = [workspace.fresh('node'), workspace.fresh('staging')];
+    try {
+      await using webServer = start('client/storing');
+      await using node = where === 'ours' ? new Nodes() : undefined;
+      const { bytes: totalBytes, directSeconds: maxSeconds } = series;
+      await webServer.call('prepare', { ...series.files, seed: SEED, totalBytes });
+      const own = await node?.cluster(nodeDirectory, series.storages);
+      const trackers = own === undefined ? (trackersOf(where, servers) ?? []) : [own];
+      const target = { trackers, connections: concurrency };
+      const sdk = { client: 'sdk', directory, keeps: 'default', bytes: totalBytes } as const;
+      await webServer.call('open', { ...target, ...(merges ? sdk : { client: 'stevedore' }) });
+      const warmUp = { operations: plan.warmUpFiles, concurrency: WARM_UP_CONCURRENCY };
+      sound(await webServer.call('upload', warmUp));
+      const load = { concurrency, ...(!merges && maxSeconds !== undefined && { maxSeconds }) };
+      const [result, storageSeconds] = await withCpuOf(node, () =>
+        webServer.call('fill', load, CHECKED_FILES),
+      );
+      if (where !== 'ours') await webServer.call('removeAll');
+      await webServer.call('close');
+      const { operations, bytes, stored, ...acknowledged } = sound(result);
+      const add = (step: string, { seconds, cpuSeconds }: Span) =>
+        figures.addAll(`${at}.${where}.${step}`, {
+          MBps: [bytes / 1e6 / seconds, 'MB/s'],
+          uploads: [operations / seconds, 'uploads/s'],
+          cpu: [cpuSeconds / seconds, 'cores'],
+          load: [(cost.perUpload * operations) / cpuSeconds, 'share'],
+        });
+      if (merges) add('acknowledged', acknowledged);
+      const step = merges ? 'stored' : 'direct';
+      add(step, stored);
+      const storage = storageSeconds && storageSeconds / stored.seconds;
+      figures.addAll(`${at}.${where}.${step}`, { storage: [storage, 'cores'] });
+    } finally {
+      await workspace.remove(nodeDirectory);
+      await workspace.remove(directory);
+    }
+  };
   const variants = VARIANTS.filter(({ where }) => isThere(where, servers));
   await context.runs(`uploads, ${id}`, series.runs, async () => {
     for (const concurrency of concurrencies) {
       progress(`${concurrency} uploads at a time`);
       const at = `write.${id}.c${concurrency}`;
       for (const variant of variants) {
-        await measure(context, { series, plan, variant, concurrency, cost, at });
+        await measure(variant, concurrency, at);
       }
       // Of this run: what slows the machine for a while slows both.
       for (const [of, beside] of COMPARED) {
@@ -109,61 +150,6 @@ export async function measureWriting(
     }
   });
   show(context, series, variants);
-}
-
-interface Measurement {
-  readonly series: WriteSeries;
-  readonly plan: Plan;
-  readonly variant: Variant;
-  readonly concurrency: number;
-  readonly cost: LoadCost;
-  /** Begins the ids. */
-  readonly at: string;
-}
-
-const CHECKED_FILES = 25;
-const WARM_UP_CONCURRENCY = 20;
-
-async function measure(
-  { workspace, servers, figures }: BenchmarkContext,
-  { series, plan, variant: { merges, where }, concurrency, cost, at }: Measurement,
-): Promise<void> {
-  const [nodeDirectory, directory] = [workspace.fresh('node'), workspace.fresh('staging')];
-  try {
-    await using webServer = start('client/storing');
-    await using node = where === 'ours' ? new Nodes() : undefined;
-    const { bytes: totalBytes, directSeconds: maxSeconds } = series;
-    await webServer.call('prepare', { ...series.files, seed: SEED, totalBytes });
-    const own = await node?.cluster(nodeDirectory, series.storages);
-    const trackers = own === undefined ? (trackersOf(where, servers) ?? []) : [own];
-    const target = { trackers, connections: concurrency };
-    const sdk = { client: 'sdk', directory, keeps: 'default', bytes: totalBytes } as const;
-    await webServer.call('open', { ...target, ...(merges ? sdk : { client: 'stevedore' }) });
-    const warmUp = { operations: plan.warmUpFiles, concurrency: WARM_UP_CONCURRENCY };
-    sound(await webServer.call('upload', warmUp));
-    const load = { concurrency, ...(!merges && maxSeconds !== undefined && { maxSeconds }) };
-    const [result, storageSeconds] = await withCpuOf(node, () =>
-      webServer.call('fill', load, CHECKED_FILES),
-    );
-    if (where !== 'ours') await webServer.call('removeAll');
-    await webServer.call('close');
-    const { operations, bytes, stored, ...acknowledged } = sound(result);
-    const add = (step: string, { seconds, cpuSeconds }: Span) =>
-      figures.addAll(`${at}.${where}.${step}`, {
-        MBps: [bytes / 1e6 / seconds, 'MB/s'],
-        uploads: [operations / seconds, 'uploads/s'],
-        cpu: [cpuSeconds / seconds, 'cores'],
-        load: [(cost.perUpload * operations) / cpuSeconds, 'share'],
-      });
-    if (merges) add('acknowledged', acknowledged);
-    const step = merges ? 'stored' : 'direct';
-    add(step, stored);
-    const storage = storageSeconds && storageSeconds / stored.seconds;
-    figures.addAll(`${at}.${where}.${step}`, { storage: [storage, 'cores'] });
-  } finally {
-    await workspace.remove(nodeDirectory);
-    await workspace.remove(directory);
-  }
 }
 
 function show(

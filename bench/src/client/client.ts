@@ -170,8 +170,42 @@ async function measureLoadCosts({ figures }: BenchmarkContext): Promise<LoadCost
 }
 
 async function measureTransfers(context: BenchmarkContext, plan: Plan): Promise<void> {
+  const { figures } = context;
   const costs = await measureLoadCosts(context);
   const failures = { stevedore: [] as string[], fdfs: [] as string[] };
+  const measure = async (
+    name: ClientName,
+    child: ClientChild,
+    { name: serverName, trackers, nodes }: Server,
+    size: SizeName,
+    connections: number,
+  ) => {
+    const one = async (direction: Direction, run: () => Promise<Transfer>) => {
+      const [result, serverCpu] = await withCpuOf(nodes, run);
+      const { operations, bytes, seconds, cpuSeconds, errors, firstError = '' } = result;
+      for (let error = 0; error < errors; error += 1) failures[name].push(firstError);
+      figures.addAll(`${id(direction, serverName, size, connections)}.${name}`, {
+        operations: [operations / seconds, 'operations/s'],
+        MBps: [bytes / 1e6 / seconds, 'MB/s'],
+        errors: [errors, 'calls'],
+        cpu: [cpuSeconds / seconds, 'cores'],
+        'cpu-per-operation': [(cpuSeconds / operations) * 1e6, 'µs'],
+        'load-share': [(costs[size][direction] * operations) / cpuSeconds, 'share'],
+        'server-cpu': [serverCpu && serverCpu / seconds, 'cores'],
+      });
+    };
+    await openClient(child, size, { client: name, trackers, connections });
+    const upload = { concurrency: connections, maxSeconds: plan.uploadSeconds };
+    const download = { concurrency: connections, maxSeconds: plan.downloadSeconds };
+    try {
+      // A pool lives long: that it fills is no part of a measurement. So for both clients.
+      await child.call('upload', { concurrency: connections, operations: connections });
+      await one('upload', () => child.call('upload', upload));
+      await one('download', () => child.call('fetch', download, SEED + connections));
+    } finally {
+      await closeClient(child);
+    }
+  };
   await context.runs('transfers', plan.runs, async (run) => {
     await using closing = new Closing();
     const servers: Server[] = [];
@@ -195,8 +229,7 @@ async function measureTransfers(context: BenchmarkContext, plan: Plan): Promise<
       for (const size of SIZE_NAMES) {
         for (const server of servers) {
           for (const { name, child } of clients) {
-            const point = { name, child, server, size, connections, cost: costs[size] };
-            failures[name].push(...(await measureOne(context, plan, point)));
+            await measure(name, child, server, size, connections);
           }
         }
         addRatios(context, size, connections);
@@ -205,55 +238,9 @@ async function measureTransfers(context: BenchmarkContext, plan: Plan): Promise<
   });
   showTransfers(context);
   for (const [name, all] of Object.entries(failures)) {
-    const first = all.find((each) => each !== '');
+    const [first] = all;
     context.print(`${name}: ${all.length} calls failed${first ? `; the first: ${first}` : '.'}`);
   }
-}
-
-interface Point {
-  readonly name: ClientName;
-  readonly child: ClientChild;
-  readonly server: Server;
-  readonly size: SizeName;
-  readonly connections: number;
-  readonly cost: LoadCosts[SizeName];
-}
-
-/** Answers with a text for each call that failed. */
-async function measureOne(
-  { figures }: BenchmarkContext,
-  { uploadSeconds, downloadSeconds }: Plan,
-  { name, child, server, size, connections, cost }: Point,
-): Promise<readonly string[]> {
-  const failed: string[] = [];
-  const measure = async (direction: Direction, run: () => Promise<Transfer>) => {
-    const [result, serverCpu] = await withCpuOf(server.nodes, run);
-    const { operations, bytes, seconds, cpuSeconds, errors, firstError = '' } = result;
-    for (let error = 0; error < errors; error += 1) failed.push(error === 0 ? firstError : '');
-    figures.addAll(`${id(direction, server.name, size, connections)}.${name}`, {
-      operations: [operations / seconds, 'operations/s'],
-      MBps: [bytes / 1e6 / seconds, 'MB/s'],
-      errors: [errors, 'calls'],
-      cpu: [cpuSeconds / seconds, 'cores'],
-      'cpu-per-operation': [(cpuSeconds / operations) * 1e6, 'µs'],
-      'load-share': [(cost[direction] * operations) / cpuSeconds, 'share'],
-      'server-cpu': [serverCpu && serverCpu / seconds, 'cores'],
-    });
-  };
-  const { trackers } = server;
-  await openClient(child, size, { client: name, trackers, connections });
-  const load = { concurrency: connections };
-  try {
-    // A pool lives long: that it fills is no part of a measurement. So for both clients.
-    await child.call('upload', { ...load, operations: connections });
-    await measure('upload', () => child.call('upload', { ...load, maxSeconds: uploadSeconds }));
-    await measure('download', () =>
-      child.call('fetch', { ...load, maxSeconds: downloadSeconds }, SEED + connections),
-    );
-  } finally {
-    await closeClient(child);
-  }
-  return failed;
 }
 
 /** Of this run: what slows the machine for a while slows both. */
