@@ -52,6 +52,8 @@ export const clientMerging: Benchmark = {
   },
 };
 
+const COST_CONCURRENCY = 20;
+
 async function measureLoadCost(context: BenchmarkContext, plan: Plan): Promise<LoadCost> {
   context.progress('what the load itself costs');
   const { bytes, costOperations: operations } = plan;
@@ -65,5 +67,3 @@ async function measureLoadCost(context: BenchmarkContext, plan: Plan): Promise<L
   context.figures.add('load.fetch', 'µs of CPU', perFetch * 1e6);
   return { perUpload, perFetch };
 }
-
-const COST_CONCURRENCY = 20;

@@ -62,12 +62,8 @@ async function startStorage({ workspace }: BenchmarkContext, closing: Closing) {
     const gateway = closing.use(start('deployment/gateway'));
     const port = await freePort();
     const deployment = hasMap ? { map, peerUrl: `http://127.0.0.1:${port}` } : {};
-    await gateway.call('start', {
-      directory: join(directory, name),
-      trackers,
-      port,
-      ...deployment,
-    });
+    const own = { directory: join(directory, name), trackers, port };
+    await gateway.call('start', { ...own, ...deployment });
     return { gateway, target: { port, headers: {} } };
   };
 }

@@ -4,12 +4,6 @@
  * particular (`upload.gateway.c20.rate`).
  */
 
-export interface Figure extends Summary {
-  readonly id: string;
-  readonly unit: string;
-  readonly runs: number;
-}
-
 interface Samples {
   readonly unit: string;
   readonly values: number[];
@@ -64,7 +58,8 @@ export class Figures {
     return this.summary(id).median;
   }
 
-  list(): Figure[] {
+  /** Summaries, as the JSON file has them. */
+  list() {
     return [...this.#samples].map(([id, { unit, values }]) => ({
       id,
       unit,

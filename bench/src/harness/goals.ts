@@ -11,13 +11,7 @@ export interface Goal {
   isMet(value: number): boolean;
 }
 
-export interface JudgedGoal {
-  readonly id: string;
-  readonly goal: string;
-  /** Null: it was not measured. */
-  readonly value: number | null;
-  readonly met: boolean;
-}
+export type JudgedGoal = ReturnType<typeof judge>;
 
 type Value = Goal['value'];
 
@@ -52,12 +46,12 @@ export function greatestOf(ids: readonly string[]): Value {
   return (figures) => Math.max(...ids.map((id) => figures.median(id)));
 }
 
-/** `onMissing` hears why a goal has no value. */
+/** A value of null: it was not measured; `onMissing` hears why. */
 export function judge(
   { id, goal, value, isMet }: Goal,
   figures: Figures,
   onMissing: (reason: string) => void,
-): JudgedGoal {
+) {
   try {
     const reached = value(figures);
     return { id, goal, value: reached, met: isMet(reached) };

@@ -132,10 +132,7 @@ async function measure(
   const read = await model.call('files', FILES);
   const settle = { warmUpSeconds: seconds / 2, seconds };
   const metadata: LoadArgument = {
-    ...settle,
-    kind: 'metadata',
-    files: described,
-    loops: METADATA_LOOPS,
+    ...{ ...settle, kind: 'metadata', files: described, loops: METADATA_LOOPS },
   };
   const small = (loops: number): LoadArgument => ({
     ...{ ...settle, kind: 'small-files', files: read, loops },

@@ -51,17 +51,25 @@ export interface Scenario {
   /** Servers on the first core, the load on the second. */
   readonly isPinned?: boolean;
   readonly connections: readonly number[];
+  /** Of the second to the first: at least that rate, at most that CPU, with so many connections. */
+  readonly goals?: Partial<
+    Record<'rate' | 'cpu', readonly [bound: number, connections: readonly number[]]>
+  >;
 }
 
 const OF_OURS = ['plain', 'gateway', 'checked'] as const;
 const WORKERS = {
   ...{ own: ['one', 'two'], isOpen: false, connections: [64] },
+  // The load leaves room for it.
+  goals: { rate: [1.5, [64]] },
 } as const satisfies Partial<Scenario>;
+const PINNED = { ...WORKERS, isPinned: true, goals: { cpu: [1.15, [64]] } } as const;
 
 export const SCENARIOS = {
   upload: {
     title: 'Durable uploads of 20 KB',
     ...{ own: OF_OURS, isOpen: true, connections: [1, 20, 100] },
+    goals: { rate: [0.95, [1, 20]], cpu: [1.4, [20, 100]] },
   },
   hot: {
     title: 'Downloads, hot: the same files again and again',
@@ -70,6 +78,7 @@ export const SCENARIOS = {
   popular: {
     title: "Downloads, popular: of files that were just uploaded, by Zipf's law (0.9)",
     ...{ downloads: 'popular', own: ['plain', 'gateway'], isOpen: true, connections: [20, 100] },
+    goals: { rate: [1, [20, 100]] },
   },
   cold: {
     title: "Downloads, cold: each file once since the gateway's start, from the page cache",
@@ -83,10 +92,9 @@ export const SCENARIOS = {
   },
   'workers-upload': { title: 'Uploads, two workers', ...WORKERS },
   'workers-download': { title: 'Downloads, two workers', downloads: 'hot', ...WORKERS },
-  'pinned-upload': { title: 'Uploads, two workers on one core', isPinned: true, ...WORKERS },
+  'pinned-upload': { title: 'Uploads, two workers on one core', ...PINNED },
   'pinned-download': {
-    ...{ title: 'Downloads, two workers on one core', isPinned: true, downloads: 'hot' },
-    ...WORKERS,
+    ...{ title: 'Downloads, two workers on one core', downloads: 'hot', ...PINNED },
   },
 } as const satisfies Readonly<Record<string, Scenario>>;
 
@@ -101,39 +109,18 @@ export function figureId(
   return `${scenario}.${server}.c${connections}.${what}`;
 }
 
-/** Of the gateway to node:http: rates of uploads at few connections, and of popular files; CPU. */
-const UPLOAD_RATE = 0.95;
-const POPULAR_RATE = 1;
-const UPLOAD_CPU = 1.4;
-/** Of two workers to one process: rates where the load leaves room, CPU on one core. */
-const WORKERS_RATE = 1.5;
-const WORKERS_CPU = 1.15;
-
 export function goalsOf(name: ScenarioName): readonly Goal[] {
-  const { title, own, connections }: Scenario = SCENARIOS[name];
-  const goals = (which: readonly number[], what: 'rate' | 'cpu', bound: number) =>
-    which.map((count) => {
+  const { title, own, goals = {} }: Scenario = SCENARIOS[name];
+  const to = own[0] === 'plain' ? 'node:http' : 'one process';
+  return Object.entries(goals).flatMap(([what, [bound, connections]]) =>
+    connections.map((count) => {
       const id = figureId(name, own[1] ?? own[0], count, `${what}-ratio`);
-      const to = own[0] === 'plain' ? 'node:http' : 'one process';
       const text = `${title}, ${count} connections:`;
       return what === 'rate'
         ? atLeast(id, `${text} at least {} x ${to}`, bound)
         : atMost(id, `${text} at most {} x the CPU of ${to}`, bound);
-    });
-  switch (name) {
-    case 'upload':
-      return [...goals([1, 20], 'rate', UPLOAD_RATE), ...goals([20, 100], 'cpu', UPLOAD_CPU)];
-    case 'popular':
-      return goals(connections, 'rate', POPULAR_RATE);
-    case 'workers-upload':
-    case 'workers-download':
-      return goals(connections, 'rate', WORKERS_RATE);
-    case 'pinned-upload':
-    case 'pinned-download':
-      return goals(connections, 'cpu', WORKERS_CPU);
-    default:
-      return [];
-  }
+    }),
+  );
 }
 
 const ZIPF_EXPONENT = 0.9;
