@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { NamedServer } from '../servers/kinds.js';
-import type { Benchmark, BenchmarkContext, Part, Scale } from './benchmark.js';
+import type { BenchArguments } from './arguments.js';
+import type { Benchmark, BenchmarkContext, Part } from './benchmark.js';
 import { Figures } from './figures.js';
 import { judge } from './goals.js';
 import { lineChart } from './line-chart.js';
@@ -14,16 +14,11 @@ import { Workspace } from './workspace.js';
 
 export type Report = Awaited<ReturnType<typeof runBenchmark>>;
 
-export interface ReportOptions {
-  readonly scale: Scale;
-  readonly servers: readonly NamedServer[];
-  /** Undefined: all parts. */
-  readonly parts: readonly string[] | undefined;
-  /** Where the data goes, in a directory of its own; undefined: the temporary one. */
-  readonly directory: string | undefined;
+/** `directory`: where the data goes, in one of its own; undefined: the temporary one. */
+export type ReportOptions = Pick<BenchArguments, 'scale' | 'servers' | 'parts' | 'directory'> & {
   /** Where charts go. */
   readonly out: string;
-}
+};
 
 /** By name; throws a UsageError for a part that the benchmark does not have. */
 export function chooseParts(
