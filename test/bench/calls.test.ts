@@ -1,7 +1,6 @@
 import { Agent, request } from 'node:http';
 import { buffer } from 'node:stream/consumers';
 import { expect, onTestFinished, test } from 'vitest';
-import type { CountedHandlers } from '../../bench/dist/cost/counted-process.js';
 import { Child, type ChildOptions } from '../../bench/dist/harness/child.js';
 import { Nodes } from '../../bench/dist/harness/nodes.js';
 import { temporaryFolder } from '../support/temporary.js';
@@ -20,11 +19,11 @@ const OPERATIONS = 200;
 const WARM_UP = 50;
 const BODY = Buffer.alloc(20_000, 'photo ');
 
-type Counted = Child<CountedHandlers>;
+type Counted = Child<typeof import('./counted-process.js')>;
 
 function counted(options: ChildOptions = {}): Counted {
   const child: Counted = new Child(
-    new URL('../../bench/dist/cost/counted-process.js', import.meta.url),
+    new URL('../dist/bench/counted-process.js', import.meta.url),
     options,
   );
   onTestFinished(() => child[Symbol.asyncDispose]());
@@ -84,7 +83,7 @@ async function times(count: number, run: (index: number) => Promise<unknown>): P
 test('an upload, a hot read and a cold read cost no more calls than they did', async () => {
   const options = { directory: temporaryFolder(), mergeMaxAge: '1h' };
   const first = counted();
-  const client = new Client(await first.call('startGateway', options));
+  const client = new Client(await first.call('start', options));
   const paths: string[] = [];
   const upload = async () => void paths.push(await client.upload());
   await times(WARM_UP, upload);
@@ -96,7 +95,7 @@ test('an upload, a hot read and a cold read cost no more calls than they did', a
   );
   await first[Symbol.asyncDispose]();
   const second = counted();
-  const again = new Client(await second.call('startGateway', options));
+  const again = new Client(await second.call('start', options));
   await times(WARM_UP, (index) => again.download(paths[index]!));
   const cold = await callsOf(second, OPERATIONS, () =>
     times(OPERATIONS, (index) => again.download(paths[WARM_UP + index]!)),
@@ -109,7 +108,7 @@ test('a fetch of a slice, and one of a plain client, cost no more calls than the
   onTestFinished(() => node[Symbol.asyncDispose]());
   const trackers = [await node.cluster(temporaryFolder())];
   const child = counted();
-  await child.call('store', { directory: temporaryFolder(), trackers, files: OPERATIONS });
+  await child.call('fill', temporaryFolder(), trackers, OPERATIONS);
   await child.call('fetch', 'sdk');
   const slice = await callsOf(child, OPERATIONS, () => child.call('fetch', 'sdk'));
   await child.call('fetch', 'client');
@@ -139,7 +138,7 @@ test('an upload and a hot read allocate no more bytes than they did', async () =
   const child = counted({ nodeOptions: ['--expose-gc', ...room] });
   const small = { cacheSize: SMALL_CACHE, durability: 'os' } as const;
   const options = { directory: temporaryFolder(), mergeMaxAge: '1h', ...small };
-  const client = new Client(await child.call('startGateway', options));
+  const client = new Client(await child.call('start', options));
   let path = '';
   const upload = async () => {
     path = await client.upload();

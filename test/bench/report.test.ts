@@ -29,7 +29,7 @@ async function run(parts?: readonly string[]) {
   vi.spyOn(process.stderr, 'write').mockReturnValue(true);
   try {
     const report = await runBenchmark('example', OF_TWO_PARTS, {
-      ...{ scale: 'smoke', trackers: undefined, servers: [], parts },
+      ...{ scale: 'smoke', servers: [], parts },
       ...{ directory: temporaryFolder(), out: temporaryFolder() },
     });
     return { report, printed: written.mock.calls.map(([text]) => text).join('') };

@@ -1,9 +1,10 @@
 import { type Benchmark, type BenchmarkContext, remarkOn } from '../harness/benchmark.js';
+import { start } from '../harness/processes.js';
+import { trackersOf } from '../servers/kinds.js';
 import { fetchGoals, measureFetching } from './fetching.js';
 import { packing } from './packing.js';
-import { PLANS, type Plan, SEED, SMALL, seriesOf, trackersOf } from './plan.js';
-import type { LoadCost } from './web-server-process.js';
-import { measureWriting, newWebServer, writeGoals } from './writing.js';
+import { type LoadCost, PLANS, type Plan, SEED, SMALL, seriesOf } from './plan.js';
+import { measureWriting, writeGoals } from './writing.js';
 
 /**
  * Tables 1 and 2 of the client merging paper: storing and fetching small files with
@@ -51,12 +52,18 @@ export const clientMerging: Benchmark = {
   },
 };
 
+const COST_CONCURRENCY = 20;
+
 async function measureLoadCost(context: BenchmarkContext, plan: Plan): Promise<LoadCost> {
   context.progress('what the load itself costs');
-  await using webServer = newWebServer();
-  await webServer.call('prepare', { ...SMALL, seed: SEED, totalBytes: plan.bytes });
-  const cost = await webServer.call('loadCost', plan.costOperations);
-  context.figures.add('load.upload', 'µs of CPU', cost.perUpload * 1e6);
-  context.figures.add('load.fetch', 'µs of CPU', cost.perFetch * 1e6);
-  return cost;
+  const { bytes, costOperations: operations } = plan;
+  await using webServer = start('client/storing');
+  await webServer.call('prepare', { ...SMALL, seed: SEED, totalBytes: bytes });
+  await webServer.call('open', { client: 'nothing', trackers: [], connections: 1 });
+  const load = { operations, concurrency: COST_CONCURRENCY };
+  const perUpload = (await webServer.call('upload', load)).cpuSeconds / operations;
+  const perFetch = (await webServer.call('fetch', load, 0)).cpuSeconds / operations;
+  context.figures.add('load.upload', 'µs of CPU', perUpload * 1e6);
+  context.figures.add('load.fetch', 'µs of CPU', perFetch * 1e6);
+  return { perUpload, perFetch };
 }

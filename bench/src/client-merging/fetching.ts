@@ -1,23 +1,26 @@
+import { execFile } from 'node:child_process';
+import { writeFile } from 'node:fs/promises';
+import { promisify } from 'node:util';
+import type { Keeps } from '../client/targets.js';
 import type { BenchmarkContext } from '../harness/benchmark.js';
-import type { Child } from '../harness/child.js';
+import { withCpuOf } from '../harness/child.js';
+import { Closing } from '../harness/closing.js';
 import { atLeast, type Goal, leastOf } from '../harness/goals.js';
 import { type Column, middle, spread } from '../harness/markdown.js';
 import { Nodes } from '../harness/nodes.js';
-import { dropPageCache } from '../harness/page-cache.js';
-import type { NamedServer } from '../servers/kinds.js';
+import { type Running, start } from '../harness/processes.js';
+import { type NamedServer, trackersOf } from '../servers/kinds.js';
 import {
   FETCH_CONCURRENCIES,
   isThere,
+  type LoadCost,
   PAPER,
   type Plan,
   SEED,
   SMALL,
-  trackersOf,
+  sound,
   type Where,
 } from './plan.js';
-import type { Keeps } from './targets.js';
-import type { LoadCost, WebServerHandlers } from './web-server-process.js';
-import { newWebServer } from './writing.js';
 
 /**
  * Table 2: fetches of stored files, drawn at random and compared with what was stored: uploaded one
@@ -30,54 +33,45 @@ interface Variant {
   /** Undefined: not merged. */
   readonly keeps: Keeps | undefined;
   readonly where: Where;
+  readonly title: string;
 }
 
 const VARIANTS: readonly Variant[] = [
-  { keeps: undefined, where: 'ours' },
-  { keeps: 'default', where: 'ours' },
-  { keeps: 'half', where: 'ours' },
-  { keeps: 'nothing', where: 'ours' },
-  { keeps: undefined, where: 'fastdfs' },
-  { keeps: undefined, where: 'fastdfs-trunk' },
-  { keeps: 'nothing', where: 'fastdfs' },
+  { keeps: undefined, where: 'ours', title: 'no merging, our storage' },
+  {
+    ...{ keeps: 'default', where: 'ours' },
+    title: 'client merging, as configured by default, our storage',
+  },
+  { keeps: 'half', where: 'ours', title: 'client merging, half local, our storage' },
+  { keeps: 'nothing', where: 'ours', title: 'client merging, nothing local, our storage' },
+  { keeps: undefined, where: 'fastdfs', title: 'no merging, FastDFS' },
+  { keeps: undefined, where: 'fastdfs-trunk', title: "FastDFS's own merging" },
+  { keeps: 'nothing', where: 'fastdfs', title: 'client merging, nothing local, FastDFS' },
 ];
-const TITLES: Readonly<Record<Keeps, string>> = {
-  default: 'client merging, as configured by default',
-  half: 'client merging, half local',
-  nothing: 'client merging, nothing local',
-};
 
 function idOf({ keeps, where }: Variant): string {
   return `${where}.${keeps ?? 'direct'}`;
 }
 
-function titleOf({ keeps, where }: Variant): string {
-  if (where === 'fastdfs-trunk') return "FastDFS's own merging";
-  const title = keeps === undefined ? 'no merging' : TITLES[keeps];
-  return `${title}, ${where === 'ours' ? 'our storage' : 'FastDFS'}`;
-}
-
 const WARM_UP_CONCURRENCY = 20;
 const COLD_CONCURRENCIES = [20, 200] as const;
-const FETCH_TIMES = 1.28;
 
 export function fetchGoals(servers: readonly NamedServer[]): readonly Goal[] {
   const clusters = (['ours', 'fastdfs'] as const).filter((where) => isThere(where, servers));
   return clusters.map((where) =>
     atLeast(
       `fetch.${where}.nothing-local`,
-      `fetches of merged files, nothing local, ${where === 'ours' ? 'our storage' : 'FastDFS'}: at least ${FETCH_TIMES} x no merging`,
-      FETCH_TIMES,
+      `fetches of merged files, nothing local, ${where === 'ours' ? 'our storage' : 'FastDFS'}: at least {} x no merging`,
+      1.28,
       leastOf(FETCH_CONCURRENCIES.map((c) => `fetch.warm.c${c}.${where}.nothing.vs-direct`)),
     ),
   );
 }
 
-/** A variant's processes, with the files in place. */
+/** A variant's processes, with the files in place; no node for a named cluster. */
 interface Subject {
   readonly variant: Variant;
-  readonly webServer: Child<WebServerHandlers>;
-  /** Undefined for a named cluster. */
+  readonly webServer: Running<'client/storing'>;
   readonly node: Nodes | undefined;
 }
 
@@ -86,38 +80,50 @@ export async function measureFetching(
   plan: Plan,
   cost: LoadCost,
 ): Promise<void> {
+  const { figures } = context;
   const canDrop = await dropPageCache();
   const variants = VARIANTS.filter(({ where }) => isThere(where, context.servers));
-  for (let run = 1; run <= plan.runs; run += 1) {
-    context.progress(`fetches, run ${run} of ${plan.runs}`);
-    const subjects: Subject[] = [];
-    try {
-      for (const variant of variants) {
-        const node = variant.where === 'ours' ? new Nodes() : undefined;
-        subjects.push({ variant, webServer: newWebServer(), node });
+  await context.runs('fetches', plan.runs, async (run) => {
+    await using closing = new Closing();
+    const subjects: Subject[] = variants.map((variant) => {
+      const node = variant.where === 'ours' ? closing.use(new Nodes()) : undefined;
+      const webServer = closing.use(start('client/storing'));
+      if (!node) closing.use({ [Symbol.asyncDispose]: () => removeAll(webServer) });
+      return { variant, webServer, node };
+    });
+    const measure = async (warmth: 'warm' | 'cold', concurrency: number, subject: Subject) => {
+      const { webServer, node, variant } = subject;
+      const load = { concurrency, maxSeconds: plan.fetchSeconds };
+      const [fetched, storageSeconds] = await withCpuOf(node, () =>
+        webServer.call('fetch', load, run * 1000 + concurrency, warmth === 'cold'),
+      );
+      const { operations, bytes, seconds, cpuSeconds } = sound(fetched);
+      figures.addAll(`fetch.${warmth}.c${concurrency}.${idOf(variant)}`, {
+        fetches: [operations / seconds, 'fetches/s'],
+        MBps: [bytes / 1e6 / seconds, 'MB/s'],
+        cpu: [1e6 * (cpuSeconds / operations - cost.perFetch), 'µs'],
+        storage: [storageSeconds && (1e6 * storageSeconds) / operations, 'µs'],
+      });
+    };
+    for (const subject of subjects) await fill(context, plan, subject);
+    for (const c of FETCH_CONCURRENCIES) {
+      for (const subject of subjects) {
+        await measure('warm', c, subject);
+        const { where, keeps } = subject.variant;
+        if (keeps === undefined) continue;
+        const id = `fetch.warm.c${c}.${idOf(subject.variant)}`;
+        const direct = `fetch.warm.c${c}.${where}.direct.fetches`;
+        figures.addRatio(`${id}.vs-direct`, `${id}.fetches`, direct);
       }
-      for (const subject of subjects) await fill(context, plan, subject);
-      for (const c of FETCH_CONCURRENCIES) {
-        for (const subject of subjects) {
-          await measure(context, plan, subject, 'warm', c, run, cost);
-          const { where, keeps } = subject.variant;
-          if (keeps === undefined) continue;
-          const id = `fetch.warm.c${c}.${idOf(subject.variant)}`;
-          const direct = `fetch.warm.c${c}.${where}.direct.fetches`;
-          context.figures.addRatio(`${id}.vs-direct`, `${id}.fetches`, direct);
-        }
-      }
-      for (const c of canDrop ? COLD_CONCURRENCIES : []) {
-        for (const subject of subjects) {
-          await dropPageCache();
-          await measure(context, plan, subject, 'cold', c, run, cost);
-        }
-      }
-    } finally {
-      for (const subject of subjects) await end(subject);
     }
-  }
-  await show(context, variants, canDrop);
+    for (const c of canDrop ? COLD_CONCURRENCIES : []) {
+      for (const subject of subjects) {
+        await dropPageCache();
+        await measure('cold', c, subject);
+      }
+    }
+  });
+  show(context, variants, canDrop);
 }
 
 async function fill(
@@ -127,72 +133,65 @@ async function fill(
 ): Promise<void> {
   const { keeps, where } = variant;
   const own = await node?.cluster(workspace.fresh('node'));
-  const trackers = own === undefined ? trackersOf(where, servers)! : [own];
+  const trackers = own === undefined ? (trackersOf(where, servers) ?? []) : [own];
   await webServer.call('prepare', { ...SMALL, seed: SEED, totalBytes: bytes });
   const connections = Math.max(...FETCH_CONCURRENCIES);
-  const options = { trackers, connections, directory: workspace.fresh('staging'), bytes };
-  await webServer.call('open', { ...options, keeps: keeps && 'default' });
-  await webServer.call('fill');
+  const directory = workspace.fresh('staging');
+  const open = async (kept: Keeps | undefined) => {
+    const target = { trackers, connections };
+    const sdk = { client: 'sdk', directory, bytes } as const;
+    const client =
+      kept === undefined ? ({ client: 'stevedore' } as const) : { ...sdk, keeps: kept };
+    await webServer.call('open', { ...target, ...client });
+  };
+  await open(keeps && 'default');
+  sound(await webServer.call('fill', { concurrency: WARM_UP_CONCURRENCY }));
   if (keeps !== undefined && keeps !== 'default') {
     // Opened again: how much is kept is decided then.
     await webServer.call('close');
-    await webServer.call('open', { ...options, keeps });
+    await open(keeps);
   }
-  const warmUp = { concurrency: WARM_UP_CONCURRENCY, seconds: warmUpSeconds, seed: 0 };
-  await webServer.call('fetch', { ...warmUp, isOnce: false });
+  const warmUp = { concurrency: WARM_UP_CONCURRENCY, maxSeconds: warmUpSeconds };
+  sound(await webServer.call('fetch', warmUp, 0));
   if (keeps === undefined) return;
   figures.add(`fetch.${idOf(variant)}.local`, 'MB', (await webServer.call('localBytes')) / 1e6);
 }
 
-async function measure(
-  { figures }: BenchmarkContext,
-  plan: Plan,
-  { variant, webServer, node }: Subject,
-  warmth: 'warm' | 'cold',
-  concurrency: number,
-  run: number,
-  cost: LoadCost,
-): Promise<void> {
-  const before = await node?.cpuSeconds();
-  const how = { concurrency, seconds: plan.fetchSeconds, seed: run * 1000 + concurrency };
-  const fetched = await webServer.call('fetch', { ...how, isOnce: warmth === 'cold' });
-  const after = await node?.cpuSeconds();
-  const { operations, bytes, seconds, cpuSeconds } = fetched;
-  const isKnown = before !== undefined && after !== undefined;
-  figures.addAll(`fetch.${warmth}.c${concurrency}.${idOf(variant)}`, {
-    fetches: [operations / seconds, 'fetches/s'],
-    MBps: [bytes / 1e6 / seconds, 'MB/s'],
-    cpu: [1e6 * (cpuSeconds / operations - cost.perFetch), 'µs'],
-    storage: [isKnown ? (1e6 * (after - before)) / operations : undefined, 'µs'],
+async function removeAll(webServer: Running<'client/storing'>): Promise<void> {
+  await webServer.call('removeAll').catch((error: Error) => {
+    process.stderr.write(`bench: files were left in the named cluster: ${error.message}\n`);
   });
 }
 
-async function end({ variant, webServer, node }: Subject): Promise<void> {
-  if (variant.where !== 'ours') {
-    await webServer.call('removeAll').catch((error: Error) => {
-      process.stderr.write(`bench: files were left in the named cluster: ${error.message}\n`);
-    });
+/** Empties the system's page cache; false where that is not allowed: it needs Linux and root. */
+async function dropPageCache(): Promise<boolean> {
+  try {
+    await promisify(execFile)('sync');
+    await writeFile('/proc/sys/vm/drop_caches', '3');
+    return true;
+  } catch {
+    return false;
   }
-  await webServer[Symbol.asyncDispose]();
-  await node?.[Symbol.asyncDispose]();
 }
 
-async function show(
-  context: BenchmarkContext,
+function show(
+  { print, table }: BenchmarkContext,
   variants: readonly Variant[],
   isCold: boolean,
-): Promise<void> {
-  const { print, table, chart } = context;
+): void {
   const head = 'At a time';
   const rowsOf = (warmth: string, concurrencies: readonly number[]) =>
     concurrencies.map((c) => [String(c), `fetch.${warmth}.c${c}`] as const);
   const columns = (what: string, format = spread) =>
-    variants.map((each): Column => [titleOf(each), `${idOf(each)}.${what}`, format]);
+    variants.map((each): Column => [each.title, `${idOf(each)}.${what}`, format]);
   const rows = rowsOf('warm', FETCH_CONCURRENCIES);
   print(
     '## Fetches\n\nFetches/s, median (least–greatest); every file was compared with what was stored:',
   );
-  table('fetch', { head, rows, columns: columns('fetches') });
+  table('fetch', {
+    ...{ head, rows, columns: columns('fetches') },
+    chart: { title: 'Fetches of 2 to 100 KB, fetches/s', yTitle: 'fetches/s' },
+  });
   if (isCold) {
     print('Cold: the page cache was emptied, and no file was fetched twice:');
     const cold = rowsOf('cold', COLD_CONCURRENCIES);
@@ -202,7 +201,7 @@ async function show(
   const merged = variants.filter(({ keeps }) => keeps !== undefined);
   table('fetch-local', {
     head: '',
-    rows: merged.map((each) => [titleOf(each), `fetch.${idOf(each)}`]),
+    rows: merged.map((each) => [each.title, `fetch.${idOf(each)}`]),
     columns: [['MB', 'local']],
   });
   print('Times no merging on the same storage:');
@@ -211,7 +210,7 @@ async function show(
   table('fetch-ratios', {
     head,
     rows,
-    columns: merged.map((each) => [titleOf(each), `${idOf(each)}.vs-direct`]),
+    columns: merged.map((each) => [each.title, `${idOf(each)}.vs-direct`]),
     known: [
       ["paper's client merging", paper('merging').join(', ')],
       ["paper's own merging", paper('own').join(', ')],
@@ -221,12 +220,4 @@ async function show(
   table('fetch-cpu', { head, rows, columns: columns('cpu', middle) });
   print('And in our storage:');
   table('fetch-storage-cpu', { head, rows, columns: columns('storage', middle) });
-  await chart('fetch', {
-    title: 'Fetches of 2 to 100 KB, fetches/s',
-    ...{ xTitle: 'at a time', yTitle: 'fetches/s', labels: FETCH_CONCURRENCIES.map(String) },
-    series: variants.map((each) => ({
-      name: titleOf(each),
-      values: FETCH_CONCURRENCIES.map((c) => `fetch.warm.c${c}.${idOf(each)}.fetches`),
-    })),
-  });
 }

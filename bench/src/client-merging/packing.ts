@@ -1,5 +1,6 @@
 import { anneal } from '@stevedore/staging';
 import type { BenchmarkContext, Part } from '../harness/benchmark.js';
+import type { Figures } from '../harness/figures.js';
 import { logUniform } from '../harness/file-set.js';
 import { atMost, greatestOf, over } from '../harness/goals.js';
 import { middle } from '../harness/markdown.js';
@@ -20,10 +21,6 @@ const CAPACITY_BYTES = 64 * MIB;
 const SMALL_FILE_LIMIT_BYTES = 4 * MIB;
 /** All subsets of so many units are tried for the optimum. */
 const MAX_OPTIMUM_UNITS = 16;
-const MAX_UNFILLED_BYTES = 64;
-const MAX_SMALL_BYTES = 0;
-const MAX_WORK_MS = 20;
-const MAX_SLICE_MS = 4;
 
 type Random = () => number;
 
@@ -70,6 +67,9 @@ const KINDS: Readonly<
 };
 const IDS = Object.keys(KINDS).map((kind) => `packing.${kind}`);
 
+const most = (kind: string, what: string) => (figures: Figures) =>
+  figures.summary(`packing.${kind}.${what}`).max;
+
 export function packing(runs: number): Part {
   return {
     goals: [
@@ -77,25 +77,25 @@ export function packing(runs: number): Part {
         'packing.worse',
         'annealing: never worse than best-fit decreasing, in bytes, on any kind of sizes',
         0,
-        (figures) => Math.max(...IDS.map((id) => figures.summary(`${id}.worse`).max)),
+        (figures) => Math.max(...Object.keys(KINDS).map((kind) => most(kind, 'worse')(figures))),
       ),
       atMost(
         'packing.paper.beyond-optimum',
         "annealing: the optimum on the paper's sizes, in every run (bytes unfilled beyond it)",
         0,
-        (figures) => figures.summary('packing.paper.beyond-optimum').max,
+        most('paper', 'beyond-optimum'),
       ),
       atMost(
         'packing.paper-small.most',
-        `annealing: at most ${MAX_UNFILLED_BYTES} bytes of 64 MiB unfilled on the paper's sizes up to 4 MiB, in every run`,
-        MAX_UNFILLED_BYTES,
-        (figures) => figures.summary('packing.paper-small.annealing').max,
+        "annealing: at most {} bytes of 64 MiB unfilled on the paper's sizes up to 4 MiB, in every run",
+        64,
+        most('paper-small', 'annealing'),
       ),
       atMost(
         'packing.small.most',
-        `at most ${MAX_SMALL_BYTES} bytes unfilled on 2 to 100 KB, in every run`,
-        MAX_SMALL_BYTES,
-        (figures) => figures.summary('packing.small.annealing').max,
+        'at most {} bytes unfilled on 2 to 100 KB, in every run',
+        0,
+        most('small', 'annealing'),
       ),
       over(
         'packing.paper.moves',
@@ -106,14 +106,14 @@ export function packing(runs: number): Part {
       ),
       atMost(
         'packing.work',
-        `annealing: at most ${MAX_WORK_MS} ms of work on any kind, median`,
-        MAX_WORK_MS,
+        'annealing: at most {} ms of work on any kind, median',
+        20,
         greatestOf(IDS.map((id) => `${id}.work`)),
       ),
       atMost(
         'packing.slice',
-        `annealing: the longest step takes at most ${MAX_SLICE_MS} ms on any kind, median`,
-        MAX_SLICE_MS,
+        'annealing: the longest step takes at most {} ms on any kind, median',
+        4,
         greatestOf(IDS.map((id) => `${id}.slice`)),
       ),
     ],
@@ -165,38 +165,29 @@ async function measurePacking(context: BenchmarkContext, runs: number): Promise<
   });
 }
 
-interface Bin {
-  left: number;
-}
+/** Places of the trunk that takes the next file, from what is left in each; -1: a new one. */
+type Choose = (left: readonly number[], size: number) => number;
 
-/** Unfilled bytes of the fullest trunk. */
-function pack(
-  sizes: readonly number[],
-  choose: (bins: readonly Bin[], size: number) => Bin | undefined,
-): number {
-  const bins: Bin[] = [];
-  for (const size of sizes) {
-    if (size > CAPACITY_BYTES) continue;
-    let bin = choose(bins, size);
-    if (!bin) {
-      bin = { left: CAPACITY_BYTES };
-      bins.push(bin);
-    }
-    bin.left -= size;
-  }
-  return bins.reduce((least, { left }) => Math.min(least, left), CAPACITY_BYTES);
-}
+const firstThatFits: Choose = (left, size) => left.findIndex((each) => each >= size);
 
-function firstThatFits(bins: readonly Bin[], size: number): Bin | undefined {
-  return bins.find((bin) => bin.left >= size);
-}
-
-function tightest(bins: readonly Bin[], size: number): Bin | undefined {
-  let best: Bin | undefined;
-  for (const bin of bins) {
-    if (bin.left >= size && (best === undefined || bin.left < best.left)) best = bin;
+const tightest: Choose = (left, size) => {
+  let best = -1;
+  for (const [at, each] of left.entries()) {
+    if (each >= size && (best === -1 || each < left[best]!)) best = at;
   }
   return best;
+};
+
+/** Unfilled bytes of the fullest trunk. */
+function pack(sizes: readonly number[], choose: Choose): number {
+  const left: number[] = [];
+  for (const size of sizes) {
+    if (size > CAPACITY_BYTES) continue;
+    const at = choose(left, size);
+    if (at === -1) left.push(CAPACITY_BYTES - size);
+    else left[at]! -= size;
+  }
+  return left.reduce((least, each) => Math.min(least, each), CAPACITY_BYTES);
 }
 
 function timed(sizes: readonly number[], seed: number, maxMoves?: number) {

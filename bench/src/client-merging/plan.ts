@@ -1,5 +1,6 @@
-import type { Scale } from '../harness/benchmark.js';
-import type { NamedServer } from '../servers/kinds.js';
+import type { Transfer } from '../client/storing-process.js';
+import { plans } from '../harness/benchmark.js';
+import { type NamedServer, trackersOf } from '../servers/kinds.js';
 
 /** How much is measured, of which files, and where; and what the paper measured. */
 
@@ -8,12 +9,6 @@ import type { NamedServer } from '../servers/kinds.js';
  * clusters named, without and with FastDFS's own merging.
  */
 export type Where = 'ours' | 'fastdfs' | 'fastdfs-trunk';
-
-/** Undefined: such a cluster is not named. */
-export function trackersOf(where: Where, servers: readonly NamedServer[]): string[] | undefined {
-  const named = servers.filter(({ kind }) => kind === where).map(({ address }) => address);
-  return named.length > 0 ? named : undefined;
-}
 
 export function isThere(where: Where, servers: readonly NamedServer[]): boolean {
   return where === 'ours' || trackersOf(where, servers) !== undefined;
@@ -27,83 +22,61 @@ export interface Files {
 }
 
 /** A table of uploads. */
-export interface WriteSeries {
-  readonly id: 'small' | 'two' | 'mixed';
-  readonly title: string;
-  readonly files: Files;
-  /** Of our own group. */
-  readonly storages: number;
-  readonly concurrencies: readonly number[];
-  readonly runs: number;
-  /** Files that every writing variant begins to store, in the same order. */
-  readonly bytes: number;
-  /**
-   * Uploads one by one are steady: they stop after so long, the others at the end of the set.
-   * Undefined: at the end, too.
-   */
-  readonly directSeconds: number | undefined;
-}
-
-export interface Plan {
-  readonly runs: number;
-  readonly concurrencies: readonly number[];
-  /** Of the series that are not the paper's table. */
-  readonly fewer: readonly number[];
-  readonly bytes: number;
-  readonly mixedBytes: number;
-  readonly directSeconds: number;
-  readonly fetchSeconds: number;
-  /** Stored, or fetched, before the clock starts: code is compiled, connections are open. */
-  readonly warmUpFiles: number;
-  readonly warmUpSeconds: number;
-  readonly packings: number;
-  /** Calls that do nothing, to learn what the load costs. */
-  readonly costOperations: number;
-}
+export type WriteSeries = ReturnType<typeof seriesOf>[number];
 
 const MB = 1e6;
-export const CONCURRENCIES = [1, 5, 20, 50, 100, 200] as const;
+export const CONCURRENCIES: readonly number[] = [1, 5, 20, 50, 100, 200];
 export const FETCH_CONCURRENCIES = [20, 50, 100, 200] as const;
 
-export const PLANS: Readonly<Record<Scale, Plan>> = {
-  full: {
-    ...{ runs: 5, concurrencies: CONCURRENCIES, fewer: [1, 20, 200] },
-    ...{ bytes: 280 * MB, mixedBytes: 600 * MB, directSeconds: 3, fetchSeconds: 1.5 },
-    ...{ warmUpFiles: 400, warmUpSeconds: 1, packings: 100, costOperations: 200_000 },
-  },
-  quick: {
-    ...{ runs: 3, concurrencies: CONCURRENCIES, fewer: [1, 20, 200] },
-    ...{ bytes: 50 * MB, mixedBytes: 100 * MB, directSeconds: 0.5, fetchSeconds: 0.3 },
+const FULL = {
+  ...{ runs: 5, concurrencies: CONCURRENCIES, bytes: 280 * MB, mixedBytes: 600 * MB },
+  /** Concurrencies of the series that are not the paper's table. */
+  fewer: [1, 20, 200],
+  ...{ directSeconds: 3, fetchSeconds: 1.5, packings: 100 },
+  /** Stored, or fetched, before the clock starts: code is compiled, connections are open. */
+  ...{ warmUpFiles: 400, warmUpSeconds: 1 },
+  /** Calls that do nothing, to learn what the load costs. */
+  costOperations: 200_000,
+};
+export const PLANS = plans(
+  FULL,
+  {
+    ...{ runs: 3, bytes: 50 * MB, mixedBytes: 100 * MB, directSeconds: 0.5, fetchSeconds: 0.3 },
     ...{ warmUpFiles: 200, warmUpSeconds: 0.3, packings: 20, costOperations: 100_000 },
   },
-  smoke: {
-    ...{ runs: 1, concurrencies: [1, 200], fewer: [1, 20] },
-    ...{ bytes: MB, mixedBytes: MB, directSeconds: 0.05, fetchSeconds: 0.05 },
-    ...{ warmUpFiles: 5, warmUpSeconds: 0.05, packings: 2, costOperations: 1_000 },
+  {
+    ...{ runs: 1, concurrencies: [1, 200], fewer: [1, 20], bytes: MB, mixedBytes: MB },
+    ...{ directSeconds: 0.05, fetchSeconds: 0.05, warmUpFiles: 5, warmUpSeconds: 0.05 },
+    ...{ packings: 2, costOperations: 1_000 },
   },
-};
+);
+export type Plan = typeof FULL;
 
 export const SMALL: Files = { minBytes: 2_000, maxBytes: 100_000, sizes: 'log-uniform' };
 /** "A few KB to 100 MB": most files are small, most bytes are in large ones. */
 const MIXED: Files = { minBytes: 2_000, maxBytes: 100 * MB, sizes: 'inverse' };
 
-export function seriesOf(plan: Plan): readonly WriteSeries[] {
-  const { runs, concurrencies, fewer, bytes, mixedBytes, directSeconds } = plan;
-  const small = { files: SMALL, bytes, directSeconds };
+export function seriesOf({ runs, fewer, bytes, directSeconds, ...plan }: Plan) {
+  const small = {
+    ...{ files: SMALL, storages: 1 },
+    /** That every writing variant begins to store, in the same order. */
+    bytes,
+    /**
+     * Uploads one by one are steady: they stop after so long, the others at the end of the set.
+     * Undefined: at the end, too.
+     */
+    directSeconds: directSeconds as number | undefined,
+  };
   const less = { concurrencies: fewer, runs: Math.ceil(runs / 2) };
+  const mixed = { files: MIXED, bytes: plan.mixedBytes, directSeconds: undefined };
+  const title = 'Files of 2 to 100 KB';
   return [
     {
-      ...{ id: 'small', title: 'Files of 2 to 100 KB, one storage', storages: 1 },
-      ...{ ...small, concurrencies, runs },
+      ...{ id: 'small', title: `${title}, one storage`, ...small },
+      ...{ concurrencies: plan.concurrencies, runs },
     },
-    {
-      ...{ id: 'two', title: 'Files of 2 to 100 KB, two storages of ours', storages: 2 },
-      ...{ ...small, ...less },
-    },
-    {
-      ...{ id: 'mixed', title: 'Files of 2 KB to 100 MB, one storage', storages: 1 },
-      ...{ files: MIXED, bytes: mixedBytes, directSeconds: undefined, ...less },
-    },
+    { ...small, ...less, id: 'two', title: `${title}, two storages of ours`, storages: 2 },
+    { ...small, ...less, ...mixed, id: 'mixed', title: 'Files of 2 KB to 100 MB, one storage' },
   ];
 }
 
@@ -125,3 +98,15 @@ export const PAPER = {
     merging: [115.26, 114.62, 112.67, 108.58],
   },
 } as const;
+
+/** Seconds of CPU. */
+export interface LoadCost {
+  readonly perUpload: number;
+  readonly perFetch: number;
+}
+
+/** Throws where a call failed. */
+export function sound<T extends Transfer>(transfer: T): T {
+  if (transfer.errors === 0) return transfer;
+  throw new Error(`${transfer.errors} calls failed, such as ${transfer.firstError}`);
+}

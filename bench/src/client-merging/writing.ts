@@ -1,21 +1,22 @@
 import type { BenchmarkContext } from '../harness/benchmark.js';
-import { Child } from '../harness/child.js';
+import { withCpuOf } from '../harness/child.js';
 import { atLeast, atMost, type Goal, leastOf } from '../harness/goals.js';
 import type { Span } from '../harness/load.js';
 import { type Column, middle, percent, spread } from '../harness/markdown.js';
 import { Nodes } from '../harness/nodes.js';
-import type { NamedServer } from '../servers/kinds.js';
+import { start } from '../harness/processes.js';
+import { type NamedServer, trackersOf } from '../servers/kinds.js';
 import {
   CONCURRENCIES,
   isThere,
+  type LoadCost,
   PAPER,
   type Plan,
   SEED,
-  trackersOf,
+  sound,
   type Where,
   type WriteSeries,
 } from './plan.js';
-import type { LoadCost, WebServerHandlers, WriteResult } from './web-server-process.js';
 
 /**
  * Table 1: uploads directly, and through the SDK, in turns. Every measurement has processes
@@ -27,26 +28,24 @@ import type { LoadCost, WebServerHandlers, WriteResult } from './web-server-proc
 interface Variant {
   readonly merges: boolean;
   readonly where: Where;
+  /** Names of its figures, and of their columns. */
+  readonly steps: readonly (readonly [step: string, title: string])[];
 }
 
-const VARIANTS: readonly Variant[] = [
-  { merges: false, where: 'ours' },
-  { merges: true, where: 'ours' },
-  { merges: false, where: 'fastdfs' },
-  { merges: false, where: 'fastdfs-trunk' },
-  { merges: true, where: 'fastdfs' },
+const stored = (where: Where, on: string): Variant['steps'] => [
+  [`${where}.acknowledged`, `client merging, acknowledged, ${on}`],
+  [`${where}.stored`, `client merging, stored, ${on}`],
 ];
-
-/** Names of the figures of a variant, and of their columns. */
-function stepsOf({ merges, where }: Variant): readonly (readonly [step: string, title: string])[] {
-  if (where === 'fastdfs-trunk') return [[`${where}.direct`, "FastDFS's own merging"]];
-  const on = where === 'ours' ? 'our storage' : 'FastDFS';
-  if (!merges) return [[`${where}.direct`, `no merging, ${on}`]];
-  return [
-    [`${where}.acknowledged`, `client merging, acknowledged, ${on}`],
-    [`${where}.stored`, `client merging, stored, ${on}`],
-  ];
-}
+const direct = (where: Where, title: string): Variant => ({
+  ...{ merges: false, where, steps: [[`${where}.direct`, title]] },
+});
+const VARIANTS: readonly Variant[] = [
+  direct('ours', 'no merging, our storage'),
+  { merges: true, where: 'ours', steps: stored('ours', 'our storage') },
+  direct('fastdfs', 'no merging, FastDFS'),
+  direct('fastdfs-trunk', "FastDFS's own merging"),
+  { merges: true, where: 'fastdfs', steps: stored('fastdfs', 'FastDFS') },
+];
 
 /** What `stored` on one cluster is compared with. */
 const COMPARED: readonly (readonly [of: Where, beside: Where])[] = [
@@ -56,9 +55,6 @@ const COMPARED: readonly (readonly [of: Where, beside: Where])[] = [
   ['ours', 'fastdfs-trunk'],
 ];
 
-const STORED_TIMES = 1.52;
-const MAX_FALL_PERCENT = 5;
-
 export function writeGoals(
   { id, title, concurrencies }: WriteSeries,
   servers: readonly NamedServer[],
@@ -66,21 +62,24 @@ export function writeGoals(
   const where = isThere('fastdfs', servers) ? 'fastdfs' : 'ours';
   const fall = atMost(
     `write.${id}.${where}.fall`,
-    `${title}: stored files a second fall by at most ${MAX_FALL_PERCENT} % from the fewest to the most at a time`,
-    MAX_FALL_PERCENT,
+    `${title}: stored files a second fall by at most {} % from the fewest to the most at a time`,
+    5,
   );
   if (!isThere('fastdfs-trunk', servers)) return [fall];
   const ids = concurrencies.map((c) => `write.${id}.c${c}.${where}.vs-fastdfs-trunk`);
   return [
     atLeast(
       `write.${id}.own-merging`,
-      `${title}: stored at least ${STORED_TIMES} x as fast as with FastDFS's own merging`,
-      STORED_TIMES,
+      `${title}: stored at least {} x as fast as with FastDFS's own merging`,
+      1.52,
       leastOf(ids),
     ),
     fall,
   ];
 }
+
+const CHECKED_FILES = 25;
+const WARM_UP_CONCURRENCY = 20;
 
 export async function measureWriting(
   context: BenchmarkContext,
@@ -88,15 +87,53 @@ export async function measureWriting(
   plan: Plan,
   cost: LoadCost,
 ): Promise<void> {
-  const { figures, servers, progress } = context;
-  const { id, runs, concurrencies } = series;
+  const { figures, servers, progress, workspace } = context;
+  const { id, concurrencies } = series;
+  const measure = async ({ merges, where }: Variant, concurrency: number, at: string) => {
+    const [nodeDirectory, directory] = [workspace.fresh('node'), workspace.fresh('staging')];
+    try {
+      await using webServer = start('client/storing');
+      await using node = where === 'ours' ? new Nodes() : undefined;
+      const { bytes: totalBytes, directSeconds: maxSeconds } = series;
+      await webServer.call('prepare', { ...series.files, seed: SEED, totalBytes });
+      const own = await node?.cluster(nodeDirectory, series.storages);
+      const trackers = own === undefined ? (trackersOf(where, servers) ?? []) : [own];
+      const target = { trackers, connections: concurrency };
+      const sdk = { client: 'sdk', directory, keeps: 'default', bytes: totalBytes } as const;
+      await webServer.call('open', { ...target, ...(merges ? sdk : { client: 'stevedore' }) });
+      const warmUp = { operations: plan.warmUpFiles, concurrency: WARM_UP_CONCURRENCY };
+      sound(await webServer.call('upload', warmUp));
+      const load = { concurrency, ...(!merges && maxSeconds !== undefined && { maxSeconds }) };
+      const [result, storageSeconds] = await withCpuOf(node, () =>
+        webServer.call('fill', load, CHECKED_FILES),
+      );
+      if (where !== 'ours') await webServer.call('removeAll');
+      await webServer.call('close');
+      const { operations, bytes, stored, ...acknowledged } = sound(result);
+      const add = (step: string, { seconds, cpuSeconds }: Span) =>
+        figures.addAll(`${at}.${where}.${step}`, {
+          MBps: [bytes / 1e6 / seconds, 'MB/s'],
+          uploads: [operations / seconds, 'uploads/s'],
+          cpu: [cpuSeconds / seconds, 'cores'],
+          load: [(cost.perUpload * operations) / cpuSeconds, 'share'],
+        });
+      if (merges) add('acknowledged', acknowledged);
+      const step = merges ? 'stored' : 'direct';
+      add(step, stored);
+      const storage = storageSeconds && storageSeconds / stored.seconds;
+      figures.addAll(`${at}.${where}.${step}`, { storage: [storage, 'cores'] });
+    } finally {
+      await workspace.remove(nodeDirectory);
+      await workspace.remove(directory);
+    }
+  };
   const variants = VARIANTS.filter(({ where }) => isThere(where, servers));
-  for (let run = 1; run <= runs; run += 1) {
+  await context.runs(`uploads, ${id}`, series.runs, async () => {
     for (const concurrency of concurrencies) {
-      progress(`uploads, ${id}, run ${run} of ${runs}, concurrency ${concurrency}`);
+      progress(`${concurrency} uploads at a time`);
       const at = `write.${id}.c${concurrency}`;
       for (const variant of variants) {
-        await measure(context, { series, plan, variant, concurrency, cost, at });
+        await measure(variant, concurrency, at);
       }
       // Of this run: what slows the machine for a while slows both.
       for (const [of, beside] of COMPARED) {
@@ -105,90 +142,36 @@ export async function measureWriting(
       }
     }
     for (const where of ['ours', 'fastdfs']) {
-      const [fewest, most] = [concurrencies.at(0), concurrencies.at(-1)].map(
-        (c) => `write.${id}.c${c}.${where}.stored.MBps`,
-      ) as [string, string];
+      const of = (c: number | undefined) => `write.${id}.c${c}.${where}.stored.MBps`;
+      const [fewest, most] = [of(concurrencies.at(0)), of(concurrencies.at(-1))];
       if (!figures.has(most)) continue;
       const fall = 100 * (1 - figures.last(most) / figures.last(fewest));
       figures.add(`write.${id}.${where}.fall`, 'percent', fall);
     }
-  }
-  await show(context, series, variants);
+  });
+  show(context, series, variants);
 }
 
-interface Measurement {
-  readonly series: WriteSeries;
-  readonly plan: Plan;
-  readonly variant: Variant;
-  readonly concurrency: number;
-  readonly cost: LoadCost;
-  /** Begins the ids. */
-  readonly at: string;
-}
-
-async function measure(
-  { workspace, servers, figures }: BenchmarkContext,
-  { series, plan, variant: { merges, where }, concurrency, cost, at }: Measurement,
-): Promise<void> {
-  const nodeDirectory = workspace.fresh('node');
-  const directory = workspace.fresh('staging');
-  try {
-    await using webServer = newWebServer();
-    await using node = where === 'ours' ? new Nodes() : undefined;
-    await webServer.call('prepare', { ...series.files, seed: SEED, totalBytes: series.bytes });
-    const own = await node?.cluster(nodeDirectory, series.storages);
-    const trackers = own === undefined ? trackersOf(where, servers)! : [own];
-    const keeps = merges ? ('default' as const) : undefined;
-    const options = { trackers, directory, connections: concurrency, keeps, bytes: series.bytes };
-    await webServer.call('open', options);
-    await webServer.call('warmUp', plan.warmUpFiles);
-    const before = await node?.cpuSeconds();
-    const maxSeconds = merges ? undefined : series.directSeconds;
-    const result = await webServer.call('write', { concurrency, maxSeconds });
-    const after = await node?.cpuSeconds();
-    if (where !== 'ours') await webServer.call('removeAll');
-    await webServer.call('close');
-    const { files, bytes, acknowledged, stored }: WriteResult = result;
-    const add = (step: string, { seconds, cpuSeconds }: Span) =>
-      figures.addAll(`${at}.${where}.${step}`, {
-        MBps: [bytes / 1e6 / seconds, 'MB/s'],
-        uploads: [files / seconds, 'uploads/s'],
-        cpu: [cpuSeconds / seconds, 'cores'],
-        load: [(cost.perUpload * files) / cpuSeconds, 'share'],
-      });
-    if (merges) add('acknowledged', acknowledged);
-    add(merges ? 'stored' : 'direct', stored);
-    if (before === undefined || after === undefined) return;
-    const step = merges ? 'stored' : 'direct';
-    figures.add(`${at}.${where}.${step}.storage`, 'cores', (after - before) / stored.seconds);
-  } finally {
-    await workspace.remove(nodeDirectory);
-    await workspace.remove(directory);
-  }
-}
-
-export function newWebServer(): Child<WebServerHandlers> {
-  return new Child<WebServerHandlers>(new URL('./web-server-process.js', import.meta.url));
-}
-
-async function show(
-  context: BenchmarkContext,
+function show(
+  { print, table }: BenchmarkContext,
   { id, title, concurrencies }: WriteSeries,
   variants: readonly Variant[],
-): Promise<void> {
-  const { print, table, chart } = context;
-  const steps = variants.flatMap(stepsOf);
+): void {
+  const steps = variants.flatMap((each) => each.steps);
   const head = 'At a time';
   const rows = concurrencies.map((c) => [String(c), `write.${id}.c${c}`] as const);
   const columns = (what: string, format = spread) =>
     steps.map(([step, name]): Column => [name, `${step}.${what}`, format]);
   print(`## Uploads: ${title}\n\nMB/s, median (least–greatest):`);
-  table(`write-${id}`, { head, rows, columns: columns('MBps') });
+  table(`write-${id}`, {
+    ...{ head, rows, columns: columns('MBps') },
+    chart: { title: `${title}, MB/s`, yTitle: 'MB/s' },
+  });
   print('Uploads/s:');
   table(`write-${id}-uploads`, { head, rows, columns: columns('uploads') });
   print('Stored by client merging, times the other; in the paper:');
   const paper = (beside: 'direct' | 'own', c: number) => {
-    const at = CONCURRENCIES.indexOf(c as never);
+    const at = CONCURRENCIES.indexOf(c);
     const [merging = 0, other = 1] = [PAPER.write.merging[at], PAPER.write[beside][at]];
     return (merging / other).toFixed(2);
   };
@@ -214,13 +197,5 @@ async function show(
       ...columns('load', percent),
       ...columns('storage', middle),
     ],
-  });
-  await chart(`write-${id}`, {
-    ...{ title: `${title}, MB/s`, xTitle: 'at a time', yTitle: 'MB/s' },
-    labels: concurrencies.map(String),
-    series: steps.map(([step, name]) => ({
-      name,
-      values: concurrencies.map((c) => `write.${id}.c${c}.${step}.MBps`),
-    })),
   });
 }

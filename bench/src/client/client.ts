@@ -1,21 +1,49 @@
-import { type Benchmark, type BenchmarkContext, remarkOn } from '../harness/benchmark.js';
-import type { Child } from '../harness/child.js';
+import { type Benchmark, type BenchmarkContext, plans, remarkOn } from '../harness/benchmark.js';
+import { withCpuOf } from '../harness/child.js';
+import { Closing } from '../harness/closing.js';
 import { atLeast, atMost, leastOf } from '../harness/goals.js';
 import { inTurn } from '../harness/load.js';
-import { middle, percent } from '../harness/markdown.js';
+import { count, middle, percent } from '../harness/markdown.js';
 import { Nodes } from '../harness/nodes.js';
-import type { ClientHandlers, TransferResult } from './client-process.js';
-import { measureMemory } from './memory.js';
+import { type Running, start } from '../harness/processes.js';
+import { trackersOf } from '../servers/kinds.js';
 import { measurePieces } from './pieces.js';
-import { GOAL_CONNECTIONS, PLANS, type Plan, SEED, SIZES } from './plan.js';
-import { startClient } from './start-client.js';
+import type { Transfer } from './storing-process.js';
+import type { TargetOptions } from './targets.js';
 
 /**
  * Our FastDFS client against npm `fdfs`: small uploads and downloads over 1, 16 and
  * 64 connections, uploads written as the C client does, and whether the memory stays flat.
  */
 
+const FULL = {
+  ...{ runs: 5, warmUpSeconds: 0.35, memoryRuns: 3 },
+  /** Length of one measurement. */
+  ...{ uploadSeconds: 1, downloadSeconds: 0.7 },
+  /** Uploads, downloads and deletes together. */
+  memoryOperations: 100_000,
+  /** Uploads one at a time, in each way of writing them. */
+  piecesUploads: 400,
+};
+const PLANS = plans(
+  FULL,
+  {
+    ...{ runs: 3, uploadSeconds: 0.2, downloadSeconds: 0.15, warmUpSeconds: 0.1 },
+    ...{ memoryRuns: 1, memoryOperations: 10_000, piecesUploads: 200 },
+  },
+  {
+    ...{ runs: 1, uploadSeconds: 0.03, downloadSeconds: 0.03, warmUpSeconds: 0.03 },
+    ...{ memoryRuns: 1, memoryOperations: 600, piecesUploads: 5 },
+  },
+);
+type Plan = typeof FULL;
+
+const SEED = 30;
+const FILES_PER_SIZE = 256;
 const CONNECTIONS = [1, 16, 64] as const;
+/** The goal is about this many connections; the memory is measured with as many. */
+const GOAL_CONNECTIONS = 16;
+const SIZES = { '1KB': 1_000, '20KB': 20_000 } as const;
 type SizeName = keyof typeof SIZES;
 const SIZE_NAMES = Object.keys(SIZES) as SizeName[];
 const CLIENTS = ['stevedore', 'fdfs'] as const;
@@ -29,9 +57,6 @@ const SERVER_TITLES = {
   cluster: 'Named cluster',
 } as const;
 type ServerName = keyof typeof SERVER_TITLES;
-const UPLOAD_TIMES = 3;
-const MEMORY_TIMES = 1.1;
-const PIECES_TIMES = 1.2;
 
 function id(direction: Direction, server: ServerName, size: SizeName, connections: number): string {
   return `${direction}.${server}.${size}.c${connections}`;
@@ -40,7 +65,8 @@ function id(direction: Direction, server: ServerName, size: SizeName, connection
 export const client: Benchmark = {
   durability: 'sync on disk; none in the cluster without syncs',
   packages: ['fdfs'],
-  introduce({ trackers, scale }) {
+  introduce({ servers, scale }) {
+    const trackers = trackersOf('fastdfs', servers);
     const { runs, uploadSeconds, downloadSeconds } = PLANS[scale];
     return [
       `${runs} runs${remarkOn(scale)} with new processes in each, clients in turns, every measurement ${uploadSeconds} s of uploads and ${downloadSeconds} s of downloads of what was uploaded; every byte that comes back is compared. KB and MB are 10^3 and 10^6 bytes.`,
@@ -49,7 +75,7 @@ export const client: Benchmark = {
       'Measured against our storage as it is, which syncs every upload before it answers, and against one that syncs nothing: there the goal is judged.',
       trackers
         ? `And against the cluster of ${trackers.join(', ')}; files put there are deleted again.`
-        : 'No other cluster is measured: `--trackers HOST:PORT` names one.',
+        : 'No other cluster is measured: `--server fastdfs=HOST:PORT` names one.',
     ].join('\n');
   },
   parts: (scale) => ({
@@ -57,8 +83,8 @@ export const client: Benchmark = {
       goals: [
         atLeast(
           `upload.c${GOAL_CONNECTIONS}.vs-fdfs`,
-          `uploads at ${GOAL_CONNECTIONS} connections: at least ${UPLOAD_TIMES} x fdfs, against the cluster without syncs (the least of the sizes)`,
-          UPLOAD_TIMES,
+          `uploads at ${GOAL_CONNECTIONS} connections: at least {} x fdfs, against the cluster without syncs (the least of the sizes)`,
+          3,
           leastOf(
             SIZE_NAMES.map((size) => `${id('upload', 'memory', size, GOAL_CONNECTIONS)}.vs-fdfs`),
           ),
@@ -70,8 +96,8 @@ export const client: Benchmark = {
       goals: [
         atMost(
           'upload.c1.apart-times-ours',
-          `an upload of 20 KB written as the C client does, one at a time: at most ${PIECES_TIMES} x ours`,
-          PIECES_TIMES,
+          'an upload of 20 KB written as the C client does, one at a time: at most {} x ours',
+          1.2,
         ),
       ],
       run: (context) => measurePieces(context, PLANS[scale]),
@@ -80,8 +106,8 @@ export const client: Benchmark = {
       goals: [
         atMost(
           'memory.growth',
-          `heap after the last operation: at most ${MEMORY_TIMES} x that after a tenth of them`,
-          MEMORY_TIMES,
+          'heap after the last operation: at most {} x that after a tenth of them',
+          1.1,
         ),
       ],
       run: (context) => measureMemory(context, PLANS[scale]),
@@ -89,145 +115,132 @@ export const client: Benchmark = {
   }),
 };
 
-function serversOf({ trackers }: BenchmarkContext): readonly ServerName[] {
-  return trackers ? ['memory', 'storage', 'cluster'] : ['memory', 'storage'];
+function serversOf({ servers }: BenchmarkContext): readonly ServerName[] {
+  return trackersOf('fastdfs', servers) ? ['memory', 'storage', 'cluster'] : ['memory', 'storage'];
 }
 
-interface Server {
-  readonly name: ServerName;
-  readonly trackers: readonly string[];
-  /** Undefined for a cluster that was named: its processes are not ours. */
-  readonly nodes: Nodes | undefined;
-}
-
-async function startServer(context: BenchmarkContext, name: ServerName): Promise<Server> {
-  if (name === 'cluster') return { name, trackers: context.trackers ?? [], nodes: undefined };
-  const nodes = new Nodes();
-  try {
-    const trackers =
-      name === 'memory'
-        ? await nodes.call('testCluster')
-        : [await nodes.cluster(context.workspace.fresh('node'))];
-    return { name, trackers, nodes };
-  } catch (error) {
-    await nodes[Symbol.asyncDispose]();
-    throw error;
+/** Nodes: undefined for a cluster that was named, whose processes are not ours. */
+async function startServer(context: BenchmarkContext, name: ServerName, closing: Closing) {
+  if (name === 'cluster') {
+    return { name, trackers: trackersOf('fastdfs', context.servers) ?? [], nodes: undefined };
   }
+  const nodes = closing.use(new Nodes());
+  const trackers =
+    name === 'memory'
+      ? await nodes.call('testCluster')
+      : [await nodes.cluster(context.workspace.fresh('node'))];
+  return { name, trackers, nodes };
+}
+type Server = Awaited<ReturnType<typeof startServer>>;
+
+type ClientChild = Running<'client/storing'>;
+
+async function openClient(child: ClientChild, size: SizeName, options: TargetOptions) {
+  const [minBytes, maxBytes] = [SIZES[size], SIZES[size]];
+  const totalBytes = FILES_PER_SIZE * minBytes;
+  await child.call('prepare', { seed: SEED, minBytes, maxBytes, totalBytes });
+  await child.call('open', options);
+}
+
+async function closeClient(child: ClientChild): Promise<void> {
+  await child.call('removeAll');
+  await child.call('close');
 }
 
 /** What a call of each direction costs without a client, in seconds. */
-type LoadCosts = ReadonlyMap<SizeName, Readonly<Record<Direction, number>>>;
+type LoadCosts = Readonly<Record<SizeName, Readonly<Record<Direction, number>>>>;
 const COST_SECONDS = 0.2;
 
-async function measureTransfers(context: BenchmarkContext, plan: Plan): Promise<void> {
-  const costs = await measureLoadCosts(context);
-  const failures = new Map<ClientName, { count: number; first: string | undefined }>();
-  for (let run = 1; run <= plan.runs; run += 1) {
-    const servers: Server[] = [];
-    const children = new Map<ClientName, Child<ClientHandlers>>();
-    const order = inTurn(run + 1, CLIENTS);
-    try {
-      for (const name of serversOf(context)) servers.push(await startServer(context, name));
-      for (const name of order) children.set(name, await startClient());
-      for (const [name, child] of children) {
-        for (const { trackers } of servers) {
-          const load = { concurrency: GOAL_CONNECTIONS, seconds: plan.warmUpSeconds };
-          await child.call('open', { client: name, trackers, connections: GOAL_CONNECTIONS });
-          await child.call('upload', { ...load, size: SIZES['1KB'] });
-          await child.call('download', { ...load, seed: 0 });
-          await child.call('close');
-        }
-      }
-      for (const connections of CONNECTIONS) {
-        context.progress(`run ${run} of ${plan.runs}, ${connections} connections`);
-        for (const size of SIZE_NAMES) {
-          for (const server of servers) {
-            for (const [name, child] of children) {
-              const point = { name, child, server, size, connections, cost: costs.get(size)! };
-              for (const result of await measureOne(context, plan, point)) {
-                const { count = 0, first } = failures.get(name) ?? {};
-                const { errors, firstError } = result;
-                failures.set(name, { count: count + errors, first: first ?? firstError });
-              }
-            }
-          }
-          addRatios(context, size, connections);
-        }
-      }
-    } finally {
-      for (const child of children.values()) await child[Symbol.asyncDispose]();
-      for (const { nodes } of servers) await nodes?.[Symbol.asyncDispose]();
-    }
-  }
-  await showTransfers(context);
-  for (const [name, { count, first }] of failures) {
-    context.print(`${name}: ${count} calls failed${first ? `; the first: ${first}` : '.'}`);
-  }
-}
-
 async function measureLoadCosts({ figures }: BenchmarkContext): Promise<LoadCosts> {
-  await using child = await startClient();
-  const costs = new Map<SizeName, Record<Direction, number>>();
+  await using child = start('client/storing');
+  const costs: Partial<Record<SizeName, LoadCosts[SizeName]>> = {};
   for (const size of SIZE_NAMES) {
-    const options = { trackers: [], connections: GOAL_CONNECTIONS };
-    await child.call('open', { client: 'nothing', ...options });
-    const load = { seconds: COST_SECONDS, concurrency: GOAL_CONNECTIONS };
-    const upload = await child.call('upload', { ...load, size: SIZES[size] });
-    const download = await child.call('download', { ...load, seed: 0 });
-    await child.call('close');
-    const cost = {
-      upload: upload.cpuSeconds / upload.operations,
-      download: download.cpuSeconds / download.operations,
-    };
-    for (const direction of DIRECTIONS) {
-      figures.add(`load.${direction}.${size}`, 'µs of CPU', cost[direction] * 1e6);
-    }
-    costs.set(size, cost);
+    const options = { client: 'nothing', trackers: [], connections: GOAL_CONNECTIONS } as const;
+    await openClient(child, size, options);
+    const load = { maxSeconds: COST_SECONDS, concurrency: GOAL_CONNECTIONS };
+    const perCall = ({ cpuSeconds, operations }: Transfer) => cpuSeconds / operations;
+    const upload = perCall(await child.call('upload', load));
+    const download = perCall(await child.call('fetch', load, 0));
+    await closeClient(child);
+    costs[size] = { upload, download };
+    figures.add(`load.upload.${size}`, 'µs of CPU', upload * 1e6);
+    figures.add(`load.download.${size}`, 'µs of CPU', download * 1e6);
   }
-  return costs;
+  return costs as LoadCosts;
 }
 
-interface Point {
-  readonly name: ClientName;
-  readonly child: Child<ClientHandlers>;
-  readonly server: Server;
-  readonly size: SizeName;
-  readonly connections: number;
-  readonly cost: Readonly<Record<Direction, number>>;
-}
-
-async function measureOne(
-  { figures }: BenchmarkContext,
-  plan: Plan,
-  { name, child, server, size, connections, cost }: Point,
-): Promise<readonly TransferResult[]> {
-  const measure = async (direction: Direction, run: () => Promise<TransferResult>) => {
-    const before = await server.nodes?.cpuSeconds();
-    const result = await run();
-    const after = await server.nodes?.cpuSeconds();
-    const { operations, bytes, seconds, cpuSeconds, errors } = result;
-    const serverCpu = before === undefined || after === undefined ? undefined : after - before;
-    figures.addAll(`${id(direction, server.name, size, connections)}.${name}`, {
-      operations: [operations / seconds, 'operations/s'],
-      MBps: [bytes / 1e6 / seconds, 'MB/s'],
-      errors: [errors, 'calls'],
-      cpu: [cpuSeconds / seconds, 'cores'],
-      'cpu-per-operation': [(cpuSeconds / operations) * 1e6, 'µs'],
-      'load-share': [(cost[direction] * operations) / cpuSeconds, 'share'],
-      'server-cpu': [serverCpu && serverCpu / seconds, 'cores'],
-    });
-    return result;
+async function measureTransfers(context: BenchmarkContext, plan: Plan): Promise<void> {
+  const { figures } = context;
+  const costs = await measureLoadCosts(context);
+  const failures = { stevedore: [] as string[], fdfs: [] as string[] };
+  const measure = async (
+    name: ClientName,
+    child: ClientChild,
+    { name: serverName, trackers, nodes }: Server,
+    size: SizeName,
+    connections: number,
+  ) => {
+    const one = async (direction: Direction, run: () => Promise<Transfer>) => {
+      const [result, serverCpu] = await withCpuOf(nodes, run);
+      const { operations, bytes, seconds, cpuSeconds, errors, firstError = '' } = result;
+      for (let error = 0; error < errors; error += 1) failures[name].push(firstError);
+      figures.addAll(`${id(direction, serverName, size, connections)}.${name}`, {
+        operations: [operations / seconds, 'operations/s'],
+        MBps: [bytes / 1e6 / seconds, 'MB/s'],
+        errors: [errors, 'calls'],
+        cpu: [cpuSeconds / seconds, 'cores'],
+        'cpu-per-operation': [(cpuSeconds / operations) * 1e6, 'µs'],
+        'load-share': [(costs[size][direction] * operations) / cpuSeconds, 'share'],
+        'server-cpu': [serverCpu && serverCpu / seconds, 'cores'],
+      });
+    };
+    await openClient(child, size, { client: name, trackers, connections });
+    const upload = { concurrency: connections, maxSeconds: plan.uploadSeconds };
+    const download = { concurrency: connections, maxSeconds: plan.downloadSeconds };
+    try {
+      // A pool lives long: that it fills is no part of a measurement. So for both clients.
+      await child.call('upload', { concurrency: connections, operations: connections });
+      await one('upload', () => child.call('upload', upload));
+      await one('download', () => child.call('fetch', download, SEED + connections));
+    } finally {
+      await closeClient(child);
+    }
   };
-  await child.call('open', { client: name, trackers: server.trackers, connections });
-  const load = { concurrency: connections };
-  const uploads = await measure('upload', () =>
-    child.call('upload', { ...load, size: SIZES[size], seconds: plan.uploadSeconds }),
-  );
-  const downloads = await measure('download', () =>
-    child.call('download', { ...load, seed: SEED + connections, seconds: plan.downloadSeconds }),
-  );
-  await child.call('close');
-  return [uploads, downloads];
+  await context.runs('transfers', plan.runs, async (run) => {
+    await using closing = new Closing();
+    const servers: Server[] = [];
+    for (const name of serversOf(context)) servers.push(await startServer(context, name, closing));
+    const clients = inTurn(run, CLIENTS).map((name) => ({
+      name,
+      child: closing.use(start('client/storing')),
+    }));
+    for (const { name, child } of clients) {
+      for (const { trackers } of servers) {
+        const load = { concurrency: GOAL_CONNECTIONS, maxSeconds: plan.warmUpSeconds };
+        const options = { client: name, trackers, connections: GOAL_CONNECTIONS };
+        await openClient(child, '1KB', options);
+        await child.call('upload', load);
+        await child.call('fetch', load, 0);
+        await closeClient(child);
+      }
+    }
+    for (const connections of CONNECTIONS) {
+      context.progress(`${connections} connections`);
+      for (const size of SIZE_NAMES) {
+        for (const server of servers) {
+          for (const { name, child } of clients) {
+            await measure(name, child, server, size, connections);
+          }
+        }
+        addRatios(context, size, connections);
+      }
+    }
+  });
+  showTransfers(context);
+  for (const [name, all] of Object.entries(failures)) {
+    const [first] = all;
+    context.print(`${name}: ${all.length} calls failed${first ? `; the first: ${first}` : '.'}`);
+  }
 }
 
 /** Of this run: what slows the machine for a while slows both. */
@@ -237,14 +250,13 @@ function addRatios(context: BenchmarkContext, size: SizeName, connections: numbe
     const of = (server: ServerName) => id(direction, server, size, connections);
     const ours = (server: ServerName) => `${of(server)}.stevedore.operations`;
     for (const server of serversOf(context)) {
-      const fdfs = `${of(server)}.fdfs.operations`;
-      figures.addRatio(`${of(server)}.vs-fdfs`, ours(server), fdfs);
+      figures.addRatio(`${of(server)}.vs-fdfs`, ours(server), `${of(server)}.fdfs.operations`);
     }
     figures.addRatio(`${of('storage')}.vs-cluster`, ours('storage'), ours('cluster'));
   }
 }
 
-async function showTransfers(context: BenchmarkContext): Promise<void> {
+function showTransfers(context: BenchmarkContext): void {
   const { print, table, chart } = context;
   for (const direction of DIRECTIONS) {
     print(`## ${direction === 'upload' ? 'Uploads' : 'Downloads'}`);
@@ -271,7 +283,7 @@ async function showTransfers(context: BenchmarkContext): Promise<void> {
         ],
       });
     }
-    await chart(direction, {
+    chart(direction, {
       title: `${direction}s of 1 KB a second`,
       ...{ xTitle: 'connections', yTitle: `${direction}s/s`, labels: CONNECTIONS.map(String) },
       series: serversOf(context).flatMap((server) =>
@@ -282,4 +294,46 @@ async function showTransfers(context: BenchmarkContext): Promise<void> {
       ),
     });
   }
+}
+
+const MEMORY_PERCENTS = [10, 50, 100] as const;
+/** A file is uploaded, downloaded and deleted. */
+const OPERATIONS_PER_CYCLE = 3;
+
+/** Whether our client's memory stays flat: what it holds at 10, 50 and 100 % of many operations. */
+async function measureMemory(context: BenchmarkContext, plan: Plan): Promise<void> {
+  const { figures, runs, print, table } = context;
+  await runs('memory', plan.memoryRuns, async () => {
+    await using nodes = new Nodes();
+    const trackers = await nodes.call('testCluster');
+    await using child = start('client/storing', { nodeOptions: ['--expose-gc'] });
+    const options = { client: 'stevedore', trackers, connections: GOAL_CONNECTIONS } as const;
+    await openClient(child, '1KB', options);
+    const all = Math.ceil(plan.memoryOperations / OPERATIONS_PER_CYCLE);
+    let done = 0;
+    for (const share of MEMORY_PERCENTS) {
+      const cycles = Math.ceil((all * share) / 100) - done;
+      await child.call('cycle', cycles, GOAL_CONNECTIONS);
+      done += cycles;
+      const { heapUsed, rss, external } = await child.call('memory');
+      figures.addAll(`memory.p${share}`, {
+        heap: [heapUsed / 1e6, 'MB'],
+        rss: [rss / 1e6, 'MB'],
+        external: [external / 1e6, 'MB'],
+      });
+    }
+    figures.addRatio('memory.growth', 'memory.p100.heap', 'memory.p10.heap');
+  });
+  print(
+    `## Memory\n\nStevedore's client, ${count(plan.memoryOperations)} uploads, downloads and deletes of 1 KB over ${GOAL_CONNECTIONS} connections in one process; MB after a forced collection (outside the heap are the bytes that are uploaded, too):`,
+  );
+  table('memory', {
+    head: 'Operations done',
+    rows: MEMORY_PERCENTS.map((share) => [`${share} %`, `memory.p${share}`]),
+    columns: [
+      ['heap', 'heap'],
+      ['outside the heap', 'external'],
+      ['resident', 'rss'],
+    ],
+  });
 }

@@ -1,6 +1,7 @@
 import { connect, type Socket } from 'node:net';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { decodeHeader, HEADER_BYTES, OPEN_BODY_BYTES } from '@stevedore/protocol';
+import { Arrived } from './arrived.js';
 import { type Received, replyFrame, ScriptedServer } from './scripted-server.js';
 
 /**
@@ -106,16 +107,14 @@ export class FaultyServer {
 class Link {
   hasEnded = false;
   readonly #socket: Socket;
-  #chunks: Buffer[] = [];
-  #arrived = 0;
+  readonly #arrived = new Arrived();
   #wake = (): void => {};
 
   constructor(host: string, port: number, client: Socket) {
     this.#socket = connect(port, host);
     this.#socket.setNoDelay(true);
     this.#socket.on('data', (bytes: Buffer) => {
-      this.#chunks.push(bytes);
-      this.#arrived += bytes.length;
+      this.#arrived.push(bytes);
       this.#wake();
     });
     this.#socket.on('error', () => {});
@@ -130,34 +129,23 @@ class Link {
   async ask(frame: Buffer): Promise<Buffer | undefined> {
     this.#socket.write(frame);
     await this.#until(HEADER_BYTES);
-    if (this.#arrived < HEADER_BYTES) return undefined;
-    const { bodyBytes } = decodeHeader(this.#joined(), true);
-    const end = HEADER_BYTES + bodyBytes;
-    await this.#until(end);
-    if (this.#arrived < end && bodyBytes !== OPEN_BODY_BYTES) return undefined;
-    const bytes = this.#joined();
-    this.#chunks = [bytes.subarray(end)];
-    this.#arrived = Math.max(0, this.#arrived - end);
-    return bytes.subarray(0, end);
+    const header = this.#arrived.peek(HEADER_BYTES);
+    if (!header) return undefined;
+    const { bodyBytes } = decodeHeader(header, true);
+    await this.#until(HEADER_BYTES + bodyBytes);
+    const isOpen = bodyBytes === OPEN_BODY_BYTES;
+    return this.#arrived.take(isOpen ? this.#arrived.length : HEADER_BYTES + bodyBytes);
   }
 
   /** Until so many bytes have come, or no more will. */
   async #until(bytes: number): Promise<void> {
-    while (this.#arrived < bytes && !this.hasEnded) {
+    while (this.#arrived.length < bytes && !this.hasEnded) {
       await new Promise<void>((resolve) => {
         this.#wake = resolve;
       });
     }
   }
-
-  #joined(): Buffer {
-    const bytes = Buffer.concat(this.#chunks);
-    this.#chunks = [bytes];
-    return bytes;
-  }
 }
-
-/** Ways in which a server can misbehave. */
 
 /** Answers a request; `good` is the correct reply. */
 export type Answer = (received: Received, good: Buffer) => void;
@@ -170,81 +158,50 @@ export interface Misbehaviour {
   readonly codes: readonly string[];
 }
 
+function wrong(name: string, codes: readonly string[], answer: Answer): Misbehaviour {
+  return { name, codes, answer };
+}
+
 const LOST = ['connection_lost'];
 const BAD = ['bad_reply'];
+const LATE = ['timeout'];
 
-export const stall: Misbehaviour = { name: 'says nothing', answer() {}, codes: ['timeout'] };
+export const stall = wrong('says nothing', LATE, () => {});
 
-export const reset: Misbehaviour = {
-  name: 'resets the connection',
-  answer: ({ socket }) => void socket.resetAndDestroy(),
-  codes: LOST,
-};
+export const reset = wrong('resets the connection', LOST, ({ socket }) => {
+  socket.resetAndDestroy();
+});
 
-export const fin: Misbehaviour = {
-  name: 'closes the connection',
-  answer: ({ socket }) => void socket.end(),
-  codes: LOST,
-};
+export const fin = wrong('closes the connection', LOST, ({ socket }) => void socket.end());
 
-export const shortReply: Misbehaviour = {
-  name: 'closes within the header',
-  answer: ({ socket }, good) => void socket.end(good.subarray(0, 7)),
-  codes: LOST,
-};
+export const shortReply = wrong('closes within the header', LOST, ({ socket }, good) => {
+  socket.end(good.subarray(0, 7));
+});
 
-export const longReply: Misbehaviour = {
-  name: 'sends more than it announced',
-  answer: ({ socket }, good) => void socket.write(Buffer.concat([good, Buffer.from('more')])),
-  codes: BAD,
-};
+export const longReply = wrong('sends more than it announced', BAD, ({ socket }, good) => {
+  socket.write(Buffer.concat([good, Buffer.from('more')]));
+});
 
-export const wrongCommand: Misbehaviour = {
-  name: 'has the wrong command byte',
-  answer: ({ socket }, good) => void socket.write(patched(good, 8, 101)),
-  codes: BAD,
-};
+export const wrongCommand = wrong('has the wrong command byte', BAD, patching(8, 101));
 
-export const garbage: Misbehaviour = {
-  name: 'sends text of another protocol',
-  answer: ({ socket }) => void socket.write('HTTP/1.1 400 Bad Request\r\n\r\n'),
-  codes: BAD,
-};
+export const garbage = wrong('sends text of another protocol', BAD, ({ socket }) => {
+  socket.write('HTTP/1.1 400 Bad Request\r\n\r\n');
+});
 
 /** Behaviours that fit every command. */
 export const MISBEHAVIOURS: readonly Misbehaviour[] = [
-  stall,
-  reset,
-  fin,
-  shortReply,
-  longReply,
-  wrongCommand,
-  garbage,
-  {
-    name: 'stalls within the header',
-    answer: ({ socket }, good) => void socket.write(good.subarray(0, 7)),
-    codes: ['timeout'],
-  },
-  {
-    name: 'announces a negative length',
-    answer: ({ socket }, good) => void socket.write(patched(good, 0, 0xff)),
-    codes: BAD,
-  },
-  {
-    name: 'announces an absurd length',
-    answer: ({ socket }, good) => void socket.write(patched(good, 0, 0x7f)),
-    codes: BAD,
-  },
-  {
-    name: 'announces a byte more than it sends, then closes',
-    answer: ({ socket }, good) => void socket.end(lengthened(good, 1)),
-    codes: ['connection_lost', 'bad_reply'],
-  },
-  {
-    name: 'announces a byte more than it sends, then stalls',
-    answer: ({ socket }, good) => void socket.write(lengthened(good, 1)),
-    codes: ['timeout', 'bad_reply'],
-  },
+  ...[stall, reset, fin, shortReply, longReply, wrongCommand, garbage],
+  wrong('stalls within the header', LATE, ({ socket }, good) => {
+    socket.write(good.subarray(0, 7));
+  }),
+  wrong('announces a negative length', BAD, patching(0, 0xff)),
+  wrong('announces an absurd length', BAD, patching(0, 0x7f)),
+  wrong('announces a byte more than it sends, then closes', [...LOST, ...BAD], (to, good) => {
+    to.socket.end(lengthened(good, 1));
+  }),
+  wrong('announces a byte more than it sends, then stalls', [...LATE, ...BAD], (to, good) => {
+    to.socket.write(lengthened(good, 1));
+  }),
 ];
 
 /** The correct reply in two pieces, cut at `at`, the second in a later turn. */
@@ -268,10 +225,13 @@ export const byteByByte: Answer = async ({ socket }, good) => {
   }
 };
 
-function patched(good: Buffer, at: number, value: number): Buffer {
-  const copy = Buffer.from(good);
-  copy[at] = value;
-  return copy;
+/** The correct reply, but for one byte. */
+function patching(at: number, value: number): Answer {
+  return ({ socket }, good) => {
+    const copy = Buffer.from(good);
+    copy[at] = value;
+    socket.write(copy);
+  };
 }
 
 function lengthened(good: Buffer, by: number): Buffer {

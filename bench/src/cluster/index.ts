@@ -15,4 +15,4 @@ export {
   wrongCommand,
 } from './faults.js';
 export { type FrameHandler, type Received, replyFrame, ScriptedServer } from './scripted-server.js';
-export { startTestCluster, TestCluster, type TestClusterOptions } from './test-cluster.js';
+export { startTestCluster, type TestCluster, type TestClusterOptions } from './test-cluster.js';

@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import { Arrived } from './arrived.js';
 
 /**
  * A TCP server that cuts what it receives into FastDFS requests, with its own simple framing, and
@@ -75,33 +76,34 @@ export class ScriptedServer {
 
   #serve(socket: Socket): void {
     const connection = ++this.accepted;
-    const cutter = new RequestCutter();
+    const arrived = new Arrived();
     let request = 0;
-    let taken = false;
+    let [isHeaded, isTaken] = [false, false];
     this.sockets.add(socket);
     socket.setNoDelay(true);
     socket.on('error', () => {});
     socket.on('close', () => this.sockets.delete(socket));
     socket.on('data', (bytes) => {
-      if (taken) return;
-      cutter.push(bytes);
+      if (isTaken) return;
+      arrived.push(bytes);
       for (;;) {
-        const header = cutter.header();
+        const header = arrived.peek(HEADER_BYTES);
         if (!header) return;
+        const bodyBytes = Number(header.readBigInt64BE(0));
         // As real servers do.
-        if (header.fields.bodyBytes < 0) {
+        if (bodyBytes < 0) {
           socket.destroy();
           return;
         }
-        const common = { ...header.fields, socket, connection, request: request + 1 };
-        if (header.isNew && this.#handler.onHeader?.(common)) {
-          taken = true;
-          return;
-        }
-        const frame = cutter.take(HEADER_BYTES + common.bodyBytes);
+        const fields = { command: header[8]!, flags: header[9]!, bodyBytes };
+        const common = { ...fields, socket, connection, request: request + 1 };
+        isTaken = !isHeaded && (this.#handler.onHeader?.(common) ?? false);
+        if (isTaken) return;
+        const frame = arrived.take(HEADER_BYTES + bodyBytes);
+        isHeaded = frame === undefined;
         if (!frame) return;
-        request++;
-        if (cutter.waiting > 0) this.pipelined++;
+        request += 1;
+        if (arrived.length > 0) this.pipelined += 1;
         this.#handler.onRequest({ ...common, frame, body: frame.subarray(HEADER_BYTES) });
       }
     });
@@ -109,44 +111,6 @@ export class ScriptedServer {
 }
 
 const HEADER_BYTES = 10;
-
-/** Bytes that have come and were not taken, joined only when enough are there. */
-class RequestCutter {
-  waiting = 0;
-  #chunks: Buffer[] = [];
-  #headed = false;
-
-  push(bytes: Buffer): void {
-    this.#chunks.push(bytes);
-    this.waiting += bytes.length;
-  }
-
-  /** The header in front, and whether it is seen for the first time. */
-  header() {
-    if (this.waiting < HEADER_BYTES) return undefined;
-    if (this.#chunks[0]!.length < HEADER_BYTES) this.#join();
-    const front = this.#chunks[0]!;
-    const isNew = !this.#headed;
-    this.#headed = true;
-    const bodyBytes = Number(front.readBigInt64BE(0));
-    return { isNew, fields: { command: front[8]!, flags: front[9]!, bodyBytes } };
-  }
-
-  take(count: number): Buffer | undefined {
-    if (this.waiting < count) return undefined;
-    const joined = this.#join();
-    this.waiting -= count;
-    this.#headed = false;
-    this.#chunks = this.waiting === 0 ? [] : [joined.subarray(count)];
-    return joined.subarray(0, count);
-  }
-
-  #join(): Buffer {
-    const joined = this.#chunks.length === 1 ? this.#chunks[0]! : Buffer.concat(this.#chunks);
-    this.#chunks = [joined];
-    return joined;
-  }
-}
 
 /** Builds a reply frame by hand. */
 export function replyFrame(status: number, body: Buffer = Buffer.alloc(0), command = 100): Buffer {

@@ -46,61 +46,9 @@ const unsynced = {
   syncDirectory: async () => {},
 };
 
-export class TestCluster implements AsyncDisposable {
-  readonly tracker: FaultyServer;
-  readonly storages: readonly FaultyServer[];
-  readonly #directory: string;
-  readonly #daemons: readonly { close(): Promise<void> | void }[];
+export type TestCluster = Awaited<ReturnType<typeof startTestCluster>>;
 
-  constructor(
-    tracker: FaultyServer,
-    storages: readonly FaultyServer[],
-    directory: string,
-    daemons: readonly { close(): Promise<void> | void }[],
-  ) {
-    this.tracker = tracker;
-    this.storages = storages;
-    this.#directory = directory;
-    this.#daemons = daemons;
-  }
-
-  /** For the option `trackers` of a client. */
-  get trackers(): readonly string[] {
-    return [this.tracker.address];
-  }
-
-  /** Connections that are open now, to tracker and storages. */
-  get connections(): number {
-    return this.#servers.reduce((sum, server) => sum + server.connections, 0);
-  }
-
-  /** The last parts of the names of all stored files. */
-  async names(): Promise<string[]> {
-    const names = await readdir(joinPath(this.#directory, 'shared', '00'));
-    return names.filter((name) => !name.endsWith('-m'));
-  }
-
-  /** Makes every server behave again. */
-  behave(): void {
-    for (const server of this.#servers) server.behave();
-  }
-
-  async close(): Promise<void> {
-    await Promise.all(this.#servers.map((server) => server.close()));
-    for (const daemon of this.#daemons) await daemon.close();
-    await rm(this.#directory, { recursive: true, force: true });
-  }
-
-  [Symbol.asyncDispose](): Promise<void> {
-    return this.close();
-  }
-
-  get #servers(): FaultyServer[] {
-    return [this.tracker, ...this.storages];
-  }
-}
-
-export async function startTestCluster(options: TestClusterOptions = {}): Promise<TestCluster> {
+export async function startTestCluster(options: TestClusterOptions = {}) {
   const { storages: count = 1, group = 'group1', host = '127.0.0.1' } = options;
   const addressWidth = options.addressWidth ?? (isIPv6(host) ? 'wide' : 'narrow');
   if (!Number.isInteger(count) || count < 1 || count > MAX_STORAGES) {
@@ -109,8 +57,13 @@ export async function startTestCluster(options: TestClusterOptions = {}): Promis
   if (!isGroupName(group)) throw new RangeError(`group "${group}"`);
   const directory = await mkdtemp(joinPath(tmpdir(), 'stevedore-cluster-'));
   const closing: { close(): Promise<void> | void }[] = [];
+  const close = async (): Promise<void> => {
+    for (const each of closing.splice(0)) await each.close();
+    await rm(directory, { recursive: true, force: true });
+  };
   try {
-    await mkdir(joinPath(directory, 'shared', '00'), { recursive: true });
+    const shared = joinPath(directory, 'shared', '00');
+    await mkdir(shared, { recursive: true });
     const storages: FaultyServer[] = [];
     for (let index = 0; index < count; index++) {
       const daemon = await storageOf(directory, group, index);
@@ -124,26 +77,44 @@ export async function startTestCluster(options: TestClusterOptions = {}): Promis
       const id = String(FIRST_STORAGE_ID + index);
       return { id, address, port, host: address.slice(0, -String(port).length - 1) };
     });
-    const storageIds = members.map(({ id, address }) => `${id} ${group} ${address}`);
-    const tracker = await startTracker({
-      ...{ host, port: 0, addressWidth, storageIds, reservedSpaceMegabytes: 0 },
+    const daemon = await startTracker({
+      ...{ host, port: 0, addressWidth, reservedSpaceMegabytes: 0 },
+      storageIds: members.map(({ id, address }) => `${id} ${group} ${address}`),
       checkActiveIntervalMs: 86_400_000,
     });
-    closing.unshift(tracker);
+    closing.unshift(daemon);
     for (const { id, port, host: at } of members) {
       const peer = await Peer.open({
-        ...{ address: addressOf(tracker), localAddress: at.replace(/[[\]]/g, '') },
+        ...{ address: addressOf(daemon), localAddress: at.replace(/[[\]]/g, '') },
         timeoutMs: LONGEST_MS,
       });
       closing.unshift(peer);
       const ids = members.map((each) => each.id);
-      await report(peer, group, port, id, ids);
+      await report(peer, { group, port, storageId: id }, ids);
     }
-    const proxy = await FaultyServer.before(tracker, host, 0);
-    return new TestCluster(proxy, storages, directory, closing);
+    const tracker = await FaultyServer.before(daemon, host, 0);
+    closing.unshift(tracker);
+    const servers = [tracker, ...storages];
+    return {
+      tracker,
+      storages: storages as readonly FaultyServer[],
+      /** For the option `trackers` of a client. */
+      trackers: [tracker.address] as readonly string[],
+      /** Connections that are open now, to tracker and storages. */
+      get connections(): number {
+        return servers.reduce((sum, server) => sum + server.connections, 0);
+      },
+      /** The last parts of the names of all stored files. */
+      async names(): Promise<string[]> {
+        return (await readdir(shared)).filter((name) => !name.endsWith('-m'));
+      },
+      /** Makes every server behave again. */
+      behave: () => servers.forEach((server) => void server.behave()),
+      close,
+      [Symbol.asyncDispose]: close,
+    };
   } catch (error) {
-    for (const each of closing) await each.close();
-    await rm(directory, { recursive: true, force: true });
+    await close();
     throw error;
   }
 }
@@ -161,26 +132,22 @@ async function storageOf(directory: string, group: string, index: number): Promi
 /** Reports a storage to the tracker as one that has the files of all. */
 async function report(
   tracker: Peer,
-  group: string,
-  port: number,
-  storageId: string,
+  { group, port, storageId }: { group: string; port: number; storageId: string },
   ids: readonly string[],
 ): Promise<void> {
   const now = Math.floor(Date.now() / 1000);
-  const trackerText = addressText(tracker.remoteAddress, port);
+  const trackers = [addressText(tracker.remoteAddress, port)];
   await tracker.ask(join, {
     ...{ group, port, storageId, initial: false, status: StorageStatus.online },
     ...{ storePathCount: 1, subdirectoriesPerPath: 1, uploadPriority: 10 },
     ...{ joinedAtSeconds: now, startedAtSeconds: now, version: PROTOCOL_VERSION },
-    ...{ trackers: [trackerText], trackerAddress: tracker.remoteAddress },
+    ...{ trackers, trackerAddress: tracker.remoteAddress },
   });
   await tracker.ask(reportDiskUsage, [{ totalMegabytes: MEGABYTES, freeMegabytes: MEGABYTES }]);
   const others = ids.filter((id) => id !== storageId);
   if (others.length === 0) return;
-  await tracker.ask(
-    syncReport,
-    others.map((sourceId) => ({ sourceId, seconds: LATEST_SECONDS })),
-  );
+  const reports = others.map((sourceId) => ({ sourceId, seconds: LATEST_SECONDS }));
+  await tracker.ask(syncReport, reports);
 }
 
 function addressOf({ host, port }: Tracker) {

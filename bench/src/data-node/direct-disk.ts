@@ -19,23 +19,15 @@ const DIRECT = fs.constants.O_DIRECT ?? 0;
 
 const open = promisify(fs.open);
 const close = promisify(fs.close);
-
-export interface CountedReads {
-  reads: number;
-  bytes: number;
-}
+const read = promisify(fs.read);
 
 export class DirectDisk {
-  readonly counts: CountedReads = { reads: 0, bytes: 0 };
-  readonly disk: Disk;
-  #slotsMade = false;
-  readonly #free: Buffer[] = [];
-  readonly #waiting: ((slot: Buffer) => void)[] = [];
+  readonly counts = { reads: 0, bytes: 0 };
+  readonly disk: Disk = { ...localDisk, openToRead: (path) => this.#open(path) };
   isDirect = DIRECT !== 0;
-
-  constructor() {
-    this.disk = { ...localDisk, openToRead: (path) => this.#open(path) };
-  }
+  /** Undefined: none is made yet. */
+  #free: Buffer[] | undefined;
+  readonly #waiting: ((slot: Buffer) => void)[] = [];
 
   async #open(path: string): Promise<DiskFile> {
     const file = await localDisk.openToRead(path);
@@ -60,70 +52,52 @@ export class DirectDisk {
     try {
       const fd = await open(path, fs.constants.O_RDONLY | DIRECT);
       // What is smaller than a block is of the storage's own: no file of the load.
-      if (fs.fstatSync(fd).size >= BLOCK_BYTES && this.#makeSlots(fd)) return fd;
+      if (fs.fstatSync(fd).size >= BLOCK_BYTES) {
+        this.#free ??= slotsFor(fd);
+        this.isDirect = this.#free.length > 0;
+        if (this.isDirect) return fd;
+      }
       await close(fd);
-      return undefined;
     } catch (error) {
       if (!hasCode(error, 'EINVAL')) throw error;
       this.isDirect = false;
-      return undefined;
     }
-  }
-
-  /** Nobody tells where memory is: the first place from which a direct read works is aligned. */
-  #makeSlots(fd: number): boolean {
-    if (this.#slotsMade) return true;
-    this.#slotsMade = true;
-    for (let slot = 0; slot < SLOTS; slot += 1) {
-      const memory = Buffer.allocUnsafeSlow(SLOT_BYTES + BLOCK_BYTES);
-      const at = alignedFrom(memory, fd);
-      if (at === -1) {
-        this.isDirect = false;
-        this.#slotsMade = false;
-        return false;
-      }
-      this.#free.push(memory.subarray(at, at + SLOT_BYTES));
-    }
-    return true;
-  }
-
-  #nextSlot(): Promise<Buffer> {
-    return new Promise((resolve) => this.#waiting.push(resolve));
+    return undefined;
   }
 
   async #readDirect(fd: number, target: Buffer, position: number): Promise<number> {
-    const slot = this.#free.pop() ?? (await this.#nextSlot());
+    const free = this.#free?.pop();
+    const slot = free ?? (await new Promise<Buffer>((resolve) => this.#waiting.push(resolve)));
     try {
       const from = position - (position % BLOCK_BYTES);
       const end = position + target.length;
       const bytes = Math.ceil((end - from) / BLOCK_BYTES) * BLOCK_BYTES;
-      const count = await read(fd, slot, bytes, from);
-      return slot.copy(target, 0, position - from, Math.min(count, end - from));
+      const { bytesRead } = await read(fd, slot, 0, bytes, from);
+      return slot.copy(target, 0, position - from, Math.min(bytesRead, end - from));
     } finally {
       const next = this.#waiting.shift();
       if (next) next(slot);
-      else this.#free.push(slot);
+      else this.#free?.push(slot);
     }
   }
 }
 
-function alignedFrom(memory: Buffer, fd: number): number {
-  for (let at = 0; at < BLOCK_BYTES; at += STEP_BYTES) {
-    try {
-      fs.readSync(fd, memory, at, BLOCK_BYTES, 0);
-      // Aligned to a sector at least; blocks begin at the next multiple from here.
-      return at;
-    } catch (error) {
-      if (!hasCode(error, 'EINVAL')) throw error;
+/** Nobody tells where memory is: the first place from which a direct read works is aligned. */
+function slotsFor(fd: number): Buffer[] {
+  const memories = Array.from({ length: SLOTS }, () =>
+    Buffer.allocUnsafeSlow(SLOT_BYTES + BLOCK_BYTES),
+  );
+  const slots = memories.map((memory) => {
+    for (let at = 0; at < BLOCK_BYTES; at += STEP_BYTES) {
+      try {
+        fs.readSync(fd, memory, at, BLOCK_BYTES, 0);
+        // Aligned to a sector at least; blocks begin at the next multiple from here.
+        return memory.subarray(at, at + SLOT_BYTES);
+      } catch (error) {
+        if (!hasCode(error, 'EINVAL')) throw error;
+      }
     }
-  }
-  return -1;
-}
-
-function read(fd: number, target: Buffer, bytes: number, position: number): Promise<number> {
-  return new Promise((resolve, reject) => {
-    fs.read(fd, target, 0, bytes, position, (error, count) =>
-      error ? reject(error) : resolve(count),
-    );
+    return undefined;
   });
+  return slots.every((slot) => slot !== undefined) ? slots : [];
 }

@@ -3,21 +3,25 @@ import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { startStorage } from '@stevedore/node';
 import {
-  encodeDirectoryEntry,
-  encodeEnd,
   encodeFields,
   encodeTail,
   type FileName,
   hexByte,
-  localHeaderBytes,
   makeSliceId,
   normalSizeField,
   parseFileName,
   type SliceEntry,
 } from '@stevedore/protocol';
+import type { FileRow } from '@stevedore/staging';
+import {
+  bytesInTrunk,
+  encodeDirectory,
+  planTrunk,
+  TRUNK_END_BYTES,
+} from '../../../packages/staging/dist/merge/trunk-plan.js';
 import { randomPool } from '../harness/file-set.js';
 import { SeededRandom } from '../harness/seeded-random.js';
-import { serve } from '../harness/serve.js';
+import { generatedKey } from '../staging/small-files.js';
 import { SEED, TRUNK_BYTES } from './plan.js';
 
 /**
@@ -43,7 +47,6 @@ const SLICE_BYTES = 20_000;
 const CREATED_AT_SECONDS = 1_750_000_000;
 /** Of the log, written at a time. */
 const LOG_LINES = 10_000;
-const KEY_CHARS = 22;
 /** Numbers the trunks, far behind the small files. */
 const FIRST_TRUNK = 42_000 * FILES_PER_DIRECTORY;
 const POOL_BYTES = 2 ** 20;
@@ -56,48 +59,39 @@ function someBytes(index: number, count: number): Buffer {
   return pool.subarray(at, at + count);
 }
 
-const handlers = {
-  /** `asked`: so many of the small files, and so many slices, are going to be read. */
-  async fill({
-    directory,
-    files,
-    trunks,
-    asked,
-  }: {
-    readonly directory: string;
-    readonly files: number;
-    readonly trunks: number;
-    readonly asked: number;
-  }): Promise<Filled> {
-    // Whatever a storage makes at its first start.
-    await (await startStorage({ port: 0, storePaths: [directory] })).close();
-    const data = join(directory, 'data');
-    for (let high = 0; high < 256; high += 1) mkdirSync(join(data, hexByte(high)));
-    const log = openSync(join(data, 'sync', 'binlog.000'), 'a');
-    let lines: string[] = [];
-    const flush = (): void => {
-      writeSync(log, lines.join(''));
-      lines = [];
-    };
-    /** Makes a file, and tells the log of it. */
-    const make = (index: number, name: string): number => {
-      if (index % FILES_PER_DIRECTORY === 0) {
-        mkdirSync(join(data, name.slice(4, 9)), { recursive: true });
-      }
-      lines.push(`${CREATED_AT_SECONDS} C ${name}\n`);
-      if (lines.length >= LOG_LINES) flush();
-      return openSync(join(data, name.slice(4)), 'wx');
-    };
-    const filled = {
-      files: writeFiles(make, files, asked),
-      slices: writeTrunks(make, trunks, Math.ceil(asked / trunks)),
-    };
-    flush();
-    closeSync(log);
-    return filled;
-  },
-};
+/** `asked`: so many of the small files, and so many slices, are going to be read. */
+export async function fill(
+  directory: string,
+  { files, trunks }: { readonly files: number; readonly trunks: number },
+  asked: number,
+): Promise<Filled> {
+  // Whatever a storage makes at its first start.
+  await (await startStorage({ port: 0, storePaths: [directory] })).close();
+  const data = join(directory, 'data');
+  for (let high = 0; high < 256; high += 1) mkdirSync(join(data, hexByte(high)));
+  const log = openSync(join(data, 'sync', 'binlog.000'), 'a');
+  let lines: string[] = [];
+  const flush = (): void => {
+    writeSync(log, lines.join(''));
+    lines = [];
+  };
+  const make: Make = (index, name) => {
+    if (index % FILES_PER_DIRECTORY === 0)
+      mkdirSync(join(data, name.slice(4, 9)), { recursive: true });
+    lines.push(`${CREATED_AT_SECONDS} C ${name}\n`);
+    if (lines.length >= LOG_LINES) flush();
+    return openSync(join(data, name.slice(4)), 'wx');
+  };
+  const filled = {
+    files: writeFiles(make, files, asked),
+    slices: writeTrunks(make, trunks, Math.ceil(asked / trunks)),
+  };
+  flush();
+  closeSync(log);
+  return filled;
+}
 
+/** Makes a file, and tells the log of it. */
 type Make = (index: number, name: string) => number;
 
 function writeFiles(make: Make, count: number, asked: number): Asked[] {
@@ -120,12 +114,12 @@ function writeFiles(make: Make, count: number, asked: number): Asked[] {
 
 /** Trunks of one and the same directory; of each a few slices have their bytes. */
 function writeTrunks(make: Make, count: number, perTrunk: number): Asked[] {
-  const { entries, end } = fullTrunk();
+  const { entries, end, size } = fullTrunk();
   const found: Asked[] = [];
   for (let index = 0; index < count; index += 1) {
-    const name = newName(FIRST_TRUNK + index, TRUNK_BYTES, index, 'merged');
+    const name = newName(FIRST_TRUNK + index, size, index, 'merged');
     const file = make(index, name);
-    writeSync(file, end, 0, end.length, TRUNK_BYTES - end.length);
+    writeSync(file, end, 0, end.length, size - end.length);
     const trunk = parseFileName(GROUP, name)!;
     for (let slice = 0; slice < perTrunk; slice += 1) {
       const at = random.below(entries.length);
@@ -139,34 +133,21 @@ function writeTrunks(make: Make, count: number, perTrunk: number): Asked[] {
   return found;
 }
 
-/** As many slices as fit, and the last bytes of a trunk that is full. */
-function fullTrunk(): { readonly entries: readonly SliceEntry[]; readonly end: Buffer } {
-  const comment = JSON.stringify({
-    ...{ name: 'photograph.jpg', type: 'image/jpeg' },
-    stagedAt: CREATED_AT_SECONDS * 1000,
+/** A trunk with as many slices as fit: its slices, its last bytes and its size. */
+function fullTrunk() {
+  const rowOf = (index: number): FileRow => ({
+    ...{ key: generatedKey(index), name: 'photograph.jpg', type: 'image/jpeg', group: undefined },
+    ...{ size: SLICE_BYTES, crc32: crc32(someBytes(index, SLICE_BYTES)), expiresAt: undefined },
+    ...{ stagedAt: CREATED_AT_SECONDS * 1000, was: [], trunk: undefined },
+    local: { at: 'container', segment: 1, position: 0 },
   });
-  const archiveComment = '{"stevedore":1,"taskId":"0123456789abcdef"}';
-  const nameBytes = KEY_CHARS + '.jpg'.length;
-  const headerBytes = localHeaderBytes(nameBytes);
-  const entryBytes = headerBytes + SLICE_BYTES + 46 + nameBytes + comment.length;
-  const count = Math.floor((TRUNK_BYTES - 22 - archiveComment.length) / entryBytes);
-  const entries: SliceEntry[] = [];
-  const directory: Buffer[] = [];
-  for (let index = 0; index < count; index += 1) {
-    const at = index * (headerBytes + SLICE_BYTES);
-    const member = {
-      name: `${String(index).padStart(KEY_CHARS, 'k')}.jpg`,
-      ...{ size: SLICE_BYTES, crc32: crc32(someBytes(index, SLICE_BYTES)), comment },
-      modifiedAt: new Date(CREATED_AT_SECONDS * 1000),
-    };
-    directory.push(encodeDirectoryEntry(member, at));
-    entries.push({ offset: at + headerBytes, size: SLICE_BYTES, crc32: member.crc32 });
-  }
-  const table = Buffer.concat(directory);
-  // What is left over lies between the last slice and the directory.
-  const offset = TRUNK_BYTES - table.length - 22 - archiveComment.length;
-  const end = Buffer.concat([table, encodeEnd(count, offset, table.length, archiveComment)]);
-  return { entries, end };
+  const length = Math.floor((TRUNK_BYTES - TRUNK_END_BYTES) / bytesInTrunk(rowOf(0)));
+  const rows = Array.from({ length }, (_, index) => rowOf(index));
+  const plan = planTrunk(Buffer.alloc(16), rows, 'merged');
+  const entries: SliceEntry[] = plan.members.map(({ offset, size }, index) => ({
+    ...{ offset, size, crc32: rows[index]!.crc32 },
+  }));
+  return { entries, end: Buffer.concat([...encodeDirectory(plan)]), size: plan.size };
 }
 
 /** `M00/3F/A2/…`; the index gives the directory, and makes the name its own. */
@@ -181,7 +162,3 @@ function newName(index: number, size: number, crc: number, extension: string): s
   const digits = String(index % 10_000_000).padStart(7, '0');
   return `M00/${hexByte(pair >> 8)}/${hexByte(pair & 255)}/${fields}${encodeTail(extension, digits)}`;
 }
-
-export type NodeFillHandlers = typeof handlers;
-
-serve(handlers);

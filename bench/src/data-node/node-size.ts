@@ -1,13 +1,14 @@
 import { crc32 } from 'node:zlib';
-import type { BenchmarkContext, Part, Scale } from '../harness/benchmark.js';
-import { Child } from '../harness/child.js';
+import { type BenchmarkContext, type Part, plans, type Scale } from '../harness/benchmark.js';
+import { Closing } from '../harness/closing.js';
 import { atMost } from '../harness/goals.js';
 import { drive, inTurn } from '../harness/load.js';
 import { count } from '../harness/markdown.js';
 import { NodeConnection } from '../harness/node-connection.js';
 import { Nodes } from '../harness/nodes.js';
+import { start } from '../harness/processes.js';
 import { SeededRandom } from '../harness/seeded-random.js';
-import type { Asked, Filled, NodeFillHandlers } from './node-fill-process.js';
+import type { Filled } from './node-fill-process.js';
 import { SEED } from './plan.js';
 
 /**
@@ -15,38 +16,27 @@ import { SEED } from './plan.js';
  * small files and slices from a small node and from a large one.
  */
 
-interface NodeSizePlan {
-  readonly runs: number;
-  readonly small: { readonly files: number; readonly trunks: number };
-  readonly large: { readonly files: number; readonly trunks: number };
-  /** Small files, and slices, that are read; the same number of each node. */
-  readonly asked: number;
-}
-
-const PLANS: Readonly<Record<Scale, NodeSizePlan>> = {
-  full: {
+const PLANS = plans(
+  {
     small: { files: 10_000, trunks: 20 },
     large: { files: 1_000_000, trunks: 2_000 },
-    ...{ runs: 5, asked: 6_000 },
+    runs: 5,
+    /** Small files, and slices, that are read; the same number of each node. */
+    asked: 6_000,
   },
-  quick: {
+  {
     small: { files: 5_000, trunks: 10 },
     large: { files: 50_000, trunks: 200 },
     ...{ runs: 3, asked: 2_000 },
   },
-  smoke: {
-    small: { files: 100, trunks: 1 },
-    large: { files: 1_000, trunks: 4 },
-    ...{ runs: 1, asked: 50 },
-  },
-};
+  { small: { files: 100, trunks: 1 }, large: { files: 1_000, trunks: 4 }, runs: 1, asked: 50 },
+);
+type NodeSizePlan = (typeof PLANS)[Scale];
 
 const SIZES = ['small', 'large'] as const;
 type Size = (typeof SIZES)[number];
 const KINDS = ['files', 'slices'] as const;
 const KIND_NAMES = { files: 'small files', slices: 'slices' } as const;
-const MAX_START_SECONDS = 2;
-const MAX_READ_RATIO = 1.2;
 const CONNECTIONS = 16;
 /** Reads of everything in one run, a node at a time; the ratio is that of one turn. */
 const TURNS = 4;
@@ -60,14 +50,14 @@ export function nodeSize(scale: Scale): Part {
     goals: [
       atMost(
         'node-size.large.ready',
-        `start with ${count(large.files)} files and ${count(large.trunks)} trunks: at most ${MAX_START_SECONDS} s`,
-        MAX_START_SECONDS,
+        `start with ${count(large.files)} files and ${count(large.trunks)} trunks: at most {} s`,
+        2,
       ),
       ...KINDS.map((kind) =>
         atMost(
           `node-size.${kind}.ratio`,
-          `reads of ${KIND_NAMES[kind]} with ${count(large.files)} files: at most ${MAX_READ_RATIO} x those with ${count(small.files)}`,
-          MAX_READ_RATIO,
+          `reads of ${KIND_NAMES[kind]} with ${count(large.files)} files: at most {} x those with ${count(small.files)}`,
+          1.2,
         ),
       ),
     ],
@@ -75,23 +65,19 @@ export function nodeSize(scale: Scale): Part {
   };
 }
 
+type TwoNodes = Readonly<Record<Size, { readonly directory: string; readonly filled: Filled }>>;
+
 async function measureNodeSize(context: BenchmarkContext, plan: NodeSizePlan): Promise<void> {
-  const { workspace, progress, print, table } = context;
-  const nodes = {} as Record<Size, { readonly directory: string; readonly filled: Filled }>;
-  for (const size of SIZES) {
-    progress(`a node of ${plan[size].files} files and ${plan[size].trunks} trunks`);
-    const module = new URL('./node-fill-process.js', import.meta.url);
-    await using filler = new Child<NodeFillHandlers>(module, { callLimitMs: FILL_LIMIT_MS });
+  const { workspace, progress, print, table, runs } = context;
+  const filledNode = async (size: Size) => {
+    const { files, trunks } = plan[size];
+    progress(`a node of ${files} files and ${trunks} trunks`);
+    await using filler = start('data-node/node-fill', { callLimitMs: FILL_LIMIT_MS });
     const directory = workspace.fresh(`${size}-node`);
-    const options = { directory, ...plan[size], asked: plan.asked };
-    nodes[size] = { directory, filled: await filler.call('fill', options) };
-  }
-  for (let run = 1; run <= plan.runs; run += 1) {
-    progress(`nodes of two sizes, run ${run} of ${plan.runs}`);
-    await using small = new Nodes();
-    await using large = new Nodes();
-    await measureRun(context, nodes, { small, large });
-  }
+    return { directory, filled: await filler.call('fill', directory, plan[size], plan.asked) };
+  };
+  const nodes = { small: await filledNode('small'), large: await filledNode('large') };
+  await runs('nodes of two sizes', plan.runs, () => measureRun(context, nodes));
   progress('removing the nodes');
   for (const size of SIZES) await workspace.remove(nodes[size].directory);
   print(
@@ -114,30 +100,32 @@ async function measureNodeSize(context: BenchmarkContext, plan: NodeSizePlan): P
   });
 }
 
-async function measureRun(
-  { figures }: BenchmarkContext,
-  nodes: Readonly<Record<Size, { readonly directory: string; readonly filled: Filled }>>,
-  processes: Readonly<Record<Size, Nodes>>,
-): Promise<void> {
+async function measureRun({ figures }: BenchmarkContext, nodes: TwoNodes): Promise<void> {
+  await using closing = new Closing();
   const random = new SeededRandom(SEED);
-  const connections = {} as Record<Size, readonly NodeConnection[]>;
-  for (const size of SIZES) {
+  const children = { small: closing.use(new Nodes()), large: closing.use(new Nodes()) };
+  const start = async (size: Size) => {
     const begun = performance.now();
     // Every read is to reach the disk's files.
     const options = { storePaths: [nodes[size].directory], cacheBytes: 0 };
-    const port = await processes[size].call('storage', options);
+    const port = await children[size].call('storage', options);
     figures.add(`node-size.${size}.ready`, 's', (performance.now() - begun) / 1000);
-    const opening = Array.from({ length: CONNECTIONS }, () => NodeConnection.open(port));
-    connections[size] = await Promise.all(opening);
-  }
+    const connect = async () => closing.use(await NodeConnection.open(port));
+    return Promise.all(Array.from({ length: CONNECTIONS }, connect));
+  };
+  const connections = { small: await start('small'), large: await start('large') };
   /** Each of them once, in random order; microseconds for one. */
   const read = async (size: Size, kind: (typeof KINDS)[number]): Promise<number> => {
     const order = random.shuffled(nodes[size].filled[kind]);
-    const free = [...connections[size]];
+    const free = connections[size];
     const load = { operations: order.length, concurrency: CONNECTIONS };
     const { seconds } = await drive(load, async (index) => {
       const connection = free.pop()!;
-      await readOne(connection, order[index]!);
+      const asked = order[index]!;
+      const bytes = await connection.download(asked);
+      if (bytes.length !== asked.size || crc32(bytes) !== asked.crc32) {
+        throw new Error(`${asked.name} has other bytes`);
+      }
       free.push(connection);
     });
     return (seconds * 1e6) / order.length;
@@ -157,13 +145,7 @@ async function measureRun(
     }
   }
   for (const size of SIZES) {
-    figures.add(`node-size.${size}.memory`, 'MiB', (await processes[size].rssBytes()) / MIB);
-    for (const connection of connections[size]) connection.close();
+    const bytes = await children[size].rssBytes();
+    figures.add(`node-size.${size}.memory`, 'MiB', bytes / MIB);
   }
-}
-
-async function readOne(connection: NodeConnection, asked: Asked): Promise<void> {
-  const bytes = await connection.download(asked);
-  if (bytes.length === asked.size && crc32(bytes) === asked.crc32) return;
-  throw new Error(`${asked.name} has other bytes`);
 }

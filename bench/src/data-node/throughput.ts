@@ -1,5 +1,9 @@
+import { copyFile, link, mkdir, readdir, stat } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import type { BenchmarkContext } from '../harness/benchmark.js';
+import { AS_THE_COMMAND } from '../harness/child.js';
+import { Closing } from '../harness/closing.js';
 import {
   atLeast,
   atMost,
@@ -10,14 +14,20 @@ import {
   over,
 } from '../harness/goals.js';
 import { type Column, gain, middle, spread } from '../harness/markdown.js';
-import type { NodeCounts } from './node-process.js';
-import { newLoad, SettingNodes, type StoredLayouts, storeData } from './nodes.js';
+import { Nodes } from '../harness/nodes.js';
+import { type Running, start } from '../harness/processes.js';
+import type { LoadOptions, Target } from './load-process.js';
+import type { counts } from './node-process.js';
 import {
+  CACHE_BYTES,
   DISKS,
   type DiskKind,
+  LAYOUTS,
+  type Layout,
   PAPER_GAINS,
   PAPER_KNEE_MEBIBYTES,
   type Plan,
+  SETTING_NAMES,
   SETTINGS,
   type Setting,
   THREADS,
@@ -26,26 +36,36 @@ import {
 /**
  * Figures 6 to 9: throughput over threads, reads alone (6) and mixed with writes (8), over the size
  * of the cache (7), and over the number of nodes (9), each with files, cache and disk of its own.
+ * The measured nodes, and the load that asks them, are processes of their own.
  */
 
 /** Seeds of a load's threads are made from it. */
 const MAX_SEED = 1_000_000;
+const CALL_LIMIT_MS = 600_000;
+const LIKE_THE_COMMAND = { callLimitMs: CALL_LIMIT_MS, ...AS_THE_COMMAND };
+const WARM_UP_SECONDS = 300;
+/** Smaller files are copied: they may be written. */
+const LINKED_BYTES = 2 ** 20;
+const MIB = 2 ** 20;
 const SIZED = ['neither', 'cache', 'both'] as const;
+const GAINED = SETTING_NAMES.filter((setting) => setting !== 'neither');
 const DISK_NAMES: Readonly<Record<DiskKind, string>> = {
   measured: 'the measured disk',
   slowed: "the model of a disk of the paper's kind",
 };
 
 type Series = 'read' | 'mixed' | 'size' | 'nodes';
+type Load = Running<'data-node/load'>;
+type Counts = ReturnType<typeof counts>;
+/** The files of one node in each layout; `data`: as the load knows them. */
+type Stored = Readonly<Record<Layout, { readonly directory: string; readonly data: string }>>;
 
-function figureId(series: Series, disk: DiskKind, setting: Setting, at: number): string {
+function figureId(series: Series, disk: DiskKind, setting: Setting, at: number | string): string {
   return `${series}.${disk}.${setting}.${at}`;
 }
 
 /** The lower ends of what the paper has, on a disk like its own. */
 const MIN_GAINS = { cache: 1.17, 'co-location': 1.1, both: 1.2, direct: 1.2 } as const;
-const MIN_USED_SHARE = 0.6;
-const MAX_CPU = 1.1;
 const LOADS = { read: 'reads', mixed: '20 reads for a write' } as const;
 
 export function throughputGoals(plan: Plan): readonly Goal[] {
@@ -59,7 +79,7 @@ export function throughputGoals(plan: Plan): readonly Goal[] {
   const gains = (series: 'read' | 'mixed', disk: DiskKind, setting: Setting, gain: number) =>
     atLeast(
       `${series}.${disk}.${setting}.vs-neither`,
-      `${LOADS[series]}, ${disk} disk: ${setting} at least ${gain} x neither, ${from}`,
+      `${LOADS[series]}, ${disk} disk: ${setting} at least {} x neither, ${from}`,
       gain,
       leastOf(ids(series, disk, setting, 'vs-neither')),
     );
@@ -73,8 +93,8 @@ export function throughputGoals(plan: Plan): readonly Goal[] {
     ...DISKS.flatMap((disk) => [
       over(
         `read.${disk}.both.ahead-used`,
-        `${disk} disk: over ${MIN_USED_SHARE * 100} % of the bytes read ahead are asked for`,
-        MIN_USED_SHARE,
+        `${disk} disk: over {%} of the bytes read ahead are asked for`,
+        0.6,
         medianOf(`${figureId('read', disk, 'both', THREADS)}.ahead-used`),
       ),
       over(
@@ -87,108 +107,137 @@ export function throughputGoals(plan: Plan): readonly Goal[] {
     // Where the disk is fast, the processor is what there is too little of.
     atMost(
       'read.measured.co-location.cpu-vs-neither',
-      `reads, measured disk: CPU of the node for a read, co-location at most ${MAX_CPU} x neither, from ${THREADS} threads on (the greatest)`,
-      MAX_CPU,
+      `reads, measured disk: CPU of the node for a read, co-location at most {} x neither, from ${THREADS} threads on (the greatest)`,
+      1.1,
       greatestOf(ids('read', 'measured', 'co-location', 'cpu-vs-neither')),
     ),
   ];
 }
 
 export async function measureThroughput(context: BenchmarkContext, plan: Plan): Promise<void> {
-  await using load = newLoad();
-  const stored: StoredLayouts[] = [];
+  const { runs, progress } = context;
+  await using load = start('data-node/load', { callLimitMs: CALL_LIMIT_MS });
+  const stored: Stored[] = [];
   for (let node = 0; node < Math.max(...plan.nodes); node += 1) {
     stored.push(await storeData(context, plan, load, node));
   }
-  const started: SettingNodes[] = [];
-  const start = async (
-    setting: Setting,
-    layouts: readonly StoredLayouts[],
-    cacheBytes?: number,
-  ): Promise<SettingNodes> => {
-    context.progress(`nodes of setting ${setting} are filled`);
-    const nodes = await SettingNodes.start(context, plan, load, layouts, setting, cacheBytes);
-    started.push(nodes);
-    return nodes;
-  };
-  const stop = async () => {
-    for (const nodes of started.splice(0)) await nodes[Symbol.asyncDispose]();
-  };
-  try {
-    for (const setting of SETTINGS) await start(setting, stored);
-    const isDirect = (await started[0]?.isDirect()) ?? false;
-    await measureSeries(context, plan, started);
-    await stop();
-    const sized: { readonly nodes: SettingNodes; readonly at: number }[] = [];
-    const first = stored.slice(0, 1);
-    for (const at of plan.cacheMebibytes) {
-      for (const setting of SIZED) {
-        sized.push({ nodes: await start(setting, first, at * 2 ** 20), at });
-      }
-    }
-    await measureSizes(context, plan, sized);
-    await show(context, plan);
-    if (!isDirect) {
-      context.print(
-        'This system could not read past its page cache: the figures of the measured disk are those of memory.',
-      );
-    }
-  } finally {
-    await stop();
-  }
-}
-
-async function measureSeries(
-  context: BenchmarkContext,
-  plan: Plan,
-  all: readonly SettingNodes[],
-): Promise<void> {
-  const { figures, progress } = context;
-  for (let run = 1; run <= plan.runs; run += 1) {
-    for (const disk of DISKS) {
-      for (const series of ['read', 'mixed', 'nodes'] as const) {
-        progress(`${series}, ${disk} disk, run ${run} of ${plan.runs}`);
-        for (const at of series === 'nodes' ? plan.nodes : plan.threads) {
-          const [count, threads] = series === 'nodes' ? [at, THREADS * at] : [1, at];
-          for (const nodes of all) {
-            const how = { threads, count, mixed: series === 'mixed', run };
-            await measure(context, plan, nodes, { series, disk, at }, how);
-          }
-          const id = (setting: Setting) => figureId(series, disk, setting, at);
-          for (const setting of SETTINGS) {
-            if (setting === 'neither') continue;
-            // Of this run: what slows the machine for a while slows both.
-            for (const [ratio, what] of [
-              ['vs-neither', 'requests'],
-              ['cpu-vs-neither', 'cpu'],
-            ]) {
-              const to = `${id('neither')}.${what}`;
-              figures.addRatio(`${id(setting)}.${ratio}`, `${id(setting)}.${what}`, to);
+  let isDirect = true;
+  {
+    await using closing = new Closing();
+    const startAll = startNodes(context, plan, load, closing);
+    const all: Started[] = [];
+    for (const setting of SETTING_NAMES) all.push(await startAll(stored, setting));
+    isDirect = (await all[0]?.isDirect()) ?? false;
+    await runs('threads and nodes', plan.runs, async (run) => {
+      for (const disk of DISKS) {
+        for (const series of ['read', 'mixed', 'nodes'] as const) {
+          progress(`${series}, ${disk} disk`);
+          for (const at of series === 'nodes' ? plan.nodes : plan.threads) {
+            for (const nodes of all) {
+              await measure(context, plan, nodes, { series, disk, at, run });
             }
           }
         }
       }
+    });
+  }
+  await using closing = new Closing();
+  const startSized = startNodes(context, plan, load, closing);
+  const sized: (readonly [at: number, nodes: Started])[] = [];
+  for (const at of plan.cacheMebibytes) {
+    for (const setting of SIZED) {
+      sized.push([at, await startSized(stored.slice(0, 1), setting, at * MIB)]);
     }
   }
-}
-
-async function measureSizes(
-  context: BenchmarkContext,
-  plan: Plan,
-  sized: readonly { readonly nodes: SettingNodes; readonly at: number }[],
-): Promise<void> {
-  for (let run = 1; run <= plan.runs; run += 1) {
-    context.progress(`cache sizes, run ${run} of ${plan.runs}`);
+  await runs('cache sizes', plan.runs, async (run) => {
     for (const disk of DISKS) {
-      for (const { nodes, at } of sized) {
-        const how = { threads: THREADS, count: 1, mixed: false, run };
-        await measure(context, plan, nodes, { series: 'size', disk, at }, how);
-        const id = figureId('size', disk, nodes.setting, at);
-        const neither = figureId('size', disk, 'neither', at);
-        if (nodes.setting === 'neither') continue;
-        context.figures.addRatio(`${id}.vs-neither`, `${id}.requests`, `${neither}.requests`);
+      for (const [at, nodes] of sized) {
+        await measure(context, plan, nodes, { series: 'size', disk, at, run });
       }
     }
+  });
+  show(context, plan);
+  if (isDirect) return;
+  context.print(
+    'This system could not read past its page cache: the figures of the measured disk are those of memory.',
+  );
+}
+
+/** Stores the files of a node in every layout. */
+async function storeData(
+  { workspace, progress }: BenchmarkContext,
+  { dataBytes }: Plan,
+  load: Load,
+  node: number,
+): Promise<Stored> {
+  const stored: Partial<Record<Layout, Stored[Layout]>> = {};
+  for (const layout of LAYOUTS) {
+    progress(`storing ${Math.round(dataBytes / 1e6)} MB, ${layout}, node ${node}`);
+    const [directory, web] = [workspace.fresh(layout), workspace.fresh('web')];
+    await using nodes = new Nodes();
+    const trackers = [await nodes.call('tracker')];
+    await using child = start('data-node/node', LIKE_THE_COMMAND);
+    await child.call('start', directory, SETTINGS.cache.cache(CACHE_BYTES), trackers);
+    const data = await load.call('fill', trackers, web, layout, { node, dataBytes });
+    await workspace.remove(web);
+    stored[layout] = { directory, data };
+  }
+  return stored as Stored;
+}
+
+/** Nodes of one setting that share a load, their caches filled as they will be. */
+function startNodes(
+  { workspace, progress }: BenchmarkContext,
+  { warmUpRequests }: Plan,
+  load: Load,
+  closing: Closing,
+) {
+  return async (stored: readonly Stored[], setting: Setting, bytes = CACHE_BYTES) => {
+    progress(`nodes of setting ${setting} are filled`);
+    const { layout, cache } = SETTINGS[setting];
+    const children: Running<'data-node/node'>[] = [];
+    const targets: Target[] = [];
+    for (const layouts of stored) {
+      const { directory: from, data } = layouts[layout];
+      const directory = workspace.fresh('node');
+      await copyNode(from, directory);
+      const child = closing.use(start('data-node/node', LIKE_THE_COMMAND));
+      children.push(child);
+      targets.push({ port: await child.call('start', directory, cache(bytes)), data });
+    }
+    /** Loads the first `count` of the nodes, by default all. */
+    const run = (options: LoadOptions, count = targets.length) =>
+      load.call('run', targets.slice(0, count), options);
+    // A large cache takes more requests to be what it will be.
+    const maxRequests = warmUpRequests * stored.length * Math.max(1, bytes / CACHE_BYTES);
+    const how = { threads: THREADS, seconds: WARM_UP_SECONDS, maxRequests, seed: 0 };
+    await run({ ...how, mixed: false });
+    return {
+      ...{ setting, run },
+      setDisk: (disk: DiskKind) => Promise.all(children.map((each) => each.call('setDisk', disk))),
+      isDirect: async () =>
+        (await Promise.all(children.map((each) => each.call('isDirect')))).every(Boolean),
+      /** Of all nodes together. */
+      counts: async () => {
+        const all = await Promise.all(children.map((each) => each.call('counts')));
+        const names = Object.keys(all[0] ?? {}) as (keyof Counts)[];
+        const sum = (name: keyof Counts) => all.reduce((total, each) => total + each[name], 0);
+        return Object.fromEntries(names.map((name) => [name, sum(name)])) as Counts;
+      },
+    };
+  };
+}
+type Started = Awaited<ReturnType<ReturnType<typeof startNodes>>>;
+
+/** Trunks never change: a second name is as good as a copy. */
+async function copyNode(from: string, to: string): Promise<void> {
+  for (const entry of await readdir(from, { recursive: true, withFileTypes: true })) {
+    if (!entry.isFile()) continue;
+    const path = join(entry.parentPath, entry.name);
+    const copy = join(to, path.slice(from.length));
+    await mkdir(dirname(copy), { recursive: true });
+    if ((await stat(path)).size >= LINKED_BYTES) await link(path, copy);
+    else await copyFile(path, copy);
   }
 }
 
@@ -197,48 +246,61 @@ interface Point {
   readonly disk: DiskKind;
   /** What is varied: threads, MiB of the cache, nodes. */
   readonly at: number;
+  readonly run: number;
 }
 
 async function measure(
   { figures }: BenchmarkContext,
   plan: Plan,
-  nodes: SettingNodes,
-  { series, disk, at }: Point,
-  load: {
-    readonly threads: number;
-    readonly count: number;
-    readonly mixed: boolean;
-    readonly run: number;
-  },
+  nodes: Started,
+  { series, disk, at, run }: Point,
 ): Promise<void> {
-  const { threads, count, mixed, run } = load;
+  const count = series === 'nodes' ? at : 1;
+  const threads = series === 'read' || series === 'mixed' ? at : THREADS * count;
   // The same requests for all settings, and for nothing else: they would be in the caches.
   const seed = crc32(`${series} ${disk} ${series === 'size' ? '' : at} ${run}`) % MAX_SEED;
   await nodes.setDisk(disk);
   const before = await nodes.counts();
-  const how = { threads, mixed, seed, seconds: plan.seconds[disk], maxRequests: Infinity };
-  const { operations: requests, seconds, cpuSeconds } = await nodes.run(how, count);
+  const how = { threads, mixed: series === 'mixed', seed, maxRequests: Infinity };
+  const { operations: requests, ...span } = await nodes.run(
+    { ...how, seconds: plan.seconds[disk] },
+    count,
+  );
   const after = await nodes.counts();
-  const change = (name: keyof NodeCounts): number => after[name] - before[name];
-  const decided = (counts: NodeCounts) => counts.aheadUsedBytes + counts.aheadUnusedBytes;
+  const change = (name: keyof Counts): number => after[name] - before[name];
+  const decided = (all: Counts) => all.aheadUsedBytes + all.aheadUnusedBytes;
   // Where nothing was read ahead in so short a time: of all since the start.
   const isNew = decided(after) > decided(before);
   const used = isNew ? change('aheadUsedBytes') : after.aheadUsedBytes;
   const ahead = isNew ? decided(after) - decided(before) : decided(after);
-  figures.addAll(figureId(series, disk, nodes.setting, at), {
-    requests: [requests / seconds, 'requests/s'],
+  const id = figureId(series, disk, nodes.setting, at);
+  figures.addAll(id, {
+    requests: [requests / span.seconds, 'requests/s'],
     'disk-reads': [change('diskReads') / requests, 'reads/request'],
     'disk-kB': [change('diskBytes') / 1000 / requests, 'kB/request'],
     hits: [change('hits') / Math.max(1, change('hits') + change('misses')), 'share'],
-    'node-cpu': [change('cpuSeconds') / seconds, 'cores'],
-    'load-cpu': [cpuSeconds / seconds, 'cores'],
+    'node-cpu': [change('cpuSeconds') / span.seconds, 'cores'],
+    'load-cpu': [span.cpuSeconds / span.seconds, 'cores'],
     cpu: [(change('cpuSeconds') * 1e6) / requests, 'µs/request'],
     'ahead-used': [ahead > 0 ? used / ahead : undefined, 'share'],
   });
+  if (nodes.setting === 'neither') return;
+  // Of this run, in which it came first: what slows the machine for a while slows both.
+  const neither = figureId(series, disk, 'neither', at);
+  figures.addRatio(`${id}.vs-neither`, `${id}.requests`, `${neither}.requests`);
+  figures.addRatio(`${id}.cpu-vs-neither`, `${id}.cpu`, `${neither}.cpu`);
 }
 
-async function show(context: BenchmarkContext, plan: Plan): Promise<void> {
-  const { print, table } = context;
+function show({ print, table, chart }: BenchmarkContext, plan: Plan): void {
+  const tableOf = (series: Series, disk: DiskKind, head: string, values: readonly number[]) => ({
+    ...{ head, rows: values.map((at) => [String(at), String(at)] as const) },
+    id: (at: string, what: string) => {
+      const [setting, figure] = what.split('.') as [Setting, string];
+      return `${figureId(series, disk, setting, at)}.${figure}`;
+    },
+  });
+  const columns = (settings: readonly Setting[], what: string, format = spread) =>
+    settings.map((each): Column => [each, `${each}.${what}`, format]);
   for (const [series, title, xTitle, values] of [
     ['read', 'Figure 6: reads over threads', 'threads', plan.threads],
     ['mixed', 'Figure 8: 20 reads for a write, over threads', 'threads', plan.threads],
@@ -246,25 +308,16 @@ async function show(context: BenchmarkContext, plan: Plan): Promise<void> {
   ] as const) {
     print(`## ${title}`);
     for (const disk of DISKS) {
-      const rows = values.map((at) => [String(at), String(at)] as const);
-      const id = (at: string, what: string) => {
-        const [setting, figure] = what.split('.') as [Setting, string];
-        return `${figureId(series, disk, setting, Number(at))}.${figure}`;
-      };
-      const gained = SETTINGS.filter((setting) => setting !== 'neither');
+      const all = tableOf(series, disk, xTitle, values);
       print(`On ${DISK_NAMES[disk]}, requests/s, median (least–greatest):`);
-      const columns = (settings: readonly Setting[], what: string, format = spread) =>
-        settings.map((each): Column => [each, `${each}.${what}`, format]);
       table(`${series}-${disk}`, {
-        head: xTitle,
-        rows,
-        columns: columns(SETTINGS, 'requests'),
-        id,
+        ...{ ...all, columns: columns(SETTING_NAMES, 'requests') },
+        chart: { title: `${title} (${DISK_NAMES[disk]})`, yTitle: 'requests/s' },
       });
       print('Gain over neither, percent:');
       const known = [['the paper', ...PAPER_GAINS[series]]];
-      const gains = columns(gained, 'vs-neither', gain);
-      table(`${series}-${disk}-gain`, { head: xTitle, rows, columns: gains, id, known });
+      const gains = columns(GAINED, 'vs-neither', gain);
+      table(`${series}-${disk}-gain`, { ...all, columns: gains, known });
       for (const [what, text] of [
         ['disk-reads', 'Reads of the disk per request'],
         ['disk-kB', 'kB read from the disk per request'],
@@ -272,48 +325,33 @@ async function show(context: BenchmarkContext, plan: Plan): Promise<void> {
         ['load-cpu', 'CPU of the load, cores'],
       ] as const) {
         print(`${text}:`);
-        const of = columns(SETTINGS, what, middle);
-        table(`${series}-${disk}-${what}`, { head: xTitle, rows, columns: of, id });
+        const of = columns(SETTING_NAMES, what, middle);
+        table(`${series}-${disk}-${what}`, { ...all, columns: of });
       }
-      await context.chart(`${series}-${disk}`, {
-        title: `${title} (${DISK_NAMES[disk]})`,
-        ...{ xTitle, yTitle: 'requests/s', labels: values.map(String) },
-        series: SETTINGS.map((setting) => ({
-          name: setting,
-          values: values.map((at) => `${figureId(series, disk, setting, at)}.requests`),
-        })),
-      });
     }
   }
-  await showSizes(context, plan);
-}
-
-async function showSizes(context: BenchmarkContext, { cacheMebibytes }: Plan): Promise<void> {
-  const { print, table, chart } = context;
   print('## Figure 7: gain over the size of the cache');
   for (const disk of DISKS) {
     print(
       `On ${DISK_NAMES[disk]}; gain over neither, whose page cache is as large. The paper's gain grows nearly linearly up to 64 MB and much slower from there on.`,
     );
     table(`size-${disk}`, {
-      head: 'Cache, MiB',
-      rows: cacheMebibytes.map((size) => [String(size), String(size)]),
-      columns: SIZED.flatMap((setting) => [
-        [`${setting}, requests/s`, `${setting}.requests`, middle] as const,
-        ['gain, %', `${setting}.vs-neither`, gain] as const,
-        ['hit ratio', `${setting}.hits`, middle] as const,
+      ...tableOf('size', disk, 'Cache, MiB', plan.cacheMebibytes),
+      columns: SIZED.flatMap((setting): Column[] => [
+        [`${setting}, requests/s`, `${setting}.requests`, middle],
+        ['gain, %', `${setting}.vs-neither`, gain],
+        ['hit ratio', `${setting}.hits`, middle],
       ]),
-      id: (at, what) => {
-        const [setting, figure] = what.split('.') as [Setting, string];
-        return `${figureId('size', disk, setting, Number(at))}.${figure}`;
-      },
     });
-    await chart(`size-${disk}`, {
+    chart(`size-${disk}`, {
       title: `Figure 7: gain over cache size (${DISK_NAMES[disk]})`,
-      ...{ xTitle: 'cache, MiB', yTitle: 'times neither', labels: cacheMebibytes.map(String) },
+      ...{ xTitle: 'cache, MiB', yTitle: 'times neither' },
+      labels: plan.cacheMebibytes.map(String),
       series: SIZED.slice(1).map((setting) => ({
         name: setting,
-        values: cacheMebibytes.map((at) => `${figureId('size', disk, setting, at)}.vs-neither`),
+        values: plan.cacheMebibytes.map(
+          (at) => `${figureId('size', disk, setting, at)}.vs-neither`,
+        ),
       })),
     });
   }

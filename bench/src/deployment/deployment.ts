@@ -1,40 +1,30 @@
-import { once } from 'node:events';
-import { type AddressInfo, createServer } from 'node:net';
+import { createServer } from 'node:http';
 import { join } from 'node:path';
-import {
-  type Benchmark,
-  type BenchmarkContext,
-  remarkOn,
-  type Scale,
-} from '../harness/benchmark.js';
-import { Child } from '../harness/child.js';
+import { type Benchmark, type BenchmarkContext, plans, remarkOn } from '../harness/benchmark.js';
+import { Closing } from '../harness/closing.js';
 import { atMost } from '../harness/goals.js';
+import { portOf } from '../harness/http.js';
 import { Nodes } from '../harness/nodes.js';
+import { start } from '../harness/processes.js';
 import type { Stored, Target } from '../servers/content.js';
-import type { LoadHandlers } from '../servers/load-process.js';
-import type { GatewayHandlers, StartOptions } from './gateway-process.js';
 
 /** Several gateways with one map: what a second one gives, what a foreign key and the map cost. */
 
-interface Plan {
-  readonly runs: number;
-  readonly files: number;
+const FULL = {
+  ...{ runs: 5, files: 8_000 },
   /** So many that starting a process and compiling its code count for little. */
-  readonly mapFiles: number;
-}
-
-const PLANS: Readonly<Record<Scale, Plan>> = {
-  full: { runs: 5, files: 8_000, mapFiles: 100_000 },
-  quick: { runs: 3, files: 4_000, mapFiles: 8_000 },
-  smoke: { runs: 1, files: 50, mapFiles: 50 },
+  mapFiles: 100_000,
 };
+const PLANS = plans(
+  FULL,
+  { runs: 3, files: 4_000, mapFiles: 8_000 },
+  { runs: 1, files: 50, mapFiles: 50 },
+);
 
 const FILE_BYTES = 16_384;
 /** The map costs the same whatever the size. */
 const MAP_FILE_BYTES = 2_048;
 const CONCURRENCY = 16;
-const MAX_FOREIGN = 1.3;
-const MAX_MAP_MICROSECONDS = 10;
 const MIN_IDLE_MS = 1_500;
 /** Of a database for the map; it is left with what was published. */
 const MAP_URL = process.env.STEVEDORE_BENCH_MAP ?? '';
@@ -50,148 +40,88 @@ export const deployment: Benchmark = {
       goals: [
         atMost(
           'foreign-cached',
-          `a foreign key's read from cache: at most ${MAX_FOREIGN} x the time of an own one`,
-          MAX_FOREIGN,
+          "a foreign key's read from cache: at most {} x the time of an own one",
+          1.3,
         ),
       ],
       run: (context) => measureReads(context, PLANS[scale]),
     },
     map: {
-      goals: [
-        atMost(
-          'map-cpu',
-          `the map's CPU at the gateway: at most ${MAX_MAP_MICROSECONDS} µs a file`,
-          MAX_MAP_MICROSECONDS,
-        ),
-      ],
+      goals: [atMost('map-cpu', "the map's CPU at the gateway: at most {} µs a file", 10)],
       run: (context) => measureMap(context, PLANS[scale]),
     },
   }),
 };
 
-/** Processes of one run: a storage and gateways. */
-class Running implements AsyncDisposable {
-  readonly gateways: Child<GatewayHandlers>[] = [];
-  /** Of the load, in the order of the gateways. */
-  readonly targets: Target[] = [];
-  readonly #map: string;
-  readonly #nodes = new Nodes();
-  readonly #options: Omit<StartOptions, 'map'>[] = [];
-
-  private constructor(mapFile: string) {
-    this.#map = MAP_URL === '' ? `sqlite:${mapFile}` : MAP_URL;
-  }
-
-  static async start({ workspace }: BenchmarkContext, gateways: number, hasMap: boolean) {
-    const directory = workspace.fresh('deployment');
-    const running = new Running(`${directory}.db`);
-    try {
-      const trackers = [await running.#nodes.cluster(join(directory, 'node'))];
-      for (const [index, port] of (await freePorts(gateways)).entries()) {
-        const own = { directory: join(directory, `gateway-${index}`), trackers, port };
-        running.#options.push(own);
-        await running.#begin(index, hasMap);
-      }
-      return running;
-    } catch (error) {
-      await running[Symbol.asyncDispose]();
-      throw error;
-    }
-  }
-
-  get first(): Child<GatewayHandlers> {
-    const [gateway] = this.gateways;
-    if (!gateway) throw new Error('no gateway runs');
-    return gateway;
-  }
-
-  /** Starts the only gateway again, in a new process. */
-  async restart(hasMap: boolean): Promise<Child<GatewayHandlers>> {
-    await this.gateways.pop()?.[Symbol.asyncDispose]();
-    this.targets.pop();
-    return this.#begin(0, hasMap);
-  }
-
-  async #begin(index: number, hasMap: boolean): Promise<Child<GatewayHandlers>> {
-    const gateway = new Child<GatewayHandlers>(new URL('./gateway-process.js', import.meta.url));
-    this.gateways.push(gateway);
-    const map = hasMap ? this.#map : undefined;
-    const options = this.#options[index]!;
-    await gateway.call('start', { ...options, map });
-    this.targets.push({ port: options.port, headers: {} });
-    return gateway;
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    for (const gateway of this.gateways) await gateway[Symbol.asyncDispose]();
-    await this.#nodes[Symbol.asyncDispose]();
-  }
+/** A storage and what the gateways of one run, each a process of its own, are started with. */
+async function startStorage({ workspace }: BenchmarkContext, closing: Closing) {
+  const directory = workspace.fresh('deployment');
+  const trackers = await closing.use(new Nodes()).cluster(join(directory, 'node'));
+  const map = MAP_URL === '' ? `sqlite:${directory}.db` : MAP_URL;
+  return async (name: string, hasMap: boolean) => {
+    const gateway = closing.use(start('deployment/gateway'));
+    const port = await freePort();
+    const deployment = hasMap ? { map, peerUrl: `http://127.0.0.1:${port}` } : {};
+    const own = { directory: join(directory, name), trackers, port };
+    await gateway.call('start', { ...own, ...deployment });
+    return { gateway, target: { port, headers: {} } };
+  };
 }
 
 /** A gateway has to say where it is reached before it listens. */
-async function freePorts(count: number): Promise<number[]> {
-  const servers = Array.from({ length: count }, () => createServer().listen(0, '127.0.0.1'));
-  await Promise.all(servers.map((server) => once(server, 'listening')));
-  const ports = servers.map((server) => (server.address() as AddressInfo).port);
-  for (const server of servers) server.close();
-  return ports;
+async function freePort(): Promise<number> {
+  const server = createServer();
+  const port = await portOf(server);
+  await new Promise((resolve) => server.close(resolve));
+  return port;
 }
 
 /** Each read is followed by the same ones again, and once more. */
 const READS = ['first', 'again', 'third'] as const;
 const PLACES = ['own-staged', 'foreign-staged', 'own-merged', 'foreign-merged'] as const;
 
-async function measureReads(context: BenchmarkContext, plan: Plan): Promise<void> {
-  const { figures, print, table, progress } = context;
-  for (let run = 0; run < plan.runs; run += 1) {
-    progress(`reads of own and foreign keys, run ${run + 1} of ${plan.runs}`);
-    await using running = await Running.start(context, 2, true);
-    const module = new URL('../servers/load-process.js', import.meta.url);
-    await using load = new Child<LoadHandlers>(module);
-    const [own, foreign] = running.targets as [Target, Target];
-    const [home, other] = running.gateways;
-    if (!home || !other) throw new Error('two gateways were started');
+async function measureReads(context: BenchmarkContext, plan: typeof FULL): Promise<void> {
+  const { figures, print, table, runs } = context;
+  await runs('reads of own and foreign keys', plan.runs, async () => {
+    await using closing = new Closing();
+    const begin = await startStorage(context, closing);
+    const [own, foreign] = [await begin('gateway-0', true), await begin('gateway-1', true)];
+    await using load = start('servers/load');
     const contents = Array.from({ length: plan.files }, (_, number) => ({
-      number,
-      bytes: FILE_BYTES,
+      ...{ number, bytes: FILE_BYTES },
     }));
-    const store = (): Promise<readonly Stored[]> =>
-      load.call('store', { target: own, files: contents });
+    const store = () => load.call('store', own.target, contents);
     /** Each file once; every byte of it is compared. */
     const rateOf = async (target: Target, files: readonly Stored[]) => {
-      const { seconds } = await load.call('run', { target, files, connections: CONCURRENCY });
+      const { seconds } = await load.call('run', target, { files, connections: CONCURRENCY });
       return files.length / seconds;
     };
     const read = async (place: string, files: readonly Stored[]) => {
-      const isOwn = place.startsWith('own');
-      const [asked, peer] = isOwn ? [home, other] : [other, home];
+      const [asked, peer] = place.startsWith('own') ? [own, foreign] : [foreign, own];
+      const micros = (seconds: number) => (seconds / files.length) * 1e6;
       for (const which of READS) {
-        const before = { asked: await asked.cpuSeconds(), peer: await peer.cpuSeconds() };
-        const rate = await rateOf(isOwn ? own : foreign, files);
-        const micros = (now: number, then: number) => ((now - then) / files.length) * 1e6;
+        const before = [await asked.gateway.cpuSeconds(), await peer.gateway.cpuSeconds()] as const;
+        const rate = await rateOf(asked.target, files);
         figures.addAll(`reads.${place}.${which}`, {
           rate: [rate, 'files/s'],
-          asked: [micros(await asked.cpuSeconds(), before.asked), 'µs'],
-          peer: [micros(await peer.cpuSeconds(), before.peer), 'µs'],
+          asked: [micros((await asked.gateway.cpuSeconds()) - before[0]), 'µs'],
+          peer: [micros((await peer.gateway.cpuSeconds()) - before[1]), 'µs'],
         });
       }
     };
     // Code that has not run yet is not measured.
     const warm = await store();
-    for (const target of [own, foreign]) await rateOf(target, warm);
+    for (const { target } of [own, foreign]) await rateOf(target, warm);
     // The first reader of a file finds it in no cache, so each has files of its own.
     const [ofOwn, ofForeign, unread] = [await store(), await store(), await store()];
     await read('own-staged', ofOwn);
     await read('foreign-staged', ofForeign);
-    await running.first.call('merge');
+    await own.gateway.call('merge');
     await read('own-merged', ofOwn);
     await read('foreign-merged', unread);
-    figures.addRatio(
-      'foreign-cached',
-      'reads.own-merged.third.rate',
-      'reads.foreign-merged.third.rate',
-    );
-  }
+    const third = (place: string) => `reads.${place}-merged.third.rate`;
+    figures.addRatio('foreign-cached', third('own'), third('foreign'));
+  });
   print('## Reads');
   table('reads', {
     head: '',
@@ -210,21 +140,25 @@ async function measureReads(context: BenchmarkContext, plan: Plan): Promise<void
  * Merged files are published by a gateway that starts with a map for the first time; the CPU of a
  * start without a map is subtracted. Beside uploads the difference would be lost in the noise.
  */
-async function measureMap(context: BenchmarkContext, plan: Plan): Promise<void> {
-  const { figures, print, table, progress } = context;
-  for (let run = 0; run < plan.runs; run += 1) {
-    progress(`the cost of the map, run ${run + 1} of ${plan.runs}`);
-    await using running = await Running.start(context, 1, false);
-    await running.first.call('store', { files: plan.mapFiles, bytes: MAP_FILE_BYTES });
-    await running.first.call('merge');
+async function measureMap(context: BenchmarkContext, plan: typeof FULL): Promise<void> {
+  const { figures, print, table, runs } = context;
+  await runs('the cost of the map', plan.runs, async () => {
+    await using closing = new Closing();
+    const begin = await startStorage(context, closing);
+    const { gateway } = await begin('gateway', false);
+    await gateway.call('store', plan.mapFiles, MAP_FILE_BYTES);
+    await gateway.call('merge');
+    await gateway[Symbol.asyncDispose]();
     const cpuOfStart = async (hasMap: boolean) => {
-      const gateway = await running.restart(hasMap);
-      await gateway.call('publish', MIN_IDLE_MS);
-      return gateway.cpuSeconds();
+      const { gateway: again } = await begin('gateway', hasMap);
+      await again.call('publish', MIN_IDLE_MS);
+      const cpuSeconds = await again.cpuSeconds();
+      await again[Symbol.asyncDispose]();
+      return cpuSeconds;
     };
     const without = await cpuOfStart(false);
     figures.add('map-cpu', 'µs', (((await cpuOfStart(true)) - without) / plan.mapFiles) * 1e6);
-  }
+  });
   print('## The map');
   table('map', {
     head: 'Files',

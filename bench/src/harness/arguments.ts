@@ -1,25 +1,11 @@
 import { parseArgs } from 'node:util';
-import { KINDS, type NamedServer, parseServer } from '../servers/kinds.js';
+import { KINDS, parseServer } from '../servers/kinds.js';
 import type { Scale } from './benchmark.js';
 import { UsageError } from './usage-error.js';
 
 /** The command line. A mistake is a UsageError, whose message is all the user needs. */
 
-export interface BenchArguments {
-  readonly names: readonly string[];
-  readonly scale: Scale;
-  readonly json: string | undefined;
-  readonly out: string | undefined;
-  readonly directory: string | undefined;
-  readonly trackers: readonly string[] | undefined;
-  readonly servers: readonly NamedServer[];
-  /** Undefined: all of them. */
-  readonly parts: readonly string[] | undefined;
-  readonly record: boolean;
-  readonly note: string;
-  readonly updateDocs: boolean;
-  readonly help: boolean;
-}
+export type BenchArguments = ReturnType<typeof parseArguments>;
 
 /** `known`: what each benchmark measures, by name. */
 export function usage(known: Readonly<Record<string, string>>): string {
@@ -43,8 +29,8 @@ Where:
   --json FILE            write the report to FILE as JSON, too
 
 Beside what:
-  --server KIND=ADDRESS  measure this server beside, in servers and client-merging; again for another
-  --trackers HOST:PORT   measure this FastDFS cluster beside, in client; commas between several
+  --server KIND=ADDRESS  measure this server beside, in servers, client and client-merging; again
+                         for another
 
 Figures of the documents:
   --record               keep the tables of this run in bench/results
@@ -55,7 +41,7 @@ Kinds of servers:
 ${kinds.join('\n')}`;
 }
 
-export function parseArguments(args: readonly string[], known: readonly string[]): BenchArguments {
+export function parseArguments(args: readonly string[], known: readonly string[]) {
   const { values, positionals } = parse(args);
   for (const name of positionals) {
     if (!known.includes(name)) {
@@ -64,32 +50,26 @@ export function parseArguments(args: readonly string[], known: readonly string[]
   }
   if (values.quick && values.smoke) throw new UsageError('--quick or --smoke, not both');
   if (values.record && values.smoke) throw new UsageError('--smoke measures nothing to --record');
-  const trackers = listed(values.trackers);
-  if (trackers?.length === 0) throw new UsageError('--trackers: HOST:PORT is missing');
-  const parts = listed(values.parts);
+  const scale: Scale = values.smoke ? 'smoke' : values.quick ? 'quick' : 'full';
+  const parts: readonly string[] | undefined = values.parts
+    ?.flatMap((each) => each.split(','))
+    .map((each) => each.trim())
+    .filter((each) => each !== '');
   if (parts?.length === 0) throw new UsageError('--parts: no part is named');
   return {
     names: positionals.length > 0 ? [...new Set(positionals)] : known,
-    scale: values.smoke ? 'smoke' : values.quick ? 'quick' : 'full',
+    scale,
     json: values.json,
     out: values.out,
     directory: values.directory,
-    trackers,
     servers: (values.server ?? []).map(parseServer),
+    /** Undefined: all of them. */
     parts,
     record: values.record ?? false,
     note: values.note ?? '',
     updateDocs: values['update-docs'] ?? false,
     help: values.help ?? false,
   };
-}
-
-/** Commas between several, or the option again. */
-function listed(values: readonly string[] | undefined): string[] | undefined {
-  return values
-    ?.flatMap((each) => each.split(','))
-    .map((each) => each.trim())
-    .filter((each) => each !== '');
 }
 
 function parse(args: readonly string[]) {
@@ -104,7 +84,6 @@ function parse(args: readonly string[]) {
         out: { type: 'string' },
         directory: { type: 'string' },
         server: { type: 'string', multiple: true },
-        trackers: { type: 'string', multiple: true },
         parts: { type: 'string', multiple: true },
         record: { type: 'boolean' },
         note: { type: 'string' },

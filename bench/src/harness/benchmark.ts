@@ -31,8 +31,6 @@ export interface Part {
 
 export interface BenchmarkContext {
   readonly scale: Scale;
-  /** Trackers of a cluster to measure beside; none: undefined. */
-  readonly trackers: readonly string[] | undefined;
   /** Servers to measure beside, by kind and address. */
   readonly servers: readonly NamedServer[];
   readonly workspace: Workspace;
@@ -43,8 +41,19 @@ export interface BenchmarkContext {
   table(name: string, table: TableSpec | string): void;
   /** What is being done now, for the user who waits. */
   progress(text: string): void;
+  /** So many runs of it, one after the other. */
+  runs(what: string, count: number, run: (index: number) => Promise<void>): Promise<void>;
   /** Keeps a chart under a file name, and names the file in the report. */
-  chart(name: string, chart: ChartSpec): Promise<void>;
+  chart(name: string, chart: ChartSpec): void;
+}
+
+/** The same plan for every scale, but for what is changed. */
+export function plans<Plan>(
+  full: Plan,
+  quick: Partial<Plan>,
+  smoke: Partial<Plan>,
+): Readonly<Record<Scale, Plan>> {
+  return { full, quick: { ...full, ...quick }, smoke: { ...full, ...smoke } };
 }
 
 const REMARKS: Readonly<Record<Scale, string>> = {

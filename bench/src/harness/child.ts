@@ -1,33 +1,23 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { basename } from 'node:path';
-import { fileURLToPath } from 'node:url';
 
 /**
- * Processes of a benchmark: the parent's end. A child answers calls, one reply per
- * call; every call has a time limit; a child that ends by itself fails all calls.
- * No child outlives its parent.
+ * A process of a benchmark, as its parent sees it. It is a module that ends in `-process.ts`: what it
+ * exports is called by name, with one reply per call; its `close` is called at the end. Every call has
+ * a time limit; a child that ends by itself fails all calls. No child outlives its parent.
  */
-
-/** What a child can do, by name; one argument, one result. */
-export type Handlers = Readonly<Record<string, (argument: never) => unknown>>;
 
 export interface Call {
   readonly id: number;
   readonly name: string;
-  readonly argument: unknown;
+  readonly given: readonly unknown[];
 }
 
-export type Reply =
-  | { readonly id: number; readonly result: unknown }
-  | { readonly id: number; readonly error: string };
-
-const DEFAULT_CALL_LIMIT_MS = 180_000;
-/** A child that is asked to end gets so long, then it is killed. */
-const CLOSE_LIMIT_MS = 10_000;
-/** Each listens for the end of its parent. */
-const MAX_PROCESSES = 64;
-
-process.setMaxListeners(MAX_PROCESSES);
+export interface Reply {
+  readonly id: number;
+  readonly result?: unknown;
+  readonly error?: string;
+}
 
 export interface ChildOptions {
   /** For its Node, beside our own ones; default none. */
@@ -44,50 +34,50 @@ export const AS_THE_COMMAND: ChildOptions = {
   nodeOptions: ['--heap-growing-percent=200'],
 };
 
-interface Pending {
-  readonly resolve: (result: unknown) => void;
-  readonly reject: (error: Error) => void;
-  readonly timer: NodeJS.Timeout;
-}
+const WORKER = new URL('./worker-process.js', import.meta.url);
+const DEFAULT_CALL_LIMIT_MS = 180_000;
+/** A child that is asked to end gets so long, then it is killed. */
+const CLOSE_LIMIT_MS = 10_000;
+/** Each listens for the end of its parent. */
+process.setMaxListeners(64);
 
-export class Child<H extends Handlers> implements AsyncDisposable {
+type Given<F> = F extends (...given: infer All) => unknown ? All : never;
+type Answer<F> = F extends (...given: never) => infer Result ? Promise<Awaited<Result>> : never;
+
+/** `M`: `typeof import('./x-process.js')`. */
+export class Child<M> implements AsyncDisposable {
   readonly #name: string;
   readonly #callLimitMs: number;
   readonly #process: ChildProcess;
   readonly #exited: Promise<void>;
-  readonly #pending = new Map<number, Pending>();
-  readonly #killAtExit: () => void;
+  readonly #pending = new Map<number, (reply: Reply) => void>();
+  readonly #kill = () => this.#process.kill('SIGKILL');
   #calls = 0;
 
-  /** `module` is a file that calls `serve`. */
   constructor(module: URL, options: ChildOptions = {}) {
-    const name = basename(fileURLToPath(module), '-process.js');
-    this.#name = name;
-    this.#callLimitMs = options.callLimitMs ?? DEFAULT_CALL_LIMIT_MS;
-    this.#process = fork(module, {
+    const { nodeOptions = [], callLimitMs = DEFAULT_CALL_LIMIT_MS, env } = options;
+    this.#name = basename(module.pathname, '-process.js');
+    this.#callLimitMs = callLimitMs;
+    this.#process = fork(WORKER, [module.href], {
       serialization: 'advanced',
-      execArgv: [...process.execArgv, ...(options.nodeOptions ?? [])],
-      env: { ...process.env, ...options.env },
+      execArgv: [...process.execArgv, ...nodeOptions],
+      env: { ...process.env, ...env },
     });
-    this.#killAtExit = () => this.#process.kill('SIGKILL');
     // First of all: nobody writes any more when directories are removed.
-    process.prependOnceListener('exit', this.#killAtExit);
-    this.#process.on('message', (reply: Reply) => this.#settle(reply));
-    this.#process.on('error', (error) => this.#failAll(error));
+    process.prependOnceListener('exit', this.#kill);
+    this.#process.on('message', (reply: Reply) => this.#pending.get(reply.id)?.(reply));
+    this.#process.on('error', ({ message }) => this.#failAll(message));
     this.#exited = new Promise((resolve) => {
       this.#process.once('exit', (code, signal) => {
-        process.off('exit', this.#killAtExit);
-        this.#failAll(new Error(`${name} ended (${signal ?? code})`));
+        process.off('exit', this.#kill);
+        this.#failAll(`it ended (${signal ?? code})`);
         resolve();
       });
     });
   }
 
-  call<Name extends keyof H & string>(
-    name: Name,
-    ...[argument]: Parameters<H[Name]>
-  ): Promise<Awaited<ReturnType<H[Name]>>> {
-    return this.#call(name, argument) as Promise<Awaited<ReturnType<H[Name]>>>;
+  call<Name extends keyof M & string>(name: Name, ...given: Given<M[Name]>): Answer<M[Name]> {
+    return this.#call(name, given) as Answer<M[Name]>;
   }
 
   get pid(): number {
@@ -96,52 +86,50 @@ export class Child<H extends Handlers> implements AsyncDisposable {
 
   /** CPU of all its threads so far. */
   cpuSeconds(): Promise<number> {
-    return this.#call('cpu', undefined) as Promise<number>;
+    return this.#call('cpu', []) as Promise<number>;
   }
 
   rssBytes(): Promise<number> {
-    return this.#call('rss', undefined) as Promise<number>;
-  }
-
-  /** A call, or several, and the CPU that they took here. */
-  async during<T>(work: () => Promise<T>): Promise<readonly [result: T, cpuSeconds: number]> {
-    const before = await this.cpuSeconds();
-    const result = await work();
-    return [result, (await this.cpuSeconds()) - before];
+    return this.#call('rss', []) as Promise<number>;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#process.connected) this.#process.disconnect();
-    const timer = setTimeout(this.#killAtExit, CLOSE_LIMIT_MS);
+    const timer = setTimeout(this.#kill, CLOSE_LIMIT_MS);
     await this.#exited;
     clearTimeout(timer);
   }
 
-  #call(name: string, argument: unknown): Promise<unknown> {
-    this.#calls += 1;
-    const id = this.#calls;
+  #call(name: string, given: readonly unknown[]): Promise<unknown> {
+    const id = ++this.#calls;
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => {
+      const settle = ({ result, error }: Reply): void => {
         this.#pending.delete(id);
-        reject(new Error(`${this.#name} did not answer ${name} within ${this.#callLimitMs} ms`));
-      }, this.#callLimitMs);
-      this.#pending.set(id, { resolve, reject, timer });
-      this.#process.send({ id, name, argument } satisfies Call, (error) => {
-        if (error) this.#settle({ id, error: error.message });
+        clearTimeout(timer);
+        if (error === undefined) resolve(result);
+        else reject(new Error(`${this.#name}: ${error}`));
+      };
+      const late = `no answer to ${name} within ${this.#callLimitMs} ms`;
+      const timer = setTimeout(() => settle({ id, error: late }), this.#callLimitMs);
+      this.#pending.set(id, settle);
+      this.#process.send({ id, name, given } satisfies Call, (error) => {
+        if (error) this.#pending.get(id)?.({ id, error: error.message });
       });
     });
   }
 
-  #settle(reply: Reply): void {
-    const pending = this.#pending.get(reply.id);
-    if (!pending) return;
-    this.#pending.delete(reply.id);
-    clearTimeout(pending.timer);
-    if ('error' in reply) pending.reject(new Error(`${this.#name}: ${reply.error}`));
-    else pending.resolve(reply.result);
+  #failAll(error: string): void {
+    for (const [id, settle] of this.#pending) settle({ id, error });
   }
+}
 
-  #failAll(error: Error): void {
-    for (const id of [...this.#pending.keys()]) this.#settle({ id, error: error.message });
-  }
+/** The result, and the CPU that a child took meanwhile; none: undefined. */
+export async function withCpuOf<T>(
+  child: Pick<Child<unknown>, 'cpuSeconds'> | undefined,
+  work: () => Promise<T>,
+): Promise<readonly [result: T, cpuSeconds: number | undefined]> {
+  const before = await child?.cpuSeconds();
+  const result = await work();
+  const after = await child?.cpuSeconds();
+  return [result, before === undefined || after === undefined ? undefined : after - before];
 }

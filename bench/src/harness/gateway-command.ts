@@ -12,7 +12,7 @@ const CLOSE_LIMIT_MS = 20_000;
 export interface GatewayCommandOptions {
   readonly directory: string;
   /** By their names in camel case. */
-  readonly options?: Readonly<Record<string, string | number | undefined>>;
+  readonly options?: Readonly<Record<string, string | number>>;
   /** All of it on this core. */
   readonly core?: number | undefined;
 }
@@ -23,15 +23,12 @@ export class GatewayCommand implements AsyncDisposable {
   #port = 0;
 
   private constructor({ directory, options = {}, core }: GatewayCommandOptions) {
-    const all = { directory, port: 0, ...options };
-    const flags = Object.entries(all).flatMap(([name, value]) =>
-      value === undefined
-        ? []
-        : [`--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`, String(value)],
-    );
-    const command = [process.execPath, COMMAND, 'gateway', ...flags];
-    const [file = '', ...args] =
-      core === undefined ? command : ['taskset', '-c', String(core), ...command];
+    const flags = Object.entries({ directory, port: 0, ...options }).flatMap(([name, value]) => [
+      `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`,
+      String(value),
+    ]);
+    const pinned = core === undefined ? [] : ['taskset', '-c', String(core)];
+    const [file = '', ...args] = [...pinned, process.execPath, COMMAND, 'gateway', ...flags];
     this.#process = spawn(file, args, {
       env: { ...process.env, STEVEDORE_LOG: 'json' },
       stdio: ['ignore', 'pipe', 'inherit'],
@@ -70,8 +67,7 @@ export class GatewayCommand implements AsyncDisposable {
   }
 
   async #ready(): Promise<void> {
-    const { stdout } = this.#process;
-    if (!stdout) throw new Error('the gateway has no output');
+    const stdout = this.#process.stdout!;
     for await (const line of createInterface({ input: stdout })) {
       const { msg, address } = JSON.parse(line) as Readonly<Record<string, string>>;
       if (msg !== 'ready' || address === undefined) continue;

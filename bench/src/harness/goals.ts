@@ -11,28 +11,26 @@ export interface Goal {
   isMet(value: number): boolean;
 }
 
-export interface JudgedGoal {
-  readonly id: string;
-  readonly goal: string;
-  /** Null: it was not measured. */
-  readonly value: number | null;
-  readonly met: boolean;
-}
+export type JudgedGoal = ReturnType<typeof judge>;
 
 type Value = Goal['value'];
 
-/** Of the median of the figure with the goal's id, unless another value is named. */
-export function atLeast(id: string, goal: string, bound: number, value = medianOf(id)): Goal {
-  return { id, goal, value, isMet: (reached) => reached >= bound };
+/**
+ * Of the median of the figure with the goal's id, unless another value is named. The text has the
+ * bound where it has `{}`, in percent where it has `{%}`.
+ */
+type Bounded = (id: string, text: string, bound: number, value?: Value) => Goal;
+
+function bounded(isMet: (reached: number, bound: number) => boolean): Bounded {
+  return (id, text, bound, value = medianOf(id)) => ({
+    ...{ id, value, isMet: (reached) => isMet(reached, bound) },
+    goal: text.replace('{}', bound.toLocaleString('en-US')).replace('{%}', `${100 * bound} %`),
+  });
 }
 
-export function atMost(id: string, goal: string, bound: number, value = medianOf(id)): Goal {
-  return { id, goal, value, isMet: (reached) => reached <= bound };
-}
-
-export function over(id: string, goal: string, bound: number, value = medianOf(id)): Goal {
-  return { id, goal, value, isMet: (reached) => reached > bound };
-}
+export const atLeast = bounded((reached, bound) => reached >= bound);
+export const atMost = bounded((reached, bound) => reached <= bound);
+export const over = bounded((reached, bound) => reached > bound);
 
 export function medianOf(id: string): Value {
   return (figures) => figures.median(id);
@@ -48,12 +46,12 @@ export function greatestOf(ids: readonly string[]): Value {
   return (figures) => Math.max(...ids.map((id) => figures.median(id)));
 }
 
-/** `onMissing` hears why a goal has no value. */
+/** A value of null: it was not measured; `onMissing` hears why. */
 export function judge(
   { id, goal, value, isMet }: Goal,
   figures: Figures,
   onMissing: (reason: string) => void,
-): JudgedGoal {
+) {
   try {
     const reached = value(figures);
     return { id, goal, value: reached, met: isMet(reached) };

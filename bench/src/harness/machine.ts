@@ -2,49 +2,29 @@ import { open, rm, statfs } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { arch, cpus, loadavg, platform, release, totalmem } from 'node:os';
 import { join } from 'node:path';
-import { median } from './statistics.js';
+import { mean, median } from './figures.js';
 
 /** Facts of the machine and the versions, without which no figure means anything. */
 
-export interface Machine {
-  readonly platform: string;
-  readonly arch: string;
-  readonly release: string;
-  readonly cpu: string;
-  readonly cores: number;
-  readonly memoryBytes: number;
-  /** Runnable processes, one minute's average, when the benchmark began. */
-  readonly loadAverage: number;
-  /** True if the data is in memory: syncs cost nothing then. */
-  readonly dataInMemory: boolean;
-  /** Median of appending 4 KiB and making them durable, milliseconds. */
-  readonly syncMs: number;
-  /** Appending 4 MiB at a time and making them durable, MB/s. */
-  readonly sequentialMBps: number;
-}
-
+export type Machine = Awaited<ReturnType<typeof describeMachine>>;
 export type Versions = Readonly<Record<string, string>>;
 
 const TMPFS = 0x01021994;
-const SYNCS = 50;
-const SMALL_BYTES = 4096;
-const LARGE_BYTES = 4 * 2 ** 20;
-const LARGE_WRITES = 16;
+const SMALL = { bytes: 4096, writes: 50 };
+const LARGE = { bytes: 4 * 2 ** 20, writes: 16 };
 
 /** `directory` is where the data will be. */
-export async function describeMachine(directory: string): Promise<Machine> {
-  const { syncMs, sequentialMBps } = await measureDisk(join(directory, 'disk-probe'));
+export async function describeMachine(directory: string) {
+  const disk = await measureDisk(join(directory, 'disk-probe'));
   return {
-    platform: platform(),
-    arch: arch(),
-    release: release(),
+    ...{ platform: platform(), arch: arch(), release: release() },
     cpu: cpus()[0]?.model.trim() ?? 'unknown',
-    cores: cpus().length,
-    memoryBytes: totalmem(),
+    ...{ cores: cpus().length, memoryBytes: totalmem() },
+    /** Runnable processes, one minute's average, when the benchmark began. */
     loadAverage: loadavg()[0] ?? 0,
+    /** True if the data is in memory: syncs cost nothing then. */
     dataInMemory: (await statfs(directory)).type === TMPFS,
-    syncMs,
-    sequentialMBps,
+    ...disk,
   };
 }
 
@@ -56,36 +36,26 @@ export function describeVersions(packages: readonly string[]): Versions {
   return {
     stevedore: versionIn('../../package.json'),
     ...Object.fromEntries(packages.map((name) => [name, versionIn(`${name}/package.json`)])),
-    node,
-    v8,
-    uv: uv ?? '',
-    openssl: openssl ?? '',
+    ...{ node, v8, uv: uv ?? '', openssl: openssl ?? '' },
   };
 }
 
-async function measureDisk(path: string): Promise<{ syncMs: number; sequentialMBps: number }> {
-  const file = await open(path, 'wx');
-  try {
-    let position = 0;
-    const append = async (bytes: Buffer) => {
-      const start = performance.now();
-      await file.write(bytes, 0, bytes.length, position);
-      await file.datasync();
-      position += bytes.length;
-      return performance.now() - start;
-    };
-    const small = Buffer.alloc(SMALL_BYTES, 0x5a);
+async function measureDisk(path: string) {
+  await using file = await open(path, 'wx');
+  const append = async ({ bytes, writes }: typeof SMALL): Promise<number[]> => {
+    const content = Buffer.alloc(bytes, 0x5a);
     const times: number[] = [];
-    for (let i = 0; i < SYNCS; i += 1) times.push(await append(small));
-    const large = Buffer.alloc(LARGE_BYTES, 0xa5);
-    let largeMs = 0;
-    for (let i = 0; i < LARGE_WRITES; i += 1) largeMs += await append(large);
-    return {
-      syncMs: median(times),
-      sequentialMBps: (LARGE_BYTES * LARGE_WRITES) / largeMs / 1000,
-    };
-  } finally {
-    await file.close();
-    await rm(path, { force: true });
-  }
+    for (let at = 0; at < writes; at += 1) {
+      const start = performance.now();
+      await file.write(content);
+      await file.datasync();
+      times.push(performance.now() - start);
+    }
+    return times;
+  };
+  const syncMs = median(await append(SMALL));
+  const sequentialMBps = LARGE.bytes / mean(await append(LARGE)) / 1000;
+  await rm(path, { force: true });
+  /** Of appending 4 KiB durably, the median; of 4 MiB at a time, durably. */
+  return { syncMs, sequentialMBps };
 }

@@ -1,6 +1,5 @@
-import type { Figures } from './figures.js';
+import type { Figures, Summary } from './figures.js';
 import type { JudgedGoal } from './goals.js';
-import type { Summary } from './statistics.js';
 
 /** The one writer of tables: Markdown from rows of cells, or from the ids of figures. Pure. */
 
@@ -22,6 +21,8 @@ export interface TableSpec {
   readonly id?: (row: string, what: string) => string;
   /** Rows that are known already, behind the measured ones. */
   readonly known?: readonly (readonly Cell[])[];
+  /** A chart of the same figures, over the rows. */
+  readonly chart?: { readonly title: string; readonly yTitle: string };
 }
 
 export interface ChartSpec {
@@ -51,6 +52,17 @@ export function figureTable(figures: Figures, spec: TableSpec): string {
     }),
   ]);
   return table([head, ...columns.map(([each]) => each)], [...cells, ...known]);
+}
+
+export function chartOf(
+  { head, rows, columns, id = idOf }: TableSpec,
+  titles: { readonly title: string; readonly yTitle: string },
+): ChartSpec {
+  const series = columns.map(([name, what]) => ({
+    name,
+    values: rows.map(([, row]) => id(row, what)),
+  }));
+  return { ...titles, xTitle: head, labels: rows.map(([name]) => name), series };
 }
 
 /** Without `what` the row is one figure. */

@@ -10,17 +10,16 @@ import {
   type StoreTarget,
   uploadFile,
 } from '@stevedore/protocol';
+import { Arrived } from '../cluster/arrived.js';
 
 /** `apart`: as the C client does, head and body in a write each and Nagle's algorithm on. */
 export type Writing = 'together' | 'apart';
 
 /** One connection to a node, one request at a time: the least that a load can cost. */
-export class NodeConnection {
+export class NodeConnection implements AsyncDisposable {
   readonly #socket: Socket;
   readonly #writing: Writing;
-  #chunks: Buffer[] = [];
-  #received = 0;
-  #needed = HEADER_BYTES;
+  readonly #arrived = new Arrived();
   #settle: { resolve: (body: Buffer) => void; reject: (error: Error) => void } | undefined;
 
   private constructor(socket: Socket, writing: Writing) {
@@ -57,7 +56,7 @@ export class NodeConnection {
     return uploadFile.reply.decode(await this.#ask([head, ...pieces]));
   }
 
-  close(): void {
+  async [Symbol.asyncDispose](): Promise<void> {
     this.#socket.destroy();
   }
 
@@ -71,17 +70,12 @@ export class NodeConnection {
   }
 
   #take(chunk: Buffer): void {
-    this.#chunks.push(chunk);
-    this.#received += chunk.length;
-    if (this.#received < this.#needed) return;
-    const all = this.#chunks.length === 1 ? chunk : Buffer.concat(this.#chunks);
-    this.#chunks = [all];
-    const { bodyBytes, status } = decodeHeader(all);
-    this.#needed = HEADER_BYTES + bodyBytes;
-    if (this.#received < this.#needed) return;
-    this.#chunks = [];
-    this.#received = 0;
-    this.#needed = HEADER_BYTES;
+    this.#arrived.push(chunk);
+    const head = this.#arrived.peek(HEADER_BYTES);
+    if (!head) return;
+    const { bodyBytes, status } = decodeHeader(head);
+    const all = this.#arrived.take(HEADER_BYTES + bodyBytes);
+    if (!all) return;
     if (status !== 0) this.#fail(new Error(`the node answers with status ${status}`));
     else this.#settle?.resolve(all.subarray(HEADER_BYTES));
   }

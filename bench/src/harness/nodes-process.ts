@@ -2,59 +2,54 @@ import { type Storage, type StorageOptions, startStorage } from '@stevedore/node
 import type { MigrationStatus } from '@stevedore/tiering/control';
 import { startTracker, type Tracker } from '@stevedore/tracker';
 import { startTestCluster, type TestCluster } from '../cluster/test-cluster.js';
-import { serve } from './serve.js';
 
 /** Trackers and storages, as many as are asked for, on free loopback ports of this process. */
 
-const RESERVED_SPACE_MEGABYTES = 64;
-
-let trackers: Tracker[] = [];
-let storages: Storage[] = [];
+const RESERVED = { reservedSpaceMegabytes: 64 };
+const trackers: Tracker[] = [];
+const storages: Storage[] = [];
 let cluster: TestCluster | undefined;
 
 function onError(error: Error): void {
   console.error(`node: ${error.message}`);
 }
 
-const handlers = {
-  /** Answers with its address. */
-  async tracker(host?: string): Promise<string> {
-    const reserved = { reservedSpaceMegabytes: RESERVED_SPACE_MEGABYTES };
-    const tracker = await startTracker({ port: 0, ...(host && { host }), ...reserved, onError });
-    trackers.push(tracker);
-    return `${host ?? '127.0.0.1'}:${tracker.port}`;
-  },
-  /** Answers with its port, once a tracker counts it as active. */
-  async storage(options: Omit<StorageOptions, 'disk' | 'onError'>): Promise<number> {
-    const storage = await startStorage({ port: 0, ...options, onError });
-    storages.push(storage);
-    if (options.trackers) await storage.active();
-    return storage.port;
-  },
-  /** A cluster that syncs nothing; the addresses of its trackers. */
-  async testCluster(): Promise<readonly string[]> {
-    cluster = await startTestCluster();
-    return cluster.trackers;
-  },
-  /** Of the first storage: bytes of its log that others do not have; undefined while one is away. */
-  lagBytes(): number | undefined {
-    const members = storages[0]?.replicationStatus().members ?? [];
-    if (!members.every(({ isConnected }) => isConnected)) return undefined;
-    return members.reduce((sum, each) => sum + each.lagBytes, 0);
-  },
-  migration(): MigrationStatus {
-    const status = storages[0]?.migrationStatus();
-    if (!status) throw new Error('the storage has no metadata tier');
-    return status;
-  },
-};
+/** Answers with its address. */
+export async function tracker(host = '127.0.0.1'): Promise<string> {
+  const started = await startTracker({ port: 0, host, ...RESERVED, onError });
+  trackers.push(started);
+  return `${host}:${started.port}`;
+}
 
-export type NodesHandlers = typeof handlers;
+/** Answers with its port, once a tracker counts it as active. */
+export async function storage(options: Omit<StorageOptions, 'disk' | 'onError'>): Promise<number> {
+  const started = await startStorage({ port: 0, ...options, onError });
+  storages.push(started);
+  if (options.trackers) await started.active();
+  return started.port;
+}
 
-serve(handlers, async () => {
-  await Promise.all(storages.map((storage) => storage.close()));
-  storages = [];
-  await Promise.all(trackers.map((tracker) => tracker.close()));
-  trackers = [];
+/** A cluster that syncs nothing; the addresses of its trackers. */
+export async function testCluster(): Promise<readonly string[]> {
+  cluster = await startTestCluster();
+  return cluster.trackers;
+}
+
+/** Of the first storage: bytes of its log that others do not have; undefined while one is away. */
+export function lagBytes(): number | undefined {
+  const members = storages[0]?.replicationStatus().members ?? [];
+  if (!members.every(({ isConnected }) => isConnected)) return undefined;
+  return members.reduce((sum, each) => sum + each.lagBytes, 0);
+}
+
+export function migration(): MigrationStatus {
+  const status = storages[0]?.migrationStatus();
+  if (!status) throw new Error('the storage has no metadata tier');
+  return status;
+}
+
+export async function close(): Promise<void> {
+  await Promise.all(storages.splice(0).map((each) => each.close()));
+  await Promise.all(trackers.splice(0).map((each) => each.close()));
   await cluster?.close();
-});
+}

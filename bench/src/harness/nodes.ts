@@ -1,9 +1,8 @@
 import { join } from 'node:path';
 import { Child, type ChildOptions } from './child.js';
-import type { NodesHandlers } from './nodes-process.js';
 
 /** The parent's end of trackers and storages in a process of their own. */
-export class Nodes extends Child<NodesHandlers> {
+export class Nodes extends Child<typeof import('./nodes-process.js')> {
   constructor(options?: ChildOptions) {
     super(new URL('./nodes-process.js', import.meta.url), options);
   }

@@ -15,23 +15,24 @@ export function cpuUsed(): number {
   return (user + system) / 1e6;
 }
 
-export function cpuSecondsOf(pids: readonly number[]): number | undefined {
+/** Undefined where that cannot be read. */
+function known<T>(read: () => T): T | undefined {
   try {
-    if (pids.length === 0) return undefined;
-    return pids.reduce((sum, pid) => sum + secondsIn(`/proc/${pid}/stat`), 0);
+    return read();
   } catch {
     return undefined;
   }
 }
 
+export function cpuSecondsOf(pids: readonly number[]): number | undefined {
+  const sum = () => pids.reduce((all, pid) => all + secondsIn(`/proc/${pid}/stat`), 0);
+  return pids.length === 0 ? undefined : known(sum);
+}
+
 /** A process and those that it started and that still run. */
 export function familyOf(pid: number): readonly number[] {
-  try {
-    const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'latin1');
-    return [pid, ...children.split(' ').filter(Boolean).map(Number)];
-  } catch {
-    return [];
-  }
+  const children = known(() => readFileSync(`/proc/${pid}/task/${pid}/children`, 'latin1'));
+  return children === undefined ? [] : [pid, ...children.split(' ').filter(Boolean).map(Number)];
 }
 
 /** Main: the event loop. V8: its compiler and garbage collector. Pool: the disk, and other threads. */
@@ -44,7 +45,7 @@ export type ThreadCpu = Readonly<Record<(typeof THREADS)[number], number>>;
  * of the pool when they are needed.
  */
 export function threadSecondsOf(pid: number): ThreadCpu | undefined {
-  try {
+  return known(() => {
     const sums = { main: 0, v8: 0, pool: 0 };
     const threads = readdirSync(`/proc/${pid}/task`).map(Number);
     for (const [order, thread] of threads.sort((a, b) => a - b).entries()) {
@@ -53,9 +54,7 @@ export function threadSecondsOf(pid: number): ThreadCpu | undefined {
       sums[kind] += secondsIn(`${path}/stat`);
     }
     return sums;
-  } catch {
-    return undefined;
-  }
+  });
 }
 
 const V8_THREADS = 6;
@@ -72,51 +71,31 @@ function secondsIn(path: string): number {
   return (Number(fields[11]) + Number(fields[12])) / TICKS;
 }
 
-/** Bytes that a process reads, from files and sockets. */
-export function bytesReadBy(pid: number): number | undefined {
-  return ioOf(pid, 'rchar');
-}
-
-/** A line of /proc/PID/io. */
+/** Bytes that a process reads: from files and sockets (`rchar`), or from the disk. */
 export function ioOf(pid: number | 'self', name: 'rchar' | 'read_bytes'): number | undefined {
-  try {
-    const found = new RegExp(`^${name}: (\\d+)$`, 'm').exec(
-      readFileSync(`/proc/${pid}/io`, 'latin1'),
-    );
-    return found ? Number(found[1]) : undefined;
-  } catch {
-    return undefined;
-  }
+  const io = known(() => readFileSync(`/proc/${pid}/io`, 'latin1'));
+  const found = new RegExp(`^${name}: (\\d+)$`, 'm').exec(io ?? '');
+  return found ? Number(found[1]) : undefined;
 }
 
 /** The processes that have the listening socket, so that workers count. */
 export function listenersOf(host: string, port: number): readonly number[] {
   if (!['127.0.0.1', 'localhost', '[::1]'].includes(host)) return [];
-  try {
-    const inodes = ['/proc/net/tcp', '/proc/net/tcp6'].flatMap((path) => inodesIn(path, port));
-    const sockets = new Set(inodes.map((inode) => `socket:[${inode}]`));
-    const pids = readdirSync('/proc').filter((name) => /^\d+$/.test(name));
-    return pids.filter((pid) => hasOne(pid, sockets)).map(Number);
-  } catch {
-    return [];
-  }
+  const inodes = ['/proc/net/tcp', '/proc/net/tcp6'].flatMap((path) => inodesIn(path, port));
+  const sockets = new Set(inodes.map((inode) => `socket:[${inode}]`));
+  const hasOne = (fd: string) => sockets.has(readlinkSync(fd));
+  // False too for a process of another user.
+  const listens = (pid: string) =>
+    known(() => readdirSync(`/proc/${pid}/fd`).some((fd) => hasOne(`/proc/${pid}/fd/${fd}`)));
+  const pids = (known(() => readdirSync('/proc')) ?? []).filter((name) => /^\d+$/.test(name));
+  return pids.filter(listens).map(Number);
 }
 
 function inodesIn(path: string, port: number): string[] {
   const wanted = port.toString(16).toUpperCase().padStart(4, '0');
-  const lines = readFileSync(path, 'latin1').trim().split('\n').slice(1);
+  const lines = known(() => readFileSync(path, 'latin1').trim().split('\n').slice(1)) ?? [];
   return lines
     .map((line) => line.trim().split(/\s+/))
     .filter(([, local, , state]) => local?.endsWith(`:${wanted}`) && state === LISTENING)
     .map((fields) => fields[9] ?? '');
-}
-
-/** False too for a process of another user. */
-function hasOne(pid: string, sockets: ReadonlySet<string>): boolean {
-  try {
-    const names = readdirSync(`/proc/${pid}/fd`);
-    return names.some((name) => sockets.has(readlinkSync(`/proc/${pid}/fd/${name}`)));
-  } catch {
-    return false;
-  }
 }

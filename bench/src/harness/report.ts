@@ -1,42 +1,24 @@
-import { mkdir, writeFile } from 'node:fs/promises';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { NamedServer } from '../servers/kinds.js';
-import type { Benchmark, BenchmarkContext, Part, Scale } from './benchmark.js';
-import { type Figure, Figures } from './figures.js';
-import { type JudgedGoal, judge } from './goals.js';
+import type { BenchArguments } from './arguments.js';
+import type { Benchmark, BenchmarkContext, Part } from './benchmark.js';
+import { Figures } from './figures.js';
+import { judge } from './goals.js';
 import { lineChart } from './line-chart.js';
 import { describeMachine, describeVersions, type Machine, type Versions } from './machine.js';
-import { figureTable, goalsTable, round } from './markdown.js';
+import { chartOf, figureTable, goalsTable, round } from './markdown.js';
 import { UsageError } from './usage-error.js';
 import { Workspace } from './workspace.js';
 
 /** Runs one benchmark, prints its report, and gives it as the JSON file has it. */
 
-export interface Report {
-  readonly name: string;
-  readonly scale: Scale;
-  readonly machine: Machine;
-  readonly versions: Versions;
-  readonly durability: string;
-  readonly figures: readonly Figure[];
-  /** As they were printed, by their names. */
-  readonly tables: Readonly<Record<string, string>>;
-  readonly goals: readonly JudgedGoal[];
-  /** Parts that failed, and goals that were not measured; a goal that is not met is no failure. */
-  readonly failures: readonly string[];
-}
+export type Report = Awaited<ReturnType<typeof runBenchmark>>;
 
-export interface ReportOptions {
-  readonly scale: Scale;
-  readonly trackers: readonly string[] | undefined;
-  readonly servers: readonly NamedServer[];
-  /** Undefined: all parts. */
-  readonly parts: readonly string[] | undefined;
-  /** Where the data goes, in a directory of its own; undefined: the temporary one. */
-  readonly directory: string | undefined;
+/** `directory`: where the data goes, in one of its own; undefined: the temporary one. */
+export type ReportOptions = Pick<BenchArguments, 'scale' | 'servers' | 'parts' | 'directory'> & {
   /** Where charts go. */
   readonly out: string;
-}
+};
 
 /** By name; throws a UsageError for a part that the benchmark does not have. */
 export function chooseParts(
@@ -53,41 +35,46 @@ export function chooseParts(
   return all.filter(([part]) => wanted?.includes(part) ?? true);
 }
 
-export async function runBenchmark(
-  name: string,
-  benchmark: Benchmark,
-  options: ReportOptions,
-): Promise<Report> {
-  const { scale, trackers, servers } = options;
+export async function runBenchmark(name: string, benchmark: Benchmark, options: ReportOptions) {
+  const { scale, servers } = options;
   const parts = chooseParts(name, benchmark, options);
   await using workspace = await Workspace.open(options.directory);
   const figures = new Figures();
+  /** As they were printed, by their names. */
   const tables: Record<string, string> = {};
   const machine = await describeMachine(workspace.directory);
   const packages = benchmark.packages ?? [];
   const versions = describeVersions(packages);
   print(`# ${name}`);
   print(machineText(machine, versions, packages));
+  const progress = (text: string) => void process.stderr.write(`bench: ${name}: ${text}\n`);
+  const chart: BenchmarkContext['chart'] = (file, { series, ...about }) => {
+    mkdirSync(options.out, { recursive: true });
+    const path = join(options.out, `${name}-${file}.svg`);
+    const drawn = series.map(({ values, ...each }) => ({
+      ...each,
+      values: values.map((value) => medianIn(figures, value)),
+    }));
+    writeFileSync(path, lineChart({ ...about, series: drawn }));
+    print(`Chart: ${path}`);
+  };
   const context: BenchmarkContext = {
-    ...{ scale, trackers, servers, workspace, figures, print },
+    ...{ scale, servers, workspace, figures, print, progress, chart },
     table: (id, spec) => {
       const text = typeof spec === 'string' ? spec : figureTable(figures, spec);
       tables[id] = text;
       print(text);
+      if (typeof spec !== 'string' && spec.chart) chart(id, chartOf(spec, spec.chart));
     },
-    progress: (text) => process.stderr.write(`bench: ${name}: ${text}\n`),
-    chart: async (file, { series, ...chart }) => {
-      await mkdir(options.out, { recursive: true });
-      const path = join(options.out, `${name}-${file}.svg`);
-      const drawn = series.map(({ name, values }) => ({
-        name,
-        values: values.map((value) => medianIn(figures, value)),
-      }));
-      await writeFile(path, lineChart({ ...chart, series: drawn }));
-      print(`Chart: ${path}`);
+    runs: async (what, count, run) => {
+      for (let index = 0; index < count; index += 1) {
+        progress(`${what}, run ${index + 1} of ${count}`);
+        await run(index);
+      }
     },
   };
   print(benchmark.introduce(context));
+  /** Parts that failed, and goals that were not measured; a goal that is not met is no failure. */
   const failures: string[] = [];
   for (const [part, { run }] of parts) {
     try {

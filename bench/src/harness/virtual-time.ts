@@ -1,7 +1,7 @@
 import { syncBuiltinESMExports } from 'node:module';
 import { Socket } from 'node:net';
 import promises from 'node:timers/promises';
-import { type Disk, type DiskFile, decoratedFile } from '@stevedore/disk';
+import { type Disk, type DiskFile, decoratedDisk, decoratedFile } from '@stevedore/disk';
 
 /**
  * A clock that jumps to the next timer whenever nothing is left to do, so that a week passes in the
@@ -148,32 +148,19 @@ export class VirtualTime {
 
   /** The disk, whose work is waited for. */
   watched(disk: Disk): Disk {
-    const file = async (opening: Promise<DiskFile>): Promise<DiskFile> => {
-      const opened = await this.#during(opening);
-      return decoratedFile(opened, {
-        stat: () => this.#during(opened.stat()),
-        readAt: (target, position) => this.#during(opened.readAt(target, position)),
-        writeAt: (chunks, position) => this.#during(opened.writeAt(chunks, position)),
-        truncate: (size) => this.#during(opened.truncate(size)),
-        setModified: (seconds) => this.#during(opened.setModified(seconds)),
-        sync: () => this.#during(opened.sync()),
-        close: () => this.#during(opened.close()),
-      });
-    };
-    return {
-      create: (path, isWrittenOnce) => file(disk.create(path, isWrittenOnce)),
-      openToRead: (path) => file(disk.openToRead(path)),
-      openToUpdate: (path) => file(disk.openToUpdate(path)),
-      makeLink: (target, path) => this.#during(disk.makeLink(target, path)),
-      readLink: (path) => this.#during(disk.readLink(path)),
-      rename: (from, to) => this.#during(disk.rename(from, to)),
-      unlink: (path) => this.#during(disk.unlink(path)),
-      exists: (path) => this.#during(disk.exists(path)),
-      makeDirectory: (path) => this.#during(disk.makeDirectory(path)),
-      syncDirectory: (path) => this.#during(disk.syncDirectory(path)),
-      list: (path) => this.#during(disk.list(path)),
-      space: async () => ({ totalBytes: ROOM_BYTES, freeBytes: ROOM_BYTES }),
-    };
+    const all = <T extends object>(of: T, names: readonly (string & keyof T)[]): T =>
+      Object.fromEntries(
+        names.map((name) => {
+          const call = of[name] as (...given: unknown[]) => Promise<unknown>;
+          return [name, (...given: unknown[]) => this.#during(call.apply(of, given))];
+        }),
+      ) as T;
+    const calls = all(disk, Object.keys(decoratedDisk(disk, (file) => file)) as (keyof Disk)[]);
+    const watched = decoratedDisk(calls, (file) => {
+      const names = Object.keys(decoratedFile(file, {})) as (keyof DiskFile)[];
+      return decoratedFile(file, all(file, names));
+    });
+    return { ...watched, space: async () => ({ totalBytes: ROOM_BYTES, freeBytes: ROOM_BYTES }) };
   }
 
   #counted(run: () => void): () => void {

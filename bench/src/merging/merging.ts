@@ -1,15 +1,13 @@
 import {
   type Benchmark,
   type BenchmarkContext,
+  plans,
   remarkOn,
   type Scale,
 } from '../harness/benchmark.js';
-import { Child } from '../harness/child.js';
 import { atLeast, atMost, type Goal, greatestOf, leastOf } from '../harness/goals.js';
 import { middle, percent } from '../harness/markdown.js';
-import type { FillHandlers } from '../staging/fill-process.js';
-import type { RateHandlers } from './rate-process.js';
-import type { Month, SiteHandlers, Week } from './site-process.js';
+import { type Running, start } from '../harness/processes.js';
 import {
   MONTH_SITES,
   type MonthSiteName,
@@ -23,37 +21,29 @@ import {
  * file than its size, when it expires and its group; and how fast a backlog of tiny files is merged.
  */
 
-interface Plan {
-  /** Hours of each site. */
-  readonly hours: Readonly<Partial<Record<WeekSiteName, number>>>;
-  /** Days before the measured ones: long enough that files are compacted a second time. */
-  readonly daysBefore: number;
-  readonly days: number;
-  readonly perDay: number;
-  /** Of the backlog. */
-  readonly files: number;
-}
-
 const WEEK_HOURS = 168;
-const PLANS: Readonly<Record<Scale, Plan>> = {
-  full: {
-    hours: {
-      ...{ minute: WEEK_HOURS, 'ten-seconds': WEEK_HOURS, 'two-seconds': WEEK_HOURS },
-      noon: WEEK_HOURS,
-      // Every hour is as the one before.
-      fast: 0.5,
-    },
-    ...{ daysBefore: 120, days: 30, perDay: 1_000, files: 1_000_000 },
-  },
-  quick: {
-    hours: { minute: 72, 'two-seconds': 12 },
-    ...{ daysBefore: 60, days: 30, perDay: 500, files: 300_000 },
-  },
-  smoke: {
-    hours: { minute: 2, fast: 0.01 },
-    ...{ daysBefore: 1, days: 1, perDay: 200, files: 5_000 },
-  },
+type Hours = Readonly<Partial<Record<WeekSiteName, number>>>;
+const FULL = {
+  /** Hours of each site; of the fast one every hour is as the one before. */
+  hours: {
+    ...{ minute: WEEK_HOURS, 'ten-seconds': WEEK_HOURS, 'two-seconds': WEEK_HOURS },
+    ...{ noon: WEEK_HOURS, fast: 0.5 },
+  } as Hours,
+  /** Days before the measured ones: long enough that files are compacted a second time. */
+  daysBefore: 120,
+  ...{ days: 30, perDay: 1_000 },
+  /** Of the backlog. */
+  files: 1_000_000,
 };
+type Plan = typeof FULL;
+const PLANS = plans(
+  FULL,
+  {
+    ...{ hours: { minute: 72, 'two-seconds': 12 } },
+    ...{ daysBefore: 60, perDay: 500, files: 300_000 },
+  },
+  { hours: { minute: 2, fast: 0.01 }, daysBefore: 1, days: 1, perDay: 200, files: 5_000 },
+);
 
 const MAX_AGE_MS = 60_000;
 const CALL_LIMIT_MS = 3_600_000;
@@ -79,9 +69,9 @@ export const merging: Benchmark = {
     sites: { goals: siteGoals(), run: (context) => simulateMonths(context, PLANS[scale]) },
     backlog: {
       goals: [
-        atLeast('backlog.rate', 'files of 100 B: at least 50,000 a second', 50_000),
-        atMost('backlog.delay', 'event-loop delay, p99: at most 20 ms', 20),
-        atMost('backlog.memory', 'resident set: at most 300 MiB', 300),
+        atLeast('backlog.rate', 'files of 100 B: at least {} a second', 50_000),
+        atMost('backlog.delay', 'event-loop delay, p99: at most {} ms', 20),
+        atMost('backlog.memory', 'resident set: at most {} MiB', 300),
       ],
       run: (context) => mergeBacklog(context, PLANS[scale]),
     },
@@ -91,35 +81,34 @@ export const merging: Benchmark = {
 function weekGoals(scale: Scale): readonly Goal[] {
   const sites = Object.keys(PLANS[scale].hours);
   const ids = (what: string, of = sites) => of.map((site) => `week.${site}.${what}`);
+  const written = ids(
+    'written',
+    sites.filter((site) => !SLOWEST.has(site)),
+  );
   return [
     atMost(
       'week.excess',
-      'files in FastDFS at the end: at most 20 more than 1.1 x those that the bytes fill',
+      'files in FastDFS at the end: at most {} more than 1.1 x those that the bytes fill',
       20,
       greatestOf(ids('excess')),
     ),
     atLeast(
       'week.fill',
-      'trunks that stay: at least 99.9 % full, every one',
+      'trunks that stay: at least {%} full, every one',
       0.999,
       leastOf(ids('least-fill')),
     ),
     atMost(
       'week.age',
-      'every file is in FastDFS 65 s after its upload',
+      'every file is in FastDFS {} s after its upload',
       65,
       greatestOf(ids('most-age')),
     ),
     atMost(
       'week.written',
-      'bytes written to FastDFS: at most 3 x those uploaded, where a trunk fills in three hours',
+      'bytes written to FastDFS: at most {} x those uploaded, where a trunk fills in three hours',
       3,
-      greatestOf(
-        ids(
-          'written',
-          sites.filter((site) => !SLOWEST.has(site)),
-        ),
-      ),
+      greatestOf(written),
     ),
   ];
 }
@@ -128,10 +117,10 @@ function weekGoals(scale: Scale): readonly Goal[] {
 async function simulated<T extends { readonly errors: readonly string[] }>(
   { workspace }: BenchmarkContext,
   intervalMs: number,
-  simulate: (child: Child<SiteHandlers>, directory: string) => Promise<T>,
+  simulate: (child: Running<'merging/site'>, directory: string) => Promise<T>,
 ): Promise<T> {
   const directory = workspace.fresh('site');
-  await using child = new Child<SiteHandlers>(new URL('./site-process.js', import.meta.url), {
+  await using child = start('merging/site', {
     callLimitMs: CALL_LIMIT_MS,
     env: { STEVEDORE_BENCH_INTERVAL_MS: String(intervalMs) },
   });
@@ -146,9 +135,8 @@ async function simulateWeeks(context: BenchmarkContext, { hours }: Plan): Promis
   const sites = Object.entries(hours) as [WeekSiteName, number][];
   for (const [site, forHours] of sites) {
     progress(`${forHours} hours of ${WEEK_SITES[site].title}`);
-    const week: Omit<Week, 'directory'> = { site, hours: forHours, mergeMaxAge: MAX_AGE_MS };
     const after = await simulated(context, INTERVALS_MS.week, (child, directory) =>
-      child.call('simulateWeek', { ...week, directory }),
+      child.call('simulateWeek', directory, site, forHours, MAX_AGE_MS),
     );
     const full = after.uploadedBytes / TRUNK_BYTES;
     figures.addAll(`week.${site}`, {
@@ -186,7 +174,7 @@ function siteGoals(): readonly Goal[] {
   return Object.entries(MONTH_SITES).flatMap(([site, { title }]) => [
     atLeast(
       `sites.${site}.saved`,
-      `${title}: compaction rewrites at least 30 % less than by size alone`,
+      `${title}: compaction rewrites at least {%} less than by size alone`,
       0.3,
     ),
     atMost(`sites.${site}.extents`, `${title}: a group is in no more pieces than by size alone`, 1),
@@ -202,12 +190,12 @@ async function simulateMonths(context: BenchmarkContext, plan: Plan): Promise<vo
   for (const site of Object.keys(MONTH_SITES) as MonthSiteName[]) {
     for (const tellsMore of [false, true]) {
       progress(`${days} days of ${MONTH_SITES[site].title}${tellsMore ? '' : ', by size alone'}`);
-      const month: Omit<Month, 'directory'> = {
+      const month = {
         ...{ site, daysBefore, days, perDay, mergeMaxAge, tellsMore },
         trunkSize: MONTH_TRUNK_BYTES,
       };
       const after = await simulated(context, INTERVALS_MS.month, (child, directory) =>
-        child.call('simulateMonth', { ...month, directory }),
+        child.call('simulateMonth', directory, month),
       );
       figures.addAll(`sites.${site}.${tellsMore ? 'more' : 'alone'}`, {
         rewritten: [after.rewrittenBytes / after.uploadedBytes, 'of uploaded'],
@@ -242,12 +230,11 @@ async function mergeBacklog(context: BenchmarkContext, { files }: Plan): Promise
   const directory = workspace.fresh('backlog');
   progress(`${files} files of ${TINY_BYTES} bytes`);
   {
-    const module = new URL('../staging/fill-process.js', import.meta.url);
-    await using filler = new Child<FillHandlers>(module);
-    await filler.call('stage', { directory, files, bodyBytes: TINY_BYTES });
+    await using filler = start('staging/fill');
+    await filler.call('stage', directory, files, TINY_BYTES);
   }
-  await using child = new Child<RateHandlers>(new URL('./rate-process.js', import.meta.url));
-  const merged = await child.call('merge', directory);
+  await using child = start('staging/fill');
+  const merged = await child.call('merge', directory, TRUNK_BYTES);
   figures.addAll('backlog', {
     rate: [files / merged.seconds, 'files/s'],
     cpu: [(merged.cpuSeconds / files) * 1e6, 'µs of CPU'],

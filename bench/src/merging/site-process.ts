@@ -1,9 +1,8 @@
 import { privateDisk } from '@stevedore/disk';
 import type { FileRow, StagingOptions } from '@stevedore/staging';
+import { mean, summarize } from '../harness/figures.js';
 import { logUniform } from '../harness/file-set.js';
 import { seededRandom } from '../harness/seeded-random.js';
-import { serve } from '../harness/serve.js';
-import { mean, summarize } from '../harness/statistics.js';
 import { VirtualTime } from '../harness/virtual-time.js';
 import { newFile, stagingOptions } from '../staging/small-files.js';
 import { SizesOnly } from '../staging/trunk-stores.js';
@@ -20,17 +19,9 @@ import {
  * its FileMap, while time is virtual and FastDFS keeps nothing but sizes. All bodies are zeros.
  */
 
-export interface Week {
-  readonly site: WeekSiteName;
-  readonly directory: string;
-  readonly hours: number;
-  readonly mergeMaxAge: number;
-}
-
 /** A month of a site whose files die, after months that fill FastDFS. */
 export interface Month {
   readonly site: MonthSiteName;
-  readonly directory: string;
   /** Days before the measured ones. */
   readonly daysBefore: number;
   readonly days: number;
@@ -88,7 +79,12 @@ async function during(work: Promise<unknown>): Promise<void> {
   await work;
 }
 
-async function simulateWeek({ site, directory, hours, mergeMaxAge }: Week) {
+export async function simulateWeek(
+  directory: string,
+  site: WeekSiteName,
+  hours: number,
+  mergeMaxAge: number,
+) {
   const fastdfs = new SizesOnly((bytes) => sleep((bytes / STORE_BYTES_PER_SECOND) * 1000));
   const own = { trunkSize: TRUNK_BYTES, mergeMaxAge, retain: GIB / 8 };
   const { staging, errors, close } = await openStaging(directory, fastdfs, own);
@@ -147,8 +143,8 @@ async function simulateWeek({ site, directory, hours, mergeMaxAge }: Week) {
   return outcome;
 }
 
-async function simulateMonth(month: Month) {
-  const { site, directory, daysBefore, days, perDay, trunkSize, mergeMaxAge, tellsMore } = month;
+export async function simulateMonth(directory: string, month: Month) {
+  const { site, daysBefore, days, perDay, trunkSize, mergeMaxAge, tellsMore } = month;
   const fastdfs = new SizesOnly();
   const own = { trunkSize, mergeMaxAge, retain: 0 };
   const { staging, errors, close } = await openStaging(directory, fastdfs, own);
@@ -235,9 +231,3 @@ function isBehind(before: FileRow | undefined, { trunk }: FileRow): boolean {
   if (!trunk || before?.trunk?.id !== trunk.id) return false;
   return trunk.offset - before.trunk.offset - before.size < SIZES.month[0];
 }
-
-const handlers = { simulateWeek, simulateMonth };
-
-export type SiteHandlers = typeof handlers;
-
-serve(handlers);

@@ -116,26 +116,26 @@ export const FORECAST_GOALS: readonly Goal[] = [
     const [trace] = traces;
     return atMost(
       `forecast.${trace}.ba-esm-vs-sesm`,
-      `${trace}: MAE of BA-ESM at most ${PAPER_RATIOS[trace]} x that of the best SESM, simulated and on our own queues (the worst)`,
+      `${trace}: MAE of BA-ESM at most {} x that of the best SESM, simulated and on our own queues (the worst)`,
       PAPER_RATIOS[trace],
       worst(traces, 'ba-esm-vs-sesm'),
     );
   }),
   atMost(
     'forecast.panel-vs-ba-esm',
-    `the panel's MAE at most ${MAX_PANEL_RATIO} x that of BA-ESM, on the paper's loads and our own queues (the worst)`,
+    `the panel's MAE at most {} x that of BA-ESM, on the paper's loads and our own queues (the worst)`,
     MAX_PANEL_RATIO,
     worst(['metadata', 'smallFile', ...RECORDED_NAMES], 'panel-vs-ba-esm'),
   ),
   atMost(
     'forecast.panel-vs-best',
-    'and at most 1 x that of the best of the four others',
+    'and at most {} x that of the best of the four others',
     1,
     worst(['metadata', 'smallFile', ...RECORDED_NAMES], 'panel-vs-best'),
   ),
   atMost(
     'forecast.hold-out.panel-vs-ba-esm',
-    `${MAX_PANEL_RATIO} x BA-ESM also on traces that it was not made with (the worst of ${HOLD_OUTS.length})`,
+    `{} x BA-ESM also on traces that it was not made with (the worst of ${HOLD_OUTS.length})`,
     MAX_PANEL_RATIO,
     worst(HOLD_OUTS, 'panel-vs-ba-esm'),
   ),
@@ -194,7 +194,7 @@ export async function measureForecasts(context: BenchmarkContext, plan: Plan): P
     for (let run = 0; run < plan.runs; run += 1) {
       const load = loadOf(trace, SEED + run, plan);
       addErrors(context, `forecast.${name}`, load);
-      if (run === 0 && name in PAPER_ERRORS) await draw(context, name, load);
+      if (run === 0 && name in PAPER_ERRORS) draw(context, name, load);
     }
   }
   for (let run = 0; run < plan.recordings; run += 1) {
@@ -223,17 +223,17 @@ export async function measureForecasts(context: BenchmarkContext, plan: Plan): P
   });
 }
 
-async function draw(
+function draw(
   { chart }: BenchmarkContext,
   trace: string,
   { intervals, capacityBytes }: Recorded,
-): Promise<void> {
+): void {
   const shown = <T>(values: readonly T[]) => values.slice(CHART_FROM, CHART_FROM + CHART_INTERVALS);
   const forecasts = (name: ForecasterName) =>
     shown(forecastAll(forecaster(name, capacityBytes), intervals)).map((bytes) =>
       bytes === undefined ? undefined : bytes / MB,
     );
-  await chart(`forecast-${trace}`, {
+  chart(`forecast-${trace}`, {
     title: `Figure 3: load and its forecasts (${trace})`,
     ...{ xTitle: 'Interval', yTitle: 'MB per interval' },
     labels: shown(intervals).map((_, index) => (index % 5 === 0 ? String(CHART_FROM + index) : '')),

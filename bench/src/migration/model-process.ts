@@ -3,10 +3,10 @@ import { syncBuiltinESMExports } from 'node:module';
 import { localDisk } from '@stevedore/disk';
 import type { Storage } from '@stevedore/node';
 import type { TierOptions } from '@stevedore/tiering';
-import { serve } from '../harness/serve.js';
 import { SlowDisk } from '../harness/slow-disk.js';
 import { VirtualTime } from '../harness/virtual-time.js';
-import type { LoadArgument, LoadResult } from './loads.js';
+import type { LoadArgument, LoadResult } from './load-process.js';
+import type { CostsArgument } from './moving-cost-model.js';
 
 /**
  * Metadata servers, a tracker and their clients in one process and in virtual time: all of it is the
@@ -50,7 +50,7 @@ syncBuiltinESMExports();
 const { Tiering } = await import('@stevedore/tiering');
 const { startStorage } = await import('@stevedore/node');
 const { startTracker } = await import('@stevedore/tracker');
-const { loads } = await import('./loads.js');
+const loads = await import('./load-process.js');
 const { costs } = await import('./moving-cost-model.js');
 
 type Files = import('@stevedore/tiering').Tiering['files'];
@@ -78,10 +78,10 @@ function onError(error: Error): void {
 }
 
 let tracker = '';
-let close = async (): Promise<void> => {};
+let stop = async (): Promise<void> => {};
 const storages = new Map<string, Storage>();
 
-async function start(directory: string, tiers: Readonly<Record<string, TierOptions>>) {
+async function startAll(directory: string, tiers: Readonly<Record<string, TierOptions>>) {
   const started = await startTracker({ port: 0, reservedSpaceMegabytes: 64, onError });
   tracker = `127.0.0.1:${started.port}`;
   for (const [group, own] of Object.entries(tiers)) {
@@ -96,27 +96,25 @@ async function start(directory: string, tiers: Readonly<Record<string, TierOptio
     storages.set(group, storage);
     await storage.active();
   }
-  close = async () => {
+  stop = async () => {
     for (const storage of storages.values()) await storage.close();
     await started.close();
   };
 }
 
-const handlers = {
-  /** Storages by the names of their groups. */
-  start: (given: { directory: string; tiers: Readonly<Record<string, TierOptions>> }) =>
-    time.passDuring(start(given.directory, given.tiers)),
-  files: (count: number) => time.passDuring(loads.files({ tracker, count })),
-  /** All at a time. */
-  run: (all: readonly Omit<LoadArgument, 'tracker'>[]): Promise<LoadResult[]> =>
-    time.passDuring(Promise.all(all.map((each) => loads.run({ ...each, tracker })))),
-  migration: (group: string) => storages.get(group)?.migrationStatus(),
-  costs: (given: Omit<Parameters<typeof costs>[0], 'tracker' | 'status'>) =>
-    time.passDuring(
-      costs({ ...given, tracker, status: (group) => storages.get(group)?.migrationStatus() }),
-    ),
-};
+/** Storages by the names of their groups. */
+export const start = (directory: string, tiers: Readonly<Record<string, TierOptions>>) =>
+  time.passDuring(startAll(directory, tiers));
 
-export type ModelHandlers = typeof handlers;
+export const files = (count: number) => time.passDuring(loads.files(tracker, count));
 
-serve(handlers, () => time.passDuring(close()));
+/** All at a time. */
+export const run = (all: readonly LoadArgument[]): Promise<LoadResult[]> =>
+  time.passDuring(Promise.all(all.map((each) => loads.run(tracker, each))));
+
+export const migration = (group: string) => storages.get(group)?.migrationStatus();
+
+export const costsOf = (given: Omit<CostsArgument, 'tracker' | 'status'>) =>
+  time.passDuring(costs({ ...given, tracker, status: migration }));
+
+export const close = () => time.passDuring(stop());

@@ -10,13 +10,6 @@ export const TARGET_GROUP = 'target';
 export const WAYS = ['none', 'here', 'away', 'passive', 'ahead'] as const;
 export type Way = (typeof WAYS)[number];
 
-export interface Cost {
-  /** Until the writer has its answer. */
-  readonly ownMs: number;
-  /** Until the file is where it is going to stay. */
-  readonly endMs: number;
-}
-
 const PATTERN = Buffer.from(
   Array.from({ length: 6 * 2 ** 20 }, (_, index) => (index * 31 + (index >> 12)) % 251),
 );
@@ -34,14 +27,15 @@ export interface CostsArgument {
 }
 
 /** One file after the other; its bytes are looked at in the end. */
-export async function costs({ tracker, status, way, ...sizes }: CostsArgument): Promise<Cost[]> {
+export async function costs({ tracker, status, way, ...sizes }: CostsArgument) {
   const { filledBytes, accessBytes, files } = sizes;
   await using client = new FastdfsClient({ trackers: [tracker] });
   const before = PATTERN.subarray(0, filledBytes);
   const written = PATTERN.subarray(filledBytes, filledBytes + accessBytes);
   const appender = (bytes: Buffer, group: string) =>
     client.uploadAppender(bytes, { extension: 'dat', group });
-  const all: Cost[] = [];
+  /** Until the writer has its answer; until the file is where it is going to stay. */
+  const all: { readonly ownMs: number; readonly endMs: number }[] = [];
   for (let turn = 0; turn < files; turn += 1) {
     const isOurs = way === 'none' || way === 'here' || way === 'away';
     let file = await appender(before, isOurs ? way : 'none');

@@ -1,12 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Observation } from '@stevedore/balance';
 import type { BenchmarkContext } from '../harness/benchmark.js';
-import { Child } from '../harness/child.js';
 import { settled } from '../harness/load.js';
 import { Nodes } from '../harness/nodes.js';
-import type { LoadHandlers } from './load-process.js';
+import { type Running, start } from '../harness/processes.js';
 import type { Plan } from './plan.js';
-import { IOR, PAPER_METADATA } from './workloads.js';
+import { IOR, type Ior, type MetadataTrace, PAPER_METADATA } from './workloads.js';
 
 /**
  * Queues of our own scheduler: the paper's two loads in real time, five times as fast, each alone and
@@ -28,7 +27,6 @@ export const RECORDED = {
 } as const;
 type QueueName = keyof typeof RECORDED;
 
-const LOAD = new URL('./load-process.js', import.meta.url);
 const LIMIT_MS = 600_000;
 const SPEED = 5;
 const INTERVAL_MS = 1000 / SPEED;
@@ -51,16 +49,17 @@ export async function recordQueues(
 ): Promise<Record<QueueName, Recorded>> {
   await using trackers = new Nodes();
   await using storage = new Nodes();
-  await using metadataLoad = new Child<LoadHandlers>(LOAD, { callLimitMs: LIMIT_MS });
-  await using smallLoad = new Child<LoadHandlers>(LOAD, { callLimitMs: LIMIT_MS });
+  // No kind of load waits for the other before it is even sent.
+  await using metadataLoad = start('migration/load', { callLimitMs: LIMIT_MS });
+  await using smallLoad = start('migration/load', { callLimitMs: LIMIT_MS });
   const tracker = await trackers.call('tracker');
   await storage.call('storage', {
     ...{ storePaths: [context.workspace.fresh('queues')], trackers: [tracker] },
     ...{ cacheBytes: 0, tiers: TIER },
   });
-  const files = await metadataLoad.call('files', { tracker, count: FILES });
-  const full = { tracker, files, seconds: recordedSeconds / 10, warmUpSeconds: 0 };
-  const { requests } = await metadataLoad.call('run', {
+  const files = await metadataLoad.call('files', tracker, FILES);
+  const full = { files, seconds: recordedSeconds / 10, warmUpSeconds: 0 };
+  const { requests } = await metadataLoad.call('run', tracker, {
     ...{ ...full, kind: 'metadata', loops: FULL_LOOPS },
   });
   const burst = Math.max(1, (requests / full.seconds) * BURST_SHARE);
@@ -77,9 +76,9 @@ export async function recordQueues(
     ...{ ...IOR, filesPerBarrier: 4, barriersPerPhase: recordedBarriers },
     computeMs: IOR.computeMs / SPEED,
   };
-  const target = { tracker, files, seed, maxSeconds: 2 * recordedSeconds };
-  const sendMetadata = () => metadataLoad.call('replay', { ...target, metadata });
-  const sendFiles = () => smallLoad.call('replay', { ...target, ior });
+  const send = (child: Running<'migration/load'>, load: MetadataTrace | Ior) => () =>
+    child.call('replay', tracker, files, load, seed, 2 * recordedSeconds);
+  const [sendMetadata, sendFiles] = [send(metadataLoad, metadata), send(smallLoad, ior)];
   const record = async (what: string, loads: readonly (() => Promise<unknown>)[]) => {
     context.progress(`recording queues of ${what}`);
     let ended = false;

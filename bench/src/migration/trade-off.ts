@@ -1,11 +1,10 @@
 import type { TierOptions } from '@stevedore/tiering';
 import type { BenchmarkContext } from '../harness/benchmark.js';
-import { Child } from '../harness/child.js';
 import { atLeast, type Goal, leastOf } from '../harness/goals.js';
 import { inTurn } from '../harness/load.js';
 import { middle } from '../harness/markdown.js';
-import type { LoadArgument } from './loads.js';
-import type { ModelHandlers } from './model-process.js';
+import { start } from '../harness/processes.js';
+import type { LoadArgument } from './load-process.js';
 import type { Plan } from './plan.js';
 
 /**
@@ -60,10 +59,6 @@ type SettingName = keyof typeof SETTINGS;
 const NAMES = Object.keys(SETTINGS) as SettingName[];
 const WITH_ROOM = ['io', 'two', 'three'] as const;
 
-const MIN_METADATA = 0.95;
-const MIN_SMALL_FILES = 0.8;
-/** Small files have their share, whatever metadata asks for. */
-const MIN_BESIDE_SHARE = 0.8;
 const SEVERAL = [
   { name: 'two', servers: 2, gain: 1.5 },
   { name: 'three', servers: 3, gain: 2 },
@@ -76,53 +71,51 @@ const least = (name: SettingName, what: string) =>
 export const TRADE_OFF_GOALS: readonly Goal[] = [
   atLeast(
     'trade-off.throttle.level',
-    `figure 4, nowhere to move to: metadata at 16 clients at least ${MIN_METADATA} x that at 4`,
-    MIN_METADATA,
+    `figure 4, nowhere to move to: metadata at 16 clients at least {} x that at 4`,
+    0.95,
     (figures) =>
       figures.median(`${idOf('throttle', 16)}.metadata`) /
       figures.median(`${idOf('throttle', 4)}.metadata`),
   ),
   atLeast(
     'trade-off.throttle.metadata-vs-alone',
-    `and at least ${MIN_BESIDE_SHARE} x that without small files, which keep a fifth (the least)`,
-    MIN_BESIDE_SHARE,
+    `and at least {} x that without small files, which keep a fifth (the least)`,
+    0.8,
     least('throttle', 'metadata-vs-alone'),
   ),
   ...WITH_ROOM.flatMap((name) => [
     atLeast(
       `trade-off.${name}.metadata-vs-alone`,
-      `figure 4, ${SETTINGS[name].title}: metadata at least ${MIN_METADATA} x that without small files (the least)`,
-      MIN_METADATA,
+      `figure 4, ${SETTINGS[name].title}: metadata at least {} x that without small files (the least)`,
+      0.95,
       least(name, 'metadata-vs-alone'),
     ),
     atLeast(
       `trade-off.${name}.small-files-vs-alone`,
-      `and small files at least ${MIN_SMALL_FILES} x those without metadata (the least)`,
-      MIN_SMALL_FILES,
+      `and small files at least {} x those without metadata (the least)`,
+      0.8,
       least(name, 'small-files-vs-alone'),
     ),
   ]),
   ...SEVERAL.flatMap(({ name, servers, gain }) => [
     atLeast(
       `${idOf(name, 16)}.metadata-vs-one`,
-      `figure 5, ${servers} metadata servers: metadata at least 1 x that with one`,
+      `figure 5, ${servers} metadata servers: metadata at least {} x that with one`,
       1,
     ),
     atLeast(
       `${idOf(name, 16)}.small-files-vs-one`,
-      `and small files at least ${gain} x those with one`,
+      `and small files at least {} x those with one`,
       gain,
     ),
   ]),
 ];
 
-type Load = Omit<LoadArgument, 'tracker'>;
-
 export async function measureTradeOff(context: BenchmarkContext, plan: Plan): Promise<void> {
-  for (let run = 0; run < plan.processRuns; run += 1) {
+  await context.runs('servers', plan.processRuns, async (run) => {
     for (const name of NAMES) await measure(context, plan, name, run);
-  }
-  await show(context);
+  });
+  show(context);
 }
 
 async function measure(
@@ -133,26 +126,29 @@ async function measure(
 ): Promise<void> {
   const { figures, progress } = context;
   const { first, others } = SETTINGS[name];
-  await using model = new Child<ModelHandlers>(new URL('./model-process.js', import.meta.url));
-  const tiers = { [FIRST]: first, ...others };
-  await model.call('start', { directory: context.workspace.fresh(name), tiers });
+  await using model = start('migration/model');
+  await model.call('start', context.workspace.fresh(name), { [FIRST]: first, ...others });
   const described = await model.call('files', FILES);
   const read = await model.call('files', FILES);
   const settle = { warmUpSeconds: seconds / 2, seconds };
-  const metadata: Load = { ...settle, kind: 'metadata', files: described, loops: METADATA_LOOPS };
-  const small = (loops: number): Load => ({ ...settle, kind: 'small-files', files: read, loops });
+  const metadata: LoadArgument = {
+    ...{ ...settle, kind: 'metadata', files: described, loops: METADATA_LOOPS },
+  };
+  const small = (loops: number): LoadArgument => ({
+    ...{ ...settle, kind: 'small-files', files: read, loops },
+  });
   const NOTHING = { requests: 0, p99Ms: 0 };
-  const send = async (loads: readonly Load[]) => {
+  const send = async (loads: readonly LoadArgument[]) => {
     const [result = NOTHING, beside = NOTHING] = await model.call('run', loads);
     return [result, beside] as const;
   };
   const rate = (requests: number) => [Math.max(1, requests) / seconds, 'requests/s'] as const;
-  progress(`${SETTINGS[name].title}, files move, run ${run + 1}`);
+  progress(`${SETTINGS[name].title}, files move`);
   for (let warm = 0; warm < warmUpSeconds; warm += 1.5 * seconds) {
     await send([metadata, small(Math.max(...CLIENTS))]);
   }
   for (const clients of inTurn(run, CLIENTS)) {
-    progress(`${SETTINGS[name].title}, ${clients} clients, run ${run + 1}`);
+    progress(`${SETTINGS[name].title}, ${clients} clients`);
     const [meta, beside] = await send([metadata, small(clients)]);
     const status = await model.call('migration', FIRST);
     const [alone] = await send([metadata]);
@@ -180,7 +176,7 @@ async function measure(
   }
 }
 
-async function show({ print, table, chart }: BenchmarkContext): Promise<void> {
+function show({ print, table, chart }: BenchmarkContext): void {
   print('## Figures 4 and 5: metadata beside small files, on slow disks');
   table('trade-off', {
     head: 'Servers, small-file clients',
@@ -205,7 +201,7 @@ async function show({ print, table, chart }: BenchmarkContext): Promise<void> {
     'In the paper metadata falls by 66.7 % between 1 and 16 clients without the method and stays level with it; with several metadata servers it gains about 3 %, and small files gain as well. There IOR writes small files from other machines; here files are read again, because what is written once and never read again cannot be relieved by a move. *Nowhere to move to*: small files wait, and what they lose goes to nobody else.',
   );
   for (const kind of ['metadata', 'small-files']) {
-    await chart(`trade-off-${kind}`, {
+    chart(`trade-off-${kind}`, {
       title: `Figures 4 and 5: throughput of ${kind}, modelled disk`,
       ...{ xTitle: 'Clients that read and write small files', yTitle: 'Requests per second' },
       labels: CLIENTS.map(String),

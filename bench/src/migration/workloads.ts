@@ -14,7 +14,7 @@ export interface TimedRequest {
 
 export interface Workload {
   /** Requests in order of their time, pulled one at a time: a trace may be long. */
-  arrivals(): Iterator<TimedRequest>;
+  arrivals(): Generator<TimedRequest>;
   /** What follows the answer to a request that carries `by`. */
   answered?(by: number, atMs: number): readonly TimedRequest[];
 }

@@ -1,8 +1,6 @@
-import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
-import { serve } from '../harness/serve.js';
+import { portOf } from '../harness/http.js';
 import { loadSharp } from './sharp.js';
 
 /**
@@ -26,28 +24,18 @@ async function answer(request: IncomingMessage, response: ServerResponse): Promi
   const original = originals[Number(pathname.slice('/files/'.length))];
   if (!original) throw new Error(`there is no ${pathname}`);
   const box = { width: Number(searchParams.get('w')), height: Number(searchParams.get('h')) };
-  const picture = await sharp(original)
+  const resized = sharp(original)
     .autoOrient()
-    .resize({ ...box, fit: 'inside', withoutEnlargement: true })
-    .jpeg(JPEG)
-    .toBuffer();
-  response
-    .writeHead(200, { 'content-type': 'image/jpeg', 'content-length': picture.length })
-    .end(picture);
+    .resize({ ...box, fit: 'inside', withoutEnlargement: true });
+  const picture = await resized.jpeg(JPEG).toBuffer();
+  const headers = { 'content-type': 'image/jpeg', 'content-length': picture.length };
+  response.writeHead(200, headers).end(picture);
 }
 
 const server = createServer((request, response) => {
   answer(request, response).catch((error) => response.writeHead(500).end(String(error)));
 });
 
-const handlers = {
-  /** Answers with its port. */
-  async start(): Promise<number> {
-    await once(server.listen(0, '127.0.0.1'), 'listening');
-    return (server.address() as AddressInfo).port;
-  },
-};
+export const start = () => portOf(server);
 
-export type BareHandlers = typeof handlers;
-
-serve(handlers, () => server.closeAllConnections());
+export const close = () => server.closeAllConnections();

@@ -1,8 +1,7 @@
-import { Agent, request } from 'node:http';
-import { buffer } from 'node:stream/consumers';
+import { Agent } from 'node:http';
+import { ask } from '../harness/http.js';
 import { type Driven, drive } from '../harness/load.js';
 import { SeededRandom } from '../harness/seeded-random.js';
-import { serve } from '../harness/serve.js';
 import { type Box, loadSharp, SIZES } from './sharp.js';
 
 /**
@@ -28,74 +27,50 @@ const agent = new Agent({ keepAlive: true, maxSockets: CONNECTIONS });
 const originals: Buffer[] = [];
 let shown: Shown[] = [];
 
-const handlers = {
-  /** Makes so many different originals. */
-  async prepare(count: number): Promise<void> {
-    for (let number = 0; number < count; number += 1) {
-      const random = new SeededRandom(number + 1);
-      const dots = Buffer.alloc(DOTS.width * DOTS.height * 3);
-      for (let at = 0; at < dots.length; at += 1) dots[at] = Math.floor(random.next() * 256);
-      const mosaic = sharp(dots, { raw: { ...DOTS, channels: 3 } });
-      const drawn = mosaic.resize({ ...ORIGINAL, fit: 'fill' }).jpeg({ quality: ORIGINAL_QUALITY });
-      originals.push(await drawn.toBuffer());
+/** Makes so many different originals. */
+export async function prepare(count: number): Promise<void> {
+  for (let number = 0; number < count; number += 1) {
+    const random = new SeededRandom(number + 1);
+    const dots = Buffer.alloc(DOTS.width * DOTS.height * 3);
+    for (let at = 0; at < dots.length; at += 1) dots[at] = Math.floor(random.next() * 256);
+    const mosaic = sharp(dots, { raw: { ...DOTS, channels: 3 } });
+    const drawn = mosaic.resize({ ...ORIGINAL, fit: 'fill' }).jpeg({ quality: ORIGINAL_QUALITY });
+    originals.push(await drawn.toBuffer());
+  }
+}
+
+/** Uploads the originals: each is another file than those of earlier turns. */
+export async function upload(port: number): Promise<void> {
+  shown = [];
+  const headers = { 'content-type': 'image/jpeg', 'x-filename': 'photo.jpg' };
+  const about = { port, method: 'POST', path: '/files', headers };
+  await drive({ operations: originals.length, concurrency: CONNECTIONS }, async (index) => {
+    const answer = await ask(agent, { ...about, body: originals[index] });
+    const { key } = JSON.parse(answer.toString()) as { readonly key: string };
+    for (const size of SIZES) {
+      const path = `/files/${key}?w=${size.width}&h=${size.height}&format=jpeg`;
+      shown.push({ path, size, bytes: Buffer.alloc(0) });
     }
-  },
+  });
+}
 
-  /** Uploads the originals: each is another file than those of earlier turns. */
-  async upload(port: number): Promise<void> {
-    shown = [];
-    await drive({ operations: originals.length, concurrency: CONNECTIONS }, async (index) => {
-      const answer = await send(port, '/files', originals[index]);
-      const { key } = JSON.parse(answer.toString()) as { readonly key: string };
-      for (const size of SIZES) {
-        const path = `/files/${key}?w=${size.width}&h=${size.height}&format=jpeg`;
-        shown.push({ path, size, bytes: Buffer.alloc(0) });
-      }
-    });
-  },
+/** Asks for every picture of the last upload for the first time. */
+export async function first(port: number): Promise<Driven> {
+  const load = { operations: shown.length, concurrency: CONNECTIONS };
+  const result = await drive(load, async (index) => {
+    const picture = shown[index]!;
+    picture.bytes = await ask(agent, { port, path: picture.path });
+  });
+  for (const picture of shown) await check(picture);
+  return result;
+}
 
-  /** Asks for every picture of the last upload for the first time. */
-  async first(port: number): Promise<Driven> {
-    const load = { operations: shown.length, concurrency: CONNECTIONS };
-    const result = await drive(load, async (index) => {
-      const picture = shown[index]!;
-      picture.bytes = await send(port, picture.path);
-    });
-    for (const picture of shown) await check(picture);
-    return result;
-  },
-
-  /** Asks for the same pictures again, in random order. */
-  repeated({
-    port,
-    seconds,
-  }: {
-    readonly port: number;
-    readonly seconds: number;
-  }): Promise<Driven> {
-    const random = new SeededRandom(shown.length);
-    return drive({ concurrency: CONNECTIONS, maxSeconds: seconds }, async () => {
-      const { path, bytes } = shown[random.below(shown.length)]!;
-      if ((await send(port, path)).equals(bytes)) return;
-      throw new Error(`${path} came back with other bytes`);
-    });
-  },
-};
-
-async function send(port: number, path: string, body?: Buffer): Promise<Buffer> {
-  return new Promise((resolve, reject) => {
-    const headers = body ? { 'content-type': 'image/jpeg', 'x-filename': 'photo.jpg' } : {};
-    const method = body ? 'POST' : 'GET';
-    const asked = request({ host: '127.0.0.1', port, path, method, headers, agent });
-    asked.on('error', reject);
-    asked.on('response', (response) => {
-      buffer(response).then((bytes) => {
-        const expected = body ? 201 : 200;
-        if (response.statusCode === expected) resolve(bytes);
-        else reject(new Error(`${path} answered ${response.statusCode}: ${bytes}`));
-      }, reject);
-    });
-    asked.end(body);
+/** Asks for the same pictures again, in random order. */
+export function repeated(port: number, maxSeconds: number): Promise<Driven> {
+  const random = new SeededRandom(shown.length);
+  return drive({ concurrency: CONNECTIONS, maxSeconds }, async () => {
+    const { path, bytes } = shown[random.below(shown.length)]!;
+    if (!(await ask(agent, { port, path })).equals(bytes)) throw new Error(`${path} has changed`);
   });
 }
 
@@ -108,6 +83,4 @@ async function check({ path, size, bytes }: Shown): Promise<void> {
   throw new Error(`${path} is a ${format} of ${width} x ${height}`);
 }
 
-export type LoadHandlers = typeof handlers;
-
-serve(handlers, () => agent.destroy());
+export const close = () => agent.destroy();

@@ -1,35 +1,27 @@
-import {
-  type Benchmark,
-  type BenchmarkContext,
-  remarkOn,
-  type Scale,
-} from '../harness/benchmark.js';
-import { Child } from '../harness/child.js';
+import { type Benchmark, type BenchmarkContext, plans, remarkOn } from '../harness/benchmark.js';
 import { GatewayCommand } from '../harness/gateway-command.js';
 import { atLeast } from '../harness/goals.js';
-import { type Driven, inTurn } from '../harness/load.js';
+import { inTurn } from '../harness/load.js';
 import { middle, percent } from '../harness/markdown.js';
 import { cpuSecondsOf, familyOf } from '../harness/process-cpu.js';
-import type { BareHandlers } from './bare-process.js';
-import type { LoadHandlers } from './load-process.js';
+import { start } from '../harness/processes.js';
 import { loadSharp, SIZES } from './sharp.js';
 
 /** Pictures in other sizes: the gateway beside node:http with sharp, in one run and in turns. */
 
-interface Plan {
+const FULL = {
   /** Measurements of each server, in turns. */
-  readonly turns: number;
+  turns: 9,
   /** Uploaded anew in every turn, so that each picture has a first request in each. */
-  readonly originals: number;
+  originals: 80,
   /** Of repeated requests. */
-  readonly seconds: number;
-}
-
-const PLANS: Readonly<Record<Scale, Plan>> = {
-  full: { turns: 9, originals: 80, seconds: 2 },
-  quick: { turns: 5, originals: 32, seconds: 1 },
-  smoke: { turns: 1, originals: 3, seconds: 0.05 },
+  seconds: 2,
 };
+const PLANS = plans(
+  FULL,
+  { turns: 5, originals: 32, seconds: 1 },
+  { turns: 1, originals: 3, seconds: 0.05 },
+);
 
 /** The least that the gateway's rate is to be, as a multiple of the bare server's. */
 const GOALS = { first: 0.6, repeated: 10 } as const;
@@ -39,7 +31,6 @@ const TITLES: Readonly<Record<Kind, string>> = {
   first: 'First requests: each picture is made',
   repeated: 'Repeated requests of the same pictures, in random order',
 };
-const SERVERS = ['bare', 'gateway'] as const;
 
 export const pictures: Benchmark = {
   durability: 'the gateway: sync, originals and pictures; node:http: memory, pictures are not kept',
@@ -53,7 +44,7 @@ export const pictures: Benchmark = {
       goals: KINDS.map((kind) =>
         atLeast(
           `${kind}.vs-bare`,
-          `${kind} requests through the gateway: at least ${GOALS[kind]} x the rate of node:http with sharp, median of the turns`,
+          `${kind} requests through the gateway: at least {} x the rate of node:http with sharp, median of the turns`,
           GOALS[kind],
         ),
       ),
@@ -62,16 +53,12 @@ export const pictures: Benchmark = {
   }),
 };
 
-interface Server {
-  readonly name: (typeof SERVERS)[number];
-  readonly port: number;
-  readonly pid: number;
-}
-
-async function measure(context: BenchmarkContext, plan: Plan): Promise<void> {
-  const { workspace, progress, figures, print, table } = context;
-  await using load = new Child<LoadHandlers>(new URL('./load-process.js', import.meta.url));
-  await using bare = new Child<BareHandlers>(new URL('./bare-process.js', import.meta.url));
+async function measure(
+  { workspace, progress, figures, print, table, runs }: BenchmarkContext,
+  plan: typeof FULL,
+): Promise<void> {
+  await using load = start('pictures/load');
+  await using bare = start('pictures/bare');
   await using gateway = await GatewayCommand.start({
     directory: workspace.fresh('gateway'),
     options: {
@@ -79,33 +66,42 @@ async function measure(context: BenchmarkContext, plan: Plan): Promise<void> {
       pictureSizes: SIZES.map(({ width, height }) => `${width}x${height}`).join(','),
     },
   });
-  const servers: readonly Server[] = [
+  const servers = [
     { name: 'bare', port: await bare.call('start'), pid: bare.pid },
     { name: 'gateway', port: gateway.port, pid: gateway.pid },
   ];
-  progress(`making ${plan.originals} originals, and warming up`);
-  await load.call('prepare', plan.originals);
-  for (const server of servers) await turn(server, load, plan, () => undefined);
-  for (let count = 0; count < plan.turns; count += 1) {
-    progress(`turn ${count + 1} of ${plan.turns}`);
-    for (const server of inTurn(count, servers)) {
-      await turn(server, load, plan, (kind, { operations, seconds, cpuSeconds }, serverCpu) => {
-        figures.addAll(`${kind}.${server.name}`, {
-          rate: [operations / seconds, 'pictures/s'],
-          cpu: [serverCpu && (serverCpu / operations) * 1000, 'ms'],
-          'load-cpu': [cpuSeconds / seconds, 'share'],
-        });
+  /** New originals, each picture once, then again. */
+  const turn = async ({ name, port, pid }: (typeof servers)[number], isMeasured: boolean) => {
+    await load.call('upload', port);
+    for (const kind of KINDS) {
+      const before = cpuSecondsOf(familyOf(pid));
+      const { operations, seconds, cpuSeconds } = await (kind === 'first'
+        ? load.call('first', port)
+        : load.call('repeated', port, plan.seconds));
+      const after = cpuSecondsOf(familyOf(pid));
+      const isKnown = before !== undefined && after !== undefined;
+      if (!isMeasured) continue;
+      figures.addAll(`${kind}.${name}`, {
+        rate: [operations / seconds, 'pictures/s'],
+        cpu: [isKnown ? ((after - before) / operations) * 1000 : undefined, 'ms'],
+        'load-cpu': [cpuSeconds / seconds, 'share'],
       });
     }
+  };
+  progress(`making ${plan.originals} originals, and warming up`);
+  await load.call('prepare', plan.originals);
+  for (const server of servers) await turn(server, false);
+  await runs('pictures in turns', plan.turns, async (run) => {
+    for (const server of inTurn(run, servers)) await turn(server, true);
     for (const kind of KINDS) {
       figures.addRatio(`${kind}.vs-bare`, `${kind}.gateway.rate`, `${kind}.bare.rate`);
     }
-  }
+  });
   for (const kind of KINDS) {
     print(`## ${TITLES[kind]}`);
     table(kind, {
       head: 'Server',
-      rows: SERVERS.map((name) => [name, `${kind}.${name}`]),
+      rows: servers.map(({ name }) => [name, `${kind}.${name}`]),
       columns: [
         ['Pictures/s', 'rate'],
         ['CPU per picture, ms', 'cpu'],
@@ -113,24 +109,5 @@ async function measure(context: BenchmarkContext, plan: Plan): Promise<void> {
       ],
     });
     print(`Gateway to bare, turn by turn: ${middle(figures.summary(`${kind}.vs-bare`))}.`);
-  }
-}
-
-/** New originals, each picture once, then again. */
-async function turn(
-  { port, pid }: Server,
-  load: Child<LoadHandlers>,
-  { seconds }: Plan,
-  onMeasured: (kind: Kind, result: Driven, serverCpu: number | undefined) => void,
-): Promise<void> {
-  await load.call('upload', port);
-  for (const kind of KINDS) {
-    const before = cpuSecondsOf(familyOf(pid));
-    const result = await (kind === 'first'
-      ? load.call('first', port)
-      : load.call('repeated', { port, seconds }));
-    const after = cpuSecondsOf(familyOf(pid));
-    const isKnown = before !== undefined && after !== undefined;
-    onMeasured(kind, result, isKnown ? after - before : undefined);
   }
 }

@@ -21,13 +21,7 @@ export interface CacheRun {
   readonly seed: number;
 }
 
-export interface CachePoint {
-  readonly roomFiles: number;
-  readonly hitRatio: number;
-  /** Files of the perfect cache that hits as often, for each file that this one has room for. */
-  readonly yield: number;
-  readonly tableBytesPerFile: number;
-}
+export type CachePoint = Awaited<ReturnType<typeof runCache>>;
 
 /** A body stands for any: the cache counts files of one size. */
 const BODY_BYTES = 16;
@@ -50,7 +44,7 @@ export function cacheBytesFor(files: number, meanBytes: number): number {
   return Math.round(files * (meanBytes + ENTRY_BYTES));
 }
 
-export async function runCache(run: CacheRun): Promise<CachePoint> {
+export async function runCache(run: CacheRun) {
   const { files, exponent, roomFiles, isUploaded } = run;
   const cache = new FileCache({
     maxBytes: cacheBytesFor(roomFiles, BODY_BYTES),
@@ -75,6 +69,7 @@ export async function runCache(run: CacheRun): Promise<CachePoint> {
   return {
     roomFiles,
     hitRatio,
+    /** Files of the perfect cache that hits as often, for each file that this one has room for. */
     yield: filesForShare(hitRatio, files, exponent) / roomFiles,
     tableBytesPerFile: cache.stats().tableBytes / Math.max(1, cache.stats().files),
   };

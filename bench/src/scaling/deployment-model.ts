@@ -1,5 +1,6 @@
+import { mean } from '../harness/figures.js';
 import type { Outcome } from './gateway-trunks.js';
-import type { IndexCost } from './index-writer.js';
+import type { IndexCost } from './indexes.js';
 import type { Limits } from './limits.js';
 
 /**
@@ -12,8 +13,6 @@ export interface Costs extends IndexCost {
   /** Statements a second that an idle gateway asks the map. */
   readonly idleStatements: number;
   readonly rebuildFilesPerSecond: number;
-  /** Of a gateway with that many files in its FileMap; undefined: more than was measured tells. */
-  readonly restartSeconds: (files: number) => number | undefined;
 }
 
 export interface Deployment {
@@ -62,9 +61,8 @@ export function needsOf(deployment: Deployment, costs: Costs, limits: Limits) {
     /** Stored a day at all gateways, those included that are joined later. */
     trunksPerDay: (files / limits.uploadDays) * stores,
     /** In bytes or in files, of those that stay. */
-    meanFill: made.fills.reduce((sum, fill) => sum + fill, 0) / Math.max(1, made.fills.length),
+    meanFill: mean(made.fills),
     fileMapBytes: (files / gateways) * costs.fileMapBytesPerFile,
-    restartSeconds: costs.restartSeconds(files / gateways),
     groupWriteBytesPerSecond: (uploadsPerSecond * costs.meanBytes * written) / groups,
     trackerRequestsPerSecond: uploadsPerSecond * stores * 2 + missed,
   };
@@ -139,15 +137,10 @@ const RULES: readonly Rule[] = [
   },
 ];
 
-export interface Load {
-  readonly what: string;
-  /** Of the limit. */
-  readonly share: number;
-  readonly remedy: string;
-}
+export type Load = ReturnType<typeof loadsOf>[number];
 
 /** The loads, the one that is nearest to its limit or furthest beyond it first. */
-export function loadsOf(needs: Needs, gateways: number, limits: Limits): readonly Load[] {
+export function loadsOf(needs: Needs, gateways: number, limits: Limits) {
   return RULES.map(({ what, share, remedy }) => ({
     ...{ what, remedy },
     share: share(needs, limits, gateways),

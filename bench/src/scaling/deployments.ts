@@ -1,6 +1,8 @@
 import type { BenchmarkContext } from '../harness/benchmark.js';
+import { mean } from '../harness/figures.js';
 import { type Cell, round, table } from '../harness/markdown.js';
-import { mean } from '../harness/statistics.js';
+import { seededRandom } from '../harness/seeded-random.js';
+import { Zipf } from '../harness/zipf.js';
 import { amount, bytesText, share, timeText } from './amounts.js';
 import {
   type Costs,
@@ -11,20 +13,16 @@ import {
   peakUploads,
 } from './deployment-model.js';
 import { type Outcome, type Site, simulateGateway } from './gateway-trunks.js';
-import { type IndexCost, measureIndexes } from './index-writer.js';
+import { emptyPostgresMap, type IndexCost, measureIndexes, measureMapRebuild } from './indexes.js';
 import { type Limits, limitsFrom } from './limits.js';
 import { lookupsPerSecond, measureIdleStatements } from './map-load.js';
 import { DEFAULTS, FILES, GATEWAYS, MEAN_BYTES, type Plan, READ_EXPONENT, SEED } from './plan.js';
-import { measureMapRebuild, measureRestart, rowsOf } from './recovery.js';
-import { emptyPostgresMap } from './sized-map.js';
 
 /** What files and gateways need: costs that are measured once, trunks simulated for each rate. */
 
 const DAY_SECONDS = 86_400;
 /** Of an empty database, as in the benchmark `deployment`; none: the map is SQLite. */
 const MAP_URL = process.env.STEVEDORE_BENCH_MAP ?? '';
-/** Restart times are extrapolated to at most this many times the measured files. */
-const TOLD_FROM = 10;
 /** A gateway with so many files a year fills a trunk within a minute. */
 const FAST_BYTES_PER_SECOND = (1.25 * DEFAULTS.trunkBytes) / (DEFAULTS.maxAgeMs / 1000);
 
@@ -77,10 +75,8 @@ function siteOf(filesInAll: number, plan: Plan, { uploadDays }: Limits): Site {
 function lookupsOf(files: number, gateways: number, plan: Plan, limits: Limits) {
   if (gateways === 1) return 0;
   const reads = (peakUploads(files, limits) * limits.readsPerUpload) / gateways;
-  return lookupsPerSecond({
-    ...{ files, exponent: READ_EXPONENT, maxRequests: plan.maxLookups, seed: SEED },
-    readsPerSecond: reads * (1 - 1 / gateways),
-  });
+  const zipf = new Zipf(files, READ_EXPONENT, seededRandom(SEED));
+  return lookupsPerSecond(reads * (1 - 1 / gateways), zipf, plan.maxLookups);
 }
 
 async function measureCosts(context: BenchmarkContext, plan: Plan): Promise<Costs> {
@@ -97,11 +93,6 @@ async function measureCosts(context: BenchmarkContext, plan: Plan): Promise<Cost
       : await measureIndexes(workspace.fresh('indexes'), site, await emptyPostgresMap(MAP_URL));
   progress('a map that is rebuilt');
   const rebuilt = await measureMapRebuild(`${workspace.fresh('rebuilt')}.db`, site);
-  progress('restarts');
-  const [few, many] = plan.restartFiles.map(rowsOf) as [number, number];
-  const least = await measureRestart(workspace.fresh('restart'), few, plan.restarts);
-  const most = await measureRestart(workspace.fresh('restart'), many, plan.restarts);
-  const perFile = Math.max(0, (most - least) / (many - few));
   progress('what an idle gateway asks the map');
   const idle = await measureIdleStatements(workspace.fresh('idle'), plan.idleSeconds);
   const maps: readonly (readonly [string, IndexCost])[] = [
@@ -111,8 +102,6 @@ async function measureCosts(context: BenchmarkContext, plan: Plan): Promise<Cost
   figures.addAll('costs', {
     filemap: [sqlite.fileMapBytesPerFile, 'bytes'],
     rebuild: [rebuilt, 'files/s'],
-    'restart-few': [least, 's'],
-    'restart-many': [most, 's'],
     idle: [idle, 'statements/s'],
   });
   for (const [name, { mapBytesPerFile, mapRowsPerSecond }] of maps) {
@@ -120,7 +109,7 @@ async function measureCosts(context: BenchmarkContext, plan: Plan): Promise<Cost
     figures.add(`costs.map-rows.${name}`, 'rows/s', mapRowsPerSecond);
   }
   print(
-    `## Costs\n\nOf ${amount(plan.indexFiles)} files; a restart of ${amount(few)} and of ${amount(many)}. The map is written and rebuilt by one connection. Below, it is ${postgres ? 'the PostgreSQL of STEVEDORE_BENCH_MAP' : 'SQLite; STEVEDORE_BENCH_MAP names a PostgreSQL'}.`,
+    `## Costs\n\nOf ${amount(plan.indexFiles)} files. The map is written and rebuilt by one connection. Below, it is ${postgres ? 'the PostgreSQL of STEVEDORE_BENCH_MAP' : 'SQLite; STEVEDORE_BENCH_MAP names a PostgreSQL'}.`,
   );
   const rows: Cell[][] = [
     ['FileMap, bytes a file', sqlite.fileMapBytesPerFile],
@@ -131,14 +120,11 @@ async function measureCosts(context: BenchmarkContext, plan: Plan): Promise<Cost
     ['statements that place a trunk', sqlite.statementsPerTrunk],
     ['statements of an idle gateway, a second', idle],
     ['files entered by `map rebuild`, a second', amount(rebuilt)],
-    ['restart', `${timeText(least)}, ${timeText(most)}`],
   ];
   context.table('costs', table(['', 'Measured'], rows));
   return {
     ...(postgres ?? sqlite),
     ...{ meanBytes: MEAN_BYTES, idleStatements: idle, rebuildFilesPerSecond: rebuilt },
-    restartSeconds: (files) =>
-      files > TOLD_FROM * many ? undefined : least + perFile * Math.max(0, files - few),
   };
 }
 
@@ -170,7 +156,7 @@ function showTrunks(
 
 function showDeployments(context: BenchmarkContext, rows: readonly Row[], limits: Limits): void {
   const head = ['Files, gateways', 'Uploads/s', 'Map', 'rows/s', 'statements/s', 'rebuilt in'];
-  const more = ['FileMap of a gateway', 'restart', 'Trunks', 'a day', 'fill', 'Written', 'Groups'];
+  const more = ['FileMap of a gateway', 'Trunks', 'a day', 'fill', 'Written', 'Groups'];
   context.print(
     '## Deployments\n\nRates are those of the busiest hour. A gateway by itself needs no map. *A day*: trunks stored, thin ones included. *Written*: bytes to FastDFS over bytes uploaded.',
   );
@@ -206,7 +192,6 @@ function needsRow(row: Row): Cell[] {
     ofMap(amount(needs.mapStatementsPerSecond)),
     ofMap(timeText(needs.mapRebuildSeconds)),
     bytesText(needs.fileMapBytes),
-    needs.restartSeconds === undefined ? '–' : timeText(needs.restartSeconds),
     amount(needs.trunks),
     amount(needs.trunksPerDay),
     needs.meanFill === 0 ? '–' : share(needs.meanFill),

@@ -6,8 +6,7 @@ import {
 } from '../../../packages/client/dist/deployment/deployment.js';
 import { MapCache } from '../../../packages/client/dist/deployment/map-cache.js';
 import { FileMap } from '../../../packages/staging/dist/filemap/filemap.js';
-import { SeededRandom } from '../harness/seeded-random.js';
-import { Zipf } from '../harness/zipf.js';
+import type { Zipf } from '../harness/zipf.js';
 
 /** What gateways ask the map: counted at the product's own Deployment and MapCache. */
 
@@ -57,22 +56,17 @@ const FIRST_ROUND_MS = 200;
 const KNOWN_SECONDS = 60;
 const REQUESTS_PER_TURN = 100;
 
-export interface Lookups {
-  readonly files: number;
-  readonly exponent: number;
-  /** Of keys of other gateways, at one gateway. */
-  readonly readsPerSecond: number;
-  /** No more requests than this are driven; the share of them that asks is taken for the rest. */
-  readonly maxRequests: number;
-  readonly seed: number;
-}
-
 /**
  * Keys a second that a gateway asks the map for: all requests of the minute for which it keeps
  * answers, through its own memory of them.
  */
-export async function lookupsPerSecond(load: Lookups): Promise<number> {
-  const { files, exponent, readsPerSecond, maxRequests, seed } = load;
+export async function lookupsPerSecond(
+  /** Of keys of other gateways, at one gateway. */
+  readsPerSecond: number,
+  zipf: Zipf,
+  /** No more are driven; the share of them that asks is taken for the rest. */
+  maxRequests: number,
+): Promise<number> {
   const requests = Math.min(maxRequests, Math.ceil(readsPerSecond * KNOWN_SECONDS));
   let asked = 0;
   const find = async (keys: readonly Uint8Array[]) => {
@@ -80,8 +74,6 @@ export async function lookupsPerSecond(load: Lookups): Promise<number> {
     return keys.map(() => FOUND);
   };
   const known = new MapCache({ find });
-  const random = new SeededRandom(seed);
-  const zipf = new Zipf(files, exponent, () => random.next());
   for (let done = 0; done < requests; done += REQUESTS_PER_TURN) {
     const turn = Array.from({ length: Math.min(REQUESTS_PER_TURN, requests - done) }, async () => {
       const key = keyOf(zipf.next());

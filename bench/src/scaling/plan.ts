@@ -1,66 +1,44 @@
-import type { Scale } from '../harness/benchmark.js';
+import { plans } from '../harness/benchmark.js';
 
 /** How much is simulated and measured. */
 
-export interface Plan {
-  /** The population that the cache is driven with; the other one has a tenth. */
-  readonly cacheFiles: number;
-  /** Requests for each file: to warm up, and counted. */
-  readonly warmUp: number;
-  readonly counted: number;
-  /** Most files of a simulated gateway, and most simulated days. */
-  readonly trunkFiles: number;
-  readonly trunkDays: number;
-  /** Files whose rows are written to a FileMap and a map. */
-  readonly indexFiles: number;
-  /** Files of the smaller and the larger FileMap that are started. */
-  readonly restartFiles: readonly [number, number];
-  readonly restarts: number;
-  readonly idleSeconds: number;
-  readonly maxLookups: number;
-  readonly real: RealPlan;
-}
-
-export interface RealPlan {
-  readonly files: number;
-  readonly meanBytes: number;
-  readonly trunkBytes: number;
-  /** The share of the files that the prediction of the indexes is made from. */
-  readonly sampleShare: number;
-  readonly roomShare: number;
-  readonly exponent: number;
-  /** Reads for each file: to warm up, and counted. */
-  readonly warmUp: number;
-  readonly counted: number;
-}
-
 const MIB = 2 ** 20;
-const REAL = { meanBytes: 256, exponent: 0.9, roomShare: 0.1 };
+const REAL = {
+  ...{ files: 1_000_000, meanBytes: 256, trunkBytes: 4 * MIB, roomShare: 0.1, exponent: 0.9 },
+  /** The share of the files that the prediction of the indexes is made from. */
+  sampleShare: 0.05,
+  /** Reads for each file: to warm up, and counted. */
+  ...{ warmUp: 0.3, counted: 0.3 },
+};
+export type RealPlan = typeof REAL;
 const SMALL_REAL = { ...REAL, trunkBytes: MIB, warmUp: 2, counted: 2 };
 
-export const PLANS: Readonly<Record<Scale, Plan>> = {
-  full: {
-    ...{ cacheFiles: 200_000, warmUp: 5, counted: 3, trunkFiles: 400_000, trunkDays: 365 },
-    ...{ indexFiles: 200_000, restartFiles: [200_000, 2_000_000], restarts: 5 },
-    ...{ idleSeconds: 20, maxLookups: 1_000_000 },
-    real: {
-      ...{ ...REAL, files: 1_000_000, trunkBytes: 4 * MIB },
-      ...{ sampleShare: 0.05, warmUp: 0.3, counted: 0.3 },
-    },
-  },
-  quick: {
+const FULL = {
+  /** The population that the cache is driven with; the other one has a tenth. */
+  cacheFiles: 200_000,
+  /** Requests for each file: to warm up, and counted. */
+  ...{ warmUp: 5, counted: 3 },
+  /** Most files of a simulated gateway, and most simulated days. */
+  ...{ trunkFiles: 400_000, trunkDays: 365 },
+  /** Files whose rows are written to a FileMap and a map. */
+  indexFiles: 200_000,
+  ...{ idleSeconds: 20, maxLookups: 1_000_000, real: REAL },
+};
+export type Plan = typeof FULL;
+
+export const PLANS = plans(
+  FULL,
+  {
     ...{ cacheFiles: 50_000, warmUp: 3, counted: 2, trunkFiles: 60_000, trunkDays: 100 },
-    ...{ indexFiles: 40_000, restartFiles: [40_000, 400_000], restarts: 3 },
-    ...{ idleSeconds: 5, maxLookups: 200_000 },
+    ...{ indexFiles: 40_000, idleSeconds: 5, maxLookups: 200_000 },
     real: { ...SMALL_REAL, files: 20_000, sampleShare: 0.25 },
   },
-  smoke: {
+  {
     ...{ cacheFiles: 2_000, warmUp: 1, counted: 1, trunkFiles: 12_000, trunkDays: 10 },
-    ...{ indexFiles: 1_000, restartFiles: [4_000, 8_000], restarts: 1 },
-    ...{ idleSeconds: 0.5, maxLookups: 500 },
+    ...{ indexFiles: 1_000, idleSeconds: 0.5, maxLookups: 500 },
     real: { ...SMALL_REAL, files: 200, sampleShare: 0.5 },
   },
-};
+);
 
 export const SEED = 2026;
 export const MEAN_BYTES = 16_384;

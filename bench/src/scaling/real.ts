@@ -1,14 +1,13 @@
 import { mkdir } from 'node:fs/promises';
 import type { BenchmarkContext } from '../harness/benchmark.js';
-import { Child } from '../harness/child.js';
+import { mean } from '../harness/figures.js';
 import { count, percent } from '../harness/markdown.js';
 import { Nodes } from '../harness/nodes.js';
-import { mean } from '../harness/statistics.js';
+import { start } from '../harness/processes.js';
 import { cacheBytesFor, hitRatioOf, runCache } from './cache-model.js';
 import { simulateGateway } from './gateway-trunks.js';
-import { measureIndexes } from './index-writer.js';
+import { measureIndexes } from './indexes.js';
 import { DEFAULTS, type RealPlan, SEED } from './plan.js';
-import type { RealHandlers } from './real-process.js';
 
 /** A real store with so many files, beside what the simulator says of the same files. */
 
@@ -50,43 +49,23 @@ export async function compareWithReal(context: BenchmarkContext, plan: RealPlan)
       ['Apart', 'difference', percent],
     ],
   });
-  table('real-rates', {
-    head: '',
-    rows: [['that store', 'real']],
-    columns: [
-      ['Uploads/s', 'uploads'],
-      ['merged and in the map/s', 'merged'],
-      ['reads/s', 'reads'],
-      ['restart, s', 'restart'],
-      ['`map rebuild`, files/s', 'rebuild'],
-    ],
-  });
 }
 
-async function measureReal({ workspace, figures, progress }: BenchmarkContext, plan: RealPlan) {
+async function measureReal({ workspace, progress }: BenchmarkContext, plan: RealPlan) {
   const directory = workspace.fresh('real');
   await mkdir(directory, { recursive: true });
   try {
     await using node = new Nodes();
     const trackers = [await node.cluster(`${directory}/node`)];
-    const module = new URL('./real-process.js', import.meta.url);
-    await using child = new Child<RealHandlers>(module, { callLimitMs: CALL_LIMIT_MS });
+    await using child = start('scaling/real', { callLimitMs: CALL_LIMIT_MS });
     const { files, meanBytes, trunkBytes, exponent, warmUp, counted } = plan;
     const cacheBytes = cacheBytesFor(roomOf(plan), meanBytes);
     progress(`uploading ${files} files`);
     const run = { directory, trackers, files, meanBytes, trunkBytes, cacheBytes, seed: SEED };
-    const { uploadSeconds, seconds, fills } = await child.call('store', run);
+    const { uploadSeconds, fills } = await child.call('fill', run);
     progress('reading them');
     const reads = await child.call('read', { exponent, warmUp, counted, seed: SEED });
-    progress('a restart, and a lost map');
-    const kept = await child.call('close');
-    figures.addAll('real', {
-      uploads: [files / uploadSeconds, 'files/s'],
-      merged: [files / seconds, 'files/s'],
-      reads: [Math.ceil(files * counted) / reads.seconds, 'reads/s'],
-      restart: [kept.restartSeconds, 's'],
-      rebuild: [files / kept.rebuildSeconds, 'files/s'],
-    });
+    const kept = await child.call('leaves', directory);
     const measured: Values = {
       trunks: fills.length,
       fill: mean(fills),

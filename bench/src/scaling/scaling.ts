@@ -28,7 +28,7 @@ export const scaling: Benchmark = {
         goals: [
           atMost(
             'cache.scaling',
-            'hit ratios of ten times the files, from the yield at a tenth: at most 0.03 off, the worst',
+            'hit ratios of ten times the files, from the yield at a tenth: at most {} off, the worst',
             0.03,
             greatestOf(EXPONENTS.map((exponent) => `cache.zipf${exponent}.scaling`)),
           ),
@@ -39,7 +39,7 @@ export const scaling: Benchmark = {
         goals: [
           atLeast(
             'deployments.least-fill',
-            'gateways that fill a trunk within a minute: trunks at least 99.9 % full in the mean',
+            'gateways that fill a trunk within a minute: trunks at least {%} full in the mean',
             0.999,
           ),
         ],
@@ -49,7 +49,7 @@ export const scaling: Benchmark = {
         goals: Object.entries(COMPARED).map(([what, { name, tolerance }]) =>
           atMost(
             `real.${what}.difference`,
-            `${name}: predicted and measured at most ${100 * tolerance} % apart`,
+            `${name}: predicted and measured at most {%} apart`,
             tolerance,
           ),
         ),

@@ -25,25 +25,18 @@ export function parseServer(text: string): NamedServer {
   throw new UsageError(`--server ${text}: KIND=ADDRESS is needed, one of\n${kinds.join('\n')}`);
 }
 
-const DISK = 'on the disk';
-const PAGE_CACHE = "in the system's page cache";
+/** Undefined: no such cluster is named. */
+export function trackersOf(kind: string, servers: readonly NamedServer[]): string[] | undefined {
+  const named = servers.filter((each) => each.kind === kind).map(({ address }) => address);
+  return named.length > 0 ? named : undefined;
+}
 
 /** What an upload has survived when it is answered. */
 export function acknowledges({ kind, address }: NamedServer): string {
-  switch (kind) {
-    case 'seaweedfs-filer':
-      return hasFsync(address) ? `${DISK}; the filer's entry as its store has it` : PAGE_CACHE;
-    case 'seaweedfs-volume':
-      return hasFsync(address) ? DISK : PAGE_CACHE;
-    case 's3':
-      return 'what the server promises; MinIO: on its drives';
-    case 'nginx':
-      return PAGE_CACHE;
-    default:
-      return PAGE_CACHE;
-  }
-}
-
-function hasFsync(address: string): boolean {
-  return new URL(address).searchParams.get('fsync') === 'true';
+  if (kind === 's3') return 'what the server promises; MinIO: on its drives';
+  const isSynced = kind.startsWith('seaweedfs') && new URL(address).searchParams.get('fsync');
+  if (isSynced !== 'true') return "in the system's page cache";
+  return kind === 'seaweedfs-filer'
+    ? "on the disk; the filer's entry as its store has it"
+    : 'on the disk';
 }

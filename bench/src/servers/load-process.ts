@@ -1,11 +1,10 @@
 import { execFileSync } from 'node:child_process';
-import { Agent, request } from 'node:http';
-import { text } from 'node:stream/consumers';
+import { Agent } from 'node:http';
 import autocannon from 'autocannon';
-import { drive, type Span } from '../harness/load.js';
+import { percentile } from '../harness/figures.js';
+import { ask } from '../harness/http.js';
+import { drive } from '../harness/load.js';
 import { cpuUsed } from '../harness/process-cpu.js';
-import { serve } from '../harness/serve.js';
-import { percentile } from '../harness/statistics.js';
 import {
   type Content,
   FILE_TYPE,
@@ -24,7 +23,6 @@ import {
  */
 
 export interface LoadOptions {
-  readonly target: Target;
   /** To download, each by one of the connections; none: uploads, each of other bytes. */
   readonly files: readonly Stored[];
   readonly connections: number;
@@ -33,20 +31,16 @@ export interface LoadOptions {
   readonly requests?: number | undefined;
 }
 
-export interface LoadResult extends Span {
-  readonly requests: number;
-  readonly p50Ms: number;
-  readonly p99Ms: number;
-}
-
 /** How often autocannon looks whether it is to end. */
 const SAMPLE_MS = 10;
 /** Until the first answer; every measurement has one. */
 const MAX_SECONDS = 600;
 const STORE_CONCURRENCY = 32;
 
-async function run(options: LoadOptions): Promise<LoadResult> {
-  const { target, files, connections, seconds, requests = files.length } = options;
+export async function run(
+  target: Target,
+  { files, connections, seconds, requests = files.length }: LoadOptions,
+) {
   const isExpected = (status: number) =>
     files.length > 0 ? status === 200 : status >= 200 && status < 300;
   const times: number[] = [];
@@ -120,23 +114,25 @@ function upload({ headers, upload: target = GATEWAY }: Target): autocannon.Reque
   };
 }
 
-export interface StoreOptions {
-  readonly target: Target;
-  /** Where each is to go; without a path, the server's answer says where it is. */
-  readonly files: readonly (Content & { readonly path?: string })[];
-}
+/** Where each is to go; without a path, the server's answer says where it is. */
+export type Placed = Content & { readonly path?: string };
 
 /** Files to be downloaded: the same ones to every server. */
-async function store({ target, files }: StoreOptions): Promise<Stored[]> {
+export async function store(target: Target, files: readonly Placed[]): Promise<Stored[]> {
   const agent = new Agent({ keepAlive: true, maxSockets: STORE_CONCURRENCY });
+  const { headers, upload: { method } = GATEWAY, ...at } = target;
   const stored: Stored[] = [];
   const load = { operations: files.length, concurrency: STORE_CONCURRENCY };
   try {
     await drive(load, async (index) => {
-      const file = files[index];
-      if (!file) return;
-      const answer = await send(agent, target, file);
-      stored[index] = { ...file, path: file.path ?? `/files/${JSON.parse(answer).key}` };
+      const file = files[index]!;
+      const content = fileText(file);
+      const about = { 'content-type': FILE_TYPE, 'content-length': String(content.length) };
+      const answer = await ask(agent, {
+        ...{ ...at, method, path: file.path ?? '/files', body: content },
+        headers: { ...about, ...headers },
+      });
+      stored[index] = { ...file, path: file.path ?? `/files/${JSON.parse(String(answer)).key}` };
     });
   } finally {
     agent.destroy();
@@ -144,33 +140,7 @@ async function store({ target, files }: StoreOptions): Promise<Stored[]> {
   return stored;
 }
 
-function send(
-  agent: Agent,
-  { host = '127.0.0.1', port, headers, upload: to = GATEWAY }: Target,
-  { path = '/files', ...content }: StoreOptions['files'][number],
-): Promise<string> {
-  const sent = fileText(content);
-  const about = { 'content-type': FILE_TYPE, 'content-length': sent.length, ...headers };
-  const { method } = to;
-  return new Promise((resolve, reject) => {
-    const asked = request({ agent, host, port, method, path, headers: about }, (response) => {
-      text(response).then((answer) => {
-        const { statusCode = 0 } = response;
-        if (statusCode < 300) resolve(answer);
-        else reject(new Error(`${method} ${path} was answered ${statusCode}: ${answer}`));
-      }, reject);
-    });
-    asked.on('error', reject).end(sent);
-  });
-}
-
 /** To one core. */
-function pin(core: number): void {
+export function pin(core: number): void {
   execFileSync('taskset', ['-a', '-c', '-p', String(core), String(process.pid)]);
 }
-
-const handlers = { run, store, pin };
-
-export type LoadHandlers = typeof handlers;
-
-serve(handlers);

@@ -1,10 +1,8 @@
 import { randomBytes } from 'node:crypto';
-import { once } from 'node:events';
 import { mkdir, open } from 'node:fs/promises';
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { createServer } from 'node:http';
 import { join } from 'node:path';
-import { serve } from '../harness/serve.js';
+import { portOf } from '../harness/http.js';
 import { FILE_TYPE } from './content.js';
 
 /**
@@ -55,54 +53,33 @@ async function openFile(directory: string, keeps: boolean): Promise<typeof appen
 }
 
 const server = createServer((request, response) => {
-  if (request.method === 'POST') takeBody(request, response);
-  else sendFile(request, response);
-});
-
-function takeBody(request: IncomingMessage, response: ServerResponse): void {
+  const { method, url = '' } = request;
+  if (method !== 'POST') {
+    const bytes = files.get(url.slice('/files/'.length));
+    const length = bytes?.length ?? 0;
+    const headers = { 'content-type': FILE_TYPE, 'content-length': length, etag: '"x"' };
+    response.writeHead(bytes ? 200 : 404, headers).end(bytes);
+    return;
+  }
   const chunks: Buffer[] = [];
   request.on('data', (chunk: Buffer) => chunks.push(chunk));
   request.on('error', () => response.destroy());
   request.on('end', async () => {
     const [first] = chunks;
-    const body = first && chunks.length === 1 ? first : Buffer.concat(chunks);
-    const key = await append(body);
+    const key = await append(first && chunks.length === 1 ? first : Buffer.concat(chunks));
     const text = JSON.stringify({ key });
-    response.writeHead(201, {
-      'content-type': 'application/json',
-      'content-length': text.length,
-      location: `/files/${key}`,
-    });
-    response.end(text);
+    const headers = { 'content-type': 'application/json', 'content-length': text.length };
+    response.writeHead(201, { ...headers, location: `/files/${key}` }).end(text);
   });
+});
+
+/** Answers with its port. */
+export async function start(directory: string, keeps: boolean): Promise<number> {
+  append = await openFile(directory, keeps);
+  return portOf(server);
 }
 
-function sendFile({ url = '' }: IncomingMessage, response: ServerResponse): void {
-  const bytes = files.get(url.slice('/files/'.length));
-  if (!bytes) {
-    response.writeHead(404).end();
-    return;
-  }
-  response.writeHead(200, {
-    'content-type': FILE_TYPE,
-    'content-length': bytes.length,
-    etag: '"x"',
-  });
-  response.end(bytes);
-}
-
-const handlers = {
-  /** Answers with its port. */
-  async start({ directory, keeps }: { readonly directory: string; readonly keeps: boolean }) {
-    append = await openFile(directory, keeps);
-    await once(server.listen(0, '127.0.0.1'), 'listening');
-    return (server.address() as AddressInfo).port;
-  },
-};
-
-export type PlainHandlers = typeof handlers;
-
-serve(handlers, () => {
+export function close(): void {
   server.closeAllConnections();
   server.close();
-});
+}

@@ -1,4 +1,4 @@
-import type { Scale } from '../harness/benchmark.js';
+import { plans } from '../harness/benchmark.js';
 import { atLeast, atMost, type Goal } from '../harness/goals.js';
 import { SeededRandom } from '../harness/seeded-random.js';
 import { Zipf } from '../harness/zipf.js';
@@ -7,36 +7,30 @@ import type { OwnName } from './subjects.js';
 
 /** What is asked of the servers, of which files, how long, and what is to be reached. */
 
-export interface Plan {
+const FULL = {
   /** Measurements of every server, in turns. */
-  readonly turns: number;
+  turns: 7,
   /** Of a measurement of downloads, and of uploads. */
-  readonly seconds: number;
-  readonly uploadSeconds: number;
-  readonly warmUpSeconds: number;
+  ...{ seconds: 2, uploadSeconds: 3, warmUpSeconds: 4 },
   /** Uploads before the first measurement: memory is then as it is after days. */
-  readonly uploadsBefore: number;
+  uploadsBefore: 100_000,
   /** Files that are downloaded again and again, and those of which some are popular. */
-  readonly hotFiles: number;
-  readonly files: number;
+  ...{ hotFiles: 1_000, files: 20_000 },
   /** Requests of one measurement, drawn beforehand. */
-  readonly requests: number;
-}
-
-export const PLANS: Readonly<Record<Scale, Plan>> = {
-  full: {
-    ...{ turns: 7, seconds: 2, uploadSeconds: 3, warmUpSeconds: 4, uploadsBefore: 100_000 },
-    ...{ hotFiles: 1_000, files: 20_000, requests: 40_000 },
-  },
-  quick: {
-    ...{ turns: 3, seconds: 0.5, uploadSeconds: 3, warmUpSeconds: 1.5, uploadsBefore: 20_000 },
+  requests: 40_000,
+};
+export const PLANS = plans(
+  FULL,
+  {
+    ...{ turns: 3, seconds: 0.5, warmUpSeconds: 1.5, uploadsBefore: 20_000 },
     ...{ hotFiles: 500, files: 4_000, requests: 20_000 },
   },
-  smoke: {
+  {
     ...{ turns: 1, seconds: 0.05, uploadSeconds: 0.05, warmUpSeconds: 0.05, uploadsBefore: 200 },
     ...{ hotFiles: 100, files: 200, requests: 400 },
   },
-};
+);
+export type Plan = typeof FULL;
 
 /**
  * hot: the same files again and again. popular: by Zipf's law. random: each as often as any other.
@@ -57,17 +51,25 @@ export interface Scenario {
   /** Servers on the first core, the load on the second. */
   readonly isPinned?: boolean;
   readonly connections: readonly number[];
+  /** Of the second to the first: at least that rate, at most that CPU, with so many connections. */
+  readonly goals?: Partial<
+    Record<'rate' | 'cpu', readonly [bound: number, connections: readonly number[]]>
+  >;
 }
 
 const OF_OURS = ['plain', 'gateway', 'checked'] as const;
 const WORKERS = {
   ...{ own: ['one', 'two'], isOpen: false, connections: [64] },
+  // The load leaves room for it.
+  goals: { rate: [1.5, [64]] },
 } as const satisfies Partial<Scenario>;
+const PINNED = { ...WORKERS, isPinned: true, goals: { cpu: [1.15, [64]] } } as const;
 
 export const SCENARIOS = {
   upload: {
     title: 'Durable uploads of 20 KB',
     ...{ own: OF_OURS, isOpen: true, connections: [1, 20, 100] },
+    goals: { rate: [0.95, [1, 20]], cpu: [1.4, [20, 100]] },
   },
   hot: {
     title: 'Downloads, hot: the same files again and again',
@@ -76,6 +78,7 @@ export const SCENARIOS = {
   popular: {
     title: "Downloads, popular: of files that were just uploaded, by Zipf's law (0.9)",
     ...{ downloads: 'popular', own: ['plain', 'gateway'], isOpen: true, connections: [20, 100] },
+    goals: { rate: [1, [20, 100]] },
   },
   cold: {
     title: "Downloads, cold: each file once since the gateway's start, from the page cache",
@@ -89,10 +92,9 @@ export const SCENARIOS = {
   },
   'workers-upload': { title: 'Uploads, two workers', ...WORKERS },
   'workers-download': { title: 'Downloads, two workers', downloads: 'hot', ...WORKERS },
-  'pinned-upload': { title: 'Uploads, two workers on one core', isPinned: true, ...WORKERS },
+  'pinned-upload': { title: 'Uploads, two workers on one core', ...PINNED },
   'pinned-download': {
-    ...{ title: 'Downloads, two workers on one core', isPinned: true, downloads: 'hot' },
-    ...WORKERS,
+    ...{ title: 'Downloads, two workers on one core', downloads: 'hot', ...PINNED },
   },
 } as const satisfies Readonly<Record<string, Scenario>>;
 
@@ -107,39 +109,18 @@ export function figureId(
   return `${scenario}.${server}.c${connections}.${what}`;
 }
 
-/** Of the gateway to node:http: rates of uploads at few connections, and of popular files; CPU. */
-const UPLOAD_RATE = 0.95;
-const POPULAR_RATE = 1;
-const UPLOAD_CPU = 1.4;
-/** Of two workers to one process: rates where the load leaves room, CPU on one core. */
-const WORKERS_RATE = 1.5;
-const WORKERS_CPU = 1.15;
-
 export function goalsOf(name: ScenarioName): readonly Goal[] {
-  const { title, own, connections }: Scenario = SCENARIOS[name];
-  const goals = (which: readonly number[], what: 'rate' | 'cpu', bound: number) =>
-    which.map((count) => {
+  const { title, own, goals = {} }: Scenario = SCENARIOS[name];
+  const to = own[0] === 'plain' ? 'node:http' : 'one process';
+  return Object.entries(goals).flatMap(([what, [bound, connections]]) =>
+    connections.map((count) => {
       const id = figureId(name, own[1] ?? own[0], count, `${what}-ratio`);
-      const to = own[0] === 'plain' ? 'node:http' : 'one process';
       const text = `${title}, ${count} connections:`;
       return what === 'rate'
-        ? atLeast(id, `${text} at least ${bound} x ${to}`, bound)
-        : atMost(id, `${text} at most ${bound} x the CPU of ${to}`, bound);
-    });
-  switch (name) {
-    case 'upload':
-      return [...goals([1, 20], 'rate', UPLOAD_RATE), ...goals([20, 100], 'cpu', UPLOAD_CPU)];
-    case 'popular':
-      return goals(connections, 'rate', POPULAR_RATE);
-    case 'workers-upload':
-    case 'workers-download':
-      return goals(connections, 'rate', WORKERS_RATE);
-    case 'pinned-upload':
-    case 'pinned-download':
-      return goals(connections, 'cpu', WORKERS_CPU);
-    default:
-      return [];
-  }
+        ? atLeast(id, `${text} at least {} x ${to}`, bound)
+        : atMost(id, `${text} at most {} x the CPU of ${to}`, bound);
+    }),
+  );
 }
 
 const ZIPF_EXPONENT = 0.9;

@@ -4,12 +4,13 @@ import {
   type Part,
   remarkOn,
 } from '../harness/benchmark.js';
-import { Child } from '../harness/child.js';
-import { inTurn, settled } from '../harness/load.js';
+import { Closing } from '../harness/closing.js';
+import { inTurn } from '../harness/load.js';
 import { type Column, middle, table } from '../harness/markdown.js';
-import { bytesReadBy, type THREADS, threadSecondsOf } from '../harness/process-cpu.js';
+import { ioOf, type THREADS, threadSecondsOf } from '../harness/process-cpu.js';
+import { type Running, start } from '../harness/processes.js';
+import type { Stored } from './content.js';
 import { acknowledges } from './kinds.js';
-import type { LoadHandlers, LoadResult } from './load-process.js';
 import {
   cacheBytesFor,
   contents,
@@ -22,7 +23,7 @@ import {
   type Scenario,
   type ScenarioName,
 } from './scenarios.js';
-import { openNamed, type Subject, startOwn } from './subjects.js';
+import { openNamed, type Store, type Subject, startOwn } from './subjects.js';
 
 /**
  * The gateway beside a plain node:http and beside the servers that are named by their addresses,
@@ -50,38 +51,35 @@ export const servers: Benchmark = {
   },
 };
 
-/** What one scenario is measured with. */
+/** What one scenario is measured with; `files`: that each subject has. */
 interface Setting {
   readonly name: ScenarioName;
   readonly scenario: Scenario;
   readonly plan: Plan;
-  readonly load: Child<LoadHandlers>;
+  readonly load: Running<'servers/load'>;
+  readonly files: Map<Subject, readonly Stored[]>;
 }
 
 async function measure(context: BenchmarkContext, plan: Plan, name: ScenarioName): Promise<void> {
   const scenario: Scenario = SCENARIOS[name];
-  const options = {
-    takesUploadsOnly: !scenario.downloads && scenario.own[0] === 'plain',
-    isPinned: scenario.isPinned ?? false,
-  };
+  const { own, downloads, isPinned = false, isOpen } = scenario;
+  await using closing = new Closing();
+  const load = closing.use(start('servers/load'));
+  if (isPinned) await load.call('pin', 1);
   const subjects: Subject[] = [];
-  await using load = new Child<LoadHandlers>(new URL('./load-process.js', import.meta.url));
-  if (options.isPinned) await load.call('pin', 1);
-  try {
-    for (const own of scenario.own) {
-      subjects.push(await startOwn(own, context.workspace, options));
-    }
-    if (scenario.isOpen) subjects.push(...context.servers.flatMap(openNamed));
-    const setting = { name, scenario, plan, load };
-    for (const subject of subjects) {
-      context.progress(`${name}: ${subject.name} is filled and warmed up`);
-      await prepare(setting, subject);
-    }
-    await measureAll(context, setting, subjects);
-  } finally {
-    await settled(subjects.map(async (subject) => subject[Symbol.asyncDispose]()));
+  for (const each of own) {
+    const takesUploadsOnly = !downloads && own[0] === 'plain';
+    const options = { directory: context.workspace.fresh(each), closing };
+    subjects.push(await startOwn(each, { ...options, takesUploadsOnly, isPinned }));
   }
-  await show(context, name, subjects);
+  if (isOpen) subjects.push(...context.servers.flatMap(openNamed));
+  const setting = { name, scenario, plan, load, files: new Map<Subject, readonly Stored[]>() };
+  for (const subject of subjects) {
+    context.progress(`${name}: ${subject.name} is filled and warmed up`);
+    await prepare(setting, subject);
+  }
+  await measureAll(context, setting, subjects);
+  show(context, name, subjects);
 }
 
 const WARM_UP_CONNECTIONS = 50;
@@ -91,26 +89,29 @@ const WARM_UP_ROUNDS = 12;
 /** Two processes, each with half of the requests, take longer to compile what they run. */
 const WORKERS_WARM_UP = 4;
 
-async function prepare({ scenario, plan, load }: Setting, subject: Subject): Promise<void> {
+async function prepare(setting: Setting, subject: Subject): Promise<void> {
+  const { scenario, plan, load } = setting;
   const { downloads, restarts, own } = scenario;
+  const connections = WARM_UP_CONNECTIONS;
   if (!downloads) {
     const target = await subject.forUploads(plan.uploadsBefore);
     const much =
       own[0] === 'plain'
         ? { requests: plan.uploadsBefore }
         : { seconds: plan.warmUpSeconds * WORKERS_WARM_UP };
-    await load.call('run', { target, files: [], connections: WARM_UP_CONNECTIONS, ...much });
+    await load.call('run', target, { files: [], connections, ...much });
     return;
   }
   const count = downloads === 'popular' || downloads === 'random' ? plan.files : plan.hotFiles;
   const turns = downloads === 'once' ? plan.turns + 2 : 1;
-  await subject.fill(contents(count * turns), (options) => load.call('store', options));
+  const store: Store = (target, files) => load.call('store', target, files);
+  const stored = await subject.fill(contents(count * turns), store);
+  setting.files.set(subject, stored);
   if (restarts) await subject.restart(restarts === 'cache' ? cacheBytesFor(count) : undefined);
-  const run = (seconds: number | undefined, turn: number) =>
-    load.call('run', {
-      files: drawn(subject.files, downloads, turn, plan),
-      ...{ target: subject.target, connections: WARM_UP_CONNECTIONS, seconds },
-    });
+  const run = (seconds: number | undefined, turn: number) => {
+    const files = drawn(stored, downloads, turn, plan);
+    return load.call('run', subject.target(), { files, connections, seconds });
+  };
   if (downloads === 'once') {
     for (const turn of [plan.turns, plan.turns + 1]) await run(undefined, turn);
     return;
@@ -127,45 +128,43 @@ async function measureAll(
 ): Promise<void> {
   const { name, scenario, plan } = setting;
   for (const connections of scenario.connections) {
-    for (let turn = 0; turn < plan.turns; turn += 1) {
-      context.progress(`${name}, ${connections} connections, turn ${turn + 1} of ${plan.turns}`);
+    await context.runs(`${name}, ${connections} connections`, plan.turns, async (turn) => {
       for (const subject of inTurn(turn, subjects)) {
         await measureOne(context, setting, subject, connections, turn);
       }
+      const id = (server: string, what: string) => figureId(name, server, connections, what);
       for (const subject of subjects.slice(1)) {
-        const id = (server: string, what: string) => figureId(name, server, connections, what);
         for (const what of ['rate', 'cpu']) {
           const ratio = id(subject.name, `${what}-ratio`);
           context.figures.addRatio(ratio, id(subject.name, what), id(scenario.own[0], what));
         }
       }
-    }
+    });
   }
 }
 
 async function measureOne(
   { figures }: BenchmarkContext,
-  { name, scenario, plan, load }: Setting,
+  { name, scenario: { downloads }, plan, load, files: all }: Setting,
   subject: Subject,
   connections: number,
   turn: number,
 ): Promise<void> {
-  const { downloads } = scenario;
-  const target = downloads ? subject.target : await subject.forUploads(plan.requests);
-  const files = downloads ? drawn(subject.files, downloads, turn, plan) : [];
+  const target = downloads ? subject.target() : await subject.forUploads(plan.requests);
+  const files = downloads ? drawn(all.get(subject) ?? [], downloads, turn, plan) : [];
   const turnSeconds = downloads ? plan.seconds : plan.uploadSeconds;
-  const seconds = downloads === 'once' ? undefined : turnSeconds;
+  const asked = downloads === 'once' ? undefined : turnSeconds;
   const before = usageOf(subject);
-  const result: LoadResult = await load.call('run', { target, files, connections, seconds });
+  const result = await load.call('run', target, { files, connections, seconds: asked });
   const after = usageOf(subject);
-  const { requests, p50Ms, p99Ms } = result;
+  const { requests, seconds, cpuSeconds, p50Ms, p99Ms } = result;
   const perRequest = (what: keyof Usage, factor: number, least = 0) => {
     const [from, to] = [before[what], after[what]];
     if (from === undefined || to === undefined) return undefined;
     return (Math.max(least, to - from) / requests) * factor;
   };
   figures.addAll(`${name}.${subject.name}.c${connections}`, {
-    rate: [requests / result.seconds, 'requests/s'],
+    rate: [requests / seconds, 'requests/s'],
     cpu: [perRequest('cpu', 1e6, TICK_SECONDS), 'us'],
     main: [perRequest('main', 1e6), 'us'],
     v8: [perRequest('v8', 1e6), 'us'],
@@ -173,7 +172,7 @@ async function measureOne(
     read: [perRequest('read', 1e-3), 'kB'],
     p50: [p50Ms, 'ms'],
     p99: [p99Ms, 'ms'],
-    'load-cpu': [result.cpuSeconds / result.seconds, 'cores'],
+    'load-cpu': [cpuSeconds / seconds, 'cores'],
   });
 }
 
@@ -181,13 +180,13 @@ async function measureOne(
 const TICK_SECONDS = 0.01;
 
 /** So far: seconds of CPU, and bytes that were read. */
-type Usage = Readonly<Partial<Record<'cpu' | 'read' | (typeof THREADS)[number], number>>>;
+type Usage = Readonly<
+  Partial<Record<'cpu' | 'read' | (typeof THREADS)[number], number | undefined>>
+>;
 
 function usageOf(subject: Subject): Usage {
-  const cpu = subject.cpuSeconds();
-  const read = subject.pid > 0 ? bytesReadBy(subject.pid) : undefined;
-  const threads = subject.pid > 0 ? threadSecondsOf(subject.pid) : undefined;
-  return { ...(cpu !== undefined && { cpu }), ...(read !== undefined && { read }), ...threads };
+  const [pid, cpu] = [subject.pid(), subject.cpuSeconds()];
+  return pid > 0 ? { cpu, read: ioOf(pid, 'rchar'), ...threadSecondsOf(pid) } : { cpu };
 }
 
 const columnsTo = (first: string): readonly Column[] => [
@@ -204,7 +203,7 @@ const columnsTo = (first: string): readonly Column[] => [
   ['load, cores', 'load-cpu', middle],
 ];
 
-async function show(context: BenchmarkContext, name: ScenarioName, subjects: readonly Subject[]) {
+function show(context: BenchmarkContext, name: ScenarioName, subjects: readonly Subject[]): void {
   const { title, connections, own }: Scenario = SCENARIOS[name];
   context.print(`## ${title}`);
   context.table(name, {
@@ -217,7 +216,7 @@ async function show(context: BenchmarkContext, name: ScenarioName, subjects: rea
       ]),
     ),
   });
-  await context.chart(name, {
+  context.chart(name, {
     ...{ title, xTitle: 'connections', yTitle: 'requests per second' },
     labels: connections.map(String),
     series: subjects.map((subject) => ({

@@ -1,16 +1,10 @@
 import { Staging } from '@stevedore/staging';
 import { type Driven, drive } from '../harness/load.js';
-import { serve } from '../harness/serve.js';
 import { BODY_BYTES, makeLargeDirectory, TRUNK_FILES } from './large-filemap.js';
 import { bodyOf, generatedKey, newFile, stagingOptions } from './small-files.js';
 import { forgettingTrunkStore } from './trunk-stores.js';
 
 /** The measured process: put, get and delete in a directory of so many files. */
-
-interface Large {
-  readonly directory: string;
-  readonly rows: number;
-}
 
 const IN_FLIGHT = 64;
 const WARM_UP = 1_000;
@@ -68,40 +62,28 @@ const operations = {
 
 export type Operation = keyof typeof operations;
 
-const handlers = {
-  make: ({ directory, rows }: Large): Promise<void> => makeLargeDirectory(directory, rows),
-  async open({ directory, rows }: Large): Promise<void> {
-    staging = await Staging.open(stagingOptions(directory, forgettingTrunkStore()));
-    merged = rows - TRUNK_FILES;
-  },
-  async warmUp(): Promise<void> {
-    const keys: Buffer[] = [];
-    const load = { operations: WARM_UP, concurrency: IN_FLIGHT };
-    await drive(load, async (index) => {
-      keys[index] = await put(index);
-    });
-    await drive(load, operations.get);
-    await drive(load, async (index) => current().deletions.delete(keys[index]!));
-  },
-  /** `from`: number of the first operation; each number is another file. */
-  run: ({
-    operation,
-    from,
-    count,
-  }: {
-    readonly operation: Operation;
-    readonly from: number;
-    readonly count: number;
-  }): Promise<Driven> =>
-    drive({ operations: count, concurrency: IN_FLIGHT }, (index) =>
-      operations[operation](from + index),
-    ),
-  async close(): Promise<void> {
-    await staging?.close();
-    staging = undefined;
-  },
-};
+export const make = makeLargeDirectory;
 
-export type CostHandlers = typeof handlers;
+export async function open(directory: string, rows: number): Promise<void> {
+  staging = await Staging.open(stagingOptions(directory, forgettingTrunkStore()));
+  merged = rows - TRUNK_FILES;
+  const keys: Buffer[] = [];
+  const warmUp = { operations: WARM_UP, concurrency: IN_FLIGHT };
+  await drive(warmUp, async (index) => {
+    keys[index] = await put(index);
+  });
+  await drive(warmUp, operations.get);
+  await drive(warmUp, async (index) => current().deletions.delete(keys[index]!));
+}
 
-serve(handlers, handlers.close);
+/** `from`: number of the first operation; each number is another file. */
+export function run(operation: Operation, from: number, count: number): Promise<Driven> {
+  return drive({ operations: count, concurrency: IN_FLIGHT }, (index) =>
+    operations[operation](from + index),
+  );
+}
+
+export async function close(): Promise<void> {
+  await staging?.close();
+  staging = undefined;
+}

@@ -2,10 +2,10 @@ import { createReadStream } from 'node:fs';
 import { cp } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { BenchmarkContext } from '../harness/benchmark.js';
-import { Child } from '../harness/child.js';
 import { inTurn } from '../harness/load.js';
 import { count } from '../harness/markdown.js';
-import type { CostHandlers, Operation } from './cost-process.js';
+import { start } from '../harness/processes.js';
+import type { Operation } from './cost-process.js';
 import { type Plan, SMALL_ROWS } from './plan.js';
 
 /**
@@ -24,24 +24,23 @@ const MIB = 2 ** 20;
 const LIMIT_OF_MAKING_MS = 900_000;
 
 export async function measureCosts(context: BenchmarkContext, plan: Plan): Promise<void> {
-  const { workspace, progress, print, table } = context;
-  const { largeRows, costRuns } = plan;
+  const { workspace, progress, print, table, runs } = context;
+  const { largeRows } = plan;
   const small = workspace.fresh('filemap-small');
   const large = workspace.fresh('filemap-large');
   progress(`a FileMap of ${SMALL_ROWS} files and one of ${largeRows}`);
   {
-    await using maker = newChild(LIMIT_OF_MAKING_MS);
-    await maker.call('make', { directory: small, rows: SMALL_ROWS });
-    await maker.call('make', { directory: large, rows: largeRows });
+    await using maker = start('staging/cost', { callLimitMs: LIMIT_OF_MAKING_MS });
+    await maker.call('make', small, SMALL_ROWS);
+    await maker.call('make', large, largeRows);
   }
-  for (let run = 0; run < costRuns; run += 1) {
-    progress(`put, get and delete, run ${run + 1} of ${costRuns}`);
+  await runs('put, get and delete', plan.costRuns, async (run) => {
     // The large one stays the same size for all that a run deletes; the small one is fresh.
     const copy = workspace.fresh('filemap-small');
     await cp(small, copy, { recursive: true });
     await measure(context, plan, run, { small: copy, large });
     await workspace.remove(copy);
-  }
+  });
   await workspace.remove(small);
   await workspace.remove(large);
   print('## Cost by number of files');
@@ -68,14 +67,13 @@ async function measure(
   run: number,
   directories: Readonly<Record<Size, string>>,
 ): Promise<void> {
-  await using small = newChild();
-  await using large = newChild();
+  await using small = start('staging/cost');
+  await using large = start('staging/cost');
   const children = { small, large };
   const rows = { small: SMALL_ROWS, large: plan.largeRows };
   for (const size of SIZES) {
     await readThrough(join(directories[size], 'filemap.sqlite'));
-    await children[size].call('open', { directory: directories[size], rows: rows[size] });
-    await children[size].call('warmUp');
+    await children[size].call('open', directories[size], rows[size]);
   }
   for (const operation of OPERATIONS) {
     const slice = SLICE_OPERATIONS[operation];
@@ -83,7 +81,7 @@ async function measure(
     for (let turn = 0; turn < SLICES; turn += 1) {
       for (const size of inTurn(turn, SIZES)) {
         const from = ((size === 'large' ? run * SLICES : 0) + turn) * slice;
-        const cost = await children[size].call('run', { operation, from, count: slice });
+        const cost = await children[size].call('run', operation, from, slice);
         sums[size].wall += cost.seconds;
         sums[size].cpu += cost.cpuSeconds;
       }
@@ -107,9 +105,4 @@ async function measure(
 /** Puts the file into the page cache, from which the machine may have taken it meanwhile. */
 async function readThrough(path: string): Promise<void> {
   for await (const _ of createReadStream(path, { highWaterMark: MIB }));
-}
-
-function newChild(callLimitMs?: number): Child<CostHandlers> {
-  const options = callLimitMs === undefined ? {} : { callLimitMs };
-  return new Child<CostHandlers>(new URL('./cost-process.js', import.meta.url), options);
 }

@@ -1,6 +1,6 @@
+import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { formatKey, Staging } from '@stevedore/staging';
-import { drive } from '../harness/load.js';
-import { serve } from '../harness/serve.js';
+import { drive, startClock } from '../harness/load.js';
 import { bodyOf, newFile, stagingOptions } from './small-files.js';
 import { absentTrunkStore, forgettingTrunkStore } from './trunk-stores.js';
 
@@ -17,21 +17,23 @@ export interface Sample {
 const BATCH_FILES = 250;
 const BATCHES_IN_FLIGHT = 4;
 const SAMPLES = 200;
+const POLL_MS = 10;
 const FLUSH_LIMIT_MS = 590_000;
 
 /** Stages so many files while FastDFS is away; answers with some of them. */
-async function stageMany(
-  staging: Staging,
+export async function stage(
+  directory: string,
   files: number,
   bodyBytes: number,
 ): Promise<readonly Sample[]> {
+  const staging = await Staging.open(stagingOptions(directory, absentTrunkStore()));
   const samples: Sample[] = [];
   const every = Math.ceil(files / SAMPLES);
   const load = { operations: Math.ceil(files / BATCH_FILES), concurrency: BATCHES_IN_FLIGHT };
   await drive(load, async (batch) => {
     const first = batch * BATCH_FILES;
-    const count = Math.min(BATCH_FILES, files - first);
-    const fresh = Array.from({ length: count }, (_, at) => {
+    const length = Math.min(BATCH_FILES, files - first);
+    const fresh = Array.from({ length }, (_, at) => {
       const file = newFile(staging, first + at, bodyOf(first + at, bodyBytes));
       if ((first + at) % every === 0) samples.push({ key: formatKey(file.key), index: first + at });
       return file;
@@ -41,26 +43,26 @@ async function stageMany(
   return samples;
 }
 
-const handlers = {
-  async stage({
-    directory,
-    files,
-    bodyBytes,
-  }: {
-    readonly directory: string;
-    readonly files: number;
-    readonly bodyBytes: number;
-  }): Promise<readonly Sample[]> {
-    const staging = await Staging.open(stagingOptions(directory, absentTrunkStore()));
-    return stageMany(staging, files, bodyBytes);
-  },
-  /** Merges all that is staged in the directory. */
-  async merge(directory: string): Promise<void> {
-    const staging = await Staging.open(stagingOptions(directory, forgettingTrunkStore()));
-    await staging.merging.flush(AbortSignal.timeout(FLUSH_LIMIT_MS));
-  },
-};
+/** Merges all that is staged in the directory, as fast as can be. */
+export async function merge(directory: string, trunkSize?: number) {
+  const options = stagingOptions(directory, forgettingTrunkStore(), trunkSize ? { trunkSize } : {});
+  const staging = await Staging.open(options);
+  let [trunks, mostRssBytes] = [0, 0];
+  staging.changes.on('trunk', () => {
+    trunks += 1;
+  });
+  const watch = setInterval(() => {
+    mostRssBytes = Math.max(mostRssBytes, process.memoryUsage.rss());
+  }, POLL_MS);
+  const delay = monitorEventLoopDelay({ resolution: 1 });
+  delay.enable();
+  const clock = startClock();
+  await staging.merging.flush(AbortSignal.timeout(FLUSH_LIMIT_MS));
+  const span = clock();
+  delay.disable();
+  clearInterval(watch);
+  const delays = { delayP99Ms: delay.percentile(99) / 1e6, mostDelayMs: delay.max / 1e6 };
+  return { ...span, ...delays, trunks, mostRssBytes };
+}
 
-export type FillHandlers = typeof handlers;
-
-serve(handlers, () => new Promise(() => process.kill(process.pid, 'SIGKILL')));
+export const close = () => new Promise(() => process.kill(process.pid, 'SIGKILL'));

@@ -11,12 +11,6 @@ import { measureWriting } from './writing.js';
  * FileMap, and what durability costs.
  */
 
-const MAX_READY_SECONDS = 2;
-const MAX_MEMORY_MIB = 200;
-const MAX_COST_RATIO = 1.3;
-const MIN_SYNC_SHARE = 0.8;
-const MIN_PLAIN_SHARE = 0.7;
-
 export const staging: Benchmark = {
   durability: 'sync; os where it is named, and where costs are compared',
   introduce({ scale }) {
@@ -36,13 +30,13 @@ export const staging: Benchmark = {
         goals: [
           atLeast(
             'group-commit.mixed.sync-vs-os',
-            `uploads/s, 64 in flight: \`sync\` at least ${MIN_SYNC_SHARE} x \`os\``,
-            MIN_SYNC_SHARE,
+            `uploads/s, 64 in flight: \`sync\` at least {} x \`os\``,
+            0.8,
           ),
           atLeast(
             'container.write-vs-plain',
-            `container: at least ${MIN_PLAIN_SHARE} x plain appends with a sync each`,
-            MIN_PLAIN_SHARE,
+            `container: at least {} x plain appends with a sync each`,
+            0.7,
           ),
         ],
         run: (context) => measureWriting(context, plan),
@@ -51,14 +45,14 @@ export const staging: Benchmark = {
         goals: [
           atMost(
             'start.ready.1m',
-            `ready within ${MAX_READY_SECONDS} s with ${files} files, staged or merged (the slower)`,
-            MAX_READY_SECONDS,
+            `ready within {} s with ${files} files, staged or merged (the slower)`,
+            2,
             greatestOf(STATES.map((state) => `start.${state}.ready`)),
           ),
           atMost(
             'start.memory.1m',
-            `at most ${MAX_MEMORY_MIB} MiB when ready with ${files} files, staged or merged (the greater)`,
-            MAX_MEMORY_MIB,
+            `at most {} MiB when ready with ${files} files, staged or merged (the greater)`,
+            200,
             greatestOf(STATES.map((state) => `start.${state}.memory`)),
           ),
         ],
@@ -68,8 +62,8 @@ export const staging: Benchmark = {
         goals: ['put', 'get', 'delete'].map((operation) =>
           atMost(
             `cost.${operation}.ratio`,
-            `${operation} with ${count(plan.largeRows)} files: at most ${MAX_COST_RATIO} x its cost with ${count(SMALL_ROWS)}`,
-            MAX_COST_RATIO,
+            `${operation} with ${count(plan.largeRows)} files: at most {} x its cost with ${count(SMALL_ROWS)}`,
+            1.3,
           ),
         ),
         run: (context) => measureCosts(context, plan),

@@ -1,58 +1,47 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type FileStore, open } from '@stevedore/client';
-import { serve } from '../harness/serve.js';
 import type { Sample } from './fill-process.js';
 import { bodyOf } from './small-files.js';
 
-/** The measured process: an application that opens a store, embedded node and all. */
+/**
+ * The measured process: an application that opens a store, embedded node and all. Nothing is to be
+ * merged after the measurement: the store is left as it is.
+ */
 
 const POLL_MS = 20;
 let store: FileStore | undefined;
 
-const handlers = {
-  async open(directory: string) {
-    const begun = performance.now();
-    store = await open({ directory });
-    const ready = performance.now();
-    const readyRssBytes = process.memoryUsage.rss();
-    // The files of these directories are staged or packed again; trouble shows as no figure.
-    store.on('error', () => undefined);
-    const { stagedFiles, mergedFiles } = store.stats();
-    return {
-      /** From the beginning of the process to ready, Node's own start included. */
-      processMs: ready,
-      /** Of that, the call of `open`. */
-      openMs: ready - begun,
-      readyRssBytes,
-      files: stagedFiles + mergedFiles,
-    };
-  },
-  /** The most memory that is taken within so many seconds. */
-  async watch(seconds: number): Promise<number> {
-    const end = performance.now() + seconds * 1000;
-    let most = 0;
-    while (performance.now() < end) {
-      most = Math.max(most, process.memoryUsage.rss());
-      await sleep(POLL_MS);
-    }
-    return most;
-  },
-  /** Throws if a file does not come back as it was stored. */
-  async verify({
-    samples,
-    bodyBytes,
-  }: {
-    readonly samples: readonly Sample[];
-    readonly bodyBytes: number;
-  }): Promise<void> {
-    for (const { key, index } of samples) {
-      const bytes = await (await store!.get(key)).bytes();
-      if (!bytes.equals(bodyOf(index, bodyBytes))) throw new Error(`${key} has other bytes`);
-    }
-  },
-};
+export async function start(directory: string) {
+  const begun = performance.now();
+  store = await open({ directory });
+  /** From the beginning of the process to ready, Node's own start included. */
+  const processMs = performance.now();
+  const readyRssBytes = process.memoryUsage.rss();
+  // The files of these directories are staged or packed again; trouble shows as no figure.
+  store.on('error', () => undefined);
+  const { stagedFiles, mergedFiles } = store.stats();
+  return {
+    ...{ processMs, readyRssBytes, files: stagedFiles + mergedFiles },
+    /** Of the time, the call of `open`. */
+    openMs: processMs - begun,
+  };
+}
 
-export type StartHandlers = typeof handlers;
+/** The most memory that is taken within so many seconds. */
+export async function watch(seconds: number): Promise<number> {
+  const end = performance.now() + seconds * 1000;
+  let most = 0;
+  while (performance.now() < end) {
+    most = Math.max(most, process.memoryUsage.rss());
+    await sleep(POLL_MS);
+  }
+  return most;
+}
 
-// Nothing is to be merged after the measurement: the store is left as it is.
-serve(handlers);
+/** Throws if a file does not come back as it was stored. */
+export async function verify(samples: readonly Sample[], bodyBytes: number): Promise<void> {
+  for (const { key, index } of samples) {
+    const bytes = await (await store!.get(key)).bytes();
+    if (!bytes.equals(bodyOf(index, bodyBytes))) throw new Error(`${key} has other bytes`);
+  }
+}

@@ -1,11 +1,10 @@
 import { copyFile, link, mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { BenchmarkContext } from '../harness/benchmark.js';
-import { Child } from '../harness/child.js';
 import { count } from '../harness/markdown.js';
-import type { FillHandlers, Sample } from './fill-process.js';
+import { type Running, start } from '../harness/processes.js';
+import type { Sample } from './fill-process.js';
 import type { Plan } from './plan.js';
-import type { StartHandlers } from './start-process.js';
 
 /** How long a start takes with many files, and the memory it takes. */
 
@@ -17,18 +16,18 @@ const BODY_BYTES = 100;
 const FILL_LIMIT_MS = 600_000;
 
 export async function measureStarting(context: BenchmarkContext, plan: Plan): Promise<void> {
-  const { workspace, progress, print, table } = context;
-  const { startFiles: files, runs, watchSeconds } = plan;
+  const { workspace, progress, print, table, runs } = context;
+  const { startFiles: files, watchSeconds } = plan;
   const directories = { staged: workspace.fresh('staged'), merged: workspace.fresh('merged') };
   progress(`staging ${files} files, and merging them in a copy`);
-  const about = { directory: directories.staged, files, bodyBytes: BODY_BYTES };
-  const samples = await filled((filler) => filler.call('stage', about));
+  const samples = await filled((filler) =>
+    filler.call('stage', directories.staged, files, BODY_BYTES),
+  );
   await copyDirectory(directories.staged, directories.merged);
   await filled((filler) => filler.call('merge', directories.merged));
-  for (let run = 1; run <= runs; run += 1) {
-    progress(`starts, run ${run} of ${runs}`);
+  await runs('starts', plan.runs, async () => {
     for (const state of STATES) await measure(context, plan, state, directories[state], samples);
-  }
+  });
   for (const state of STATES) await workspace.remove(directories[state]);
   print(
     `## Start with ${count(files)} files\n\nReady is counted from the start of the process. Most after: within ${watchSeconds} s of being ready, when merging has begun.`,
@@ -45,9 +44,8 @@ export async function measureStarting(context: BenchmarkContext, plan: Plan): Pr
   });
 }
 
-async function filled<T>(work: (filler: Child<FillHandlers>) => Promise<T>): Promise<T> {
-  const module = new URL('./fill-process.js', import.meta.url);
-  await using filler = new Child<FillHandlers>(module, { callLimitMs: FILL_LIMIT_MS });
+async function filled<T>(work: (filler: Running<'staging/fill'>) => Promise<T>): Promise<T> {
+  await using filler = start('staging/fill', { callLimitMs: FILL_LIMIT_MS });
   return await work(filler);
 }
 
@@ -61,15 +59,15 @@ async function measure(
   const directory = workspace.fresh('start');
   await copyDirectory(from, directory);
   try {
-    await using child = new Child<StartHandlers>(new URL('./start-process.js', import.meta.url));
-    const start = await child.call('open', directory);
+    await using child = start('staging/start');
+    const started = await child.call('start', directory);
     const mostBytes = await child.call('watch', plan.watchSeconds);
-    await child.call('verify', { samples, bodyBytes: BODY_BYTES });
-    if (start.files !== plan.startFiles) throw new Error(`${start.files} files were found`);
+    await child.call('verify', samples, BODY_BYTES);
+    if (started.files !== plan.startFiles) throw new Error(`${started.files} files were found`);
     figures.addAll(`start.${state}`, {
-      ready: [start.processMs / 1000, 's'],
-      open: [start.openMs / 1000, 's'],
-      memory: [start.readyRssBytes / MIB, 'MiB'],
+      ready: [started.processMs / 1000, 's'],
+      open: [started.openMs / 1000, 's'],
+      memory: [started.readyRssBytes / MIB, 'MiB'],
       'memory-after': [mostBytes / MIB, 'MiB'],
     });
   } finally {

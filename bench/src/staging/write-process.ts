@@ -4,7 +4,6 @@ import { type Disk, type DiskFile, decoratedFile, localDisk } from '@stevedore/d
 import { Staging } from '@stevedore/staging';
 import { type FileSetOptions, makeFileSet, type SampleFile } from '../harness/file-set.js';
 import { drive, type Span, startClock } from '../harness/load.js';
-import { serve } from '../harness/serve.js';
 import { newFile, stagingOptions } from './small-files.js';
 import { absentTrunkStore } from './trunk-stores.js';
 
@@ -16,7 +15,7 @@ export interface Written extends Span {
 }
 
 const WARM_UP_FILES = 1_000;
-const WARM_UP_CONCURRENCY = 64;
+const IN_FLIGHT = 64;
 const SEGMENT_HEADER_BYTES = 32;
 
 let files: readonly SampleFile[] = [];
@@ -26,10 +25,9 @@ const noted = { batches: [] as number[], durable: 0 };
 
 async function writeAll(
   set: readonly SampleFile[],
-  concurrency: number,
   put: (file: SampleFile) => Promise<unknown>,
 ): Promise<Written> {
-  const load = { operations: set.length, concurrency };
+  const load = { operations: set.length, concurrency: IN_FLIGHT };
   const { seconds, cpuSeconds } = await drive(load, (index) => put(set[index]!));
   const bytes = set.reduce((sum, file) => sum + file.bytes.length, 0);
   return { files: set.length, bytes, seconds, cpuSeconds };
@@ -72,79 +70,52 @@ function noting(disk: Disk): Disk {
   };
 }
 
-const handlers = {
-  prepare(options: FileSetOptions): void {
-    files = makeFileSet(options);
-  },
-  /** Stores the set through the SDK; ends with the last acknowledgement. */
-  async upload({
-    directory,
-    durability,
-    concurrency,
-  }: {
-    readonly directory: string;
-    readonly durability: 'sync' | 'os';
-    readonly concurrency: number;
-  }): Promise<Written> {
-    const store = await open({ directory, durability, trunkSize: '2GiB', mergeMaxAge: '24h' });
-    try {
-      const put = ({ bytes, name, type }: SampleFile) => store.put(bytes, { name, type });
-      await writeAll(files.slice(0, WARM_UP_FILES), concurrency, put);
-      return await writeAll(files, concurrency, put);
-    } finally {
-      await store.close();
-    }
-  },
-  async openStaging(directory: string): Promise<void> {
-    const options = { durability: 'sync' as const, disk: noting(localDisk) };
-    staging = await Staging.open(stagingOptions(directory, absentTrunkStore(), options));
-    await writeAll(files.slice(0, WARM_UP_FILES), WARM_UP_CONCURRENCY, stageOne);
-  },
-  /** Stages a part of the set, durably; also tells what was written by each sync. */
-  async stage({
-    part,
-    parts,
-    concurrency,
-  }: {
-    readonly part: number;
-    readonly parts: number;
-    readonly concurrency: number;
-  }) {
-    const size = Math.floor(files.length / parts);
-    noted.batches = [];
-    noted.durable = 0;
-    const own = files.slice(part * size, (part + 1) * size);
-    return { ...(await writeAll(own, concurrency, stageOne)), ...noted };
-  },
-  async closeStaging(): Promise<void> {
-    await staging?.close();
-    staging = undefined;
-  },
-  /** Appends so many bytes and makes them durable, one batch after the other. */
-  async append({
-    path,
-    batches,
-  }: {
-    readonly path: string;
-    readonly batches: readonly number[];
-  }): Promise<Written> {
-    const source = Buffer.alloc(Math.max(...batches));
-    for (let at = 0; at < source.length; ) {
-      at += files[at % files.length]!.bytes.copy(source, at);
-    }
-    await using file = await openFile(path, 'wx');
-    const clock = startClock();
-    let position = 0;
-    for (const bytes of batches) {
-      const { bytesWritten } = await file.write(source, 0, bytes, position);
-      if (bytesWritten !== bytes) throw new Error('a short write');
-      await file.datasync();
-      position += bytes;
-    }
-    return { files: batches.length, bytes: position, ...clock() };
-  },
-};
+export function prepare(options: FileSetOptions): void {
+  files = makeFileSet(options);
+}
 
-export type WriteHandlers = typeof handlers;
+/** Stores the set through the SDK; ends with the last acknowledgement. */
+export async function upload(directory: string, durability: 'sync' | 'os'): Promise<Written> {
+  await using store = await open({ directory, durability, trunkSize: '2GiB', mergeMaxAge: '24h' });
+  const put = ({ bytes, name, type }: SampleFile) => store.put(bytes, { name, type });
+  await writeAll(files.slice(0, WARM_UP_FILES), put);
+  return await writeAll(files, put);
+}
 
-serve(handlers);
+export async function openStaging(directory: string): Promise<void> {
+  const options = { durability: 'sync' as const, disk: noting(localDisk) };
+  staging = await Staging.open(stagingOptions(directory, absentTrunkStore(), options));
+  await writeAll(files.slice(0, WARM_UP_FILES), stageOne);
+}
+
+/** Stages a part of the set, durably; also tells what was written by each sync. */
+export async function stage(part: number, parts: number) {
+  const size = Math.floor(files.length / parts);
+  noted.batches = [];
+  noted.durable = 0;
+  const own = files.slice(part * size, (part + 1) * size);
+  return { ...(await writeAll(own, stageOne)), ...noted };
+}
+
+export async function closeStaging(): Promise<void> {
+  await staging?.close();
+  staging = undefined;
+}
+
+/** Appends so many bytes and makes them durable, one batch after the other. */
+export async function append(path: string, batches: readonly number[]): Promise<Written> {
+  const source = Buffer.alloc(Math.max(...batches));
+  for (let at = 0; at < source.length; ) {
+    at += files[at % files.length]!.bytes.copy(source, at);
+  }
+  await using file = await openFile(path, 'wx');
+  const clock = startClock();
+  let position = 0;
+  for (const bytes of batches) {
+    const { bytesWritten } = await file.write(source, 0, bytes, position);
+    if (bytesWritten !== bytes) throw new Error('a short write');
+    await file.datasync();
+    position += bytes;
+  }
+  return { files: batches.length, bytes: position, ...clock() };
+}

@@ -1,15 +1,14 @@
 import type { BenchmarkContext } from '../harness/benchmark.js';
-import { Child } from '../harness/child.js';
 import { inTurn } from '../harness/load.js';
+import { start } from '../harness/processes.js';
 import type { Plan } from './plan.js';
-import type { WriteHandlers, Written } from './write-process.js';
+import type { Written } from './write-process.js';
 
 /**
  * Group commit: uploads with durability `sync` beside `os`; and the container beside
  * a loop that appends batches of the same sizes to a file and syncs each.
  */
 
-const IN_FLIGHT = 64;
 const SEED = 21;
 const BODIES = {
   mixed: { name: '2 to 100 KB', minBytes: 2_000, maxBytes: 100_000 },
@@ -20,12 +19,11 @@ const BODY_KINDS = Object.keys(BODIES) as Bodies[];
 const CONTAINER_PARTS = 5;
 
 export async function measureWriting(context: BenchmarkContext, plan: Plan): Promise<void> {
-  const { progress, print, table } = context;
-  for (let run = 0; run < plan.runs; run += 1) {
-    progress(`uploads and the container, run ${run + 1} of ${plan.runs}`);
+  const { print, table, runs } = context;
+  await runs('uploads and the container', plan.runs, async (run) => {
     for (const bodies of BODY_KINDS) await measureUploads(context, plan, run, bodies);
     await measureContainer(context, plan);
-  }
+  });
   print('## Group commit');
   table('group-commit', {
     head: 'Bodies',
@@ -63,8 +61,8 @@ async function measureUploads(
   for (const durability of inTurn(run, ['sync', 'os'] as const)) {
     const directory = workspace.fresh('uploads');
     await using child = await newChild(plan, bodies);
-    const options = { directory, durability, concurrency: IN_FLIGHT };
-    const { files, bytes, seconds, cpuSeconds } = await child.call('upload', options);
+    const written = await child.call('upload', directory, durability);
+    const { files, bytes, seconds, cpuSeconds } = written;
     figures.addAll(`${id}.${durability}`, {
       uploads: [files / seconds, 'uploads/s'],
       MBps: [bytes / 1e6 / seconds, 'MB/s'],
@@ -86,12 +84,11 @@ async function measureContainer(context: BenchmarkContext, plan: Plan): Promise<
   const appended: Written[] = [];
   let durable = 0;
   for (let part = 0; part < CONTAINER_PARTS; part += 1) {
-    const options = { part, parts: CONTAINER_PARTS, concurrency: IN_FLIGHT };
-    const { batches, durable: some, ...written } = await container.call('stage', options);
+    const { batches, ...written } = await container.call('stage', part, CONTAINER_PARTS);
     staged.push(written);
-    durable += some;
+    durable += written.durable;
     const path = workspace.fresh('plain');
-    appended.push(await plain.call('append', { path, batches }));
+    appended.push(await plain.call('append', path, batches));
     await workspace.remove(path);
   }
   await container.call('closeStaging');
@@ -118,8 +115,8 @@ function sum(parts: readonly Written[]): Written {
   }));
 }
 
-async function newChild(plan: Plan, bodies: Bodies): Promise<Child<WriteHandlers>> {
-  const child = new Child<WriteHandlers>(new URL('./write-process.js', import.meta.url));
+async function newChild(plan: Plan, bodies: Bodies) {
+  const child = start('staging/write');
   const { minBytes, maxBytes } = BODIES[bodies];
   const totalBytes = bodies === 'mixed' ? plan.writeBytes : plan.smallWriteBytes;
   await child.call('prepare', { seed: SEED, minBytes, maxBytes, totalBytes });

@@ -6,8 +6,8 @@ import { roomFor, runCache } from '../../../bench/dist/scaling/cache-model.js';
 import { type Costs, loadsOf, needsOf } from '../../../bench/dist/scaling/deployment-model.js';
 import { sizeAround } from '../../../bench/dist/scaling/files.js';
 import { type Site, simulateGateway } from '../../../bench/dist/scaling/gateway-trunks.js';
+import { measureMapRebuild } from '../../../bench/dist/scaling/indexes.js';
 import { DEFAULT_LIMITS, limitsFrom } from '../../../bench/dist/scaling/limits.js';
-import { measureMapRebuild } from '../../../bench/dist/scaling/recovery.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
 const MIB = 2 ** 20;
@@ -118,7 +118,6 @@ const COSTS: Costs = {
     idleStatements: 5,
     rebuildFilesPerSecond: 1e5,
   },
-  restartSeconds: () => 1,
 };
 
 test('needs grow with files and gateways, and one gateway needs no map', async () => {

@@ -1,0 +1,30 @@
+import { Child, type ChildOptions } from './child.js';
+
+/** The processes of all benchmarks, by the places of their modules. */
+interface Processes {
+  'client/storing': typeof import('../client/storing-process.js');
+  'data-node/load': typeof import('../data-node/load-process.js');
+  'data-node/look-up': typeof import('../data-node/look-up-process.js');
+  'data-node/node': typeof import('../data-node/node-process.js');
+  'data-node/node-fill': typeof import('../data-node/node-fill-process.js');
+  'deployment/gateway': typeof import('../deployment/gateway-process.js');
+  'merging/site': typeof import('../merging/site-process.js');
+  'migration/load': typeof import('../migration/load-process.js');
+  'migration/model': typeof import('../migration/model-process.js');
+  'pictures/bare': typeof import('../pictures/bare-process.js');
+  'pictures/load': typeof import('../pictures/load-process.js');
+  'replication/plain': typeof import('../replication/plain-process.js');
+  'scaling/real': typeof import('../scaling/real-process.js');
+  'servers/load': typeof import('../servers/load-process.js');
+  'servers/plain': typeof import('../servers/plain-process.js');
+  'staging/cost': typeof import('../staging/cost-process.js');
+  'staging/fill': typeof import('../staging/fill-process.js');
+  'staging/start': typeof import('../staging/start-process.js');
+  'staging/write': typeof import('../staging/write-process.js');
+}
+
+export type Running<Name extends keyof Processes> = Child<Processes[Name]>;
+
+export function start<N extends keyof Processes>(name: N, options?: ChildOptions): Running<N> {
+  return new Child(new URL(`../${name}-process.js`, import.meta.url), options);
+}
