@@ -19,6 +19,20 @@ test('what is merged gives an upload its room in a full container, although it w
   }
 });
 
+test('a full container takes files again once they are merged, though nobody tries', async () => {
+  const store = new MemoryTrunkStore();
+  store.isAway = true;
+  const options = { containerSize: 2 * MIB, retain: 2 * MIB, segmentBytes: 64 * 1024 };
+  const { staging } = await openStaging(temporaryFolder(), options, store);
+  const fill = async () => {
+    for (;;) await stageFile(staging, randomBytes(100_000));
+  };
+  await expect(fill()).rejects.toMatchObject({ code: 'container_full' });
+  expect(staging.acceptance.refusal()).toBe('container_full');
+  store.isAway = false;
+  await until(() => staging.acceptance.refusal() === undefined);
+});
+
 describe('when FastDFS is back after an hour', () => {
   test('the full container is drained, oldest first, without a pause, and takes files again', async () => {
     const HOUR_MS = 3_600_000;

@@ -109,7 +109,8 @@ export class Acceptance {
   async lookAtDisk(): Promise<void> {
     const { room, container } = this.#state;
     await this.#look();
-    const nearly = room.uncomfortableBytes;
+    // A server that only says that it is full gets no upload that would make it free room.
+    const nearly = Math.max(room.uncomfortableBytes, room.shortage(RECORD_ROOM_BYTES));
     if (nearly > 0) await this.#inTurn(() => this.#trim(nearly));
     if (!this.#failure) {
       if (nearly <= 0) await container.reserve.keep();
