@@ -31,6 +31,7 @@ test('a full container takes files again once they are merged, though nobody tri
   expect(staging.acceptance.refusal()).toBe('container_full');
   store.isAway = false;
   await until(() => staging.acceptance.refusal() === undefined);
+  await until(() => staging.stats().room.full === undefined);
 });
 
 describe('when FastDFS is back after an hour', () => {
