@@ -153,10 +153,11 @@ const OWN_BYTES = 2 ** 18;
  * report. One more file begins a new segment, so that no segment stays as the newest one.
  */
 async function letGo(store: FileStore, kept: number): Promise<void> {
-  await store.put(Buffer.from('begins a segment'));
+  const { key } = await store.put(Buffer.from('begins a segment'));
   await store.flush();
   const isGone = () => store.stats().containerBytes <= kept + OWN_BYTES;
   await until('files leave the disk', isGone, WAIT_LIMIT_MS).catch(() => undefined);
+  await store.delete(key);
 }
 
 function openNothing(files: readonly SampleFile[]): Target {
