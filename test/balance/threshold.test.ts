@@ -20,6 +20,18 @@ describe('the threshold', () => {
     for (const between of [0.2, 0.5, 0.8]) expect(at(between)).toBe(MIB);
   });
 
+  test('shrinks under much load no further than the least by load, and under space as ever', () => {
+    const at = (oldBytes: number, usedShare: number) => {
+      const conditions = { usedShare, loadShare: 1, leastByLoadBytes: MIB };
+      return globalThreshold(oldBytes, conditions, defaultParameters);
+    };
+    expect(at(1.5 * MIB, 0.5)).toBeCloseTo(0.95 * 1.5 * MIB);
+    expect(at(1.01 * MIB, 0.5)).toBe(MIB);
+    expect(at(MIB, 0.5)).toBe(MIB);
+    expect(at(MIB / 2, 0.5)).toBe(MIB / 2);
+    expect(at(MIB, 0.8)).toBeCloseTo(0.95 * MIB);
+  });
+
   test('grows up to the maximum and not beyond, shrinks down to the least and can grow again', () => {
     let threshold = MIB;
     for (let i = 0; i < 100; i += 1) {

@@ -18,7 +18,7 @@ const MEMBER = {
 };
 const TRUNK = { kind: 'trunk', fileId: 'f', files: 1, bytes: 1, fill: 1, durationMs: 1 } as const;
 
-/** What the console is told of a store, until the test ends. */
+/** A feed for the console over a fake store; closed when the test ends. */
 function fed(options: Partial<ConstructorParameters<typeof ConsoleFeed>[0]>): ConsoleFeed {
   const store = new MemoryStore();
   const feed = new ConsoleFeed({ store, version: '1', embedded: true, showsIds: true, ...options });

@@ -3,7 +3,7 @@ import { type Gateway, type GatewayInput, startGateway } from '@stevedore/gatewa
 import { freePort } from './free-port.js';
 import { ofTest, temporaryFolder } from './temporary.js';
 
-/** Gateways of one deployment, in this process, that merge when they are told. */
+/** In-process gateways of one deployment. They merge only when flushed. */
 
 export async function deployedGateway(input: GatewayInput, atTheEnd = ofTest): Promise<Gateway> {
   const port = await freePort();

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, onTestFinished } from 'vitest';
 
-/** What is done when whoever has begun something is through. */
+/** Registers cleanup for the end of a test or a suite. */
 export type AtTheEnd = (work: () => unknown) => void;
 
 export const ofTest: AtTheEnd = (work) => onTestFinished(async () => void (await work()));

@@ -58,7 +58,7 @@ export class Figures {
     return this.summary(id).median;
   }
 
-  /** Summaries, as the JSON file has them. */
+  /** All summaries, in the format of the JSON report. */
   list() {
     return [...this.#samples].map(([id, { unit, values }]) => ({
       id,

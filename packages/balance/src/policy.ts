@@ -32,6 +32,8 @@ export interface IntervalReport {
   readonly bandwidthBytes?: number;
   /** Used share of the store, 0 to 1. */
   readonly usedShare: number;
+  /** High load shrinks the threshold no further than this. Default 0. */
+  readonly leastByLoadBytes?: number;
   /** Files that were read or written in the interval. */
   readonly accessed: readonly AccessedFile[];
 }
@@ -74,7 +76,8 @@ export function decideInterval<S>(
   const forecast = { metadataBytes: metadata.bytes, smallFileBytes: smallFile.bytes };
   const loadToMoveBytes = loadToMove(forecast, capacityBytes, parameters.efficiencyMark);
   const loadShare = efficiency(observed, report.bandwidthBytes ?? capacityBytes);
-  const conditions = { usedShare: report.usedShare, loadShare };
+  const { usedShare, leastByLoadBytes } = report;
+  const conditions = { usedShare, loadShare, leastByLoadBytes };
   const allowance = {
     metadataBytes: forecast.metadataBytes,
     hasMetadata: isThere(report.metadata),

@@ -13,6 +13,8 @@ export interface Conditions {
   readonly usedShare: number;
   /** P_ld: load as a share of B_logic, observed and not forecast. */
   readonly loadShare: number;
+  /** High load shrinks the threshold no further than this. Default 0. */
+  readonly leastByLoadBytes?: number | undefined;
 }
 
 /**
@@ -22,14 +24,16 @@ export interface Conditions {
  */
 export function globalThreshold(
   oldBytes: number,
-  { usedShare, loadShare }: Conditions,
+  { usedShare, loadShare, leastByLoadBytes = 0 }: Conditions,
   parameters: Parameters,
 ): number {
   const { spaceStep, loadStep } = parameters;
   if (usedShare >= parameters.usedMark) return bounded((1 - spaceStep) * oldBytes, parameters);
   if (loadShare < parameters.lowLoadMark) return bounded((1 + loadStep) * oldBytes, parameters);
-  if (loadShare > parameters.highLoadMark) return bounded((1 - loadStep) * oldBytes, parameters);
-  return bounded(oldBytes, parameters);
+  if (loadShare <= parameters.highLoadMark) return bounded(oldBytes, parameters);
+  // What space has shrunk below it stays as it is.
+  const least = Math.min(oldBytes, leastByLoadBytes);
+  return bounded(Math.max((1 - loadStep) * oldBytes, least), parameters);
 }
 
 /**

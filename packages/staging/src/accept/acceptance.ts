@@ -112,8 +112,6 @@ export class Acceptance {
     // A server that only says that it is full gets no upload that would make it free room.
     const nearly = Math.max(room.uncomfortableBytes, room.shortage(RECORD_ROOM_BYTES));
     if (nearly > 0) await this.#inTurn(() => this.#trim(nearly));
-    // From here on it does not count as full, if it is not.
-    room.fits(RECORD_ROOM_BYTES);
     if (!this.#failure) {
       if (nearly <= 0) await container.reserve.keep();
       return;

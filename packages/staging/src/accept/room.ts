@@ -124,7 +124,7 @@ export class Room {
       resumeBytes: Math.floor(this.#limitBytes * RESUME_SHARE),
       freeBytes: this.#freeBytes,
       minFreeBytes: this.#minFreeBytes,
-      full: this.#full,
+      full: this.lack(0),
     };
   }
 

@@ -162,6 +162,8 @@ export class Migration {
         sustainableBytes: competition.sustainableBytes,
         bandwidthBytes: this.#diskBytes,
         usedShare: this.#usedShare,
+        // Moved to a file of this storage, a row relieves nothing, and the move itself is load.
+        leastByLoadBytes: this.#target === 'file' ? settings.thresholdBytes : 0,
         accessed: accessed.movable,
       },
       this.#forecaster,
@@ -176,8 +178,8 @@ export class Migration {
       this.#state = { ...decision.state, thresholdBytes: settings.thresholdBytes };
       return;
     }
-    this.#state = { ...decision.state, thresholdBytes: this.#bounded(decision) };
-    tiers.thresholdBytes = Math.floor(this.#state.thresholdBytes);
+    this.#state = decision.state;
+    tiers.thresholdBytes = Math.floor(decision.state.thresholdBytes);
     this.#hasMetadata = isThere(served.metadata);
     this.#allow(decision.allowedSmallFileBytes);
     this.#tellRoom(decision);
@@ -221,16 +223,6 @@ export class Migration {
       loadToMoveBytes: this.#decision?.loadToMoveBytes ?? 0,
       revokes: sum(({ revokes }) => revokes),
     };
-  }
-
-  /**
-   * The next threshold. Without a group to move to, load does not shrink it below the one given: a
-   * file on the same disk relieves nothing, and moving it there costs metadata more than its reads.
-   */
-  #bounded({ state: { thresholdBytes } }: IntervalDecision<PanelState>): number {
-    const { moveTo, parameters, thresholdBytes: given } = this.#parts.settings;
-    if (moveTo !== undefined || this.#usedShare >= parameters.usedMark) return thresholdBytes;
-    return Math.max(thresholdBytes, Math.min(this.#state.thresholdBytes, given));
   }
 
   /** False if files do not move by load, threshold or space. */
