@@ -33,6 +33,8 @@ export default defineConfig({
     // What is built is imported as Node does it, not transformed once more for each file of tests.
     server: { deps: { external: [/\/(?:packages\/[^/]+|gateway|bench)\/dist\//] } },
     maxWorkers: 2,
+    // The files of one worker share their modules: each would load the product for half a second.
+    isolate: false,
     sequence: { sequencer: LongestFirst },
     testTimeout: 60_000,
     hookTimeout: 60_000,

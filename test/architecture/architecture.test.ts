@@ -115,6 +115,14 @@ test('folders of tests mirror the packages', () => {
   expect(folders.filter((name) => !packages.includes(name))).toEqual(COMMON_TESTS);
 });
 
+test('hooks stand in the files of tests: what they share registers its end by the test', () => {
+  const atTop = /^(?:before|after)(?:All|Each)\(/m;
+  const shared = filesBelow('test', '.ts').filter((path) => !path.endsWith('.test.ts'));
+  expect(shared.length).toBeGreaterThan(30);
+  // Files of one worker share modules, so that such a hook would run for the first file alone.
+  expect(shared.filter((path) => atTop.test(textOf(path)))).toEqual([]);
+});
+
 test('synchronous child processes of tests have a time limit', () => {
   const unlimited = /\b(?:exec|execFile|spawn)Sync\b[^;]*from 'node:child_process'/;
   const wrong = filesBelow('test', '.ts').filter((path) => unlimited.test(textOf(path)));

@@ -6,7 +6,8 @@ import { promisify } from 'node:util';
 import { askMigration } from '@stevedore/tiering/control';
 import { expect, test, vi } from 'vitest';
 import { ROOT } from '../support/packed.js';
-import { Running, run, runApart, temporaryDirectory } from './run.js';
+import { temporaryFolder } from '../support/temporary.js';
+import { Running, run, runApart } from './run.js';
 
 /** `stevedore cluster`: every part in one process, on free ports of the loopback. */
 
@@ -22,7 +23,7 @@ async function cluster(cwd: string, ...flags: string[]) {
 }
 
 test('a file is readable, also after a restart, the tiers tell of themselves, one signal ends all', async () => {
-  const cwd = await temporaryDirectory();
+  const cwd = temporaryFolder();
   const { running, url, banner } = await cluster(cwd, '--log-level', 'info');
   const addresses = [banner.tracker, banner.group1, banner.group2, banner.group3];
   for (const address of addresses) expect(address).toMatch(/^127\.0\.0\.1:\d+$/);
@@ -71,7 +72,7 @@ test('storage ports are as told, and have to exist', async () => {
 });
 
 test('the example shows that hot files leave a metadata server', async () => {
-  const cwd = await temporaryDirectory();
+  const cwd = temporaryFolder();
   const { banner } = await cluster(cwd, '--bandwidth', '1MiB', '--cache-size', '0');
   const program = join(ROOT, 'examples/dist/cluster.js');
   const { stdout } = await promisify(execFile)(process.execPath, [program, banner.tracker, '4']);

@@ -1,6 +1,7 @@
 import { expect, test, vi } from 'vitest';
+import { temporaryFolder } from '../support/temporary.js';
 import { keyedGateway } from './keyed-gateway.js';
-import { run, temporaryDirectory } from './run.js';
+import { run } from './run.js';
 
 /** `stevedore cp`: files of one gateway at another. */
 
@@ -9,7 +10,7 @@ vi.setConfig({ testTimeout: 180_000 });
 
 async function setUp() {
   const [from, to] = [await keyedGateway(), await keyedGateway()];
-  const cwd = await temporaryDirectory();
+  const cwd = temporaryFolder();
   const env = { ...from.env, STEVEDORE_TO_API_KEY: to.env.STEVEDORE_API_KEY };
   const copy = (...args: string[]) => run(['cp', ...args], { cwd, env });
   const fetched = async (key: string | undefined) => {

@@ -3,7 +3,8 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { startGatewayProcess } from '../support/gateway-process.js';
-import { run, temporaryDirectory } from './run.js';
+import { temporaryFolder } from '../support/temporary.js';
+import { run } from './run.js';
 
 interface Report {
   readonly healthy: boolean;
@@ -29,7 +30,7 @@ const problems = ({ findings }: Report) =>
   findings.filter(({ what, verdict }) => verdict === 'problem' && what !== 'disk');
 
 test('finds nothing wrong before and while a gateway runs, and leaves nothing behind', async () => {
-  const directory = join(await temporaryDirectory(), 'new');
+  const directory = join(temporaryFolder(), 'new');
   const before = await doctor('--directory', directory, ...FREE);
   expect(problems(before.report)).toEqual([]);
   expect(of(before.report, 'directory')?.detail).toContain('made at the first start');

@@ -5,9 +5,10 @@ import { FastdfsClient } from '@stevedore/fastdfs';
 import { expect, test } from 'vitest';
 import { execFileSync } from '../support/child-process.js';
 import { serving } from '../support/serving.js';
+import { temporaryFolder } from '../support/temporary.js';
 import { parseCsv } from './csv.js';
 import { keyedGateway } from './keyed-gateway.js';
-import { run, temporaryDirectory } from './run.js';
+import { run } from './run.js';
 
 /** Key of a file of the group `album`, or another one. */
 async function gateway() {
@@ -137,7 +138,7 @@ async function wrongGateway() {
 
 test('bytes that are not the right ones are neither imported nor exported', async () => {
   const { env, removed, key } = await wrongGateway();
-  const directory = await temporaryDirectory();
+  const directory = temporaryFolder();
   await mkdir(join(directory, 'in'));
   await writeFile(join(directory, 'in', 'a.txt'), 'abc');
   for (const command of ['put', 'import']) {

@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import { describe, expect, test, vi } from 'vitest';
 import { freePort } from '../support/free-port.js';
 import { ROOT } from '../support/packed.js';
-import { run, temporaryDirectory } from './run.js';
+import { temporaryFolder } from '../support/temporary.js';
+import { run } from './run.js';
 
 /** `stevedore init`: what it writes is an app that works. */
 
@@ -15,7 +16,7 @@ vi.setConfig({ testTimeout: 180_000 });
 
 describe.each(['express', 'fastify'])('an app with %s', (framework) => {
   test('stores a photo and gives it back', async () => {
-    const cwd = await temporaryDirectory();
+    const cwd = temporaryFolder();
     const { code, stdout } = await run(['init', framework, 'app'], { cwd });
     expect(code).toBe(0);
     expect(stdout).toBe(
@@ -60,7 +61,7 @@ describe.each(['express', 'fastify'])('an app with %s', (framework) => {
 });
 
 test('the app with Next.js is that of the guide', async () => {
-  const cwd = await temporaryDirectory();
+  const cwd = temporaryFolder();
   const { stdout } = await run(['init', 'next'], { cwd });
   expect(stdout).toContain('\n\nNext:\n  npm install\n  npm run dev\n');
   const guide = readFileSync(join(ROOT, 'docs/guides/nextjs.md'), 'utf8');
@@ -71,7 +72,7 @@ test('the app with Next.js is that of the guide', async () => {
 });
 
 test('archives are depended on by their paths', async () => {
-  const cwd = await temporaryDirectory();
+  const cwd = temporaryFolder();
   await mkdir(join(cwd, 'packages'));
   for (const name of ['client', 'middleware']) {
     writeFileSync(join(cwd, 'packages', `stevedore-${name}-0.1.0.tgz`), '');
@@ -85,7 +86,7 @@ test('archives are depended on by their paths', async () => {
 });
 
 test('a folder with anything in it, and an unknown framework, are refused', async () => {
-  const cwd = await temporaryDirectory();
+  const cwd = temporaryFolder();
   writeFileSync(join(cwd, 'file'), 'mine');
   const full = await run(['init', 'express'], { cwd });
   expect([full.code, full.stderr]).toEqual([2, 'stevedore: . is not empty\n']);

@@ -2,7 +2,8 @@ import { once } from 'node:events';
 import { createServer, type Socket } from 'node:net';
 import { expect, test } from 'vitest';
 import { prettyLine } from '../../gateway/dist/observe/log-format.js';
-import { Running, temporaryDirectory } from './run.js';
+import { temporaryFolder } from '../support/temporary.js';
+import { Running } from './run.js';
 
 /** What commands that run until a signal write: one format at a time. */
 
@@ -21,7 +22,7 @@ test.each([
   ['tracker', '--port', '0'],
   ['storage', '--port', '0', '--trackers', await badTracker()],
 ])('where nobody watches, each line of both streams of a %s is JSON', async (...args) => {
-  const running = new Running(args, { cwd: await temporaryDirectory() });
+  const running = new Running(args, { cwd: temporaryFolder() });
   const address = await running.ready();
   if (args[0] === 'gateway') await fetch(`${address}/files/none`);
   running.process.kill('SIGTERM');
@@ -38,7 +39,7 @@ test.each([
 });
 
 test('--log pretty has no JSON: a banner, then lines for people', async () => {
-  const cwd = await temporaryDirectory();
+  const cwd = temporaryFolder();
   const flags = ['--log', 'pretty', '--log-level', 'info'];
   const running = new Running(['gateway', ...ANY_PORTS, ...flags], { cwd });
   const url = await running.ready();

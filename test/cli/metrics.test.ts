@@ -1,6 +1,7 @@
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { expect, onTestFinished, test } from 'vitest';
-import { Running, run, runApart, temporaryDirectory } from './run.js';
+import { temporaryFolder } from '../support/temporary.js';
+import { Running, run, runApart } from './run.js';
 
 /** The figures of a tracker and a storage that run on their own. */
 
@@ -27,13 +28,7 @@ test('a storage and a tracker tell their figures', async () => {
   const tracker = new Running(['tracker', '--port', '0', ...FREE]);
   const trackers = ['--trackers', await tracker.ready()];
   const tiers = ['--metadata-tier', '--bandwidth', '100MiB'];
-  const storage = new Running([
-    ...STORAGE,
-    await temporaryDirectory(),
-    ...trackers,
-    ...tiers,
-    ...FREE,
-  ]);
+  const storage = new Running([...STORAGE, temporaryFolder(), ...trackers, ...tiers, ...FREE]);
   await storage.ready();
   await expect
     .poll(

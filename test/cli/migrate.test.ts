@@ -1,12 +1,13 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { Running, run, temporaryDirectory } from './run.js';
+import { temporaryFolder } from '../support/temporary.js';
+import { Running, run } from './run.js';
 
 const STORAGE = ['storage', '--port', '0', '--store-paths'];
 
 test('migrate tells of a storage with a metadata tier, pauses it and lets it go on', async () => {
-  const directory = await temporaryDirectory();
+  const directory = temporaryFolder();
   const storage = new Running([...STORAGE, directory, '--metadata-tier', '--bandwidth', '100MiB']);
   const address = await storage.ready();
   const migrate = (action: string, ...flags: string[]) =>
@@ -22,7 +23,7 @@ test('migrate tells of a storage with a metadata tier, pauses it and lets it go 
 });
 
 test('daemons with a secret serve the commands that have it', async () => {
-  const directory = await temporaryDirectory();
+  const directory = temporaryFolder();
   const secret = join(directory, 'secret');
   await writeFile(secret, '# of this cluster\nthe secret of this cluster\n');
   const having = ['--cluster-secret-file', secret];
@@ -53,7 +54,7 @@ test('daemons with a secret serve the commands that have it', async () => {
 });
 
 test('migrate says what is missing where a storage has no tiers', async () => {
-  const storage = new Running([...STORAGE, await temporaryDirectory()]);
+  const storage = new Running([...STORAGE, temporaryFolder()]);
   const result = await run(['migrate', 'status', '--storage', await storage.ready()]);
   expect(result.code).toBe(1);
   expect(result.stderr).toContain('--metadata-tier');

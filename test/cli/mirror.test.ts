@@ -1,8 +1,9 @@
 import { mkdir, readdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test, vi } from 'vitest';
+import { temporaryFolder } from '../support/temporary.js';
 import { keyedGateway } from './keyed-gateway.js';
-import { run, temporaryDirectory } from './run.js';
+import { run } from './run.js';
 
 /** `stevedore mirror`: a folder and a group become alike, in both directions. */
 
@@ -11,7 +12,7 @@ vi.setConfig({ testTimeout: 180_000 });
 
 async function setUp() {
   const { started, put, header, env } = await keyedGateway();
-  const cwd = await temporaryDirectory();
+  const cwd = temporaryFolder();
   await mkdir(join(cwd, 'here/sub'), { recursive: true });
   return {
     put,

@@ -4,8 +4,9 @@ import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { running } from '../gateway/harness.js';
 import { execFileSync } from '../support/child-process.js';
+import { temporaryFolder } from '../support/temporary.js';
 import { parseCsv } from './csv.js';
-import { run, shell, temporaryDirectory } from './run.js';
+import { run, shell } from './run.js';
 
 /** What a directory has besides files with plain names: `put` and `import` take it or name it. */
 
@@ -19,7 +20,7 @@ async function gateway() {
 }
 
 async function folder(): Promise<string> {
-  const cwd = await temporaryDirectory();
+  const cwd = temporaryFolder();
   await mkdir(join(cwd, 'd/sub'), { recursive: true });
   return cwd;
 }

@@ -2,7 +2,8 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { running } from '../gateway/harness.js';
-import { runApart, temporaryDirectory } from './run.js';
+import { temporaryFolder } from '../support/temporary.js';
+import { runApart } from './run.js';
 
 /** Commands of an installation whose SQLite was compiled for another version of Node. */
 
@@ -12,7 +13,7 @@ const COMPLAINT = `the SQLite binding was compiled for another Node than this ${
 const PORTS = ['--port', '0', '--tracker-port', '0', '--storage-port', '0'];
 
 test('a gateway and a storage say what to compile', async () => {
-  const cwd = await temporaryDirectory();
+  const cwd = temporaryFolder();
   const storage = ['storage', '--port', '0', '--metadata-tier', '--bandwidth', '1MiB'];
   for (const args of [['gateway', ...PORTS], storage]) {
     const result = await runApart(args, { cwd, env });
@@ -21,7 +22,7 @@ test('a gateway and a storage say what to compile', async () => {
 });
 
 test('the doctor finds it', async () => {
-  const cwd = await temporaryDirectory();
+  const cwd = temporaryFolder();
   const { code, stdout } = await runApart(['doctor', ...PORTS], { cwd, env });
   expect(code).toBe(1);
   expect(stdout).toContain(`PROBLEM  SQLite: ${COMPLAINT}\n`);
@@ -30,7 +31,7 @@ test('the doctor finds it', async () => {
 
 test('put works all the same, but remembers nothing', async () => {
   const { url } = await running();
-  const cwd = await temporaryDirectory();
+  const cwd = temporaryFolder();
   await writeFile(join(cwd, 'a'), 'x');
   const { code, stderr } = await runApart(['put', 'a', '--url', url], { cwd, env });
   expect(code).toBe(0);

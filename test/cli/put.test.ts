@@ -6,7 +6,8 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { guarded, newKey } from '../gateway/guarded.js';
 import { running } from '../gateway/harness.js';
 import { serving } from '../support/serving.js';
-import { commandEnvironment, folder, Running, run, temporaryDirectory } from './run.js';
+import { temporaryFolder } from '../support/temporary.js';
+import { commandEnvironment, folder, Running, run } from './run.js';
 
 /** A second `put` of the same files, and one that nothing is left to do for. */
 
@@ -198,7 +199,7 @@ describe('a put that cannot go on', () => {
 
 test('crc32 is the same 8 digits in the receipt, in what is known and of a skipped file', async () => {
   const { url } = await running();
-  const cwd = await temporaryDirectory();
+  const cwd = temporaryFolder();
   await mkdir(join(cwd, 'd'));
   // Its CRC-32 begins with three zeros.
   await writeFile(join(cwd, 'd', 'a'), 'file 328');

@@ -1,30 +1,26 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { mkdtempSync } from 'node:fs';
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { Writable } from 'node:stream';
-import { afterEach } from 'vitest';
 import { execute } from '../../gateway/dist/cli/command.js';
 import { readyAddress } from '../support/ready.js';
+import { ofTest, temporaryFolder } from '../support/temporary.js';
 
 /** Runs the `stevedore` command: in this process, or as one of its own. */
 
 export const MAIN = resolve(import.meta.dirname, '../../gateway/bin/stevedore.js');
 
-const cleanups: (() => Promise<void>)[] = [];
 /** Of the test that runs: what `put` remembers is forgotten after it. */
 let stateHome: string | undefined;
 
-afterEach(async () => {
-  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
-  if (stateHome) await rm(stateHome, { recursive: true, force: true });
-  stateHome = undefined;
-});
-
 /** The environment of a command, apart from what this machine's user has stored. */
 export function commandEnvironment(more: NodeJS.ProcessEnv = {}): NodeJS.ProcessEnv {
-  stateHome ??= mkdtempSync(join(tmpdir(), 'stevedore-state-'));
+  if (stateHome === undefined) {
+    stateHome = temporaryFolder();
+    ofTest(() => {
+      stateHome = undefined;
+    });
+  }
   return { ...process.env, XDG_STATE_HOME: stateHome, ...more };
 }
 
@@ -62,7 +58,7 @@ export class Running {
       this.stderr += chunk;
     });
     this.#exit = new Promise((done) => child.once('close', done));
-    cleanups.push(async () => {
+    ofTest(async () => {
       child.kill('SIGKILL');
       await this.#exit;
     });
@@ -140,15 +136,9 @@ export function shell(line: string, options?: RunOptions): Promise<Result> {
   return runApart([command], { ...options, program: ['bash', '-o', 'pipefail', '-c'] });
 }
 
-export async function temporaryDirectory(): Promise<string> {
-  const path = await mkdtemp(join(tmpdir(), 'stevedore-cli-'));
-  cleanups.push(() => rm(path, { recursive: true, force: true }));
-  return path;
-}
-
 /** With the folder `d` of so many files in it. */
 export async function folder(files: number): Promise<string> {
-  const cwd = await temporaryDirectory();
+  const cwd = temporaryFolder();
   await mkdir(join(cwd, 'd'));
   for (let index = 0; index < files; index++) {
     await writeFile(join(cwd, 'd', String(index)), `file ${index}`);

@@ -4,13 +4,14 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { RawConnection } from '../gateway/harness.js';
-import { Running, run, runApart, temporaryDirectory } from './run.js';
+import { temporaryFolder } from '../support/temporary.js';
+import { Running, run, runApart } from './run.js';
 
 const ANY_PORTS = ['--port', '0', '--tracker-port', '0', '--storage-port', '0'];
 
 describe('stevedore gateway', () => {
   test('takes its options from flag, environment and file, and runs until SIGINT', async () => {
-    const cwd = await temporaryDirectory();
+    const cwd = temporaryFolder();
     const file = { port: 1, directory: 'from-file', mergeMaxAge: '5s', serveTrunks: true };
     await writeFile(join(cwd, 'stevedore.config.json'), JSON.stringify(file));
     const env = { STEVEDORE_MERGE_MAX_AGE: '7s' };
@@ -39,7 +40,7 @@ describe('stevedore gateway', () => {
   );
 
   test('finishes an upload that is under way when it is told to stop', async () => {
-    const cwd = await temporaryDirectory();
+    const cwd = temporaryFolder();
     const gateway = new Running(['gateway', ...ANY_PORTS], { cwd });
     const url = await gateway.ready();
     const upload = new RawConnection(Number(new URL(url).port));
@@ -58,7 +59,7 @@ describe('stevedore gateway', () => {
   test.each(['{"prot": 1}', '{"port": "x"}', '[]', '{', 'null'])(
     'refuses the configuration %s with 2',
     async (text) => {
-      const cwd = await temporaryDirectory();
+      const cwd = temporaryFolder();
       await writeFile(join(cwd, 'stevedore.config.json'), text);
       const { code, stderr } = await run(['gateway', ...ANY_PORTS], { cwd });
       expect(code).toBe(2);
@@ -67,7 +68,7 @@ describe('stevedore gateway', () => {
   );
 
   test('says in one sentence that its port is taken', async () => {
-    const cwd = await temporaryDirectory();
+    const cwd = temporaryFolder();
     const server = createServer().listen(0, '127.0.0.1');
     await new Promise((done) => server.once('listening', done));
     const { port } = server.address() as AddressInfo;
@@ -87,7 +88,7 @@ describe('stevedore gateway', () => {
   });
 
   test('says in one sentence that its directory cannot be used, or is in use', async () => {
-    const cwd = await temporaryDirectory();
+    const cwd = temporaryFolder();
     await writeFile(join(cwd, 'file'), '');
     const unusable = await runApart(['gateway', ...ANY_PORTS, '--directory', 'file/x'], { cwd });
     expect([unusable.code, unusable.stderr.match(/\n/g)?.length]).toEqual([1, 1]);
@@ -102,7 +103,7 @@ describe('stevedore gateway', () => {
 
 describe('stevedore tracker and storage', () => {
   test('a storage whose directory is in use does not start, and touches nothing', async () => {
-    const cwd = await temporaryDirectory();
+    const cwd = temporaryFolder();
     const args = ['storage', '--port', '0', '--store-paths', 'disk'];
     const first = new Running(args, { cwd });
     await first.ready();
@@ -119,7 +120,7 @@ describe('stevedore tracker and storage', () => {
   });
 
   test('are a cluster that a gateway stores into', async () => {
-    const cwd = await temporaryDirectory();
+    const cwd = temporaryFolder();
     const tracker = new Running(['tracker', '--port', '0'], { cwd });
     const trackers = await tracker.ready();
     const storage = new Running(

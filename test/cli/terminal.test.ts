@@ -5,8 +5,9 @@ import { Terminal } from '@xterm/headless';
 import { describe, expect, test } from 'vitest';
 import { running } from '../gateway/harness.js';
 import { hasCommand, requirement } from '../support/requirements.js';
+import { temporaryFolder } from '../support/temporary.js';
 import { keyedGateway } from './keyed-gateway.js';
-import { commandEnvironment, MAIN, temporaryDirectory } from './run.js';
+import { commandEnvironment, MAIN } from './run.js';
 
 /** What `put` leaves on a terminal: `script` gives it one, xterm shows what is to be seen. */
 
@@ -71,7 +72,7 @@ describe.skipIf(missing)('on a terminal', () => {
     ['on its last line', FILL, before],
   ])('receipts stay that begin %s', async (_where, fill, filled) => {
     const { store, url } = await running();
-    const cwd = await temporaryDirectory();
+    const cwd = temporaryFolder();
     await mkdir(join(cwd, 'd'));
     const names = Array.from({ length: 30 }, (_, index) => `${index}`.padEnd(index * 3, 'x'));
     for (const name of names) await writeFile(join(cwd, 'd', name), Buffer.alloc(100_000));
@@ -87,7 +88,7 @@ describe.skipIf(missing)('on a terminal', () => {
 
   test('one file leaves its receipt alone, and its second put says that it was there', async () => {
     const { store, url } = await running();
-    const cwd = await temporaryDirectory();
+    const cwd = temporaryFolder();
     await writeFile(join(cwd, 'photo.jpg'), Buffer.alloc(300_000));
     const { lines } = await onTerminal(`${PUT} photo.jpg`, cwd, url);
     const [key] = store.files.keys();
@@ -101,7 +102,7 @@ describe.skipIf(missing)('on a terminal', () => {
 
   test('complaints stay as well', async () => {
     const { url } = await running({ limits: { maxFileBytes: 1000 } });
-    const cwd = await temporaryDirectory();
+    const cwd = temporaryFolder();
     await mkdir(join(cwd, 'd'));
     for (let index = 0; index < 9; index++) {
       await writeFile(join(cwd, 'd', `${index}`.repeat(50)), Buffer.alloc(index % 2 ? 512 : 5000));
@@ -119,7 +120,7 @@ describe.skipIf(missing)('on a terminal', () => {
     'Ctrl-C, %i times, says how far it got, and the prompt has a line of its own',
     async (times) => {
       const { url } = await running();
-      const cwd = await temporaryDirectory();
+      const cwd = temporaryFolder();
       await mkdir(join(cwd, 'd'));
       for (let index = 0; index < 500; index++) {
         await writeFile(join(cwd, 'd', String(index)), String(index));
@@ -143,7 +144,7 @@ describe.skipIf(missing)('on a terminal', () => {
 
   test('ls has sizes for people and a total, get -o a bar that goes', async () => {
     const { put, env } = await keyedGateway();
-    const cwd = await temporaryDirectory();
+    const cwd = temporaryFolder();
     const one = await put('one', 'x'.repeat(3000));
     const two = await put('two', 'y');
     const command = `STEVEDORE_API_KEY=${env.STEVEDORE_API_KEY} ${process.execPath} ${MAIN}`;
@@ -160,7 +161,7 @@ describe.skipIf(missing)('on a terminal', () => {
 
   test('text is shown, and binary bytes are not', async () => {
     const { store, url } = await running();
-    const cwd = await temporaryDirectory();
+    const cwd = temporaryFolder();
     const text = await store.put('plain text\n');
     const binary = await store.put(Buffer.from('PNG\x1b[2J\0'));
     const get = (key: string) => `${process.execPath} ${MAIN} get ${key}`;

@@ -2,7 +2,8 @@ import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { running } from '../gateway/harness.js';
-import { run, runApart, temporaryDirectory } from './run.js';
+import { temporaryFolder } from '../support/temporary.js';
+import { run, runApart } from './run.js';
 
 const UNKNOWN_KEY = 'AAAAAAAAAAAAAAAAAAAAAA';
 
@@ -14,7 +15,7 @@ async function gateway() {
 describe('stevedore put', () => {
   test('uploads files and directories, and prints a line for each', async () => {
     const { store, env } = await gateway();
-    const cwd = await temporaryDirectory();
+    const cwd = temporaryFolder();
     await mkdir(join(cwd, 'holiday/beach'), { recursive: true });
     const files = new Map([
       ['holiday/a.jpg', 'a'],
@@ -48,7 +49,7 @@ describe('stevedore put', () => {
 
   test('names every file that failed, stores the others and exits with 1', async () => {
     const { store, env } = await gateway();
-    const cwd = await temporaryDirectory();
+    const cwd = temporaryFolder();
     await writeFile(join(cwd, 'good'), 'x');
     await writeFile(join(cwd, 'long'), Buffer.alloc(1_000_001));
     const { code, stdout, stderr } = await run(['put', 'missing', 'long', 'good'], { cwd, env });
@@ -62,7 +63,7 @@ describe('stevedore put', () => {
 
   test('names the reason however much of a file was sent by then', async () => {
     const { env } = await gateway();
-    const cwd = await temporaryDirectory();
+    const cwd = temporaryFolder();
     const names = Array.from({ length: 16 }, (_, index) => `long${index}`);
     for (const name of names) await writeFile(join(cwd, name), Buffer.alloc(5_000_000));
     const { stderr } = await runApart(['put', ...names], { cwd, env });
@@ -74,7 +75,7 @@ describe('stevedore put', () => {
 describe('stevedore get', () => {
   test('writes a file to stdout or to its place', async () => {
     const { store, env } = await gateway();
-    const cwd = await temporaryDirectory();
+    const cwd = temporaryFolder();
     const body = Buffer.alloc(500_000, 'abcdefg');
     const { key } = await store.put(body);
     expect(await run(['get', key], { cwd, env })).toEqual({
@@ -89,7 +90,7 @@ describe('stevedore get', () => {
 
   test('leaves no file behind when there is none to get', async () => {
     const { env } = await gateway();
-    const cwd = await temporaryDirectory();
+    const cwd = temporaryFolder();
     const reasons = {
       [UNKNOWN_KEY]: 'There is no such file.',
       'group1/M00/00/00/x.jpg': 'This is not the path of a file in FastDFS.',

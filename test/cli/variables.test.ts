@@ -1,7 +1,8 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { run, temporaryDirectory } from './run.js';
+import { temporaryFolder } from '../support/temporary.js';
+import { run } from './run.js';
 
 /** Variables, flags and the file of options, as the commands read them. */
 
@@ -17,13 +18,13 @@ test.each([
   ['put x'],
   ['stat x'],
 ])('a mistyped variable is refused by %s', async (line) => {
-  const result = await run(line.split(' '), { cwd: await temporaryDirectory(), env: MISTYPED });
+  const result = await run(line.split(' '), { cwd: temporaryFolder(), env: MISTYPED });
   expect(result).toEqual({ code: 2, stdout: '', stderr: `stevedore: ${REFUSAL}\n` });
 });
 
 test('a mistyped variable is a problem that the doctor finds', async () => {
   const ports = ['--port', '0', '--tracker-port', '0', '--storage-port', '0'];
-  const at = { cwd: await temporaryDirectory(), env: MISTYPED };
+  const at = { cwd: temporaryFolder(), env: MISTYPED };
   const { code, stdout } = await run(['doctor', ...ports], at);
   expect([code, stdout]).toEqual([1, expect.stringContaining(`PROBLEM  options: ${REFUSAL}\n`)]);
 });
@@ -41,7 +42,7 @@ test('a variable that another command reads, or Kubernetes set, is not mistyped'
     STEVEDORE_PORT_8080_TCP_ADDR: '10.0.0.1',
     STEVEDORE_WEB_PORT: 'tcp://10.0.0.1:8080',
   };
-  const at = { cwd: await temporaryDirectory(), env };
+  const at = { cwd: temporaryFolder(), env };
   expect(await run(['keys', 'add', 'one'], at)).toMatchObject({ code: 0 });
 });
 
@@ -57,12 +58,12 @@ test.each<[string, string, NodeJS.ProcessEnv?]>([
     { STEVEDORE_CACHE_FILTER: 'maybe' },
   ],
 ])('a wrong option is named as it was given: %s, %s', async (line, named, env = {}) => {
-  const { code, stderr } = await run(line.split(' '), { cwd: await temporaryDirectory(), env });
+  const { code, stderr } = await run(line.split(' '), { cwd: temporaryFolder(), env });
   expect([code, stderr]).toEqual([2, expect.stringContaining(named)]);
 });
 
 test('everything that is wrong in file, environment and flags is said at once', async () => {
-  const cwd = await temporaryDirectory();
+  const cwd = temporaryFolder();
   const config = { prot: 1, trunkSize: '64', workers: 'many' };
   await writeFile(join(cwd, 'stevedore.config.json'), JSON.stringify(config));
   const env = { STEVEDORE_CONNECTIONS: 'x' };

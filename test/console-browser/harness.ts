@@ -7,7 +7,7 @@ import {
   type Locator,
   type Page,
 } from 'playwright-core';
-import { afterAll, expect, onTestFinished } from 'vitest';
+import { expect, onTestFinished } from 'vitest';
 import { makeApiKey, SCOPES, writeKeyFile } from '../../gateway/dist/access/api-keys.js';
 import { type Gateway, type GatewayInput, startGateway } from '../../gateway/dist/start.js';
 import { requirement } from '../support/requirements.js';
@@ -25,8 +25,8 @@ const KEY_NAME = 'stevedore-key';
 
 export const needsChromium = requirement('chromium', () => existsSync(CHROMIUM));
 
+/** One for all tests of a process; it ends with the process. */
 let browser: Promise<Browser> | undefined;
-afterAll(async () => (await browser)?.close());
 
 export const VIEWS = ['files', 'diagnostics', 'access'] as const;
 

@@ -3,10 +3,11 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { expect, test, vi } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
-import { Running, run, temporaryDirectory } from '../cli/run.js';
+import { Running, run } from '../cli/run.js';
 import { needsPostgres, PostgresServer } from '../map/postgres-server.js';
 import { execFileSync } from '../support/child-process.js';
 import { hasCommand } from '../support/requirements.js';
+import { temporaryFolder } from '../support/temporary.js';
 
 /** The deployment files, as far as they go without an engine for containers. */
 
@@ -44,7 +45,7 @@ test.skipIf(needsPostgres.missing)(
       }
       return own;
     };
-    const folder = await temporaryDirectory();
+    const folder = temporaryFolder();
     const ran: string[] = [];
     for (const [name, { command, environment }] of services) {
       if (!command) continue;
@@ -116,7 +117,7 @@ function hasTool(command: string, ...args: string[]): boolean {
 
 test('the units start commands with options that they have, and systemd accepts them', async () => {
   const hasSystemd = hasTool('systemd-analyze', '--version');
-  const folder = await temporaryDirectory();
+  const folder = temporaryFolder();
   const units = readdirSync(join(FOLDER, 'systemd'));
   expect(units).toHaveLength(3);
   for (const unit of units) {

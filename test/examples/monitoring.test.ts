@@ -3,7 +3,8 @@ import { join } from 'node:path';
 import { parser } from '@prometheus-io/lezer-promql';
 import { beforeAll, expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { Running, temporaryDirectory } from '../cli/run.js';
+import { Running } from '../cli/run.js';
+import { temporaryFolder } from '../support/temporary.js';
 
 /** The dashboard and the alert rules ask for what the programs show. */
 
@@ -66,11 +67,11 @@ beforeAll(async () => {
   const trackers = ['--trackers', await tracker.ready()];
   const storage = new Running([
     ...['storage', '--port', '0', '--metrics', '0', '--metadata-tier', '--bandwidth', '100MiB'],
-    ...['--store-paths', await temporaryDirectory(), ...trackers],
+    ...['--store-paths', temporaryFolder(), ...trackers],
   ]);
   await storage.ready();
   const gateway = new Running([
-    ...['gateway', '--port', '0', '--directory', await temporaryDirectory(), ...trackers],
+    ...['gateway', '--port', '0', '--directory', temporaryFolder(), ...trackers],
   ]);
   const url = (await gateway.ready()).replace(/^(?!http)/, 'http://');
   const posted = await fetch(`${url}/files`, { method: 'POST', body: 'x' });

@@ -1,6 +1,6 @@
 import { connect, type Socket } from 'node:net';
-import { afterEach } from 'vitest';
 import { type AppOptions, buildApp } from '../../gateway/dist/app.js';
+import { ofTest } from '../support/temporary.js';
 import { MemoryStore } from './memory-store.js';
 
 /** A gateway on a free port over a store in memory, and raw sockets to it. */
@@ -14,12 +14,6 @@ export interface Running {
   readonly serverErrors: unknown[];
 }
 
-const cleanups: (() => Promise<void>)[] = [];
-
-afterEach(async () => {
-  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
-});
-
 export async function running(options: Partial<AppOptions> = {}): Promise<Running> {
   const store = new MemoryStore();
   const serverErrors: unknown[] = [];
@@ -27,7 +21,7 @@ export async function running(options: Partial<AppOptions> = {}): Promise<Runnin
   const sockets: Socket[] = [];
   app.server.on('connection', (socket: Socket) => sockets.push(socket));
   const url = await app.listen({ host: '127.0.0.1', port: 0 });
-  cleanups.push(async () => {
+  ofTest(async () => {
     app.server.closeAllConnections();
     await app.close();
   });
@@ -67,9 +61,7 @@ export class RawConnection {
       this.#closed = true;
       this.#wake();
     });
-    cleanups.push(async () => {
-      this.socket.destroy();
-    });
+    ofTest(() => this.socket.destroy());
   }
 
   get closed(): boolean {
