@@ -4,20 +4,23 @@ import { join, resolve } from 'node:path';
 import { Writable } from 'node:stream';
 import { execute } from '../../gateway/dist/cli/command.js';
 import { readyAddress } from '../support/ready.js';
-import { ofTest, temporaryFolder } from '../support/temporary.js';
+import { type AtTheEnd, ofTest, temporaryFolder } from '../support/temporary.js';
 
 /** Runs the `stevedore` command: in this process, or as one of its own. */
 
 export const MAIN = resolve(import.meta.dirname, '../../gateway/bin/stevedore.js');
 
-/** Of the test that runs: what `put` remembers is forgotten after it. */
+/** Of the test or the suite that runs: what `put` remembers is forgotten after it. */
 let stateHome: string | undefined;
 
 /** The environment of a command, apart from what this machine's user has stored. */
-export function commandEnvironment(more: NodeJS.ProcessEnv = {}): NodeJS.ProcessEnv {
+export function commandEnvironment(
+  more: NodeJS.ProcessEnv = {},
+  atTheEnd = ofTest,
+): NodeJS.ProcessEnv {
   if (stateHome === undefined) {
-    stateHome = temporaryFolder();
-    ofTest(() => {
+    stateHome = temporaryFolder(atTheEnd);
+    atTheEnd(() => {
       stateHome = undefined;
     });
   }
@@ -35,6 +38,8 @@ export interface RunOptions {
   readonly env?: NodeJS.ProcessEnv;
   /** In place of `stevedore`. */
   readonly program?: readonly string[];
+  /** A process is killed then. */
+  readonly atTheEnd?: AtTheEnd;
 }
 
 export class Running {
@@ -44,9 +49,10 @@ export class Running {
   #exit: Promise<number | null>;
 
   constructor(args: readonly string[], options: RunOptions = {}) {
+    const { atTheEnd = ofTest } = options;
     const [program = '', ...given] = options.program ?? [process.execPath, MAIN];
     const child = spawn(program, [...given, ...args], {
-      env: commandEnvironment(options.env),
+      env: commandEnvironment(options.env, atTheEnd),
       cwd: options.cwd,
       stdio: ['ignore', 'pipe', 'pipe'],
     });
@@ -58,7 +64,7 @@ export class Running {
       this.stderr += chunk;
     });
     this.#exit = new Promise((done) => child.once('close', done));
-    ofTest(async () => {
+    atTheEnd(async () => {
       child.kill('SIGKILL');
       await this.#exit;
     });
@@ -98,7 +104,7 @@ const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 /** In this process, one at a time: for commands that end by themselves. */
 export async function run(
   args: readonly string[],
-  { cwd, env }: Omit<RunOptions, 'program'> = {},
+  { cwd, env }: Pick<RunOptions, 'cwd' | 'env'> = {},
 ): Promise<Result> {
   const own = { cwd: process.cwd(), env: process.env, exitCode: process.exitCode };
   const { stdout: ownStdout, stderr: ownStderr } = Object.getOwnPropertyDescriptors(process);

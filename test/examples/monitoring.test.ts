@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parser } from '@prometheus-io/lezer-promql';
-import { beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { Running } from '../cli/run.js';
-import { temporaryFolder } from '../support/temporary.js';
+import { ofSuite, temporaryFolder } from '../support/temporary.js';
 
 /** The dashboard and the alert rules ask for what the programs show. */
 
@@ -60,25 +60,27 @@ const expressions = [
   ),
 ];
 /** The text of /metrics of a gateway, a storage and a tracker that have served something. */
-let shown = '';
+const shown = await figures();
 
-beforeAll(async () => {
-  const tracker = new Running(['tracker', '--port', '0', '--metrics', '0']);
+async function figures(): Promise<string> {
+  const atTheEnd = ofSuite;
+  const tracker = new Running(['tracker', '--port', '0', '--metrics', '0'], { atTheEnd });
   const trackers = ['--trackers', await tracker.ready()];
-  const storage = new Running([
-    ...['storage', '--port', '0', '--metrics', '0', '--metadata-tier', '--bandwidth', '100MiB'],
-    ...['--store-paths', temporaryFolder(), ...trackers],
-  ]);
+  const path = temporaryFolder(ofSuite);
+  const more = ['--metadata-tier', '--bandwidth', '100MiB', '--store-paths', path];
+  const storage = new Running(['storage', '--port', '0', '--metrics', '0', ...more, ...trackers], {
+    atTheEnd,
+  });
   await storage.ready();
-  const gateway = new Running([
-    ...['gateway', '--port', '0', '--directory', temporaryFolder(), ...trackers],
-  ]);
+  const directory = ['--directory', temporaryFolder(ofSuite)];
+  const gateway = new Running(['gateway', '--port', '0', ...directory, ...trackers], { atTheEnd });
   const url = (await gateway.ready()).replace(/^(?!http)/, 'http://');
   const posted = await fetch(`${url}/files`, { method: 'POST', body: 'x' });
   await fetch(`${url}/files/${((await posted.json()) as { key: string }).key}`);
   const urls = [tracker, storage].map(({ stdout }) => /"metrics":"([^"]+)"/.exec(stdout)![1]!);
-  for (const each of [`${url}/metrics`, ...urls]) shown += await (await fetch(each)).text();
-});
+  const texts = [`${url}/metrics`, ...urls].map(async (each) => (await fetch(each)).text());
+  return (await Promise.all(texts)).join('');
+}
 
 test('there are rules and panels', () => {
   expect(alerts.groups.length).toBe(2);
