@@ -5,7 +5,7 @@ import { type Disk, type DiskFile, decoratedFile, localDisk } from '@stevedore/d
 import { fileIdOf, formatKey, parseKey } from '@stevedore/staging';
 import { describe, expect, test } from 'vitest';
 import { MemoryTrunkStore } from '../support/memory-trunk-store.js';
-import { openStaging, spoolFile, stageFile, until } from '../support/staging.js';
+import { openStaging, segmentsIn, spoolFile, stageFile, until } from '../support/staging.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 const MIB = 2 ** 20;
@@ -282,7 +282,7 @@ describe('retention', () => {
     // A second round pushes the first one's segments out.
     for (let index = 0; index < 20; index++) keys.push(await stageFile(staging, randomBytes(5000)));
     await staging.merging.flush();
-    await until(() => readdirSync(join(folder, 'container')).length <= 1);
+    await until(() => segmentsIn(folder).length <= 1);
     expect(readdirSync(join(folder, 'spool'))).toEqual([]);
     expect(staging.local.has(staging.fileMap.find(large)!)).toBe(false);
     expect(staging.fileMap.isDeleted(keys[0]!)).toBe(true);

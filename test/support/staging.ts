@@ -1,5 +1,5 @@
 import { randomFillSync } from 'node:crypto';
-import { rmSync } from 'node:fs';
+import { readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import {
@@ -103,6 +103,12 @@ export async function spoolFile(staging: Staging, bytes: Buffer): Promise<Buffer
   };
   await staging.acceptance.stage([spooledFile(facts)]);
   return key;
+}
+
+/** Names of the container's segments, oldest first; a reserve may lie beside them. */
+export function segmentsIn(folder: string): string[] {
+  const names = readdirSync(join(folder, 'container'));
+  return names.filter((name) => name.endsWith('.seg')).sort();
 }
 
 /** The next start makes it anew. */

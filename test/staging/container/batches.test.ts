@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { type Disk, type DiskFile, decoratedFile, localDisk } from '@stevedore/disk';
 import { smallFile } from '@stevedore/staging';
 import { expect, test } from 'vitest';
-import { openStaging, stageFile, until } from '../../support/staging.js';
+import { openStaging, segmentsIn, stageFile, until } from '../../support/staging.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
 /** The way of batches to the disk, over one whose durable writes end when a test says so. */
@@ -154,7 +154,7 @@ test.runIf(process.platform === 'linux')('a finished segment keeps one descripto
     const bytes = Buffer.alloc(200_000, 7);
     await Promise.all([stageFile(staging, bytes), stageFile(staging, bytes)]);
   }
-  const segments = readdirSync(join(folder, 'container')).length;
+  const segments = segmentsIn(folder).length;
   expect(segments).toBeGreaterThan(5);
   const open = openPaths().filter((path) => path.startsWith(join(folder, 'container')));
   expect(open.length).toBeGreaterThanOrEqual(segments);

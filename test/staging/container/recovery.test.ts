@@ -4,14 +4,16 @@ import { join } from 'node:path';
 import type { Staging } from '@stevedore/staging';
 import { describe, expect, test } from 'vitest';
 import { MemoryTrunkStore } from '../../support/memory-trunk-store.js';
-import { forgetFileMap, openStaging, spoolFile, stageFile } from '../../support/staging.js';
+import {
+  forgetFileMap,
+  openStaging,
+  segmentsIn,
+  spoolFile,
+  stageFile,
+} from '../../support/staging.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
 const MIB = 2 ** 20;
-
-function segments(folder: string): string[] {
-  return readdirSync(join(folder, 'container')).sort();
-}
 
 async function expectBytes(staging: Staging, key: Buffer, bytes: Buffer): Promise<void> {
   const row = staging.fileMap.find(key);
@@ -59,7 +61,7 @@ describe('after a restart', () => {
     const first = await openStaging(folder);
     const kept = await stageFile(first.staging, randomBytes(5000));
     const keptBytes = (await first.staging.local.read(first.staging.fileMap.find(kept)!))!;
-    const [name] = segments(folder);
+    const [name] = segmentsIn(folder);
     const path = join(folder, 'container', name!);
     const sound = readFileSync(path).length;
     await stageFile(first.staging, randomBytes(5000));

@@ -3,7 +3,7 @@ import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { openDatabase } from '@stevedore/disk/sqlite';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { openStaging, spoolFile, stageFile, until } from '../../support/staging.js';
+import { openStaging, segmentsIn, spoolFile, stageFile, until } from '../../support/staging.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
 /** Another program has the FileMap open, as a backup tool does. */
@@ -102,8 +102,8 @@ test('one that reads for long holds up nothing: neither uploads nor the removal 
   await stageFile(staging, randomBytes(3000));
   another(folder, 'BEGIN');
   for (let count = 0; count < 10; count += 1) await stageFile(staging, randomBytes(3000));
-  const segments = readdirSync(join(folder, 'container')).length;
+  const segments = segmentsIn(folder).length;
   await staging.merging.flush();
-  await until(() => readdirSync(join(folder, 'container')).length < segments);
+  await until(() => segmentsIn(folder).length < segments);
   expect(staging.stats().mergedFiles).toBe(11);
 });

@@ -4,7 +4,14 @@ import { join } from 'node:path';
 import type { Staging } from '@stevedore/staging';
 import { expect, test } from 'vitest';
 import { turnBit } from '../../support/rot.js';
-import { forgetFileMap, openStaging, spoolFile, stageFile, until } from '../../support/staging.js';
+import {
+  forgetFileMap,
+  openStaging,
+  segmentsIn,
+  spoolFile,
+  stageFile,
+  until,
+} from '../../support/staging.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
 /** What is damaged and waits is kept, told of, and holds up nothing else. */
@@ -13,10 +20,6 @@ const MIB = 2 ** 20;
 /** Every file has a segment of its own, and none is kept longer than it must. */
 const OPTIONS = { retain: 0, segmentBytes: 1000 };
 const FAST = { repair: true, bytesPerSecond: 2 ** 30 };
-
-function segments(folder: string): string[] {
-  return readdirSync(join(folder, 'container')).sort();
-}
 
 async function mergeOthers(staging: Staging): Promise<Buffer[]> {
   const keys: Buffer[] = [];
@@ -30,11 +33,11 @@ test('a damaged file that waits keeps no segment, and is the same error for ever
   const first = await openStaging(folder, OPTIONS);
   const bytes = randomBytes(2000);
   const key = await stageFile(first.staging, bytes, { name: 'a.jpg', group: 'page' });
-  const oldest = segments(folder)[0]!;
+  const oldest = segmentsIn(folder)[0]!;
   turnBit(join(folder, 'container'), bytes);
   await mergeOthers(first.staging);
-  await until(() => !segments(folder).includes(oldest));
-  await until(() => segments(folder).length < 4);
+  await until(() => !segmentsIn(folder).includes(oldest));
+  await until(() => segmentsIn(folder).length < 4);
 
   const check = async (staging: Staging) => {
     const row = staging.fileMap.find(key)!;
@@ -69,10 +72,10 @@ test('its deletion counts, also in a FileMap that is made anew', async () => {
   const { staging, store } = await openStaging(folder, OPTIONS);
   const bytes = randomBytes(2000);
   const key = await stageFile(staging, bytes);
-  const oldest = segments(folder)[0]!;
+  const oldest = segmentsIn(folder)[0]!;
   turnBit(join(folder, 'container'), bytes);
   await mergeOthers(staging);
-  await until(() => !segments(folder).includes(oldest));
+  await until(() => !segmentsIn(folder).includes(oldest));
   await staging.deletions.delete(key);
   await staging.close();
   forgetFileMap(folder);
@@ -88,10 +91,10 @@ test('the record of a damaged large file that waits goes on from segment to segm
   const key = await spoolFile(staging, bytes);
   turnBit(join(folder, 'spool'), bytes);
   store.isAway = false;
-  const oldest = segments(folder)[0]!;
+  const oldest = segmentsIn(folder)[0]!;
   for (let round = 0; round < 3; round++) await mergeOthers(staging);
-  await until(() => !segments(folder).includes(oldest));
-  await until(() => segments(folder).length < 4);
+  await until(() => !segmentsIn(folder).includes(oldest));
+  await until(() => segmentsIn(folder).length < 4);
   await staging.close();
   forgetFileMap(folder);
   const anew = await openStaging(folder, OPTIONS, store);
