@@ -113,15 +113,13 @@ export class Areas {
     return true;
   }
 
-  delete(id: string): boolean {
+  delete(id: string): void {
     for (const area of [this.#main, this.#recent, this.#ahead]) {
       const entry = area.peek(id);
       if (!entry) continue;
       area.delete(id);
       this.#events.onGone(id, entry, 'deleted', area === this.#ahead);
-      return true;
     }
-    return false;
   }
 
   *ids(): Generator<string> {
