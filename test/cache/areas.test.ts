@@ -104,6 +104,24 @@ describe('a file at the tail of the recent list', () => {
     expect(ids.slice(0, 70).every((id) => cache.has(id))).toBe(true);
   });
 
+  test('displaces none if those that make room for it were requested as often together', async () => {
+    const { cache, ids } = await full();
+    await request(cache, ['twice...', 'twice...'], 2 * COST);
+    await push(cache);
+    expect(isKnown(cache, 'twice...')).toBe(false);
+    expect(ids.slice(0, 70).every((id) => cache.has(id))).toBe(true);
+  });
+
+  test('displaces none that were requested long ago, if it was requested once', async () => {
+    const { cache, ids } = await full();
+    // After so many requests, all counts are halved.
+    for (const id of idsOf('other', 11_000)) cache.find(id);
+    await push(cache);
+    await push(cache);
+    expect(cache.stats().rejected).toBe(20);
+    expect(ids.slice(0, 70).every((id) => cache.has(id))).toBe(true);
+  });
+
   test('counts as requested once where the estimate alone says twice', async () => {
     const { cache } = await full();
     for (const times of [1, 2, 3]) {
@@ -164,7 +182,7 @@ describe('files read ahead', () => {
   test('may have all of the cache, and leave it when they are requested', async () => {
     const cache = cacheOf({ aheadShare: 1 });
     await readAhead(cache, idsOf('ahead', 60));
-    await readAhead(cache, []);
+    for (let again = 0; again < 5; again += 1) await readAhead(cache, []);
     expect(cache.stats().files).toBe(60);
     // Requested more than once, too.
     expect(isKnown(cache, 'asked')).toBe(false);
