@@ -68,7 +68,7 @@ export class FileCache {
       perf: { now },
     });
     this.#flights = new Flights({
-      isKept: (id) => this.#areas.has(id),
+      isKept: (id) => this.has(id),
       onLoaded: (id, bytes) => this.#keep(id, bytes),
       onAbsent: (id) => this.#absent.set(id, true),
       onBeside: (id, bytes, source, wanted) => this.#keepBeside(id, bytes, source, wanted),
@@ -99,8 +99,9 @@ export class FileCache {
   }
 
   /**
-   * As `get`, for a load that takes no time. Undefined, and not counted as a request, if `load` gives
-   * nothing or another load of the file is under way.
+   * As `get`, for a load that takes no time, and whose bytes may be there for this turn only.
+   * Undefined, and not counted as a request, if `load` gives nothing or another load of the file is
+   * under way.
    */
   getNow(id: string, load: () => Buffer | undefined): Buffer | undefined {
     if (this.has(id)) return this.find(id);
@@ -109,18 +110,27 @@ export class FileCache {
     this.find(id);
     this.#counters.loads += 1;
     this.#counters.missBytes += bytes.length;
-    return this.#keep(id, bytes);
+    return own(this.#keep(id, bytes));
   }
 
-  /** As `get`, after `find` has missed. Call `find` first to get a hit without waiting. */
-  async fetch(id: string, load: Load, signal?: AbortSignal): Promise<Buffer | undefined> {
-    if (this.#absent.has(id)) {
+  /**
+   * As `get`, after `find` has missed. Call `find` first to get a hit without waiting. `isOwn`:
+   * nobody else has what it gives, provided that nobody has what `load` gives; only what is cached
+   * or shared is copied.
+   */
+  async fetch(
+    id: string,
+    load: Load,
+    signal?: AbortSignal,
+    isOwn = false,
+  ): Promise<Buffer | undefined> {
+    if (this.#absent.size > 0 && this.#absent.has(id)) {
       this.#counters.absentAnswers += 1;
       return undefined;
     }
     if (this.#flights.isUnderWay(id)) this.#counters.sharedLoads += 1;
     else this.#counters.loads += 1;
-    const bytes = await this.#flights.get(id, load, signal);
+    const bytes = await this.#flights.get(id, load, signal, isOwn);
     if (bytes) this.#counters.missBytes += bytes.length;
     return bytes;
   }
@@ -130,7 +140,7 @@ export class FileCache {
     const counters = this.#counters;
     // What is never cached need not be admitted.
     const asked = this.#maxFileBytes > 0 && this.#frequency.count(id);
-    const found = this.#lookUp(id);
+    const found = this.#maxFileBytes > 0 ? this.#lookUp(id) : undefined;
     if (!found) {
       if (asked) counters.missesAgain += 1;
       else counters.missesFirst += 1;
@@ -150,7 +160,7 @@ export class FileCache {
 
   /** Does not count as a request. */
   has(id: string): boolean {
-    return this.#areas.has(id);
+    return this.#maxFileBytes > 0 && this.#areas.has(id);
   }
 
   /** Cached or in flight. */
@@ -195,7 +205,7 @@ export class FileCache {
   #keep(id: string, loaded: Buffer): Buffer {
     if (loaded.length > this.#maxFileBytes) {
       this.#counters.tooLarge += 1;
-      return own(loaded);
+      return loaded;
     }
     const bytes = own(loaded);
     const entry = { bytes, source: '', cost: costOf(id, bytes) };
