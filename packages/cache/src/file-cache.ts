@@ -107,7 +107,7 @@ export class FileCache {
     if (this.has(id)) return this.find(id);
     const bytes = this.#flights.isUnderWay(id) ? undefined : load();
     if (!bytes) return undefined;
-    this.find(id);
+    this.#countMiss(this.#countRequest(id));
     this.#counters.loads += 1;
     this.#counters.missBytes += bytes.length;
     return own(this.#keep(id, bytes));
@@ -138,12 +138,10 @@ export class FileCache {
   /** The file if it is in memory; counts as a request. */
   find(id: string): Buffer | undefined {
     const counters = this.#counters;
-    // What is never cached need not be admitted.
-    const asked = this.#maxFileBytes > 0 && this.#frequency.count(id);
+    const isAgain = this.#countRequest(id);
     const found = this.#maxFileBytes > 0 ? this.#lookUp(id) : undefined;
     if (!found) {
-      if (asked) counters.missesAgain += 1;
-      else counters.missesFirst += 1;
+      this.#countMiss(isAgain);
       return undefined;
     }
     const { entry, wasAhead } = found;
@@ -189,6 +187,16 @@ export class FileCache {
       tableBytes,
       readAhead: this.readAhead.stats(),
     });
+  }
+
+  /** For admission; what is never cached need not be admitted. True if it was requested before. */
+  #countRequest(id: string): boolean {
+    return this.#maxFileBytes > 0 && this.#frequency.count(id);
+  }
+
+  #countMiss(isAgain: boolean): void {
+    if (isAgain) this.#counters.missesAgain += 1;
+    else this.#counters.missesFirst += 1;
   }
 
   #lookUp(id: string): ReturnType<Areas['use']> {
