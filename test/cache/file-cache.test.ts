@@ -138,6 +138,24 @@ describe('a file cache', () => {
     expect(cache.stats()).toMatchObject({ loads: 1, sharedLoads: 99, misses: 100, files: 1 });
   });
 
+  it('copies for who wants it alone only what is cached or shared', async () => {
+    for (const maxBytes of [0, 100 * KIB]) {
+      for (const signal of [undefined, new AbortController().signal]) {
+        const cache = new FileCache({ maxBytes });
+        const loaded = bytesOf('file', 7, 100);
+        const load = async () => loaded;
+        const alone = await cache.fetch('file', load, signal, true);
+        expect(alone === loaded).toBe(maxBytes === 0);
+        expect(cache.peek('file')).not.toBe(alone);
+        cache.delete('file');
+        const own = [1, 2, 3].map(() => cache.fetch('file', load, signal, true));
+        const given = await Promise.all([...own, cache.fetch('file', load, signal)]);
+        expect(new Set([...given, cache.peek('file') ?? loaded]).size).toBe(4);
+        for (const bytes of given) expect(versionOf(bytes!)).toBe(7);
+      }
+    }
+  });
+
   it('fails all who wait for a failed load, and loads anew for the next', async () => {
     const cache = new FileCache({ maxBytes: 100 * KIB });
     const failing = async (): Promise<Buffer> => {

@@ -6,7 +6,7 @@ import { openStore } from '../support/store.js';
 import { temporaryFolder } from '../support/temporary.js';
 import { testCluster } from '../support/test-cluster.js';
 
-/** `contentNow`: what can be read without waiting. */
+/** What can be read without waiting, and whose memory it is. */
 
 async function setup(options: { readonly cacheSize: number; readonly retain: number | string }) {
   const cluster = await testCluster();
@@ -62,4 +62,35 @@ test('a damaged copy is not, and its damage is found by the read that follows', 
   expect(file.contentNow()).toBeUndefined();
   await expect(file.content()).rejects.toMatchObject({ code: 'corrupt' });
   expect(store.stats()).toMatchObject({ reads: 1, failedReads: 1 });
+});
+
+test('what `bytes` and `stream` give belongs to the reader, wherever the file is', async () => {
+  for (const cacheSize of [0, 2 ** 24]) {
+    const { store: first, again } = await setup({ cacheSize, retain: 0 });
+    const sizes = [1, 2000, 20_000];
+    const bodies = sizes.map((size) => randomBytes(size));
+    const keys = await Promise.all(bodies.map(async (body) => (await first.put(body)).key));
+    await first.flush();
+    await first.close();
+    const store = await again();
+    // The newest segment stays in any case.
+    const here = await store.put(bodies[2]!);
+    await store.flush();
+    await expect.poll(() => store.stats().containerBytes).toBeLessThan(21_000);
+    for (const [index, key] of [...keys, here.key].entries()) {
+      const body = bodies[index] ?? bodies[2]!;
+      const id = await store.settled(key);
+      for (const name of [key, id, key]) {
+        const file = await store.get(name);
+        const streamed = async () => Buffer.concat(await file.stream().toArray());
+        const range = { start: 0, end: body.length - 1 };
+        const reads = [file.bytes(), file.bytes(), file.bytes({ range }), streamed()];
+        for (const bytes of await Promise.all(reads)) {
+          expect(bytes.equals(body)).toBe(true);
+          bytes.fill(0);
+        }
+        expect(body.equals((await file.content()) as Buffer)).toBe(true);
+      }
+    }
+  }
 });

@@ -68,7 +68,7 @@ export class FileCache {
       perf: { now },
     });
     this.#flights = new Flights({
-      isKept: (id) => this.#areas.has(id),
+      isKept: (id) => this.has(id),
       onLoaded: (id, bytes) => this.#keep(id, bytes),
       onAbsent: (id) => this.#absent.set(id, true),
       onBeside: (id, bytes, source, wanted) => this.#keepBeside(id, bytes, source, wanted),
@@ -99,28 +99,38 @@ export class FileCache {
   }
 
   /**
-   * As `get`, for a load that takes no time. Undefined, and not counted as a request, if `load` gives
-   * nothing or another load of the file is under way.
+   * As `get`, for a load that takes no time, and whose bytes may be there for this turn only.
+   * Undefined, and not counted as a request, if `load` gives nothing or another load of the file is
+   * under way.
    */
   getNow(id: string, load: () => Buffer | undefined): Buffer | undefined {
     if (this.has(id)) return this.find(id);
     const bytes = this.#flights.isUnderWay(id) ? undefined : load();
     if (!bytes) return undefined;
-    this.find(id);
+    this.#countMiss(this.#countRequest(id));
     this.#counters.loads += 1;
     this.#counters.missBytes += bytes.length;
-    return this.#keep(id, bytes);
+    return own(this.#keep(id, bytes));
   }
 
-  /** As `get`, after `find` has missed. Call `find` first to get a hit without waiting. */
-  async fetch(id: string, load: Load, signal?: AbortSignal): Promise<Buffer | undefined> {
-    if (this.#absent.has(id)) {
+  /**
+   * As `get`, after `find` has missed. Call `find` first to get a hit without waiting. `isOwn`:
+   * nobody else has what it gives, provided that nobody has what `load` gives; only what is cached
+   * or shared is copied.
+   */
+  async fetch(
+    id: string,
+    load: Load,
+    signal?: AbortSignal,
+    isOwn = false,
+  ): Promise<Buffer | undefined> {
+    if (this.#absent.size > 0 && this.#absent.has(id)) {
       this.#counters.absentAnswers += 1;
       return undefined;
     }
     if (this.#flights.isUnderWay(id)) this.#counters.sharedLoads += 1;
     else this.#counters.loads += 1;
-    const bytes = await this.#flights.get(id, load, signal);
+    const bytes = await this.#flights.get(id, load, signal, isOwn);
     if (bytes) this.#counters.missBytes += bytes.length;
     return bytes;
   }
@@ -128,12 +138,10 @@ export class FileCache {
   /** The file if it is in memory; counts as a request. */
   find(id: string): Buffer | undefined {
     const counters = this.#counters;
-    // What is never cached need not be admitted.
-    const asked = this.#maxFileBytes > 0 && this.#frequency.count(id);
-    const found = this.#lookUp(id);
+    const isAgain = this.#countRequest(id);
+    const found = this.#maxFileBytes > 0 ? this.#lookUp(id) : undefined;
     if (!found) {
-      if (asked) counters.missesAgain += 1;
-      else counters.missesFirst += 1;
+      this.#countMiss(isAgain);
       return undefined;
     }
     const { entry, wasAhead } = found;
@@ -150,7 +158,7 @@ export class FileCache {
 
   /** Does not count as a request. */
   has(id: string): boolean {
-    return this.#areas.has(id);
+    return this.#maxFileBytes > 0 && this.#areas.has(id);
   }
 
   /** Cached or in flight. */
@@ -181,6 +189,16 @@ export class FileCache {
     });
   }
 
+  /** For admission; what is never cached need not be admitted. True if it was requested before. */
+  #countRequest(id: string): boolean {
+    return this.#maxFileBytes > 0 && this.#frequency.count(id);
+  }
+
+  #countMiss(isAgain: boolean): void {
+    if (isAgain) this.#counters.missesAgain += 1;
+    else this.#counters.missesFirst += 1;
+  }
+
   #lookUp(id: string): ReturnType<Areas['use']> {
     if (!this.#filter) return this.#areas.use(id);
     if (!this.#filter.has(id)) {
@@ -195,7 +213,7 @@ export class FileCache {
   #keep(id: string, loaded: Buffer): Buffer {
     if (loaded.length > this.#maxFileBytes) {
       this.#counters.tooLarge += 1;
-      return own(loaded);
+      return loaded;
     }
     const bytes = own(loaded);
     const entry = { bytes, source: '', cost: costOf(id, bytes) };

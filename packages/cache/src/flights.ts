@@ -35,12 +35,17 @@ export interface Arrivals {
 const NOT_DELIVERED = Symbol('not delivered');
 type Outcome = Buffer | undefined | typeof NOT_DELIVERED;
 
+/** The files in flight, by id. */
+type Pendings = Map<string, Pending>;
+
 class Pending {
   readonly id: string;
   readonly trip: Trip;
   waiting = 0;
   /** False once the file was forgotten: its bytes are not cached. */
   current = true;
+  /** True once a second caller has joined, or it is cached: nobody has the bytes for himself. */
+  isShared = false;
   #outcome: Promise<Outcome> | undefined;
   #resolve: ((outcome: Outcome) => void) | undefined;
   #reject: ((error: unknown) => void) | undefined;
@@ -51,8 +56,8 @@ class Pending {
   }
 
   /**
-   * Read it before the flight is settled. Created for the first caller, because most files that a
-   * load brings along have none.
+   * Read it before the flight is settled. Created for the first caller that does not run the load
+   * itself, because most files have none.
    */
   get outcome(): Promise<Outcome> {
     if (this.#outcome) return this.#outcome;
@@ -72,22 +77,82 @@ class Pending {
   fail(error: unknown): void {
     this.#reject?.(error);
   }
+
+  /** From now on, callers start loads of their own. */
+  unlist(from: Pendings): void {
+    this.current = false;
+    if (from.get(this.id) === this) from.delete(this.id);
+  }
 }
 
-class Trip {
-  readonly pendings = new Map<string, Pending>();
+/** One load, and the files that it brings. */
+class Trip implements Flight {
+  /** The file that it is for. */
+  first: Pending | undefined;
   waiting = 0;
+  keeps = true;
   /** Created only if the first caller can abort: it costs more than the rest of a trip. */
-  readonly controller: AbortController | undefined;
+  readonly #controller: AbortController | undefined;
+  readonly #arrivals: Arrivals;
+  readonly #all: Pendings;
+  /** Claimed and not delivered; most loads claim none. */
+  #claimed: Pendings | undefined;
 
-  constructor(mayEnd: boolean) {
-    if (mayEnd) this.controller = new AbortController();
+  constructor(arrivals: Arrivals, all: Pendings, mayEnd: boolean) {
+    this.#arrivals = arrivals;
+    this.#all = all;
+    if (mayEnd) this.#controller = new AbortController();
+  }
+
+  get signal(): AbortSignal | undefined {
+    return this.#controller?.signal;
+  }
+
+  claim(ids: readonly string[]): readonly string[] {
+    const free = ids.filter((id) => !this.#all.has(id) && !this.#arrivals.isKept(id));
+    this.#claimed ??= new Map();
+    for (const id of free) {
+      const pending = new Pending(id, this);
+      this.#all.set(id, pending);
+      this.#claimed.set(id, pending);
+    }
+    return free;
+  }
+
+  deliver(id: string, bytes: Buffer, source: string): void {
+    const pending = this.#claimed?.get(id);
+    if (!pending) return;
+    const { current } = pending;
+    this.#claimed?.delete(id);
+    pending.unlist(this.#all);
+    const wanted = pending.waiting > 0;
+    pending.settle(current ? this.#arrivals.onBeside(id, bytes, source, wanted) : bytes);
+  }
+
+  doNotKeep(): void {
+    this.keeps = false;
+  }
+
+  /** The load is over: what it did not deliver, it will not. */
+  end(): void {
+    if (!this.#claimed) return;
+    for (const pending of this.#claimed.values()) {
+      pending.unlist(this.#all);
+      pending.settle(NOT_DELIVERED);
+    }
+  }
+
+  /** Nobody waits. Later callers start their own load, so they do not share the abort. */
+  abandon(reason: unknown): void {
+    this.first?.unlist(this.#all);
+    for (const pending of this.#claimed?.values() ?? []) pending.unlist(this.#all);
+    this.#controller?.abort(reason);
   }
 }
 
 export class Flights {
   readonly #arrivals: Arrivals;
-  readonly #pendings = new Map<string, Pending>();
+  readonly #pendings: Pendings = new Map();
 
   constructor(arrivals: Arrivals) {
     this.#arrivals = arrivals;
@@ -97,97 +162,83 @@ export class Flights {
     return this.#pendings.has(id);
   }
 
-  async get(id: string, load: Load, signal: AbortSignal | undefined): Promise<Buffer | undefined> {
-    for (;;) {
-      const known = this.#pendings.get(id);
-      // A caller that cannot leave runs its load itself; nobody may ever share it.
-      if (!known && !signal) return this.#run(this.#add(id, new Trip(false), 1), load);
-      const pending = known ?? this.#begin(id, load);
-      const outcome = await this.#wait(pending, signal);
-      if (outcome !== NOT_DELIVERED) return outcome;
-    }
+  /** `isOwn`: nobody else gets the same memory. */
+  get(
+    id: string,
+    load: Load,
+    signal: AbortSignal | undefined,
+    isOwn: boolean,
+  ): Promise<Buffer | undefined> {
+    // A caller that cannot leave runs its load itself; most often nobody shares it.
+    return signal || this.#pendings.has(id)
+      ? this.#share(id, load, signal, isOwn)
+      : this.#run(this.#add(id, 1, false), load, isOwn);
   }
 
   /** The file was changed or deleted. Loads in flight are not cached, and no caller joins them. */
   forget(id: string): void {
-    const pending = this.#pendings.get(id);
-    if (pending) this.#unlist(pending);
+    this.#pendings.get(id)?.unlist(this.#pendings);
   }
 
   forgetAll(isForgotten: (id: string) => boolean): void {
     for (const pending of [...this.#pendings.values()]) {
-      if (isForgotten(pending.id)) this.#unlist(pending);
+      if (isForgotten(pending.id)) pending.unlist(this.#pendings);
+    }
+  }
+
+  async #share(
+    id: string,
+    load: Load,
+    signal: AbortSignal | undefined,
+    isOwn: boolean,
+  ): Promise<Buffer | undefined> {
+    for (;;) {
+      const known = this.#pendings.get(id);
+      if (!known && !signal) return this.#run(this.#add(id, 1, false), load, isOwn);
+      if (known) known.isShared = true;
+      const pending = known ?? this.#begin(id, load);
+      const outcome = await this.#wait(pending, signal);
+      if (outcome !== NOT_DELIVERED) return isOwn ? ownOf(pending, outcome) : outcome;
     }
   }
 
   #begin(id: string, load: Load): Pending {
-    const pending = this.#add(id, new Trip(true), 0);
+    const pending = this.#add(id, 0, true);
     // Creates the promise now: the first caller waits for it, and a load may fail at once.
     void pending.outcome;
-    this.#run(pending, load).catch(() => {});
+    this.#run(pending, load, false).catch(() => {});
     return pending;
   }
 
-  #add(id: string, trip: Trip, waiting: number): Pending {
+  #add(id: string, waiting: number, mayEnd: boolean): Pending {
+    const trip = new Trip(this.#arrivals, this.#pendings, mayEnd);
     const pending = new Pending(id, trip);
+    trip.first = pending;
     pending.waiting = waiting;
-    trip.waiting += waiting;
+    trip.waiting = waiting;
     this.#pendings.set(id, pending);
-    trip.pendings.set(id, pending);
     return pending;
   }
 
   /** Runs the load and settles all of its files, whatever happens. */
-  async #run(first: Pending, load: Load): Promise<Buffer | undefined> {
+  async #run(first: Pending, load: Load, isOwn: boolean): Promise<Buffer | undefined> {
     const { trip, id } = first;
-    let keep = true;
-    const flight: Flight = {
-      signal: trip.controller?.signal,
-      claim: (ids) => {
-        const free = ids.filter(
-          (each) => !this.#pendings.has(each) && !this.#arrivals.isKept(each),
-        );
-        for (const each of free) this.#add(each, trip, 0);
-        return free;
-      },
-      deliver: (each, bytes, source) => this.#deliver(trip, each, bytes, source),
-      doNotKeep: () => {
-        keep = false;
-      },
-    };
     try {
-      const loaded = await load(flight);
-      const current = first.current && keep;
-      this.#unlist(first);
+      const loaded = await load(trip);
+      const current = first.current && trip.keeps;
+      first.unlist(this.#pendings);
       if (loaded === undefined && current) this.#arrivals.onAbsent(id);
       const bytes = loaded && current ? this.#arrivals.onLoaded(id, loaded) : loaded;
+      first.isShared ||= this.#arrivals.isKept(id);
       first.settle(bytes);
-      return bytes;
+      return isOwn ? ownOf(first, bytes) : bytes;
     } catch (error) {
-      this.#unlist(first);
+      first.unlist(this.#pendings);
       first.fail(error);
       throw error;
     } finally {
-      for (const pending of trip.pendings.values()) {
-        this.#unlist(pending);
-        pending.settle(NOT_DELIVERED);
-      }
+      trip.end();
     }
-  }
-
-  #deliver(trip: Trip, id: string, bytes: Buffer, source: string): void {
-    const pending = trip.pendings.get(id);
-    if (!pending) return;
-    const { current } = pending;
-    trip.pendings.delete(id);
-    this.#unlist(pending);
-    const wanted = pending.waiting > 0;
-    pending.settle(current ? this.#arrivals.onBeside(id, bytes, source, wanted) : bytes);
-  }
-
-  #unlist(pending: Pending): void {
-    pending.current = false;
-    if (this.#pendings.get(pending.id) === pending) this.#pendings.delete(pending.id);
   }
 
   async #wait(pending: Pending, signal: AbortSignal | undefined): Promise<Outcome> {
@@ -199,13 +250,12 @@ export class Flights {
     } finally {
       pending.waiting -= 1;
       trip.waiting -= 1;
-      if (trip.waiting === 0 && signal?.aborted) this.#abandon(trip, signal.reason);
+      if (trip.waiting === 0 && signal?.aborted) trip.abandon(signal.reason);
     }
   }
+}
 
-  /** Later callers start their own load, so they do not share the abort. */
-  #abandon(trip: Trip, reason: unknown): void {
-    for (const pending of trip.pendings.values()) this.#unlist(pending);
-    trip.controller?.abort(reason);
-  }
+/** What its caller may change: nobody else has the same memory. */
+function ownOf({ isShared }: Pending, bytes: Buffer | undefined): Buffer | undefined {
+  return bytes && isShared ? Buffer.from(bytes) : bytes;
 }

@@ -115,28 +115,31 @@ export class Downloads {
     }
   }
 
-  /** The whole file, checked against its CRC-32. `row`: its row, if it is a file of this store. */
+  /**
+   * The whole file in memory of its own, checked against its CRC-32. `row`: its row, if it is a file
+   * of this store.
+   */
   async whole(file: RemoteBytes, signal: Signal, row?: FileRow): Promise<Buffer> {
-    const { fileId, offset, size, isKnown } = file;
+    const { fileId, offset, size: length, isKnown } = file;
     let failure: unknown;
     if (this.#badHolders(row).length === 0) {
       try {
-        const bytes = await this.range(fileId, offset, size, signal, { isKnown });
+        const bytes = await this.#client.downloadBytes(fileId, { offset, length, signal });
         if (isSound(bytes, file)) return bytes;
-        failure = corrupt(`${fileId} (${size} bytes from ${offset})`);
+        failure = corrupt(`${fileId} (${length} bytes from ${offset})`);
       } catch (error) {
         signal?.throwIfAborted();
+        failure = storageError(error, fileId, isKnown);
         // No storage can be reached.
-        if (!isWithoutCopy(error)) throw error;
-        failure = error;
+        if (!isWithoutCopy(failure)) throw failure;
       }
     }
     for await (const { read, onDamage } of this.#copies(file, signal, row)) {
       try {
-        const bytes = await read(0, size);
+        const bytes = await read(0, length);
         if (isSound(bytes, file)) return bytes;
         onDamage();
-        failure = worse(failure, corrupt(`${fileId} (${size} bytes from ${offset})`));
+        failure = worse(failure, corrupt(`${fileId} (${length} bytes from ${offset})`));
       } catch (error) {
         signal?.throwIfAborted();
         failure = worse(failure, error);

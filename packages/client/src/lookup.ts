@@ -1,3 +1,4 @@
+import type { Readable } from 'node:stream';
 import type { FastdfsClient } from '@stevedore/fastdfs';
 import type { MappedFile } from '@stevedore/map';
 import {
@@ -34,10 +35,24 @@ import {
 } from './foreign-trunks.js';
 import type { PendingIds } from './id-pending.js';
 import { DEFAULT_TYPE } from './intake.js';
-import type { Reader } from './reader.js';
+import type { Reader, RemoteFile } from './reader.js';
 import type { Reads } from './reads.js';
-import { type FileFacts, FileHandle, type MoreOfFile, type ReadContent } from './stored-file.js';
-import type { FileInfo, FileState, GetOptions, IdPending, Receipt, StoredFile } from './types.js';
+import {
+  type FileFacts,
+  FileHandle,
+  type FileSource,
+  lengthOf,
+  type ReadContent,
+} from './stored-file.js';
+import type {
+  ByteRange,
+  FileInfo,
+  FileState,
+  GetOptions,
+  IdPending,
+  Receipt,
+  StoredFile,
+} from './types.js';
 
 /**
  * Finds files by key, by slice id or by any FastDFS id. A slice id is valid only if the FileMap or
@@ -218,25 +233,13 @@ export class Lookup {
   }
 
   #storedRow(row: FileRow): StoredFile {
-    const { reader, reads } = this.#parts;
-    return this.#handle(
-      this.#factsBesideId(row),
-      (range, signal) => reader.readRow(row, range, signal),
-      {
-        readNow: () => reads.runNow(() => reader.readRowNow(row)),
-        fileId: () => fileIdOf(row),
-        idPending: () => this.#idPendingOf(row),
-      },
-    );
-  }
-
-  #idPendingOf(row: FileRow): IdPending | undefined {
-    return this.#parts.pendingIds.of(row, this.#parts.staging);
+    const facts = this.#factsBesideId(row);
+    return new FileHandle(facts, new RowSource(this.#parts, row, facts.key));
   }
 
   /** The facts of a file of this store or of a sibling, with why it has no id. */
   infoOf(row: FileRow): FileInfo {
-    const idPending = this.#idPendingOf(row);
+    const idPending = this.#parts.pendingIds.of(row, this.#parts.staging);
     return idPending ? { ...this.factsOf(row), idPending } : this.factsOf(row);
   }
 
@@ -351,9 +354,7 @@ export class Lookup {
       crc32: slice.crc32,
       groupAround: (maxBytes: number) => this.#directories.groupAround(slice, maxBytes),
     };
-    return this.#handle({ ...facts, fileId: id }, (range, signal) =>
-      this.#parts.reader.readRemote(file, range, signal),
-    );
+    return this.#remoteHandle({ ...facts, fileId: id }, file);
   }
 
   async #entryOf(id: string, slice: SliceId): Promise<TrunkEntry> {
@@ -398,17 +399,60 @@ export class Lookup {
       fileId: id,
     };
     const file = { fileId: id, offset: 0, size: info.size, crc32: fixed ? info.crc32 : undefined };
-    return this.#handle(facts, (range, readSignal) =>
-      this.#parts.reader.readRemote(file, range, readSignal),
-    );
+    return this.#remoteHandle(facts, file);
   }
 
-  /** A file whose reads are counted and published. */
-  #handle(facts: FileFacts, read: ReadContent, more?: MoreOfFile): StoredFile {
-    const counted: ReadContent = (range, signal) => {
-      const bytes = range ? range.end - range.start + 1 : facts.size;
-      return this.#parts.reads.run(facts.key, bytes, () => read(range, signal));
-    };
-    return new FileHandle(facts, counted, more);
+  /** A file that only FastDFS knows. */
+  #remoteHandle(facts: FileFacts, file: RemoteFile): StoredFile {
+    const { reader, reads } = this.#parts;
+    const read = (isOwn: boolean, range: ByteRange | undefined, signal: Signal) =>
+      reads.run(facts.key, lengthOf(range, facts.size), () =>
+        reader.readRemote(file, range, signal, isOwn),
+      );
+    return new FileHandle(facts, {
+      read: (range, signal) => read(false, range, signal),
+      readOwn: (signal) => read(true, undefined, signal),
+    });
+  }
+}
+
+/** A file of this store or of a sibling; its reads are counted and published. */
+class RowSource implements FileSource {
+  readonly #parts: LookupParts;
+  readonly #row: FileRow;
+  readonly #key: string;
+
+  constructor(parts: LookupParts, row: FileRow, key: string) {
+    this.#parts = parts;
+    this.#row = row;
+    this.#key = key;
+  }
+
+  read(range: ByteRange | undefined, signal: Signal): Promise<Buffer | Readable> {
+    return this.#read(range, signal, false);
+  }
+
+  readOwn(signal: Signal): Promise<Buffer | Readable> {
+    return this.#read(undefined, signal, true);
+  }
+
+  readNow(): Buffer | undefined {
+    const { reads, reader } = this.#parts;
+    return reads.runNow(() => reader.readRowNow(this.#row, this.#key));
+  }
+
+  fileId(): string | undefined {
+    return fileIdOf(this.#row);
+  }
+
+  idPending(): IdPending | undefined {
+    return this.#parts.pendingIds.of(this.#row, this.#parts.staging);
+  }
+
+  #read(range: ByteRange | undefined, signal: Signal, isOwn: boolean) {
+    const { reads, reader } = this.#parts;
+    return reads.run(this.#key, lengthOf(range, this.#row.size), () =>
+      reader.readRow(this.#row, this.#key, range, signal, isOwn),
+    );
   }
 }

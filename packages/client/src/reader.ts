@@ -1,5 +1,5 @@
 import type { Readable } from 'node:stream';
-import { FileCache, type Flight, loadGroup, type Member } from '@stevedore/cache';
+import { FileCache, type Flight, type Load, loadGroup, type Member } from '@stevedore/cache';
 import {
   blocksOf,
   type FileRow,
@@ -43,13 +43,10 @@ export interface ReaderOptions {
   readonly smallFileBytes: number;
 }
 
-/** How to download a small file and, if it has one, its group. */
-interface Source {
-  readonly fileId: string;
-  readonly part: (offset: number, bytes: number, signal: Signal) => Promise<Buffer>;
-  /** The file alone, checked against its CRC-32. */
-  readonly alone: (signal: Signal) => Promise<Buffer>;
-  readonly group: () => { members: readonly Member[]; asked: number } | undefined;
+/** Members of an affinity group, in the order of their offsets, and which of them is wanted. */
+interface Group {
+  readonly members: readonly Member[];
+  readonly asked: number;
 }
 
 /** Memory for block checksums. */
@@ -130,29 +127,33 @@ export class Reader {
   }
 
   /** A whole small file, from memory or this disk; undefined if it takes time to read it. */
-  readRowNow(row: FileRow): Buffer | undefined {
+  readRowNow(row: FileRow, name: string): Buffer | undefined {
     if (row.local.at !== 'container' || row.size === 0) return undefined;
-    return this.cache.getNow(formatKey(row.key), () => this.#staging.local.readNow(row));
+    const { local } = this.#staging;
+    if (!local.has(row) && !this.cache.has(name)) return undefined;
+    return this.cache.getNow(name, () => local.readNow(row));
   }
 
-  /** A staged or merged file of this store. */
+  /** A staged or merged file of this store. `name`: its key. `isOwn`: nobody else has the Buffer. */
   async readRow(
     row: FileRow,
+    name: string,
     range: ByteRange | undefined,
     signal: Signal,
+    isOwn = false,
     moves = 0,
   ): Promise<Buffer | Readable> {
     if (row.size === 0) return Buffer.alloc(0);
     try {
       if (row.local.at !== 'container') return await this.#readLargeRow(row, range, signal);
-      return slice(await this.#readSmallRow(row, signal), range);
+      return slice(await this.#readSmallRow(row, name, signal, isOwn), range);
     } catch (error) {
       if (signal?.aborted) throw aborted(signal.reason);
       const current = this.#staging.fileMap.find(row.key);
-      if (!current) throw notFound(formatKey(row.key));
+      if (!current) throw notFound(name);
       // It was merged, or moved to another trunk, after the row was looked up.
       if (isElsewhere(row, current) && moves < MAX_MOVES) {
-        return this.readRow(current, range, signal, moves + 1);
+        return this.readRow(current, name, range, signal, isOwn, moves + 1);
       }
       if (isStoreError(error, 'missing_in_fastdfs') && row.trunk)
         this.#downloads.missing.add(row.trunk.fileId);
@@ -160,101 +161,107 @@ export class Reader {
     }
   }
 
-  /** A file that only FastDFS knows. */
+  /** A file that only FastDFS knows. `isOwn`: nobody else has the Buffer. */
   async readRemote(
     file: RemoteFile,
     range: ByteRange | undefined,
     signal: Signal,
+    isOwn = false,
   ): Promise<Buffer | Readable> {
     if (file.size === 0) return Buffer.alloc(0);
     if (file.size > this.#options.smallFileBytes) return this.#readLargeRemote(file, range, signal);
     try {
-      return slice(await this.#readSmallRemote(file, signal), range);
+      return slice(await this.#readSmallRemote(file, signal, isOwn), range);
     } catch (error) {
       throw signal?.aborted ? aborted(signal.reason) : error;
     }
   }
 
-  async #readSmallRow(row: FileRow, signal: Signal): Promise<Buffer> {
+  #readSmallRow(
+    row: FileRow,
+    name: string,
+    signal: Signal,
+    isOwn: boolean,
+  ): Buffer | Promise<Buffer> {
     const { local } = this.#staging;
-    const name = formatKey(row.key);
-    const download = (flight: Flight) => this.#download(this.#sourceOfRow(row), flight);
+    const download = (flight: Flight) => this.#downloadRow(row, flight);
     // Start a download at once, so that concurrent reads of its group share it.
     const load =
       local.has(row) || !row.trunk
         ? async (flight: Flight) => (await local.read(row)) ?? download(flight)
         : download;
-    // A load returns bytes or fails.
-    return this.cache.find(name) ?? ((await this.cache.fetch(name, load, signal)) as Buffer);
+    return this.#cached(name, load, signal, isOwn);
   }
 
-  #sourceOfRow(row: FileRow): Source {
-    const { trunk, size } = row;
+  /** From memory, else from `load`, whose memory must be new. */
+  #cached(id: string, load: Load, signal: Signal, isOwn: boolean): Buffer | Promise<Buffer> {
+    const found = this.cache.find(id);
+    // A load returns bytes or fails.
+    if (!found) return this.cache.fetch(id, load, signal, isOwn) as Promise<Buffer>;
+    return isOwn ? Buffer.from(found) : found;
+  }
+
+  #downloadRow(row: FileRow, flight: Flight): Promise<Buffer> {
+    const { trunk, size, crc32 } = row;
     if (!trunk) {
       throw new StoreError('corrupt', `${formatKey(row.key)} is neither staged nor merged`);
     }
     const { fileId, offset } = trunk;
-    const file = { fileId, offset, size, crc32: row.crc32, isKnown: true };
-    const downloads = this.#downloads;
-    return {
-      fileId,
-      part: (from, count, stop) => downloads.range(fileId, from, count, stop, { isKnown: true }),
-      alone: (stop) => downloads.whole(file, stop, row),
-      group: () => this.#groupOfRow(row),
-    };
+    const file = { fileId, offset, size, crc32, isKnown: true };
+    const group = this.#readsAhead ? this.#groupOfRow(row) : undefined;
+    return group
+      ? this.#loadGroup(file, flight, group, row)
+      : this.#downloads.whole(file, flight.signal, row);
   }
 
-  #readSmallRemote(file: RemoteFile, signal: Signal): Promise<Buffer> {
+  #readSmallRemote(file: RemoteFile, signal: Signal, isOwn: boolean): Buffer | Promise<Buffer> {
     const { fileId, offset, name } = file;
     const idOf = (at: number, key: string) => (name === undefined ? remoteId(fileId, at) : key);
     // A file without a fixed CRC-32 may change, so it is not cached.
     if (file.crc32 === undefined) return this.#downloads.whole(file, signal);
-    const source: Source = {
-      fileId,
-      part: (from, count, stop) =>
-        this.#downloads.range(fileId, from, count, stop, { isKnown: file.isKnown }),
-      alone: (stop) => this.#downloads.whole(file, stop),
-      group: () => {
-        const group = file.groupAround?.(this.#options.readAheadBytes);
-        const members = group?.members.map((entry) => ({
-          ...entry,
-          id: idOf(entry.offset, keyInName(entry.name)),
-          alive: true,
-        }));
-        return group && { members: members!, asked: group.asked };
-      },
+    const load = (flight: Flight) => {
+      const group = this.#readsAhead ? file.groupAround?.(this.#options.readAheadBytes) : undefined;
+      if (!group) return this.#downloads.whole(file, flight.signal);
+      const members = group.members.map((entry) => ({
+        ...entry,
+        id: idOf(entry.offset, keyInName(entry.name)),
+        alive: true,
+      }));
+      return this.#loadGroup(file, flight, { members, asked: group.asked });
     };
-    const load = (flight: Flight) => this.#download(source, flight);
-    return this.cache.get(idOf(offset, name ?? ''), load, { signal }) as Promise<Buffer>;
+    signal?.throwIfAborted();
+    return this.#cached(idOf(offset, name ?? ''), load, signal, isOwn);
   }
 
-  #download(source: Source, flight: Flight): Promise<Buffer> {
-    const maxBytes = this.#options.readAheadBytes;
-    const group = maxBytes > 0 ? source.group() : undefined;
-    return group ? this.#loadGroup(source, flight, group) : source.alone(flight.signal);
+  get #readsAhead(): boolean {
+    return this.#options.readAheadBytes > 0;
   }
 
+  /** The file with members of its group beside it, or alone. */
   async #loadGroup(
-    source: Source,
+    file: RemoteBytes,
     flight: Flight,
-    group: NonNullable<ReturnType<Source['group']>>,
+    group: Group,
+    row?: FileRow,
   ): Promise<Buffer> {
-    const maxBytes = this.#options.readAheadBytes;
-    const read = (offset: number, bytes: number) => source.part(offset, bytes, flight.signal);
+    const { fileId, isKnown } = file;
+    const { signal } = flight;
+    const read = (offset: number, bytes: number) =>
+      this.#downloads.range(fileId, offset, bytes, signal, { isKnown });
     const bytes = await loadGroup({
       ...group,
       cache: this.cache,
       flight,
-      source: source.fileId,
-      maxBytes,
+      source: fileId,
+      maxBytes: this.#options.readAheadBytes,
       read,
     }).catch((error: unknown) => {
       if (!isWithoutCopy(error)) throw error;
     });
-    return bytes ?? source.alone(flight.signal);
+    return bytes ?? this.#downloads.whole(file, signal, row);
   }
 
-  #groupOfRow(row: FileRow): ReturnType<Source['group']> {
+  #groupOfRow(row: FileRow): Group | undefined {
     const { fileMap, local } = this.#staging;
     if (row.group === undefined || !isMerged(row)) return undefined;
     const rows = fileMap.groupAround(row, MAX_ADJACENT);

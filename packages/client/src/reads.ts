@@ -1,5 +1,5 @@
 import { storeErrorOf } from '@stevedore/staging/errors';
-import { readChannel, traced } from './channels.js';
+import { readChannel } from './channels.js';
 import type { FileStore } from './types.js';
 
 /** Counts the store's reads and publishes them on `readChannel`. */
@@ -35,7 +35,8 @@ export class Reads {
     this.count(bytes);
     try {
       throwIfClosed();
-      return await traced(readChannel, () => ({ store, key, bytes }), read);
+      if (!readChannel.hasSubscribers) return await read();
+      return await readChannel.tracePromise(read, { store, key, bytes });
     } catch (error) {
       this.counts.failedReads += 1;
       // If the store closes during a read, the error says nothing about the file.

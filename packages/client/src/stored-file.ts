@@ -19,14 +19,17 @@ export type ReadContent = (
   signal: Signal,
 ) => Promise<Buffer | Readable>;
 
-/** What only some files have. */
-export interface MoreOfFile {
+/** Where a file's bytes come from, and the facts that most readers do not ask for. */
+export interface FileSource {
+  readonly read: ReadContent;
+  /** All of it; nobody else has the Buffer. Without it, the handle copies. */
+  readOwn?(signal: Signal): Promise<Buffer | Readable>;
   /** The whole content; undefined if it takes time to read it. */
-  readonly readNow?: (() => Buffer | undefined) | undefined;
-  /** For facts without `fileId`: most readers do not ask, and it takes time to make. */
-  readonly fileId?: (() => string | undefined) | undefined;
+  readNow?(): Buffer | undefined;
+  /** For facts without `fileId`: it takes time to make. */
+  fileId?(): string | undefined;
   /** The same, for `idPending`. */
-  readonly idPending?: () => IdPending | undefined;
+  idPending?(): IdPending | undefined;
 }
 
 /** A file's facts, with methods to read it. */
@@ -40,13 +43,13 @@ export class FileHandle implements StoredFile {
   readonly crc32: number;
   readonly state: FileState;
   readonly stagedAt: Date;
-  readonly #read: ReadContent;
-  /** Undefined once it gave nothing: the file takes time to read. */
-  #readNow: MoreOfFile['readNow'];
-  #fileId: string | (() => string | undefined) | undefined;
-  #idPending: IdPending | (() => IdPending | undefined) | undefined;
+  readonly #source: FileSource;
+  /** False once it gave nothing: the file takes time to read. */
+  #mayBeNow = true;
+  #fileId: string | undefined;
+  #idPending: IdPending | undefined;
 
-  constructor(facts: FileFacts, read: ReadContent, more?: MoreOfFile) {
+  constructor(facts: FileFacts, source: FileSource) {
     this.name = facts.name;
     this.size = facts.size;
     this.type = facts.type;
@@ -56,10 +59,9 @@ export class FileHandle implements StoredFile {
     if (facts.key !== undefined) this.key = facts.key;
     if (facts.group !== undefined) this.group = facts.group;
     if (facts.expiresAt !== undefined) this.expiresAt = facts.expiresAt;
-    this.#fileId = facts.fileId ?? more?.fileId;
-    this.#idPending = facts.idPending ?? more?.idPending;
-    this.#read = read;
-    this.#readNow = more?.readNow;
+    this.#fileId = facts.fileId;
+    this.#idPending = facts.idPending;
+    this.#source = source;
   }
 
   get etag(): string {
@@ -67,44 +69,55 @@ export class FileHandle implements StoredFile {
   }
 
   get fileId(): string | undefined {
-    if (typeof this.#fileId === 'function') this.#fileId = this.#fileId();
+    this.#fileId ??= this.#source.fileId?.();
     return this.#fileId;
   }
 
   get idPending(): IdPending | undefined {
-    if (typeof this.#idPending === 'function') this.#idPending = this.#idPending();
+    this.#idPending ??= this.#source.idPending?.();
     return this.#idPending;
   }
 
   contentNow(): Buffer | undefined {
-    const bytes = this.#readNow?.();
-    if (!bytes) this.#readNow = undefined;
+    const bytes = this.#mayBeNow ? this.#source.readNow?.() : undefined;
+    this.#mayBeNow = bytes !== undefined;
     return bytes;
   }
 
   async content(options: ReadOptions = {}): Promise<Buffer | Readable> {
-    checkRange(options.range, this.size);
-    options.signal?.throwIfAborted();
-    const now = options.range ? undefined : this.contentNow();
-    return now ?? this.#read(options.range, options.signal);
+    const { range, signal } = options;
+    checkRange(range, this.size);
+    signal?.throwIfAborted();
+    return (range ? undefined : this.contentNow()) ?? this.#source.read(range, signal);
   }
 
   async bytes(options?: ReadOptions): Promise<Buffer> {
-    const bytes = await this.content(options);
-    return Buffer.isBuffer(bytes) ? Buffer.from(bytes) : readAll(bytes);
+    const bytes = await this.#ownContent(options);
+    return Buffer.isBuffer(bytes) ? bytes : readAll(bytes);
   }
 
   stream(options?: ReadOptions): Readable {
     const output = new PassThrough();
-    this.content(options).then(
+    this.#ownContent(options).then(
       (bytes) => {
-        if (Buffer.isBuffer(bytes)) output.end(Buffer.from(bytes));
+        if (Buffer.isBuffer(bytes)) output.end(bytes);
         // A failure of either side reaches the reader through `output`.
         else pipeline(bytes, output, () => undefined);
       },
       (error) => output.destroy(error as Error),
     );
     return output;
+  }
+
+  /** As `content`; the Buffer belongs to the caller. */
+  async #ownContent(options: ReadOptions = {}): Promise<Buffer | Readable> {
+    const { range, signal } = options;
+    checkRange(range, this.size);
+    signal?.throwIfAborted();
+    const now = range ? undefined : this.contentNow();
+    if (!now && !range && this.#source.readOwn) return this.#source.readOwn(signal);
+    const bytes = now ?? (await this.#source.read(range, signal));
+    return Buffer.isBuffer(bytes) ? Buffer.from(bytes) : bytes;
   }
 
   web(options?: ReadOptions): ReadableStream<Uint8Array> {
@@ -129,6 +142,11 @@ export function infoOf(file: StoredFile): FileInfo {
     ...(fileId === undefined ? {} : { fileId }),
     ...(idPending === undefined ? {} : { idPending }),
   };
+}
+
+/** Bytes that a read of this range gives. */
+export function lengthOf(range: ByteRange | undefined, size: number): number {
+  return range ? range.end - range.start + 1 : size;
 }
 
 function checkRange(range: ByteRange | undefined, size: number): void {

@@ -194,9 +194,9 @@ export class ConnectedStore implements Store {
   async get(id: string, { signal }: ReadOptions = {}): Promise<StoredFile> {
     const { key, ...facts } = this.#infoIn(await this.#asked(infoPath(id), signal));
     // Read by the given id: this gateway may not know the key of another deployment's slice.
-    return new FileHandle(key === '' ? facts : { key, ...facts }, (range, end) =>
-      this.read(id, facts, range, end),
-    );
+    return new FileHandle(key === '' ? facts : { key, ...facts }, {
+      read: (range, end) => this.read(id, facts, range, end),
+    });
   }
 
   async stat(id: string, { signal }: ReadOptions = {}): Promise<FileInfo> {

@@ -7,7 +7,7 @@ import { LRUCache } from 'lru-cache';
 import type { Downloads } from '../downloads.js';
 import { aborted } from '../failures.js';
 import type { Reads } from '../reads.js';
-import { type FileFacts, FileHandle, type ReadContent } from '../stored-file.js';
+import { type FileFacts, FileHandle, lengthOf, type ReadContent } from '../stored-file.js';
 import type { ByteRange, FileInfo, StoredFile } from '../types.js';
 import type { Deployment } from './deployment.js';
 import type { FoundFile, GatewayFiles } from './gateway-files.js';
@@ -432,13 +432,11 @@ export class ForeignFiles {
     fileId?: () => string | undefined,
   ): StoredFile {
     const { reads } = this.#parts;
-    const counted: ReadContent = (range, signal) => {
-      const bytes = range ? range.end - range.start + 1 : facts.size;
-      return reads.run(facts.key, bytes, () => read(range, signal));
-    };
-    return new FileHandle(facts, counted, {
-      readNow: readNow && (() => reads.runNow(readNow)),
-      fileId,
+    return new FileHandle(facts, {
+      read: (range, signal) =>
+        reads.run(facts.key, lengthOf(range, facts.size), () => read(range, signal)),
+      readNow: () => readNow && reads.runNow(readNow),
+      fileId: () => fileId?.(),
     });
   }
 }

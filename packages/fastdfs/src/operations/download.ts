@@ -153,15 +153,14 @@ async function readRange<T>(wanted: Wanted<T>, id: FileId): Promise<T> {
   const { places, settings } = wanted.context;
   // Who names a storage wants that one's answer.
   if (!settings.followMoves || wanted.only) return readAt(wanted, id, 0);
-  const key = formatFileId(id);
-  let place = places.get(key);
+  let place = places.size > 0 ? places.get(formatFileId(id)) : undefined;
   if (!place) {
     try {
       return await readAt(wanted, id, DownloadFlag.placeWanted);
     } catch (error) {
       if (!(error instanceof Redirect)) throw error;
       place = error.place;
-      places.set(key, place);
+      places.set(formatFileId(id), place);
     }
   }
   try {
@@ -169,7 +168,7 @@ async function readRange<T>(wanted: Wanted<T>, id: FileId): Promise<T> {
   } catch (error) {
     wanted.deadline.throwIfEnded();
     if (!(error instanceof FastdfsError) || error.code === 'too_large') throw error;
-    places.delete(key);
+    places.delete(formatFileId(id));
     return readAt(wanted, id, 0);
   }
 }

@@ -62,7 +62,8 @@ export class Quarantine {
 
   /** The table is authoritative: a file that was deleted or moved has other copies. */
   #copies(key: Buffer): Pick<DamagedCopy, 'place' | 'holder'>[] {
-    return this.#known.has(nameOf(key)) ? this.#state.fileMap.damageOf(key) : [];
+    const isKnown = this.#known.size > 0 && this.#known.has(nameOf(key));
+    return isKnown ? this.#state.fileMap.damageOf(key) : [];
   }
 
   /** Quarantines a copy whose bytes are damaged. */
