@@ -1,5 +1,12 @@
 import { constants, mkdirSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
-import { type Disk, localDisk, readSmallFile, removeIfThere, replaceFile } from '@stevedore/disk';
+import {
+  type Disk,
+  localDisk,
+  readSmallFile,
+  removeIfThere,
+  replaceFile,
+  unsyncedDisk,
+} from '@stevedore/disk';
 import { describe, expect, test } from 'vitest';
 import { execFileSync } from '../support/child-process.js';
 import { SimulatedDisk } from '../support/simulated-disk.js';
@@ -177,6 +184,19 @@ describe.each(DISKS)('%s', (_, make) => {
     expect((await readSmallFile(disk, `${root}/state`, 3))?.toString()).toBe('sec');
     expect(await disk.list(root)).toEqual(['state']);
   });
+});
+
+test('a disk without syncs takes every kind of write at once', async () => {
+  const root = temporaryFolder();
+  const file = await unsyncedDisk.create(`${root}/file`, true);
+  await file.writeAt([Buffer.from('one ')], 0);
+  await file.writeDurablyAt?.([Buffer.from('two')], 4);
+  await file.sync();
+  await file.close();
+  await expect(file.sync()).rejects.toThrow();
+  await replaceFile(unsyncedDisk, root, 'state', 'new');
+  expect(readFileSync(`${root}/file`, 'latin1')).toBe('one two');
+  expect(readFileSync(`${root}/state`, 'latin1')).toBe('new');
 });
 
 test('making a directory comes to its end where none can be made', async () => {

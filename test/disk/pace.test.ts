@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { look, Pace } from '../../packages/disk/dist/pace.js';
+import { Pace, promptly } from '../../packages/disk/dist/pace.js';
 
 /** Reads that take so long, one after the other; the time at which they end. */
 function readAll(pace: Pace, from: number, count: number, tookMs: number): number {
@@ -41,15 +41,16 @@ test('slow reads go to other threads, for longer each time', () => {
   expect(pace.isShort(now + 1000)).toBe(true);
 });
 
-test('looks for names go to other threads where they take long', async () => {
+test('calls go to other threads where they take long', async () => {
   const slow = (): string => {
     const end = performance.now() + 1;
     while (performance.now() < end);
     return 'at once';
   };
+  const pace = new Pace();
   const answers: string[] = [];
   for (let call = 0; call < 10; call += 1) {
-    answers.push(await look(slow, async () => 'later'));
+    answers.push(await promptly(pace, slow, async () => 'later'));
   }
   expect(answers[0]).toBe('at once');
   expect(answers.at(-1)).toBe('later');

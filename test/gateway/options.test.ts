@@ -81,6 +81,7 @@ test('flags of trackers and storages have the defaults of the daemons', () => {
     cacheSize: storage.cacheBytes,
     cacheFilter: storage.cacheFilter,
     readAhead: storage.readAheadBytes,
+    durability: storage.durability,
     writeCopies: storage.writeCopies,
     metadataTier: tiers.enabled,
     metadataTierSize: tiers.roomBytes,

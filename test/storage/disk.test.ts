@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import type { StorageOptions } from '@stevedore/node';
 import {
   deleteFile,
@@ -8,7 +9,7 @@ import {
 } from '@stevedore/protocol';
 import { describe, expect, it } from 'vitest';
 import { type DiskCall, watchedDisk } from '../support/watched-disk.js';
-import { filesIn, type RawClient, storageOf } from './support.js';
+import { filesIn, pathOf, type RawClient, storageOf } from './support.js';
 
 /** A disk that writes down what it is asked and fails when told. */
 function noting() {
@@ -77,8 +78,8 @@ describe('a storage and its disk', () => {
       'sync data/00',
       'sync data',
       'rename data/00/00/FILE',
-      'write data/sync/binlog.000',
       'sync data/00/00',
+      'write data/sync/binlog.000',
       'sync data/sync/binlog.000',
     ]);
     disk.log.length = 0;
@@ -88,10 +89,27 @@ describe('a storage and its disk', () => {
       'write data/TEMPORARY',
       'sync data/TEMPORARY',
       'rename data/00/00/FILE',
-      'write data/sync/binlog.000',
       'sync data/00/00',
+      'write data/sync/binlog.000',
       'sync data/sync/binlog.000',
     ]);
+  });
+
+  it('answers an upload with durability os once the system has file and record', async () => {
+    const storage = await storageOf({ durability: 'os' });
+    const client = await storage.connect();
+    const file = await client.upload(Buffer.from('content'));
+    expect(readFileSync(pathOf(storage.folder, file), 'latin1')).toBe('content');
+    const log = readFileSync(`${storage.folder}/data/sync/binlog.000`, 'latin1');
+    expect(log).toMatch(new RegExp(`^\\d+ C ${file.name}\n$`));
+    await storage.close();
+    const again = await storageOf({ folder: storage.folder });
+    const { answer } = await (await again.connect()).ask(downloadFile, {
+      ...file,
+      offset: 0,
+      length: 0,
+    });
+    expect(answer).toEqual(Buffer.from('content'));
   });
 
   it('answers a deletion after the directory is durable', async () => {

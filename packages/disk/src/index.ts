@@ -2,5 +2,5 @@
 
 export type { Disk, DiskFile, DiskLink, DiskSpace, FileStat } from './disk.js';
 export { decoratedDisk, decoratedFile, hasCode, isMediumFailure } from './disk.js';
-export { localDisk, privateDisk } from './local-disk.js';
+export { localDisk, privateDisk, unsyncedDisk } from './local-disk.js';
 export { readSmallFile, removeIfThere, replaceFile } from './small-files.js';

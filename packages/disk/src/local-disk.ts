@@ -4,12 +4,11 @@ import { dirname } from 'node:path';
 import { promisify } from 'node:util';
 import type { Disk } from './disk.js';
 import { hasCode } from './disk.js';
-import { DURABLE_WRITES, LocalFile } from './local-file.js';
-import { look } from './pace.js';
+import { DURABLE_WRITES, LocalFile, type Syncing } from './local-file.js';
+import { paces, promptly } from './pace.js';
 
 const { constants } = fs;
-// Every upload calls these. They are cheaper than those of `fs/promises`, most of all when they
-// fail.
+// They are cheaper than those of `fs/promises`, most of all when they fail.
 const open = promisify(fs.open);
 const fsync = promisify(fs.fsync);
 const lstat = promisify(fs.lstat);
@@ -32,18 +31,31 @@ const PRIVATE_DIRECTORY_MODE = 0o700;
 
 /** The disk of this machine. */
 export const localDisk: Disk = {
-  create: (path, isWrittenOnce) => create(path, FILE_MODE, isWrittenOnce),
-  openToRead: async (path) => new LocalFile(await open(path, READ)),
+  create: (path, isWrittenOnce) => create(path, FILE_MODE, syncingOf(isWrittenOnce)),
+  openToRead: async (path) =>
+    new LocalFile(
+      await promptly(
+        paces.looks,
+        () => fs.openSync(path, READ),
+        () => open(path, READ),
+      ),
+    ),
   openToUpdate: async (path) => new LocalFile(await open(path, UPDATE, FILE_MODE)),
   makeLink: symlink,
   async readLink(path) {
     const [target, { mtimeMs }] = await Promise.all([readlink(path), lstat(path)]);
     return { target, mtimeSeconds: Math.floor(mtimeMs / 1000) };
   },
-  rename,
+  rename: (from, to) =>
+    promptly(
+      paces.changes,
+      () => fs.renameSync(from, to),
+      () => rename(from, to),
+    ),
   unlink,
   exists: (path) =>
-    look(
+    promptly(
+      paces.looks,
       () => fs.lstatSync(path, { throwIfNoEntry: false }) !== undefined,
       () => existsLater(path),
     ),
@@ -77,9 +89,17 @@ export const localDisk: Disk = {
 /** The local disk, but only the owner may read what it creates. */
 export const privateDisk: Disk = {
   ...localDisk,
-  create: (path, isWrittenOnce) => create(path, PRIVATE_FILE_MODE, isWrittenOnce),
+  create: (path, isWrittenOnce) => create(path, PRIVATE_FILE_MODE, syncingOf(isWrittenOnce)),
   openToUpdate: async (path) => new LocalFile(await open(path, UPDATE, PRIVATE_FILE_MODE)),
   makeDirectory: (path) => makeDirectory(path, PRIVATE_DIRECTORY_MODE),
+};
+
+/** The local disk without syncs: what was written survives a kill of the process only. */
+export const unsyncedDisk: Disk = {
+  ...localDisk,
+  create: (path) => create(path, FILE_MODE, 'never'),
+  openToUpdate: async (path) => new LocalFile(await open(path, UPDATE, FILE_MODE), 'never'),
+  syncDirectory: async () => {},
 };
 
 async function existsLater(path: string): Promise<boolean> {
@@ -92,9 +112,18 @@ async function existsLater(path: string): Promise<boolean> {
   }
 }
 
-async function create(path: string, mode: number, isWrittenOnce = false): Promise<LocalFile> {
-  const syncs = isWrittenOnce ? DURABLE_WRITES : 0;
-  return new LocalFile(await open(path, CREATE | syncs, mode), syncs !== 0);
+async function create(path: string, mode: number, syncing: Syncing): Promise<LocalFile> {
+  const flags = syncing === 'every write' ? CREATE | DURABLE_WRITES : CREATE;
+  const fd = await promptly(
+    paces.changes,
+    () => fs.openSync(path, flags, mode),
+    () => open(path, flags, mode),
+  );
+  return new LocalFile(fd, syncing);
+}
+
+function syncingOf(isWrittenOnce = false): Syncing {
+  return isWrittenOnce && DURABLE_WRITES !== 0 ? 'every write' : 'when asked';
 }
 
 /**

@@ -1,7 +1,7 @@
 import fs from 'node:fs';
 import { promisify } from 'node:util';
 import type { DiskFile, FileStat } from './disk.js';
-import { MAX_SHORT_BYTES, Pace } from './pace.js';
+import { MAX_SHORT_BYTES, Pace, paces, promptly } from './pace.js';
 
 const open = promisify(fs.open);
 const fdatasync = promisify(fs.fdatasync);
@@ -23,6 +23,9 @@ const pace = new Pace();
  */
 export const DURABLE_WRITES = process.platform === 'linux' ? fs.constants.O_DSYNC : 0;
 
+/** With every write: it was opened with DURABLE_WRITES. */
+export type Syncing = 'when asked' | 'every write' | 'never';
+
 /**
  * A local file by its descriptor, because plain calls cost less per read than a FileHandle. The
  * user must close it. `stat` and `close` are synchronous: the system answers them from memory, and
@@ -38,13 +41,12 @@ export class LocalFile implements DiskFile {
   /** Serializes syncs, for the same reason: they share one descriptor. */
   #synced: Promise<void> = Promise.resolve();
 
-  /** True if opened with DURABLE_WRITES: no sync is needed after a write. */
-  readonly #writesAreDurable: boolean;
+  readonly #syncing: Syncing;
   #isWritten = false;
 
-  constructor(fd: number, writesAreDurable = false) {
+  constructor(fd: number, syncing: Syncing = 'when asked') {
     this.#fd = fd;
-    this.#writesAreDurable = writesAreDurable;
+    this.#syncing = syncing;
   }
 
   async stat(): Promise<FileStat> {
@@ -78,14 +80,21 @@ export class LocalFile implements DiskFile {
     return count;
   }
 
-  /** One system call for up to `MAX_VECTORS` chunks; more only after a short write. */
+  /**
+   * One system call for up to `MAX_VECTORS` chunks; more only after a short write. At once if the
+   * system only has to take a few bytes into its memory.
+   */
   async writeAt(chunks: readonly Uint8Array[], position: number): Promise<void> {
-    await writeAll(this.#fd, chunks, position);
-    this.#isWritten ||= chunks.some(({ length }) => length > 0);
+    const bytes = chunks.reduce((sum, { length }) => sum + length, 0);
+    const later = (): Promise<void> => writeAll(this.#fd, chunks, position);
+    if (this.#syncing === 'every write' || bytes > MAX_SHORT_BYTES) await later();
+    else await promptly(paces.changes, () => writeNow(this.#fd, chunks, position), later);
+    this.#isWritten ||= bytes > 0;
   }
 
   /** One system call through a descriptor of its own, instead of a write and a sync. */
   async writeDurablyAt(chunks: readonly Uint8Array[], position: number): Promise<void> {
+    if (this.#syncing === 'never') return this.writeAt(chunks, position);
     const durable = this.#durable.pop() ?? (await openDurable(this.#fd));
     if (durable === undefined) {
       return this.#inTurn(async () => {
@@ -110,7 +119,8 @@ export class LocalFile implements DiskFile {
   }
 
   sync(): Promise<void> {
-    if (this.#writesAreDurable && this.#isWritten) return Promise.resolve();
+    if (this.#syncing === 'never' && this.#fd !== CLOSED) return Promise.resolve();
+    if (this.#syncing === 'every write' && this.#isWritten) return Promise.resolve();
     return this.#inTurn(() => fdatasync(this.#fd));
   }
 
@@ -153,13 +163,34 @@ async function writeAll(
   chunks: readonly Uint8Array[],
   position: number,
 ): Promise<void> {
-  let left = chunks.filter((chunk) => chunk.length > 0);
-  let at = position;
-  while (left.length > 0) {
-    const written = await writev(fd, left.slice(0, MAX_VECTORS), at);
-    if (written === 0) throw new Error(`nothing could be written at byte ${at}`);
-    at += written;
-    left = withoutFirst(left, written);
+  const left = new Unwritten(chunks, position);
+  while (left.next.length > 0) left.note(await writev(fd, left.next, left.position));
+}
+
+function writeNow(fd: number, chunks: readonly Uint8Array[], position: number): void {
+  const left = new Unwritten(chunks, position);
+  while (left.next.length > 0) left.note(fs.writevSync(fd, left.next, left.position));
+}
+
+/** What is left of chunks that the system may write in several parts. */
+class Unwritten {
+  position: number;
+  #left: Uint8Array[];
+
+  constructor(chunks: readonly Uint8Array[], position: number) {
+    this.position = position;
+    this.#left = chunks.filter((chunk) => chunk.length > 0);
+  }
+
+  /** For one call; empty once all is written. */
+  get next(): Uint8Array[] {
+    return this.#left.length <= MAX_VECTORS ? this.#left : this.#left.slice(0, MAX_VECTORS);
+  }
+
+  note(written: number): void {
+    if (written === 0) throw new Error(`nothing could be written at byte ${this.position}`);
+    this.position += written;
+    this.#left = withoutFirst(this.#left, written);
   }
 }
 

@@ -43,20 +43,21 @@ export class Pace {
   }
 }
 
-/** Shared by all names: they are on few disks, mostly one. */
-const names = new Pace();
+/** Each is shared by all calls of its kind: they are on few disks, mostly one. */
+export const paces = { looks: new Pace(), changes: new Pace() };
 
-/** Looks for a name synchronously, or in another thread while that is slow. */
-export async function look<Result>(
+/** Makes a call synchronously, or in another thread while such calls are slow. */
+export async function promptly<Result>(
+  pace: Pace,
   atOnce: () => Result,
   later: () => Promise<Result>,
 ): Promise<Result> {
   const began = performance.now();
-  if (!names.isShort(began)) return later();
+  if (!pace.isShort(began)) return later();
   try {
     return atOnce();
   } finally {
     const ended = performance.now();
-    names.note(ended - began, ended);
+    pace.note(ended - began, ended);
   }
 }

@@ -27,6 +27,11 @@ export const storageFlags = {
     'bytes to read at once of an affinity group; 0 reads each file alone',
     { maximum: '64MiB' },
   ),
+  durability: option.choice(
+    'sync',
+    ['sync', 'os'],
+    'when a change is acknowledged; sync: it is on disk; os, as in FastDFS: the operating system has it',
+  ),
   writeCopies: option.integer(
     1,
     'group members, itself included, that have a new file when it is acknowledged; with fewer, status 11',

@@ -1,4 +1,4 @@
-import { isIPv4, isIPv6 } from 'node:net';
+import { isIPv4 } from 'node:net';
 import type { IpWidth, Parameters } from '@stevedore/protocol';
 import { isOwnAddress } from '@stevedore/wire';
 import { tryAgain } from './refusals.js';
@@ -43,8 +43,8 @@ export class Identity {
   source(): string {
     const source = this.#idInNames ? this.#id : this.#address;
     if (source === undefined) throw tryAgain('no tracker has told this storage who it is');
-    if (isIPv6(source)) {
-      // A file name has only four bytes for it.
+    if (source.includes(':')) {
+      // An IPv6 address: a file name has only four bytes for it.
       throw tryAgain('a storage at an IPv6 address needs a storage id');
     }
     return source;

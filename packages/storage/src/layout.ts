@@ -1,6 +1,5 @@
-import { join, sep } from 'node:path';
+import { join } from 'node:path';
 import type { Disk } from '@stevedore/disk';
-import type { FileId } from '@stevedore/protocol';
 
 /** Names on disk; FORMAT.md describes them. */
 
@@ -44,10 +43,4 @@ export function logDirectory(storePath: string): string {
 /** True if the store path has records of a metadata tier. */
 export function hasRecords(disk: Disk, storePath: string): Promise<boolean> {
   return disk.exists(join(dataDirectory(storePath), RECORDS_FILE));
-}
-
-/** On the path of every request, so it concatenates: a parsed name needs no normalizing. */
-export function filePath(storePath: string, id: Pick<FileId, 'directory' | 'base'>): string {
-  const [high, low] = id.directory;
-  return dataDirectory(storePath) + sep + high + sep + low + sep + id.base;
 }

@@ -1,5 +1,5 @@
 import { resolve } from 'node:path';
-import { type Disk, localDisk } from '@stevedore/disk';
+import { type Disk, localDisk, unsyncedDisk } from '@stevedore/disk';
 import { defaultsOf, OptionError, type OptionValues } from '@stevedore/options';
 import { isGroupName } from '@stevedore/protocol';
 import {
@@ -42,6 +42,7 @@ export interface StorageOptions
   readonly beatIntervalMs?: number;
   /** Pause before reconnecting to a tracker or member. Default 1000. */
   readonly reconnectDelayMs?: number;
+  /** Default: that of this machine, with or without syncs according to `durability`. */
   readonly disk?: Disk;
   readonly environment?: Environment;
   /** Called with errors that no answer reports. Default: they are ignored. */
@@ -81,7 +82,7 @@ export function storageSettings(options: StorageOptions): StorageSettings {
     writeTimeoutMs: 5000,
     beatIntervalMs: heartbeat,
     reconnectDelayMs: 1000,
-    disk: localDisk,
+    disk: options.durability === 'os' ? unsyncedDisk : localDisk,
     environment: systemEnvironment,
     onError: () => {},
     address: undefined,

@@ -13,7 +13,7 @@ import {
   TAIL_CHARS,
 } from '@stevedore/protocol';
 import { randomDigits, StatusError } from '@stevedore/wire';
-import { filePath, isReservedName } from '../layout.js';
+import { isReservedName } from '../layout.js';
 import { exists, invalid, notFound } from '../refusals.js';
 import type { FileParts } from './store-paths.js';
 
@@ -56,7 +56,7 @@ export class FileNames {
 
   /** The path that this name stands for. */
   pathOf(id: FileId): string {
-    return filePath(this.#parts.storePaths.at(id.storePathIndex).path, id);
+    return this.#parts.storePaths.at(id.storePathIndex).pathOf(id);
   }
 
   async makeDirectory({ storePathIndex, directory: [high, low] }: FileId): Promise<void> {

@@ -54,9 +54,8 @@ export class IncomingFile {
   async receive(payload: Payload): Promise<void> {
     if (payload.remaining <= MEMORY_BYTES) this.#chunks = [];
     else await this.#begin(false);
-    for (;;) {
+    while (payload.remaining > 0) {
       const chunks = await payload.next();
-      if (chunks.length === 0) return;
       if (this.#chunks) this.#chunks.push(...chunks);
       else await this.content.writeAt(chunks, this.#bytes);
       for (const chunk of chunks) {

@@ -1,7 +1,7 @@
 import { dirname, join, sep } from 'node:path';
 import { KeyedLock } from '@stevedore/async';
 import type { Disk, DiskSpace } from '@stevedore/disk';
-import { ANY_STORE_PATH, hexByte, messageOf, Status } from '@stevedore/protocol';
+import { ANY_STORE_PATH, type FileId, hexByte, messageOf, Status } from '@stevedore/protocol';
 import { codeOf, type Environment, StartError, StatusError } from '@stevedore/wire';
 import { dataDirectory, temporaryDirectory } from '../layout.js';
 import { invalid } from '../refusals.js';
@@ -22,8 +22,11 @@ export class StorePath {
   readonly path: string;
   readonly #disk: Disk;
   readonly #environment: Environment;
-  /** Directories that durably exist, or soon will. */
-  readonly #made = new Map<string, Promise<void>>();
+  /** Of all its files, with a separator at the end. */
+  readonly #data: string;
+  readonly #temporary: string;
+  /** Directories that durably exist, or soon will, by their two numbers. */
+  readonly #made = new Map<number, Promise<void>>();
   #space: { readonly value: DiskSpace; readonly atMs: number } | undefined;
   /** Bytes of uploads in flight that the disk does not count yet. */
   #announcedBytes = 0;
@@ -32,6 +35,8 @@ export class StorePath {
 
   constructor(path: string, disk: Disk, environment: Environment) {
     this.path = path;
+    this.#data = dataDirectory(path) + sep;
+    this.#temporary = temporaryDirectory(path) + sep;
     this.#disk = disk;
     this.#environment = environment;
   }
@@ -75,21 +80,30 @@ export class StorePath {
     this.#journal = undefined;
   }
 
+  /** Where a file is. It concatenates: a parsed name needs no normalizing. */
+  pathOf({ directory: [high, low], base }: Pick<FileId, 'directory' | 'base'>): string {
+    return this.#data + high + sep + low + sep + base;
+  }
+
+  /** True for a path that `pathOf` may give. */
+  has(path: string): boolean {
+    return path.startsWith(this.#data);
+  }
+
   /** A free path in the temporary directory. */
   temporaryFile(): string {
     const random = this.#environment.random(2 ** 32).toString(16);
-    return join(temporaryDirectory(this.path), `${this.#nextTemporary++}-${random}`);
+    return `${this.#temporary}${this.#nextTemporary++}-${random}`;
   }
 
   /** Makes the directory `high/low` if it does not exist. */
   makePair(high: number, low: number): Promise<void> {
-    const first = join(dataDirectory(this.path), hexByte(high));
-    const second = join(first, hexByte(low));
-    const known = this.#made.get(second);
+    const pair = high * 256 + low;
+    const known = this.#made.get(pair);
     if (known) return known;
-    const making = this.#make(second);
-    this.#made.set(second, making);
-    making.catch(() => this.#made.delete(second));
+    const making = this.#make(join(dataDirectory(this.path), hexByte(high), hexByte(low)));
+    this.#made.set(pair, making);
+    making.catch(() => this.#made.delete(pair));
     return making;
   }
 
@@ -139,7 +153,7 @@ export class StorePaths {
 
   /** The store path of a file. */
   of(path: string): StorePath {
-    const storePath = this.all.find((each) => path.startsWith(dataDirectory(each.path) + sep));
+    const storePath = this.all.find((each) => each.has(path));
     if (!storePath) throw new TypeError(`${path} is in no store path`);
     return storePath;
   }

@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Disk, type DiskFile, hasCode } from '@stevedore/disk';
 import { asError } from '@stevedore/wire';
 import { formatRecord, type LogRecord, MAX_LINE_BYTES, parseRecord } from './log-record.js';
@@ -144,6 +145,8 @@ export class Binlog {
   }
 
   async #write(): Promise<void> {
+    // Requests that arrive together share a write.
+    await nextTurn();
     while (this.#waiting.length > 0) {
       const batch = this.#waiting.splice(0, MAX_BATCH_LINES);
       const lines = batch.map(({ line }) => line);

@@ -108,7 +108,7 @@ export function handlerTable<Session>(
 /** Source of the bytes, such as a connection. */
 export interface PayloadSource {
   /** What has arrived, from 1 to `most` bytes; waits for the first. */
-  some(most: number, timeoutMs: number): Promise<Buffer[]>;
+  some(most: number, timeoutMs: number): Promise<Buffer[]> | Buffer[];
 }
 
 /**

@@ -116,10 +116,13 @@ export class ServedConnection<Session> {
     this.#watch.idle(this);
     const { requestTimeoutMs } = this.#rules.limits;
     const deadline = performance.now() + requestTimeoutMs;
-    if (!(await this.#source.ready(first ? requestTimeoutMs : undefined))) return false;
+    const source = this.#source;
+    if (source.queuedBytes === 0 && !(await source.ready(first ? requestTimeoutMs : undefined))) {
+      return false;
+    }
     this.#idle = false;
     const headTimeMs = first ? Math.max(deadline - performance.now(), 1) : requestTimeoutMs;
-    const bytes = await this.#source.exactly(HEADER_BYTES, headTimeMs);
+    const bytes = source.arrived(HEADER_BYTES) ?? (await source.exactly(HEADER_BYTES, headTimeMs));
     // Not earlier: a connection with half a header may still be displaced.
     this.#watch.busy(this);
     const header = readHeader(bytes);
@@ -140,7 +143,7 @@ export class ServedConnection<Session> {
       await this.#sink.write(encodeReply(Status.invalid));
       return false;
     }
-    const body = await this.#body(header.bodyBytes);
+    const body = source.arrived(header.bodyBytes) ?? (await this.#body(header.bodyBytes));
     return this.#answer(() => {
       if (!handler) throw new StatusError(Status.invalid, `unknown command ${header.command}`);
       return handler.handle(body, this.#context(header));
@@ -150,7 +153,8 @@ export class ServedConnection<Session> {
   /** Returns false, which closes the connection, if the first proof fails. */
   async #authenticate(visitor: Visitor, header: FrameHeader): Promise<boolean> {
     const isShort = header.bodyBytes <= MAX_AUTHENTICATION_BYTES;
-    const body = isShort ? await this.#body(header.bodyBytes) : Buffer.alloc(0);
+    const bytes = isShort ? header.bodyBytes : 0;
+    const body = this.#source.arrived(bytes) ?? (await this.#body(bytes));
     try {
       const reply = visitor.answer(header.command, body);
       await this.#sink.write(encodeReply(Status.ok, reply));
@@ -162,25 +166,28 @@ export class ServedConnection<Session> {
     }
   }
 
-  async #body(bytes: number): Promise<Buffer> {
-    if (bytes === 0) return Buffer.alloc(0);
-    if (this.#source.queuedBytes < bytes) quickAck(this.#socket);
+  /** For a body that has not arrived. */
+  #body(bytes: number): Promise<Buffer> {
+    quickAck(this.#socket);
     return this.#source.exactly(bytes, this.#rules.limits.requestTimeoutMs);
   }
 
   async #receive(handler: PayloadHandler<Session>, header: FrameHeader): Promise<boolean> {
     const { requestTimeoutMs } = this.#rules.limits;
-    const prefix = await this.#body(Math.min(header.bodyBytes, handler.minHeadBytes));
+    const prefixBytes = Math.min(header.bodyBytes, handler.minHeadBytes);
+    const source = this.#source;
+    const prefix = source.arrived(prefixBytes) ?? (await this.#body(prefixBytes));
     const headBytes = prefix.length < handler.minHeadBytes ? -1 : headBytesOf(handler, prefix);
     if (headBytes < 0 || headBytes > Math.min(header.bodyBytes, MAX_CONTROL_BODY_BYTES)) {
       await this.#sink.write(encodeReply(Status.invalid));
       return false;
     }
-    const rest = await this.#body(headBytes - prefix.length);
+    const restBytes = headBytes - prefix.length;
+    const rest = source.arrived(restBytes) ?? (await this.#body(restBytes));
     const head = rest.length === 0 ? prefix : Buffer.concat([prefix, rest]);
-    const payload = new Payload(this.#source, header.bodyBytes - headBytes, requestTimeoutMs);
+    const payload = new Payload(source, header.bodyBytes - headBytes, requestTimeoutMs);
     // If some content has arrived, the sender is not waiting for an acknowledgement.
-    if (payload.remaining > 0 && this.#source.queuedBytes === 0) quickAck(this.#socket);
+    if (payload.remaining > 0 && source.queuedBytes === 0) quickAck(this.#socket);
     const open = await this.#answer(() => handler.handle(head, payload, this.#context(header)));
     if (!open || payload.remaining > MAX_DRAIN_BYTES) return false;
     await payload.drain();

@@ -40,6 +40,11 @@ export class ByteSource {
     return this.#queuedBytes > 0;
   }
 
+  /** As `exactly`, if the bytes have arrived: most requests arrive whole. */
+  arrived(count: number): Buffer | undefined {
+    return this.#queuedBytes < count ? undefined : join(this.#remove(count), count);
+  }
+
   /** Reads `count` bytes, at most `limitBytes`, within the time. */
   async exactly(count: number, timeoutMs: number): Promise<Buffer> {
     await this.#until(count, timeoutMs);
@@ -48,10 +53,15 @@ export class ByteSource {
   }
 
   /** What has arrived, from 1 to `most` bytes; waits for the first. */
-  async some(most: number, timeoutMs: number): Promise<Buffer[]> {
+  some(most: number, timeoutMs: number): Buffer[] | Promise<Buffer[]> {
+    if (this.#queuedBytes > 0) return this.#remove(Math.min(most, this.#queuedBytes));
+    return this.#someLater(most, timeoutMs);
+  }
+
+  async #someLater(most: number, timeoutMs: number): Promise<Buffer[]> {
     await this.#until(1, timeoutMs);
     if (this.#queuedBytes === 0) throw lost();
-    return this.#remove(Math.min(most, this.#queuedBytes));
+    return this.some(most, timeoutMs);
   }
 
   #take(chunk: Buffer): void {
@@ -90,6 +100,12 @@ export class ByteSource {
   }
 
   #remove(count: number): Buffer[] {
+    const [first] = this.#chunks;
+    if (first && count < first.length) {
+      this.#chunks[0] = first.subarray(count);
+      this.#noteRemoved(count);
+      return [first.subarray(0, count)];
+    }
     const taken: Buffer[] = [];
     let missing = count;
     let used = 0;
@@ -102,9 +118,13 @@ export class ByteSource {
       missing -= Math.min(chunk.length, missing);
     }
     this.#chunks.splice(0, used);
+    this.#noteRemoved(count);
+    return taken;
+  }
+
+  #noteRemoved(count: number): void {
     this.#queuedBytes -= count;
     if (this.#queuedBytes < this.#limitBytes && this.#socket.isPaused()) this.#socket.resume();
-    return taken;
   }
 }
 
@@ -135,13 +155,10 @@ export class SocketSink {
     const socket = this.#socket;
     if (!socket.writable) throw gone();
     if (parts.length > 1) socket.cork();
-    let room = true;
-    for (const part of parts) room = socket.write(part);
-    if (parts.length > 1) {
-      socket.uncork();
-      room = !socket.writableNeedDrain;
-    }
-    if (room) return;
+    for (const part of parts) socket.write(part);
+    if (parts.length > 1) socket.uncork();
+    // Mostly the system has taken all of it by now.
+    if (socket.writableLength < socket.writableHighWaterMark) return;
     await this.#drained();
     if (!socket.writable) throw gone();
   }
