@@ -104,7 +104,7 @@ export class Retention {
     const newest = segments.at(-1);
     if (!newest || segments.length > 1 || newest.bytes < MIN_ENDED_BYTES) return undefined;
     if (
-      fileMap.oldestNeededSegment() !== undefined ||
+      typeof fileMap.oldestNeededSegment() === 'number' ||
       files.oldestSegmentInUse() <= newest.number
     ) {
       return undefined;

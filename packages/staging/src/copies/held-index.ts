@@ -4,7 +4,7 @@ import { describeStored } from '../accept/retention.js';
 import type { StoredTrunk } from '../container/records.js';
 import { replayContainer } from '../container/recovery.js';
 import type { Segment } from '../container/segment.js';
-import { FileMap, type FileRow, type TrunkRow } from '../filemap/filemap.js';
+import { FileMap, type FileRow, isGivenUp, type TrunkRow } from '../filemap/filemap.js';
 import { MAX_FILES } from '../merge/waiting-files.js';
 import { settleKnown } from '../repair/rebuild.js';
 import { soundBytes } from '../repair/sound-copies.js';
@@ -84,8 +84,8 @@ export class HeldIndex {
    * to.
    */
   isGivenUp(taskId: Buffer): boolean {
-    const state = this.#fileMap.trunkByTask(taskId)?.state;
-    return state === 'retiring' || state === 'retired';
+    const trunk = this.#fileMap.trunkByTask(taskId);
+    return trunk !== undefined && isGivenUp(trunk);
   }
 
   /** Keys of the living files of a trunk. */

@@ -8,6 +8,18 @@ export type TrunkKind = 'trunk' | 'whole';
 /** A former place of a file that was moved: id of the trunk, offset. */
 export type FormerPlace = readonly [fileId: string, offset: number];
 
+const NEVER_MOVED: readonly FormerPlace[] = [];
+
+/** Decodes `files.was`. */
+export function formerPlaces(was: string | null): readonly FormerPlace[] {
+  return was === null ? NEVER_MOVED : (JSON.parse(was) as FormerPlace[]);
+}
+
+/** As `files.was` has them. */
+export function placesText(was: readonly FormerPlace[]): string | null {
+  return was.length > 0 ? JSON.stringify(was) : null;
+}
+
 export interface FileRow {
   readonly key: Buffer;
   readonly name: string;
@@ -104,6 +116,15 @@ export const NEXT_FILE_STATES: Readonly<
   merged: ['waiting', 'spooled', 'none'],
 };
 
+export function stateOf({ trunk, local }: FileRow): FileState {
+  return trunk ? 'merged' : stateAt(local.at);
+}
+
+/** The state of a file that waits. */
+export function stateAt(at: FileRow['local']['at']): FileState {
+  return at === 'container' ? 'waiting' : 'spooled';
+}
+
 export interface TrunkRow {
   readonly id: number;
   readonly taskId: Buffer;
@@ -127,6 +148,11 @@ export interface TrunkRow {
   readonly copied: number;
   /** Unix milliseconds since when FastDFS may hold a copy without a record; null if not. */
   readonly doubtfulSince: number | null;
+}
+
+/** Nothing in it is alive: it was deleted from FastDFS, or is about to be. */
+export function isGivenUp({ state }: Pick<TrunkRow, 'state'>): boolean {
+  return state === 'retiring' || state === 'retired';
 }
 
 /** Totals of the trunks of one state and kind. */

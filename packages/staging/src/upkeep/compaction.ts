@@ -217,7 +217,7 @@ export class Retirement {
   /** Until its last file is stored elsewhere, that file can be read in it, or rolled back to it. */
   #isNeeded(trunk: TrunkRow): boolean {
     const { fileMap } = this.#state;
-    return fileMap.hasUnsettledMoves(trunk) || fileMap.aliveIn(trunk.id, -1, 1).length > 0;
+    return fileMap.hasUnsettledMoves(trunk.fileId) || fileMap.aliveIn(trunk.id, -1, 1).length > 0;
   }
 }
 
