@@ -90,10 +90,13 @@ export class Changes extends EventEmitter<ChangeEvents> {
     });
   }
 
-  /** Repeats the work until the store closes, one run at a time. */
-  every(ms: number, work: () => Promise<unknown>): void {
+  /**
+   * Repeats the work until the store closes, one run at a time. The function that is returned runs
+   * it before it is due.
+   */
+  every(ms: number, work: () => Promise<unknown>): () => void {
     let running = false;
-    const timer = setInterval(() => {
+    const run = (): void => {
       if (running) return;
       running = true;
       this.run(
@@ -101,9 +104,9 @@ export class Changes extends EventEmitter<ChangeEvents> {
           running = false;
         }),
       );
-    }, ms);
-    timer.unref();
-    this.#timers.push(timer);
+    };
+    this.#timers.push(setInterval(run, ms).unref());
+    return run;
   }
 
   end(): void {

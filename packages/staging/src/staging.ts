@@ -127,7 +127,7 @@ export class Staging {
       onError: (error) => changes.report(error),
     });
     this.merging.start();
-    this.#copies.check();
+    this.#copies.start();
     changes.run(this.#retention.trim());
     changes.every(FREE_SPACE_INTERVAL_MS, () => this.acceptance.lookAtDisk());
     this.#upkeep.start();

@@ -2,6 +2,7 @@ import { crc32 } from 'node:zlib';
 import type {
   FileChange,
   FileMapChange,
+  FileRow,
   FormerPlace,
   PlannedMember,
   TrunkKind,
@@ -84,12 +85,7 @@ export interface StoredTrunk {
   /** CRC-32s of the blocks of a file stored whole. */
   readonly blocks?: Buffer | undefined;
   /** For a file stored whole: what a trunk's directory would contain. */
-  readonly file?: FileMeta & {
-    readonly key: Buffer;
-    readonly stagedAt: number;
-    /** Its former places in FastDFS. */
-    readonly was: readonly FormerPlace[];
-  };
+  readonly file?: (FileMeta & Pick<FileRow, 'key' | 'stagedAt' | 'was'>) | undefined;
 }
 
 const NO_BODY = { body: [], bodyBytes: 0 } as const;
@@ -204,14 +200,7 @@ export function movedRecord(file: NewFile, was: readonly FormerPlace[]): NewReco
 }
 
 /** A record, new or read back. */
-export interface RecordContent {
-  readonly type: number;
-  readonly key: Buffer;
-  readonly meta: object;
-  readonly size: number;
-  readonly time: number;
-  readonly crc32: number;
-}
+type RecordContent = Omit<NewRecord, 'body' | 'bodyBytes'>;
 
 /**
  * What the record changes in the FileMap. `body` is the whole body of a record that is not a file;

@@ -1,25 +1,19 @@
 import { once } from 'node:events';
 import type { Duplex } from 'node:stream';
 import {
+  CopiesRefused,
   decodeState,
   encodeFrameHeader,
   type Frame,
   FrameReader,
   FrameType,
   payloadsOf,
-  Refusal,
 } from './frames.js';
 
 /**
  * A gateway's side of the connection to its partner. Frames are processed in order. If one is not
  * acknowledged within the deadline, the connection ends. Every wait settles when it ends.
  */
-
-/** The partner will never accept copies again: it has taken over the files. */
-export class RefusedForGood extends Error {}
-
-/** The partner is stopping. */
-export class PartnerLeaves extends Error {}
 
 export interface PartnerState {
   /** Of the partner. */
@@ -129,8 +123,7 @@ export class CopyConnection {
   #take(frame: Frame): void {
     if (frame.type === FrameType.refused) {
       const reason = Buffer.concat(frame.payload).toString();
-      if (frame.position === Refusal.forGood) throw new RefusedForGood(reason);
-      throw frame.position === Refusal.leaving ? new PartnerLeaves(reason) : new Error(reason);
+      throw new CopiesRefused(reason, frame.position);
     }
     if (frame.type === FrameType.state) {
       this.#state({ origin: frame.segment, segments: decodeState(frame) });

@@ -183,16 +183,7 @@ export function localDamage({ local }: Pick<FileRow, 'local'>): 'container' | 's
 }
 
 /** Files and their bytes: small and waiting, large and waiting, stored in FastDFS. */
-export interface Counters {
-  readonly waitingFiles: number;
-  readonly waitingBytes: number;
-  readonly spooledFiles: number;
-  readonly spooledBytes: number;
-  readonly mergedFiles: number;
-  readonly mergedBytes: number;
-}
-
-export const NO_FILES: Counters = {
+export const NO_FILES = {
   waitingFiles: 0,
   waitingBytes: 0,
   spooledFiles: 0,
@@ -200,6 +191,8 @@ export const NO_FILES: Counters = {
   mergedFiles: 0,
   mergedBytes: 0,
 };
+
+export type Counters = Readonly<typeof NO_FILES>;
 
 export interface PlannedTrunk {
   /** Set if it may be joined with others later; undefined: it is final. */

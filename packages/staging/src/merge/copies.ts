@@ -1,4 +1,4 @@
-import { GrowingPause } from '@stevedore/async';
+import { GrowingPause, Wakeup } from '@stevedore/async';
 import { StoreError } from '../errors.js';
 import type { TrunkRow } from '../filemap/filemap.js';
 import type { State } from '../state.js';
@@ -15,51 +15,41 @@ const ASK_TIMEOUT_MS = 10_000;
 export class Copies {
   readonly #state: State;
   readonly #stopped = new AbortController();
-  #timer: NodeJS.Timeout | undefined;
   readonly #pause = new GrowingPause(PAUSES);
+  readonly #wakeup = new Wakeup();
   #running: Promise<void> | undefined;
-  #isWanted = false;
   /** It was reported that the group has too few storages for the required copies. */
   #isReported = false;
 
   constructor(state: State) {
     this.#state = state;
-    state.changes.on('stored', () => this.check());
+    state.changes.on('stored', () => {
+      this.#pause.reset();
+      this.#wakeup.wake();
+    });
   }
 
-  /** Call when a trunk was stored, and at the start. */
-  check(): void {
-    this.#pause.reset();
-    this.#isWanted = true;
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-    this.#begin();
+  start(): void {
+    this.#running = this.#run();
   }
 
   async stop(): Promise<void> {
     this.#stopped.abort();
-    clearTimeout(this.#timer);
+    this.#wakeup.wake();
     await this.#running;
   }
 
-  #begin(): void {
-    if (this.#running || this.#stopped.signal.aborted) return;
-    this.#running = this.#run().finally(() => {
-      this.#running = undefined;
+  async #run(): Promise<void> {
+    while (!this.#stopped.signal.aborted) {
+      await this.#check();
       if (this.#stopped.signal.aborted) return;
-      if (this.#isWanted) this.#begin();
-      else if (this.#state.fileMap.countUncopied() > 0) this.#later();
-    });
-  }
-
-  #later(): void {
-    this.#timer = setTimeout(() => this.#begin(), this.#pause.next());
-    this.#timer.unref();
+      const isLeft = this.#state.fileMap.countUncopied() > 0;
+      await this.#wakeup.next(isLeft ? this.#pause.next() : PAUSES.lastMs);
+    }
   }
 
   /** Never rejects. */
-  async #run(): Promise<void> {
-    this.#isWanted = false;
+  async #check(): Promise<void> {
     const { fileMap, now, changes } = this.#state;
     let confirmed = 0;
     let failure: Error | undefined;

@@ -1,6 +1,6 @@
 import { tracingChannel } from 'node:diagnostics_channel';
-import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
-import { GrowingPause } from '@stevedore/async';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { GrowingPause, Listeners } from '@stevedore/async';
 import { isError } from '@stevedore/protocol';
 import type { LocalCopies } from '../accept/local-copies.js';
 import { type FileRow, localDamage } from '../filemap/filemap.js';
@@ -36,7 +36,7 @@ export class PlansInFlight {
   readonly #underWay = new Map<Promise<void>, TrunkPlan['kind']>();
   readonly #stopped = new AbortController();
   /** Plans that wait before a retry. */
-  readonly #pauses = new Set<AbortController>();
+  readonly #pauses = new Listeners();
   /** Sends that failed and were retried. */
   retries = 0;
   #failure: Error | undefined;
@@ -66,6 +66,7 @@ export class PlansInFlight {
   /** Abandons the plans in flight; their files stay staged. */
   stop(): void {
     this.#stopped.abort();
+    this.#pauses.wake();
   }
 
   async settled(): Promise<void> {
@@ -131,7 +132,8 @@ export class PlansInFlight {
       try {
         const sent = await this.#send(plan, signal);
         this.#failure = undefined;
-        this.#endPauses();
+        // FastDFS has accepted a trunk, so all plans can retry.
+        this.#pauses.wake();
         this.#tell(sent, Math.max(0, now() - startedAt));
         return true;
       } catch (error) {
@@ -141,7 +143,7 @@ export class PlansInFlight {
         if (damaged.length > 0 && this.#abandon(plan, damaged)) return false;
         this.#failure = error as Error;
         this.retries += 1;
-        await this.#pause(pause.next());
+        await this.#pauses.next(pause.next());
         if (signal.aborted) return false;
       }
     }
@@ -169,19 +171,6 @@ export class PlansInFlight {
     const { taskId, kind, rows, size } = plan;
     const message = { taskId: formatKey(taskId), kind, files: rows.length, bytes: size };
     return mergeChannel.tracePromise(() => sender.send(plan, signal), message);
-  }
-
-  async #pause(ms: number): Promise<void> {
-    const pause = new AbortController();
-    this.#pauses.add(pause);
-    const signal = AbortSignal.any([this.#stopped.signal, pause.signal]);
-    await sleep(ms, undefined, { signal }).catch(() => undefined);
-    this.#pauses.delete(pause);
-  }
-
-  /** FastDFS has accepted a trunk, so all plans can retry. */
-  #endPauses(): void {
-    for (const pause of this.#pauses) pause.abort();
   }
 
   /** A listener that throws must not cause a retry. */

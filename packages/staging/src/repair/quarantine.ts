@@ -1,8 +1,7 @@
-import type { Changes } from '../changes.js';
 import { StoreError } from '../errors.js';
-import type { DamagedCopy, DamagePlace, FileMap, FileRow } from '../filemap/filemap.js';
+import type { DamagedCopy, DamagePlace, FileRow } from '../filemap/filemap.js';
 import { formatKey, nameOf } from '../key.js';
-import type { WaitingFiles } from '../merge/waiting-files.js';
+import type { State } from '../state.js';
 
 /**
  * The list of damaged copies, which are not read: a file's bytes in the container or the spool, or
@@ -19,12 +18,7 @@ export interface DamageStats {
   readonly quarantined: number;
 }
 
-interface QuarantineParts {
-  readonly fileMap: FileMap;
-  readonly files: WaitingFiles;
-  readonly changes: Changes;
-  readonly now: () => number;
-}
+type QuarantineParts = Pick<State, 'fileMap' | 'files' | 'changes' | 'now'>;
 
 /**
  * Maximum copies known in memory; others are still listed, but read again before they are refused.

@@ -1,4 +1,5 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
+import { Wakeup } from '@stevedore/async';
 import { ProtocolError } from '@stevedore/protocol';
 import { isStoreError, StoreError } from '../errors.js';
 import type { FileMap, TrunkRow } from '../filemap/filemap.js';
@@ -36,7 +37,7 @@ export class Rebuild {
   readonly #state: State;
   readonly #stopped = new AbortController();
   /** Ends the pause before the next pass. */
-  #wake = new AbortController();
+  readonly #wakeup = new Wakeup();
   /** Trunks already reported. */
   readonly #reported = new Set<number>();
   #trunks: readonly TrunkRow[];
@@ -68,7 +69,7 @@ export class Rebuild {
     this.#trunks = [...this.#trunks, ...trunks];
     this.#wait(true);
     this.#noteComplete();
-    this.#wake.abort();
+    this.#wakeup.wake();
     if (!isRunning) this.#running = this.#pass().then(() => this.#run());
   }
 
@@ -82,16 +83,14 @@ export class Rebuild {
 
   async stop(): Promise<void> {
     this.#stopped.abort();
+    this.#wakeup.wake();
     await this.#running;
   }
 
   async #run(): Promise<void> {
     const { signal } = this.#stopped;
     while (!this.isComplete && !signal.aborted) {
-      const ms = this.#isWaiting ? AWAY_PAUSE_MS : FINAL_PAUSE_MS;
-      const paused = AbortSignal.any([signal, this.#wake.signal]);
-      await sleep(ms, undefined, { signal: paused, ref: false }).catch(() => undefined);
-      this.#wake = new AbortController();
+      await this.#wakeup.next(this.#isWaiting ? AWAY_PAUSE_MS : FINAL_PAUSE_MS);
       if (!signal.aborted) await this.#pass();
     }
   }

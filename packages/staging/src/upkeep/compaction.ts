@@ -1,5 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
+import { serial } from '@stevedore/async';
 import type { Acceptance } from '../accept/acceptance.js';
 import type { LocalCopies } from '../accept/local-copies.js';
 import { recordOf } from '../accept/retention.js';
@@ -170,8 +171,8 @@ const FORWARDS_PAGE = 250;
 
 export class Retirement {
   readonly #state: State;
+  readonly #inTurn = serial();
   #stopped = false;
-  #running: Promise<void> = Promise.resolve();
 
   constructor(state: State) {
     this.#state = state;
@@ -179,14 +180,12 @@ export class Retirement {
 
   /** One run at a time; a failed run leaves the rest to the next. */
   run(): Promise<void> {
-    const retired = this.#running.then(() => this.#retireAll());
-    this.#running = retired.catch(() => undefined);
-    return retired;
+    return this.#inTurn(() => this.#retireAll());
   }
 
   async stop(): Promise<void> {
     this.#stopped = true;
-    await this.#running;
+    await this.#inTurn(async () => undefined);
   }
 
   async #retireAll(): Promise<void> {
