@@ -282,7 +282,9 @@ describe('retention', () => {
     // A second round pushes the first one's segments out.
     for (let index = 0; index < 20; index++) keys.push(await stageFile(staging, randomBytes(5000)));
     await staging.merging.flush();
-    await until(() => readdirSync(join(folder, 'container')).length <= 1);
+    const segments = () =>
+      readdirSync(join(folder, 'container')).filter((name) => name.endsWith('.seg'));
+    await until(() => segments().length <= 1);
     expect(readdirSync(join(folder, 'spool'))).toEqual([]);
     expect(staging.local.has(staging.fileMap.find(large)!)).toBe(false);
     expect(staging.fileMap.isDeleted(keys[0]!)).toBe(true);

@@ -5,6 +5,7 @@ import type {
   FileRow,
   FormerPlace,
   PlannedMember,
+  TrunkChange,
   TrunkKind,
 } from '../filemap/rows.js';
 import { packMembers } from '../filemap/rows.js';
@@ -73,13 +74,8 @@ function newFile(
   };
 }
 
-export interface StoredTrunk {
-  readonly taskId: Buffer;
-  readonly kind: TrunkKind;
-  readonly fileId: string;
-  readonly size: number;
+export interface StoredTrunk extends Omit<TrunkChange, 'doubtfulSince'> {
   readonly crc32: number;
-  readonly files: number;
   /** FastDFS may hold another copy. */
   readonly doubtful: boolean;
   /** CRC-32s of the blocks of a file stored whole. */
@@ -134,12 +130,7 @@ export function deletionRecord(key: Buffer, now: number): NewRecord {
 }
 
 export function planRecord(
-  plan: {
-    taskId: Buffer;
-    kind: TrunkKind;
-    size: number;
-    members: readonly PlannedMember[];
-  },
+  plan: Pick<StoredTrunk, 'taskId' | 'kind' | 'size'> & { members: readonly PlannedMember[] },
   now: number,
 ): NewRecord {
   const body = packMembers(plan.members);
@@ -220,32 +211,23 @@ export function changeOfRecord(
     case RecordType.plan:
       return { what: 'plan', taskId: key, kind, size, members: body! };
     case RecordType.stored:
-      return {
-        what: 'stored',
-        taskId: key,
-        kind,
+    case RecordType.retired: {
+      const about = {
+        ...{ taskId: key, kind, size },
         fileId: String(meta.fileId),
-        size,
-        crc32: record.crc32,
         files: Number(meta.files),
         doubtfulSince: meta.doubtful === true ? record.time : undefined,
-        blocks: readBlocks(body, meta),
-        file: kind === 'whole' ? wholeFile(record, meta) : undefined,
       };
-    case RecordType.retired: {
-      const fileId = String(meta.fileId);
-      const doubtfulSince = meta.doubtful === true ? record.time : undefined;
-      const about = { taskId: key, kind, fileId, size, files: Number(meta.files) };
-      return { what: 'retired', ...about, doubtfulSince };
+      if (record.type === RecordType.retired) return { what: 'retired', ...about };
+      const { crc32 } = record;
+      const file = kind === 'whole' ? wholeFile(record, meta) : undefined;
+      return { what: 'stored', ...about, crc32, blocks: readBlocks(body, meta), file };
     }
-    case RecordType.spooledFile: {
+    default: {
       const file = fileOf(record, meta, body, position);
-      return meta.was === undefined ? file : { ...file, what: 'moved', was: readPlaces(meta.was) };
+      const isMoved = record.type === RecordType.movedFile || meta.was !== undefined;
+      return isMoved ? { ...file, what: 'moved', was: readPlaces(meta.was) } : file;
     }
-    case RecordType.movedFile:
-      return { ...fileOf(record, meta, body, position), what: 'moved', was: readPlaces(meta.was) };
-    default:
-      return fileOf(record, meta, body, position);
   }
 }
 

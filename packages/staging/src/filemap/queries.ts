@@ -152,6 +152,11 @@ export class FileMapQueries extends Statements {
     'SELECT place, holder FROM damage WHERE key = ?',
   );
 
+  /** Storages whose copy of the file is damaged. */
+  readonly damagedHolders = this.column<[key: Buffer], string>(
+    "SELECT holder FROM damage WHERE key = ? AND place = 'trunk'",
+  );
+
   readonly damagedCopies = this.all<[limit: number], DamagedCopy>(
     'SELECT key, place, holder, foundAt FROM damage ORDER BY key, place, holder LIMIT ?',
   );

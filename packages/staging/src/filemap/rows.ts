@@ -274,33 +274,28 @@ export type FileMapChange =
       readonly size: number;
       readonly members: PackedMembers;
     }
-  | {
+  | (TrunkChange & {
       readonly what: 'stored';
-      readonly taskId: Buffer;
-      readonly kind: TrunkKind;
-      readonly fileId: string;
-      readonly size: number;
       readonly crc32: number;
-      readonly files: number;
-      /** When it was recorded, if FastDFS may hold another copy. */
-      readonly doubtfulSince?: number | undefined;
       /** CRC-32s of its blocks, for a file that was stored whole. */
       readonly blocks?: Buffer | undefined;
       /** The file itself, when it was stored whole. */
       readonly file:
         | (Omit<FileChange, 'position' | 'at'> & { readonly was: readonly FormerPlace[] })
         | undefined;
-    }
-  | {
-      readonly what: 'retired';
-      readonly taskId: Buffer;
-      readonly kind: TrunkKind;
-      readonly fileId: string;
-      readonly size: number;
-      readonly files: number;
-      /** As for `stored`. */
-      readonly doubtfulSince?: number | undefined;
-    };
+    })
+  | (TrunkChange & { readonly what: 'retired' });
+
+/** What a record says about a trunk in FastDFS. */
+export interface TrunkChange {
+  readonly taskId: Buffer;
+  readonly kind: TrunkKind;
+  readonly fileId: string;
+  readonly size: number;
+  readonly files: number;
+  /** When it was recorded, if FastDFS may hold another copy. */
+  readonly doubtfulSince?: number | undefined;
+}
 
 /** Key, offset and size of each member, as in plan records and the FileMap. */
 export type PackedMembers = Buffer;

@@ -14,7 +14,6 @@ const ASK_TIMEOUT_MS = 10_000;
 
 export class Copies {
   readonly #state: State;
-  readonly #stopped = new AbortController();
   readonly #pause = new GrowingPause(PAUSES);
   readonly #wakeup = new Wakeup();
   #running: Promise<void> | undefined;
@@ -33,17 +32,17 @@ export class Copies {
     this.#running = this.#run();
   }
 
-  async stop(): Promise<void> {
-    this.#stopped.abort();
+  async ended(): Promise<void> {
     this.#wakeup.wake();
     await this.#running;
   }
 
   async #run(): Promise<void> {
-    while (!this.#stopped.signal.aborted) {
+    const { changes, fileMap } = this.#state;
+    while (!changes.isOver) {
       await this.#check();
-      if (this.#stopped.signal.aborted) return;
-      const isLeft = this.#state.fileMap.countUncopied() > 0;
+      if (changes.isOver) return;
+      const isLeft = fileMap.countUncopied() > 0;
       await this.#wakeup.next(isLeft ? this.#pause.next() : PAUSES.lastMs);
     }
   }
@@ -57,7 +56,7 @@ export class Copies {
     for (let after = 0; ; ) {
       const page = fileMap.uncopiedTrunks(after, PAGE_TRUNKS);
       for (const trunk of page) {
-        if (this.#stopped.signal.aborted) return;
+        if (changes.isOver) return;
         const group = trunk.fileId.slice(0, trunk.fileId.indexOf('/'));
         if (silent.has(group)) continue;
         try {
@@ -73,7 +72,7 @@ export class Copies {
       if (page.length < PAGE_TRUNKS) break;
       after = page.at(-1)!.id;
     }
-    if (failure && !this.#stopped.signal.aborted) changes.report(failure);
+    if (failure && !changes.isOver) changes.report(failure);
     if (confirmed > 0) changes.emit('removable');
   }
 
@@ -83,7 +82,7 @@ export class Copies {
     // Storing it, with the right size and CRC-32, is the first confirmation.
     if (wanted === 1) return true;
     const timeout = AbortSignal.timeout(ASK_TIMEOUT_MS);
-    const signal = AbortSignal.any([timeout, this.#stopped.signal]);
+    const signal = AbortSignal.any([timeout, changes.stopped]);
     const { holders, members } = await trunkStore.copies(trunk.fileId, signal);
     if (wanted > members && !this.#isReported) {
       this.#isReported = true;

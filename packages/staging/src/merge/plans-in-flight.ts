@@ -34,7 +34,6 @@ export class PlansInFlight {
   readonly #local: LocalCopies;
   readonly #sender: TrunkSender;
   readonly #underWay = new Map<Promise<void>, TrunkPlan['kind']>();
-  readonly #stopped = new AbortController();
   /** Plans that wait before a retry. */
   readonly #pauses = new Listeners();
   /** Sends that failed and were retried. */
@@ -63,13 +62,9 @@ export class PlansInFlight {
     return [...this.#underWay.keys()];
   }
 
-  /** Abandons the plans in flight; their files stay staged. */
-  stop(): void {
-    this.#stopped.abort();
+  /** Resolves when the plans in flight are abandoned; their files stay staged. */
+  async ended(): Promise<void> {
     this.#pauses.wake();
-  }
-
-  async settled(): Promise<void> {
     await Promise.allSettled(this.#underWay.keys());
   }
 
@@ -97,9 +92,9 @@ export class PlansInFlight {
    */
   async adopt(plan: TrunkPlan, fileId: string): Promise<boolean> {
     const { files, changes } = this.#state;
-    if (this.#stopped.signal.aborted || !plan.rows.every((row) => files.isFree(row))) return false;
+    if (changes.isOver || !plan.rows.every((row) => files.isFree(row))) return false;
     const release = files.hold(plan);
-    const adopting = this.#sender.adopt(plan, fileId, this.#stopped.signal);
+    const adopting = this.#sender.adopt(plan, fileId, changes.stopped);
     const settled = adopting.then(
       () => undefined,
       () => undefined,
@@ -125,7 +120,7 @@ export class PlansInFlight {
    */
   async #sendUntilDone(plan: TrunkPlan): Promise<boolean> {
     const { changes, now } = this.#state;
-    const { signal } = this.#stopped;
+    const signal = changes.stopped;
     const startedAt = now();
     const pause = new GrowingPause({ firstMs: FIRST_RETRY_MS, lastMs: LAST_RETRY_MS });
     for (;;) {

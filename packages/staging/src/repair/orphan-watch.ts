@@ -1,7 +1,7 @@
 import { GrowingPause, serial } from '@stevedore/async';
 import { StoreError } from '../errors.js';
 import type { State } from '../state.js';
-import { type Adopters, findOrphans, type OrphanReport, type OrphanSearch } from './orphans.js';
+import { type Adopters, type OrphanReport, type OrphanSearch, Search } from './orphans.js';
 
 /**
  * Searches for orphans in the background while FastDFS may hold something of an unfinished plan:
@@ -26,16 +26,13 @@ export class OrphanWatch {
   readonly #adopters: Adopters;
   /** How long storages may take to list files that they received. */
   readonly #graceMs: number;
-  readonly #stopped = new AbortController();
   readonly #inTurn = serial();
   /** Reported files that may be another program's. */
   readonly #reported = new Set<string>();
   /** In milliseconds of `performance.now()`. */
   #dueAt = 0;
   readonly #pause: GrowingPause;
-  #found = 0;
-  #adopted = 0;
-  #deleted = 0;
+  readonly #sums = { found: 0, adopted: 0, deleted: 0, left: 0 };
 
   constructor(state: State, adopters: Adopters) {
     this.#state = state;
@@ -49,8 +46,8 @@ export class OrphanWatch {
   }
 
   stats(): OrphanStats {
-    const openPlans = this.#state.fileMap.doubtfulTrunks().length;
-    return { found: this.#found, adopted: this.#adopted, deleted: this.#deleted, openPlans };
+    const { left: _, ...sums } = this.#sums;
+    return { ...sums, openPlans: this.#state.fileMap.doubtfulTrunks().length };
   }
 
   /** Waits for a search in progress, then searches. */
@@ -58,16 +55,16 @@ export class OrphanWatch {
     how: Pick<OrphanSearch, 'repair' | 'all'>,
     signal?: AbortSignal,
   ): Promise<OrphanReport> {
-    const stopped = this.#stopped.signal;
+    const { stopped } = this.#state.changes;
     const either = signal ? AbortSignal.any([signal, stopped]) : stopped;
     const search = { ...how, graceMs: this.#graceMs, signal: either };
-    const report = await this.#inTurn(() => findOrphans(this.#state, this.#adopters, search));
-    this.#count(report);
+    const report = await this.#inTurn(() => new Search(this.#state, this.#adopters, search).run());
+    this.#sums.found += report.orphans.length;
+    for (const { fate } of report.orphans) this.#sums[fate] += 1;
     return report;
   }
 
-  async stop(): Promise<void> {
-    this.#stopped.abort();
+  async ended(): Promise<void> {
     await this.#inTurn(async () => undefined);
   }
 
@@ -83,14 +80,6 @@ export class OrphanWatch {
       this.#report(await this.search({ repair: true, all: false }));
     } finally {
       this.#dueAt = performance.now() + this.#pause.next();
-    }
-  }
-
-  #count({ orphans }: OrphanReport): void {
-    this.#found += orphans.length;
-    for (const { fate } of orphans) {
-      if (fate === 'adopted') this.#adopted += 1;
-      if (fate === 'deleted') this.#deleted += 1;
     }
   }
 

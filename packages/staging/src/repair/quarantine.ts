@@ -43,20 +43,16 @@ export class Quarantine {
     return { found: this.#found, repaired: this.#repaired, quarantined };
   }
 
+  /** The table is authoritative: a file that was deleted or moved has other copies. */
   has(key: Buffer, place: DamagePlace, holder = ''): boolean {
-    return this.#copies(key).some((copy) => copy.place === place && copy.holder === holder);
+    if (!this.#known.has(nameOf(key))) return false;
+    const copies = this.#state.fileMap.damageOf(key);
+    return copies.some((copy) => copy.place === place && copy.holder === holder);
   }
 
   /** Storages that must not be asked for the file. */
   holders(key: Buffer): string[] {
-    return this.#copies(key)
-      .filter(({ place }) => place === 'trunk')
-      .map(({ holder }) => holder);
-  }
-
-  /** The table is authoritative: a file that was deleted or moved has other copies. */
-  #copies(key: Buffer): Pick<DamagedCopy, 'place' | 'holder'>[] {
-    return this.#known.has(nameOf(key)) ? this.#state.fileMap.damageOf(key) : [];
+    return this.#known.has(nameOf(key)) ? this.#state.fileMap.damagedHolders(key) : [];
   }
 
   /** Quarantines a copy whose bytes are damaged. */

@@ -33,7 +33,7 @@ export class Compaction extends BackgroundTask<number> {
   readonly #local: LocalCopies;
 
   constructor(state: State, acceptance: Acceptance, local: LocalCopies) {
-    super();
+    super(state.changes);
     this.#state = state;
     this.#acceptance = acceptance;
     this.#local = local;
@@ -172,7 +172,6 @@ const FORWARDS_PAGE = 250;
 export class Retirement {
   readonly #state: State;
   readonly #inTurn = serial();
-  #stopped = false;
 
   constructor(state: State) {
     this.#state = state;
@@ -183,21 +182,20 @@ export class Retirement {
     return this.#inTurn(() => this.#retireAll());
   }
 
-  async stop(): Promise<void> {
-    this.#stopped = true;
+  async ended(): Promise<void> {
     await this.#inTurn(async () => undefined);
   }
 
   async #retireAll(): Promise<void> {
-    const { container, fileMap, trunkStore } = this.#state;
+    const { container, fileMap, trunkStore, changes } = this.#state;
     for (const trunk of fileMap.deadTrunks()) {
-      if (this.#stopped) return;
+      if (changes.isOver) return;
       if (!this.#isNeeded(trunk)) await this.#beginRetiring(trunk);
     }
     const retiring = fileMap.trunksIn('retiring');
     if (retiring.length > 0) await container.sync();
     for (const trunk of retiring) {
-      if (this.#stopped) return;
+      if (changes.isOver) return;
       await trunkStore.remove(trunk.fileId, AbortSignal.timeout(REMOVE_TIMEOUT_MS));
       fileMap.retireTrunk(trunk.id);
       if (trunk.thin > 0) await forgetPlaces(fileMap, trunk.fileId);
