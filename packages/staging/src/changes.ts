@@ -1,4 +1,4 @@
-import { EventEmitter } from 'node:events';
+import { EventEmitter, setMaxListeners } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { storeErrorOf } from './errors.js';
 import type { DamagePlace, FileRow } from './filemap/rows.js';
@@ -64,10 +64,20 @@ export class Changes extends EventEmitter<ChangeEvents> {
   readonly #timers: NodeJS.Timeout[] = [];
   /** Errors from before a listener could be attached. */
   #early: Error[] | undefined = [];
-  #isOver = false;
+  readonly #closing = new AbortController();
+
+  constructor() {
+    super();
+    setMaxListeners(0, this.stopped);
+  }
+
+  /** Aborted when the store begins to close: it stops all work in the background. */
+  get stopped(): AbortSignal {
+    return this.#closing.signal;
+  }
 
   get isOver(): boolean {
-    return this.#isOver;
+    return this.stopped.aborted;
   }
 
   report(error: Error): void {
@@ -86,14 +96,17 @@ export class Changes extends EventEmitter<ChangeEvents> {
 
   run(work: Promise<unknown>): void {
     work.catch((error) => {
-      if (!this.#isOver) this.report(error as Error);
+      if (!this.isOver) this.report(error as Error);
     });
   }
 
-  /** Repeats the work until the store closes, one run at a time. */
-  every(ms: number, work: () => Promise<unknown>): void {
+  /**
+   * Repeats the work until the store closes, one run at a time. The function that is returned runs
+   * it before it is due.
+   */
+  every(ms: number, work: () => Promise<unknown>): () => void {
     let running = false;
-    const timer = setInterval(() => {
+    const run = (): void => {
       if (running) return;
       running = true;
       this.run(
@@ -101,29 +114,28 @@ export class Changes extends EventEmitter<ChangeEvents> {
           running = false;
         }),
       );
-    }, ms);
-    timer.unref();
-    this.#timers.push(timer);
+    };
+    this.#timers.push(setInterval(run, ms).unref());
+    return run;
   }
 
   end(): void {
-    this.#isOver = true;
+    this.#closing.abort();
     for (const timer of this.#timers) clearInterval(timer);
   }
 }
 
 /** Work that runs one at a time until it is stopped. */
 export abstract class BackgroundTask<Result = void> {
-  readonly #stopped = new AbortController();
+  protected readonly stopped: AbortSignal;
   #running: Promise<Result> | undefined;
 
-  protected get stopped(): AbortSignal {
-    return this.#stopped.signal;
+  constructor({ stopped }: Changes) {
+    this.stopped = stopped;
   }
 
-  /** Stops the current run and resolves when it has ended. */
-  async stop(): Promise<void> {
-    this.#stopped.abort();
+  /** Resolves when the current run has ended. */
+  async ended(): Promise<void> {
     await this.#running?.catch(() => undefined);
   }
 

@@ -34,9 +34,7 @@ export type { FsckProblem, FsckReport } from './repair/fsck.js';
 /** @public */
 export type { DamageStats } from './repair/quarantine.js';
 /** @public */
-export type { Damage, ScrubOptions, ScrubReport } from './repair/scrub.js';
-/** @public */
-export type { ScrubStats } from './repair/scrub-watch.js';
+export type { Damage, ScrubOptions, ScrubReport, ScrubStats } from './repair/scrub.js';
 export type { UpkeepOptions } from './repair/sound-copies.js';
 export { blocksOf, learnBlocks } from './repair/sound-copies.js';
 export { type ReadableStaging, SiblingView } from './sibling-view.js';

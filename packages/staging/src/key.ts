@@ -5,6 +5,8 @@ import { KEY_BYTES } from './container/record.js';
  * Ordered by time, so that the FileMap appends; unguessable, so that a key is a capability.
  */
 
+/** Characters of a key's text. */
+export const KEY_CHARS = 22;
 const KEY_TEXT = /^[A-Za-z0-9_-]{21}[AQgw]$/;
 const RANDOM_BYTES = 8;
 const POOLED_KEYS = 512;

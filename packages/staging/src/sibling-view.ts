@@ -62,13 +62,7 @@ export class SiblingView implements ReadableStaging {
       // The owner finds the damage when it reads or scrubs.
       noteDamage: () => undefined,
     };
-    this.quarantine = {
-      holders: (key) =>
-        this.fileMap
-          .damageOf(key)
-          .filter(({ place }) => place === 'trunk')
-          .map(({ holder }) => holder),
-    };
+    this.quarantine = { holders: (key) => this.fileMap.damagedHolders(key) };
     this.rebuild = {
       get isComplete() {
         return isRebuilt(view.fileMap);

@@ -11,22 +11,29 @@ import { type TakenOver, takeOver } from './copies/take-over.js';
 import type { Counters, FileMap, FileRow } from './filemap/filemap.js';
 import type { KeyMaker } from './key.js';
 import { Copies } from './merge/copies.js';
+import { joinIntervalMs } from './merge/joining.js';
 import { type MergeStats, MergeTask } from './merge/merge-task.js';
 import type { WaitingFiles } from './merge/waiting-files.js';
 import { type AdoptedTrunks, adopt } from './repair/adoption.js';
 import { type FsckReport, fsck } from './repair/fsck.js';
-import type { OrphanStats } from './repair/orphan-watch.js';
+import { type OrphanStats, OrphanWatch } from './repair/orphan-watch.js';
 import type { DamageStats, Quarantine } from './repair/quarantine.js';
-import type { Rebuild } from './repair/rebuild.js';
+import { Rebuild } from './repair/rebuild.js';
 import { type RegisteredFile, register } from './repair/registration.js';
-import { type ScrubOptions, type ScrubReport, scrub } from './repair/scrub.js';
-import type { ScrubStats } from './repair/scrub-watch.js';
+import { Repairs } from './repair/repair.js';
+import {
+  type ScrubOptions,
+  type ScrubReport,
+  type ScrubStats,
+  ScrubWatch,
+  scrub,
+} from './repair/scrub.js';
 import type { UpkeepOptions } from './repair/sound-copies.js';
 import type { StagingOptions } from './staging-options.js';
 import { type OpenedState, openState } from './startup.js';
 import type { State } from './state.js';
-import type { Deletions } from './upkeep/deletions.js';
-import { UpkeepPhase } from './upkeep/upkeep.js';
+import { Cleanup, Compaction, Retirement } from './upkeep/compaction.js';
+import { Deletions } from './upkeep/deletions.js';
 
 export interface StagingStats extends Counters, MergeStats {
   readonly trunks: number;
@@ -49,6 +56,10 @@ export interface StagingStats extends Counters, MergeStats {
 }
 
 const FREE_SPACE_INTERVAL_MS = 1_000;
+/** How long opening waits for a FileMap that was lost, before it continues in the background. */
+const REBUILD_GRACE_MS = 3_000;
+const REBUILD_FIRST_MS = 600_000;
+const EXPIRY_INTERVAL_MS = 10_000;
 
 /**
  * Staging: files are acknowledged once they are durable in the container, readable from then on,
@@ -79,7 +90,12 @@ export class Staging {
   readonly #state: State;
   readonly #retention: Retention;
   readonly #copies: Copies;
-  readonly #upkeep: UpkeepPhase;
+  readonly #orphans: OrphanWatch;
+  readonly #repairs: Repairs;
+  readonly #scrubs: ScrubWatch;
+  readonly #retirement: Retirement;
+  readonly #compaction: Compaction;
+  readonly #cleanup: Cleanup;
   #closing: Promise<void> | undefined;
 
   private constructor({ state, unread }: OpenedState) {
@@ -98,9 +114,20 @@ export class Staging {
     this.local = new LocalCopies(state);
     this.merging = new MergeTask(state, this.local);
     this.#copies = new Copies(state);
-    this.#upkeep = new UpkeepPhase(state, this.acceptance, this.local, this.merging, unread);
-    this.deletions = this.#upkeep.deletions;
-    this.rebuild = this.#upkeep.rebuild;
+    this.rebuild = new Rebuild(state, unread);
+    this.deletions = new Deletions(state, this.rebuild);
+    const { rebuild } = this;
+    this.#orphans = new OrphanWatch(state, { inFlight: this.merging.inFlight, rebuild });
+    this.#repairs = new Repairs(state, this.acceptance);
+    this.#scrubs = new ScrubWatch(state, this.#repairs);
+    this.#retirement = new Retirement(state);
+    this.#compaction = new Compaction(state, this.acceptance, this.local);
+    this.#cleanup = new Cleanup(state, this.#retirement, this.#compaction, rebuild);
+    state.changes.on('released', ({ kind, rows: [row] }) => {
+      // The large file may have been deleted while it was in flight.
+      if (kind !== 'whole' || !row || state.fileMap.find(row.key)) return;
+      state.changes.run(state.spool.remove(row.key));
+    });
   }
 
   /** Locks the directory, recovers its content and starts the Merge Task. */
@@ -111,12 +138,12 @@ export class Staging {
   }
 
   async #begin(): Promise<void> {
-    const { changes, container, copies, lock } = this.#state;
+    const { changes, container, copies, lock, options } = this.#state;
     void lock.lost.then((error) => {
       changes.report(error);
       return this.close().catch(() => undefined);
     });
-    await this.#upkeep.begin();
+    await this.rebuild.begin(options.rebuildsFirst ? REBUILD_FIRST_MS : REBUILD_GRACE_MS);
     changes.tellSoon();
     copies?.start({
       container,
@@ -127,15 +154,31 @@ export class Staging {
       onError: (error) => changes.report(error),
     });
     this.merging.start();
-    this.#copies.check();
+    this.#copies.start();
     changes.run(this.#retention.trim());
     changes.every(FREE_SPACE_INTERVAL_MS, () => this.acceptance.lookAtDisk());
-    this.#upkeep.start();
+    this.#beginUpkeep();
+  }
+
+  #beginUpkeep(): void {
+    const { changes, quarantine, options, now } = this.#state;
+    const { idMaxAge = 0, unfinishedAge = Number.POSITIVE_INFINITY } = options;
+    if (options.findsOrphans ?? true) this.#orphans.start();
+    this.#scrubs.start();
+    this.#cleanup.want();
+    for (const { key, was } of quarantine.onlyCopies()) if (was.length > 0) this.#repairs.want(key);
+    if (idMaxAge > 0) changes.every(joinIntervalMs(idMaxAge), async () => this.#cleanup.want());
+    changes.every(options.expiryIntervalMs ?? EXPIRY_INTERVAL_MS, async () => {
+      await this.deletions.deleteExpired();
+      await this.unfinished.removeOlder(now() - unfinishedAge);
+    });
   }
 
   /** Compacts sparse trunks. Resolves with the number of files moved. */
-  compact(): Promise<number> {
-    return this.#upkeep.compact();
+  async compact(): Promise<number> {
+    const moved = await this.#compaction.run();
+    await this.#retirement.run();
+    return moved;
   }
 
   /**
@@ -158,12 +201,12 @@ export class Staging {
 
   /** Compares FileMap, container and FastDFS. */
   fsck(options: UpkeepOptions): Promise<FsckReport> {
-    return fsck(this.#state, this.#upkeep.orphans, options);
+    return fsck(this.#state, this.#orphans, options);
   }
 
   /** Checks every byte against its CRC-32, at a bounded rate. */
   scrub(options: ScrubOptions): Promise<ScrubReport> {
-    return scrub(this.#state, this.#upkeep.repairs, options);
+    return scrub(this.#state, this.#repairs, options);
   }
 
   stats(): StagingStats {
@@ -178,9 +221,9 @@ export class Staging {
       unfinishedUploads: unfinished.count,
       unfinishedBytes: unfinished.bytes,
       unconfirmedTrunks: fileMap.countUncopied(),
-      orphans: this.#upkeep.orphans.stats(),
+      orphans: this.#orphans.stats(),
       damage: quarantine.stats(),
-      scrub: this.#upkeep.scrubs.stats(),
+      scrub: this.#scrubs.stats(),
     };
   }
 
@@ -189,14 +232,22 @@ export class Staging {
     return this.#closing;
   }
 
+  async #upkeepEnded(): Promise<void> {
+    await this.rebuild.ended();
+    await Promise.all([this.#scrubs.ended(), this.#repairs.ended()]);
+    await this.#compaction.ended();
+    await this.#orphans.ended();
+    await this.#retirement.ended();
+  }
+
   /** Runs every step, whatever fails. Rejects with the first failure. */
   async #close(): Promise<void> {
     const { changes, container, copies, fileMap, lock } = this.#state;
     changes.end();
     const failures: unknown[] = [];
     const steps = [
-      () => Promise.all([this.#upkeep.stop(), this.merging.stop()]),
-      () => this.#copies.stop(),
+      () => Promise.all([this.#upkeepEnded(), this.merging.ended()]),
+      () => this.#copies.ended(),
       () => this.#retention.trim().catch(() => undefined),
       () => copies?.stop(),
       () => container.close(),

@@ -202,7 +202,8 @@ test('a trunk that a file comes back to in the last moment is not given up', asy
       return work();
     };
     const container = { append: async (added: readonly unknown[]) => records.push(...added) };
-    const state = { fileMap, container, alone, trunkStore: {}, now: Date.now };
+    const changes = { isOver: false };
+    const state = { fileMap, container, alone, changes, trunkStore: {}, now: Date.now };
     await new Retirement(state as unknown as State).run();
   };
   await retire(true);

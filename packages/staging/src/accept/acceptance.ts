@@ -50,16 +50,13 @@ export class Acceptance {
     return this.makeRoom(bytes).then(() => container.append(files, isSync));
   }
 
-  /** Begins a spool file for a large body. `bytes` is its length as far as known. */
-  async beginSpooled(key: Buffer, bytes: number): Promise<SpoolWriter> {
+  /**
+   * Begins a spool file for a large body. `bytes` is its length as far as known. `isBack`: for a
+   * file that returns to the spool.
+   */
+  async beginSpooled(key: Buffer, bytes: number, isBack = false): Promise<SpoolWriter> {
     await this.makeRoom(bytes);
-    return this.#state.spool.begin(key);
-  }
-
-  /** As `beginSpooled`, for a large file that returns to the spool. */
-  async beginAgain(key: Buffer, bytes: number): Promise<SpoolWriter> {
-    await this.makeRoom(bytes);
-    return this.#state.spool.beginAgain(key);
+    return this.#state.spool.begin(key, isBack);
   }
 
   /** Evicts read copies first. Throws `container_full`, `disk_full`. */

@@ -9,7 +9,6 @@ import {
 import type { Segment } from '../container/segment.js';
 import type { FileMap, TrunkRow } from '../filemap/filemap.js';
 import { pastLocks } from '../filemap/locks.js';
-import { describeWhole } from '../merge/trunk-sender.js';
 import type { State } from '../state.js';
 import { setAside } from './set-aside.js';
 
@@ -104,7 +103,7 @@ export class Retention {
     const newest = segments.at(-1);
     if (!newest || segments.length > 1 || newest.bytes < MIN_ENDED_BYTES) return undefined;
     if (
-      fileMap.oldestNeededSegment() !== undefined ||
+      typeof fileMap.oldestNeededSegment() === 'number' ||
       files.oldestSegmentInUse() <= newest.number
     ) {
       return undefined;
@@ -168,17 +167,12 @@ export function recordOf(fileMap: FileMap, trunk: TrunkRow, now: number): NewRec
 
 /** The content of a stored trunk's record. */
 export function describeStored(fileMap: FileMap, trunk: TrunkRow): StoredTrunk {
-  const { taskId, kind, fileId, size, crc32, files } = trunk;
-  const stored = {
-    taskId,
-    kind,
-    fileId,
-    size,
-    crc32: crc32 ?? 0,
-    files,
+  const { taskId, kind, fileId, size, files } = trunk;
+  const file = kind === 'whole' ? fileMap.findInTrunk(trunk.id, 0) : undefined;
+  return {
+    ...{ taskId, kind, fileId, size, files, file },
+    crc32: trunk.crc32 ?? 0,
     doubtful: trunk.doubtfulSince !== null,
+    blocks: file && fileMap.blocks(file.key),
   };
-  const row = kind === 'whole' ? fileMap.findInTrunk(trunk.id, 0) : undefined;
-  if (!row) return stored;
-  return { ...stored, blocks: fileMap.blocks(row.key), file: describeWhole(row) };
 }

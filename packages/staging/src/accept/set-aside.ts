@@ -41,7 +41,7 @@ async function keepInSpool(
   // The disk may recover, and the bytes may turn out sound.
   const bytes = await (segment && bytesOf(segment, row, isRoomNeeded).catch(() => undefined));
   if (bytes?.length !== row.size || crc32(bytes) === row.crc32) return false;
-  const writer = await spool.beginAgain(row.key);
+  const writer = await spool.begin(row.key, true);
   try {
     await writer.write([bytes]);
     await writer.finish(true);

@@ -2,8 +2,10 @@ import { crc32 } from 'node:zlib';
 import type {
   FileChange,
   FileMapChange,
+  FileRow,
   FormerPlace,
   PlannedMember,
+  TrunkChange,
   TrunkKind,
 } from '../filemap/rows.js';
 import { packMembers } from '../filemap/rows.js';
@@ -72,24 +74,14 @@ function newFile(
   };
 }
 
-export interface StoredTrunk {
-  readonly taskId: Buffer;
-  readonly kind: TrunkKind;
-  readonly fileId: string;
-  readonly size: number;
+export interface StoredTrunk extends Omit<TrunkChange, 'doubtfulSince'> {
   readonly crc32: number;
-  readonly files: number;
   /** FastDFS may hold another copy. */
   readonly doubtful: boolean;
   /** CRC-32s of the blocks of a file stored whole. */
   readonly blocks?: Buffer | undefined;
   /** For a file stored whole: what a trunk's directory would contain. */
-  readonly file?: FileMeta & {
-    readonly key: Buffer;
-    readonly stagedAt: number;
-    /** Its former places in FastDFS. */
-    readonly was: readonly FormerPlace[];
-  };
+  readonly file?: (FileMeta & Pick<FileRow, 'key' | 'stagedAt' | 'was'>) | undefined;
 }
 
 const NO_BODY = { body: [], bodyBytes: 0 } as const;
@@ -138,12 +130,7 @@ export function deletionRecord(key: Buffer, now: number): NewRecord {
 }
 
 export function planRecord(
-  plan: {
-    taskId: Buffer;
-    kind: TrunkKind;
-    size: number;
-    members: readonly PlannedMember[];
-  },
+  plan: Pick<StoredTrunk, 'taskId' | 'kind' | 'size'> & { members: readonly PlannedMember[] },
   now: number,
 ): NewRecord {
   const body = packMembers(plan.members);
@@ -204,14 +191,7 @@ export function movedRecord(file: NewFile, was: readonly FormerPlace[]): NewReco
 }
 
 /** A record, new or read back. */
-export interface RecordContent {
-  readonly type: number;
-  readonly key: Buffer;
-  readonly meta: object;
-  readonly size: number;
-  readonly time: number;
-  readonly crc32: number;
-}
+type RecordContent = Omit<NewRecord, 'body' | 'bodyBytes'>;
 
 /**
  * What the record changes in the FileMap. `body` is the whole body of a record that is not a file;
@@ -231,32 +211,23 @@ export function changeOfRecord(
     case RecordType.plan:
       return { what: 'plan', taskId: key, kind, size, members: body! };
     case RecordType.stored:
-      return {
-        what: 'stored',
-        taskId: key,
-        kind,
+    case RecordType.retired: {
+      const about = {
+        ...{ taskId: key, kind, size },
         fileId: String(meta.fileId),
-        size,
-        crc32: record.crc32,
         files: Number(meta.files),
         doubtfulSince: meta.doubtful === true ? record.time : undefined,
-        blocks: readBlocks(body, meta),
-        file: kind === 'whole' ? wholeFile(record, meta) : undefined,
       };
-    case RecordType.retired: {
-      const fileId = String(meta.fileId);
-      const doubtfulSince = meta.doubtful === true ? record.time : undefined;
-      const about = { taskId: key, kind, fileId, size, files: Number(meta.files) };
-      return { what: 'retired', ...about, doubtfulSince };
+      if (record.type === RecordType.retired) return { what: 'retired', ...about };
+      const { crc32 } = record;
+      const file = kind === 'whole' ? wholeFile(record, meta) : undefined;
+      return { what: 'stored', ...about, crc32, blocks: readBlocks(body, meta), file };
     }
-    case RecordType.spooledFile: {
+    default: {
       const file = fileOf(record, meta, body, position);
-      return meta.was === undefined ? file : { ...file, what: 'moved', was: readPlaces(meta.was) };
+      const isMoved = record.type === RecordType.movedFile || meta.was !== undefined;
+      return isMoved ? { ...file, what: 'moved', was: readPlaces(meta.was) } : file;
     }
-    case RecordType.movedFile:
-      return { ...fileOf(record, meta, body, position), what: 'moved', was: readPlaces(meta.was) };
-    default:
-      return fileOf(record, meta, body, position);
   }
 }
 

@@ -1,7 +1,7 @@
 import { crc32 } from 'node:zlib';
 import { type Disk, type DiskFile, hasCode, removeIfThere } from '@stevedore/disk';
-import { StoreError } from '../errors.js';
-import { BlockChecksums, isBlockListOf } from './block-checksums.js';
+import { isStoreError, StoreError } from '../errors.js';
+import { BlockChecksums } from './block-checksums.js';
 import { readFirmly, Unreadable } from './segment.js';
 
 /**
@@ -25,36 +25,29 @@ export class Spool {
     return this.#bytes;
   }
 
-  async begin(key: Buffer): Promise<SpoolWriter> {
+  /** `isBack`: for a file that returns to the spool. */
+  async begin(key: Buffer, isBack = false): Promise<SpoolWriter> {
     const name = key.toString('hex');
-    const file = await this.#disk.create(`${this.#folder}/${name}`);
-    this.#sizes.set(name, 0);
+    const written = isBack ? `${name}${ASIDE}` : name;
+    // Left by an attempt that could not be rolled back.
+    if (isBack) await this.#remove(written);
+    const file = await this.#disk.create(`${this.#folder}/${written}`);
+    this.#sizes.set(written, 0);
     return new SpoolWriter(file, {
-      grow: (bytes) => this.#resize(name, bytes),
-      settle: (sync) => (sync ? this.syncNames() : Promise.resolve()),
-      discard: () => this.#remove(name),
+      grow: (bytes) => this.#resize(written, bytes),
+      settle: async (sync) => {
+        if (isBack) await this.#replace(written, name);
+        if (sync) await this.syncNames();
+      },
+      discard: () => this.#remove(written),
     });
   }
 
-  /** As `begin`, for a file that returns to the spool. */
-  async beginAgain(key: Buffer): Promise<SpoolWriter> {
-    const name = key.toString('hex');
-    const aside = `${name}${ASIDE}`;
-    // Left by an attempt that could not be rolled back.
-    await this.#remove(aside);
-    const file = await this.#disk.create(`${this.#folder}/${aside}`);
-    this.#sizes.set(aside, 0);
-    return new SpoolWriter(file, {
-      grow: (bytes) => this.#resize(aside, bytes),
-      settle: async () => {
-        await this.#disk.rename(`${this.#folder}/${aside}`, `${this.#folder}/${name}`);
-        this.#resize(name, -(this.#sizes.get(name) ?? 0));
-        this.#sizes.set(name, this.#sizes.get(aside) ?? 0);
-        this.#sizes.delete(aside);
-        await this.syncNames();
-      },
-      discard: () => this.#remove(aside),
-    });
+  async #replace(from: string, to: string): Promise<void> {
+    await this.#disk.rename(`${this.#folder}/${from}`, `${this.#folder}/${to}`);
+    this.#resize(to, -(this.#sizes.get(to) ?? 0));
+    this.#sizes.set(to, this.#sizes.get(from) ?? 0);
+    this.#sizes.delete(from);
   }
 
   /** Adopts a complete body that was written elsewhere on this disk. Durable when it resolves. */
@@ -121,20 +114,16 @@ export class Spool {
     onBytes: (bytes: number) => Promise<void>,
   ): Promise<Buffer | undefined> {
     const checksums = new BlockChecksums();
-    const file = await this.#disk.openToRead(this.#path(key));
     try {
-      for (let at = 0; at < expected.size; ) {
-        const chunk = Buffer.allocUnsafe(Math.min(CHUNK_BYTES, expected.size - at));
-        if (!(await this.#fill(chunk, file, at))) return undefined;
+      for await (const chunk of this.read(key, expected)) {
         checksums.add(chunk);
-        at += chunk.length;
         await onBytes(chunk.length);
       }
-    } finally {
-      await file.close();
+    } catch (error) {
+      if (isStoreError(error, 'corrupt')) return undefined;
+      throw error;
     }
-    const list = checksums.list();
-    return isBlockListOf(list, expected) ? list : undefined;
+    return checksums.list();
   }
 
   /** False if the file is too short, or a working disk fails to read the bytes. */

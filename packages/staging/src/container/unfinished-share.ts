@@ -48,27 +48,13 @@ export class UnfinishedShares {
       throw new StoreError('too_large', message);
     }
     this.#demand(owner, sizeBytes);
-    this.add(owner, 0);
-  }
-
-  /** An upload that exists already. */
-  add(owner: string | undefined, bytes: number): void {
-    this.#change(owner, 1, bytes);
-  }
-
-  remove(owner: string | undefined, bytes: number): void {
-    this.#change(owner, -1, -bytes);
+    this.change(owner, 1, 0);
   }
 
   /** Reserves bytes that will be written. Throws `container_full`, `client_room_exceeded`. */
   hold(owner: string | undefined, bytes: number): void {
     this.#demand(owner, bytes);
-    this.#change(owner, 0, bytes);
-  }
-
-  /** Gives back what was not written, or was truncated. */
-  giveBack(owner: string | undefined, bytes: number): void {
-    this.#change(owner, 0, -bytes);
+    this.change(owner, 0, bytes);
   }
 
   #demand(owner: string | undefined, bytes: number): void {
@@ -87,7 +73,8 @@ export class UnfinishedShares {
     return owner === undefined ? undefined : this.#owners.get(owner);
   }
 
-  #change(owner: string | undefined, uploads: number, bytes: number): void {
+  /** Counts uploads and bytes that came or, if negative, went. */
+  change(owner: string | undefined, uploads: number, bytes: number): void {
     this.#uploads += uploads;
     this.#bytes += bytes;
     if (owner === undefined) return;

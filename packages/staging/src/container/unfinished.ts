@@ -139,9 +139,7 @@ export class Unfinished {
     body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
     options: AppendOptions,
   ): Promise<number> {
-    const name = nameOf(key);
-    return this.#inTurn.run(name, async () => {
-      const entry = this.#demand(name);
+    return this.#turn(key, async (name, entry) => {
       if (entry.mark.durableBytes !== offset) {
         const message = `the upload has ${entry.mark.durableBytes} bytes, these begin at ${offset}; ask how many there are and go on from there`;
         throw new StoreError('offset_mismatch', message);
@@ -176,7 +174,7 @@ export class Unfinished {
       try {
         await file.writeAt(writing, entry.bytes);
       } catch (error) {
-        this.#shares.giveBack(entry.about.owner, bytes);
+        this.#shares.change(entry.about.owner, 0, -bytes);
         throw error;
       }
       entry.bytes += bytes;
@@ -203,7 +201,7 @@ export class Unfinished {
       if (!this.#entries.has(name)) throw error;
       if (check) {
         await file.truncate(start);
-        this.#shares.giveBack(entry.about.owner, entry.bytes - start);
+        this.#shares.change(entry.about.owner, 0, start - entry.bytes);
         entry.bytes = start;
       } else {
         // Bytes received earlier are kept. If that fails, the first error is reported.
@@ -217,9 +215,7 @@ export class Unfinished {
 
   /** Throws `length_mismatch` if the size is known or exceeded already. */
   declareSize(key: Buffer, sizeBytes: number): Promise<void> {
-    const name = nameOf(key);
-    return this.#inTurn.run(name, async () => {
-      const entry = this.#demand(name);
+    return this.#turn(key, async (name, entry) => {
       if (entry.mark.sizeBytes !== undefined || entry.bytes > sizeBytes) {
         const message = `the upload has ${entry.bytes} of ${entry.mark.sizeBytes ?? 'unknown'} bytes; its size cannot become ${sizeBytes}`;
         throw new StoreError('length_mismatch', message);
@@ -250,9 +246,7 @@ export class Unfinished {
    * fails. `accept` gets the checksums of the bytes on disk.
    */
   finishSpooled(key: Buffer, accept: (sums: BlockChecksums) => Promise<void>): Promise<void> {
-    const name = nameOf(key);
-    return this.#inTurn.run(name, async () => {
-      const { bytes } = this.#demand(name);
+    return this.#turn(key, async (name, { bytes }) => {
       const sums = new BlockChecksums();
       for await (const chunk of this.read(key, 0, bytes)) sums.add(chunk);
       const { disk, spool, folder } = this.#parts;
@@ -270,9 +264,7 @@ export class Unfinished {
 
   /** Calls `accept` with the bytes of a small file, then removes the upload. */
   finishSmall(key: Buffer, accept: (bytes: Buffer) => Promise<void>): Promise<void> {
-    const name = nameOf(key);
-    return this.#inTurn.run(name, async () => {
-      const { bytes } = this.#demand(name);
+    return this.#turn(key, async (name, { bytes }) => {
       const chunks: Buffer[] = [];
       for await (const chunk of this.read(key, 0, bytes)) chunks.push(chunk);
       await accept(Buffer.concat(chunks));
@@ -282,11 +274,7 @@ export class Unfinished {
 
   /** Throws `not_found`. */
   remove(key: Buffer): Promise<void> {
-    const name = nameOf(key);
-    return this.#inTurn.run(name, async () => {
-      this.#demand(name);
-      await this.#remove(name);
-    });
+    return this.#turn(key, (name) => this.#remove(name));
   }
 
   /** Removes uploads begun before `since`, in Unix milliseconds. Resolves with their number. */
@@ -342,7 +330,7 @@ export class Unfinished {
       await file.close();
     }
     this.#entries.set(name, { about, mark, bytes: mark.durableBytes });
-    this.#shares.add(about.owner, mark.durableBytes);
+    this.#shares.change(about.owner, 1, mark.durableBytes);
   }
 
   async #makeDurable(name: string, entry: Entry, file: DiskFile): Promise<void> {
@@ -373,11 +361,20 @@ export class Unfinished {
   async #remove(name: string): Promise<void> {
     const { disk } = this.#parts;
     const entry = this.#entries.get(name);
-    if (entry) this.#shares.remove(entry.about.owner, entry.bytes);
+    if (entry) this.#shares.change(entry.about.owner, -1, -entry.bytes);
     this.#entries.delete(name);
     // Remove the bytes first: without them no upload can be recovered.
     await removeIfThere(disk, this.#path(name));
     await removeIfThere(disk, this.#info(name));
+  }
+
+  /** Throws `not_found`. */
+  #turn<Result>(
+    key: Buffer,
+    work: (name: string, entry: Entry) => Promise<Result>,
+  ): Promise<Result> {
+    const name = nameOf(key);
+    return this.#inTurn.run(name, async () => work(name, this.#demand(name)));
   }
 
   #demand(name: string): Entry {

@@ -1,25 +1,20 @@
 import { once } from 'node:events';
 import type { Duplex } from 'node:stream';
+import { deferred } from '@stevedore/async';
 import {
+  CopiesRefused,
   decodeState,
   encodeFrameHeader,
   type Frame,
   FrameReader,
   FrameType,
   payloadsOf,
-  Refusal,
 } from './frames.js';
 
 /**
  * A gateway's side of the connection to its partner. Frames are processed in order. If one is not
  * acknowledged within the deadline, the connection ends. Every wait settles when it ends.
  */
-
-/** The partner will never accept copies again: it has taken over the files. */
-export class RefusedForGood extends Error {}
-
-/** The partner is stopping. */
-export class PartnerLeaves extends Error {}
 
 export interface PartnerState {
   /** Of the partner. */
@@ -42,24 +37,19 @@ export class CopyConnection {
   readonly #waiting: Waiting[] = [];
   #sentFrames = 0;
   #failure: Error | undefined;
-  #end: (error: Error) => void = () => {};
-  #state: (state: PartnerState) => void = () => {};
   readonly #timer: NodeJS.Timeout;
+  readonly #ended = deferred<Error>();
+  readonly #held = deferred<PartnerState>();
   /** Resolves with the reason when the connection ends. */
-  readonly ended: Promise<Error>;
+  readonly ended = this.#ended.promise;
   /** What the partner has at the start of the connection. */
-  readonly held: Promise<PartnerState>;
+  readonly held = this.#held.promise;
 
   constructor(stream: Duplex, deadlineMs: number) {
     this.#stream = stream;
     this.#deadlineMs = deadlineMs;
-    this.ended = new Promise((resolve) => {
-      this.#end = resolve;
-    });
-    this.held = new Promise((resolve, reject) => {
-      this.#state = resolve;
-      this.#waiting.push({ frame: 0, since: performance.now(), resolve: () => {}, reject });
-    });
+    const { reject } = this.#held;
+    this.#waiting.push({ frame: 0, since: performance.now(), resolve: () => {}, reject });
     this.held.catch(() => undefined);
     this.#timer = setInterval(() => this.#checkTime(), deadlineMs / 4);
     this.#timer.unref();
@@ -100,7 +90,7 @@ export class CopyConnection {
     clearInterval(this.#timer);
     this.#stream.destroy();
     for (const { reject } of this.#waiting.splice(0)) reject(error);
-    this.#end(error);
+    this.#ended.resolve(error);
   }
 
   /** Ends the connection after the bytes sent so far have arrived, or at the deadline. */
@@ -129,11 +119,10 @@ export class CopyConnection {
   #take(frame: Frame): void {
     if (frame.type === FrameType.refused) {
       const reason = Buffer.concat(frame.payload).toString();
-      if (frame.position === Refusal.forGood) throw new RefusedForGood(reason);
-      throw frame.position === Refusal.leaving ? new PartnerLeaves(reason) : new Error(reason);
+      throw new CopiesRefused(reason, frame.position);
     }
     if (frame.type === FrameType.state) {
-      this.#state({ origin: frame.segment, segments: decodeState(frame) });
+      this.#held.resolve({ origin: frame.segment, segments: decodeState(frame) });
     }
     const done = this.#waiting.findIndex((each) => each.frame > frame.position);
     for (const { resolve } of this.#waiting.splice(0, done < 0 ? Infinity : done)) resolve();

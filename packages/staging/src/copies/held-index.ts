@@ -4,8 +4,8 @@ import { describeStored } from '../accept/retention.js';
 import type { StoredTrunk } from '../container/records.js';
 import { replayContainer } from '../container/recovery.js';
 import type { Segment } from '../container/segment.js';
-import { FileMap, type FileRow, type TrunkRow } from '../filemap/filemap.js';
-import { MAX_FILES } from '../merge/waiting-files.js';
+import { FileMap, type FileRow, isGivenUp, type TrunkRow } from '../filemap/filemap.js';
+import { MAX_FILES, waitingFrom } from '../merge/waiting-files.js';
 import { settleKnown } from '../repair/rebuild.js';
 import { soundBytes } from '../repair/sound-copies.js';
 
@@ -61,15 +61,8 @@ export class HeldIndex {
   }
 
   /** Files not yet in a trunk, as far as the copy knows. Large ones have no bytes here. */
-  *waiting(): Generator<FileRow> {
-    let [segment, position] = [0, 0];
-    for (;;) {
-      const rows = this.#fileMap.waiting(segment, position, PAGE);
-      yield* rows;
-      const last = rows.at(-1);
-      if (!last || rows.length < PAGE) return;
-      ({ segment, position } = last.local);
-    }
+  waiting(): Iterable<FileRow> {
+    return waitingFrom(this.#fileMap, 0);
   }
 
   /** Trunks that the gateway had stored and not retired. */
@@ -84,8 +77,8 @@ export class HeldIndex {
    * to.
    */
   isGivenUp(taskId: Buffer): boolean {
-    const state = this.#fileMap.trunkByTask(taskId)?.state;
-    return state === 'retiring' || state === 'retired';
+    const trunk = this.#fileMap.trunkByTask(taskId);
+    return trunk !== undefined && isGivenUp(trunk);
   }
 
   /** Keys of the living files of a trunk. */

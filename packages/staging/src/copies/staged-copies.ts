@@ -1,10 +1,10 @@
 import type { Duplex } from 'node:stream';
-import { Wakeup } from '@stevedore/async';
+import { GrowingPause, Wakeup } from '@stevedore/async';
 import type { Container, CopiedBatch } from '../container/container.js';
 import type { NewFile } from '../container/records.js';
 import { StoreError } from '../errors.js';
-import { CopyConnection, PartnerLeaves, RefusedForGood } from './copy-connection.js';
-import { FrameType } from './frames.js';
+import { CopyConnection } from './copy-connection.js';
+import { CopiesRefused, FrameType, Refusal } from './frames.js';
 
 /**
  * Keeps a copy of the container at a partner. Every batch is sent there while it is written to this
@@ -70,8 +70,7 @@ const CHUNK_BYTES = 2 ** 20;
 const CHUNKS_IN_FLIGHT = 4;
 /** A backlog up to this size lets new batches join: they wait for the rest of it. */
 const JOIN_BYTES = 4 * 2 ** 20;
-const FIRST_PAUSE_MS = 100;
-const MAX_PAUSE_MS = 1_000;
+const PAUSES = { firstMs: 100, lastMs: 1_000 };
 /** Time for a large file to reach FastDFS. */
 const LARGE_STORE_DEADLINE_MS = 120_000;
 /** Interval at which an idle connection is checked. */
@@ -248,7 +247,7 @@ export class StagedCopies {
 
   async #run(): Promise<void> {
     const { signal } = this.#stopped;
-    let pauseMs = FIRST_PAUSE_MS;
+    const pause = new GrowingPause(PAUSES);
     while (!signal.aborted) {
       let failure: Error;
       let partner: Partner | undefined;
@@ -256,7 +255,7 @@ export class StagedCopies {
         partner = await this.#options.connect(signal);
         this.#partner = partner.name;
         failure = await this.#serve(partner);
-        pauseMs = FIRST_PAUSE_MS;
+        pause.reset();
       } catch (error) {
         failure = error as Error;
       }
@@ -264,14 +263,13 @@ export class StagedCopies {
       if (signal.aborted) return;
       this.#report(failure);
       if (this.#adopted) return;
-      if (failure instanceof PartnerLeaves) partner?.onLeaving();
-      await this.#wakeup.next(pauseMs);
-      pauseMs = Math.min(pauseMs * 2, MAX_PAUSE_MS);
+      if (refusalOf(failure) === Refusal.leaving) partner?.onLeaving();
+      await this.#wakeup.next(pause.next());
     }
   }
 
   #report(failure: Error): void {
-    if (failure instanceof RefusedForGood) this.#adopted = failure;
+    if (refusalOf(failure) === Refusal.forGood) this.#adopted = failure;
     if (this.#isReported && !this.#adopted) return;
     this.#isReported = true;
     const uploads = this.#adopted
@@ -371,4 +369,8 @@ export class StagedCopies {
     }
     await Promise.all(window);
   }
+}
+
+function refusalOf(failure: Error): number | undefined {
+  return failure instanceof CopiesRefused ? failure.refusal : undefined;
 }

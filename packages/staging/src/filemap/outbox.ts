@@ -1,7 +1,7 @@
 import type { SqliteDatabase } from '@stevedore/disk/sqlite';
 import { aboutOf } from './about.js';
-import type { TrunkRow } from './rows.js';
-import { formerPlaces, Statements, TRUNKS } from './schema.js';
+import { formerPlaces, type TrunkRow } from './rows.js';
+import { Statements, TRUNKS } from './schema.js';
 
 /**
  * Changes of this FileMap that the deployment's map does not have yet: trunks confirmed, moved or
@@ -98,7 +98,7 @@ export class Outbox extends Statements {
   readonly #endFill = this.run<[upTo: number]>(
     `DELETE FROM marks WHERE name = '${FILL_MARK}' AND CAST(value AS INTEGER) <= ?`,
   );
-  readonly #count = this.value<[], number>('SELECT count(*) FROM outbox');
+  readonly #count = this.number<[]>('SELECT count(*) FROM outbox');
 
   private constructor(database: SqliteDatabase) {
     super(database);
@@ -124,7 +124,7 @@ export class Outbox extends Statements {
 
   /** Number of waiting entries. */
   get pending(): number {
-    return this.#count() ?? 0;
+    return this.#count();
   }
 
   /** The oldest entries, at most `limit`. */

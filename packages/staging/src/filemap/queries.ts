@@ -18,7 +18,7 @@ export class FileMapQueries extends Statements {
     `${FILES} LEFT JOIN trunks t ON t.id = f.trunk WHERE f.key = ? AND f.deleted IS NULL`,
   );
 
-  readonly #isAlive = this.value<[key: Buffer], 1>(
+  readonly isAlive = this.exists<[key: Buffer]>(
     'SELECT 1 FROM files WHERE key = ? AND deleted IS NULL',
   );
 
@@ -152,6 +152,11 @@ export class FileMapQueries extends Statements {
     'SELECT place, holder FROM damage WHERE key = ?',
   );
 
+  /** Storages whose copy of the file is damaged. */
+  readonly damagedHolders = this.column<[key: Buffer], string>(
+    "SELECT holder FROM damage WHERE key = ? AND place = 'trunk'",
+  );
+
   readonly damagedCopies = this.all<[limit: number], DamagedCopy>(
     'SELECT key, place, holder, foundAt FROM damage ORDER BY key, place, holder LIMIT ?',
   );
@@ -175,18 +180,17 @@ export class FileMapQueries extends Statements {
       ORDER BY key LIMIT $limit`,
   );
 
-  readonly #isDeleted = this.value<[{ key: Buffer }], 1>(
-    `SELECT 1 FROM deletions WHERE key = $key
-      UNION ALL SELECT 1 FROM files WHERE key = $key AND deleted IS NOT NULL`,
+  readonly isDeleted = this.exists<[key: Buffer]>(
+    `SELECT 1 FROM (SELECT ? AS wanted)
+      WHERE EXISTS (SELECT 1 FROM deletions WHERE key = wanted)
+        OR EXISTS (SELECT 1 FROM files WHERE key = wanted AND deleted IS NOT NULL)`,
   );
-  readonly #countTrunks = this.value<[], number>(
-    "SELECT count(*) FROM trunks WHERE state = 'confirmed'",
-  );
-  readonly #countUncopied = this.value<[], number>(
+  readonly countTrunks = this.number<[]>("SELECT count(*) FROM trunks WHERE state = 'confirmed'");
+  readonly countUncopied = this.number<[]>(
     `SELECT count(*) FROM trunks INDEXED BY trunks_uncopied
       WHERE copied = 0 AND state = 'confirmed'`,
   );
-  readonly #countDamage = this.value<[], number>('SELECT count(*) FROM damage');
+  readonly countDamage = this.number<[]>('SELECT count(*) FROM damage');
   readonly #counters = this.all<[], { name: keyof Counters; value: number }>(
     'SELECT name, value FROM counters',
   );
@@ -199,7 +203,8 @@ export class FileMapQueries extends Statements {
   readonly #members = this.value<[trunk: number], Buffer | null>(
     'SELECT members FROM trunks WHERE id = ?',
   );
-  readonly #unsettledMoves = this.value<[fileId: string], 1>(
+  /** True while a file that was moved out of the trunk is not stored elsewhere yet. */
+  readonly hasUnsettledMoves = this.exists<[fileId: string]>(
     `SELECT 1 FROM forwards w JOIN files f ON f.key = w.key
       WHERE w.fileId = ? AND f.trunk IS NULL LIMIT 1`,
   );
@@ -208,22 +213,27 @@ export class FileMapQueries extends Statements {
       WHERE f.trunk = ? AND f.trunkOffset < ? AND f.deleted IS NULL
       ORDER BY f.trunkOffset DESC LIMIT ?`,
   );
-  readonly #indexed = this.value<[segment: number], number>(
+  readonly indexedBytes = this.number<[segment: number]>(
     'SELECT indexedBytes FROM segments WHERE number = ?',
   );
-  readonly #synced = this.value<[segment: number], number>(
+  /** Bytes of the segment known to be durable. */
+  readonly syncedBytes = this.number<[segment: number]>(
     'SELECT syncedBytes FROM segments WHERE number = ?',
   );
-  readonly #lastSegment = this.value<[], number>('SELECT max(number) FROM segments');
-  readonly #oldestWaiting = this.value<[], number>(
-    `SELECT segment FROM files INDEXED BY files_waiting
-      WHERE trunk IS NULL
-        AND NOT EXISTS (SELECT 1 FROM damage d WHERE d.key = files.key AND d.place <> 'trunk')
-      ORDER BY segment, position LIMIT 1`,
-  );
-  readonly #oldestUncopied = this.value<[], number | null>(
-    `SELECT min(oldestSegment) FROM trunks INDEXED BY trunks_uncopied
-      WHERE copied = 0 AND state = 'confirmed'`,
+  /** The highest known segment number; 0 if there is none. */
+  readonly lastSegment = this.number<[]>('SELECT max(number) FROM segments');
+  /**
+   * Number of the oldest segment with a file that FastDFS does not have in enough copies; null if
+   * there is none. Waiting damaged files do not count.
+   */
+  readonly oldestNeededSegment = this.value<[], number | null>(
+    `SELECT min(oldest) FROM (
+      SELECT * FROM (SELECT segment AS oldest FROM files INDEXED BY files_waiting
+        WHERE trunk IS NULL
+          AND NOT EXISTS (SELECT 1 FROM damage d WHERE d.key = files.key AND d.place <> 'trunk')
+        ORDER BY segment, position LIMIT 1)
+      UNION ALL SELECT min(oldestSegment) FROM trunks INDEXED BY trunks_uncopied
+        WHERE copied = 0 AND state = 'confirmed')`,
   );
   readonly #trunksRecordedIn = this.all<[segment: number], TrunkRow>(
     `${TRUNKS} WHERE recordSegment = ? AND (doubtfulSince IS NOT NULL
@@ -250,14 +260,6 @@ export class FileMapQueries extends Statements {
     return key && this.find(key);
   }
 
-  isAlive(key: Buffer): boolean {
-    return this.#isAlive(key) !== undefined;
-  }
-
-  isDeleted(key: Buffer): boolean {
-    return this.#isDeleted({ key }) !== undefined;
-  }
-
   counters(): Counters {
     const values = this.#counters().map(({ name, value }) => [name, value]);
     return { ...NO_FILES, ...(Object.fromEntries(values) as Partial<Counters>) };
@@ -272,27 +274,10 @@ export class FileMapQueries extends Statements {
     return { ...NO_FILES, ...(Object.fromEntries(counted) as Partial<Counters>) };
   }
 
-  countTrunks(): number {
-    return this.#countTrunks() ?? 0;
-  }
-
-  countUncopied(): number {
-    return this.#countUncopied() ?? 0;
-  }
-
-  countDamage(): number {
-    return this.#countDamage() ?? 0;
-  }
-
   /** Members of the trunk's plan; empty once the trunk is confirmed. */
   members(trunk: number): PlannedMember[] {
     const packed = this.#members(trunk);
     return packed ? unpackMembers(packed) : [];
-  }
-
-  /** True while a file that was moved out of the trunk is not stored elsewhere yet. */
-  hasUnsettledMoves({ fileId }: TrunkRow): boolean {
-    return this.#unsettledMoves(fileId) !== undefined;
   }
 
   /**
@@ -305,31 +290,6 @@ export class FileMapQueries extends Statements {
     const before = this.#aliveBefore(id, offset, limit);
     const behind = this.aliveIn(id, offset, limit);
     return [...until(before, isOther).reverse(), row, ...until(behind, isOther)];
-  }
-
-  indexedBytes(segment: number): number {
-    return this.#indexed(segment) ?? 0;
-  }
-
-  /** Bytes of the segment known to be durable. */
-  syncedBytes(segment: number): number {
-    return this.#synced(segment) ?? 0;
-  }
-
-  /** The highest known segment number; 0 if there is none. */
-  lastSegment(): number {
-    return this.#lastSegment() ?? 0;
-  }
-
-  /**
-   * Number of the oldest segment with a file that FastDFS does not have in enough copies. Waiting
-   * damaged files do not count.
-   */
-  oldestNeededSegment(): number | undefined {
-    const waiting = this.#oldestWaiting();
-    const uncopied = this.#oldestUncopied() ?? undefined;
-    if (waiting === undefined || uncopied === undefined) return waiting ?? uncopied;
-    return Math.min(waiting, uncopied);
   }
 
   /** Trunks and deletions whose records are in the segment and still needed. */

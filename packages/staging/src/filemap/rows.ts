@@ -8,6 +8,18 @@ export type TrunkKind = 'trunk' | 'whole';
 /** A former place of a file that was moved: id of the trunk, offset. */
 export type FormerPlace = readonly [fileId: string, offset: number];
 
+const NEVER_MOVED: readonly FormerPlace[] = [];
+
+/** Decodes `files.was`. */
+export function formerPlaces(was: string | null): readonly FormerPlace[] {
+  return was === null ? NEVER_MOVED : (JSON.parse(was) as FormerPlace[]);
+}
+
+/** As `files.was` has them. */
+export function placesText(was: readonly FormerPlace[]): string | null {
+  return was.length > 0 ? JSON.stringify(was) : null;
+}
+
 export interface FileRow {
   readonly key: Buffer;
   readonly name: string;
@@ -104,6 +116,15 @@ export const NEXT_FILE_STATES: Readonly<
   merged: ['waiting', 'spooled', 'none'],
 };
 
+export function stateOf({ trunk, local }: FileRow): FileState {
+  return trunk ? 'merged' : stateAt(local.at);
+}
+
+/** The state of a file that waits. */
+export function stateAt(at: FileRow['local']['at']): FileState {
+  return at === 'container' ? 'waiting' : 'spooled';
+}
+
 export interface TrunkRow {
   readonly id: number;
   readonly taskId: Buffer;
@@ -127,6 +148,11 @@ export interface TrunkRow {
   readonly copied: number;
   /** Unix milliseconds since when FastDFS may hold a copy without a record; null if not. */
   readonly doubtfulSince: number | null;
+}
+
+/** Nothing in it is alive: it was deleted from FastDFS, or is about to be. */
+export function isGivenUp({ state }: Pick<TrunkRow, 'state'>): boolean {
+  return state === 'retiring' || state === 'retired';
 }
 
 /** Totals of the trunks of one state and kind. */
@@ -157,16 +183,7 @@ export function localDamage({ local }: Pick<FileRow, 'local'>): 'container' | 's
 }
 
 /** Files and their bytes: small and waiting, large and waiting, stored in FastDFS. */
-export interface Counters {
-  readonly waitingFiles: number;
-  readonly waitingBytes: number;
-  readonly spooledFiles: number;
-  readonly spooledBytes: number;
-  readonly mergedFiles: number;
-  readonly mergedBytes: number;
-}
-
-export const NO_FILES: Counters = {
+export const NO_FILES = {
   waitingFiles: 0,
   waitingBytes: 0,
   spooledFiles: 0,
@@ -174,6 +191,8 @@ export const NO_FILES: Counters = {
   mergedFiles: 0,
   mergedBytes: 0,
 };
+
+export type Counters = Readonly<typeof NO_FILES>;
 
 export interface PlannedTrunk {
   /** Set if it may be joined with others later; undefined: it is final. */
@@ -255,33 +274,28 @@ export type FileMapChange =
       readonly size: number;
       readonly members: PackedMembers;
     }
-  | {
+  | (TrunkChange & {
       readonly what: 'stored';
-      readonly taskId: Buffer;
-      readonly kind: TrunkKind;
-      readonly fileId: string;
-      readonly size: number;
       readonly crc32: number;
-      readonly files: number;
-      /** When it was recorded, if FastDFS may hold another copy. */
-      readonly doubtfulSince?: number | undefined;
       /** CRC-32s of its blocks, for a file that was stored whole. */
       readonly blocks?: Buffer | undefined;
       /** The file itself, when it was stored whole. */
       readonly file:
         | (Omit<FileChange, 'position' | 'at'> & { readonly was: readonly FormerPlace[] })
         | undefined;
-    }
-  | {
-      readonly what: 'retired';
-      readonly taskId: Buffer;
-      readonly kind: TrunkKind;
-      readonly fileId: string;
-      readonly size: number;
-      readonly files: number;
-      /** As for `stored`. */
-      readonly doubtfulSince?: number | undefined;
-    };
+    })
+  | (TrunkChange & { readonly what: 'retired' });
+
+/** What a record says about a trunk in FastDFS. */
+export interface TrunkChange {
+  readonly taskId: Buffer;
+  readonly kind: TrunkKind;
+  readonly fileId: string;
+  readonly size: number;
+  readonly files: number;
+  /** When it was recorded, if FastDFS may hold another copy. */
+  readonly doubtfulSince?: number | undefined;
+}
 
 /** Key, offset and size of each member, as in plan records and the FileMap. */
 export type PackedMembers = Buffer;

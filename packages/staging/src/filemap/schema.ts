@@ -1,7 +1,7 @@
 import type { SqliteDatabase, SqliteStatement } from '@stevedore/disk/sqlite';
 import {
   type FileRow,
-  type FormerPlace,
+  formerPlaces,
   type LocalPlace,
   NEXT_STATES,
   type TrunkKind,
@@ -160,73 +160,73 @@ export const STATE_TRIGGER = `CREATE TEMP TRIGGER trunk_states BEFORE UPDATE OF 
 
 /** Statements as functions, typed next to their SQL; each is prepared when it is first called. */
 export class Statements {
-  readonly #database: SqliteDatabase;
+  protected readonly database: SqliteDatabase;
 
   constructor(database: SqliteDatabase) {
-    this.#database = database;
+    this.database = database;
   }
 
-  protected get<Args extends unknown[], Row>(sql: string): (...args: Args) => Row | undefined {
+  #prepared<Args extends unknown[], Result>(
+    sql: string,
+    run: (statement: SqliteStatement, args: Args) => unknown,
+    shape?: 'raw' | 'pluck',
+  ): (...args: Args) => Result {
     let made: SqliteStatement | undefined;
     return (...args) => {
-      made ??= this.#database.prepare(sql);
-      return made.get(...args) as Row | undefined;
+      if (!made) {
+        made = this.database.prepare(sql);
+        if (shape) made[shape]();
+      }
+      return run(made, args) as Result;
     };
   }
 
-  protected all<Args extends unknown[], Row>(sql: string): (...args: Args) => Row[] {
-    let made: SqliteStatement | undefined;
-    return (...args) => {
-      made ??= this.#database.prepare(sql);
-      return made.all(...args) as Row[];
-    };
+  protected get<Args extends unknown[], Row>(sql: string) {
+    return this.#prepared<Args, Row | undefined>(sql, (made, args) => made.get(...args));
+  }
+
+  protected all<Args extends unknown[], Row>(sql: string) {
+    return this.#prepared<Args, Row[]>(sql, (made, args) => made.all(...args));
   }
 
   /** Rows as arrays of their columns: faster where there are thousands. */
-  protected rows<Args extends unknown[], Columns>(sql: string): (...args: Args) => Columns[] {
-    let made: SqliteStatement | undefined;
-    return (...args) => {
-      made ??= this.#database.prepare(sql).raw();
-      return made.all(...args) as Columns[];
-    };
+  protected rows<Args extends unknown[], Columns>(sql: string) {
+    return this.#prepared<Args, Columns[]>(sql, (made, args) => made.all(...args), 'raw');
   }
 
   /** The first column of each row. */
-  protected column<Args extends unknown[], Value>(sql: string): (...args: Args) => Value[] {
-    let made: SqliteStatement | undefined;
-    return (...args) => {
-      made ??= this.#database.prepare(sql).pluck();
-      return made.all(...args) as Value[];
-    };
+  protected column<Args extends unknown[], Value>(sql: string) {
+    return this.#prepared<Args, Value[]>(sql, (made, args) => made.all(...args), 'pluck');
   }
 
   /** The first column of the first row. */
-  protected value<Args extends unknown[], Value>(
-    sql: string,
-  ): (...args: Args) => Value | undefined {
-    let made: SqliteStatement | undefined;
-    return (...args) => {
-      made ??= this.#database.prepare(sql).pluck();
-      return made.get(...args) as Value | undefined;
-    };
+  protected value<Args extends unknown[], Value>(sql: string) {
+    return this.#prepared<Args, Value | undefined>(sql, (made, args) => made.get(...args), 'pluck');
   }
 
-  protected run<Args extends unknown[]>(sql: string): (...args: Args) => { changes: number } {
-    let made: SqliteStatement | undefined;
-    return (...args) => {
-      made ??= this.#database.prepare(sql);
-      return made.run(...args);
-    };
+  /** As `value`; 0 if there is none. */
+  protected number<Args extends unknown[]>(sql: string) {
+    return this.#prepared<Args, number>(sql, (made, args) => made.get(...args) ?? 0, 'pluck');
+  }
+
+  /** True if there is a row. */
+  protected exists<Args extends unknown[]>(sql: string) {
+    return this.#prepared<Args, boolean>(sql, (made, args) => made.get(...args) !== undefined);
+  }
+
+  protected run<Args extends unknown[]>(sql: string) {
+    return this.#prepared<Args, { readonly changes: number }>(sql, (made, args) =>
+      made.run(...args),
+    );
   }
 
   /** For SELECTs that begin with FILES or WAITING. */
-  protected file<Args extends unknown[]>(sql: string): (...args: Args) => FileRow | undefined {
-    let made: SqliteStatement | undefined;
-    return (...args) => {
-      made ??= this.#database.prepare(sql).raw();
+  protected file<Args extends unknown[]>(sql: string) {
+    const found = (made: SqliteStatement, args: Args) => {
       const columns = made.get(...args) as FileColumns | undefined;
       return columns && fileRow(columns);
     };
+    return this.#prepared<Args, FileRow | undefined>(sql, found, 'raw');
   }
 
   protected files<Args extends unknown[]>(sql: string): (...args: Args) => FileRow[] {
@@ -282,12 +282,6 @@ type FileColumns = readonly [
 
 /** The meaning of `files.spooled`, by its number. */
 export const PLACES: readonly LocalPlace['at'][] = ['container', 'spool', 'gone'];
-const NEVER_MOVED: readonly FormerPlace[] = [];
-
-/** Decodes `files.was`. */
-export function formerPlaces(was: string | null): readonly FormerPlace[] {
-  return was === null ? NEVER_MOVED : (JSON.parse(was) as FormerPlace[]);
-}
 
 /** The only place that decodes where the table says a file is. */
 function fileRow(columns: FileColumns): FileRow {
@@ -384,7 +378,6 @@ export const WRITER_STEPS = {
       SELECT $trunk, $files - count(*), $bytes - coalesce(sum(size), 0) FROM files
       WHERE trunk = $trunk AND deleted IS NULL`,
   removeAllDamage: 'DELETE FROM damage WHERE key = ?',
-  setBlocks: 'INSERT OR REPLACE INTO blocks (key, crcs) VALUES (?, ?)',
   removeBlocks: 'DELETE FROM blocks WHERE key = ?',
   // Usually there is nothing to change, and then it writes nothing.
   markSparse: `UPDATE trunks

@@ -1,6 +1,7 @@
 import assert from 'node:assert';
 import type { SqliteDatabase } from '@stevedore/disk/sqlite';
-import type { FileMapQueries } from './queries.js';
+import { Checkpoints } from './checkpoints.js';
+import { FileMapQueries } from './queries.js';
 import type {
   AdoptedFile,
   Confirmed,
@@ -14,18 +15,26 @@ import type {
   PlannedTrunk,
   TrunkRow,
 } from './rows.js';
-import { countOf, NEXT_FILE_STATES, NO_FILES, packMembers } from './rows.js';
-import { PLACES, Statements, WRITER_STEPS } from './schema.js';
+import {
+  countOf,
+  isGivenUp,
+  NEXT_FILE_STATES,
+  NO_FILES,
+  packMembers,
+  placesText,
+  stateAt,
+  stateOf,
+} from './rows.js';
+import { PLACES, WRITER_STEPS } from './schema.js';
 
 /**
- * Applies records of the container and confirmations of trunks to the FileMap's tables, within one
- * transaction. Changes of the counters are summed up and written by `finish`.
+ * Applies records of the container and confirmations of trunks to the FileMap's tables; each call is
+ * one transaction. Changes of the counters are summed up and written at its end.
  *
  * Trunks may be read back into a lost FileMap in any order: if two hold a file, the place that the
  * other one lists under `was` is the former one.
  */
-export class FileMapWriter extends Statements {
-  readonly #queries: FileMapQueries;
+export class FileMapWriter extends FileMapQueries {
   readonly #steps = this.steps(WRITER_STEPS);
   readonly #confirmFile = this.get<
     [trunk: number, offset: number, key: Buffer],
@@ -41,21 +50,52 @@ export class FileMapWriter extends Statements {
   readonly #findMarked = this.get<[key: Buffer], MarkedRow>(
     'SELECT trunk, deleted FROM files WHERE key = ? AND deleted IS NOT NULL',
   );
+  readonly #setIndexed = this.run<[segment: number, indexed: number, synced: number]>(
+    `INSERT INTO segments (number, indexedBytes, syncedBytes) VALUES (?, ?, ?)
+      ON CONFLICT (number) DO UPDATE SET indexedBytes = excluded.indexedBytes,
+        syncedBytes = max(syncedBytes, excluded.syncedBytes)`,
+  );
+  readonly setBlocks = this.run<[key: Buffer, crcs: Buffer]>(
+    'INSERT OR REPLACE INTO blocks (key, crcs) VALUES (?, ?)',
+  );
+  protected readonly checkpoints: Checkpoints;
+  readonly #transact: (work: () => unknown) => unknown;
   #sums: Record<keyof Counters, number> = { ...NO_FILES };
 
-  constructor(database: SqliteDatabase, queries: FileMapQueries) {
+  constructor(database: SqliteDatabase) {
     super(database);
-    this.#queries = queries;
+    this.checkpoints = new Checkpoints(database.name);
+    this.#transact = database.transaction((work: () => unknown) => {
+      this.#sums = { ...NO_FILES };
+      const result = work();
+      for (const [name, value] of Object.entries(this.#sums)) {
+        if (value !== 0) this.#steps.count(value, name);
+      }
+      return result;
+    });
   }
 
-  begin(): void {
-    this.#sums = { ...NO_FILES };
+  /** Runs one transaction that changes about this many rows. */
+  #write<Result>(rows: number, work: () => Result): Result {
+    const result = this.#transact(work) as Result;
+    this.checkpoints.note(rows);
+    return result;
   }
 
-  finish(): void {
-    for (const [name, value] of Object.entries(this.#sums)) {
-      if (value !== 0) this.#steps.count(value, name);
-    }
+  /**
+   * Applies all changes of one segment's records up to `indexedBytes`. `syncedBytes` of the segment
+   * are known to be durable.
+   */
+  apply(
+    changes: readonly FileMapChange[],
+    segment: number,
+    indexedBytes: number,
+    syncedBytes = 0,
+  ): void {
+    this.#write(changes.length, () => {
+      for (const change of changes) this.#change(change, segment);
+      this.#setIndexed(segment, indexedBytes, syncedBytes);
+    });
   }
 
   /** Every change of the state of files goes through here. */
@@ -71,7 +111,7 @@ export class FileMapWriter extends Statements {
     this.#sums[`${state}Bytes`] += bytes;
   }
 
-  change(change: FileMapChange, segment: number): void {
+  #change(change: FileMapChange, segment: number): void {
     switch (change.what) {
       case 'file':
         this.#addFile(change, segment);
@@ -82,12 +122,9 @@ export class FileMapWriter extends Statements {
       case 'deletion':
         this.#deleteFile(change.key, segment);
         return;
-      case 'plan': {
-        const { taskId, kind, size, members } = change;
-        const files = countOf(members);
-        this.#steps.addPlan({ taskId, kind, size, files, members, segment });
+      case 'plan':
+        this.#steps.addPlan({ ...change, files: countOf(change.members), segment });
         return;
-      }
       case 'stored':
         this.#addStored(change, segment);
         return;
@@ -96,8 +133,20 @@ export class FileMapWriter extends Statements {
     }
   }
 
-  /** Points members at their trunk, unless they have since moved elsewhere. */
+  /** Points the members' rows at the trunk; members deleted since become its dead bytes. */
   confirmMembers(trunk: number, members: readonly PlannedMember[]): Confirmed {
+    return this.#write(members.length, () => this.#confirm(trunk, members));
+  }
+
+  /** As `confirmMembers`, for a trunk of an earlier process: some may have moved on since. */
+  confirmUnmoved(trunk: TrunkRow, members: readonly PlannedMember[]): void {
+    this.#write(members.length, () => {
+      const unmoved = members.filter(({ offset }) => !this.#isForwarded(trunk.fileId, offset));
+      this.#confirm(trunk.id, unmoved);
+    });
+  }
+
+  #confirm(trunk: number, members: readonly PlannedMember[]): Confirmed {
     let [files, bytes, waiting, waitingBytes] = [0, 0, 0, 0];
     let oldestSegment = Number.POSITIVE_INFINITY;
     for (const { key, offset } of members) {
@@ -118,51 +167,51 @@ export class FileMapWriter extends Statements {
     return { files, bytes, oldestSegment };
   }
 
-  /** As `confirmMembers`, for a trunk that an earlier process stored. */
-  confirmUnmoved(trunk: TrunkRow, members: readonly PlannedMember[]): void {
-    const unmoved = members.filter(({ offset }) => !this.#isForwarded(trunk.fileId, offset));
-    this.confirmMembers(trunk.id, unmoved);
-  }
-
   /** Adds rows for members of a trunk that only its own directory describes. */
   adoptMembers(trunk: TrunkRow, entries: readonly AdoptedFile[]): void {
-    const members: PlannedMember[] = [];
-    for (const { file, offset, was } of entries) {
-      const { key, size } = file;
-      for (const [fileId, at] of was) this.#forward(fileId, at, key);
-      if (this.#queries.isDeleted(key)) this.#hold(trunk.id, key);
-      else if (this.#isForwarded(trunk.fileId, offset)) continue;
-      else if (!this.#claim(trunk, key, offset, was)) {
-        this.#adopt(file, 'container', was);
-        members.push({ key, offset, size });
+    this.#write(entries.length, () => {
+      const members: PlannedMember[] = [];
+      for (const { file, offset, was } of entries) {
+        const { key, size } = file;
+        for (const [fileId, at] of was) this.#forward(fileId, at, key);
+        if (this.isDeleted(key)) this.#hold(trunk.id, key);
+        else if (this.#isForwarded(trunk.fileId, offset)) continue;
+        else if (!this.#claim(trunk, key, offset, was)) {
+          this.#adopt(file, 'container', was);
+          members.push({ key, offset, size });
+        }
       }
-    }
-    this.confirmMembers(trunk.id, members);
+      this.#confirm(trunk.id, members);
+    });
   }
 
-  /** Confirms the trunk, once every living member's row points at it; the rest of it is dead. */
+  /**
+   * Confirms the trunk, once every living member's row points at it; the rest of it is dead.
+   * Without `confirmed`, the rows are counted.
+   */
   finishTrunk(
     trunk: number,
     files: number,
-    contentBytes: number,
+    bytes: number,
     plan?: PlannedTrunk,
     confirmed?: Confirmed,
   ): void {
-    const values = { trunk, files, bytes: contentBytes };
-    const oldest = confirmed ? confirmed.oldestSegment : this.#oldestSegment(trunk);
-    this.#steps.finishTrunk({
-      ...values,
-      oldestSegment: Number.isFinite(oldest) ? oldest : null,
-      thin: plan?.thin?.level ?? 0,
-      oldestAt: plan?.thin?.oldestAt ?? null,
-      lastExpiry: plan?.lastExpiry ?? null,
+    this.#write(1, () => {
+      const oldest = confirmed ? confirmed.oldestSegment : this.#oldestSegment(trunk);
+      this.#steps.finishTrunk({
+        ...{ trunk, files, bytes },
+        oldestSegment: Number.isFinite(oldest) ? oldest : null,
+        thin: plan?.thin?.level ?? 0,
+        oldestAt: plan?.thin?.oldestAt ?? null,
+        lastExpiry: plan?.lastExpiry ?? null,
+      });
+      if (confirmed) {
+        const missing = { files: files - confirmed.files, bytes: bytes - confirmed.bytes };
+        assert(missing.files >= 0 && missing.bytes >= 0, 'more was confirmed than was planned');
+        this.#steps.addMissing({ trunk, ...missing });
+      } else this.#steps.countDead({ trunk, files, bytes });
+      this.#steps.markSparse({ trunk });
     });
-    if (confirmed) {
-      const missing = { files: files - confirmed.files, bytes: contentBytes - confirmed.bytes };
-      assert(missing.files >= 0 && missing.bytes >= 0, 'more was confirmed than was planned');
-      this.#steps.addMissing({ trunk, ...missing });
-    } else this.#steps.countDead(values);
-    this.#steps.markSparse({ trunk });
   }
 
   /**
@@ -170,21 +219,23 @@ export class FileMapWriter extends Statements {
    * gone.
    */
   rollBackMove(key: Buffer): boolean {
-    const row = this.#queries.find(key);
+    const row = this.find(key);
     const place = row?.was.at(-1);
     if (!row || row.trunk || !place) return false;
     const [fileId, offset] = place;
-    const trunk = this.#queries.trunkByFileId(fileId);
+    const trunk = this.trunkByFileId(fileId);
     if (trunk?.state !== 'confirmed') return false;
     // A small file may have been set aside in the spool.
     const spooled = PLACES.indexOf(trunk.kind === 'whole' ? 'gone' : 'container');
     const was = placesText(row.was.slice(0, -1));
-    this.#steps.returnFile({ key, trunk: trunk.id, offset, was, spooled });
-    this.#steps.removeForward(fileId, offset);
-    this.#pass(stateOf(row), 'merged', row.size);
-    this.#steps.uncountDead(row.size, trunk.id);
-    this.#steps.clearSparse(trunk.id);
-    this.#steps.markSparse({ trunk: trunk.id });
+    this.#write(1, () => {
+      this.#steps.returnFile({ key, trunk: trunk.id, offset, was, spooled });
+      this.#steps.removeForward(fileId, offset);
+      this.#pass(stateOf(row), 'merged', row.size);
+      this.#steps.uncountDead(row.size, trunk.id);
+      this.#steps.clearSparse(trunk.id);
+      this.#steps.markSparse({ trunk: trunk.id });
+    });
     return true;
   }
 
@@ -192,30 +243,19 @@ export class FileMapWriter extends Statements {
     const { key, name, type, group, size, crc32, stagedAt, position, at } = change;
     const { expiresAt = null, once } = change;
     const mark = once === undefined ? null : Buffer.from(once, 'base64url');
-    const { changes } = this.#steps.addFile(
-      key,
-      name,
-      type,
-      group ?? null,
-      size,
-      crc32,
-      stagedAt,
-      segment,
-      position,
-      PLACES.indexOf(at),
-      expiresAt,
-      mark,
-    );
+    const about = [key, name, type, group ?? null, size, crc32, stagedAt];
+    const place = [segment, position, PLACES.indexOf(at), expiresAt, mark];
+    const { changes } = this.#steps.addFile(...about, ...place);
     if (changes === 0) return;
     this.#pass('none', stateAt(at), size);
-    if (change.blocks) this.#steps.setBlocks(key, change.blocks);
+    if (change.blocks) this.setBlocks(key, change.blocks);
   }
 
   /** The file's bytes are in the container or the spool again; its place in a trunk is dead. */
   #moveFile(change: Extract<FileMapChange, { what: 'moved' }>, segment: number): void {
     const { key, position, at, blocks, was } = change;
-    if (this.#queries.isDeleted(key)) return;
-    const row = this.#queries.find(key);
+    if (this.isDeleted(key)) return;
+    const row = this.find(key);
     if (!row) this.#addFile(change, segment);
     else {
       if (row.trunk) this.#addDead(row.trunk.id, row.size);
@@ -225,27 +265,24 @@ export class FileMapWriter extends Statements {
     this.#steps.removeAllDamage(key);
     const place = { segment, position, spooled: PLACES.indexOf(at), was: placesText(was) };
     this.#steps.moveFile({ key, ...place });
-    if (blocks) this.#steps.setBlocks(key, blocks);
+    if (blocks) this.setBlocks(key, blocks);
     for (const [fileId, offset] of was) this.#forward(fileId, offset, key);
   }
 
   #deleteFile(key: Buffer, segment: number): void {
-    const row = this.#queries.find(key);
+    const row = this.find(key);
     // One trunk has it and no other ever had: its row stays as long as that trunk.
     const isHeldOnce = row ? row.trunk && row.was.length === 0 : this.#findMarked(key);
-    if (isHeldOnce) this.#mark(key, segment);
-    else this.#noteDeletion(key, row, segment);
+    if (isHeldOnce) {
+      this.#steps.markFile({ key, segment });
+      this.#steps.noteMark(segment, key);
+    } else this.#noteDeletion(key, row, segment);
     if (!row) return;
     this.#pass(stateOf(row), 'none', row.size);
     if (row.trunk) this.#addDead(row.trunk.id, row.size);
     if (row.was.length > 0) this.#steps.removeForwards(key);
     if (row.local.at !== 'container') this.#steps.removeBlocks(key);
     this.#steps.removeAllDamage(key);
-  }
-
-  #mark(key: Buffer, segment: number): void {
-    this.#steps.markFile({ key, segment });
-    this.#steps.noteMark(segment, key);
   }
 
   #noteDeletion(key: Buffer, row: FileRow | undefined, segment: number): void {
@@ -259,34 +296,31 @@ export class FileMapWriter extends Statements {
   #holders(row: FileRow): number[] {
     const holders = row.trunk ? [row.trunk.id] : [];
     for (const [fileId] of row.was) {
-      const trunk = this.#queries.trunkByFileId(fileId);
-      const isGone = !trunk || trunk.state === 'retiring' || trunk.state === 'retired';
-      if (!isGone && !holders.includes(trunk.id)) holders.push(trunk.id);
+      const trunk = this.trunkByFileId(fileId);
+      const isHeld = trunk && !isGivenUp(trunk) && !holders.includes(trunk.id);
+      if (isHeld) holders.push(trunk.id);
     }
     return holders;
   }
 
   #addStored(change: Extract<FileMapChange, { what: 'stored' }>, segment: number): void {
-    const { taskId, kind, fileId, size, crc32, files, file } = change;
-    const known = this.#queries.trunkByTask(taskId);
-    const isGone = known?.state === 'retiring' || known?.state === 'retired';
+    const { size, file, blocks, doubtfulSince = null } = change;
+    const known = this.trunkByTask(change.taskId);
     // A large file that only its `stored` record may still describe.
-    if (file && !isGone && !this.#queries.isDeleted(file.key)) {
+    if (file && !(known && isGivenUp(known)) && !this.isDeleted(file.key)) {
       this.#adopt(file, 'gone', file.was);
       for (const [place, offset] of file.was) this.#forward(place, offset, file.key);
     }
     const members = file ? packMembers([{ key: file.key, offset: 0, size }]) : null;
-    const { doubtfulSince = null, blocks } = change;
-    const values = { taskId, kind, fileId, size, crc32, files, members, segment, doubtfulSince };
-    this.#steps.addStored(values);
-    if (file && blocks && this.#queries.find(file.key)) this.#steps.setBlocks(file.key, blocks);
+    this.#steps.addStored({ ...change, members, segment, doubtfulSince });
+    if (file && blocks && this.find(file.key)) this.setBlocks(file.key, blocks);
   }
 
   #retire(change: Extract<FileMapChange, { what: 'retired' }>, segment: number): void {
-    const { taskId, kind, fileId, size, files, doubtfulSince = null } = change;
-    const known = this.#queries.trunkByTask(taskId);
+    const known = this.trunkByTask(change.taskId);
     if (known?.kind === 'whole') this.#forgetAdopted(known.id);
-    this.#steps.addRetired({ taskId, kind, fileId, size, files, segment, doubtfulSince });
+    const { doubtfulSince = null } = change;
+    this.#steps.addRetired({ ...change, segment, doubtfulSince });
     if (!known) return;
     this.#steps.uncountHolds(known.id);
     this.#steps.freeHolds(known.id);
@@ -297,8 +331,8 @@ export class FileMapWriter extends Statements {
 
   /** The file's deletion was forgotten with its trunk, but its `stored` record remains. */
   #forgetAdopted(trunk: number): void {
-    for (const { key } of this.#queries.members(trunk)) {
-      const row = this.#queries.find(key);
+    for (const { key } of this.members(trunk)) {
+      const row = this.find(key);
       if (!row || row.trunk || row.local.at !== 'gone') continue;
       this.#steps.removeFile(key);
       this.#pass('spooled', 'none', row.size);
@@ -318,7 +352,7 @@ export class FileMapWriter extends Statements {
    * becomes its place, or the place where it stays.
    */
   #claim(trunk: TrunkRow, key: Buffer, offset: number, was: readonly FormerPlace[]): boolean {
-    const row = this.#queries.find(key);
+    const row = this.find(key);
     const place = row?.trunk;
     if (!place || place.id === trunk.id) return false;
     if (was.some(([fileId, at]) => fileId === place.fileId && at === place.offset)) {
@@ -329,11 +363,11 @@ export class FileMapWriter extends Statements {
   }
 
   #isForwarded(fileId: string, offset: number): boolean {
-    return this.#queries.forwardOf(fileId, offset) !== undefined;
+    return this.forwardOf(fileId, offset) !== undefined;
   }
 
   #forward(fileId: string, offset: number, key: Buffer): void {
-    if (!this.#queries.isDeleted(key)) this.#steps.addForward(fileId, offset, key);
+    if (!this.isDeleted(key)) this.#steps.addForward(fileId, offset, key);
   }
 
   /** The trunk has the bytes of a file; if the file is deleted, its deletion is kept as long. */
@@ -341,7 +375,7 @@ export class FileMapWriter extends Statements {
     const marked = this.#findMarked(key);
     if (marked?.trunk === trunk) return;
     if (marked) this.#unmark(key, marked);
-    if (!this.#queries.isDeleted(key)) return;
+    if (!this.isDeleted(key)) return;
     if (this.#steps.addHold(trunk, key).changes === 1) this.#steps.countHold(key);
   }
 
@@ -362,17 +396,4 @@ export class FileMapWriter extends Statements {
 interface MarkedRow {
   readonly trunk: number;
   readonly deleted: number;
-}
-
-function placesText(was: readonly FormerPlace[]): string | null {
-  return was.length > 0 ? JSON.stringify(was) : null;
-}
-
-function stateOf({ trunk, local }: FileRow): FileState {
-  return trunk ? 'merged' : stateAt(local.at);
-}
-
-/** The state of a file that waits. */
-function stateAt(at: FileRow['local']['at']): FileState {
-  return at === 'container' ? 'waiting' : 'spooled';
 }

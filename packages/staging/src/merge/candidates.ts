@@ -66,31 +66,19 @@ export function* unitsInSteps(
     units.push(unit);
     if (row.group !== undefined) groups.set(row.group, unit);
   }
-  for (const unit of groups.values()) if (unit.rows.some(wasMoved)) inOrder(unit.rows);
+  // Files moved out of trunks come after newer files: sort by age.
+  for (const { rows } of groups.values()) {
+    if (rows.some(({ was }) => was.length > 0)) rows.sort((a, b) => a.stagedAt - b.stagedAt);
+  }
   return units;
 }
 
-interface Unit {
+type Unit = { -readonly [Name in keyof CandidateUnit]: CandidateUnit[Name] } & {
   readonly rows: FileRow[];
-  bytes: number;
-  files: number;
-  readonly penalty: number;
-  isOpen: boolean;
-  isCut: boolean;
-  readonly expiry: ExpiryClass;
-}
+};
 
 function isFresh({ stagedAt }: FileRow, now: number): boolean {
   return stagedAt > now - GROUP_PAUSE_MS && stagedAt <= now;
-}
-
-function wasMoved({ was }: FileRow): boolean {
-  return was.length > 0;
-}
-
-/** Files moved out of trunks come after newer files: sort by age. */
-function inOrder(rows: FileRow[]): void {
-  rows.sort((a, b) => a.stagedAt - b.stagedAt);
 }
 
 /** Of several classes, one needs a little more than a trunk, so that there is a choice. */

@@ -1,4 +1,4 @@
-import { GrowingPause } from '@stevedore/async';
+import { GrowingPause, Wakeup } from '@stevedore/async';
 import { StoreError } from '../errors.js';
 import type { TrunkRow } from '../filemap/filemap.js';
 import type { State } from '../state.js';
@@ -14,52 +14,41 @@ const ASK_TIMEOUT_MS = 10_000;
 
 export class Copies {
   readonly #state: State;
-  readonly #stopped = new AbortController();
-  #timer: NodeJS.Timeout | undefined;
   readonly #pause = new GrowingPause(PAUSES);
+  readonly #wakeup = new Wakeup();
   #running: Promise<void> | undefined;
-  #isWanted = false;
   /** It was reported that the group has too few storages for the required copies. */
   #isReported = false;
 
   constructor(state: State) {
     this.#state = state;
-    state.changes.on('stored', () => this.check());
-  }
-
-  /** Call when a trunk was stored, and at the start. */
-  check(): void {
-    this.#pause.reset();
-    this.#isWanted = true;
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-    this.#begin();
-  }
-
-  async stop(): Promise<void> {
-    this.#stopped.abort();
-    clearTimeout(this.#timer);
-    await this.#running;
-  }
-
-  #begin(): void {
-    if (this.#running || this.#stopped.signal.aborted) return;
-    this.#running = this.#run().finally(() => {
-      this.#running = undefined;
-      if (this.#stopped.signal.aborted) return;
-      if (this.#isWanted) this.#begin();
-      else if (this.#state.fileMap.countUncopied() > 0) this.#later();
+    state.changes.on('stored', () => {
+      this.#pause.reset();
+      this.#wakeup.wake();
     });
   }
 
-  #later(): void {
-    this.#timer = setTimeout(() => this.#begin(), this.#pause.next());
-    this.#timer.unref();
+  start(): void {
+    this.#running = this.#run();
+  }
+
+  async ended(): Promise<void> {
+    this.#wakeup.wake();
+    await this.#running;
+  }
+
+  async #run(): Promise<void> {
+    const { changes, fileMap } = this.#state;
+    while (!changes.isOver) {
+      await this.#check();
+      if (changes.isOver) return;
+      const isLeft = fileMap.countUncopied() > 0;
+      await this.#wakeup.next(isLeft ? this.#pause.next() : PAUSES.lastMs);
+    }
   }
 
   /** Never rejects. */
-  async #run(): Promise<void> {
-    this.#isWanted = false;
+  async #check(): Promise<void> {
     const { fileMap, now, changes } = this.#state;
     let confirmed = 0;
     let failure: Error | undefined;
@@ -67,7 +56,7 @@ export class Copies {
     for (let after = 0; ; ) {
       const page = fileMap.uncopiedTrunks(after, PAGE_TRUNKS);
       for (const trunk of page) {
-        if (this.#stopped.signal.aborted) return;
+        if (changes.isOver) return;
         const group = trunk.fileId.slice(0, trunk.fileId.indexOf('/'));
         if (silent.has(group)) continue;
         try {
@@ -83,7 +72,7 @@ export class Copies {
       if (page.length < PAGE_TRUNKS) break;
       after = page.at(-1)!.id;
     }
-    if (failure && !this.#stopped.signal.aborted) changes.report(failure);
+    if (failure && !changes.isOver) changes.report(failure);
     if (confirmed > 0) changes.emit('removable');
   }
 
@@ -93,7 +82,7 @@ export class Copies {
     // Storing it, with the right size and CRC-32, is the first confirmation.
     if (wanted === 1) return true;
     const timeout = AbortSignal.timeout(ASK_TIMEOUT_MS);
-    const signal = AbortSignal.any([timeout, this.#stopped.signal]);
+    const signal = AbortSignal.any([timeout, changes.stopped]);
     const { holders, members } = await trunkStore.copies(trunk.fileId, signal);
     if (wanted > members && !this.#isReported) {
       this.#isReported = true;

@@ -61,9 +61,6 @@ export class MergeTask {
   #wantedBytes = 0;
   /** Nothing waited at the last decision: the next file starts its clock. */
   #idle = true;
-  #isStopped = false;
-  /** When to look again if it is early. */
-  #lookMs = GROUP_LOOK_MS;
   /** Callers that wait for a merge. */
   #flushes = 0;
   /** Of these, callers that wait for ids. */
@@ -108,7 +105,7 @@ export class MergeTask {
     const { files } = this.#state;
     await this.#mergeUntil(() => !files.isMoving, signal);
     // The FileMap may be closed by now.
-    if (this.#isStopped) return;
+    if (this.#state.changes.isOver) return;
     const last = files.last();
     await this.#mergeUntil(() => !files.isWaitingUpTo(last), signal);
     const sent = new Set(this.inFlight.ends());
@@ -128,11 +125,11 @@ export class MergeTask {
       do {
         await this.#mergeUntil(() => !files.isMoving, ends);
         // Before it merges, so that none of them is joined meanwhile.
-        if (!this.#isStopped) await keepThinTrunks(this.#state);
+        if (!this.#state.changes.isOver) await keepThinTrunks(this.#state);
         await this.flush(ends);
-      } while (!this.#isStopped && (files.isMoving || fileMap.thinTrunks().length > 0));
+      } while (!this.#state.changes.isOver && (files.isMoving || fileMap.thinTrunks().length > 0));
     } catch (error) {
-      if (this.#isStopped) throw closed();
+      if (this.#state.changes.isOver) throw closed();
       if (signal?.aborted) {
         throw new StoreError('aborted', 'the flush was aborted', { cause: signal.reason });
       }
@@ -140,7 +137,7 @@ export class MergeTask {
     } finally {
       this.#finishes -= 1;
     }
-    if (this.#isStopped) throw closed();
+    if (this.#state.changes.isOver) throw closed();
   }
 
   #unfinished(timeoutMs: number): StoreError {
@@ -174,7 +171,7 @@ export class MergeTask {
   async #mergeUntil(isDone: () => boolean, signal: AbortSignal | undefined): Promise<void> {
     this.#flushes += 1;
     try {
-      while (!this.#isStopped && !isDone()) {
+      while (!this.#state.changes.isOver && !isDone()) {
         signal?.throwIfAborted();
         this.#wakeup.wake();
         await Promise.race([...this.inFlight.ends(), sleep(25, undefined, { ref: true })]);
@@ -184,27 +181,21 @@ export class MergeTask {
     }
   }
 
-  /** Stops the task. Plans in flight are abandoned; their files stay staged. */
-  async stop(): Promise<void> {
-    this.#isStopped = true;
-    this.inFlight.stop();
+  /** Resolves when the task has stopped. Plans in flight are abandoned; their files stay staged. */
+  async ended(): Promise<void> {
     this.#wakeup.wake();
     await this.#running;
-    await this.inFlight.settled();
+    await this.inFlight.ended();
   }
 
   async #run(): Promise<void> {
-    while (!this.#isStopped) {
+    while (!this.#state.changes.isOver) {
       try {
         const begun = await this.#sendWholes();
         const decision = this.#decide();
-        let waitMs = decision.action === 'wait' ? decision.waitMs : MAX_WAIT_MS;
-        if (decision.action === 'merge') {
-          const outcome = await this.#mergeOnce(decision.reason);
-          if (outcome === 'planned') continue;
-          if (outcome === 'early') waitMs = this.#wait(this.#lookMs);
-        }
-        if (!begun) await this.#wakeup.next(waitMs);
+        const isDue = decision.action === 'merge';
+        const waitMs = isDue ? await this.#mergeOnce(decision.reason) : decision.waitMs;
+        if (!begun && waitMs > 0) await this.#wakeup.next(waitMs);
       } catch (error) {
         this.#state.changes.report(error as Error);
         await this.#wakeup.next(FIRST_RETRY_MS);
@@ -236,17 +227,12 @@ export class MergeTask {
     });
   }
 
-  /** Uploads do not wake the task while it waits. */
-  #wait(ms: number): number {
-    this.#wantedBytes = Number.POSITIVE_INFINITY;
-    return ms;
-  }
-
   /**
-   * `early`: too many of the waiting bytes belong to groups that may still grow, or the files of no
-   * expiry class fill a trunk yet.
+   * Plans one trunk. Resolves with the wait until the next: 0 if one was planned, less than the
+   * longest if it is early: too many of the waiting bytes belong to groups that may still grow, or
+   * the files of no expiry class fill a trunk yet.
    */
-  async #mergeOnce(reason: MergeReason): Promise<'planned' | 'early' | 'nothing'> {
+  async #mergeOnce(reason: MergeReason): Promise<number> {
     const { now, keys, files } = this.#state;
     const { trunkSize, mergeMaxAge: maxAgeMs } = this.#state.options;
     const capacityBytes = trunkSize - TRUNK_END_BYTES;
@@ -261,11 +247,12 @@ export class MergeTask {
       const leftMs = rows[0]!.stagedAt + maxAgeMs - now();
       const isOpen = units.some((unit) => unit.isOpen);
       const lookMs = isOpen ? GROUP_LOOK_MS : Math.ceil(maxAgeMs / EXPIRY_LOOKS);
-      this.#lookMs = Math.max(MIN_WAIT_MS, Math.min(lookMs, leftMs));
-      return 'early';
+      // Uploads do not wake the task while it waits.
+      this.#wantedBytes = Number.POSITIVE_INFINITY;
+      return Math.max(MIN_WAIT_MS, Math.min(lookMs, leftMs));
     }
     const { rows: members, bytes } = await chooseMembers(choice, limits, this.#random, pause);
-    if (members.length === 0 || this.#isStopped) return 'nothing';
+    if (members.length === 0 || this.#state.changes.isOver) return MAX_WAIT_MS;
     // With tens of thousands of files, each of these steps takes milliseconds.
     await pause();
     const plan = planTrunk(keys.next(), members, TRUNK_EXTENSION, bytes);
@@ -276,7 +263,7 @@ export class MergeTask {
     const thin = isThin(share, choiceShare) ? this.#thin(members) : undefined;
     await pause();
     await this.inFlight.begin({ ...plan, thin });
-    return 'planned';
+    return 0;
   }
 
   /** True if merging may wait for the rest of incomplete groups, or for more of one class. */

@@ -1,6 +1,6 @@
 import { tracingChannel } from 'node:diagnostics_channel';
-import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
-import { GrowingPause } from '@stevedore/async';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { GrowingPause, Listeners } from '@stevedore/async';
 import { isError } from '@stevedore/protocol';
 import type { LocalCopies } from '../accept/local-copies.js';
 import { type FileRow, localDamage } from '../filemap/filemap.js';
@@ -34,9 +34,8 @@ export class PlansInFlight {
   readonly #local: LocalCopies;
   readonly #sender: TrunkSender;
   readonly #underWay = new Map<Promise<void>, TrunkPlan['kind']>();
-  readonly #stopped = new AbortController();
   /** Plans that wait before a retry. */
-  readonly #pauses = new Set<AbortController>();
+  readonly #pauses = new Listeners();
   /** Sends that failed and were retried. */
   retries = 0;
   #failure: Error | undefined;
@@ -63,12 +62,9 @@ export class PlansInFlight {
     return [...this.#underWay.keys()];
   }
 
-  /** Abandons the plans in flight; their files stay staged. */
-  stop(): void {
-    this.#stopped.abort();
-  }
-
-  async settled(): Promise<void> {
+  /** Resolves when the plans in flight are abandoned; their files stay staged. */
+  async ended(): Promise<void> {
+    this.#pauses.wake();
     await Promise.allSettled(this.#underWay.keys());
   }
 
@@ -96,9 +92,9 @@ export class PlansInFlight {
    */
   async adopt(plan: TrunkPlan, fileId: string): Promise<boolean> {
     const { files, changes } = this.#state;
-    if (this.#stopped.signal.aborted || !plan.rows.every((row) => files.isFree(row))) return false;
+    if (changes.isOver || !plan.rows.every((row) => files.isFree(row))) return false;
     const release = files.hold(plan);
-    const adopting = this.#sender.adopt(plan, fileId, this.#stopped.signal);
+    const adopting = this.#sender.adopt(plan, fileId, changes.stopped);
     const settled = adopting.then(
       () => undefined,
       () => undefined,
@@ -124,14 +120,15 @@ export class PlansInFlight {
    */
   async #sendUntilDone(plan: TrunkPlan): Promise<boolean> {
     const { changes, now } = this.#state;
-    const { signal } = this.#stopped;
+    const signal = changes.stopped;
     const startedAt = now();
     const pause = new GrowingPause({ firstMs: FIRST_RETRY_MS, lastMs: LAST_RETRY_MS });
     for (;;) {
       try {
         const sent = await this.#send(plan, signal);
         this.#failure = undefined;
-        this.#endPauses();
+        // FastDFS has accepted a trunk, so all plans can retry.
+        this.#pauses.wake();
         this.#tell(sent, Math.max(0, now() - startedAt));
         return true;
       } catch (error) {
@@ -141,7 +138,7 @@ export class PlansInFlight {
         if (damaged.length > 0 && this.#abandon(plan, damaged)) return false;
         this.#failure = error as Error;
         this.retries += 1;
-        await this.#pause(pause.next());
+        await this.#pauses.next(pause.next());
         if (signal.aborted) return false;
       }
     }
@@ -169,19 +166,6 @@ export class PlansInFlight {
     const { taskId, kind, rows, size } = plan;
     const message = { taskId: formatKey(taskId), kind, files: rows.length, bytes: size };
     return mergeChannel.tracePromise(() => sender.send(plan, signal), message);
-  }
-
-  async #pause(ms: number): Promise<void> {
-    const pause = new AbortController();
-    this.#pauses.add(pause);
-    const signal = AbortSignal.any([this.#stopped.signal, pause.signal]);
-    await sleep(ms, undefined, { signal }).catch(() => undefined);
-    this.#pauses.delete(pause);
-  }
-
-  /** FastDFS has accepted a trunk, so all plans can retry. */
-  #endPauses(): void {
-    for (const pause of this.#pauses) pause.abort();
   }
 
   /** A listener that throws must not cause a retry. */

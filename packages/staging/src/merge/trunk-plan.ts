@@ -21,7 +21,7 @@ import type { NewFile } from '../container/records.js';
 import { aboutOf } from '../filemap/about.js';
 import type { FileRow } from '../filemap/filemap.js';
 import type { PlannedMember, PlannedTrunk, TrunkKind } from '../filemap/rows.js';
-import { formatKey } from '../key.js';
+import { formatKey, KEY_CHARS } from '../key.js';
 
 /**
  * The layout of a trunk: its files, their order and offsets, and all bytes around them. Does no
@@ -43,9 +43,6 @@ function entryName(row: Pick<FileRow, 'key' | 'name'>): string {
   const extension = extensionOf(row.name);
   return extension === '' ? formatKey(row.key) : `${formatKey(row.key)}.${extension}`;
 }
-
-/** Bytes of a key's text. */
-const KEY_CHARS = 22;
 
 function entryNameBytes({ name }: Pick<FileRow, 'name'>): number {
   const extension = extensionOf(name);

@@ -4,7 +4,7 @@ import { hasCode, isMediumFailure } from '@stevedore/disk';
 import { decodeFields, parseFileId, sizeOfField } from '@stevedore/protocol';
 import { combineCrcs } from '../container/block-checksums.js';
 import type { Container } from '../container/container.js';
-import { planRecord, type StoredTrunk, storedRecord } from '../container/records.js';
+import { planRecord, storedRecord } from '../container/records.js';
 import { Unreadable } from '../container/segment.js';
 import type { Spool } from '../container/spool.js';
 import { isStoreError } from '../errors.js';
@@ -168,15 +168,8 @@ export function finishTrunk(
 
 function describe(plan: TrunkPlan, fileId: string, trunkCrc: number) {
   const { taskId, kind, size, rows } = plan;
-  const stored = { taskId, kind, fileId, size, crc32: trunkCrc, files: rows.length };
-  if (kind === 'trunk') return stored;
-  return { ...stored, file: describeWhole(rows[0]!) };
-}
-
-/** The file's part of a large file's `stored` record. */
-export function describeWhole(row: FileRow): NonNullable<StoredTrunk['file']> {
-  const { key, name, type, group, stagedAt, expiresAt, was } = row;
-  return { key, name, type, group, stagedAt, expiresAt, was };
+  const file = kind === 'whole' ? rows[0] : undefined;
+  return { taskId, kind, fileId, size, crc32: trunkCrc, files: rows.length, file };
 }
 
 /** How the id differs from what was sent; undefined if it matches. */

@@ -5,10 +5,9 @@ import {
   TAIL_BYTES,
   type TrunkEntry,
 } from '@stevedore/protocol';
-import { KEY_BYTES } from '../container/record.js';
 import { readFileMeta, readPlaces } from '../container/records.js';
 import type { AdoptedFile, TrunkRow } from '../filemap/filemap.js';
-import { parseKey } from '../key.js';
+import { KEY_CHARS, parseKey } from '../key.js';
 
 /** The part of FastDFS that staging needs; the SDK provides the real one. */
 
@@ -71,9 +70,6 @@ export interface TrunkStore {
 }
 
 /** Reads a trunk's directory back from FastDFS, to rebuild a lost FileMap. */
-
-/** Characters of a key in an entry's name. */
-const KEY_CHARS = Math.ceil((KEY_BYTES * 4) / 3);
 
 /** Throws ProtocolError for a trunk that is not one of ours. */
 export async function readTrunkDirectory(

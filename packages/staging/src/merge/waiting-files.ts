@@ -48,10 +48,10 @@ export class WaitingFiles {
   /** Excluded files. */
   readonly #damaged = new Map<string, FileRow>();
   readonly #plans = new Set<TrunkPlan>();
-  /** Small files moved out of trunks during `#isMoving`, and their bytes. */
+  /** Small files moved out of trunks while `isMoving`, and their bytes. */
   #movedFiles = 0;
   #movedBytes = 0;
-  #isMoving = false;
+  isMoving = false;
 
   constructor(fileMap: FileMap) {
     this.#fileMap = fileMap;
@@ -87,7 +87,7 @@ export class WaitingFiles {
 
   isFree({ key, was }: FileRow): boolean {
     // The trunk that it was moved from still has it.
-    if (this.#isMoving && was.length > 0) return false;
+    if (this.isMoving && was.length > 0) return false;
     if (this.#packing.size === 0 && this.#damaged.size === 0) return true;
     const name = nameOf(key);
     return !this.#packing.has(name) && !this.#damaged.has(name);
@@ -137,10 +137,6 @@ export class WaitingFiles {
     );
   }
 
-  get isMoving(): boolean {
-    return this.#isMoving;
-  }
-
   /**
    * Reserves the plan's members for it, until the returned function is called. `isStored`: they are
    * merged now; otherwise they wait again.
@@ -169,11 +165,11 @@ export class WaitingFiles {
    * one per page. New files do not wait for them.
    */
   async whileMoving(work: () => Promise<void>): Promise<void> {
-    this.#isMoving = true;
+    this.isMoving = true;
     try {
       await work();
     } finally {
-      this.#isMoving = false;
+      this.isMoving = false;
       this.#movedFiles = 0;
       this.#movedBytes = 0;
       this.lookAgain();
@@ -181,7 +177,7 @@ export class WaitingFiles {
   }
 
   noteMoved(files: number, bytes: number): void {
-    if (!this.#isMoving) return;
+    if (!this.isMoving) return;
     this.#movedFiles += files;
     this.#movedBytes += bytes;
   }
@@ -248,16 +244,21 @@ export class WaitingFiles {
   }
 }
 
-/** Waiting files whose records are in the segment, small and large. */
-export function* waitingIn(fileMap: FileMap, segment: number): Generator<FileRow> {
-  for (let position = -1; ; ) {
-    const page = fileMap.waiting(segment, position, PAGE_ROWS);
-    for (const row of page) {
-      if (row.local.segment > segment) return;
-      yield row;
-    }
+/** Waiting files, small and large, in order of arrival, whose records are in this segment or later. */
+export function* waitingFrom(fileMap: FileMap, segment: number): Generator<FileRow> {
+  for (let after: Place = { segment, position: -1 }; ; ) {
+    const page = fileMap.waiting(after.segment, after.position, PAGE_ROWS);
+    yield* page;
     if (page.length < PAGE_ROWS) return;
-    position = page.at(-1)!.local.position;
+    after = page.at(-1)!.local;
+  }
+}
+
+/** Those whose records are in the segment. */
+export function* waitingIn(fileMap: FileMap, segment: number): Generator<FileRow> {
+  for (const row of waitingFrom(fileMap, segment)) {
+    if (row.local.segment > segment) return;
+    yield row;
   }
 }
 
@@ -268,29 +269,28 @@ export function* waitingIn(fileMap: FileMap, segment: number): Generator<FileRow
  * by side. Does no I/O; rows are passed in one by one.
  */
 
-export interface WindowLimits {
-  /** Enough for a choice. */
-  readonly bytes: number;
-  /** With `choiceFiles` files, `leastBytes` are enough. */
-  readonly choiceFiles: number;
-  readonly leastBytes: number;
-  readonly files: number;
-  /** Of all expiry classes. */
-  readonly maxBytes: number;
-  readonly maxFiles: number;
-  readonly now: number;
-  /** Files examined beyond that, for members of the included groups. */
-  readonly filesBeyond: number;
-}
+type WindowLimits = ReturnType<typeof windowLimits>;
 
 /** For one trunk of this size. */
-export function candidateWindow(capacityBytes: number, now: number): CandidateWindow {
-  return new CandidateWindow({
-    ...{ now, bytes: capacityBytes * CHOICE_BYTES_FACTOR, choiceFiles: CHOICE_FILES },
-    ...{ leastBytes: capacityBytes * LEAST_BYTES_FACTOR, files: MAX_FILES },
-    ...{ maxBytes: capacityBytes * MAX_CHOICE_FACTOR, maxFiles: MAX_CHOICE_FILES },
+function windowLimits(capacityBytes: number, now: number) {
+  return {
+    now,
+    /** Enough for a choice. */
+    bytes: capacityBytes * CHOICE_BYTES_FACTOR,
+    /** With so many files, `leastBytes` are enough. */
+    choiceFiles: CHOICE_FILES,
+    leastBytes: capacityBytes * LEAST_BYTES_FACTOR,
+    files: MAX_FILES,
+    /** Of all expiry classes. */
+    maxBytes: capacityBytes * MAX_CHOICE_FACTOR,
+    maxFiles: MAX_CHOICE_FILES,
+    /** Files examined beyond that, for members of the included groups. */
     filesBeyond: FILES_BEYOND,
-  });
+  };
+}
+
+export function candidateWindow(capacityBytes: number, now: number): CandidateWindow {
+  return new CandidateWindow(windowLimits(capacityBytes, now));
 }
 
 export class CandidateWindow {

@@ -1,5 +1,5 @@
 import { LOST_SEGMENT } from '../container/record.js';
-import { type FileRow, localDamage, type TrunkRow } from '../filemap/filemap.js';
+import { localDamage, type TrunkRow } from '../filemap/filemap.js';
 import { formatKey } from '../key.js';
 import type { State } from '../state.js';
 import type { OrphanWatch } from './orphan-watch.js';
@@ -153,7 +153,8 @@ async function missing(
   let lost = 0;
   let saved = 0;
   for (const row of aliveIn(state.fileMap, trunk)) {
-    const bytes = await localBytes(state, row);
+    const isHere = row.local.at === 'container';
+    const bytes = isHere ? await soundBytes(state.container, row) : undefined;
     if (!bytes) {
       lost += 1;
       const detail = `${trunk.fileId} is gone and there is no copy on this disk`;
@@ -172,10 +173,6 @@ async function missing(
     detail,
     repaired: repair && lost === 0,
   });
-}
-
-async function localBytes({ container }: State, row: FileRow): Promise<Buffer | undefined> {
-  return row.local.at === 'container' ? soundBytes(container, row) : undefined;
 }
 
 function sums(

@@ -1,6 +1,7 @@
+import { GrowingPause, serial } from '@stevedore/async';
 import { StoreError } from '../errors.js';
 import type { State } from '../state.js';
-import { type Adopters, findOrphans, type OrphanReport, type OrphanSearch } from './orphans.js';
+import { type Adopters, type OrphanReport, type OrphanSearch, Search } from './orphans.js';
 
 /**
  * Searches for orphans in the background while FastDFS may hold something of an unfinished plan:
@@ -25,84 +26,60 @@ export class OrphanWatch {
   readonly #adopters: Adopters;
   /** How long storages may take to list files that they received. */
   readonly #graceMs: number;
-  readonly #stopped = new AbortController();
-  #running: Promise<unknown> = Promise.resolve();
-  #timer: NodeJS.Timeout | undefined;
+  readonly #inTurn = serial();
   /** Reported files that may be another program's. */
   readonly #reported = new Set<string>();
-  #isSearching = false;
   /** In milliseconds of `performance.now()`. */
   #dueAt = 0;
-  #pauseMs: number;
-  #found = 0;
-  #adopted = 0;
-  #deleted = 0;
+  readonly #pause: GrowingPause;
+  readonly #sums = { found: 0, adopted: 0, deleted: 0, left: 0 };
 
   constructor(state: State, adopters: Adopters) {
     this.#state = state;
     this.#adopters = adopters;
     this.#graceMs = state.options.listingGraceMs ?? GRACE_MS;
-    this.#pauseMs = this.#graceMs;
+    this.#pause = new GrowingPause({ firstMs: this.#graceMs, lastMs: LONGEST_PAUSE_MS });
   }
 
   start(): void {
-    this.#tick();
-    this.#timer = setInterval(() => this.#tick(), TICK_MS);
-    this.#timer.unref();
+    this.#state.changes.every(TICK_MS, () => this.#look())();
   }
 
   stats(): OrphanStats {
-    const openPlans = this.#state.fileMap.doubtfulTrunks().length;
-    return { found: this.#found, adopted: this.#adopted, deleted: this.#deleted, openPlans };
+    const { left: _, ...sums } = this.#sums;
+    return { ...sums, openPlans: this.#state.fileMap.doubtfulTrunks().length };
   }
 
   /** Waits for a search in progress, then searches. */
-  search(how: Pick<OrphanSearch, 'repair' | 'all'>, signal?: AbortSignal): Promise<OrphanReport> {
-    const stopped = this.#stopped.signal;
+  async search(
+    how: Pick<OrphanSearch, 'repair' | 'all'>,
+    signal?: AbortSignal,
+  ): Promise<OrphanReport> {
+    const { stopped } = this.#state.changes;
     const either = signal ? AbortSignal.any([signal, stopped]) : stopped;
     const search = { ...how, graceMs: this.#graceMs, signal: either };
-    const searching = this.#running.then(() => findOrphans(this.#state, this.#adopters, search));
-    this.#running = searching.catch(() => undefined);
-    return searching.then((report) => {
-      this.#count(report);
-      return report;
-    });
+    const report = await this.#inTurn(() => new Search(this.#state, this.#adopters, search).run());
+    this.#sums.found += report.orphans.length;
+    for (const { fate } of report.orphans) this.#sums[fate] += 1;
+    return report;
   }
 
-  async stop(): Promise<void> {
-    this.#stopped.abort();
-    clearInterval(this.#timer);
-    await this.#running;
+  async ended(): Promise<void> {
+    await this.#inTurn(async () => undefined);
   }
 
-  #tick(): void {
-    const { fileMap, changes } = this.#state;
-    if (this.#isSearching || performance.now() < this.#dueAt) return;
+  async #look(): Promise<void> {
+    const { fileMap } = this.#state;
+    if (performance.now() < this.#dueAt) return;
     const doubtful = fileMap.doubtfulTrunks().filter(({ state }) => state !== 'planned');
     if (doubtful.length === 0 && fileMap.unwanted().length === 0) {
-      this.#pauseMs = this.#graceMs;
+      this.#pause.reset();
       return;
     }
-    this.#isSearching = true;
-    this.search({ repair: true, all: false })
-      .then(
-        (report) => this.#report(report),
-        (error: Error) => {
-          if (!this.#stopped.signal.aborted) changes.report(error);
-        },
-      )
-      .finally(() => {
-        this.#isSearching = false;
-        this.#dueAt = performance.now() + this.#pauseMs;
-        this.#pauseMs = Math.min(Math.max(this.#pauseMs, TICK_MS) * 2, LONGEST_PAUSE_MS);
-      });
-  }
-
-  #count({ orphans }: OrphanReport): void {
-    this.#found += orphans.length;
-    for (const { fate } of orphans) {
-      if (fate === 'adopted') this.#adopted += 1;
-      if (fate === 'deleted') this.#deleted += 1;
+    try {
+      this.#report(await this.search({ repair: true, all: false }));
+    } finally {
+      this.#dueAt = performance.now() + this.#pause.next();
     }
   }
 

@@ -75,16 +75,6 @@ const MAX_CANDIDATES = 100_000;
 const CLOCK_MARGIN_MS = 86_400_000;
 /** Pause between two examined files. */
 const PAUSE_MS = 5;
-/** Bytes at the end of a trunk that contain its task. */
-const TAIL = TAIL_BYTES;
-
-export async function findOrphans(
-  state: State,
-  adopters: Adopters,
-  search: OrphanSearch,
-): Promise<OrphanReport> {
-  return new Search(state, adopters, search).run();
-}
 
 interface DoubtfulWhole {
   /** Undefined if the file was deleted meanwhile. */
@@ -93,7 +83,7 @@ interface DoubtfulWhole {
   readonly task: string;
 }
 
-class Search {
+export class Search {
   readonly #state: State;
   readonly #adopters: Adopters;
   readonly #search: OrphanSearch;
@@ -198,7 +188,7 @@ class Search {
     try {
       bytes = file.size ?? (await trunkStore.sizeOf(file.fileId, signal));
       if (bytes === undefined || bytes === 0) return;
-      const tailBytes = Math.min(TAIL, bytes);
+      const tailBytes = Math.min(TAIL_BYTES, bytes);
       const { fileId } = file;
       const tail = await trunkStore.read(fileId, bytes - tailBytes, tailBytes, signal);
       task = taskOf(tail);

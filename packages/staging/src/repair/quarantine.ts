@@ -1,8 +1,7 @@
-import type { Changes } from '../changes.js';
 import { StoreError } from '../errors.js';
-import type { DamagedCopy, DamagePlace, FileMap, FileRow } from '../filemap/filemap.js';
+import type { DamagedCopy, DamagePlace, FileRow } from '../filemap/filemap.js';
 import { formatKey, nameOf } from '../key.js';
-import type { WaitingFiles } from '../merge/waiting-files.js';
+import type { State } from '../state.js';
 
 /**
  * The list of damaged copies, which are not read: a file's bytes in the container or the spool, or
@@ -19,12 +18,7 @@ export interface DamageStats {
   readonly quarantined: number;
 }
 
-interface QuarantineParts {
-  readonly fileMap: FileMap;
-  readonly files: WaitingFiles;
-  readonly changes: Changes;
-  readonly now: () => number;
-}
+type QuarantineParts = Pick<State, 'fileMap' | 'files' | 'changes' | 'now'>;
 
 /**
  * Maximum copies known in memory; others are still listed, but read again before they are refused.
@@ -49,21 +43,17 @@ export class Quarantine {
     return { found: this.#found, repaired: this.#repaired, quarantined };
   }
 
+  /** The table is authoritative: a file that was deleted or moved has other copies. */
   has(key: Buffer, place: DamagePlace, holder = ''): boolean {
-    return this.#copies(key).some((copy) => copy.place === place && copy.holder === holder);
+    if (!this.#known.has(nameOf(key))) return false;
+    const copies = this.#state.fileMap.damageOf(key);
+    return copies.some((copy) => copy.place === place && copy.holder === holder);
   }
 
   /** Storages that must not be asked for the file. */
   holders(key: Buffer): string[] {
-    return this.#copies(key)
-      .filter(({ place }) => place === 'trunk')
-      .map(({ holder }) => holder);
-  }
-
-  /** The table is authoritative: a file that was deleted or moved has other copies. */
-  #copies(key: Buffer): Pick<DamagedCopy, 'place' | 'holder'>[] {
     const isKnown = this.#known.size > 0 && this.#known.has(nameOf(key));
-    return isKnown ? this.#state.fileMap.damageOf(key) : [];
+    return isKnown ? this.#state.fileMap.damagedHolders(key) : [];
   }
 
   /** Quarantines a copy whose bytes are damaged. */

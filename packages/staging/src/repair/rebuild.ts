@@ -1,4 +1,5 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
+import { Wakeup } from '@stevedore/async';
 import { ProtocolError } from '@stevedore/protocol';
 import { isStoreError, StoreError } from '../errors.js';
 import type { FileMap, TrunkRow } from '../filemap/filemap.js';
@@ -34,9 +35,8 @@ const FINAL_PAUSE_MS = 60_000;
 
 export class Rebuild {
   readonly #state: State;
-  readonly #stopped = new AbortController();
   /** Ends the pause before the next pass. */
-  #wake = new AbortController();
+  readonly #wakeup = new Wakeup();
   /** Trunks already reported. */
   readonly #reported = new Set<number>();
   #trunks: readonly TrunkRow[];
@@ -68,7 +68,7 @@ export class Rebuild {
     this.#trunks = [...this.#trunks, ...trunks];
     this.#wait(true);
     this.#noteComplete();
-    this.#wake.abort();
+    this.#wakeup.wake();
     if (!isRunning) this.#running = this.#pass().then(() => this.#run());
   }
 
@@ -77,28 +77,25 @@ export class Rebuild {
     if (this.isComplete) return;
     const first = this.#pass();
     this.#running = first.then(() => this.#run());
-    await Promise.race([first, sleep(ms, undefined, { signal: this.#stopped.signal })]);
+    await Promise.race([first, sleep(ms, undefined, { signal: this.#state.changes.stopped })]);
   }
 
-  async stop(): Promise<void> {
-    this.#stopped.abort();
+  async ended(): Promise<void> {
+    this.#wakeup.wake();
     await this.#running;
   }
 
   async #run(): Promise<void> {
-    const { signal } = this.#stopped;
-    while (!this.isComplete && !signal.aborted) {
-      const ms = this.#isWaiting ? AWAY_PAUSE_MS : FINAL_PAUSE_MS;
-      const paused = AbortSignal.any([signal, this.#wake.signal]);
-      await sleep(ms, undefined, { signal: paused, ref: false }).catch(() => undefined);
-      this.#wake = new AbortController();
-      if (!signal.aborted) await this.#pass();
+    const { changes } = this.#state;
+    while (!this.isComplete && !changes.isOver) {
+      await this.#wakeup.next(this.#isWaiting ? AWAY_PAUSE_MS : FINAL_PAUSE_MS);
+      if (!changes.isOver) await this.#pass();
     }
   }
 
   async #pass(): Promise<void> {
     const { fileMap, files, trunkStore, changes, options } = this.#state;
-    const signal = AbortSignal.any([this.#stopped.signal, AbortSignal.timeout(PASS_TIMEOUT_MS)]);
+    const signal = AbortSignal.any([changes.stopped, AbortSignal.timeout(PASS_TIMEOUT_MS)]);
     const isUnread = ({ taskId }: TrunkRow) => {
       const state = fileMap.trunkByTask(taskId)?.state;
       return state === 'stored' || state === 'missing';
@@ -106,7 +103,7 @@ export class Rebuild {
     const asked = this.#trunks.length;
     const trunks = this.#trunks.filter(isUnread);
     const unread = await adoptTrunks(fileMap, trunkStore, trunks, signal, options.onRebuild);
-    if (this.#stopped.signal.aborted) return;
+    if (changes.isOver) return;
     const added = this.#trunks.slice(asked);
     this.#trunks = [...unread.map(({ trunk }) => trunk), ...added];
     this.#noteComplete();

@@ -32,12 +32,6 @@ import {
 /** Maximum waiting repairs; further damage is found again later. */
 const MAX_WANTED = 1_000;
 
-/** A waiting file has no other copy, unless it was in FastDFS before. */
-async function repairWaiting(state: State, row: FileRow, signal: Signal): Promise<boolean> {
-  if (!state.quarantine.has(row.key, localDamage(row))) return false;
-  return rollBackMove(state, row, signal);
-}
-
 async function repairSmall(state: State, row: MergedRow, signal: Signal): Promise<boolean> {
   const { fileMap, quarantine } = state;
   const isLocalBad = quarantine.has(row.key, 'container');
@@ -69,7 +63,7 @@ export class Repairs extends BackgroundTask {
   readonly #inTurn = serial();
 
   constructor(state: State, acceptance: Acceptance) {
-    super();
+    super(state.changes);
     this.#state = state;
     this.#acceptance = acceptance;
     state.changes.on('damaged', ({ key }) => this.want(key));
@@ -80,7 +74,10 @@ export class Repairs extends BackgroundTask {
     const state = this.#state;
     const row = state.fileMap.find(key);
     if (!row) return true;
-    if (!isMerged(row)) return repairWaiting(state, row, signal);
+    // A waiting file has no other copy, unless it was in FastDFS before.
+    if (!isMerged(row)) {
+      return state.quarantine.has(key, localDamage(row)) && rollBackMove(state, row, signal);
+    }
     const isRepaired = await (row.local.at === 'container'
       ? repairSmall(state, row, signal)
       : this.#inTurn(() => repairLarge(state, this.#acceptance, row, signal)));
@@ -93,11 +90,6 @@ export class Repairs extends BackgroundTask {
     if (this.stopped.aborted || this.#wanted.size >= MAX_WANTED) return;
     this.#wanted.set(nameOf(key), key);
     void this.runOnce(() => this.#run());
-  }
-
-  override stop(): Promise<void> {
-    this.#wanted.clear();
-    return super.stop();
   }
 
   async #run(): Promise<void> {
@@ -178,7 +170,7 @@ async function fetchFrom(
   holder: string,
   signal: Signal,
 ): Promise<boolean | undefined> {
-  const writer = await acceptance.beginAgain(row.key, row.size);
+  const writer = await acceptance.beginSpooled(row.key, row.size, true);
   let isSound: boolean | undefined;
   try {
     const { trunk } = row;

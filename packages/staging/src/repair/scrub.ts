@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import { hasCode } from '@stevedore/disk';
+import { BackgroundTask } from '../changes.js';
 import { type FileRow, localDamage, type MergedRow, type TrunkRow } from '../filemap/filemap.js';
 import { formatKey } from '../key.js';
 import type { State } from '../state.js';
@@ -77,10 +78,7 @@ class Scrub {
   readonly #allBytes: number;
   readonly #begin: Place;
   readonly #damaged: Damage[] = [];
-  #localFiles = 0;
-  #localBytes = 0;
-  #slices = 0;
-  #sliceBytes = 0;
+  readonly #sums = { localFiles: 0, localBytes: 0, slices: 0, sliceBytes: 0 };
   #owedMs = 0;
 
   constructor(state: State, repairs: Repairs, options: ScrubOptions) {
@@ -95,13 +93,7 @@ class Scrub {
 
   report(): ScrubReport {
     this.#note({});
-    return {
-      localFiles: this.#localFiles,
-      localBytes: this.#localBytes,
-      slices: this.#slices,
-      sliceBytes: this.#sliceBytes,
-      damaged: this.#damaged,
-    };
+    return { ...this.#sums, damaged: this.#damaged };
   }
 
   async checkLocal(): Promise<void> {
@@ -114,8 +106,8 @@ class Scrub {
       const where = localDamage(row);
       const sound = await (where === 'spool' ? this.#isSpoolSound(row) : this.#isSegmentSound(row));
       if (sound === undefined) continue;
-      this.#localFiles += 1;
-      this.#localBytes += row.size;
+      this.#sums.localFiles += 1;
+      this.#sums.localBytes += row.size;
       if (sound === true) this.#state.quarantine.lift(row.key, where);
       else await this.#localDamage(row, where, sound === 'unreadable');
       // A large file was paced while it was read.
@@ -195,8 +187,8 @@ class Scrub {
   }
 
   #count(row: FileRow): void {
-    this.#slices += 1;
-    this.#sliceBytes += row.size;
+    this.#sums.slices += 1;
+    this.#sums.sliceBytes += row.size;
   }
 
   async #localDamage(
@@ -270,8 +262,8 @@ class Scrub {
   async #pace(bytes: number, counts: boolean): Promise<void> {
     const { signal, bytesPerSecond, onProgress } = this.#options;
     if (signal?.aborted) throw stopped();
-    if (counts)
-      onProgress?.(Math.min(this.#sliceBytes + this.#localBytes, this.#allBytes), this.#allBytes);
+    const { sliceBytes, localBytes } = this.#sums;
+    if (counts) onProgress?.(Math.min(sliceBytes + localBytes, this.#allBytes), this.#allBytes);
     // Accumulate pauses that are too short to take.
     this.#owedMs += (bytes / bytesPerSecond) * 1000;
     if (this.#owedMs < 5) return;
@@ -295,4 +287,71 @@ function* extents(rows: Iterable<MergedRow>): Generator<readonly MergedRow[]> {
     extent.push(row);
   }
   if (extent.length > 0) yield extent;
+}
+
+/**
+ * Scrubs in the background while the store is open: at most one walk a day, at a low rate. A walk
+ * continues where the last process stopped, or where FastDFS stopped answering.
+ */
+
+/** Pause before the first walk, and after one that failed. */
+const PAUSE_MS = 60_000;
+/** Time from the end of one walk to the start of the next. */
+const INTERVAL_MS = 86_400_000;
+
+export interface ScrubStats {
+  /** Walks completed since the start. */
+  readonly walks: number;
+  /** Files and bytes that they read, on this disk and in FastDFS. */
+  readonly files: number;
+  readonly bytes: number;
+}
+
+export class ScrubWatch extends BackgroundTask {
+  readonly #state: State;
+  readonly #repairs: Repairs;
+  #stats: ScrubStats = { walks: 0, files: 0, bytes: 0 };
+
+  constructor(state: State, repairs: Repairs) {
+    super(state.changes);
+    this.#state = state;
+    this.#repairs = repairs;
+  }
+
+  start(): void {
+    const { scrubRate = 0 } = this.#state.options;
+    if (scrubRate > 0) void this.runOnce(() => this.#run(scrubRate));
+  }
+
+  stats(): ScrubStats {
+    return this.#stats;
+  }
+
+  async #run(bytesPerSecond: number): Promise<void> {
+    const { scrubPauseMs: pauseMs = PAUSE_MS } = this.#state.options;
+    const signal = this.stopped;
+    let waitMs = pauseMs;
+    while (!signal.aborted) {
+      await this.pause(waitMs);
+      if (signal.aborted) return;
+      try {
+        const report = await scrub(this.#state, this.#repairs, {
+          repair: true,
+          bytesPerSecond,
+          signal,
+          goesOn: true,
+        });
+        const { walks, files, bytes } = this.#stats;
+        this.#stats = {
+          walks: walks + 1,
+          files: files + report.localFiles + report.slices,
+          bytes: bytes + report.localBytes + report.sliceBytes,
+        };
+        waitMs = INTERVAL_MS;
+      } catch {
+        // FastDFS is unreachable or the store is closing; damage does not throw.
+        waitMs = pauseMs;
+      }
+    }
+  }
 }

@@ -7,7 +7,7 @@ import { Unreadable } from '../container/segment.js';
 import { isStoreError, StoreError } from '../errors.js';
 import type { FileMap, FileRow, MergedRow, TrunkRow } from '../filemap/filemap.js';
 import { isLocked } from '../filemap/locks.js';
-import type { FormerPlace } from '../filemap/rows.js';
+import { type FormerPlace, isGivenUp } from '../filemap/rows.js';
 import type { TrunkStore } from '../merge/trunk-store.js';
 import type { State } from '../state.js';
 
@@ -201,10 +201,6 @@ function placesOf(fileMap: Pick<FileMap, 'trunkByFileId'>, { was, trunk }: FileR
     return !former || former.thin === 0 || !isGivenUp(former);
   });
   return trunk ? [...kept, [trunk.fileId, trunk.offset]] : kept;
-}
-
-function isGivenUp({ state }: TrunkRow): boolean {
-  return state === 'retiring' || state === 'retired';
 }
 
 /**

@@ -1,5 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
+import { serial } from '@stevedore/async';
 import type { Acceptance } from '../accept/acceptance.js';
 import type { LocalCopies } from '../accept/local-copies.js';
 import { recordOf } from '../accept/retention.js';
@@ -32,7 +33,7 @@ export class Compaction extends BackgroundTask<number> {
   readonly #local: LocalCopies;
 
   constructor(state: State, acceptance: Acceptance, local: LocalCopies) {
-    super();
+    super(state.changes);
     this.#state = state;
     this.#acceptance = acceptance;
     this.#local = local;
@@ -170,8 +171,7 @@ const FORWARDS_PAGE = 250;
 
 export class Retirement {
   readonly #state: State;
-  #stopped = false;
-  #running: Promise<void> = Promise.resolve();
+  readonly #inTurn = serial();
 
   constructor(state: State) {
     this.#state = state;
@@ -179,26 +179,23 @@ export class Retirement {
 
   /** One run at a time; a failed run leaves the rest to the next. */
   run(): Promise<void> {
-    const retired = this.#running.then(() => this.#retireAll());
-    this.#running = retired.catch(() => undefined);
-    return retired;
+    return this.#inTurn(() => this.#retireAll());
   }
 
-  async stop(): Promise<void> {
-    this.#stopped = true;
-    await this.#running;
+  async ended(): Promise<void> {
+    await this.#inTurn(async () => undefined);
   }
 
   async #retireAll(): Promise<void> {
-    const { container, fileMap, trunkStore } = this.#state;
+    const { container, fileMap, trunkStore, changes } = this.#state;
     for (const trunk of fileMap.deadTrunks()) {
-      if (this.#stopped) return;
+      if (changes.isOver) return;
       if (!this.#isNeeded(trunk)) await this.#beginRetiring(trunk);
     }
     const retiring = fileMap.trunksIn('retiring');
     if (retiring.length > 0) await container.sync();
     for (const trunk of retiring) {
-      if (this.#stopped) return;
+      if (changes.isOver) return;
       await trunkStore.remove(trunk.fileId, AbortSignal.timeout(REMOVE_TIMEOUT_MS));
       fileMap.retireTrunk(trunk.id);
       if (trunk.thin > 0) await forgetPlaces(fileMap, trunk.fileId);
@@ -217,7 +214,7 @@ export class Retirement {
   /** Until its last file is stored elsewhere, that file can be read in it, or rolled back to it. */
   #isNeeded(trunk: TrunkRow): boolean {
     const { fileMap } = this.#state;
-    return fileMap.hasUnsettledMoves(trunk) || fileMap.aliveIn(trunk.id, -1, 1).length > 0;
+    return fileMap.hasUnsettledMoves(trunk.fileId) || fileMap.aliveIn(trunk.id, -1, 1).length > 0;
   }
 }
 
