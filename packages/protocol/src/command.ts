@@ -85,14 +85,12 @@ export function decodeHeader(bytes: Buffer, mayBeOpen = false): FrameHeader {
   return { bodyBytes, command: bytes.readUInt8(8), status: bytes.readUInt8(9) };
 }
 
-/** Encodes a message: header and body. */
 export function encodeFrame(command: number, body: Buffer, status = 0): Buffer {
   const bytes = Buffer.allocUnsafe(HEADER_BYTES + body.length);
   body.copy(bytes, HEADER_BYTES);
   return framed(bytes, body.length, command, status);
 }
 
-/** Encodes a reply. */
 export function encodeReply(status: number, body: Buffer = Buffer.alloc(0)): Buffer {
   return encodeFrame(REPLY_COMMAND, body, status);
 }

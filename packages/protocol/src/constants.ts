@@ -17,7 +17,6 @@ export const MAX_PORT = 65_535;
 export const SLAVE_PREFIX_BYTES = 16;
 export const MAX_METADATA_KEY_BYTES = 64;
 export const MAX_METADATA_VALUE_BYTES = 256;
-/** Maximum number of servers in a group. */
 export const MAX_GROUP_SERVERS = 32;
 
 /** Width of an address field: `narrow` fits IPv4 text, `wide` (since 6.11) IPv6 too. */
@@ -30,7 +29,6 @@ export const IP_BYTES: Readonly<Record<IpWidth, number>> = { narrow: 16, wide: 4
 /** Store path index of an upload that lets the storage choose the path. */
 export const ANY_STORE_PATH = 0xff;
 
-/** The command of every reply. */
 export const REPLY_COMMAND = 100;
 
 /** Status byte of a reply: Linux errno numbers, whatever the platform. */
@@ -71,7 +69,6 @@ const STATUS_NAMES: Readonly<Record<number, string>> = {
   114: 'EALREADY (done already)',
 };
 
-/** A readable text for a status byte. */
 export function statusText(status: number): string {
   return STATUS_NAMES[status] ?? `errno ${status}`;
 }

@@ -56,14 +56,12 @@ export interface SliceId extends SliceEntry {
   readonly extension: string;
 }
 
-/** True for the id of a trunk itself. */
 export function isTrunkId(id: FileId): boolean {
   return (
     id.base.length === ENCODED_FIELDS_CHARS + TRUNK_TAIL.length && id.base.endsWith(TRUNK_TAIL)
   );
 }
 
-/** The slice id of an entry of the trunk. */
 export function makeSliceId(trunk: FileId, entry: SliceEntry, extension: string): string {
   if (!isTrunkId(trunk)) throw new ProtocolError(`${formatFileId(trunk)} is not the id of a trunk`);
   if (!isExtension(extension)) throw new ProtocolError(`extension "${extension}"`);

@@ -59,7 +59,6 @@ type OfStore =
   | 'store'
   | 'takeOver';
 
-/** The parts that a store has. */
 export function adoptionBy(
   staging: Staging,
   store: TrunkStore,

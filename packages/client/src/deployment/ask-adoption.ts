@@ -8,7 +8,6 @@ import { dataPlace } from '../shared-directory.js';
  */
 
 export interface AdoptionRequest {
-  /** URL of the map. */
   readonly map: string;
   readonly origin: number;
   /** Origin of the adopter. Default: who holds its copies, else the only other gateway that is alive. */
@@ -101,7 +100,6 @@ function chosen(gateways: readonly Gateway[], origin: number, now: number): numb
   );
 }
 
-/** True for workers of one gateway. */
 function isBeside(one: Gateway, other: Gateway | undefined): boolean {
   if (!other) return false;
   if (one.url !== null && one.url === other.url) return true;

@@ -71,7 +71,6 @@ export class GatewayFiles {
     return this.#told(signal ? abortable(asked, signal) : asked, signal);
   }
 
-  /** The file's facts alone. */
   async facts(key: string, signal: AbortSignal | undefined): Promise<FileInfo> {
     return (await this.#findOne('/facts?', key, 0, signal)).info;
   }
@@ -109,7 +108,6 @@ export class GatewayFiles {
     return this.#told(this.#store.list(options));
   }
 
-  /** A page of their groups. */
   groups(options: GroupOptions): Promise<GroupPage> {
     return this.#told(this.#store.groups(options));
   }

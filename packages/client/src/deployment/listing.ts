@@ -23,7 +23,6 @@ export interface DeploymentListing<Options, Listed> extends Others {
 /** What is listed, and in which order. */
 export interface Ordering<What extends string, Item> {
   readonly what: What;
-  /** The cursor behind an item. */
   readonly cursorOf: (item: Item) => string;
   /** Undefined for what is no cursor. */
   readonly positionOf: (cursor: string) => Uint8Array | undefined;

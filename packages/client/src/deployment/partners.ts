@@ -1,5 +1,7 @@
+import { once } from 'node:events';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { request as httpsRequest } from 'node:https';
+import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { abortable } from '@stevedore/async';
 import { type Gateway, isAlive } from '@stevedore/map';
@@ -55,7 +57,6 @@ export class Partners {
     this.#parts = parts;
   }
 
-  /** Chooses a partner if necessary, and connects to it. */
   async connect(signal: AbortSignal): Promise<Partner> {
     const deployment = await abortable(this.#parts.deployment, signal);
     const url = await this.#choose(deployment);
@@ -107,45 +108,30 @@ async function openTunnel(
   const token = peerToken(deployment, 'CONNECT', path);
   const { protocol, hostname, port } = new URL(url);
   const isTls = protocol === 'https:';
-  return new Promise((resolve, reject) => {
-    const request = (isTls ? httpsRequest : httpRequest)({
-      host: hostname.replace(/^\[(.*)\]$/, '$1'),
-      port: port || (isTls ? 443 : 80),
-      method: 'CONNECT',
-      path,
-      headers: { [PEER_HEADER]: token },
-      agent: false,
-    });
-    const timer = setTimeout(() => {
-      request.destroy(new Error(`no answer within ${CONNECT_TIMEOUT_MS} ms`));
-    }, CONNECT_TIMEOUT_MS);
-    const abort = (): void => void request.destroy(signal.reason);
-    signal.addEventListener('abort', abort, { once: true });
-    const end = (): void => {
-      clearTimeout(timer);
-      signal.removeEventListener('abort', abort);
-    };
-    request.once('error', (error) => {
-      end();
-      reject(error);
-    });
-    request.once('connect', (response: IncomingMessage, socket, head: Buffer) => {
-      end();
-      const { statusCode = 0, headers } = response;
-      const isProven = isAnswerProof(headers[PEER_HEADER], deployment, token, statusCode);
-      if (statusCode !== 200 || !isProven) {
-        socket.destroy();
-        reject(
-          new Error(`status ${statusCode}${isProven ? '' : ', without the proof of a gateway'}`),
-        );
-        return;
-      }
-      socket.on('error', () => undefined);
-      socket.setNoDelay(true);
-      socket.setKeepAlive(true, KEEP_ALIVE_MS);
-      if (head.length > 0) socket.unshift(head);
-      resolve(socket);
-    });
-    request.end();
+  const late = AbortSignal.timeout(CONNECT_TIMEOUT_MS);
+  const request = (isTls ? httpsRequest : httpRequest)({
+    host: hostname.replace(/^\[(.*)\]$/, '$1'),
+    port: port || (isTls ? 443 : 80),
+    method: 'CONNECT',
+    path,
+    headers: { [PEER_HEADER]: token },
+    agent: false,
+    signal: AbortSignal.any([signal, late]),
   });
+  request.end();
+  const connected = once(request, 'connect').catch((error: Error) => {
+    throw late.aborted ? new Error(`no answer within ${CONNECT_TIMEOUT_MS} ms`) : error;
+  });
+  const [response, socket, head] = (await connected) as [IncomingMessage, Socket, Buffer];
+  socket.on('error', () => undefined);
+  const { statusCode = 0, headers } = response;
+  const isProven = isAnswerProof(headers[PEER_HEADER], deployment, token, statusCode);
+  if (statusCode !== 200 || !isProven) {
+    socket.destroy();
+    throw new Error(`status ${statusCode}${isProven ? '' : ', without the proof of a gateway'}`);
+  }
+  socket.setNoDelay(true);
+  socket.setKeepAlive(true, KEEP_ALIVE_MS);
+  if (head.length > 0) socket.unshift(head);
+  return socket;
 }

@@ -23,7 +23,6 @@ export const PEER_FILE_HEADER = 'stevedore-file';
 
 const TOKEN_MS = 60_000;
 
-/** A token for one request. */
 export function peerToken(peers: PeerSecret, method: string, path: string): string {
   const head = `${Math.round(peers.mapNow())}.${randomBytes(12).toString('base64url')}`;
   return `${head}.${sealed(peers, `ask ${head} ${method} ${path}`)}`;

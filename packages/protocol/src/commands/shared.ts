@@ -55,7 +55,6 @@ export function optional<T>(codec: Codec<T>): Codec<T | undefined> {
 
 export const group = text(GROUP_BYTES);
 
-/** Group and file name: how most requests name a file. */
 export const fileName = record({
   group,
   /** `M00/3F/A2/...` */

@@ -7,7 +7,6 @@ import { changeList, serverBrief, storageId, wideAddress } from './storage-track
 
 const syncSource = record(
   {
-    /** Storage to copy from. */
     sourceId: storageId,
     /** Copies files older than this, unix seconds. */
     untilSeconds: i64,

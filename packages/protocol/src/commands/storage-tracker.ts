@@ -212,7 +212,6 @@ export type StorageStatistics = BodyOf<typeof statistics>;
 export const encodeStatistics = (value: StorageStatistics): Buffer => statistics.encode(value);
 export const decodeStatistics = (bytes: Buffer): StorageStatistics => statistics.decode(bytes);
 
-/** Statistics with all counts 0. */
 export function emptyStatistics(): StorageStatistics {
   return statistics.decode(Buffer.alloc(statistics.bytes.wide));
 }

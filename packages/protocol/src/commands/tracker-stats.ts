@@ -17,7 +17,6 @@ import { connectionCounts, storageId } from './storage-tracker.js';
 
 /** Status of trackers, storages and store paths, as a tracker knows it. */
 
-/** Three counts of a daemon's connections. */
 export type ConnectionCounts = BodyOf<typeof connectionCounts>;
 
 /** `ip:port` */

@@ -51,7 +51,6 @@ export function memberBytes(nameBytes: number, commentBytes: number, size: numbe
   return LOCAL_HEADER_BYTES + nameBytes + size + DIRECTORY_ENTRY_BYTES + nameBytes + commentBytes;
 }
 
-/** Bytes of a trunk's end record. */
 export function endBytes(commentBytes: number): number {
   return END_BYTES + commentBytes;
 }

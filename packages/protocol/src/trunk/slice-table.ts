@@ -7,7 +7,6 @@ import { scanTrunkDirectory, type TrunkEnd } from './archive.js';
  * are members of one affinity group.
  */
 
-/** An entry with the name of its affinity group, if it has one. */
 export interface GroupedEntry extends SliceEntry {
   readonly group?: string | undefined;
 }
