@@ -106,7 +106,7 @@ test('an upload, a hot read and a cold read cost no more calls than they did', a
 test('a fetch of a slice, and one of a plain client, cost no more calls than they did', async () => {
   const node = start('harness/nodes');
   onTestFinished(() => node[Symbol.asyncDispose]());
-  const trackers = [await node.call('cluster', temporaryFolder())];
+  const trackers = [await node.call('group', temporaryFolder())];
   const child = counted();
   await child.call('fill', temporaryFolder(), trackers, OPERATIONS);
   await child.call('fetch', 'sdk');

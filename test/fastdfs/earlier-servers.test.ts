@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { buffer } from 'node:stream/consumers';
+import { type Answer, replyFrame } from '@stevedore/bench/cluster';
 import {
   downloadFile,
   listAllGroups,
@@ -9,7 +10,6 @@ import {
   uploadSlaveFile,
 } from '@stevedore/protocol';
 import { describe, expect, it } from 'vitest';
-import { type Answer, replyFrame } from '../support/cluster/index.js';
 import { failure } from '../support/fastdfs.js';
 import { clusterSetup } from '../support/test-cluster.js';
 

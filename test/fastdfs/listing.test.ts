@@ -1,3 +1,4 @@
+import { fin, refuse, type TestCluster } from '@stevedore/bench/cluster';
 import {
   decodeListingLine,
   downloadFile,
@@ -8,7 +9,6 @@ import {
   ProtocolError,
 } from '@stevedore/protocol';
 import { describe, expect, test } from 'vitest';
-import { fin, refuse, type TestCluster } from '../support/cluster/index.js';
 import { failure } from '../support/fastdfs.js';
 import { clusterSetup } from '../support/test-cluster.js';
 

@@ -131,7 +131,7 @@ async function fill(
   { variant, webServer, node }: Subject,
 ): Promise<void> {
   const { keeps, where } = variant;
-  const own = await node?.call('cluster', workspace.fresh('node'));
+  const own = await node?.call('group', workspace.fresh('node'));
   const trackers = own === undefined ? (trackersOf(where, servers) ?? []) : [own];
   await webServer.call('prepare', { ...SMALL, seed: SEED, totalBytes: bytes });
   const connections = Math.max(...FETCH_CONCURRENCIES);

@@ -95,7 +95,7 @@ export async function measureWriting(
       await using node = where === 'ours' ? start('harness/nodes') : undefined;
       const { bytes: totalBytes, directSeconds: maxSeconds } = series;
       await webServer.call('prepare', { ...series.files, seed: SEED, totalBytes });
-      const own = await node?.call('cluster', nodeDirectory, series.storages);
+      const own = await node?.call('group', nodeDirectory, series.storages);
       const trackers = own === undefined ? (trackersOf(where, servers) ?? []) : [own];
       const target = { trackers, connections: concurrency };
       const sdk = { client: 'sdk', directory, keeps: 'default', bytes: totalBytes } as const;

@@ -1,4 +1,3 @@
-import { existsSync } from 'node:fs';
 import { type Benchmark, type BenchmarkContext, plans } from '../harness/benchmark.js';
 import { withCpuOf } from '../harness/child.js';
 import { Closing } from '../harness/closing.js';
@@ -6,7 +5,6 @@ import { atLeast, atMost, leastOf } from '../harness/goals.js';
 import { inTurn } from '../harness/load.js';
 import { count, middle, percent } from '../harness/markdown.js';
 import { type Running, start } from '../harness/processes.js';
-import { Workspace } from '../harness/workspace.js';
 import { trackersOf } from '../servers/kinds.js';
 import { measurePieces } from './pieces.js';
 import type { Transfer } from './storing-process.js';
@@ -40,8 +38,6 @@ const PLANS = plans(
 type Plan = typeof FULL;
 
 const SEED = 30;
-/** Where Linux has files in memory; elsewhere the temporary directory. */
-const MEMORY = existsSync('/dev/shm') ? '/dev/shm' : undefined;
 const FILES_PER_SIZE = 256;
 const CONNECTIONS = [1, 16, 64] as const;
 /** The goal is about this many connections; the memory is measured with as many. */
@@ -127,10 +123,11 @@ async function startServer(context: BenchmarkContext, name: ServerName, closing:
   if (name === 'cluster') {
     return { name, trackers: trackersOf('fastdfs', context.servers) ?? [], nodes: undefined };
   }
-  const { workspace } = context;
-  const place = name === 'memory' ? closing.use(await Workspace.open(MEMORY)) : workspace;
   const nodes = closing.use(start('harness/nodes'));
-  const trackers = [await nodes.call('cluster', place.fresh('node'), 1, name === 'storage')];
+  const trackers =
+    name === 'memory'
+      ? await nodes.call('testCluster')
+      : [await nodes.call('group', context.workspace.fresh('node'))];
   return { name, trackers, nodes };
 }
 type Server = Awaited<ReturnType<typeof startServer>>;
@@ -304,10 +301,10 @@ const OPERATIONS_PER_CYCLE = 3;
 
 /** Whether our client's memory stays flat: what it holds at 10, 50 and 100 % of many operations. */
 async function measureMemory(context: BenchmarkContext, plan: Plan): Promise<void> {
-  const { figures, workspace, runs, print, table } = context;
+  const { figures, runs, print, table } = context;
   await runs('memory', plan.memoryRuns, async () => {
     await using nodes = start('harness/nodes');
-    const trackers = [await nodes.call('cluster', workspace.fresh('node'), 1, false)];
+    const trackers = await nodes.call('testCluster');
     await using child = start('client/storing', { nodeOptions: ['--expose-gc'] });
     const options = { client: 'stevedore', trackers, connections: GOAL_CONNECTIONS } as const;
     await openClient(child, '1KB', options);

@@ -31,7 +31,7 @@ export async function measurePieces(
     await using closing = new Closing();
     const tracker = await closing
       .use(start('harness/nodes'))
-      .call('cluster', workspace.fresh('node'));
+      .call('group', workspace.fresh('node'));
     const client = closing.use(
       new FastdfsClient({ trackers: [tracker], maxConnectionsPerAddress: 1 }),
     );

@@ -16,7 +16,7 @@ const FULL = {
 };
 const PLANS = plans(
   FULL,
-  { runs: 2, files: 1_500, mapFiles: 8_000 },
+  { runs: 2, files: 1_000, mapFiles: 8_000 },
   { runs: 1, files: 50, mapFiles: 50 },
 );
 
@@ -55,9 +55,7 @@ export const deployment: Benchmark = {
 /** A storage and what the gateways of one run, each a process of its own, are started with. */
 async function startStorage({ workspace }: BenchmarkContext, closing: Closing) {
   const directory = workspace.fresh('deployment');
-  const trackers = await closing
-    .use(start('harness/nodes'))
-    .call('cluster', join(directory, 'node'));
+  const trackers = await closing.use(start('harness/nodes')).call('group', join(directory, 'node'));
   const map = MAP_URL === '' ? `sqlite:${directory}.db` : MAP_URL;
   return async (name: string, hasMap: boolean) => {
     const gateway = closing.use(start('deployment/gateway'));

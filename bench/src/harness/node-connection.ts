@@ -10,17 +10,16 @@ import {
   type StoreTarget,
   uploadFile,
 } from '@stevedore/protocol';
+import { Arrived } from '../cluster/arrived.js';
 
 /** `apart`: as the C client does, head and body in a write each and Nagle's algorithm on. */
 export type Writing = 'together' | 'apart';
-
-const NOTHING: Buffer = Buffer.alloc(0);
 
 /** One connection to a node, one request at a time: the least that a load can cost. */
 export class NodeConnection implements AsyncDisposable {
   readonly #socket: Socket;
   readonly #writing: Writing;
-  #arrived = NOTHING;
+  readonly #arrived = new Arrived();
   #settle: { resolve: (body: Buffer) => void; reject: (error: Error) => void } | undefined;
 
   private constructor(socket: Socket, writing: Writing) {
@@ -71,13 +70,12 @@ export class NodeConnection implements AsyncDisposable {
   }
 
   #take(chunk: Buffer): void {
-    // An answer comes in one piece, or in few.
-    const all = this.#arrived === NOTHING ? chunk : Buffer.concat([this.#arrived, chunk]);
-    this.#arrived = all;
-    if (all.length < HEADER_BYTES) return;
-    const { bodyBytes, status } = decodeHeader(all);
-    if (all.length < HEADER_BYTES + bodyBytes) return;
-    this.#arrived = NOTHING;
+    this.#arrived.push(chunk);
+    const head = this.#arrived.peek(HEADER_BYTES);
+    if (!head) return;
+    const { bodyBytes, status } = decodeHeader(head);
+    const all = this.#arrived.take(HEADER_BYTES + bodyBytes);
+    if (!all) return;
     if (status !== 0) this.#fail(new Error(`the node answers with status ${status}`));
     else this.#settle?.resolve(all.subarray(HEADER_BYTES));
   }

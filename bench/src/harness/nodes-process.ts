@@ -1,18 +1,15 @@
 import { join } from 'node:path';
-import { decoratedDisk, decoratedFile, localDisk } from '@stevedore/disk';
 import { type Storage, type StorageOptions, startStorage } from '@stevedore/node';
 import type { MigrationStatus } from '@stevedore/tiering/control';
 import { startTracker, type Tracker } from '@stevedore/tracker';
+import { startTestCluster, type TestCluster } from '../cluster/test-cluster.js';
 
 /** Trackers and storages, as many as are asked for, on free loopback ports of this process. */
 
 const RESERVED = { reservedSpaceMegabytes: 64 };
 const trackers: Tracker[] = [];
 const storages: Storage[] = [];
-const unsynced = {
-  ...decoratedDisk(localDisk, (file) => decoratedFile(file, { sync: async () => {} })),
-  syncDirectory: async () => {},
-};
+let cluster: TestCluster | undefined;
 
 function onError(error: Error): void {
   console.error(`node: ${error.message}`);
@@ -26,27 +23,29 @@ export async function tracker(host = '127.0.0.1'): Promise<string> {
 }
 
 /** Answers with its port, once a tracker counts it as active. */
-export async function storage(
-  options: Omit<StorageOptions, 'disk' | 'onError'>,
-  syncs = true,
-): Promise<number> {
-  const disk = syncs ? localDisk : unsynced;
-  const started = await startStorage({ port: 0, ...options, disk, onError });
+export async function storage(options: Omit<StorageOptions, 'disk' | 'onError'>): Promise<number> {
+  const started = await startStorage({ port: 0, ...options, onError });
   storages.push(started);
   if (options.trackers) await started.active();
   return started.port;
 }
 
 /** A tracker and so many storages of one group, a directory each; the tracker's address. */
-export async function cluster(directory: string, count = 1, syncs = true): Promise<string> {
+export async function group(directory: string, count = 1): Promise<string> {
   const address = await tracker();
   let port = 0;
   for (let index = 1; index <= count; index += 1) {
     // Members of a group have addresses of their own and one port.
     const own = { host: `127.0.0.${index}`, port, storePaths: [join(directory, String(index))] };
-    port = await storage({ ...own, trackers: [address] }, syncs);
+    port = await storage({ ...own, trackers: [address] });
   }
   return address;
+}
+
+/** A cluster that syncs nothing; the addresses of its trackers. */
+export async function testCluster(): Promise<readonly string[]> {
+  cluster = await startTestCluster();
+  return cluster.trackers;
 }
 
 /** Of the first storage: bytes of its log that others do not have; undefined while one is away. */
@@ -65,4 +64,5 @@ export function migration(): MigrationStatus {
 export async function close(): Promise<void> {
   await Promise.all(storages.splice(0).map((each) => each.close()));
   await Promise.all(trackers.splice(0).map((each) => each.close()));
+  await cluster?.close();
 }

@@ -34,8 +34,8 @@ type Plan = typeof FULL;
 const PLANS = plans(
   FULL,
   {
-    ...{ hours: { 'ten-seconds': 6, 'two-seconds': 3 } },
-    ...{ daysBefore: 30, days: 10, perDay: 50, files: 200_000 },
+    ...{ hours: { 'ten-seconds': 1, 'two-seconds': 4 } },
+    ...{ daysBefore: 5, days: 5, perDay: 200, files: 200_000 },
   },
   { hours: { minute: 2, fast: 0.01 }, daysBefore: 1, days: 1, perDay: 200, files: 5_000 },
 );

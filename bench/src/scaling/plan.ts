@@ -29,7 +29,7 @@ export type Plan = typeof FULL;
 export const PLANS = plans(
   FULL,
   {
-    ...{ cacheFiles: 30_000, warmUp: 3, counted: 2, trunkFiles: 30_000, trunkDays: 50 },
+    ...{ cacheFiles: 20_000, warmUp: 3, counted: 2, trunkFiles: 30_000, trunkDays: 50 },
     ...{ indexFiles: 20_000, idleSeconds: 3, maxLookups: 100_000 },
     real: { ...SMALL_REAL, files: 20_000, sampleShare: 0.25, warmUp: 1, counted: 1 },
   },

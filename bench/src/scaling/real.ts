@@ -55,7 +55,7 @@ async function measureReal({ workspace, progress }: BenchmarkContext, plan: Real
   await mkdir(directory, { recursive: true });
   try {
     await using node = start('harness/nodes');
-    const trackers = [await node.call('cluster', `${directory}/node`)];
+    const trackers = [await node.call('group', `${directory}/node`)];
     await using child = start('scaling/real', { callLimitMs: CALL_LIMIT_MS });
     const { files, meanBytes, trunkBytes, exponent, warmUp, counted } = plan;
     const cacheBytes = cacheBytesFor(roomOf(plan), meanBytes);

@@ -23,7 +23,7 @@ const FULL = {
 export const PLANS = plans(
   FULL,
   {
-    ...{ turns: 3, seconds: 0.4, uploadSeconds: 0.5, warmUpSeconds: 0.5, uploadsBefore: 5_000 },
+    ...{ turns: 2, seconds: 0.4, uploadSeconds: 0.5, warmUpSeconds: 0.5, uploadsBefore: 5_000 },
     ...{ hotFiles: 300, files: 2_000, requests: 10_000 },
   },
   {
