@@ -1,17 +1,15 @@
-import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { type FileStore, open } from '@stevedore/client';
+import { open } from '@stevedore/client';
 import { signedDownload } from '@stevedore/middleware/core';
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { afterAll, describe, expect, test, vi } from 'vitest';
 import { Access } from '../../gateway/dist/access/access.js';
 import type { AppOptions } from '../../gateway/dist/app.js';
 import { LastLines } from '../../gateway/dist/http/direct-answers.js';
 import { ReadyAnswers } from '../../gateway/dist/http/ready-answers.js';
 import { makeLog } from '../../gateway/dist/observe/log.js';
 import { serving as listening } from '../support/serving.js';
+import { ofSuite, temporaryFolder } from '../support/temporary.js';
 import { RawConnection, raw, running, until } from './harness.js';
 
 /**
@@ -20,17 +18,9 @@ import { RawConnection, raw, running, until } from './harness.js';
  */
 
 const SECRET = 'a secret of sixteen bytes';
-let folder: string;
-let store: FileStore;
-
-beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'stevedore-'));
-  store = await open({ idMaxAge: 0, directory: folder, mergeMaxAge: '1h' });
-});
-afterAll(async () => {
-  await store.close();
-  await rm(folder, { recursive: true, force: true });
-});
+const directory = temporaryFolder(ofSuite);
+const store = await open({ idMaxAge: 0, directory, mergeMaxAge: '1h' });
+afterAll(() => store.close());
 
 /** An app that keeps answers, and one that does not because it logs every request. */
 async function both(options: Partial<AppOptions> = {}) {

@@ -1,26 +1,21 @@
 import { createHash, randomBytes } from 'node:crypto';
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { crc32 } from 'node:zlib';
 import type { UploadOptions } from 'tus-js-client';
-import { afterAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { cuttingProxy } from '../support/cutting-proxy.js';
 import { Random } from '../support/random.js';
-import { temporaryFolder } from '../support/temporary.js';
+import { ofSuite, temporaryFolder } from '../support/temporary.js';
 import { RawConnection, raw } from './harness.js';
-import { begun, bytesOf, launched, offsetOf, send, started, tus } from './tus.js';
+import { begun, bytesOf, offsetOf, send, started, tus } from './tus.js';
 
 /** Resumable uploads, held by `tus-js-client` and by requests as the protocol's text has them. */
 
 /** For all tests that need no other one. */
-const gateway = await launched(mkdtempSync(join(tmpdir(), 'stevedore-tus-')));
+const gateway = await started({}, {}, ofSuite);
 const { url, store } = gateway;
-afterAll(async () => {
-  await gateway.close();
-  rmSync(gateway.directory, { recursive: true });
-});
 
 const WAYS: readonly [string, number, Partial<UploadOptions>][] = [
   ['one request, a small file', 20_000, {}],

@@ -1,25 +1,9 @@
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
 import { connect } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { type Gateway, type GatewayInput, startGateway } from '@stevedore/gateway';
-import { afterEach, describe, expect, test } from 'vitest';
-
-const open: Gateway[] = [];
-const directories: string[] = [];
-
-afterEach(async () => {
-  for (const gateway of open.splice(0)) await gateway.close();
-  for (const path of directories.splice(0)) await rm(path, { recursive: true, force: true });
-});
-
-async function directory(): Promise<string> {
-  const path = await mkdtemp(join(tmpdir(), 'stevedore-gateway-'));
-  directories.push(path);
-  return path;
-}
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { temporaryFolder } from '../support/temporary.js';
 
 async function start(input: GatewayInput): Promise<Gateway> {
   const gateway = await startGateway({
@@ -29,13 +13,13 @@ async function start(input: GatewayInput): Promise<Gateway> {
     storagePort: 0,
     ...input,
   });
-  open.push(gateway);
+  onTestFinished(() => gateway.close());
   return gateway;
 }
 
 describe('startGateway', () => {
   test('runs everything: a file is readable at once, and by its FastDFS id once merged', async () => {
-    const { url, store } = await start({ directory: await directory() });
+    const { url, store } = await start({ directory: temporaryFolder() });
     const ready = await fetch(`${url}/health/ready`);
     expect(await ready.json()).toMatchObject({ ready: true });
     const form = new FormData();
@@ -65,7 +49,7 @@ describe('startGateway', () => {
   });
 
   test('serves on while clients leave it, then refuses their connections', async () => {
-    const gateway = await start({ directory: await directory() });
+    const gateway = await start({ directory: temporaryFolder() });
     const { hostname, port } = new URL(gateway.url);
     const socket = connect(Number(port), hostname);
     const answered = text(socket);
@@ -83,8 +67,8 @@ describe('startGateway', () => {
   });
 
   test('leaves nothing open when its port is taken', async () => {
-    const first = await start({ directory: await directory() });
-    const path = await directory();
+    const first = await start({ directory: temporaryFolder() });
+    const path = temporaryFolder();
     const port = new URL(first.url).port;
     await expect(start({ directory: path, port })).rejects.toMatchObject({ code: 'EADDRINUSE' });
     await start({ directory: path });

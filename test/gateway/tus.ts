@@ -6,29 +6,21 @@ import {
   startGateway,
 } from '@stevedore/gateway';
 import { type HttpResponse, Upload, type UploadOptions } from 'tus-js-client';
-import { expect, onTestFinished } from 'vitest';
-import { temporaryFolder } from '../support/temporary.js';
+import { expect } from 'vitest';
+import { ofTest, temporaryFolder } from '../support/temporary.js';
 
 /** Clients of resumable uploads: `tus-js-client`, and plain requests of the tus protocol. */
 
 export async function started(
   input: GatewayInput = {},
   extras: GatewayExtras = {},
+  atTheEnd = ofTest,
 ): Promise<Gateway & { directory: string }> {
-  const gateway = await launched(input.directory ?? temporaryFolder(), input, extras);
-  onTestFinished(() => gateway.close());
-  return gateway;
-}
-
-/** For several tests, which close it. */
-export async function launched(
-  directory: string,
-  input: GatewayInput = {},
-  extras: GatewayExtras = {},
-): Promise<Gateway & { directory: string }> {
+  const directory = input.directory ?? temporaryFolder(atTheEnd);
   const ports = { port: 0, trackerPort: 0, storagePort: 0 } as const;
   const sizes = { trunkSize: '4MiB', smallFileLimit: '1MiB' };
   const gateway = await startGateway({ ...ports, ...sizes, ...input, directory }, extras);
+  atTheEnd(() => gateway.close());
   return Object.assign(gateway, { directory });
 }
 

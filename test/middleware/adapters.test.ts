@@ -1,24 +1,18 @@
 import { randomBytes } from 'node:crypto';
-import { mkdtempSync, readdirSync, readlinkSync, rmSync } from 'node:fs';
+import { readdirSync, readlinkSync } from 'node:fs';
 import { connect } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { byForm, byPage, byPathPrefix, type FileStore, open } from '@stevedore/client';
+import { byForm, byPage, byPathPrefix, open } from '@stevedore/client';
 import type { UploadRules } from '@stevedore/middleware/http';
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { afterAll, describe, expect, onTestFinished, test } from 'vitest';
 import { until } from '../support/staging.js';
+import { ofSuite, temporaryFolder } from '../support/temporary.js';
 import { type App, adapters } from './adapters.js';
 
-let store: FileStore;
-const directory = mkdtempSync(join(tmpdir(), 'stevedore-middleware-'));
-
-beforeAll(async () => {
-  store = await open({ directory, smallFileLimit: '64KiB', trunkSize: '1MiB', mergeMaxAge: '1h' });
-});
-afterAll(async () => {
-  await store.close();
-  rmSync(directory, { recursive: true, force: true });
-});
+const directory = temporaryFolder(ofSuite);
+const sizes = { smallFileLimit: '64KiB', trunkSize: '1MiB' };
+const store = await open({ directory, ...sizes, mergeMaxAge: '1h' });
+afterAll(() => store.close());
 
 /** A picture of one point, with more behind its end. */
 const PNG = Buffer.concat([

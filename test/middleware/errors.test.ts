@@ -1,7 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs';
 import type { RequestListener } from 'node:http';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { type FileStore, open, type StoredFile, StoreError } from '@stevedore/client';
 import { stevedore } from '@stevedore/middleware/fastify';
@@ -9,20 +6,16 @@ import { httpHandler } from '@stevedore/middleware/http';
 import { fastify } from 'fastify';
 import { afterAll, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
 import { serving } from '../support/serving.js';
+import { ofSuite, temporaryFolder } from '../support/temporary.js';
 import { type App, adapters } from './adapters.js';
 
 /** An error of the server leaves a trace, whichever adapter runs into it and whenever. */
 
 const KEY = 'AAAAAAAAAAAAAAAAAAAAAA';
 const printed: string[] = [];
-const directory = mkdtempSync(join(tmpdir(), 'stevedore-errors-'));
-const store = await open({ directory });
+const store = await open({ directory: temporaryFolder(ofSuite) });
+afterAll(() => store.close());
 const file = await store.get((await store.put(Buffer.alloc(300_000))).key);
-
-afterAll(async () => {
-  await store.close();
-  rmSync(directory, { recursive: true });
-});
 
 beforeEach(() => {
   printed.length = 0;

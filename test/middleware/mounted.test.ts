@@ -1,9 +1,6 @@
-import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer, type RequestListener } from 'node:http';
 import { connect } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { type FileStore, open } from '@stevedore/client';
+import { open } from '@stevedore/client';
 import { files, problems, upload } from '@stevedore/middleware/express';
 import * as forFastify from '@stevedore/middleware/fastify';
 import { httpHandler } from '@stevedore/middleware/http';
@@ -11,22 +8,15 @@ import { multerStorage } from '@stevedore/middleware/multer';
 import express from 'express';
 import { fastify } from 'fastify';
 import multer from 'multer';
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { afterAll, expect, onTestFinished, test } from 'vitest';
 import { serving } from '../support/serving.js';
 import { until } from '../support/staging.js';
+import { ofSuite, temporaryFolder } from '../support/temporary.js';
 
 /** The adapters inside apps that have more: routers, parsers, routes of their own. */
 
-let store: FileStore;
-const directory = mkdtempSync(join(tmpdir(), 'stevedore-mounted-'));
-
-beforeAll(async () => {
-  store = await open({ directory, mergeMaxAge: '1h' });
-});
-afterAll(async () => {
-  await store.close();
-  rmSync(directory, { recursive: true, force: true });
-});
+const store = await open({ directory: temporaryFolder(ofSuite), mergeMaxAge: '1h' });
+afterAll(() => store.close());
 
 const listen = (listener: unknown): Promise<string> => serving(listener as RequestListener);
 

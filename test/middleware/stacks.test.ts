@@ -1,10 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { type IncomingMessage, request, type ServerResponse } from 'node:http';
 import { connect as connectHttp2, createServer as createHttp2 } from 'node:http2';
 import { createRequire } from 'node:module';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { type FileStore, open } from '@stevedore/client';
@@ -13,6 +12,7 @@ import { httpHandler } from '@stevedore/middleware/http';
 import express5 from 'express';
 import { afterAll, describe, expect, onTestFinished, test } from 'vitest';
 import { serving } from '../support/serving.js';
+import { ofSuite, temporaryFolder } from '../support/temporary.js';
 
 /** The adapters behind middleware of other authors, old and new, that wraps the response. */
 
@@ -26,12 +26,9 @@ type Middleware = (
 const require = createRequire(import.meta.url);
 const session = { secret: 'secret', resave: true, saveUninitialized: true, store: undefined };
 const logged: string[] = [];
-const folder = mkdtempSync(join(tmpdir(), 'stevedore-stacks-'));
+const folder = temporaryFolder(ofSuite);
 const store = await open({ directory: join(folder, 'store') });
-afterAll(async () => {
-  await store.close();
-  rmSync(folder, { recursive: true });
-});
+afterAll(() => store.close());
 
 /** Keeps what it is given, and sends it at the end: the way of those that change bodies. */
 const holdsBack: Middleware = (_request, response, next) => {

@@ -1,18 +1,16 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { crc32, deflateSync } from 'node:zlib';
-import { type FileStore, open } from '@stevedore/client';
+import { open } from '@stevedore/client';
 import { type Gateway, type GatewayInput, startGateway } from '@stevedore/gateway';
 import { ProblemError, signedDownload } from '@stevedore/middleware/core';
 import { type PictureOptions, Pictures } from '@stevedore/pictures';
 import sharp, { type Sharp } from 'sharp';
-import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
+import { afterAll, expect, onTestFinished, test, vi } from 'vitest';
 import { RefusedPictures } from '../../packages/pictures/dist/refused-pictures.js';
 import { running } from '../gateway/harness.js';
 import { execFileSync } from '../support/child-process.js';
 import { startGatewayProcess } from '../support/gateway-process.js';
-import { temporaryFolder } from '../support/temporary.js';
+import { ofSuite, temporaryFolder } from '../support/temporary.js';
 
 /** Pictures as clients get them; their bytes are read by sharp, apart from the product's encoders. */
 
@@ -25,18 +23,11 @@ function started(directory: string, input: GatewayInput = {}): Promise<Gateway> 
 }
 
 /** Of the tests that need none of their own. */
-let gateway: Gateway;
-let store: FileStore;
-let folder: string;
-beforeAll(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'stevedore-pictures-'));
-  gateway = await started(join(folder, 'gateway'), { idMaxAge: 0 });
-  store = await open({ directory: join(folder, 'store') });
-});
+const gateway = await started(temporaryFolder(ofSuite), { idMaxAge: 0 });
+const store = await open({ directory: temporaryFolder(ofSuite) });
 afterAll(async () => {
   await gateway.close();
   await store.close();
-  rmSync(folder, { recursive: true });
 });
 
 /** Red on the left, blue on the right. */

@@ -1,5 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { crc32 as zlibCrc32 } from 'node:zlib';
 import {
@@ -18,8 +17,9 @@ import {
   TAIL_BYTES,
   type TrunkMember,
 } from '@stevedore/protocol';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { Random } from '../support/random.js';
+import { temporaryFolder } from '../support/temporary.js';
 
 interface File extends TrunkMember {
   readonly content: Buffer;
@@ -103,14 +103,8 @@ interface ZipListing {
   readonly entries: readonly Record<string, unknown>[];
 }
 
-let directory = '';
-beforeAll(() => {
-  directory = mkdtempSync(join(tmpdir(), 'stevedore-trunk-'));
-});
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
-
 function listZip(trunk: Buffer): ZipListing {
-  const path = join(directory, 'trunk.zip');
+  const path = join(temporaryFolder(), 'trunk.zip');
   writeFileSync(path, trunk);
   return JSON.parse(execFileSync('python3', ['-c', READ_ZIP, path], { encoding: 'utf8' }));
 }

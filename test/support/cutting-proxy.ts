@@ -1,6 +1,6 @@
-import type { AddressInfo } from 'node:net';
-import { createServer, type Server, type Socket, connect as tcpConnect } from 'node:net';
+import { createServer, type Socket, connect as tcpConnect } from 'node:net';
 import { onTestFinished } from 'vitest';
+import { serving } from './serving.js';
 
 /** A TCP proxy in front of a gateway that may be another one each time, and that cuts connections. */
 export interface CuttingProxy {
@@ -19,7 +19,6 @@ export async function cuttingProxy(target: number): Promise<CuttingProxy> {
   const sockets = new Set<Socket>();
   let passedBytes = 0;
   const proxy = {
-    url: '',
     target,
     cutAfterBytes: undefined as CuttingProxy['cutAfterBytes'],
     get passedBytes() {
@@ -27,7 +26,7 @@ export async function cuttingProxy(target: number): Promise<CuttingProxy> {
     },
     onPassed: undefined as CuttingProxy['onPassed'],
   };
-  const server: Server = createServer((client) => {
+  const server = createServer((client) => {
     const upstream = tcpConnect(proxy.target, '127.0.0.1');
     let left = proxy.cutAfterBytes?.() ?? Number.POSITIVE_INFINITY;
     const end = () => {
@@ -53,11 +52,8 @@ export async function cuttingProxy(target: number): Promise<CuttingProxy> {
     upstream.on('drain', () => client.resume());
     upstream.on('data', (chunk) => client.write(chunk));
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  proxy.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   onTestFinished(() => {
     for (const socket of sockets) socket.destroy();
-    server.close();
   });
-  return proxy;
+  return Object.assign(proxy, { url: await serving(server) });
 }

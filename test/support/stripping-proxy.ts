@@ -1,17 +1,16 @@
-import { request as ask, createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { onTestFinished } from 'vitest';
+import { request as ask } from 'node:http';
+import { serving } from './serving.js';
 
 /**
  * A proxy in front of a gateway that serves nothing but what is below a path, which it removes and,
  * unless told otherwise, names in `X-Forwarded-Prefix`. Resolves with its URL, without the path.
  */
-export async function strippingProxy(
+export function strippingProxy(
   target: string,
   path: string,
   headers: Readonly<Record<string, string>> = { 'x-forwarded-prefix': path },
 ): Promise<string> {
-  const server = createServer((request, response) => {
+  return serving((request, response) => {
     const { url = '', method, headers: asked } = request;
     if (!url.startsWith(`${path}/`)) {
       response.writeHead(404).end('This is not below the path.');
@@ -25,10 +24,4 @@ export async function strippingProxy(
     passed.on('error', () => response.destroy());
     request.on('error', () => passed.destroy()).pipe(passed);
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }

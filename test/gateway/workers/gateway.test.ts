@@ -1,6 +1,5 @@
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import type { Agent } from 'node:http';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Gateway, startGateway } from '@stevedore/gateway';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
@@ -13,7 +12,7 @@ import {
 } from '../../support/gateway-process.js';
 import { freePorts } from '../../support/kill-cluster.js';
 import { soon } from '../../support/soon.js';
-import { temporaryFolder } from '../../support/temporary.js';
+import { ofSuite, temporaryFolder } from '../../support/temporary.js';
 import { BOUNDARY, FORM_END, part } from '../harness.js';
 import { type Ask, ask, connections } from './asking.js';
 
@@ -49,7 +48,7 @@ async function metrics({ url }: GatewayProcess): Promise<Map<string, number>> {
 }
 
 describe('a gateway of three workers', () => {
-  const directory = mkdtempSync(join(tmpdir(), 'stevedore-'));
+  const directory = temporaryFolder(ofSuite);
   let gateway: GatewayProcess;
   let agents: Agent[];
 
@@ -58,10 +57,7 @@ describe('a gateway of three workers', () => {
     agents = await connections(gateway, 3);
   });
 
-  afterAll(async () => {
-    expect(await gateway.stop()).toBe(0);
-    rmSync(directory, { recursive: true });
-  });
+  afterAll(async () => expect(await gateway.stop()).toBe(0));
 
   it('a key of any worker is read and deleted at every one, and the figures are those of all', async () => {
     const { url } = gateway;
@@ -189,7 +185,7 @@ describe('a gateway of two workers, with API keys and a map,', () => {
   const admin = makeApiKey({ name: 'c', scopes: ['admin', 'read', 'write', 'delete'] }, now);
   const burst = makeApiKey({ name: 'd', scopes: ['write', 'admin'], bytesPerDay }, now);
   const common = makeApiKey({ name: 'e', scopes: ['write', 'admin'], bytesPerDay }, now);
-  const directory = mkdtempSync(join(tmpdir(), 'stevedore-'));
+  const directory = temporaryFolder(ofSuite);
   const map = `sqlite:${join(directory, 'map.db')}`;
   const apiKeys = join(directory, 'keys.json');
   let gateway: GatewayProcess;
@@ -216,7 +212,6 @@ describe('a gateway of two workers, with API keys and a map,', () => {
   afterAll(async () => {
     await other.close();
     expect(await gateway.stop()).toBe(0);
-    rmSync(directory, { recursive: true });
   });
 
   it('quotas, idempotency keys and rates are those of the gateway, not of a worker', async () => {
@@ -447,5 +442,4 @@ it('fewer or more workers at the next start keep every file, and merge it', asyn
     expect(await gateway.stop()).toBe(0);
   }
   expect(readdirSync(join(directory, 'workers'))).toEqual(expect.arrayContaining(['2', '3']));
-  rmSync(directory, { recursive: true });
 });
