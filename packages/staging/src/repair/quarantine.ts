@@ -45,15 +45,19 @@ export class Quarantine {
 
   /** The table is authoritative: a file that was deleted or moved has other copies. */
   has(key: Buffer, place: DamagePlace, holder = ''): boolean {
-    if (!this.#known.has(nameOf(key))) return false;
+    if (!this.#isKnown(key)) return false;
     const copies = this.#state.fileMap.damageOf(key);
     return copies.some((copy) => copy.place === place && copy.holder === holder);
   }
 
   /** Storages that must not be asked for the file. */
   holders(key: Buffer): string[] {
-    const isKnown = this.#known.size > 0 && this.#known.has(nameOf(key));
-    return isKnown ? this.#state.fileMap.damagedHolders(key) : [];
+    return this.#isKnown(key) ? this.#state.fileMap.damagedHolders(key) : [];
+  }
+
+  /** Usually none is, and no name is made for it. */
+  #isKnown(key: Buffer): boolean {
+    return this.#known.size > 0 && this.#known.has(nameOf(key));
   }
 
   /** Quarantines a copy whose bytes are damaged. */
