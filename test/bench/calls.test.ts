@@ -2,7 +2,7 @@ import { Agent, request } from 'node:http';
 import { buffer } from 'node:stream/consumers';
 import { expect, onTestFinished, test } from 'vitest';
 import { Child, type ChildOptions } from '../../bench/dist/harness/child.js';
-import { Nodes } from '../../bench/dist/harness/nodes.js';
+import { start } from '../../bench/dist/harness/processes.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 /**
@@ -104,9 +104,9 @@ test('an upload, a hot read and a cold read cost no more calls than they did', a
 }, 120_000);
 
 test('a fetch of a slice, and one of a plain client, cost no more calls than they did', async () => {
-  const node = new Nodes();
+  const node = start('harness/nodes');
   onTestFinished(() => node[Symbol.asyncDispose]());
-  const trackers = [await node.cluster(temporaryFolder())];
+  const trackers = [await node.call('group', temporaryFolder())];
   const child = counted();
   await child.call('fill', temporaryFolder(), trackers, OPERATIONS);
   await child.call('fetch', 'sdk');
@@ -135,9 +135,10 @@ const SMALL_CACHE = '4MiB';
 
 test('an upload and a hot read allocate no more bytes than they did', async () => {
   const room = ['--min-semi-space-size=128', '--max-semi-space-size=128', '--no-memory-reducer'];
-  const child = counted({ nodeOptions: ['--expose-gc', ...room] });
   const small = { cacheSize: SMALL_CACHE, durability: 'os' } as const;
   const options = { directory: temporaryFolder(), mergeMaxAge: '1h', ...small };
+  // After its folder, so that it ends before that is removed.
+  const child = counted({ nodeOptions: ['--expose-gc', ...room] });
   const client = new Client(await child.call('start', options));
   let path = '';
   const upload = async () => {

@@ -1,11 +1,11 @@
-import { createServer, type IncomingMessage } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { IncomingMessage } from 'node:http';
 import { buffer } from 'node:stream/consumers';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { parseArguments } from '../../bench/dist/harness/arguments.js';
 import { cpuSecondsOf, listenersOf } from '../../bench/dist/harness/process-cpu.js';
 import { openAdapter } from '../../bench/dist/servers/adapters.js';
 import { acknowledges, parseServer } from '../../bench/dist/servers/kinds.js';
+import { serving } from '../support/serving.js';
 
 test('servers are named by kind and address, and the report says what each acknowledges', () => {
   const { servers } = parseArguments(
@@ -23,17 +23,16 @@ test('servers are named by kind and address, and the report says what each ackno
   expect(filer('http://127.0.0.1:8888')).toContain('page cache');
 });
 
-async function serving(answer: (request: IncomingMessage) => object): Promise<URL> {
-  const server = createServer((request, response) => {
-    void buffer(request).then(() => response.end(JSON.stringify(answer(request))));
+async function answering(answer: (request: IncomingMessage) => object): Promise<URL> {
+  const url = await serving(async (request, response) => {
+    await buffer(request);
+    response.end(JSON.stringify(answer(request)));
   });
-  onTestFinished(() => void server.close());
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  return new URL(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  return new URL(url);
 }
 
 test('ids of a SeaweedFS volume are assigned by its master, all at once', async () => {
-  const master = await serving(({ url }) => {
+  const master = await answering(({ url }) => {
     expect(url).toBe('/dir/assign?count=3');
     return { fid: '3,01637037d6', url: '127.0.0.1:8080', count: 3 };
   });
@@ -48,7 +47,7 @@ test('ids of a SeaweedFS volume are assigned by its master, all at once', async 
 });
 
 test('the CPU of a server on this machine is found by its port', async () => {
-  const { port } = await serving(() => ({}));
+  const { port } = await answering(() => ({}));
   const listeners = listenersOf('127.0.0.1', Number(port));
   if (process.platform !== 'linux') return;
   expect(listeners).toEqual([process.pid]);

@@ -1,6 +1,5 @@
 import { createWriteStream } from 'node:fs';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { pipeline } from 'node:stream/promises';
@@ -8,6 +7,7 @@ import { replyFrame } from '@stevedore/bench/cluster';
 import { describe, expect, it } from 'vitest';
 import { Chunks, chunksOf, clientOf, failure, goodServer, until } from '../support/fastdfs.js';
 import { HELLO, HELLO_ID } from '../support/good-server.js';
+import { temporaryFolder } from '../support/temporary.js';
 import { frameVector } from '../support/vectors.js';
 
 const MiB = 1024 * 1024;
@@ -118,16 +118,11 @@ describe('download', () => {
   it('is on disk, whole, when its pipeline is done', async () => {
     const server = await goodServer();
     server.content = Buffer.alloc(5 * MiB, 'trunk ');
-    const directory = await mkdtemp(join(tmpdir(), 'stevedore-download-'));
-    try {
-      const path = join(directory, 'file');
-      const { size, stream } = await clientOf(server.address).download(HELLO_ID);
-      expect(size).toBe(server.content.length);
-      await pipeline(stream, createWriteStream(path));
-      expect((await readFile(path)).equals(server.content)).toBe(true);
-    } finally {
-      await rm(directory, { recursive: true, force: true });
-    }
+    const path = join(temporaryFolder(), 'file');
+    const { size, stream } = await clientOf(server.address).download(HELLO_ID);
+    expect(size).toBe(server.content.length);
+    await pipeline(stream, createWriteStream(path));
+    expect((await readFile(path)).equals(server.content)).toBe(true);
   });
 
   it('keeps its connection until the last byte, and holds the server back', async () => {

@@ -1,4 +1,4 @@
-import { type Benchmark, type BenchmarkContext, remarkOn } from '../harness/benchmark.js';
+import type { Benchmark, BenchmarkContext } from '../harness/benchmark.js';
 import { start } from '../harness/processes.js';
 import { trackersOf } from '../servers/kinds.js';
 import { fetchGoals, measureFetching } from './fetching.js';
@@ -13,7 +13,7 @@ import { measureWriting, writeGoals } from './writing.js';
  */
 export const clientMerging: Benchmark = {
   durability: 'sync',
-  introduce({ servers, scale }) {
+  introduce({ servers }) {
     const clusters = (['fastdfs', 'fastdfs-trunk'] as const).map((where) => {
       const name = where === 'fastdfs' ? 'FastDFS itself' : "FastDFS's own merging";
       const trackers = trackersOf(where, servers);
@@ -22,7 +22,7 @@ export const clientMerging: Benchmark = {
         : `${name} is not measured: \`--server ${where}=HOST:PORT\` names a cluster.`;
     });
     return [
-      `Runs${remarkOn(scale)} with variants in turns, every one in processes and directories of its own. The same files in the same order for all, their sizes log-uniform; up to 100 MB, ten times the size is ten times as rare. MB are 10^6 bytes.`,
+      `Runs with variants in turns, every one in processes and directories of its own. The same files in the same order for all, their sizes log-uniform; up to 100 MB, ten times the size is ten times as rare. MB are 10^6 bytes.`,
       'The web server is one process, our tracker and storages are another one, both on this machine. Durability is `sync` on our sides: an upload is on disk when it is acknowledged, in the container or in the storage. A FastDFS that is named answers from its page cache: version 6.16 reads fsync_after_written_bytes, but never syncs a file. Its client is ours.',
       'No merging: one FastDFS upload per file. Client merging: the SDK with its defaults; *acknowledged* ends with the last acknowledgement, while trunks are packed and sent beside; *stored* ends when all is merged and confirmed. All have as many connections to a server as uploads at a time; fetches 200.',
       'The load is loops inside the web server process, since an application calls the SDK in-process; what they cost was measured against calls that do nothing, and stands among the figures.',

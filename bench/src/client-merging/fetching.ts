@@ -7,7 +7,6 @@ import { withCpuOf } from '../harness/child.js';
 import { Closing } from '../harness/closing.js';
 import { atLeast, type Goal, leastOf } from '../harness/goals.js';
 import { type Column, middle, spread } from '../harness/markdown.js';
-import { Nodes } from '../harness/nodes.js';
 import { type Running, start } from '../harness/processes.js';
 import { type NamedServer, trackersOf } from '../servers/kinds.js';
 import {
@@ -72,7 +71,7 @@ export function fetchGoals(servers: readonly NamedServer[]): readonly Goal[] {
 interface Subject {
   readonly variant: Variant;
   readonly webServer: Running<'client/storing'>;
-  readonly node: Nodes | undefined;
+  readonly node: Running<'harness/nodes'> | undefined;
 }
 
 export async function measureFetching(
@@ -86,7 +85,7 @@ export async function measureFetching(
   await context.runs('fetches', plan.runs, async (run) => {
     await using closing = new Closing();
     const subjects: Subject[] = variants.map((variant) => {
-      const node = variant.where === 'ours' ? closing.use(new Nodes()) : undefined;
+      const node = variant.where === 'ours' ? closing.use(start('harness/nodes')) : undefined;
       const webServer = closing.use(start('client/storing'));
       if (!node) closing.use({ [Symbol.asyncDispose]: () => removeAll(webServer) });
       return { variant, webServer, node };
@@ -132,7 +131,7 @@ async function fill(
   { variant, webServer, node }: Subject,
 ): Promise<void> {
   const { keeps, where } = variant;
-  const own = await node?.cluster(workspace.fresh('node'));
+  const own = await node?.call('group', workspace.fresh('node'));
   const trackers = own === undefined ? (trackersOf(where, servers) ?? []) : [own];
   await webServer.call('prepare', { ...SMALL, seed: SEED, totalBytes: bytes });
   const connections = Math.max(...FETCH_CONCURRENCIES);

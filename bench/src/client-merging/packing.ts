@@ -4,7 +4,7 @@ import type { Figures } from '../harness/figures.js';
 import { logUniform } from '../harness/file-set.js';
 import { atMost, greatestOf, over } from '../harness/goals.js';
 import { middle } from '../harness/markdown.js';
-import { seededRandom } from '../harness/seeded-random.js';
+import { SeededRandom } from '../harness/seeded-random.js';
 import { SEED } from './plan.js';
 
 /**
@@ -126,7 +126,7 @@ async function measurePacking(context: BenchmarkContext, runs: number): Promise<
   for (const [kind, { name, sizes: sizesOf }] of Object.entries(KINDS)) {
     progress(`packing ${name}, ${runs} times`);
     for (let run = 0; run < runs; run += 1) {
-      const sizes = sizesOf(seededRandom(SEED + run));
+      const sizes = sizesOf(new SeededRandom(SEED + run).next);
       const decreasing = sizes.toSorted((a, b) => b - a);
       const best = pack(decreasing, tightest);
       const annealed = timed(sizes, SEED + run);
@@ -194,7 +194,7 @@ function timed(sizes: readonly number[], seed: number, maxMoves?: number) {
   const units = sizes.map((bytes) => ({ bytes, files: 1, penalty: 0 }));
   const limits = { capacityBytes: CAPACITY_BYTES, maxFiles: units.length };
   const moves = maxMoves === undefined ? {} : { maxMoves };
-  const steps = anneal(units, limits, { random: seededRandom(seed), ...moves });
+  const steps = anneal(units, limits, { random: new SeededRandom(seed).next, ...moves });
   let [workMs, longestMs] = [0, 0];
   for (;;) {
     const start = performance.now();

@@ -41,8 +41,9 @@ const FULL = {
 export const PLANS = plans(
   FULL,
   {
-    ...{ runs: 3, bytes: 50 * MB, mixedBytes: 100 * MB, directSeconds: 0.5, fetchSeconds: 0.3 },
-    ...{ warmUpFiles: 200, warmUpSeconds: 0.3, packings: 20, costOperations: 100_000 },
+    ...{ runs: 2, concurrencies: [1, 20, 200], fewer: [1, 200] },
+    ...{ bytes: 20 * MB, mixedBytes: 25 * MB, directSeconds: 0.3, fetchSeconds: 0.2 },
+    ...{ warmUpFiles: 100, warmUpSeconds: 0.2, packings: 5, costOperations: 50_000 },
   },
   {
     ...{ runs: 1, concurrencies: [1, 200], fewer: [1, 20], bytes: MB, mixedBytes: MB },

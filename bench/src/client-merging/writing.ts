@@ -3,7 +3,6 @@ import { withCpuOf } from '../harness/child.js';
 import { atLeast, atMost, type Goal, leastOf } from '../harness/goals.js';
 import type { Span } from '../harness/load.js';
 import { type Column, middle, percent, spread } from '../harness/markdown.js';
-import { Nodes } from '../harness/nodes.js';
 import { start } from '../harness/processes.js';
 import { type NamedServer, trackersOf } from '../servers/kinds.js';
 import {
@@ -93,10 +92,10 @@ export async function measureWriting(
     const [nodeDirectory, directory] = [workspace.fresh('node'), workspace.fresh('staging')];
     try {
       await using webServer = start('client/storing');
-      await using node = where === 'ours' ? new Nodes() : undefined;
+      await using node = where === 'ours' ? start('harness/nodes') : undefined;
       const { bytes: totalBytes, directSeconds: maxSeconds } = series;
       await webServer.call('prepare', { ...series.files, seed: SEED, totalBytes });
-      const own = await node?.cluster(nodeDirectory, series.storages);
+      const own = await node?.call('group', nodeDirectory, series.storages);
       const trackers = own === undefined ? (trackersOf(where, servers) ?? []) : [own];
       const target = { trackers, connections: concurrency };
       const sdk = { client: 'sdk', directory, keeps: 'default', bytes: totalBytes } as const;

@@ -1,10 +1,9 @@
-import { type Benchmark, type BenchmarkContext, plans, remarkOn } from '../harness/benchmark.js';
+import { type Benchmark, type BenchmarkContext, plans } from '../harness/benchmark.js';
 import { withCpuOf } from '../harness/child.js';
 import { Closing } from '../harness/closing.js';
 import { atLeast, atMost, leastOf } from '../harness/goals.js';
 import { inTurn } from '../harness/load.js';
 import { count, middle, percent } from '../harness/markdown.js';
-import { Nodes } from '../harness/nodes.js';
 import { type Running, start } from '../harness/processes.js';
 import { trackersOf } from '../servers/kinds.js';
 import { measurePieces } from './pieces.js';
@@ -28,8 +27,8 @@ const FULL = {
 const PLANS = plans(
   FULL,
   {
-    ...{ runs: 3, uploadSeconds: 0.2, downloadSeconds: 0.15, warmUpSeconds: 0.1 },
-    ...{ memoryRuns: 1, memoryOperations: 10_000, piecesUploads: 200 },
+    ...{ runs: 2, uploadSeconds: 0.2, downloadSeconds: 0.15, warmUpSeconds: 0.1 },
+    ...{ memoryRuns: 1, memoryOperations: 10_000, piecesUploads: 100 },
   },
   {
     ...{ runs: 1, uploadSeconds: 0.03, downloadSeconds: 0.03, warmUpSeconds: 0.03 },
@@ -69,7 +68,7 @@ export const client: Benchmark = {
     const trackers = trackersOf('fastdfs', servers);
     const { runs, uploadSeconds, downloadSeconds } = PLANS[scale];
     return [
-      `${runs} runs${remarkOn(scale)} with new processes in each, clients in turns, every measurement ${uploadSeconds} s of uploads and ${downloadSeconds} s of downloads of what was uploaded; every byte that comes back is compared. KB and MB are 10^3 and 10^6 bytes.`,
+      `${runs} runs with new processes in each, clients in turns, every measurement ${uploadSeconds} s of uploads and ${downloadSeconds} s of downloads of what was uploaded; every byte that comes back is compared. KB and MB are 10^3 and 10^6 bytes.`,
       'Each client is a process of its own; tracker and storage are another one, the same for both. The load is loops in the client process; what they cost was measured against calls that do nothing.',
       'fdfs has no pool: each of its calls opens a socket to the tracker and one to the storage. So many *connections* are so many calls at a time, and for our client the limit of its pool. Each measurement begins with one call per connection before the clock.',
       'Measured against our storage as it is, which syncs every upload before it answers, and against one that syncs nothing: there the goal is judged.',
@@ -119,16 +118,16 @@ function serversOf({ servers }: BenchmarkContext): readonly ServerName[] {
   return trackersOf('fastdfs', servers) ? ['memory', 'storage', 'cluster'] : ['memory', 'storage'];
 }
 
-/** Nodes: undefined for a cluster that was named, whose processes are not ours. */
+/** `nodes`: undefined for a cluster that was named, whose processes are not ours. */
 async function startServer(context: BenchmarkContext, name: ServerName, closing: Closing) {
   if (name === 'cluster') {
     return { name, trackers: trackersOf('fastdfs', context.servers) ?? [], nodes: undefined };
   }
-  const nodes = closing.use(new Nodes());
+  const nodes = closing.use(start('harness/nodes'));
   const trackers =
     name === 'memory'
       ? await nodes.call('testCluster')
-      : [await nodes.cluster(context.workspace.fresh('node'))];
+      : [await nodes.call('group', context.workspace.fresh('node'))];
   return { name, trackers, nodes };
 }
 type Server = Awaited<ReturnType<typeof startServer>>;
@@ -304,7 +303,7 @@ const OPERATIONS_PER_CYCLE = 3;
 async function measureMemory(context: BenchmarkContext, plan: Plan): Promise<void> {
   const { figures, runs, print, table } = context;
   await runs('memory', plan.memoryRuns, async () => {
-    await using nodes = new Nodes();
+    await using nodes = start('harness/nodes');
     const trackers = await nodes.call('testCluster');
     await using child = start('client/storing', { nodeOptions: ['--expose-gc'] });
     const options = { client: 'stevedore', trackers, connections: GOAL_CONNECTIONS } as const;

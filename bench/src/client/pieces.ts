@@ -4,7 +4,7 @@ import { Closing } from '../harness/closing.js';
 import { median } from '../harness/figures.js';
 import { randomPool } from '../harness/file-set.js';
 import { NodeConnection, type Writing } from '../harness/node-connection.js';
-import { Nodes } from '../harness/nodes.js';
+import { start } from '../harness/processes.js';
 
 const WAY_TITLES = {
   ours: "by Stevedore's client",
@@ -29,7 +29,9 @@ export async function measurePieces(
   const content = randomPool(SEED, FILE_BYTES);
   await runs('uploads in pieces', plan.runs, async () => {
     await using closing = new Closing();
-    const tracker = await closing.use(new Nodes()).cluster(workspace.fresh('node'));
+    const tracker = await closing
+      .use(start('harness/nodes'))
+      .call('group', workspace.fresh('node'));
     const client = closing.use(
       new FastdfsClient({ trackers: [tracker], maxConnectionsPerAddress: 1 }),
     );
@@ -46,9 +48,9 @@ export async function measurePieces(
     const times: Readonly<Record<Way, number[]>> = { ours: [], together: [], apart: [] };
     for (let done = 0; done < plan.piecesUploads; done += 1) {
       for (const way of WAYS) {
-        const start = performance.now();
+        const begun = performance.now();
         await uploads[way]();
-        times[way].push(performance.now() - start);
+        times[way].push(performance.now() - begun);
       }
     }
     for (const way of WAYS) figures.add(`upload.c1.${way}.ms`, 'ms', median(times[way]));

@@ -1,4 +1,4 @@
-import { type Benchmark, type BenchmarkContext, remarkOn } from '../harness/benchmark.js';
+import type { Benchmark, BenchmarkContext } from '../harness/benchmark.js';
 import { atMost } from '../harness/goals.js';
 import { start } from '../harness/processes.js';
 import { BYTES_PER_MS, SEEK_MS } from '../harness/slow-disk.js';
@@ -16,7 +16,7 @@ export const dataNode: Benchmark = {
     const { runs, dataBytes } = PLANS[scale];
     const cache = CACHE_BYTES / 2 ** 20;
     return [
-      `${runs} runs${remarkOn(scale)}, settings in turns, each node and the load in a process of its own. Ratios are those of one run, then their median.`,
+      `${runs} runs, settings in turns, each node and the load in a process of its own. Ratios are those of one run, then their median.`,
       `Files: log-uniform from 5 to 50 KB (about 20 on average) in groups of 4 to 12, ${Math.round(dataBytes / 1e6)} MB on a node. A thread chooses a group (Zipf, exponent 0.8) and asks for nine in ten of its members, one after the other.`,
       `Settings, all with ${cache} MiB of memory for files: *neither* has it as the page cache below the storage, and no file's group is known. *cache*: as our cache of whole files. *co-location*: files came with \`put({ group })\`, the Merge Task packed them, and a group is read at once; what was read along waits in 8 MiB until it is asked for, the rest is page cache. *both*: both. *direct*: both, but files came with \`mode: 'direct'\`, the paper's buffer of 4 MB, without a container.`,
       `Disks: *measured* is this machine's, read past the system's own page cache (O_DIRECT). *slowed* is the same with a model of one 7,200 rpm drive: ${SEEK_MS} ms for a request that does not follow the last one, ${BYTES_PER_MS / 1000} MB/s, one at a time, in order; a sync ${SEEK_MS} ms. Caches are filled before, without the delays.`,

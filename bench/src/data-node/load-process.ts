@@ -2,10 +2,10 @@ import { crc32 } from 'node:zlib';
 import { open } from '@stevedore/client';
 import type { FileName } from '@stevedore/protocol';
 import { Closing } from '../harness/closing.js';
-import { logUniform, randomPool } from '../harness/file-set.js';
+import { makeFileSet } from '../harness/file-set.js';
 import { type Driven, drive, startClock } from '../harness/load.js';
 import { NodeConnection } from '../harness/node-connection.js';
-import { SeededRandom, seededRandom } from '../harness/seeded-random.js';
+import { SeededRandom } from '../harness/seeded-random.js';
 import { Zipf } from '../harness/zipf.js';
 import { type Layout, SEED } from './plan.js';
 
@@ -50,9 +50,8 @@ const MEMBER_CHANCE = 0.9;
 const READS_PER_WRITE = 20;
 const GROUP_NAME = 'group1';
 const FILE_EXTENSION = 'jpg';
-const FILE_BYTES = [5_000, 50_000] as const;
+const FILE_BYTES = { minBytes: 5_000, maxBytes: 50_000 };
 const MEMBERS = [4, 12] as const;
-const POOL_BYTES = 32 * 2 ** 20;
 const WRITTEN = Buffer.alloc(20_000, 'written');
 /** Pages that are uploaded at a time: they fill the buffer of direct mode. */
 const UPLOADS_AT_ONCE = 64;
@@ -61,21 +60,15 @@ const FLUSH_LIMIT_MS = 600_000;
 /** Groups in the order of their popularity, which has nothing to do with where they lie. */
 const known = new Map<string, readonly (readonly Member[])[]>();
 
-/** By groups; the same for the same node. Bodies are views of a pool at random places. */
-function makeFiles(node: number, dataBytes: number): DataFile[][] {
-  const random = seededRandom(SEED + node);
-  const pool = randomPool(SEED, POOL_BYTES);
+/** By groups; the same for the same node. */
+function makeFiles(node: number, totalBytes: number): DataFile[][] {
+  const files = makeFileSet({ ...FILE_BYTES, seed: SEED + node, totalBytes });
+  const random = new SeededRandom(SEED + node);
   const groups: DataFile[][] = [];
-  for (let total = 0; total < dataBytes; ) {
-    const length = MEMBERS[0] + Math.floor(random() * (MEMBERS[1] - MEMBERS[0] + 1));
-    const files = Array.from({ length }, () => {
-      const size = logUniform(random, ...FILE_BYTES);
-      const from = Math.floor(random() * (POOL_BYTES - size));
-      const bytes = pool.subarray(from, from + size);
-      total += size;
-      return { group: groups.length, bytes, crc: crc32(bytes) };
-    });
-    groups.push(files);
+  while (files.length > 0) {
+    const members = files.splice(-MEMBERS[0] - random.below(MEMBERS[1] - MEMBERS[0] + 1));
+    const group = groups.length;
+    groups.push(members.map(({ bytes }) => ({ group, bytes, crc: crc32(bytes) })));
   }
   return groups;
 }
@@ -130,7 +123,7 @@ export async function run(targets: readonly Target[], options: LoadOptions): Pro
   const endMs = performance.now() + seconds * 1000;
   const isOver = (): boolean => operations >= maxRequests || performance.now() >= endMs;
   const thread = async (own: readonly NodeConnection[], index: number): Promise<void> => {
-    const random = seededRandom(seed * 1000 + index);
+    const random = new SeededRandom(seed * 1000 + index).next;
     const choices = targets.map(({ data }) => {
       const groups = known.get(data)!;
       return { groups, zipf: new Zipf(groups.length, ZIPF_EXPONENT, random) };

@@ -1,6 +1,6 @@
 import { FileCache } from '@stevedore/cache';
 import { cpuUsed } from '../harness/process-cpu.js';
-import { seededRandom } from '../harness/seeded-random.js';
+import { SeededRandom } from '../harness/seeded-random.js';
 import { SEED } from './plan.js';
 
 /** The measured process: look-ups in a full cache, nothing else. */
@@ -16,7 +16,7 @@ export async function measure(filter: boolean, found: boolean, lookUps: number):
   const kept = idsOf('AAAAABcPUxx');
   for (const id of kept) await cache.get(id, async () => bytes);
   const asked = found ? kept : idsOf('BAAAACdQVyy');
-  const random = seededRandom(SEED);
+  const random = new SeededRandom(SEED).next;
   const order = Uint16Array.from({ length: 65_536 }, () => Math.floor(random() * FILES));
   const look = (count: number): number => {
     let hits = 0;
@@ -35,7 +35,7 @@ export async function measure(filter: boolean, found: boolean, lookUps: number):
 
 /** Ids as a storage has them: a trunk's path and a slice of it. */
 function idsOf(nameEnd: string): string[] {
-  const random = seededRandom(SEED);
+  const random = new SeededRandom(SEED).next;
   const trunk = `/var/lib/stevedore/data/3F/A2/CgAAAWkfT0qIABCD${nameEnd}.merged`;
   return Array.from({ length: FILES }, (_, index) => {
     const crc32 = Math.floor(random() * 2 ** 32);

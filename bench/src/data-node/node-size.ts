@@ -5,7 +5,6 @@ import { atMost } from '../harness/goals.js';
 import { drive, inTurn } from '../harness/load.js';
 import { count } from '../harness/markdown.js';
 import { NodeConnection } from '../harness/node-connection.js';
-import { Nodes } from '../harness/nodes.js';
 import { start } from '../harness/processes.js';
 import { SeededRandom } from '../harness/seeded-random.js';
 import type { Filled } from './node-fill-process.js';
@@ -25,9 +24,9 @@ const PLANS = plans(
     asked: 6_000,
   },
   {
-    small: { files: 5_000, trunks: 10 },
-    large: { files: 50_000, trunks: 200 },
-    ...{ runs: 3, asked: 2_000 },
+    small: { files: 2_000, trunks: 10 },
+    large: { files: 20_000, trunks: 100 },
+    ...{ runs: 2, asked: 1_000 },
   },
   { small: { files: 100, trunks: 1 }, large: { files: 1_000, trunks: 4 }, runs: 1, asked: 50 },
 );
@@ -103,8 +102,11 @@ async function measureNodeSize(context: BenchmarkContext, plan: NodeSizePlan): P
 async function measureRun({ figures }: BenchmarkContext, nodes: TwoNodes): Promise<void> {
   await using closing = new Closing();
   const random = new SeededRandom(SEED);
-  const children = { small: closing.use(new Nodes()), large: closing.use(new Nodes()) };
-  const start = async (size: Size) => {
+  const children = {
+    small: closing.use(start('harness/nodes')),
+    large: closing.use(start('harness/nodes')),
+  };
+  const open = async (size: Size) => {
     const begun = performance.now();
     // Every read is to reach the disk's files.
     const options = { storePaths: [nodes[size].directory], cacheBytes: 0 };
@@ -113,7 +115,7 @@ async function measureRun({ figures }: BenchmarkContext, nodes: TwoNodes): Promi
     const connect = async () => closing.use(await NodeConnection.open(port));
     return Promise.all(Array.from({ length: CONNECTIONS }, connect));
   };
-  const connections = { small: await start('small'), large: await start('large') };
+  const connections = { small: await open('small'), large: await open('large') };
   /** Each of them once, in random order; microseconds for one. */
   const read = async (size: Size, kind: (typeof KINDS)[number]): Promise<number> => {
     const order = random.shuffled(nodes[size].filled[kind]);

@@ -20,8 +20,8 @@ const FULL = {
 export const PLANS = plans(
   FULL,
   {
-    ...{ runs: 3, lookUps: 300_000, dataBytes: 200e6, warmUpRequests: 5_000, threads: [1, 16] },
-    ...{ seconds: { measured: 0.4, slowed: 0.8 }, cacheMebibytes: [64, 128], nodes: [1, 2] },
+    ...{ runs: 2, lookUps: 300_000, dataBytes: 200e6, warmUpRequests: 4_000, threads: [16] },
+    ...{ seconds: { measured: 0.3, slowed: 0.6 }, cacheMebibytes: [64, 128], nodes: [1] },
   },
   {
     ...{ runs: 1, lookUps: 20_000, dataBytes: 10e6, warmUpRequests: 300, threads: [16] },

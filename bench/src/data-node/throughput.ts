@@ -14,7 +14,6 @@ import {
   over,
 } from '../harness/goals.js';
 import { type Column, gain, middle, spread } from '../harness/markdown.js';
-import { Nodes } from '../harness/nodes.js';
 import { type Running, start } from '../harness/processes.js';
 import type { LoadOptions, Target } from './load-process.js';
 import type { counts } from './node-process.js';
@@ -174,7 +173,7 @@ async function storeData(
   for (const layout of LAYOUTS) {
     progress(`storing ${Math.round(dataBytes / 1e6)} MB, ${layout}, node ${node}`);
     const [directory, web] = [workspace.fresh(layout), workspace.fresh('web')];
-    await using nodes = new Nodes();
+    await using nodes = start('harness/nodes');
     const trackers = [await nodes.call('tracker')];
     await using child = start('data-node/node', LIKE_THE_COMMAND);
     await child.call('start', directory, SETTINGS.cache.cache(CACHE_BYTES), trackers);

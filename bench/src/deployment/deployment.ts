@@ -1,10 +1,9 @@
 import { createServer } from 'node:http';
 import { join } from 'node:path';
-import { type Benchmark, type BenchmarkContext, plans, remarkOn } from '../harness/benchmark.js';
+import { type Benchmark, type BenchmarkContext, plans } from '../harness/benchmark.js';
 import { Closing } from '../harness/closing.js';
 import { atMost } from '../harness/goals.js';
 import { portOf } from '../harness/http.js';
-import { Nodes } from '../harness/nodes.js';
 import { start } from '../harness/processes.js';
 import type { Stored, Target } from '../servers/content.js';
 
@@ -17,7 +16,7 @@ const FULL = {
 };
 const PLANS = plans(
   FULL,
-  { runs: 3, files: 4_000, mapFiles: 8_000 },
+  { runs: 2, files: 1_000, mapFiles: 8_000 },
   { runs: 1, files: 50, mapFiles: 50 },
 );
 
@@ -33,7 +32,7 @@ export const deployment: Benchmark = {
   durability: 'on the medium of the gateway',
   introduce({ scale }) {
     const { runs, files, mapFiles } = PLANS[scale];
-    return `${runs} runs${remarkOn(scale)} with ${files} files (for the map's cost ${mapFiles}) of ${FILE_BYTES} bytes, ${CONCURRENCY} at a time; gateways, storage, database and load share this machine. The map is ${MAP_URL === '' ? 'a SQLite file; STEVEDORE_BENCH_MAP names a PostgreSQL' : 'the database of STEVEDORE_BENCH_MAP'}.`;
+    return `${runs} runs with ${files} files (for the map's cost ${mapFiles}) of ${FILE_BYTES} bytes, ${CONCURRENCY} at a time; gateways, storage, database and load share this machine. The map is ${MAP_URL === '' ? 'a SQLite file; STEVEDORE_BENCH_MAP names a PostgreSQL' : 'the database of STEVEDORE_BENCH_MAP'}.`;
   },
   parts: (scale) => ({
     reads: {
@@ -56,7 +55,7 @@ export const deployment: Benchmark = {
 /** A storage and what the gateways of one run, each a process of its own, are started with. */
 async function startStorage({ workspace }: BenchmarkContext, closing: Closing) {
   const directory = workspace.fresh('deployment');
-  const trackers = await closing.use(new Nodes()).cluster(join(directory, 'node'));
+  const trackers = await closing.use(start('harness/nodes')).call('group', join(directory, 'node'));
   const map = MAP_URL === '' ? `sqlite:${directory}.db` : MAP_URL;
   return async (name: string, hasMap: boolean) => {
     const gateway = closing.use(start('deployment/gateway'));

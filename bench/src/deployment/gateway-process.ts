@@ -1,17 +1,15 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Gateway, type GatewayInput, startGateway } from '@stevedore/gateway';
-import { drive } from '../harness/load.js';
+import { drive, until } from '../harness/load.js';
 
 /** One gateway of a deployment. It merges nothing by itself: what is staged stays so until `merge`. */
 
 let gateway: Gateway | undefined;
 const STORE_CONCURRENCY = 64;
-const POLL_MS = 5;
 
-async function published(): Promise<void> {
-  while ((gateway?.store.stats().map?.pending ?? 0) > 0) await sleep(POLL_MS);
-}
+const published = () =>
+  until('the map has all files', () => (gateway?.store.stats().map?.pending ?? 0) === 0);
 
 export async function start(options: GatewayInput): Promise<void> {
   gateway = await startGateway({ ...options, mergeMaxAge: '1h', trunkSize: '2GiB' });

@@ -19,7 +19,7 @@ of these run, one after the other:
 ${names.join('\n')}
 
 How much:
-  --quick                three short runs instead of five long ones; figures are rough
+  --quick                a few short runs instead of five long ones; figures are rough
   --smoke                hardly measures: shows that everything runs
   --parts PART,...       only these parts of a benchmark; an unknown name lists them
 

@@ -5,8 +5,8 @@ import type { ChartSpec, TableSpec } from './markdown.js';
 import type { Workspace } from './workspace.js';
 
 /**
- * How much is measured: at least five long runs, three short ones, or just enough to see
- * that everything runs.
+ * How much is measured: at least five long runs, a few short ones (all benchmarks within twelve
+ * minutes on two quiet cores), or just enough to see that everything runs.
  */
 export type Scale = 'full' | 'quick' | 'smoke';
 
@@ -54,15 +54,4 @@ export function plans<Plan>(
   smoke: Partial<Plan>,
 ): Readonly<Record<Scale, Plan>> {
   return { full, quick: { ...full, ...quick }, smoke: { ...full, ...smoke } };
-}
-
-const REMARKS: Readonly<Record<Scale, string>> = {
-  full: '',
-  quick: ' (quick: rough figures)',
-  smoke: ' (smoke: the figures mean nothing)',
-};
-
-/** Stands behind the number of runs in a report. */
-export function remarkOn(scale: Scale): string {
-  return REMARKS[scale];
 }

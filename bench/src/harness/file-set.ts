@@ -1,5 +1,5 @@
 import { createCipheriv } from 'node:crypto';
-import { seededRandom } from './seeded-random.js';
+import { SeededRandom } from './seeded-random.js';
 
 /**
  * Small files to store: the same ones for the same seed. Sizes are log-uniform, as
@@ -39,7 +39,7 @@ export function makeFileSet({
   sizes = 'log-uniform',
   totalBytes,
 }: FileSetOptions): SampleFile[] {
-  const random = seededRandom(seed);
+  const random = new SeededRandom(seed).next;
   const poolBytes = Math.max(POOL_BYTES, 1.25 * maxBytes);
   const pool = randomPool(seed, poolBytes);
   const sizeOf = sizes === 'inverse' ? inverse : logUniform;

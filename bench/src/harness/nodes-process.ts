@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import { type Storage, type StorageOptions, startStorage } from '@stevedore/node';
 import type { MigrationStatus } from '@stevedore/tiering/control';
 import { startTracker, type Tracker } from '@stevedore/tracker';
@@ -27,6 +28,18 @@ export async function storage(options: Omit<StorageOptions, 'disk' | 'onError'>)
   storages.push(started);
   if (options.trackers) await started.active();
   return started.port;
+}
+
+/** A tracker and so many storages of one group, a directory each; the tracker's address. */
+export async function group(directory: string, count = 1): Promise<string> {
+  const address = await tracker();
+  let port = 0;
+  for (let index = 1; index <= count; index += 1) {
+    // Members of a group have addresses of their own and one port.
+    const own = { host: `127.0.0.${index}`, port, storePaths: [join(directory, String(index))] };
+    port = await storage({ ...own, trackers: [address] });
+  }
+  return address;
 }
 
 /** A cluster that syncs nothing; the addresses of its trackers. */

@@ -8,6 +8,7 @@ interface Processes {
   'data-node/node': typeof import('../data-node/node-process.js');
   'data-node/node-fill': typeof import('../data-node/node-fill-process.js');
   'deployment/gateway': typeof import('../deployment/gateway-process.js');
+  'harness/nodes': typeof import('./nodes-process.js');
   'merging/site': typeof import('../merging/site-process.js');
   'migration/load': typeof import('../migration/load-process.js');
   'migration/model': typeof import('../migration/model-process.js');

@@ -14,6 +14,8 @@ import { Workspace } from './workspace.js';
 
 export type Report = Awaited<ReturnType<typeof runBenchmark>>;
 
+const REMARKS = { quick: 'Quick: figures are rough.', smoke: 'Smoke: figures mean nothing.' };
+
 /** `directory`: where the data goes, in one of its own; undefined: the temporary one. */
 export type ReportOptions = Pick<BenchArguments, 'scale' | 'servers' | 'parts' | 'directory'> & {
   /** Where charts go. */
@@ -47,6 +49,7 @@ export async function runBenchmark(name: string, benchmark: Benchmark, options: 
   const versions = describeVersions(packages);
   print(`# ${name}`);
   print(machineText(machine, versions, packages));
+  if (scale !== 'full') print(REMARKS[scale]);
   const progress = (text: string) => void process.stderr.write(`bench: ${name}: ${text}\n`);
   const chart: BenchmarkContext['chart'] = (file, { series, ...about }) => {
     mkdirSync(options.out, { recursive: true });

@@ -6,13 +6,13 @@ export class SeededRandom {
     this.#state = seed >>> 0;
   }
 
-  /** 0 to below 1. */
-  next(): number {
+  /** 0 to below 1; may be passed on by itself. */
+  readonly next = (): number => {
     this.#state = (this.#state + 0x6d2b79f5) >>> 0;
     let mixed = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state);
     mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
     return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  }
+  };
 
   /** A whole number from 0 to below `limit`. */
   below(limit: number): number {
@@ -33,10 +33,4 @@ export class SeededRandom {
     }
     return order;
   }
-}
-
-/** Numbers from 0 to below 1, the same for the same seed. */
-export function seededRandom(seed: number): () => number {
-  const random = new SeededRandom(seed);
-  return () => random.next();
 }

@@ -2,7 +2,7 @@ import { privateDisk } from '@stevedore/disk';
 import type { FileRow, StagingOptions } from '@stevedore/staging';
 import { mean, summarize } from '../harness/figures.js';
 import { logUniform } from '../harness/file-set.js';
-import { seededRandom } from '../harness/seeded-random.js';
+import { SeededRandom } from '../harness/seeded-random.js';
 import { VirtualTime } from '../harness/virtual-time.js';
 import { newFile, stagingOptions } from '../staging/small-files.js';
 import { SizesOnly } from '../staging/trunk-stores.js';
@@ -107,7 +107,7 @@ export async function simulateWeek(
   staging.changes.on('merged', ({ key }) => {
     idAges.push((time.now() - parseKey(key)!.readUIntBE(0, 6)) / 1000);
   });
-  const random = seededRandom(SEEDS.week);
+  const random = new SeededRandom(SEEDS.week).next;
   let uploadedBytes = 0;
   for (const { at, count } of WEEK_SITES[site].arrivals(hours * HOUR_MS)) {
     await time.passUntil(BEGIN_MS + at);
@@ -148,7 +148,7 @@ export async function simulateMonth(directory: string, month: Month) {
   const fastdfs = new SizesOnly();
   const own = { trunkSize, mergeMaxAge, retain: 0 };
   const { staging, errors, close } = await openStaging(directory, fastdfs, own);
-  const random = seededRandom(SEEDS.month);
+  const random = new SeededRandom(SEEDS.month);
   const uploads = MONTH_SITES[site].uploads(daysBefore + days, perDay, random);
   const events: { at: number; upload?: number; deletion?: number }[] = [];
   for (const [index, { at, deletedAt, expiresAt = Infinity }] of uploads.entries()) {
@@ -171,7 +171,7 @@ export async function simulateMonth(directory: string, month: Month) {
     }
     if (upload !== undefined) {
       const { group, expiresAt } = uploads[upload]!;
-      const body = ZEROS.subarray(0, logUniform(random, ...SIZES.month));
+      const body = ZEROS.subarray(0, logUniform(random.next, ...SIZES.month));
       const isTold = tellsMore && expiresAt !== undefined;
       const file = {
         ...{ ...newFile(staging, upload, body), stagedAt: time.now() },

@@ -1,3 +1,5 @@
+import type { SeededRandom } from '../harness/seeded-random.js';
+
 /** Sites that are simulated: when their files come, and when they are deleted. Pure. */
 
 export const TRUNK_BYTES = 64 * 2 ** 20;
@@ -52,12 +54,7 @@ export interface Upload {
 interface MonthSite {
   readonly title: string;
   /** In order. */
-  uploads(days: number, perDay: number, random: () => number): Upload[];
-}
-
-/** A time with this mean, exponentially distributed. */
-function after(random: () => number, mean: number): number {
-  return -mean * Math.log(1 - random());
+  uploads(days: number, perDay: number, random: SeededRandom): Upload[];
 }
 
 function inOrder(uploads: Upload[]): Upload[] {
@@ -68,40 +65,40 @@ function inOrder(uploads: Upload[]): Upload[] {
  * Albums of 5 to 200 pictures, uploaded within half an hour. Two of five are there for a few days.
  * One picture of twelve is deleted alone.
  */
-function albums(days: number, perDay: number, random: () => number): Upload[] {
+function albums(days: number, perDay: number, random: SeededRandom): Upload[] {
   const uploads: Upload[] = [];
-  for (let at = 0; at < days; at += after(random, 53 / perDay)) {
+  for (let at = 0; at < days; at += random.exponential(53 / perDay)) {
     const group = `album-${uploads.length}`;
-    const count = Math.round(5 * 40 ** random());
-    const end = at + after(random, random() < 0.4 ? 4 : 300);
+    const count = Math.round(5 * 40 ** random.next());
+    const end = at + random.exponential(random.next() < 0.4 ? 4 : 300);
     for (let index = 0; index < count; index += 1) {
-      const alone = random() < 1 / 12 ? at + after(random, 20) : Infinity;
+      const alone = random.next() < 1 / 12 ? at + random.exponential(20) : Infinity;
       const deletedAt = Math.min(end, alone);
-      uploads.push({ at: at + (random() * 0.5) / 24, group, deletedAt });
+      uploads.push({ at: at + (random.next() * 0.5) / 24, group, deletedAt });
     }
   }
   return inOrder(uploads);
 }
 
 /** Attachments with 30 days to live; those of paying users stay. One of seven is deleted early. */
-function chat(days: number, perDay: number, random: () => number): Upload[] {
+function chat(days: number, perDay: number, random: SeededRandom): Upload[] {
   const uploads: Upload[] = [];
-  for (let at = 0; at < days; at += after(random, 1 / perDay)) {
-    const early = random() < 1 / 7 ? at + after(random, 5) : Infinity;
-    const stays = random() < 0.3;
+  for (let at = 0; at < days; at += random.exponential(1 / perDay)) {
+    const early = random.next() < 1 / 7 ? at + random.exponential(5) : Infinity;
+    const stays = random.next() < 0.3;
     uploads.push({ at, deletedAt: early, ...(stays ? {} : { expiresAt: at + 30 }) });
   }
   return uploads;
 }
 
 /** Eight pictures of a product, replaced together: of half of the products after two weeks. */
-function shop(days: number, perDay: number, random: () => number): Upload[] {
+function shop(days: number, perDay: number, random: SeededRandom): Upload[] {
   const uploads: Upload[] = [];
-  for (let at = 0; at < days; at += after(random, 8 / perDay)) {
+  for (let at = 0; at < days; at += random.exponential(8 / perDay)) {
     const group = `product-${uploads.length}`;
-    const deletedAt = at + after(random, random() < 0.5 ? 15 : 200);
+    const deletedAt = at + random.exponential(random.next() < 0.5 ? 15 : 200);
     for (let index = 0; index < 8; index += 1) {
-      uploads.push({ at: at + (random() * 0.1) / 24, group, deletedAt });
+      uploads.push({ at: at + (random.next() * 0.1) / 24, group, deletedAt });
     }
   }
   return inOrder(uploads);

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { FastdfsClient, FastdfsError } from '@stevedore/fastdfs';
 import { percentile } from '../harness/figures.js';
 import { drive } from '../harness/load.js';
-import { SeededRandom, seededRandom } from '../harness/seeded-random.js';
+import { SeededRandom } from '../harness/seeded-random.js';
 import { Zipf } from '../harness/zipf.js';
 import {
   type Ior,
@@ -75,7 +75,7 @@ export async function files(tracker: string, count: number): Promise<readonly st
 export async function run(tracker: string, argument: LoadArgument): Promise<LoadResult> {
   const { kind, loops, seconds, warmUpSeconds, files: asked } = argument;
   await using client = newClient(tracker);
-  const zipf = new Zipf(asked.length, ZIPF_EXPONENT, seededRandom(1));
+  const zipf = new Zipf(asked.length, ZIPF_EXPONENT, new SeededRandom(1).next);
   const send = async (turn: number): Promise<unknown> => {
     if (kind === 'metadata') {
       const file = asked[turn % asked.length]!;

@@ -1,4 +1,4 @@
-import { type Benchmark, remarkOn } from '../harness/benchmark.js';
+import type { Benchmark } from '../harness/benchmark.js';
 import { BYTES_PER_MS, SEEK_MS } from '../harness/slow-disk.js';
 import { FORECAST_GOALS, measureForecasts } from './forecasting.js';
 import { COST_GOALS, measureMovingCost } from './moving-cost.js';
@@ -10,7 +10,7 @@ export const migration: Benchmark = {
   durability: 'forecasts: simulated time; storage: sync',
   introduce: ({ scale }) =>
     [
-      `Forecasts: ${PLANS[scale].runs} runs${remarkOn(scale)} with seeds of their own, in simulated time: the same on any machine. MB are 10^6 bytes.`,
+      `Forecasts: ${PLANS[scale].runs} runs with seeds of their own, in simulated time: the same on any machine. MB are 10^6 bytes.`,
       'Metadata: 5000 entries of 1 KB 1 ms apart, 10,000 entries 0.1 ms apart, repeated; B_logic 12 MB/s, intervals of 1 s, entries committed together (held back up to 2 s).',
       'Small files: 1, 2, 4, 8 and 16 clients that write and read back 16 files of 256 KiB between barriers 8 s (± 25 %) apart; B_logic 100 MB/s, intervals of 1 s, nothing held back.',
       'Our queues: the same two loads in real time, five times as fast, sent to a storage on this disk; intervals of 200 ms.',

@@ -23,8 +23,9 @@ export type Plan = typeof FULL;
 export const PLANS = plans(
   FULL,
   {
-    ...{ runs: 3, repetitions: 40, barriers: 30, processRuns: 1 },
-    ...{ recordings: 1, recordedSeconds: 20, recordedBarriers: 2, turnSeconds: 2, costFiles: 4 },
+    ...{ runs: 2, repetitions: 20, barriers: 20, processRuns: 1, costFiles: 2 },
+    ...{ recordings: 1, recordedSeconds: 15, recordedBarriers: 2 },
+    ...{ turnSeconds: 1.2, warmUpSeconds: 8 },
   },
   {
     ...{ runs: 1, repetitions: 3, barriers: 3, processRuns: 1, costFiles: 1 },

@@ -2,7 +2,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Observation } from '@stevedore/balance';
 import type { BenchmarkContext } from '../harness/benchmark.js';
 import { settled } from '../harness/load.js';
-import { Nodes } from '../harness/nodes.js';
 import { type Running, start } from '../harness/processes.js';
 import type { Plan } from './plan.js';
 import { IOR, type Ior, type MetadataTrace, PAPER_METADATA } from './workloads.js';
@@ -47,8 +46,8 @@ export async function recordQueues(
   { recordedSeconds, recordedBarriers }: Plan,
   seed: number,
 ): Promise<Record<QueueName, Recorded>> {
-  await using trackers = new Nodes();
-  await using storage = new Nodes();
+  await using trackers = start('harness/nodes');
+  await using storage = start('harness/nodes');
   // No kind of load waits for the other before it is even sent.
   await using metadataLoad = start('migration/load', { callLimitMs: LIMIT_MS });
   await using smallLoad = start('migration/load', { callLimitMs: LIMIT_MS });

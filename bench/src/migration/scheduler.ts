@@ -22,9 +22,7 @@ export interface Scheduler {
 
 type Event =
   | { readonly kind: 'arrives'; readonly request: TimedRequest; readonly isTrace: boolean }
-  | { readonly kind: 'released'; readonly request: TimedRequest }
-  | { readonly kind: 'answered'; readonly request: TimedRequest }
-  | { readonly kind: 'finishes' }
+  | { readonly kind: 'released' | 'served'; readonly request: TimedRequest }
   | { readonly kind: 'interval' };
 
 export function observe(workload: Workload, scheduler: Scheduler): readonly Observation[] {
@@ -33,8 +31,8 @@ export function observe(workload: Workload, scheduler: Scheduler): readonly Obse
   const trace = workload.arrivals();
   const events = new EventQueue<Event>();
   const observed: Observation[] = [];
-  const released = new Fifo<TimedRequest>();
-  let serving: TimedRequest | undefined;
+  /** By then the disk has served all that was released. */
+  let freeAtMs = 0;
   let [open, waitingBytes, servedBytes] = [0, 0, 0];
   const send = (request: TimedRequest, isTrace: boolean): void => {
     open += 1;
@@ -45,42 +43,28 @@ export function observe(workload: Workload, scheduler: Scheduler): readonly Obse
     const next = trace.next();
     if (!next.done) send(next.value, true);
   };
-  const begin = (atMs: number): void => {
-    if (serving) return;
-    serving = released.shift();
-    if (!serving) return;
-    events.push(atMs + (serving.bytes / bytesPerSecond) * 1000, { kind: 'finishes' });
-  };
   const release = (request: TimedRequest, atMs: number): void => {
-    released.push(request);
-    begin(atMs);
+    freeAtMs = Math.max(freeAtMs, atMs) + (request.bytes / bytesPerSecond) * 1000;
+    events.push(freeAtMs, { kind: 'served', request });
   };
   const handle = (event: Event, atMs: number): void => {
     switch (event.kind) {
-      case 'arrives':
+      case 'arrives': {
+        const { request } = event;
         if (event.isTrace) pull();
-        waitingBytes += event.request.bytes;
-        if (holdMs === 0) release(event.request, atMs);
-        else {
-          const { request } = event;
-          events.push(atMs + random.next() * holdMs, { kind: 'released', request });
-        }
+        waitingBytes += request.bytes;
+        if (holdMs === 0) release(request, atMs);
+        else events.push(atMs + random.next() * holdMs, { kind: 'released', request });
         return;
+      }
       case 'released':
         release(event.request, atMs);
         return;
-      case 'finishes': {
-        const request = serving!;
-        serving = undefined;
-        waitingBytes -= request.bytes;
-        servedBytes += request.bytes;
-        events.push(atMs, { kind: 'answered', request });
-        begin(atMs);
-        return;
-      }
-      case 'answered': {
+      case 'served': {
+        const { bytes, by } = event.request;
+        waitingBytes -= bytes;
+        servedBytes += bytes;
         open -= 1;
-        const { by } = event.request;
         if (by === undefined) return;
         for (const next of workload.answered?.(by, atMs) ?? []) send(next, false);
         return;
@@ -98,27 +82,6 @@ export function observe(workload: Workload, scheduler: Scheduler): readonly Obse
     if (open === 0 && next.event.kind === 'interval') break;
   }
   return observed;
-}
-
-/** A queue whose front is taken without moving the rest. */
-class Fifo<T> {
-  #items: T[] = [];
-  #head = 0;
-
-  push(item: T): void {
-    this.#items.push(item);
-  }
-
-  shift(): T | undefined {
-    const item = this.#items[this.#head];
-    if (item === undefined) return undefined;
-    this.#head += 1;
-    if (this.#head > 1024 && this.#head * 2 > this.#items.length) {
-      this.#items = this.#items.slice(this.#head);
-      this.#head = 0;
-    }
-    return item;
-  }
 }
 
 interface Entry<T> {

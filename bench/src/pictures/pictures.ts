@@ -1,4 +1,4 @@
-import { type Benchmark, type BenchmarkContext, plans, remarkOn } from '../harness/benchmark.js';
+import { type Benchmark, type BenchmarkContext, plans } from '../harness/benchmark.js';
 import { GatewayCommand } from '../harness/gateway-command.js';
 import { atLeast } from '../harness/goals.js';
 import { inTurn } from '../harness/load.js';
@@ -19,7 +19,7 @@ const FULL = {
 };
 const PLANS = plans(
   FULL,
-  { turns: 5, originals: 32, seconds: 1 },
+  { turns: 3, originals: 16, seconds: 0.5 },
   { turns: 1, originals: 3, seconds: 0.05 },
 );
 
@@ -37,7 +37,7 @@ export const pictures: Benchmark = {
   introduce({ scale }) {
     const { turns, originals, seconds } = PLANS[scale];
     const sizes = SIZES.map(({ width, height }) => `${width} x ${height}`).join(' and ');
-    return `${turns} turns${remarkOn(scale)}: ${originals} JPEGs of 1600 x 1200 are uploaded, shown once in each of the sizes ${sizes}, then again for ${seconds} s, over 8 connections that are kept. Both servers make JPEGs with the same settings by sharp ${loadSharp().versions.sharp}. Each server and the load is a process of its own; the gateway has two more that make pictures, whose CPU counts as its own.`;
+    return `${turns} turns: ${originals} JPEGs of 1600 x 1200 are uploaded, shown once in each of the sizes ${sizes}, then again for ${seconds} s, over 8 connections that are kept. Both servers make JPEGs with the same settings by sharp ${loadSharp().versions.sharp}. Each server and the load is a process of its own; the gateway has two more that make pictures, whose CPU counts as its own.`;
   },
   parts: (scale) => ({
     pictures: {

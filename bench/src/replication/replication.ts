@@ -1,10 +1,9 @@
 import { FastdfsClient } from '@stevedore/fastdfs';
-import { type Benchmark, type BenchmarkContext, plans, remarkOn } from '../harness/benchmark.js';
+import { type Benchmark, type BenchmarkContext, plans } from '../harness/benchmark.js';
 import { AS_THE_COMMAND } from '../harness/child.js';
 import { Closing } from '../harness/closing.js';
 import { atLeast } from '../harness/goals.js';
 import { drive, inTurn, until } from '../harness/load.js';
-import { Nodes } from '../harness/nodes.js';
 import { start } from '../harness/processes.js';
 
 /**
@@ -19,7 +18,7 @@ const FULL = {
 };
 const PLANS = plans(
   FULL,
-  { runs: 3, files: 1_000, missedFiles: 4_000 },
+  { runs: 2, files: 600, missedFiles: 2_000 },
   { runs: 1, files: 40, missedFiles: 40 },
 );
 
@@ -35,7 +34,7 @@ export const replication: Benchmark = {
   introduce({ scale }) {
     const { runs, files, missedFiles } = PLANS[scale];
     return [
-      `${runs} runs${remarkOn(scale)}, variants in turns; two members and the load share this machine and its disk. ${files} files of ${FILE_BYTES} bytes, ${CONCURRENCY} at a time.`,
+      `${runs} runs, variants in turns; two members and the load share this machine and its disk. ${files} files of ${FILE_BYTES} bytes, ${CONCURRENCY} at a time.`,
       `Catching up: ${missedFiles} files, from when the member that was away is active until it has everything. Plain: the same files written by a loop, as many at a time, each synced, renamed and its directory synced. Member and loop are processes of their own with ${AS_THE_COMMAND.env?.UV_THREADPOOL_SIZE} threads for the disk each, as \`stevedore\` has.`,
     ].join('\n');
   },
@@ -59,12 +58,12 @@ export const replication: Benchmark = {
 
 /** A tracker, two members, each a process of its own, and a client of them. */
 async function startPair({ workspace }: BenchmarkContext, closing: Closing, writeCopies: number) {
-  const tracker = await closing.use(new Nodes()).call('tracker', TRACKER_HOST);
+  const tracker = await closing.use(start('harness/nodes')).call('tracker', TRACKER_HOST);
   const client = closing.use(new FastdfsClient({ trackers: [tracker] }));
   const directories = HOSTS.map(() => workspace.fresh('member'));
   let port = 0;
-  const startMember = async (index: 0 | 1): Promise<Nodes> => {
-    const member = closing.use(new Nodes(AS_THE_COMMAND));
+  const startMember = async (index: 0 | 1) => {
+    const member = closing.use(start('harness/nodes', AS_THE_COMMAND));
     port = await member.call('storage', {
       ...{ host: HOSTS[index], port, trackers: [tracker], storePaths: [directories[index] ?? ''] },
       ...{ writeCopies, reconnectDelayMs: 50, beatIntervalMs: 200 },

@@ -51,7 +51,7 @@ export async function runCache(run: CacheRun) {
     aheadShare: AHEAD_SHARE,
   });
   const random = new SeededRandom(run.seed);
-  const zipf = new Zipf(files, exponent, () => random.next());
+  const zipf = new Zipf(files, exponent, random.next);
   if (isUploaded) for (const rank of ranksShuffled(files, run.seed)) cache.getNow(idOf(rank), body);
   let done = 0;
   const ask = async (count: number) => {

@@ -1,7 +1,7 @@
 import type { BenchmarkContext } from '../harness/benchmark.js';
 import { mean } from '../harness/figures.js';
 import { type Cell, round, table } from '../harness/markdown.js';
-import { seededRandom } from '../harness/seeded-random.js';
+import { SeededRandom } from '../harness/seeded-random.js';
 import { Zipf } from '../harness/zipf.js';
 import { amount, bytesText, share, timeText } from './amounts.js';
 import {
@@ -75,7 +75,7 @@ function siteOf(filesInAll: number, plan: Plan, { uploadDays }: Limits): Site {
 function lookupsOf(files: number, gateways: number, plan: Plan, limits: Limits) {
   if (gateways === 1) return 0;
   const reads = (peakUploads(files, limits) * limits.readsPerUpload) / gateways;
-  const zipf = new Zipf(files, READ_EXPONENT, seededRandom(SEED));
+  const zipf = new Zipf(files, READ_EXPONENT, new SeededRandom(SEED).next);
   return lookupsPerSecond(reads * (1 - 1 / gateways), zipf, plan.maxLookups);
 }
 

@@ -20,7 +20,7 @@ export function sizeAround(random: () => number, meanBytes: number): number {
 /** The sizes of the files that a `FileSource` with the same seed makes. */
 export function* sizesOf(meanBytes: number, seed: number): Generator<number, never> {
   const random = new SeededRandom(seed);
-  for (;;) yield sizeAround(() => random.next(), meanBytes);
+  for (;;) yield sizeAround(random.next, meanBytes);
 }
 
 export const ABOUT = { type: 'image/jpeg', nameOf: (index: number) => `upload-${index}.jpg` };

@@ -29,9 +29,9 @@ export type Plan = typeof FULL;
 export const PLANS = plans(
   FULL,
   {
-    ...{ cacheFiles: 50_000, warmUp: 3, counted: 2, trunkFiles: 60_000, trunkDays: 100 },
-    ...{ indexFiles: 40_000, idleSeconds: 5, maxLookups: 200_000 },
-    real: { ...SMALL_REAL, files: 20_000, sampleShare: 0.25 },
+    ...{ cacheFiles: 20_000, warmUp: 3, counted: 2, trunkFiles: 30_000, trunkDays: 50 },
+    ...{ indexFiles: 20_000, idleSeconds: 3, maxLookups: 100_000 },
+    real: { ...SMALL_REAL, files: 20_000, sampleShare: 0.25, warmUp: 1, counted: 1 },
   },
   {
     ...{ cacheFiles: 2_000, warmUp: 1, counted: 1, trunkFiles: 12_000, trunkDays: 10 },

@@ -74,7 +74,7 @@ export async function fill(run: RealRun) {
 export async function read({ exponent, warmUp, counted, seed }: Reads) {
   const opened = store!;
   const random = new SeededRandom(seed);
-  const zipf = new Zipf(keys.length, exponent, () => random.next());
+  const zipf = new Zipf(keys.length, exponent, random.next);
   const order = ranksShuffled(keys.length, seed);
   const ask = async (operations: number) => {
     const before = opened.stats().cache;

@@ -2,7 +2,6 @@ import { mkdir } from 'node:fs/promises';
 import type { BenchmarkContext } from '../harness/benchmark.js';
 import { mean } from '../harness/figures.js';
 import { count, percent } from '../harness/markdown.js';
-import { Nodes } from '../harness/nodes.js';
 import { start } from '../harness/processes.js';
 import { cacheBytesFor, hitRatioOf, runCache } from './cache-model.js';
 import { simulateGateway } from './gateway-trunks.js';
@@ -55,8 +54,8 @@ async function measureReal({ workspace, progress }: BenchmarkContext, plan: Real
   const directory = workspace.fresh('real');
   await mkdir(directory, { recursive: true });
   try {
-    await using node = new Nodes();
-    const trackers = [await node.cluster(`${directory}/node`)];
+    await using node = start('harness/nodes');
+    const trackers = [await node.call('group', `${directory}/node`)];
     await using child = start('scaling/real', { callLimitMs: CALL_LIMIT_MS });
     const { files, meanBytes, trunkBytes, exponent, warmUp, counted } = plan;
     const cacheBytes = cacheBytesFor(roomOf(plan), meanBytes);

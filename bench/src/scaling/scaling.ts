@@ -1,4 +1,4 @@
-import { type Benchmark, remarkOn } from '../harness/benchmark.js';
+import type { Benchmark } from '../harness/benchmark.js';
 import { atLeast, atMost, greatestOf } from '../harness/goals.js';
 import { measureCaches } from './caches.js';
 import { simulateDeployments } from './deployments.js';
@@ -13,11 +13,11 @@ import { COMPARED, compareWithReal } from './real.js';
  */
 export const scaling: Benchmark = {
   durability: 'os',
-  introduce({ scale }) {
+  introduce() {
     const limits = limitsFrom(process.env.STEVEDORE_BENCH_LIMITS);
     const listed = Object.entries(limits).map(([name, value]) => `${name}=${value}`);
     return [
-      `One simulation${remarkOn(scale)}, the same one for the same seed; files are log-uniform around ${MEAN_BYTES / 1024} KiB, 2 to 56 KB. Rates are measured on this machine.`,
+      `One simulation, the same one for the same seed; files are log-uniform around ${MEAN_BYTES / 1024} KiB, 2 to 56 KB. Rates are measured on this machine.`,
       `Assumptions and limits (STEVEDORE_BENCH_LIMITS=NAME=NUMBER,… changes them): ${listed.join(', ')}.`,
     ].join('\n');
   },

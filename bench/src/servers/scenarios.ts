@@ -1,4 +1,5 @@
 import { plans } from '../harness/benchmark.js';
+import { logUniform } from '../harness/file-set.js';
 import { atLeast, atMost, type Goal } from '../harness/goals.js';
 import { SeededRandom } from '../harness/seeded-random.js';
 import { Zipf } from '../harness/zipf.js';
@@ -22,8 +23,8 @@ const FULL = {
 export const PLANS = plans(
   FULL,
   {
-    ...{ turns: 3, seconds: 0.5, warmUpSeconds: 1.5, uploadsBefore: 20_000 },
-    ...{ hotFiles: 500, files: 4_000, requests: 20_000 },
+    ...{ turns: 2, seconds: 0.4, uploadSeconds: 0.5, warmUpSeconds: 0.5, uploadsBefore: 5_000 },
+    ...{ hotFiles: 300, files: 2_000, requests: 10_000 },
   },
   {
     ...{ turns: 1, seconds: 0.05, uploadSeconds: 0.05, warmUpSeconds: 0.05, uploadsBefore: 200 },
@@ -133,10 +134,10 @@ export function cacheBytesFor(files: number): number {
 
 /** 2 to 100 KB, as many of each order of size; the same ones for every server. */
 export function contents(count: number): readonly Content[] {
-  const random = new SeededRandom(11);
+  const { next } = new SeededRandom(11);
   return Array.from({ length: count }, (_, number) => ({
     number,
-    bytes: Math.round(LEAST_BYTES * (MOST_BYTES / LEAST_BYTES) ** random.next()),
+    bytes: logUniform(next, LEAST_BYTES, MOST_BYTES),
   }));
 }
 
@@ -157,7 +158,7 @@ export function drawn(
     case 'random':
       return Array.from({ length: requests }, () => files[random.below(files.length)]!);
     case 'popular': {
-      const zipf = new Zipf(files.length, ZIPF_EXPONENT, () => random.next());
+      const zipf = new Zipf(files.length, ZIPF_EXPONENT, random.next);
       return Array.from({ length: requests }, () => files[zipf.next() - 1]!);
     }
   }

@@ -1,9 +1,4 @@
-import {
-  type Benchmark,
-  type BenchmarkContext,
-  type Part,
-  remarkOn,
-} from '../harness/benchmark.js';
+import type { Benchmark, BenchmarkContext, Part } from '../harness/benchmark.js';
 import { Closing } from '../harness/closing.js';
 import { inTurn } from '../harness/load.js';
 import { type Column, middle, table } from '../harness/markdown.js';
@@ -34,7 +29,7 @@ export const servers: Benchmark = {
   packages: ['autocannon'],
   introduce({ scale, servers: named }) {
     const { turns, seconds, uploadSeconds, uploadsBefore } = PLANS[scale];
-    const text = `${turns} turns${remarkOn(scale)} of ${seconds} s for each server, uploads of ${uploadSeconds} s after ${uploadsBefore} others, so that memory is as full as after days. The gateway is started by its command; nothing is merged meanwhile. *plain* is node:http with appends and one fdatasync for all that arrived together; it keeps files that are downloaded in a Map, and uploads nowhere. *checked* is the gateway with an API key with rate and quota, a policy with types and first bytes, and signed URLs. The load is autocannon in a process of its own, which compares every byte that comes back. CPU is user and system time of all processes of a server, on Linux, and by its threads: the event loop, those of V8 (compiler, garbage collector), and the others (disk). Of a named server it is that of the processes which listen at its address, where that is this machine.`;
+    const text = `${turns} turns of ${seconds} s for each server, uploads of ${uploadSeconds} s after ${uploadsBefore} others, so that memory is as full as after days. The gateway is started by its command; nothing is merged meanwhile. *plain* is node:http with appends and one fdatasync for all that arrived together; it keeps files that are downloaded in a Map, and uploads nowhere. *checked* is the gateway with an API key with rate and quota, a policy with types and first bytes, and signed URLs. The load is autocannon in a process of its own, which compares every byte that comes back. CPU is user and system time of all processes of a server, on Linux, and by its threads: the event loop, those of V8 (compiler, garbage collector), and the others (disk). Of a named server it is that of the processes which listen at its address, where that is this machine.`;
     const rows = named.map((server) => [server.kind, acknowledges(server)]);
     return rows.length === 0
       ? text

@@ -20,8 +20,8 @@ export type Plan = typeof FULL;
 export const PLANS = plans(
   FULL,
   {
-    ...{ runs: 3, startFiles: 100_000, largeRows: 500_000, costRuns: 3 },
-    ...{ writeBytes: 40e6, smallWriteBytes: 10e6, watchSeconds: 1 },
+    ...{ runs: 2, startFiles: 100_000, largeRows: 300_000, costRuns: 2 },
+    ...{ writeBytes: 30e6, smallWriteBytes: 8e6, watchSeconds: 0.5 },
   },
   {
     ...{ runs: 1, startFiles: 2_000, largeRows: 20_000, costRuns: 1 },

@@ -1,4 +1,4 @@
-import { type Benchmark, remarkOn } from '../harness/benchmark.js';
+import type { Benchmark } from '../harness/benchmark.js';
 import { atLeast, atMost, greatestOf } from '../harness/goals.js';
 import { count } from '../harness/markdown.js';
 import { measureCosts } from './costs.js';
@@ -16,7 +16,7 @@ export const staging: Benchmark = {
   introduce({ scale }) {
     const { runs, costRuns } = PLANS[scale];
     return [
-      `${runs} runs${remarkOn(scale)} (costs: ${costRuns}), variants in turns, every measurement in a process of its own. Ratios are those of one run, then their median. MB are 10^6 bytes.`,
+      `${runs} runs (costs: ${costRuns}), variants in turns, every measurement in a process of its own. Ratios are those of one run, then their median. MB are 10^6 bytes.`,
       'Uploads: `open()` with its embedded node, 64 at a time, nothing is merged meanwhile. Container: Staging alone; the plain loop appends exactly the batches that the container wrote, and syncs each.',
       'Starts: the default configuration, embedded node included, in a directory that a killed process left; FileMap and container are in the page cache. Memory is the resident set of the whole process.',
       'Costs: Staging, 64 operations at a time, random merged files in trunks of 2,000, durability `os`, so that no sync hides the FileMap; *find* is the FileMap’s look-up alone.',
