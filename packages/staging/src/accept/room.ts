@@ -22,7 +22,6 @@ export interface RoomStats {
 
 export type Full = 'container' | 'disk' | undefined;
 
-/** What uses the room. */
 type RoomUsers = Pick<State, 'container' | 'spool' | 'unfinished'>;
 
 /** Merging starts early when this share of the container is taken. */
