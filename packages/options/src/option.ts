@@ -39,7 +39,9 @@ type Bounds<Value> = Bare & { readonly minimum?: Value; readonly maximum?: Value
 
 function plain<Value, More extends object = Bare>(kind: OptionKind, kept: Bounds<number> = {}) {
   return (value: Value, help: string, more?: More): OptionSpec<Value> => ({
-    ...{ kind, default: value, help },
+    kind,
+    default: value,
+    help,
     ...kept,
     ...more,
   });
@@ -69,7 +71,9 @@ function measured(kind: 'size' | 'duration') {
     help: string,
     { minimum, maximum, ...more }: Bounds<string> = {},
   ): OptionSpec<number> => ({
-    ...{ kind, default: value === 0 ? 0 : measure(value), help },
+    kind,
+    default: value === 0 ? 0 : measure(value),
+    help,
     ...(minimum === undefined ? {} : { minimum: measure(minimum) }),
     ...(maximum === undefined ? {} : { maximum: measure(maximum) }),
     ...more,
