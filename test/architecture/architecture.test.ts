@@ -164,7 +164,6 @@ const PACKING: readonly string[] = [
   'packages/client/src/store.ts',
   'packages/client/src/uploads.ts',
   'packages/staging/src/container/container.ts',
-  'packages/staging/src/merge/waiting-files.ts',
   'packages/staging/src/upkeep/compaction.ts',
 ];
 

@@ -1,3 +1,5 @@
+import { clamp } from './forecast/forecaster.js';
+
 /**
  * The cost of a request, in bytes that the disk could have written durably in the same time. Reads
  * and synced writes differ by orders of magnitude, so they have separate costs. Pure.
@@ -35,8 +37,8 @@ const GAIN = 0.2;
 const MOST_WRONG = 4;
 /** This many accesses get half of the full weight. */
 const HALF_TRUST = 32;
-const ACCESS_MS = { least: 0.001, most: 1000 };
-const BYTE_MS = { least: 1e-7, most: 1e-2 };
+const ACCESS_MS = [0.001, 1000] as const;
+const BYTE_MS = [1e-7, 1e-2] as const;
 
 /**
  * The costs after an interval. The ratio of measured to expected time corrects both costs of a
@@ -65,19 +67,15 @@ interface Times {
 }
 
 function corrected(given: Times, { count, bytes, ms }: Accesses): Times {
-  const accessMs = within(given.accessMs, ACCESS_MS);
-  const byteMs = within(given.byteMs, BYTE_MS);
+  const accessMs = clamp(given.accessMs, ...ACCESS_MS);
+  const byteMs = clamp(given.byteMs, ...BYTE_MS);
   if (!(count > 0) || !(ms > 0)) return { accessMs, byteMs };
   const expected = count * accessMs + bytes * byteMs;
-  const wrong = within(ms / expected, { least: 1 / MOST_WRONG, most: MOST_WRONG });
+  const wrong = clamp(ms / expected, 1 / MOST_WRONG, MOST_WRONG);
   const power = (GAIN * count) / (count + HALF_TRUST);
   const ofAccesses = (count * accessMs) / expected;
   return {
-    accessMs: within(accessMs * wrong ** (power * ofAccesses), ACCESS_MS),
-    byteMs: within(byteMs * wrong ** (power * (1 - ofAccesses)), BYTE_MS),
+    accessMs: clamp(accessMs * wrong ** (power * ofAccesses), ...ACCESS_MS),
+    byteMs: clamp(byteMs * wrong ** (power * (1 - ofAccesses)), ...BYTE_MS),
   };
-}
-
-function within(value: number, { least, most }: { least: number; most: number }): number {
-  return Math.min(most, Math.max(least, value));
 }

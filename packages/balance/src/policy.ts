@@ -76,8 +76,7 @@ export function decideInterval<S>(
   const forecast = { metadataBytes: metadata.bytes, smallFileBytes: smallFile.bytes };
   const loadToMoveBytes = loadToMove(forecast, capacityBytes, parameters.efficiencyMark);
   const loadShare = efficiency(observed, report.bandwidthBytes ?? capacityBytes);
-  const { usedShare, leastByLoadBytes } = report;
-  const conditions = { usedShare, loadShare, leastByLoadBytes };
+  const conditions = { ...report, loadShare };
   const allowance = {
     metadataBytes: forecast.metadataBytes,
     hasMetadata: isThere(report.metadata),

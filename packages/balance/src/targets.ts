@@ -29,24 +29,15 @@ export function chooseTarget(
   totalLoadBytes: number,
   servers: readonly ServerLoad[],
 ): Target | undefined {
-  let best: Candidate | undefined;
-  for (const server of servers) {
-    const spare = spareLoad(server, server.capacityBytes, server.efficiencyMark);
-    if (spare <= 0) continue;
-    const candidate = { id: server.id, spare, fits: spare >= totalLoadBytes };
-    if (best === undefined || better(candidate, best)) best = candidate;
-  }
+  const candidates = servers
+    .map((server) => ({
+      id: server.id,
+      spare: spareLoad(server, server.capacityBytes, server.efficiencyMark),
+    }))
+    .filter(({ spare }) => spare > 0)
+    .sort((a, b) => a.spare - b.spare || (a.id < b.id ? -1 : 1));
+  const tightest = candidates.find(({ spare }) => spare >= totalLoadBytes);
+  const most = candidates.at(-1);
+  const best = tightest ?? candidates.find(({ spare }) => spare === most?.spare);
   return best && { id: best.id, roomBytes: Math.min(best.spare, totalLoadBytes) };
-}
-
-interface Candidate {
-  readonly id: string;
-  readonly spare: number;
-  readonly fits: boolean;
-}
-
-function better(a: Candidate, b: Candidate): boolean {
-  if (a.fits !== b.fits) return a.fits;
-  if (a.spare !== b.spare) return a.fits ? a.spare < b.spare : a.spare > b.spare;
-  return a.id < b.id;
 }

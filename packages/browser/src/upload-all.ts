@@ -35,11 +35,8 @@ export class UploadAll {
   readonly #options: UploadAllOptions;
   readonly #waiting: DroppedFile[];
   readonly #running = new Set<Upload>();
-  readonly #files: number;
-  readonly #totalBytes: number;
-  #finishedBytes = 0;
-  #storedFiles = 0;
-  #failedFiles = 0;
+  /** Without the files that are under way. */
+  readonly #ended: { -readonly [Name in keyof AllProgress]: number };
   #isPaused = false;
   #isAborted = false;
 
@@ -48,22 +45,17 @@ export class UploadAll {
     this.#waiting = [...files].map((each) =>
       each instanceof File ? { file: each, path: each.webkitRelativePath || each.name } : each,
     );
-    this.#files = this.#waiting.length;
-    this.#totalBytes = this.#waiting.reduce((sum, { file }) => sum + file.size, 0);
+    const totalBytes = this.#waiting.reduce((sum, { file }) => sum + file.size, 0);
+    const none = { sentBytes: 0, storedFiles: 0, failedFiles: 0 };
+    this.#ended = { ...none, totalBytes, files: this.#waiting.length };
     this.done = this.#run();
     this.done.catch(() => {});
   }
 
   get progress(): AllProgress {
-    let sentBytes = this.#finishedBytes;
+    let { sentBytes } = this.#ended;
     for (const each of this.#running) sentBytes += each.sentBytes;
-    return {
-      sentBytes,
-      totalBytes: this.#totalBytes,
-      files: this.#files,
-      storedFiles: this.#storedFiles,
-      failedFiles: this.#failedFiles,
-    };
+    return { ...this.#ended, sentBytes };
   }
 
   get isPaused(): boolean {
@@ -106,17 +98,17 @@ export class UploadAll {
     this.#running.add(upload);
     const end = (): void => {
       this.#running.delete(upload);
-      this.#finishedBytes += file.size;
+      this.#ended.sentBytes += file.size;
     };
     try {
       const stored = await upload.done;
       end();
-      this.#storedFiles += 1;
+      this.#ended.storedFiles += 1;
       onStored?.(file, stored);
     } catch (error) {
       end();
       if (this.#isAborted) return;
-      this.#failedFiles += 1;
+      this.#ended.failedFiles += 1;
       onFailed?.(file, error as UploadError);
     }
     report();

@@ -1,11 +1,19 @@
+import { abortable, type Deferred, deferred } from '@stevedore/async';
 import { StoreError } from '@stevedore/staging';
+
+const LOOK_MS = 1_000;
+
+/** Those that wait for the id of one file. */
+interface Waiting extends Deferred<string> {
+  callers: number;
+}
 
 /**
  * Callers that wait for a file's FastDFS id. While there are any, the process stays alive and polls
  * their files, so that no caller depends on an event alone.
  */
 export class FileIdWaiters {
-  readonly #waiting = new Map<string, Set<Waiter>>();
+  readonly #waiting = new Map<string, Waiting>();
   readonly #look: (key: string) => string | undefined;
   #timer: NodeJS.Timeout | undefined;
 
@@ -14,22 +22,20 @@ export class FileIdWaiters {
     this.#look = look;
   }
 
-  wait(key: string, signal: AbortSignal | undefined): Promise<string> {
-    return new Promise((resolve, reject) => {
-      if (signal?.aborted) return reject(aborted(signal));
-      const waiter: Waiter = { resolve, reject, stop: () => undefined };
-      if (signal) {
-        const onAbort = () => {
-          this.#remove(key, waiter);
-          reject(aborted(signal));
-        };
-        signal.addEventListener('abort', onAbort, { once: true });
-        waiter.stop = () => signal.removeEventListener('abort', onAbort);
-      }
-      const waiters = this.#waiting.get(key) ?? new Set();
-      this.#waiting.set(key, waiters.add(waiter));
-      this.#timer ??= setInterval(() => this.lookAgain(), LOOK_MS);
-    });
+  async wait(key: string, signal: AbortSignal | undefined): Promise<string> {
+    const waiting = this.#waiting.get(key) ?? { ...deferred<string>(), callers: 0 };
+    this.#waiting.set(key, waiting);
+    waiting.callers += 1;
+    this.#timer ??= setInterval(() => this.lookAgain(), LOOK_MS);
+    try {
+      return await (signal ? abortable(waiting.promise, signal) : waiting.promise);
+    } catch (error) {
+      if (!signal?.aborted) throw error;
+      throw new StoreError('aborted', 'waiting was aborted', { cause: signal.reason });
+    } finally {
+      waiting.callers -= 1;
+      if (waiting.callers === 0 && this.#waiting.get(key) === waiting) this.#forget(key);
+    }
   }
 
   lookAgain(): void {
@@ -37,47 +43,30 @@ export class FileIdWaiters {
   }
 
   lookAt(key: string): void {
-    const waiters = this.#waiting.get(key);
-    if (!waiters) return;
+    const waiting = this.#waiting.get(key);
+    if (!waiting) return;
     try {
       const fileId = this.#look(key);
       if (fileId === undefined) return;
-      for (const waiter of waiters) waiter.resolve(fileId);
+      waiting.resolve(fileId);
     } catch (error) {
-      for (const waiter of waiters) waiter.reject(error);
+      waiting.reject(error as Error);
     }
-    for (const waiter of [...waiters]) this.#remove(key, waiter);
+    this.#forget(key);
   }
 
   close(): void {
     const error = new StoreError('closed', 'the store was closed before the file was merged');
-    for (const [key, waiters] of [...this.#waiting]) {
-      for (const waiter of [...waiters]) {
-        waiter.reject(error);
-        this.#remove(key, waiter);
-      }
+    for (const [key, { reject }] of [...this.#waiting]) {
+      reject(error);
+      this.#forget(key);
     }
   }
 
-  #remove(key: string, waiter: Waiter): void {
-    waiter.stop();
-    const waiters = this.#waiting.get(key);
-    waiters?.delete(waiter);
-    if (waiters?.size === 0) this.#waiting.delete(key);
+  #forget(key: string): void {
+    this.#waiting.delete(key);
     if (this.#waiting.size > 0) return;
     clearInterval(this.#timer);
     this.#timer = undefined;
   }
-}
-
-const LOOK_MS = 1_000;
-
-interface Waiter {
-  readonly resolve: (fileId: string) => void;
-  readonly reject: (error: unknown) => void;
-  stop: () => void;
-}
-
-function aborted(signal: AbortSignal): StoreError {
-  return new StoreError('aborted', 'waiting was aborted', { cause: signal.reason });
 }

@@ -42,23 +42,15 @@ class Sibling implements SiblingToAsk {
 
   constructor(
     { directory, delete: remove }: SiblingOptions,
-    { client, missing, reader, readerOptions, reads, now, pendingIds }: SiblingsParts,
+    { missing, readerOptions, ...parts }: SiblingsParts,
   ) {
     this.delete = remove;
     this.staging = new SiblingView(directory);
     const { staging } = this;
-    const downloads = new Downloads(client, staging, missing);
-    this.reader = new Reader(staging, downloads, readerOptions, reader);
-    this.lookup = new Lookup({
-      staging,
-      client,
-      downloads,
-      reader: this.reader,
-      reads,
-      now,
-      pendingIds,
-      foreignFiles: undefined,
-    });
+    const downloads = new Downloads(parts.client, staging, missing);
+    const reader = new Reader(staging, downloads, readerOptions, parts.reader);
+    this.reader = reader;
+    this.lookup = new Lookup({ ...parts, staging, downloads, reader, foreignFiles: undefined });
   }
 }
 

@@ -43,22 +43,6 @@ export function codeOf(error: unknown): string {
   return String((error as { code?: unknown } | undefined)?.code ?? '');
 }
 
-/** Throws if the map knows the directory under another origin than that of its keys. */
-export function checkOrigin({ origin }: { readonly origin: number | undefined }, known: number) {
-  if (origin === undefined || origin === known) return;
-  throw new MapError(
-    'origin_taken',
-    `the map knows this directory as origin ${known}, its own keys say ${origin}: was it copied?`,
-  );
-}
-
-export function originTaken(origin: number): MapError {
-  return new MapError(
-    'origin_taken',
-    `another directory issues keys of origin ${origin}: one of the two is a copy, or was created without the map; start with a new directory`,
-  );
-}
-
 export function inUse(place: string): MapError {
   return new MapError(
     'origin_taken',
@@ -98,10 +82,6 @@ export function adoptionObstacle(
     return `origin ${origin} (${shown(known.place)}) was alive ${Math.max(0, Math.round(silentMs / 1000))} s ago: stop it, and wait half a minute if it was killed`;
   }
   return undefined;
-}
-
-export function adoptionRefused(why: string): MapError {
-  return new MapError('adoption_refused', why);
 }
 
 /** Host and path, without the suffix that identifies the directory. */

@@ -3,7 +3,6 @@ export { MapError, type MapErrorCode, originAdopted } from './errors.js';
 export {
   type Adoption,
   type Claim,
-  type DeploymentMap,
   type Gateway,
   IN_USE_MS,
   isAlive,
@@ -22,3 +21,4 @@ export {
   type UsageGrant,
 } from './map.js';
 export { type MapOptions, openMap } from './open-map.js';
+export type { DeploymentMap } from './sql-map.js';

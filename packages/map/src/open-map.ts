@@ -1,6 +1,5 @@
 import { MapError } from './errors.js';
-import type { DeploymentMap } from './map.js';
-import { SqlMap } from './sql-map.js';
+import { type DeploymentMap, SqlMap } from './sql-map.js';
 
 /** Options of a map that are not in its URL. */
 export interface MapOptions {

@@ -1,13 +1,5 @@
 import { randomBytes, randomInt } from 'node:crypto';
-import {
-  adoptionObstacle,
-  adoptionRefused,
-  checkOrigin,
-  inUse,
-  MapError,
-  originAdopted,
-  originTaken,
-} from './errors.js';
+import { adoptionObstacle, inUse, MapError, originAdopted } from './errors.js';
 import {
   type Adoption,
   type Claim,
@@ -38,10 +30,15 @@ export class SqlGateways {
     this.#spreadsNew = spread;
   }
 
+  /** Creates the schema if it is missing, for programs that are not gateways. */
   async prepare(): Promise<void> {
     await this.#prepared();
   }
 
+  /**
+   * Calls `prepare` and registers this gateway. Rejects with `origin_taken` if another directory
+   * has this origin or this directory is in use at another place, and with `origin_adopted`.
+   */
   async join(gateway: Joining): Promise<Joined> {
     const secret = await this.#prepared();
     const { instance, place, url } = gateway;
@@ -51,7 +48,12 @@ export class SqlGateways {
     );
     if (!known) return { origin: await this.#entered(gateway), secret };
     const origin = Number(known.origin);
-    checkOrigin(gateway, origin);
+    if (gateway.origin !== undefined && gateway.origin !== origin) {
+      throw new MapError(
+        'origin_taken',
+        `the map knows this directory as origin ${origin}, its own keys say ${gateway.origin}: was it copied?`,
+      );
+    }
     if (known.adopter !== null) throw originAdopted(origin, Number(known.adopter));
     const [entered] = await this.driver.run(
       `UPDATE stevedore_gateway SET url = $2, place = $3, seen_at = NOW
@@ -74,11 +76,20 @@ export class SqlGateways {
         [wanted, instance, url ?? null, place],
       );
       if (rows.length > 0) return wanted;
-      if (origin !== undefined) throw originTaken(origin);
+      if (origin === undefined) continue;
+      throw new MapError(
+        'origin_taken',
+        `another directory issues keys of origin ${origin}: one of the two is a copy, or was created without the map; start with a new directory`,
+      );
     }
     throw new MapError('origin_taken', 'every origin is taken');
   }
 
+  /**
+   * The heartbeat of this gateway. `holder`: who holds the second copy of its staged files, null for
+   * nobody, undefined for no change. False if its directory is now used at another place, or another
+   * gateway has adopted its files.
+   */
   async heartbeat(
     origin: number,
     place: string,
@@ -94,6 +105,7 @@ export class SqlGateways {
     return rows.length > 0;
   }
 
+  /** Ends the heartbeat: the directory may be used elsewhere at once. */
   async leave(origin: number, place: string): Promise<void> {
     const left = "UPDATE stevedore_gateway SET place = '' WHERE origin = $1 AND place = $2";
     await this.driver.run(left, [origin, place]);
@@ -108,6 +120,11 @@ export class SqlGateways {
     return rows.map(gatewayOf);
   }
 
+  /**
+   * Gives the files of a gateway that will not return to another one, including those that it had
+   * adopted itself. Rejects with `adoption_refused` if it is alive or already adopted, and if a third
+   * one holds the copies of its staged files and was not adopted itself.
+   */
   async adopt(origin: number, by: number): Promise<void> {
     const isFree = (row: string) => `(${row}.place = '' OR ${row}.seen_at < NOW - ${IN_USE_MS})
       AND NOT EXISTS (SELECT 1 FROM stevedore_gateway h
@@ -126,12 +143,14 @@ export class SqlGateways {
       const rows = await this.driver.run(statement, [origin, by]);
       if (rows.some((row) => Number(row.origin) === origin)) return;
       const why = adoptionObstacle(await this.gateways(), origin, by, await this.now());
-      if (why !== undefined) throw adoptionRefused(why);
+      if (why !== undefined) throw new MapError('adoption_refused', why);
       // What was in the way is not any more: it has been silent for long enough just now.
     }
-    throw adoptionRefused(`origin ${origin} changes all the time; try again`);
+    const why = `origin ${origin} changes all the time; try again`;
+    throw new MapError('adoption_refused', why);
   }
 
+  /** Records the progress of an adoption; false if another gateway has it now. */
   async recordAdoption(origin: number, adoption: Adoption): Promise<boolean> {
     const { by, isDone, trunks, adopted, trouble = null } = adoption;
     const rows = await this.driver.run(
@@ -158,6 +177,10 @@ export class SqlGateways {
     return Math.max(claims.length, days.length) >= limit;
   }
 
+  /**
+   * Claims an upload for a gateway, for `withinMs`; resolves with the claim in force. `over`:
+   * replaces that claim, unless it was renewed since.
+   */
   async claim(mark: Uint8Array, origin: number, withinMs: number, over?: Claim): Promise<Claim> {
     const isFree = '(c.expires_at < NOW OR (c.origin = $4 AND c.version = $5))';
     const [row] = await this.driver.run(
@@ -175,6 +198,10 @@ export class SqlGateways {
     return { origin: Number(row?.origin), version: Number(row?.version) };
   }
 
+  /**
+   * Counts and reserves bytes of API keys on a day, counted from 1970. All processes together are
+   * never granted more than the limit of a key. Names each key once.
+   */
   async reserveUsage(day: number, asks: readonly UsageAsk[]): Promise<UsageGrant[]> {
     const first = await this.#granted(day, asks);
     if (first.length === asks.length) return first;
@@ -214,6 +241,7 @@ export class SqlGateways {
     }));
   }
 
+  /** Unix milliseconds by the map's clock. */
   async now(): Promise<number> {
     const [row] = await this.driver.run('SELECT NOW AS now');
     return Number(row?.now);

@@ -1,5 +1,4 @@
 import {
-  type DeploymentMap,
   IN_USE_MS,
   type ListedFile,
   type ListedTrunk,
@@ -14,7 +13,10 @@ import {
 import type { List, Row } from './sql-driver.js';
 import { SqlGateways } from './sql-gateways.js';
 
-/** A map in a SQL database: one statement for any number of files, no advisory locks, no sequences. */
+/**
+ * A map in a SQL database: one statement for any number of files, no advisory locks, no sequences.
+ * All methods reject with `MapError`.
+ */
 
 const PRUNED = `settled AND NOT EXISTS (
     SELECT 1 FROM stevedore_trunk t WHERE t.trunk = stevedore_removal.trunk
@@ -25,7 +27,11 @@ const PRUNED = `settled AND NOT EXISTS (
       WHERE (removed_at, file_key) > ($2, $3) AND removed_at < $1
       ORDER BY removed_at, file_key LIMIT $4)`;
 
-export class SqlMap extends SqlGateways implements DeploymentMap {
+export class SqlMap extends SqlGateways {
+  /**
+   * Enters the files of a trunk, or moves them to it. Removed files stay removed, and files that
+   * have moved on from this trunk stay where they are.
+   */
   async place({ id, fileId, isThin }: Trunk, files: readonly PlacedFile[]): Promise<void> {
     const whole = wholeOf(files);
     await this.driver.run(
@@ -60,10 +66,15 @@ export class SqlMap extends SqlGateways implements DeploymentMap {
     );
   }
 
+  /** Forgets a trunk whose files were all moved or deleted. */
   async retire(trunk: Uint8Array): Promise<void> {
     await this.driver.run('DELETE FROM stevedore_trunk WHERE trunk = $1', [trunk]);
   }
 
+  /**
+   * Removes files. `isSettled`: their gateways have deleted them; otherwise each gateway finds in
+   * `removalsFor` what it must delete.
+   */
   async remove(files: readonly RemovedFile[], isSettled: boolean): Promise<void> {
     const rows = new Map(
       files.map(({ key, trunk = null }) => {
@@ -86,6 +97,7 @@ export class SqlMap extends SqlGateways implements DeploymentMap {
     );
   }
 
+  /** The answers are in the order of the keys; undefined for an unknown one. */
   async find(keys: readonly Uint8Array[]): Promise<(MappedFile | 'removed' | undefined)[]> {
     const wanted = keys.map((key) => this.#stored(key));
     const rows = await this.driver.run(
@@ -108,6 +120,10 @@ export class SqlMap extends SqlGateways implements DeploymentMap {
     return wanted.map((key) => found.get(key.toString('hex')));
   }
 
+  /**
+   * Removals after that one in the order of time and key, so that caches can drop them; at most
+   * `limit`. A removal may appear after later ones, by as much as a statement may take.
+   */
   async removalsAfter({ removedAt, key }: Removal, limit: number): Promise<Removal[]> {
     const rows = await this.driver.run(
       `SELECT file_key, removed_at FROM stevedore_removal
@@ -117,6 +133,7 @@ export class SqlMap extends SqlGateways implements DeploymentMap {
     return rows.map((row) => ({ key: this.#keyOf(row), removedAt: Number(row.removed_at) }));
   }
 
+  /** Removed keys of these origins that their gateways have not deleted yet; at most `limit`. */
   async removalsFor(origins: readonly number[], limit: number): Promise<Uint8Array[]> {
     const rows = await this.driver.run(
       `SELECT file_key FROM stevedore_removal
@@ -127,6 +144,7 @@ export class SqlMap extends SqlGateways implements DeploymentMap {
     return rows.slice(0, limit).map((row) => this.#keyOf(row));
   }
 
+  /** All removed keys of the origin after that one, settled or not, in order; at most `limit`. */
   async removalsOf(origin: number, after: Uint8Array, limit: number): Promise<Uint8Array[]> {
     const rows = await this.driver.run(
       `SELECT file_key FROM stevedore_removal WHERE origin = $1 AND file_key > $2
@@ -136,6 +154,7 @@ export class SqlMap extends SqlGateways implements DeploymentMap {
     return rows.map((row) => this.#keyOf(row));
   }
 
+  /** Trunks after that one, in order, of all origins or of one; at most `limit`. */
   async trunks(after: Uint8Array, limit: number, origin?: number): Promise<ListedTrunk[]> {
     const two = Buffer.alloc(2);
     two.writeUInt16BE(origin ?? 0);
@@ -158,6 +177,7 @@ export class SqlMap extends SqlGateways implements DeploymentMap {
     }));
   }
 
+  /** Files after that one, in the order of the map; at most `limit`. */
   async files(after: Uint8Array | undefined, limit: number): Promise<ListedFile[]> {
     const rows = await this.driver.run(
       `SELECT f.file_key, f.position, f.size, f.crc32, f.about, f.expires_at, t.file_id, t.thin,
@@ -173,6 +193,7 @@ export class SqlMap extends SqlGateways implements DeploymentMap {
     }));
   }
 
+  /** Deletes the places of files that the map still has in that trunk. */
   async displace(trunk: Uint8Array, keys: readonly Uint8Array[]): Promise<void> {
     await this.driver.run(
       `DELETE FROM stevedore_file WHERE trunk = $1
@@ -182,6 +203,12 @@ export class SqlMap extends SqlGateways implements DeploymentMap {
     );
   }
 
+  /**
+   * Forgets settled removals before that time whose trunks were retired: while a trunk exists, its
+   * directory lists the file. Removals of a gateway that is down stay, for its adopter. Also forgets
+   * expired claims, and usage before yesterday. Looks at no more than `limit` of each. Resolves with
+   * the removal after which the next call goes on, undefined at the end.
+   */
   async prune(before: number, after: Removal, limit: number): Promise<Removal | undefined> {
     const hasMore = await this.pruneCounts(limit);
     const old = (await this.removalsAfter(after, limit)).filter(
@@ -213,6 +240,8 @@ export class SqlMap extends SqlGateways implements DeploymentMap {
     return this.#stored(bytesOf(row.file_key));
   }
 }
+
+export type DeploymentMap = Pick<SqlMap, keyof SqlMap>;
 
 function keyList(keys: readonly Buffer[]): List {
   return { columns: { k: 'bytes' }, rows: keys.map((key) => [key]) };

@@ -34,74 +34,50 @@ export type OptionValues<Table extends OptionTable> = {
 /** Raw values from an object, a flag, the environment or the file. */
 export type RawOptions = Readonly<Record<string, unknown>>;
 
-type More = Pick<OptionSpec, 'shown' | 'see' | 'only' | 'short'>;
-type Bounds<Value> = More & { readonly minimum?: Value; readonly maximum?: Value };
+type Bare = Pick<OptionSpec, 'shown' | 'see' | 'only' | 'short'>;
+type Bounds<Value> = Bare & { readonly minimum?: Value; readonly maximum?: Value };
+
+function plain<Value, More extends object = Bare>(kind: OptionKind, kept: Bounds<number> = {}) {
+  return (value: Value, help: string, more?: More): OptionSpec<Value> => ({
+    kind,
+    default: value,
+    help,
+    ...kept,
+    ...more,
+  });
+}
 
 /** One parser per kind. Sizes and durations are written as `64MiB`, `60s`; 0 needs no unit. */
 export const option = {
-  size: (value: string | 0, help: string, more: Bounds<string> = {}) =>
-    measured('size', value, help, more),
-  duration: (value: string | 0, help: string, more: Bounds<string> = {}) =>
-    measured('duration', value, help, more),
-  integer: (value: number, help: string, more: Bounds<number> = {}): OptionSpec<number> => ({
-    kind: 'integer',
-    default: value,
-    help,
-    ...more,
-  }),
-  port: (value: number, help: string, more: More = {}): OptionSpec<number> => ({
-    kind: 'port',
-    default: value,
-    help,
-    minimum: 0,
-    maximum: 65_535,
-    ...more,
-  }),
-  boolean: (value: boolean, help: string, more: More = {}): OptionSpec<boolean> => ({
-    kind: 'boolean',
-    default: value,
-    help,
-    ...more,
-  }),
-  text: (value: string, help: string, more: More = {}): OptionSpec<string> => ({
-    kind: 'text',
-    default: value,
-    help,
-    ...more,
-  }),
-  list: (
-    value: readonly string[],
-    help: string,
-    more: More = {},
-  ): OptionSpec<readonly string[]> => ({
-    kind: 'list',
-    default: value,
-    help,
-    ...more,
-  }),
+  size: measured('size'),
+  duration: measured('duration'),
+  integer: plain<number, Bounds<number>>('integer'),
+  port: plain<number>('port', { minimum: 0, maximum: 65_535 }),
+  boolean: plain<boolean>('boolean'),
+  text: plain<string>('text'),
+  list: plain<readonly string[]>('list'),
   choice: <const Choice extends string>(
     value: NoInfer<Choice>,
     choices: readonly Choice[],
     help: string,
-    more: More = {},
+    more: Bare = {},
   ): OptionSpec<Choice> => ({ kind: 'text', default: value, choices, help, ...more }),
 };
 
-function measured(
-  kind: 'size' | 'duration',
-  value: string | 0,
-  help: string,
-  { minimum, maximum, ...more }: Bounds<string>,
-): OptionSpec<number> {
+function measured(kind: 'size' | 'duration') {
   const measure = (text: string): number => withUnit(kind, text) ?? Number.NaN;
-  return {
+  return (
+    value: string | 0,
+    help: string,
+    { minimum, maximum, ...more }: Bounds<string> = {},
+  ): OptionSpec<number> => ({
     kind,
     default: value === 0 ? 0 : measure(value),
     help,
     ...(minimum === undefined ? {} : { minimum: measure(minimum) }),
     ...(maximum === undefined ? {} : { maximum: measure(maximum) }),
     ...more,
-  };
+  });
 }
 
 export function defaultsOf<Table extends OptionTable>(table: Table): OptionValues<Table> {

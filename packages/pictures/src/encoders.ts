@@ -110,12 +110,10 @@ export class Encoders {
   }
 
   async #run(child: ChildProcess, { read, variant }: Ask): Promise<Buffer> {
-    const { maxPixels, maxSidePixels, maxMemoryBytes } = this.#limits;
     let answer: EncoderAnswer;
     try {
       const bytes = await read();
-      const limits = { maxPixels, maxSidePixels, maxMemoryBytes };
-      answer = await this.#answer(child, { bytes, variant, ...limits });
+      answer = await this.#answer(child, { bytes, variant, ...this.#limits });
     } finally {
       if (this.#all.has(child)) this.#idle.push(child);
       this.#next();

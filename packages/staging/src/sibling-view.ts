@@ -174,7 +174,6 @@ class SegmentReaders {
     this.#folder = folder;
   }
 
-  /** Undefined if there is no such segment. */
   async read(number: number, position: number, size: number): Promise<Buffer | undefined> {
     let open = this.#open.get(number);
     if (!open) {

@@ -199,12 +199,10 @@ export class Staging {
     return register(this.#state, file);
   }
 
-  /** Compares FileMap, container and FastDFS. */
   fsck(options: UpkeepOptions): Promise<FsckReport> {
     return fsck(this.#state, this.#orphans, options);
   }
 
-  /** Checks every byte against its CRC-32, at a bounded rate. */
   scrub(options: ScrubOptions): Promise<ScrubReport> {
     return scrub(this.#state, this.#repairs, options);
   }

@@ -21,12 +21,10 @@ import type {
   Body,
   ByteRange,
   FileInfo,
-  FilePage,
   Flushed,
   FlushOptions,
   GroupListing,
   GroupOptions,
-  GroupPage,
   Listing,
   ListOptions,
   PutAllOptions,
@@ -204,25 +202,24 @@ export class ConnectedStore implements Store {
   }
 
   list(options: ListOptions = {}): Listing {
-    return listingOf('files', options, (asked) => this.#list(asked));
-  }
-
-  async #list(options: ListOptions): Promise<FilePage> {
-    const mostBytes = ((options.limit ?? DEFAULT_LIMIT) + 1) * MAX_LISTED_BYTES;
-    const json = await this.#asked(`/files?${listQuery(options)}`, undefined, mostBytes);
-    const page = pageOf(json);
-    if (!page) throw this.#requests.notAGateway();
-    return page;
+    const ask = (asked: ListOptions) => this.#page('/files', asked, MAX_LISTED_BYTES, pageOf);
+    return listingOf('files', options, ask);
   }
 
   groups(options: GroupOptions = {}): GroupListing {
-    return listingOf('groups', options, (asked) => this.#groups(asked));
+    const ask = (asked: GroupOptions) =>
+      this.#page('/groups', asked, MAX_LISTED_GROUP_BYTES, groupPageOf);
+    return listingOf('groups', options, ask);
   }
 
-  async #groups(options: GroupOptions): Promise<GroupPage> {
-    const mostBytes = ((options.limit ?? DEFAULT_LIMIT) + 1) * MAX_LISTED_GROUP_BYTES;
-    const json = await this.#asked(`/groups?${listQuery(options)}`, undefined, mostBytes);
-    const page = groupPageOf(json);
+  async #page<Page>(
+    path: string,
+    options: ListOptions,
+    mostBytesOfOne: number,
+    pageIn: (json: unknown) => Page | undefined,
+  ): Promise<Page> {
+    const mostBytes = ((options.limit ?? DEFAULT_LIMIT) + 1) * mostBytesOfOne;
+    const page = pageIn(await this.#asked(`${path}?${listQuery(options)}`, undefined, mostBytes));
     if (!page) throw this.#requests.notAGateway();
     return page;
   }

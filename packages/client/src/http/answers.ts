@@ -4,7 +4,6 @@ import { StoreError } from '@stevedore/staging/errors';
 import type {
   FileInfo,
   FilePage,
-  FileState,
   Flushed,
   GroupPage,
   IdPending,
@@ -13,13 +12,8 @@ import type {
 
 /** Checks a gateway's answers: the facts of a file, and its bytes. */
 
-interface InfoJson {
-  readonly key: string;
-  readonly name: string;
-  readonly size: number;
-  readonly type: string;
+interface InfoJson extends Pick<FileInfo, 'key' | 'name' | 'size' | 'type' | 'state'> {
   readonly crc32: string;
-  readonly state: FileState;
   readonly stagedAt: string;
   readonly affinityGroup?: string;
   readonly expiresAt?: string;
@@ -108,50 +102,30 @@ export async function readAll(
   return only && chunks.length === 1 ? only : Buffer.concat(chunks);
 }
 
-/** Passes bytes on; fails with `corrupt` if their number or their CRC-32 is wrong. */
-export class ChecksumStream extends Transform {
-  #left: number;
-  #crc32 = 0;
-  readonly #expected: number | undefined;
-  readonly #url: string;
-  readonly #failure: (error: Error) => StoreError;
-
-  /** `failure` converts the error of a broken stream to the one that the reader gets. */
-  constructor(
-    bytes: number,
-    expected: number | undefined,
-    url: string,
-    failure: (error: Error) => StoreError,
-  ) {
-    super();
-    this.#left = bytes;
-    this.#expected = expected;
-    this.#url = url;
-    this.#failure = failure;
-  }
-
-  override _transform(
-    chunk: Buffer,
-    _: BufferEncoding,
-    done: (error: Error | null, data?: Buffer) => void,
-  ): void {
-    this.#left -= chunk.length;
-    if (this.#expected !== undefined) this.#crc32 = crc32(chunk, this.#crc32);
-    const isWrong =
-      this.#left === 0 && this.#expected !== undefined && this.#crc32 !== this.#expected;
-    // Withhold the last bytes, so that nobody takes the file for complete.
-    if (this.#left < 0 || isWrong) done(corrupt(this.#url));
-    else done(null, chunk);
-  }
-
-  override _flush(done: (error?: Error | null) => void): void {
-    const isWrong = this.#expected !== undefined && this.#crc32 !== this.#expected;
-    done(this.#left !== 0 || isWrong ? corrupt(this.#url) : null);
-  }
-
-  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
-    done(error && this.#failure(error));
-  }
+/**
+ * Passes bytes on; fails with `corrupt` if their number or their CRC-32 is wrong. `failure` converts
+ * the error of a broken stream to the one that the reader gets.
+ */
+export function checksumStream(
+  bytes: number,
+  expected: number | undefined,
+  url: string,
+  failure: (error: Error) => StoreError,
+): Transform {
+  let left = bytes;
+  let crc = 0;
+  const isWrong = (): boolean => left !== 0 || (expected !== undefined && crc !== expected);
+  return new Transform({
+    transform(chunk: Buffer, _, done) {
+      left -= chunk.length;
+      if (expected !== undefined) crc = crc32(chunk, crc);
+      // Withhold the last bytes, so that nobody takes the file for complete.
+      if (left <= 0 && isWrong()) done(corrupt(url));
+      else done(null, chunk);
+    },
+    flush: (done) => done(isWrong() ? corrupt(url) : null),
+    destroy: (error, done) => done(error && failure(error)),
+  });
 }
 
 export function corrupt(url: string): StoreError {

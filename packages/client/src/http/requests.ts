@@ -5,7 +5,7 @@ import { abortable, GrowingPause } from '@stevedore/async';
 import { isError } from '@stevedore/protocol';
 import { isStoreError, StoreError } from '@stevedore/staging/errors';
 import type { Dispatcher, Pool } from 'undici';
-import { ChecksumStream, discard, readAll } from './answers.js';
+import { checksumStream, discard, readAll } from './answers.js';
 import { refusalIn, refusalOf } from './errors.js';
 
 /**
@@ -227,7 +227,7 @@ export class Requests {
       discard(body);
       throw this.notAGateway();
     }
-    const checked = new ChecksumStream(bytes, crc32, this.url, broken);
+    const checked = checksumStream(bytes, crc32, this.url, broken);
     // A failure of either side reaches the reader through the last stream.
     return pipeline(body, checked, () => undefined);
   }

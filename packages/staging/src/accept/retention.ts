@@ -170,7 +170,12 @@ export function describeStored(fileMap: FileMap, trunk: TrunkRow): StoredTrunk {
   const { taskId, kind, fileId, size, files } = trunk;
   const file = kind === 'whole' ? fileMap.findInTrunk(trunk.id, 0) : undefined;
   return {
-    ...{ taskId, kind, fileId, size, files, file },
+    taskId,
+    kind,
+    fileId,
+    size,
+    files,
+    file,
     crc32: trunk.crc32 ?? 0,
     doubtful: trunk.doubtfulSince !== null,
     blocks: file && fileMap.blocks(file.key),

@@ -1,5 +1,7 @@
+import type { Container } from '../container/container.js';
+import type { Spool } from '../container/spool.js';
+import type { Unfinished } from '../container/unfinished.js';
 import { StoreError } from '../errors.js';
-import type { State } from '../state.js';
 
 /**
  * The room for files: what is used, what is free, and whether more fits. Uploads are refused before
@@ -22,8 +24,11 @@ export interface RoomStats {
 
 export type Full = 'container' | 'disk' | undefined;
 
-/** What uses the room. */
-type RoomUsers = Pick<State, 'container' | 'spool' | 'unfinished'>;
+interface RoomUsers {
+  readonly container: Container;
+  readonly spool: Spool;
+  readonly unfinished: Unfinished;
+}
 
 /** Merging starts early when this share of the container is taken. */
 const SHORT_SHARE = 0.8;

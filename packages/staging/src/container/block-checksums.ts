@@ -15,7 +15,6 @@ function blockListBytes(fileBytes: number): number {
   return Math.ceil(fileBytes / BLOCK_BYTES) * CRC_BYTES;
 }
 
-/** The checksum of one block. */
 export function blockCrc(list: Buffer, block: number): number {
   return list.readUInt32LE(block * CRC_BYTES);
 }

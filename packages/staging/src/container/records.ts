@@ -213,7 +213,9 @@ export function changeOfRecord(
     case RecordType.stored:
     case RecordType.retired: {
       const about = {
-        ...{ taskId: key, kind, size },
+        taskId: key,
+        kind,
+        size,
         fileId: String(meta.fileId),
         files: Number(meta.files),
         doubtfulSince: meta.doubtful === true ? record.time : undefined,

@@ -170,7 +170,6 @@ export class Segment {
     this.settle(end);
   }
 
-  /** Rewrites the same bytes at the same position. */
   async #writeAgain(from: number, end: number): Promise<void> {
     for (let at = from; at < end; ) {
       const bytes = await this.read(at, Math.min(CHUNK_BYTES, end - at));

@@ -73,7 +73,6 @@ export class Spool {
     return true;
   }
 
-  /** Makes all names durable. */
   syncNames(): Promise<void> {
     return this.#disk.syncDirectory(this.#folder);
   }
@@ -216,12 +215,10 @@ export class SpoolWriter {
     this.#hooks = hooks;
   }
 
-  /** CRC-32 of the bytes written so far. */
   get crc32(): number {
     return this.#checksums.crc32;
   }
 
-  /** CRC-32s of their blocks. */
   get blocks(): Buffer {
     return this.#checksums.list();
   }

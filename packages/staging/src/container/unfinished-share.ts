@@ -26,7 +26,6 @@ export class UnfinishedShares {
     this.#limitBytes = limitBytes;
   }
 
-  /** Of all unfinished uploads. */
   get bytes(): number {
     return this.#bytes;
   }

@@ -69,7 +69,6 @@ export class Unfinished {
     this.#shares = new UnfinishedShares(parts.limitBytes ?? Number.POSITIVE_INFINITY);
   }
 
-  /** Bytes of all unfinished uploads. */
   get bytes(): number {
     return this.#shares.bytes;
   }

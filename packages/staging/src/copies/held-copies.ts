@@ -60,7 +60,6 @@ export class HeldCopies {
     return new HeldCopies(options, origins, await heldBytes(disk, folder));
   }
 
-  /** Origins of the gateways whose copies are here. */
   get origins(): readonly number[] {
     return [...this.#origins];
   }

@@ -31,7 +31,6 @@ export class Checkpoints {
     this.#path = path;
   }
 
-  /** A transaction was committed. */
   note(changes: number): void {
     this.#pages += PAGES_PER_TRANSACTION + PAGES_PER_CHANGE * changes;
     if (this.#pages < PAGES_AT_ONCE || this.#isOver) return;
@@ -40,7 +39,6 @@ export class Checkpoints {
     this.#worker.postMessage(undefined);
   }
 
-  /** Resolves when the thread has ended. */
   stop(): Promise<void> {
     this.#isOver = true;
     // The caller waits for the thread, so it must keep the process alive.

@@ -122,12 +122,10 @@ export class Outbox extends Statements {
     return isWanted ? new Outbox(database) : undefined;
   }
 
-  /** Number of waiting entries. */
   get pending(): number {
     return this.#count();
   }
 
-  /** The oldest entries, at most `limit`. */
   read(limit: number): OutboxEntry[] {
     const entries: OutboxEntry[] = [];
     for (const { id, trunk: number, key } of this.#entries(limit)) {

@@ -38,19 +38,16 @@ export class FileMapQueries extends Statements {
       WHERE f.key > ? AND f.deleted IS NULL ORDER BY f.key LIMIT ?`,
   );
 
-  /** Files before the given key, the last one first. */
   readonly pageBefore = this.files<[before: Buffer, limit: number]>(
     `${FILES} LEFT JOIN trunks t ON t.id = f.trunk
       WHERE f.key < ? AND f.deleted IS NULL ORDER BY f.key DESC LIMIT ?`,
   );
 
-  /** Files of a group after the given key, in key order. */
   readonly pageOfGroup = this.files<[group: string, after: Buffer, limit: number]>(
     `${FILES} INDEXED BY files_by_group LEFT JOIN trunks t ON t.id = f.trunk
       WHERE f.grp = ? AND f.key > ? AND f.deleted IS NULL ORDER BY f.key LIMIT ?`,
   );
 
-  /** Files of a group before the given key, the last one first. */
   readonly pageOfGroupBefore = this.files<[group: string, before: Buffer, limit: number]>(
     `${FILES} INDEXED BY files_by_group LEFT JOIN trunks t ON t.id = f.trunk
       WHERE f.grp = ? AND f.key < ? AND f.deleted IS NULL ORDER BY f.key DESC LIMIT ?`,
@@ -68,7 +65,6 @@ export class FileMapQueries extends Statements {
       WHERE trunk IS NULL AND (segment, position) > (?, ?) ORDER BY segment, position LIMIT ?`,
   );
 
-  /** The file that waits for a trunk and arrived last. */
   readonly lastWaiting = this.file<[]>(
     `${WAITING} INDEXED BY files_waiting
       WHERE trunk IS NULL ORDER BY segment DESC, position DESC LIMIT 1`,
@@ -119,7 +115,6 @@ export class FileMapQueries extends Statements {
       ORDER BY id LIMIT 1`,
   );
 
-  /** Confirmed trunks that may be joined with others. */
   readonly thinTrunks = this.all<[], TrunkRow>(
     `${TRUNKS} INDEXED BY trunks_thin WHERE thin > 0 AND state = 'confirmed' ORDER BY id`,
   );
@@ -164,7 +159,6 @@ export class FileMapQueries extends Statements {
   /** A mark, such as the progress of a slow walk. */
   readonly mark = this.value<[name: string], string>('SELECT value FROM marks WHERE name = ?');
 
-  /** Numbers of all segments with indexed records. */
   readonly segments = this.column<[], number>('SELECT number FROM segments ORDER BY number');
 
   /** Keys of spooled files confirmed in FastDFS, oldest first. */
@@ -265,7 +259,6 @@ export class FileMapQueries extends Statements {
     return { ...NO_FILES, ...(Object.fromEntries(values) as Partial<Counters>) };
   }
 
-  /** Counters computed from the rows. */
   recount(): Counters {
     const counted = this.#recount().flatMap(({ what, files, bytes }) => [
       [`${what}Files`, files],

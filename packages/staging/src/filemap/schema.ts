@@ -209,7 +209,6 @@ export class Statements {
     return this.#prepared<Args, number>(sql, (made, args) => made.get(...args) ?? 0, 'pluck');
   }
 
-  /** True if there is a row. */
   protected exists<Args extends unknown[]>(sql: string) {
     return this.#prepared<Args, boolean>(sql, (made, args) => made.get(...args) !== undefined);
   }
@@ -240,7 +239,6 @@ export class Statements {
   }
 }
 
-/** Statements by name. */
 export type Steps<Name extends string> = Readonly<
   Record<Name, (...values: unknown[]) => { readonly changes: number }>
 >;

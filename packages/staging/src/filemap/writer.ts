@@ -198,8 +198,9 @@ export class FileMapWriter extends FileMapQueries {
   ): void {
     this.#write(1, () => {
       const oldest = confirmed ? confirmed.oldestSegment : this.#oldestSegment(trunk);
+      const sums = { trunk, files, bytes };
       this.#steps.finishTrunk({
-        ...{ trunk, files, bytes },
+        ...sums,
         oldestSegment: Number.isFinite(oldest) ? oldest : null,
         thin: plan?.thin?.level ?? 0,
         oldestAt: plan?.thin?.oldestAt ?? null,
@@ -209,7 +210,7 @@ export class FileMapWriter extends FileMapQueries {
         const missing = { files: files - confirmed.files, bytes: bytes - confirmed.bytes };
         assert(missing.files >= 0 && missing.bytes >= 0, 'more was confirmed than was planned');
         this.#steps.addMissing({ trunk, ...missing });
-      } else this.#steps.countDead({ trunk, files, bytes });
+      } else this.#steps.countDead(sums);
       this.#steps.markSparse({ trunk });
     });
   }

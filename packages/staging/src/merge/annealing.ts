@@ -15,7 +15,6 @@
 export interface PackingUnit {
   /** Bytes the unit adds to the trunk, format included. */
   readonly bytes: number;
-  /** Files in the unit. */
   readonly files: number;
   /** Energy of leaving the unit behind, in bytes; 0 for young files. */
   readonly penalty: number;

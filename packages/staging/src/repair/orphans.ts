@@ -73,7 +73,6 @@ export interface OrphanReport {
 const MAX_CANDIDATES = 100_000;
 /** Maximum difference between the clocks of gateways and storages. */
 const CLOCK_MARGIN_MS = 86_400_000;
-/** Pause between two examined files. */
 const PAUSE_MS = 5;
 
 interface DoubtfulWhole {

@@ -1,7 +1,8 @@
+import type { Changes } from '../changes.js';
 import { StoreError } from '../errors.js';
-import type { DamagedCopy, DamagePlace, FileRow } from '../filemap/filemap.js';
+import type { DamagedCopy, DamagePlace, FileMap, FileRow } from '../filemap/filemap.js';
 import { formatKey, nameOf } from '../key.js';
-import type { State } from '../state.js';
+import type { WaitingFiles } from '../merge/waiting-files.js';
 
 /**
  * The list of damaged copies, which are not read: a file's bytes in the container or the spool, or
@@ -18,7 +19,12 @@ export interface DamageStats {
   readonly quarantined: number;
 }
 
-type QuarantineParts = Pick<State, 'fileMap' | 'files' | 'changes' | 'now'>;
+interface QuarantineParts {
+  readonly fileMap: FileMap;
+  readonly files: WaitingFiles;
+  readonly changes: Changes;
+  readonly now: () => number;
+}
 
 /**
  * Maximum copies known in memory; others are still listed, but read again before they are refused.

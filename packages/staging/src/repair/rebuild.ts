@@ -17,7 +17,6 @@ export function isRebuilt(fileMap: Pick<FileMap, 'mark'>): boolean {
   return fileMap.mark(COMPLETE_MARK) === 'true';
 }
 
-/** A trunk whose directory could not be read, and why. */
 interface UnreadTrunk {
   readonly trunk: TrunkRow;
   readonly error: Error;
@@ -37,7 +36,6 @@ export class Rebuild {
   readonly #state: State;
   /** Ends the pause before the next pass. */
   readonly #wakeup = new Wakeup();
-  /** Trunks already reported. */
   readonly #reported = new Set<number>();
   #trunks: readonly TrunkRow[];
   #isWaiting = false;
@@ -131,7 +129,6 @@ export class Rebuild {
     if (fileMap.mark(COMPLETE_MARK) !== isComplete) fileMap.setMark(COMPLETE_MARK, isComplete);
   }
 
-  /** Once for each trunk. */
   #report(unread: readonly UnreadTrunk[]): void {
     const fresh = unread.filter(({ trunk }) => !this.#reported.has(trunk.id));
     for (const { trunk } of fresh) this.#reported.add(trunk.id);
