@@ -6,7 +6,7 @@ import { startFlushing } from './flush.js';
 import { askForKey, takeGivenKey } from './key.js';
 import { showPermissions } from './permissions.js';
 import { cluster, drawAttention, merges, migrations, troubleItem } from './tables.js';
-import { askHistory, askState, Refused } from './transfer.js';
+import { get, Refused } from './transfer.js';
 import { startUploads } from './uploads.js';
 import { at, formatClock, formatDuration } from './view.js';
 
@@ -25,7 +25,7 @@ async function poll() {
   clearTimeout(pollTimer);
   if (document.hidden) return;
   try {
-    const state = await askState(ANSWER_MS);
+    const state = await get('console/state', {}, ANSWER_MS);
     lastAnswerAt = Date.now();
     pollMs = POLL_MS;
     draw(state);
@@ -50,7 +50,7 @@ async function poll() {
 async function refreshHistory() {
   const asked = shownHistory;
   if (Date.now() < asked.nextAt) return;
-  const table = await askHistory(asked.span, ANSWER_MS);
+  const table = await get('console/history', { span: asked.span }, ANSWER_MS);
   // Another span was asked for meanwhile.
   if (shownHistory !== asked) return;
   asked.nextAt = Date.now() + table.stepMs;

@@ -2,7 +2,7 @@
 import { askForKey, isKeyWanted } from './key.js';
 import { canPreview, preview } from './preview.js';
 import { story } from './story.js';
-import { fileUrl, handOver, hasKey, lookUp, urlOf } from './transfer.js';
+import { fileUrl, get, handOver, hasKey, urlOf } from './transfer.js';
 import {
   at,
   button,
@@ -47,7 +47,7 @@ export async function showDetails(id, file) {
   };
   put(...(file ? describe(file) : [head('Details')]));
   try {
-    const location = await lookUp(id);
+    const location = await get('console/file', { id });
     if (shown !== asked) return;
     asked.key = location.file.key || id;
     if (!file) put(...describe(location.file));

@@ -5,7 +5,7 @@ import { closeDetails, showDetails, shownKey, startDetails } from './details.js'
 import { refreshFolders, showFolders, startFolders } from './folders.js';
 import { askForKey } from './key.js';
 import { chosenFiles, draw, list, select, showFiles, startList } from './list.js';
-import { fileUrl, find, handOver } from './transfer.js';
+import { fileUrl, get, handOver } from './transfer.js';
 import {
   at,
   button,
@@ -190,7 +190,7 @@ async function load() {
   try {
     const isFirst = of.next === undefined;
     const limit = isFirst ? FIRST_PAGE : FILES_PER_PAGE;
-    const page = await find({ ...query(), limit, ...(isFirst ? {} : { after: of.next }) });
+    const page = await get('files', { ...query(), limit, ...(isFirst ? {} : { after: of.next }) });
     // Others were asked for meanwhile.
     if (of !== asked) return;
     of.files.push(...page.files);
@@ -220,7 +220,7 @@ async function refresh() {
   refreshFolders();
   if (isLoading || asked.error || query().order !== 'newest') return;
   const of = asked;
-  const page = await find({ ...query(), limit: FIRST_PAGE }).catch(() => undefined);
+  const page = await get('files', { ...query(), limit: FIRST_PAGE }).catch(() => undefined);
   if (!page || of !== asked) return;
   const newest = new Map(page.files.map((file) => [file.key, file]));
   const known = of.files.findIndex(({ key }) => newest.has(key));

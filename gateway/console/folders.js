@@ -1,6 +1,6 @@
 // Folders, which are affinity groups, in the order of their names. They are loaded as they come into
 // sight. Tab leads to one of them, the arrows to the others.
-import { findGroups } from './transfer.js';
+import { get } from './transfer.js';
 import { at, button, element } from './view.js';
 
 const FOLDERS_PER_PAGE = 200;
@@ -59,7 +59,7 @@ async function load() {
   of.isLoading = true;
   const { text, after } = of;
   try {
-    const page = await findGroups({
+    const page = await get('groups', {
       limit: FOLDERS_PER_PAGE,
       ...(text && { 'name-contains': text }),
       ...(after && { after }),

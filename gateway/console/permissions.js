@@ -1,14 +1,15 @@
 // API keys, which are made, limited and revoked here by a key with the scope admin.
 import { askForKey, isKeyWanted } from './key.js';
 import { showPolicies } from './policies.js';
-import { call } from './transfer.js';
+import { call, get } from './transfer.js';
 import {
   ask,
   at,
   button,
+  changes,
   command,
-  during,
   element,
+  fillIn,
   formatBytes,
   formatDay,
   formatMoment,
@@ -19,7 +20,7 @@ import {
 
 export async function showPermissions() {
   try {
-    const { file, keys, hidden } = await (await call('console/access')).json();
+    const { file, keys, hidden } = await get('console/access');
     at('keys').replaceChildren(...keyList(keys, hidden), ...making(file));
   } catch (error) {
     at('keys').replaceChildren(...refusal(error));
@@ -100,13 +101,7 @@ function making(file) {
 }
 
 function changing(key) {
-  const limit = button('Limit', () => edit(key));
-  const revoke = button('Revoke', () => during(revoke, () => revokeKey(key)), {
-    className: 'danger small',
-  });
-  limit.ariaLabel = `Limit ${key.name}`;
-  revoke.ariaLabel = `Revoke ${key.name}`;
-  return element('span', { className: 'actions' }, limit, revoke);
+  return changes(key.name, ['Limit', () => edit(key)], ['Revoke', () => revokeKey(key)]);
 }
 
 async function revokeKey({ id, name }) {
@@ -118,7 +113,6 @@ async function revokeKey({ id, name }) {
 
 /** Without a key, a new one. */
 function edit(key) {
-  const dialog = at('made-dialog');
   const boxes = [...document.getElementsByName('scope')];
   at('made-title').textContent = key ? `Limits of “${key.name}”` : 'New API key';
   at('made-name').value = key?.name ?? '';
@@ -134,17 +128,11 @@ function edit(key) {
   at('made-rate').value = key?.requestsPerSecond ?? '';
   at('made-bytes').value = key?.bytesPerDay ? `${key.bytesPerDay}B` : '';
   at('made-fields').hidden = false;
-  at('made-said').textContent = '';
   at('made-send').hidden = false;
   at('made-send').textContent = key ? 'Set the limits' : 'Make the key';
   at('made-close').textContent = 'Cancel';
-  at('made-close').onclick = () => dialog.close();
-  at('made-form').onsubmit = async (event) => {
-    event.preventDefault();
-    if (!boxes.some(({ checked }) => checked)) {
-      at('made-said').textContent = 'Choose what the key may do.';
-      return;
-    }
+  fillIn('made', async (dialog) => {
+    if (!boxes.some(({ checked }) => checked)) throw new Error('Choose what the key may do.');
     const query = new URLSearchParams({
       ...(key ? {} : { name: at('made-name').value }),
       scopes: boxes.filter(({ checked }) => checked).map(({ value }) => value),
@@ -152,19 +140,12 @@ function edit(key) {
       'requests-per-second': at('made-rate').value,
       'bytes-per-day': at('made-bytes').value.trim(),
     });
-    try {
-      const path = key ? `keys/${key.id}` : 'keys';
-      const made = await (
-        await call(`${path}?${query}`, { method: key ? 'PATCH' : 'POST' })
-      ).json();
-      if (key) dialog.close();
-      else showMade(made.key);
-      await showPermissions();
-    } catch ({ message }) {
-      at('made-said').textContent = message;
-    }
-  };
-  dialog.showModal();
+    const path = key ? `keys/${key.id}` : 'keys';
+    const answer = await call(`${path}?${query}`, { method: key ? 'PATCH' : 'POST' });
+    if (key) dialog.close();
+    else showMade((await answer.json()).key);
+    await showPermissions();
+  });
 }
 
 /** Only its hash is kept: nobody sees it again. */

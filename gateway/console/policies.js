@@ -1,12 +1,13 @@
 // Upload policies, which are made, changed and removed here by who may administer the gateway.
-import { call, urlOf } from './transfer.js';
+import { call, get, urlOf } from './transfer.js';
 import {
   ask,
   at,
   button,
+  changes,
   command,
-  during,
   element,
+  fillIn,
   formatBytes,
   formatDuration,
   formatNumber,
@@ -36,7 +37,7 @@ const FIELDS = {
 
 export async function showPolicies() {
   try {
-    const { file, policies } = await (await call('policies')).json();
+    const { file, policies } = await get('policies');
     at('policies').replaceChildren(...policyList(policies, file), ...making(policies, file));
   } catch (error) {
     const refused = 'Policies are shown to a key with the scope admin.';
@@ -76,13 +77,8 @@ function making(policies, file) {
 }
 
 function changing(name, policies) {
-  const change = button('Change', () => edit(policies, name));
-  const remove = button('Remove', () => during(remove, () => removePolicy(name)), {
-    className: 'danger small',
-  });
-  change.ariaLabel = `Change ${name}`;
-  remove.ariaLabel = `Remove ${name}`;
-  return element('span', { className: 'actions' }, change, remove);
+  const change = ['Change', () => edit(policies, name)];
+  return changes(name, change, ['Remove', () => removePolicy(name)]);
 }
 
 async function removePolicy(name) {
@@ -97,7 +93,6 @@ async function removePolicy(name) {
 
 /** Without a name, a new one. */
 function edit(policies, name) {
-  const dialog = at('policy-dialog');
   const policy = policies[name] ?? {};
   at('policy-title').textContent = name ? `Policy “${name}”` : 'New policy';
   at('policy-name').value = name ?? '';
@@ -106,26 +101,17 @@ function edit(policies, name) {
     at(`policy-${field}`).value = textOf(policy);
   }
   at('policy-check').checked = policy.checkContent === true;
-  at('policy-said').textContent = '';
-  at('policy-close').onclick = () => dialog.close();
-  at('policy-form').onsubmit = async (event) => {
-    event.preventDefault();
+  fillIn('policy', async (dialog) => {
     const named = at('policy-name').value.trim();
     if (name === undefined && Object.hasOwn(policies, named)) {
-      at('policy-said').textContent = 'There is a policy of that name.';
-      return;
+      throw new Error('There is a policy of that name.');
     }
     const query = new URLSearchParams({ 'check-content': at('policy-check').checked });
     for (const field of Object.keys(FIELDS)) query.set(field, at(`policy-${field}`).value.trim());
-    try {
-      await call(`policies/${encodeURIComponent(named)}?${query}`, { method: 'PUT' });
-      dialog.close();
-      await showPolicies();
-    } catch ({ message }) {
-      at('policy-said').textContent = message;
-    }
-  };
-  dialog.showModal();
+    await call(`policies/${encodeURIComponent(named)}?${query}`, { method: 'PUT' });
+    dialog.close();
+    await showPolicies();
+  });
 }
 
 function pathOf(name) {

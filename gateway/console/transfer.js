@@ -52,25 +52,11 @@ export async function call(path, options = {}) {
   throw new Refused(answer, await answer.json().catch(() => undefined));
 }
 
-/** The figures. A gateway that takes longer than that does not answer. */
-export async function askState(timeoutMs) {
-  return (await call('console/state', { signal: AbortSignal.timeout(timeoutMs) })).json();
-}
-
-/** What the gateway remembers of the last `hour` or `day`. */
-export async function askHistory(span, timeoutMs) {
-  const signal = AbortSignal.timeout(timeoutMs);
-  return (await call(`console/history?span=${span}`, { signal })).json();
-}
-
-/** Files that match, a page of them, and where the next page begins. */
-export async function find(filters) {
-  return (await call(`files?${new URLSearchParams(filters)}`)).json();
-}
-
-/** Groups that have a file, a page of them. */
-export async function findGroups(filters) {
-  return (await call(`groups?${new URLSearchParams(filters)}`)).json();
+/** What the gateway has there, of JSON. One that takes longer than that does not answer. */
+export async function get(path, parameters = {}, timeoutMs = undefined) {
+  const query = new URLSearchParams(parameters).toString();
+  const signal = timeoutMs && AbortSignal.timeout(timeoutMs);
+  return (await call(query ? `${path}?${query}` : path, { signal })).json();
 }
 
 export function fileUrl(key) {
@@ -80,11 +66,6 @@ export function fileUrl(key) {
 /** The bytes of a file, where the browser itself could not show the key. */
 export async function fetchFile(url) {
   return URL.createObjectURL(await (await call(url)).blob());
-}
-
-/** Where the bytes of a file are, by its key or FastDFS id. */
-export async function lookUp(id) {
-  return (await call(`console/file?${new URLSearchParams({ id })}`)).json();
 }
 
 /** How long the bytes of a download stay for the browser to take them. */

@@ -104,6 +104,33 @@ export async function during(shown, work) {
   }
 }
 
+/** Shows a dialog whose form `send` sends; it stays, and says so, if that fails. */
+export function fillIn(name, send) {
+  const dialog = at(`${name}-dialog`);
+  const said = at(`${name}-said`);
+  said.textContent = '';
+  at(`${name}-close`).onclick = () => dialog.close();
+  at(`${name}-form`).onsubmit = async (event) => {
+    event.preventDefault();
+    try {
+      await send(dialog);
+    } catch ({ message }) {
+      said.textContent = message;
+    }
+  };
+  dialog.showModal();
+}
+
+/** The buttons of a row: one that changes what it names, and one that takes it away. */
+export function changes(name, [change, onChange], [remove, onRemove]) {
+  const removing = button(remove, () => during(removing, onRemove), {
+    className: 'danger small',
+    ariaLabel: `${remove} ${name}`,
+  });
+  const changing = button(change, onChange, { ariaLabel: `${change} ${name}` });
+  return element('span', { className: 'actions' }, changing, removing);
+}
+
 /** Where a file is, in words. With its trunk: of a file that was looked up. */
 export function stateOf(state, trunk) {
   if (state === 'staged') return 'On disk';

@@ -134,26 +134,14 @@ export function buildApp(options: AppOptions): FastifyInstance {
   // What goes past the framework is not logged.
   const isDirect = !log.isLevelEnabled('info');
   const lastLines = new LastLines(limits.keepAliveMs);
+  const direct = { requestId, durations, unsent, lastLines, hostNames };
   const ready =
-    store.cached && isDirect
-      ? new ReadyAnswers({
-          files: store.cached,
-          requestId,
-          durationsOf: (route) => durations.series('GET', route, 200),
-          unsent,
-          lastLines,
-          hostNames,
-        })
-      : undefined;
+    store.cached && isDirect ? new ReadyAnswers({ ...direct, files: store.cached }) : undefined;
   const plain =
     isDirect && corsOrigins.length === 0
       ? plainUploads({ files, access, policies }, baseOf, {
+          ...direct,
           refuse: failed,
-          requestId,
-          durations,
-          unsent,
-          lastLines,
-          hostNames,
           maxBytes: limits.maxBufferedBytes,
         })
       : undefined;
@@ -238,7 +226,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     plain?.close();
   });
   app.addHook('onClose', async () => {
-    if (policies instanceof PolicyFile) policies.close();
+    if (policies instanceof PolicyFile) policies.file.close();
     await forwarder.close();
     charges.close();
     await access.close();

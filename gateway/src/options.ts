@@ -158,7 +158,6 @@ function* check(options: GatewayOptions, nameOf: (option: string) => string): Ge
   }
 }
 
-/** The options to pass on to `open()`. */
 export function openOptions(options: GatewayOptions): OpenOptions {
   const names = Object.keys(storeOptions) as (keyof typeof storeOptions)[];
   return Object.fromEntries(names.map((name) => [name, options[name]])) as OpenOptions;
@@ -196,7 +195,6 @@ export const defaultLimits: Limits = Object.freeze({
 const CLIENT_SHARE = 1 / 4;
 const CLIENT_FILE_SHARE = 1 / 2;
 
-/** The limits, with those that are options filled in. */
 export function limitsOf(options: GatewayOptions, others: Partial<Limits> = {}): Limits {
   const { maxFileSize, downloadBuffer, containerSize } = options;
   return Object.freeze({

@@ -89,8 +89,8 @@ export async function startGateway(
     if (apiKeys !== '') keys = await KeyRing.open({ path: apiKeys, now: Date.now, onError });
     store = await (worker ? worker.open() : open(openOptions(options)));
   } catch (error) {
-    policies?.close();
-    keys?.close();
+    policies?.file.close();
+    keys?.file.close();
     throw error;
   }
   const localKey = await localKeyOf(options).catch((error: unknown) => {
@@ -107,6 +107,7 @@ export async function startGateway(
   const leaving = new AbortController();
   const { open: _, opened, ledger: __, ...shared } = worker ?? {};
   const app = buildApp({
+    ...options,
     store,
     leaving: leaving.signal,
     pictures: picturesOf(options, store),
@@ -116,12 +117,8 @@ export async function startGateway(
     processMetrics: true,
     ...shared,
     feed: feedOf(options),
-    serveTrunks: options.serveTrunks,
     access,
     policies,
-    inlineTypes: options.inlineTypes,
-    corsOrigins: options.corsOrigins,
-    trustProxy: options.trustProxy,
     publicUrl: parsePublicUrl(options.publicUrl) ?? '',
     resourcePolicy: resourcePolicyOf(options),
     hostNames: isOpenOnLoopback(options) ? new HostNames(options.hostNames) : undefined,

@@ -340,16 +340,17 @@ test('a gateway that hangs or is gone is told from one that answers', async () =
   });
   onTestFinished(() => void vi.unstubAllGlobals());
   const file = new URL('console/transfer.js', PACKAGE);
-  const { askState, lookUp } = (await import(file.href)) as {
-    askState(timeoutMs: number): Promise<unknown>;
-    lookUp(id: string): Promise<unknown>;
+  const { get } = (await import(file.href)) as {
+    get(path: string, parameters?: object, timeoutMs?: number): Promise<unknown>;
   };
-  await expect(askState(10)).rejects.toMatchObject({ name: 'TimeoutError' });
+  await expect(get('console/state', {}, 10)).rejects.toMatchObject({ name: 'TimeoutError' });
   const { url } = await running();
   base = url;
-  expect(await askState(60_000)).toHaveProperty('ready');
+  expect(await get('console/state', {}, 60_000)).toHaveProperty('ready');
   base = 'http://127.0.0.1:1';
-  await expect(lookUp('AaH8')).rejects.toThrow('The connection to the gateway was lost.');
+  await expect(get('console/file', { id: 'AaH8' })).rejects.toThrow(
+    'The connection to the gateway was lost.',
+  );
 });
 
 test('the table of storages has the figures of the state', async () => {

@@ -1,13 +1,15 @@
 import { createServer, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { open } from '@stevedore/client';
-import { signedDownload } from '@stevedore/middleware/core';
+import { signedDownload, UnsentBytes } from '@stevedore/middleware/core';
 import { afterAll, describe, expect, test, vi } from 'vitest';
 import { Access } from '../../gateway/dist/access/access.js';
 import type { AppOptions } from '../../gateway/dist/app.js';
 import { LastLines } from '../../gateway/dist/http/direct-answers.js';
 import { ReadyAnswers } from '../../gateway/dist/http/ready-answers.js';
+import { RequestDurations } from '../../gateway/dist/observe/durations.js';
 import { makeLog } from '../../gateway/dist/observe/log.js';
+import { defaultLimits } from '../../gateway/dist/options.js';
 import { serving as listening } from '../support/serving.js';
 import { ofSuite, temporaryFolder } from '../support/temporary.js';
 import { RawConnection, raw, running, until } from './harness.js';
@@ -208,8 +210,10 @@ describe('what is kept', () => {
         served: () => {},
       },
       requestId: () => 'id',
-      durationsOf: () => ({ observe: () => {} }),
+      durations: new RequestDurations(),
+      unsent: new UnsentBytes(defaultLimits),
       lastLines: new LastLines(5_000),
+      hostNames: undefined,
       now: () => now,
     });
     const server = createServer((request, response) => {
@@ -290,18 +294,21 @@ describe('an answer whose bytes are in memory', () => {
     const text = file.bytes.toString('latin1');
     let count = 0;
     const seen = { finished: 0, asked: 0, atTheRoute: 0, observed: 0 };
+    const durations = new RequestDurations();
+    const observe = () => {
+      seen.observed += 1;
+    };
+    vi.spyOn(durations, 'series').mockReturnValue({ observe } as never);
     const answers = new ReadyAnswers({
       files: { get: () => file, has: () => true, isCurrent: () => true, served: () => {} },
       requestId: ({ headers }) => {
         count += 1;
         return String(headers['x-request-id'] ?? `id-${count}`);
       },
-      durationsOf: () => ({
-        observe: () => {
-          seen.observed += 1;
-        },
-      }),
+      durations,
+      unsent: new UnsentBytes(defaultLimits),
       lastLines: new LastLines(5_000),
+      hostNames: undefined,
     });
     const server = createServer((request, response) => {
       if (answers.serve(request, response)) return;

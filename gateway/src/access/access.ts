@@ -165,7 +165,7 @@ export class Access {
       // Only these are counted.
       ...(key.bytesPerDay === undefined ? {} : { bytesToday: today.get(key.id) ?? 0 }),
     }));
-    return { file: ring.path, keys, hidden: all.length - keys.length };
+    return { file: ring.file.path, keys, hidden: all.length - keys.length };
   }
 
   /**
@@ -224,7 +224,7 @@ export class Access {
   }
 
   async close(): Promise<void> {
-    this.#keys?.close();
+    this.#keys?.file.close();
     await this.ledger.close?.();
   }
 
@@ -275,8 +275,8 @@ export class Access {
   /** Drops the usage of revoked keys when the key file has changed. */
   #prune(): void {
     const ring = this.#keys;
-    if (!ring || ring.version === this.#seenKeys) return;
-    this.#seenKeys = ring.version;
+    if (!ring || ring.file.version === this.#seenKeys) return;
+    this.#seenKeys = ring.file.version;
     this.ledger.prune((id) => ring.has(id));
   }
 }

@@ -210,14 +210,14 @@ type Keys = ReadonlyMap<string, ApiKey>;
 
 /** The API keys of a file, as it is now. */
 export class KeyRing {
-  readonly #file: WatchedFile<Keys>;
+  readonly file: WatchedFile<Keys>;
   readonly #now: () => number;
   /** Keys that were verified; they are not hashed again until the file changes. */
   readonly #shown = new Map<string, ApiKey>();
   #shownVersion = 1;
 
   private constructor(file: WatchedFile<Keys>, now: () => number) {
-    this.#file = file;
+    this.file = file;
     this.#now = now;
   }
 
@@ -236,8 +236,8 @@ export class KeyRing {
 
   /** Undefined for a key that is malformed, unknown or expired. */
   find(text: string): ApiKey | undefined {
-    if (this.#shownVersion !== this.version) this.#shown.clear();
-    this.#shownVersion = this.version;
+    if (this.#shownVersion !== this.file.version) this.#shown.clear();
+    this.#shownVersion = this.file.version;
     const key = this.#shown.get(text) ?? this.#check(text);
     const isExpired = key?.expiresAt !== undefined && Date.parse(key.expiresAt) <= this.#now();
     return isExpired ? undefined : key;
@@ -246,7 +246,7 @@ export class KeyRing {
   #check(text: string): ApiKey | undefined {
     const presented = parseApiKey(text);
     if (!presented) return undefined;
-    const key = this.#file.content.get(presented.id);
+    const key = this.file.content.get(presented.id);
     if (!isSecretOf(key ?? NOBODY, presented.secret) || !key) return undefined;
     if (this.#shown.size >= MAX_SHOWN) this.#shown.clear();
     this.#shown.set(text, key);
@@ -254,29 +254,16 @@ export class KeyRing {
   }
 
   has(id: string): boolean {
-    return this.#file.content.has(id);
-  }
-
-  get path(): string {
-    return this.#file.path;
-  }
-
-  /** Number of times that the keys changed. */
-  get version(): number {
-    return this.#file.version;
+    return this.file.content.has(id);
   }
 
   /** In the order of the file. */
   list(): readonly ApiKey[] {
-    return [...this.#file.content.values()];
+    return [...this.file.content.values()];
   }
 
   /** Changes the file, and takes the change at once. Rejects with the system's error. */
   change(change: KeyChange): Promise<void> {
-    return this.#file.change((keys) => formatKeyFile(change([...keys.values()])));
-  }
-
-  close(): void {
-    this.#file.close();
+    return this.file.change((keys) => formatKeyFile(change([...keys.values()])));
   }
 }

@@ -48,7 +48,6 @@ export interface Ledger {
 }
 
 type Deployment = NonNullable<FileStore['deployment']>;
-/** Counts and reserves bytes in the map. */
 export type ReserveInMap = Deployment['reserveUsage'];
 
 /** What a ledger needs to know of the deployment; of one in another process, it has to ask. */
@@ -57,22 +56,27 @@ export interface SharedUsage {
   readonly liveServers: () => number | Promise<number>;
 }
 
-interface Use {
+class Use {
   tokens: number;
   at: number;
-  day: number;
-  limitBytes: number;
-  storedBytes: number;
+  day = 0;
+  limitBytes = 0;
+  storedBytes = 0;
   /** Of uploads in progress, whatever the day they began on. */
-  reservedBytes: number;
+  reservedBytes = 0;
   /** What this process may use; without a map that is all of the limit. */
-  grantedBytes: number;
+  grantedBytes = 0;
   /** What the map has counted for this process, and for all others. */
-  mappedBytes: number;
-  elsewhereBytes: number;
-  isQuiet: boolean;
+  mappedBytes = 0;
+  elsewhereBytes = 0;
+  isQuiet = false;
   /** Requests to the map are made one at a time. */
-  turn: Promise<unknown>;
+  turn: Promise<unknown> = Promise.resolve();
+
+  constructor(tokens: number, at: number) {
+    this.tokens = tokens;
+    this.at = at;
+  }
 }
 
 const DAY_MS = 86_400_000;
@@ -250,19 +254,7 @@ export class LocalLedger implements Ledger {
   #of(key: Limited, now: number): Use {
     const known = this.#uses.get(key.id);
     if (known) return known;
-    const use: Use = {
-      tokens: Math.max(1, key.requestsPerSecond ?? 1),
-      at: now,
-      day: 0,
-      limitBytes: 0,
-      storedBytes: 0,
-      reservedBytes: 0,
-      grantedBytes: 0,
-      mappedBytes: 0,
-      elsewhereBytes: 0,
-      isQuiet: false,
-      turn: Promise.resolve(),
-    };
+    const use = new Use(Math.max(1, key.requestsPerSecond ?? 1), now);
     this.#uses.set(key.id, use);
     return use;
   }

@@ -1,6 +1,7 @@
-import { readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type ApiKey, keyOfText, makeApiKey, SCOPES } from './api-keys.js';
+import { replaceFile } from './watched-file.js';
 
 /**
  * The key of a gateway that has no API keys: who may read its directory may list its files. The
@@ -24,9 +25,7 @@ export async function openLocalKey(directory: string): Promise<ApiKey> {
   const known = keyOfText((await readLocalKey(directory)) ?? '', SCOPES);
   if (known) return known;
   const { key, text } = makeApiKey({ name: FILE, scopes: SCOPES }, new Date());
-  const path = join(directory, FILE);
-  await writeFile(`${path}.new`, `${text}\n`, { mode: 0o600, flush: true });
-  await rename(`${path}.new`, path);
+  await replaceFile(join(directory, FILE), `${text}\n`);
   return key;
 }
 

@@ -48,12 +48,11 @@ interface Content {
   readonly policies: Policies;
 }
 
-/** The policies of a file, as it is now. */
 export class PolicyFile implements PolicySource {
-  readonly #file: WatchedFile<Content>;
+  readonly file: WatchedFile<Content>;
 
   private constructor(file: WatchedFile<Content>) {
-    this.#file = file;
+    this.file = file;
   }
 
   /** Rejects with `invalid_option` if the file is missing or malformed. */
@@ -71,11 +70,7 @@ export class PolicyFile implements PolicySource {
   }
 
   get current(): Policies {
-    return this.#file.content.policies;
-  }
-
-  get path(): string {
-    return this.#file.path;
+    return this.file.content.policies;
   }
 
   /**
@@ -83,15 +78,11 @@ export class PolicyFile implements PolicySource {
    * error.
    */
   set(name: string, values: RawOptions | undefined): Promise<void> {
-    return this.#file.change(({ texts }) => {
+    return this.file.change(({ texts }) => {
       const { [name]: _, ...others } = texts;
       const changed = values === undefined ? others : { ...texts, [name]: values };
       return `${JSON.stringify(changed, null, 2)}\n`;
     });
-  }
-
-  close(): void {
-    this.#file.close();
   }
 }
 

@@ -136,7 +136,6 @@ export class WatchedFile<T> {
     return this.#looking;
   }
 
-  /** Reads the file again if it has changed. */
   async #readAgain(): Promise<void> {
     const { path, parse, onError } = this.#options;
     try {

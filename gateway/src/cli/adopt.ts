@@ -3,7 +3,7 @@ import { formatBytes, type OptionTable, option } from '@stevedore/options';
 import type { Command } from 'commander';
 import { gatewayOptions } from '../options.js';
 import { UsageError } from './errors.js';
-import { addOptions, flags, jsonOption, optionsOf } from './options.js';
+import { define, flags, jsonOption } from './options.js';
 import { startProgress } from './progress.js';
 
 /** `stevedore adopt`: a gateway takes over what one that will not return had in FastDFS. */
@@ -33,34 +33,31 @@ const adoptOptions = {
 } satisfies OptionTable;
 
 export function configure(command: Command): void {
-  addOptions(command, adoptOptions)
-    .addHelpText('after', HELP)
-    .action(async (text: string) => {
-      const { map, by, json } = optionsOf(command, adoptOptions);
-      if (!/^\d{1,5}$/.test(text)) throw new UsageError(`"${text}" is not an origin (1 to 65535)`);
-      if (map === '') throw new UsageError('name the map of the deployment with --map');
-      const progress = startProgress('the trunks');
-      try {
-        const report = await adoptOrigin({
-          map,
-          origin: Number(text),
-          by: by === 0 ? undefined : by,
-          onProgress: progress.update,
-          onTrouble: (trouble) => progress.warn(`not adopted yet, and tried again: ${trouble}`),
-          onAsked: (from, to, isAlive) => {
-            if (isAlive) return;
-            progress.warn(
-              `origin ${to.origin} has the files of origin ${from.origin} now and is not running: it takes them over when it starts`,
-            );
-          },
-        });
-        progress.stop();
-        process.stdout.write(`${json ? JSON.stringify(report) : describe(report)}\n`);
-        if (report.adopted < report.trunks) process.exitCode = 1;
-      } finally {
-        progress.stop();
-      }
-    });
+  define(command, adoptOptions, HELP, async ({ map, by, json }, text: string) => {
+    if (!/^\d{1,5}$/.test(text)) throw new UsageError(`"${text}" is not an origin (1 to 65535)`);
+    if (map === '') throw new UsageError('name the map of the deployment with --map');
+    const progress = startProgress('the trunks');
+    try {
+      const report = await adoptOrigin({
+        map,
+        origin: Number(text),
+        by: by === 0 ? undefined : by,
+        onProgress: progress.update,
+        onTrouble: (trouble) => progress.warn(`not adopted yet, and tried again: ${trouble}`),
+        onAsked: (from, to, isAlive) => {
+          if (isAlive) return;
+          progress.warn(
+            `origin ${to.origin} has the files of origin ${from.origin} now and is not running: it takes them over when it starts`,
+          );
+        },
+      });
+      progress.stop();
+      process.stdout.write(`${json ? JSON.stringify(report) : describe(report)}\n`);
+      if (report.adopted < report.trunks) process.exitCode = 1;
+    } finally {
+      progress.stop();
+    }
+  });
 }
 
 function describe(report: AdoptionReport): string {

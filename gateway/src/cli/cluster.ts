@@ -3,7 +3,7 @@ import { openSharedDirectory } from '@stevedore/client';
 import { type EmbeddedNode, startEmbeddedNode } from '@stevedore/node/embedded';
 import { type OptionTable, type OptionValues, option } from '@stevedore/options';
 import { storageFlags } from '@stevedore/storage/flags';
-import { tierFlags } from '@stevedore/tiering/flags';
+import { tierFlags, tiersOf } from '@stevedore/tiering/flags';
 import { startTracker } from '@stevedore/tracker';
 import type { Command } from 'commander';
 import { readLocalKey } from '../access/local-key.js';
@@ -152,15 +152,9 @@ async function start(options: ClusterOptions, note: Note): Promise<Cluster> {
 
 /** The group of each storage, and its tiers. */
 function storagesOf(options: ClusterOptions) {
-  const servers = METADATA_SERVERS.map((server) => ({
-    ...server,
-    enabled: true,
-    moveTo: LARGE,
-    thresholdBytes: options.smallFileThreshold,
-    roomBytes: options.metadataTierSize,
-    smallFileShare: options.smallFileShare / 100,
-    bytesPerSecond: options.bandwidth,
-    movesPerSecond: options.moveRate,
+  const servers = METADATA_SERVERS.map(({ group, shareWith }) => ({
+    group,
+    ...tiersOf({ ...options, metadataTier: true, moveTo: LARGE, shareWith }),
   }));
   return [...servers, { group: LARGE }];
 }

@@ -4,7 +4,7 @@ import { UsageError } from './errors.js';
 import { type ListedFile, listedFiles } from './export.js';
 import { GatewayClient } from './gateway-client.js';
 import { withLocalKey } from './local-gateway.js';
-import { addOptions, clientOptions, flags, optionsOf, otherGatewayOptions } from './options.js';
+import { clientOptions, define, flags, otherGatewayOptions } from './options.js';
 import type { Source, SourceFailure } from './put-run.js';
 import { sendOptions, storeAll } from './store-all.js';
 
@@ -32,25 +32,22 @@ Examples:
   stevedore cp --group album-7 --to http://10.0.0.2:8080`;
 
 export function configure(command: Command): void {
-  addOptions(command, copyOptions)
-    .addHelpText('after', HELP)
-    .action(async (ids: string[]) => {
-      const options = optionsOf(command, copyOptions);
-      const { to, toApiKey, group, concurrency, again } = options;
-      if (to === '') throw new UsageError('name the other gateway with --to URL');
-      if ((ids.length === 0) === (group === '')) {
-        throw new UsageError('name either files, or a group with --group');
-      }
-      // Bytes arrive while others are asked about.
-      await using source = new GatewayClient(await withLocalKey(options), 2 * concurrency);
-      const files = () => (group === '' ? named(source, ids) : groupOf(source, group));
-      await storeAll(
-        () => sourceOf(source, files()),
-        files(),
-        { url: to, apiKey: toApiKey, concurrency, again, group: options.toGroup || group },
-        (receipt, { identity }) => `${identity?.split(' ').at(-1)}  ${receipt.key}`,
-      );
-    });
+  define(command, copyOptions, HELP, async (options, ids: string[]) => {
+    const { to, toApiKey, group, concurrency, again } = options;
+    if (to === '') throw new UsageError('name the other gateway with --to URL');
+    if ((ids.length === 0) === (group === '')) {
+      throw new UsageError('name either files, or a group with --group');
+    }
+    // Bytes arrive while others are asked about.
+    await using source = new GatewayClient(await withLocalKey(options), 2 * concurrency);
+    const files = () => (group === '' ? named(source, ids) : groupOf(source, group));
+    await storeAll(
+      () => sourceOf(source, files()),
+      files(),
+      { url: to, apiKey: toApiKey, concurrency, again, group: options.toGroup || group },
+      (receipt, { identity }) => `${identity?.split(' ').at(-1)}  ${receipt.key}`,
+    );
+  });
 }
 
 type Files = AsyncGenerator<ListedFile | SourceFailure, void, undefined>;

@@ -1,3 +1,5 @@
+import { crc32 } from 'node:zlib';
+
 /** The CSV of `import` and `export`, by RFC 4180: which path has which key. */
 
 export const CSV_HEAD = 'path,key,size,crc32,name\n';
@@ -26,6 +28,13 @@ function text(value: string): string {
   const guarded = /^'*[=+\-@\t\r\n]/.test(plain) ? `'${plain}` : plain;
   // Some spreadsheets separate cells by ; or a tab.
   return /[",;\t\r\n]/.test(guarded) ? `"${guarded.replaceAll('"', '""')}"` : guarded;
+}
+
+/** The CRC-32 of these bytes, as in the gateway's JSON. */
+export async function crcOf(bytes: AsyncIterable<Uint8Array>): Promise<string> {
+  let sum = 0;
+  for await (const chunk of bytes) sum = crc32(chunk, sum);
+  return hex(sum);
 }
 
 /** A CRC-32 as in the gateway's JSON. */

@@ -9,12 +9,12 @@ import { isError } from '@stevedore/protocol';
 import type { Command } from 'commander';
 import { createTarPacker } from 'modern-tar';
 import { EntryNames, fold, safePath, withKey } from '../entry-names.js';
-import { CSV_HEAD, csvRow, hex } from './csv.js';
+import { CSV_HEAD, crcOf, csvRow, hex } from './csv.js';
 import { complaint, EXIT_FAILED } from './errors.js';
 import { filterOptions, listed, withClient } from './file-commands.js';
 import { endsAll, type GatewayClient } from './gateway-client.js';
 import { save } from './get.js';
-import { addOptions, clientOptions, flags, optionsOf } from './options.js';
+import { clientOptions, define, flags } from './options.js';
 import { countOf, startTransfer, type Transfer } from './progress.js';
 
 /** `stevedore export`: writes files of a gateway into a directory or a tar archive. */
@@ -44,44 +44,39 @@ Examples:
   stevedore export --since 2026-01-01 - | zstd > new.tar.zst`;
 
 export function configure(command: Command): void {
-  addOptions(command, exportOptions)
-    .addHelpText('after', HELP)
-    .action((target: string) => {
-      const options = optionsOf(command, exportOptions);
-      return withClient(
-        command,
-        exportOptions,
-        async (client, stopped, atEnd) => {
-          const isTar = target === '-' || target.endsWith('.tar');
-          const isPiped = target === '-';
-          if (!isPiped) process.stdout.write(CSV_HEAD);
-          const files = () => listedFiles(client, options);
-          const progress = await startTransfer(isPiped ? none() : files(), stopped);
-          const { concurrency } = options;
-          const run = new Export(files(), {
-            ...progress,
-            client,
-            stopped,
-            concurrency,
-            overwrites: false,
-            onFile: (path, file) => isPiped || progress.print(csvRow(path, file)),
-          });
-          const summarize = () => {
-            progress.stop();
-            progress.warn(run.summary());
-          };
-          // Nothing is left of an archive that is not complete.
-          atEnd(isTar ? progress.stop : summarize);
-          if (isTar) await run.toTar(target).then(summarize);
-          else await run.toDirectory(target);
-          if (run.failedFiles > 0) process.exitCode = EXIT_FAILED;
-        },
-        options.concurrency,
-      );
-    });
+  define(command, exportOptions, HELP, (options, target: string) =>
+    withClient(
+      options,
+      async (client, stopped, atEnd) => {
+        const isTar = target === '-' || target.endsWith('.tar');
+        const isPiped = target === '-';
+        if (!isPiped) process.stdout.write(CSV_HEAD);
+        const files = () => listedFiles(client, options);
+        const progress = await startTransfer(isPiped ? none() : files(), stopped);
+        const { concurrency } = options;
+        const run = new Export(files(), {
+          ...progress,
+          client,
+          stopped,
+          concurrency,
+          overwrites: false,
+          onFile: (path, file) => isPiped || progress.print(csvRow(path, file)),
+        });
+        const summarize = () => {
+          progress.stop();
+          progress.warn(run.summary());
+        };
+        // Nothing is left of an archive that is not complete.
+        atEnd(isTar ? progress.stop : summarize);
+        if (isTar) await run.toTar(target).then(summarize);
+        else await run.toDirectory(target);
+        if (run.failedFiles > 0) process.exitCode = EXIT_FAILED;
+      },
+      options.concurrency,
+    ),
+  );
 }
 
-/** As listed by the gateway. */
 export interface ListedFile {
   readonly key: string;
   readonly name: string;
@@ -309,9 +304,7 @@ async function hasBytes(
 ): Promise<boolean> {
   const list = fstatSync(1);
   if (size !== file.size || (dev === list.dev && ino === list.ino)) return false;
-  let sum = 0;
-  for await (const chunk of createReadStream(path)) sum = crc32(chunk as Buffer, sum);
-  return hex(sum) === file.crc32;
+  return (await crcOf(createReadStream(path))) === file.crc32;
 }
 
 /** Rejects at the end if the bytes are not the file's. */

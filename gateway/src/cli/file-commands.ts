@@ -1,10 +1,10 @@
 import { once } from 'node:events';
-import { formatBytes, type OptionTable, type OptionValues, option } from '@stevedore/options';
+import { formatBytes, type OptionValues, option } from '@stevedore/options';
 import type { Command } from 'commander';
 import { complaint, EXIT_FAILED, printable, UsageError } from './errors.js';
 import { endsAll, GatewayClient } from './gateway-client.js';
 import { withLocalKey } from './local-gateway.js';
-import { addOptions, clientOptions, flags, jsonOption, optionsOf } from './options.js';
+import { clientOptions, define, flags, jsonOption } from './options.js';
 import { countOf } from './progress.js';
 import { type AtEnd, interruptible } from './signals.js';
 
@@ -14,11 +14,10 @@ const statOptions = { ...clientOptions, ...jsonOption };
 
 /** Prints a file's facts. */
 export function stat(command: Command): void {
-  addOptions(command, statOptions).action((id: string) =>
-    withClient(command, statOptions, async (client) => {
+  define(command, statOptions, '', (options, id: string) =>
+    withClient(options, async (client) => {
       const info = await client.stat(id);
-      const { json } = optionsOf(command, statOptions);
-      process.stdout.write(`${json ? JSON.stringify(info) : rows(info)}\n`);
+      process.stdout.write(`${options.json ? JSON.stringify(info) : rows(info)}\n`);
     }),
   );
 }
@@ -74,31 +73,29 @@ Examples:
  * line with the total; programs get bytes and nothing else.
  */
 export function list(command: Command): void {
-  addOptions(command, listOptions)
-    .addHelpText('after', LIST_HELP)
-    .action(() =>
-      withClient(command, listOptions, async (client) => {
-        const { json, keys, limit, groups, ...filter } = optionsOf(command, listOptions);
-        const most = limit || (process.stdout.isTTY ? MAX_SHOWN : Number.POSITIVE_INFINITY);
-        if (groups) {
-          const { group, prefix, type, since, until, order } = filter;
-          if (keys || order !== 'oldest' || group + prefix + type + since + until !== '') {
-            throw new UsageError('of the other options, only --limit and --json go with --groups');
-          }
-          await print(allGroups(client), 'groups', most, (group) =>
-            json ? JSON.stringify({ group }) : printable(group),
-          );
-          return;
+  define(command, listOptions, LIST_HELP, (options) =>
+    withClient(options, async (client) => {
+      const { json, keys, limit, groups, ...filter } = options;
+      const most = limit || (process.stdout.isTTY ? MAX_SHOWN : Number.POSITIVE_INFINITY);
+      if (groups) {
+        const { group, prefix, type, since, until, order } = filter;
+        if (keys || order !== 'oldest' || group + prefix + type + since + until !== '') {
+          throw new UsageError('of the other options, only --limit and --json go with --groups');
         }
-        const isForPeople = process.stdout.isTTY && !json && !keys;
-        let bytes = 0;
-        const files = await print(listed(client, filter), 'files', most, (file) => {
-          bytes += Number(file.size);
-          return json ? JSON.stringify(file) : keys ? String(file.key) : line(file, isForPeople);
-        });
-        if (isForPeople) await write(`${countOf(files)}, ${formatBytes(bytes)}\n`);
-      }),
-    );
+        await print(allGroups(client), 'groups', most, (group) =>
+          json ? JSON.stringify({ group }) : printable(group),
+        );
+        return;
+      }
+      const isForPeople = process.stdout.isTTY && !json && !keys;
+      let bytes = 0;
+      const files = await print(listed(client, filter), 'files', most, (file) => {
+        bytes += Number(file.size);
+        return json ? JSON.stringify(file) : keys ? String(file.key) : line(file, isForPeople);
+      });
+      if (isForPeople) await write(`${countOf(files)}, ${formatBytes(bytes)}\n`);
+    }),
+  );
 }
 
 /** A line for each, up to `most`. Resolves with their number. */
@@ -134,32 +131,35 @@ function allGroups(client: GatewayClient): AsyncGenerator<string, void, undefine
   return ofAllPages('groups', (after) => client.groups({ after }));
 }
 
-/** Servers that do not answer are named on stderr, and the command fails then. */
 async function* ofAllPages<Item>(
   what: 'files' | 'groups',
-  ask: (after: string) => Promise<Record<string, unknown>>,
+  ask: Ask,
 ): AsyncGenerator<Item, void, undefined> {
+  for await (const page of pages(ask, `${what} are missing`)) yield* page[what] as Item[];
+}
+
+type Json = Record<string, unknown>;
+type Ask = (after: string) => Promise<Json>;
+
+/** Servers that do not answer are named on stderr at the end, and the command fails then. */
+async function* pages(ask: Ask, lack: string): AsyncGenerator<Json, void, undefined> {
   const away = new Set<unknown>();
   try {
     for (let after: unknown = ''; typeof after === 'string'; ) {
       const page = await ask(after);
-      note(away, page);
-      yield* page[what] as Item[];
+      for (const origin of Array.isArray(page.away) ? page.away : []) away.add(origin);
+      yield page;
       after = page.next;
     }
   } finally {
-    failIfAway(away, `${what} are missing`);
+    failIfAway([...away], lack);
   }
 }
 
-function note(away: Set<unknown>, page: Record<string, unknown>): void {
-  if (Array.isArray(page.away)) for (const origin of page.away) away.add(origin);
-}
-
-function failIfAway(away: ReadonlySet<unknown>, what: string): void {
-  if (away.size === 0) return;
-  const origins = [...away].join(', ');
-  process.stderr.write(`${what}: servers do not answer (origins ${origins}); try again later\n`);
+function failIfAway(away: readonly unknown[], lack: string): void {
+  if (away.length === 0) return;
+  const origins = away.join(', ');
+  process.stderr.write(`${lack}: servers do not answer (origins ${origins}); try again later\n`);
   process.exitCode = EXIT_FAILED;
 }
 
@@ -192,17 +192,15 @@ Examples:
 
 /** Deletes every named file, even if some fail; or a group. */
 export function remove(command: Command): void {
-  addOptions(command, removeOptions)
-    .addHelpText('after', REMOVE_HELP)
-    .action((ids: string[]) => {
-      const { group } = optionsOf(command, removeOptions);
-      if ((ids.length === 0) === (group === '')) {
-        throw new UsageError('name either files, or a group with --group');
-      }
-      return withClient(command, removeOptions, (client) =>
-        group === '' ? removeEach(client, ids) : removeGroup(client, group),
-      );
-    });
+  define(command, removeOptions, REMOVE_HELP, (options, ids: string[]) => {
+    const { group } = options;
+    if ((ids.length === 0) === (group === '')) {
+      throw new UsageError('name either files, or a group with --group');
+    }
+    return withClient(options, (client) =>
+      group === '' ? removeEach(client, ids) : removeGroup(client, group),
+    );
+  });
 }
 
 async function removeEach(client: GatewayClient, ids: readonly string[]): Promise<void> {
@@ -219,15 +217,9 @@ async function removeEach(client: GatewayClient, ids: readonly string[]): Promis
 
 async function removeGroup(client: GatewayClient, group: string): Promise<void> {
   let files = 0;
-  const away = new Set<unknown>();
-  for (let after: unknown = ''; typeof after === 'string'; ) {
-    const page = await client.deleteListed({ group, after });
-    files += Number(page.deleted);
-    note(away, page);
-    after = page.next;
-  }
+  const ask: Ask = (after) => client.deleteListed({ group, after });
+  for await (const { deleted } of pages(ask, 'files are missing')) files += Number(deleted);
   process.stderr.write(`deleted ${countOf(files)}\n`);
-  failIfAway(away, 'files are missing');
 }
 
 const flushOptions = {
@@ -247,26 +239,21 @@ Example:
 
 /** Has everything that is staged stored. */
 export function flush(command: Command): void {
-  addOptions(command, flushOptions)
-    .addHelpText('after', FLUSH_HELP)
-    .action(() =>
-      withClient(command, flushOptions, async (client) => {
-        const away = new Set<unknown>();
-        note(away, await client.flush(optionsOf(command, flushOptions).timeout));
-        failIfAway(away, 'not all is stored');
-      }),
-    );
+  define(command, flushOptions, FLUSH_HELP, (options) =>
+    withClient(options, async (client) => {
+      const { away } = await client.flush(options.timeout);
+      failIfAway(Array.isArray(away) ? away : [], 'not all is stored');
+    }),
+  );
 }
 
 export function withClient(
-  command: Command,
-  table: OptionTable & typeof clientOptions,
+  options: OptionValues<typeof clientOptions>,
   work: (client: GatewayClient, stopped: AbortSignal, atEnd: AtEnd) => Promise<void>,
   connections = 1,
 ): Promise<void> {
   return interruptible(async (stopped, atEnd) => {
-    const options = await withLocalKey(optionsOf(command, table));
-    await using client = new GatewayClient(options, connections, stopped);
+    await using client = new GatewayClient(await withLocalKey(options), connections, stopped);
     await work(client, stopped, atEnd);
   });
 }

@@ -16,6 +16,7 @@ import {
 } from '../options.js';
 import { version } from '../program.js';
 import { workerCount } from '../workers/plan.js';
+import type { RunningGateway } from '../workers/primary.js';
 import { noteGateway } from './local-gateway.js';
 import { addOptions, givenFlags, readConfigFile } from './options.js';
 import { stopSignal, untilStopped } from './signals.js';
@@ -57,7 +58,7 @@ export function configure(command: Command): void {
 }
 
 /** In this process, or in several. */
-async function startWith(options: GatewayOptions): Promise<Started> {
+async function startWith(options: GatewayOptions): Promise<RunningGateway> {
   const workers = workerCount(options.workers);
   // The workers divide the files that additional workers of an earlier start have left.
   if (workers > 1 || (await otherWorkers(options.directory)).length > 0) {
@@ -70,18 +71,10 @@ async function startWith(options: GatewayOptions): Promise<Started> {
   return { url, trackers: store.trackers, refused, close: () => leave().then(close) };
 }
 
-interface Started {
-  readonly url: string;
-  readonly trackers: readonly string[];
-  /** Resolves when the deployment no longer admits its directory. */
-  readonly refused: Promise<Error>;
-  close(): Promise<void>;
-}
-
 /** What runs, where, and its limits. */
 function bannerOf(
   options: GatewayOptions,
-  { url, trackers }: Started,
+  { url, trackers }: RunningGateway,
   localKey: string | undefined,
 ): Banner {
   const workers = workerCount(options.workers);

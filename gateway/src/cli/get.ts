@@ -9,7 +9,7 @@ import type { Command } from 'commander';
 import { UsageError } from './errors.js';
 import { withClient } from './file-commands.js';
 import type { Download } from './gateway-client.js';
-import { addOptions, clientOptions, flags, optionsOf } from './options.js';
+import { clientOptions, define, flags } from './options.js';
 import { startTransfer } from './progress.js';
 
 /** `stevedore get`, `cat` and `head`: the bytes of a gateway's files. */
@@ -32,19 +32,17 @@ Examples:
 
 /** Writes a file to stdout, or under another name and then renames it. */
 export function get(command: Command): void {
-  addOptions(command, getOptions)
-    .addHelpText('after', GET_HELP)
-    .action((id: string | undefined) => {
-      const { output, group } = optionsOf(command, getOptions);
-      if ((id === undefined) === (group === '')) {
-        throw new UsageError('name either a file, or a group with --group');
-      }
-      return withClient(command, getOptions, async (client, stopped) => {
-        const content = await (id === undefined ? client.zip({ group }) : client.download(id));
-        if (output === '') await toStdout(content);
-        else await toFile(content, output, stopped);
-      });
+  define(command, getOptions, GET_HELP, (options, id: string | undefined) => {
+    const { output, group } = options;
+    if ((id === undefined) === (group === '')) {
+      throw new UsageError('name either a file, or a group with --group');
+    }
+    return withClient(options, async (client, stopped) => {
+      const content = await (id === undefined ? client.zip({ group }) : client.download(id));
+      if (output === '') await toStdout(content);
+      else await toFile(content, output, stopped);
     });
+  });
 }
 
 function toStdout({ body }: Pick<Download, 'body'>): Promise<void> {
@@ -106,13 +104,11 @@ Examples:
 
 /** Writes files to stdout, one behind the other. */
 export function cat(command: Command): void {
-  addOptions(command, clientOptions)
-    .addHelpText('after', CAT_HELP)
-    .action((ids: string[]) =>
-      withClient(command, clientOptions, async (client) => {
-        for (const id of ids) await toStdout(await client.download(id));
-      }),
-    );
+  define(command, clientOptions, CAT_HELP, (options, ids: string[]) =>
+    withClient(options, async (client) => {
+      for (const id of ids) await toStdout(await client.download(id));
+    }),
+  );
 }
 
 const headOptions = {
@@ -132,14 +128,12 @@ Examples:
 
 /** Writes the beginning of a file to stdout. */
 export function head(command: Command): void {
-  addOptions(command, headOptions)
-    .addHelpText('after', HEAD_HELP)
-    .action((id: string) => {
-      const { lines, bytes } = optionsOf(command, headOptions);
-      return withClient(command, headOptions, async (client) => {
-        await toStdout({ body: Readable.from(beginningOf(await client.get(id), lines, bytes)) });
-      });
-    });
+  define(command, headOptions, HEAD_HELP, (options, id: string) =>
+    withClient(options, async (client) => {
+      const { lines, bytes } = options;
+      await toStdout({ body: Readable.from(beginningOf(await client.get(id), lines, bytes)) });
+    }),
+  );
 }
 
 const LINE_FEED = 0x0a;

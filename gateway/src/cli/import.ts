@@ -7,7 +7,7 @@ import { CSV_HEAD, csvRow } from './csv.js';
 import { UsageError } from './errors.js';
 import { endsAll, type GatewayClient } from './gateway-client.js';
 import { filesBelow } from './local-files.js';
-import { addOptions, flags, optionsOf } from './options.js';
+import { define, flags } from './options.js';
 import type { Ahead } from './progress.js';
 import type { Receipt, Source, SourceFile } from './put-run.js';
 import { sendOptions, storeAll } from './store-all.js';
@@ -48,25 +48,22 @@ Examples:
   stevedore import --fastdfs ids.txt > keys.csv`;
 
 export function configure(command: Command): void {
-  addOptions(command, importOptions)
-    .addHelpText('after', HELP)
-    .action(async (directory: string | undefined) => {
-      const options = optionsOf(command, importOptions);
-      const { fastdfs, inPlace } = options;
-      if ((directory === undefined) === (fastdfs === '')) {
-        throw new UsageError('name either a directory, or a list with --fastdfs');
-      }
-      if (inPlace && fastdfs === '') throw new UsageError('--in-place needs --fastdfs');
-      const list = fastdfs === '' ? [] : await listedIds(fastdfs);
-      const listed = inPlace ? filesInPlace : storedFiles;
-      const source = (client: GatewayClient): Source =>
-        directory === undefined ? listed(list, client) : filesBelow(directory);
-      const ahead = directory === undefined ? idsAhead(list) : filesBelow(directory);
-      process.stdout.write(CSV_HEAD);
-      const rowOf = (receipt: Receipt, file: SourceFile): string =>
-        csvRow(directory === undefined ? file.path : file.name, receipt);
-      await storeAll(source, ahead, options, rowOf);
-    });
+  define(command, importOptions, HELP, async (options, directory: string | undefined) => {
+    const { fastdfs, inPlace } = options;
+    if ((directory === undefined) === (fastdfs === '')) {
+      throw new UsageError('name either a directory, or a list with --fastdfs');
+    }
+    if (inPlace && fastdfs === '') throw new UsageError('--in-place needs --fastdfs');
+    const list = fastdfs === '' ? [] : await listedIds(fastdfs);
+    const listed = inPlace ? filesInPlace : storedFiles;
+    const source = (client: GatewayClient): Source =>
+      directory === undefined ? listed(list, client) : filesBelow(directory);
+    const ahead = directory === undefined ? idsAhead(list) : filesBelow(directory);
+    process.stdout.write(CSV_HEAD);
+    const rowOf = (receipt: Receipt, file: SourceFile): string =>
+      csvRow(directory === undefined ? file.path : file.name, receipt);
+    await storeAll(source, ahead, options, rowOf);
+  });
 }
 
 interface ListedId {

@@ -5,7 +5,7 @@ import { option } from '@stevedore/options';
 import type { Command } from 'commander';
 import { PACKAGE, version } from '../program.js';
 import { UsageError } from './errors.js';
-import { addOptions, flags, optionsOf } from './options.js';
+import { define, flags } from './options.js';
 
 /**
  * `stevedore init`: writes a small app. Its text is that of an example or a guide of this
@@ -70,26 +70,24 @@ Examples:
   stevedore init next photos --packages ../stevedore/dist/packages`;
 
 export function configure(command: Command): void {
-  addOptions(command, initOptions)
-    .addHelpText('after', HELP)
-    .action(async (framework: string, folder = '.') => {
-      const template = Object.hasOwn(TEMPLATES, framework) ? TEMPLATES[framework] : undefined;
-      if (!template) {
-        throw new UsageError(`"${framework}" is none of ${Object.keys(TEMPLATES).join(', ')}`);
-      }
-      const { packages } = optionsOf(command, initOptions);
-      const files = { ...(await programsOf(template)), ...(await manifestOf(template, packages)) };
-      await mkdir(folder, { recursive: true });
-      if ((await readdir(folder)).length > 0) throw new UsageError(`${folder} is not empty`);
-      for (const [path, text] of Object.entries(files)) {
-        await mkdir(dirname(join(folder, path)), { recursive: true });
-        await writeFile(join(folder, path), text, { flag: 'wx' });
-      }
-      const enter = folder === '.' ? '' : `cd ${folder} && `;
-      process.stdout.write(
-        `${Object.keys(files).sort().join('\n')}\n\nNext:\n  ${enter}npm install\n  ${template.start}\n`,
-      );
-    });
+  define(command, initOptions, HELP, async ({ packages }, framework: string, into?: string) => {
+    const folder = into ?? '.';
+    const template = Object.hasOwn(TEMPLATES, framework) ? TEMPLATES[framework] : undefined;
+    if (!template) {
+      throw new UsageError(`"${framework}" is none of ${Object.keys(TEMPLATES).join(', ')}`);
+    }
+    const files = { ...(await programsOf(template)), ...(await manifestOf(template, packages)) };
+    await mkdir(folder, { recursive: true });
+    if ((await readdir(folder)).length > 0) throw new UsageError(`${folder} is not empty`);
+    for (const [path, text] of Object.entries(files)) {
+      await mkdir(dirname(join(folder, path)), { recursive: true });
+      await writeFile(join(folder, path), text, { flag: 'wx' });
+    }
+    const enter = folder === '.' ? '' : `cd ${folder} && `;
+    process.stdout.write(
+      `${Object.keys(files).sort().join('\n')}\n\nNext:\n  ${enter}npm install\n  ${template.start}\n`,
+    );
+  });
 }
 
 /** What people run it by in this repository, in its first lines. */

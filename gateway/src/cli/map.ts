@@ -4,18 +4,12 @@ import {
   type MapRebuildReport,
   type MapReport,
   rebuildDeploymentMap,
+  storeOptions,
 } from '@stevedore/client';
 import { option } from '@stevedore/options';
 import type { Command } from 'commander';
 import { explain, UsageError } from './errors.js';
-import {
-  addOptions,
-  flags,
-  jsonOption,
-  offlineStoreOptions,
-  optionsOf,
-  storeOptionsOf,
-} from './options.js';
+import { addOptions, define, flags, jsonOption, storeOptionsOf } from './options.js';
 import { startProgress } from './progress.js';
 
 /** `stevedore map`: fills, checks and rebuilds the map of a deployment. */
@@ -41,40 +35,38 @@ const mapOptions = {
 };
 
 export function configure(command: Command): void {
-  addOptions(addOptions(command, offlineStoreOptions), mapOptions)
-    .addHelpText('after', HELP)
-    .action(async (action: string) => {
-      const { repair, json } = optionsOf(command, mapOptions);
-      const options = storeOptionsOf(command);
-      const progress = startProgress(action === 'fill' ? 'the trunks and deletions' : 'the trunks');
-      const onProgress = progress.update;
-      const print = (report: object, text: string): void => {
-        progress.stop();
-        process.stdout.write(`${json ? JSON.stringify(report) : text}\n`);
-      };
-      if (action !== 'fill' && repair && action !== 'check') {
-        throw new UsageError('--repair is for "stevedore map check"');
-      }
-      if (options.map === '') throw new UsageError('name the map of the deployment with --map');
-      try {
-        if (action === 'fill') {
-          const warn = (error: Error) => progress.warn(`warning: ${explain(error)}`);
-          const report = await fillMap(options, onProgress, warn);
-          const { files, trunks } = report;
-          print(report, `the map has the ${files} files of ${trunks} trunks and large files`);
-        } else if (action === 'check') {
-          const report = await checkDeploymentMap(options, { repair, onProgress });
-          print(report, describeMap(report));
-          if (hasProblems(report)) process.exitCode = 1;
-        } else if (action === 'rebuild') {
-          const report = await rebuildDeploymentMap(options, { onProgress });
-          print(report, describeRebuild(report));
-          if (report.unlisted.length > 0) process.exitCode = 1;
-        } else throw new UsageError(`"${action}" is none of fill, check, rebuild`);
-      } finally {
-        progress.stop();
-      }
-    });
+  addOptions(command, storeOptions);
+  define(command, mapOptions, HELP, async ({ repair, json }, action: string) => {
+    const options = storeOptionsOf(command);
+    const progress = startProgress(action === 'fill' ? 'the trunks and deletions' : 'the trunks');
+    const onProgress = progress.update;
+    const print = (report: object, text: string): void => {
+      progress.stop();
+      process.stdout.write(`${json ? JSON.stringify(report) : text}\n`);
+    };
+    if (action !== 'fill' && repair && action !== 'check') {
+      throw new UsageError('--repair is for "stevedore map check"');
+    }
+    if (options.map === '') throw new UsageError('name the map of the deployment with --map');
+    try {
+      if (action === 'fill') {
+        const warn = (error: Error) => progress.warn(`warning: ${explain(error)}`);
+        const report = await fillMap(options, onProgress, warn);
+        const { files, trunks } = report;
+        print(report, `the map has the ${files} files of ${trunks} trunks and large files`);
+      } else if (action === 'check') {
+        const report = await checkDeploymentMap(options, { repair, onProgress });
+        print(report, describeMap(report));
+        if (hasProblems(report)) process.exitCode = 1;
+      } else if (action === 'rebuild') {
+        const report = await rebuildDeploymentMap(options, { onProgress });
+        print(report, describeRebuild(report));
+        if (report.unlisted.length > 0) process.exitCode = 1;
+      } else throw new UsageError(`"${action}" is none of fill, check, rebuild`);
+    } finally {
+      progress.stop();
+    }
+  });
 }
 
 function hasProblems({ problems, more, unlisted }: MapReport): boolean {

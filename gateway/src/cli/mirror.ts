@@ -1,15 +1,14 @@
 import { readdir, rm } from 'node:fs/promises';
 import { join, sep } from 'node:path';
-import { crc32 } from 'node:zlib';
-import { type OptionTable, option } from '@stevedore/options';
+import { type OptionTable, type OptionValues, option } from '@stevedore/options';
 import type { Command } from 'commander';
-import { hex } from './csv.js';
+import { crcOf } from './csv.js';
 import { EXIT_FAILED, UsageError } from './errors.js';
 import { Export, type ListedFile, listedFiles } from './export.js';
 import { withClient } from './file-commands.js';
 import type { GatewayClient } from './gateway-client.js';
 import { filesBelow } from './local-files.js';
-import { addOptions, flags, optionsOf } from './options.js';
+import { define, flags } from './options.js';
 import { countOf, startTransfer } from './progress.js';
 import type { Source, SourceFile } from './put-run.js';
 import { lineOf, sendOptions, storeAll } from './store-all.js';
@@ -40,14 +39,14 @@ Examples:
   stevedore mirror backup/ --from photos --remove`;
 
 export function configure(command: Command): void {
-  addOptions(command, mirrorOptions)
-    .addHelpText('after', HELP)
-    .action((folder: string) => {
-      const { to, from } = optionsOf(command, mirrorOptions);
-      if ((to === '') === (from === '')) throw new UsageError('name a group with --to or --from');
-      return to === '' ? download(command, folder, from) : upload(command, folder, to);
-    });
+  define(command, mirrorOptions, HELP, (options, folder: string) => {
+    const { to, from } = options;
+    if ((to === '') === (from === '')) throw new UsageError('name a group with --to or --from');
+    return to === '' ? download(options, folder, from) : upload(options, folder, to);
+  });
 }
+
+type Options = OptionValues<typeof mirrorOptions>;
 
 /** Files of a group that are kept in memory. */
 const MAX_FILES = 1_000_000;
@@ -72,10 +71,10 @@ async function groupFiles(
 
 const hasFailed = (): boolean => process.exitCode !== undefined && process.exitCode !== 0;
 
-async function upload(command: Command, folder: string, group: string): Promise<void> {
-  const { remove, ...options } = optionsOf(command, mirrorOptions);
+async function upload(options: Options, folder: string, group: string): Promise<void> {
+  const { remove } = options;
   let there = new Map<string, ListedFile[]>();
-  await withClient(command, mirrorOptions, async (client) => {
+  await withClient(options, async (client) => {
     there = await groupFiles(client, group);
   });
   const obsolete: string[] = [];
@@ -103,7 +102,7 @@ async function upload(command: Command, folder: string, group: string): Promise<
       if (!kept.has(name)) obsolete.push(...files.map(({ key }) => key));
     }
   }
-  await withClient(command, mirrorOptions, async (client) => {
+  await withClient(options, async (client) => {
     for (const key of obsolete) await client.delete(key);
   });
   if (obsolete.length > 0) tell('deleted', obsolete.length);
@@ -116,13 +115,12 @@ async function sameFile(
 ): Promise<ListedFile | undefined> {
   const likely = known.filter(({ size }) => size === file.size);
   if (likely.length === 0 || !('open' in file)) return undefined;
-  let sum = 0;
-  for await (const chunk of await file.open()) sum = crc32(chunk as Buffer, sum);
-  return likely.findLast((each) => each.crc32 === hex(sum));
+  const sum = await crcOf(await file.open());
+  return likely.findLast((each) => each.crc32 === sum);
 }
 
-async function download(command: Command, folder: string, group: string): Promise<void> {
-  const { remove, concurrency } = optionsOf(command, mirrorOptions);
+async function download(options: Options, folder: string, group: string): Promise<void> {
+  const { remove, concurrency } = options;
   const mirror = async (client: GatewayClient, stopped: AbortSignal): Promise<void> => {
     const all = await groupFiles(client, group);
     const files = [...all.values()].flatMap((named) => named.slice(-1));
@@ -154,7 +152,7 @@ async function download(command: Command, folder: string, group: string): Promis
     }
     await removeOthers(folder, written);
   };
-  await withClient(command, mirrorOptions, mirror, concurrency);
+  await withClient(options, mirror, concurrency);
 }
 
 /** Links are not followed: what they lead to is not in the folder. */

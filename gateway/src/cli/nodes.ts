@@ -14,6 +14,7 @@ import {
 import type { MigrationAction } from '@stevedore/protocol';
 import { addressText, isError } from '@stevedore/protocol';
 import type { ClassStatus, MigrationStatus } from '@stevedore/tiering/control';
+import { tiersOf } from '@stevedore/tiering/flags';
 import { type AccessOptions, StartError } from '@stevedore/wire';
 import type { Command } from 'commander';
 import { announce, type Banner, logFormatOf, notesIn } from '../observe/log-format.js';
@@ -22,10 +23,10 @@ import { version } from '../program.js';
 import { explain, UsageError } from './errors.js';
 import {
   addOptions,
+  define,
   migrateOptions,
   type NodeOptions,
   optionSources,
-  optionsOf,
   storageOptions,
   trackerOptions,
 } from './options.js';
@@ -86,16 +87,7 @@ export function storage(command: Command): void {
         beatIntervalMs: options.heartbeat,
         cacheBytes: options.cacheSize,
         readAheadBytes: options.readAhead,
-        tiers: {
-          enabled: options.metadataTier,
-          thresholdBytes: options.smallFileThreshold,
-          roomBytes: options.metadataTierSize,
-          moveTo: options.moveTo === '' ? undefined : options.moveTo,
-          shareWith: options.shareWith,
-          smallFileShare: options.smallFileShare / 100,
-          bytesPerSecond: options.bandwidth,
-          movesPerSecond: options.moveRate,
-        },
+        tiers: tiersOf(options),
         onError,
       });
     },
@@ -280,18 +272,15 @@ Examples:
   stevedore migrate pause --storage 10.0.0.7:23000`;
 
 export function migrate(command: Command): void {
-  addOptions(command, migrateOptions)
-    .addHelpText('after', HELP)
-    .action(async (text: string) => {
-      const options = optionsOf(command, migrateOptions);
-      const action = ACTIONS.find((each) => each === text);
-      if (!action) throw new UsageError(`"${text}" is none of ${ACTIONS.join(', ')}`);
-      const [secret] = await readClusterSecrets(options.clusterSecretFile);
-      const { askMigration } = await import('@stevedore/tiering/control');
-      const status = await askMigration(options.storage, action, { secret });
-      const shown = options.json ? JSON.stringify(status) : describeMoves(status);
-      process.stdout.write(`${shown}\n`);
-    });
+  define(command, migrateOptions, HELP, async (options, text: string) => {
+    const action = ACTIONS.find((each) => each === text);
+    if (!action) throw new UsageError(`"${text}" is none of ${ACTIONS.join(', ')}`);
+    const [secret] = await readClusterSecrets(options.clusterSecretFile);
+    const { askMigration } = await import('@stevedore/tiering/control');
+    const status = await askMigration(options.storage, action, { secret });
+    const shown = options.json ? JSON.stringify(status) : describeMoves(status);
+    process.stdout.write(`${shown}\n`);
+  });
 }
 
 function describeMoves(status: MigrationStatus): string {

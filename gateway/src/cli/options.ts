@@ -19,7 +19,13 @@ import { storageFlags } from '@stevedore/storage/flags';
 import { tierFlags } from '@stevedore/tiering/flags';
 import { trackerFlags } from '@stevedore/tracker/flags';
 import { type Command, Option } from 'commander';
-import { CONFIG_FILE, gatewayOptions, logOption, parseGatewayOptions } from '../options.js';
+import {
+  CONFIG_FILE,
+  gatewayOptions,
+  logOption,
+  openOptions,
+  parseGatewayOptions,
+} from '../options.js';
 import { UsageError } from './errors.js';
 
 /**
@@ -117,7 +123,6 @@ function helpOf(name: string, spec: OptionSpec): string {
   return kind === 'boolean' ? help : `${help} (default: ${typedDefault(spec)})`;
 }
 
-/** The flags that were given, by option name. */
 export function givenFlags(command: Command, table: OptionTable): Record<string, unknown> {
   const given = Object.keys(table).map((name) => [name, command.getOptionValue(name) as unknown]);
   return Object.fromEntries(given.filter(([, value]) => value !== undefined));
@@ -133,6 +138,21 @@ export function optionsOf<Table extends OptionTable>(
   table: Table,
 ): OptionValues<Table> {
   return parseOptions(table, optionSources(command, table));
+}
+
+/** A command with these options and this help; `action` gets their values and the arguments. */
+export function define<Table extends OptionTable, Arguments extends unknown[]>(
+  command: Command,
+  table: Table,
+  help: string,
+  action: (options: OptionValues<Table>, ...args: Arguments) => unknown,
+): void {
+  addOptions(command, table)
+    .addHelpText('after', help)
+    .action(async (...given: unknown[]) => {
+      // Behind the arguments come the options as the parser has them, and the command.
+      await action(optionsOf(command, table), ...(given.slice(0, -2) as Arguments));
+    });
 }
 
 /** Options in ./stevedore.config.json, if it exists: a JSON object by option name. */
@@ -197,16 +217,11 @@ export function unknownVariables(environment: NodeJS.ProcessEnv): readonly strin
 const { trackerPort, storagePort } = storeOptions;
 const upkeepOptions = { ...gatewayOptions, trackerPort, storagePort };
 
-/** Flags of commands that work on a store while no gateway uses it. */
-export const offlineStoreOptions = storeOptions;
-
 export function storeOptionsOf(command: Command): StoreOptions {
   const sources = {
     flags: givenFlags(command, storeOptions),
     environment: process.env,
     file: readConfigFile(),
   };
-  const options = parseGatewayOptions(sources, upkeepOptions);
-  const names = Object.keys(storeOptions) as (keyof StoreOptions)[];
-  return Object.fromEntries(names.map((name) => [name, options[name]])) as never;
+  return openOptions(parseGatewayOptions(sources, upkeepOptions)) as StoreOptions;
 }

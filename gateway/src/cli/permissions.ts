@@ -12,7 +12,7 @@ import {
 } from '../access/api-keys.js';
 import { parseGatewayOptions } from '../options.js';
 import { UsageError } from './errors.js';
-import { addOptions, clientOptions, flags, optionsOf, readConfigFile } from './options.js';
+import { clientOptions, define, flags, readConfigFile } from './options.js';
 
 /** `stevedore keys`: API keys in the file that the gateway's `apiKeys` names. */
 
@@ -33,18 +33,16 @@ const keysOptions = flags({
 } satisfies OptionTable);
 
 export function keys(command: Command): void {
-  addOptions(command, keysOptions)
+  command
     .argument('<action>', 'add, list or revoke')
-    .argument('[name]', 'name of the new key; id or name of the key to revoke')
-    .addHelpText('after', KEYS_HELP)
-    .action(async (action: string, name: string | undefined) => {
-      const options = optionsOf(command, keysOptions);
-      const path = options.file === '' ? configuredFile() : options.file;
-      if (action === 'add') await add(path, name, options);
-      else if (action === 'list') await list(path);
-      else if (action === 'revoke') await revoke(path, name);
-      else throw new UsageError(`"${action}" is not one of add, list, revoke`);
-    });
+    .argument('[name]', 'name of the new key; id or name of the key to revoke');
+  define(command, keysOptions, KEYS_HELP, async (options, action: string, name?: string) => {
+    const path = options.file === '' ? configuredFile() : options.file;
+    if (action === 'add') await add(path, name, options);
+    else if (action === 'list') await list(path);
+    else if (action === 'revoke') await revoke(path, name);
+    else throw new UsageError(`"${action}" is not one of add, list, revoke`);
+  });
 }
 
 function configuredFile(): string {
@@ -131,13 +129,10 @@ const signOptions = {
 } satisfies OptionTable;
 
 export function sign(command: Command): void {
-  addOptions(command, signOptions)
-    .argument('[id]', 'key or FastDFS id of the file to download')
-    .addHelpText('after', SIGN_HELP)
-    .action((id: string | undefined) => {
-      const options = optionsOf(command, signOptions);
-      process.stdout.write(`${options.url.replace(/\/+$/, '')}${pathOf(id, options)}\n`);
-    });
+  command.argument('[id]', 'key or FastDFS id of the file to download');
+  define(command, signOptions, SIGN_HELP, (options, id: string | undefined) => {
+    process.stdout.write(`${options.url.replace(/\/+$/, '')}${pathOf(id, options)}\n`);
+  });
 }
 
 function pathOf(id: string | undefined, options: OptionValues<typeof signOptions>): string {

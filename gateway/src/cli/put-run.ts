@@ -7,7 +7,7 @@ import { refusalIn } from '@stevedore/client';
 import { DEFAULT_TYPE } from '@stevedore/middleware/core';
 import { formatBytes } from '@stevedore/options';
 import { lookup } from 'mime-types';
-import { hex } from './csv.js';
+import { crcOf, hex } from './csv.js';
 import { complaint, explain } from './errors.js';
 import { endsAll, type GatewayClient } from './gateway-client.js';
 import { countOf, type Transfer } from './progress.js';
@@ -188,7 +188,11 @@ export class PutRun {
   async #begun(file: SourceFile, entry: PutEntry): Promise<Receipt | undefined> {
     if ('fileId' in file) return undefined;
     const found = await this.#options.client.findOnce(markOf(file, entry));
-    if (!found || found.crc32 !== (await sumOf(file).catch(() => undefined))) return undefined;
+    if (!found) return undefined;
+    const sum = await openSource(file)
+      .then(crcOf)
+      .catch(() => undefined);
+    if (found.crc32 !== sum) return undefined;
     this.#remember(file, { ...entry, key: String(found.key) });
     return found;
   }
@@ -340,13 +344,6 @@ async function openSource(file: FileToSend): Promise<Readable> {
   } catch (error) {
     throw endsAll(error) ? error : new UnreadableError(file.path, { cause: error });
   }
-}
-
-/** Its CRC-32, as the gateway writes it. */
-async function sumOf(file: FileToSend): Promise<string> {
-  let sum = 0;
-  for await (const chunk of await openSource(file)) sum = crc32(chunk as Buffer, sum);
-  return hex(sum);
 }
 
 /** The end of a request ends its body too, without a system call that failed. */

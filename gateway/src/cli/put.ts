@@ -2,7 +2,7 @@ import { type OptionTable, option } from '@stevedore/options';
 import type { Command } from 'commander';
 import { UsageError } from './errors.js';
 import { localFiles } from './local-files.js';
-import { addOptions, flags, optionsOf } from './options.js';
+import { define, flags } from './options.js';
 import type { Receipt, SourceFile } from './put-run.js';
 import { lineOf, sendOptions, storeAll } from './store-all.js';
 
@@ -42,19 +42,16 @@ Examples:
   stevedore put holiday/ --group holiday --json > receipts.ndjson`;
 
 export function configure(command: Command): void {
-  addOptions(command, putOptions)
-    .addHelpText('after', HELP)
-    .action(async (paths: string[]) => {
-      const { name, type, ...options } = optionsOf(command, putOptions);
-      if (name !== '' && paths.length > 1) throw new UsageError('--name takes one path');
-      const files = () => localFiles(paths, name || undefined);
-      const rowOf = (receipt: Receipt, _file: SourceFile, isSkipped: boolean): string => {
-        if (options.json)
-          return JSON.stringify(isSkipped ? { ...receipt, skipped: true } : receipt);
-        // For people the file's name; for programs the fields, always in the same place.
-        const mark = isSkipped && process.stdout.isTTY ? '  (there already)' : '';
-        return lineOf(receipt) + mark;
-      };
-      await storeAll(files, files(), options, rowOf, type || undefined);
-    });
+  define(command, putOptions, HELP, async (given, paths: string[]) => {
+    const { name, type, ...options } = given;
+    if (name !== '' && paths.length > 1) throw new UsageError('--name takes one path');
+    const files = () => localFiles(paths, name || undefined);
+    const rowOf = (receipt: Receipt, _file: SourceFile, isSkipped: boolean): string => {
+      if (options.json) return JSON.stringify(isSkipped ? { ...receipt, skipped: true } : receipt);
+      // For people the file's name; for programs the fields, always in the same place.
+      const mark = isSkipped && process.stdout.isTTY ? '  (there already)' : '';
+      return lineOf(receipt) + mark;
+    };
+    await storeAll(files, files(), options, rowOf, type || undefined);
+  });
 }

@@ -6,20 +6,14 @@ import {
   openSharedDirectory,
   otherWorkers,
   type ScrubReport,
+  storeOptions,
   type Upkeep,
   workerDirectory,
 } from '@stevedore/client';
-import { formatBytes, type OptionTable, option } from '@stevedore/options';
+import { formatBytes, option } from '@stevedore/options';
 import type { Command } from 'commander';
 import { explain } from './errors.js';
-import {
-  addOptions,
-  flags,
-  jsonOption,
-  offlineStoreOptions,
-  optionsOf,
-  storeOptionsOf,
-} from './options.js';
+import { addOptions, define, flags, jsonOption, storeOptionsOf } from './options.js';
 import { type Progress, startProgress } from './progress.js';
 
 /** `stevedore fsck`, `scrub` and `rebuild`: work on a directory that no gateway uses. */
@@ -39,8 +33,8 @@ const fsckOptions = {
 
 /** Compares FileMap, container and FastDFS. */
 export function fsck(command: Command): void {
-  configure(command, fsckOptions, FSCK_HELP, async () => {
-    const { repair, json } = optionsOf(command, fsckOptions);
+  addOptions(command, storeOptions);
+  define(command, fsckOptions, FSCK_HELP, async ({ repair, json }) => {
     await withUpkeep(command, 'the trunks', async (upkeep, progress) => {
       const found = await upkeep.fsck({ repair, onProgress: progress.update });
       progress.stop();
@@ -100,8 +94,8 @@ const scrubOptions = {
 
 /** Reads every stored byte and verifies its checksum. */
 export function scrub(command: Command): void {
-  configure(command, scrubOptions, SCRUB_HELP, async () => {
-    const { rate: bytesPerSecond, dryRun, json } = optionsOf(command, scrubOptions);
+  addOptions(command, storeOptions);
+  define(command, scrubOptions, SCRUB_HELP, async ({ rate: bytesPerSecond, dryRun, json }) => {
     await withUpkeep(command, 'the bytes', async (upkeep, progress) => {
       const onProgress = progress.update;
       const report = await upkeep.scrub({ repair: !dryRun, bytesPerSecond, onProgress });
@@ -134,32 +128,23 @@ Example:
 
 /** Deletes the FileMap and rebuilds it. */
 export function rebuild(command: Command): void {
-  configure(command, {}, REBUILD_HELP, async () => {
-    const discard = ({ directory }: OpenOptions) => discardFileMap(String(directory));
-    await withUpkeep(
-      command,
-      'the trunks',
-      async (upkeep, progress) => {
-        const { stagedFiles, mergedFiles, trunks } = upkeep.stats();
-        progress.stop();
-        print(
-          `the FileMap has ${stagedFiles} staged and ${mergedFiles} merged files in ${trunks} trunks`,
-        );
-      },
-      discard,
-    );
-  });
-}
-
-function configure(
-  command: Command,
-  table: OptionTable,
-  help: string,
-  work: () => Promise<void>,
-): void {
-  addOptions(addOptions(command, offlineStoreOptions), table)
-    .addHelpText('after', help)
-    .action(work);
+  addOptions(command, storeOptions)
+    .addHelpText('after', REBUILD_HELP)
+    .action(async () => {
+      const discard = ({ directory }: OpenOptions) => discardFileMap(String(directory));
+      await withUpkeep(
+        command,
+        'the trunks',
+        async (upkeep, progress) => {
+          const { stagedFiles, mergedFiles, trunks } = upkeep.stats();
+          progress.stop();
+          print(
+            `the FileMap has ${stagedFiles} staged and ${mergedFiles} merged files in ${trunks} trunks`,
+          );
+        },
+        discard,
+      );
+    });
 }
 
 /**

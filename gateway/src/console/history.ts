@@ -47,22 +47,19 @@ const HOUR_MS = 3_600_000;
 const STEPS_MS = { hour: 10_000, day: 60_000 } as const;
 const LENGTHS = { hour: HOUR_MS / STEPS_MS.hour, day: (24 * HOUR_MS) / STEPS_MS.day } as const;
 
-/** What happened in one step. */
-interface Step {
-  /** Number of the step since 1970. */
-  readonly number: number;
-  seconds: number;
-  uploads: number;
-  downloads: number;
-  cacheHits: number;
-  cacheMisses: number;
-  trunks: number;
-  fill: number;
-  stagedBytes: number;
-  load: TierLoad | undefined;
-}
+const NO_TOTALS = {
+  uploads: 0,
+  downloads: 0,
+  cacheHits: 0,
+  cacheMisses: 0,
+  trunks: 0,
+  fill: 0,
+};
+const TOTALS = Object.keys(NO_TOTALS) as (keyof typeof NO_TOTALS)[];
 
-const TOTALS = ['uploads', 'downloads', 'cacheHits', 'cacheMisses', 'trunks', 'fill'] as const;
+/** What happened in one step; `number` is that of the step since 1970. */
+type Step = typeof NO_TOTALS &
+  Pick<Reading, 'stagedBytes' | 'load'> & { readonly number: number; seconds: number };
 
 export class History {
   readonly #rings = { hour: new Ring('hour'), day: new Ring('day') };
@@ -100,13 +97,10 @@ class Ring {
     const steps = this.#steps;
     while ((steps[0]?.number ?? number) <= number - this.#length) steps.shift();
     while ((steps.at(-1)?.number ?? number) > number) steps.pop();
-    let step = steps.at(-1);
-    if (step?.number !== number) {
-      step = emptyStep(number);
-      steps.push(step);
-    }
-    step.stagedBytes = reading.stagedBytes;
-    step.load = reading.load;
+    const { stagedBytes, load } = reading;
+    const known = steps.at(-1)?.number === number ? steps.pop() : undefined;
+    const step = { ...NO_TOTALS, seconds: 0, ...known, number, stagedBytes, load };
+    steps.push(step);
     if (!last) return;
     step.seconds += (reading.at - last.at) / 1000;
     for (const name of TOTALS) step[name] += Math.max(0, reading[name] - last[name]);
@@ -137,21 +131,6 @@ class Ring {
       forecast: values(({ load }) => load?.forecast),
     };
   }
-}
-
-function emptyStep(number: number): Step {
-  return {
-    number,
-    seconds: 0,
-    uploads: 0,
-    downloads: 0,
-    cacheHits: 0,
-    cacheMisses: 0,
-    trunks: 0,
-    fill: 0,
-    stagedBytes: 0,
-    load: undefined,
-  };
 }
 
 function rounded(value: number | undefined): number | null {

@@ -28,7 +28,6 @@ export function judgeAccess({
   return ok('access', `uploads and deletes need an API key; ${reads}`);
 }
 
-/** The files that the options name, read as the gateway would. */
 export async function checkAccessFiles(
   options: Pick<GatewayOptions, 'apiKeys' | 'policies' | 'clusterSecretFile'>,
 ): Promise<readonly Finding[]> {
@@ -40,9 +39,10 @@ export async function checkAccessFiles(
   if (policies !== '') {
     findings.push(
       await checkFile('policies', policies, async () => {
-        const file = await PolicyFile.open({ path: policies, onError: () => undefined });
+        const opening = PolicyFile.open({ path: policies, onError: () => undefined });
+        const { file, current } = await opening;
         file.close();
-        return ok('policies', `${Object.keys(file.current).length} in ${policies}`);
+        return ok('policies', `${Object.keys(current).length} in ${policies}`);
       }),
     );
   }

@@ -2,13 +2,10 @@ import { mkdir, open, readdir, rename, rm, stat, statfs, unlink } from 'node:fs/
 import { dirname, join } from 'node:path';
 import { isStoreError } from '@stevedore/client';
 import { formatBytes } from '@stevedore/options';
+import type { GatewayOptions } from '../options.js';
 import { type Finding, judged, ok, problem, warning } from './finding.js';
 
 /** Checks the directory and its disk: permissions, space, clock, and the cost of a sync. */
-
-export interface RoomNeed {
-  readonly containerSize: number;
-}
 
 const SYNC_ROUNDS = 64;
 const SYNC_TIME_MS = 2_000;
@@ -71,7 +68,6 @@ export function judgeRights(directory: string, error: unknown): Finding {
   return problem('directory', detail, RIGHTS_ADVICE[code] ?? 'name another directory');
 }
 
-/** The error of locking the directory, if there was one. */
 export function judgeLock(error: unknown): Finding {
   if (error === undefined) return ok('lock', 'no gateway has the directory');
   if (isStoreError(error, 'directory_locked')) {
@@ -155,7 +151,10 @@ async function folderBytes(directory: string, name: string): Promise<number> {
   return bytes;
 }
 
-export function judgeRoom(facts: DiskFacts, { containerSize }: RoomNeed): Finding[] {
+export function judgeRoom(
+  facts: DiskFacts,
+  { containerSize }: Pick<GatewayOptions, 'containerSize'>,
+): Finding[] {
   const { freeBytes, usedBytes, inodes, freeInodes, type } = facts;
   const wanted = containerSize + MIN_FREE_BYTES;
   const detail = `${formatBytes(freeBytes)} free; the container may grow to ${formatBytes(containerSize)}`;

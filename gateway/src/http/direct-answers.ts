@@ -1,6 +1,9 @@
 import { IncomingMessage, ServerResponse } from 'node:http';
 import { Socket } from 'node:net';
 import { Writable } from 'node:stream';
+import type { UnsentBytes } from '@stevedore/middleware/core';
+import type { HostNames } from '../access/origins.js';
+import type { RequestDurations } from '../observe/durations.js';
 
 /**
  * Sends answers whose head is complete text instead of one made by Node's response, for a quarter
@@ -9,6 +12,16 @@ import { Writable } from 'node:stream';
  */
 
 export const END = '\r\n\r\n';
+
+/** What answers past the framework need, of uploads and of downloads. */
+export interface DirectParts {
+  readonly requestId: (request: IncomingMessage) => string;
+  readonly durations: RequestDurations;
+  readonly unsent: UnsentBytes;
+  readonly lastLines: LastLines;
+  /** The served host names, if not all are. */
+  readonly hostNames: HostNames | undefined;
+}
 
 /** The last headers of an answer, up to the value of the very last, which is the request's id. */
 export class LastLines {

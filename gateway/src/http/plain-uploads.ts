@@ -1,29 +1,21 @@
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
-import type { Answer, UnsentBytes } from '@stevedore/middleware/core';
-import { type HostNames, hasOneHost } from '../access/origins.js';
-import type { RequestDurations } from '../observe/durations.js';
-import { END, type LastLines, sendText, takesHeads } from './direct-answers.js';
+import type { Answer } from '@stevedore/middleware/core';
+import { hasOneHost } from '../access/origins.js';
+import { type DirectParts, END, sendText, takesHeads } from './direct-answers.js';
 
 /**
  * Uploads of one short body of known length to `POST /files`, past the framework, which would take
  * a quarter of their time. They are stored, checked and refused as by the route. What is anything
  * else, such as a form or a resumable upload, goes to its route.
  */
-export interface PlainUploadsOptions {
+export interface PlainUploadsOptions extends DirectParts {
   /** As the route does. */
   readonly store: (request: IncomingMessage, response: ServerResponse) => Promise<Answer>;
   readonly refuse: Refuse;
-  readonly requestId: (request: IncomingMessage) => string;
-  readonly durations: RequestDurations;
-  readonly unsent: UnsentBytes;
-  readonly lastLines: LastLines;
-  /** The served host names, if not all are. */
-  readonly hostNames?: HostNames | undefined;
   /** Longest body that is not streamed. */
   readonly maxBytes: number;
 }
 
-/** Answers an error of a request. */
 export type Refuse = (
   error: unknown,
   request: IncomingMessage,
@@ -39,8 +31,6 @@ export class PlainUploads {
   readonly #options: PlainUploadsOptions;
   readonly #takesHeads = takesHeads();
   #open = true;
-  /** The last plain one: it is often the same. */
-  #lastType = '';
 
   constructor(options: PlainUploadsOptions) {
     this.#options = options;
@@ -51,7 +41,6 @@ export class PlainUploads {
     this.#open = false;
   }
 
-  /** False if the route has to take it. */
   take(request: IncomingMessage, response: ServerResponse): boolean {
     if (request.method !== 'POST' || request.url !== PATH || !this.#isPlain(request)) return false;
     void this.#answer(request, response);
@@ -88,17 +77,10 @@ export class PlainUploads {
   #isPlain({ headers, rawHeaders }: IncomingMessage): boolean {
     const { host = '', 'content-type': type, 'content-length': length } = headers;
     if (length === undefined || !(Number(length) <= this.#options.maxBytes)) return false;
-    if (type !== undefined && !this.#isPlainType(type)) return false;
+    if (type !== undefined && !PLAIN_TYPE.test(type)) return false;
     if (headers['transfer-encoding'] !== undefined) return false;
     if (headers['tus-resumable'] !== undefined || !hasOneHost(rawHeaders)) return false;
     return this.#open && this.#options.hostNames?.has(host) !== false;
-  }
-
-  #isPlainType(type: string): boolean {
-    if (type === this.#lastType) return true;
-    if (!PLAIN_TYPE.test(type)) return false;
-    this.#lastType = type;
-    return true;
   }
 }
 

@@ -32,7 +32,6 @@ export function publicBaseBy(publicUrl: string, trusts: Trusts): PublicBase {
   };
 }
 
-/** Adds `publicBase` to every request. */
 export function addPublicBase(app: FastifyInstance, baseOf: PublicBase): void {
   app.decorateRequest('publicBase', {
     getter() {

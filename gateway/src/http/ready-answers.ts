@@ -1,9 +1,8 @@
 import { type IncomingMessage, type ServerResponse, validateHeaderValue } from 'node:http';
 import type { CachedFile, CachedFiles, StoredFile } from '@stevedore/client';
-import type { UnsentBytes } from '@stevedore/middleware/core';
 import { LRUCache } from 'lru-cache';
-import { type HostNames, isHost } from '../access/origins.js';
-import { END, type LastLines, sendWithHead, takesHeads } from './direct-answers.js';
+import { isHost } from '../access/origins.js';
+import { type DirectParts, END, sendWithHead, takesHeads } from './direct-answers.js';
 
 /**
  * Repeats earlier answers to downloads. A request for the same URL and the whole file, while its
@@ -15,16 +14,8 @@ import { END, type LastLines, sendWithHead, takesHeads } from './direct-answers.
  * or the URL has expired. It sends nothing that the route would not have sent.
  */
 
-export interface ReadyAnswersOptions {
+export interface ReadyAnswersOptions extends DirectParts {
   readonly files: CachedFiles;
-  readonly requestId: (request: IncomingMessage) => string;
-  /** Counts the durations of a route's answers. */
-  readonly durationsOf: (route: string) => { observe(seconds: number): void };
-  /** Counts bytes that clients have not accepted. */
-  readonly unsent?: UnsentBytes;
-  readonly lastLines: LastLines;
-  /** The served host names, if not all are. */
-  readonly hostNames?: HostNames | undefined;
   readonly now?: () => number;
 }
 
@@ -32,7 +23,6 @@ export interface ReadyAnswersOptions {
 export interface RouteAnswer {
   readonly key: string;
   readonly known: Pick<StoredFile, 'expiresAt'>;
-  /** Pattern of the route. */
   readonly route: string;
   readonly content: Buffer;
   /** Except those that belong to one request. */
@@ -98,7 +88,7 @@ export class ReadyAnswers {
     const file = this.#options.files.get(key, known);
     if (file?.bytes !== content) return;
     const head = headOf(headers, cacheControl !== undefined);
-    const durations = this.#options.durationsOf(route);
+    const durations = this.#options.durations.series('GET', route, 200);
     const ends = Math.min(until, file.expiresAt - 1);
     const ready = { key, file, durations, head, cacheControl, until: ends, seenSecond: -1 };
     this.#answers.set(request.url ?? '', ready);
@@ -129,7 +119,7 @@ export class ReadyAnswers {
       ready.durations.observe((performance.now() - began) / 1000);
     } else {
       response.on('close', () => ready.durations.observe((performance.now() - began) / 1000));
-      unsent?.watch(response, bytes.length);
+      unsent.watch(response, bytes.length);
     }
     files.served(ready.file);
     return true;

@@ -16,39 +16,20 @@ import { operations } from '../openapi/operations.js';
  * and an Allow header instead of 404.
  */
 
-const METHODS = [
-  'GET',
-  'HEAD',
-  'POST',
-  'PUT',
-  'PATCH',
-  'DELETE',
-  'OPTIONS',
-  'QUERY',
-  'TRACE',
-] as const;
-type Method = (typeof METHODS)[number];
+const NAMED = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const;
+const METHODS = [...NAMED, 'QUERY', 'TRACE'] as const;
 
-export type Handlers = { readonly [Name in Method]?: RouteHandlerMethod };
+type Handlers = { readonly [Name in (typeof NAMED)[number]]?: RouteHandlerMethod };
 
 /** Omitted from the description of the API. */
 const HIDDEN = { hide: true } as const;
 
-/**
- * `operation` names the operation in the description, for a path that appears there under another
- * name.
- */
-export function route(
-  app: FastifyInstance,
-  url: string,
-  handlers: Handlers,
-  operation?: string,
-): void {
-  const allowed = METHODS.filter((method) => handlers[method] !== undefined);
-  const others = METHODS.filter((method) => handlers[method] === undefined);
-  for (const method of allowed) {
+export function route(app: FastifyInstance, url: string, handlers: Handlers): void {
+  const allowed: string[] = NAMED.filter((method) => handlers[method] !== undefined);
+  const others = METHODS.filter((method) => !allowed.includes(method));
+  for (const method of NAMED) {
     const handler = handlers[method];
-    const schema = operations[operation ?? `${method} ${url}`] ?? HIDDEN;
+    const schema = operations[`${method} ${url}`] ?? HIDDEN;
     if (handler) app.route({ method, url, handler, schema });
   }
   const allow = allowed.join(', ');
@@ -66,7 +47,6 @@ function refuse({ method }: FastifyRequest, allow: string): never {
   throw methodNotAllowed(method, allow);
 }
 
-/** Produces the answer to a request. */
 export type Call = (request: FastifyRequest, reply: FastifyReply) => Promise<Answer>;
 export type Answering = (call: Call) => RouteHandlerMethod;
 
@@ -80,7 +60,6 @@ export function answeringWith(files: Files): Answering {
   };
 }
 
-/** The key in the path. */
 export function keyOf({ params }: FastifyRequest): string {
   return checkKey((params as { readonly key: string }).key);
 }

@@ -67,10 +67,6 @@ class DurationMetric {
     const values = this.#series.flatMap((series) => [...series.samples(this.name)]);
     return { name: this.name, help: this.help, type: 'histogram', values, aggregator: 'sum' };
   }
-
-  reset(): void {
-    this.#series.length = 0;
-  }
 }
 
 /** Labels are bounded: known methods, registered routes, and one for all others. */
@@ -85,26 +81,22 @@ export class RequestDurations {
     'stevedore_http_request_duration_seconds',
     'Time from the headers of a request to the end of its answer.',
   );
-  readonly #routes = new Map<string, Map<string, DurationSeries>>();
+  readonly #series = new Map<string, DurationSeries>();
 
   observe(method: string, route: string | undefined, status: number, seconds: number): void {
     this.series(method, route, status).observe(seconds);
   }
 
   series(method: string, route: string | undefined, status: number): DurationSeries {
-    const name = route ?? NO_ROUTE;
-    let byCall = this.#routes.get(name);
-    if (!byCall) {
-      byCall = new Map();
-      this.#routes.set(name, byCall);
-    }
-    const call = `${method} ${status}`;
-    let series = byCall.get(call);
-    if (!series) {
-      const known = KNOWN_METHODS.has(method) ? method : 'other';
-      series = this.metric.series({ method: known, route: name, status: String(status) });
-      byCall.set(call, series);
-    }
+    const call = `${method} ${status} ${route}`;
+    const known = this.#series.get(call);
+    if (known) return known;
+    const series = this.metric.series({
+      method: KNOWN_METHODS.has(method) ? method : 'other',
+      route: route ?? NO_ROUTE,
+      status: String(status),
+    });
+    this.#series.set(call, series);
     return series;
   }
 }

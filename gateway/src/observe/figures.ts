@@ -44,6 +44,27 @@ export function addFigures<Source>(
   Object.assign(gauges[0]?.gauge ?? {}, { collect });
 }
 
+/** Figures of one name, read on request. A name that ends in `_total` is that of a counter. */
+export function labelled<Label extends string>(
+  registry: Registry,
+  name: string,
+  help: string,
+  labelNames: readonly Label[],
+  fill: (set: (labels: Record<Label, string>, value: number) => void) => void,
+): void {
+  const Metric = name.endsWith('_total') ? Counter<Label> : Gauge<Label>;
+  new Metric({
+    name: `stevedore_${name}`,
+    help,
+    labelNames: [...labelNames],
+    registers: [registry],
+    collect() {
+      this.reset();
+      fill((labels, value) => this.inc(labels, value));
+    },
+  });
+}
+
 /** Of a file cache: that of a store, and that of a storage. */
 export type HasCache = Pick<StoreStats, 'cache'>;
 

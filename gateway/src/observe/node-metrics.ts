@@ -1,7 +1,7 @@
 import type { Storage } from '@stevedore/node';
 import type { ClassStatus, MigrationStatus } from '@stevedore/tiering/control';
 import type { Tracker } from '@stevedore/tracker';
-import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
+import { collectDefaultMetrics, Registry } from 'prom-client';
 import {
   addFigures,
   CACHE_COUNTERS,
@@ -9,6 +9,7 @@ import {
   type Figure,
   type Figures,
   type HasCache,
+  labelled,
 } from './figures.js';
 
 /** The figures of a standalone storage and tracker. */
@@ -179,25 +180,4 @@ export function trackerMetrics(tracker: Tracker): MetricsText {
     },
   );
   return () => registry.metrics();
-}
-
-/** A name that ends in `_total` is that of a counter. */
-function labelled<Label extends string>(
-  registry: Registry,
-  name: string,
-  help: string,
-  labelNames: readonly Label[],
-  fill: (set: (labels: Record<Label, string>, value: number) => void) => void,
-): void {
-  const Metric = name.endsWith('_total') ? Counter<Label> : Gauge<Label>;
-  new Metric({
-    name: `stevedore_${name}`,
-    help,
-    labelNames: [...labelNames],
-    registers: [registry],
-    collect() {
-      this.reset();
-      fill((labels, value) => this.inc(labels, value));
-    },
-  });
 }

@@ -4,9 +4,9 @@ import type { FileStore, StoreStats } from '@stevedore/client';
 import type { ProblemCode, UnsentBytes, UnsentStats } from '@stevedore/middleware/core';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
-import { Counter, collectDefaultMetrics, Gauge, type Metric, Registry } from 'prom-client';
+import { collectDefaultMetrics, Gauge, type Metric, Registry } from 'prom-client';
 import type { RequestDurations } from './durations.js';
-import { addFigures, type Figures } from './figures.js';
+import { addFigures, type Figures, labelled } from './figures.js';
 import { redactUrl } from './log.js';
 import { addStoreMetrics } from './store-metrics.js';
 
@@ -127,16 +127,9 @@ export class Refusals {
   }
 
   addTo(registry: Registry): void {
-    const counts = this.#counts;
-    new Counter({
-      name: 'stevedore_http_refused_total',
-      help: 'Requests refused before routing: malformed, or headers too slow or too long.',
-      labelNames: ['code'],
-      registers: [registry],
-      collect() {
-        this.reset();
-        for (const [code, count] of counts) this.inc({ code }, count);
-      },
+    const help = 'Requests refused before routing: malformed, or headers too slow or too long.';
+    labelled(registry, 'http_refused_total', help, ['code'], (set) => {
+      for (const [code, count] of this.#counts) set({ code }, count);
     });
   }
 }

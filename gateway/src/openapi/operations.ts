@@ -7,8 +7,6 @@ import type { FastifySchema } from 'fastify';
  * reference.
  */
 
-/** If the path does not name the operation. */
-
 type Schema = Readonly<Record<string, unknown>>;
 type Operation = FastifySchema & Schema;
 type Security = readonly { readonly [scheme: string]: readonly string[] }[];

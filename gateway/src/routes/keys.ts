@@ -1,6 +1,12 @@
 import { asStoreError } from '@stevedore/client';
 import { ProblemError } from '@stevedore/middleware/core';
-import { fromFile, parseOptions } from '@stevedore/options';
+import {
+  fromFile,
+  type OptionTable,
+  type OptionValues,
+  parseOptions,
+  type RawOptions,
+} from '@stevedore/options';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Access, AskedBy } from '../access/access.js';
 import { type ApiKey, keyFacts, keyOptions, makeApiKey } from '../access/api-keys.js';
@@ -24,7 +30,7 @@ export function keyRoutes(app: FastifyInstance, access: Access): void {
       }
       const now = new Date();
       const made = makeApiKey({ name: name.trim(), ...factsOf(asked, now) }, now);
-      await writable(keys.path, () => keys.change((known) => [...known, made.key]));
+      await writable(keys.file.path, () => keys.change((known) => [...known, made.key]));
       return answer(reply, 201, { ...shown(made.key), key: made.text });
     },
   });
@@ -41,7 +47,7 @@ export function keyRoutes(app: FastifyInstance, access: Access): void {
       const { scopes, ...limits } = factsOf(asked, new Date());
       const isScoped = Boolean(asked.query.scopes);
       const changed: ApiKey = { ...kept, ...(isScoped ? { scopes } : {}), ...limits };
-      await writable(keys.path, () =>
+      await writable(keys.file.path, () =>
         keys.change((known) => known.map((key) => (key.id === kept.id ? changed : key))),
       );
       return answer(reply, 200, shown(changed));
@@ -53,24 +59,36 @@ export function keyRoutes(app: FastifyInstance, access: Access): void {
         const message = 'A key cannot revoke itself: use another, or stevedore keys revoke.';
         throw new ProblemError('forbidden', message);
       }
-      await writable(keys.path, () => keys.change((known) => known.filter((key) => key.id !== id)));
+      await writable(keys.file.path, () =>
+        keys.change((known) => known.filter((key) => key.id !== id)),
+      );
       return reply.code(204).send();
     },
   });
 }
 
 function factsOf({ query }: AskedBy, now: Date): ReturnType<typeof keyFacts> {
-  const given = Object.entries({
-    scopes: typeof query.scopes === 'string' ? query.scopes.split(',') : query.scopes,
-    expiresIn: query['expires-in'],
-    requestsPerSecond: query['requests-per-second'],
-    bytesPerDay: query['bytes-per-day'],
-  }).filter(([, value]) => value !== undefined && value !== '');
-  const source = fromFile('the request', Object.fromEntries(given) as never);
-  return keyFacts(
-    asStoreError(() => parseOptions(keyOptions, [source])),
-    now,
-  );
+  return keyFacts(optionsIn(query, keyOptions).read, now);
+}
+
+/**
+ * Options that the parameters of a query give, as they were written and as they were read. One that
+ * is missing or empty is not given. Throws `invalid_option`.
+ */
+export function optionsIn<Table extends OptionTable>(
+  query: AskedBy['query'],
+  table: Table,
+): { readonly written: RawOptions; readonly read: OptionValues<Table> } {
+  const written: Record<string, unknown> = {};
+  for (const [name, { kind }] of Object.entries(table)) {
+    // `max-file-size` for `maxFileSize`.
+    const value = query[name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)];
+    if (value === undefined || value === '') continue;
+    const items = () => String(value).split(',');
+    written[name] = kind === 'list' ? items().map((each) => each.trim()) : value;
+  }
+  const source = fromFile('the request', written);
+  return { written, read: asStoreError(() => parseOptions(table, [source])) };
 }
 
 function keyOf(keys: { list(): readonly ApiKey[] }, { params }: FastifyRequest): ApiKey {

@@ -102,7 +102,6 @@ function beginUpload(routes: UploadRoutes, name = 'default'): Call {
   };
 }
 
-/** Counts the bytes of a request to the quota of its key. */
 function counting(
   charges: UnfinishedCharges,
   key: string,

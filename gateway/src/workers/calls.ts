@@ -1,7 +1,7 @@
 /**
  * Calls between the processes of one gateway, over the channel that Node opens between a process
  * and its forks. Every call is answered, times out, or fails when the other process ends; the
- * number of waiting calls is bounded. Errors keep their name, code and message.
+ * number of waiting calls is bounded. Errors keep their name, code, message and headers.
  */
 
 export type Functions = { readonly [name: string]: (...args: never[]) => unknown };
@@ -114,6 +114,8 @@ export interface PlainError {
   readonly message: string;
   readonly code?: unknown;
   readonly retryable?: unknown;
+  /** Of a problem. */
+  readonly headers?: unknown;
   /** The error code of a failed send. */
   readonly syscall?: unknown;
   readonly address?: unknown;
@@ -122,8 +124,9 @@ export interface PlainError {
 }
 
 export function plainError(error: Error): PlainError {
-  const { name, message, code, retryable, syscall, address, port, path } = error as PlainError;
-  return { name, message, code, retryable, syscall, address, port, path };
+  const { name, message, code, retryable, headers } = error as PlainError;
+  const { syscall, address, port, path } = error as PlainError;
+  return { name, message, code, retryable, headers, syscall, address, port, path };
 }
 
 export function errorOf({ message, ...others }: PlainError): Error {

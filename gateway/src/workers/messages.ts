@@ -18,14 +18,12 @@ export interface WorkerStart {
   readonly trackers: readonly string[];
 }
 
-/** Calls from a worker. */
 export type PrimaryCalls = SharedCalls & {
   /** The worker accepts calls. */
   readonly loaded: () => void;
   /** The worker's directories are open; resolves when all other workers know. */
   readonly opened: () => Promise<void>;
   readonly delete: (number: number, key: string) => Promise<boolean>;
-  /** Has all workers flush. */
   readonly flush: (timeoutMs: number) => Promise<void>;
   readonly metrics: () => Promise<string>;
   readonly console: () => Promise<ConsoleState>;
@@ -36,7 +34,6 @@ export type PrimaryCalls = SharedCalls & {
   readonly refused: (error: PlainError) => void;
 };
 
-/** Calls to a worker. */
 export type WorkerCalls = {
   /** Resolves with the URL once it serves. */
   readonly start: (start: WorkerStart) => Promise<string>;

@@ -27,7 +27,8 @@ import { type ProcessFigures, sumStats, Totals } from './totals.js';
  * that hangs; until then, the others serve that worker's files from its directory.
  */
 
-export interface GatewayOfWorkers {
+/** A gateway of one process, or of several. */
+export interface RunningGateway {
   readonly url: string;
   readonly trackers: readonly string[];
   /** Resolves when the deployment no longer admits one of the directories. */
@@ -50,16 +51,21 @@ const MAP_TIMEOUT_MS = 2_000;
 /** How much longer than a flush the answer of a worker may take. */
 const FLUSH_GRACE_MS = 5_000;
 
-interface Slot {
+class Slot {
   /** Counted from 1: the number of its first directory. */
   readonly number: number;
   readonly own: readonly number[];
   process: Worker | undefined;
   calls: Calls<WorkerCalls> | undefined;
-  isServing: boolean;
+  isServing = false;
   /** It missed an answer: it is not asked for anything else, which would wait, too. */
-  isSilent: boolean;
-  failures: number;
+  isSilent = false;
+  failures = 0;
+
+  constructor(own: readonly number[]) {
+    this.number = own[0] ?? 1;
+    this.own = own;
+  }
 }
 
 interface Forked {
@@ -72,7 +78,7 @@ interface Forked {
 export async function startWorkers(
   options: GatewayOptions,
   workers: number,
-): Promise<GatewayOfWorkers> {
+): Promise<RunningGateway> {
   const share = checkGatewayOptions(shareOf(options, workers));
   const log = makeLog(options.logLevel, logFormatOf(options.log));
   const events = new EventEmitter<FileStoreEvents>();
@@ -135,15 +141,7 @@ class Primary {
             liveServers: async () => this.#anyone().askWithin(MAP_TIMEOUT_MS, 'liveServers'),
           },
     );
-    this.#slots = plan.map((own) => ({
-      number: own[0] ?? 1,
-      own,
-      process: undefined,
-      calls: undefined,
-      isServing: false,
-      isSilent: false,
-      failures: 0,
-    }));
+    this.#slots = plan.map((own) => new Slot(own));
     this.#totals = new Totals(this.#slots.map(({ number }) => number));
     collectDefaultMetrics({ register: this.#registry });
     this.#feed = new ConsoleFeed({

@@ -1,9 +1,4 @@
-import {
-  LocalMarks,
-  type MarkState,
-  ProblemError,
-  type UploadMarks,
-} from '@stevedore/middleware/core';
+import { LocalMarks, type MarkState, type UploadMarks } from '@stevedore/middleware/core';
 import {
   type KeyBytes,
   type Ledger,
@@ -19,17 +14,10 @@ import type { Calls } from './calls.js';
  * reserved is given back.
  */
 
-/** A refusal by the primary, serialised for the worker. */
-interface Refusal {
-  readonly refused: 'rate_limited' | 'quota_exceeded' | 'too_large';
-  readonly message: string;
-  readonly headers: ProblemError['headers'];
-}
-
 /** Calls from a worker that only the primary answers. */
 export type SharedCalls = {
-  readonly request: (key: Limited) => Promise<Refusal | undefined>;
-  readonly reserve: (key: Limited, least: number, wanted: number) => Promise<number | Refusal>;
+  readonly request: (key: Limited) => void;
+  readonly reserve: (key: Limited, least: number, wanted: number) => Promise<number>;
   readonly settle: (id: string, reservedBytes: number, storedBytes: number) => void;
   readonly giveBack: (id: string, day: number, bytes: number) => void;
   readonly beginUpload: (name: string) => MarkState;
@@ -60,14 +48,13 @@ export class Shared {
       else reserved.delete(id);
     };
     const answers: SharedCalls = {
-      request: (key) => refusalOf(() => void ledger.request(key)),
-      reserve: (key, least, wanted) =>
-        refusalOf(async () => {
-          const bytes = await ledger.reserve(key, least, wanted);
-          if (hasEnded) ledger.settle(key.id, bytes, 0);
-          else hold(key.id, bytes);
-          return bytes;
-        }),
+      request: (key) => ledger.request(key),
+      reserve: async (key, least, wanted) => {
+        const bytes = await ledger.reserve(key, least, wanted);
+        if (hasEnded) ledger.settle(key.id, bytes, 0);
+        else hold(key.id, bytes);
+        return bytes;
+      },
       settle: (id, reservedBytes, storedBytes) => {
         hold(id, -reservedBytes);
         ledger.settle(id, reservedBytes, storedBytes);
@@ -96,16 +83,6 @@ export class Shared {
   }
 }
 
-async function refusalOf<Result>(count: () => Result): Promise<Awaited<Result> | Refusal> {
-  try {
-    return await count();
-  } catch (error) {
-    if (!(error instanceof ProblemError)) throw error;
-    const { code, message, headers } = error;
-    return { refused: code as Refusal['refused'], message, headers };
-  }
-}
-
 /** The worker's side. */
 export interface SharedParts {
   readonly ledger: Ledger;
@@ -119,13 +96,11 @@ export function askShared(primary: Calls<SharedCalls>): SharedParts {
   return {
     ledger: {
       request: async (key) => {
-        if (key.requestsPerSecond !== undefined) {
-          demand(await primary.ask('request', limitsOf(key)));
-        }
+        if (key.requestsPerSecond !== undefined) await primary.ask('request', limitsOf(key));
       },
       // Without a timeout: the primary would keep what nobody waits for any more.
-      reserve: async (key, least, wanted) =>
-        demand(await primary.askWithin(0, 'reserve', limitsOf(key), least, wanted)),
+      reserve: (key, least, wanted) =>
+        primary.askWithin(0, 'reserve', limitsOf(key), least, wanted),
       settle: (id, reserved, stored) => primary.tell('settle', id, reserved, stored),
       giveBack: (id, day, bytes) => primary.tell('giveBack', id, day, bytes),
       today: () => primary.ask('usedToday'),
@@ -137,12 +112,4 @@ export function askShared(primary: Calls<SharedCalls>): SharedParts {
       end: (name, isSpent) => primary.tell('endUpload', name, isSpent),
     },
   };
-}
-
-function demand<Result>(answer: Result | Refusal): Result {
-  if (typeof answer !== 'object' || answer === null || !('refused' in answer)) {
-    return answer as Result;
-  }
-  const { refused, message, headers } = answer as Refusal;
-  throw new ProblemError(refused, message, undefined, headers);
 }

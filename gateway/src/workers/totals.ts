@@ -70,10 +70,6 @@ export class Totals {
     for (const worker of workers) this.#restarts.inc({ worker }, 0);
   }
 
-  get contentType(): string {
-    return this.#own.contentType;
-  }
-
   noteUp(worker: number, isUp: boolean): void {
     this.#up.set({ worker }, isUp ? 1 : 0);
   }

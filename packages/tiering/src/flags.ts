@@ -1,4 +1,4 @@
-import { type OptionTable, option } from '@stevedore/options';
+import { type OptionTable, type OptionValues, option } from '@stevedore/options';
 
 /** The options of the metadata tier that an operator sets. */
 export const tierFlags = {
@@ -39,3 +39,17 @@ export const tierFlags = {
     maximum: 100_000,
   }),
 } satisfies OptionTable;
+
+/** What an operator has set, as the storage takes it. */
+export function tiersOf(flags: OptionValues<typeof tierFlags>) {
+  return {
+    enabled: flags.metadataTier,
+    thresholdBytes: flags.smallFileThreshold,
+    roomBytes: flags.metadataTierSize,
+    moveTo: flags.moveTo === '' ? undefined : flags.moveTo,
+    shareWith: flags.shareWith,
+    smallFileShare: flags.smallFileShare / 100,
+    bytesPerSecond: flags.bandwidth,
+    movesPerSecond: flags.moveRate,
+  };
+}

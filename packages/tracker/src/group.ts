@@ -50,7 +50,6 @@ export class Group {
     return this.#storeTurn % Math.max(this.writable(nowMs).length, 1);
   }
 
-  /** The member with this id; adds it if it is new. */
   member(id: string, address: string, readWriteMode: number): Member {
     const known = this.find(id);
     if (known) return known;
@@ -197,16 +196,6 @@ export interface NamedFile {
   readonly onlyAtSource: boolean;
 }
 
-/** A member that may have a file. */
-export interface Holder {
-  readonly id: string;
-  readonly address: string;
-  /** It has what its peers changed up to then; 0: unknown. */
-  readonly syncedSeconds: number;
-  /** As `syncedSeconds`, for the changes of one member. */
-  syncedFrom(sourceId: string): number;
-}
-
 /** An older file is on every member, if replication works at all. */
 export const SYNC_MAX_DELAY_SECONDS = 86_400;
 /** An older file counts as synced even if the sync timestamp equals its time. */
@@ -227,7 +216,7 @@ export function readName({ group, name }: FileName): NamedFile | undefined {
   }
 }
 
-function isSource(file: NamedFile, holder: Holder): boolean {
+function isSource(file: NamedFile, holder: Member): boolean {
   return holder.id === file.source || holder.address === file.source;
 }
 
@@ -239,7 +228,7 @@ function isSource(file: NamedFile, holder: Holder): boolean {
  */
 function holds(
   file: NamedFile,
-  holder: Holder,
+  holder: Member,
   sourceId: string | undefined,
   nowSeconds: number,
 ): boolean {
@@ -258,14 +247,14 @@ function holds(
  * The members that have most of a source's changes, for when the source is away and no member
  * is known to have its file, or when the source has lost its files.
  */
-export function mostLikelyFirst<Each extends Holder>(
-  holders: readonly Each[],
+export function mostLikelyFirst(
+  holders: readonly Member[],
   sourceId: string | undefined,
-): readonly Each[] {
+): readonly Member[] {
   const most = Math.max(...holders.map((each) => syncedUntil(each, sourceId)));
   return holders.filter((each) => syncedUntil(each, sourceId) === most);
 }
 
-function syncedUntil(holder: Holder, sourceId: string | undefined): number {
+function syncedUntil(holder: Member, sourceId: string | undefined): number {
   return sourceId === undefined ? holder.syncedSeconds : holder.syncedFrom(sourceId);
 }

@@ -180,7 +180,6 @@ export class Member {
     return this.usage.some((path) => path.freeMegabytes > reservedMegabytes);
   }
 
-  /** The store path for the next upload: the next of those with space. */
   nextStorePath(reservedMegabytes: number): number | undefined {
     const count = this.usage.length;
     for (let step = 0; step < count; step++) {

@@ -26,7 +26,6 @@ export class TrackerSession {
     return { status: 0, port: localPort, id: localAddress.slice(0, 15), address: localAddress };
   }
 
-  /** The leader as `ip:port` text. */
   leaderText(): string {
     const { address, port } = this.leader();
     return addressText(address, port);

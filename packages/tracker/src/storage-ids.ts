@@ -56,7 +56,6 @@ export class StorageIds {
     return this.#entries.find((entry) => entry.id === id);
   }
 
-  /** The entry for an address and port, in one group or in any. */
   at(address: string, port: number, group?: string): StorageIdEntry | undefined {
     return this.#entries.find(
       (entry) =>

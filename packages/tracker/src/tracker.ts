@@ -30,11 +30,8 @@ export async function startTracker(options: TrackerOptions = {}): Promise<Tracke
   const settings = trackerSettings(options);
   const cluster = new Cluster(settings);
   const server: FrameServer<TrackerSession> = new FrameServer<TrackerSession>({
+    ...settings,
     role: 'tracker',
-    host: settings.host,
-    port: settings.port,
-    limits: settings.limits,
-    access: settings.access,
     handlers: handlerTable([
       ...membershipHandlers(cluster, settings),
       ...syncHandlers(cluster, settings),
@@ -43,7 +40,6 @@ export async function startTracker(options: TrackerOptions = {}): Promise<Tracke
       ...adminHandlers(cluster, settings, () => server.counts),
     ]),
     closesAfterInvalid: false,
-    onError: settings.onError,
     openSession: (ends) => new TrackerSession(ends),
     closeSession: (session) => session.end(),
   });

@@ -22,7 +22,7 @@ import {
   uploadMark,
 } from './upload/idempotency.js';
 import type { UploadPolicy } from './upload/policy.js';
-import { receiveUpload, registerFile } from './upload/receive.js';
+import { receiveUpload, registerFile, type UploadParts } from './upload/receive.js';
 import { ClientRoom, ProgressGuard, type UploadQuota } from './upload/request-body.js';
 
 /**
@@ -92,8 +92,7 @@ export class Files {
   readonly onError: OnError;
   /** Bytes of downloads that clients have not read yet. */
   readonly unsent: UnsentBytes;
-  readonly #limits: TransferLimits;
-  readonly #guard: ProgressGuard;
+  readonly #parts: UploadParts;
   readonly #room: ClientRoom;
   readonly #repeats: IdempotentUploads;
   readonly #presentation: FilesOptions['presentation'];
@@ -105,10 +104,9 @@ export class Files {
     this.onError = onError ?? console.error;
     this.#pictures = pictures;
     this.unsent = new UnsentBytes(limits);
-    this.#limits = limits;
-    this.#guard = new ProgressGuard(limits);
+    this.#parts = { store, limits, guard: new ProgressGuard(limits) };
     this.#room = new ClientRoom(limits.maxClientBytes);
-    this.#repeats = new IdempotentUploads(store, this.#guard, limits, marks);
+    this.#repeats = new IdempotentUploads(this.#parts, marks);
     this.#presentation = presentation;
   }
 
@@ -142,9 +140,7 @@ export class Files {
     once?: Buffer,
   ): Promise<Receipt[]> {
     return receiveUpload(request, response, {
-      store: this.store,
-      limits: this.#limits,
-      guard: this.#guard,
+      ...this.#parts,
       policy,
       once,
       quota,
@@ -158,7 +154,7 @@ export class Files {
     fileId: string,
     { policy, mark }: Pick<Upload, 'policy' | 'mark'>,
   ): Promise<Receipt> {
-    const context = { store: this.store, limits: this.#limits, policy };
+    const context = { ...this.#parts, policy };
     const register = () => registerFile(headers, fileId, context);
     return mark ? this.#repeats.finish(mark, register) : register();
   }
@@ -193,12 +189,7 @@ export class Files {
   }
 
   #resumable(): Promise<ResumableUploads> {
-    const parts = {
-      store: this.store,
-      limits: this.#limits,
-      guard: this.#guard,
-      oneTime: this.#repeats,
-    };
+    const parts = { ...this.#parts, oneTime: this.#repeats };
     this.#resuming ??= import('./resumable/resumable.js').then(
       ({ ResumableUploads: Uploads }) => new Uploads(parts),
     );
@@ -277,7 +268,6 @@ export class Files {
     return this.#told(method, await this.store.groups(options));
   }
 
-  /** 200 with a value as JSON. */
   answer(value: unknown): Answer {
     return json(200, value, 'no-store');
   }
@@ -336,11 +326,11 @@ export class Files {
   closeIfUnread(request: IncomingMessage, response: ServerResponse): void {
     if (request.httpVersionMajor > 1 || !hasUnreadBody(request) || response.headersSent) return;
     response.setHeader('connection', 'close');
-    closeAfterReply(request.socket, this.#limits);
+    closeAfterReply(request.socket, this.#parts.limits);
   }
 
   close(): void {
-    this.#guard.close();
+    this.#parts.guard.close();
     this.unsent.close();
     this.#pictures?.close();
   }

@@ -125,14 +125,10 @@ export function coldestRows(
 const BYTES = { metadata: 'metadataBytes', smallFile: 'smallFileBytes' } as const;
 
 export class LoadFigures {
-  #intervals = 0;
+  intervals = 0;
   #forecast: Load | undefined;
   readonly #errors = { metadata: 0, smallFile: 0 };
   #classes: Record<RequestClass, ClassStatus> = { metadata: NO_LOAD, smallFile: NO_LOAD };
-
-  get intervals(): number {
-    return this.#intervals;
-  }
 
   get classes(): Readonly<Record<RequestClass, ClassStatus>> {
     return { ...this.#classes };
@@ -142,14 +138,14 @@ export class LoadFigures {
    * An interval has ended. `alone` is what its forecast predicted; `forecast` is for the next one.
    */
   ended(served: Readonly<Record<RequestClass, ClassInterval>>, alone: Load, forecast: Load): void {
-    this.#intervals += 1;
+    this.intervals += 1;
     for (const kind of REQUEST_CLASSES) {
       const bytes = BYTES[kind];
       if (this.#forecast) this.#errors[kind] += Math.abs(this.#forecast[bytes] - alone[bytes]);
       this.#classes[kind] = {
         ...served[kind],
         forecastBytes: forecast[bytes],
-        meanErrorBytes: this.#errors[kind] / Math.max(1, this.#intervals - 1),
+        meanErrorBytes: this.#errors[kind] / Math.max(1, this.intervals - 1),
         busyAnswersTotal: this.#classes[kind].busyAnswersTotal + served[kind].busyAnswers,
       };
     }

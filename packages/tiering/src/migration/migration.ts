@@ -21,8 +21,7 @@ import type { Records } from '../tiers/records.js';
 import type { Tier } from '../tiers/tier.js';
 import type { Tiers } from '../tiers/tiers.js';
 import { AccessedFiles, coldestRows, LoadFigures, RowHeat } from './interval.js';
-import type { Audit } from './moves.js';
-import { type MoveTarget, PlannedMoves } from './moves.js';
+import { type Audit, type MoveTarget, PlannedMoves } from './moves.js';
 import type { OtherRoom, OwnRoom } from './rooms.js';
 import type { FileCounts, MigrationStatus } from './status.js';
 
@@ -70,11 +69,9 @@ export class Migration {
     this.#state = startPolicy(this.#forecaster, settings.thresholdBytes);
     this.#accessed = new AccessedFiles(tiers);
     this.#plans = new PlannedMoves({
-      audit: parts.audit,
+      ...parts,
       movesPerSecond: settings.movesPerSecond,
       thresholdBytes: () => this.#state.thresholdBytes,
-      now: parts.now,
-      onError: parts.onError,
     });
   }
 
@@ -143,7 +140,6 @@ export class Migration {
     this.#plans.add({ tier, name, to: target, reason: 'threshold', size, numbers: {} });
   }
 
-  /** Ends an interval and applies the decision. */
   endInterval(): void {
     const { settings, scheduler, competition, tiers, costs } = this.#parts;
     costs.learn();

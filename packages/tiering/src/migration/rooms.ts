@@ -37,7 +37,6 @@ export class OwnRoom {
   }
 }
 
-/** MIGRATION_ROOM. */
 export function roomHandler<Session>(room: OwnRoom): Handler<Session> {
   return control(migrationRoom, (wantedBytes) => room.take(wantedBytes));
 }
@@ -50,7 +49,6 @@ export function roomHandler<Session>(room: OwnRoom): Handler<Session> {
 
 export interface OtherRoomsParts {
   readonly groups: readonly string[];
-  /** The active storages of a group. */
   readonly storagesOf: (group: string) => Promise<readonly Address[]>;
   readonly access: PeerAccess;
 }

@@ -6,8 +6,8 @@ import {
   smallFileRoom,
   sustainableBytes,
 } from '@stevedore/balance';
-import { type BusyMeter, type Probe, Probes } from './probes.js';
-import type { ClassInterval, RequestClass, Scheduler } from './scheduler.js';
+import { type BusyMeter, type Probe, Probes, type ProbesOptions } from './probes.js';
+import type { ClassInterval, RequestClass } from './scheduler.js';
 
 /**
  * Estimates the server's capacity, the load of metadata and of small files if each were alone
@@ -20,16 +20,12 @@ import type { ClassInterval, RequestClass, Scheduler } from './scheduler.js';
  * it served divided by its busy share.
  */
 
-export interface CompetitionOptions {
-  readonly scheduler: Scheduler;
-  readonly intervalMs: number;
+export interface CompetitionOptions extends Omit<ProbesOptions, 'onCompetition' | 'onProbe'> {
   /** B_logic of the disk for an interval. */
   readonly diskBytes: () => number;
   /** False if the capacity was given. */
   readonly learns: boolean;
   readonly parameters: Pick<Parameters, 'efficiencyMark' | 'smallFileShare'>;
-  readonly busyMeter: () => BusyMeter;
-  readonly now: () => number;
 }
 
 /** One slow sync in a probe makes metadata look small, so lower values count slowly. */
@@ -61,15 +57,11 @@ export class Competition {
   #onLearned = (): void => {};
 
   constructor(options: CompetitionOptions) {
-    const { scheduler, intervalMs, busyMeter, now } = options;
     this.#options = options;
     this.#capacityBytes = options.diskBytes();
-    this.#busy = busyMeter();
+    this.#busy = options.busyMeter();
     this.#probes = new Probes({
-      scheduler,
-      intervalMs,
-      busyMeter,
-      now,
+      ...options,
       onCompetition: (isThere) => this.#changed(isThere),
       onProbe: (probe) => this.#saw(probe),
     });

@@ -26,7 +26,6 @@ export interface Probe {
   readonly alone: ServedIn;
   /** Between the previous probe and this one; undefined for the first. */
   readonly beside: ServedIn | undefined;
-  /** Share of the probe in which the thread was busy. */
   readonly busyShare: number;
 }
 

@@ -24,7 +24,6 @@ export interface SchedulerOptions {
   readonly now: () => number;
 }
 
-/** Totals of a class in an interval. */
 export interface ClassInterval extends Observation, Counts {
   readonly waitingRequests: number;
 }
@@ -67,7 +66,6 @@ export class Scheduler {
     return this.#tallies[kind].totals();
   }
 
-  /** True if requests of this class are at the disk or waiting for it. */
   has(kind: RequestClass): boolean {
     return this.#tallies[kind].running > 0 || this.#waiting[kind].size > 0;
   }

@@ -29,13 +29,13 @@ export class SpillingFile implements DiskFile {
   #memory: Buffer;
   /** Undefined while the bytes are in memory. */
   #file: DiskFile | undefined;
-  #mtimeSeconds: number;
+  mtimeSeconds: number;
 
   constructor(parts: SpillingFileParts) {
     this.#parts = parts;
     this.path = parts.path;
     this.#memory = parts.bytes;
-    this.#mtimeSeconds = parts.mtimeSeconds;
+    this.mtimeSeconds = parts.mtimeSeconds;
   }
 
   /** Its bytes while they are in memory. */
@@ -43,13 +43,9 @@ export class SpillingFile implements DiskFile {
     return this.#file ? undefined : this.#memory;
   }
 
-  get mtimeSeconds(): number {
-    return this.#mtimeSeconds;
-  }
-
   async stat(): Promise<FileStat> {
     if (this.#file) return this.#file.stat();
-    return { size: this.#memory.length, mtimeSeconds: this.#mtimeSeconds, isFile: true };
+    return { size: this.#memory.length, mtimeSeconds: this.mtimeSeconds, isFile: true };
   }
 
   async readAt(target: Buffer, position: number): Promise<number> {
@@ -77,7 +73,7 @@ export class SpillingFile implements DiskFile {
   }
 
   async setModified(seconds: number): Promise<void> {
-    this.#mtimeSeconds = seconds;
+    this.mtimeSeconds = seconds;
     await this.#file?.setModified(seconds);
   }
 
@@ -92,7 +88,7 @@ export class SpillingFile implements DiskFile {
   /** Makes the bytes durable on disk, under the temporary name. */
   async spill(): Promise<void> {
     const file = await this.#onDisk();
-    await file.setModified(this.#mtimeSeconds);
+    await file.setModified(this.mtimeSeconds);
     await file.sync();
   }
 

@@ -13,7 +13,6 @@ export interface LocalFilesParts {
   readonly data: string;
 }
 
-/** Content to copy, and the checks for its copy. */
 export interface CopySource {
   readonly size: number;
   readonly crc32: number;

@@ -126,7 +126,6 @@ export function rowOf({ mtimeSeconds, remote, moving, ...entry }: FileRecord): R
 
 export interface OpenCopy {
   readonly id: number;
-  /** The target group. */
   readonly target: string;
   readonly size: number;
   readonly crc32: number;
@@ -147,7 +146,6 @@ const ONE = 'WHERE trunk = ? AND position = ?';
 export class SliceRecords {
   readonly find: SqliteStatement<[string, number], SliceRow>;
   readonly bytes: SqliteStatement<[string, number], { bytes: Buffer }>;
-  /** The coldest row. */
   readonly coldest: SqliteStatement<[], SliceRow>;
   readonly counts: { files: number; bytes: number };
   readonly #change: (make: () => void) => void;

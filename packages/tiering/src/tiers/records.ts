@@ -226,7 +226,6 @@ export class Records {
     }));
   }
 
-  /** Records of moves that did not end. */
   moving(): FileRecord[] {
     return this.#statements.moving.all().map(recordOf);
   }

@@ -66,7 +66,6 @@ export function isCopy(id: string, size: number, sum: number): boolean {
   return sizeOfField(fields.sizeField) === size && fields.crc32 === sum;
 }
 
-/** The group in a FastDFS id. */
 export function groupOf(id: string): string {
   return id.slice(0, id.indexOf('/'));
 }
@@ -148,8 +147,14 @@ export function rowFile(bytes: Buffer, mtimeSeconds: number): ReadableFile {
   };
 }
 
+/** Opens the bytes in another group. */
+export function openRemote(remote: RemoteFiles | undefined, record: FileRecord): ReadableFile {
+  if (!remote) throw new Error(`${record.name} is in another group, and there are no trackers`);
+  return new RemoteFile(remote, record);
+}
+
 /** Content in another group: each read downloads its range. */
-export class RemoteFile implements ReadableFile {
+class RemoteFile implements ReadableFile {
   readonly #remote: RemoteFiles;
   readonly #record: FileRecord;
   readonly #id: string;

@@ -8,8 +8,8 @@ import type { Records } from './records.js';
 import {
   isCopy,
   isMovedName,
+  openRemote,
   RemoteError,
-  RemoteFile,
   type RemoteFiles,
   tagOf,
 } from './remote-files.js';
@@ -95,7 +95,7 @@ export class TierMoves {
       if (!record || !from.includes(record.place)) return 'refused';
       const outcome = await make(record, move);
       if (outcome === 'moved') onMoved(name);
-      if (outcome === 'revoked') underWay.wasRevoked();
+      if (outcome === 'revoked') underWay.revokes += 1;
       return outcome;
     } catch (error) {
       // The other group is away, full or busy: the next interval decides again.
@@ -130,8 +130,7 @@ export class TierMoves {
       return { ...about, chunks: () => one(bytes) };
     }
     if (record.place === Place.remote) {
-      if (!remote) throw new Error(`${name} is in another group, and there are no trackers`);
-      const file = new RemoteFile(remote, record);
+      const file = openRemote(remote, record);
       return { ...about, chunks: () => chunksOf(file, size) };
     }
     const chunks = async function* (): AsyncGenerator<Buffer> {
@@ -225,7 +224,7 @@ export class TierMoves {
     }
     const isRevoked = move.isRevoked;
     const moving = record.place === Place.file;
-    if (isRevoked) this.#deleteLater(id);
+    if (isRevoked) this.deleteLater(id);
     else this.#put(record, { place: Place.remote, crc32: record.crc32, moving, remote: id });
     if (metadata && !isRevoked) records.setMetadata(name, metadata);
     records.endCopy(copy);
@@ -243,17 +242,18 @@ export class TierMoves {
   ): void {
     const { records } = this.#parts;
     records.put({ ...record, ...now, moves: record.moves + 1 }, bytes);
-    if (record.remote !== undefined) this.#deleteLater(record.remote);
+    if (record.remote !== undefined) this.deleteLater(record.remote);
   }
 
   /** No record will refer to this copy. */
   #endUnused(copy: number, id: string): void {
-    this.#deleteLater(id);
+    this.deleteLater(id);
     this.#parts.records.endCopy(copy);
     this.#copying.delete(copy);
   }
 
-  #deleteLater(id: string): void {
+  /** Lists a copy in another group for deletion; durable with the next commit. */
+  deleteLater(id: string): void {
     const { records, now } = this.#parts;
     records.addUnwanted(id, Math.floor(now() / 1000));
   }
@@ -291,58 +291,40 @@ async function* one(bytes: Buffer): AsyncGenerator<Buffer> {
 
 /** A move that is under way. */
 export interface Move {
-  readonly isRevoked: boolean;
+  isRevoked: boolean;
+  readonly ended: Promise<void>;
   /** Nothing is left of it. */
-  end(): void;
-}
-
-interface UnderWay {
-  revoked: boolean;
-  readonly done: Promise<void>;
+  readonly end: () => void;
 }
 
 export class MovesUnderWay {
-  readonly #moves = new Map<string, UnderWay>();
+  readonly #moves = new Map<string, Move>();
   /** How many callers are changing each file. */
   readonly #changing = new Map<string, number>();
-  #revokes = 0;
-
   /** Moves that a change of their file has ended. */
-  get revokes(): number {
-    return this.#revokes;
-  }
-
-  wasRevoked(): void {
-    this.#revokes += 1;
-  }
+  revokes = 0;
 
   /** Undefined if the file is being moved or changed. */
   begin(name: string): Move | undefined {
     if (this.#moves.has(name) || this.#changing.has(name)) return undefined;
-    let ended = (): void => {};
-    const done = new Promise<void>((resolve) => {
-      ended = resolve;
+    let end = (): void => {};
+    const ended = new Promise<void>((resolve) => {
+      end = () => {
+        this.#moves.delete(name);
+        resolve();
+      };
     });
-    const move: Move = {
-      get isRevoked() {
-        return underWay.revoked;
-      },
-      end: () => {
-        if (this.#moves.get(name) === underWay) this.#moves.delete(name);
-        ended();
-      },
-    };
-    const underWay: UnderWay = { revoked: false, done };
-    this.#moves.set(name, underWay);
+    const move: Move = { isRevoked: false, ended, end };
+    this.#moves.set(name, move);
     return move;
   }
 
   /** Ends a move of the file, and waits until it has ended. */
   async revoke(name: string): Promise<void> {
-    const underWay = this.#moves.get(name);
-    if (!underWay) return;
-    underWay.revoked = true;
-    await underWay.done;
+    const move = this.#moves.get(name);
+    if (!move) return;
+    move.isRevoked = true;
+    await move.ended;
   }
 
   /** Blocks moves of the file until the returned function is called. */

@@ -6,7 +6,7 @@ import { chunksOf, type ReadableFile } from '@stevedore/storage';
 import { LocalFiles } from './local-files.js';
 import { type FileRecord, Place } from './record-rows.js';
 import type { Records } from './records.js';
-import { RemoteFile, type RemoteFiles } from './remote-files.js';
+import { openRemote, type RemoteFiles } from './remote-files.js';
 import { MovesUnderWay, TierMoves } from './tier-moves.js';
 
 /**
@@ -27,7 +27,6 @@ export interface TierParts {
   readonly now: () => number;
 }
 
-/** New content of a file. */
 export interface NewContent {
   readonly bytes: Buffer;
   readonly mtimeSeconds: number;
@@ -58,7 +57,6 @@ export class Tier {
     });
   }
 
-  /** Calls the listener with every path whose content has moved. */
   onMoved(listener: (path: string) => void): void {
     this.#onMoved = listener;
   }
@@ -90,15 +88,13 @@ export class Tier {
 
   /** Opens the bytes in another group. */
   openRemote(record: FileRecord): ReadableFile {
-    const { remote } = this.#parts;
-    if (!remote) throw new Error(`${record.name} is in another group, and there are no trackers`);
-    return new RemoteFile(remote, record);
+    return openRemote(this.#parts.remote, record);
   }
 
   /** Removes the record and, with it, the copy in another group; durable with the next commit. */
   remove({ name, remote }: FileRecord): void {
     this.records.remove(name);
-    if (remote !== undefined) this.#deleteLater(remote);
+    if (remote !== undefined) this.moves.deleteLater(remote);
   }
 
   /** Makes the content the file's row, replacing what it was; durable with the next commit. */
@@ -171,10 +167,6 @@ export class Tier {
     const moves = (before?.moves ?? 0) + (hasMoved ? 1 : 0);
     const heat = before?.heat ?? heated(undefined, this.#parts.now());
     this.records.put({ name, ...entry, moves, heat }, bytes);
-    if (before?.remote !== undefined) this.#deleteLater(before.remote);
-  }
-
-  #deleteLater(id: string): void {
-    this.records.addUnwanted(id, Math.floor(this.#parts.now() / 1000));
+    if (before?.remote !== undefined) this.moves.deleteLater(before.remote);
   }
 }

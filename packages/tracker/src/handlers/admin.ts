@@ -53,11 +53,9 @@ export function adminHandlers(
     ),
     control(deleteStorage, ({ group, id }) => {
       cluster.deleteStorage(group, id, now());
-      return undefined;
     }),
     control(deleteGroup, ({ group }) => {
       cluster.deleteGroup(group);
-      return undefined;
     }),
     control(setTrunkServer, () => {
       throw new StatusError(Status.notSupported, 'trunk files of FastDFS are off');

@@ -54,11 +54,9 @@ export function membershipHandlers(
     control(replicaChange, (_, { session }: { session: TrackerSession }) => {
       // Ignored: this tracker is the leader and knows better.
       session.joined();
-      return undefined;
     }),
     control(changeStatus, (status, { session }: { session: TrackerSession }) => {
       session.joined().member.changeStatus(status);
-      return undefined;
     }),
     control(changelogReq, (request, { session }: { session: TrackerSession }) => {
       const member = session.hasJoined ? session.joined().member : undefined;

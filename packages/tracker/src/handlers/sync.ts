@@ -60,7 +60,6 @@ export function syncHandlers(
         throw new StatusError(Status.notFound, `no storage ${source.sourceId}`);
       }
       member.confirmSource(source);
-      return undefined;
     }),
     control(syncSrcReq, ({ group, id }) => {
       const member = cluster.member(group, id);
@@ -71,7 +70,6 @@ export function syncHandlers(
     }),
     control(reportStatus, ({ group, brief }) => {
       cluster.member(group, brief.id).reported(brief.status);
-      return undefined;
     }),
     control(reportIpChanged, (change, { session }: { session: TrackerSession }) => {
       if (storageIds.used) throw new StatusError(Status.notSupported, 'storages have ids');
@@ -82,7 +80,6 @@ export function syncHandlers(
       member.changeStatus(ipChanged);
       const { group, newAddress } = change;
       cluster.log.add(nowSeconds(environment), group, member.id, ipChanged, newAddress);
-      return undefined;
     }),
     control(fetchTrunkFileId, (_, { session }: { session: TrackerSession }) => {
       session.joined();

@@ -163,7 +163,6 @@ function coalesce(ranges: readonly ByteRange[]): readonly ByteRange[] {
 
 export interface MultiRange {
   readonly contentType: string;
-  /** Length of the body. */
   readonly length: number;
   readonly parts: readonly ContentPart[];
 }

@@ -151,18 +151,10 @@ export function fileType(declared: string | undefined, name: string): string {
   return usefulType(declared) ?? typeByName(name) ?? DEFAULT_TYPE;
 }
 
-/** By what was declared: clients declare few types, again and again. */
-const usefulTypes = new Map<string, string | undefined>();
-const MAX_USEFUL_TYPES = 100;
-
 function usefulType(declared: string | undefined): string | undefined {
   if (declared === undefined || declared.length > MAX_TYPE_CHARS) return undefined;
-  if (usefulTypes.has(declared)) return usefulTypes.get(declared);
   const type = mediaType(declared.replace(/[; \t]+$/, ''));
-  const useful = type !== undefined && !NOT_OF_A_FILE.test(essence(type)) ? type : undefined;
-  if (usefulTypes.size === MAX_USEFUL_TYPES) usefulTypes.clear();
-  usefulTypes.set(declared, useful);
-  return useful;
+  return type !== undefined && !NOT_OF_A_FILE.test(essence(type)) ? type : undefined;
 }
 
 /** `text/plain; charset=utf-8` -> `text/plain`, even if the parameters are malformed. */

@@ -21,7 +21,6 @@ export interface UnsentLimits {
 export interface Stalled {
   /** Keeps no more than `bytes` of what can be read again; returns the bytes still held. */
   trim(bytes: number): number;
-  /** Ends the connection. */
   end(): void;
 }
 

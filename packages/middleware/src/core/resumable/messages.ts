@@ -1,12 +1,12 @@
 import { createHash } from 'node:crypto';
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { ReadableStream } from 'node:stream/web';
-import { crc32 } from 'node:zlib';
 import type { BeginOptions, UnfinishedUpload } from '@stevedore/client';
 import { Metadata } from '@tus/server';
 import { checkName, fileType, headerText } from '../http/content-headers.js';
 import type { TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
+import { DigestCheck, decodeDigest } from '../upload/digests.js';
 import { expiryOf, typeProblem, type UploadPolicy } from '../upload/policy.js';
 import type { RequestBody } from '../upload/request-body.js';
 import { type Note, noteOf, type ResumableRequest } from './request.js';
@@ -109,53 +109,23 @@ function metadataOf(
 /** For `Tus-Checksum-Algorithm`. */
 export const CHECKSUMS = ['sha1', 'sha256', 'sha512', 'md5', 'crc32'] as const;
 
-/** Receives the bytes of one request; call `problem` after the last one. */
-export interface RequestChecksum {
-  update(chunk: Uint8Array): void;
-  problem(): ProblemError | undefined;
-}
-
 /** Undefined if no checksum was sent. Throws `unsupported_digest`, `invalid_digest`. */
-export function checksumOf(headers: IncomingHttpHeaders): RequestChecksum | undefined {
-  const header = headers['upload-checksum'];
-  if (header === undefined) return undefined;
-  const [name = '', value = ''] = String(header).split(' ');
-  if (!(CHECKSUMS as readonly string[]).includes(name)) {
+export function checksumOf(headers: IncomingHttpHeaders): DigestCheck | undefined {
+  const given = headers['upload-checksum'];
+  if (given === undefined) return undefined;
+  const [name, value = ''] = String(given).split(' ');
+  const algorithm = CHECKSUMS.find((each) => each === name);
+  if (!algorithm) {
     throw new ProblemError('unsupported_digest', `Upload-Checksum takes ${CHECKSUMS.join(', ')}.`);
   }
-  const sum = name === 'crc32' ? new Crc32() : createHash(name);
-  const expected = Buffer.from(value, 'base64');
-  if (expected.toString('base64') !== value || expected.length !== lengthOf(name)) {
-    throw new ProblemError('invalid_digest', 'Upload-Checksum is malformed.');
-  }
-  return {
-    update: (chunk) => void sum.update(chunk),
-    problem: () =>
-      sum.digest().equals(expected)
-        ? undefined
-        : new ProblemError(
-            'checksum_mismatch',
-            'The bytes of this request do not match Upload-Checksum; none of them were kept.',
-          ),
-  };
-}
-
-function lengthOf(name: string): number {
-  return name === 'crc32' ? 4 : createHash(name).digest().length;
-}
-
-class Crc32 {
-  #value = 0;
-
-  update(chunk: Uint8Array): void {
-    this.#value = crc32(chunk, this.#value);
-  }
-
-  digest(): Buffer {
-    const bytes = Buffer.alloc(4);
-    bytes.writeUInt32BE(this.#value);
-    return bytes;
-  }
+  const header = 'Upload-Checksum';
+  return new DigestCheck(
+    [{ header, algorithm, value: decodeDigest(header, algorithm, value) }],
+    () => {
+      const message = `The bytes of this request do not match ${header}; none of them were kept.`;
+      return new ProblemError('checksum_mismatch', message);
+    },
+  );
 }
 
 /** Most uploads that one upload may be made of. */

@@ -2,11 +2,9 @@ import type { Receipt, Store, UnfinishedUpload } from '@stevedore/client/connect
 import type { UploadPolicy } from '../upload/policy.js';
 import type { UploadQuota } from '../upload/request-body.js';
 
-/** One request of a resumable upload. */
 export interface ResumableRequest {
   /** Path of the collection; each upload is below it. */
   readonly path: string;
-  /** Path of the files. */
   readonly filesPath: string;
   /** Of the upload; absent for the path of all of them. */
   readonly id?: string | undefined;

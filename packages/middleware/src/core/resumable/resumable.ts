@@ -2,17 +2,16 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import {
   invalidOption,
   isStoreError,
-  type Store,
   type UnfinishedUpload,
   type UnfinishedUploads,
 } from '@stevedore/client/connect';
 import { Server, TUS_RESUMABLE } from '@tus/server';
 import type { Answer } from '../http/file-answer.js';
-import type { TransferLimits } from '../limits.js';
 import { isFault, ProblemError, problemAnswer, toProblem } from '../problems.js';
 import { checkBytes } from '../upload/content-check.js';
 import { type IdempotentUploads, uploadMark } from '../upload/idempotency.js';
-import { type ProgressGuard, RequestBody, sendContinueIfExpected } from '../upload/request-body.js';
+import type { UploadParts } from '../upload/receive.js';
+import { RequestBody, sendContinueIfExpected } from '../upload/request-body.js';
 import {
   asWebRequest,
   CHECKSUMS,
@@ -39,15 +38,11 @@ import {
  * upload's id is the key of the file that it becomes; the answer that ends it contains the key in
  * `X-File-Key`.
  */
-export interface ResumableOptions {
-  readonly store: Store;
-  readonly limits: TransferLimits;
-  readonly guard: ProgressGuard;
+export interface ResumableOptions extends UploadParts {
   /** Marks of permissions that are good for one file. */
   readonly oneTime: Pick<IdempotentUploads, 'begin' | 'finish'>;
 }
 
-/** The header in which a web page finds the key of the file. */
 const KEY_HEADER = 'x-file-key';
 const OFFSET_TYPE = 'application/offset+octet-stream';
 /** Enough of a file to detect its type. */
@@ -86,7 +81,6 @@ export class ResumableUploads {
     });
   }
 
-  /** OPTIONS: capabilities. */
   options(): Answer {
     return {
       status: 204,

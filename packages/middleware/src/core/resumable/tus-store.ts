@@ -4,8 +4,9 @@ import type { Receipt, UnfinishedUpload, UnfinishedUploads } from '@stevedore/cl
 import { isStoreError } from '@stevedore/client/connect';
 import { DataStore, ERRORS, Upload } from '@tus/server';
 import { ProblemError } from '../problems.js';
+import type { DigestCheck } from '../upload/digests.js';
 import type { UploadQuota } from '../upload/request-body.js';
-import type { Begin, RequestChecksum } from './messages.js';
+import type { Begin } from './messages.js';
 import { type Note, noteOf } from './request.js';
 
 /**
@@ -15,7 +16,7 @@ import { type Note, noteOf } from './request.js';
 
 /** One request. */
 export interface UnderWay {
-  readonly checksum: RequestChecksum | undefined;
+  readonly checksum: DigestCheck | undefined;
   /** For a request that creates an upload. */
   readonly begin?: Begin | undefined;
   readonly quota?: UploadQuota | undefined;

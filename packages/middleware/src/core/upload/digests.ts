@@ -63,7 +63,7 @@ export function digestCheck(headers: HeaderValues): DigestCheck | undefined {
     const algorithm = WHOLE_VALUE[header];
     if (!algorithm) throw unsupported(header);
     expected ??= [];
-    expected.push({ header, algorithm, value: decode(header, algorithm, String(text)) });
+    expected.push({ header, algorithm, value: decodeDigest(header, algorithm, String(text)) });
   }
   for (const header of LISTS) {
     const text = headers[header];
@@ -84,13 +84,14 @@ function parseList(header: (typeof LISTS)[number], text: string): Expected[] {
     if (!match) throw invalid(header);
     const [, name = '', value = ''] = match;
     const algorithm = NAMES[name.toLowerCase()];
-    if (algorithm) found.push({ header, algorithm, value: decode(header, algorithm, value) });
+    if (algorithm) found.push({ header, algorithm, value: decodeDigest(header, algorithm, value) });
   }
   if (found.length === 0) throw unsupported(header);
   return found;
 }
 
-function decode(header: string, algorithm: Algorithm, text: string): Buffer {
+/** Throws `invalid_digest`. */
+export function decodeDigest(header: string, algorithm: Algorithm, text: string): Buffer {
   const trimmed = text.trim();
   const value = Buffer.from(trimmed, 'base64');
   if (value.length !== BYTES[algorithm] || value.toString('base64') !== trimmed) {
@@ -103,11 +104,13 @@ const CRCS = { crc32, crc32c: fastCrc32c.calculate } as const;
 
 export class DigestCheck {
   readonly #expected: readonly Expected[];
+  readonly #mismatch: (header: string) => ProblemError;
   readonly #hashes = new Map<Algorithm, Hash>();
   readonly #crcs = new Map<keyof typeof CRCS, number>();
 
-  constructor(expected: readonly Expected[]) {
+  constructor(expected: readonly Expected[], problemOf = mismatch) {
     this.#expected = expected;
+    this.#mismatch = problemOf;
     for (const { algorithm } of expected) {
       if (algorithm === 'crc32' || algorithm === 'crc32c') this.#crcs.set(algorithm, 0);
       else this.#hashes.set(algorithm, createHash(algorithm));
@@ -131,9 +134,12 @@ export class DigestCheck {
     const wrong = this.#expected.find(({ algorithm, value }) => {
       return found.get(algorithm)?.equals(value) !== true;
     });
-    if (!wrong) return undefined;
-    return new ProblemError('digest_mismatch', `The bytes do not match ${wrong.header}.`);
+    return wrong && this.#mismatch(wrong.header);
   }
+}
+
+function mismatch(header: string): ProblemError {
+  return new ProblemError('digest_mismatch', `The bytes do not match ${header}.`);
 }
 
 function invalid(header: string): ProblemError {

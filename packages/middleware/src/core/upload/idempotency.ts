@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Receipt, Store } from '@stevedore/client';
+import type { Receipt } from '@stevedore/client';
 import { essence } from '../http/content-headers.js';
-import { maxFormBytes, type TransferLimits } from '../limits.js';
+import { maxFormBytes } from '../limits.js';
 import { ProblemError } from '../problems.js';
 import { boundaryOf, Form } from './form.js';
-import type { ProgressGuard } from './request-body.js';
+import type { UploadParts } from './receive.js';
 import { RequestBody, sendContinueIfExpected } from './request-body.js';
 
 /**
@@ -31,32 +31,20 @@ export interface Stored {
   readonly replayed: boolean;
 }
 
-export interface RepeatScope {
-  /** Separates the keys of one client from those of another. */
-  readonly scope: string;
-  readonly mark?: Buffer | undefined;
-}
-
 export class IdempotentUploads {
-  readonly #store: Store;
-  readonly #guard: ProgressGuard;
-  readonly #limits: TransferLimits;
+  readonly #parts: UploadParts;
   readonly #marks: UploadMarks;
 
-  constructor(
-    store: Store,
-    guard: ProgressGuard,
-    limits: TransferLimits,
-    marks: UploadMarks = new LocalMarks(),
-  ) {
-    this.#store = store;
-    this.#guard = guard;
-    this.#limits = limits;
+  constructor(parts: UploadParts, marks: UploadMarks = new LocalMarks()) {
+    this.#parts = parts;
     this.#marks = marks;
   }
 
   /** The mark of the upload: given by the caller, or from the client's key. */
-  markOf({ headers }: IncomingMessage, { scope, mark }: RepeatScope): Buffer | undefined {
+  markOf(
+    { headers }: IncomingMessage,
+    { scope, mark }: { readonly scope: string; readonly mark?: Buffer | undefined },
+  ): Buffer | undefined {
     return mark ?? markOf(headers['idempotency-key'], scope);
   }
 
@@ -69,7 +57,7 @@ export class IdempotentUploads {
     upload: () => Promise<Receipt[]>,
   ): Promise<Stored> {
     return this.#alone(mark, isGiven, async (state) => {
-      const receipts = await this.#store.findOnce(mark, {
+      const receipts = await this.#parts.store.findOnce(mark, {
         withinMs: isGiven ? Number.POSITIVE_INFINITY : DAY_MS,
       });
       if (receipts.length > 0) {
@@ -100,13 +88,13 @@ export class IdempotentUploads {
   }
 
   async #demandUnused(mark: Buffer): Promise<void> {
-    const receipts = await this.#store.findOnce(mark, { withinMs: Number.POSITIVE_INFINITY });
+    const receipts = await this.#parts.store.findOnce(mark, { withinMs: Number.POSITIVE_INFINITY });
     if (receipts.length > 0) throw spent();
   }
 
   #demandFree(mark: Buffer, state: MarkState): void {
     if (state === 'spent') throw spent();
-    if (!this.#store.unfinished?.findOnce(mark)) return;
+    if (!this.#parts.store.unfinished?.findOnce(mark)) return;
     const message = 'This URL is good for one file, and began an upload that is not finished.';
     throw new ProblemError('upload_under_way', message);
   }
@@ -137,7 +125,9 @@ export class IdempotentUploads {
    * For another server of the deployment: the files of the upload here. Throws `upload_under_way`.
    */
   async known(mark: Buffer, withinMs: number): Promise<readonly Receipt[]> {
-    return this.#alone(mark, false, () => this.#store.findOnce(mark, { withinMs, onlyHere: true }));
+    return this.#alone(mark, false, () =>
+      this.#parts.store.findOnce(mark, { withinMs, onlyHere: true }),
+    );
   }
 
   /** The same key for two different uploads is a mistake, or a guess. */
@@ -164,7 +154,7 @@ export class IdempotentUploads {
     if (!first || receipts.length > 1) throw reused();
     if (length !== undefined && Number(length) !== first.size) throw reused();
     sendContinueIfExpected(request, response);
-    const body = new RequestBody(request, { limitBytes: first.size, guard: this.#guard });
+    const body = new RequestBody(request, { limitBytes: first.size, guard: this.#parts.guard });
     try {
       if (!(await this.#isStored(body.chunks(), first))) throw reused();
     } catch (error) {
@@ -184,26 +174,22 @@ export class IdempotentUploads {
     const boundary = boundaryOf(type);
     if (boundary === undefined) throw reused();
     sendContinueIfExpected(request, response);
-    const limitBytes = maxFormBytes(this.#limits);
-    const body = new RequestBody(request, { limitBytes, guard: this.#guard });
+    const limitBytes = maxFormBytes(this.#parts.limits);
+    const body = new RequestBody(request, { limitBytes, guard: this.#parts.guard });
     let same = 0;
-    try {
-      for await (const part of new Form(body, boundary, this.#limits).files()) {
+    await body.use(async () => {
+      for await (const part of new Form(body, boundary, this.#parts.limits).files()) {
         const file = receipts[same];
         const chunks = part.body as AsyncIterable<Uint8Array>;
         if (file && (await this.#isStored(chunks, file))) same += 1;
       }
-    } catch (error) {
-      throw body.failure ?? error;
-    } finally {
-      body.release();
-    }
+    });
     if (same < receipts.length) throw reused();
   }
 
   /** Reads the chunks to their end. */
   async #isStored(chunks: AsyncIterable<Uint8Array>, { key }: Receipt): Promise<boolean> {
-    const stored = await (await this.#store.get(key)).content();
+    const stored = await (await this.#parts.store.get(key)).content();
     try {
       const expected = new ByteSource(Buffer.isBuffer(stored) ? [stored] : stored);
       let isSame = true;

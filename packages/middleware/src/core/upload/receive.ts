@@ -24,10 +24,14 @@ import { RequestBody, readWhole, sendContinueIfExpected, tooLarge } from './requ
  * caller closes a connection whose body was not read to its end.
  */
 
-export interface UploadContext {
+/** What all uploads of one server share. */
+export interface UploadParts {
   readonly store: Store;
   readonly limits: TransferLimits;
   readonly guard: ProgressGuard;
+}
+
+export interface UploadContext extends UploadParts {
   readonly policy?: UploadPolicy;
   /** The share of its client's quota that this upload holds. */
   readonly room?: (() => UploadRoom) | undefined;
@@ -44,16 +48,12 @@ export function receiveUpload(
   response: ServerResponse,
   context: UploadContext,
 ): Promise<Receipt[]> {
-  const { store, guard, room, quota, once, policy = ANYTHING } = context;
+  const { policy = ANYTHING } = context;
   refuseTus(request.headers);
   demandPlain(request.headers);
   const declared = request.headers['content-type'];
   const taking: Taking = {
-    store,
-    guard,
-    room,
-    quota,
-    once,
+    ...context,
     policy,
     limits: limitsUnder(context.limits, policy),
     formBytes: maxFormBytes(context.limits),
@@ -87,22 +87,20 @@ async function takeRaw(
   if (problem) throw problem;
   const declaredType = policy.checkContent ? type : undefined;
   const digests = digestCheck(headers);
-  const options: { -readonly [Name in keyof PutOptions]: PutOptions[Name] } = {
+  const options: PutOptions = {
     name,
     type,
+    size,
+    once,
+    group,
+    ...expiry,
+    durability: policy.durability,
     maxBytes: maxFileBytes,
     // Nothing else refers to the bytes.
     transfer: true,
   };
-  if (expiry.expiresAt !== undefined) options.expiresAt = expiry.expiresAt;
-  if (policy.durability !== undefined) options.durability = policy.durability;
-  if (once !== undefined) options.once = once;
-  if (group !== undefined) options.group = group;
-  if (size !== undefined) {
-    options.size = size;
-    const taking = quota?.take(size, size);
-    if (taking) await taking;
-  }
+  const taking = size !== undefined && quota?.take(size, size);
+  if (taking) await taking;
   sendContinueIfExpected(request, response);
   const isChecked = declaredType !== undefined || digests !== undefined;
   if (size !== undefined && size <= maxBufferedBytes) {
@@ -117,7 +115,7 @@ async function takeRaw(
   const chunks = isChecked
     ? checkedBody(content, { declaredType, digests, fail: failBody })
     : content;
-  return whole(body, async () => [await store.put(chunks, { ...options, signal: body.signal })]);
+  return body.use(async () => [await store.put(chunks, { ...options, signal: body.signal })]);
 }
 
 async function takeForm(
@@ -150,24 +148,13 @@ async function takeForm(
   });
   const { group } = form;
   const { durability } = policy;
-  return whole(body, () =>
+  return body.use(() =>
     store.putAll(form.files(), { durability, once, group, signal: body.signal }),
   );
 }
 
 function fail(error: ProblemError): ProblemError {
   return error;
-}
-
-/** The store's error, unless the body failed: then that is the reason. */
-async function whole<Result>(body: RequestBody, store: () => Promise<Result>): Promise<Result> {
-  try {
-    return await store();
-  } catch (error) {
-    throw body.failure ?? error;
-  } finally {
-    body.release();
-  }
 }
 
 /** The creation of a tus upload has no body; it would be stored as an empty file. */

@@ -114,6 +114,17 @@ export class RequestBody {
     }
   }
 
+  /** Does work on the body, and then wants no more of it. If the body failed, that is the reason. */
+  async use<Result>(work: () => Promise<Result>): Promise<Result> {
+    try {
+      return await work();
+    } catch (error) {
+      throw this.#failure ?? error;
+    } finally {
+      this.release();
+    }
+  }
+
   /** The rest is not wanted. */
   release(): void {
     this.#stopWatching();
@@ -255,7 +266,6 @@ export class ClientRoom {
     this.#maxBytes = maxBytes;
   }
 
-  /** For one upload of the client. */
   of(client: string): UploadRoom {
     let heldBytes = 0;
     return {
