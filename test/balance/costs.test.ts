@@ -64,4 +64,24 @@ describe('costs that are learnt', () => {
       learnedCosts(nothing, { read: seen(100, 10, 1, 0), write: NONE }).readAccessBytes,
     ).toBeGreaterThan(0);
   });
+
+  it('of accesses move by half of the full weight after 32, and only those of accesses', () => {
+    // All of the time is that of accesses, and four times as long as expected.
+    const write = { count: 32, bytes: 0, ms: 32 * 4 };
+    const after = learnedCosts(MEASURED, { write, read: NONE });
+    expect(msOf(after, 'write', 0)).toBeCloseTo(4 ** 0.1, 6);
+    expect(after.bytesPerSecond).toBeCloseTo(MEASURED.bytesPerSecond, 0);
+  });
+
+  it('stay where nothing was accessed, or no time was measured', () => {
+    for (const nothing of [
+      { count: 0, bytes: 0, ms: 5 },
+      { count: 10, bytes: 1000, ms: 0 },
+    ]) {
+      const after = learnedCosts(MEASURED, { write: nothing, read: nothing });
+      for (const access of ['read', 'write'] as const) {
+        expect(msOf(after, access, 1000)).toBeCloseTo(msOf(MEASURED, access, 1000), 9);
+      }
+    }
+  });
 });

@@ -39,6 +39,28 @@ describe('selection', () => {
     expect(selectByProfit(files, 1e9, 10).totalLoadBytes).toBe(800);
   });
 
+  test('stops where the load is reached to the byte, and goes by id where profits are equal', () => {
+    const [a, b, c] = ['a', 'b', 'c'].map((id) => ({ id, sizeBytes: 10, loadBytes: 100 }));
+    const orders = [
+      [a!, b!, c!],
+      [c!, b!, a!],
+      [b!, c!, a!],
+    ];
+    for (const order of orders) {
+      expect(selectByProfit(order, 1e9, 10).files).toEqual([a, b, c]);
+      expect(selectByProfit(order, 200, 10).files).toEqual([a, b]);
+      expect(splitByRoom(order, 100)).toEqual({ toTarget: [a], rest: [b, c] });
+    }
+  });
+
+  test('a split gives the target what has most load', () => {
+    const least = { id: 'a', sizeBytes: 1, loadBytes: 10 };
+    const most = { id: 'b', sizeBytes: 1, loadBytes: 60 };
+    const middle = { id: 'c', sizeBytes: 1, loadBytes: 50 };
+    const split = splitByRoom([least, most, middle], 60);
+    expect(split).toEqual({ toTarget: [most], rest: [middle, least] });
+  });
+
   test('reaches ML, or N, or exhausts the list; and takes no file that was not needed', () => {
     for (let seed = 1; seed <= RUNS; seed += 1) {
       const random = new SeededRandom(seed);
@@ -90,6 +112,19 @@ describe('targets', () => {
     const most = chooseTarget(500, servers);
     expect(most?.id).toBe('a');
     expect(most?.roomBytes).toBeCloseTo(80);
+  });
+
+  test('a load that fits to the byte fits, and ids decide between equals', () => {
+    const whole = (id: string, used: number) => ({ ...server(id, used), efficiencyMark: 1 });
+    expect(chooseTarget(60, [whole('a', 10), whole('b', 40)])).toEqual({ id: 'b', roomBytes: 60 });
+    for (const ids of [
+      ['a', 'b', 'c'],
+      ['c', 'b', 'a'],
+    ]) {
+      const equals = ids.map((id) => whole(id, 40));
+      expect(chooseTarget(20, equals)).toEqual({ id: 'a', roomBytes: 20 });
+      expect(chooseTarget(90, [whole('d', 80), ...equals])).toEqual({ id: 'a', roomBytes: 60 });
+    }
   });
 
   test('no server at its mark, and none that would pass it', () => {

@@ -291,4 +291,68 @@ describe('a file cache', () => {
       return process.memoryUsage().arrayBuffers - before < maxBytes * 1.25;
     });
   });
+
+  it('takes a file that is there at once, unless another load of it is under way', async () => {
+    const cache = new FileCache({ maxBytes: 100 * KIB });
+    expect(cache.getNow('none', () => undefined)).toBeUndefined();
+    expect(cache.stats()).toMatchObject({ misses: 0, loads: 0 });
+    const bytes = bytesOf('file', 1, 1000);
+    expect(cache.getNow('file', () => bytes)?.equals(bytes)).toBe(true);
+    const unexpected = (): Buffer => expect.fail('it is in memory');
+    expect(cache.getNow('file', unexpected)?.equals(bytes)).toBe(true);
+    expect(cache.stats()).toMatchObject({ hits: 1, misses: 1, loads: 1, missBytes: 1000 });
+    let open: (bytes: Buffer) => void = () => {};
+    const coming = cache.get('other', () => new Promise<Buffer>((resolve) => (open = resolve)));
+    expect([cache.has('other'), cache.isComing('other')]).toEqual([false, true]);
+    expect(cache.getNow('other', unexpected)).toBeUndefined();
+    open(bytesOf('other', 1, 10));
+    await coming;
+    expect([cache.isComing('other'), cache.isComing('none')]).toEqual([true, false]);
+    expect(cache.peek('none')).toBeUndefined();
+    expect(cache.peek('other')).toBeDefined();
+    expect(cache.stats().hits).toBe(1);
+  });
+
+  it('drops what has a prefix, kept or still being loaded, and nothing else', async () => {
+    const cache = new FileCache({ maxBytes: 100 * KIB });
+    await fill(cache, ['a/kept', 'b/kept', 'b/a/'], 100);
+    const opens: (() => void)[] = [];
+    const coming = ['a/coming', 'b/coming'].map((id) =>
+      cache.get(id, () => new Promise((resolve) => opens.push(() => resolve(bytesOf(id, 1, 9))))),
+    );
+    cache.deletePrefix('a/');
+    for (const open of opens) open();
+    await Promise.all(coming);
+    const ids = ['a/kept', 'b/kept', 'b/a/', 'a/coming', 'b/coming'];
+    expect(ids.filter((id) => cache.has(id))).toEqual(['b/kept', 'b/a/', 'b/coming']);
+  });
+
+  it('keeps a buffer that is the file’s own, or has a byte more, and copies any other', async () => {
+    const cache = new FileCache({ maxBytes: 100 * KIB });
+    const alone = Buffer.allocUnsafeSlow(100);
+    const more = Buffer.allocUnsafeSlow(101).subarray(0, 100);
+    const view = Buffer.allocUnsafeSlow(102).subarray(0, 100);
+    expect(await cache.get('alone', async () => alone)).toBe(alone);
+    expect(await cache.get('more', async () => more)).toBe(more);
+    const kept = await cache.get('view', async () => view);
+    expect(kept).not.toBe(view);
+    expect(kept).toEqual(view);
+    expect(cache.find('view')).toBe(kept);
+  });
+
+  it('has tables that grow with its files', async () => {
+    const tables = async (files: number, filter: boolean) => {
+      const cache = new FileCache({ maxBytes: 4096 * 400, filter });
+      const { tableBytes } = cache.stats();
+      await fill(cache, idsOf('file', files), 10);
+      return cache.stats().tableBytes / tableBytes;
+    };
+    expect(await tables(1024, false)).toBe(1);
+    expect(await tables(1025, false)).toBe(2);
+    expect(await tables(1025, true)).toBeCloseTo(2, 3);
+    const [plain, filtered] = [false, true].map(
+      (filter) => new FileCache({ maxBytes: 1, filter }).stats().tableBytes,
+    );
+    expect(filtered).toBeGreaterThan(plain!);
+  });
 });

@@ -93,6 +93,38 @@ describe('the count of requests', () => {
   });
 });
 
+describe('the tables of the count', () => {
+  it('grow without losing a count, and say what they take', () => {
+    const frequency = new Frequency(16, new CheapHashing());
+    const before = frequency.byteLength;
+    for (let times = 1; times <= 8; times += 1) {
+      for (let again = 0; again < times; again += 1) frequency.count(`file-${times}`);
+    }
+    frequency.growTo(64);
+    expect(frequency.byteLength).toBe(4 * before);
+    for (let times = 1; times <= 8; times += 1) {
+      expect(frequency.estimate(`file-${times}`)).toBeGreaterThanOrEqual(times);
+    }
+    const unknown = Array.from({ length: 100 }, (_, index) => `unknown-${index}`);
+    expect(unknown.filter((id) => frequency.estimate(id) > 0).length).toBeLessThan(10);
+    frequency.growTo(64);
+    expect(frequency.byteLength).toBe(4 * before);
+  });
+
+  it('know a file from before the first requests were forgotten', () => {
+    const frequency = new Frequency(16, new CheapHashing());
+    for (let again = 0; again < 12; again += 1) frequency.count('old');
+    for (let index = 0; index < 160; index += 1) frequency.count(`new-${index % 4}`);
+    expect(frequency.count('old')).toBe(true);
+  });
+
+  it('count up to a bound', () => {
+    const frequency = new Frequency(1024, new CheapHashing());
+    for (let again = 0; again < 1000; again += 1) frequency.count('often');
+    expect(frequency.estimate('often')).toBe(16);
+  });
+});
+
 describe('an extent', () => {
   it('holds the file, stays within the bound, and leaves out what is kept at its ends', () => {
     const random = new Random(5);
@@ -145,6 +177,39 @@ describe('reading ahead', () => {
     expect(taken('bad')).toBe(10);
     for (let round = 0; round < 1000; round += 1) ahead.noteUsed('bad', 100_000);
     expect(taken('bad')).toBe(160);
+  });
+
+  it('pays from the least share and the least sample on, to the byte', () => {
+    const quarter = MIB / 4;
+    const justPays = new ReadAhead(options);
+    justPays.noteUsed('trunk', quarter);
+    justPays.noteUnused('trunk', 3 * quarter);
+    expect(justPays.pays('trunk')).toBe(true);
+    const doesNot = new ReadAhead(options);
+    doesNot.noteUsed('trunk', quarter - 1);
+    doesNot.noteUnused('trunk', 3 * quarter + 1);
+    expect(doesNot.pays('trunk')).toBe(false);
+    const toFew = new ReadAhead(options);
+    toFew.noteUnused('trunk', MIB - 1);
+    expect(toFew.pays('trunk')).toBe(true);
+  });
+
+  it('favours the present: what was long ago weighs little', () => {
+    const ahead = new ReadAhead(options);
+    for (let round = 0; round < 1000; round += 1) ahead.noteUnused('trunk', MIB);
+    expect(ahead.pays('trunk')).toBe(false);
+    for (let round = 0; round < 32; round += 1) ahead.noteUsed('trunk', MIB);
+    expect(ahead.pays('trunk')).toBe(true);
+  });
+
+  it('remembers so many sources, those noted last', () => {
+    const ahead = new ReadAhead({ minUsedShare: 0.25, maxSources: 2 });
+    ahead.noteUnused('bad', 2 * MIB);
+    ahead.noteUsed('good', 20 * MIB);
+    expect(ahead.pays('bad')).toBe(false);
+    // The oldest is forgotten, and judged by all of them, which pay.
+    ahead.noteUsed('other', MIB);
+    expect(ahead.pays('bad')).toBe(true);
   });
 
   it('judges a source of which little is known by all of them', () => {

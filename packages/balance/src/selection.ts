@@ -33,7 +33,7 @@ export function selectByProfit(
   const files: AccessedFile[] = [];
   let totalLoadBytes = 0;
   const loaded = accessed.filter(({ loadBytes }) => loadBytes > 0);
-  for (const file of loadToMoveBytes > 0 ? byFalling(loaded, migrationProfit) : []) {
+  for (const file of byFalling(loaded, migrationProfit)) {
     if (totalLoadBytes >= loadToMoveBytes || files.length >= maximumFiles) break;
     files.push(file);
     totalLoadBytes += file.loadBytes;
