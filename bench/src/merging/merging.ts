@@ -196,7 +196,8 @@ async function simulateMonths(context: BenchmarkContext, plan: Plan): Promise<vo
     for (const [at, after] of outcomes.entries()) {
       figures.addAll(`sites.${site}.${['alone', 'more'][at]}`, {
         rewritten: [after.rewrittenBytes / after.uploadedBytes, 'of uploaded'],
-        bytes: [Math.max(1, after.rewrittenBytes), 'bytes'],
+        // So that a ratio says something where hardly anything was compacted.
+        bytes: [Math.max(MONTH_TRUNK_BYTES, after.rewrittenBytes), 'bytes'],
         alive: [after.aliveShare, 'share'],
         extents: [after.extentsOfGroup, 'pieces'],
       });
