@@ -120,10 +120,14 @@ function limited<T>(call: PromiseLike<T>): Promise<T> {
   });
 }
 
+/** Of the container, which frees whole segments. */
+const SEGMENT_BYTES = 2 ** 26;
+
 /** Acknowledged from the container, merged in the background. */
 async function openSdk(options: Sdk & TargetOptions): Promise<Target> {
   const { trackers, directory, connections, bytes, keeps } = options;
-  const kept = keeps === 'half' ? Math.ceil(bytes / 2) : 0;
+  // Whole segments go, so half a segment more than half leaves what is nearest to half.
+  const kept = keeps === 'half' ? Math.ceil((bytes + SEGMENT_BYTES) / 2) : 0;
   const store = await open({
     ...{ trackers, directory, connections, durability: 'sync' },
     // What is measured is merging: nothing is joined later.
