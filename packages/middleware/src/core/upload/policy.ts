@@ -65,11 +65,22 @@ export function checkPolicy(policy: UploadPolicy): UploadPolicy {
 export function limitsUnder(limits: TransferLimits, policy: UploadPolicy): TransferLimits {
   const { maxFileBytes } = policy;
   if (maxFileBytes === undefined || maxFileBytes >= limits.maxFileBytes) return limits;
-  return { ...limits, maxFileBytes };
+  const known = narrowed.get(policy);
+  if (known?.of === limits) return known.limits;
+  const own = { ...limits, maxFileBytes };
+  narrowed.set(policy, { of: limits, limits: own });
+  return own;
 }
+
+/** The limits of routes by policy, computed once for all uploads. */
+const narrowed = new WeakMap<
+  UploadPolicy,
+  { readonly of: TransferLimits; readonly limits: TransferLimits }
+>();
 
 const ISO_DATE = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,3})?Z$/;
 
+/** The problem with a declared type; undefined if it is accepted. */
 export function typeProblem(
   declared: string | undefined,
   { types }: UploadPolicy,

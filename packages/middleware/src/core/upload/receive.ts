@@ -93,7 +93,7 @@ async function takeRaw(
     size,
     once,
     group,
-    ...expiry,
+    expiresAt: expiry.expiresAt,
     durability: policy.durability,
     maxBytes: maxFileBytes,
     // Nothing else refers to the bytes.
