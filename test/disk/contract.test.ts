@@ -1,13 +1,15 @@
-import { constants, mkdirSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import fs, { constants, mkdirSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import {
   type Disk,
   localDisk,
+  privateDisk,
   readSmallFile,
   removeIfThere,
   replaceFile,
   unsyncedDisk,
 } from '@stevedore/disk';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { paces } from '../../packages/disk/dist/pace.js';
 import { execFileSync } from '../support/child-process.js';
 import { SimulatedDisk } from '../support/simulated-disk.js';
 import { temporaryFolder } from '../support/temporary.js';
@@ -197,6 +199,23 @@ test('a disk without syncs takes every kind of write at once', async () => {
   await replaceFile(unsyncedDisk, root, 'state', 'new');
   expect(readFileSync(`${root}/file`, 'latin1')).toBe('one two');
   expect(readFileSync(`${root}/state`, 'latin1')).toBe('new');
+});
+
+test.each([
+  ['at once on the disk of a storage, while that is quick', localDisk, 1],
+  ['in threads on the private disk: a slow one holds up no request', privateDisk, 0],
+] as const)('a small file is created, written and renamed %s', async (_, disk, calls) => {
+  const root = temporaryFolder();
+  vi.spyOn(paces.changes, 'isShort').mockReturnValue(true);
+  onTestFinished(() => void vi.restoreAllMocks());
+  const names = ['openSync', 'writevSync', 'renameSync'] as const;
+  const spies = names.map((name) => vi.spyOn(fs, name));
+  const file = await disk.create(`${root}/new`);
+  await file.writeAt([Buffer.from('bytes')], 0);
+  await file.close();
+  await disk.rename(`${root}/new`, `${root}/file`);
+  expect(spies.map(({ mock }) => mock.calls.length)).toEqual([calls, calls, calls]);
+  expect(readFileSync(`${root}/file`, 'latin1')).toBe('bytes');
 });
 
 test('making a directory comes to its end where none can be made', async () => {

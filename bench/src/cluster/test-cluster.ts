@@ -2,7 +2,6 @@ import { mkdir, mkdtemp, readdir, rm, symlink } from 'node:fs/promises';
 import { isIPv6 } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join as joinPath } from 'node:path';
-import { decoratedDisk, decoratedFile, localDisk } from '@stevedore/disk';
 import { type Storage, startStorage } from '@stevedore/node';
 import {
   addressText,
@@ -40,11 +39,6 @@ const MAX_STORAGES = 16;
 const MEGABYTES = 2 ** 30;
 const LATEST_SECONDS = 2 ** 31 - 1;
 const LONGEST_MS = 2 ** 31 - 1;
-
-const unsynced = {
-  ...decoratedDisk(localDisk, (file) => decoratedFile(file, { sync: async () => {} })),
-  syncDirectory: async () => {},
-};
 
 export type TestCluster = Awaited<ReturnType<typeof startTestCluster>>;
 
@@ -125,7 +119,7 @@ async function storageOf(directory: string, group: string, index: number): Promi
   await symlink(joinPath(directory, 'shared'), joinPath(storePath, 'data', '00'), 'junction');
   return startStorage({
     ...{ group, port: 0, storePaths: [storePath], address: `127.0.0.${index + 1}` },
-    ...{ subdirectoriesPerPath: 1, maxIdleFiles: 0, cacheBytes: 0, disk: unsynced },
+    ...{ subdirectoriesPerPath: 1, maxIdleFiles: 0, cacheBytes: 0, durability: 'os' },
   });
 }
 

@@ -150,7 +150,7 @@ export function define<Table extends OptionTable, Arguments extends unknown[]>(
   addOptions(command, table)
     .addHelpText('after', help)
     .action(async (...given: unknown[]) => {
-      // Behind the arguments come the options as the parser has them, and the command.
+      // After the arguments, commander passes its own options and the command.
       await action(optionsOf(command, table), ...(given.slice(0, -2) as Arguments));
     });
 }

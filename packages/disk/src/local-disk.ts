@@ -29,9 +29,9 @@ const DIRECTORY_MODE = 0o755;
 const PRIVATE_FILE_MODE = 0o600;
 const PRIVATE_DIRECTORY_MODE = 0o700;
 
-/** The disk of this machine. */
+/** The disk of this machine, for many small files: the event loop makes what is short. */
 export const localDisk: Disk = {
-  create: (path, isWrittenOnce) => create(path, FILE_MODE, syncingOf(isWrittenOnce)),
+  create: (path, isWrittenOnce) => create(path, syncingOf(isWrittenOnce)),
   openToRead: async (path) =>
     new LocalFile(
       await promptly(
@@ -86,18 +86,28 @@ export const localDisk: Disk = {
   },
 };
 
-/** The local disk, but only the owner may read what it creates. */
+/**
+ * The local disk, but only the owner may read what it creates. It has few files and large ones, and
+ * shares its event loop with requests: threads open, write and rename them.
+ */
 export const privateDisk: Disk = {
   ...localDisk,
-  create: (path, isWrittenOnce) => create(path, PRIVATE_FILE_MODE, syncingOf(isWrittenOnce)),
-  openToUpdate: async (path) => new LocalFile(await open(path, UPDATE, PRIVATE_FILE_MODE)),
+  async create(path, isWrittenOnce) {
+    const syncing = syncingOf(isWrittenOnce);
+    const fd = await open(path, flagsOf(syncing), PRIVATE_FILE_MODE);
+    return new LocalFile(fd, syncing, 'in a thread');
+  },
+  openToRead: async (path) => new LocalFile(await open(path, READ)),
+  openToUpdate: async (path) =>
+    new LocalFile(await open(path, UPDATE, PRIVATE_FILE_MODE), 'when asked', 'in a thread'),
+  rename,
   makeDirectory: (path) => makeDirectory(path, PRIVATE_DIRECTORY_MODE),
 };
 
 /** The local disk without syncs: what was written survives a kill of the process only. */
 export const unsyncedDisk: Disk = {
   ...localDisk,
-  create: (path) => create(path, FILE_MODE, 'never'),
+  create: (path) => create(path, 'never'),
   openToUpdate: async (path) => new LocalFile(await open(path, UPDATE, FILE_MODE), 'never'),
   syncDirectory: async () => {},
 };
@@ -112,14 +122,18 @@ async function existsLater(path: string): Promise<boolean> {
   }
 }
 
-async function create(path: string, mode: number, syncing: Syncing): Promise<LocalFile> {
-  const flags = syncing === 'every write' ? CREATE | DURABLE_WRITES : CREATE;
+async function create(path: string, syncing: Syncing): Promise<LocalFile> {
+  const flags = flagsOf(syncing);
   const fd = await promptly(
     paces.changes,
-    () => fs.openSync(path, flags, mode),
-    () => open(path, flags, mode),
+    () => fs.openSync(path, flags, FILE_MODE),
+    () => open(path, flags, FILE_MODE),
   );
   return new LocalFile(fd, syncing);
+}
+
+function flagsOf(syncing: Syncing): number {
+  return syncing === 'every write' ? CREATE | DURABLE_WRITES : CREATE;
 }
 
 function syncingOf(isWrittenOnce = false): Syncing {

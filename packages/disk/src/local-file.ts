@@ -26,6 +26,9 @@ export const DURABLE_WRITES = process.platform === 'linux' ? fs.constants.O_DSYN
 /** With every write: it was opened with DURABLE_WRITES. */
 export type Syncing = 'when asked' | 'every write' | 'never';
 
+/** At once: while the system only takes the bytes into its memory. */
+export type ShortWrites = 'at once' | 'in a thread';
+
 /**
  * A local file by its descriptor, because plain calls cost less per read than a FileHandle. The
  * user must close it. `stat` and `close` are synchronous: the system answers them from memory, and
@@ -42,11 +45,13 @@ export class LocalFile implements DiskFile {
   #synced: Promise<void> = Promise.resolve();
 
   readonly #syncing: Syncing;
+  readonly #shortWrites: ShortWrites;
   #isWritten = false;
 
-  constructor(fd: number, syncing: Syncing = 'when asked') {
+  constructor(fd: number, syncing: Syncing = 'when asked', shortWrites: ShortWrites = 'at once') {
     this.#fd = fd;
     this.#syncing = syncing;
+    this.#shortWrites = shortWrites;
   }
 
   async stat(): Promise<FileStat> {
@@ -81,13 +86,13 @@ export class LocalFile implements DiskFile {
   }
 
   /**
-   * One system call for up to `MAX_VECTORS` chunks; more only after a short write. At once if the
-   * system only has to take a few bytes into its memory.
+   * One system call for up to `MAX_VECTORS` chunks; more only after a short write.
    */
   async writeAt(chunks: readonly Uint8Array[], position: number): Promise<void> {
     const bytes = chunks.reduce((sum, { length }) => sum + length, 0);
     const later = (): Promise<void> => writeAll(this.#fd, chunks, position);
-    if (this.#syncing === 'every write' || bytes > MAX_SHORT_BYTES) await later();
+    const isAtOnce = this.#shortWrites === 'at once' && this.#syncing !== 'every write';
+    if (!isAtOnce || bytes > MAX_SHORT_BYTES) await later();
     else await promptly(paces.changes, () => writeNow(this.#fd, chunks, position), later);
     this.#isWritten ||= bytes > 0;
   }

@@ -15,7 +15,7 @@ export function formerPlaces(was: string | null): readonly FormerPlace[] {
   return was === null ? NEVER_MOVED : (JSON.parse(was) as FormerPlace[]);
 }
 
-/** As `files.was` has them. */
+/** Encodes `files.was`. */
 export function placesText(was: readonly FormerPlace[]): string | null {
   return was.length > 0 ? JSON.stringify(was) : null;
 }
