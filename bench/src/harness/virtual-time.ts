@@ -1,3 +1,4 @@
+import { subscribe } from 'node:diagnostics_channel';
 import { syncBuiltinESMExports } from 'node:module';
 import { Socket } from 'node:net';
 import promises from 'node:timers/promises';
@@ -18,9 +19,56 @@ interface Timer {
 const realImmediate = setImmediate;
 /** Turns of the event loop without any work: nothing is left to do. */
 const QUIET_TURNS = 2;
-/** What Node has asked the system for, and is not answered yet. */
-const UNANSWERED = /^FS|Req|Connect|Write|Shutdown/;
+/** What Node has asked the system for, and is not answered yet; of writes see `Wires`. */
+const UNANSWERED = /^FS|Req|Connect|Shutdown/;
 const ROOM_BYTES = 2 ** 40;
+
+/** The sockets of this process, whose other ends are in it as well. */
+class Wires {
+  readonly #open = new Set<Socket>();
+  readonly #ends = new Map<string, Socket>();
+
+  constructor() {
+    const add = (socket: Socket): void => {
+      this.#open.add(socket);
+      socket.once('close', () => this.#open.delete(socket));
+    };
+    subscribe('net.server.socket', (message) => {
+      const { socket } = message as { readonly socket: Socket };
+      this.#ends.set(`${socket.remotePort} ${socket.localPort}`, socket);
+      add(socket);
+    });
+    const wires = this;
+    const { connect } = Socket.prototype;
+    Object.assign(Socket.prototype, {
+      connect(this: Socket, ...given: Parameters<Socket['connect']>) {
+        this.once('connect', () => {
+          wires.#ends.set(`${this.remotePort} ${this.localPort}`, this);
+          add(this);
+        });
+        return connect.apply(this, given);
+      },
+    });
+  }
+
+  /**
+   * True while bytes are on their way to somebody who reads. A reader who has paused waits for
+   * something else, often for time to pass: its bytes may stay where they are.
+   */
+  deliver(): boolean {
+    for (const from of this.#open) {
+      const to = this.#ends.get(`${from.localPort} ${from.remotePort}`);
+      const isRead = !to || (!to.destroyed && isReading(to));
+      if (isRead && from.bytesWritten > (to?.bytesRead ?? 0)) return true;
+    }
+    return false;
+  }
+}
+
+/** Not `isPaused`: a socket also stops by itself when what it has read is not taken. */
+function isReading(socket: Socket): boolean {
+  return (socket as { readonly _handle?: { readonly reading?: boolean } })._handle?.reading === true;
+}
 
 export class VirtualTime {
   #now: number;
@@ -94,20 +142,9 @@ export class VirtualTime {
     performance.now = () => this.#now - start;
     performance.eventLoopUtilization = () => idle;
     Date.now = this.now;
-    // What was written arrives in the next turn, and may be answered.
-    let hasWritten = false;
-    const { write } = Socket.prototype;
-    Object.assign(Socket.prototype, {
-      write(this: Socket, ...given: Parameters<Socket['write']>) {
-        hasWritten = true;
-        return write.apply(this, given);
-      },
-    });
-    this.#isBusy = () => {
-      const had = hasWritten;
-      hasWritten = false;
-      return had || process.getActiveResourcesInfo().some((each) => UNANSWERED.test(each));
-    };
+    const wires = new Wires();
+    this.#isBusy = () =>
+      wires.deliver() || process.getActiveResourcesInfo().some((each) => UNANSWERED.test(each));
   }
 
   /** Passes until the work is done. */

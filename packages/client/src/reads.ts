@@ -1,5 +1,5 @@
 import { storeErrorOf } from '@stevedore/staging/errors';
-import { readChannel } from './channels.js';
+import { readChannel, traced } from './channels.js';
 import type { FileStore } from './types.js';
 
 /** Counts the store's reads and publishes them on `readChannel`. */
@@ -35,8 +35,7 @@ export class Reads {
     this.count(bytes);
     try {
       throwIfClosed();
-      if (!readChannel.hasSubscribers) return await read();
-      return await readChannel.tracePromise(read, { store, key, bytes });
+      return await traced(readChannel, () => ({ store, key, bytes }), read);
     } catch (error) {
       this.counts.failedReads += 1;
       // If the store closes during a read, the error says nothing about the file.
