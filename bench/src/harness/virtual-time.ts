@@ -67,7 +67,9 @@ class Wires {
 
 /** Not `isPaused`: a socket also stops by itself when what it has read is not taken. */
 function isReading(socket: Socket): boolean {
-  return (socket as { readonly _handle?: { readonly reading?: boolean } })._handle?.reading === true;
+  return (
+    (socket as { readonly _handle?: { readonly reading?: boolean } })._handle?.reading === true
+  );
 }
 
 export class VirtualTime {
