@@ -1,7 +1,8 @@
 /**
- * `npm run mutants [-- PACKAGE[/MODULE]…]`: changes what is built, one small change at a time, and runs
- * the tests of that package against each. Reports the changes that no test notices. Works on a copy,
- * because an end at the wrong moment would leave a changed build behind. A package takes up to an hour.
+ * `npm run mutants [-- PACKAGE[/FOLDER][/MODULE]…]`: changes what is built, one small change at a time,
+ * and runs the tests of that folder, or of that package, against each. Reports the changes that no
+ * test notices. Works on a copy, because an end at the wrong moment would leave a changed build
+ * behind. A package takes up to an hour.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -14,7 +15,7 @@ import { runInGroup } from './in-group.mjs';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const given = process.argv.slice(2);
-const names = (given.length > 0 ? given : ['balance', 'cache']).map((each) => each.split('/'));
+const names = given.length > 0 ? given : ['balance', 'cache'];
 /** Later ones need Node 22. */
 const STRYKER = '9.6.1';
 /** Half a minute each: with hundreds of mutants they would take all the time. */
@@ -32,14 +33,14 @@ await symlink(join(root, others), join(folder, others));
 await writeFile(
   join(folder, 'test', 'vitest.mutants.config.ts'),
   `import config from './vitest.config.ts';
-config.test.include = ${JSON.stringify(names.map(([name]) => `${name}/**/*.test.ts`))};
+config.test.include = ${JSON.stringify([...new Set(names.map(testsOf))])};
 config.test.testNamePattern = /^(?!.*${LONG})/;
 export default config;
 `,
 );
 const modules = await installStryker();
 const config = {
-  mutate: names.map(([name, module = '*']) => `packages/${name}/dist/**/${module}.js`),
+  mutate: names.map(modulesOf),
   testRunner: 'vitest',
   plugins: [join(modules, '@stryker-mutator', 'vitest-runner', 'dist', 'src', 'index.js')],
   vitest: { configFile: 'test/vitest.mutants.config.ts', related: false },
@@ -58,6 +59,20 @@ const stryker = join(modules, '@stryker-mutator', 'core', 'bin', 'stryker.js');
 const code = await runInGroup([stryker, 'run', configFile], folder);
 await rm(folder, { recursive: true, force: true });
 process.exitCode = code;
+
+/** The tests of a folder, of a package where it has none. */
+function testsOf(name) {
+  const [owner, ...path] = name.split('/');
+  const isTested = path.length > 0 && existsSync(join(root, 'test', owner, path[0]));
+  return isTested ? `${owner}/${path[0]}/**/*.test.ts` : `${owner}/**/*.test.ts`;
+}
+
+function modulesOf(name) {
+  const [owner, ...path] = name.split('/');
+  const built = join('packages', owner, 'dist', ...path);
+  if (existsSync(join(root, built))) return `${built}/**/*.js`;
+  return `${join('packages', owner, 'dist', ...path.slice(0, -1))}/**/${path.at(-1)}.js`;
+}
 
 /** Apart from the workspace's own dependencies: nobody else needs its 190 packages. */
 async function installStryker() {

@@ -24,7 +24,7 @@ import {
 } from './http/connections.js';
 import { LastLines } from './http/direct-answers.js';
 import { Forwarder } from './http/forward.js';
-import type { Refuse } from './http/plain-uploads.js';
+import type { Refuse } from './http/plain-requests.js';
 import { addPublicBase, publicBaseBy, trustedProxies } from './http/public-address.js';
 import { ReadyAnswers } from './http/ready-answers.js';
 import { problemOf } from './http/route.js';
@@ -35,7 +35,7 @@ import { COMPILE_NOTHING, describeApi, openapiRoute } from './openapi/openapi.js
 import { defaultLimits, type GatewayOptions, type Limits } from './options.js';
 import { version } from './program.js';
 import { consoleRoutes } from './routes/console.js';
-import { fileRoutes, plainUploads } from './routes/files.js';
+import { fileRoutes, plainRequests } from './routes/files.js';
 import { flushRoutes } from './routes/flush.js';
 import { policyRoutes } from './routes/policies.js';
 import { healthRoutes, metricsRoutes } from './routes/watching.js';
@@ -137,13 +137,16 @@ export function buildApp(options: AppOptions): FastifyInstance {
   const direct = { requestId, durations, unsent, lastLines, hostNames };
   const ready =
     store.cached && isDirect ? new ReadyAnswers({ ...direct, files: store.cached }) : undefined;
+  // Pictures are shared among clients, which a proxy's headers tell apart.
+  const mayRead = options.pictures === undefined || trustProxy.length === 0;
   const plain =
     isDirect && corsOrigins.length === 0
-      ? plainUploads({ files, access, policies }, baseOf, {
-          ...direct,
-          refuse: failed,
-          maxBytes: limits.maxBufferedBytes,
-        })
+      ? plainRequests(
+          { files, access, policies, ready },
+          baseOf,
+          { ...direct, refuse: failed, maxBytes: limits.maxBufferedBytes },
+          mayRead,
+        )
       : undefined;
   const app = fastify({
     serverFactory: (handle) => {

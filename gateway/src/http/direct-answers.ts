@@ -1,4 +1,4 @@
-import { IncomingMessage, ServerResponse } from 'node:http';
+import { IncomingMessage, ServerResponse, STATUS_CODES, validateHeaderValue } from 'node:http';
 import { Socket } from 'node:net';
 import { Writable } from 'node:stream';
 import type { UnsentBytes } from '@stevedore/middleware/core';
@@ -48,45 +48,61 @@ export class LastLines {
 
 type WithHead = ServerResponse & { _header: string | null; _headerSent: boolean };
 
+/** Status line and headers, without the empty line at their end, as the HTTP server would write them. */
+export function headOf(status: number, headers: Readonly<Record<string, unknown>>): string {
+  let head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n`;
+  for (const name in headers) {
+    const value = headers[name];
+    for (const text of Array.isArray(value) ? value : [value]) {
+      validateHeaderValue(name, text);
+      head += `${name}: ${text}\r\n`;
+    }
+  }
+  return head;
+}
+
 /**
- * Sends a whole answer; `rest` of the head ends with an empty line. False if the system has not accepted all of
- * it yet.
+ * Sends a whole answer; the last part of its head ends with an empty line. False if the system has
+ * not accepted all of it yet.
  */
 export function sendWithHead(
   response: ServerResponse,
   socket: Socket,
-  head: Buffer,
-  rest: string,
+  status: number,
+  head: readonly (Buffer | string)[],
   body: Buffer,
 ): boolean {
-  begin(response);
+  begin(response, status);
   socket.cork();
-  socket.write(head);
-  socket.write(rest, 'latin1');
+  for (const part of head) socket.write(part, 'latin1');
   socket.write(body);
   socket.uncork();
-  const isTaken = socket.writableLength === 0;
-  response.end();
-  return isTaken;
+  return end(response, socket);
 }
 
-/** Sends a whole answer that is one text, as UTF-8. */
+/** Sends a whole answer that is one text, as UTF-8. As `sendWithHead`. */
 export function sendText(
   response: ServerResponse,
   socket: Socket,
   status: number,
   text: string,
-): void {
-  response.statusCode = status;
-  begin(response);
+): boolean {
+  begin(response, status);
   socket.write(text);
-  response.end();
+  return end(response, socket);
 }
 
-function begin(response: ServerResponse): void {
+function begin(response: ServerResponse, status: number): void {
   const sent = response as WithHead;
+  sent.statusCode = status;
   sent._header = SENT;
   sent._headerSent = true;
+}
+
+function end(response: ServerResponse, socket: Socket): boolean {
+  const isTaken = socket.writableLength === 0;
+  response.end();
+  return isTaken;
 }
 
 /** Any non-empty string: the head is sent unchanged. */
@@ -105,6 +121,6 @@ export function takesHeads(): boolean {
   }) as Socket;
   const response = new ServerResponse(new IncomingMessage(new Socket()));
   response.assignSocket(socket);
-  sendWithHead(response, socket, Buffer.from(head), '\r\n', Buffer.from('body'));
+  sendWithHead(response, socket, 200, [Buffer.from(head), '\r\n'], Buffer.from('body'));
   return response.writableEnded && sent === `${head}\r\nbody`;
 }

@@ -1,8 +1,8 @@
-import { type IncomingMessage, type ServerResponse, validateHeaderValue } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { CachedFile, CachedFiles, StoredFile } from '@stevedore/client';
 import { LRUCache } from 'lru-cache';
 import { isHost } from '../access/origins.js';
-import { type DirectParts, END, sendWithHead, takesHeads } from './direct-answers.js';
+import { type DirectParts, END, headOf, sendWithHead, takesHeads } from './direct-answers.js';
 
 /**
  * Repeats earlier answers to downloads. A request for the same URL and the whole file, while its
@@ -87,7 +87,10 @@ export class ReadyAnswers {
     if (!this.#open || !isPlain(request)) return;
     const file = this.#options.files.get(key, known);
     if (file?.bytes !== content) return;
-    const head = headOf(headers, cacheControl !== undefined);
+    const isRepeated = ([name]: [string, unknown]): boolean =>
+      !OWN_HEADERS.has(name) && (name !== 'cache-control' || cacheControl === undefined);
+    const repeated = Object.fromEntries(Object.entries(headers).filter(isRepeated));
+    const head = Buffer.from(headOf(200, repeated), 'latin1');
     const durations = this.#options.durations.series('GET', route, 200);
     const ends = Math.min(until, file.expiresAt - 1);
     const ready = { key, file, durations, head, cacheControl, until: ends, seenSecond: -1 };
@@ -115,7 +118,7 @@ export class ReadyAnswers {
     const { bytes } = ready.file;
     const age = ready.cacheControl ? `cache-control: ${ready.cacheControl(now)}\r\n` : '';
     const rest = `${age}${lastLines.at(now)}${id}${END}`;
-    if (sendWithHead(response, socket, ready.head, rest, bytes)) {
+    if (sendWithHead(response, socket, 200, [ready.head, rest], bytes)) {
       ready.durations.observe((performance.now() - began) / 1000);
     } else {
       response.on('close', () => ready.durations.observe((performance.now() - began) / 1000));
@@ -165,17 +168,4 @@ function isPlain(request: IncomingMessage): boolean {
     if (isHost(name)) hosts += 1;
   }
   return hosts === 1;
-}
-
-/** Status line and headers, as the HTTP server would write them. */
-function headOf(headers: Readonly<Record<string, unknown>>, isTimed: boolean): Buffer {
-  let head = 'HTTP/1.1 200 OK\r\n';
-  for (const [name, value] of Object.entries(headers)) {
-    if (OWN_HEADERS.has(name) || (isTimed && name === 'cache-control')) continue;
-    for (const text of Array.isArray(value) ? value : [value]) {
-      validateHeaderValue(name, String(text));
-      head += `${name}: ${text}\r\n`;
-    }
-  }
-  return Buffer.from(head, 'latin1');
 }

@@ -3,6 +3,7 @@ import type { StoredFile } from '@stevedore/client';
 import {
   type Answer,
   cacheControl,
+  checkKey,
   DEFAULT_TYPE,
   narrowPolicy,
   ProblemError,
@@ -14,7 +15,13 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { lookup } from 'mime-types';
 import type { AskedBy, ReadGrant } from '../access/access.js';
 import { policyNamed } from '../access/policies.js';
-import { PlainUploads, type PlainUploadsOptions } from '../http/plain-uploads.js';
+import {
+  FILE,
+  NAMED_FILE,
+  PlainRequests,
+  type PlainRequestsOptions,
+  UPLOADS,
+} from '../http/plain-requests.js';
 import { filesBase, type PublicBase } from '../http/public-address.js';
 import type { ReadyAnswers } from '../http/ready-answers.js';
 import { type Answering, answeringWith, type Call, keyOf, route } from '../http/route.js';
@@ -42,30 +49,13 @@ export function fileRoutes(app: FastifyInstance, routes: FileRoutes): void {
 }
 
 /** `/files/KEY` */
-function keyRoutes(
-  app: FastifyInstance,
-  { files, access, ready }: FileRoutes,
-  answering: Answering,
-): void {
-  const read = answering(async (request, reply) => {
-    const key = keyOf(request);
-    const grant = await access.read(request as AskedBy, key);
-    const keeping = ready?.mayKeep(key) ? ready : undefined;
-    const file = await files.store.get(key);
-    const client = () => request.ip;
-    const answer = await files.read(request.raw, file, { ...grant, client });
-    if (keeping && answer.status === 200 && Buffer.isBuffer(answer.content)) {
-      keeping.keep(request.raw, {
-        key,
-        known: file,
-        route: request.routeOptions.url ?? '',
-        content: answer.content,
-        headers: { ...reply.getHeaders(), ...answer.headers },
-        cacheControl: ageOf(grant, file),
-        until: (grant.freshUntil ?? Number.POSITIVE_INFINITY) + SKEW_MS,
-      });
-    }
-    return answer;
+function keyRoutes(app: FastifyInstance, routes: FileRoutes, answering: Answering): void {
+  const { files, access } = routes;
+  const readBy = reading(routes);
+  const read = answering((request, reply) => {
+    const { url = '' } = request.routeOptions;
+    const how = { route: url, others: () => reply.getHeaders(), client: () => request.ip };
+    return readBy(request as AskedBy, request.raw, (request.params as { key: string }).key, how);
   });
   const info = answering(async (request) => {
     const key = keyOf(request);
@@ -77,10 +67,49 @@ function keyRoutes(
     await access.remove(request as AskedBy, key);
     return files.remove(key);
   });
-  route(app, '/files/:key', { GET: read, HEAD: read, DELETE: remove });
+  route(app, FILE, { GET: read, HEAD: read, DELETE: remove });
   route(app, '/files/:key/info', { GET: info, HEAD: info });
-  // The name is for people and for `Save as`; the key alone identifies the file.
-  route(app, '/files/:key/:filename', { GET: read, HEAD: read });
+  route(app, NAMED_FILE, { GET: read, HEAD: read });
+}
+
+/** Of one answer. */
+interface ReadAs {
+  readonly route: string;
+  /** The client's address. */
+  readonly client: () => string;
+  /** Headers that are not the file's. */
+  readonly others: () => Readonly<Record<string, unknown>>;
+}
+
+/** Reads a file by its key, and keeps the answer if it can be repeated. */
+function reading({
+  files,
+  access,
+  ready,
+}: Pick<FileRoutes, 'files' | 'access' | 'ready'>): (
+  by: AskedBy,
+  request: IncomingMessage,
+  key: string,
+  how: ReadAs,
+) => Promise<Answer> {
+  return async (by, request, key, { route, others, client }) => {
+    const grant = await access.read(by, checkKey(key));
+    const keeping = ready?.mayKeep(key) ? ready : undefined;
+    const file = await files.store.get(key);
+    const answer = await files.read(request, file, { ...grant, client });
+    if (keeping && answer.status === 200 && Buffer.isBuffer(answer.content)) {
+      keeping.keep(request, {
+        key,
+        known: file,
+        route,
+        content: answer.content,
+        headers: { ...others(), ...answer.headers },
+        cacheControl: ageOf(grant, file),
+        until: (grant.freshUntil ?? Number.POSITIVE_INFINITY) + SKEW_MS,
+      });
+    }
+    return answer;
+  };
 }
 
 /** `Cache-Control` at a given time; undefined if it never changes. */
@@ -170,7 +199,7 @@ function uploadRoutes(app: FastifyInstance, routes: FileRoutes, answering: Answe
   const POST = answering((request, reply) =>
     (request as AskedBy).query.id === undefined ? store(request, reply) : register(request, reply),
   );
-  route(app, '/files', { POST, GET: find, HEAD: find, DELETE: remove });
+  route(app, UPLOADS, { POST, GET: find, HEAD: find, DELETE: remove });
   const groups = answering((request) => listGroups(request, routes));
   route(app, '/groups', { GET: groups, HEAD: groups });
 }
@@ -260,20 +289,30 @@ function storing(
 }
 
 const NO_QUERY = {};
+const NO_HEADERS = () => NO_QUERY;
 
-/** The uploads that need no framework, stored as the route `POST /files` does. */
-export function plainUploads(
-  routes: Pick<FileRoutes, 'files' | 'access' | 'policies'>,
+/** The requests that need no framework, answered as by their routes. */
+export function plainRequests(
+  routes: Pick<FileRoutes, 'files' | 'access' | 'policies' | 'ready'>,
   baseOf: PublicBase,
-  options: Omit<PlainUploadsOptions, 'store'>,
-): PlainUploads {
+  options: Omit<PlainRequestsOptions, 'store' | 'read' | 'send'>,
+  mayRead: boolean,
+): PlainRequests {
   const store = storing(routes);
-  return new PlainUploads({
+  const read = reading(routes);
+  const readPlain: PlainRequestsOptions['read'] = (request, key, name) => {
+    const client = () => request.socket.remoteAddress ?? '';
+    const by = { headers: request.headers, query: NO_QUERY };
+    return read(by, request, key, { route: name, others: NO_HEADERS, client });
+  };
+  return new PlainRequests({
     ...options,
+    send: (response, answer, headers) => routes.files.send(response, answer, headers),
     store: (request, response) => {
       // A short body is counted for no client, so its address is not needed.
       const by = { headers: request.headers, query: NO_QUERY, publicBase: baseOf(request), ip: '' };
       return store(by, request, response);
     },
+    read: mayRead ? readPlain : undefined,
   });
 }

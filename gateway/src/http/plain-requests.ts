@@ -1,0 +1,152 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Answer } from '@stevedore/middleware/core';
+import { hasOneHost } from '../access/origins.js';
+import {
+  type DirectParts,
+  END,
+  headOf,
+  sendText,
+  sendWithHead,
+  takesHeads,
+} from './direct-answers.js';
+
+/**
+ * Answers the two most frequent requests past the framework, which would take a quarter of an
+ * upload's time and half of a download's: uploads of one short body of known length to
+ * `POST /files`, and downloads from `GET /files/KEY[/NAME]` without parameters. They are stored, read,
+ * checked and refused as by their routes. Anything else, such as a form, a resumable upload or a
+ * signed URL, goes to its route.
+ */
+export interface PlainRequestsOptions extends DirectParts {
+  /** As the route does. */
+  readonly store: (request: IncomingMessage, response: ServerResponse) => Promise<Answer>;
+  /** As the route does; none: reads go to their route. */
+  readonly read:
+    | ((request: IncomingMessage, key: string, route: string) => Promise<Answer>)
+    | undefined;
+  readonly send: (
+    response: ServerResponse,
+    answer: Answer,
+    headers: { readonly 'x-request-id': string },
+  ) => void;
+  readonly refuse: Refuse;
+  /** Longest body that is not streamed. */
+  readonly maxBytes: number;
+}
+
+export type Refuse = (
+  error: unknown,
+  request: IncomingMessage,
+  response: ServerResponse,
+  headers: { readonly 'x-request-id': string },
+) => void;
+
+export const UPLOADS = '/files';
+export const FILE = '/files/:key';
+/** The name is for people and for `Save as`; the key alone identifies the file. */
+export const NAMED_FILE = '/files/:key/:filename';
+
+/** Without parameters, and no form. */
+const PLAIN_TYPE = /^(?!multipart\/)[\w.+-]+\/[\w.+-]+$/i;
+const KEY_START = '/files/'.length;
+const KEY_END = KEY_START + 22;
+/** A name that needs no decoding, and is none of the facts' path. */
+const PLAIN_FILE = /^\/files\/[\w-]{22}(?:\/(?!info$)[\w.~-]{1,255})?$/;
+
+export class PlainRequests {
+  readonly #options: PlainRequestsOptions;
+  readonly #takesHeads = takesHeads();
+  #open = true;
+
+  constructor(options: PlainRequestsOptions) {
+    this.#options = options;
+  }
+
+  /** From now on every request goes to its route. */
+  close(): void {
+    this.#open = false;
+  }
+
+  take(request: IncomingMessage, response: ServerResponse): boolean {
+    const { method, url = '' } = request;
+    const { read, store } = this.#options;
+    if (method === 'POST' && url === UPLOADS && this.#isUpload(request)) {
+      void this.#answer(request, response, UPLOADS, store(request, response));
+      return true;
+    }
+    if (method === 'GET' && read && PLAIN_FILE.test(url) && this.#isDownload(request)) {
+      const route = url.length === KEY_END ? FILE : NAMED_FILE;
+      void this.#answer(
+        request,
+        response,
+        route,
+        read(request, url.slice(KEY_START, KEY_END), route),
+      );
+      return true;
+    }
+    return false;
+  }
+
+  async #answer(
+    request: IncomingMessage,
+    response: ServerResponse,
+    route: string,
+    answer: Promise<Answer>,
+  ): Promise<void> {
+    const { refuse, requestId, durations } = this.#options;
+    const began = performance.now();
+    const id = requestId(request);
+    let isSent = true;
+    try {
+      isSent = this.#send(request, response, id, await answer);
+    } catch (error) {
+      refuse(error, request, response, { 'x-request-id': id });
+    }
+    const end = (): void => {
+      const seconds = (performance.now() - began) / 1000;
+      durations.observe(request.method ?? '', route, response.statusCode, seconds);
+    };
+    if (isSent) end();
+    else response.once('close', end);
+  }
+
+  /** False if the system has not accepted all of it yet. */
+  #send(request: IncomingMessage, response: ServerResponse, id: string, answer: Answer): boolean {
+    const { lastLines, unsent, send } = this.#options;
+    const { status, headers, content } = answer;
+    const { socket, shouldKeepAlive } = response;
+    const isShort = typeof content === 'string' || Buffer.isBuffer(content);
+    const isPlain = this.#takesHeads && shouldKeepAlive && request.httpVersion === '1.1';
+    if (!isPlain || !isShort || !socket?.writable) {
+      send(response, answer, { 'x-request-id': id });
+      return false;
+    }
+    const head = `${headOf(status, headers)}${lastLines.at(Date.now())}${id}${END}`;
+    const isTaken =
+      typeof content === 'string'
+        ? sendText(response, socket, status, head + content)
+        : sendWithHead(response, socket, status, [head], content);
+    if (!isTaken) unsent.watch(response, content.length);
+    return isTaken;
+  }
+
+  #isUpload(request: IncomingMessage): boolean {
+    const { headers } = request;
+    const { 'content-type': type, 'content-length': length } = headers;
+    if (length === undefined || !(Number(length) <= this.#options.maxBytes)) return false;
+    if (type !== undefined && !PLAIN_TYPE.test(type)) return false;
+    if (headers['transfer-encoding'] !== undefined) return false;
+    return headers['tus-resumable'] === undefined && this.#isServed(request);
+  }
+
+  #isDownload(request: IncomingMessage): boolean {
+    const { headers } = request;
+    if (headers['content-length'] !== undefined) return false;
+    return headers['transfer-encoding'] === undefined && this.#isServed(request);
+  }
+
+  #isServed({ headers, rawHeaders }: IncomingMessage): boolean {
+    if (!this.#open || !hasOneHost(rawHeaders)) return false;
+    return this.#options.hostNames?.has(headers.host ?? '') !== false;
+  }
+}
