@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Worker } from 'node:worker_threads';
+import { localDisk } from '@stevedore/disk';
 import { startStorage } from '@stevedore/node';
 import { type EmbeddedNodeOptions, startEmbeddedNode } from '@stevedore/node/embedded';
 import { downloadFile, encodeRequestHead, queryStore, uploadFile } from '@stevedore/protocol';
@@ -104,6 +105,30 @@ describe('a storage that joins a tracker', () => {
     const client = await second.connect();
     await until(async () => (await client.ask(queryStore, undefined)).status === 0);
     expect(errors.every((error) => error.message.includes(String(first.port)))).toBe(true);
+  });
+
+  it('pauses after each session, even one that fails by its own disk', async () => {
+    const tracker = await trackerOf();
+    const errors: Error[] = [];
+    let looks = 0;
+    const space = async () => {
+      looks += 1;
+      throw new Error('the disk is away');
+    };
+    const storage = await startStorage({
+      storePaths: [temporaryFolder()],
+      port: 0,
+      trackers: [`127.0.0.1:${tracker.port}`],
+      reconnectDelayMs: 3_600_000,
+      disk: { ...localDisk, space },
+      onError: (error) => errors.push(error),
+    });
+    onTestFinished(() => storage.close());
+    await until(() => errors.length > 0);
+    expect(errors[0]!.message).toContain('the disk is away');
+    const client = await tracker.connect();
+    for (let turn = 0; turn < 50; turn += 1) await client.ask(queryStore, undefined);
+    expect(looks).toBe(1);
   });
 
   it('starts without its tracker and becomes active once it is there', async () => {

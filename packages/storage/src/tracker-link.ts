@@ -125,7 +125,7 @@ export class TrackerLink {
     this.#running = keepSession({
       signal: this.#stop.signal,
       session: (serves) => this.#session(serves),
-      pause: () => this.#pause(),
+      pauseMs: () => this.#pauseMs(),
       report: (error) => {
         this.#answered.resolve();
         this.#report(error);
@@ -140,13 +140,10 @@ export class TrackerLink {
     await this.#running;
   }
 
-  async #pause(): Promise<void> {
-    const until = performance.now() + this.#awayMs;
+  #pauseMs(): number {
+    const awayMs = this.#awayMs;
     this.#awayMs = 0;
-    await this.#wakeup.next(this.#settings.reconnectDelayMs);
-    while (performance.now() < until && !this.#stop.signal.aborted) {
-      await this.#wakeup.next(until - performance.now());
-    }
+    return Math.max(this.#settings.reconnectDelayMs, awayMs);
   }
 
   #report(error: unknown): void {

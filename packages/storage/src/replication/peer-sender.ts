@@ -113,7 +113,7 @@ export class PeerSender {
     await keepSession({
       signal,
       session: (serves) => this.#connected(serves),
-      pause: () => sleep(reconnectDelayMs, undefined, { signal }).catch(() => {}),
+      pauseMs: () => reconnectDelayMs,
       report: (error) => this.#report(error),
     });
     await this.#keeper.save();

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type Command, type PayloadCommand, ProtocolError } from '@stevedore/protocol';
 import type { Address } from '../address.js';
 import { AuthenticationError, ConnectionError, StatusError } from '../errors.js';
@@ -197,10 +198,10 @@ const REQUEST: Call = {
 };
 
 /**
- * Runs sessions one after the other until the signal, whatever ends them. Reports only the first
- * failure in a row.
+ * Runs sessions one after the other until the signal, whatever ends them, with a pause between two
+ * that nothing but the signal shortens. Reports only the first failure in a row.
  */
-export async function keepSession({ signal, session, pause, report }: Sessions): Promise<void> {
+export async function keepSession({ signal, session, pauseMs, report }: Sessions): Promise<void> {
   let hasFailed = false;
   while (!signal.aborted) {
     try {
@@ -211,7 +212,7 @@ export async function keepSession({ signal, session, pause, report }: Sessions):
       if (!hasFailed && !signal.aborted) report(error);
       hasFailed = true;
     }
-    if (!signal.aborted) await pause();
+    await sleep(pauseMs(), undefined, { signal, ref: false }).catch(() => {});
   }
 }
 
@@ -219,7 +220,7 @@ interface Sessions {
   readonly signal: AbortSignal;
   /** Calls `serves` once it has done something useful. */
   readonly session: (serves: () => void) => Promise<void>;
-  /** Waits between two sessions. */
-  readonly pause: () => Promise<unknown>;
+  /** Between two sessions. */
+  readonly pauseMs: () => number;
   readonly report: (error: unknown) => void;
 }
