@@ -101,19 +101,21 @@ export class Changes extends EventEmitter<ChangeEvents> {
   }
 
   /**
-   * Repeats the work until the store closes, one run at a time. The function that is returned runs
-   * it before it is due.
+   * Repeats the work until the store closes, one run at a time. Of the same failure in a row only the
+   * first is reported. The function that is returned runs it before it is due.
    */
   every(ms: number, work: () => Promise<unknown>): () => void {
     let running = false;
+    let failure: string | undefined;
+    const done = (error?: Error): void => {
+      running = false;
+      if (error && error.message !== failure && !this.isOver) this.report(error);
+      failure = error?.message;
+    };
     const run = (): void => {
       if (running) return;
       running = true;
-      this.run(
-        work().finally(() => {
-          running = false;
-        }),
-      );
+      work().then(() => done(), done);
     };
     this.#timers.push(setInterval(run, ms).unref());
     return run;
