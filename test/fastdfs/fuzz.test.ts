@@ -168,7 +168,7 @@ function read({ decode }: Sample, bytes: Buffer, random: Random): 'value' | 'ref
 }
 
 describe('damaged replies', () => {
-  it(`end as a value or an error, ${FRAMES} of them`, { timeout: 180_000 }, () => {
+  it(`end as a value or an error, ${FRAMES} of them`, { timeout: 1_200_000 }, () => {
     const random = new Random(SEED);
     const good = samples();
     expect(good.length).toBeGreaterThan(60);
@@ -191,7 +191,7 @@ describe('damaged replies', () => {
     expect(heapBytes() - before).toBeLessThan(8 * 1024 * 1024);
   });
 
-  it(`over sockets settle every call, ${SOCKET_FRAMES} of them`, { timeout: 180_000 }, async ({
+  it(`over sockets settle every call, ${SOCKET_FRAMES} of them`, { timeout: 1_200_000 }, async ({
     signal,
   }) => {
     const random = new Random(SEED);

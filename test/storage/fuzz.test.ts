@@ -84,7 +84,7 @@ function burst(port: number, frames: readonly Buffer[]): Promise<{ answers: numb
 
 it.each(['tracker', 'storage'] as const)(
   'a %s survives thousands of mutated requests',
-  { timeout: 120_000 },
+  { timeout: 1_200_000 },
   async (server) => {
     const start = server === 'tracker' ? trackerOf : storageOf;
     const daemon = await start({ closeTimeoutMs: 1000, maxConnections: SOCKETS + 2 });
