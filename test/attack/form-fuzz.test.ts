@@ -42,7 +42,9 @@ function fuzz(task: FuzzTask): Promise<Readonly<Record<string, number>>> {
   });
 }
 
-test(`${COUNT} damaged forms each end with files or a problem`, { timeout: 1_200_000 }, async () => {
+test(`${COUNT} damaged forms each end with files or a problem`, {
+  timeout: 1_200_000,
+}, async () => {
   const share = Math.ceil(COUNT / THREADS);
   const tasks = Array.from({ length: THREADS }, (_, index) => ({
     firstSeed: SEED + index * share,
