@@ -3,7 +3,7 @@ import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Disk, type DiskFile, decoratedFile, localDisk } from '@stevedore/disk';
 import { fileIdOf, formatKey, parseKey } from '@stevedore/staging';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { MemoryTrunkStore } from '../support/memory-trunk-store.js';
 import { openStaging, segmentsIn, spoolFile, stageFile, until } from '../support/staging.js';
 import { temporaryFolder } from '../support/temporary.js';
@@ -216,6 +216,36 @@ describe('when the disk fails', () => {
       decoratedFile(file, { sync: () => (fail() ? failed() : file.sync()) });
     return { ...localDisk, create: async (path) => wrap(await localDisk.create(path)) };
   }
+
+  test('one that does not answer a write takes no uploads until it does', async () => {
+    let isHung = false;
+    const waiting: (() => void)[] = [];
+    const wrap = (file: DiskFile) =>
+      decoratedFile(file, {
+        sync: async () => {
+          if (isHung) await new Promise<void>((resolve) => waiting.push(resolve));
+          await file.sync();
+        },
+      });
+    const disk = {
+      ...localDisk,
+      create: async (path: string) => wrap(await localDisk.create(path)),
+    };
+    const { staging } = await openStaging(temporaryFolder(), { disk });
+    await stageFile(staging, Buffer.from('before'));
+    isHung = true;
+    const late = stageFile(staging, Buffer.from('late'));
+    await until(() => waiting.length > 0);
+    expect(staging.acceptance.refusal()).toBeUndefined();
+    const later = performance.now() + 10_001;
+    const clock = vi.spyOn(performance, 'now').mockImplementation(() => later);
+    expect(staging.acceptance.refusal()).toBe('disk_failed');
+    isHung = false;
+    for (const answer of waiting) answer();
+    await late;
+    expect(staging.acceptance.refusal()).toBeUndefined();
+    clock.mockRestore();
+  });
 
   test('a failed sync refuses its files, ends the segment, and the next one takes over', async () => {
     let failing = false;

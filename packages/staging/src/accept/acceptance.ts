@@ -16,6 +16,9 @@ import type { RoomStats } from './room.js';
 /** Space that a new segment's header and small records may need in addition to a file's bytes. */
 const RECORD_ROOM_BYTES = 4096;
 
+/** A disk that has not answered a write by then hangs. */
+const DISK_LIMIT_MS = 10_000;
+
 /** Failures that say nothing about one upload alone. */
 const TROUBLES: ReadonlySet<StoreErrorCode> = new Set([
   'disk_failed',
@@ -78,6 +81,7 @@ export class Acceptance {
   refusal(): StoreErrorCode | undefined {
     const lack = this.#state.room.lack(RECORD_ROOM_BYTES);
     if (lack) return lack === 'disk' ? 'disk_full' : 'container_full';
+    if (this.#state.container.waitMs > DISK_LIMIT_MS) return 'disk_failed';
     return this.#failure?.code;
   }
 

@@ -95,6 +95,8 @@ export class Container {
   /** Refused files whose records may still be on disk. */
   #refused: Buffer[] = [];
   readonly #queue = new AppendQueue();
+  /** What the disk was asked and has not answered, the oldest first. */
+  readonly #asked = new Set<{ readonly atMs: number }>();
   readonly #tail: Tail;
   #writing: Promise<void> | undefined;
   /**
@@ -133,6 +135,12 @@ export class Container {
     for (const segment of this.#segments.values()) {
       if (segment !== this.#current) this.#otherBytes += segment.end;
     }
+  }
+
+  /** How long the disk has owed an answer to a write. */
+  get waitMs(): number {
+    const [oldest] = this.#asked;
+    return oldest === undefined ? 0 : performance.now() - oldest.atMs;
   }
 
   /** Resolves when the batches begun so far are acknowledged or refused. */
@@ -275,6 +283,7 @@ export class Container {
     const { pieces, position: end } = memory;
     const durably = appends.some(({ sync }) => sync);
     const { done, isDurable } = segment.write(pieces, end - start, durably);
+    this.#timed(done);
     const batch = { segment: segment.number, position: start, pieces };
     const copied = this.#options.copies?.copy(batch);
     // The error is handled where the batch is settled, which may be later.
@@ -339,7 +348,9 @@ export class Container {
     this.#nextSegment += 1;
     const previousBytes = this.segments().at(-1)?.bytes ?? 0;
     const header = { segment: number, origin, begunAt: now(), previousBytes };
-    const segment = await this.reserve.spend(() => Segment.create(disk, folder, header));
+    const segment = await this.reserve.spend(() =>
+      this.#timed(Segment.create(disk, folder, header)),
+    );
     this.#segments.set(number, segment);
     this.#current = segment;
     this.#isEnded = false;
@@ -349,11 +360,19 @@ export class Container {
     return segment;
   }
 
+  #timed<Result>(work: Promise<Result>): Promise<Result> {
+    const asked = { atMs: performance.now() };
+    const answered = (): void => void this.#asked.delete(asked);
+    this.#asked.add(asked);
+    work.then(answered, answered);
+    return work;
+  }
+
   async #sync(segment: Segment, end: number): Promise<void> {
     // A concurrent write adds it again.
     this.#unsynced.delete(segment);
     try {
-      await segment.sync(end);
+      await this.#timed(segment.sync(end));
     } catch (error) {
       this.#unsynced.add(segment);
       throw error;
