@@ -137,6 +137,8 @@ const LONG: Readonly<Record<string, string>> = {
     'all that a server tells the map and hears from it',
   'packages/client/src/store.ts': 'the facade that wires the parts of a store',
   'packages/client/src/lookup.ts': 'from an id to a file, in one order of questions',
+  'packages/staging/src/container/container.ts':
+    'group commit, from an append to its acknowledgement',
   'packages/staging/src/container/unfinished.ts':
     'the format of unfinished uploads and its recovery',
   'packages/storage/src/replication/peer-sender.ts': 'the life of one connection to a peer',

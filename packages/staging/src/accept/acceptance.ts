@@ -81,7 +81,7 @@ export class Acceptance {
   refusal(): StoreErrorCode | undefined {
     const lack = this.#state.room.lack(RECORD_ROOM_BYTES);
     if (lack) return lack === 'disk' ? 'disk_full' : 'container_full';
-    if (this.#state.container.waitMs > DISK_LIMIT_MS) return 'disk_failed';
+    if (this.#state.container.unanswered.oldestMs > DISK_LIMIT_MS) return 'disk_failed';
     return this.#failure?.code;
   }
 

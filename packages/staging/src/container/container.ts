@@ -10,6 +10,7 @@ import { bodyBytesOf, deletionRecord } from './records.js';
 import { Reserve } from './reserve.js';
 import { Segment } from './segment.js';
 import { Tail } from './tail.js';
+import { Unanswered } from './unanswered.js';
 
 /**
  * The Files Container: append-only segments with one writer. Appends that wait while others are
@@ -95,8 +96,8 @@ export class Container {
   /** Refused files whose records may still be on disk. */
   #refused: Buffer[] = [];
   readonly #queue = new AppendQueue();
-  /** What the disk was asked and has not answered, the oldest first. */
-  readonly #asked = new Set<{ readonly atMs: number }>();
+  /** Writes. */
+  readonly unanswered = new Unanswered();
   readonly #tail: Tail;
   #writing: Promise<void> | undefined;
   /**
@@ -135,12 +136,6 @@ export class Container {
     for (const segment of this.#segments.values()) {
       if (segment !== this.#current) this.#otherBytes += segment.end;
     }
-  }
-
-  /** How long the disk has owed an answer to a write. */
-  get waitMs(): number {
-    const [oldest] = this.#asked;
-    return oldest === undefined ? 0 : performance.now() - oldest.atMs;
   }
 
   /** Resolves when the batches begun so far are acknowledged or refused. */
@@ -283,7 +278,7 @@ export class Container {
     const { pieces, position: end } = memory;
     const durably = appends.some(({ sync }) => sync);
     const { done, isDurable } = segment.write(pieces, end - start, durably);
-    this.#timed(done);
+    this.unanswered.add(done);
     const batch = { segment: segment.number, position: start, pieces };
     const copied = this.#options.copies?.copy(batch);
     // The error is handled where the batch is settled, which may be later.
@@ -349,7 +344,7 @@ export class Container {
     const previousBytes = this.segments().at(-1)?.bytes ?? 0;
     const header = { segment: number, origin, begunAt: now(), previousBytes };
     const segment = await this.reserve.spend(() =>
-      this.#timed(Segment.create(disk, folder, header)),
+      this.unanswered.add(Segment.create(disk, folder, header)),
     );
     this.#segments.set(number, segment);
     this.#current = segment;
@@ -360,19 +355,11 @@ export class Container {
     return segment;
   }
 
-  #timed<Result>(work: Promise<Result>): Promise<Result> {
-    const asked = { atMs: performance.now() };
-    const answered = (): void => void this.#asked.delete(asked);
-    this.#asked.add(asked);
-    work.then(answered, answered);
-    return work;
-  }
-
   async #sync(segment: Segment, end: number): Promise<void> {
     // A concurrent write adds it again.
     this.#unsynced.delete(segment);
     try {
-      await this.#timed(segment.sync(end));
+      await this.unanswered.add(segment.sync(end));
     } catch (error) {
       this.#unsynced.add(segment);
       throw error;
