@@ -17,6 +17,10 @@ export class PacedStream implements SentContent {
     this.#unsent = unsent;
   }
 
+  close(): void {
+    this.#stream.destroy();
+  }
+
   send(response: ServerResponse, onError: (error: unknown) => void): void {
     const hold = this.#unsent.hold();
     const end = (): void => void response.destroy();

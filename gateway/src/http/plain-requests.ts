@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Answer } from '@stevedore/middleware/core';
+import { type Answer, whenClosed } from '@stevedore/middleware/core';
 import { hasOneHost } from '../access/origins.js';
 import {
   type DirectParts,
@@ -107,7 +107,7 @@ export class PlainRequests {
       durations.observe(request.method ?? '', route, response.statusCode, seconds);
     };
     if (isSent) end();
-    else response.once('close', end);
+    else whenClosed(response, end);
   }
 
   /** False if the system has not accepted all of it yet. */

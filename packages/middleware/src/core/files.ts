@@ -7,7 +7,7 @@ import type {
   Store,
   StoredFile,
 } from '@stevedore/client';
-import { closeAfterReply, hasUnreadBody } from './http/connection.js';
+import { closeAfterReply, hasUnreadBody, whenClosed } from './http/connection.js';
 import { type Answer, answerFile, type Presentation } from './http/file-answer.js';
 import { UnsentBytes } from './http/unsent-bytes.js';
 import type { TransferLimits } from './limits.js';
@@ -293,8 +293,11 @@ export class Files {
     others: OutgoingHttpHeaders = {},
     onError = this.onError,
   ): void {
+    const isPaced = typeof content === 'object' && !Buffer.isBuffer(content);
+    // Even if somebody else has answered meanwhile.
+    if (isPaced) whenClosed(response, () => content.close());
     sendHead(response, status, headers, others);
-    if (typeof content === 'object' && !Buffer.isBuffer(content)) {
+    if (isPaced) {
       content.send(response, onError);
       return;
     }

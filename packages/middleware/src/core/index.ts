@@ -22,7 +22,7 @@ export {
   type Upload,
 } from './files.js';
 export { MAX_RANGES, wanted } from './http/conditions.js';
-export { closeAfterReply, hasUnreadBody, Turns } from './http/connection.js';
+export { closeAfterReply, hasUnreadBody, Turns, whenClosed } from './http/connection.js';
 export { DEFAULT_TYPE, formatDisposition } from './http/content-headers.js';
 export {
   type Answer,

@@ -51,8 +51,8 @@ export interface Presentation {
 
 export type ResourcePolicy = 'same-origin' | 'same-site' | 'cross-origin';
 
-/** Content that writes itself after the head, and ends the response. */
-export type SentContent = Pick<PacedContent, 'send'>;
+/** Content that writes itself after the head, and ends the response. `close` when that has closed. */
+export type SentContent = Pick<PacedContent, 'send' | 'close'>;
 
 export interface Answer {
   readonly status: number;

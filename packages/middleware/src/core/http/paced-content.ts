@@ -91,7 +91,6 @@ export class PacedContent {
    * called with the server's.
    */
   send(response: ServerResponse, onError: (error: unknown) => void): void {
-    response.once('close', () => this.close());
     this.#send(response).catch((error: Error) => {
       if (!this.#isClosed && !this.#pace.isGone()) onError(error);
       response.destroy(error);

@@ -1,5 +1,6 @@
 import assert from 'node:assert';
 import type { ServerResponse } from 'node:http';
+import { whenClosed } from './connection.js';
 
 /**
  * Memory for bytes that were read and not yet accepted by clients, for all downloads. Reads wait
@@ -137,7 +138,7 @@ export class UnsentBytes {
     if (!socket || socket.writableLength === 0) return;
     const hold = this.hold();
     hold.wait(bytes, { trim: () => bytes, end: () => void socket.destroy() });
-    response.once('close', () => hold.release());
+    whenClosed(response, () => hold.release());
   }
 
   /**
