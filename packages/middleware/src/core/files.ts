@@ -7,9 +7,10 @@ import type {
   Store,
   StoredFile,
 } from '@stevedore/client';
-import { closeAfterReply, hasUnreadBody, whenClosed } from './http/connection.js';
+import { closeAfterReply, hasUnreadBody } from './http/connection.js';
 import { type Answer, answerFile, type Presentation } from './http/file-answer.js';
 import { UnsentBytes } from './http/unsent-bytes.js';
+import { whenClosed } from './http/when-closed.js';
 import type { TransferLimits } from './limits.js';
 import { problemAnswer, toProblem } from './problems.js';
 import { receiptJson } from './receipts.js';

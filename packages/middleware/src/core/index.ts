@@ -22,7 +22,7 @@ export {
   type Upload,
 } from './files.js';
 export { MAX_RANGES, wanted } from './http/conditions.js';
-export { closeAfterReply, hasUnreadBody, Turns, whenClosed } from './http/connection.js';
+export { closeAfterReply, hasUnreadBody, Turns } from './http/connection.js';
 export { DEFAULT_TYPE, formatDisposition } from './http/content-headers.js';
 export {
   type Answer,
@@ -31,6 +31,7 @@ export {
   type SentContent,
 } from './http/file-answer.js';
 export { UnsentBytes, type UnsentStats } from './http/unsent-bytes.js';
+export { whenClosed } from './http/when-closed.js';
 export {
   defaultTransferLimits,
   maxFormBytes,

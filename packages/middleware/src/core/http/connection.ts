@@ -70,14 +70,6 @@ function end(socket: Socket): void {
   socket.destroy();
 }
 
-/** Runs when the response closes; at once if its client has gone already. */
-export function whenClosed(response: ServerResponse, run: () => void): void {
-  // Of HTTP/2, only the stream tells.
-  const { destroyed, stream } = response as ServerResponse & { stream?: { destroyed: boolean } };
-  if (destroyed || stream?.destroyed) run();
-  else response.once('close', run);
-}
-
 /**
  * Closes a connection on which a body is still arriving, so that the client can read the answer.
  * Closing a socket with unread bytes resets it, and the reset may overtake the answer. So the

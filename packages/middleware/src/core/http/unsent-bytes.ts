@@ -1,6 +1,6 @@
 import assert from 'node:assert';
 import type { ServerResponse } from 'node:http';
-import { whenClosed } from './connection.js';
+import { whenClosed } from './when-closed.js';
 
 /**
  * Memory for bytes that were read and not yet accepted by clients, for all downloads. Reads wait
