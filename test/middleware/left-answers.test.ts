@@ -1,4 +1,4 @@
-import { get, type IncomingMessage, type ServerResponse } from 'node:http';
+import { get, type IncomingMessage, request, type ServerResponse } from 'node:http';
 import { connect, createServer } from 'node:http2';
 import { deferred } from '@stevedore/async';
 import type { Store, StoredFile } from '@stevedore/client';
@@ -84,4 +84,26 @@ test('that somebody else has answered meanwhile', async () => {
   });
   await expect(sent.promise).rejects.toMatchObject({ code: 'ERR_HTTP_HEADERS_SENT' });
   await freed();
+});
+
+test.each([
+  ['short', 'text/plain', 1000],
+  ['long', 'text/plain', 2 ** 30],
+  ['form', 'multipart/form-data; boundary=b', 1000],
+])('a %s upload whose client has left before it is read is no fault', async (_, type, length) => {
+  const { files } = setup();
+  const outcome = deferred<unknown>();
+  const url = await serving((request, response) => {
+    request.on('error', () => {});
+    request.once('close', () => {
+      const how = { policy: {}, scope: '', client: () => '' };
+      files.upload(request, response, how).then(outcome.resolve, outcome.reject);
+    });
+    asked.destroy();
+  });
+  const headers = { 'content-type': type, 'content-length': length };
+  const asked = request(url, { method: 'POST', agent: false, headers });
+  asked.on('error', () => {});
+  asked.write('part');
+  await expect(outcome.promise).rejects.toMatchObject({ code: 'aborted' });
 });
