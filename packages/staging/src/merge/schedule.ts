@@ -7,7 +7,8 @@
 /** A near-perfect fit needs a choice: this many times the target must be waiting. */
 export const CANDIDATE_FACTOR = 1.25;
 export const MIN_WAIT_MS = 20;
-export const MAX_WAIT_MS = 5_000;
+/** The clock may have been set meanwhile. */
+export const MAX_WAIT_MS = 60_000;
 
 export interface MergeSituation {
   readonly now: number;
