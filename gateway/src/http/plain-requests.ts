@@ -70,18 +70,15 @@ export class PlainRequests {
   take(request: IncomingMessage, response: ServerResponse): boolean {
     const { method, url = '' } = request;
     const { read, store } = this.#options;
+    const began = performance.now();
     if (method === 'POST' && url === UPLOADS && this.#isUpload(request)) {
-      void this.#answer(request, response, UPLOADS, store(request, response));
+      void this.#answer(request, response, store(request, response), UPLOADS, began);
       return true;
     }
     if (method === 'GET' && read && PLAIN_FILE.test(url) && this.#isDownload(request)) {
       const route = url.length === KEY_END ? FILE : NAMED_FILE;
-      void this.#answer(
-        request,
-        response,
-        route,
-        read(request, url.slice(KEY_START, KEY_END), route),
-      );
+      const answer = read(request, url.slice(KEY_START, KEY_END), route);
+      void this.#answer(request, response, answer, route, began);
       return true;
     }
     return false;
@@ -90,11 +87,11 @@ export class PlainRequests {
   async #answer(
     request: IncomingMessage,
     response: ServerResponse,
-    route: string,
     answer: Promise<Answer>,
+    route: string,
+    began: number,
   ): Promise<void> {
     const { refuse, requestId, durations } = this.#options;
-    const began = performance.now();
     const id = requestId(request);
     let isSent = true;
     try {
