@@ -48,13 +48,16 @@ export class LastLines {
 
 type WithHead = ServerResponse & { _header: string | null; _headerSent: boolean };
 
+/** What a header may have (RFC 9110, section 5.5): looked at here, as most values pass. */
+const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
+
 /** Status line and headers, without the empty line at their end, as the HTTP server would write them. */
 export function headOf(status: number, headers: Readonly<Record<string, unknown>>): string {
   let head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n`;
   for (const name in headers) {
     const value = headers[name];
     for (const text of Array.isArray(value) ? value : [value]) {
-      validateHeaderValue(name, text);
+      if (!VALUE.test(text)) validateHeaderValue(name, text);
       head += `${name}: ${text}\r\n`;
     }
   }
@@ -77,7 +80,9 @@ export function sendWithHead(
   for (const part of head) socket.write(part, 'latin1');
   socket.write(body);
   socket.uncork();
-  return end(response, socket);
+  const isTaken = socket.writableLength === 0;
+  response.end();
+  return isTaken;
 }
 
 /** Sends a whole answer that is one text, as UTF-8. As `sendWithHead`. */
@@ -89,7 +94,9 @@ export function sendText(
 ): boolean {
   begin(response, status);
   socket.write(text);
-  return end(response, socket);
+  const isTaken = socket.writableLength === 0;
+  response.end();
+  return isTaken;
 }
 
 function begin(response: ServerResponse, status: number): void {
@@ -97,12 +104,6 @@ function begin(response: ServerResponse, status: number): void {
   sent.statusCode = status;
   sent._header = SENT;
   sent._headerSent = true;
-}
-
-function end(response: ServerResponse, socket: Socket): boolean {
-  const isTaken = socket.writableLength === 0;
-  response.end();
-  return isTaken;
 }
 
 /** Any non-empty string: the head is sent unchanged. */

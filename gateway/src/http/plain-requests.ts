@@ -71,11 +71,11 @@ export class PlainRequests {
     const { method, url = '' } = request;
     const { read, store } = this.#options;
     const began = performance.now();
-    if (method === 'POST' && url === UPLOADS && this.#isUpload(request)) {
+    if (method === 'POST' && url === UPLOADS && this.#isPlain(request, true)) {
       void this.#answer(request, response, store(request, response), UPLOADS, began);
       return true;
     }
-    if (method === 'GET' && read && PLAIN_FILE.test(url) && this.#isDownload(request)) {
+    if (method === 'GET' && read && PLAIN_FILE.test(url) && this.#isPlain(request, false)) {
       const route = url.length === KEY_END ? FILE : NAMED_FILE;
       const answer = read(request, url.slice(KEY_START, KEY_END), route);
       void this.#answer(request, response, answer, route, began);
@@ -99,12 +99,9 @@ export class PlainRequests {
     } catch (error) {
       refuse(error, request, response, { 'x-request-id': id });
     }
-    const end = (): void => {
-      const seconds = (performance.now() - began) / 1000;
-      durations.observe(request.method ?? '', route, response.statusCode, seconds);
-    };
-    if (isSent) end();
-    else whenClosed(response, end);
+    if (!isSent) await new Promise<void>((resolve) => whenClosed(response, resolve));
+    const seconds = (performance.now() - began) / 1000;
+    durations.observe(request.method ?? '', route, response.statusCode, seconds);
   }
 
   /** False if the system has not accepted all of it yet. */
@@ -127,23 +124,16 @@ export class PlainRequests {
     return isTaken;
   }
 
-  #isUpload(request: IncomingMessage): boolean {
-    const { headers } = request;
-    const { 'content-type': type, 'content-length': length } = headers;
-    if (length === undefined || !(Number(length) <= this.#options.maxBytes)) return false;
-    if (type !== undefined && !PLAIN_TYPE.test(type)) return false;
-    if (headers['transfer-encoding'] !== undefined) return false;
-    return headers['tus-resumable'] === undefined && this.#isServed(request);
-  }
-
-  #isDownload(request: IncomingMessage): boolean {
-    const { headers } = request;
-    if (headers['content-length'] !== undefined) return false;
-    return headers['transfer-encoding'] === undefined && this.#isServed(request);
-  }
-
-  #isServed({ headers, rawHeaders }: IncomingMessage): boolean {
-    if (!this.#open || !hasOneHost(rawHeaders)) return false;
-    return this.#options.hostNames?.has(headers.host ?? '') !== false;
+  #isPlain({ headers, rawHeaders }: IncomingMessage, isUpload: boolean): boolean {
+    const { host = '', 'content-type': type, 'content-length': length } = headers;
+    if (headers['transfer-encoding'] !== undefined || !hasOneHost(rawHeaders)) return false;
+    if (isUpload) {
+      if (length === undefined || !(Number(length) <= this.#options.maxBytes)) return false;
+      if (type !== undefined && !PLAIN_TYPE.test(type)) return false;
+      if (headers['tus-resumable'] !== undefined) return false;
+    } else if (length !== undefined) {
+      return false;
+    }
+    return this.#open && this.#options.hostNames?.has(host) !== false;
   }
 }

@@ -42,7 +42,8 @@ export class RequestBody {
 
   /** Throws `body_used` for a request that a body parser has read. */
   constructor(request: IncomingMessage, options: BodyOptions) {
-    demandBody(request);
+    if (request.destroyed && !request.complete) throw clientDisconnected();
+    demandUnread(request);
     this.#request = request;
     this.#options = options;
     request.on('error', () => this.fail(clientDisconnected()));
@@ -152,7 +153,8 @@ export function readWhole(
   guard: ProgressGuard,
 ): Promise<Buffer> {
   return new Promise((resolve, reject) => {
-    demandBody(request);
+    if (request.destroyed && !request.complete) throw clientDisconnected();
+    demandUnread(request);
     const chunks: Buffer[] = [];
     const stopWatching = guard.watch(request, () => reject(tooSlow()));
     request.on('error', () => reject(clientDisconnected()));
@@ -171,12 +173,6 @@ export function readWhole(
 
 export function tooLarge(limitBytes: number): ProblemError {
   return new ProblemError('too_large', `The body is longer than ${limitBytes} bytes.`);
-}
-
-/** Throws `body_used` if it was read before, and `aborted` if its client has left since. */
-function demandBody(request: IncomingMessage): void {
-  if (request.destroyed && !request.complete) throw clientDisconnected();
-  demandUnread(request);
 }
 
 function tooMuchHeld({ maxBytes }: UploadRoom): ProblemError {
