@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { formatKey, type Staging } from '@stevedore/staging';
+import { fileIdOf, formatKey, type Staging } from '@stevedore/staging';
 import { expect, test } from 'vitest';
 import { MemoryTrunkStore } from '../../support/memory-trunk-store.js';
 import { forgetFileMap, openStaging, spoolFile, stageFile, until } from '../../support/staging.js';
@@ -57,6 +57,35 @@ test('a trunk that was stored and not recorded is adopted, not sent again', asyn
   const report = await staging.fsck(CHECK);
   expect(report).toMatchObject({ problems: [], orphans: [], openPlans: 0, orphanBytes: 0 });
   expect(report.storedBytes).toBe(bytesInStore(store));
+});
+
+test('files of one that is adopted while a trunk is being chosen are not sent again', async () => {
+  const folder = temporaryFolder();
+  const store = new MemoryTrunkStore();
+  const keys = await dieBeforeRecord(folder, store, [randomBytes(3000), randomBytes(4000)]);
+  const [orphan] = store.files.keys();
+  store.beforeRead = () => {
+    throw new Error('away');
+  };
+  const { staging } = await openStaging(folder, {}, store);
+  const ids = new Map<string, string>();
+  staging.changes.on('merged', ({ key, fileId }) => ids.set(key, fileId));
+  const { files } = staging;
+  const candidates = files.candidates.bind(files);
+  files.candidates = async (...limits) => {
+    files.candidates = candidates;
+    const found = await candidates(...limits);
+    store.beforeRead = () => undefined;
+    await staging.fsck(REPAIR);
+    return found;
+  };
+  await staging.merging.flush();
+  keys.push(await stageFile(staging, randomBytes(500)));
+  await staging.merging.flush();
+  expect([...store.files.keys()]).toEqual([orphan, expect.anything()]);
+  for (const key of keys) {
+    expect(ids.get(formatKey(key))).toBe(fileIdOf(staging.fileMap.find(key)!));
+  }
 });
 
 test('one whose files were sent again meanwhile is deleted, and the check says so', async () => {

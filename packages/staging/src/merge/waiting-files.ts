@@ -48,6 +48,8 @@ export class WaitingFiles {
   /** Excluded files. */
   readonly #damaged = new Map<string, FileRow>();
   readonly #plans = new Set<TrunkPlan>();
+  /** How many plans there ever were: each may have taken files that were free before. */
+  planCount = 0;
   /** Small files moved out of trunks while `isMoving`, and their bytes. */
   #movedFiles = 0;
   #movedBytes = 0;
@@ -148,6 +150,7 @@ export class WaitingFiles {
     if (small) this.#plannedFiles += names.length;
     if (small) this.#plannedBytes += bytes;
     this.#plans.add(plan);
+    this.planCount += 1;
     this.#advance();
     return (isStored) => {
       this.#plans.delete(plan);
