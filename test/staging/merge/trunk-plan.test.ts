@@ -2,7 +2,11 @@ import { crc32 } from 'node:zlib';
 import { parseTrunkDirectory, parseTrunkEnd, TAIL_BYTES } from '@stevedore/protocol';
 import { type FileRow, smallFile } from '@stevedore/staging';
 import { expect, test } from 'vitest';
-import { directTrunk, planTrunk } from '../../../packages/staging/dist/merge/trunk-plan.js';
+import {
+  directTrunk,
+  planTrunk,
+  planWhole,
+} from '../../../packages/staging/dist/merge/trunk-plan.js';
 
 const TASK = Buffer.alloc(16, 7);
 
@@ -22,6 +26,12 @@ test('the directory of a trunk of many files leads to the bytes of each', () => 
   const { directoryOffset: from, directoryBytes } = end;
   const entries = parseTrunkDirectory(trunk.subarray(from, from + directoryBytes), end);
   expect(entries.map(({ offset }) => trunk.readUInt32BE(offset))).toEqual(order);
+});
+
+test('a large file is stored as it is, with its extension', () => {
+  const row = { ...fileOf(9), was: [] } as unknown as FileRow;
+  const members = [{ key: row.key, offset: 0, size: 4 }];
+  expect(planWhole(TASK, row)).toMatchObject({ extension: 'txt', size: 4, members });
 });
 
 test.each([
