@@ -102,6 +102,21 @@ test('what a listener throws is reported, and the trunk is not sent again', asyn
   expect(store.files.size).toBe(1);
 });
 
+test('a trunk that is being sent when the store closes is no error', async () => {
+  const store = new MemoryTrunkStore();
+  let isSent = false;
+  store.beforeStore = () => {
+    isSent = true;
+    return new Promise(() => undefined);
+  };
+  const { staging, errors } = await openStaging(temporaryFolder(), {}, store);
+  await stageFile(staging, randomBytes(500));
+  const flushing = staging.merging.flush();
+  await until(() => isSent);
+  await Promise.all([staging.close(), flushing]);
+  expect(errors).toEqual([]);
+});
+
 describe('when FastDFS lies', () => {
   test('a trunk with another CRC-32 is deleted and sent again; staged bytes stay until then', async () => {
     const store = new MemoryTrunkStore();
