@@ -70,7 +70,7 @@ test('a trunk is full by its bytes or by its files, and when there was enough to
 const [SECOND, MINUTE, HOUR] = [1_000, 60_000, 3_600_000];
 
 test.each([
-  ['without joining, with its trunk', MINUTE, 0, MINUTE],
+  ['without joining, with its trunk', 10, 0, 10],
   ['at the first look a minute after its age limit', MINUTE, HOUR, HOUR + MINUTE],
   ['with a short limit, a look after as long again', 5 * SECOND, 10 * SECOND, 20 * SECOND],
   ['with a very short one, a second later', 10, 100, 100 + SECOND],
