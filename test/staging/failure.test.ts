@@ -5,6 +5,7 @@ import { type Disk, type DiskFile, decoratedFile, localDisk } from '@stevedore/d
 import { fileIdOf, formatKey, parseKey } from '@stevedore/staging';
 import { describe, expect, test, vi } from 'vitest';
 import { MemoryTrunkStore } from '../support/memory-trunk-store.js';
+import { turnBit } from '../support/rot.js';
 import { openStaging, segmentsIn, spoolFile, stageFile, until } from '../support/staging.js';
 import { temporaryFolder } from '../support/temporary.js';
 
@@ -87,6 +88,33 @@ describe('when FastDFS is back after an hour', () => {
     }
     expect(trunks.flat().length).toBeGreaterThanOrEqual(staged);
   });
+});
+
+test('what a listener throws is reported, and the trunk is not sent again', async () => {
+  const { staging, store, errors } = await openStaging(temporaryFolder());
+  staging.changes.on('merged', () => {
+    throw new Error('the listener fails');
+  });
+  await stageFile(staging, randomBytes(500));
+  await staging.merging.flush();
+  expect(errors.map(({ message }) => message)).toEqual(['the listener fails']);
+  expect(staging.stats()).toMatchObject({ trunks: 1, sendRetries: 0 });
+  expect(store.files.size).toBe(1);
+});
+
+test('a trunk that is being sent when the store closes is no error', async () => {
+  const store = new MemoryTrunkStore();
+  let isSent = false;
+  store.beforeStore = () => {
+    isSent = true;
+    return new Promise(() => undefined);
+  };
+  const { staging, errors } = await openStaging(temporaryFolder(), {}, store);
+  await stageFile(staging, randomBytes(500));
+  const flushing = staging.merging.flush();
+  await until(() => isSent);
+  await Promise.all([staging.close(), flushing]);
+  expect(errors).toEqual([]);
 });
 
 describe('when FastDFS lies', () => {
@@ -295,6 +323,44 @@ describe('when the disk fails', () => {
     expect(fileIdOf(staging.fileMap.find(sound)!)).toBeDefined();
     expect(fileIdOf(staging.fileMap.find(rotten)!)).toBeUndefined();
     expect(errors.length).toBeGreaterThan(0);
+  });
+
+  test('a file found damaged while its trunk is sent is left out, and the others go', async () => {
+    /** As one whose upload fails with what its source throws. */
+    class Wrapping extends MemoryTrunkStore {
+      override async store(...request: Parameters<MemoryTrunkStore['store']>): Promise<string> {
+        return await super.store(...request).catch((cause: unknown) => {
+          throw new Error('the upload failed', { cause });
+        });
+      }
+    }
+    const folder = temporaryFolder();
+    const first = await openStaging(folder);
+    const contents = [randomBytes(500), randomBytes(600), randomBytes(700)];
+    const keys: Buffer[] = [];
+    for (const bytes of contents) keys.push(await stageFile(first.staging, bytes));
+    await first.staging.close();
+    turnBit(join(folder, 'container'), contents[1]!);
+    const { staging, store, errors } = await openStaging(folder, {}, new Wrapping());
+    await staging.merging.flush();
+    const ids = keys.map((key) => fileIdOf(staging.fileMap.find(key)!));
+    expect(ids).toEqual([expect.any(String), undefined, expect.any(String)]);
+    expect(staging.stats()).toMatchObject({ unpackableFiles: 1, sendRetries: 0 });
+    expect(store.files.size).toBe(1);
+    expect(errors[0]!.message).toBe('the upload failed');
+  });
+
+  test('files whose plan is not recorded go into the next', async () => {
+    let failing = false;
+    const disk = failingSync(() => failing);
+    const { staging, errors } = await openStaging(temporaryFolder(), { disk });
+    const key = await stageFile(staging, randomBytes(500));
+    failing = true;
+    const flushing = staging.merging.flush();
+    await until(() => errors.length > 0);
+    failing = false;
+    await flushing;
+    expect(fileIdOf(staging.fileMap.find(key)!)).toBeDefined();
   });
 });
 

@@ -69,6 +69,8 @@ describe('staging', () => {
 
   test('large files go whole and are read from the spool meanwhile', async () => {
     const { staging, store } = await openStaging(temporaryFolder());
+    const trunks: unknown[] = [];
+    staging.changes.on('trunk', (trunk) => trunks.push(trunk));
     const bytes = randomBytes(3 * MIB);
     const key = await spoolFile(staging, bytes);
     const row = staging.fileMap.find(key)!;
@@ -83,6 +85,7 @@ describe('staging', () => {
     const [[fileId, stored]] = [...store.files] as [[string, Buffer]];
     expect(stored.equals(bytes)).toBe(true);
     expect(fileIdOf(staging.fileMap.find(key)!)).toBe(fileId);
+    expect(trunks).toMatchObject([{ kind: 'whole', fileId, bytes: 3 * MIB, files: 1, fill: 1 }]);
   });
 
   test('a second owner of the directory is refused', async () => {

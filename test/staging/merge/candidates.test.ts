@@ -1,14 +1,20 @@
 import { describe, expect, test } from 'vitest';
 import type { FileRow } from '../../../packages/staging/dist/filemap/filemap.js';
 import {
+  type CandidateUnit,
   chooseMembers,
   seededRandom,
+  sumOf,
   type UnitLimits,
   unitsInSteps,
   unitsToChooseFrom,
 } from '../../../packages/staging/dist/merge/candidates.js';
 import { bytesInTrunk } from '../../../packages/staging/dist/merge/trunk-plan.js';
-import { CandidateWindow } from '../../../packages/staging/dist/merge/waiting-files.js';
+import {
+  CandidateWindow,
+  candidateWindow,
+  MAX_FILES,
+} from '../../../packages/staging/dist/merge/waiting-files.js';
 
 let count = 0;
 
@@ -54,6 +60,8 @@ describe('candidates', () => {
       expect(unit.bytes).toBe(unit.rows.reduce((sum, member) => sum + bytesInTrunk(member), 0));
       expect(unit.files).toBe(unit.rows.length);
     }
+    const bytes = rows.reduce((sum, member) => sum + bytesInTrunk(member), 0);
+    expect(sumOf(units)).toEqual({ bytes, files: 5 });
   });
 
   test('of a group larger than a trunk the first part comes, and the rest waits', () => {
@@ -65,6 +73,14 @@ describe('candidates', () => {
     expect(part!.rows).toEqual(rows.slice(0, part!.files));
     const rest = makeUnits(rows.slice(part!.files), LIMITS);
     expect(rest[0]!.rows[0]).toBe(rows[part!.files]);
+  });
+
+  test('a group that just fits is not cut', () => {
+    const rows = [row(10, 'g'), row(20, 'g')];
+    const bytes = rows.reduce((sum, member) => sum + bytesInTrunk(member), 0);
+    const isCut = (capacityBytes: number) =>
+      makeUnits(rows, { ...LIMITS, capacityBytes })[0]!.isCut;
+    expect([bytes, bytes - 1].map(isCut)).toEqual([false, true]);
   });
 
   test('a group of more files than a trunk can have is cut as well', () => {
@@ -83,6 +99,50 @@ describe('candidates', () => {
     expect(unitsToChooseFrom(single, LIMITS, true)).toEqual([single[0], single[2]]);
     const later = makeUnits(rows, { ...LIMITS, now: now + 5_000 });
     expect(unitsToChooseFrom(later, LIMITS, true)).toEqual(later);
+  });
+
+  test.each([
+    ['now', 0, true],
+    ['just within the pause', 1_999, true],
+    ['a pause ago', 2_000, false],
+    ['before the clock was set back', -1, false],
+  ])('more files may follow to a group whose only one came %s', (_when, ageMs, isOpen) => {
+    const now = 100_000;
+    const rows = [row(10, 'g', now - ageMs), row(10, undefined, now - ageMs)];
+    const units = makeUnits(rows, { ...LIMITS, now });
+    expect(units.map((unit) => unit.isOpen)).toEqual([isOpen, false]);
+  });
+
+  test.each([
+    ['fills a trunk just so', [[0, 100_000, 1]], true],
+    ['lacks a byte', [[0, 99_999, 1]], false],
+    ['has as many files as a trunk can have', [[0, 10, 65_534]], true],
+    ['lacks a file', [[0, 10, 65_533]], false],
+    [
+      'leaves no choice beside another',
+      [
+        [0, 100_400, 1],
+        [1, 10, 1],
+      ],
+      false,
+    ],
+    [
+      'leaves a choice beside another',
+      [
+        [0, 100_600, 1],
+        [1, 10, 1],
+      ],
+      true,
+    ],
+  ] as const)('a class that %s', (_what, classes, isEnough) => {
+    const units = classes.map(
+      ([expiry, bytes, files]): CandidateUnit => ({
+        ...{ rows: [], penalty: 0, isOpen: false, isCut: false },
+        ...{ expiry, bytes, files },
+      }),
+    );
+    const chosen = isEnough ? units.slice(0, 1) : undefined;
+    expect(unitsToChooseFrom(units, LIMITS, true)).toEqual(chosen);
   });
 
   test('of files with several expiries those are chosen whose class fills a trunk', () => {
@@ -124,12 +184,26 @@ describe('candidates', () => {
   });
 
   test('the penalty of leaving a file behind grows with its age', () => {
+    const now = 1_000_000;
     const penaltyAt = (ageMs: number) =>
-      makeUnits([row(10, undefined, 0)], { ...LIMITS, now: ageMs })[0]!.penalty;
-    expect(penaltyAt(0)).toBe(0);
+      makeUnits([row(10, undefined, now - ageMs)], { ...LIMITS, now })[0]!.penalty;
+    expect([0, 29_999].map(penaltyAt)).toEqual([0, 0]);
+    expect(penaltyAt(30_000)).toBeGreaterThan(0);
     expect(penaltyAt(40_000)).toBeGreaterThan(0);
     expect(penaltyAt(55_000)).toBeGreaterThan(penaltyAt(40_000));
-    expect(penaltyAt(60_000)).toBeGreaterThan(penaltyAt(59_999));
+  });
+
+  test.each([
+    [59_999, [500_000, 500_000]],
+    [60_000, [600_000]],
+  ])('after %i ms of 60,000 a file is taken or left for a better fill', async (ageMs, sizes) => {
+    const limits = { ...LIMITS, capacityBytes: 1_001_000, now: 100_000 };
+    const rows = [row(600_000, undefined, limits.now - ageMs)];
+    rows.push(row(500_000, undefined, limits.now), row(500_000, undefined, limits.now));
+    const units = makeUnits(rows, limits);
+    const pause = () => Promise.resolve();
+    const chosen = await chooseMembers(units, limits, seededRandom(5), pause);
+    expect(chosen.rows.map(({ size }) => size)).toEqual(sizes);
   });
 });
 
@@ -149,10 +223,38 @@ describe('the window of candidates', () => {
     return { looked, sizes: window.rows.map(({ size }) => size) };
   }
 
+  function countTaken(
+    capacityBytes: number,
+    size: number,
+    expiryOf: (at: number) => number | undefined,
+  ) {
+    const window = candidateWindow(capacityBytes, 0);
+    const one = row(size);
+    for (let at = 0; window.take({ ...one, expiresAt: expiryOf(at) }); at += 1);
+    return window.rows.length;
+  }
+
   test('ends once there are enough bytes or files', () => {
     const rows = Array.from({ length: 20 }, () => row(300));
     expect(sizesTaken(rows)).toEqual({ looked: 5, sizes: [300, 300, 300, 300] });
     expect(sizesTaken(rows, { ...LIMITS, files: 2 })).toEqual({ looked: 3, sizes: [300, 300] });
+  });
+
+  test.each([
+    ['twice the bytes of a trunk', 50_000, 100, 1_000],
+    ['a tenth more than a trunk, of many files', 10_000, 1, 11_000],
+    ['that, once there are many', 9_000, 2, 5_000],
+    ['as many files as a trunk can have', 1_000_000, 1, MAX_FILES],
+  ])('of one class: %s', (_what, capacityBytes, size, files) => {
+    expect(countTaken(capacityBytes, size, () => undefined)).toBe(files);
+  });
+
+  test.each([
+    ['eight times the bytes of a trunk', 10_000, 1_000, 80],
+    ['twice as many files as a trunk can have', 1_000_000, 1, 2 * MAX_FILES],
+  ])('of many classes, none of which fills a trunk: %s', (_what, capacityBytes, size, files) => {
+    const expiryOf = (at: number) => 2 ** (at % 16) * 3_600_000;
+    expect(countTaken(capacityBytes, size, expiryOf)).toBe(files);
   });
 
   test('takes members along that came among others, only so far, and nothing else', () => {

@@ -1,6 +1,10 @@
 import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
 import type { StagingOptions } from '@stevedore/staging';
 import { expect, test } from 'vitest';
+import { Changes } from '../../../packages/staging/dist/changes.js';
+import { Copies } from '../../../packages/staging/dist/merge/copies.js';
+import type { State } from '../../../packages/staging/dist/state.js';
 import { MemoryTrunkStore } from '../../support/memory-trunk-store.js';
 import { openStaging, spoolFile, stageFile, until } from '../../support/staging.js';
 import { temporaryFolder } from '../../support/temporary.js';
@@ -8,13 +12,16 @@ import { temporaryFolder } from '../../support/temporary.js';
 /** Nothing is kept that may go. */
 const GREEDY = { retain: 0, segmentBytes: 1000 };
 
-function storeOf(members: number): MemoryTrunkStore & { holders: string[] } {
-  const store = Object.assign(new MemoryTrunkStore(), { holders: ['a:1'] });
-  store.copiesOf = () => ({ holders: store.holders, members });
+function storeOf(members: number) {
+  const store = Object.assign(new MemoryTrunkStore(), { holders: ['a:1'], asked: 0 });
+  store.copiesOf = () => {
+    store.asked += 1;
+    return { holders: store.holders, members };
+  };
   return store;
 }
 
-async function fill(options: Partial<StagingOptions>, store: MemoryTrunkStore) {
+async function fill(options: Partial<StagingOptions>, store: ReturnType<typeof storeOf>) {
   const opened = await openStaging(temporaryFolder(), { ...GREEDY, ...options }, store);
   const { staging } = opened;
   const keys = [await stageFile(staging, randomBytes(2000))];
@@ -22,6 +29,7 @@ async function fill(options: Partial<StagingOptions>, store: MemoryTrunkStore) {
   await staging.merging.flush();
   // The newest segment stays in any case.
   keys.push(await stageFile(staging, randomBytes(2000)));
+  store.asked = 0;
   return { ...opened, keys: keys.slice(0, 2) };
 }
 
@@ -38,12 +46,7 @@ test('in a group of one, a stored trunk lets the copies on this disk go', async 
 test('in a larger group they stay until a second storage has the trunk', async () => {
   const store = storeOf(3);
   const filled = await fill({}, store);
-  let asked = 0;
-  store.copiesOf = () => {
-    asked += 1;
-    return { holders: store.holders, members: 3 };
-  };
-  await until(() => asked >= 4);
+  await until(() => store.asked >= 4);
   expect(areLocal(filled)).toEqual([true, true]);
   expect(filled.staging.stats().unconfirmedTrunks).toBe(2);
   expect((await filled.staging.fsck({ repair: false })).unconfirmedTrunks).toBe(2);
@@ -80,6 +83,42 @@ test('a group that does not answer holds up no other, and is asked once a round'
   expect(errors[0]!.message).toContain('no storage of the group answers');
 });
 
+test('in a group none of whose storages is active they stay', async () => {
+  const store = storeOf(0);
+  store.holders.pop();
+  const filled = await fill({}, store);
+  await until(() => store.asked >= 4);
+  expect(areLocal(filled)).toEqual([true, true]);
+});
+
+test('each of many trunks is asked about in one round, and those that lack copies hold up none', async () => {
+  const left = new Set(Array.from({ length: 250 }, (_, id) => id + 1));
+  const fileMap = {
+    uncopiedTrunks: (after: number, limit: number) =>
+      [...left]
+        .filter((id) => id > after)
+        .slice(0, limit)
+        .map((id) => ({ id, fileId: `group1/${id}` })),
+    countUncopied: () => left.size,
+    setCopied: (_now: number, id: number) => left.delete(id),
+  };
+  const trunkStore = {
+    copies: async (fileId: string) => ({
+      holders: fileId === 'group1/250' ? ['a:1', 'b:1'] : ['a:1'],
+      members: 2,
+    }),
+  };
+  const changes = new Changes();
+  const state = { changes, fileMap, trunkStore, options: {}, now: Date.now };
+  const copies = new Copies(state as unknown as State);
+  const isFound = once(changes, 'removable');
+  copies.start();
+  await isFound;
+  changes.end();
+  await copies.ended();
+  expect(left.size).toBe(249);
+});
+
 test('one copy is enough where one is asked for, and nobody is asked', async () => {
   const store = storeOf(3);
   store.copiesOf = () => {
@@ -94,8 +133,10 @@ test('more copies than the group can have keep everything here, and that is told
   const store = storeOf(2);
   store.holders.push('b:1');
   const filled = await fill({ confirmCopies: 3 }, store);
-  await until(() => filled.errors.length > 0);
-  expect(filled.errors[0]!.message).toContain('lower confirmCopies');
+  await until(() => store.asked >= 4);
+  expect(filled.errors.map(({ message }) => message)).toEqual([
+    expect.stringContaining('lower confirmCopies'),
+  ]);
   expect(areLocal(filled)).toEqual([true, true]);
 });
 

@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import {
   chooseJoin,
   isThin,
+  latestIdAt,
   MAX_THIN_TRUNKS,
   shareOf,
 } from '../../../packages/staging/dist/merge/joining.js';
@@ -24,6 +25,8 @@ test('the oldest trunks are joined into a full one, as many as it takes', () => 
   const thin = [0.4, 0.6, 0.3, 0.01].map((share, id) => thinOf(share, id)).reverse();
   const chosen = chooseJoin(thin, 0);
   expect(chosen.map(({ share }) => share)).toEqual([0.4, 0.6, 0.3]);
+  // A little to choose from is enough.
+  expect(chooseJoin([thinOf(0.5, 1)], 0.505)).toHaveLength(1);
 });
 
 test('too many thin ones: those whose files were written least often, of whatever size, are joined', () => {
@@ -36,6 +39,12 @@ test('too many thin ones: those whose files were written least often, of whateve
 test('one that is much larger than the others of its level together is not written again', () => {
   const small = Array.from({ length: MAX_THIN_TRUNKS }, (_, id) => thinOf(0.001, id));
   expect(chooseJoin([thinOf(0.5, 99), ...small], 0)).toEqual(small);
+  const ofTwoSizes = (large: number) => [
+    ...Array.from({ length: MAX_THIN_TRUNKS }, (_, id) => thinOf(1 / 1024, id)),
+    thinOf(large, 99),
+  ];
+  expect(chooseJoin(ofTwoSizes((4 * MAX_THIN_TRUNKS) / 1024), 0)).toHaveLength(20);
+  expect(chooseJoin(ofTwoSizes((4 * MAX_THIN_TRUNKS + 1) / 1024), 0)).toHaveLength(19);
 });
 
 test('one of the lowest level joins those of the next', () => {
@@ -52,9 +61,22 @@ test('all are joined once a file is so old that it is to have its id', () => {
 test('a trunk is full by its bytes or by its files, and when there was enough to choose from', () => {
   expect(isThin(0.89, 0.5)).toBe(true);
   expect(isThin(0.99, 0.99)).toBe(true);
-  expect(isThin(0.9991, 0.9991)).toBe(false);
-  expect(isThin(0.6, 1.2)).toBe(false);
-  expect(shareOf({ bytes: MIB, files: 65_000 }, FULL)).toBeGreaterThan(0.99);
+  expect(isThin(0.999, 0.9991)).toBe(false);
+  expect(isThin(0.6, 1)).toBe(false);
+  expect(shareOf({ bytes: 32 * MIB, files: 13_107 }, FULL)).toBe(0.5);
+  expect(shareOf({ bytes: MIB, files: 13_107 }, FULL)).toBe(0.2);
+});
+
+const [SECOND, MINUTE, HOUR] = [1_000, 60_000, 3_600_000];
+
+test.each([
+  ['without joining, with its trunk', 10, 0, 10],
+  ['at the first look a minute after its age limit', MINUTE, HOUR, HOUR + MINUTE],
+  ['with a short limit, a look after as long again', 5 * SECOND, 10 * SECOND, 20 * SECOND],
+  ['with a very short one, a second later', 10, 100, 100 + SECOND],
+  ['never before it is merged', HOUR, MINUTE, HOUR],
+])('a file has its id at the latest: %s', (_when, mergeMaxAge, idMaxAge, afterMs) => {
+  expect(latestIdAt(1_000_000, mergeMaxAge, idMaxAge)).toBe(1_000_000 + afterMs);
 });
 
 interface Site {

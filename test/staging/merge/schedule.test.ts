@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { decideMerge } from '../../../packages/staging/dist/merge/schedule.js';
+import { decideMerge, MAX_WAIT_MS } from '../../../packages/staging/dist/merge/schedule.js';
 
 const QUIET = {
   now: 100_000,
@@ -14,7 +14,9 @@ const QUIET = {
 
 describe('merge schedule', () => {
   test('waits while there is nothing', () => {
-    expect(decideMerge(QUIET).action).toBe('wait');
+    for (const short of [false, true]) {
+      expect(decideMerge({ ...QUIET, short })).toEqual({ action: 'wait', waitMs: MAX_WAIT_MS });
+    }
   });
 
   test('merges once there is 1.25 times the target to choose from', () => {

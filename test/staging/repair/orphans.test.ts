@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { formatKey, type Staging } from '@stevedore/staging';
+import { fileIdOf, formatKey, type Staging } from '@stevedore/staging';
 import { expect, test } from 'vitest';
 import { MemoryTrunkStore } from '../../support/memory-trunk-store.js';
 import { forgetFileMap, openStaging, spoolFile, stageFile, until } from '../../support/staging.js';
@@ -59,6 +59,61 @@ test('a trunk that was stored and not recorded is adopted, not sent again', asyn
   expect(report.storedBytes).toBe(bytesInStore(store));
 });
 
+/** A trunk that was stored and not recorded, and is not found by itself. */
+async function openWithOrphan() {
+  const folder = temporaryFolder();
+  const store = new MemoryTrunkStore();
+  const keys = await dieBeforeRecord(folder, store, [randomBytes(3000), randomBytes(4000)]);
+  const [orphan] = store.files.keys() as IterableIterator<string>;
+  store.beforeRead = () => {
+    throw new Error('away');
+  };
+  const { staging } = await openStaging(folder, {}, store);
+  const ids = new Map<string, string>();
+  staging.changes.on('merged', ({ key, fileId }) => ids.set(key, fileId));
+  const expectIds = () => {
+    for (const key of keys) {
+      expect(ids.get(formatKey(key))).toBe(fileIdOf(staging.fileMap.find(key)!));
+    }
+  };
+  return { staging, store, keys, orphan: orphan!, expectIds };
+}
+
+test('one whose files are being sent again is deleted', async () => {
+  const { staging, store, orphan, expectIds } = await openWithOrphan();
+  let release: (() => void) | undefined;
+  store.beforeStore = () =>
+    new Promise((resolve) => {
+      release = resolve;
+    });
+  const flushing = staging.merging.flush();
+  await until(() => release !== undefined);
+  store.beforeRead = () => undefined;
+  await staging.fsck(REPAIR);
+  expect(store.files.has(orphan)).toBe(false);
+  release!();
+  await flushing;
+  expectIds();
+});
+
+test('files of one that is adopted while a trunk is being chosen are not sent again', async () => {
+  const { staging, store, keys, orphan, expectIds } = await openWithOrphan();
+  const { files } = staging;
+  const candidates = files.candidates.bind(files);
+  files.candidates = async (...limits) => {
+    files.candidates = candidates;
+    const found = await candidates(...limits);
+    store.beforeRead = () => undefined;
+    await staging.fsck(REPAIR);
+    return found;
+  };
+  await staging.merging.flush();
+  keys.push(await stageFile(staging, randomBytes(500)));
+  await staging.merging.flush();
+  expect([...store.files.keys()]).toEqual([orphan, expect.anything()]);
+  expectIds();
+});
+
 test('one whose files were sent again meanwhile is deleted, and the check says so', async () => {
   const folder = temporaryFolder();
   const store = new MemoryTrunkStore();
@@ -89,18 +144,11 @@ test('one whose files were sent again meanwhile is deleted, and the check says s
 });
 
 test('one of whose files any was deleted is deleted too, and they stay deleted', async () => {
-  const folder = temporaryFolder();
-  const store = new MemoryTrunkStore();
-  const keys = await dieBeforeRecord(folder, store, [randomBytes(3000), randomBytes(4000)]);
-  const [orphan] = store.files.keys();
-  store.beforeRead = () => {
-    throw new Error('away');
-  };
-  const { staging } = await openStaging(folder, {}, store);
+  const { staging, store, keys, orphan } = await openWithOrphan();
   await staging.deletions.delete(keys[0]!);
   store.beforeRead = () => undefined;
   await staging.fsck(REPAIR);
-  expect(store.files.has(orphan!)).toBe(false);
+  expect(store.files.has(orphan)).toBe(false);
   expect(staging.fileMap.find(keys[0]!)).toBeUndefined();
   expect(staging.fileMap.find(keys[1]!)).toBeDefined();
 });

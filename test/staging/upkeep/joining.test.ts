@@ -129,6 +129,23 @@ test('without joining, files of thin trunks have ids; switched off, they get the
   expect(fileIdOf(second.staging.fileMap.find(key)!)).toBeDefined();
 });
 
+test('once all files are to have ids, those of a thin trunk are told, and it stays as it is', async () => {
+  const { staging, store, merged } = await openJoining();
+  const contents = Array.from({ length: 600 }, () => randomBytes(10));
+  await stageTogether(staging, contents);
+  await staging.merging.flush();
+  const [thin] = staging.fileMap.thinTrunks();
+  expect([thin!.files, merged.size]).toEqual([600, 0]);
+  await staging.merging.finish(20_000);
+  expect(staging.fileMap.thinTrunks()).toEqual([]);
+  const ids = staging.fileMap
+    .aliveIn(thin!.id, -1, 600)
+    .map((row) => [formatKey(row.key), fileIdOf(row)]);
+  expect(ids).toHaveLength(600);
+  expect([...merged].sort()).toEqual(ids.sort());
+  expect([...store.files.keys()]).toEqual([thin!.fileId]);
+});
+
 test('joined files go into one trunk, however slowly they are moved and however old they are', async () => {
   const { staging } = await openStaging(temporaryFolder(), {
     ...{ ...JOINING, trunkSize: 2 * TRUNK_BYTES },

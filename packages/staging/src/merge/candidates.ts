@@ -45,11 +45,11 @@ export function* unitsInSteps(
 ): Generator<void, CandidateUnit[], undefined> {
   const { capacityBytes, maxFiles, now, maxAgeMs } = limits;
   const units: Unit[] = [];
-  const groups = new Map<string, Unit>();
+  const groups = new Map<string | undefined, Unit>();
   for (const [index, row] of rows.entries()) {
     if (index % ROWS_PER_STEP === ROWS_PER_STEP - 1) yield;
     const bytes = bytesInTrunk(row);
-    const group = row.group === undefined ? undefined : groups.get(row.group);
+    const group = groups.get(row.group);
     if (group) {
       group.isCut ||= group.bytes + bytes > capacityBytes || group.files === maxFiles;
       if (group.isCut) continue;
@@ -67,9 +67,7 @@ export function* unitsInSteps(
     if (row.group !== undefined) groups.set(row.group, unit);
   }
   // Files moved out of trunks come after newer files: sort by age.
-  for (const { rows } of groups.values()) {
-    if (rows.some(({ was }) => was.length > 0)) rows.sort((a, b) => a.stagedAt - b.stagedAt);
-  }
+  for (const { rows } of groups.values()) rows.sort((a, b) => a.stagedAt - b.stagedAt);
   return units;
 }
 

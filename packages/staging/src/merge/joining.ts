@@ -80,7 +80,7 @@ function filling(
   thin: readonly ThinTrunk[],
   waitingShare: number,
 ): readonly ThinTrunk[] | undefined {
-  const oldestFirst = [...thin].sort((a, b) => a.oldestAt - b.oldestAt || a.id - b.id);
+  const oldestFirst = [...thin].sort((a, b) => a.oldestAt - b.oldestAt);
   let sum = waitingShare;
   for (const [at, { share }] of oldestFirst.entries()) {
     sum += share;
@@ -91,7 +91,7 @@ function filling(
 
 /** The trunks written least often; at least two. */
 function leastWritten(thin: readonly ThinTrunk[]): readonly ThinTrunk[] {
-  const order = [...thin].sort((a, b) => a.level - b.level || a.share - b.share || a.id - b.id);
+  const order = [...thin].sort((a, b) => a.level - b.level || a.share - b.share);
   const [first, second] = order as [ThinTrunk, ThinTrunk];
   let sum = first.share + second.share;
   let end = 2;

@@ -236,6 +236,7 @@ export class MergeTask {
     const { now, keys, files } = this.#state;
     const { trunkSize, mergeMaxAge: maxAgeMs } = this.#state.options;
     const capacityBytes = trunkSize - TRUNK_END_BYTES;
+    const { planCount } = files;
     const rows = await files.candidates(capacityBytes, now());
     const limits = { capacityBytes, maxFiles: MAX_FILES };
     const pause = () => nextTurn();
@@ -262,6 +263,8 @@ export class MergeTask {
     const choiceShare = shareOf(sumOf(choice), full);
     const thin = isThin(share, choiceShare) ? this.#thin(members) : undefined;
     await pause();
+    // Since its files were read, a trunk was adopted that may have some of them.
+    if (files.planCount !== planCount) return 0;
     await this.inFlight.begin({ ...plan, thin });
     return 0;
   }

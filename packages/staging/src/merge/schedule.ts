@@ -32,9 +32,7 @@ export type MergeDecision =
 
 export function decideMerge(situation: MergeSituation): MergeDecision {
   const { now, waitingBytes, waitingFiles, oldestStagedAt, targetBytes, maxAgeMs } = situation;
-  if (oldestStagedAt === undefined || waitingFiles === 0) {
-    return { action: 'wait', waitMs: MAX_WAIT_MS };
-  }
+  if (oldestStagedAt === undefined) return { action: 'wait', waitMs: MAX_WAIT_MS };
   const wantedBytes = CANDIDATE_FACTOR * targetBytes;
   if (waitingBytes >= wantedBytes || waitingFiles >= CANDIDATE_FACTOR * situation.maxFiles) {
     return { action: 'merge', reason: 'full' };

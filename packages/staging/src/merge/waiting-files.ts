@@ -48,6 +48,8 @@ export class WaitingFiles {
   /** Excluded files. */
   readonly #damaged = new Map<string, FileRow>();
   readonly #plans = new Set<TrunkPlan>();
+  /** How many plans there ever were: each may have taken files that were free before. */
+  planCount = 0;
   /** Small files moved out of trunks while `isMoving`, and their bytes. */
   #movedFiles = 0;
   #movedBytes = 0;
@@ -88,7 +90,6 @@ export class WaitingFiles {
   isFree({ key, was }: FileRow): boolean {
     // The trunk that it was moved from still has it.
     if (this.isMoving && was.length > 0) return false;
-    if (this.#packing.size === 0 && this.#damaged.size === 0) return true;
     const name = nameOf(key);
     return !this.#packing.has(name) && !this.#damaged.has(name);
   }
@@ -149,6 +150,7 @@ export class WaitingFiles {
     if (small) this.#plannedFiles += names.length;
     if (small) this.#plannedBytes += bytes;
     this.#plans.add(plan);
+    this.planCount += 1;
     this.#advance();
     return (isStored) => {
       this.#plans.delete(plan);
@@ -296,7 +298,7 @@ export function candidateWindow(capacityBytes: number, now: number): CandidateWi
 export class CandidateWindow {
   readonly rows: FileRow[] = [];
   readonly #limits: WindowLimits;
-  readonly #groups = new Set<string>();
+  readonly #groups = new Set<string | undefined>();
   readonly #sums = new ExpirySums();
   #bytes = 0;
   #isEnough = false;
@@ -317,7 +319,7 @@ export class CandidateWindow {
       if (row.group !== undefined) this.#groups.add(row.group);
       return true;
     }
-    if (row.group !== undefined && this.#groups.has(row.group)) this.rows.push(row);
+    if (this.#groups.has(row.group)) this.rows.push(row);
     else this.#unbroken ??= this.rows.length;
     this.#beyond += 1;
     return this.#groups.size > 0 && this.#beyond < filesBeyond;
