@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { fileIdOf, formatKey, type Staging } from '@stevedore/staging';
 import { expect, test } from 'vitest';
 import { MemoryTrunkStore } from '../../support/memory-trunk-store.js';
+import { turnBit } from '../../support/rot.js';
 import { forgetFileMap, openStaging, spoolFile, stageFile, until } from '../../support/staging.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
@@ -63,7 +64,8 @@ test('a trunk that was stored and not recorded is adopted, not sent again', asyn
 async function openWithOrphan() {
   const folder = temporaryFolder();
   const store = new MemoryTrunkStore();
-  const keys = await dieBeforeRecord(folder, store, [randomBytes(3000), randomBytes(4000)]);
+  const bodies = [randomBytes(3000), randomBytes(4000)];
+  const keys = await dieBeforeRecord(folder, store, bodies);
   const [orphan] = store.files.keys() as IterableIterator<string>;
   store.beforeRead = () => {
     throw new Error('away');
@@ -76,7 +78,7 @@ async function openWithOrphan() {
       expect(ids.get(formatKey(key))).toBe(fileIdOf(staging.fileMap.find(key)!));
     }
   };
-  return { staging, store, keys, orphan: orphan!, expectIds };
+  return { folder, bodies, staging, store, keys, orphan: orphan!, expectIds };
 }
 
 test('one whose files are being sent again is deleted', async () => {
@@ -112,6 +114,37 @@ test('files of one that is adopted while a trunk is being chosen are not sent ag
   await staging.merging.flush();
   expect([...store.files.keys()]).toEqual([orphan, expect.anything()]);
   expectIds();
+});
+
+test.each([
+  ['before it is found', false],
+  ['and was found out by then', true],
+])('of a file whose copy here was damaged %s, its bytes are staged again', async (_, isFound) => {
+  const { folder, bodies, staging, store, keys, orphan } = await openWithOrphan();
+  const [key, other] = keys as [Buffer, Buffer];
+  turnBit(join(folder, 'container'), bodies[0]!);
+  if (isFound) await staging.merging.flush();
+  expect(staging.files.damaged).toBe(isFound ? 1 : 0);
+  store.beforeRead = () => undefined;
+  await staging.fsck(REPAIR);
+  expect(store.files.has(orphan)).toBe(false);
+  await staging.merging.flush();
+  await expectStored(staging, store, key, bodies[0]!);
+  await expectStored(staging, store, other, bodies[1]!);
+  expect(staging.files.damaged).toBe(0);
+  expect(await staging.fsck(CHECK)).toMatchObject({ problems: [], orphans: [] });
+});
+
+test('of a file that is damaged here and there nothing is staged', async () => {
+  const { folder, bodies, staging, store, keys, orphan } = await openWithOrphan();
+  turnBit(join(folder, 'container'), bodies[0]!);
+  const stored = store.files.get(orphan)!;
+  stored[stored.indexOf(bodies[0]!)]! ^= 1;
+  store.beforeRead = () => undefined;
+  await staging.fsck(REPAIR);
+  await staging.merging.flush();
+  expect(staging.files.damaged).toBe(1);
+  expect(staging.fileMap.find(keys[0]!)?.trunk).toBeUndefined();
 });
 
 test('one whose files were sent again meanwhile is deleted, and the check says so', async () => {

@@ -1,14 +1,16 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { crc32 } from 'node:zlib';
 import { ProtocolError, parseTrunkTask, TAIL_BYTES, TRUNK_EXTENSION } from '@stevedore/protocol';
 import { recordOf } from '../accept/retention.js';
 import { isStoreError } from '../errors.js';
-import type { TrunkRow } from '../filemap/filemap.js';
+import type { AdoptedFile, TrunkRow } from '../filemap/filemap.js';
 import { formatKey, nameOf, timeOfKey } from '../key.js';
 import type { PlansInFlight } from '../merge/plans-in-flight.js';
 import { planTrunk, type TrunkPlan } from '../merge/trunk-plan.js';
 import { type ListedFile, readTrunkDirectory } from '../merge/trunk-store.js';
 import type { State } from '../state.js';
 import type { Rebuild } from './rebuild.js';
+import { readTrunk, soundBytes, stageAgain } from './sound-copies.js';
 
 /**
  * Finds trunks of this container in FastDFS that are in no record: the process died before it could
@@ -244,7 +246,8 @@ export class Search {
       await container.append([recordOf(fileMap, { ...trunk, fileId }, now())]);
       return { fate: 'adopted', detail: 'the recorded one is gone' };
     }
-    // The records that say where the trunk is must be durable first.
+    await this.#keepFiles(trunk, fileId, bytes);
+    // The records that say where its files are must be durable first.
     await container.sync();
     // It may have become the recorded copy in the meantime.
     const current = fileMap.trunkByTask(trunk.taskId);
@@ -257,19 +260,40 @@ export class Search {
 
   /** The plan for which the trunk was sent, if each of its files still waits. */
   async #planOf(trunk: TrunkRow, fileId: string): Promise<TrunkPlan | undefined> {
-    const { fileMap, trunkStore } = this.#state;
+    const { fileMap } = this.#state;
     const { taskId, size } = trunk;
+    const entries = await this.#directoryOf({ fileId, size, taskId });
+    const rows = entries.flatMap(({ file }) => fileMap.find(file.key) ?? []);
+    const waits = rows.every((row) => !row.trunk && row.local.at === 'container');
+    if (rows.length === 0 || rows.length !== entries.length || !waits) return undefined;
+    const plan = planTrunk(taskId, rows, TRUNK_EXTENSION);
+    const isSame = plan.members.every(({ offset }, index) => offset === entries[index]!.offset);
+    return isSame && plan.size === size ? plan : undefined;
+  }
+
+  /** Stages its files again that wait and are damaged here: there may be no other sound copy. */
+  async #keepFiles({ taskId }: TrunkRow, fileId: string, size: number): Promise<void> {
+    const { fileMap, trunkStore, container, quarantine, changes } = this.#state;
+    const { signal } = this.#search;
+    for (const { file, offset } of await this.#directoryOf({ fileId, size, taskId })) {
+      const row = fileMap.find(file.key);
+      if (!row || row.trunk || row.local.at !== 'container') continue;
+      if (await soundBytes(container, row)) continue;
+      const bytes = await readTrunk(trunkStore, { fileId }, offset, row.size, signal);
+      if (bytes?.length !== row.size || crc32(bytes) !== row.crc32) continue;
+      await stageAgain(this.#state, [{ row, bytes }]);
+      changes.emit('staged', row.size, false);
+      quarantine.forget(row.key);
+      quarantine.countRepaired();
+    }
+  }
+
+  /** None of a trunk that is damaged, or not one of ours. */
+  async #directoryOf(of: Pick<TrunkRow, 'fileId' | 'size' | 'taskId'>): Promise<AdoptedFile[]> {
     try {
-      const of = { fileId, size, taskId };
-      const entries = await readTrunkDirectory(trunkStore, of, this.#search.signal);
-      const rows = entries.flatMap(({ file }) => fileMap.find(file.key) ?? []);
-      const waits = rows.every((row) => !row.trunk && row.local.at === 'container');
-      if (rows.length !== entries.length || !waits) return undefined;
-      const plan = planTrunk(taskId, rows, TRUNK_EXTENSION);
-      const isSame = plan.members.every(({ offset }, index) => offset === entries[index]!.offset);
-      return isSame && plan.size === size ? plan : undefined;
+      return await readTrunkDirectory(this.#state.trunkStore, of, this.#search.signal);
     } catch (error) {
-      if (error instanceof ProtocolError) return undefined;
+      if (error instanceof ProtocolError) return [];
       throw error;
     }
   }
