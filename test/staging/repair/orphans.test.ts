@@ -205,6 +205,33 @@ test('a trunk that was sent twice, because a reply was lost, is stored once', as
   expect(staging.stats().orphans.openPlans).toBe(0);
 });
 
+test('of one that was stored twice the files are staged again that are damaged in the other', async () => {
+  const { staging, store } = await openStaging(temporaryFolder(), {
+    retain: 0,
+    segmentBytes: 1000,
+  });
+  let losses = 1;
+  store.beforeReply = () => {
+    losses -= 1;
+    if (losses >= 0) throw new Error('the reply was lost');
+  };
+  const bytes = randomBytes(5000);
+  const key = await stageFile(staging, bytes);
+  await staging.merging.flush();
+  const before = staging.fileMap.find(key)!.trunk!;
+  await stageFile(staging, randomBytes(2000));
+  await staging.merging.flush();
+  await until(() => !staging.local.has(staging.fileMap.find(key)!));
+  store.files.get(before.fileId)![before.offset + 9]! ^= 1;
+  expect((await staging.scrub({ ...REPAIR, bytesPerSecond: 2 ** 30 })).damaged).toMatchObject([
+    { repaired: false },
+  ]);
+  await staging.fsck(REPAIR);
+  await staging.merging.flush();
+  await expectStored(staging, store, key, bytes);
+  expect(staging.fileMap.find(key)!.trunk!.fileId).not.toBe(before.fileId);
+});
+
 test('that a trunk may have been stored twice is known after the FileMap was lost', async () => {
   const folder = temporaryFolder();
   const store = new MemoryTrunkStore();

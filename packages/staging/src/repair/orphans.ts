@@ -271,14 +271,20 @@ export class Search {
     return isSame && plan.size === size ? plan : undefined;
   }
 
-  /** Stages its files again that wait and are damaged here: there may be no other sound copy. */
+  /**
+   * Stages its files again that wait and are damaged here, or are known to be damaged in their own
+   * trunk: there may be no other sound copy.
+   */
   async #keepFiles({ taskId }: TrunkRow, fileId: string, size: number): Promise<void> {
     const { fileMap, trunkStore, container, quarantine, changes } = this.#state;
     const { signal } = this.#search;
     for (const { file, offset } of await this.#directoryOf({ fileId, size, taskId })) {
       const row = fileMap.find(file.key);
-      if (!row || row.trunk || row.local.at !== 'container') continue;
-      if (await soundBytes(container, row)) continue;
+      if (!row) continue;
+      const isInDoubt = row.trunk
+        ? quarantine.holders(row.key).length > 0
+        : row.local.at === 'container';
+      if (!isInDoubt || (await soundBytes(container, row))) continue;
       const bytes = await readTrunk(trunkStore, { fileId }, offset, row.size, signal);
       if (bytes?.length !== row.size || crc32(bytes) !== row.crc32) continue;
       await stageAgain(this.#state, [{ row, bytes }]);
