@@ -11,11 +11,10 @@ import {
 } from './direct-answers.js';
 
 /**
- * Answers the two most frequent requests past the framework, which would take a quarter of an
- * upload's time and half of a download's: uploads of one short body of known length to
- * `POST /files`, and downloads from `GET /files/KEY[/NAME]` without parameters. They are stored, read,
- * checked and refused as by their routes. Anything else, such as a form, a resumable upload or a
- * signed URL, goes to its route.
+ * Answers the two most frequent requests past the framework, which would take a quarter of their
+ * time: uploads of one short body of known length to `POST /files`, and downloads from
+ * `GET /files/KEY[/NAME]` without parameters. They are stored, read, checked and refused as by their
+ * routes. Anything else, such as a form, a resumable upload or a signed URL, goes to its route.
  */
 export interface PlainRequestsOptions extends DirectParts {
   /** As the route does. */
