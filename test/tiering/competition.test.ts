@@ -1,7 +1,7 @@
 import { smallFileAllowance } from '@stevedore/balance';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Competition } from '../../packages/tiering/dist/scheduler/competition.js';
-import { Scheduler } from '../../packages/tiering/dist/scheduler/scheduler.js';
+import { NO_COUNTS, Scheduler } from '../../packages/tiering/dist/scheduler/scheduler.js';
 
 const PARAMETERS = { efficiencyMark: 0.8, smallFileShare: 0.05 };
 
@@ -146,6 +146,7 @@ describe('metadata beside small files', () => {
     await run(setting, 2000, { smallFile: 4 });
     expect(hold).not.toHaveBeenCalled();
     expect(allowed.filter((each) => each !== undefined)).toEqual([]);
+    expect(competition).toMatchObject({ isThere: false, sustainableBytes: undefined });
     expect(competition.metadataAloneBytes).toBeUndefined();
     competition.close();
   });
@@ -159,6 +160,86 @@ describe('metadata beside small files', () => {
     expect(competition.metadataKeptShare).toBeUndefined();
     expect(allowed.at(-1)).toBeUndefined();
     competition.close();
+  });
+
+  interface Pace {
+    readonly aloneMs: number;
+    readonly besideMs: number;
+    readonly clients?: number;
+  }
+
+  /** Clients of metadata whose requests take so long alone, and so long beside small files. */
+  async function contend({ scheduler, competition }: Setting, ms: number, pace: Pace) {
+    let ended = false;
+    let small = 0;
+    const sleep = (of: number) => new Promise<void>((resolve) => setTimeout(resolve, of));
+    const metadata = () => sleep(small > 0 ? pace.besideMs : pace.aloneMs);
+    const smallFile = async () => {
+      small += 1;
+      await sleep(10);
+      small -= 1;
+    };
+    const client = async (kind: 'metadata' | 'smallFile', cost: number) => {
+      const act = kind === 'metadata' ? metadata : smallFile;
+      while (!ended) await scheduler.run(kind, cost, act);
+    };
+    for (let left = pace.clients ?? 1; left > 0; left -= 1) void client('metadata', 1000);
+    void client('smallFile', 1);
+    await vi.advanceTimersByTimeAsync(ms);
+    ended = true;
+    const { metadataAloneBytes: aloneBytes = 0, metadataKeptShare: keptShare } = competition;
+    return { aloneBytes, keptShare, sustainableBytes: competition.sustainableBytes };
+  }
+
+  it('knows which share metadata keeps, and holds small files to what is assured if it is little', async () => {
+    const setting = competitionOf();
+    expect(setting.competition.metadataKeptShare).toBeUndefined();
+    const little = await contend(setting, 4000, { aloneMs: 4, besideMs: 16 });
+    expect(little.keptShare).toBeCloseTo(0.25, 1);
+    expect(little.sustainableBytes).toBe(0.05 * 2_000_000);
+    // Of other lengths, so that bytes and time are forgotten alike.
+    const all = await contend(setting, 40_000, { aloneMs: 30, besideMs: 30 });
+    expect(all.keptShare).toBeCloseTo(1, 1);
+    setting.competition.close();
+  });
+
+  it('takes a small shortfall of few requests for chance, and one of many for what it is', async () => {
+    const few = competitionOf();
+    const ofFew = await contend(few, 20_000, { aloneMs: 10, besideMs: 12 });
+    const many = competitionOf();
+    const ofMany = await contend(many, 20_000, { clients: 8, aloneMs: 10, besideMs: 12 });
+    for (const { keptShare } of [ofFew, ofMany]) {
+      expect(keptShare).toBeGreaterThan(0.8);
+      expect(keptShare).toBeLessThan(0.9);
+    }
+    expect(ofFew.sustainableBytes).toBeGreaterThan(1_000_000);
+    expect(ofMany.sustainableBytes).toBeLessThan(300_000);
+    few.competition.close();
+    many.competition.close();
+  });
+
+  it('believes that metadata wants more at once, and that it wants less slowly', async () => {
+    const setting = competitionOf();
+    const rates = [];
+    for (const ms of [4, 1, 4]) {
+      rates.push((await contend(setting, 700, { aloneMs: ms, besideMs: ms })).aloneBytes);
+    }
+    const [light, heavy, after] = rates;
+    expect(light).toBeLessThan(300_000);
+    expect(heavy).toBeGreaterThan(700_000);
+    expect(after).toBeGreaterThan(700_000);
+    expect(after).toBeLessThan(heavy!);
+    setting.competition.close();
+  });
+
+  it('counts as load of metadata the share of the thread that it takes alone', async () => {
+    const setting = competitionOf();
+    setting.busy.share = 0.6;
+    await contend(setting, 500, { aloneMs: 4, besideMs: 4 });
+    const none = { ...NO_COUNTS, waitingBytes: 0, waitingRequests: 0 };
+    const { metadataBytes } = setting.competition.alone({ metadata: none, smallFile: none });
+    expect(metadataBytes).toBe(0.6 * 2_000_000);
+    setting.competition.close();
   });
 
   it('leaves nobody held when it ends', async () => {
@@ -187,6 +268,11 @@ describe('metadata beside small files', () => {
     busy.share = 0.8;
     competition.observe(half);
     expect(competition.capacityBytes).toBe(1_250_000);
+    // One interval says little.
+    busy.share = 1;
+    competition.observe(half);
+    expect(competition.capacityBytes).toBeLessThan(1_250_000);
+    expect(competition.capacityBytes).toBeGreaterThan(1_150_000);
     // Never below what has just been served.
     competition.observe({ ...half, smallFile: { ...interval, servedBytes: 5_000_000 } });
     expect(competition.capacityBytes).toBe(6_000_000);

@@ -1,13 +1,15 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Costs } from '@stevedore/balance';
-import { localDisk } from '@stevedore/disk';
+import { type DiskFile, localDisk } from '@stevedore/disk';
 import { downloadFile } from '@stevedore/protocol';
 import { systemEnvironment } from '@stevedore/wire';
 import { describe, expect, it } from 'vitest';
+import { openCosts } from '../../packages/tiering/dist/scheduler/costs.js';
 import { DiskMeter } from '../../packages/tiering/dist/scheduler/disk-meter.js';
 import { storageOf } from '../storage/support.js';
 import { temporaryFolder } from '../support/temporary.js';
+import { watchedDisk } from '../support/watched-disk.js';
 
 const KEPT: Costs = {
   bytesPerSecond: 1e9,
@@ -76,6 +78,61 @@ describe('the costs of a disk', () => {
   });
 });
 
+describe('the costs of a disk whose times are known', () => {
+  /** Takes 10 ms for a sync, 1 ms for a read, and of a byte less to read it than to write it. */
+  function costsFrom(kept: string) {
+    let ms = 0;
+    const file = {
+      stat: async () => ({ size: kept.length }),
+      readAt: async (target: Buffer) => {
+        ms += 1 + target.length / 1e6;
+        return target.write(kept);
+      },
+      writeAt: async ([bytes]: readonly Uint8Array[]) => {
+        ms += bytes!.length / 1e5;
+      },
+      sync: async () => {
+        ms += 10;
+      },
+      close: async () => {},
+    };
+    const open = async () => file as unknown as DiskFile;
+    const none = async () => {};
+    const disk = { ...localDisk, create: open, openToRead: open, unlink: none, rename: none };
+    const meter = new DiskMeter(() => 0);
+    return openCosts({ ...disk, syncDirectory: none }, '/data', () => ms, meter);
+  }
+
+  it('are the times that accesses take, in bytes written meanwhile', async () => {
+    const costs = await costsFrom('');
+    const msOf = (access: 'read' | 'write', bytes: number) =>
+      (costs.of(access, bytes) / costs.bytesPerSecond) * 1000;
+    expect(msOf('write', 1024)).toBeCloseTo(10 + 1024 / 1e5, 3);
+    expect(msOf('read', 1024)).toBeCloseTo(1 + 1024 / 1e6, 3);
+    const large = 2 * 2 ** 20;
+    expect((large / costs.bytesPerSecond) * 1000).toBeCloseTo(10 + large / 1e5, 3);
+    expect(msOf('read', large) - msOf('read', 0)).toBeCloseTo(1 + large / 1e6, 3);
+  });
+
+  it.each([
+    ['nothing', ''],
+    ['a part', JSON.stringify(KEPT).slice(0, 40)],
+    ['a text', JSON.stringify({ ...KEPT, accessBytes: '5' })],
+    ['a value too few', JSON.stringify({ ...KEPT, readByteShare: undefined })],
+    ['a negative value', JSON.stringify({ ...KEPT, readAccessBytes: -1 })],
+    ['no bandwidth', JSON.stringify({ ...KEPT, bytesPerSecond: 0 })],
+  ])('are measured again where %s is kept of them', async (_what, kept) => {
+    const { bytesPerSecond } = await costsFrom(kept);
+    expect(bytesPerSecond).toBe((await costsFrom('')).bytesPerSecond);
+  });
+
+  it('are taken as they are kept, also where an access costs nothing', async () => {
+    const costs = await costsFrom(JSON.stringify({ ...KEPT, accessBytes: 0 }));
+    expect(costs.bytesPerSecond).toBe(KEPT.bytesPerSecond);
+    expect([costs.of('write', 7), costs.of('read', 8)]).toEqual([7, 1e9 + 4]);
+  });
+});
+
 describe('the meter of a disk', () => {
   it('shares the time among what is under way at once, and counts a write when it is synced', async () => {
     const clock = { ms: 0 };
@@ -104,12 +161,18 @@ describe('the meter of a disk', () => {
     const clock = { ms: 0 };
     const meter = new DiskMeter(() => (clock.ms += 1));
     const folder = temporaryFolder();
-    const disk = meter.metered(localDisk);
+    const done: string[] = [];
+    const watched = watchedDisk(({ operation }, run) => {
+      done.push(operation);
+      return run();
+    });
+    const disk = meter.metered(watched);
     const file = await disk.create(join(folder, 'file'));
     await file.writeAt([Buffer.alloc(10), Buffer.alloc(20)], 0);
     expect(meter.endInterval().write).toMatchObject({ count: 0, bytes: 30 });
     await file.sync();
     await disk.syncDirectory(folder);
+    expect(done).toEqual(['create', 'writeAt', 'sync', 'syncDirectory']);
     const { write } = meter.endInterval();
     expect(write).toMatchObject({ count: 1, bytes: 0, ms: 2 });
     await file.readAt(Buffer.alloc(8), 0);

@@ -1,5 +1,5 @@
 import { Status } from '@stevedore/protocol';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { Scheduler } from '../../packages/tiering/dist/scheduler/scheduler.js';
 
 /** What a request costs beside its bytes. */
@@ -93,6 +93,59 @@ describe('the scheduler', () => {
     expect(order).toEqual(['s1', 's2', 's3']);
   });
 
+  it('serves small files in their order also when one comes just as there is credit again', async () => {
+    const { scheduler, order, request, clock } = schedulerOf({ maxRunning: 10 });
+    scheduler.allow(10);
+    clock.ms = 10;
+    const first = [1, 2].map((n) => request('smallFile', `s${n}`));
+    clock.ms = 30;
+    const all = [...first, request('smallFile', 's3')];
+    scheduler.allow(undefined);
+    for (const { end } of all) end();
+    await Promise.all(all.map(({ done }) => done));
+    expect(order).toEqual(['s1', 's2', 's3']);
+  });
+
+  it('counts as debt only what began under a rate', () => {
+    const { scheduler, order, request, clock } = schedulerOf({ maxRunning: 10 });
+    request('smallFile', 'large', 1e9);
+    scheduler.allow(10);
+    clock.ms = 1;
+    request('smallFile', 'next');
+    expect(order).toEqual(['large', 'next']);
+  });
+
+  it('looks once at what waits, when the debt is paid, and never where no rate holds it', async () => {
+    vi.useFakeTimers();
+    onTestFinished(() => void vi.useRealTimers());
+    const now = (): number => vi.getMockedSystemTime()!.getTime();
+    const { scheduler, order, request } = schedulerOf({ maxRunning: 2, now });
+    const begunAt = now();
+    scheduler.allow(10);
+    // No credit yet, and no debt.
+    const first = request('smallFile', 's1');
+    await vi.advanceTimersToNextTimerAsync();
+    expect([order, now() - begunAt]).toEqual([['s1'], 1]);
+    request('smallFile', 's2');
+    // 90 of the debt are left: a moment longer, as there must be some credit.
+    await vi.advanceTimersToNextTimerAsync();
+    await vi.advanceTimersToNextTimerAsync();
+    expect([order, now() - begunAt]).toEqual([['s1', 's2'], 11]);
+    // It waits for a place, with credit or without a rate.
+    request('smallFile', 's3');
+    await vi.advanceTimersByTimeAsync(100);
+    expect(vi.getTimerCount()).toBe(0);
+    scheduler.allow(undefined);
+    request('smallFile', 's4');
+    expect(vi.getTimerCount()).toBe(0);
+    scheduler.allow(0);
+    expect(vi.getTimerCount()).toBe(0);
+    first.end();
+    await first.done;
+    expect(order).toEqual(['s1', 's2']);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
   it('leaves metadata alone from when no small file is at the disk until it is told', async () => {
     const { scheduler, order, request, clock } = schedulerOf({ maxRunning: 10 });
     const before = request('smallFile', 's1');
@@ -112,6 +165,7 @@ describe('the scheduler', () => {
     await metadata.done;
     expect(order).toEqual(['s1', 'm']);
     expect(alone).toBe(1);
+    expect(scheduler.has('smallFile')).toBe(true);
     scheduler.release();
     held.end();
     await held.done;

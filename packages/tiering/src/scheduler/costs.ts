@@ -48,7 +48,7 @@ export class DiskCosts {
 
   async close(): Promise<void> {
     // Costs that were not saved are measured again.
-    if (this.#meter) await this.#keep(this.#costs).catch(() => {});
+    await this.#keep(this.#costs).catch(() => {});
   }
 }
 

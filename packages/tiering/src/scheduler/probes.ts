@@ -45,7 +45,6 @@ export class Probes {
   readonly #options: ProbesOptions;
   readonly #busy: BusyMeter;
   #timer: NodeJS.Timeout | undefined;
-  #isClosed = false;
   #isCompetition = false;
   /** When a class last had requests, and its requests served until then. */
   readonly #seen = {
@@ -67,7 +66,6 @@ export class Probes {
   }
 
   close(): void {
-    this.#isClosed = true;
     clearTimeout(this.#timer);
     this.#options.scheduler.release();
   }
@@ -148,7 +146,6 @@ export class Probes {
   /** One timer at a time. */
   #after(ms: number, action: () => void): void {
     clearTimeout(this.#timer);
-    if (this.#isClosed) return;
     this.#timer = setTimeout(action, ms);
     this.#timer.unref();
   }

@@ -77,6 +77,7 @@ export class Scheduler {
     action: () => Promise<Result>,
   ): Promise<Result> {
     const cameAtMs = this.#options.now();
+    this.#refill();
     if (this.#mayBegin(kind) && this.#waiting[kind].size === 0) this.#begin(kind, cost);
     else await this.#turn(kind, cost);
     const begunAtMs = this.#options.now();
@@ -144,7 +145,6 @@ export class Scheduler {
     if (this.#hold) return false;
     const { metadata, smallFile } = this.#tallies;
     if (metadata.running > 0 && smallFile.running >= maxBesideMetadata) return false;
-    this.#refill();
     return this.#rate === undefined || this.#credit > 0;
   }
 
@@ -164,7 +164,7 @@ export class Scheduler {
 
   /** Only a timer wakes requests that wait for credit. */
   #wakeLater(): void {
-    if (this.#rate === undefined || this.#rate <= 0 || this.#timer || this.#hold) return;
+    if (!this.#rate || this.#timer || this.#hold) return;
     if (this.#waiting.smallFile.size === 0 || this.#credit > 0) return;
     const waitMs = Math.max(1, Math.ceil(-this.#credit / this.#rate));
     this.#timer = setTimeout(() => {
@@ -198,6 +198,7 @@ export class Scheduler {
   }
 
   #beginNext(): void {
+    this.#refill();
     for (const kind of REQUEST_CLASSES) {
       for (const each of this.#waiting[kind]) {
         if (!this.#mayBegin(kind)) break;
