@@ -55,7 +55,7 @@ class Wires {
    * True while bytes are on their way to somebody who reads. A reader who has paused waits for
    * something else, often for time to pass: its bytes may stay where they are.
    */
-  deliver(): boolean {
+  areBusy(): boolean {
     for (const from of this.#open) {
       const to = this.#ends.get(`${from.localPort} ${from.remotePort}`);
       const isRead = !to || (!to.destroyed && isReading(to));
@@ -146,7 +146,7 @@ export class VirtualTime {
     Date.now = this.now;
     const wires = new Wires();
     this.#isBusy = () =>
-      wires.deliver() || process.getActiveResourcesInfo().some((each) => UNANSWERED.test(each));
+      wires.areBusy() || process.getActiveResourcesInfo().some((each) => UNANSWERED.test(each));
   }
 
   /** Passes until the work is done. */
