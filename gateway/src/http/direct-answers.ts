@@ -51,10 +51,17 @@ type WithHead = ServerResponse & { _header: string | null; _headerSent: boolean 
 /** What a header may have (RFC 9110, section 5.5): looked at here, as most values pass. */
 const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
-/** Status line and headers, without the empty line at their end, as the HTTP server would write them. */
-export function headOf(status: number, headers: Readonly<Record<string, unknown>>): string {
+/**
+ * Status line and headers, without the empty line at their end, as the HTTP server would write them.
+ */
+export function headOf(
+  status: number,
+  headers: Readonly<Record<string, unknown>>,
+  leftOut?: ReadonlySet<string>,
+): string {
   let head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n`;
   for (const name in headers) {
+    if (leftOut?.has(name)) continue;
     const value = headers[name];
     for (const text of Array.isArray(value) ? value : [value]) {
       if (!VALUE.test(text)) validateHeaderValue(name, text);

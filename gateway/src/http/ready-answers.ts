@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { CachedFile, CachedFiles, StoredFile } from '@stevedore/client';
+import { whenClosed } from '@stevedore/middleware/core';
 import { LRUCache } from 'lru-cache';
 import { isHost } from '../access/origins.js';
 import { type DirectParts, END, headOf, sendWithHead, takesHeads } from './direct-answers.js';
@@ -51,6 +52,8 @@ const OWN_HEADERS: ReadonlySet<string> = new Set([
   'connection',
   'keep-alive',
 ]);
+/** The same, and what is written anew where it changes with time. */
+const TIMED: ReadonlySet<string> = new Set([...OWN_HEADERS, 'cache-control']);
 
 export class ReadyAnswers {
   readonly #options: ReadyAnswersOptions;
@@ -87,10 +90,7 @@ export class ReadyAnswers {
     if (!this.#open || !isPlain(request)) return;
     const file = this.#options.files.get(key, known);
     if (file?.bytes !== content) return;
-    const isRepeated = ([name]: [string, unknown]): boolean =>
-      !OWN_HEADERS.has(name) && (name !== 'cache-control' || cacheControl === undefined);
-    const repeated = Object.fromEntries(Object.entries(headers).filter(isRepeated));
-    const head = Buffer.from(headOf(200, repeated), 'latin1');
+    const head = Buffer.from(headOf(200, headers, cacheControl ? TIMED : OWN_HEADERS), 'latin1');
     const durations = this.#options.durations.series('GET', route, 200);
     const ends = Math.min(until, file.expiresAt - 1);
     const ready = { key, file, durations, head, cacheControl, until: ends, seenSecond: -1 };
@@ -121,7 +121,7 @@ export class ReadyAnswers {
     if (sendWithHead(response, socket, 200, [ready.head, rest], bytes)) {
       ready.durations.observe((performance.now() - began) / 1000);
     } else {
-      response.on('close', () => ready.durations.observe((performance.now() - began) / 1000));
+      whenClosed(response, () => ready.durations.observe((performance.now() - began) / 1000));
       unsent.watch(response, bytes.length);
     }
     files.served(ready.file);
