@@ -6,7 +6,7 @@ import { defaultTransferLimits, Files } from '@stevedore/middleware/core';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { serving } from '../support/serving.js';
 
-/** The memory of an answer is free again, whenever its client leaves and whoever answers instead. */
+/** An answer gives back its memory, even if its client leaves early or somebody else answers first. */
 
 const SIZE = 1_000_000;
 

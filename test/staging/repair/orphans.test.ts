@@ -30,6 +30,15 @@ async function dieBeforeRecord(folder: string, store: MemoryTrunkStore, files: r
   return keys;
 }
 
+/** The next trunks are stored, but nobody hears of it. */
+function loseReplies(store: MemoryTrunkStore, count: number): void {
+  let left = count;
+  store.beforeReply = () => {
+    left -= 1;
+    if (left >= 0) throw new Error('the reply was lost');
+  };
+}
+
 function bytesInStore(store: MemoryTrunkStore): number {
   return [...store.files.values()].reduce((sum, bytes) => sum + bytes.length, 0);
 }
@@ -188,11 +197,7 @@ test('one of whose files any was deleted is deleted too, and they stay deleted',
 
 test('a trunk that was sent twice, because a reply was lost, is stored once', async () => {
   const { staging, store } = await openStaging(temporaryFolder());
-  let losses = 2;
-  store.beforeReply = () => {
-    losses -= 1;
-    if (losses >= 0) throw new Error('the reply was lost');
-  };
+  loseReplies(store, 2);
   const bytes = randomBytes(5000);
   const key = await stageFile(staging, bytes);
   await staging.merging.flush();
@@ -210,11 +215,7 @@ test('of one that was stored twice the files are staged again that are damaged i
     retain: 0,
     segmentBytes: 1000,
   });
-  let losses = 1;
-  store.beforeReply = () => {
-    losses -= 1;
-    if (losses >= 0) throw new Error('the reply was lost');
-  };
+  loseReplies(store, 1);
   const bytes = randomBytes(5000);
   const key = await stageFile(staging, bytes);
   await staging.merging.flush();
@@ -236,11 +237,7 @@ test('that a trunk may have been stored twice is known after the FileMap was los
   const folder = temporaryFolder();
   const store = new MemoryTrunkStore();
   const first = await openStaging(folder, {}, store);
-  let losses = 1;
-  store.beforeReply = () => {
-    losses -= 1;
-    if (losses >= 0) throw new Error('the reply was lost');
-  };
+  loseReplies(store, 1);
   const bytes = randomBytes(5000);
   const key = await stageFile(first.staging, bytes);
   await first.staging.merging.flush();
@@ -307,11 +304,7 @@ test('a trunk that is being sent is not taken for an orphan', async () => {
 
 test('a second copy stands in for a recorded trunk that is lost', async () => {
   const { staging, store } = await openStaging(temporaryFolder());
-  let losses = 1;
-  store.beforeReply = () => {
-    losses -= 1;
-    if (losses >= 0) throw new Error('the reply was lost');
-  };
+  loseReplies(store, 1);
   const bytes = randomBytes(5000);
   const key = await stageFile(staging, bytes);
   await staging.merging.flush();

@@ -232,8 +232,9 @@ export class Search {
     const { signal, repair } = this.#search;
     const detail = describe(trunk);
     if (!repair) return { fate: 'left', detail };
+    const entries = await this.#directoryOf({ fileId, size: bytes, taskId: trunk.taskId });
     if (trunk.state === 'abandoned' && trunk.size === bytes) {
-      const plan = await this.#planOf(trunk, fileId);
+      const plan = this.#planOf(trunk, entries);
       const { inFlight, rebuild } = this.#adopters;
       if (plan && rebuild.isComplete && (await inFlight.adopt(plan, fileId))) {
         return { fate: 'adopted', detail };
@@ -246,7 +247,7 @@ export class Search {
       await container.append([recordOf(fileMap, { ...trunk, fileId }, now())]);
       return { fate: 'adopted', detail: 'the recorded one is gone' };
     }
-    await this.#keepFiles(trunk, fileId, bytes);
+    await this.#keepFiles(fileId, entries);
     // The records that say where its files are must be durable first.
     await container.sync();
     // It may have become the recorded copy in the meantime.
@@ -259,10 +260,8 @@ export class Search {
   }
 
   /** The plan for which the trunk was sent, if each of its files still waits. */
-  async #planOf(trunk: TrunkRow, fileId: string): Promise<TrunkPlan | undefined> {
+  #planOf({ taskId, size }: TrunkRow, entries: readonly AdoptedFile[]): TrunkPlan | undefined {
     const { fileMap } = this.#state;
-    const { taskId, size } = trunk;
-    const entries = await this.#directoryOf({ fileId, size, taskId });
     const rows = entries.flatMap(({ file }) => fileMap.find(file.key) ?? []);
     const waits = rows.every((row) => !row.trunk && row.local.at === 'container');
     if (rows.length === 0 || rows.length !== entries.length || !waits) return undefined;
@@ -275,10 +274,10 @@ export class Search {
    * Stages its files again that wait and are damaged here, or are known to be damaged in their own
    * trunk: there may be no other sound copy.
    */
-  async #keepFiles({ taskId }: TrunkRow, fileId: string, size: number): Promise<void> {
+  async #keepFiles(fileId: string, entries: readonly AdoptedFile[]): Promise<void> {
     const { fileMap, trunkStore, container, quarantine, changes } = this.#state;
     const { signal } = this.#search;
-    for (const { file, offset } of await this.#directoryOf({ fileId, size, taskId })) {
+    for (const { file, offset } of entries) {
       const row = fileMap.find(file.key);
       if (!row) continue;
       const isInDoubt = row.trunk
