@@ -90,6 +90,8 @@ export class WaitingFiles {
   isFree({ key, was }: FileRow): boolean {
     // The trunk that it was moved from still has it.
     if (this.isMoving && was.length > 0) return false;
+    // Usually none is, and no name is made for each file.
+    if (this.#packing.size === 0 && this.#damaged.size === 0) return true;
     const name = nameOf(key);
     return !this.#packing.has(name) && !this.#damaged.has(name);
   }
