@@ -305,6 +305,9 @@ describe('a file cache', () => {
     const coming = cache.get('other', () => new Promise<Buffer>((resolve) => (open = resolve)));
     expect([cache.has('other'), cache.isComing('other')]).toEqual([false, true]);
     expect(cache.getNow('other', unexpected)).toBeUndefined();
+    expect(cache.fetchNow('other', unexpected)).toBeUndefined();
+    expect(await cache.get('absent', async () => undefined)).toBeUndefined();
+    expect(cache.fetchNow('absent', unexpected)).toBeUndefined();
     open(bytesOf('other', 1, 10));
     await coming;
     expect([cache.isComing('other'), cache.isComing('none')]).toEqual([true, false]);

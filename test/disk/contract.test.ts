@@ -9,7 +9,7 @@ import {
   unsyncedDisk,
 } from '@stevedore/disk';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { paces } from '../../packages/disk/dist/pace.js';
+import { Pace, paces } from '../../packages/disk/dist/pace.js';
 import { execFileSync } from '../support/child-process.js';
 import { SimulatedDisk } from '../support/simulated-disk.js';
 import { temporaryFolder } from '../support/temporary.js';
@@ -216,6 +216,35 @@ test.each([
   await disk.rename(`${root}/new`, `${root}/file`);
   expect(spies.map(({ mock }) => mock.calls.length)).toEqual([calls, calls, calls]);
   expect(readFileSync(`${root}/file`, 'latin1')).toBe('bytes');
+});
+
+test('a small file is read at once if it is as long as expected, and else not at all', async () => {
+  const root = temporaryFolder();
+  await written(localDisk, `${root}/file`, 'bytes');
+  await localDisk.makeLink('file', `${root}/link`);
+  await written(localDisk, `${root}/large`, 'a'.repeat(256 * 1024));
+  mkdirSync(`${root}/folder`);
+  const isShort = vi.spyOn(Pace.prototype, 'isShort').mockReturnValue(true);
+  onTestFinished(() => void vi.restoreAllMocks());
+  const openFiles = () => readdirSync('/proc/self/fd').length;
+  const before = process.platform === 'linux' ? openFiles() : 0;
+  const read = (name: string, bytes: number, disk = localDisk) =>
+    disk.readNow?.(`${root}/${name}`, bytes)?.toString();
+  expect(read('file', 5)).toBe('bytes');
+  for (const [name, bytes] of [
+    ['file', 4],
+    ['file', 6],
+    ['link', 5],
+    ['folder', 5],
+    ['none', 5],
+    ['large', 256 * 1024],
+  ] as const) {
+    expect([name, bytes, read(name, bytes)]).toEqual([name, bytes, undefined]);
+  }
+  if (process.platform === 'linux') expect(openFiles()).toBe(before);
+  expect(read('file', 5, privateDisk)).toBeUndefined();
+  isShort.mockReturnValue(false);
+  expect(read('file', 5)).toBeUndefined();
 });
 
 test('making a directory comes to its end where none can be made', async () => {

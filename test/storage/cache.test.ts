@@ -1,4 +1,4 @@
-import { open } from 'node:fs/promises';
+import { open, writeFile } from 'node:fs/promises';
 import type { StorageOptions } from '@stevedore/node';
 import {
   deleteFile,
@@ -209,6 +209,38 @@ describe('small files in memory', () => {
       const file = await client.upload(contentOf(1));
       expect(await client.has(file, contentOf(1))).toBe(true);
       expect(storage.cacheStats().filterNo).toBe(cacheFilter ? 1 : 0);
+    }
+  });
+
+  it.each([
+    ['with a cache', undefined],
+    ['without one', 0],
+  ])('are as long as they are on the disk, whatever their ids say, %s', async (_, cacheBytes) => {
+    const storage = await storageOf({ ...(cacheBytes === 0 && { cacheBytes }) });
+    const client = await storage.connect();
+    for (const text of ['longer than it was', 'short']) {
+      const file = await client.upload(Buffer.from('content'));
+      await writeFile(pathOf(storage.folder, file), text);
+      expect(await client.has(file, Buffer.from(text))).toBe(true);
+      expect(await client.has(file, Buffer.from(text))).toBe(true);
+    }
+  });
+
+  it('are opened and read once, by what is counted, and no more while they are in memory', async () => {
+    const storage = await storageOf();
+    const client = await storage.connect();
+    const file = await client.upload(Buffer.from('content'));
+    const counts = () => {
+      const { fileOpen, fileRead, download, downloadBytes } = storage.statistics().operations;
+      return [fileOpen, fileRead, download, downloadBytes].map(({ total, success }) => {
+        expect(success).toBe(total);
+        return total;
+      });
+    };
+    const [opened = 0, read = 0] = counts();
+    for (const times of [1, 2, 3]) {
+      expect(await client.has(file, Buffer.from('content'))).toBe(true);
+      expect(counts()).toEqual([opened + 1, read + 1, times, 7 * times]);
     }
   });
 

@@ -234,7 +234,7 @@ describe('a storage', () => {
     const client = await storage.connect();
     client.socket.pause();
     client.send(encodeRequest(downloadFile, { ...file, offset: 0, length: 0 }));
-    await until(() => storage.connections() === 1);
+    await until(() => storage.statistics().connections.current === 1);
     client.socket.resume();
     await client.ended();
     expect(await setup.isOpen()).toBe(true);

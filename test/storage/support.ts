@@ -17,6 +17,7 @@ import {
   OPEN_BODY_BYTES,
   type PayloadCommand,
   parseFileName,
+  type StorageStatistics,
   uploadAppenderFile,
   uploadFile,
   uploadSlaveFile,
@@ -206,8 +207,7 @@ export interface StorageOfTest {
   readonly folder: string;
   readonly errors: Error[];
   cacheStats(): FileCacheStats;
-  /** Connections that it holds. */
-  connections(): number;
+  statistics(): StorageStatistics;
   connect(): Promise<RawClient>;
   close(): Promise<void>;
 }
@@ -230,7 +230,7 @@ export async function storageOf(
     folder,
     errors,
     cacheStats: () => storage.cacheStats(),
-    connections: () => storage.statistics().connections.current,
+    statistics: () => storage.statistics(),
     connect: () => RawClient.open(storage.port),
     close: () => storage.close(),
   };

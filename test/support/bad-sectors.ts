@@ -18,6 +18,7 @@ export class BadSectors {
     ...localDisk,
     create: async (path) => this.#wrap(await localDisk.create(path), path),
     openToRead: async (path) => this.#wrap(await localDisk.openToRead(path), path),
+    readNow: () => undefined,
     openToUpdate: async (path) => this.#wrap(await localDisk.openToUpdate(path), path),
     syncDirectory: async (path) => {
       if (this.isGone) throw this.#failure();

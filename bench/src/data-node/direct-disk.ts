@@ -23,7 +23,11 @@ const read = promisify(fs.read);
 
 export class DirectDisk {
   readonly counts = { reads: 0, bytes: 0 };
-  readonly disk: Disk = { ...localDisk, openToRead: (path) => this.#open(path) };
+  readonly disk: Disk = {
+    ...localDisk,
+    openToRead: (path) => this.#open(path),
+    readNow: () => undefined,
+  };
   isDirect = DIRECT !== 0;
   /** Undefined: none is made yet. */
   #free: Buffer[] | undefined;

@@ -30,7 +30,7 @@ export class PageCache {
 
   constructor(disk: Disk, maxBytes: number) {
     this.#maxPages = Math.floor(maxBytes / PAGE_BYTES);
-    this.disk = { ...disk, openToRead: (path) => this.#open(disk, path) };
+    this.disk = { ...disk, openToRead: (path) => this.#open(disk, path), readNow: () => undefined };
   }
 
   async #open(disk: Disk, path: string): Promise<DiskFile> {

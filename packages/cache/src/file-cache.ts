@@ -105,9 +105,18 @@ export class FileCache {
    */
   getNow(id: string, load: () => Buffer | undefined): Buffer | undefined {
     if (this.has(id)) return this.find(id);
-    const bytes = this.#flights.isUnderWay(id) ? undefined : load();
+    return this.fetchNow(id, () => {
+      const bytes = load();
+      if (bytes) this.#countMiss(this.#countRequest(id));
+      return bytes;
+    });
+  }
+
+  /** As `getNow`, after `find` has missed. */
+  fetchNow(id: string, load: () => Buffer | undefined): Buffer | undefined {
+    const isKnown = this.#flights.isUnderWay(id) || this.#isAbsent(id);
+    const bytes = isKnown ? undefined : load();
     if (!bytes) return undefined;
-    this.#countMiss(this.#countRequest(id));
     this.#counters.loads += 1;
     this.#counters.missBytes += bytes.length;
     return own(this.#keep(id, bytes));
@@ -124,7 +133,7 @@ export class FileCache {
     signal?: AbortSignal,
     isOwn = false,
   ): Promise<Buffer | undefined> {
-    if (this.#absent.size > 0 && this.#absent.has(id)) {
+    if (this.#isAbsent(id)) {
       this.#counters.absentAnswers += 1;
       return undefined;
     }
@@ -187,6 +196,10 @@ export class FileCache {
       tableBytes,
       readAhead: this.readAhead.stats(),
     });
+  }
+
+  #isAbsent(id: string): boolean {
+    return this.#absent.size > 0 && this.#absent.has(id);
   }
 
   /** For admission; what is never cached need not be admitted. True if it was requested before. */

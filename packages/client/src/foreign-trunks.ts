@@ -1,5 +1,5 @@
 import {
-  decodeFields,
+  decodeSizeField,
   extensionOf,
   formatFileId,
   groupOfComment,
@@ -93,7 +93,7 @@ export class TrunkDirectories {
     if (kept) return kept;
     const underWay = this.#loading.get(fileId);
     if (underWay) return underWay;
-    const size = sizeOfField(decodeFields(trunk.base).sizeField);
+    const size = sizeOfField(decodeSizeField(trunk.base));
     const loading = this.#load(fileId, size).finally(() => this.#loading.delete(fileId));
     this.#loading.set(fileId, loading);
     const directory = await loading;

@@ -16,6 +16,11 @@ export interface Disk {
   create(path: string, isWrittenOnce?: boolean): Promise<DiskFile>;
   /** Does not follow a symbolic link: ELOOP. */
   openToRead(path: string): Promise<DiskFile>;
+  /**
+   * The whole file, if it has exactly so many bytes and none of them has to be waited for; undefined
+   * otherwise, also for a link and where there is no file. Optional, as `DiskFile.readNow`.
+   */
+  readNow?(path: string, bytes: number): Buffer | undefined;
   /** To read and write; created if missing. Does not follow a symbolic link. */
   openToUpdate(path: string): Promise<DiskFile>;
   /** Creates a symbolic link; EEXIST if the name exists. */
@@ -121,7 +126,7 @@ export function decoratedFile(file: DiskFile, changed: Partial<DiskFile>): DiskF
   };
 }
 
-/** The disk with every opened file decorated. */
+/** The disk with every opened file decorated. It has no `readNow`, which opens none. */
 export function decoratedDisk(disk: Disk, decorate: (file: DiskFile) => DiskFile): Disk {
   return {
     create: async (path, isWrittenOnce) => decorate(await disk.create(path, isWrittenOnce)),

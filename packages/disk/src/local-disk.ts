@@ -5,7 +5,7 @@ import { promisify } from 'node:util';
 import type { Disk } from './disk.js';
 import { hasCode } from './disk.js';
 import { DURABLE_WRITES, LocalFile, type Syncing } from './local-file.js';
-import { paces, promptly } from './pace.js';
+import { MAX_SHORT_BYTES, paces, promptly } from './pace.js';
 
 const { constants } = fs;
 // They are cheaper than those of `fs/promises`, most of all when they fail.
@@ -40,6 +40,7 @@ export const localDisk: Disk = {
         () => open(path, READ),
       ),
     ),
+  readNow,
   openToUpdate: async (path) => new LocalFile(await open(path, UPDATE, FILE_MODE)),
   makeLink: symlink,
   async readLink(path) {
@@ -98,6 +99,7 @@ export const privateDisk: Disk = {
     return new LocalFile(fd, syncing, 'in a thread');
   },
   openToRead: async (path) => new LocalFile(await open(path, READ)),
+  readNow: () => undefined,
   openToUpdate: async (path) =>
     new LocalFile(await open(path, UPDATE, PRIVATE_FILE_MODE), 'when asked', 'in a thread'),
   rename,
@@ -111,6 +113,31 @@ export const unsyncedDisk: Disk = {
   openToUpdate: async (path) => new LocalFile(await open(path, UPDATE, FILE_MODE), 'never'),
   syncDirectory: async () => {},
 };
+
+/** One turn instead of four waits, and no descriptor stays open: a third of the processor's time. */
+function readNow(path: string, bytes: number): Buffer | undefined {
+  const began = performance.now();
+  const isShort = paces.looks.isShort(began) && paces.reads.isShort(began);
+  if (!isShort || bytes > MAX_SHORT_BYTES) return undefined;
+  let fd: number;
+  try {
+    fd = fs.openSync(path, READ);
+  } catch {
+    return undefined;
+  }
+  try {
+    // A byte more shows that the file is longer.
+    const target = Buffer.allocUnsafeSlow(bytes + 1);
+    const read = fs.readSync(fd, target, 0, bytes + 1, 0);
+    return read === bytes ? target.subarray(0, bytes) : undefined;
+  } catch {
+    return undefined;
+  } finally {
+    fs.closeSync(fd);
+    const ended = performance.now();
+    paces.reads.note(ended - began, ended);
+  }
+}
 
 async function existsLater(path: string): Promise<boolean> {
   try {

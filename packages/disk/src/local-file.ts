@@ -1,7 +1,7 @@
 import fs from 'node:fs';
 import { promisify } from 'node:util';
 import type { DiskFile, FileStat } from './disk.js';
-import { MAX_SHORT_BYTES, Pace, paces, promptly } from './pace.js';
+import { MAX_SHORT_BYTES, paces, promptly } from './pace.js';
 
 const open = promisify(fs.open);
 const fdatasync = promisify(fs.fdatasync);
@@ -13,9 +13,6 @@ const MAX_VECTORS = 1024;
 
 /** No descriptor has this number. */
 const CLOSED = -1;
-
-/** Shared by all files: they are on few disks, mostly one. */
-const pace = new Pace();
 
 /**
  * Open flag for durable writes. 0 elsewhere, because it is unknown whether such writes pass the
@@ -78,10 +75,10 @@ export class LocalFile implements DiskFile {
 
   readNow(target: Buffer, position: number): number | undefined {
     const began = performance.now();
-    if (target.length > MAX_SHORT_BYTES || !pace.isShort(began)) return undefined;
+    if (target.length > MAX_SHORT_BYTES || !paces.reads.isShort(began)) return undefined;
     const count = readSync(this.#fd, target, position);
     const ended = performance.now();
-    pace.note(ended - began, ended);
+    paces.reads.note(ended - began, ended);
     return count;
   }
 

@@ -44,7 +44,7 @@ export class Pace {
 }
 
 /** Each is shared by all calls of its kind: they are on few disks, mostly one. */
-export const paces = { looks: new Pace(), changes: new Pace() };
+export const paces = { looks: new Pace(), reads: new Pace(), changes: new Pace() };
 
 /** Makes a call synchronously, or in another thread while such calls are slow. */
 export async function promptly<Result>(

@@ -73,7 +73,7 @@ export interface IdFacts extends NameFields {
 
 export function factsOf(id: FileId): IdFacts {
   const fields = decodeFields(id.base);
-  const kind = fileKind(id, fields);
+  const kind = fileKind(id, fields.sizeField);
   const told = kind === 'normal' || kind === 'slot' ? sizeOfField(fields.sizeField) : undefined;
   // An impossible size means that the id was made up.
   return { ...fields, kind, size: Number.isSafeInteger(told) ? told : undefined };

@@ -107,15 +107,24 @@ export function formatFileId(id: Pick<FileId, 'group' | 'name'>): string {
 
 /** Decodes the first 27 characters of a base name. */
 export function decodeFields(base: string): NameFields {
-  const bytes = Buffer.from(base.slice(0, ENCODED_FIELDS_CHARS), 'base64url');
-  if (bytes.length !== 20)
-    throw new ProtocolError(`"${base}" does not begin with 27 base64 characters`);
+  const bytes = fieldBytes(base);
   return {
     source: decodeSource(bytes),
     createdAtSeconds: bytes.readInt32BE(4),
     sizeField: bytes.readBigUInt64BE(8),
     crc32: bytes.readUInt32BE(16),
   };
+}
+
+function fieldBytes(base: string): Buffer {
+  const bytes = Buffer.from(base.slice(0, ENCODED_FIELDS_CHARS), 'base64url');
+  if (bytes.length === 20) return bytes;
+  throw new ProtocolError(`"${base}" does not begin with 27 base64 characters`);
+}
+
+/** As `decodeFields`, for the size field alone, which each download needs. */
+export function decodeSizeField(base: string): bigint {
+  return fieldBytes(base).readBigUInt64BE(8);
 }
 
 /**
@@ -154,7 +163,7 @@ export function isSmallNormalSizeField(sizeField: bigint): boolean {
 }
 
 /** The kind, by stock FastDFS's heuristic over name length and flag bits. */
-export function fileKind(id: FileId, { sizeField } = decodeFields(id.base)): FileKind {
+export function fileKind(id: FileId, sizeField = decodeSizeField(id.base)): FileKind {
   const slot = (sizeField & TRUNK_SLOT) !== 0n;
   if ((sizeField & APPENDER) !== 0n && (sizeField & SIZE_IN_LOW_HALF) !== 0n) return 'appender';
   if (id.name.length > SLOT_NAME_CHARS || (id.name.length > NORMAL_NAME_CHARS && !slot)) {

@@ -1,3 +1,4 @@
+import { types } from 'node:util';
 import { type Disk, type DiskFile, decoratedDisk, decoratedFile } from '@stevedore/disk';
 import {
   appendFile,
@@ -78,11 +79,16 @@ export class StorageCounters {
     const what = COUNTED.get(handler.code);
     if (!what) return handler;
     if (handler.kind === 'control') {
+      const answered = (reply: Reply): Reply => {
+        this.#end(what);
+        return what.bytes === undefined ? reply : this.#sent(reply, what.bytes);
+      };
       return {
         ...handler,
-        handle: async (body: Buffer, context: Context<Session>) => {
-          const reply = await this.#run(what, () => handler.handle(body, context));
-          return what.bytes === undefined ? reply : this.#sent(reply, what.bytes);
+        handle: (body: Buffer, context: Context<Session>) => {
+          this.#begin(what);
+          const reply = handler.handle(body, context);
+          return types.isPromise(reply) ? reply.then(answered) : answered(reply);
         },
       };
     }
@@ -92,7 +98,9 @@ export class StorageCounters {
       handle: async (head, payload, context) => {
         const bytes = payload.remaining;
         if (what.bytes) this.#count(what.bytes).total += bytes;
-        const reply = await this.#run(what, () => handler.handle(head, payload, context));
+        this.#begin(what);
+        const reply = await handler.handle(head, payload, context);
+        this.#end(what);
         if (what.bytes) this.#count(what.bytes).success += bytes;
         return reply;
       },
@@ -108,12 +116,24 @@ export class StorageCounters {
       }),
     );
     const opened = (opening: Promise<DiskFile>) => this.#tried('fileOpen', opening);
+    const { readNow } = disk;
     return {
       ...counted,
+      ...(readNow && { readNow: (path, bytes) => this.#readNow(readNow(path, bytes)) }),
       create: (path, isWrittenOnce) => opened(counted.create(path, isWrittenOnce)),
       openToRead: (path) => opened(counted.openToRead(path)),
       openToUpdate: (path) => opened(counted.openToUpdate(path)),
     };
+  }
+
+  /** Nothing was tried yet where it gave nothing. */
+  #readNow(bytes: Buffer | undefined): Buffer | undefined {
+    for (const operation of bytes ? (['fileOpen', 'fileRead'] as const) : []) {
+      const count = this.#count(operation);
+      count.total += 1;
+      count.success += 1;
+    }
+    return bytes;
   }
 
   async #tried<Result>(operation: CountedOperation, trying: Promise<Result>): Promise<Result> {
@@ -142,22 +162,25 @@ export class StorageCounters {
     };
   }
 
-  async #run(what: Counted, handle: () => Promise<Reply> | Reply): Promise<Reply> {
-    const count = what.operation && this.#count(what.operation);
+  #begin({ operation }: Counted): void {
     // As in C storages, a refused download does not count.
-    const isDownload = what.operation === 'download';
-    if (count && !isDownload) count.total += 1;
-    const reply = await handle();
-    if (count && isDownload) count.total += 1;
-    if (count) count.success += 1;
-    if (what.changes) this.#lastChangeSeconds = this.#nowSeconds();
-    return reply;
+    if (operation && operation !== 'download') this.#count(operation).total += 1;
+  }
+
+  #end({ operation, changes }: Counted): void {
+    if (operation === 'download') this.#count(operation).total += 1;
+    if (operation) this.#count(operation).success += 1;
+    if (changes) this.#lastChangeSeconds = this.#nowSeconds();
   }
 
   /** Counts the bytes of a file as they are read for the client. */
   #sent(reply: Reply, operation: CountedOperation): Reply {
-    if (Buffer.isBuffer(reply)) return reply;
     const count = this.#count(operation);
+    if (Buffer.isBuffer(reply)) {
+      count.total += reply.length;
+      count.success += reply.length;
+      return reply;
+    }
     count.total += reply.bytes;
     return {
       bytes: reply.bytes,

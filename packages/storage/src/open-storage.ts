@@ -185,6 +185,7 @@ function assemble(
   const changing = new ChangingFiles(parts);
   const slices = new Slices({ ...parts, cache, hotSlices });
   const sliceReader = new SliceReader({ ...parts, cache, hotSlices, slices });
+  const readNow: FileBackend['readNow'] = (path, bytes) => backend.readNow(path, bytes);
   return {
     ...parts,
     identity: new Identity(settings.address, settings.host),
@@ -194,6 +195,6 @@ function assemble(
     metadata: new MetadataStore(backend, locks),
     slices,
     cache,
-    small: new SmallFiles({ cache, store, files, changing, slices: sliceReader }),
+    small: new SmallFiles({ cache, store, files, changing, slices: sliceReader, readNow }),
   };
 }

@@ -19,7 +19,6 @@ import {
   nowSeconds,
   type Reply,
   StatusError,
-  type StreamedReply,
 } from '@stevedore/wire';
 import { migrationHandler, scheduled } from './handlers.js';
 import { Migration } from './migration/migration.js';
@@ -104,7 +103,7 @@ export class Tiering implements StorageBackend {
    * that asks for the place of bytes in another group reads there; for any other one, this storage
    * fetches them.
    */
-  async download(download: BackendDownload, read: () => Promise<StreamedReply>): Promise<Reply> {
+  async download(download: BackendDownload, read: () => Promise<Reply>): Promise<Reply> {
     const { tiers, migration, scheduler, costs } = this.#parts;
     const { id, path, size, length, isInMemory, isPlaceWanted } = download;
     if (isInMemory) {

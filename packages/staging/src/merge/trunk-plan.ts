@@ -1,7 +1,7 @@
 import assert from 'node:assert';
 import { crc32 } from 'node:zlib';
 import {
-  decodeFields,
+  decodeSizeField,
   encodeDirectoryEntry,
   encodeEnd,
   encodeLocalHeader,
@@ -202,5 +202,5 @@ export function sliceIdOf(
 
 /** True if slice ids can be made from the id of a trunk. */
 export function canHoldSlices(id: FileId): boolean {
-  return isTrunkId(id) && isSmallNormalSizeField(decodeFields(id.base).sizeField);
+  return isTrunkId(id) && isSmallNormalSizeField(decodeSizeField(id.base));
 }

@@ -17,6 +17,8 @@ export interface FileBackend {
   create(temporary: string, isWrittenOnce?: boolean): Promise<NewFile>;
   /** ENOENT if there is none; ELOOP for a link. */
   openToRead(path: string): Promise<ReadableFile>;
+  /** As `Disk.readNow`. The reader may keep the bytes, not change them. */
+  readNow(path: string, bytes: number): Buffer | undefined;
   /** Opens a file to read and to change it in place. */
   openToChange(path: string): Promise<DiskFile>;
   /** True also for a dangling link. */

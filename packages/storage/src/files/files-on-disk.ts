@@ -31,6 +31,7 @@ export function filesOnDisk(disk: Disk, temporaryFile: (path: string) => string)
   return {
     create: (temporary, isWrittenOnce) => newFileOnDisk(disk, temporary, isWrittenOnce),
     openToRead: (path) => disk.openToRead(path),
+    readNow: (path, bytes) => disk.readNow?.(path, bytes),
     openToChange: (path) => disk.openToUpdate(path),
     exists: (path) => disk.exists(path),
     remove: (path) => disk.unlink(path),

@@ -1,6 +1,6 @@
 import type { FileCache } from '@stevedore/cache';
 import {
-  decodeFields,
+  decodeSizeField,
   type FileId,
   fileKind,
   isTrunkId,
@@ -12,7 +12,7 @@ import { ifThere, notFound } from '../refusals.js';
 import type { SliceReader } from '../slices/slice-reader.js';
 import { sliceKey } from './caches.js';
 import type { ChangingFiles } from './changing-files.js';
-import { readInto } from './file-backend.js';
+import { type FileBackend, readInto } from './file-backend.js';
 import type { FileStore } from './file-store.js';
 import type { OpenFiles } from './open-files.js';
 
@@ -31,6 +31,8 @@ export interface SmallFilesParts {
   readonly files: OpenFiles;
   readonly changing: ChangingFiles;
   readonly slices: SliceReader;
+  /** As `FileBackend.readNow`. */
+  readonly readNow: FileBackend['readNow'];
 }
 
 /** The requested part of a file; a length of 0 means up to the end. */
@@ -70,8 +72,13 @@ export class SmallFiles {
       if (slice.size > (slices.hasRows ? MAX_SMALL_BYTES : this.#maxBytes)) return undefined;
       return slices.read(slice, store.pathOf(slice.trunk));
     }
-    if ((size ?? 0) > this.#maxBytes || this.#maxBytes === 0) return undefined;
-    return cache.find(path) ?? this.#fetch(id, path);
+    const { readNow } = this.#parts;
+    if (this.#maxBytes === 0 || (size ?? 0) > this.#maxBytes) {
+      return size === undefined ? undefined : readNow(path, size);
+    }
+    const found = cache.find(path);
+    if (found || size === undefined) return found ?? this.#fetch(id, path);
+    return cache.fetchNow(path, () => readNow(path, size)) ?? this.#fetch(id, path);
   }
 
   /** All bytes of the file if they are in memory or a row, for a read of a part. */
@@ -121,9 +128,9 @@ export class SmallFiles {
 
 /** The file's size according to its name; undefined for appenders and slaves. */
 function sizeOf(id: FileId): number | undefined {
-  const fields = decodeFields(id.base);
-  const kind = fileKind(id, fields);
-  return kind === 'appender' || kind === 'slave' ? undefined : sizeOfField(fields.sizeField);
+  const field = decodeSizeField(id.base);
+  const kind = fileKind(id, field);
+  return kind === 'appender' || kind === 'slave' ? undefined : sizeOfField(field);
 }
 
 export function downloadOf(id: FileId, path: string, { offset, length }: FileRange): Download {

@@ -1,4 +1,3 @@
-import { types } from 'node:util';
 import { DownloadFlag, downloadFile } from '@stevedore/protocol';
 import { type Handler, type Reply, type StreamedReply, streaming } from '@stevedore/wire';
 import { CHUNK_BYTES, readInto } from '../files/file-backend.js';
@@ -16,13 +15,13 @@ export function downloadHandler<Session>(
   service: StorageService,
   backend: DownloadBackend | undefined,
 ): Handler<Session> {
-  return streaming(downloadFile, async (request, { header }) => {
+  return streaming(downloadFile, (request, { header }) => {
     const id = requestedFile(service, request);
     const download = downloadOf(id, service.store.pathOf(id), request);
-    const read = (): Promise<StreamedReply> => answer(service, download);
-    if (!backend) return read();
+    if (!backend) return answer(service, download);
     const isInMemory = service.cache.has(download.path);
     const isPlaceWanted = (header.status & DownloadFlag.placeWanted) !== 0;
+    const read = async (): Promise<Reply> => answer(service, download);
     return backend.download({ ...download, isInMemory, isPlaceWanted }, read);
   });
 }
@@ -36,19 +35,27 @@ export interface BackendDownload extends Download {
 /** Decides when a download is read. */
 export interface DownloadBackend {
   /** Rejects with status `redirect` if the client is to read in another group. */
-  download(download: BackendDownload, read: () => Promise<StreamedReply>): Promise<Reply>;
+  download(download: BackendDownload, read: () => Promise<Reply>): Promise<Reply>;
 }
 
 const WHOLE: FileRange = { offset: 0, length: 0 };
 
-async function answer(service: StorageService, download: Download): Promise<StreamedReply> {
+/** Without a promise if the bytes are in memory. */
+function answer(service: StorageService, download: Download): Reply | Promise<Reply> {
+  const small = smallFile(service, download);
+  return Buffer.isBuffer(small) ? partOf(small, download) : answerLater(service, download, small);
+}
+
+async function answerLater(
+  service: StorageService,
+  download: Download,
+  reading: Promise<Buffer | undefined> | undefined,
+): Promise<Reply> {
   const { id, slice } = download;
-  const found = smallFile(service, download);
-  const small = types.isPromise(found) ? await found : found;
-  if (small) return kept(small, download);
-  const asked = service.small.readPart(download);
-  const row = asked && (await asked);
-  if (row) return kept(row, WHOLE);
+  const small = await reading;
+  if (small) return partOf(small, download);
+  const row = await service.small.readPart(download);
+  if (row) return partOf(row, WHOLE);
   const opened = await openFile(service, id);
   const from = slice ? slice.offset : 0;
   try {
@@ -78,17 +85,9 @@ function rangeOf({ offset, length }: FileRange, size: number): { offset: number;
   return { offset, bytes: length === 0 ? rest : Math.min(length, rest) };
 }
 
-function kept(file: Buffer, range: FileRange): StreamedReply {
+function partOf(file: Buffer, range: FileRange): Buffer {
   const { offset, bytes } = rangeOf(range, file.length);
-  const end = offset + bytes;
-  return {
-    bytes,
-    read: async (position) => {
-      const from = offset + position;
-      return file.subarray(from, Math.min(from + CHUNK_BYTES, end));
-    },
-    release: () => {},
-  };
+  return bytes === file.length ? file : file.subarray(offset, offset + bytes);
 }
 
 /** Reads the first bytes before the answer begins, so that a failure can still be a status. */

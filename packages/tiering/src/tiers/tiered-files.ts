@@ -77,6 +77,11 @@ export class TieredFiles implements FileBackend {
     return rowFile(soundBytes(record, bytes, path), record.mtimeSeconds);
   }
 
+  readNow(path: string, bytes: number): Buffer | undefined {
+    const isBelow = isOnDisk(this.#parts.tiers.placeOf(path));
+    return isBelow ? this.#below.readNow(path, bytes) : undefined;
+  }
+
   async openToChange(path: string): Promise<DiskFile> {
     const at = this.#parts.tiers.locate(path);
     if (!at) return this.#below.openToChange(path);

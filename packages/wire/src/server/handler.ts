@@ -1,3 +1,4 @@
+import { types } from 'node:util';
 import {
   type Command,
   type FrameHeader,
@@ -11,13 +12,13 @@ import {
  * bytes, so handlers see only values.
  */
 
-/** Bytes of a file, sent as they are read. */
+/** Bytes of a file, sent as they are read. Those that are in memory are a Buffer instead. */
 export interface StreamedReply {
   readonly bytes: number;
   /** True if `bytes` is not a real length: an empty chunk ends the answer and its connection. */
   readonly openEnded?: boolean;
   /** Reads from `position` as many bytes as suit one write, at least one. */
-  read(position: number): Promise<Buffer>;
+  read(position: number): Promise<Buffer> | Buffer;
   /** Called once, even if not everything was sent. */
   release(): void;
 }
@@ -57,15 +58,18 @@ export function control<Session, Request, Answer>(
   return {
     kind: 'control',
     code: command.code,
-    handle: async (body, context) =>
-      command.reply.encode(await answer(command.request.decode(body), context), width()),
+    handle(body, context) {
+      const answered = answer(command.request.decode(body), context);
+      const encode = (value: Answer): Buffer => command.reply.encode(value, width());
+      return types.isPromise(answered) ? answered.then(encode) : encode(answered);
+    },
   };
 }
 
 /** Makes a handler whose answer is the bytes of a file. */
 export function streaming<Session, Request>(
   command: Command<Request, Buffer>,
-  answer: (request: Request, context: Context<Session>) => Promise<Reply>,
+  answer: (request: Request, context: Context<Session>) => Promise<Reply> | Reply,
 ): ControlHandler<Session> {
   return {
     kind: 'control',

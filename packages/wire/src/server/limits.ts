@@ -54,7 +54,7 @@ export function nowSeconds(environment: Environment): number {
   return Math.floor(environment.now() / 1000);
 }
 
-/** `count` random decimal digits. */
+/** `count` random decimal digits, at most 9. */
 export function randomDigits(environment: Environment, count: number): string {
-  return Array.from({ length: count }, () => environment.random(10)).join('');
+  return String(environment.random(10 ** count)).padStart(count, '0');
 }

@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import { types } from 'node:util';
 import {
   decodeHeader,
   encodeHeader,
@@ -14,6 +15,7 @@ import { asError, ConnectionError, isExpected, StatusError, statusOf } from '../
 import { type Guard, Visitor } from './guard.js';
 import {
   type Context,
+  type ControlHandler,
   type Handler,
   Payload,
   type PayloadHandler,
@@ -25,7 +27,7 @@ import { ByteSource, quickAck, SocketSink } from './socket-bytes.js';
 
 /**
  * One accepted connection: reads a request, lets its handler answer it, writes the answer, one
- * request at a time. The content of a refused upload is read and dropped, or the connection closed:
+ * request at a time. What has arrived and needs no waiting is answered in the same turn. The content of a refused upload is read and dropped, or the connection closed:
  * it never becomes a request.
  */
 
@@ -51,11 +53,18 @@ const MAX_CONTROL_BODY_BYTES = 64 * 1024;
 const RECEIVE_BUFFER_BYTES = 256 * 1024;
 /** Most bytes of a refused upload to read and drop to keep its connection. */
 const MAX_DRAIN_BYTES = 1024 * 1024;
+/** Bytes of an answer per write. */
+const WRITE_BYTES = 256 * 1024;
+/** Copying a shorter answer behind its header takes less than sending it in two pieces. */
+const COPIED_BYTES = 4 * 1024;
 /** Time and bytes allowed after the last answer, so that the peer can read it. */
 const LINGER_MS = 500;
 const LINGER_BYTES = 4 * 1024 * 1024;
 /** Longest body of an authentication command; nonces and proofs are shorter. */
 const MAX_AUTHENTICATION_BYTES = 64;
+
+/** Whether the connection stays open; a promise only if something has to be waited for. */
+type Open = boolean | Promise<boolean>;
 
 export class ServedConnection<Session> {
   readonly #socket: Socket;
@@ -87,9 +96,20 @@ export class ServedConnection<Session> {
 
   /** Serves requests until one side is done. Never throws. */
   async serve(): Promise<void> {
+    const source = this.#source;
+    const { requestTimeoutMs } = this.#rules.limits;
+    const deadline = performance.now() + requestTimeoutMs;
     try {
-      let first = true;
-      while (!this.#closing && (await this.#serveOne(first))) first = false;
+      for (let isFirst = true; !this.#closing; isFirst = false) {
+        this.#idle = true;
+        this.#watch.idle(this);
+        if (source.queuedBytes === 0) await source.ready(isFirst ? requestTimeoutMs : undefined);
+        if (source.queuedBytes === 0) break;
+        this.#idle = false;
+        const headTimeMs = isFirst ? Math.max(deadline - performance.now(), 1) : requestTimeoutMs;
+        const isOpen = this.#serveOne(headTimeMs);
+        if (!(typeof isOpen === 'boolean' ? isOpen : await isOpen)) break;
+      }
       if (!this.#socket.destroyed) await this.#linger();
     } catch (error) {
       if (!(error instanceof ConnectionError)) this.#rules.onError(asError(error));
@@ -110,19 +130,14 @@ export class ServedConnection<Session> {
     this.#socket.destroy();
   }
 
-  /** Returns false if the connection is to be closed. */
-  async #serveOne(first: boolean): Promise<boolean> {
-    this.#idle = true;
-    this.#watch.idle(this);
-    const { requestTimeoutMs } = this.#rules.limits;
-    const deadline = performance.now() + requestTimeoutMs;
-    const source = this.#source;
-    if (source.queuedBytes === 0 && !(await source.ready(first ? requestTimeoutMs : undefined))) {
-      return false;
-    }
-    this.#idle = false;
-    const headTimeMs = first ? Math.max(deadline - performance.now(), 1) : requestTimeoutMs;
-    const bytes = source.arrived(HEADER_BYTES) ?? (await source.exactly(HEADER_BYTES, headTimeMs));
+  /** False if the connection is to be closed. */
+  #serveOne(headTimeMs: number): Open {
+    const bytes = this.#source.arrived(HEADER_BYTES);
+    if (bytes) return this.#serveRequest(bytes);
+    return this.#source.exactly(HEADER_BYTES, headTimeMs).then((late) => this.#serveRequest(late));
+  }
+
+  #serveRequest(bytes: Buffer): Open {
     // Not earlier: a connection with half a header may still be displaced.
     this.#watch.busy(this);
     const header = readHeader(bytes);
@@ -132,22 +147,20 @@ export class ServedConnection<Session> {
     if (visitor && Visitor.isAuthentication(header.command)) {
       return this.#authenticate(visitor, header);
     }
-    if (visitor && !visitor.allows(header.command)) {
-      await this.#sink.write(encodeReply(Status.accessDenied));
-      return false;
-    }
+    if (visitor && !visitor.allows(header.command)) return this.#close(Status.accessDenied);
 
     const handler = this.#rules.handlers.get(header.command);
     if (handler?.kind === 'payload') return this.#receive(handler, header);
-    if (header.bodyBytes > MAX_CONTROL_BODY_BYTES) {
-      await this.#sink.write(encodeReply(Status.invalid));
-      return false;
-    }
-    const body = source.arrived(header.bodyBytes) ?? (await this.#body(header.bodyBytes));
-    return this.#answer(() => {
-      if (!handler) throw new StatusError(Status.invalid, `unknown command ${header.command}`);
-      return handler.handle(body, this.#context(header));
-    });
+    if (header.bodyBytes > MAX_CONTROL_BODY_BYTES) return this.#close(Status.invalid);
+    const body = this.#source.arrived(header.bodyBytes);
+    if (body) return this.#handle(handler, header, body);
+    return this.#body(header.bodyBytes).then((late) => this.#handle(handler, header, late));
+  }
+
+  /** Answers with the status and closes the connection. */
+  async #close(status: number): Promise<false> {
+    await this.#sink.write(encodeReply(status));
+    return false;
   }
 
   /** Returns false, which closes the connection, if the first proof fails. */
@@ -179,8 +192,7 @@ export class ServedConnection<Session> {
     const prefix = source.arrived(prefixBytes) ?? (await this.#body(prefixBytes));
     const headBytes = prefix.length < handler.minHeadBytes ? -1 : headBytesOf(handler, prefix);
     if (headBytes < 0 || headBytes > Math.min(header.bodyBytes, MAX_CONTROL_BODY_BYTES)) {
-      await this.#sink.write(encodeReply(Status.invalid));
-      return false;
+      return this.#close(Status.invalid);
     }
     const restBytes = headBytes - prefix.length;
     const rest = source.arrived(restBytes) ?? (await this.#body(restBytes));
@@ -188,7 +200,7 @@ export class ServedConnection<Session> {
     const payload = new Payload(source, header.bodyBytes - headBytes, requestTimeoutMs);
     // If some content has arrived, the sender is not waiting for an acknowledgement.
     if (payload.remaining > 0 && source.queuedBytes === 0) quickAck(this.#socket);
-    const open = await this.#answer(() => handler.handle(head, payload, this.#context(header)));
+    const open = await this.#answerTo(handler.handle(head, payload, this.#context(header)));
     if (!open || payload.remaining > MAX_DRAIN_BYTES) return false;
     await payload.drain();
     return true;
@@ -198,27 +210,49 @@ export class ServedConnection<Session> {
     return { header, session: this.#session };
   }
 
-  /** Writes the result of `handle`, or the status of its error. Returns false to close. */
-  async #answer(handle: () => Promise<Reply> | Reply): Promise<boolean> {
+  #handle(handler: ControlHandler<Session> | undefined, header: FrameHeader, body: Buffer): Open {
+    try {
+      if (!handler) throw new StatusError(Status.invalid, `unknown command ${header.command}`);
+      const reply = handler.handle(body, this.#context(header));
+      return types.isPromise(reply) ? this.#answerTo(reply) : this.#answer(reply);
+    } catch (error) {
+      return this.#refuse(error);
+    }
+  }
+
+  async #answerTo(handled: Promise<Reply>): Promise<boolean> {
     let reply: Reply;
     try {
-      reply = await handle();
+      reply = await handled;
     } catch (error) {
-      if (error instanceof ConnectionError) throw error;
-      if (!isExpected(error)) this.#rules.onError(asError(error));
-      const status = statusOf(error);
-      const body = error instanceof StatusError ? error.body : undefined;
-      await this.#sink.write(encodeReply(status, body));
-      return !(this.#rules.closesAfterInvalid && status === Status.invalid);
+      return this.#refuse(error);
     }
-    if (Buffer.isBuffer(reply)) await this.#sink.write(encodeReply(Status.ok, reply));
-    else return this.#stream(reply);
-    return true;
+    return this.#answer(reply);
+  }
+
+  /** Answers with the status of the error. */
+  async #refuse(error: unknown): Promise<boolean> {
+    if (error instanceof ConnectionError) throw error;
+    if (!isExpected(error)) this.#rules.onError(asError(error));
+    const status = statusOf(error);
+    const body = error instanceof StatusError ? error.body : undefined;
+    await this.#sink.write(encodeReply(status, body));
+    return !(this.#rules.closesAfterInvalid && status === Status.invalid);
+  }
+
+  #answer(reply: Reply): Open {
+    if (!Buffer.isBuffer(reply)) return this.#stream(reply);
+    if (reply.length > WRITE_BYTES) return this.#stream(inPieces(reply));
+    const { length } = reply;
+    const sent =
+      length <= COPIED_BYTES
+        ? this.#sink.write(encodeReply(Status.ok, reply))
+        : this.#sink.write(replyHeader(length), reply);
+    return sent ? sent.then(() => true) : true;
   }
 
   async #stream(reply: StreamedReply): Promise<boolean> {
     try {
-      const header = encodeHeader({ bodyBytes: reply.bytes, command: REPLY_COMMAND, status: 0 });
       let sent = 0;
       while (sent < reply.bytes) {
         let chunk: Buffer;
@@ -231,7 +265,8 @@ export class ServedConnection<Session> {
           if (sent === 0) await this.#sink.write(encodeReply(statusOf(error)));
           throw new ConnectionError('connection_lost', 'a file could not be read');
         }
-        await this.#sink.write(...(sent === 0 ? [header, chunk] : [chunk]));
+        if (sent === 0) await this.#sink.write(replyHeader(reply.bytes), chunk);
+        else await this.#sink.write(chunk);
         if (chunk.length === 0 && reply.openEnded) return false;
         sent += chunk.length;
       }
@@ -255,6 +290,19 @@ export class ServedConnection<Session> {
       for (const chunk of await this.#source.some(LINGER_BYTES, leftMs)) dropped += chunk.length;
     }
   }
+}
+
+/** As many bytes of it at a time as a slow peer can read in the time of a request. */
+function inPieces(content: Buffer): StreamedReply {
+  return {
+    bytes: content.length,
+    read: (position) => content.subarray(position, position + WRITE_BYTES),
+    release: () => {},
+  };
+}
+
+function replyHeader(bodyBytes: number): Buffer {
+  return encodeHeader({ bodyBytes, command: REPLY_COMMAND, status: Status.ok });
 }
 
 /** Length of the head; -1 if the prefix is invalid. */

@@ -10,7 +10,9 @@ import { ConnectionError } from '../errors.js';
 export class ByteSource {
   readonly #socket: Socket;
   readonly #limitBytes: number;
-  #chunks: Buffer[] = [];
+  readonly #chunks: Buffer[] = [];
+  /** Bytes of the first chunk that have been read. */
+  #used = 0;
   #queuedBytes = 0;
   #finished = false;
   #wake: (() => void) | undefined;
@@ -18,7 +20,7 @@ export class ByteSource {
   constructor(socket: Socket, limitBytes: number) {
     this.#socket = socket;
     this.#limitBytes = limitBytes;
-    socket.on('data', (chunk: Buffer) => this.#take(chunk));
+    socket.on('data', (chunk: Buffer) => this.#add(chunk));
     socket.on('end', () => this.#finish());
     socket.on('error', () => this.#finish());
     socket.on('close', () => this.#finish());
@@ -34,22 +36,23 @@ export class ByteSource {
     return this.#queuedBytes;
   }
 
-  /** Waits for a first byte, without `timeoutMs` forever; false if the peer closes instead. */
-  async ready(timeoutMs?: number): Promise<boolean> {
-    await this.#until(1, timeoutMs);
-    return this.#queuedBytes > 0;
+  /** Waits for a first byte or the peer's end; without `timeoutMs` forever. */
+  ready(timeoutMs?: number): Promise<void> {
+    if (timeoutMs !== undefined) return this.#until(1, timeoutMs);
+    const isReady = this.#queuedBytes > 0 || this.#finished;
+    return isReady ? Promise.resolve() : this.#arrival(undefined);
   }
 
   /** As `exactly`, if the bytes have arrived: most requests arrive whole. */
   arrived(count: number): Buffer | undefined {
-    return this.#queuedBytes < count ? undefined : join(this.#remove(count), count);
+    return this.#queuedBytes < count ? undefined : this.#read(count);
   }
 
   /** Reads `count` bytes, at most `limitBytes`, within the time. */
   async exactly(count: number, timeoutMs: number): Promise<Buffer> {
     await this.#until(count, timeoutMs);
     if (this.#queuedBytes < count) throw lost();
-    return join(this.#remove(count), count);
+    return this.#read(count);
   }
 
   /** What has arrived, from 1 to `most` bytes; waits for the first. */
@@ -64,7 +67,7 @@ export class ByteSource {
     return this.some(most, timeoutMs);
   }
 
-  #take(chunk: Buffer): void {
+  #add(chunk: Buffer): void {
     this.#chunks.push(chunk);
     this.#queuedBytes += chunk.length;
     if (this.#queuedBytes >= this.#limitBytes) this.#socket.pause();
@@ -76,13 +79,11 @@ export class ByteSource {
     this.#wake?.();
   }
 
-  async #until(count: number, timeoutMs: number | undefined): Promise<void> {
-    const deadline = timeoutMs === undefined ? undefined : performance.now() + timeoutMs;
+  async #until(count: number, timeoutMs: number): Promise<void> {
+    const deadline = performance.now() + timeoutMs;
     while (this.#queuedBytes < count && !this.#finished) {
-      const left = deadline === undefined ? undefined : deadline - performance.now();
-      if (left !== undefined && left <= 0) {
-        throw new ConnectionError('timeout', 'the peer has been silent too long');
-      }
+      const left = deadline - performance.now();
+      if (left <= 0) throw new ConnectionError('timeout', 'the peer has been silent too long');
       await this.#arrival(left);
     }
   }
@@ -99,27 +100,35 @@ export class ByteSource {
     });
   }
 
+  /** As one buffer: a view, unless the bytes are of several chunks. */
+  #read(count: number): Buffer {
+    const chunk = this.#take(count);
+    return chunk.length === count
+      ? chunk
+      : Buffer.concat([chunk, ...this.#remove(count - chunk.length)]);
+  }
+
   #remove(count: number): Buffer[] {
-    const [first] = this.#chunks;
-    if (first && count < first.length) {
-      this.#chunks[0] = first.subarray(count);
-      this.#noteRemoved(count);
-      return [first.subarray(0, count)];
-    }
     const taken: Buffer[] = [];
-    let missing = count;
-    let used = 0;
-    for (const chunk of this.#chunks) {
-      if (missing === 0) break;
-      const isWhole = chunk.length <= missing;
-      taken.push(isWhole ? chunk : chunk.subarray(0, missing));
-      if (isWhole) used += 1;
-      else this.#chunks[used] = chunk.subarray(missing);
-      missing -= Math.min(chunk.length, missing);
+    for (let missing = count; missing > 0; ) {
+      const chunk = this.#take(missing);
+      taken.push(chunk);
+      missing -= chunk.length;
     }
-    this.#chunks.splice(0, used);
-    this.#noteRemoved(count);
     return taken;
+  }
+
+  /** Up to so many bytes of the first chunk. */
+  #take(most: number): Buffer {
+    const first = this.#chunks[0];
+    if (!first || most === 0) return NOTHING;
+    const end = this.#used + most;
+    const isWhole = end >= first.length;
+    const bytes = this.#used === 0 && isWhole ? first : first.subarray(this.#used, end);
+    if (isWhole) this.#chunks.shift();
+    this.#used = isWhole ? 0 : end;
+    this.#noteRemoved(bytes.length);
+    return bytes;
   }
 
   #noteRemoved(count: number): void {
@@ -128,10 +137,7 @@ export class ByteSource {
   }
 }
 
-function join(chunks: Buffer[], bytes: number): Buffer {
-  const [first] = chunks;
-  return first && chunks.length === 1 ? first : Buffer.concat(chunks, bytes);
-}
+const NOTHING = Buffer.alloc(0);
 
 function lost(): ConnectionError {
   return new ConnectionError('connection_lost', 'the peer closed in the middle of a message');
@@ -150,17 +156,24 @@ export class SocketSink {
     socket.on('close', () => this.#wake?.());
   }
 
-  /** Resolves when there is room for more. Several parts are sent together. */
-  async write(...parts: Buffer[]): Promise<void> {
+  /**
+   * Sends both together. Returns a promise, which resolves when there is room for more, only if the
+   * system has not taken all of it. Throws ConnectionError.
+   */
+  write(bytes: Buffer, more?: Buffer): Promise<void> | undefined {
     const socket = this.#socket;
     if (!socket.writable) throw gone();
-    if (parts.length > 1) socket.cork();
-    for (const part of parts) socket.write(part);
-    if (parts.length > 1) socket.uncork();
-    // Mostly the system has taken all of it by now.
-    if (socket.writableLength < socket.writableHighWaterMark) return;
+    if (more) socket.cork();
+    socket.write(bytes);
+    if (more) socket.write(more);
+    if (more) socket.uncork();
+    const isFull = socket.writableLength >= socket.writableHighWaterMark;
+    return isFull ? this.#room() : undefined;
+  }
+
+  async #room(): Promise<void> {
     await this.#drained();
-    if (!socket.writable) throw gone();
+    if (!this.#socket.writable) throw gone();
   }
 
   #drained(): Promise<void> {
