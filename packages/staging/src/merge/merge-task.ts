@@ -206,9 +206,12 @@ export class MergeTask {
   #decide(): MergeDecision {
     const { now, files, room } = this.#state;
     const { trunkSize, mergeMaxAge: maxAgeMs } = this.#state.options;
-    // The end of a trunk in flight wakes the task.
-    if (this.inFlight.count('trunk') >= TRUNKS_IN_FLIGHT)
+    if (this.inFlight.count('trunk') >= TRUNKS_IN_FLIGHT) {
+      // The end of a trunk in flight wakes the task; uploads do not.
+      this.#idle = false;
+      this.#wantedBytes = Number.POSITIVE_INFINITY;
       return { action: 'wait', waitMs: MAX_WAIT_MS };
+    }
     const { files: waitingFiles, bytes: waitingBytes } = files.small();
     const oldest = waitingFiles > 0 ? files.oldest() : undefined;
     this.#idle = oldest === undefined;
