@@ -3,6 +3,7 @@ import { buffer } from 'node:stream/consumers';
 import { expect, onTestFinished, test } from 'vitest';
 import { Child, type ChildOptions } from '../../bench/dist/harness/child.js';
 import { start } from '../../bench/dist/harness/processes.js';
+import { RawClient } from '../storage/support.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 /**
@@ -11,7 +12,14 @@ import { temporaryFolder } from '../support/temporary.js';
  * fails: take a layer away, or change the number and say why. A fall of a tenth fails too, so that
  * the number is what the operation costs now.
  */
-const CALLS = { upload: 219, hot: 38.3, cold: 186, slice: 215, plainFetch: 131 };
+const CALLS = {
+  upload: 219,
+  hot: 38.3,
+  cold: 186,
+  slice: 215,
+  plainFetch: 131,
+  storageHot: 102,
+};
 const TOLERANCE = 0.1;
 
 const OPERATIONS = 200;
@@ -114,6 +122,16 @@ test('a fetch of a slice, and one of a plain client, cost no more calls than the
   await child.call('fetch', 'client');
   const plain = await callsOf(child, OPERATIONS, () => child.call('fetch', 'client'));
   demand({ slice, plainFetch: plain });
+}, 120_000);
+
+test('a storage’s answer from memory costs no more calls than it did', async () => {
+  const folder = temporaryFolder();
+  const child = counted();
+  const client = await RawClient.open(await child.call('serve', folder));
+  const file = await client.upload(BODY);
+  const read = async () => expect(await client.has(file, BODY)).toBe(true);
+  await times(WARM_UP, read);
+  demand({ storageHot: await callsOf(child, OPERATIONS, () => times(OPERATIONS, read)) });
 }, 120_000);
 
 /**

@@ -3,9 +3,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type FileStore, open } from '@stevedore/client';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { type Gateway, type GatewayInput, startGateway } from '@stevedore/gateway';
+import { type Storage, startStorage } from '@stevedore/node';
 
 /**
- * A gateway, or the SDK beside a plain client, in a process whose calls of functions or allocated
+ * A gateway, a storage, or the SDK beside a plain client, in a process whose calls of functions or allocated
  * bytes are counted.
  */
 
@@ -23,6 +24,7 @@ const NOT_COUNTED = /^node:|\/(bench|test)\/dist\//;
 
 const session = new Session();
 let gateway: Gateway | undefined;
+let storage: Storage | undefined;
 let store: FileStore | undefined;
 let client: FastdfsClient | undefined;
 let keys: string[] = [];
@@ -48,6 +50,13 @@ if (!global.gc) {
 export async function start(options: GatewayInput): Promise<number> {
   gateway = await startGateway({ port: 0, trackerPort: 0, storagePort: 0, ...options });
   return Number(new URL(gateway.url).port);
+}
+
+/** Answers with the port of a storage without trackers. */
+export async function serve(directory: string): Promise<number> {
+  const onError = (error: Error) => console.error(error);
+  storage = await startStorage({ port: 0, storePaths: [directory], durability: 'os', onError });
+  return storage.port;
 }
 
 /** Stores so many files over these trackers, merged by the SDK and unmerged by a plain client. */
@@ -98,6 +107,7 @@ export async function bytes(): Promise<AllocatedBytes> {
 
 export async function close(): Promise<void> {
   await gateway?.close();
+  await storage?.close();
   await store?.close();
   await client?.close();
 }

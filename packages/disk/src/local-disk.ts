@@ -125,6 +125,8 @@ function readNow(path: string, bytes: number): Buffer | undefined {
   } catch {
     return undefined;
   }
+  const opened = performance.now();
+  paces.looks.note(opened - began, opened);
   try {
     // A byte more shows that the file is longer.
     const target = Buffer.allocUnsafeSlow(bytes + 1);
@@ -133,9 +135,9 @@ function readNow(path: string, bytes: number): Buffer | undefined {
   } catch {
     return undefined;
   } finally {
-    fs.closeSync(fd);
     const ended = performance.now();
-    paces.reads.note(ended - began, ended);
+    paces.reads.note(ended - opened, ended);
+    fs.closeSync(fd);
   }
 }
 
