@@ -53,9 +53,11 @@ type Direction = (typeof DIRECTIONS)[number];
 const SERVER_TITLES = {
   memory: 'Cluster without syncs',
   storage: 'Storage as it is, on disk, synced',
+  unsynced: 'Storage with durability os, as FastDFS',
   cluster: 'Named cluster',
 } as const;
 type ServerName = keyof typeof SERVER_TITLES;
+const DURABILITY = { storage: 'sync', unsynced: 'os' } as const;
 
 function id(direction: Direction, server: ServerName, size: SizeName, connections: number): string {
   return `${direction}.${server}.${size}.c${connections}`;
@@ -115,7 +117,8 @@ export const client: Benchmark = {
 };
 
 function serversOf({ servers }: BenchmarkContext): readonly ServerName[] {
-  return trackersOf('fastdfs', servers) ? ['memory', 'storage', 'cluster'] : ['memory', 'storage'];
+  const isNamed = trackersOf('fastdfs', servers) !== undefined;
+  return isNamed ? ['memory', 'storage', 'unsynced', 'cluster'] : ['memory', 'storage'];
 }
 
 /** `nodes`: undefined for a cluster that was named, whose processes are not ours. */
@@ -127,7 +130,7 @@ async function startServer(context: BenchmarkContext, name: ServerName, closing:
   const trackers =
     name === 'memory'
       ? await nodes.call('testCluster')
-      : [await nodes.call('group', context.workspace.fresh('node'))];
+      : [await nodes.call('group', context.workspace.fresh('node'), 1, DURABILITY[name])];
   return { name, trackers, nodes };
 }
 type Server = Awaited<ReturnType<typeof startServer>>;
@@ -236,6 +239,7 @@ async function measureTransfers(context: BenchmarkContext, plan: Plan): Promise<
     }
   });
   showTransfers(context);
+  showByCluster(context);
   for (const [name, all] of Object.entries(failures)) {
     const [first] = all;
     context.print(`${name}: ${all.length} calls failed${first ? `; the first: ${first}` : '.'}`);
@@ -251,7 +255,9 @@ function addRatios(context: BenchmarkContext, size: SizeName, connections: numbe
     for (const server of serversOf(context)) {
       figures.addRatio(`${of(server)}.vs-fdfs`, ours(server), `${of(server)}.fdfs.operations`);
     }
-    figures.addRatio(`${of('storage')}.vs-cluster`, ours('storage'), ours('cluster'));
+    const isNamed = serversOf(context).includes('cluster');
+    const byCluster = `by-cluster.${size}.c${connections}.${direction}`;
+    if (isNamed) figures.addRatio(byCluster, ours('unsynced'), ours('cluster'));
   }
 }
 
@@ -272,7 +278,6 @@ function showTransfers(context: BenchmarkContext): void {
           ["Stevedore's client", 'stevedore.operations'],
           ['fdfs', 'fdfs.operations'],
           ['times fdfs', 'vs-fdfs'],
-          ['times the cluster', 'vs-cluster'],
           ['CPU of a call, µs', 'stevedore.cpu-per-operation', middle],
           ["fdfs'", 'fdfs.cpu-per-operation', middle],
           ['of it the load', 'stevedore.load-share', percent],
@@ -293,6 +298,22 @@ function showTransfers(context: BenchmarkContext): void {
       ),
     });
   }
+}
+
+/** Both leave it to the system when a file goes to the disk. */
+function showByCluster(context: BenchmarkContext): void {
+  if (!serversOf(context).includes('cluster')) return;
+  context.print('## Our storage, with durability os, by the named cluster, with our client');
+  context.table('by-cluster', {
+    head: 'Size, connections',
+    rows: SIZE_NAMES.flatMap((size) =>
+      CONNECTIONS.map((each) => [`${size}, ${each}`, `by-cluster.${size}.c${each}`] as const),
+    ),
+    columns: [
+      ['uploads', 'upload'],
+      ['downloads', 'download'],
+    ],
+  });
 }
 
 const MEMORY_PERCENTS = [10, 50, 100] as const;

@@ -31,13 +31,17 @@ export async function storage(options: Omit<StorageOptions, 'disk' | 'onError'>)
 }
 
 /** A tracker and so many storages of one group, a directory each; the tracker's address. */
-export async function group(directory: string, count = 1): Promise<string> {
+export async function group(
+  directory: string,
+  count = 1,
+  durability: 'sync' | 'os' = 'sync',
+): Promise<string> {
   const address = await tracker();
   let port = 0;
   for (let index = 1; index <= count; index += 1) {
     // Members of a group have addresses of their own and one port.
     const own = { host: `127.0.0.${index}`, port, storePaths: [join(directory, String(index))] };
-    port = await storage({ ...own, trackers: [address] });
+    port = await storage({ ...own, durability, trackers: [address] });
   }
   return address;
 }
