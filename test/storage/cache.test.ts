@@ -7,7 +7,8 @@ import {
   regenerateAppender,
   truncateFile,
 } from '@stevedore/protocol';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { Pace } from '../../packages/disk/dist/pace.js';
 import { Random } from '../support/random.js';
 import { watchedDisk } from '../support/watched-disk.js';
 import { idOf, pathOf, storageOf } from './support.js';
@@ -226,7 +227,9 @@ describe('small files in memory', () => {
     }
   });
 
-  it('are opened and read once, by what is counted, and no more while they are in memory', async () => {
+  it('are kept once they are asked for again, where the system has them, by what is counted', async () => {
+    vi.spyOn(Pace.prototype, 'isShort').mockReturnValue(true);
+    onTestFinished(() => void vi.restoreAllMocks());
     const storage = await storageOf();
     const client = await storage.connect();
     const file = await client.upload(Buffer.from('content'));
@@ -238,9 +241,10 @@ describe('small files in memory', () => {
       });
     };
     const [opened = 0, read = 0] = counts();
-    for (const times of [1, 2, 3]) {
+    for (const times of [1, 2, 3, 4]) {
       expect(await client.has(file, Buffer.from('content'))).toBe(true);
-      expect(counts()).toEqual([opened + 1, read + 1, times, 7 * times]);
+      const fromDisk = Math.min(times, 2);
+      expect(counts()).toEqual([opened + fromDisk, read + fromDisk, times, 7 * times]);
     }
   });
 

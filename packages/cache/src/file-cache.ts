@@ -112,14 +112,18 @@ export class FileCache {
     });
   }
 
-  /** As `getNow`, after `find` has missed. */
-  fetchNow(id: string, load: () => Buffer | undefined): Buffer | undefined {
+  /**
+   * As `getNow`, after `find` has missed. Without `keepsFirst`, a file is kept once it is asked for
+   * again: where the system has it in memory, keeping it costs more than a second load.
+   */
+  fetchNow(id: string, load: () => Buffer | undefined, keepsFirst = true): Buffer | undefined {
     const isKnown = this.#flights.isUnderWay(id) || this.#isAbsent(id);
     const bytes = isKnown ? undefined : load();
     if (!bytes) return undefined;
     this.#counters.loads += 1;
     this.#counters.missBytes += bytes.length;
-    return own(this.#keep(id, bytes));
+    const isKept = keepsFirst || this.#frequency.estimate(id) > 1;
+    return own(isKept ? this.#keep(id, bytes) : bytes);
   }
 
   /**
