@@ -155,7 +155,8 @@ describe('load', () => {
     const away = (count: number) => Array.from({ length: count }, () => NOBODY);
     const rooms = roomsOf({ group2: away(63), group3: [at] });
     expect(await rooms.find(1000, 1000)).toMatchObject({ group: 'group3' });
-    const more = roomsOf({ group2: away(64), group3: [at] });
+    const later = await withRoom(3000);
+    const more = roomsOf({ group2: away(64), group3: [later.at] });
     expect(await more.find(1000, 1000)).toBeUndefined();
     expect(warnings).toEqual([]);
   });
