@@ -60,11 +60,11 @@ async function upkeepOf(graceMs = 0) {
   return {
     ...{ folder, remote, opened, tier, records, clock, errors, upkeep },
     /** A copy there. */
-    storeIn: (group: string) =>
+    storeIn: (group: string, content = CONTENT) =>
       remote.store(group, tagOf(records.owner), {
-        size: CONTENT.length,
+        size: content.length,
         async *chunks() {
-          yield CONTENT;
+          yield content;
         },
       }),
     /** A copy whose outcome is unknown. */
@@ -123,11 +123,14 @@ it('what may be an orphan is looked for after two minutes, and deleted in the ne
 it('each group is listed once for all its copies, and the outcome is durable', async () => {
   const { records, remote, upkeep, storeIn, begin } = await upkeepOf();
   await storeIn('group2');
+  // It has the extension of an orphan, but is none.
+  await storeIn('group2', Buffer.from('older'));
   for (const group of ['group2', 'group2', 'group3']) begin(group);
   const commit = vi.spyOn(records, 'commit');
   await upkeep.work();
   expect(remote.lists).toEqual(['group2', 'group3']);
   expect([upkeep.orphans, records.openCopies()]).toEqual([1, []]);
+  expect(records.unwantedCopies).toBe(1);
   expect(commit).toHaveBeenCalledOnce();
   await upkeep.work();
   expect(commit).toHaveBeenCalledOnce();
@@ -135,19 +138,20 @@ it('each group is listed once for all its copies, and the outcome is durable', a
 
 it('a group that cannot be listed is listed again after a minute; deletions go on', async () => {
   const { records, remote, clock, upkeep, errors, begin } = await upkeepOf();
-  begin('group2');
+  for (const group of ['group3', 'group2']) begin(group);
   remote.away.add('group2');
   await upkeep.work();
   expect(errors).toMatchObject([{ message: 'group2 is away' }]);
-  expect(records.openCopies()).toHaveLength(1);
+  expect(records.openCopies()).toMatchObject([{ target: 'group2' }]);
+  expect(remote.lists.splice(0)).toEqual(['group3', 'group2']);
   remote.away.clear();
   records.addUnwanted('group2/a', 0);
   clock.ms += 59_999;
   await upkeep.work();
-  expect([remote.removals.length, remote.lists.length]).toEqual([1, 1]);
+  expect([remote.removals.length, remote.lists.length]).toEqual([1, 0]);
   clock.ms += 1;
   await upkeep.work();
-  expect([remote.lists.length, records.openCopies()]).toEqual([2, []]);
+  expect([remote.lists, records.openCopies()]).toEqual([['group2'], []]);
   expect(errors).toHaveLength(1);
 });
 
