@@ -247,6 +247,22 @@ describe('the rate of moves', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
+  it('counts from the last move, whenever the next is planned, and nobody looks before', async () => {
+    let looks = 0;
+    const now = () => {
+      looks += 1;
+      return Date.now();
+    };
+    const { plan, names } = movesOf({ movesPerSecond: 2, now });
+    plan('a');
+    expect(await madeAfter(300, names)).toBe(1);
+    plan('b');
+    looks = 0;
+    expect(await madeAfter(199, names)).toBe(1);
+    expect(looks).toBe(0);
+    expect(await madeAfter(1, names)).toBe(2);
+  });
+
   it('may be less than one a second', async () => {
     const { plan, names } = movesOf({ movesPerSecond: 0.3 });
     for (const name of ['a', 'b', 'c']) plan(name);
