@@ -24,13 +24,35 @@ const GIVEN = new DiskCosts({
   readByteShare: 1,
 });
 
+/** A line of the log. */
+interface Move {
+  readonly name: string;
+  readonly to: string;
+  readonly reason: string;
+  readonly outcome: string;
+  readonly [number: string]: unknown;
+}
+
+interface Environs {
+  readonly costs?: DiskCosts;
+  readonly disk?: typeof localDisk;
+  readonly further?: readonly string[];
+  /** False: there are rows of before, and no new ones. */
+  readonly isEnabled?: boolean;
+  readonly onError?: (error: unknown) => void;
+}
+
 export async function migrationOf(
   options: TierOptions = {},
   {
     costs = GIVEN,
     disk = localDisk,
     further = [],
-  }: { costs?: DiskCosts; disk?: typeof localDisk; further?: readonly string[] } = {},
+    isEnabled = true,
+    onError = (error: unknown): void => {
+      throw error;
+    },
+  }: Environs = {},
 ) {
   const folder = temporaryFolder();
   const remote = new OtherGroup();
@@ -54,37 +76,36 @@ export async function migrationOf(
     },
   });
   const scheduler = new Scheduler({ ...settings, now });
-  const moves: { name: string; to: string; reason: string; outcome: string }[] = [];
+  const moves: Move[] = [];
   const ownRoom = new OwnRoom();
   const findRoom = vi.fn<
     (bytes: number) => Promise<{ group: string; roomBytes: number } | undefined>
   >(async () => undefined);
   const { parameters, intervalMs } = settings;
+  const competition = new Competition({
+    scheduler,
+    intervalMs,
+    diskBytes: () => costs.bytesPerSecond,
+    learns: false,
+    parameters,
+    busyMeter: () => () => 0,
+    now,
+  });
   const migration = new Migration({
-    settings,
+    settings: { ...settings, enabled: isEnabled },
     tiers: opened.tiers,
     scheduler,
-    competition: new Competition({
-      scheduler,
-      intervalMs,
-      diskBytes: () => costs.bytesPerSecond,
-      learns: false,
-      parameters,
-      busyMeter: () => () => 0,
-      now,
-    }),
+    competition,
     audit: {
-      write: (entry: (typeof moves)[number]) => moves.push(entry),
+      write: (entry: Move) => moves.push(entry),
       flush: async () => {},
     } as never,
     costs,
     ownRoom,
     findRoom,
-    orphans: () => 0,
+    orphans: () => 3,
     now,
-    onError: (error) => {
-      throw error;
-    },
+    onError,
   });
   late.migration = migration;
   let closed: Promise<void> | undefined;
@@ -101,6 +122,7 @@ export async function migrationOf(
     close,
     records,
     migration,
+    competition,
     scheduler,
     moves,
     findRoom,
