@@ -101,20 +101,29 @@ describe('the log of moves', () => {
     expect(syncs).toBe(2);
   });
 
-  it('tells of a disk that refuses, and goes on', async () => {
-    const folder = temporaryFolder();
-    const errors: unknown[] = [];
-    let refuses = true;
-    const disk = watchedDisk(({ operation }, run) =>
-      refuses && operation === 'openToUpdate' ? Promise.reject(new Error('no')) : run(),
-    );
-    const audit = new Audit(disk, folder, (error) => errors.push(error));
-    audit.write({ n: 1 });
-    await audit.flush();
-    refuses = false;
-    audit.write({ n: 2 });
-    await audit.flush();
-    expect(errors).toHaveLength(1);
-    expect(lines(folder)).toEqual([{ n: 2 }]);
-  });
+  it.each(['openToUpdate', 'writeAt'])(
+    'tells of a disk that refuses (%s), and goes on',
+    async (given) => {
+      const folder = temporaryFolder();
+      const errors: unknown[] = [];
+      let refuses = true;
+      let [opened, closed] = [0, 0];
+      const disk = watchedDisk(async ({ operation }, run) => {
+        if (refuses && operation === given) throw new Error('no');
+        const result = await run();
+        if (operation === 'openToUpdate') opened += 1;
+        if (operation === 'close') closed += 1;
+        return result;
+      });
+      const audit = new Audit(disk, folder, (error) => errors.push(error));
+      audit.write({ n: 1 });
+      await audit.flush();
+      refuses = false;
+      audit.write({ n: 2 });
+      await audit.flush();
+      expect(errors).toHaveLength(1);
+      expect(lines(folder)).toEqual([{ n: 2 }]);
+      expect(closed).toBe(opened);
+    },
+  );
 });
