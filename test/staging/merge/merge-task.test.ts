@@ -2,32 +2,13 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { StagingOptions } from '@stevedore/staging';
 import { describe, expect, test } from 'vitest';
-import { MemoryTrunkStore } from '../../support/memory-trunk-store.js';
+import { openHeld } from '../../support/held-trunk-store.js';
 import { openStaging, spoolFile, stageFile, stageTogether, until } from '../../support/staging.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
 const KIB = 1024;
 const MIB = 2 ** 20;
 const WEEK_MS = 7 * 86_400_000;
-
-/** A FastDFS that takes trunks only when it is told to. */
-class Held extends MemoryTrunkStore {
-  isHeld = true;
-  readonly waiting: (() => void)[] = [];
-  override beforeStore = async (): Promise<void> => {
-    if (this.isHeld) await new Promise<void>((resolve) => this.waiting.push(resolve));
-  };
-
-  release(): void {
-    this.isHeld = false;
-    for (const go of this.waiting.splice(0)) go();
-  }
-}
-
-async function openHeld(options: Partial<StagingOptions> = {}) {
-  const store = new Held();
-  return { ...(await openStaging(temporaryFolder(), options, store)), store };
-}
 
 /** Time for the Merge Task to do what it must not. */
 const pause = () => sleep(100);
@@ -115,95 +96,20 @@ describe('a flush', () => {
   });
 });
 
-describe('a flush that is to give all files their ids', () => {
-  const JOINING = { idMaxAge: WEEK_MS };
-
-  test.each([
-    ['takes none', 'FastDFS takes no trunk: away', 'away'],
-    ['is slow', 'it takes longer', undefined],
-  ])('is in vain while FastDFS %s: it says so, and what waits stays', async (_, why, cause) => {
-    const { staging, store } = await openHeld(JOINING);
-    store.isAway = cause !== undefined;
-    await stageTogether(staging, contents(3, 500));
-    const text = `3 files still wait after 60 ms (${why}); they stay on this disk`;
-    const finished = staging.merging.finish(60);
-    await expect(finished).rejects.toMatchObject({
-      code: 'storage_unavailable',
-      message: expect.stringContaining(text),
-    });
-    const error = (await finished.catch((failure: unknown) => failure)) as Error;
-    expect((error.cause as Error | undefined)?.message).toBe(cause);
-    store.isAway = false;
-    store.release();
-    await staging.merging.finish(20_000);
-    expect(staging.stats()).toMatchObject({ waitingFiles: 0, mergedFiles: 3 });
-    // Later ones are joined again.
-    await stageFile(staging, randomBytes(500));
-    await staging.merging.flush();
-    expect(staging.fileMap.thinTrunks()).toHaveLength(1);
+test('a flush ends with the plans that it waits for, also where a file has been deleted', async () => {
+  const { staging, store } = await openHeld();
+  const key = await stageFile(staging, randomBytes(500));
+  let isFlushed = false;
+  const flushed = staging.merging.flush().then(() => {
+    isFlushed = true;
   });
-
-  test('is aborted by its signal', async () => {
-    const { staging } = await openHeld(JOINING);
-    await stageFile(staging, randomBytes(500));
-    const ending = new AbortController();
-    const finished = staging.merging.finish(20_000, ending.signal);
-    ending.abort(new Error('enough'));
-    await expect(finished).rejects.toMatchObject({
-      ...{ code: 'aborted', message: 'the flush was aborted' },
-      cause: { message: 'enough' },
-    });
-  });
-
-  test.each([false, true])('is closed with its store, begun before: %s', async (isBegun) => {
-    const { staging, store } = await openHeld(JOINING);
-    await stageFile(staging, randomBytes(500));
-    const closed = { code: 'closed', message: 'the store is closed' };
-    if (isBegun) {
-      const finished = staging.merging.finish(20_000);
-      const rejected = expect(finished).rejects.toMatchObject(closed);
-      await until(() => store.waiting.length === 1);
-      await staging.close();
-      await rejected;
-    } else {
-      await staging.close();
-      await expect(staging.merging.finish(20_000)).rejects.toMatchObject(closed);
-    }
-  });
-
-  test('fails with what fails in it', async () => {
-    const { staging } = await openStaging(temporaryFolder(), JOINING);
-    await stageFile(staging, randomBytes(500));
-    await staging.merging.flush();
-    const { fileMap } = staging;
-    const keep = fileMap.keepThinTrunks;
-    Object.assign(fileMap, {
-      keepThinTrunks: () => {
-        throw new Error('the FileMap is busy');
-      },
-    });
-    await expect(staging.merging.finish(20_000)).rejects.toThrow('the FileMap is busy');
-    Object.assign(fileMap, { keepThinTrunks: keep });
-    await staging.merging.finish(20_000);
-    expect(fileMap.thinTrunks()).toEqual([]);
-  });
-
-  test('waits for thin trunks that are being joined, and leaves none', async () => {
-    const { staging } = await openStaging(temporaryFolder(), JOINING);
-    await stageFile(staging, randomBytes(500));
-    await staging.merging.flush();
-    let isFinished = false;
-    let finished: Promise<void> | undefined;
-    await staging.files.whileMoving(async () => {
-      finished = staging.merging.finish(20_000).then(() => {
-        isFinished = true;
-      });
-      await pause();
-      expect([isFinished, staging.fileMap.thinTrunks().length]).toEqual([false, 1]);
-    });
-    await finished;
-    expect(staging.fileMap.thinTrunks()).toEqual([]);
-  });
+  await until(() => store.waiting.length === 1);
+  await staging.deletions.delete(key);
+  await pause();
+  expect([isFlushed, staging.stats().trunksInFlight]).toEqual([false, 1]);
+  store.release();
+  await flushed;
+  expect(staging.stats()).toMatchObject({ trunksInFlight: 0, waitingFiles: 0, mergedFiles: 0 });
 });
 
 describe('files that are to be in FastDFS', () => {
@@ -273,6 +179,23 @@ describe('by itself', () => {
     await spoolFile(staging, randomBytes(2 * MIB));
     await until(() => staging.stats().mergedFiles === 1);
     expect(staging.stats()).toMatchObject({ waitingFiles: 1, spooledFiles: 0 });
+  });
+
+  test('one trunk follows the other', async () => {
+    const { staging } = await openStaging(temporaryFolder());
+    await stageTogether(staging, contents(60, 100 * KIB));
+    await until(() => staging.stats().trunks >= 5);
+  });
+
+  test('what waits is merged where an upload lacks room, however little it is', async () => {
+    const { staging } = await openStaging(temporaryFolder(), {
+      ...{ trunkSize: 16 * MIB, containerSize: 2 * MIB, segmentBytes: 64 * KIB, retain: 0 },
+    });
+    for (let file = 0; file < 40; file += 1) {
+      // It may be refused.
+      await stageFile(staging, randomBytes(100_000)).catch(() => undefined);
+    }
+    await until(() => staging.stats().trunks > 0);
   });
 
   test('the task goes on after a failure, which it reports', async () => {
