@@ -181,6 +181,25 @@ describe('by itself', () => {
     expect(staging.stats()).toMatchObject({ waitingFiles: 1, spooledFiles: 0 });
   });
 
+  test('a file is merged once it has waited long enough, and the next one, too', async () => {
+    const { staging } = await openStaging(temporaryFolder(), { mergeMaxAge: 30 });
+    for (const mergedFiles of [1, 2, 3]) {
+      await stageFile(staging, randomBytes(500));
+      await until(() => staging.stats().mergedFiles === mergedFiles);
+      // Nothing waits, which the task may have seen or not.
+      if (mergedFiles === 2) await pause();
+    }
+  });
+
+  test('what comes adds to what waits', async () => {
+    const { staging } = await openStaging(temporaryFolder());
+    await stageTogether(staging, contents(7, 100_000));
+    await pause();
+    expect(staging.stats()).toMatchObject({ waitingFiles: 7, trunks: 0 });
+    await stageTogether(staging, contents(7, 100_000));
+    await until(() => staging.stats().trunks === 1);
+  });
+
   test('one trunk follows the other', async () => {
     const { staging } = await openStaging(temporaryFolder());
     await stageTogether(staging, contents(60, 100 * KIB));
@@ -203,7 +222,10 @@ describe('by itself', () => {
     const { files } = staging;
     const large = files.large.bind(files);
     files.large = (limit) => {
-      files.large = large;
+      // Others have their turn before the next attempt.
+      setImmediate(() => {
+        files.large = large;
+      });
       throw new Error(`not ${limit}`);
     };
     await spoolFile(staging, randomBytes(2 * MIB));
