@@ -257,15 +257,17 @@ describe('by itself', () => {
   });
 
   test('but not beyond eight trunks of them', async () => {
-    const { staging, add } = await openWithGroups(20);
+    const { staging, clock, add } = await openWithGroups(20);
     await pause();
     expect(staging.stats()).toMatchObject({ waitingFiles: 20, trunks: 0 });
     await add(6);
+    clock.at = Date.now();
     await until(() => staging.stats().trunks > 0);
   });
 
   test('nor where room is short', async () => {
-    const { staging } = await openWithGroups(8, { containerSize: 300 * KIB });
+    const { staging, clock } = await openWithGroups(8, { containerSize: 300 * KIB });
+    clock.at = Date.now();
     await until(() => staging.stats().trunks > 0);
   });
 
