@@ -44,6 +44,18 @@ describe('on their way at a time', () => {
   });
 });
 
+test('one large file follows when another is stored, not two', async () => {
+  const { staging, store } = await openHeld();
+  for (let file = 0; file < 4; file += 1) await spoolFile(staging, randomBytes(MIB + file));
+  await until(() => store.waiting.length === 2);
+  store.waiting[0]!();
+  await until(() => store.waiting.length === 3);
+  await pause();
+  expect([store.waiting.length, staging.stats().largeFilesInFlight]).toEqual([3, 2]);
+  store.release();
+  await staging.merging.flush();
+});
+
 describe('a flush', () => {
   test('waits for the files that wait, and not for all that come meanwhile', async () => {
     const { staging, store } = await openStaging(temporaryFolder());
