@@ -16,12 +16,14 @@ describe('a flush that is to give all files their ids', () => {
     ['takes none', 'FastDFS takes no trunk: away', 'away'],
     ['is slow', 'it takes longer', undefined],
   ])('is in vain while FastDFS %s: it says so, and what waits stays', async (_, why, cause) => {
-    const { staging, store } = await openHeld(JOINING);
+    const { staging, store, errors } = await openHeld(JOINING);
     store.isAway = cause !== undefined;
     await stageTogether(
       staging,
       [1, 2, 3].map(() => randomBytes(500)),
     );
+    const flushed = staging.merging.flush();
+    await until(() => store.waiting.length > 0 || errors.length > 0);
     const text = `3 files still wait after 60 ms (${why}); they stay on this disk`;
     const finished = staging.merging.finish(60);
     await expect(finished).rejects.toMatchObject({
@@ -33,6 +35,7 @@ describe('a flush that is to give all files their ids', () => {
     store.isAway = false;
     store.release();
     await staging.merging.finish(20_000);
+    await flushed;
     expect(staging.stats()).toMatchObject({ waitingFiles: 0, mergedFiles: 3 });
     // Later ones are joined again.
     await stageFile(staging, randomBytes(500));

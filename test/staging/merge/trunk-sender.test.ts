@@ -2,11 +2,18 @@ import { randomBytes } from 'node:crypto';
 import { readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { encodeFields, encodePath, encodeTail, normalSizeField } from '@stevedore/protocol';
-import type { Staging, StagingOptions } from '@stevedore/staging';
+import { formatKey, type Staging, type StagingOptions } from '@stevedore/staging';
 import { describe, expect, test } from 'vitest';
 import { MemoryTrunkStore } from '../../support/memory-trunk-store.js';
 import { turnBit } from '../../support/rot.js';
-import { openStaging, spoolFile, stageFile, stageTogether, until } from '../../support/staging.js';
+import {
+  forgetFileMap,
+  openStaging,
+  spoolFile,
+  stageFile,
+  stageTogether,
+  until,
+} from '../../support/staging.js';
 import { temporaryFolder } from '../../support/temporary.js';
 import { watchedDisk } from '../../support/watched-disk.js';
 
@@ -110,7 +117,7 @@ describe('what FastDFS stored wrongly', () => {
     const folder = temporaryFolder();
     const store = new Liar();
     const options = { ...QUIET, tailBytes: MIB };
-    const { staging } = await openStaging(folder, options, store);
+    const { staging, errors } = await openStaging(folder, options, store);
     const files = [randomBytes(500), randomBytes(600)];
     const keys: Buffer[] = [];
     for (const bytes of files) keys.push(await stageFile(staging, bytes));
@@ -121,8 +128,56 @@ describe('what FastDFS stored wrongly', () => {
     const isMerged = keys.map((key) => staging.fileMap.find(key)!.trunk !== undefined);
     expect(isMerged).toEqual([false, true]);
     expect(staging.stats()).toMatchObject({ sendRetries: 1, unpackableFiles: 1 });
+    const [first, second] = errors.map(({ message }) => message);
+    expect(first).toContain('wrongly');
+    expect(second).toBe(`the staged bytes of ${formatKey(keys[0]!)} are damaged`);
   });
 });
+
+test('what is in memory is sent from there', async () => {
+  const folder = temporaryFolder();
+  const { staging, store } = await openStaging(folder, { ...QUIET, tailBytes: MIB });
+  const bytes = randomBytes(500);
+  await stageFile(staging, bytes);
+  turnBit(join(folder, 'container'), bytes);
+  await staging.merging.flush();
+  const [trunk] = store.files.values();
+  expect(trunk!.includes(bytes)).toBe(true);
+});
+
+test('files that are damaged are told of by the first of them and their number', async () => {
+  const folder = temporaryFolder();
+  const { staging, errors } = await openStaging(folder, QUIET);
+  const files = [500, 600, 700].map((size) => randomBytes(size));
+  const keys: Buffer[] = [];
+  for (const bytes of files) keys.push(await stageFile(staging, bytes));
+  for (const at of [0, 2]) turnBit(join(folder, 'container'), files[at]!);
+  await staging.merging.flush();
+  const text = `the staged bytes of ${formatKey(keys[0]!)} and of 1 more are damaged`;
+  expect(errors[0]!.message).toBe(text);
+  expect(staging.stats()).toMatchObject({ mergedFiles: 1, unpackableFiles: 2 });
+});
+
+test.each([true, false])(
+  'that FastDFS may have another copy is known without the FileMap; it has one: %s',
+  async (isLost) => {
+    const folder = temporaryFolder();
+    const first = await openStaging(folder, QUIET);
+    first.store.beforeReply = () => {
+      first.store.beforeReply = () => undefined;
+      if (isLost) throw new Error('the reply was lost');
+    };
+    await stageFile(first.staging, randomBytes(500));
+    await first.staging.merging.flush();
+    await first.staging.close();
+    forgetFileMap(folder);
+    const { staging } = await openStaging(folder, { ...QUIET, rebuildsFirst: true }, first.store);
+    expect(staging.stats()).toMatchObject({
+      mergedFiles: 1,
+      orphans: { openPlans: isLost ? 1 : 0 },
+    });
+  },
+);
 
 /** Of segments, once it is watched: how much each read was to give. */
 async function reopened(
@@ -182,29 +237,35 @@ describe('a trunk', () => {
     expect(reads).toHaveLength(count);
   });
 
-  test('of a group whose files came among others, and of several segments, is read as it is', async () => {
-    const files: { group?: string; bytes: Buffer }[] = [
-      { group: 'g', bytes: randomBytes(3_000) },
-      { bytes: randomBytes(5_000) },
-      { group: 'g', bytes: randomBytes(4_000) },
-      { bytes: randomBytes(6_000) },
-    ];
-    const { staging, store, reads } = await reopened(
-      async (fresh) => {
-        for (const { bytes, group } of files) {
-          await stageFile(fresh, bytes, group === undefined ? {} : { group });
-        }
-      },
-      { segmentBytes: 8_192 },
-    );
-    const [trunk] = store.files.values();
-    const places = files.map(({ bytes }) => trunk!.indexOf(bytes));
-    expect(Math.min(...places)).toBeGreaterThan(0);
-    // The first file of the group, its second one, and only then the one between them.
-    expect(places[2]).toBeLessThan(places[1]!);
-    expect(reads).toHaveLength(4);
-    expect(staging.stats().mergedFiles).toBe(4);
-  });
+  test.each([
+    ['one segment', undefined, 2],
+    ['several segments', 8_192, 4],
+  ])(
+    'of a group whose files came among others in %s is read as it is',
+    async (_, segmentBytes, count) => {
+      const files: { group?: string; bytes: Buffer }[] = [
+        { group: 'g', bytes: randomBytes(3_000) },
+        { bytes: randomBytes(5_000) },
+        { group: 'g', bytes: randomBytes(4_000) },
+        { bytes: randomBytes(6_000) },
+      ];
+      const { staging, store, reads } = await reopened(
+        async (fresh) => {
+          for (const { bytes, group } of files) {
+            await stageFile(fresh, bytes, group === undefined ? {} : { group });
+          }
+        },
+        segmentBytes === undefined ? {} : { segmentBytes },
+      );
+      const [trunk] = store.files.values();
+      const places = files.map(({ bytes }) => trunk!.indexOf(bytes));
+      expect(Math.min(...places)).toBeGreaterThan(0);
+      // The first file of the group, its second one, and only then the one between them.
+      expect(places[2]).toBeLessThan(places[1]!);
+      expect(reads).toHaveLength(count);
+      expect(staging.stats().mergedFiles).toBe(4);
+    },
+  );
 
   test('is confirmed in pages, and what uploads do has its turn between them', async () => {
     const { staging } = await openStaging(temporaryFolder(), QUIET);
@@ -244,7 +305,8 @@ describe('a trunk', () => {
     // The first one is an orphan.
     expect(store.files.size).toBe(2);
     expect(staging.stats().orphans.openPlans).toBe(1);
-    await staging.fsck({ repair: true });
+    const { deadFiles, deadBytes } = await staging.fsck({ repair: true });
+    expect([deadFiles, deadBytes]).toEqual([0, 0]);
     expect(store.files.size).toBe(1);
   });
 });
