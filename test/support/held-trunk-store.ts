@@ -4,7 +4,7 @@ import { openStaging } from './staging.js';
 import { temporaryFolder } from './temporary.js';
 
 /** A FastDFS that takes trunks only when it is told to. */
-export class HeldTrunkStore extends MemoryTrunkStore {
+class HeldTrunkStore extends MemoryTrunkStore {
   isHeld = true;
   readonly waiting: (() => void)[] = [];
   override beforeStore = async (): Promise<void> => {

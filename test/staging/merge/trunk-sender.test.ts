@@ -134,6 +134,36 @@ describe('what FastDFS stored wrongly', () => {
   });
 });
 
+test('one that FastDFS stored wrongly, and of which nobody heard, is not adopted', async () => {
+  const folder = temporaryFolder();
+  const store = new MemoryTrunkStore();
+  const first = await openStaging(folder, QUIET, store);
+  store.damage = (stored) => {
+    const damaged = Buffer.from(stored);
+    damaged[100]! ^= 1;
+    return damaged;
+  };
+  store.beforeReply = () => {
+    store.isAway = true;
+    throw new Error('the reply was lost');
+  };
+  const bytes = randomBytes(500);
+  const key = await stageFile(first.staging, bytes);
+  const flushing = first.staging.merging.flush();
+  await until(() => first.errors.length > 1);
+  await first.staging.close();
+  await flushing;
+  const fresh = new MemoryTrunkStore();
+  for (const [id, stored] of store.files) fresh.files.set(id, stored);
+  const { staging } = await openStaging(folder, QUIET, fresh);
+  await staging.fsck({ repair: true });
+  await staging.merging.flush();
+  await staging.fsck({ repair: true });
+  const { fileId } = staging.fileMap.find(key)!.trunk!;
+  expect(fresh.files.get(fileId)!.includes(bytes)).toBe(true);
+  expect([...fresh.files.keys()]).toEqual([fileId]);
+});
+
 test('what is in memory is sent from there', async () => {
   const folder = temporaryFolder();
   const { staging, store } = await openStaging(folder, { ...QUIET, tailBytes: MIB });
