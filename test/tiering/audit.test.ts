@@ -1,4 +1,4 @@
-import { appendFileSync, readFileSync } from 'node:fs';
+import { appendFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { localDisk } from '@stevedore/disk';
 import { describe, expect, it } from 'vitest';
@@ -49,20 +49,81 @@ describe('the log of moves', () => {
     expect(lines(folder).at(-1)).toEqual({ n: before });
   });
 
-  it('tells of a disk that refuses, and goes on', async () => {
+  it('is durable with its directory when it is made, and at its 16 MiB replaces the one before', async () => {
     const folder = temporaryFolder();
-    const errors: unknown[] = [];
-    let refuses = true;
-    const disk = watchedDisk(({ operation }, run) =>
-      refuses && operation === 'openToUpdate' ? Promise.reject(new Error('no')) : run(),
-    );
-    const audit = new Audit(disk, folder, (error) => errors.push(error));
+    const path = join(folder, AUDIT_FILE);
+    const syncs: unknown[] = [];
+    const disk = watchedDisk(({ operation, path: given }, run) => {
+      if (operation === 'syncDirectory') syncs.push(given);
+      return run();
+    });
+    const audit = new Audit(disk, folder, (error) => {
+      throw error;
+    });
+    const write = async (line: object) => {
+      audit.write(line);
+      await audit.flush();
+    };
+    await write({ n: 1 });
+    await write({ n: 2 });
+    expect(syncs).toEqual([folder]);
+    const line = '{"n":4}\n';
+    for (const [bytes, isFull] of [
+      [16 * 2 ** 20 - line.length - 1, false],
+      [16 * 2 ** 20 - line.length, true],
+      [16 * 2 ** 20 - line.length, true],
+    ] as const) {
+      syncs.length = 0;
+      const before = `${'x'.repeat(bytes - 1)}\n`;
+      writeFileSync(path, before);
+      await write({ n: 4 });
+      expect(existsSync(path)).toBe(!isFull);
+      expect(readFileSync(isFull ? `${path}.1` : path, 'utf8') === before + line).toBe(true);
+      expect(syncs).toEqual(isFull ? [folder] : []);
+    }
+    await write({ n: 5 });
+    expect(lines(folder)).toEqual([{ n: 5 }]);
+  });
+
+  it('takes lines while others are being written', async () => {
+    const folder = temporaryFolder();
+    let audit: Audit | undefined;
+    let syncs = 0;
+    const disk = watchedDisk(({ operation }, run) => {
+      if (operation === 'sync') syncs += 1;
+      if (operation === 'sync' && syncs === 1) for (const n of [2, 3]) audit!.write({ n });
+      return run();
+    });
+    audit = new Audit(disk, folder, () => {});
     audit.write({ n: 1 });
     await audit.flush();
-    refuses = false;
-    audit.write({ n: 2 });
-    await audit.flush();
-    expect(errors).toHaveLength(1);
-    expect(lines(folder)).toEqual([{ n: 2 }]);
+    expect(lines(folder)).toEqual([{ n: 1 }, { n: 2 }, { n: 3 }]);
+    expect(syncs).toBe(2);
   });
+
+  it.each(['openToUpdate', 'writeAt'])(
+    'tells of a disk that refuses (%s), and goes on',
+    async (given) => {
+      const folder = temporaryFolder();
+      const errors: unknown[] = [];
+      let refuses = true;
+      let [opened, closed] = [0, 0];
+      const disk = watchedDisk(async ({ operation }, run) => {
+        if (refuses && operation === given) throw new Error('no');
+        const result = await run();
+        if (operation === 'openToUpdate') opened += 1;
+        if (operation === 'close') closed += 1;
+        return result;
+      });
+      const audit = new Audit(disk, folder, (error) => errors.push(error));
+      audit.write({ n: 1 });
+      await audit.flush();
+      refuses = false;
+      audit.write({ n: 2 });
+      await audit.flush();
+      expect(errors).toHaveLength(1);
+      expect(lines(folder)).toEqual([{ n: 2 }]);
+      expect(closed).toBe(opened);
+    },
+  );
 });

@@ -2,143 +2,15 @@ import { mkdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { decoratedFile, localDisk } from '@stevedore/disk';
-import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { Migration } from '../../packages/tiering/dist/migration/migration.js';
-import { OwnRoom } from '../../packages/tiering/dist/migration/rooms.js';
-import { Competition } from '../../packages/tiering/dist/scheduler/competition.js';
-import { DiskCosts, openCosts } from '../../packages/tiering/dist/scheduler/costs.js';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { openCosts } from '../../packages/tiering/dist/scheduler/costs.js';
 import { DiskMeter } from '../../packages/tiering/dist/scheduler/disk-meter.js';
-import { type RequestClass, Scheduler } from '../../packages/tiering/dist/scheduler/scheduler.js';
-import { type TierOptions, tierSettings } from '../../packages/tiering/dist/tier-options.js';
+import type { RequestClass } from '../../packages/tiering/dist/scheduler/scheduler.js';
+import type { TierOptions } from '../../packages/tiering/dist/tier-options.js';
 import { until } from '../storage/support.js';
 import { temporaryFolder } from '../support/temporary.js';
-import {
-  change,
-  contentOf,
-  OTHER_GROUP,
-  OtherGroup,
-  openIn,
-  Place,
-  store,
-  tierOf,
-} from './harness.js';
-
-/** Intervals that end when a test says so, on a clock of its own. */
-
-const SECOND = 1000;
-const KIB = 1024;
-/** B_logic of 1 MB, of which 80 % are to be used. */
-const GIVEN = new DiskCosts({
-  bytesPerSecond: 1e6,
-  accessBytes: 1000,
-  readAccessBytes: 1000,
-  readByteShare: 1,
-});
-
-async function migrationOf(
-  options: TierOptions = {},
-  {
-    costs = GIVEN,
-    disk = localDisk,
-    further = [],
-  }: { costs?: DiskCosts; disk?: typeof localDisk; further?: readonly string[] } = {},
-) {
-  const folder = temporaryFolder();
-  const remote = new OtherGroup();
-  const clock = { ms: 1_700_000_000_000 };
-  const now = () => clock.ms;
-  const environment = { now, uptimeMs: now, random: () => 0 };
-  const all = { thresholdBytes: 64 * KIB, movesPerSecond: 1000, ...options };
-  const settings = tierSettings({ enabled: true, ...all }, 'group1');
-  const late: { migration?: Migration } = {};
-  const opened = await openIn(folder, {
-    remote,
-    disk,
-    environment,
-    further,
-    options: all,
-    events: {
-      onAccess: (path, bytes, size, isNew) =>
-        late.migration?.accessed(path, costs.of('write', bytes), size, isNew),
-      onCut: (tier, name, size) => late.migration?.cut(tier, name, size),
-      onGrown: (tier, name, size) => late.migration?.grown(tier, name, size),
-    },
-  });
-  const scheduler = new Scheduler({ ...settings, now });
-  const moves: { name: string; to: string; reason: string; outcome: string }[] = [];
-  const ownRoom = new OwnRoom();
-  const findRoom = vi.fn<
-    (bytes: number) => Promise<{ group: string; roomBytes: number } | undefined>
-  >(async () => undefined);
-  const { parameters, intervalMs } = settings;
-  const migration = new Migration({
-    settings,
-    tiers: opened.tiers,
-    scheduler,
-    competition: new Competition({
-      scheduler,
-      intervalMs,
-      diskBytes: () => costs.bytesPerSecond,
-      learns: false,
-      parameters,
-      busyMeter: () => () => 0,
-      now,
-    }),
-    audit: {
-      write: (entry: (typeof moves)[number]) => moves.push(entry),
-      flush: async () => {},
-    } as never,
-    costs,
-    ownRoom,
-    findRoom,
-    orphans: () => 0,
-    now,
-    onError: (error) => {
-      throw error;
-    },
-  });
-  late.migration = migration;
-  let closed: Promise<void> | undefined;
-  const close = (): Promise<void> => {
-    closed ??= migration.close().then(() => opened.close());
-    return closed;
-  };
-  onTestFinished(close);
-  const { records } = tierOf(opened);
-  return {
-    folder,
-    remote,
-    opened,
-    close,
-    records,
-    migration,
-    scheduler,
-    moves,
-    findRoom,
-    ownRoom,
-    clock,
-    put: (name: string, size: number) => store(opened, folder, name, Buffer.alloc(size, 7)),
-    /** Ends an interval in which so much of each class was served. */
-    interval: async (served: Partial<Record<RequestClass, number>> = {}) => {
-      // Whatever was allowed before.
-      scheduler.allow(undefined);
-      for (const [kind, cost] of Object.entries(served)) {
-        await scheduler.run(kind as RequestClass, cost, async () => {});
-      }
-      clock.ms += SECOND;
-      migration.endInterval();
-    },
-    /** A row is read so often. */
-    read: (name: string, times = 1) => {
-      const { size } = records.find(name)!;
-      const load = costs.of('read', size);
-      for (let n = 0; n < times; n += 1) {
-        migration.accessed(join(folder, 'data', name), load, size, false);
-      }
-    },
-    settled: () => until(() => migration.status().queued === 0),
-  };
-}
+import { change, contentOf, OTHER_GROUP, Place, store } from './harness.js';
+import { KIB, migrationOf, SECOND } from './migrating.js';
 
 describe('the load of metadata', () => {
   it('makes small files wait, and no longer than two intervals after its end', async () => {

@@ -152,3 +152,154 @@ describe('annealing', () => {
     expect(anneal([], limits, { random: seededRandom(1) }).chosen).toEqual([]);
   });
 });
+
+/** As far as no chance is needed. */
+describe('without annealing', () => {
+  const pack = (
+    units: readonly PackingUnit[],
+    limits: { readonly capacityBytes: number; readonly maxFiles?: number },
+  ) => {
+    const random = () => {
+      throw new Error('chance is needed');
+    };
+    return anneal(units, { maxFiles: 100, ...limits }, { random, maxMoves: 0 });
+  };
+
+  test('the oldest units that fit are taken, also those behind one that does not', () => {
+    const packing = pack([unit(60), unit(50), unit(40)], { capacityBytes: 100 });
+    expect(packing).toEqual({ chosen: [0, 2], bytes: 100, unfilledBytes: 0, moves: 0 });
+    const files = [unit(10, 0, 3), unit(10, 0, 3), unit(10, 0, 2)];
+    expect(pack(files, { capacityBytes: 100, maxFiles: 5 }).chosen).toEqual([0, 2]);
+  });
+
+  test('units that fit into no trunk are left out, be it for their bytes or their files', () => {
+    const units = [unit(101), unit(100, 0, 6), unit(100, 0, 5), unit(100)];
+    expect(pack(units, { capacityBytes: 100, maxFiles: 5 }).chosen).toEqual([2]);
+  });
+
+  test('one is exchanged for the largest that fits in its place, as often as that fills more', () => {
+    // 50 and 30 first: the best exchange is 30 for 48, not 50 for 65.
+    const units = [unit(50), unit(30), unit(45), unit(65), unit(48)];
+    expect(pack(units, { capacityBytes: 100 })).toMatchObject({ chosen: [0, 4], bytes: 98 });
+    // 200 for 260, then 300 for 330.
+    const twice = [500, 300, 200, 330, 260].map((bytes) => unit(bytes));
+    expect(pack(twice, { capacityBytes: 1_093 }).unfilledBytes).toBeLessThanOrEqual(3);
+  });
+
+  test('what an exchange leaves is filled with units that fit now', () => {
+    // 40 and 38; 38 goes for 55; then 5 fits.
+    const units = [unit(40), unit(38), unit(55), unit(23), unit(5)];
+    expect(pack(units, { capacityBytes: 100 }).unfilledBytes).toBe(0);
+  });
+
+  test('no exchange breaks the limit of files', () => {
+    const units = [unit(50, 0, 2), unit(30, 0, 1), unit(48, 0, 4), unit(40, 0, 3)];
+    // 48 has too many files, and 40 just as many as there may be.
+    expect(pack(units, { capacityBytes: 100, maxFiles: 5 })).toMatchObject({ chosen: [0, 3] });
+  });
+
+  test('no unit is exchanged for one that may rather be left behind', () => {
+    const chosen = (penalty: number) => {
+      const units = [unit(50), unit(30, 1_000), unit(48, penalty)];
+      return pack(units, { capacityBytes: 100 }).chosen;
+    };
+    expect([900, 1_000].map(chosen)).toEqual([
+      [0, 1],
+      [0, 2],
+    ]);
+  });
+
+  test('large units come first where the oldest ones leave more', () => {
+    // By age: 10, 20, 41, then nothing fits but a little; by size: 59 and 41.
+    const units = [unit(34), unit(34), unit(59), unit(27), unit(41)];
+    expect(pack(units, { capacityBytes: 100 }).unfilledBytes).toBe(0);
+  });
+
+  test('of two choices that leave as little the older units are taken', () => {
+    const units = [unit(30), unit(60), unit(60), unit(30)];
+    expect(pack(units, { capacityBytes: 95 })).toMatchObject({ chosen: [0, 1], bytes: 90 });
+  });
+
+  test('penalties count as bytes that are left', () => {
+    // The oldest two leave 20; the largest two would leave 4, but the first one is overdue.
+    const sizes = [45, 35, 48, 48];
+    const chosen = (penalty: number) =>
+      pack(
+        sizes.map((bytes, at) => unit(bytes, at === 0 ? penalty : 0)),
+        { capacityBytes: 100 },
+      ).chosen;
+    expect(chosen(0)).toEqual([2, 3]);
+    expect(chosen(100)).toContain(0);
+  });
+});
+
+describe('the moves of annealing', () => {
+  /** No sum of even sizes fills it. */
+  const ODD = { capacityBytes: 100_001, maxFiles: 1_000 };
+  const even = (count: number) =>
+    Array.from({ length: count }, (_, at) => unit(2_000 + 2 * ((at * 7_919) % 9_000)));
+
+  test.each([0, 1, 1_499, 1_500, 1_501, 4_000])('are %i, if so many are allowed', (maxMoves) => {
+    const packing = anneal(even(30), ODD, { random: seededRandom(1), maxMoves });
+    expect(packing.moves).toBe(maxMoves);
+    expect(packing.unfilledBytes % 2).toBe(1);
+  });
+
+  test('are 60,000 by default', () => {
+    expect(anneal(even(30), ODD, { random: seededRandom(1) }).moves).toBe(60_000);
+  });
+
+  test('are none where chance can gain nothing: one size, all units, a full trunk, or none', () => {
+    const random = seededRandom(1);
+    const limits = { capacityBytes: 100, maxFiles: 10 };
+    for (const sizes of [[30, 30, 30, 30], [30, 40], [60, 40, 7], [101]]) {
+      const packing = anneal(
+        sizes.map((bytes) => unit(bytes)),
+        limits,
+        { random },
+      );
+      expect(packing.moves).toBe(0);
+    }
+  });
+
+  test('end once the trunk is full', () => {
+    const sizes = [110, 155, 979, 729, 569, 464, 519, 315, 597];
+    const units = sizes.map((bytes) => unit(bytes));
+    const limits = { capacityBytes: 2_432, maxFiles: 100 };
+    const packing = anneal(units, limits, { random: seededRandom(1) });
+    expect(packing).toMatchObject({ bytes: 2_432, unfilledBytes: 0 });
+    expect(packing.moves).toBeGreaterThan(0);
+    // It needs no second start.
+    expect(packing.moves).toBeLessThan(1_500);
+  });
+
+  test('leave others a turn after five thousand of them, whatever their number', () => {
+    let calls = 0;
+    const seeded = seededRandom(1);
+    const random = () => {
+      calls += 1;
+      return seeded();
+    };
+    const steps = annealInSteps(even(1_000), ODD, { random, maxMoves: 40_000 });
+    let most = 0;
+    let count = 0;
+    for (; !steps.next().done; count += 1) {
+      most = Math.max(most, calls);
+      calls = 0;
+    }
+    // A move asks three times at most.
+    expect(most).toBeLessThanOrEqual(15_000);
+    expect(count).toBeGreaterThan(10);
+  });
+
+  test('whatever chance says, come to no other end than a choice', () => {
+    // Chance always says: the last one, and yes only to what costs nothing.
+    const greedy = anneal(even(30), ODD, { random: () => 0.999_999, maxMoves: 3_000 });
+    // Chance says yes to all.
+    const wild = anneal(even(30), ODD, { random: () => 0, maxMoves: 3_000 });
+    for (const { chosen, bytes } of [greedy, wild]) {
+      expect(new Set(chosen).size).toBe(chosen.length);
+      expect(bytes).toBeGreaterThan(90_000);
+    }
+  });
+});

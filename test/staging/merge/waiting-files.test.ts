@@ -63,8 +63,12 @@ function without(rows: readonly FileRow[], ...left: readonly number[]): FileRow[
   return rows.filter((_, at) => !left.includes(at));
 }
 
-test('files of a plan in flight are not read again to find the oldest one', async () => {
+test.each([
+  ['', 0],
+  [', also where only files of later segments may be merged', 1],
+])('files of a plan in flight are not read again to find the oldest one%s', async (_, first) => {
   const { files, rows, plan, reads } = open();
+  files.firstSegment = first;
   expect(await files.candidates(1_000_000, 0)).toEqual(rows);
   files.hold(plan(rows.slice(0, 2_500)));
   reads.length = 0;
@@ -91,7 +95,9 @@ test('candidates end where there are enough; the files after them are found next
   expect(first).toEqual(rows.slice(0, 1_000));
   expect(reads).toEqual([-1, 999]);
   files.hold(plan(first));
+  reads.length = 0;
   expect(files.oldest()).toBe(rows[1_000]);
+  expect(reads).toEqual([999]);
 });
 
 test('files between the candidates and later members of their groups are found next', async () => {
@@ -137,7 +143,7 @@ test('a file that is found sound after the candidates were read is found', async
   files.exclude(rows[3]!.key);
   const reading = files.candidates(1_000_000, 0);
   files.include(rows[3]!.key);
-  files.hold(plan(without(await reading, 3)));
+  files.hold(plan(await reading));
   expect(files.oldest()).toBe(rows[3]);
 });
 
@@ -181,6 +187,22 @@ test.each([true, false])('a plan has its files to itself until it ends; stored: 
   expect(files.small()).toEqual(isStored ? { files: 6, bytes: 6 * BYTES } : all);
   expect(files.isPacking(rows[1]!.key)).toBe(false);
   expect(files.large(9)).toEqual(isStored ? [rows[9]] : rows.slice(8));
+});
+
+test('a plan that ends twice is an error, shown by the files or the bytes of the others', () => {
+  const rows = makeRows(6).map((row, at) => ({ ...row, size: at < 5 ? 1 : 1_000 }));
+  const manyFiles = rows.slice(0, 5);
+  const manyBytes = rows.slice(5);
+  for (const [members, others] of [
+    [manyFiles, manyBytes],
+    [manyBytes, manyFiles],
+  ] as const) {
+    const { files, plan } = open(rows);
+    files.hold(plan(others));
+    const end = files.hold(plan(members));
+    end(true);
+    expect(() => end(true)).toThrow();
+  }
 });
 
 test('large files are no candidates; of the oldest sound ones those come that are free', async () => {

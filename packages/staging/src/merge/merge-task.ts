@@ -164,7 +164,8 @@ export class MergeTask {
       return stored === keys.length;
     };
     await this.#mergeUntil(areStored, signal);
-    if (!areStored()) throw closed();
+    // The FileMap may be closed by now.
+    if (stored < keys.length) throw closed();
   }
 
   /** Also ends when the task is stopped. */

@@ -1,5 +1,5 @@
 import { dirname, join } from 'node:path';
-import { type Disk, removeIfThere } from '@stevedore/disk';
+import type { Disk } from '@stevedore/disk';
 import { endOfLines } from '@stevedore/storage';
 import { isMovedName } from '../tiers/remote-files.js';
 import type { Tier } from '../tiers/tier.js';
@@ -126,14 +126,14 @@ export class PlannedMoves {
     });
   }
 
-  /** Waits until the rate allows another move. */
+  /** Until the rate allows another move: 0 or less if it does now. */
   #waitMs(): number {
     const { now, movesPerSecond } = this.#parts;
     const nowMs = now();
     const filled = (Math.max(0, nowMs - this.#filledAtMs) * movesPerSecond) / 1000;
     this.#filledAtMs = nowMs;
     this.#tokens = Math.min(this.#tokens + filled, Math.max(1, movesPerSecond));
-    return this.#tokens >= 1 ? 0 : Math.ceil(((1 - this.#tokens) * 1000) / movesPerSecond);
+    return Math.ceil(((1 - this.#tokens) * 1000) / movesPerSecond);
   }
 
   async #make(move: PlannedMove): Promise<void> {
@@ -220,7 +220,6 @@ export class Audit {
     }
     if (end === 0) await this.#disk.syncDirectory(dirname(this.#path));
     if (end + lines.length < MAX_BYTES) return;
-    await removeIfThere(this.#disk, `${this.#path}.1`);
     await this.#disk.rename(this.#path, `${this.#path}.1`);
     await this.#disk.syncDirectory(dirname(this.#path));
   }

@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events';
 import { chooseTarget, type Load, type ServerLoad, spareLoad } from '@stevedore/balance';
 import { type MigrationRoom, migrationRoom } from '@stevedore/protocol';
 import { type Address, control, type Handler, Peer, type PeerAccess } from '@stevedore/wire';
@@ -74,6 +75,8 @@ export class OtherRooms {
 
   constructor(parts: OtherRoomsParts) {
     this.#parts = parts;
+    // Every question that is under way listens.
+    setMaxListeners(0, this.#closing.signal);
   }
 
   close(): void {
