@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { StagingOptions } from '@stevedore/staging';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { openHeld } from '../../support/held-trunk-store.js';
 import { openStaging, spoolFile, stageFile, stageTogether, until } from '../../support/staging.js';
 import { temporaryFolder } from '../../support/temporary.js';
@@ -54,6 +54,17 @@ test('one large file follows when another is stored, not two', async () => {
   expect([store.waiting.length, staging.stats().largeFilesInFlight]).toEqual([3, 2]);
   store.release();
   await staging.merging.flush();
+});
+
+test('while two trunks are being stored, uploads do not wake it; their end does', async () => {
+  const { staging, store } = await openHeld();
+  await stageTogether(staging, contents(50, 60_000));
+  await until(() => store.waiting.length === 2);
+  const looks = vi.spyOn(staging.fileMap, 'waitingSpooled');
+  for (const bytes of contents(50, 60_000)) await stageFile(staging, bytes);
+  expect(looks.mock.calls.length).toBeLessThan(3);
+  store.release();
+  await until(() => staging.stats().mergedFiles > 80);
 });
 
 describe('a flush', () => {
