@@ -105,24 +105,25 @@ export class FileCache {
    */
   getNow(id: string, load: () => Buffer | undefined): Buffer | undefined {
     if (this.has(id)) return this.find(id);
-    return this.fetchNow(id, () => {
-      const bytes = load();
-      if (bytes) this.#countMiss(this.#countRequest(id));
-      return bytes;
-    });
+    const bytes = this.#flights.isUnderWay(id) ? undefined : load();
+    if (!bytes) return undefined;
+    this.#countMiss(this.#countRequest(id));
+    return this.#loadedNow(id, bytes, true);
   }
 
   /**
-   * As `getNow`, after `find` has missed. Without `keepsFirst`, a file is kept once it is asked for
-   * again: where the system has it in memory, keeping it costs more than a second load.
+   * As `getNow`, after `find` has missed, for a load that costs less than keeping its file: the file
+   * is kept only once it is asked for again.
    */
-  fetchNow(id: string, load: () => Buffer | undefined, keepsFirst = true): Buffer | undefined {
+  fetchNow(id: string, load: () => Buffer | undefined): Buffer | undefined {
     const isKnown = this.#flights.isUnderWay(id) || this.#isAbsent(id);
     const bytes = isKnown ? undefined : load();
-    if (!bytes) return undefined;
+    return bytes && this.#loadedNow(id, bytes, this.#frequency.estimate(id) > 1);
+  }
+
+  #loadedNow(id: string, bytes: Buffer, isKept: boolean): Buffer {
     this.#counters.loads += 1;
     this.#counters.missBytes += bytes.length;
-    const isKept = keepsFirst || this.#frequency.estimate(id) > 1;
     return own(isKept ? this.#keep(id, bytes) : bytes);
   }
 

@@ -78,7 +78,7 @@ export class SmallFiles {
     }
     const found = cache.find(path);
     if (found || size === undefined) return found ?? this.#fetch(id, path);
-    return cache.fetchNow(path, () => readNow(path, size), false) ?? this.#fetch(id, path);
+    return cache.fetchNow(path, () => readNow(path, size)) ?? this.#fetch(id, path);
   }
 
   /** All bytes of the file if they are in memory or a row, for a read of a part. */
