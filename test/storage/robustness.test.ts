@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { localDisk } from '@stevedore/disk';
 import {
   deleteFile,
@@ -238,6 +239,26 @@ describe('a storage', () => {
     client.socket.resume();
     await client.ended();
     expect(await setup.isOpen()).toBe(true);
+  });
+
+  it('gives others their turn while it answers requests that one client sent ahead', async () => {
+    const storage = await storageOf();
+    const client = await storage.connect();
+    const file = await client.upload(Buffer.from('small'));
+    const request = encodeRequest(downloadFile, { ...file, offset: 0, length: 0 });
+    const answered = () => storage.statistics().operations.download.total;
+    const count = 700;
+    client.send(Buffer.concat(Array.from({ length: count }, () => request)));
+    let most = 0;
+    for (let before = 0; before < count; ) {
+      await nextTurn();
+      most = Math.max(most, answered() - before);
+      before = answered();
+    }
+    expect(most).toBeLessThan(200);
+    for (let each = 0; each < count; each += 1) {
+      expect((await client.reply())!.body.toString()).toBe('small');
+    }
   });
 
   it('answers pipelined requests, uploads among them, in their order', async () => {

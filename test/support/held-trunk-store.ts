@@ -3,7 +3,7 @@ import { MemoryTrunkStore } from './memory-trunk-store.js';
 import { openStaging } from './staging.js';
 import { temporaryFolder } from './temporary.js';
 
-/** A FastDFS that takes trunks only when it is told to. */
+/** A FastDFS that stores no trunk until the test releases it. */
 class HeldTrunkStore extends MemoryTrunkStore {
   isHeld = true;
   readonly waiting: (() => void)[] = [];

@@ -114,7 +114,7 @@ describe('a planned move', () => {
       ...{ isPaused: false, isDryRun: false, movedBytes: 60, queued: 0 },
       moves: { moved: 3, revoked: 0, refused: 0, failed: 0 },
     });
-    // The threshold of the decision is told, and that of the moment decides.
+    // The log names the threshold at the time of the decision; the current one decides.
     const running = later();
     state.result = () => running.outcome;
     plan('d');

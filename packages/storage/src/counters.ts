@@ -128,12 +128,15 @@ export class StorageCounters {
 
   /** Nothing was tried yet where it gave nothing. */
   #readNow(bytes: Buffer | undefined): Buffer | undefined {
-    for (const operation of bytes ? (['fileOpen', 'fileRead'] as const) : []) {
-      const count = this.#count(operation);
-      count.total += 1;
-      count.success += 1;
-    }
+    if (bytes) this.#succeeded('fileOpen', 1);
+    if (bytes) this.#succeeded('fileRead', 1);
     return bytes;
+  }
+
+  #succeeded(operation: CountedOperation, amount: number): void {
+    const count = this.#count(operation);
+    count.total += amount;
+    count.success += amount;
   }
 
   async #tried<Result>(operation: CountedOperation, trying: Promise<Result>): Promise<Result> {
@@ -175,12 +178,11 @@ export class StorageCounters {
 
   /** Counts the bytes of a file as they are read for the client. */
   #sent(reply: Reply, operation: CountedOperation): Reply {
-    const count = this.#count(operation);
     if (Buffer.isBuffer(reply)) {
-      count.total += reply.length;
-      count.success += reply.length;
+      this.#succeeded(operation, reply.length);
       return reply;
     }
+    const count = this.#count(operation);
     count.total += reply.bytes;
     return {
       bytes: reply.bytes,

@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { types } from 'node:util';
 import {
   decodeHeader,
@@ -27,8 +28,9 @@ import { ByteSource, quickAck, SocketSink } from './socket-bytes.js';
 
 /**
  * One accepted connection: reads a request, lets its handler answer it, writes the answer, one
- * request at a time. What has arrived and needs no waiting is answered in the same turn. The content of a refused upload is read and dropped, or the connection closed:
- * it never becomes a request.
+ * request at a time. What has arrived and needs no waiting is answered in the same turn, up to
+ * MAX_UNWAITED requests. The content of a refused upload is read and dropped, or the connection
+ * closed: it never becomes a request.
  */
 
 export interface ConnectionRules<Session> {
@@ -53,6 +55,8 @@ const MAX_CONTROL_BODY_BYTES = 64 * 1024;
 const RECEIVE_BUFFER_BYTES = 256 * 1024;
 /** Most bytes of a refused upload to read and drop to keep its connection. */
 const MAX_DRAIN_BYTES = 1024 * 1024;
+/** Requests that a client has sent ahead and that are answered before others get their turn. */
+const MAX_UNWAITED = 64;
 /** Bytes of an answer per write. */
 const WRITE_BYTES = 256 * 1024;
 /** Copying a shorter answer behind its header takes less than sending it in two pieces. */
@@ -99,11 +103,14 @@ export class ServedConnection<Session> {
     const source = this.#source;
     const { requestTimeoutMs } = this.#rules.limits;
     const deadline = performance.now() + requestTimeoutMs;
+    let unwaited = 0;
     try {
       for (let isFirst = true; !this.#closing; isFirst = false) {
         this.#idle = true;
         this.#watch.idle(this);
-        if (source.queuedBytes === 0) await source.ready(isFirst ? requestTimeoutMs : undefined);
+        unwaited = source.queuedBytes === 0 ? 0 : unwaited + 1;
+        if (unwaited === 0) await source.ready(isFirst ? requestTimeoutMs : undefined);
+        else if (unwaited % MAX_UNWAITED === 0) await nextTurn();
         if (source.queuedBytes === 0) break;
         this.#idle = false;
         const headTimeMs = isFirst ? Math.max(deadline - performance.now(), 1) : requestTimeoutMs;
