@@ -297,6 +297,15 @@ export class StorageHost {
 
   /** What a client finds under the name; undefined where the disk fails. */
   async look(file: FileName): Promise<Version | undefined> {
+    const found = await this.read(file);
+    if (!found?.bytes) return found;
+    const metadata = await this.ask(getMetadata, file);
+    if (metadata.status !== 0 && metadata.status !== Status.notFound) return undefined;
+    return { ...found, metadata: metadata.answer?.toString('latin1') };
+  }
+
+  /** As `look`, without metadata. An empty file, or slice, has a size and no range to send. */
+  async read(file: FileName): Promise<Version | undefined> {
     const info = await this.ask(queryFileInfo, file);
     if (info.status === Status.notFound) return ABSENT;
     const { status, answer = Buffer.alloc(0) } = await this.ask(downloadFile, {
@@ -307,9 +316,7 @@ export class StorageHost {
     const isEmpty = status === Status.invalid && info.answer?.size === 0;
     if (info.status !== 0 || (status !== 0 && !isEmpty)) return undefined;
     if (info.answer?.size !== answer.length) throw new Error(`${file.name}: two sizes`);
-    const metadata = await this.ask(getMetadata, file);
-    if (metadata.status !== 0 && metadata.status !== Status.notFound) return undefined;
-    return { bytes: answer, metadata: metadata.answer?.toString('latin1') };
+    return { bytes: answer, metadata: undefined };
   }
 
   /** Holds files and disk against the ledger. `settles`: what is found must stay. */

@@ -132,7 +132,9 @@ export const STORAGE_SCRIPTS: readonly StorageScript[] = [
   {
     name: 'slices that are deleted, and their trunk',
     async run(host) {
-      const trunk = await host.uploadTrunk([700, 20, 3000, 1].map((size) => someBytes(host, size)));
+      const trunk = await host.uploadTrunk(
+        [700, 20, 3000, 1, 0].map((size) => someBytes(host, size)),
+      );
       await host.deleteSlice(trunk, 1);
       await host.deleteSlice(trunk, 0);
       await host.close();
