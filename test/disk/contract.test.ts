@@ -247,6 +247,34 @@ test('a small file is read at once if it is as long as expected, and else not at
   expect(read('file', 5)).toBeUndefined();
 });
 
+test('a whole file is created at once, with its time, under a name that is free', async () => {
+  const root = temporaryFolder();
+  const isShort = vi.spyOn(Pace.prototype, 'isShort').mockReturnValue(true);
+  onTestFinished(() => void vi.restoreAllMocks());
+  const openFiles = () => readdirSync('/proc/self/fd').length;
+  const before = process.platform === 'linux' ? openFiles() : 0;
+  const chunks = [Buffer.from('by'), Buffer.alloc(0), Buffer.from('tes')];
+  const create = (name: string, disk = unsyncedDisk) =>
+    disk.createNow?.(`${root}/temporary`, `${root}/${name}`, chunks, 1234);
+  expect(create('file')).toBe('created');
+  expect(readFileSync(`${root}/file`, 'latin1')).toBe('bytes');
+  const file = await localDisk.openToRead(`${root}/file`);
+  expect(await file.stat()).toEqual({ size: 5, mtimeSeconds: 1234, isFile: true });
+  await file.close();
+  await localDisk.makeLink('nowhere', `${root}/dangling`);
+  expect([create('file'), create('dangling')]).toEqual(['taken', 'taken']);
+  expect(() => create('no/file')).toThrow('ENOENT');
+  expect(await localDisk.list(root)).toEqual(['dangling', 'file']);
+  if (process.platform === 'linux') expect(openFiles()).toBe(before);
+  expect([create('other', localDisk), create('other', privateDisk)]).toEqual([
+    undefined,
+    undefined,
+  ]);
+  isShort.mockReturnValue(false);
+  expect(create('other')).toBeUndefined();
+  expect(await localDisk.list(root)).toEqual(['dangling', 'file']);
+});
+
 test('making a directory comes to its end where none can be made', async () => {
   await expect(localDisk.makeDirectory('/proc/none/of/these')).rejects.toThrow();
   const folder = temporaryFolder();

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import fs, { readFileSync } from 'node:fs';
 import type { StorageOptions } from '@stevedore/node';
 import {
   deleteFile,
@@ -7,7 +7,8 @@ import {
   queryFileInfo,
   uploadFile,
 } from '@stevedore/protocol';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { Pace } from '../../packages/disk/dist/pace.js';
 import { type DiskCall, watchedDisk } from '../support/watched-disk.js';
 import { filesIn, pathOf, type RawClient, storageOf } from './support.js';
 
@@ -71,12 +72,12 @@ describe('a storage and its disk', () => {
     const { noted: disk, client } = await watched();
     await client.upload(Buffer.from('first'));
     expect(disk.log).toEqual([
-      'create data/TEMPORARY',
-      'write data/TEMPORARY',
-      'sync data/TEMPORARY',
       'make data/00/00',
       'sync data/00',
       'sync data',
+      'create data/TEMPORARY',
+      'write data/TEMPORARY',
+      'sync data/TEMPORARY',
       'rename data/00/00/FILE',
       'sync data/00/00',
       'write data/sync/binlog.000',
@@ -111,6 +112,42 @@ describe('a storage and its disk', () => {
     });
     expect(answer).toEqual(Buffer.from('content'));
   });
+
+  it.each([
+    ['at once while its disk is quick', true],
+    ['by threads while its disk is slow', false],
+  ])('stores a small file with durability os %s', async (_, isShort) => {
+    const storage = await storageOf({ durability: 'os' });
+    const client = await storage.connect();
+    await client.upload(Buffer.from('makes the directory'));
+    vi.spyOn(Pace.prototype, 'isShort').mockReturnValue(isShort);
+    onTestFinished(() => void vi.restoreAllMocks());
+    const renames = vi.spyOn(fs, 'renameSync');
+    const file = await client.upload(Buffer.from('content'));
+    expect(renames.mock.calls.length).toBe(isShort ? 1 : 0);
+    expect(readFileSync(pathOf(storage.folder, file), 'latin1')).toBe('content');
+    expect(await client.upload(Buffer.alloc(0))).toMatchObject({ group: 'group1' });
+  });
+
+  it.each(['writevSync', 'fstatSync', 'renameSync'] as const)(
+    'leaves nothing of a small file with durability os if %s fails, and goes on',
+    async (call) => {
+      const storage = await storageOf({ durability: 'os' });
+      const client = await storage.connect();
+      await client.upload(Buffer.from('first'));
+      vi.spyOn(Pace.prototype, 'isShort').mockReturnValue(true);
+      onTestFinished(() => void vi.restoreAllMocks());
+      vi.spyOn(fs, call).mockImplementationOnce(() => {
+        throw Object.assign(new Error('ENOSPC: no space left on device'), { code: 'ENOSPC' });
+      });
+      const before = await filesIn(storage.folder);
+      sendUpload(client);
+      expect((await client.reply())!.status).toBe(28);
+      expect(await filesIn(storage.folder)).toEqual(before);
+      await client.upload(Buffer.from('second'));
+      expect((await filesIn(storage.folder)).length).toBe(before.length + 1);
+    },
+  );
 
   it('answers a deletion after the directory is durable', async () => {
     const { noted: disk, client } = await watched();

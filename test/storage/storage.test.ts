@@ -61,23 +61,26 @@ describe('a storage', () => {
     expect(paths).toEqual(['M00', 'M01', 'M00', 'M01']);
   });
 
-  it('draws new random bits when a file of the name is there', async () => {
-    // Every draw is 0 until the test says otherwise, so that two equal files clash.
-    let bits = 0;
-    const environment = {
-      now: () => 1_800_000_000_000,
-      uptimeMs: () => 0,
-      random: (limit: number) => (limit === 2 ** 23 ? bits++ >> 1 : 0),
-    };
-    const storage = await storageOf({ environment });
-    const client = await storage.connect();
-    const names = new Set<string>();
-    for (let index = 0; index < 4; index++) {
-      names.add((await client.upload(Buffer.from('same'))).name);
-    }
-    expect(names.size).toBe(4);
-    expect((await filesIn(storage.folder)).length).toBe(4);
-  });
+  it.each(['sync', 'os'] as const)(
+    'draws new random bits when a file of the name is there, with durability %s',
+    async (durability) => {
+      // Every draw is 0 until the test says otherwise, so that two equal files clash.
+      let bits = 0;
+      const environment = {
+        now: () => 1_800_000_000_000,
+        uptimeMs: () => 0,
+        random: (limit: number) => (limit === 2 ** 23 ? bits++ >> 1 : 0),
+      };
+      const storage = await storageOf({ environment, durability });
+      const client = await storage.connect();
+      const names = new Set<string>();
+      for (let index = 0; index < 4; index++) {
+        names.add((await client.upload(Buffer.from('same'))).name);
+      }
+      expect(names.size).toBe(4);
+      expect((await filesIn(storage.folder)).length).toBe(4);
+    },
+  );
 
   it('answers 28 when the disk has no room, and goes on', async () => {
     const storage = await storageOf();

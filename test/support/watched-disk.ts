@@ -15,8 +15,8 @@ type Call = (...given: unknown[]) => Promise<unknown>;
 
 export function watchedDisk(watch: Watch, disk: Disk = localDisk): Disk {
   const all = Object.keys(disk) as (keyof Disk)[];
-  // Nothing could hold up or fail what is read at once.
-  const names = all.filter((name) => name !== 'readNow');
+  // Nothing could hold up or fail what is done at once.
+  const names = all.filter((name) => name !== 'readNow' && name !== 'createNow');
   const watched = names.map((operation) => [
     operation,
     (...given: unknown[]) => {

@@ -21,6 +21,17 @@ export interface Disk {
    * otherwise, also for a link and where there is no file. Optional, as `DiskFile.readNow`.
    */
   readNow?(path: string, bytes: number): Buffer | undefined;
+  /**
+   * Creates a whole file with this modification time, by way of the unused name `temporary`. 'taken'
+   * if there is something at `path`; undefined, with nothing done, if anything may have to be waited
+   * for. Leaves nothing if it throws. Optional, for disks that do not sync.
+   */
+  createNow?(
+    temporary: string,
+    path: string,
+    chunks: readonly Uint8Array[],
+    mtimeSeconds: number,
+  ): CreatedNow;
   /** To read and write; created if missing. Does not follow a symbolic link. */
   openToUpdate(path: string): Promise<DiskFile>;
   /** Creates a symbolic link; EEXIST if the name exists. */
@@ -40,6 +51,8 @@ export interface Disk {
   list(path: string): Promise<string[]>;
   space(path: string): Promise<DiskSpace>;
 }
+
+export type CreatedNow = 'created' | 'taken' | undefined;
 
 export interface DiskFile {
   stat(): Promise<FileStat>;
@@ -126,7 +139,7 @@ export function decoratedFile(file: DiskFile, changed: Partial<DiskFile>): DiskF
   };
 }
 
-/** The disk with every opened file decorated. It has no `readNow`, which opens none. */
+/** The disk with every opened file decorated. It has no `readNow` and no `createNow`, which open none. */
 export function decoratedDisk(disk: Disk, decorate: (file: DiskFile) => DiskFile): Disk {
   return {
     create: async (path, isWrittenOnce) => decorate(await disk.create(path, isWrittenOnce)),

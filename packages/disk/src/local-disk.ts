@@ -2,9 +2,9 @@ import fs from 'node:fs';
 import { mkdir, readdir, readlink, statfs, symlink } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { promisify } from 'node:util';
-import type { Disk } from './disk.js';
+import type { CreatedNow, Disk } from './disk.js';
 import { hasCode } from './disk.js';
-import { DURABLE_WRITES, LocalFile, type Syncing } from './local-file.js';
+import { DURABLE_WRITES, LocalFile, type Syncing, writeWhole } from './local-file.js';
 import { MAX_SHORT_BYTES, paces, promptly } from './pace.js';
 
 const { constants } = fs;
@@ -57,7 +57,7 @@ export const localDisk: Disk = {
   exists: (path) =>
     promptly(
       paces.looks,
-      () => fs.lstatSync(path, { throwIfNoEntry: false }) !== undefined,
+      () => exists(path),
       () => existsLater(path),
     ),
   makeDirectory: (path) => makeDirectory(path, DIRECTORY_MODE),
@@ -110,6 +110,7 @@ export const privateDisk: Disk = {
 export const unsyncedDisk: Disk = {
   ...localDisk,
   create: (path) => create(path, 'never'),
+  createNow,
   openToUpdate: async (path) => new LocalFile(await open(path, UPDATE, FILE_MODE), 'never'),
   syncDirectory: async () => {},
 };
@@ -139,6 +140,44 @@ function readNow(path: string, bytes: number): Buffer | undefined {
     paces.reads.note(ended - opened, ended);
     fs.closeSync(fd);
   }
+}
+
+/** One turn instead of eight waits. */
+function createNow(
+  temporary: string,
+  path: string,
+  chunks: readonly Uint8Array[],
+  mtimeSeconds: number,
+): CreatedNow {
+  const began = performance.now();
+  if (!paces.looks.isShort(began) || !paces.changes.isShort(began)) return undefined;
+  const isTaken = exists(path);
+  const looked = performance.now();
+  paces.looks.note(looked - began, looked);
+  if (isTaken) return 'taken';
+  const fd = fs.openSync(temporary, CREATE, FILE_MODE);
+  try {
+    const opened = performance.now();
+    paces.changes.note(opened - looked, opened);
+    try {
+      writeWhole(fd, chunks, mtimeSeconds);
+    } finally {
+      fs.closeSync(fd);
+    }
+    const written = performance.now();
+    paces.changes.note(written - opened, written);
+    fs.renameSync(temporary, path);
+    const ended = performance.now();
+    paces.changes.note(ended - written, ended);
+    return 'created';
+  } catch (error) {
+    fs.rmSync(temporary, { force: true });
+    throw error;
+  }
+}
+
+function exists(path: string): boolean {
+  return fs.lstatSync(path, { throwIfNoEntry: false }) !== undefined;
 }
 
 async function existsLater(path: string): Promise<boolean> {

@@ -117,7 +117,7 @@ export class LocalFile implements DiskFile {
 
   /** Saves the call for a file written this second. */
   async setModified(seconds: number): Promise<void> {
-    if ((await this.stat()).mtimeSeconds !== seconds) await futimes(this.#fd, seconds, seconds);
+    if (mtimeOf(this.#fd) !== seconds) await futimes(this.#fd, seconds, seconds);
   }
 
   sync(): Promise<void> {
@@ -142,6 +142,16 @@ export class LocalFile implements DiskFile {
     this.#synced = done.catch(() => undefined);
     return done;
   }
+}
+
+/** At once, to a file that was just created. */
+export function writeWhole(fd: number, chunks: readonly Uint8Array[], mtimeSeconds: number): void {
+  writeNow(fd, chunks, 0);
+  if (mtimeOf(fd) !== mtimeSeconds) fs.futimesSync(fd, mtimeSeconds, mtimeSeconds);
+}
+
+function mtimeOf(fd: number): number {
+  return Math.floor(fs.fstatSync(fd).mtimeMs / 1000);
 }
 
 /** Closes all descriptors, then throws the last failure. */

@@ -1,5 +1,11 @@
 import { types } from 'node:util';
-import { type Disk, type DiskFile, decoratedDisk, decoratedFile } from '@stevedore/disk';
+import {
+  type CreatedNow,
+  type Disk,
+  type DiskFile,
+  decoratedDisk,
+  decoratedFile,
+} from '@stevedore/disk';
 import {
   appendFile,
   type ConnectionCounts,
@@ -116,10 +122,11 @@ export class StorageCounters {
       }),
     );
     const opened = (opening: Promise<DiskFile>) => this.#tried('fileOpen', opening);
-    const { readNow } = disk;
+    const { readNow, createNow } = disk;
     return {
       ...counted,
       ...(readNow && { readNow: (path, bytes) => this.#readNow(readNow(path, bytes)) }),
+      ...(createNow && { createNow: (...file) => this.#createNow(createNow(...file)) }),
       create: (path, isWrittenOnce) => opened(counted.create(path, isWrittenOnce)),
       openToRead: (path) => opened(counted.openToRead(path)),
       openToUpdate: (path) => opened(counted.openToUpdate(path)),
@@ -131,6 +138,12 @@ export class StorageCounters {
     if (bytes) this.#succeeded('fileOpen', 1);
     if (bytes) this.#succeeded('fileRead', 1);
     return bytes;
+  }
+
+  #createNow(created: CreatedNow): CreatedNow {
+    if (created === 'created') this.#succeeded('fileOpen', 1);
+    if (created === 'created') this.#succeeded('fileWrite', 1);
+    return created;
   }
 
   #succeeded(operation: CountedOperation, amount: number): void {

@@ -1,5 +1,5 @@
 import { crc32 } from 'node:zlib';
-import type { DiskFile, DiskLink } from '@stevedore/disk';
+import type { Disk, DiskFile, DiskLink } from '@stevedore/disk';
 
 /**
  * Where stored files and their metadata are. The path that a name stands for identifies the
@@ -19,6 +19,8 @@ export interface FileBackend {
   openToRead(path: string): Promise<ReadableFile>;
   /** As `Disk.readNow`. The reader may keep the bytes, not change them. */
   readNow(path: string, bytes: number): Buffer | undefined;
+  /** As `Disk.createNow`. */
+  createNow: NonNullable<Disk['createNow']>;
   /** Opens a file to read and to change it in place. */
   openToChange(path: string): Promise<DiskFile>;
   /** True also for a dangling link. */

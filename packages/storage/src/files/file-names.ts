@@ -1,3 +1,4 @@
+import type { CreatedNow } from '@stevedore/disk';
 import {
   appenderSizeField,
   encodeFields,
@@ -64,29 +65,36 @@ export class FileNames {
     await storePath.makePair(Number.parseInt(high, 16), Number.parseInt(low, 16));
   }
 
-  /** The next directory for a file, `M00/3F/A2/`. */
-  async nextDirectory(storePathIndex: number): Promise<string> {
+  /** The next directory for a file, `M00/3F/A2/`; a promise if it has to be made. */
+  nextDirectory(storePathIndex: number): Promise<string> | string {
     const { high, low } = this.#parts.rotation.next();
-    await this.#parts.storePaths.at(storePathIndex).makePair(high, low);
-    return encodePath(storePathIndex, high, low);
+    const making = this.#parts.storePaths.at(storePathIndex).makePair(high, low);
+    const directory = encodePath(storePathIndex, high, low);
+    return making ? making.then(() => directory) : directory;
   }
 
   newTail(extension: string): string {
     return encodeTail(extension, randomDigits(this.#parts.settings.environment, TAIL_CHARS));
   }
 
-  /** Draws names until one is free, then lets `appear` create its file; status 16 if none is. */
+  /**
+   * Draws names until one is free, then lets `appear` create its file; status 16 if none is.
+   * `appearNow` may create it before, as `FileBackend.createNow`.
+   */
   async underNewName(
     name: NameParts,
     appear: (path: string, id: FileId) => Promise<void>,
+    appearNow?: (path: string) => CreatedNow,
   ): Promise<FileId> {
     for (let count = 0; count < MAX_NAME_DRAWS; count++) {
       const id = this.#draw(name);
       const path = this.pathOf(id);
       if (this.#reserved.has(path)) continue;
+      const created = appearNow?.(path);
+      if (created === 'taken') continue;
       this.#reserved.add(path);
       try {
-        if (await this.#parts.backend.exists(path)) continue;
+        if (!created && (await this.#parts.backend.exists(path))) continue;
         await appear(path, id);
         return id;
       } finally {

@@ -1,3 +1,4 @@
+import type { CreatedNow } from '@stevedore/disk';
 import { ENCODED_FIELDS_CHARS, type FileId } from '@stevedore/protocol';
 import type { Payload } from '@stevedore/wire';
 import { METADATA_SUFFIX } from '../layout.js';
@@ -48,10 +49,13 @@ export class FileStore {
   /** Receives a file; returns its name once it is durable. */
   async store(file: NewFile, payload: Payload, change: Change): Promise<FileId> {
     return this.#receive(file.storePathIndex, payload, async (incoming) => {
-      const createdAtSeconds = change.seconds();
-      await incoming.finish(createdAtSeconds);
-      return this.#underNewName(file, createdAtSeconds, incoming, (path, id) =>
-        this.#appearFile(path, id, incoming, change),
+      const seconds = change.seconds();
+      return this.#underNewName(
+        file,
+        seconds,
+        incoming,
+        (path, id) => this.#appearFile(path, id, incoming, seconds, change),
+        (path) => incoming.createNow(path, seconds),
       );
     });
   }
@@ -61,8 +65,7 @@ export class FileStore {
     const path = this.pathOf(id);
     await this.#names.reserving(path, () =>
       this.#receive(id.storePathIndex, payload, async (incoming) => {
-        await incoming.finish(change.seconds(after));
-        await this.#appearFile(path, id, incoming, change);
+        await this.#appearFile(path, id, incoming, change.seconds(after), change);
       }),
     );
     return id;
@@ -207,11 +210,13 @@ export class FileStore {
     createdAtSeconds: number,
     { bytes, crc32 }: Content,
     appear: (path: string, id: FileId) => Promise<void>,
+    appearNow?: (path: string) => CreatedNow,
   ): Promise<FileId> {
-    const directory = await this.#names.nextDirectory(storePathIndex);
+    const next = this.#names.nextDirectory(storePathIndex);
+    const directory = typeof next === 'string' ? next : await next;
     const tail = (): string => this.#names.newTail(extension);
     const name = { kind, source, createdAtSeconds, bytes, crc32, directory, tail };
-    return this.#names.underNewName(name, appear);
+    return this.#names.underNewName(name, appear, appearNow);
   }
 
   async #receive<Result>(
@@ -221,9 +226,10 @@ export class FileStore {
   ): Promise<Result> {
     const { backend, storePaths } = this.#parts;
     const temporary = storePaths.at(storePathIndex).temporaryFile();
-    const incoming = new IncomingFile((isWrittenOnce) => backend.create(temporary, isWrittenOnce));
+    const incoming = new IncomingFile(backend, temporary);
     try {
-      await incoming.receive(payload);
+      const receiving = incoming.receive(payload);
+      if (receiving) await receiving;
       return await use(incoming);
     } catch (error) {
       await incoming.discard().catch(() => {});
@@ -231,10 +237,16 @@ export class FileStore {
     }
   }
 
-  #appearFile(path: string, id: FileId, incoming: IncomingFile, change: Change): Promise<void> {
+  #appearFile(
+    path: string,
+    id: FileId,
+    incoming: IncomingFile,
+    mtimeSeconds: number,
+    change: Change,
+  ): Promise<void> {
     return this.#appear(
       path,
-      () => incoming.moveTo(path),
+      () => incoming.finishAt(path, mtimeSeconds),
       () => change.note('C', id.name),
     );
   }
@@ -258,12 +270,13 @@ export class FileStore {
    */
   async #appear(
     path: string,
-    appear: () => Promise<void>,
+    appear: () => Promise<void> | undefined,
     note: () => Promise<void>,
   ): Promise<void> {
     const { backend, files } = this.#parts;
     try {
-      await appear();
+      const appearing = appear();
+      if (appearing) await appearing;
       await this.#noted(path, note());
     } catch (error) {
       await backend.remove(path).catch(() => {});
@@ -277,7 +290,10 @@ export class FileStore {
 
 /** Waits for both, even if one fails. */
 async function bothDone(one: Promise<void>, other: Promise<void>): Promise<void> {
-  for (const outcome of await Promise.allSettled([one, other])) {
-    if (outcome.status === 'rejected') throw outcome.reason;
+  other.catch(() => {});
+  try {
+    await one;
+  } finally {
+    await other;
   }
 }

@@ -1,10 +1,10 @@
 import { basename, dirname } from 'node:path';
+import { types } from 'node:util';
 import { crc32 } from 'node:zlib';
-import type { Disk, DiskFile } from '@stevedore/disk';
+import type { CreatedNow, Disk, DiskFile } from '@stevedore/disk';
 import type { Payload } from '@stevedore/wire';
 import { pieceName } from '../layout.js';
-import type { NewFile } from './file-backend.js';
-import { copyBytes } from './file-backend.js';
+import { copyBytes, type FileBackend, type NewFile } from './file-backend.js';
 import { newFileOnDisk } from './files-on-disk.js';
 
 /**
@@ -21,9 +21,11 @@ export const MEMORY_BYTES = 64 * 1024;
  * under a temporary name. End with `moveTo`, or with `discard`, which leaves nothing.
  */
 export class IncomingFile {
-  readonly #create: (isWrittenOnce: boolean) => Promise<NewFile>;
+  readonly #backend: Pick<FileBackend, 'create' | 'createNow'>;
+  readonly #temporary: string;
   #created: NewFile | undefined;
   #open = false;
+  #isNamed = false;
   /** The bytes of a small file until `finish`. */
   #chunks: Buffer[] | undefined;
   #bytes = 0;
@@ -31,9 +33,10 @@ export class IncomingFile {
   #unsyncedBytes = 0;
   #syncing: Promise<void> | undefined;
 
-  /** `create` makes the temporary file. */
-  constructor(create: (isWrittenOnce: boolean) => Promise<NewFile>) {
-    this.#create = create;
+  /** `temporary`: a name that is free until it ends. */
+  constructor(backend: Pick<FileBackend, 'create' | 'createNow'>, temporary: string) {
+    this.#backend = backend;
+    this.#temporary = temporary;
   }
 
   /** Of the bytes received so far. */
@@ -50,25 +53,51 @@ export class IncomingFile {
     return this.#chunks !== undefined;
   }
 
-  /** Receives the payload: into memory if it is small, else to the disk at the disk's pace. */
-  async receive(payload: Payload): Promise<void> {
-    if (payload.remaining <= MEMORY_BYTES) this.#chunks = [];
-    else await this.#begin(false);
+  /**
+   * Receives the payload: into memory if it is small, else to the disk at the disk's pace. A promise
+   * if something has to be waited for.
+   */
+  receive(payload: Payload): Promise<void> | undefined {
+    if (payload.remaining > MEMORY_BYTES) return this.#toDisk(payload);
+    this.#chunks = [];
+    while (payload.remaining > 0) {
+      const chunks = payload.next();
+      if (types.isPromise(chunks)) return this.#toMemory(payload, chunks);
+      this.#keep(chunks);
+    }
+    return undefined;
+  }
+
+  async #toMemory(payload: Payload, first: Promise<Buffer[]>): Promise<void> {
+    this.#keep(await first);
+    while (payload.remaining > 0) this.#keep(await payload.next());
+  }
+
+  async #toDisk(payload: Payload): Promise<void> {
+    await this.#begin(false);
     while (payload.remaining > 0) {
       const chunks = await payload.next();
-      if (this.#chunks) this.#chunks.push(...chunks);
-      else await this.content.writeAt(chunks, this.#bytes);
-      for (const chunk of chunks) {
-        this.#crc32 = crc32(chunk, this.#crc32);
-        this.#bytes += chunk.length;
-        this.#unsyncedBytes += chunk.length;
-      }
+      await this.content.writeAt(chunks, this.#bytes);
+      this.#count(chunks);
       if (this.#unsyncedBytes >= SYNC_EVERY_BYTES) await this.#beginSync();
     }
   }
 
+  #keep(chunks: readonly Buffer[]): void {
+    this.#chunks?.push(...chunks);
+    this.#count(chunks);
+  }
+
+  #count(chunks: readonly Buffer[]): void {
+    for (const chunk of chunks) {
+      this.#crc32 = crc32(chunk, this.#crc32);
+      this.#bytes += chunk.length;
+      this.#unsyncedBytes += chunk.length;
+    }
+  }
+
   async #begin(isWrittenOnce: boolean): Promise<void> {
-    this.#created = await this.#create(isWrittenOnce);
+    this.#created = await this.#backend.create(this.#temporary, isWrittenOnce);
     this.#open = true;
   }
 
@@ -79,6 +108,14 @@ export class IncomingFile {
     this.#syncing = this.content.sync();
     // Its error is thrown where the sync is awaited.
     this.#syncing.catch(() => {});
+  }
+
+  /** Creates the file at once under this name, if it is small and nothing has to be waited for. */
+  createNow(path: string, mtimeSeconds: number): CreatedNow {
+    if (!this.#chunks) return undefined;
+    const created = this.#backend.createNow(this.#temporary, path, this.#chunks, mtimeSeconds);
+    this.#isNamed = created === 'created';
+    return created;
   }
 
   /** Makes the content durable, with this modification time, and closes it. */
@@ -103,6 +140,12 @@ export class IncomingFile {
   /** The open content of a large file. */
   get content(): DiskFile {
     return this.#file.content;
+  }
+
+  /** Makes the content durable and gives it its name; undefined if it has that. */
+  finishAt(path: string, mtimeSeconds: number): Promise<void> | undefined {
+    if (this.#isNamed) return undefined;
+    return this.finish(mtimeSeconds).then(() => this.moveTo(path));
   }
 
   moveTo(path: string): Promise<void> {
@@ -171,7 +214,8 @@ async function inMemory(payload: Payload): Promise<Piece> {
 }
 
 async function inTemporaryFile(disk: Disk, path: string, payload: Payload): Promise<Piece> {
-  const incoming = new IncomingFile(() => newFileOnDisk(disk, path));
+  const onDisk = { create: () => newFileOnDisk(disk, path), createNow: () => undefined };
+  const incoming = new IncomingFile(onDisk, path);
   try {
     await incoming.receive(payload);
   } catch (error) {

@@ -1,4 +1,5 @@
 import { dirname, join, sep } from 'node:path';
+import { types } from 'node:util';
 import { KeyedLock } from '@stevedore/async';
 import type { Disk, DiskSpace } from '@stevedore/disk';
 import { ANY_STORE_PATH, type FileId, hexByte, messageOf, Status } from '@stevedore/protocol';
@@ -25,8 +26,8 @@ export class StorePath {
   /** Of all its files, with a separator at the end. */
   readonly #data: string;
   readonly #temporary: string;
-  /** Directories that durably exist, or soon will, by their two numbers. */
-  readonly #made = new Map<number, Promise<void>>();
+  /** Directories that durably exist, and those that soon will, by their two numbers. */
+  readonly #made = new Map<number, Promise<void> | undefined>();
   #space: { readonly value: DiskSpace; readonly atMs: number } | undefined;
   /** Bytes of uploads in flight that the disk does not count yet. */
   #announcedBytes = 0;
@@ -96,14 +97,16 @@ export class StorePath {
     return `${this.#temporary}${this.#nextTemporary++}-${random}`;
   }
 
-  /** Makes the directory `high/low` if it does not exist. */
-  makePair(high: number, low: number): Promise<void> {
+  /** Makes the directory `high/low`; undefined if it exists. */
+  makePair(high: number, low: number): Promise<void> | undefined {
     const pair = high * 256 + low;
-    const known = this.#made.get(pair);
-    if (known) return known;
+    if (this.#made.has(pair)) return this.#made.get(pair);
     const making = this.#make(join(dataDirectory(this.path), hexByte(high), hexByte(low)));
     this.#made.set(pair, making);
-    making.catch(() => this.#made.delete(pair));
+    making.then(
+      () => this.#made.set(pair, undefined),
+      () => this.#made.delete(pair),
+    );
     return making;
   }
 
@@ -115,12 +118,17 @@ export class StorePath {
   }
 
   /** Total and free space, measured within the last second. */
-  async space(): Promise<DiskSpace> {
+  space(): Promise<DiskSpace> | DiskSpace {
     const nowMs = this.#environment.now();
-    if (!this.#space || Math.abs(nowMs - this.#space.atMs) > SPACE_VALID_MS) {
-      this.#space = { value: await this.#disk.space(this.path), atMs: nowMs };
-    }
-    const { totalBytes, freeBytes } = this.#space.value;
+    const known = this.#space;
+    if (known && Math.abs(nowMs - known.atMs) <= SPACE_VALID_MS) return this.#left(known.value);
+    return this.#disk.space(this.path).then((value) => {
+      this.#space = { value, atMs: nowMs };
+      return this.#left(value);
+    });
+  }
+
+  #left({ totalBytes, freeBytes }: DiskSpace): DiskSpace {
     return { totalBytes, freeBytes: Math.max(freeBytes - this.#announcedBytes, 0) };
   }
 
@@ -174,7 +182,8 @@ export class StorePaths {
     for (let step = 0; step < choices; step++) {
       const index = isAny ? (first + step) % this.all.length : asked;
       const storePath = this.at(index);
-      const { freeBytes } = await storePath.space();
+      const space = storePath.space();
+      const { freeBytes } = types.isPromise(space) ? await space : space;
       if (freeBytes >= bytes) return { index, storePath };
     }
     throw new StatusError(Status.noSpace, `no room for ${bytes} bytes`);

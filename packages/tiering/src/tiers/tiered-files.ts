@@ -68,6 +68,11 @@ export class TieredFiles implements FileBackend {
     };
   }
 
+  createNow(...[temporary, path, chunks, mtimeSeconds]: Parameters<FileBackend['createNow']>) {
+    if (this.#parts.tiers.locate(temporary)) return undefined;
+    return this.#below.createNow(temporary, path, chunks, mtimeSeconds);
+  }
+
   async openToRead(path: string): Promise<ReadableFile> {
     const at = this.#parts.tiers.locate(path);
     const found = at?.tier.records.findContent(at.name);

@@ -135,10 +135,14 @@ export class Payload {
     return this.#remaining;
   }
 
-  /** The next bytes, at least one; empty when all have been read. */
-  async next(): Promise<Buffer[]> {
+  /** The next bytes, at least one; empty when all have been read. A promise if none has arrived. */
+  next(): Promise<Buffer[]> | Buffer[] {
     if (this.#remaining === 0) return [];
-    const chunks = await this.#source.some(this.#remaining, this.#timeoutMs);
+    const chunks = this.#source.some(this.#remaining, this.#timeoutMs);
+    return types.isPromise(chunks) ? chunks.then((late) => this.#read(late)) : this.#read(chunks);
+  }
+
+  #read(chunks: Buffer[]): Buffer[] {
     for (const chunk of chunks) this.#remaining -= chunk.length;
     return chunks;
   }
