@@ -1,6 +1,8 @@
 import fs, { constants, mkdirSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import {
   type Disk,
+  type DiskFile,
+  type FileStat,
   localDisk,
   privateDisk,
   readSmallFile,
@@ -355,7 +357,15 @@ test.skipIf(process.platform === 'win32')('a pipe is opened at once, and is no f
   const pipe = await localDisk.openToRead(path);
   expect((await pipe.stat()).isFile).toBe(false);
   await pipe.close();
+  // In Node 20 realpath, with which modules are found, stops where the last file looked at was a pipe.
+  expect((await localDisk.openToRead(import.meta.filename).then(statAndClose)).isFile).toBe(true);
 });
+
+async function statAndClose(file: DiskFile): Promise<FileStat> {
+  const stat = await file.stat();
+  await file.close();
+  return stat;
+}
 
 function linkOf(fd: string): string | undefined {
   try {

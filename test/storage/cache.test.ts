@@ -274,10 +274,12 @@ describe('small files in memory', () => {
     expect(await readText()).toBe('one TWO four');
     const renamed = (await client.ask(regenerateAppender, { name })).answer!;
     expect(await client.read(file)).toBe(2);
-    expect(String(await client.read(renamed))).toBe('one TWO four');
-    expect(storage.cacheStats().hits).toBe(0);
-    expect(String(await client.read(renamed))).toBe('one TWO four');
-    expect(storage.cacheStats().hits).toBe(1);
+    // Kept once it is asked for again, or at once if it had to be waited for.
+    for (let again = 0; again < 3; again += 1) {
+      expect(String(await client.read(renamed))).toBe('one TWO four');
+      if (again === 0) expect(storage.cacheStats().hits).toBe(0);
+    }
+    expect(storage.cacheStats().hits).toBeGreaterThan(0);
   });
 
   it('that appear are there at once, even for those who looked for them before', async () => {
