@@ -1,8 +1,13 @@
-import fs, { constants, mkdirSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import fs, {
+  constants,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  statSync,
+} from 'node:fs';
 import {
   type Disk,
-  type DiskFile,
-  type FileStat,
   localDisk,
   privateDisk,
   readSmallFile,
@@ -357,15 +362,10 @@ test.skipIf(process.platform === 'win32')('a pipe is opened at once, and is no f
   const pipe = await localDisk.openToRead(path);
   expect((await pipe.stat()).isFile).toBe(false);
   await pipe.close();
-  // In Node 20 realpath, with which modules are found, stops where the last file looked at was a pipe.
-  expect((await localDisk.openToRead(import.meta.filename).then(statAndClose)).isFile).toBe(true);
+  // Node 20's realpath, which finds modules, goes wrong after a look at a pipe, as a clean-up takes.
+  await localDisk.unlink(path);
+  statSync(import.meta.filename);
 });
-
-async function statAndClose(file: DiskFile): Promise<FileStat> {
-  const stat = await file.stat();
-  await file.close();
-  return stat;
-}
 
 function linkOf(fd: string): string | undefined {
   try {
