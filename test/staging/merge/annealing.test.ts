@@ -181,15 +181,44 @@ describe('without annealing', () => {
     // 50 and 30 first: the best exchange is 30 for 48, not 50 for 65.
     const units = [unit(50), unit(30), unit(45), unit(65), unit(48)];
     expect(pack(units, { capacityBytes: 100 })).toMatchObject({ chosen: [0, 4], bytes: 98 });
-    // 200 for 260, then 300 for 330.
-    const twice = [500, 300, 200, 330, 260].map((bytes) => unit(bytes));
-    expect(pack(twice, { capacityBytes: 1_093 }).unfilledBytes).toBeLessThanOrEqual(3);
+    // 40 for 50, then 15 for 20.
+    const twice = [40, 30, 15, 50, 20].map((bytes) => unit(bytes));
+    expect(pack(twice, { capacityBytes: 100 })).toMatchObject({ chosen: [1, 3, 4], bytes: 100 });
   });
 
-  test('what an exchange leaves is filled with units that fit now', () => {
-    // 40 and 38; 38 goes for 55; then 5 fits.
-    const units = [unit(40), unit(38), unit(55), unit(23), unit(5)];
-    expect(pack(units, { capacityBytes: 100 }).unfilledBytes).toBe(0);
+  test('one is exchanged also where the largest ones would leave an overdue one behind', () => {
+    const chosen = (...sizes: number[]) => {
+      const [overdue, ...others] = sizes.map((bytes, at) => unit(bytes, at === 0 ? 1_000 : 0));
+      return pack([overdue!, ...others], { capacityBytes: 100 }).chosen;
+    };
+    expect(chosen(25, 35, 55)).toEqual([0, 2]);
+    // In whatever order they come.
+    expect(chosen(25, 40, 70, 55, 50)).toEqual([0, 2]);
+    expect(chosen(55, 20, 90, 30)).toEqual([0, 3]);
+  });
+
+  test('what is chosen is in order of age, also after an exchange of the oldest', () => {
+    const units = [10, 20, 50, 30, 35].map((bytes) => unit(bytes));
+    expect(pack(units, { capacityBytes: 100 })).toMatchObject({ chosen: [1, 2, 3], bytes: 100 });
+  });
+
+  test('of thousands, the right ones are exchanged', () => {
+    const units = [unit(6, 1_000), ...Array.from({ length: 4_200 }, () => unit(20))];
+    units.push(unit(27), unit(27));
+    const { chosen, bytes } = pack(units, { capacityBytes: 84_013, maxFiles: 10_000 });
+    expect([chosen.length, bytes]).toEqual([4_201, 84_013]);
+    expect(chosen.reduce((sum, index) => sum + units[index]!.bytes, 0)).toBe(bytes);
+  });
+
+  test('files that an exchange leaves free are for units that fit now', () => {
+    // 35 goes for 55, which has one file less; then 10 fits.
+    const units = [unit(25, 1_000), unit(35, 0, 2), unit(55), unit(10)];
+    expect(pack(units, { capacityBytes: 100, maxFiles: 3 }).chosen).toEqual([0, 2, 3]);
+  });
+
+  test('a unit may go for one that has as many files, at the limit of files, too', () => {
+    const units = [unit(25, 1_000), unit(35, 0, 3), unit(55, 0, 3)];
+    expect(pack(units, { capacityBytes: 100, maxFiles: 4 }).chosen).toEqual([0, 2]);
   });
 
   test('no exchange breaks the limit of files', () => {
@@ -210,13 +239,30 @@ describe('without annealing', () => {
   });
 
   test('large units come first where the oldest ones leave more', () => {
-    // By age: 10, 20, 41, then nothing fits but a little; by size: 59 and 41.
+    // By age: 34, 34 and 27; by size: 59 and 41.
     const units = [unit(34), unit(34), unit(59), unit(27), unit(41)];
     expect(pack(units, { capacityBytes: 100 }).unfilledBytes).toBe(0);
   });
 
+  test('by size, each goes to the fullest trunk in which it fits', () => {
+    const chosen = (...sizes: number[]) =>
+      pack(
+        sizes.map((bytes) => unit(bytes)),
+        { capacityBytes: 100 },
+      ).chosen;
+    expect(chosen(95, 50, 50)).toEqual([1, 2]);
+    expect(chosen(95, 70, 30, 40)).toEqual([1, 2]);
+    // 15 to 40 and 35, not to 70.
+    expect(chosen(70, 40, 35, 15)).toEqual([1, 2, 3]);
+  });
+
+  test('of two units as large the older is taken, which may be overdue', () => {
+    const units = [unit(40), unit(65, 100), unit(65)];
+    expect(pack(units, { capacityBytes: 100 }).chosen).toEqual([1]);
+  });
+
   test('of two choices that leave as little the older units are taken', () => {
-    const units = [unit(30), unit(60), unit(60), unit(30)];
+    const units = [unit(50), unit(40), unit(60), unit(30)];
     expect(pack(units, { capacityBytes: 95 })).toMatchObject({ chosen: [0, 1], bytes: 90 });
   });
 
@@ -252,7 +298,7 @@ describe('the moves of annealing', () => {
   test('are none where chance can gain nothing: one size, all units, a full trunk, or none', () => {
     const random = seededRandom(1);
     const limits = { capacityBytes: 100, maxFiles: 10 };
-    for (const sizes of [[30, 30, 30, 30], [30, 40], [60, 40, 7], [101]]) {
+    for (const sizes of [[30, 30, 30, 30], [30, 40], [60, 40, 7], [101], [101, 30, 40]]) {
       const packing = anneal(
         sizes.map((bytes) => unit(bytes)),
         limits,
@@ -260,6 +306,23 @@ describe('the moves of annealing', () => {
       );
       expect(packing.moves).toBe(0);
     }
+    const files = [unit(10, 0, 11), unit(30), unit(40)];
+    expect(anneal(files, limits, { random })).toMatchObject({ chosen: [1, 2], moves: 0 });
+  });
+
+  test('need no chance to take what is overdue for what is not, and never the other way', () => {
+    const units = [unit(95), unit(15, 100)];
+    const limits = { capacityBytes: 100, maxFiles: 100 };
+    // Chance allows no loss.
+    const packing = anneal(units, limits, { random: () => 0.999_999, maxMoves: 2 });
+    expect(packing).toMatchObject({ chosen: [1], bytes: 15, moves: 2 });
+  });
+
+  test('may drop units for a larger one, and their files with them', () => {
+    const units = [unit(48), unit(48), unit(90, 1_000, 2)];
+    const limits = { capacityBytes: 100, maxFiles: 2 };
+    const packing = anneal(units, limits, { random: () => 0, maxMoves: 3 });
+    expect(packing).toMatchObject({ chosen: [2], bytes: 90, moves: 3 });
   });
 
   test('end once the trunk is full', () => {

@@ -135,7 +135,7 @@ class Selection {
   }
 
   get hasChoice(): boolean {
-    return this.#outside.length > 0 && this.#inside.length > 0;
+    return this.#outside.length > 0;
   }
 
   /** False if the trunk is full, holds all units, or all units have the same size. */
@@ -177,9 +177,11 @@ class Selection {
     this.#take(fullest.chosen);
   }
 
-  /** Adds a unit that fits, or swaps or drops one, if the temperature allows it. */
+  /**
+   * Adds a unit that fits, or swaps or drops one, if the temperature allows it. Some are outside
+   * while chance can gain anything, and each of them fits into an empty trunk.
+   */
   move(random: () => number, temperature: number): void {
-    if (this.#outside.length === 0) return;
     const outside = Math.floor(random() * this.#outside.length);
     const coming = this.#units[this.#outside[outside]!]!;
     if (this.#fits(coming)) {
@@ -187,7 +189,6 @@ class Selection {
       removeAt(this.#outside, outside);
       return;
     }
-    if (this.#inside.length === 0) return;
     const inside = Math.floor(random() * this.#inside.length);
     const leaving = this.#units[this.#inside[inside]!]!;
     const swaps = this.#canSwap(leaving, coming);
@@ -324,9 +325,8 @@ function fitting(units: readonly PackingUnit[], limits: PackingLimits): number[]
   return indexes;
 }
 
-/** Standard deviation of the sizes. */
+/** Standard deviation of the sizes; of none, not a number. */
 function deviation(units: readonly PackingUnit[], among: readonly number[]): number {
-  if (among.length === 0) return 0;
   let sum = 0;
   for (const index of among) sum += units[index]!.bytes;
   const mean = sum / among.length;
