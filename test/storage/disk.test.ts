@@ -1,4 +1,5 @@
 import fs, { readFileSync } from 'node:fs';
+import { unsyncedDisk } from '@stevedore/disk';
 import type { StorageOptions } from '@stevedore/node';
 import {
   deleteFile,
@@ -114,19 +115,25 @@ describe('a storage and its disk', () => {
   });
 
   it.each([
-    ['at once while its disk is quick', true],
-    ['by threads while its disk is slow', false],
-  ])('stores a small file with durability os %s', async (_, isShort) => {
-    const storage = await storageOf({ durability: 'os' });
-    const client = await storage.connect();
-    await client.upload(Buffer.from('makes the directory'));
+    ['at once while its disk is quick', true, 'created'],
+    ['by threads while its disk is slow', false, undefined],
+  ])('stores a small file with durability os %s', async (_, isShort, created) => {
+    const createNow = vi.spyOn(unsyncedDisk, 'createNow');
+    const renames = vi.spyOn(fs, 'renameSync');
     vi.spyOn(Pace.prototype, 'isShort').mockReturnValue(isShort);
     onTestFinished(() => void vi.restoreAllMocks());
-    const renames = vi.spyOn(fs, 'renameSync');
+    const storage = await storageOf({ durability: 'os' });
+    const client = await storage.connect();
+    const first = await client.upload(Buffer.from('makes the directory'));
+    renames.mockClear();
     const file = await client.upload(Buffer.from('content'));
     expect(renames.mock.calls.length).toBe(isShort ? 1 : 0);
+    expect(createNow.mock.results.map(({ value }) => value)).toEqual([created, created]);
+    expect(readFileSync(pathOf(storage.folder, first), 'latin1')).toBe('makes the directory');
     expect(readFileSync(pathOf(storage.folder, file), 'latin1')).toBe('content');
-    expect(await client.upload(Buffer.alloc(0))).toMatchObject({ group: 'group1' });
+    expect(readFileSync(pathOf(storage.folder, await client.upload(Buffer.alloc(0)))).length).toBe(
+      0,
+    );
   });
 
   it.each(['writevSync', 'fstatSync', 'renameSync'] as const)(

@@ -14,7 +14,8 @@ import {
 } from '@stevedore/protocol';
 import type { TierOptions } from '@stevedore/tiering';
 import type { MigrationStatus } from '@stevedore/tiering/control';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { Pace } from '../../packages/disk/dist/pace.js';
 import { idOf, pathOf, type RawClient, storageOf, until } from '../storage/support.js';
 import { temporaryFolder } from '../support/temporary.js';
 
@@ -34,38 +35,44 @@ async function status(client: RawClient): Promise<MigrationStatus> {
 }
 
 describe('a storage with a metadata tier', () => {
-  it('keeps small files in rows, with their metadata, and serves them over restarts', async () => {
-    const folder = temporaryFolder();
-    const storage = await storageOf({ folder, tiers: TIERS });
-    const client = await storage.connect();
-    const small = await client.upload(Buffer.from('a small file'));
-    const large = await client.upload(Buffer.alloc(20_000, 3));
-    const metadata = Buffer.from('width\x02100');
-    for (const file of [small, large]) {
-      const set = await client.ask(setMetadata, { ...file, mode: 'overwrite', metadata });
-      expect(set.status).toBe(0);
-    }
-    expect(existsSync(pathOf(folder, small))).toBe(false);
-    expect(existsSync(`${pathOf(folder, small)}-m`)).toBe(false);
-    expect(existsSync(pathOf(folder, large))).toBe(true);
-    await storage.close();
-    const again = await storageOf({ folder, tiers: TIERS });
-    const other = await again.connect();
-    expect(await other.read(small)).toEqual(Buffer.from('a small file'));
-    expect(await other.read(large)).toEqual(Buffer.alloc(20_000, 3));
-    expect((await other.ask(getMetadata, small)).answer).toEqual(metadata);
-    const mtimeSeconds = decodeFields(idOf(small).base).createdAtSeconds;
-    expect((await other.ask(queryFileInfo, small)).answer).toMatchObject({
-      size: 12,
-      mtimeSeconds,
-    });
-    const link = await other.link(small);
-    expect(await other.read(link)).toEqual(Buffer.from('a small file'));
-    expect((await other.ask(deleteFile, small)).status).toBe(0);
-    expect((await other.ask(downloadFile, { ...small, offset: 0, length: 0 })).status).toBe(2);
-    expect((await other.ask(getMetadata, small)).status).toBe(2);
-    expect(again.errors).toEqual([]);
-  });
+  it.each(['sync', 'os'] as const)(
+    'keeps small files in rows, with their metadata, over restarts, with durability %s',
+    async (durability) => {
+      const folder = temporaryFolder();
+      // A disk on which what is no row would be created at once.
+      vi.spyOn(Pace.prototype, 'isShort').mockReturnValue(true);
+      onTestFinished(() => void vi.restoreAllMocks());
+      const storage = await storageOf({ folder, tiers: TIERS, durability });
+      const client = await storage.connect();
+      const small = await client.upload(Buffer.from('a small file'));
+      const large = await client.upload(Buffer.alloc(20_000, 3));
+      const metadata = Buffer.from('width\x02100');
+      for (const file of [small, large]) {
+        const set = await client.ask(setMetadata, { ...file, mode: 'overwrite', metadata });
+        expect(set.status).toBe(0);
+      }
+      expect(existsSync(pathOf(folder, small))).toBe(false);
+      expect(existsSync(`${pathOf(folder, small)}-m`)).toBe(false);
+      expect(existsSync(pathOf(folder, large))).toBe(true);
+      await storage.close();
+      const again = await storageOf({ folder, tiers: TIERS, durability });
+      const other = await again.connect();
+      expect(await other.read(small)).toEqual(Buffer.from('a small file'));
+      expect(await other.read(large)).toEqual(Buffer.alloc(20_000, 3));
+      expect((await other.ask(getMetadata, small)).answer).toEqual(metadata);
+      const mtimeSeconds = decodeFields(idOf(small).base).createdAtSeconds;
+      expect((await other.ask(queryFileInfo, small)).answer).toMatchObject({
+        size: 12,
+        mtimeSeconds,
+      });
+      const link = await other.link(small);
+      expect(await other.read(link)).toEqual(Buffer.from('a small file'));
+      expect((await other.ask(deleteFile, small)).status).toBe(0);
+      expect((await other.ask(downloadFile, { ...small, offset: 0, length: 0 })).status).toBe(2);
+      expect((await other.ask(getMetadata, small)).status).toBe(2);
+      expect(again.errors).toEqual([]);
+    },
+  );
 
   it('an appender grows out of its row and comes back when it is cut; its id stays', async () => {
     const folder = temporaryFolder();

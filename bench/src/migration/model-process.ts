@@ -69,7 +69,7 @@ function slowRows(files: Files): Files {
   };
   return new Proxy(files, {
     get: (target, name: keyof Files) =>
-      name === 'openToRead' ? openToRead : target[name].bind(target),
+      name === 'openToRead' ? openToRead : target[name]?.bind(target),
   });
 }
 

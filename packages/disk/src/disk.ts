@@ -22,9 +22,9 @@ export interface Disk {
    */
   readNow?(path: string, bytes: number): Buffer | undefined;
   /**
-   * Creates a whole file with this modification time, by way of the unused name `temporary`. 'taken'
-   * if there is something at `path`; undefined, with nothing done, if anything may have to be waited
-   * for. Leaves nothing if it throws. Optional, for disks that do not sync.
+   * Creates a small file, whole and with this modification time, by way of the unused name
+   * `temporary`. 'taken' if there is something at `path`; undefined, with nothing done, if anything
+   * may have to be waited for. Leaves nothing if it throws. Optional, for disks that do not sync.
    */
   createNow?(
     temporary: string,
@@ -139,7 +139,7 @@ export function decoratedFile(file: DiskFile, changed: Partial<DiskFile>): DiskF
   };
 }
 
-/** The disk with every opened file decorated. It has no `readNow` and no `createNow`, which open none. */
+/** The disk with every opened file decorated. It has no `readNow` or `createNow`, which open none. */
 export function decoratedDisk(disk: Disk, decorate: (file: DiskFile) => DiskFile): Disk {
   return {
     create: async (path, isWrittenOnce) => decorate(await disk.create(path, isWrittenOnce)),

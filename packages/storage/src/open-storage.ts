@@ -185,7 +185,7 @@ function assemble(
   const changing = new ChangingFiles(parts);
   const slices = new Slices({ ...parts, cache, hotSlices });
   const sliceReader = new SliceReader({ ...parts, cache, hotSlices, slices });
-  const readNow: FileBackend['readNow'] = (path, bytes) => backend.readNow(path, bytes);
+  const readNow = (path: string, bytes: number) => backend.readNow?.(path, bytes);
   return {
     ...parts,
     identity: new Identity(settings.address, settings.host),

@@ -17,10 +17,10 @@ export interface FileBackend {
   create(temporary: string, isWrittenOnce?: boolean): Promise<NewFile>;
   /** ENOENT if there is none; ELOOP for a link. */
   openToRead(path: string): Promise<ReadableFile>;
-  /** As `Disk.readNow`. The reader may keep the bytes, not change them. */
-  readNow(path: string, bytes: number): Buffer | undefined;
-  /** As `Disk.createNow`. */
-  createNow: NonNullable<Disk['createNow']>;
+  /** As in `Disk`. The reader may keep the bytes, not change them. */
+  readNow?: Disk['readNow'];
+  /** As in `Disk`. */
+  createNow?: Disk['createNow'];
   /** Opens a file to read and to change it in place. */
   openToChange(path: string): Promise<DiskFile>;
   /** True also for a dangling link. */

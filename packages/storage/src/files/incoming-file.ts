@@ -18,7 +18,7 @@ export const MEMORY_BYTES = 64 * 1024;
 
 /**
  * A file that is being received: a small one in memory until it is finished, a larger one
- * under a temporary name. End with `moveTo`, or with `discard`, which leaves nothing.
+ * under a temporary name. End with `finishAt` or `moveTo`, or with `discard`, which leaves nothing.
  */
 export class IncomingFile {
   readonly #backend: Pick<FileBackend, 'create' | 'createNow'>;
@@ -113,7 +113,7 @@ export class IncomingFile {
   /** Creates the file at once under this name, if it is small and nothing has to be waited for. */
   createNow(path: string, mtimeSeconds: number): CreatedNow {
     if (!this.#chunks) return undefined;
-    const created = this.#backend.createNow(this.#temporary, path, this.#chunks, mtimeSeconds);
+    const created = this.#backend.createNow?.(this.#temporary, path, this.#chunks, mtimeSeconds);
     this.#isNamed = created === 'created';
     return created;
   }
@@ -214,8 +214,7 @@ async function inMemory(payload: Payload): Promise<Piece> {
 }
 
 async function inTemporaryFile(disk: Disk, path: string, payload: Payload): Promise<Piece> {
-  const onDisk = { create: () => newFileOnDisk(disk, path), createNow: () => undefined };
-  const incoming = new IncomingFile(onDisk, path);
+  const incoming = new IncomingFile({ create: () => newFileOnDisk(disk, path) }, path);
   try {
     await incoming.receive(payload);
   } catch (error) {

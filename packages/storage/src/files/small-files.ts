@@ -32,7 +32,7 @@ export interface SmallFilesParts {
   readonly changing: ChangingFiles;
   readonly slices: SliceReader;
   /** As `FileBackend.readNow`. */
-  readonly readNow: FileBackend['readNow'];
+  readonly readNow: NonNullable<FileBackend['readNow']>;
 }
 
 /** The requested part of a file; a length of 0 means up to the end. */

@@ -68,11 +68,6 @@ export class TieredFiles implements FileBackend {
     };
   }
 
-  createNow(...[temporary, path, chunks, mtimeSeconds]: Parameters<FileBackend['createNow']>) {
-    if (this.#parts.tiers.locate(temporary)) return undefined;
-    return this.#below.createNow(temporary, path, chunks, mtimeSeconds);
-  }
-
   async openToRead(path: string): Promise<ReadableFile> {
     const at = this.#parts.tiers.locate(path);
     const found = at?.tier.records.findContent(at.name);
@@ -80,11 +75,6 @@ export class TieredFiles implements FileBackend {
     const { record, bytes } = found;
     if (record.place === Place.remote) return at.tier.openRemote(record);
     return rowFile(soundBytes(record, bytes, path), record.mtimeSeconds);
-  }
-
-  readNow(path: string, bytes: number): Buffer | undefined {
-    const isBelow = isOnDisk(this.#parts.tiers.placeOf(path));
-    return isBelow ? this.#below.readNow(path, bytes) : undefined;
   }
 
   async openToChange(path: string): Promise<DiskFile> {
