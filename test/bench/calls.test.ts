@@ -112,11 +112,13 @@ test('an upload, a hot read and a cold read cost no more calls than they did', a
 }, 120_000);
 
 test('a fetch of a slice, and one of a plain client, cost no more calls than they did', async () => {
+  // They outlive the processes that write to them.
+  const [stored, staged] = [temporaryFolder(), temporaryFolder()];
   const node = start('harness/nodes');
   onTestFinished(() => node[Symbol.asyncDispose]());
-  const trackers = [await node.call('group', temporaryFolder())];
+  const trackers = [await node.call('group', stored)];
   const child = counted();
-  await child.call('fill', temporaryFolder(), trackers, OPERATIONS);
+  await child.call('fill', staged, trackers, OPERATIONS);
   await child.call('fetch', 'sdk');
   const slice = await callsOf(child, OPERATIONS, () => child.call('fetch', 'sdk'));
   await child.call('fetch', 'client');
