@@ -2,8 +2,8 @@ import { formatBytes } from '@stevedore/options';
 
 /**
  * A progress bar on stderr if that is a terminal; nothing otherwise. It is one line, shorter than
- * the terminal is wide and without a line end, so that returning to its start and clearing it
- * affects nothing else on the screen.
+ * the terminal is wide and without a line end, and leaves the cursor at its start: what a terminal
+ * shows by itself, as ^C, overwrites the bar and is cleared with it.
  */
 
 interface Output {
@@ -66,6 +66,11 @@ function isWatched(): boolean {
   return process.stderr.isTTY && process.env.TERM !== 'dumb';
 }
 
+/** Removes a bar, and a ^C that the terminal showed there. */
+export function clearLine(): void {
+  if (isWatched()) process.stderr.write(CLEAR);
+}
+
 class Bar {
   readonly #isWatched = isWatched();
   readonly #startedAt = performance.now();
@@ -104,15 +109,15 @@ class Bar {
   }
 
   #above(stream: NodeJS.WriteStream, line: string): void {
-    const shown = stream.isTTY ? this.#shown : '';
-    if (shown !== '') this.#draw('');
-    stream.write(`${line}\n`);
-    if (shown !== '') this.#draw(shown);
+    const isHere = this.#isWatched && stream.isTTY;
+    // At once: the terminal may show a ^C between two writes.
+    stream.write(`${isHere ? CLEAR : ''}${line}\n`);
+    if (isHere) this.#draw(this.#shown);
   }
 
   #draw(text: string): void {
     if (text === '' && this.#shown === '') return;
-    process.stderr.write(CLEAR + text);
+    process.stderr.write(`${CLEAR}${text}\r`);
     this.#shown = text;
   }
 }

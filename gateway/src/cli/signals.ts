@@ -1,4 +1,5 @@
 import type { Note } from '../observe/log-format.js';
+import { clearLine } from './progress.js';
 
 /**
  * What ends a command. A daemon finishes requests in progress and exits with 0 within a time limit,
@@ -10,8 +11,6 @@ import type { Note } from '../observe/log-format.js';
 const STOP_WITHIN_MS = 9500;
 const OF_DAEMONS = ['SIGTERM', 'SIGINT'] as const;
 const OF_COMMANDS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
-/** A terminal shows ^C where the cursor is. */
-const CLEAR_LINE = '\r\x1b[K';
 
 /**
  * Of a daemon: resolves at the first signal. Call it before starting anything: a program that waits
@@ -65,7 +64,7 @@ export async function interruptible(
     process.kill(process.pid, signal);
   };
   const stop = (signal: NodeJS.Signals): void => {
-    if (process.stderr.isTTY) process.stderr.write(CLEAR_LINE);
+    clearLine();
     controller.abort();
     if (received) {
       end();
