@@ -1,7 +1,11 @@
 import { once } from 'node:events';
 import { createServer, type Socket } from 'node:net';
-import { expect, test } from 'vitest';
+import { FastdfsClient } from '@stevedore/fastdfs';
+import { startTracker } from '@stevedore/tracker';
+import { expect, onTestFinished, test } from 'vitest';
 import { prettyLine } from '../../gateway/dist/observe/log-format.js';
+import { seldom } from '../../gateway/dist/observe/seldom.js';
+import { mountSmallDisk, needsMount } from '../support/small-disk.js';
 import { temporaryFolder } from '../support/temporary.js';
 import { Running } from './run.js';
 
@@ -63,4 +67,43 @@ test('a line for people has the messages and codes of an error and its causes', 
   expect(prettyLine(JSON.stringify(line))).toBe(
     '12:34:56 WARN  background no storage takes the trunk (unavailable) connect (ECONNREFUSED)\n',
   );
+});
+
+test('a trouble that repeats is told once a minute, with how often it was not', () => {
+  let nowMs = 0;
+  const told: string[] = [];
+  const tell = seldom(
+    (text) => told.push(text),
+    () => nowMs,
+  );
+  for (const text of ['full', 'full', 'away', 'full']) tell(text);
+  expect(told).toEqual(['full', 'away']);
+  nowMs = 59_999;
+  tell('full');
+  expect(told).toEqual(['full', 'away']);
+  nowMs = 60_000;
+  for (const text of ['full', 'away', 'full']) tell(text);
+  expect(told.slice(2)).toEqual(['full (3 times more since it was last told)', 'away']);
+  // A hundred others later it is new.
+  for (let index = 0; index < 100; index++) tell(`other ${index}`);
+  tell('full');
+  expect(told.at(-1)).toBe('full');
+});
+
+test.skipIf(needsMount.missing)('a storage whose disk is full says so once', async () => {
+  const disk = mountSmallDisk('8m');
+  const tracker = await startTracker({ port: 0, reservedSpaceMegabytes: 0 });
+  onTestFinished(() => tracker.close());
+  const trackers = [`127.0.0.1:${tracker.port}`];
+  const flags = ['--port', '0', '--store-paths', disk, '--trackers', trackers[0]!];
+  const storage = new Running(['storage', ...flags]);
+  await storage.ready();
+  const client = new FastdfsClient({ trackers });
+  onTestFinished(() => client.close());
+  const put = (): Promise<unknown> => client.upload(Buffer.alloc(1e6)).catch((error) => error);
+  await expect.poll(put, { timeout: 20_000 }).toMatch(/^group1/);
+  const refused = async (): Promise<boolean> => (await put()) instanceof Error;
+  await expect.poll(refused, { timeout: 20_000 }).toBe(true);
+  for (let count = 0; count < 5; count++) expect(await refused()).toBe(true);
+  expect(storage.stderr.match(/the disk is full/g)).toHaveLength(1);
 });

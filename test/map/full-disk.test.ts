@@ -1,10 +1,8 @@
-import { mkdtempSync, rmdirSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { rmSync, statfsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type FileStore, open } from '@stevedore/client';
 import { expect, it, onTestFinished, vi } from 'vitest';
-import { execFileSync } from '../support/child-process.js';
-import { requirement } from '../support/requirements.js';
+import { mountSmallDisk, needsMount } from '../support/small-disk.js';
 import { soon } from '../support/soon.js';
 import { temporaryFolder } from '../support/temporary.js';
 import { needsPostgres, PostgresServer } from './postgres-server.js';
@@ -15,27 +13,6 @@ vi.setConfig({ testTimeout: 120_000 });
 
 const DISK = '128m';
 const FILES = 200;
-
-function mountSmallDisk(): string {
-  // Not within a folder of this user alone: PostgreSQL runs as another one.
-  const folder = mkdtempSync(join(tmpdir(), 'stevedore-disk-'));
-  execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${DISK},mode=755`, 'none', folder]);
-  onTestFinished(() => {
-    execFileSync('umount', ['-l', folder]);
-    rmdirSync(folder);
-  });
-  return folder;
-}
-
-const needsMount = requirement('the right to mount (root)', () => {
-  if (process.getuid?.() !== 0) return false;
-  try {
-    execFileSync('unshare', ['-m', 'mount', '-t', 'tmpfs', 'none', '/mnt'], { stdio: 'ignore' });
-    return true;
-  } catch {
-    return false;
-  }
-});
 
 async function server(map: string, trackers?: string[]): Promise<FileStore> {
   const store = await open({
@@ -49,7 +26,7 @@ async function server(map: string, trackers?: string[]): Promise<FileStore> {
 it.skipIf(needsPostgres.missing || needsMount.missing)(
   'while the disk of the map is full, servers stage, merge and read; then it hears of everything',
   async () => {
-    const disk = mountSmallDisk();
+    const disk = mountSmallDisk(DISK);
     const database = await PostgresServer.start(false, disk);
     const first = await server(database.url);
     const second = await server(database.url, first.trackers as string[]);

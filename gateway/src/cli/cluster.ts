@@ -8,6 +8,7 @@ import { startTracker } from '@stevedore/tracker';
 import type { Command } from 'commander';
 import { readLocalKey } from '../access/local-key.js';
 import { announce, type Banner, logFormatOf, type Note, notesIn } from '../observe/log-format.js';
+import { seldom } from '../observe/seldom.js';
 import { gatewayOptions, logOption } from '../options.js';
 import { version } from '../program.js';
 import { type Gateway, startGateway } from '../start.js';
@@ -104,7 +105,8 @@ async function start(options: ClusterOptions, note: Note): Promise<Cluster> {
   const close = async (): Promise<void> => {
     for (const each of closers.splice(0).reverse()) await each();
   };
-  const onError = (error: Error): void => note('error', explain(error));
+  const tell = seldom((text) => note('error', text));
+  const onError = (error: Error): void => tell(explain(error));
   try {
     const { port, close: closeTracker } = await startTracker({
       host: HOST,

@@ -19,6 +19,7 @@ import { type AccessOptions, StartError } from '@stevedore/wire';
 import type { Command } from 'commander';
 import { announce, type Banner, logFormatOf, notesIn } from '../observe/log-format.js';
 import type { MetricsText } from '../observe/node-metrics.js';
+import { seldom } from '../observe/seldom.js';
 import { version } from '../program.js';
 import { explain, UsageError } from './errors.js';
 import {
@@ -110,7 +111,8 @@ function configure<Table extends NodeOptions, Started extends Daemon>(
     const format = logFormatOf(options.log as OptionValues<NodeOptions>['log']);
     const note = notesIn(format);
     const stopped = stopSignal(note);
-    const starting = start(options, access, (error) => note('error', explain(error)));
+    const tell = seldom((text) => note('error', text));
+    const starting = start(options, access, (error) => tell(explain(error)));
     const daemon = await starting.catch((error: unknown) => {
       throw asTyped(error, table, nameOf);
     });
