@@ -323,20 +323,28 @@ describe('a trunk that is not full', () => {
     expect(await levels(3_600_000)).toEqual([]);
   });
 
-  test('has been written once more often than those that its files come from', async () => {
+  test.each([
+    ['a thin trunk', false, [1, 2, 3]],
+    // Its files keep their first places, because these gave them ids.
+    ['a final one', true, [undefined, 1, 2]],
+  ])('has been written once more often than %s that its files come from', async (...of) => {
+    const [, isFinal, [first, ...levels]] = of;
     const { staging } = await openStaging(temporaryFolder(), { idMaxAge: WEEK_MS });
     const { fileMap } = staging;
     const levelsNow = () => fileMap.thinTrunks().map(({ thin }) => thin);
     const keys: Buffer[] = [];
     for (let file = 0; file < 16; file += 1)
       keys.push(await stageFile(staging, randomBytes(60_000)));
-    await staging.merging.flush();
-    expect(levelsNow()).toEqual([1]);
-    for (const level of [2, 3]) {
+    if (isFinal) await staging.merging.finish(60_000);
+    else await staging.merging.flush();
+    expect(levelsNow()).toEqual(first ? [first] : []);
+    let added: Buffer | undefined;
+    for (const level of levels) {
       for (const key of keys.splice(0, (keys.length >> 1) + 1)) await staging.deletions.delete(key);
+      if (added) await staging.deletions.delete(added);
       await staging.compact();
       // A new one makes it no younger.
-      await stageFile(staging, randomBytes(500));
+      added = await stageFile(staging, randomBytes(500));
       await staging.merging.flush();
       await until(() => fileMap.thinTrunks().length === 1);
       expect(levelsNow()).toEqual([level]);
