@@ -101,16 +101,27 @@ export class Changes extends EventEmitter<ChangeEvents> {
   }
 
   /**
-   * Repeats the work until the store closes, one run at a time. Of the same failure in a row only the
-   * first is reported. The function that is returned runs it before it is due.
+   * For work that is repeated: is told how each run ended, and reports the first of the same failures
+   * in a row.
+   */
+  outcomes(): (error?: Error) => void {
+    let failure: string | undefined;
+    return (error) => {
+      if (error && error.message !== failure && !this.isOver) this.report(error);
+      failure = error?.message;
+    };
+  }
+
+  /**
+   * Repeats the work until the store closes, one run at a time. The function that is returned runs it
+   * before it is due.
    */
   every(ms: number, work: () => Promise<unknown>): () => void {
     let running = false;
-    let failure: string | undefined;
+    const ended = this.outcomes();
     const done = (error?: Error): void => {
       running = false;
-      if (error && error.message !== failure && !this.isOver) this.report(error);
-      failure = error?.message;
+      ended(error);
     };
     const run = (): void => {
       if (running) return;

@@ -240,20 +240,25 @@ describe('by itself', () => {
     await until(() => staging.stats().trunks > 0);
   });
 
-  test('the task goes on after a failure, which it reports', async () => {
+  test('the task goes on after a failure, which it reports once in a row', async () => {
     const { staging, errors } = await openStaging(temporaryFolder());
     const { files } = staging;
     const large = files.large.bind(files);
+    let failures = ['full', 'full', 'slow', 'full'];
     files.large = (limit) => {
-      // Others have their turn before the next attempt.
-      setImmediate(() => {
-        files.large = large;
-      });
-      throw new Error(`not ${limit}`);
+      const message = failures.shift();
+      if (message !== undefined) throw new Error(`${message} ${limit}`);
+      return large(limit);
     };
     await spoolFile(staging, randomBytes(2 * MIB));
     await until(() => staging.stats().mergedFiles === 1);
-    expect(errors).toMatchObject([{ message: 'not 2' }]);
+    const told = ['full 2', 'slow 2', 'full 2'];
+    expect(errors.map(({ message }) => message)).toEqual(told);
+    // It has gone well meanwhile.
+    failures = ['full', 'full'];
+    await spoolFile(staging, randomBytes(2 * MIB));
+    await until(() => staging.stats().mergedFiles === 2);
+    expect(errors.map(({ message }) => message)).toEqual([...told, 'full 2']);
   });
 
   /** Groups of which more files may follow, of a third of a trunk each. */

@@ -190,15 +190,17 @@ export class MergeTask {
   }
 
   async #run(): Promise<void> {
+    const ended = this.#state.changes.outcomes();
     while (!this.#state.changes.isOver) {
       try {
         const begun = await this.#sendWholes();
         const decision = this.#decide();
         const isDue = decision.action === 'merge';
         const waitMs = isDue ? await this.#mergeOnce(decision.reason) : decision.waitMs;
+        ended();
         if (!begun && waitMs > 0) await this.#wakeup.next(waitMs);
       } catch (error) {
-        this.#state.changes.report(error as Error);
+        ended(error as Error);
         await this.#wakeup.next(FIRST_RETRY_MS);
       }
     }
