@@ -1,3 +1,5 @@
+import { Socket } from 'node:net';
+import { Writable } from 'node:stream';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { localDisk } from '@stevedore/disk';
 import {
@@ -7,10 +9,11 @@ import {
   encodeRequest,
   encodeRequestHead,
   type FileName,
+  HEADER_BYTES,
   queryFileInfo,
   uploadFile,
 } from '@stevedore/protocol';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { filesIn, RawClient, storageOf, trackerOf, turns, until } from './support.js';
 
 const ACTIVE_TEST = '00000000000000006f00';
@@ -239,6 +242,28 @@ describe('a storage', () => {
     client.socket.resume();
     await client.ended();
     expect(await setup.isOpen()).toBe(true);
+  });
+
+  it('gives a slow reader the time of a request for each piece of a file that is in memory', async () => {
+    const storage = await storageOf({ cacheBytes: 2 ** 23 });
+    const client = await storage.connect();
+    const bytes = Buffer.alloc(1_000_000, 'slow');
+    const file = await client.upload(bytes);
+    const read = () => client.ask(downloadFile, { ...file, offset: 0, length: 0 });
+    await until(async () => {
+      await read();
+      return storage.cacheStats()!.hits > 0;
+    });
+    const written: number[] = [];
+    const write = vi.spyOn(Socket.prototype, 'write');
+    onTestFinished(() => write.mockRestore());
+    write.mockImplementation(function (this: Socket, ...args) {
+      if (this !== client.socket) written.push((args[0] as Buffer).length);
+      return Writable.prototype.write.apply(this, args as never);
+    });
+    expect((await read()).answer!.equals(bytes)).toBe(true);
+    expect(Math.max(...written)).toBeLessThanOrEqual(256 * 1024);
+    expect(written.reduce((sum, each) => sum + each, 0)).toBe(bytes.length + HEADER_BYTES);
   });
 
   it('gives others their turn while it answers requests that one client sent ahead', async () => {
