@@ -20,7 +20,7 @@ import { frameVectors } from '../support/vectors.js';
 
 const SEED = 20_260_731;
 const FRAMES = Number(process.env.STEVEDORE_TEST_FRAMES ?? 30_000);
-const SOCKET_FRAMES = FRAMES / 180;
+const SOCKET_FRAMES = Math.round(FRAMES / 180);
 
 /** True if a client would connect to a host of a damaged address. */
 function leadsElsewhere(command: number, frame: Buffer): boolean {
