@@ -72,22 +72,39 @@ test('a line for people has the messages and codes of an error and its causes', 
 test('a trouble that repeats is told once a minute, with how often it was not', () => {
   let nowMs = 0;
   const told: string[] = [];
-  const tell = seldom(
+  const hear = seldom(
+    ({ message }) => message,
     (text) => told.push(text),
     () => nowMs,
   );
-  for (const text of ['full', 'full', 'away', 'full']) tell(text);
+  const tell = (...texts: string[]) => {
+    for (const text of texts) hear(new Error(text));
+  };
+  tell('full', 'full', 'away', 'full');
   expect(told).toEqual(['full', 'away']);
   nowMs = 59_999;
   tell('full');
   expect(told).toEqual(['full', 'away']);
   nowMs = 60_000;
-  for (const text of ['full', 'away', 'full']) tell(text);
+  tell('full', 'away', 'full');
   expect(told.slice(2)).toEqual(['full (3 times more since it was last told)', 'away']);
   // A hundred others later it is new.
   for (let index = 0; index < 100; index++) tell(`other ${index}`);
   tell('full');
   expect(told.at(-1)).toBe('full');
+});
+
+test('errors of one system call are one trouble, whichever file it was for', () => {
+  const told: string[] = [];
+  const hear = seldom(
+    ({ message }) => message,
+    (text) => told.push(text),
+  );
+  for (const each of ['open ENOENT', 'open ENOENT', 'open EIO', 'read EIO']) {
+    const [syscall, code] = each.split(' ');
+    hear(Object.assign(new Error(`${told.length}: ${code}`), { syscall, code }));
+  }
+  expect(told).toEqual(['0: ENOENT', '1: EIO', '2: EIO']);
 });
 
 test.skipIf(needsMount.missing)('a storage whose disk is full says so once', async () => {

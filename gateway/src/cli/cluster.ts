@@ -105,8 +105,7 @@ async function start(options: ClusterOptions, note: Note): Promise<Cluster> {
   const close = async (): Promise<void> => {
     for (const each of closers.splice(0).reverse()) await each();
   };
-  const tell = seldom((text) => note('error', text));
-  const onError = (error: Error): void => tell(explain(error));
+  const onError = seldom(explain, (text) => note('error', text));
   try {
     const { port, close: closeTracker } = await startTracker({
       host: HOST,

@@ -111,8 +111,8 @@ function configure<Table extends NodeOptions, Started extends Daemon>(
     const format = logFormatOf(options.log as OptionValues<NodeOptions>['log']);
     const note = notesIn(format);
     const stopped = stopSignal(note);
-    const tell = seldom((text) => note('error', text));
-    const starting = start(options, access, (error) => tell(explain(error)));
+    const onError = seldom(explain, (text) => note('error', text));
+    const starting = start(options, access, onError);
     const daemon = await starting.catch((error: unknown) => {
       throw asTyped(error, table, nameOf);
     });
