@@ -9,7 +9,7 @@ import {
   smallFile,
   spooledFile,
 } from '@stevedore/staging';
-import { onTestFinished } from 'vitest';
+import { expect, onTestFinished } from 'vitest';
 import { MemoryTrunkStore } from './memory-trunk-store.js';
 
 const MIB = 2 ** 20;
@@ -21,6 +21,8 @@ export interface OpenedStaging {
 }
 
 /** Staging over a FastDFS in memory, with small sizes and no merging by itself. */
+const MISTAKES = new Set(['TypeError', 'ReferenceError', 'RangeError', 'AssertionError']);
+
 export async function openStaging(
   directory: string,
   options: Partial<StagingOptions> = {},
@@ -42,7 +44,11 @@ export async function openStaging(
   });
   const errors: Error[] = [];
   staging.changes.on('error', (error) => errors.push(error));
-  onTestFinished(() => staging.close());
+  onTestFinished(async () => {
+    await staging.close();
+    // What happens to disks and servers is handled; these are mistakes.
+    expect(errors.filter(({ name }) => MISTAKES.has(name))).toEqual([]);
+  });
   return { staging, store, errors };
 }
 
@@ -101,7 +107,7 @@ export async function spoolFile(staging: Staging, bytes: Buffer): Promise<Buffer
     crc32: writer.crc32,
     stagedAt: Date.now(),
   };
-  await staging.acceptance.stage([spooledFile(facts)]);
+  await staging.acceptance.stage([spooledFile(facts, writer.blocks)]);
   return key;
 }
 

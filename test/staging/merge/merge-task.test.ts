@@ -223,11 +223,60 @@ describe('by itself', () => {
     await until(() => staging.stats().trunks === 1);
   });
 
-  test('one trunk follows the other', async () => {
+  test('uploads wake it once there is enough for a trunk, and not before', async () => {
     const { staging } = await openStaging(temporaryFolder());
-    await stageTogether(staging, contents(60, 100 * KIB));
-    await until(() => staging.stats().trunks >= 5);
+    await stageFile(staging, randomBytes(500));
+    await pause();
+    const { files } = staging;
+    const large = files.large.bind(files);
+    let looks = 0;
+    files.large = (limit) => {
+      looks += 1;
+      return large(limit);
+    };
+    for (let file = 0; file < 12; file += 1) await stageFile(staging, randomBytes(100_000));
+    expect(looks).toBe(0);
+    // A quarter more than a trunk of a MiB.
+    await stageFile(staging, randomBytes(150_000));
+    await until(() => staging.stats().trunks === 1);
   });
+
+  test('one trunk follows the other, none longer than it may be', async () => {
+    const { staging, store } = await openStaging(temporaryFolder());
+    const sizes = Array.from({ length: 1200 }, (_, index) => 1000 + ((index * 617) % 8000));
+    await stageTogether(
+      staging,
+      sizes.map((size) => randomBytes(size)),
+    );
+    await until(() => staging.stats().trunks >= 4);
+    // Files of many sizes fill it to the byte.
+    const lengths = [...store.files.values()].map(({ length }) => length);
+    expect(Math.max(...lengths)).toBe(MIB);
+  });
+
+  test.each([
+    ['on request', 1, true],
+    ['by itself', 14, false],
+  ])(
+    'files that are gone when it looks for them %s make no trunk',
+    async (_how, count, isAsked) => {
+      const { staging, store, errors } = await openStaging(temporaryFolder());
+      const { files } = staging;
+      const candidates = files.candidates.bind(files);
+      let looks = 0;
+      files.candidates = async (...of) => {
+        looks += 1;
+        return looks === 1 ? [] : candidates(...of);
+      };
+      await stageTogether(staging, contents(count, 100_000));
+      if (isAsked) await staging.merging.flush();
+      await until(() => looks > 0);
+      if (!isAsked) await staging.merging.flush();
+      expect(store.files.size).toBe(staging.stats().trunks);
+      expect(staging.stats()).toMatchObject({ waitingFiles: 0, mergedFiles: count });
+      expect(errors).toEqual([]);
+    },
+  );
 
   test('what waits is merged where an upload lacks room, however little it is', async () => {
     const { staging } = await openStaging(temporaryFolder(), {
@@ -309,10 +358,10 @@ describe('by itself', () => {
 });
 
 describe('a trunk that is not full', () => {
-  async function levels(ageMs: number) {
+  async function levels(ageMs: number, idMaxAge = 3_600_000) {
     let at: number | undefined;
     const now = () => at ?? Date.now();
-    const { staging } = await openStaging(temporaryFolder(), { idMaxAge: 3_600_000, now });
+    const { staging } = await openStaging(temporaryFolder(), { idMaxAge, now });
     const key = await stageFile(staging, randomBytes(500));
     const { stagedAt } = staging.fileMap.find(key)!;
     // The oldest one counts, wherever it is.
@@ -326,6 +375,10 @@ describe('a trunk that is not full', () => {
   test('may be joined with others as long as none of its files must have its id', async () => {
     expect(await levels(3_599_999)).toEqual([[1, 0]]);
     expect(await levels(3_600_000)).toEqual([]);
+  });
+
+  test('is final where ids come at once, even if the clock was set back', async () => {
+    expect(await levels(-1000, 0)).toEqual([]);
   });
 
   test.each([

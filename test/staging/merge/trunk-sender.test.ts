@@ -356,6 +356,28 @@ describe('a large file', () => {
     expect(isMerged).toEqual([false, true]);
     expect(staging.stats().unpackableFiles).toBe(1);
   });
+
+  test('is known by the record that it is stored, once that of its staging has gone', async () => {
+    const folder = temporaryFolder();
+    const options = { ...QUIET, retain: 0, segmentBytes: 1000 };
+    const { staging, store } = await openStaging(folder, options);
+    const segments = () => readdirSync(join(folder, 'container'));
+    const [first] = segments();
+    store.isAway = true;
+    const key = await spoolFile(staging, randomBytes(3 * MIB));
+    await stageFile(staging, randomBytes(2000));
+    store.isAway = false;
+    await staging.merging.flush();
+    await until(() => !segments().includes(first!));
+    const { local: _, ...row } = staging.fileMap.find(key)!;
+    const blocks = staging.fileMap.blocks(key);
+    expect(blocks).toHaveLength(3 * 16);
+    await staging.close();
+    forgetFileMap(folder);
+    const again = await openStaging(folder, { ...options, rebuildsFirst: true }, store);
+    expect(again.staging.fileMap.find(key)).toMatchObject(row);
+    expect(again.staging.fileMap.blocks(key)).toEqual(blocks);
+  });
 });
 
 test('a trunk whose record is refused is not deleted: it is in doubt, and sent again', async () => {

@@ -193,12 +193,12 @@ export class MergeTask {
     const ended = this.#state.changes.outcomes();
     while (!this.#state.changes.isOver) {
       try {
-        const begun = await this.#sendWholes();
+        await this.#sendWholes();
         const decision = this.#decide();
         const isDue = decision.action === 'merge';
         const waitMs = isDue ? await this.#mergeOnce(decision.reason) : decision.waitMs;
         ended();
-        if (!begun && waitMs > 0) await this.#wakeup.next(waitMs);
+        await this.#wakeup.next(waitMs);
       } catch (error) {
         ended(error as Error);
         await this.#wakeup.next(FIRST_RETRY_MS);
@@ -295,17 +295,14 @@ export class MergeTask {
     return { level: 1 + Math.max(0, ...levels), oldestAt };
   }
 
-  /** Sends waiting large files; true if any was begun. */
-  async #sendWholes(): Promise<boolean> {
+  /** Sends waiting large files. */
+  async #sendWholes(): Promise<void> {
     const wholes = this.inFlight.count('whole');
-    if (wholes >= WHOLES_IN_FLIGHT) return false;
-    let begun = false;
+    if (wholes >= WHOLES_IN_FLIGHT) return;
     for (const row of this.#state.files.large(WHOLES_IN_FLIGHT + wholes)) {
-      if (this.inFlight.count('whole') >= WHOLES_IN_FLIGHT) break;
+      if (this.inFlight.count('whole') >= WHOLES_IN_FLIGHT) return;
       await this.inFlight.begin(planWhole(this.#state.keys.next(), row));
-      begun = true;
     }
-    return begun;
   }
 }
 
