@@ -1,9 +1,9 @@
 import { LRUCache } from 'lru-cache';
 
 /**
- * The same trouble is told once a minute, whatever repeats it: a full disk refuses every upload, and
- * a log that grows with them fills what is left. Errors of one system call are the same, whichever
- * file it was for.
+ * Logs a repeated error at most once a minute. A full disk fails every upload, and a line for each
+ * would use up the space that is left. Errors with the same system call and code count as repeats,
+ * whatever file they are about.
  */
 
 const INTERVAL_MS = 60_000;

@@ -101,8 +101,8 @@ export class Changes extends EventEmitter<ChangeEvents> {
   }
 
   /**
-   * For work that is repeated: is told how each run ended, and reports the first of the same failures
-   * in a row.
+   * For repeated work. Call the returned function after each run, with the error if it failed: it
+   * reports an error only if the run before did not fail with the same message.
    */
   outcomes(): (error?: Error) => void {
     let failure: string | undefined;
