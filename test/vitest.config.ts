@@ -1,42 +1,38 @@
-import { defineConfig } from 'vitest/config';
-import { BaseSequencer, type TestSpecification } from 'vitest/node';
+import { join } from 'node:path';
+import { defineConfig, type TestProjectInlineConfiguration } from 'vitest/config';
+import { PROJECTS, type Project } from './tools/projects.js';
 
-/** They take minutes each: begun last, one would run alone at the end. */
-const LONGEST = [
-  'staging/crash-faults.test.ts',
-  'staging/crash-histories.test.ts',
-  'staging/crash-points.test.ts',
-  'crash/kills.test.ts',
-  'e2e/drill.test.ts',
-];
+const GUARDS: Readonly<Record<string, readonly string[]>> = {
+  unit: ['no-processes.ts', 'no-sockets.ts'],
+  server: ['no-processes.ts'],
+};
 
-class LongestFirst extends BaseSequencer {
-  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
-    const place = ({ moduleId }: TestSpecification): number => {
-      const at = LONGEST.findIndex((name) => moduleId.endsWith(`/${name}`));
-      return at < 0 ? LONGEST.length : at;
-    };
-    return (await super.sort(files)).toSorted((one, other) => place(one) - place(other));
-  }
+/** One after the other, so that each has a time of its own. */
+function configOf({ name, workers }: Project, index: number): TestProjectInlineConfiguration {
+  const guards = GUARDS[name] ?? [];
+  return {
+    extends: true,
+    test: {
+      name,
+      include: [`${name}/**/*.test.ts`],
+      setupFiles: guards.map((file) => join(import.meta.dirname, 'support', 'guards', file)),
+      maxWorkers: workers,
+      sequence: { groupOrder: index + 1 },
+    },
+  };
 }
 
-/**
- * Tests mirror the packages: test/<package>/<module>.test.ts. Those of the
- * `interop` folder talk to other people's programs and say so when one is missing.
- */
 export default defineConfig({
   test: {
     root: import.meta.dirname,
-    include: ['**/*.test.ts'],
     exclude: ['dist/**', 'node_modules/**'],
     pool: 'forks',
     // What is built is imported as Node does it, not transformed once more for each file of tests.
     server: { deps: { external: [/\/(?:packages\/[^/]+|gateway|bench)\/dist\//] } },
-    maxWorkers: 2,
     // The files of one worker share their modules: each would load the product for half a second.
     isolate: false,
-    sequence: { sequencer: LongestFirst },
     testTimeout: 60_000,
     hookTimeout: 60_000,
+    projects: PROJECTS.map(configOf),
   },
 });

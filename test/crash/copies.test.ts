@@ -7,10 +7,10 @@ import { promisify } from 'node:util';
 import { crc32 } from 'node:zlib';
 import { openDatabase } from '@stevedore/disk/sqlite';
 import { expect, onTestFinished, test } from 'vitest';
-import { CRASH_SHARE, CRASH_SEED as SEED } from '../support/crash-sample.js';
 import { COMMAND } from '../support/gateway-process.js';
-import { Daemon, freePorts } from '../support/kill-cluster.js';
+import { Daemon, freePorts } from '../support/kills/cluster.js';
 import { Random } from '../support/random.js';
+import { CRASH_SHARE, CRASH_SEED as SEED } from '../support/simulator/crash-sample.js';
 import { identityOf, storedTimes } from '../support/stored-twice.js';
 import { temporaryFolder } from '../support/temporary.js';
 

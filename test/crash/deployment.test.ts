@@ -3,11 +3,11 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { needsPostgres, PostgresServer } from '../map/postgres-server.js';
 import { BadLink, type LinkState } from '../support/bad-link.js';
-import { CRASH_SHARE, CRASH_SEED as SEED } from '../support/crash-sample.js';
-import { Daemon, freePorts } from '../support/kill-cluster.js';
+import { Daemon, freePorts } from '../support/kills/cluster.js';
+import { needsPostgres, PostgresServer } from '../support/map/postgres-server.js';
 import { Random } from '../support/random.js';
+import { CRASH_SHARE, CRASH_SEED as SEED } from '../support/simulator/crash-sample.js';
 import { identityOf, storedTimes } from '../support/stored-twice.js';
 import { temporaryFolder } from '../support/temporary.js';
 

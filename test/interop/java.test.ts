@@ -4,8 +4,8 @@ import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
 import { describe } from 'vitest';
 import { spawnSync } from '../support/child-process.js';
+import { clientSuite, parseLines } from '../support/interop/clients.js';
 import { hasCommand, requirement } from '../support/requirements.js';
-import { clientSuite, parseLines } from './clients.js';
 
 /**
  * The Java client (io.github.rui8832:fastdfs-client-java 1.30). Its group and storage

@@ -5,7 +5,7 @@ import { PassThrough } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { crc32 } from 'node:zlib';
 import { describe, expect } from 'vitest';
-import { type Case, type ClientNode, clientSuite, type Line } from './clients.js';
+import { type Case, type ClientNode, clientSuite, type Line } from '../support/interop/clients.js';
 
 /** The npm package fdfs 1.0.4. Its lists fail: it knows the records of FastDFS 4. */
 

@@ -2,8 +2,8 @@ import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { describe } from 'vitest';
+import { clientSuite, parseLines } from '../support/interop/clients.js';
 import { hasCommand, python, requirement } from '../support/requirements.js';
-import { clientSuite, parseLines } from './clients.js';
 
 /**
  * The Python client py3Fdfs 2.2.0. What is left out fails inside the client, against

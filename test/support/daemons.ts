@@ -1,5 +1,5 @@
 import { onTestFinished } from 'vitest';
-import { Daemon } from './kill-cluster.js';
+import { Daemon } from './kills/cluster.js';
 
 /** Starts daemons in a folder, one behind the other, until the test ends. */
 export function daemonsIn(folder: string): (args: readonly string[]) => Promise<Daemon> {

@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { onTestFinished } from 'vitest';
+import { ROOT } from './paths.js';
 import { readyAddress } from './ready.js';
 
 /** The gateway, started as a user starts it. */
@@ -15,7 +16,7 @@ export interface GatewayProcess {
   stop(): Promise<number | null>;
 }
 
-export const COMMAND = join(import.meta.dirname, '../../gateway/dist/main.js');
+export const COMMAND = join(ROOT, 'gateway/dist/main.js');
 
 /** Ends with the test. */
 export async function startGatewayProcess(

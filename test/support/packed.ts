@@ -11,10 +11,10 @@ import {
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
+import { ROOT } from './paths.js';
 
 /** The packages as users get them: packed, then installed with npm in a project outside the workspace. */
 
-export const ROOT = join(import.meta.dirname, '../..');
 const BINDING = 'node_modules/better-sqlite3/build';
 const run = promisify(execFile);
 

@@ -3,7 +3,7 @@ import { type Storage, startStorage } from '@stevedore/node';
 import type { TierOptions } from '@stevedore/tiering';
 import { startTracker } from '@stevedore/tracker';
 import { onTestFinished } from 'vitest';
-import { until } from '../storage/support.js';
+import { until } from './storage/support.js';
 import { temporaryFolder } from './temporary.js';
 
 /** Storages of two groups and a tracker; the rows of the first go to the second. */

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { TEST } from './paths.js';
 
 /** Frames recorded between unmodified FastDFS programs; see test/vectors. */
 
@@ -84,7 +85,5 @@ export function bodyOf(hex: string): Buffer {
 }
 
 function read(file: string): unknown {
-  return JSON.parse(
-    readFileSync(join(import.meta.dirname, '..', 'vectors', `${file}.json`), 'utf8'),
-  );
+  return JSON.parse(readFileSync(join(TEST, 'vectors', `${file}.json`), 'utf8'));
 }

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { expect, test } from 'vitest';
 import { failure } from '../../support/fastdfs.js';
-import { testCluster } from './cluster.js';
+import { testCluster } from '../../support/interop/cluster/cluster.js';
 
 /** Files that change, files that hang on others, names and values. */
 

@@ -6,8 +6,8 @@ import { crc32 } from 'node:zlib';
 import type { Body } from '@stevedore/fastdfs';
 import { describe, expect, test } from 'vitest';
 import { failure } from '../../support/fastdfs.js';
+import { testCluster } from '../../support/interop/cluster/cluster.js';
 import { temporaryFolder } from '../../support/temporary.js';
-import { testCluster } from './cluster.js';
 
 /** Whole files: every form of upload, every way to read, ends and errors. */
 

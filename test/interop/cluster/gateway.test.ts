@@ -1,8 +1,13 @@
 import { expect, test } from 'vitest';
 import { startGatewayProcess } from '../../support/gateway-process.js';
+import { testCluster } from '../../support/interop/cluster/cluster.js';
+import {
+  Carriers,
+  ROUND_OPTIONS,
+  type RoundFile,
+  roundFiles,
+} from '../../support/interop/cluster/round.js';
 import { temporaryFolder } from '../../support/temporary.js';
-import { testCluster } from './cluster.js';
-import { Carriers, ROUND_OPTIONS, type RoundFile, roundFiles } from './round.js';
 
 /** The same round over HTTP: a gateway process in front of the cluster. */
 

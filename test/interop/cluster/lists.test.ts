@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { failure } from '../../support/fastdfs.js';
-import { testCluster } from './cluster.js';
+import { testCluster } from '../../support/interop/cluster/cluster.js';
 
 /** What the trackers tell about groups, storages and the places of files. */
 

@@ -1,9 +1,15 @@
 import { randomBytes } from 'node:crypto';
 import { type FileStore, type OpenOptions, open } from '@stevedore/client';
 import { expect, onTestFinished, test } from 'vitest';
+import { testCluster } from '../../support/interop/cluster/cluster.js';
+import {
+  Carriers,
+  carrierOf,
+  ROUND_OPTIONS,
+  type RoundFile,
+  roundFiles,
+} from '../../support/interop/cluster/round.js';
 import { temporaryFolder } from '../../support/temporary.js';
-import { testCluster } from './cluster.js';
-import { Carriers, carrierOf, ROUND_OPTIONS, type RoundFile, roundFiles } from './round.js';
 
 /** Staged, merged, read back and deleted: the SDK over the cluster. */
 

@@ -1,9 +1,0 @@
-import { expect, onTestFinished, test } from 'vitest';
-import { Child } from '../../bench/dist/harness/child.js';
-
-test('time passes while a reader has paused, however much is on its way, and not while it reads', async () => {
-  const module = new URL('../dist/bench/virtual-time-process.js', import.meta.url);
-  const child = new Child<typeof import('./virtual-time-process.js')>(module);
-  onTestFinished(() => child[Symbol.asyncDispose]());
-  expect(await child.call('sendToPausedReader')).toEqual([64 * 2 ** 20, 1_000]);
-});

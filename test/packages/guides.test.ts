@@ -1,0 +1,155 @@
+import { spawn } from 'node:child_process';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { GUIDES, programsOf } from '../support/examples/guides.js';
+import { freePort } from '../support/free-port.js';
+import { ROOT } from '../support/paths.js';
+
+/** The programs in the guides run, and do what the guides say. */
+
+/** It has the packages and the frameworks that the guides import. */
+const EXAMPLES = join(ROOT, 'examples/dist');
+const JPEG = Buffer.from('ffd8ffe000104a46494600010100000100010000ffd9', 'hex');
+const ann = { 'x-user': 'ann' };
+
+function inExamples(): string {
+  const folder = mkdtempSync(join(EXAMPLES, 'guide-'));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** Starts the program of the guide; resolves with its URL once it listens. */
+async function serve(program: string): Promise<string> {
+  const folder = inExamples();
+  const port = String(await freePort());
+  expect(program).toContain('3000');
+  writeFileSync(join(folder, 'server.js'), program.replaceAll('3000', port));
+  const child = spawn(process.execPath, ['server.js'], { cwd: folder, stdio: 'pipe' });
+  const exited = new Promise((resolve) => child.once('exit', resolve));
+  onTestFinished(async () => {
+    child.kill('SIGINT');
+    // A program that does not end by itself would keep the test waiting.
+    expect(await exited).toBe(0);
+  });
+  let said = '';
+  for await (const chunk of child.stdout) {
+    said += String(chunk);
+    if (said.includes('\n')) break;
+  }
+  expect(said.trim()).toBe(`http://127.0.0.1:${port}`);
+  return said.trim();
+}
+
+function form(...types: string[]): FormData {
+  const data = new FormData();
+  for (const type of types) data.append('photos', new File([JPEG], 'one.jpg', { type }));
+  return data;
+}
+
+async function jsonOf<T>(response: Response): Promise<T> {
+  return (await response.json()) as T;
+}
+
+async function expectPhoto(url: string): Promise<void> {
+  const got = await fetch(url);
+  expect([got.status, got.headers.get('content-type')]).toEqual([200, 'image/jpeg']);
+  expect(Buffer.from(await got.arrayBuffer()).equals(JPEG)).toBe(true);
+}
+
+test('ten minutes to photos: the page of Express', async () => {
+  const text = readFileSync(join(GUIDES, 'photos.md'), 'utf8');
+  const [program = ''] = [...text.matchAll(/^```js\n(.+?)^```$/gms)].map(([, each]) => each!);
+  const url = await serve(program);
+  expect(await (await fetch(url)).text()).toContain('<form action="/photos"');
+  const posted = await fetch(`${url}/photos`, { method: 'POST', body: form('image/jpeg') });
+  const [, path] = /src="(.+?)"/.exec(await posted.text())!;
+  await expectPhoto(url + path);
+  const fake = await fetch(`${url}/photos`, { method: 'POST', body: form('image/png') });
+  expect([fake.status, (await jsonOf<{ code: string }>(fake)).code]).toEqual([
+    415,
+    'type_mismatch',
+  ]);
+});
+
+describe.each(['express', 'fastify'])('%s', (guide) => {
+  test('users store photos, everybody reads them, owners delete them', async () => {
+    const [[, program] = ['', '']] = programsOf(`${guide}.md`);
+    const url = await serve(program);
+    const photos = `${url}/photos`;
+    const body = form('image/jpeg', 'image/jpeg');
+    expect((await fetch(photos, { method: 'POST', body })).status).toBe(401);
+    const posted = await fetch(photos, { method: 'POST', headers: ann, body });
+    expect(posted.status).toBe(201);
+    const receipts = await jsonOf<{ readonly url: string }[]>(posted);
+    expect(receipts).toHaveLength(2);
+    const photo = url + receipts[0]!.url;
+    await expectPhoto(photo);
+    const bob = { 'x-user': 'bob' };
+    expect((await fetch(photo, { method: 'DELETE', headers: bob })).status).toBe(403);
+    expect((await fetch(photo, { method: 'DELETE', headers: ann })).status).toBe(204);
+    expect((await fetch(photo)).status).toBe(404);
+    const page = await fetch(photos, { method: 'POST', headers: ann, body: form('text/html') });
+    expect(page.status).toBe(415);
+    expect(await jsonOf(page)).toMatchObject({ code: 'type_not_allowed' });
+  });
+
+  test('resumable uploads become files of their owner', async () => {
+    const [[, program] = ['', '']] = programsOf(`${guide}.md`);
+    const url = await serve(program);
+    const [path, type] = guide === 'express' ? ['/videos', 'video/mp4'] : ['/photos', 'image/jpeg'];
+    const tus = { ...ann, 'tus-resumable': '1.0.0' };
+    const metadata = `filetype ${Buffer.from(type!).toString('base64')}`;
+    const begun = await fetch(url + path, {
+      method: 'POST',
+      headers: { ...tus, 'upload-length': String(JPEG.length), 'upload-metadata': metadata },
+    });
+    expect(begun.status).toBe(201);
+    const upload = new URL(begun.headers.get('location')!, url);
+    const headers = { ...tus, 'content-type': 'application/offset+octet-stream' };
+    const sent = await fetch(upload, {
+      method: 'PATCH',
+      headers: { ...headers, 'upload-offset': '0' },
+      body: JPEG,
+    });
+    expect(sent.status).toBe(204);
+    const got = await fetch(upload);
+    expect(Buffer.from(await got.arrayBuffer()).equals(JPEG)).toBe(true);
+    expect((await fetch(url + path, { method: 'POST', body: JPEG })).status).toBe(401);
+  });
+});
+
+test('fastify: a new avatar takes the place of the old one', async () => {
+  const [[, program] = ['', '']] = programsOf('fastify.md');
+  const avatar = `${await serve(program)}/users/ann/avatar`;
+  expect((await fetch(avatar)).status).toBe(404);
+  for (let turn = 0; turn < 2; turn += 1) {
+    const headers = { 'content-type': 'image/jpeg' };
+    expect((await fetch(avatar, { method: 'PUT', headers, body: JPEG })).status).toBe(204);
+    await expectPhoto(avatar);
+  }
+});
+
+test('every guide is short, and in the README and on the site', () => {
+  const readme = readFileSync(join(ROOT, 'README.md'), 'utf8');
+  const site = readFileSync(join(ROOT, 'docs/typedoc.json'), 'utf8');
+  const guides = readdirSync(GUIDES);
+  expect(guides.filter((guide) => !readme.includes(`docs/guides/${guide}`))).toEqual([]);
+  expect(guides.filter((guide) => !site.includes(`"guides/${guide}"`))).toEqual([]);
+  const words = (guide: string) => readFileSync(join(GUIDES, guide), 'utf8').split(/\s+/).length;
+  expect(guides.filter((guide) => words(guide) > 900)).toEqual([]);
+});
+
+test('metrics and answers that the guides name are in the reference', () => {
+  const reference = readFileSync(join(ROOT, 'docs/REFERENCE.md'), 'utf8');
+  const text = readdirSync(GUIDES)
+    .map((guide) => readFileSync(join(GUIDES, guide), 'utf8'))
+    .join('\n');
+  const metrics = [...text.matchAll(/`(stevedore_\w+)`/g)].map(([, name]) => `| \`${name}\` |`);
+  expect(metrics).not.toEqual([]);
+  const answers = [...text.matchAll(/\b([45]\d\d) `([a-z_]+)`/g)].map(
+    ([, status, code]) => `| \`${code}\` | ${status} |`,
+  );
+  expect(answers).not.toEqual([]);
+  expect([...metrics, ...answers].filter((row) => !reference.includes(row))).toEqual([]);
+});

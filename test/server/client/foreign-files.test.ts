@@ -1,0 +1,277 @@
+import type { RequestListener } from 'node:http';
+import { Readable } from 'node:stream';
+import { crc32 } from 'node:zlib';
+import { FileCache } from '@stevedore/cache';
+import { StoreError } from '@stevedore/client';
+import { MapError, type MappedFile } from '@stevedore/map';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import type { Deployment } from '../../../packages/client/dist/deployment/deployment.js';
+import {
+  ForeignFiles,
+  type ForeignFilesParts,
+} from '../../../packages/client/dist/deployment/foreign-files.js';
+import { MissingFiles } from '../../../packages/client/dist/missing-files.js';
+import { PEERS, proven, tellFacts, tellProblem } from '../../support/client/peer-answers.js';
+import { serving } from '../../support/serving.js';
+
+/** Files of other servers, where the map, FastDFS and the file's gateway say different things. */
+
+const KEY = Buffer.alloc(16);
+const NAME = KEY.toString('base64url');
+const CONTENT = Buffer.from('the content of a small file');
+const UNAVAILABLE = { code: 'storage_unavailable', retryable: true };
+const GONE = { code: 'not_found' };
+
+const OLD: MappedFile = {
+  trunkFileId: 'group1/M00/00/00/old',
+  isThin: false,
+  offset: 0,
+  size: CONTENT.length,
+  crc32: crc32(CONTENT),
+  about: '{}',
+  expiresAt: null,
+};
+const NEW: MappedFile = { ...OLD, trunkFileId: 'group1/M00/00/00/new' };
+
+/** It does not answer. */
+const AWAY: readonly undefined[] = [];
+
+interface Asked {
+  readonly urls: string[];
+  readonly files: ForeignFiles;
+  readonly missing: MissingFiles;
+  /** Deleted in the map. */
+  readonly removed: Buffer[];
+}
+
+interface Scene {
+  /** What the map says first, and once the answer is forgotten. */
+  readonly map: readonly (MappedFile | 'removed' | undefined)[];
+  readonly gateway?: RequestListener | 'unknown';
+  /** The places that FastDFS still has. */
+  readonly places?: readonly MappedFile[];
+  readonly readMapped?: ForeignFilesParts['readMapped'];
+  /** This server holds a copy of the gateway's files, and finds this in it. */
+  readonly held?: 'deleted';
+}
+
+async function scene(given: Scene): Promise<Asked> {
+  const { map, gateway = refuse, places = [], readMapped, held } = given;
+  const removed: Buffer[] = [];
+  const urls: string[] = [];
+  const url = await serving((request, response) => {
+    urls.push(request.url!);
+    if (gateway !== 'unknown') proven(gateway)(request, response);
+  });
+  let answers = map;
+  const deployment = {
+    origin: 7,
+    ...PEERS,
+    isAuthoritativeFor: () => false,
+    isKnownRemoved: () => false,
+    known: () => undefined,
+    find: async () => {
+      if (map === AWAY) throw new MapError('map_unavailable', 'away');
+      return answers[0];
+    },
+    forget: () => {
+      if (answers.length > 1) answers = answers.slice(1);
+    },
+    gatewayOf: async () => (gateway === 'unknown' ? undefined : { origin: 0, url }),
+    mayReturn: () => true,
+    copiesOf: () => held && { of: 0, at: { origin: 7 } },
+    remove: async (key: Buffer) => void removed.push(key),
+  };
+  const missing = new MissingFiles(() => undefined);
+  const files = new ForeignFiles({
+    deployment: deployment as unknown as Deployment,
+    readMapped:
+      readMapped ??
+      (async (_, file, range) => {
+        if (places.includes(file)) return CONTENT.subarray(range?.start, range && range.end + 1);
+        throw notThere(file);
+      }),
+    reads: { run: (_, __, read) => read(), runNow: (read) => read() },
+    cache: new FileCache({ maxBytes: 2 ** 20 }),
+    downloads: { missing, lossOf: async () => undefined },
+    smallFileBytes: 1000,
+    now: Date.now,
+    ...(held && { held: { find: async () => held } }),
+  });
+  onTestFinished(() => files.close());
+  return { urls, files, missing, removed };
+}
+
+const notThere = ({ trunkFileId }: MappedFile): StoreError =>
+  new StoreError('missing_in_fastdfs', `FastDFS no longer has ${trunkFileId}`);
+
+const refuse: RequestListener = (_, response) => void response.writeHead(421).end();
+
+const say =
+  (problem: string): RequestListener =>
+  (_, response) => {
+    const { head, body } = tellProblem(problem);
+    response.writeHead(200, head).end(body);
+  };
+const sayGone = say('not_found');
+
+/** Has the file, with these facts. */
+const has =
+  (facts: object = {}): RequestListener =>
+  ({ url = '' }, response) => {
+    const { head, body } = tellFacts(url, CONTENT, facts);
+    response.writeHead(200, head).end(body);
+  };
+
+const read = async ({ files }: Asked): Promise<Buffer> =>
+  (await files.find(KEY, undefined)).bytes({ range: { start: 4, end: 10 } });
+const PART = CONTENT.subarray(4, 11);
+
+it('a file that compaction has moved is read at its new place', async () => {
+  expect(await read(await scene({ map: [OLD, NEW], places: [NEW] }))).toEqual(PART);
+});
+
+it('a file that has moved before the map knows of it is read at its gateway', async () => {
+  for (const map of [[OLD], [OLD, undefined], [OLD, NEW]]) {
+    expect(await read(await scene({ map, gateway: has() }))).toEqual(PART);
+  }
+});
+
+it('a mapped file that FastDFS does not have is gone only if the map or its gateway says so', async () => {
+  await expect(read(await scene({ map: [OLD] }))).rejects.toMatchObject(UNAVAILABLE);
+  const gone = await scene({ map: [OLD], gateway: sayGone });
+  await expect(read(gone)).rejects.toMatchObject(GONE);
+  const removed = await scene({ map: [OLD, 'removed'] });
+  await expect(read(removed)).rejects.toMatchObject(GONE);
+  expect(removed.urls).toEqual([]);
+});
+
+it('a mapped file that FastDFS has lost is missing if its gateway says so or there is none', async () => {
+  const sayLost = say('missing_in_fastdfs');
+  for (const gateway of ['unknown', sayLost] as const) {
+    const lost = await scene({ map: [OLD], gateway });
+    for (let turn = 0; turn < 2; turn++) {
+      await expect(read(lost)).rejects.toMatchObject({ code: 'missing_in_fastdfs' });
+    }
+    expect(lost.missing.count).toBe(1);
+  }
+});
+
+describe('a large file that vanishes from its place while it is read', () => {
+  /** Its old place is gone behind the first five bytes. */
+  const vanishing: ForeignFilesParts['readMapped'] = async (_, file, range) => {
+    const { start, end } = range ?? { start: 0, end: CONTENT.length - 1 };
+    if (file !== OLD) return Readable.from([CONTENT.subarray(start, end + 1)]);
+    return Readable.from(
+      (async function* () {
+        yield CONTENT.subarray(start, start + 5);
+        throw notThere(file);
+      })(),
+    );
+  };
+  const readAll = async (how: Partial<Scene>, range?: { start: number; end: number }) => {
+    const { files } = await scene({ map: [OLD], readMapped: vanishing, ...how });
+    return (await files.find(KEY, undefined)).bytes(range ? { range } : {});
+  };
+
+  it('is read on at its new place, or at its gateway', async () => {
+    expect(await readAll({ map: [OLD, NEW] })).toEqual(CONTENT);
+    expect(await readAll({ map: [OLD, NEW] }, { start: 2, end: 20 })).toEqual(
+      CONTENT.subarray(2, 21),
+    );
+    expect(await readAll({ gateway: has() })).toEqual(CONTENT);
+  });
+
+  it('is gone only if the map or its gateway says so', async () => {
+    await expect(readAll({})).rejects.toMatchObject(UNAVAILABLE);
+    await expect(readAll({ map: [OLD, 'removed'] })).rejects.toMatchObject(GONE);
+    await expect(readAll({ gateway: sayGone })).rejects.toMatchObject(GONE);
+  });
+});
+
+it('a part of a large file of another gateway is never of wrong bytes', async () => {
+  const large = Buffer.alloc(700_000, 'a large file ');
+  let sent = large;
+  const facts = {
+    size: large.length,
+    crc32: crc32(large).toString(16).padStart(8, '0'),
+  };
+  const gateway: RequestListener = (request, response) => {
+    if (request.url!.includes('most=')) {
+      const { head, body } = tellFacts(request.url!, large, facts, false);
+      return response.writeHead(200, head).end(body);
+    }
+    const [, start, end] = /bytes=(\d+)-(\d+)/.exec(request.headers.range!)!.map(Number);
+    const part = sent.subarray(start!, end! + 1);
+    response.writeHead(206, { 'content-length': part.length }).end(part);
+  };
+  const { files } = await scene({ map: [undefined], gateway });
+  const part = async () =>
+    (await files.find(KEY, undefined)).bytes({ range: { start: 300_000, end: 300_099 } });
+  const wrong = Buffer.from(large);
+  wrong[300_050]! ^= 1;
+  for (const known of [false, true]) {
+    sent = wrong;
+    await expect(part(), `checksums known: ${known}`).rejects.toMatchObject({ code: 'corrupt' });
+    sent = large;
+    expect(await part()).toEqual(large.subarray(300_000, 300_100));
+  }
+});
+
+it('waiting for a FastDFS id asks for no bytes, and ends where there will be none', async () => {
+  const merged = await scene({ map: [undefined], gateway: has({ state: 'merged' }) });
+  await expect(merged.files.settled(KEY, undefined)).rejects.toMatchObject({
+    ...GONE,
+    message: expect.stringContaining('no FastDFS id can be made for it'),
+  });
+  expect(merged.urls).toEqual([`/peer/facts?most=0&keys=${NAME}`]);
+  const withId = await scene({ map: [undefined], gateway: has({ state: 'merged', fileId: 'id' }) });
+  expect(await withId.files.settled(KEY, undefined)).toBe('id');
+});
+
+it('waiting for a FastDFS id can be aborted', async () => {
+  const { files } = await scene({ map: [undefined], gateway: has() });
+  const settled = files.settled(KEY, AbortSignal.timeout(200));
+  await expect(settled).rejects.toMatchObject({ name: 'StoreError', code: 'aborted' });
+});
+
+it('while the map is away a file is deleted if its own gateway says so, and nobody guesses', async () => {
+  const isRemoved = async (gateway: RequestListener | 'unknown') =>
+    (await scene({ map: AWAY, gateway })).files.isRemoved(KEY);
+  expect(await isRemoved(sayGone)).toBe(true);
+  expect(await isRemoved(has())).toBe(false);
+  await expect(isRemoved(refuse)).rejects.toMatchObject(UNAVAILABLE);
+  const { files, urls } = await scene({ map: ['removed'], gateway: has() });
+  expect(await files.isRemoved(KEY)).toBe(true);
+  expect(urls).toEqual([]);
+});
+
+describe('a deletion whose answer is lost', () => {
+  /** Deletes the file for the first request, and does not live to answer. */
+  const killed = (): RequestListener => {
+    let isDeleted = false;
+    return ({ socket }, response) => {
+      if (!isDeleted) socket.destroy();
+      else response.writeHead(404, PROBLEM).end(JSON.stringify({ code: 'not_found', detail: '' }));
+      isDeleted = true;
+    };
+  };
+  const PROBLEM = { 'content-type': 'application/problem+json' };
+
+  it('is done if the file is gone afterwards, at its gateway or in the copy of its files', async () => {
+    const returned = await scene({ map: [undefined], gateway: killed() });
+    await returned.files.delete(KEY);
+    expect(returned.removed).toEqual([KEY]);
+    expect(returned.urls).toHaveLength(2);
+    const copied = await scene({ map: [undefined], gateway: killed(), held: 'deleted' });
+    await copied.files.delete(KEY);
+    expect(copied.removed).toEqual([KEY]);
+    expect(copied.urls).toHaveLength(1);
+  });
+
+  it('is not excused where no request went out', async () => {
+    const gone = await scene({ map: ['removed'], gateway: killed() });
+    await expect(gone.files.delete(KEY)).rejects.toMatchObject(GONE);
+    expect(gone.removed).toEqual([]);
+  });
+});

@@ -1,0 +1,70 @@
+import { randomBytes } from 'node:crypto';
+import { refuse } from '@stevedore/bench/cluster';
+import { open, openForUpkeep } from '@stevedore/client';
+import { fetchOnePathBinlog, uploadFile } from '@stevedore/protocol';
+import { expect, onTestFinished, test } from 'vitest';
+import { temporaryFolder } from '../../support/temporary.js';
+import { testCluster } from '../../support/test-cluster.js';
+
+/** What a cluster has of a store and no record names, found by the lists of its storages. */
+
+async function twice(storages: number) {
+  const cluster = await testCluster({ storages });
+  const directory = temporaryFolder();
+  const options = { trackers: cluster.trackers, directory };
+  const store = await open(options);
+  store.on('error', () => undefined);
+  let losses = 1;
+  for (const storage of cluster.storages) {
+    storage.misbehave(uploadFile.code, ({ socket }, good) => {
+      losses -= 1;
+      if (losses >= 0) socket.resetAndDestroy();
+      else socket.write(good);
+    });
+  }
+  const bytes = randomBytes(5000);
+  const { key } = await store.put(bytes);
+  await store.flush();
+  cluster.behave();
+  const trunks = async () => (await cluster.names()).filter((name) => name.endsWith('.merged'));
+  expect(await trunks()).toHaveLength(2);
+  expect(store.stats().orphans.openPlans).toBe(1);
+  await store.close();
+  return { cluster, options, key, bytes, trunks };
+}
+
+test('a trunk whose reply was lost is told of by a check, and deleted by one that mends', async () => {
+  const { options, key, bytes, trunks } = await twice(2);
+  const upkeep = await openForUpkeep(options);
+  const seen = await upkeep.fsck({ repair: false });
+  expect(seen).toMatchObject({ orphanTrunks: 1, unlisted: [], problems: [{ code: 'orphan' }] });
+  expect(await trunks()).toHaveLength(2);
+  const mended = await upkeep.fsck({ repair: true });
+  expect(mended).toMatchObject({ orphanTrunks: 0, orphans: [{ fate: 'deleted' }] });
+  // Storages may list late what they took: the matter stays open for a while.
+  expect(mended.openPlans).toBe(1);
+  await upkeep.close();
+  expect(await trunks()).toHaveLength(1);
+  const store = await open({ idMaxAge: 0, ...options, retain: 0 });
+  onTestFinished(() => store.close());
+  expect((await (await store.get(key)).bytes()).equals(bytes)).toBe(true);
+});
+
+test('a store that is used finds it by itself', async () => {
+  const { options, trunks } = await twice(1);
+  const store = await open(options);
+  onTestFinished(() => store.close());
+  await expect.poll(() => store.stats().orphans.deleted, { timeout: 20_000 }).toBe(1);
+  expect(await trunks()).toHaveLength(1);
+});
+
+test('a storage that does not list its files leaves the matter open, and is named', async () => {
+  const { cluster, options } = await twice(2);
+  cluster.storages[1]!.misbehave(fetchOnePathBinlog.code, refuse(22));
+  const upkeep = await openForUpkeep(options);
+  onTestFinished(() => upkeep.close());
+  const report = await upkeep.fsck({ repair: false });
+  expect(report.unlisted).toHaveLength(1);
+  expect(report.unlisted[0]).toContain(cluster.storages[1]!.address);
+  expect(report.openPlans).toBe(1);
+});

@@ -1,0 +1,76 @@
+import { randomBytes } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
+import { connect } from '@stevedore/client/connect';
+import { FastdfsClient } from '@stevedore/fastdfs';
+import { expect, onTestFinished, test } from 'vitest';
+import type { Scope } from '../../../gateway/dist/access/api-keys.js';
+import { keyFile, newKey } from '../../support/gateway/guarded.js';
+import { openGateway } from '../../support/store.js';
+import { temporaryFolder } from '../../support/temporary.js';
+
+/** `POST /files?id=ID`: a file of FastDFS gets a key. */
+
+async function setUp(policy: object = {}) {
+  const directory = temporaryFolder();
+  const scopes = (...list: Scope[]) => newKey({ scopes: list });
+  const keys = { both: scopes('read', 'write'), reads: scopes('read'), writes: scopes('write') };
+  const apiKeys = await keyFile(...Object.values(keys));
+  const policies = `${directory}/policies.json`;
+  writeFileSync(policies, JSON.stringify({ default: policy }));
+  const started = await openGateway({ apiKeys, policies });
+  const client = new FastdfsClient({ trackers: started.store.trackers });
+  onTestFinished(() => client.close());
+  const bytes = randomBytes(20_000);
+  const fileId = await client.upload(bytes, { extension: 'jpg' });
+  const post = (key: string, options: RequestInit = {}, id = fileId) =>
+    fetch(`${started.url}/files?id=${encodeURIComponent(id)}`, {
+      method: 'POST',
+      ...options,
+      headers: { 'x-api-key': key, ...options.headers },
+    });
+  return { ...started, fileId, bytes, keys, post };
+}
+
+test('needs the scopes read and write, and no body', async () => {
+  const { keys, post, url, fileId, bytes } = await setUp();
+  for (const { text } of [keys.reads, keys.writes]) expect((await post(text)).status).toBe(403);
+  expect((await post('wrong')).status).toBe(401);
+  const { text } = keys.both;
+  expect((await post(text, { body: 'bytes' })).status).toBe(400);
+  expect((await post(text, { headers: { 'content-type': 'junk' } })).status).toBe(415);
+  expect((await post(text, { headers: { 'x-filename': '%' } })).status).toBe(400);
+  expect((await post(text, {}, 'group1/M00/00/00/nothing.jpg')).status).toBe(404);
+  const headers = { 'x-filename': 'a%20photo.jpg', 'content-type': 'image/jpeg' };
+  const answer = await post(text, { headers });
+  expect(answer.status).toBe(201);
+  const receipt = (await answer.json()) as { readonly key: string };
+  expect(receipt).toMatchObject({ fileId, name: 'a photo.jpg', size: bytes.length });
+  expect(answer.headers.get('location')).toBe(`/files/${receipt.key}`);
+  expect(await (await post(text)).json()).toEqual(receipt);
+  const read = await fetch(`${url}/files/${receipt.key}`, { headers: { 'x-api-key': text } });
+  expect(Buffer.from(await read.arrayBuffer()).equals(bytes)).toBe(true);
+});
+
+test('a store over HTTP registers as open() does', async () => {
+  const { keys, url, fileId } = await setUp();
+  await using store = connect({ url, apiKey: keys.both.text });
+  const about = { name: 'ein Bild ü.jpg', type: 'image/jpeg', group: 'älbum' };
+  const receipt = await store.register!(fileId, about);
+  expect(receipt).toMatchObject({ ...about, fileId, state: 'merged' });
+  expect((await store.register!(fileId)).key).toBe(receipt.key);
+  await expect(store.register!('nonsense')).rejects.toMatchObject({ code: 'invalid_id' });
+  await expect(store.register!(fileId, { group: ' x' })).rejects.toMatchObject({
+    code: 'invalid_option',
+  });
+});
+
+test('the default policy holds as for an upload', async () => {
+  const headers = { 'content-type': 'image/jpeg' };
+  const small = await setUp({ types: ['image/*'], maxFileSize: '19KiB' });
+  const { text } = small.keys.both;
+  const code = async (answer: Response) => ((await answer.json()) as { code: string }).code;
+  expect(await code(await small.post(text))).toBe('type_not_allowed');
+  expect(await code(await small.post(text, { headers }))).toBe('too_large');
+  const large = await setUp({ types: ['image/*'], maxFileSize: '20KiB' });
+  expect((await large.post(large.keys.both.text, { headers })).status).toBe(201);
+});

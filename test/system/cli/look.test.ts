@@ -1,0 +1,74 @@
+import { readFileSync } from 'node:fs';
+import { expect, test, vi } from 'vitest';
+import { keyedGateway } from '../../support/cli/keyed-gateway.js';
+import { run, shell } from '../../support/cli/run.js';
+import { ROOT } from '../../support/paths.js';
+
+/** Commands that look at files and at the command itself. */
+
+/** Each starts several processes. */
+vi.setConfig({ testTimeout: 180_000 });
+
+test('cat writes files one behind the other, head the beginning of one', async () => {
+  const { put, env } = await keyedGateway();
+  const lines = Array.from({ length: 20 }, (_, index) => `line ${index}\n`);
+  const one = await put('one', lines.join(''));
+  const two = await put('two', 'no end of line');
+  const out = async (...args: string[]) => {
+    const { code, stdout, stderr } = await run(args, { env });
+    expect([code, stderr]).toEqual([0, '']);
+    return stdout;
+  };
+  const keys = [String(one.key), String(two.key)];
+  expect(await out('cat', ...keys)).toBe(`${lines.join('')}no end of line`);
+  expect(await out('head', keys[0]!)).toBe(lines.slice(0, 10).join(''));
+  expect(await out('head', '-n', '1', keys[1]!)).toBe('no end of line');
+  expect(await out('head', '-c', '3B', keys[0]!)).toBe('lin');
+});
+
+test('ls ends at its limit and says that there is more', async () => {
+  const { put, env } = await keyedGateway();
+  for (const name of ['a', 'b', 'c']) await put(name, name);
+  const some = await run(['ls', '--limit', '2'], { env });
+  expect(some.stdout.split('\n')).toHaveLength(3);
+  expect(some.stderr).toBe('there are more files: --limit shows more of them\n');
+  const all = await run(['ls', '--limit', '3'], { env });
+  expect([all.stdout.split('\n').length, all.stderr]).toEqual([4, '']);
+});
+
+test('version tells the version of the gateway as well', async () => {
+  const { env } = await keyedGateway();
+  const { version } = JSON.parse(readFileSync(`${ROOT}/gateway/package.json`, 'utf8')) as {
+    version: string;
+  };
+  const { code, stdout } = await run(['version'], { env });
+  expect([code, stdout]).toEqual([
+    0,
+    `stevedore ${version}\ngateway ${version} at ${env.STEVEDORE_URL}\n`,
+  ]);
+  const gone = await run(['version', '--url', 'http://127.0.0.1:1']);
+  expect([gone.code, gone.stdout]).toEqual([1, `stevedore ${version}\n`]);
+});
+
+test('completion completes commands and their flags in Bash', async () => {
+  const complete = `eval "$(stevedore completion bash)"
+    complete_words() { COMP_WORDS=(stevedore "$@"); COMP_CWORD=$#; _stevedore; echo "\${COMPREPLY[*]}"; }
+    complete_words mi; complete_words put --na; complete_words nonsense x`;
+  const { code, stdout, stderr } = await shell(complete);
+  expect([code, stdout, stderr]).toEqual([0, 'migrate mirror\n--name\n\n', '']);
+});
+
+test('completion writes scripts for fish and zsh', async () => {
+  const fish = await run(['completion', 'fish']);
+  expect(fish.stdout).toContain(
+    "complete -c stevedore -n '__fish_seen_subcommand_from put' -l name -d 'name to store",
+  );
+  const zsh = await run(['completion', 'zsh']);
+  expect(zsh.stdout).toMatch(/^#compdef stevedore\n/);
+  expect(zsh.stdout).toContain("'ls:list files by group, name, type and time'");
+});
+
+test('every command says what its exit codes mean', async () => {
+  const { stdout } = await run(['put', '--help']);
+  expect(stdout).toMatch(/\nExit codes: 0 done, 1 failed, 2 wrong usage\.\n$/);
+});

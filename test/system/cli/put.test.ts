@@ -1,0 +1,219 @@
+import { mkdir, readdir, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { openDatabase } from '@stevedore/disk/sqlite';
+import { StoreError } from '@stevedore/staging';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { commandEnvironment, folder, Running, run } from '../../support/cli/run.js';
+import { guarded, newKey } from '../../support/gateway/guarded.js';
+import { running } from '../../support/gateway/harness.js';
+import { serving } from '../../support/serving.js';
+import { temporaryFolder } from '../../support/temporary.js';
+
+/** A second `put` of the same files, and one that nothing is left to do for. */
+
+interface Printed {
+  readonly key: string;
+  readonly name: string;
+  readonly size: number;
+  readonly crc32: string;
+  readonly skipped?: boolean;
+}
+
+async function put(cwd: string, url: string, ...flags: string[]) {
+  const result = await run(['put', 'd', '--json', ...flags], { cwd, env: { STEVEDORE_URL: url } });
+  const receipts = result.stdout
+    .split('\n')
+    .filter(Boolean)
+    .map((line) => JSON.parse(line) as Printed)
+    .sort((a, b) => a.name.localeCompare(b.name));
+  return { ...result, receipts };
+}
+
+const skippedOf = (receipts: readonly Printed[]) =>
+  receipts.filter(({ skipped }) => skipped).map(({ name }) => name);
+
+describe('a second put', () => {
+  test('skips what is there already and prints the same receipts', async () => {
+    const { store, url } = await running();
+    const cwd = await folder(3);
+    const first = await put(cwd, url);
+    const second = await put(cwd, `${url}/`);
+    expect(second).toMatchObject({ code: 0, stderr: '3 files there already\n' });
+    expect(second.receipts).toMatchObject(
+      first.receipts.map((receipt) => ({ ...receipt, skipped: true })),
+    );
+    expect(store.files.size).toBe(3);
+    const text = await run(['put', 'd'], { cwd, env: { STEVEDORE_URL: url } });
+    expect(text.stdout.trim().split('\n').sort()).toEqual(
+      first.receipts.map(({ key, size, name }) => `${key}  ${size}  ${name}`).sort(),
+    );
+    const again = await put(cwd, url, '--again');
+    expect(again).toMatchObject({ code: 0, stderr: 'stored 3 files, 18 B\n' });
+    expect(store.files.size).toBe(6);
+    const newest = await put(cwd, url);
+    expect(newest.receipts.map(({ key }) => key)).toEqual(again.receipts.map(({ key }) => key));
+  });
+
+  test('sends what has changed, what is gone and what is to be stored differently', async () => {
+    const { store, url } = await running();
+    const cwd = await folder(5);
+    const first = await put(cwd, url);
+    const [, longer, touched, replaced, gone] = first.receipts;
+    const path = (name: string | undefined) => join(cwd, name!);
+    await writeFile(path(longer?.name), 'longer than before');
+    await utimes(path(touched?.name), 1, 1);
+    const { atime, mtime } = await stat(path(replaced?.name));
+    await writeFile(path('d/other'), 'FILE 3');
+    await utimes(path('d/other'), atime, mtime);
+    await rename(path('d/other'), path(replaced?.name));
+    await store.delete(gone!.key);
+    const second = await put(cwd, url);
+    expect(skippedOf(second.receipts)).toEqual(['d/0']);
+    expect(second.stderr).toBe('stored 4 files, 36 B; 1 file there already\n');
+    expect(skippedOf((await put(cwd, url, '--group', 'g')).receipts)).toEqual([]);
+    expect((await put(cwd, url, '--group', 'g')).stderr).toBe('5 files there already\n');
+  });
+
+  test('asks another gateway for nothing', async () => {
+    const [one, two] = [await running(), await running()];
+    const cwd = await folder(2);
+    await put(cwd, one.url);
+    expect((await put(cwd, two.url)).stderr).toBe('stored 2 files, 12 B\n');
+    expect((await put(cwd, one.url)).stderr).toBe('2 files there already\n');
+  });
+
+  test('goes on where the first was killed', async () => {
+    const { store, url } = await running();
+    const cwd = await folder(40);
+    const first = new Running(['put', 'd', '-c', '1'], { cwd, env: { STEVEDORE_URL: url } });
+    while (first.stdout.split('\n').length < 10) await new Promise((done) => setTimeout(done, 1));
+    first.process.kill('SIGKILL');
+    await first.result();
+    const printed = first.stdout.split('\n').length - 1;
+    const { receipts, code } = await put(cwd, url);
+    expect(code).toBe(0);
+    expect(receipts).toHaveLength(40);
+    expect(skippedOf(receipts).length).toBeGreaterThanOrEqual(printed);
+    expect(store.files.size).toBe(40);
+  });
+
+  test('sends all where the API key may not read, and says why', async () => {
+    const { key, text } = newKey({ scopes: ['write'] });
+    const { store, url } = await guarded([key]);
+    const cwd = await folder(2);
+    const env = { STEVEDORE_URL: url, STEVEDORE_API_KEY: text };
+    await run(['put', 'd'], { cwd, env });
+    const { code, stderr } = await run(['put', 'd', '-c', '1'], { cwd, env });
+    expect(code).toBe(0);
+    expect(stderr).toBe(
+      'files that the gateway has are sent again: This key has no scope "read".\nstored 2 files, 12 B\n',
+    );
+    expect(store.files.size).toBe(2);
+  });
+
+  test('remembers keys where nobody else reads them, and works without a memory', async () => {
+    const { url } = await running();
+    const cwd = await folder(1);
+    await put(cwd, url);
+    const state = join(commandEnvironment().XDG_STATE_HOME!, 'stevedore');
+    expect((await stat(state)).mode & 0o777).toBe(0o700);
+    for (const name of await readdir(state)) {
+      expect((await stat(join(state, name))).mode & 0o777).toBe(0o600);
+    }
+    await rm(state, { recursive: true });
+    await writeFile(state, 'in the way');
+    const { code, stderr } = await put(cwd, url);
+    expect(code).toBe(0);
+    expect(stderr).toMatch(/^warning: every file is sent.*puts\.sqlite cannot be used: .*\n$/);
+  });
+
+  test('prints every receipt though its memory fails in the midst of it', async () => {
+    const { url } = await running();
+    const cwd = await folder(3);
+    await put(cwd, url);
+    const state = join(commandEnvironment().XDG_STATE_HOME!, 'stevedore');
+    const journal = openDatabase(join(state, 'puts.sqlite'));
+    journal.exec(`CREATE TRIGGER full BEFORE INSERT ON puts BEGIN
+      SELECT RAISE(ABORT, 'the disk is full'); END`);
+    journal.close();
+    const { code, receipts, stderr } = await put(cwd, url, '--again');
+    expect([code, receipts.length]).toEqual([0, 3]);
+    expect(stderr).toBe(
+      'warning: stored files are not remembered: the disk is full\nstored 3 files, 18 B\n',
+    );
+  });
+});
+
+describe('a put that cannot go on', () => {
+  test('is one line and a count where no gateway answers', async () => {
+    const cwd = await folder(300);
+    const { code, stdout, stderr } = await put(cwd, 'http://127.0.0.1:1');
+    expect([code, stdout]).toEqual([1, '']);
+    expect(stderr).toMatch(
+      /^d\/\d+: nothing answers at 127\.0\.0\.1:1; is the gateway running\?\n300 files not sent: the same command goes on from here\n$/,
+    );
+  });
+
+  test('is one line where the gateway takes no more, and the next goes on from there', async () => {
+    const { store, url } = await running();
+    const cwd = await folder(20);
+    await put(cwd, url, '--again');
+    await writeFile(join(cwd, 'd', 'more'), 'more');
+    store.failure = new StoreError('container_full', 'inside');
+    const full = await put(cwd, url, '--again');
+    expect(full.stderr).toMatch(/^\S+: The container is full\. .*\n21 files not sent.*\n$/);
+    store.failure = undefined;
+    expect((await put(cwd, url)).stderr).toBe('stored 1 file, 4 B; 20 files there already\n');
+  });
+
+  test('is one line where the API key is wrong, or what answers is no gateway', async () => {
+    const { url } = await guarded([newKey().key]);
+    const cwd = await folder(20);
+    const unknown = await put(cwd, url);
+    expect(unknown.stderr.split('\n')).toHaveLength(3);
+    const other = await serving((request, response) => {
+      request.resume();
+      response.writeHead(200, { 'content-type': 'text/html' }).end('<h1>Welcome</h1>');
+    });
+    const { code, stderr } = await put(cwd, other);
+    expect(code).toBe(1);
+    expect(stderr).toMatch(
+      /^d\/\d+: what answers at \S+ is not a gateway of Stevedore\n20 files not sent/,
+    );
+  });
+
+  test('waits where it may come again in a moment', async () => {
+    const { key, text } = newKey({ requestsPerSecond: 5 });
+    const { store, url, clock } = await guarded([key]);
+    const cwd = await folder(8);
+    const timer = setInterval(() => {
+      clock.now += 1000;
+    }, 200);
+    onTestFinished(() => clearInterval(timer));
+    const env = { STEVEDORE_URL: url, STEVEDORE_API_KEY: text };
+    const { code, stderr } = await run(['put', 'd'], { cwd, env });
+    expect({ code, stderr }).toEqual({ code: 0, stderr: 'stored 8 files, 48 B\n' });
+    expect(store.files.size).toBe(8);
+  });
+});
+
+test('crc32 is the same 8 digits in the receipt, in what is known and of a skipped file', async () => {
+  const { url } = await running();
+  const cwd = temporaryFolder();
+  await mkdir(join(cwd, 'd'));
+  // Its CRC-32 begins with three zeros.
+  await writeFile(join(cwd, 'd', 'a'), 'file 328');
+  const stored = await put(cwd, url);
+  const skipped = await put(cwd, url);
+  const args = ['stat', stored.receipts[0]!.key, '--json', '--url', url];
+  const known = JSON.parse((await run(args)).stdout) as Printed;
+  const shown = [stored.receipts[0]!, skipped.receipts[0]!, known];
+  expect(shown.map(({ crc32 }) => crc32)).toEqual(Array(3).fill('00015067'));
+});
+
+test('rm of many keys ends at the first where no gateway answers', async () => {
+  const keys = ['A'.repeat(22), 'B'.repeat(22)];
+  const { code, stderr } = await run(['rm', ...keys, '--url', 'http://127.0.0.1:1']);
+  expect(code).toBe(1);
+  expect(stderr).toMatch(/^A{22}: nothing answers at 127\.0\.0\.1:1; is the gateway running\?\n$/);
+});

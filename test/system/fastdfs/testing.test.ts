@@ -1,0 +1,54 @@
+import { execFile } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { startTestCluster } from '@stevedore/bench/cluster';
+import { describe, expect, it } from 'vitest';
+import { ROOT, TEST } from '../../support/paths.js';
+
+const README = readFileSync(join(ROOT, 'packages/fastdfs/README.md'), 'utf8');
+
+describe('the example of the README', () => {
+  it('runs', async () => {
+    const section = README.split('## Testing')[1]!;
+    const [, code] = /```js\n(.*?)```/s.exec(section)!;
+    expect(
+      code!
+        .trim()
+        .split('\n')
+        .filter((line) => line !== '').length,
+    ).toBe(7);
+    const { stdout } = await promisify(execFile)(
+      process.execPath,
+      ['--input-type=module', '-e', code!],
+      { cwd: TEST, timeout: 30_000 },
+    );
+    expect(stdout.trim()).toBe('hello');
+  });
+});
+
+describe('the README', () => {
+  it('lists every option', async () => {
+    const options = readFileSync(join(ROOT, 'packages/fastdfs/src/options.ts'), 'utf8');
+    const [, body] = /export interface FastdfsOptions \{(.*?)\n\}/s.exec(options)!;
+    const inCode = [...body!.matchAll(/^ {2}readonly (\w+)/gm)].map(([, name]) => name);
+    const section = README.split('## Options')[1]!.split('\n## ')[0]!;
+    const documented = [...section.matchAll(/^\| `(\w+)` \|/gm)].map(([, name]) => name);
+    expect(documented).toEqual(inCode);
+  });
+
+  it('lists every method', () => {
+    const source = readFileSync(join(ROOT, 'packages/fastdfs/src/client.ts'), 'utf8');
+    const inCode = [...source.matchAll(/^ {2}([a-z]\w+)\(/gm)].map(([, name]) => name!);
+    const section = README.split('## Methods')[1]!.split('\n## ')[0]!;
+    const missing = inCode.filter((name) => !section.includes(`\`${name}(`));
+    expect(missing.filter((name) => name !== 'constructor')).toEqual([]);
+  });
+});
+
+describe('a cluster of the tests', () => {
+  it('refuses what it cannot be', async () => {
+    await expect(startTestCluster({ storages: 0 })).rejects.toThrow(RangeError);
+    await expect(startTestCluster({ group: 'no group' })).rejects.toThrow(RangeError);
+  });
+});

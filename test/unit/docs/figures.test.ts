@@ -1,0 +1,49 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { filled, readRecords } from '../../../bench/dist/harness/records.js';
+import { ROOT } from '../../support/paths.js';
+
+const DOCUMENTS = ['docs', 'packages'].flatMap((folder) =>
+  readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.md') && !name.includes('node_modules'))
+    .map((name) => join(folder, name)),
+);
+const records = await readRecords(join(ROOT, 'bench/results'));
+
+test('figures of benchmarks in documents are what was recorded', () => {
+  for (const path of DOCUMENTS) {
+    const document = readFileSync(join(ROOT, path), 'utf8');
+    expect(filled(document, records), `${path}: npm run bench -- --update-docs`).toBe(document);
+  }
+});
+
+test('each record says of which version it is, of which day and machine', () => {
+  const all = [...records.values()].flatMap((tables) => Object.values(tables));
+  expect(all.length).toBeGreaterThan(0);
+  for (const { stevedore, date, scale, machine, table } of all) {
+    expect(stevedore).toMatch(/^\d+\.\d+\.\d+$/);
+    expect(date).toMatch(/^\d{4}-\d{2}-\d{2}$/);
+    expect(['full', 'quick']).toContain(scale);
+    expect(machine).toContain('Node ');
+    expect(table).toMatch(/^\| /);
+  }
+});
+
+const RECORDED = {
+  table: '| a |\n| --- |\n| 1 |',
+  ...{ stevedore: '0.1.0', date: '2026-11-25', scale: 'quick', machine: '2 × X', note: 'Shared.' },
+};
+
+test('a marker is filled with its table, version, date and machine, and only once', () => {
+  const known = new Map([['servers', { upload: RECORDED }]]);
+  const marker = '<!-- bench:servers/upload -->\n<!-- /bench -->';
+  const once = filled(`before\n${marker}\nafter`, known);
+  expect(once).toContain(
+    '| 1 |\n\nStevedore 0.1.0, 2026-11-25, `npm run bench -- servers --quick`; 2 × X. Shared.\n<!-- /bench -->\nafter',
+  );
+  expect(filled(once, known)).toBe(once);
+  expect(() => filled('<!-- bench:servers/none --><!-- /bench -->', known)).toThrow(
+    'bench:servers/none was never recorded',
+  );
+});
