@@ -1,11 +1,18 @@
+import { join } from 'node:path';
 import { type FileStore, type OpenOptions, open, type Store } from '@stevedore/client';
 import { connect } from '@stevedore/client/connect';
-import type { Gateway } from '@stevedore/gateway';
+import type { Gateway, GatewayExtras } from '@stevedore/gateway';
+import { startStorage } from '@stevedore/node';
+import { startTracker } from '@stevedore/tracker';
 import { type GatewayInput, startGateway } from '../../gateway/dist/start.js';
 import { until } from './staging.js';
-import { ofTest, temporaryFolder } from './temporary.js';
+import { type AtTheEnd, ofTest, temporaryFolder } from './temporary.js';
 
-/** Stores with small sizes over an embedded node, closed when the test ends. */
+/**
+ * Stores with small sizes, closed when the test ends. Each has a tracker and a storage of its own,
+ * where an embedded node has its files, but in this thread: loading the code into another one takes
+ * a third of a second.
+ */
 
 export const SMALL = {
   ...{ trunkSize: '1MiB', smallFileLimit: '256KiB', maxFileSize: '8MiB' },
@@ -13,19 +20,69 @@ export const SMALL = {
   idMaxAge: 0,
 } as const;
 
+async function startNode(directory: string) {
+  const tracker = await startTracker({ port: 0, reservedSpaceMegabytes: 64 });
+  const trackers = [`127.0.0.1:${tracker.port}`];
+  const storePaths = [join(directory, 'node')];
+  const storage = await startStorage({ host: '127.0.0.1', port: 0, storePaths, trackers });
+  await storage.active();
+  const close = async (): Promise<void> => {
+    await storage.close();
+    await tracker.close();
+  };
+  return { trackers, close };
+}
+
+/** Who gives one of them wants the embedded node itself. */
+const OF_EMBEDDED = ['trackerPort', 'storagePort', 'metadataTier'];
+
+interface OnNode {
+  readonly directory?: string;
+  readonly trackers?: readonly string[] | string;
+}
+
+/** What `open` opens, on a node that closes with it, unless the options name another one. */
+async function onNode<Options extends OnNode, Opened extends { close(): Promise<void> }>(
+  options: Options,
+  atTheEnd: AtTheEnd,
+  open: (options: Options) => Promise<Opened>,
+): Promise<Opened> {
+  const { directory = temporaryFolder(atTheEnd) } = options;
+  const isNamed = ['trackers', ...OF_EMBEDDED].some((name) => name in options);
+  const node = isNamed ? undefined : await startNode(directory);
+  const opened = await open({ trackers: node?.trackers, ...options, directory }).catch(
+    async (error: unknown) => {
+      await node?.close();
+      throw error;
+    },
+  );
+  const close = opened.close.bind(opened);
+  let closed: Promise<void> | undefined;
+  opened.close = () => {
+    closed ??= close().finally(() => node?.close());
+    return closed;
+  };
+  atTheEnd(() => opened.close());
+  return opened;
+}
+
 export async function openStore(options: OpenOptions = {}, atTheEnd = ofTest): Promise<FileStore> {
-  const store = await open({ directory: temporaryFolder(atTheEnd), ...SMALL, ...options });
-  atTheEnd(() => store.close());
-  return store;
+  return await onNode(options, atTheEnd, (given) => open({ ...SMALL, ...given }));
+}
+
+/** With its own defaults, apart from what the options say. */
+export async function plainGateway(
+  options: GatewayInput = {},
+  atTheEnd = ofTest,
+  extras: GatewayExtras = {},
+): Promise<Gateway> {
+  return await onNode(options, atTheEnd, (given) =>
+    startGateway({ port: 0, logLevel: 'silent', ...given }, extras),
+  );
 }
 
 export async function openGateway(options: GatewayInput = {}, atTheEnd = ofTest): Promise<Gateway> {
-  const gateway = await startGateway({
-    ...{ directory: temporaryFolder(atTheEnd), port: 0, trackerPort: 0, storagePort: 0 },
-    ...{ logLevel: 'silent', ...SMALL, ...options },
-  });
-  atTheEnd(() => gateway.close());
-  return gateway;
+  return await plainGateway({ ...SMALL, ...options }, atTheEnd);
 }
 
 export interface Opened {

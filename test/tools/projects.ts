@@ -19,7 +19,12 @@ export const PROJECTS: readonly Project[] = [
   { name: 'sample', needs: 'one of each of what follows', seconds: 60, workers: 4 },
   { name: 'system', needs: 'processes, workers, several gateways', seconds: 300, workers: 4 },
   { name: 'crash', needs: 'crash points, kills, faults', seconds: 180, workers: 2 },
-  { name: 'packages', needs: 'packed archives, examples, a package registry', seconds: 90, workers: 2 },
+  {
+    name: 'packages',
+    needs: 'packed archives, examples, a package registry',
+    seconds: 90,
+    workers: 2,
+  },
   { name: 'interop', needs: "other people's clients", seconds: 30, workers: 2 },
   { name: 'browser', needs: 'Chromium', seconds: 120, workers: 2 },
   { name: 'drill', needs: 'a deployment under load and faults', seconds: 260, workers: 1 },

@@ -16,7 +16,8 @@ const rest = given.filter((word) => word !== '--all');
 if (rest.length < given.length) process.env.STEVEDORE_TEST_CRASH_SHARE = '1';
 const isPath = (word: string, at: number): boolean =>
   !word.startsWith('-') && !/^-t$|^--(?!.*=)/.test(rest[at - 1] ?? '');
-const names = which === 'quick' ? QUICK : which === 'all' ? PROJECTS.map(({ name }) => name) : [which];
+const names =
+  which === 'quick' ? QUICK : which === 'all' ? PROJECTS.map(({ name }) => name) : [which];
 const chosen = rest.some(isPath) ? [] : PROJECTS.filter(({ name }) => names.includes(name));
 
 if (chosen.length > 0) {

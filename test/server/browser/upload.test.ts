@@ -4,21 +4,20 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import { droppedFiles, UploadError, upload, uploadAll } from '@stevedore/browser';
-import { type GatewayInput, startGateway } from '@stevedore/gateway';
+import type { GatewayInput } from '@stevedore/gateway';
 import { presignedUpload } from '@stevedore/middleware/core';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { writeKeyFile } from '../../../gateway/dist/access/api-keys.js';
 import { cuttingProxy } from '../../support/cutting-proxy.js';
 import { newKey } from '../../support/gateway/guarded.js';
 import { openPage } from '../../support/page.js';
+import { plainGateway } from '../../support/store.js';
 import { strippingProxy } from '../../support/stripping-proxy.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
 async function started(input: GatewayInput = {}) {
   const directory = temporaryFolder();
-  const ports = { port: 0, trackerPort: 0, storagePort: 0 } as const;
-  const gateway = await startGateway({ ...ports, ...input, directory });
-  onTestFinished(() => gateway.close());
+  const gateway = await plainGateway({ ...input, directory });
   const unfinished = () => readdirSync(join(directory, 'unfinished'));
   return Object.assign(gateway, { directory, unfinished });
 }

@@ -1,11 +1,9 @@
-import { open } from '@stevedore/client';
-import { expect, onTestFinished, test } from 'vitest';
-import { temporaryFolder } from '../../support/temporary.js';
+import { expect, test } from 'vitest';
+import { openStore } from '../../support/store.js';
 
 test('a file in a trunk that is not full has its id once it is as old as idMaxAge', async () => {
   const options = { mergeMaxAge: '50ms', idMaxAge: '2s' };
-  const store = await open({ directory: temporaryFolder(), ...options });
-  onTestFinished(() => store.close());
+  const store = await openStore(options);
   const { key, stagedAt } = await store.put('a file', { name: 'a.txt' });
   const id = await store.settled(key, { signal: AbortSignal.timeout(30_000) });
   expect(Date.now()).toBeGreaterThanOrEqual(stagedAt.getTime() + 2_000);

@@ -1,26 +1,16 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type FileStore, open, STORE_CHANNELS, type TrunkEvent } from '@stevedore/client';
+import { type FileStore, STORE_CHANNELS, type TrunkEvent } from '@stevedore/client';
 import { CHANNELS } from '@stevedore/fastdfs';
 import { expect, expectTypeOf, onTestFinished, test } from 'vitest';
 import { ROOT } from '../../support/paths.js';
-import { temporaryFolder } from '../../support/temporary.js';
+import { openStore } from '../../support/store.js';
 
 const REFERENCE = readFileSync(join(ROOT, 'docs/REFERENCE.md'), 'utf8');
 
-async function openStore(): Promise<FileStore> {
-  const store = await open({
-    idMaxAge: 0,
-    directory: temporaryFolder(),
-    trunkSize: '1MiB',
-    smallFileLimit: 512_000,
-    retain: 0,
-    cacheSize: '1MiB',
-  });
-  onTestFinished(() => store.close());
-  return store;
-}
+const opened = (): Promise<FileStore> =>
+  openStore({ smallFileLimit: 512_000, retain: 0, cacheSize: '1MiB' });
 
 interface Heard {
   readonly name: string;
@@ -40,7 +30,7 @@ function listen(...names: string[]): Heard[] {
 }
 
 test('every channel is told of what it is for, with the outcome', async () => {
-  const store = await openStore();
+  const store = await opened();
   const traced = [
     STORE_CHANNELS.put,
     STORE_CHANNELS.get,
@@ -82,7 +72,7 @@ test('every channel is told of what it is for, with the outcome', async () => {
 });
 
 test('stats count what was done since the start', async () => {
-  const store = await openStore();
+  const store = await opened();
   const trunks: TrunkEvent[] = [];
   store.on('trunk', (trunk) => trunks.push(trunk));
   const { key } = await store.put(Buffer.alloc(1000), { name: 'a.bin' });
@@ -117,7 +107,7 @@ test('stats count what was done since the start', async () => {
 });
 
 test('events are known by name, with the types of what they carry', async () => {
-  const store = await openStore();
+  const store = await opened();
   const merged: string[] = [];
   store.on('merged', ({ key, fileId }) => {
     expectTypeOf(fileId).toEqualTypeOf<string>();

@@ -5,9 +5,9 @@ import {
   InMemorySpanExporter,
   SimpleSpanProcessor,
 } from '@opentelemetry/sdk-trace-base';
-import { open, recordSpans } from '@stevedore/client';
+import { recordSpans } from '@stevedore/client';
 import { expect, onTestFinished, test } from 'vitest';
-import { temporaryFolder } from '../../support/temporary.js';
+import { openStore } from '../../support/store.js';
 
 /** Spans as the SDK of OpenTelemetry records them. */
 
@@ -19,8 +19,7 @@ test('calls, merges and requests are spans, under the span that is active', asyn
   const tracer = provider.getTracer('test');
   const stop = recordSpans(tracer);
   onTestFinished(stop);
-  const store = await open({ idMaxAge: 0, directory: temporaryFolder() });
-  onTestFinished(() => store.close());
+  const store = await openStore();
   const request = tracer.startSpan('POST /photos');
   const { key } = await context.with(trace.setSpan(context.active(), request), () =>
     store.put('hello', { name: 'secret name.txt', type: 'text/plain' }),

@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { connect } from '@stevedore/client/connect';
 import { FastdfsClient } from '@stevedore/fastdfs';
-import { type GatewayInput, startGateway } from '@stevedore/gateway';
+import type { GatewayInput } from '@stevedore/gateway';
 import { presignedUpload, signedDownload } from '@stevedore/middleware/core';
 import { expect, onTestFinished, test } from 'vitest';
 import { SCOPES } from '../../../gateway/dist/access/api-keys.js';
@@ -11,6 +11,7 @@ import { trustedProxies } from '../../../gateway/dist/http/public-address.js';
 import { parseGatewayOptions } from '../../../gateway/dist/options.js';
 import { keyFile, newKey, SECRET } from '../../support/gateway/guarded.js';
 import { bytesOf, send, started } from '../../support/gateway/tus.js';
+import { plainGateway } from '../../support/store.js';
 import { strippingProxy } from '../../support/stripping-proxy.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
@@ -24,10 +25,8 @@ async function guardedGateway(input: GatewayInput) {
   const apiKeys = await keyFile(made);
   const policies = join(directory, 'policies.json');
   writeFileSync(policies, JSON.stringify({ avatars: { maxFiles: 1 } }));
-  const ports = { port: 0, trackerPort: 0, storagePort: 0, logLevel: 'silent' } as const;
-  const options = { ...ports, apiKeys, policies, urlSecret: [SECRET], idMaxAge: 0, ...input };
-  const gateway = await startGateway({ directory: join(directory, 'data'), ...options });
-  onTestFinished(() => gateway.close());
+  const options = { apiKeys, policies, urlSecret: [SECRET], idMaxAge: 0, ...input };
+  const gateway = await plainGateway(options);
   return { ...gateway, apiKey: made.text };
 }
 

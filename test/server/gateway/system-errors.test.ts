@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { type Disk, type DiskFile, decoratedFile, privateDisk } from '@stevedore/disk';
 import { expect, it, onTestFinished } from 'vitest';
-import { type Gateway, startGateway } from '../../../gateway/dist/start.js';
-import { temporaryFolder } from '../../support/temporary.js';
+import type { Gateway } from '../../../gateway/dist/start.js';
+import { plainGateway } from '../../support/store.js';
 
 /**
  * No error of the system is `internal`: every operation of a gateway's disk fails with errors of
@@ -78,17 +78,8 @@ let gateway: Gateway;
 async function openGateway(): Promise<void> {
   const before = { ...privateDisk };
   Object.assign(privateDisk, failable(privateDisk, OF_DISK));
-  const folder = temporaryFolder();
-  onTestFinished(async () => {
-    await gateway.close();
-    Object.assign(privateDisk, before);
-  });
-  gateway = await startGateway({
-    directory: folder,
-    port: 0,
-    trackerPort: 0,
-    storagePort: 0,
-    logLevel: 'silent',
+  onTestFinished(() => void Object.assign(privateDisk, before));
+  gateway = await plainGateway({
     smallFileLimit: 64 * KIB,
     mergeMaxAge: '1h',
     cacheSize: 0,

@@ -1,9 +1,8 @@
 import { randomBytes } from 'node:crypto';
-import { startGateway } from '@stevedore/gateway';
 import type { HttpRequest, HttpResponse } from 'tus-js-client';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { cuttingProxy } from '../../support/cutting-proxy.js';
-import { temporaryFolder } from '../../support/temporary.js';
+import { plainGateway } from '../../support/store.js';
 
 interface UppyFile {
   readonly name: string;
@@ -26,9 +25,7 @@ const { default: Tus } = await load<{ readonly default: unknown }>('@uppy/tus');
 
 /** Uppy as its guide has it, with no more than the address; connections are cut meanwhile. */
 test('Uppy uploads several files over cut connections, and is told their keys', async () => {
-  const ports = { port: 0, trackerPort: 0, storagePort: 0 } as const;
-  const gateway = await startGateway({ ...ports, directory: temporaryFolder() });
-  onTestFinished(() => gateway.close());
+  const gateway = await plainGateway();
   const proxy = await cuttingProxy(Number(new URL(gateway.url).port));
   let cuts = 4;
   proxy.cutAfterBytes = () => (cuts-- > 0 ? 300_000 : undefined);

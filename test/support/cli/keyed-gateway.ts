@@ -1,6 +1,5 @@
-import { startGateway } from '@stevedore/gateway';
-import { onTestFinished } from 'vitest';
 import { keyFile, newKey } from '../gateway/guarded.js';
+import { plainGateway } from '../store.js';
 import { temporaryFolder } from '../temporary.js';
 
 /** A gateway with API keys, and what a command needs to use one that may do everything. */
@@ -9,9 +8,7 @@ export async function keyedGateway() {
   const all = newKey({ scopes: ['read', 'write', 'delete', 'list'] });
   const reads = newKey({ scopes: ['read'] });
   const apiKeys = await keyFile(all, reads);
-  const ports = { port: 0, trackerPort: 0, storagePort: 0, logLevel: 'silent' } as const;
-  const started = await startGateway({ ...ports, directory: `${directory}/store`, apiKeys });
-  onTestFinished(() => started.close());
+  const started = await plainGateway({ directory: `${directory}/store`, apiKeys });
   const environment = (key: string) => ({
     STEVEDORE_URL: started.url,
     STEVEDORE_API_KEY: key,

@@ -1,12 +1,8 @@
 import type { Readable } from 'node:stream';
-import {
-  type Gateway,
-  type GatewayExtras,
-  type GatewayInput,
-  startGateway,
-} from '@stevedore/gateway';
+import type { Gateway, GatewayExtras, GatewayInput } from '@stevedore/gateway';
 import { type HttpResponse, Upload, type UploadOptions } from 'tus-js-client';
 import { expect } from 'vitest';
+import { plainGateway } from '../store.js';
 import { ofTest, temporaryFolder } from '../temporary.js';
 
 /** Clients of resumable uploads: `tus-js-client`, and plain requests of the tus protocol. */
@@ -17,10 +13,8 @@ export async function started(
   atTheEnd = ofTest,
 ): Promise<Gateway & { directory: string }> {
   const directory = input.directory ?? temporaryFolder(atTheEnd);
-  const ports = { port: 0, trackerPort: 0, storagePort: 0 } as const;
   const sizes = { trunkSize: '4MiB', smallFileLimit: '1MiB' };
-  const gateway = await startGateway({ ...ports, ...sizes, ...input, directory }, extras);
-  atTheEnd(() => gateway.close());
+  const gateway = await plainGateway({ ...sizes, ...input, directory }, atTheEnd, extras);
   return Object.assign(gateway, { directory });
 }
 
