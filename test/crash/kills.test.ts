@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { formatKills, runKills } from '../support/kills/kills.js';
-import { CRASH_SHARE, CRASH_SEED as SEED } from '../support/simulator/crash-sample.js';
+import { CRASH_SHARE, CRASH_SEED as SEED } from '../support/simulator/sample.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 /**

@@ -1,27 +1,18 @@
 import { join } from 'node:path';
-import { type Gateway, type GatewayInput, startGateway } from '@stevedore/gateway';
+import type { Gateway, GatewayInput } from '@stevedore/gateway';
 import { freePort } from './free-port.js';
+import { plainGateway } from './store.js';
 import { ofTest, temporaryFolder } from './temporary.js';
 
 /** In-process gateways of one deployment. They merge only when flushed. */
 
 export async function deployedGateway(input: GatewayInput, atTheEnd = ofTest): Promise<Gateway> {
   const port = await freePort();
-  const gateway = await startGateway({
-    ...{
-      directory: temporaryFolder(atTheEnd),
-      port,
-      peerUrl: `http://127.0.0.1:${port}`,
-      idMaxAge: 0,
-    },
-    ...{ trackerPort: 0, storagePort: 0, mergeMaxAge: '1h', logLevel: 'silent' },
-    ...input,
-  });
-  atTheEnd(() => gateway.close());
-  return gateway;
+  const own = { port, peerUrl: `http://127.0.0.1:${port}`, idMaxAge: 0, mergeMaxAge: '1h' };
+  return await plainGateway({ ...own, ...input }, atTheEnd);
 }
 
-/** Two that know each other; the first has the embedded FastDFS. */
+/** Two that know each other; the first has the FastDFS. */
 export async function deployedPair(
   options: GatewayInput = {},
   ofSecond: GatewayInput = {},

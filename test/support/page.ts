@@ -35,6 +35,8 @@ export function openPage(url: string, storage?: Kept): Page {
   const put = (name: string, value: unknown): void => {
     Object.defineProperty(globalThis, name, { value, configurable: true, writable: true });
   };
+  // Node's own fetch is loaded when it is first used, and would keep the page's File for good.
+  new FormData();
   for (const name of NAMES) put(name, window[name]);
   if (storage) put('localStorage', storage);
   onTestFinished(() => {

@@ -67,10 +67,14 @@ async function onNode<Options extends OnNode, Opened extends { close(): Promise<
 }
 
 export async function openStore(options: OpenOptions = {}, atTheEnd = ofTest): Promise<FileStore> {
-  return await onNode(options, atTheEnd, (given) => open({ ...SMALL, ...given }));
+  return await plainStore({ ...SMALL, ...options }, atTheEnd);
 }
 
 /** With its own defaults, apart from what the options say. */
+export async function plainStore(options: OpenOptions = {}, atTheEnd = ofTest): Promise<FileStore> {
+  return await onNode(options, atTheEnd, open);
+}
+
 export async function plainGateway(
   options: GatewayInput = {},
   atTheEnd = ofTest,

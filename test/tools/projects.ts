@@ -14,7 +14,7 @@ export interface Project {
 }
 
 export const PROJECTS: readonly Project[] = [
-  { name: 'unit', needs: 'neither a socket nor another process', seconds: 60, workers: 2 },
+  { name: 'unit', needs: 'neither a socket nor another process', seconds: 60, workers: 4 },
   { name: 'server', needs: 'servers in this process, port 0', seconds: 120, workers: 4 },
   { name: 'sample', needs: 'one of each of what follows', seconds: 60, workers: 4 },
   { name: 'system', needs: 'processes, workers, several gateways', seconds: 300, workers: 4 },

@@ -11,20 +11,21 @@ import type { Counts } from './report.js';
 
 const TEST = dirname(dirname(import.meta.dirname));
 
-const [which = 'quick', ...given] = process.argv.slice(2);
-const rest = given.filter((word) => word !== '--all');
-if (rest.length < given.length) process.env.STEVEDORE_TEST_CRASH_SHARE = '1';
+const all = PROJECTS.map(({ name }) => name);
+const given = process.argv.slice(2);
+const which = ['quick', 'all', ...all].find((name) => name === given[0]);
+const rest = given.slice(which ? 1 : 0).filter((word) => word !== '--all');
+if (given.includes('--all')) process.env.STEVEDORE_TEST_CRASH_SHARE = '1';
 const isPath = (word: string, at: number): boolean =>
-  !word.startsWith('-') && !/^-t$|^--(?!.*=)/.test(rest[at - 1] ?? '');
-const names =
-  which === 'quick' ? QUICK : which === 'all' ? PROJECTS.map(({ name }) => name) : [which];
+  !word.startsWith('-') && rest[at - 1] !== '-t';
+const names = which === 'all' ? all : which === 'quick' || !which ? QUICK : [which];
 const chosen = rest.some(isPath) ? [] : PROJECTS.filter(({ name }) => names.includes(name));
 
 if (chosen.length > 0) {
   const minutes = Math.ceil(chosen.reduce((sum, { seconds }) => sum + seconds, 0) / 60);
   const what = chosen.map(({ name }) => name).join(', ');
-  console.log(`stevedore: ${what}: about ${minutes} ${minutes === 1 ? 'minute' : 'minutes'}`);
-  if (which === 'quick') console.log('stevedore: everything: npm run test:all');
+  console.log(`stevedore: tests: ${what}, about ${minutes} min`);
+  if (which === 'quick') console.log('stevedore: npm run test:all runs everything');
 }
 
 let counts: Counts = { passed: 0, failed: 0, skipped: 0 };

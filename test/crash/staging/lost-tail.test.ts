@@ -1,17 +1,16 @@
 import { crc32 } from 'node:zlib';
 import { isStoreError } from '@stevedore/staging';
 import { expect, test } from 'vitest';
-import { inParallel } from '../../support/parallel.js';
 import { Random } from '../../support/random.js';
-import { differentOf } from '../../support/simulator/different.js';
-import type { FileMapHarm } from '../../support/simulator/file-map-image.js';
-import { large, some } from '../../support/simulator/scripts.js';
-import type { CrashMode } from '../../support/simulator/simulated-file.js';
+import { inParallel } from '../../support/simulator/parallel.js';
+import { differentOf } from '../../support/simulator/sample.js';
 import {
   type HostState,
-  SimulatedHost,
+  type StagingCrash,
+  StagingHost,
   situationOf,
-} from '../../support/simulator/simulated-host.js';
+} from '../../support/simulator/staging/host.js';
+import { large, some } from '../../support/simulator/staging/scripts.js';
 
 /**
  * Durability `os`: what was acknowledged may be lost to a power failure, also where the
@@ -22,13 +21,13 @@ import {
 
 const SEED = Number(process.env.STEVEDORE_TEST_SEED ?? 1);
 const OPTIONS = { durability: 'os', segmentBytes: 2500, retain: 0 } as const;
-const CRASHES: readonly (readonly [CrashMode, FileMapHarm])[] = [
-  ['lost', 'kept'],
-  ['subset', 'kept'],
-  ['torn', 'kept'],
-  ['lost', 'stale'],
-  ['torn', 'torn'],
-  ['killed', 'kept'],
+const CRASHES: readonly StagingCrash[] = [
+  { mode: 'lost', harm: 'kept' },
+  { mode: 'subset', harm: 'kept' },
+  { mode: 'torn', harm: 'kept' },
+  { mode: 'lost', harm: 'stale' },
+  { mode: 'torn', harm: 'torn' },
+  { mode: 'killed', harm: 'kept' },
 ];
 
 interface Point {
@@ -38,7 +37,7 @@ interface Point {
 }
 
 async function record(): Promise<Point[]> {
-  const host = new SimulatedHost(OPTIONS, new Random(SEED));
+  const host = new StagingHost(OPTIONS, new Random(SEED));
   const points: Point[] = [];
   let settled: readonly Buffer[] = [];
   host.onPoint = () => points.push({ state: host.state(), settled });
@@ -69,7 +68,7 @@ const randomOf = ({ ledger }: HostState) => new Random(SEED + ledger.version);
 let errors = 0;
 let told = 0;
 
-async function look(host: SimulatedHost, settled: readonly Buffer[]): Promise<void> {
+async function look(host: StagingHost, settled: readonly Buffer[]): Promise<void> {
   const { staging, store } = host;
   for (const { key, bytes, name } of host.ledger.entries()) {
     const isSettled = settled.some((each) => each.equals(key));
@@ -102,11 +101,11 @@ test('a power failure with durability os leaves right bytes, errors or nothing',
 }, async () => {
   const points = await record();
   const all = points.flatMap((point) => CRASHES.map((crash) => ({ point, crash })));
-  const work = differentOf(all, ({ point: { state }, crash: [mode, harm] }) =>
-    situationOf(state, mode, harm, randomOf(state)),
+  const work = differentOf(all, ({ point: { state }, crash }) =>
+    situationOf(state, crash, randomOf(state)),
   );
-  await inParallel(work, 24, async ({ point: { state, settled }, crash: [mode, harm] }) => {
-    const host = SimulatedHost.after(state, OPTIONS, mode, harm, randomOf(state));
+  await inParallel(work, 24, async ({ point: { state, settled }, crash }) => {
+    const host = StagingHost.after(state, OPTIONS, crash, randomOf(state));
     host.isTolerant = true;
     try {
       await host.start();
@@ -114,7 +113,7 @@ test('a power failure with durability os leaves right bytes, errors or nothing',
       await look(host, settled);
       const lost = host.errors.filter(({ message }) => message.includes('power failure lost'));
       told += lost.length;
-      if (mode === 'killed') expect(lost).toEqual([]);
+      if (crash.mode === 'killed') expect(lost).toEqual([]);
       // What is left is merged, and the container is emptied behind it.
       await host.put(some(host, 1));
       await host.flush();
@@ -123,7 +122,7 @@ test('a power failure with durability os leaves right bytes, errors or nothing',
       await host.start();
       await look(host, settled);
     } catch (error) {
-      throw new Error(`${mode}, FileMap ${harm}: ${(error as Error).message}`, { cause: error });
+      throw new Error(`${JSON.stringify(crash)}: ${(error as Error).message}`, { cause: error });
     } finally {
       await host.dispose();
     }

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
-import { inParallel } from '../../support/parallel.js';
 import { Random } from '../../support/random.js';
-import type { FileMapHarm } from '../../support/simulator/file-map-image.js';
-import { large, some } from '../../support/simulator/scripts.js';
-import { type HostState, SimulatedHost } from '../../support/simulator/simulated-host.js';
+import { inParallel } from '../../support/simulator/parallel.js';
+import type { FileMapHarm } from '../../support/simulator/staging/file-map-image.js';
+import { type HostState, StagingHost } from '../../support/simulator/staging/host.js';
+import { large, some } from '../../support/simulator/staging/scripts.js';
 
 /**
  * A process is killed while it writes; the next one finds that the disk does not sync
@@ -18,7 +18,7 @@ const LAST_OPERATION = 24;
 const HARMS: readonly FileMapHarm[] = ['kept', 'stale', 'deleted'];
 
 async function killedAtWork(): Promise<HostState[]> {
-  const host = new SimulatedHost({}, new Random(SEED));
+  const host = new StagingHost({}, new Random(SEED));
   const states: HostState[] = [];
   host.onPoint = (what) => {
     if (what.startsWith('after write /container')) states.push(host.state());
@@ -36,8 +36,8 @@ async function killedAtWork(): Promise<HostState[]> {
 /** True if the operation failed a sync of the container, and so the start. */
 async function tryStarts(state: HostState, at: number, harm: FileMapHarm): Promise<boolean> {
   const random = new Random(SEED);
-  const host = SimulatedHost.after(state, {}, 'killed', harm, random);
-  let last: SimulatedHost | undefined;
+  const host = StagingHost.after(state, {}, { mode: 'killed', harm }, random);
+  let last: StagingHost | undefined;
   try {
     host.disk.fail({ at, code: 'EIO', once: true });
     const isRefused = await host.start().then(
@@ -49,7 +49,7 @@ async function tryStarts(state: HostState, at: number, harm: FileMapHarm): Promi
     await host.start();
     host.ledger.settle(host.staging, 'all');
     await host.check();
-    last = SimulatedHost.after(host.state(), {}, 'lost', harm, random);
+    last = StagingHost.after(host.state(), {}, { mode: 'lost', harm }, random);
     await last.start();
     last.ledger.settle(last.staging, 'none');
     await last.check();

@@ -11,7 +11,7 @@ import { COMPILED } from '../../support/paths.js';
  * where to begin, STEVEDORE_TEST_THREADS on how many threads.
  */
 
-const COUNT = Number(process.env.STEVEDORE_TEST_FORMS ?? 20_000);
+const COUNT = Number(process.env.STEVEDORE_TEST_FORMS ?? 2_000);
 const SEED = Number(process.env.STEVEDORE_TEST_SEED ?? 1);
 const THREADS = Number(process.env.STEVEDORE_TEST_THREADS ?? 2);
 /** A thread that tells of no thousand forms for so long has one that does not end. */

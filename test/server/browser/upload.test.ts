@@ -6,7 +6,7 @@ import { gzipSync } from 'node:zlib';
 import { droppedFiles, UploadError, upload, uploadAll } from '@stevedore/browser';
 import type { GatewayInput } from '@stevedore/gateway';
 import { presignedUpload } from '@stevedore/middleware/core';
-import { expect, onTestFinished, test, vi } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { writeKeyFile } from '../../../gateway/dist/access/api-keys.js';
 import { cuttingProxy } from '../../support/cutting-proxy.js';
 import { newKey } from '../../support/gateway/guarded.js';

@@ -1,13 +1,10 @@
-import { type FileStore, type OpenOptions, open } from '@stevedore/client';
-import { onTestFinished } from 'vitest';
-import { temporaryFolder } from '../temporary.js';
+import type { FileStore, OpenOptions } from '@stevedore/client';
+import { plainStore } from '../store.js';
 
 /** A server of a deployment that merges only on `flush()`. */
 export async function server(options: OpenOptions): Promise<FileStore> {
-  const directory = temporaryFolder();
-  const store = await open({ idMaxAge: 0, directory, mergeMaxAge: '1h', ...options });
+  const store = await plainStore({ idMaxAge: 0, mergeMaxAge: '1h', ...options });
   store.on('error', () => {});
-  onTestFinished(() => store.close());
   return store;
 }
 

@@ -90,6 +90,11 @@ export class Daemon {
     return !this.#killed;
   }
 
+  async restart(): Promise<void> {
+    this.start();
+    await this.ready();
+  }
+
   /** Resolves when the process is gone, and its ports and locks with it. */
   kill(): Promise<void> {
     this.#killed = true;

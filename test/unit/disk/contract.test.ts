@@ -18,7 +18,7 @@ import {
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { Pace, paces } from '../../../packages/disk/dist/pace.js';
 import { execFileSync } from '../../support/child-process.js';
-import { SimulatedDisk } from '../../support/simulator/simulated-disk.js';
+import { SimulatedDisk } from '../../support/simulator/disk.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
 /** What every disk does, the simulated one as the real one. */

@@ -193,6 +193,8 @@ export class Deployment {
    */
   async announceDeleted(key: Buffer): Promise<void> {
     if (this.isKnownRemoved(key)) return;
+    // An adopted file may have been read before, by its place according to the map.
+    if (originOf(key) !== this.origin) this.noteRemoved(key);
     try {
       await this.#asked(() => this.#announcing.ask(key));
     } catch (error) {

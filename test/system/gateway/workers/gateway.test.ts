@@ -4,9 +4,9 @@ import { join } from 'node:path';
 import { type Gateway, startGateway } from '@stevedore/gateway';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { makeApiKey, writeKeyFile } from '../../../../gateway/dist/access/api-keys.js';
-import { execFileSync } from '../../../support/child-process.js';
 import { BOUNDARY, FORM_END, part } from '../../../support/gateway/harness.js';
 import { type Ask, ask, connections } from '../../../support/gateway/workers/asking.js';
+import { metricsOf, pidsOf } from '../../../support/gateway/workers/processes.js';
 import {
   type GatewayProcess,
   launchGatewayProcess,
@@ -25,26 +25,6 @@ async function post(url: string, body: string | Buffer, how: Ask = {}): Promise<
   const { status, body: answer } = await ask(url, '/files', { ...how, method: 'POST', body });
   expect([status, answer.toString()]).toEqual([201, expect.anything()]);
   return JSON.parse(answer.toString()).key;
-}
-
-const pidsOf = ({ child }: GatewayProcess): number[] =>
-  execFileSync('pgrep', ['-P', String(child.pid)])
-    .toString()
-    .trim()
-    .split('\n')
-    .map(Number);
-
-async function metrics({ url }: GatewayProcess): Promise<Map<string, number>> {
-  const { body } = await ask(url, '/metrics');
-  const lines = body.toString().split('\n');
-  return new Map(
-    lines
-      .filter((line) => line !== '' && !line.startsWith('#'))
-      .map((line) => {
-        const at = line.lastIndexOf(' ');
-        return [line.slice(0, at), Number(line.slice(at + 1))];
-      }),
-  );
 }
 
 describe('a gateway of three workers', () => {
@@ -74,7 +54,7 @@ describe('a gateway of three workers', () => {
     }
     const read = await ask(url, `/files/${keys[0]}`, { agent: agents[2]! });
     expect(read.body.toString()).toBe('file 0');
-    const figures = await metrics(gateway);
+    const figures = await metricsOf(gateway);
     expect(figures.get('stevedore_uploaded_files_total')).toBe(6);
     expect(figures.get('stevedore_staged_files')).toBe(6);
     expect(figures.get('stevedore_reads_total')).toBe(37);
@@ -163,7 +143,7 @@ describe('a gateway of three workers', () => {
     await soon(async () => {
       const now = pidsOf(gateway);
       expect([now.length, now.includes(hung!)]).toEqual([3, false]);
-      const figures = await metrics(gateway);
+      const figures = await metricsOf(gateway);
       for (const worker of [1, 2, 3]) {
         expect(figures.get(`stevedore_worker_up{worker="${worker}"}`)).toBe(1);
       }
@@ -352,66 +332,6 @@ describe('a gateway of two workers, with API keys and a map,', () => {
     await expect(other).rejects.toThrow('ended with code 1');
     expect((await ask(gateway.url, '/health/ready')).status).toBe(200);
   });
-});
-
-it('a worker that is killed under load loses nothing, and is started again', async () => {
-  const directory = temporaryFolder();
-  const flags = ['--workers', '2', '--merge-max-age', '500ms'];
-  const gateway = await startGatewayProcess(directory, ...flags);
-  const { url } = gateway;
-  const stored = new Map<string, string>();
-  const deleted = new Set<string>();
-  let isOver = false;
-  const load = Array.from({ length: 8 }, async (_, client) => {
-    for (let count = 0; !isOver; count += 1) {
-      try {
-        const body = `${client} ${count} `.repeat(500);
-        const key = JSON.parse(
-          (await ask(url, '/files', { method: 'POST', body })).body.toString(),
-        ).key;
-        if (typeof key !== 'string') continue;
-        if (count % 5 === 0) {
-          // Of one that is not answered, nobody knows whether it was made.
-          const { status } = await ask(url, `/files/${key}`, { method: 'DELETE' });
-          if (status !== 204) continue;
-          deleted.add(key);
-        }
-        stored.set(key, body);
-      } catch {
-        // The connection was that of the killed worker.
-      }
-    }
-  });
-  const check = async () => {
-    for (const [key, body] of stored) {
-      const answer = await soon(async () => {
-        const given = await ask(url, `/files/${key}`);
-        if (given.status >= 500) throw new Error(`${key}: ${given.body}`);
-        return given;
-      });
-      expect([key, answer.status]).toEqual([key, deleted.has(key) ? 404 : 200]);
-      if (answer.status === 200) expect(answer.body.toString()).toBe(body);
-    }
-  };
-  for (let kill = 0; kill < 2; kill += 1) {
-    const pids = pidsOf(gateway);
-    const before = stored.size;
-    await soon(async () => expect(stored.size).toBeGreaterThan(before + 20));
-    process.kill(pids[kill % 2]!, 'SIGKILL');
-    await soon(async () => {
-      const now = pidsOf(gateway);
-      expect(now.length).toBe(2);
-      expect(now).not.toContain(pids[kill % 2]);
-      const figures = await metrics(gateway);
-      expect(figures.get('stevedore_worker_up{worker="1"}')).toBe(1);
-      expect(figures.get('stevedore_worker_up{worker="2"}')).toBe(1);
-    });
-  }
-  isOver = true;
-  await Promise.all(load);
-  expect(deleted.size).toBeGreaterThan(0);
-  await check();
-  expect(await gateway.stop()).toBe(0);
 });
 
 it('fewer or more workers at the next start keep every file, and merge it', async () => {

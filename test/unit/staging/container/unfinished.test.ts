@@ -4,8 +4,8 @@ import { expect, test } from 'vitest';
 import { Spool } from '../../../../packages/staging/dist/container/spool.js';
 import { Unfinished } from '../../../../packages/staging/dist/container/unfinished.js';
 import { Random } from '../../../support/random.js';
-import { SimulatedDisk } from '../../../support/simulator/simulated-disk.js';
-import { CRASH_MODES } from '../../../support/simulator/simulated-file.js';
+import { SimulatedDisk } from '../../../support/simulator/disk.js';
+import { CRASH_MODES } from '../../../support/simulator/file.js';
 
 /** Uploads in several requests on a disk that forgets what was not synced. */
 

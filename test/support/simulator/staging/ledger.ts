@@ -1,7 +1,8 @@
 import { strict as assert } from 'node:assert';
 import { crc32 } from 'node:zlib';
 import type { FileRow, Staging, TrunkRow } from '@stevedore/staging';
-import type { MemoryTrunkStore } from '../memory-trunk-store.js';
+import type { MemoryTrunkStore } from '../../memory-trunk-store.js';
+import type { Reads, Undecided } from '../subject.js';
 
 /**
  * What the owner of some files was told about each of them, and the check that
@@ -36,12 +37,13 @@ export interface LedgerEntry {
 }
 
 /** States that a start decides. */
-const OPEN = {
+const UNDECIDED: Readonly<Record<Undecided, readonly FileState[]>> = {
   all: ['putting', 'refused', 'deleting', 'undeleted'],
   refused: ['refused', 'undeleted'],
   unanswered: ['putting', 'deleting', 'undeleted'],
   undeleted: ['undeleted'],
-} satisfies Record<string, readonly FileState[]>;
+  none: [],
+};
 
 export class Ledger {
   readonly #entries = new Map<string, LedgerEntry>();
@@ -88,10 +90,9 @@ export class Ledger {
    * it has taken anything since, of the refused only deletions (unanswered: and what was
    * under way at a crash).
    */
-  settle(staging: Staging, open: keyof typeof OPEN | 'none'): void {
+  settle(staging: Staging, undecided: Undecided): void {
     this.isSettled = true;
-    if (open === 'none') return;
-    for (const { key, state } of this.in(...OPEN[open])) {
+    for (const { key, state } of this.in(...UNDECIDED[undecided])) {
       const isThere = staging.fileMap.find(key) !== undefined;
       const isPut = state === 'putting' || state === 'refused';
       this.set(key, isThere ? 'kept' : isPut ? 'lost' : 'deleted');
@@ -140,9 +141,6 @@ export class Ledger {
     );
   }
 }
-
-/** Whether a read may be rejected, as on a disk that fails; wrong bytes never are all right. */
-export type Reads = 'must work' | 'may fail';
 
 const ATTEMPTS = 5;
 

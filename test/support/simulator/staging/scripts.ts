@@ -1,20 +1,17 @@
-import type { NewContent, SimulatedHost } from './simulated-host.js';
+import type { Script } from '../subject.js';
+import type { HostOptions, NewContent, StagingHost } from './host.js';
 
 /**
  * Small histories of one host each, whose every crash point is tried. Between them
  * they stage alone and together, merge, delete in each state, spool, drop segments,
  * retire trunks, restart, and live through a trunk store that is away or lies.
  */
-export interface Script {
-  readonly name: string;
-  readonly options?: SimulatedHost['options'];
-  readonly run: (host: SimulatedHost) => Promise<void>;
-}
+type StagingScript = Script<StagingHost, HostOptions>;
 
 /** Segments of one or two files, and nothing retained once it is merged. */
 const TIGHT = { segmentBytes: 2500, retain: 0 } as const;
 
-export const SCRIPTS: readonly Script[] = [
+export const SCRIPTS: readonly StagingScript[] = [
   {
     name: 'stage alone, at once and in one call',
     async run(host) {
@@ -176,23 +173,23 @@ export const SCRIPTS: readonly Script[] = [
 ];
 
 /** Files of up to a few sectors. */
-export function some(host: SimulatedHost, count: number, group?: string): NewContent[] {
+export function some(host: StagingHost, count: number, group?: string): NewContent[] {
   return Array.from({ length: count }, () => ({
     bytes: content(host, 1 + host.random.below(1500)),
     ...(group === undefined ? {} : { group }),
   }));
 }
 
-export function large(host: SimulatedHost): NewContent[] {
+export function large(host: StagingHost): NewContent[] {
   return [{ bytes: content(host, 3000 + host.random.below(3000)), large: true }];
 }
 
-function content(host: SimulatedHost, size: number): Buffer {
+function content(host: StagingHost, size: number): Buffer {
   const bytes = Buffer.alloc(size);
   for (let at = 0; at < size; at++) bytes[at] = host.random.below(256);
   return bytes;
 }
 
-function nthKept(host: SimulatedHost, index: number): Buffer {
+function nthKept(host: StagingHost, index: number): Buffer {
   return host.ledger.in('kept')[index]!.key;
 }

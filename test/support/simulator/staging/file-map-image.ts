@@ -9,9 +9,9 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { FileMap } from '../../../packages/staging/dist/filemap/filemap.js';
-import type { Random } from '../random.js';
-import type { CrashMode } from './simulated-file.js';
+import { FileMap } from '../../../../packages/staging/dist/filemap/filemap.js';
+import type { Random } from '../../random.js';
+import type { CrashMode } from '../file.js';
 
 /** The files of a FileMap, and what a crash leaves of them. */
 

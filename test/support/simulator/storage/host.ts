@@ -21,24 +21,19 @@ import {
   uploadFile,
   uploadSlaveFile,
 } from '@stevedore/protocol';
-import type { OpenFile } from '../../../packages/storage/dist/files/open-files.js';
-import { type OpenedStorage, openStorage } from '../../../packages/storage/dist/open-storage.js';
-import { openFile } from '../../../packages/storage/dist/service.js';
-import { storageSettings } from '../../../packages/storage/dist/storage-options.js';
-import { statusOf } from '../../../packages/wire/dist/errors.js';
-import type { Random } from '../random.js';
-import { trunkOf } from '../storage/trunks.js';
-import { DiskStopped, SimulatedDisk } from './simulated-disk.js';
-import type { CrashMode } from './simulated-file.js';
-import { checkDisk, checkFiles, type Reads } from './storage-check.js';
-import {
-  ABSENT,
-  type Entry,
-  type NewEntry,
-  StorageLedger,
-  type Version,
-} from './storage-ledger.js';
-import { handleFile, handleRequest } from './storage-requests.js';
+import type { OpenFile } from '../../../../packages/storage/dist/files/open-files.js';
+import { type OpenedStorage, openStorage } from '../../../../packages/storage/dist/open-storage.js';
+import { openFile } from '../../../../packages/storage/dist/service.js';
+import { storageSettings } from '../../../../packages/storage/dist/storage-options.js';
+import { statusOf } from '../../../../packages/wire/dist/errors.js';
+import type { Random } from '../../random.js';
+import { trunkOf } from '../../storage/trunks.js';
+import { DiskStopped, SimulatedDisk } from '../disk.js';
+import type { Crash, Host, Reads, Undecided } from '../subject.js';
+import { checkDisk, checkFiles } from './check.js';
+import { ABSENT, type Entry, type NewEntry, StorageLedger, type Version } from './ledger.js';
+import { handleFile, handleRequest } from './requests.js';
+import { someBytes } from './scripts.js';
 
 /**
  * A machine with a simulated disk on which a storage runs, without sockets: requests
@@ -64,12 +59,12 @@ export interface Answered<Answer> {
 class Gone extends Error {}
 
 /** The client was never told the name of the file that it would go on with. */
-export class Untold extends Error {}
+class Untold extends Error {}
 
 /** Times that the client of a tolerant host sends a file. */
 const ATTEMPTS = 3;
 
-export class StorageHost {
+export class StorageHost implements Host {
   readonly random: Random;
   readonly errors: Error[] = [];
   disk = new SimulatedDisk(ROOT);
@@ -78,19 +73,26 @@ export class StorageHost {
   clock = 1_700_000_000_000;
   /** A request that is refused is all right. */
   isTolerant = false;
+  onPoint: (what: string) => void = () => undefined;
   #opened: OpenedStorage | undefined;
   #isGone = false;
 
   constructor(random: Random) {
     this.random = random;
+    this.#watch();
   }
 
-  static after(state: StorageState, mode: CrashMode, random: Random): StorageHost {
+  static after(state: StorageState, { mode }: Crash, random: Random): StorageHost {
     const host = new StorageHost(random);
     host.disk = state.disk.crash(mode, random);
+    host.#watch();
     host.ledger = state.ledger.copy();
     host.clock = state.clock;
     return host;
+  }
+
+  get version(): number {
+    return this.ledger.version;
   }
 
   get isRunning(): boolean {
@@ -138,8 +140,8 @@ export class StorageHost {
     return { disk: this.disk.crash('killed', this.random), ledger: this.ledger.copy(), clock };
   }
 
-  crash(mode: CrashMode): StorageHost {
-    const host = StorageHost.after(this.state(), mode, this.random);
+  crash(crash: Crash): StorageHost {
+    const host = StorageHost.after(this.state(), crash, this.random);
     this.dispose();
     return host;
   }
@@ -324,9 +326,34 @@ export class StorageHost {
     await checkFiles(this, reads, settles);
   }
 
+  /** What a power failure has left is durable by now, and must stay. */
+  async started(undecided: Undecided, crash?: Crash): Promise<void> {
+    if (this.disk.isFailing) return;
+    await this.audit();
+    const settles = undecided !== 'none' && crash !== undefined && crash.mode !== 'killed';
+    await this.check('must work', settles);
+  }
+
+  async goOn(): Promise<void> {
+    await this.upload(someBytes(this, 100));
+    for (const entry of this.ledger.living('appender')) {
+      await this.append(entry, someBytes(this, 40));
+      await this.modify(entry, 0, someBytes(this, 20));
+    }
+    await this.check();
+  }
+
+  isExcused(error: unknown): boolean {
+    return !this.isRunning || error instanceof Untold;
+  }
+
   /** No request is under way and none has failed: nothing may lie about. */
-  checkDisk(): void {
+  async audit(): Promise<void> {
     checkDisk(this);
+  }
+
+  #watch(): void {
+    this.disk.onPoint = (when, what) => this.onPoint(`${when} ${what}`);
   }
 
   /** An upload under a name that the storage chooses; a tolerant host sends it again. */

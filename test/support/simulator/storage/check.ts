@@ -8,13 +8,11 @@ import {
   parseFileName,
   sizeOfField,
 } from '@stevedore/protocol';
-import type { StorageHost } from './storage-host.js';
-import type { Entry, Version } from './storage-ledger.js';
+import type { Reads } from '../subject.js';
+import type { StorageHost } from './host.js';
+import type { Entry, Version } from './ledger.js';
 
 /** What a storage holds, against what its clients were told. */
-
-/** Whether a read may be refused, as on a disk that fails; wrong bytes never are all right. */
-export type Reads = 'must work' | 'may fail';
 
 export async function checkFiles(host: StorageHost, reads: Reads, settles: boolean): Promise<void> {
   const looked = new Map<number, Version | undefined>();

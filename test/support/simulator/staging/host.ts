@@ -12,17 +12,18 @@ import {
   spooledFile,
   type TrunkStore,
 } from '@stevedore/staging';
-import { MemoryTrunkStore } from '../memory-trunk-store.js';
-import type { Random } from '../random.js';
+import { MemoryTrunkStore } from '../../memory-trunk-store.js';
+import type { Random } from '../../random.js';
+import { digestOf, SimulatedDisk } from '../disk.js';
+import type { Crash, Host, Reads, Undecided } from '../subject.js';
 import {
   type FileMapHarm,
   type FileMapImage,
   fileMapImage,
   writeFileMap,
 } from './file-map-image.js';
-import { Ledger, type Reads } from './ledger.js';
-import { digestOf, SimulatedDisk } from './simulated-disk.js';
-import type { CrashMode } from './simulated-file.js';
+import { Ledger } from './ledger.js';
+import { some } from './scripts.js';
 
 /**
  * A machine with a simulated disk on which Staging runs: it can be restarted, and
@@ -50,11 +51,15 @@ export interface HostState {
   readonly possible: readonly string[];
 }
 
+export interface StagingCrash extends Crash {
+  /** What becomes of the FileMap. */
+  readonly harm: FileMapHarm;
+}
+
 /** What a start after the crash finds: crashes that agree in it are the same. */
 export function situationOf(
   { disk, fileMap, ledger, trunks }: HostState,
-  mode: CrashMode,
-  harm: FileMapHarm,
+  { mode, harm }: StagingCrash,
   random: Random,
 ): string {
   const { main, wal, durableBytes } = fileMap;
@@ -84,7 +89,7 @@ const ROTTEN = '10.1.2.4:23000';
 const ROT_MARK_BYTES = 50;
 const IMPATIENT_MS = 300;
 
-export class SimulatedHost {
+export class StagingHost implements Host {
   readonly options: HostOptions;
   readonly random: Random;
   readonly folder = mkdtempSync(
@@ -116,6 +121,10 @@ export class SimulatedHost {
   get staging(): Staging {
     if (!this.#staging) throw new Error('the host is not running');
     return this.#staging;
+  }
+
+  get version(): number {
+    return this.ledger.version;
   }
 
   get isRunning(): boolean {
@@ -250,21 +259,37 @@ export class SimulatedHost {
     if (!condition() && isSure) throw new Error('it did not happen in time');
   }
 
+  async started(undecided: Undecided): Promise<void> {
+    this.ledger.settle(this.staging, undecided);
+    await this.check(this.disk.isFailing ? 'may fail' : 'must work');
+  }
+
   /** Ledger and counters, held against Staging. */
   async check(reads?: Reads): Promise<void> {
     await this.ledger.check(this.staging, this.store, reads);
     this.ledger.checkCounters(this.staging);
   }
 
+  async goOn(): Promise<void> {
+    await this.put(some(this, 1));
+    await this.flush();
+    await this.check();
+  }
+
+  /** A script goes on with files that it was refused. */
+  isExcused(): boolean {
+    return true;
+  }
+
   /**
    * Mends what the check finds and holds the trunk store against what is recorded: no
    * trunk that no record names, none that is stored twice, every byte accounted for.
    */
-  async checkStore(): Promise<void> {
+  async audit(): Promise<void> {
     for (let attempt = 1; ; attempt++) {
       await this.flush();
       try {
-        await this.#checkStoreOnce();
+        await this.#auditOnce();
         return;
       } catch (error) {
         // A trunk may be on its way again: compaction goes on by itself.
@@ -274,7 +299,7 @@ export class SimulatedHost {
     }
   }
 
-  async #checkStoreOnce(): Promise<void> {
+  async #auditOnce(): Promise<void> {
     const { staging, store } = this;
     await this.repair();
     const report = await staging.fsck({ repair: false });
@@ -312,8 +337,8 @@ export class SimulatedHost {
   }
 
   /** The process ends here and now; what survives is found on another machine. */
-  crash(mode: CrashMode, harm: FileMapHarm): SimulatedHost {
-    const host = SimulatedHost.after(this.state(), this.options, mode, harm, this.random);
+  crash(crash: StagingCrash): StagingHost {
+    const host = StagingHost.after(this.state(), this.options, crash, this.random);
     host.#names = this.#names;
     void this.dispose();
     return host;
@@ -322,11 +347,10 @@ export class SimulatedHost {
   static after(
     state: HostState,
     options: HostOptions,
-    mode: CrashMode,
-    harm: FileMapHarm,
+    { mode, harm }: StagingCrash,
     random: Random,
-  ): SimulatedHost {
-    const host = new SimulatedHost(options, random);
+  ): StagingHost {
+    const host = new StagingHost(options, random);
     host.disk = state.disk.crash(mode, random, host.folder);
     host.#watch();
     for (const [fileId, bytes] of state.trunks) host.store.files.set(fileId, bytes);

@@ -1,14 +1,11 @@
-import type { StorageHost } from './storage-host.js';
-import type { Entry } from './storage-ledger.js';
+import type { Script } from '../subject.js';
+import type { StorageHost } from './host.js';
+import type { Entry } from './ledger.js';
 
 /**
  * Small histories of a storage, whose every crash point is tried: each kind of file
  * and each change of one, alone and beside others.
  */
-export interface StorageScript {
-  readonly name: string;
-  readonly run: (host: StorageHost) => Promise<void>;
-}
 
 /** Bytes that are like no others. */
 export function someBytes(host: StorageHost, count: number): Buffer {
@@ -28,7 +25,7 @@ async function appender(host: StorageHost, count: number): Promise<Entry> {
   return host.uploadAppender(someBytes(host, count));
 }
 
-export const STORAGE_SCRIPTS: readonly StorageScript[] = [
+export const STORAGE_SCRIPTS: readonly Script<StorageHost>[] = [
   {
     name: 'uploads, alone and at once, in new directories',
     async run(host) {
@@ -157,12 +154,3 @@ export const STORAGE_SCRIPTS: readonly StorageScript[] = [
     },
   },
 ];
-
-/** What a storage must be able to do after whatever befell it. */
-export async function goOn(host: StorageHost): Promise<void> {
-  await host.upload(someBytes(host, 100));
-  for (const entry of host.ledger.living('appender')) {
-    await host.append(entry, someBytes(host, 40));
-    await host.modify(entry, 0, someBytes(host, 20));
-  }
-}

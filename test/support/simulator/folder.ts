@@ -1,5 +1,5 @@
 import type { Random } from '../random.js';
-import type { CrashMode, SimulatedFile } from './simulated-file.js';
+import type { CrashMode, SimulatedFile } from './file.js';
 
 /**
  * A folder of the simulated disk: names that are seen, names that a sync of the

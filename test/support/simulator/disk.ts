@@ -3,7 +3,7 @@ import { posix } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Disk, DiskFile, DiskLink, DiskSpace } from '@stevedore/disk';
 import type { Random } from '../random.js';
-import { type CrashMode, SimulatedFile } from './simulated-file.js';
+import { type CrashMode, SimulatedFile } from './file.js';
 import {
   type Carry,
   isLink,
@@ -11,7 +11,7 @@ import {
   SimulatedFolder,
   type SimulatedLink,
   type SimulatedNode,
-} from './simulated-folder.js';
+} from './folder.js';
 
 /**
  * A disk in memory that forgets what was not synced, and fails when it is told to.

@@ -6,7 +6,7 @@ import {
   type PayloadCommand,
 } from '@stevedore/protocol';
 import { ConnectionError, Payload } from '@stevedore/wire';
-import type { OpenedStorage } from '../../../packages/storage/dist/open-storage.js';
+import type { OpenedStorage } from '../../../../packages/storage/dist/open-storage.js';
 
 /** Requests to the handlers of a storage, without sockets: each gives the bytes of its reply. */
 
