@@ -42,7 +42,12 @@ export default {
     },
     examples: { entry: ['src/**/*.ts'], project: ['src/**/*.ts'] },
     test: {
-      entry: ['**/*.test.ts', '**/*-process.ts', 'crash/main.ts'],
+      entry: [
+        '**/*.test.ts',
+        '**/*-process.ts',
+        'tools/{run,report,mutants}.ts',
+        'support/guards/*.ts',
+      ],
       project: ['**/*.ts'],
       // Loaded by name: the types of two of them would bring a browser's globals, and one is run
       // in a browser.

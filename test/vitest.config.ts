@@ -1,5 +1,9 @@
 import { join } from 'node:path';
-import { defineConfig, type TestProjectInlineConfiguration } from 'vitest/config';
+import {
+  defineConfig,
+  type TestProjectInlineConfiguration,
+  type ViteUserConfig,
+} from 'vitest/config';
 import { PROJECTS, type Project } from './tools/projects.js';
 
 const GUARDS: Readonly<Record<string, readonly string[]>> = {
@@ -22,17 +26,18 @@ function configOf({ name, workers }: Project, index: number): TestProjectInlineC
   };
 }
 
+export const common: ViteUserConfig['test'] = {
+  root: import.meta.dirname,
+  exclude: ['dist/**', 'node_modules/**'],
+  pool: 'forks',
+  // What is built is imported as Node does it, not transformed once more for each file of tests.
+  server: { deps: { external: [/\/(?:packages\/[^/]+|gateway|bench)\/dist\//] } },
+  // The files of one worker share their modules: each would load the product for half a second.
+  isolate: false,
+  testTimeout: 60_000,
+  hookTimeout: 60_000,
+};
+
 export default defineConfig({
-  test: {
-    root: import.meta.dirname,
-    exclude: ['dist/**', 'node_modules/**'],
-    pool: 'forks',
-    // What is built is imported as Node does it, not transformed once more for each file of tests.
-    server: { deps: { external: [/\/(?:packages\/[^/]+|gateway|bench)\/dist\//] } },
-    // The files of one worker share their modules: each would load the product for half a second.
-    isolate: false,
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
-    projects: PROJECTS.map(configOf),
-  },
+  test: { ...common, projects: PROJECTS.map(configOf) },
 });

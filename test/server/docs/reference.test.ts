@@ -156,7 +156,7 @@ describe('the reference', () => {
     expect(listed.sort()).toEqual(known.sort());
   });
 
-  // `node .ci/test.mjs docs/reference -u` writes them anew.
+  // `node test/dist/tools/run.js docs/reference -u` writes them anew.
   test('has the options and metrics as the code declares them', async () => {
     const tables: [header: string, rows: string[]][] = [
       ['| option of the gateway and of `open()` | default | meaning |', gatewayRows(true)],

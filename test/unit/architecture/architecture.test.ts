@@ -13,6 +13,7 @@ import {
   SOURCES,
   textOf,
 } from '../../support/sources.js';
+import { PROJECTS } from '../../tools/projects.js';
 
 /** The rules that keep the workspace readable. */
 
@@ -64,23 +65,6 @@ test('docs/ARCHITECTURE.md has the same table', () => {
   expect(drawn).toEqual(Object.fromEntries(table));
 });
 
-/** Folders of tests that are of no package alone. */
-const COMMON_TESTS = [
-  'architecture',
-  'attack',
-  'bench',
-  'cli',
-  'console-browser',
-  'crash',
-  'docs',
-  'e2e',
-  'examples',
-  'gateway',
-  'interop',
-  'support',
-  'vectors',
-];
-
 const packageOf = (path: string): string => path.split('/')[path.startsWith('packages/') ? 1 : 0]!;
 
 test('packages import one way', () => {
@@ -106,13 +90,36 @@ test('no file imports itself by way of others', () => {
   expect(circlesIn(graph)).toEqual([]);
 });
 
-test('folders of tests mirror the packages', () => {
-  const packages = PACKAGES.map((path) => path.slice('packages/'.length));
-  const folders = readdirSync(join(ROOT, 'test'), { withFileTypes: true })
+const foldersIn = (path: string): string[] =>
+  readdirSync(join(ROOT, path), { withFileTypes: true })
     .filter((entry) => entry.isDirectory() && !/^(dist|node_modules)$/.test(entry.name))
     .map(({ name }) => name);
+
+/** Folders of tests that are of no package. */
+const OTHERS = [
+  'architecture',
+  'attack',
+  'bench',
+  'cli',
+  'deployment',
+  'docs',
+  'examples',
+  'gateway',
+];
+
+test('folders of tests say what they need; in them they mirror the packages', () => {
+  const projects = PROJECTS.map(({ name }) => name);
+  const expected = [...projects, 'support', 'tools', 'vectors'].toSorted();
+  expect(foldersIn('test').toSorted()).toEqual(expected);
+  const packages = PACKAGES.map((path) => path.slice('packages/'.length));
+  const folders = [
+    ...new Set(['unit', 'server', 'system'].flatMap((project) => foldersIn(`test/${project}`))),
+  ];
   expect(packages.filter((name) => !folders.includes(name))).toEqual([]);
-  expect(folders.filter((name) => !packages.includes(name))).toEqual(COMMON_TESTS);
+  expect(folders.filter((name) => !packages.includes(name)).toSorted()).toEqual(OTHERS);
+  const rows = textOf('docs/CONTRIBUTING.md').match(/^\| `npm run test:\w+`.*$/gm) ?? [];
+  const named = rows.flatMap((row) => [...row.matchAll(/`npm run test:(\w+)`/g)].map(([, n]) => n));
+  expect(named.toSorted()).toEqual(projects.filter((name) => name !== 'sample').toSorted());
 });
 
 test('hooks stand in the files of tests: what they share registers its end by the test', () => {

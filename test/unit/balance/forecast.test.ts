@@ -51,6 +51,13 @@ describe('BA-ESM', () => {
     expect(said(paper, [served(500, 5000)])).toBeLessThanOrEqual(CAPACITY);
   });
 
+  test('a burst takes the forecast to B_logic at most, and its end to nothing at least', () => {
+    const busy = [served(900, 900), served(900, 900)];
+    // Steady 0.1 · 500 + 0.9 · 900 = 860, and 500 more wait than were served.
+    expect(said(paper, [...busy, served(500, 1000)])).toBe(CAPACITY);
+    expect(said(paper, [served(0), served(900, 0)])).toBe(0);
+  });
+
   test('nothing served: steady if nothing waits, else what waits', () => {
     expect(burstRatio(served(0, 0), CAPACITY)).toBe(1);
     expect(burstRatio(served(0, 10), CAPACITY)).toBeGreaterThan(1000);

@@ -76,6 +76,24 @@ describe('files requested once', () => {
   });
 });
 
+describe('what was used last leaves last', () => {
+  test('of the recent list', async () => {
+    const { cache, ids } = await full();
+    cache.find(ids[70]!);
+    await request(cache, ['another.']);
+    expect([cache.has(ids[70]!), cache.has(ids[71]!)]).toEqual([true, false]);
+    expect(cache.stats()).toMatchObject({ rejected: 1, evicted: 0 });
+  });
+
+  test('of the main list', async () => {
+    const { cache, ids } = await full();
+    cache.find(ids[0]!);
+    await request(cache, ['twice...', 'twice...', ...idsOf('push', 10)]);
+    expect(cache.has('twice...')).toBe(true);
+    expect([cache.has(ids[0]!), cache.has(ids[1]!)]).toEqual([true, false]);
+  });
+});
+
 describe('a file at the tail of the recent list', () => {
   /** Requests new files until this one is at the end of its list. */
   async function push(cache: FileCache): Promise<void> {

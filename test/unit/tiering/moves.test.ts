@@ -83,6 +83,19 @@ describe('a move that is killed at any point leaves one whole copy', () => {
 });
 
 describe('a move', () => {
+  it('is counted in the record, wherever it leads: Eq. 14 keeps often moved files here', async () => {
+    const folder = temporaryFolder();
+    const opened = await openIn(folder, { remote: new OtherGroup() });
+    await stored(opened, folder);
+    const moves = () => tierOf(opened).records.find(NAME)?.moves;
+    expect(moves()).toBe(0);
+    for (const [count, move] of [TO_GROUP, HOME, TO_GROUP].entries()) {
+      await move(opened, folder);
+      expect(moves()).toBe(count + 1);
+    }
+    await opened.close();
+  });
+
   it('is revoked by a change whenever that comes, and the change is made', async () => {
     for (const move of [TO_FILE, TO_GROUP]) {
       const outcomes = new Set<unknown>();

@@ -1,19 +1,19 @@
-/**
- * `npm run mutants [-- PACKAGE[/FOLDER][/MODULE]…]`: changes what is built, one small change at a time,
- * and runs the tests of that folder, or of that package, against each. Reports the changes that no
- * test notices. Works on a copy, because an end at the wrong moment would leave a changed build
- * behind. A package takes up to an hour.
- */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { cp, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { runInGroup } from './in-group.mjs';
+import { runInGroup } from './in-group.js';
 
-const root = dirname(dirname(fileURLToPath(import.meta.url)));
+/**
+ * `npm run mutants [-- PACKAGE[/FOLDER][/MODULE]…]`: changes what is built, one small change at a time,
+ * and runs the unit and server tests of that folder, or of that package, against each. Reports the
+ * changes that no test notices. Works on a copy, because an end at the wrong moment would leave a
+ * changed build behind. A package takes up to an hour.
+ */
+
+const ROOT = join(import.meta.dirname, '../../..');
 const given = process.argv.slice(2);
 const names = given.length > 0 ? given : ['balance', 'cache'];
 /** Later ones need Node 22. */
@@ -22,20 +22,22 @@ const STRYKER = '9.6.1';
 const LONG = 'scan of 20 times the cache';
 const folder = await mkdtemp(join(tmpdir(), 'stevedore-mutants-'));
 const left = new Set(['.git', '.pnpm', '.stevedore', 'out']);
-await cp(root, folder, {
+await cp(ROOT, folder, {
   recursive: true,
   verbatimSymlinks: true,
   filter: (path) => !left.has(basename(path)),
 });
 // What is not of this workspace is not changed.
 const others = join('node_modules', '.pnpm');
-await symlink(join(root, others), join(folder, others));
+await symlink(join(ROOT, others), join(folder, others));
 await writeFile(
   join(folder, 'test', 'vitest.mutants.config.ts'),
-  `import config from './vitest.config.ts';
-config.test.include = ${JSON.stringify([...new Set(names.map(testsOf))])};
-config.test.testNamePattern = /^(?!.*${LONG})/;
-export default config;
+  `import { common } from './vitest.config.ts';
+export default { test: {
+  ...common,
+  include: ${JSON.stringify([...new Set(names.flatMap(testsOf))])},
+  testNamePattern: /^(?!.*${LONG})/,
+} };
 `,
 );
 const modules = await installStryker();
@@ -60,23 +62,30 @@ const code = await runInGroup([stryker, 'run', configFile], folder);
 await rm(folder, { recursive: true, force: true });
 process.exitCode = code;
 
-/** The tests of a folder, of a package where it has none. */
-function testsOf(name) {
-  const [owner, ...path] = name.split('/');
-  const isTested = path.length > 0 && existsSync(join(root, 'test', owner, path[0]));
-  return isTested ? `${owner}/${path[0]}/**/*.test.ts` : `${owner}/**/*.test.ts`;
+/** The tests of a folder or a module, of a package where it has none of its own. */
+function testsOf(name: string): string[] {
+  const [owner = '', ...path] = name.split('/');
+  return ['unit', 'server'].flatMap((project) => {
+    const at = (...below: string[]) => join(ROOT, 'test', project, owner, ...below);
+    if (path.length > 0 && existsSync(`${at(...path)}.test.ts`)) {
+      return `${project}/${owner}/${path.join('/')}.test.ts`;
+    }
+    if (path.length > 0 && existsSync(at(path[0]!)))
+      return `${project}/${owner}/${path[0]}/**/*.test.ts`;
+    return existsSync(at()) ? `${project}/${owner}/**/*.test.ts` : [];
+  });
 }
 
-function modulesOf(name) {
-  const [owner, ...path] = name.split('/');
+function modulesOf(name: string): string {
+  const [owner = '', ...path] = name.split('/');
   const built = join('packages', owner, 'dist', ...path);
-  if (existsSync(join(root, built))) return `${built}/**/*.js`;
+  if (existsSync(join(ROOT, built))) return `${built}/**/*.js`;
   return `${join('packages', owner, 'dist', ...path.slice(0, -1))}/**/${path.at(-1)}.js`;
 }
 
 /** Apart from the workspace's own dependencies: nobody else needs its 190 packages. */
-async function installStryker() {
-  const home = join(root, 'node_modules', '.stevedore', 'stryker');
+async function installStryker(): Promise<string> {
+  const home = join(ROOT, 'node_modules', '.stevedore', 'stryker');
   const kept = join(home, 'node_modules');
   if (existsSync(join(kept, 'vitest'))) return kept;
   await mkdir(home, { recursive: true });
@@ -88,6 +97,7 @@ async function installStryker() {
   });
   await once(npm, 'exit');
   // The tests and their runner share one vitest.
-  await symlink(join(root, 'test', 'node_modules', 'vitest'), join(kept, 'vitest'));
+  const vitest = join(ROOT, 'test', 'node_modules', 'vitest');
+  await symlink(vitest, join(dirname(join(kept, 'vitest')), 'vitest'));
   return kept;
 }
