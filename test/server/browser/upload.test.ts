@@ -11,6 +11,7 @@ import { writeKeyFile } from '../../../gateway/dist/access/api-keys.js';
 import { cuttingProxy } from '../../support/cutting-proxy.js';
 import { newKey } from '../../support/gateway/guarded.js';
 import { openPage } from '../../support/page.js';
+import { quiet } from '../../support/quiet.js';
 import { plainGateway } from '../../support/store.js';
 import { strippingProxy } from '../../support/stripping-proxy.js';
 import { temporaryFolder } from '../../support/temporary.js';
@@ -107,7 +108,7 @@ test('a paused upload sends nothing, and goes on from where it was', async () =>
   await vi.waitFor(() => expect(sending.isPaused).toBe(true));
   await vi.waitFor(async () => {
     const before = proxy.passedBytes;
-    await new Promise((resolve) => setTimeout(resolve, 300));
+    await quiet();
     expect(proxy.passedBytes).toBe(before);
   });
   isDone = true;
@@ -209,7 +210,7 @@ test('many files go a few at a time, and those that fail do not stop the others'
     },
   });
   all.pause();
-  await new Promise((resolve) => setTimeout(resolve, 200));
+  await quiet();
   expect(stored.length).toBeLessThan(20);
   all.resume();
   const totalBytes = files.reduce((sum, { file }) => sum + file.size, 0);

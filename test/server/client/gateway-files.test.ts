@@ -4,7 +4,6 @@ import { createServer, type RequestListener, type Server } from 'node:http';
 import { createServer as createSecureServer } from 'node:https';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import { expect, it, onTestFinished } from 'vitest';
 import {
@@ -19,6 +18,7 @@ import {
 } from '../../../packages/client/dist/deployment/peer-seals.js';
 import { execFileSync } from '../../support/child-process.js';
 import { factsOf, PEERS, proven, tellFacts } from '../../support/client/peer-answers.js';
+import { quiet } from '../../support/quiet.js';
 import { hasCommand, requirement } from '../../support/requirements.js';
 import { serving } from '../../support/serving.js';
 import { temporaryFolder } from '../../support/temporary.js';
@@ -265,7 +265,7 @@ it('requests that have ended make room for others', async () => {
   );
   for (let count = 0; count < 5; count++) {
     expect((await files.find(KEY, undefined)).bytes).toEqual(CONTENT);
-    await sleep(20);
+    await quiet();
     expect(await files.readWhole(infoOf(CONTENT), undefined)).toEqual(CONTENT);
     await files.delete(KEY);
   }

@@ -4,6 +4,7 @@ import { connect } from '@stevedore/client/connect';
 import { expect, onTestFinished, test } from 'vitest';
 import { keyFile, newKey } from '../../support/gateway/guarded.js';
 import { serving } from '../../support/serving.js';
+import { until } from '../../support/staging.js';
 import { openGateway, openStore } from '../../support/store.js';
 
 /** A file in a gateway's JSON. */
@@ -23,18 +24,23 @@ async function namesOf(store: Store, options: ListOptions = {}): Promise<string[
   return names;
 }
 
+/** Resolves in another millisecond. */
+async function later(): Promise<void> {
+  const now = Date.now();
+  await until(() => Date.now() > now);
+}
+
 async function fill(store: Store): Promise<Date> {
   const put = async (name: string, type: string, group?: string, size = 10) => {
     await store.put(Buffer.alloc(size), { name, type, ...(group ? { group } : {}) });
     // The order of files of one millisecond is not defined.
-    await sleep(2);
+    await later();
   };
   await put('a/1.jpg', 'image/jpeg', 'album');
   await put('a/2.png', 'image/png', 'album', 2000);
   await put('b/1.txt', 'text/plain; charset=utf-8', 'texts');
-  await sleep(5);
   const between = new Date();
-  await sleep(5);
+  await later();
   await put('b/2.txt', 'text/plain');
   await put('a/3.jpg', 'image/jpeg', 'album', 500);
   return between;

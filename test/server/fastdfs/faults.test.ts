@@ -1,4 +1,5 @@
 import { buffer } from 'node:stream/consumers';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { MISBEHAVIOURS, replyFrame } from '@stevedore/bench/cluster';
 import type { FastdfsClient } from '@stevedore/fastdfs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -16,7 +17,7 @@ beforeAll(() => {
   process.on('uncaughtException', onEscaped);
 });
 afterAll(async () => {
-  await new Promise((resolve) => setTimeout(resolve, 50));
+  for (let turn = 0; turn < 100; turn += 1) await nextTurn();
   process.off('unhandledRejection', onEscaped);
   process.off('uncaughtException', onEscaped);
   expect(escaped).toEqual([]);

@@ -7,6 +7,7 @@ import { replyFrame } from '@stevedore/bench/cluster';
 import { describe, expect, it } from 'vitest';
 import { Chunks, chunksOf, clientOf, failure, goodServer, until } from '../../support/fastdfs.js';
 import { HELLO, HELLO_ID } from '../../support/good-server.js';
+import { quiet } from '../../support/quiet.js';
 import { temporaryFolder } from '../../support/temporary.js';
 import { frameVector } from '../../support/vectors.js';
 
@@ -130,7 +131,7 @@ describe('download', () => {
     server.content = Buffer.alloc(64 * MiB, 'x');
     const client = clientOf(server.address);
     const { stream } = await client.download(HELLO_ID);
-    await new Promise((resolve) => setTimeout(resolve, 100));
+    await quiet();
     expect(client.stats()).toMatchObject({ leased: 1 });
     const [socket] = server.server.sockets;
     expect(socket!.writableLength).toBeGreaterThan(16 * MiB);

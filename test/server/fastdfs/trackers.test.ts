@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { fin, replyFrame, stall } from '@stevedore/bench/cluster';
 import { describe, expect, it } from 'vitest';
 import { clientOf, failure, goodServer } from '../../support/fastdfs.js';
@@ -50,7 +51,7 @@ describe('several trackers', () => {
     first.answers.clear();
     while (first.count(111) < 2) {
       await client.ping();
-      await new Promise((resolve) => setTimeout(resolve, 10));
+      await nextTurn();
     }
   });
 

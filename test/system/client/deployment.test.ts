@@ -16,6 +16,7 @@ import {
 import { server } from '../../support/client/servers.js';
 import { needsPostgres, PostgresServer } from '../../support/map/postgres-server.js';
 import { soon } from '../../support/soon.js';
+import { until } from '../../support/staging.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
 /** Several servers, one FastDFS, one map: a key is good at each of them. */
@@ -63,12 +64,13 @@ function suite(newMap: () => string): void {
     const first = await server({ directory, map, trackers, idMaxAge: '7d', mergeMaxAge: '50ms' });
     // One that would have given it out by now.
     const second = await server({ map, trackers, idMaxAge: '1s' });
-    const { key } = await first.put(CONTENT, { name: 'a.txt' });
+    const { key, stagedAt } = await first.put(CONTENT, { name: 'a.txt' });
     const expected = { state: 'packing', name: 'a.txt' };
     await soon(async () => expect(await first.stat(key)).toMatchObject(expected));
     const elsewhere = await soon(() => second.get(key));
     expect(await elsewhere.bytes()).toEqual(CONTENT);
-    await sleep(2000);
+    // Its own limit would have passed by then.
+    await until(() => Date.now() > stagedAt.getTime() + 2_000);
     expect((await second.stat(key)).fileId).toBeUndefined();
     await first.close();
     // Its operator wants ids at once: the trunk stays as it is.

@@ -2,7 +2,6 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { tunnelName } from '@stevedore/client';
 import { openDatabase } from '@stevedore/disk/sqlite';
 import type { Gateway } from '@stevedore/gateway';
@@ -15,6 +14,7 @@ import {
   peerToken,
 } from '../../../packages/client/dist/deployment/peer-seals.js';
 import { deployedGateway, deployedPair } from '../../support/deployment.js';
+import { quiet } from '../../support/quiet.js';
 import { ofSuite, temporaryFolder } from '../../support/temporary.js';
 
 /** Gateways of one deployment, by HTTP: what is staged at one is read at each of them. */
@@ -100,7 +100,7 @@ it('an upload in several requests waits for its gateway to restart', async () =>
   await second.close();
   const type = { 'content-type': 'application/offset+octet-stream' };
   const patched = tus(first.url + path, 'PATCH', { 'upload-offset': '0', ...type }, content);
-  await sleep(500);
+  await quiet();
   const trackers = first.store.trackers.join(',');
   const port = Number(new URL(second.url).port);
   const again = await deployedGateway({ map, port, peerUrl: second.url, trackers, directory });

@@ -4,6 +4,7 @@ import { open } from '@stevedore/client';
 import { type Storage, startStorage } from '@stevedore/node';
 import { startTracker, type Tracker } from '@stevedore/tracker';
 import { expect, onTestFinished, test } from 'vitest';
+import { quiet } from '../../support/quiet.js';
 import { until } from '../../support/staging.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
@@ -58,7 +59,7 @@ test('while no storage is known, a merged file is unavailable, not lost, and its
   await store.delete(gone.key);
   await store.delete(large.key);
   await store.delete(kept.key);
-  await new Promise((resolve) => setTimeout(resolve, 300));
+  await quiet();
 
   node.storage = await startStorage({ ...storageOptions, port: node.storage.port });
   await node.storage.active();

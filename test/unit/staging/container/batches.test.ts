@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { type Disk, type DiskFile, decoratedFile, localDisk } from '@stevedore/disk';
 import { smallFile } from '@stevedore/staging';
 import { expect, test } from 'vitest';
+import { quiet } from '../../../support/quiet.js';
 import { openStaging, segmentsIn, stageFile, until } from '../../../support/staging.js';
 import { temporaryFolder } from '../../../support/temporary.js';
 
@@ -38,9 +39,6 @@ function holdingDisk(): { readonly disk: Disk; readonly held: HeldWrite[] } {
   };
 }
 
-/** Resolves once nothing that could happen by itself is left to happen. */
-const settled = () => new Promise<void>((resolve) => setTimeout(resolve, 20));
-
 interface Watched {
   readonly key: Promise<Buffer>;
   outcome: 'open' | 'stored' | 'refused';
@@ -69,10 +67,10 @@ test('two batches are on their way at a time and are acknowledged in their order
   second.push(watch(stageFile(staging, Buffer.from('2b'))));
   await until(() => held.length === 2);
   const third = watch(stageFile(staging, Buffer.from('third')));
-  await settled();
+  await quiet();
   expect(held).toHaveLength(2);
   await held[1]!.finish();
-  await settled();
+  await quiet();
   expect([first, ...second, third].map(({ outcome }) => outcome)).toEqual(Array(4).fill('open'));
   expect(held).toHaveLength(2);
   await held[0]!.finish();
@@ -105,7 +103,7 @@ test('when a batch fails, the one behind it is refused and both are cut off', as
   const behind = watch(stageFile(staging, Buffer.from('behind')));
   await until(() => held.length === 3);
   held[1]!.fail();
-  await settled();
+  await quiet();
   // It cannot be cut off before it is written.
   expect([failed.outcome, behind.outcome]).toEqual(['open', 'open']);
   await held[2]!.finish();

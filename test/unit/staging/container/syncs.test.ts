@@ -4,6 +4,7 @@ import { expect, test } from 'vitest';
 import { Changes } from '../../../../packages/staging/dist/changes.js';
 import { Container } from '../../../../packages/staging/dist/container/container.js';
 import { smallFile } from '../../../../packages/staging/dist/container/records.js';
+import { quiet } from '../../../support/quiet.js';
 import { temporaryFolder } from '../../../support/temporary.js';
 
 /**
@@ -100,9 +101,6 @@ function open() {
   return { forgetful, container, append };
 }
 
-/** Resolves once nothing that could happen by itself is left to happen. */
-const settled = () => new Promise<void>((resolve) => setTimeout(resolve, 20));
-
 test('a sync does not pass while what another one was told of is lost', async () => {
   const { forgetful, container, append } = open();
   await append('first, not waited for', false);
@@ -113,7 +111,7 @@ test('a sync does not pass while what another one was told of is lost', async ()
   await expect.poll(() => forgetful.syncs).toBeGreaterThan(before);
   const second = append('second', true);
   syncs.push(second);
-  await settled();
+  await quiet();
   release();
   const outcomes = await Promise.allSettled(syncs);
   expect(forgetful.mostUnderWay).toBe(1);

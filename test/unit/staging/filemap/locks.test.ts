@@ -3,6 +3,7 @@ import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { openDatabase } from '@stevedore/disk/sqlite';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { quiet } from '../../../support/quiet.js';
 import { openStaging, segmentsIn, spoolFile, stageFile, until } from '../../../support/staging.js';
 import { temporaryFolder } from '../../../support/temporary.js';
 
@@ -57,7 +58,7 @@ describe('while it writes', () => {
     const { staging } = await openStaging(folder);
     const lock = another(folder, 'BEGIN IMMEDIATE');
     const key = stageFile(staging, Buffer.from('patient'));
-    await new Promise((resolve) => setTimeout(resolve, 1));
+    await quiet();
     lock.end();
     expect(staging.fileMap.find(await key)).toBeDefined();
   });
@@ -75,7 +76,7 @@ describe('while it writes', () => {
     }
     expect(readdirSync(join(folder, 'container'))).toEqual(['0000000001.seg', 'reserve']);
     const merging = staging.merging.flush();
-    await new Promise((resolve) => setTimeout(resolve, 100));
+    await quiet();
     lock.end();
     await merging;
     await until(() => staging.stats().mergedFiles === 2);

@@ -1,13 +1,12 @@
 import { randomBytes } from 'node:crypto';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { openHeld } from '../../../support/held-trunk-store.js';
+import { quiet } from '../../../support/quiet.js';
 import { openStaging, stageFile, stageTogether, until } from '../../../support/staging.js';
 import { temporaryFolder } from '../../../support/temporary.js';
 
 const WEEK_MS = 7 * 86_400_000;
 /** Time for what must not happen. */
-const pause = () => sleep(100);
 
 describe('a flush that is to give all files their ids', () => {
   const JOINING = { idMaxAge: WEEK_MS };
@@ -119,7 +118,7 @@ describe('a flush that is to give all files their ids', () => {
     await staging.files.whileMoving(async () => {
       store.release();
       await until(() => staging.stats().mergedFiles === 1);
-      await pause();
+      await quiet();
       expect(isFinished).toBe(false);
     });
     await finished;
@@ -135,7 +134,7 @@ describe('a flush that is to give all files their ids', () => {
       finished = staging.merging.finish(20_000).then(() => {
         isFinished = true;
       });
-      await pause();
+      await quiet();
       expect([isFinished, staging.fileMap.thinTrunks().length]).toEqual([false, 1]);
     });
     await finished;

@@ -1,8 +1,9 @@
 import { randomBytes } from 'node:crypto';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { StagingOptions } from '@stevedore/staging';
 import { describe, expect, test, vi } from 'vitest';
 import { openHeld } from '../../../support/held-trunk-store.js';
+import { quiet } from '../../../support/quiet.js';
 import {
   openStaging,
   spoolFile,
@@ -17,7 +18,6 @@ const MIB = 2 ** 20;
 const WEEK_MS = 7 * 86_400_000;
 
 /** Time for the Merge Task to do what it must not. */
-const pause = () => sleep(100);
 
 function contents(count: number, bytes: number): Buffer[] {
   return Array.from({ length: count }, () => randomBytes(bytes));
@@ -30,12 +30,12 @@ describe('on their way at a time', () => {
     await stageTogether(staging, contents(30, 200 * KIB));
     const flushed = staging.merging.flush();
     await until(() => store.waiting.length === 4);
-    await pause();
+    await quiet();
     expect(staging.stats()).toMatchObject({ trunksInFlight: 2, largeFilesInFlight: 2 });
     expect(store.waiting).toHaveLength(4);
     const most = { trunksInFlight: 0, largeFilesInFlight: 0 };
     store.beforeStore = async () => {
-      await sleep(5);
+      await nextTurn();
       const { trunksInFlight, largeFilesInFlight } = staging.stats();
       most.trunksInFlight = Math.max(most.trunksInFlight, trunksInFlight);
       most.largeFilesInFlight = Math.max(most.largeFilesInFlight, largeFilesInFlight);
@@ -56,7 +56,7 @@ test('one large file follows when another is stored, not two', async () => {
   await until(() => store.waiting.length === 2);
   store.waiting[0]!();
   await until(() => store.waiting.length === 3);
-  await pause();
+  await quiet();
   expect([store.waiting.length, staging.stats().largeFilesInFlight]).toEqual([3, 2]);
   store.release();
   await staging.merging.flush();
@@ -99,7 +99,7 @@ describe('a flush', () => {
     await until(() => staging.stats().mergedFiles === 1);
     await staging.merging.flush();
     await stageFile(staging, randomBytes(500));
-    await pause();
+    await quiet();
     expect(staging.stats()).toMatchObject({ waitingFiles: 1, mergedFiles: 1 });
   });
 
@@ -118,7 +118,7 @@ describe('a flush', () => {
       flushed = staging.merging.flush().then(() => {
         isFlushed = true;
       });
-      await pause();
+      await quiet();
       expect(isFlushed).toBe(false);
     });
     await flushed;
@@ -134,7 +134,7 @@ test('a flush ends with the plans that it waits for, also where a file has been 
   });
   await until(() => store.waiting.length === 1);
   await staging.deletions.delete(key);
-  await pause();
+  await quiet();
   expect([isFlushed, staging.stats().trunksInFlight]).toEqual([false, 1]);
   store.release();
   await flushed;
@@ -168,7 +168,7 @@ describe('files that are to be in FastDFS', () => {
       isStored = true;
     });
     await until(() => store.waiting.length === 1);
-    await pause();
+    await quiet();
     expect(isStored).toBe(false);
     ending.abort(new Error('enough'));
     await expect(storing).rejects.toThrow('enough');
@@ -204,7 +204,7 @@ describe('by itself', () => {
   test('a large file goes at once, although a small one waits', async () => {
     const { staging } = await openStaging(temporaryFolder());
     await stageFile(staging, randomBytes(500));
-    await pause();
+    await quiet();
     await spoolFile(staging, randomBytes(2 * MIB));
     await until(() => staging.stats().mergedFiles === 1);
     expect(staging.stats()).toMatchObject({ waitingFiles: 1, spooledFiles: 0 });
@@ -216,14 +216,14 @@ describe('by itself', () => {
       await stageFile(staging, randomBytes(500));
       await until(() => staging.stats().mergedFiles === mergedFiles);
       // Nothing waits, which the task may have seen or not.
-      if (mergedFiles === 2) await pause();
+      if (mergedFiles === 2) await quiet();
     }
   });
 
   test('what comes adds to what waits', async () => {
     const { staging } = await openStaging(temporaryFolder());
     await stageTogether(staging, contents(7, 100_000));
-    await pause();
+    await quiet();
     expect(staging.stats()).toMatchObject({ waitingFiles: 7, trunks: 0 });
     await stageTogether(staging, contents(7, 100_000));
     await until(() => staging.stats().trunks === 1);
@@ -232,7 +232,7 @@ describe('by itself', () => {
   test('uploads wake it once there is enough for a trunk, and not before', async () => {
     const { staging } = await openStaging(temporaryFolder());
     await stageFile(staging, randomBytes(500));
-    await pause();
+    await quiet();
     const { files } = staging;
     const large = files.large.bind(files);
     let looks = 0;
@@ -333,7 +333,7 @@ describe('by itself', () => {
 
   test('groups of which more may follow wait until they are whole', async () => {
     const { staging, clock } = await openWithGroups(8);
-    await pause();
+    await quiet();
     expect(staging.stats()).toMatchObject({ waitingFiles: 8, trunks: 0 });
     clock.aheadMs = 2_000;
     await until(() => staging.stats().trunks > 0);
@@ -341,7 +341,7 @@ describe('by itself', () => {
 
   test('but not beyond eight trunks of them', async () => {
     const { staging, clock, add } = await openWithGroups(20);
-    await pause();
+    await quiet();
     expect(staging.stats()).toMatchObject({ waitingFiles: 20, trunks: 0 });
     await add(6);
     clock.at = Date.now();
@@ -371,7 +371,7 @@ describe('a trunk that is not full', () => {
     const key = await stageFile(staging, randomBytes(500));
     const { stagedAt } = staging.fileMap.find(key)!;
     // The oldest one counts, wherever it is.
-    await sleep(2);
+    await until(() => Date.now() > stagedAt);
     await stageFile(staging, randomBytes(500));
     at = stagedAt + ageMs;
     await staging.merging.flush();
