@@ -44,6 +44,8 @@ export interface KillsResult {
 
 const MIN_LOAD_MS = 80;
 const MAX_LOAD_MS = 500;
+const LEAST_FILES = 20;
+const MAX_LOAD_WAIT_MS = 20_000;
 const MAX_OUTAGE_MS = 300;
 const MAX_START_MS = 600;
 const START_KILL_SHARE = 0.25;
@@ -131,7 +133,11 @@ class Kills {
       ...{ client, ledger, random, gatewayLives, refusals: this.#refusals },
       disturbances: () => this.#disturbances,
     });
+    const before = ledger.files.length;
     await sleep(MIN_LOAD_MS + random.below(MAX_LOAD_MS - MIN_LOAD_MS));
+    // On a busy machine nothing may be acknowledged yet, and a kill would prove nothing.
+    const latest = Date.now() + MAX_LOAD_WAIT_MS;
+    while (ledger.files.length < before + LEAST_FILES && Date.now() < latest) await sleep(10);
     const victims = this.#victims(cluster);
     await this.#kill(cluster, victims);
     const reconnects = victims.includes('gateway');
