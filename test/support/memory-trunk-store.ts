@@ -43,7 +43,8 @@ export class MemoryTrunkStore implements TrunkStore {
     if (this.isAway) throw new Error('away');
     await untilAborted(this.beforeStore(source), signal);
     const chunks: Uint8Array[] = [];
-    for await (const chunk of source.chunks()) chunks.push(chunk);
+    // Whatever it yields is valid until it goes on.
+    for await (const pieces of source.pieces()) chunks.push(Buffer.concat(pieces));
     const bytes = this.damage(Buffer.concat(chunks));
     const fileId = this.#newId(bytes, source.extension);
     this.files.set(fileId, bytes);

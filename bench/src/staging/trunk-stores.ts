@@ -44,9 +44,9 @@ export class SizesOnly {
   }
 
   readonly store: TrunkStore = {
-    store: async ({ size, extension, chunks }) => {
+    store: async ({ size, extension, pieces }) => {
       let crc = 0;
-      for await (const chunk of chunks()) crc = crc32(chunk, crc);
+      for await (const some of pieces()) for (const piece of some) crc = crc32(piece, crc);
       await this.#took(size);
       this.#count += 1;
       const fileId = trunkFileId(this.#count, size, crc, extension);

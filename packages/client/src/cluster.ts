@@ -7,6 +7,7 @@ import {
   FastdfsError,
   type StorageRecord,
 } from '@stevedore/fastdfs';
+import type { EmbeddedNode } from '@stevedore/node/embedded';
 import {
   addressText,
   isError,
@@ -208,6 +209,8 @@ export async function readClusterSecrets(path: string): Promise<readonly string[
 /** The trackers to use: those of the options, or the embedded node's. */
 export interface Cluster {
   readonly trackers: readonly string[];
+  /** As `EmbeddedNode.take`: a node of this process takes trunks as files. */
+  readonly take?: EmbeddedNode['take'];
   readonly close: () => Promise<void>;
 }
 

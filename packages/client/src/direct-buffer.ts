@@ -4,6 +4,7 @@ import {
   directTrunk,
   type NewFile,
   StoreError,
+  type TrunkSource,
   type TrunkStore,
 } from '@stevedore/staging';
 import { storageError } from './failures.js';
@@ -65,9 +66,9 @@ export class DirectBuffer {
   /** Stores a file as it is, without waiting for others; resolves with its id. */
   putWhole(
     file: Pick<NewFile, 'name' | 'size' | 'crc32'>,
-    chunks: () => AsyncIterable<Uint8Array>,
+    pieces: TrunkSource['pieces'],
   ): Promise<string> {
-    return this.#store(file.size, file.crc32, extensionOf(file.name), chunks);
+    return this.#store(file.size, file.crc32, extensionOf(file.name), pieces);
   }
 
   /** Writes the collected files now. Resolves when no write is in flight. */
@@ -101,8 +102,7 @@ export class DirectBuffer {
   async #write(group: readonly Waiting[]): Promise<void> {
     if (group.length > 1 && (await this.#writeTogether(group))) return;
     for (const { file, resolve, reject } of group) {
-      const chunks = (): AsyncIterable<Uint8Array> => yieldAll(file.body);
-      await this.putWhole(file, chunks).then(resolve, reject);
+      await this.putWhole(file, () => once(file.body)).then(resolve, reject);
     }
   }
 
@@ -114,7 +114,7 @@ export class DirectBuffer {
         group.map(({ file }) => file),
       );
       const { size, crc32: crc, extension, chunks } = trunk;
-      const trunkFileId = await this.#store(size, crc, extension, () => yieldAll(chunks));
+      const trunkFileId = await this.#store(size, crc, extension, () => once(chunks));
       const ids = trunk.sliceIds(trunkFileId);
       if (ids.includes(undefined)) {
         await this.#remove(trunkFileId);
@@ -132,9 +132,9 @@ export class DirectBuffer {
     size: number,
     crc: number,
     extension: string,
-    chunks: () => AsyncIterable<Uint8Array>,
+    pieces: TrunkSource['pieces'],
   ): Promise<string> {
-    const source = { size, extension, chunks };
+    const source = { size, extension, pieces };
     let fileId = '';
     try {
       fileId = await this.#options.trunkStore.store(source, NEVER);
@@ -157,6 +157,6 @@ export class DirectBuffer {
   }
 }
 
-async function* yieldAll(chunks: readonly Uint8Array[]): AsyncGenerator<Uint8Array> {
-  yield* chunks;
+async function* once(pieces: readonly Uint8Array[]): AsyncGenerator<readonly Uint8Array[]> {
+  yield pieces;
 }

@@ -5,6 +5,7 @@ import {
   type PossibleOrphan,
   type StorageRecord,
 } from '@stevedore/fastdfs';
+import type { EmbeddedNode } from '@stevedore/node/embedded';
 import { addressText, StorageStatus, TRUNK_EXTENSION } from '@stevedore/protocol';
 import type { Copies, ListedFile, TrunkSource, TrunkStore } from '@stevedore/staging';
 import { addressOf, copyAt } from './cluster.js';
@@ -23,11 +24,14 @@ const MEMBERS: ReadonlySet<number> = new Set([
 /** The TrunkStore of staging, in FastDFS. */
 export class FastdfsTrunkStore implements TrunkStore {
   readonly #client: FastdfsClient;
+  readonly #take: EmbeddedNode['take'] | undefined;
   /** Size of the largest trunk that FastDFS has put into a slot; -1: none. */
   #slotBytes = -1;
 
-  constructor(client: FastdfsClient) {
+  /** `take`: of the node in this process, where the files go. */
+  constructor(client: FastdfsClient, take?: EmbeddedNode['take']) {
     this.#client = client;
+    this.#take = take;
   }
 
   /**
@@ -37,6 +41,12 @@ export class FastdfsTrunkStore implements TrunkStore {
    */
   async store(source: TrunkSource, signal: AbortSignal): Promise<string> {
     const { size, onLost } = source;
+    if (this.#take) {
+      return await this.#take(source, signal).catch((error: unknown) => {
+        if ((error as { readonly code?: unknown }).code === 'embedded_node_stopped') onLost?.();
+        throw error;
+      });
+    }
     // Report an upload that was sent and not answered, even if its retry succeeds.
     const onOrphan = (orphan: PossibleOrphan) => {
       if (orphan.size === size) onLost?.();
@@ -50,10 +60,10 @@ export class FastdfsTrunkStore implements TrunkStore {
   }
 
   async #store(source: TrunkSource, signal: AbortSignal): Promise<string> {
-    const { size, extension, chunks, onLost } = source;
+    const { size, extension, pieces, onLost } = source;
     const options = { size, extension, signal };
     if (extension !== TRUNK_EXTENSION || size > this.#slotBytes) {
-      const fileId = await this.#client.upload(chunks(), options);
+      const fileId = await this.#client.upload(gathered(pieces()), options);
       if (extension !== TRUNK_EXTENSION || this.#client.describe(fileId).kind !== 'slot') {
         return fileId;
       }
@@ -63,7 +73,7 @@ export class FastdfsTrunkStore implements TrunkStore {
         throw error;
       });
     }
-    const appender = await this.#client.uploadAppender(chunks(), options);
+    const appender = await this.#client.uploadAppender(gathered(pieces()), options);
     try {
       return await this.#client.regenerate(appender, { signal });
     } catch (error) {
@@ -180,6 +190,23 @@ export class FastdfsTrunkStore implements TrunkStore {
     const { size, crc32, createdAt, kind } = description;
     if (kind === 'slave') return;
     onFile({ fileId, size, crc32, createdAt: createdAt.getTime() });
+  }
+}
+
+/** Many pieces in one chunk, in the same memory: sending them one by one takes more than a copy. */
+async function* gathered(
+  source: AsyncIterable<readonly Uint8Array[]>,
+): AsyncGenerator<Uint8Array> {
+  let room: Buffer | undefined;
+  for await (const pieces of source) {
+    const bytes = pieces.reduce((sum, { length }) => sum + length, 0);
+    if (!room || room.length < bytes) room = Buffer.from(new SharedArrayBuffer(bytes));
+    let at = 0;
+    for (const piece of pieces) {
+      room.set(piece, at);
+      at += piece.length;
+    }
+    yield room.subarray(0, at);
   }
 }
 

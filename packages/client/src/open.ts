@@ -113,7 +113,7 @@ async function openStore(
         }
         cluster = await startCluster(parsed, secrets, (error) => store?.report(error));
         clients = makeClients(cluster.trackers, secrets[0], parsed.connections);
-        return new FastdfsTrunkStore(clients.merging);
+        return new FastdfsTrunkStore(clients.merging, cluster.take);
       },
       // Maintenance acknowledges no files.
       ...(parsed.stagedCopies > 1 && !onRebuild

@@ -120,7 +120,7 @@ export class Uploads {
       const fileId =
         file.at === 'container'
           ? await this.direct.put(file)
-          : await this.direct.putWhole(file, () => spool.read(file.key, file));
+          : await this.direct.putWhole(file, () => oneByOne(spool.read(file.key, file)));
       this.#count(file);
       return { ...receiptOf(file), key: fileId, fileId, state: 'merged' };
     } finally {
@@ -190,6 +190,12 @@ export class Uploads {
   > {
     return { uploadsInFlight: this.#intake.inFlight, ...this.#counts };
   }
+}
+
+async function* oneByOne(
+  chunks: AsyncIterable<Uint8Array>,
+): AsyncGenerator<readonly Uint8Array[]> {
+  for await (const chunk of chunks) yield [chunk];
 }
 
 function receiptOf(file: NewFile): Receipt {

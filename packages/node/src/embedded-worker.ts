@@ -46,19 +46,31 @@ export interface PlainError {
   readonly message: string;
 }
 
+/** `number`: of the file that is handed over. */
 export type FromWorker =
   | ({ readonly kind: 'ready' } & EmbeddedPorts)
   | { readonly kind: 'failed'; readonly error: PlainError }
-  | { readonly kind: 'trouble'; readonly error: PlainError };
+  | { readonly kind: 'trouble'; readonly error: PlainError }
+  /** Write the file to this path. */
+  | { readonly kind: 'write'; readonly number: number; readonly path: string }
+  | { readonly kind: 'taken'; readonly number: number; readonly fileId: string }
+  | { readonly kind: 'refused'; readonly number: number; readonly error: PlainError };
 
-export interface ToWorker {
-  readonly kind: 'close';
-}
+export type ToWorker =
+  | { readonly kind: 'close' }
+  | {
+      readonly kind: 'take';
+      readonly number: number;
+      readonly bytes: number;
+      readonly extension: string;
+    }
+  | { readonly kind: 'written'; readonly number: number; readonly isWhole: boolean };
 
 /** The SDK in this process has its own cache; this one is for other clients. */
 const CACHE_BYTES = 16 * 1024 * 1024;
 /** Space that uploads leave free, for the rest of a small machine. */
 const RESERVED_SPACE_MEGABYTES = 64;
+const MEBIBYTE = 2 ** 20;
 
 const port = parentPort;
 if (!port) throw new Error('this module runs in a worker thread only');
@@ -72,7 +84,7 @@ function plain(error: unknown): PlainError {
   return { name, message, code: codeOf(error) ?? 'embedded_node_failed' };
 }
 
-async function run(settings: EmbeddedSettings): Promise<() => Promise<void>> {
+async function run(settings: EmbeddedSettings) {
   const { directory, host = DEFAULT_HOST, trackerPort = 0, storagePort = 0 } = settings;
   const { group, tiers = {}, cacheBytes = CACHE_BYTES, secrets = [] } = settings;
   const onError = (error: Error): void => tell({ kind: 'trouble', error: plain(error) });
@@ -104,10 +116,11 @@ async function run(settings: EmbeddedSettings): Promise<() => Promise<void>> {
     await storage.active();
     const ports = { trackerPort: tracker?.port ?? 0, storagePort: storage.port };
     tell({ kind: 'ready', trackers, ...ports });
-    return async () => {
+    const close = async (): Promise<void> => {
       await storage.close();
       await tracker?.close();
     };
+    return { storage, close };
   } catch (error) {
     await tracker?.close();
     throw error;
@@ -124,10 +137,35 @@ started.catch((error: unknown) => {
   tell({ kind: 'failed', error: plain(error) });
   port.close();
 });
+/** Of files that are being written. */
+const writing = new Map<number, (isWhole: boolean) => void>();
+
+/** A file is handed over on this disk: it passes no socket, and is written once. */
+async function take({ number, bytes, extension }: ToWorker & { kind: 'take' }): Promise<void> {
+  const write = async (path: string): Promise<void> => {
+    const written = new Promise<boolean>((resolve) => writing.set(number, resolve));
+    tell({ kind: 'write', number, path });
+    if (!(await written)) throw new Error('the file was not written');
+  };
+  try {
+    const { storage } = await started;
+    const spareBytes = RESERVED_SPACE_MEGABYTES * MEBIBYTE;
+    const fileId = await storage.take({ bytes, extension, spareBytes, write });
+    tell({ kind: 'taken', number, fileId });
+  } catch (error) {
+    tell({ kind: 'refused', number, error: plain(error) });
+  } finally {
+    writing.delete(number);
+  }
+}
+
 port.on('message', (message: ToWorker) => {
-  if (message.kind !== 'close') return;
-  void started
-    .then((close) => close())
-    .catch((error: unknown) => tell({ kind: 'trouble', error: plain(error) }))
-    .finally(() => port.close());
+  if (message.kind === 'take') void take(message);
+  else if (message.kind === 'written') writing.get(message.number)?.(message.isWhole);
+  else {
+    void started
+      .then(({ close }) => close())
+      .catch((error: unknown) => tell({ kind: 'trouble', error: plain(error) }))
+      .finally(() => port.close());
+  }
 });

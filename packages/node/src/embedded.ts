@@ -7,6 +7,7 @@ import type {
   PlainError,
   ToWorker,
 } from './embedded-worker.js';
+import { type HandedFile, writeHanded } from './handed-file.js';
 
 /**
  * A storage, and a tracker unless it joins others, in a thread of this process: storing a trunk never blocks the main
@@ -22,6 +23,13 @@ export interface EmbeddedNodeOptions extends EmbeddedSettings {
 }
 
 export interface EmbeddedNode extends EmbeddedPorts, AsyncDisposable {
+  /**
+   * Stores a file, which is written once, to the node's own disk, and passes no socket. Resolves with
+   * its id once it is durable. Size and CRC-32 in the id are those that the storage has read back.
+   * Rejects with the error of `pieces`, of the disk or of the storage, which then has no such file;
+   * with `embedded_node_stopped`, it may have.
+   */
+  take(file: HandedFile, signal: AbortSignal): Promise<string>;
   /** Gives requests in flight a moment to finish, then ends the thread. */
   close(): Promise<void>;
 }
@@ -52,13 +60,16 @@ export async function startEmbeddedNode(options: EmbeddedNodeOptions): Promise<E
 
   let closing = false;
   let lastError: Error | undefined;
+  const handed = new HandedFiles((message) => worker.postMessage(message));
   worker.on('message', (message: FromWorker) => {
     if (message.kind === 'trouble') onError(trouble(message.error));
+    else handed.on(message);
   });
   worker.on('error', (error) => {
     lastError = error;
   });
   void exited.then((exitCode) => {
+    handed.end();
     if (closing) return;
     const why = lastError === undefined ? `exit code ${exitCode}` : lastError.message;
     onError(
@@ -84,9 +95,75 @@ export async function startEmbeddedNode(options: EmbeddedNodeOptions): Promise<E
     trackers,
     trackerPort,
     storagePort,
+    take: (file, signal) => handed.take(file, signal),
     close,
     [Symbol.asyncDispose]: close,
   };
+}
+
+interface UnderWay {
+  readonly write: (path: string) => Promise<void>;
+  readonly resolve: (fileId: string) => void;
+  readonly reject: (error: unknown) => void;
+  /** Why it could not be written. */
+  failure?: unknown;
+}
+
+/** Files on their way to the storage by its own disk. */
+class HandedFiles {
+  readonly #tell: (message: ToWorker) => void;
+  readonly #files = new Map<number, UnderWay>();
+  #count = 0;
+  #isOver = false;
+
+  constructor(tell: (message: ToWorker) => void) {
+    this.#tell = tell;
+  }
+
+  take(file: HandedFile, signal: AbortSignal): Promise<string> {
+    return new Promise((resolve, reject) => {
+      if (this.#isOver) return reject(stopped());
+      this.#count += 1;
+      const write = (path: string) => writeHanded(path, file, signal);
+      this.#files.set(this.#count, { write, resolve, reject });
+      const { size: bytes, extension } = file;
+      this.#tell({ kind: 'take', number: this.#count, bytes, extension });
+    });
+  }
+
+  on(message: FromWorker): void {
+    if (!('number' in message)) return;
+    const { number } = message;
+    const file = this.#files.get(number);
+    if (!file) return;
+    if (message.kind === 'write') return void this.#write(number, file, message.path);
+    this.#files.delete(number);
+    if (message.kind === 'taken') file.resolve(message.fileId);
+    else file.reject('failure' in file ? file.failure : trouble(message.error));
+  }
+
+  /** The thread has ended. */
+  end(): void {
+    this.#isOver = true;
+    for (const { reject } of this.#files.values()) reject(stopped());
+    this.#files.clear();
+  }
+
+  async #write(number: number, file: UnderWay, path: string): Promise<void> {
+    try {
+      await file.write(path);
+    } catch (error) {
+      file.failure = error;
+    }
+    this.#tell({ kind: 'written', number, isWhole: !('failure' in file) });
+  }
+}
+
+function stopped(): EmbeddedNodeError {
+  return new EmbeddedNodeError(
+    'embedded_node_stopped',
+    'the embedded tracker and storage have stopped',
+  );
 }
 
 /** Resolves or rejects with the worker's first result. A worker that failed exits by itself. */

@@ -64,7 +64,6 @@ export * from './token.js';
 export {
   encodeDirectoryEntry,
   encodeEnd,
-  encodeLocalHeader,
   endBytes,
   localHeaderBytes,
   MAX_ENTRIES,
@@ -76,6 +75,7 @@ export {
   type TrunkEnd,
   type TrunkEntry,
   type TrunkMember,
+  writeLocalHeader,
 } from './trunk/archive.js';
 export * from './trunk/slice-table.js';
 export { unixTime } from './unix-time.js';

@@ -101,16 +101,27 @@ export class StorageCounters {
     return {
       ...handler,
       headBytes: (prefix) => handler.headBytes(prefix),
-      handle: async (head, payload, context) => {
-        const bytes = payload.remaining;
-        if (what.bytes) this.#count(what.bytes).total += bytes;
-        this.#begin(what);
-        const reply = await handler.handle(head, payload, context);
-        this.#end(what);
-        if (what.bytes) this.#count(what.bytes).success += bytes;
-        return reply;
-      },
+      handle: (head, payload, context) =>
+        this.#received(what, payload.remaining, () => handler.handle(head, payload, context)),
     };
+  }
+
+  /** Counts an upload that no handler receives. */
+  uploaded<Result>(bytes: number, take: () => Promise<Result>): Promise<Result> {
+    return this.#received(upload, bytes, take);
+  }
+
+  async #received<Result>(
+    what: Counted,
+    bytes: number,
+    receive: () => Promise<Result>,
+  ): Promise<Result> {
+    if (what.bytes) this.#count(what.bytes).total += bytes;
+    this.#begin(what);
+    const result = await receive();
+    this.#end(what);
+    if (what.bytes) this.#count(what.bytes).success += bytes;
+    return result;
   }
 
   /** Wraps the disk to count opens, reads and writes. */

@@ -1,5 +1,5 @@
 import type { Disk } from '@stevedore/disk';
-import { activeTest } from '@stevedore/protocol';
+import { activeTest, type FileId } from '@stevedore/protocol';
 import { asError, control, type Handler, handlerTable, nowSeconds } from '@stevedore/wire';
 import { StorageCounters } from './counters.js';
 import { forgetPath, storageCache } from './files/caches.js';
@@ -14,7 +14,13 @@ import { FileLocks, type FileParts, StorePath, StorePaths } from './files/store-
 import { appenderHandlers } from './handlers/appender.js';
 import { type DownloadBackend, downloadHandler } from './handlers/download.js';
 import { metadataHandlers, queryInfoHandler } from './handlers/metadata.js';
-import { deleteHandler, slaveHandlers, uploadHandlers } from './handlers/upload.js';
+import {
+  deleteHandler,
+  slaveHandlers,
+  type TakeOptions,
+  takeFile,
+  uploadHandlers,
+} from './handlers/upload.js';
 import { Identity } from './identity.js';
 import { dataDirectory, logDirectory } from './layout.js';
 import type { StorageSession } from './replication/members.js';
@@ -57,6 +63,8 @@ export interface OpenedStorage {
   readonly joinedAtSeconds: number;
   /** Not done in a new storage, or in one that has lost files. */
   readonly firstCopy: FirstCopyState;
+  /** Stores a file that this process writes; resolves with its name once it is durable. */
+  take(options: TakeOptions): Promise<FileId>;
   saveState(): Promise<void>;
   /** Call it when no request is in flight. */
   close(): Promise<void>;
@@ -140,6 +148,7 @@ async function openOn(
         void stateFile.save(state());
       },
     },
+    take: (options) => counters.uploaded(options.bytes, () => takeFile(service, options)),
     saveState: () => stateFile.save(state()),
     close: async () => {
       service.files.close();

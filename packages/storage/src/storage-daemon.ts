@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { deferred } from '@stevedore/async';
 import type { FileCacheStats } from '@stevedore/cache';
-import { encodeStatistics, type StorageStatistics } from '@stevedore/protocol';
+import { encodeStatistics, formatFileId, type StorageStatistics } from '@stevedore/protocol';
 import { type ConnectionEnds, FrameServer, nowSeconds } from '@stevedore/wire';
+import type { TakeOptions } from './handlers/upload.js';
 import { openStorage, type StorageBackend } from './open-storage.js';
 import type { StorageSession } from './replication/members.js';
 import type { ReplicationStatus } from './replication/peer-sender.js';
@@ -24,6 +25,8 @@ export interface Storage extends AsyncDisposable {
   cacheStats(): FileCacheStats;
   /** Connections, operations and bytes since the start, as reported to trackers. */
   statistics(): StorageStatistics;
+  /** Stores a file that this process writes to this storage's disk; resolves with its id. */
+  take(options: TakeOptions): Promise<string>;
   /** How far the other members of the group are behind. */
   replicationStatus(): ReplicationStatus;
   /** Stops listening, briefly lets requests in flight finish, then closes everything. */
@@ -109,6 +112,7 @@ export async function startStorage(
     active: () => active.promise,
     cacheStats: () => service.cache.stats(),
     statistics,
+    take: async (options) => formatFileId(await opened.take(options)),
     replicationStatus: () => peers.status(),
     close,
     [Symbol.asyncDispose]: close,

@@ -2,8 +2,10 @@ import { crc32 } from 'node:zlib';
 import {
   encodeDirectoryEntry,
   encodeEnd,
-  encodeLocalHeader,
+  localHeaderBytes,
   type SliceEntry,
+  type TrunkMember,
+  writeLocalHeader,
 } from '@stevedore/protocol';
 
 export interface TrunkOfTest {
@@ -29,7 +31,7 @@ export function trunkOf(
       modifiedAt: new Date('2026-01-02T03:04:05Z'),
       comment: JSON.stringify(group === undefined ? {} : { group }),
     };
-    const header = encodeLocalHeader(member);
+    const header = localHeaderOf(member);
     directory.push(encodeDirectoryEntry(member, at));
     entries.push({ offset: at + header.length, size: content.length, crc32: member.crc32 });
     parts.push(header, content);
@@ -38,4 +40,10 @@ export function trunkOf(
   const table = Buffer.concat(directory);
   parts.push(table, encodeEnd(contents.length, at, table.length, '{"stevedore":1,"taskId":"t"}'));
   return { bytes: Buffer.concat(parts), entries };
+}
+
+export function localHeaderOf(member: TrunkMember): Buffer {
+  const header = Buffer.alloc(localHeaderBytes(Buffer.byteLength(member.name)), 0xff);
+  const bytes = writeLocalHeader(header, 0, member);
+  return header.subarray(0, bytes);
 }

@@ -33,7 +33,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   tracker: ['options', 'protocol', 'wire'],
   storage: ['options', 'async', 'protocol', 'disk', 'cache', 'wire'],
   tiering: ['options', 'protocol', 'disk', 'balance', 'cache', 'wire', 'fastdfs', 'storage'],
-  node: ['wire', 'tracker', 'storage', 'tiering'],
+  node: ['wire', 'disk', 'tracker', 'storage', 'tiering'],
   client: ['async', 'protocol', 'options', 'cache', 'fastdfs', 'map', 'staging', 'node'],
   middleware: ['client'],
   pictures: ['client', 'middleware'],

@@ -4,7 +4,6 @@ import { crc32 as zlibCrc32 } from 'node:zlib';
 import {
   encodeDirectoryEntry,
   encodeEnd,
-  encodeLocalHeader,
   endBytes,
   groupOfComment,
   localHeaderBytes,
@@ -19,6 +18,7 @@ import {
 } from '@stevedore/protocol';
 import { describe, expect, it } from 'vitest';
 import { Random } from '../../support/random.js';
+import { localHeaderOf } from '../../support/storage/trunks.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
 interface File extends TrunkMember {
@@ -70,7 +70,7 @@ function buildTrunk(files: readonly File[], comment: string): { trunk: Buffer; o
   };
   for (const each of files) {
     directory.push(encodeDirectoryEntry(each, at));
-    add(encodeLocalHeader(each));
+    add(localHeaderOf(each));
     offsets.push(at);
     add(each.content);
   }

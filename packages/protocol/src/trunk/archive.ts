@@ -59,14 +59,18 @@ export function localHeaderBytes(nameBytes: number): number {
   return LOCAL_HEADER_BYTES + nameBytes;
 }
 
-export function encodeLocalHeader(member: TrunkMember): Buffer {
-  const name = Buffer.from(member.name);
-  const bytes = Buffer.alloc(LOCAL_HEADER_BYTES + name.length);
-  bytes.writeUInt32LE(LOCAL_HEADER_SIGNATURE, 0);
-  bytes.writeUInt16LE(VERSION_NEEDED, 4);
-  writeCommon(bytes, 6, member, name.length);
-  name.copy(bytes, LOCAL_HEADER_BYTES);
-  return bytes;
+/** Writes a member's local header, behind which its content begins. Returns its bytes. */
+export function writeLocalHeader(
+  target: Buffer,
+  at: number,
+  member: Omit<TrunkMember, 'comment'>,
+): number {
+  const nameBytes = target.write(member.name, at + LOCAL_HEADER_BYTES);
+  target.writeUInt32LE(LOCAL_HEADER_SIGNATURE, at);
+  target.writeUInt16LE(VERSION_NEEDED, at + 4);
+  writeCommon(target, at + 6, member, nameBytes);
+  target.writeUInt16LE(0, at + 28);
+  return LOCAL_HEADER_BYTES + nameBytes;
 }
 
 /** `headerOffset` is the position of the member's local header. */
@@ -109,7 +113,12 @@ export function encodeEnd(
 }
 
 /** Flags, method, time, CRC-32, both sizes, name length and no extra field: 24 bytes from `at`. */
-function writeCommon(bytes: Buffer, at: number, member: TrunkMember, nameBytes: number): void {
+function writeCommon(
+  bytes: Buffer,
+  at: number,
+  member: Omit<TrunkMember, 'comment'>,
+  nameBytes: number,
+): void {
   const { time, date } = dosTime(member.modifiedAt);
   bytes.writeUInt16LE(UTF8_FLAG, at);
   bytes.writeUInt16LE(METHOD_STORED, at + 2);

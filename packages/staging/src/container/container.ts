@@ -2,7 +2,7 @@ import type { Disk } from '@stevedore/disk';
 import { messageOf } from '@stevedore/protocol';
 import type { Changes } from '../changes.js';
 import { isStoreError, StoreError, storeErrorOf } from '../errors.js';
-import type { FileMap, FileMapChange } from '../filemap/filemap.js';
+import type { FileMap, FileMapChange, FileRow } from '../filemap/filemap.js';
 import { isLocked, pastLocks } from '../filemap/locks.js';
 import { type Append, AppendQueue, type Entry } from './append-queue.js';
 import { BATCH_RECORDS, encodeSegmentHeader, RECORD_HEADER_BYTES } from './record.js';
@@ -150,6 +150,13 @@ export class Container {
   /** A view of bytes that were written lately, for this turn; undefined if they are not in memory. */
   inMemory(segment: number, position: number, bytes: number): Buffer | undefined {
     return this.#tail.find(segment, position, bytes);
+  }
+
+  /** Small files in memory, until `release`; undefined unless all of them are. */
+  pin(
+    rows: readonly Pick<FileRow, 'local' | 'size'>[],
+  ): { readonly bodies: readonly Buffer[]; readonly release: () => void } | undefined {
+    return this.#tail.pin(rows);
   }
 
   /** Oldest first; the last one may be the one being written. */

@@ -1,4 +1,4 @@
-import type { FileMapChange } from '../filemap/filemap.js';
+import type { FileMapChange, LocalPlace } from '../filemap/filemap.js';
 import type { Entry } from './append-queue.js';
 import { mostHeadBytes, writeRecordHead } from './record.js';
 import { changeOfRecord, fileRecord } from './records.js';
@@ -11,6 +11,9 @@ import { changeOfRecord, fileRecord } from './records.js';
  *
  * Slabs are reused: a view is valid only in the turn in which it was given. To keep the bytes, copy
  * them. A slab that is being written or sent is pinned.
+ *
+ * A slab is a SharedArrayBuffer, though no other thread has it: V8 marks its whole heap each time
+ * that other ArrayBuffers have grown by 64 MiB, and does not count these.
  */
 
 /** Of a slab: enough that few records fall to its end, and few slabs are enough. */
@@ -38,7 +41,7 @@ class Slab {
   extents: Extent[] = [];
 
   constructor(bytes: number) {
-    this.memory = Buffer.allocUnsafeSlow(bytes);
+    this.memory = Buffer.from(new SharedArrayBuffer(bytes));
   }
 }
 
@@ -62,12 +65,33 @@ export class Tail {
 
   /** A view of the bytes, for this turn; undefined if they are not in memory. */
   find(segment: number, position: number, bytes: number): Buffer | undefined {
+    return this.#find(segment, position, bytes)?.view;
+  }
+
+  /** Views of all of these bytes, valid until `release`; undefined if any is not in memory. */
+  pin(files: readonly { readonly local: LocalPlace; readonly size: number }[]) {
+    const bodies: Buffer[] = [];
+    const slabs = new Set<Slab>();
+    for (const { local, size } of files) {
+      const found = this.#find(local.segment, local.position, size);
+      if (!found) return undefined;
+      bodies.push(found.view);
+      slabs.add(found.slab);
+    }
+    for (const slab of slabs) slab.pins += 1;
+    const release = (): void => {
+      for (const slab of slabs) slab.pins -= 1;
+    };
+    return { bodies, release };
+  }
+
+  #find(segment: number, position: number, bytes: number) {
     const found = this.#found.get(segment);
     if (!found) return undefined;
     for (const { slab, extent } of found) {
       const from = position - extent.position;
       if (from < 0 || from + bytes > extent.bytes) continue;
-      return slab.memory.subarray(extent.at + from, extent.at + from + bytes);
+      return { slab, view: slab.memory.subarray(extent.at + from, extent.at + from + bytes) };
     }
     return undefined;
   }

@@ -4,7 +4,6 @@ import {
   decodeSizeField,
   encodeDirectoryEntry,
   encodeEnd,
-  encodeLocalHeader,
   endBytes,
   extensionOf,
   type FileId,
@@ -16,6 +15,7 @@ import {
   parseFileId,
   TRUNK_EXTENSION,
   type TrunkMember,
+  writeLocalHeader,
 } from '@stevedore/protocol';
 import type { NewFile } from '../container/records.js';
 import { aboutOf } from '../filemap/about.js';
@@ -69,7 +69,7 @@ export function planTrunk(
   let lastExpiry = 0;
   for (const row of rows) {
     lastExpiry = Math.max(lastExpiry, row.expiresAt ?? Infinity);
-    const header = localHeaderBytes(entryNameBytes(row));
+    const header = memberHeaderBytes(row);
     members.push({ key: row.key, offset: at + header, size: row.size });
     at += header + row.size;
   }
@@ -90,14 +90,9 @@ export function planWhole(taskId: Buffer, row: FileRow): TrunkPlan {
   };
 }
 
-function memberOf(row: FileRow): TrunkMember {
-  return {
-    name: entryName(row),
-    size: row.size,
-    crc32: row.crc32,
-    modifiedAt: new Date(row.stagedAt),
-    comment: aboutOf(row),
-  };
+function entryOf(row: FileRow): Omit<TrunkMember, 'comment'> {
+  const { size, crc32, stagedAt } = row;
+  return { name: entryName(row), size, crc32, modifiedAt: new Date(stagedAt) };
 }
 
 /** Entries encoded at a time. */
@@ -108,7 +103,7 @@ export function* encodeDirectory({ rows, members, size, taskId }: TrunkPlan): Ge
   let bytes = 0;
   for (let from = 0; from < rows.length; from += DIRECTORY_PAGE) {
     const entries = rows.slice(from, from + DIRECTORY_PAGE).map((row, index) => {
-      const member = memberOf(row);
+      const member = { ...entryOf(row), comment: aboutOf(row) };
       const header = localHeaderBytes(member.name.length);
       return encodeDirectoryEntry(member, members[from + index]!.offset - header);
     });
@@ -125,8 +120,14 @@ export function* encodeDirectory({ rows, members, size, taskId }: TrunkPlan): Ge
   yield encodeEnd(rows.length, offset, bytes, trunkComment(taskId));
 }
 
-export function encodeMemberHeader(row: FileRow): Buffer {
-  return encodeLocalHeader(memberOf(row));
+/** Writes what stands before the file's bytes; returns its length. */
+export function writeMemberHeader(target: Buffer, at: number, row: FileRow): number {
+  return writeLocalHeader(target, at, entryOf(row));
+}
+
+/** Bytes of what stands before the file's bytes. */
+export function memberHeaderBytes(row: FileRow): number {
+  return localHeaderBytes(entryNameBytes(row));
 }
 
 function trunkComment(taskId: Buffer): string {
@@ -153,7 +154,9 @@ export function directTrunk(taskId: Buffer, files: readonly NewFile[]): DirectTr
   const plan = planTrunk(taskId, rows, TRUNK_EXTENSION);
   const chunks: Uint8Array[] = [];
   for (const [index, row] of rows.entries()) {
-    chunks.push(encodeMemberHeader(row), ...files[index]!.body);
+    const header = Buffer.allocUnsafe(memberHeaderBytes(row));
+    writeMemberHeader(header, 0, row);
+    chunks.push(header, ...files[index]!.body);
   }
   chunks.push(...encodeDirectory(plan));
   return {

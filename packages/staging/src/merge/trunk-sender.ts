@@ -20,8 +20,9 @@ import type { State } from '../state.js';
 import {
   canHoldSlices,
   encodeDirectory,
-  encodeMemberHeader,
+  memberHeaderBytes,
   type TrunkPlan,
+  writeMemberHeader,
 } from './trunk-plan.js';
 
 /**
@@ -57,9 +58,9 @@ export class TrunkSender {
   async send(plan: TrunkPlan, signal: AbortSignal): Promise<SentTrunk> {
     const sum: Sum = { crc32: 0 };
     const { trunkStore, now, fileMap } = this.#state;
-    const chunks = () => this.#bytesOf(plan, sum);
+    const pieces = () => this.#piecesOf(plan, sum);
     const doubt = () => fileMap.doubt(now(), fileMap.trunkByTask(plan.taskId)!.id);
-    const source = { size: plan.size, extension: plan.extension, chunks, onLost: doubt };
+    const source = { size: plan.size, extension: plan.extension, pieces, onLost: doubt };
     const fileId = await trunkStore.store(source, signal);
     const wrong = mismatch(fileId, plan, sum.crc32);
     if (wrong) {
@@ -92,7 +93,7 @@ export class TrunkSender {
    */
   async adopt(plan: TrunkPlan, fileId: string, signal: AbortSignal): Promise<boolean> {
     const sum: Sum = { crc32: 0 };
-    for await (const _ of this.#bytesOf(plan, sum)) signal.throwIfAborted();
+    for await (const _ of this.#piecesOf(plan, sum)) signal.throwIfAborted();
     if (mismatch(fileId, plan, sum.crc32)) return false;
     await this.#record(plan, fileId, sum.crc32);
     return true;
@@ -119,11 +120,11 @@ export class TrunkSender {
     finishTrunk(fileMap, id, plan.members, plan, isFirst ? confirmed : undefined);
   }
 
-  #bytesOf(plan: TrunkPlan, sum: Sum): AsyncIterable<Uint8Array> {
+  #piecesOf(plan: TrunkPlan, sum: Sum): AsyncIterable<readonly Uint8Array[]> {
     const { container, spool } = this.#state;
     sum.crc32 = 0;
     if (plan.kind === 'whole') return wholeBytes(spool, plan.rows[0]!, sum);
-    return trunkBytes(plan, container, this.#doubted.has(plan), sum);
+    return trunkPieces(plan, container, this.#doubted.has(plan), sum);
   }
 }
 
@@ -133,10 +134,10 @@ interface Sum {
 }
 
 /** Throws DamagedMembers. */
-async function* wholeBytes(spool: Spool, row: FileRow, sum: Sum): AsyncGenerator<Uint8Array> {
+async function* wholeBytes(spool: Spool, row: FileRow, sum: Sum): AsyncGenerator<[Uint8Array]> {
   try {
     // Its end is reached only by the bytes of the file.
-    yield* spool.read(row.key, row);
+    for await (const chunk of spool.read(row.key, row)) yield [chunk];
     sum.crc32 = row.crc32;
   } catch (error) {
     const isDamage = isStoreError(error, 'corrupt') || hasCode(error, 'ENOENT');
@@ -204,47 +205,44 @@ const MAX_GAP_BYTES = 64 * 1024;
 const EXTENT_FILES = 1_000;
 
 /**
- * Yields the trunk in pieces of about a MiB, from the container's tail in memory or its disk as they
- * are sent: it is never in memory as a whole or twice on the disk. What the disk gives is checked
- * against the CRC-32 of every file. The trunk's is combined from theirs: FastDFS's answer shows
- * whether it has the bytes that were acknowledged. Throws DamagedMembers.
+ * Yields the trunk about a MiB at a time, from the container's tail in memory or its disk as it is
+ * sent: it is never in memory as a whole. What the disk gives is checked against the CRC-32 of every
+ * file. The trunk's is combined from theirs: FastDFS's answer shows whether it has the bytes that were
+ * acknowledged. Throws DamagedMembers.
  */
-async function* trunkBytes(
+async function* trunkPieces(
   plan: TrunkPlan,
   container: Container,
   onlyDisk: boolean,
   sum: Sum,
-): AsyncGenerator<Buffer> {
+): AsyncGenerator<readonly Uint8Array[]> {
+  let room = Buffer.alloc(0);
   for (const extent of extents(plan.rows)) {
-    const inMemory = onlyDisk ? undefined : bodiesInMemory(extent, container);
-    const bodies = inMemory ?? (await soundBodies(extent, container));
-    const pieces: Uint8Array[] = [];
-    // Views of the tail are copied in this turn.
-    for (const [index, row] of extent.rows.entries()) {
-      const header = encodeMemberHeader(row);
-      pieces.push(header, bodies[index] ?? NOTHING);
-      sum.crc32 = combineCrcs(crc32(header, sum.crc32), row.crc32, row.size);
+    const { rows } = extent;
+    const inMemory = onlyDisk ? undefined : container.pin(rows);
+    try {
+      const bodies = inMemory?.bodies ?? (await soundBodies(extent, container));
+      const headersBytes = rows.reduce((bytes, row) => bytes + memberHeaderBytes(row), 0);
+      if (room.length < headersBytes) room = Buffer.allocUnsafeSlow(headersBytes);
+      const pieces: Uint8Array[] = [];
+      let at = 0;
+      for (const [index, row] of rows.entries()) {
+        const end = at + writeMemberHeader(room, at, row);
+        const header = room.subarray(at, end);
+        pieces.push(header, bodies[index]!);
+        sum.crc32 = combineCrcs(crc32(header, sum.crc32), row.crc32, row.size);
+        at = end;
+      }
+      yield pieces;
+    } finally {
+      inMemory?.release();
     }
-    yield Buffer.concat(pieces);
   }
   for (const piece of encodeDirectory(plan)) {
     sum.crc32 = crc32(piece, sum.crc32);
-    yield piece;
+    yield [piece];
     await nextTurn();
   }
-}
-
-const NOTHING = Buffer.alloc(0);
-
-/** Views of all of them, for this turn; undefined if any is not in memory. */
-function bodiesInMemory({ rows }: Extent, container: Container): Buffer[] | undefined {
-  const bodies: Buffer[] = [];
-  for (const { local, size } of rows) {
-    const body = container.inMemory(local.segment, local.position, size);
-    if (!body) return undefined;
-    bodies.push(body);
-  }
-  return bodies;
 }
 
 /** Throws DamagedMembers. */

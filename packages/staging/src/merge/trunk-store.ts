@@ -12,12 +12,15 @@ import { KEY_CHARS, parseKey } from '../key.js';
 /** The part of FastDFS that staging needs; the SDK provides the real one. */
 
 export interface TrunkSource {
-  /** Bytes that `chunks` will yield. */
+  /** Bytes that `pieces` will yield. */
   readonly size: number;
   /** Without its dot. */
   readonly extension: string;
-  /** Yields the bytes, from the beginning at each call. */
-  chunks(): AsyncIterable<Uint8Array>;
+  /**
+   * Yields the bytes, from the beginning at each call: about a MiB at a time, in pieces that are valid
+   * until the next are asked for.
+   */
+  pieces(): AsyncIterable<readonly Uint8Array[]>;
   /** Called when a copy with an unknown id may have been stored. */
   readonly onLost?: () => void;
 }

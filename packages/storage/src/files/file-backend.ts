@@ -78,10 +78,11 @@ export async function readInto(
   return target;
 }
 
-/** The first bytes of a file, in order. */
+/** The first bytes of a file, in order, in the same memory: each chunk is valid until the next. */
 export async function* chunksOf(file: ReadableFile, bytes: number): AsyncGenerator<Buffer> {
+  const room = Buffer.allocUnsafeSlow(Math.min(CHUNK_BYTES, bytes));
   for (let at = 0; at < bytes; at += CHUNK_BYTES) {
-    yield await readInto(Buffer.allocUnsafe(Math.min(CHUNK_BYTES, bytes - at)), file, at);
+    yield await readInto(room.subarray(0, Math.min(CHUNK_BYTES, bytes - at)), file, at);
   }
 }
 

@@ -4,6 +4,7 @@ import type { Payload } from '@stevedore/wire';
 import { METADATA_SUFFIX } from '../layout.js';
 import type { Change } from '../replication/journal.js';
 import { CompanionFiles } from './companion-files.js';
+import { crcOf } from './file-backend.js';
 import { type Content, FileNames, type NewKind } from './file-names.js';
 import { IncomingFile } from './incoming-file.js';
 import type { FileParts } from './store-paths.js';
@@ -58,6 +59,32 @@ export class FileStore {
         (path) => incoming.createNow(path, seconds),
       );
     });
+  }
+
+  /**
+   * Takes a file that was written to this path of the same disk; returns its name once it is durable.
+   * Its size and CRC-32 are those that are read back.
+   */
+  async take(file: NewFile, temporary: string, bytes: number, change: Change): Promise<FileId> {
+    const { disk } = this.#parts.settings;
+    const content = await disk.openToUpdate(temporary);
+    try {
+      const { size } = await content.stat();
+      if (size !== bytes) throw new Error(`a file of ${bytes} bytes has ${size}`);
+      const crc32 = await crcOf(content, bytes);
+      const seconds = change.seconds();
+      await content.setModified(seconds);
+      await content.sync();
+      return await this.#underNewName(file, seconds, { bytes, crc32 }, (path, id) =>
+        this.#appear(
+          path,
+          () => disk.rename(temporary, path),
+          () => change.note('C', id.name),
+        ),
+      );
+    } finally {
+      await content.close();
+    }
   }
 
   /** Receives a file under a given name, timed later than `after`; status 17 if it is taken. */

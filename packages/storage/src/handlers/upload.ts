@@ -1,5 +1,7 @@
 import { dirname, relative, resolve } from 'node:path';
+import { removeIfThere } from '@stevedore/disk';
 import {
+  ANY_STORE_PATH,
   createLink,
   deleteFile,
   type FileId,
@@ -39,6 +41,37 @@ export function uploadHandlers<Session>(service: StorageService): Handler<Sessio
     receiving(uploadFile, upload('normal')),
     receiving(uploadAppenderFile, upload('appender')),
   ];
+}
+
+export interface TakeOptions {
+  readonly bytes: number;
+  readonly extension: string;
+  /** Bytes of the disk that stay free. */
+  readonly spareBytes: number;
+  /** Writes the file at this path, which is there and empty. */
+  readonly write: (path: string) => Promise<void>;
+}
+
+/** As UPLOAD_FILE, of a file that this process writes to the storage's own disk. */
+export function takeFile(
+  service: StorageService,
+  { bytes, extension, spareBytes, write }: TakeOptions,
+): Promise<FileId> {
+  checkExtension(extension);
+  const { identity, store, storePaths, settings } = service;
+  const source = identity.source();
+  return storePaths.holding(bytes + spareBytes, ANY_STORE_PATH, async (storePath, index) => {
+    const temporary = storePath.temporaryFile();
+    try {
+      await (await settings.disk.create(temporary)).close();
+      await write(temporary);
+      const file = { kind: 'normal' as const, storePathIndex: index, extension, source };
+      return await created(service, (change) => store.take(file, temporary, bytes, change));
+    } catch (error) {
+      await removeIfThere(settings.disk, temporary).catch(() => {});
+      throw error;
+    }
+  });
 }
 
 /**
