@@ -194,9 +194,7 @@ export class FastdfsTrunkStore implements TrunkStore {
 }
 
 /** Many pieces in one chunk, in the same memory: sending them one by one takes more than a copy. */
-async function* gathered(
-  source: AsyncIterable<readonly Uint8Array[]>,
-): AsyncGenerator<Uint8Array> {
+async function* gathered(source: AsyncIterable<readonly Uint8Array[]>): AsyncGenerator<Uint8Array> {
   let room: Buffer | undefined;
   for await (const pieces of source) {
     const bytes = pieces.reduce((sum, { length }) => sum + length, 0);

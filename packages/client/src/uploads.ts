@@ -192,9 +192,7 @@ export class Uploads {
   }
 }
 
-async function* oneByOne(
-  chunks: AsyncIterable<Uint8Array>,
-): AsyncGenerator<readonly Uint8Array[]> {
+async function* oneByOne(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<readonly Uint8Array[]> {
   for await (const chunk of chunks) yield [chunk];
 }
 

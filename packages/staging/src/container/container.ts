@@ -39,7 +39,7 @@ export interface ContainerOptions {
   /** Memory for what was written last. */
   readonly tailBytes: number;
   /** Makes a batch visible before its appends resolve. If it fails, the batch is refused. */
-  readonly fileMap: Pick<FileMap, 'apply' | 'setSynced'>;
+  readonly fileMap: Pick<FileMap, 'apply' | 'setSynced' | 'oldestNeededSegment'>;
   readonly changes: Changes;
   readonly copies?: BatchCopies | undefined;
 }
@@ -116,7 +116,8 @@ export class Container {
     this.#nextSegment = options.nextSegment;
     this.firstOwnSegment = options.nextSegment;
     this.reserve = new Reserve(options.disk, options.folder);
-    this.#tail = new Tail(options.tailBytes);
+    const { fileMap } = options;
+    this.#tail = new Tail(options.tailBytes, () => fileMap.oldestNeededSegment() ?? Infinity);
   }
 
   /** Makes a segment of an earlier process readable. */

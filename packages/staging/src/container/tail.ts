@@ -12,6 +12,10 @@ import { changeOfRecord, fileRecord } from './records.js';
  * Slabs are reused: a view is valid only in the turn in which it was given. To keep the bytes, copy
  * them. A slab that is being written or sent is pinned.
  *
+ * The ring grows to its limit only for files that are read. Memory that was never used takes ten
+ * times as long to fill, so beyond a share of it a slab is reused as soon as its files are in
+ * FastDFS, unless readers came for them.
+ *
  * A slab is a SharedArrayBuffer, though no other thread has it: V8 marks its whole heap each time
  * that other ArrayBuffers have grown by 64 MiB, and does not count these.
  */
@@ -23,6 +27,10 @@ const MIN_SLAB_BYTES = 64 * 1024;
 const LEAST_SLABS = 4;
 /** Where nothing is read from it. */
 const WRITTEN_BYTES = 8 * 2 ** 20;
+/** Of the newest files, which stay whether anybody reads them or not; half of a smaller tail. */
+const KEPT_BYTES = 256 * 2 ** 20;
+/** A slab of which less was read is not worth keeping. */
+const READ_SHARE = 1 / 8;
 
 /** Bytes of a segment that are in a slab. */
 interface Extent {
@@ -38,6 +46,8 @@ class Slab {
   used = 0;
   /** Batches that are being written or sent from it. */
   pins = 0;
+  /** Bytes that readers took. */
+  readBytes = 0;
   extents: Extent[] = [];
 
   constructor(bytes: number) {
@@ -48,24 +58,33 @@ class Slab {
 export class Tail {
   readonly #slabBytes: number;
   readonly #maxSlabs: number;
+  readonly #keptSlabs: number;
   readonly #isRead: boolean;
+  readonly #oldestNeeded: () => number;
   /** Oldest first; the last one is being filled. */
   readonly #slabs: Slab[] = [];
   /** The extents of each segment, in order. */
   readonly #found = new Map<number, { readonly slab: Slab; readonly extent: Extent }[]>();
 
-  /** With 0 bytes it is memory to write from alone, and nothing is found in it. */
-  constructor(maxBytes: number) {
+  /**
+   * With 0 bytes it is memory to write from alone, and nothing is found in it. `oldestNeeded`: the first
+   * segment with a file that is not in FastDFS yet.
+   */
+  constructor(maxBytes: number, oldestNeeded: () => number) {
     const bytes = maxBytes || WRITTEN_BYTES;
     const share = Math.floor(bytes / LEAST_SLABS);
     this.#slabBytes = Math.min(MAX_SLAB_BYTES, Math.max(MIN_SLAB_BYTES, share));
     this.#maxSlabs = Math.max(LEAST_SLABS, Math.floor(bytes / this.#slabBytes));
+    this.#keptSlabs = Math.min(KEPT_BYTES / this.#slabBytes, this.#maxSlabs / 2);
     this.#isRead = maxBytes > 0;
+    this.#oldestNeeded = oldestNeeded;
   }
 
   /** A view of the bytes, for this turn; undefined if they are not in memory. */
   find(segment: number, position: number, bytes: number): Buffer | undefined {
-    return this.#find(segment, position, bytes)?.view;
+    const found = this.#find(segment, position, bytes);
+    if (found) found.slab.readBytes += bytes;
+    return found?.view;
   }
 
   /** Views of all of these bytes, valid until `release`; undefined if any is not in memory. */
@@ -132,14 +151,33 @@ export class Tail {
 
   /** The oldest slab, empty, if there are enough; more than that are given up. */
   #recycle(): Slab | undefined {
-    let slab: Slab | undefined;
+    let slab = this.#unread();
     while (this.#slabs.length >= this.#maxSlabs) {
-      const index = this.#slabs.findIndex(({ pins }) => pins === 0);
-      if (index === -1) break;
-      [slab] = this.#slabs.splice(index, 1);
-      if (slab) this.#forget(slab);
+      const oldest = this.#slabs.find(({ pins }) => pins === 0);
+      if (!oldest) break;
+      slab = oldest;
+      this.#take(slab);
     }
     return slab;
+  }
+
+  /** The oldest slab that nobody needs, empty, if there are enough of them. */
+  #unread(): Slab | undefined {
+    if (this.#slabs.length < this.#keptSlabs) return undefined;
+    const needed = this.#oldestNeeded();
+    const slab = this.#slabs.find(
+      ({ pins, readBytes, extents }) =>
+        pins === 0 &&
+        readBytes < READ_SHARE * this.#slabBytes &&
+        extents.every(({ segment }) => segment < needed),
+    );
+    if (slab) this.#take(slab);
+    return slab;
+  }
+
+  #take(slab: Slab): void {
+    this.#slabs.splice(this.#slabs.indexOf(slab), 1);
+    this.#forget(slab);
   }
 
   #forget(slab: Slab): void {
@@ -150,6 +188,7 @@ export class Tail {
     }
     slab.extents = [];
     slab.used = 0;
+    slab.readBytes = 0;
   }
 }
 

@@ -88,7 +88,11 @@ function open() {
   const container = new Container({
     ...{ disk: forgetful.disk, folder: temporaryFolder(), origin: 1, sync: true },
     ...{ now: Date.now, segmentBytes: 2 ** 20, nextSegment: 1, tailBytes: 0 },
-    fileMap: { apply: () => undefined, setSynced: () => ({ changes: 0 }) },
+    fileMap: {
+      apply: () => undefined,
+      setSynced: () => ({ changes: 0 }),
+      oldestNeededSegment: () => null,
+    },
     changes: new Changes(),
   });
   const append = (text: string, sync: boolean) => {

@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
-import { formatKey } from '@stevedore/staging';
+import { formatKey, smallFile } from '@stevedore/staging';
 import { describe, expect, test } from 'vitest';
+import { Tail } from '../../../../packages/staging/dist/container/tail.js';
 import { turnBit } from '../../../support/rot.js';
 import { openStaging, stageFile, until } from '../../../support/staging.js';
 import { temporaryFolder } from '../../../support/temporary.js';
@@ -84,4 +85,37 @@ describe('the tail of the container in memory', () => {
     expect(staging.fileMap.find(key)?.trunk).toBeDefined();
     expect(staging.fileMap.find(later)?.trunk).toBeUndefined();
   });
+});
+
+test('beyond half of the tail, files that are in FastDFS stay only if they are read', () => {
+  let needed = 1;
+  // Four slabs of 128 KiB; each segment has one file, which fills a slab.
+  const tail = new Tail(512 * KIB, () => needed);
+  const size = 100 * KIB;
+  const positions: number[] = [];
+  const add = (): void => {
+    const batch = tail.begin(positions.length + 1, 0);
+    const about = { key: Buffer.alloc(16), name: '', type: '', group: undefined, stagedAt: 1 };
+    const file = smallFile({ ...about, size, crc32: 1 }, [Buffer.alloc(size)]);
+    batch.add(file);
+    batch.end();
+    batch.release();
+    positions.push(file.position);
+  };
+  const kept = () =>
+    positions.flatMap((position, index) => {
+      const pinned = tail.pin([{ local: { at: 'container', segment: index + 1, position }, size }]);
+      pinned?.release();
+      return pinned ? index + 1 : [];
+    });
+  for (let file = 1; file <= 3; file += 1) add();
+  tail.find(1, positions[0]!, size);
+  needed = 3;
+  add();
+  expect(kept()).toEqual([1, 3, 4]);
+  add();
+  expect(kept()).toEqual([1, 3, 4, 5]);
+  // The ring is full: the oldest goes, read or not.
+  add();
+  expect(kept()).toEqual([3, 4, 5, 6]);
 });
