@@ -215,6 +215,8 @@ export interface PlannedMember {
   readonly offset: number;
   /** Bytes of content. */
   readonly size: number;
+  /** Of a staged small file: where it was when the trunk was planned. */
+  readonly segment?: number | undefined;
 }
 
 /** Members whose rows now point at their trunk. */

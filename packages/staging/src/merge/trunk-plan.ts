@@ -70,7 +70,8 @@ export function planTrunk(
   for (const row of rows) {
     lastExpiry = Math.max(lastExpiry, row.expiresAt ?? Infinity);
     const header = memberHeaderBytes(row);
-    members.push({ key: row.key, offset: at + header, size: row.size });
+    const segment = row.local.at === 'container' ? row.local.segment : undefined;
+    members.push({ key: row.key, offset: at + header, size: row.size, segment });
     at += header + row.size;
   }
   const size = bytes + TRUNK_END_BYTES;

@@ -38,6 +38,11 @@ test.each([
   ['the last of its files does', [2_000, 9_000, 1_000], 9_000],
   ['never, if one of its files does not', [2_000, undefined, 1_000], undefined],
 ] as const)('a trunk expires when %s', (_when, ends, lastExpiry) => {
-  const rows = ends.map((expiresAt, at) => ({ ...fileOf(at), was: [], expiresAt }));
+  const rows = ends.map((expiresAt, at) => ({
+    ...fileOf(at),
+    was: [],
+    local: { at: 'gone' },
+    expiresAt,
+  }));
   expect(planTrunk(TASK, rows as unknown as FileRow[], 'zip').lastExpiry).toBe(lastExpiry);
 });
