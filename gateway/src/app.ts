@@ -22,20 +22,23 @@ import {
   refuseWhileClosing,
   type Take,
 } from './http/connections.js';
-import { LastLines } from './http/direct-answers.js';
+import { Direct, type DirectOptions } from './http/direct.js';
 import { Forwarder } from './http/forward.js';
-import type { Refuse } from './http/plain-requests.js';
-import { addPublicBase, publicBaseBy, trustedProxies } from './http/public-address.js';
-import { ReadyAnswers } from './http/ready-answers.js';
+import {
+  addPublicBase,
+  clientAddressBy,
+  publicBaseBy,
+  trustedProxies,
+} from './http/public-address.js';
 import { problemOf } from './http/route.js';
 import { RequestDurations } from './observe/durations.js';
 import { makeLog } from './observe/log.js';
-import { observe, Refusals, requestIds } from './observe/requests.js';
+import { observe, Refusals, requestIds, requestLog } from './observe/requests.js';
 import { COMPILE_NOTHING, describeApi, openapiRoute } from './openapi/openapi.js';
 import { defaultLimits, type GatewayOptions, type Limits } from './options.js';
 import { version } from './program.js';
 import { consoleRoutes } from './routes/console.js';
-import { fileRoutes, plainRequests } from './routes/files.js';
+import { directCalls, fileRoutes } from './routes/files.js';
 import { flushRoutes } from './routes/flush.js';
 import { policyRoutes } from './routes/policies.js';
 import { healthRoutes, metricsRoutes } from './routes/watching.js';
@@ -118,7 +121,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     const others = reply.getHeaders() as OutgoingHttpHeaders;
     files.refuse(raw, reply.hijack().raw, problem, others);
   };
-  const failed: Refuse = (error, request, response, headers) => {
+  const failed: DirectOptions['refuse'] = (error, request, response, headers) => {
     const problem = problemOf(error);
     if (isFault(problem.code)) {
       log.error({ requestId: headers['x-request-id'], err: error }, 'request failed');
@@ -127,32 +130,27 @@ export function buildApp(options: AppOptions): FastifyInstance {
     files.refuse(request, response, problem, headers);
   };
   const baseOf = publicBaseBy(options.publicUrl ?? '', trusts);
+  const clientAddress = clientAddressBy(trusts);
   const requestId = requestIds();
   const refusals = new Refusals(log);
   const durations = new RequestDurations();
   const connections = new Connections(limits, unsent, options.leaving);
-  // What goes past the framework is not logged.
-  const isDirect = !log.isLevelEnabled('info');
-  const lastLines = new LastLines(limits.keepAliveMs);
-  const direct = { requestId, durations, unsent, lastLines, hostNames };
-  const ready =
-    store.cached && isDirect ? new ReadyAnswers({ ...direct, files: store.cached }) : undefined;
-  // Pictures are shared among clients, which a proxy's headers tell apart.
-  const mayRead = options.pictures === undefined || trustProxy.length === 0;
-  const plain =
-    isDirect && corsOrigins.length === 0
-      ? plainRequests(
-          { files, access, policies, ready },
-          baseOf,
-          { ...direct, refuse: failed, maxBytes: limits.maxBufferedBytes },
-          mayRead,
-        )
-      : undefined;
+  const logRequest = requestLog(log, clientAddress);
+  const direct = new Direct({
+    files: store.cached,
+    requestId,
+    durations,
+    unsent,
+    hostNames,
+    keepAliveMs: limits.keepAliveMs,
+    maxBytes: limits.maxBufferedBytes,
+    send: (...answer) => files.send(...answer),
+    refuse: failed,
+    log: logRequest,
+  });
   const app = fastify({
     serverFactory: (handle) => {
-      const takes: Take[] = [passOn];
-      if (ready) takes.push((...asked) => ready.serve(...asked));
-      if (plain) takes.push((...asked) => plain.take(...asked));
+      const takes: Take[] = [passOn, (...asked) => direct.take(...asked)];
       return connections.serve(takes, handle);
     },
     // A hook writes the lines: a logger for each request would cost more.
@@ -177,7 +175,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
   const registry = observe(app, {
     store,
     stats: options.stats ?? (() => store.stats()),
-    log,
+    logRequest,
     processMetrics: options.processMetrics ?? false,
     refusals,
     durations,
@@ -225,8 +223,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     if (!options.console) feed.start();
   });
   app.addHook('preClose', async () => {
-    ready?.close();
-    plain?.close();
+    direct.close();
   });
   app.addHook('onClose', async () => {
     if (policies instanceof PolicyFile) policies.file.close();
@@ -246,7 +243,11 @@ export function buildApp(options: AppOptions): FastifyInstance {
     const { deployment } = store;
     const flush: FileStore['flush'] = options.flush ?? ((how) => store.flush(how));
     flushRoutes(scope, { files, access, deployment, flush });
-    fileRoutes(scope, { files, store, access, policies, charges, forwarder, serveTrunks, ready });
+    fileRoutes(scope, { files, store, access, policies, charges, forwarder, serveTrunks, direct });
+    // What is answered past the framework has no headers for pages of other origins.
+    if (corsOrigins.length === 0) {
+      direct.answerWith(directCalls({ files, access, policies, direct }, baseOf, clientAddress));
+    }
     openapiRoute(scope, describe);
   });
   return app;

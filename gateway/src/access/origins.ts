@@ -76,13 +76,10 @@ export function demandHost(app: FastifyInstance, names: HostNames | undefined): 
 export function hasOneHost(rawHeaders: readonly string[]): boolean {
   let hosts = 0;
   for (let index = 0; index < rawHeaders.length; index += 2) {
-    if (isHost(rawHeaders[index] ?? '')) hosts += 1;
+    const name = rawHeaders[index] ?? '';
+    if (name.length === 4 && name.toLowerCase() === 'host') hosts += 1;
   }
   return hosts <= 1;
-}
-
-export function isHost(name: string): boolean {
-  return name.length === 4 && name.toLowerCase() === 'host';
 }
 
 /**

@@ -81,6 +81,23 @@ export function trustedProxies(names: readonly string[]): Trusts {
   };
 }
 
+/** The address of a request's client. */
+export type ClientAddress = (request: IncomingMessage) => string;
+
+/** The nearest address that is no trusted proxy's (`X-Forwarded-For`). */
+export function clientAddressBy(trusts: Trusts): ClientAddress {
+  return ({ headers, socket }) => {
+    let address = socket.remoteAddress ?? '';
+    if (!trusts(address)) return address;
+    for (const name of `${headers['x-forwarded-for'] ?? ''}`.split(',').reverse()) {
+      const next = name.trim();
+      if (next === '' || !trusts(address)) break;
+      address = next;
+    }
+    return address;
+  };
+}
+
 function familyOf(address: string): 'ipv4' | 'ipv6' | undefined {
   const version = isIP(address);
   return version === 0 ? undefined : version === 4 ? 'ipv4' : 'ipv6';

@@ -1,10 +1,11 @@
 import { randomBytes } from 'node:crypto';
-import type { IncomingMessage } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FileStore, StoreStats } from '@stevedore/client';
 import type { ProblemCode, UnsentBytes, UnsentStats } from '@stevedore/middleware/core';
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { collectDefaultMetrics, Gauge, type Metric, Registry } from 'prom-client';
+import type { ClientAddress } from '../http/public-address.js';
 import type { RequestDurations } from './durations.js';
 import { addFigures, type Figures, labelled } from './figures.js';
 import { redactUrl } from './log.js';
@@ -18,7 +19,7 @@ import { addStoreMetrics } from './store-metrics.js';
 export interface ObserveOptions {
   readonly store: FileStore;
   readonly stats: () => StoreStats;
-  readonly log: Logger;
+  readonly logRequest: LogRequest | undefined;
   /** Also memory, CPU and event loop of this process. */
   readonly processMetrics: boolean;
   readonly refusals: Refusals;
@@ -51,7 +52,7 @@ const DOWNLOADS: Figures<UnsentStats> = {
 
 /** Adds the hooks; call it before routes are added. */
 export function observe(app: FastifyInstance, options: ObserveOptions): Registry {
-  const { store, log, processMetrics, durations } = options;
+  const { store, processMetrics, durations } = options;
   const registry = new Registry();
   registry.registerMetric(durations.metric as unknown as Metric);
   const stop = addStoreMetrics(registry, store, options.stats);
@@ -65,9 +66,10 @@ export function observe(app: FastifyInstance, options: ObserveOptions): Registry
     done();
   });
   app.addHook('onResponse', (request, reply, done) => {
-    const { method, routeOptions } = request;
-    durations.observe(method, routeOptions.url, reply.statusCode, reply.elapsedTime / 1000);
-    if (log.isLevelEnabled('info')) logRequest(log, request, reply);
+    const { method, routeOptions, id } = request;
+    const ms = reply.elapsedTime;
+    durations.observe(method, routeOptions.url, reply.statusCode, ms / 1000);
+    options.logRequest?.(request.raw, reply.raw, { id, ms });
     done();
   });
   app.addHook('onClose', async () => {
@@ -77,20 +79,32 @@ export function observe(app: FastifyInstance, options: ObserveOptions): Registry
   return registry;
 }
 
-function logRequest(log: Logger, request: FastifyRequest, reply: FastifyReply): void {
-  log.info(
-    {
-      requestId: request.id,
-      method: request.method,
-      url: redactUrl(request.url),
-      status: reply.statusCode,
-      ms: Math.round(reply.elapsedTime * 100) / 100,
-      client: request.ip,
-      // A client that disconnected received less than the whole answer.
-      ...(reply.raw.writableFinished ? {} : { aborted: true }),
-    },
-    'request',
-  );
+/** Logs an answer once it is sent. */
+export type LogRequest = (
+  request: IncomingMessage,
+  response: ServerResponse,
+  sent: { readonly id: string; readonly ms: number },
+) => void;
+
+/** A line for each request; undefined if the log's level leaves them out. */
+export function requestLog(log: Logger, clientOf: ClientAddress): LogRequest | undefined {
+  if (!log.isLevelEnabled('info')) return undefined;
+  return (request, response, { id, ms }) => {
+    const { method, url = '' } = request;
+    log.info(
+      {
+        requestId: id,
+        method,
+        url: redactUrl(url),
+        status: response.statusCode,
+        ms: Math.round(ms * 100) / 100,
+        client: clientOf(request),
+        // A client that disconnected received less than the whole answer.
+        ...(response.writableFinished ? {} : { aborted: true }),
+      },
+      'request',
+    );
+  };
 }
 
 function addConnections(registry: Registry, app: FastifyInstance): void {

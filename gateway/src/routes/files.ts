@@ -15,15 +15,8 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { lookup } from 'mime-types';
 import type { AskedBy, ReadGrant } from '../access/access.js';
 import { policyNamed } from '../access/policies.js';
-import {
-  FILE,
-  NAMED_FILE,
-  PlainRequests,
-  type PlainRequestsOptions,
-  UPLOADS,
-} from '../http/plain-requests.js';
-import { filesBase, type PublicBase } from '../http/public-address.js';
-import type { ReadyAnswers } from '../http/ready-answers.js';
+import { type Direct, type DirectCalls, FILE, NAMED_FILE, UPLOADS } from '../http/direct.js';
+import { type ClientAddress, filesBase, type PublicBase } from '../http/public-address.js';
 import { type Answering, answeringWith, type Call, keyOf, route } from '../http/route.js';
 import { list, listGroups, removeListed } from './listing.js';
 import { peerRoutes } from './peers.js';
@@ -35,7 +28,7 @@ export interface FileRoutes extends UploadRoutes {
   /** Serves whole trunks by their ids too. */
   readonly serveTrunks: boolean;
   /** Keeps answers that can be repeated. */
-  readonly ready: ReadyAnswers | undefined;
+  readonly direct: Direct;
 }
 
 export function fileRoutes(app: FastifyInstance, routes: FileRoutes): void {
@@ -85,8 +78,8 @@ interface ReadAs {
 function reading({
   files,
   access,
-  ready,
-}: Pick<FileRoutes, 'files' | 'access' | 'ready'>): (
+  direct,
+}: Pick<FileRoutes, 'files' | 'access' | 'direct'>): (
   by: AskedBy,
   request: IncomingMessage,
   key: string,
@@ -94,11 +87,11 @@ function reading({
 ) => Promise<Answer> {
   return async (by, request, key, { route, others, client }) => {
     const grant = await access.read(by, checkKey(key));
-    const keeping = ready?.mayKeep(key) ? ready : undefined;
+    const mayKeep = direct.mayKeep(key);
     const file = await files.store.get(key);
     const answer = await files.read(request, file, { ...grant, client });
-    if (keeping && answer.status === 200 && Buffer.isBuffer(answer.content)) {
-      keeping.keep(request, {
+    if (mayKeep && answer.status === 200 && Buffer.isBuffer(answer.content)) {
+      direct.keep(request, {
         key,
         known: file,
         route,
@@ -291,28 +284,28 @@ function storing(
 const NO_QUERY = {};
 const NO_HEADERS = () => NO_QUERY;
 
-/** The requests that need no framework, answered as by their routes. */
-export function plainRequests(
-  routes: Pick<FileRoutes, 'files' | 'access' | 'policies' | 'ready'>,
+/** What the routes do with requests that need no framework. */
+export function directCalls(
+  routes: Pick<FileRoutes, 'files' | 'access' | 'policies' | 'direct'>,
   baseOf: PublicBase,
-  options: Omit<PlainRequestsOptions, 'store' | 'read' | 'send'>,
-  mayRead: boolean,
-): PlainRequests {
+  clientAddress: ClientAddress,
+): DirectCalls {
   const store = storing(routes);
   const read = reading(routes);
-  const readPlain: PlainRequestsOptions['read'] = (request, key, name) => {
-    const client = () => request.socket.remoteAddress ?? '';
-    const by = { headers: request.headers, query: NO_QUERY };
-    return read(by, request, key, { route: name, others: NO_HEADERS, client });
-  };
-  return new PlainRequests({
-    ...options,
-    send: (response, answer, headers) => routes.files.send(response, answer, headers),
+  return {
     store: (request, response) => {
-      // A short body is counted for no client, so its address is not needed.
-      const by = { headers: request.headers, query: NO_QUERY, publicBase: baseOf(request), ip: '' };
-      return store(by, request, response);
+      const { headers } = request;
+      const ip = clientAddress(request);
+      return store(
+        { headers, query: NO_QUERY, publicBase: baseOf(request), ip },
+        request,
+        response,
+      );
     },
-    read: mayRead ? readPlain : undefined,
-  });
+    read: (request, key, name) => {
+      const client = () => clientAddress(request);
+      const by = { headers: request.headers, query: NO_QUERY };
+      return read(by, request, key, { route: name, others: NO_HEADERS, client });
+    },
+  };
 }

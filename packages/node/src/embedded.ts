@@ -1,4 +1,5 @@
 import { Worker } from 'node:worker_threads';
+import { privateDisk } from '@stevedore/disk';
 import { StartError } from '@stevedore/wire';
 import type {
   EmbeddedPorts,
@@ -124,7 +125,7 @@ class HandedFiles {
     return new Promise((resolve, reject) => {
       if (this.#isOver) return reject(stopped());
       this.#count += 1;
-      const write = (path: string) => writeHanded(path, file, signal);
+      const write = (path: string) => writeHanded(privateDisk, path, file, signal);
       this.#files.set(this.#count, { write, resolve, reject });
       const { size: bytes, extension } = file;
       this.#tell({ kind: 'take', number: this.#count, bytes, extension });

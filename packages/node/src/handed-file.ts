@@ -1,4 +1,4 @@
-import { privateDisk } from '@stevedore/disk';
+import type { Disk } from '@stevedore/disk';
 
 /** A file that is handed to the storage of this process on its own disk. */
 
@@ -16,11 +16,12 @@ const SYNC_EVERY_BYTES = 4 * 2 ** 20;
 
 /** Writes the file, which is there and empty; what is left to sync is the storage's. */
 export async function writeHanded(
+  disk: Pick<Disk, 'openToUpdate'>,
   path: string,
   { pieces }: HandedFile,
   signal: AbortSignal,
 ): Promise<void> {
-  const file = await privateDisk.openToUpdate(path);
+  const file = await disk.openToUpdate(path);
   let syncing: Promise<void> = Promise.resolve();
   try {
     let at = 0;

@@ -1,11 +1,19 @@
-import { existsSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Worker } from 'node:worker_threads';
+import { crc32 } from 'node:zlib';
 import { localDisk } from '@stevedore/disk';
 import { startStorage } from '@stevedore/node';
 import { type EmbeddedNodeOptions, startEmbeddedNode } from '@stevedore/node/embedded';
-import { downloadFile, encodeRequestHead, queryStore, uploadFile } from '@stevedore/protocol';
+import {
+  downloadFile,
+  encodeRequestHead,
+  parseFileId,
+  queryFileInfo,
+  queryStore,
+  uploadFile,
+} from '@stevedore/protocol';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { pathOf, RawClient, trackerOf, until } from '../../support/storage/support.js';
 import { temporaryFolder } from '../../support/temporary.js';
@@ -63,6 +71,95 @@ describe('an embedded node', () => {
       message: expect.stringContaining(join(file, 'below')),
     });
     await expect(node({ directory: file })).rejects.toMatchObject({ code: 'ENOTDIR' });
+  });
+});
+
+describe('a file that is handed over', () => {
+  const bytes = Buffer.alloc(3 * 2 ** 20, 'handed over ');
+  const never = new AbortController().signal;
+
+  async function* inPieces() {
+    for (let at = 0; at < bytes.length; at += 2 ** 20) {
+      yield [bytes.subarray(at, at + 1000), bytes.subarray(at + 1000, at + 2 ** 20)];
+    }
+  }
+
+  const whole = { size: bytes.length, extension: 'merged', pieces: inPieces };
+
+  /** Files of the storage, those that are being written included. */
+  const filesIn = (directory: string): string[] =>
+    readdirSync(join(directory, 'data'), { recursive: true, withFileTypes: true })
+      .filter((entry) => entry.isFile() && !entry.name.startsWith('.stevedore'))
+      .filter((entry) => !entry.parentPath.includes('/sync'))
+      .map(({ name }) => name);
+
+  it.each([{}, { enabled: true }])('is one file for every client, with tiers %j', async (tiers) => {
+    const directory = temporaryFolder();
+    const { take, storagePort } = await node({ directory, tiers });
+    const client = await RawClient.open(storagePort);
+    const { group, name } = parseFileId(await take(whole, never))!;
+    const { answer } = await client.ask(downloadFile, { group, name, offset: 0, length: 0 });
+    expect(answer!.equals(bytes)).toBe(true);
+    const info = await client.ask(queryFileInfo, { group, name });
+    expect(info.answer).toMatchObject({ size: bytes.length, crc32: crc32(bytes) });
+    expect(filesIn(directory)).toHaveLength(1);
+  });
+
+  it.each([
+    [
+      'that cannot be read',
+      async function* () {
+        yield [bytes.subarray(0, 1000)];
+        throw new Error('a damaged file');
+      },
+      'a damaged file',
+    ],
+    [
+      'that is shorter than it was said',
+      async function* () {
+        yield [bytes.subarray(0, 1000)];
+      },
+      'has 1000',
+    ],
+  ])('is refused and leaves nothing: one %s', async (_name, pieces, message) => {
+    const directory = temporaryFolder();
+    const { take } = await node({ directory });
+    await expect(take({ ...whole, pieces }, never)).rejects.toThrow(message);
+    expect(filesIn(directory)).toEqual([]);
+    await take(whole, never);
+    expect(filesIn(directory)).toHaveLength(1);
+  });
+
+  it('is given up in the middle, and leaves nothing', async () => {
+    const directory = temporaryFolder();
+    const { take } = await node({ directory });
+    const stop = new AbortController();
+    const pieces = async function* () {
+      yield [bytes.subarray(0, 1000)];
+      stop.abort();
+      yield [bytes.subarray(1000)];
+    };
+    await expect(take({ ...whole, pieces }, stop.signal)).rejects.toThrow('aborted');
+    expect(filesIn(directory)).toEqual([]);
+  });
+
+  it('is refused where its name could not be one', async () => {
+    const { take } = await node();
+    await expect(take({ ...whole, extension: '../x' }, never)).rejects.toThrow('extension');
+  });
+
+  it('ends with the thread that takes it', async () => {
+    const workers: Worker[] = [];
+    process.once('worker', (worker) => workers.push(worker));
+    const { take } = await node();
+    const pieces = async function* () {
+      yield [bytes.subarray(0, 1000)];
+      await workers[0]!.terminate();
+      yield [bytes.subarray(1000)];
+    };
+    const expected = { code: 'embedded_node_stopped' };
+    await expect(take({ ...whole, pieces }, never)).rejects.toMatchObject(expected);
+    await expect(take(whole, never)).rejects.toMatchObject(expected);
   });
 });
 

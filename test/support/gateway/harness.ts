@@ -1,4 +1,5 @@
 import { connect, type Socket } from 'node:net';
+import type { FastifyInstance } from 'fastify';
 import { type AppOptions, buildApp } from '../../../gateway/dist/app.js';
 import { ofTest } from '../temporary.js';
 import { MemoryStore } from './memory-store.js';
@@ -6,6 +7,7 @@ import { MemoryStore } from './memory-store.js';
 /** A gateway on a free port over a store in memory, and raw sockets to it. */
 
 export interface Running {
+  readonly app: FastifyInstance;
   readonly store: MemoryStore;
   readonly url: string;
   readonly port: number;
@@ -26,6 +28,7 @@ export async function running(options: Partial<AppOptions> = {}): Promise<Runnin
     await app.close();
   });
   return {
+    app,
     store,
     url,
     port: Number(new URL(url).port),

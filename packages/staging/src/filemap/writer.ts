@@ -2,28 +2,26 @@ import assert from 'node:assert';
 import type { SqliteDatabase } from '@stevedore/disk/sqlite';
 import { Checkpoints } from './checkpoints.js';
 import { FileMapQueries } from './queries.js';
-import type {
-  AdoptedFile,
-  Confirmed,
-  Counters,
-  FileChange,
-  FileMapChange,
-  FileRow,
-  FileState,
-  FormerPlace,
-  PlannedMember,
-  PlannedTrunk,
-  TrunkRow,
-} from './rows.js';
 import {
+  type AdoptedFile,
+  type Confirmed,
+  type Counters,
   countOf,
+  type FileChange,
+  type FileMapChange,
+  type FileRow,
+  type FileState,
+  type FormerPlace,
   isGivenUp,
   NEXT_FILE_STATES,
   NO_FILES,
+  type PlannedMember,
+  type PlannedTrunk,
   packMembers,
   placesText,
   stateAt,
   stateOf,
+  type TrunkRow,
 } from './rows.js';
 import { PLACES, WRITER_STEPS } from './schema.js';
 
@@ -159,9 +157,7 @@ export class FileMapWriter extends FileMapQueries {
     for (const { key, offset, size, segment } of members) {
       const isPlanned =
         segment !== undefined && this.#confirmPlanned(trunk, offset, key, segment).changes === 1;
-      const row = isPlanned
-        ? { size, spooled: 0, segment }
-        : this.#confirmFile(trunk, offset, key);
+      const row = isPlanned ? { size, spooled: 0, segment } : this.#confirmFile(trunk, offset, key);
       if (!row) {
         this.#hold(trunk, key);
         continue;

@@ -53,9 +53,10 @@ export class StorageHistory extends History<StorageHost, Crash> {
       return entry;
     };
     const file = (): Entry | undefined => one('normal', 'appender', 'slave');
-    const kind = random.below(13);
+    const kind = random.below(14);
     this.note(String(kind));
     if (kind === 0) return host.upload(bytes());
+    if (kind === 13) return host.hand(bytes());
     if (kind === 1) return host.uploadTrunk([bytes(), bytes(), bytes()]);
     if (kind === 2) return host.upload(someBytes(host, 4000), 'bin', random.below(4000));
     const appender = kind < 8 ? one('appender') : undefined;

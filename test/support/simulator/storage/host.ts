@@ -21,6 +21,7 @@ import {
   uploadFile,
   uploadSlaveFile,
 } from '@stevedore/protocol';
+import { writeHanded } from '../../../../packages/node/dist/handed-file.js';
 import type { OpenFile } from '../../../../packages/storage/dist/files/open-files.js';
 import { type OpenedStorage, openStorage } from '../../../../packages/storage/dist/open-storage.js';
 import { openFile } from '../../../../packages/storage/dist/service.js';
@@ -167,6 +168,19 @@ export class StorageHost implements Host {
   async upload(bytes: Buffer, extension = 'bin', sent?: number): Promise<Entry> {
     const head = { storePathIndex: 0, size: bytes.length, extension };
     return this.#add({ kind: 'normal', bytes }, () => this.send(uploadFile, head, bytes, sent));
+  }
+
+  /** As a program does that shares the disk: it writes the file itself, in these pieces. */
+  async hand(bytes: Buffer, extension = 'merged'): Promise<Entry> {
+    const file = { size: bytes.length, extension, pieces: () => piecesOf(bytes) };
+    return this.#add({ kind: 'normal', bytes }, () =>
+      this.#answer({ reply: uploadFile.reply }, async (opened) => {
+        const signal = new AbortController().signal;
+        const write = (path: string) => writeHanded(this.disk, path, file, signal);
+        const id = await opened.take({ bytes: bytes.length, extension, spareBytes: 0, write });
+        return uploadFile.reply.encode({ group: id.group, name: id.name });
+      }),
+    );
   }
 
   async uploadAppender(bytes: Buffer): Promise<Entry> {
@@ -418,5 +432,16 @@ async function readWhole({ file, stat }: OpenFile): Promise<Buffer | undefined> 
     return bytes.subarray(0, await file.readAt(bytes, 0));
   } catch {
     return undefined;
+  }
+}
+
+/** Several pieces at a time, in memory that is used again. */
+async function* piecesOf(bytes: Buffer) {
+  const room = Buffer.alloc(4_096);
+  for (let at = 0; at < bytes.length; at += room.length) {
+    const some = room.subarray(0, bytes.copy(room, 0, at));
+    const half = Math.ceil(some.length / 2);
+    yield [some.subarray(0, half), some.subarray(half)];
+    room.fill(0);
   }
 }

@@ -38,6 +38,20 @@ export const STORAGE_SCRIPTS: readonly Script<StorageHost>[] = [
     },
   },
   {
+    name: 'files that a program on this disk hands over, beside uploads',
+    async run(host) {
+      await host.hand(someBytes(host, 6000));
+      await Promise.all([
+        host.hand(someBytes(host, LARGE_BYTES)),
+        host.upload(someBytes(host, 500)),
+        host.hand(Buffer.alloc(0)),
+      ]);
+      await host.close();
+      await host.start();
+      await host.delete(await host.hand(someBytes(host, 100)));
+    },
+  },
+  {
     name: 'appends, small and large',
     async run(host) {
       const file = await appender(host, 600);

@@ -5,8 +5,7 @@ import { signedDownload, UnsentBytes } from '@stevedore/middleware/core';
 import { afterAll, describe, expect, test, vi } from 'vitest';
 import { Access } from '../../../gateway/dist/access/access.js';
 import type { AppOptions } from '../../../gateway/dist/app.js';
-import { LastLines } from '../../../gateway/dist/http/direct-answers.js';
-import { ReadyAnswers } from '../../../gateway/dist/http/ready-answers.js';
+import { Direct, type DirectOptions } from '../../../gateway/dist/http/direct.js';
 import { RequestDurations } from '../../../gateway/dist/observe/durations.js';
 import { makeLog } from '../../../gateway/dist/observe/log.js';
 import { defaultLimits } from '../../../gateway/dist/options.js';
@@ -24,12 +23,29 @@ const directory = temporaryFolder(ofSuite);
 const store = await open({ idMaxAge: 0, directory, mergeMaxAge: '1h' });
 afterAll(() => store.close());
 
-/** An app that keeps answers, and one that does not because it logs every request. */
+/** An app, and a server that asks its routes alone. */
 async function both(options: Partial<AppOptions> = {}) {
-  const log = makeLog('info', 'json', { write() {} });
   const keeping = await running({ ...options, store });
-  const asking = await running({ ...options, store, log });
-  return { keeping, asking };
+  const asking = createServer((...asked) => keeping.app.routing(...asked));
+  asking.keepAliveTimeout = defaultLimits.keepAliveMs;
+  return { keeping, asking: { port: Number(new URL(await listening(asking)).port) } };
+}
+
+/** Without an app; its requests have no calls. */
+function directOf(options: Partial<DirectOptions>): Direct {
+  return new Direct({
+    files: undefined,
+    requestId: () => 'id',
+    durations: new RequestDurations(),
+    unsent: new UnsentBytes(defaultLimits),
+    hostNames: undefined,
+    keepAliveMs: 5_000,
+    maxBytes: 1_000,
+    send() {},
+    refuse() {},
+    log: undefined,
+    ...options,
+  });
 }
 
 async function put(name = 'photo.png', body = 'the bytes of a photo', expiresAt?: Date) {
@@ -86,7 +102,7 @@ describe('an answer that was given before', () => {
     const ids = again.map((answer) => /x-request-id: (\S+)/.exec(answer)?.[1]);
     expect(new Set(ids).size).toBe(5);
     const metrics = await (await fetch(`${keeping.url}/metrics`)).text();
-    expect(metrics).toMatch(/count\{method="GET",route="\/files\/:key",status="200"\} 8\n/);
+    expect(metrics).toMatch(/count\{method="GET",route="\/files\/:key",status="200"\} 9\n/);
   });
 
   test.each([
@@ -202,22 +218,17 @@ describe('what is kept', () => {
       expiresAt: Number.POSITIVE_INFINITY,
     };
     const kept = new Map([['k', file]]);
-    const answers = new ReadyAnswers({
+    const answers = directOf({
       files: {
         get: (key) => kept.get(key),
         has: (key) => kept.has(key),
         isCurrent: (one) => kept.get('k') === one,
         served: () => {},
       },
-      requestId: () => 'id',
-      durations: new RequestDurations(),
-      unsent: new UnsentBytes(defaultLimits),
-      lastLines: new LastLines(5_000),
-      hostNames: undefined,
       now: () => now,
     });
     const server = createServer((request, response) => {
-      if (answers.serve(request, response)) return;
+      if (answers.take(request, response)) return;
       answers.keep(request, {
         key: 'k',
         known: {},
@@ -268,6 +279,61 @@ describe('what is kept', () => {
   });
 });
 
+describe('the log', () => {
+  interface Line {
+    readonly [name: string]: unknown;
+  }
+
+  /** An app that logs each request. */
+  async function logging(options: Partial<AppOptions> = {}) {
+    const lines: Line[] = [];
+    const log = makeLog('info', 'json', { write: (line) => void lines.push(JSON.parse(line)) });
+    return { lines, ...(await both({ ...options, log })) };
+  }
+
+  /** Without what is of one request alone. */
+  const shape = ({ requestId, time, ms, ...rest }: Line): Line => ({
+    ...rest,
+    measured: typeof ms,
+    named: typeof requestId,
+    at: typeof time,
+  });
+
+  test('has a line for each request past the framework, as for those of the routes', async () => {
+    const { lines, keeping, asking } = await logging({ trustProxy: ['loopback'] });
+    const key = await put();
+    const behind = 'X-Forwarded-For: 203.0.113.9, 127.0.0.1\r\nX-Request-Id: of-the-proxy\r\n';
+    const post =
+      'POST /files HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n' +
+      `${behind}\r\nhello`;
+    const missing = `/files/${'A'.repeat(22)}`;
+    const looked = vi.spyOn(store, 'get');
+    const requests = [post, get(`/files/${key}`, behind), get(missing, behind)];
+    for (const request of requests) await ask(asking.port, request);
+    await until(() => lines.length === 3);
+    const [uploaded, read, refused] = lines.splice(0);
+    expect(read).toMatchObject({
+      level: 'info',
+      method: 'GET',
+      url: `/files/${key.slice(0, 8)}***`,
+      status: 200,
+      client: '203.0.113.9',
+      requestId: 'of-the-proxy',
+      msg: 'request',
+    });
+    expect(refused).toMatchObject({ status: 404 });
+    const before = looked.mock.calls.length;
+    for (const request of requests) await ask(keeping.port, request);
+    await ask(keeping.port, get(`/files/${key}`, behind), 3);
+    expect(looked.mock.calls.length).toBe(before + 2);
+    looked.mockRestore();
+    await until(() => lines.length === 6);
+    expect(lines.map(shape)).toEqual(
+      [uploaded, read, refused, read, read, read].map((line) => shape(line!)),
+    );
+  });
+});
+
 test('where Node writes a head of its own, every request goes to its route', async () => {
   const end = ServerResponse.prototype.end;
   const other = vi.spyOn(ServerResponse.prototype, 'end');
@@ -299,19 +365,16 @@ describe('an answer whose bytes are in memory', () => {
       seen.observed += 1;
     };
     vi.spyOn(durations, 'series').mockReturnValue({ observe } as never);
-    const answers = new ReadyAnswers({
+    const answers = directOf({
       files: { get: () => file, has: () => true, isCurrent: () => true, served: () => {} },
       requestId: ({ headers }) => {
         count += 1;
         return String(headers['x-request-id'] ?? `id-${count}`);
       },
       durations,
-      unsent: new UnsentBytes(defaultLimits),
-      lastLines: new LastLines(5_000),
-      hostNames: undefined,
     });
     const server = createServer((request, response) => {
-      if (answers.serve(request, response)) return;
+      if (answers.take(request, response)) return;
       seen.atTheRoute += 1;
       const headers = { 'content-length': String(bytes), 'x-url': request.url };
       const answer = { key: 'k', known: {}, route: '/', content: file.bytes, headers };
