@@ -47,7 +47,6 @@ export default {
         '**/*-process.ts',
         'tools/{run,report,mutants}.ts',
         'support/guards/*.ts',
-        'support/packing.ts',
       ],
       project: ['**/*.ts'],
       // Loaded by name: the types of two of them would bring a browser's globals, and one is run

@@ -86,7 +86,7 @@ describe.skipIf(missing)('the guide', () => {
     return stdout + stderr;
   };
   const jest = (file: string, env: Record<string, string> = {}) =>
-    run(join(project, 'node_modules/.bin/jest'), [file], {
+    run(join(project, 'node_modules/.bin/jest'), [file, '--testTimeout=45000'], {
       NODE_OPTIONS: '--experimental-vm-modules',
       ...env,
     });
