@@ -1,8 +1,8 @@
-import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestProject } from 'vitest/node';
+import { execFileSync } from './child-process.js';
 import { ROOT } from './paths.js';
 
 /** Packs the packages once, before the tests of a project that looks at them. */

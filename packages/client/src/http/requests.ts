@@ -272,8 +272,10 @@ export class Requests {
     const { EnvHttpProxyAgent, Pool } = await import('undici/index.js');
     const connect = { timeout: connectTimeoutMs };
     const options = {
-      ...{ connections, connect },
-      ...{ headersTimeout: answerTimeoutMs, bodyTimeout: answerTimeoutMs },
+      connections,
+      connect,
+      headersTimeout: answerTimeoutMs,
+      bodyTimeout: answerTimeoutMs,
     };
     // Proxies may refuse to tunnel to other ports than those of HTTPS.
     const proxied = { ...options, proxyTls: connect, requestTls: connect, proxyTunnel: false };
