@@ -16,6 +16,7 @@ import { UnfinishedCharges } from './access/ledger.js';
 import { allowOrigins, demandHost, type HostNames } from './access/origins.js';
 import { PolicyFile, type PolicySource } from './access/policies.js';
 import { ConsoleFeed, type ConsoleSource, type FeedOptions } from './console/feed.js';
+import { forwardedFor, trustedProxies } from './http/addresses.js';
 import {
   answerClientError,
   Connections,
@@ -25,7 +26,7 @@ import {
 import { LastLines } from './http/direct-answers.js';
 import { Forwarder } from './http/forward.js';
 import type { Refuse } from './http/plain-requests.js';
-import { addPublicBase, publicBaseBy, trustedProxies } from './http/public-address.js';
+import { addPublicBase, publicBaseBy } from './http/public-address.js';
 import { ReadyAnswers } from './http/ready-answers.js';
 import { problemOf } from './http/route.js';
 import { RequestDurations } from './observe/durations.js';
@@ -153,7 +154,11 @@ export function buildApp(options: AppOptions): FastifyInstance {
       const takes: Take[] = [passOn];
       if (ready) takes.push((...asked) => ready.serve(...asked));
       if (plain) takes.push((...asked) => plain.take(...asked));
-      return connections.serve(takes, handle);
+      return connections.serve(takes, (request, response) => {
+        const { 'x-forwarded-for': named } = request.headers;
+        if (named !== undefined) request.headers['x-forwarded-for'] = forwardedFor(`${named}`);
+        handle(request, response);
+      });
     },
     // A hook writes the lines: a logger for each request would cost more.
     logger: false,

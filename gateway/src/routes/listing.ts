@@ -1,5 +1,11 @@
 import { Readable } from 'node:stream';
-import { type FileInfo, isStoreError, type ListOptions, type Store } from '@stevedore/client';
+import {
+  type FileInfo,
+  isStoreError,
+  type ListOptions,
+  parseTime,
+  type Store,
+} from '@stevedore/client';
 import {
   type Answer,
   type Files,
@@ -164,9 +170,7 @@ export function listOptions(query: AskedBy['query']): ListOptions {
       given === 'true' || given === 'false' ? given === 'true' : undefined,
     );
   const date = (name: string) =>
-    read(name, 'a time in ISO 8601', (given) =>
-      Number.isNaN(Date.parse(given)) ? undefined : new Date(given),
-    );
+    read(name, 'a time of RFC 3339, such as 2030-01-31 or 2030-01-31T12:00:00Z', parseTime);
   const options = {
     group: text('group'),
     namePrefix: text('name-prefix'),
