@@ -1,7 +1,7 @@
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { dirname, isAbsolute, join, resolve } from 'node:path';
-import type { OptionValues } from '@stevedore/options';
+import { givenText, type OptionValues } from '@stevedore/options';
 import { readLocalKey } from '../access/local-key.js';
 import { isLoopback } from '../access/origins.js';
 import { type GatewayOptions, gatewayOptions } from '../options.js';
@@ -54,7 +54,7 @@ export async function withLocalKey<Options extends OptionValues<typeof clientOpt
   const noted = await readFile(notePath(url), 'utf8').catch(() => '');
   const configured = process.env.STEVEDORE_DIRECTORY || readConfigFile().directory;
   for (const directory of [noted, configured ?? gatewayOptions.directory.default]) {
-    const key = directory ? await readLocalKey(String(directory)) : undefined;
+    const key = directory ? await readLocalKey(givenText(String(directory))) : undefined;
     if (key !== undefined) return { ...options, apiKey: key, viaProxy: false };
   }
   return options;

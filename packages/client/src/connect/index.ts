@@ -3,6 +3,7 @@
  *
  * @module @stevedore/client/connect
  */
+export { givenText } from '@stevedore/options';
 export {
   isStoreError,
   StoreError,
