@@ -82,7 +82,7 @@ async function build({ folder, asked = [], optional = [], programs = [] }, targe
   for (const { fileName, code } of declarations) {
     writeFileSync(
       join(dist, fileName.replace(/ts$/, 'cts')),
-      code.replace(/(from "\.\/.+\.)js"/g, '$1cjs"'),
+      code.replace(/((?:from|import) "\.\/.+\.)js"/g, '$1cjs"'),
     );
   }
   for (const [name] of typed) {
@@ -93,6 +93,7 @@ async function build({ folder, asked = [], optional = [], programs = [] }, targe
       require: { types: `./dist/${name}.d.cts`, default: `./dist/${name}.cjs` },
     };
   }
+  Object.assign(manifest, withoutExports(typed.map(([name]) => name)));
   needs(manifest, modules, declarations, { asked, optional });
   if (folder === 'gateway') {
     for (const part of ['bin', 'console'])
@@ -147,6 +148,14 @@ function required(name, exports) {
     ...exports.map((each) => `exports.${each} = all.${each};`),
   ];
   return `${lines.join('\n')}\n`;
+}
+
+/** Where compilers look that know no exports (`moduleResolution` node10). */
+function withoutExports(names) {
+  const types = Object.fromEntries(names.map((name) => [name, [`./dist/${name}.d.ts`]]));
+  const { index, ...others } = types;
+  const typesVersions = Object.keys(others).length > 0 ? { '*': others } : undefined;
+  return index ? { main: './dist/index.cjs', types: index[0], typesVersions } : { typesVersions };
 }
 
 /** Modules that are started as workers or processes become files beside the module that names them. */

@@ -11,15 +11,19 @@ const GUARDS: Readonly<Record<string, readonly string[]>> = {
   server: ['no-processes.ts'],
 };
 
+const SETUP: Readonly<Record<string, string>> = { packages: 'packing.ts' };
+
 /** One after the other, so that each has a time of its own. */
 function configOf({ name, workers }: Project, index: number): TestProjectInlineConfiguration {
   const guards = GUARDS[name] ?? [];
+  const support = join(import.meta.dirname, 'support');
   return {
     extends: true,
     test: {
       name,
       include: [`${name}/**/*.test.ts`],
-      setupFiles: guards.map((file) => join(import.meta.dirname, 'support', 'guards', file)),
+      setupFiles: guards.map((file) => join(support, 'guards', file)),
+      globalSetup: [SETUP[name] ?? []].flat().map((file) => join(support, file)),
       maxWorkers: workers,
       sequence: { groupOrder: index + 1 },
     },

@@ -74,4 +74,5 @@ app.get('/', (_request, response) => void response.type('html').send(OWN_PAGE));
 app.get('/uppy', (_request, response) => void response.type('html').send(UPPY_PAGE));
 app.use('/lib', express.static(dirname(fileURLToPath(import.meta.resolve('@stevedore/browser')))));
 app.use(files({ store, policy: { maxFileBytes: 1_000_000_000 } }));
-app.listen(Number(process.env.PORT ?? 3000));
+// Node ends each request after five minutes, unless this is 0.
+app.listen(Number(process.env.PORT ?? 3000)).requestTimeout = 0;

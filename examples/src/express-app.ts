@@ -58,6 +58,8 @@ const server = app.listen(port, '127.0.0.1', () => {
   const address = server.address() as { port: number };
   console.log(`ready http://127.0.0.1:${address.port}/photos`);
 });
+// Node ends each request after five minutes, unless this is 0.
+server.requestTimeout = 0;
 
 // What is acknowledged stays staged; the next start goes on with it.
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {

@@ -16,6 +16,7 @@ import { UnfinishedCharges } from './access/ledger.js';
 import { allowOrigins, demandHost, type HostNames } from './access/origins.js';
 import { PolicyFile, type PolicySource } from './access/policies.js';
 import { ConsoleFeed, type ConsoleSource, type FeedOptions } from './console/feed.js';
+import { clientAddressBy, forwardedFor, trustedProxies } from './http/addresses.js';
 import {
   answerClientError,
   Connections,
@@ -24,12 +25,7 @@ import {
 } from './http/connections.js';
 import { Direct, type DirectOptions } from './http/direct.js';
 import { Forwarder } from './http/forward.js';
-import {
-  addPublicBase,
-  clientAddressBy,
-  publicBaseBy,
-  trustedProxies,
-} from './http/public-address.js';
+import { addPublicBase, publicBaseBy } from './http/public-address.js';
 import { problemOf } from './http/route.js';
 import { RequestDurations } from './observe/durations.js';
 import { makeLog } from './observe/log.js';
@@ -130,7 +126,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     files.refuse(request, response, problem, headers);
   };
   const baseOf = publicBaseBy(options.publicUrl ?? '', trusts);
-  const clientAddress = clientAddressBy(trusts);
+  const clientAddress = clientAddressBy(trustProxy.length > 0 ? trusts : undefined);
   const requestId = requestIds();
   const refusals = new Refusals(log);
   const durations = new RequestDurations();
@@ -151,7 +147,11 @@ export function buildApp(options: AppOptions): FastifyInstance {
   const app = fastify({
     serverFactory: (handle) => {
       const takes: Take[] = [passOn, (...asked) => direct.take(...asked)];
-      return connections.serve(takes, handle);
+      return connections.serve(takes, (request, response) => {
+        const { 'x-forwarded-for': named } = request.headers;
+        if (named !== undefined) request.headers['x-forwarded-for'] = forwardedFor(`${named}`);
+        handle(request, response);
+      });
     },
     // A hook writes the lines: a logger for each request would cost more.
     logger: false,

@@ -1,10 +1,9 @@
+import { folded } from '@stevedore/client';
+
 /**
  * Names of files in an archive or a directory. A file's name is text from its client: it becomes a
  * relative path that cannot leave the target, on any system, and that no other entry has.
  */
-
-/** Names that differ only in case are one on some systems. */
-export const fold = (path: string): string => path.normalize('NFC').toLowerCase();
 
 export class EntryNames {
   readonly #files = new Set<string>();
@@ -13,15 +12,15 @@ export class EntryNames {
   /** A unique path for a file of this name; contains its key if necessary. */
   add(name: string, key: string): string {
     const path = this.#free(safePath(name, key), key);
-    this.#files.add(fold(path));
-    for (const directory of directoriesOf(path)) this.#directories.add(fold(directory));
+    this.#files.add(folded(path));
+    for (const directory of directoriesOf(path)) this.#directories.add(folded(directory));
     return path;
   }
 
   #free(path: string, key: string): string {
-    const isInFile = directoriesOf(path).some((directory) => this.#files.has(fold(directory)));
+    const isInFile = directoriesOf(path).some((directory) => this.#files.has(folded(directory)));
     if (isInFile) return withKey(path.slice(path.lastIndexOf('/') + 1), key);
-    const isTaken = this.#files.has(fold(path)) || this.#directories.has(fold(path));
+    const isTaken = this.#files.has(folded(path)) || this.#directories.has(folded(path));
     return isTaken ? withKey(path, key) : path;
   }
 }

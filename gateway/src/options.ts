@@ -12,7 +12,9 @@ import {
   type RawOptions,
 } from '@stevedore/options';
 import { parseSize } from '@stevedore/pictures';
-import { parsePublicUrl, trustedProxies } from './http/public-address.js';
+import { trustedProxies } from './http/addresses.js';
+import { parseHost, parseOrigin } from './http/origins.js';
+import { parsePublicUrl } from './http/public-address.js';
 import { LOG_FORMATS } from './observe/log-format.js';
 
 /** The options of the gateway: those of the store, plus HTTP, access and logging. */
@@ -153,8 +155,12 @@ function* check(options: GatewayOptions, nameOf: (option: string) => string): Ge
     yield `${nameOf('publicUrl')}: "${options.publicUrl}" is no URL without a query; write https://files.example.com/storage or /storage`;
   }
   for (const origin of options.corsOrigins) {
-    if (origin === '*' || (URL.canParse(origin) && new URL(origin).origin === origin)) continue;
+    if (origin === '*' || parseOrigin(origin)) continue;
     yield `${nameOf('corsOrigins')}: "${origin}" is not an origin; write it like https://app.example`;
+  }
+  for (const name of options.hostNames) {
+    if (parseHost(name)) continue;
+    yield `${nameOf('hostNames')}: "${name}" is not a host name; write it like files.example.com`;
   }
 }
 

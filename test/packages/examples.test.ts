@@ -5,12 +5,11 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { checkPackage, createPackageFromTarballData } from '@arethetypeswrong/core';
 import { publint } from 'publint';
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { execFileSync } from '../support/child-process.js';
 import { freePort } from '../support/free-port.js';
-import { installExamples, installProject, type Packed, packPackages } from '../support/packed.js';
-import { ROOT } from '../support/paths.js';
-import { temporaryFolder } from '../support/temporary.js';
+import { archives, installExamples, installProject } from '../support/packed.js';
+import { ofTest, temporaryFolder } from '../support/temporary.js';
 
 /** The examples, in a project of its own that has the packages as npm would give them. */
 
@@ -18,19 +17,11 @@ const PUBLIC = ['browser', 'client', 'gateway', 'middleware', 'pictures'].map(
   (name) => `@stevedore/${name}`,
 );
 
-let packed: Packed;
-let examples: string;
-
-beforeAll(async () => {
-  packed = await packPackages();
-  examples = await installExamples(packed);
-}, 300_000);
-
-afterAll(() => rmSync(packed.folder, { recursive: true, force: true }));
+const examples = await installExamples();
 
 test('packages are fit for npm: publint and Are the types wrong have nothing to say', async () => {
-  expect([...packed.archives.keys()].toSorted()).toEqual(PUBLIC);
-  for (const [name, archive] of packed.archives) {
+  expect(Object.keys(archives).toSorted()).toEqual(PUBLIC);
+  for (const [name, archive] of Object.entries(archives)) {
     const files = execFileSync('tar', ['-tzf', archive], { encoding: 'utf8' }).split('\n');
     expect(files, name).toEqual(expect.arrayContaining(['package/LICENSE', 'package/README.md']));
     expect(files, name).not.toContain('package/dist/.tsbuildinfo');
@@ -42,13 +33,7 @@ test('packages are fit for npm: publint and Are the types wrong have nothing to 
       createPackageFromTarballData(new Uint8Array(bytes)),
     );
     expect(types, name).toMatchObject({ kind: 'included' });
-    // It reads no exports.
-    const isForOthers = (kind: string) => kind === 'node10';
-    const problems = 'problems' in rest ? rest.problems : [];
-    expect(
-      problems.filter((each) => !('resolutionKind' in each && isForOthers(each.resolutionKind))),
-      name,
-    ).toEqual([]);
+    expect('problems' in rest ? rest.problems : [], name).toEqual([]);
   }
 });
 
@@ -76,10 +61,7 @@ test('each package installs alone, and works from ES modules and by require()', 
     gateway: ['startGateway', '@stevedore/gateway'],
   };
   for (const [name, program] of Object.entries(programs)) {
-    const archive = packed.archives.get(`@stevedore/${name}`);
-    if (archive === undefined) throw new Error(`${name} was not packed`);
-    const alone = { folder: join(packed.folder, name), archives: new Map([[name, archive]]) };
-    const project = await installProject(alone, {});
+    const project = await installProject({ packages: [`@stevedore/${name}`] }, ofTest);
     const [what, from] = modules[name as keyof typeof modules];
     const imports = {
       'app.mjs': `import { ${what} } from '${from}';`,
@@ -97,37 +79,10 @@ test('each package installs alone, and works from ES modules and by require()', 
   }
 }, 300_000);
 
-test('the types fit together, from ES modules and by require()', () => {
-  const app = `
-import { open, type FileStore } from '@stevedore/client';
-import { connect } from '@stevedore/client/connect';
-import { files, upload } from '@stevedore/middleware/express';
-import { Pictures } from '@stevedore/pictures';
-
-export async function run(): Promise<void> {
-  const store: FileStore = await open({ directory: './files' });
-  files({ store, pictures: new Pictures({ store, sizes: ['320'] }) });
-  upload(store, { maxFiles: 2 });
-  upload(connect({ url: 'http://127.0.0.1:8888' }), {});
-  // @ts-expect-error There is no such option.
-  upload(store, { maxFile: 2 });
-}
-`;
-  for (const name of ['typed.mts', 'typed.cts']) writeFileSync(join(examples, name), app);
-  const tsc = join(ROOT, 'node_modules/typescript/bin/tsc');
-  const words = ['--noEmit', '--strict', '--skipLibCheck', '--target', 'es2022', '--types', 'node'];
-  const output = execFileSync(
-    process.execPath,
-    [tsc, ...words, '--module', 'node16', '--ignoreConfig', 'typed.mts', 'typed.cts'],
-    { cwd: examples, encoding: 'utf8' },
-  );
-  expect(output).toBe('');
-}, 60_000);
-
 test('npx --no runs the command of the installed packages', () => {
-  const words = ['--no', 'stevedore', 'put', '--help'];
+  const words = ['--no', '--', 'stevedore', '--help'];
   const help = execFileSync('npx', words, { cwd: examples, encoding: 'utf8' });
-  expect(help).toMatch(/^Usage: stevedore put /);
+  expect(help).toMatch(/^Usage: stevedore /);
 });
 
 test('the script stores, reads, merges and deletes', () => {

@@ -1,13 +1,14 @@
 import { execFile, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { programsOf } from '../support/examples/guides.js';
 import { freePort } from '../support/free-port.js';
-import { installProject, packPackages } from '../support/packed.js';
+import { installProject } from '../support/packed.js';
 import { requirement } from '../support/requirements.js';
+import { ofSuite, temporaryFolder } from '../support/temporary.js';
 
 /** The app of the guide, built and served by Next.js as in production. */
 
@@ -20,9 +21,7 @@ const NEXT = {
   '@types/react': '19.3.0',
 };
 
-const packed = await packPackages();
-afterAll(() => rmSync(packed.folder, { recursive: true, force: true }));
-const project = await installProject(packed, NEXT).catch((error: unknown) => {
+const project = await installProject({ others: NEXT }).catch((error: unknown) => {
   // Says more than that it is not there.
   if (process.env.CI) throw error;
   return '';
@@ -43,7 +42,7 @@ describe.skipIf(missing)('the app of the guide', () => {
     const env = {
       ...process.env,
       NEXT_TELEMETRY_DISABLED: '1',
-      PHOTOS: join(packed.folder, 'photos'),
+      PHOTOS: temporaryFolder(ofSuite),
     };
     // It checks the types, too.
     const built = await promisify(execFile)(process.execPath, [bin, 'build'], { cwd, env });

@@ -1,20 +1,19 @@
 import { execFile } from 'node:child_process';
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { startGateway } from '../../gateway/dist/start.js';
 import { programsOf } from '../support/examples/guides.js';
-import { installProject, packPackages } from '../support/packed.js';
+import { installProject } from '../support/packed.js';
 import { requirement } from '../support/requirements.js';
+import { temporaryFolder } from '../support/temporary.js';
 
 /** The tests that the guide shows run under their runners, in a project of their own. */
 
 const OTHERS = { express: '5.3.0', jest: '30.5.2', vitest: '4.1.12' };
 
-const packed = await packPackages();
-afterAll(() => rmSync(packed.folder, { recursive: true, force: true }));
-const project = await installProject(packed, OTHERS).catch((error: unknown) => {
+const project = await installProject({ others: OTHERS }).catch((error: unknown) => {
   // Says more than that they are not there.
   if (process.env.CI) throw error;
   return '';
@@ -87,7 +86,7 @@ describe.skipIf(missing)('the guide', () => {
     return stdout + stderr;
   };
   const jest = (file: string, env: Record<string, string> = {}) =>
-    run(join(project, 'node_modules/.bin/jest'), [file], {
+    run(join(project, 'node_modules/.bin/jest'), [file, '--testTimeout=45000'], {
       NODE_OPTIONS: '--experimental-vm-modules',
       ...env,
     });
@@ -119,9 +118,9 @@ describe.skipIf(missing)('the guide', () => {
       port: 0,
       trackerPort: 0,
       storagePort: 0,
-      directory: join(packed.folder, 'gateway'),
+      directory: temporaryFolder(),
     });
-    const env = { GATEWAY: gateway.url, DIRECTORY: join(packed.folder, 'opened') };
+    const env = { GATEWAY: gateway.url, DIRECTORY: temporaryFolder() };
     const said = await jest('test/stores.jest.js', env).finally(() => gateway.close());
     expect(said).toContain('3 passed, 3 total');
   });

@@ -1,17 +1,10 @@
 import { execFile } from 'node:child_process';
-import {
-  cpSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
+import { inject } from 'vitest';
 import { ROOT } from './paths.js';
+import { type AtTheEnd, ofSuite, temporaryFolder } from './temporary.js';
 
 /** The packages as users get them: packed, then installed with npm in a project outside the workspace. */
 
@@ -28,43 +21,37 @@ export interface Manifest {
   readonly scripts?: Readonly<Record<string, string>>;
 }
 
-export interface Packed {
-  /** The caller removes it. */
-  readonly folder: string;
-  /** Archives by the name of their package. */
-  readonly archives: ReadonlyMap<string, string>;
-}
+/** Paths of the archives by the name of their package. */
+export const archives: Readonly<Record<string, string>> = inject('archives');
 
-export async function packPackages(): Promise<Packed> {
-  const folder = mkdtempSync(join(tmpdir(), 'stevedore-'));
-  await run(process.execPath, [join(ROOT, '.ci/pack.mjs'), folder]);
-  const archives = readdirSync(folder).map((file) => {
-    const name = file.replace(/^stevedore-(.+?)-\d.*\.tgz$/, '@stevedore/$1');
-    return [name, join(folder, file)] as const;
-  });
-  return { folder, archives: new Map(archives) };
+export interface Project {
+  /** Default: all of ours. */
+  readonly packages?: readonly string[];
+  /** Of others, and their versions. */
+  readonly others?: Readonly<Record<string, string>>;
+  readonly scripts?: Manifest['scripts'];
 }
 
 /** Resolves with the folder of a project that has the examples and nothing of the workspace. */
-export async function installExamples(packed: Packed): Promise<string> {
+export async function installExamples(): Promise<string> {
   const { dependencies = {}, scripts } = readManifest('examples');
-  const others = Object.entries(dependencies).filter(([name]) => !packed.archives.has(name));
-  const project = await installProject(packed, Object.fromEntries(others), scripts);
+  const others = Object.entries(dependencies).filter(([name]) => !(name in archives));
+  const project = await installProject({ others: Object.fromEntries(others), scripts });
   cpSync(join(ROOT, 'examples/dist'), join(project, 'dist'), { recursive: true });
   return project;
 }
 
-/** Resolves with the folder of a project that has the packages, and others at these versions. */
+/** Resolves with the folder of a project that has the packages. */
 export async function installProject(
-  { folder, archives }: Packed,
-
-  others: Readonly<Record<string, string>>,
-  scripts: Manifest['scripts'] = {},
+  { packages = Object.keys(archives), others = {}, scripts = {} }: Project,
+  atTheEnd: AtTheEnd = ofSuite,
 ): Promise<string> {
-  const project = join(folder, 'project');
-  mkdirSync(project, { recursive: true });
+  // npm names the project by its folder.
+  const project = join(temporaryFolder(atTheEnd), 'project');
+  mkdirSync(project);
   const manifest = { name: 'project', type: 'module', private: true, scripts };
   writeFileSync(join(project, 'package.json'), JSON.stringify(manifest));
+  const ours = packages.map((name) => archives[name] ?? name);
   const versions = Object.entries(others).map(([name, version]) => `${name}@${version}`);
   const options = [
     '--engine-strict',
@@ -73,7 +60,7 @@ export async function installProject(
     '--no-audit',
     '--no-fund',
   ];
-  await run('npm', ['install', ...options, ...archives.values(), ...versions], { cwd: project });
+  await run('npm', ['install', ...options, ...ours, ...versions], { cwd: project });
   // What its install script would compile, for a minute.
   if (existsSync(join(project, dirname(BINDING)))) {
     cpSync(join(ROOT, 'packages/disk', BINDING), join(project, BINDING), { recursive: true });

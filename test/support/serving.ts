@@ -5,7 +5,7 @@ import { onTestFinished } from 'vitest';
 
 /** The URL of a server on a free port of this machine, until the test ends. */
 export async function serving(given: RequestListener | NetServer): Promise<string> {
-  const server = typeof given === 'function' ? createServer(given) : given;
+  const server = typeof given === 'function' ? createServer({ requestTimeout: 0 }, given) : given;
   await once(server.listen(0, '127.0.0.1'), 'listening');
   onTestFinished(() => {
     if ('closeAllConnections' in server) (server as Server).closeAllConnections();

@@ -22,7 +22,7 @@ export const PROJECTS: readonly Project[] = [
   {
     name: 'packages',
     needs: 'packed archives, examples, a package registry',
-    seconds: 90,
+    seconds: 120,
     workers: 2,
   },
   { name: 'interop', needs: "other people's clients", seconds: 30, workers: 2 },

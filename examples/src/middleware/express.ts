@@ -13,4 +13,5 @@ app.post('/photos', upload(store, policy), (request, response) => {
 });
 app.get('/photos/:key', download(store));
 app.use(problems(store));
-app.listen(process.env.PORT ?? 3000);
+// Node ends each request after five minutes, unless this is 0.
+app.listen(process.env.PORT ?? 3000).requestTimeout = 0;

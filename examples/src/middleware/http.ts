@@ -8,4 +8,8 @@ import { httpHandler } from '@stevedore/middleware/http';
 const store = await open({ directory: process.env.DIRECTORY ?? './stevedore-data' });
 const policy = { types: ['image/*'], maxFileBytes: 10_000_000 };
 const photos = httpHandler({ store, path: '/photos', policy });
-createServer((request, response) => photos(request, response)).listen(process.env.PORT ?? 3000);
+// Node ends each request after five minutes, unless this is 0.
+const server = createServer({ requestTimeout: 0 }, (request, response) =>
+  photos(request, response),
+);
+server.listen(process.env.PORT ?? 3000);

@@ -16,4 +16,5 @@ app.post('/photos', upload.single('photo'), (request, response) => {
 });
 app.get('/photos/:key', download(store));
 app.use(problems(store));
-app.listen(process.env.PORT ?? 3000);
+// How long an upload may take; multer itself waits forever.
+app.listen(process.env.PORT ?? 3000).requestTimeout = 3_600_000;

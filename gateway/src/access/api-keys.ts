@@ -1,6 +1,6 @@
 import { createHash, hash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
-import { invalidOption, isStoreError, StoreError } from '@stevedore/client';
+import { invalidOption, isStoreError, parseTime, StoreError } from '@stevedore/client';
 import { option } from '@stevedore/options';
 import {
   changeFile,
@@ -30,7 +30,7 @@ export interface ApiKey {
   /** SHA-256 of the secret, base64url. */
   readonly hash: string;
   readonly scopes: readonly Scope[];
-  /** ISO 8601. */
+  /** RFC 3339. */
   readonly createdAt: string;
   readonly expiresAt?: string;
   readonly requestsPerSecond?: number | undefined;
@@ -166,7 +166,7 @@ function checkKey(value: unknown, where: string): ApiKey {
 }
 
 function isDate(value: unknown): boolean {
-  return typeof value === 'string' && !Number.isNaN(Date.parse(value));
+  return typeof value === 'string' && parseTime(value) !== undefined;
 }
 
 /** A missing file has no keys. Rejects with `invalid_option`. */
@@ -239,8 +239,8 @@ export class KeyRing {
     if (this.#shownVersion !== this.file.version) this.#shown.clear();
     this.#shownVersion = this.file.version;
     const key = this.#shown.get(text) ?? this.#check(text);
-    const isExpired = key?.expiresAt !== undefined && Date.parse(key.expiresAt) <= this.#now();
-    return isExpired ? undefined : key;
+    const expiresAt = key?.expiresAt === undefined ? undefined : parseTime(key.expiresAt);
+    return expiresAt && +expiresAt <= this.#now() ? undefined : key;
   }
 
   #check(text: string): ApiKey | undefined {

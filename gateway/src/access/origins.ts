@@ -1,8 +1,9 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { isIP } from 'node:net';
+import { isIPv4 } from 'node:net';
 import cors from '@fastify/cors';
 import { ProblemError } from '@stevedore/middleware/core';
 import type { FastifyInstance } from 'fastify';
+import { isOwnPage, Origins, parseHost, parseOrigin } from '../http/origins.js';
 
 /** Checks host names and page origins of requests. */
 
@@ -18,7 +19,7 @@ export class HostNames {
   #isLastKnown = false;
 
   constructor(names: readonly string[]) {
-    this.#names = new Set(names.map((name) => name.toLowerCase()));
+    this.#names = new Set(names.map(nameOf));
   }
 
   /** `host` is the value of the header. */
@@ -30,9 +31,9 @@ export class HostNames {
     return this.#isLastKnown;
   }
 
-  /** Throws `host_not_served`. */
+  /** Throws `host_not_served`. A browser always names a host: HTTP/1.0 without one is a program's. */
   demand(host: string | undefined): void {
-    if (host !== undefined && this.has(host)) return;
+    if (host === undefined || this.has(host)) return;
     throw new ProblemError(
       'host_not_served',
       'The gateway is open, so it serves only local host names. Add this host to hostNames, or set apiKeys.',
@@ -45,16 +46,13 @@ export function isLoopback(address: string): boolean {
   return isLocal(nameOf(address));
 }
 
-/** Without port and brackets, in lower case. */
 function nameOf(host: string): string {
-  if (isIP(host) === 6) return host.toLowerCase();
-  const match = /^(?:\[([^\]]*)\]|([^:]*))(?::\d*)?$/.exec(host);
-  return (match?.[1] ?? match?.[2] ?? '').toLowerCase().replace(/\.$/, '');
+  return parseHost(host)?.name ?? '';
 }
 
 function isLocal(name: string): boolean {
   if (name === 'localhost' || name.endsWith('.localhost')) return true;
-  return name === '::1' || (isIP(name) === 4 && name.startsWith('127.'));
+  return name === '::1' || (isIPv4(name) && name.startsWith('127.'));
 }
 
 /**
@@ -88,28 +86,24 @@ export function hasOneHost(rawHeaders: readonly string[]): boolean {
  * origin.
  */
 export class CrossSite {
-  readonly #origins: ReadonlySet<string>;
+  readonly #origins: Origins;
 
   constructor(corsOrigins: readonly string[]) {
-    this.#origins = new Set(corsOrigins);
+    this.#origins = new Origins(corsOrigins);
   }
 
   /** Throws `cross_site`. */
-  demandOwn(headers: IncomingHttpHeaders): void {
-    const { origin, host } = headers;
-    if (this.#origins.has('*') || (origin !== undefined && this.#origins.has(origin))) return;
-    const isForeign = origin !== undefined && hostOf(origin) !== host?.toLowerCase();
-    if (!isForeign && headers['sec-fetch-site'] !== 'cross-site') return;
+  demandOwn({ origin, host, 'sec-fetch-site': site }: IncomingHttpHeaders): void {
+    if (this.#origins.has(origin)) return;
+    // Undefined for `null`, which pages without an origin send.
+    const page = parseOrigin(origin ?? '');
+    const isForeign = origin !== undefined && !(page && isOwnPage(page, host));
+    if (!isForeign && site !== 'cross-site') return;
     throw new ProblemError(
       'cross_site',
       'Without API keys, pages of other origins may not write here. Add this origin to corsOrigins.',
     );
   }
-}
-
-/** Undefined for `null`, which pages without an origin send. */
-function hostOf(origin: string): string | undefined {
-  return URL.canParse(origin) ? new URL(origin).host : undefined;
 }
 
 /**
@@ -144,10 +138,10 @@ const PREFLIGHT_SECONDS = 600;
 
 export function allowOrigins(app: FastifyInstance, origins: readonly string[]): void {
   if (origins.length === 0) return;
-  const known = new Set<string | undefined>(origins);
+  const known = new Origins(origins);
   app.register(cors, {
     // A function, not the list: an origin that is not listed does not learn which ones are.
-    origin: known.has('*') ? '*' : (origin, decide) => decide(null, known.has(origin)),
+    origin: known.isAll ? '*' : (origin, decide) => decide(null, known.has(origin)),
     methods: METHODS,
     exposedHeaders: EXPOSED,
     maxAge: PREFLIGHT_SECONDS,

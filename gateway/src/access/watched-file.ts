@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { open, readFile, rename, rm, stat } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { invalidOption, StoreError } from '@stevedore/client';
+import { givenJson } from '@stevedore/options';
 
 /**
  * A file of settings that people, commands and gateways change, while gateways run. It is always
@@ -67,7 +68,7 @@ async function takeLock(lock: string): Promise<void> {
 /** Throws `invalid_option`. */
 export function readJson(text: string, path: string): unknown {
   try {
-    return JSON.parse(text);
+    return givenJson(text);
   } catch (error) {
     throw invalidOption(`${path}: ${(error as Error).message}`);
   }

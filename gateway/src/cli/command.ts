@@ -100,7 +100,8 @@ Examples:
   curl --data-binary @photo.jpg -H 'X-Filename: photo.jpg' http://127.0.0.1:8080/files
 
 "stevedore COMMAND --help" explains one command. Commands that talk to a gateway find it
-and its API key in the environment: STEVEDORE_URL, STEVEDORE_API_KEY.`;
+and its API key in the environment: STEVEDORE_URL, STEVEDORE_API_KEY. They use the proxy of
+HTTP_PROXY, HTTPS_PROXY and NO_PROXY.`;
 
 const EXIT_CODES = '\nExit codes: 0 done, 1 failed, 2 wrong usage.';
 

@@ -4,11 +4,12 @@ import { dirname, join } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { crc32 } from 'node:zlib';
+import { folded } from '@stevedore/client';
 import { type OptionTable, option } from '@stevedore/options';
 import { isError } from '@stevedore/protocol';
 import type { Command } from 'commander';
 import { createTarPacker } from 'modern-tar';
-import { EntryNames, fold, safePath, withKey } from '../entry-names.js';
+import { EntryNames, safePath, withKey } from '../entry-names.js';
 import { CSV_HEAD, crcOf, csvRow, hex } from './csv.js';
 import { complaint, EXIT_FAILED } from './errors.js';
 import { filterOptions, listed, withClient } from './file-commands.js';
@@ -224,7 +225,7 @@ export class Export {
 
   /** False if another file has the path. Files of one name take turns, or the order would decide. */
   async #hasWritten(path: string, file: ListedFile): Promise<boolean> {
-    const place = fold(path);
+    const place = folded(path);
     const before = this.#busy.get(place);
     const turn = (async () => {
       await before;

@@ -40,7 +40,7 @@ export const filterOptions = flags({
   group: option.text('', 'only files of this affinity group', { short: 'g' }),
   prefix: option.text('', 'only files whose names begin so'),
   type: option.text('', 'only files of this type: image/png, or image/*'),
-  since: option.text('', 'only files whose upload began at this time (ISO 8601) or later'),
+  since: option.text('', 'only files whose upload began at this time (RFC 3339) or later'),
   until: option.text('', 'only files whose upload began before this time'),
 });
 

@@ -45,6 +45,11 @@ const PATIENCE = { retryTime: 0, connectTimeout: '10s', answerTimeout: '5m' };
 /** Longest page of a listing. */
 const MAX_PAGE_BYTES = 16 * 2 ** 20;
 
+export interface GatewayAddress extends OptionValues<typeof clientOptions> {
+  /** Through the proxy that the environment names. */
+  readonly viaProxy: boolean;
+}
+
 type About = Pick<Upload, 'name' | 'type' | 'group'>;
 type Json = Record<string, unknown>;
 
@@ -52,9 +57,10 @@ export class GatewayClient implements AsyncDisposable {
   readonly #requests: Requests;
 
   /** Requests under way fail when `stopped` is aborted. */
-  constructor(options: OptionValues<typeof clientOptions>, connections = 1, stopped?: AbortSignal) {
-    const { url, apiKey } = options;
-    this.#requests = new Requests(parseConnectOptions({ url, apiKey, connections, ...PATIENCE }));
+  constructor(options: GatewayAddress, connections = 1, stopped?: AbortSignal) {
+    const { url, apiKey, viaProxy } = options;
+    const settings = parseConnectOptions({ url, apiKey, connections, ...PATIENCE });
+    this.#requests = new Requests({ ...settings, viaProxy });
     stopped?.addEventListener('abort', () => void this[Symbol.asyncDispose]());
   }
 

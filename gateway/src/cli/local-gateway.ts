@@ -1,7 +1,7 @@
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { dirname, isAbsolute, join, resolve } from 'node:path';
-import type { OptionValues } from '@stevedore/options';
+import { givenText, type OptionValues } from '@stevedore/options';
 import { readLocalKey } from '../access/local-key.js';
 import { isLoopback } from '../access/origins.js';
 import { type GatewayOptions, gatewayOptions } from '../options.js';
@@ -41,17 +41,21 @@ export function forgetGateway(url: string): Promise<void> {
   return rm(notePath(url), { force: true });
 }
 
-/** The options with the key of a gateway on this machine, unless they have a key. */
+/**
+ * The options with the key of a gateway on this machine, unless they have a key. That key never
+ * leaves the machine: no proxy gets it.
+ */
 export async function withLocalKey<Options extends OptionValues<typeof clientOptions>>(
-  options: Options,
-): Promise<Options> {
-  const { url, apiKey } = options;
+  given: Options,
+): Promise<Options & { readonly viaProxy: boolean }> {
+  const { url, apiKey } = given;
+  const options = { ...given, viaProxy: true };
   if (apiKey !== '' || !URL.canParse(url) || !isLoopback(new URL(url).hostname)) return options;
   const noted = await readFile(notePath(url), 'utf8').catch(() => '');
   const configured = process.env.STEVEDORE_DIRECTORY || readConfigFile().directory;
   for (const directory of [noted, configured ?? gatewayOptions.directory.default]) {
-    const key = directory ? await readLocalKey(String(directory)) : undefined;
-    if (key !== undefined) return { ...options, apiKey: key };
+    const key = directory ? await readLocalKey(givenText(String(directory))) : undefined;
+    if (key !== undefined) return { ...options, apiKey: key, viaProxy: false };
   }
   return options;
 }

@@ -5,6 +5,8 @@ import {
   flagName,
   fromEnvironment,
   fromFlags,
+  givenJson,
+  isServiceLink,
   nearestName,
   type OptionSource,
   type OptionSpec,
@@ -159,7 +161,7 @@ export function define<Table extends OptionTable, Arguments extends unknown[]>(
 export function readConfigFile(path = CONFIG_FILE): RawOptions {
   let value: unknown;
   try {
-    value = JSON.parse(readFileSync(path, 'utf8'));
+    value = givenJson(readFileSync(path, 'utf8'));
   } catch (error) {
     const { code, name, message } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT') return {};
@@ -184,9 +186,6 @@ const TABLES = [
 ];
 /** Used by this repository's tests and benchmarks. */
 const RESERVED = /^STEVEDORE_(?:TEST|BENCH)_/;
-/** Kubernetes sets these in every container if a service's name begins with stevedore. */
-const SERVICE_LINK = /_(?:SERVICE_HOST|SERVICE_PORT\w*|PORT_\d+_(?:TCP|UDP|SCTP)\w*)$/;
-const SERVICE_LINK_URL = /^(?:tcp|udp|sctp):\/\//;
 
 /** A sentence for each variable with our prefix that no command reads: most likely mistyped. */
 export function unknownVariables(environment: NodeJS.ProcessEnv): readonly string[] {
@@ -198,8 +197,7 @@ export function unknownVariables(environment: NodeJS.ProcessEnv): readonly strin
     value !== '' &&
     !known.includes(name) &&
     !RESERVED.test(name) &&
-    !SERVICE_LINK.test(name) &&
-    !SERVICE_LINK_URL.test(value);
+    !isServiceLink(name, value);
   return Object.entries(environment)
     .filter(isUnknown)
     .map(([name]) => {

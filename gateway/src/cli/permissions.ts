@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises';
 import { presignedUpload, signedDownload } from '@stevedore/middleware/core';
-import { type OptionTable, type OptionValues, option } from '@stevedore/options';
+import { givenText, type OptionTable, type OptionValues, option } from '@stevedore/options';
 import type { Command } from 'commander';
 import {
   type ApiKey,
@@ -47,7 +47,7 @@ export function keys(command: Command): void {
 
 function configuredFile(): string {
   const configured = process.env.STEVEDORE_API_KEYS ?? readConfigFile().apiKeys;
-  return typeof configured === 'string' && configured !== '' ? configured : DEFAULT_FILE;
+  return (typeof configured === 'string' && givenText(configured)) || DEFAULT_FILE;
 }
 
 async function add(

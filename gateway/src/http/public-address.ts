@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
-import { BlockList, isIP } from 'node:net';
 import type { FastifyInstance } from 'fastify';
+import type { Trusts } from './addresses.js';
 
 /**
  * Where clients reach the gateway. Behind a proxy that removes a path, such as `/storage`, a client
@@ -14,8 +14,6 @@ declare module 'fastify' {
     readonly publicBase: string;
   }
 }
-
-export type Trusts = (address: string | undefined) => boolean;
 
 const MAX_PREFIX_CHARS = 256;
 /** Without escapes, empty or dotted segments: a browser must not read another host or path in it. */
@@ -63,42 +61,4 @@ export function parsePublicUrl(text: string): string | undefined {
 
 function withoutSlash(path: string): string {
   return path.replace(/\/$/, '');
-}
-
-/** Throws for anything but addresses, networks (`10.0.0.0/8`) and `loopback`. */
-export function trustedProxies(names: readonly string[]): Trusts {
-  const list = new BlockList();
-  const networks = names.flatMap((name) => (name === 'loopback' ? ['127.0.0.0/8', '::1'] : [name]));
-  for (const network of networks) {
-    const [, address = '', bits] = /^([^/]*)(?:\/(\d{1,3}))?$/.exec(network) ?? [];
-    const family = familyOf(address);
-    if (!family) throw new TypeError(`"${network}" is no address`);
-    list.addSubnet(address, Number(bits ?? (family === 'ipv4' ? 32 : 128)), family);
-  }
-  return (address = '') => {
-    const family = familyOf(address);
-    return family !== undefined && list.check(address, family);
-  };
-}
-
-/** The address of a request's client. */
-export type ClientAddress = (request: IncomingMessage) => string;
-
-/** The nearest address that is no trusted proxy's (`X-Forwarded-For`). */
-export function clientAddressBy(trusts: Trusts): ClientAddress {
-  return ({ headers, socket }) => {
-    let address = socket.remoteAddress ?? '';
-    if (!trusts(address)) return address;
-    for (const name of `${headers['x-forwarded-for'] ?? ''}`.split(',').reverse()) {
-      const next = name.trim();
-      if (next === '' || !trusts(address)) break;
-      address = next;
-    }
-    return address;
-  };
-}
-
-function familyOf(address: string): 'ipv4' | 'ipv6' | undefined {
-  const version = isIP(address);
-  return version === 0 ? undefined : version === 4 ? 'ipv4' : 'ipv6';
 }

@@ -5,7 +5,7 @@ import type { ProblemCode, UnsentBytes, UnsentStats } from '@stevedore/middlewar
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { collectDefaultMetrics, Gauge, type Metric, Registry } from 'prom-client';
-import type { ClientAddress } from '../http/public-address.js';
+import type { ClientAddress } from '../http/addresses.js';
 import type { RequestDurations } from './durations.js';
 import { addFigures, type Figures, labelled } from './figures.js';
 import { redactUrl } from './log.js';

@@ -1,17 +1,23 @@
 import { Readable } from 'node:stream';
-import { type FileInfo, isStoreError, type ListOptions, type Store } from '@stevedore/client';
+import {
+  type FileInfo,
+  isStoreError,
+  type ListOptions,
+  parseTime,
+  type Store,
+} from '@stevedore/client';
 import {
   type Answer,
   type Files,
   formatDisposition,
   ProblemError,
 } from '@stevedore/middleware/core';
-import { makeZip } from 'client-zip';
 import type { FastifyRequest } from 'fastify';
 import type { Access, AskedBy } from '../access/access.js';
 import { EntryNames } from '../entry-names.js';
 import { PacedStream } from '../http/paced-stream.js';
 import { filesBase } from '../http/public-address.js';
+import { type ZipEntry, zipOf } from '../http/zip.js';
 
 /** `/files?group=…`: a listing, its files as a ZIP, and their deletion; `/groups`. */
 
@@ -67,12 +73,12 @@ async function zip(
     'x-content-type-options': 'nosniff',
   };
   if (method === 'HEAD') return { status: 200, headers };
-  const stream = Readable.fromWeb(makeZip(entriesOf(store, listed)) as never);
+  const stream = Readable.from(zipOf(entriesOf(store, listed)), { objectMode: false });
   const content = new PacedStream(stream, unsent);
   return { status: 200, headers, content };
 }
 
-type Listed = Pick<FileInfo, 'key' | 'name' | 'size' | 'stagedAt'>;
+type Listed = Pick<FileInfo, 'key' | 'name' | 'size' | 'crc32' | 'stagedAt'>;
 
 /**
  * Rejects with `too_many_files`, `storage_unavailable` if a server does not answer, and `not_found`
@@ -82,8 +88,8 @@ async function allListed(store: Store, options: ListOptions): Promise<Listed[]> 
   const all: Listed[] = [];
   // A ZIP cannot say that it lacks files: the listing ends with an error then.
   for await (const file of store.list({ ...options, limit: FILES_PER_PAGE })) {
-    const { key, name, size, stagedAt } = file;
-    all.push({ key, name, size, stagedAt });
+    const { key, name, size, crc32, stagedAt } = file;
+    all.push({ key, name, size, crc32, stagedAt });
     if (all.length > MAX_ZIP_FILES) {
       const message = `A ZIP has at most ${MAX_ZIP_FILES} files; ask for fewer with since and until.`;
       throw new ProblemError('too_many_files', message);
@@ -93,16 +99,19 @@ async function allListed(store: Store, options: ListOptions): Promise<Listed[]> 
   return all;
 }
 
-async function* entriesOf(store: Store, listed: readonly Listed[]) {
+async function* entriesOf(
+  store: Store,
+  listed: readonly Listed[],
+): AsyncGenerator<ZipEntry, void, undefined> {
   const names = new EntryNames();
-  for (const { key, name, size, stagedAt } of listed) {
-    const input = await unlessGone(async () => (await store.get(key)).content());
-    if (!input) continue;
+  for (const { key, name, size, crc32, stagedAt: modifiedAt } of listed) {
+    const content = await unlessGone(async () => (await store.get(key)).content());
+    if (!content) continue;
     try {
-      yield { name: names.add(name, key), input, lastModified: stagedAt, size };
+      yield { name: names.add(name, key), size, crc32, modifiedAt, content };
     } finally {
-      // The library leaves the stream open when its reader goes.
-      if (!Buffer.isBuffer(input)) input.destroy();
+      // Also if nobody has begun to read it.
+      if (!Buffer.isBuffer(content)) content.destroy();
     }
   }
 }
@@ -164,9 +173,7 @@ export function listOptions(query: AskedBy['query']): ListOptions {
       given === 'true' || given === 'false' ? given === 'true' : undefined,
     );
   const date = (name: string) =>
-    read(name, 'a time in ISO 8601', (given) =>
-      Number.isNaN(Date.parse(given)) ? undefined : new Date(given),
-    );
+    read(name, 'a time of RFC 3339, such as 2030-01-31 or 2030-01-31T12:00:00Z', parseTime);
   const options = {
     group: text('group'),
     namePrefix: text('name-prefix'),

@@ -43,7 +43,7 @@ export class UploadAll {
   constructor(files: Iterable<File | DroppedFile>, options: UploadAllOptions) {
     this.#options = options;
     this.#waiting = [...files].map((each) =>
-      each instanceof File ? { file: each, path: each.webkitRelativePath || each.name } : each,
+      'file' in each ? each : { file: each, path: each.webkitRelativePath || each.name },
     );
     const totalBytes = this.#waiting.reduce((sum, { file }) => sum + file.size, 0);
     const none = { sentBytes: 0, storedFiles: 0, failedFiles: 0 };

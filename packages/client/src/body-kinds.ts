@@ -70,7 +70,11 @@ export function sourceOf(body: unknown): Source {
     if (any.bodyUsed) throw used(WAS_READ);
     return any.body ? sourceOf(any.body) : { iterate: () => [].values(), bytes: 0 };
   }
-  if (isBlob(any)) return { iterate: () => sourceOf(any.stream()).iterate(), bytes: any.size };
+  if (isBlob(any)) {
+    // That of jsdom has no stream.
+    const iterate = () => (any.stream ? sourceOf(any.stream()).iterate() : bytesOf(any));
+    return { iterate, bytes: any.size };
+  }
   if (typeof any.getReader === 'function') return ofWebStream(any as ReadableStream);
   const iterator = any[Symbol.asyncIterator] ?? any[Symbol.iterator];
   if (typeof iterator === 'function') {
@@ -112,9 +116,16 @@ interface Anything extends Partial<AsyncIterable<unknown> & Iterable<unknown>> {
   readonly readable?: unknown;
 }
 
-function isBlob(any: object): any is Blob {
-  const { stream, size } = any as Partial<Blob>;
-  return typeof stream === 'function' && typeof size === 'number';
+type AnyBlob = Pick<Blob, 'size' | 'arrayBuffer'> & Partial<Pick<Blob, 'stream'>>;
+
+function isBlob(any: object): any is AnyBlob {
+  const { stream, arrayBuffer, size } = any as Partial<Blob>;
+  const isReadable = typeof stream === 'function' || typeof arrayBuffer === 'function';
+  return isReadable && typeof size === 'number';
+}
+
+async function* bytesOf(blob: AnyBlob): AsyncGenerator<ArrayBuffer> {
+  yield await blob.arrayBuffer();
 }
 
 function ofNodeStream(stream: Readable): Source {

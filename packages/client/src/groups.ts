@@ -8,6 +8,7 @@ import {
   MAX_EXAMINED,
   ROWS_AT_ONCE,
 } from './listing.js';
+import { folded } from './texts.js';
 import type { GroupOptions, GroupPage } from './types.js';
 
 /**
@@ -24,7 +25,7 @@ type Sources = Pick<ListSources, 'all' | 'now' | 'isRemoved'>;
 /** Rejects with `invalid_option`, and with `storage_unavailable` while a FileMap is rebuilt. */
 export async function listGroups(options: GroupOptions, sources: Sources): Promise<GroupPage> {
   const limit = limitOf(options);
-  const part = (options.nameContains ?? '').toWellFormed().toLowerCase();
+  const part = folded(options.nameContains ?? '');
   demandComplete(sources);
   const groups: string[] = [];
   let after = (options.after ?? '').toWellFormed();
@@ -34,7 +35,7 @@ export async function listGroups(options: GroupOptions, sources: Sources): Promi
     if (group === undefined) return { groups };
     if (groups.length === limit) break;
     after = group;
-    if (group.toLowerCase().includes(part) && (await isAlive(group, sources))) groups.push(group);
+    if (folded(group).includes(part) && (await isAlive(group, sources))) groups.push(group);
   }
   return { groups, next: after };
 }

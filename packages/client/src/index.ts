@@ -83,4 +83,5 @@ export {
 } from './shared-directory.js';
 export type { SiblingOptions } from './siblings.js';
 export { recordSpans, type SpanLike, type TracerLike } from './spans.js';
+export { folded, parseTime } from './texts.js';
 export * from './types.js';

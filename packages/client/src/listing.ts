@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type FileRow, formatKey, type ReadableStaging, StoreError } from '@stevedore/staging';
 import { invalidOption } from './options.js';
+import { composed, folded } from './texts.js';
 import type { FileInfo, FilePage, ListOptions } from './types.js';
 
 /**
@@ -49,8 +50,8 @@ function rangeOf(options: ListOptions, now: number): Range {
   const order = orderOf(options);
   const limit = limitOf(options);
   const wanted = typeTest(type);
-  const prefix = namePrefix.toWellFormed();
-  const part = nameContains.toWellFormed().toLowerCase();
+  const prefix = composed(namePrefix);
+  const part = folded(nameContains);
   const oldest = since ? behindTime(since.getTime(), 'since') : FIRST;
   const newest = until ? behindTime(until.getTime(), 'until') : LAST;
   const [begin, to] = order === 'oldest' ? [oldest, newest] : [newest, oldest];
@@ -62,8 +63,8 @@ function rangeOf(options: ListOptions, now: number): Range {
     to,
     limit,
     matches: ({ name, type: own, size, expiresAt }) =>
-      name.startsWith(prefix) &&
-      name.toLowerCase().includes(part) &&
+      (prefix === '' || composed(name).startsWith(prefix)) &&
+      (part === '' || folded(name).includes(part)) &&
       wanted(own) &&
       size >= minSize &&
       size <= maxSize &&

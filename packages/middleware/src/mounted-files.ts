@@ -10,6 +10,7 @@ import { isFault, ProblemError, problemAnswer, toProblem } from './core/problems
 import { checkKey } from './core/receipts.js';
 import type { Stored } from './core/upload/idempotency.js';
 import { Rules, type UploadRules } from './core/upload/policy.js';
+import { warnOfRequestTimeout } from './request-timeout.js';
 
 /**
  * Files as a route of another app, under one policy, with one request of a connection at a time.
@@ -66,6 +67,7 @@ export class MountedFiles extends Files {
 
   /** Stores the request's files. Rejects as `upload` does. */
   async receive(request: IncomingMessage, response: ServerResponse): Promise<Stored> {
+    warnOfRequestTimeout(request);
     await this.#itsTurn(request, response);
     const { headers, socket } = request;
     const isForm = essence(headers['content-type'] ?? '') === 'multipart/form-data';
@@ -96,6 +98,7 @@ export class MountedFiles extends Files {
       onStored,
     }: { readonly key?: string | undefined; readonly onStored?: (receipt: Receipt) => unknown },
   ): Promise<Answer> {
+    warnOfRequestTimeout(request);
     await this.#itsTurn(request, response);
     return this.resume(request, response, {
       path,

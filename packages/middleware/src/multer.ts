@@ -24,6 +24,7 @@ import {
   type UploadRules,
 } from './core/upload/policy.js';
 import { asHttpError } from './mounted-files.js';
+import { warnOfRequestTimeout } from './request-timeout.js';
 
 /**
  * A storage engine for multer: each file of a form goes into the store as it arrives.
@@ -157,6 +158,7 @@ class Engine implements MulterStorage {
   #form(request: IncomingMessage): Arriving {
     const known = this.#arriving.get(request);
     if (known) return known;
+    warnOfRequestTimeout(request);
     const policy = this.#rules.of(request, randomBytes(12).toString('base64url'));
     const arriving: Arriving = {
       policy,

@@ -1,5 +1,6 @@
 /** Options: declared once, read from flags, the environment, a file or a program. */
 
+export { givenJson, givenText, isServiceLink } from './given.js';
 export {
   defaultsOf,
   formatBytes,

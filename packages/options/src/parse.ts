@@ -1,4 +1,5 @@
 import { closestMatch } from 'leven';
+import { givenText, hasControl, isServiceLink } from './given.js';
 import {
   defaultsOf,
   formatBytes,
@@ -45,8 +46,10 @@ export function fromFlags(values: RawOptions): OptionSource {
 export function fromEnvironment(table: OptionTable, environment: NodeJS.ProcessEnv): OptionSource {
   const values: Record<string, unknown> = {};
   for (const [name, { only }] of Object.entries(table)) {
-    const value = environment[environmentName(name)];
-    if (only !== 'flag' && value !== undefined && value !== '') values[name] = value;
+    const variable = environmentName(name);
+    const value = environment[variable] ?? '';
+    if (only === 'flag' || value === '' || isServiceLink(variable, value)) continue;
+    values[name] = value;
   }
   return { values, nameOf: environmentName };
 }
@@ -100,7 +103,8 @@ export function parseOptions<Table extends OptionTable>(
   return parsed;
 }
 
-function parseOption(label: string, spec: OptionSpec, value: unknown): unknown {
+function parseOption(label: string, spec: OptionSpec, given: unknown): unknown {
+  const value = typeof given === 'string' && spec.only !== 'flag' ? givenText(given) : given;
   switch (spec.kind) {
     case 'size':
     case 'duration':
@@ -163,7 +167,13 @@ function parseList(label: string, value: unknown): readonly string[] {
   if (!Array.isArray(items) || items.some((item) => typeof item !== 'string')) {
     throw new OptionError(`${label}: a list of texts is needed`);
   }
-  return items.map((item: string) => item.trim()).filter((item) => item !== '');
+  const texts = items.map((item: string) => item.trim()).filter((item) => item !== '');
+  for (const text of texts) demandPrintable(label, text);
+  return texts;
+}
+
+function demandPrintable(label: string, text: string): void {
+  if (hasControl(text)) throw new OptionError(`${label}: a line break or control character in it`);
 }
 
 function parseText(label: string, spec: OptionSpec, value: unknown): string {
@@ -171,6 +181,7 @@ function parseText(label: string, spec: OptionSpec, value: unknown): string {
   if (spec.choices && !spec.choices.includes(value)) {
     throw new OptionError(`${label}: "${value}" is none of ${spec.choices.join(', ')}`);
   }
+  if (spec.only !== 'flag') demandPrintable(label, value);
   return value;
 }
 

@@ -7,6 +7,7 @@ export {
   isOwnAddress,
   makeAddress,
   parseAddress,
+  plainAddress,
 } from './address.js';
 export { authenticate } from './client/authentication.js';
 export { BodySource, type PreparedBody } from './client/body-source.js';

@@ -1,4 +1,4 @@
-import { writeFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { run } from '../../support/cli/run.js';
@@ -41,9 +41,25 @@ test('a variable that another command reads, or Kubernetes set, is not mistyped'
     STEVEDORE_SERVICE_PORT_HTTP: '8080',
     STEVEDORE_PORT_8080_TCP_ADDR: '10.0.0.1',
     STEVEDORE_WEB_PORT: 'tcp://10.0.0.1:8080',
+    STEVEDORE_PORT: 'tcp://10.0.0.1:8080',
+    STEVEDORE_TRACKER_PORT: 'tcp://10.0.0.1:22122',
   };
   const at = { cwd: temporaryFolder(), env };
   expect(await run(['keys', 'add', 'one'], at)).toMatchObject({ code: 0 });
+});
+
+test('files and variables may have what editors and shells add', async () => {
+  const cwd = temporaryFolder();
+  const text = JSON.stringify({ trunkSize: '64', apiKeys: 'other.json\n' });
+  await writeFile(join(cwd, 'stevedore.config.json'), `\ufeff${text}\r\n`);
+  const wrong = await run(['gateway'], { cwd });
+  expect(wrong.stderr).toContain('stevedore.config.json: trunkSize: "64" has no unit');
+  expect(await run(['keys', 'add', 'one'], { cwd })).toMatchObject({ code: 0 });
+  const file = join(cwd, 'other.json');
+  const keys = await readFile(file, 'utf8');
+  await writeFile(file, `\ufeff${keys}`);
+  const env = { STEVEDORE_API_KEYS: `${file}\n` };
+  expect((await run(['keys', 'list'], { cwd: temporaryFolder(), env })).stdout).toContain('one');
 });
 
 test.each<[string, string, NodeJS.ProcessEnv?]>([

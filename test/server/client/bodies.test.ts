@@ -1,6 +1,7 @@
 import { mkdirSync, openAsBlob, writeFileSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { get, type IncomingMessage } from 'node:http';
+import { createRequire } from 'node:module';
 import { connect as connectTo } from 'node:net';
 import { join } from 'node:path';
 import { Duplex, PassThrough, Readable, Stream, Writable } from 'node:stream';
@@ -19,6 +20,11 @@ import { testCluster } from '../../support/test-cluster.js';
 
 const TEXT = 'Grüße, 🚢!';
 const BYTES = Buffer.from(TEXT);
+/** Without types of its own. */
+const { JSDOM } = createRequire(import.meta.url)('jsdom') as {
+  JSDOM: new (html: string) => { readonly window: { readonly File: typeof File } };
+};
+const { window } = new JSDOM('');
 const HALVES = [BYTES.subarray(0, 8), BYTES.subarray(8)];
 
 interface Kind {
@@ -42,6 +48,7 @@ const again: readonly Kind[] = [
   { name: 'an array of 16-bit numbers', make: () => new Uint16Array(new Uint8Array(BYTES).buffer) },
   { name: 'a Blob', make: () => new Blob([TEXT]) },
   { name: 'a File', make: () => new File([TEXT], 'a.txt') },
+  { name: 'a File of jsdom', make: () => new window.File([TEXT], 'a.txt') },
   {
     name: 'a Blob of a file',
     make: () => {
@@ -372,11 +379,13 @@ describe.each(stores)('$name', async ({ opened }) => {
 
   test('a File keeps its name and type where the options have them undefined', async () => {
     const own = { name: 'a.txt', type: 'text/css' };
-    const file = new File([TEXT], own.name, { type: own.type });
     const nothing = { name: undefined, type: undefined };
-    expect(await store.put(file, nothing)).toMatchObject(own);
-    expect(await store.putAll([{ body: file, ...nothing }])).toMatchObject([own]);
-    expect(await store.put(file, { name: 'b.txt' })).toMatchObject({ ...own, name: 'b.txt' });
+    for (const Any of [File, window.File]) {
+      const file = new Any([TEXT], own.name, { type: own.type });
+      expect(await store.put(file, nothing)).toMatchObject(own);
+      expect(await store.putAll([{ body: file, ...nothing }])).toMatchObject([own]);
+      expect(await store.put(file, { name: 'b.txt' })).toMatchObject({ ...own, name: 'b.txt' });
+    }
     const blob = new Blob([TEXT], { type: own.type });
     expect(await store.put(blob)).toMatchObject({ name: '', type: own.type });
   });

@@ -60,6 +60,19 @@ async function check(store: Store): Promise<void> {
   expect(await namesOf(store, { since: between })).toEqual(['b/2.txt', 'a/3.jpg']);
   expect(await namesOf(store, { until: between })).toEqual(all.slice(0, 3));
   expect(await namesOf(store, { nameContains: '2.T' })).toEqual(['b/2.txt']);
+  const accents = await openStore();
+  for (const name of ['été.txt', 'e\u0301te\u0301.png', 'ete']) await accents.put('x', { name });
+  for (const part of ['ÉTÉ', 'E\u0301T', 'te\u0301']) {
+    expect(await namesOf(accents, { nameContains: part })).toEqual([
+      'été.txt',
+      'e\u0301te\u0301.png',
+    ]);
+  }
+  expect(await namesOf(accents, { namePrefix: 'éte\u0301.' })).toEqual([
+    'été.txt',
+    'e\u0301te\u0301.png',
+  ]);
+  expect(await namesOf(accents, { namePrefix: 'e' })).toEqual(['ete']);
   expect(await namesOf(store, { minSize: 500, maxSize: 1999 })).toEqual(['a/3.jpg']);
   const backwards = all.toReversed();
   expect(await namesOf(store, { order: 'newest' })).toEqual(backwards);
@@ -111,6 +124,19 @@ test('through a gateway, a key with the scope list sees what the store has', asy
   const connected = connect({ url: gateway.url, apiKey: lists.text });
   onTestFinished(() => connected.close());
   await check(connected);
+  const headers = { 'x-api-key': lists.text };
+  const status = async (query: string) =>
+    (await fetch(`${gateway.url}/files?${query}`, { headers })).status;
+  for (const time of [
+    '11/12/2026',
+    '1',
+    '2026-02-31',
+    '2026-02-31T00:00:00Z',
+    '2026-03-01T12:00',
+  ]) {
+    expect(await status(`since=${encodeURIComponent(time)}`), time).toBe(400);
+  }
+  expect(await status('since=2026-03-01&until=2026-03-01T00:00:00%2B02:00')).toBe(200);
 });
 
 test('a listing whose pages lack the files of a server gives what it has, and says so at its end', async () => {

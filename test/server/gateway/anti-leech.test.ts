@@ -1,8 +1,10 @@
+import { signedDownload } from '@stevedore/middleware/core';
 import { makeToken } from '@stevedore/protocol';
 import { describe, expect, test } from 'vitest';
 import { Access } from '../../../gateway/dist/access/access.js';
-import { call, NOW } from '../../support/gateway/guarded.js';
+import { call, NOW, SECRET } from '../../support/gateway/guarded.js';
 import { type Running, running } from '../../support/gateway/harness.js';
+import { openGateway } from '../../support/store.js';
 
 describe('the anti-leech token of FastDFS paths', () => {
   const name = 'M00/00/00/wKgAAWl2Y2SAAAAABAAAAHqsT7I123.jpg';
@@ -56,4 +58,19 @@ describe('the anti-leech token of FastDFS paths', () => {
     const split = await call(gateway, 'GET', `/group1/${name}?filename=a%0d%0aX-Evil:%201`);
     expect(split.headers.has('x-evil')).toBe(false);
   });
+});
+
+test('secrets may have what editors and shells add to them', async () => {
+  const given = { antiLeechSecret: 'FastDFS1234567890\n', urlSecret: [`\ufeff${SECRET}\r\n`] };
+  const gateway = await openGateway(given);
+  const { key } = await gateway.store.put('text', { name: 'a.txt' });
+  await gateway.store.flush();
+  const { fileId } = await gateway.store.stat(key);
+  const seconds = Math.floor(Date.now() / 1000);
+  const token = makeToken(fileId!.slice(fileId!.indexOf('/') + 1), 'FastDFS1234567890', seconds);
+  expect((await fetch(`${gateway.url}/${fileId}?token=${token}&ts=${seconds}`)).status).toBe(200);
+  const soon = new Date(Date.now() + 60_000);
+  for (const secret of [SECRET, `${SECRET}\n`]) {
+    expect((await fetch(gateway.url + signedDownload(secret, key, soon))).status).toBe(200);
+  }
 });

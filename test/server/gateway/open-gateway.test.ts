@@ -3,6 +3,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { Access } from '../../../gateway/dist/access/access.js';
 import { HostNames } from '../../../gateway/dist/access/origins.js';
 import { ConsoleFeed } from '../../../gateway/dist/console/feed.js';
+import { parseGatewayOptions } from '../../../gateway/dist/options.js';
 import { guarded, newKey } from '../../support/gateway/guarded.js';
 import { raw, running } from '../../support/gateway/harness.js';
 import { MemoryStore } from '../../support/gateway/memory-store.js';
@@ -47,6 +48,16 @@ describe('an open gateway on loopback', () => {
     }
   });
 
+  test('serves a program that names no host, as HTTP/1.0 allows', async () => {
+    const { port, store } = await running({ hostNames: new HostNames([]) });
+    const { key } = await store.put('bytes');
+    for (const path of ['/health/live', `/files/${key}`]) {
+      expect((await raw(port, `GET ${path} HTTP/1.0\r\n\r\n`)).status).toBe(200);
+    }
+    const empty = 'GET /health/live HTTP/1.1\r\nHost:\r\nConnection: close\r\n\r\n';
+    expect((await raw(port, empty)).status).toBe(421);
+  });
+
   test('lets a page of corsOrigins read why it is refused', async () => {
     const origin = 'https://app.example';
     const { port } = await running({ hostNames: new HostNames([]), corsOrigins: [origin] });
@@ -80,6 +91,7 @@ describe('a page of another origin', () => {
     { origin: 'https://evil.example' },
     { origin: 'null' },
     { origin: 'http://localhost:1' },
+    { origin: 'capacitor://127.0.0.1' },
     { 'sec-fetch-site': 'cross-site' },
   ];
 
@@ -97,14 +109,20 @@ describe('a page of another origin', () => {
     expect(store.files.size).toBe(1);
   });
 
-  test('may where corsOrigins names it', async () => {
-    const origin = 'https://app.example';
+  test.each([
+    ['https://app.example', 'https://app.example'],
+    ['https://app.example', '*'],
+    ['https://app.example', 'https://App.example:443/'],
+    ['capacitor://localhost', 'capacitor://localhost'],
+    ['chrome-extension://dhdgffkkebhmkfjojejmpbldmpobfkfo', 'https://app.example', 403],
+  ])('%s may where corsOrigins has %s', async (origin, named, status = 201) => {
+    const { corsOrigins } = parseGatewayOptions({ flags: { corsOrigins: named } });
     const headers = { origin, 'sec-fetch-site': 'cross-site' };
-    for (const corsOrigins of [[origin], ['*']]) {
-      const { url } = await running({ corsOrigins });
-      const answer = await fetch(`${url}/files`, { method: 'POST', body: 'x', headers });
-      expect(answer.status).toBe(201);
-    }
+    const { url } = await running({ corsOrigins, access: new Access({ corsOrigins }) });
+    const answer = await fetch(`${url}/files`, { method: 'POST', body: 'x', headers });
+    expect(answer.status).toBe(status);
+    const allowed = answer.headers.get('access-control-allow-origin');
+    expect(allowed).toBe(status === 403 ? null : named === '*' ? '*' : origin);
   });
 
   test('may with a key', async () => {
@@ -113,6 +131,16 @@ describe('a page of another origin', () => {
     const headers = { origin: 'https://evil.example', authorization: `Bearer ${text}` };
     const answer = await fetch(`${url}/files`, { method: 'POST', body: 'x', headers });
     expect(answer.status).toBe(201);
+  });
+
+  test("is not the gateway's own, also where a proxy names the port", async () => {
+    const { port } = await running({ hostNames: new HostNames(['files.example.com']) });
+    const ask = async (host: string, origin: string) => {
+      const head = `POST /files HTTP/1.1\r\nHost: ${host}\r\nOrigin: ${origin}\r\n`;
+      return (await raw(port, `${head}Content-Length: 1\r\nConnection: close\r\n\r\nx`)).status;
+    };
+    expect(await ask('files.example.com:443', 'https://files.example.com')).toBe(201);
+    expect(await ask('files.example.com:443', 'http://files.example.com')).toBe(403);
   });
 
   test("is not the gateway's own, nor a program that names no origin", async () => {

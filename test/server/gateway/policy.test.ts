@@ -135,6 +135,13 @@ describe('a policy of a route', () => {
       const refused = await post(gateway, 'x', { 'x-expires-in': value });
       expect(refused.body.code, value).toBe('invalid_expiry');
     }
+    const any = await running();
+    const until = (at: string) => post(any, 'x', { 'x-expires-at': at });
+    for (const at of ['2999-02-31T00:00:00Z', '1/31/2999', '2999', '2999-01-31T12:00:00', '1']) {
+      expect((await until(at)).body.code, at).toBe('invalid_expiry');
+    }
+    const kept = await until('2999-01-31T12:00:00+02:00');
+    expect(kept.body.expiresAt).toBe('2999-01-31T10:00:00.000Z');
   });
 
   test('with another name is a path of its own', async () => {

@@ -7,7 +7,7 @@ import type { GatewayInput } from '@stevedore/gateway';
 import { presignedUpload, signedDownload } from '@stevedore/middleware/core';
 import { expect, onTestFinished, test } from 'vitest';
 import { SCOPES } from '../../../gateway/dist/access/api-keys.js';
-import { trustedProxies } from '../../../gateway/dist/http/public-address.js';
+import { trustedProxies } from '../../../gateway/dist/http/addresses.js';
 import { parseGatewayOptions } from '../../../gateway/dist/options.js';
 import { keyFile, newKey, SECRET } from '../../support/gateway/guarded.js';
 import { bytesOf, send, started } from '../../support/gateway/tus.js';

@@ -37,8 +37,10 @@ test('without keys the share is that of an address', async () => {
   const post = (address: string) =>
     tus(`${gateway.url}/uploads`, 'POST', { 'upload-length': '5', 'x-forwarded-for': address });
   expect((await post('192.0.2.1')).status).toBe(201);
-  expect((await post('192.0.2.1')).code).toBe('too_many_unfinished');
-  expect((await post('192.0.2.2')).status).toBe(201);
+  for (const written of ['192.0.2.1', '192.0.2.1:4711', '[::ffff:192.0.2.1]:5']) {
+    expect((await post(written)).code).toBe('too_many_unfinished');
+  }
+  expect((await post('192.0.2.2:4711')).status).toBe(201);
   const folder = join(gateway.directory, 'unfinished');
   const infos = readdirSync(folder).filter((name) => name.endsWith('.info'));
   expect(infos).toHaveLength(2);

@@ -90,7 +90,8 @@ test('behind a body parser, a type that is not taken is 415, and one that is say
 test.each([true, false])(
   'a client is told to go on once; checkContinue listened for: %s',
   async (listens) => {
-    const server = createServer(httpHandler({ store, path: '/photos' }) as RequestListener);
+    const handler = httpHandler({ store, path: '/photos' }) as RequestListener;
+    const server = createServer({ requestTimeout: 0 }, handler);
     if (listens) {
       server.on('checkContinue', (request, response) => server.emit('request', request, response));
     }

@@ -29,6 +29,7 @@ const keysOf = (answer: unknown): string[] =>
   ([] as { key: string }[]).concat(answer as { key: string }[]).map(({ key }) => key);
 
 async function listen(server: Server): Promise<App> {
+  server.requestTimeout = 0;
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/photos`,

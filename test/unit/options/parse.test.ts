@@ -75,6 +75,26 @@ describe('an option', () => {
     expect(() => parsed({ [name]: given })).toThrow(message);
   });
 
+  test('is read as other tools write it: a mark before it, a line break behind it', () => {
+    const environment = { STEVEDORE_SECRET: '\ufeffsecret\r\n', STEVEDORE_COPIES: '2\n' };
+    const values = parseOptions(table, [fromEnvironment(table, environment)]);
+    expect(values).toMatchObject({ secret: 'secret', copies: 2 });
+    expect(parsed({ trackers: ['a:1\n'], maxAge: '5s\n' })).toMatchObject({
+      trackers: ['a:1'],
+      maxAge: 5000,
+    });
+    expect(() => parsed({ secret: 'two\nlines' })).toThrow('secret: a line break or control');
+    expect(() => parsed({ trackers: 'a:1\nb:1' })).toThrow('trackers: a line break or control');
+  });
+
+  test('is no address of a service that Kubernetes sets', () => {
+    for (const value of ['tcp://10.0.0.1:8080', 'udp://10.0.0.1:53']) {
+      const environment = { STEVEDORE_PORT: value, STEVEDORE_COPIES: '2' };
+      const values = parseOptions(table, [fromEnvironment(table, environment)]);
+      expect(values).toMatchObject({ port: 8080, copies: 2 });
+    }
+  });
+
   test('is taken from the first source that has it, and named as it is called there', () => {
     const environment = { STEVEDORE_PORT: '2', STEVEDORE_COPIES: '2', STEVEDORE_AGAIN: '1' };
     const sources = [fromFlags({ port: '3' }), fromEnvironment(table, environment)];

@@ -60,10 +60,9 @@ describe('the commands of authentication', () => {
 
 describe('a file of secrets', () => {
   it('has one a line, and remarks', () => {
-    expect(parseSecrets('# mine\r\n  first-secret-of-16 \n\nsecond one has spaces\n')).toEqual([
-      'first-secret-of-16',
-      'second one has spaces',
-    ]);
+    expect(
+      parseSecrets('\ufeff# mine\r\n  first-secret-of-16 \n\nsecond one has spaces\n'),
+    ).toEqual(['first-secret-of-16', 'second one has spaces']);
     expect(parseSecrets('\n# nothing\n')).toEqual([]);
   });
 
@@ -72,6 +71,7 @@ describe('a file of secrets', () => {
     expect(secretsProblem([good])).toBeUndefined();
     expect(secretsProblem(Array(8).fill(good))).toBeUndefined();
     expect(secretsProblem([])).toContain('no secret');
+    expect(secretsProblem([`${good}\n`])).toContain('line break');
     expect(secretsProblem([good, 'short'])).toContain('16 bytes');
     expect(secretsProblem(Array(9).fill(good))).toContain('more than 8');
   });

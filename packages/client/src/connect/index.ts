@@ -3,6 +3,7 @@
  *
  * @module @stevedore/client/connect
  */
+export { givenText } from '@stevedore/options';
 export {
   isStoreError,
   StoreError,
@@ -13,6 +14,7 @@ export * from '../affinity.js';
 export { demandUnread } from '../body-kinds.js';
 export { GatewayRefusal } from '../http/errors.js';
 export { invalidOption } from '../options.js';
+export { parseTime } from '../texts.js';
 export type * from '../types.js';
 export { connect } from './connect.js';
 export { type ConnectOptions, connectOptions } from './options.js';

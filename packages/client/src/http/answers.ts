@@ -1,6 +1,7 @@
 import { type Readable, Transform } from 'node:stream';
 import { crc32 } from 'node:zlib';
 import { StoreError } from '@stevedore/staging/errors';
+import { parseTime } from '../texts.js';
 import type {
   FileInfo,
   FilePage,
@@ -30,7 +31,7 @@ export function infoOf(json: unknown): FileInfo | undefined {
     typeof facts.type === 'string' &&
     Number.isSafeInteger(facts.size) &&
     /^[0-9a-f]{8}$/.test(facts.crc32 ?? '') &&
-    !Number.isNaN(Date.parse(facts.stagedAt ?? ''));
+    parseTime(facts.stagedAt ?? '') !== undefined;
   if (!isSound) return undefined;
   const { key, name, size, type, state, affinityGroup, expiresAt, fileId, idPending, ...rest } =
     facts as InfoJson;

@@ -2,9 +2,10 @@ import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { abortable, GrowingPause } from '@stevedore/async';
-import { isError } from '@stevedore/protocol';
+import { isError, messageOf } from '@stevedore/protocol';
 import { isStoreError, StoreError } from '@stevedore/staging/errors';
-import type { Dispatcher, Pool } from 'undici';
+import type { Dispatcher } from 'undici';
+import { invalidOption } from '../options.js';
 import { checksumStream, discard, readAll } from './answers.js';
 import { refusalIn, refusalOf } from './errors.js';
 
@@ -32,6 +33,8 @@ export interface RequestsSettings extends RequestLimits {
   readonly base: string;
   readonly retryTimeMs: number;
   readonly identity: Identity;
+  /** Through the proxy that the environment names, if it names one: `HTTP_PROXY` and the like. */
+  readonly viaProxy?: boolean;
 }
 
 /** How a request shows who sends it, and an answer who gives it. */
@@ -82,11 +85,16 @@ const PAUSE = { firstMs: 50, lastMs: 1_000 };
 /** Longest answer that is not a file. */
 const MAX_TEXT_BYTES = 4 * 2 ** 20;
 
+interface Pools {
+  readonly calls: Dispatcher;
+  readonly streams: Dispatcher;
+}
+
 export class Requests {
   readonly #settings: RequestsSettings;
   readonly url: string;
   /** Loaded on demand: undici replaces the dispatcher that Node's own `fetch` uses. */
-  #pools: Promise<{ readonly calls: Pool; readonly streams: Pool }> | undefined;
+  #pools: Promise<Pools> | undefined;
   #requests = 0;
   readonly #closing = new AbortController();
 
@@ -240,7 +248,7 @@ export class Requests {
   /** Aborts the requests in flight. */
   async close(): Promise<void> {
     this.#closing.abort();
-    const pools = await this.#pools;
+    const pools = await this.#pools?.catch(() => undefined);
     await Promise.all([pools?.calls.destroy(), pools?.streams.destroy()]);
   }
 
@@ -254,20 +262,31 @@ export class Requests {
     request: Dispatcher.RequestOptions,
   ): Promise<Dispatcher.ResponseData> {
     this.#pools ??= this.#connect();
-    return (await this.#pools)[which].request(request);
+    const { origin } = this.#settings;
+    return (await this.#pools)[which].request({ ...request, origin });
   }
 
-  async #connect(): Promise<{ readonly calls: Pool; readonly streams: Pool }> {
-    const { origin, connections, connectTimeoutMs, answerTimeoutMs } = this.#settings;
+  async #connect(): Promise<Pools> {
+    const { origin, connections, connectTimeoutMs, answerTimeoutMs, viaProxy } = this.#settings;
     // By its bare name, Bun gives a module of its own, which has no pools.
-    const undici = await import('undici/index.js');
+    const { EnvHttpProxyAgent, Pool } = await import('undici/index.js');
+    const connect = { timeout: connectTimeoutMs };
     const options = {
       connections,
-      connect: { timeout: connectTimeoutMs },
+      connect,
       headersTimeout: answerTimeoutMs,
       bodyTimeout: answerTimeoutMs,
     };
-    return { calls: new undici.Pool(origin, options), streams: new undici.Pool(origin, options) };
+    // Proxies may refuse to tunnel to other ports than those of HTTPS.
+    const proxied = { ...options, proxyTls: connect, requestTls: connect, proxyTunnel: false };
+    const pool = () => (viaProxy ? new EnvHttpProxyAgent(proxied) : new Pool(origin, options));
+    try {
+      return { calls: pool(), streams: pool() };
+    } catch (error) {
+      throw invalidOption(
+        `HTTP_PROXY or HTTPS_PROXY is not the URL of a proxy, such as http://10.0.0.1:3128: ${messageOf(error)}`,
+      );
+    }
   }
 }
 

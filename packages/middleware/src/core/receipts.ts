@@ -13,14 +13,14 @@ export interface ReceiptJson {
   /** 8 hexadecimal digits. */
   readonly crc32: string;
   readonly state: string;
-  /** ISO 8601. */
+  /** RFC 3339. */
   readonly stagedAt: string;
-  /** ISO 8601; absent if the file never expires. */
+  /** RFC 3339; absent if the file never expires. */
   readonly expiresAt?: string;
   readonly affinityGroup?: string;
   /** Once merged. */
   readonly fileId?: string;
-  /** Of an existing file without `fileId`: why, and until when at the latest (ISO 8601). */
+  /** Of an existing file without `fileId`: why, and until when at the latest (RFC 3339). */
   readonly idPending?: { readonly reason: IdPendingReason; readonly by?: string };
 }
 

@@ -63,6 +63,7 @@ export function parseSecrets(text: string): readonly string[] {
 export function secretsProblem(secrets: readonly string[]): string | undefined {
   if (secrets.length === 0) return 'there is no secret';
   if (secrets.length > MAX_SECRETS) return `there are more than ${MAX_SECRETS} secrets`;
+  if (secrets.some((secret) => /[\r\n]/.test(secret))) return 'a secret has a line break in it';
   const short = secrets.some((secret) => Buffer.byteLength(secret) < MIN_SECRET_BYTES);
   return short ? `a secret is shorter than ${MIN_SECRET_BYTES} bytes` : undefined;
 }

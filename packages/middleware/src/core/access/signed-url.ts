@@ -1,4 +1,5 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
+import { givenText } from '@stevedore/client/connect';
 import { ProblemError } from '../problems.js';
 
 /**
@@ -151,7 +152,8 @@ function sign(
   bound: string,
 ): Buffer {
   const text = [VERSION, method, subject, expires, bound].join('\n');
-  return createHmac('sha256', secret).update(text).digest();
+  // As a file has it, and as the gateway's options take it.
+  return createHmac('sha256', givenText(secret)).update(text).digest();
 }
 
 function invalid(): ProblemError {

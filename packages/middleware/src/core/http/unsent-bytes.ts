@@ -134,10 +134,10 @@ export class UnsentBytes {
 
   /** Counts an answer that was sent in one piece, if the system has not taken all of it. */
   watch(response: ServerResponse, bytes: number): void {
-    const { socket } = response;
-    if (!socket || socket.writableLength === 0) return;
+    // What stands in for a socket may not count them.
+    if (!(response.writableLength > 0)) return;
     const hold = this.hold();
-    hold.wait(bytes, { trim: () => bytes, end: () => void socket.destroy() });
+    hold.wait(bytes, { trim: () => bytes, end: () => void response.destroy() });
     whenClosed(response, () => hold.release());
   }
 

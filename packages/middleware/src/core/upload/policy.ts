@@ -3,6 +3,7 @@ import {
   groupOf,
   invalidOption,
   type PutOptions,
+  parseTime,
 } from '@stevedore/client/connect';
 import { essence, mediaType } from '../http/content-headers.js';
 import type { TransferLimits } from '../limits.js';
@@ -78,8 +79,6 @@ const narrowed = new WeakMap<
   { readonly of: TransferLimits; readonly limits: TransferLimits }
 >();
 
-const ISO_DATE = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,3})?Z$/;
-
 /** The problem with a declared type; undefined if it is accepted. */
 export function typeProblem(
   declared: string | undefined,
@@ -93,7 +92,7 @@ export function typeProblem(
 }
 
 /**
- * `X-Expires-In`, in seconds, or `X-Expires-At`, an ISO 8601 date, and the policy together. Throws
+ * `X-Expires-In`, in seconds, or `X-Expires-At`, a time of RFC 3339, and the policy together. Throws
  * `invalid_expiry`.
  */
 export function expiryOf(
@@ -103,9 +102,9 @@ export function expiryOf(
 ): Pick<PutOptions, 'expiresAt'> {
   const at = headers['x-expires-at'];
   if (at !== undefined) {
-    const time = ISO_DATE.test(String(at)) ? Date.parse(String(at)) : Number.NaN;
+    const expiresAt = parseTime(String(at));
     const latest = now + (ttlMs ?? Number.POSITIVE_INFINITY);
-    if (time > now && time <= latest) return { expiresAt: new Date(time) };
+    if (expiresAt && +expiresAt > now && +expiresAt <= latest) return { expiresAt };
     const message =
       'X-Expires-At is a date to come, such as 2030-01-31T12:00:00.000Z, no later than allowed.';
     throw new ProblemError('invalid_expiry', message);
