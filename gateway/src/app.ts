@@ -1,10 +1,12 @@
 import type { OutgoingHttpHeaders } from 'node:http';
 import { type FileStore, isStoreError, type StoreStats } from '@stevedore/client';
 import {
+  demandNoFragment,
   Files,
   isFault,
   type PictureMaker,
   ProblemError,
+  parseQuery,
   type ResourcePolicy,
   type UploadMarks,
 } from '@stevedore/middleware/core';
@@ -148,9 +150,19 @@ export function buildApp(options: AppOptions): FastifyInstance {
           mayRead,
         )
       : undefined;
+  const refuseFragment: Take = (request, response) => {
+    try {
+      demandNoFragment(request.url ?? '');
+      return false;
+    } catch (error) {
+      refusals.note('bad_request', request.socket.remoteAddress);
+      failed(error, request, response, { 'x-request-id': requestId(request) });
+      return true;
+    }
+  };
   const app = fastify({
     serverFactory: (handle) => {
-      const takes: Take[] = [passOn];
+      const takes: Take[] = [refuseFragment, passOn];
       if (ready) takes.push((...asked) => ready.serve(...asked));
       if (plain) takes.push((...asked) => plain.take(...asked));
       return connections.serve(takes, handle);
@@ -163,7 +175,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     trustProxy: trustProxy.length > 0 && ((address: string) => trusts(address)),
     return503OnClosing: false,
     schemaController: COMPILE_NOTHING,
-    routerOptions: { maxParamLength: MAX_PARAMETER_CHARS },
+    routerOptions: { maxParamLength: MAX_PARAMETER_CHARS, querystringParser: parseQuery },
     clientErrorHandler: (error, socket) => {
       const code = answerClientError(error, socket, limits);
       if (code !== undefined) refusals.note(code, socket.remoteAddress);

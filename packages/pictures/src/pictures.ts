@@ -1,5 +1,10 @@
 import type { Receipt, Store, StoredFile } from '@stevedore/client';
-import { type PictureMaker, ProblemError, type ShownPicture } from '@stevedore/middleware/core';
+import {
+  type PictureMaker,
+  ProblemError,
+  type Query,
+  type ShownPicture,
+} from '@stevedore/middleware/core';
 import { Encoders } from './encoders.js';
 import { RefusedPictures } from './refused-pictures.js';
 import {
@@ -83,17 +88,17 @@ export class Pictures implements PictureMaker {
   }
 
   /**
-   * The variant that a URL of the file requests; undefined if it is the file itself. Rejects with
+   * The variant that the query requests; undefined if it is the file itself. Rejects with
    * `bad_request`, `picture_size_not_allowed`, and as `Encoders.encode`.
    */
   async shown(
-    url: string,
+    query: Query,
     accept: string | undefined,
     original: StoredFile,
     mayAnySize: boolean,
     client: string,
   ): Promise<ShownPicture | undefined> {
-    const asked = askedVariant(url, accept);
+    const asked = askedVariant(query, accept);
     if (!asked) return undefined;
     if (!mayAnySize && !this.#sizes.some((size) => isSameSize(size, asked))) {
       const message = 'Pictures of this size are not made here, but for signed URLs.';

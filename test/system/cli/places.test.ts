@@ -52,7 +52,5 @@ test('a file of API keys is changed where its link leads', async () => {
   }
   expect(lstatSync(join(cwd, 'keys.json')).isSymbolicLink()).toBe(true);
   expect(lstatSync(join(cwd, 'real.json')).mode & 0o777).toBe(0o600);
-  expect((await run(['keys', 'list', '--file', 'keys.json'], { cwd })).stdout).toMatch(
-    /one[^]*two/,
-  );
+  expect((await run(['keys', 'list', '--file', 'keys.json'], { cwd })).stdout).toMatch(/one.*two/s);
 });

@@ -1,7 +1,7 @@
 import { crc32, deflateSync } from 'node:zlib';
 import { open } from '@stevedore/client';
 import { type Gateway, type GatewayInput, startGateway } from '@stevedore/gateway';
-import { ProblemError, signedDownload } from '@stevedore/middleware/core';
+import { ProblemError, queryOf, signedDownload } from '@stevedore/middleware/core';
 import { type PictureOptions, Pictures } from '@stevedore/pictures';
 import sharp, { type Sharp } from 'sharp';
 import { afterAll, expect, onTestFinished, test, vi } from 'vitest';
@@ -230,7 +230,7 @@ test('a picture is made once, lies beside its original, and goes with it', async
     ...{ name: 'a.jpg', type: 'image/jpeg', group: 'album' },
   });
   const show = async () =>
-    pictures.shown(`/${key}?w=320`, 'image/webp', await store.get(key), false, 'a');
+    pictures.shown(queryOf(`/${key}?w=320`), 'image/webp', await store.get(key), false, 'a');
   const shown = await Promise.all(Array.from({ length: 20 }, show));
   const keys = new Set(shown.map((each) => each!.file.key));
   expect(keys.size).toBe(1);
@@ -252,7 +252,9 @@ test('a picture that two processes made at once goes with its original, both tim
   const { key } = await store.put(await photograph().jpeg().toBuffer());
   const original = await store.get(key);
   const shown = await Promise.all(
-    workers.map((pictures) => pictures.shown(`/${key}?w=320`, undefined, original, false, 'a')),
+    workers.map((pictures) =>
+      pictures.shown(queryOf(`/${key}?w=320`), undefined, original, false, 'a'),
+    ),
   );
   const made = new Set(shown.map((each) => each!.file.key!));
   expect(made.size).toBe(2);
@@ -280,7 +282,7 @@ test('an original that is deleted while its picture is made takes it along', asy
       return bytes;
     },
   };
-  const shown = pictures.shown(`/${key}?w=320`, undefined, original, false, 'a');
+  const shown = pictures.shown(queryOf(`/${key}?w=320`), undefined, original, false, 'a');
   await expect(shown).rejects.toMatchObject({ code: 'not_found' });
   expect(store.stats()).toMatchObject({ acknowledgedFiles: 2, deletedFiles: 2 });
 });
@@ -324,7 +326,7 @@ test('originals are read when an encoder has its turn, not while they wait', asy
     },
   };
   const ask = (format: string) =>
-    pictures.shown(`/${key}?w=10&format=${format}`, undefined, original, false, 'a');
+    pictures.shown(queryOf(`/${key}?w=10&format=${format}`), undefined, original, false, 'a');
   await Promise.all(['jpeg', 'png', 'webp', 'avif'].map(ask));
   expect(most).toBe(1);
 });
@@ -370,7 +372,13 @@ test('an encoder that takes too long or too much memory is ended, and the next i
   ]) {
     const pictures = new Pictures({ store, sizes: ['2000'], processes: 1, ...limit });
     onTestFinished(() => pictures.close());
-    const costly = pictures.shown(`/${key}?w=2000&format=avif`, undefined, file, false, 'a');
+    const costly = pictures.shown(
+      queryOf(`/${key}?w=2000&format=avif`),
+      undefined,
+      file,
+      false,
+      'a',
+    );
     await expect(costly, JSON.stringify(limit)).rejects.toMatchObject({
       code: 'picture_too_costly',
     });
@@ -379,7 +387,7 @@ test('an encoder that takes too long or too much memory is ended, and the next i
   onTestFinished(() => pictures.close());
   const original = await store.get(small.key);
   const ask = (fit: string) =>
-    pictures.shown(`/${key}?w=10&format=${fit}`, undefined, original, false, 'a');
+    pictures.shown(queryOf(`/${key}?w=10&format=${fit}`), undefined, original, false, 'a');
   const asked = await Promise.allSettled(['jpeg', 'png', 'webp', 'avif'].map(ask));
   const refused = asked.flatMap((each) => (each.status === 'rejected' ? [each.reason.code] : []));
   expect(refused).toEqual(['pictures_busy', 'pictures_busy']);
@@ -405,7 +413,7 @@ async function held(limits: Partial<PictureOptions> = {}, body?: Buffer) {
       return file.bytes();
     };
     const url = `/${key}?w=${width}&format=png`;
-    const shown = pictures.shown(url, undefined, { ...file, key, bytes }, true, client);
+    const shown = pictures.shown(queryOf(url), undefined, { ...file, key, bytes }, true, client);
     return shown.then(
       () => 'shown',
       (error: { code: string }) => error.code,

@@ -9,6 +9,7 @@ import type {
 } from '@stevedore/client';
 import { closeAfterReply, hasUnreadBody } from './http/connection.js';
 import { type Answer, answerFile, type Presentation } from './http/file-answer.js';
+import { type Query, queryOf } from './http/query.js';
 import { UnsentBytes } from './http/unsent-bytes.js';
 import { whenClosed } from './http/when-closed.js';
 import type { TransferLimits } from './limits.js';
@@ -49,9 +50,9 @@ export type OnError = (error: unknown) => void;
 
 /** Serves another file instead, such as a picture in another size. */
 export interface PictureMaker {
-  /** Undefined if the URL asks for the file as it is. Clients share what it can make at a time. */
+  /** Undefined if the query asks for the file as it is. Clients share what it can make at a time. */
   shown(
-    url: string,
+    query: Query,
     accept: string | undefined,
     file: StoredFile,
     mayAnySize: boolean,
@@ -80,7 +81,9 @@ export interface Upload {
 }
 
 export interface Reading extends Partial<Presentation> {
-  /** The client wants to download the file; otherwise `?download` in the URL decides. */
+  /** Of the request; default: that of its URL. */
+  readonly query?: Query;
+  /** The client wants to download the file; otherwise the parameter `download` decides. */
   readonly download?: boolean | undefined;
   /** The URL is signed: its pictures may have any size. */
   readonly isSigned?: boolean;
@@ -211,21 +214,23 @@ export class Files {
     file: StoredFile,
     reading: Reading,
   ): Promise<Answer> {
-    const { url = '', headers, socket } = request;
+    const { headers, socket } = request;
     const { isSigned = false, client = () => socket.remoteAddress ?? '' } = reading;
-    const picture = await pictures.shown(url, headers.accept, file, isSigned, client());
+    const { query = queryOf(request.url ?? '') } = reading;
+    const picture = await pictures.shown(query, headers.accept, file, isSigned, client());
     if (!picture) return this.#answer(request, file, reading);
     // Name and type in the path are those of the original.
     const { name, type } = picture.file;
-    const answer = await this.#answer(request, picture.file, { ...reading, name, type });
+    const answer = await this.#answer(request, picture.file, { ...reading, query, name, type });
     if (!picture.isNegotiated) return answer;
     return { ...answer, headers: { ...answer.headers, vary: 'Accept' } };
   }
 
-  #answer(request: IncomingMessage, file: StoredFile, reading: Reading): Promise<Answer> {
+  async #answer(request: IncomingMessage, file: StoredFile, reading: Reading): Promise<Answer> {
     const { method = 'GET', headers, url = '', socket } = request;
     const {
-      download = /[?&]download(?:[=&]|$)/.test(url),
+      query = queryOf(url),
+      download = query.download !== undefined,
       isSigned: _,
       client: __,
       ...how

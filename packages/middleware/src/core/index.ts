@@ -30,6 +30,7 @@ export {
   type ResourcePolicy,
   type SentContent,
 } from './http/file-answer.js';
+export { demandNoFragment, parseQuery, type Query, queryOf } from './http/query.js';
 export { UnsentBytes, type UnsentStats } from './http/unsent-bytes.js';
 export { whenClosed } from './http/when-closed.js';
 export {
