@@ -8,7 +8,15 @@ import {
 import { describe, expect, test } from 'vitest';
 import { Access } from '../../../gateway/dist/access/access.js';
 import { call, guarded, NOW, newKey, OLD_SECRET, SECRET } from '../../support/gateway/guarded.js';
-import { post, RawConnection, type Running, running } from '../../support/gateway/harness.js';
+import {
+  BOUNDARY,
+  FORM_END,
+  part,
+  post,
+  RawConnection,
+  type Running,
+  running,
+} from '../../support/gateway/harness.js';
 
 describe('a signed URL', () => {
   const hour = new Date(NOW + 3_600_000);
@@ -152,6 +160,9 @@ describe('a presigned upload', () => {
     const first = await upload(gateway, url, 'x');
     expect((await upload(gateway, url, 'x')).key).toBe(first.key);
     expect((await upload(gateway, url, 'another')).status).toBe(422);
+    const [one, two] = [part('name="f"; filename=""', 'x'), part('name="f"; filename="b"', 'y')];
+    const type = `multipart/form-data; boundary=${BOUNDARY}`;
+    expect((await upload(gateway, url, one + two + FORM_END, type)).status).toBe(422);
     expect(gateway.store.files.size).toBe(1);
     const reusable = presignedUpload(SECRET, soon, { reusable: true });
     for (const body of ['a', 'b']) {

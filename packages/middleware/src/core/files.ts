@@ -14,7 +14,7 @@ import { UnsentBytes } from './http/unsent-bytes.js';
 import { whenClosed } from './http/when-closed.js';
 import type { TransferLimits } from './limits.js';
 import { problemAnswer, toProblem } from './problems.js';
-import { receiptJson } from './receipts.js';
+import { partJson, receiptJson } from './receipts.js';
 import type { ResumableRequest } from './resumable/request.js';
 import type { ResumableUploads } from './resumable/resumable.js';
 import {
@@ -58,8 +58,6 @@ export interface PictureMaker {
     mayAnySize: boolean,
     client: string,
   ): Promise<ShownPicture | undefined>;
-  /** Called after the file was deleted. */
-  remove(key: string): Promise<void>;
   close(): void;
 }
 
@@ -168,10 +166,10 @@ export class Files {
    * precedes `/KEY` in the URL of a file.
    */
   uploaded({ receipts, replayed }: Stored, base: string): Answer {
-    const stored = receipts.map((receipt) => receiptJson(receipt, base));
+    const stored = receipts.map((receipt) => partJson(receipt, base));
     const single = stored.length === 1 ? stored[0] : undefined;
     const answer = json(201, single ?? stored, 'no-store');
-    if (single) answer.headers.location = single.url;
+    if (single && 'url' in single) answer.headers.location = single.url;
     if (replayed) answer.headers['idempotency-replayed'] = 'true';
     return answer;
   }
@@ -259,7 +257,7 @@ export class Files {
     const receipts = await this.store.findOnce(uploadMark(scope, key), { withinMs });
     return this.#told(
       method,
-      receipts.map((receipt) => receiptJson(receipt, base)),
+      receipts.map((receipt) => partJson(receipt, base)),
     );
   }
 
@@ -285,10 +283,7 @@ export class Files {
 
   /** DELETE. */
   async remove(id: string, options?: Pick<GetOptions, 'onlyHere'>): Promise<Answer> {
-    // Derived pictures are deleted by the key of their original.
-    const key = this.#pictures && id.includes('/') ? (await this.store.stat(id, options)).key : id;
     await this.store.delete(id, options);
-    await this.#pictures?.remove(key);
     return { status: 204, headers: {} };
   }
 

@@ -49,7 +49,13 @@ export {
   problemCodes,
   toProblem,
 } from './problems.js';
-export { checkKey, type ReceiptJson, receiptJson } from './receipts.js';
+export {
+  checkKey,
+  type DeletedJson,
+  partJson,
+  type ReceiptJson,
+  receiptJson,
+} from './receipts.js';
 export { type ResumableRequest, scopeOfUpload } from './resumable/request.js';
 export { DIGEST_HEADERS, digestCheck } from './upload/digests.js';
 export { Form } from './upload/form.js';
