@@ -63,20 +63,18 @@ export class Deletions {
    * With what was made of them. False if a second copy is wanted and the partner may not have the
    * deletions.
    */
-  async #deleteRows(given: readonly FileRow[]): Promise<boolean> {
+  async #deleteRows(rows: readonly FileRow[]): Promise<boolean> {
     const { container, fileMap, quarantine, files, spool, changes } = this.#state;
     const now = this.#state.now();
-    const derived = () => given.flatMap(({ key }) => fileMap.derivedOf(key));
-    const rows = [...given, ...derived()];
     const isCopied = await container.append(rows.map(({ key }) => deletionRecord(key, now)));
     for (const { key, local } of rows) {
       quarantine.forget(key);
       if (local.at === 'spool' && !files.isPacking(key)) changes.run(spool.remove(key));
     }
     if (rows.some(({ trunk, was }) => trunk || was.length > 0)) changes.emit('thinned');
-    // One that was being made meanwhile.
-    const late = derived();
-    if (late.length > 0) await this.#deleteRows(late);
+    // Now, and not before: one may have been made meanwhile.
+    const derived = rows.flatMap(({ key }) => fileMap.derivedOf(key));
+    if (derived.length > 0) await this.#deleteRows(derived);
     return isCopied;
   }
 }
