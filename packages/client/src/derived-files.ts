@@ -19,6 +19,8 @@ export interface DerivedFilesParts {
   readonly limitBytes: number;
   /** Rejects with `not_found` if the file is gone, wherever it was. */
   readonly demand: (key: string) => Promise<unknown>;
+  /** False for a key of which this store alone cannot say that its file is gone. */
+  readonly knows: (key: Buffer) => boolean;
   /** Drops a deleted file from memory. */
   readonly forget: (key: Buffer) => void;
 }
@@ -93,12 +95,13 @@ export class DerivedFiles {
   }
 
   async #look(): Promise<void> {
-    const { fileMap, changes } = this.#parts.staging;
+    const { staging, knows } = this.#parts;
+    const { fileMap, changes } = staging;
     for (let after: Buffer | undefined = Buffer.alloc(0); after && !changes.isOver; ) {
       const originals: Buffer[] = fileMap.originals(after, PAGE);
       for (const original of originals) {
         if (changes.isOver) return;
-        await this.#removeIfGone(original, false);
+        if (knows(original)) await this.#removeIfGone(original, false);
       }
       after = originals.length < PAGE ? undefined : originals.at(-1);
       await nextTurn();

@@ -1,4 +1,5 @@
 import { EventEmitter } from 'node:events';
+import { originOf } from '@stevedore/map';
 import {
   fileIdOf,
   formatKey,
@@ -123,6 +124,9 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       staging,
       limitBytes: options.derivedSize,
       demand: (key) => this.stat(key),
+      // A directory of a worker may be open alone, for maintenance.
+      knows: (key) =>
+        originOf(key) === staging.origin || (this.siblings ?? this.deployment) !== undefined,
       forget: (key) => this.#reader.forget(key),
     });
     this.#uploads = new Uploads({

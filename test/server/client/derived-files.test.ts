@@ -90,14 +90,17 @@ test('what a deletion has left behind, as of a process that was killed, goes at 
   const directory = temporaryFolder();
   const { staging } = await openStaging(directory);
   const kept = await stageFile(staging, Buffer.from('original'));
-  for (const pictureOf of [kept, staging.keys.next()]) {
+  const elsewhere = Buffer.from(kept);
+  elsewhere.writeUInt16BE(staging.origin ^ 1, 6);
+  for (const pictureOf of [kept, staging.keys.next(), elsewhere]) {
     await stageFile(staging, Buffer.from('x'), { pictureOf });
   }
   await staging.close();
   const store = await openStore({ directory });
-  await until(() => store.stats().derivedFiles === 1);
+  await until(() => store.stats().derivedFiles === 2);
   const { files } = await store.list({ derived: true });
-  expect(files[1]).toMatchObject({ pictureOf: files[0]!.key });
+  const left = files.map(({ pictureOf }) => pictureOf);
+  expect(left).toEqual([undefined, files[0]!.key, elsewhere.toString('base64url')]);
 });
 
 test('all derived files together have a bound: the oldest go first', async () => {
