@@ -13,7 +13,11 @@ const GAUGES: Figures<StoreStats>['gauges'] = [
   ['staged_bytes', 'Bytes of staged files.', (s) => s.stagedBytes],
   ['merged_files', 'Files in FastDFS that are not deleted.', (s) => s.mergedFiles],
   ['merged_bytes', 'Bytes of merged files.', (s) => s.mergedBytes],
-  ['derived_files', 'Files made of others, such as pictures in other sizes.', (s) => s.derivedFiles],
+  [
+    'derived_files',
+    'Files made of others, such as pictures in other sizes.',
+    (s) => s.derivedFiles,
+  ],
   ['derived_bytes', 'Bytes of derived files.', (s) => s.derivedBytes],
   ['trunks', 'Trunks and large files in FastDFS.', (s) => s.trunks],
   ['trunks_in_flight', 'Trunks being stored.', (s) => s.trunksInFlight],

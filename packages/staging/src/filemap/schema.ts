@@ -38,8 +38,9 @@ import {
  * first segment that must stay until then. thin is how often the files of a trunk have been written
  * while it may be joined with others, else 0; oldestAt is when the oldest of them was staged.
  * lastExpiry is when the last file of a trunk expires, NULL if one never does or it is unknown.
- * pictureOf is the key of the file that a derived file was made of. once: see once.ts. damage lists copies that must not be read, blocks the checksums of large files, marks the progress of slow
- * walks, of a rebuild and of the outbox, unwanted what must still be removed from FastDFS.
+ * pictureOf is the key of the file that a derived file was made of; of once, see once.ts. damage
+ * lists copies that must not be read, blocks the checksums of large files, marks the progress of
+ * slow walks, of a rebuild and of the outbox, unwanted what must still be removed from FastDFS.
  */
 const TABLES = `
   CREATE TABLE files (
