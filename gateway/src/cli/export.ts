@@ -145,7 +145,7 @@ class Export {
   async toTar(target: string): Promise<void> {
     const { readable, controller } = createTarPacker();
     const names = new EntryNames();
-    const archive = Readable.fromWeb(readable as never);
+    const archive = Readable.fromWeb(readable as never).on('error', NOTHING);
     const written =
       target === '-' ? pipeline(archive, process.stdout, { end: false }) : writeTo(target, archive);
     const pack = async (): Promise<void> => {
