@@ -1,10 +1,12 @@
 import type { OutgoingHttpHeaders } from 'node:http';
 import { type FileStore, isStoreError, type StoreStats } from '@stevedore/client';
 import {
+  demandNoFragment,
   Files,
   isFault,
   type PictureMaker,
   ProblemError,
+  parseQuery,
   type ResourcePolicy,
   type UploadMarks,
 } from '@stevedore/middleware/core';
@@ -144,9 +146,19 @@ export function buildApp(options: AppOptions): FastifyInstance {
     refuse: failed,
     log: logRequest,
   });
+  const refuseFragment: Take = (request, response) => {
+    try {
+      demandNoFragment(request.url ?? '');
+      return false;
+    } catch (error) {
+      refusals.note('bad_request', request.socket.remoteAddress);
+      failed(error, request, response, { 'x-request-id': requestId(request) });
+      return true;
+    }
+  };
   const app = fastify({
     serverFactory: (handle) => {
-      const takes: Take[] = [passOn, (...asked) => direct.take(...asked)];
+      const takes: Take[] = [refuseFragment, passOn, (...asked) => direct.take(...asked)];
       return connections.serve(takes, (request, response) => {
         const { 'x-forwarded-for': named } = request.headers;
         if (named !== undefined) request.headers['x-forwarded-for'] = forwardedFor(`${named}`);
@@ -161,7 +173,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     trustProxy: trustProxy.length > 0 && ((address: string) => trusts(address)),
     return503OnClosing: false,
     schemaController: COMPILE_NOTHING,
-    routerOptions: { maxParamLength: MAX_PARAMETER_CHARS },
+    routerOptions: { maxParamLength: MAX_PARAMETER_CHARS, querystringParser: parseQuery },
     clientErrorHandler: (error, socket) => {
       const code = answerClientError(error, socket, limits);
       if (code !== undefined) refusals.note(code, socket.remoteAddress);

@@ -2,20 +2,33 @@
 import { setFlagsFromString } from 'node:v8';
 import { execute } from './cli/command.js';
 import { EXIT_FAILED, explain } from './cli/errors.js';
+import { loseLines } from './observe/log.js';
 import { HEAP_GROWTH } from './program.js';
 
 /** The `stevedore` command as a process. */
 
 setFlagsFromString(HEAP_GROWTH);
 
-/** Work is left undone if nobody reads their output to its end. */
-const TRANSFERS = ['put', 'import', 'export', 'mirror'];
+/** They work on although nobody takes their lines. */
+const DAEMONS = ['gateway', 'cluster', 'tracker', 'storage'];
+/** The same, and fail at the end. */
+const UPKEEP = ['fsck', 'scrub', 'rebuild', 'map', 'adopt'];
+/** Who loses their output does not know what was stored where. */
+const TRANSFERS = ['put', 'import', 'export'];
 
-// A reader that stops early (`ls | head`) is not an error.
+const args = process.argv.slice(2);
+const command = args.find((argument) => !argument.startsWith('-')) ?? '';
+
+loseLines(process.stderr);
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (error.code === 'EPIPE' && !TRANSFERS.includes(process.argv[2] ?? '')) process.exit(0);
-  process.stderr.write(`stevedore: stdout: ${explain(error)}\n`);
-  process.exit(EXIT_FAILED);
+  if (DAEMONS.includes(command)) return;
+  process.exitCode = EXIT_FAILED;
+  if (UPKEEP.includes(command)) return;
+  // A reader that stops early (`ls | head`) knows it.
+  if (error.code !== 'EPIPE' || TRANSFERS.includes(command)) {
+    process.stderr.write(`stevedore: stdout: ${explain(error)}\n`);
+  }
+  process.exit();
 });
 
-await execute(process.argv.slice(2));
+await execute(args);

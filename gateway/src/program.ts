@@ -15,3 +15,9 @@ export function version(): string {
  * of its CPU; live data is some 30 MB plus half a KB for each file in the cache.
  */
 export const HEAP_GROWTH = '--heap-growing-percent=200';
+
+/**
+ * A closed terminal ends a gateway as SIGTERM does: Node resets SIGHUP, so `nohup` alone would not
+ * keep it.
+ */
+export const STOP_SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP'] as const;

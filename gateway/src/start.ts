@@ -93,46 +93,48 @@ export async function startGateway(
     keys?.file.close();
     throw error;
   }
-  const localKey = await localKeyOf(options).catch((error: unknown) => {
-    logTrouble(log, error);
-    return undefined;
-  });
-  const access = accessOf(options, keys, localKey, worker);
-  const { deployment } = store;
-  if (deployment) access.ledger.share?.(deployment);
   store.on('error', (error) => {
     logTrouble(log, error);
     onError(error);
   });
   const leaving = new AbortController();
-  const { open: _, opened, ledger: __, ...shared } = worker ?? {};
-  const app = buildApp({
-    ...options,
-    store,
-    leaving: leaving.signal,
-    pictures: picturesOf(options, store),
-    limits,
-    onError,
-    log,
-    processMetrics: true,
-    ...shared,
-    feed: feedOf(options),
-    access,
-    policies,
-    publicUrl: parsePublicUrl(options.publicUrl) ?? '',
-    resourcePolicy: resourcePolicyOf(options),
-    hostNames: isOpenOnLoopback(options) ? new HostNames(options.hostNames) : undefined,
-  });
+  let app: FastifyInstance | undefined;
   try {
+    const localKey = await localKeyOf(options).catch((error: unknown) => {
+      logTrouble(log, error);
+      return undefined;
+    });
+    const access = accessOf(options, keys, localKey, worker);
+    const { deployment } = store;
+    if (deployment) access.ledger.share?.(deployment);
+    const { open: _, opened, ledger: __, ...shared } = worker ?? {};
+    app = buildApp({
+      ...options,
+      store,
+      leaving: leaving.signal,
+      pictures: picturesOf(options, store),
+      limits,
+      onError,
+      log,
+      processMetrics: true,
+      ...shared,
+      feed: feedOf(options),
+      access,
+      policies,
+      publicUrl: parsePublicUrl(options.publicUrl) ?? '',
+      resourcePolicy: resourcePolicyOf(options),
+      hostNames: isOpenOnLoopback(options) ? new HostNames(options.hostNames) : undefined,
+    });
     await opened?.(app.server);
     await app.listen({ host: options.host, port: options.port });
   } catch (error) {
-    await Promise.allSettled([app.close(), store.close()]);
+    await Promise.allSettled([app?.close(), store.close()]);
     throw error;
   }
+  const { server } = app;
   let closed: Promise<void> | undefined;
   return {
-    url: urlOf(app.server.address()),
+    url: urlOf(server.address()),
     options,
     limits,
     log,
@@ -140,7 +142,7 @@ export async function startGateway(
     app,
     leave: () => {
       leaving.abort();
-      return leaveConnections(app.server);
+      return leaveConnections(server);
     },
     close: () => {
       closed ??= drain(app, limits).then(() => store.close());

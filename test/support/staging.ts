@@ -57,6 +57,7 @@ interface StagedMeta {
   readonly group?: string;
   readonly expiresAt?: number;
   readonly once?: string;
+  readonly pictureOf?: Buffer;
 }
 
 export async function stageFile(
@@ -85,6 +86,7 @@ function newFile(staging: Staging, bytes: Buffer, meta: StagedMeta): NewFile {
     group: meta.group,
     expiresAt: meta.expiresAt,
     once: meta.once,
+    pictureOf: meta.pictureOf,
     size: bytes.length,
     crc32: crc32(bytes),
     stagedAt: Date.now(),

@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import {
   ProblemError,
+  type Query,
   type QueryValues,
   type UploadPolicy,
   uploadMark,
@@ -35,7 +36,7 @@ export interface AccessOptions {
 
 export interface AskedBy {
   readonly headers: IncomingHttpHeaders;
-  readonly query: Readonly<Record<string, unknown>>;
+  readonly query: Query;
 }
 
 export interface ReadGrant {
@@ -336,12 +337,7 @@ export interface AntiLeech {
 }
 
 /** Throws `token_required`, `token_invalid`. `name` is the id without its group. */
-function demandToken(
-  name: string,
-  query: Readonly<Record<string, unknown>>,
-  { secret, ttlMs }: AntiLeech,
-  now: number,
-): void {
+function demandToken(name: string, query: Query, { secret, ttlMs }: AntiLeech, now: number): void {
   const { token, ts } = query;
   if (typeof token !== 'string' || typeof ts !== 'string') {
     throw new ProblemError('token_required', 'This path needs the parameters token and ts.');

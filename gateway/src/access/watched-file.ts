@@ -1,8 +1,9 @@
-import { randomBytes } from 'node:crypto';
-import { open, readFile, rename, rm, stat } from 'node:fs/promises';
+import { open, readFile, rm, stat } from 'node:fs/promises';
+import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { invalidOption, StoreError } from '@stevedore/client';
 import { givenJson } from '@stevedore/options';
+import { placeOf, writeTo } from '../written-file.js';
 
 /**
  * A file of settings that people, commands and gateways change, while gateways run. It is always
@@ -10,25 +11,8 @@ import { givenJson } from '@stevedore/options';
  * nobody reads half of it. Only its owner may read it.
  */
 
-export async function replaceFile(path: string, text: string): Promise<void> {
-  const temporary = `${path}.${randomBytes(6).toString('hex')}`;
-  const replaced = await stat(path).catch(() => undefined);
-  try {
-    const file = await open(temporary, 'wx', 0o600);
-    try {
-      // Root may run the command for a gateway that is another user.
-      if (replaced && process.getuid?.() === 0) await file.chown(replaced.uid, replaced.gid);
-      if (replaced) await file.chmod(replaced.mode);
-      await file.writeFile(text);
-      await file.sync();
-    } finally {
-      await file.close();
-    }
-    await rename(temporary, path);
-  } catch (error) {
-    await rm(temporary, { force: true });
-    throw error;
-  }
+export function replaceFile(path: string, text: string): Promise<void> {
+  return writeTo(path, Readable.from([Buffer.from(text)]), { mode: 0o600, isSynced: true });
 }
 
 const LOCK_STALE_MS = 10_000;
@@ -40,7 +24,7 @@ const LOCK_LIMIT_MS = 15_000;
  * another is lost. The lock of a process that died is taken over.
  */
 export async function changeFile(path: string, change: () => Promise<string>): Promise<void> {
-  const lock = `${path}.lock`;
+  const lock = `${await placeOf(path)}.lock`;
   await takeLock(lock);
   try {
     await replaceFile(path, await change());

@@ -79,16 +79,15 @@ export function configure(command: Command): void {
       const stopped = stopSignal(note);
       const cluster = await start(options, note);
       const { gateway } = cluster;
-      await noteGateway(gateway.url, gateway.options);
-      announce(format, await bannerOf(options, cluster));
-      await untilStopped(
-        stopped,
-        async () => {
-          await forgetGateway(gateway.url);
-          await cluster.close();
-        },
-        note,
-      );
+      const ready = async (): Promise<void> => {
+        await noteGateway(gateway.url, gateway.options);
+        announce(format, await bannerOf(options, cluster));
+      };
+      const close = async (): Promise<void> => {
+        await forgetGateway(gateway.url);
+        await cluster.close();
+      };
+      await untilStopped(stopped, { announce: ready, close }, note);
     });
 }
 

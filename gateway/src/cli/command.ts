@@ -37,7 +37,6 @@ const SUMMARIES: readonly (readonly [usage: string, summary: string])[] = [
   ['put <path...>', 'upload files and directories'],
   ['import [directory]', 'take over files from a directory or from FastDFS, and list their keys'],
   ['export <target>', 'write files into a directory or a tar archive'],
-  ['mirror <folder>', 'make a group of files as a folder, or a folder as a group'],
   ['cp [id...]', 'copy files to another gateway'],
   ['get [id]', 'download a file by key or FastDFS id, or a group of files as a ZIP'],
   ['cat <id...>', 'write files to stdout, one behind the other'],
@@ -68,7 +67,6 @@ const LOAD: Readonly<Record<string, () => Promise<(command: Command) => void>>> 
   put: async () => (await import('./put.js')).configure,
   import: async () => (await import('./import.js')).configure,
   export: async () => (await import('./export.js')).configure,
-  mirror: async () => (await import('./mirror.js')).configure,
   cp: async () => (await import('./copy.js')).configure,
   version: async () => (await import('./version.js')).configure,
   completion: async () => {

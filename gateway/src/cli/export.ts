@@ -10,11 +10,11 @@ import { isError } from '@stevedore/protocol';
 import type { Command } from 'commander';
 import { createTarPacker } from 'modern-tar';
 import { EntryNames, safePath, withKey } from '../entry-names.js';
+import { unlessMissing, writeTo } from '../written-file.js';
 import { CSV_HEAD, crcOf, csvRow, hex } from './csv.js';
 import { complaint, EXIT_FAILED } from './errors.js';
 import { filterOptions, listed, withClient } from './file-commands.js';
 import { endsAll, type GatewayClient } from './gateway-client.js';
-import { save } from './get.js';
 import { clientOptions, define, flags } from './options.js';
 import { countOf, startTransfer, type Transfer } from './progress.js';
 
@@ -60,7 +60,6 @@ export function configure(command: Command): void {
           client,
           stopped,
           concurrency,
-          overwrites: false,
           onFile: (path, file) => isPiped || progress.print(csvRow(path, file)),
         });
         const summarize = () => {
@@ -105,20 +104,16 @@ interface ExportParts extends Pick<Transfer, 'warn' | 'update'> {
   readonly client: GatewayClient;
   /** Downloads at a time. */
   readonly concurrency: number;
-  /** Another file of the same name is replaced; otherwise both are kept. */
-  readonly overwrites: boolean;
   /** A file is there, below the target. */
   readonly onFile: (path: string, file: ListedFile) => void;
   readonly stopped: AbortSignal;
 }
 
-export class Export {
+class Export {
   readonly #source: AsyncGenerator<ListedFile, void, undefined>;
   readonly #parts: ExportParts;
   /** Paths being written, until they are. */
   readonly #busy = new Map<string, Promise<void>>();
-  /** Places of files that are the gateway's already, where others are replaced. */
-  readonly #own = new Set<string>();
   #files = 0;
   #doneBytes = 0;
   #renamedFiles = 0;
@@ -151,9 +146,9 @@ export class Export {
   async toTar(target: string): Promise<void> {
     const { readable, controller } = createTarPacker();
     const names = new EntryNames();
-    const archive = Readable.fromWeb(readable as never);
+    const archive = Readable.fromWeb(readable as never).on('error', NOTHING);
     const written =
-      target === '-' ? pipeline(archive, process.stdout, { end: false }) : save(archive, target);
+      target === '-' ? pipeline(archive, process.stdout, { end: false }) : writeTo(target, archive);
     const pack = async (): Promise<void> => {
       for await (const file of this.#source) {
         await this.#trying(file, async () => {
@@ -242,18 +237,13 @@ export class Export {
 
   async #write(path: string, file: ListedFile): Promise<boolean> {
     await mkdir(dirname(path), { recursive: true });
-    const there = await whatIsThere(path);
+    const there = await unlessMissing(stat(path));
     if (there) {
       const isSame = there.isFile() && (await hasBytes(path, there, file));
-      if (isSame) {
-        this.#advance(file.size);
-        if (this.#parts.overwrites) this.#own.add(placeOf(there));
-      }
-      // On some systems, names that differ in case are one file.
-      if (isSame || !this.#parts.overwrites || this.#own.has(placeOf(there))) return isSame;
+      if (isSame) this.#advance(file.size);
+      return isSame;
     }
-    await save(await this.#body(file), path, file.stagedAt);
-    if (this.#parts.overwrites) this.#own.add(placeOf(await stat(path)));
+    await writeTo(path, await this.#body(file), { changedAt: file.stagedAt });
     return true;
   }
 }
@@ -282,19 +272,6 @@ function isOfName(error: unknown): boolean {
 
 function lastPart(path: string): string {
   return path.slice(path.lastIndexOf('/') + 1);
-}
-
-function placeOf({ dev, ino }: Stats): string {
-  return `${dev} ${ino}`;
-}
-
-async function whatIsThere(path: string): Promise<Stats | undefined> {
-  try {
-    return await stat(path);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
-    throw error;
-  }
 }
 
 /** The list that is being written is no file of the gateway, whatever is in it by now. */

@@ -50,6 +50,7 @@ const listOptions = {
   ...filterOptions,
   ...flags({
     order: option.choice('oldest', ['oldest', 'newest'], 'which files come first'),
+    derived: option.boolean(false, 'list derived files too, such as pictures in other sizes'),
     keys: option.boolean(false, 'print keys alone'),
     groups: option.boolean(false, 'list affinity groups in place of files'),
     limit: option.integer(0, 'most lines; 0: 1000 on a terminal, else all', {
@@ -78,8 +79,8 @@ export function list(command: Command): void {
       const { json, keys, limit, groups, ...filter } = options;
       const most = limit || (process.stdout.isTTY ? MAX_SHOWN : Number.POSITIVE_INFINITY);
       if (groups) {
-        const { group, prefix, type, since, until, order } = filter;
-        if (keys || order !== 'oldest' || group + prefix + type + since + until !== '') {
+        const { group, prefix, type, since, until, order, derived } = filter;
+        if (keys || derived || order !== 'oldest' || group + prefix + type + since + until !== '') {
           throw new UsageError('of the other options, only --limit and --json go with --groups');
         }
         await print(allGroups(client), 'groups', most, (group) =>
@@ -120,10 +121,15 @@ async function print<Item>(
 /** All files that match, of all servers of the gateway's deployment. */
 export function listed(
   client: GatewayClient,
-  { order = 'oldest', ...filter }: OptionValues<typeof filterOptions> & { readonly order?: string },
+  {
+    order = 'oldest',
+    derived = false,
+    ...filter
+  }: OptionValues<typeof filterOptions> & { readonly order?: string; readonly derived?: boolean },
 ): AsyncGenerator<Record<string, unknown>, void, undefined> {
   const { group, prefix, type, since, until } = filter;
-  const query = { group, 'name-prefix': prefix, type, since, until, order };
+  const asked = { group, 'name-prefix': prefix, type, since, until, order };
+  const query = derived ? { ...asked, derived: 'true' } : asked;
   return ofAllPages('files', (after) => client.list({ ...query, after }));
 }
 

@@ -2,7 +2,6 @@ import { resolve } from 'node:path';
 import { otherWorkers } from '@stevedore/client';
 import { maxFormBytes } from '@stevedore/middleware/core';
 import { environmentName, formatBytes } from '@stevedore/options';
-import { isError } from '@stevedore/protocol';
 import type { Command } from 'commander';
 import { readLocalKey } from '../access/local-key.js';
 import { announce, type Banner, logFormatOf, notesIn } from '../observe/log-format.js';
@@ -45,15 +44,12 @@ export function configure(command: Command): void {
     const note = notesIn(format);
     const stopped = stopSignal(note);
     const gateway = await startWith(options);
-    // A port that the system has picked is another one at the next start.
-    if (options.port !== 0) await noteGateway(gateway.url, options);
-    announce(format, bannerOf(options, gateway, await readLocalKey(options.directory)));
-    const error = await Promise.race([gateway.refused, stopped]);
-    if (isError(error)) {
-      await gateway.close();
-      throw error;
-    }
-    await untilStopped(stopped, () => gateway.close(), note);
+    const ready = async (): Promise<void> => {
+      // A port that the system has picked is another one at the next start.
+      if (options.port !== 0) await noteGateway(gateway.url, options);
+      announce(format, bannerOf(options, gateway, await readLocalKey(options.directory)));
+    };
+    await untilStopped(stopped, { ...gateway, announce: ready }, note);
   });
 }
 

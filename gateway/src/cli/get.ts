@@ -1,11 +1,8 @@
-import { randomUUID } from 'node:crypto';
-import { createWriteStream } from 'node:fs';
-import { rename, rm, utimes } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { option } from '@stevedore/options';
 import type { Command } from 'commander';
+import { writeTo } from '../written-file.js';
 import { UsageError } from './errors.js';
 import { withClient } from './file-commands.js';
 import type { Download } from './gateway-client.js';
@@ -60,7 +57,7 @@ async function toFile({ body, size }: Download, path: string, stopped: AbortSign
     }
   };
   try {
-    await save(counted(body), path);
+    await writeTo(path, counted(body));
   } finally {
     progress.stop();
   }
@@ -77,25 +74,6 @@ async function* shownAsText(content: AsyncIterable<Buffer>): AsyncGenerator<Buff
 }
 
 const CONTROLS = /[\x00-\x08\x0b\x0e-\x1f\x7f]/;
-
-/** The file appears when it is complete, with this time of change. */
-export async function save(
-  content: AsyncIterable<Uint8Array>,
-  path: string,
-  changedAt?: Date,
-): Promise<void> {
-  const partial = join(dirname(path), `.${randomUUID()}.part`);
-  try {
-    await pipeline(content, createWriteStream(partial, { flags: 'wx' }));
-    if (changedAt) await utimes(partial, changedAt, changedAt);
-    await rename(partial, path);
-  } catch (error) {
-    await rm(partial, { force: true });
-    // Nobody knows the other name.
-    const isOwn = (error as NodeJS.ErrnoException).path === partial;
-    throw isOwn ? Object.assign(error as Error, { path }) : error;
-  }
-}
 
 const CAT_HELP = `
 Examples:

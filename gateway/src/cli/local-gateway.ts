@@ -12,23 +12,36 @@ import { type clientOptions, readConfigFile } from './options.js';
  * gateway notes that directory for its user by its port.
  */
 
-/** A file of this user's state, by the XDG Base Directory Specification. */
-export function statePath(name: string): string {
+/**
+ * A file of this user's state, by the XDG Base Directory Specification. Undefined for a user without
+ * a home directory, as in a container.
+ */
+export function statePath(name: string): string | undefined {
   const configured = process.env.XDG_STATE_HOME ?? '';
-  const state = isAbsolute(configured) ? configured : join(homedir(), '.local', 'state');
-  return join(state, 'stevedore', name);
+  const state = isAbsolute(configured) ? configured : join(home() ?? '', '.local', 'state');
+  return isAbsolute(state) ? join(state, 'stevedore', name) : undefined;
 }
 
-function notePath(url: string): string {
+/** Node throws if neither HOME nor the system names one. */
+function home(): string | undefined {
+  try {
+    return homedir();
+  } catch {
+    return undefined;
+  }
+}
+
+function notePath(url: string): string | undefined {
   return statePath(`gateway-${new URL(url).port}`);
 }
 
-/** Without the note, commands look in the configured directory. */
+/** A comfort: without the note, commands look in the configured directory. Never fails. */
 export async function noteGateway(
   url: string,
   { directory, apiKeys }: Pick<GatewayOptions, 'directory' | 'apiKeys'>,
 ): Promise<void> {
   const path = notePath(url);
+  if (path === undefined) return;
   const note = async (): Promise<void> => {
     await mkdir(dirname(path), { recursive: true, mode: 0o700 });
     await writeFile(path, resolve(directory), { mode: 0o600 });
@@ -36,9 +49,10 @@ export async function noteGateway(
   await (apiKeys === '' ? note() : rm(path, { force: true })).catch(() => undefined);
 }
 
-/** Of a gateway on a port that the system has picked. */
-export function forgetGateway(url: string): Promise<void> {
-  return rm(notePath(url), { force: true });
+/** Of a gateway on a port that the system has picked. Never fails. */
+export async function forgetGateway(url: string): Promise<void> {
+  const path = notePath(url);
+  if (path !== undefined) await rm(path, { force: true }).catch(() => undefined);
 }
 
 /**
@@ -51,7 +65,8 @@ export async function withLocalKey<Options extends OptionValues<typeof clientOpt
   const { url, apiKey } = given;
   const options = { ...given, viaProxy: true };
   if (apiKey !== '' || !URL.canParse(url) || !isLoopback(new URL(url).hostname)) return options;
-  const noted = await readFile(notePath(url), 'utf8').catch(() => '');
+  const path = notePath(url);
+  const noted = path === undefined ? '' : await readFile(path, 'utf8').catch(() => '');
   const configured = process.env.STEVEDORE_DIRECTORY || readConfigFile().directory;
   for (const directory of [noted, configured ?? gatewayOptions.directory.default]) {
     const key = directory ? await readLocalKey(givenText(String(directory))) : undefined;

@@ -11,6 +11,7 @@ import type { Command } from 'commander';
 import { explain, UsageError } from './errors.js';
 import { addOptions, define, flags, jsonOption, storeOptionsOf } from './options.js';
 import { startProgress } from './progress.js';
+import { demandOwner } from './upkeep.js';
 
 /** `stevedore map`: fills, checks and rebuilds the map of a deployment. */
 
@@ -50,6 +51,7 @@ export function configure(command: Command): void {
     if (options.map === '') throw new UsageError('name the map of the deployment with --map');
     try {
       if (action === 'fill') {
+        await demandOwner(options.directory);
         const warn = (error: Error) => progress.warn(`warning: ${explain(error)}`);
         const report = await fillMap(options, onProgress, warn);
         const { files, trunks } = report;

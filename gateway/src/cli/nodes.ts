@@ -123,16 +123,17 @@ function configure<Table extends NodeOptions, Started extends Daemon>(
         await daemon.close();
         throw error;
       }));
-    announce(format, {
-      title: `stevedore ${version()} ${command.name()}`,
-      rows: [...describe(options), ...(server ? [['metrics', server.url] as const] : [])],
-      address: addressText(daemon.host, daemon.port),
-    });
+    const ready = (): void =>
+      announce(format, {
+        title: `stevedore ${version()} ${command.name()}`,
+        rows: [...describe(options), ...(server ? [['metrics', server.url] as const] : [])],
+        address: addressText(daemon.host, daemon.port),
+      });
     const close = async (): Promise<void> => {
       await server?.close();
       await daemon.close();
     };
-    await untilStopped(stopped, close, note);
+    await untilStopped(stopped, { announce: ready, close }, note);
   });
 }
 

@@ -1,4 +1,7 @@
+import { isError } from '@stevedore/protocol';
 import type { Note } from '../observe/log-format.js';
+import { STOP_SIGNALS } from '../program.js';
+import { EXIT_FAILED } from './errors.js';
 import { clearLine } from './progress.js';
 
 /**
@@ -9,8 +12,6 @@ import { clearLine } from './progress.js';
  */
 
 const STOP_WITHIN_MS = 9500;
-const OF_DAEMONS = ['SIGTERM', 'SIGINT'] as const;
-const OF_COMMANDS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
 /**
  * Of a daemon: resolves at the first signal. Call it before starting anything: a program that waits
@@ -19,7 +20,7 @@ const OF_COMMANDS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 export function stopSignal(note: Note): Promise<NodeJS.Signals> {
   return new Promise((resolve) => {
     let first = true;
-    for (const name of OF_DAEMONS) {
+    for (const name of STOP_SIGNALS) {
       process.on(name, (signal) => {
         if (!first) process.exit(130);
         first = false;
@@ -30,12 +31,29 @@ export function stopSignal(note: Note): Promise<NodeJS.Signals> {
   });
 }
 
+interface Daemon {
+  /** Says that it runs. */
+  readonly announce: () => void | Promise<void>;
+  readonly close: () => Promise<void>;
+  /** Resolves if it cannot go on. */
+  readonly refused?: Promise<Error>;
+}
+
+/** Of a daemon that has started. It ends with the process, or with an error once it is closed. */
 export async function untilStopped(
   stopped: Promise<NodeJS.Signals>,
-  close: () => Promise<void>,
+  { announce, close, refused }: Daemon,
   note: Note,
 ): Promise<never> {
-  await stopped;
+  try {
+    await announce();
+    const end = await (refused ? Promise.race([refused, stopped]) : stopped);
+    if (isError(end)) throw end;
+  } catch (error) {
+    setTimeout(() => process.exit(EXIT_FAILED), STOP_WITHIN_MS).unref();
+    await close();
+    throw error;
+  }
   setTimeout(() => {
     note('info', 'stopped before all work was done; it resumes at the next start');
     process.exit(0);
@@ -60,7 +78,7 @@ export async function interruptible(
     last?.();
   };
   const endBy = (signal: NodeJS.Signals): void => {
-    for (const name of OF_COMMANDS) process.off(name, stop);
+    for (const name of STOP_SIGNALS) process.off(name, stop);
     process.kill(process.pid, signal);
   };
   const stop = (signal: NodeJS.Signals): void => {
@@ -72,7 +90,7 @@ export async function interruptible(
     }
     received = signal;
   };
-  for (const name of OF_COMMANDS) process.on(name, stop);
+  for (const name of STOP_SIGNALS) process.on(name, stop);
   try {
     await work(controller.signal, (given) => {
       say = given;
@@ -83,5 +101,5 @@ export async function interruptible(
     end();
   }
   if (received) endBy(received);
-  for (const name of OF_COMMANDS) process.off(name, stop);
+  for (const name of STOP_SIGNALS) process.off(name, stop);
 }

@@ -65,7 +65,9 @@ export function storeAll(
 /** Uploads work without one. */
 function openJournal(url: string): PutJournal | undefined {
   try {
-    return PutJournal.open(statePath('puts.sqlite'), url);
+    const path = statePath('puts.sqlite');
+    if (path === undefined) throw new Error('this user has no home directory; set XDG_STATE_HOME');
+    return PutJournal.open(path, url);
   } catch (error) {
     process.stderr.write(`warning: every file is sent, and none remembered: ${explain(error)}\n`);
     return undefined;

@@ -1,3 +1,5 @@
+import { stat } from 'node:fs/promises';
+import { join } from 'node:path';
 import {
   discardFileMap,
   type FsckReport,
@@ -12,7 +14,7 @@ import {
 } from '@stevedore/client';
 import { formatBytes, option } from '@stevedore/options';
 import type { Command } from 'commander';
-import { explain } from './errors.js';
+import { explain, UsageError } from './errors.js';
 import { addOptions, define, flags, jsonOption, storeOptionsOf } from './options.js';
 import { type Progress, startProgress } from './progress.js';
 
@@ -159,6 +161,7 @@ async function withUpkeep(
 ): Promise<void> {
   const options = storeOptionsOf(command);
   const data = String(options.directory);
+  await demandOwner(data);
   const others = await otherWorkers(data);
   const open = async (given: OpenOptions): Promise<void> => {
     await before(given);
@@ -187,6 +190,23 @@ async function withUpkeep(
   } finally {
     await close();
   }
+}
+
+/** What root makes in the directory of another user, that one's gateway could not write. */
+export async function demandOwner(directory: string): Promise<void> {
+  const made = await stat(join(directory, 'container')).catch(() => undefined);
+  if (process.getuid?.() !== 0 || !made || made.uid === 0) return;
+  const { uid, gid } = made;
+  const asOwner = `setpriv --reuid ${uid} --regid ${gid} --clear-groups`;
+  const line = ['stevedore', ...process.argv.slice(2)].map(quoted).join(' ');
+  throw new UsageError(
+    `the files in ${directory} are of another user, who could not use what root makes; run\n${asOwner} ${line}`,
+  );
+}
+
+/** For a shell. */
+function quoted(word: string): string {
+  return /^[\w./:=@,+-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }
 
 function print(line: string): void {

@@ -114,7 +114,7 @@ function bodyOf(request: IncomingMessage): AsyncIterable<Uint8Array> {
 function handedOn(
   headers: Readonly<Record<string, string | string[] | undefined>>,
 ): Record<string, string> {
-  const kept: Record<string, string> = {};
+  const kept: Record<string, string> = Object.create(null);
   for (const [name, value] of Object.entries(headers)) {
     if (value !== undefined && !NOT_HANDED_ON.has(name)) kept[name] = String(value);
   }

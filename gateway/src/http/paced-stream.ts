@@ -1,6 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream';
+import { isStoreError } from '@stevedore/client';
 import type { SentContent, UnsentBytes } from '@stevedore/middleware/core';
 
 /**
@@ -31,7 +32,9 @@ export class PacedStream implements SentContent {
     response.on('drain', () => hold.moved());
     pipeline(this.#stream, response, (error) => {
       hold.release();
-      if (error && error.code !== 'ERR_STREAM_PREMATURE_CLOSE') onError(error);
+      const isLeft = error?.code === 'ERR_STREAM_PREMATURE_CLOSE';
+      // A file that is deleted meanwhile is no fault.
+      if (error && !isLeft && !isStoreError(error, 'not_found')) onError(error);
     });
   }
 }

@@ -1,3 +1,4 @@
+import type { EventEmitter } from 'node:events';
 import { isError } from '@stevedore/protocol';
 import { type DestinationStream, type Logger, pino } from 'pino';
 import type { LogLevel } from '../options.js';
@@ -16,11 +17,23 @@ const SECRET_FIELDS = [
   'cookie',
 ];
 
+/** Lines that a full disk did not take are kept up to this, and written once there is room. */
+const MAX_KEPT_BYTES = 256 * 1024;
+
+/** Output that nobody takes ends nothing: its lines are lost. */
+export function loseLines<Output extends EventEmitter>(output: Output): Output {
+  return output.on('error', () => undefined);
+}
+
+function toStderr(): DestinationStream {
+  return loseLines(pino.destination({ dest: 2, sync: true, maxLength: MAX_KEPT_BYTES }));
+}
+
 /** Without a destination it goes to stderr: stdout has the line that begins with `ready`. */
 export function makeLog(
   level: LogLevel,
   format: LogFormat,
-  destination: DestinationStream = pino.destination({ dest: 2, sync: true }),
+  destination: DestinationStream = toStderr(),
 ): Logger {
   return pino(
     {

@@ -13,6 +13,12 @@ const GAUGES: Figures<StoreStats>['gauges'] = [
   ['staged_bytes', 'Bytes of staged files.', (s) => s.stagedBytes],
   ['merged_files', 'Files in FastDFS that are not deleted.', (s) => s.mergedFiles],
   ['merged_bytes', 'Bytes of merged files.', (s) => s.mergedBytes],
+  [
+    'derived_files',
+    'Files made of others, such as pictures in other sizes.',
+    (s) => s.derivedFiles,
+  ],
+  ['derived_bytes', 'Bytes of derived files.', (s) => s.derivedBytes],
   ['trunks', 'Trunks and large files in FastDFS.', (s) => s.trunks],
   ['trunks_in_flight', 'Trunks being stored.', (s) => s.trunksInFlight],
   ['large_files_in_flight', 'Large files being stored.', (s) => s.largeFilesInFlight],

@@ -1,5 +1,10 @@
 import type { Flushed, GroupPage, Readiness } from '@stevedore/client';
-import { type ProblemBody, problemCodes, type ReceiptJson } from '@stevedore/middleware/core';
+import {
+  type DeletedJson,
+  type ProblemBody,
+  problemCodes,
+  type ReceiptJson,
+} from '@stevedore/middleware/core';
 import { type FastifyInstance, fastify, type RouteOptions } from 'fastify';
 import { version } from '../program.js';
 
@@ -124,6 +129,7 @@ const receipt: PropertiesOf<ReceiptJson> = {
   stagedAt: time,
   expiresAt: { ...time, description: 'absent for a file without an end' },
   affinityGroup: text,
+  pictureOf: { ...text, description: 'of a derived file: the key of the file it was made of' },
   fileId: { ...text, description: 'FastDFS id, once the file is merged' },
   idPending: {
     type: 'object',
@@ -138,7 +144,14 @@ const receipt: PropertiesOf<ReceiptJson> = {
 };
 
 const schemas: readonly Schema[] = [
-  objectOf<ReceiptJson>('Receipt', receipt, 'expiresAt', 'affinityGroup', 'fileId', 'idPending'),
+  objectOf<ReceiptJson>(
+    'Receipt',
+    receipt,
+    ...(['expiresAt', 'affinityGroup', 'pictureOf', 'fileId', 'idPending'] as const),
+  ),
+  objectOf<DeletedJson>('DeletedPart', {
+    state: { ...text, enum: ['deleted'], description: 'of an upload sent again: deleted since' },
+  }),
   objectOf<ProblemBody>('Problem', {
     type: { ...text, enum: ['about:blank'] },
     title: text,

@@ -56,6 +56,7 @@ const listing = {
   order: say('which files come first; default oldest', { enum: ['oldest', 'newest'] }),
   after: '`next` of the page before, in the same order',
   limit: 'most files of the page, 1 to 10,000',
+  derived: '`true`: derived files too, such as pictures in other sizes',
   'only-here': '`true`: only files of this server, none of others in the deployment',
 };
 const groupListing = {
@@ -197,6 +198,12 @@ function download(operationId: string, summary: string, params: Schema, more: Sc
   });
 }
 
+/** Of an upload, in its order. */
+const receipts = {
+  type: 'array',
+  items: { anyOf: [{ $ref: 'Receipt#' }, { $ref: 'DeletedPart#' }] },
+};
+
 function upload(operationId: string, summary: string, more: Schema): Operation {
   const checksums = DIGEST_HEADERS.map((name) => [name, 'verified before the 201']);
   const binary = { type: 'string', format: 'binary' };
@@ -213,6 +220,9 @@ function upload(operationId: string, summary: string, more: Schema): Operation {
       'x-affinity-group': 'files of a group are stored side by side',
       'x-expires-at': 'or the date at which it ends, RFC 3339',
       'x-expires-in': say('seconds to live', { pattern: '^[1-9][0-9]{0,8}$' }),
+      'x-picture-of': say('key of the file that a raw body was made of; it goes with that', {
+        pattern: '^[A-Za-z0-9_-]{22}$',
+      }),
       'idempotency-key': say('sent again within a day, with the same files, it stores nothing', {
         pattern: '^[\\x21-\\x7e]{1,255}$',
       }),
@@ -227,7 +237,7 @@ function upload(operationId: string, summary: string, more: Schema): Operation {
     response: {
       201: json(
         'acknowledged: safe on the disk',
-        { anyOf: [{ $ref: 'Receipt#' }, { type: 'array', items: { $ref: 'Receipt#' } }] },
+        { anyOf: [{ $ref: 'Receipt#' }, receipts] },
         {
           ...nosniff,
           Location: say('of a single file'),
@@ -241,11 +251,7 @@ function upload(operationId: string, summary: string, more: Schema): Operation {
 const found = json(
   'the file; with `once` all files of the upload, or none; with neither a page of files',
   {
-    anyOf: [
-      { $ref: 'Receipt#' },
-      { type: 'array', items: { $ref: 'Receipt#' } },
-      { $ref: 'Page#' },
-    ],
+    anyOf: [{ $ref: 'Receipt#' }, receipts, { $ref: 'Page#' }],
   },
   { 'Content-Disposition': say('with format=zip'), ...nosniff },
 );

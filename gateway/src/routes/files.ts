@@ -90,7 +90,7 @@ function reading({
     const grant = await access.read(by, checkKey(key));
     const mayKeep = direct.mayKeep(key);
     const file = await files.store.get(key);
-    const answer = await files.read(request, file, { ...grant, client });
+    const answer = await files.read(request, file, { ...grant, query: by.query, client });
     if (mayKeep && answer.status === 200 && Buffer.isBuffer(answer.content)) {
       direct.keep(request, {
         key,
@@ -147,11 +147,13 @@ function fastdfsRoutes(
     const asked = request as AskedBy;
     const grant = await access.readId(asked, text, id.name);
     const file = await files.store.get(text);
-    const { filename } = asked.query;
+    const { query } = asked;
+    const { filename } = query;
     // The client wants to download the file under this name.
     const isAttachment = typeof filename === 'string' && filename !== '';
     return files.read(request.raw, file, {
       ...grant,
+      query,
       type: lookup(extensionOf(id.base)) || DEFAULT_TYPE,
       name: isAttachment ? filename : file.name || id.base,
       immutable: kind !== 'appender',

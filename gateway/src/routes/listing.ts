@@ -169,6 +169,8 @@ export function listOptions(query: AskedBy['query']): ListOptions {
   const number = (name: string) =>
     read(name, 'a whole number', (given) => (/^\d{1,15}$/.test(given) ? Number(given) : undefined));
   const flag = (name: string) =>
+    // Without a value it is set, too.
+    query[name] === '' ||
     read(name, 'true or false', (given) =>
       given === 'true' || given === 'false' ? given === 'true' : undefined,
     );
@@ -188,6 +190,7 @@ export function listOptions(query: AskedBy['query']): ListOptions {
     ),
     after: text('after'),
     limit: number('limit'),
+    derived: flag('derived'),
     onlyHere: flag('only-here'),
   };
   const given = Object.entries(options).filter(([, value]) => value !== undefined);

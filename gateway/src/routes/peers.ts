@@ -20,6 +20,7 @@ import {
   checkKey,
   type Files,
   ProblemError,
+  partJson,
   problemBody,
   receiptJson,
   toProblem,
@@ -81,7 +82,7 @@ export function peerRoutes(
     }
     const { once, 'within-ms': within = Number.POSITIVE_INFINITY } = query;
     const known = await files.knownUpload(Buffer.from(String(once), 'base64url'), Number(within));
-    return files.answer(known.map((receipt) => receiptJson(receipt, filesBase(request))));
+    return files.answer(known.map((receipt) => partJson(receipt, filesBase(request))));
   });
   peer('GET', '/peer/groups', (request) =>
     files.groups(request.raw, { ...listOptions((request as AskedBy).query), ...ONLY_HERE }),

@@ -20,7 +20,10 @@ export function assignDirectories(workers: number, found: readonly number[]): nu
 }
 
 /** Divides what the machine has once: memory, disk space, and the rate of the scrub. */
-const DIVIDED = ['containerSize', 'retain', 'cacheSize', 'downloadBuffer', 'scrubRate'] as const;
+const DIVIDED = [
+  ...(['containerSize', 'retain', 'derivedSize'] as const),
+  ...(['cacheSize', 'downloadBuffer', 'scrubRate'] as const),
+];
 
 export function shareOf(options: GatewayOptions, workers: number): GatewayOptions {
   const shares = DIVIDED.map((name) => [name, Math.floor(options[name] / workers)] as const);

@@ -7,9 +7,10 @@ import {
   openWithSiblings,
   workerDirectory,
 } from '@stevedore/client';
-import { logTrouble, makeLog } from '../observe/log.js';
+import { logTrouble, loseLines, makeLog } from '../observe/log.js';
 import { logFormatOf } from '../observe/log-format.js';
 import { defaultLimits, type GatewayOptions, openOptions } from '../options.js';
+import { STOP_SIGNALS } from '../program.js';
 import { type Gateway, startGateway } from '../start.js';
 import { Calls, plainError } from './calls.js';
 import { ToFirst, takeForwarded } from './forward.js';
@@ -154,8 +155,9 @@ async function openStore(
 }
 
 if (cluster.isWorker) {
+  loseLines(process.stderr);
   process.on('message', (message) => primary.take(message));
   // A terminal and a service manager signal every process of the gateway; the primary decides.
-  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => undefined);
+  for (const signal of STOP_SIGNALS) process.on(signal, () => undefined);
   primary.tell('loaded');
 }

@@ -91,7 +91,7 @@ export function sourceOf(body: unknown): Source {
 /** Of `put`, and of the parts of `putAll`. A mistyped one would be left out without a word. */
 const PUT_OPTIONS: ReadonlySet<string> = new Set([
   ...['name', 'type', 'group', 'expiresAt', 'durability', 'once', 'mode', 'size', 'maxBytes'],
-  ...['transfer', 'signal', 'body'],
+  ...['transfer', 'signal', 'pictureOf', 'body'],
 ]);
 
 /** The options with the type of a Blob and the name of a File as defaults, also for undefined ones. */

@@ -135,7 +135,7 @@ function isSame(entry: SliceEntry, slice: SliceEntry): boolean {
 
 /** A file's facts from its directory entry. */
 export function factsOfEntry(entry: TrunkEntry, slice: SliceId): FileFacts {
-  const { name, type, group, stagedAt, expires } = readComment(entry.comment);
+  const { name, type, group, stagedAt, expires, pictureOf } = readComment(entry.comment);
   return {
     key: keyInName(entry.name),
     name: typeof name === 'string' ? name : '',
@@ -146,6 +146,7 @@ export function factsOfEntry(entry: TrunkEntry, slice: SliceId): FileFacts {
     stagedAt: new Date(typeof stagedAt === 'number' ? stagedAt : 0),
     ...(typeof group === 'string' ? { group } : {}),
     ...(typeof expires === 'number' ? { expiresAt: new Date(expires) } : {}),
+    ...(typeof pictureOf === 'string' ? { pictureOf } : {}),
   };
 }
 

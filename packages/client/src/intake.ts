@@ -4,6 +4,7 @@ import { crc32 } from 'node:zlib';
 import {
   type FileFacts,
   type NewFile,
+  parseKey,
   type SpoolWriter,
   type Staging,
   smallFile,
@@ -205,16 +206,16 @@ class Taking {
 }
 
 /** What the caller says about a file. */
-type About = Pick<FileFacts, 'name' | 'type' | 'group' | 'expiresAt' | 'once'>;
+type About = Pick<FileFacts, 'name' | 'type' | 'group' | 'expiresAt' | 'once' | 'pictureOf'>;
 
 function factsOf(
-  { name, type, group, expiresAt, once }: About,
+  { name, type, group, expiresAt, once, pictureOf }: About,
   key: Buffer,
   size: number,
   crc: number,
   stagedAt: number,
 ): FileFacts {
-  return { key, name, type, group, expiresAt, once, size, crc32: crc, stagedAt };
+  return { key, name, type, group, expiresAt, once, pictureOf, size, crc32: crc, stagedAt };
 }
 
 /** False: less than the store's own durability is enough. Throws `invalid_option`. */
@@ -232,6 +233,7 @@ export function checkMeta({
   group,
   expiresAt,
   once,
+  pictureOf,
 }: PutOptions): About {
   return {
     name: checkText('name', name, MAX_FILE_NAME_BYTES),
@@ -239,7 +241,14 @@ export function checkMeta({
     group: group === undefined ? undefined : checkText('group', group, MAX_GROUP_BYTES),
     expiresAt: expiresAt === undefined ? undefined : checkTime(expiresAt),
     once: once === undefined ? undefined : onceText(once),
+    pictureOf: pictureOf === undefined ? undefined : checkedKey(pictureOf),
   };
+}
+
+function checkedKey(pictureOf: string): Buffer {
+  const key = parseKey(pictureOf);
+  if (key) return key;
+  throw invalidOption('pictureOf: the key of a file is needed');
 }
 
 function checkTime(expiresAt: Date): number {

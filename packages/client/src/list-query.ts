@@ -3,7 +3,7 @@ import type { ListOptions } from './types.js';
 /** The parameters of `GET /files` for a listing, and of `GET /groups`. */
 export function listQuery(options: ListOptions): URLSearchParams {
   const { group, namePrefix, type, since, until, minSize, maxSize, after, onlyHere } = options;
-  const { nameContains, limit = '', order } = options;
+  const { nameContains, limit = '', order, derived } = options;
   const given = Object.entries({
     group,
     'name-prefix': namePrefix,
@@ -15,6 +15,7 @@ export function listQuery(options: ListOptions): URLSearchParams {
     'max-size': maxSize,
     order,
     after,
+    derived,
     'only-here': onlyHere,
   }).filter(([, value]) => value !== undefined);
   return new URLSearchParams([

@@ -25,6 +25,7 @@ const FIRST = Buffer.alloc(0);
 export const LAST = Buffer.alloc(KEY_BYTES + 1, 0xff);
 
 interface Range {
+  /** Of files that are not derived. */
   readonly group: string | undefined;
   readonly order: Order;
   /** The listing begins behind this key, in its order. */
@@ -46,6 +47,7 @@ function rangeOf(options: ListOptions, now: number): Range {
     until,
     minSize = 0,
     maxSize = Number.POSITIVE_INFINITY,
+    derived = false,
   } = options;
   const order = orderOf(options);
   const limit = limitOf(options);
@@ -56,13 +58,16 @@ function rangeOf(options: ListOptions, now: number): Range {
   const newest = until ? behindTime(until.getTime(), 'until') : LAST;
   const [begin, to] = order === 'oldest' ? [oldest, newest] : [newest, oldest];
   const after = options.after === undefined ? begin : cursorKey(options.after);
+  const named = group?.toWellFormed();
   return {
-    group: group?.toWellFormed(),
+    group: derived ? undefined : named,
     order,
     from: inOrder(order)(after, begin) < 0 ? begin : after,
     to,
     limit,
-    matches: ({ name, type: own, size, expiresAt }) =>
+    matches: ({ name, type: own, size, expiresAt, pictureOf, group: itsGroup }) =>
+      (derived || pictureOf === undefined) &&
+      (named === undefined || itsGroup === named) &&
       (prefix === '' || composed(name).startsWith(prefix)) &&
       (part === '' || folded(name).includes(part)) &&
       wanted(own) &&

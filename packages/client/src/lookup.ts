@@ -18,6 +18,7 @@ import {
   formatKey,
   isStoreError,
   parseKey,
+  partIn,
   type ReadableStaging,
   StoreError,
   type TrunkRow,
@@ -37,6 +38,7 @@ import type { PendingIds } from './id-pending.js';
 import { DEFAULT_TYPE } from './intake.js';
 import type { Reader, RemoteFile } from './reader.js';
 import type { Reads } from './reads.js';
+import { DELETED } from './receipt.js';
 import {
   type FileFacts,
   FileHandle,
@@ -205,15 +207,19 @@ export class Lookup {
     return this.#parts.reader.readRemote(remote, range, signal);
   }
 
-  /** Receipts of the upload with this mark since then, in its order. */
+  /** Receipts of the upload with this mark since then, each in its place. */
   findOnce(once: Buffer, since: number): Receipt[] {
     const { staging, siblings, now } = this.#parts;
-    const found = staging.fileMap
-      .findOnce(once, since)
-      .filter(({ expiresAt }) => expiresAt === undefined || expiresAt > now())
-      .map((row) => this.factsOf(row));
-    if (!siblings || found.length > 0) return found;
-    return siblings.all.flatMap(({ lookup }) => lookup.findOnce(once, since));
+    const marked = staging.fileMap.findOnce(once);
+    // A long upload counts from its last file on.
+    const isLate = marked.every(({ stagedAt }) => stagedAt < since);
+    const left = marked.filter(({ expiresAt = Number.POSITIVE_INFINITY }) => expiresAt > now());
+    if (!isLate && left.length > 0) return inPlaces(left, (row) => this.factsOf(row));
+    for (const { lookup } of siblings?.all ?? []) {
+      const found = lookup.findOnce(once, since);
+      if (found.length > 0) return found;
+    }
+    return [];
   }
 
   /**
@@ -223,6 +229,10 @@ export class Lookup {
     if (this.#parts.foreignFiles?.isKnownRemoved(row.key)) throw notFound(id);
     if (row.expiresAt !== undefined && row.expiresAt <= this.#parts.now()) throw notFound(id);
     return row;
+  }
+
+  #demandUnexpired({ expiresAt }: Pick<FileFacts, 'expiresAt'>, id: string): void {
+    if (expiresAt && expiresAt.getTime() <= this.#parts.now()) throw notFound(id);
   }
 
   /** A living file, unless a read found that FastDFS has lost it. */
@@ -262,6 +272,7 @@ export class Lookup {
     };
     if (row.group !== undefined) facts.group = row.group;
     if (row.expiresAt !== undefined) facts.expiresAt = new Date(row.expiresAt);
+    if (row.pictureOf) facts.pictureOf = formatKey(row.pictureOf);
     return facts;
   }
 
@@ -288,7 +299,8 @@ export class Lookup {
     if (sibling) return { ...(await sibling.lookup.toDelete(id, true)), sibling };
     if (slice) {
       const found = await this.#resolveSlice(id, slice);
-      if ('row' in found) return { key: found.row.key };
+      if ('row' in found) return { key: this.#alive(found.row, id).key };
+      this.#demandUnexpired(factsOfEntry(found.entry, slice), id);
       const inTrunk = parseKey(keyInName(found.entry.name));
       if (inTrunk && this.#foreignKey(inTrunk, onlyHere)) return { foreignKey: inTrunk };
       return { fileId: id, slice };
@@ -297,7 +309,7 @@ export class Lookup {
       throw new StoreError('invalid_id', `"${id}" is a trunk; delete the files in it instead`);
     }
     const row = this.#resolvePlain(id);
-    return row ? { key: row.key } : { fileId: id };
+    return row ? { key: this.#alive(row, id).key } : { fileId: id };
   }
 
   /** Deletes a file that only FastDFS knows. */
@@ -346,7 +358,7 @@ export class Lookup {
     const found = await this.#resolveSlice(id, slice);
     if ('row' in found) return this.#presentRow(this.#alive(found.row, id));
     const facts = factsOfEntry(found.entry, slice);
-    if (facts.expiresAt && facts.expiresAt.getTime() <= this.#parts.now()) throw notFound(id);
+    this.#demandUnexpired(facts, id);
     const file = {
       fileId: formatFileId(slice.trunk),
       offset: slice.offset,
@@ -414,6 +426,14 @@ export class Lookup {
       readOwn: (signal) => read(true, undefined, signal),
     });
   }
+}
+
+/** Of one upload. */
+function inPlaces(rows: readonly FileRow[], factsOf: (row: FileRow) => Receipt): Receipt[] {
+  const parts = rows.map(({ once = '' }) => partIn(once));
+  const receipts = new Array<Receipt>(parts[0]?.count ?? rows.length).fill(DELETED);
+  for (const [index, row] of rows.entries()) receipts[parts[index]?.place ?? index] = factsOf(row);
+  return receipts;
 }
 
 /** A file of this store or of a sibling; its reads are counted and published. */

@@ -96,6 +96,11 @@ export const storeOptions = {
     '1GiB',
     'disk space for read copies of files in FastDFS, the oldest go first',
   ),
+  derivedSize: option.size(
+    '1GiB',
+    'bytes of all derived files together, such as pictures in other sizes; the oldest go first',
+    { minimum: '1MiB' },
+  ),
   confirmCopies: option.integer(
     0,
     'storages that have a trunk before its files may leave this disk; 0: two if the group has two active, else one',

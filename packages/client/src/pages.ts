@@ -25,6 +25,8 @@ export interface ListOptions {
   readonly after?: string;
   /** Maximum files per page, 1 to 10,000; default 1,000. */
   readonly limit?: number;
+  /** True: derived files too, such as pictures in other sizes. */
+  readonly derived?: boolean;
   /** True: only files of this server and its workers; asks no other server of the deployment. */
   readonly onlyHere?: boolean;
 }

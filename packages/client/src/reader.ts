@@ -293,12 +293,16 @@ export class Reader {
         onDamage: () => local.noteDamage(row, 'spool'),
       };
     }
-    // It may have been stored after it was looked up.
     if (!local.has(row)) await local.rollBackMove(row.key);
-    const current = fileMap.find(row.key);
-    if (!current) throw notFound(formatKey(row.key));
-    const { trunk } = current;
-    if (trunk) yield* this.#downloads.sources({ ...trunk, isKnown: true }, signal, current);
+    // It may have been stored since, and again or deleted while it was read.
+    for (let tried: number | undefined; ; ) {
+      const current = fileMap.find(row.key);
+      if (!current) throw notFound(formatKey(row.key));
+      const { trunk } = current;
+      if (!trunk || trunk.id === tried) return;
+      tried = trunk.id;
+      yield* this.#downloads.sources({ ...trunk, isKnown: true }, signal, current);
+    }
   }
 
   #readLargeRemote(

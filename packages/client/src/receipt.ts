@@ -3,9 +3,9 @@
 /**
  * staged: on this machine's disk. packing: chosen for a trunk that is being sent, or in one that is
  * not full and will be joined with others. merged: in FastDFS in a trunk that stays, `fileId` is
- * known.
+ * known. deleted: of an upload that was sent again, a file that was deleted since.
  */
-export type FileState = 'staged' | 'packing' | 'merged';
+export type FileState = 'staged' | 'packing' | 'merged' | 'deleted';
 
 export interface Receipt {
   /**
@@ -22,6 +22,8 @@ export interface Receipt {
   readonly stagedAt: Date;
   readonly group?: string;
   readonly expiresAt?: Date;
+  /** Key of the file that a derived file, such as a picture in another size, was made of. */
+  readonly pictureOf?: string;
   /**
    * The FastDFS id, once merged: a slice id, or a plain id for a large file. In direct mode it is
    * known at once.
@@ -48,3 +50,14 @@ export interface FileInfo extends Receipt {
   /** Absent once the file has its id. `flush()` does not wait for `by`. */
   readonly idPending?: IdPending;
 }
+
+/** In the place of a file that was deleted since its upload. */
+export const DELETED: Receipt = Object.freeze({
+  key: '',
+  name: '',
+  size: 0,
+  type: '',
+  crc32: 0,
+  state: 'deleted',
+  stagedAt: new Date(0),
+});

@@ -1,6 +1,6 @@
 import type { FastdfsClient } from '@stevedore/fastdfs';
 import { originOf } from '@stevedore/map';
-import { SiblingView, StoreError } from '@stevedore/staging';
+import { formatKey, SiblingView, StoreError } from '@stevedore/staging';
 import { Downloads } from './downloads.js';
 import type { PendingIds } from './id-pending.js';
 import { Lookup, type SiblingToAsk } from './lookup.js';
@@ -106,6 +106,16 @@ export class Siblings {
         );
       }
       origins.add(origin);
+    }
+  }
+
+  /**
+   * Deletes what they have made of a file that is gone. One that is not running looks for it when it
+   * starts.
+   */
+  async removeDerivedOf(original: Buffer): Promise<void> {
+    for (const { staging, delete: remove } of this.all) {
+      for (const { key } of staging.fileMap.derivedOf(original)) await remove(formatKey(key));
     }
   }
 

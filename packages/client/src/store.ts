@@ -1,4 +1,5 @@
 import { EventEmitter } from 'node:events';
+import { originOf } from '@stevedore/map';
 import {
   fileIdOf,
   formatKey,
@@ -17,6 +18,7 @@ import { flushOthers } from './deployment/flush.js';
 import { ForeignFiles } from './deployment/foreign-files.js';
 import type { DeploymentContext } from './deployment/gateways.js';
 import { filesInOrder, GROUPS_IN_ORDER, listDeployment } from './deployment/listing.js';
+import { DerivedFiles } from './derived-files.js';
 import { Downloads } from './downloads.js';
 import { notFound } from './failures.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
@@ -36,6 +38,7 @@ import { Reads } from './reads.js';
 import { Registration } from './registration.js';
 import { FileIdWaiters } from './settling.js';
 import { type SiblingOptions, Siblings } from './siblings.js';
+import { fileCounts } from './store-counts.js';
 import { infoOf } from './stored-file.js';
 import type {
   CachedFiles,
@@ -87,6 +90,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   readonly #parts: StoreParts;
   readonly #staging: Staging;
   readonly #uploads: Uploads;
+  readonly #derived: DerivedFiles;
   readonly #reader: Reader;
   readonly #lookup: Lookup;
   readonly #registration: Registration;
@@ -116,8 +120,17 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       smallFileBytes: options.smallFileLimit,
     };
     this.#reader = new Reader(staging, downloads, readerOptions);
+    this.#derived = new DerivedFiles({
+      staging,
+      limitBytes: options.derivedSize,
+      demand: (key) => this.stat(key),
+      // A directory of a worker may be open alone, for maintenance.
+      knows: (key) =>
+        originOf(key) === staging.origin || (this.siblings ?? this.deployment) !== undefined,
+      forget: (key) => this.#reader.forget(key),
+    });
     this.#uploads = new Uploads({
-      ...{ store: this, staging, client, options, now: parts.now },
+      ...{ store: this, staging, client, options, now: parts.now, derived: this.#derived },
       throwIfClosed: () => this.#throwIfClosed(),
     });
     this.unfinished = this.#uploads.unfinished;
@@ -142,6 +155,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
           this.#reader.forget(key);
           this.#foreignFiles?.forget(key);
           if (file) this.#reader.forgetRemote(file.trunkFileId, file.offset);
+          staging.changes.run(this.#derived.removeOf(key));
         },
         report: (error) => this.report(error),
         onRefused: (error) => {
@@ -214,6 +228,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   /** Starts this server's part in the deployment. */
   async start(): Promise<void> {
     await this.deployment?.start();
+    this.#derived.start();
   }
 
   get(id: string, options: GetOptions = {}): Promise<StoredFile> {
@@ -349,7 +364,10 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       const { key, sibling } = found;
       const remove = sibling ? sibling.delete(formatKey(key)) : this.#deleteHere(key);
       if (!(await remove)) throw notFound(id);
-      if (!sibling) await this.deployment?.announceDeleted(key);
+      if (!sibling) {
+        await this.siblings?.removeDerivedOf(key).catch((error: Error) => this.report(error));
+        await this.deployment?.announceDeleted(key);
+      }
     } else if ('foreignKey' in found) {
       await this.#foreignFiles!.delete(found.foreignKey);
     } else {
@@ -359,8 +377,9 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   }
 
   async #deleteHere(key: Buffer): Promise<boolean> {
+    const derived = this.#staging.fileMap.derivedOf(key);
     const isDeleted = await this.#staging.deletions.delete(key);
-    this.#reader.forget(key);
+    for (const each of [key, ...derived.map((row) => row.key)]) this.#reader.forget(each);
     this.#settling.lookAt(formatKey(key));
     return isDeleted;
   }
@@ -412,12 +431,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   }
 
   stats(): StoreStats {
-    const { waitingFiles, waitingBytes, spooledFiles, spooledBytes, ...others } =
-      this.#staging.stats();
     return {
-      stagedFiles: waitingFiles + spooledFiles,
-      stagedBytes: waitingBytes + spooledBytes,
-      ...others,
+      ...fileCounts(this.#staging.stats()),
       containerLimitBytes: this.#parts.options.containerSize,
       ...this.#uploads.stats(),
       ...{ ...this.#reads.counts, missingInFastdfs: this.#missing.count },

@@ -37,6 +37,7 @@ export class FileHandle implements StoredFile {
   declare readonly key?: string;
   declare readonly group?: string;
   declare readonly expiresAt?: Date;
+  declare readonly pictureOf?: string;
   readonly name: string;
   readonly size: number;
   readonly type: string;
@@ -59,6 +60,7 @@ export class FileHandle implements StoredFile {
     if (facts.key !== undefined) this.key = facts.key;
     if (facts.group !== undefined) this.group = facts.group;
     if (facts.expiresAt !== undefined) this.expiresAt = facts.expiresAt;
+    if (facts.pictureOf !== undefined) this.pictureOf = facts.pictureOf;
     this.#fileId = facts.fileId;
     this.#idPending = facts.idPending;
     this.#source = source;
@@ -128,7 +130,7 @@ export class FileHandle implements StoredFile {
 /** The file's facts alone. */
 export function infoOf(file: StoredFile): FileInfo {
   const { name, size, type, crc32, state, stagedAt, group, expiresAt, fileId } = file;
-  const { idPending } = file;
+  const { idPending, pictureOf } = file;
   return {
     key: file.key ?? '',
     name,
@@ -139,6 +141,7 @@ export function infoOf(file: StoredFile): FileInfo {
     stagedAt,
     ...(group === undefined ? {} : { group }),
     ...(expiresAt === undefined ? {} : { expiresAt }),
+    ...(pictureOf === undefined ? {} : { pictureOf }),
     ...(fileId === undefined ? {} : { fileId }),
     ...(idPending === undefined ? {} : { idPending }),
   };

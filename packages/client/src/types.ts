@@ -2,13 +2,14 @@ import type { EventEmitter } from 'node:events';
 import type { Duplex, Readable } from 'node:stream';
 import type { FileCacheStats } from '@stevedore/cache';
 import type { ClientStats } from '@stevedore/fastdfs';
-import type { HeldCopies, HeldStats, StagingEvents, StagingStats } from '@stevedore/staging';
+import type { HeldCopies, HeldStats, StagingEvents } from '@stevedore/staging';
 import type { Body } from './body-kinds.js';
 import type { StorageMember } from './cluster.js';
 import type { Deployment, DeploymentStats } from './deployment/deployment.js';
 import type { FilePage, GroupListing, GroupOptions, Listing, ListOptions } from './pages.js';
 import type { FilePlaces } from './places.js';
 import type { FileInfo, IdPending, Receipt } from './receipt.js';
+import type { FileCounts } from './store-counts.js';
 
 export type { Body, Chunk } from './body-kinds.js';
 export type {
@@ -41,6 +42,8 @@ export interface PutOptions {
   readonly durability?: 'sync' | 'os' | undefined;
   /** 16 bytes that mark the upload, for `findOnce`. */
   readonly once?: Uint8Array | undefined;
+  /** Key of the file that this one, such as a picture in another size, is made of and goes with. */
+  readonly pictureOf?: string | undefined;
   /**
    * staged (the default): acknowledged once it is safe on this machine, stored in FastDFS later.
    * direct: not kept here; collected briefly with others, written group by group, and acknowledged
@@ -64,7 +67,7 @@ export type RegisterOptions = Pick<PutOptions, 'name' | 'type' | 'group' | 'expi
 export type PutFileOptions = Omit<PutOptions, 'size' | 'transfer'>;
 
 export interface PutPart
-  extends Omit<PutOptions, 'signal' | 'group' | 'durability' | 'once' | 'mode'> {
+  extends Omit<PutOptions, 'signal' | 'group' | 'durability' | 'once' | 'pictureOf' | 'mode'> {
   readonly body: Body;
 }
 
@@ -245,11 +248,7 @@ export interface Readiness {
   readonly problems: readonly string[];
 }
 
-type StagedCounters = 'waitingFiles' | 'waitingBytes' | 'spooledFiles' | 'spooledBytes';
-
-export interface StoreStats extends Omit<StagingStats, StagedCounters> {
-  readonly stagedFiles: number;
-  readonly stagedBytes: number;
+export interface StoreStats extends FileCounts {
   readonly containerLimitBytes: number;
   /** Uploads whose bytes are arriving now. */
   readonly uploadsInFlight: number;
@@ -312,8 +311,9 @@ export interface Store extends AsyncDisposable {
   register?(fileId: string, options?: RegisterOptions): Promise<Receipt>;
   /**
    * The files of the upload with this mark, at any server of the deployment, within the last day by
-   * default. Empty if there is none; this server then makes the upload. Rejects with
-   * `storage_unavailable` if the server that may have it does not answer.
+   * default, in its order; one that was deleted since has the state `deleted` and no key. Empty if
+   * none is left; this server then makes the upload. Rejects with `storage_unavailable` if the
+   * server that may have it does not answer.
    */
   findOnce(
     once: Uint8Array,

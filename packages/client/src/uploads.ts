@@ -1,11 +1,13 @@
 import { types } from 'node:util';
 import type { FastdfsClient } from '@stevedore/fastdfs';
-import { formatKey, type NewFile, type Staging, StoreError } from '@stevedore/staging';
+import { formatKey, type NewFile, partMark, type Staging, StoreError } from '@stevedore/staging';
 import { MAX_GROUP_BYTES } from '@stevedore/staging/text-limits';
 import { type PutMessage, putChannel } from './channels.js';
+import type { DerivedFiles } from './derived-files.js';
 import { DirectBuffer } from './direct-buffer.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import { checkText, Intake, isSync } from './intake.js';
+import { onceText } from './once.js';
 import type { StoreOptions } from './options.js';
 import { invalidOption } from './options.js';
 import type {
@@ -32,6 +34,7 @@ export interface UploadsParts {
   readonly options: StoreOptions;
   readonly now: () => number;
   readonly throwIfClosed: () => void;
+  readonly derived: DerivedFiles;
 }
 
 export class Uploads {
@@ -80,13 +83,17 @@ export class Uploads {
   }
 
   async #put(body: Body, options: PutOptions): Promise<Receipt> {
-    const { staging, throwIfClosed } = this.#parts;
+    const { staging, throwIfClosed, derived } = this.#parts;
     try {
       throwIfClosed();
       if (options.mode === 'direct') return await this.#putDirect(body, options);
       const sync = isSync(options);
       const taking = this.#intake.take(body, options);
       const file = types.isPromise(taking) ? await taking : taking;
+      if (file.pictureOf) {
+        await derived.stage(file, () => this.#stage([file], false));
+        return receiptOf(file);
+      }
       const isPlain = !staging.copies && !this.#intake.holds(file);
       await (isPlain ? staging.acceptance.stage([file], sync) : this.#stage([file], sync));
       return this.#acknowledged(file);
@@ -98,7 +105,8 @@ export class Uploads {
 
   /** Makes received files durable, all or none, with their second copy if one is wanted. */
   async #stage(files: readonly NewFile[], sync: boolean): Promise<void> {
-    const { copies, acceptance } = this.#parts.staging;
+    const { acceptance, copies: partner } = this.#parts.staging;
+    const copies = files.some(({ pictureOf }) => !pictureOf) ? partner : undefined;
     try {
       copies?.demand();
       const isCopied = await acceptance.stage(files, sync);
@@ -111,8 +119,8 @@ export class Uploads {
   }
 
   async #putDirect(body: Body, options: PutOptions): Promise<Receipt> {
-    if (options.expiresAt !== undefined || options.once !== undefined) {
-      throw invalidOption('mode direct keeps neither expiresAt nor once');
+    if ([options.expiresAt, options.once, options.pictureOf].some((given) => given !== undefined)) {
+      throw invalidOption('mode direct keeps none of expiresAt, once and pictureOf');
     }
     const file = await this.#intake.take(body, { ...options, durability: 'os' });
     const { spool } = this.#parts.staging;
@@ -148,7 +156,8 @@ export class Uploads {
       this.#parts.throwIfClosed();
       const { durability, once, signal } = options;
       const sync = isSync(options);
-      const shared = { durability, once, signal } as PutOptions;
+      const shared: PutOptions = { durability, signal, pictureOf: undefined };
+      const mark = once && onceText(once);
       for await (const { body, ...rest } of parts) {
         taken.push(await this.#intake.take(body, { ...rest, ...shared }));
         if (signal?.aborted) throw new StoreError('aborted', 'the upload was aborted');
@@ -156,6 +165,10 @@ export class Uploads {
       const given = typeof options.group === 'function' ? options.group() : options.group;
       const group = given === undefined ? undefined : checkText('group', given, MAX_GROUP_BYTES);
       if (group !== undefined) for (const file of taken) file.group = group;
+      const count = taken.length;
+      for (const [place, file] of taken.entries()) {
+        file.once = mark && count > 1 ? partMark(mark, { place, count }) : mark;
+      }
       if (taken.length > 0) await this.#stage(taken, sync);
       return taken.map((file) => this.#acknowledged(file));
     } catch (error) {
@@ -208,5 +221,6 @@ function receiptOf(file: NewFile): Receipt {
   };
   if (file.group !== undefined) receipt.group = file.group;
   if (file.expiresAt !== undefined) receipt.expiresAt = new Date(file.expiresAt);
+  if (file.pictureOf) receipt.pictureOf = formatKey(file.pictureOf);
   return receipt;
 }

@@ -1,12 +1,15 @@
 import type { Receipt, Store, StoredFile } from '@stevedore/client';
-import { type PictureMaker, ProblemError, type ShownPicture } from '@stevedore/middleware/core';
+import {
+  type PictureMaker,
+  ProblemError,
+  type Query,
+  type ShownPicture,
+} from '@stevedore/middleware/core';
 import { Encoders } from './encoders.js';
 import { RefusedPictures } from './refused-pictures.js';
 import {
   type AskedVariant,
   askedVariant,
-  FITS,
-  FORMATS,
   isSameSize,
   mediaType,
   parseSize,
@@ -17,8 +20,8 @@ import {
 
 /**
  * Pictures of a store in other sizes and formats. Each is made once, by the first request, and is a
- * file of the store itself: in the group of its original, for `maxAgeMs`. A client needs permission
- * to read the original, and gets nothing once that is deleted.
+ * derived file of the store itself, for `maxAgeMs`: the store deletes it with its original, and the
+ * oldest when there are too many. A client needs permission to read the original.
  */
 
 export interface PictureOptions {
@@ -83,62 +86,33 @@ export class Pictures implements PictureMaker {
   }
 
   /**
-   * The variant that a URL of the file requests; undefined if it is the file itself. Rejects with
+   * The variant that the query requests; undefined if it is the file itself. Rejects with
    * `bad_request`, `picture_size_not_allowed`, and as `Encoders.encode`.
    */
   async shown(
-    url: string,
+    query: Query,
     accept: string | undefined,
     original: StoredFile,
     mayAnySize: boolean,
     client: string,
   ): Promise<ShownPicture | undefined> {
-    const asked = askedVariant(url, accept);
+    const asked = askedVariant(query, accept);
     if (!asked) return undefined;
     if (!mayAnySize && !this.#sizes.some((size) => isSameSize(size, asked))) {
       const message = 'Pictures of this size are not made here, but for signed URLs.';
       throw new ProblemError('picture_size_not_allowed', message);
     }
     const { key } = original;
-    if (key === undefined) {
-      throw new ProblemError('picture_unsupported', 'A picture is made of a file that has a key.');
+    if (key === undefined || original.pictureOf !== undefined) {
+      const message = 'A picture is made of a file that has a key and is none itself.';
+      throw new ProblemError('picture_unsupported', message);
     }
     const file = await this.#file(key, original, asked, client);
     return { file, isNegotiated: asked.isNegotiated };
   }
 
-  /**
-   * Deletes the pictures of a file that this server has made in sizes that anyone may request.
-   * Nobody can read the others any more; they expire.
-   */
-  async remove(key: string): Promise<void> {
-    for (const size of this.#sizes) {
-      for (const fit of FITS) {
-        for (const format of FORMATS) {
-          const mark = variantMark(key, { ...size, fit, format });
-          await this.#removeAll(mark);
-        }
-      }
-    }
-  }
-
   close(): void {
     this.#encoders.close();
-  }
-
-  /** Two workers may have made the same picture: goes on until there is none. */
-  async #removeAll(mark: Buffer): Promise<void> {
-    for (;;) {
-      const found = await this.#find(mark, true);
-      if (!found || !(await this.#deleted(found.key))) return;
-    }
-  }
-
-  #deleted(key: string): Promise<boolean> {
-    return this.#store.delete(key).then(
-      () => true,
-      () => false,
-    );
   }
 
   async #file(
@@ -162,8 +136,8 @@ export class Pictures implements PictureMaker {
     }
   }
 
-  async #find(once: Buffer, onlyHere = false): Promise<Receipt | undefined> {
-    return (await this.#store.findOnce(once, { withinMs: FOR_EVER, onlyHere })).at(0);
+  async #find(once: Buffer): Promise<Receipt | undefined> {
+    return (await this.#store.findOnce(once, { withinMs: FOR_EVER })).at(0);
   }
 
   async #make(
@@ -185,28 +159,14 @@ export class Pictures implements PictureMaker {
       throw error;
     });
     const ends = this.#now() + this.#maxAgeMs;
-    const made = await this.#store.put(bytes, {
+    return this.#store.put(bytes, {
       name: renamed(original.name, variant),
       type: mediaType(variant),
       group: original.group ?? key,
+      pictureOf: key,
       once,
       expiresAt: new Date(Math.min(ends, original.expiresAt?.getTime() ?? ends)),
     });
-    await this.#keepOrDelete(made.key, key);
-    return made;
-  }
-
-  /**
-   * An original that was deleted while its picture was made takes it along. Rejects with
-   * `not_found`.
-   */
-  async #keepOrDelete(made: string, original: string): Promise<void> {
-    try {
-      await this.#store.stat(original);
-    } catch (error) {
-      await this.#deleted(made);
-      throw error;
-    }
   }
 }
 

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
-import { ProblemError } from '@stevedore/middleware/core';
+import { ProblemError, type Query } from '@stevedore/middleware/core';
 
 /**
- * Which picture a URL requests: `?w=320&h=240&fit=cover&format=webp`. Two URLs that request the
+ * Which picture a query requests: `?w=320&h=240&fit=cover&format=webp`. Two that request the
  * same picture are the same variant. Pure.
  */
 
@@ -30,12 +30,9 @@ export interface AskedVariant extends Variant {
 
 const PARAMETERS = ['w', 'h', 'fit', 'format'] as const;
 
-/** Undefined if the URL requests the file as it is. Throws `bad_request`. */
-export function askedVariant(url: string, accept: string | undefined): AskedVariant | undefined {
-  const at = url.indexOf('?');
-  if (at < 0) return undefined;
-  const query = new URLSearchParams(url.slice(at + 1));
-  if (!PARAMETERS.some((name) => query.has(name))) return undefined;
+/** Undefined if the query requests the file as it is. Throws `bad_request`. */
+export function askedVariant(query: Query, accept: string | undefined): AskedVariant | undefined {
+  if (PARAMETERS.every((name) => query[name] === undefined)) return undefined;
   const [width, height] = [sideOf(query, 'w'), sideOf(query, 'h')];
   const fit = oneOf(query, 'fit', FITS) ?? 'inside';
   const format = oneOf(query, 'format', FORMATS);
@@ -46,20 +43,20 @@ export function askedVariant(url: string, accept: string | undefined): AskedVari
   return { width, height, fit, format: negotiated, isNegotiated: format === undefined };
 }
 
-function sideOf(query: URLSearchParams, name: string): number | undefined {
-  const text = query.get(name);
-  if (text === null || text === '') return undefined;
-  if (/^[1-9]\d{0,3}$/.test(text) && isSide(Number(text))) return Number(text);
+function sideOf(query: Query, name: string): number | undefined {
+  const text = query[name] || undefined;
+  if (text === undefined) return undefined;
+  if (/^[1-9]\d{0,3}$/.test(String(text)) && isSide(Number(text))) return Number(text);
   throw new ProblemError('bad_request', `${name} is a number of pixels, 1 to ${MAX_SIDE_PIXELS}.`);
 }
 
 function oneOf<Value extends string>(
-  query: URLSearchParams,
+  query: Query,
   name: string,
   values: readonly Value[],
 ): Value | undefined {
-  const text = query.get(name);
-  if (text === null || text === '') return undefined;
+  const text = query[name] || undefined;
+  if (text === undefined) return undefined;
   const found = values.find((value) => value === text);
   if (found) return found;
   throw new ProblemError('bad_request', `${name} is one of ${values.join(', ')}.`);

@@ -28,6 +28,7 @@ export { MERGE_CHANNEL } from './merge/plans-in-flight.js';
 export { type DirectTrunk, directTrunk, fileIdOf, sliceIdOf } from './merge/trunk-plan.js';
 export type { Copies, ListedFile, TrunkSource, TrunkStore } from './merge/trunk-store.js';
 export { readAbout, readTrunkDirectory } from './merge/trunk-store.js';
+export { MARK_BYTES, partIn, partMark } from './once.js';
 export type { AdoptedTrunk, AdoptedTrunks } from './repair/adoption.js';
 /** @public */
 export type { FsckProblem, FsckReport } from './repair/fsck.js';

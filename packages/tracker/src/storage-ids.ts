@@ -23,7 +23,12 @@ export interface StorageIdEntry {
   readonly line: string;
 }
 
-const READ_WRITE_MODES: Readonly<Record<string, number>> = { none: 0, write: 2, read: 4, both: 6 };
+const READ_WRITE_MODES: ReadonlyMap<string, number> = new Map([
+  ['none', 0],
+  ['write', 2],
+  ['read', 4],
+  ['both', 6],
+]);
 /** Larger ids would look like IPv4 addresses in file names. */
 const MAX_ID = 0xff_ffff;
 const ALL = 6;
@@ -99,7 +104,7 @@ function parseLine(text: string): StorageIdEntry {
     throw wrong;
   const addresses = hosts.split(',').map((each) => each.replace(/^\[(.*)\]$/, '$1'));
   const [how] = rest;
-  const mode = how === undefined ? ALL : READ_WRITE_MODES[how.replace(/^rw=/, '')];
+  const mode = how === undefined ? ALL : READ_WRITE_MODES.get(how.replace(/^rw=/, ''));
   const port = portText === undefined ? undefined : Number(portText);
   if (
     !isGroupName(group) ||

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import type { FileStore, OpenOptions } from '@stevedore/client';
 import { deleteFile, formatFileId, parseFileId, parseSliceId, Status } from '@stevedore/protocol';
 import { describe, expect, test } from 'vitest';
+import { until } from '../../support/staging.js';
 import { openStore as openSmall } from '../../support/store.js';
 import { testCluster } from '../../support/test-cluster.js';
 
@@ -37,6 +38,20 @@ describe('a file that was staged here', () => {
     const id = await store.settled(key);
     await store.delete(id);
     expect([await isGone(store, id), await isGone(store, key)]).toEqual([true, true]);
+  });
+
+  test('is gone by its id once it has expired', async () => {
+    const store = await openStore({ smallFileLimit: '64KiB' });
+    const expiresAt = new Date(Date.now() + 2000);
+    const files = await Promise.all(
+      ['small', randomBytes(300_000)].map((body) => store.put(body, { expiresAt })),
+    );
+    await store.flush();
+    const ids = await Promise.all(files.map(({ key }) => store.settled(key)));
+    for (const id of ids) {
+      await until(() => isGone(store, id));
+      await expect(store.delete(id)).rejects.toMatchObject({ code: 'not_found' });
+    }
   });
 
   test('is not deleted by the id of the whole trunk', async () => {

@@ -74,7 +74,7 @@ describe('an Idempotency-Key', () => {
     expect(gateway.store.uploadsInFlight).toBe(0);
   });
 
-  test('is for the same form, with the files of it that are left', async () => {
+  test('is for the same form, in which a file that was deleted since is said to be so', async () => {
     const gateway = await running();
     const type = `multipart/form-data; boundary=${BOUNDARY}`;
     const headers = { 'content-type': type, 'idempotency-key': 'form' };
@@ -83,7 +83,12 @@ describe('an Idempotency-Key', () => {
     const long = 'l'.repeat(300_000);
     const first = await upload(file('one'), part('name="x"', 'field'), file(long), file('3'));
     expect(first.status).toBe(201);
+    const named = (name: string) => part(`name="f"; filename="${name}"`, 'one');
     for (const parts of [
+      [file('one'), file(long), file('3'), file('more')],
+      [file('more'), file('one'), file(long), file('3')],
+      [file('one'), file('more'), file(long), file('3')],
+      [named('other'), file(long), file('3')],
       [file('two'), file(long), file('3')],
       [file('one'), file(`${long.slice(1)}L`), file('3')],
       [file('one'), file(long)],
@@ -99,10 +104,32 @@ describe('an Idempotency-Key', () => {
     const receipts = first.body as unknown as { key: string }[];
     await gateway.store.delete(receipts[1]!.key);
     const left = await upload(file('one'), file(long), file('3'));
-    expect([left.status, left.body]).toEqual([201, [receipts[0], receipts[2]]]);
+    const deleted = { state: 'deleted' };
+    expect([left.status, left.body]).toEqual([201, [receipts[0], deleted, receipts[2]]]);
+    expect((await upload(file('one'), file('3'))).status).toBe(422);
+    await gateway.store.delete(receipts[0]!.key);
+    const last = await upload(file('one'), file(long), file('3'));
+    expect([last.status, last.body]).toEqual([201, [deleted, deleted, receipts[2]]]);
     const broken = await post(gateway, file('one'), headers);
     expect([broken.status, broken.body.code]).toEqual([400, 'malformed_multipart']);
-    expect(gateway.store.files.size).toBe(2);
+    expect(gateway.store.files.size).toBe(1);
+  });
+
+  test('of a raw body is for that file alone, not for a form that begins with it', async () => {
+    const gateway = await running();
+    const key = { 'idempotency-key': 'raw' };
+    const asForm = { ...key, 'content-type': `multipart/form-data; boundary=${BOUNDARY}` };
+    const file = (name: string, content: string) =>
+      part(`name="f"; filename="${name}"`, content, 'Content-Type: text/plain\r\n');
+    const raw = { ...key, 'x-filename': 'a', 'content-type': 'text/plain' };
+    const first = await post(gateway, 'one', raw);
+    const more = await post(gateway, file('a', 'one') + file('b', 'X') + FORM_END, asForm);
+    expect([more.status, more.body.code]).toEqual([422, 'idempotency_key_reused']);
+    expect((await post(gateway, 'one', { ...raw, 'x-filename': 'b' })).status).toBe(422);
+    expect((await post(gateway, 'one', { ...raw, 'content-type': 'text/html' })).status).toBe(422);
+    const same = await post(gateway, file('a', 'one') + FORM_END, asForm);
+    expect([same.status, same.body]).toEqual([201, first.body]);
+    expect(gateway.store.files.size).toBe(1);
   });
 
   test('that was guessed gives nothing away, whatever its client waits for', async () => {

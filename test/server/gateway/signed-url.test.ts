@@ -1,5 +1,6 @@
 import {
   presignedUpload,
+  queryOf,
   signedDownload,
   signQuery,
   verifyQuery,
@@ -7,7 +8,15 @@ import {
 import { describe, expect, test } from 'vitest';
 import { Access } from '../../../gateway/dist/access/access.js';
 import { call, guarded, NOW, newKey, OLD_SECRET, SECRET } from '../../support/gateway/guarded.js';
-import { post, type Running, running } from '../../support/gateway/harness.js';
+import {
+  BOUNDARY,
+  FORM_END,
+  part,
+  post,
+  RawConnection,
+  type Running,
+  running,
+} from '../../support/gateway/harness.js';
 
 describe('a signed URL', () => {
   const hour = new Date(NOW + 3_600_000);
@@ -47,6 +56,8 @@ describe('a signed URL', () => {
       `${url}&filename=x`,
       `${url}&download=1`,
       `${url}&signature=x`,
+      `${url}&__proto__=x`,
+      `${url}&constructor=x`,
       url.replace(/signature=.*/, 'signature='),
       url.replace(/signature=./, 'signature=*'),
       url.replace(/expires=\d+&/, ''),
@@ -56,6 +67,18 @@ describe('a signed URL', () => {
     for (const path of tampered) {
       const refused = await call(gateway, 'GET', path);
       expect([refused.status, refused.code], path).toEqual([403, 'signature_invalid']);
+    }
+  });
+
+  test('has no fragment: nothing behind it is read as a query', async () => {
+    const gateway = await guarded([], [SECRET]);
+    const { key } = await gateway.store.put('x');
+    const [path, query] = signedDownload(SECRET, key, hour).split('?');
+    for (const target of [`${path}#__proto__=?download&${query}`, `${path}?${query}#`, '/#']) {
+      const connection = new RawConnection(gateway.port);
+      await connection.send(`GET ${target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n`);
+      const { status, body } = await connection.answer();
+      expect([status, JSON.parse(body).code], target).toEqual([400, 'bad_request']);
     }
   });
 
@@ -86,9 +109,14 @@ describe('a signed URL', () => {
     const parameters = { 'b c': 'ü&', a: '1' };
     const query = signQuery({ secret: SECRET, method: 'GET', subject, expiresAt, parameters });
     expect(query).toMatch(/^a=1&b%20c=%C3%BC%26&expires=1800000000&signature=[A-Za-z0-9_-]{43}$/);
-    const values = Object.fromEntries(new URLSearchParams(query));
-    const verified = verifyQuery([SECRET], 'GET', subject, values, NOW);
-    expect(verified).toMatchObject({ expiresAt, parameters });
+    for (const given of [`/any?${query}`, queryOf(`?${query}`)]) {
+      const verified = verifyQuery([SECRET], 'GET', subject, given, NOW)!;
+      expect({ ...verified.parameters, at: verified.expiresAt }).toEqual({
+        ...parameters,
+        at: expiresAt,
+      });
+    }
+    expect(() => verifyQuery([SECRET], 'GET', subject, `?${query}&__proto__=1`, NOW)).toThrow();
     expect(() =>
       signQuery({ secret: 'short', method: 'GET', subject, expiresAt, parameters }),
     ).toThrow(RangeError);
@@ -132,6 +160,9 @@ describe('a presigned upload', () => {
     const first = await upload(gateway, url, 'x');
     expect((await upload(gateway, url, 'x')).key).toBe(first.key);
     expect((await upload(gateway, url, 'another')).status).toBe(422);
+    const [one, two] = [part('name="f"; filename=""', 'x'), part('name="f"; filename="b"', 'y')];
+    const type = `multipart/form-data; boundary=${BOUNDARY}`;
+    expect((await upload(gateway, url, one + two + FORM_END, type)).status).toBe(422);
     expect(gateway.store.files.size).toBe(1);
     const reusable = presignedUpload(SECRET, soon, { reusable: true });
     for (const body of ['a', 'b']) {

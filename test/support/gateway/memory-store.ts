@@ -37,7 +37,15 @@ interface Entry {
   readonly bytes: Buffer;
   /** The mark of the upload that it came with. */
   readonly once?: string;
+  /** Of a form: its place there, and the number of files. */
+  readonly place?: number;
+  readonly count?: number;
 }
+
+const DELETED: Receipt = {
+  ...{ key: '', name: '', size: 0, type: '', crc32: 0, state: 'deleted' },
+  stagedAt: new Date(0),
+};
 
 /** Longer files come as streams, as from the real store. */
 const BUFFER_BYTES = 2 ** 16;
@@ -83,11 +91,12 @@ export class MemoryStore extends EventEmitter<FileStoreEvents> implements FileSt
         entries.push(await this.#take(body, rest, undefined));
       }
       const group = typeof options.group === 'function' ? options.group() : options.group;
-      return entries.map(({ info, bytes }) =>
+      return entries.map(({ info, bytes }, place) =>
         this.#keep({
           bytes,
           info: { ...info, ...(group === undefined ? {} : { group }) },
           ...markOf(options.once),
+          ...{ place, count: entries.length },
         }),
       );
     });
@@ -95,7 +104,10 @@ export class MemoryStore extends EventEmitter<FileStoreEvents> implements FileSt
 
   async findOnce(once: Uint8Array): Promise<Receipt[]> {
     const mark = Buffer.from(once).toString('hex');
-    return [...this.files.values()].filter((entry) => entry.once === mark).map(({ info }) => info);
+    const left = [...this.files.values()].filter((entry) => entry.once === mark);
+    const all = new Array<Receipt>(left[0]?.count ?? left.length).fill(DELETED);
+    for (const [index, { place = index, info }] of left.entries()) all[place] = info;
+    return all;
   }
 
   async get(id: string): Promise<StoredFile> {
@@ -187,7 +199,7 @@ export class MemoryStore extends EventEmitter<FileStoreEvents> implements FileSt
       ...zeros('unfinishedUploads', 'unfinishedBytes', 'stagedBytes', 'mergedFiles', 'mergedBytes'),
       ...zeros('trunks', 'acknowledgedBytes', 'failedUploads', 'deletedFiles', 'reads'),
       ...zeros('readBytes', 'failedReads', 'missingInFastdfs', 'trunksInFlight', 'containerBytes'),
-      ...zeros('containerLimitBytes'),
+      ...zeros('containerLimitBytes', 'derivedFiles', 'derivedBytes'),
       ...zeros('largeFilesInFlight', 'sendRetries', 'unpackableFiles', 'unconfirmedTrunks'),
       stagedFiles: this.files.size,
       uploadsInFlight: this.uploadsInFlight,

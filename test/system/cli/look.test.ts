@@ -55,7 +55,7 @@ test('completion completes commands and their flags in Bash', async () => {
     complete_words() { COMP_WORDS=(stevedore "$@"); COMP_CWORD=$#; _stevedore; echo "\${COMPREPLY[*]}"; }
     complete_words mi; complete_words put --na; complete_words nonsense x`;
   const { code, stdout, stderr } = await shell(complete);
-  expect([code, stdout, stderr]).toEqual([0, 'migrate mirror\n--name\n\n', '']);
+  expect([code, stdout, stderr]).toEqual([0, 'migrate\n--name\n\n', '']);
 });
 
 test('completion writes scripts for fish and zsh', async () => {

@@ -70,6 +70,18 @@ async function stores(count: number, options: OpenOptions = {}) {
 const notFound = { code: 'not_found' };
 
 describe('a file of a sibling', () => {
+  it('takes along what any process has made of it', async () => {
+    const { all } = await stores(3);
+    const [first, second, third] = all as [FileStore, FileStore, FileStore];
+    const { key } = await first.put(CONTENT);
+    const made = await Promise.all(all.map((store) => store.put('x', { pictureOf: key })));
+    expect(await third.stat(made[1]!.key)).toMatchObject({ pictureOf: key });
+    await third.delete(key);
+    for (const each of made) await expect(first.get(each.key)).rejects.toMatchObject(notFound);
+    expect(all.map((store) => store.stats().derivedFiles)).toEqual([0, 0, 0]);
+    await expect(second.put('x', { pictureOf: key })).rejects.toMatchObject(notFound);
+  });
+
   it('is read at every process, staged and merged, small, empty and large, and by its FastDFS id', async () => {
     const { all } = await stores(3);
     const [first, ...others] = all as [FileStore, FileStore, FileStore];

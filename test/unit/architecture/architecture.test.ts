@@ -148,8 +148,6 @@ const LONG: Readonly<Record<string, string>> = {
     'group commit, from an append to its acknowledgement',
   'packages/staging/src/container/unfinished.ts':
     'the format of unfinished uploads and its recovery',
-  'packages/staging/src/filemap/writer.ts':
-    "each change of a file's row, with the sums of all rows",
   'packages/storage/src/replication/peer-sender.ts': 'the life of one connection to a peer',
   'gateway/src/access/ledger.ts': 'one ledger of quotas, rates and marks',
   'gateway/src/openapi/operations.ts': 'one table of all calls of the HTTP API',

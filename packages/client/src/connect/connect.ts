@@ -92,8 +92,9 @@ export class ConnectedStore implements Store {
     }
     const { signal, once } = options;
     isSync(options);
-    const { name, type, group, expiresAt } = checkMeta(withOwnNames(body, options));
-    if (!isPlain(type, group)) {
+    const { name, type, group, expiresAt, pictureOf } = checkMeta(withOwnNames(body, options));
+    // Of a derived file, the group says no more than where it is stored.
+    if (!isPlain(type, group) && !pictureOf) {
       const { signal: _, group: __, once: ___, durability, mode, ...part } = options;
       const [receipt] = await this.putAll([{ body, ...part, name, type }], {
         group,
@@ -103,7 +104,8 @@ export class ConnectedStore implements Store {
       return receipt!;
     }
     const source = new Source(body, options);
-    const headers = headersOf({ name, type, group, expiresAt });
+    const ownGroup = isPlain(type, group) ? group : undefined;
+    const headers = headersOf({ name, type, group: ownGroup, expiresAt, pictureOf });
     const { announcedBytes } = source;
     if (announcedBytes !== undefined) headers['content-length'] = String(announcedBytes);
     const [receipt] = await this.#upload(source, headers, once, signal);
@@ -355,7 +357,7 @@ export class ConnectedStore implements Store {
   }
 }
 
-function headersOf({ name, type, group, expiresAt }: FileMeta): Record<string, string> {
+function headersOf({ name, type, group, expiresAt, pictureOf }: FileMeta): Record<string, string> {
   const headers: Record<string, string> = {
     'content-type': checkedType(type),
     'x-filename': encodeURIComponent(name),
@@ -363,6 +365,7 @@ function headersOf({ name, type, group, expiresAt }: FileMeta): Record<string, s
   // Header values are bytes; the gateway decodes them as UTF-8.
   if (group !== undefined) headers['x-affinity-group'] = Buffer.from(group).toString('latin1');
   if (expiresAt !== undefined) headers['x-expires-at'] = new Date(expiresAt).toISOString();
+  if (pictureOf) headers['x-picture-of'] = pictureOf.toString('base64url');
   return headers;
 }
 

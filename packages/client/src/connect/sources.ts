@@ -2,7 +2,7 @@ import { crc32 } from 'node:zlib';
 import { StoreError } from '@stevedore/staging/errors';
 import { type BodyLimits, Chunks, readBody } from '../body.js';
 import { invalidOption } from '../options.js';
-import type { Body } from '../types.js';
+import type { Body, Receipt } from '../types.js';
 
 /** A body being sent to a gateway: summed up, and read no faster than it is sent. */
 export class Source implements AsyncIterable<Uint8Array> {
@@ -105,11 +105,12 @@ export class Repeatable implements AsyncIterable<Uint8Array> {
   }
 }
 
-/** Throws `corrupt` unless the gateway stored what was sent. */
+/** Throws `corrupt` unless the gateway stored what was sent, or it was deleted since. */
 export function demandSame(
-  receipt: { readonly size: number; readonly crc32: number },
-  sent: { readonly size: number; readonly crc32: number },
+  receipt: Pick<Receipt, 'size' | 'crc32' | 'state'>,
+  sent: Pick<Receipt, 'size' | 'crc32'>,
 ): void {
+  if (receipt.state === 'deleted') return;
   if (receipt.size === sent.size && receipt.crc32 === sent.crc32) return;
   throw new StoreError('corrupt', 'the gateway received different bytes than were sent', {
     retryable: true,

@@ -190,13 +190,14 @@ export class ForeignFiles {
     if (!found) return undefined;
     if (found === 'deleted') throw notFound(key);
     const { row, bytes } = found;
-    const { name, size, type, crc32, group, expiresAt } = row;
+    const { name, size, type, crc32, group, expiresAt, pictureOf } = row;
     if (expiresAt !== undefined && expiresAt <= this.#parts.now()) return undefined;
     const facts = {
       ...{ key: formatKey(key), name, size, type, crc32, state: 'staged' as const },
       stagedAt: new Date(row.stagedAt),
       ...(group === undefined ? {} : { group }),
       ...(expiresAt === undefined ? {} : { expiresAt: new Date(expiresAt) }),
+      ...(pictureOf ? { pictureOf: formatKey(pictureOf) } : {}),
     };
     return this.#handle(facts, async (range) => cut(bytes, range));
   }

@@ -10,7 +10,7 @@ const DEFAULT_TYPE = 'application/octet-stream';
 export function factsOf(key: string, file: MappedFile): FileFacts & { readonly key: string } {
   const { isThin, size, crc32, expiresAt } = file;
   const about = parsed(file.about);
-  const { name = '', type = DEFAULT_TYPE, group, stagedAt = 0 } = about;
+  const { name = '', type = DEFAULT_TYPE, group, stagedAt = 0, pictureOf } = about;
   return {
     key,
     name,
@@ -21,6 +21,7 @@ export function factsOf(key: string, file: MappedFile): FileFacts & { readonly k
     stagedAt: new Date(stagedAt),
     ...(group === undefined ? {} : { group }),
     ...(expiresAt === null ? {} : { expiresAt: new Date(expiresAt) }),
+    ...(pictureOf === undefined ? {} : { pictureOf }),
     // Only its own server knows by when.
     ...(isThin ? { idPending: { reason: 'joining' } } : {}),
   };
@@ -40,6 +41,7 @@ interface About {
   readonly type?: string;
   readonly group?: string;
   readonly stagedAt?: number;
+  readonly pictureOf?: string;
 }
 
 function parsed(about: string): About {

@@ -1,6 +1,7 @@
 import { type Readable, Transform } from 'node:stream';
 import { crc32 } from 'node:zlib';
 import { StoreError } from '@stevedore/staging/errors';
+import { DELETED } from '../receipt.js';
 import { parseTime } from '../texts.js';
 import type {
   FileInfo,
@@ -18,6 +19,7 @@ interface InfoJson extends Pick<FileInfo, 'key' | 'name' | 'size' | 'type' | 'st
   readonly stagedAt: string;
   readonly affinityGroup?: string;
   readonly expiresAt?: string;
+  readonly pictureOf?: string;
   readonly fileId?: string;
   readonly idPending?: { readonly reason: IdPendingReason; readonly by?: string };
 }
@@ -25,6 +27,7 @@ interface InfoJson extends Pick<FileInfo, 'key' | 'name' | 'size' | 'type' | 'st
 /** The facts in a gateway's JSON; undefined if it is malformed. */
 export function infoOf(json: unknown): FileInfo | undefined {
   const facts = json as Partial<InfoJson> | null | undefined;
+  if (facts?.state === 'deleted') return DELETED;
   const isSound =
     typeof facts?.key === 'string' &&
     typeof facts.name === 'string' &&
@@ -35,6 +38,7 @@ export function infoOf(json: unknown): FileInfo | undefined {
   if (!isSound) return undefined;
   const { key, name, size, type, state, affinityGroup, expiresAt, fileId, idPending, ...rest } =
     facts as InfoJson;
+  const { pictureOf } = rest;
   return {
     key,
     name,
@@ -45,6 +49,7 @@ export function infoOf(json: unknown): FileInfo | undefined {
     stagedAt: new Date(rest.stagedAt),
     ...(affinityGroup === undefined ? {} : { group: affinityGroup }),
     ...(expiresAt === undefined ? {} : { expiresAt: new Date(expiresAt) }),
+    ...(pictureOf === undefined ? {} : { pictureOf }),
     ...(fileId === undefined ? {} : { fileId }),
     ...(idPending === undefined ? {} : { idPending: pendingOf(idPending) }),
   };

@@ -9,11 +9,12 @@ import type {
 } from '@stevedore/client';
 import { closeAfterReply, hasUnreadBody } from './http/connection.js';
 import { type Answer, answerFile, type Presentation } from './http/file-answer.js';
+import { type Query, queryOf } from './http/query.js';
 import { UnsentBytes } from './http/unsent-bytes.js';
 import { whenClosed } from './http/when-closed.js';
 import type { TransferLimits } from './limits.js';
 import { problemAnswer, toProblem } from './problems.js';
-import { receiptJson } from './receipts.js';
+import { partJson, receiptJson } from './receipts.js';
 import type { ResumableRequest } from './resumable/request.js';
 import type { ResumableUploads } from './resumable/resumable.js';
 import {
@@ -49,16 +50,14 @@ export type OnError = (error: unknown) => void;
 
 /** Serves another file instead, such as a picture in another size. */
 export interface PictureMaker {
-  /** Undefined if the URL asks for the file as it is. Clients share what it can make at a time. */
+  /** Undefined if the query asks for the file as it is. Clients share what it can make at a time. */
   shown(
-    url: string,
+    query: Query,
     accept: string | undefined,
     file: StoredFile,
     mayAnySize: boolean,
     client: string,
   ): Promise<ShownPicture | undefined>;
-  /** Called after the file was deleted. */
-  remove(key: string): Promise<void>;
   close(): void;
 }
 
@@ -80,7 +79,9 @@ export interface Upload {
 }
 
 export interface Reading extends Partial<Presentation> {
-  /** The client wants to download the file; otherwise `?download` in the URL decides. */
+  /** Of the request; default: that of its URL. */
+  readonly query?: Query;
+  /** The client wants to download the file; otherwise the parameter `download` decides. */
   readonly download?: boolean | undefined;
   /** The URL is signed: its pictures may have any size. */
   readonly isSigned?: boolean;
@@ -165,10 +166,10 @@ export class Files {
    * precedes `/KEY` in the URL of a file.
    */
   uploaded({ receipts, replayed }: Stored, base: string): Answer {
-    const stored = receipts.map((receipt) => receiptJson(receipt, base));
+    const stored = receipts.map((receipt) => partJson(receipt, base));
     const single = stored.length === 1 ? stored[0] : undefined;
     const answer = json(201, single ?? stored, 'no-store');
-    if (single) answer.headers.location = single.url;
+    if (single && 'url' in single) answer.headers.location = single.url;
     if (replayed) answer.headers['idempotency-replayed'] = 'true';
     return answer;
   }
@@ -211,21 +212,23 @@ export class Files {
     file: StoredFile,
     reading: Reading,
   ): Promise<Answer> {
-    const { url = '', headers, socket } = request;
+    const { headers, socket } = request;
     const { isSigned = false, client = () => socket.remoteAddress ?? '' } = reading;
-    const picture = await pictures.shown(url, headers.accept, file, isSigned, client());
+    const { query = queryOf(request.url ?? '') } = reading;
+    const picture = await pictures.shown(query, headers.accept, file, isSigned, client());
     if (!picture) return this.#answer(request, file, reading);
     // Name and type in the path are those of the original.
     const { name, type } = picture.file;
-    const answer = await this.#answer(request, picture.file, { ...reading, name, type });
+    const answer = await this.#answer(request, picture.file, { ...reading, query, name, type });
     if (!picture.isNegotiated) return answer;
     return { ...answer, headers: { ...answer.headers, vary: 'Accept' } };
   }
 
-  #answer(request: IncomingMessage, file: StoredFile, reading: Reading): Promise<Answer> {
+  async #answer(request: IncomingMessage, file: StoredFile, reading: Reading): Promise<Answer> {
     const { method = 'GET', headers, url = '', socket } = request;
     const {
-      download = /[?&]download(?:[=&]|$)/.test(url),
+      query = queryOf(url),
+      download = query.download !== undefined,
       isSigned: _,
       client: __,
       ...how
@@ -254,7 +257,7 @@ export class Files {
     const receipts = await this.store.findOnce(uploadMark(scope, key), { withinMs });
     return this.#told(
       method,
-      receipts.map((receipt) => receiptJson(receipt, base)),
+      receipts.map((receipt) => partJson(receipt, base)),
     );
   }
 
@@ -280,10 +283,7 @@ export class Files {
 
   /** DELETE. */
   async remove(id: string, options?: Pick<GetOptions, 'onlyHere'>): Promise<Answer> {
-    // Derived pictures are deleted by the key of their original.
-    const key = this.#pictures && id.includes('/') ? (await this.store.stat(id, options)).key : id;
     await this.store.delete(id, options);
-    await this.#pictures?.remove(key);
     return { status: 204, headers: {} };
   }
 

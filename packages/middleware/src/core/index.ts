@@ -30,6 +30,7 @@ export {
   type ResourcePolicy,
   type SentContent,
 } from './http/file-answer.js';
+export { demandNoFragment, parseQuery, type Query, queryOf } from './http/query.js';
 export { UnsentBytes, type UnsentStats } from './http/unsent-bytes.js';
 export { whenClosed } from './http/when-closed.js';
 export {
@@ -48,7 +49,13 @@ export {
   problemCodes,
   toProblem,
 } from './problems.js';
-export { checkKey, type ReceiptJson, receiptJson } from './receipts.js';
+export {
+  checkKey,
+  type DeletedJson,
+  partJson,
+  type ReceiptJson,
+  receiptJson,
+} from './receipts.js';
 export { type ResumableRequest, scopeOfUpload } from './resumable/request.js';
 export { DIGEST_HEADERS, digestCheck } from './upload/digests.js';
 export { Form } from './upload/form.js';

@@ -18,6 +18,8 @@ export interface ReceiptJson {
   /** RFC 3339; absent if the file never expires. */
   readonly expiresAt?: string;
   readonly affinityGroup?: string;
+  /** Of a derived file: the key of the file that it was made of. */
+  readonly pictureOf?: string;
   /** Once merged. */
   readonly fileId?: string;
   /** Of an existing file without `fileId`: why, and until when at the latest (RFC 3339). */
@@ -41,12 +43,23 @@ export function receiptJson(
   };
   if (receipt.expiresAt !== undefined) json.expiresAt = receipt.expiresAt.toISOString();
   if (receipt.group !== undefined) json.affinityGroup = receipt.group;
+  if (receipt.pictureOf !== undefined) json.pictureOf = receipt.pictureOf;
   if (receipt.fileId !== undefined) json.fileId = receipt.fileId;
   if (receipt.idPending) {
     const { reason, by } = receipt.idPending;
     json.idPending = by ? { reason, by: by.toISOString() } : { reason };
   }
   return json;
+}
+
+/** In the place of a file of an upload that was deleted since. */
+export interface DeletedJson {
+  readonly state: 'deleted';
+}
+
+/** A receipt of an upload that may have been sent again. */
+export function partJson(receipt: Receipt, base: string): ReceiptJson | DeletedJson {
+  return receipt.state === 'deleted' ? { state: 'deleted' } : receiptJson(receipt, base);
 }
 
 /**

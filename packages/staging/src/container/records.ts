@@ -21,15 +21,18 @@ export interface FileMeta {
   readonly group: string | undefined;
   /** Unix milliseconds at which the file expires; absent for most. */
   readonly expiresAt?: number | undefined;
-  /** Idempotency mark of the upload: 16 bytes, base64url. An upload sent twice becomes one file. */
+  /** Mark of the upload, as text; see `once.ts`. An upload sent twice becomes one file. */
   readonly once?: string | undefined;
+  /** Key of the file that a derived one was made of. */
+  readonly pictureOf?: Buffer | undefined;
 }
 
 /** A file to stage. It keeps this shape on its way: as a record, and as a change of the FileMap. */
 export interface NewFile extends FileChange {
   readonly what: 'file';
-  /** Settled once the last file of its upload has arrived. */
+  /** Settled once the last file of its upload has arrived, and so is `once`. */
   group: string | undefined;
+  once: string | undefined;
   /** Set when its record is written. */
   position: number;
   /** The bytes; empty for a spooled file. */
@@ -51,7 +54,7 @@ export function spooledFile(facts: FileFacts, blocks?: Buffer): NewFile {
 
 /** Property by property: a spread behind others is copied by the runtime, for microseconds. */
 function newFile(
-  { key, name, type, group, expiresAt, once, size, crc32, stagedAt }: FileFacts,
+  { key, name, type, group, expiresAt, once, pictureOf, size, crc32, stagedAt }: FileFacts,
   at: NewFile['at'],
   body: readonly Uint8Array[],
   blocks: Buffer | undefined,
@@ -64,6 +67,7 @@ function newFile(
     group,
     expiresAt,
     once,
+    pictureOf,
     size,
     crc32,
     stagedAt,
@@ -109,11 +113,13 @@ export function fileRecord(file: NewFile): NewRecord {
 }
 
 /** Runs for every upload, so it avoids spreads, which cost several times as much. */
-function metaOf({ name, type, group, expiresAt, once }: FileMeta): Record<string, unknown> {
+function metaOf(file: FileMeta): Record<string, unknown> {
+  const { name, type, group, expiresAt, once, pictureOf } = file;
   const meta: Record<string, unknown> = { name, type };
   if (group !== undefined) meta.group = group;
   if (expiresAt !== undefined) meta.expires = expiresAt;
   if (once !== undefined) meta.once = once;
+  if (pictureOf) meta.pictureOf = pictureOf.toString('base64url');
   return meta;
 }
 
@@ -248,7 +254,7 @@ function fileOf(
   body: Buffer | undefined,
   position: number,
 ): FileChange & { readonly what: 'file' } {
-  const { name, type, group, expiresAt, once } = readFileMeta(meta);
+  const { name, type, group, expiresAt, once, pictureOf } = readFileMeta(meta);
   return {
     what: 'file',
     name,
@@ -256,6 +262,7 @@ function fileOf(
     group,
     expiresAt,
     once,
+    pictureOf,
     key: record.key,
     size: record.size,
     crc32: record.crc32,
@@ -286,7 +293,7 @@ function wholeFile(record: RecordContent, meta: Readonly<Record<string, unknown>
   };
 }
 
-/** Name, type, group, expiry and idempotency mark from a meta block or a directory comment. */
+/** What a meta block or a directory comment says of a file. */
 export function readFileMeta(meta: Readonly<Record<string, unknown>>): FileMeta {
   return {
     name: String(meta.name ?? ''),
@@ -294,5 +301,7 @@ export function readFileMeta(meta: Readonly<Record<string, unknown>>): FileMeta 
     group: typeof meta.group === 'string' ? meta.group : undefined,
     expiresAt: typeof meta.expires === 'number' ? meta.expires : undefined,
     once: typeof meta.once === 'string' ? meta.once : undefined,
+    pictureOf:
+      typeof meta.pictureOf === 'string' ? Buffer.from(meta.pictureOf, 'base64url') : undefined,
   };
 }

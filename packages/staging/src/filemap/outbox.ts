@@ -91,7 +91,7 @@ export class Outbox extends Statements {
   >('SELECT id, trunk, key FROM outbox ORDER BY id LIMIT ?');
   readonly #trunk = this.get<[id: number], TrunkRow>(`${TRUNKS} WHERE id = ?`);
   readonly #files = this.rows<[trunk: number, after: number, limit: number], PublishedColumns>(
-    `SELECT key, trunkOffset, size, crc32, expiresAt, name, type, grp, stagedAt, was
+    `SELECT key, trunkOffset, size, crc32, expiresAt, name, type, grp, stagedAt, was, once, pictureOf
       FROM files WHERE trunk = ? AND trunkOffset > ? AND deleted IS NULL ORDER BY trunkOffset LIMIT ?`,
   );
   readonly #forget = this.run<[upTo: number]>('DELETE FROM outbox WHERE id <= ?');
@@ -161,12 +161,22 @@ type PublishedColumns = readonly [
   group: string | null,
   stagedAt: number,
   was: string | null,
+  once: Buffer | null,
+  pictureOf: Buffer | null,
 ];
 
 function publishedFile(columns: PublishedColumns): PublishedFile {
   const [key, offset, size, crc32, expiresAt, name, type, group, stagedAt, was] = columns;
-  const row = { name, type, group: group ?? undefined, stagedAt, was: formerPlaces(was) };
-  const about = aboutOf(expiresAt === null ? row : { ...row, expiresAt });
+  const about = aboutOf({
+    name,
+    type,
+    group: group ?? undefined,
+    stagedAt,
+    expiresAt: expiresAt ?? undefined,
+    was: formerPlaces(was),
+    once: columns[10]?.toString('base64url'),
+    pictureOf: columns[11] ?? undefined,
+  });
   return { key, offset, size, crc32, about, expiresAt };
 }
 

@@ -1,8 +1,8 @@
+import { lastPart } from '../once.js';
 import type {
   Counters,
   DamagedCopy,
   FileRow,
-  FileState,
   MergedRow,
   PlannedMember,
   TrunkRow,
@@ -43,20 +43,38 @@ export class FileMapQueries extends Statements {
       WHERE f.key < ? AND f.deleted IS NULL ORDER BY f.key DESC LIMIT ?`,
   );
 
+  /** Without derived files. */
   readonly pageOfGroup = this.files<[group: string, after: Buffer, limit: number]>(
     `${FILES} INDEXED BY files_by_group LEFT JOIN trunks t ON t.id = f.trunk
-      WHERE f.grp = ? AND f.key > ? AND f.deleted IS NULL ORDER BY f.key LIMIT ?`,
+      WHERE f.grp = ? AND f.key > ? AND f.pictureOf IS NULL ORDER BY f.key LIMIT ?`,
   );
 
   readonly pageOfGroupBefore = this.files<[group: string, before: Buffer, limit: number]>(
     `${FILES} INDEXED BY files_by_group LEFT JOIN trunks t ON t.id = f.trunk
-      WHERE f.grp = ? AND f.key < ? AND f.deleted IS NULL ORDER BY f.key DESC LIMIT ?`,
+      WHERE f.grp = ? AND f.key < ? AND f.pictureOf IS NULL ORDER BY f.key DESC LIMIT ?`,
   );
 
   /** The first group behind this one, in the order of their bytes, though its files may have expired. */
   readonly groupBehind = this.value<[group: string], string>(
     `SELECT grp FROM files INDEXED BY files_by_group
-      WHERE grp > ? ORDER BY grp LIMIT 1`,
+      WHERE grp > ? AND pictureOf IS NULL ORDER BY grp LIMIT 1`,
+  );
+
+  /** Files that were made of this one. */
+  readonly derivedOf = this.files<[original: Buffer]>(
+    `${FILES} INDEXED BY files_by_original LEFT JOIN trunks t ON t.id = f.trunk
+      WHERE f.pictureOf = ? ORDER BY f.key`,
+  );
+
+  readonly oldestDerived = this.files<[limit: number]>(
+    `${FILES} INDEXED BY files_derived LEFT JOIN trunks t ON t.id = f.trunk
+      WHERE f.pictureOf IS NOT NULL ORDER BY f.key LIMIT ?`,
+  );
+
+  /** Keys of files that others were made of, after the given key, in order. */
+  readonly originals = this.column<[after: Buffer, limit: number], Buffer>(
+    `SELECT DISTINCT pictureOf FROM files INDEXED BY files_by_original
+      WHERE pictureOf > ? ORDER BY pictureOf LIMIT ?`,
   );
 
   /** Files that wait for a trunk, in order of arrival, after the given position. */
@@ -82,10 +100,9 @@ export class FileMapQueries extends Statements {
       WHERE f.expiresAt <= ? ORDER BY f.expiresAt LIMIT ?`,
   );
 
-  /** Files of the upload with this mark staged since then, in its order. */
-  readonly findOnce = this.files<[once: Buffer, since: number]>(
+  readonly #marked = this.files<[first: Buffer, last: Buffer]>(
     `${FILES} INDEXED BY files_once LEFT JOIN trunks t ON t.id = f.trunk
-      WHERE f.once = ? AND f.stagedAt >= ? ORDER BY f.segment, f.position, f.key`,
+      WHERE f.once >= ? AND f.once <= ? ORDER BY f.once, f.segment, f.position, f.key`,
   );
 
   /** CRC-32s of a large file's blocks; undefined if unknown. */
@@ -188,11 +205,13 @@ export class FileMapQueries extends Statements {
   readonly #counters = this.all<[], { name: keyof Counters; value: number }>(
     'SELECT name, value FROM counters',
   );
-  readonly #recount = this.all<[], { what: FileState; files: number; bytes: number }>(
+  readonly #recount = this.all<[], { what: string; files: number; bytes: number }>(
     `SELECT
       CASE WHEN trunk IS NOT NULL THEN 'merged' WHEN spooled > 0 THEN 'spooled' ELSE 'waiting' END
         AS what, count(*) AS files, sum(size) AS bytes
-      FROM files WHERE deleted IS NULL GROUP BY what`,
+      FROM files WHERE deleted IS NULL GROUP BY what
+      UNION ALL SELECT iif(trunk IS NULL, 'derivedStaged', 'derivedMerged') AS what, count(*), sum(size)
+      FROM files INDEXED BY files_derived WHERE pictureOf IS NOT NULL GROUP BY what`,
   );
   readonly #members = this.value<[trunk: number], Buffer | null>(
     'SELECT members FROM trunks WHERE id = ?',
@@ -246,6 +265,11 @@ export class FileMapQueries extends Statements {
 
   #merged<Args extends unknown[]>(sql: string): (...args: Args) => MergedRow[] {
     return this.files<Args>(sql) as (...args: Args) => MergedRow[];
+  }
+
+  /** The files that are left of the upload with this mark, in its order. */
+  findOnce(mark: Buffer): readonly FileRow[] {
+    return this.#marked(mark, lastPart(mark));
   }
 
   /** The file that was moved away from this place in an earlier trunk. */

@@ -31,6 +31,10 @@ export interface FileRow {
   readonly stagedAt: number;
   /** Unix milliseconds at which it expires; undefined for most. */
   readonly expiresAt: number | undefined;
+  /** Mark of its upload, and of its place in it; see `once.ts`. */
+  readonly once?: string | undefined;
+  /** Key of the file that it was made of, for a derived file such as a picture in another size. */
+  readonly pictureOf?: Buffer | undefined;
   /** Places in trunks that it was moved from, oldest first. */
   readonly was: readonly FormerPlace[];
   /** Its bytes on this disk: the only ones of a waiting file, a read copy of a merged one. */
@@ -182,7 +186,10 @@ export function localDamage({ local }: Pick<FileRow, 'local'>): 'container' | 's
   return local.at === 'container' ? 'container' : 'spool';
 }
 
-/** Files and their bytes: small and waiting, large and waiting, stored in FastDFS. */
+/**
+ * Files and their bytes: small and waiting, large and waiting, stored in FastDFS; and how many of
+ * those that wait, and of those in FastDFS, are derived.
+ */
 export const NO_FILES = {
   waitingFiles: 0,
   waitingBytes: 0,
@@ -190,6 +197,10 @@ export const NO_FILES = {
   spooledBytes: 0,
   mergedFiles: 0,
   mergedBytes: 0,
+  derivedStagedFiles: 0,
+  derivedStagedBytes: 0,
+  derivedMergedFiles: 0,
+  derivedMergedBytes: 0,
 };
 
 export type Counters = Readonly<typeof NO_FILES>;
@@ -253,6 +264,7 @@ export interface FileChange {
   readonly group: string | undefined;
   readonly expiresAt?: number | undefined;
   readonly once?: string | undefined;
+  readonly pictureOf?: Buffer | undefined;
   readonly size: number;
   readonly crc32: number;
   /** Unix milliseconds. */

@@ -38,8 +38,9 @@ import {
  * first segment that must stay until then. thin is how often the files of a trunk have been written
  * while it may be joined with others, else 0; oldestAt is when the oldest of them was staged.
  * lastExpiry is when the last file of a trunk expires, NULL if one never does or it is unknown.
- * damage lists copies that must not be read, blocks the checksums of large files, marks the progress of slow
- * walks, of a rebuild and of the outbox, unwanted what must still be removed from FastDFS.
+ * pictureOf is the key of the file that a derived file was made of; of once, see once.ts. damage
+ * lists copies that must not be read, blocks the checksums of large files, marks the progress of
+ * slow walks, of a rebuild and of the outbox, unwanted what must still be removed from FastDFS.
  */
 const TABLES = `
   CREATE TABLE files (
@@ -58,6 +59,7 @@ const TABLES = `
     was TEXT,
     expiresAt INTEGER,
     once BLOB,
+    pictureOf BLOB,
     deleted INTEGER
   ) WITHOUT ROWID;
   CREATE INDEX files_waiting ON files (segment, position) WHERE trunk IS NULL;
@@ -65,7 +67,9 @@ const TABLES = `
   CREATE INDEX files_by_place ON files (trunk, trunkOffset) WHERE trunk IS NOT NULL;
   CREATE INDEX files_expiring ON files (expiresAt) WHERE expiresAt IS NOT NULL;
   CREATE INDEX files_once ON files (once) WHERE once IS NOT NULL;
-  CREATE INDEX files_by_group ON files (grp, key) WHERE grp IS NOT NULL;
+  CREATE INDEX files_by_group ON files (grp, key) WHERE grp IS NOT NULL AND pictureOf IS NULL;
+  CREATE INDEX files_derived ON files (key) WHERE pictureOf IS NOT NULL;
+  CREATE INDEX files_by_original ON files (pictureOf, key) WHERE pictureOf IS NOT NULL;
 
   CREATE TABLE trunks (
     id INTEGER PRIMARY KEY,
@@ -144,7 +148,9 @@ const TABLES = `
 
   CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
   INSERT INTO counters VALUES ('waitingFiles', 0), ('waitingBytes', 0),
-    ('spooledFiles', 0), ('spooledBytes', 0), ('mergedFiles', 0), ('mergedBytes', 0);
+    ('spooledFiles', 0), ('spooledBytes', 0), ('mergedFiles', 0), ('mergedBytes', 0),
+    ('derivedStagedFiles', 0), ('derivedStagedBytes', 0),
+    ('derivedMergedFiles', 0), ('derivedMergedBytes', 0);
 `;
 
 export const FILEMAP_SCHEMA: readonly string[] = [TABLES];
@@ -244,7 +250,7 @@ export type Steps<Name extends string> = Readonly<
 >;
 
 const FILE_COLUMNS = `f.key, f.name, f.type, f.grp, f.size, f.crc32, f.stagedAt, f.expiresAt, f.was,
-  f.spooled, f.segment, f.position, f.trunk, f.trunkOffset`;
+  f.spooled, f.segment, f.position, f.trunk, f.trunkOffset, f.once, f.pictureOf`;
 /**
  * `FROM files f`, where `t` is the file's trunk. Whether a trunk is thin is known once it is
  * confirmed: until then a file in it has no id, because it would lose the id if trunks are joined.
@@ -273,6 +279,8 @@ type FileColumns = readonly [
   position: number,
   trunk: number | null,
   offset: number | null,
+  once: Buffer | null,
+  pictureOf: Buffer | null,
   kind: TrunkKind | null,
   fileId: string | null,
   isThin: 0 | 1 | null,
@@ -295,6 +303,8 @@ function fileRow(columns: FileColumns): FileRow {
     crc32,
     stagedAt,
     expiresAt: expiresAt ?? undefined,
+    once: columns[14]?.toString('base64url'),
+    pictureOf: columns[15] ? Buffer.from(columns[15]) : undefined,
     was: formerPlaces(was),
     local: { at: PLACES[spooled]!, segment: columns[10], position: columns[11] },
     trunk:
@@ -302,10 +312,10 @@ function fileRow(columns: FileColumns): FileRow {
         ? undefined
         : {
             id: trunk,
-            kind: columns[14]!,
-            fileId: columns[15]!,
+            kind: columns[16]!,
+            fileId: columns[17]!,
             offset: columns[13]!,
-            isThin: columns[16] === 1,
+            isThin: columns[18] === 1,
           },
   };
 }
@@ -313,11 +323,11 @@ function fileRow(columns: FileColumns): FileRow {
 /** The steps of FileMapWriter. */
 export const WRITER_STEPS = {
   addFile: `INSERT OR IGNORE INTO files
-      (key, name, type, grp, size, crc32, stagedAt, segment, position, spooled, expiresAt, once)
-      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+      (key, name, type, grp, size, crc32, stagedAt, expiresAt, once, pictureOf, segment, position,
+        spooled) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
   adoptFile: `INSERT OR IGNORE INTO files
-      (key, name, type, grp, size, crc32, stagedAt, segment, position, spooled, was, expiresAt)
-      VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?, ?)`,
+      (key, name, type, grp, size, crc32, stagedAt, expiresAt, once, pictureOf, segment, position,
+        spooled, was) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?)`,
   claimFile: 'UPDATE files SET trunk = ?, trunkOffset = ?, was = ? WHERE key = ?',
   moveFile: `UPDATE files SET segment = $segment, position = $position, spooled = $spooled,
       trunk = NULL, trunkOffset = NULL, was = $was WHERE key = $key`,
@@ -330,7 +340,7 @@ export const WRITER_STEPS = {
   removeForwards: 'DELETE FROM forwards WHERE key = ?',
   removeFile: 'DELETE FROM files WHERE key = ?',
   markFile: `UPDATE files SET deleted = $segment, name = '', type = '', grp = NULL,
-      spooled = 0, expiresAt = NULL, once = NULL WHERE key = $key`,
+      spooled = 0, expiresAt = NULL, once = NULL, pictureOf = NULL WHERE key = $key`,
   noteMark: 'INSERT INTO marked (segment, key) VALUES (?, ?)',
   listMarked: `INSERT OR IGNORE INTO deletions (key, trunks, recordSegment)
       SELECT key, 0, deleted FROM files INDEXED BY files_by_place

@@ -1,20 +1,17 @@
 import assert from 'node:assert';
 import type { SqliteDatabase } from '@stevedore/disk/sqlite';
 import { Checkpoints } from './checkpoints.js';
+import { CounterChanges } from './counter-changes.js';
 import { FileMapQueries } from './queries.js';
 import {
   type AdoptedFile,
   type Confirmed,
-  type Counters,
   countOf,
   type FileChange,
   type FileMapChange,
   type FileRow,
-  type FileState,
   type FormerPlace,
   isGivenUp,
-  NEXT_FILE_STATES,
-  NO_FILES,
   type PlannedMember,
   type PlannedTrunk,
   packMembers,
@@ -36,17 +33,17 @@ export class FileMapWriter extends FileMapQueries {
   readonly #steps = this.steps(WRITER_STEPS);
   readonly #confirmFile = this.get<
     [trunk: number, offset: number, key: Buffer],
-    { size: number; spooled: number; segment: number }
+    { size: number; spooled: number; segment: number; isDerived: 0 | 1 }
   >(
-    `UPDATE files SET trunk = ?, trunkOffset = ?
-      WHERE key = ? AND trunk IS NULL RETURNING size, spooled, segment`,
+    `UPDATE files SET trunk = ?, trunkOffset = ? WHERE key = ? AND trunk IS NULL
+      RETURNING size, spooled, segment, pictureOf IS NOT NULL AS isDerived`,
   );
   /** As `#confirmFile`, where the plan knows what that returns: for half of the time. */
   readonly #confirmPlanned = this.run<
     [trunk: number, offset: number, key: Buffer, segment: number]
   >(
     `UPDATE files SET trunk = ?, trunkOffset = ?
-      WHERE key = ? AND trunk IS NULL AND spooled = 0 AND segment = ?`,
+      WHERE key = ? AND trunk IS NULL AND spooled = 0 AND segment = ? AND pictureOf IS NULL`,
   );
   readonly #oldestSegment = this.value<[trunk: number], number | null>(
     `SELECT min(segment) FROM files
@@ -65,17 +62,15 @@ export class FileMapWriter extends FileMapQueries {
   );
   protected readonly checkpoints: Checkpoints;
   readonly #transact: (work: () => unknown) => unknown;
-  #sums: Record<keyof Counters, number> = { ...NO_FILES };
+  #counted = new CounterChanges();
 
   constructor(database: SqliteDatabase) {
     super(database);
     this.checkpoints = new Checkpoints(database.name);
     this.#transact = database.transaction((work: () => unknown) => {
-      this.#sums = { ...NO_FILES };
+      this.#counted = new CounterChanges();
       const result = work();
-      for (const [name, value] of Object.entries(this.#sums)) {
-        if (value !== 0) this.#steps.count(value, name);
-      }
+      for (const [name, value] of this.#counted.entries()) this.#steps.count(value, name);
       return result;
     });
   }
@@ -101,19 +96,6 @@ export class FileMapWriter extends FileMapQueries {
       for (const change of changes) this.#change(change, segment);
       this.#setIndexed(segment, indexedBytes, syncedBytes);
     });
-  }
-
-  /** Every change of the state of files goes through here. */
-  #pass(from: FileState | 'none', to: FileState | 'none', bytes: number, files = 1): void {
-    assert(NEXT_FILE_STATES[from].includes(to), `a file cannot change from ${from} to ${to}`);
-    this.#count(from, -files, -bytes);
-    this.#count(to, files, bytes);
-  }
-
-  #count(state: FileState | 'none', files: number, bytes: number): void {
-    if (state === 'none') return;
-    this.#sums[`${state}Files`] += files;
-    this.#sums[`${state}Bytes`] += bytes;
   }
 
   #change(change: FileMapChange, segment: number): void {
@@ -152,25 +134,32 @@ export class FileMapWriter extends FileMapQueries {
   }
 
   #confirm(trunk: number, members: readonly PlannedMember[]): Confirmed {
-    let [files, bytes, waiting, waitingBytes] = [0, 0, 0, 0];
+    let [files, bytes, waiting, waitingBytes, derived, derivedBytes] = [0, 0, 0, 0, 0, 0];
     let oldestSegment = Number.POSITIVE_INFINITY;
     for (const { key, offset, size, segment } of members) {
       const isPlanned =
         segment !== undefined && this.#confirmPlanned(trunk, offset, key, segment).changes === 1;
-      const row = isPlanned ? { size, spooled: 0, segment } : this.#confirmFile(trunk, offset, key);
+      const row = isPlanned
+        ? { size, spooled: 0, segment, isDerived: 0 }
+        : this.#confirmFile(trunk, offset, key);
       if (!row) {
         this.#hold(trunk, key);
         continue;
       }
       files += 1;
       bytes += row.size;
+      if (row.isDerived) {
+        derived += 1;
+        derivedBytes += row.size;
+      }
       if (row.spooled !== 0) continue;
       waiting += 1;
       waitingBytes += row.size;
       if (row.segment > 0) oldestSegment = Math.min(oldestSegment, row.segment);
     }
-    this.#pass('waiting', 'merged', waitingBytes, waiting);
-    this.#pass('spooled', 'merged', bytes - waitingBytes, files - waiting);
+    this.#counted.pass('waiting', 'merged', waitingBytes, waiting);
+    this.#counted.pass('spooled', 'merged', bytes - waitingBytes, files - waiting);
+    this.#counted.passDerived('waiting', 'merged', derivedBytes, derived);
     return { files, bytes, oldestSegment };
   }
 
@@ -239,7 +228,7 @@ export class FileMapWriter extends FileMapQueries {
     this.#write(1, () => {
       this.#steps.returnFile({ key, trunk: trunk.id, offset, was, spooled });
       this.#steps.removeForward(fileId, offset);
-      this.#pass(stateOf(row), 'merged', row.size);
+      this.#counted.passOne(stateOf(row), 'merged', row);
       this.#steps.uncountDead(row.size, trunk.id);
       this.#steps.clearSparse(trunk.id);
       this.#steps.markSparse({ trunk: trunk.id });
@@ -248,14 +237,11 @@ export class FileMapWriter extends FileMapQueries {
   }
 
   #addFile(change: FileChange, segment: number): void {
-    const { key, name, type, group, size, crc32, stagedAt, position, at } = change;
-    const { expiresAt = null, once } = change;
-    const mark = once === undefined ? null : Buffer.from(once, 'base64url');
-    const about = [key, name, type, group ?? null, size, crc32, stagedAt];
-    const place = [segment, position, PLACES.indexOf(at), expiresAt, mark];
-    const { changes } = this.#steps.addFile(...about, ...place);
+    const { key, position, at } = change;
+    const place = [segment, position, PLACES.indexOf(at)];
+    const { changes } = this.#steps.addFile(...factsIn(change), ...place);
     if (changes === 0) return;
-    this.#pass('none', stateAt(at), size);
+    this.#counted.passOne('none', stateAt(at), change);
     if (change.blocks) this.setBlocks(key, change.blocks);
   }
 
@@ -267,7 +253,7 @@ export class FileMapWriter extends FileMapQueries {
     if (!row) this.#addFile(change, segment);
     else {
       if (row.trunk) this.#addDead(row.trunk.id, row.size);
-      this.#pass(stateOf(row), stateAt(at), row.size);
+      this.#counted.passOne(stateOf(row), stateAt(at), row);
     }
     // Its earlier copies no longer count.
     this.#steps.removeAllDamage(key);
@@ -286,7 +272,7 @@ export class FileMapWriter extends FileMapQueries {
       this.#steps.noteMark(segment, key);
     } else this.#noteDeletion(key, row, segment);
     if (!row) return;
-    this.#pass(stateOf(row), 'none', row.size);
+    this.#counted.passOne(stateOf(row), 'none', row);
     if (row.trunk) this.#addDead(row.trunk.id, row.size);
     if (row.was.length > 0) this.#steps.removeForwards(key);
     if (row.local.at !== 'container') this.#steps.removeBlocks(key);
@@ -343,16 +329,14 @@ export class FileMapWriter extends FileMapQueries {
       const row = this.find(key);
       if (!row || row.trunk || row.local.at !== 'gone') continue;
       this.#steps.removeFile(key);
-      this.#pass('spooled', 'none', row.size);
+      this.#counted.passOne('spooled', 'none', row);
     }
   }
 
   #adopt(file: AdoptedFile['file'], at: 'container' | 'gone', was: readonly FormerPlace[]): void {
-    const { key, name, type, group, size, crc32, stagedAt, expiresAt = null } = file;
-    const about = [key, name, type, group ?? null, size, crc32, stagedAt];
     const place = [PLACES.indexOf(at), placesText(was)];
-    const { changes } = this.#steps.adoptFile(...about, ...place, expiresAt);
-    if (changes === 1) this.#pass('none', stateAt(at), size);
+    const { changes } = this.#steps.adoptFile(...factsIn(file), ...place);
+    if (changes === 1) this.#counted.passOne('none', stateAt(at), file);
   }
 
   /**
@@ -398,6 +382,14 @@ export class FileMapWriter extends FileMapQueries {
     this.#steps.addDead(trunk, bytes);
     this.#steps.markSparse({ trunk });
   }
+}
+
+/** The columns that do not change while a file moves. */
+function factsIn(file: AdoptedFile['file']): unknown[] {
+  const { key, name, type, group = null, size, crc32, stagedAt, expiresAt = null } = file;
+  const once = file.once === undefined ? null : Buffer.from(file.once, 'base64url');
+  const facts = [key, name, type, group, size, crc32, stagedAt, expiresAt];
+  return [...facts, once, file.pictureOf ?? null];
 }
 
 /** The row of a deleted file: its trunk, and the segment of the deletion's record. */

@@ -171,10 +171,10 @@ export function directTrunk(taskId: Buffer, files: readonly NewFile[]): DirectTr
 }
 
 function rowOf(file: NewFile): FileRow {
-  const { key, name, type, group, size, stagedAt, expiresAt } = file;
+  const { key, name, type, group, size, stagedAt, expiresAt, once, pictureOf } = file;
   const about = { key, name, type, group, size, crc32: file.crc32, stagedAt, expiresAt };
   const local = { at: 'container', segment: 0, position: 0 } as const;
-  return { ...about, was: [], local, trunk: undefined };
+  return { ...about, once, pictureOf, was: [], local, trunk: undefined };
 }
 
 /**

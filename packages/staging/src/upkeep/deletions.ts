@@ -54,9 +54,17 @@ export class Deletions {
     return deleted;
   }
 
-  /** False if a second copy is wanted and the partner may not have it. */
+  /** Deletes derived files, which can be made again. */
+  async deleteDerived(rows: readonly FileRow[]): Promise<void> {
+    await this.#deleteRows(rows);
+  }
+
+  /**
+   * With what was made of them. False if a second copy is wanted and the partner may not have the
+   * deletions.
+   */
   async #deleteRows(rows: readonly FileRow[]): Promise<boolean> {
-    const { container, quarantine, files, spool, changes } = this.#state;
+    const { container, fileMap, quarantine, files, spool, changes } = this.#state;
     const now = this.#state.now();
     const isCopied = await container.append(rows.map(({ key }) => deletionRecord(key, now)));
     for (const { key, local } of rows) {
@@ -64,6 +72,9 @@ export class Deletions {
       if (local.at === 'spool' && !files.isPacking(key)) changes.run(spool.remove(key));
     }
     if (rows.some(({ trunk, was }) => trunk || was.length > 0)) changes.emit('thinned');
+    // Now, and not before: one may have been made meanwhile.
+    const derived = rows.flatMap(({ key }) => fileMap.derivedOf(key));
+    if (derived.length > 0) await this.#deleteRows(derived);
     return isCopied;
   }
 }

@@ -84,7 +84,7 @@ test('an acknowledged batch is on the disk of the partner, byte for byte', async
 const away = { code: 'partner_away', retryable: true };
 
 test('without the partner, FastDFS has the second copy of an upload when it is acknowledged', async () => {
-  const { staging, partner, errors, store } = await pair(undefined, { idMaxAge: 3_600_000 }, 100);
+  const { staging, partner, errors, store } = await pair(undefined, { idMaxAge: 3_600_000 });
   await until(isUp(staging));
   const kept = await stageFile(staging, bytesOf(100, 1));
   await partner.stop();

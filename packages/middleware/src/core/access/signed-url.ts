@@ -1,5 +1,6 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import { givenText } from '@stevedore/client/connect';
+import { type Query, queryOf } from '../http/query.js';
 import { ProblemError } from '../problems.js';
 
 /**
@@ -99,19 +100,25 @@ export interface Verified {
   readonly identity: string;
 }
 
-/** Undefined if the query has no signature. Throws `signature_invalid`, `signature_expired`. */
+/**
+ * Undefined if the URL has no signature. Throws `signature_invalid`, `signature_expired`. Give it the
+ * URL as it was received, or what `queryOf` makes of it: a framework's own parser may leave out what
+ * others read.
+ */
 export function verifyQuery(
   secrets: readonly string[],
   method: SignedMethod,
   subject: string,
-  query: Readonly<Record<string, unknown>>,
+  url: string | Query,
   now: number,
 ): Verified | undefined {
-  if (!Object.hasOwn(query, 'signature')) return undefined;
-  const { signature, expires, ...rest } = query;
+  const query = typeof url === 'string' ? queryOf(url) : url;
+  const { signature, expires } = query;
+  if (signature === undefined) return undefined;
   if (typeof signature !== 'string' || !/^\d{1,12}$/.test(String(expires))) throw invalid();
-  const parameters: Record<string, string> = {};
-  for (const [name, value] of Object.entries(rest)) {
+  const parameters: Record<string, string> = Object.create(null);
+  for (const [name, value] of Object.entries(query)) {
+    if (name === 'signature' || name === 'expires') continue;
     // A repeated parameter has no single value.
     if (typeof value !== 'string') throw invalid();
     parameters[name] = value;

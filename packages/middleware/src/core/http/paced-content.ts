@@ -2,6 +2,7 @@ import { OutgoingMessage, type ServerResponse } from 'node:http';
 import type { Readable } from 'node:stream';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { ByteRange, StoredFile } from '@stevedore/client';
+import { isStoreError } from '@stevedore/client/connect';
 import { ProblemError } from '../problems.js';
 import type { Hold, UnsentBytes } from './unsent-bytes.js';
 import { whenClosed } from './when-closed.js';
@@ -89,11 +90,12 @@ export class PacedContent {
 
   /**
    * Sends the content after the head. A failure of either side closes the connection; `onError` is
-   * called with the server's.
+   * called with the server's, which a deletion meanwhile is not.
    */
   send(response: ServerResponse, onError: (error: unknown) => void): void {
     this.#send(response).catch((error: Error) => {
-      if (!this.#isClosed && !this.#pace.isGone()) onError(error);
+      const isDeleted = isStoreError(error, 'not_found');
+      if (!this.#isClosed && !this.#pace.isGone() && !isDeleted) onError(error);
       response.destroy(error);
     });
   }

@@ -5,7 +5,7 @@ import type { BeginOptions, UnfinishedUpload } from '@stevedore/client';
 import { Metadata } from '@tus/server';
 import { checkName, fileType, headerText } from '../http/content-headers.js';
 import type { TransferLimits } from '../limits.js';
-import { ProblemError } from '../problems.js';
+import { methodNotAllowed, ProblemError } from '../problems.js';
 import { DigestCheck, decodeDigest } from '../upload/digests.js';
 import { expiryOf, typeProblem, type UploadPolicy } from '../upload/policy.js';
 import type { RequestBody } from '../upload/request-body.js';
@@ -149,10 +149,19 @@ function lastPart(url: string): string {
   return path.slice(path.lastIndexOf('/') + 1);
 }
 
-/** PATCH and DELETE sent as POST, for clients behind proxies that allow no other method. */
+/** What `X-HTTP-Method-Override` may name. */
+const OVERRIDES: readonly string[] = ['PATCH', 'DELETE', 'HEAD', 'POST'];
+
+/**
+ * PATCH and DELETE sent as POST, for clients behind proxies that allow no other method. Throws
+ * `method_not_allowed`.
+ */
 export function methodOf({ method = '', headers }: IncomingMessage): string {
   const other = headers['x-http-method-override'];
-  return method === 'POST' && other !== undefined ? String(other).toUpperCase() : method;
+  if (method !== 'POST' || other === undefined) return method;
+  const named = String(other).toUpperCase();
+  if (OVERRIDES.includes(named)) return named;
+  throw methodNotAllowed(named, OVERRIDES.join(', '));
 }
 
 export function asWebRequest(

@@ -14,7 +14,7 @@ export interface ResumableRequest {
   readonly policy?: UploadPolicy;
   readonly scope?: string;
   readonly mark?: Buffer | undefined;
-  /** Uploads of this scope alone exist for the request, finished ones too. Default: all. */
+  /** Uploads of this scope alone exist for the request, finished ones too. Default: those of all clients. */
   readonly visibleScope?: string | undefined;
   readonly quota?: UploadQuota | undefined;
   /** Called once, at the end, with the number of bytes that were added to the upload `id`. */

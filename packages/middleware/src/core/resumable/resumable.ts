@@ -47,11 +47,14 @@ const KEY_HEADER = 'x-file-key';
 const OFFSET_TYPE = 'application/offset+octet-stream';
 /** Enough of a file to detect its type. */
 const HEAD_BYTES = 4100;
+const MAX_ENDED = 10_000;
 
 export class ResumableUploads {
   readonly #options: ResumableOptions;
   readonly #uploads: UnfinishedUploads;
   readonly #server: Server;
+  /** Uploads by one-time URLs that became files a while ago. */
+  readonly #ended = new Set<string>();
   /** Parts that are being joined. */
   readonly #joining = new Set<string>();
 
@@ -307,12 +310,12 @@ export class ResumableUploads {
     if (!upload || noteOf(upload).isPart) return {};
     const { once } = upload;
     // The mark lets its scope, and no other, see that the upload has become a file.
-    const { visibleScope } = current;
-    const own = once || visibleScope === undefined ? {} : { once: scopeMark(visibleScope, id) };
+    const own = once ? {} : { once: scopeMark(current.visibleScope, id) };
     try {
       if (noteOf(upload).checkContent) await this.#checkContent(upload);
       const finish = () => this.#uploads.finish(id, own);
       current.receipt = await (once ? this.#options.oneTime.finish(once, finish) : finish());
+      if (once) this.#noteEnded(id);
     } catch (error) {
       current.failure ??= error;
       const isSpent = error instanceof ProblemError && error.code === 'signature_expired';
@@ -335,19 +338,30 @@ export class ResumableUploads {
     }
   }
 
-  /** The size of the file that an upload became, if it is here and the request may see it. */
+  /** Of a one-time URL: the mark of its file is that of the URL. */
+  #noteEnded(id: string): void {
+    this.#ended.add(id);
+    const [oldest = id] = this.#ended;
+    if (this.#ended.size > MAX_ENDED) this.#ended.delete(oldest);
+  }
+
+  /**
+   * The size of the file that an upload became, if it is here and the request may see it. Of other
+   * files, a key tells nothing: to read them may need more.
+   */
   async #sizeOf(id: string): Promise<number | undefined> {
     const { store } = this.#options;
-    const scope = thisRequest().visibleScope;
+    const { visibleScope } = thisRequest();
+    const mark = scopeMark(visibleScope, id);
+    const how = { withinMs: Number.POSITIVE_INFINITY, onlyHere: true };
+    const known = (await store.findOnce(mark, how)).find(({ key }) => key === id);
+    if (known || visibleScope !== undefined || !this.#ended.has(id)) return known?.size;
     try {
-      if (scope === undefined) return (await store.stat(id, { onlyHere: true })).size;
+      return (await store.stat(id, { onlyHere: true })).size;
     } catch (error) {
-      if (isStoreError(error, 'not_found') || isStoreError(error, 'invalid_id')) return undefined;
+      if (isStoreError(error, 'not_found')) return undefined;
       throw error;
     }
-    const how = { withinMs: Number.POSITIVE_INFINITY, onlyHere: true };
-    const receipts = await store.findOnce(scopeMark(scope, id), how);
-    return receipts.find(({ key }) => key === id)?.size;
   }
 }
 
@@ -355,8 +369,8 @@ function bytesOf(length: string | undefined): number | undefined {
   return length === undefined ? undefined : Number(length);
 }
 
-function scopeMark(scope: string, id: string): Buffer {
-  return uploadMark(`resumable ${scope}`, id);
+function scopeMark(scope: string | undefined, id: string): Buffer {
+  return uploadMark(`resumable ${scope ?? ''}`, id);
 }
 
 function noUpload(): ProblemError {

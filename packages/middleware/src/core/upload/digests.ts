@@ -27,12 +27,12 @@ const BYTES: Readonly<Record<Algorithm, number>> = {
 };
 
 /** Names of the Digest family, in lower case. */
-const NAMES: Readonly<Record<string, Algorithm>> = {
-  md5: 'md5',
-  sha: 'sha1',
-  'sha-256': 'sha256',
-  'sha-512': 'sha512',
-};
+const NAMES: ReadonlyMap<string, Algorithm> = new Map([
+  ['md5', 'md5'],
+  ['sha', 'sha1'],
+  ['sha-256', 'sha256'],
+  ['sha-512', 'sha512'],
+]);
 
 const WHOLE_VALUE: Readonly<Record<string, Algorithm | undefined>> = {
   'content-md5': 'md5',
@@ -83,7 +83,7 @@ function parseList(header: (typeof LISTS)[number], text: string): Expected[] {
         : /^\s*([a-z*][a-z0-9_.*-]*)=:([A-Za-z0-9+/=]*):(?:\s*;[^,]*)?\s*$/.exec(item);
     if (!match) throw invalid(header);
     const [, name = '', value = ''] = match;
-    const algorithm = NAMES[name.toLowerCase()];
+    const algorithm = NAMES.get(name.toLowerCase());
     if (algorithm) found.push({ header, algorithm, value: decodeDigest(header, algorithm, value) });
   }
   if (found.length === 0) throw unsupported(header);

@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Receipt } from '@stevedore/client';
+import type { PutPart, Receipt } from '@stevedore/client';
 import { essence } from '../http/content-headers.js';
 import { maxFormBytes } from '../limits.js';
 import { ProblemError } from '../problems.js';
 import { boundaryOf, Form } from './form.js';
-import type { UploadParts } from './receive.js';
+import { rawFile, type UploadParts } from './receive.js';
 import { RequestBody, sendContinueIfExpected } from './request-body.js';
 
 /**
@@ -15,8 +15,8 @@ import { RequestBody, sendContinueIfExpected } from './request-body.js';
  * takes no memory. The processes of a gateway know which uploads are in progress; other servers ask
  * it.
  *
- * A repeated body is read and compared with the stored bytes, not stored: a client that guesses
- * another's key gains nothing.
+ * A repeated upload is read and compared with the stored files, not stored: a client that guesses
+ * another's key gains nothing. A file that was deleted since is said to be so, in its place.
  */
 
 const MARK_BYTES = 16;
@@ -25,7 +25,7 @@ const DAY_MS = 24 * 3_600_000;
 
 /** The files of an upload, stored now or before. */
 export interface Stored {
-  /** In the order of the form; one for a raw body. */
+  /** In the order of the form; one for a raw body. A file deleted since has the state `deleted`. */
   readonly receipts: readonly Receipt[];
   /** True if an earlier request stored it. */
   readonly replayed: boolean;
@@ -130,66 +130,53 @@ export class IdempotentUploads {
     );
   }
 
-  /** The same key for two different uploads is a mistake, or a guess. */
+  /**
+   * The same key for two different uploads is a mistake, or a guess. They are the same if they have
+   * the same files in the same order: names, types and bytes.
+   */
   async #demandSame(
     request: IncomingMessage,
     response: ServerResponse,
     receipts: readonly Receipt[],
   ): Promise<void> {
-    const type = request.headers['content-type'] ?? '';
-    if (essence(type) === 'multipart/form-data') {
-      await this.#demandForm(request, response, type, receipts);
-    } else {
-      await this.#demandBody(request, response, receipts);
-    }
-  }
-
-  async #demandBody(
-    request: IncomingMessage,
-    response: ServerResponse,
-    receipts: readonly Receipt[],
-  ): Promise<void> {
+    const { limits, guard } = this.#parts;
+    const { 'content-type': type = '', 'content-length': length } = request.headers;
+    const isForm = essence(type) === 'multipart/form-data';
+    const boundary = isForm ? boundaryOf(type) : undefined;
     const [first] = receipts;
-    const length = request.headers['content-length'];
-    if (!first || receipts.length > 1) throw reused();
-    if (length !== undefined && Number(length) !== first.size) throw reused();
+    const rawBytes = first && receipts.length === 1 ? first.size : undefined;
+    const limitBytes = isForm ? maxFormBytes(limits) : rawBytes;
+    if (limitBytes === undefined || (isForm && boundary === undefined)) throw reused();
+    if (!isForm && length !== undefined && Number(length) !== rawBytes) throw reused();
     sendContinueIfExpected(request, response);
-    const body = new RequestBody(request, { limitBytes: first.size, guard: this.#parts.guard });
-    try {
-      if (!(await this.#isStored(body.chunks(), first))) throw reused();
-    } catch (error) {
-      throw body.failure?.code === 'too_large' ? reused() : (body.failure ?? error);
-    } finally {
-      body.release();
-    }
-  }
-
-  /** Files of the form that were deleted since are skipped. */
-  async #demandForm(
-    request: IncomingMessage,
-    response: ServerResponse,
-    type: string,
-    receipts: readonly Receipt[],
-  ): Promise<void> {
-    const boundary = boundaryOf(type);
-    if (boundary === undefined) throw reused();
-    sendContinueIfExpected(request, response);
-    const limitBytes = maxFormBytes(this.#parts.limits);
-    const body = new RequestBody(request, { limitBytes, guard: this.#parts.guard });
-    let same = 0;
-    await body.use(async () => {
-      for await (const part of new Form(body, boundary, this.#parts.limits).files()) {
-        const file = receipts[same];
-        const chunks = part.body as AsyncIterable<Uint8Array>;
-        if (file && (await this.#isStored(chunks, file))) same += 1;
+    const body = new RequestBody(request, { limitBytes, guard });
+    const parts: AsyncIterable<PutPart> | readonly PutPart[] =
+      boundary === undefined
+        ? [{ ...rawFile(request.headers, limits), body: body.chunks() }]
+        : new Form(body, boundary, limits).files();
+    let [place, isSame] = [0, true];
+    const compare = async (): Promise<void> => {
+      for await (const part of parts) {
+        if (!(await this.#isStored(part, receipts[place]))) isSame = false;
+        place += 1;
       }
+    };
+    await body.use(compare).catch((error: unknown) => {
+      // A raw body that is longer than the stored one.
+      throw !isForm && body.failure?.code === 'too_large' ? reused() : error;
     });
-    if (same < receipts.length) throw reused();
+    if (!isSame || place !== receipts.length) throw reused();
   }
 
-  /** Reads the chunks to their end. */
-  async #isStored(chunks: AsyncIterable<Uint8Array>, { key }: Receipt): Promise<boolean> {
-    const stored = await (await this.#parts.store.get(key)).content();
+  /** Reads the part to its end. The bytes of a file that was deleted since cannot be compared. */
+  async #isStored({ body, name, type }: PutPart, receipt: Receipt | undefined): Promise<boolean> {
+    const chunks = body as AsyncIterable<Uint8Array>;
+    const isKnown = receipt?.name === name?.toWellFormed() && receipt?.type === type;
+    if (!receipt || receipt.state === 'deleted' || !isKnown) {
+      for await (const _ of chunks);
+      return receipt?.state === 'deleted';
+    }
+    const stored = await (await this.#parts.store.get(receipt.key)).content();
     try {
       const expected = new ByteSource(Buffer.isBuffer(stored) ? [stored] : stored);
       let isSame = true;
@@ -249,7 +236,7 @@ function markOf(header: string | string[] | undefined, scope: string): Buffer | 
 }
 
 function reused(): ProblemError {
-  const message = 'The Idempotency-Key was used for another upload.';
+  const message = 'The Idempotency-Key or one-time URL was used for another upload.';
   return new ProblemError('idempotency_key_reused', message);
 }
 

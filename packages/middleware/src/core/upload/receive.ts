@@ -10,6 +10,7 @@ import {
 } from '../http/content-headers.js';
 import { maxFormBytes, type TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';
+import { checkKey } from '../receipts.js';
 import { checkBytes, checkedBody } from './content-check.js';
 import { digestCheck } from './digests.js';
 import { boundaryOf, Form } from './form.js';
@@ -80,8 +81,7 @@ async function takeRaw(
 ): Promise<Receipt[]> {
   const { maxFileBytes, maxBufferedBytes } = limits;
   const { headers } = request;
-  const name = fileNameOf(headers, limits);
-  const type = fileType(headers['content-type'], name);
+  const { name, type } = rawFile(headers, limits);
   const size = announcedBytes(headers, maxFileBytes);
   const problem = typeProblem(type, policy);
   if (problem) throw problem;
@@ -95,6 +95,7 @@ async function takeRaw(
     group,
     expiresAt: expiry.expiresAt,
     durability: policy.durability,
+    pictureOf: pictureOf(headers),
     maxBytes: maxFileBytes,
     // Nothing else refers to the bytes.
     transfer: true,
@@ -116,6 +117,17 @@ async function takeRaw(
     ? checkedBody(content, { declaredType, digests, fail: failBody })
     : content;
   return body.use(async () => [await store.put(chunks, { ...options, signal: body.signal })]);
+}
+
+/** What a raw body becomes. */
+export function rawFile(headers: IncomingHttpHeaders, limits: TransferLimits) {
+  const name = fileNameOf(headers, limits);
+  return { name, type: fileType(headers['content-type'], name) };
+}
+
+function pictureOf(headers: IncomingHttpHeaders): string | undefined {
+  const key = headers['x-picture-of'];
+  return key === undefined ? undefined : checkKey(String(key));
 }
 
 async function takeForm(

@@ -1,0 +1,121 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { serial } from '@stevedore/async';
+import {
+  formatKey,
+  isStoreError,
+  type NewFile,
+  type Staging,
+  StoreError,
+} from '@stevedore/staging';
+
+/**
+ * Files that were made of others, such as pictures in other sizes. They can be made again, so they
+ * go first: with the file that they were made of, wherever that was deleted, and the oldest when all
+ * together have too many bytes. Nobody waits for a second copy of them.
+ */
+export interface DerivedFilesParts {
+  readonly staging: Staging;
+  /** Of all together. */
+  readonly limitBytes: number;
+  /** Rejects with `not_found` if the file is gone, wherever it was. */
+  readonly demand: (key: string) => Promise<unknown>;
+  /** False for a key of which this store alone cannot say that its file is gone. */
+  readonly knows: (key: Buffer) => boolean;
+  /** Drops a deleted file from memory. */
+  readonly forget: (key: Buffer) => void;
+}
+
+/** How often all of them are looked at: a deletion may have been missed. */
+const LOOK_INTERVAL_MS = 24 * 3_600_000;
+const PAGE = 256;
+
+export class DerivedFiles {
+  readonly #parts: DerivedFilesParts;
+  readonly #inTurn = serial();
+  #arrivingBytes = 0;
+
+  constructor(parts: DerivedFilesParts) {
+    this.#parts = parts;
+  }
+
+  /** Deletes those whose files are gone, now and then. */
+  start(): void {
+    const { changes } = this.#parts.staging;
+    changes.run(this.#look());
+    changes.every(LOOK_INTERVAL_MS, () => this.#look());
+  }
+
+  /**
+   * Stages one, in the room of the oldest. Rejects with `not_found` if the file that it was made of
+   * is gone by then.
+   */
+  async stage(file: NewFile, stage: () => Promise<void>): Promise<void> {
+    const { demand } = this.#parts;
+    const of = file.pictureOf!;
+    await demand(formatKey(of));
+    await this.#inTurn(() => this.#makeRoom(file.size));
+    try {
+      await stage();
+    } finally {
+      this.#arrivingBytes -= file.size;
+    }
+    await this.#removeIfGone(of, true);
+  }
+
+  /** Deletes here what was made of a file that is gone. */
+  async removeOf(original: Buffer): Promise<void> {
+    const { staging, forget } = this.#parts;
+    const rows = staging.fileMap.derivedOf(original);
+    if (rows.length === 0) return;
+    await staging.deletions.deleteDerived(rows);
+    for (const { key } of rows) forget(key);
+  }
+
+  async #makeRoom(bytes: number): Promise<void> {
+    const { staging, limitBytes, forget } = this.#parts;
+    if (bytes > limitBytes) {
+      const message = `a derived file of ${bytes} bytes is larger than derivedSize, ${limitBytes} bytes`;
+      throw new StoreError('too_large', message);
+    }
+    for (;;) {
+      const { derivedStagedBytes, derivedMergedBytes } = staging.fileMap.counters();
+      const all = derivedStagedBytes + derivedMergedBytes + this.#arrivingBytes + bytes;
+      const oldest = all > limitBytes ? staging.fileMap.oldestDerived(PAGE) : [];
+      if (oldest.length === 0) break;
+      let excess = all - limitBytes;
+      const rows = oldest.filter(({ size }) => {
+        const isNeeded = excess > 0;
+        excess -= size;
+        return isNeeded;
+      });
+      await staging.deletions.deleteDerived(rows);
+      for (const { key } of rows) forget(key);
+    }
+    this.#arrivingBytes += bytes;
+  }
+
+  async #look(): Promise<void> {
+    const { staging, knows } = this.#parts;
+    const { fileMap, changes } = staging;
+    for (let after: Buffer | undefined = Buffer.alloc(0); after && !changes.isOver; ) {
+      const originals: Buffer[] = fileMap.originals(after, PAGE);
+      for (const original of originals) {
+        if (changes.isOver) return;
+        if (knows(original)) await this.#removeIfGone(original, false);
+      }
+      after = originals.length < PAGE ? undefined : originals.at(-1);
+      await nextTurn();
+    }
+  }
+
+  /** A server that does not answer may have the file. */
+  async #removeIfGone(original: Buffer, rejects: boolean): Promise<void> {
+    try {
+      await this.#parts.demand(formatKey(original));
+    } catch (error) {
+      if (!isStoreError(error, 'not_found')) return;
+      await this.removeOf(original);
+      if (rejects) throw error;
+    }
+  }
+}
