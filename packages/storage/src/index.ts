@@ -4,7 +4,6 @@ export type { FileBackend, NewFile, ReadableFile, StoredMetadata } from './files
 export { chunksOf, readInto } from './files/file-backend.js';
 export { filesOnDisk } from './files/files-on-disk.js';
 export type { BackendDownload } from './handlers/download.js';
-export type { TakeOptions } from './handlers/upload.js';
 export {
   dataDirectory,
   hasRecords,
