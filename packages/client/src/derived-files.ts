@@ -7,6 +7,7 @@ import {
   type Staging,
   StoreError,
 } from '@stevedore/staging';
+import type { FileInfo } from './receipt.js';
 
 /**
  * Files that were made of others, such as pictures in other sizes. They can be made again, so they
@@ -18,7 +19,7 @@ export interface DerivedFilesParts {
   /** Of all together. */
   readonly limitBytes: number;
   /** Rejects with `not_found` if the file is gone, wherever it was. */
-  readonly demand: (key: string) => Promise<unknown>;
+  readonly demand: (key: string) => Promise<FileInfo>;
   /** False for a key of which this store alone cannot say that its file is gone. */
   readonly knows: (key: Buffer) => boolean;
   /** Drops a deleted file from memory. */
@@ -46,18 +47,21 @@ export class DerivedFiles {
   }
 
   /**
-   * Stages one, in the room of the oldest. Rejects with `not_found` if the file that it was made of
-   * is gone by then.
+   * Stages one, in the room of the oldest; it expires with the file that it was made of. Rejects with
+   * `not_found` if that is gone by then.
    */
-  async stage(file: NewFile, stage: () => Promise<void>): Promise<void> {
-    const { demand } = this.#parts;
+  async stage(file: NewFile, stage: (admit: () => Promise<void>) => Promise<void>): Promise<void> {
     const of = file.pictureOf!;
-    await demand(formatKey(of));
-    await this.#inTurn(() => this.#makeRoom(file.size));
+    let arrivingBytes = 0;
     try {
-      await stage();
+      await stage(async () => {
+        const { expiresAt } = await this.#parts.demand(formatKey(of));
+        if (expiresAt) file.expiresAt = Math.min(file.expiresAt ?? Infinity, expiresAt.getTime());
+        await this.#inTurn(() => this.#makeRoom(file.size));
+        arrivingBytes = file.size;
+      });
     } finally {
-      this.#arrivingBytes -= file.size;
+      this.#arrivingBytes -= arrivingBytes;
     }
     await this.#removeIfGone(of, true);
   }

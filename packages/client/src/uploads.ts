@@ -91,7 +91,7 @@ export class Uploads {
       const taking = this.#intake.take(body, options);
       const file = types.isPromise(taking) ? await taking : taking;
       if (file.pictureOf) {
-        await derived.stage(file, () => this.#stage([file], false));
+        await derived.stage(file, (admit) => this.#stage([file], sync, admit));
         return receiptOf(file);
       }
       const isPlain = !staging.copies && !this.#intake.holds(file);
@@ -103,11 +103,19 @@ export class Uploads {
     }
   }
 
-  /** Makes received files durable, all or none, with their second copy if one is wanted. */
-  async #stage(files: readonly NewFile[], sync: boolean): Promise<void> {
+  /**
+   * Makes received files durable, all or none, with their second copy if one is wanted: not of
+   * derived ones, which are `admit`ted.
+   */
+  async #stage(
+    files: readonly NewFile[],
+    sync: boolean,
+    admit?: () => Promise<void>,
+  ): Promise<void> {
     const { acceptance, copies: partner } = this.#parts.staging;
-    const copies = files.some(({ pictureOf }) => !pictureOf) ? partner : undefined;
+    const copies = admit ? undefined : partner;
     try {
+      await admit?.();
       copies?.demand();
       const isCopied = await acceptance.stage(files, sync);
       await copies?.acknowledge(files, isCopied);

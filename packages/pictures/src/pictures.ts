@@ -158,14 +158,13 @@ export class Pictures implements PictureMaker {
       this.#refused.add(name, error);
       throw error;
     });
-    const ends = this.#now() + this.#maxAgeMs;
     return this.#store.put(bytes, {
       name: renamed(original.name, variant),
       type: mediaType(variant),
       group: original.group ?? key,
       pictureOf: key,
       once,
-      expiresAt: new Date(Math.min(ends, original.expiresAt?.getTime() ?? ends)),
+      expiresAt: new Date(this.#now() + this.#maxAgeMs),
     });
   }
 }

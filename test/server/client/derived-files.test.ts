@@ -1,3 +1,5 @@
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { connect } from '@stevedore/client/connect';
@@ -30,13 +32,15 @@ const KINDS = [
 describe.each(KINDS)('derived files', (opened) => {
   test('are in no listing, group or count unless asked for, and go with their original', async () => {
     const { store, behind } = await opened();
-    const { key } = await store.put('original', { name: 'a.jpg', type: 'image/jpeg', group: 'g' });
+    const expiresAt = new Date(Date.now() + 3_600_000);
+    const jpeg = { name: 'a.jpg', type: 'image/jpeg', group: 'g', expiresAt };
+    const { key } = await store.put('original', jpeg);
     const alone = await store.put('alone', { name: 'b.jpg', type: 'image/jpeg' });
     const small = { name: 'a.webp', type: 'image/webp', group: 'g', pictureOf: key };
     const first = await store.put('small', small);
     const own = { ...small, pictureOf: alone.key, group: alone.key };
     const second = await store.put('small', own);
-    expect(await store.stat(first.key)).toMatchObject({ pictureOf: key, group: 'g' });
+    expect(await store.stat(first.key)).toMatchObject({ pictureOf: key, group: 'g', expiresAt });
     const keysOf = async (options: object) =>
       (await store.list(options)).files.map((file) => file.key);
     for (const merged of [false, true]) {
@@ -104,7 +108,8 @@ test('what a deletion has left behind, as of a process that was killed, goes at 
 });
 
 test('all derived files together have a bound: the oldest go first', async () => {
-  const store = await openStore({ derivedSize: '1MiB' });
+  const directory = temporaryFolder();
+  const store = await openStore({ directory, derivedSize: '1MiB', smallFileLimit: '512KiB' });
   const { key } = await store.put('original');
   const put = async (bytes: number) =>
     (await store.put(Buffer.alloc(bytes, 'x'), { pictureOf: key })).key;
@@ -116,6 +121,7 @@ test('all derived files together have a bound: the oldest go first', async () =>
   const { files } = await store.list({ derived: true });
   expect(files.map((file) => file.key)).toEqual([key, ...made.slice(3), ...last.toSorted()]);
   await expect(put(2 ** 20 + 1)).rejects.toMatchObject({ code: 'too_large' });
+  expect(readdirSync(join(directory, 'spool'))).toEqual([]);
   expect((await store.get(key)).size).toBe(8);
 });
 

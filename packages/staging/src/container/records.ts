@@ -30,9 +30,10 @@ export interface FileMeta {
 /** A file to stage. It keeps this shape on its way: as a record, and as a change of the FileMap. */
 export interface NewFile extends FileChange {
   readonly what: 'file';
-  /** Settled once the last file of its upload has arrived, and so is `once`. */
+  /** Settled once the last file of its upload has arrived, and so are the next two. */
   group: string | undefined;
   once: string | undefined;
+  expiresAt: number | undefined;
   /** Set when its record is written. */
   position: number;
   /** The bytes; empty for a spooled file. */

@@ -7,7 +7,7 @@ import {
   NO_FILES,
 } from './rows.js';
 
-/** What one transaction changes in the counters: every change of the state of files is told here. */
+/** What one transaction changes in the counters: every change of the state of files. */
 export class CounterChanges {
   readonly #sums: Record<keyof Counters, number> = { ...NO_FILES };
 
@@ -16,7 +16,7 @@ export class CounterChanges {
     return Object.entries(this.#sums).filter(([, value]) => value !== 0);
   }
 
-  /** Derived files among them are told again, with `passDerived`. */
+  /** Derived files among them are counted again, with `passDerived`. */
   pass(from: FileState | 'none', to: FileState | 'none', bytes: number, files = 1): void {
     assert(NEXT_FILE_STATES[from].includes(to), `a file cannot change from ${from} to ${to}`);
     this.#count(from, -files, -bytes);
