@@ -82,7 +82,9 @@ function report(end: MigrationStatus): void {
   const moved = end.moves.moved - start.moves.moved;
   const kib = Math.round((end.movedBytes - start.movedBytes) / 1024);
   const each = (kind: keyof typeof answers) => rates.map((rate) => rate[kind]).join(', ');
-  console.log(`moved: ${moved} files, ${kib} KiB; ${end.remote.files} are in other groups now`);
+  console.log(
+    `moved: ${moved} files, ${kib} KiB; ${end.remote.files} are in other storage groups now`,
+  );
   console.log(`relieved: reads in each second of the burst: ${each('reads')}`);
   console.log(`answers to the burst in each second: ${each('changes')}`);
 }

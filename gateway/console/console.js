@@ -6,6 +6,7 @@ import { startFlushing } from './flush.js';
 import { askForKey, takeGivenKey } from './key.js';
 import { showPermissions } from './permissions.js';
 import { cluster, drawAttention, merges, migrations, troubleItem } from './tables.js';
+import { setPictureSizes } from './thumbnails.js';
 import { get, Refused } from './transfer.js';
 import { startUploads } from './uploads.js';
 import { at, formatClock, formatDuration } from './view.js';
@@ -82,7 +83,8 @@ function draw(state) {
   drawAttention(state.attention);
   at('findings').hidden = state.attention.length === 0;
   at('findings').textContent = state.attention.length;
-  noteStored(state.stats.acknowledgedFiles);
+  noteStored(state.stats);
+  setPictureSizes(state.pictureSizes);
   at('figures').replaceChildren(...figures(state));
   at('merges').replaceChildren(merges(state.merges));
   at('cluster').replaceChildren(cluster(state));
@@ -126,7 +128,11 @@ for (const input of document.getElementsByName('span')) {
 
 takeGivenKey();
 startFiles();
-startUploads({ groupOf: currentGroup, onStored: poll });
+startUploads({
+  groupOf: currentGroup,
+  troubleOf: () => (at('status').dataset.state === 'bad' ? at('status').textContent : ''),
+  onStored: poll,
+});
 startFlushing({ onStored: poll });
 addEventListener('hashchange', showView);
 showView();

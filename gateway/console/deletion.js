@@ -2,9 +2,11 @@
 // that they can be undone. A deletion that was sent is for ever.
 import { askForKey, isKeyWanted } from './key.js';
 import { call, fileUrl } from './transfer.js';
-import { ask, at, button, element, formatBytes, plural } from './view.js';
+import { ask, at, button, element, formatBytes, plural, quoted } from './view.js';
 
 const UNDO_MS = 10_000;
+/** How long it is said that they are deleted. */
+const DONE_MS = 5_000;
 const DELETIONS_AT_ONCE = 8;
 /** As many a browser sends of a page that is left. */
 const MAX_ON_LEAVING = 100;
@@ -35,7 +37,7 @@ export function startDeletion(hooks) {
 /** Asks, and deletes them ten seconds later. */
 export async function removeFiles(files) {
   const [{ name, key }] = files;
-  const text = files.length === 1 ? `“${name || key}”` : plural(files.length, 'file');
+  const text = files.length === 1 ? quoted(name || key) : plural(files.length, 'file');
   const isSure = await ask(
     `Delete ${text}?`,
     whatOf(files),
@@ -50,7 +52,7 @@ function whatOf(files) {
   const counts = new Map();
   for (const { affinityGroup: group = '' } of files)
     counts.set(group, (counts.get(group) ?? 0) + 1);
-  const where = (group) => (group === '' ? 'in no folder' : `in the folder “${group}”`);
+  const where = (group) => (group === '' ? 'in no folder' : `in the folder ${quoted(group)}`);
   const bytes = formatBytes(files.reduce((sum, { size }) => sum + size, 0));
   if (counts.size === 1) {
     const [group] = counts.keys();
@@ -125,11 +127,12 @@ async function send() {
   for (const { key } of files) if (!gone.has(key)) waiting.delete(key);
   onChange();
   if (pending) return;
-  if (!failure)
-    return say(
-      `${plural(gone.size, 'file')} deleted`,
-      button('Close', () => say()),
-    );
+  if (!failure) {
+    const said = element('span', {}, `${plural(gone.size, 'file')} deleted`);
+    say(said);
+    setTimeout(() => said.isConnected && say(), DONE_MS);
+    return;
+  }
   say(
     element(
       'span',

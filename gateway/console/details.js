@@ -14,6 +14,7 @@ import {
   formatNumber,
   stateOf,
 } from './view.js';
+import { canView, view } from './viewer.js';
 
 let hooks = {};
 let shown;
@@ -63,7 +64,7 @@ function head(title) {
   return element(
     'div',
     { className: 'details-head' },
-    element('h3', {}, title),
+    element('h3', { dir: 'auto' }, title),
     button('Close', closeDetails, { ariaLabel: 'Close the details' }),
   );
 }
@@ -74,12 +75,12 @@ function describe(file) {
   const folder = affinityGroup && `#files?${new URLSearchParams({ group: affinityGroup })}`;
   return [
     head(name || key || fileId),
-    ...(canPreview(file) ? [preview({ ...file, url })] : []),
+    ...(canPreview(file) ? [shownPart(file, url)] : []),
     element('p', { className: 'actions' }, ...actions(file, url)),
     facts([
       ['Size', `${formatBytes(size)} (${formatNumber(size)} bytes)`],
       ['Type', type],
-      ['Folder', folder ? element('a', { href: folder }, affinityGroup) : undefined],
+      ['Folder', folder && element('a', { href: folder, dir: 'auto' }, affinityGroup)],
       ['Uploaded', formatMoment(new Date(stagedAt))],
       ['Expires', expiresAt ? formatMoment(new Date(expiresAt)) : 'never'],
       ['CRC-32', crc32 && element('span', { className: 'id' }, crc32)],
@@ -88,6 +89,12 @@ function describe(file) {
       ['FastDFS id', copied(fileId, 'FastDFS id')],
     ]),
   ];
+}
+
+function shownPart(file, url) {
+  const shown = preview({ ...file, url });
+  if (file.key && canView(file)) shown.onclick = () => view(file);
+  return shown;
 }
 
 /** One word for where it is, which the story does not contradict. */
@@ -105,6 +112,7 @@ function actions(file, url) {
         element('a', { href: url, target: '_blank', rel: 'noreferrer' }, 'Open'),
         element('a', { href: `${url}?download` }, 'Download'),
       ];
+  if (key && canView(file)) links.unshift(button('Full screen', () => view(file)));
   const remove = button('Delete', () => hooks.onDelete(file), { className: 'danger small' });
   return key ? [...links, remove] : links;
 }

@@ -16,6 +16,7 @@ import {
   originsOf,
   plural,
 } from './view.js';
+import { canView, startViewer, view } from './viewer.js';
 
 const FIRST_PAGE = 200;
 const FILES_PER_PAGE = 1_000;
@@ -48,10 +49,19 @@ const HEADS = [
 let asked = { filters: {}, files: [], next: undefined, away: [], isComplete: false };
 let isLoading = false;
 let isShown = false;
+/** Of the gateway: uploads since its start, and files that it has. */
 let storedFiles;
+let allFiles = 0;
 
 export function startFiles() {
-  startList({ onOpen: open, onSelected: drawChosen, onDelete: deleteChosen, onNearEnd: loadMore });
+  startList({
+    onOpen: open,
+    onSelected: drawChosen,
+    onSelectAll: selectAll,
+    onDelete: deleteChosen,
+    onNearEnd: loadMore,
+  });
+  startViewer({ onNearEnd: loadMore });
   startDetails({ onDelete: (file) => removeFiles([file]), onClosed: () => at('list').focus() });
   startDeletion({
     onChange: () => {
@@ -234,10 +244,13 @@ async function refresh() {
   drawFiles();
 }
 
-/** Of the gateway's count of uploads: what is new is shown to whoever looks at the top. */
-export function noteStored(count) {
-  const isNew = storedFiles !== undefined && count !== storedFiles;
-  storedFiles = count;
+/** What is new is shown to whoever looks at the top. */
+export function noteStored({ acknowledgedFiles, stagedFiles, mergedFiles }) {
+  const isNew = storedFiles !== undefined && acknowledgedFiles !== storedFiles;
+  storedFiles = acknowledgedFiles;
+  const isOther = allFiles !== stagedFiles + mergedFiles;
+  allFiles = stagedFiles + mergedFiles;
+  if (isOther && asked.next !== undefined) drawFiles();
   if (isNew && isShown && at('list').scrollTop < 100) refresh();
 }
 
@@ -274,14 +287,23 @@ function whyNothing(error, isComplete) {
   return [group ? 'This folder has no files. Drop some here.' : 'No files yet. Drop some here.'];
 }
 
+/** While the list goes on, of how many, if the gateway knows that. */
+function countOf(shown) {
+  const count = plural(shown.length, 'file');
+  if (asked.next === undefined) return count;
+  const isAll = Object.keys(asked.filters).length === 0 && asked.away.length === 0;
+  return isAll && allFiles > shown.length
+    ? `${formatNumber(shown.length)} of ${plural(allFiles, 'file')} loaded`
+    : `${count} loaded, there are more`;
+}
+
 function drawPath(shown) {
   const { group, ...others } = asked.filters;
+  const text = countOf(shown);
   const all = element('a', { href: '#files' }, 'All files');
   const parts = group
-    ? [all, ' / ', element('strong', {}, group)]
+    ? [all, ' / ', element('strong', { dir: 'auto' }, group)]
     : [element('strong', {}, 'All files')];
-  const count = plural(shown.length, 'file');
-  const text = asked.next === undefined ? count : `${count} loaded, there are more`;
   at('path').replaceChildren(
     ...parts,
     element('span', { className: 'hint' }, asked.isComplete ? text : ''),
@@ -354,13 +376,20 @@ function drawChosen() {
       for (const { key, name } of files) await handOver(fileUrl(key), name || key);
     }),
   );
+  const selectingAll = button('Select all', () => during(selectingAll, selectAll));
   at('chosen').replaceChildren(
     element('strong', {}, `${plural(files.length, 'file')} selected, ${formatBytes(bytes)}`),
     download,
     button('Delete', deleteChosen, { className: 'danger small' }),
-    button('Select all', () => select(list.files.map(({ key }) => key))),
+    selectingAll,
     button('Select none', () => select([])),
   );
+}
+
+/** Also those that are not loaded yet: a number of files must not look like all of them. */
+async function selectAll() {
+  await loadAll();
+  select(list.files.map(({ key }) => key));
 }
 
 function deleteChosen() {
@@ -368,7 +397,9 @@ function deleteChosen() {
   if (files.length > 0) removeFiles(files);
 }
 
+/** Once more, a picture fills the window. */
 function open(file) {
-  showDetails(file.key, file);
+  if (shownKey() === file.key && canView(file)) view(file);
+  else showDetails(file.key, file);
   draw();
 }

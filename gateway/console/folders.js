@@ -108,7 +108,7 @@ function reach(folder) {
 }
 
 function folder(group) {
-  const name = element('span', { className: 'name' }, group);
+  const name = element('span', { className: 'name', dir: 'auto' }, group);
   const href = addressOf(group);
   return element('a', { className: 'folder', href, title: group, tabIndex: -1 }, name);
 }

@@ -20,7 +20,7 @@ let anchor;
 let hooks = {};
 let columns = 1;
 
-/** Hooks: `onOpen(file)`, `onSelected()`, `onDelete()`, `onNearEnd()`. */
+/** Hooks: `onOpen(file)`, `onSelected()`, `onSelectAll()`, `onDelete()`, `onNearEnd()`. */
 export function startList(given) {
   hooks = given;
   box.addEventListener('scroll', draw, { passive: true });
@@ -92,8 +92,8 @@ function make(file) {
   const shownName = name || key;
   const time = formatMoment(new Date(stagedAt));
   const check = element('span', { className: 'check', 'aria-hidden': 'true' });
-  const label = element('span', { className: 'name', title: shownName }, shownName);
-  const small = (className, text) => element('span', { className, title: text }, text);
+  const label = element('span', { className: 'name', title: shownName, dir: 'auto' }, shownName);
+  const small = (className, text) => element('span', { className, title: text, dir: 'auto' }, text);
   const parts =
     list.mode === 'grid'
       ? [
@@ -118,11 +118,7 @@ function onClick(event) {
   const index = Number(shown.dataset.index);
   if (event.shiftKey) selectRange(index, event.ctrlKey || event.metaKey);
   else if (event.ctrlKey || event.metaKey || event.target.closest('.check')) toggle(index);
-  else {
-    go(index);
-    select([list.files[index].key]);
-    hooks.onOpen(list.files[index]);
-  }
+  else openFile(list.files[index]);
   box.focus({ preventScroll: true });
 }
 
@@ -150,13 +146,21 @@ function onKey(event) {
   } else if (key === 'Enter' && from !== -1) hooks.onOpen(list.files[from]);
   else if (key === 'Escape') select([]);
   else if (key === 'Delete') hooks.onDelete();
-  else if (key === 'a' && (ctrlKey || metaKey)) select(list.files.map((file) => file.key));
+  else if (key === 'a' && (ctrlKey || metaKey)) hooks.onSelectAll();
   else return;
   event.preventDefault();
 }
 
 function activeIndex() {
   return list.files.findIndex(({ key }) => key === list.active);
+}
+
+/** As a click on it. */
+export function openFile(file) {
+  const index = list.files.indexOf(file);
+  go(index);
+  select([file.key]);
+  hooks.onOpen(file);
 }
 
 /** The keyboard is at this file now; it is scrolled into sight. */

@@ -21,7 +21,7 @@ import {
 export async function showPermissions() {
   try {
     const { file, keys, hidden } = await get('console/access');
-    at('keys').replaceChildren(...keyList(keys, hidden), ...making(file));
+    at('keys').replaceChildren(...(keys ? [...keyList(keys, hidden), ...making(file)] : open()));
   } catch (error) {
     at('keys').replaceChildren(...refusal(error));
     if (isKeyWanted(error)) {
@@ -38,7 +38,10 @@ function refusal(error) {
     const text = 'Keys are shown to a key with the scope admin. This key has none.';
     return [element('p', {}, text), command('stevedore keys add NAME --scopes read,list,admin')];
   }
-  if (error.status !== 404) return [element('p', { className: 'bad' }, error.message)];
+  return [element('p', { className: 'bad' }, error.message)];
+}
+
+function open() {
   return [
     element(
       'p',

@@ -1,5 +1,5 @@
 // Upload policies, which are made, changed and removed here by who may administer the gateway.
-import { call, get, urlOf } from './transfer.js';
+import { call, get, hasKey, urlOf } from './transfer.js';
 import {
   ask,
   at,
@@ -36,13 +36,15 @@ const FIELDS = {
 };
 
 export async function showPolicies() {
+  const refused = [element('p', {}, 'Policies are shown to a key with the scope admin.')];
+  if (!hasKey()) return at('policies').replaceChildren(...refused);
   try {
     const { file, policies } = await get('policies');
     at('policies').replaceChildren(...policyList(policies, file), ...making(policies, file));
   } catch (error) {
-    const refused = 'Policies are shown to a key with the scope admin.';
     const isRefused = error.status === 401 || error.status === 403;
-    at('policies').replaceChildren(element('p', {}, isRefused ? refused : error.message));
+    const failed = [element('p', { className: 'bad' }, error.message)];
+    at('policies').replaceChildren(...(isRefused ? refused : failed));
   }
 }
 

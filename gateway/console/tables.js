@@ -47,7 +47,7 @@ export function cluster({ cluster: members, trackers, now }) {
   if (members.length === 0)
     return element('p', { className: 'empty' }, 'No storage has joined the trackers yet.');
   const columns = [
-    { title: 'Group', cell: (member) => member.group },
+    { title: 'Storage group', cell: (member) => member.group },
     { title: 'Storage', cell: (member) => element('span', { className: 'id' }, member.address) },
     {
       title: 'State',

@@ -5,6 +5,8 @@ import { element } from './view.js';
 
 const MAX_BYTES = 12 * 2 ** 20;
 const SIDE_PX = 320;
+/** Smaller ones would be enlarged. */
+const MIN_SIDE_PX = 160;
 const AT_ONCE = 3;
 const MAX_KEPT = 400;
 
@@ -12,11 +14,25 @@ const MAX_KEPT = 400;
 const kept = new Map();
 const waiting = [];
 let running = 0;
+/** The query of the gateway's size that is nearest; empty: it has none. Undefined until it is known. */
+let sized;
+
+/** `320`, `x200`, `640x480` */
+export function setPictureSizes(sizes) {
+  const [best] = sizes
+    .map((size) => size.split('x').map(Number))
+    .map(([w, h = 0]) => ({ w, h, side: Math.max(w, h) }))
+    .filter(({ side }) => side >= MIN_SIDE_PX)
+    .sort((a, b) => Math.abs(a.side - SIDE_PX) - Math.abs(b.side - SIDE_PX));
+  const given = Object.entries({ w: best?.w, h: best?.h }).filter(([, pixels]) => pixels > 0);
+  sized = given.length === 0 ? '' : `?${new URLSearchParams(given)}`;
+  next();
+}
 
 /** A picture, once it is there; until then, and for everything else, the kind of the file. */
 export function thumbnail(file) {
   const box = element('span', { className: 'thumbnail', 'aria-hidden': 'true' }, kindOf(file));
-  if (!isPicture(file) || file.size > MAX_BYTES) return box;
+  if (!isPicture(file)) return box;
   const known = kept.get(file.key);
   if (known) {
     kept.delete(file.key);
@@ -36,7 +52,7 @@ function kindOf({ name, type }) {
 }
 
 function next() {
-  while (running < AT_ONCE && waiting.length > 0) {
+  while (sized !== undefined && running < AT_ONCE && waiting.length > 0) {
     // The latest is most likely still in sight.
     const { file, box } = waiting.pop();
     if (!box.isConnected) continue;
@@ -51,8 +67,16 @@ function next() {
   }
 }
 
-async function draw({ key }, box) {
-  const blob = await (await call(fileUrl(key), { cache: 'default' })).blob();
+/** As the gateway makes it; else as it is, unless that is large. */
+async function bytesOf({ key, size }) {
+  const get = async (query) => (await call(fileUrl(key) + query, { cache: 'default' })).blob();
+  const made = sized && (await get(sized).catch(() => undefined));
+  return made || (size <= MAX_BYTES ? get('') : undefined);
+}
+
+async function draw(file, box) {
+  const { key } = file;
+  const blob = await bytesOf(file);
   const bitmap = await createImageBitmap(blob);
   const share = Math.min(1, SIDE_PX / Math.max(bitmap.width, bitmap.height));
   const canvas = element('canvas', {

@@ -3,7 +3,16 @@
 import { askForKey, isKeyWanted } from './key.js';
 import { droppedFiles, upload } from './lib/index.js';
 import { authorization, call, urlOf } from './transfer.js';
-import { at, button, element, formatBytes, formatDuration, formatNumber, plural } from './view.js';
+import {
+  at,
+  button,
+  element,
+  formatBytes,
+  formatDuration,
+  formatNumber,
+  plural,
+  quoted,
+} from './view.js';
 
 /** A browser has six connections to a host; two are left to look at files meanwhile. */
 const REQUESTS_AT_ONCE = 4;
@@ -11,7 +20,8 @@ const SMALL_BYTES = 256 * 2 ** 10;
 /** A form takes a hundred files; small ones show progress more often. */
 const FORM_FILES = 64;
 const FORM_BYTES = 2 ** 20;
-const FORM_ATTEMPTS = 5;
+/** About five minutes, as others are tried. */
+const FORM_ATTEMPTS = 14;
 const FIRST_PAUSE_MS = 500;
 const MAX_PAUSE_MS = 30_000;
 const DRAW_MS = 250;
@@ -29,7 +39,10 @@ let samples = [];
 let drawing;
 let hooks = {};
 
-/** Hooks: `groupOf()` is the folder of new uploads, `onStored()` hears of stored files. */
+/**
+ * Hooks: `groupOf()` is the folder of new uploads, `troubleOf()` says why they do not go on, if so,
+ * `onStored()` hears of stored files.
+ */
 export function startUploads(given) {
   hooks = given;
   for (const name of ['files', 'folder']) {
@@ -53,7 +66,8 @@ function startDrop() {
     depth = Math.max(0, depth + change);
     at('drop').hidden = depth === 0;
     const group = hooks.groupOf();
-    at('drop-text').textContent = group === '' ? 'Drop to upload' : `Drop to upload to “${group}”`;
+    at('drop-text').textContent =
+      group === '' ? 'Drop to upload' : `Drop to upload to ${quoted(group)}`;
   };
   addEventListener('dragenter', (event) => over(1, event));
   addEventListener('dragleave', (event) => over(-1, event));
@@ -274,6 +288,8 @@ function pace(sent) {
   const [then, files, bytes] = samples[0];
   const bytesOf = `${formatBytes(sent)} of ${formatBytes(all.bytes)}`;
   if (all.isPaused) return `${bytesOf}, paused`;
+  const trouble = hooks.troubleOf();
+  if (trouble !== '') return `${bytesOf}. ${trouble}: uploads wait, and continue by themselves.`;
   const seconds = (now - then) / 1000;
   if (seconds < 1) return bytesOf;
   const fileRate = (all.stored - files) / seconds;
@@ -290,7 +306,7 @@ function failedItem(each) {
   const again = button('Retry', () => retry([each]));
   again.ariaLabel = `Retry ${each.path}`;
   const said = element('span', { className: 'bad' }, each.message);
-  return element('li', {}, element('span', { className: 'name' }, each.path), again, said);
+  return element('li', {}, nameOf(each.path), again, said);
 }
 
 function runningItem({ files, sentBytes }) {
@@ -298,13 +314,10 @@ function runningItem({ files, sentBytes }) {
   const text =
     files.length === 1 ? path : `${path} and ${plural(files.length - 1, 'small file')} more`;
   const of = files.length === 1 ? `${formatBytes(sentBytes)} of ${formatBytes(file.size)}` : '';
-  return element(
-    'li',
-    {},
-    element('span', { className: 'name' }, text),
-    element('span', { className: 'hint' }, of),
-  );
+  return element('li', {}, nameOf(text), element('span', { className: 'hint' }, of));
 }
+
+const nameOf = (text) => element('span', { className: 'name', dir: 'auto' }, text);
 
 function say(text) {
   at('upload-said').textContent = text;

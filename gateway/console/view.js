@@ -38,6 +38,8 @@ export function formatBytes(bytes) {
 }
 
 export const formatNumber = (number) => whole.format(number);
+/** A name in a sentence, whose direction it does not change. */
+export const quoted = (name) => `“\u2068${name}\u2069”`;
 /** `1 file`, `2,000 files`. */
 export const plural = (number, noun) => `${formatNumber(number)} ${noun}${number === 1 ? '' : 's'}`;
 /** `origins 2, 3` */

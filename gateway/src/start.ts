@@ -180,6 +180,7 @@ export function feedOf(options: GatewayOptions): Omit<FeedOptions, 'store'> {
     showsIds: options.apiKeys !== '',
     access: judgeAccess(options),
     mergeMaxAgeMs: options.mergeMaxAge,
+    pictureSizes: options.pictureSizes,
   };
 }
 

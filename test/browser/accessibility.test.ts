@@ -77,6 +77,11 @@ describe.skipIf(needsChromium.missing)('axe finds nothing, and nothing is too wi
     await filled(phone, view, file);
     const wide = 'document.documentElement.scrollWidth - document.documentElement.clientWidth';
     expect(await phone.evaluate(wide), 'scrolls sideways').toBe(0);
+    for (const each of [page, phone]) {
+      await each.evaluate(`document.querySelector('main').scrollTop = 1e6`);
+      const long = 'document.documentElement.scrollHeight - document.documentElement.clientHeight';
+      expect(await each.evaluate(long), 'scrolls past its end').toBe(0);
+    }
   });
 
   test('in tables, uploads and deletions', async () => {
@@ -95,6 +100,21 @@ describe.skipIf(needsChromium.missing)('axe finds nothing, and nothing is too wi
       await page.getByRole('button', { name: 'Undo' }).click();
       await page.locator('#chosen').getByRole('button', { name: 'Delete' }).click();
     }
+  });
+
+  test('where a picture fills the window', async () => {
+    const { gateway, key } = await filledGateway();
+    const page = await openConsole(gateway.url, { key, view: 'files' });
+    await listed(page, 'red.png').click();
+    await page.getByRole('button', { name: 'Full screen' }).click();
+    await expectNothing(page);
+  });
+
+  test('where there are no keys', async () => {
+    const { url } = await gatewayOf();
+    const page = await openConsole(url, { view: 'access' });
+    await page.getByText('This gateway has no API keys', { exact: false }).waitFor();
+    await expectNothing(page);
   });
 
   test('where much needs attention', async () => {

@@ -3,6 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { FileStore } from '@stevedore/client';
 import type { Page } from 'playwright-core';
+import sharp from 'sharp';
 import { describe, expect, test } from 'vitest';
 import {
   gatewayOf,
@@ -69,7 +70,7 @@ describe.skipIf(needsChromium.missing)('files', () => {
 
     await page.getByRole('button', { name: 'Select all' }).click();
     await page.locator('#chosen').getByRole('button', { name: 'Delete' }).dblclick();
-    await page.getByText(/^All are in the folder “album”; /).waitFor();
+    await page.getByText(/^All are in the folder “\u2068album\u2069”; /).waitFor();
     await page.getByRole('button', { name: 'Delete 5 files' }).click();
     await page.getByText('This folder has no files. Drop some here.').waitFor();
     expect((await store.list()).files).toHaveLength(5);
@@ -78,7 +79,13 @@ describe.skipIf(needsChromium.missing)('files', () => {
     await page.locator('#chosen').getByRole('button', { name: 'Delete' }).click();
     await page.getByRole('button', { name: 'Delete 5 files' }).click();
     await page.getByRole('button', { name: 'Delete now' }).click();
-    await page.locator('#toast').getByText('5 files deleted').waitFor();
+    const toast = page.locator('#toast');
+    await toast.getByText('5 files deleted').waitFor();
+    // It covers nothing, and goes.
+    const below = `document.querySelector('main').getBoundingClientRect().bottom <=
+      document.querySelector('#toast').getBoundingClientRect().top`;
+    expect(await page.evaluate(below)).toBe(true);
+    await toast.waitFor({ state: 'hidden' });
     expect((await store.list()).files).toEqual([]);
   });
 
@@ -274,6 +281,117 @@ describe.skipIf(needsChromium.missing)('files', () => {
     expect(await said.isVisible()).toBe(true);
   });
 
+  test('fill the window as pictures, with keys, buttons and swipes, and details follow', async () => {
+    const { page, store } = await open();
+    for (const [name, type, body] of [
+      ['c.png', 'image/png', PNG],
+      ['b.txt', 'text/plain', 'no picture'],
+      ['a.png', 'image/png', PNG],
+    ] as const) {
+      await store.put(body, { name, type });
+    }
+    await page.reload();
+    await listed(page, 'a.png').click();
+    await page.getByRole('button', { name: 'Full screen' }).click();
+    const viewer = page.locator('#viewer');
+    const shows = async (name: string) => {
+      await viewer.getByText(name, { exact: true }).waitFor();
+      const width = `document.querySelector('#viewer img[alt="Preview of ${name}"]')?.naturalWidth`;
+      await expect.poll(() => page.evaluate(width), PATIENT).toBe(1);
+      expect(await page.locator('#details h3').first().textContent()).toBe(name);
+      expect(await page.locator('.file[aria-selected="true"] .name').textContent()).toBe(name);
+    };
+    await shows('a.png');
+    await page.keyboard.press('ArrowLeft');
+    await shows('a.png');
+    await page.keyboard.press('ArrowRight');
+    await shows('c.png');
+    await viewer.getByRole('button', { name: 'Previous picture' }).click();
+    await shows('a.png');
+    const swipe = (toX: number) => `{
+      const touch = (x) => new Touch({ identifier: 1, target: document.body, clientX: x, clientY: 9 });
+      const [from, to] = [touch(200), touch(${toX})];
+      const event = (name, touches) =>
+        document.querySelector('#viewer img').dispatchEvent(
+          new TouchEvent(name, { touches, changedTouches: [to], bubbles: true }));
+      event('touchstart', [from]);
+      event('touchend', []);
+    }`;
+    await page.evaluate(swipe(190));
+    await shows('a.png');
+    await page.evaluate(swipe(100));
+    await shows('c.png');
+    await page.evaluate(swipe(300));
+    await shows('a.png');
+    await page.keyboard.press('Escape');
+    expect(await viewer.isVisible()).toBe(false);
+    // Once more, a file that is open already.
+    await listed(page, 'a.png').click();
+    await shows('a.png');
+  });
+
+  test('are seen as the gateway makes them smaller, if it may', async () => {
+    const { gateway, key } = await guardedGateway({ pictureSizes: ['64', '320x320', '1024'] });
+    const png = await sharp({ create: { width: 900, height: 900, channels: 3, background: 'red' } })
+      .png()
+      .toBuffer();
+    for (const [name, bytes] of [
+      ['ok.png', png],
+      ['broken.png', PNG.subarray(0, 30)],
+    ] as const) {
+      await gateway.store.put(bytes, { name, type: 'image/png' });
+    }
+    const asked: string[] = [];
+    const page = await openConsole(gateway.url, {
+      ...{ key, view: 'files', expected: /4\d\d/ },
+      prepare: async (opened) =>
+        opened.on('response', (answer) => {
+          const { pathname, search } = new URL(answer.url());
+          if (/^\/files\/[\w-]{22}$/.test(pathname)) asked.push(`${search} ${answer.ok()}`);
+        }),
+    });
+    await listed(page, 'ok.png').locator('canvas').waitFor();
+    await expect
+      .poll(() => asked.toSorted(), PATIENT)
+      .toEqual([' true', '?w=320&h=320 false', '?w=320&h=320 true']);
+  });
+
+  test('are counted, and selected to the end of the list', async () => {
+    const { page, store } = await open();
+    const all = Array.from({ length: 1_500 }, (_, number) => number);
+    await Promise.all(all.map((number) => store.put('x', { name: `file-${number}.txt` })));
+    await page.reload();
+    await page.locator('#path').getByText('1,200 of 1,500 files loaded').waitFor();
+    await listed(page, 'file-').first().click();
+    await page.getByRole('button', { name: 'Select all' }).click();
+    await page.getByText('1,500 files selected, 1.46 KiB').waitFor();
+  });
+
+  test('have the direction of their names', async () => {
+    const { page, store } = await open();
+    await store.put('x', { name: '\u0635\u0648\u0631\u0629 28.txt' });
+    await page.reload();
+    const direction = 'getComputedStyle(document.querySelector(".file .name")).direction';
+    await page.locator('.file').waitFor();
+    expect(await page.evaluate(direction)).toBe('rtl');
+  });
+
+  test('that wait for a gateway which does not answer say so, and go on', async () => {
+    const { page, store } = await open(/Failed to load resource/);
+    await page.route('**/*', (route) => route.abort());
+    const files = ['a.txt', 'b.txt'].map((name) => ({ name, mimeType: 'text/plain' }));
+    await page
+      .locator('#files')
+      .setInputFiles(files.map((file) => ({ ...file, buffer: Buffer.from('x') })));
+    await page
+      .locator('#uploads')
+      .getByText(/No answer: uploads wait/)
+      .waitFor();
+    await page.unrouteAll();
+    await page.locator('#uploads').getByText('2 files stored', { exact: true }).waitFor();
+    expect((await store.list()).files).toHaveLength(2);
+  });
+
   test('have a story, from the upload to the storages', async () => {
     const { page, store } = await open();
     await uploadFiles(page, { 'a.txt': ['text/plain', Buffer.from('hello')] }, 'story');
@@ -313,8 +431,8 @@ describe.skipIf(needsChromium.missing)('files', () => {
     await session.send('Network.emulateNetworkConditions', slow);
     await page.locator('#files').setInputFiles(path);
     await expect.poll(() => store.stats().unfinishedBytes, PATIENT).toBeGreaterThan(2 ** 20);
-    await session.send('Network.emulateNetworkConditions', { ...slow, uploadThroughput: -1 });
     await page.reload();
+    await session.send('Network.emulateNetworkConditions', { ...slow, uploadThroughput: -1 });
     await page.locator('#status[data-state="good"]').waitFor();
     const offsets: number[] = [];
     page.on('request', (request) => {

@@ -90,7 +90,16 @@ test('compose.yaml mounts the volumes, waits for the services and passes the pro
     ([, name]) => name!,
   );
   expect(upstreams).toEqual(['gateway1', 'gateway2']);
-  expect(textOf('nginx.conf')).toMatch(/location \/peer\/ \{\s+return 404;/);
+  // All that the guide has in front of one gateway, but for what is of its host.
+  const guide = readFileSync(join(ROOT, 'docs/guides/deployment.md'), 'utf8');
+  const [, site = ''] = /^server \{\n(.+?)^\}$/ms.exec(guide) ?? [];
+  const settings = site.split('\n').filter((line) => /^ {2}(?:proxy|client)_/.test(line));
+  expect(settings.length).toBeGreaterThan(8);
+  for (const line of settings) expect(textOf('nginx.conf')).toContain(line);
+  for (const path of ['/peer/', '= /metrics']) {
+    expect(guide).toContain(`location ${path} { return 404; }`);
+    expect(textOf('nginx.conf')).toMatch(new RegExp(`location ${path} \\{\\s+return 404;`));
+  }
   for (const name of upstreams) expect(compose.services[name]!.command).toContain(proxy);
 });
 

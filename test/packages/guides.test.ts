@@ -19,13 +19,18 @@ function inExamples(): string {
   return folder;
 }
 
-/** Starts the program of the guide; resolves with its URL once it listens. */
-async function serve(program: string): Promise<string> {
+/** Starts the program of the guide; resolves with the URL that it prints once it listens. */
+async function serve(
+  program: string,
+  modules: Readonly<Record<string, string>> = {},
+): Promise<string> {
   const folder = inExamples();
   const port = String(await freePort());
   expect(program).toContain('3000');
   writeFileSync(join(folder, 'server.js'), program.replaceAll('3000', port));
-  const child = spawn(process.execPath, ['server.js'], { cwd: folder, stdio: 'pipe' });
+  for (const [path, text] of Object.entries(modules)) writeFileSync(join(folder, path), text);
+  const env = { ...process.env, LINK_SECRET: 'a secret of the tests' };
+  const child = spawn(process.execPath, ['server.js'], { cwd: folder, env, stdio: 'pipe' });
   const exited = new Promise((resolve) => child.once('exit', resolve));
   onTestFinished(async () => {
     child.kill('SIGINT');
@@ -37,7 +42,7 @@ async function serve(program: string): Promise<string> {
     said += String(chunk);
     if (said.includes('\n')) break;
   }
-  expect(said.trim()).toBe(`http://127.0.0.1:${port}`);
+  expect(said.trim()).toMatch(new RegExp(`^http://127\\.0\\.0\\.1:${port}(?:/files/\\S+)?$`));
   return said.trim();
 }
 
@@ -117,6 +122,52 @@ describe.each(['express', 'fastify'])('%s', (guide) => {
     expect(Buffer.from(await got.arrayBuffer()).equals(JPEG)).toBe(true);
     expect((await fetch(url + path, { method: 'POST', body: JPEG })).status).toBe(401);
   });
+});
+
+const LINKING = {
+  express: `import { problems } from '@stevedore/middleware/express';
+    import express from 'express';
+    const app = express();
+    serveLinks(app, store);
+    app.use(problems(store));
+    const server = app.listen(3000, '127.0.0.1', started);
+    const stop = () => server.close();`,
+  fastify: `import { fastify } from 'fastify';
+    const app = fastify();
+    serveLinks(app, store);
+    await app.listen({ port: 3000 });
+    started();
+    const stop = () => app.close();`,
+};
+
+test.each(['express', 'fastify'] as const)('%s: links end, and open one file', async (guide) => {
+  const links = programsOf(`${guide}.md`).find(([path]) => path === 'links.js')![1];
+  const url = await serve(
+    `import { open } from '@stevedore/client';
+    import { linkTo, serveLinks } from './links.js';
+    const store = await open({ directory: './data' });
+    const { key } = await store.put('text', { type: 'text/plain' });
+    const started = () => console.log('http://127.0.0.1:3000' + linkTo(key));
+    ${LINKING[guide]}
+    process.once('SIGINT', async () => { await stop(); await store.close(); });`,
+    { 'links.js': links },
+  );
+  const link = new URL(url);
+  const status = async (change: (link: URL) => void) => {
+    const changed = new URL(link);
+    change(changed);
+    return (await fetch(changed)).status;
+  };
+  const got = await fetch(link);
+  expect([got.status, await got.text()]).toEqual([200, 'text']);
+  expect(got.headers.get('cache-control')).toMatch(/^private/);
+  expect((await fetch(link, { method: 'HEAD' })).status).toBe(200);
+  expect(await status(({ searchParams }) => searchParams.set('expires', '9999999999'))).toBe(403);
+  expect(await status(({ searchParams }) => searchParams.append('w', '1'))).toBe(403);
+  expect(await status((each) => void Object.assign(each, { search: '' }))).toBe(403);
+  expect(
+    await status((each) => void Object.assign(each, { pathname: `/files/${'A'.repeat(22)}` })),
+  ).toBe(403);
 });
 
 test('fastify: a new avatar takes the place of the old one', async () => {

@@ -309,7 +309,7 @@ function describeMoves(status: MigrationStatus): string {
 
 function otherGroups({ remote, unwantedCopies, openCopies, isRecalling }: MigrationStatus): string {
   return (
-    `other groups: ${remote.files} files, ${formatBytes(remote.bytes)}` +
+    `other storage groups: ${remote.files} files, ${formatBytes(remote.bytes)}` +
     `${isRecalling ? ', being recalled' : ''}; ` +
     `${unwantedCopies} copies yet to be deleted, ${openCopies} that may or may not be stored`
   );

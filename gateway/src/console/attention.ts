@@ -158,8 +158,8 @@ function storages({ cluster = [], trackers, migrations, now }: AttentionFacts): 
         `storage ${storage}`,
         `${Math.round(loadOf(status).forecast * 100)} % of what its disk can serve is forecast`,
         status.migrates && !status.isPaused
-          ? 'it moves files to other groups; add a group if that does not suffice'
-          : 'let it move files (`stevedore migrate`), or add a group',
+          ? 'it moves files to other storage groups; add one if that does not suffice'
+          : 'let it move files (`stevedore migrate`), or add a storage group',
       ),
     ),
   ];

@@ -41,6 +41,8 @@ export interface ConsoleState {
   readonly cluster: readonly StorageMember[] | undefined;
   /** Of the storages that move files between their tiers. */
   readonly migrations: readonly StorageMigration[];
+  /** Sizes in which every picture may be asked for. */
+  readonly pictureSizes: readonly string[];
 }
 
 /** Where the console's data come from. */
@@ -69,6 +71,8 @@ export interface FeedOptions {
   readonly showsIds: boolean;
   /** What the doctor says about who reaches the gateway. */
   readonly access?: Finding | undefined;
+  /** Default: none. */
+  readonly pictureSizes?: readonly string[];
   /** The longest time that a file is meant to wait for a trunk; default 60 s. */
   readonly mergeMaxAgeMs?: number | undefined;
   readonly now?: () => number;
@@ -142,7 +146,7 @@ export class ConsoleFeed implements ConsoleSource {
   }
 
   async state(): Promise<ConsoleState> {
-    const { store, version, embedded } = this.#options;
+    const { store, version, embedded, pictureSizes = [] } = this.#options;
     const [ready, stats] = await Promise.all([
       store.ready(),
       store.stats(),
@@ -165,6 +169,7 @@ export class ConsoleFeed implements ConsoleSource {
       version,
       startedAt: this.#startedAt,
       embedded,
+      pictureSizes,
       attention: attention({ ...facts, waitingSince, mergeMaxAgeMs, access, trouble }),
       merges: this.#merges,
       trouble: this.#trouble,

@@ -112,7 +112,7 @@ export function judgePort(
   return problem(
     what,
     `${address} ${reasons[error] ?? `cannot be used (${error})`}`,
-    advice[error] ?? 'stop what runs there, or choose another',
+    advice[error] ?? `stop what runs there, or choose another: --${what.replace(' ', '-')}`,
   );
 }
 

@@ -105,7 +105,7 @@ export const CACHE_COUNTERS: readonly Figure<HasCache>[] = [
   ['cache_rejected_total', 'Files read too rarely for the cache.', (s) => s.cache.rejected],
   [
     'cache_read_ahead_bytes_total',
-    'Bytes read ahead, of the same group.',
+    'Bytes read ahead, of the same affinity group.',
     (s) => s.cache.readAhead.readBytes,
   ],
   [
@@ -120,7 +120,7 @@ export const CACHE_COUNTERS: readonly Figure<HasCache>[] = [
   ],
   [
     'cache_read_ahead_declined_total',
-    'Reads of a group without read-ahead.',
+    'Reads of an affinity group without read-ahead.',
     (s) => s.cache.readAhead.declined,
   ],
 ];

@@ -75,7 +75,7 @@ const MIGRATION: Figures<MigrationStatus> = {
     ],
     [
       'load_to_move_bytes',
-      'Bytes of small-file load to move to other groups.',
+      'Bytes of small-file load to move to other storage groups.',
       (now) => now.loadToMoveBytes,
     ],
     ['threshold_bytes', 'Largest file that becomes a row.', (now) => now.thresholdBytes],
@@ -84,23 +84,23 @@ const MIGRATION: Figures<MigrationStatus> = {
     ['slice_rows', 'Slices kept as rows.', (now) => now.slices.files],
     ['slice_rows_bytes', 'Bytes of slices kept as rows.', (now) => now.slices.bytes],
     ['rows_room_bytes', 'Most bytes that all rows may use.', (now) => now.roomBytes],
-    ['remote_files', 'Files whose bytes are in another group.', (now) => now.remote.files],
-    ['remote_files_bytes', 'Bytes of files in other groups.', (now) => now.remote.bytes],
+    ['remote_files', 'Files whose bytes are in another storage group.', (now) => now.remote.files],
+    ['remote_files_bytes', 'Bytes of files in other storage groups.', (now) => now.remote.bytes],
     [
       'remote_deletions_waiting',
-      'Copies in other groups waiting for deletion.',
+      'Copies in other storage groups waiting for deletion.',
       (now) => now.unwantedCopies,
     ],
     [
       'remote_copies_open',
-      'Copies in other groups that may exist: the reply to their upload was lost.',
+      'Copies in other storage groups that may exist: the reply to their upload was lost.',
       (now) => now.openCopies,
     ],
   ],
   counters: [
     [
       'remote_orphans_total',
-      'Orphaned copies found in other groups and deleted.',
+      'Orphaned copies found in other storage groups and deleted.',
       (now) => now.orphans,
     ],
     ['moved_bytes_total', 'Bytes moved.', (now) => now.movedBytes],

@@ -137,7 +137,7 @@ export class FastdfsTrunkStore implements TrunkStore {
       groups = await this.#client.listGroups({ signal });
     } catch (error) {
       signal.throwIfAborted();
-      return [`the trackers name no groups: ${(error as Error).message}`];
+      return [`the trackers name no storage groups: ${(error as Error).message}`];
     }
     for (const { name } of groups) {
       const storages = await this.#client

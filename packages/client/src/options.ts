@@ -103,7 +103,7 @@ export const storeOptions = {
   ),
   confirmCopies: option.integer(
     0,
-    'storages that have a trunk before its files may leave this disk; 0: two if the group has two active, else one',
+    'storages that have a trunk before its files may leave this disk; 0: two if the storage group has two active, else one',
     { maximum: 32 },
   ),
   scrubRate: option.size(

@@ -108,7 +108,11 @@ export class Trackers {
     if (isKnown || !groups.some(({ readableCount }) => readableCount > 0)) {
       return deadline.error('no_storage', 'the trackers know no active storage', details);
     }
-    return deadline.error('unknown_group', `the trackers know no group "${group}"`, details);
+    return deadline.error(
+      'unknown_group',
+      `the trackers know no storage group "${group}"`,
+      details,
+    );
   }
 
   /** Empty if no tracker knows. */

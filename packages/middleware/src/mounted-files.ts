@@ -153,8 +153,6 @@ export function asHttpError(error: unknown): ProblemError {
   return Object.assign(problem, {
     // Frameworks send the message to the client; internal details are in `cause`.
     message: body.detail,
-    status,
-    statusCode: status,
     expose: status < 500,
     headers: rest,
   });

@@ -52,7 +52,7 @@ export const Status = {
 } as const;
 
 const STATUS_NAMES: Readonly<Record<number, string>> = {
-  2: 'ENOENT (no such file, group or server)',
+  2: 'ENOENT (no such file, storage group or server)',
   5: 'EIO (input/output error)',
   11: 'EAGAIN (try again)',
   13: 'EACCES (not joined, or without the secret of the cluster)',
@@ -63,7 +63,7 @@ const STATUS_NAMES: Readonly<Record<number, string>> = {
   22: 'EINVAL (invalid argument)',
   28: 'ENOSPC (no space left)',
   64: 'ENONET (storage not active)',
-  66: 'EREMOTE (the file is in another group)',
+  66: 'EREMOTE (the file is in another storage group)',
   95: 'EOPNOTSUPP (not supported)',
   110: 'ETIMEDOUT (timed out)',
   114: 'EALREADY (done already)',

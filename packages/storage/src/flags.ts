@@ -5,14 +5,14 @@ export const storageFlags = {
   host: option.text('127.0.0.1', 'address to listen on and to connect from'),
   port: option.port(23_000, 'port to listen on; 0 picks a free one'),
   trackers: option.list([], 'trackers to join, HOST:PORT,...'),
-  group: option.text('group1', 'group that the storage belongs to: at most 16 letters and digits'),
+  group: option.text('group1', 'storage group that it belongs to: at most 16 letters and digits'),
   storePaths: option.list(
     ['./stevedore-storage'],
     'directories for the files, DIRECTORY,...; the binlog is in the first',
   ),
   subdirectoriesPerPath: option.integer(
     256,
-    "directories per level, the same in the whole group (FastDFS's subdir_count_per_path)",
+    "directories per level, the same in the whole storage group (FastDFS's subdir_count_per_path)",
     { minimum: 1, maximum: 256 },
   ),
   heartbeat: option.duration(
@@ -34,7 +34,7 @@ export const storageFlags = {
   ),
   writeCopies: option.integer(
     1,
-    'group members, itself included, that have a new file when it is acknowledged; with fewer, status 11',
+    'members of its storage group, itself included, that have a new file when it is acknowledged; with fewer, status 11',
     { minimum: 1, maximum: 32, see: '../packages/storage/README.md#what-is-promised' },
   ),
 } satisfies OptionTable;

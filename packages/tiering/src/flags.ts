@@ -14,13 +14,10 @@ export const tierFlags = {
   ),
   moveTo: option.text(
     '',
-    'group for files that outgrow their rows, or the space or load of this storage; none: they become files here',
+    'storage group for files that outgrow their rows, or the space or load of this storage; none: they become files here',
     { see: '../packages/tiering/FORMAT.md#files-in-another-group' },
   ),
-  shareWith: option.list(
-    [],
-    'groups of other storages with a metadata tier that take load, GROUP,...',
-  ),
+  shareWith: option.list([], 'storage groups with a metadata tier that take load, GROUP,...'),
   smallFileShare: option.integer(
     20,
     "percent of the storage's bandwidth that small files always keep",

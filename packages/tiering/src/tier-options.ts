@@ -93,9 +93,9 @@ export function tierSettings(options: TierOptions, group: string): TierSettings 
 function checkGroups({ moveTo, shareWith }: TierSettings, own: string): void {
   const groups = [...shareWith, ...(moveTo === undefined ? [] : [moveTo])];
   if (groups.length > MAX_GROUPS)
-    throw new OptionError(`more than ${MAX_GROUPS} groups to move to`);
+    throw new OptionError(`more than ${MAX_GROUPS} storage groups to move to`);
   for (const each of groups) {
-    if (!isGroupName(each)) throw new OptionError(`"${each}" is no name of a group`);
+    if (!isGroupName(each)) throw new OptionError(`"${each}" is no name of a storage group`);
     if (each === own) throw new OptionError(`${own} cannot move files to itself`);
   }
 }

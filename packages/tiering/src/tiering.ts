@@ -230,7 +230,9 @@ function openOtherGroups(
 ): OtherGroups | undefined {
   if (trackers.length === 0) {
     if (moveTo === undefined && shareWith.length === 0) return undefined;
-    throw new OptionError('files move to another group through trackers, and there are none');
+    throw new OptionError(
+      'files move to another storage group through trackers, and there are none',
+    );
   }
   const client = new FastdfsClient({
     trackers: trackers.map(({ text }) => text),

@@ -7,9 +7,9 @@ export const trackerFlags = {
   storeLookup: option.choice(
     'round-robin',
     ['round-robin', 'group', 'most-free'],
-    'group of an upload: in turn, always --store-group, or the one with most free space',
+    'storage group of an upload: in turn, always --store-group, or the one with most free space',
   ),
-  storeGroup: option.text('', 'group for all uploads, with --store-lookup group'),
+  storeGroup: option.text('', 'storage group for all uploads, with --store-lookup group'),
   storageIds: option.list(
     [],
     'identify storages by id instead of address: "100001 group1 10.0.0.7:23000",...',

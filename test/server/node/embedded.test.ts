@@ -55,11 +55,11 @@ describe('an embedded node', () => {
     const { trackerPort, storagePort } = await node();
     await expect(node({ trackerPort })).rejects.toMatchObject({
       code: 'EADDRINUSE',
-      message: expect.stringMatching(`port ${trackerPort} is in use.*another tracker port`),
+      message: expect.stringMatching(`port ${trackerPort} is in use.*another with --tracker-port `),
     });
     await expect(node({ storagePort })).rejects.toMatchObject({
       code: 'EADDRINUSE',
-      message: expect.stringMatching(`port ${storagePort} is in use.*another storage port`),
+      message: expect.stringMatching(`port ${storagePort} is in use.*another with --storage-port `),
     });
   });
 

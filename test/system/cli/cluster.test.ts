@@ -77,7 +77,9 @@ test('the example shows that hot files leave a metadata server', async () => {
   const program = join(ROOT, 'examples/dist/cluster.js');
   const { stdout } = await promisify(execFile)(process.execPath, [program, banner.tracker, '4']);
   expect(stdout).toMatch(/^hot files {2}1 s; small files \d+ % \(forecast \d+ %\); /m);
-  expect(stdout).toMatch(/^moved: [1-9]\d* files, \d+ KiB; [1-9]\d* are in other groups now$/m);
+  expect(stdout).toMatch(
+    /^moved: [1-9]\d* files, \d+ KiB; [1-9]\d* are in other storage groups now$/m,
+  );
   expect(stdout).toMatch(/^relieved: reads in each second of the burst: \d+, \d+, \d+, \d+$/m);
   expect(existsSync(join(cwd, 'stevedore-cluster/group1/data/.stevedore-moves.jsonl'))).toBe(true);
 });

@@ -77,6 +77,7 @@ test('says what is wrong and what to do, and ends with 1', async () => {
   expect(code).toBe(1);
   expect(stdout).toMatch(/PROBLEM {2}directory: \/proc\/nowhere cannot be used/);
   expect(stdout).toContain(`127.0.0.1:${port} is in use by another program`);
+  expect(stdout).toMatch(/or choose another: --port$/m);
   expect(stdout).toMatch(/PROBLEM {2}tracker 127\.0\.0\.1:1: .*ECONNREFUSED/);
   expect(stdout).toMatch(/\n3 problems, \d+ warnings?\n$/);
 

@@ -162,6 +162,9 @@ const TITLES: Readonly<Record<number, string>> = {
 export class ProblemError extends Error {
   override readonly name = 'ProblemError';
   readonly code: ProblemCode;
+  /** By both of its names: frameworks answer with it. */
+  readonly status: number;
+  readonly statusCode: number;
   /** Sent with the answer; lower-case names. */
   readonly headers: Readonly<Record<string, string>>;
 
@@ -173,6 +176,8 @@ export class ProblemError extends Error {
   ) {
     super(message, cause === undefined ? undefined : { cause });
     this.code = code;
+    this.status = problems[code].status;
+    this.statusCode = this.status;
     this.headers = headers;
   }
 }

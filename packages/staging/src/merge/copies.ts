@@ -86,7 +86,7 @@ export class Copies {
     const { holders, members } = await trunkStore.copies(trunk.fileId, signal);
     if (wanted > members && !this.#isReported) {
       this.#isReported = true;
-      const why = `${wanted} storages are to have ${trunk.fileId}, its group has ${members} active`;
+      const why = `${wanted} storages are to have ${trunk.fileId}, its storage group has ${members} active`;
       changes.report(
         new StoreError(
           'storage_unavailable',

@@ -134,7 +134,7 @@ export async function admit(
   const { address } = session;
   const member = members.at(address, id) ?? (await afterRefresh(members, address, id));
   if (!member) {
-    throw new StatusError(Status.accessDenied, `${address} is no member of the group`);
+    throw new StatusError(Status.accessDenied, `${address} is no member of the storage group`);
   }
   return member.id;
 }

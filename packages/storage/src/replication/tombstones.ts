@@ -145,7 +145,7 @@ export class Tombstones {
     this.#isOverfull = true;
     this.#onError(
       new Error(
-        `A member of the group lacks more than ${this.#maxEntries} deletions, and the oldest are ` +
+        `A member of the storage group lacks more than ${this.#maxEntries} deletions, and the oldest are ` +
           'forgotten: if it has been away, start it again without its files.',
       ),
     );

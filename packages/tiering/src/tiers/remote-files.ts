@@ -149,7 +149,8 @@ export function rowFile(bytes: Buffer, mtimeSeconds: number): ReadableFile {
 
 /** Opens the bytes in another group. */
 export function openRemote(remote: RemoteFiles | undefined, record: FileRecord): ReadableFile {
-  if (!remote) throw new Error(`${record.name} is in another group, and there are no trackers`);
+  if (!remote)
+    throw new Error(`${record.name} is in another storage group, and there are no trackers`);
   return new RemoteFile(remote, record);
 }
 

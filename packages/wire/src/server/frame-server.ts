@@ -128,9 +128,10 @@ export class FrameServer<Session> {
 function listenError(role: string, host: string, port: number, error: Error): StartError {
   const code = codeOf(error) ?? 'listen_failed';
   const where = `The ${role} cannot listen on ${addressText(host, port)}`;
+  const named = `--${role}-port of a gateway, ${role}Port of open(), --port of stevedore ${role}`;
   const reasons: Readonly<Record<string, string>> = {
-    EADDRINUSE: `port ${port} is in use. Stop the program that holds it, or choose another ${role} port (0 picks a free one).`,
-    EACCES: `this user may not use port ${port}. Choose a ${role} port above 1023.`,
+    EADDRINUSE: `port ${port} is in use. Stop the program that holds it, or choose another with ${named} (0 picks a free one).`,
+    EACCES: `this user may not use port ${port}. Choose one above 1023 with ${named}.`,
     EADDRNOTAVAIL: `this machine has no address ${host}. Choose one of its own, or 0.0.0.0 for all.`,
   };
   return new StartError(code, `${where}: ${reasons[code] ?? asError(error).message}`, error);
