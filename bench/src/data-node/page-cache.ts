@@ -1,4 +1,4 @@
-import { type Disk, type DiskFile, decoratedFile, localDisk } from '@stevedore/disk';
+import { type Disk, type DiskFile, decoratedDisk, decoratedFile, localDisk } from '@stevedore/disk';
 
 /**
  * A page cache of a bounded size in front of a disk. Node has no say in how much memory
@@ -30,7 +30,7 @@ export class PageCache {
 
   constructor(disk: Disk, maxBytes: number) {
     this.#maxPages = Math.floor(maxBytes / PAGE_BYTES);
-    this.disk = { ...disk, openToRead: (path) => this.#open(disk, path), readNow: () => undefined };
+    this.disk = decoratedDisk(disk, { openToRead: (path) => this.#open(disk, path) });
   }
 
   async #open(disk: Disk, path: string): Promise<DiskFile> {

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Disk, type DiskFile, decoratedFile } from '@stevedore/disk';
+import { type Disk, type DiskFile, decoratedDisk, decoratedFile } from '@stevedore/disk';
 
 /**
  * A disk slowed to that of the paper's machines, a single 7,200 rpm drive, by a model:
@@ -21,16 +21,11 @@ export class SlowDisk {
   #last: { readonly path: string; readonly end: number } | undefined;
 
   constructor(disk: Disk) {
-    this.disk = {
-      ...disk,
-      create: async (path) => this.#file(path, await disk.create(path)),
-      openToRead: async (path) => this.#file(path, await disk.openToRead(path)),
-      openToUpdate: async (path) => this.#file(path, await disk.openToUpdate(path)),
-      syncDirectory: async (path) => {
-        await this.#wait(SEEK_MS);
-        await disk.syncDirectory(path);
-      },
+    const syncDirectory = async (path: string): Promise<void> => {
+      await this.#wait(SEEK_MS);
+      await disk.syncDirectory(path);
     };
+    this.disk = decoratedDisk(disk, { syncDirectory }, (file, path) => this.#file(path, file));
   }
 
   /** What is no file of the `Disk`, somewhere else than the last request. */

@@ -113,7 +113,8 @@ async function openOn(
   );
   const counters = new StorageCounters(() => nowSeconds(environment));
   const syncs = new SharedSyncs((path) => disk.syncDirectory(path));
-  const shared = { ...counters.counting(disk), syncDirectory: (path: string) => syncs.sync(path) };
+  const syncDirectory = (path: string): Promise<void> => syncs.sync(path);
+  const shared = counters.counting(disk, { syncDirectory });
   const counted = { ...settings, disk: shared };
   const service = assemble(
     { settings: counted, backend: onDisk(shared), storePaths, rotation },

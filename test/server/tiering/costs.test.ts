@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Costs } from '@stevedore/balance';
-import { type DiskFile, localDisk } from '@stevedore/disk';
+import { type DiskFile, decoratedDisk, localDisk } from '@stevedore/disk';
 import { downloadFile } from '@stevedore/protocol';
 import { systemEnvironment } from '@stevedore/wire';
 import { describe, expect, it } from 'vitest';
@@ -98,9 +98,14 @@ describe('the costs of a disk whose times are known', () => {
     };
     const open = async () => file as unknown as DiskFile;
     const none = async () => {};
-    const disk = { ...localDisk, create: open, openToRead: open, unlink: none, rename: none };
+    const disk = decoratedDisk(localDisk, {
+      create: open,
+      openToRead: open,
+      unlink: none,
+      rename: none,
+    });
     const meter = new DiskMeter(() => 0);
-    return openCosts({ ...disk, syncDirectory: none }, '/data', () => ms, meter);
+    return openCosts(decoratedDisk(disk, { syncDirectory: none }), '/data', () => ms, meter);
   }
 
   it('are the times that accesses take, in bytes written meanwhile', async () => {

@@ -1,6 +1,6 @@
 import { cpSync, existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { localDisk } from '@stevedore/disk';
+import { decoratedDisk, localDisk } from '@stevedore/disk';
 import { openDatabase } from '@stevedore/disk/sqlite';
 import type { StorageOptions } from '@stevedore/node';
 import { deleteFile, type FileName, makeSliceId, migrationControl } from '@stevedore/protocol';
@@ -289,7 +289,9 @@ describe('the room for rows', () => {
   it('on a disk that is nearly full is left to files', async () => {
     const { slices, storage, folder } = await loaded();
     await storage.close();
-    const disk = { ...localDisk, space: async () => ({ totalBytes: 2 ** 40, freeBytes: 0 }) };
+    const disk = decoratedDisk(localDisk, {
+      space: async () => ({ totalBytes: 2 ** 40, freeBytes: 0 }),
+    });
     const again = await started(folder, { disk });
     await readTimes(again.client, slices[0]!, 3 * OFTEN);
     await again.storage.close();

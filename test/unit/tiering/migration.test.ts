@@ -1,7 +1,7 @@
 import { mkdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
-import { decoratedFile, localDisk } from '@stevedore/disk';
+import { decoratedDisk, decoratedFile, localDisk } from '@stevedore/disk';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { openCosts } from '../../../packages/tiering/dist/scheduler/costs.js';
 import { DiskMeter } from '../../../packages/tiering/dist/scheduler/disk-meter.js';
@@ -111,7 +111,9 @@ describe('load that is too much', () => {
 describe('the room of the rows', () => {
   it('is made by those that are asked for least, whatever the disk has', async () => {
     // 88 % of the disk are used by others.
-    const disk = { ...localDisk, space: async () => ({ totalBytes: 100, freeBytes: 12 }) };
+    const disk = decoratedDisk(localDisk, {
+      space: async () => ({ totalBytes: 100, freeBytes: 12 }),
+    });
     const options = { roomBytes: 10_000, moveTo: OTHER_GROUP };
     const { put, read, interval, settled, records, clock } = await migrationOf(options, { disk });
     await put('00/00/large', 4000);
@@ -265,8 +267,8 @@ describe('the threshold', () => {
       close: async () => {},
     });
     const folder = temporaryFolder();
-    const disk = { ...localDisk, create: async () => slow, unlink: async () => {} };
-    const probing = { ...disk, rename: async () => {}, syncDirectory: async () => {} };
+    const disk = decoratedDisk(localDisk, { create: async () => slow, unlink: async () => {} });
+    const probing = decoratedDisk(disk, { rename: async () => {}, syncDirectory: async () => {} });
     const costs = await openCosts(probing, folder, () => clock.ms, new DiskMeter(() => 0));
     expect(costs.of('write', 1000) / costs.of('read', 1000)).toBeGreaterThan(100);
     const { interval, migration } = await migrationOf({ moveTo: OTHER_GROUP }, { costs });

@@ -49,10 +49,9 @@ export class DiskMeter {
 
   /** The disk with metered reads and writes; a write counts when it is synced. */
   metered(disk: Disk): Disk {
-    const decorated = decoratedDisk(disk, (file) => this.#file(file));
     const syncDirectory = (path: string): Promise<void> =>
       this.time('write', { count: 0, bytes: 0 }, () => disk.syncDirectory(path));
-    return { ...decorated, syncDirectory };
+    return decoratedDisk(disk, { syncDirectory }, (file) => this.#file(file));
   }
 
   #file(file: DiskFile): DiskFile {
