@@ -53,6 +53,11 @@ export declare abstract class Disk {
   /** Names in a directory; empty if there is no such directory. */
   abstract list(path: string): Promise<string[]>;
   abstract space(path: string): Promise<DiskSpace>;
+  /**
+   * Resolves when the disk would have made an access of so many bytes, for a library that opens
+   * files by itself, such as SQLite. Optional: for models of a disk.
+   */
+  access?(bytes: number): Promise<void>;
 }
 
 export type CreatedNow = 'created' | 'taken' | undefined;
@@ -150,7 +155,7 @@ export function decoratedFile(file: DiskFile, changed: Partial<DiskFile>): DiskF
 export function decoratedDisk(
   disk: Disk,
   changed: Partial<Disk>,
-  decorate = (file: DiskFile, _path: string): DiskFile => file,
+  decorate = (file: DiskFile, _path: string): DiskFile => decoratedFile(file, {}),
 ): Disk {
   const opened = async (opening: Promise<DiskFile>, path: string): Promise<DiskFile> =>
     decorate(await opening, path);

@@ -24,7 +24,7 @@ import { receivingHandlers } from './replication/receiving.js';
 import { openReplication, type Replication } from './replication/replication.js';
 import type { StorageService } from './service.js';
 import { SliceReader } from './slices/slice-reader.js';
-import { type HotSlices, Slices } from './slices/slices.js';
+import { Slices } from './slices/slices.js';
 import {
   DirectoryRotation,
   type FirstCopyState,
@@ -36,7 +36,6 @@ import type { StorageSettings } from './storage-options.js';
 /** A file backend and what it adds to a storage. */
 export interface StorageBackend extends DownloadBackend {
   readonly files: FileBackend;
-  readonly hotSlices: HotSlices | undefined;
   /** Returns the storage's handlers, adapted to this backend, and the backend's own. */
   handlers(handlers: readonly Handler<StorageSession>[]): Handler<StorageSession>[];
   /** From now on the backend may move content, and calls `forget` with its path. */
@@ -119,7 +118,6 @@ async function openOn(
   const service = assemble(
     { settings: counted, backend: onDisk(shared), storePaths, rotation },
     replication,
-    backend?.hotSlices,
   );
   const plain = handlersOf(service, backend);
   const handlers = backend ? backend.handlers(plain) : plain;
@@ -173,7 +171,6 @@ function handlersOf(
 function assemble(
   given: Pick<FileParts, 'settings' | 'backend' | 'storePaths' | 'rotation'>,
   replication: Replication,
-  hotSlices: HotSlices | undefined,
 ): StorageService {
   const { settings, backend, storePaths } = given;
   const cache = storageCache(settings);
@@ -184,8 +181,8 @@ function assemble(
   const parts = { ...given, files, locks };
   const store = new FileStore(parts);
   const changing = new ChangingFiles(parts);
-  const slices = new Slices({ ...parts, cache, hotSlices });
-  const sliceReader = new SliceReader({ ...parts, cache, hotSlices, slices });
+  const slices = new Slices({ ...parts, cache });
+  const sliceReader = new SliceReader({ ...parts, cache, slices });
   const readNow = (path: string, bytes: number) => backend.readNow?.(path, bytes);
   return {
     ...parts,

@@ -1,10 +1,7 @@
 import { mkdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { crc32 } from 'node:zlib';
-import { decoratedDisk, decoratedFile, localDisk } from '@stevedore/disk';
-import { describe, expect, it, onTestFinished } from 'vitest';
-import { openCosts } from '../../../packages/tiering/dist/scheduler/costs.js';
-import { DiskMeter } from '../../../packages/tiering/dist/scheduler/disk-meter.js';
+import { decoratedDisk, localDisk } from '@stevedore/disk';
+import { describe, expect, it } from 'vitest';
 import type { RequestClass } from '../../../packages/tiering/dist/scheduler/scheduler.js';
 import type { TierOptions } from '../../../packages/tiering/dist/tier-options.js';
 import { until } from '../../support/storage/support.js';
@@ -51,7 +48,7 @@ describe('load that is too much', () => {
     const setting = await migrationOf(options);
     prepare(setting.findRoom);
     for (const name of HOT) await setting.put(name, 100);
-    await setting.interval();
+    await setting.interval({ metadata: 750_000, smallFile: 900_000 });
     for (let n = 0; n < 3; n += 1) {
       for (const name of HOT) setting.read(name, 300);
       await setting.interval({ metadata: 750_000, smallFile: 900_000 });
@@ -157,27 +154,6 @@ describe('the room of the rows', () => {
     expect(cold.counts()).toMatchObject({ files: 1 });
   });
 
-  it('is made by slices first: their trunks have them', async () => {
-    const options = { roomBytes: 10_000, moveTo: OTHER_GROUP };
-    const { put, interval, settled, folder, opened, records, migration } =
-      await migrationOf(options);
-    const trunk = join(folder, 'data', '00/00/trunk.merged');
-    const bytes = Buffer.alloc(1000, 7);
-    for (const offset of [100, 2000]) {
-      for (let n = 0; n < 3; n += 1) opened.tiers.sliceRows!.count(trunk, offset);
-      opened.tiers.sliceRows!.keep(trunk, { offset, size: 1000, crc32: crc32(bytes) }, bytes);
-    }
-    await put('00/00/file', 6000);
-    await interval();
-    expect(migration.status()).toMatchObject({ slices: { files: 2, bytes: 2000 } });
-    await put('00/00/more', 1500);
-    await interval();
-    await interval();
-    await settled();
-    expect(migration.status().slices).toEqual({ files: 0, bytes: 0 });
-    expect(records.counts()).toEqual({ files: 2, bytes: 7500 });
-  });
-
   it('is given back to the disk', async () => {
     const { put, folder, records, close, interval } = await migrationOf({ roomBytes: 1e9 });
     const size = () => statSync(join(folder, 'data', '.stevedore-files.sqlite')).size;
@@ -246,39 +222,5 @@ describe('the threshold', () => {
     await put('00/00/third', 60 * KIB);
     await interval();
     expect(migration.status().thresholdBytes).toBeLessThan(64 * KIB);
-  });
-
-  it('does not fall under reads that the disk does not mind', async () => {
-    const clock = { ms: 0 };
-    const file = await localDisk.create(join(temporaryFolder(), 'probe'));
-    onTestFinished(() => file.close());
-    const slow = decoratedFile(file, {
-      writeAt: async (chunks, position) => {
-        clock.ms += chunks.reduce((sum, { length }) => sum + length, 0) / 100_000;
-        await file.writeAt(chunks, position);
-      },
-      readAt: async (target, position) => {
-        clock.ms += 0.05 + target.length / 1e6;
-        return file.readAt(target, position);
-      },
-      sync: async () => {
-        clock.ms += 10;
-      },
-      close: async () => {},
-    });
-    const folder = temporaryFolder();
-    const disk = decoratedDisk(localDisk, { create: async () => slow, unlink: async () => {} });
-    const probing = decoratedDisk(disk, { rename: async () => {}, syncDirectory: async () => {} });
-    const costs = await openCosts(probing, folder, () => clock.ms, new DiskMeter(() => 0));
-    expect(costs.of('write', 1000) / costs.of('read', 1000)).toBeGreaterThan(100);
-    const { interval, migration } = await migrationOf({ moveTo: OTHER_GROUP }, { costs });
-    const readCost = costs.of('read', 8 * KIB);
-    for (let second = 0; second < 60; second += 1) await interval({ smallFile: 1728 * readCost });
-    expect(migration.status().thresholdBytes).toBeGreaterThanOrEqual(64 * KIB);
-    // Under as many durable writes it does.
-    const before = migration.status().thresholdBytes;
-    const writeCost = costs.of('write', 8 * KIB);
-    for (let second = 0; second < 60; second += 1) await interval({ smallFile: 1728 * writeCost });
-    expect(migration.status().thresholdBytes).toBeLessThan(before / 10);
   });
 });
