@@ -109,8 +109,12 @@ export function decideInterval(
   };
   const metadata = step(state.metadata, report.metadata);
   const smallFile = step(state.smallFile, report.smallFile);
+  const load = { metadataBytes: metadata.loadBytes, smallFileBytes: smallFile.loadBytes };
   const forecast = { metadataBytes: metadata.bytes, smallFileBytes: smallFile.bytes };
-  const loadToMoveBytes = loadToMove(forecast, capacityBytes, parameters.efficiencyMark);
+  // Metadata is served first, so no queue shows its bursts, and its forecast lags behind them.
+  const metadataBytes = Math.max(load.metadataBytes, forecast.metadataBytes);
+  const expected = { ...forecast, metadataBytes };
+  const loadToMoveBytes = loadToMove(expected, capacityBytes, parameters.efficiencyMark);
   const observed = {
     metadataBytes: report.metadata.servedBytes,
     smallFileBytes: report.smallFile.servedBytes,
@@ -122,11 +126,11 @@ export function decideInterval(
       smallFile: smallFile.state,
       thresholdBytes: globalThreshold(state.thresholdBytes, conditions, parameters),
     },
-    load: { metadataBytes: metadata.loadBytes, smallFileBytes: smallFile.loadBytes },
+    load,
     forecast,
     loadToMoveBytes,
     allowedSmallFileBytes: isThere(report.metadata)
-      ? smallFileAllowance(forecast.metadataBytes, capacityBytes, parameters)
+      ? smallFileAllowance(metadataBytes, capacityBytes, parameters)
       : undefined,
     selection: selectByProfit(report.accessed, loadToMoveBytes, parameters.maximumSelectedFiles),
   };

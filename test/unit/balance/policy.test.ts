@@ -129,6 +129,18 @@ test('the threshold follows the load that was served, as a share of the capacity
   expect(of(600, { usedShare: 0.9 })).toBeCloseTo(95);
 });
 
+test('metadata counts with its last load, if that is more than its forecast', () => {
+  let state = startPolicy(100);
+  for (let n = 0; n < 20; n += 1) {
+    state = decide({ metadata: counted(100), smallFile: counted(100) }, state).state;
+  }
+  // Nothing of it waits: the forecast has only begun to rise.
+  const burst = decide({ metadata: counted(900), smallFile: counted(300) }, state);
+  expect(burst.forecast.metadataBytes).toBeLessThan(200);
+  expect(burst.allowedSmallFileBytes).toBeCloseTo(100);
+  expect(burst.loadToMoveBytes).toBeCloseTo(burst.forecast.smallFileBytes - 100);
+});
+
 test('small files are limited while there is metadata, served or waiting', () => {
   const allowed = (metadata: Counted) => decide({ metadata }).allowedSmallFileBytes;
   expect(allowed(NONE)).toBeUndefined();

@@ -208,6 +208,25 @@ describe('the threshold', () => {
     ]);
   });
 
+  it('that load has shrunk makes no file of a new one: it is a row until it is read', async () => {
+    const setting = await migrationOf({ moveTo: OTHER_GROUP, roomBytes: 200 * KIB });
+    const { put, read, interval, settled, records, migration, moves } = setting;
+    for (let n = 0; n < 9; n += 1) await interval({ smallFile: 900_000 });
+    expect(migration.status().thresholdBytes).toBeLessThan(60 * KIB);
+    await put('00/00/new', 60 * KIB);
+    await settled();
+    expect([records.find('00/00/new')?.place, moves]).toEqual([Place.row, []]);
+    await interval();
+    read('00/00/new');
+    await until(() => moves.length === 1);
+    expect(records.find('00/00/new')).toMatchObject({ place: Place.remote });
+    // Where rows have no space left, it is a file at once.
+    for (const n of [1, 2]) await put(`00/00/large-${n}`, 60 * KIB);
+    await put('00/00/small', 50 * KIB);
+    await put('00/00/beyond', 60 * KIB);
+    expect(records.find('00/00/beyond')?.place).not.toBe(Place.row);
+  });
+
   it('leaves files in their rows while only this disk could take them, until rows need the room', async () => {
     const options = { roomBytes: 200 * KIB };
     const { put, read, interval, settled, records, migration } = await migrationOf(options);

@@ -113,7 +113,7 @@ export class Migration {
   /** Bytes of a row were read or written, at a cost of so much load. */
   accessed(path: string, loadBytes: number, size: number, isNew: boolean): void {
     const file = this.#accessed.add(path, loadBytes, size, isNew);
-    if (file) this.#outgrown(file.tier, file.name, size);
+    if (file && !isNew) this.#outgrown(file.tier, file.name, size);
   }
 
   /** A file of this storage was truncated. */

@@ -72,9 +72,18 @@ export class Tiers {
     return at?.tier.records.find(at.name)?.remote;
   }
 
-  /** The largest file that becomes a row; -1 for none, as in a full tier. */
+  /**
+   * The largest new file that becomes a row; -1 for none, as in a full tier. While rows have space,
+   * it is at least the size given: a file would cost this disk more. If the threshold is lower, the
+   * row moves when it is read.
+   */
   get rowLimitBytes(): number {
-    return this.#settings.enabled && this.usedShare < 1 ? this.thresholdBytes : -1;
+    const { enabled, thresholdBytes, parameters } = this.#settings;
+    const { usedShare } = this;
+    if (!enabled || usedShare >= 1) return -1;
+    return usedShare < parameters.usedMark
+      ? Math.max(thresholdBytes, this.thresholdBytes)
+      : this.thresholdBytes;
   }
 
   /** Eq. 14: the size to which a file that has moved so often may grow. */
