@@ -148,7 +148,15 @@ export class LoadFigures {
 }
 
 const NO_LOAD: ClassStatus = {
-  ...{ servedBytes: 0, servedRequests: 0, waitedMs: 0, ranMs: 0 },
-  ...{ waitingBytes: 0, waitingRequests: 0, busyAnswers: 0, busyAnswersTotal: 0 },
-  ...{ loadBytes: 0, forecastBytes: 0, meanErrorBytes: 0 },
+  servedBytes: 0,
+  servedRequests: 0,
+  waitingBytes: 0,
+  waitingRequests: 0,
+  waitedMs: 0,
+  ranMs: 0,
+  busyAnswers: 0,
+  busyAnswersTotal: 0,
+  loadBytes: 0,
+  forecastBytes: 0,
+  meanErrorBytes: 0,
 };

@@ -135,7 +135,8 @@ export class Migration {
   }
 
   endInterval(): void {
-    const { settings, scheduler, tiers } = this.#parts;
+    const { settings, scheduler, tiers, audit } = this.#parts;
+    void audit.flush();
     this.#usedShare = tiers.usedShare;
     const served = scheduler.endInterval();
     const accessed = this.#accessed;
