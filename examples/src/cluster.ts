@@ -1,90 +1,115 @@
-// Run: npm start -- --cluster --bandwidth 2MiB --cache-size 0    (it says where the tracker is)
-//      npm run cluster -- TRACKER                                (in examples/, in another terminal)
+// Run: npm start -- --cluster --slow-disk 8ms --cache-size 0    (it says where gateway and tracker are)
+//      npm run cluster -- GATEWAY TRACKER                       (in examples/, in another terminal)
 //
-// What the metadata servers of a cluster do about load: clients read hot small files of group1, and
-// then a burst of metadata comes. group1 moves files to group2 and group3 until its disk has time
-// for the burst. A disk of 2 MiB/s without a cache is soon busy; yours would take more clients.
+// What the metadata servers of a cluster do about load. A user's small files go directly to FastDFS
+// (X-Mode: direct), where they are rows beside their metadata. Then clients read those of group1
+// through the gateway while a burst of metadata comes: once with moves paused, and once as usual, when
+// group1 moves files to group2 and group3. Each storage has a modelled hard disk with a seek of 8 ms.
 import { FastdfsClient, FastdfsError } from '@stevedore/fastdfs';
-import { askMigration, type MigrationStatus } from '@stevedore/tiering/control';
+import { askMigration, type MigrationAction } from '@stevedore/tiering/control';
 
-const [tracker, seconds = '12'] = process.argv.slice(2);
-if (tracker === undefined) throw new Error('name the tracker: npm run cluster -- 127.0.0.1:PORT');
+const [gateway, tracker, seconds = '12'] = process.argv.slice(2);
+if (!gateway || !tracker) {
+  throw new Error('name both: npm run cluster -- http://127.0.0.1:PORT 127.0.0.1:PORT');
+}
 const STEPS = Number(seconds);
-const FILES = 200;
+const FILES = 300;
 const READERS = 8;
-const WRITERS = 8;
+const WRITERS = 4;
+const UPLOADS_AT_ONCE = 16;
 const body = Buffer.alloc(16 * 1024, 'small');
 
-await using client = new FastdfsClient({ trackers: [tracker], followMoves: true });
+await using client = new FastdfsClient({ trackers: [tracker] });
 const [server] = await client.listStorages('group1');
 if (!server) throw new Error(`${tracker} knows no storage of group1`);
-const status = () => askMigration(`${server.address}:${server.storagePort}`, 'status');
+const migrate = (action: MigrationAction) =>
+  askMigration(`${server.address}:${server.storagePort}`, action);
 
-console.log(`storing ${FILES} small files of 16 KiB in group1`);
-const ids: string[] = [];
-while (ids.length < FILES) ids.push(await client.upload(body, { group: 'group1' }));
-const start = await status();
-
-let isOver = false;
-/** Answers of this second. */
-const answers = { reads: 0, changes: 0 };
-
-/** One request after the other. A storage that is too busy says so, and is asked again. */
-async function loop(kind: keyof typeof answers, request: (id: string) => Promise<unknown>) {
-  while (!isOver) {
-    try {
-      await request(ids[Math.floor(Math.random() ** 2 * ids.length)]!);
-      answers[kind] += 1;
-    } catch (error) {
-      if (!(error instanceof FastdfsError && error.code === 'busy')) throw error;
-    }
-  }
+interface Stored {
+  readonly key: string;
+  readonly fileId: string;
 }
 
-/** One line each second; resolves with the answers in each of them. */
-async function watch(what: string) {
-  const rates: (typeof answers)[] = [];
+async function upload(): Promise<Stored> {
+  const headers = { 'x-mode': 'direct', 'content-type': 'application/octet-stream' };
+  const response = await fetch(`${gateway}/files`, { method: 'POST', headers, body });
+  if (!response.ok) throw new Error(`${response.status}: ${await response.text()}`);
+  return (await response.json()) as Stored;
+}
+
+console.log(`uploading ${FILES} files of 16 KiB to the gateway`);
+const all: Stored[] = [];
+while (all.length < FILES) {
+  all.push(...(await Promise.all(Array.from({ length: UPLOADS_AT_ONCE }, upload))));
+}
+const hot = all.filter(({ fileId }) => fileId.startsWith('group1/'));
+const { rows } = await migrate('status');
+console.log(`${hot.length} are in group1, which has ${rows.files} rows`);
+
+/** Requests answered. */
+interface Answers {
+  reads: number;
+  changes: number;
+}
+
+/** Each loop sends one request after the other. A storage that is too busy is asked again. */
+async function burst(what: string): Promise<Answers> {
+  const answers = { reads: 0, changes: 0 };
+  let isOver = false;
+  const loop = async (kind: keyof Answers, request: (file: Stored) => Promise<unknown>) => {
+    while (!isOver) {
+      const file = hot[Math.floor(Math.random() ** 2 * hot.length)]!;
+      if (await request(file)) answers[kind] += 1;
+    }
+  };
+  const read = async ({ key }: Stored) => {
+    const response = await fetch(`${gateway}/files/${key}`);
+    const bytes = Buffer.from(await response.arrayBuffer());
+    if (response.ok && !bytes.equals(body)) throw new Error(`${key} has other bytes`);
+    return response.ok;
+  };
+  const change = async ({ fileId }: Stored) => {
+    try {
+      await client.setMetadata(fileId, { turn: String(answers.changes) });
+      return true;
+    } catch (error) {
+      if (error instanceof FastdfsError && error.code === 'busy') return false;
+      throw error;
+    }
+  };
+  const loops = [
+    ...Array.from({ length: READERS }, () => loop('reads', read)),
+    ...Array.from({ length: WRITERS }, () => loop('changes', change)),
+  ];
   for (let second = 1; second <= STEPS; second += 1) {
-    Object.assign(answers, { reads: 0, changes: 0 });
+    const before = { ...answers };
     await new Promise((resolve) => setTimeout(resolve, 1000));
-    rates.push({ ...answers });
-    const { load, capacityBytes, thresholdBytes, moves, remote, rows } = await status();
+    const { load, capacityBytes, moves, remote, rows: here } = await migrate('status');
     const share = (bytes: number) => `${Math.round((100 * bytes) / capacityBytes)} %`;
+    const both = ({ loadBytes, forecastBytes }: (typeof load)['metadata']) =>
+      `${share(loadBytes)} (next ${share(forecastBytes)})`;
     console.log(
       [
         `${what} ${String(second).padStart(2)} s`,
-        `small files ${share(load.smallFile.servedBytes)} (forecast ${share(load.smallFile.forecastBytes)})`,
-        `metadata ${share(load.metadata.servedBytes)} (forecast ${share(load.metadata.forecastBytes)})`,
-        `threshold ${Math.round(thresholdBytes / 1024)} KiB`,
-        `${moves.moved} moves, ${rows.files} rows here, ${remote.files} elsewhere`,
-        `${rates.at(-1)!.reads} reads, ${rates.at(-1)!.changes} changes of metadata`,
+        `load of small files ${both(load.smallFile)}, of metadata ${both(load.metadata)}`,
+        `${moves.moved} moves, ${here.files} rows here, ${remote.files} elsewhere`,
+        `${answers.reads - before.reads} reads, ${answers.changes - before.changes} changes of metadata`,
       ].join('; '),
     );
   }
-  return rates;
+  isOver = true;
+  await Promise.all(loops);
+  return answers;
 }
 
-const loops = Array.from({ length: READERS }, () =>
-  loop('reads', (id) => client.downloadBytes(id)),
+await migrate('pause');
+const paused = await burst('paused');
+await migrate('resume');
+const moving = await burst('moving');
+const { moves, remote } = await migrate('status');
+const rate = (count: number) => (count / STEPS).toFixed(1);
+console.log(`${moves.moved} moves; ${remote.files} files are in other storage groups now`);
+console.log(`reads a second: ${rate(moving.reads)}, with moves paused ${rate(paused.reads)}`);
+console.log(
+  `changes of metadata a second: ${rate(moving.changes)}, with moves paused ${rate(paused.changes)}`,
 );
-await watch('hot files');
-loops.push(
-  ...Array.from({ length: WRITERS }, (_, n) =>
-    loop('changes', (id) => client.setMetadata(id, { n: String(n) })),
-  ),
-);
-const rates = await watch('burst    ');
-isOver = true;
-await Promise.all(loops);
-report(await status());
-
-function report(end: MigrationStatus): void {
-  const moved = end.moves.moved - start.moves.moved;
-  const kib = Math.round((end.movedBytes - start.movedBytes) / 1024);
-  const each = (kind: keyof typeof answers) => rates.map((rate) => rate[kind]).join(', ');
-  console.log(
-    `moved: ${moved} files, ${kib} KiB; ${end.remote.files} are in other storage groups now`,
-  );
-  console.log(`relieved: reads in each second of the burst: ${each('reads')}`);
-  console.log(`answers to the burst in each second: ${each('changes')}`);
-}

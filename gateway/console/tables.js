@@ -72,7 +72,7 @@ export function cluster({ cluster: members, trackers, now }) {
   return table(`Storages, according to ${trackers.join(', ')}`, columns, members);
 }
 
-/** What storages with tiers serve, forecast and move. */
+/** Load, forecast and moves of storages with tiers. */
 export function migrations(list) {
   const columns = [
     { title: 'Storage', cell: ({ storage }) => element('span', { className: 'id' }, storage) },
@@ -117,11 +117,12 @@ function movingState({ migrates, isPaused, isDryRun, moves }) {
   return element('span', { className }, text);
 }
 
-/** Served and, behind the arrow, forecast of a class, and its share of what can be served. */
-function load({ servedBytes, forecastBytes }, capacityBytes) {
-  const share = capacityBytes === 0 ? 0 : forecastBytes / capacityBytes;
-  const text = `${formatBytes(servedBytes)} → ${formatBytes(forecastBytes)}, ${formatPercent(share)}`;
-  return element('span', { className: 'share' }, bar(share, share > 1 ? 'bad' : undefined), text);
+/** Load of a class and, behind the arrow, its forecast, as shares of what can be served. */
+function load({ loadBytes, forecastBytes }, capacityBytes) {
+  const share = (bytes) => (capacityBytes === 0 ? 0 : bytes / capacityBytes);
+  const [now, next] = [share(loadBytes), share(forecastBytes)];
+  const text = `${formatPercent(now)} → ${formatPercent(next)}`;
+  return element('span', { className: 'share' }, bar(next, next >= 1 ? 'bad' : undefined), text);
 }
 
 export function troubleItem({ at: time, code, message, times }) {

@@ -21,7 +21,7 @@ function dayUntil(now: number): History {
   for (let at = now - 86_400_000; at <= now; at += 10_000) {
     const step = Math.floor(at / 10_000);
     uploads += (step % 50) * 10;
-    const load = { served: 0.4, forecast: 0.7 };
+    const load = { load: 0.4, forecast: 0.7 };
     history.add({
       ...{ at: step * 10_000, uploads, downloads: uploads * 2, cacheHits: step * 3, load },
       ...{ cacheMisses: step, trunks: step, fill: step * 0.9, stagedBytes: (step % 40) * 2 ** 20 },

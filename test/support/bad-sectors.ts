@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Disk, type DiskFile, decoratedFile, localDisk } from '@stevedore/disk';
+import { type Disk, type DiskFile, decoratedDisk, decoratedFile, localDisk } from '@stevedore/disk';
 
 /** The disk of this machine, with places that it does not give: reading any byte of one is EIO. */
 export class BadSectors {
@@ -14,17 +14,15 @@ export class BadSectors {
   /** Code of the failures. */
   code = 'EIO';
 
-  readonly disk: Disk = {
-    ...localDisk,
-    create: async (path) => this.#wrap(await localDisk.create(path), path),
-    openToRead: async (path) => this.#wrap(await localDisk.openToRead(path), path),
-    readNow: () => undefined,
-    openToUpdate: async (path) => this.#wrap(await localDisk.openToUpdate(path), path),
-    syncDirectory: async (path) => {
+  readonly disk: Disk;
+
+  constructor() {
+    const syncDirectory = async (path: string): Promise<void> => {
       if (this.isGone) throw this.#failure();
       return localDisk.syncDirectory(path);
-    },
-  };
+    };
+    this.disk = decoratedDisk(localDisk, { syncDirectory }, (file, path) => this.#wrap(file, path));
+  }
 
   /** The `count` bytes from `from` on of these, where they stand in one of the folder's files. */
   spoil(folder: string, bytes: Buffer, from = 0, count = bytes.length - from): void {

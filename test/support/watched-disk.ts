@@ -1,4 +1,4 @@
-import { type Disk, type DiskFile, decoratedFile, localDisk } from '@stevedore/disk';
+import { type Disk, type DiskFile, decoratedDisk, decoratedFile, localDisk } from '@stevedore/disk';
 
 /** A disk whose every operation passes a test, which may note it, hold it up or fail it. */
 
@@ -14,9 +14,8 @@ export type Watch = <Result>(call: DiskCall, run: () => Promise<Result>) => Prom
 type Call = (...given: unknown[]) => Promise<unknown>;
 
 export function watchedDisk(watch: Watch, disk: Disk = localDisk): Disk {
-  const all = Object.keys(disk) as (keyof Disk)[];
   // Nothing could hold up or fail what is done at once.
-  const names = all.filter((name) => name !== 'readNow' && name !== 'createNow');
+  const names = Object.keys(decoratedDisk(disk, {})) as (keyof Disk)[];
   const watched = names.map((operation) => [
     operation,
     (...given: unknown[]) => {
@@ -28,7 +27,7 @@ export function watchedDisk(watch: Watch, disk: Disk = localDisk): Disk {
       });
     },
   ]);
-  return Object.fromEntries(watched) as Disk;
+  return decoratedDisk(disk, Object.fromEntries(watched) as Partial<Disk>);
 }
 
 function watchedFile(file: DiskFile, path: string, watch: Watch): DiskFile {

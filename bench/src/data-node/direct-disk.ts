@@ -1,6 +1,13 @@
 import fs from 'node:fs';
 import { promisify } from 'node:util';
-import { type Disk, type DiskFile, decoratedFile, hasCode, localDisk } from '@stevedore/disk';
+import {
+  type Disk,
+  type DiskFile,
+  decoratedDisk,
+  decoratedFile,
+  hasCode,
+  localDisk,
+} from '@stevedore/disk';
 
 /**
  * The local disk, read past the page cache (O_DIRECT): what is measured is the disk,
@@ -23,11 +30,7 @@ const read = promisify(fs.read);
 
 export class DirectDisk {
   readonly counts = { reads: 0, bytes: 0 };
-  readonly disk: Disk = {
-    ...localDisk,
-    openToRead: (path) => this.#open(path),
-    readNow: () => undefined,
-  };
+  readonly disk: Disk = decoratedDisk(localDisk, { openToRead: (path) => this.#open(path) });
   isDirect = DIRECT !== 0;
   /** Undefined: none is made yet. */
   #free: Buffer[] | undefined;

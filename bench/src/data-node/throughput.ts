@@ -4,25 +4,17 @@ import { crc32 } from 'node:zlib';
 import type { BenchmarkContext } from '../harness/benchmark.js';
 import { AS_THE_COMMAND } from '../harness/child.js';
 import { Closing } from '../harness/closing.js';
-import {
-  atLeast,
-  atMost,
-  type Goal,
-  greatestOf,
-  leastOf,
-  medianOf,
-  over,
-} from '../harness/goals.js';
+import { atLeast, type Goal, leastOf, medianOf, over } from '../harness/goals.js';
+import { inTurn } from '../harness/load.js';
 import { type Column, gain, middle, spread } from '../harness/markdown.js';
 import { type Running, start } from '../harness/processes.js';
-import type { LoadOptions, Target } from './load-process.js';
-import type { counts } from './node-process.js';
+import type { counts } from './model-process.js';
 import {
-  CACHE_BYTES,
-  DISKS,
-  type DiskKind,
   LAYOUTS,
   type Layout,
+  MEMORY_BYTES,
+  MIB,
+  MIN_GAINS,
   PAPER_GAINS,
   PAPER_KNEE_MEBIBYTES,
   type Plan,
@@ -31,202 +23,99 @@ import {
   type Setting,
   THREADS,
 } from './plan.js';
+import type { Member, ReadOptions } from './reading.js';
 
 /**
  * Figures 6 to 9: throughput over threads, reads alone (6) and mixed with writes (8), over the size
- * of the cache (7), and over the number of nodes (9), each with files, cache and disk of its own.
- * The measured nodes, and the load that asks them, are processes of their own.
+ * of the memory (7), and over the number of nodes (9), each with files, memory and disk of its own: in
+ * virtual time on modelled disks. And reads with 16 threads from this machine's disk.
  */
 
 /** Seeds of a load's threads are made from it. */
 const MAX_SEED = 1_000_000;
-const CALL_LIMIT_MS = 600_000;
+const CALL_LIMIT_MS = 3_600_000;
 const LIKE_THE_COMMAND = { callLimitMs: CALL_LIMIT_MS, ...AS_THE_COMMAND };
-const WARM_UP_SECONDS = 300;
+const WARM_UP_SECONDS = 100_000;
 /** Smaller files are copied: they may be written. */
 const LINKED_BYTES = 2 ** 20;
-const MIB = 2 ** 20;
-const SIZED = ['neither', 'cache', 'both'] as const;
-const GAINED = SETTING_NAMES.filter((setting) => setting !== 'neither');
-const DISK_NAMES: Readonly<Record<DiskKind, string>> = {
-  measured: 'the measured disk',
-  slowed: "the model of a disk of the paper's kind",
-};
-
-type Series = 'read' | 'mixed' | 'size' | 'nodes';
-type Load = Running<'data-node/load'>;
+const SIZED = ['neither', 'cache', 'ours'] as const satisfies readonly Setting[];
+const MEASURED = ['neither-pages', 'admission', 'ours'] as const satisfies readonly Setting[];
+const SERIES = ['read', 'mixed', 'nodes', 'size', 'measured'] as const;
+type Series = (typeof SERIES)[number];
 type Counts = ReturnType<typeof counts>;
-/** The files of one node in each layout; `data`: as the load knows them. */
-type Stored = Readonly<Record<Layout, { readonly directory: string; readonly data: string }>>;
+type Groups = readonly (readonly Member[])[];
+/** The files of one node in each layout. */
+type Stored = Readonly<Record<Layout, { readonly directory: string; readonly groups: Groups }>>;
 
-function figureId(series: Series, disk: DiskKind, setting: Setting, at: number | string): string {
-  return `${series}.${disk}.${setting}.${at}`;
-}
+const idOf = (series: Series, setting: Setting, at: number | string) =>
+  `${series}.${setting}.${at}`;
 
-/** The lower ends of what the paper has, on a disk like its own. */
-const MIN_GAINS = { cache: 1.17, 'co-location': 1.1, both: 1.2, direct: 1.2 } as const;
-const LOADS = { read: 'reads', mixed: '20 reads for a write' } as const;
-
-export function throughputGoals(plan: Plan): readonly Goal[] {
-  const many = plan.threads.filter((count) => count >= THREADS);
-  const ids = (series: Series, disk: DiskKind, setting: Setting, what: string) =>
-    many.map((count) => `${figureId(series, disk, setting, count)}.${what}`);
-  const from = `from ${THREADS} threads on (the least)`;
-  const last = plan.cacheMebibytes.at(-1) ?? 0;
-  const rateAt = (disk: DiskKind, size: number) =>
-    medianOf(`${figureId('size', disk, 'cache', size)}.requests`);
-  const gains = (series: 'read' | 'mixed', disk: DiskKind, setting: Setting, gain: number) =>
-    atLeast(
-      `${series}.${disk}.${setting}.vs-neither`,
-      `${LOADS[series]}, ${disk} disk: ${setting} at least {} x neither, ${from}`,
-      gain,
-      leastOf(ids(series, disk, setting, 'vs-neither')),
-    );
+export function modelGoals({ threads, cacheMebibytes }: Plan): readonly Goal[] {
+  const ids = (series: Series, setting: Setting) =>
+    threads.filter((count) => count >= THREADS).map((at) => `${idOf(series, setting, at)}.gain`);
+  const last = cacheMebibytes.at(-1) ?? 0;
+  const knee = `${idOf('size', 'cache', PAPER_KNEE_MEBIBYTES)}.requests`;
   return [
-    ...Object.entries(MIN_GAINS).flatMap(([setting, gain]) => [
-      gains('read', 'slowed', setting as Setting, gain),
-      gains('mixed', 'slowed', setting as Setting, gain),
-    ]),
-    gains('read', 'measured', 'both', 1),
-    gains('mixed', 'measured', 'both', 1),
-    ...DISKS.flatMap((disk) => [
-      over(
-        `read.${disk}.both.ahead-used`,
-        `${disk} disk: over {%} of the bytes read ahead are asked for`,
-        0.6,
-        medianOf(`${figureId('read', disk, 'both', THREADS)}.ahead-used`),
+    ...(['read', 'mixed'] as const).flatMap((series) =>
+      (Object.entries(MIN_GAINS) as [keyof typeof MIN_GAINS, number][]).map(([setting, least]) =>
+        atLeast(
+          `${series}.${setting}.gain`,
+          `figure ${series === 'read' ? '6, reads' : '8, 20 reads for a write'}: ${SETTINGS[setting].title} at least {} x neither, from ${THREADS} threads on (the least)`,
+          least,
+          leastOf(ids(series, setting)),
+        ),
       ),
-      over(
-        `size.${disk}.cache.growth`,
-        `${disk} disk: a cache of ${last} MiB answers more than one of ${PAPER_KNEE_MEBIBYTES} MiB (times)`,
-        1,
-        (figures) => rateAt(disk, last)(figures) / rateAt(disk, PAPER_KNEE_MEBIBYTES)(figures),
-      ),
-    ]),
-    // Where the disk is fast, the processor is what there is too little of.
-    atMost(
-      'read.measured.co-location.cpu-vs-neither',
-      `reads, measured disk: CPU of the node for a read, co-location at most {} x neither, from ${THREADS} threads on (the greatest)`,
-      1.1,
-      greatestOf(ids('read', 'measured', 'co-location', 'cpu-vs-neither')),
+    ),
+    over(
+      'size.cache.growth',
+      `figure 7: a cache of ${last} MiB answers more than one of ${PAPER_KNEE_MEBIBYTES} MiB (times)`,
+      1,
+      (figures) => figures.median(`${idOf('size', 'cache', last)}.requests`) / figures.median(knee),
+    ),
+    over(
+      'read.ours.ahead-used',
+      'ours: over {%} of the bytes read ahead are asked for',
+      0.6,
+      medianOf(`${idOf('read', 'ours', THREADS)}.ahead-used`),
     ),
   ];
 }
 
-export async function measureThroughput(context: BenchmarkContext, plan: Plan): Promise<void> {
-  const { runs, progress } = context;
-  await using load = start('data-node/load', { callLimitMs: CALL_LIMIT_MS });
-  const stored: Stored[] = [];
-  for (let node = 0; node < Math.max(...plan.nodes); node += 1) {
-    stored.push(await storeData(context, plan, load, node));
-  }
-  let isDirect = true;
-  {
-    await using closing = new Closing();
-    const startAll = startNodes(context, plan, load, closing);
-    const all: Started[] = [];
-    for (const setting of SETTING_NAMES) all.push(await startAll(stored, setting));
-    isDirect = (await all[0]?.isDirect()) ?? false;
-    await runs('threads and nodes', plan.runs, async (run) => {
-      for (const disk of DISKS) {
-        for (const series of ['read', 'mixed', 'nodes'] as const) {
-          progress(`${series}, ${disk} disk`);
-          for (const at of series === 'nodes' ? plan.nodes : plan.threads) {
-            for (const nodes of all) {
-              await measure(context, plan, nodes, { series, disk, at, run });
-            }
-          }
-        }
-      }
-    });
-  }
-  await using closing = new Closing();
-  const startSized = startNodes(context, plan, load, closing);
-  const sized: (readonly [at: number, nodes: Started])[] = [];
-  for (const at of plan.cacheMebibytes) {
-    for (const setting of SIZED) {
-      sized.push([at, await startSized(stored.slice(0, 1), setting, at * MIB)]);
-    }
-  }
-  await runs('cache sizes', plan.runs, async (run) => {
-    for (const disk of DISKS) {
-      for (const [at, nodes] of sized) {
-        await measure(context, plan, nodes, { series: 'size', disk, at, run });
-      }
-    }
-  });
-  show(context, plan);
-  if (isDirect) return;
-  context.print(
-    'This system could not read past its page cache: the figures of the measured disk are those of memory.',
-  );
-}
+export const MEASURED_GOALS: readonly Goal[] = [
+  atLeast(
+    'measured.ours.gain',
+    `this machine's disk, ${THREADS} threads: ours at least {} x neither, by pages`,
+    1,
+    medianOf(`${idOf('measured', 'ours', THREADS)}.gain`),
+  ),
+];
 
-/** Stores the files of a node in every layout. */
+/** Stores the files of nodes in the layouts. */
 async function storeData(
   { workspace, progress }: BenchmarkContext,
   { dataBytes }: Plan,
-  load: Load,
-  node: number,
-): Promise<Stored> {
-  const stored: Partial<Record<Layout, Stored[Layout]>> = {};
-  for (const layout of LAYOUTS) {
-    progress(`storing ${Math.round(dataBytes / 1e6)} MB, ${layout}, node ${node}`);
-    const [directory, web] = [workspace.fresh(layout), workspace.fresh('web')];
-    await using nodes = start('harness/nodes');
-    const trackers = [await nodes.call('tracker')];
-    await using child = start('data-node/node', LIKE_THE_COMMAND);
-    await child.call('start', directory, SETTINGS.cache.cache(CACHE_BYTES), trackers);
-    const data = await load.call('fill', trackers, web, layout, { node, dataBytes });
-    await workspace.remove(web);
-    stored[layout] = { directory, data };
-  }
-  return stored as Stored;
-}
-
-/** Nodes of one setting that share a load, their caches filled as they will be. */
-function startNodes(
-  { workspace, progress }: BenchmarkContext,
-  { warmUpRequests }: Plan,
-  load: Load,
-  closing: Closing,
-) {
-  return async (stored: readonly Stored[], setting: Setting, bytes = CACHE_BYTES) => {
-    progress(`nodes of setting ${setting} are filled`);
-    const { layout, cache } = SETTINGS[setting];
-    const children: Running<'data-node/node'>[] = [];
-    const targets: Target[] = [];
-    for (const layouts of stored) {
-      const { directory: from, data } = layouts[layout];
-      const directory = workspace.fresh('node');
-      await copyNode(from, directory);
-      const child = closing.use(start('data-node/node', LIKE_THE_COMMAND));
-      children.push(child);
-      targets.push({ port: await child.call('start', directory, cache(bytes)), data });
+  count: number,
+  layouts: readonly Layout[],
+): Promise<readonly Stored[]> {
+  const all: Stored[] = [];
+  for (let node = 0; node < count; node += 1) {
+    const stored: Partial<Record<Layout, Stored[Layout]>> = {};
+    for (const layout of layouts) {
+      progress(`storing ${Math.round(dataBytes / 1e6)} MB, ${layout}, node ${node}`);
+      const [directory, web] = [workspace.fresh(layout), workspace.fresh('web')];
+      await using nodes = start('harness/nodes');
+      const trackers = [await nodes.call('tracker')];
+      await using child = start('data-node/node', LIKE_THE_COMMAND);
+      await child.call('start', directory, SETTINGS.cache.options(MEMORY_BYTES), trackers);
+      await using load = start('data-node/load', { callLimitMs: CALL_LIMIT_MS });
+      const groups = await load.call('fill', trackers, web, layout, { node, dataBytes });
+      await workspace.remove(web);
+      stored[layout] = { directory, groups };
     }
-    /** Loads the first `count` of the nodes, by default all. */
-    const run = (options: LoadOptions, count = targets.length) =>
-      load.call('run', targets.slice(0, count), options);
-    // A large cache takes more requests to be what it will be.
-    const maxRequests = warmUpRequests * stored.length * Math.max(1, bytes / CACHE_BYTES);
-    const how = { threads: THREADS, seconds: WARM_UP_SECONDS, maxRequests, seed: 0 };
-    await run({ ...how, mixed: false });
-    return {
-      ...{ setting, run },
-      setDisk: (disk: DiskKind) => Promise.all(children.map((each) => each.call('setDisk', disk))),
-      isDirect: async () =>
-        (await Promise.all(children.map((each) => each.call('isDirect')))).every(Boolean),
-      /** Of all nodes together. */
-      counts: async () => {
-        const all = await Promise.all(children.map((each) => each.call('counts')));
-        const names = Object.keys(all[0] ?? {}) as (keyof Counts)[];
-        const sum = (name: keyof Counts) => all.reduce((total, each) => total + each[name], 0);
-        return Object.fromEntries(names.map((name) => [name, sum(name)])) as Counts;
-      },
-    };
-  };
+    all.push(stored as Stored);
+  }
+  return all;
 }
-type Started = Awaited<ReturnType<ReturnType<typeof startNodes>>>;
 
 /** Trunks never change: a second name is as good as a copy. */
 async function copyNode(from: string, to: string): Promise<void> {
@@ -242,116 +131,230 @@ async function copyNode(from: string, to: string): Promise<void> {
 
 interface Point {
   readonly series: Series;
-  readonly disk: DiskKind;
-  /** What is varied: threads, MiB of the cache, nodes. */
+  readonly setting: Setting;
+  /** What is varied: threads, MiB of the memory, nodes. */
   readonly at: number;
   readonly run: number;
 }
 
-async function measure(
+const threadsOf = ({ series, at }: Point) =>
+  series === 'read' || series === 'mixed' ? at : THREADS * (series === 'nodes' ? at : 1);
+
+/** The same requests for all settings, and for nothing else: they would be in the caches. */
+function seedOf({ series, at, run }: Point): number {
+  return crc32(`${series} ${series === 'size' ? '' : at} ${run}`) % MAX_SEED;
+}
+
+interface Measured {
+  readonly requests: number;
+  readonly seconds: number;
+}
+
+function addFigures(
   { figures }: BenchmarkContext,
-  plan: Plan,
-  nodes: Started,
-  { series, disk, at, run }: Point,
-): Promise<void> {
-  const count = series === 'nodes' ? at : 1;
-  const threads = series === 'read' || series === 'mixed' ? at : THREADS * count;
-  // The same requests for all settings, and for nothing else: they would be in the caches.
-  const seed = crc32(`${series} ${disk} ${series === 'size' ? '' : at} ${run}`) % MAX_SEED;
-  await nodes.setDisk(disk);
-  const before = await nodes.counts();
-  const how = { threads, mixed: series === 'mixed', seed, maxRequests: Infinity };
-  const { operations: requests, ...span } = await nodes.run(
-    { ...how, seconds: plan.seconds[disk] },
-    count,
-  );
-  const after = await nodes.counts();
+  point: Point,
+  { requests, seconds }: Measured,
+  before: Counts,
+  after: Counts,
+): void {
   const change = (name: keyof Counts): number => after[name] - before[name];
   const decided = (all: Counts) => all.aheadUsedBytes + all.aheadUnusedBytes;
   // Where nothing was read ahead in so short a time: of all since the start.
   const isNew = decided(after) > decided(before);
   const used = isNew ? change('aheadUsedBytes') : after.aheadUsedBytes;
   const ahead = isNew ? decided(after) - decided(before) : decided(after);
-  const id = figureId(series, disk, nodes.setting, at);
-  figures.addAll(id, {
-    requests: [requests / span.seconds, 'requests/s'],
+  const { series, setting, at } = point;
+  figures.addAll(idOf(series, setting, at), {
+    requests: [requests / seconds, 'requests/s'],
     'disk-reads': [change('diskReads') / requests, 'reads/request'],
     'disk-kB': [change('diskBytes') / 1000 / requests, 'kB/request'],
     hits: [change('hits') / Math.max(1, change('hits') + change('misses')), 'share'],
-    'node-cpu': [change('cpuSeconds') / span.seconds, 'cores'],
-    'load-cpu': [span.cpuSeconds / span.seconds, 'cores'],
-    cpu: [(change('cpuSeconds') * 1e6) / requests, 'µs/request'],
     'ahead-used': [ahead > 0 ? used / ahead : undefined, 'share'],
   });
-  if (nodes.setting === 'neither') return;
-  // Of this run, in which it came first: what slows the machine for a while slows both.
-  const neither = figureId(series, disk, 'neither', at);
-  figures.addRatio(`${id}.vs-neither`, `${id}.requests`, `${neither}.requests`);
-  figures.addRatio(`${id}.cpu-vs-neither`, `${id}.cpu`, `${neither}.cpu`);
 }
 
-function show({ print, table, chart }: BenchmarkContext, plan: Plan): void {
-  const tableOf = (series: Series, disk: DiskKind, head: string, values: readonly number[]) => ({
+/** Of the same run: the same requests. */
+function addGains(
+  { figures }: BenchmarkContext,
+  series: Series,
+  base: Setting,
+  ats: readonly number[],
+  runs: number,
+): void {
+  for (const setting of SETTING_NAMES) {
+    for (const at of ats) {
+      const [own, other] = [setting, base].map((each) => `${idOf(series, each, at)}.requests`);
+      if (setting === base || !own || !other || !figures.has(own) || !figures.has(other)) continue;
+      for (let run = 0; run < runs; run += 1) {
+        const ratio = figures.values(own)[run]! / figures.values(other)[run]!;
+        figures.add(`${idOf(series, setting, at)}.gain`, 'times', ratio);
+      }
+    }
+  }
+}
+
+export async function modelThroughput(context: BenchmarkContext, plan: Plan): Promise<void> {
+  const { workspace, progress } = context;
+  const { modelRuns, threads, nodes, cacheMebibytes, seconds, warmUpRequests } = plan;
+  const stored = await storeData(context, plan, Math.max(...nodes), LAYOUTS);
+  /** Nodes of one setting, their memory filled as it will be; then all points of the series. */
+  const measure = async (
+    setting: Setting,
+    bytes: number,
+    count: number,
+    series: readonly (readonly [Series, readonly number[]])[],
+  ): Promise<void> => {
+    progress(`model: ${SETTINGS[setting].title}, ${bytes / MIB} MiB`);
+    const { layout, options } = SETTINGS[setting];
+    await using model = start('data-node/model', { callLimitMs: CALL_LIMIT_MS });
+    const own = stored.slice(0, count).map((each) => each[layout]);
+    const copies: { readonly directory: string; readonly groups: Groups }[] = [];
+    for (const { directory: from, groups } of own) {
+      const directory = workspace.fresh('node');
+      await copyNode(from, directory);
+      copies.push({ directory, groups });
+    }
+    await model.call('start', copies, options(bytes));
+    const how = { isModel: true, mixed: false, maxRequests: Infinity };
+    // A large memory takes more requests to be what it will be.
+    const maxRequests = Math.ceil(warmUpRequests * count * Math.max(1, bytes / MEMORY_BYTES));
+    const warmUp = { ...how, threads: THREADS, seconds: WARM_UP_SECONDS, maxRequests, seed: 0 };
+    await model.call('load', warmUp, count);
+    for (let run = 0; run < modelRuns; run += 1) {
+      for (const [name, ats] of series) {
+        for (const at of ats) {
+          const point = { series: name, setting, at, run };
+          const load: ReadOptions = {
+            ...{ ...how, mixed: name === 'mixed', seconds: seconds.model },
+            ...{ threads: threadsOf(point), seed: seedOf(point) },
+          };
+          const before = await model.call('counts');
+          const driven = await model.call('load', load, name === 'nodes' ? at : 1);
+          const measured = { requests: driven.operations, seconds: driven.seconds };
+          addFigures(context, point, measured, before, await model.call('counts'));
+        }
+      }
+    }
+    for (const { directory } of copies) await workspace.remove(directory);
+  };
+  for (const setting of SETTING_NAMES) {
+    await measure(setting, MEMORY_BYTES, stored.length, [
+      ['read', threads],
+      ['mixed', threads],
+      ['nodes', nodes],
+    ]);
+  }
+  for (const mebibytes of cacheMebibytes) {
+    for (const setting of SIZED) {
+      await measure(setting, mebibytes * MIB, 1, [['size', [mebibytes]]]);
+    }
+  }
+  addGains(context, 'read', 'neither', threads, modelRuns);
+  addGains(context, 'mixed', 'neither', threads, modelRuns);
+  addGains(context, 'nodes', 'neither', nodes, modelRuns);
+  addGains(context, 'size', 'neither', cacheMebibytes, modelRuns);
+  showModel(context, plan);
+}
+
+export async function measureThroughput(context: BenchmarkContext, plan: Plan): Promise<void> {
+  const { workspace, runs, print, table } = context;
+  const [stored] = await storeData(context, plan, 1, ['scattered', 'co-located']);
+  await using closing = new Closing();
+  const load = closing.use(start('data-node/load', { callLimitMs: CALL_LIMIT_MS }));
+  const started: {
+    readonly setting: Setting;
+    readonly child: Running<'data-node/node'>;
+    readonly read: (options: ReadOptions) => Promise<Measured>;
+  }[] = [];
+  const how = { threads: THREADS, mixed: false, isModel: false, maxRequests: Infinity };
+  for (const setting of MEASURED) {
+    const { layout, options } = SETTINGS[setting];
+    const { directory: from, groups } = stored![layout];
+    const directory = workspace.fresh('node');
+    await copyNode(from, directory);
+    const child = closing.use(start('data-node/node', LIKE_THE_COMMAND));
+    const port = await child.call('start', directory, options(MEMORY_BYTES));
+    const read = async (given: ReadOptions) => {
+      const { operations, seconds } = await load.call('read', [{ port, groups }], given);
+      return { requests: operations, seconds };
+    };
+    const maxRequests = plan.warmUpRequests;
+    await read({ ...how, seconds: WARM_UP_SECONDS, maxRequests, seed: 0 });
+    started.push({ setting, child, read });
+  }
+  await runs("reads of this machine's disk", plan.runs, async (run) => {
+    for (const { setting, child, read } of inTurn(run, started)) {
+      const point: Point = { series: 'measured', setting, at: THREADS, run };
+      const before = await child.call('counts');
+      const options = { ...how, seconds: plan.seconds.measured, seed: seedOf(point) };
+      const measured = await read(options);
+      addFigures(context, point, measured, before, await child.call('counts'));
+    }
+  });
+  addGains(context, 'measured', 'neither-pages', [THREADS], plan.runs);
+  const isDirect = await started[0]?.child.call('isDirect');
+  const how_ = isDirect ? 'past the page cache' : 'from memory: this system reads nothing past it';
+  print(`## Reads of this machine's disk, ${how_}, ${THREADS} threads`);
+  table('measured', {
+    head: '',
+    rows: MEASURED.map((each) => [SETTINGS[each].title, idOf('measured', each, THREADS)]),
+    columns: [
+      ['requests/s', 'requests'],
+      ['gain, %', 'gain', gain],
+      ['reads a request', 'disk-reads', middle],
+      ['kB a request', 'disk-kB', middle],
+      ['hit ratio', 'hits', middle],
+    ],
+  });
+}
+
+function showModel({ print, table, chart }: BenchmarkContext, plan: Plan): void {
+  const tableOf = (series: Series, head: string, values: readonly number[]) => ({
     ...{ head, rows: values.map((at) => [String(at), String(at)] as const) },
     id: (at: string, what: string) => {
-      const [setting, figure] = what.split('.') as [Setting, string];
-      return `${figureId(series, disk, setting, at)}.${figure}`;
+      const [setting = '', figure] = what.split('.');
+      return `${idOf(series, setting as Setting, at)}.${figure}`;
     },
   });
-  const columns = (settings: readonly Setting[], what: string, format = spread) =>
-    settings.map((each): Column => [each, `${each}.${what}`, format]);
+  const columns = (what: string, format = middle, settings = SETTING_NAMES) =>
+    settings.map((each): Column => [SETTINGS[each].title, `${each}.${what}`, format]);
+  const GAINED = SETTING_NAMES.filter((setting) => setting !== 'neither');
   for (const [series, title, xTitle, values] of [
     ['read', 'Figure 6: reads over threads', 'threads', plan.threads],
     ['mixed', 'Figure 8: 20 reads for a write, over threads', 'threads', plan.threads],
     ['nodes', 'Figure 9: reads over nodes', 'nodes', plan.nodes],
   ] as const) {
-    print(`## ${title}`);
-    for (const disk of DISKS) {
-      const all = tableOf(series, disk, xTitle, values);
-      print(`On ${DISK_NAMES[disk]}, requests/s, median (least–greatest):`);
-      table(`${series}-${disk}`, {
-        ...{ ...all, columns: columns(SETTING_NAMES, 'requests') },
-        chart: { title: `${title} (${DISK_NAMES[disk]})`, yTitle: 'requests/s' },
-      });
-      print('Gain over neither, percent:');
-      const known = [['the paper', ...PAPER_GAINS[series]]];
-      const gains = columns(GAINED, 'vs-neither', gain);
-      table(`${series}-${disk}-gain`, { ...all, columns: gains, known });
-      for (const [what, text] of [
-        ['disk-reads', 'Reads of the disk per request'],
-        ['disk-kB', 'kB read from the disk per request'],
-        ['cpu', 'CPU of the nodes for a request, µs'],
-        ['load-cpu', 'CPU of the load, cores'],
-      ] as const) {
-        print(`${text}:`);
-        const of = columns(SETTING_NAMES, what, middle);
-        table(`${series}-${disk}-${what}`, { ...all, columns: of });
-      }
-    }
-  }
-  print('## Figure 7: gain over the size of the cache');
-  for (const disk of DISKS) {
-    print(
-      `On ${DISK_NAMES[disk]}; gain over neither, whose page cache is as large. The paper's gain grows nearly linearly up to 64 MB and much slower from there on.`,
-    );
-    table(`size-${disk}`, {
-      ...tableOf('size', disk, 'Cache, MiB', plan.cacheMebibytes),
-      columns: SIZED.flatMap((setting): Column[] => [
-        [`${setting}, requests/s`, `${setting}.requests`, middle],
-        ['gain, %', `${setting}.vs-neither`, gain],
-        ['hit ratio', `${setting}.hits`, middle],
-      ]),
+    const all = tableOf(series, xTitle, values);
+    print(`## ${title}\n\nOn modelled disks, requests/s, median (least–greatest):`);
+    table(series, {
+      ...{ ...all, columns: columns('requests', spread) },
+      chart: { title: `${title}, modelled disk`, yTitle: 'requests/s' },
     });
-    chart(`size-${disk}`, {
-      title: `Figure 7: gain over cache size (${DISK_NAMES[disk]})`,
-      ...{ xTitle: 'cache, MiB', yTitle: 'times neither' },
-      labels: plan.cacheMebibytes.map(String),
-      series: SIZED.slice(1).map((setting) => ({
-        name: setting,
-        values: plan.cacheMebibytes.map(
-          (at) => `${figureId('size', disk, setting, at)}.vs-neither`,
-        ),
-      })),
-    });
+    print('Gain over neither, percent:');
+    const known = [['the paper', ...PAPER_GAINS[series], '', '', '', '', '']];
+    table(`${series}-gain`, { ...all, columns: columns('gain', gain, GAINED), known });
+    print('Reads of the disk for a request:');
+    table(`${series}-disk-reads`, { ...all, columns: columns('disk-reads') });
   }
+  print(
+    "## Figure 7: gain over the size of the memory\n\nOn modelled disks; gain over neither, whose page cache is as large. The paper's gain grows nearly linearly up to 64 MB and much slower from there on.",
+  );
+  table('size', {
+    ...tableOf('size', 'Memory, MiB', plan.cacheMebibytes),
+    columns: SIZED.flatMap((setting): Column[] => [
+      [`${SETTINGS[setting].title}, requests/s`, `${setting}.requests`, middle],
+      ['gain, %', `${setting}.gain`, gain],
+      ['reads a request', `${setting}.disk-reads`, middle],
+      ['hit ratio', `${setting}.hits`, middle],
+    ]),
+  });
+  chart('size', {
+    title: 'Figure 7: gain over the size of the memory, modelled disk',
+    ...{ xTitle: 'MiB', yTitle: 'times neither' },
+    labels: plan.cacheMebibytes.map(String),
+    series: SIZED.slice(1).map((setting) => ({
+      name: SETTINGS[setting].title,
+      values: plan.cacheMebibytes.map((at) => `${idOf('size', setting, at)}.gain`),
+    })),
+  });
 }

@@ -5,6 +5,7 @@ interface Processes {
   'client/storing': typeof import('../client/storing-process.js');
   'data-node/load': typeof import('../data-node/load-process.js');
   'data-node/look-up': typeof import('../data-node/look-up-process.js');
+  'data-node/model': typeof import('../data-node/model-process.js');
   'data-node/node': typeof import('../data-node/node-process.js');
   'data-node/node-fill': typeof import('../data-node/node-fill-process.js');
   'deployment/gateway': typeof import('../deployment/gateway-process.js');

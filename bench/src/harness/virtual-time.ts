@@ -194,12 +194,12 @@ export class VirtualTime {
           return [name, (...given: unknown[]) => this.#during(call.apply(of, given))];
         }),
       ) as T;
-    const calls = all(disk, Object.keys(decoratedDisk(disk, (file) => file)) as (keyof Disk)[]);
-    const watched = decoratedDisk(calls, (file) => {
+    const calls = all(disk, Object.keys(decoratedDisk(disk, {})) as (keyof Disk)[]);
+    const space = async () => ({ totalBytes: ROOM_BYTES, freeBytes: ROOM_BYTES });
+    return decoratedDisk(calls, { space }, (file) => {
       const names = Object.keys(decoratedFile(file, {})) as (keyof DiskFile)[];
       return decoratedFile(file, all(file, names));
     });
-    return { ...watched, space: async () => ({ totalBytes: ROOM_BYTES, freeBytes: ROOM_BYTES }) };
   }
 
   #counted(run: () => void): () => void {

@@ -41,6 +41,6 @@ export function forecastError<S>(
 ): number {
   return meanAbsoluteError(
     forecastAll(forecaster, series),
-    series.map(({ servedBytes }) => servedBytes),
+    series.map(({ loadBytes }) => loadBytes),
   );
 }

@@ -99,23 +99,18 @@ export async function run(tracker: string, argument: LoadArgument): Promise<Load
   return { requests: times.length, p99Ms: times.length === 0 ? 0 : percentile(times, 0.99) };
 }
 
-/**
- * A workload of the simulation in real time; a client's transfers are written and read in turns. What a
- * machine that is too slow has not sent after `maxSeconds` is left out.
- */
+/** A workload of the simulation; a client's transfers are written and read in turns. */
 export async function replay(
   tracker: string,
   asked: readonly string[],
   load: MetadataTrace | Ior,
   seed: number,
-  maxSeconds: number,
 ): Promise<void> {
   await using client = newClient(tracker);
   const random = new SeededRandom(seed);
   const workload = 'clients' in load ? ior(load, random) : metadataTrace(load, random);
   const begun = performance.now();
   const nowMs = () => performance.now() - begun;
-  const isOver = () => nowMs() > maxSeconds * 1000;
   const stored: string[] = [];
   let turn = 0;
   const answer = async ({ by }: TimedRequest): Promise<void> => {
@@ -134,12 +129,11 @@ export async function replay(
   const send = async (request: TimedRequest): Promise<void> => {
     await sleep(Math.max(0, request.atMs - nowMs()));
     await answer(request);
-    if (request.by === undefined || isOver()) return;
+    if (request.by === undefined) return;
     await Promise.all((workload.answered?.(request.by, nowMs()) ?? []).map(send));
   };
   const sent = new Set<Promise<void>>();
   for (const arrives of workload.arrivals()) {
-    if (isOver()) break;
     const waitMs = arrives.atMs - nowMs();
     if (waitMs > 1) await sleep(waitMs);
     const sending = send(arrives).finally(() => sent.delete(sending));

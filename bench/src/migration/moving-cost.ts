@@ -7,8 +7,9 @@ import type { Plan } from './plan.js';
 
 /**
  * Figure 6: what a write costs that makes a file outgrow its threshold of 1 MiB, over the size of the
- * write: until the writer has its answer, and until the file has moved. Files are filled to the last
- * write of that size which still fits their rows; the next one is measured. On modelled disks.
+ * write: until the writer has its answer, until the file has moved, and with the next write. Files are
+ * filled to the last write of that size which still fits their rows; the next one is measured. On
+ * modelled disks.
  */
 
 const KIB = 1024;
@@ -27,30 +28,38 @@ const TIERS: Readonly<Record<string, TierOptions>> = {
 };
 
 const ROWS = [
-  ['No migration: the row holds it', 'none', 'own'],
-  ['It becomes a file of the storage', 'here', 'own'],
-  ['It goes on to another group: the writer', 'away', 'own'],
-  ['It goes on: until it is there (whom active migration keeps waiting)', 'away', 'end'],
-  ['Passive migration, as the paper has it', 'passive', 'own'],
-  ['The same, its target made ahead', 'ahead', 'own'],
+  ['No migration: the row holds it', 'none.own'],
+  ['Active migration, for which the writer waits', 'away.end'],
+  ['Passive migration', 'passive.own'],
+  ['Passive migration, its target made ahead', 'ahead.own'],
+  ['Ours: it becomes a file here, and moves on later', 'away.own'],
+  ['With the next write: passive migration', 'passive.both'],
+  ['With the next write: ours, moved on meanwhile', 'away.both'],
+  ['With the next write: ours, not moved on', 'here.both'],
 ] as const;
 
 const idOf = (way: Way, access: number) => `cost.${way}.a${access}`;
-const worst = (what: string) =>
-  greatestOf(ACCESS_KIB.map((access) => `${idOf('away', access)}.${what}`));
+const large = (what: string) => [1024, 4096].map((access) => `${idOf('passive', access)}.${what}`);
+const small = (what: string) => [4, 16, 64].map((access) => `${idOf('ahead', access)}.${what}`);
 
 export const COST_GOALS: readonly Goal[] = [
   atMost(
-    'cost.away.own-vs-passive',
-    `figure 6: the writer waits at most {} x as long as with passive migration and a target made ahead, at every size (the worst)`,
-    1,
-    worst('own-vs-ahead'),
+    'cost.passive.vs-active',
+    'figure 6: writes of 1 MiB and more take at most {} x as long with passive migration as with an active one (the worst)',
+    0.75,
+    greatestOf(large('vs-active')),
   ),
   atMost(
-    'cost.away.end-vs-passive',
-    `and the file is there after at most {} x the time that passive migration takes (the worst)`,
-    1.5,
-    worst('end-vs-passive'),
+    'cost.ahead.vs-passive',
+    'writes of 64 KiB and less take at most {} x as long with a target made ahead as without (the worst)',
+    0.75,
+    greatestOf(small('vs-passive')),
+  ),
+  atMost(
+    'cost.here.both-vs-passive',
+    'ours: with the next write, the writer waits at most {} x as long as with passive migration, at every size (the worst)',
+    1,
+    greatestOf(ACCESS_KIB.map((access) => `${idOf('here', access)}.both-vs-passive`)),
   ),
 ];
 
@@ -65,39 +74,51 @@ export async function measureMovingCost(context: BenchmarkContext, plan: Plan): 
     const filledBytes = Math.floor(THRESHOLD_BYTES / accessBytes) * accessBytes;
     const sizes = { accessBytes, filledBytes, files: plan.costFiles };
     for (const way of WAYS) {
-      for (const { ownMs, endMs } of await model.call('costsOf', { ...sizes, way })) {
-        figures.addAll(idOf(way, access), { own: [ownMs, 'ms'], end: [endMs, 'ms'] });
+      for (const { ownMs, endMs, nextMs } of await model.call('costsOf', { ...sizes, way })) {
+        figures.addAll(idOf(way, access), {
+          own: [ownMs, 'ms'],
+          end: [endMs, 'ms'],
+          next: [nextMs, 'ms'],
+        });
       }
     }
     const median = (way: Way, what: string) => figures.median(`${idOf(way, access)}.${what}`);
-    const away = idOf('away', access);
-    figures.add(`${away}.own-vs-ahead`, 'times', median('away', 'own') / median('ahead', 'own'));
-    figures.add(
-      `${away}.end-vs-passive`,
-      'times',
-      median('away', 'end') / median('passive', 'own'),
-    );
+    const passive = idOf('passive', access);
+    figures.add(`${passive}.both`, 'ms', median('passive', 'own') + median('away', 'next'));
+    for (const way of ['here', 'away'] as const) {
+      figures.add(`${idOf(way, access)}.both`, 'ms', median(way, 'own') + median(way, 'next'));
+      figures.addRatio(
+        `${idOf(way, access)}.both-vs-passive`,
+        `${idOf(way, access)}.both`,
+        `${passive}.both`,
+      );
+    }
+    const ratio = (way: Way, to: number) => median(way, 'own') / to;
+    figures.add(`${passive}.vs-active`, 'times', ratio('passive', median('away', 'end')));
+    const ahead = `${idOf('ahead', access)}.vs-passive`;
+    figures.add(ahead, 'times', ratio('ahead', median('passive', 'own')));
   }
   const title = 'Figure 6: cost of a write that makes a file migrate';
   const labels = ACCESS_KIB.map((kib) => (kib < KIB ? `${kib} KiB` : `${kib / KIB} MiB`));
   print(`## ${title}, on modelled disks`);
+  const cell = (row: string, access: number | string) => {
+    const [way, what] = row.split('.') as [Way, string];
+    return `${idOf(way, Number(access))}.${what}`;
+  };
   table('cost', {
     head: 'Milliseconds',
-    rows: ROWS.map(([text, way, what]) => [text, `${way}.${what}`] as const),
+    rows: ROWS,
     columns: ACCESS_KIB.map((access, at) => [labels[at] ?? '', String(access)]),
-    id: (row, access) => {
-      const [way, what] = row.split('.') as [Way, string];
-      return `${idOf(way, Number(access))}.${what}`;
-    },
+    id: cell,
   });
   print(
-    'The paper shows this as a chart without numbers, of writes from 4 KB to 4 MB at a threshold of 1 MB: passive migration and latency hiding are shorter than its baseline, an active migration without them. Ours: the write makes the file one of the storage; it goes on to the other group afterwards, and nobody waits. Everything is synced. With writes of 4 MiB the file is empty before. The network takes no time here: at 1 Gbit/s passive migration saves another 8 ms for each MiB written.',
+    'The paper shows this as a chart without numbers, of writes from 4 KB to 4 MB at a threshold of 1 MB: a passive migration is shorter than an active one where the writes are large, and latency hiding is shorter for all. Everything is synced. With writes of 4 MiB the file is empty before, and nothing can be made ahead. The network takes no time here: at 1 Gbit/s passive migration saves another 8 ms for each MiB written.',
   );
   chart('cost', {
     ...{ title, xTitle: 'Size of the write', yTitle: 'Milliseconds', labels },
-    series: ROWS.map(([name, way, what]) => ({
+    series: ROWS.map(([name, row]) => ({
       name,
-      values: ACCESS_KIB.map((access) => `${idOf(way, access)}.${what}`),
+      values: ACCESS_KIB.map((access) => cell(row, access)),
     })),
   });
 }

@@ -11,10 +11,10 @@ const FULL = {
   barriers: 100,
   /** Of what is measured in processes. */
   processRuns: 5,
-  /** Queues of our own scheduler: how long each of a load's, barriers per number of clients. */
-  ...{ recordings: 3, recordedSeconds: 40, recordedBarriers: 4 },
+  /** Queues of our own scheduler, in virtual time: how long, barriers per number of clients. */
+  ...{ queueRuns: 3, queueSeconds: 600, queueBarriers: 10 },
   /** A turn of a number of clients, and what goes before all of them: files move meanwhile. */
-  ...{ turnSeconds: 3, warmUpSeconds: 12 },
+  ...{ turnSeconds: 3, warmUpSeconds: 12, clients: [1, 2, 4, 8, 16] },
   /** Files for each mean of the cost of a migration. */
   costFiles: 10,
 };
@@ -24,12 +24,12 @@ export const PLANS = plans(
   FULL,
   {
     ...{ runs: 2, repetitions: 20, barriers: 20, processRuns: 1, costFiles: 2 },
-    ...{ recordings: 1, recordedSeconds: 15, recordedBarriers: 2 },
-    ...{ turnSeconds: 1.2, warmUpSeconds: 8 },
+    ...{ queueRuns: 1, queueSeconds: 120, queueBarriers: 3 },
+    ...{ turnSeconds: 1.5, warmUpSeconds: 9, clients: [1, 4, 16] },
   },
   {
     ...{ runs: 1, repetitions: 3, barriers: 3, processRuns: 1, costFiles: 1 },
-    ...{ recordings: 1, recordedSeconds: 1, recordedBarriers: 1 },
-    ...{ turnSeconds: 0.2, warmUpSeconds: 0.2 },
+    ...{ queueRuns: 1, queueSeconds: 12, queueBarriers: 1 },
+    ...{ turnSeconds: 0.2, warmUpSeconds: 0.2, clients: [1, 16] },
   },
 );

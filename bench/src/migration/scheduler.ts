@@ -1,4 +1,3 @@
-import type { Observation } from '@stevedore/balance';
 import { SeededRandom } from '../harness/seeded-random.js';
 import type { TimedRequest, Workload } from './workloads.js';
 
@@ -20,17 +19,23 @@ export interface Scheduler {
   readonly seed: number;
 }
 
+/** Bytes of an interval, and at its end. */
+export interface Queued {
+  readonly servedBytes: number;
+  readonly waitingBytes: number;
+}
+
 type Event =
   | { readonly kind: 'arrives'; readonly request: TimedRequest; readonly isTrace: boolean }
   | { readonly kind: 'released' | 'served'; readonly request: TimedRequest }
   | { readonly kind: 'interval' };
 
-export function observe(workload: Workload, scheduler: Scheduler): readonly Observation[] {
+export function observe(workload: Workload, scheduler: Scheduler): readonly Queued[] {
   const { bytesPerSecond, intervalMs, holdMs, seed } = scheduler;
   const random = new SeededRandom(seed);
   const trace = workload.arrivals();
   const events = new EventQueue<Event>();
-  const observed: Observation[] = [];
+  const observed: Queued[] = [];
   /** By then the disk has served all that was released. */
   let freeAtMs = 0;
   let [open, waitingBytes, servedBytes] = [0, 0, 0];

@@ -1,6 +1,6 @@
 import { open as openFile } from 'node:fs/promises';
 import { open } from '@stevedore/client';
-import { type Disk, type DiskFile, decoratedFile, localDisk } from '@stevedore/disk';
+import { type Disk, type DiskFile, decoratedDisk, decoratedFile, localDisk } from '@stevedore/disk';
 import { Staging } from '@stevedore/staging';
 import { type FileSetOptions, makeFileSet, type SampleFile } from '../harness/file-set.js';
 import { drive, type Span, startClock } from '../harness/load.js';
@@ -41,8 +41,7 @@ async function stageOne(file: SampleFile): Promise<void> {
 
 /** A disk that notes writes of records, and has each written as the disk below would. */
 function noting(disk: Disk): Disk {
-  return {
-    ...disk,
+  return decoratedDisk(disk, {
     async create(path) {
       const file = await disk.create(path);
       const note = (chunks: readonly Uint8Array[], isDurable: boolean) => {
@@ -67,7 +66,7 @@ function noting(disk: Disk): Disk {
       }
       return decoratedFile(file, changed);
     },
-  };
+  });
 }
 
 export function prepare(options: FileSetOptions): void {

@@ -2,7 +2,6 @@ import { resolve } from 'node:path';
 import { openSharedDirectory } from '@stevedore/client';
 import { type EmbeddedNode, startEmbeddedNode } from '@stevedore/node/embedded';
 import { type OptionTable, type OptionValues, option } from '@stevedore/options';
-import { storageFlags } from '@stevedore/storage/flags';
 import { tierFlags, tiersOf } from '@stevedore/tiering/flags';
 import { startTracker } from '@stevedore/tracker';
 import type { Command } from 'commander';
@@ -19,8 +18,7 @@ import { stopSignal, untilStopped } from './signals.js';
 
 /**
  * `stevedore cluster`: the whole system on this machine, bound to loopback. A tracker and the
- * gateway run in this thread, and each storage in one of its own, because a storage learns what its
- * thread can carry. The parts are started in the order in which they need each other, and ended in
+ * gateway run in this thread, and each storage in one of its own. The parts are started in the order in which they need each other, and ended in
  * the opposite one.
  */
 
@@ -45,7 +43,16 @@ const clusterOptions = {
       'port of the first storage, the others have the next two; 0 picks free ones',
     ),
   }),
-  cacheSize: storageFlags.cacheSize,
+  ...flags({
+    cacheSize: option.size(
+      '64MiB',
+      'memory for the cache of the gateway, and of each storage; 0 disables them',
+    ),
+    slowDisk: option.duration(
+      0,
+      'a model of a hard disk for each storage, with this time for seek and rotation; 0 uses the disk as it is',
+    ),
+  }),
   metadataTierSize: tierFlags.metadataTierSize,
   smallFileShare: tierFlags.smallFileShare,
   smallFileThreshold: tierFlags.smallFileThreshold,
@@ -64,7 +71,7 @@ go to all three in turn. The console shows load, forecast, threshold and moves o
 
 Examples:
   stevedore cluster
-  stevedore cluster --port 8080 --bandwidth 4MiB    slow disks: load moves sooner`;
+  stevedore cluster --slow-disk 8ms --cache-size 0    on modelled hard disks, which are soon busy`;
 
 export function configure(command: Command): void {
   addOptions(command, clusterOptions)
@@ -128,6 +135,7 @@ async function start(options: ClusterOptions, note: Note): Promise<Cluster> {
         group,
         tiers,
         cacheBytes: options.cacheSize,
+        slowDiskMs: options.slowDisk,
         onError,
       });
       closers.push(storage.close);
@@ -139,6 +147,7 @@ async function start(options: ClusterOptions, note: Note): Promise<Cluster> {
       port: gatewayPort,
       directory: resolve(directory, 'gateway'),
       trackers: [tracker],
+      cacheSize: options.cacheSize,
       logLevel,
       log,
     });

@@ -290,15 +290,15 @@ function describeMoves(status: MigrationStatus): string {
   const { load, moves, intervalMs } = status;
   const state = status.isPaused ? 'paused' : status.isDryRun ? 'dry run' : 'moving files';
   const each = (name: string, one: ClassStatus): string =>
-    `${name}: served ${formatBytes(one.servedBytes)} in ${one.servedRequests} requests, ` +
-    `${one.waitingRequests} wait, forecast ${formatBytes(Math.round(one.forecastBytes))} ` +
+    `${name}: served ${formatBytes(Math.round(one.servedBytes))} in ${one.servedRequests} requests, ` +
+    `${one.waitingRequests} wait; load ${formatBytes(Math.round(one.loadBytes))}, ` +
+    `forecast ${formatBytes(Math.round(one.forecastBytes))} ` +
     `(mean error ${formatBytes(Math.round(one.meanErrorBytes))}), ${one.busyAnswersTotal} answered as busy`;
   return [
     `${status.migrates ? state : 'moves by growth only'}; intervals of ${intervalMs / 1000} s, ` +
       `at most ${formatBytes(Math.round(status.capacityBytes))} each`,
     `threshold ${formatBytes(status.thresholdBytes)}; ${status.rows.files} files in rows, ` +
-      `${formatBytes(status.rows.bytes)} of ${formatBytes(status.roomBytes)}, ` +
-      `and ${status.slices.files} slices, ${formatBytes(status.slices.bytes)}`,
+      `${formatBytes(status.rows.bytes)} of ${formatBytes(status.roomBytes)}`,
     otherGroups(status),
     each('metadata', load.metadata),
     each('small files', load.smallFile),

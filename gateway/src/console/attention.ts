@@ -149,14 +149,14 @@ function merging({ now, stats, waitingSince, mergeMaxAgeMs, ready }: AttentionFa
 }
 
 function storages({ cluster = [], trackers, migrations, now }: AttentionFacts): Finding[] {
-  const overloaded = migrations.filter(({ status }) => loadOf(status).forecast > 1);
+  const overloaded = migrations.filter(({ status }) => loadOf(status).forecast >= 1);
   return [
     ...cluster.map(judgeStorage),
     ...trackerClock(trackers.join(', '), cluster, now),
     ...overloaded.map(({ storage, status }) =>
       warning(
         `storage ${storage}`,
-        `${Math.round(loadOf(status).forecast * 100)} % of what its disk can serve is forecast`,
+        'more load than its disk can serve is forecast',
         status.migrates && !status.isPaused
           ? 'it moves files to other storage groups; add one if that does not suffice'
           : 'let it move files (`stevedore migrate`), or add a storage group',

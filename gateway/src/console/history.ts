@@ -38,7 +38,7 @@ export interface HistoryTable {
   readonly fill: Values;
   /** Share of look-ups in the cache that found the file. */
   readonly cacheHits: Values;
-  /** Of the storage with the highest forecast, as shares of what its disk can serve. */
+  /** Of the storage with the highest forecast; as `TierLoad`. */
   readonly load: Values;
   readonly forecast: Values;
 }
@@ -127,7 +127,7 @@ class Ring {
       trunksPerMinute: values(({ trunks, seconds }) => share(trunks * 60, seconds)),
       fill: values(({ fill, trunks }) => share(fill, trunks)),
       cacheHits: values(({ cacheHits, cacheMisses }) => share(cacheHits, cacheHits + cacheMisses)),
-      load: values(({ load }) => load?.served),
+      load: values(({ load }) => load?.load),
       forecast: values(({ load }) => load?.forecast),
     };
   }

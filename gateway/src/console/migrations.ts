@@ -16,9 +16,11 @@ export interface StorageMigration {
   readonly status: MigrationStatus;
 }
 
-/** Shares of what the disk can serve in an interval. */
+/** Of both classes, as shares of what the disk can serve in an interval: 1 if more is asked for. */
 export interface TierLoad {
-  readonly served: number;
+  /** Of the last interval. */
+  readonly load: number;
+  /** The same, of the coming one. */
   readonly forecast: number;
 }
 
@@ -62,13 +64,12 @@ export class Migrations {
   }
 }
 
-/** The load of one storage, of both classes together. */
 export function loadOf({ load, capacityBytes }: MigrationStatus): TierLoad {
-  if (capacityBytes === 0) return { served: 0, forecast: 0 };
+  const share = (bytes: number) => (capacityBytes === 0 ? 0 : Math.min(1, bytes / capacityBytes));
   const { smallFile, metadata } = load;
   return {
-    served: (smallFile.servedBytes + metadata.servedBytes) / capacityBytes,
-    forecast: (smallFile.forecastBytes + metadata.forecastBytes) / capacityBytes,
+    load: share(smallFile.loadBytes + metadata.loadBytes),
+    forecast: share(smallFile.forecastBytes + metadata.forecastBytes),
   };
 }
 

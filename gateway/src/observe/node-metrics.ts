@@ -47,7 +47,16 @@ const LOAD: readonly Figure<ClassStatus>[] = [
     'Bytes of requests waiting at the end of the last interval.',
     (each) => each.waitingBytes,
   ],
-  ['load_forecast_bytes', 'Bytes forecast for the next interval.', (each) => each.forecastBytes],
+  [
+    'load_bytes',
+    'Load of the last interval: bytes served, and those that waited at its end.',
+    (each) => each.loadBytes,
+  ],
+  [
+    'load_forecast_bytes',
+    'The same, forecast for the next interval.',
+    (each) => each.forecastBytes,
+  ],
   [
     'load_forecast_error_bytes',
     'Mean absolute error of the forecasts.',
@@ -64,11 +73,6 @@ const MIGRATION: Figures<MigrationStatus> = {
       (now) => now.capacityBytes,
     ],
     [
-      'metadata_kept_share',
-      'Share of its stand-alone load that metadata gets while small files are served too.',
-      (now) => now.metadataKeptShare,
-    ],
-    [
       'small_file_room_bytes',
       'Bytes of small-file requests admitted in an interval; 0: no limit.',
       (now) => now.smallFileRoomBytes,
@@ -81,8 +85,6 @@ const MIGRATION: Figures<MigrationStatus> = {
     ['threshold_bytes', 'Largest file that becomes a row.', (now) => now.thresholdBytes],
     ['rows', 'Files kept as rows.', (now) => now.rows.files],
     ['rows_bytes', 'Bytes of files kept as rows.', (now) => now.rows.bytes],
-    ['slice_rows', 'Slices kept as rows.', (now) => now.slices.files],
-    ['slice_rows_bytes', 'Bytes of slices kept as rows.', (now) => now.slices.bytes],
     ['rows_room_bytes', 'Most bytes that all rows may use.', (now) => now.roomBytes],
     ['remote_files', 'Files whose bytes are in another storage group.', (now) => now.remote.files],
     ['remote_files_bytes', 'Bytes of files in other storage groups.', (now) => now.remote.bytes],

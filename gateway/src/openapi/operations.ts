@@ -218,6 +218,9 @@ function upload(operationId: string, summary: string, more: Schema): Operation {
       'x-filename': 'name of a raw body, percent-encoded UTF-8',
       'content-disposition': 'name of a raw body, without X-Filename',
       'x-affinity-group': 'files of a group are stored side by side',
+      'x-mode': say('`direct`: in FastDFS, as a file of its own, before it is acknowledged', {
+        enum: ['staged', 'direct'],
+      }),
       'x-expires-at': 'or the date at which it ends, RFC 3339',
       'x-expires-in': say('seconds to live', { pattern: '^[1-9][0-9]{0,8}$' }),
       'x-picture-of': say('key of the file that a raw body was made of; it goes with that', {

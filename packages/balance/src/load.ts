@@ -43,29 +43,17 @@ export function smallFileRoom(metadataBytes: number, capacityBytes: number, mark
   return nonNegative(mark * capacityBytes - nonNegative(metadataBytes));
 }
 
-export interface Allowance {
-  /** The forecast of L_meta. */
-  readonly metadataBytes: number;
-  /** False: no metadata was served in the last interval, and none waits. */
-  readonly hasMetadata: boolean;
-  /** Small-file load that metadata tolerates; undefined if not known. */
-  readonly sustainableBytes?: number | undefined;
-}
-
 /**
- * Small-file load allowed in the coming interval; undefined: not limited. It is the room of Eq. 4,
- * or less if metadata tolerates less, and never below `smallFileShare` of B_logic. Without metadata
- * there is nothing to protect, but its forecast may take long to reach zero.
+ * Small-file load allowed in the coming interval beside so much metadata: the room of Eq. 4, and
+ * never below `smallFileShare` of B_logic.
  */
 export function smallFileAllowance(
-  { metadataBytes, hasMetadata, sustainableBytes }: Allowance,
+  metadataBytes: number,
   capacityBytes: number,
   { efficiencyMark, smallFileShare }: Pick<Parameters, 'efficiencyMark' | 'smallFileShare'>,
-): number | undefined {
-  if (!hasMetadata) return undefined;
+): number {
   const room = smallFileRoom(metadataBytes, capacityBytes, efficiencyMark);
-  const sustainable = Math.min(room, sustainableBytes ?? Number.POSITIVE_INFINITY);
-  return Math.max(sustainable, smallFileShare * capacityBytes);
+  return Math.max(room, smallFileShare * capacityBytes);
 }
 
 /** Section 3.2: ML = (1 − ρ) · L'_io, the small-file load that has to move. */

@@ -3,6 +3,12 @@
  */
 
 export const defaultParameters = Object.freeze({
+  /** α of the forecast. */
+  alpha: 0.1,
+  /** β: a lower ratio of what is queued to what is served is the end of a burst. */
+  burstEnd: 0.9,
+  /** γ: a higher one is the beginning of a burst. */
+  burstBegin: 1.1,
   /** Th_sg: at this used share of the store and above, the threshold shrinks. */
   usedMark: 0.8,
   /** Th_ld: above this load (share of B_logic), the threshold shrinks. */

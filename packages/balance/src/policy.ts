@@ -1,4 +1,5 @@
-import type { Forecaster, Observation } from './forecast/forecaster.js';
+import type { Observation } from './forecast/forecaster.js';
+import { baEsm, type SmoothingState } from './forecast/smoothing.js';
 import { efficiency, type Load, loadToMove, smallFileAllowance } from './load.js';
 import type { Parameters } from './parameters.js';
 import { type AccessedFile, type Selection, selectByProfit } from './selection.js';
@@ -7,29 +8,35 @@ import { globalThreshold } from './threshold.js';
 /**
  * All that a metadata server decides at the end of an interval: the forecasts, the threshold, the
  * load that has to move, the files that carry it, and the small-file load to allow. Pure: the
- * daemon and the benchmark's replay call the same function.
+ * daemon and the benchmarks call the same function.
  */
 
-export interface PolicyState<S> {
-  readonly metadata: S;
-  readonly smallFile: S;
+/** What the scheduler counts of a class in an interval. */
+export interface Counted {
+  readonly servedBytes: number;
+  /** At the end of the interval. */
+  readonly waitingBytes: number;
+  /** How long the requests that were served waited for their turn, all together. */
+  readonly waitedMs: number;
+  /** And how long they then took. */
+  readonly ranMs: number;
+}
+
+export interface ClassState extends SmoothingState {
+  /** At the end of the interval before. */
+  readonly waitingBytes: number;
+}
+
+export interface PolicyState {
+  readonly metadata: ClassState;
+  readonly smallFile: ClassState;
   /** Th_global. */
   readonly thresholdBytes: number;
 }
 
 export interface IntervalReport {
-  /** What was served; Eq. 13 uses the actual load. */
-  readonly metadata: Observation;
-  readonly smallFile: Observation;
-  /**
-   * L'_meta and L'_io: what each would be served without the other. The forecasts predict these.
-   * Default: what was served.
-   */
-  readonly alone?: Load;
-  /** Small-file load that metadata tolerates; undefined if not known. */
-  readonly sustainableBytes?: number | undefined;
-  /** The disk's bandwidth, of which P_ld is a share. Default: B_logic. */
-  readonly bandwidthBytes?: number;
+  readonly metadata: Counted;
+  readonly smallFile: Counted;
   /** Used share of the store, 0 to 1. */
   readonly usedShare: number;
   /** High load shrinks the threshold no further than this. Default 0. */
@@ -38,9 +45,11 @@ export interface IntervalReport {
   readonly accessed: readonly AccessedFile[];
 }
 
-export interface IntervalDecision<S> {
-  readonly state: PolicyState<S>;
-  /** Load of the coming interval, per class. */
+export interface IntervalDecision {
+  readonly state: PolicyState;
+  /** L'_meta and L'_io of the interval that ended. */
+  readonly load: Load;
+  /** The same of the coming interval. */
   readonly forecast: Load;
   /** ML; 0: nothing has to move. */
   readonly loadToMoveBytes: number;
@@ -49,52 +58,85 @@ export interface IntervalDecision<S> {
   readonly selection: Selection;
 }
 
-export function startPolicy<S>(forecaster: Forecaster<S>, thresholdBytes: number): PolicyState<S> {
-  return { metadata: forecaster.initial, smallFile: forecaster.initial, thresholdBytes };
+const NEW: ClassState = { forecastBytes: undefined, waitingBytes: 0 };
+
+export function startPolicy(thresholdBytes: number): PolicyState {
+  return { metadata: NEW, smallFile: NEW, thresholdBytes };
 }
 
-export function decideInterval<S>(
-  state: PolicyState<S>,
+/**
+ * L' (section 3.1): the load of a class in the interval, if the other class had not been there. That
+ * is what was served and what still waits; or, if it is more, what was served in the time at the
+ * disk alone: a client that waits for an answer sends its next request that much later.
+ */
+export function loadAlone(counted: Counted, capacityBytes: number): number {
+  const { servedBytes, waitingBytes, waitedMs, ranMs } = counted;
+  const unhurried = ranMs > 0 ? (servedBytes * (waitedMs + ranMs)) / ranMs : 0;
+  return Math.min(Math.max(servedBytes + waitingBytes, unhurried), capacityBytes);
+}
+
+/**
+ * What BA-ESM is fed. O is L'. TD̂ is what came into the queue, as TD is what left it, so that their
+ * ratio is around one under steady load (section 5.2). What waits at a single moment is usually far
+ * less than what an interval serves: the equation would take every moment for the end of a burst,
+ * and forecast nothing.
+ */
+export function observationOf(
+  counted: Counted,
+  waitedBytes: number,
+  capacityBytes: number,
+): Observation {
+  const { servedBytes, waitingBytes } = counted;
+  return {
+    loadBytes: loadAlone(counted, capacityBytes),
+    servedBytes,
+    queuedBytes: Math.max(0, servedBytes + waitingBytes - waitedBytes),
+  };
+}
+
+export function decideInterval(
+  state: PolicyState,
   report: IntervalReport,
-  forecaster: Forecaster<S>,
   capacityBytes: number,
   parameters: Parameters,
-): IntervalDecision<S> {
+): IntervalDecision {
+  const forecaster = baEsm(parameters, capacityBytes);
+  const step = (before: ClassState, counted: Counted) => {
+    const observed = observationOf(counted, before.waitingBytes, capacityBytes);
+    const { state: after, bytes } = forecaster.step(before, observed);
+    const { waitingBytes } = counted;
+    return { loadBytes: observed.loadBytes, bytes, state: { ...after, waitingBytes } };
+  };
+  const metadata = step(state.metadata, report.metadata);
+  const smallFile = step(state.smallFile, report.smallFile);
+  const load = { metadataBytes: metadata.loadBytes, smallFileBytes: smallFile.loadBytes };
+  const forecast = { metadataBytes: metadata.bytes, smallFileBytes: smallFile.bytes };
+  // Metadata is served first, so no queue shows its bursts, and its forecast lags behind them.
+  const metadataBytes = Math.max(load.metadataBytes, forecast.metadataBytes);
+  const expected = { ...forecast, metadataBytes };
+  const loadToMoveBytes = loadToMove(expected, capacityBytes, parameters.efficiencyMark);
   const observed = {
     metadataBytes: report.metadata.servedBytes,
     smallFileBytes: report.smallFile.servedBytes,
   };
-  const alone = report.alone ?? observed;
-  const metadata = forecaster.step(state.metadata, {
-    ...report.metadata,
-    servedBytes: alone.metadataBytes,
-  });
-  const smallFile = forecaster.step(state.smallFile, {
-    ...report.smallFile,
-    servedBytes: alone.smallFileBytes,
-  });
-  const forecast = { metadataBytes: metadata.bytes, smallFileBytes: smallFile.bytes };
-  const loadToMoveBytes = loadToMove(forecast, capacityBytes, parameters.efficiencyMark);
-  const loadShare = efficiency(observed, report.bandwidthBytes ?? capacityBytes);
-  const conditions = { ...report, loadShare };
-  const allowance = {
-    metadataBytes: forecast.metadataBytes,
-    hasMetadata: isThere(report.metadata),
-    sustainableBytes: report.sustainableBytes,
-  };
+  const conditions = { ...report, loadShare: efficiency(observed, capacityBytes) };
   return {
     state: {
       metadata: metadata.state,
       smallFile: smallFile.state,
       thresholdBytes: globalThreshold(state.thresholdBytes, conditions, parameters),
     },
+    load,
     forecast,
     loadToMoveBytes,
-    allowedSmallFileBytes: smallFileAllowance(allowance, capacityBytes, parameters),
+    allowedSmallFileBytes: isThere(report.metadata)
+      ? smallFileAllowance(metadataBytes, capacityBytes, parameters)
+      : undefined,
     selection: selectByProfit(report.accessed, loadToMoveBytes, parameters.maximumSelectedFiles),
   };
 }
 
-function isThere({ servedBytes, waitingBytes }: Observation): boolean {
+/** Without metadata there is nothing to protect, but its forecast may take long to reach zero. */
+function isThere({ servedBytes, waitingBytes }: Counted): boolean {
   return servedBytes > 0 || waitingBytes > 0;
 }

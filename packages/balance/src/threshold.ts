@@ -65,15 +65,3 @@ export function heated(before: number | undefined, nowMs: number, accesses = 1):
   const high = Math.max(before, now);
   return high + Math.log2(1 + 2 ** (Math.min(before, now) - high));
 }
-
-/** Half an access less than three, so that three within a few minutes are enough. */
-const OFTEN = 2.5;
-
-/** True if a part of a larger file is worth a row: it is small and read often. */
-export function isWorthRow(
-  { sizeBytes, heat }: { readonly sizeBytes: number; readonly heat: number },
-  thresholdBytes: number,
-  nowMs: number,
-): boolean {
-  return sizeBytes <= thresholdBytes && heat - nowMs / HALF_LIFE_MS > Math.log2(OFTEN);
-}

@@ -1,6 +1,12 @@
 import { LRUCache } from 'lru-cache';
 
 /**
+ * Which files stay. admission: as below. lru: those requested last, one list for all of them, as in
+ * the data node paper.
+ */
+export type CachePolicy = 'admission' | 'lru';
+
+/**
  * The lists of cached files, each bounded by bytes and evicted from its tail. A requested file
  * enters `recent`. At its tail it moves to `main` if it was requested more often than the files
  * that it would displace; otherwise it is rejected. Files that were only read ahead are in `ahead`
@@ -44,9 +50,10 @@ export class Areas {
   readonly #recent: LRUCache<string, Entry>;
   readonly #ahead: LRUCache<string, Entry>;
 
-  constructor(maxBytes: number, aheadShare: number, events: AreaEvents) {
+  constructor(maxBytes: number, aheadShare: number, policy: CachePolicy, events: AreaEvents) {
     this.#events = events;
-    const recentBytes = Math.floor(maxBytes * Math.min(RECENT_SHARE, 1 - aheadShare));
+    const recentShare = policy === 'lru' ? 1 : RECENT_SHARE;
+    const recentBytes = Math.floor(maxBytes * Math.min(recentShare, 1 - aheadShare));
     const aheadBytes = Math.floor(maxBytes * aheadShare);
     const area = (bytes: number, onEvicted: (id: string, entry: Entry) => void) =>
       new LRUCache<string, Entry>({
@@ -61,7 +68,8 @@ export class Areas {
       events.onGone(id, entry, 'evicted', false),
     );
     this.#recent = area(recentBytes, (id, entry) => {
-      if (!this.#admit(id, entry)) events.onGone(id, entry, 'rejected', false);
+      if (policy === 'lru') events.onGone(id, entry, 'evicted', false);
+      else if (!this.#admit(id, entry)) events.onGone(id, entry, 'rejected', false);
     });
     this.#ahead = area(aheadBytes, (id, entry) => events.onGone(id, entry, 'evicted', true));
   }

@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import { Areas, costOf, type Entry, type Why } from './areas.js';
+import { Areas, type CachePolicy, costOf, type Entry, type Why } from './areas.js';
 import { CheapHashing, MemberFilter } from './bloom-filter.js';
 import { Flights, type Load } from './flights.js';
 import { Frequency } from './frequency.js';
@@ -20,6 +20,8 @@ export interface FileCacheOptions {
   readonly maxBytes: number;
   /** Puts the Bloom filter in front. Default false: the map behind it is as fast. */
   readonly filter?: boolean;
+  /** Default `admission`. */
+  readonly policy?: CachePolicy;
   /** Share of `maxBytes` for files read ahead and not requested yet; 1: only for them. Default 0. */
   readonly aheadShare?: number;
   /** Milliseconds of a clock that only runs forward. Default performance.now. */
@@ -43,6 +45,7 @@ export class FileCache {
   readonly readAhead = new ReadAhead({ minUsedShare: MIN_USED_SHARE, maxSources: MAX_SOURCES });
   readonly #maxFileBytes: number;
   readonly #areas: Areas;
+  readonly #policy: CachePolicy;
   readonly #hashing = new CheapHashing();
   #filter: MemberFilter | undefined;
   readonly #frequency: Frequency;
@@ -56,7 +59,7 @@ export class FileCache {
   readonly #counters = new CacheCounters();
 
   constructor(options: FileCacheOptions) {
-    const { maxBytes, filter = false, aheadShare = 0 } = options;
+    const { maxBytes, filter = false, policy = 'admission', aheadShare = 0 } = options;
     const { now = () => performance.now() } = options;
     const frequency = new Frequency(this.#tableFiles, this.#hashing);
     this.#maxFileBytes = Math.floor(maxBytes * MAX_FILE_SHARE);
@@ -74,7 +77,8 @@ export class FileCache {
       onBeside: (id, bytes, source, wanted) => this.#keepBeside(id, bytes, source, wanted),
     });
     if (filter) this.#filter = new MemberFilter(this.#tableFiles, this.#hashing);
-    this.#areas = new Areas(maxBytes, aheadShare, {
+    this.#policy = policy;
+    this.#areas = new Areas(maxBytes, aheadShare, policy, {
       frequency: (id) => frequency.estimate(id),
       onGone: (id, entry, why, aheadOnly) => this.#noteGone(id, entry, why, aheadOnly),
     });
@@ -112,13 +116,14 @@ export class FileCache {
   }
 
   /**
-   * As `getNow`, after `find` has missed, for a load that costs less than keeping its file: the file
-   * is kept only once it is asked for again.
+   * As `getNow`, after `find` has missed, for a load that costs less than keeping its file: with
+   * admission, the file is kept only once it is asked for again.
    */
   fetchNow(id: string, load: () => Buffer | undefined): Buffer | undefined {
     const isKnown = this.#flights.isUnderWay(id) || this.#isAbsent(id);
     const bytes = isKnown ? undefined : load();
-    return bytes && this.#loadedNow(id, bytes, this.#frequency.estimate(id) > 1);
+    const isKept = this.#policy === 'lru' || this.#frequency.estimate(id) > 1;
+    return bytes && this.#loadedNow(id, bytes, isKept);
   }
 
   #loadedNow(id: string, bytes: Buffer, isKept: boolean): Buffer {

@@ -7,15 +7,18 @@
  * of its last `sync`; names as of the last `syncDirectory` of their directory, and for a new
  * directory that of its parent too. Syncing a file does not sync its name. A rename is atomic, but
  * until both directories are synced the file may also have its old name.
+ *
+ * A class in its type alone: TypeScript lets nobody spread an object of a class, so a disk is only
+ * decorated by `decoratedDisk`, which passes on no optional operation by itself.
  */
-export interface Disk {
+export declare abstract class Disk {
   /**
    * Creates a file to write and read; EEXIST if the name exists. `isWrittenOnce`: it is written in
    * one piece and synced at once, so a disk may do both in one step.
    */
-  create(path: string, isWrittenOnce?: boolean): Promise<DiskFile>;
+  abstract create(path: string, isWrittenOnce?: boolean): Promise<DiskFile>;
   /** Does not follow a symbolic link: ELOOP. */
-  openToRead(path: string): Promise<DiskFile>;
+  abstract openToRead(path: string): Promise<DiskFile>;
   /**
    * The whole file, if it has exactly so many bytes and none of them has to be waited for; undefined
    * otherwise, also for a link and where there is no file. Optional, as `DiskFile.readNow`.
@@ -33,38 +36,44 @@ export interface Disk {
     mtimeSeconds: number,
   ): CreatedNow;
   /** To read and write; created if missing. Does not follow a symbolic link. */
-  openToUpdate(path: string): Promise<DiskFile>;
+  abstract openToUpdate(path: string): Promise<DiskFile>;
   /** Creates a symbolic link; EEXIST if the name exists. */
-  makeLink(target: string, path: string): Promise<void>;
-  readLink(path: string): Promise<DiskLink>;
+  abstract makeLink(target: string, path: string): Promise<void>;
+  abstract readLink(path: string): Promise<DiskLink>;
   /** Replaces what is at `to`. */
-  rename(from: string, to: string): Promise<void>;
+  abstract rename(from: string, to: string): Promise<void>;
   /** ENOENT if there is nothing. Removes a link, not its target. */
-  unlink(path: string): Promise<void>;
+  abstract unlink(path: string): Promise<void>;
   /** True also for a dangling link. */
-  exists(path: string): Promise<boolean>;
+  abstract exists(path: string): Promise<boolean>;
   /** Creates the directory and its parents where missing. */
-  makeDirectory(path: string): Promise<void>;
+  abstract makeDirectory(path: string): Promise<void>;
   /** Makes creations, renames and removals in the directory durable. */
-  syncDirectory(path: string): Promise<void>;
+  abstract syncDirectory(path: string): Promise<void>;
   /** Names in a directory; empty if there is no such directory. */
-  list(path: string): Promise<string[]>;
-  space(path: string): Promise<DiskSpace>;
+  abstract list(path: string): Promise<string[]>;
+  abstract space(path: string): Promise<DiskSpace>;
+  /**
+   * Resolves when the disk would have made an access of so many bytes, for a library that opens
+   * files by itself, such as SQLite. Optional: for models of a disk.
+   */
+  access?(bytes: number): Promise<void>;
 }
 
 export type CreatedNow = 'created' | 'taken' | undefined;
 
-export interface DiskFile {
-  stat(): Promise<FileStat>;
+/** As `Disk`: decorated by `decoratedFile` alone. */
+export declare abstract class DiskFile {
+  abstract stat(): Promise<FileStat>;
   /** Fills `target`; resolves with fewer bytes only at the file's end. */
-  readAt(target: Buffer, position: number): Promise<number>;
+  abstract readAt(target: Buffer, position: number): Promise<number>;
   /**
    * As `readAt`, at once; undefined if the bytes may have to be waited for. Optional: for files that
    * the system keeps in memory.
    */
   readNow?(target: Buffer, position: number): number | undefined;
   /** Writes all chunks, one after the other, from `position` on. */
-  writeAt(chunks: readonly Uint8Array[], position: number): Promise<void>;
+  abstract writeAt(chunks: readonly Uint8Array[], position: number): Promise<void>;
   /**
    * As `writeAt`, and these bytes, and a size that they extended, are durable when it resolves. It
    * does not cover earlier writes. After a rejection their state is unknown, as after a failed
@@ -75,12 +84,12 @@ export interface DiskFile {
   /** Closes what durable writes keep open for the next ones. */
   releaseDurable?(): Promise<void>;
   /** Truncates the file, or extends it with zeros. */
-  truncate(size: number): Promise<void>;
+  abstract truncate(size: number): Promise<void>;
   /** Not durable, not even after `sync`: the time is not content. */
-  setModified(seconds: number): Promise<void>;
+  abstract setModified(seconds: number): Promise<void>;
   /** Makes content and size durable. */
-  sync(): Promise<void>;
-  close(): Promise<void>;
+  abstract sync(): Promise<void>;
+  abstract close(): Promise<void>;
 }
 
 export interface FileStat {
@@ -123,8 +132,8 @@ export function isMediumFailure(error: unknown): boolean {
 }
 
 /**
- * The file with some operations replaced, for a disk that counts, delays or fails them. It has no
- * `writeDurablyAt` unless given one, so callers write and sync in two steps.
+ * The file with some operations replaced, for a disk that counts, delays or fails them. An optional
+ * operation that is not among the given ones is dropped: it would go past the others.
  */
 export function decoratedFile(file: DiskFile, changed: Partial<DiskFile>): DiskFile {
   return {
@@ -139,12 +148,21 @@ export function decoratedFile(file: DiskFile, changed: Partial<DiskFile>): DiskF
   };
 }
 
-/** The disk with every opened file decorated. It has no `readNow` or `createNow`, which open none. */
-export function decoratedDisk(disk: Disk, decorate: (file: DiskFile) => DiskFile): Disk {
+/**
+ * The disk with some operations replaced, and every opened file decorated. As in `decoratedFile`,
+ * optional operations that are not given are dropped.
+ */
+export function decoratedDisk(
+  disk: Disk,
+  changed: Partial<Disk>,
+  decorate = (file: DiskFile, _path: string): DiskFile => decoratedFile(file, {}),
+): Disk {
+  const opened = async (opening: Promise<DiskFile>, path: string): Promise<DiskFile> =>
+    decorate(await opening, path);
   return {
-    create: async (path, isWrittenOnce) => decorate(await disk.create(path, isWrittenOnce)),
-    openToRead: async (path) => decorate(await disk.openToRead(path)),
-    openToUpdate: async (path) => decorate(await disk.openToUpdate(path)),
+    create: (path, isWrittenOnce) => opened(disk.create(path, isWrittenOnce), path),
+    openToRead: (path) => opened(disk.openToRead(path), path),
+    openToUpdate: (path) => opened(disk.openToUpdate(path), path),
     makeLink: (target, path) => disk.makeLink(target, path),
     readLink: (path) => disk.readLink(path),
     rename: (from, to) => disk.rename(from, to),
@@ -154,5 +172,6 @@ export function decoratedDisk(disk: Disk, decorate: (file: DiskFile) => DiskFile
     syncDirectory: (path) => disk.syncDirectory(path),
     list: (path) => disk.list(path),
     space: (path) => disk.space(path),
+    ...changed,
   };
 }

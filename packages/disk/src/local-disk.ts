@@ -29,8 +29,7 @@ const DIRECTORY_MODE = 0o755;
 const PRIVATE_FILE_MODE = 0o600;
 const PRIVATE_DIRECTORY_MODE = 0o700;
 
-/** The disk of this machine, for many small files: the event loop makes what is short. */
-export const localDisk: Disk = {
+const local = {
   create: (path, isWrittenOnce) => create(path, syncingOf(isWrittenOnce)),
   openToRead: async (path) =>
     new LocalFile(
@@ -85,14 +84,17 @@ export const localDisk: Disk = {
     const { bsize, blocks, bavail } = await statfs(path);
     return { totalBytes: bsize * blocks, freeBytes: bsize * bavail };
   },
-};
+} satisfies Disk;
+
+/** The disk of this machine, for many small files: the event loop makes what is short. */
+export const localDisk: Disk = local;
 
 /**
  * The local disk, but only the owner may read what it creates. It has few files and large ones, and
  * shares its event loop with requests: threads open, write and rename them.
  */
 export const privateDisk: Disk = {
-  ...localDisk,
+  ...local,
   async create(path, isWrittenOnce) {
     const syncing = syncingOf(isWrittenOnce);
     const fd = await open(path, flagsOf(syncing), PRIVATE_FILE_MODE);
@@ -108,7 +110,7 @@ export const privateDisk: Disk = {
 
 /** The local disk without syncs: what was written survives a kill of the process only. */
 export const unsyncedDisk: Disk = {
-  ...localDisk,
+  ...local,
   create: (path) => create(path, 'never'),
   createNow,
   openToUpdate: async (path) => new LocalFile(await open(path, UPDATE, FILE_MODE), 'never'),

@@ -1,4 +1,5 @@
 import { parentPort, workerData } from 'node:worker_threads';
+import { localDisk, slowDisk } from '@stevedore/disk';
 import type { TierOptions } from '@stevedore/tiering';
 import { startTracker, type Tracker } from '@stevedore/tracker';
 import { asError, codeOf, DEFAULT_HOST } from '@stevedore/wire';
@@ -26,6 +27,8 @@ export interface EmbeddedSettings {
   readonly tiers?: TierOptions;
   /** Memory for the cache of files that clients read from it. Default 16 MiB. */
   readonly cacheBytes?: number;
+  /** Seek and rotation of a modelled hard disk, in milliseconds. Default: the disk as it is. */
+  readonly slowDiskMs?: number;
   /** Secrets of which clients must have one. Default none: every client is served. */
   readonly secrets?: readonly string[];
 }
@@ -86,7 +89,7 @@ function plain(error: unknown): PlainError {
 
 async function run(settings: EmbeddedSettings) {
   const { directory, host = DEFAULT_HOST, trackerPort = 0, storagePort = 0 } = settings;
-  const { group, tiers = {}, cacheBytes = CACHE_BYTES, secrets = [] } = settings;
+  const { group, tiers = {}, cacheBytes = CACHE_BYTES, slowDiskMs = 0, secrets = [] } = settings;
   const onError = (error: Error): void => tell({ kind: 'trouble', error: plain(error) });
   let { trackers = [] } = settings;
   let tracker: Tracker | undefined;
@@ -110,6 +113,7 @@ async function run(settings: EmbeddedSettings) {
       cacheBytes,
       tiers,
       ...(group === undefined ? {} : { group }),
+      ...(slowDiskMs === 0 ? {} : { disk: slowDisk(localDisk, slowDiskMs) }),
       trackers,
       onError,
     });

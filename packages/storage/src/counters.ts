@@ -124,24 +124,23 @@ export class StorageCounters {
     return result;
   }
 
-  /** Wraps the disk to count opens, reads and writes. */
-  counting(disk: Disk): Disk {
-    const counted = decoratedDisk(disk, (file) =>
+  /** Wraps the disk to count opens, reads and writes, and to replace what else is given. */
+  counting(disk: Disk, changed: Pick<Disk, 'syncDirectory'> = disk): Disk {
+    const counted = decoratedDisk(disk, {}, (file) =>
       decoratedFile(file, {
         readAt: (target, position) => this.#tried('fileRead', file.readAt(target, position)),
         writeAt: (chunks, position) => this.#tried('fileWrite', file.writeAt(chunks, position)),
       }),
     );
     const opened = (opening: Promise<DiskFile>) => this.#tried('fileOpen', opening);
-    const { readNow, createNow } = disk;
-    return {
-      ...counted,
-      ...(readNow && { readNow: (path, bytes) => this.#readNow(readNow(path, bytes)) }),
-      ...(createNow && { createNow: (...file) => this.#createNow(createNow(...file)) }),
+    return decoratedDisk(counted, {
+      ...(disk.readNow && { readNow: (...of) => this.#readNow(disk.readNow?.(...of)) }),
+      ...(disk.createNow && { createNow: (...of) => this.#createNow(disk.createNow?.(...of)) }),
       create: (path, isWrittenOnce) => opened(counted.create(path, isWrittenOnce)),
       openToRead: (path) => opened(counted.openToRead(path)),
       openToUpdate: (path) => opened(counted.openToUpdate(path)),
-    };
+      syncDirectory: (path) => changed.syncDirectory(path),
+    });
   }
 
   /** Nothing was tried yet where it gave nothing. */

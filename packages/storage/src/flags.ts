@@ -21,6 +21,12 @@ export const storageFlags = {
     { minimum: '1s', maximum: '1h' },
   ),
   cacheSize: option.size('64MiB', 'memory for the cache of small files; 0 disables it'),
+  cachePolicy: option.choice(
+    'admission',
+    ['admission', 'lru'],
+    'files that the cache keeps; admission: those requested most; lru: those requested last, as in the data node paper',
+    { see: '../packages/cache/README.md#admission' },
+  ),
   cacheFilter: option.boolean(false, 'put a Bloom filter in front of the cache'),
   readAhead: option.size(
     '1MiB',

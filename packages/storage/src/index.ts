@@ -15,6 +15,5 @@ export {
 export type { StorageBackend } from './open-storage.js';
 export { endOfLines } from './replication/binlog.js';
 export type { StorageSession } from './replication/members.js';
-export type { HotSlices } from './slices/slices.js';
 export { type Storage, startStorage } from './storage-daemon.js';
 export type { StorageOptions, StorageSettings } from './storage-options.js';

@@ -30,7 +30,7 @@ import { receivingHandlers } from './replication/receiving.js';
 import { openReplication, type Replication } from './replication/replication.js';
 import type { StorageService } from './service.js';
 import { SliceReader } from './slices/slice-reader.js';
-import { type HotSlices, Slices } from './slices/slices.js';
+import { Slices } from './slices/slices.js';
 import {
   DirectoryRotation,
   type FirstCopyState,
@@ -42,7 +42,6 @@ import type { StorageSettings } from './storage-options.js';
 /** A file backend and what it adds to a storage. */
 export interface StorageBackend extends DownloadBackend {
   readonly files: FileBackend;
-  readonly hotSlices: HotSlices | undefined;
   /** Returns the storage's handlers, adapted to this backend, and the backend's own. */
   handlers(handlers: readonly Handler<StorageSession>[]): Handler<StorageSession>[];
   /** From now on the backend may move content, and calls `forget` with its path. */
@@ -121,12 +120,12 @@ async function openOn(
   );
   const counters = new StorageCounters(() => nowSeconds(environment));
   const syncs = new SharedSyncs((path) => disk.syncDirectory(path));
-  const shared = { ...counters.counting(disk), syncDirectory: (path: string) => syncs.sync(path) };
+  const syncDirectory = (path: string): Promise<void> => syncs.sync(path);
+  const shared = counters.counting(disk, { syncDirectory });
   const counted = { ...settings, disk: shared };
   const service = assemble(
     { settings: counted, backend: onDisk(shared), storePaths, rotation },
     replication,
-    backend?.hotSlices,
   );
   const plain = handlersOf(service, backend);
   const handlers = backend ? backend.handlers(plain) : plain;
@@ -181,7 +180,6 @@ function handlersOf(
 function assemble(
   given: Pick<FileParts, 'settings' | 'backend' | 'storePaths' | 'rotation'>,
   replication: Replication,
-  hotSlices: HotSlices | undefined,
 ): StorageService {
   const { settings, backend, storePaths } = given;
   const cache = storageCache(settings);
@@ -192,8 +190,8 @@ function assemble(
   const parts = { ...given, files, locks };
   const store = new FileStore(parts);
   const changing = new ChangingFiles(parts);
-  const slices = new Slices({ ...parts, cache, hotSlices });
-  const sliceReader = new SliceReader({ ...parts, cache, hotSlices, slices });
+  const slices = new Slices({ ...parts, cache });
+  const sliceReader = new SliceReader({ ...parts, cache, slices });
   const readNow = (path: string, bytes: number) => backend.readNow?.(path, bytes);
   return {
     ...parts,

@@ -10,6 +10,7 @@ import {
 import type { MigrationStatus } from './migration/status.js';
 
 /** Operator commands for a storage with a metadata tier. The daemons do not use them. */
+export type { MigrationAction } from '@stevedore/protocol';
 export type { ClassStatus, MigrationStatus } from './migration/status.js';
 
 /** The storage has no tier, or is not one of ours. */

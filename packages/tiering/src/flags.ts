@@ -4,12 +4,12 @@ import { type OptionTable, type OptionValues, option } from '@stevedore/options'
 export const tierFlags = {
   metadataTier: option.boolean(
     false,
-    'keep small files and hot slices as rows; off: existing rows are still served',
+    'keep small files as rows beside their metadata; off: existing rows are still served',
     { see: '../packages/tiering/FORMAT.md' },
   ),
   metadataTierSize: option.size(
     '4GiB',
-    'most bytes in rows; above 80 % of it, slices leave, then the files read least',
+    'most bytes in rows; above 80 % of it, the files read least leave',
     { minimum: '1MiB' },
   ),
   moveTo: option.text(
@@ -29,7 +29,7 @@ export const tierFlags = {
   }),
   bandwidth: option.size(
     0,
-    'bytes per second that the disk can serve; 0 measures it and keeps learning',
+    'bytes per second that the disk is taken to serve, from which load is judged; it slows nothing. 0: as measured at the first start',
   ),
   moveRate: option.integer(50, 'most files to move per second', {
     minimum: 1,

@@ -1,4 +1,4 @@
-import type { Access } from '@stevedore/balance';
+import { type Access, type Costs, costOf } from '@stevedore/balance';
 import {
   appendFile,
   createLink,
@@ -15,7 +15,6 @@ import {
 } from '@stevedore/protocol';
 import { type Context, control, type Handler, Payload } from '@stevedore/wire';
 import type { Migration } from './migration/migration.js';
-import type { DiskCosts } from './scheduler/costs.js';
 import type { RequestClass, Scheduler } from './scheduler/scheduler.js';
 
 /**
@@ -45,7 +44,7 @@ const MEMORY_TIMEOUT_MS = 1000;
 export function scheduled<Session>(
   handler: Handler<Session>,
   scheduler: Scheduler,
-  costs: DiskCosts,
+  costs: Costs,
   /** Largest payload that counts as small. */
   maxSmallBytes: () => number,
 ): Handler<Session> {
@@ -57,7 +56,7 @@ export function scheduled<Session>(
       ...handler,
       handle: async (body: Buffer, context: Context<Session>) => {
         const handle = async () => handler.handle(body, context);
-        return scheduler.run(kind, costs.of(access, body.length), handle);
+        return scheduler.run(kind, costOf(costs, access, body.length), handle);
       },
     };
   }
@@ -70,7 +69,7 @@ export function scheduled<Session>(
       const received: Buffer[] = [];
       while (payload.remaining > 0) received.push(...(await payload.next()));
       const memory = new Payload(inMemory(received), bytes, MEMORY_TIMEOUT_MS);
-      const cost = costs.of(access, bytes);
+      const cost = costOf(costs, access, bytes);
       return scheduler.run(kind, cost, () => handler.handle(head, memory, context));
     },
   };

@@ -26,12 +26,8 @@ export interface TierOptions {
   readonly parameters?: Partial<Omit<Parameters, 'smallFileShare'>>;
   /** Default 1000. */
   readonly intervalMs?: number;
-  /** B_logic. Default 0: it is measured at the first start and learnt, with what an access costs. */
+  /** B_logic. Default 0: as measured at the first start. */
   readonly bytesPerSecond?: number;
-  /** What a synced write costs beside its bytes, in bytes, where B_logic is given. Default 4096. */
-  readonly accessBytes?: number;
-  /** What a read costs beside its bytes, in bytes, where B_logic is given. Default 1024. */
-  readonly readAccessBytes?: number;
   /** Requests at the disk at once. Default 64. */
   readonly maxRunning?: number;
   /** Small-file requests at the disk at once while metadata requests are there. Default 2. */
@@ -53,7 +49,6 @@ export type TierSettings = Readonly<
   readonly parameters: Parameters;
 };
 
-const KIB = 1024;
 const MAX_GROUPS = 64;
 /** A server that is busier makes metadata wait, though it could serve all of it. */
 const EFFICIENCY_MARK = 0.8;
@@ -78,8 +73,6 @@ export function tierSettings(options: TierOptions, group: string): TierSettings 
     roomBytes: options.roomBytes ?? tierFlags.metadataTierSize.default,
     intervalMs: options.intervalMs ?? 1000,
     bytesPerSecond: options.bytesPerSecond ?? tierFlags.bandwidth.default,
-    accessBytes: options.accessBytes ?? 4 * KIB,
-    readAccessBytes: options.readAccessBytes ?? KIB,
     maxRunning: options.maxRunning ?? 64,
     maxBesideMetadata: options.maxBesideMetadata ?? 2,
     maxWaitMs: options.maxWaitMs ?? 10_000,

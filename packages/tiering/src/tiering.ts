@@ -1,4 +1,4 @@
-import { performance } from 'node:perf_hooks';
+import { type Costs, costOf } from '@stevedore/balance';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { OptionError } from '@stevedore/options';
 import { isTrunkId, Status, StorageStatus } from '@stevedore/protocol';
@@ -6,7 +6,6 @@ import {
   type BackendDownload,
   dataDirectory,
   type FileBackend,
-  type HotSlices,
   type StorageBackend,
   type StorageSession,
   type StorageSettings,
@@ -26,10 +25,7 @@ import { Audit } from './migration/moves.js';
 import { OtherRooms, OwnRoom, roomHandler } from './migration/rooms.js';
 import type { MigrationStatus } from './migration/status.js';
 import { Upkeep } from './migration/upkeep.js';
-import { Competition } from './scheduler/competition.js';
-import { DiskCosts, openCosts } from './scheduler/costs.js';
-import { DiskMeter } from './scheduler/disk-meter.js';
-import type { BusyMeter } from './scheduler/probes.js';
+import { openCosts } from './scheduler/costs.js';
 import { Scheduler } from './scheduler/scheduler.js';
 import { type TierOptions, type TierSettings, tierSettings } from './tier-options.js';
 import { Place } from './tiers/record-rows.js';
@@ -50,7 +46,7 @@ interface TieringParts {
   readonly tiers: Tiers;
   readonly files: TieredFiles;
   readonly scheduler: Scheduler;
-  readonly costs: DiskCosts;
+  readonly costs: Costs;
   readonly migration: Migration;
   readonly ownRoom: OwnRoom;
   readonly otherGroups: OtherGroups | undefined;
@@ -78,10 +74,6 @@ export class Tiering implements StorageBackend {
 
   get files(): FileBackend {
     return this.#parts.files;
-  }
-
-  get hotSlices(): HotSlices | undefined {
-    return this.#parts.tiers.sliceRows;
   }
 
   status(): MigrationStatus {
@@ -122,11 +114,11 @@ export class Tiering implements StorageBackend {
     let bytes = isTrunkId(id) && length > 0 ? length : size;
     if (record?.place === Place.row) {
       bytes = record.size;
-      migration.accessed(path, costs.of('read', bytes), bytes, false);
+      migration.accessed(path, costOf(costs, 'read', bytes), bytes, false);
     } else if (bytes === undefined || bytes > this.#maxSmallBytes) {
       return read();
     }
-    return scheduler.run('smallFile', costs.of('read', bytes), read);
+    return scheduler.run('smallFile', costOf(costs, 'read', bytes), read);
   }
 
   start(forget: (path: string) => void): void {
@@ -137,12 +129,11 @@ export class Tiering implements StorageBackend {
   }
 
   async close(): Promise<void> {
-    const { migration, upkeep, otherGroups, tiers, costs } = this.#parts;
+    const { migration, upkeep, otherGroups, tiers } = this.#parts;
     // Moves and reads that wait for another group end now.
     await otherGroups?.close();
     await upkeep?.close();
     await migration.close();
-    await costs.close();
     await tiers.close();
   }
 
@@ -165,22 +156,20 @@ async function openWith(
   settings: TierSettings,
   otherGroups: OtherGroups | undefined,
 ): Promise<TieringParts> {
-  const { environment, storePaths } = given;
-  const clock = (): number => environment.uptimeMs();
-  const meter = new DiskMeter(clock);
-  const disk = meter.metered(given.disk);
+  const { disk, environment, storePaths } = given;
   const now = (): number => environment.now();
   const onError = (error: unknown): void => given.onError(asError(error));
   const remote = otherGroups?.remote;
-  const tiers = await Tiers.open(
-    { disk, environment, storePaths, remote, meter, onError },
-    settings,
+  const { intervalMs, graceMs, bytesPerSecond } = settings;
+  const clock = (): number => environment.uptimeMs();
+  const tiers = await Tiers.open({ disk, environment, storePaths, remote }, settings);
+  const directory = dataDirectory(storePaths[0]);
+  const costs = await openCosts(disk, directory, clock, bytesPerSecond).catch(
+    async (error: unknown) => {
+      await tiers.close();
+      throw error;
+    },
   );
-  const costs = await costsOf(given, settings, clock, meter).catch(async (error: unknown) => {
-    await tiers.close();
-    throw error;
-  });
-  const { intervalMs, graceMs, parameters } = settings;
   const scheduler = new Scheduler({ ...settings, now: clock });
   const upkeep = remote && new Upkeep({ tiers: tiers.all, remote, graceMs, now, onError });
   const ownRoom = new OwnRoom();
@@ -188,16 +177,7 @@ async function openWith(
     settings,
     tiers,
     scheduler,
-    competition: new Competition({
-      scheduler,
-      intervalMs,
-      diskBytes: () => (costs.bytesPerSecond * intervalMs) / 1000,
-      learns: settings.bytesPerSecond === 0,
-      parameters,
-      busyMeter,
-      now: clock,
-    }),
-    audit: new Audit(disk, dataDirectory(storePaths[0]), onError),
+    audit: new Audit(disk, directory, onError),
     costs,
     ownRoom,
     findRoom: async (bytes) => otherGroups?.rooms.find(bytes, intervalMs),
@@ -210,7 +190,7 @@ async function openWith(
     tiers,
     nowSeconds: () => nowSeconds(environment),
     onAccess: (path, bytes, size, isNew) =>
-      migration.accessed(path, costs.of('write', bytes), size, isNew),
+      migration.accessed(path, costOf(costs, 'write', bytes), size, isNew),
     onCut: (tier, name, size) => migration.cut(tier, name, size),
     onGrown: (tier, name, size) => migration.grown(tier, name, size),
   });
@@ -253,27 +233,5 @@ function openOtherGroups(
       rooms.close();
       await client.close();
     },
-  };
-}
-
-/** As given, or as measured and learnt. */
-async function costsOf(
-  { disk, storePaths }: StorageSettings,
-  { bytesPerSecond, accessBytes, readAccessBytes }: TierSettings,
-  clock: () => number,
-  meter: DiskMeter,
-): Promise<DiskCosts> {
-  if (bytesPerSecond === 0) return openCosts(disk, dataDirectory(storePaths[0]), clock, meter);
-  return new DiskCosts({ bytesPerSecond, accessBytes, readAccessBytes, readByteShare: 1 });
-}
-
-/** Of this thread. */
-function busyMeter(): BusyMeter {
-  let last = performance.eventLoopUtilization();
-  return () => {
-    const now = performance.eventLoopUtilization();
-    const { utilization } = performance.eventLoopUtilization(now, last);
-    last = now;
-    return utilization;
   };
 }

@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { isStoreError, type OpenOptions, open } from '@stevedore/client';
-import { localDisk } from '@stevedore/disk';
+import { decoratedDisk, localDisk } from '@stevedore/disk';
 import { startStorage } from '@stevedore/node';
 import { startTracker } from '@stevedore/tracker';
 import { describe, expect, onTestFinished, test } from 'vitest';
@@ -27,7 +27,9 @@ describe('open', () => {
     const trackers = [`127.0.0.1:${tracker.port}`];
     const storage = await startStorage({
       ...{ port: 0, trackers, storePaths: [temporaryFolder()] },
-      disk: { ...localDisk, space: async () => ({ totalBytes: 2 ** 40, freeBytes: 0 }) },
+      disk: decoratedDisk(localDisk, {
+        space: async () => ({ totalBytes: 2 ** 40, freeBytes: 0 }),
+      }),
     });
     onTestFinished(() => storage.close());
     await storage.active();

@@ -152,7 +152,7 @@ test('storages that move files say so; those that move none are asked again late
   store.members = names.map((address, index) => ({ ...member, address, active: index < 3 }));
   let now = 0;
   const asked: string[] = [];
-  const load = { servedBytes: 1, forecastBytes: 1 };
+  const load = { loadBytes: 1, forecastBytes: 1 };
   const status = {
     thresholdBytes: 65_536,
     capacityBytes: 10,
@@ -208,7 +208,7 @@ test('the load of metadata tiers has a history while nobody looks', async () => 
   store.members = [MEMBER];
   let now = 0;
   let asked = 0;
-  const load = { servedBytes: 10, forecastBytes: 30 };
+  const load = { loadBytes: 10, forecastBytes: 30 };
   const status = { capacityBytes: 100, load: { smallFile: load, metadata: load } };
   const feed = fed({
     store,

@@ -74,3 +74,36 @@ test('the default policy holds as for an upload', async () => {
   const large = await setUp({ types: ['image/*'], maxFileSize: '20KiB' });
   expect((await large.post(large.keys.both.text, { headers })).status).toBe(201);
 });
+
+test('X-Mode: direct stores a raw body as a file of FastDFS before it is acknowledged', async () => {
+  const { url, store, keys, bytes } = await setUp();
+  const own = { 'x-api-key': keys.both.text };
+  const post = (headers: Record<string, string>, body: Buffer | FormData = bytes) =>
+    fetch(`${url}/files`, { method: 'POST', headers: { ...own, ...headers }, body });
+  const about = { 'x-filename': 'a.jpg', 'content-type': 'image/jpeg', 'x-affinity-group': 'g' };
+  const answer = await post({ ...about, 'x-mode': 'direct', 'x-expires-in': '60' });
+  expect(answer.status).toBe(201);
+  const receipt = (await answer.json()) as { readonly key: string; readonly fileId: string };
+  expect(receipt).toMatchObject({ name: 'a.jpg', state: 'merged', affinityGroup: 'g' });
+  expect(receipt).toHaveProperty('expiresAt');
+  expect(store.stats()).toMatchObject({ stagedFiles: 0, stagedBytes: 0 });
+  await using client = new FastdfsClient({ trackers: store.trackers });
+  expect((await client.downloadBytes(receipt.fileId)).equals(bytes)).toBe(true);
+  const read = await fetch(`${url}/files/${receipt.key}`, { headers: own });
+  expect(Buffer.from(await read.arrayBuffer()).equals(bytes)).toBe(true);
+  // Each upload is a file, also with the same bytes; the default is staged.
+  const again = (await (await post({ 'x-mode': 'direct' })).json()) as typeof receipt;
+  expect(again.fileId).not.toBe(receipt.fileId);
+  const staged = (await (await post({ 'x-mode': 'staged' })).json()) as { readonly state: string };
+  expect(staged.state).toBe('staged');
+  await fetch(`${url}/files/${receipt.key}`, { method: 'DELETE', headers: own });
+  await expect(client.downloadBytes(receipt.fileId)).rejects.toMatchObject({ code: 'not_found' });
+  const form = new FormData();
+  form.append('file', new Blob(['bytes']));
+  const refused = [
+    await post({ 'x-mode': 'direct' }, form),
+    await post({ 'x-mode': 'fast' }),
+    await post({ 'x-mode': 'direct', 'idempotency-key': 'a' }),
+  ];
+  expect(refused.map(({ status }) => status)).toEqual([400, 400, 400]);
+});

@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Worker } from 'node:worker_threads';
 import { crc32 } from 'node:zlib';
-import { localDisk } from '@stevedore/disk';
+import { decoratedDisk, localDisk } from '@stevedore/disk';
 import { startStorage } from '@stevedore/node';
 import { type EmbeddedNodeOptions, startEmbeddedNode } from '@stevedore/node/embedded';
 import {
@@ -217,7 +217,7 @@ describe('a storage that joins a tracker', () => {
       port: 0,
       trackers: [`127.0.0.1:${tracker.port}`],
       reconnectDelayMs: 3_600_000,
-      disk: { ...localDisk, space },
+      disk: decoratedDisk(localDisk, { space }),
       onError: (error) => errors.push(error),
     });
     onTestFinished(() => storage.close());

@@ -203,6 +203,20 @@ describe('small files in memory', () => {
     expect([await isRead(0), await isRead(7), await isRead(1)]).toEqual([false, false, true]);
   });
 
+  it('are kept as the policy says', async () => {
+    for (const cachePolicy of ['admission', 'lru'] as const) {
+      const storage = await storageOf({ cachePolicy, cacheBytes: 64 * 1024 });
+      const client = await storage.connect();
+      const bytes = Buffer.alloc(6000);
+      const often = await client.upload(bytes);
+      for (let n = 0; n < 4; n += 1) await client.has(often, bytes);
+      for (let n = 0; n < 30; n += 1) await client.has(await client.upload(bytes), bytes);
+      const { hits } = storage.cacheStats();
+      await client.has(often, bytes);
+      expect(storage.cacheStats().hits - hits).toBe(cachePolicy === 'lru' ? 0 : 1);
+    }
+  });
+
   it('are asked of the filter first, where there is one', async () => {
     for (const cacheFilter of [true, false]) {
       const storage = await storageOf({ cacheFilter });

@@ -1,7 +1,7 @@
 import { Socket } from 'node:net';
 import { Writable } from 'node:stream';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { localDisk } from '@stevedore/disk';
+import { decoratedDisk, localDisk } from '@stevedore/disk';
 import {
   deleteFile,
   downloadFile,
@@ -175,7 +175,9 @@ describe('a storage', () => {
   });
 
   it('drains a small refused upload and goes on with the next request', async () => {
-    const disk = { ...localDisk, space: async () => ({ totalBytes: 2 ** 40, freeBytes: 99 }) };
+    const disk = decoratedDisk(localDisk, {
+      space: async () => ({ totalBytes: 2 ** 40, freeBytes: 99 }),
+    });
     const storage = await storageOf({ disk });
     const client = await storage.connect();
     client.send(encodeRequestHead(uploadFile, { storePathIndex: 0, size: 100, extension: '' }));

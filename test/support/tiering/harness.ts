@@ -3,7 +3,6 @@ import { dirname, join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { type Disk, localDisk } from '@stevedore/disk';
 import { encodeFields } from '@stevedore/protocol';
-import { DiskMeter } from '../../../packages/tiering/dist/scheduler/disk-meter.js';
 import { type TierOptions, tierSettings } from '../../../packages/tiering/dist/tier-options.js';
 import {
   type RemoteContent,
@@ -46,12 +45,9 @@ export interface Opening {
 export async function openIn(folder: string, opening: Opening = {}): Promise<Opened> {
   const { events, options, remote, disk = localDisk, environment = systemEnvironment } = opening;
   const storePaths = [folder, ...(opening.further ?? [])];
-  const onError = (error: Error): void => {
-    throw error;
-  };
   mkdirSync(join(folder, 'data', '.tmp'), { recursive: true });
   const tiers = await Tiers.open(
-    { disk, environment, storePaths, remote, meter: new DiskMeter(() => 0), onError },
+    { disk, environment, storePaths, remote },
     tierSettings({ enabled: true, thresholdBytes: THRESHOLD, ...options }, 'group1'),
   );
   const files = new TieredFiles({

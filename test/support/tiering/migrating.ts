@@ -1,10 +1,9 @@
 import { join } from 'node:path';
+import { type Costs, costOf } from '@stevedore/balance';
 import { localDisk } from '@stevedore/disk';
 import { vi } from 'vitest';
 import { Migration } from '../../../packages/tiering/dist/migration/migration.js';
 import { OwnRoom } from '../../../packages/tiering/dist/migration/rooms.js';
-import { Competition } from '../../../packages/tiering/dist/scheduler/competition.js';
-import { DiskCosts } from '../../../packages/tiering/dist/scheduler/costs.js';
 import {
   type RequestClass,
   Scheduler,
@@ -19,13 +18,8 @@ import { OtherGroup, openIn, store, tierOf } from './harness.js';
 
 export const SECOND = 1000;
 export const KIB = 1024;
-/** B_logic of 1 MB, of which 80 % are to be used. */
-const GIVEN = new DiskCosts({
-  bytesPerSecond: 1e6,
-  accessBytes: 1000,
-  readAccessBytes: 1000,
-  readByteShare: 1,
-});
+/** B_logic of 1 MB, of which 80 % are to be used; an access costs 1000 bytes. */
+const GIVEN: Costs = { bytesPerSecond: 1e6, readMs: 1, writeMs: 1 };
 
 /** A line of the log. */
 interface Move {
@@ -37,7 +31,7 @@ interface Move {
 }
 
 interface Environs {
-  readonly costs?: DiskCosts;
+  readonly costs?: Costs;
   readonly disk?: typeof localDisk;
   readonly further?: readonly string[];
   /** False: there are rows of before, and no new ones. */
@@ -73,7 +67,7 @@ export async function migrationOf(
     options: all,
     events: {
       onAccess: (path, bytes, size, isNew) =>
-        late.migration?.accessed(path, costs.of('write', bytes), size, isNew),
+        late.migration?.accessed(path, costOf(costs, 'write', bytes), size, isNew),
       onCut: (tier, name, size) => late.migration?.cut(tier, name, size),
       onGrown: (tier, name, size) => late.migration?.grown(tier, name, size),
     },
@@ -84,21 +78,10 @@ export async function migrationOf(
   const findRoom = vi.fn<
     (bytes: number) => Promise<{ group: string; roomBytes: number } | undefined>
   >(async () => undefined);
-  const { parameters, intervalMs } = settings;
-  const competition = new Competition({
-    scheduler,
-    intervalMs,
-    diskBytes: () => costs.bytesPerSecond,
-    learns: false,
-    parameters,
-    busyMeter: () => () => 0,
-    now,
-  });
   const migration = new Migration({
     settings: { ...settings, enabled: isEnabled },
     tiers: opened.tiers,
     scheduler,
-    competition,
     audit: {
       write: (entry: Move) => moves.push(entry),
       flush: async () => {},
@@ -125,7 +108,6 @@ export async function migrationOf(
     close,
     records,
     migration,
-    competition,
     scheduler,
     moves,
     findRoom,
@@ -145,7 +127,7 @@ export async function migrationOf(
     /** A row is read so often. */
     read: (name: string, times = 1) => {
       const { size } = records.find(name)!;
-      const load = costs.of('read', size);
+      const load = costOf(costs, 'read', size);
       for (let n = 0; n < times; n += 1) {
         migration.accessed(join(folder, 'data', name), load, size, false);
       }

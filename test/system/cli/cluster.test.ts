@@ -71,15 +71,25 @@ test('storage ports are as told, and have to exist', async () => {
   expect([code, stderr]).toEqual([2, expect.stringContaining('--storage-port')]);
 });
 
-test('the example shows that hot files leave a metadata server', async () => {
+test('the example shows that files of a user leave a metadata server, and what that gives', async () => {
   const cwd = temporaryFolder();
-  const { banner } = await cluster(cwd, '--bandwidth', '1MiB', '--cache-size', '0');
+  const { url, banner } = await cluster(cwd, '--slow-disk', '4ms', '--cache-size', '0');
   const program = join(ROOT, 'examples/dist/cluster.js');
-  const { stdout } = await promisify(execFile)(process.execPath, [program, banner.tracker, '4']);
-  expect(stdout).toMatch(/^hot files {2}1 s; small files \d+ % \(forecast \d+ %\); /m);
-  expect(stdout).toMatch(
-    /^moved: [1-9]\d* files, \d+ KiB; [1-9]\d* are in other storage groups now$/m,
-  );
-  expect(stdout).toMatch(/^relieved: reads in each second of the burst: \d+, \d+, \d+, \d+$/m);
+  const arguments_ = [program, url, banner.tracker, '5'];
+  const { stdout } = await promisify(execFile)(process.execPath, arguments_);
+  expect(stdout).toMatch(/^(\d+) are in group1, which has \1 rows$/m);
+  const load = String.raw`load of small files \d+ % \(next \d+ %\), of metadata \d+ % \(next \d+ %\)`;
+  const counts = String.raw`(\d+) moves, \d+ rows here, \d+ elsewhere; \d+ reads, \d+ changes of metadata`;
+  const seconds = [
+    ...stdout.matchAll(new RegExp(`^(paused|moving) +\\d s; ${load}; ${counts}$`, 'gm')),
+  ];
+  expect(seconds.map(([, what]) => what)).toEqual([
+    ...Array(5).fill('paused'),
+    ...Array(5).fill('moving'),
+  ]);
+  for (const [, , moves] of seconds.slice(0, 5)) expect(moves).toBe('0');
+  expect(stdout).toMatch(/^[1-9]\d* moves; [1-9]\d* files are in other storage groups now$/m);
+  expect(stdout).toMatch(/^reads a second: [\d.]+, with moves paused [\d.]+$/m);
+  expect(stdout).toMatch(/^changes of metadata a second: [\d.]+, with moves paused [\d.]+$/m);
   expect(existsSync(join(cwd, 'stevedore-cluster/group1/data/.stevedore-moves.jsonl'))).toBe(true);
 });

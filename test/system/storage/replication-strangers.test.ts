@@ -1,7 +1,7 @@
 import { readFile, rm } from 'node:fs/promises';
 import { connect } from 'node:net';
 import path from 'node:path';
-import { type Disk, localDisk } from '@stevedore/disk';
+import { type Disk, decoratedDisk, localDisk } from '@stevedore/disk';
 import {
   beat,
   createLink,
@@ -131,8 +131,7 @@ describe('a storage of a group', () => {
       gate.passed();
       await gate.open;
     };
-    const disk: Disk = {
-      ...localDisk,
+    const disk: Disk = decoratedDisk(localDisk, {
       exists: async (file) => {
         const isThere = await localDisk.exists(file);
         await pass('exists', file);
@@ -142,7 +141,7 @@ describe('a storage of a group', () => {
         await pass('rename', to);
         await localDisk.rename(file, to);
       },
-    };
+    });
     const group = await groupOf(2, { disk });
     const [a, b] = group.members;
     const connection = await a!.connect();

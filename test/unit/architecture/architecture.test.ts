@@ -32,7 +32,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   staging: ['async', 'protocol', 'disk'],
   tracker: ['options', 'protocol', 'wire'],
   storage: ['options', 'async', 'protocol', 'disk', 'cache', 'wire'],
-  tiering: ['options', 'protocol', 'disk', 'balance', 'cache', 'wire', 'fastdfs', 'storage'],
+  tiering: ['options', 'protocol', 'disk', 'balance', 'wire', 'fastdfs', 'storage'],
   node: ['wire', 'disk', 'tracker', 'storage', 'tiering'],
   client: ['async', 'protocol', 'options', 'cache', 'fastdfs', 'map', 'staging', 'node'],
   middleware: ['client'],

@@ -1,4 +1,4 @@
-import { heated, isWorthRow } from '@stevedore/balance';
+import { heated } from '@stevedore/balance';
 import { SeededRandom } from '@stevedore/bench/seeded-random';
 import { expect, test } from 'vitest';
 
@@ -33,20 +33,4 @@ test('several accesses at a time count as so many', () => {
   const now = 1_700_000_000_000;
   const three = heated(heated(heated(undefined, now), now), now);
   expect(heated(undefined, now, 3)).toBeCloseTo(three, 6);
-});
-
-test('a small part that is asked for three times in a few minutes is worth a row', () => {
-  const start = 1_700_000_000_000;
-  const worth = (everyMs: number, times: number, sizeBytes = 1000, laterMs = 0) => {
-    let heat: number | undefined;
-    for (let n = 0; n < times; n += 1) heat = heated(heat, start + n * everyMs);
-    const now = start + (times - 1) * everyMs + laterMs;
-    return isWorthRow({ sizeBytes, heat: heat! }, 1000, now);
-  };
-  expect(worth(0, 2)).toBe(false);
-  expect(worth(0, 3)).toBe(true);
-  expect(worth(10 * 60_000, 3)).toBe(true);
-  expect(worth(HOUR_MS, 100)).toBe(false);
-  expect(worth(0, 100, 1001)).toBe(false);
-  expect(worth(0, 3, 1000, HOUR_MS)).toBe(false);
 });

@@ -65,22 +65,15 @@ describe('the load model', () => {
     });
   });
 
-  test('small files have the room that metadata leaves, less where it bears less, and their share', () => {
-    const allowed = (
-      allowance: Partial<Parameters<typeof smallFileAllowance>[0]>,
-      smallFileShare = 0,
-    ) =>
-      smallFileAllowance({ metadataBytes: 60, hasMetadata: true, ...allowance }, 100, {
-        efficiencyMark: 0.8,
-        smallFileShare,
-      });
-    expect(allowed({})).toBeCloseTo(20);
-    expect(allowed({ sustainableBytes: 5 })).toBe(5);
-    expect(allowed({ sustainableBytes: 50 })).toBeCloseTo(20);
-    expect(allowed({ sustainableBytes: 5 }, 0.1)).toBe(10);
-    expect(allowed({ metadataBytes: 500 })).toBe(0);
-    // Whatever is forecast of it.
-    expect(allowed({ hasMetadata: false, sustainableBytes: 5 })).toBeUndefined();
+  test('small files have the room that metadata leaves, and their share', () => {
+    const allowed = (metadataBytes: number, smallFileShare = 0) =>
+      smallFileAllowance(metadataBytes, 100, { efficiencyMark: 0.8, smallFileShare });
+    expect(allowed(60)).toBeCloseTo(20);
+    expect(allowed(60, 0.3)).toBeCloseTo(30);
+    expect(allowed(500)).toBe(0);
+    expect(allowed(500, 0.1)).toBeCloseTo(10);
+    // Never more than the mark, with no metadata at all.
+    expect(allowed(0)).toBeCloseTo(80);
   });
 
   test('once ML is gone, metadata and the rest fit into the mark, unless metadata alone does not', () => {

@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { decoratedFile, localDisk } from '@stevedore/disk';
+import { decoratedDisk, decoratedFile, localDisk } from '@stevedore/disk';
 import { expect, it } from 'vitest';
 import { PageCache } from '../../../bench/dist/data-node/page-cache.js';
 import { temporaryFolder } from '../../support/temporary.js';
@@ -13,8 +13,7 @@ async function opened(pages: number) {
   const content = Buffer.from(Array.from({ length: 64 * PAGE }, (_, at) => (at / PAGE) | 0));
   writeFileSync(path, content);
   const fromDisk: number[] = [];
-  const disk = {
-    ...localDisk,
+  const disk = decoratedDisk(localDisk, {
     openToRead: async (name: string) => {
       const file = await localDisk.openToRead(name);
       return decoratedFile(file, {
@@ -24,7 +23,7 @@ async function opened(pages: number) {
         },
       });
     },
-  };
+  });
   const cache = new PageCache(disk, pages * PAGE);
   const file = await cache.disk.openToRead(path);
   const read = async (position: number, bytes: number): Promise<void> => {

@@ -87,3 +87,37 @@ describe('the filter of a cache', () => {
     expect(after.filterNo - filterNo).toBeGreaterThan(9800);
   });
 });
+
+describe('the policy lru', () => {
+  const FILE = KIB;
+  const maxBytes = 100 * (FILE + 300);
+
+  it('keeps the files requested last, whatever was requested often', async () => {
+    const cache = new FileCache({ maxBytes, policy: 'lru' });
+    const often = idsOf('often', 50);
+    for (let round = 0; round < 4; round += 1) await fill(cache, often, FILE);
+    const scanned = idsOf('scan', 200);
+    await fill(cache, scanned, FILE);
+    expect(kept(cache, often)).toBe(0);
+    expect(kept(cache, scanned.slice(-90))).toBe(90);
+    // A hit moves a file to the head of the list.
+    cache.find(scanned[120]!);
+    await fill(cache, idsOf('more', 90), FILE);
+    expect([scanned[120]!, scanned[150]!].map((id) => cache.has(id))).toEqual([true, false]);
+    const { evicted, rejected } = cache.stats();
+    expect([evicted > 100, rejected]).toEqual([true, 0]);
+  });
+
+  it('keeps a file at its first request, also one that costs little to load', () => {
+    const load = () => Buffer.allocUnsafeSlow(FILE);
+    for (const [policy, isKept] of [
+      ['lru', true],
+      ['admission', false],
+    ] as const) {
+      const cache = new FileCache({ maxBytes, policy });
+      cache.find('file');
+      cache.fetchNow('file', load);
+      expect(cache.has('file')).toBe(isKept);
+    }
+  });
+});

@@ -102,7 +102,7 @@ test('storages, clocks and load are judged', () => {
   ]);
   const early = { ...member, lastHeartbeatAt: new Date(NOW + 60_000) };
   expect(found({ cluster: [early] })).toEqual(['warning: clock of tracker 10.0.0.1:22122']);
-  const load = (forecastBytes: number) => ({ servedBytes: 1, forecastBytes });
+  const load = (forecastBytes: number) => ({ loadBytes: 1, forecastBytes });
   const status = (forecast: number) =>
     ({
       capacityBytes: 100,

@@ -23,7 +23,7 @@ test('totals become rates and shares of each step, and figures of the moment sta
   history.add(reading(0, { uploads: 100, stagedBytes: 5 }));
   history.add(reading(5_000, { uploads: 150, downloads: 20, cacheHits: 3, cacheMisses: 1 }));
   history.add(reading(9_000, { uploads: 190, downloads: 20, cacheHits: 3, cacheMisses: 1 }));
-  const load = { served: 0.5, forecast: 1.25 };
+  const load = { load: 0.5, forecast: 0.75 };
   history.add(
     reading(15_000, { uploads: 190, downloads: 20, trunks: 2, fill: 1.5, stagedBytes: 7, load }),
   );
@@ -37,7 +37,7 @@ test('totals become rates and shares of each step, and figures of the moment sta
     fill: [null, 0.75],
     cacheHits: [0.75, null],
     load: [null, 0.5],
-    forecast: [null, 1.25],
+    forecast: [null, 0.75],
   });
   expect(history.table('day').at).toEqual([START / 1000]);
 });

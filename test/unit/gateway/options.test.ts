@@ -79,6 +79,7 @@ test('flags of trackers and storages have the defaults of the daemons', () => {
     port: storage.port,
     group: storage.group,
     cacheSize: storage.cacheBytes,
+    cachePolicy: storage.cachePolicy,
     cacheFilter: storage.cacheFilter,
     readAhead: storage.readAheadBytes,
     durability: storage.durability,

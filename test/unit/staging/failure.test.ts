@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Disk, type DiskFile, decoratedFile, localDisk } from '@stevedore/disk';
+import { type Disk, type DiskFile, decoratedDisk, decoratedFile, localDisk } from '@stevedore/disk';
 import { fileIdOf, formatKey, parseKey } from '@stevedore/staging';
 import { describe, expect, test, vi } from 'vitest';
 import { MemoryTrunkStore } from '../../support/memory-trunk-store.js';
@@ -166,7 +166,7 @@ function boundedDisk(room: { bytes: number; used: number }): Disk {
     await localDisk.unlink(path);
     resize(path, 0);
   };
-  return { ...localDisk, create, unlink };
+  return decoratedDisk(localDisk, { create, unlink });
 }
 
 describe('a disk', () => {
@@ -208,7 +208,9 @@ describe('a disk', () => {
           await file.writeAt(chunks, position);
         },
       });
-    const disk: Disk = { ...localDisk, create: async (path) => wrap(await localDisk.create(path)) };
+    const disk: Disk = decoratedDisk(localDisk, {
+      create: async (path) => wrap(await localDisk.create(path)),
+    });
     const { staging } = await openStaging(temporaryFolder(), { disk });
     for (const [error, refusal] of [
       ['EDQUOT', 'disk_full'],
@@ -231,7 +233,9 @@ describe('a disk', () => {
       totalBytes: 2 ** 40,
       freeBytes: path.endsWith('/spool') ? 1000 : 2 ** 40,
     });
-    const { staging } = await openStaging(temporaryFolder(), { disk: { ...localDisk, space } });
+    const { staging } = await openStaging(temporaryFolder(), {
+      disk: decoratedDisk(localDisk, { space }),
+    });
     expect(staging.acceptance.refusal()).toBe('disk_full');
   });
 });
@@ -242,7 +246,7 @@ describe('when the disk fails', () => {
     const failed = () => Promise.reject(Object.assign(new Error('EIO'), { code: 'EIO' }));
     const wrap = (file: DiskFile) =>
       decoratedFile(file, { sync: () => (fail() ? failed() : file.sync()) });
-    return { ...localDisk, create: async (path) => wrap(await localDisk.create(path)) };
+    return decoratedDisk(localDisk, { create: async (path) => wrap(await localDisk.create(path)) });
   }
 
   test('one that does not answer a write takes no uploads until it does', async () => {
@@ -255,10 +259,9 @@ describe('when the disk fails', () => {
           await file.sync();
         },
       });
-    const disk = {
-      ...localDisk,
+    const disk = decoratedDisk(localDisk, {
       create: async (path: string) => wrap(await localDisk.create(path)),
-    };
+    });
     const { staging } = await openStaging(temporaryFolder(), { disk });
     await stageFile(staging, Buffer.from('before'));
     isHung = true;
@@ -311,7 +314,9 @@ describe('when the disk fails', () => {
           return count;
         },
       });
-    const disk: Disk = { ...localDisk, create: async (path) => wrap(await localDisk.create(path)) };
+    const disk: Disk = decoratedDisk(localDisk, {
+      create: async (path) => wrap(await localDisk.create(path)),
+    });
     const { staging, errors } = await openStaging(folder, { disk });
     const sound = await stageFile(staging, randomBytes(500));
     const rotten = await stageFile(staging, Buffer.from('this will rot, alas'));

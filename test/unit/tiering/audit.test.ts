@@ -26,7 +26,9 @@ describe('the log of moves', () => {
     const audit = new Audit(disk, folder, (error) => {
       throw error;
     });
+    await audit.flush();
     for (let n = 0; n < 100; n += 1) audit.write({ n });
+    expect(syncs).toBe(0);
     await audit.flush();
     expect(lines(folder)).toEqual(Array.from({ length: 100 }, (_, n) => ({ n })));
     expect(syncs).toBe(1);

@@ -22,10 +22,9 @@ describe('the status', () => {
       ...{ queued: 0, movedBytes: 0, intervalMs: 1000, capacityBytes: 1e6 },
       moves: { moved: 0, revoked: 0, refused: 0, failed: 0 },
       ...{ thresholdBytes: 64 * KIB, usedShare: 0, roomBytes: 10_000 },
-      ...{ rows: none, slices: none, remote: none },
+      ...{ rows: none, remote: none },
       ...{ unwantedCopies: 0, openCopies: 0, orphans: 3, intervals: 0, revokes: 0 },
       load: { metadata: load, smallFile: load },
-      ...{ metadataAloneBytes: 0, metadataKeptShare: 1 },
       ...{ smallFileRoomBytes: 0, loadToMoveBytes: 0 },
     });
   });
@@ -138,26 +137,14 @@ describe('without moves by itself', () => {
     expect([findRoom, shrink].map((each) => each.mock.calls)).toEqual([[], []]);
     expect(allow.mock.calls.every(([bytes]) => bytes === undefined)).toBe(true);
   });
-
-  it('its competition is not measured either', async () => {
-    for (const migrates of [true, false]) {
-      const { migration, competition } = await migrationOf({ migrates });
-      const [start, observe] = [vi.spyOn(competition, 'start'), vi.spyOn(competition, 'observe')];
-      migration.start();
-      migration.endInterval();
-      const count = migrates ? 1 : 0;
-      expect([start, observe].map((each) => each.mock.calls.length)).toEqual([count, count]);
-    }
-  });
 });
 
 describe('the room of this server', () => {
   it('is told in bytes a second, up to its mark', async () => {
     const { ownRoom, interval } = await migrationOf({ intervalMs: 500 });
     await interval({ metadata: 100_000, smallFile: 50_000 });
-    // The capacity of these tests is that of an interval.
     expect(ownRoom.take(0)).toEqual({
-      ...{ capacityBytes: 2e6, metadataBytes: 200_000, smallFileBytes: 100_000 },
+      ...{ capacityBytes: 1e6, metadataBytes: 200_000, smallFileBytes: 100_000 },
       ...{ markPerMille: 800, takenBytes: 0 },
     });
   });
@@ -211,7 +198,7 @@ describe('load that is to move', () => {
     const setting = await migrationOf(options, { onError: (error) => errors.push(error) });
     const { put, read, interval } = setting;
     await put(NAME, 100);
-    await interval();
+    await interval({ metadata: 750_000, smallFile: 900_000 });
     const overload = async () => {
       read(NAME, 300);
       await interval({ metadata: 750_000, smallFile: 900_000 });
@@ -266,9 +253,10 @@ describe('load that is to move', () => {
   });
 
   it('goes nowhere while files are called back, and home is where they go', async () => {
-    const { findRoom, migration, moves, overload, records, interval } = await loaded();
+    const { findRoom, migration, moves, overload, records, interval, settled } = await loaded();
     for (let n = 0; n < 3; n += 1) await overload();
     await until(() => records.find(NAME)?.place === Place.remote);
+    await settled();
     await turns();
     findRoom.mockClear();
     migration.recall();
@@ -294,35 +282,6 @@ describe('load that is to move', () => {
     expect(migration.status()).toMatchObject({ isPaused: true, queued: 1 });
     migration.resume();
     await until(() => records.find(NAME)?.place === Place.remote);
-  });
-});
-
-describe('an estimate that changes within an interval', () => {
-  it('limits small files at once, while there is metadata', async () => {
-    const { migration, competition, interval, scheduler } = await migrationOf({ intervalMs: 500 });
-    const start = vi.spyOn(competition, 'start');
-    const allow = vi.spyOn(scheduler, 'allow');
-    migration.start();
-    const learned = start.mock.calls[0]![0];
-    learned();
-    expect(allow.mock.lastCall).toEqual([undefined]);
-    vi.spyOn(competition, 'isThere', 'get').mockReturnValue(true);
-    learned();
-    // All that the mark leaves: 80 % of an interval's capacity.
-    expect(allow.mock.lastCall).toEqual([800_000 / 500]);
-    expect(migration.status().smallFileRoomBytes).toBe(800_000);
-    vi.mocked(vi.spyOn(competition, 'isThere', 'get')).mockReturnValue(false);
-    learned();
-    expect(allow.mock.lastCall).toEqual([undefined]);
-    await interval({ metadata: 300_000 });
-    learned();
-    expect(migration.status().smallFileRoomBytes).toBeCloseTo(500_000, -4);
-    vi.spyOn(competition, 'sustainableBytes', 'get').mockReturnValue(250_000);
-    learned();
-    expect(allow.mock.lastCall).toEqual([250_000 / 500]);
-    await interval({ smallFile: 1 });
-    learned();
-    expect(allow.mock.lastCall).toEqual([undefined]);
   });
 });
 
@@ -353,10 +312,9 @@ describe('intervals', () => {
   });
 
   it('end with the last question, and so does the rest', async () => {
-    const { migration, findRoom, put, read, interval, scheduler, competition } =
-      await migrationOf(FAST);
+    const { migration, findRoom, put, read, interval, scheduler } = await migrationOf(FAST);
     await put(NAME, 100);
-    await interval();
+    await interval({ metadata: 750_000, smallFile: 900_000 });
     let answer: (() => void) | undefined;
     findRoom.mockImplementation(
       () =>
@@ -368,7 +326,7 @@ describe('intervals', () => {
       read(NAME, 300);
       await interval({ metadata: 750_000, smallFile: 900_000 });
     }
-    const closes = [vi.spyOn(scheduler, 'close'), vi.spyOn(competition, 'close')];
+    const close = vi.spyOn(scheduler, 'close');
     let isClosed = false;
     const closing = migration.close().then(() => {
       isClosed = true;
@@ -377,6 +335,6 @@ describe('intervals', () => {
     expect(isClosed).toBe(false);
     answer!();
     await closing;
-    for (const each of closes) expect(each).toHaveBeenCalledOnce();
+    expect(close).toHaveBeenCalledOnce();
   });
 });

@@ -5,7 +5,6 @@ import {
   LoadFigures,
   RowHeat,
 } from '../../../packages/tiering/dist/migration/interval.js';
-import { NO_COUNTS } from '../../../packages/tiering/dist/scheduler/scheduler.js';
 import type { Tier } from '../../../packages/tiering/dist/tiers/tier.js';
 import type { Tiers } from '../../../packages/tiering/dist/tiers/tiers.js';
 
@@ -114,7 +113,7 @@ test('operators see the load of the last interval, the next forecast and how wro
     smallFileBytes,
   });
   const served = (servedBytes: number, busyAnswers: number) => {
-    const each = { ...NO_COUNTS, servedBytes, busyAnswers, waitingBytes: 0, waitingRequests: 0 };
+    const each = { ...new LoadFigures().classes.metadata, servedBytes, busyAnswers };
     return { metadata: each, smallFile: { ...each, busyAnswers: 0 } };
   };
   // Nothing was forecast for the first interval.
@@ -123,9 +122,10 @@ test('operators see the load of the last interval, the next forecast and how wro
   figures.ended(served(20, 2), load(130, 60), load(90, 60));
   figures.ended(served(30, 4), load(80, 60), load(200, 60));
   expect(figures.intervals).toBe(3);
+  expect(figures.classes.metadata.meanErrorBytes).toBe(20);
   expect(figures.classes).toMatchObject({
     // 30 too little, then 10 too much.
-    metadata: { servedBytes: 30, forecastBytes: 200, meanErrorBytes: 20, busyAnswersTotal: 7 },
-    smallFile: { servedBytes: 30, forecastBytes: 60, meanErrorBytes: 5, busyAnswersTotal: 0 },
+    metadata: { servedBytes: 30, loadBytes: 80, forecastBytes: 200, busyAnswersTotal: 7 },
+    smallFile: { servedBytes: 30, loadBytes: 60, meanErrorBytes: 5, busyAnswersTotal: 0 },
   });
 });

@@ -1,10 +1,7 @@
 import { mkdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { crc32 } from 'node:zlib';
-import { decoratedFile, localDisk } from '@stevedore/disk';
-import { describe, expect, it, onTestFinished } from 'vitest';
-import { openCosts } from '../../../packages/tiering/dist/scheduler/costs.js';
-import { DiskMeter } from '../../../packages/tiering/dist/scheduler/disk-meter.js';
+import { decoratedDisk, localDisk } from '@stevedore/disk';
+import { describe, expect, it } from 'vitest';
 import type { RequestClass } from '../../../packages/tiering/dist/scheduler/scheduler.js';
 import type { TierOptions } from '../../../packages/tiering/dist/tier-options.js';
 import { until } from '../../support/storage/support.js';
@@ -51,7 +48,7 @@ describe('load that is too much', () => {
     const setting = await migrationOf(options);
     prepare(setting.findRoom);
     for (const name of HOT) await setting.put(name, 100);
-    await setting.interval();
+    await setting.interval({ metadata: 750_000, smallFile: 900_000 });
     for (let n = 0; n < 3; n += 1) {
       for (const name of HOT) setting.read(name, 300);
       await setting.interval({ metadata: 750_000, smallFile: 900_000 });
@@ -111,7 +108,9 @@ describe('load that is too much', () => {
 describe('the room of the rows', () => {
   it('is made by those that are asked for least, whatever the disk has', async () => {
     // 88 % of the disk are used by others.
-    const disk = { ...localDisk, space: async () => ({ totalBytes: 100, freeBytes: 12 }) };
+    const disk = decoratedDisk(localDisk, {
+      space: async () => ({ totalBytes: 100, freeBytes: 12 }),
+    });
     const options = { roomBytes: 10_000, moveTo: OTHER_GROUP };
     const { put, read, interval, settled, records, clock } = await migrationOf(options, { disk });
     await put('00/00/large', 4000);
@@ -153,27 +152,6 @@ describe('the room of the rows', () => {
     await until(() => records.counts().bytes + cold.counts().bytes <= 8000);
     expect(records.counts()).toMatchObject({ files: 7 });
     expect(cold.counts()).toMatchObject({ files: 1 });
-  });
-
-  it('is made by slices first: their trunks have them', async () => {
-    const options = { roomBytes: 10_000, moveTo: OTHER_GROUP };
-    const { put, interval, settled, folder, opened, records, migration } =
-      await migrationOf(options);
-    const trunk = join(folder, 'data', '00/00/trunk.merged');
-    const bytes = Buffer.alloc(1000, 7);
-    for (const offset of [100, 2000]) {
-      for (let n = 0; n < 3; n += 1) opened.tiers.sliceRows!.count(trunk, offset);
-      opened.tiers.sliceRows!.keep(trunk, { offset, size: 1000, crc32: crc32(bytes) }, bytes);
-    }
-    await put('00/00/file', 6000);
-    await interval();
-    expect(migration.status()).toMatchObject({ slices: { files: 2, bytes: 2000 } });
-    await put('00/00/more', 1500);
-    await interval();
-    await interval();
-    await settled();
-    expect(migration.status().slices).toEqual({ files: 0, bytes: 0 });
-    expect(records.counts()).toEqual({ files: 2, bytes: 7500 });
   });
 
   it('is given back to the disk', async () => {
@@ -230,6 +208,25 @@ describe('the threshold', () => {
     ]);
   });
 
+  it('that load has shrunk makes no file of a new one: it is a row until it is read', async () => {
+    const setting = await migrationOf({ moveTo: OTHER_GROUP, roomBytes: 200 * KIB });
+    const { put, read, interval, settled, records, migration, moves } = setting;
+    for (let n = 0; n < 9; n += 1) await interval({ smallFile: 900_000 });
+    expect(migration.status().thresholdBytes).toBeLessThan(60 * KIB);
+    await put('00/00/new', 60 * KIB);
+    await settled();
+    expect([records.find('00/00/new')?.place, moves]).toEqual([Place.row, []]);
+    await interval();
+    read('00/00/new');
+    await until(() => moves.length === 1);
+    expect(records.find('00/00/new')).toMatchObject({ place: Place.remote });
+    // Where rows have no space left, it is a file at once.
+    for (const n of [1, 2]) await put(`00/00/large-${n}`, 60 * KIB);
+    await put('00/00/small', 50 * KIB);
+    await put('00/00/beyond', 60 * KIB);
+    expect(records.find('00/00/beyond')?.place).not.toBe(Place.row);
+  });
+
   it('leaves files in their rows while only this disk could take them, until rows need the room', async () => {
     const options = { roomBytes: 200 * KIB };
     const { put, read, interval, settled, records, migration } = await migrationOf(options);
@@ -244,39 +241,5 @@ describe('the threshold', () => {
     await put('00/00/third', 60 * KIB);
     await interval();
     expect(migration.status().thresholdBytes).toBeLessThan(64 * KIB);
-  });
-
-  it('does not fall under reads that the disk does not mind', async () => {
-    const clock = { ms: 0 };
-    const file = await localDisk.create(join(temporaryFolder(), 'probe'));
-    onTestFinished(() => file.close());
-    const slow = decoratedFile(file, {
-      writeAt: async (chunks, position) => {
-        clock.ms += chunks.reduce((sum, { length }) => sum + length, 0) / 100_000;
-        await file.writeAt(chunks, position);
-      },
-      readAt: async (target, position) => {
-        clock.ms += 0.05 + target.length / 1e6;
-        return file.readAt(target, position);
-      },
-      sync: async () => {
-        clock.ms += 10;
-      },
-      close: async () => {},
-    });
-    const folder = temporaryFolder();
-    const disk = { ...localDisk, create: async () => slow, unlink: async () => {} };
-    const probing = { ...disk, rename: async () => {}, syncDirectory: async () => {} };
-    const costs = await openCosts(probing, folder, () => clock.ms, new DiskMeter(() => 0));
-    expect(costs.of('write', 1000) / costs.of('read', 1000)).toBeGreaterThan(100);
-    const { interval, migration } = await migrationOf({ moveTo: OTHER_GROUP }, { costs });
-    const readCost = costs.of('read', 8 * KIB);
-    for (let second = 0; second < 60; second += 1) await interval({ smallFile: 1728 * readCost });
-    expect(migration.status().thresholdBytes).toBeGreaterThanOrEqual(64 * KIB);
-    // Under as many durable writes it does.
-    const before = migration.status().thresholdBytes;
-    const writeCost = costs.of('write', 8 * KIB);
-    for (let second = 0; second < 60; second += 1) await interval({ smallFile: 1728 * writeCost });
-    expect(migration.status().thresholdBytes).toBeLessThan(before / 10);
   });
 });

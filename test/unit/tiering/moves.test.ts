@@ -1,6 +1,6 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { localDisk } from '@stevedore/disk';
+import { decoratedDisk, localDisk } from '@stevedore/disk';
 import { describe, expect, it } from 'vitest';
 import { Random } from '../../support/random.js';
 import { temporaryFolder } from '../../support/temporary.js';
@@ -138,10 +138,9 @@ describe('a move', () => {
     await opened.close();
 
     const other = temporaryFolder();
-    const disk = {
-      ...localDisk,
+    const disk = decoratedDisk(localDisk, {
       rename: () => Promise.reject(Object.assign(new Error('full'), { code: 'ENOSPC' })),
-    };
+    });
     const failing = await openIn(other, { disk });
     await stored(failing, other);
     await expect(moved(failing).toFile(NAME)).rejects.toThrow('full');

@@ -146,61 +146,20 @@ describe('the scheduler', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it('leaves metadata alone from when no small file is at the disk until it is told', async () => {
-    const { scheduler, order, request, clock } = schedulerOf({ maxRunning: 10 });
-    const before = request('smallFile', 's1');
-    let alone = 0;
-    scheduler.hold(() => {
-      alone += 1;
-    });
-    const held = request('smallFile', 's2');
-    clock.ms = 5;
-    expect(alone).toBe(0);
-    before.end();
-    await before.done;
-    expect(alone).toBe(1);
-    const metadata = request('metadata', 'm', 300);
+  it('tells how long requests waited for their turn, and how long they took', async () => {
+    const { scheduler, request, clock } = schedulerOf();
+    const first = request('metadata', 'm');
+    const second = request('smallFile', 's');
     clock.ms = 25;
-    metadata.end();
-    await metadata.done;
-    expect(order).toEqual(['s1', 'm']);
-    expect(alone).toBe(1);
-    expect(scheduler.has('smallFile')).toBe(true);
-    scheduler.release();
-    held.end();
-    await held.done;
-    expect(order).toEqual(['s1', 'm', 's2']);
-    expect(scheduler.endInterval().smallFile).toMatchObject({ waitedMs: 25, ranMs: 5 });
-    scheduler.hold(() => {
-      alone += 1;
-    });
-    expect(alone).toBe(2);
-  });
-
-  it('tells what there has been of a class, and whether any of it is there', async () => {
-    const { scheduler, request, clock } = schedulerOf({ maxRunning: 10 });
-    const first = request('metadata', 'm1', 50);
-    clock.ms = 10;
-    const second = request('metadata', 'm2', 150);
-    clock.ms = 15;
     first.end();
     await first.done;
-    clock.ms = 40;
-    expect(scheduler.has('metadata')).toBe(true);
-    expect(scheduler.totals('metadata')).toMatchObject({ servedRequests: 1 });
+    clock.ms = 30;
     second.end();
     await second.done;
-    clock.ms = 100;
-    scheduler.endInterval();
-    expect(scheduler.totals('metadata')).toEqual({
-      servedBytes: 400,
-      servedRequests: 2,
-      waitedMs: 0,
-      ranMs: 45,
-      busyAnswers: 0,
-    });
-    expect(scheduler.has('metadata')).toBe(false);
-    expect(scheduler.endInterval().metadata).toMatchObject({ servedBytes: 0, ranMs: 0 });
+    const { metadata, smallFile } = scheduler.endInterval();
+    expect(metadata).toMatchObject({ waitedMs: 0, ranMs: 25 });
+    expect(smallFile).toMatchObject({ waitedMs: 25, ranMs: 5 });
+    expect(scheduler.endInterval().metadata).toMatchObject({ waitedMs: 0, ranMs: 0 });
   });
 
   it('lets few small files beside metadata, and all of them without', async () => {

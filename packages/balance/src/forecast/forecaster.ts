@@ -1,19 +1,21 @@
 /**
- * A forecaster is a state and a step. At the end of an interval, a step takes what was served and
- * what waits, and returns the load of the coming interval. The state is plain data, so a forecast
- * can be stored and repeated.
+ * A forecaster is a state and a step. At the end of an interval, a step takes what was observed and
+ * returns the load of the coming interval. The state is plain data, so a forecast can be stored and
+ * repeated. All numbers are bytes of one class.
  */
 
 export interface Observation {
-  /** O (and TD, Eq. 8 and 9): bytes of the class served in the interval that ended. */
+  /** O: the load that is forecast. */
+  readonly loadBytes: number;
+  /** TD (Eq. 8 and 9): what was served in the interval. */
   readonly servedBytes: number;
-  /** TD̂: bytes of the class that wait at the end of the interval. */
-  readonly waitingBytes: number;
+  /** TD̂: what is in the queue to be served. */
+  readonly queuedBytes: number;
 }
 
 export interface Forecast<S> {
   readonly state: S;
-  /** F: bytes that the coming interval will serve, 0 to B_logic. */
+  /** F: the load of the coming interval, 0 to B_logic. */
   readonly bytes: number;
 }
 

@@ -10,6 +10,7 @@ export function storageCache(options: StorageSettings): FileCache {
   return new FileCache({
     maxBytes: options.cacheBytes,
     filter: options.cacheFilter,
+    policy: options.cachePolicy,
     aheadShare: options.readAheadBytes > 0 ? options.readAheadShare : 0,
   });
 }

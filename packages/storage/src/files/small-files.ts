@@ -3,7 +3,6 @@ import {
   decodeSizeField,
   type FileId,
   fileKind,
-  isTrunkId,
   parseSliceId,
   type SliceId,
   sizeOfField,
@@ -69,7 +68,7 @@ export class SmallFiles {
   read({ id, path, slice, size }: Download): Buffer | undefined | Promise<Buffer | undefined> {
     const { store, cache, slices } = this.#parts;
     if (slice) {
-      if (slice.size > (slices.hasRows ? MAX_SMALL_BYTES : this.#maxBytes)) return undefined;
+      if (slice.size > this.#maxBytes) return undefined;
       return slices.read(slice, store.pathOf(slice.trunk));
     }
     const { readNow } = this.#parts;
@@ -81,20 +80,11 @@ export class SmallFiles {
     return cache.fetchNow(path, () => readNow(path, size)) ?? this.#fetch(id, path);
   }
 
-  /** All bytes of the file if they are in memory or a row, for a read of a part. */
-  find(download: Download): Buffer | undefined | Promise<Buffer | undefined> {
-    const { store, cache, slices } = this.#parts;
-    const { path, slice } = download;
-    if (slice && slices.isRow(slice, store.pathOf(slice.trunk))) return this.read(download);
+  /** All bytes of the file if they are in memory, for a read of a part. */
+  find({ path, slice }: Download): Buffer | undefined {
+    const { store, cache } = this.#parts;
     const key = slice ? sliceKey(store.pathOf(slice.trunk), slice) : path;
     return cache.has(key) ? cache.find(key) : undefined;
-  }
-
-  /** A part of a trunk that is one of its slices and is read often; undefined for any other. */
-  readPart({ id, path, offset, length }: Download): Promise<Buffer | undefined> | undefined {
-    const { slices } = this.#parts;
-    if (!slices.hasRows || length === 0 || !isTrunkId(id)) return undefined;
-    return slices.readPart(path, offset, length);
   }
 
   async #fetch(id: FileId, path: string): Promise<Buffer | undefined> {

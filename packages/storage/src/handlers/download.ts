@@ -38,8 +38,6 @@ export interface DownloadBackend {
   download(download: BackendDownload, read: () => Promise<Reply>): Promise<Reply>;
 }
 
-const WHOLE: FileRange = { offset: 0, length: 0 };
-
 /** Without a promise if the bytes are in memory. */
 function answer(service: StorageService, download: Download): Reply | Promise<Reply> {
   const small = smallFile(service, download);
@@ -54,8 +52,6 @@ async function answerLater(
   const { id, slice } = download;
   const small = await reading;
   if (small) return partOf(small, download);
-  const row = await service.small.readPart(download);
-  if (row) return partOf(row, WHOLE);
   const opened = await openFile(service, id);
   const from = slice ? slice.offset : 0;
   try {

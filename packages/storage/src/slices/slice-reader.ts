@@ -3,14 +3,13 @@ import type { SliceEntry } from '@stevedore/protocol';
 import { sliceKey } from '../files/caches.js';
 import { readInto } from '../files/file-backend.js';
 import type { OpenFile } from '../files/open-files.js';
-import { ifThere, isNotFound, notFound } from '../refusals.js';
+import { ifThere, notFound } from '../refusals.js';
 import type { Slices, SlicesParts } from './slices.js';
 
 /**
  * Reads whole slices through the cache. A miss reads the slice and, while that pays off, the
  * adjacent members of its affinity group in the same read, and caches them too. Every slice is
- * checked against its CRC-32 before it is cached. With a metadata tier, a hot slice becomes a
- * row, which is then read instead of the trunk.
+ * checked against its CRC-32 before it is cached.
  */
 
 export interface SliceReaderParts extends SlicesParts {
@@ -28,42 +27,8 @@ export class SliceReader {
     this.#parts = parts;
   }
 
-  /** If true, slices are read whole even if the cache keeps nothing. */
-  get hasRows(): boolean {
-    return this.#parts.hotSlices !== undefined;
-  }
-
   /** Synchronous if the slice is in memory. Status 2 if there is no such slice. */
   read(slice: SliceEntry, trunkPath: string): Buffer | Promise<Buffer> {
-    this.#parts.hotSlices?.count(trunkPath, slice.offset);
-    return this.#read(slice, trunkPath);
-  }
-
-  /**
-   * These bytes of a trunk if they are exactly a hot slice: clients that know no slice ids read
-   * slices this way. Undefined: read the trunk.
-   */
-  async readPart(trunkPath: string, offset: number, size: number): Promise<Buffer | undefined> {
-    const { hotSlices: rows, slices } = this.#parts;
-    if (!rows) return undefined;
-    rows.count(trunkPath, offset);
-    const row = rows.find(trunkPath, offset);
-    if (!row && !rows.isWanted(trunkPath, offset, size)) return undefined;
-    try {
-      const slice = row ?? (await slices.directory(trunkPath)).sliceAt(offset, size);
-      return slice?.size === size ? await this.#read(slice, trunkPath) : undefined;
-    } catch (error) {
-      // The trunk still has the bytes of a deleted slice.
-      if (isNotFound(error)) return undefined;
-      throw error;
-    }
-  }
-
-  isRow(slice: SliceEntry, trunkPath: string): boolean {
-    return this.#parts.hotSlices?.find(trunkPath, slice.offset) !== undefined;
-  }
-
-  #read(slice: SliceEntry, trunkPath: string): Buffer | Promise<Buffer> {
     const key = sliceKey(trunkPath, slice);
     return this.#parts.cache.find(key) ?? this.#fetch(key, slice, trunkPath);
   }
@@ -77,33 +42,17 @@ export class SliceReader {
   }
 
   async #load(slice: SliceEntry, trunkPath: string, flight: Flight): Promise<Buffer | undefined> {
-    const { hotSlices: rows, slices } = this.#parts;
-    const row = rows?.read(trunkPath, slice);
-    if (row) {
-      if (await slices.isStillThere(slice, trunkPath)) return row;
-      // A stale row, left by a crash.
-      rows?.remove(trunkPath, slice.offset);
-      return undefined;
-    }
+    const { slices } = this.#parts;
     const trunk = await ifThere(slices.open(slice, trunkPath));
     if (!trunk) return undefined;
     try {
-      const bytes =
+      return (
         (await this.#loadGroup(slice, trunkPath, trunk, flight)) ??
-        (await this.#loadAlone(slice, trunkPath, trunk, flight));
-      await this.#makeRow(slice, trunkPath, bytes);
-      return bytes;
+        (await this.#loadAlone(slice, trunkPath, trunk, flight))
+      );
     } finally {
       trunk.release();
     }
-  }
-
-  async #makeRow(slice: SliceEntry, trunkPath: string, bytes: Buffer): Promise<void> {
-    const { hotSlices: rows, slices, storePaths } = this.#parts;
-    if (!rows?.isWanted(trunkPath, slice.offset, slice.size) || !isWhole(slice, bytes)) return;
-    if (!(await storePaths.hasRoom(trunkPath, slice.size).catch(() => false))) return;
-    // No await between check and `keep`: a later deletion finds the row and removes it.
-    if (slices.knownDirectory(trunkPath)?.holds(slice)) rows.keep(trunkPath, slice, bytes);
   }
 
   async #loadAlone(

@@ -27,21 +27,6 @@ import {
 
 export interface SlicesParts extends FileParts {
   readonly cache: FileCache;
-  readonly hotSlices: HotSlices | undefined;
-}
-
-/** Copies of hot slices outside their trunks; any of them can be evicted at any time. */
-export interface HotSlices {
-  /** Counts a read of a slice, or of a part of a trunk that may be one. */
-  count(trunkPath: string, offset: number): void;
-  /** True if the slice is read often enough to be kept. */
-  isWanted(trunkPath: string, offset: number, sizeBytes: number): boolean;
-  /** The kept slice that begins at this offset, if any. */
-  find(trunkPath: string, offset: number): SliceEntry | undefined;
-  read(trunkPath: string, slice: SliceEntry): Buffer | undefined;
-  keep(trunkPath: string, slice: SliceEntry, bytes: Buffer): void;
-  /** The slice, or without an offset the whole trunk, is deleted. */
-  remove(trunkPath: string, offset?: number): void;
 }
 
 /** Memory for directories of trunks: 13 bytes per slice. */
@@ -77,16 +62,6 @@ export class Slices {
   async directory(trunkPath: string): Promise<TrunkDirectory> {
     const known = this.#directories.get(trunkPath);
     return known ?? this.#locks.run(trunkPath, () => this.#directory(trunkPath));
-  }
-
-  /** True if a slice that existed still does. Does not read the trunk. */
-  async isStillThere(slice: SliceEntry, trunkPath: string): Promise<boolean> {
-    const known = this.#directories.get(trunkPath);
-    if (known) return known.holds(slice);
-    // The list first: it is removed after its trunk.
-    const { slices } = await this.#deleted(trunkPath);
-    if (offsetsOf(slices).has(slice.offset)) return false;
-    return this.#parts.backend.exists(trunkPath);
   }
 
   /** Durably deletes the slice; status 2 if there is none. */
@@ -160,14 +135,13 @@ export class Slices {
       try {
         await remove();
       } finally {
-        // The trunk may be gone even after a failure. Without a directory, no row is made.
+        // The trunk may be gone even after a failure.
         this.#directories.delete(trunkPath);
-        this.#parts.hotSlices?.remove(trunkPath);
       }
     });
   }
 
-  /** Removes a deleted slice from the directory, the cache and the rows. */
+  /** Removes a deleted slice from the directory and the cache. */
   #forget(
     slice: SliceEntry,
     trunkPath: string,
@@ -175,7 +149,6 @@ export class Slices {
   ): void {
     directory?.markDeleted(slice);
     this.#parts.cache.delete(sliceKey(trunkPath, slice));
-    this.#parts.hotSlices?.remove(trunkPath, slice.offset);
   }
 
   /** Callers hold the trunk's lock, so that no directory of a deleted trunk stays in memory. */

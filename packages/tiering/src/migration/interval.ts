@@ -1,10 +1,5 @@
 import { type AccessedFile, heated, type Load } from '@stevedore/balance';
-import {
-  type ClassInterval,
-  NO_COUNTS,
-  REQUEST_CLASSES,
-  type RequestClass,
-} from '../scheduler/scheduler.js';
+import { type ClassInterval, REQUEST_CLASSES, type RequestClass } from '../scheduler/scheduler.js';
 import { LEAST_HEATING, Place } from '../tiers/record-rows.js';
 import type { Tier } from '../tiers/tier.js';
 import type { Tiers } from '../tiers/tiers.js';
@@ -134,16 +129,15 @@ export class LoadFigures {
     return { ...this.#classes };
   }
 
-  /**
-   * An interval has ended. `alone` is what its forecast predicted; `forecast` is for the next one.
-   */
-  ended(served: Readonly<Record<RequestClass, ClassInterval>>, alone: Load, forecast: Load): void {
+  /** An interval has ended, with this load; `forecast` is that of the next one. */
+  ended(served: Readonly<Record<RequestClass, ClassInterval>>, load: Load, forecast: Load): void {
     this.intervals += 1;
     for (const kind of REQUEST_CLASSES) {
       const bytes = BYTES[kind];
-      if (this.#forecast) this.#errors[kind] += Math.abs(this.#forecast[bytes] - alone[bytes]);
+      if (this.#forecast) this.#errors[kind] += Math.abs(this.#forecast[bytes] - load[bytes]);
       this.#classes[kind] = {
         ...served[kind],
+        loadBytes: load[bytes],
         forecastBytes: forecast[bytes],
         meanErrorBytes: this.#errors[kind] / Math.max(1, this.intervals - 1),
         busyAnswersTotal: this.#classes[kind].busyAnswersTotal + served[kind].busyAnswers,
@@ -154,10 +148,15 @@ export class LoadFigures {
 }
 
 const NO_LOAD: ClassStatus = {
-  ...NO_COUNTS,
+  servedBytes: 0,
+  servedRequests: 0,
   waitingBytes: 0,
   waitingRequests: 0,
+  waitedMs: 0,
+  ranMs: 0,
+  busyAnswers: 0,
+  busyAnswersTotal: 0,
+  loadBytes: 0,
   forecastBytes: 0,
   meanErrorBytes: 0,
-  busyAnswersTotal: 0,
 };

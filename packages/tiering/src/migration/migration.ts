@@ -1,20 +1,15 @@
 import {
   type AccessedFile,
+  type Costs,
   decideInterval,
-  type Forecaster,
   fileThreshold,
   type IntervalDecision,
   migrationProfit,
-  type PanelState,
   type PolicyState,
-  panel,
-  smallFileAllowance,
   splitByRoom,
   startPolicy,
 } from '@stevedore/balance';
-import type { Competition } from '../scheduler/competition.js';
-import type { DiskCosts } from '../scheduler/costs.js';
-import type { ClassInterval, Scheduler } from '../scheduler/scheduler.js';
+import type { Scheduler } from '../scheduler/scheduler.js';
 import type { TierSettings } from '../tier-options.js';
 import { Place } from '../tiers/record-rows.js';
 import type { Records } from '../tiers/records.js';
@@ -36,9 +31,8 @@ export interface MigrationParts {
   readonly settings: TierSettings;
   readonly tiers: Tiers;
   readonly scheduler: Scheduler;
-  readonly competition: Competition;
   readonly audit: Audit;
-  readonly costs: DiskCosts;
+  readonly costs: Costs;
   readonly ownRoom: OwnRoom;
   /** A metadata server of another group that can take so much load in an interval. */
   readonly findRoom: (loadBytes: number) => Promise<OtherRoom | undefined>;
@@ -50,9 +44,10 @@ export interface MigrationParts {
 export class Migration {
   readonly #parts: MigrationParts;
   readonly #plans: PlannedMoves;
-  #state: PolicyState<PanelState>;
-  #decision: IntervalDecision<PanelState> | undefined;
-  #hasMetadata = false;
+  /** B_logic for one interval. */
+  readonly #capacityBytes: number;
+  #state: PolicyState;
+  #decision: IntervalDecision | undefined;
   #accessed: AccessedFiles;
   readonly #heat = new RowHeat();
   #isRecalling = false;
@@ -65,8 +60,9 @@ export class Migration {
 
   constructor(parts: MigrationParts) {
     this.#parts = parts;
-    const { settings, tiers } = parts;
-    this.#state = startPolicy(this.#forecaster, settings.thresholdBytes);
+    const { settings, tiers, costs } = parts;
+    this.#capacityBytes = (costs.bytesPerSecond * settings.intervalMs) / 1000;
+    this.#state = startPolicy(settings.thresholdBytes);
     this.#accessed = new AccessedFiles(tiers);
     this.#plans = new PlannedMoves({
       ...parts,
@@ -77,8 +73,7 @@ export class Migration {
 
   /** Starts the timer that ends each interval. */
   start(): void {
-    const { settings, competition } = this.#parts;
-    if (this.#adapts) competition.start(() => this.#limitSmallFiles());
+    const { settings } = this.#parts;
     this.#timer = setInterval(() => {
       try {
         this.endInterval();
@@ -91,7 +86,6 @@ export class Migration {
 
   async close(): Promise<void> {
     clearInterval(this.#timer);
-    this.#parts.competition.close();
     this.#parts.scheduler.close();
     await this.#relieving;
     await this.#plans.close();
@@ -119,7 +113,7 @@ export class Migration {
   /** Bytes of a row were read or written, at a cost of so much load. */
   accessed(path: string, loadBytes: number, size: number, isNew: boolean): void {
     const file = this.#accessed.add(path, loadBytes, size, isNew);
-    if (file) this.#outgrown(file.tier, file.name, size);
+    if (file && !isNew) this.#outgrown(file.tier, file.name, size);
   }
 
   /** A file of this storage was truncated. */
@@ -141,42 +135,33 @@ export class Migration {
   }
 
   endInterval(): void {
-    const { settings, scheduler, competition, tiers, costs } = this.#parts;
-    costs.learn();
+    const { settings, scheduler, tiers, audit } = this.#parts;
+    void audit.flush();
     this.#usedShare = tiers.usedShare;
     const served = scheduler.endInterval();
-    if (this.#adapts) competition.observe(served);
     const accessed = this.#accessed;
     this.#accessed = new AccessedFiles(tiers);
-    const alone = competition.alone(served);
     const decision = decideInterval(
       this.#state,
       {
-        metadata: served.metadata,
-        smallFile: served.smallFile,
-        alone,
-        sustainableBytes: competition.sustainableBytes,
-        bandwidthBytes: this.#diskBytes,
+        ...served,
         usedShare: this.#usedShare,
         // Moved to a file of this storage, a row relieves nothing, and the move itself is load.
         leastByLoadBytes: this.#target === 'file' ? settings.thresholdBytes : 0,
         accessed: accessed.movable,
       },
-      this.#forecaster,
-      competition.capacityBytes,
+      this.#capacityBytes,
       settings.parameters,
     );
-    this.#load.ended(served, alone, decision.forecast);
+    this.#load.ended(served, decision.load, decision.forecast);
     this.#decision = decision;
     this.#heat.ended(accessed, this.#parts.now());
-    tiers.sliceRows?.endInterval();
     if (!this.#adapts) {
       this.#state = { ...decision.state, thresholdBytes: settings.thresholdBytes };
       return;
     }
     this.#state = decision.state;
     tiers.thresholdBytes = Math.floor(decision.state.thresholdBytes);
-    this.#hasMetadata = isThere(served.metadata);
     this.#allow(decision.allowedSmallFileBytes);
     this.#tellRoom(decision);
     this.#relieving ??= this.#relieve(accessed, decision)
@@ -189,7 +174,7 @@ export class Migration {
   }
 
   status(): MigrationStatus {
-    const { settings, tiers, competition } = this.#parts;
+    const { settings, tiers } = this.#parts;
     const sum = (of: (tier: Tier) => number): number =>
       tiers.all.reduce((before, tier) => before + of(tier), 0);
     const counted = (of: (records: Records) => FileCounts): FileCounts => ({
@@ -201,11 +186,10 @@ export class Migration {
       migrates: settings.migrates,
       isRecalling: this.#isRecalling,
       intervalMs: settings.intervalMs,
-      capacityBytes: competition.capacityBytes,
+      capacityBytes: this.#capacityBytes,
       thresholdBytes: Math.floor(this.#state.thresholdBytes),
       usedShare: this.#usedShare,
       rows: counted((records) => records.counts(Place.row)),
-      slices: counted(({ slices }) => slices.counts),
       roomBytes: settings.roomBytes,
       remote: counted((records) => records.counts(Place.remote)),
       unwantedCopies: sum(({ records }) => records.unwantedCopies),
@@ -213,8 +197,6 @@ export class Migration {
       orphans: this.#parts.orphans(),
       intervals: this.#load.intervals,
       load: this.#load.classes,
-      metadataAloneBytes: competition.metadataAloneBytes ?? 0,
-      metadataKeptShare: competition.metadataKeptShare ?? 1,
       smallFileRoomBytes: this.#roomBytes ?? 0,
       loadToMoveBytes: this.#decision?.loadToMoveBytes ?? 0,
       revokes: sum(({ revokes }) => revokes),
@@ -227,17 +209,6 @@ export class Migration {
     return enabled && migrates;
   }
 
-  /** B_logic of the disk for one interval. */
-  get #diskBytes(): number {
-    const { costs, settings } = this.#parts;
-    return (costs.bytesPerSecond * settings.intervalMs) / 1000;
-  }
-
-  /** Kept within what the disk can do, which changes; the state belongs to the policy. */
-  get #forecaster(): Forecaster<PanelState> {
-    return panel({ capacityBytes: this.#diskBytes });
-  }
-
   /** Where files go that leave their rows for good. */
   get #target(): MoveTarget {
     const { moveTo } = this.#parts.settings;
@@ -248,7 +219,7 @@ export class Migration {
    * Moves load to one other metadata server that has room, and the rest to the group for large
    * files. A file on the same disk would relieve nothing.
    */
-  async #relieve(accessed: AccessedFiles, decision: IntervalDecision<PanelState>): Promise<void> {
+  async #relieve(accessed: AccessedFiles, decision: IntervalDecision): Promise<void> {
     const { selection } = decision;
     if (selection.files.length === 0 || this.#isRecalling) return;
     const room = await this.#parts.findRoom(selection.totalLoadBytes);
@@ -261,15 +232,15 @@ export class Migration {
   }
 
   /** A server that has load to move accepts none. */
-  #tellRoom({ forecast, loadToMoveBytes }: IntervalDecision<PanelState>): void {
-    const { settings, competition, ownRoom } = this.#parts;
+  #tellRoom({ forecast, loadToMoveBytes }: IntervalDecision): void {
+    const { settings, ownRoom } = this.#parts;
     const perSecond = 1000 / settings.intervalMs;
     ownRoom.begin(
       {
         metadataBytes: forecast.metadataBytes * perSecond,
         smallFileBytes: forecast.smallFileBytes * perSecond,
       },
-      competition.capacityBytes * perSecond,
+      this.#capacityBytes * perSecond,
       settings.parameters.efficiencyMark,
       loadToMoveBytes === 0 && this.#usedShare < settings.parameters.usedMark,
     );
@@ -287,7 +258,7 @@ export class Migration {
 
   #planForLoad(
     accessed: AccessedFiles,
-    { loadToMoveBytes, forecast }: IntervalDecision<PanelState>,
+    { loadToMoveBytes, forecast }: IntervalDecision,
     file: AccessedFile,
     to: MoveTarget,
   ): void {
@@ -300,24 +271,9 @@ export class Migration {
       loadToMoveBytes,
       forecastMetadataBytes: forecast.metadataBytes,
       forecastSmallFileBytes: forecast.smallFileBytes,
-      capacityBytes: this.#parts.competition.capacityBytes,
+      capacityBytes: this.#capacityBytes,
     };
     this.#plans.add({ tier, name, to, reason: 'load', size: file.sizeBytes, numbers });
-  }
-
-  /** An estimate changed: adjusts the rate of small files at once. */
-  #limitSmallFiles(): void {
-    const { settings, competition } = this.#parts;
-    const { metadataBytes = 0 } = this.#decision?.forecast ?? {};
-    const hasMetadata = competition.isThere || this.#hasMetadata;
-    const { sustainableBytes } = competition;
-    this.#allow(
-      smallFileAllowance(
-        { metadataBytes, hasMetadata, sustainableBytes },
-        competition.capacityBytes,
-        settings.parameters,
-      ),
-    );
   }
 
   #allow(bytes: number | undefined): void {
@@ -354,8 +310,4 @@ export class Migration {
       numbers: { moves },
     });
   }
-}
-
-function isThere({ servedBytes, waitingBytes }: ClassInterval): boolean {
-  return servedBytes > 0 || waitingBytes > 0;
 }

@@ -165,8 +165,9 @@ export class PlannedMoves {
 /**
  * The move log: a JSON line per move, with the numbers that decided it, so that operators can see
  * why a file is where it is. At `MAX_BYTES` the file is rotated and replaces the previous one.
- * Waiting lines are written together and synced. Moves do not wait for that, so a crash can lose
- * the last lines, but leaves no partial line before others.
+ * Lines are written and synced together when `flush` is called, because a sync for each would load
+ * the disk that moves are to relieve. A crash can lose the last lines, but leaves no partial line
+ * before others.
  */
 
 export const AUDIT_FILE = '.stevedore-moves.jsonl';
@@ -188,17 +189,15 @@ export class Audit {
   /** Lines keep the order of the calls. */
   write(entry: object): void {
     this.#waiting.push(Buffer.from(`${JSON.stringify(entry)}\n`));
-    this.#writing ??= this.#writeAll();
   }
 
-  /** Resolves when all lines are durable. */
+  /** Resolves when all lines are durable, or were reported as failed. */
   async flush(): Promise<void> {
+    if (this.#waiting.length > 0) this.#writing ??= this.#writeAll();
     await this.#writing;
   }
 
   async #writeAll(): Promise<void> {
-    // Lines that arrive together are written together.
-    await Promise.resolve();
     while (this.#waiting.length > 0) {
       const lines = Buffer.concat(this.#waiting);
       this.#waiting = [];

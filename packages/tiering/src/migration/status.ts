@@ -14,8 +14,6 @@ export interface MigrationStatus {
   readonly usedShare: number;
   /** Files kept as rows. */
   readonly rows: FileCounts;
-  /** Slices with a row. */
-  readonly slices: FileCounts;
   /** Most bytes of all rows together. */
   readonly roomBytes: number;
   /** Files whose bytes are in another group. */
@@ -30,10 +28,6 @@ export interface MigrationStatus {
   readonly isRecalling: boolean;
   readonly intervals: number;
   readonly load: Readonly<Record<RequestClass, ClassStatus>>;
-  /** Metadata load of an interval without small files; 0 without competition. */
-  readonly metadataAloneBytes: number;
-  /** Share of it that metadata gets beside small files, over the last seconds. */
-  readonly metadataKeptShare: number;
   /** Small-file load that may start in an interval; 0: no limit. */
   readonly smallFileRoomBytes: number;
   readonly loadToMoveBytes: number;
@@ -49,9 +43,11 @@ export interface FileCounts {
 }
 
 export interface ClassStatus extends ClassInterval {
-  /** Of the coming interval. */
+  /** L' of the last interval, what the forecast is of: bytes served, and those that waited. */
+  readonly loadBytes: number;
+  /** L' of the coming interval. */
   readonly forecastBytes: number;
-  /** Mean |F − O| since the start, bytes. */
+  /** Mean |F − L'| since the start, bytes. */
   readonly meanErrorBytes: number;
   readonly busyAnswersTotal: number;
 }

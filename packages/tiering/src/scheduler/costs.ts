@@ -1,70 +1,37 @@
 import { join } from 'node:path';
-import { type Access, type Costs, costOf, learnedCosts } from '@stevedore/balance';
-import { type Disk, readSmallFile, removeIfThere, replaceFile } from '@stevedore/disk';
-import type { DiskMeter } from './disk-meter.js';
+import type { Costs } from '@stevedore/balance';
+import {
+  type Disk,
+  type DiskFile,
+  readSmallFile,
+  removeIfThere,
+  replaceFile,
+} from '@stevedore/disk';
 
 /**
- * Costs of reads and of synced writes on a store path's disk: measured at the first start (well
- * under a second on a usual disk), then learned from use, and saved when the storage stops. Values
- * that an operator gives are not learned.
+ * What accesses cost on a store path's disk: measured once, at the first start (well under a second
+ * on a usual disk), and written down. A bandwidth that an operator gives takes the place of the
+ * measured one.
  */
 
 const CALIBRATION_FILE = '.stevedore-calibration.json';
-const MEASURED_FILE = '.stevedore-calibrating';
+const MEASURED_FILES = ['.stevedore-calibrating', '.stevedore-calibrating-2'] as const;
 const LARGE_BYTES = 2 * 2 ** 20;
 const LARGE_COUNT = 8;
 const SMALL_BYTES = 1024;
 const SMALL_COUNT = 16;
 
-export class DiskCosts {
-  #costs: Costs;
-  readonly #meter: DiskMeter | undefined;
-  readonly #keep: (costs: Costs) => Promise<void>;
-
-  /** `meter` is undefined if the costs were given. */
-  constructor(
-    costs: Costs,
-    meter?: DiskMeter,
-    keep: (costs: Costs) => Promise<void> = async () => {},
-  ) {
-    this.#costs = costs;
-    this.#meter = meter;
-    this.#keep = keep;
-  }
-
-  of(access: Access, bytes: number): number {
-    return costOf(this.#costs, access, bytes);
-  }
-
-  /** B_logic. */
-  get bytesPerSecond(): number {
-    return this.#costs.bytesPerSecond;
-  }
-
-  /** An interval has ended. */
-  learn(): void {
-    if (this.#meter) this.#costs = learnedCosts(this.#costs, this.#meter.endInterval());
-  }
-
-  async close(): Promise<void> {
-    // Costs that were not saved are measured again.
-    await this.#keep(this.#costs).catch(() => {});
-  }
-}
-
-/** Starts from saved costs, or measures them. */
+/** `givenBytesPerSecond`: 0 for none. */
 export async function openCosts(
   disk: Disk,
   dataDirectory: string,
   clock: () => number,
-  meter: DiskMeter,
-): Promise<DiskCosts> {
-  const keep = (costs: Costs): Promise<void> =>
-    replaceFile(disk, dataDirectory, CALIBRATION_FILE, `${JSON.stringify(costs)}\n`);
+  givenBytesPerSecond: number,
+): Promise<Costs> {
   const kept = await load(disk, dataDirectory);
-  const costs = kept ?? (await measure(disk, join(dataDirectory, MEASURED_FILE), clock));
-  if (!kept) await keep(costs);
-  return new DiskCosts(costs, meter, keep);
+  const costs = kept ?? (await measure(disk, dataDirectory, clock));
+  if (!kept) await replaceFile(disk, dataDirectory, CALIBRATION_FILE, `${JSON.stringify(costs)}\n`);
+  return givenBytesPerSecond === 0 ? costs : { ...costs, bytesPerSecond: givenBytesPerSecond };
 }
 
 async function load(disk: Disk, directory: string): Promise<Costs | undefined> {
@@ -72,54 +39,59 @@ async function load(disk: Disk, directory: string): Promise<Costs | undefined> {
   if (!bytes) return undefined;
   try {
     const kept = JSON.parse(bytes.toString()) as Partial<Record<keyof Costs, unknown>>;
-    const { bytesPerSecond, accessBytes, readAccessBytes, readByteShare } = kept;
-    const all = { bytesPerSecond, accessBytes, readAccessBytes, readByteShare };
+    const { bytesPerSecond, readMs, writeMs } = kept;
+    const all = { bytesPerSecond, readMs, writeMs };
     const isWhole = Object.values(all).every((value) => typeof value === 'number' && value >= 0);
-    return isWhole && all.bytesPerSecond !== 0 ? (all as Costs) : undefined;
+    return isWhole && bytesPerSecond !== 0 ? (all as Costs) : undefined;
   } catch {
     return undefined;
   }
 }
 
-async function measure(disk: Disk, path: string, clock: () => number): Promise<Costs> {
-  const file = await disk.create(path);
+async function measure(disk: Disk, directory: string, clock: () => number): Promise<Costs> {
+  const paths = MEASURED_FILES.map((name) => join(directory, name));
+  const files: DiskFile[] = [];
   try {
-    let position = 0;
-    const write = async (bytes: number): Promise<void> => {
-      await file.writeAt([Buffer.alloc(bytes, 0x5a)], position);
-      await file.sync();
-      position += bytes;
-    };
-    const read = async (bytes: number): Promise<void> => {
-      position = (position + LARGE_BYTES) % (LARGE_BYTES * (LARGE_COUNT - 1));
-      await file.readAt(Buffer.allocUnsafe(bytes), position);
-    };
-    /** Mean of one; guards against a clock that stands still. */
-    const timed = async (
-      count: number,
-      bytes: number,
-      access: (bytes: number) => Promise<void>,
-    ): Promise<number> => {
-      const begun = clock();
-      for (let done = 0; done < count; done += 1) await access(bytes);
-      return Math.max(clock() - begun, 0.001) / count;
-    };
-    const smallWriteMs = await timed(SMALL_COUNT, SMALL_BYTES, write);
-    const largeWriteMs = await timed(LARGE_COUNT, LARGE_BYTES, write);
-    const smallReadMs = await timed(SMALL_COUNT, SMALL_BYTES, read);
-    const largeReadMs = await timed(LARGE_COUNT, LARGE_BYTES, read);
-    const bytesPerMs = LARGE_BYTES / largeWriteMs;
-    const beyond = (ms: number, bytes: number): number =>
-      Math.max(0, Math.round(ms * bytesPerMs - bytes));
-    const readByteShare = Math.min(1, largeReadMs / largeWriteMs);
-    return {
-      bytesPerSecond: Math.round(bytesPerMs * 1000),
-      accessBytes: beyond(smallWriteMs, SMALL_BYTES),
-      readAccessBytes: beyond(smallReadMs, SMALL_BYTES * readByteShare),
-      readByteShare,
-    };
+    for (const path of paths) files.push(await disk.create(path));
+    return await measureIn(files, clock);
   } finally {
-    await file.close();
-    await removeIfThere(disk, path);
+    for (const file of files) await file.close();
+    for (const path of paths) await removeIfThere(disk, path);
   }
+}
+
+async function measureIn(files: readonly DiskFile[], clock: () => number): Promise<Costs> {
+  const [large] = files as [DiskFile];
+  /** In ascending order; guards against a clock that stands still. */
+  const timed = async (
+    count: number,
+    access: (turn: number) => Promise<unknown>,
+  ): Promise<readonly number[]> => {
+    const times: number[] = [];
+    for (let turn = 0; turn < count; turn += 1) {
+      const begun = clock();
+      await access(turn);
+      times.push(Math.max(clock() - begun, 0.001));
+    }
+    return times.sort((a, b) => a - b);
+  };
+  const append = async (file: DiskFile, bytes: number, turn: number): Promise<void> => {
+    await file.writeAt([Buffer.alloc(bytes, 0x5a)], turn * bytes);
+    await file.sync();
+  };
+  const largeMs = await timed(LARGE_COUNT, (turn) => append(large, LARGE_BYTES, turn));
+  // As a change of a small file is: a row here, and a line of the log there.
+  const writeMs = await timed(SMALL_COUNT, (turn) =>
+    append(files[turn % files.length]!, SMALL_BYTES, turn),
+  );
+  const readMs = await timed(SMALL_COUNT, (turn) => {
+    const position = ((turn * 5) % LARGE_COUNT) * LARGE_BYTES;
+    return large.readAt(Buffer.allocUnsafe(SMALL_BYTES), position);
+  });
+  return {
+    // The maximum: whatever else the machine does meanwhile must not make its disk slow for good.
+    bytesPerSecond: Math.round((LARGE_BYTES / largeMs[0]!) * 1000),
+    readMs: readMs[SMALL_COUNT / 2]!,
+    writeMs: writeMs[SMALL_COUNT / 2]!,
+  };
 }

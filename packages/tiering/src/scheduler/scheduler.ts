@@ -1,4 +1,4 @@
-import type { Observation } from '@stevedore/balance';
+import type { Counted } from '@stevedore/balance';
 import { Status } from '@stevedore/protocol';
 import { StatusError } from '@stevedore/wire';
 
@@ -24,8 +24,11 @@ export interface SchedulerOptions {
   readonly now: () => number;
 }
 
-export interface ClassInterval extends Observation, Counts {
+export interface ClassInterval extends Counted {
+  readonly servedRequests: number;
   readonly waitingRequests: number;
+  /** Requests that were answered with "try again". */
+  readonly busyAnswers: number;
 }
 
 interface Waiting {
@@ -40,34 +43,53 @@ const MAX_WAITING = 4096;
 /** Unused credit expires after this time. */
 const MAX_CREDIT_MS = 10;
 
+const NOTHING = { servedBytes: 0, servedRequests: 0, waitedMs: 0, ranMs: 0, busyAnswers: 0 };
+
+/** The requests of a class. */
+class Queue {
+  readonly waiting = new Set<Waiting>();
+  /** Requests at the disk. */
+  running = 0;
+  /** Since the interval began. */
+  #counts = { ...NOTHING };
+
+  ended(cost: number, waitedMs: number, ranMs: number): void {
+    this.running -= 1;
+    this.#counts.servedBytes += cost;
+    this.#counts.servedRequests += 1;
+    this.#counts.waitedMs += waitedMs;
+    this.#counts.ranMs += ranMs;
+  }
+
+  refused(): void {
+    this.#counts.busyAnswers += 1;
+  }
+
+  endInterval(): ClassInterval {
+    const counts = this.#counts;
+    this.#counts = { ...NOTHING };
+    let waitingBytes = 0;
+    for (const { cost } of this.waiting) waitingBytes += cost;
+    return { ...counts, waitingBytes, waitingRequests: this.waiting.size };
+  }
+}
+
 export class Scheduler {
   readonly #options: SchedulerOptions;
-  readonly #waiting = { metadata: new Set<Waiting>(), smallFile: new Set<Waiting>() };
-  readonly #tallies = { metadata: new Tally(), smallFile: new Tally() };
+  readonly #queues = { metadata: new Queue(), smallFile: new Queue() };
   /** Small-file cost that may start per millisecond; undefined: no limit. */
   #rate: number | undefined;
   /** Credit available now. A request that costs more leaves a debt to those after it. */
   #credit = 0;
   #creditAtMs = 0;
   #timer: NodeJS.Timeout | undefined;
-  /** Small files are held back; called once when none is at the disk. */
-  #hold: { onAlone: (() => void) | undefined } | undefined;
 
   constructor(options: SchedulerOptions) {
     this.#options = options;
   }
 
   get running(): number {
-    return this.#tallies.metadata.running + this.#tallies.smallFile.running;
-  }
-
-  /** Totals since the start. */
-  totals(kind: RequestClass): Counts {
-    return this.#tallies[kind].totals();
-  }
-
-  has(kind: RequestClass): boolean {
-    return this.#tallies[kind].running > 0 || this.#waiting[kind].size > 0;
+    return this.#queues.metadata.running + this.#queues.smallFile.running;
   }
 
   /** Runs the action in its turn. Status 11 if its turn does not come in time. */
@@ -76,18 +98,16 @@ export class Scheduler {
     cost: number,
     action: () => Promise<Result>,
   ): Promise<Result> {
+    const queue = this.#queues[kind];
     const cameAtMs = this.#options.now();
     this.#refill();
-    if (this.#mayBegin(kind) && this.#waiting[kind].size === 0) this.#begin(kind, cost);
-    else await this.#turn(kind, cost);
+    if (this.#mayBegin(kind) && queue.waiting.size === 0) this.#begin(kind, cost);
+    else await this.#turn(queue, cost);
     const begunAtMs = this.#options.now();
     try {
       return await action();
     } finally {
-      const waitedMs = begunAtMs - cameAtMs;
-      const ranMs = this.#options.now() - begunAtMs;
-      this.#tallies[kind].ended({ cost, waitedMs, ranMs });
-      this.#aloneFromHere();
+      queue.ended(cost, begunAtMs - cameAtMs, this.#options.now() - begunAtMs);
       this.#beginNext();
     }
   }
@@ -96,38 +116,22 @@ export class Scheduler {
   endInterval(): Record<RequestClass, ClassInterval> {
     const oldest = this.#options.now() - this.#options.maxWaitMs;
     for (const kind of REQUEST_CLASSES) {
-      for (const each of this.#waiting[kind]) {
+      const queue = this.#queues[kind];
+      for (const each of queue.waiting) {
         if (each.sinceMs > oldest) break;
-        this.#waiting[kind].delete(each);
-        this.#tallies[kind].refused();
+        queue.waiting.delete(each);
+        queue.refused();
         each.refuse(busy());
       }
     }
-    const interval = (kind: RequestClass): ClassInterval => {
-      let waitingBytes = 0;
-      for (const { cost } of this.#waiting[kind]) waitingBytes += cost;
-      const counts = this.#tallies[kind].endInterval();
-      return { ...counts, waitingBytes, waitingRequests: this.#waiting[kind].size };
-    };
-    return { metadata: interval('metadata'), smallFile: interval('smallFile') };
+    const { metadata, smallFile } = this.#queues;
+    return { metadata: metadata.endInterval(), smallFile: smallFile.endInterval() };
   }
 
   /** Small-file load that may start per millisecond; undefined: no limit. */
   allow(smallFileBytesPerMs: number | undefined): void {
     this.#refill();
     this.#rate = smallFileBytesPerMs;
-    this.#beginNext();
-  }
-
-  /** Holds small files back until `release`; calls back once when none is at the disk. */
-  hold(onAlone: () => void): void {
-    this.#hold = { onAlone };
-    this.#aloneFromHere();
-  }
-
-  /** Lets small files start again. */
-  release(): void {
-    this.#hold = undefined;
     this.#beginNext();
   }
 
@@ -142,14 +146,13 @@ export class Scheduler {
     const { maxRunning, maxBesideMetadata } = this.#options;
     if (this.running >= maxRunning) return false;
     if (kind === 'metadata') return true;
-    if (this.#hold) return false;
-    const { metadata, smallFile } = this.#tallies;
+    const { metadata, smallFile } = this.#queues;
     if (metadata.running > 0 && smallFile.running >= maxBesideMetadata) return false;
     return this.#rate === undefined || this.#credit > 0;
   }
 
   #begin(kind: RequestClass, cost: number): void {
-    this.#tallies[kind].running += 1;
+    this.#queues[kind].running += 1;
     if (kind === 'smallFile' && this.#rate !== undefined) this.#credit -= cost;
   }
 
@@ -164,8 +167,8 @@ export class Scheduler {
 
   /** Only a timer wakes requests that wait for credit. */
   #wakeLater(): void {
-    if (!this.#rate || this.#timer || this.#hold) return;
-    if (this.#waiting.smallFile.size === 0 || this.#credit > 0) return;
+    if (!this.#rate || this.#timer) return;
+    if (this.#queues.smallFile.waiting.size === 0 || this.#credit > 0) return;
     const waitMs = Math.max(1, Math.ceil(-this.#credit / this.#rate));
     this.#timer = setTimeout(() => {
       this.#timer = undefined;
@@ -174,25 +177,14 @@ export class Scheduler {
     this.#timer.unref();
   }
 
-  #aloneFromHere(): void {
-    if (!this.#hold || this.#tallies.smallFile.running > 0) return;
-    const { onAlone } = this.#hold;
-    this.#hold.onAlone = undefined;
-    onAlone?.();
-  }
-
-  #turn(kind: RequestClass, cost: number): Promise<void> {
-    if (this.#waiting[kind].size >= MAX_WAITING) {
-      this.#tallies[kind].refused();
+  #turn(queue: Queue, cost: number): Promise<void> {
+    if (queue.waiting.size >= MAX_WAITING) {
+      queue.refused();
       return Promise.reject(busy());
     }
     return new Promise((resolve, reject) => {
-      this.#waiting[kind].add({
-        cost,
-        sinceMs: this.#options.now(),
-        begin: resolve,
-        refuse: reject,
-      });
+      const sinceMs = this.#options.now();
+      queue.waiting.add({ cost, sinceMs, begin: resolve, refuse: reject });
       this.#wakeLater();
     });
   }
@@ -200,9 +192,10 @@ export class Scheduler {
   #beginNext(): void {
     this.#refill();
     for (const kind of REQUEST_CLASSES) {
-      for (const each of this.#waiting[kind]) {
+      const { waiting } = this.#queues[kind];
+      for (const each of waiting) {
         if (!this.#mayBegin(kind)) break;
-        this.#waiting[kind].delete(each);
+        waiting.delete(each);
         this.#begin(kind, each.cost);
         each.begin();
       }
@@ -214,65 +207,3 @@ export class Scheduler {
 function busy(): StatusError {
   return new StatusError(Status.tryAgain, 'too many requests wait');
 }
-
-/** Counts of a class: totals that only grow, and how many requests run. */
-
-export interface Counts {
-  readonly servedBytes: number;
-  readonly servedRequests: number;
-  /** Total time of its requests, waiting and at the disk. */
-  readonly waitedMs: number;
-  readonly ranMs: number;
-  /** Requests that were answered with "try again". */
-  readonly busyAnswers: number;
-}
-
-interface Served {
-  readonly cost: number;
-  readonly waitedMs: number;
-  readonly ranMs: number;
-}
-
-class Tally {
-  readonly #counts: Changing = { ...NO_COUNTS };
-  #atLastInterval: Counts = NO_COUNTS;
-  /** Requests at the disk. */
-  running = 0;
-
-  ended({ cost, waitedMs, ranMs }: Served): void {
-    this.running -= 1;
-    this.#counts.servedBytes += cost;
-    this.#counts.servedRequests += 1;
-    this.#counts.waitedMs += waitedMs;
-    this.#counts.ranMs += ranMs;
-  }
-
-  refused(): void {
-    this.#counts.busyAnswers += 1;
-  }
-
-  /** Totals since the start. */
-  totals(): Changing {
-    return { ...this.#counts };
-  }
-
-  /** Totals since the last call. */
-  endInterval(): Counts {
-    const counts = this.totals();
-    const before = this.#atLastInterval;
-    this.#atLastInterval = { ...counts };
-    for (const name of NAMES) counts[name] -= before[name];
-    return counts;
-  }
-}
-
-type Changing = { -readonly [Name in keyof Counts]: Counts[Name] };
-
-export const NO_COUNTS: Counts = {
-  servedBytes: 0,
-  servedRequests: 0,
-  waitedMs: 0,
-  ranMs: 0,
-  busyAnswers: 0,
-};
-const NAMES = Object.keys(NO_COUNTS) as (keyof Counts)[];

@@ -1,6 +1,3 @@
-import type { SqliteDatabase, SqliteStatement } from '@stevedore/disk/sqlite';
-import type { SliceEntry } from '@stevedore/protocol';
-
 /** The numbers and tables of the metadata tier; FORMAT.md describes them. */
 
 /** Where the bytes of a file are. */
@@ -54,17 +51,6 @@ const TABLES = `
     since INTEGER NOT NULL
   );
   CREATE TABLE unwanted (remote TEXT PRIMARY KEY, since INTEGER NOT NULL) WITHOUT ROWID;
-
-  CREATE TABLE slices (
-    trunk TEXT NOT NULL,
-    position INTEGER NOT NULL,
-    size INTEGER NOT NULL,
-    crc32 INTEGER NOT NULL,
-    heat REAL NOT NULL,
-    bytes BLOB NOT NULL,
-    PRIMARY KEY (trunk, position)
-  );
-  CREATE INDEX slices_by_heat ON slices (heat);
 `;
 
 export const RECORDS_SCHEMA: readonly string[] = [TABLES];
@@ -130,67 +116,4 @@ export interface OpenCopy {
   readonly size: number;
   readonly crc32: number;
   readonly sinceSeconds: number;
-}
-
-/** Slices of trunks as rows. They are copies, so no change here waits for a commit. */
-
-export interface SliceRow extends SliceEntry {
-  /** The trunk, `3F/A2/base`. */
-  readonly trunk: string;
-  readonly heat: number;
-}
-
-const SLICE_COLUMNS = 'trunk, position AS offset, size, crc32, heat';
-const ONE = 'WHERE trunk = ? AND position = ?';
-
-export class SliceRecords {
-  readonly find: SqliteStatement<[string, number], SliceRow>;
-  readonly bytes: SqliteStatement<[string, number], { bytes: Buffer }>;
-  readonly coldest: SqliteStatement<[], SliceRow>;
-  readonly counts: { files: number; bytes: number };
-  readonly #change: (make: () => void) => void;
-  readonly #put: SqliteStatement<[SliceRow & { readonly bytes: Buffer }]>;
-  readonly #setHeat: SqliteStatement<[number, string, number]>;
-  readonly #remove: SqliteStatement<[string, number, number], { size: number }>;
-
-  /** `change` adds a change to the open transaction, if there can be one. */
-  constructor(db: SqliteDatabase, change: (make: () => void) => void) {
-    this.#change = change;
-    this.find = db.prepare(`SELECT ${SLICE_COLUMNS} FROM slices ${ONE}`);
-    this.bytes = db.prepare(`SELECT bytes FROM slices ${ONE}`);
-    this.coldest = db.prepare(`SELECT ${SLICE_COLUMNS} FROM slices ORDER BY heat LIMIT 1`);
-    this.#put = db.prepare(
-      'INSERT INTO slices VALUES (@trunk, @offset, @size, @crc32, @heat, @bytes)',
-    );
-    this.#setHeat = db.prepare(`UPDATE slices SET heat = ? ${ONE}`);
-    this.#remove = db.prepare(
-      'DELETE FROM slices WHERE trunk = ? AND position BETWEEN ? AND ? RETURNING size',
-    );
-    const sums = 'SELECT count(*) AS files, ifnull(sum(size), 0) AS bytes FROM slices';
-    this.counts = db.prepare<[], { files: number; bytes: number }>(sums).get()!;
-  }
-
-  /** Makes or replaces a row. */
-  put(row: SliceRow, bytes: Buffer): void {
-    this.remove(row.trunk, row.offset);
-    this.#change(() => {
-      this.#put.run({ ...row, bytes });
-      this.counts.files += 1;
-      this.counts.bytes += row.size;
-    });
-  }
-
-  setHeat({ trunk, offset }: SliceRow, heat: number): void {
-    this.#change(() => this.#setHeat.run(heat, trunk, offset));
-  }
-
-  /** Removes the rows that start at the position, or from there to `last`. */
-  remove(trunk: string, offset: number, last = offset): void {
-    this.#change(() => {
-      for (const { size } of this.#remove.all(trunk, offset, last)) {
-        this.counts.files -= 1;
-        this.counts.bytes -= size;
-      }
-    });
-  }
 }

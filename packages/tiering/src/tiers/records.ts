@@ -1,5 +1,6 @@
 import { closeSync, fdatasync, openSync } from 'node:fs';
 import { promisify } from 'node:util';
+import type { Disk } from '@stevedore/disk';
 import {
   applySchema,
   LOOP_WAIT_MS,
@@ -11,7 +12,6 @@ import {
 import { isError, messageOf } from '@stevedore/protocol';
 import { StartError } from '@stevedore/wire';
 import type { FileCounts } from '../migration/status.js';
-import type { DiskMeter } from '../scheduler/disk-meter.js';
 import {
   COLUMNS,
   type FileRecord,
@@ -21,7 +21,6 @@ import {
   type Row,
   recordOf,
   rowOf,
-  SliceRecords,
 } from './record-rows.js';
 
 /**
@@ -53,9 +52,8 @@ export class Records {
   /** Counts changes; `#durable` of them are on the medium. */
   #changes = 0;
   #durable = 0;
-  /** Of the next sync: who waits for it, and bytes of files and metadata. */
-  #unsynced = { count: 0, bytes: 0 };
-  readonly #meter: DiskMeter;
+  /** SQLite goes past it, so its accesses are made here. */
+  readonly #disk: Disk;
   #inTransaction = false;
   #syncing: Promise<void> | undefined;
   #broken: Error | undefined;
@@ -63,17 +61,13 @@ export class Records {
   readonly #counts = new Map<number, { files: number; bytes: number }>();
   /** Tells these records from all others. */
   readonly owner: Buffer;
-  readonly slices: SliceRecords;
 
-  private constructor(db: SqliteDatabase, log: number, meter: DiskMeter) {
+  private constructor(db: SqliteDatabase, log: number, disk: Disk) {
     this.#db = db;
-    this.#meter = meter;
+    this.#disk = disk;
     this.#log = log;
     this.#statements = recordStatements(db);
     this.owner = this.#statements.owner.get()!.id;
-    this.slices = new SliceRecords(db, (make) => {
-      if (!this.#broken) this.#change(make);
-    });
     this.#unwanted = this.#statements.countUnwanted.get()!.count;
     for (const { place, files, bytes } of this.#statements.counts.all()) {
       this.#counts.set(place, { files, bytes });
@@ -81,7 +75,7 @@ export class Records {
   }
 
   /** Opens or makes them; StartError if they are of a later version or damaged. */
-  static open(path: string, meter: DiskMeter): Records {
+  static open(path: string, disk: Disk): Records {
     let db: SqliteDatabase | undefined;
     try {
       db = openDatabase(path);
@@ -92,7 +86,7 @@ export class Records {
       db.pragma('wal_autocheckpoint = 4000');
       applySchema(db, RECORDS_SCHEMA);
       db.pragma(`busy_timeout = ${LOOP_WAIT_MS}`);
-      return new Records(db, openSync(`${path}-wal`, 'r+'), meter);
+      return new Records(db, openSync(`${path}-wal`, 'r+'), disk);
     } catch (error) {
       db?.close();
       if (error instanceof SqliteBindingError) throw error;
@@ -133,7 +127,6 @@ export class Records {
   /** Makes or replaces a record; what it has of metadata stays. `bytes` only where the place is the row. */
   put(entry: FileRecord, bytes: Buffer | undefined): void {
     const row = { ...rowOf(entry), bytes: bytes ?? null };
-    this.#unsynced.bytes += bytes?.length ?? 0;
     this.#changeCounted([entry.name], () => this.#statements.put.run(row));
   }
 
@@ -192,7 +185,6 @@ export class Records {
   }
 
   setMetadata(name: string, metadata: Buffer | undefined): void {
-    this.#unsynced.bytes += metadata?.length ?? 0;
     this.#change(() => this.#statements.setMetadata.run(metadata ?? null, name));
   }
 
@@ -251,7 +243,6 @@ export class Records {
   /** Resolves once all that was changed before is durable. */
   async commit(): Promise<void> {
     const wanted = this.#changes;
-    if (this.#durable < wanted) this.#unsynced.count += 1;
     while (this.#durable < wanted) {
       if (this.#broken) throw this.#broken;
       if (this.#syncing) await this.#syncing.catch(() => {});
@@ -268,13 +259,12 @@ export class Records {
 
   #sync(): Promise<void> {
     const upTo = this.#changes;
-    const written = this.#unsynced;
-    this.#unsynced = { count: 0, bytes: 0 };
     const syncing = (async () => {
       try {
         if (this.#inTransaction) this.#db.exec('COMMIT');
         this.#inTransaction = false;
-        await this.#meter.time('write', written, () => dataSync(this.#log));
+        if (this.#disk.access) await this.#disk.access(0);
+        await dataSync(this.#log);
         this.#durable = upTo;
       } catch (error) {
         this.#broken = isError(error) ? error : new Error(String(error));

@@ -74,6 +74,8 @@ export class TieredFiles implements FileBackend {
     if (!at || !found || isOnDisk(found.record)) return this.#below.openToRead(path);
     const { record, bytes } = found;
     if (record.place === Place.remote) return at.tier.openRemote(record);
+    const { disk } = this.#parts;
+    if (disk.access) await disk.access(record.size);
     return rowFile(soundBytes(record, bytes, path), record.mtimeSeconds);
   }
 

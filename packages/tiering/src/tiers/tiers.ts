@@ -5,12 +5,10 @@ import { type Disk, localDisk } from '@stevedore/disk';
 import { messageOf } from '@stevedore/protocol';
 import { dataDirectory, hasRecords, RECORDS_FILE } from '@stevedore/storage';
 import { type Environment, StartError } from '@stevedore/wire';
-import type { DiskMeter } from '../scheduler/disk-meter.js';
 import type { TierSettings } from '../tier-options.js';
 import { type FileRecord, Place } from './record-rows.js';
 import { Records } from './records.js';
 import type { RemoteFiles } from './remote-files.js';
-import { SliceRows } from './slice-rows.js';
 import { Tier } from './tier.js';
 
 /**
@@ -24,31 +22,18 @@ export interface TierPlaces {
   readonly storePaths: readonly string[];
   /** Undefined: no file goes to another group. */
   readonly remote: RemoteFiles | undefined;
-  /** Of synced rows. */
-  readonly meter: DiskMeter;
-  readonly onError: (error: Error) => void;
 }
 
 export class Tiers {
   readonly all: readonly Tier[];
-  /** Undefined if the tiers are off. */
-  readonly sliceRows: SliceRows | undefined;
   /** Th_global. */
   thresholdBytes: number;
   readonly #settings: TierSettings;
 
-  private constructor(all: readonly Tier[], settings: TierSettings, places: TierPlaces) {
+  private constructor(all: readonly Tier[], settings: TierSettings) {
     this.all = all;
     this.#settings = settings;
     this.thresholdBytes = settings.thresholdBytes;
-    if (!settings.enabled) return;
-    this.sliceRows = new SliceRows({
-      tiers: all,
-      thresholdBytes: () => this.thresholdBytes,
-      roomBytes: settings.roomBytes * settings.parameters.usedMark,
-      now: () => places.environment.now(),
-      onError: places.onError,
-    });
   }
 
   static async open(places: TierPlaces, settings: TierSettings): Promise<Tiers> {
@@ -62,7 +47,7 @@ export class Tiers {
       for (const { records } of all) await records.close();
       throw error;
     }
-    return new Tiers(all, settings, places);
+    return new Tiers(all, settings);
   }
 
   /** The tier of this path, and the name in its records. */
@@ -87,9 +72,18 @@ export class Tiers {
     return at?.tier.records.find(at.name)?.remote;
   }
 
-  /** The largest file that becomes a row; -1 for none, as in a full tier. */
+  /**
+   * The largest new file that becomes a row; -1 for none, as in a full tier. While rows have space,
+   * it is at least the size given: a file would cost this disk more. If the threshold is lower, the
+   * row moves when it is read.
+   */
   get rowLimitBytes(): number {
-    return this.#settings.enabled && this.usedShare < 1 ? this.thresholdBytes : -1;
+    const { enabled, thresholdBytes, parameters } = this.#settings;
+    const { usedShare } = this;
+    if (!enabled || usedShare >= 1) return -1;
+    return usedShare < parameters.usedMark
+      ? Math.max(thresholdBytes, this.thresholdBytes)
+      : this.thresholdBytes;
   }
 
   /** Eq. 14: the size to which a file that has moved so often may grow. */
@@ -97,7 +91,7 @@ export class Tiers {
     return fileThreshold(this.thresholdBytes, moves, this.#settings.parameters);
   }
 
-  /** Share of the space that rows of files use; slices make way for files. */
+  /** Share of the space that rows use. */
   get usedShare(): number {
     const bytes = this.all.reduce((sum, { records }) => sum + records.counts(Place.row).bytes, 0);
     return bytes / this.#settings.roomBytes;
@@ -108,10 +102,7 @@ export class Tiers {
   }
 }
 
-async function openTier(
-  path: string,
-  { disk, environment, remote, meter }: TierPlaces,
-): Promise<Tier> {
+async function openTier(path: string, { disk, environment, remote }: TierPlaces): Promise<Tier> {
   const data = dataDirectory(path);
   let file = join(data, RECORDS_FILE);
   try {
@@ -130,7 +121,7 @@ async function openTier(
   if (!(await localDisk.exists(data))) {
     throw new StartError('store_path_unusable', `The metadata tier needs ${data} on a local disk.`);
   }
-  const records = Records.open(file, meter);
+  const records = Records.open(file, disk);
   try {
     await localDisk.syncDirectory(dirname(file));
     await disk.syncDirectory(data);

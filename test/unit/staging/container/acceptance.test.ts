@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Disk, localDisk } from '@stevedore/disk';
+import { type Disk, decoratedDisk, localDisk } from '@stevedore/disk';
 import { describe, expect, test } from 'vitest';
 import { MemoryTrunkStore } from '../../../support/memory-trunk-store.js';
 import { openStaging, stageFile, until } from '../../../support/staging.js';
@@ -18,7 +18,7 @@ function bytesIn(folder: string): number {
 /** A disk of so many bytes, of which the container takes what it takes. */
 function diskOf(totalBytes: number, directory: string): Disk {
   const freeBytes = (): number => totalBytes - bytesIn(join(directory, 'container'));
-  return { ...localDisk, space: async () => ({ totalBytes, freeBytes: freeBytes() }) };
+  return decoratedDisk(localDisk, { space: async () => ({ totalBytes, freeBytes: freeBytes() }) });
 }
 
 describe('a disk that is full down to its reserve', () => {

@@ -1,6 +1,6 @@
 import { readdirSync, readlinkSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Disk, type DiskFile, decoratedFile, localDisk } from '@stevedore/disk';
+import { type Disk, type DiskFile, decoratedDisk, decoratedFile, localDisk } from '@stevedore/disk';
 import { smallFile } from '@stevedore/staging';
 import { expect, test } from 'vitest';
 import { quiet } from '../../../support/quiet.js';
@@ -34,7 +34,7 @@ function holdingDisk(): { readonly disk: Disk; readonly held: HeldWrite[] } {
         }),
     });
   return {
-    disk: { ...localDisk, create: async (path) => hold(await localDisk.create(path)) },
+    disk: decoratedDisk(localDisk, { create: async (path) => hold(await localDisk.create(path)) }),
     held,
   };
 }

@@ -1,5 +1,5 @@
 import { crc32 } from 'node:zlib';
-import { type Disk, type DiskFile, decoratedFile, localDisk } from '@stevedore/disk';
+import { type Disk, type DiskFile, decoratedDisk, decoratedFile, localDisk } from '@stevedore/disk';
 import { expect, test } from 'vitest';
 import { Changes } from '../../../../packages/staging/dist/changes.js';
 import { Container } from '../../../../packages/staging/dist/container/container.js';
@@ -31,10 +31,9 @@ class ForgetfulDisk {
   underWay = 0;
   mostUnderWay = 0;
 
-  readonly disk: Disk = {
-    ...localDisk,
+  readonly disk: Disk = decoratedDisk(localDisk, {
     create: async (path) => this.#wrap(await localDisk.create(path)),
-  };
+  });
 
   /** Syncs end when the function that it gives is called. */
   holdSyncs(): () => void {

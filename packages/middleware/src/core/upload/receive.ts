@@ -79,6 +79,7 @@ async function takeRaw(
   response: ServerResponse,
   { store, limits, guard, room, quota, policy, once, expiry, group }: Taking,
 ): Promise<Receipt[]> {
+  const put = putterOf(request.headers, store);
   const { maxFileBytes, maxBufferedBytes } = limits;
   const { headers } = request;
   const { name, type } = rawFile(headers, limits);
@@ -108,7 +109,7 @@ async function takeRaw(
     const bytes = size === 0 ? Buffer.alloc(0) : await readWhole(request, size, guard);
     const checking = isChecked && checkBytes(bytes, { declaredType, digests, fail });
     if (checking) await checking;
-    return [await store.put(bytes, options)];
+    return [await put(bytes, options)];
   }
   const body = new RequestBody(request, { limitBytes: maxFileBytes, guard, room: room?.(), quota });
   const content = quota && size === undefined ? body.counted() : body.chunks();
@@ -116,7 +117,7 @@ async function takeRaw(
   const chunks = isChecked
     ? checkedBody(content, { declaredType, digests, fail: failBody })
     : content;
-  return body.use(async () => [await store.put(chunks, { ...options, signal: body.signal })]);
+  return body.use(async () => [await put(chunks, { ...options, signal: body.signal })]);
 }
 
 /** What a raw body becomes. */
@@ -137,6 +138,9 @@ async function takeForm(
   type: string,
 ): Promise<Receipt[]> {
   const { store, limits, formBytes: limitBytes, guard, room, quota, policy, once, expiry } = taking;
+  if (request.headers['x-mode'] === 'direct') {
+    throw new ProblemError('bad_request', 'With X-Mode: direct, an upload is a raw body.');
+  }
   const boundary = boundaryOf(type);
   if (boundary === undefined) {
     throw new ProblemError('malformed_multipart', 'Content-Type names no boundary.');
@@ -163,6 +167,25 @@ async function takeForm(
   return body.use(() =>
     store.putAll(form.files(), { durability, once, group, signal: body.signal }),
   );
+}
+
+/**
+ * How a file is stored: `X-Mode: direct` writes it to FastDFS as a file of its own before it is
+ * acknowledged. It gets a key like any other.
+ */
+function putterOf(headers: IncomingHttpHeaders, store: Store): Store['put'] {
+  const mode = headers['x-mode'];
+  if (mode === undefined || mode === 'staged') return (body, options) => store.put(body, options);
+  if (mode !== 'direct') {
+    throw new ProblemError('bad_request', `X-Mode is staged or direct, not ${mode}.`);
+  }
+  return async (body, { group, expiresAt, ...options } = {}) => {
+    if (!store.register) {
+      throw new ProblemError('invalid_option', 'This store writes no files directly to FastDFS.');
+    }
+    const { key: fileId } = await store.put(body, { ...options, mode });
+    return store.register(fileId, { name: options.name, type: options.type, group, expiresAt });
+  };
 }
 
 function fail(error: ProblemError): ProblemError {
