@@ -5,6 +5,7 @@ import { FastdfsClient } from '@stevedore/fastdfs';
 import { expect, onTestFinished, test } from 'vitest';
 import type { Scope } from '../../../gateway/dist/access/api-keys.js';
 import { keyFile, newKey } from '../../support/gateway/guarded.js';
+import { soon } from '../../support/soon.js';
 import { openGateway } from '../../support/store.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
@@ -96,8 +97,10 @@ test('X-Mode: direct stores a raw body as a file of FastDFS before it is acknowl
   expect(again.fileId).not.toBe(receipt.fileId);
   const staged = (await (await post({ 'x-mode': 'staged' })).json()) as { readonly state: string };
   expect(staged.state).toBe('staged');
-  await fetch(`${url}/files/${receipt.key}`, { method: 'DELETE', headers: own });
-  await expect(client.downloadBytes(receipt.fileId)).rejects.toMatchObject({ code: 'not_found' });
+  await store.delete(receipt.key);
+  await soon(() =>
+    expect(client.downloadBytes(receipt.fileId)).rejects.toMatchObject({ code: 'not_found' }),
+  );
   const form = new FormData();
   form.append('file', new Blob(['bytes']));
   const refused = [
@@ -106,4 +109,23 @@ test('X-Mode: direct stores a raw body as a file of FastDFS before it is acknowl
     await post({ 'x-mode': 'direct', 'idempotency-key': 'a' }),
   ];
   expect(refused.map(({ status }) => status)).toEqual([400, 400, 400]);
+});
+
+test('a header for raw bodies alone is refused by every other way in', async () => {
+  const { url, keys, post } = await setUp();
+  const own = { 'x-api-key': keys.both.text };
+  const raw = await fetch(`${url}/files`, { method: 'POST', headers: own, body: 'x' });
+  const { key } = (await raw.json()) as { readonly key: string };
+  const tus = { 'tus-resumable': '1.0.0', 'upload-length': '1' };
+  for (const header of [{ 'x-mode': 'direct' }, { 'x-picture-of': key }]) {
+    const headers = { ...own, ...header };
+    const form = new FormData();
+    form.append('file', new Blob(['bytes']));
+    const answers = [
+      await post(keys.both.text, { headers }),
+      await fetch(`${url}/files`, { method: 'POST', headers, body: form }),
+      await fetch(`${url}/uploads`, { method: 'POST', headers: { ...headers, ...tus } }),
+    ];
+    expect(answers.map(({ status }) => status)).toEqual([400, 400, 400]);
+  }
 });
