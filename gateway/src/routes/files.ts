@@ -157,6 +157,7 @@ function fastdfsRoutes(
       type: lookup(extensionOf(id.base)) || DEFAULT_TYPE,
       name: isAttachment ? filename : file.name || id.base,
       immutable: kind !== 'appender',
+      isBare: true,
       client: () => request.ip,
       download: isAttachment || undefined,
     });

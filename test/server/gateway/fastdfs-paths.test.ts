@@ -61,6 +61,22 @@ test('normal, slave and appender files answer as they are now', async () => {
   expect((await get(slave)).status).toBe(404);
 });
 
+test('only what browsers might run is an attachment unasked', async () => {
+  const { gateway, client } = await withClient();
+  const shown = async (extension: string, query = '') => {
+    const id = await client.upload(Buffer.from('x'), { extension });
+    const { headers } = await fetch(`${gateway.url}/${id}${query}`);
+    return headers.get('content-disposition')?.split(';')[0];
+  };
+  for (const extension of ['css', 'bin', '', 'jpg', 'docx', 'woff2', 'json']) {
+    expect([extension, await shown(extension)]).toEqual([extension, undefined]);
+  }
+  for (const extension of ['html', 'svg', 'xml', 'xhtml', 'js', 'eml']) {
+    expect([extension, await shown(extension)]).toEqual([extension, 'attachment']);
+  }
+  expect(await shown('css', '?download')).toBe('attachment');
+});
+
 test('a path with doubled slashes is of the same file', async () => {
   const { gateway, client } = await withClient();
   for (const [method, group] of [
