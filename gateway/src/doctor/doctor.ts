@@ -1,5 +1,5 @@
-import { stat } from 'node:fs/promises';
-import { resolve } from 'node:path';
+import { existsSync } from 'node:fs';
+import { join, resolve } from 'node:path';
 import { DirectoryLock, inspectCluster, readClusterSecrets } from '@stevedore/client';
 import { addressText } from '@stevedore/protocol';
 import type { GatewayOptions } from '../options.js';
@@ -44,7 +44,7 @@ export async function examine(options: GatewayOptions): Promise<readonly Finding
   const writable = findings.at(-1)?.verdict === 'ok';
   if (writable) {
     // The lock is one of SQLite's.
-    if (sqlite.verdict === 'ok') await add('lock', () => checkLock(directory));
+    if (sqlite.verdict === 'ok') await add('lock', async () => checkLock(directory));
     await add('sync', async () => judgeSync(await measureSync(directory), options.durability));
     await add('room', async () => judgeRoom(await diskFacts(directory), options));
     await add('clock', () => checkOwnClock(directory, Date.now()));
@@ -62,12 +62,9 @@ export async function examine(options: GatewayOptions): Promise<readonly Finding
   return findings;
 }
 
-async function checkLock(directory: string): Promise<Finding> {
-  try {
-    await stat(directory);
-  } catch {
-    return judgeLock(undefined);
-  }
+function checkLock(directory: string): Finding {
+  // Taking it would make the file, which another user's gateway could not open.
+  if (!existsSync(join(directory, 'lock'))) return judgeLock(undefined);
   try {
     DirectoryLock.acquire(directory).release();
     return judgeLock(undefined);

@@ -114,3 +114,22 @@ test('X-Mode: direct stores a raw body as a file of FastDFS before it is acknowl
   ];
   expect(refused.map(({ status }) => status)).toEqual([400, 400, 400]);
 });
+
+test('a header for raw bodies alone is refused by every other way in', async () => {
+  const { url, keys, post } = await setUp();
+  const own = { 'x-api-key': keys.both.text };
+  const raw = await fetch(`${url}/files`, { method: 'POST', headers: own, body: 'x' });
+  const { key } = (await raw.json()) as { readonly key: string };
+  const tus = { 'tus-resumable': '1.0.0', 'upload-length': '1' };
+  for (const header of [{ 'x-mode': 'direct' }, { 'x-picture-of': key }]) {
+    const headers = { ...own, ...header };
+    const form = new FormData();
+    form.append('file', new Blob(['bytes']));
+    const answers = [
+      await post(keys.both.text, { headers }),
+      await fetch(`${url}/files`, { method: 'POST', headers, body: form }),
+      await fetch(`${url}/uploads`, { method: 'POST', headers: { ...headers, ...tus } }),
+    ];
+    expect(answers.map(({ status }) => status)).toEqual([400, 400, 400]);
+  }
+});

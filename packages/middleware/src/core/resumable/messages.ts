@@ -8,6 +8,7 @@ import type { TransferLimits } from '../limits.js';
 import { methodNotAllowed, ProblemError } from '../problems.js';
 import { DigestCheck, decodeDigest } from '../upload/digests.js';
 import { expiryOf, typeProblem, type UploadPolicy } from '../upload/policy.js';
+import { demandOrdinary } from '../upload/receive.js';
 import type { RequestBody } from '../upload/request-body.js';
 import { type Note, noteOf, type ResumableRequest } from './request.js';
 
@@ -33,6 +34,7 @@ export function newUpload(
   isPart: boolean,
   limits: TransferLimits,
 ): Begin {
+  demandOrdinary(headers);
   const raw = String(headers['upload-metadata'] ?? '');
   let values: Record<string, string | null> = {};
   try {
