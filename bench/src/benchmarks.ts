@@ -36,14 +36,6 @@ export const benchmarks = {
     measures: 'forecasts of load, and small files that move between storages',
     load: async () => (await import('./migration/migration.js')).migration,
   },
-  pictures: {
-    measures: 'pictures in other sizes, beside node:http with sharp',
-    load: async () => (await import('./pictures/pictures.js')).pictures,
-  },
-  replication: {
-    measures: 'what a second copy costs, and how fast a member catches up',
-    load: async () => (await import('./replication/replication.js')).replication,
-  },
   deployment: {
     measures: 'several gateways with one map',
     load: async () => (await import('./deployment/deployment.js')).deployment,

@@ -1,6 +1,5 @@
 import { join } from 'node:path';
 import { type Storage, type StorageOptions, startStorage } from '@stevedore/node';
-import type { MigrationStatus } from '@stevedore/tiering/control';
 import { startTracker, type Tracker } from '@stevedore/tracker';
 import { startTestCluster, type TestCluster } from '../cluster/test-cluster.js';
 
@@ -50,19 +49,6 @@ export async function group(
 export async function testCluster(): Promise<readonly string[]> {
   cluster = await startTestCluster();
   return cluster.trackers;
-}
-
-/** Of the first storage: bytes of its log that others do not have; undefined while one is away. */
-export function lagBytes(): number | undefined {
-  const members = storages[0]?.replicationStatus().members ?? [];
-  if (!members.every(({ isConnected }) => isConnected)) return undefined;
-  return members.reduce((sum, each) => sum + each.lagBytes, 0);
-}
-
-export function migration(): MigrationStatus {
-  const status = storages[0]?.migrationStatus();
-  if (!status) throw new Error('the storage has no metadata tier');
-  return status;
 }
 
 export async function close(): Promise<void> {

@@ -13,9 +13,6 @@ interface Processes {
   'merging/site': typeof import('../merging/site-process.js');
   'migration/load': typeof import('../migration/load-process.js');
   'migration/model': typeof import('../migration/model-process.js');
-  'pictures/bare': typeof import('../pictures/bare-process.js');
-  'pictures/load': typeof import('../pictures/load-process.js');
-  'replication/plain': typeof import('../replication/plain-process.js');
   'scaling/real': typeof import('../scaling/real-process.js');
   'servers/load': typeof import('../servers/load-process.js');
   'servers/plain': typeof import('../servers/plain-process.js');

@@ -268,7 +268,7 @@ function draw({ chart }: BenchmarkContext, trace: string, series: Series): void 
   const shown = <T>(values: readonly T[]) => values.slice(CHART_FROM, CHART_FROM + CHART_INTERVALS);
   const forecasts = (name: ForecasterName) =>
     shown(forecastAll(forecastsOf(name, series) as Forecaster<unknown>, series.observed)).map(
-      (bytes) => (bytes === undefined ? undefined : bytes / MB),
+      (bytes) => (bytes === undefined ? null : bytes / MB),
     );
   chart(`forecast-${trace}`, {
     title: `Figure 3: load and its forecasts (${trace})`,

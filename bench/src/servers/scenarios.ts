@@ -43,6 +43,8 @@ export interface Scenario {
   readonly title: string;
   /** Undefined: uploads of 20 KB, each of other bytes. */
   readonly downloads?: Order;
+  /** Uploads are merged meanwhile, as users run it; CPU counts until FastDFS has the files. */
+  readonly isMerging?: boolean;
   /** Before the measurements: `cache`: with room for a tenth of the files. */
   readonly restarts?: 'as-it-is' | 'cache';
   /** The first is what the others are compared with. */
@@ -59,6 +61,7 @@ export interface Scenario {
 }
 
 const OF_OURS = ['plain', 'gateway', 'checked'] as const;
+const ALL = [1, 20, 100];
 const WORKERS = {
   ...{ own: ['one', 'two'], isOpen: false, connections: [64] },
   // The load leaves room for it.
@@ -67,9 +70,14 @@ const WORKERS = {
 const PINNED = { ...WORKERS, isPinned: true, goals: { cpu: [1.15, [64]] } } as const;
 
 export const SCENARIOS = {
+  stored: {
+    title: 'Durable uploads of 20 KB, merged meanwhile and stored in FastDFS',
+    ...{ isMerging: true, own: ['plain', 'gateway'], isOpen: true, connections: ALL },
+    goals: { rate: [0.8, ALL], cpu: [1.5, [20, 100]] },
+  },
   upload: {
-    title: 'Durable uploads of 20 KB',
-    ...{ own: OF_OURS, isOpen: true, connections: [1, 20, 100] },
+    title: 'Durable uploads of 20 KB, merged later',
+    ...{ own: OF_OURS, isOpen: false, connections: ALL },
     goals: { rate: [0.95, [1, 20]], cpu: [1.4, [20, 100]] },
   },
   hot: {

@@ -98,11 +98,13 @@ export interface Joining {
   readonly url: string | undefined;
   /** Host and path of the directory. While it is in use there, it cannot join from elsewhere. */
   readonly place: string;
+  /** Secret of the map that the directory belongs to; undefined if it has never joined one. */
+  readonly secret?: string | undefined;
 }
 
 export interface Joined {
   readonly origin: number;
-  /** Shared by the gateways of the deployment, to authenticate each other. */
+  /** Shared by the gateways of the deployment, to authenticate each other; no other map has it. */
   readonly secret: string;
 }
 

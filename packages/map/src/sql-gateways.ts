@@ -1,5 +1,5 @@
 import { randomBytes, randomInt } from 'node:crypto';
-import { adoptionObstacle, inUse, MapError, originAdopted } from './errors.js';
+import { adoptionObstacle, inUse, MapError, mapMismatch, originAdopted } from './errors.js';
 import {
   type Adoption,
   type Claim,
@@ -36,11 +36,13 @@ export class SqlGateways {
   }
 
   /**
-   * Calls `prepare` and registers this gateway. Rejects with `origin_taken` if another directory
-   * has this origin or this directory is in use at another place, and with `origin_adopted`.
+   * Calls `prepare` and registers this gateway. Rejects with `map_mismatch`, with `origin_taken` if
+   * another directory has this origin or this directory is in use at another place, and with
+   * `origin_adopted`.
    */
   async join(gateway: Joining): Promise<Joined> {
     const secret = await this.#prepared();
+    if (gateway.secret !== undefined && gateway.secret !== secret) throw mapMismatch();
     const { instance, place, url } = gateway;
     const [known] = await this.driver.run(
       'SELECT origin, place, adopter FROM stevedore_gateway WHERE instance = $1',

@@ -206,7 +206,7 @@ it('who is adopted passes on what it has adopted', async () => {
 });
 
 it('a server whose directory was taken over elsewhere while it ran stops', async () => {
-  const { path, third, origin } = await three();
+  const { path, first, third, origin } = await three();
   await soon(async () => expect(third.stats().map?.isMapAvailable).toBe(true));
   const stopped = new Promise((resolve) => third.on('refused', resolve));
   const database = openDatabase(path);
@@ -219,7 +219,13 @@ it('a server whose directory was taken over elsewhere while it ran stops', async
     .prepare('SELECT place FROM stevedore_gateway WHERE origin = ?')
     .get(origin) as { place: string };
   expect(place).toBe('elsewhere');
+  // The database was replaced by an empty one: nobody else has the files of this server.
+  const failure = new Promise((resolve) => first.on('error', resolve));
+  database.prepare('DELETE FROM stevedore_gateway').run();
   database.close();
+  expect(await failure).toMatchObject({ code: 'map_mismatch' });
+  await first.put('not too late');
+  expect(first.stats().map?.isMapAvailable).toBe(false);
 }, 30_000);
 
 it('a program that only maintains the directory of the holder does not end an adoption', async () => {

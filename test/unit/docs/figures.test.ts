@@ -19,28 +19,28 @@ test('figures of benchmarks in documents are what was recorded', () => {
 });
 
 test('each record says of which version it is, of which day and machine', () => {
-  const all = [...records.values()].flatMap((tables) => Object.values(tables));
+  const all = [...records.values()].flatMap((parts) => Object.values(parts));
   expect(all.length).toBeGreaterThan(0);
-  for (const { stevedore, date, scale, machine, table } of all) {
+  for (const { stevedore, date, scale, machine, tables } of all) {
     expect(stevedore).toMatch(/^\d+\.\d+\.\d+$/);
     expect(date).toMatch(/^\d{4}-\d{2}-\d{2}$/);
     expect(['full', 'quick']).toContain(scale);
     expect(machine).toContain('Node ');
-    expect(table).toMatch(/^\| /);
+    for (const table of Object.values(tables)) expect(table).toMatch(/^\| /);
   }
 });
 
 const RECORDED = {
-  table: '| a |\n| --- |\n| 1 |',
+  ...{ tables: { upload: '| a |\n| --- |\n| 1 |' }, charts: {}, figures: {} },
   ...{ stevedore: '0.1.0', date: '2026-11-25', scale: 'quick', machine: '2 × X', note: 'Shared.' },
 };
 
 test('a marker is filled with its table, version, date and machine, and only once', () => {
-  const known = new Map([['servers', { upload: RECORDED }]]);
+  const known = new Map([['servers', { all: RECORDED }]]);
   const marker = '<!-- bench:servers/upload -->\n<!-- /bench -->';
   const once = filled(`before\n${marker}\nafter`, known);
   expect(once).toContain(
-    '| 1 |\n\nStevedore 0.1.0, 2026-11-25, `npm run bench -- servers --quick`; 2 × X. Shared.\n<!-- /bench -->\nafter',
+    '| 1 |\n\nStevedore 0.1.0, 2026-11-25, `npm run bench -- servers --parts all --quick`; 2 × X. Shared.\n<!-- /bench -->\nafter',
   );
   expect(filled(once, known)).toBe(once);
   expect(() => filled('<!-- bench:servers/none --><!-- /bench -->', known)).toThrow(

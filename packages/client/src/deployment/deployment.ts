@@ -4,6 +4,7 @@ import {
   type Gateway,
   MapError,
   type MappedFile,
+  mapMismatch,
   originAdopted,
   originOf,
   type Removal,
@@ -360,6 +361,10 @@ export class Deployment {
       hasMore = await this.#publisher.publish(PUBLISH_MS);
     } catch (error) {
       this.#fail(error as Error);
+      // It has joined late, and the map refuses it.
+      if (!this.#gateways.hasJoined && error instanceof MapError && !error.retryable) {
+        this.#refuse(error);
+      }
       if (this.#isRefused) return;
       this.#next(this.#pause.next());
       return;
@@ -444,7 +449,7 @@ export class Deployment {
     if (isDue || listAgeMs >= intervalMs) {
       const isOurs = !isDue || (await this.#gateways.heartbeat());
       await this.#gateways.refresh();
-      if (!isOurs) throw this.#refusal();
+      if (!isOurs) throw this.#notOurs();
       if (isDue) this.#seenAt = now;
       this.#adoptions.begin(this.#gateways.list);
       await this.#dropUnneeded();
@@ -471,13 +476,20 @@ export class Deployment {
     }
   }
 
-  /** The map has given this directory, or its files, to another server. */
-  #refusal(): MapError {
-    const { adoption } = this.#gateways.find(this.origin) ?? {};
+  /** Why the map took no heartbeat. This server stops if another one has its directory or files. */
+  #notOurs(): MapError {
+    const known = this.#gateways.find(this.origin);
+    // The database was replaced. Until this directory is filled into it, the map counts as away.
+    if (!known) return mapMismatch();
+    const { adoption } = known;
     const error = adoption ? originAdopted(this.origin, adoption.by) : takenOver(this.origin);
+    this.#refuse(error);
+    return error;
+  }
+
+  #refuse(error: MapError): void {
     this.#isRefused = true;
     this.#parts.onRefused(error);
-    return error;
   }
 
   /** Drops a deleted file from all caches of this server. */
