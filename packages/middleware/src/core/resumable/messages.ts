@@ -194,11 +194,14 @@ export function ownHeaders(upload: UnfinishedUpload): Record<string, string> {
 
 /** The protocol's library refuses with a status and a text, without a code. */
 export function problemOf({ status }: Response, failure: unknown): unknown {
-  const { message, body = '' } = (failure ?? {}) as {
+  const refusal = (failure ?? {}) as {
     readonly message?: string;
     readonly body?: string;
+    readonly status_code?: number;
   };
-  if (message !== undefined) return failure;
+  const { message, body = '', status_code } = refusal;
+  // The library's own have a status.
+  if (message !== undefined && status_code === undefined) return failure;
   const text = body.trim() || 'The request is none of the tus protocol.';
   switch (status) {
     case 404:

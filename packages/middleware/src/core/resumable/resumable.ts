@@ -200,7 +200,7 @@ export class ResumableUploads {
     const { receipt } = current;
     if (receipt && method !== 'HEAD') await onStored?.(receipt, [receipt.key]);
     // Another request may have ended it while this one waited.
-    const isFile = method === 'HEAD' && id !== undefined && !this.#uploads.find(id);
+    const isFile = method !== 'DELETE' && id !== undefined && !this.#uploads.find(id);
     const key = receipt?.key ?? (isFile ? id : undefined);
     if (key !== undefined) {
       headers[KEY_HEADER] = key;
