@@ -38,7 +38,7 @@ export default {
       entry: ['src/main.ts', 'src/**/*-process.ts'],
       project: ['src/**/*.ts'],
       // fdfs has no types and is loaded by `require`; sharp is that of @stevedore/pictures.
-      ignoreDependencies: ['fdfs', 'sharp'],
+      ignoreDependencies: ['fdfs'],
     },
     examples: { entry: ['src/**/*.ts'], project: ['src/**/*.ts'] },
     test: {

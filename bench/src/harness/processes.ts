@@ -13,7 +13,6 @@ interface Processes {
   'merging/site': typeof import('../merging/site-process.js');
   'migration/load': typeof import('../migration/load-process.js');
   'migration/model': typeof import('../migration/model-process.js');
-  'scaling/real': typeof import('../scaling/real-process.js');
   'servers/load': typeof import('../servers/load-process.js');
   'servers/plain': typeof import('../servers/plain-process.js');
   'staging/cost': typeof import('../staging/cost-process.js');
