@@ -220,9 +220,13 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
     this.#throwIfClosed();
     const since = Math.max(0, this.#parts.now() - withinMs);
     const found = this.#lookup.findOnce(Buffer.from(once), since);
-    if (found.length > 0 || onlyHere || !this.#foreignFiles) return found;
-    const isSearched = (origin: number) => this.siblings?.has(origin) ?? false;
-    return this.#foreignFiles.findOnce(Buffer.from(once), withinMs, isSearched);
+    const others = this.#others({ onlyHere });
+    if (found.length > 0 || !others) return found;
+    return this.#foreignFiles!.findOnce(Buffer.from(once), withinMs, others);
+  }
+
+  get sharesMarks(): boolean {
+    return this.deployment?.isMapAvailable ?? true;
   }
 
   /** Starts this server's part in the deployment. */

@@ -264,6 +264,10 @@ export class Deployment {
     return !this.#isAway && this.#gateways.mayReturn(origin);
   }
 
+  get isMapAvailable(): boolean {
+    return !this.#isAway;
+  }
+
   /** True if the map answers, or did a moment ago. */
   get mapMayReturn(): boolean {
     return !this.#isAway || performance.now() - this.#failedAt < RESTART_MS;
@@ -292,8 +296,8 @@ export class Deployment {
   }
 
   stats(): DeploymentStats {
-    const silent = this.#gateways.silent();
-    return { pending: this.#publisher.pending, isMapAvailable: !this.#isAway, silent };
+    const { isMapAvailable } = this;
+    return { pending: this.#publisher.pending, isMapAvailable, silent: this.#gateways.silent() };
   }
 
   /** Publishes part of the backlog if the map answers, then closes. */
@@ -398,11 +402,8 @@ export class Deployment {
     // While the FileMap is being rebuilt, or the disk is full, some cannot be deleted yet.
     const settled = await Promise.allSettled(keys.map((key) => deleteHere(key)));
     const deleted = keys.filter((_, index) => settled[index]!.status === 'fulfilled');
-    if (deleted.length > 0)
-      await map.remove(
-        deleted.map((key) => ({ key })),
-        true,
-      );
+    const removed = deleted.map((key) => ({ key }));
+    if (removed.length > 0) await map.remove(removed, true);
   }
 
   /** Evicts what others have deleted from the caches. */
