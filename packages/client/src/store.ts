@@ -145,9 +145,9 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
       this.deployment = new Deployment({
         ...{ ...deployed, outbox: staging.fileMap.outbox!, now },
         staged: () => {
-          const { waitingFiles, waitingBytes, spooledFiles, spooledBytes } =
-            staging.fileMap.counters();
-          return { files: waitingFiles + spooledFiles, bytes: waitingBytes + spooledBytes };
+          const waiting = staging.fileMap.counters();
+          const bytes = waiting.waitingBytes + waiting.spooledBytes;
+          return { files: waiting.waitingFiles + waiting.spooledFiles, bytes };
         },
         adoption: adoptionBy(staging, new FastdfsTrunkStore(clients.merging), parts.held),
         deleteHere: (key) => this.#deleteHere(key),
@@ -426,7 +426,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   }
 
   ready(): Promise<Readiness> {
-    return readiness(this.#staging, this.#parts.clients.reading, this.#closing === undefined);
+    const [isOpen, reach] = [this.#closing === undefined, this.#foreignFiles?.reach];
+    return readiness(this.#staging, this.#parts.clients.reading, isOpen, reach?.problems() ?? []);
   }
 
   async cluster(): Promise<readonly StorageMember[]> {

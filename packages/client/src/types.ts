@@ -244,7 +244,7 @@ export interface Readiness {
   readonly accepting: boolean;
   /** True if a tracker answers. */
   readonly trackerReachable: boolean;
-  /** What is wrong, as text: why it is not ready, and why FastDFS takes no trunks. */
+  /** What is wrong, as text: why it is not ready, why FastDFS takes no trunks, what is wrong with the deployment. */
   readonly problems: readonly string[];
 }
 

@@ -30,18 +30,13 @@ export class SqlGateways {
     this.#spreadsNew = spread;
   }
 
-  /** Creates the schema if it is missing, for programs that are not gateways. */
-  async prepare(): Promise<void> {
-    await this.#prepared();
-  }
-
   /**
    * Calls `prepare` and registers this gateway. Rejects with `map_mismatch`, with `origin_taken` if
    * another directory has this origin or this directory is in use at another place, and with
    * `origin_adopted`.
    */
   async join(gateway: Joining): Promise<Joined> {
-    const secret = await this.#prepared();
+    const secret = await this.prepare();
     if (gateway.secret !== undefined && gateway.secret !== secret) throw mapMismatch();
     const { instance, place, url } = gateway;
     const [known] = await this.driver.run(
@@ -253,8 +248,11 @@ export class SqlGateways {
     return this.driver.close();
   }
 
-  /** Creates what is missing of the schema. Resolves with the deployment's secret. */
-  async #prepared(): Promise<string> {
+  /**
+   * Creates what is missing of the schema. Resolves with the deployment's secret. For programs that
+   * are not gateways, too.
+   */
+  async prepare(): Promise<string> {
     await this.driver.create(VERSION_TABLE);
     await this.driver.run(
       `INSERT INTO stevedore_map (only_one, version, secret, spread) VALUES (1, 0, $1, $2)

@@ -16,6 +16,7 @@ import { factsOf, fileIdOf } from './mapped-facts.js';
 import { askAll, type Others, othersToAsk } from './others.js';
 import { cut, PeerFileReader } from './peer-file-reader.js';
 import { mapUnavailable, OtherServers } from './peers.js';
+import { ReachOfOthers } from './reach.js';
 import { throughRestart } from './restarts.js';
 
 /**
@@ -50,6 +51,7 @@ const SETTLED_INTERVAL_MS = 1_000;
 export class ForeignFiles {
   readonly #parts: ForeignFilesParts;
   readonly #peers: OtherServers;
+  readonly reach: ReachOfOthers;
   readonly #reader: PeerFileReader;
   /** Facts of files that are staged elsewhere, and where. */
   readonly #staged = new LRUCache<string, StagedElsewhere>(STAGED);
@@ -57,6 +59,7 @@ export class ForeignFiles {
   constructor(parts: ForeignFilesParts) {
     this.#parts = parts;
     this.#peers = new OtherServers(parts.deployment);
+    this.reach = new ReachOfOthers(parts.deployment);
     this.#reader = new PeerFileReader(parts);
   }
 
@@ -320,8 +323,8 @@ export class ForeignFiles {
     throw new StoreError('storage_unavailable', 'the map has not answered yet');
   }
 
-  close(): Promise<void> {
-    return this.#peers.close();
+  async close(): Promise<void> {
+    await Promise.all([this.#peers.close(), this.reach.close()]);
   }
 
   /** Its place according to the map; undefined if the map does not know it or answer. */
