@@ -235,6 +235,10 @@ it('gateways say who does not reach whom, in both directions, and are ready neve
   };
   await soon(() => problems(first, 'http://127.0.0.1:1 cannot be reached'));
   await soon(() => problems(second, `${first.url} does not reach this one`));
+  // Of two with one URL, the others would ask only one.
+  const { trackers } = second.options;
+  const twice = deployedGateway({ map, trackers, peerUrl: first.url });
+  await expect(twice).rejects.toMatchObject({ code: 'url_taken' });
   const { peerUrl } = second.options;
   const found = await inspectDeployment(
     { map, peerUrl, directory: second.options.directory },
