@@ -245,6 +245,9 @@ function upload(operationId: string, summary: string, more: Schema): Operation {
           ...nosniff,
           Location: say('of a single file'),
           'Idempotency-Replayed': say('`true`: stored before, not again'),
+          'Idempotency-Scope': say(
+            '`gateway`: the map is away, so another gateway may store a repeated upload again',
+          ),
         },
       ),
     },
