@@ -61,7 +61,7 @@ export function peerRoutes(
   peerCopies(app, store);
   const peer = (method: 'GET' | 'DELETE', url: string, call: Call): void => {
     const handler = answering(asPeer(deployment, call));
-    app.route({ method, url, handler, schema: { hide: true } });
+    app.route({ method, url, handler });
   };
   /** Only the gateway of a request's key says that there is no such file. */
   const asked = async <Result>(key: string, ask: () => Promise<Result>): Promise<Result> => {
