@@ -9,7 +9,7 @@ import type { Download } from './gateway-client.js';
 import { clientOptions, define, flags } from './options.js';
 import { startTransfer } from './progress.js';
 
-/** `stevedore get` and `cat`: the bytes of a gateway's files. */
+/** `stevedore get`: the bytes of a gateway's files. */
 
 const getOptions = {
   ...clientOptions,
@@ -76,17 +76,3 @@ async function* shownAsText(content: AsyncIterable<Buffer>): AsyncGenerator<Buff
 }
 
 const CONTROLS = /[\x00-\x08\x0b\x0e-\x1f\x7f]/;
-
-const CAT_HELP = `
-Examples:
-  stevedore cat KEY KEY > both.log
-  stevedore cat KEY | less`;
-
-/** Writes files to stdout, one behind the other. */
-export function cat(command: Command): void {
-  define(command, clientOptions, CAT_HELP, (options, ids: string[]) =>
-    withClient(options, async (client) => {
-      for (const id of ids) await toStdout(await client.download(id));
-    }),
-  );
-}
