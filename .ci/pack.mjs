@@ -96,7 +96,7 @@ async function build({ folder, asked = [], optional = [], programs = [] }, targe
   Object.assign(manifest, withoutExports(typed.map(([name]) => name)));
   needs(manifest, modules, declarations, { asked, optional });
   if (folder === 'gateway') {
-    for (const part of ['bin', 'console'])
+    for (const part of ['bin', 'console', 'openapi.json'])
       cpSync(join(source, part), join(target, part), { recursive: true });
     const isModule = (path) => !/\.(?:map|d\.ts|tsbuildinfo)$/.test(path);
     const library = join(target, 'console/lib');
@@ -109,7 +109,7 @@ async function build({ folder, asked = [], optional = [], programs = [] }, targe
   if (modules.some(({ moduleIds }) => moduleIds.some((id) => id.includes('@tus/')))) {
     writeFileSync(join(dist, 'LICENSES.txt'), licence());
   }
-  manifest.files = ['bin', 'console', 'templates', 'dist', '*.md'].filter((each) =>
+  manifest.files = ['bin', 'console', 'openapi.json', 'templates', 'dist', '*.md'].filter((each) =>
     manifest.files.includes(each),
   );
   writeFileSync(join(target, 'package.json'), `${JSON.stringify(manifest, undefined, 2)}\n`);

@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises';
 import type { OutgoingHttpHeaders } from 'node:http';
 import { type FileStore, isStoreError, type StoreStats } from '@stevedore/client';
 import {
@@ -32,9 +33,8 @@ import { problemOf } from './http/route.js';
 import { RequestDurations } from './observe/durations.js';
 import { makeLog } from './observe/log.js';
 import { observe, Refusals, requestIds, requestLog } from './observe/requests.js';
-import { COMPILE_NOTHING, describeApi, openapiRoute } from './openapi/openapi.js';
 import { defaultLimits, type GatewayOptions, type Limits } from './options.js';
-import { version } from './program.js';
+import { PACKAGE, version } from './program.js';
 import { consoleRoutes } from './routes/console.js';
 import { directCalls, fileRoutes } from './routes/files.js';
 import { flushRoutes } from './routes/flush.js';
@@ -245,7 +245,6 @@ export function buildApp(options: AppOptions): FastifyInstance {
     feed.close();
     files.close();
   });
-  const describe = describeApi(app);
   app.register(async (scope) => {
     healthRoutes(scope, store, options.leaving);
     metricsRoutes(scope, { contentType: registry.contentType, metrics }, access);
@@ -260,7 +259,27 @@ export function buildApp(options: AppOptions): FastifyInstance {
     if (corsOrigins.length === 0) {
       direct.answerWith(directCalls({ files, access, policies, direct }, baseOf, clientAddress));
     }
-    openapiRoute(scope, describe);
+    openapiRoute(scope);
   });
   return app;
+}
+
+/** The routes have no schemas: to load compilers of schemas would take a sixth of a start. */
+const COMPILE_NOTHING: object = {
+  compilersFactory: {
+    buildValidator: () => () => () => true,
+    buildSerializer: () => () => JSON.stringify,
+  },
+};
+
+/** The description of the API, `openapi.json` of this package, with its version and address. */
+function openapiRoute(app: FastifyInstance): void {
+  app.get('/openapi.json', async ({ publicBase }, reply) => {
+    const description = JSON.parse(await readFile(new URL('openapi.json', PACKAGE), 'utf8'));
+    description.info.version = version();
+    return reply
+      .header('content-type', 'application/json; charset=utf-8')
+      .header('cache-control', 'no-cache')
+      .send(JSON.stringify({ ...description, servers: [{ url: publicBase || '/' }] }));
+  });
 }

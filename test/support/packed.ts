@@ -69,6 +69,6 @@ export async function installProject(
 }
 
 /** Of a folder of the workspace. */
-export function readManifest(folder: string): Manifest {
+function readManifest(folder: string): Manifest {
   return JSON.parse(readFileSync(join(ROOT, folder, 'package.json'), 'utf8')) as Manifest;
 }

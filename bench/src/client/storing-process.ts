@@ -73,6 +73,8 @@ export function prepare(options: FileSetOptions): void {
   sets.set(name, files);
 }
 
+export { useWire } from '../harness/wire.js';
+
 export async function open(options: TargetOptions): Promise<void> {
   target = await openTarget(options, files);
 }

@@ -10,10 +10,10 @@ interface Processes {
   'data-node/node-fill': typeof import('../data-node/node-fill-process.js');
   'deployment/gateway': typeof import('../deployment/gateway-process.js');
   'harness/nodes': typeof import('./nodes-process.js');
+  'harness/relay': typeof import('./relay-process.js');
   'merging/site': typeof import('../merging/site-process.js');
   'migration/load': typeof import('../migration/load-process.js');
   'migration/model': typeof import('../migration/model-process.js');
-  'scaling/real': typeof import('../scaling/real-process.js');
   'servers/load': typeof import('../servers/load-process.js');
   'servers/plain': typeof import('../servers/plain-process.js');
   'staging/cost': typeof import('../staging/cost-process.js');

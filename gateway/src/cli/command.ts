@@ -39,8 +39,6 @@ const SUMMARIES: readonly (readonly [usage: string, summary: string])[] = [
   ['export <target>', 'write files into a directory or a tar archive'],
   ['cp [id...]', 'copy files to another gateway'],
   ['get [id]', 'download a file by key or FastDFS id, or a group of files as a ZIP'],
-  ['cat <id...>', 'write files to stdout, one behind the other'],
-  ['head <id>', 'write the beginning of a file to stdout'],
   ['ls', 'list files by group, name, type and time'],
   ['stat <id>', 'show what is known about a file: size, type, state, FastDFS id'],
   ['rm [id...]', 'delete files by key or FastDFS id, or a group of files'],
@@ -74,8 +72,6 @@ const LOAD: Readonly<Record<string, () => Promise<(command: Command) => void>>> 
     return (command) => configure(command, allCommands);
   },
   get: async () => (await import('./get.js')).get,
-  cat: async () => (await import('./get.js')).cat,
-  head: async () => (await import('./get.js')).head,
   ls: async () => (await import('./file-commands.js')).list,
   stat: async () => (await import('./file-commands.js')).stat,
   rm: async () => (await import('./file-commands.js')).remove,

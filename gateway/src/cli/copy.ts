@@ -14,7 +14,6 @@ const copyOptions = {
   ...clientOptions,
   ...otherGatewayOptions,
   concurrency: sendOptions.concurrency,
-  again: sendOptions.again,
   ...flags({
     to: option.text('', 'URL of the gateway that gets the copies'),
     group: option.text('', 'all files of this affinity group', { short: 'g' }),
@@ -33,7 +32,7 @@ Examples:
 
 export function configure(command: Command): void {
   define(command, copyOptions, HELP, async (options, ids: string[]) => {
-    const { to, toApiKey, group, concurrency, again } = options;
+    const { to, toApiKey, group, concurrency } = options;
     if (to === '') throw new UsageError('name the other gateway with --to URL');
     if ((ids.length === 0) === (group === '')) {
       throw new UsageError('name either files, or a group with --group');
@@ -44,7 +43,7 @@ export function configure(command: Command): void {
     await storeAll(
       () => sourceOf(source, files()),
       files(),
-      { url: to, apiKey: toApiKey, concurrency, again, group: options.toGroup || group },
+      { url: to, apiKey: toApiKey, concurrency, group: options.toGroup || group },
       (receipt, { identity }) => `${identity?.split(' ').at(-1)}  ${receipt.key}`,
     );
   });

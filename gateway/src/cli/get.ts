@@ -9,7 +9,7 @@ import type { Download } from './gateway-client.js';
 import { clientOptions, define, flags } from './options.js';
 import { startTransfer } from './progress.js';
 
-/** `stevedore get`, `cat` and `head`: the bytes of a gateway's files. */
+/** `stevedore get`: the bytes of a gateway's files. */
 
 const getOptions = {
   ...clientOptions,
@@ -76,70 +76,3 @@ async function* shownAsText(content: AsyncIterable<Buffer>): AsyncGenerator<Buff
 }
 
 const CONTROLS = /[\x00-\x08\x0b\x0e-\x1f\x7f]/;
-
-const CAT_HELP = `
-Examples:
-  stevedore cat KEY KEY > both.log
-  stevedore cat KEY | less`;
-
-/** Writes files to stdout, one behind the other. */
-export function cat(command: Command): void {
-  define(command, clientOptions, CAT_HELP, (options, ids: string[]) =>
-    withClient(options, async (client) => {
-      for (const id of ids) await toStdout(await client.download(id));
-    }),
-  );
-}
-
-const headOptions = {
-  ...clientOptions,
-  ...flags({
-    lines: option.integer(10, 'lines to write', { short: 'n', minimum: 1 }),
-    bytes: option.size(0, 'bytes to write, in place of lines', { short: 'c' }),
-  }),
-};
-
-const HEAD_HELP = `
-Reads no more of the file than it has to.
-
-Examples:
-  stevedore head KEY
-  stevedore head -c 16B KEY | xxd`;
-
-/** Writes the beginning of a file to stdout. */
-export function head(command: Command): void {
-  define(command, headOptions, HEAD_HELP, (options, id: string) =>
-    withClient(options, async (client) => {
-      const { lines, bytes } = options;
-      await toStdout({ body: Readable.from(beginningOf(await client.get(id), lines, bytes)) });
-    }),
-  );
-}
-
-const LINE_FEED = 0x0a;
-
-/** The bytes given, or else the lines; then the rest is not read. */
-async function* beginningOf(
-  body: AsyncIterable<Buffer>,
-  lines: number,
-  bytes: number,
-): AsyncGenerator<Buffer> {
-  let linesLeft = lines;
-  let bytesLeft = bytes;
-  for await (const chunk of body) {
-    if (bytes > 0) {
-      yield chunk.subarray(0, bytesLeft);
-      bytesLeft -= chunk.length;
-      if (bytesLeft <= 0) return;
-      continue;
-    }
-    let end = 0;
-    while (linesLeft > 0 && end < chunk.length) {
-      const at = chunk.indexOf(LINE_FEED, end);
-      end = at < 0 ? chunk.length : at + 1;
-      if (at >= 0) linesLeft -= 1;
-    }
-    yield chunk.subarray(0, end);
-    if (linesLeft === 0) return;
-  }
-}

@@ -16,7 +16,7 @@ import { type clientOptions, readConfigFile } from './options.js';
  * A file of this user's state, by the XDG Base Directory Specification. Undefined for a user without
  * a home directory, as in a container.
  */
-export function statePath(name: string): string | undefined {
+function statePath(name: string): string | undefined {
   const configured = process.env.XDG_STATE_HOME ?? '';
   const state = isAbsolute(configured) ? configured : join(home() ?? '', '.local', 'state');
   return isAbsolute(state) ? join(state, 'stevedore', name) : undefined;

@@ -8,16 +8,15 @@ import { DEFAULT_TYPE } from '@stevedore/middleware/core';
 import { formatBytes } from '@stevedore/options';
 import { lookup } from 'mime-types';
 import { crcOf, hex } from './csv.js';
-import { complaint, explain } from './errors.js';
+import { complaint } from './errors.js';
 import { endsAll, type GatewayClient } from './gateway-client.js';
 import { countOf, type Transfer } from './progress.js';
-import type { PutEntry, PutJournal } from './put-journal.js';
 
 /**
- * One run of `put` or `import`. It sends every file of a source, or skips it if the journal has a
- * key for it and the gateway still has that file. A file counts as sent once the gateway answers
- * with the CRC-32 of the bytes that were read. If nothing more can succeed, the run stops early and
- * counts what was not sent.
+ * One run of `put` or `import`. It sends every file of a source, or skips it if the gateway has an
+ * upload with its mark and its bytes. A file counts as sent once the gateway answers with the CRC-32
+ * of the bytes that were read. If nothing more can succeed, the run stops early and counts what was
+ * not sent.
  */
 
 /** A file to send, or one of FastDFS that gets a key and is not read. */
@@ -26,7 +25,7 @@ export type SourceFile = FileToSend | FileInPlace;
 interface SourceFacts {
   /** Its name in messages. */
   readonly path: string;
-  /** Its name in the journal; undefined for a stream, which is neither remembered nor sent twice. */
+  /** Where it is; undefined for a stream, which is sent without a mark, and once. */
   readonly identity: string | undefined;
   /** Name to store it under. */
   readonly name: string;
@@ -62,12 +61,9 @@ export type Receipt = Readonly<Record<string, unknown>>;
 export interface PutRunOptions {
   readonly client: GatewayClient;
   readonly progress: Transfer;
-  /** Undefined if there is none: then every file is sent. */
-  readonly journal: PutJournal | undefined;
   readonly group: string | undefined;
   /** Undefined: by the name's extension. */
   readonly type: string | undefined;
-  readonly sendsAgain: boolean;
   readonly concurrency: number;
   readonly onReceipt: (receipt: Receipt, file: SourceFile, isSkipped: boolean) => void;
   /** Aborted when the user wants no more; the requests under way fail then. */
@@ -79,8 +75,6 @@ const MAX_PAUSE_MS = 10_000;
 
 export class PutRun {
   readonly #options: PutRunOptions;
-  #journal: PutJournal | undefined;
-  #checksGateway: boolean;
   #isOver = false;
   #doneBytes = 0;
   #storedFiles = 0;
@@ -93,8 +87,6 @@ export class PutRun {
 
   constructor(options: PutRunOptions) {
     this.#options = options;
-    this.#journal = options.journal;
-    this.#checksGateway = !options.sendsAgain;
   }
 
   /** True if the gateway has every file. */
@@ -154,56 +146,22 @@ export class PutRun {
     onReceipt(receipt, file, false);
   }
 
-  /** The gateway's facts about this very file. */
+  /** The gateway's facts about this very file: of an earlier run, or of one that was cut off. */
   async #known(file: SourceFile): Promise<Receipt | undefined> {
-    const entry = this.#checksGateway ? this.#remembered(file) : undefined;
-    if (!entry) return undefined;
-    try {
-      const { client } = this.#options;
-      const info = await this.#patiently(file, () =>
-        entry.key === '' ? this.#begun(file, entry) : client.stat(entry.key),
-      );
-      return info?.size === file.size ? info : undefined;
-    } catch (error) {
-      const status = refusalIn(error)?.status;
-      if (status === 404) return undefined;
-      if (status !== 401 && status !== 403) throw error;
-      if (this.#checksGateway) {
-        this.#options.progress.warn(`files that the gateway has are sent again: ${explain(error)}`);
-      }
-      this.#checksGateway = false;
-      return undefined;
+    if (file.identity === undefined) return undefined;
+    const { client } = this.#options;
+    if ('fileId' in file) {
+      const info = await this.#patiently(file, () => client.stat(file.fileId));
+      return info.key === '' ? undefined : info;
     }
-  }
-
-  /** What was stored or begun before, if it is the same upload. */
-  #remembered({ identity, name, state }: SourceFile): PutEntry | undefined {
-    const { group = '' } = this.#options;
-    const entry = this.#remembering((journal) => identity && journal.find(identity)) || undefined;
-    const isSame = entry?.state === state && entry.name === name && entry.affinityGroup === group;
-    return isSame ? entry : undefined;
-  }
-
-  /** The gateway may have a file whose answer did not come; nobody has compared its bytes then. */
-  async #begun(file: SourceFile, entry: PutEntry): Promise<Receipt | undefined> {
-    if ('fileId' in file) return undefined;
-    const found = await this.#options.client.findOnce(markOf(file, entry));
-    if (!found) return undefined;
-    const sum = await openSource(file)
-      .then(crcOf)
-      .catch(() => undefined);
-    if (found.crc32 !== sum) return undefined;
-    this.#remember(file, { ...entry, key: String(found.key) });
-    return found;
+    const found = await this.#patiently(file, () => client.findOnce(this.#markOf(file)));
+    if (!found || found.size !== file.size) return undefined;
+    return found.crc32 === (await sumOf(file)) ? found : undefined;
   }
 
   async #send(file: SourceFile): Promise<Receipt> {
-    const { identity, name, state } = file;
-    const { group: affinityGroup = '', sendsAgain } = this.#options;
-    const entry: PutEntry = { state, name, affinityGroup, key: '' };
-    const mark = identity === undefined || sendsAgain ? undefined : markOf(file, entry);
-    if (mark !== undefined) this.#remember(file, entry);
-    const receipt = await this.#patiently(file, async () => {
+    const mark = file.identity === undefined || 'fileId' in file ? undefined : this.#markOf(file);
+    return this.#patiently(file, async () => {
       if ('fileId' in file) return this.#register(file);
       try {
         return await this.#sendOnce(file, mark);
@@ -213,23 +171,15 @@ export class PutRun {
         return this.#sendOnce(file, undefined);
       }
     });
-    this.#remember(file, { ...entry, key: String(receipt.key) });
-    return receipt;
   }
 
-  #remember({ identity }: SourceFile, entry: PutEntry): void {
-    this.#remembering((journal) => identity && journal.record(identity, entry));
-  }
-
-  /** If the journal fails, the run continues without it. */
-  #remembering<Result>(work: (journal: PutJournal) => Result): Result | undefined {
-    try {
-      return this.#journal && work(this.#journal);
-    } catch (error) {
-      this.#journal = undefined;
-      this.#options.progress.warn(`warning: stored files are not remembered: ${explain(error)}`);
-      return undefined;
-    }
+  /**
+   * The same for a file that is sent again, so that the gateway stores it once. It keeps marks of
+   * every client apart, and itself knows which gateway it is.
+   */
+  #markOf({ identity, state, name, type = this.#options.type }: FileToSend): string {
+    const text = JSON.stringify([identity, state, name, this.#options.group ?? '', type ?? '']);
+    return createHash('sha256').update(text).digest().subarray(0, MARK_BYTES).toString('base64url');
   }
 
   async #register({ fileId, name, size }: FileInPlace): Promise<Receipt> {
@@ -323,19 +273,21 @@ export class PutRun {
   }
 }
 
-/**
- * The same for a file that is sent again, so that the gateway stores it once. It keeps marks of
- * every client apart, and itself knows which gateway it is.
- */
-function markOf({ identity }: SourceFile, { state, name, affinityGroup }: PutEntry): string {
-  const text = JSON.stringify([identity, state, name, affinityGroup]);
-  return createHash('sha256').update(text).digest().subarray(0, MARK_BYTES).toString('base64url');
-}
-
 const MARK_BYTES = 16;
 
 /** This file cannot be read or stored; others can. */
 class UnreadableError extends Error {}
+
+/** Undefined if it cannot be read: to send it will say why. */
+async function sumOf(file: FileToSend): Promise<string | undefined> {
+  if (file.crc32 !== undefined) return hex(file.crc32);
+  try {
+    return await crcOf(await openSource(file));
+  } catch (error) {
+    if (error instanceof UnreadableError || isOwnFailure(error as Error)) return undefined;
+    throw error;
+  }
+}
 
 async function openSource(file: FileToSend): Promise<Readable> {
   try {

@@ -28,13 +28,11 @@ The path - is stdin. Links are followed, except back to a directory above them. 
 and devices in a directory are named as files that failed. A name that is not UTF-8 is stored
 with %XX for each of its bytes that is not ASCII, and for %.
 
-A second put of the same files sends what is new or changed (in size, time of change, inode,
-name or group), skips what is there already, and so goes on where the first was cut off. Keys
-are remembered by gateway and path in $XDG_STATE_HOME/stevedore/puts.sqlite (~/.local/state
-by default); each is looked up at the gateway before its file is skipped, for which an API
-key needs the scope "read". A skipped file has its receipt too, with "skipped" in --json, and
-the summary on stderr counts them. A file whose upload was cut off is sent with the same
-Idempotency-Key, so the gateway stores it once.
+A second put of the same files with the same API key goes on where the first was cut off: it
+skips each file that the gateway has from this path with the same bytes, time of change,
+inode, name, type and group. Nothing is kept on this disk: each upload has an
+Idempotency-Key, by which the gateway finds it. A skipped file has its receipt too, with
+"skipped" in --json, and the summary on stderr counts them.
 
 Examples:
   stevedore put photo.jpg

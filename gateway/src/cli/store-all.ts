@@ -1,14 +1,13 @@
 import { type OptionTable, type OptionValues, option } from '@stevedore/options';
-import { EXIT_FAILED, explain, printable } from './errors.js';
+import { EXIT_FAILED, printable } from './errors.js';
 import { GatewayClient } from './gateway-client.js';
-import { statePath, withLocalKey } from './local-gateway.js';
+import { withLocalKey } from './local-gateway.js';
 import { clientOptions, flags } from './options.js';
 import { type Ahead, startTransfer } from './progress.js';
-import { PutJournal } from './put-journal.js';
 import { PutRun, type Receipt, type Source, type SourceFile } from './put-run.js';
 import { interruptible } from './signals.js';
 
-/** The part that `put` and `import` share: a run with its journal, its bar and its summary. */
+/** The part that `put`, `import` and `cp` share: a run with its bar and its summary. */
 
 export const sendOptions = {
   ...clientOptions,
@@ -17,7 +16,6 @@ export const sendOptions = {
       short: 'g',
     }),
     concurrency: option.integer(8, 'uploads at a time', { short: 'c', minimum: 1, maximum: 256 }),
-    again: option.boolean(false, 'send every file, even if the gateway already has it'),
   }),
 } satisfies OptionTable;
 
@@ -32,21 +30,18 @@ export function storeAll(
   rowOf: (receipt: Receipt, file: SourceFile, isSkipped: boolean) => string,
   type?: string,
 ): Promise<void> {
-  const { group, concurrency, again } = options;
+  const { group, concurrency } = options;
   return interruptible(async (stopped, atEnd) => {
     // A source may read from the gateway while an upload waits for it.
     await using client = new GatewayClient(await withLocalKey(options), 2 * concurrency, stopped);
-    const journal = openJournal(client.url);
     const progress = await startTransfer(ahead, stopped);
     const run = new PutRun({
       client,
       progress,
-      journal,
       concurrency,
       type,
       stopped,
       group: group === '' ? undefined : group,
-      sendsAgain: again,
       onReceipt: (...stored) => progress.print(rowOf(...stored)),
     });
     atEnd(() => {
@@ -54,24 +49,8 @@ export function storeAll(
       progress.stop();
       if (summary !== '') progress.warn(summary);
     });
-    try {
-      if (!(await run.putAll(source(client)))) process.exitCode = EXIT_FAILED;
-    } finally {
-      journal?.close();
-    }
+    if (!(await run.putAll(source(client)))) process.exitCode = EXIT_FAILED;
   });
-}
-
-/** Uploads work without one. */
-function openJournal(url: string): PutJournal | undefined {
-  try {
-    const path = statePath('puts.sqlite');
-    if (path === undefined) throw new Error('this user has no home directory; set XDG_STATE_HOME');
-    return PutJournal.open(path, url);
-  } catch (error) {
-    process.stderr.write(`warning: every file is sent, and none remembered: ${explain(error)}\n`);
-    return undefined;
-  }
 }
 
 /** A line of a stored file: its key, its size and its name. */

@@ -1,11 +1,17 @@
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { DirectoryLock, inspectCluster, readClusterSecrets } from '@stevedore/client';
+import {
+  DirectoryLock,
+  inspectCluster,
+  inspectDeployment,
+  readClusterSecrets,
+} from '@stevedore/client';
 import { addressText } from '@stevedore/protocol';
 import type { GatewayOptions } from '../options.js';
-import { defaultLimits } from '../options.js';
+import { defaultLimits, openOptions } from '../options.js';
 import { checkAccessFiles, checkConfigFile, judgeAccess } from './access.js';
 import { judgeCluster } from './cluster.js';
+import { judgeDeployment } from './deployment.js';
 import {
   checkOwnClock,
   checkRights,
@@ -59,7 +65,22 @@ export async function examine(options: GatewayOptions): Promise<readonly Finding
       return judgeCluster(await inspectCluster(options.trackers, secret), Date.now());
     });
   }
+  if (options.map !== '') {
+    await add('deployment', async () => {
+      const isRunning = await isGateway(ownUrl(options));
+      return judgeDeployment(
+        await inspectDeployment(openOptions(options), isRunning),
+        options,
+        isRunning,
+      );
+    });
+  }
   return findings;
+}
+
+/** Where a gateway with these options answers this machine. */
+function ownUrl({ host, port }: Pick<GatewayOptions, 'host' | 'port'>): string {
+  return `http://${addressText(host === '0.0.0.0' || host === '::' ? '127.0.0.1' : host, port)}`;
 }
 
 function checkLock(directory: string): Finding {
@@ -85,9 +106,7 @@ async function checkPorts(options: GatewayOptions): Promise<readonly Finding[]> 
           { what: 'storage port', at: '127.0.0.1', port: storagePort },
         ]),
   ];
-  const reachable = host === '0.0.0.0' || host === '::' ? '127.0.0.1' : host;
-  const url = `http://${addressText(reachable, port)}`;
-  const ours = port !== 0 && (await isGateway(url));
+  const ours = port !== 0 && (await isGateway(ownUrl(options)));
   return Promise.all(
     wanted.map(async ({ what, at, port: number }) => {
       if (number === 0) return ok(what, 'a free one is taken');

@@ -9,7 +9,6 @@ import {
 } from '@stevedore/middleware/core';
 import { isError } from '@stevedore/protocol';
 import type { FastifyInstance, FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify';
-import { operations } from '../openapi/operations.js';
 
 /**
  * Registers a path with all its methods at once, so that every other method is answered with 405
@@ -21,22 +20,17 @@ const METHODS = [...NAMED, 'QUERY', 'TRACE'] as const;
 
 type Handlers = { readonly [Name in (typeof NAMED)[number]]?: RouteHandlerMethod };
 
-/** Omitted from the description of the API. */
-const HIDDEN = { hide: true } as const;
-
 export function route(app: FastifyInstance, url: string, handlers: Handlers): void {
   const allowed: string[] = NAMED.filter((method) => handlers[method] !== undefined);
   const others = METHODS.filter((method) => !allowed.includes(method));
   for (const method of NAMED) {
     const handler = handlers[method];
-    const schema = operations[`${method} ${url}`] ?? HIDDEN;
-    if (handler) app.route({ method, url, handler, schema });
+    if (handler) app.route({ method, url, handler });
   }
   const allow = allowed.join(', ');
   app.route({
     method: others,
     url,
-    schema: HIDDEN,
     // Before the framework's own checks of a request with a body.
     onRequest: async (request) => refuse(request, allow),
     handler: async (request) => refuse(request, allow),

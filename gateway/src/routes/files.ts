@@ -242,7 +242,10 @@ function registering({ files, access, policies }: FileRoutes): Call {
     const grant = await access.upload(request as AskedBy, uploadPath(undefined));
     const policy = narrowPolicy(policyNamed(policies, 'default') ?? {}, grant.policy);
     const receipt = await files.register(request.raw, fileId, { policy, mark: grant.mark });
-    return files.uploaded({ receipts: [receipt], replayed: false }, filesBase(request));
+    return files.uploaded(
+      { receipts: [receipt], replayed: false, isShared: true },
+      filesBase(request),
+    );
   };
 }
 

@@ -40,5 +40,5 @@ export function flushRoutes(
   route(app, '/flush', { POST });
   if (!deployment) return;
   const peer = asPeer(deployment, (request) => flushed(request as AskedBy, true));
-  app.post('/peer/flush', { schema: { hide: true } }, answering(peer));
+  app.post('/peer/flush', answering(peer));
 }

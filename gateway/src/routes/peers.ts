@@ -12,6 +12,7 @@ import {
   PEER_HEADER,
   type StoredFile,
   type ToldFile,
+  tryReach,
   tunnelName,
   writeFacts,
 } from '@stevedore/client';
@@ -36,6 +37,7 @@ import { listOptions } from './listing.js';
  * through the map. `/peer/files/KEY` serves only this gateway's own files, so a request makes one
  * hop; `/peer/files` lists them, or those of an upload that was repeated at another gateway, and
  * `/peer/groups` their groups.
+ * `/peer/reach` says whether this gateway reaches the one that asks.
  * `/peer/facts` answers about several at once, with the bytes of small ones; `/peer/copies/ORIGIN`
  * does so for staged files of a gateway that is down, from the copies held here. `CONNECT
  * copies-ORIGIN:1` opens the connection over which a gateway sends what it stages; frames follow in
@@ -59,7 +61,7 @@ export function peerRoutes(
   peerCopies(app, store);
   const peer = (method: 'GET' | 'DELETE', url: string, call: Call): void => {
     const handler = answering(asPeer(deployment, call));
-    app.route({ method, url, handler, schema: { hide: true } });
+    app.route({ method, url, handler });
   };
   /** Only the gateway of a request's key says that there is no such file. */
   const asked = async <Result>(key: string, ask: () => Promise<Result>): Promise<Result> => {
@@ -98,6 +100,11 @@ export function peerRoutes(
       const held = await store.copies?.find(Number(origin), key).catch(deletedThere);
       return held ?? get(key);
     });
+  });
+  peer('GET', '/peer/reach', async (request) => {
+    const { back } = (request as AskedBy).query;
+    const tried = back === undefined ? undefined : await tryReach(deployment, String(back), '');
+    return files.answer({ back: tried?.to });
   });
   peer('DELETE', '/peer/files/:key', (request) => {
     const key = keyOf(request);

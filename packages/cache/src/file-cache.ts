@@ -1,6 +1,6 @@
+import bloomFilters from 'bloom-filters';
 import { LRUCache } from 'lru-cache';
 import { Areas, type CachePolicy, costOf, type Entry, type Why } from './areas.js';
-import { CheapHashing, MemberFilter } from './bloom-filter.js';
 import { Flights, type Load } from './flights.js';
 import { Frequency } from './frequency.js';
 import { ReadAhead } from './read-ahead.js';
@@ -18,7 +18,7 @@ import { CacheCounters, type FileCacheStats } from './stats.js';
 export interface FileCacheOptions {
   /** Most bytes cached, including bookkeeping; 0 caches nothing (loads are still shared). */
   readonly maxBytes: number;
-  /** Puts the Bloom filter in front. Default false: the map behind it is as fast. */
+  /** Puts the paper's Bloom filter in front. Default false: the map behind it is faster. */
   readonly filter?: boolean;
   /** Default `admission`. */
   readonly policy?: CachePolicy;
@@ -36,6 +36,24 @@ const ABSENT_MS = 1000;
 /** Files that the tables are sized for at first; they grow with the cached files. */
 const MIN_TABLE_FILES = 1024;
 const MAX_TABLE_FILES = 2 ** 21;
+
+type CountingFilter = InstanceType<typeof bloomFilters.CountingBloomFilter>;
+
+/** The paper's. */
+const FILTER_HASHES = 3;
+/** Places per file for 1 % of wrong "maybe" with three hashes. */
+const FILTER_PLACES = 12.4;
+/** Memory of a place: an array of two numbers. */
+const FILTER_PLACE_BYTES = 40;
+/** With more files than there is room for of this size, or than at most, more answers are "maybe". */
+const FILTER_FILE_BYTES = 512;
+const MAX_FILTER_FILES = 2 ** 17;
+
+/** Never grows: to hash all files anew would hold the event loop for seconds. */
+function filterFor(maxBytes: number): CountingFilter {
+  const files = Math.min(MAX_FILTER_FILES, Math.ceil(maxBytes / FILTER_FILE_BYTES) + 1);
+  return new bloomFilters.CountingBloomFilter(Math.ceil(files * FILTER_PLACES), FILTER_HASHES);
+}
 /** Reading ahead stops if a smaller share of its bytes is requested. */
 const MIN_USED_SHARE = 0.25;
 const MAX_SOURCES = 4096;
@@ -46,8 +64,8 @@ export class FileCache {
   readonly #maxFileBytes: number;
   readonly #areas: Areas;
   readonly #policy: CachePolicy;
-  readonly #hashing = new CheapHashing();
-  #filter: MemberFilter | undefined;
+  /** A "no" means that the file is not here. It counts files, to forget those that were evicted. */
+  readonly #filter: CountingFilter | undefined;
   readonly #frequency: Frequency;
   #tableFiles = MIN_TABLE_FILES;
   readonly #flights: Flights;
@@ -61,7 +79,7 @@ export class FileCache {
   constructor(options: FileCacheOptions) {
     const { maxBytes, filter = false, policy = 'admission', aheadShare = 0 } = options;
     const { now = () => performance.now() } = options;
-    const frequency = new Frequency(this.#tableFiles, this.#hashing);
+    const frequency = new Frequency(this.#tableFiles);
     this.#maxFileBytes = Math.floor(maxBytes * MAX_FILE_SHARE);
     this.#frequency = frequency;
     this.#absent = new LRUCache({
@@ -76,7 +94,7 @@ export class FileCache {
       onAbsent: (id) => this.#absent.set(id, true),
       onBeside: (id, bytes, source, wanted) => this.#keepBeside(id, bytes, source, wanted),
     });
-    if (filter) this.#filter = new MemberFilter(this.#tableFiles, this.#hashing);
+    if (filter) this.#filter = filterFor(maxBytes);
     this.#policy = policy;
     this.#areas = new Areas(maxBytes, aheadShare, policy, {
       frequency: (id) => frequency.estimate(id),
@@ -199,7 +217,8 @@ export class FileCache {
   }
 
   stats(): FileCacheStats {
-    const tableBytes = this.#frequency.byteLength + (this.#filter?.byteLength ?? 0);
+    const filterBytes = (this.#filter?.size ?? 0) * FILTER_PLACE_BYTES;
+    const tableBytes = this.#frequency.byteLength + filterBytes;
     return this.#counters.stats({
       files: this.#areas.files,
       bytes: this.#areas.bytes,
@@ -253,9 +272,6 @@ export class FileCache {
     if (areas.files <= this.#tableFiles || this.#tableFiles >= MAX_TABLE_FILES) return;
     this.#tableFiles *= 2;
     this.#frequency.growTo(this.#tableFiles);
-    if (!this.#filter) return;
-    this.#filter = new MemberFilter(this.#tableFiles, this.#hashing);
-    for (const id of areas.ids()) this.#filter.add(id);
   }
 
   #keepBeside(id: string, loaded: Buffer, source: string, wanted: boolean): Buffer {

@@ -1,15 +1,6 @@
-import {
-  type BloomFilter,
-  bloomFilter,
-  type CheapHashing,
-  FILTER_HASHES,
-  type TextHash,
-} from './bloom-filter.js';
-
 /**
- * Estimates how often a file was requested lately, in a few bytes per file (TinyLFU). A Bloom
- * filter of three hashes takes the first request (most files have no second), a table of counters
- * the others. After a number of requests that follows the table size, all counts are halved and the
+ * Estimates how often a file was requested lately, in a few bytes per file (TinyLFU). Bits, three
+ * for each file, take the first request (most files have no second), a table of counters the others. After a number of requests that follows the table size, all counts are halved and the
  * first requests forgotten, so that files that were popular long ago make room. Counts may be too
  * high, never too low within a period.
  */
@@ -25,24 +16,23 @@ const COUNT_END = 15;
 /** Requests per file after which counts are halved. */
 const PERIOD_FACTOR = 10;
 /**
- * Places of the filter per file. After a whole period of files requested once, it takes one in ten
- * of the last for a second request.
+ * Bits per file for first requests, at least. After a whole period of files requested once, one in
+ * ten of the last is taken for a second request.
  */
-const FIRST_PLACES_FACTOR = PERIOD_FACTOR * 5;
+const FIRST_BITS = 2 ** Math.ceil(Math.log2(PERIOD_FACTOR * 5));
+const FIRST_HASHES = 3;
 
 export class Frequency {
-  readonly #hashing: CheapHashing;
-  #firstTimes: BloomFilter;
+  #firstTimes: Uint8Array;
   #counters: Uint8Array;
   /** Files that the tables are sized for, a power of two. */
   #files: number;
   #requests = 0;
 
-  constructor(files: number, hashing: CheapHashing) {
+  constructor(files: number) {
     this.#files = tableFiles(files);
     this.#counters = new Uint8Array(this.#width * ROWS);
-    this.#hashing = hashing;
-    this.#firstTimes = bloomFilter(this.#files * FIRST_PLACES_FACTOR, FILTER_HASHES, hashing);
+    this.#firstTimes = new Uint8Array((this.#files * FIRST_BITS) / 8);
   }
 
   /** Grows the tables for this many files and keeps their content. */
@@ -52,23 +42,40 @@ export class Frequency {
 
   /** Memory of the tables. */
   get byteLength(): number {
-    return this.#counters.length + this.#firstTimes._filter.array.length;
+    return this.#counters.length + this.#firstTimes.length;
   }
 
   /** Counts a request; false if it seems to be the first one for the file. */
   count(id: string): boolean {
     this.#requests += 1;
     if (this.#requests >= this.#files * PERIOD_FACTOR) this.#age();
-    if (!this.#firstTimes.has(id)) {
-      this.#firstTimes.add(id);
-      return this.#counted(this.#hashing.hashOf(id)) > 0;
-    }
-    this.#increase(this.#hashing.hashOf(id));
+    const hash = hashOf(id);
+    if (!this.#wasRequested(hash, true)) return this.#counted(hash) > 0;
+    this.#increase(hash);
     return true;
   }
 
   estimate(id: string): number {
-    return (this.#firstTimes.has(id) ? 1 : 0) + this.#counted(this.#hashing.hashOf(id));
+    const hash = hashOf(id);
+    return (this.#wasRequested(hash, false) ? 1 : 0) + this.#counted(hash);
+  }
+
+  /** `sets`: from now on it was. */
+  #wasRequested({ first, second }: TextHash, sets: boolean): boolean {
+    const bits = this.#firstTimes;
+    let isSet = true;
+    for (
+      let count = 0, hash = first;
+      count < FIRST_HASHES;
+      count += 1, hash = (hash + second) | 0
+    ) {
+      const at = (hash >>> 3) & (bits.length - 1);
+      const bit = 1 << (hash & 7);
+      if ((bits[at]! & bit) !== 0) continue;
+      isSet = false;
+      if (sets) bits[at]! |= bit;
+    }
+    return isSet;
   }
 
   #counted({ first, second }: TextHash): number {
@@ -112,22 +119,55 @@ export class Frequency {
       counters.set(counts, 2 * row * width);
       counters.set(counts, (2 * row + 1) * width);
     }
-    const old = this.#firstTimes._filter.array;
     this.#files *= 2;
-    this.#firstTimes = bloomFilter(this.#files * FIRST_PLACES_FACTOR, FILTER_HASHES, this.#hashing);
-    const { array } = this.#firstTimes._filter;
-    array.set(old, 0);
-    array.set(old, old.length);
+    const old = this.#firstTimes;
+    this.#firstTimes = new Uint8Array(2 * old.length);
+    this.#firstTimes.set(old, 0);
+    this.#firstTimes.set(old, old.length);
     this.#counters = counters;
   }
 
   #age(): void {
     this.#requests = 0;
-    this.#firstTimes._filter.array.fill(0);
+    this.#firstTimes.fill(0);
     for (let at = 0; at < this.#counters.length; at += 1) this.#counters[at]! >>= 1;
   }
 }
 
 function tableFiles(files: number): number {
   return 2 ** Math.ceil(Math.log2(Math.max(MIN_FILES, files)));
+}
+
+/**
+ * Two 32-bit hashes of an id; sums of them are places in tables whose size is a power of two. Nobody
+ * can choose ids freely, so it need not withstand attacks: a collision costs a wrong estimate.
+ */
+interface TextHash {
+  readonly first: number;
+  /** Odd, so that its steps reach every place. */
+  readonly second: number;
+}
+
+/** Ids differ at their ends: only this many last characters are hashed. */
+const MAX_CHARS = 64;
+const SEED = 0x811c9dc5;
+const FACTOR = 0x01000193;
+
+/** FNV-1a, mixed. */
+function hashOf(text: string): TextHash {
+  let hash = SEED ^ text.length;
+  for (let at = Math.max(0, text.length - MAX_CHARS); at < text.length; at += 1) {
+    hash = Math.imul(hash ^ text.charCodeAt(at), FACTOR);
+  }
+  const first = mixed(hash);
+  return { first, second: mixed(first ^ SEED) | 1 };
+}
+
+/** Spreads the effect of the last characters over all bits. */
+function mixed(hash: number): number {
+  let value = hash ^ (hash >>> 16);
+  value = Math.imul(value, 0x7feb352d);
+  value ^= value >>> 15;
+  value = Math.imul(value, 0x846ca68b);
+  return value ^ (value >>> 16);
 }

@@ -24,7 +24,7 @@ import {
   startCluster,
 } from './cluster.js';
 import type { Deployment } from './deployment/deployment.js';
-import type { DeploymentContext } from './deployment/gateways.js';
+import { type DeploymentContext, joinDeployment } from './deployment/gateways.js';
 import { loadRun, placeOf, readInstance, saveRun } from './deployment/instance.js';
 import { Partners } from './deployment/partners.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
@@ -96,7 +96,7 @@ async function openStore(
             hasMap,
             origin: async () => {
               const joining = { ...(await identity()), origin: undefined };
-              return (await map.join(joining)).origin;
+              return (await joinDeployment(map, joining)).origin;
             },
           }
         : {}),
@@ -183,7 +183,7 @@ async function joined(
   joining: DeploymentContext['joining'],
 ): Promise<DeploymentContext['joined']> {
   try {
-    return await map.join(joining);
+    return await joinDeployment(map, joining);
   } catch (error) {
     if (!(error instanceof MapError) || !error.retryable) throw error;
     return error;

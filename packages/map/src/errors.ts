@@ -12,6 +12,8 @@ export type MapErrorCode =
   | 'origin_taken'
   /** Another gateway has taken over the files of this directory. */
   | 'origin_adopted'
+  /** Another gateway that is alive has the same URL for others. */
+  | 'url_taken'
   /** The gateway is alive, or its files belong to another one already. */
   | 'adoption_refused'
   /** The server's clock differs from the map's by more than a minute. A warning: no call fails. */

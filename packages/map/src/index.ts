@@ -10,6 +10,7 @@ export {
   type Joining,
   type ListedFile,
   type ListedTrunk,
+  type LostFile,
   type MappedFile,
   originOf,
   type PlacedFile,

@@ -62,6 +62,13 @@ export interface StagedFiles {
   readonly bytes: number;
 }
 
+/** A file whose bytes are nowhere any more. */
+export interface LostFile {
+  /** As text. */
+  readonly key: string;
+  readonly name: string;
+}
+
 /** Progress of an adoption: another gateway takes over the files of one that will not return. */
 export interface Adoption {
   /** Origin of the gateway that adopts them. */
@@ -77,6 +84,8 @@ export interface Adoption {
 /** A web server that stages files. */
 export interface Gateway {
   readonly origin: number;
+  /** Permanent name of its directory. */
+  readonly instance: string;
   /** URL for the other gateways; null if it serves none of them. */
   readonly url: string | null;
   /** Host and path of its directory; empty once it has left. */

@@ -17,7 +17,8 @@ export const STEPS: readonly (readonly string[])[] = [
       adopted_at BIGINT,
       adopt_trunks BIGINT NOT NULL,
       adopted_trunks BIGINT NOT NULL,
-      adopt_trouble TEXT)`,
+      adopt_trouble TEXT,
+      adopt_lost TEXT)`,
     `CREATE TABLE IF NOT EXISTS stevedore_trunk (
       trunk BYTES PRIMARY KEY,
       file_id TEXT NOT NULL,

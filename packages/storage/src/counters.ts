@@ -10,7 +10,6 @@ import {
   appendFile,
   type ConnectionCounts,
   type CountedOperation,
-  createLink,
   deleteFile,
   downloadFile,
   emptyStatistics,
@@ -62,7 +61,6 @@ const COUNTED: ReadonlyMap<number, Counted> = new Map<number, Counted>([
   [syncUpdateFile.code, syncedIn],
   [syncAppendFile.code, syncedIn],
   [syncModifyFile.code, syncedIn],
-  [createLink.code, { operation: 'createLink', changes: true }],
 ]);
 
 /** What replication itself counts. */

@@ -16,7 +16,7 @@ import { type DownloadBackend, downloadHandler } from './handlers/download.js';
 import { metadataHandlers, queryInfoHandler } from './handlers/metadata.js';
 import {
   deleteHandler,
-  slaveHandlers,
+  slaveHandler,
   type TakeOptions,
   takeFile,
   uploadHandlers,
@@ -167,7 +167,7 @@ function handlersOf(
     control(activeTest, () => undefined),
     ...uploadHandlers(service),
     ...appenderHandlers(service),
-    ...slaveHandlers(service),
+    slaveHandler(service),
     ...metadataHandlers(service),
     downloadHandler(service, backend),
     queryInfoHandler(service),

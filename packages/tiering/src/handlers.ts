@@ -1,7 +1,6 @@
 import { type Access, type Costs, costOf } from '@stevedore/balance';
 import {
   appendFile,
-  createLink,
   deleteFile,
   getMetadata,
   migrationControl,
@@ -27,7 +26,6 @@ const CLASSES: ReadonlyMap<number, RequestClass> = new Map([
   [getMetadata.code, 'metadata'],
   [queryFileInfo.code, 'metadata'],
   [deleteFile.code, 'metadata'],
-  [createLink.code, 'metadata'],
   [uploadFile.code, 'smallFile'],
   [uploadAppenderFile.code, 'smallFile'],
   [uploadSlaveFile.code, 'smallFile'],

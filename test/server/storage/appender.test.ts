@@ -3,7 +3,6 @@ import { crc32 } from 'node:zlib';
 import {
   type AppendRequest,
   appendFile,
-  createLink,
   decodeFields,
   deleteFile,
   downloadFile,
@@ -212,26 +211,5 @@ describe('a slave', () => {
     const { name } = await clients[0]!.upload(Buffer.from('master'));
     const both = await Promise.all(clients.map((client) => slave(client, name, '_s', 'txt')));
     expect(both.map(({ status }) => status).sort()).toEqual([0, 17]);
-  });
-});
-
-describe('a link', () => {
-  it('leads to its file for as long as that is there', async () => {
-    const storage = await storageOf();
-    const client = await storage.connect();
-    const file = await client.upload(Buffer.from('linked'));
-    const link = await client.link(file);
-    expect(String(await client.read(link))).toBe('linked');
-    const again = await client.link(link);
-    expect((await client.ask(deleteFile, link)).status).toBe(0);
-    expect(String(await client.read(again))).toBe('linked');
-    const rest = { group: 'group1', prefix: '', extension: 'lnk', signature: 'any' };
-    const named = { ...rest, master: file.name, prefix: '_l', source: file.name };
-    expect((await client.ask(createLink, named)).status).toBe(0);
-    expect((await client.ask(createLink, named)).status).toBe(17);
-    expect((await client.ask(deleteFile, file)).status).toBe(0);
-    expect((await client.ask(queryFileInfo, again)).status).toBe(2);
-    const appender = await client.appender(Buffer.from('changes'));
-    await expect(client.link(appender)).rejects.toThrow('status 22');
   });
 });

@@ -53,7 +53,6 @@ describe('the log of changes', () => {
     const grown = await client.appender('first');
     await client.ask(truncateFile, { name: grown.name, size: 9 });
     const { answer: normal } = await client.ask(regenerateAppender, { name: grown.name });
-    const link = await client.link(kept);
     // What changes nothing is not noted.
     await client.ask(deleteFile, gone);
     await client.ask(setMetadata, { ...kept, metadata: Buffer.alloc(0), mode: 'merge' });
@@ -68,15 +67,11 @@ describe('the log of changes', () => {
       `C ${grown.name}`,
       `T ${grown.name} 5 9`,
       `R ${normal!.name} ${grown.name}`,
-      `L ${link.name} ${kept.name}`,
     ];
     expect(await logOf(storage.folder)).toEqual(expected.map((line) => `1795235075 ${line}`));
-    const files = [
-      { name: kept.name },
-      { name: `${kept.name}-m` },
-      { name: normal!.name },
-      { name: link.name, linkTo: kept.name },
-    ].map((file) => ({ seconds: 1_795_235_075, isSource: true, ...file }));
+    const files = [{ name: kept.name }, { name: `${kept.name}-m` }, { name: normal!.name }].map(
+      (file) => ({ seconds: 1_795_235_075, isSource: true, ...file }),
+    );
     expect(await listing(storage)).toEqual(files);
 
     // The same after a start that finds half a line, and without a log.

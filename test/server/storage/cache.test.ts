@@ -310,18 +310,6 @@ describe('small files in memory', () => {
     expect(String(await client.read(small))).toBe('small');
   });
 
-  it('that are links go with what they lead to', async () => {
-    const storage = await storageOf();
-    const client = await storage.connect();
-    const file = await client.upload(Buffer.from('content'));
-    const link = await client.link(file);
-    for (let again = 0; again < 2; again += 1) {
-      expect(String(await client.read(link))).toBe('content');
-    }
-    expect((await client.ask(deleteFile, file)).status).toBe(0);
-    expect(await client.read(link)).toBe(2);
-  });
-
   it('are as the last acknowledged change left them, or newer, while many read and one writes', async () => {
     for (const seed of [1, 2, 3]) {
       const random = new Random(seed);

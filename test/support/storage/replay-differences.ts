@@ -94,12 +94,6 @@ export const DIFFERENCES: readonly Difference[] = [
     fields: /^slot$/,
   },
   {
-    name: 'trunk files off: links',
-    reason: 'a link in a trunk file has the size of the name that it holds',
-    applies: ({ cluster, op }) => cluster === 'trunk' && op === 'storage.create_link.no_master',
-    fields: /^size$/,
-  },
-  {
     name: 'trunk files off: no appender',
     reason:
       'the C storage does not find the plain file of a trunk slot (2); ours does and sees no appender (22)',

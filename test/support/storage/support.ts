@@ -6,7 +6,6 @@ import { type StorageOptions, startStorage } from '@stevedore/node';
 import {
   appendFile,
   type Command,
-  createLink,
   decodeHeader,
   downloadFile,
   encodeRequest,
@@ -161,12 +160,6 @@ export class RawClient {
     const request = { master: name, size: content.length, prefix, extension: 'txt' };
     const sent = this.bring(uploadSlaveFile, request, Buffer.from(content));
     return told(uploadSlaveFile, await sent);
-  }
-
-  /** A link to the file. */
-  link({ group, name }: FileName): Promise<FileName> {
-    const rest = { master: '', prefix: '', extension: 'lnk', signature: '' };
-    return this.must(createLink, { group, source: name, ...rest });
   }
 
   /** The status of an append. */

@@ -56,7 +56,7 @@ test('single files are named by key; what is not there fails the command, and no
     0,
     [200, 'text/plain', 'first'],
   ]);
-  const missing = await copy('AAAAAAAAAAAAAAAAAAAAAA', key, '--again', '--to', to.started.url);
+  const missing = await copy('AAAAAAAAAAAAAAAAAAAAAA', key, '--to', to.started.url);
   expect([missing.code, missing.stdout.startsWith(`${key}  `)]).toEqual([1, true]);
   expect((await copy(key)).code).toBe(2);
 });

@@ -9,23 +9,6 @@ import { ROOT } from '../../support/paths.js';
 /** Each starts several processes. */
 vi.setConfig({ testTimeout: 180_000 });
 
-test('cat writes files one behind the other, head the beginning of one', async () => {
-  const { put, env } = await keyedGateway();
-  const lines = Array.from({ length: 20 }, (_, index) => `line ${index}\n`);
-  const one = await put('one', lines.join(''));
-  const two = await put('two', 'no end of line');
-  const out = async (...args: string[]) => {
-    const { code, stdout, stderr } = await run(args, { env });
-    expect([code, stderr]).toEqual([0, '']);
-    return stdout;
-  };
-  const keys = [String(one.key), String(two.key)];
-  expect(await out('cat', ...keys)).toBe(`${lines.join('')}no end of line`);
-  expect(await out('head', keys[0]!)).toBe(lines.slice(0, 10).join(''));
-  expect(await out('head', '-n', '1', keys[1]!)).toBe('no end of line');
-  expect(await out('head', '-c', '3B', keys[0]!)).toBe('lin');
-});
-
 test('ls ends at its limit and says that there is more', async () => {
   const { put, env } = await keyedGateway();
   for (const name of ['a', 'b', 'c']) await put(name, name);

@@ -1,9 +1,8 @@
-import { mkdir, readdir, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import { mkdir, rename, stat, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { openDatabase } from '@stevedore/disk/sqlite';
 import { StoreError } from '@stevedore/staging';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { commandEnvironment, folder, Running, run } from '../../support/cli/run.js';
+import { folder, Running, run } from '../../support/cli/run.js';
 import { guarded, newKey } from '../../support/gateway/guarded.js';
 import { running } from '../../support/gateway/harness.js';
 import { serving } from '../../support/serving.js';
@@ -47,11 +46,6 @@ describe('a second put', () => {
     expect(text.stdout.trim().split('\n').sort()).toEqual(
       first.receipts.map(({ key, size, name }) => `${key}  ${size}  ${name}`).sort(),
     );
-    const again = await put(cwd, url, '--again');
-    expect(again).toMatchObject({ code: 0, stderr: 'stored 3 files, 18 B\n' });
-    expect(store.files.size).toBe(6);
-    const newest = await put(cwd, url);
-    expect(newest.receipts.map(({ key }) => key)).toEqual(again.receipts.map(({ key }) => key));
   });
 
   test('sends what has changed, what is gone and what is to be stored differently', async () => {
@@ -97,50 +91,30 @@ describe('a second put', () => {
     expect(store.files.size).toBe(40);
   });
 
-  test('sends all where the API key may not read, and says why', async () => {
+  test('needs no more than its API key does, and nothing on this disk', async () => {
     const { key, text } = newKey({ scopes: ['write'] });
     const { store, url } = await guarded([key]);
     const cwd = await folder(2);
-    const env = { STEVEDORE_URL: url, STEVEDORE_API_KEY: text };
+    const env = { STEVEDORE_URL: url, STEVEDORE_API_KEY: text, HOME: '/', XDG_STATE_HOME: '/' };
     await run(['put', 'd'], { cwd, env });
-    const { code, stderr } = await run(['put', 'd', '-c', '1'], { cwd, env });
-    expect(code).toBe(0);
-    expect(stderr).toBe(
-      'files that the gateway has are sent again: This key has no scope "read".\nstored 2 files, 12 B\n',
-    );
-    expect(store.files.size).toBe(2);
+    const { code, stderr } = await run(['put', 'd'], { cwd, env });
+    expect([code, stderr, store.files.size]).toEqual([0, '2 files there already\n', 2]);
   });
 
-  test('remembers keys where nobody else reads them, and works without a memory', async () => {
-    const { url } = await running();
+  test('sends a file of which the gateway has other bytes under the same mark', async () => {
+    const { store, url } = await running();
     const cwd = await folder(1);
+    const path = join(cwd, 'd', '0');
+    await utimes(path, 1, 1);
     await put(cwd, url);
-    const state = join(commandEnvironment().XDG_STATE_HOME!, 'stevedore');
-    expect((await stat(state)).mode & 0o777).toBe(0o700);
-    for (const name of await readdir(state)) {
-      expect((await stat(join(state, name))).mode & 0o777).toBe(0o600);
-    }
-    await rm(state, { recursive: true });
-    await writeFile(state, 'in the way');
-    const { code, stderr } = await put(cwd, url);
-    expect(code).toBe(0);
-    expect(stderr).toMatch(/^warning: every file is sent.*puts\.sqlite cannot be used: .*\n$/);
-  });
-
-  test('prints every receipt though its memory fails in the midst of it', async () => {
-    const { url } = await running();
-    const cwd = await folder(3);
-    await put(cwd, url);
-    const state = join(commandEnvironment().XDG_STATE_HOME!, 'stevedore');
-    const journal = openDatabase(join(state, 'puts.sqlite'));
-    journal.exec(`CREATE TRIGGER full BEFORE INSERT ON puts BEGIN
-      SELECT RAISE(ABORT, 'the disk is full'); END`);
-    journal.close();
-    const { code, receipts, stderr } = await put(cwd, url, '--again');
-    expect([code, receipts.length]).toEqual([0, 3]);
-    expect(stderr).toBe(
-      'warning: stored files are not remembered: the disk is full\nstored 3 files, 18 B\n',
-    );
+    await writeFile(path, 'FILE 0');
+    await utimes(path, 1, 1);
+    const { code, receipts } = await put(cwd, url);
+    expect([code, skippedOf(receipts)]).toEqual([0, []]);
+    expect([...store.files.values()].map(({ bytes }) => String(bytes))).toEqual([
+      'file 0',
+      'FILE 0',
+    ]);
   });
 });
 
@@ -157,10 +131,10 @@ describe('a put that cannot go on', () => {
   test('is one line where the gateway takes no more, and the next goes on from there', async () => {
     const { store, url } = await running();
     const cwd = await folder(20);
-    await put(cwd, url, '--again');
+    await put(cwd, url);
     await writeFile(join(cwd, 'd', 'more'), 'more');
     store.failure = new StoreError('container_full', 'inside');
-    const full = await put(cwd, url, '--again');
+    const full = await put(cwd, url, '--group', 'g');
     expect(full.stderr).toMatch(/^\S+: The container is full\. .*\n21 files not sent.*\n$/);
     store.failure = undefined;
     expect((await put(cwd, url)).stderr).toBe('stored 1 file, 4 B; 20 files there already\n');

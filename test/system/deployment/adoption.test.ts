@@ -139,7 +139,7 @@ it('a trunk that its own server had given up is not counted as lost, and one wit
   const { path, map, trackers, first, third, second, origin } = await three();
   const keys: string[] = [];
   for (const text of ['kept', 'deleted', 'lost']) {
-    keys.push((await third.put(text)).key);
+    keys.push((await third.put(text, { name: `${text}.txt` })).key);
     await third.flush();
     await published(third);
   }
@@ -156,7 +156,9 @@ it('a trunk that its own server had given up is not counted as lost, and one wit
   for (const trunk of trunks) await client.delete((trunk as { file_id: string }).file_id);
   await second.delete(deleted);
   const by = first.deployment!.origin;
-  expect(await adoptOrigin({ map, origin, by })).toMatchObject({ trunks: 2, adopted: 1 });
+  const report = await adoptOrigin({ map, origin, by });
+  expect(report).toMatchObject({ trunks: 2, adopted: 1 });
+  expect(report.lostFiles).toEqual([{ key: lost, name: 'lost.txt' }]);
   expect(await bytesOf(first, kept)).toBe('kept');
   await expect(first.get(deleted)).rejects.toMatchObject(GONE);
   await expect(bytesOf(first, lost)).rejects.not.toMatchObject(GONE);

@@ -4,7 +4,6 @@ import path from 'node:path';
 import { type Disk, decoratedDisk, localDisk } from '@stevedore/disk';
 import {
   beat,
-  createLink,
   deleteFile,
   encodeHeader,
   getMyIp,
@@ -271,22 +270,20 @@ describe('a storage of a group', () => {
     expect(Status.accessDenied).toBe(13);
   });
 
-  it('sends a stock storage files in the place of links, which it would choke on', async () => {
+  it("takes a stock member's links, which go with their files", async () => {
     const group = await groupOf(2);
     const [a, b] = group.members;
     const client = await a!.connect();
     const { name: source } = await client.upload(CONTENT);
-    const { port } = a!.storage!;
     await b!.stop();
-    const requests = await stockServer(b!.host, port);
-    const rest = { group: 'group1', master: '', prefix: '', signature: '' };
-    const link = await client.must(createLink, { ...rest, extension: 'lnk', source });
-    const isLink = ({ body }: { body: Buffer }): boolean => body.includes(link.name);
-    await until(() => requests.some(isLink));
-    const { code, body } = requests.find(isLink)!;
-    expect(code).toBe(syncCreateFile.code);
-    expect(body.subarray(-CONTENT.length)).toEqual(CONTENT);
-    expect(requests.map((each) => each.code)).not.toContain(syncCreateLink.code);
+    const member = await from(b!.host, { host: a!.host, port: a!.storage!.port });
+    await member.must(reportServerId, b!.host);
+    const link = { group: 'group1', name: source.replace(/.{3}\.txt$/, '999.lnk') };
+    const sent = { ...link, source, atSeconds: 1_795_000_000 };
+    expect((await member.ask(syncCreateLink, sent)).status).toBe(0);
+    for (let reads = 0; reads < 2; reads += 1) expect(await client.read(link)).toEqual(CONTENT);
+    expect((await client.ask(deleteFile, { group: 'group1', name: source })).status).toBe(0);
+    expect(await client.read(link)).toBe(2);
   });
 
   it('shows itself away to a stock storage that does not begin its first copy', async () => {

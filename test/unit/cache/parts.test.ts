@@ -1,6 +1,5 @@
 import { FileCache, type Placed } from '@stevedore/cache';
 import { describe, expect, it } from 'vitest';
-import { CheapHashing, MemberFilter } from '../../../packages/cache/dist/bloom-filter.js';
 import { Frequency } from '../../../packages/cache/dist/frequency.js';
 import { extentAround } from '../../../packages/cache/dist/group-load.js';
 import { ReadAhead } from '../../../packages/cache/dist/read-ahead.js';
@@ -8,59 +7,9 @@ import { Random } from '../../support/random.js';
 
 const MIB = 2 ** 20;
 
-describe('the filter', () => {
-  it('never denies a file that is there, through any number of comings and goings', () => {
-    for (let seed = 1; seed <= 4; seed += 1) {
-      const random = new Random(seed);
-      const capacity = 200;
-      const filter = new MemberFilter(capacity, new CheapHashing());
-      const there = new Set<string>();
-      for (let step = 0; step < 20_000; step += 1) {
-        const id = `group1/M00/00/${random.below(1000)}.merged`;
-        if (there.delete(id)) filter.remove(id);
-        else if (there.size < capacity * 2) {
-          there.add(id);
-          filter.add(id);
-        }
-      }
-      for (const id of there) expect(filter.has(id)).toBe(true);
-      for (const id of there) filter.remove(id);
-      // Nothing is left behind: what was evicted is forgotten.
-      for (let index = 0; index < 1000; index += 1) {
-        expect(filter.has(`group1/M00/00/${index}.merged`)).toBe(false);
-      }
-    }
-  });
-
-  it('is wrong about one file in a hundred when it is full, even after a million evictions', () => {
-    const capacity = 1000;
-    const filter = new MemberFilter(capacity, new CheapHashing());
-    const wrong = (): number => {
-      let count = 0;
-      for (let index = 0; index < 10_000; index += 1) if (filter.has(`other/${index}`)) count += 1;
-      return count / 10_000;
-    };
-    for (let index = 0; index < capacity; index += 1) filter.add(`file/${index}`);
-    expect(wrong()).toBeLessThan(0.02);
-    for (let index = 0; index < 200_000; index += 1) {
-      filter.remove(`file/${index}`);
-      filter.add(`file/${index + capacity}`);
-    }
-    expect(wrong()).toBeLessThan(0.02);
-  });
-
-  it('stays true when a place is taken more often than it can count', () => {
-    const filter = new MemberFilter(1, new CheapHashing());
-    const ids = Array.from({ length: 2000 }, (_, index) => `file-${index}`);
-    for (const id of ids) filter.add(id);
-    for (const id of ids.slice(0, 1990)) filter.remove(id);
-    for (const id of ids.slice(1990)) expect(filter.has(id)).toBe(true);
-  });
-});
-
 describe('the count of requests', () => {
   it('takes next to no file of a scan for one that is asked for again', () => {
-    const frequency = new Frequency(1024, new CheapHashing());
+    const frequency = new Frequency(1024);
     let again = 0;
     for (let index = 0; index < 100_000; index += 1)
       if (frequency.count(`scan/${index}`)) again += 1;
@@ -69,7 +18,7 @@ describe('the count of requests', () => {
 
   it('is never too low within a period and seldom too high', () => {
     const random = new Random(3);
-    const frequency = new Frequency(2048, new CheapHashing());
+    const frequency = new Frequency(2048);
     const exact = new Map<string, number>();
     for (let step = 0; step < 8000; step += 1) {
       const id = `file-${Math.floor(1500 * random.next() ** 3)}`;
@@ -85,7 +34,7 @@ describe('the count of requests', () => {
   });
 
   it('forgets what was asked for long ago', () => {
-    const frequency = new Frequency(16, new CheapHashing());
+    const frequency = new Frequency(16);
     for (let again = 0; again < 12; again += 1) frequency.count('old');
     expect(frequency.estimate('old')).toBeGreaterThanOrEqual(12);
     for (let index = 0; index < 160 * 5; index += 1) frequency.count(`new-${index % 8}`);
@@ -95,7 +44,7 @@ describe('the count of requests', () => {
 
 describe('the tables of the count', () => {
   it('grow without losing a count, and say what they take', () => {
-    const frequency = new Frequency(16, new CheapHashing());
+    const frequency = new Frequency(16);
     const before = frequency.byteLength;
     for (let times = 1; times <= 8; times += 1) {
       for (let again = 0; again < times; again += 1) frequency.count(`file-${times}`);
@@ -112,14 +61,14 @@ describe('the tables of the count', () => {
   });
 
   it('know a file from before the first requests were forgotten', () => {
-    const frequency = new Frequency(16, new CheapHashing());
+    const frequency = new Frequency(16);
     for (let again = 0; again < 12; again += 1) frequency.count('old');
     for (let index = 0; index < 160; index += 1) frequency.count(`new-${index % 4}`);
     expect(frequency.count('old')).toBe(true);
   });
 
   it('count up to a bound', () => {
-    const frequency = new Frequency(1024, new CheapHashing());
+    const frequency = new Frequency(1024);
     for (let again = 0; again < 1000; again += 1) frequency.count('often');
     expect(frequency.estimate('often')).toBe(16);
   });

@@ -18,9 +18,8 @@ describe('the page on HTTP', () => {
   test('names checksum headers that are verified', () => {
     const row = HTTP.split('\n').find((line) => line.startsWith('| `Content-MD5`')) ?? '';
     const names = [...row.matchAll(/`([\w-]+)`/g)].map(([, name]) => name!.toLowerCase());
-    const full = names.map((name) => (name.startsWith('-') ? `x-amz-checksum${name}` : name));
-    expect(full.length).toBe(8);
-    for (const name of full) {
+    expect(names.length).toBe(4);
+    for (const name of names) {
       expect(() => digestCheck({ [name]: '?' }), name).toThrow(/malformed/);
     }
   });

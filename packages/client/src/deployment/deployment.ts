@@ -15,8 +15,9 @@ import {
 import type { Outbox } from '@stevedore/staging';
 import { type AdoptionParts, Adoptions } from './adoption.js';
 import { type DeploymentContext, Gateways, type SilentGateway } from './gateways.js';
-import { type Answer, MapCache, textOf } from './map-cache.js';
+import { type Answer, MapCache } from './map-cache.js';
 import { Publisher } from './publisher.js';
+import { NO_KEY, RemovalPoll } from './removal-poll.js';
 import { RESTART_MS } from './restarts.js';
 import { away, clockTrouble, takenOver } from './troubles.js';
 
@@ -58,12 +59,6 @@ const LOOK_INTERVAL_MS = 400;
 const RETRIES = { firstMs: 2 * LOOK_INTERVAL_MS, lastMs: 2_000 };
 /** Longest time that a request of a client waits for the map. */
 const MAX_WAIT_MS = 2_000;
-/** A removal can become visible after later ones, so each poll looks back this far. */
-const OVERLAP_MS = 1_000;
-/** Thorough polls go back this far: longer than a statement may take. */
-const LATEST_COMMIT_MS = 15_000;
-const THOROUGH_INTERVAL_MS = 5_000;
-const NO_KEY = new Uint8Array(0);
 const SEEN_INTERVAL_MS = 10_000;
 /**
  * So soon a server learns that it adopts files, which are 503 until then, or that its partner left:
@@ -76,7 +71,6 @@ const PRUNE_INTERVAL_MS = 3_600_000;
 const KEEP_REMOVALS_MS = 24 * 3_600_000;
 /** Longest claim. After it, the mark is found only at the server that has its files. */
 const MAX_CLAIM_MS = 31 * 24 * 3_600_000;
-const MAX_REMOVALS = 5_000;
 /** Removals to prune in one round, so that polling and publishing go on. */
 const MAX_PRUNED = 2_000;
 /** Longest time to publish in one round; deletions are polled between rounds. */
@@ -93,11 +87,8 @@ export class Deployment {
   readonly #publisher: Publisher;
   readonly #adoptions: Adoptions;
   readonly #announcing: Gathered<Buffer, void>;
-  /** Removals already dropped from the caches: the time of each, by key. */
-  readonly #seenRemovals = new Map<string, number>();
   readonly #gateways: Gateways;
-  #polledUpTo: number | undefined;
-  #heardAllAt = Number.NEGATIVE_INFINITY;
+  readonly #removals: RemovalPoll;
   #seenAt = Number.NEGATIVE_INFINITY;
   /** When to go on pruning, and after which removal. */
   #pruneAt = performance.now() + PRUNE_INTERVAL_MS;
@@ -121,6 +112,11 @@ export class Deployment {
     const find = (keys: readonly Buffer[]) => this.#asked(() => map.find(keys));
     this.#known = new MapCache({ find });
     this.#publisher = new Publisher(map, outbox);
+    this.#removals = new RemovalPoll({
+      after: (removal, limit) => map.removalsAfter(removal, limit),
+      now: () => this.#mapTime(),
+      onRemoved: (key) => this.noteRemoved(key),
+    });
     this.#announcing = new Gathered(async (keys) => {
       await map.remove(
         keys.map((key) => ({ key })),
@@ -264,6 +260,20 @@ export class Deployment {
     return !this.#isAway && this.#gateways.mayReturn(origin);
   }
 
+  get isMapAvailable(): boolean {
+    return !this.#isAway;
+  }
+
+  /** URL at which other servers reach this one; empty if they cannot. */
+  get ownUrl(): string {
+    return this.#parts.joining.url ?? '';
+  }
+
+  /** The servers of the deployment, as last listed. */
+  get lastGateways(): readonly Gateway[] {
+    return this.#gateways.list;
+  }
+
   /** True if the map answers, or did a moment ago. */
   get mapMayReturn(): boolean {
     return !this.#isAway || performance.now() - this.#failedAt < RESTART_MS;
@@ -292,8 +302,8 @@ export class Deployment {
   }
 
   stats(): DeploymentStats {
-    const silent = this.#gateways.silent();
-    return { pending: this.#publisher.pending, isMapAvailable: !this.#isAway, silent };
+    const { isMapAvailable } = this;
+    return { pending: this.#publisher.pending, isMapAvailable, silent: this.#gateways.silent() };
   }
 
   /** Publishes part of the backlog if the map answers, then closes. */
@@ -349,7 +359,7 @@ export class Deployment {
     try {
       await this.#gateways.joined();
       // First: until then, this server may serve what others have deleted.
-      await this.#pollRemovals();
+      await this.#removals.poll();
       const keys = await this.#hearDeletions(MAX_DELETIONS);
       // A partner that does not answer holds up deletions here, but not what readers must hear.
       this.#deleting ??= this.#deleteForOthers(keys)
@@ -398,37 +408,8 @@ export class Deployment {
     // While the FileMap is being rebuilt, or the disk is full, some cannot be deleted yet.
     const settled = await Promise.allSettled(keys.map((key) => deleteHere(key)));
     const deleted = keys.filter((_, index) => settled[index]!.status === 'fulfilled');
-    if (deleted.length > 0)
-      await map.remove(
-        deleted.map((key) => ({ key })),
-        true,
-      );
-  }
-
-  /** Evicts what others have deleted from the caches. */
-  async #pollRemovals(): Promise<void> {
-    const { map } = this.#parts;
-    const from = this.#polledUpTo ?? (await this.#mapTime());
-    const isThorough = performance.now() - this.#heardAllAt >= THOROUGH_INTERVAL_MS;
-    const overlapMs = isThorough ? LATEST_COMMIT_MS : OVERLAP_MS;
-    let last: Removal = { key: NO_KEY, removedAt: from - overlapMs };
-    for (;;) {
-      const removals = await map.removalsAfter(last, MAX_REMOVALS);
-      for (const removal of removals) {
-        last = removal;
-        const text = textOf(removal.key);
-        if (this.#seenRemovals.has(text)) continue;
-        this.#seenRemovals.set(text, removal.removedAt);
-        this.noteRemoved(Buffer.from(removal.key));
-      }
-      if (removals.length < MAX_REMOVALS) break;
-    }
-    this.#polledUpTo = Math.max(from, last.removedAt);
-    if (!isThorough) return;
-    this.#heardAllAt = performance.now();
-    for (const [text, at] of this.#seenRemovals) {
-      if (at < this.#polledUpTo - LATEST_COMMIT_MS) this.#seenRemovals.delete(text);
-    }
+    const removed = deleted.map((key) => ({ key }));
+    if (removed.length > 0) await map.remove(removed, true);
   }
 
   /** The map's clock. Reports if this server's differs too much from it. */

@@ -13,8 +13,10 @@ import type { Deployment } from './deployment.js';
 import type { FoundFile, GatewayFiles } from './gateway-files.js';
 import { CLOCK_READ_MS } from './map-cache.js';
 import { factsOf, fileIdOf } from './mapped-facts.js';
+import { askAll, type Others, othersToAsk } from './others.js';
 import { cut, PeerFileReader } from './peer-file-reader.js';
 import { mapUnavailable, OtherServers } from './peers.js';
+import { ReachOfOthers } from './reach.js';
 import { throughRestart } from './restarts.js';
 
 /**
@@ -49,6 +51,7 @@ const SETTLED_INTERVAL_MS = 1_000;
 export class ForeignFiles {
   readonly #parts: ForeignFilesParts;
   readonly #peers: OtherServers;
+  readonly reach: ReachOfOthers;
   readonly #reader: PeerFileReader;
   /** Facts of files that are staged elsewhere, and where. */
   readonly #staged = new LRUCache<string, StagedElsewhere>(STAGED);
@@ -56,6 +59,7 @@ export class ForeignFiles {
   constructor(parts: ForeignFilesParts) {
     this.#parts = parts;
     this.#peers = new OtherServers(parts.deployment);
+    this.reach = new ReachOfOthers(parts.deployment);
     this.#reader = new PeerFileReader(parts);
   }
 
@@ -277,13 +281,13 @@ export class ForeignFiles {
   }
 
   /**
-   * The files of the upload with this mark, at whichever server made it. None: this server has
-   * claimed the upload and must make it. `isSearched`: that origin's files were searched already.
+   * The files of the upload with this mark, at whichever server made it. None: this server makes it
+   * and has claimed it or, while the map is away, has asked the others that answer.
    */
   async findOnce(
     mark: Buffer,
     withinMs: number,
-    isSearched: (origin: number) => boolean,
+    others: Others & { readonly at: (url: string) => GatewayFiles },
   ): Promise<FileInfo[]> {
     const { deployment } = this.#parts;
     const attempt = (over?: Claim) =>
@@ -295,9 +299,14 @@ export class ForeignFiles {
         () => attempt(over),
         () => deployment.mapMayReturn,
       );
-    const before = await claim();
+    const before = await claim().catch(() => undefined);
+    if (!before) {
+      const toAsk = await othersToAsk(others);
+      const { answers } = await askAll(toAsk, (url) => others.at(url).findOnce(mark, withinMs));
+      return answers.find((each) => each.length > 0) ?? [];
+    }
     if (before.origin === deployment.origin) return [];
-    const files = isSearched(before.origin)
+    const files = others.isHere(before.origin)
       ? undefined
       : await this.#peers.of(before.origin, 'the upload');
     const found = (await files?.findOnce(mark, withinMs)) ?? [];
@@ -314,8 +323,8 @@ export class ForeignFiles {
     throw new StoreError('storage_unavailable', 'the map has not answered yet');
   }
 
-  close(): Promise<void> {
-    return this.#peers.close();
+  async close(): Promise<void> {
+    await Promise.all([this.#peers.close(), this.reach.close()]);
   }
 
   /** Its place according to the map; undefined if the map does not know it or answer. */

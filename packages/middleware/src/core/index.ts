@@ -57,7 +57,7 @@ export {
   receiptJson,
 } from './receipts.js';
 export { type ResumableRequest, scopeOfUpload } from './resumable/request.js';
-export { DIGEST_HEADERS, digestCheck } from './upload/digests.js';
+export { digestCheck } from './upload/digests.js';
 export { Form } from './upload/form.js';
 export {
   LocalMarks,

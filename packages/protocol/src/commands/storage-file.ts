@@ -121,7 +121,7 @@ export const regenerateAppender = command(
   fileName,
 );
 
-/** Files that depend on another one: slaves, stored under its name, and links. */
+/** Slaves: files stored under the name of another one. */
 
 /** What follows the master's name, 1 to 16 of `A-Z a-z 0-9 . _ -`. */
 const prefix = text(SLAVE_PREFIX_BYTES);
@@ -144,22 +144,3 @@ export const uploadSlaveFile = payloadCommand(
   slaveUploadRequest,
   fileName,
 );
-
-const linkRequest = record(
-  {
-    '#master': length,
-    '#source': length,
-    '#signature': length,
-    group,
-    prefix,
-    extension,
-    /** Empty: the link gets a name of its own. */
-    master: counted(),
-    /** Name of the target. */
-    source: counted(),
-    signature: counted(),
-  },
-  'CREATE_LINK',
-);
-
-export const createLink = command('CREATE_LINK', 20, linkRequest, fileName);

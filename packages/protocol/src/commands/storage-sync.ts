@@ -101,11 +101,10 @@ export const reportTrunkFree = command(
 );
 
 /**
- * Header status of STORAGE_REPORT_SERVER_ID: asks the peer to answer one byte if it accepts
- * SYNC_CREATE_LINK. FastDFS ignores it and answers without the byte: versions 6.13 to 6.16.1 log a
- * received link without its name, which stalls their own binlog sync.
+ * Header status of STORAGE_REPORT_SERVER_ID: asks the peer to answer one byte if it is a
+ * storage of Stevedore. FastDFS ignores it and answers without the byte.
  */
-export const ASKS_FOR_LINKS = 1;
+export const ASKS_IF_OURS = 1;
 
 const idBody = only(storageId, 'STORAGE_REPORT_SERVER_ID');
 
@@ -118,10 +117,10 @@ const ownId: Codec<string> = {
   },
 };
 
-const takesLinks: Codec<boolean> = {
+const isOurs: Codec<boolean> = {
   encode: (value) => Buffer.alloc(value ? 1 : 0, 1),
   decode: (bytes) => bytes.length === 1 && bytes[0] === 1,
 };
 
 /** The first request that a storage sends to a peer. */
-export const reportServerId = command('STORAGE_REPORT_SERVER_ID', 9, ownId, takesLinks);
+export const reportServerId = command('STORAGE_REPORT_SERVER_ID', 9, ownId, isOurs);

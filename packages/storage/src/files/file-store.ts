@@ -154,26 +154,6 @@ export class FileStore {
     return bothDone(this.#parts.backend.sync(path), note);
   }
 
-  /** Makes a link under a new name, which has the target's size and a random CRC-32. */
-  async linkTo(target: LinkTarget, file: NewFile, change: Change): Promise<FileId> {
-    const { settings } = this.#parts;
-    const content = { bytes: target.bytes, crc32: settings.environment.random(2 ** 32) };
-    return this.#underNewName(file, change.seconds(), content, (path, id) =>
-      this.#appearLink(path, id, target, change),
-    );
-  }
-
-  /** Makes a link under a given name; status 17 if it is taken. */
-  async linkAs(
-    id: FileId,
-    target: Pick<LinkTarget, 'path' | 'name'>,
-    change: Change,
-  ): Promise<FileId> {
-    const path = this.pathOf(id);
-    await this.#names.reserving(path, () => this.#appearLink(path, id, target, change));
-    return id;
-  }
-
   /**
    * Turns an appender into a normal file: a new name in the same directory with the same
    * tail, the present time, and the given size and CRC-32. Its metadata moves with it.
@@ -275,19 +255,6 @@ export class FileStore {
       path,
       () => incoming.finishAt(path, mtimeSeconds),
       () => change.note('C', id.name),
-    );
-  }
-
-  #appearLink(
-    path: string,
-    id: FileId,
-    target: Pick<LinkTarget, 'path' | 'name'>,
-    change: Change,
-  ): Promise<void> {
-    return this.#appear(
-      path,
-      () => this.#parts.backend.makeLink(target.path, path),
-      () => change.note('L', id.name, target.name),
     );
   }
 

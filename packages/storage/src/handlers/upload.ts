@@ -1,11 +1,8 @@
-import { dirname, relative, resolve } from 'node:path';
 import { removeIfThere } from '@stevedore/disk';
 import {
   ANY_STORE_PATH,
-  createLink,
   deleteFile,
   type FileId,
-  fileKind,
   isExtension,
   isTrunkId,
   parseFileName,
@@ -16,7 +13,7 @@ import {
   uploadFile,
   uploadSlaveFile,
 } from '@stevedore/protocol';
-import { asError, codeOf, control, type Handler, type Payload, receiving } from '@stevedore/wire';
+import { asError, control, type Handler, type Payload, receiving } from '@stevedore/wire';
 import type { NewKind } from '../files/file-names.js';
 import { isReservedName, METADATA_SUFFIX } from '../layout.js';
 import { invalid, notFound } from '../refusals.js';
@@ -120,9 +117,9 @@ export function deleteHandler<Session>(service: StorageService): Handler<Session
   });
 }
 
-/** UPLOAD_SLAVE_FILE and CREATE_LINK: files that depend on another one. */
-export function slaveHandlers<Session>(service: StorageService): Handler<Session>[] {
-  const { backend, store, settings, storePaths, identity, replication } = service;
+/** UPLOAD_SLAVE_FILE: a file that depends on another one. */
+export function slaveHandler<Session>(service: StorageService): Handler<Session> {
+  const { store, settings, storePaths, replication } = service;
   const { group } = settings;
 
   /** Derives a slave's name; status 22 if it is impossible, 2 if there is no master. */
@@ -140,53 +137,13 @@ export function slaveHandlers<Session>(service: StorageService): Handler<Session
     return id;
   };
 
-  return [
-    receiving(uploadSlaveFile, async ({ master, prefix, extension, size }, payload) => {
-      const id = await slaveOf(master, prefix, extension);
-      return storePaths.holding(size, id.storePathIndex, () => {
-        const after = replication.tombstones.at(id.name) ?? 0;
-        return created(service, (change) => store.storeAs(id, payload, change, after));
-      });
-    }),
-    control(createLink, async (request) => {
-      if (request.group !== group) throw invalid('another group');
-      checkExtension(request.extension);
-      const { master, prefix, extension } = request;
-      const sourceId = requestedFile(service, { group, name: request.source });
-      if (fileKind(sourceId) === 'appender') {
-        throw invalid('a link leads to a file that never changes');
-      }
-      const slave = master === '' ? undefined : await slaveOf(master, prefix, extension);
-      if (slave && fileKind(slave) === 'appender') throw invalid('a link cannot change');
-      const path = store.pathOf(sourceId);
-      const opened = await service.files.acquire(path);
-      opened.release();
-      const target = await endOf(path);
-      const storePathIndex = slave ? slave.storePathIndex : sourceId.storePathIndex;
-      const root = storePaths.at(storePathIndex).path;
-      // Relative to a directory that cannot exist, so the result fits all directories.
-      const from = (each: string): string => relative(resolve(root, 'data', 'HH', 'LL'), each);
-      const linked = { path: from(target), name: sourceId.name, bytes: opened.stat.size };
-      if (slave) return created(service, (change) => store.linkAs(slave, linked, change));
-      const file = {
-        kind: 'normal' as const,
-        storePathIndex,
-        extension,
-        source: identity.source(),
-      };
-      return created(service, (change) => store.linkTo(linked, file, change));
-    }),
-  ];
-
-  /** The target if `path` is a link, else `path`. */
-  async function endOf(path: string): Promise<string> {
-    try {
-      return resolve(dirname(path), (await backend.readLink(path)).target);
-    } catch (error) {
-      if (codeOf(error) === 'EINVAL') return path;
-      throw error;
-    }
-  }
+  return receiving(uploadSlaveFile, async ({ master, prefix, extension, size }, payload) => {
+    const id = await slaveOf(master, prefix, extension);
+    return storePaths.holding(size, id.storePathIndex, () => {
+      const after = replication.tombstones.at(id.name) ?? 0;
+      return created(service, (change) => store.storeAs(id, payload, change, after));
+    });
+  });
 }
 
 /** True for at most three extensions in a row: the same characters, but longer. */

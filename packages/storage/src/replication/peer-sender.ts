@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Wakeup } from '@stevedore/async';
 import {
-  ASKS_FOR_LINKS,
+  ASKS_IF_OURS,
   activeTest,
   reportServerId,
   type ServerBrief,
@@ -128,7 +128,7 @@ export class PeerSender {
     const address = listed && makeAddress(listed.address, listed.port);
     if (!address || ownId === undefined) throw new Error('no tracker has listed the member');
     const { signal } = this.#stop;
-    let takesLinks = false;
+    let isOurs = false;
     const peer = await Peer.open(
       {
         address,
@@ -137,7 +137,7 @@ export class PeerSender {
         timeoutMs: settings.limits.requestTimeoutMs,
         access: settings.access,
         hello: async (ask) => {
-          takesLinks = await ask(reportServerId, ownId, ASKS_FOR_LINKS);
+          isOurs = await ask(reportServerId, ownId, ASKS_IF_OURS);
         },
       },
       signal,
@@ -153,7 +153,7 @@ export class PeerSender {
         ...this.#parts,
         peer,
         signal,
-        takesLinks: () => takesLinks,
+        isOurs: () => isOurs,
         wakeup: this.#wakeup,
         report: (error) => this.#report(error),
       });
@@ -186,8 +186,8 @@ export class PeerSender {
 
 interface PeerSessionParts extends PeerSenderParts {
   readonly peer: Peer;
-  /** True if the member takes links; others are sent the files instead. */
-  readonly takesLinks: () => boolean;
+  /** False for a C storage. */
+  readonly isOurs: () => boolean;
   readonly report: (error: unknown) => void;
   /** Woken whenever there may be something to do. */
   readonly wakeup: Wakeup;
@@ -333,7 +333,7 @@ class PeerSession {
    */
   #hadUntil(record: LogRecord): number {
     const { position, everythingUntil } = this.#parts.keeper.mark;
-    const isCopied = position > 0 && position >= everythingUntil && !this.#parts.takesLinks();
+    const isCopied = position > 0 && position >= everythingUntil && !this.#parts.isOurs();
     this.#hadUntilSeconds ??= isCopied ? record.atSeconds - 1 : 0;
     return this.#hadUntilSeconds;
   }
@@ -350,7 +350,6 @@ class PeerSession {
       again: end <= this.#beginning,
       sent: this.#sent,
       hadUntilSeconds,
-      takesLinks: this.#parts.takesLinks(),
     };
     for (let attempt = 1; ; attempt++) {
       try {

@@ -1,6 +1,6 @@
 import {
   ALREADY_THERE,
-  ASKS_FOR_LINKS,
+  ASKS_IF_OURS,
   type Command,
   type FileId,
   type PayloadCommand,
@@ -108,7 +108,7 @@ export function receivingHandlers(service: StorageService): Handler<StorageSessi
   return [
     control(reportServerId, async (id, { header, session }: Context<StorageSession>) => {
       session.peer = await admit(members, session, id);
-      return header.status === ASKS_FOR_LINKS;
+      return header.status === ASKS_IF_OURS;
     }),
     wholeFile(syncCreateFile),
     wholeFile(syncUpdateFile),

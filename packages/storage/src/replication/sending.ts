@@ -11,7 +11,6 @@ import {
   type SyncFile,
   syncAppendFile,
   syncCreateFile,
-  syncCreateLink,
   syncDeleteFile,
   syncModifyFile,
   syncRenameFile,
@@ -55,8 +54,6 @@ export interface About {
   /** The member may have it already. */
   readonly again: boolean;
   readonly sent: SentFiles;
-  /** True if the member takes links. */
-  readonly takesLinks: boolean;
   /**
    * For a C storage: it has had all files created before then, unix seconds; 0 if that is unknown.
    */
@@ -117,9 +114,8 @@ export class Sending {
       case 'D':
         return this.#deleted(id, record, peer, about);
       case 'L':
-        // Sending a copy is fine: the target never changes.
-        if (!about.takesLinks) return this.#created(id, record, peer, about);
-        return this.#linked(id, record, peer);
+        // Another member's link, as a copy: its target never changes.
+        return this.#created(id, record, peer, about);
       case 'R':
         return this.#renamed(id, record, peer);
     }
@@ -245,12 +241,6 @@ export class Sending {
       // Deleted and stored again: the member may have the old one.
       await this.#bringUpToDate(id, record, peer, about);
     }
-  }
-
-  async #linked(id: FileId, record: LogRecord, peer: Peer): Promise<void> {
-    const { backend } = this.#service;
-    if (!(await this.#settled(id, (path) => backend.exists(path)))) return;
-    await peer.ask(syncCreateLink, { ...this.#change(id, record), source: record.extra });
   }
 
   async #renamed(id: FileId, record: LogRecord, peer: Peer): Promise<void> {

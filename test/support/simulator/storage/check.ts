@@ -15,26 +15,12 @@ import type { Entry, Version } from './ledger.js';
 /** What a storage holds, against what its clients were told. */
 
 export async function checkFiles(host: StorageHost, reads: Reads, settles: boolean): Promise<void> {
-  const looked = new Map<number, Version | undefined>();
   for (const entry of host.ledger.entries()) {
-    if (!entry.file || entry.kind === 'link') continue;
+    if (!entry.file) continue;
     const version = await host.look(entry.file);
-    looked.set(entry.id, version);
     if (!version) assert.equal(reads, 'may fail', `${entry.file.name} cannot be read`);
     else host.ledger.found(entry.id, version, settles);
     await checkSlices(host, entry, version, reads, settles);
-  }
-  for (const entry of host.ledger.entries()) {
-    if (!entry.file || entry.kind !== 'link') continue;
-    const version = await host.look(entry.file);
-    const target = looked.get(entry.target!);
-    if (!version || !target) continue;
-    const isThere = entry.possible.some(({ bytes }) => bytes);
-    const isSure = entry.possible.every(({ bytes }) => bytes);
-    if (version.bytes) {
-      assert.ok(isThere, `the link ${entry.file.name} is back`);
-      assert.ok(target.bytes?.equals(version.bytes), `the link ${entry.file.name} has other bytes`);
-    } else if (isSure) assert.ok(!target.bytes, `the link ${entry.file.name} is gone`);
   }
 }
 
@@ -103,7 +89,7 @@ export function checkDisk(host: StorageHost): void {
     const id = parseFileName('group1', `M00/${high}/${low}/${base}`);
     assert.ok(id, `${place} has no name of a file`);
     const metadata = contents.find(([each]) => each === `${place}-m`)?.[1].toString('latin1');
-    const index = untold.findIndex((each) => matches(host, each, id, bytes, metadata));
+    const index = untold.findIndex((each) => matches(each, id, bytes, metadata));
     assert.ok(index >= 0, `${place}: ${bytes.length} bytes under a valid name that nobody sent`);
     untold.splice(index, 1);
   }
@@ -123,17 +109,7 @@ function placeOf({ file }: Entry): string {
   return `/data/${directory[0]}/${directory[1]}/${base}`;
 }
 
-function matches(
-  host: StorageHost,
-  entry: Entry,
-  id: FileId,
-  bytes: Buffer,
-  metadata: string | undefined,
-): boolean {
-  if (entry.kind === 'link') {
-    const target = host.ledger.get(entry.target!);
-    return bytes.toString().endsWith(posix.basename(target.file!.name));
-  }
+function matches(entry: Entry, id: FileId, bytes: Buffer, metadata: string | undefined): boolean {
   const agrees = entry.possible.some(
     (each) => each.bytes?.equals(bytes) && each.metadata === metadata,
   );

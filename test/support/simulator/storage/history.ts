@@ -53,10 +53,10 @@ export class StorageHistory extends History<StorageHost, Crash> {
       return entry;
     };
     const file = (): Entry | undefined => one('normal', 'appender', 'slave');
-    const kind = random.below(14);
+    const kind = random.below(13);
     this.note(String(kind));
     if (kind === 0) return host.upload(bytes());
-    if (kind === 13) return host.hand(bytes());
+    if (kind === 9) return host.hand(bytes());
     if (kind === 1) return host.uploadTrunk([bytes(), bytes(), bytes()]);
     if (kind === 2) return host.upload(someBytes(host, 4000), 'bin', random.below(4000));
     const appender = kind < 8 ? one('appender') : undefined;
@@ -66,11 +66,10 @@ export class StorageHistory extends History<StorageHost, Crash> {
     if (kind === 5) return host.modify(appender!, random.below(size + 1), bytes());
     if (kind === 6) return host.truncate(appender!, random.below(size * 2 + 1));
     if (kind === 7) return host.regenerate(appender!);
-    const target = kind === 9 ? one('normal') : file();
+    const target = file();
     if (!target) return host.upload(bytes());
     if (kind === 8)
       return host.setMetadata(target, random.below(3) === 0 ? {} : { a: this.#text() });
-    if (kind === 9) return host.link(target);
     if (kind === 10) return host.delete(target);
     const slice = target.slices.findIndex(({ possible }) => possible.includes(true));
     if (kind === 11 && slice >= 0) return host.deleteSlice(target, slice);

@@ -1,7 +1,6 @@
 import {
   appendFile,
   type Command,
-  createLink,
   deleteFile,
   downloadFile,
   encodeMetadata,
@@ -205,14 +204,6 @@ export class StorageHost implements Host {
     const { answer } = await this.#told(this.send(uploadSlaveFile, head, bytes));
     if (answer) this.ledger.added(entry.id, answer);
     return entry;
-  }
-
-  async link(target: Entry): Promise<Entry> {
-    const { bytes } = target.possible[0]!;
-    const { group, name } = fileOf(target);
-    const about = { group, master: '', prefix: '', extension: 'lnk', source: name, signature: '' };
-    const entry = { kind: 'link', bytes, target: target.id } as const;
-    return this.#add(entry, () => this.ask(createLink, about));
   }
 
   async append(entry: Entry, bytes: Buffer, sent?: number): Promise<void> {

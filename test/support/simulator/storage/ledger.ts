@@ -17,7 +17,7 @@ export interface Version {
   readonly movedTo?: number;
 }
 
-export type Kind = 'normal' | 'appender' | 'slave' | 'link';
+export type Kind = 'normal' | 'appender' | 'slave';
 
 interface Slice extends SliceEntry {
   readonly bytes: Buffer;
@@ -32,15 +32,12 @@ export interface Entry {
   file: FileName | undefined;
   possible: readonly Version[];
   slices: readonly Slice[];
-  /** Of a link: the entry that it leads to. */
-  readonly target?: number | undefined;
 }
 
 export interface NewEntry {
   readonly kind: Kind;
   readonly bytes: Buffer | undefined;
   readonly file?: FileName | undefined;
-  readonly target?: number | undefined;
 }
 
 export const ABSENT: Version = { bytes: undefined };

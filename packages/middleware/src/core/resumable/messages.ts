@@ -109,7 +109,7 @@ function metadataOf(
 }
 
 /** For `Tus-Checksum-Algorithm`. */
-export const CHECKSUMS = ['sha1', 'sha256', 'sha512', 'md5', 'crc32'] as const;
+export const CHECKSUMS = ['sha1', 'sha256', 'sha512', 'md5'] as const;
 
 /** Undefined if no checksum was sent. Throws `unsupported_digest`, `invalid_digest`. */
 export function checksumOf(headers: IncomingHttpHeaders): DigestCheck | undefined {

@@ -1,15 +1,13 @@
 import { createHash, type Hash } from 'node:crypto';
-import { crc32 } from 'node:zlib';
-import fastCrc32c from '@chainsafe/fast-crc32c';
 import { ProblemError } from '../problems.js';
 
 /**
  * Checksums sent by a client, verified while the bytes arrive: `Content-MD5` (RFC 1864), `Digest`
- * (RFC 3230), `Content-Digest` and `Repr-Digest` (RFC 9530), `x-amz-checksum-*`. A header without a
- * known algorithm is refused: a requested check is never silently skipped.
+ * (RFC 3230), `Content-Digest` and `Repr-Digest` (RFC 9530). A header without a known algorithm is
+ * refused: a requested check is never silently skipped.
  */
 
-type Algorithm = 'crc32' | 'crc32c' | 'md5' | 'sha1' | 'sha256' | 'sha512';
+type Algorithm = 'md5' | 'sha1' | 'sha256' | 'sha512';
 
 interface Expected {
   readonly header: string;
@@ -18,8 +16,6 @@ interface Expected {
 }
 
 const BYTES: Readonly<Record<Algorithm, number>> = {
-  crc32: 4,
-  crc32c: 4,
   md5: 16,
   sha1: 20,
   sha256: 32,
@@ -34,22 +30,8 @@ const NAMES: ReadonlyMap<string, Algorithm> = new Map([
   ['sha-512', 'sha512'],
 ]);
 
-const WHOLE_VALUE: Readonly<Record<string, Algorithm | undefined>> = {
-  'content-md5': 'md5',
-  'x-amz-checksum-crc32': 'crc32',
-  'x-amz-checksum-sha1': 'sha1',
-  'x-amz-checksum-sha256': 'sha256',
-  'x-amz-checksum-crc32c': 'crc32c',
-  // Known algorithms that are not computed here: refused.
-  'x-amz-checksum-crc64nvme': undefined,
-};
+const WHOLE_VALUE = 'content-md5';
 const LISTS = ['digest', 'content-digest', 'repr-digest'] as const;
-
-/** Headers that are verified, in lower case. */
-export const DIGEST_HEADERS: readonly string[] = [
-  ...Object.keys(WHOLE_VALUE).filter((name) => WHOLE_VALUE[name] !== undefined),
-  ...LISTS,
-];
 
 /** Headers of a request or of a form's part. */
 export type HeaderValues = Readonly<Record<string, string | readonly string[] | undefined>>;
@@ -57,13 +39,10 @@ export type HeaderValues = Readonly<Record<string, string | readonly string[] | 
 /** Undefined if no checksum was sent. Throws `invalid_digest`, `unsupported_digest`. */
 export function digestCheck(headers: HeaderValues): DigestCheck | undefined {
   let expected: Expected[] | undefined;
-  for (const header in WHOLE_VALUE) {
-    const text = headers[header];
-    if (text === undefined) continue;
-    const algorithm = WHOLE_VALUE[header];
-    if (!algorithm) throw unsupported(header);
-    expected ??= [];
-    expected.push({ header, algorithm, value: decodeDigest(header, algorithm, String(text)) });
+  const md5 = headers[WHOLE_VALUE];
+  if (md5 !== undefined) {
+    const value = decodeDigest(WHOLE_VALUE, 'md5', String(md5));
+    expected = [{ header: WHOLE_VALUE, algorithm: 'md5', value }];
   }
   for (const header of LISTS) {
     const text = headers[header];
@@ -100,36 +79,24 @@ export function decodeDigest(header: string, algorithm: Algorithm, text: string)
   return value;
 }
 
-const CRCS = { crc32, crc32c: fastCrc32c.calculate } as const;
-
 export class DigestCheck {
   readonly #expected: readonly Expected[];
   readonly #mismatch: (header: string) => ProblemError;
   readonly #hashes = new Map<Algorithm, Hash>();
-  readonly #crcs = new Map<keyof typeof CRCS, number>();
 
   constructor(expected: readonly Expected[], problemOf = mismatch) {
     this.#expected = expected;
     this.#mismatch = problemOf;
-    for (const { algorithm } of expected) {
-      if (algorithm === 'crc32' || algorithm === 'crc32c') this.#crcs.set(algorithm, 0);
-      else this.#hashes.set(algorithm, createHash(algorithm));
-    }
+    for (const { algorithm } of expected) this.#hashes.set(algorithm, createHash(algorithm));
   }
 
   update(chunk: Uint8Array): void {
-    for (const [name, value] of this.#crcs) this.#crcs.set(name, CRCS[name](chunk, value));
     for (const hash of this.#hashes.values()) hash.update(chunk);
   }
 
   /** Call it once, after the last byte; undefined if every checksum is right. */
   problem(): ProblemError | undefined {
     const found = new Map<Algorithm, Buffer>();
-    for (const [name, value] of this.#crcs) {
-      const bytes = Buffer.alloc(4);
-      bytes.writeUInt32BE(value);
-      found.set(name, bytes);
-    }
     for (const [algorithm, hash] of this.#hashes) found.set(algorithm, hash.digest());
     const wrong = this.#expected.find(({ algorithm, value }) => {
       return found.get(algorithm)?.equals(value) !== true;
@@ -147,6 +114,6 @@ function invalid(header: string): ProblemError {
 }
 
 function unsupported(header: string): ProblemError {
-  const message = `${header} names no algorithm that is known here: MD5, SHA-1, SHA-256, SHA-512, CRC-32, CRC-32C.`;
+  const message = `${header} names no algorithm that is known here: MD5, SHA-1, SHA-256, SHA-512.`;
   return new ProblemError('unsupported_digest', message);
 }
