@@ -41,8 +41,6 @@ export interface OwnOptions {
   readonly closing: Closing;
   /** Nothing is downloaded. */
   readonly takesUploadsOnly: boolean;
-  /** All of it on the first core. */
-  readonly isPinned: boolean;
 }
 
 export function startOwn(name: OwnName, options: OwnOptions): Promise<Subject> {
@@ -78,7 +76,7 @@ const NO_TRACKER = '127.0.0.1:9';
 
 async function startGateway(
   name: Exclude<OwnName, 'plain'>,
-  { directory, closing, takesUploadsOnly, isPinned }: OwnOptions,
+  { directory, closing, takesUploadsOnly }: OwnOptions,
 ): Promise<Subject> {
   const node = takesUploadsOnly
     ? { trackers: NO_TRACKER }
@@ -89,8 +87,7 @@ async function startGateway(
     ...{ trunkSize: '2GiB', mergeMaxAge: '24h', containerSize: '200GiB' },
   };
   const spawn = async () => {
-    const core = isPinned ? 0 : undefined;
-    const about = { directory: join(directory, 'data'), options, core };
+    const about = { directory: join(directory, 'data'), options };
     return closing.use(await GatewayCommand.start(about));
   };
   let command = await spawn();
