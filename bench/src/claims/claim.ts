@@ -3,8 +3,12 @@
  * attempted, with the reason.
  */
 
-/** The median of a recorded figure of the run's benchmark; throws where it was not recorded. */
-export type Figure = (id: string) => number;
+/** The medians of a recorded run. Throws where none was recorded. */
+export interface Figure {
+  (id: string): number;
+  /** Of those that were recorded: a quick run has fewer points. */
+  all(ids: readonly string[]): readonly number[];
+}
 
 export interface Claim {
   /** Equation, table, figure, or a short name, and what it says. */

@@ -10,11 +10,13 @@ const times = (value: number) => `${value.toFixed(2)} x`;
 const range = (values: readonly number[]) =>
   `${Math.min(...values).toFixed(2)} to ${Math.max(...values).toFixed(2)} x`;
 const ofAll = (figure: Figure, at: readonly (number | string)[], id: (c: string) => string) =>
-  at.map((c) => figure(id(String(c))));
+  figure.all(at.map((c) => id(String(c))));
 const stored = (series: string, beside: string) => (c: string) =>
   `write.${series}.c${c}.fastdfs.vs-${beside}`;
 const fetched = (series: string, beside: string) => (c: string) =>
   `fetch.${series}.c${c}.fastdfs.nothing.vs-${beside}`;
+
+const local = (c: string) => `fetch.warm.c${c}.ours.default.vs-direct`;
 
 const LOOPBACK =
   'client and storage share two cores, no wire is between them, and FastDFS answers from the page cache; our client syncs each file first, reads it again and sends it';
@@ -159,16 +161,8 @@ export const clientMerging: Paper = {
       paper: '2.71 to 3.57 x',
       measured: {
         run: 'client-merging/fetch',
-        ours: (figure) =>
-          range(
-            ofAll(figure, FETCH_CONCURRENCIES, (c) => {
-              return `fetch.warm.c${c}.ours.default.vs-direct`;
-            }),
-          ),
-        holds: (figure) =>
-          FETCH_CONCURRENCIES.every(
-            (c) => figure(`fetch.warm.c${c}.ours.default.vs-direct`) >= 2.71,
-          ),
+        ours: (figure) => range(ofAll(figure, FETCH_CONCURRENCIES, local)),
+        holds: (figure) => Math.min(...ofAll(figure, FETCH_CONCURRENCIES, local)) >= 2.71,
         why: 'reads from the memory of the web server are bounded by its CPU',
       },
     },

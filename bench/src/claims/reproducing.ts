@@ -68,11 +68,12 @@ function rowOf(claim: Claim, records: Records): string[] {
   const [benchmark = '', part = ''] = measured.run.split('/');
   const record: PartRecord | undefined = records.get(benchmark)?.[part];
   if (!record) throw new Error(`${what}: ${measured.run} was never recorded`);
-  const figure: Figure = (id) => {
-    const value = record.figures[id];
-    if (value === undefined) throw new Error(`${what}: ${measured.run} has no figure ${id}`);
-    return value;
+  const all: Figure['all'] = (ids) => {
+    const values = ids.flatMap((id) => record.figures[id] ?? []);
+    if (values.length === 0) throw new Error(`${what}: ${measured.run} has no figure ${ids[0]}`);
+    return values;
   };
+  const figure: Figure = Object.assign((id: string) => all([id])[0]!, { all });
   const run = `\`${commandOf(benchmark, part, record)}\`, ${record.date}`;
   return [what, paper, measured.ours(figure), verdict(what, measured, figure), run];
 }
