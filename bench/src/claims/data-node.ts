@@ -6,8 +6,8 @@ import type { Claim, Figure, Paper } from './claim.js';
 const MODEL = 'data-node/model';
 const MANY = [16, 32, 64, 100, 200] as const;
 const ALL = [1, 2, 4, 8, ...MANY] as const;
-const SIZES = [8, 16, 32, 64, 128, 256] as const;
-const NODES = [1, 2, 3, 4] as const;
+const SIZES = [16, 32, 64, 128, 256] as const;
+const NODES = [1, 2, 4] as const;
 const percent = (gain: number) => (100 * (gain - 1)).toFixed(0);
 
 function gains(
