@@ -57,5 +57,5 @@ export default {
   exclude: isProduction ? ['duplicates', 'types', 'dependencies'] : ['duplicates'],
   // A test may look at a constant that its module uses itself.
   ignoreExportsUsedInFile: isProduction || { interface: true, type: true },
-  ignoreBinaries: ['nginx', 'pgbouncer', 'postgres', 'script', 'taskset'],
+  ignoreBinaries: ['nginx', 'pgbouncer', 'postgres', 'script'],
 };

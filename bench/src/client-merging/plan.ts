@@ -45,7 +45,7 @@ export const PLANS = plans(
   FULL,
   {
     ...{ runs: 1, concurrencies: [1, 20, 200], fewer: [1, 200], wired: [1, 5, 20] },
-    wireSeconds: 0.5,
+    wireSeconds: 2,
     ...{ bytes: 20 * MB, mixedBytes: 25 * MB, directSeconds: 0.3, fetchSeconds: 0.2 },
     ...{ warmUpFiles: 100, warmUpSeconds: 0.2, packings: 5, costOperations: 50_000 },
   },

@@ -22,7 +22,7 @@ import { DEFAULTS, FILES, GATEWAYS, MEAN_BYTES, type Plan, READ_EXPONENT, SEED }
 /** What files and gateways need: costs that are measured once, trunks simulated for each rate. */
 
 const DAY_SECONDS = 86_400;
-/** Of an empty database, as in the benchmark `deployment`; none: the map is SQLite. */
+/** Of an empty database; none: the map is SQLite. */
 const MAP_URL = process.env.STEVEDORE_BENCH_MAP ?? '';
 /** A gateway with so many files a year fills a trunk within a minute. */
 const FAST_BYTES_PER_SECOND = (1.25 * DEFAULTS.trunkSize) / (DEFAULTS.mergeMaxAge / 1000);

@@ -57,15 +57,14 @@ interface Setting {
 
 async function measure(context: BenchmarkContext, plan: Plan, name: ScenarioName): Promise<void> {
   const scenario: Scenario = SCENARIOS[name];
-  const { own, downloads, isMerging = false, isPinned = false, isOpen } = scenario;
+  const { own, downloads, isMerging = false, isOpen } = scenario;
   await using closing = new Closing();
   const load = closing.use(start('servers/load'));
-  if (isPinned) await load.call('pin', 1);
   const subjects: Subject[] = [];
   for (const each of own) {
     const takesUploadsOnly = !downloads && own[0] === 'plain';
     const options = { directory: context.workspace.fresh(each), closing };
-    subjects.push(await startOwn(each, { ...options, takesUploadsOnly, isMerging, isPinned }));
+    subjects.push(await startOwn(each, { ...options, takesUploadsOnly, isMerging }));
   }
   if (isOpen) subjects.push(...context.servers.flatMap(openNamed));
   const setting = { name, scenario, plan, load, files: new Map<Subject, readonly Stored[]>() };
@@ -78,8 +77,6 @@ async function measure(context: BenchmarkContext, plan: Plan, name: ScenarioName
 }
 
 const WARM_UP_CONNECTIONS = 50;
-/** Of hot files: connections meet other workers each time, so that all have all files in memory. */
-const WARM_UP_ROUNDS = 12;
 
 /** Two processes, each with half of the requests, take longer to compile what they run. */
 const WORKERS_WARM_UP = 4;
@@ -112,7 +109,7 @@ async function prepare(setting: Setting, subject: Subject): Promise<void> {
     for (const turn of [plan.turns, plan.turns + 1]) await run(undefined, turn);
     return;
   }
-  const rounds = downloads === 'hot' ? WARM_UP_ROUNDS : 0;
+  const rounds = downloads === 'hot' ? plan.warmUpRounds : 0;
   for (let round = 0; round < rounds; round += 1) await run(undefined, 0);
   await run(plan.warmUpSeconds, 0);
 }

@@ -45,8 +45,6 @@ export interface OwnOptions {
   /** Nothing is downloaded. */
   readonly takesUploadsOnly: boolean;
   readonly isMerging: boolean;
-  /** All of it on the first core. */
-  readonly isPinned: boolean;
 }
 
 export function startOwn(name: OwnName, options: OwnOptions): Promise<Subject> {
@@ -86,7 +84,7 @@ const LATER = {
 
 async function startGateway(
   name: Exclude<OwnName, 'plain'>,
-  { directory, closing, takesUploadsOnly, isMerging, isPinned }: OwnOptions,
+  { directory, closing, takesUploadsOnly, isMerging }: OwnOptions,
 ): Promise<Subject> {
   const node = { trackerPort: 0, storagePort: 0, workers: name === 'two' ? 2 : 1 };
   const { trackers, ...keeping } = LATER;
@@ -94,8 +92,7 @@ async function startGateway(
   const { headers, ...checks } = name === 'checked' ? await addChecks(directory) : { headers: {} };
   const options: Record<string, string | number> = { ...merging, ...checks };
   const spawn = async () => {
-    const core = isPinned ? 0 : undefined;
-    const about = { directory: join(directory, 'data'), options, core };
+    const about = { directory: join(directory, 'data'), options };
     return closing.use(await GatewayCommand.start(about));
   };
   let command = await spawn();
