@@ -227,7 +227,10 @@ it('a gateway proves its answers, and says nothing of the keys of others', async
 });
 
 it('gateways say who does not reach whom, in both directions, and are ready nevertheless', async () => {
-  const { map, first, second } = await deployedPair({}, { peerUrl: 'http://127.0.0.1:1' });
+  const { map, first, second } = await deployedPair(
+    {},
+    { peerUrl: 'http://127.0.0.1:1', stagedCopies: 2 },
+  );
   const problems = async ({ url }: Gateway, part: string) => {
     const answer = await read({ url } as Gateway, '/health/ready');
     expect(answer.status).toBe(200);
@@ -235,6 +238,12 @@ it('gateways say who does not reach whom, in both directions, and are ready neve
   };
   await soon(() => problems(first, 'http://127.0.0.1:1 cannot be reached'));
   await soon(() => problems(second, `${first.url} does not reach this one`));
+  // The second reaches its partner, which reads its staged files from the copies.
+  const keys = await Promise.all([0, 1].map((n) => upload(second, Buffer.from(`file ${n}`))));
+  for (const key of keys) expect((await read(first, `/files/${key}`)).status).toBe(200);
+  const deleted = await fetch(`${first.url}/files/${keys[0]}`, { method: 'DELETE' });
+  expect(deleted.status).toBe(204);
+  await soon(async () => expect((await read(second, `/files/${keys[0]}`)).status).toBe(404));
   // Of two with one URL, the others would ask only one.
   const { trackers } = second.options;
   const twice = deployedGateway({ map, trackers, peerUrl: first.url });

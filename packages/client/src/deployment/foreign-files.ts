@@ -168,12 +168,18 @@ export class ForeignFiles {
     const loss = mapped && (await this.#parts.downloads.lossOf(mapped.trunkFileId));
     if (mapped && !loss) return this.#mappedFile(key, mapped);
     const name = formatKey(key);
+    let files: GatewayFiles | undefined;
     try {
-      const files = await this.#peers.of(originOf(key), name);
+      files = await this.#peers.of(originOf(key), name);
+      const copy = files && this.reach.isSuspect(files.url) && (await this.#copyOf(key, signal));
+      if (copy) return copy;
       if (files) return this.#stagedFile(files, this.#remember(key, files, await ask(files, name)));
     } catch (error) {
-      const copy = isStoreError(error, 'storage_unavailable') && (await this.#copyOf(key, signal));
-      if (copy) return copy;
+      if (isStoreError(error, 'storage_unavailable')) {
+        if (files) this.reach.suspect(files.url);
+        const copy = await this.#copyOf(key, signal);
+        if (copy) return copy;
+      }
       if (!isStoreError(error, 'not_found') || loss) throw error;
       // It may have been merged since the map was asked.
       this.#parts.deployment.forget(key);
@@ -186,8 +192,8 @@ export class ForeignFiles {
   }
 
   /**
-   * A staged file in the copy that is held here of that server's container, while it is down. Rejects
-   * with `not_found` if it was deleted.
+   * A staged file in the copy that is held here of that server's container. Rejects with `not_found`
+   * if it was deleted.
    */
   async findHeld(origin: number, key: Buffer): Promise<StoredFile | undefined> {
     const found = await this.#parts.held?.find(origin, key);
@@ -207,7 +213,7 @@ export class ForeignFiles {
   }
 
   /**
-   * A staged file of a server that is down, from the server that holds its copies. Rejects with
+   * A staged file of a server that is not reached, from the server that holds its copies. Rejects with
    * `not_found` if it was deleted.
    */
   async #copyOf(key: Buffer, signal: AbortSignal | undefined): Promise<StoredFile | undefined> {
@@ -262,6 +268,9 @@ export class ForeignFiles {
     const files = await this.#peers.of(originOf(key), formatKey(key));
     if (!files) throw notFound(key);
     try {
+      if (this.reach.isSuspect(files.url) && (await this.#copyOf(key, undefined))) {
+        return await this.#removeFromMap(key);
+      }
       await files.delete(formatKey(key));
       deployment.noteRemoved(key);
     } catch (error) {

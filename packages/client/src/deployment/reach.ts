@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { isAlive } from '@stevedore/map';
 import type { Deployment } from './deployment.js';
 import { latest } from './gateways.js';
@@ -42,10 +43,18 @@ const INTERVAL_MS = 10_000;
 /** Gateways to try in one round: all are tried in turn. */
 const TRIED_AT_ONCE = 3;
 
-/** Tries some others now and then, while somebody wants to know. */
+/** Between tries of a gateway that did not answer. */
+const SUSPECT_INTERVAL_MS = 2_000;
+
+/**
+ * Tries some others now and then, while somebody wants to know, and those that did not answer a
+ * request until they do.
+ */
 export class ReachOfOthers {
   readonly #deployment: Deployment;
   readonly #found = new Map<string, Reach>();
+  readonly #suspects = new Map<string, Promise<void>>();
+  readonly #closing = new AbortController();
   #trying: Promise<void> | undefined;
   #triedAt = Number.NEGATIVE_INFINITY;
 
@@ -64,8 +73,33 @@ export class ReachOfOthers {
     return [...map, ...[...this.#found.values()].flatMap(problemsOf)];
   }
 
-  close(): Promise<void> | undefined {
-    return this.#trying;
+  /** Notes that it did not answer: it may be cut off from this server alone. */
+  suspect(url: string): void {
+    if (this.#suspects.has(url)) return;
+    this.#suspects.set(
+      url,
+      this.#tryUntilReached(url).finally(() => this.#suspects.delete(url)),
+    );
+  }
+
+  /** True until it answers again. */
+  isSuspect(url: string): boolean {
+    return this.#suspects.has(url);
+  }
+
+  async close(): Promise<void> {
+    this.#closing.abort();
+    await Promise.all([this.#trying, ...this.#suspects.values()]);
+  }
+
+  async #tryUntilReached(url: string): Promise<void> {
+    const { signal } = this.#closing;
+    for (;;) {
+      await sleep(SUSPECT_INTERVAL_MS, undefined, { signal, ref: false }).catch(() => undefined);
+      if (signal.aborted) return;
+      const { to } = await tryReach(this.#deployment, url, '');
+      if (to === undefined) return;
+    }
   }
 
   async #try(): Promise<void> {
