@@ -60,6 +60,7 @@ export {
 } from './deployment/peer-seals.js';
 export { throughRestart } from './deployment/restarts.js';
 export { flushTimeoutOf } from './flush.js';
+export type { OpenOptions } from './given-options.js';
 export { readAll } from './http/answers.js';
 export { refusalIn } from './http/errors.js';
 export { type Request, Requests } from './http/requests.js';
@@ -68,9 +69,7 @@ export * from './open.js';
 export {
   asStoreError,
   checkStoreOptions,
-  type Durability,
   invalidOption,
-  type OpenOptions,
   type StoreOptions,
   storeOptions,
 } from './options.js';

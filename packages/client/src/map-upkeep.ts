@@ -4,7 +4,8 @@ import { connect, readClusterSecrets } from './cluster.js';
 import { checkMap, type MapCheckParts, type MapReport } from './deployment/map-check.js';
 import { type MapRebuildReport, rebuildMap } from './deployment/map-rebuild.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
-import { invalidOption, type OpenOptions, parseStoreOptions } from './options.js';
+import type { OpenOptions } from './given-options.js';
+import { invalidOption, parseStoreOptions } from './options.js';
 
 /** Maintenance of the map by a process that is not a server of the deployment. */
 

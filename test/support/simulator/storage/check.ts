@@ -109,12 +109,7 @@ function placeOf({ file }: Entry): string {
   return `/data/${directory[0]}/${directory[1]}/${base}`;
 }
 
-function matches(
-  entry: Entry,
-  id: FileId,
-  bytes: Buffer,
-  metadata: string | undefined,
-): boolean {
+function matches(entry: Entry, id: FileId, bytes: Buffer, metadata: string | undefined): boolean {
   const agrees = entry.possible.some(
     (each) => each.bytes?.equals(bytes) && each.metadata === metadata,
   );
