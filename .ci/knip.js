@@ -44,6 +44,7 @@ export default {
     test: {
       entry: [
         '**/*.test.ts',
+        '**/*.test-d.ts',
         '**/*-process.ts',
         'tools/{run,report,mutants}.ts',
         'support/guards/*.ts',

@@ -15,7 +15,9 @@ import { type AtTheEnd, ofTest, temporaryFolder } from './temporary.js';
  */
 
 export const SMALL = {
-  ...{ trunkSize: '1MiB', smallFileLimit: '256KiB', maxFileSize: '8MiB' },
+  trunkSize: '1MiB',
+  smallFileLimit: '256KiB',
+  maxFileSize: '8MiB',
   // Files have their ids as soon as they are merged.
   idMaxAge: 0,
 } as const;

@@ -71,7 +71,7 @@ export function filled(document: string, records: Records): string {
   });
 }
 
-function commandOf(name: string, part: string, { scale }: About): string {
+export function commandOf(name: string, part: string, { scale }: About): string {
   return `npm run bench -- ${name} --parts ${part}${scale === 'full' ? '' : ` --${scale}`}`;
 }
 

@@ -41,7 +41,7 @@ export interface Download {
 
 /** The longest time that the gateway takes. */
 const FOR_EVER_MS = 10 ** 15 - 1;
-const PATIENCE = { retryTime: 0, connectTimeout: '10s', answerTimeout: '5m' };
+const PATIENCE = { retryTime: 0, connectTimeout: '10s', answerTimeout: '5m' } as const;
 /** Longest page of a listing. */
 const MAX_PAGE_BYTES = 16 * 2 ** 20;
 

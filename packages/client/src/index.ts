@@ -61,6 +61,7 @@ export {
 export { tryReach } from './deployment/reach.js';
 export { throughRestart } from './deployment/restarts.js';
 export { flushTimeoutOf } from './flush.js';
+export type { OpenOptions } from './given-options.js';
 export { readAll } from './http/answers.js';
 export { refusalIn } from './http/errors.js';
 export { type Request, Requests } from './http/requests.js';
@@ -74,9 +75,7 @@ export * from './open.js';
 export {
   asStoreError,
   checkStoreOptions,
-  type Durability,
   invalidOption,
-  type OpenOptions,
   type StoreOptions,
   storeOptions,
 } from './options.js';

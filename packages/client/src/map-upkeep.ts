@@ -8,7 +8,8 @@ import { type MapRebuildReport, rebuildMap } from './deployment/map-rebuild.js';
 import { askAll } from './deployment/others.js';
 import { type Reach, tryReach } from './deployment/reach.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
-import { invalidOption, type OpenOptions, parseStoreOptions } from './options.js';
+import type { OpenOptions } from './given-options.js';
+import { invalidOption, parseStoreOptions } from './options.js';
 
 /** Maintenance of the map, and a look at it, by a process that is not a server of the deployment. */
 

@@ -28,7 +28,8 @@ import { type DeploymentContext, joinDeployment } from './deployment/gateways.js
 import { loadRun, placeOf, readInstance, saveRun } from './deployment/instance.js';
 import { Partners } from './deployment/partners.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
-import { type OpenOptions, parseStoreOptions, type StoreOptions, tailBytesOf } from './options.js';
+import type { OpenOptions } from './given-options.js';
+import { parseStoreOptions, type StoreOptions, tailBytesOf } from './options.js';
 import { dataDirectory, otherWorkers, workerDirectory } from './shared-directory.js';
 import type { SiblingOptions } from './siblings.js';
 import { LocalFileStore } from './store.js';

@@ -6,13 +6,11 @@ import {
   type OptionValues,
   option,
   parseOptions,
-  type RawOptions,
 } from '@stevedore/options';
 import { StoreError } from '@stevedore/staging/errors';
+import type { OpenOptions } from './given-options.js';
 
 /** The options of `open()`. Each is also a flag and an environment variable of the gateway. */
-
-export type Durability = 'sync' | 'os';
 
 /** An eighth of the memory available to this process, in bytes. */
 function eighthOfMemory(): number {
@@ -135,12 +133,7 @@ export function tailBytesOf(cacheSize: number): number {
 
 export type StoreOptions = OptionValues<typeof storeOptions>;
 
-/** The argument of `open()`. Sizes and durations are numbers, or text like `64MiB` and `60s`. */
-export type OpenOptions = {
-  readonly [Name in keyof StoreOptions]?: StoreOptions[Name] | string;
-};
-
-export function parseStoreOptions(raw: RawOptions): StoreOptions {
+export function parseStoreOptions(raw: OpenOptions): StoreOptions {
   return asStoreError(() => parseOptions(storeOptions, [fromProgram(raw)], checkStoreOptions));
 }
 

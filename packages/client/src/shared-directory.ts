@@ -2,7 +2,8 @@ import { mkdir, readdir } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { DirectoryLock, StoreError } from '@stevedore/staging';
 import { readClusterSecrets, startCluster } from './cluster.js';
-import { type OpenOptions, parseStoreOptions } from './options.js';
+import type { OpenOptions } from './given-options.js';
+import { parseStoreOptions } from './options.js';
 
 /**
  * A data directory that several processes share. The first uses the directory itself, like a single

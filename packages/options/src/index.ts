@@ -2,6 +2,7 @@
 
 export { givenJson, givenText, isServiceLink } from './given.js';
 export {
+  type Duration,
   defaultsOf,
   formatBytes,
   type OptionKind,
@@ -10,6 +11,7 @@ export {
   type OptionValues,
   option,
   type RawOptions,
+  type Size,
   typedDefault,
 } from './option.js';
 export * from './parse.js';

@@ -26,6 +26,12 @@ export interface OptionSpec<Value = unknown> {
 
 export type OptionTable = Readonly<Record<string, OptionSpec>>;
 
+/** Bytes, or text with a unit: `64MiB`. */
+export type Size = number | `${number}${'B' | 'KiB' | 'MiB' | 'GiB' | 'TiB'}`;
+
+/** Milliseconds, or text with a unit: `60s`. */
+export type Duration = number | `${number}${'ms' | 's' | 'm' | 'h' | 'd'}`;
+
 /** The parsed values of a table. */
 export type OptionValues<Table extends OptionTable> = {
   readonly [Name in keyof Table]: Table[Name] extends OptionSpec<infer Value> ? Value : never;

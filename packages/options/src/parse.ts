@@ -58,8 +58,8 @@ export function fromFile(path: string, values: RawOptions): OptionSource {
   return { values, nameOf: (option) => `${path}: ${option}` };
 }
 
-export function fromProgram(values: RawOptions): OptionSource {
-  return { values, nameOf: (option) => option };
+export function fromProgram(values: object): OptionSource {
+  return { values: values as RawOptions, nameOf: (option) => option };
 }
 
 /** Finds options that are invalid or contradict each other, and yields a sentence for each. */

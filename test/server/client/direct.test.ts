@@ -65,7 +65,7 @@ describe('put in direct mode', () => {
   });
 
   test('does not wait once enough has been collected', async () => {
-    const slow = { directMaxWait: '1h', directBuffer: '64KiB' };
+    const slow = { directMaxWait: '1h', directBuffer: '64KiB' } as const;
     const store = await storeOn(await testCluster(), slow);
     const receipts = await Promise.all(
       Array.from({ length: 8 }, () =>

@@ -55,7 +55,9 @@ async function scene(as: 'open()' | 'connect()'): Promise<Scene> {
   const client = new FastdfsClient({ trackers: cluster.trackers });
   const directory = temporaryFolder();
   const options = {
-    ...{ trackers: [...cluster.trackers], directory, mergeMaxAge: '1h' },
+    trackers: [...cluster.trackers],
+    directory,
+    mergeMaxAge: '1h',
     ...{ retain: 0, cacheSize: 0, scrubRate: 0, idMaxAge: 0 },
   } as const;
   const first = await open(options);

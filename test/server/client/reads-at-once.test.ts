@@ -8,7 +8,7 @@ import { testCluster } from '../../support/test-cluster.js';
 
 /** What can be read without waiting, and whose memory it is. */
 
-async function setup(options: { readonly cacheSize: number; readonly retain: number | string }) {
+async function setup(options: { readonly cacheSize: number; readonly retain: number | '1GiB' }) {
   const cluster = await testCluster();
   const directory = temporaryFolder();
   const fixed = { trackers: cluster.trackers, directory, scrubRate: 0, idMaxAge: 0 };

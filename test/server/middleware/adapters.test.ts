@@ -10,7 +10,7 @@ import { until } from '../../support/staging.js';
 import { ofSuite, temporaryFolder } from '../../support/temporary.js';
 
 const directory = temporaryFolder(ofSuite);
-const sizes = { smallFileLimit: '64KiB', trunkSize: '1MiB' };
+const sizes = { smallFileLimit: '64KiB', trunkSize: '1MiB' } as const;
 const store = await open({ directory, ...sizes, mergeMaxAge: '1h' });
 afterAll(() => store.close());
 

@@ -8,6 +8,7 @@ import { interrupted } from '../body.js';
 import { withOwnNames } from '../body-kinds.js';
 import { aborted, notFound } from '../failures.js';
 import { flushTimeoutOf } from '../flush.js';
+import type { ConnectOptions } from '../given-options.js';
 import { awayOf, groupPageOf, infoOf, pageOf, readAll } from '../http/answers.js';
 import { Requests } from '../http/requests.js';
 import { checkMeta, isSync } from '../intake.js';
@@ -39,7 +40,7 @@ import type {
   StoredFile,
 } from '../types.js';
 import { FormBody } from './form.js';
-import { type ConnectOptions, parseConnectOptions } from './options.js';
+import { parseConnectOptions } from './options.js';
 import { checkedType, demandSame, Repeatable, Source } from './sources.js';
 
 /**

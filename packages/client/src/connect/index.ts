@@ -12,9 +12,10 @@ export {
 } from '@stevedore/staging/errors';
 export * from '../affinity.js';
 export { demandUnread } from '../body-kinds.js';
+export type { ConnectOptions } from '../given-options.js';
 export { GatewayRefusal } from '../http/errors.js';
 export { invalidOption } from '../options.js';
 export { parseTime } from '../texts.js';
 export type * from '../types.js';
 export { connect } from './connect.js';
-export { type ConnectOptions, connectOptions } from './options.js';
+export { connectOptions } from './options.js';

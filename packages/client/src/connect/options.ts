@@ -1,4 +1,5 @@
 import { fromProgram, type OptionTable, option, parseOptions } from '@stevedore/options';
+import type { ConnectOptions } from '../given-options.js';
 import type { RequestsSettings } from '../http/requests.js';
 import { asStoreError, invalidOption } from '../options.js';
 
@@ -28,11 +29,6 @@ export const connectOptions = {
     { maximum: '1h' },
   ),
 } satisfies OptionTable;
-
-/** Any of the options; durations as numbers of milliseconds or as `30s`. */
-export type ConnectOptions = {
-  readonly [Name in keyof typeof connectOptions]?: string | number;
-};
 
 /** Most requests for each connection, in flight or queued. */
 const QUEUED_PER_CONNECTION = 64;

@@ -22,10 +22,11 @@ export interface UploadPolicy {
   readonly maxTotalBytes?: number;
   /** `image/png`, `image/*`: declared types that are accepted. Default: all. */
   readonly types?: readonly string[];
-  /** Compares the first bytes of each file with its declared type before any is stored. */
+  /** Compares the first bytes of each file with its type before any is stored. Default: false. */
   readonly checkContent?: boolean;
+  /** `sync`: acknowledged once on disk; `os`: once the system has it. Default: the store's. */
   readonly durability?: 'sync' | 'os';
-  /** Affinity group of all files; overrides the client's. */
+  /** Affinity group of all files; overrides the client's. Default: the client's. */
   readonly group?: string;
   /** How long files live; a client can ask for less. Default: for ever. */
   readonly ttlMs?: number;
