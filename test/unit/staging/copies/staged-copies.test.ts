@@ -120,7 +120,7 @@ test('a deletion without the partner is in the map when it is acknowledged', asy
 });
 
 test('without the partner and FastDFS, uploads are refused, and nothing is left of them', async () => {
-  const { staging, partner, store } = await pair(undefined, {}, 100);
+  const { staging, partner, store } = await pair(undefined, {}, 1_000);
   await until(isUp(staging));
   await partner.stop();
   await until(() => !isUp(staging)());
@@ -349,7 +349,7 @@ test('a staged file is read at the partner, whether its server is there or away'
   }
   const [key, deleted] = keys as [Buffer, Buffer];
   await staging.deletions.delete(deleted);
-  expect(await find(deleted)).toBe('deleted');
+  await until(async () => (await find(deleted)) === 'deleted');
   expect(await find(Buffer.alloc(16))).toBeUndefined();
   partner.isAway = true;
   partner.cut();
