@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { reproducing } from '../../../bench/dist/claims/reproducing.js';
@@ -22,9 +22,6 @@ test('figures of benchmarks in documents are what was recorded', () => {
 test('the page of the papers and its charts are what was recorded', () => {
   const { text, charts } = reproducing(records);
   expect(readFileSync(join(ROOT, 'docs/REPRODUCING.md'), 'utf8')).toBe(text);
-  const tests = [...text.matchAll(/`(\S+\.test\.ts)`/g)].map(([, path = '']) => path);
-  expect(tests.length).toBeGreaterThan(10);
-  expect(tests.filter((path) => !existsSync(join(ROOT, 'test', path)))).toEqual([]);
   expect(
     readdirSync(join(ROOT, 'docs/charts'))
       .map((name) => `charts/${name}`)
@@ -38,11 +35,9 @@ test('the page of the papers and its charts are what was recorded', () => {
 test('a claim is judged by its figure, and one without it is refused', () => {
   const claim = 'Fig. 6: reads, cache';
   const changed = (change: (figures: Record<string, number>) => Record<string, number>) => {
-    const parts = Object.entries(records.get('data-node')!).map(([name, part]) => [
-      name,
-      { ...part, figures: change({ ...part.figures }) },
-    ]);
-    const all = new Map([...records, ['data-node', Object.fromEntries(parts)]]);
+    const { model, ...parts } = records.get('data-node')!;
+    const figures = change({ ...model!.figures });
+    const all = new Map([...records, ['data-node', { ...parts, model: { ...model!, figures } }]]);
     return reproducing(all)
       .text.split('\n')
       .find((line) => line.startsWith(`| ${claim} `));
