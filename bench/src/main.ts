@@ -54,7 +54,7 @@ async function updateDocuments(): Promise<void> {
   for (const folder of ['docs', 'packages']) {
     const root = join(dirname(BENCH), folder);
     for (const name of await readdir(root, { recursive: true })) {
-      if (!name.endsWith('.md') || name.includes('node_modules')) continue;
+      if (!name.endsWith('.md') || /node_modules|dist\//.test(name)) continue;
       const before = await readFile(join(root, name), 'utf8');
       const after = filled(before, records);
       if (after === before) continue;

@@ -1,5 +1,4 @@
 import { lineChart } from '../harness/line-chart.js';
-import { table } from '../harness/markdown.js';
 import { commandOf, type PartRecord, type Records } from '../harness/records.js';
 import type { Claim, Figure, Paper } from './claim.js';
 import { clientMerging } from './client-merging.js';
@@ -8,7 +7,7 @@ import { tradeOff } from './trade-off.js';
 
 /**
  * The page REPRODUCING.md of the documents and its charts, from the claims of the papers and the records of runs. Throws
- * where a claim has no figure, or does not hold and nothing says why.
+ * where a claim's run lacks its figure, or it does not hold and nothing says why.
  */
 
 const PAPERS: readonly Paper[] = [clientMerging, dataNode, tradeOff];
@@ -24,6 +23,7 @@ What became of each claim, equation, algorithm, table and figure of the three pa
 | reproduced on the model only | measured with modelled disks, processors or wires |
 | **refuted** | measured, and it does not hold here; the reason follows |
 | not attempted | the reason follows |
+| not measured yet | no run of this part is kept |
 
 Runs without \`--quick\` take hours: see [the benchmarks](../bench/README.md). A test is run by \`node test/dist/tools/run.js TEST\` after a build.`;
 
@@ -50,7 +50,8 @@ export function reproducing(records: Records): Page {
       charts[path] = lineChart({ ...about, series: lines });
       return `![${about.title}](${path})`;
     });
-    return [`## ${title}`, table(head, rows), ...images].join('\n\n');
+    const lines = [head, head.map(() => '---'), ...rows].map((cells) => `| ${cells.join(' | ')} |`);
+    return [`## ${title}`, lines.join('\n'), ...images].join('\n\n');
   });
   return { text: `${[INTRODUCTION, ...sections].join('\n\n')}\n`, charts };
 }
@@ -64,10 +65,12 @@ function figuresOf(records: Records, benchmark: string): ReadonlyMap<string, num
 function rowOf(claim: Claim, records: Records): string[] {
   const { what, paper, test, measured, skipped, ours = '' } = claim;
   if (skipped !== undefined) return [what, paper, ours, `not attempted: ${skipped}`, ''];
-  if (!measured) return [what, paper, ours, 'reproduced', `\`${test}\``];
+  if (!measured) return [what, paper, ours, 'reproduced', `\`test/${test}\``];
   const [benchmark = '', part = ''] = measured.run.split('/');
   const record: PartRecord | undefined = records.get(benchmark)?.[part];
-  if (!record) throw new Error(`${what}: ${measured.run} was never recorded`);
+  if (!record || Object.keys(record.figures).length === 0) {
+    return [what, paper, '', 'not measured yet', `\`${measured.run}\``];
+  }
   const all: Figure['all'] = (ids) => {
     const values = ids.flatMap((id) => record.figures[id] ?? []);
     if (values.length === 0) throw new Error(`${what}: ${measured.run} has no figure ${ids[0]}`);

@@ -1,12 +1,13 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import { reproducing } from '../../../bench/dist/claims/reproducing.js';
 import { filled, readRecords } from '../../../bench/dist/harness/records.js';
 import { ROOT } from '../../support/paths.js';
 
 const DOCUMENTS = ['docs', 'packages'].flatMap((folder) =>
   readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
-    .filter((name) => name.endsWith('.md') && !name.includes('node_modules'))
+    .filter((name) => name.endsWith('.md') && !/node_modules|dist\//.test(name))
     .map((name) => join(folder, name)),
 );
 const records = await readRecords(join(ROOT, 'bench/results'));
@@ -16,6 +17,36 @@ test('figures of benchmarks in documents are what was recorded', () => {
     const document = readFileSync(join(ROOT, path), 'utf8');
     expect(filled(document, records), `${path}: npm run bench -- --update-docs`).toBe(document);
   }
+});
+
+test('the page of the papers and its charts are what was recorded', () => {
+  const { text, charts } = reproducing(records);
+  expect(readFileSync(join(ROOT, 'docs/REPRODUCING.md'), 'utf8')).toBe(text);
+  expect(
+    readdirSync(join(ROOT, 'docs/charts'))
+      .map((name) => `charts/${name}`)
+      .sort(),
+  ).toEqual(Object.keys(charts).sort());
+  for (const [path, svg] of Object.entries(charts)) {
+    expect(readFileSync(join(ROOT, 'docs', path), 'utf8'), path).toBe(svg);
+  }
+});
+
+test('a claim is judged by its figure, and one without it is refused', () => {
+  const claim = 'Fig. 6: reads, cache';
+  const changed = (change: (figures: Record<string, number>) => Record<string, number>) => {
+    const { model, ...parts } = records.get('data-node')!;
+    const figures = change({ ...model!.figures });
+    const all = new Map([...records, ['data-node', { ...parts, model: { ...model!, figures } }]]);
+    return reproducing(all)
+      .text.split('\n')
+      .find((line) => line.startsWith(`| ${claim} `));
+  };
+  expect(changed((figures) => figures)).toContain('| reproduced on the model only ');
+  const no = (figures: Record<string, number>) => ({ ...figures, 'read.cache.16.gain': 0.9 });
+  expect(changed(no)).toContain('**refuted**');
+  expect(changed(() => ({}))).toContain('| not measured yet ');
+  expect(() => changed(() => ({ other: 1 }))).toThrow('has no figure');
 });
 
 test('each record says of which version it is, of which day and machine', () => {
