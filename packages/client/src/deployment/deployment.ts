@@ -7,7 +7,6 @@ import {
   mapMismatch,
   originAdopted,
   originOf,
-  type Removal,
   type StagedFiles,
   type UsageAsk,
   type UsageGrant,
@@ -17,7 +16,7 @@ import { type AdoptionParts, Adoptions } from './adoption.js';
 import { type DeploymentContext, Gateways, type SilentGateway } from './gateways.js';
 import { type Answer, MapCache } from './map-cache.js';
 import { Publisher } from './publisher.js';
-import { NO_KEY, RemovalPoll } from './removal-poll.js';
+import { RemovalPoll } from './removal-poll.js';
 import { RESTART_MS } from './restarts.js';
 import { away, clockTrouble, takenOver } from './troubles.js';
 
@@ -71,7 +70,7 @@ const PRUNE_INTERVAL_MS = 3_600_000;
 const KEEP_REMOVALS_MS = 24 * 3_600_000;
 /** Longest claim. After it, the mark is found only at the server that has its files. */
 const MAX_CLAIM_MS = 31 * 24 * 3_600_000;
-/** Removals to prune in one round, so that polling and publishing go on. */
+/** Rows to prune in one round, so that polling and publishing go on. */
 const MAX_PRUNED = 2_000;
 /** Longest time to publish in one round; deletions are polled between rounds. */
 const PUBLISH_MS = 200;
@@ -90,9 +89,9 @@ export class Deployment {
   readonly #gateways: Gateways;
   readonly #removals: RemovalPoll;
   #seenAt = Number.NEGATIVE_INFINITY;
-  /** When to go on pruning, and after which removal. */
+  /** When to ask whether this server prunes the map for all, and true while it does. */
   #pruneAt = performance.now() + PRUNE_INTERVAL_MS;
-  #prunedTo: Removal | undefined;
+  #isPruning = false;
   /** True after a failure, until a round succeeds; and since when. */
   #isAway = false;
   #failedAt = 0;
@@ -436,11 +435,11 @@ export class Deployment {
       await this.#dropUnneeded();
     }
     if (now >= this.#pruneAt) {
+      this.#isPruning ||= await map.mayPrune(PRUNE_INTERVAL_MS);
       const before = (await this.#mapTime()) - KEEP_REMOVALS_MS;
-      const after = this.#prunedTo ?? { removedAt: 0, key: NO_KEY };
-      this.#prunedTo = await map.prune(before, after, MAX_PRUNED);
       // The next round goes on.
-      if (!this.#prunedTo) this.#pruneAt = now + PRUNE_INTERVAL_MS;
+      this.#isPruning &&= await map.prune(before, MAX_PRUNED);
+      if (!this.#isPruning) this.#pruneAt = now + PRUNE_INTERVAL_MS;
     }
   }
 

@@ -14,7 +14,7 @@ export interface RemovalPollParts {
   readonly onRemoved: (key: Buffer) => void;
 }
 
-export const NO_KEY = new Uint8Array(0);
+const NO_KEY = new Uint8Array(0);
 const MAX_REMOVALS = 5_000;
 const OVERLAP_MS = 1_000;
 /** Thorough polls go back this far: longer than a statement may take. */
