@@ -166,7 +166,8 @@ export class PostgresDriver implements SqlDriver {
   #to(url: string, how: { readonly prepare?: false; readonly max_pipeline?: number }) {
     const { maxConnections, timeoutMs } = this.#options;
     return postgres(url, {
-      ...{ prepare: true, ...how },
+      prepare: true,
+      ...how,
       max: maxConnections,
       connect_timeout: Math.ceil(timeoutMs / 1000),
       backoff: false,
