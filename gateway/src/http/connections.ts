@@ -53,6 +53,8 @@ export class Connections {
   /** When the last request began, or the last connection. */
   #usedAt = 0;
   #isLeaving = false;
+  /** No connection is accepted any more. */
+  #isClosed = false;
 
   constructor(limits: Limits, unsent: UnsentBytes) {
     this.#limits = limits;
@@ -79,7 +81,7 @@ export class Connections {
     server.setTimeout(idleMs);
     const listener: RequestListener = (request, response) => {
       const begin = (): void => {
-        if (this.#isLeaving) response.shouldKeepAlive = false;
+        if (this.#isClosed) response.shouldKeepAlive = false;
         this.#note(request.socket, response);
         for (const take of takes) if (take(request, response)) return;
         handle(request, response);
@@ -99,9 +101,9 @@ export class Connections {
 
   /**
    * Before the shutdown. For a while, whoever asks whether the gateway is ready learns that it is
-   * not, and every request is served. Then no connection is accepted any more, which a proxy sees
-   * before it has sent anything, so that its traffic uses up the connections that it has: each answer
-   * ends one. Those that are left are closed once no request has come for a while: none is on its
+   * not, and every request is served; connections are kept, so that a proxy opens hardly any new one.
+   * Then none is accepted any more, which a proxy sees before it has sent anything, so that its
+   * traffic uses up the connections that it has: each answer ends one. Those that are left are closed once no request has come for a while: none is on its
    * way to them. Resolves when all are closed, or after the limit for requests in progress.
    */
   async leave(server: Server): Promise<void> {
@@ -113,6 +115,7 @@ export class Connections {
     await nothingWaits();
     // The HTTP server's own `close` would end idle connections with it.
     NetServer.prototype.close.call(server);
+    this.#isClosed = true;
     while (!isDone(this.#limits.drainMs)) {
       await sleep(LEAVE_LOOK_MS);
       // What has arrived while the process stood still is read first.
