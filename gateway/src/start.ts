@@ -16,7 +16,6 @@ import { type AppOptions, buildApp } from './app.js';
 import type { FeedOptions } from './console/feed.js';
 import type { AskMigration } from './console/migrations.js';
 import { judgeAccess } from './doctor/access.js';
-import { leaveConnections } from './http/connections.js';
 import { parsePublicUrl } from './http/public-address.js';
 import { logTrouble, makeLog } from './observe/log.js';
 import { logFormatOf } from './observe/log-format.js';
@@ -55,7 +54,7 @@ export interface Gateway {
   readonly log: Logger;
   readonly store: FileStore;
   readonly app: FastifyInstance;
-  /** Serves on while clients and proxies leave. Then accepts no more connections. Call `close`. */
+  /** Serves on while clients and proxies leave, and accepts no more connections. Then call `close`. */
   leave(): Promise<void>;
   /** Refuses new requests, finishes those in progress within limits, closes the store. */
   close(): Promise<void>;
@@ -97,7 +96,6 @@ export async function startGateway(
     logTrouble(log, error);
     onError(error);
   });
-  const leaving = new AbortController();
   let app: FastifyInstance | undefined;
   try {
     const localKey = await localKeyOf(options).catch((error: unknown) => {
@@ -111,7 +109,6 @@ export async function startGateway(
     app = buildApp({
       ...options,
       store,
-      leaving: leaving.signal,
       pictures: picturesOf(options, store),
       limits,
       onError,
@@ -131,8 +128,9 @@ export async function startGateway(
     await Promise.allSettled([app?.close(), store.close()]);
     throw error;
   }
-  const { server } = app;
+  const { server, leave } = app;
   let closed: Promise<void> | undefined;
+  let left: Promise<void> | undefined;
   return {
     url: urlOf(server.address()),
     options,
@@ -141,11 +139,12 @@ export async function startGateway(
     store,
     app,
     leave: () => {
-      leaving.abort();
-      return leaveConnections(server);
+      left ??= leave();
+      return left;
     },
     close: () => {
-      closed ??= drain(app, limits).then(() => store.close());
+      // Those that did not leave have had their time.
+      closed ??= drain(app, left ? 0 : limits.drainMs).then(() => store.close());
       return closed;
     },
   };
@@ -223,8 +222,8 @@ function accessOf(
   });
 }
 
-async function drain(app: FastifyInstance, limits: Limits): Promise<void> {
-  const timer = setTimeout(() => app.server.closeAllConnections(), limits.drainMs);
+async function drain(app: FastifyInstance, limitMs: number): Promise<void> {
+  const timer = setTimeout(() => app.server.closeAllConnections(), limitMs);
   try {
     await app.close();
   } finally {

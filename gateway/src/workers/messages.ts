@@ -50,5 +50,7 @@ export type WorkerCalls = {
   readonly reserveUsage: ReserveInMap;
   readonly liveServers: () => number;
   readonly cluster: () => ReturnType<FileStore['cluster']>;
+  /** As of a gateway. */
+  readonly leave: () => Promise<void>;
   readonly close: () => Promise<void>;
 };
