@@ -35,7 +35,7 @@ test('put, get and ls go through it, but not to a host of NO_PROXY', async () =>
   const put = await run(['put', 'a.txt', '--json'], { cwd, env });
   expect(put.code).toBe(0);
   const stored = (JSON.parse(put.stdout) as { readonly key: string }).key;
-  const got = await run(['cat', stored], { cwd, env });
+  const got = await run(['get', stored], { cwd, env });
   expect(got.stdout).toBe('text');
   expect((await run(['ls', '--keys'], { cwd, env })).stdout).toBe(`${stored}\n`);
   expect(asked).toEqual([
@@ -44,7 +44,7 @@ test('put, get and ls go through it, but not to a host of NO_PROXY', async () =>
     expect.stringContaining(`GET ${gateway.url}/files?`),
   ]);
   const direct = { ...env, NO_PROXY: 'other.example, 127.0.0.1' };
-  expect((await run(['cat', stored], { cwd, env: direct })).stdout).toBe('text');
+  expect((await run(['get', stored], { cwd, env: direct })).stdout).toBe('text');
   expect(asked).toHaveLength(3);
 });
 
