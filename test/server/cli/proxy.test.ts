@@ -39,13 +39,14 @@ test('put, get and ls go through it, but not to a host of NO_PROXY', async () =>
   expect(got.stdout).toBe('text');
   expect((await run(['ls', '--keys'], { cwd, env })).stdout).toBe(`${stored}\n`);
   expect(asked).toEqual([
+    expect.stringContaining(`GET ${gateway.url}/files?once=`),
     `POST ${gateway.url}/files`,
     `GET ${gateway.url}/files/${stored}`,
     expect.stringContaining(`GET ${gateway.url}/files?`),
   ]);
   const direct = { ...env, NO_PROXY: 'other.example, 127.0.0.1' };
   expect((await run(['get', stored], { cwd, env: direct })).stdout).toBe('text');
-  expect(asked).toHaveLength(3);
+  expect(asked).toHaveLength(4);
 });
 
 test("the gateway's own key goes to no proxy", async () => {
