@@ -30,7 +30,7 @@ export const PLANS = plans(
   },
   {
     ...{ turns: 1, seconds: 0.05, uploadSeconds: 0.05, warmUpSeconds: 0.05, uploadsBefore: 50 },
-    ...{ hotFiles: 50, files: 50, requests: 100, warmUpRounds: 1 },
+    ...{ hotFiles: 100, files: 100, requests: 200, warmUpRounds: 1 },
   },
 );
 export type Plan = typeof FULL;
