@@ -1,6 +1,7 @@
 import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { type FileStore, open, readClusterSecrets } from '@stevedore/client';
+import { open } from '@stevedore/client';
+import { type GatewayStore, readClusterSecrets } from '@stevedore/client/internal';
 import type { PictureMaker, ResourcePolicy } from '@stevedore/middleware/core';
 import { Pictures } from '@stevedore/pictures';
 import { addressText } from '@stevedore/protocol';
@@ -53,7 +54,7 @@ export interface Gateway {
   readonly options: GatewayOptions;
   readonly limits: Limits;
   readonly log: Logger;
-  readonly store: FileStore;
+  readonly store: GatewayStore;
   readonly app: FastifyInstance;
   /** Serves on while clients and proxies leave. Then accepts no more connections. Call `close`. */
   leave(): Promise<void>;
@@ -64,7 +65,7 @@ export interface Gateway {
 /** The parts that a worker of a gateway shares with others. */
 export interface WorkerParts
   extends Pick<AppOptions, 'metrics' | 'console' | 'stats' | 'flush' | 'marks' | 'passOn'> {
-  readonly open: () => Promise<FileStore>;
+  readonly open: () => Promise<GatewayStore>;
   /** Store and server exist; the port is not open yet. */
   readonly opened: (server: Server) => Promise<void>;
   readonly ledger: Ledger;
@@ -84,7 +85,7 @@ export async function startGateway(
   const policies =
     policyPath === '' ? undefined : await PolicyFile.open({ path: policyPath, onError });
   let keys: KeyRing | undefined;
-  let store: FileStore;
+  let store: GatewayStore;
   try {
     if (apiKeys !== '') keys = await KeyRing.open({ path: apiKeys, now: Date.now, onError });
     store = await (worker ? worker.open() : open(openOptions(options)));
@@ -153,7 +154,7 @@ export async function startGateway(
 
 function picturesOf(
   { pictureSizes, pictureProcesses }: GatewayOptions,
-  store: FileStore,
+  store: GatewayStore,
 ): PictureMaker | undefined {
   if (pictureSizes.length === 0) return undefined;
   return new Pictures({ store, sizes: pictureSizes, processes: pictureProcesses });

@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
-import { DirectoryLock, inspectCluster, readClusterSecrets } from '@stevedore/client';
+import { DirectoryLock, inspectCluster, readClusterSecrets } from '@stevedore/client/internal';
 import { addressText } from '@stevedore/protocol';
 import type { GatewayOptions } from '../options.js';
 import { defaultLimits } from '../options.js';

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { refuse } from '@stevedore/bench/cluster';
-import { open, openForUpkeep } from '@stevedore/client';
+import { open } from '@stevedore/client';
+import { openForUpkeep } from '@stevedore/client/internal';
 import { fetchOnePathBinlog, uploadFile } from '@stevedore/protocol';
 import { expect, onTestFinished, test } from 'vitest';
 import { temporaryFolder } from '../../support/temporary.js';

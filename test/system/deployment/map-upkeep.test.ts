@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { checkDeploymentMap, fillMap, rebuildDeploymentMap } from '@stevedore/client';
+import { checkDeploymentMap, fillMap, rebuildDeploymentMap } from '@stevedore/client/internal';
 import { openDatabase } from '@stevedore/disk/sqlite';
 import { openMap } from '@stevedore/map';
 import { expect, it, onTestFinished } from 'vitest';

@@ -1,12 +1,5 @@
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
-import type {
-  GetOptions,
-  GroupOptions,
-  ListOptions,
-  Receipt,
-  Store,
-  StoredFile,
-} from '@stevedore/client';
+import type { GetOptions, GroupOptions, ListOptions, Receipt, Store, StoredFile } from '@stevedore/client';
 import { closeAfterReply, hasUnreadBody } from './http/connection.js';
 import { type Answer, answerFile, type Presentation } from './http/file-answer.js';
 import { type Query, queryOf } from './http/query.js';
