@@ -67,6 +67,8 @@ async function build({ folder, asked = [], optional = [], programs = [] }, targe
   const source = join(root, folder);
   const { devDependencies: _, ...manifest } = readJson(join(source, 'package.json'));
   const dist = join(target, 'dist');
+  // The gateway and the middleware bundle what they need of them.
+  for (const path in manifest.exports) if (/internal$/.test(path)) delete manifest.exports[path];
   const inputs = Object.entries(manifest.exports).map(([path, { default: file }]) => [
     path === '.' ? 'index' : path.slice(2),
     join(source, file),

@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import type { OutgoingHttpHeaders } from 'node:http';
-import { type FileStore, isStoreError, type StoreStats } from '@stevedore/client';
+import { isStoreError, type StoreStats } from '@stevedore/client';
+import type { GatewayStore } from '@stevedore/client/internal';
 import {
   demandNoFragment,
   Files,
@@ -43,14 +44,14 @@ import { healthRoutes, metricsRoutes } from './routes/watching.js';
 import type { ProcessFigures } from './workers/totals.js';
 
 /**
- * The gateway's HTTP side over any FileStore, without a listening port. It never closes the store.
+ * The gateway's HTTP side over any GatewayStore, without a listening port. It never closes the store.
  */
 
 export interface AppOptions
   extends Partial<
     Pick<GatewayOptions, 'serveTrunks' | 'inlineTypes' | 'corsOrigins' | 'trustProxy'>
   > {
-  readonly store: FileStore;
+  readonly store: GatewayStore;
   readonly limits?: Partial<Limits>;
   /** Default: everything is open. */
   readonly access?: Access;
@@ -71,7 +72,7 @@ export interface AppOptions
   /** Figures of the store and of other parts; default: of the store alone. */
   readonly stats?: () => StoreStats;
   /** Stores what is staged; default: as the store does. */
-  readonly flush?: FileStore['flush'];
+  readonly flush?: GatewayStore['flush'];
   /** Receives the metrics of this process, returns the text of `/metrics`. */
   readonly metrics?: (own: () => Promise<ProcessFigures>) => () => Promise<string>;
   /** Data for the console; default: of this process. */
@@ -251,7 +252,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     policyRoutes(scope, access, policies);
     const serveTrunks = options.serveTrunks ?? false;
     const { deployment } = store;
-    const flush: FileStore['flush'] = options.flush ?? ((how) => store.flush(how));
+    const flush: GatewayStore['flush'] = options.flush ?? ((how) => store.flush(how));
     flushRoutes(scope, { files, access, deployment, flush });
     fileRoutes(scope, { files, store, access, policies, charges, forwarder, serveTrunks, direct });
     // What is answered past the framework has no headers for pages of other origins.

@@ -1,4 +1,4 @@
-import { folded } from '@stevedore/client';
+import { folded } from '@stevedore/client/internal';
 
 /**
  * Names of files in an archive or a directory. A file's name is text from its client: it becomes a

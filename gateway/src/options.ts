@@ -1,4 +1,5 @@
-import { asStoreError, checkStoreOptions, type OpenOptions, storeOptions } from '@stevedore/client';
+import type { OpenOptions } from '@stevedore/client';
+import { asStoreError, checkStoreOptions, storeOptions } from '@stevedore/client/internal';
 import { defaultTransferLimits, type TransferLimits } from '@stevedore/middleware/core';
 import {
   fromEnvironment,

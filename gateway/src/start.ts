@@ -1,6 +1,7 @@
 import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { type FileStore, open, readClusterSecrets } from '@stevedore/client';
+import { open } from '@stevedore/client';
+import { type GatewayStore, readClusterSecrets } from '@stevedore/client/internal';
 import type { PictureMaker, ResourcePolicy } from '@stevedore/middleware/core';
 import { Pictures } from '@stevedore/pictures';
 import { addressText } from '@stevedore/protocol';
@@ -52,7 +53,7 @@ export interface Gateway {
   readonly options: GatewayOptions;
   readonly limits: Limits;
   readonly log: Logger;
-  readonly store: FileStore;
+  readonly store: GatewayStore;
   readonly app: FastifyInstance;
   /** Serves on while clients and proxies leave, and accepts no more connections. Then call `close`. */
   leave(): Promise<void>;
@@ -63,7 +64,7 @@ export interface Gateway {
 /** The parts that a worker of a gateway shares with others. */
 export interface WorkerParts
   extends Pick<AppOptions, 'metrics' | 'console' | 'stats' | 'flush' | 'marks' | 'passOn'> {
-  readonly open: () => Promise<FileStore>;
+  readonly open: () => Promise<GatewayStore>;
   /** Store and server exist; the port is not open yet. */
   readonly opened: (server: Server) => Promise<void>;
   readonly ledger: Ledger;
@@ -83,7 +84,7 @@ export async function startGateway(
   const policies =
     policyPath === '' ? undefined : await PolicyFile.open({ path: policyPath, onError });
   let keys: KeyRing | undefined;
-  let store: FileStore;
+  let store: GatewayStore;
   try {
     if (apiKeys !== '') keys = await KeyRing.open({ path: apiKeys, now: Date.now, onError });
     store = await (worker ? worker.open() : open(openOptions(options)));
@@ -152,7 +153,7 @@ export async function startGateway(
 
 function picturesOf(
   { pictureSizes, pictureProcesses }: GatewayOptions,
-  store: FileStore,
+  store: GatewayStore,
 ): PictureMaker | undefined {
   if (pictureSizes.length === 0) return undefined;
   return new Pictures({ store, sizes: pictureSizes, processes: pictureProcesses });

@@ -1,4 +1,4 @@
-import { adoptOrigin } from '@stevedore/client';
+import { adoptOrigin } from '@stevedore/client/internal';
 import { expect, it } from 'vitest';
 import { deployedPair } from '../support/deployment.js';
 import { soon } from '../support/soon.js';

@@ -1,6 +1,7 @@
 import { createHash, hash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
-import { invalidOption, isStoreError, parseTime, StoreError } from '@stevedore/client';
+import { isStoreError, StoreError } from '@stevedore/client';
+import { invalidOption, parseTime } from '@stevedore/client/internal';
 import { option } from '@stevedore/options';
 import {
   changeFile,

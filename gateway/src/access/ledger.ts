@@ -1,5 +1,5 @@
 import assert from 'node:assert';
-import type { FileStore } from '@stevedore/client';
+import type { GatewayStore } from '@stevedore/client/internal';
 import { ProblemError, type UploadQuota } from '@stevedore/middleware/core';
 import type { ApiKey } from './api-keys.js';
 
@@ -47,7 +47,7 @@ export interface Ledger {
   close?(): Promise<void>;
 }
 
-type Deployment = NonNullable<FileStore['deployment']>;
+type Deployment = NonNullable<GatewayStore['deployment']>;
 export type ReserveInMap = Deployment['reserveUsage'];
 
 /** What a ledger needs to know of the deployment; of one in another process, it has to ask. */

@@ -1,4 +1,5 @@
-import { asStoreError, invalidOption, isStoreError } from '@stevedore/client';
+import { isStoreError } from '@stevedore/client';
+import { asStoreError, invalidOption } from '@stevedore/client/internal';
 import { checkPolicy, type UploadPolicy } from '@stevedore/middleware/core';
 import { fromFile, option, parseOptions, type RawOptions } from '@stevedore/options';
 import { readJson, WatchedFile, type WatchedFileOptions } from './watched-file.js';

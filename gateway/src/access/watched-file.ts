@@ -1,7 +1,8 @@
 import { open, readFile, rm, stat } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { invalidOption, StoreError } from '@stevedore/client';
+import { StoreError } from '@stevedore/client';
+import { invalidOption } from '@stevedore/client/internal';
 import { givenJson } from '@stevedore/options';
 import { placeOf, writeTo } from '../written-file.js';
 

@@ -1,4 +1,4 @@
-import { type AdoptionReport, adoptOrigin } from '@stevedore/client';
+import { type AdoptionReport, adoptOrigin } from '@stevedore/client/internal';
 import { formatBytes, type OptionTable, option } from '@stevedore/options';
 import type { Command } from 'commander';
 import { gatewayOptions } from '../options.js';

@@ -1,5 +1,5 @@
 import { resolve } from 'node:path';
-import { openSharedDirectory } from '@stevedore/client';
+import { openSharedDirectory } from '@stevedore/client/internal';
 import { type EmbeddedNode, startEmbeddedNode } from '@stevedore/node/embedded';
 import { type OptionTable, type OptionValues, option } from '@stevedore/options';
 import { tierFlags, tiersOf } from '@stevedore/tiering/flags';

@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { crc32 } from 'node:zlib';
-import { folded } from '@stevedore/client';
+import { folded } from '@stevedore/client/internal';
 import { type OptionTable, option } from '@stevedore/options';
 import { isError } from '@stevedore/protocol';
 import type { Command } from 'commander';

@@ -1,5 +1,5 @@
 import type { Readable } from 'node:stream';
-import { parseConnectOptions, type Request, Requests, refusalIn } from '@stevedore/client';
+import { parseConnectOptions, type Request, Requests, refusalIn } from '@stevedore/client/internal';
 import type { OptionValues } from '@stevedore/options';
 import type { clientOptions } from './options.js';
 

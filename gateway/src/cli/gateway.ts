@@ -1,5 +1,5 @@
 import { resolve } from 'node:path';
-import { otherWorkers } from '@stevedore/client';
+import { otherWorkers } from '@stevedore/client/internal';
 import { maxFormBytes } from '@stevedore/middleware/core';
 import { environmentName, formatBytes } from '@stevedore/options';
 import type { Command } from 'commander';

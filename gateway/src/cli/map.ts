@@ -5,7 +5,7 @@ import {
   type MapReport,
   rebuildDeploymentMap,
   storeOptions,
-} from '@stevedore/client';
+} from '@stevedore/client/internal';
 import { option } from '@stevedore/options';
 import type { Command } from 'commander';
 import { explain, UsageError } from './errors.js';

@@ -3,7 +3,7 @@ import { mkdir } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { resolve } from 'node:path';
-import { DirectoryLock, readClusterSecrets } from '@stevedore/client';
+import { DirectoryLock, readClusterSecrets } from '@stevedore/client/internal';
 import {
   flagName,
   formatBytes,

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { type StoreOptions, storeOptions } from '@stevedore/client';
+import { type StoreOptions, storeOptions } from '@stevedore/client/internal';
 import {
   environmentName,
   flagName,

@@ -3,7 +3,7 @@ import { extname } from 'node:path';
 import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
-import { refusalIn } from '@stevedore/client';
+import { refusalIn } from '@stevedore/client/internal';
 import { DEFAULT_TYPE } from '@stevedore/middleware/core';
 import { formatBytes } from '@stevedore/options';
 import { lookup } from 'mime-types';

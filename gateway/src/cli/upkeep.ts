@@ -1,17 +1,15 @@
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { FsckReport, OpenOptions, ScrubReport } from '@stevedore/client';
 import {
   discardFileMap,
-  type FsckReport,
-  type OpenOptions,
   openForUpkeep,
   openSharedDirectory,
   otherWorkers,
-  type ScrubReport,
   storeOptions,
   type Upkeep,
   workerDirectory,
-} from '@stevedore/client';
+} from '@stevedore/client/internal';
 import { formatBytes, option } from '@stevedore/options';
 import type { Command } from 'commander';
 import { explain, UsageError } from './errors.js';

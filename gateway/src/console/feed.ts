@@ -1,4 +1,5 @@
-import type { FileStore, StorageMember, StoreStats, TrunkEvent } from '@stevedore/client';
+import type { StorageMember, StoreStats, TrunkEvent } from '@stevedore/client';
+import type { GatewayStore } from '@stevedore/client/internal';
 import type { Finding } from '../doctor/finding.js';
 import { redactIds } from '../observe/log.js';
 import { errorCode } from '../observe/store-metrics.js';
@@ -31,8 +32,8 @@ export interface ConsoleState {
   readonly startedAt: number;
   readonly trackers: readonly string[];
   readonly embedded: boolean;
-  readonly ready: Awaited<ReturnType<FileStore['ready']>>;
-  readonly stats: ReturnType<FileStore['stats']>;
+  readonly ready: Awaited<ReturnType<GatewayStore['ready']>>;
+  readonly stats: ReturnType<GatewayStore['stats']>;
   /** What needs attention, worst first. */
   readonly attention: readonly Finding[];
   readonly merges: readonly Merge[];
@@ -52,7 +53,7 @@ export interface ConsoleSource {
 }
 
 /** Of a store, or of the workers of a gateway together. */
-export interface FeedSource extends Pick<FileStore, 'trackers' | 'ready' | 'cluster'> {
+export interface FeedSource extends Pick<GatewayStore, 'trackers' | 'ready' | 'cluster'> {
   readonly stats: () => StoreStats | Promise<StoreStats>;
   on(name: 'trunk', listener: (trunk: TrunkEvent) => void): unknown;
   on(name: 'error', listener: (error: Error) => void): unknown;

@@ -1,5 +1,5 @@
 import { stat } from 'node:fs/promises';
-import { readClusterSecrets } from '@stevedore/client';
+import { readClusterSecrets } from '@stevedore/client/internal';
 import { readKeyFile } from '../access/api-keys.js';
 import { PolicyFile } from '../access/policies.js';
 import type { GatewayOptions } from '../options.js';

@@ -1,4 +1,5 @@
-import type { ClusterFinding, StorageMember } from '@stevedore/client';
+import type { StorageMember } from '@stevedore/client';
+import type { ClusterFinding } from '@stevedore/client/internal';
 import { formatBytes } from '@stevedore/options';
 import { type Finding, judged, ok, problem, warning } from './finding.js';
 

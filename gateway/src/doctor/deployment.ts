@@ -1,4 +1,4 @@
-import type { DeploymentFinding } from '@stevedore/client';
+import type { DeploymentFinding } from '@stevedore/client/internal';
 import type { GatewayOptions } from '../options.js';
 import { type Finding, judged, ok, problem, warning } from './finding.js';
 

@@ -5,7 +5,7 @@ import {
   inspectCluster,
   inspectDeployment,
   readClusterSecrets,
-} from '@stevedore/client';
+} from '@stevedore/client/internal';
 import { addressText } from '@stevedore/protocol';
 import type { GatewayOptions } from '../options.js';
 import { defaultLimits, openOptions } from '../options.js';

@@ -1,5 +1,6 @@
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
-import type { CachedFile, CachedFiles, StoredFile } from '@stevedore/client';
+import type { StoredFile } from '@stevedore/client';
+import type { CachedFile, CachedFiles } from '@stevedore/client/internal';
 import { type Answer, type UnsentBytes, whenClosed } from '@stevedore/middleware/core';
 import { LRUCache } from 'lru-cache';
 import { type HostNames, hasOneHost } from '../access/origins.js';

@@ -7,7 +7,7 @@ import {
   type Requests,
   readAll,
   throughRestart,
-} from '@stevedore/client';
+} from '@stevedore/client/internal';
 import { type Answer, ProblemError, sendContinueIfExpected } from '@stevedore/middleware/core';
 
 /**

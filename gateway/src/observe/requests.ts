@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { FileStore, StoreStats } from '@stevedore/client';
+import type { StoreStats } from '@stevedore/client';
+import type { GatewayStore } from '@stevedore/client/internal';
 import type { ProblemCode, UnsentBytes, UnsentStats } from '@stevedore/middleware/core';
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
@@ -17,7 +18,7 @@ import { addStoreMetrics } from './store-metrics.js';
  */
 
 export interface ObserveOptions {
-  readonly store: FileStore;
+  readonly store: GatewayStore;
   readonly stats: () => StoreStats;
   readonly logRequest: LogRequest | undefined;
   /** Also memory, CPU and event loop of this process. */

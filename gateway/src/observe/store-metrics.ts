@@ -1,4 +1,5 @@
-import { type FileStore, isStoreError, type StoreStats, type TrunkEvent } from '@stevedore/client';
+import { isStoreError, type StoreStats, type TrunkEvent } from '@stevedore/client';
+import type { GatewayStore } from '@stevedore/client/internal';
 import { isError } from '@stevedore/protocol';
 import { Counter, Histogram, type Registry } from 'prom-client';
 import { addFigures, CACHE_COUNTERS, CACHE_GAUGES, type Figures } from './figures.js';
@@ -114,14 +115,14 @@ const STORE_BUCKETS_SECONDS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300]
 /** Registers the figures; returns a function that stops counting trunks and errors. */
 export function addStoreMetrics(
   registry: Registry,
-  store: FileStore,
+  store: GatewayStore,
   stats: () => StoreStats,
 ): () => void {
   addFigures(registry, { gauges: GAUGES, counters: COUNTERS }, stats);
   return countEvents(registry, store);
 }
 
-function countEvents(registry: Registry, store: FileStore): () => void {
+function countEvents(registry: Registry, store: GatewayStore): () => void {
   const registers = [registry];
   const fill = new Histogram({
     name: 'stevedore_trunk_fill_ratio',

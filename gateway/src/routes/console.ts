@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { basename } from 'node:path';
-import type { FileStore } from '@stevedore/client';
+import type { GatewayStore } from '@stevedore/client/internal';
 import { DEFAULT_TYPE, ProblemError, receiptJson } from '@stevedore/middleware/core';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { contentType } from 'mime-types';
@@ -100,7 +100,7 @@ const PAGES: readonly (readonly [path: string, file: URL])[] = [
 export interface ConsoleParts {
   readonly source: ConsoleSource;
   readonly access: Access;
-  readonly store: Pick<FileStore, 'locate'>;
+  readonly store: Pick<GatewayStore, 'locate'>;
 }
 
 export function consoleRoutes(app: FastifyInstance, parts: ConsoleParts): void {

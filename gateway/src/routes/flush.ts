@@ -1,4 +1,5 @@
-import { type FileStore, flushTimeoutOf, isStoreError } from '@stevedore/client';
+import { isStoreError } from '@stevedore/client';
+import { flushTimeoutOf, type GatewayStore } from '@stevedore/client/internal';
 import { type Answer, type Files, ProblemError } from '@stevedore/middleware/core';
 import type { FastifyInstance } from 'fastify';
 import type { Access, AskedBy } from '../access/access.js';
@@ -9,8 +10,8 @@ import { asPeer } from './peers.js';
 interface FlushRoutes {
   readonly files: Files;
   readonly access: Access;
-  readonly deployment: FileStore['deployment'];
-  readonly flush: FileStore['flush'];
+  readonly deployment: GatewayStore['deployment'];
+  readonly flush: GatewayStore['flush'];
 }
 
 /**

@@ -1,4 +1,4 @@
-import { asStoreError } from '@stevedore/client';
+import { asStoreError } from '@stevedore/client/internal';
 import { ProblemError } from '@stevedore/middleware/core';
 import {
   fromFile,

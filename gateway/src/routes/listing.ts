@@ -1,11 +1,6 @@
 import { Readable } from 'node:stream';
-import {
-  type FileInfo,
-  isStoreError,
-  type ListOptions,
-  parseTime,
-  type Store,
-} from '@stevedore/client';
+import { type FileInfo, isStoreError, type ListOptions, type Store } from '@stevedore/client';
+import { parseTime } from '@stevedore/client/internal';
 import {
   type Answer,
   type Files,

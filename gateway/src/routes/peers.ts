@@ -1,21 +1,20 @@
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
+import { isStoreError, type StoredFile } from '@stevedore/client';
 import {
   answerProof,
-  type FileStore,
+  type GatewayStore,
   isPeerToken,
-  isStoreError,
   MAX_FACTS_BYTES,
   MAX_FACTS_KEYS,
   originOf,
   PEER_FILE_HEADER,
   PEER_HEADER,
-  type StoredFile,
   type ToldFile,
   tryReach,
   tunnelName,
   writeFacts,
-} from '@stevedore/client';
+} from '@stevedore/client/internal';
 import {
   type Answer,
   checkKey,
@@ -53,7 +52,7 @@ const FACTS_TYPE = 'application/octet-stream';
 export function peerRoutes(
   app: FastifyInstance,
   files: Files,
-  store: FileStore,
+  store: GatewayStore,
   answering: Answering,
 ): void {
   const { deployment, siblings } = store;
@@ -143,7 +142,7 @@ async function tell(
 }
 
 /** Answers only requests with the token of a gateway of the deployment, and proves the answers. */
-export function asPeer(deployment: FileStore['deployment'], call: Call): Call {
+export function asPeer(deployment: GatewayStore['deployment'], call: Call): Call {
   return async (request, reply) => {
     const { method, url } = request;
     const token = request.headers[PEER_HEADER];
@@ -181,7 +180,7 @@ const REFUSED = 'HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 
 
 function peerCopies(
   app: FastifyInstance,
-  { deployment, copies }: Pick<FileStore, 'deployment' | 'copies'>,
+  { deployment, copies }: Pick<GatewayStore, 'deployment' | 'copies'>,
 ): void {
   if (!copies) return;
   const open = new Set<Duplex>();

@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { type FileStore, originOf, PEER_HEADER } from '@stevedore/client';
+import { type GatewayStore, originOf, PEER_HEADER } from '@stevedore/client/internal';
 import {
   checkKey,
   type Files,
@@ -25,7 +25,7 @@ import { asPeer } from './peers.js';
 
 export interface UploadRoutes {
   readonly files: Files;
-  readonly store: FileStore;
+  readonly store: GatewayStore;
   readonly access: Access;
   readonly policies: PolicySource;
   readonly charges: UnfinishedCharges;
@@ -136,7 +136,7 @@ export function clientOf({ ip }: Pick<FastifyRequest, 'ip'>, scope: string): str
 
 /** The gateway that created the upload, if it is another one. */
 async function elsewhereOf(
-  { unfinished, deployment }: FileStore,
+  { unfinished, deployment }: GatewayStore,
   id: string,
   headers: IncomingHttpHeaders,
 ): Promise<string | undefined> {

@@ -1,4 +1,4 @@
-import type { FileStore } from '@stevedore/client';
+import type { GatewayStore } from '@stevedore/client/internal';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Registry } from 'prom-client';
 import type { Access, AskedBy } from '../access/access.js';
@@ -11,7 +11,7 @@ import { route } from '../http/route.js';
  */
 export function healthRoutes(
   app: FastifyInstance,
-  store: FileStore,
+  store: GatewayStore,
   connections: Pick<Connections, 'isLeaving'>,
 ): void {
   const live = async (_: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> =>

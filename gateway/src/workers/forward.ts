@@ -3,7 +3,7 @@ import { request as ask, type IncomingMessage, type Server, type ServerResponse 
 import { connect, createServer, type Socket } from 'node:net';
 import { relative } from 'node:path';
 import { type Duplex, pipeline } from 'node:stream';
-import { invalidOption } from '@stevedore/client';
+import { invalidOption } from '@stevedore/client/internal';
 import {
   closeAfterReply,
   defaultTransferLimits,

@@ -1,4 +1,5 @@
-import type { FileStore, TrunkEvent } from '@stevedore/client';
+import type { TrunkEvent } from '@stevedore/client';
+import type { GatewayStore } from '@stevedore/client/internal';
 import type { ReserveInMap } from '../access/ledger.js';
 import type { ConsoleState } from '../console/feed.js';
 import type { HistoryTable, Span } from '../console/history.js';
@@ -43,13 +44,13 @@ export type WorkerCalls = {
   /** Deletes a file in a directory of this worker; false if there is none. */
   readonly delete: (number: number, key: string) => Promise<boolean>;
   readonly figures: () => Promise<ProcessFigures>;
-  readonly stats: () => ReturnType<FileStore['stats']>;
+  readonly stats: () => ReturnType<GatewayStore['stats']>;
   readonly flush: (timeoutMs: number) => Promise<void>;
-  readonly ready: () => ReturnType<FileStore['ready']>;
+  readonly ready: () => ReturnType<GatewayStore['ready']>;
   /** Counts in the map for the whole gateway. */
   readonly reserveUsage: ReserveInMap;
   readonly liveServers: () => number;
-  readonly cluster: () => ReturnType<FileStore['cluster']>;
+  readonly cluster: () => ReturnType<GatewayStore['cluster']>;
   /** As of a gateway. */
   readonly leave: () => Promise<void>;
   readonly close: () => Promise<void>;

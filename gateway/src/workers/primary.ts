@@ -1,12 +1,8 @@
 import cluster, { type Worker } from 'node:cluster';
 import { EventEmitter, once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import {
-  type FileStoreEvents,
-  openSharedDirectory,
-  otherWorkers,
-  type Readiness,
-} from '@stevedore/client';
+import type { FileStoreEvents, Readiness } from '@stevedore/client';
+import { openSharedDirectory, otherWorkers } from '@stevedore/client/internal';
 import type { Logger } from 'pino';
 import { collectDefaultMetrics, Registry } from 'prom-client';
 import { ConsoleFeed } from '../console/feed.js';

@@ -1,12 +1,12 @@
 import cluster from 'node:cluster';
 import { join, resolve } from 'node:path';
+import { isStoreError } from '@stevedore/client';
 import {
-  type FileStore,
   flushTimeoutOf,
-  isStoreError,
+  type GatewayStore,
   openWithSiblings,
   workerDirectory,
-} from '@stevedore/client';
+} from '@stevedore/client/internal';
 import { logTrouble, loseLines, makeLog } from '../observe/log.js';
 import { logFormatOf } from '../observe/log-format.js';
 import { defaultLimits, type GatewayOptions, openOptions } from '../options.js';
@@ -28,7 +28,7 @@ import { type ProcessFigures, sumStats } from './totals.js';
 const FLUSH_GRACE_MS = 10_000;
 
 /** By the numbers of their directories. */
-const stores = new Map<number, FileStore>();
+const stores = new Map<number, GatewayStore>();
 let gateway: Gateway | undefined;
 /** Undefined in the first worker. */
 let toFirst: ToFirst | undefined;
@@ -79,13 +79,13 @@ function serving(): Gateway {
   return gateway;
 }
 
-function deployment(): NonNullable<FileStore['deployment']> {
+function deployment(): NonNullable<GatewayStore['deployment']> {
   const { deployment } = serving().store;
   if (!deployment) throw new Error('the gateway has no map');
   return deployment;
 }
 
-function stats(): ReturnType<FileStore['stats']> {
+function stats(): ReturnType<GatewayStore['stats']> {
   return sumStats([...stores.values()].map((store) => store.stats()));
 }
 
@@ -140,7 +140,7 @@ async function openStore(
   siblings: readonly number[],
   options: GatewayOptions,
   trackers: readonly string[],
-): Promise<FileStore> {
+): Promise<GatewayStore> {
   const directory = workerDirectory(options.directory, number);
   const beside = siblings.map((other) => ({
     directory: workerDirectory(options.directory, other),

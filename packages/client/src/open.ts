@@ -28,6 +28,7 @@ import { type DeploymentContext, joinDeployment } from './deployment/gateways.js
 import { loadRun, placeOf, readInstance, saveRun } from './deployment/instance.js';
 import { Partners } from './deployment/partners.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
+import type { GatewayStore } from './gateway-store.js';
 import type { OpenOptions } from './given-options.js';
 import { parseStoreOptions, type StoreOptions, tailBytesOf } from './options.js';
 import { dataDirectory, otherWorkers, workerDirectory } from './shared-directory.js';
@@ -60,7 +61,7 @@ export async function open(options: OpenOptions = {}): Promise<FileStore> {
 export async function openWithSiblings(
   siblings: readonly SiblingOptions[],
   options: OpenOptions,
-): Promise<FileStore> {
+): Promise<GatewayStore> {
   return (await openStore(options, undefined, siblings)).store;
 }
 

@@ -15,9 +15,10 @@ import { LRUCache } from 'lru-cache';
 import type { Downloads, RemoteBytes, Signal } from './downloads.js';
 import { aborted, changed, isWithoutCopy, notFound } from './failures.js';
 import { type EntryGroup, keyInName } from './foreign-trunks.js';
+import type { CachedFile } from './gateway-store.js';
 import { readAll } from './http/answers.js';
 import { type LargeSource, readLarge } from './large-reader.js';
-import type { ByteRange, CachedFile } from './types.js';
+import type { ByteRange } from './types.js';
 
 /**
  * Reads a file from where its bytes are: memory, the container or FastDFS. Small files are read

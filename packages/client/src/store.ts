@@ -23,6 +23,7 @@ import { Downloads } from './downloads.js';
 import { notFound } from './failures.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import { flushTimeoutOf } from './flush.js';
+import type { CachedFiles, GatewayStore } from './gateway-store.js';
 import { listGroups } from './groups.js';
 import { PendingIds } from './id-pending.js';
 import { type ListSources, listFiles } from './listing.js';
@@ -41,7 +42,6 @@ import { type SiblingOptions, Siblings } from './siblings.js';
 import { fileCounts } from './store-counts.js';
 import { infoOf } from './stored-file.js';
 import type {
-  CachedFiles,
   FileInfo,
   FileLocation,
   FilePage,
@@ -85,7 +85,7 @@ export interface StoreParts {
   readonly siblings?: readonly SiblingOptions[] | undefined;
 }
 
-export class LocalFileStore extends EventEmitter<FileStoreEvents> implements FileStore {
+export class LocalFileStore extends EventEmitter<FileStoreEvents> implements GatewayStore {
   readonly trackers: readonly string[];
   readonly #parts: StoreParts;
   readonly #staging: Staging;
@@ -98,7 +98,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Fil
   readonly unfinished: UnfinishedUploads;
   readonly deployment?: Deployment;
   readonly siblings?: Siblings;
-  readonly copies?: NonNullable<FileStore['copies']>;
+  readonly copies?: NonNullable<GatewayStore['copies']>;
   readonly #foreignFiles: ForeignFiles | undefined;
   readonly #reads: Reads;
   readonly #missing = new MissingFiles((error) => this.report(error));

@@ -1,11 +1,11 @@
 import type { EventEmitter } from 'node:events';
-import type { Duplex, Readable } from 'node:stream';
+import type { Readable } from 'node:stream';
 import type { FileCacheStats } from '@stevedore/cache';
 import type { ClientStats } from '@stevedore/fastdfs';
-import type { HeldCopies, HeldStats, StagingEvents } from '@stevedore/staging';
+import type { HeldStats, StagingEvents } from '@stevedore/staging';
 import type { Body } from './body-kinds.js';
 import type { StorageMember } from './cluster.js';
-import type { Deployment, DeploymentStats } from './deployment/deployment.js';
+import type { DeploymentStats } from './deployment/deployment.js';
 import type { FilePage, GroupListing, GroupOptions, Listing, ListOptions } from './pages.js';
 import type { FilePlaces } from './places.js';
 import type { FileInfo, IdPending, Receipt } from './receipt.js';
@@ -143,35 +143,7 @@ export interface StoredFile extends Omit<FileInfo, 'key' | 'fileId' | 'idPending
   web(options?: ReadOptions): ReadableStream<Uint8Array>;
 }
 
-/** A small file in memory, verified when it was loaded. */
-export interface CachedFile {
-  readonly key: string;
-  readonly bytes: Buffer;
-  /** When the file expires, in Unix milliseconds; Infinity if never. */
-  readonly expiresAt: number;
-}
-
-/**
- * Files in memory, for a server that answers the same requests repeatedly: no I/O and no waiting. A
- * cached file is always the same object.
- */
-export interface CachedFiles {
-  /**
-   * Undefined if it is not in memory; the file may still exist. Pass `known` if you have just
-   * looked the file up, to save another lookup.
-   */
-  get(key: string, known?: Pick<StoredFile, 'expiresAt'>): CachedFile | undefined;
-  /** True if its bytes are in memory; does not count as a use. */
-  has(key: string): boolean;
-  /**
-   * True while `get` would return this file again, unless it has expired. It is cheaper than `get`,
-   * but does not count as a use: a caller that keeps using a file calls `get` now and then.
-   */
-  isCurrent(file: CachedFile): boolean;
-  /** Counts a read: the bytes were sent. */
-  served(file: CachedFile): void;
-}
-
+/** Counts a read: the bytes were sent. */
 export interface BeginOptions extends Pick<PutOptions, 'name' | 'type' | 'group' | 'size'> {
   /** How long the file lives once it is finished. Default: for ever. */
   readonly ttlMs?: number | undefined;
@@ -359,35 +331,6 @@ export interface Store extends AsyncDisposable {
 export interface FileStore extends Store, EventEmitter<FileStoreEvents> {
   /** `HOST:PORT` of the trackers: those you named, or the embedded one. */
   readonly trackers: readonly string[];
-  /** Files in memory, if the store supports it. */
-  readonly cached?: CachedFiles;
-  /** The server's part in a deployment; undefined without a map. */
-  readonly deployment?: Pick<
-    Deployment,
-    | 'origin'
-    | 'secret'
-    | 'mapNow'
-    | 'ownerOf'
-    | 'urlFor'
-    | 'mayReturn'
-    | 'reserveUsage'
-    | 'liveServers'
-  >;
-  /**
-   * Copies of other servers' staged files; undefined without a map, and for a process of a gateway
-   * that does not own them. `find`: a file in the copy of that origin's container.
-   */
-  readonly copies?: Pick<HeldCopies, 'leave'> & {
-    readonly receive: (origin: number, stream: Duplex) => Promise<void>;
-    readonly find: (origin: number, key: string) => Promise<StoredFile | undefined>;
-  };
-  /** Other processes of this machine, whose files this store serves, too. */
-  readonly siblings?: {
-    /** True if one of them issues keys of this origin. */
-    readonly has: (origin: number) => boolean;
-    /** Call this when one of them has restarted. */
-    readonly lookAgain: () => void;
-  };
   /**
    * Where the bytes of a file are: on this disk, in which trunk, at which storages. `id` as for
    * `get`. It asks every storage of the trunk's group, so it is for looking at one file.

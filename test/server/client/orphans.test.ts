@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
-import { open, openForUpkeep } from '@stevedore/client';
+import { open } from '@stevedore/client';
+import { openForUpkeep } from '@stevedore/client/internal';
 import { fetchOnePathBinlog, uploadFile } from '@stevedore/protocol';
 import { expect, onTestFinished, test } from 'vitest';
 import { refuse } from '../../support/cluster/index.js';

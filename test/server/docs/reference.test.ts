@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { STORE_CHANNELS, storeOptions } from '@stevedore/client';
-import { connectOptions } from '@stevedore/client/connect';
+import { STORE_CHANNELS } from '@stevedore/client';
+import { connectOptions } from '@stevedore/client/connect/internal';
+import { storeOptions } from '@stevedore/client/internal';
 import { CHANNELS, FASTDFS_ERRORS } from '@stevedore/fastdfs';
 import { problemBody, problemCodes } from '@stevedore/middleware/core';
 import { startStorage } from '@stevedore/node';

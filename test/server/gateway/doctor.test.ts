@@ -1,6 +1,6 @@
 import { chmodSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { ClusterFinding } from '@stevedore/client';
+import type { ClusterFinding } from '@stevedore/client/internal';
 import { describe, expect, test } from 'vitest';
 import { makeApiKey, writeKeyFile } from '../../../gateway/dist/access/api-keys.js';
 import {

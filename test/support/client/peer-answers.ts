@@ -1,6 +1,6 @@
 import type { OutgoingHttpHeaders, RequestListener } from 'node:http';
 import { crc32 } from 'node:zlib';
-import { writeFacts } from '@stevedore/client';
+import { writeFacts } from '@stevedore/client/internal';
 import {
   answerProof,
   PEER_FILE_HEADER,

@@ -2,7 +2,8 @@ import { randomBytes } from 'node:crypto';
 import { cp } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { discardFileMap, type OpenOptions, open } from '@stevedore/client';
+import { type OpenOptions, open } from '@stevedore/client';
+import { discardFileMap } from '@stevedore/client/internal';
 import {
   afterAll,
   afterEach,

@@ -1,13 +1,7 @@
 import { readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import {
-  type FileStore,
-  isStoreError,
-  type OpenOptions,
-  open,
-  openWithSiblings,
-  type StoreError,
-} from '@stevedore/client';
+import { isStoreError, type OpenOptions, open, type StoreError } from '@stevedore/client';
+import { type GatewayStore, openWithSiblings } from '@stevedore/client/internal';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { Deployment } from '../../../packages/client/dist/deployment/deployment.js';
@@ -29,8 +23,8 @@ async function trackers(): Promise<string[]> {
 async function stores(count: number, options: OpenOptions = {}) {
   const named = await trackers();
   const directories = Array.from({ length: count }, () => temporaryFolder());
-  const all: FileStore[] = [];
-  const openOne = async (index: number): Promise<FileStore> => {
+  const all: GatewayStore[] = [];
+  const openOne = async (index: number): Promise<GatewayStore> => {
     const siblings = directories.flatMap((directory, other) =>
       other === index
         ? []
@@ -72,7 +66,7 @@ const notFound = { code: 'not_found' };
 describe('a file of a sibling', () => {
   it('takes along what any process has made of it', async () => {
     const { all } = await stores(3);
-    const [first, second, third] = all as [FileStore, FileStore, FileStore];
+    const [first, second, third] = all as [GatewayStore, GatewayStore, GatewayStore];
     const { key } = await first.put(CONTENT);
     const made = await Promise.all(all.map((store) => store.put('x', { pictureOf: key })));
     expect(await third.stat(made[1]!.key)).toMatchObject({ pictureOf: key });
@@ -84,7 +78,7 @@ describe('a file of a sibling', () => {
 
   it('is read at every process, staged and merged, small, empty and large, and by its FastDFS id', async () => {
     const { all } = await stores(3);
-    const [first, ...others] = all as [FileStore, FileStore, FileStore];
+    const [first, ...others] = all as [GatewayStore, GatewayStore, GatewayStore];
     const small = await first.put(CONTENT, { name: 'a.txt', type: 'text/plain', group: 'album' });
     const empty = await first.put(Buffer.alloc(0));
     const large = await first.put(LARGE, { name: 'large.bin' });
@@ -219,7 +213,7 @@ it('a copy of a directory beside it is refused', async () => {
 
 it('a file of a sibling that FastDFS has lost is missing at every process, and found out by any', async () => {
   const { all } = await stores(2, { retain: 0, cacheSize: 0 });
-  const [owner, other] = all as [FileStore, FileStore];
+  const [owner, other] = all as [GatewayStore, GatewayStore];
   const errors: string[] = [];
   for (const store of all) store.on('error', (error) => errors.push((error as StoreError).code));
   const { key } = await owner.put(LARGE);

@@ -1,5 +1,6 @@
 import { join } from 'node:path';
-import { adoptOrigin, type FileStore, open, openForUpkeep } from '@stevedore/client';
+import { open } from '@stevedore/client';
+import { adoptOrigin, type GatewayStore, openForUpkeep } from '@stevedore/client/internal';
 import { openDatabase } from '@stevedore/disk/sqlite';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { openMap } from '@stevedore/map';
@@ -25,7 +26,7 @@ async function three() {
   return { path, map, trackers, first, second, third, directory, origin };
 }
 
-const published = (store: FileStore) =>
+const published = (store: GatewayStore) =>
   soon(async () => expect(store.stats().map?.pending).toBe(0));
 
 it('another server has its merged files: it deletes and compacts them, by key and by slice id', async () => {

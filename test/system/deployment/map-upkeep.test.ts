@@ -4,7 +4,7 @@ import {
   fillMap,
   openWithSiblings,
   rebuildDeploymentMap,
-} from '@stevedore/client';
+} from '@stevedore/client/internal';
 import { openDatabase } from '@stevedore/disk/sqlite';
 import { openMap } from '@stevedore/map';
 import { expect, it, onTestFinished } from 'vitest';

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
-import { inspectDeployment, tunnelName } from '@stevedore/client';
+import { inspectDeployment, tunnelName } from '@stevedore/client/internal';
 import { openDatabase } from '@stevedore/disk/sqlite';
 import type { Gateway } from '@stevedore/gateway';
 import { expect, it } from 'vitest';

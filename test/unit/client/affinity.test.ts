@@ -1,11 +1,5 @@
-import {
-  type AffinityRequest,
-  byForm,
-  byPage,
-  byPathPrefix,
-  firstOf,
-  groupOf,
-} from '@stevedore/client';
+import { type AffinityRequest, byForm, byPage, byPathPrefix, firstOf } from '@stevedore/client';
+import { groupOf } from '@stevedore/client/connect/internal';
 import { describe, expect, test } from 'vitest';
 
 function request(parts: Partial<AffinityRequest> = {}): AffinityRequest {

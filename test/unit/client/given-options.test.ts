@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { storeOptions } from '@stevedore/client';
-import { connectOptions } from '@stevedore/client/connect';
+import { connectOptions } from '@stevedore/client/connect/internal';
+import { storeOptions } from '@stevedore/client/internal';
 import { type OptionSpec, type OptionTable, typedDefault } from '@stevedore/options';
 import { expect, test } from 'vitest';
 import { ROOT } from '../../support/paths.js';

@@ -1,5 +1,6 @@
 import { STATUS_CODES } from 'node:http';
-import { isStoreError, type StoreErrorCode, storeErrorOf } from '@stevedore/client/connect';
+import { isStoreError, type StoreErrorCode } from '@stevedore/client/connect';
+import { storeErrorOf } from '@stevedore/client/connect/internal';
 
 /**
  * Every error that can answer a request: its stable code, its HTTP status and, for server errors,

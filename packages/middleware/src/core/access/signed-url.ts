@@ -1,5 +1,5 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
-import { givenText } from '@stevedore/client/connect';
+import { givenText } from '@stevedore/client/connect/internal';
 import { type Query, queryOf } from '../http/query.js';
 import { ProblemError } from '../problems.js';
 

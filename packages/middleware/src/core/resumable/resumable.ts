@@ -1,10 +1,10 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import {
-  invalidOption,
   isStoreError,
   type UnfinishedUpload,
   type UnfinishedUploads,
 } from '@stevedore/client/connect';
+import { invalidOption } from '@stevedore/client/connect/internal';
 import { Server, TUS_RESUMABLE } from '@tus/server';
 import type { Answer } from '../http/file-answer.js';
 import { isFault, ProblemError, problemAnswer, toProblem } from '../problems.js';

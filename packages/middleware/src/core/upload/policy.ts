@@ -1,10 +1,5 @@
-import {
-  type AffinityFunction,
-  groupOf,
-  invalidOption,
-  type PutOptions,
-  parseTime,
-} from '@stevedore/client/connect';
+import type { AffinityFunction, PutOptions } from '@stevedore/client/connect';
+import { groupOf, invalidOption, parseTime } from '@stevedore/client/connect/internal';
 import { essence, mediaType } from '../http/content-headers.js';
 import type { TransferLimits } from '../limits.js';
 import { ProblemError } from '../problems.js';

@@ -1,6 +1,6 @@
 import type { EventEmitter } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { demandUnread } from '@stevedore/client/connect';
+import { demandUnread } from '@stevedore/client/connect/internal';
 import type { TransferLimits } from '../limits.js';
 import { ProblemError, toProblem } from '../problems.js';
 import type { DigestCheck } from './digests.js';

@@ -1,0 +1,64 @@
+/**
+ * What the gateway and the command line need of a store, beside what users see. Not published.
+ *
+ * @module @stevedore/client/internal
+ */
+export { originOf } from '@stevedore/map';
+export { DirectoryLock } from '@stevedore/staging';
+export {
+  type ClusterFinding,
+  inspectCluster,
+  readClusterSecrets,
+} from './cluster.js';
+export { parseConnectOptions } from './connect/options.js';
+export { type AdoptionReport, adoptOrigin } from './deployment/ask-adoption.js';
+export type { MapReport } from './deployment/map-check.js';
+export type { MapRebuildReport } from './deployment/map-rebuild.js';
+export { tunnelName } from './deployment/partners.js';
+export {
+  MAX_FACTS_BYTES,
+  MAX_FACTS_KEYS,
+  type ToldFile,
+  writeFacts,
+} from './deployment/peer-facts.js';
+export {
+  answerProof,
+  isPeerToken,
+  PEER_FILE_HEADER,
+  PEER_HEADER,
+  type PeerSecret,
+  peerRequests,
+} from './deployment/peer-seals.js';
+export { tryReach } from './deployment/reach.js';
+export { throughRestart } from './deployment/restarts.js';
+export { flushTimeoutOf } from './flush.js';
+export type { CachedFile, CachedFiles, GatewayStore } from './gateway-store.js';
+export { readAll } from './http/answers.js';
+export { refusalIn } from './http/errors.js';
+export { type Request, Requests } from './http/requests.js';
+export {
+  checkDeploymentMap,
+  type DeploymentFinding,
+  inspectDeployment,
+  rebuildDeploymentMap,
+} from './map-upkeep.js';
+export {
+  discardFileMap,
+  fillMap,
+  openForUpkeep,
+  openWithSiblings,
+  type Upkeep,
+} from './open.js';
+export {
+  asStoreError,
+  checkStoreOptions,
+  invalidOption,
+  type StoreOptions,
+  storeOptions,
+} from './options.js';
+export {
+  openSharedDirectory,
+  otherWorkers,
+  workerDirectory,
+} from './shared-directory.js';
+export { folded, parseTime } from './texts.js';
