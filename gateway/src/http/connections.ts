@@ -103,8 +103,8 @@ export class Connections {
    * Before the shutdown. For a while, whoever asks whether the gateway is ready learns that it is
    * not, and every request is served; connections are kept, so that a proxy opens hardly any new one.
    * Then none is accepted any more, which a proxy sees before it has sent anything, so that its
-   * traffic uses up the connections that it has: each answer ends one. Those that are left are closed once no request has come for a while: none is on its
-   * way to them. Resolves when all are closed, or after the limit for requests in progress.
+   * traffic uses up the connections that it has: each answer ends one. Those that are left are closed
+   * once no request has come for a while: none is on its way to them. Resolves when all are closed, or after the limit for requests in progress.
    */
   async leave(server: Server): Promise<void> {
     this.#isLeaving = true;
