@@ -38,7 +38,7 @@ export default {
       entry: ['src/main.ts', 'src/**/*-process.ts'],
       project: ['src/**/*.ts'],
       // fdfs has no types and is loaded by `require`; sharp is that of @stevedore/pictures.
-      ignoreDependencies: ['fdfs', 'sharp'],
+      ignoreDependencies: ['fdfs'],
     },
     examples: { entry: ['src/**/*.ts'], project: ['src/**/*.ts'] },
     test: {
@@ -58,5 +58,5 @@ export default {
   exclude: isProduction ? ['duplicates', 'types', 'dependencies'] : ['duplicates'],
   // A test may look at a constant that its module uses itself.
   ignoreExportsUsedInFile: isProduction || { interface: true, type: true },
-  ignoreBinaries: ['nginx', 'pgbouncer', 'postgres', 'script', 'taskset'],
+  ignoreBinaries: ['nginx', 'pgbouncer', 'postgres', 'script'],
 };

@@ -40,6 +40,8 @@ export const common: ViteUserConfig['test'] = {
   isolate: false,
   testTimeout: 60_000,
   hookTimeout: 60_000,
+  // A busy machine takes longer than the second that is usual.
+  expect: { poll: { timeout: 30_000 } },
 };
 
 export default defineConfig({

@@ -13,7 +13,7 @@ export const benchmarks = {
     load: async () => (await import('./servers/servers.js')).servers,
   },
   client: {
-    measures: 'our FastDFS client beside npm fdfs: speed and memory',
+    measures: 'our FastDFS client beside npm fdfs',
     load: async () => (await import('./client/client.js')).client,
   },
   'client-merging': {
@@ -25,7 +25,7 @@ export const benchmarks = {
     load: async () => (await import('./merging/merging.js')).merging,
   },
   staging: {
-    measures: 'starts and operations with very many files, and what a sync costs',
+    measures: 'starts and operations with very many files',
     load: async () => (await import('./staging/staging.js')).staging,
   },
   'data-node': {
@@ -35,18 +35,6 @@ export const benchmarks = {
   migration: {
     measures: 'forecasts of load, and small files that move between storages',
     load: async () => (await import('./migration/migration.js')).migration,
-  },
-  pictures: {
-    measures: 'pictures in other sizes, beside node:http with sharp',
-    load: async () => (await import('./pictures/pictures.js')).pictures,
-  },
-  replication: {
-    measures: 'what a second copy costs, and how fast a member catches up',
-    load: async () => (await import('./replication/replication.js')).replication,
-  },
-  deployment: {
-    measures: 'several gateways with one map',
-    load: async () => (await import('./deployment/deployment.js')).deployment,
   },
   scaling: {
     measures: 'a simulation: up to 1,000 gateways and 100,000,000,000 files',

@@ -1,7 +1,8 @@
-import { readdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type BenchmarkName, benchmarks } from './benchmarks.js';
+import { reproducing } from './claims/reproducing.js';
 import { parseArguments, usage } from './harness/arguments.js';
 import { filled, readRecords, record } from './harness/records.js';
 import { chooseParts, type Report, runBenchmark } from './harness/report.js';
@@ -45,10 +46,15 @@ async function main(args: readonly string[]): Promise<void> {
 
 async function updateDocuments(): Promise<void> {
   const records = await readRecords(RESULTS);
+  const { text, charts } = reproducing(records);
+  const docs = join(dirname(BENCH), 'docs');
+  await mkdir(join(docs, 'charts'), { recursive: true });
+  for (const [path, svg] of Object.entries(charts)) await writeFile(join(docs, path), svg);
+  await writeFile(join(docs, 'REPRODUCING.md'), text);
   for (const folder of ['docs', 'packages']) {
     const root = join(dirname(BENCH), folder);
     for (const name of await readdir(root, { recursive: true })) {
-      if (!name.endsWith('.md') || name.includes('node_modules')) continue;
+      if (!name.endsWith('.md') || /node_modules|dist\//.test(name)) continue;
       const before = await readFile(join(root, name), 'utf8');
       const after = filled(before, records);
       if (after === before) continue;

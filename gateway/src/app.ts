@@ -52,8 +52,6 @@ export interface AppOptions
     Pick<GatewayOptions, 'serveTrunks' | 'inlineTypes' | 'corsOrigins' | 'trustProxy'>
   > {
   readonly store: GatewayStore;
-  /** Aborted when the gateway is about to stop: it is no longer ready. */
-  readonly leaving?: AbortSignal;
   readonly limits?: Partial<Limits>;
   /** Default: everything is open. */
   readonly access?: Access;
@@ -133,7 +131,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
   const requestId = requestIds();
   const refusals = new Refusals(log);
   const durations = new RequestDurations();
-  const connections = new Connections(limits, unsent, options.leaving);
+  const connections = new Connections(limits, unsent);
   const logRequest = requestLog(log, clientAddress);
   const direct = new Direct({
     files: store.cached,
@@ -246,8 +244,9 @@ export function buildApp(options: AppOptions): FastifyInstance {
     feed.close();
     files.close();
   });
+  app.decorate('leave', () => connections.leave(app.server));
   app.register(async (scope) => {
-    healthRoutes(scope, store, options.leaving);
+    healthRoutes(scope, store, connections);
     metricsRoutes(scope, { contentType: registry.contentType, metrics }, access);
     consoleRoutes(scope, { source: options.console ?? feed, access, store });
     policyRoutes(scope, access, policies);

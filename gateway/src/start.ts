@@ -17,7 +17,6 @@ import { type AppOptions, buildApp } from './app.js';
 import type { FeedOptions } from './console/feed.js';
 import type { AskMigration } from './console/migrations.js';
 import { judgeAccess } from './doctor/access.js';
-import { leaveConnections } from './http/connections.js';
 import { parsePublicUrl } from './http/public-address.js';
 import { logTrouble, makeLog } from './observe/log.js';
 import { logFormatOf } from './observe/log-format.js';
@@ -56,7 +55,7 @@ export interface Gateway {
   readonly log: Logger;
   readonly store: GatewayStore;
   readonly app: FastifyInstance;
-  /** Serves on while clients and proxies leave. Then accepts no more connections. Call `close`. */
+  /** Serves on while clients and proxies leave, and accepts no more connections. Then call `close`. */
   leave(): Promise<void>;
   /** Refuses new requests, finishes those in progress within limits, closes the store. */
   close(): Promise<void>;
@@ -98,7 +97,6 @@ export async function startGateway(
     logTrouble(log, error);
     onError(error);
   });
-  const leaving = new AbortController();
   let app: FastifyInstance | undefined;
   try {
     const localKey = await localKeyOf(options).catch((error: unknown) => {
@@ -112,7 +110,6 @@ export async function startGateway(
     app = buildApp({
       ...options,
       store,
-      leaving: leaving.signal,
       pictures: picturesOf(options, store),
       limits,
       onError,
@@ -132,8 +129,9 @@ export async function startGateway(
     await Promise.allSettled([app?.close(), store.close()]);
     throw error;
   }
-  const { server } = app;
+  const { server, leave } = app;
   let closed: Promise<void> | undefined;
+  let left: Promise<void> | undefined;
   return {
     url: urlOf(server.address()),
     options,
@@ -142,11 +140,12 @@ export async function startGateway(
     store,
     app,
     leave: () => {
-      leaving.abort();
-      return leaveConnections(server);
+      left ??= leave();
+      return left;
     },
     close: () => {
-      closed ??= drain(app, limits).then(() => store.close());
+      // Those that did not leave have had their time.
+      closed ??= drain(app, left ? 0 : limits.drainMs).then(() => store.close());
       return closed;
     },
   };
@@ -224,8 +223,8 @@ function accessOf(
   });
 }
 
-async function drain(app: FastifyInstance, limits: Limits): Promise<void> {
-  const timer = setTimeout(() => app.server.closeAllConnections(), limits.drainMs);
+async function drain(app: FastifyInstance, limitMs: number): Promise<void> {
+  const timer = setTimeout(() => app.server.closeAllConnections(), limitMs);
   try {
     await app.close();
   } finally {

@@ -6,7 +6,7 @@ import { SUBJECTS } from '../support/simulator/subjects.js';
 describe.each(SUBJECTS)('faults of the disk of %s', (name, subject) => {
   const sum = { faults: 0, happened: 0 };
 
-  test.each(subject.scripts)('$name', { timeout: 1_800_000 }, async (script) => {
+  test.each(subject.scripts)('$name', { timeout: 7_200_000 }, async (script) => {
     const { faults, happened } = await tryFaults(subject, script, CRASH_SHARE);
     sum.faults += faults;
     sum.happened += happened;

@@ -11,7 +11,7 @@ const AT_A_TIME = 24;
 test.each([
   ['staging', StagingHistory, 500],
   ['a storage', StorageHistory, 2000],
-])('random histories of %s', { timeout: 1_800_000 }, async (name, History, all) => {
+])('random histories of %s', { timeout: 7_200_000 }, async (name, History, all) => {
   const count = process.env.STEVEDORE_TEST_SEED ? 1 : Math.ceil(all * CRASH_SHARE);
   const seeds = Array.from({ length: count }, (_, index) => CRASH_SEED + index);
   let steps = 0;

@@ -6,7 +6,7 @@ import { SUBJECTS } from '../support/simulator/subjects.js';
 describe.each(SUBJECTS)('crash points of %s', (name, subject) => {
   const sum = { points: 0, starts: 0 };
 
-  test.each(subject.scripts)('$name', { timeout: 1_800_000 }, async (script) => {
+  test.each(subject.scripts)('$name', { timeout: 7_200_000 }, async (script) => {
     const { points, starts } = await tryPoints(subject, script, CRASH_SHARE);
     sum.points += points;
     sum.starts += starts;

@@ -1,13 +1,14 @@
 import { randomBytes } from 'node:crypto';
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import { execFileSync } from '../support/child-process.js';
 import { Running, run } from '../support/cli/run.js';
 import { needsPostgres, PostgresServer } from '../support/map/postgres-server.js';
 import { ROOT } from '../support/paths.js';
 import { hasCommand } from '../support/requirements.js';
+import { soon } from '../support/soon.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 /** The deployment files, as far as they go without an engine for containers. */
@@ -60,12 +61,9 @@ test.skipIf(needsPostgres.missing)(
     }
     expect(ran).toEqual(['tracker', 'storage1', 'storage2', 'gateway1', 'gateway2']);
     const [one, two] = ['gateway1', 'gateway2'].map((name) => `http://${addresses.get(name)}:8080`);
-    await vi.waitFor(
-      async () => {
-        for (const url of [one, two]) expect((await fetch(`${url}/health/ready`)).status).toBe(200);
-      },
-      { timeout: 30_000, interval: 200 },
-    );
+    await soon(async () => {
+      for (const url of [one, two]) expect((await fetch(`${url}/health/ready`)).status).toBe(200);
+    });
     const body = randomBytes(20_000);
     const stored = await fetch(`${one}/files`, { method: 'POST', body });
     expect(stored.status).toBe(201);

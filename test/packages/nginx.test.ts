@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { request as httpsRequest, type RequestOptions } from 'node:https';
 import { join } from 'node:path';
 import { DefaultHttpStack } from 'tus-js-client';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { execFileSync } from '../support/child-process.js';
 import { Running } from '../support/cli/run.js';
 import { freePort } from '../support/free-port.js';
@@ -11,6 +11,7 @@ import { send } from '../support/gateway/tus.js';
 import { needsNginx, startNginx } from '../support/nginx.js';
 import { ROOT } from '../support/paths.js';
 import { hasCommand, requirement } from '../support/requirements.js';
+import { soon } from '../support/soon.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 /** The nginx of the guide in front of a gateway, as on one machine. */
@@ -66,7 +67,7 @@ class Proxied {
       .replace('/etc/ssl/files.key', key);
     startNginx(folder, site);
     const proxied = new Proxied(gateway, port, readFileSync(certificate));
-    await vi.waitFor(async () => proxied.send('GET', '/'), { timeout: 20_000 });
+    await soon(async () => proxied.send('GET', '/'));
     return proxied;
   }
 
@@ -115,7 +116,7 @@ test.skipIf(needsNginx.missing || needsOpenssl.missing)(
     // nginx replaces what a client says about its own address.
     const invented = { 'x-forwarded-for': '203.0.113.9' };
     await proxied.send('GET', url, { headers: invented });
-    await vi.waitFor(() => expect(proxied.gateway.stderr).toContain(`"client":"${CLIENT}"`));
+    await soon(() => expect(proxied.gateway.stderr).toContain(`"client":"${CLIENT}"`));
     expect(proxied.gateway.stderr).not.toContain('"client":"127.0.0.1"');
     expect(proxied.gateway.stderr).not.toContain('203.0.113.9');
   },

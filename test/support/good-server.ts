@@ -1,4 +1,4 @@
-import { type Answer, type Received, replyFrame, ScriptedServer } from '@stevedore/bench/cluster';
+import { type Answer, type Received, replyFrame, ScriptedServer } from './cluster/index.js';
 import { bodyOf, frameVector } from './vectors.js';
 
 /**

@@ -1,10 +1,6 @@
-import {
-  startTestCluster,
-  type TestCluster,
-  type TestClusterOptions,
-} from '@stevedore/bench/cluster';
 import { FastdfsClient, type FastdfsOptions, type PossibleOrphan } from '@stevedore/fastdfs';
 import { onTestFinished } from 'vitest';
+import { startTestCluster, type TestCluster, type TestClusterOptions } from './cluster/index.js';
 
 /** A cluster and a client of it, closed behind the test. */
 

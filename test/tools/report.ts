@@ -12,7 +12,9 @@ export interface Counts {
   skipped: number;
 }
 
-const FILE_MINUTES = 16 + 3 * Number(process.env.STEVEDORE_TEST_DRILL_MINUTES ?? 0);
+const isWhole = process.env.STEVEDORE_TEST_CRASH_SHARE === '1';
+const FILE_MINUTES =
+  (isWhole ? 120 : 16) + 3 * Number(process.env.STEVEDORE_TEST_DRILL_MINUTES ?? 0);
 const LOOK_MS = 10_000;
 
 interface Progress extends Counts {

@@ -3,7 +3,7 @@ import { start } from '../harness/processes.js';
 import { trackersOf } from '../servers/kinds.js';
 import { fetchGoals, measureFetching } from './fetching.js';
 import { packing } from './packing.js';
-import { type LoadCost, PLANS, type Plan, SEED, SMALL, seriesOf } from './plan.js';
+import { type LoadCost, PLANS, type Plan, SEED, SMALL, seriesOf, WIRE_NAMES } from './plan.js';
 import { measureWriting, writeGoals } from './writing.js';
 
 /**
@@ -25,6 +25,7 @@ export const clientMerging: Benchmark = {
       `Runs with variants in turns, every one in processes and directories of its own. The same files in the same order for all, their sizes log-uniform; up to 100 MB, ten times the size is ten times as rare. MB are 10^6 bytes.`,
       'The web server is one process, our tracker and storages are another one, both on this machine. Durability is `sync` on our sides: an upload is on disk when it is acknowledged, in the container or in the storage. A FastDFS that is named answers from its page cache: version 6.16 reads fsync_after_written_bytes, but never syncs a file. Its client is ours.',
       'No merging: one FastDFS upload per file. Client merging: the SDK with its defaults; *acknowledged* ends with the last acknowledgement, while trunks are packed and sent beside; *stored* ends when all is merged and confirmed. All have as many connections to a server as uploads at a time; fetches 200.',
+      'Over a wire, a relay between web server and storages delays and limits what passes, each way; the relay takes CPU of the same machine.',
       'The load is loops inside the web server process, since an application calls the SDK in-process; what they cost was measured against calls that do nothing, and stands among the figures.',
       clusters.join(' '),
     ].join('\n');
@@ -44,10 +45,16 @@ export const clientMerging: Benchmark = {
     return {
       packing: packing(plan.packings),
       ...Object.fromEntries(uploads),
-      fetch: {
-        goals: fetchGoals(servers),
-        run: async (context) => measureFetching(context, plan, await loadCost(context)),
-      },
+      ...Object.fromEntries(
+        ([undefined, ...WIRE_NAMES] as const).map((wire) => [
+          wire === undefined ? 'fetch' : `fetch-${wire}`,
+          {
+            goals: wire === undefined ? fetchGoals(servers) : [],
+            run: async (context: BenchmarkContext) =>
+              measureFetching(context, plan, await loadCost(context), wire),
+          },
+        ]),
+      ),
     };
   },
 };

@@ -3,12 +3,12 @@ import { writeFile } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import type { Keeps } from '../client/targets.js';
 import type { BenchmarkContext } from '../harness/benchmark.js';
-import { withCpuOf } from '../harness/child.js';
 import { Closing } from '../harness/closing.js';
 import { atLeast, type Goal, leastOf } from '../harness/goals.js';
 import { type Column, middle, spread } from '../harness/markdown.js';
 import { type Running, start } from '../harness/processes.js';
 import { type NamedServer, trackersOf } from '../servers/kinds.js';
+import { startWebServer, withStorageCpu } from './machines.js';
 import {
   FETCH_CONCURRENCIES,
   isThere,
@@ -18,7 +18,10 @@ import {
   SEED,
   SMALL,
   sound,
+  takesPart,
   type Where,
+  WIRES,
+  type WireName,
 } from './plan.js';
 
 /**
@@ -72,28 +75,37 @@ interface Subject {
   readonly variant: Variant;
   readonly webServer: Running<'client/storing'>;
   readonly node: Running<'harness/nodes'> | undefined;
+  trackers: readonly string[];
 }
 
 export async function measureFetching(
   context: BenchmarkContext,
   plan: Plan,
   cost: LoadCost,
+  wireName: WireName | undefined,
 ): Promise<void> {
   const { figures } = context;
-  const canDrop = await dropPageCache();
-  const variants = VARIANTS.filter(({ where }) => isThere(where, context.servers));
+  const wire = wireName && WIRES[wireName];
+  const [series, concurrencies] = wireName ? [wireName, plan.wired] : ['warm', FETCH_CONCURRENCIES];
+  const canDrop = !wire && (await dropPageCache());
+  const variants = VARIANTS.filter(
+    ({ where, keeps }) =>
+      takesPart(where, wire, context.servers) &&
+      (!wire || keeps === undefined || keeps === 'nothing'),
+  );
   await context.runs('fetches', plan.runs, async (run) => {
     await using closing = new Closing();
-    const subjects: Subject[] = variants.map((variant) => {
+    const subjects: Subject[] = [];
+    for (const variant of variants) {
       const node = variant.where === 'ours' ? closing.use(start('harness/nodes')) : undefined;
-      const webServer = closing.use(start('client/storing'));
+      const webServer = await startWebServer(closing, wire);
       if (!node) closing.use({ [Symbol.asyncDispose]: () => removeAll(webServer) });
-      return { variant, webServer, node };
-    });
-    const measure = async (warmth: 'warm' | 'cold', concurrency: number, subject: Subject) => {
-      const { webServer, node, variant } = subject;
+      subjects.push({ variant, webServer, node, trackers: [] });
+    }
+    const measure = async (warmth: string, concurrency: number, subject: Subject) => {
+      const { webServer, node, variant, trackers } = subject;
       const load = { concurrency, maxSeconds: plan.fetchSeconds };
-      const [fetched, storageSeconds] = await withCpuOf(node, () =>
+      const [fetched, storageSeconds] = await withStorageCpu(node, trackers, () =>
         webServer.call('fetch', load, run * 1000 + concurrency, warmth === 'cold'),
       );
       const { operations, bytes, seconds, cpuSeconds } = sound(fetched);
@@ -105,14 +117,16 @@ export async function measureFetching(
       });
     };
     for (const subject of subjects) await fill(context, plan, subject);
-    for (const c of FETCH_CONCURRENCIES) {
+    for (const c of concurrencies) {
       for (const subject of subjects) {
-        await measure('warm', c, subject);
+        await measure(series, c, subject);
         const { where, keeps } = subject.variant;
         if (keeps === undefined) continue;
-        const id = `fetch.warm.c${c}.${idOf(subject.variant)}`;
-        const direct = `fetch.warm.c${c}.${where}.direct.fetches`;
-        figures.addRatio(`${id}.vs-direct`, `${id}.fetches`, direct);
+        const at = `fetch.${series}.c${c}`;
+        const id = `${at}.${idOf(subject.variant)}`;
+        figures.addRatio(`${id}.vs-direct`, `${id}.fetches`, `${at}.${where}.direct.fetches`);
+        const own = `${at}.fastdfs-trunk.direct.fetches`;
+        figures.addRatio(`${id}.vs-own`, `${id}.fetches`, own);
       }
     }
     for (const c of canDrop ? COLD_CONCURRENCIES : []) {
@@ -122,17 +136,19 @@ export async function measureFetching(
       }
     }
   });
-  show(context, variants, canDrop);
+  show(context, { series, concurrencies, title: wire?.title, variants, canDrop });
 }
 
 async function fill(
   { servers, figures, workspace }: BenchmarkContext,
   { bytes, warmUpSeconds }: Plan,
-  { variant, webServer, node }: Subject,
+  subject: Subject,
 ): Promise<void> {
+  const { variant, webServer, node } = subject;
   const { keeps, where } = variant;
   const own = await node?.call('group', workspace.fresh('node'));
   const trackers = own === undefined ? (trackersOf(where, servers) ?? []) : [own];
+  subject.trackers = trackers;
   await webServer.call('prepare', { ...SMALL, seed: SEED, totalBytes: bytes });
   const connections = Math.max(...FETCH_CONCURRENCIES);
   const directory = workspace.fresh('staging');
@@ -173,50 +189,66 @@ async function dropPageCache(): Promise<boolean> {
   }
 }
 
+interface Shown {
+  readonly series: string;
+  readonly concurrencies: readonly number[];
+  /** Of the wire. */
+  readonly title: string | undefined;
+  readonly variants: readonly Variant[];
+  readonly canDrop: boolean;
+}
+
 function show(
   { print, table }: BenchmarkContext,
-  variants: readonly Variant[],
-  isCold: boolean,
+  { series, concurrencies, title, variants, canDrop }: Shown,
 ): void {
+  const over = title === undefined ? '' : `, over a wire of ${title}`;
+  const name = title === undefined ? 'fetch' : `fetch-${series}`;
   const head = 'At a time';
   const rowsOf = (warmth: string, concurrencies: readonly number[]) =>
     concurrencies.map((c) => [String(c), `fetch.${warmth}.c${c}`] as const);
   const columns = (what: string, format = spread) =>
     variants.map((each): Column => [each.title, `${idOf(each)}.${what}`, format]);
-  const rows = rowsOf('warm', FETCH_CONCURRENCIES);
+  const rows = rowsOf(series, concurrencies);
   print(
-    '## Fetches\n\nFetches/s, median (least–greatest); every file was compared with what was stored:',
+    `## Fetches${over}\n\nFetches/s, median (least–greatest); every file was compared with what was stored:`,
   );
-  table('fetch', {
+  table(name, {
     ...{ head, rows, columns: columns('fetches') },
-    chart: { title: 'Fetches of 2 to 100 KB, fetches/s', yTitle: 'fetches/s' },
+    chart: { title: `Fetches of 2 to 100 KB${over}`, yTitle: 'fetches/s' },
   });
-  if (isCold) {
+  if (canDrop) {
     print('Cold: the page cache was emptied, and no file was fetched twice:');
     const cold = rowsOf('cold', COLD_CONCURRENCIES);
     table('fetch-cold', { head, rows: cold, columns: columns('fetches') });
-  } else print('Not measured cold: the page cache can be emptied on Linux, by root.');
-  print("MB on the web server's own disk:");
+  }
   const merged = variants.filter(({ keeps }) => keeps !== undefined);
-  table('fetch-local', {
-    head: '',
-    rows: merged.map((each) => [each.title, `fetch.${idOf(each)}`]),
-    columns: [['MB', 'local']],
-  });
-  print('Times no merging on the same storage:');
+  if (title === undefined) {
+    print("MB on the web server's own disk:");
+    table('fetch-local', {
+      head: '',
+      rows: merged.map((each) => [each.title, `fetch.${idOf(each)}`]),
+      columns: [['MB', 'local']],
+    });
+  }
+  print("Times no merging on the same storage, and times FastDFS's own merging:");
   const paper = (which: 'own' | 'merging') =>
     PAPER.fetch[which].map((value, at) => (value / (PAPER.fetch.direct[at] ?? 1)).toFixed(2));
-  table('fetch-ratios', {
+  const hasOwn = variants.some(({ where }) => where === 'fastdfs-trunk');
+  table(`${name}-ratios`, {
     head,
     rows,
-    columns: merged.map((each) => [each.title, `${idOf(each)}.vs-direct`]),
+    columns: merged.flatMap((each): Column[] => [
+      [each.title, `${idOf(each)}.vs-direct`],
+      ...(hasOwn ? [['to own merging', `${idOf(each)}.vs-own`] as const] : []),
+    ]),
     known: [
       ["paper's client merging", paper('merging').join(', ')],
       ["paper's own merging", paper('own').join(', ')],
     ],
   });
   print("CPU of one fetch in the web server (without the load's own), µs:");
-  table('fetch-cpu', { head, rows, columns: columns('cpu', middle) });
-  print('And in our storage:');
-  table('fetch-storage-cpu', { head, rows, columns: columns('storage', middle) });
+  table(`${name}-cpu`, { head, rows, columns: columns('cpu', middle) });
+  print('And in tracker and storage:');
+  table(`${name}-storage-cpu`, { head, rows, columns: columns('storage', middle) });
 }

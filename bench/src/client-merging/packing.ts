@@ -98,11 +98,12 @@ export function packing(runs: number): Part {
         most('small', 'annealing'),
       ),
       over(
-        'packing.paper.moves',
-        "moves have a part on the paper's sizes: unfilled bytes without them beyond those with them",
+        'packing.medium.moves',
+        'moves have a part on files that are merged, 50 of 1 to 4 MiB: unfilled bytes without them beyond those with them',
         0,
         (figures) =>
-          figures.median('packing.paper.without-moves') - figures.median('packing.paper.annealing'),
+          figures.median('packing.medium.without-moves') -
+          figures.median('packing.medium.annealing'),
       ),
       atMost(
         'packing.work',

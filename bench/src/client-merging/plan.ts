@@ -1,5 +1,6 @@
 import type { Transfer } from '../client/storing-process.js';
 import { plans } from '../harness/benchmark.js';
+import type { Wire } from '../harness/wire.js';
 import { type NamedServer, trackersOf } from '../servers/kinds.js';
 
 /** How much is measured, of which files, and where; and what the paper measured. */
@@ -30,8 +31,10 @@ export const FETCH_CONCURRENCIES = [20, 50, 100, 200] as const;
 
 const FULL = {
   ...{ runs: 5, concurrencies: CONCURRENCIES, bytes: 280 * MB, mixedBytes: 600 * MB },
-  /** Concurrencies of the series that are not the paper's table. */
-  fewer: [1, 20, 200],
+  /** Concurrencies of the series that is not the paper's table, and over a wire. */
+  ...{ fewer: [1, 20, 200], wired: [1, 2, 5, 20, 100] },
+  /** Stored over a wire, for each of its megabytes a second. */
+  wireSeconds: 4,
   ...{ directSeconds: 3, fetchSeconds: 1.5, packings: 100 },
   /** Stored, or fetched, before the clock starts: code is compiled, connections are open. */
   ...{ warmUpFiles: 400, warmUpSeconds: 1 },
@@ -41,12 +44,14 @@ const FULL = {
 export const PLANS = plans(
   FULL,
   {
-    ...{ runs: 2, concurrencies: [1, 20, 200], fewer: [1, 200] },
+    ...{ runs: 1, concurrencies: [1, 20, 200], fewer: [1, 200], wired: [1, 5, 20] },
+    wireSeconds: 2,
     ...{ bytes: 20 * MB, mixedBytes: 25 * MB, directSeconds: 0.3, fetchSeconds: 0.2 },
     ...{ warmUpFiles: 100, warmUpSeconds: 0.2, packings: 5, costOperations: 50_000 },
   },
   {
-    ...{ runs: 1, concurrencies: [1, 200], fewer: [1, 20], bytes: MB, mixedBytes: MB },
+    ...{ runs: 1, concurrencies: [1, 200], fewer: [20], bytes: MB, mixedBytes: MB },
+    ...{ wired: [20], wireSeconds: 0.05 },
     ...{ directSeconds: 0.05, fetchSeconds: 0.05, warmUpFiles: 5, warmUpSeconds: 0.05 },
     ...{ packings: 2, costOperations: 1_000 },
   },
@@ -57,9 +62,17 @@ export const SMALL: Files = { minBytes: 2_000, maxBytes: 100_000, sizes: 'log-un
 /** "A few KB to 100 MB": most files are small, most bytes are in large ones. */
 const MIXED: Files = { minBytes: 2_000, maxBytes: 100 * MB, sizes: 'inverse' };
 
-export function seriesOf({ runs, fewer, bytes, directSeconds, ...plan }: Plan) {
+/** Between the web server and the storages, each way. */
+export const WIRES = {
+  '1g': { title: '0.2 ms and 1 Gbit/s', delayMs: 0.2, bytesPerSecond: 125 * MB },
+  '100m': { title: '0.5 ms and 100 Mbit/s', delayMs: 0.5, bytesPerSecond: 12.5 * MB },
+} as const;
+export type WireName = keyof typeof WIRES;
+export const WIRE_NAMES = Object.keys(WIRES) as WireName[];
+
+export function seriesOf({ runs, fewer, wired, bytes, directSeconds, ...plan }: Plan) {
   const small = {
-    ...{ files: SMALL, storages: 1 },
+    files: SMALL,
     /** That every writing variant begins to store, in the same order. */
     bytes,
     /**
@@ -67,17 +80,21 @@ export function seriesOf({ runs, fewer, bytes, directSeconds, ...plan }: Plan) {
      * Undefined: at the end, too.
      */
     directSeconds: directSeconds as number | undefined,
+    wire: undefined as Wire | undefined,
   };
-  const less = { concurrencies: fewer, runs: Math.ceil(runs / 2) };
   const mixed = { files: MIXED, bytes: plan.mixedBytes, directSeconds: undefined };
   const title = 'Files of 2 to 100 KB';
   return [
+    { ...small, id: 'small', title, concurrencies: plan.concurrencies, runs },
     {
-      ...{ id: 'small', title: `${title}, one storage`, ...small },
-      ...{ concurrencies: plan.concurrencies, runs },
+      ...{ ...small, ...mixed, id: 'mixed', title: 'Files of 2 KB to 100 MB' },
+      ...{ concurrencies: fewer, runs: Math.ceil(runs / 2) },
     },
-    { ...small, ...less, id: 'two', title: `${title}, two storages of ours`, storages: 2 },
-    { ...small, ...less, ...mixed, id: 'mixed', title: 'Files of 2 KB to 100 MB, one storage' },
+    ...WIRE_NAMES.map((id) => ({
+      ...{ ...small, id, title: `${title}, over a wire of ${WIRES[id].title}`, runs },
+      bytes: Math.min(bytes, Math.max(MB, WIRES[id].bytesPerSecond * plan.wireSeconds)),
+      ...{ concurrencies: wired, wire: WIRES[id] },
+    })),
   ];
 }
 
@@ -110,4 +127,14 @@ export interface LoadCost {
 export function sound<T extends Transfer>(transfer: T): T {
   if (transfer.errors === 0) return transfer;
   throw new Error(`${transfer.errors} calls failed, such as ${transfer.firstError}`);
+}
+
+/** Over a wire to a named cluster, ours is no part of the comparison. */
+export function takesPart(
+  where: Where,
+  wire: Wire | undefined,
+  servers: readonly NamedServer[],
+): boolean {
+  if (!isThere(where, servers)) return false;
+  return !wire || where !== 'ours' || !isThere('fastdfs', servers);
 }

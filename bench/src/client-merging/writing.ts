@@ -1,10 +1,11 @@
 import type { BenchmarkContext } from '../harness/benchmark.js';
-import { withCpuOf } from '../harness/child.js';
+import { Closing } from '../harness/closing.js';
 import { atLeast, atMost, type Goal, leastOf } from '../harness/goals.js';
 import type { Span } from '../harness/load.js';
 import { type Column, middle, percent, spread } from '../harness/markdown.js';
 import { start } from '../harness/processes.js';
 import { type NamedServer, trackersOf } from '../servers/kinds.js';
+import { startWebServer, withStorageCpu } from './machines.js';
 import {
   CONCURRENCIES,
   isThere,
@@ -13,6 +14,7 @@ import {
   type Plan,
   SEED,
   sound,
+  takesPart,
   type Where,
   type WriteSeries,
 } from './plan.js';
@@ -54,14 +56,46 @@ const COMPARED: readonly (readonly [of: Where, beside: Where])[] = [
   ['ours', 'fastdfs-trunk'],
 ];
 
-export function writeGoals(
-  { id, title, concurrencies }: WriteSeries,
-  servers: readonly NamedServer[],
-): readonly Goal[] {
+/** Of the wire, from which on it is full. */
+const FULL_SHARE = 0.85;
+
+/** FastDFS's own merging fills the wire, or leaves room. */
+function wireGoals({ id, title, concurrencies, wire }: WriteSeries): readonly Goal[] {
+  const least =
+    (isFull: boolean, step: string): Goal['value'] =>
+    (figures) => {
+      const ratios = concurrencies.flatMap((c) => {
+        const at = `write.${id}.c${c}`;
+        const own = figures.median(`${at}.fastdfs-trunk.direct.MBps`);
+        if (own * 1e6 > FULL_SHARE * wire!.bytesPerSecond !== isFull) return [];
+        return [figures.median(`${at}.fastdfs.${step}.MBps`) / own];
+      });
+      if (ratios.length === 0) throw new Error(`the wire was ${isFull ? 'never' : 'always'} full`);
+      return Math.min(...ratios);
+    };
+  const own = "x FastDFS's own merging";
+  const goal = (what: string, where: string, bound: number, value: Goal['value']) =>
+    atLeast(`write.${id}.${what}`, `${title}, ${where}: stored at least {} ${own}`, bound, value);
+  return [
+    goal('with-room', 'not full', 1.21, least(false, 'stored')),
+    // Nothing fills a gigabit here.
+    ...(id === '100m' ? [goal('full', 'full', 0.97, least(true, 'stored'))] : []),
+    atLeast(
+      `write.${id}.acknowledged`,
+      `${title}, not full: acknowledged at least {} ${own}`,
+      5,
+      least(false, 'acknowledged'),
+    ),
+  ];
+}
+
+export function writeGoals(series: WriteSeries, servers: readonly NamedServer[]): readonly Goal[] {
+  const { id, title, concurrencies, wire } = series;
+  if (wire) return isThere('fastdfs-trunk', servers) ? wireGoals(series) : [];
   const where = isThere('fastdfs', servers) ? 'fastdfs' : 'ours';
   const fall = atMost(
     `write.${id}.${where}.fall`,
-    `${title}: stored files a second fall by at most {} % from the fewest to the most at a time`,
+    `${title}: stored files a second fall by at most {} % from their peak to the most at a time`,
     5,
   );
   if (!isThere('fastdfs-trunk', servers)) return [fall];
@@ -91,11 +125,12 @@ export async function measureWriting(
   const measure = async ({ merges, where }: Variant, concurrency: number, at: string) => {
     const [nodeDirectory, directory] = [workspace.fresh('node'), workspace.fresh('staging')];
     try {
-      await using webServer = start('client/storing');
+      await using closing = new Closing();
+      const webServer = await startWebServer(closing, series.wire);
       await using node = where === 'ours' ? start('harness/nodes') : undefined;
       const { bytes: totalBytes, directSeconds: maxSeconds } = series;
       await webServer.call('prepare', { ...series.files, seed: SEED, totalBytes });
-      const own = await node?.call('group', nodeDirectory, series.storages);
+      const own = await node?.call('group', nodeDirectory);
       const trackers = own === undefined ? (trackersOf(where, servers) ?? []) : [own];
       const target = { trackers, connections: concurrency };
       const sdk = { client: 'sdk', directory, keeps: 'default', bytes: totalBytes } as const;
@@ -103,7 +138,7 @@ export async function measureWriting(
       const warmUp = { operations: plan.warmUpFiles, concurrency: WARM_UP_CONCURRENCY };
       sound(await webServer.call('upload', warmUp));
       const load = { concurrency, ...(!merges && maxSeconds !== undefined && { maxSeconds }) };
-      const [result, storageSeconds] = await withCpuOf(node, () =>
+      const [result, storageSeconds] = await withStorageCpu(node, trackers, () =>
         webServer.call('fill', load, CHECKED_FILES),
       );
       if (where !== 'ours') await webServer.call('removeAll');
@@ -113,20 +148,20 @@ export async function measureWriting(
         figures.addAll(`${at}.${where}.${step}`, {
           MBps: [bytes / 1e6 / seconds, 'MB/s'],
           uploads: [operations / seconds, 'uploads/s'],
-          cpu: [cpuSeconds / seconds, 'cores'],
+          cpu: [(1e6 * cpuSeconds) / operations, 'µs'],
           load: [(cost.perUpload * operations) / cpuSeconds, 'share'],
         });
       if (merges) add('acknowledged', acknowledged);
       const step = merges ? 'stored' : 'direct';
       add(step, stored);
-      const storage = storageSeconds && storageSeconds / stored.seconds;
-      figures.addAll(`${at}.${where}.${step}`, { storage: [storage, 'cores'] });
+      const storage = storageSeconds && (1e6 * storageSeconds) / operations;
+      figures.addAll(`${at}.${where}.${step}`, { storage: [storage, 'µs'] });
     } finally {
       await workspace.remove(nodeDirectory);
       await workspace.remove(directory);
     }
   };
-  const variants = VARIANTS.filter(({ where }) => isThere(where, servers));
+  const variants = VARIANTS.filter(({ where }) => takesPart(where, series.wire, servers));
   await context.runs(`uploads, ${id}`, series.runs, async () => {
     for (const concurrency of concurrencies) {
       progress(`${concurrency} uploads at a time`);
@@ -142,9 +177,10 @@ export async function measureWriting(
     }
     for (const where of ['ours', 'fastdfs']) {
       const of = (c: number | undefined) => `write.${id}.c${c}.${where}.stored.MBps`;
-      const [fewest, most] = [of(concurrencies.at(0)), of(concurrencies.at(-1))];
+      const most = of(concurrencies.at(-1));
       if (!figures.has(most)) continue;
-      const fall = 100 * (1 - figures.last(most) / figures.last(fewest));
+      const peak = Math.max(...concurrencies.map((c) => figures.last(of(c))));
+      const fall = 100 * (1 - figures.last(most) / peak);
       figures.add(`write.${id}.${where}.fall`, 'percent', fall);
     }
   });
@@ -172,7 +208,7 @@ function show(
   const paper = (beside: 'direct' | 'own', c: number) => {
     const at = CONCURRENCIES.indexOf(c);
     const [merging = 0, other = 1] = [PAPER.write.merging[at], PAPER.write[beside][at]];
-    return (merging / other).toFixed(2);
+    return at === -1 ? '–' : (merging / other).toFixed(2);
   };
   table(`write-${id}-ratios`, {
     head,
@@ -186,7 +222,7 @@ function show(
     ],
   });
   print(
-    'CPU of the web server, in cores; of it the load, that finds its files and calls; CPU of our storages:',
+    'CPU of a file in µs: of the web server, of it the load, that finds its files and calls, and of tracker and storages:',
   );
   table(`write-${id}-cpu`, {
     head,

@@ -1,38 +1,31 @@
 import { type Benchmark, type BenchmarkContext, plans } from '../harness/benchmark.js';
 import { withCpuOf } from '../harness/child.js';
 import { Closing } from '../harness/closing.js';
-import { atLeast, atMost, leastOf } from '../harness/goals.js';
+import { atLeast, leastOf } from '../harness/goals.js';
 import { inTurn } from '../harness/load.js';
-import { count, middle, percent } from '../harness/markdown.js';
+import { middle, percent } from '../harness/markdown.js';
 import { type Running, start } from '../harness/processes.js';
 import { trackersOf } from '../servers/kinds.js';
-import { measurePieces } from './pieces.js';
 import type { Transfer } from './storing-process.js';
 import type { TargetOptions } from './targets.js';
 
 /**
  * Our FastDFS client against npm `fdfs`: small uploads and downloads over 1, 16 and
- * 64 connections, uploads written as the C client does, and whether the memory stays flat.
+ * 64 connections.
  */
 
 const FULL = {
-  ...{ runs: 5, warmUpSeconds: 0.35, memoryRuns: 3 },
+  ...{ runs: 5, warmUpSeconds: 0.35 },
   /** Length of one measurement. */
   ...{ uploadSeconds: 1, downloadSeconds: 0.7 },
-  /** Uploads, downloads and deletes together. */
-  memoryOperations: 100_000,
-  /** Uploads one at a time, in each way of writing them. */
-  piecesUploads: 400,
 };
 const PLANS = plans(
   FULL,
   {
     ...{ runs: 2, uploadSeconds: 0.2, downloadSeconds: 0.15, warmUpSeconds: 0.1 },
-    ...{ memoryRuns: 1, memoryOperations: 10_000, piecesUploads: 100 },
   },
   {
     ...{ runs: 1, uploadSeconds: 0.03, downloadSeconds: 0.03, warmUpSeconds: 0.03 },
-    ...{ memoryRuns: 1, memoryOperations: 600, piecesUploads: 5 },
   },
 );
 type Plan = typeof FULL;
@@ -49,9 +42,8 @@ const CLIENTS = ['stevedore', 'fdfs'] as const;
 type ClientName = (typeof CLIENTS)[number];
 const DIRECTIONS = ['upload', 'download'] as const;
 type Direction = (typeof DIRECTIONS)[number];
-/** memory: no disk takes part, so that the clients are compared. storage: ours as it is. */
+/** unsynced: no sync takes part, so that the clients are compared. storage: ours as it is. */
 const SERVER_TITLES = {
-  memory: 'Cluster without syncs',
   storage: 'Storage as it is, on disk, synced',
   unsynced: 'Storage with durability os, as FastDFS',
   cluster: 'Named cluster',
@@ -64,7 +56,7 @@ function id(direction: Direction, server: ServerName, size: SizeName, connection
 }
 
 export const client: Benchmark = {
-  durability: 'sync on disk; none in the cluster without syncs',
+  durability: 'sync; none where it is named',
   packages: ['fdfs'],
   introduce({ servers, scale }) {
     const trackers = trackersOf('fastdfs', servers);
@@ -73,7 +65,7 @@ export const client: Benchmark = {
       `${runs} runs with new processes in each, clients in turns, every measurement ${uploadSeconds} s of uploads and ${downloadSeconds} s of downloads of what was uploaded; every byte that comes back is compared. KB and MB are 10^3 and 10^6 bytes.`,
       'Each client is a process of its own; tracker and storage are another one, the same for both. The load is loops in the client process; what they cost was measured against calls that do nothing.',
       'fdfs has no pool: each of its calls opens a socket to the tracker and one to the storage. So many *connections* are so many calls at a time, and for our client the limit of its pool. Each measurement begins with one call per connection before the clock.',
-      'Measured against our storage as it is, which syncs every upload before it answers, and against one that syncs nothing: there the goal is judged.',
+      'Measured against our storage as it is, which syncs every upload before it answers, and with durability `os`: there the goal is judged.',
       trackers
         ? `And against the cluster of ${trackers.join(', ')}; files put there are deleted again.`
         : 'No other cluster is measured: `--server fastdfs=HOST:PORT` names one.',
@@ -84,41 +76,21 @@ export const client: Benchmark = {
       goals: [
         atLeast(
           `upload.c${GOAL_CONNECTIONS}.vs-fdfs`,
-          `uploads at ${GOAL_CONNECTIONS} connections: at least {} x fdfs, against the cluster without syncs (the least of the sizes)`,
+          `uploads at ${GOAL_CONNECTIONS} connections: at least {} x fdfs, against our storage without syncs (the least of the sizes)`,
           3,
           leastOf(
-            SIZE_NAMES.map((size) => `${id('upload', 'memory', size, GOAL_CONNECTIONS)}.vs-fdfs`),
+            SIZE_NAMES.map((size) => `${id('upload', 'unsynced', size, GOAL_CONNECTIONS)}.vs-fdfs`),
           ),
         ),
       ],
       run: (context) => measureTransfers(context, PLANS[scale]),
-    },
-    pieces: {
-      goals: [
-        atMost(
-          'upload.c1.apart-times-ours',
-          'an upload of 20 KB written as the C client does, one at a time: at most {} x ours',
-          1.2,
-        ),
-      ],
-      run: (context) => measurePieces(context, PLANS[scale]),
-    },
-    memory: {
-      goals: [
-        atMost(
-          'memory.growth',
-          'heap after the last operation: at most {} x that after a tenth of them',
-          1.1,
-        ),
-      ],
-      run: (context) => measureMemory(context, PLANS[scale]),
     },
   }),
 };
 
 function serversOf({ servers }: BenchmarkContext): readonly ServerName[] {
   const isNamed = trackersOf('fastdfs', servers) !== undefined;
-  return isNamed ? ['memory', 'storage', 'unsynced', 'cluster'] : ['memory', 'storage'];
+  return isNamed ? ['storage', 'unsynced', 'cluster'] : ['storage', 'unsynced'];
 }
 
 /** `nodes`: undefined for a cluster that was named, whose processes are not ours. */
@@ -127,10 +99,8 @@ async function startServer(context: BenchmarkContext, name: ServerName, closing:
     return { name, trackers: trackersOf('fastdfs', context.servers) ?? [], nodes: undefined };
   }
   const nodes = closing.use(start('harness/nodes'));
-  const trackers =
-    name === 'memory'
-      ? await nodes.call('testCluster')
-      : [await nodes.call('group', context.workspace.fresh('node'), 1, DURABILITY[name])];
+  const directory = context.workspace.fresh('node');
+  const trackers = [await nodes.call('group', directory, 1, DURABILITY[name])];
   return { name, trackers, nodes };
 }
 type Server = Awaited<ReturnType<typeof startServer>>;
@@ -312,48 +282,6 @@ function showByCluster(context: BenchmarkContext): void {
     columns: [
       ['uploads', 'upload'],
       ['downloads', 'download'],
-    ],
-  });
-}
-
-const MEMORY_PERCENTS = [10, 50, 100] as const;
-/** A file is uploaded, downloaded and deleted. */
-const OPERATIONS_PER_CYCLE = 3;
-
-/** Whether our client's memory stays flat: what it holds at 10, 50 and 100 % of many operations. */
-async function measureMemory(context: BenchmarkContext, plan: Plan): Promise<void> {
-  const { figures, runs, print, table } = context;
-  await runs('memory', plan.memoryRuns, async () => {
-    await using nodes = start('harness/nodes');
-    const trackers = await nodes.call('testCluster');
-    await using child = start('client/storing', { nodeOptions: ['--expose-gc'] });
-    const options = { client: 'stevedore', trackers, connections: GOAL_CONNECTIONS } as const;
-    await openClient(child, '1KB', options);
-    const all = Math.ceil(plan.memoryOperations / OPERATIONS_PER_CYCLE);
-    let done = 0;
-    for (const share of MEMORY_PERCENTS) {
-      const cycles = Math.ceil((all * share) / 100) - done;
-      await child.call('cycle', cycles, GOAL_CONNECTIONS);
-      done += cycles;
-      const { heapUsed, rss, external } = await child.call('memory');
-      figures.addAll(`memory.p${share}`, {
-        heap: [heapUsed / 1e6, 'MB'],
-        rss: [rss / 1e6, 'MB'],
-        external: [external / 1e6, 'MB'],
-      });
-    }
-    figures.addRatio('memory.growth', 'memory.p100.heap', 'memory.p10.heap');
-  });
-  print(
-    `## Memory\n\nStevedore's client, ${count(plan.memoryOperations)} uploads, downloads and deletes of 1 KB over ${GOAL_CONNECTIONS} connections in one process; MB after a forced collection (outside the heap are the bytes that are uploaded, too):`,
-  );
-  table('memory', {
-    head: 'Operations done',
-    rows: MEMORY_PERCENTS.map((share) => [`${share} %`, `memory.p${share}`]),
-    columns: [
-      ['heap', 'heap'],
-      ['outside the heap', 'external'],
-      ['resident', 'rss'],
     ],
   });
 }

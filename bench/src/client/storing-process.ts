@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { type FileSetOptions, makeFileSet, type SampleFile } from '../harness/file-set.js';
 import { drive, type Load, type Span, startClock } from '../harness/load.js';
 import { SeededRandom } from '../harness/seeded-random.js';
@@ -26,8 +25,6 @@ export interface Upload extends Transfer {
 }
 
 const REMOVED_AT_ONCE = 20;
-/** For sockets that are being closed. */
-const REST_MS = 200;
 
 /** By what they were made of: the same ones each time. */
 const sets = new Map<string, readonly SampleFile[]>();
@@ -72,6 +69,8 @@ export function prepare(options: FileSetOptions): void {
   files = sets.get(name) ?? makeFileSet(options);
   sets.set(name, files);
 }
+
+export { useWire } from '../harness/wire.js';
 
 export async function open(options: TargetOptions): Promise<void> {
   target = await openTarget(options, files);
@@ -129,24 +128,4 @@ export async function removeAll(): Promise<void> {
   const load = { operations: all.length, concurrency: REMOVED_AT_ONCE };
   await drive(load, async (index) => from.remove(all[index]![0]));
   await from.emptied();
-}
-
-/** Uploads a file, downloads it, compares it and deletes it, so many times. */
-export async function cycle(operations: number, concurrency: number): Promise<void> {
-  const subject = current();
-  await drive({ operations, concurrency }, async (index) => {
-    const file = files[index % files.length]!;
-    const id = await subject.put(file);
-    await fetchOne([id, file]);
-    await subject.remove(id);
-  });
-}
-
-/** After everything that is not in use was collected. Needs `--expose-gc`. */
-export async function memory(): Promise<NodeJS.MemoryUsage> {
-  if (!globalThis.gc) throw new Error('the process was not started with --expose-gc');
-  await sleep(REST_MS);
-  globalThis.gc();
-  globalThis.gc();
-  return process.memoryUsage();
 }

@@ -2,7 +2,6 @@ import type { Benchmark, BenchmarkContext } from '../harness/benchmark.js';
 import { atMost } from '../harness/goals.js';
 import { SEEK_MS } from '../harness/hard-disk.js';
 import { start } from '../harness/processes.js';
-import { nodeSize } from './node-size.js';
 import { MEMORY_BYTES, MIB, PLANS, type Plan } from './plan.js';
 import { MEASURED_GOALS, measureThroughput, modelGoals, modelThroughput } from './throughput.js';
 
@@ -34,7 +33,6 @@ export const dataNode: Benchmark = {
       goals: MEASURED_GOALS,
       run: (context) => measureThroughput(context, PLANS[scale]),
     },
-    'node-size': nodeSize(scale),
   }),
 };
 

@@ -237,14 +237,16 @@ export async function modelThroughput(context: BenchmarkContext, plan: Plan): Pr
     }
     for (const { directory } of copies) await workspace.remove(directory);
   };
+  const isSized = (setting: Setting) => SIZED.some((each) => each === setting);
   for (const setting of SETTING_NAMES) {
     await measure(setting, MEMORY_BYTES, stored.length, [
       ['read', threads],
       ['mixed', threads],
       ['nodes', nodes],
+      ['size', isSized(setting) ? [MEMORY_BYTES / MIB] : []],
     ]);
   }
-  for (const mebibytes of cacheMebibytes) {
+  for (const mebibytes of cacheMebibytes.filter((each) => each * MIB !== MEMORY_BYTES)) {
     for (const setting of SIZED) {
       await measure(setting, mebibytes * MIB, 1, [['size', [mebibytes]]]);
     }

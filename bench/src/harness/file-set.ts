@@ -65,7 +65,7 @@ function inverse(random: () => number, min: number, max: number): number {
 }
 
 /** A cipher's key stream: fast, repeatable, and nothing compresses it. */
-export function randomPool(seed: number, bytes: number): Buffer {
+function randomPool(seed: number, bytes: number): Buffer {
   const key = Buffer.alloc(16);
   key.writeDoubleLE(seed, 0);
   return createCipheriv('aes-128-ctr', key, Buffer.alloc(16)).update(Buffer.alloc(bytes));

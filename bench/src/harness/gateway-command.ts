@@ -13,8 +13,6 @@ export interface GatewayCommandOptions {
   readonly directory: string;
   /** By their names in camel case. */
   readonly options?: Readonly<Record<string, string | number>>;
-  /** All of it on this core. */
-  readonly core?: number | undefined;
 }
 
 export class GatewayCommand implements AsyncDisposable {
@@ -22,14 +20,12 @@ export class GatewayCommand implements AsyncDisposable {
   readonly #kill = () => void this.#process.kill('SIGKILL');
   #port = 0;
 
-  private constructor({ directory, options = {}, core }: GatewayCommandOptions) {
+  private constructor({ directory, options = {} }: GatewayCommandOptions) {
     const flags = Object.entries({ directory, port: 0, ...options }).flatMap(([name, value]) => [
       `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`,
       String(value),
     ]);
-    const pinned = core === undefined ? [] : ['taskset', '-c', String(core)];
-    const [file = '', ...args] = [...pinned, process.execPath, COMMAND, 'gateway', ...flags];
-    this.#process = spawn(file, args, {
+    this.#process = spawn(process.execPath, [COMMAND, 'gateway', ...flags], {
       env: { ...process.env, STEVEDORE_LOG: 'json' },
       stdio: ['ignore', 'pipe', 'inherit'],
     });

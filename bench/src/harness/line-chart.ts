@@ -8,18 +8,28 @@ export interface LineChart {
   readonly xTitle: string;
   readonly yTitle: string;
   readonly labels: readonly string[];
-  /** Values are one per label; undefined leaves a gap. */
+  /** Values are one per label; null leaves a gap. */
   readonly series: readonly {
     readonly name: string;
-    readonly values: readonly (number | undefined)[];
+    readonly values: readonly (number | null)[];
   }[];
 }
 
 const SIZE = { width: 940, height: 420 };
 const PLOT = { left: 76, top: 52, right: 590, bottom: 356 };
 const TICKS = 5;
-const COLOURS = ['#1b6ca8', '#c8553d', '#3a7d44', '#7b4fa3', '#8a6d1d', '#4d4d4d'];
-const DASHES = ['', '7 4', '2 3', '10 3 2 3', '5 2', '1 4'];
+const COLOURS = [
+  '#1b6ca8',
+  '#c8553d',
+  '#3a7d44',
+  '#7b4fa3',
+  '#8a6d1d',
+  '#4d4d4d',
+  '#0b8f9b',
+  '#b0306e',
+  '#7a8450',
+];
+const DASHES = ['', '7 4', '2 3', '10 3 2 3', '5 2', '1 4', '12 4', '8 2 2 2', '3 5'];
 const LEGEND_ROW = 24;
 
 export function lineChart({ title, xTitle, yTitle, labels, series }: LineChart): string {
@@ -50,7 +60,7 @@ export function lineChart({ title, xTitle, yTitle, labels, series }: LineChart):
       const colour = COLOURS[at % COLOURS.length] ?? '';
       const stroke = `stroke="${colour}" stroke-width="2" fill="none" stroke-dasharray="${DASHES[at % DASHES.length]}"`;
       const points = values.flatMap((value, place) =>
-        value === undefined ? [] : [[x(place), y(value)] as const],
+        value === null ? [] : [[x(place), y(value)] as const],
       );
       const path = points.map((point) => point.map(fixed).join(',')).join(' ');
       const [from, row] = [right + 24, top + 8 + at * LEGEND_ROW];

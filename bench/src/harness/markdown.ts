@@ -33,7 +33,7 @@ export interface ChartSpec {
   /** Values, or ids of figures: their medians, a gap where one was not measured. */
   readonly series: readonly {
     readonly name: string;
-    readonly values: readonly (number | string | undefined)[];
+    readonly values: readonly (number | string | null)[];
   }[];
 }
 

@@ -10,7 +10,7 @@ import {
   type StoreTarget,
   uploadFile,
 } from '@stevedore/protocol';
-import { Arrived } from '../cluster/arrived.js';
+import { Arrived } from './arrived.js';
 
 /** `apart`: as the C client does, head and body in a write each and Nagle's algorithm on. */
 export type Writing = 'together' | 'apart';

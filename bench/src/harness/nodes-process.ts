@@ -1,15 +1,12 @@
 import { join } from 'node:path';
 import { type Storage, type StorageOptions, startStorage } from '@stevedore/node';
-import type { MigrationStatus } from '@stevedore/tiering/control';
 import { startTracker, type Tracker } from '@stevedore/tracker';
-import { startTestCluster, type TestCluster } from '../cluster/test-cluster.js';
 
 /** Trackers and storages, as many as are asked for, on free loopback ports of this process. */
 
 const RESERVED = { reservedSpaceMegabytes: 64 };
 const trackers: Tracker[] = [];
 const storages: Storage[] = [];
-let cluster: TestCluster | undefined;
 
 function onError(error: Error): void {
   console.error(`node: ${error.message}`);
@@ -46,27 +43,7 @@ export async function group(
   return address;
 }
 
-/** A cluster that syncs nothing; the addresses of its trackers. */
-export async function testCluster(): Promise<readonly string[]> {
-  cluster = await startTestCluster();
-  return cluster.trackers;
-}
-
-/** Of the first storage: bytes of its log that others do not have; undefined while one is away. */
-export function lagBytes(): number | undefined {
-  const members = storages[0]?.replicationStatus().members ?? [];
-  if (!members.every(({ isConnected }) => isConnected)) return undefined;
-  return members.reduce((sum, each) => sum + each.lagBytes, 0);
-}
-
-export function migration(): MigrationStatus {
-  const status = storages[0]?.migrationStatus();
-  if (!status) throw new Error('the storage has no metadata tier');
-  return status;
-}
-
 export async function close(): Promise<void> {
   await Promise.all(storages.splice(0).map((each) => each.close()));
   await Promise.all(trackers.splice(0).map((each) => each.close()));
-  await cluster?.close();
 }

@@ -7,22 +7,16 @@ interface Processes {
   'data-node/look-up': typeof import('../data-node/look-up-process.js');
   'data-node/model': typeof import('../data-node/model-process.js');
   'data-node/node': typeof import('../data-node/node-process.js');
-  'data-node/node-fill': typeof import('../data-node/node-fill-process.js');
-  'deployment/gateway': typeof import('../deployment/gateway-process.js');
   'harness/nodes': typeof import('./nodes-process.js');
+  'harness/relay': typeof import('./relay-process.js');
   'merging/site': typeof import('../merging/site-process.js');
   'migration/load': typeof import('../migration/load-process.js');
   'migration/model': typeof import('../migration/model-process.js');
-  'pictures/bare': typeof import('../pictures/bare-process.js');
-  'pictures/load': typeof import('../pictures/load-process.js');
-  'replication/plain': typeof import('../replication/plain-process.js');
-  'scaling/real': typeof import('../scaling/real-process.js');
   'servers/load': typeof import('../servers/load-process.js');
   'servers/plain': typeof import('../servers/plain-process.js');
   'staging/cost': typeof import('../staging/cost-process.js');
   'staging/fill': typeof import('../staging/fill-process.js');
   'staging/start': typeof import('../staging/start-process.js');
-  'staging/write': typeof import('../staging/write-process.js');
 }
 
 export type Running<Name extends keyof Processes> = Child<Processes[Name]>;

@@ -4,7 +4,7 @@ import type { BenchArguments } from './arguments.js';
 import type { Benchmark, BenchmarkContext, Part } from './benchmark.js';
 import { Figures } from './figures.js';
 import { judge } from './goals.js';
-import { lineChart } from './line-chart.js';
+import { type LineChart, lineChart } from './line-chart.js';
 import { describeMachine, describeVersions, type Machine, type Versions } from './machine.js';
 import { chartOf, figureTable, goalsTable, round } from './markdown.js';
 import { UsageError } from './usage-error.js';
@@ -42,8 +42,8 @@ export async function runBenchmark(name: string, benchmark: Benchmark, options: 
   const parts = chooseParts(name, benchmark, options);
   await using workspace = await Workspace.open(options.directory);
   const figures = new Figures();
-  /** As they were printed, by their names. */
-  const tables: Record<string, string> = {};
+  /** Of the part that runs. */
+  let drawn = newDrawn();
   const machine = await describeMachine(workspace.directory);
   const packages = benchmark.packages ?? [];
   const versions = describeVersions(packages);
@@ -54,18 +54,19 @@ export async function runBenchmark(name: string, benchmark: Benchmark, options: 
   const chart: BenchmarkContext['chart'] = (file, { series, ...about }) => {
     mkdirSync(options.out, { recursive: true });
     const path = join(options.out, `${name}-${file}.svg`);
-    const drawn = series.map(({ values, ...each }) => ({
+    const lines = series.map(({ values, ...each }) => ({
       ...each,
       values: values.map((value) => medianIn(figures, value)),
     }));
-    writeFileSync(path, lineChart({ ...about, series: drawn }));
+    drawn.charts[file] = { ...about, series: lines };
+    writeFileSync(path, lineChart(drawn.charts[file]));
     print(`Chart: ${path}`);
   };
   const context: BenchmarkContext = {
     ...{ scale, servers, workspace, figures, print, progress, chart },
     table: (id, spec) => {
       const text = typeof spec === 'string' ? spec : figureTable(figures, spec);
-      tables[id] = text;
+      drawn.tables[id] = text;
       print(text);
       if (typeof spec !== 'string' && spec.chart) chart(id, chartOf(spec, spec.chart));
     },
@@ -79,9 +80,13 @@ export async function runBenchmark(name: string, benchmark: Benchmark, options: 
   print(benchmark.introduce(context));
   /** Parts that failed, and goals that were not measured; a goal that is not met is no failure. */
   const failures: string[] = [];
+  const done: Record<string, ReturnType<typeof newDrawn> & { figures: Listed }> = {};
   for (const [part, { run }] of parts) {
+    const before = figures.list().length;
+    drawn = newDrawn();
     try {
       await run(context);
+      done[part] = { ...drawn, figures: figures.list().slice(before) };
     } catch (error) {
       const text = error instanceof Error ? error.message : String(error);
       failures.push(`${part}: ${text}`);
@@ -95,12 +100,19 @@ export async function runBenchmark(name: string, benchmark: Benchmark, options: 
   if (goals.length > 0) print(`## Goals\n\n${goalsTable(goals)}`);
   const { durability } = benchmark;
   const about = { name, scale, machine, versions, durability };
-  return { ...about, figures: figures.list(), tables, goals, failures };
+  return { ...about, parts: done, goals, failures };
 }
 
-function medianIn(figures: Figures, value: number | string | undefined): number | undefined {
+type Listed = ReturnType<Figures['list']>;
+
+/** Tables as they were printed, and charts, by their names. */
+function newDrawn() {
+  return { tables: {} as Record<string, string>, charts: {} as Record<string, LineChart> };
+}
+
+function medianIn(figures: Figures, value: number | string | null): number | null {
   if (typeof value !== 'string') return value;
-  return figures.has(value) ? figures.median(value) : undefined;
+  return figures.has(value) ? figures.median(value) : null;
 }
 
 function print(markdown: string): void {

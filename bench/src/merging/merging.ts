@@ -37,7 +37,7 @@ const PLANS = plans(
     ...{ hours: { 'ten-seconds': 1, 'two-seconds': 4 } },
     ...{ daysBefore: 5, days: 5, perDay: 200, files: 200_000 },
   },
-  { hours: { minute: 2, fast: 0.01 }, daysBefore: 1, days: 1, perDay: 200, files: 5_000 },
+  { hours: { minute: 2, fast: 0.01 }, daysBefore: 1, days: 1, perDay: 60, files: 2_000 },
 );
 
 const MAX_AGE_MS = 60_000;

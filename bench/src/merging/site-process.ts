@@ -40,7 +40,7 @@ const DAY_MS = 24 * HOUR_MS;
 const GIB = 2 ** 30;
 /** FastDFS takes so many bytes a second. */
 const STORE_BYTES_PER_SECOND = 100e6;
-const SEEDS = { week: 77, month: 31 } as const;
+const SEEDS = { week: 77, month: 31, steady: 2026 } as const;
 /** Of a week, 25 KB in the mean; of a month. */
 const SIZES = { week: [2_000, 100_000], month: [2_000, 20_000] } as const;
 const ZEROS = Buffer.alloc(SIZES.week[1]);
@@ -73,6 +73,8 @@ async function openStaging(directory: string, fastdfs: SizesOnly, own: Partial<S
   return { staging, errors, close };
 }
 
+const sending = (bytes: number) => sleep((bytes / STORE_BYTES_PER_SECOND) * 1000);
+
 /** Timers may be needed: uploads are held back while the disk is full. */
 async function during(work: Promise<unknown>): Promise<void> {
   await time.passUntil(time.now());
@@ -85,7 +87,7 @@ export async function simulateWeek(
   hours: number,
   mergeMaxAge: number,
 ) {
-  const fastdfs = new SizesOnly((bytes) => sleep((bytes / STORE_BYTES_PER_SECOND) * 1000));
+  const fastdfs = new SizesOnly(sending);
   const own = { trunkSize: TRUNK_BYTES, mergeMaxAge, retain: GIB / 8 };
   const { staging, errors, close } = await openStaging(directory, fastdfs, own);
   const ages: number[] = [];
@@ -199,6 +201,65 @@ export async function simulateMonth(directory: string, month: Month) {
     aliveShare: mean(shares),
     extentsOfGroup: extentsOfGroup(members),
     errors,
+  };
+  await close();
+  return outcome;
+}
+
+/** Files of any mean size, one after the other, at random times. */
+export interface SteadySite {
+  readonly filesPerSecond: number;
+  readonly files: number;
+  readonly meanBytes: number;
+  readonly trunkSize: number;
+  readonly mergeMaxAge: number;
+  readonly idMaxAge: number;
+  /** All that waits at the end is merged. */
+  readonly flushes: boolean;
+}
+
+/** Log-uniform between these shares of the mean, the mean is one. */
+const SHARES = [1 / 8, 3.44] as const;
+
+export type SteadyOutcome = Awaited<ReturnType<typeof simulateSteady>>;
+
+/** The same site gives the same trunks. Its FileMap stays, with all that a map is to be told. */
+export async function simulateSteady(directory: string, site: SteadySite) {
+  const { filesPerSecond, files, meanBytes, trunkSize, flushes, ...ages } = site;
+  const fastdfs = new SizesOnly(sending);
+  const own = { trunkSize, ...ages, retain: GIB / 8, hasMap: true };
+  const { staging, errors, close } = await openStaging(directory, fastdfs, own);
+  const { fileMap } = staging;
+  let storedFiles = 0;
+  const confirm = fileMap.confirmMembers.bind(fileMap);
+  fileMap.confirmMembers = (trunk, members) => {
+    storedFiles += members.length;
+    return confirm(trunk, members);
+  };
+  const random = new SeededRandom(SEEDS.steady);
+  let bytes = 0;
+  let at = BEGIN_MS;
+  for (let index = 0; index < files; index += 1) {
+    at += random.exponential(1000 / filesPerSecond);
+    await time.passUntil(Math.round(at));
+    const size = logUniform(random.next, SHARES[0] * meanBytes, SHARES[1] * meanBytes);
+    const file = newFile(staging, index, ZEROS.subarray(0, Math.max(1, size)));
+    bytes += file.size;
+    await during(staging.acceptance.stage([{ ...file, stagedAt: time.now() }]));
+  }
+  if (flushes) await time.passDuring(staging.merging.flush());
+  const thin = new Set(fileMap.thinTrunks().map(({ id }) => id));
+  const staying = fileMap.trunksIn('confirmed').filter(({ id }) => !thin.has(id));
+  const { waitingFiles, waitingBytes } = staging.stats();
+  const outcome = {
+    ...{ files, bytes, storedFiles, stored: fastdfs.stored, storedBytes: fastdfs.storedBytes },
+    staying: staying.length,
+    stayingFiles: staying.reduce((sum, trunk) => sum + trunk.files - trunk.deadFiles, 0),
+    stayingBytes: staying.reduce((sum, { size }) => sum + size, 0),
+    /** How full they are. */
+    fills: staying.map(({ size }) => size / trunkSize),
+    ...{ thin: thin.size, waitingFiles, waitingBytes },
+    ...{ seconds: (time.now() - BEGIN_MS) / 1000, errors },
   };
   await close();
   return outcome;

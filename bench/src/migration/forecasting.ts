@@ -138,6 +138,8 @@ const QUEUE_FILES = 64;
 /** So many loops ask for all that there is: more would only share their syncs. */
 const FULL_LOOPS = 4;
 const FULL_SECONDS = 20;
+/** Of the time that queues are recorded: a smoke test is short. */
+const FULL_SHARE = 0.1;
 /** As in the simulation, bursts of metadata take ten twelfths of what the server can answer. */
 const BURST_SHARE = 10 / 12;
 const QUEUE_TIER = {
@@ -156,9 +158,10 @@ async function recordQueues(
   await using model = start('migration/model', { callLimitMs: 600_000 });
   await model.call('start', workspace.fresh('queues'), { group1: QUEUE_TIER });
   const files = await model.call('files', QUEUE_FILES);
-  const full = { files, seconds: FULL_SECONDS, warmUpSeconds: 0, loops: FULL_LOOPS };
+  const seconds = Math.min(FULL_SECONDS, FULL_SHARE * queueSeconds);
+  const full = { files, seconds, warmUpSeconds: 0, loops: FULL_LOOPS };
   const [answered] = await model.call('run', [{ ...full, kind: 'metadata' }]);
-  const burst = ((answered?.requests ?? 1) / FULL_SECONDS) * BURST_SHARE;
+  const burst = ((answered?.requests ?? 1) / seconds) * BURST_SHARE;
   const metadata: MetadataTrace = {
     ...PAPER_METADATA,
     phases: [
@@ -268,7 +271,7 @@ function draw({ chart }: BenchmarkContext, trace: string, series: Series): void 
   const shown = <T>(values: readonly T[]) => values.slice(CHART_FROM, CHART_FROM + CHART_INTERVALS);
   const forecasts = (name: ForecasterName) =>
     shown(forecastAll(forecastsOf(name, series) as Forecaster<unknown>, series.observed)).map(
-      (bytes) => (bytes === undefined ? undefined : bytes / MB),
+      (bytes) => (bytes === undefined ? null : bytes / MB),
     );
   chart(`forecast-${trace}`, {
     title: `Figure 3: load and its forecasts (${trace})`,

@@ -40,7 +40,7 @@ function measuredEntryBytes(): number {
 }
 
 /** What the cache of a store must be given to have room for so many files of this mean size. */
-export function cacheBytesFor(files: number, meanBytes: number): number {
+function cacheBytesFor(files: number, meanBytes: number): number {
   return Math.round(files * (meanBytes + ENTRY_BYTES));
 }
 
@@ -84,7 +84,7 @@ function idOf(rank: number): string {
 }
 
 /** The ranks of so many files in an order of the seed. */
-export function ranksShuffled(files: number, seed: number): readonly number[] {
+function ranksShuffled(files: number, seed: number): readonly number[] {
   const ranks = Array.from({ length: files }, (_, index) => index + 1);
   return new SeededRandom(seed ^ 0x0badcafe).shuffled(ranks);
 }

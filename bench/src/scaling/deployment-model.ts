@@ -1,5 +1,5 @@
 import { mean } from '../harness/figures.js';
-import type { Outcome } from './gateway-trunks.js';
+import type { SteadyOutcome } from '../merging/site-process.js';
 import type { IndexCost } from './indexes.js';
 import type { Limits } from './limits.js';
 
@@ -19,7 +19,7 @@ export interface Deployment {
   readonly files: number;
   readonly gateways: number;
   /** Of one of its gateways. */
-  readonly trunks: Outcome;
+  readonly trunks: SteadyOutcome;
   /** Keys that one gateway asks the map for, at the busiest hour. */
   readonly lookupsPerSecond: number;
 }

@@ -1,8 +1,10 @@
 import type { BenchmarkContext } from '../harness/benchmark.js';
 import { mean } from '../harness/figures.js';
 import { type Cell, round, table } from '../harness/markdown.js';
+import { start } from '../harness/processes.js';
 import { SeededRandom } from '../harness/seeded-random.js';
 import { Zipf } from '../harness/zipf.js';
+import type { SteadyOutcome, SteadySite } from '../merging/site-process.js';
 import { amount, bytesText, share, timeText } from './amounts.js';
 import {
   type Costs,
@@ -12,7 +14,6 @@ import {
   needsOf,
   peakUploads,
 } from './deployment-model.js';
-import { type Outcome, type Site, simulateGateway } from './gateway-trunks.js';
 import { emptyPostgresMap, type IndexCost, measureIndexes, measureMapRebuild } from './indexes.js';
 import { type Limits, limitsFrom } from './limits.js';
 import { lookupsPerSecond, measureIdleStatements } from './map-load.js';
@@ -21,10 +22,13 @@ import { DEFAULTS, FILES, GATEWAYS, MEAN_BYTES, type Plan, READ_EXPONENT, SEED }
 /** What files and gateways need: costs that are measured once, trunks simulated for each rate. */
 
 const DAY_SECONDS = 86_400;
-/** Of an empty database, as in the benchmark `deployment`; none: the map is SQLite. */
+/** Of an empty database; none: the map is SQLite. */
 const MAP_URL = process.env.STEVEDORE_BENCH_MAP ?? '';
 /** A gateway with so many files a year fills a trunk within a minute. */
-const FAST_BYTES_PER_SECOND = (1.25 * DEFAULTS.trunkBytes) / (DEFAULTS.maxAgeMs / 1000);
+const FAST_BYTES_PER_SECOND = (1.25 * DEFAULTS.trunkSize) / (DEFAULTS.mergeMaxAge / 1000);
+const CALL_LIMIT_MS = 3_600_000;
+/** What looks at the disk every second has nothing to see; a year would take hours otherwise. */
+const INTERVAL_MS = 600_000;
 
 interface Row {
   readonly files: number;
@@ -36,13 +40,13 @@ export async function simulateDeployments(context: BenchmarkContext, plan: Plan)
   const { progress, figures } = context;
   const limits = limitsFrom(process.env.STEVEDORE_BENCH_LIMITS);
   const costs = await measureCosts(context, plan);
-  const made = new Map<number, Outcome>();
+  const made = new Map<number, SteadyOutcome>();
   const rows: Row[] = [];
   for (const files of FILES) {
     progress(`${files.toExponential(0)} files`);
     for (const gateways of GATEWAYS) {
       const each = files / gateways;
-      const trunks = made.get(each) ?? (await simulateGateway(siteOf(each, plan, limits)));
+      const trunks = made.get(each) ?? (await simulate(context, siteOf(each, plan, limits)))[0];
       made.set(each, trunks);
       const lookups = await lookupsOf(files, gateways, plan, limits);
       const deployment = { files, gateways, trunks, lookupsPerSecond: lookups };
@@ -61,14 +65,23 @@ export async function simulateDeployments(context: BenchmarkContext, plan: Plan)
   showDeployments(context, rows, limits);
 }
 
-function siteOf(filesInAll: number, plan: Plan, { uploadDays }: Limits): Site {
+function siteOf(filesInAll: number, plan: Plan, { uploadDays }: Limits): SteadySite {
   const filesPerSecond = filesInAll / (uploadDays * DAY_SECONDS);
   const days = Math.min(plan.trunkDays, uploadDays);
   const files = Math.ceil(Math.min(plan.trunkFiles, filesPerSecond * days * DAY_SECONDS));
-  return {
-    ...{ origin: 1, filesPerSecond, isRandom: true, files, meanBytes: MEAN_BYTES, ...DEFAULTS },
-    ...{ flushes: false, seed: SEED },
-  };
+  return { filesPerSecond, files, meanBytes: MEAN_BYTES, ...DEFAULTS, flushes: false };
+}
+
+/** The gateway of `merging`: its Staging is real, its time virtual. */
+async function simulate({ workspace }: BenchmarkContext, site: SteadySite) {
+  const directory = workspace.fresh('gateway');
+  await using child = start('merging/site', {
+    callLimitMs: CALL_LIMIT_MS,
+    env: { STEVEDORE_BENCH_INTERVAL_MS: String(INTERVAL_MS) },
+  });
+  const outcome = await child.call('simulateSteady', directory, site);
+  for (const error of outcome.errors) throw new Error(error);
+  return [outcome, directory] as const;
 }
 
 /** A balancer gives a read to any gateway: all but one in `gateways` are of others' files. */
@@ -82,17 +95,16 @@ function lookupsOf(files: number, gateways: number, plan: Plan, limits: Limits) 
 async function measureCosts(context: BenchmarkContext, plan: Plan): Promise<Costs> {
   const { workspace, progress, figures, print } = context;
   progress('rows of a FileMap and a map');
-  const site: Site = {
-    ...siteOf(1e10, plan, limitsFrom(undefined)),
-    ...{ files: plan.indexFiles, flushes: true },
-  };
-  const sqlite = await measureIndexes(workspace.fresh('indexes'), site);
+  const fast = siteOf(1e10, plan, limitsFrom(undefined));
+  const site = { ...fast, files: plan.indexFiles, idMaxAge: 0, flushes: true };
+  const [outcome, directory] = await simulate(context, site);
+  const sqlite = await measureIndexes(directory, outcome);
   const postgres =
     MAP_URL === ''
       ? undefined
-      : await measureIndexes(workspace.fresh('indexes'), site, await emptyPostgresMap(MAP_URL));
+      : await measureIndexes(directory, outcome, await emptyPostgresMap(MAP_URL));
   progress('a map that is rebuilt');
-  const rebuilt = await measureMapRebuild(`${workspace.fresh('rebuilt')}.db`, site);
+  const rebuilt = await measureMapRebuild(workspace.fresh('rebuilt'), plan.indexFiles);
   progress('what an idle gateway asks the map');
   const idle = await measureIdleStatements(workspace.fresh('idle'), plan.idleSeconds);
   const maps: readonly (readonly [string, IndexCost])[] = [
@@ -130,7 +142,7 @@ async function measureCosts(context: BenchmarkContext, plan: Plan): Promise<Cost
 
 function showTrunks(
   context: BenchmarkContext,
-  made: ReadonlyMap<number, Outcome>,
+  made: ReadonlyMap<number, SteadyOutcome>,
   { uploadDays }: Limits,
 ): void {
   const rows = [...made].sort(([a], [b]) => a - b);

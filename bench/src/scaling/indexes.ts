@@ -1,21 +1,19 @@
-import { mkdir, stat } from 'node:fs/promises';
+import { copyFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type DeploymentMap, openMap } from '@stevedore/map';
-import type { FileRow, TrunkStore } from '@stevedore/staging';
+import { Staging, type TrunkStore } from '@stevedore/staging';
 import { rebuildMap } from '../../../packages/client/dist/deployment/map-rebuild.js';
 import { Publisher } from '../../../packages/client/dist/deployment/publisher.js';
 import { PostgresDriver } from '../../../packages/map/dist/postgres.js';
 import { SqlMap } from '../../../packages/map/dist/sql-map.js';
 import { FileMap } from '../../../packages/staging/dist/filemap/filemap.js';
-import { packMembers } from '../../../packages/staging/dist/filemap/rows.js';
-import { encodeDirectory } from '../../../packages/staging/dist/merge/trunk-plan.js';
-import { absentTrunkStore } from '../staging/trunk-stores.js';
-import { type Observer, type Site, simulateGateway } from './gateway-trunks.js';
+import type { SteadyOutcome } from '../merging/site-process.js';
+import { bodyOf, newFile, stagingOptions } from '../staging/small-files.js';
+import { SizesOnly } from '../staging/trunk-stores.js';
 
 /**
- * What a file costs in a FileMap and in a map: the files of a simulated gateway are written with the
- * product's own FileMap and published by its own Publisher to a map; and how fast a map that was lost
- * comes back, on this machine.
+ * What a file costs in a FileMap and in a map: the FileMap of a simulated gateway is published by the
+ * product's own Publisher; and how fast a map that was lost comes back, on this machine.
  */
 
 /** A map whose bytes are known: of a file of SQLite, or of the tables of a PostgreSQL. */
@@ -72,48 +70,46 @@ export async function emptyPostgresMap(url: string): Promise<SizedMap> {
 const NONE = { size: 0 };
 
 /** Of a SQLite file and what is not in it yet. */
-export async function sizeWithLog(path: string): Promise<number> {
+async function sizeWithLog(path: string): Promise<number> {
   const sizes = ['', '-wal'].map(async (end) => (await stat(path + end).catch(() => NONE)).size);
   return (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0);
 }
 
 export type IndexCost = Awaited<ReturnType<typeof measureIndexes>>;
 
-/** Files that are staged with one transaction: those that come while the disk is busy. */
-const BATCH_FILES = 64;
-const CONFIRM_PAGE = 500;
-
-/** `sized`: an empty map; default a new SQLite file. */
-export async function measureIndexes(directory: string, site: Site, sized?: SizedMap) {
-  await mkdir(directory, { recursive: true });
-  const path = join(directory, 'filemap.sqlite');
-  const { map, emptyBytes, bytes } = sized ?? (await newSqliteMap(join(directory, 'map.db')));
+/** What the outbox of a FileMap costs. `sized`: an empty map; default a new SQLite file. */
+export async function measureIndexes(
+  directory: string,
+  { files, stored }: Pick<SteadyOutcome, 'files' | 'stored'>,
+  sized?: SizedMap,
+) {
+  const { map, emptyBytes, bytes } = sized ?? (await newSqliteMap(`${directory}.map.db`));
   const counted = { seconds: 0, rows: 0, statements: 0 };
-  const place: DeploymentMap['place'] = async (trunk, files) => {
+  const place: DeploymentMap['place'] = async (trunk, placed) => {
     const start = performance.now();
-    await map.place(trunk, files);
+    await map.place(trunk, placed);
     counted.seconds += (performance.now() - start) / 1000;
-    counted.rows += files.length;
+    counted.rows += placed.length;
     counted.statements += 1;
   };
-  await FileMap.open(path, true).close();
-  const emptyFileMapBytes = await sizeWithLog(path);
-  const fileMap = FileMap.open(path, true);
-  const whole = { ...site, idMaxAgeMs: 0, flushes: true };
-  const { files, stored } = await simulateGateway(whole, writerOf(fileMap));
+  await FileMap.open(`${directory}.empty`, true).close();
+  const emptyFileMapBytes = await sizeWithLog(`${directory}.empty`);
+  const path = join(directory, 'filemap.sqlite');
+  const fileMapBytes = await sizeWithLog(path);
+  // A copy: each map is given all of it.
+  await copyFile(path, `${directory}.copy`);
+  const fileMap = FileMap.open(`${directory}.copy`, true);
   const publisher = new Publisher(
     { place, remove: map.remove.bind(map), retire: map.retire.bind(map) },
     fileMap.outbox!,
   );
   await publisher.publish(Number.POSITIVE_INFINITY);
-  await fileMap.makeDurable();
   await fileMap.close();
+  if (counted.rows < files) throw new Error(`${counted.rows} of ${files} files were published`);
   return {
     /** Beside what they take without a file. */
-    fileMapBytesPerFile: ((await sizeWithLog(path)) - emptyFileMapBytes) / files,
+    fileMapBytesPerFile: (fileMapBytes - emptyFileMapBytes) / files,
     mapBytesPerFile: ((await bytes()) - emptyBytes) / files,
-    emptyFileMapBytes,
-    emptyMapBytes: emptyBytes,
     /** Rows of files that one connection places. */
     mapRowsPerSecond: counted.rows / counted.seconds,
     /** That place a trunk, or a part of a large one. */
@@ -121,67 +117,39 @@ export async function measureIndexes(directory: string, site: Site, sized?: Size
   };
 }
 
-/** Writes what a gateway would write to its FileMap. */
-function writerOf(fileMap: FileMap): Observer {
-  let batch: FileRow[] = [];
-  const applyBatch = (): void => {
-    const last = batch.at(-1);
-    if (!last) return;
-    const changes = batch.map(({ local, ...row }) => ({
-      ...{ ...row, what: 'file' as const, position: local.position, at: 'container' as const },
-    }));
-    batch = [];
-    fileMap.apply(changes, last.local.segment, last.local.position + last.size);
-  };
-  return {
-    staged(row) {
-      batch.push(row);
-      if (batch.length >= BATCH_FILES) applyBatch();
-    },
-    stored({ taskId, kind, rows, members, size, thin }, fileId) {
-      applyBatch();
-      const { segment, position } = rows.at(-1)!.local;
-      const plan = { what: 'plan' as const, taskId, kind, size, members: packMembers(members) };
-      const about = { taskId, kind, fileId, size, crc32: rows[0]!.crc32, files: rows.length };
-      fileMap.apply([plan], segment, position);
-      fileMap.apply([{ what: 'stored', ...about, file: undefined }], segment, position);
-      const { id } = fileMap.trunkByTask(taskId)!;
-      for (let at = 0; at < members.length; at += CONFIRM_PAGE) {
-        fileMap.confirmMembers(id, members.slice(at, at + CONFIRM_PAGE));
-      }
-      const bytes = rows.reduce((sum, row) => sum + row.size, 0);
-      fileMap.finishTrunk(id, rows.length, bytes, { thin });
-    },
-  };
-}
+const REBUILT_BYTES = 100;
+const BATCH_FILES = 500;
 
 /** Files a second that `map rebuild` enters into a map in SQLite from directories of trunks. */
-export async function measureMapRebuild(path: string, site: Site): Promise<number> {
-  const trunks = new Map<string, { readonly size: number; readonly directory: Buffer }>();
-  const { files } = await simulateGateway(
-    { ...site, idMaxAgeMs: 0, flushes: true },
-    {
-      stored: (plan, fileId) => {
-        const directory = Buffer.concat([...encodeDirectory(plan)]);
-        trunks.set(fileId, { size: plan.size, directory });
-      },
+export async function measureMapRebuild(directory: string, files: number): Promise<number> {
+  const trunks = new Map<string, Buffer>();
+  const sizes = new SizesOnly();
+  const store: TrunkStore = {
+    ...sizes.store,
+    store: async (source, signal) => {
+      const fileId = await sizes.store.store(source, signal);
+      const all: Uint8Array[] = [];
+      for await (const pieces of source.pieces()) all.push(Buffer.concat(pieces));
+      trunks.set(fileId, Buffer.concat(all));
+      return fileId;
     },
-  );
-  const store = {
-    ...absentTrunkStore(),
-    list: async (onFile: Parameters<TrunkStore['list']>[0]) => {
-      for (const [fileId, { size }] of trunks) onFile({ fileId, size, crc32: 0, createdAt: 0 });
+    list: async (onFile) => {
+      for (const [fileId, { length: size }] of trunks) {
+        onFile({ fileId, size, crc32: 0, createdAt: 0 });
+      }
       return [];
     },
-    /** What is before the directory is never looked at. */
-    read: async (fileId: string, offset: number, length: number) => {
-      const { size, directory } = trunks.get(fileId)!;
-      const from = offset - (size - directory.length);
-      const bytes = directory.subarray(Math.max(0, from), from + length);
-      return Buffer.concat([Buffer.alloc(length - bytes.length), bytes]);
-    },
+    read: async (fileId, offset, length) => trunks.get(fileId)!.subarray(offset, offset + length),
   };
-  const { map } = await newSqliteMap(path);
+  const staging = await Staging.open(stagingOptions(directory, store));
+  for (let at = 0; at < files; at += BATCH_FILES) {
+    const length = Math.min(BATCH_FILES, files - at);
+    const batch = Array.from({ length }, (_, index) => bodyOf(at + index, REBUILT_BYTES));
+    await staging.acceptance.stage(batch.map((body, index) => newFile(staging, at + index, body)));
+  }
+  await staging.merging.flush();
+  await staging.close();
+  const { map } = await newSqliteMap(`${directory}.rebuilt.db`);
   try {
     const { signal } = new AbortController();
     const start = performance.now();

@@ -3,15 +3,6 @@ import { plans } from '../harness/benchmark.js';
 /** How much is simulated and measured. */
 
 const MIB = 2 ** 20;
-const REAL = {
-  ...{ files: 1_000_000, meanBytes: 256, trunkBytes: 4 * MIB, roomShare: 0.1, exponent: 0.9 },
-  /** The share of the files that the prediction of the indexes is made from. */
-  sampleShare: 0.05,
-  /** Reads for each file: to warm up, and counted. */
-  ...{ warmUp: 0.3, counted: 0.3 },
-};
-export type RealPlan = typeof REAL;
-const SMALL_REAL = { ...REAL, trunkBytes: MIB, warmUp: 2, counted: 2 };
 
 const FULL = {
   /** The population that the cache is driven with; the other one has a tenth. */
@@ -19,24 +10,22 @@ const FULL = {
   /** Requests for each file: to warm up, and counted. */
   ...{ warmUp: 5, counted: 3 },
   /** Most files of a simulated gateway, and most simulated days. */
-  ...{ trunkFiles: 400_000, trunkDays: 365 },
+  ...{ trunkFiles: 100_000, trunkDays: 120 },
   /** Files whose rows are written to a FileMap and a map. */
   indexFiles: 200_000,
-  ...{ idleSeconds: 20, maxLookups: 1_000_000, real: REAL },
+  ...{ idleSeconds: 20, maxLookups: 1_000_000 },
 };
 export type Plan = typeof FULL;
 
 export const PLANS = plans(
   FULL,
   {
-    ...{ cacheFiles: 20_000, warmUp: 3, counted: 2, trunkFiles: 30_000, trunkDays: 50 },
+    ...{ cacheFiles: 20_000, warmUp: 3, counted: 2, trunkFiles: 6_000, trunkDays: 1 },
     ...{ indexFiles: 20_000, idleSeconds: 3, maxLookups: 100_000 },
-    real: { ...SMALL_REAL, files: 20_000, sampleShare: 0.25, warmUp: 1, counted: 1 },
   },
   {
-    ...{ cacheFiles: 2_000, warmUp: 1, counted: 1, trunkFiles: 12_000, trunkDays: 10 },
+    ...{ cacheFiles: 2_000, warmUp: 1, counted: 1, trunkFiles: 6_000, trunkDays: 0.02 },
     ...{ indexFiles: 1_000, idleSeconds: 0.5, maxLookups: 500 },
-    real: { ...SMALL_REAL, files: 200, sampleShare: 0.5 },
   },
 );
 
@@ -49,7 +38,7 @@ export const FILES = [1e6, 1e7, 1e8, 1e9, 1e10, 1e11] as const;
 export const GATEWAYS = [1, 10, 100, 1_000] as const;
 /** The product's defaults, but ids may wait: full trunks say more of large numbers of files. */
 export const DEFAULTS = {
-  trunkBytes: 64 * MIB,
-  maxAgeMs: 60_000,
-  idMaxAgeMs: 7 * 86_400_000,
+  trunkSize: 64 * MIB,
+  mergeMaxAge: 60_000,
+  idMaxAge: 7 * 86_400_000,
 } as const;

@@ -4,12 +4,11 @@ import { measureCaches } from './caches.js';
 import { simulateDeployments } from './deployments.js';
 import { limitsFrom } from './limits.js';
 import { EXPONENTS, MEAN_BYTES, PLANS } from './plan.js';
-import { COMPARED, compareWithReal } from './real.js';
 
 /**
  * How far it goes: 1 to 1,000 gateways, 10^6 to 10^11 files. The product's own decisions are driven
  * by seeded clocks and requests, its rows are written and measured, and what comes of it is
- * multiplied out. `real` holds the same simulator against a real store.
+ * multiplied out.
  */
 export const scaling: Benchmark = {
   durability: 'os',
@@ -44,16 +43,6 @@ export const scaling: Benchmark = {
           ),
         ],
         run: (context) => simulateDeployments(context, plan),
-      },
-      real: {
-        goals: Object.entries(COMPARED).map(([what, { name, tolerance }]) =>
-          atMost(
-            `real.${what}.difference`,
-            `${name}: predicted and measured at most {%} apart`,
-            tolerance,
-          ),
-        ),
-        run: (context) => compareWithReal(context, plan.real),
       },
     };
   },

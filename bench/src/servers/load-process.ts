@@ -1,4 +1,3 @@
-import { execFileSync } from 'node:child_process';
 import { Agent } from 'node:http';
 import autocannon from 'autocannon';
 import { percentile } from '../harness/figures.js';
@@ -138,9 +137,4 @@ export async function store(target: Target, files: readonly Placed[]): Promise<S
     agent.destroy();
   }
   return stored;
-}
-
-/** To one core. */
-export function pin(core: number): void {
-  execFileSync('taskset', ['-a', '-c', '-p', String(core), String(process.pid)]);
 }

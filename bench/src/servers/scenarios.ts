@@ -17,6 +17,8 @@ const FULL = {
   uploadsBefore: 100_000,
   /** Files that are downloaded again and again, and those of which some are popular. */
   ...{ hotFiles: 1_000, files: 20_000 },
+  /** Of hot files: connections meet other workers each time, so that all have all files in memory. */
+  warmUpRounds: 12,
   /** Requests of one measurement, drawn beforehand. */
   requests: 40_000,
 };
@@ -27,8 +29,8 @@ export const PLANS = plans(
     ...{ hotFiles: 300, files: 2_000, requests: 10_000 },
   },
   {
-    ...{ turns: 1, seconds: 0.05, uploadSeconds: 0.05, warmUpSeconds: 0.05, uploadsBefore: 200 },
-    ...{ hotFiles: 100, files: 200, requests: 400 },
+    ...{ turns: 1, seconds: 0.05, uploadSeconds: 0.05, warmUpSeconds: 0.05, uploadsBefore: 50 },
+    ...{ hotFiles: 100, files: 100, requests: 200, warmUpRounds: 1 },
   },
 );
 export type Plan = typeof FULL;
@@ -43,14 +45,14 @@ export interface Scenario {
   readonly title: string;
   /** Undefined: uploads of 20 KB, each of other bytes. */
   readonly downloads?: Order;
+  /** Uploads are merged meanwhile, as users run it; CPU counts until FastDFS has the files. */
+  readonly isMerging?: boolean;
   /** Before the measurements: `cache`: with room for a tenth of the files. */
   readonly restarts?: 'as-it-is' | 'cache';
   /** The first is what the others are compared with. */
   readonly own: readonly [OwnName, ...OwnName[]];
   /** Servers that were named take part. */
   readonly isOpen: boolean;
-  /** Servers on the first core, the load on the second. */
-  readonly isPinned?: boolean;
   readonly connections: readonly number[];
   /** Of the second to the first: at least that rate, at most that CPU, with so many connections. */
   readonly goals?: Partial<
@@ -59,17 +61,22 @@ export interface Scenario {
 }
 
 const OF_OURS = ['plain', 'gateway', 'checked'] as const;
+const ALL = [1, 20, 100];
 const WORKERS = {
   ...{ own: ['one', 'two'], isOpen: false, connections: [64] },
   // The load leaves room for it.
-  goals: { rate: [1.5, [64]] },
+  goals: { rate: [1.5, [64]], cpu: [1.15, [64]] },
 } as const satisfies Partial<Scenario>;
-const PINNED = { ...WORKERS, isPinned: true, goals: { cpu: [1.15, [64]] } } as const;
 
 export const SCENARIOS = {
+  stored: {
+    title: 'Durable uploads of 20 KB, merged meanwhile and stored in FastDFS',
+    ...{ isMerging: true, own: ['plain', 'gateway'], isOpen: true, connections: ALL },
+    goals: { rate: [0.8, ALL], cpu: [1.5, [20, 100]] },
+  },
   upload: {
-    title: 'Durable uploads of 20 KB',
-    ...{ own: OF_OURS, isOpen: true, connections: [1, 20, 100] },
+    title: 'Durable uploads of 20 KB, merged later',
+    ...{ own: OF_OURS, isOpen: false, connections: ALL },
     goals: { rate: [0.95, [1, 20]], cpu: [1.4, [20, 100]] },
   },
   hot: {
@@ -93,10 +100,6 @@ export const SCENARIOS = {
   },
   'workers-upload': { title: 'Uploads, two workers', ...WORKERS },
   'workers-download': { title: 'Downloads, two workers', downloads: 'hot', ...WORKERS },
-  'pinned-upload': { title: 'Uploads, two workers on one core', ...PINNED },
-  'pinned-download': {
-    ...{ title: 'Downloads, two workers on one core', downloads: 'hot', ...PINNED },
-  },
 } as const satisfies Readonly<Record<string, Scenario>>;
 
 export type ScenarioName = keyof typeof SCENARIOS;

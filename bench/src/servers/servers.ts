@@ -29,7 +29,7 @@ export const servers: Benchmark = {
   packages: ['autocannon'],
   introduce({ scale, servers: named }) {
     const { turns, seconds, uploadSeconds, uploadsBefore } = PLANS[scale];
-    const text = `${turns} turns of ${seconds} s for each server, uploads of ${uploadSeconds} s after ${uploadsBefore} others, so that memory is as full as after days. The gateway is started by its command; nothing is merged meanwhile. *plain* is node:http with appends and one fdatasync for all that arrived together; it keeps files that are downloaded in a Map, and uploads nowhere. *checked* is the gateway with an API key with rate and quota, a policy with types and first bytes, and signed URLs. The load is autocannon in a process of its own, which compares every byte that comes back. CPU is user and system time of all processes of a server, on Linux, and by its threads: the event loop, those of V8 (compiler, garbage collector), and the others (disk). Of a named server it is that of the processes which listen at its address, where that is this machine.`;
+    const text = `${turns} turns of ${seconds} s for each server, uploads of ${uploadSeconds} s after ${uploadsBefore} others, so that memory is as full as after days. The gateway is started by its command. In the first table it runs with its defaults and merges; CPU counts until FastDFS, in the same process, has the files. In the others nothing is merged meanwhile. *plain* is node:http with appends and one fdatasync for all that arrived together; it keeps files that are downloaded in a Map, and uploads nowhere. *checked* is the gateway with an API key with rate and quota, a policy with types and first bytes, and signed URLs. The load is autocannon in a process of its own, which compares every byte that comes back. CPU is user and system time of all processes of a server, on Linux, and by its threads: the event loop, those of V8 (compiler, garbage collector), and the others (disk). Of a named server it is that of the processes which listen at its address, where that is this machine.`;
     const rows = named.map((server) => [server.kind, acknowledges(server)]);
     return rows.length === 0
       ? text
@@ -57,15 +57,14 @@ interface Setting {
 
 async function measure(context: BenchmarkContext, plan: Plan, name: ScenarioName): Promise<void> {
   const scenario: Scenario = SCENARIOS[name];
-  const { own, downloads, isPinned = false, isOpen } = scenario;
+  const { own, downloads, isMerging = false, isOpen } = scenario;
   await using closing = new Closing();
   const load = closing.use(start('servers/load'));
-  if (isPinned) await load.call('pin', 1);
   const subjects: Subject[] = [];
   for (const each of own) {
     const takesUploadsOnly = !downloads && own[0] === 'plain';
     const options = { directory: context.workspace.fresh(each), closing };
-    subjects.push(await startOwn(each, { ...options, takesUploadsOnly, isPinned }));
+    subjects.push(await startOwn(each, { ...options, takesUploadsOnly, isMerging }));
   }
   if (isOpen) subjects.push(...context.servers.flatMap(openNamed));
   const setting = { name, scenario, plan, load, files: new Map<Subject, readonly Stored[]>() };
@@ -78,8 +77,6 @@ async function measure(context: BenchmarkContext, plan: Plan, name: ScenarioName
 }
 
 const WARM_UP_CONNECTIONS = 50;
-/** Of hot files: connections meet other workers each time, so that all have all files in memory. */
-const WARM_UP_ROUNDS = 12;
 
 /** Two processes, each with half of the requests, take longer to compile what they run. */
 const WORKERS_WARM_UP = 4;
@@ -95,6 +92,7 @@ async function prepare(setting: Setting, subject: Subject): Promise<void> {
         ? { requests: plan.uploadsBefore }
         : { seconds: plan.warmUpSeconds * WORKERS_WARM_UP };
     await load.call('run', target, { files: [], connections, ...much });
+    await subject.settled();
     return;
   }
   const count = downloads === 'popular' || downloads === 'random' ? plan.files : plan.hotFiles;
@@ -111,7 +109,7 @@ async function prepare(setting: Setting, subject: Subject): Promise<void> {
     for (const turn of [plan.turns, plan.turns + 1]) await run(undefined, turn);
     return;
   }
-  const rounds = downloads === 'hot' ? WARM_UP_ROUNDS : 0;
+  const rounds = downloads === 'hot' ? plan.warmUpRounds : 0;
   for (let round = 0; round < rounds; round += 1) await run(undefined, 0);
   await run(plan.warmUpSeconds, 0);
 }
@@ -151,6 +149,7 @@ async function measureOne(
   const asked = downloads === 'once' ? undefined : turnSeconds;
   const before = usageOf(subject);
   const result = await load.call('run', target, { files, connections, seconds: asked });
+  await subject.settled();
   const after = usageOf(subject);
   const { requests, seconds, cpuSeconds, p50Ms, p99Ms } = result;
   const perRequest = (what: keyof Usage, factor: number, least = 0) => {

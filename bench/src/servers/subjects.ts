@@ -1,5 +1,6 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { makeApiKey, writeKeyFile } from '@stevedore/gateway';
 import { signedDownload } from '@stevedore/middleware/core';
 import type { Closing } from '../harness/closing.js';
@@ -24,6 +25,8 @@ export interface Subject {
   restart(cacheBytes: number | undefined): Promise<void>;
   /** The process whose CPU is split by thread; 0 for none. */
   readonly pid: () => number;
+  /** Resolves once it has no more to do, with less than a trunk waiting. */
+  settled(): Promise<void>;
   /** Of all its processes; undefined where it is not known. */
   cpuSeconds(): number | undefined;
 }
@@ -41,8 +44,7 @@ export interface OwnOptions {
   readonly closing: Closing;
   /** Nothing is downloaded. */
   readonly takesUploadsOnly: boolean;
-  /** All of it on the first core. */
-  readonly isPinned: boolean;
+  readonly isMerging: boolean;
 }
 
 export function startOwn(name: OwnName, options: OwnOptions): Promise<Subject> {
@@ -56,6 +58,7 @@ function own(name: OwnName, target: () => Target, pid: () => number) {
     fill: (files: readonly Content[], store: Store) => store(target(), files),
     cpuSeconds: () => cpuSecondsOf(familyOf(pid())),
     restart: async () => {},
+    settled: async () => {},
   };
 }
 
@@ -74,23 +77,22 @@ const SECRET = 'the secret of the benchmark';
 const SIGNED_MS = 86_400_000;
 const POLICY = { maxFileSize: '1MiB', maxFiles: 10, types: ['image/*'], checkContent: true };
 /** Nothing listens there: uploads are never merged beside what is measured. */
-const NO_TRACKER = '127.0.0.1:9';
+const LATER = {
+  ...{ trackers: '127.0.0.1:9', logLevel: 'silent' },
+  ...{ trunkSize: '2GiB', mergeMaxAge: '24h', containerSize: '200GiB' },
+};
 
 async function startGateway(
   name: Exclude<OwnName, 'plain'>,
-  { directory, closing, takesUploadsOnly, isPinned }: OwnOptions,
+  { directory, closing, takesUploadsOnly, isMerging }: OwnOptions,
 ): Promise<Subject> {
-  const node = takesUploadsOnly
-    ? { trackers: NO_TRACKER }
-    : { trackerPort: 0, storagePort: 0, workers: name === 'two' ? 2 : 1 };
+  const node = { trackerPort: 0, storagePort: 0, workers: name === 'two' ? 2 : 1 };
+  const { trackers, ...keeping } = LATER;
+  const merging = isMerging ? node : takesUploadsOnly ? LATER : { ...node, ...keeping };
   const { headers, ...checks } = name === 'checked' ? await addChecks(directory) : { headers: {} };
-  const options: Record<string, string | number> = {
-    ...{ ...node, ...checks, logLevel: 'silent' },
-    ...{ trunkSize: '2GiB', mergeMaxAge: '24h', containerSize: '200GiB' },
-  };
+  const options: Record<string, string | number> = { ...merging, ...checks };
   const spawn = async () => {
-    const core = isPinned ? 0 : undefined;
-    const about = { directory: join(directory, 'data'), options, core };
+    const about = { directory: join(directory, 'data'), options };
     return closing.use(await GatewayCommand.start(about));
   };
   let command = await spawn();
@@ -106,6 +108,7 @@ async function startGateway(
   };
   return {
     ...subject,
+    settled: () => (isMerging ? settled(command.port) : Promise.resolve()),
     async fill(files, store) {
       const stored = await subject.fill(files, store);
       return name === 'checked' ? stored.map(signed) : stored;
@@ -116,6 +119,24 @@ async function startGateway(
       command = await spawn();
     },
   };
+}
+
+const POLL_MS = 250;
+/** Nothing changes for so long. */
+const POLLS = 5;
+const MAX_POLLS = 480;
+
+async function settled(port: number): Promise<void> {
+  let last = '';
+  for (let polls = 0, same = 0; same < POLLS; polls += 1) {
+    if (polls > MAX_POLLS) throw new Error('the gateway does not store what it has');
+    await sleep(POLL_MS);
+    const metrics = await (await fetch(`http://127.0.0.1:${port}/metrics`)).text();
+    const [staged = ''] = /^stevedore_staged_bytes \d+/m.exec(metrics) ?? [];
+    const isIdle = /^stevedore_trunks_in_flight 0$/m.test(metrics);
+    same = isIdle && staged === last ? same + 1 : 0;
+    last = staged;
+  }
 }
 
 /** An API key with a rate and a quota, a policy with types and first bytes, signed URLs. */
@@ -138,7 +159,8 @@ export function openNamed(named: NamedServer): readonly Subject[] {
   const target = () => adapter.target;
   return [
     {
-      ...{ name: named.kind, target, pid: () => 0, restart: async () => {} },
+      ...{ name: named.kind, target, pid: () => 0 },
+      ...{ restart: async () => {}, settled: async () => {} },
       async forUploads(count) {
         const paths = (await adapter.places(count)).map(({ put }) => put);
         return { ...target(), upload: { method, paths } };

@@ -1,23 +1,20 @@
 import type { Benchmark } from '../harness/benchmark.js';
-import { atLeast, atMost, greatestOf } from '../harness/goals.js';
+import { atMost, greatestOf } from '../harness/goals.js';
 import { count } from '../harness/markdown.js';
 import { measureCosts } from './costs.js';
 import { PLANS, SMALL_ROWS } from './plan.js';
 import { measureStarting, STATES } from './starting.js';
-import { measureWriting } from './writing.js';
 
 /**
- * Staging: starts with many files, what an operation costs in a small and in a large
- * FileMap, and what durability costs.
+ * Staging: starts with many files, and what an operation costs in a small and in a large FileMap.
  */
 
 export const staging: Benchmark = {
-  durability: 'sync; os where it is named, and where costs are compared',
+  durability: 'sync; os where costs are compared',
   introduce({ scale }) {
     const { runs, costRuns } = PLANS[scale];
     return [
       `${runs} runs (costs: ${costRuns}), variants in turns, every measurement in a process of its own. Ratios are those of one run, then their median. MB are 10^6 bytes.`,
-      'Uploads: `open()` with its embedded node, 64 at a time, nothing is merged meanwhile. Container: Staging alone; the plain loop appends exactly the batches that the container wrote, and syncs each.',
       'Starts: the default configuration, embedded node included, in a directory that a killed process left; FileMap and container are in the page cache. Memory is the resident set of the whole process.',
       'Costs: Staging, 64 operations at a time, random merged files in trunks of 2,000, durability `os`, so that no sync hides the FileMap; *find* is the FileMap’s look-up alone.',
     ].join('\n');
@@ -26,21 +23,6 @@ export const staging: Benchmark = {
     const plan = PLANS[scale];
     const files = count(plan.startFiles);
     return {
-      writing: {
-        goals: [
-          atLeast(
-            'group-commit.mixed.sync-vs-os',
-            `uploads/s, 64 in flight: \`sync\` at least {} x \`os\``,
-            0.8,
-          ),
-          atLeast(
-            'container.write-vs-plain',
-            `container: at least {} x plain appends with a sync each`,
-            0.7,
-          ),
-        ],
-        run: (context) => measureWriting(context, plan),
-      },
       starting: {
         goals: [
           atMost(

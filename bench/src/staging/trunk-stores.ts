@@ -30,12 +30,13 @@ export function absentTrunkStore(): TrunkStore {
 /** Takes every trunk, reads it to its end and keeps nothing but its name and size. */
 export class SizesOnly {
   readonly files = new Map<string, number>();
+  /** Trunks that were stored, those included that are gone. */
+  stored = 0;
   /** Of the files that are there; the most files at any moment; bytes that were stored and read. */
   bytes = 0;
   mostFiles = 0;
   storedBytes = 0;
   readBytes = 0;
-  #count = 0;
   readonly #took: (bytes: number) => Promise<unknown>;
 
   /** `took`: waits as long as so many bytes take; default: not at all. */
@@ -48,8 +49,8 @@ export class SizesOnly {
       let crc = 0;
       for await (const some of pieces()) for (const piece of some) crc = crc32(piece, crc);
       await this.#took(size);
-      this.#count += 1;
-      const fileId = trunkFileId(this.#count, size, crc, extension);
+      this.stored += 1;
+      const fileId = trunkFileId(this.stored, size, crc, extension);
       this.files.set(fileId, size);
       this.bytes += size;
       this.storedBytes += size;

@@ -119,6 +119,7 @@ const EXPOSED = [
   'Content-Range',
   'ETag',
   'Idempotency-Replayed',
+  'Idempotency-Scope',
   'Location',
   'Retry-After',
   'Tus-Checksum-Algorithm',

@@ -53,7 +53,7 @@ export function configure(command: Command): void {
       });
       progress.stop();
       process.stdout.write(`${json ? JSON.stringify(report) : describe(report)}\n`);
-      if (report.adopted < report.trunks) process.exitCode = 1;
+      if (report.adopted < report.trunks || report.lostFiles.length > 0) process.exitCode = 1;
     } finally {
       progress.stop();
     }
@@ -61,7 +61,7 @@ export function configure(command: Command): void {
 }
 
 function describe(report: AdoptionReport): string {
-  const { origin, by, trunks, adopted, lost, hadCopies, seenAt } = report;
+  const { origin, by, trunks, adopted, lost, lostFiles, hadCopies, seenAt } = report;
   const lines = [`origin ${by} has the ${adopted} trunks and large files of origin ${origin} now`];
   if (adopted < trunks) {
     lines.push(`${trunks - adopted} more could not be read: FastDFS has lost or damaged them`);
@@ -79,6 +79,10 @@ function describe(report: AdoptionReport): string {
     lines.push(
       `lost are at most ${lost.files} files, ${formatBytes(lost.bytes)}, that only its disk had ${when}, and what it took since then`,
     );
+  }
+  if (lostFiles.length > 0) {
+    lines.push('lost for certain, in FastDFS and every copy:');
+    for (const { key, name } of lostFiles) lines.push(`  ${key}  ${name}`.trimEnd());
   }
   return lines.join('\n');
 }

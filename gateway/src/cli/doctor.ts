@@ -19,7 +19,7 @@ import {
 const HELP = `
 Takes the options of the gateway and examines what it relies on; a gateway may be running.
 Writes for two seconds to the directory, and stores and deletes one small file in a cluster
-that was named. Exit code 1 when there is a problem; warnings alone are 0.
+that was named. With a map, the other gateways are asked, and try to reach this one if it runs. Exit code 1 when there is a problem; warnings alone are 0.
 
 Examples:
   stevedore doctor --directory /var/lib/stevedore

@@ -14,7 +14,9 @@ import { startTransfer } from './progress.js';
 const getOptions = {
   ...clientOptions,
   ...flags({
-    output: option.text('', 'write to this file; it appears when it is complete', { short: 'o' }),
+    output: option.text('', 'write to this file; it appears when it is complete. -: stdout', {
+      short: 'o',
+    }),
     group: option.text('', 'the files of this affinity group, as a ZIP', { short: 'g' }),
   }),
 };
@@ -36,7 +38,7 @@ export function get(command: Command): void {
     }
     return withClient(options, async (client, stopped) => {
       const content = await (id === undefined ? client.zip({ group }) : client.download(id));
-      if (output === '') await toStdout(content);
+      if (output === '' || output === '-') await toStdout(content);
       else await toFile(content, output, stopped);
     });
   });

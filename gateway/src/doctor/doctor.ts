@@ -1,11 +1,17 @@
-import { stat } from 'node:fs/promises';
-import { resolve } from 'node:path';
-import { DirectoryLock, inspectCluster, readClusterSecrets } from '@stevedore/client/internal';
+import { existsSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import {
+  DirectoryLock,
+  inspectCluster,
+  inspectDeployment,
+  readClusterSecrets,
+} from '@stevedore/client/internal';
 import { addressText } from '@stevedore/protocol';
 import type { GatewayOptions } from '../options.js';
-import { defaultLimits } from '../options.js';
+import { defaultLimits, openOptions } from '../options.js';
 import { checkAccessFiles, checkConfigFile, judgeAccess } from './access.js';
 import { judgeCluster } from './cluster.js';
+import { judgeDeployment } from './deployment.js';
 import {
   checkOwnClock,
   checkRights,
@@ -44,7 +50,7 @@ export async function examine(options: GatewayOptions): Promise<readonly Finding
   const writable = findings.at(-1)?.verdict === 'ok';
   if (writable) {
     // The lock is one of SQLite's.
-    if (sqlite.verdict === 'ok') await add('lock', () => checkLock(directory));
+    if (sqlite.verdict === 'ok') await add('lock', async () => checkLock(directory));
     await add('sync', async () => judgeSync(await measureSync(directory), options.durability));
     await add('room', async () => judgeRoom(await diskFacts(directory), options));
     await add('clock', () => checkOwnClock(directory, Date.now()));
@@ -59,15 +65,27 @@ export async function examine(options: GatewayOptions): Promise<readonly Finding
       return judgeCluster(await inspectCluster(options.trackers, secret), Date.now());
     });
   }
+  if (options.map !== '') {
+    await add('deployment', async () => {
+      const isRunning = await isGateway(ownUrl(options));
+      return judgeDeployment(
+        await inspectDeployment(openOptions(options), isRunning),
+        options,
+        isRunning,
+      );
+    });
+  }
   return findings;
 }
 
-async function checkLock(directory: string): Promise<Finding> {
-  try {
-    await stat(directory);
-  } catch {
-    return judgeLock(undefined);
-  }
+/** Where a gateway with these options answers this machine. */
+function ownUrl({ host, port }: Pick<GatewayOptions, 'host' | 'port'>): string {
+  return `http://${addressText(host === '0.0.0.0' || host === '::' ? '127.0.0.1' : host, port)}`;
+}
+
+function checkLock(directory: string): Finding {
+  // Taking it would make the file, which another user's gateway could not open.
+  if (!existsSync(join(directory, 'lock'))) return judgeLock(undefined);
   try {
     DirectoryLock.acquire(directory).release();
     return judgeLock(undefined);
@@ -88,9 +106,7 @@ async function checkPorts(options: GatewayOptions): Promise<readonly Finding[]> 
           { what: 'storage port', at: '127.0.0.1', port: storagePort },
         ]),
   ];
-  const reachable = host === '0.0.0.0' || host === '::' ? '127.0.0.1' : host;
-  const url = `http://${addressText(reachable, port)}`;
-  const ours = port !== 0 && (await isGateway(url));
+  const ours = port !== 0 && (await isGateway(ownUrl(options)));
   return Promise.all(
     wanted.map(async ({ what, at, port: number }) => {
       if (number === 0) return ok(what, 'a free one is taken');

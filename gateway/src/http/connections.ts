@@ -6,7 +6,7 @@ import {
   type ServerResponse,
 } from 'node:http';
 import { Server as NetServer, type Socket } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate as immediate, setTimeout as sleep } from 'node:timers/promises';
 import {
   closeAfterReply,
   PROBLEM_TYPE,
@@ -28,6 +28,18 @@ import type { Limits } from '../options.js';
 /** Node reads as much at once: a small upload is then never paused in its middle. */
 const READ_BYTES = 64 * 1024;
 
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** Has clients and proxies leave before the app is closed. */
+    leave: () => Promise<void>;
+  }
+}
+
+/** So long the gateway says that it is not ready, and accepts connections nevertheless. */
+const NOTICE_MS = 800;
+const LEAVE_LOOK_MS = 20;
+const QUIET_MS = 500;
+
 /** Answers a request past the framework; false if it does not. */
 export type Take = (request: IncomingMessage, response: ServerResponse) => boolean;
 
@@ -38,13 +50,20 @@ export class Connections {
   readonly #open = new Set<Socket>();
   /** Connections without a request, the longest idle first. */
   readonly #idle = new Set<Socket>();
-  readonly #leaving: AbortSignal | undefined;
+  /** When the last request began, or the last connection. */
+  #usedAt = 0;
+  #isLeaving = false;
+  /** No connection is accepted any more. */
+  #isClosed = false;
 
-  /** From `leaving` on, each answer ends its connection. */
-  constructor(limits: Limits, unsent: UnsentBytes, leaving?: AbortSignal) {
+  constructor(limits: Limits, unsent: UnsentBytes) {
     this.#limits = limits;
     this.#unsent = unsent;
-    this.#leaving = leaving;
+  }
+
+  /** True from the call of `leave` on. */
+  get isLeaving(): boolean {
+    return this.#isLeaving;
   }
 
   /** A server of these connections. `handle` gets the requests that none of `takes` answers. */
@@ -62,7 +81,7 @@ export class Connections {
     server.setTimeout(idleMs);
     const listener: RequestListener = (request, response) => {
       const begin = (): void => {
-        if (this.#leaving?.aborted) response.shouldKeepAlive = false;
+        if (this.#isClosed) response.shouldKeepAlive = false;
         this.#note(request.socket, response);
         for (const take of takes) if (take(request, response)) return;
         handle(request, response);
@@ -75,7 +94,35 @@ export class Connections {
     // The upload itself answers `Expect: 100-continue`, once it has read the headers.
     server.on('checkContinue', listener);
     server.on('connection', (socket: Socket) => this.#accept(socket));
+    // A tunnel of another gateway is no client's connection any more.
+    server.on('connect', ({ socket }) => this.#forget(socket));
     return server;
+  }
+
+  /**
+   * Before the shutdown. For a while, whoever asks whether the gateway is ready learns that it is
+   * not, and every request is served; connections are kept, so that a proxy opens hardly any new one.
+   * Then none is accepted any more, which a proxy sees before it has sent anything, so that its
+   * traffic uses up the connections that it has: each answer ends one. Those that are left are closed once no request has come for a while: none is on its
+   * way to them. Resolves when all are closed, or after the limit for requests in progress.
+   */
+  async leave(server: Server): Promise<void> {
+    this.#isLeaving = true;
+    const begun = performance.now();
+    const isDone = (limitMs: number) =>
+      this.#open.size === 0 || performance.now() - begun >= limitMs;
+    while (!isDone(NOTICE_MS)) await sleep(LEAVE_LOOK_MS);
+    await nothingWaits();
+    // The HTTP server's own `close` would end idle connections with it.
+    NetServer.prototype.close.call(server);
+    this.#isClosed = true;
+    while (!isDone(this.#limits.drainMs)) {
+      await sleep(LEAVE_LOOK_MS);
+      // What has arrived while the process stood still is read first.
+      await immediate();
+      if (performance.now() - Math.max(this.#usedAt, begun) < QUIET_MS) continue;
+      for (const socket of this.#idle) socket.destroy();
+    }
   }
 
   /** Closes connections on which no request ever arrived. */
@@ -90,51 +137,49 @@ export class Connections {
     }
     this.#open.add(socket);
     this.#idle.add(socket);
-    socket.once('close', () => {
-      this.#open.delete(socket);
-      this.#idle.delete(socket);
-    });
+    this.#usedAt = performance.now();
+    socket.once('close', () => this.#forget(socket));
+  }
+
+  #forget(socket: Socket): void {
+    this.#open.delete(socket);
+    this.#idle.delete(socket);
   }
 
   #makeRoom(): boolean {
     const [idle] = this.#idle;
     if (!idle) return this.#unsent.endLongestStalled();
-    this.#idle.delete(idle);
-    this.#open.delete(idle);
+    this.#forget(idle);
     idle.destroy();
     return true;
   }
 
   #note(socket: Socket, response: ServerResponse): void {
     this.#idle.delete(socket);
+    this.#usedAt = performance.now();
     response.on('close', () => {
       if (this.#open.has(socket)) this.#idle.add(socket);
     });
   }
 }
 
-/** Connections with a next request on the way get this long to have it answered. */
-const LEAVE_MS = 800;
-const LEAVE_LOOK_MS = 20;
-/** Time for the requests of the connections that were accepted last to arrive. */
-const LAST_REQUESTS_MS = 100;
+/** A turn of the event loop so short has found nothing at its sockets. */
+const QUIET_TURN_MS = 0.05;
+/** After so long, twice as much is quiet: a busy loop must not wait for ever. */
+const LESS_QUIET_MS = 100;
 
 /**
- * Before the shutdown: all requests are served for a while, and each answer ends its connection, so
- * that no proxy sends a request to a connection that is being closed. Then no connection is
- * accepted any more, which a proxy sees before it has sent anything.
+ * Resolves when no connection waits to be accepted. The system resets those that do when the port is
+ * closed, and a proxy may have sent a request over them.
  */
-export async function leaveConnections(server: Server): Promise<void> {
-  const isConnected = () =>
-    new Promise<boolean>((resolve) => {
-      server.getConnections((_, count) => resolve(count > 0));
-    });
-  for (let left = LEAVE_MS; left > 0 && (await isConnected()); left -= LEAVE_LOOK_MS) {
-    await sleep(LEAVE_LOOK_MS);
+async function nothingWaits(): Promise<void> {
+  const begun = performance.now();
+  for (let last = begun; ; ) {
+    await immediate();
+    const now = performance.now();
+    if (now - last <= QUIET_TURN_MS * 2 ** ((now - begun) / LESS_QUIET_MS)) return;
+    last = now;
   }
-  // The HTTP server's own `close` would end idle connections with it.
-  NetServer.prototype.close.call(server);
-  if (await isConnected()) await sleep(LAST_REQUESTS_MS);
 }
 
 /**

@@ -10,7 +10,7 @@ export interface Host {
   readonly port: string;
 }
 
-const HOST = /^(?:\[([^\]]+)\]|([^\s:/?#@[\]\\]+))(?::(\d*))?$/;
+const HOST = /^(?:\[([^\]]+)\]|([^\s:/?#@[\]\\*]+))(?::(\d*))?$/;
 
 /** `files.example.com`, `10.0.0.5:8080`, `[::1]:8080`, `::1`; undefined for anything else. */
 export function parseHost(text: string): Host | undefined {

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { StoredFile } from '@stevedore/client';
+import { isStoreError, type StoredFile } from '@stevedore/client';
 import {
   type Answer,
   cacheControl,
@@ -146,19 +146,27 @@ function fastdfsRoutes(
     const { text, id, kind } = named(request);
     const asked = request as AskedBy;
     const grant = await access.readId(asked, text, id.name);
-    const file = await files.store.get(text);
     const { query } = asked;
     const { filename } = query;
     // The client wants to download the file under this name.
     const isAttachment = typeof filename === 'string' && filename !== '';
-    return files.read(request.raw, file, {
-      ...grant,
-      query,
-      type: lookup(extensionOf(id.base)) || DEFAULT_TYPE,
-      name: isAttachment ? filename : file.name || id.base,
-      immutable: kind !== 'appender',
-      client: () => request.ip,
-      download: isAttachment || undefined,
+    const answer = (file: StoredFile): Promise<Answer> =>
+      files.read(request.raw, file, {
+        ...grant,
+        query,
+        type: lookup(extensionOf(id.base)) || DEFAULT_TYPE,
+        name: isAttachment ? filename : file.name || id.base,
+        immutable: kind !== 'appender',
+        isBare: true,
+        client: () => request.ip,
+        download: isAttachment || undefined,
+      });
+    const found = await files.store.get(text);
+    if (kind !== 'appender') return answer(found);
+    return answer(found).catch(async (error: unknown) => {
+      if (!isStoreError(error, 'storage_unavailable')) throw error;
+      // It may have become shorter since its size was asked for.
+      return answer(await files.store.get(text));
     });
   });
   const remove = answering(async (request) => {
@@ -234,7 +242,10 @@ function registering({ files, access, policies }: FileRoutes): Call {
     const grant = await access.upload(request as AskedBy, uploadPath(undefined));
     const policy = narrowPolicy(policyNamed(policies, 'default') ?? {}, grant.policy);
     const receipt = await files.register(request.raw, fileId, { policy, mark: grant.mark });
-    return files.uploaded({ receipts: [receipt], replayed: false }, filesBase(request));
+    return files.uploaded(
+      { receipts: [receipt], replayed: false, isShared: true },
+      filesBase(request),
+    );
   };
 }
 

@@ -11,6 +11,7 @@ import {
   PEER_FILE_HEADER,
   PEER_HEADER,
   type ToldFile,
+  tryReach,
   tunnelName,
   writeFacts,
 } from '@stevedore/client/internal';
@@ -35,6 +36,7 @@ import { listOptions } from './listing.js';
  * through the map. `/peer/files/KEY` serves only this gateway's own files, so a request makes one
  * hop; `/peer/files` lists them, or those of an upload that was repeated at another gateway, and
  * `/peer/groups` their groups.
+ * `/peer/reach` says whether this gateway reaches the one that asks.
  * `/peer/facts` answers about several at once, with the bytes of small ones; `/peer/copies/ORIGIN`
  * does so for staged files of a gateway that is down, from the copies held here. `CONNECT
  * copies-ORIGIN:1` opens the connection over which a gateway sends what it stages; frames follow in
@@ -97,6 +99,11 @@ export function peerRoutes(
       const held = await store.copies?.find(Number(origin), key).catch(deletedThere);
       return held ?? get(key);
     });
+  });
+  peer('GET', '/peer/reach', async (request) => {
+    const { back } = (request as AskedBy).query;
+    const tried = back === undefined ? undefined : await tryReach(deployment, String(back), '');
+    return files.answer({ back: tried?.to });
   });
   peer('DELETE', '/peer/files/:key', (request) => {
     const key = keyOf(request);

@@ -2,6 +2,7 @@ import type { GatewayStore } from '@stevedore/client/internal';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Registry } from 'prom-client';
 import type { Access, AskedBy } from '../access/access.js';
+import type { Connections } from '../http/connections.js';
 import { route } from '../http/route.js';
 
 /**
@@ -11,14 +12,14 @@ import { route } from '../http/route.js';
 export function healthRoutes(
   app: FastifyInstance,
   store: GatewayStore,
-  leaving: AbortSignal | undefined,
+  connections: Pick<Connections, 'isLeaving'>,
 ): void {
   const live = async (_: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> =>
     reply.header('cache-control', 'no-store').send({ live: true });
 
   const ready = async (_: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const { accepting, trackerReachable, ...found } = await store.ready();
-    const isLeaving = leaving?.aborted === true;
+    const { isLeaving } = connections;
     const ready = found.ready && !isLeaving;
     const problems = isLeaving ? [...found.problems, 'the gateway is stopping'] : found.problems;
     return reply

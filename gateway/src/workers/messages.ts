@@ -51,5 +51,7 @@ export type WorkerCalls = {
   readonly reserveUsage: ReserveInMap;
   readonly liveServers: () => number;
   readonly cluster: () => ReturnType<GatewayStore['cluster']>;
+  /** As of a gateway. */
+  readonly leave: () => Promise<void>;
   readonly close: () => Promise<void>;
 };

@@ -36,6 +36,7 @@ const FIRST_PAUSE_MS = 100;
 const MAX_PAUSE_MS = 10_000;
 /** After serving for this long, a worker's restart delay starts from the shortest again. */
 const STEADY_MS = 30_000;
+const LEAVE_TIMEOUT_MS = 8_500;
 const CLOSE_TIMEOUT_MS = 9_000;
 /** Interval of health checks, and the wait for an answer. */
 const ASK_INTERVAL_MS = 500;
@@ -68,6 +69,7 @@ interface Forked {
   readonly process: Worker;
   readonly calls: Calls<WorkerCalls>;
   readonly hasLoaded: Promise<void>;
+  readonly hasOpened: Promise<void>;
 }
 
 /** Resolves once all workers serve. Rejects with the error of one of them, and ends all. */
@@ -122,6 +124,7 @@ class Primary {
   readonly #registry = new Registry();
   readonly #feed: ConsoleFeed;
   readonly #timers = new Set<NodeJS.Timeout>();
+  readonly #allOpened = event();
   #isClosing = false;
 
   constructor(parts: PrimaryParts) {
@@ -162,11 +165,21 @@ class Primary {
     });
   }
 
-  /** One after the other, so that new directories get different origins. */
+  /**
+   * Opens their directories one after the other, so that new ones get different origins. Then all
+   * open the port, so that none has the connections of the others.
+   */
   async start(): Promise<string> {
-    let url = '';
     const forked = this.#slots.map((slot) => [slot, this.#fork(slot)] as const);
-    for (const [slot, fork] of forked) url = await this.#start(slot, fork);
+    const urls: Promise<string>[] = [];
+    for (const [slot, fork] of forked) {
+      const url = this.#start(slot, fork);
+      url.catch(() => undefined);
+      urls.push(url);
+      await Promise.race([fork.hasOpened, url]);
+    }
+    this.#allOpened.happen();
+    const [url = ''] = await Promise.all(urls);
     // Before, there was nobody to ask.
     this.#feed.start();
     return url;
@@ -177,6 +190,9 @@ class Primary {
     this.#feed.close();
     await this.#shared.close();
     for (const timer of this.#timers) clearTimeout(timer);
+    // The first worker serves the others until all have left.
+    const leave = ({ calls }: Slot) => calls?.askWithin(LEAVE_TIMEOUT_MS, 'leave');
+    await Promise.allSettled(this.#slots.map(leave));
     await Promise.all(this.#slots.map((slot) => this.#stop(slot)));
   }
 
@@ -184,14 +200,20 @@ class Primary {
     const { answers, end } = this.#shared.for();
     const process = cluster.fork();
     const passOn = lastConnectionOf(process);
-    let loaded = (): void => undefined;
-    const hasLoaded = new Promise<void>((resolve) => {
-      loaded = resolve;
-    });
+    const loaded = event();
+    const opened = event();
     const calls = new Calls<WorkerCalls>((message) => void process.send(message, () => undefined), {
       ...answers,
-      ...this.#answersTo(slot),
-      loaded: () => loaded(),
+      ...this.#answersTo(),
+      loaded: () => loaded.happen(),
+      opened: async () => {
+        opened.happen();
+        const others = this.#slots.filter((other) => other !== slot && other.isServing);
+        await Promise.all(
+          others.map(({ calls }) => calls?.ask('lookAgain').catch(() => undefined)),
+        );
+        await this.#allOpened.hasHappened;
+      },
     });
     slot.process = process;
     slot.calls = calls;
@@ -200,12 +222,12 @@ class Primary {
     process.once('exit', (code, signal) => {
       const why = signal ? `by ${signal}` : `with code ${code}`;
       calls.end(away(`worker ${slot.number} has ended ${why}`));
-      loaded();
+      loaded.happen();
       end();
       this.#onExit(slot, why);
       passOn(this.#serving()[0]?.process);
     });
-    return { process, calls, hasLoaded };
+    return { process, calls, hasLoaded: loaded.hasHappened, hasOpened: opened.hasHappened };
   }
 
   /** Resolves with the URL once the worker serves. */
@@ -285,14 +307,8 @@ class Primary {
     clearTimeout(timer);
   }
 
-  #answersTo(slot: Slot): Omit<PrimaryCalls, keyof SharedCalls | 'loaded'> {
+  #answersTo(): Omit<PrimaryCalls, keyof SharedCalls | 'loaded' | 'opened'> {
     return {
-      opened: async () => {
-        const others = this.#slots.filter((other) => other !== slot && other.isServing);
-        await Promise.all(
-          others.map(({ calls }) => calls?.ask('lookAgain').catch(() => undefined)),
-        );
-      },
       delete: (number, key) => this.#ownerOf(number).ask('delete', number, key),
       flush: (timeoutMs) => this.#flush(timeoutMs),
       metrics: () => this.#metrics(),
@@ -365,6 +381,14 @@ class Primary {
     const own = (await this.#registry.getMetricsAsJSON()) as ProcessFigures;
     return this.#totals.text(figures, own);
   }
+}
+
+function event(): { readonly happen: () => void; readonly hasHappened: Promise<void> } {
+  let happen = (): void => undefined;
+  const hasHappened = new Promise<void>((resolve) => {
+    happen = resolve;
+  });
+  return { happen, hasHappened };
 }
 
 interface PassedConnection {

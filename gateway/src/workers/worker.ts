@@ -59,9 +59,9 @@ const answers: WorkerCalls = {
   cluster: () => serving().store.cluster(),
   reserveUsage: (day, asks) => deployment().reserveUsage(day, asks),
   liveServers: () => deployment().liveServers(),
+  leave: async () => gateway?.leave(),
   close: async () => {
     toFirst?.close();
-    await gateway?.leave();
     await gateway?.close();
     for (const store of stores.values()) await store.close();
     // Whatever still keeps the process alive is useless without its files.
@@ -111,7 +111,7 @@ async function start({ own, others, options, trackers }: WorkerStart): Promise<s
       opened: async (server) => {
         if (toFirst) toFirst.attach(server);
         else await takeForwarded(server, first);
-        await primary.ask('opened');
+        await primary.askWithin(0, 'opened');
       },
       passOn: toFirst?.take,
       stats,

@@ -24,6 +24,13 @@ export function corrupt(name: string): StoreError {
   return new StoreError('corrupt', `the bytes of ${name} are not those that were stored`);
 }
 
+/** An appender has other bytes than when it was looked up. */
+export function changed(fileId: string, cause: unknown): StoreError {
+  return new StoreError('storage_unavailable', `${fileId} was changed while it was read`, {
+    cause,
+  });
+}
+
 export function aborted(cause: unknown): StoreError {
   return new StoreError('aborted', 'the read was aborted', { cause });
 }

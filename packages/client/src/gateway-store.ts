@@ -21,8 +21,7 @@ export interface GatewayStore extends FileStore {
   >;
   /**
    * Copies of other servers' staged files; undefined without a map, and for a process of a gateway
-   * that does not own them. `find`: a file in the copy of that origin's container, unless that server
-   * is connected.
+   * that does not own them. `find`: a file in the copy of that origin's container.
    */
   readonly copies?: Pick<HeldCopies, 'leave'> & {
     readonly receive: (origin: number, stream: Duplex) => Promise<void>;

@@ -29,13 +29,19 @@ export {
   type PeerSecret,
   peerRequests,
 } from './deployment/peer-seals.js';
+export { tryReach } from './deployment/reach.js';
 export { throughRestart } from './deployment/restarts.js';
 export { flushTimeoutOf } from './flush.js';
 export type { CachedFile, CachedFiles, GatewayStore } from './gateway-store.js';
 export { readAll } from './http/answers.js';
 export { refusalIn } from './http/errors.js';
 export { type Request, Requests } from './http/requests.js';
-export { checkDeploymentMap, rebuildDeploymentMap } from './map-upkeep.js';
+export {
+  checkDeploymentMap,
+  type DeploymentFinding,
+  inspectDeployment,
+  rebuildDeploymentMap,
+} from './map-upkeep.js';
 export {
   discardFileMap,
   fillMap,

@@ -1,13 +1,17 @@
-import { openMap } from '@stevedore/map';
+import { resolve } from 'node:path';
+import { isAlive, mapMismatch, openMap } from '@stevedore/map';
 import type { TrunkStore } from '@stevedore/staging';
 import { connect, readClusterSecrets } from './cluster.js';
+import { loadRun } from './deployment/instance.js';
 import { checkMap, type MapCheckParts, type MapReport } from './deployment/map-check.js';
 import { type MapRebuildReport, rebuildMap } from './deployment/map-rebuild.js';
+import { askAll } from './deployment/others.js';
+import { type Reach, tryReach } from './deployment/reach.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import type { OpenOptions } from './given-options.js';
 import { invalidOption, parseStoreOptions } from './options.js';
 
-/** Maintenance of the map by a process that is not a server of the deployment. */
+/** Maintenance of the map, and a look at it, by a process that is not a server of the deployment. */
 
 type MapOptions = Pick<OpenOptions, 'map' | 'trackers' | 'clusterSecretFile'>;
 
@@ -49,5 +53,41 @@ async function withMap<Report>(
     return await work({ map, store, onProgress, signal });
   } finally {
     await Promise.all([map.close(), client.close()]);
+  }
+}
+
+export interface DeploymentFinding {
+  /** Why the map cannot be used; absent if it can. */
+  readonly error?: string;
+  /** Others that are alive. */
+  readonly gateways: number;
+  /** Those of them that have a URL. */
+  readonly reach: readonly Reach[];
+}
+
+const LOOK_TIMEOUT_MS = 5_000;
+
+/** `isRunning`: a gateway with these options runs, so the others try to reach it, too. */
+export async function inspectDeployment(
+  options: Pick<OpenOptions, 'map' | 'peerUrl' | 'directory'>,
+  isRunning: boolean,
+): Promise<DeploymentFinding> {
+  const { map: url, peerUrl, directory } = parseStoreOptions(options);
+  const map = await openMap(url, { timeoutMs: LOOK_TIMEOUT_MS });
+  try {
+    const secret = await map.prepare();
+    const known = (await loadRun(resolve(directory))).secret;
+    if (known !== undefined && known !== secret) throw mapMismatch();
+    const [all, now, here] = [await map.gateways(), await map.now(), performance.now()];
+    const alive = all.filter((each) => isAlive(each, now) && each.url !== peerUrl);
+    const peers = { secret, mapNow: () => now + performance.now() - here };
+    const urls = new Map(alive.flatMap(({ url: at }) => (at === null ? [] : [[at, []]])));
+    const ask = (at: string) => tryReach(peers, at, isRunning ? peerUrl : '');
+    const { answers } = await askAll({ urls, away: [] }, ask);
+    return { gateways: alive.length, reach: answers };
+  } catch (error) {
+    return { error: (error as Error).message, gateways: 0, reach: [] };
+  } finally {
+    await map.close();
   }
 }

@@ -24,14 +24,14 @@ import {
   startCluster,
 } from './cluster.js';
 import type { Deployment } from './deployment/deployment.js';
-import type { DeploymentContext } from './deployment/gateways.js';
+import { type DeploymentContext, joinDeployment } from './deployment/gateways.js';
 import { loadRun, placeOf, readInstance, saveRun } from './deployment/instance.js';
 import { Partners } from './deployment/partners.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import type { GatewayStore } from './gateway-store.js';
 import type { OpenOptions } from './given-options.js';
 import { parseStoreOptions, type StoreOptions, tailBytesOf } from './options.js';
-import { dataDirectory, otherWorkers } from './shared-directory.js';
+import { dataDirectory, otherWorkers, workerDirectory } from './shared-directory.js';
 import type { SiblingOptions } from './siblings.js';
 import { LocalFileStore } from './store.js';
 import type { FileStore, StoreStats } from './types.js';
@@ -80,6 +80,8 @@ async function openStore(
     instance: await readInstance(directory),
     place: await placeOf(directory),
     url: parsed.peerUrl === '' ? undefined : parsed.peerUrl,
+    // What fills a map makes it the directory's own.
+    secret: hasMap === 'anew' ? undefined : (await loadRun(directory)).secret,
   });
   const started = deferred<Deployment>();
   let cluster: Cluster | undefined;
@@ -96,7 +98,7 @@ async function openStore(
             hasMap,
             origin: async () => {
               const joining = { ...(await identity()), origin: undefined };
-              return (await map.join(joining)).origin;
+              return (await joinDeployment(map, joining)).origin;
             },
           }
         : {}),
@@ -183,7 +185,7 @@ async function joined(
   joining: DeploymentContext['joining'],
 ): Promise<DeploymentContext['joined']> {
   try {
-    return await map.join(joining);
+    return await joinDeployment(map, joining);
   } catch (error) {
     if (!(error instanceof MapError) || !error.retryable) throw error;
     return error;
@@ -239,8 +241,9 @@ export interface FillReport {
 const LOOK_MS = 200;
 
 /**
- * Publishes to the map everything that a directory's store has merged and deleted. No other process
- * may use the directory. If it is stopped, the next run continues where it ended.
+ * Publishes to the map everything that the stores of a directory and its workers have merged and
+ * deleted. No other process may use the directory. If it is stopped, the next run continues where it
+ * ended.
  */
 export async function fillMap(
   options: OpenOptions,
@@ -249,23 +252,34 @@ export async function fillMap(
 ): Promise<FillReport> {
   const { directory } = parseStoreOptions(options);
   await assertStoreExists(resolve(directory), ['container', 'filemap.sqlite']);
-  const { store } = await openStore(
-    { ...options, scrubRate: 0 },
-    () => undefined,
-    undefined,
-    'anew',
-  );
-  store.on('error', onError);
+  const stores: LocalFileStore[] = [];
+  const sum = (of: (stats: StoreStats) => number) =>
+    stores.reduce((all, store) => all + of(store.stats()), 0);
   try {
-    const all = store.stats().map!.pending;
+    for (const number of [1, ...(await otherWorkers(directory))]) {
+      const trackers = stores[0]?.trackers ?? options.trackers ?? [];
+      const own = { ...options, trackers, directory: workerDirectory(directory, number) };
+      const { store } = await openStore(
+        { ...own, scrubRate: 0 },
+        () => undefined,
+        undefined,
+        'anew',
+      );
+      store.on('error', onError);
+      stores.push(store);
+    }
+    const all = sum(({ map }) => map!.pending);
     for (;;) {
-      const { trunks, mergedFiles, map } = store.stats();
-      onProgress(all - map!.pending, all);
-      if (map!.pending === 0) return { trunks, files: mergedFiles };
+      const pending = sum(({ map }) => map!.pending);
+      onProgress(all - pending, all);
+      if (pending === 0) {
+        return { trunks: sum(({ trunks }) => trunks), files: sum((each) => each.mergedFiles) };
+      }
       await sleep(LOOK_MS);
     }
   } finally {
-    await store.close();
+    // The embedded FastDFS is the first one's.
+    for (const store of stores.reverse()) await store.close();
   }
 }
 

@@ -13,7 +13,7 @@ import {
 } from '@stevedore/staging';
 import { LRUCache } from 'lru-cache';
 import type { Downloads, RemoteBytes, Signal } from './downloads.js';
-import { aborted, isWithoutCopy, notFound } from './failures.js';
+import { aborted, changed, isWithoutCopy, notFound } from './failures.js';
 import { type EntryGroup, keyInName } from './foreign-trunks.js';
 import type { CachedFile } from './gateway-store.js';
 import { readAll } from './http/answers.js';
@@ -170,11 +170,17 @@ export class Reader {
     isOwn = false,
   ): Promise<Buffer | Readable> {
     if (file.size === 0) return Buffer.alloc(0);
-    if (file.size > this.#options.smallFileBytes) return this.#readLargeRemote(file, range, signal);
     try {
+      if (file.size > this.#options.smallFileBytes) {
+        return await this.#readLargeRemote(file, range, signal);
+      }
       return slice(await this.#readSmallRemote(file, signal, isOwn), range);
     } catch (error) {
-      throw signal?.aborted ? aborted(signal.reason) : error;
+      if (signal?.aborted) throw aborted(signal.reason);
+      if (file.crc32 !== undefined || !isWithoutCopy(error)) throw error;
+      // Unless it is gone.
+      await this.#downloads.info(file.fileId, signal);
+      throw changed(file.fileId, error);
     }
   }
 

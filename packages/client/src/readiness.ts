@@ -12,19 +12,26 @@ const REFUSALS: Readonly<Partial<Record<StoreErrorCode, string>>> = {
   overloaded: 'the process is out of open files or memory',
 };
 
-/** Whether files can be stored durably now, and a tracker answers. */
+/**
+ * Whether files can be stored durably now, and a tracker answers. `troubles` of the deployment are
+ * problems, too: this server stores files in spite of them.
+ */
 export async function readiness(
   staging: Staging,
   client: Clients['reading'],
   isOpen: boolean,
+  troubles: readonly string[],
 ): Promise<Readiness> {
-  const problems: string[] = [];
+  const problems: string[] = [...troubles];
   const refusal = isOpen ? staging.acceptance.refusal() : 'closed';
   const hasPartner = staging.copies?.isAccepting ?? true;
   const accepting = refusal === undefined && hasPartner;
   if (refusal) problems.push(REFUSALS[refusal] ?? `uploads fail: ${refusal}`);
-  if (!hasPartner)
-    problems.push('there is no partner for second copies, and FastDFS stores nothing');
+  const partner = staging.copies?.stats();
+  if (partner && partner.state !== 'up') {
+    const then = hasPartner ? 'uploads wait for FastDFS' : 'FastDFS stores nothing either';
+    problems.push(`the partner (${partner.partner ?? 'none yet'}) has no second copies: ${then}`);
+  }
   const tracker = await client.ping({ deadlineMs: PING_TIMEOUT_MS }).then(
     () => undefined,
     (error: Error) => error.message,

@@ -145,9 +145,9 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
       this.deployment = new Deployment({
         ...{ ...deployed, outbox: staging.fileMap.outbox!, now },
         staged: () => {
-          const { waitingFiles, waitingBytes, spooledFiles, spooledBytes } =
-            staging.fileMap.counters();
-          return { files: waitingFiles + spooledFiles, bytes: waitingBytes + spooledBytes };
+          const waiting = staging.fileMap.counters();
+          const bytes = waiting.waitingBytes + waiting.spooledBytes;
+          return { files: waiting.waitingFiles + waiting.spooledFiles, bytes };
         },
         adoption: adoptionBy(staging, new FastdfsTrunkStore(clients.merging), parts.held),
         deleteHere: (key) => this.#deleteHere(key),
@@ -220,9 +220,13 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
     this.#throwIfClosed();
     const since = Math.max(0, this.#parts.now() - withinMs);
     const found = this.#lookup.findOnce(Buffer.from(once), since);
-    if (found.length > 0 || onlyHere || !this.#foreignFiles) return found;
-    const isSearched = (origin: number) => this.siblings?.has(origin) ?? false;
-    return this.#foreignFiles.findOnce(Buffer.from(once), withinMs, isSearched);
+    const others = this.#others({ onlyHere });
+    if (found.length > 0 || !others) return found;
+    return this.#foreignFiles!.findOnce(Buffer.from(once), withinMs, others);
+  }
+
+  get sharesMarks(): boolean {
+    return this.deployment?.isMapAvailable ?? true;
   }
 
   /** Starts this server's part in the deployment. */
@@ -422,7 +426,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
   }
 
   ready(): Promise<Readiness> {
-    return readiness(this.#staging, this.#parts.clients.reading, this.#closing === undefined);
+    const [isOpen, reach] = [this.#closing === undefined, this.#foreignFiles?.reach];
+    return readiness(this.#staging, this.#parts.clients.reading, isOpen, reach?.problems() ?? []);
   }
 
   async cluster(): Promise<readonly StorageMember[]> {

@@ -216,7 +216,7 @@ export interface Readiness {
   readonly accepting: boolean;
   /** True if a tracker answers. */
   readonly trackerReachable: boolean;
-  /** What is wrong, as text: why it is not ready, and why FastDFS takes no trunks. */
+  /** What is wrong, as text: why it is not ready, why FastDFS takes no trunks, what is wrong with the deployment. */
   readonly problems: readonly string[];
 }
 
@@ -285,12 +285,14 @@ export interface Store extends AsyncDisposable {
    * The files of the upload with this mark, at any server of the deployment, within the last day by
    * default, in its order; one that was deleted since has the state `deleted` and no key. Empty if
    * none is left; this server then makes the upload. Rejects with `storage_unavailable` if the
-   * server that may have it does not answer.
+   * server that may have it does not answer; while the map is away, all that answer are asked.
    */
   findOnce(
     once: Uint8Array,
     options?: { readonly withinMs?: number | undefined; readonly onlyHere?: boolean | undefined },
   ): Promise<Receipt[]>;
+  /** False while the map is away: another server may then make an upload again that was made here. */
+  readonly sharesMarks?: boolean;
   /** `id` is a key or any FastDFS id (`group1/M00/...`). Rejects with `not_found`, `invalid_id`. */
   get(id: string, options?: GetOptions): Promise<StoredFile>;
   stat(id: string, options?: GetOptions): Promise<FileInfo>;

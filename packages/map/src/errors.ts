@@ -6,10 +6,14 @@ export type MapErrorCode =
   | 'map_unavailable'
   /** A later version created its schema. */
   | 'map_schema'
+  /** The directory belongs to another map. */
+  | 'map_mismatch'
   /** Another directory issues keys of the same origin, or this one is in use elsewhere. */
   | 'origin_taken'
   /** Another gateway has taken over the files of this directory. */
   | 'origin_adopted'
+  /** Another gateway that is alive has the same URL for others. */
+  | 'url_taken'
   /** The gateway is alive, or its files belong to another one already. */
   | 'adoption_refused'
   /** The server's clock differs from the map's by more than a minute. A warning: no call fails. */
@@ -41,6 +45,13 @@ export function refusal(error: unknown, isTwice: boolean): MapError {
 /** The code of a database's error; empty if it has none. */
 export function codeOf(error: unknown): string {
   return String((error as { code?: unknown } | undefined)?.code ?? '');
+}
+
+export function mapMismatch(): MapError {
+  return new MapError(
+    'map_mismatch',
+    'this is not the map that the directory belongs to: correct its URL or, if its database was replaced, run `stevedore map fill` once the gateway is stopped',
+  );
 }
 
 export function inUse(place: string): MapError {

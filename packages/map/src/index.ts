@@ -1,5 +1,5 @@
 /** The map of a deployment: tells every web server which trunk holds the file of a key. */
-export { MapError, type MapErrorCode, originAdopted } from './errors.js';
+export { MapError, type MapErrorCode, mapMismatch, originAdopted } from './errors.js';
 export {
   type Adoption,
   type Claim,
@@ -10,6 +10,7 @@ export {
   type Joining,
   type ListedFile,
   type ListedTrunk,
+  type LostFile,
   type MappedFile,
   originOf,
   type PlacedFile,

@@ -62,6 +62,13 @@ export interface StagedFiles {
   readonly bytes: number;
 }
 
+/** A file whose bytes are nowhere any more. */
+export interface LostFile {
+  /** As text. */
+  readonly key: string;
+  readonly name: string;
+}
+
 /** Progress of an adoption: another gateway takes over the files of one that will not return. */
 export interface Adoption {
   /** Origin of the gateway that adopts them. */
@@ -77,6 +84,8 @@ export interface Adoption {
 /** A web server that stages files. */
 export interface Gateway {
   readonly origin: number;
+  /** Permanent name of its directory. */
+  readonly instance: string;
   /** URL for the other gateways; null if it serves none of them. */
   readonly url: string | null;
   /** Host and path of its directory; empty once it has left. */
@@ -98,11 +107,13 @@ export interface Joining {
   readonly url: string | undefined;
   /** Host and path of the directory. While it is in use there, it cannot join from elsewhere. */
   readonly place: string;
+  /** Secret of the map that the directory belongs to; undefined if it has never joined one. */
+  readonly secret?: string | undefined;
 }
 
 export interface Joined {
   readonly origin: number;
-  /** Shared by the gateways of the deployment, to authenticate each other. */
+  /** Shared by the gateways of the deployment, to authenticate each other; no other map has it. */
   readonly secret: string;
 }
 

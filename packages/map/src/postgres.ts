@@ -5,8 +5,9 @@ import { type Dialect, inDialect, type List, type Row, type SqlDriver } from './
 /**
  * Runs statements at PostgreSQL, or at a database that speaks its protocol; no statement depends on
  * an earlier one of its session, so each may go to another server process of a pooler. Retries a statement
- * that lost to a concurrent one (40001, 40P01). After a timeout, drops all connections and fails
- * with `map_unavailable`. The server may still execute that statement, so every statement must
+ * that lost to a concurrent one (40001, 40P01). Of several hosts, it uses the first that accepts
+ * writes, and looks again whenever a server fails, refuses to write or does not answer in time; that
+ * statement fails with `map_unavailable`. The server may still execute it, so every statement must
  * tolerate being executed late, and twice.
  */
 
@@ -26,6 +27,7 @@ const DIALECT: Dialect = {
 const ATTEMPTS = 5;
 const SERIALIZATION_FAILURES: ReadonlySet<string> = new Set(['40001', '40P01']);
 const UNIQUE_VIOLATION = '23505';
+const READ_ONLY = '25006';
 /** Another gateway ran the same statement at the same moment, so the next attempt finds its effect. */
 const CONCURRENT_CREATE_CODES = new Set(['23505', '42P07', '42710', 'XX000', '40001', '40P01']);
 
@@ -52,14 +54,16 @@ function quoted(value: string | number | null): string {
 
 export class PostgresDriver implements SqlDriver {
   readonly #options: PostgresOptions;
-  readonly #url: string;
-  #connections: Connections | undefined;
+  /** One for each host. */
+  readonly #urls: readonly string[];
+  #connections: Promise<postgres.Sql> | undefined;
 
   /** Throws for an invalid URL. */
   constructor(url: string, options: PostgresOptions) {
-    this.#url = url;
+    this.#urls = urlsOf(url);
     this.#options = options;
-    this.#connections = this.#opened();
+    // Connects at the first statement.
+    for (const each of this.#urls) void this.#to(each, {});
   }
 
   run(
@@ -79,7 +83,8 @@ export class PostgresDriver implements SqlDriver {
   }
 
   async close(): Promise<void> {
-    await this.#connections?.end(1);
+    const sql = await this.#connections?.catch(() => undefined);
+    await sql?.end({ timeout: 1 });
   }
 
   async #run(
@@ -99,59 +104,69 @@ export class PostgresDriver implements SqlDriver {
 
   async #withTimeout(statement: string, values: readonly unknown[]): Promise<Row[]> {
     const { timeoutMs } = this.#options;
-    this.#connections ??= this.#opened();
+    this.#connections ??= this.#connected();
     const connections = this.#connections;
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => {
-        // Its connection may be dead unnoticed; the others lead to the same server.
-        this.#leave(connections);
-        reject(new MapError('map_unavailable', `the map did not answer within ${timeoutMs} ms`));
-      }, timeoutMs);
-    });
-    const rows = connections
-      .checked()
-      .then((sql) => sql.unsafe(statement, values as never[], { prepare: true }));
-    // Dropped connections reject it when nobody waits for it any more.
-    rows.catch(() => {});
+    const rows = connections.then((sql) =>
+      sql.unsafe(statement, values as never[], { prepare: true }),
+    );
     try {
-      return await Promise.race([rows, late]);
-    } finally {
-      clearTimeout(timer);
+      return await within(timeoutMs, rows);
+    } catch (error) {
+      // A connection that does not answer may be dead unnoticed; the others lead to the same server.
+      if (isOfServer(error)) this.#leave(connections);
+      throw error;
     }
   }
 
-  #leave(connections: Connections): void {
-    if (this.#connections === connections) this.#connections = undefined;
-    void connections.end(0).catch(() => {});
+  /** Drops all connections: the next statement looks for a server. */
+  #leave(connections: Promise<postgres.Sql>): void {
+    if (this.#connections !== connections) return;
+    this.#connections = undefined;
+    void connections.then((sql) => sql.end({ timeout: 0 })).catch(() => undefined);
   }
 
-  #opened(): Connections {
-    let sql = this.#connected({ prepare: true });
-    let checked: Promise<postgres.Sql> | undefined;
-    const connections = {
-      checked: () => {
-        if (checked) return checked;
-        checked = isPooled(sql).then((pooled) => {
-          if (!pooled) return sql;
-          void sql.end({ timeout: 0 }).catch(() => {});
-          // A pooler may give each statement to a process that knows nothing of the last one, and
-          // mixes up those that are sent before the answer to it.
-          sql = this.#connected({ prepare: false, max_pipeline: 0 });
-          return sql;
-        });
-        checked.catch(() => this.#leave(connections));
-        return checked;
-      },
-      end: (timeout: number) => sql.end({ timeout }),
-    };
-    return connections;
+  /** Connections to the first host that accepts writes. */
+  async #connected(): Promise<postgres.Sql> {
+    let failure: unknown;
+    for (const url of this.#urls) {
+      const sql = this.#to(url, {});
+      try {
+        const isPooled = await this.#checked(sql);
+        if (!isPooled) return sql;
+        void sql.end({ timeout: 0 }).catch(() => undefined);
+        // A pooler may give each statement to a process that knows nothing of the last one, and
+        // mixes up those that are sent before the answer to it.
+        return this.#to(url, { prepare: false, max_pipeline: 0 });
+      } catch (error) {
+        failure = error;
+        void sql.end({ timeout: 0 }).catch(() => undefined);
+      }
+    }
+    throw failure;
   }
 
-  #connected(how: { readonly prepare: boolean; readonly max_pipeline?: number }): postgres.Sql {
+  /** True if the process that answers is not the one that the connection was opened to. */
+  async #checked(sql: postgres.Sql): Promise<boolean> {
+    // Whichever host is tried last, its answer leaves time for the statement.
+    const limitMs = this.#options.timeoutMs / (this.#urls.length + 1);
+    const asked = sql.unsafe(
+      "SELECT pg_backend_pid() AS pid, current_setting('transaction_read_only') AS read_only",
+    );
+    const [row] = await within(limitMs, asked);
+    if (row?.read_only === 'on') {
+      throw new MapError(
+        'map_unavailable',
+        'the server of the map accepts no writes: is it a standby?',
+      );
+    }
+    const { state } = asked as { readonly state?: { readonly pid?: number } };
+    return row?.pid !== state?.pid;
+  }
+
+  #to(url: string, how: { readonly prepare?: false; readonly max_pipeline?: number }) {
     const { maxConnections, timeoutMs } = this.#options;
-    const hasSeveralHosts = /^[^/]+\/\/[^/]*,/.test(this.#url);
-    return postgres(this.#url, {
+    return postgres(url, {
+      prepare: true,
       ...how,
       max: maxConnections,
       connect_timeout: Math.ceil(timeoutMs / 1000),
@@ -161,24 +176,36 @@ export class PostgresDriver implements SqlDriver {
       // A connection that breaks while the driver fetches types causes an unhandled rejection.
       fetch_types: false,
       types: ARRAYS,
-      ...(hasSeveralHosts ? { target_session_attrs: 'read-write' as const } : {}),
     });
   }
 }
 
-/** The connections to one server. */
-interface Connections {
-  /** Resolves once it is known how to use them. */
-  checked(): Promise<postgres.Sql>;
-  end(timeoutSeconds: number): Promise<void>;
+async function within<Result>(limitMs: number, answer: PromiseLike<Result>): Promise<Result> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    const message = `the map did not answer within ${Math.round(limitMs)} ms`;
+    timer = setTimeout(() => reject(new MapError('map_unavailable', message)), limitMs);
+  });
+  try {
+    // Once it is late, dropped connections reject it when nobody waits for it any more.
+    return await Promise.race([answer, late]);
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
-/** True if the process that answers is not the one that the connection was opened to. */
-async function isPooled(sql: postgres.Sql): Promise<boolean> {
-  const asked = sql.unsafe('SELECT pg_backend_pid() AS pid');
-  const [row] = await asked;
-  const { state } = asked as { readonly state?: { readonly pid?: number } };
-  return row?.pid !== state?.pid;
+/** True if the answer says that another host, or a new connection, may do better. */
+function isOfServer(error: unknown): boolean {
+  const code = codeOf(error);
+  // SQL's have five characters; the library's own, and those of sockets, are longer.
+  return code.length !== 5 || code === READ_ONLY || /^(08|57P)/.test(code);
+}
+
+/** `postgres://user@one,two:5433/map` is one URL for each host. */
+function urlsOf(url: string): readonly string[] {
+  const [, before = '', hosts = '', rest = ''] =
+    /^(\w+:\/\/(?:[^@/]*@)?)([^/?]*)(.*)$/.exec(url) ?? [];
+  return hosts.split(',').map((host) => `${before}${host}${rest}`);
 }
 
 /** All in one statement, each of which sees the tables as they were before it. */

@@ -17,12 +17,17 @@ export const STEPS: readonly (readonly string[])[] = [
       adopted_at BIGINT,
       adopt_trunks BIGINT NOT NULL,
       adopted_trunks BIGINT NOT NULL,
-      adopt_trouble TEXT)`,
+      adopt_trouble TEXT,
+      adopt_lost TEXT)`,
     `CREATE TABLE IF NOT EXISTS stevedore_trunk (
       trunk BYTES PRIMARY KEY,
       file_id TEXT NOT NULL,
       whole BYTES,
       thin BOOLEAN NOT NULL DEFAULT FALSE)`,
+    `CREATE TABLE IF NOT EXISTS stevedore_retired (
+      trunk BYTES PRIMARY KEY,
+      retired_at BIGINT NOT NULL)`,
+    'CREATE INDEX IF NOT EXISTS stevedore_retired_time ON stevedore_retired (retired_at)',
     `CREATE TABLE IF NOT EXISTS stevedore_file (
       file_key BYTES PRIMARY KEY,
       trunk BYTES NOT NULL,
@@ -52,6 +57,10 @@ export const STEPS: readonly (readonly string[])[] = [
     'CREATE INDEX IF NOT EXISTS stevedore_removal_time ON stevedore_removal (removed_at, file_key)',
     `CREATE INDEX IF NOT EXISTS stevedore_removal_open ON stevedore_removal (origin)
       WHERE NOT settled`,
+    `CREATE INDEX IF NOT EXISTS stevedore_removal_trunk ON stevedore_removal (trunk)
+      WHERE trunk IS NOT NULL`,
+    `CREATE INDEX IF NOT EXISTS stevedore_removal_none ON stevedore_removal (removed_at)
+      WHERE trunk IS NULL AND settled`,
   ],
 ];
 
@@ -60,6 +69,7 @@ export const VERSION_TABLE = `CREATE TABLE IF NOT EXISTS stevedore_map (
   only_one INTEGER PRIMARY KEY,
   version INTEGER NOT NULL,
   secret TEXT NOT NULL,
+  pruned_at BIGINT NOT NULL DEFAULT 0,
   spread BOOLEAN NOT NULL)`;
 
 export const MAX_ORIGIN = 0xffff;

@@ -1,5 +1,5 @@
 import { randomBytes, randomInt } from 'node:crypto';
-import { adoptionObstacle, inUse, MapError, originAdopted } from './errors.js';
+import { adoptionObstacle, inUse, MapError, mapMismatch, originAdopted } from './errors.js';
 import {
   type Adoption,
   type Claim,
@@ -7,6 +7,7 @@ import {
   IN_USE_MS,
   type Joined,
   type Joining,
+  type LostFile,
   type StagedFiles,
   type UsageAsk,
   type UsageGrant,
@@ -30,17 +31,14 @@ export class SqlGateways {
     this.#spreadsNew = spread;
   }
 
-  /** Creates the schema if it is missing, for programs that are not gateways. */
-  async prepare(): Promise<void> {
-    await this.#prepared();
-  }
-
   /**
-   * Calls `prepare` and registers this gateway. Rejects with `origin_taken` if another directory
-   * has this origin or this directory is in use at another place, and with `origin_adopted`.
+   * Calls `prepare` and registers this gateway. Rejects with `map_mismatch`, with `origin_taken` if
+   * another directory has this origin or this directory is in use at another place, and with
+   * `origin_adopted`.
    */
   async join(gateway: Joining): Promise<Joined> {
-    const secret = await this.#prepared();
+    const secret = await this.prepare();
+    if (gateway.secret !== undefined && gateway.secret !== secret) throw mapMismatch();
     const { instance, place, url } = gateway;
     const [known] = await this.driver.run(
       'SELECT origin, place, adopter FROM stevedore_gateway WHERE instance = $1',
@@ -113,7 +111,7 @@ export class SqlGateways {
 
   async gateways(): Promise<Gateway[]> {
     const rows = await this.driver.run(
-      `SELECT origin, url, place, seen_at, staged_files, staged_bytes, holder, adopter, adopted_at,
+      `SELECT origin, instance, url, place, seen_at, staged_files, staged_bytes, holder, adopter, adopted_at,
           adopt_trunks, adopted_trunks, adopt_trouble
         FROM stevedore_gateway ORDER BY origin`,
     );
@@ -150,16 +148,32 @@ export class SqlGateways {
     throw new MapError('adoption_refused', why);
   }
 
-  /** Records the progress of an adoption; false if another gateway has it now. */
-  async recordAdoption(origin: number, adoption: Adoption): Promise<boolean> {
+  /**
+   * Records the progress of an adoption, at its end with the files that are lost; false if another
+   * gateway has it now.
+   */
+  async recordAdoption(
+    origin: number,
+    adoption: Adoption,
+    lost: readonly LostFile[] = [],
+  ): Promise<boolean> {
     const { by, isDone, trunks, adopted, trouble = null } = adoption;
     const rows = await this.driver.run(
       `UPDATE stevedore_gateway SET adopt_trunks = $3, adopted_trunks = $4, adopt_trouble = $6,
-          adopted_at = CASE WHEN CAST($5 AS BOOLEAN) THEN coalesce(adopted_at, NOW) END
+          adopt_lost = $7, adopted_at = CASE WHEN CAST($5 AS BOOLEAN) THEN coalesce(adopted_at, NOW) END
         WHERE origin = $1 AND adopter = $2 RETURNING origin`,
-      [origin, by, trunks, adopted, isDone, trouble],
+      [origin, by, trunks, adopted, isDone, trouble, JSON.stringify(lost)],
     );
     return rows.length > 0;
+  }
+
+  /** Files that were lost with a gateway, as far as its adopter knows them. */
+  async lostWith(origin: number): Promise<readonly LostFile[]> {
+    const [row] = await this.driver.run(
+      'SELECT adopt_lost FROM stevedore_gateway WHERE origin = $1',
+      [origin],
+    );
+    return JSON.parse(String(row?.adopt_lost ?? '[]'));
   }
 
   /** Forgets expired claims, and usage before yesterday; at most `limit` of each. True: go on. */
@@ -251,8 +265,11 @@ export class SqlGateways {
     return this.driver.close();
   }
 
-  /** Creates what is missing of the schema. Resolves with the deployment's secret. */
-  async #prepared(): Promise<string> {
+  /**
+   * Creates what is missing of the schema. Resolves with the deployment's secret. For programs that
+   * are not gateways, too.
+   */
+  async prepare(): Promise<string> {
     await this.driver.create(VERSION_TABLE);
     await this.driver.run(
       `INSERT INTO stevedore_map (only_one, version, secret, spread) VALUES (1, 0, $1, $2)
@@ -287,6 +304,7 @@ function gatewayOf(row: Row): Gateway {
   };
   return {
     origin: Number(row.origin),
+    instance: String(row.instance),
     url: row.url === null ? null : String(row.url),
     place: String(row.place),
     seenAt: Number(row.seen_at),

@@ -18,14 +18,11 @@ import { SqlGateways } from './sql-gateways.js';
  * All methods reject with `MapError`.
  */
 
-const PRUNED = `settled AND NOT EXISTS (
-    SELECT 1 FROM stevedore_trunk t WHERE t.trunk = stevedore_removal.trunk
-  ) AND origin NOT IN (
-    SELECT origin FROM stevedore_gateway WHERE seen_at < NOW - ${IN_USE_MS} AND adopted_at IS NULL
-  ) AND file_key IN (
-    SELECT file_key FROM stevedore_removal
-      WHERE (removed_at, file_key) > ($2, $3) AND removed_at < $1
-      ORDER BY removed_at, file_key LIMIT $4)`;
+/** Removals of a gateway that is down stay, for its adopter. */
+const PRUNED = `r.settled AND r.removed_at < $1 AND r.origin NOT IN (
+    SELECT origin FROM stevedore_gateway WHERE seen_at < NOW - ${IN_USE_MS} AND adopted_at IS NULL)`;
+/** Each has thousands of files. */
+const TRUNKS_PRUNED_AT_ONCE = 5;
 
 export class SqlMap extends SqlGateways {
   /**
@@ -66,9 +63,16 @@ export class SqlMap extends SqlGateways {
     );
   }
 
-  /** Forgets a trunk whose files were all moved or deleted. */
+  /** Forgets a trunk whose files were all moved or deleted; `prune` forgets its removals later. */
   async retire(trunk: Uint8Array): Promise<void> {
-    await this.driver.run('DELETE FROM stevedore_trunk WHERE trunk = $1', [trunk]);
+    await this.driver.run(
+      [
+        `INSERT INTO stevedore_retired (trunk, retired_at) VALUES (CAST($1 AS BYTES), NOW)
+          ON CONFLICT (trunk) DO NOTHING`,
+        'DELETE FROM stevedore_trunk WHERE trunk = $1',
+      ],
+      [trunk],
+    );
   }
 
   /**
@@ -203,27 +207,66 @@ export class SqlMap extends SqlGateways {
     );
   }
 
-  /**
-   * Forgets settled removals before that time whose trunks were retired: while a trunk exists, its
-   * directory lists the file. Removals of a gateway that is down stay, for its adopter. Also forgets
-   * expired claims, and usage before yesterday. Looks at no more than `limit` of each. Resolves with
-   * the removal after which the next call goes on, undefined at the end.
-   */
-  async prune(before: number, after: Removal, limit: number): Promise<Removal | undefined> {
-    const hasMore = await this.pruneCounts(limit);
-    const old = (await this.removalsAfter(after, limit)).filter(
-      ({ removedAt }) => removedAt < before,
+  /** True for one gateway in so many milliseconds: it prunes for all. */
+  async mayPrune(withinMs: number): Promise<boolean> {
+    const rows = await this.driver.run(
+      'UPDATE stevedore_map SET pruned_at = NOW WHERE pruned_at < NOW - $1 RETURNING version',
+      [withinMs],
     );
+    return rows.length > 0;
+  }
+
+  /**
+   * Forgets settled removals before that time whose trunk was retired before it, or that never had
+   * one: while a trunk exists, its directory lists the file. Reads a few retired trunks, and no other
+   * removals than theirs. Also forgets expired claims, and usage before yesterday. At most `limit` of
+   * each; true if there may be more.
+   */
+  async prune(before: number, limit: number): Promise<boolean> {
+    const hasMore = await this.pruneCounts(limit);
+    const none = await this.driver.run(
+      `DELETE FROM stevedore_removal WHERE file_key IN (
+        SELECT r.file_key FROM stevedore_removal r WHERE r.trunk IS NULL AND ${PRUNED} LIMIT $2)
+        RETURNING origin`,
+      [before, limit],
+    );
+    const retired = await this.driver.run(
+      `SELECT trunk FROM stevedore_retired WHERE retired_at < $1
+        ORDER BY retired_at LIMIT ${TRUNKS_PRUNED_AT_ONCE}`,
+      [before],
+    );
+    const trunks: List = {
+      columns: { t: 'bytes' },
+      rows: retired.map((row) => [bytesOf(row.trunk)]),
+    };
+    if (retired.length > 0) await this.#pruneTrunks(before, trunks);
+    return hasMore || none.length >= limit || retired.length === TRUNKS_PRUNED_AT_ONCE;
+  }
+
+  async #pruneTrunks(before: number, trunks: List): Promise<void> {
+    const pruned = `SELECT r.file_key FROM ROWS AS f JOIN stevedore_removal r ON r.trunk = f.t
+      WHERE ${PRUNED}`;
     // A file that was placed concurrently with its removal is deleted with it.
     await this.driver.run(
       [
-        `DELETE FROM stevedore_file WHERE file_key IN (
-          SELECT file_key FROM stevedore_removal WHERE ${PRUNED})`,
-        `DELETE FROM stevedore_removal WHERE ${PRUNED}`,
+        `DELETE FROM stevedore_file WHERE file_key IN (${pruned})`,
+        `DELETE FROM stevedore_removal WHERE file_key IN (${pruned})`,
       ],
-      [before, after.removedAt, this.#stored(after.key), limit],
+      [before],
+      trunks,
     );
-    return hasMore || old.length >= limit ? (old.at(-1) ?? after) : undefined;
+    await this.driver.run(
+      `DELETE FROM stevedore_retired WHERE trunk IN (SELECT t FROM ROWS AS f) AND NOT EXISTS (
+        SELECT 1 FROM stevedore_removal r WHERE r.trunk = stevedore_retired.trunk)`,
+      [],
+      trunks,
+    );
+    // What is kept is looked at again when as much time has passed once more.
+    await this.driver.run(
+      'UPDATE stevedore_retired SET retired_at = NOW WHERE trunk IN (SELECT t FROM ROWS AS f)',
+      [],
+      trunks,
+    );
   }
 
   /**

@@ -6,7 +6,13 @@
 import { randomBytes } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';
-import { isStoreError, type PutOptions, type Receipt, type Store, StoreError } from '@stevedore/client/connect';
+import {
+  isStoreError,
+  type PutOptions,
+  type Receipt,
+  type Store,
+  StoreError,
+} from '@stevedore/client/connect';
 import { fileType, headerText, typeByName } from './core/http/content-headers.js';
 import { ProblemError } from './core/problems.js';
 import { checkedBody } from './core/upload/content-check.js';

@@ -6,12 +6,13 @@ import { gzipSync } from 'node:zlib';
 import { droppedFiles, UploadError, upload, uploadAll } from '@stevedore/browser';
 import type { GatewayInput } from '@stevedore/gateway';
 import { presignedUpload } from '@stevedore/middleware/core';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { writeKeyFile } from '../../../gateway/dist/access/api-keys.js';
 import { cuttingProxy } from '../../support/cutting-proxy.js';
 import { newKey } from '../../support/gateway/guarded.js';
 import { openPage } from '../../support/page.js';
 import { quiet } from '../../support/quiet.js';
+import { soon } from '../../support/soon.js';
 import { plainGateway } from '../../support/store.js';
 import { strippingProxy } from '../../support/stripping-proxy.js';
 import { temporaryFolder } from '../../support/temporary.js';
@@ -105,8 +106,8 @@ test('a paused upload sends nothing, and goes on from where it was', async () =>
     },
   });
   let isDone = false;
-  await vi.waitFor(() => expect(sending.isPaused).toBe(true));
-  await vi.waitFor(async () => {
+  await soon(() => expect(sending.isPaused).toBe(true));
+  await soon(async () => {
     const before = proxy.passedBytes;
     await quiet();
     expect(proxy.passedBytes).toBe(before);
@@ -130,8 +131,8 @@ test('after a reload the same file goes on; another one begins anew', async () =
       if (sent >= 1_000_000) left.pause();
     },
   });
-  await vi.waitFor(() => expect(left.isPaused).toBe(true));
-  await vi.waitFor(() => expect(unfinished()).not.toEqual([]));
+  await soon(() => expect(left.isPaused).toBe(true));
+  await soon(() => expect(unfinished()).not.toEqual([]));
   const kept = first.storage;
   expect(kept.length).toBe(1);
   const second = openPage(proxy.url, kept);
@@ -164,7 +165,7 @@ test('a refusal says why, an abort removes what was sent, and an absent server i
     },
   });
   expect(await failureOf(ended.done)).toMatchObject({ code: 'aborted' });
-  await vi.waitFor(() => expect(unfinished()).toEqual([]));
+  await soon(() => expect(unfinished()).toEqual([]));
   const nowhere = { endpoint: 'http://127.0.0.1:1/uploads', maxRetries: 1 };
   const lost = upload(page.file(randomBytes(10), 'a.bin'), nowhere);
   expect(await failureOf(lost.done)).toMatchObject({ code: 'unreachable', status: 0 });

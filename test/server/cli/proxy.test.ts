@@ -35,17 +35,18 @@ test('put, get and ls go through it, but not to a host of NO_PROXY', async () =>
   const put = await run(['put', 'a.txt', '--json'], { cwd, env });
   expect(put.code).toBe(0);
   const stored = (JSON.parse(put.stdout) as { readonly key: string }).key;
-  const got = await run(['cat', stored], { cwd, env });
+  const got = await run(['get', stored], { cwd, env });
   expect(got.stdout).toBe('text');
   expect((await run(['ls', '--keys'], { cwd, env })).stdout).toBe(`${stored}\n`);
   expect(asked).toEqual([
+    expect.stringContaining(`GET ${gateway.url}/files?once=`),
     `POST ${gateway.url}/files`,
     `GET ${gateway.url}/files/${stored}`,
     expect.stringContaining(`GET ${gateway.url}/files?`),
   ]);
   const direct = { ...env, NO_PROXY: 'other.example, 127.0.0.1' };
-  expect((await run(['cat', stored], { cwd, env: direct })).stdout).toBe('text');
-  expect(asked).toHaveLength(3);
+  expect((await run(['get', stored], { cwd, env: direct })).stdout).toBe('text');
+  expect(asked).toHaveLength(4);
 });
 
 test("the gateway's own key goes to no proxy", async () => {

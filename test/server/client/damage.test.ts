@@ -1,11 +1,11 @@
 import { randomBytes } from 'node:crypto';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { FaultyServer, Received, TestCluster } from '@stevedore/bench/cluster';
 import { type DamageEvent, type FileStore, open } from '@stevedore/client';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { downloadFile } from '@stevedore/protocol';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import type { FaultyServer, Received, TestCluster } from '../../support/cluster/index.js';
 import { turnBit } from '../../support/rot.js';
 import { temporaryFolder } from '../../support/temporary.js';
 import { testCluster } from '../../support/test-cluster.js';

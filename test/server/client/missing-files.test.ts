@@ -1,10 +1,4 @@
 import { randomBytes } from 'node:crypto';
-import {
-  type Received,
-  refuse,
-  startTestCluster,
-  type TestCluster,
-} from '@stevedore/bench/cluster';
 import { type FileStore, open, type Store } from '@stevedore/client';
 import { connect } from '@stevedore/client/connect';
 import { FastdfsClient } from '@stevedore/fastdfs';
@@ -18,6 +12,12 @@ import {
 } from '@stevedore/protocol';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { startGateway } from '../../../gateway/dist/start.js';
+import {
+  type Received,
+  refuse,
+  startTestCluster,
+  type TestCluster,
+} from '../../support/cluster/index.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
 /**

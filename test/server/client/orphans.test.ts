@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto';
-import { refuse } from '@stevedore/bench/cluster';
 import { open } from '@stevedore/client';
 import { openForUpkeep } from '@stevedore/client/internal';
 import { fetchOnePathBinlog, uploadFile } from '@stevedore/protocol';
 import { expect, onTestFinished, test } from 'vitest';
+import { refuse } from '../../support/cluster/index.js';
 import { temporaryFolder } from '../../support/temporary.js';
 import { testCluster } from '../../support/test-cluster.js';
 

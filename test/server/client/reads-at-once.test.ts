@@ -34,6 +34,27 @@ test('a small file in memory or on this disk is there at once, and counted as a 
   }
 });
 
+test('no byte that is read is in memory of threads, which WebCrypto and TextDecoder refuse', async () => {
+  for (const cacheSize of [0, 2 ** 24]) {
+    const { store } = await setup({ cacheSize, retain: '1GiB' });
+    const text = 'a small file '.repeat(1000);
+    const { key } = await store.put(text);
+    for (const isMerged of [false, true]) {
+      if (isMerged) await store.flush();
+      const file = await store.get(key);
+      const parts = [file.contentNow()!, (await file.content()) as Buffer, await file.bytes()];
+      for await (const chunk of file.stream()) parts.push(chunk);
+      for await (const chunk of file.web()) parts.push(chunk as Buffer);
+      parts.push(await file.bytes({ range: { start: 5, end: 8 } }));
+      for (const part of parts) {
+        expect(part.buffer).toBeInstanceOf(ArrayBuffer);
+        await crypto.subtle.digest('SHA-256', part);
+        expect(text).toContain(new TextDecoder().decode(part));
+      }
+    }
+  }
+});
+
 test('a file that is only in FastDFS, a large one and an empty one are not', async () => {
   const { store: first, again } = await setup({ cacheSize: 0, retain: 0 });
   const { key } = await first.put(randomBytes(20_000));

@@ -1,6 +1,6 @@
 import { buffer } from 'node:stream/consumers';
-import { stall } from '@stevedore/bench/cluster';
 import { describe, expect, it } from 'vitest';
+import { stall } from '../../support/cluster/index.js';
 import { Chunks, chunksOf, clientOf, failure, goodServer, until } from '../../support/fastdfs.js';
 import { HELLO, HELLO_ID } from '../../support/good-server.js';
 

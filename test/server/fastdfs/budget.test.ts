@@ -1,5 +1,5 @@
-import { stall } from '@stevedore/bench/cluster';
 import { describe, expect, it } from 'vitest';
+import { stall } from '../../support/cluster/index.js';
 import { clientOf, failure, goodServer, until } from '../../support/fastdfs.js';
 import { HELLO, HELLO_ID } from '../../support/good-server.js';
 import { clusterSetup } from '../../support/test-cluster.js';

@@ -1,6 +1,6 @@
 import { buffer } from 'node:stream/consumers';
-import { byteByByte, replyFrame, splitAt } from '@stevedore/bench/cluster';
 import { describe, expect, it } from 'vitest';
+import { byteByByte, replyFrame, splitAt } from '../../support/cluster/index.js';
 import { Chunks, clientOf, failure, goodServer } from '../../support/fastdfs.js';
 import { HELLO, HELLO_ID } from '../../support/good-server.js';
 import { fileIdVectors, frameVector } from '../../support/vectors.js';

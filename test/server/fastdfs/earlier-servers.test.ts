@@ -1,7 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
-import { type Answer, replyFrame } from '@stevedore/bench/cluster';
 import {
   downloadFile,
   listAllGroups,
@@ -11,6 +10,7 @@ import {
   uploadSlaveFile,
 } from '@stevedore/protocol';
 import { describe, expect, it } from 'vitest';
+import { type Answer, replyFrame } from '../../support/cluster/index.js';
 import { failure } from '../../support/fastdfs.js';
 import { TEST } from '../../support/paths.js';
 import { clusterSetup } from '../../support/test-cluster.js';

@@ -1,5 +1,4 @@
 import { buffer } from 'node:stream/consumers';
-import { fin, refuse, reset, stall, type TestCluster } from '@stevedore/bench/cluster';
 import type { FastdfsClient } from '@stevedore/fastdfs';
 import {
   activeTest,
@@ -13,6 +12,7 @@ import {
   uploadSlaveFile,
 } from '@stevedore/protocol';
 import { describe, expect, it } from 'vitest';
+import { fin, refuse, reset, stall, type TestCluster } from '../../support/cluster/index.js';
 import { Chunks, failure, until } from '../../support/fastdfs.js';
 import { HELLO } from '../../support/good-server.js';
 import { clusterSetup } from '../../support/test-cluster.js';

@@ -1,8 +1,8 @@
 import { buffer } from 'node:stream/consumers';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { MISBEHAVIOURS, replyFrame } from '@stevedore/bench/cluster';
 import type { FastdfsClient } from '@stevedore/fastdfs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { MISBEHAVIOURS, replyFrame } from '../../support/cluster/index.js';
 import { Chunks, chunksOf, clientOf, failure, goodServer, until } from '../../support/fastdfs.js';
 import { HELLO, HELLO_ID } from '../../support/good-server.js';
 import { frameVector } from '../../support/vectors.js';

@@ -1,11 +1,11 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { type Answer, replyFrame } from '@stevedore/bench/cluster';
 import { type FastdfsClient, FastdfsError } from '@stevedore/fastdfs';
 import * as protocol from '@stevedore/protocol';
 import { ReceivedReply } from '@stevedore/wire';
 import { describe, expect, it } from 'vitest';
 import { namedFile } from '../../../packages/fastdfs/dist/operations/upload.js';
+import { type Answer, replyFrame } from '../../support/cluster/index.js';
 import { clientOf, until } from '../../support/fastdfs.js';
 import { HELLO } from '../../support/good-server.js';
 import { Random } from '../../support/random.js';

@@ -1,4 +1,3 @@
-import { fin, refuse, type TestCluster } from '@stevedore/bench/cluster';
 import {
   decodeListingLine,
   downloadFile,
@@ -9,6 +8,7 @@ import {
   ProtocolError,
 } from '@stevedore/protocol';
 import { describe, expect, test } from 'vitest';
+import { fin, refuse, type TestCluster } from '../../support/cluster/index.js';
 import { failure } from '../../support/fastdfs.js';
 import { clusterSetup } from '../../support/test-cluster.js';
 

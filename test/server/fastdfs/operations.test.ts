@@ -1,5 +1,4 @@
 import { crc32 } from 'node:zlib';
-import { type Received, replyFrame } from '@stevedore/bench/cluster';
 import { FastdfsClient, type FetchTarget } from '@stevedore/fastdfs';
 import {
   appendFile,
@@ -9,6 +8,7 @@ import {
   uploadSlaveFile,
 } from '@stevedore/protocol';
 import { afterAll, describe, expect, it } from 'vitest';
+import { type Received, replyFrame } from '../../support/cluster/index.js';
 import { clientOf, failure, goodServer } from '../../support/fastdfs.js';
 import { HELLO, HELLO_ID } from '../../support/good-server.js';
 import { clusterSetup } from '../../support/test-cluster.js';

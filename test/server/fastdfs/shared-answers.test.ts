@@ -1,8 +1,8 @@
-import { refuse } from '@stevedore/bench/cluster';
 import { downloadFile, queryFetch } from '@stevedore/protocol';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { Deadline } from '../../../packages/fastdfs/dist/deadline.js';
 import { SharedAnswers } from '../../../packages/fastdfs/dist/operations/shared-answers.js';
+import { refuse } from '../../support/cluster/index.js';
 import { failure } from '../../support/fastdfs.js';
 import { clusterSetup } from '../../support/test-cluster.js';
 

@@ -1,6 +1,6 @@
-import { refuse, reset, stall, type TestCluster } from '@stevedore/bench/cluster';
 import { queryStore, queryStoreInGroup, uploadFile } from '@stevedore/protocol';
 import { expect, it } from 'vitest';
+import { refuse, reset, stall, type TestCluster } from '../../support/cluster/index.js';
 import { failure, until } from '../../support/fastdfs.js';
 import { clusterSetup } from '../../support/test-cluster.js';
 

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { fin, replyFrame, stall } from '@stevedore/bench/cluster';
 import { describe, expect, it } from 'vitest';
+import { fin, replyFrame, stall } from '../../support/cluster/index.js';
 import { clientOf, failure, goodServer } from '../../support/fastdfs.js';
 import { HELLO, HELLO_ID } from '../../support/good-server.js';
 

@@ -9,6 +9,7 @@ import {
   judgeAccess,
 } from '../../../gateway/dist/doctor/access.js';
 import { judgeCluster } from '../../../gateway/dist/doctor/cluster.js';
+import { judgeDeployment } from '../../../gateway/dist/doctor/deployment.js';
 import {
   checkRights,
   judgeLock,
@@ -73,6 +74,28 @@ describe('what the doctor makes of', () => {
     expect(judgePort('port', 'a:1', 'EADDRINUSE', false).verdict).toBe('problem');
     expect(judgePort('port', 'a:1', 'EACCES', true).advice).toContain('1024');
     expect(judgePort('port', 'a:1', 'EADDRNOTAVAIL', false).advice).toContain('set host');
+  });
+
+  test('a deployment: its map, and who reaches whom', () => {
+    const options = { peerUrl: 'http://here:1', partner: '', stagedCopies: 2 };
+    const there = { url: 'http://there:1' };
+    const judge = (reach: object[], own: object = {}) =>
+      verdicts(
+        judgeDeployment(
+          { gateways: reach.length, reach: reach.map((each) => ({ ...there, ...each })) },
+          { ...options, ...own },
+          true,
+        ),
+      );
+    const base = ['map: ok', 'peer URL: ok'];
+    const of = (verdict: string) => `gateway ${there.url}: ${verdict}`;
+    expect(judge([{}])).toEqual([...base, of('ok'), 'partner: ok']);
+    expect(judge([{ to: 'refused' }])).toEqual([...base, of('problem'), 'partner: warning']);
+    expect(judge([{ back: 'refused' }])).toEqual([...base, of('problem'), 'partner: ok']);
+    const elsewhere = judge([{}], { partner: 'http://third:1', peerUrl: '' });
+    expect(elsewhere).toEqual(['map: ok', 'peer URL: warning', of('ok'), 'partner: warning']);
+    const dead = judgeDeployment({ error: 'away', gateways: 0, reach: [] }, options, false);
+    expect(verdicts(dead)).toEqual(['map: problem']);
   });
 
   test('who may: open, with keys, with files that are not in order', async () => {

@@ -1,6 +1,6 @@
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { makeToken } from '@stevedore/protocol';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { started } from '../../support/gateway/tus.js';
 
 /** The gateway in place of the FastDFS nginx module: files that others put into the cluster. */
@@ -59,6 +59,55 @@ test('normal, slave and appender files answer as they are now', async () => {
   expect((await since(now.get('last-modified')!)).status).toBe(200);
   await client.delete(slave);
   expect((await get(slave)).status).toBe(404);
+});
+
+test('an appender that becomes shorter between two questions is asked for again', async () => {
+  const { gateway, client } = await withClient();
+  const { store } = gateway;
+  const found = store.get.bind(store);
+  for (const bytes of [1_000, 2 * 2 ** 20]) {
+    const id = await client.uploadAppender(Buffer.alloc(bytes, 'x'), { extension: 'txt' });
+    const shrinking = (times: number) => {
+      let left = times;
+      vi.spyOn(store, 'get').mockImplementation(async (...asked) => {
+        const file = await found(...asked);
+        if (left > 0) await client.truncate(id, Math.floor(file.size / 10));
+        left -= 1;
+        return file;
+      });
+    };
+    const read = async () => {
+      const answer = await fetch(`${gateway.url}/${id}`);
+      return { status: answer.status, text: await answer.text() };
+    };
+    shrinking(1);
+    expect(await read()).toEqual({ status: 200, text: 'x'.repeat(Math.floor(bytes / 10)) });
+    shrinking(2);
+    expect(await read()).toMatchObject({
+      status: 503,
+      text: expect.stringContaining('storage_unavailable'),
+    });
+    shrinking(1);
+    const file = await store.get(id);
+    await client.delete(id);
+    await expect(file.bytes()).rejects.toMatchObject({ code: 'not_found' });
+  }
+});
+
+test('only what browsers might run is an attachment unasked', async () => {
+  const { gateway, client } = await withClient();
+  const shown = async (extension: string, query = '') => {
+    const id = await client.upload(Buffer.from('x'), { extension });
+    const { headers } = await fetch(`${gateway.url}/${id}${query}`);
+    return headers.get('content-disposition')?.split(';')[0];
+  };
+  for (const extension of ['css', 'bin', '', 'jpg', 'docx', 'woff2', 'json']) {
+    expect([extension, await shown(extension)]).toEqual([extension, undefined]);
+  }
+  for (const extension of ['html', 'svg', 'xml', 'xhtml', 'js', 'eml']) {
+    expect([extension, await shown(extension)]).toEqual([extension, 'attachment']);
+  }
+  expect(await shown('css', '?download')).toBe('attachment');
 });
 
 test('a path with doubled slashes is of the same file', async () => {

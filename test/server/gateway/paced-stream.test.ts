@@ -1,9 +1,10 @@
 import { get, type IncomingMessage } from 'node:http';
 import { Readable } from 'node:stream';
 import { defaultTransferLimits, UnsentBytes } from '@stevedore/middleware/core';
-import { expect, onTestFinished, test, vi } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { PacedStream } from '../../../gateway/dist/http/paced-stream.js';
 import { serving } from '../../support/serving.js';
+import { soon } from '../../support/soon.js';
 
 /** What a client gets of a stream of so many chunks, which may fail behind them. */
 async function answer(chunks: number, failure?: Error) {
@@ -25,20 +26,20 @@ async function answer(chunks: number, failure?: Error) {
 
 test('a client that takes nothing counts as stalled until it goes on', async () => {
   const { unsent, got } = await answer(400);
-  await vi.waitFor(() => expect(unsent.stats().stalled).toBe(1));
+  await soon(() => expect(unsent.stats().stalled).toBe(1));
   expect(unsent.stats().bytes).toBeGreaterThan(0);
   let bytes = 0;
   for await (const chunk of got) bytes += (chunk as Buffer).length;
   expect(bytes).toBe(400 * 65_536);
-  await vi.waitFor(() => expect(unsent.stats()).toMatchObject({ stalled: 0, bytes: 0 }));
+  await soon(() => expect(unsent.stats()).toMatchObject({ stalled: 0, bytes: 0 }));
 });
 
 test('the one that has stalled longest is disconnected where others need the room', async () => {
   const { unsent, stream, got } = await answer(400);
   got.on('error', () => {});
-  await vi.waitFor(() => expect(unsent.stats().stalled).toBe(1));
+  await soon(() => expect(unsent.stats().stalled).toBe(1));
   expect(unsent.endLongestStalled()).toBe(true);
-  await vi.waitFor(() => expect(stream.destroyed).toBe(true));
+  await soon(() => expect(stream.destroyed).toBe(true));
   expect(unsent.stats()).toMatchObject({ stalled: 0, bytes: 0 });
 });
 

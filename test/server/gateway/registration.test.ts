@@ -5,6 +5,7 @@ import { FastdfsClient } from '@stevedore/fastdfs';
 import { expect, onTestFinished, test } from 'vitest';
 import type { Scope } from '../../../gateway/dist/access/api-keys.js';
 import { keyFile, newKey } from '../../support/gateway/guarded.js';
+import { soon } from '../../support/soon.js';
 import { openGateway } from '../../support/store.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
@@ -13,7 +14,10 @@ import { temporaryFolder } from '../../support/temporary.js';
 async function setUp(policy: object = {}) {
   const directory = temporaryFolder();
   const scopes = (...list: Scope[]) => newKey({ scopes: list });
-  const keys = { both: scopes('read', 'write'), reads: scopes('read'), writes: scopes('write') };
+  const keys = {
+    ...{ both: scopes('read', 'write'), reads: scopes('read'), writes: scopes('write') },
+    all: scopes('read', 'write', 'delete'),
+  };
   const apiKeys = await keyFile(...Object.values(keys));
   const policies = `${directory}/policies.json`;
   writeFileSync(policies, JSON.stringify({ default: policy }));
@@ -77,7 +81,7 @@ test('the default policy holds as for an upload', async () => {
 
 test('X-Mode: direct stores a raw body as a file of FastDFS before it is acknowledged', async () => {
   const { url, store, keys, bytes } = await setUp();
-  const own = { 'x-api-key': keys.both.text };
+  const own = { 'x-api-key': keys.all.text };
   const post = (headers: Record<string, string>, body: Buffer | FormData = bytes) =>
     fetch(`${url}/files`, { method: 'POST', headers: { ...own, ...headers }, body });
   const about = { 'x-filename': 'a.jpg', 'content-type': 'image/jpeg', 'x-affinity-group': 'g' };
@@ -96,9 +100,11 @@ test('X-Mode: direct stores a raw body as a file of FastDFS before it is acknowl
   expect(again.fileId).not.toBe(receipt.fileId);
   const staged = (await (await post({ 'x-mode': 'staged' })).json()) as { readonly state: string };
   expect(staged.state).toBe('staged');
-  await fetch(`${url}/files/${receipt.key}`, { method: 'DELETE', headers: own });
-  const gone = () => client.downloadBytes(receipt.fileId).catch(({ code }) => code);
-  await expect.poll(gone).toBe('not_found');
+  const deleted = await fetch(read.url, { method: 'DELETE', headers: own });
+  expect(deleted.status).toBe(204);
+  // Its bytes go after the acknowledgement, as a trunk's do once none of its files is alive.
+  const gone = { code: 'not_found' };
+  await soon(() => expect(client.downloadBytes(receipt.fileId)).rejects.toMatchObject(gone));
   const form = new FormData();
   form.append('file', new Blob(['bytes']));
   const refused = [
@@ -107,4 +113,23 @@ test('X-Mode: direct stores a raw body as a file of FastDFS before it is acknowl
     await post({ 'x-mode': 'direct', 'idempotency-key': 'a' }),
   ];
   expect(refused.map(({ status }) => status)).toEqual([400, 400, 400]);
+});
+
+test('a header for raw bodies alone is refused by every other way in', async () => {
+  const { url, keys, post } = await setUp();
+  const own = { 'x-api-key': keys.both.text };
+  const raw = await fetch(`${url}/files`, { method: 'POST', headers: own, body: 'x' });
+  const { key } = (await raw.json()) as { readonly key: string };
+  const tus = { 'tus-resumable': '1.0.0', 'upload-length': '1' };
+  for (const header of [{ 'x-mode': 'direct' }, { 'x-picture-of': key }]) {
+    const headers = { ...own, ...header };
+    const form = new FormData();
+    form.append('file', new Blob(['bytes']));
+    const answers = [
+      await post(keys.both.text, { headers }),
+      await fetch(`${url}/files`, { method: 'POST', headers, body: form }),
+      await fetch(`${url}/uploads`, { method: 'POST', headers: { ...headers, ...tus } }),
+    ];
+    expect(answers.map(({ status }) => status)).toEqual([400, 400, 400]);
+  }
 });

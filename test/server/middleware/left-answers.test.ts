@@ -5,6 +5,7 @@ import type { Store, StoredFile } from '@stevedore/client';
 import { defaultTransferLimits, Files } from '@stevedore/middleware/core';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { serving } from '../../support/serving.js';
+import { soon } from '../../support/soon.js';
 
 /** An answer gives back its memory, even if its client leaves early or somebody else answers first. */
 
@@ -21,11 +22,10 @@ function setup() {
   const file = { ...about, stagedAt: new Date(0), contentNow: () => undefined, content };
   return {
     files,
-    reading: () => vi.waitFor(() => expect(content).toHaveBeenCalled()),
+    reading: () => soon(() => expect(content).toHaveBeenCalled()),
     isRead: () => bytes.resolve(Buffer.alloc(SIZE)),
     answer: (request: IncomingMessage) => files.read(request, file as unknown as StoredFile),
-    freed: () =>
-      vi.waitFor(() => expect(files.unsent.stats()).toMatchObject({ bytes: 0, stalled: 0 })),
+    freed: () => soon(() => expect(files.unsent.stats()).toMatchObject({ bytes: 0, stalled: 0 })),
   };
 }
 

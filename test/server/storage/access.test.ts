@@ -1,5 +1,4 @@
 import { createRequire } from 'node:module';
-import { ScriptedServer } from '@stevedore/bench/cluster';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import type { StorageOptions } from '@stevedore/node';
 import {
@@ -23,6 +22,7 @@ import {
 import { askMigration } from '@stevedore/tiering/control';
 import { startTracker } from '@stevedore/tracker';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { ScriptedServer } from '../../support/cluster/index.js';
 import { groupOf, type MemberOfTest } from '../../support/storage/group.js';
 import {
   filesIn,

@@ -1,8 +1,8 @@
-import { type FrameHandler, replyFrame, ScriptedServer } from '@stevedore/bench/cluster';
 import { activeTest, appendFile, beginAuthentication, getMyIp, Status } from '@stevedore/protocol';
 import { checkAddress, control, FrameServer, Peer, type PeerOptions } from '@stevedore/wire';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { connectionLimits } from '../../../packages/wire/dist/server/limits.js';
+import { type FrameHandler, replyFrame, ScriptedServer } from '../../support/cluster/index.js';
 
 /** Another daemon as a server of the tests: scripted where it goes wrong, else one of ours. */
 

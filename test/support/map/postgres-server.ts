@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chownSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { chownSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -60,14 +60,26 @@ export class PostgresServer {
     return `postgres://test@127.0.0.1:${this.port}/${name}`;
   }
 
-  async restart(): Promise<void> {
+  /** `isStandby`: it follows a server that is away, and accepts no writes. */
+  async restart(isStandby = false): Promise<void> {
     const { port } = this;
-    const options = ['-D', join(this.#folder, 'data'), '-p', String(port), '-k', this.#folder];
+    const data = join(this.#folder, 'data');
+    const signal = join(data, 'standby.signal');
+    if (isStandby) writeFileSync(signal, '');
+    else rmSync(signal, { force: true });
+    const options = ['-D', data, '-p', String(port), '-k', this.#folder];
     this.#process = spawn('postgres', [...options, '-h', '127.0.0.1', '-F'], {
       stdio: 'ignore',
       ...owner,
     });
     while (!(await this.#answers())) await sleep(50);
+  }
+
+  /** Whether it refuses every write, as when it has become a standby behind its connections. */
+  readOnly(isReadOnly: boolean): void {
+    const value = isReadOnly ? 'on' : 'off';
+    this.run(`ALTER SYSTEM SET default_transaction_read_only = ${value}`);
+    this.run('SELECT pg_reload_conf()');
   }
 
   /** Runs a statement by another client; what it prints. */

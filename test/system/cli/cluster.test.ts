@@ -73,7 +73,7 @@ test('storage ports are as told, and have to exist', async () => {
 
 test('the example shows that files of a user leave a metadata server, and what that gives', async () => {
   const cwd = temporaryFolder();
-  const { url, banner } = await cluster(cwd, '--slow-disk', '4ms', '--cache-size', '0');
+  const { url, banner } = await cluster(cwd, '--slow-disk', '20ms', '--cache-size', '0');
   const program = join(ROOT, 'examples/dist/cluster.js');
   const arguments_ = [program, url, banner.tracker, '5'];
   const { stdout } = await promisify(execFile)(process.execPath, arguments_);

@@ -46,11 +46,15 @@ test('finds nothing wrong before and while a gateway runs, and leaves nothing be
     trackers,
     '--port',
     port,
+    '--map',
+    `sqlite:${join(temporaryFolder(), 'map.db')}`,
   );
   expect(problems(report)).toEqual([]);
   expect(code).toBe(report.healthy ? 0 : 1);
   expect(of(report, 'lock')?.detail).toContain('running gateway');
   expect(of(report, 'port')?.detail).toContain('in use by a running gateway');
+  expect(of(report, 'map')?.verdict).toBe('ok');
+  expect(of(report, 'peer URL')?.verdict).toBe('warning');
   expect(of(report, 'storing')?.verdict).toBe('ok');
   expect(of(report, 'clock of the storage')?.verdict).toBe('ok');
   expect(of(report, `tracker ${trackers}`)?.detail).toContain('1 of them active');

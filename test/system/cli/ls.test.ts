@@ -39,7 +39,7 @@ test('ls prints a line for each file that is asked for, oldest first', async () 
   expect(refused.stderr).toContain('scope');
   const wrong = await run(['ls', '--since', 'yesterday'], { env });
   expect(wrong.code).toBe(2);
-  expect(wrong.stderr).toContain('ISO 8601');
+  expect(wrong.stderr).toContain('RFC 3339');
 });
 
 test('ls takes more pages than one, and ends when its reader has gone', async () => {

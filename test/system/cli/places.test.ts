@@ -40,6 +40,7 @@ test('get and export write through a pipe, follow links and keep the mode of a f
   }
   expect([text('there'), lstatSync(join(cwd, 'there')).mode & 0o777]).toEqual(['content', 0o640]);
   expect(text('new')).toBe('content');
+  expect(await run(['get', key, '-o', '-'], { cwd, env })).toMatchObject({ stdout: 'content' });
   const missing = await run(['get', key, '-o', 'no/such/place'], { cwd, env });
   expect([missing.code, missing.stderr]).toEqual([1, 'stevedore: no/such/place does not exist\n']);
 });

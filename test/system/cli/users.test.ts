@@ -1,4 +1,4 @@
-import { chownSync, readdirSync, statSync } from 'node:fs';
+import { chownSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { startGateway } from '@stevedore/gateway';
 import { expect, test } from 'vitest';
@@ -52,6 +52,8 @@ test.skipIf(missing)('root makes nothing in the directory of another user', asyn
       expect.stringContaining(`${AS_NOBODY.join(' ')} stevedore`),
     ]);
   }
+  rmSync(join(directory, 'lock'));
+  expect((await run(['doctor', '--directory', directory, ...ANY_PORTS])).code).toBe(0);
   const program = [...AS_NOBODY, process.execPath, MAIN];
   const { code } = await runApart(['fsck', '--directory', directory, ...ANY_PORTS], {
     program,

@@ -140,7 +140,7 @@ it('a trunk that its own server had given up is not counted as lost, and one wit
   const { path, map, trackers, first, third, second, origin } = await three();
   const keys: string[] = [];
   for (const text of ['kept', 'deleted', 'lost']) {
-    keys.push((await third.put(text)).key);
+    keys.push((await third.put(text, { name: `${text}.txt` })).key);
     await third.flush();
     await published(third);
   }
@@ -157,7 +157,9 @@ it('a trunk that its own server had given up is not counted as lost, and one wit
   for (const trunk of trunks) await client.delete((trunk as { file_id: string }).file_id);
   await second.delete(deleted);
   const by = first.deployment!.origin;
-  expect(await adoptOrigin({ map, origin, by })).toMatchObject({ trunks: 2, adopted: 1 });
+  const report = await adoptOrigin({ map, origin, by });
+  expect(report).toMatchObject({ trunks: 2, adopted: 1 });
+  expect(report.lostFiles).toEqual([{ key: lost, name: 'lost.txt' }]);
   expect(await bytesOf(first, kept)).toBe('kept');
   await expect(first.get(deleted)).rejects.toMatchObject(GONE);
   await expect(bytesOf(first, lost)).rejects.not.toMatchObject(GONE);
@@ -207,7 +209,7 @@ it('who is adopted passes on what it has adopted', async () => {
 });
 
 it('a server whose directory was taken over elsewhere while it ran stops', async () => {
-  const { path, third, origin } = await three();
+  const { path, first, third, origin } = await three();
   await soon(async () => expect(third.stats().map?.isMapAvailable).toBe(true));
   const stopped = new Promise((resolve) => third.on('refused', resolve));
   const database = openDatabase(path);
@@ -220,7 +222,13 @@ it('a server whose directory was taken over elsewhere while it ran stops', async
     .prepare('SELECT place FROM stevedore_gateway WHERE origin = ?')
     .get(origin) as { place: string };
   expect(place).toBe('elsewhere');
+  // The database was replaced by an empty one: nobody else has the files of this server.
+  const failure = new Promise((resolve) => first.on('error', resolve));
+  database.prepare('DELETE FROM stevedore_gateway').run();
   database.close();
+  expect(await failure).toMatchObject({ code: 'map_mismatch' });
+  await first.put('not too late');
+  expect(first.stats().map?.isMapAvailable).toBe(false);
 }, 30_000);
 
 it('a program that only maintains the directory of the holder does not end an adoption', async () => {

@@ -1,5 +1,10 @@
 import { join } from 'node:path';
-import { checkDeploymentMap, fillMap, rebuildDeploymentMap } from '@stevedore/client/internal';
+import {
+  checkDeploymentMap,
+  fillMap,
+  openWithSiblings,
+  rebuildDeploymentMap,
+} from '@stevedore/client/internal';
 import { openDatabase } from '@stevedore/disk/sqlite';
 import { openMap } from '@stevedore/map';
 import { expect, it, onTestFinished } from 'vitest';
@@ -47,18 +52,32 @@ it('a store that never had a map is published, and again after the map was lost'
   await before.flush();
   await before.delete(gone.key);
   await before.close();
-  for (const { map } of [newMap(), newMap()]) {
+  // Of a worker.
+  const beside = await server({ directory: join(alone, 'workers', '2'), trackers });
+  const own = await beside.put('of a worker');
+  await beside.flush();
+  await beside.close();
+  const maps = [newMap(), newMap()];
+  const joins = (map: string) => openWithSiblings([], { directory: alone, trackers, map });
+  for (const { map } of maps) {
     const steps: (readonly [number, number])[] = [];
     const fill = () =>
       fillMap({ map, directory: alone, trackers }, (...step) => steps.push(step), fail);
     for (let times = 0; times < 2; times++) {
-      expect(await fill()).toEqual({ trunks: 1, files: 1 });
+      expect(await fill()).toEqual({ trunks: 2, files: 2 });
       expect(steps.at(-1)![0]).toBe(steps.at(-1)![1]);
     }
     const reader = await server({ map, trackers });
     expect(await bytesOf(reader, kept.key)).toBe('kept');
+    expect(await bytesOf(reader, own.key)).toBe('of a worker');
     await expect(reader.get(gone.key)).rejects.toMatchObject(GONE);
   }
+  // It belongs to the second map, and leaves no trace in the first.
+  const [first, second] = maps as [(typeof maps)[0], (typeof maps)[0]];
+  const lines = await (await opened(first.map)).gateways();
+  await expect(joins(first.map)).rejects.toMatchObject({ code: 'map_mismatch' });
+  expect(await (await opened(first.map)).gateways()).toEqual(lines);
+  await (await joins(second.map)).close();
 });
 
 it('a filling that was cut short goes on where it was', async () => {

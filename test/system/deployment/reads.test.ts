@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
-import { tunnelName } from '@stevedore/client/internal';
+import { inspectDeployment, tunnelName } from '@stevedore/client/internal';
 import { openDatabase } from '@stevedore/disk/sqlite';
 import type { Gateway } from '@stevedore/gateway';
 import { expect, it } from 'vitest';
@@ -15,6 +15,7 @@ import {
 } from '../../../packages/client/dist/deployment/peer-seals.js';
 import { deployedGateway, deployedPair } from '../../support/deployment.js';
 import { quiet } from '../../support/quiet.js';
+import { soon } from '../../support/soon.js';
 import { ofSuite, temporaryFolder } from '../../support/temporary.js';
 
 /** Gateways of one deployment, by HTTP: what is staged at one is read at each of them. */
@@ -223,6 +224,41 @@ it('a gateway proves its answers, and says nothing of the keys of others', async
   for (const key of [kept, foreign]) {
     expect((await read(first, `/files/${key}`)).status).toBe(200);
   }
+});
+
+it('gateways say who does not reach whom, in both directions, and are ready nevertheless', async () => {
+  const { map, first, second } = await deployedPair(
+    {},
+    { peerUrl: 'http://127.0.0.1:1', stagedCopies: 2 },
+  );
+  const problems = async ({ url }: Gateway, part: string) => {
+    const answer = await read({ url } as Gateway, '/health/ready');
+    expect(answer.status).toBe(200);
+    expect(((await answer.json()) as { problems: string[] }).problems.join()).toContain(part);
+  };
+  await soon(() => problems(first, 'http://127.0.0.1:1 cannot be reached'));
+  await soon(() => problems(second, `${first.url} does not reach this one`));
+  // The second reaches its partner, which reads its staged files from the copies.
+  const keys = await Promise.all([0, 1].map((n) => upload(second, Buffer.from(`file ${n}`))));
+  for (const key of keys) expect((await read(first, `/files/${key}`)).status).toBe(200);
+  const deleted = await fetch(`${first.url}/files/${keys[0]}`, { method: 'DELETE' });
+  expect(deleted.status).toBe(204);
+  await soon(async () => expect((await read(second, `/files/${keys[0]}`)).status).toBe(404));
+  // Of two with one URL, the others would ask only one.
+  const { trackers } = second.options;
+  const twice = deployedGateway({ map, trackers, peerUrl: first.url });
+  await expect(twice).rejects.toMatchObject({ code: 'url_taken' });
+  const { peerUrl } = second.options;
+  const found = await inspectDeployment(
+    { map, peerUrl, directory: second.options.directory },
+    true,
+  );
+  expect(found).toMatchObject({ gateways: 1, reach: [{ url: first.url }] });
+  expect(found.reach[0]!.back).toContain('127.0.0.1:1');
+  const other = { map, peerUrl: first.url, directory: temporaryFolder() };
+  expect(await inspectDeployment(other, false)).toMatchObject({
+    reach: [{ url: peerUrl, to: expect.stringContaining('') }],
+  });
 });
 
 it('a row of the map with a URL that is none concerns nothing but the files staged there', async () => {

@@ -1,3 +1,4 @@
+import { connect } from '@stevedore/client/connect';
 import type { Gateway, GatewayInput } from '@stevedore/gateway';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { makeApiKey } from '../../../gateway/dist/access/api-keys.js';
@@ -100,15 +101,23 @@ describe.skipIf(needsPostgres.missing)('two gateways with one PostgreSQL', () =>
     expect((await made).status).toBe(201);
   });
 
-  it('refuse an upload with an Idempotency-Key while nobody knows whether it was made', async () => {
+  it('ask each other for an upload while the map is away, and say what they cannot promise', async () => {
     const { first, second } = await pair();
     const key = { 'idempotency-key': 'away' };
     const made = await post(first, 'content', key);
     await database.kill();
     expect((await post(first, 'content', key)).key).toBe(made.key);
-    expect((await post(second, 'content', key)).status).toBe(503);
-    expect((await post(second, 'content')).status).toBe(201);
+    const again = await post(second, 'content', key);
+    expect([again.status, again.key]).toEqual([201, made.key]);
+    const other = await post(second, 'content', { 'idempotency-key': 'made-away' });
+    expect([other.status, other.headers.get('idempotency-scope')]).toEqual([201, 'gateway']);
+    expect((await post(first, 'content', { 'idempotency-key': 'made-away' })).key).toBe(other.key);
+    await using store = connect({ url: second.url });
+    expect((await store.put('by our own client')).state).toBe('staged');
     await database.restart();
+    await soon(async () => expect(first.store.stats().map?.isMapAvailable).toBe(true));
+    const shared = await post(first, 'content', { 'idempotency-key': 'made-anew' });
+    expect(shared.headers.get('idempotency-scope')).toBe(null);
     await soon(async () => expect((await post(second, 'content', key)).key).toBe(made.key));
     await first.close();
     expect((await post(second, 'content', key)).status).toBe(503);

@@ -1,8 +1,8 @@
 import { execFile } from 'node:child_process';
 import { buffer } from 'node:stream/consumers';
 import { promisify } from 'node:util';
-import { reset, stall } from '@stevedore/bench/cluster';
 import { describe, expect, it } from 'vitest';
+import { reset, stall } from '../../support/cluster/index.js';
 import { Chunks, clientOf, failure, goodServer, until } from '../../support/fastdfs.js';
 import { HELLO, HELLO_ID } from '../../support/good-server.js';
 

@@ -2,8 +2,8 @@ import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { startTestCluster } from '@stevedore/bench/cluster';
 import { describe, expect, it } from 'vitest';
+import { startTestCluster } from '../../support/cluster/index.js';
 import { ROOT, TEST } from '../../support/paths.js';
 
 const README = readFileSync(join(ROOT, 'packages/fastdfs/README.md'), 'utf8');

@@ -70,7 +70,9 @@ async function metric(url: string, name: string): Promise<number> {
   return Number(new RegExp(`^stevedore_${name} (\\d+)`, 'm').exec(text)?.[1]);
 }
 
-test('10,000 uploads that are merged make at most two full marks, and one in each thread', async () => {
+test('10,000 uploads that are merged make at most two full marks, and one in each thread', {
+  timeout: 240_000,
+}, async () => {
   const { url, counts } = await started();
   await upload(url);
   const before = counts();

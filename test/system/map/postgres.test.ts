@@ -84,17 +84,26 @@ describe.skipIf(needsPostgres.missing)('a map in PostgreSQL', () => {
     expect(await map.find([placed.key])).toMatchObject([{ trunkFileId: TRUNK }]);
   });
 
-  it('is found on the second of two hosts when the first is gone', async () => {
+  it('is found on the host that accepts writes, also after that changed', async () => {
     const first = await PostgresServer.start();
-    const url = `postgres://test@127.0.0.1:${first.port},127.0.0.1:${server.port}/postgres`;
-    const map = await openMap(url, { timeoutMs: 3000 });
+    const both = `127.0.0.1:${first.port},127.0.0.1:${server.port}`;
+    const map = await openMap(`postgres://test@${both}/postgres`, { timeoutMs: 3000 });
     onTestFinished(() => map.close());
     const mine = newcomer();
+    const away = { code: 'map_unavailable', retryable: true };
     await map.join(mine);
     await first.kill();
-    await expect(map.gateways()).rejects.toMatchObject({ retryable: true });
+    await expect(map.gateways()).rejects.toMatchObject(away);
     await map.join(mine);
-    expect(await map.gateways()).toHaveLength(1);
+    // A standby takes every connection, and its settings do not say that it is one.
+    await first.restart(true);
+    server.readOnly(true);
+    onTestFinished(() => server.readOnly(false));
+    await expect(map.join(newcomer())).rejects.toMatchObject(away);
+    await expect(map.gateways()).rejects.toMatchObject(away);
+    server.readOnly(false);
+    await map.join(newcomer());
+    expect(await map.gateways()).toHaveLength(2);
   });
 
   it('refuses a URL that leads nowhere', async () => {

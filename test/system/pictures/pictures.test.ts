@@ -4,12 +4,13 @@ import { type Gateway, type GatewayInput, startGateway } from '@stevedore/gatewa
 import { ProblemError, queryOf, signedDownload } from '@stevedore/middleware/core';
 import { type PictureOptions, Pictures } from '@stevedore/pictures';
 import sharp, { type Sharp } from 'sharp';
-import { afterAll, expect, onTestFinished, test, vi } from 'vitest';
+import { afterAll, expect, onTestFinished, test } from 'vitest';
 import { RefusedPictures } from '../../../packages/pictures/dist/refused-pictures.js';
 import { execFileSync } from '../../support/child-process.js';
 import { running } from '../../support/gateway/harness.js';
 import { startGatewayProcess } from '../../support/gateway-process.js';
 import { TEST } from '../../support/paths.js';
+import { soon } from '../../support/soon.js';
 import { ofSuite, temporaryFolder } from '../../support/temporary.js';
 
 /** Pictures as clients get them; their bytes are read by sharp, apart from the product's encoders. */
@@ -422,7 +423,7 @@ async function held(limits: Partial<PictureOptions> = {}, body?: Buffer) {
 test('a client with many requests does not hold up one that has a few', async () => {
   const { ask, goOn, read } = await held();
   const greedy = [1, 2, 3, 4, 5].map((width) => ask('greedy', width));
-  await vi.waitFor(() => expect(read).toEqual([1]));
+  await soon(() => expect(read).toEqual([1]));
   const others = [ask('b', 11), ask('c', 21), ask('b', 12)];
   goOn();
   expect(await Promise.all([...greedy, ...others])).toEqual(Array(8).fill('shown'));

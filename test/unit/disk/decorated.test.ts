@@ -50,8 +50,8 @@ const DECORATORS: Readonly<Record<string, readonly [(disk: Disk) => Disk, readon
   'test/support/bad-sectors.ts': [() => new BadSectors().disk, []],
   'test/support/watched-disk.ts': [(disk) => watchedDisk((_, run) => run(), disk), []],
 };
-/** Within processes of benchmarks: one notes writes, durable ones too, the other counts reads. */
-const WITHIN = ['bench/src/staging/write-process.ts', 'bench/src/data-node/model-process.ts'];
+/** Within a process of a benchmark: it counts reads. */
+const WITHIN = ['bench/src/data-node/model-process.ts'];
 
 describe('a decorated disk', () => {
   test('cannot be made by spreading one', () => {

@@ -23,6 +23,7 @@ test.each([
 test.each([
   ...['', 'null', 'app.example', 'https://', 'file://', 'https://app.example/path', 'mailto:a@b'],
   ...['https://user@app.example', 'https://app.example?a', 'https://a b', 'https://[::1', '*'],
+  ...['https://*.app.example'],
 ])('"%s" is none', (text) => {
   expect(parseOrigin(text)).toBeUndefined();
   expect(new Origins(['https://app.example']).has(text)).toBe(false);

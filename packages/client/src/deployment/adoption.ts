@@ -5,12 +5,14 @@ import {
   type DeploymentMap,
   type Gateway,
   type ListedTrunk,
+  type LostFile,
   originOf,
 } from '@stevedore/map';
 import { isTrunkId, parseFileId } from '@stevedore/protocol';
 import {
   type AdoptedTrunk,
   type AdoptedTrunks,
+  formatKey,
   type HeldCopies,
   type HeldIndex,
   readAbout,
@@ -79,10 +81,14 @@ export function adoptionBy(
   };
 }
 
-type Taken = Pick<Adoption, 'trunks' | 'adopted'>;
+type Taken = Pick<Adoption, 'trunks' | 'adopted'> & { readonly lost: readonly LostFile[] };
 
 const KEYS_PER_PAGE = 5_000;
 const NO_KEY = Buffer.alloc(0);
+/** Of those in the log. */
+const MAX_NAMED = 10;
+/** Names of lost files to record. */
+const MAX_LOST = 1_000;
 const PROGRESS_MS = 500;
 const RETRIES = { firstMs: 5_000, lastMs: 300_000 };
 /**
@@ -138,10 +144,14 @@ export class Adoptions {
   }
 
   /** Records the progress; false if the map has given the files to another gateway meanwhile. */
-  #note({ origin, adoption }: Gateway, progress: Partial<Adoption>): Promise<boolean> {
+  #note(
+    { origin, adoption }: Gateway,
+    progress: Partial<Adoption>,
+    lost?: readonly LostFile[],
+  ): Promise<boolean> {
     const { by, trunks, adopted } = adoption!;
     const known = { by, isDone: false, trunks, adopted };
-    return this.#parts.map.recordAdoption(origin, { ...known, ...progress });
+    return this.#parts.map.recordAdoption(origin, { ...known, ...progress }, lost);
   }
 
   async #adopt(gateway: Gateway, signal: AbortSignal): Promise<void> {
@@ -149,13 +159,13 @@ export class Adoptions {
     const { held, onDone } = this.#parts;
     const isHolder = holder === this.#parts.origin;
     if (isHolder && !held) throw new Error('only a running gateway takes over the copies it holds');
-    const taken = await this.#take(
+    const { lost, ...taken } = await this.#take(
       gateway,
       signal,
       isHolder ? await held?.adopt(origin) : undefined,
     );
     onDone(origin);
-    await this.#note(gateway, { isDone: true, ...taken });
+    await this.#note(gateway, { isDone: true, ...taken }, lost.slice(0, MAX_LOST));
   }
 
   /** Rejects if something is missing that may be somewhere. */
@@ -205,41 +215,45 @@ export class Adoptions {
       if (!isMine) throw new Error('the map has given its files to another gateway');
       await sleep(PROGRESS_MS, undefined, { signal });
     }
-    if (index) {
-      const { lost } = await this.#parts.takeOver(index);
-      if (lost.length > 0) this.#parts.report(withoutBytes(origin, lost.length));
-    }
+    const held = index && (await this.#parts.takeOver(index)).lost;
     // What is known is served from now on. That anything else does not exist cannot be said yet.
     if (scan.unlisted.length > 0) throw new Error(scan.unlisted.join('; '));
-    const emptied = await this.#emptied(gone, index, signal);
+    const { emptied, lost } = await this.#emptied(gone, index, signal);
     for (const id of emptied) await map.retire(id);
+    for (const { key, name } of held ?? []) lost.push({ key: formatKey(key), name });
+    if (lost.length > 0) this.#parts.report(withoutBytes(origin, lost));
     const adopted = there.filter(({ taskId }) => isRead(taskId)).length;
-    return { trunks: trunks.length - emptied.length, adopted };
+    return { trunks: trunks.length - emptied.length, adopted, lost };
   }
 
   /**
    * Those of the trunks that FastDFS does not have of which every file is known here to be elsewhere
-   * or deleted: their gateway had given them up, and the map has not heard of it.
+   * or deleted: their gateway had given them up, and the map has not heard of it. And the files of
+   * the others.
    */
   async #emptied(
     gone: readonly Buffer[],
     index: HeldIndex | undefined,
     signal: AbortSignal,
-  ): Promise<Buffer[]> {
+  ): Promise<{ readonly emptied: readonly Buffer[]; readonly lost: LostFile[] }> {
     const { map, isAccounted } = this.#parts;
+    const tasks = new Set(gone.map((taskId) => taskId.toString('hex')));
+    const lost: LostFile[] = [];
     const empty = new Map(gone.map((taskId) => [taskId.toString('hex'), taskId]));
-    for (let after: Uint8Array | undefined; empty.size > 0; ) {
+    for (let after: Uint8Array | undefined; tasks.size > 0; ) {
       signal.throwIfAborted();
       const page = await map.files(after, KEYS_PER_PAGE);
-      for (const { key, trunk } of page) {
-        const task = Buffer.from(trunk).toString('hex');
-        if (empty.has(task) && !isAccounted(Buffer.from(key))) empty.delete(task);
+      for (const { key: bytes, trunk, about } of page) {
+        const [key, task] = [Buffer.from(bytes), Buffer.from(trunk).toString('hex')];
+        if (!tasks.has(task) || isAccounted(key)) continue;
+        empty.delete(task);
+        if (lost.length < MAX_LOST) lost.push({ key: formatKey(key), name: readAbout(about).name });
       }
       if (page.length < KEYS_PER_PAGE) break;
       after = page.at(-1)!.key;
     }
     const isEmptied = (taskId: Buffer) => (index?.filesIn(taskId) ?? []).every(isAccounted);
-    return [...empty.values()].filter(isEmptied);
+    return { emptied: [...empty.values()].filter(isEmptied), lost };
   }
 
   /** Keys of deleted files, from the copy held here and from the map. */
@@ -281,8 +295,10 @@ function adoptedOf({ id, fileId, isWhole, file }: ListedTrunk): AdoptedTrunk | u
   return { taskId, kind: 'whole', fileId, size, crc32, file: about };
 }
 
-function withoutBytes(origin: number, files: number): Error {
+function withoutBytes(origin: number, lost: readonly LostFile[]): Error {
+  const some = lost.slice(0, MAX_NAMED).map(({ key, name }) => `${key} ${name}`.trim());
+  const more = lost.length > MAX_NAMED ? ` and ${lost.length - MAX_NAMED} more` : '';
   return new Error(
-    `${files} staged files of origin ${origin} have no sound bytes in the copy that is held here: large ones whose upload had not ended, or damaged ones`,
+    `${lost.length} files of origin ${origin} have no sound bytes in FastDFS or in a copy: ${some.join(', ')}${more}`,
   );
 }

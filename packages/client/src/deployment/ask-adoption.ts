@@ -1,5 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type DeploymentMap, type Gateway, isAlive, MapError, openMap } from '@stevedore/map';
+import {
+  type DeploymentMap,
+  type Gateway,
+  isAlive,
+  type LostFile,
+  MapError,
+  openMap,
+} from '@stevedore/map';
 import { dataPlace } from '../shared-directory.js';
 
 /**
@@ -30,6 +37,8 @@ export interface AdoptionReport {
   readonly adopted: number;
   /** Upper bound of the loss: files that only its disk had at its last heartbeat. */
   readonly lost: { readonly files: number; readonly bytes: number };
+  /** Files that are lost for certain, with their names: at most 1,000 of each origin. */
+  readonly lostFiles: readonly LostFile[];
   /** The adopter held copies of its staged files, so that less is lost. */
   readonly hadCopies: boolean;
   readonly seenAt: Date;
@@ -74,7 +83,10 @@ async function adopted(map: DeploymentMap, request: AdoptionRequest): Promise<Ad
     told = trouble;
     if (adoptions.every(({ isDone }) => isDone)) {
       const { staged, seenAt, holder } = find(gateways, origin);
+      const lostFiles: LostFile[] = [];
+      for (const each of origins) lostFiles.push(...(await map.lostWith(each)));
       return {
+        lostFiles,
         ...{ origin, by, trunks, adopted: done, lost: staged, hadCopies: holder === by },
         seenAt: new Date(seenAt),
       };

@@ -4,9 +4,9 @@ import {
   type Gateway,
   MapError,
   type MappedFile,
+  mapMismatch,
   originAdopted,
   originOf,
-  type Removal,
   type StagedFiles,
   type UsageAsk,
   type UsageGrant,
@@ -14,8 +14,9 @@ import {
 import type { Outbox } from '@stevedore/staging';
 import { type AdoptionParts, Adoptions } from './adoption.js';
 import { type DeploymentContext, Gateways, type SilentGateway } from './gateways.js';
-import { type Answer, MapCache, textOf } from './map-cache.js';
+import { type Answer, MapCache } from './map-cache.js';
 import { Publisher } from './publisher.js';
+import { RemovalPoll } from './removal-poll.js';
 import { RESTART_MS } from './restarts.js';
 import { away, clockTrouble, takenOver } from './troubles.js';
 
@@ -57,12 +58,6 @@ const LOOK_INTERVAL_MS = 400;
 const RETRIES = { firstMs: 2 * LOOK_INTERVAL_MS, lastMs: 2_000 };
 /** Longest time that a request of a client waits for the map. */
 const MAX_WAIT_MS = 2_000;
-/** A removal can become visible after later ones, so each poll looks back this far. */
-const OVERLAP_MS = 1_000;
-/** Thorough polls go back this far: longer than a statement may take. */
-const LATEST_COMMIT_MS = 15_000;
-const THOROUGH_INTERVAL_MS = 5_000;
-const NO_KEY = new Uint8Array(0);
 const SEEN_INTERVAL_MS = 10_000;
 /**
  * So soon a server learns that it adopts files, which are 503 until then, or that its partner left:
@@ -75,8 +70,7 @@ const PRUNE_INTERVAL_MS = 3_600_000;
 const KEEP_REMOVALS_MS = 24 * 3_600_000;
 /** Longest claim. After it, the mark is found only at the server that has its files. */
 const MAX_CLAIM_MS = 31 * 24 * 3_600_000;
-const MAX_REMOVALS = 5_000;
-/** Removals to prune in one round, so that polling and publishing go on. */
+/** Rows to prune in one round, so that polling and publishing go on. */
 const MAX_PRUNED = 2_000;
 /** Longest time to publish in one round; deletions are polled between rounds. */
 const PUBLISH_MS = 200;
@@ -92,15 +86,12 @@ export class Deployment {
   readonly #publisher: Publisher;
   readonly #adoptions: Adoptions;
   readonly #announcing: Gathered<Buffer, void>;
-  /** Removals already dropped from the caches: the time of each, by key. */
-  readonly #seenRemovals = new Map<string, number>();
   readonly #gateways: Gateways;
-  #polledUpTo: number | undefined;
-  #heardAllAt = Number.NEGATIVE_INFINITY;
+  readonly #removals: RemovalPoll;
   #seenAt = Number.NEGATIVE_INFINITY;
-  /** When to go on pruning, and after which removal. */
+  /** When to ask whether this server prunes the map for all, and true while it does. */
   #pruneAt = performance.now() + PRUNE_INTERVAL_MS;
-  #prunedTo: Removal | undefined;
+  #isPruning = false;
   /** True after a failure, until a round succeeds; and since when. */
   #isAway = false;
   #failedAt = 0;
@@ -120,6 +111,11 @@ export class Deployment {
     const find = (keys: readonly Buffer[]) => this.#asked(() => map.find(keys));
     this.#known = new MapCache({ find });
     this.#publisher = new Publisher(map, outbox);
+    this.#removals = new RemovalPoll({
+      after: (removal, limit) => map.removalsAfter(removal, limit),
+      now: () => this.#mapTime(),
+      onRemoved: (key) => this.noteRemoved(key),
+    });
     this.#announcing = new Gathered(async (keys) => {
       await map.remove(
         keys.map((key) => ({ key })),
@@ -263,6 +259,20 @@ export class Deployment {
     return !this.#isAway && this.#gateways.mayReturn(origin);
   }
 
+  get isMapAvailable(): boolean {
+    return !this.#isAway;
+  }
+
+  /** URL at which other servers reach this one; empty if they cannot. */
+  get ownUrl(): string {
+    return this.#parts.joining.url ?? '';
+  }
+
+  /** The servers of the deployment, as last listed. */
+  get lastGateways(): readonly Gateway[] {
+    return this.#gateways.list;
+  }
+
   /** True if the map answers, or did a moment ago. */
   get mapMayReturn(): boolean {
     return !this.#isAway || performance.now() - this.#failedAt < RESTART_MS;
@@ -291,8 +301,8 @@ export class Deployment {
   }
 
   stats(): DeploymentStats {
-    const silent = this.#gateways.silent();
-    return { pending: this.#publisher.pending, isMapAvailable: !this.#isAway, silent };
+    const { isMapAvailable } = this;
+    return { pending: this.#publisher.pending, isMapAvailable, silent: this.#gateways.silent() };
   }
 
   /** Publishes part of the backlog if the map answers, then closes. */
@@ -348,7 +358,7 @@ export class Deployment {
     try {
       await this.#gateways.joined();
       // First: until then, this server may serve what others have deleted.
-      await this.#pollRemovals();
+      await this.#removals.poll();
       const keys = await this.#hearDeletions(MAX_DELETIONS);
       // A partner that does not answer holds up deletions here, but not what readers must hear.
       this.#deleting ??= this.#deleteForOthers(keys)
@@ -360,6 +370,10 @@ export class Deployment {
       hasMore = await this.#publisher.publish(PUBLISH_MS);
     } catch (error) {
       this.#fail(error as Error);
+      // It has joined late, and the map refuses it.
+      if (!this.#gateways.hasJoined && error instanceof MapError && !error.retryable) {
+        this.#refuse(error);
+      }
       if (this.#isRefused) return;
       this.#next(this.#pause.next());
       return;
@@ -393,37 +407,8 @@ export class Deployment {
     // While the FileMap is being rebuilt, or the disk is full, some cannot be deleted yet.
     const settled = await Promise.allSettled(keys.map((key) => deleteHere(key)));
     const deleted = keys.filter((_, index) => settled[index]!.status === 'fulfilled');
-    if (deleted.length > 0)
-      await map.remove(
-        deleted.map((key) => ({ key })),
-        true,
-      );
-  }
-
-  /** Evicts what others have deleted from the caches. */
-  async #pollRemovals(): Promise<void> {
-    const { map } = this.#parts;
-    const from = this.#polledUpTo ?? (await this.#mapTime());
-    const isThorough = performance.now() - this.#heardAllAt >= THOROUGH_INTERVAL_MS;
-    const overlapMs = isThorough ? LATEST_COMMIT_MS : OVERLAP_MS;
-    let last: Removal = { key: NO_KEY, removedAt: from - overlapMs };
-    for (;;) {
-      const removals = await map.removalsAfter(last, MAX_REMOVALS);
-      for (const removal of removals) {
-        last = removal;
-        const text = textOf(removal.key);
-        if (this.#seenRemovals.has(text)) continue;
-        this.#seenRemovals.set(text, removal.removedAt);
-        this.noteRemoved(Buffer.from(removal.key));
-      }
-      if (removals.length < MAX_REMOVALS) break;
-    }
-    this.#polledUpTo = Math.max(from, last.removedAt);
-    if (!isThorough) return;
-    this.#heardAllAt = performance.now();
-    for (const [text, at] of this.#seenRemovals) {
-      if (at < this.#polledUpTo - LATEST_COMMIT_MS) this.#seenRemovals.delete(text);
-    }
+    const removed = deleted.map((key) => ({ key }));
+    if (removed.length > 0) await map.remove(removed, true);
   }
 
   /** The map's clock. Reports if this server's differs too much from it. */
@@ -444,17 +429,17 @@ export class Deployment {
     if (isDue || listAgeMs >= intervalMs) {
       const isOurs = !isDue || (await this.#gateways.heartbeat());
       await this.#gateways.refresh();
-      if (!isOurs) throw this.#refusal();
+      if (!isOurs) throw this.#notOurs();
       if (isDue) this.#seenAt = now;
       this.#adoptions.begin(this.#gateways.list);
       await this.#dropUnneeded();
     }
     if (now >= this.#pruneAt) {
+      this.#isPruning ||= await map.mayPrune(PRUNE_INTERVAL_MS);
       const before = (await this.#mapTime()) - KEEP_REMOVALS_MS;
-      const after = this.#prunedTo ?? { removedAt: 0, key: NO_KEY };
-      this.#prunedTo = await map.prune(before, after, MAX_PRUNED);
       // The next round goes on.
-      if (!this.#prunedTo) this.#pruneAt = now + PRUNE_INTERVAL_MS;
+      this.#isPruning &&= await map.prune(before, MAX_PRUNED);
+      if (!this.#isPruning) this.#pruneAt = now + PRUNE_INTERVAL_MS;
     }
   }
 
@@ -471,13 +456,20 @@ export class Deployment {
     }
   }
 
-  /** The map has given this directory, or its files, to another server. */
-  #refusal(): MapError {
-    const { adoption } = this.#gateways.find(this.origin) ?? {};
+  /** Why the map took no heartbeat. This server stops if another one has its directory or files. */
+  #notOurs(): MapError {
+    const known = this.#gateways.find(this.origin);
+    // The database was replaced. Until this directory is filled into it, the map counts as away.
+    if (!known) return mapMismatch();
+    const { adoption } = known;
     const error = adoption ? originAdopted(this.origin, adoption.by) : takenOver(this.origin);
+    this.#refuse(error);
+    return error;
+  }
+
+  #refuse(error: MapError): void {
     this.#isRefused = true;
     this.#parts.onRefused(error);
-    return error;
   }
 
   /** Drops a deleted file from all caches of this server. */

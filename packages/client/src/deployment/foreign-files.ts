@@ -13,8 +13,10 @@ import type { Deployment } from './deployment.js';
 import type { FoundFile, GatewayFiles } from './gateway-files.js';
 import { CLOCK_READ_MS } from './map-cache.js';
 import { factsOf, fileIdOf } from './mapped-facts.js';
+import { askAll, type Others, othersToAsk } from './others.js';
 import { cut, PeerFileReader } from './peer-file-reader.js';
 import { mapUnavailable, OtherServers } from './peers.js';
+import { ReachOfOthers } from './reach.js';
 import { throughRestart } from './restarts.js';
 
 /**
@@ -49,6 +51,7 @@ const SETTLED_INTERVAL_MS = 1_000;
 export class ForeignFiles {
   readonly #parts: ForeignFilesParts;
   readonly #peers: OtherServers;
+  readonly reach: ReachOfOthers;
   readonly #reader: PeerFileReader;
   /** Facts of files that are staged elsewhere, and where. */
   readonly #staged = new LRUCache<string, StagedElsewhere>(STAGED);
@@ -56,6 +59,7 @@ export class ForeignFiles {
   constructor(parts: ForeignFilesParts) {
     this.#parts = parts;
     this.#peers = new OtherServers(parts.deployment);
+    this.reach = new ReachOfOthers(parts.deployment);
     this.#reader = new PeerFileReader(parts);
   }
 
@@ -164,12 +168,18 @@ export class ForeignFiles {
     const loss = mapped && (await this.#parts.downloads.lossOf(mapped.trunkFileId));
     if (mapped && !loss) return this.#mappedFile(key, mapped);
     const name = formatKey(key);
+    let files: GatewayFiles | undefined;
     try {
-      const files = await this.#peers.of(originOf(key), name);
+      files = await this.#peers.of(originOf(key), name);
+      const copy = files && this.reach.isSuspect(files.url) && (await this.#copyOf(key, signal));
+      if (copy) return copy;
       if (files) return this.#stagedFile(files, this.#remember(key, files, await ask(files, name)));
     } catch (error) {
-      const copy = isStoreError(error, 'storage_unavailable') && (await this.#copyOf(key, signal));
-      if (copy) return copy;
+      if (isStoreError(error, 'storage_unavailable')) {
+        if (files) this.reach.suspect(files.url);
+        const copy = await this.#copyOf(key, signal);
+        if (copy) return copy;
+      }
       if (!isStoreError(error, 'not_found') || loss) throw error;
       // It may have been merged since the map was asked.
       this.#parts.deployment.forget(key);
@@ -182,8 +192,8 @@ export class ForeignFiles {
   }
 
   /**
-   * A staged file in the copy that is held here of that server's container, while it is down. Rejects
-   * with `not_found` if it was deleted.
+   * A staged file in the copy that is held here of that server's container. Rejects with `not_found`
+   * if it was deleted.
    */
   async findHeld(origin: number, key: Buffer): Promise<StoredFile | undefined> {
     const found = await this.#parts.held?.find(origin, key);
@@ -203,7 +213,7 @@ export class ForeignFiles {
   }
 
   /**
-   * A staged file of a server that is down, from the server that holds its copies. Rejects with
+   * A staged file of a server that is not reached, from the server that holds its copies. Rejects with
    * `not_found` if it was deleted.
    */
   async #copyOf(key: Buffer, signal: AbortSignal | undefined): Promise<StoredFile | undefined> {
@@ -258,6 +268,9 @@ export class ForeignFiles {
     const files = await this.#peers.of(originOf(key), formatKey(key));
     if (!files) throw notFound(key);
     try {
+      if (this.reach.isSuspect(files.url) && (await this.#copyOf(key, undefined))) {
+        return await this.#removeFromMap(key);
+      }
       await files.delete(formatKey(key));
       deployment.noteRemoved(key);
     } catch (error) {
@@ -277,13 +290,13 @@ export class ForeignFiles {
   }
 
   /**
-   * The files of the upload with this mark, at whichever server made it. None: this server has
-   * claimed the upload and must make it. `isSearched`: that origin's files were searched already.
+   * The files of the upload with this mark, at whichever server made it. None: this server makes it
+   * and has claimed it or, while the map is away, has asked the others that answer.
    */
   async findOnce(
     mark: Buffer,
     withinMs: number,
-    isSearched: (origin: number) => boolean,
+    others: Others & { readonly at: (url: string) => GatewayFiles },
   ): Promise<FileInfo[]> {
     const { deployment } = this.#parts;
     const attempt = (over?: Claim) =>
@@ -295,9 +308,14 @@ export class ForeignFiles {
         () => attempt(over),
         () => deployment.mapMayReturn,
       );
-    const before = await claim();
+    const before = await claim().catch(() => undefined);
+    if (!before) {
+      const toAsk = await othersToAsk(others);
+      const { answers } = await askAll(toAsk, (url) => others.at(url).findOnce(mark, withinMs));
+      return answers.find((each) => each.length > 0) ?? [];
+    }
     if (before.origin === deployment.origin) return [];
-    const files = isSearched(before.origin)
+    const files = others.isHere(before.origin)
       ? undefined
       : await this.#peers.of(before.origin, 'the upload');
     const found = (await files?.findOnce(mark, withinMs)) ?? [];
@@ -314,8 +332,8 @@ export class ForeignFiles {
     throw new StoreError('storage_unavailable', 'the map has not answered yet');
   }
 
-  close(): Promise<void> {
-    return this.#peers.close();
+  async close(): Promise<void> {
+    await Promise.all([this.#peers.close(), this.reach.close()]);
   }
 
   /** Its place according to the map; undefined if the map does not know it or answer. */

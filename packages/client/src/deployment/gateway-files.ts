@@ -49,6 +49,7 @@ const MAX_STAGED_BYTES = 16 * 2 ** 20;
 const QUESTIONS = { maxKeys: MAX_FACTS_KEYS, maxCalls: 1 };
 
 export class GatewayFiles {
+  readonly url: string;
   readonly #requests: Requests;
   readonly #store: ConnectedStore;
   readonly #maxKeys: number;
@@ -56,6 +57,7 @@ export class GatewayFiles {
   readonly #finding = new Map<string, Promise<FoundFile>>();
 
   constructor(url: string, { peers, ...options }: GatewayFilesOptions) {
+    this.url = url;
     this.#requests = peerRequests(url, peers, options, '/peer');
     this.#store = new ConnectedStore(this.#requests);
     this.#maxKeys = options.maxRequests;

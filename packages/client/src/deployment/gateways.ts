@@ -90,7 +90,7 @@ export class Gateways {
   /** Joins the deployment, unless that is done. Rejects with `MapError`; then it can be repeated. */
   joined(): Promise<Joined> {
     const { map, joining } = this.#parts;
-    this.#joining ??= this.#remember(map.join(joining));
+    this.#joining ??= this.#remember(joinDeployment(map, joining));
     return this.#joining;
   }
 
@@ -261,6 +261,23 @@ export class Gateways {
       this.#saved = text;
     });
   }
+}
+
+/** Rejects as `join` of the map, and with `url_taken` if others would ask another server instead. */
+export async function joinDeployment(map: DeploymentMap, joining: Joining): Promise<Joined> {
+  await map.prepare();
+  const { url, place, instance } = joining;
+  const [gateways, now] = url === undefined ? [[], 0] : [await map.gateways(), await map.now()];
+  const other = gateways.find(
+    (each) =>
+      each.url === url &&
+      each.instance !== instance &&
+      isAlive(each, now) &&
+      dataPlace(each.place) !== dataPlace(place),
+  );
+  if (!other) return map.join(joining);
+  const message = `${url} is the peerUrl of origin ${other.origin} (${dataPlace(other.place)}), which was alive a moment ago: give each server its own`;
+  throw new MapError('url_taken', message);
 }
 
 /** The time of the map, as far as the list tells it: every server has a heartbeat. */

@@ -1,5 +1,12 @@
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
-import type { GetOptions, GroupOptions, ListOptions, Receipt, Store, StoredFile } from '@stevedore/client';
+import type {
+  GetOptions,
+  GroupOptions,
+  ListOptions,
+  Receipt,
+  Store,
+  StoredFile,
+} from '@stevedore/client';
 import { closeAfterReply, hasUnreadBody } from './http/connection.js';
 import { type Answer, answerFile, type Presentation } from './http/file-answer.js';
 import { type Query, queryOf } from './http/query.js';
@@ -82,6 +89,9 @@ export interface Reading extends Partial<Presentation> {
   readonly client?: () => string;
 }
 
+/** Of an upload without a key. */
+const FIRST = { replayed: false, isShared: true };
+
 export class Files {
   readonly store: Store;
   readonly onError: OnError;
@@ -120,7 +130,7 @@ export class Files {
   ): Promise<Stored> {
     const once = this.#repeats.markOf(request, upload);
     if (!once) {
-      return { receipts: await this.#receive(request, response, upload), replayed: false };
+      return { receipts: await this.#receive(request, response, upload), ...FIRST };
     }
     const isGiven = upload.mark !== undefined;
     return this.#repeats.run(request, response, once, isGiven, () =>
@@ -158,12 +168,13 @@ export class Files {
    * For one file an object and its Location, for several an array. `base`, here and below: what
    * precedes `/KEY` in the URL of a file.
    */
-  uploaded({ receipts, replayed }: Stored, base: string): Answer {
+  uploaded({ receipts, replayed, isShared }: Stored, base: string): Answer {
     const stored = receipts.map((receipt) => partJson(receipt, base));
     const single = stored.length === 1 ? stored[0] : undefined;
     const answer = json(201, single ?? stored, 'no-store');
     if (single && 'url' in single) answer.headers.location = single.url;
     if (replayed) answer.headers['idempotency-replayed'] = 'true';
+    if (!isShared) answer.headers['idempotency-scope'] = 'gateway';
     return answer;
   }
 

@@ -140,7 +140,7 @@ async function isWhole(segment: Segment, from: number, to: number): Promise<bool
  * Returns the keys of the files whose bytes are damaged. For a segment that the FileMap does not
  * know, the next segment's header tells how much was acknowledged.
  */
-async function replaySegment(
+export async function replaySegment(
   segment: Segment,
   successor: Segment | undefined,
   fileMap: FileMap,

@@ -10,7 +10,7 @@ import { HeldIndex } from './held-index.js';
 /**
  * The copies that this gateway holds of other gateways' containers, in one directory per origin. One
  * process of the gateway owns them all. A copy is written while its gateway is connected, read while
- * that gateway is down, and taken over once it is gone for good.
+ * that gateway cannot be reached, and taken over once it is gone for good.
  */
 
 export interface HeldStats {
@@ -18,7 +18,7 @@ export interface HeldStats {
   readonly heldBytes: number;
 }
 
-/** A staged file of a disconnected gateway, with its bytes. */
+/** A staged file of another gateway, with its bytes. */
 export interface HeldFile {
   readonly row: FileRow;
   readonly bytes: Buffer;
@@ -41,6 +41,9 @@ export class HeldCopies {
   readonly #disk: Disk;
   readonly #room: HeldRoom;
   readonly #inTurn = new KeyedLock();
+  readonly #reading = new KeyedLock();
+  /** Those that are being written. */
+  readonly #live = new Map<number, HeldCopy>();
   readonly #streams = new Map<number, Duplex>();
   readonly #indexes = new Map<number, HeldIndex>();
   /** Those whose copies are here. */
@@ -88,9 +91,12 @@ export class HeldCopies {
         await this.#closeIndex(origin);
         const held = await HeldCopy.open(this.#disk, this.#directoryOf(origin), origin, this.#room);
         this.#origins.add(origin);
+        this.#live.set(origin, held);
         try {
           await receiveCopies(stream, held, this.#options.origin);
         } finally {
+          this.#live.delete(origin);
+          await this.#reading.run(String(origin), () => this.#closeIndex(origin));
           await held.close();
         }
       });
@@ -101,20 +107,28 @@ export class HeldCopies {
     }
   }
 
-  /**
-   * A staged file of a disconnected gateway; undefined if it is not here or its bytes are damaged.
-   */
+  /** A staged file of another gateway; undefined if it is not here or its bytes are damaged. */
   async find(origin: number, key: Buffer): Promise<HeldFile | 'deleted' | undefined> {
+    if (!this.#origins.has(origin)) return undefined;
+    const live = this.#live.get(origin);
     // A connection keeps its turn.
-    if (this.#streams.has(origin) || !this.#origins.has(origin)) return undefined;
-    return this.#inTurn.run(String(origin), async () => {
-      if (this.#streams.has(origin) || this.#isClosed) return undefined;
-      const index = await this.#indexOf(origin);
+    if (!live && this.#streams.has(origin)) return undefined;
+    return (live ? this.#reading : this.#inTurn).run(String(origin), async () => {
+      if (this.#live.get(origin) !== live || this.#isClosed) return undefined;
+      const index = await (live ? this.#liveIndexOf(origin, live) : this.#indexOf(origin));
       if (index?.isDeleted(key)) return 'deleted';
       const row = index?.find(key);
       const bytes = row && (await index?.read(row));
       return bytes && { row, bytes };
     });
+  }
+
+  async #liveIndexOf(origin: number, live: HeldCopy): Promise<HeldIndex | undefined> {
+    const index = this.#indexes.get(origin) ?? (await HeldIndex.live(this.#directoryOf(origin)));
+    this.#indexes.set(origin, index);
+    if (await index.follow(this.#disk, live.state())) return index;
+    await this.#closeIndex(origin);
+    return undefined;
   }
 
   /**

@@ -2,17 +2,17 @@ import { rm } from 'node:fs/promises';
 import type { Disk } from '@stevedore/disk';
 import { describeStored } from '../accept/retention.js';
 import type { StoredTrunk } from '../container/records.js';
-import { replayContainer } from '../container/recovery.js';
-import type { Segment } from '../container/segment.js';
+import { replayContainer, replaySegment } from '../container/recovery.js';
+import { Segment } from '../container/segment.js';
 import { FileMap, type FileRow, isGivenUp, type TrunkRow } from '../filemap/filemap.js';
 import { MAX_FILES, waitingFrom } from '../merge/waiting-files.js';
 import { settleKnown } from '../repair/rebuild.js';
 import { soundBytes } from '../repair/sound-copies.js';
 
 /**
- * An index of the files of a held copy, for use while its gateway is down: what that gateway itself
- * would find at a start. It is rebuilt from the records each time; nothing is written to the copy
- * itself.
+ * An index of the files of a held copy: what its gateway itself would find at a start. It is rebuilt
+ * from the records each time; nothing is written to the copy itself. While that gateway is connected,
+ * it follows what arrives.
  */
 
 const INDEX = 'index.sqlite';
@@ -22,7 +22,7 @@ const NO_KEY = Buffer.alloc(0);
 export class HeldIndex {
   readonly #directory: string;
   readonly #fileMap: FileMap;
-  readonly #segments: ReadonlyMap<number, Segment>;
+  readonly #segments: Map<number, Segment>;
 
   private constructor(directory: string, fileMap: FileMap, segments: readonly Segment[]) {
     this.#directory = directory;
@@ -41,6 +41,39 @@ export class HeldIndex {
       await fileMap.close();
       throw error;
     }
+  }
+
+  /** Of a copy that is being written: empty until `follow`. */
+  static async live(directory: string): Promise<HeldIndex> {
+    await removeIndex(directory);
+    return new HeldIndex(directory, FileMap.open(`${directory}/${INDEX}`, false), []);
+  }
+
+  /**
+   * Reads what has arrived: so many bytes of each segment are durable. False if this index has read
+   * more, which was cut off since: it is of no use any more.
+   */
+  async follow(disk: Disk, state: readonly (readonly [number, number])[]): Promise<boolean> {
+    const held = new Map(state);
+    for (const [number, segment] of this.#segments) {
+      if (held.has(number)) continue;
+      this.#segments.delete(number);
+      await segment.close();
+    }
+    for (const [number, bytes] of held) {
+      const indexed = this.#fileMap.indexedBytes(number);
+      if (bytes < indexed) return false;
+      const folder = `${this.#directory}/container`;
+      const segment =
+        this.#segments.get(number) ?? (await Segment.openToRead(disk, folder, number));
+      // It was released meanwhile.
+      if (!segment) continue;
+      this.#segments.set(number, segment);
+      segment.bytes = bytes;
+      segment.end = bytes;
+      if (bytes > indexed) await replaySegment(segment, undefined, this.#fileMap);
+    }
+    return true;
   }
 
   /** The staged file, if its bytes are in the copy. */

@@ -11,7 +11,7 @@ import type { HeldIndex } from './held-index.js';
 export interface TakenOver {
   readonly files: number;
   /** Files without sound bytes here. */
-  readonly lost: readonly Buffer[];
+  readonly lost: readonly { readonly key: Buffer; readonly name: string }[];
 }
 
 const BATCH_BYTES = 4 * 2 ** 20;
@@ -23,7 +23,7 @@ export async function takeOver(
   index: HeldIndex,
 ): Promise<TakenOver> {
   const { fileMap, copies } = state;
-  const lost: Buffer[] = [];
+  const lost: { readonly key: Buffer; readonly name: string }[] = [];
   const taken: Pick<NewFile, 'key' | 'at'>[] = [];
   let batch: NewFile[] = [];
   let bytes = 0;
@@ -43,7 +43,7 @@ export async function takeOver(
     }
     const body = row.local.at === 'container' ? await index.read(row) : undefined;
     if (!body) {
-      lost.push(row.key);
+      lost.push({ key: row.key, name: row.name });
       continue;
     }
     batch.push(smallFile(row, [body]));

@@ -120,7 +120,7 @@ test('a deletion without the partner is in the map when it is acknowledged', asy
 });
 
 test('without the partner and FastDFS, uploads are refused, and nothing is left of them', async () => {
-  const { staging, partner, store } = await pair(undefined, {}, 100);
+  const { staging, partner, store } = await pair(undefined, {}, 1_000);
   await until(isUp(staging));
   await partner.stop();
   await until(() => !isUp(staging)());
@@ -338,21 +338,30 @@ test('a server whose files were taken over is refused for good', async () => {
   expect(partner.connections).toBe(connections);
 });
 
-test('a staged file is read at the partner while its server is away, and not while it is there', async () => {
+test('a staged file is read at the partner, whether its server is there or away', async () => {
   const { staging, partner, origin } = await pair();
   await until(isUp(staging));
-  const key = await stageFile(staging, bytesOf(4_000, 1));
-  const deleted = await stageFile(staging, bytesOf(4_000, 2));
+  const find = (of: Buffer) => partner.held.find(origin, of);
+  const keys: Buffer[] = [];
+  for (const seed of [1, 2]) {
+    keys.push(await stageFile(staging, bytesOf(4_000, seed)));
+    expect(await find(keys.at(-1)!)).toMatchObject({ bytes: bytesOf(4_000, seed) });
+  }
+  const [key, deleted] = keys as [Buffer, Buffer];
   await staging.deletions.delete(deleted);
-  expect(await partner.held.find(origin, key)).toBeUndefined();
+  await until(async () => (await find(deleted)) === 'deleted');
+  expect(await find(Buffer.alloc(16))).toBeUndefined();
   partner.isAway = true;
   partner.cut();
-  await until(async () => (await partner.held.find(origin, key)) !== undefined);
-  expect(await partner.held.find(origin, key)).toMatchObject({ bytes: bytesOf(4_000, 1) });
-  expect(await partner.held.find(origin, deleted)).toBe('deleted');
+  await until(() => !isUp(staging)());
+  await until(async () => (await find(key)) !== undefined);
+  expect(await find(key)).toMatchObject({ bytes: bytesOf(4_000, 1) });
+  expect(await find(deleted)).toBe('deleted');
   partner.isAway = false;
   await until(isUp(staging));
-  expect(await partner.held.find(origin, key)).toBeUndefined();
+  const later = await stageFile(staging, bytesOf(4_000, 3));
+  expect(await find(later)).toMatchObject({ bytes: bytesOf(4_000, 3) });
+  expect(await find(deleted)).toBe('deleted');
 });
 
 test('a copy is dropped when it is not needed, and not while its gateway is connected', async () => {

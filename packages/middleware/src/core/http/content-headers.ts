@@ -187,6 +187,14 @@ export function mayShowInline(type: string): boolean {
   return INLINE.has(name) || /^(?:audio|video)\/[a-z0-9.-]+$/.test(name);
 }
 
+const RUN =
+  /^(?:message|multipart)\/|\b(?:html|xhtml|xml|hta|(?:java|ecma|live|j)script|shockwave-flash)\b/;
+
+/** True if a browser may run the type when it opens it, as it does with pages and documents of XML. */
+export function mayRun(type: string): boolean {
+  return RUN.test(essence(type));
+}
+
 /**
  * The client's name for a file: text that is stored and returned, never a path. It may contain any
  * character; only its length is bounded.

@@ -6,6 +6,7 @@ import {
   DEFAULT_TYPE,
   essence,
   formatDisposition,
+  mayRun,
   mayShowInline,
   mediaType,
 } from './content-headers.js';
@@ -45,6 +46,8 @@ export interface Presentation {
   readonly freshSeconds?: number;
   /** Types that are displayed inline although a browser might run them. */
   readonly inlineTypes?: ReadonlySet<string>;
+  /** Only what a browser might run, or was asked for as a download, has a `Content-Disposition`. */
+  readonly isBare?: boolean;
   /** `Cross-Origin-Resource-Policy`: which pages may display it. Default `same-site`. */
   readonly resourcePolicy?: ResourcePolicy;
 }
@@ -113,19 +116,20 @@ function send(
 ): Answer | Promise<Answer> {
   const { size } = file;
   const type = mediaType(presentation.type) ?? DEFAULT_TYPE;
-  const inline = !request.download && isInline(type, presentation.inlineTypes);
   const headers: Record<string, string> = {
     etag: validators.etag,
     'last-modified': validators['last-modified'],
     'cache-control': cacheControl(presentation, file.expiresAt),
     'content-type': type,
     'content-length': String(size),
-    'content-disposition': formatDisposition(inline ? 'inline' : 'attachment', presentation.name),
     'accept-ranges': 'bytes',
     'x-content-type-options': 'nosniff',
     'content-security-policy': CONTENT_POLICY,
     'cross-origin-resource-policy': presentation.resourcePolicy ?? 'same-site',
   };
+  const disposition = dispositionOf(type, request, presentation);
+  if (disposition)
+    headers['content-disposition'] = formatDisposition(disposition, presentation.name);
   if (request.method === 'HEAD') return { status: 200, headers };
   if (ranges) return sendRanges(file, headers, pace, ranges);
   const content = size === 0 ? NOTHING : shortContent(file, pace);
@@ -164,8 +168,15 @@ function sendRanges(
   return answerWith(206, headers, file, [first], pace);
 }
 
-function isInline(type: string, allowed: ReadonlySet<string> | undefined): boolean {
-  return mayShowInline(type) || allowed?.has(essence(type)) === true;
+function dispositionOf(
+  type: string,
+  { download }: FileRequest,
+  { isBare, inlineTypes }: Presentation,
+): 'inline' | 'attachment' | undefined {
+  if (download) return 'attachment';
+  const isAllowed = inlineTypes?.has(essence(type)) === true;
+  if (isBare) return isAllowed || !mayRun(type) ? undefined : 'attachment';
+  return isAllowed || mayShowInline(type) ? 'inline' : 'attachment';
 }
 
 /** How long the answer may be cached from now on. */

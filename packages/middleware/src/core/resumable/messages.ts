@@ -8,6 +8,7 @@ import type { TransferLimits } from '../limits.js';
 import { methodNotAllowed, ProblemError } from '../problems.js';
 import { DigestCheck, decodeDigest } from '../upload/digests.js';
 import { expiryOf, typeProblem, type UploadPolicy } from '../upload/policy.js';
+import { demandOrdinary } from '../upload/receive.js';
 import type { RequestBody } from '../upload/request-body.js';
 import { type Note, noteOf, type ResumableRequest } from './request.js';
 
@@ -33,6 +34,7 @@ export function newUpload(
   isPart: boolean,
   limits: TransferLimits,
 ): Begin {
+  demandOrdinary(headers);
   const raw = String(headers['upload-metadata'] ?? '');
   let values: Record<string, string | null> = {};
   try {
@@ -192,11 +194,14 @@ export function ownHeaders(upload: UnfinishedUpload): Record<string, string> {
 
 /** The protocol's library refuses with a status and a text, without a code. */
 export function problemOf({ status }: Response, failure: unknown): unknown {
-  const { message, body = '' } = (failure ?? {}) as {
+  const refusal = (failure ?? {}) as {
     readonly message?: string;
     readonly body?: string;
+    readonly status_code?: number;
   };
-  if (message !== undefined) return failure;
+  const { message, body = '', status_code } = refusal;
+  // The library's own have a status.
+  if (message !== undefined && status_code === undefined) return failure;
   const text = body.trim() || 'The request is none of the tus protocol.';
   switch (status) {
     case 404:

@@ -1,5 +1,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { isStoreError, type UnfinishedUpload, type UnfinishedUploads } from '@stevedore/client/connect';
+import {
+  isStoreError,
+  type UnfinishedUpload,
+  type UnfinishedUploads,
+} from '@stevedore/client/connect';
 import { invalidOption } from '@stevedore/client/connect/internal';
 import { Server, TUS_RESUMABLE } from '@tus/server';
 import type { Answer } from '../http/file-answer.js';
@@ -196,7 +200,7 @@ export class ResumableUploads {
     const { receipt } = current;
     if (receipt && method !== 'HEAD') await onStored?.(receipt, [receipt.key]);
     // Another request may have ended it while this one waited.
-    const isFile = method === 'HEAD' && id !== undefined && !this.#uploads.find(id);
+    const isFile = method !== 'DELETE' && id !== undefined && !this.#uploads.find(id);
     const key = receipt?.key ?? (isFile ? id : undefined);
     if (key !== undefined) {
       headers[KEY_HEADER] = key;

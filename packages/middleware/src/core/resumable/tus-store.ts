@@ -85,7 +85,7 @@ export class TusStore extends DataStore {
   async #append(stream: Readable, id: string, offset: number): Promise<number> {
     const request = thisRequest();
     const found = this.#uploads.find(id);
-    if (!found) throw ERRORS.FILE_NOT_FOUND;
+    if (!found) return this.#sentAgain(stream, id, offset);
     const { maxBytes } = noteOf(found);
     const { checksum } = request;
     const check = checksum && (() => demand(checksum.problem()));
@@ -102,6 +102,14 @@ export class TusStore extends DataStore {
     } finally {
       if (hasBegun) request.receivedBytes = (this.#uploads.find(id)?.offset ?? offset) - offset;
     }
+  }
+
+  /** Some clients end an upload with a request without bytes, of an empty file the only one. */
+  async #sentAgain(stream: Readable, id: string, offset: number): Promise<number> {
+    if ((await this.#finished(id)) !== offset) throw ERRORS.FILE_NOT_FOUND;
+    // The server lets none pass.
+    for await (const _ of stream);
+    return offset;
   }
 
   override declareUploadLength(id: string, size: number): Promise<void> {

@@ -29,6 +29,8 @@ export interface Stored {
   readonly receipts: readonly Receipt[];
   /** True if an earlier request stored it. */
   readonly replayed: boolean;
+  /** False if another server may store the same upload again, because the map was away. */
+  readonly isShared: boolean;
 }
 
 export class IdempotentUploads {
@@ -56,16 +58,18 @@ export class IdempotentUploads {
     isGiven: boolean,
     upload: () => Promise<Receipt[]>,
   ): Promise<Stored> {
+    const { store } = this.#parts;
     return this.#alone(mark, isGiven, async (state) => {
-      const receipts = await this.#parts.store.findOnce(mark, {
+      const receipts = await store.findOnce(mark, {
         withinMs: isGiven ? Number.POSITIVE_INFINITY : DAY_MS,
       });
       if (receipts.length > 0) {
         await this.#demandSame(request, response, receipts);
-        return { receipts, replayed: true };
+        return { receipts, replayed: true, isShared: true };
       }
       if (isGiven) this.#demandFree(mark, state);
-      return { receipts: await upload(), replayed: false };
+      const isShared = store.sharesMarks ?? true;
+      return { receipts: await upload(), replayed: false, isShared };
     });
   }
 

@@ -138,9 +138,7 @@ async function takeForm(
   type: string,
 ): Promise<Receipt[]> {
   const { store, limits, formBytes: limitBytes, guard, room, quota, policy, once, expiry } = taking;
-  if (request.headers['x-mode'] === 'direct') {
-    throw new ProblemError('bad_request', 'With X-Mode: direct, an upload is a raw body.');
-  }
+  demandOrdinary(request.headers);
   const boundary = boundaryOf(type);
   if (boundary === undefined) {
     throw new ProblemError('malformed_multipart', 'Content-Type names no boundary.');
@@ -186,6 +184,14 @@ function putterOf(headers: IncomingHttpHeaders, store: Store): Store['put'] {
     const { key: fileId } = await store.put(body, { ...options, mode });
     return store.register(fileId, { name: options.name, type: options.type, group, expiresAt });
   };
+}
+
+/** For uploads that cannot have what these headers ask for. */
+export function demandOrdinary(headers: IncomingHttpHeaders): void {
+  const isDirect = headers['x-mode'] === 'direct';
+  if (!isDirect && headers['x-picture-of'] === undefined) return;
+  const header = isDirect ? 'X-Mode: direct' : 'X-Picture-Of';
+  throw new ProblemError('bad_request', `With ${header}, an upload is a raw body.`);
 }
 
 function fail(error: ProblemError): ProblemError {
@@ -254,6 +260,7 @@ export async function registerFile(
   if (Number(headers['content-length'] ?? 0) > 0 || headers['transfer-encoding'] !== undefined) {
     throw new ProblemError('bad_request', 'With id, an upload has no body.');
   }
+  demandOrdinary(headers);
   const declared = headers['content-type'];
   const type = mediaType(declared) ?? (declared === undefined ? DEFAULT_TYPE : undefined);
   if (type === undefined) {

@@ -1,7 +1,7 @@
 import { connect, type Socket } from 'node:net';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { Arrived } from '@stevedore/bench/arrived';
 import { decodeHeader, HEADER_BYTES, OPEN_BODY_BYTES } from '@stevedore/protocol';
-import { Arrived } from './arrived.js';
 import { type Received, replyFrame, ScriptedServer } from './scripted-server.js';
 
 /**
@@ -174,17 +174,17 @@ export const reset = wrong('resets the connection', LOST, ({ socket }) => {
 
 export const fin = wrong('closes the connection', LOST, ({ socket }) => void socket.end());
 
-export const shortReply = wrong('closes within the header', LOST, ({ socket }, good) => {
+const shortReply = wrong('closes within the header', LOST, ({ socket }, good) => {
   socket.end(good.subarray(0, 7));
 });
 
-export const longReply = wrong('sends more than it announced', BAD, ({ socket }, good) => {
+const longReply = wrong('sends more than it announced', BAD, ({ socket }, good) => {
   socket.write(Buffer.concat([good, Buffer.from('more')]));
 });
 
-export const wrongCommand = wrong('has the wrong command byte', BAD, patching(8, 101));
+const wrongCommand = wrong('has the wrong command byte', BAD, patching(8, 101));
 
-export const garbage = wrong('sends text of another protocol', BAD, ({ socket }) => {
+const garbage = wrong('sends text of another protocol', BAD, ({ socket }) => {
   socket.write('HTTP/1.1 400 Bad Request\r\n\r\n');
 });
 

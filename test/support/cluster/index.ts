@@ -4,15 +4,11 @@ export {
   byteByByte,
   FaultyServer,
   fin,
-  garbage,
-  longReply,
   MISBEHAVIOURS,
   refuse,
   reset,
-  shortReply,
   splitAt,
   stall,
-  wrongCommand,
 } from './faults.js';
 export { type FrameHandler, type Received, replyFrame, ScriptedServer } from './scripted-server.js';
 export { startTestCluster, type TestCluster, type TestClusterOptions } from './test-cluster.js';

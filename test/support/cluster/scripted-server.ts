@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
-import { Arrived } from './arrived.js';
+import { Arrived } from '@stevedore/bench/arrived';
 
 /**
  * A TCP server that cuts what it receives into FastDFS requests, with its own simple framing, and
