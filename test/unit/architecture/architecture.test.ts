@@ -150,6 +150,7 @@ const LONG: Readonly<Record<string, string>> = {
     'the format of unfinished uploads and its recovery',
   'packages/storage/src/replication/peer-sender.ts': 'the life of one connection to a peer',
   'gateway/src/access/ledger.ts': 'one ledger of quotas, rates and marks',
+  'gateway/src/workers/primary.ts': 'the life of the worker processes',
 };
 
 test('a source has at most 500 lines, and more than 400 only for a reason', () => {
