@@ -140,9 +140,11 @@ describe.skipIf(missing)('on a terminal', () => {
         count += 1;
         return CTRL_C;
       };
-      const { code, lines } = await onTerminal(command, cwd, url, press, columns);
+      const { code, lines: shown } = await onTerminal(command, cwd, url, press, columns);
       // The shell around it ends by the signal too.
       expect(code).toBe(130);
+      // A second one can come when the command has ended already: its echo stays.
+      const lines = times === 2 && shown.at(-1) === '^C' ? shown.slice(0, -1) : shown;
       expect(lines.at(-1)).toMatch(
         /^stored \d+ files?, .*; stopped: the same command goes on from here$/,
       );

@@ -171,7 +171,7 @@ const needsSchemathesis = requirement('the Python package schemathesis', () =>
  * may be a failure of the server, or another one than the description allows.
  */
 describe.skipIf(needsSchemathesis.missing)('schemathesis', () => {
-  test('finds no answer that is not described', { timeout: 120_000 }, async () => {
+  test('finds no answer that is not described', { timeout: 300_000 }, async () => {
     const { url, serverErrors } = await running({ policies });
     const { paths } = (await (await fetch(`${url}/openapi.json`)).json()) as Description;
     const operations = Object.values(paths).flatMap((path) => Object.keys(path));
