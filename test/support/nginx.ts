@@ -6,8 +6,8 @@ import { hasCommand, requirement } from './requirements.js';
 
 export const needsNginx = requirement('nginx', () => hasCommand('nginx', '-v'));
 
-/** nginx with this site, which has all its files in the folder, until the test ends. */
-export function startNginx(folder: string, site: string): void {
+/** nginx with this site, which has all its files in the folder, until the test ends. Returns its log. */
+export function startNginx(folder: string, site: string): string {
   const kinds = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'];
   const temporary = kinds.map((kind) => `${kind}_temp_path ${join(folder, kind)};`);
   // Its workers are another user where this is root's.
@@ -23,4 +23,5 @@ export function startNginx(folder: string, site: string): void {
     child.kill('SIGTERM');
     await exited;
   });
+  return log;
 }
