@@ -103,6 +103,9 @@ describe.skipIf(needsPostgres.missing)('two gateways with one PostgreSQL', () =>
 
   it('ask each other for an upload while the map is away, and say what they cannot promise', async () => {
     const { first, second } = await pair();
+    for (const { store } of [first, second]) {
+      await soon(async () => expect(store.deployment?.liveServers()).toBe(2));
+    }
     const key = { 'idempotency-key': 'away' };
     const made = await post(first, 'content', key);
     await database.kill();
