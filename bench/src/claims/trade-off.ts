@@ -207,7 +207,10 @@ export const tradeOff: Paper = {
     {
       ...{ name: 'trade-off-metadata', benchmark: 'migration' },
       title: 'Figure 4: metadata beside small files',
-      ...{ xTitle: 'clients of small files', yTitle: 'ours: of that alone; the paper: of 1 client' },
+      ...{
+        xTitle: 'clients of small files',
+        yTitle: 'ours: of that alone; the paper: of 1 client',
+      },
       labels: CLIENTS.map(String),
       series: [
         { name: 'the paper, without the method', values: [1, null, null, null, 0.333] },
