@@ -33,8 +33,8 @@ const FULL = {
   ...{ runs: 5, concurrencies: CONCURRENCIES, bytes: 280 * MB, mixedBytes: 600 * MB },
   /** Concurrencies of the series that is not the paper's table, and over a wire. */
   ...{ fewer: [1, 20, 200], wired: [1, 2, 5, 20, 100] },
-  /** Stored over a wire, for each of its megabytes a second. */
-  wireSeconds: 4,
+  /** Stored over a wire: several trunks, or the first is only made at the end. */
+  wireBytes: 280 * MB,
   ...{ directSeconds: 3, fetchSeconds: 1.5, packings: 100 },
   /** Stored, or fetched, before the clock starts: code is compiled, connections are open. */
   ...{ warmUpFiles: 400, warmUpSeconds: 1 },
@@ -45,13 +45,13 @@ export const PLANS = plans(
   FULL,
   {
     ...{ runs: 1, concurrencies: [1, 20, 200], fewer: [1, 200], wired: [1, 5, 20] },
-    wireSeconds: 2,
-    ...{ bytes: 20 * MB, mixedBytes: 25 * MB, directSeconds: 0.3, fetchSeconds: 0.2 },
+    wireBytes: 150 * MB,
+    ...{ bytes: 100 * MB, mixedBytes: 25 * MB, directSeconds: 0.3, fetchSeconds: 0.2 },
     ...{ warmUpFiles: 100, warmUpSeconds: 0.2, packings: 5, costOperations: 50_000 },
   },
   {
     ...{ runs: 1, concurrencies: [1, 200], fewer: [20], bytes: MB, mixedBytes: MB },
-    ...{ wired: [20], wireSeconds: 0.05 },
+    ...{ wired: [20], wireBytes: MB },
     ...{ directSeconds: 0.05, fetchSeconds: 0.05, warmUpFiles: 5, warmUpSeconds: 0.05 },
     ...{ packings: 2, costOperations: 1_000 },
   },
@@ -92,7 +92,7 @@ export function seriesOf({ runs, fewer, wired, bytes, directSeconds, ...plan }: 
     },
     ...WIRE_NAMES.map((id) => ({
       ...{ ...small, id, title: `${title}, over a wire of ${WIRES[id].title}`, runs },
-      bytes: Math.min(bytes, Math.max(MB, WIRES[id].bytesPerSecond * plan.wireSeconds)),
+      bytes: plan.wireBytes,
       ...{ concurrencies: wired, wire: WIRES[id] },
     })),
   ];
