@@ -144,8 +144,11 @@ export class Files {
     { policy, client, quota }: Upload,
     once?: Buffer,
   ): Promise<Receipt[]> {
+    const { store, limits, guard } = this.#parts;
     return receiveUpload(request, response, {
-      ...this.#parts,
+      store,
+      limits,
+      guard,
       policy,
       once,
       quota,

@@ -49,13 +49,17 @@ export function receiveUpload(
   response: ServerResponse,
   context: UploadContext,
 ): Promise<Receipt[]> {
-  const { policy = ANYTHING } = context;
+  const { store, guard, policy = ANYTHING, room, quota, once } = context;
   refuseTus(request.headers);
   demandPlain(request.headers);
   const declared = request.headers['content-type'];
   const taking: Taking = {
-    ...context,
+    store,
+    guard,
     policy,
+    room,
+    quota,
+    once,
     limits: limitsUnder(context.limits, policy),
     formBytes: maxFormBytes(context.limits),
     expiry: expiryOf(request.headers, policy, Date.now()),
