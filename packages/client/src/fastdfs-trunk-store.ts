@@ -8,6 +8,7 @@ import {
 import type { EmbeddedNode } from '@stevedore/node/embedded';
 import { addressText, StorageStatus, TRUNK_EXTENSION } from '@stevedore/protocol';
 import type { Copies, ListedFile, TrunkSource, TrunkStore } from '@stevedore/staging';
+import { copyInto, sharedMemory } from '@stevedore/staging/shared-memory';
 import { addressOf, copyAt } from './cluster.js';
 import { storageError } from './failures.js';
 
@@ -198,10 +199,10 @@ async function* gathered(source: AsyncIterable<readonly Uint8Array[]>): AsyncGen
   let room: Buffer | undefined;
   for await (const pieces of source) {
     const bytes = pieces.reduce((sum, { length }) => sum + length, 0);
-    if (!room || room.length < bytes) room = Buffer.from(new SharedArrayBuffer(bytes));
+    if (!room || room.length < bytes) room = sharedMemory(bytes);
     let at = 0;
     for (const piece of pieces) {
-      room.set(piece, at);
+      copyInto(room, at, piece);
       at += piece.length;
     }
     yield room.subarray(0, at);

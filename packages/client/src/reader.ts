@@ -11,6 +11,7 @@ import {
   type ReadableStaging,
   StoreError,
 } from '@stevedore/staging';
+import { copyOf } from '@stevedore/staging/shared-memory';
 import { LRUCache } from 'lru-cache';
 import type { Downloads, RemoteBytes, Signal } from './downloads.js';
 import { aborted, changed, isWithoutCopy, notFound } from './failures.js';
@@ -205,7 +206,7 @@ export class Reader {
     const found = this.cache.find(id);
     // A load returns bytes or fails.
     if (!found) return this.cache.fetch(id, load, signal, isOwn) as Promise<Buffer>;
-    return isOwn ? Buffer.from(found) : found;
+    return isOwn ? copyOf(found) : found;
   }
 
   #downloadRow(row: FileRow, flight: Flight): Promise<Buffer> {

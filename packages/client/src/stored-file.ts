@@ -1,5 +1,6 @@
 import { PassThrough, pipeline, Readable } from 'node:stream';
 import { StoreError } from '@stevedore/staging/errors';
+import { copyOf } from '@stevedore/staging/shared-memory';
 import type { Signal } from './downloads.js';
 import { readAll } from './http/answers.js';
 import type {
@@ -119,7 +120,7 @@ export class FileHandle implements StoredFile {
     const now = range ? undefined : this.contentNow();
     if (!now && !range && this.#source.readOwn) return this.#source.readOwn(signal);
     const bytes = now ?? (await this.#source.read(range, signal));
-    return Buffer.isBuffer(bytes) ? Buffer.from(bytes) : bytes;
+    return Buffer.isBuffer(bytes) ? copyOf(bytes) : bytes;
   }
 
   web(options?: ReadOptions): ReadableStream<Uint8Array> {

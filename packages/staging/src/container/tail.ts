@@ -1,4 +1,5 @@
 import type { FileMapChange, LocalPlace } from '../filemap/filemap.js';
+import { copyInto, sharedMemory } from '../shared-memory.js';
 import type { Entry } from './append-queue.js';
 import { mostHeadBytes, writeRecordHead } from './record.js';
 import { changeOfRecord, fileRecord } from './records.js';
@@ -15,9 +16,6 @@ import { changeOfRecord, fileRecord } from './records.js';
  * The ring grows to its limit only for files that are read. Memory that was never used takes ten
  * times as long to fill, so beyond a share of it a slab is reused as soon as its files are in
  * FastDFS, unless readers came for them.
- *
- * A slab is a SharedArrayBuffer, though no other thread has it: V8 marks its whole heap each time
- * that other ArrayBuffers have grown by 64 MiB, and does not count these.
  */
 
 /** Of a slab: enough that few records fall to its end, and few slabs are enough. */
@@ -51,7 +49,7 @@ class Slab {
   extents: Extent[] = [];
 
   constructor(bytes: number) {
-    this.memory = Buffer.from(new SharedArrayBuffer(bytes));
+    this.memory = sharedMemory(bytes);
   }
 }
 
@@ -228,7 +226,7 @@ export class TailBatch {
     at += headBytes;
     if (slab) {
       for (const piece of body) {
-        target.set(piece, at);
+        copyInto(target, at, piece);
         at += piece.length;
       }
       slab.used = at;
