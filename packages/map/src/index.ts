@@ -16,10 +16,12 @@ export {
   type PlacedFile,
   type Removal,
   type RemovedFile,
+  type Setting,
   type StagedFiles,
   type Trunk,
   type UsageAsk,
   type UsageGrant,
 } from './map.js';
-export { type MapOptions, openMap } from './open-map.js';
-export type { DeploymentMap } from './sql-map.js';
+export { type MapOptions, openDriver, openMap } from './open-map.js';
+export type { List, Row, SqlDriver, Topic, Value } from './sql-driver.js';
+export { type DeploymentMap, SqlMap } from './sql-map.js';

@@ -147,6 +147,16 @@ export interface Removal {
   readonly removedAt: number;
 }
 
+/** An API key, or a policy, that all gateways of the deployment have. */
+export interface Setting {
+  readonly kind: string;
+  readonly name: string;
+  /** As its file has it; null if it was removed. */
+  readonly body: string | null;
+  /** Unix milliseconds by the map's clock. */
+  readonly changedAt: number;
+}
+
 /** A directory without a heartbeat for this long may be used elsewhere. */
 export const IN_USE_MS = 30_000;
 

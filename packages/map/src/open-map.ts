@@ -1,4 +1,5 @@
 import { MapError } from './errors.js';
+import type { SqlDriver } from './sql-driver.js';
 import { type DeploymentMap, SqlMap } from './sql-map.js';
 
 /** Options of a map that are not in its URL. */
@@ -16,6 +17,19 @@ export interface MapOptions {
  * `map_url`, and with `map_unavailable` if a SQLite file cannot be opened.
  */
 export async function openMap(url: string, options: MapOptions = {}): Promise<DeploymentMap> {
+  const { driver, spreads } = await openDriver(url, options);
+  return new SqlMap(driver, spreads);
+}
+
+/** For several maps, in other processes too, that share the connections of one. */
+export interface OpenDriver {
+  readonly driver: SqlDriver;
+  /** For `SqlMap`. */
+  readonly spreads: boolean;
+}
+
+/** Rejects as `openMap`. */
+export async function openDriver(url: string, options: MapOptions = {}): Promise<OpenDriver> {
   const { maxConnections = 4, timeoutMs = 10_000 } = options;
   const scheme = /^([a-z]+):/.exec(url)?.[1];
   if (scheme === 'postgres' || scheme === 'postgresql') {
@@ -26,7 +40,8 @@ export async function openMap(url: string, options: MapOptions = {}): Promise<De
       throw badUrl(url, 'it needs the package "postgres"; run npm install postgres');
     });
     try {
-      return new SqlMap(new PostgresDriver(rest, { maxConnections, timeoutMs }), spread);
+      const driver = new PostgresDriver(rest, { maxConnections, timeoutMs });
+      return { driver, spreads: spread };
     } catch (error) {
       throw badUrl(url, (error as Error).message);
     }
@@ -34,7 +49,7 @@ export async function openMap(url: string, options: MapOptions = {}): Promise<De
   const path = /^sqlite:(.+)$/.exec(url)?.[1];
   if (path === undefined) throw badUrl(url, 'it begins with neither "postgres:" nor "sqlite:"');
   const { SqliteDriver } = await import('./sqlite.js');
-  return new SqlMap(new SqliteDriver(path), false);
+  return { driver: new SqliteDriver(path), spreads: false };
 }
 
 function withoutSpread(url: string): [string, boolean] {

@@ -1,6 +1,15 @@
+import { randomUUID } from 'node:crypto';
 import postgres from 'postgres';
 import { codeOf, MapError, refusal } from './errors.js';
-import { type Dialect, inDialect, type List, type Row, type SqlDriver } from './sql-driver.js';
+import {
+  type Dialect,
+  inDialect,
+  type List,
+  type Row,
+  type SqlDriver,
+  TOPICS,
+  type Topic,
+} from './sql-driver.js';
 
 /**
  * Runs statements at PostgreSQL, or at a database that speaks its protocol; no statement depends on
@@ -9,6 +18,9 @@ import { type Dialect, inDialect, type List, type Row, type SqlDriver } from './
  * writes, and looks again whenever a server fails, refuses to write or does not answer in time; that
  * statement fails with `map_unavailable`. The server may still execute it, so every statement must
  * tolerate being executed late, and twice.
+ *
+ * It listens on a connection of its own, except through a pooler, and notifies itself now and then:
+ * while that arrives, so does what others tell.
  */
 
 export interface PostgresOptions {
@@ -28,6 +40,11 @@ const ATTEMPTS = 5;
 const SERIALIZATION_FAILURES: ReadonlySet<string> = new Set(['40001', '40P01']);
 const UNIQUE_VIOLATION = '23505';
 const READ_ONLY = '25006';
+/** Of databases that speak the protocol and have no notifications. */
+const NO_NOTIFICATIONS = new Set(['0A000', '42883', '42601']);
+const CHANNEL = 'stevedore';
+const ECHO_INTERVAL_MS = 10_000;
+const ECHO_TIMEOUT_MS = 5_000;
 /** Another gateway ran the same statement at the same moment, so the next attempt finds its effect. */
 const CONCURRENT_CREATE_CODES = new Set(['23505', '42P07', '42710', 'XX000', '40001', '40P01']);
 
@@ -57,6 +74,10 @@ export class PostgresDriver implements SqlDriver {
   /** One for each host. */
   readonly #urls: readonly string[];
   #connections: Promise<postgres.Sql> | undefined;
+  readonly #listeners: ((topic: Topic) => void)[] = [];
+  #echoes: NodeJS.Timeout | undefined;
+  #canTell = true;
+  isListening = false;
 
   /** Throws for an invalid URL. */
   constructor(url: string, options: PostgresOptions) {
@@ -66,16 +87,31 @@ export class PostgresDriver implements SqlDriver {
     for (const each of this.#urls) void this.#to(each, {});
   }
 
-  run(
+  async run(
     statements: string | readonly string[],
     values: readonly unknown[] = [],
     list?: List,
+    topic?: Topic,
   ): Promise<Row[]> {
-    const text = typeof statements === 'string' ? statements : together(statements);
-    const spoken = inDialect(text, DIALECT);
-    if (!list) return this.#run(spoken, values, SERIALIZATION_FAILURES);
-    const withRows = spoken.replaceAll('ROWS', rowsOf(list, values.length + 1));
-    return this.#run(withRows, [...values, ...columnsOf(list)], SERIALIZATION_FAILURES);
+    const all = typeof statements === 'string' ? [statements] : statements;
+    const run = (text: string): Promise<Row[]> => {
+      const spoken = inDialect(text, DIALECT);
+      if (!list) return this.#run(spoken, values, SERIALIZATION_FAILURES);
+      const withRows = spoken.replaceAll('ROWS', rowsOf(list, values.length + 1));
+      return this.#run(withRows, [...values, ...columnsOf(list)], SERIALIZATION_FAILURES);
+    };
+    if (!topic || !this.#canTell) return run(together(all));
+    try {
+      return await run(telling(all, topic));
+    } catch (error) {
+      if (!NO_NOTIFICATIONS.has(codeOf((error as Error).cause))) throw error;
+      this.#canTell = false;
+      return run(together(all));
+    }
+  }
+
+  listen(onTold: (topic: Topic) => void): void {
+    this.#listeners.push(onTold);
   }
 
   async create(statement: string): Promise<void> {
@@ -83,6 +119,8 @@ export class PostgresDriver implements SqlDriver {
   }
 
   async close(): Promise<void> {
+    this.#listeners.length = 0;
+    clearInterval(this.#echoes);
     const sql = await this.#connections?.catch(() => undefined);
     await sql?.end({ timeout: 1 });
   }
@@ -104,7 +142,7 @@ export class PostgresDriver implements SqlDriver {
 
   async #withTimeout(statement: string, values: readonly unknown[]): Promise<Row[]> {
     const { timeoutMs } = this.#options;
-    this.#connections ??= this.#connected();
+    this.#connections ??= this.#begun();
     const connections = this.#connections;
     const rows = connections.then((sql) =>
       sql.unsafe(statement, values as never[], { prepare: true }),
@@ -122,21 +160,68 @@ export class PostgresDriver implements SqlDriver {
   #leave(connections: Promise<postgres.Sql>): void {
     if (this.#connections !== connections) return;
     this.#connections = undefined;
+    this.isListening = false;
+    clearInterval(this.#echoes);
     void connections.then((sql) => sql.end({ timeout: 0 })).catch(() => undefined);
   }
 
+  #begun(): Promise<postgres.Sql> {
+    const connections = this.#connected();
+    const begin = async ({ sql, isPooled }: Connected): Promise<void> => {
+      if (!isPooled && this.#listeners.length > 0) await this.#listenAt(sql);
+    };
+    // Without it, what others change is looked for.
+    connections.then(begin).catch(() => undefined);
+    return connections.then(({ sql }) => sql);
+  }
+
+  async #listenAt(sql: postgres.Sql): Promise<void> {
+    let onEcho = (_: string): void => undefined;
+    const tell = (topic: Topic): void => {
+      for (const listener of this.#listeners) listener(topic);
+    };
+    const onText = (text: string): void => {
+      const topic = TOPICS.find((each) => each === text);
+      if (topic) tell(topic);
+      else onEcho(text);
+    };
+    // After its connection broke, the library listens again; nobody says what was told meanwhile.
+    await sql.listen(CHANNEL, onText, () => TOPICS.forEach(tell));
+    const connections = this.#connections;
+    let missed = 0;
+    const test = async (): Promise<void> => {
+      const sent = randomUUID();
+      const echo = new Promise<boolean>((resolve) => {
+        onEcho = (text) => {
+          if (text === sent) resolve(true);
+        };
+        setTimeout(() => resolve(false), ECHO_TIMEOUT_MS).unref();
+      });
+      await this.run('SELECT pg_notify($1, $2)', [CHANNEL, sent]);
+      const isHeard = await echo;
+      if (this.#connections !== connections) return;
+      this.isListening = isHeard;
+      missed = isHeard ? 0 : missed + 1;
+      // The connection is dead, and nobody says so.
+      if (missed > 1 && connections) this.#leave(connections);
+    };
+    clearInterval(this.#echoes);
+    this.#echoes = setInterval(() => void test().catch(() => undefined), ECHO_INTERVAL_MS).unref();
+    await test();
+  }
+
   /** Connections to the first host that accepts writes. */
-  async #connected(): Promise<postgres.Sql> {
+  async #connected(): Promise<Connected> {
     let failure: unknown;
     for (const url of this.#urls) {
       const sql = this.#to(url, {});
       try {
         const isPooled = await this.#checked(sql);
-        if (!isPooled) return sql;
+        if (!isPooled) return { sql, isPooled };
         void sql.end({ timeout: 0 }).catch(() => undefined);
         // A pooler may give each statement to a process that knows nothing of the last one, and
         // mixes up those that are sent before the answer to it.
-        return this.#to(url, { prepare: false, max_pipeline: 0 });
+        return { sql: this.#to(url, { prepare: false, max_pipeline: 0 }), isPooled };
       } catch (error) {
         failure = error;
         void sql.end({ timeout: 0 }).catch(() => undefined);
@@ -208,10 +293,25 @@ function urlsOf(url: string): readonly string[] {
   return hosts.split(',').map((host) => `${before}${host}${rest}`);
 }
 
+interface Connected {
+  readonly sql: postgres.Sql;
+  readonly isPooled: boolean;
+}
+
 /** All in one statement, each of which sees the tables as they were before it. */
 function together(statements: readonly string[]): string {
   const before = statements.slice(0, -1).map((each, index) => `part${index} AS (${each})`);
-  return `WITH ${before.join(', ')} ${statements.at(-1)}`;
+  const [last = ''] = statements.slice(-1);
+  return before.length === 0 ? last : `WITH ${before.join(', ')} ${last}`;
+}
+
+/** As `together`, and notifies with the commit. */
+function telling(statements: readonly string[], topic: Topic): string {
+  const tell = `pg_notify('${CHANNEL}', '${topic}')`;
+  const returns = statements.at(-1)?.includes('RETURNING');
+  const parts = statements.map((each, index) => `part${index} AS (${each})`);
+  const last = returns ? `SELECT *, ${tell} FROM part${parts.length - 1}` : `SELECT ${tell}`;
+  return `WITH ${parts.join(', ')} ${last}`;
 }
 
 /** An array for each column, because a server reads those much faster than rows. */

@@ -54,6 +54,13 @@ export const STEPS: readonly (readonly string[])[] = [
       bytes BIGINT NOT NULL,
       granted BIGINT NOT NULL,
       PRIMARY KEY (key_id, day))`,
+    `CREATE TABLE IF NOT EXISTS stevedore_setting (
+      kind TEXT NOT NULL,
+      name TEXT NOT NULL,
+      body TEXT,
+      changed_at BIGINT NOT NULL,
+      PRIMARY KEY (kind, name))`,
+    'CREATE INDEX IF NOT EXISTS stevedore_setting_time ON stevedore_setting (changed_at)',
     'CREATE INDEX IF NOT EXISTS stevedore_removal_time ON stevedore_removal (removed_at, file_key)',
     `CREATE INDEX IF NOT EXISTS stevedore_removal_open ON stevedore_removal (origin)
       WHERE NOT settled`,

@@ -8,15 +8,23 @@ import {
   type Joined,
   type Joining,
   type LostFile,
+  type Setting,
   type StagedFiles,
   type UsageAsk,
   type UsageGrant,
 } from './map.js';
 import { MAX_ORIGIN, STEPS, VERSION_TABLE } from './schema.js';
-import type { Row, SqlDriver } from './sql-driver.js';
+import type { Row, SqlDriver, Topic } from './sql-driver.js';
 
 /** A gateway may fall silent between the statement that adopts it and the look why that did not. */
 const ADOPT_ATTEMPTS = 3;
+
+const LIST = `SELECT origin, instance, url, place, seen_at, staged_files, staged_bytes, holder, adopter,
+    adopted_at, adopt_trunks, adopted_trunks, adopt_trouble, NOW AS now
+  FROM stevedore_gateway ORDER BY origin`;
+
+/** For changes that the other gateways hear of at once. */
+const GATEWAYS = [undefined, 'gateways'] as const;
 
 /** The schema of a map in a SQL database, its gateways, claims and usage counts. */
 export class SqlGateways {
@@ -58,6 +66,7 @@ export class SqlGateways {
         WHERE instance = $1 AND adopter IS NULL
           AND (place IN ($3, '') OR seen_at < NOW - ${IN_USE_MS}) RETURNING origin`,
       [instance, url ?? null, place],
+      ...GATEWAYS,
     );
     if (!entered) throw inUse(String(known.place));
     return { origin, secret };
@@ -72,6 +81,7 @@ export class SqlGateways {
           VALUES ($1, $2, $3, $4, NOW, 0, 0, 0, 0)
           ON CONFLICT (origin) DO NOTHING RETURNING origin`,
         [wanted, instance, url ?? null, place],
+        ...GATEWAYS,
       );
       if (rows.length > 0) return wanted;
       if (origin === undefined) continue;
@@ -84,21 +94,41 @@ export class SqlGateways {
   }
 
   /**
-   * The heartbeat of this gateway. `holder`: who holds the second copy of its staged files, null for
-   * nobody, undefined for no change. False if its directory is now used at another place, or another
-   * gateway has adopted its files.
+   * The heartbeat of this gateway, and the gateways after it. `holder`: who holds the second copy of
+   * its staged files, null for nobody, undefined for no change. `isOurs` is false if its directory is
+   * now used at another place, or another gateway has adopted its files.
    */
   async heartbeat(
     origin: number,
     place: string,
     { files, bytes }: StagedFiles,
     holder?: number | null,
-  ): Promise<boolean> {
+  ): Promise<{ readonly isOurs: boolean; readonly gateways: readonly Gateway[] }> {
     const rows = await this.driver.run(
-      `UPDATE stevedore_gateway SET seen_at = NOW, staged_files = $3, staged_bytes = $4,
-          holder = CASE WHEN CAST($6 AS BOOLEAN) THEN holder ELSE CAST($5 AS INTEGER) END
-        WHERE origin = $1 AND place = $2 AND adopter IS NULL RETURNING origin`,
+      [
+        `UPDATE stevedore_gateway SET seen_at = NOW, staged_files = $3, staged_bytes = $4,
+            holder = CASE WHEN CAST($6 AS BOOLEAN) THEN holder ELSE CAST($5 AS INTEGER) END
+          WHERE origin = $1 AND place = $2 AND adopter IS NULL`,
+        LIST,
+      ],
       [origin, place, files, bytes, holder ?? null, holder === undefined],
+    );
+    const gateways = rows.map(gatewayOf);
+    const own = gateways.find((each) => each.origin === origin);
+    if (!own || own.place !== place || own.adoption) return { isOurs: false, gateways };
+    // A database may list the row as it was before.
+    const beat = { ...own, seenAt: Number(rows[0]?.now), staged: { files, bytes } };
+    const held = holder === undefined ? beat : { ...beat, holder: holder ?? undefined };
+    return { isOurs: true, gateways: gateways.map((each) => (each === own ? held : each)) };
+  }
+
+  /** Who holds the second copies of this gateway, for all others at once. False: as `heartbeat`. */
+  async recordHolder(origin: number, place: string, holder: number): Promise<boolean> {
+    const rows = await this.driver.run(
+      `UPDATE stevedore_gateway SET holder = $3, seen_at = NOW
+        WHERE origin = $1 AND place = $2 AND adopter IS NULL RETURNING origin`,
+      [origin, place, holder],
+      ...GATEWAYS,
     );
     return rows.length > 0;
   }
@@ -106,16 +136,11 @@ export class SqlGateways {
   /** Ends the heartbeat: the directory may be used elsewhere at once. */
   async leave(origin: number, place: string): Promise<void> {
     const left = "UPDATE stevedore_gateway SET place = '' WHERE origin = $1 AND place = $2";
-    await this.driver.run(left, [origin, place]);
+    await this.driver.run(left, [origin, place], ...GATEWAYS);
   }
 
   async gateways(): Promise<Gateway[]> {
-    const rows = await this.driver.run(
-      `SELECT origin, instance, url, place, seen_at, staged_files, staged_bytes, holder, adopter, adopted_at,
-          adopt_trunks, adopted_trunks, adopt_trouble
-        FROM stevedore_gateway ORDER BY origin`,
-    );
-    return rows.map(gatewayOf);
+    return (await this.driver.run(LIST)).map(gatewayOf);
   }
 
   /**
@@ -138,7 +163,7 @@ export class SqlGateways {
         AND EXISTS (SELECT 1 FROM stevedore_gateway b WHERE b.origin = $2 AND b.adopter IS NULL)
         RETURNING origin`;
     for (let attempt = 0; attempt < ADOPT_ATTEMPTS; attempt++) {
-      const rows = await this.driver.run(statement, [origin, by]);
+      const rows = await this.driver.run(statement, [origin, by], ...GATEWAYS);
       if (rows.some((row) => Number(row.origin) === origin)) return;
       const why = adoptionObstacle(await this.gateways(), origin, by, await this.now());
       if (why !== undefined) throw new MapError('adoption_refused', why);
@@ -163,6 +188,8 @@ export class SqlGateways {
           adopt_lost = $7, adopted_at = CASE WHEN CAST($5 AS BOOLEAN) THEN coalesce(adopted_at, NOW) END
         WHERE origin = $1 AND adopter = $2 RETURNING origin`,
       [origin, by, trunks, adopted, isDone, trouble, JSON.stringify(lost)],
+      undefined,
+      isDone ? 'gateways' : undefined,
     );
     return rows.length > 0;
   }
@@ -253,6 +280,50 @@ export class SqlGateways {
       grantedBytes: Number(row.granted),
       bytes: Number(row.bytes),
     }));
+  }
+
+  /**
+   * Settings that changed since then, by the map's clock: API keys and policies by their names. A change
+   * may appear after later ones, by as much as a statement may take.
+   */
+  async settingsSince(changedAt: number): Promise<Setting[]> {
+    const rows = await this.driver.run(
+      `SELECT kind, name, body, changed_at FROM stevedore_setting WHERE changed_at >= $1
+        ORDER BY changed_at`,
+      [changedAt],
+    );
+    return rows.map((row) => ({
+      kind: String(row.kind),
+      name: String(row.name),
+      body: row.body === null ? null : String(row.body),
+      changedAt: Number(row.changed_at),
+    }));
+  }
+
+  /** Adds or replaces settings, or removes them; what is final and removed stays removed. */
+  async setSettings(settings: readonly Omit<Setting, 'changedAt'>[], isFinal: boolean) {
+    await this.driver.run(
+      `INSERT INTO stevedore_setting AS s (kind, name, body, changed_at)
+        SELECT k, n, b, NOW FROM ROWS AS f WHERE TRUE
+        ON CONFLICT (kind, name) DO UPDATE SET changed_at = excluded.changed_at,
+          body = CASE WHEN CAST($1 AS BOOLEAN) AND s.body IS NULL THEN NULL ELSE excluded.body END`,
+      [isFinal],
+      {
+        columns: { k: 'text', n: 'text', b: 'text' },
+        rows: settings.map(({ kind, name, body }) => [kind, name, body]),
+      },
+      'settings',
+    );
+  }
+
+  /** Calls back when another gateway, or this one, has changed something of the topic. */
+  listen(onTold: (topic: Topic) => void): void {
+    this.driver.listen(onTold);
+  }
+
+  /** False: what others change has to be looked for. */
+  get isListening(): boolean {
+    return this.driver.isListening;
   }
 
   /** Unix milliseconds by the map's clock. */

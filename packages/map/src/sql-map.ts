@@ -98,6 +98,7 @@ export class SqlMap extends SqlGateways {
       ],
       [isSettled],
       { columns: { k: 'bytes', o: 'integer', t: 'bytes' }, rows: [...rows.values()] },
+      'removals',
     );
   }
 

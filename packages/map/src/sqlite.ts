@@ -1,10 +1,20 @@
 import { openDatabase, type SqliteDatabase, type SqliteStatement } from '@stevedore/disk/sqlite';
 import { codeOf, refusal } from './errors.js';
-import { type Dialect, inDialect, type List, type Row, type SqlDriver } from './sql-driver.js';
+import {
+  type Dialect,
+  inDialect,
+  type List,
+  type Row,
+  type SqlDriver,
+  TOPICS,
+  type Topic,
+} from './sql-driver.js';
 
 /** A map's database in one SQLite file, for several processes of one host. */
 
 const BUSY_TIMEOUT_MS = 10_000;
+/** How often to look whether another process has changed the database. */
+const LOOK_INTERVAL_MS = 100;
 
 const DIALECT: Dialect = {
   NOW: 'CAST($0 AS INTEGER)',
@@ -27,6 +37,8 @@ interface Prepared {
 export class SqliteDriver implements SqlDriver {
   readonly #database: SqliteDatabase;
   readonly #prepared = new Map<string, Prepared>();
+  readonly #listeners: ((topic: Topic) => void)[] = [];
+  #looks: NodeJS.Timeout | undefined;
 
   /** Throws `map_unavailable`. */
   constructor(path: string) {
@@ -42,11 +54,39 @@ export class SqliteDriver implements SqlDriver {
     statements: string | readonly string[],
     values: readonly unknown[] = [],
     list?: List,
+    topic?: Topic,
   ): Promise<Row[]> {
     const all = typeof statements === 'string' ? [statements] : statements;
     const run = () => all.map((each) => this.#run(each, values, list)).at(-1) ?? [];
     const isOne = all.length === 1 && !list;
-    return attempt(() => (isOne ? run() : this.#database.transaction(run).immediate()));
+    const rows = attempt(() => (isOne ? run() : this.#database.transaction(run).immediate()));
+    if (topic) queueMicrotask(() => this.#tell(topic));
+    return rows;
+  }
+
+  /** A change by another process may be of any topic. */
+  listen(onTold: (topic: Topic) => void): void {
+    this.#listeners.push(onTold);
+    if (this.#looks) return;
+    let version = this.#version();
+    this.#looks = setInterval(() => {
+      const now = this.#version();
+      if (now === version) return;
+      version = now;
+      for (const topic of TOPICS) this.#tell(topic);
+    }, LOOK_INTERVAL_MS).unref();
+  }
+
+  get isListening(): boolean {
+    return this.#looks !== undefined;
+  }
+
+  #version(): unknown {
+    return this.#database.pragma('data_version', { simple: true });
+  }
+
+  #tell(topic: Topic): void {
+    for (const listener of this.#listeners) listener(topic);
   }
 
   async create(statement: string): Promise<void> {
@@ -54,6 +94,8 @@ export class SqliteDriver implements SqlDriver {
   }
 
   async close(): Promise<void> {
+    clearInterval(this.#looks);
+    this.#listeners.length = 0;
     this.#database.close();
   }
 

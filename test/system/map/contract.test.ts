@@ -6,6 +6,7 @@ import {
   openMap,
   originOf,
   type Removal,
+  type Topic,
 } from '@stevedore/map';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { needsPgbouncer, pooled } from '../../support/map/pgbouncer.js';
@@ -39,11 +40,33 @@ function contract(open: () => Promise<DeploymentMap>): void {
     expect(first.secret).toBe(secret);
     const other = await map.join({ ...mine, instance: instance() });
     expect(other.origin).not.toBe(first.origin);
-    expect(await map.heartbeat(first.origin, 'here', STAGED)).toBe(true);
-    expect(await map.heartbeat(first.origin, 'elsewhere', STAGED)).toBe(false);
+    expect((await map.heartbeat(first.origin, 'here', STAGED)).isOurs).toBe(true);
+    expect((await map.heartbeat(first.origin, 'elsewhere', STAGED)).isOurs).toBe(false);
     const listed = (await map.gateways()).find(({ origin }) => origin === first.origin)!;
     expect(listed.url).toBe('http://10.0.0.1:8080');
     expect(Math.abs(listed.seenAt - (await map.now()))).toBeLessThan(60_000);
+  });
+
+  it('keeps settings, and a final one that was removed stays removed', async () => {
+    const { map } = await joined();
+    const before = await map.now();
+    const body = '{"id":"a"}';
+    const one = { kind: 'keys', name: 'a', body };
+    await map.setSettings([one, { kind: 'policies', name: 'a', body: '{}' }], true);
+    await map.setSettings([{ ...one, body: null }], true);
+    await map.setSettings([one], true);
+    const kept = await map.settingsSince(before);
+    const named = kept.map(({ kind, name, body }) => [kind, name, body]);
+    expect(named).toEqual(
+      expect.arrayContaining([
+        ['keys', 'a', null],
+        ['policies', 'a', '{}'],
+      ]),
+    );
+    await map.setSettings([{ kind: 'policies', name: 'a', body: null }], false);
+    await map.setSettings([{ kind: 'policies', name: 'a', body: '{"maxFiles":1}' }], false);
+    const again = await map.settingsSince(before);
+    expect(again.find(({ kind }) => kind === 'policies')?.body).toBe('{"maxFiles":1}');
   });
 
   it('refuses an origin that another directory has, and a directory with another origin', async () => {
@@ -293,7 +316,7 @@ function contract(open: () => Promise<DeploymentMap>): void {
     const { origin: away } = await map.join(mine);
     const refused = { code: 'adoption_refused' };
     await expect(map.adopt(away, origin)).rejects.toMatchObject(refused);
-    expect(await map.heartbeat(away, 'one', STAGED)).toBe(true);
+    expect((await map.heartbeat(away, 'one', STAGED)).isOurs).toBe(true);
     await map.leave(away, 'one');
     for (const [one, by] of [
       [away, away],
@@ -306,7 +329,7 @@ function contract(open: () => Promise<DeploymentMap>): void {
     await expect(map.join({ ...mine, origin: away })).rejects.toMatchObject({
       code: 'origin_adopted',
     });
-    expect(await map.heartbeat(away, 'one', STAGED)).toBe(false);
+    expect((await map.heartbeat(away, 'one', STAGED)).isOurs).toBe(false);
     const progress = { by: origin, isDone: false, trunks: 4, adopted: 2 };
     expect(await map.recordAdoption(away, progress)).toBe(true);
     expect(await map.recordAdoption(away, { ...progress, by: away })).toBe(false);
@@ -331,9 +354,9 @@ function contract(open: () => Promise<DeploymentMap>): void {
     const find = async (origin = away) =>
       (await map.gateways()).find((each) => each.origin === origin)!;
     expect((await find()).holder).toBeUndefined();
-    expect(await map.heartbeat(away, 'one', STAGED, third)).toBe(true);
-    expect(await map.heartbeat(away, 'one', STAGED, holder)).toBe(true);
-    expect(await map.heartbeat(away, 'one', STAGED)).toBe(true);
+    expect((await map.heartbeat(away, 'one', STAGED, third)).isOurs).toBe(true);
+    expect((await map.heartbeat(away, 'one', STAGED, holder)).isOurs).toBe(true);
+    expect((await map.heartbeat(away, 'one', STAGED)).isOurs).toBe(true);
     expect((await find()).holder).toBe(holder);
     await map.heartbeat(third, 'one', STAGED, null);
     expect((await find(third)).holder).toBeUndefined();
@@ -421,12 +444,38 @@ function contract(open: () => Promise<DeploymentMap>): void {
   });
 }
 
+/** What a map tells at once, where its database can. */
+function tells(open: () => Promise<DeploymentMap>, cut: () => void): void {
+  it('tells every gateway what another one changes, after its connection was cut too', async () => {
+    const [here, there] = await Promise.all([open(), open()]);
+    onTestFinished(async () => void (await Promise.all([here.close(), there.close()])));
+    const heard: Topic[] = [];
+    there.listen((topic) => heard.push(topic));
+    for (const isCut of [false, true]) {
+      if (isCut) cut();
+      const { origin } = await here.join(newcomer());
+      await expect.poll(async () => (await there.gateways()) && there.isListening).toBe(true);
+      heard.length = 0;
+      await here.remove([{ key: key(origin) }], false);
+      await expect.poll(() => heard).toContain('removals');
+      await here.setSettings([{ kind: 'keys', name: 'a', body: '{}' }], true);
+      await expect.poll(() => heard).toContain('settings');
+      await here.join(newcomer());
+      await expect.poll(() => heard).toContain('gateways');
+    }
+  });
+}
+
 describe('a map in SQLite', () => {
   let path: string;
   beforeEach(() => {
     path = join(temporaryFolder(), 'map.db');
   });
   contract(() => openMap(`sqlite:${path}`));
+  tells(
+    () => openMap(`sqlite:${path}`),
+    () => undefined,
+  );
 });
 
 describe.skipIf(needsPostgres.missing)('a map in PostgreSQL', () => {
@@ -438,6 +487,13 @@ describe.skipIf(needsPostgres.missing)('a map in PostgreSQL', () => {
   });
   afterAll(() => server.stop());
   contract(() => openMap(url));
+  tells(
+    () => openMap(url),
+    () => {
+      const listening = "query ILIKE 'listen %' AND pid <> pg_backend_pid()";
+      server.run(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE ${listening}`);
+    },
+  );
 
   describe.skipIf(needsPgbouncer.missing)('behind PgBouncer', () => {
     let bouncer: Awaited<ReturnType<typeof pooled>>;

@@ -54,6 +54,12 @@ export interface DeploymentStats {
 
 /** How often to poll the map for deletions, which reach every server within a second. */
 const LOOK_INTERVAL_MS = 400;
+/** Where the map tells of changes: for what it could not tell. */
+const QUIET_INTERVAL_MS = 10_000;
+/** However often the map tells of changes. */
+const MIN_LOOK_INTERVAL_MS = 20;
+/** For deletions by others that could not be carried out here. */
+const OWN_REMOVALS_INTERVAL_MS = 60_000;
 /** Between rounds while the map is down. */
 const RETRIES = { firstMs: 2 * LOOK_INTERVAL_MS, lastMs: 2_000 };
 /** Longest time that a request of a client waits for the map. */
@@ -89,6 +95,11 @@ export class Deployment {
   readonly #gateways: Gateways;
   readonly #removals: RemovalPoll;
   #seenAt = Number.NEGATIVE_INFINITY;
+  /** When to look for deletions again, for those that concern files of this server, and when to list. */
+  #lookAt = 0;
+  #ownRemovalsAt = 0;
+  #listAt = 0;
+  #roundEndedAt = 0;
   /** When to ask whether this server prunes the map for all, and true while it does. */
   #pruneAt = performance.now() + PRUNE_INTERVAL_MS;
   #isPruning = false;
@@ -114,7 +125,16 @@ export class Deployment {
     this.#removals = new RemovalPoll({
       after: (removal, limit) => map.removalsAfter(removal, limit),
       now: () => this.#mapTime(),
-      onRemoved: (key) => this.noteRemoved(key),
+      onRemoved: (key) => {
+        if (this.#isOwn(key) && !this.isKnownRemoved(key)) this.#ownRemovalsAt = 0;
+        this.noteRemoved(key);
+      },
+    });
+    map.listen((topic) => {
+      if (topic === 'removals') this.#lookAt = 0;
+      else if (topic === 'gateways') this.#listAt = 0;
+      else return;
+      this.#hasten();
     });
     this.#announcing = new Gathered(async (keys) => {
       await map.remove(
@@ -125,7 +145,10 @@ export class Deployment {
     }, ANNOUNCEMENTS);
     this.#adoptions = new Adoptions({
       ...{ ...adoption, map, origin: this.origin, report },
-      onDone: (origin) => this.#gateways.adopted.add(origin),
+      onDone: (origin) => {
+        this.#gateways.adopted.add(origin);
+        this.#ownRemovalsAt = 0;
+      },
     });
   }
 
@@ -348,24 +371,36 @@ export class Deployment {
   #next(delayMs: number): void {
     if (this.#isClosed) return;
     this.#timer = setTimeout(() => {
+      this.#timer = undefined;
       this.#round = this.#runRound();
     }, delayMs);
     this.#timer.unref();
+  }
+
+  /** The map has told of a change. During a round, the next one begins at once. */
+  #hasten(): void {
+    if (!this.#timer || this.#isAway) return;
+    clearTimeout(this.#timer);
+    const sinceMs = performance.now() - this.#roundEndedAt;
+    this.#next(Math.max(0, MIN_LOOK_INTERVAL_MS - sinceMs));
+  }
+
+  #isOwn(key: Buffer): boolean {
+    const origin = originOf(key);
+    return origin === this.origin || this.#gateways.adopted.has(origin);
   }
 
   async #runRound(): Promise<void> {
     let hasMore = false;
     try {
       await this.#gateways.joined();
+      const began = performance.now();
       // First: until then, this server may serve what others have deleted.
-      await this.#removals.poll();
-      const keys = await this.#hearDeletions(MAX_DELETIONS);
-      // A partner that does not answer holds up deletions here, but not what readers must hear.
-      this.#deleting ??= this.#deleteForOthers(keys)
-        .catch((error: Error) => this.#fail(error))
-        .finally(() => {
-          this.#deleting = undefined;
-        });
+      if (this.#isAway || began >= this.#lookAt) {
+        this.#lookAt = began + (this.#parts.map.isListening ? QUIET_INTERVAL_MS : 0);
+        await this.#removals.poll();
+      }
+      if (this.#isAway || began >= this.#ownRemovalsAt) await this.#deleteForOthers();
       await this.#keepUp();
       hasMore = await this.#publisher.publish(PUBLISH_MS);
     } catch (error) {
@@ -381,7 +416,10 @@ export class Deployment {
     this.#isAway = false;
     this.#pause.reset();
     this.#reported = undefined;
-    this.#next(hasMore ? 0 : LOOK_INTERVAL_MS);
+    this.#roundEndedAt = performance.now();
+    const wasTold = this.#lookAt === 0 || this.#listAt === 0;
+    const pauseMs = wasTold ? MIN_LOOK_INTERVAL_MS : LOOK_INTERVAL_MS;
+    this.#next(hasMore ? 0 : pauseMs);
   }
 
   /** Reports an error, unless it is the same as in the round before. */
@@ -402,11 +440,25 @@ export class Deployment {
     return keys;
   }
 
-  async #deleteForOthers(keys: readonly Buffer[]): Promise<void> {
+  /** A partner that does not answer holds up deletions here, but not what readers must hear. */
+  async #deleteForOthers(): Promise<void> {
+    const keys = await this.#hearDeletions(MAX_DELETIONS);
+    if (this.#deleting) return;
+    const isAll = keys.length < MAX_DELETIONS;
+    this.#ownRemovalsAt = isAll ? performance.now() + OWN_REMOVALS_INTERVAL_MS : 0;
+    this.#deleting = this.#carryOut(keys)
+      .catch((error: Error) => this.#fail(error))
+      .finally(() => {
+        this.#deleting = undefined;
+      });
+  }
+
+  async #carryOut(keys: readonly Buffer[]): Promise<void> {
     const { map, deleteHere } = this.#parts;
     // While the FileMap is being rebuilt, or the disk is full, some cannot be deleted yet.
     const settled = await Promise.allSettled(keys.map((key) => deleteHere(key)));
     const deleted = keys.filter((_, index) => settled[index]!.status === 'fulfilled');
+    if (deleted.length < keys.length) this.#ownRemovalsAt = performance.now() + RETRIES.lastMs;
     const removed = deleted.map((key) => ({ key }));
     if (removed.length > 0) await map.remove(removed, true);
   }
@@ -424,12 +476,12 @@ export class Deployment {
     const { map } = this.#parts;
     const now = performance.now();
     const isDue = now - this.#seenAt >= SEEN_INTERVAL_MS;
-    const { list, listAgeMs } = this.#gateways;
-    const intervalMs = Math.max(MIN_LIST_INTERVAL_MS, list.length * LIST_INTERVAL_MS_PER_SERVER);
-    if (isDue || listAgeMs >= intervalMs) {
-      const isOurs = !isDue || (await this.#gateways.heartbeat());
-      await this.#gateways.refresh();
-      if (!isOurs) throw this.#notOurs();
+    if (isDue || now >= this.#listAt) {
+      const perServerMs = this.#gateways.list.length * LIST_INTERVAL_MS_PER_SERVER;
+      const intervalMs = Math.max(MIN_LIST_INTERVAL_MS, perServerMs);
+      this.#listAt = now + (map.isListening ? QUIET_INTERVAL_MS : intervalMs);
+      if (!isDue) await this.#gateways.refresh();
+      else if (!(await this.#gateways.heartbeat())) throw this.#notOurs();
       if (isDue) this.#seenAt = now;
       this.#adoptions.begin(this.#gateways.list);
       await this.#dropUnneeded();

@@ -64,8 +64,6 @@ export class Gateways {
   #secret: string | undefined;
   #list: readonly Gateway[];
   #listedAt = Number.NEGATIVE_INFINITY;
-  /** By `performance.now()`; undefined if the map may have got a later heartbeat. */
-  #beatAt: number | undefined;
   /** The map's time at 0 of `performance.now()`. */
   #mapZero: number | undefined;
   /** URLs that were reported, by origin. */
@@ -108,12 +106,9 @@ export class Gateways {
     return this.#list;
   }
 
-  get listAgeMs(): number {
-    return performance.now() - this.#listedAt;
-  }
-
   get isFresh(): boolean {
-    return this.listAgeMs <= FRESH_MS;
+    if (this.#parts.map.isListening) return this.#listedAt > Number.NEGATIVE_INFINITY;
+    return performance.now() - this.#listedAt <= FRESH_MS;
   }
 
   find(origin: number | undefined): Gateway | undefined {
@@ -178,22 +173,26 @@ export class Gateways {
 
   async refresh(): Promise<void> {
     await this.joined();
-    this.#list = this.#checked(await this.#parts.map.gateways());
-    this.#listedAt = performance.now();
-    const own = this.find(this.#parts.joining.origin);
-    if (own && this.#beatAt !== undefined) this.#mapZero = own.seenAt - this.#beatAt;
-    this.#noteAdopted();
-    await this.#save().catch(this.#parts.report);
+    await this.#note(await this.#parts.map.gateways());
   }
 
-  /** False if the map has given this directory, or its files, to another server. */
+  /** Also refreshes. False if the map has given this directory, or its files, to another server. */
   async heartbeat(): Promise<boolean> {
     const { map, joining, staged } = this.#parts;
+    const { origin, place } = joining;
     const at = performance.now();
-    this.#beatAt = undefined;
-    const isOurs = await map.heartbeat(joining.origin, joining.place, staged(), this.#holder);
-    this.#beatAt = at;
+    const { isOurs, gateways } = await map.heartbeat(origin, place, staged(), this.#holder);
+    await this.#note(gateways);
+    const own = this.find(origin);
+    if (own && isOurs) this.#mapZero = own.seenAt - at;
     return isOurs;
+  }
+
+  async #note(gateways: readonly Gateway[]): Promise<void> {
+    this.#list = this.#checked(gateways);
+    this.#listedAt = performance.now();
+    this.#noteAdopted();
+    await this.#save().catch(this.#parts.report);
   }
 
   /** Unix milliseconds by the map's clock; by this server's until the map has told the time. */
@@ -206,11 +205,12 @@ export class Gateways {
    * Rejects with `MapError`, and if the disk does not take it.
    */
   async recordHolder(holder: number): Promise<void> {
-    const { origin } = this.#parts.joining;
+    const { map, joining } = this.#parts;
+    const { origin, place } = joining;
     this.#holder = holder;
     if (this.find(origin)?.holder === holder) return;
     await this.joined();
-    await this.heartbeat();
+    await map.recordHolder(origin, place, holder);
     await this.refresh();
     // A start while the map is down must find it, too.
     await this.#save();
