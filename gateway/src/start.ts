@@ -1,7 +1,11 @@
 import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { open } from '@stevedore/client';
-import { type GatewayStore, readClusterSecrets } from '@stevedore/client/internal';
+import {
+  type GatewayStore,
+  openForGateway,
+  openMap,
+  readClusterSecrets,
+} from '@stevedore/client/internal';
 import type { PictureMaker, ResourcePolicy } from '@stevedore/middleware/core';
 import { Pictures } from '@stevedore/pictures';
 import { addressText } from '@stevedore/protocol';
@@ -13,6 +17,7 @@ import type { Ledger } from './access/ledger.js';
 import { openLocalKey, removeLocalKey } from './access/local-key.js';
 import { HostNames, isLoopback } from './access/origins.js';
 import { PolicyFile } from './access/policies.js';
+import { SharedSettings } from './access/shared-settings.js';
 import { type AppOptions, buildApp } from './app.js';
 import type { FeedOptions } from './console/feed.js';
 import type { AskMigration } from './console/migrations.js';
@@ -81,22 +86,28 @@ export async function startGateway(
   const log = extras.log ?? makeLog(options.logLevel, logFormatOf(options.log));
   const onError = extras.onError ?? (() => {});
   const { apiKeys, policies: policyPath } = options;
-  const policies =
-    policyPath === '' ? undefined : await PolicyFile.open({ path: policyPath, onError });
+  const map = worker || options.map === '' ? undefined : await openMap(options.map);
+  const onTrouble = (error: unknown): void => {
+    logTrouble(log, error);
+    onError(error);
+  };
+  const settings = map && new SharedSettings({ ...options, map, onError: onTrouble });
+  let policies: PolicyFile | undefined;
   let keys: KeyRing | undefined;
   let store: GatewayStore;
   try {
+    await settings?.start();
+    if (policyPath !== '') policies = await PolicyFile.open({ path: policyPath, onError });
     if (apiKeys !== '') keys = await KeyRing.open({ path: apiKeys, now: Date.now, onError });
-    store = await (worker ? worker.open() : open(openOptions(options)));
+    store = await (worker ? worker.open() : openForGateway(openOptions(options), { map }));
   } catch (error) {
     policies?.file.close();
     keys?.file.close();
+    await settings?.close();
+    await map?.close();
     throw error;
   }
-  store.on('error', (error) => {
-    logTrouble(log, error);
-    onError(error);
-  });
+  store.on('error', onTrouble);
   let app: FastifyInstance | undefined;
   try {
     const localKey = await localKeyOf(options).catch((error: unknown) => {
@@ -126,6 +137,7 @@ export async function startGateway(
     await opened?.(app.server);
     await app.listen({ host: options.host, port: options.port });
   } catch (error) {
+    await settings?.close();
     await Promise.allSettled([app?.close(), store.close()]);
     throw error;
   }
@@ -145,7 +157,9 @@ export async function startGateway(
     },
     close: () => {
       // Those that did not leave have had their time.
-      closed ??= drain(app, left ? 0 : limits.drainMs).then(() => store.close());
+      closed ??= drain(app, left ? 0 : limits.drainMs)
+        .then(() => settings?.close())
+        .then(() => store.close());
       return closed;
     },
   };

@@ -1,11 +1,12 @@
 import type { TrunkEvent } from '@stevedore/client';
-import type { GatewayStore } from '@stevedore/client/internal';
+import type { GatewayStore, Topic } from '@stevedore/client/internal';
 import type { ReserveInMap } from '../access/ledger.js';
 import type { ConsoleState } from '../console/feed.js';
 import type { HistoryTable, Span } from '../console/history.js';
 import type { GatewayOptions } from '../options.js';
 import type { PlainError } from './calls.js';
 import type { SharedCalls } from './shared.js';
+import type { MapCalls } from './shared-map.js';
 import type { ProcessFigures } from './totals.js';
 
 /** Messages between primary and workers. */
@@ -17,28 +18,33 @@ export interface WorkerStart {
   /** With this worker's share of memory and disk. */
   readonly options: GatewayOptions;
   readonly trackers: readonly string[];
+  /** For its maps; undefined without one. */
+  readonly spreads: boolean | undefined;
 }
 
-export type PrimaryCalls = SharedCalls & {
-  /** The worker accepts calls. */
-  readonly loaded: () => void;
-  /** The worker's directories are open; resolves when all other workers know. */
-  readonly opened: () => Promise<void>;
-  readonly delete: (number: number, key: string) => Promise<boolean>;
-  readonly flush: (timeoutMs: number) => Promise<void>;
-  readonly metrics: () => Promise<string>;
-  readonly console: () => Promise<ConsoleState>;
-  readonly history: (span: Span) => HistoryTable;
-  readonly trunk: (event: TrunkEvent) => void;
-  readonly trouble: (error: PlainError) => void;
-  /** The deployment no longer admits the worker's directory. */
-  readonly refused: (error: PlainError) => void;
-};
+export type PrimaryCalls = SharedCalls &
+  MapCalls & {
+    /** The worker accepts calls. */
+    readonly loaded: () => void;
+    /** The worker's directories are open; resolves when all other workers know. */
+    readonly opened: () => Promise<void>;
+    readonly delete: (number: number, key: string) => Promise<boolean>;
+    readonly flush: (timeoutMs: number) => Promise<void>;
+    readonly metrics: () => Promise<string>;
+    readonly console: () => Promise<ConsoleState>;
+    readonly history: (span: Span) => HistoryTable;
+    readonly trunk: (event: TrunkEvent) => void;
+    readonly trouble: (error: PlainError) => void;
+    /** The deployment no longer admits the worker's directory. */
+    readonly refused: (error: PlainError) => void;
+  };
 
 export type WorkerCalls = {
   /** Resolves with the URL once it serves. */
   readonly start: (start: WorkerStart) => Promise<string>;
   readonly isAlive: () => true;
+  /** Something changed in the map. */
+  readonly mapTold: (topic: Topic) => void;
   /** A sibling has reopened its directory. */
   readonly lookAgain: () => void;
   /** Deletes a file in a directory of this worker; false if there is none. */

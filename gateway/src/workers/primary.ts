@@ -2,9 +2,10 @@ import cluster, { type Worker } from 'node:cluster';
 import { EventEmitter, once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import type { FileStoreEvents, Readiness } from '@stevedore/client';
-import { openSharedDirectory, otherWorkers } from '@stevedore/client/internal';
+import { openDriver, openSharedDirectory, otherWorkers, SqlMap } from '@stevedore/client/internal';
 import type { Logger } from 'pino';
 import { collectDefaultMetrics, Registry } from 'prom-client';
+import { SharedSettings } from '../access/shared-settings.js';
 import { ConsoleFeed } from '../console/feed.js';
 import { logTrouble, makeLog } from '../observe/log.js';
 import { logFormatOf } from '../observe/log-format.js';
@@ -15,6 +16,7 @@ import { away, Calls, errorOf } from './calls.js';
 import type { PrimaryCalls, WorkerCalls } from './messages.js';
 import { assignDirectories, shareOf } from './plan.js';
 import { Shared, type SharedCalls } from './shared.js';
+import { answersOf, type MapCalls } from './shared-map.js';
 import { type ProcessFigures, sumStats, Totals } from './totals.js';
 
 /**
@@ -85,20 +87,34 @@ export async function startWorkers(
     events.emit('error', error);
   };
   events.on('error', () => undefined);
-  const shared = await openSharedDirectory(openOptions(options), onError);
-  const primary = new Primary({
-    options,
-    share,
-    log,
-    events,
-    trackers: shared.trackers,
-    plan: assignDirectories(workers, await otherWorkers(options.directory)),
-  });
+  const map = options.map === '' ? undefined : await openDriver(options.map);
+  const settings =
+    map &&
+    new SharedSettings({
+      ...options,
+      map: new SqlMap(map.driver, map.spreads),
+      onError: (error) => onError(error as Error),
+    });
+  let shared: Awaited<ReturnType<typeof openSharedDirectory>> | undefined;
+  let primary: Primary | undefined;
   const close = async () => {
-    await primary.close();
-    await shared.close();
+    await primary?.close();
+    await shared?.close();
+    await settings?.close();
+    await map?.driver.close();
   };
   try {
+    shared = await openSharedDirectory(openOptions(options), onError);
+    await settings?.start();
+    primary = new Primary({
+      options,
+      share,
+      log,
+      events,
+      map,
+      trackers: shared.trackers,
+      plan: assignDirectories(workers, await otherWorkers(options.directory)),
+    });
     const refused = new Promise<Error>((resolve) => events.once('refused', resolve));
     return { url: await primary.start(), trackers: shared.trackers, refused, close };
   } catch (error) {
@@ -112,6 +128,7 @@ interface PrimaryParts {
   readonly share: GatewayOptions;
   readonly plan: readonly (readonly number[])[];
   readonly trackers: readonly string[];
+  readonly map: Awaited<ReturnType<typeof openDriver>> | undefined;
   readonly log: Logger;
   readonly events: EventEmitter<FileStoreEvents>;
 }
@@ -124,11 +141,12 @@ class Primary {
   readonly #registry = new Registry();
   readonly #feed: ConsoleFeed;
   readonly #timers = new Set<NodeJS.Timeout>();
+  readonly #inMap: MapCalls;
   readonly #allOpened = event();
   #isClosing = false;
 
   constructor(parts: PrimaryParts) {
-    const { options, plan, trackers, events } = parts;
+    const { options, plan, trackers, events, map } = parts;
     this.#parts = parts;
     this.#shared = new Shared(
       Date.now,
@@ -141,6 +159,10 @@ class Primary {
           },
     );
     this.#slots = plan.map((own) => new Slot(own));
+    map?.driver.listen((topic) => {
+      for (const { calls } of this.#slots) calls?.tell('mapTold', topic);
+    });
+    this.#inMap = answersOf(map?.driver);
     this.#totals = new Totals(this.#slots.map(({ number }) => number));
     collectDefaultMetrics({ register: this.#registry });
     this.#feed = new ConsoleFeed({
@@ -204,6 +226,7 @@ class Primary {
     const opened = event();
     const calls = new Calls<WorkerCalls>((message) => void process.send(message, () => undefined), {
       ...answers,
+      ...this.#inMap,
       ...this.#answersTo(),
       loaded: () => loaded.happen(),
       opened: async () => {
@@ -232,11 +255,13 @@ class Primary {
 
   /** Resolves with the URL once the worker serves. */
   async #start(slot: Slot, { process, calls, hasLoaded }: Forked): Promise<string> {
-    const { share: options, trackers } = this.#parts;
+    const { share: options, trackers, map } = this.#parts;
     const others = this.#slots.flatMap((other) => (other === slot ? [] : other.own));
     // A library could consume messages that arrive before the worker listens.
     await hasLoaded;
-    const url = await calls.askWithin(0, 'start', { own: slot.own, others, options, trackers });
+    const { own } = slot;
+    const spreads = map?.spreads;
+    const url = await calls.askWithin(0, 'start', { own, others, options, trackers, spreads });
     slot.isServing = true;
     this.#totals.noteUp(slot.number, true);
     const timer = setTimeout(() => {
@@ -307,7 +332,7 @@ class Primary {
     clearTimeout(timer);
   }
 
-  #answersTo(): Omit<PrimaryCalls, keyof SharedCalls | 'loaded' | 'opened'> {
+  #answersTo(): Omit<PrimaryCalls, keyof SharedCalls | keyof MapCalls | 'loaded' | 'opened'> {
     return {
       delete: (number, key) => this.#ownerOf(number).ask('delete', number, key),
       flush: (timeoutMs) => this.#flush(timeoutMs),

@@ -4,7 +4,8 @@ import { isStoreError } from '@stevedore/client';
 import {
   flushTimeoutOf,
   type GatewayStore,
-  openWithSiblings,
+  openForGateway,
+  SqlMap,
   workerDirectory,
 } from '@stevedore/client/internal';
 import { logTrouble, loseLines, makeLog } from '../observe/log.js';
@@ -17,6 +18,7 @@ import { ToFirst, takeForwarded } from './forward.js';
 import type { PrimaryCalls, WorkerCalls, WorkerStart } from './messages.js';
 import { workerCount } from './plan.js';
 import { askShared } from './shared.js';
+import { WorkerDriver } from './shared-map.js';
 import { type ProcessFigures, sumStats } from './totals.js';
 
 /**
@@ -37,6 +39,7 @@ let figures: (() => Promise<ProcessFigures>) | undefined;
 const answers: WorkerCalls = {
   start,
   isAlive: () => true,
+  mapTold: (topic) => driver.told(topic),
   lookAgain: () => gateway?.store.siblings?.lookAgain(),
   delete: async (number, key) => {
     const store = stores.get(number);
@@ -74,6 +77,8 @@ const primary = new Calls<PrimaryCalls>((message) => {
   process.send?.(message, undefined, undefined, () => undefined);
 }, answers);
 
+const driver = new WorkerDriver(primary);
+
 function serving(): Gateway {
   if (!gateway) throw new Error('the worker has not started');
   return gateway;
@@ -89,14 +94,14 @@ function stats(): ReturnType<GatewayStore['stats']> {
   return sumStats([...stores.values()].map((store) => store.stats()));
 }
 
-async function start({ own, others, options, trackers }: WorkerStart): Promise<string> {
+async function start({ own, others, options, trackers, spreads }: WorkerStart): Promise<string> {
   const [number = 1, ...further] = own;
   const log = makeLog(options.logLevel, logFormatOf(options.log));
   const workers = workerCount(options.workers);
   const first = join(resolve(options.directory), 'workers', 'first.sock');
   if (number !== 1) toFirst = new ToFirst(first);
   const open = (each: number, beside: readonly number[], how = options) =>
-    openStore(each, beside, how, trackers);
+    openStore(each, beside, how, trackers, spreads);
   // Files of directories that have no worker of their own: nothing is uploaded there.
   for (const each of further) {
     const store = await open(each, [], { ...options, cacheSize: 0 });
@@ -140,13 +145,17 @@ async function openStore(
   siblings: readonly number[],
   options: GatewayOptions,
   trackers: readonly string[],
+  spreads: boolean | undefined,
 ): Promise<GatewayStore> {
   const directory = workerDirectory(options.directory, number);
   const beside = siblings.map((other) => ({
     directory: workerDirectory(options.directory, other),
     delete: (key: string) => primary.ask('delete', other, key),
   }));
-  const store = await openWithSiblings(beside, { ...openOptions(options), directory, trackers });
+  const store = await openForGateway(
+    { ...openOptions(options), directory, trackers },
+    { siblings: beside, map: spreads === undefined ? undefined : new SqlMap(driver, spreads) },
+  );
   store.on('trunk', (event) => primary.tell('trunk', event));
   store.on('error', (error) => primary.tell('trouble', plainError(error)));
   store.on('refused', (error) => primary.tell('refused', plainError(error)));

@@ -3,7 +3,21 @@
  *
  * @module @stevedore/client/internal
  */
-export { originOf } from '@stevedore/map';
+export {
+  type DeploymentMap,
+  type List,
+  MapError,
+  type MapErrorCode,
+  openDriver,
+  openMap,
+  originOf,
+  type Row,
+  type Setting,
+  type SqlDriver,
+  SqlMap,
+  type Topic,
+  type Value,
+} from '@stevedore/map';
 export { DirectoryLock } from '@stevedore/staging';
 export {
   type ClusterFinding,
@@ -40,13 +54,14 @@ export {
   checkDeploymentMap,
   type DeploymentFinding,
   inspectDeployment,
+  mapSecretOf,
   rebuildDeploymentMap,
 } from './map-upkeep.js';
 export {
   discardFileMap,
   fillMap,
+  openForGateway,
   openForUpkeep,
-  openWithSiblings,
   type Upkeep,
 } from './open.js';
 export {

@@ -1,5 +1,5 @@
 import { resolve } from 'node:path';
-import { isAlive, mapMismatch, openMap } from '@stevedore/map';
+import { type DeploymentMap, isAlive, mapMismatch, openMap } from '@stevedore/map';
 import type { TrunkStore } from '@stevedore/staging';
 import { connect, readClusterSecrets } from './cluster.js';
 import { loadRun } from './deployment/instance.js';
@@ -56,6 +56,14 @@ async function withMap<Report>(
   }
 }
 
+/** The map's secret. Rejects with `map_mismatch` if the directory belongs to another map. */
+export async function mapSecretOf(map: DeploymentMap, directory: string): Promise<string> {
+  const secret = await map.prepare();
+  const known = (await loadRun(resolve(directory))).secret;
+  if (known !== undefined && known !== secret) throw mapMismatch();
+  return secret;
+}
+
 export interface DeploymentFinding {
   /** Why the map cannot be used; absent if it can. */
   readonly error?: string;
@@ -75,9 +83,7 @@ export async function inspectDeployment(
   const { map: url, peerUrl, directory } = parseStoreOptions(options);
   const map = await openMap(url, { timeoutMs: LOOK_TIMEOUT_MS });
   try {
-    const secret = await map.prepare();
-    const known = (await loadRun(resolve(directory))).secret;
-    if (known !== undefined && known !== secret) throw mapMismatch();
+    const secret = await mapSecretOf(map, directory);
     const [all, now, here] = [await map.gateways(), await map.now(), performance.now()];
     const alive = all.filter((each) => isAlive(each, now) && each.url !== peerUrl);
     const peers = { secret, mapNow: () => now + performance.now() - here };

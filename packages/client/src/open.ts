@@ -54,28 +54,35 @@ export async function open(options: OpenOptions = {}): Promise<FileStore> {
   return (await openStore(options)).store;
 }
 
-/**
- * As `open`, for one of several processes that share a data directory. Each has its own directory;
- * `siblings` are those of the others. `trackers` is required.
- */
-export async function openWithSiblings(
-  siblings: readonly SiblingOptions[],
+export interface GatewayParts {
+  /**
+   * The directories of the other processes that share a data directory, if this is one of several. Then
+   * `trackers` is required.
+   */
+  readonly siblings?: readonly SiblingOptions[];
+  /** Closed with the store. */
+  readonly map?: DeploymentMap | undefined;
+}
+
+/** As `open`, for a gateway. */
+export async function openForGateway(
   options: OpenOptions,
+  parts: GatewayParts,
 ): Promise<GatewayStore> {
-  return (await openStore(options, undefined, siblings)).store;
+  return (await openStore(options, undefined, parts)).store;
 }
 
 async function openStore(
   options: OpenOptions,
   onRebuild?: (done: number, all: number) => void,
-  siblings?: readonly SiblingOptions[],
+  { siblings, map: given }: GatewayParts = {},
   hasMap: 'anew' | true = true,
 ): Promise<{ readonly staging: Staging; readonly store: LocalFileStore }> {
   const parsed = parseStoreOptions(options);
   const secrets = await readClusterSecrets(parsed.clusterSecretFile);
   const directory = resolve(parsed.directory);
   if (!siblings && !onRebuild) await assertNotShared(directory);
-  const map = parsed.map === '' ? undefined : await openMap(parsed.map);
+  const map = given ?? (parsed.map === '' ? undefined : await openMap(parsed.map));
   const identity = async () => ({
     instance: await readInstance(directory),
     place: await placeOf(directory),
@@ -259,12 +266,7 @@ export async function fillMap(
     for (const number of [1, ...(await otherWorkers(directory))]) {
       const trackers = stores[0]?.trackers ?? options.trackers ?? [];
       const own = { ...options, trackers, directory: workerDirectory(directory, number) };
-      const { store } = await openStore(
-        { ...own, scrubRate: 0 },
-        () => undefined,
-        undefined,
-        'anew',
-      );
+      const { store } = await openStore({ ...own, scrubRate: 0 }, () => undefined, {}, 'anew');
       store.on('error', onError);
       stores.push(store);
     }

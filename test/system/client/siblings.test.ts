@@ -1,7 +1,7 @@
 import { readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { isStoreError, type OpenOptions, open, type StoreError } from '@stevedore/client';
-import { type GatewayStore, openWithSiblings } from '@stevedore/client/internal';
+import { type GatewayStore, openForGateway } from '@stevedore/client/internal';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { Deployment } from '../../../packages/client/dist/deployment/deployment.js';
@@ -45,7 +45,7 @@ async function stores(count: number, options: OpenOptions = {}) {
     );
     const directory = directories[index]!;
     const given = { ...SMALL, mergeMaxAge: '1h', trackers: named, directory, ...options } as const;
-    all[index] = await openWithSiblings(siblings, given);
+    all[index] = await openForGateway(given, { siblings });
     for (const [other, store] of all.entries()) if (other !== index) store.siblings!.lookAgain();
     return all[index];
   };
@@ -207,7 +207,10 @@ it('a copy of a directory beside it is refused', async () => {
   const copy = temporaryFolder();
   cpSync(join(directories[0]!, 'origin'), join(copy, 'origin'));
   await expect(
-    openWithSiblings(beside, { ...SMALL, directory: copy, trackers: all[0]!.trackers as string[] }),
+    openForGateway(
+      { ...SMALL, directory: copy, trackers: all[0]!.trackers as string[] },
+      { siblings: beside },
+    ),
   ).rejects.toMatchObject({ code: 'directory_unusable' });
 });
 

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import {
   checkDeploymentMap,
   fillMap,
-  openWithSiblings,
+  openForGateway,
   rebuildDeploymentMap,
 } from '@stevedore/client/internal';
 import { openDatabase } from '@stevedore/disk/sqlite';
@@ -58,7 +58,8 @@ it('a store that never had a map is published, and again after the map was lost'
   await beside.flush();
   await beside.close();
   const maps = [newMap(), newMap()];
-  const joins = (map: string) => openWithSiblings([], { directory: alone, trackers, map });
+  const joins = (map: string) =>
+    openForGateway({ directory: alone, trackers, map }, { siblings: [] });
   for (const { map } of maps) {
     const steps: (readonly [number, number])[] = [];
     const fill = () =>
