@@ -15,6 +15,7 @@ import type { Outbox } from '@stevedore/staging';
 import { type AdoptionParts, Adoptions } from './adoption.js';
 import { type DeploymentContext, Gateways, type SilentGateway } from './gateways.js';
 import { type Answer, MapCache } from './map-cache.js';
+import { OwnRemovals } from './own-removals.js';
 import { Publisher } from './publisher.js';
 import { RemovalPoll } from './removal-poll.js';
 import { RESTART_MS } from './restarts.js';
@@ -58,8 +59,6 @@ const LOOK_INTERVAL_MS = 400;
 const QUIET_INTERVAL_MS = 10_000;
 /** However often the map tells of changes. */
 const MIN_LOOK_INTERVAL_MS = 20;
-/** For deletions by others that could not be carried out here. */
-const OWN_REMOVALS_INTERVAL_MS = 60_000;
 /** Between rounds while the map is down. */
 const RETRIES = { firstMs: 2 * LOOK_INTERVAL_MS, lastMs: 2_000 };
 /** Longest time that a request of a client waits for the map. */
@@ -80,11 +79,10 @@ const MAX_CLAIM_MS = 31 * 24 * 3_600_000;
 const MAX_PRUNED = 2_000;
 /** Longest time to publish in one round; deletions are polled between rounds. */
 const PUBLISH_MS = 200;
-const MAX_DELETIONS = 500;
-/** Of those made while this server was stopped. */
+/** Of deletions made while this server was stopped. */
 const MAX_MISSED_DELETIONS = 20_000;
 /** While a statement is under way, the next one gathers keys. */
-const ANNOUNCEMENTS = { maxKeys: MAX_DELETIONS, maxCalls: 1 };
+const ANNOUNCEMENTS = { maxKeys: 500, maxCalls: 1 };
 
 export class Deployment {
   readonly #parts: DeploymentParts;
@@ -94,10 +92,10 @@ export class Deployment {
   readonly #announcing: Gathered<Buffer, void>;
   readonly #gateways: Gateways;
   readonly #removals: RemovalPoll;
+  readonly #ownRemovals: OwnRemovals;
   #seenAt = Number.NEGATIVE_INFINITY;
-  /** When to look for deletions again, for those that concern files of this server, and when to list. */
+  /** When to look for deletions again, and when to list the servers. */
   #lookAt = 0;
-  #ownRemovalsAt = 0;
   #listAt = 0;
   #roundEndedAt = 0;
   /** When to ask whether this server prunes the map for all, and true while it does. */
@@ -111,7 +109,6 @@ export class Deployment {
   #reported: string | undefined;
   #timer: NodeJS.Timeout | undefined;
   #round: Promise<void> = Promise.resolve();
-  #deleting: Promise<void> | undefined;
   #isClosed = false;
   #isRefused = false;
 
@@ -122,11 +119,20 @@ export class Deployment {
     const find = (keys: readonly Buffer[]) => this.#asked(() => map.find(keys));
     this.#known = new MapCache({ find });
     this.#publisher = new Publisher(map, outbox);
+    this.#ownRemovals = new OwnRemovals({
+      map,
+      origins: () => [this.origin, ...this.#gateways.adopted],
+      deleteHere: parts.deleteHere,
+      onHeard: (key) => {
+        if (!this.isKnownRemoved(key)) this.noteRemoved(key);
+      },
+      onFailure: (error) => this.#fail(error),
+    });
     this.#removals = new RemovalPoll({
       after: (removal, limit) => map.removalsAfter(removal, limit),
       now: () => this.#mapTime(),
       onRemoved: (key) => {
-        if (this.#isOwn(key) && !this.isKnownRemoved(key)) this.#ownRemovalsAt = 0;
+        if (!this.isKnownRemoved(key)) this.#ownRemovals.noteRemoved(key);
         this.noteRemoved(key);
       },
     });
@@ -147,7 +153,7 @@ export class Deployment {
       ...{ ...adoption, map, origin: this.origin, report },
       onDone: (origin) => {
         this.#gateways.adopted.add(origin);
-        this.#ownRemovalsAt = 0;
+        this.#ownRemovals.lookSoon();
       },
     });
   }
@@ -157,7 +163,7 @@ export class Deployment {
     const { joined } = this.#parts;
     if (joined instanceof MapError) this.#fail(joined);
     try {
-      await this.#asked(() => this.#hearDeletions(MAX_MISSED_DELETIONS));
+      await this.#asked(() => this.#ownRemovals.hear(MAX_MISSED_DELETIONS));
     } catch (error) {
       if (!(error instanceof MapError)) throw error;
     }
@@ -333,7 +339,7 @@ export class Deployment {
     this.#isClosed = true;
     clearTimeout(this.#timer);
     await this.#round;
-    await this.#deleting;
+    await this.#ownRemovals.settled;
     await this.#adoptions.stop();
     const { map, joining } = this.#parts;
     try {
@@ -385,11 +391,6 @@ export class Deployment {
     this.#next(Math.max(0, MIN_LOOK_INTERVAL_MS - sinceMs));
   }
 
-  #isOwn(key: Buffer): boolean {
-    const origin = originOf(key);
-    return origin === this.origin || this.#gateways.adopted.has(origin);
-  }
-
   async #runRound(): Promise<void> {
     let hasMore = false;
     try {
@@ -400,7 +401,7 @@ export class Deployment {
         this.#lookAt = began + (this.#parts.map.isListening ? QUIET_INTERVAL_MS : 0);
         await this.#removals.poll();
       }
-      if (this.#isAway || began >= this.#ownRemovalsAt) await this.#deleteForOthers();
+      await this.#ownRemovals.carryOut();
       await this.#keepUp();
       hasMore = await this.#publisher.publish(PUBLISH_MS);
     } catch (error) {
@@ -429,38 +430,6 @@ export class Deployment {
     const what = error instanceof MapError ? error.code : error.message;
     if (what !== this.#reported) this.#parts.report(error);
     this.#reported = what;
-  }
-
-  /** Files that others have deleted, and this server has not yet: no read here finds them now. */
-  async #hearDeletions(limit: number): Promise<readonly Buffer[]> {
-    const origins = [this.origin, ...this.#gateways.adopted];
-    const found = await this.#parts.map.removalsFor(origins, limit);
-    const keys = found.map((key) => Buffer.from(key));
-    for (const key of keys) if (!this.isKnownRemoved(key)) this.noteRemoved(key);
-    return keys;
-  }
-
-  /** A partner that does not answer holds up deletions here, but not what readers must hear. */
-  async #deleteForOthers(): Promise<void> {
-    const keys = await this.#hearDeletions(MAX_DELETIONS);
-    if (this.#deleting) return;
-    const isAll = keys.length < MAX_DELETIONS;
-    this.#ownRemovalsAt = isAll ? performance.now() + OWN_REMOVALS_INTERVAL_MS : 0;
-    this.#deleting = this.#carryOut(keys)
-      .catch((error: Error) => this.#fail(error))
-      .finally(() => {
-        this.#deleting = undefined;
-      });
-  }
-
-  async #carryOut(keys: readonly Buffer[]): Promise<void> {
-    const { map, deleteHere } = this.#parts;
-    // While the FileMap is being rebuilt, or the disk is full, some cannot be deleted yet.
-    const settled = await Promise.allSettled(keys.map((key) => deleteHere(key)));
-    const deleted = keys.filter((_, index) => settled[index]!.status === 'fulfilled');
-    if (deleted.length < keys.length) this.#ownRemovalsAt = performance.now() + RETRIES.lastMs;
-    const removed = deleted.map((key) => ({ key }));
-    if (removed.length > 0) await map.remove(removed, true);
   }
 
   /** The map's clock. Reports if this server's differs too much from it. */
