@@ -156,7 +156,7 @@ export class SharedSettings {
 }
 
 /** What changed here since `base`, for the map, and both changes together. Pure. */
-export function merge(
+function merge(
   base: Entries,
   ours: Entries,
   theirs: readonly Pick<Setting, 'name' | 'body'>[],
