@@ -9,7 +9,8 @@ import { temporaryFolder } from '../support/temporary.js';
  */
 
 const KILLS = Math.ceil(300 * CRASH_SHARE);
-const MAX_SECONDS = 1_200;
+/** All of them take half an hour on a quiet machine. */
+const MAX_SECONDS = CRASH_SHARE < 1 ? 1_200 : 7_200;
 
 test('no acknowledged file is lost, altered or undead after many kills', {
   timeout: (MAX_SECONDS + 240) * 1000,

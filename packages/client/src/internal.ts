@@ -59,6 +59,7 @@ export {
 } from './map-upkeep.js';
 export {
   discardFileMap,
+  drainGateway,
   fillMap,
   openForGateway,
   openForUpkeep,

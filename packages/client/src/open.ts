@@ -23,6 +23,7 @@ import {
   readClusterSecrets,
   startCluster,
 } from './cluster.js';
+import { adoptOrigin } from './deployment/ask-adoption.js';
 import type { Deployment } from './deployment/deployment.js';
 import { type DeploymentContext, joinDeployment } from './deployment/gateways.js';
 import { loadRun, placeOf, readInstance, saveRun } from './deployment/instance.js';
@@ -283,6 +284,53 @@ export async function fillMap(
     // The embedded FastDFS is the first one's.
     for (const store of stores.reverse()) await store.close();
   }
+}
+
+export interface DrainReport {
+  /** Of the directory and its workers. */
+  readonly origins: readonly number[];
+  /** Files that they have stored in FastDFS, which another gateway answers for now. */
+  readonly files: number;
+}
+
+/**
+ * Takes a gateway out of its deployment for good: stores what is staged in FastDFS, publishes it in the
+ * map, and gives the files to another gateway that is alive. Then the directory is not needed any more.
+ * No other process may use it. If it is stopped, the next run continues where it ended.
+ */
+export async function drainGateway(
+  options: OpenOptions,
+  onProgress: (done: number, all: number) => void,
+  onError: (error: Error) => void,
+): Promise<DrainReport> {
+  const { directory, map = '' } = parseStoreOptions(options);
+  await assertStoreExists(resolve(directory), ['container', 'filemap.sqlite']);
+  const stores: LocalFileStore[] = [];
+  const origins: number[] = [];
+  let files = 0;
+  try {
+    for (const number of [1, ...(await otherWorkers(directory))]) {
+      const trackers = stores[0]?.trackers ?? options.trackers ?? [];
+      const own = { ...options, trackers, directory: workerDirectory(directory, number) };
+      // What the map has adopted already is drained.
+      const { staging, store } = await openStore({ ...own, scrubRate: 0 }, () => undefined);
+      store.on('error', onError);
+      stores.push(store);
+      origins.push(staging.origin);
+      await store.flush();
+      while (store.stats().map!.pending > 0) await sleep(LOOK_MS);
+      const { stagedFiles, mergedFiles } = store.stats();
+      if (stagedFiles > 0) {
+        const message = `${stagedFiles} files of ${own.directory} are not in FastDFS: see the log, and run it again`;
+        throw new StoreError('storage_unavailable', message);
+      }
+      files += mergedFiles;
+    }
+  } finally {
+    for (const store of stores.reverse()) await store.close();
+  }
+  for (const origin of origins) await adoptOrigin({ map, origin, by: 'any', onProgress });
+  return { origins, files };
 }
 
 /** Deletes the FileMap; the next start rebuilds it. No process may use the directory. */

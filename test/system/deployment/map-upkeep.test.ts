@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import {
   checkDeploymentMap,
+  drainGateway,
   fillMap,
   openForGateway,
   rebuildDeploymentMap,
@@ -197,4 +198,28 @@ it('asks for a map and for trackers', async () => {
   const wrong = { code: 'invalid_option' };
   await expect(rebuildDeploymentMap({ map })).rejects.toMatchObject(wrong);
   await expect(rebuildDeploymentMap({ trackers: ['127.0.0.1:1'] })).rejects.toMatchObject(wrong);
+});
+
+it('a gateway that is drained leaves nothing behind, and does not start again', async () => {
+  const { map } = newMap();
+  const stays = await server({ map });
+  const trackers = stays.trackers as string[];
+  const directory = temporaryFolder();
+  const leaves = await server({ map, trackers, directory, mergeMaxAge: '1h' });
+  const [kept, gone] = [await leaves.put('kept'), await leaves.put('gone')];
+  await leaves.delete(gone.key);
+  await leaves.close();
+  const options = { map, trackers, directory, mergeMaxAge: '1h' } as const;
+  for (let times = 0; times < 2; times++) {
+    const report = await drainGateway(options, () => undefined, fail).catch((error) => error);
+    if (times === 0) expect(report).toMatchObject({ files: 1 });
+    else expect(report).toMatchObject({ code: 'origin_adopted' });
+  }
+  expect(await bytesOf(stays, kept.key)).toBe('kept');
+  await expect(stays.get(gone.key)).rejects.toMatchObject(GONE);
+  await stays.delete(kept.key);
+  await expect(stays.get(kept.key)).rejects.toMatchObject(GONE);
+  await expect(server({ map, trackers, directory })).rejects.toMatchObject({
+    code: 'origin_adopted',
+  });
 });

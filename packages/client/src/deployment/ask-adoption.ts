@@ -17,8 +17,11 @@ import { dataPlace } from '../shared-directory.js';
 export interface AdoptionRequest {
   readonly map: string;
   readonly origin: number;
-  /** Origin of the adopter. Default: who holds its copies, else the only other gateway that is alive. */
-  readonly by?: number | undefined;
+  /**
+   * Origin of the adopter. Default: who holds its copies, else the only other gateway that is alive;
+   * `'any'`: else one of those.
+   */
+  readonly by?: number | 'any' | undefined;
   /** Called as trunks are adopted. */
   readonly onProgress?: (done: number, all: number) => void;
   /** Called when the adopter cannot go on, with the reason; it tries again. */
@@ -60,7 +63,7 @@ export async function adoptOrigin(request: AdoptionRequest): Promise<AdoptionRep
 async function adopted(map: DeploymentMap, request: AdoptionRequest): Promise<AdoptionReport> {
   const { origin, signal, onAsked, onProgress, onTrouble } = request;
   const [before, now] = [await map.gateways(), await map.now()];
-  const by = request.by ?? chosen(before, origin, now);
+  const by = typeof request.by === 'number' ? request.by : chosen(before, request, now);
   await map.adopt(origin, by);
   const find = (list: readonly Gateway[], one: number) => list.find((each) => each.origin === one)!;
   onAsked?.(find(before, origin), find(before, by), isAlive(find(before, by), now));
@@ -95,7 +98,11 @@ async function adopted(map: DeploymentMap, request: AdoptionRequest): Promise<Ad
   }
 }
 
-function chosen(gateways: readonly Gateway[], origin: number, now: number): number {
+function chosen(
+  gateways: readonly Gateway[],
+  { origin, by }: AdoptionRequest,
+  now: number,
+): number {
   const known = gateways.find((each) => each.origin === origin);
   if (known?.adoption) return known.adoption.by;
   const holder = gateways.find((each) => each.origin === known?.holder);
@@ -103,7 +110,7 @@ function chosen(gateways: readonly Gateway[], origin: number, now: number): numb
   // A worker of the same gateway seems to be alive for as long as this one does.
   const others = gateways.filter((each) => each.origin !== origin && !isBeside(each, known));
   const alive = others.filter((each) => isAlive(each, now));
-  if (alive.length === 1) return alive[0]!.origin;
+  if (alive.length === 1 || (by === 'any' && alive.length > 0)) return alive[0]!.origin;
   const named = alive.map((each) => `${each.origin} (${each.url ?? each.place})`).join(', ');
   throw refused(
     alive.length === 0
