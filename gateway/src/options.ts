@@ -17,6 +17,7 @@ import { trustedProxies } from './http/addresses.js';
 import { parseHost, parseOrigin } from './http/origins.js';
 import { parsePublicUrl } from './http/public-address.js';
 import { LOG_FORMATS } from './observe/log-format.js';
+import { ownUrlOf } from './own-url.js';
 
 /** The options of the gateway: those of the store, plus HTTP, access and logging. */
 
@@ -114,7 +115,10 @@ export interface OptionSources {
 
 export const CONFIG_FILE = 'stevedore.config.json';
 
-/** Parses and checks options. Precedence: flag, environment, file, default. */
+/**
+ * Parses and checks options. Precedence: flag, environment, file, default. With a map, other gateways
+ * reach this one where it listens, unless `peerUrl` says something else.
+ */
 export function parseGatewayOptions(
   { flags = {}, environment = {}, file = {} }: OptionSources,
   table: typeof gatewayOptions = gatewayOptions,
@@ -124,7 +128,9 @@ export function parseGatewayOptions(
     fromEnvironment(table, environment),
     fromFile(CONFIG_FILE, file),
   ];
-  return parseOptions(table, sources, check);
+  const options = parseOptions(table, sources, check);
+  if (options.map === '' || options.peerUrl !== '') return options;
+  return { ...options, peerUrl: ownUrlOf(options) };
 }
 
 /** As `parseGatewayOptions`, for values a program gives; throws StoreError. */

@@ -37,7 +37,7 @@ export const storeOptions = {
   ),
   peerUrl: option.text(
     '',
-    'URL at which other servers reach this one; none: they read its merged files only',
+    'URL at which other servers reach this one; none: where a gateway listens, unless it is on loopback; without it, they read its merged files only',
     { see: 'SCALING.md' },
   ),
   stagedCopies: option.integer(

@@ -3,6 +3,7 @@ import type { OptionTable } from '@stevedore/options';
 import { describe, expect, test } from 'vitest';
 import { storageOptions, trackerOptions } from '../../../gateway/dist/cli/options.js';
 import { parseGatewayOptions } from '../../../gateway/dist/options.js';
+import { ownUrlOf } from '../../../gateway/dist/own-url.js';
 import { storageSettings } from '../../../packages/storage/dist/storage-options.js';
 import { tierSettings } from '../../../packages/tiering/dist/tier-options.js';
 import { trackerSettings } from '../../../packages/tracker/dist/tracker-options.js';
@@ -97,3 +98,31 @@ test('flags of trackers and storages have the defaults of the daemons', () => {
 
 const defaultsOf = (table: OptionTable) =>
   Object.fromEntries(Object.entries(table).map(([name, spec]) => [name, spec.default]));
+
+test('other gateways reach one where it listens, unless an option says where', () => {
+  const about = { netmask: '', mac: '', cidr: null } as const;
+  const interfaces = {
+    lo: [{ ...about, address: '127.0.0.1', family: 'IPv4' as const, internal: true }],
+    eth0: [
+      { ...about, address: 'fe80::1', family: 'IPv6' as const, internal: false, scopeid: 2 },
+      { ...about, address: '10.0.0.5', family: 'IPv4' as const, internal: false },
+    ],
+  };
+  const urls = ['127.0.0.1', '10.0.0.7', 'fd00::7', 'files.internal', '0.0.0.0', '::'].map((host) =>
+    ownUrlOf({ host, port: 8080 }, interfaces),
+  );
+  expect(urls).toEqual([
+    '',
+    'http://10.0.0.7:8080',
+    'http://[fd00::7]:8080',
+    'http://files.internal:8080',
+    'http://10.0.0.5:8080',
+    'http://10.0.0.5:8080',
+  ]);
+  expect(ownUrlOf({ host: '10.0.0.7', port: 0 }, interfaces)).toBe('');
+  const flags = { map: 'sqlite:/map.db', host: '10.0.0.7' };
+  expect(parseGatewayOptions({ flags }).peerUrl).toBe('http://10.0.0.7:8080');
+  const peerUrl = 'https://files.example.com';
+  expect(parseGatewayOptions({ flags: { ...flags, peerUrl } }).peerUrl).toBe(peerUrl);
+  expect(parseGatewayOptions({ flags: { host: '10.0.0.7' } }).peerUrl).toBe('');
+});
