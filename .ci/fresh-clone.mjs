@@ -74,7 +74,7 @@ async function installed(major, copy, environment) {
   must('npm', ['install', ...quiet, ...archives], { cwd: app, env });
   const built = 'node_modules/better-sqlite3/build';
   cpSync(join(copy, 'packages/disk', built), join(app, built), { recursive: true });
-  const gateway = await start(app, environment, 'npx', ['--no', '--', 'stevedore', 'gateway']);
+  const gateway = await start(app, environment, 'node_modules/.bin/stevedore', ['gateway']);
   const uploaded = await fetch(`${gateway.url}/files`, { method: 'POST', body: text });
   const answer = await uploaded.json();
   await readAndStop({ ...gateway, key: answer.key });
