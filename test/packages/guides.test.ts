@@ -117,31 +117,41 @@ describe.each(['express', 'fastify'])('%s', (guide) => {
   });
 });
 
+/** What the guide has between these, in its section on links. */
 const LINKING = {
-  express: `import { problems } from '@stevedore/middleware/express';
-    import express from 'express';
-    const app = express();
-    serveLinks(app, store);
-    app.use(problems(store));
-    const server = app.listen(3000, '127.0.0.1', started);
-    const stop = () => server.close();`,
-  fastify: `import { fastify } from 'fastify';
-    const app = fastify();
-    serveLinks(app, store);
-    await app.listen({ port: 3000 });
-    started();
-    const stop = () => app.close();`,
+  express: {
+    before: `import { download, problems } from '@stevedore/middleware/express';
+      import express from 'express';
+      const app = express();`,
+    after: `app.use(problems(store));
+      const server = app.listen(3000, '127.0.0.1', started);
+      const stop = () => server.close();`,
+  },
+  fastify: {
+    before: `import { download } from '@stevedore/middleware/fastify';
+      import { fastify } from 'fastify';
+      const app = fastify();`,
+    after: `await app.listen({ port: 3000 });
+      started();
+      const stop = () => app.close();`,
+  },
 };
 
 test.each(['express', 'fastify'] as const)('%s: links end, and open one file', async (guide) => {
-  const links = programFor(guide, 'links.js');
+  const links = programsOf('apps.md').find(([path]) => path === 'links.js')![1];
+  const page = readFileSync(join(GUIDES, 'apps.md'), 'utf8').split('## Links that end')[1]!;
+  const name = { express: 'Express', fastify: 'Fastify' }[guide];
+  const [, route] = new RegExp(`^With ${name}.*?^\`\`\`js\\n(.+?)^\`\`\`$`, 'ms').exec(page)!;
+  const { before, after } = LINKING[guide];
   const url = await serve(
     `import { open } from '@stevedore/client';
-    import { linkTo, serveLinks } from './links.js';
+    import { isLink, linkTo } from './links.js';
+    ${before}
     const store = await open({ directory: './data' });
     const { key } = await store.put('text', { type: 'text/plain' });
     const started = () => console.log('http://127.0.0.1:3000' + linkTo(key));
-    ${LINKING[guide]}
+    ${route}
+    ${after}
     process.once('SIGINT', async () => { await stop(); await store.close(); });`,
     { 'links.js': links },
   );
