@@ -2,7 +2,7 @@
  * Starts the product as a new user does: a fresh clone, `npm start`, an upload, a
  * download; then once more, which has to be ready at once because nothing is left
  * to set up; then with each later Node, which has SQLite to compile and nothing else; and
- * with that Node what `npm install` makes of the packed packages in a folder of its own.
+ * with some of them what `npm install` makes of the packed packages in a folder of its own.
  * The folder is the first argument.
  */
 import { spawn, spawnSync } from 'node:child_process';
@@ -14,6 +14,8 @@ const SECOND_START_MS = 3_000;
 /** What npm says, a line for each step, and the gateway's own. */
 const MAX_LINES = 20;
 const LATER_NODES = [22, 24, 26];
+/** Of them, those with which the packed packages are installed, too. */
+const INSTALLED_NODES = [24, 26];
 const [, , folder] = process.argv;
 const clone = join(folder, 'stevedore');
 const source = `file://${process.cwd()}`;
@@ -61,7 +63,7 @@ async function startLater(major) {
   const later = await start(copy, environment);
   console.log(`Node ${major}: ready after ${seconds(later)} s`);
   await readAndStop(later);
-  await installed(major, copy, environment);
+  if (INSTALLED_NODES.includes(major)) await installed(major, copy, environment);
 }
 
 /** The packages from `npm install`, with the SQLite that the copy has just compiled. */
