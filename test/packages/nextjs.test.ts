@@ -35,7 +35,7 @@ describe.skipIf(missing)('the app of the guide', () => {
   let stop: (() => Promise<void>) | undefined;
 
   beforeAll(async () => {
-    for (const [path, text] of programsOf('nextjs.md')) {
+    for (const [path, text] of programsOf('apps.md', 'ts')) {
       mkdirSync(dirname(join(project, path)), { recursive: true });
       writeFileSync(join(project, path), text);
     }

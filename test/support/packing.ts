@@ -16,7 +16,7 @@ declare module 'vitest' {
 
 export default function pack(project: TestProject): () => void {
   const folder = mkdtempSync(join(tmpdir(), 'stevedore-'));
-  execFileSync(process.execPath, [join(ROOT, '.ci/pack.mjs'), folder]);
+  execFileSync(process.execPath, [join(ROOT, '.scripts/pack.mjs'), folder]);
   const archives = readdirSync(folder).map((file) => {
     const name = file.replace(/^stevedore-(.+?)-\d.*\.tgz$/, '@stevedore/$1');
     return [name, join(folder, file)] as const;

@@ -187,29 +187,33 @@ const columnsTo = (first: string): readonly Column[] => [
   ['requests/s', 'rate'],
   [`to ${first}`, 'rate-ratio'],
   ['us CPU', 'cpu', middle],
-  [`to ${first}`, 'cpu-ratio'],
+  [`to ${first}`, 'cpu-ratio', middle],
+  ['p99 ms', 'p99', middle],
+];
+
+/** Where the CPU goes, and what the load takes of it. */
+const INNER: readonly Column[] = [
+  ['us CPU', 'cpu', middle],
   ['event loop', 'main', middle],
   ['V8', 'v8', middle],
   ['others', 'pool', middle],
   ['read, kB', 'read', middle],
   ['p50 ms', 'p50', middle],
-  ['p99 ms', 'p99', middle],
   ['load, cores', 'load-cpu', middle],
 ];
 
 function show(context: BenchmarkContext, name: ScenarioName, subjects: readonly Subject[]): void {
   const { title, connections, own }: Scenario = SCENARIOS[name];
   context.print(`## ${title}`);
-  context.table(name, {
-    head: 'Server, connections',
-    columns: columnsTo(own[0]),
-    rows: connections.flatMap((count) =>
-      subjects.map((subject): readonly [string, string] => [
-        `${subject.name}, ${count}`,
-        `${name}.${subject.name}.c${count}`,
-      ]),
-    ),
-  });
+  const head = 'Server, connections';
+  const rows = connections.flatMap((count) =>
+    subjects.map((subject): readonly [string, string] => [
+      `${subject.name}, ${count}`,
+      `${name}.${subject.name}.c${count}`,
+    ]),
+  );
+  context.table(name, { head, columns: columnsTo(own[0]), rows });
+  context.table(`${name}-inner`, { head, columns: INNER, rows });
   context.chart(name, {
     ...{ title, xTitle: 'connections', yTitle: 'requests per second' },
     labels: connections.map(String),

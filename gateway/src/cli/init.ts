@@ -13,7 +13,7 @@ import { define, flags } from './options.js';
  */
 
 interface Template {
-  /** An example, which becomes server.js, or a guide, of which each program becomes a file. */
+  /** An example, which becomes server.js, or a guide, of which each TypeScript program becomes a file. */
   readonly source: string;
   readonly start: string;
   readonly scripts: Readonly<Record<string, string>>;
@@ -41,7 +41,7 @@ const TEMPLATES: Readonly<Record<string, Template>> = {
     dependencies: { fastify: '^5.0.0' },
   },
   next: {
-    source: 'docs/guides/nextjs.md',
+    source: 'docs/guides/apps.md',
     start: 'npm run dev',
     scripts: { dev: 'next dev', build: 'next build', start: 'next start' },
     dependencies: { next: '^16.0.0', react: '^19.0.0', 'react-dom': '^19.0.0' },
@@ -92,7 +92,7 @@ export function configure(command: Command): void {
 
 /** What people run it by in this repository, in its first lines. */
 const OWN_HEAD = /^\/\/ Run: .*$/m;
-const PROGRAM = /^```(?:js|ts|tsx)\n\/\/ (\S+)\n(.+?)^```$/gms;
+const PROGRAM = /^```ts\n\/\/ (\S+)\n(.+?)^```$/gms;
 
 async function programsOf({ source, start }: Template): Promise<Record<string, string>> {
   const packed = new URL(`templates/${source}`, PACKAGE);

@@ -64,7 +64,7 @@ test('the app with Next.js is that of the guide', async () => {
   const cwd = temporaryFolder();
   const { stdout } = await run(['init', 'next'], { cwd });
   expect(stdout).toContain('\n\nNext:\n  npm install\n  npm run dev\n');
-  const guide = readFileSync(join(ROOT, 'docs/guides/nextjs.md'), 'utf8');
+  const guide = readFileSync(join(ROOT, 'docs/guides/apps.md'), 'utf8');
   for (const path of ['next.config.ts', 'lib/photos.ts', 'app/photos/[key]/route.ts']) {
     expect(guide).toContain(readFileSync(join(cwd, path), 'utf8'));
   }

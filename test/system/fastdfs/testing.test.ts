@@ -1,31 +1,10 @@
-import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import { startTestCluster } from '../../support/cluster/index.js';
-import { ROOT, TEST } from '../../support/paths.js';
+import { ROOT } from '../../support/paths.js';
 
 const README = readFileSync(join(ROOT, 'packages/fastdfs/README.md'), 'utf8');
-
-describe('the example of the README', () => {
-  it('runs', async () => {
-    const section = README.split('## Testing')[1]!;
-    const [, code] = /```js\n(.*?)```/s.exec(section)!;
-    expect(
-      code!
-        .trim()
-        .split('\n')
-        .filter((line) => line !== '').length,
-    ).toBe(7);
-    const { stdout } = await promisify(execFile)(
-      process.execPath,
-      ['--input-type=module', '-e', code!],
-      { cwd: TEST, timeout: 30_000 },
-    );
-    expect(stdout.trim()).toBe('hello');
-  });
-});
 
 describe('the README', () => {
   it('lists every option', async () => {

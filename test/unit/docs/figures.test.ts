@@ -19,6 +19,17 @@ test('figures of benchmarks in documents are what was recorded', () => {
   }
 });
 
+test('the figures of the README are those of the run that it names', () => {
+  const readme = readFileSync(join(ROOT, 'README.md'), 'utf8');
+  const said = /At 20 connections it stores ([\d,]+) uploads .+?: ([\d.]+) times a bare Node/s;
+  const [, rate = '', ratio] = said.exec(readme) ?? [];
+  const { figures, scale } = records.get('servers')!.upload!;
+  const measured = figures['upload.gateway.c20.rate']!;
+  expect(Number(rate.replace(',', ''))).toBe(Math.round(measured / 50) * 50);
+  expect(ratio).toBe(figures['upload.gateway.c20.rate-ratio']!.toFixed(2));
+  expect(readme).toContain(`npm run bench -- servers --parts upload --${scale}`);
+});
+
 test('the page of the papers and its charts are what was recorded', () => {
   const { text, charts } = reproducing(records);
   expect(readFileSync(join(ROOT, 'docs/REPRODUCING.md'), 'utf8')).toBe(text);

@@ -12,6 +12,7 @@ interface Manifest {
   readonly repository?: object;
   readonly homepage?: string;
   readonly dependencies?: Readonly<Record<string, string>>;
+  readonly devDependencies?: Readonly<Record<string, string>>;
   readonly peerDependencies?: Readonly<Record<string, string>>;
 }
 
@@ -82,12 +83,31 @@ test('no page, help or example runs or installs the package `stevedore`, which i
   expect(files.filter((file) => isWrong(readFileSync(join(ROOT, file), 'utf8')))).toEqual([]);
 });
 
+test('dependencies that wait for a later Node stay at the versions that the page says', () => {
+  const page = readFileSync(join(ROOT, 'docs/CONTRIBUTING.md'), 'utf8');
+  const manifests = filesIn('.').filter((path) => /(?:^|\/)package\.json$/.test(path));
+  const used = manifests.flatMap((path) => {
+    const manifest = JSON.parse(readFileSync(join(ROOT, path), 'utf8')) as Manifest;
+    return Object.entries({ ...manifest.dependencies, ...manifest.devDependencies });
+  });
+  const [, section = ''] = page.split('## Dependencies');
+  const rows = [...section.matchAll(/`([@/\w-]+)` ([\d.]*\d)/g)];
+  expect(rows.length).toBeGreaterThan(5);
+  for (const [, name, stays] of rows) {
+    const versions = used.filter(([each]) => each === name).map(([, version]) => version);
+    expect(versions, name).not.toEqual([]);
+    for (const version of versions) expect(version, name).toMatch(new RegExp(`^\\^?${stays}\\.`));
+  }
+});
+
 /** Of a folder of the workspace, without what is built or installed. */
 function filesIn(folder: string): string[] {
   return readdirSync(join(ROOT, folder), { withFileTypes: true }).flatMap((entry) => {
     const path = join(folder, entry.name);
     if (entry.isFile()) return path;
-    return entry.isDirectory() && !/^(?:dist|node_modules)$/.test(entry.name) ? filesIn(path) : [];
+    return entry.isDirectory() && !/^(?:dist|node_modules|\.git)$/.test(entry.name)
+      ? filesIn(path)
+      : [];
   });
 }
 

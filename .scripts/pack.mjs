@@ -1,6 +1,6 @@
 /**
  * Packs what is published: five packages, each with what it needs of this workspace bundled into
- * it. `node .ci/pack.mjs [FOLDER]` leaves the archives of this version, and no others, in the
+ * it. `node .scripts/pack.mjs [FOLDER]` leaves the archives of this version, and no others, in the
  * folder (dist/packages).
  *
  * An archive depends on what its modules import from outside, at the versions of the workspace.

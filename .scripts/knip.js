@@ -10,8 +10,8 @@ const inner = { project: ['src/**/*.ts!'], includeEntryExports: true };
 export default {
   workspaces: {
     '.': {
-      entry: ['.ci/*.mjs'],
-      project: ['.ci/*.mjs'],
+      entry: ['.scripts/*.mjs', '.ci/*.mjs'],
+      project: ['.scripts/*.mjs', '.ci/*.mjs'],
       // For `npx stevedore`.
       ignoreDependencies: ['@stevedore/gateway'],
     },
