@@ -74,6 +74,7 @@ export class PostgresDriver implements SqlDriver {
   /** One for each host. */
   readonly #urls: readonly string[];
   #connections: Promise<postgres.Sql> | undefined;
+  #opened: Promise<Connected> | undefined;
   readonly #listeners: ((topic: Topic) => void)[] = [];
   #echoes: NodeJS.Timeout | undefined;
   #canTell = true;
@@ -112,6 +113,7 @@ export class PostgresDriver implements SqlDriver {
 
   listen(onTold: (topic: Topic) => void): void {
     this.#listeners.push(onTold);
+    if (this.#listeners.length === 1) this.#beginListening();
   }
 
   async create(statement: string): Promise<void> {
@@ -160,19 +162,25 @@ export class PostgresDriver implements SqlDriver {
   #leave(connections: Promise<postgres.Sql>): void {
     if (this.#connections !== connections) return;
     this.#connections = undefined;
+    this.#opened = undefined;
     this.isListening = false;
     clearInterval(this.#echoes);
     void connections.then((sql) => sql.end({ timeout: 0 })).catch(() => undefined);
   }
 
   #begun(): Promise<postgres.Sql> {
-    const connections = this.#connected();
+    const connected = this.#connected();
+    this.#opened = connected;
+    if (this.#listeners.length > 0) this.#beginListening();
+    return connected.then(({ sql }) => sql);
+  }
+
+  /** Unless that fails, in which case what others change has to be looked for. */
+  #beginListening(): void {
     const begin = async ({ sql, isPooled }: Connected): Promise<void> => {
-      if (!isPooled && this.#listeners.length > 0) await this.#listenAt(sql);
+      if (!isPooled) await this.#listenAt(sql);
     };
-    // Without it, what others change is looked for.
-    connections.then(begin).catch(() => undefined);
-    return connections.then(({ sql }) => sql);
+    this.#opened?.then(begin).catch(() => undefined);
   }
 
   async #listenAt(sql: postgres.Sql): Promise<void> {

@@ -450,6 +450,7 @@ function tells(open: () => Promise<DeploymentMap>, cut: () => void): void {
     const [here, there] = await Promise.all([open(), open()]);
     onTestFinished(async () => void (await Promise.all([here.close(), there.close()])));
     const heard: Topic[] = [];
+    await there.prepare();
     there.listen((topic) => heard.push(topic));
     for (const isCut of [false, true]) {
       if (isCut) cut();
