@@ -8,30 +8,17 @@ import {
   type StoreError,
 } from '@stevedore/staging';
 import { corrupt, isWithoutCopy, storageError, worse } from './failures.js';
+import type { LocalPlace, RemoteBytes } from './holders/place.js';
 import type { LargeSource } from './large-reader.js';
 import type { MissingFiles } from './missing-files.js';
+import type { Signal } from './stored-file.js';
 
 /**
  * Downloads from FastDFS: from any storage first, then from one storage after another if the bytes
  * are wrong or missing. Skips copies that are known to be damaged.
  */
 
-/** Aborts the read, if given. */
-export type Signal = AbortSignal | undefined;
-
-/** Where the bytes of a file are in FastDFS. */
-export interface RemoteBytes {
-  readonly fileId: string;
-  /** Where the content begins in that file; 0 unless it is a slice. */
-  readonly offset: number;
-  readonly size: number;
-  /** Undefined if it is not certain (appender files change). */
-  readonly crc32: number | undefined;
-  /** True if a record names it: if FastDFS has no such file, it was lost. */
-  readonly isKnown?: boolean;
-}
-
-type Place = Omit<RemoteBytes, 'size' | 'crc32'>;
+type Source = Omit<RemoteBytes, 'size' | 'crc32'>;
 
 interface Holder {
   /** `host:port` */
@@ -47,15 +34,9 @@ interface RangeOptions {
 export class Downloads {
   readonly missing: MissingFiles;
   readonly #client: FastdfsClient;
-  readonly #staging: Pick<ReadableStaging, 'local' | 'quarantine'>;
 
-  constructor(
-    client: FastdfsClient,
-    staging: Pick<ReadableStaging, 'local' | 'quarantine'>,
-    missing: MissingFiles,
-  ) {
+  constructor(client: FastdfsClient, missing: MissingFiles) {
     this.#client = client;
-    this.#staging = staging;
     this.missing = missing;
   }
 
@@ -93,10 +74,10 @@ export class Downloads {
   }
 
   /** As `lossOf`, unless this disk has a copy. */
-  async lossOfRow(row: FileRow): Promise<StoreError | undefined> {
+  async lossOfRow(row: FileRow, staging: ReadableStaging): Promise<StoreError | undefined> {
     const { trunk } = row;
     // A large file that a read found missing is in the spool no more.
-    const isHere = trunk?.kind !== 'whole' && this.#staging.local.has(row);
+    const isHere = trunk?.kind !== 'whole' && staging.local.has(row);
     return trunk && !isHere ? this.lossOf(trunk.fileId) : undefined;
   }
 
@@ -116,13 +97,13 @@ export class Downloads {
   }
 
   /**
-   * The whole file in memory of its own, checked against its CRC-32. `row`: its row, if it is a file
-   * of this store.
+   * The whole file in memory of its own, checked against its CRC-32. `known`: where a FileMap of this
+   * machine has it.
    */
-  async whole(file: RemoteBytes, signal: Signal, row?: FileRow): Promise<Buffer> {
+  async whole(file: RemoteBytes, signal: Signal, known?: LocalPlace): Promise<Buffer> {
     const { fileId, offset, size: length, isKnown } = file;
     let failure: unknown;
-    if (this.#badHolders(row).length === 0) {
+    if (this.#badHolders(known).length === 0) {
       try {
         const bytes = await this.#client.downloadBytes(fileId, { offset, length, signal });
         if (isSound(bytes, file)) return bytes;
@@ -134,7 +115,7 @@ export class Downloads {
         if (!isWithoutCopy(failure)) throw failure;
       }
     }
-    for await (const { read, onDamage } of this.#copies(file, signal, row)) {
+    for await (const { read, onDamage } of this.#copies(file, signal, known)) {
       try {
         const bytes = await read(0, length);
         if (isSound(bytes, file)) return bytes;
@@ -149,31 +130,31 @@ export class Downloads {
   }
 
   /** The sources of a file, in the order in which to try them. */
-  async *sources(file: Place, signal: Signal, row?: FileRow): AsyncGenerator<LargeSource> {
-    if (this.#badHolders(row).length === 0) {
+  async *sources(file: Source, signal: Signal, known?: LocalPlace): AsyncGenerator<LargeSource> {
+    if (this.#badHolders(known).length === 0) {
       const read = (start: number, length: number) =>
         this.range(file.fileId, file.offset + start, length, signal, { isKnown: file.isKnown });
       yield { read, onDamage: () => undefined, isAny: true };
     }
-    yield* this.#copies(file, signal, row);
+    yield* this.#copies(file, signal, known);
   }
 
   /** One storage after another, without those whose copy is known to be damaged. */
   async *#copies(
-    { fileId, offset, isKnown }: Place,
+    { fileId, offset, isKnown }: Source,
     signal: Signal,
-    row?: FileRow,
+    known?: LocalPlace,
   ): AsyncGenerator<LargeSource> {
     for (const { holder, storage } of await this.#holders(fileId, signal, isKnown)) {
-      if (this.#badHolders(row).includes(holder)) continue;
+      if (this.#badHolders(known).includes(holder)) continue;
       const read = (start: number, length: number) =>
         this.range(fileId, offset + start, length, signal, { storage, isKnown });
-      yield { read, onDamage: () => row && this.#staging.local.noteDamage(row, 'trunk', holder) };
+      yield { read, onDamage: () => known?.staging.local.noteDamage(known.row, 'trunk', holder) };
     }
   }
 
-  #badHolders(row: FileRow | undefined): readonly string[] {
-    return row ? this.#staging.quarantine.holders(row.key) : [];
+  #badHolders(known: LocalPlace | undefined): readonly string[] {
+    return known?.staging.quarantine.holders(known.row.key) ?? [];
   }
 
   /** Every storage that may have the file. */

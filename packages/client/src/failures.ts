@@ -35,6 +35,11 @@ export function aborted(cause: unknown): StoreError {
   return new StoreError('aborted', 'the read was aborted', { cause });
 }
 
+export function mapUnavailable(cause: unknown): StoreError {
+  const message = `the map does not answer: ${(cause as Error).message}`;
+  return new StoreError('storage_unavailable', message, { cause });
+}
+
 /** A record names the file in FastDFS, and FastDFS answers that it has no such file. */
 export function missing(fileId: string, cause?: unknown): StoreError {
   return new StoreError(

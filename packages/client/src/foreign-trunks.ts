@@ -33,7 +33,7 @@ interface Directory {
 }
 
 /** The members of a slice's group, in order of their offsets. */
-export interface EntryGroup {
+interface EntryGroup {
   readonly members: readonly TrunkEntry[];
   /** Index of the requested slice. */
   readonly asked: number;

@@ -1,6 +1,5 @@
-import type { Duplex } from 'node:stream';
-import type { HeldCopies } from '@stevedore/staging';
 import type { Deployment } from './deployment/deployment.js';
+import type { SecondCopies } from './holders/second-copies.js';
 import type { FileStore, StoredFile } from './types.js';
 
 /** A store as the gateway sees it: with its memory, its part in a deployment and its siblings. */
@@ -21,12 +20,9 @@ export interface GatewayStore extends FileStore {
   >;
   /**
    * Copies of other servers' staged files; undefined without a map, and for a process of a gateway
-   * that does not own them. `find`: a file in the copy of that origin's container.
+   * that does not own them.
    */
-  readonly copies?: Pick<HeldCopies, 'leave'> & {
-    readonly receive: (origin: number, stream: Duplex) => Promise<void>;
-    readonly find: (origin: number, key: string) => Promise<StoredFile | undefined>;
-  };
+  readonly copies?: Pick<SecondCopies, 'receive' | 'leave' | 'findHere'>;
   /** Other processes of this machine, whose files this store serves, too. */
   readonly siblings?: {
     /** True if one of them issues keys of this origin. */

@@ -1,30 +1,27 @@
-import { type FileRow, latestIdAt, type ReadableStaging } from '@stevedore/staging';
+import { type FileRow, latestIdAt, type ReadableStaging, type Staging } from '@stevedore/staging';
 import type { StoreOptions } from './options.js';
 import type { IdPending, IdPendingReason } from './receipt.js';
 
 /** Why a file of this store, or of a sibling, has no FastDFS id yet. */
 
-export interface PendingIdsParts {
-  readonly options: Pick<StoreOptions, 'mergeMaxAge' | 'idMaxAge'>;
-  readonly now: () => number;
-  /** Why FastDFS did not take the last trunk, while one is tried again. */
-  readonly failure: () => Error | undefined;
-}
-
 export class PendingIds {
-  readonly #parts: PendingIdsParts;
+  readonly #options: StoreOptions;
+  readonly #staging: Staging;
+  readonly #now: () => number;
 
-  constructor(parts: PendingIdsParts) {
-    this.#parts = parts;
+  constructor(options: StoreOptions, staging: Staging, now: () => number) {
+    this.#options = options;
+    this.#staging = staging;
+    this.#now = now;
   }
 
   /** Undefined for a file in a trunk that stays. */
   of(row: FileRow, staging: ReadableStaging): IdPending | undefined {
     if (row.trunk && !row.trunk.isThin) return undefined;
     const reason = this.#reasonOf(row, staging);
-    const { options, now } = this.#parts;
-    const by = latestIdAt(row.stagedAt, options.mergeMaxAge, options.idMaxAge);
-    const isOpen = reason === 'retrying' || reason === 'damaged' || by <= now();
+    const { mergeMaxAge, idMaxAge } = this.#options;
+    const by = latestIdAt(row.stagedAt, mergeMaxAge, idMaxAge);
+    const isOpen = reason === 'retrying' || reason === 'damaged' || by <= this.#now();
     return isOpen ? { reason } : { reason, by: new Date(by) };
   }
 
@@ -32,7 +29,8 @@ export class PendingIds {
     if (!row.trunk && fileMap.damageOf(row.key).some(({ place }) => place !== 'trunk')) {
       return 'damaged';
     }
-    if (this.#parts.failure()) return 'retrying';
+    // FastDFS did not take the last trunk, which is tried again.
+    if (this.#staging.merging.inFlight.failure) return 'retrying';
     if (row.trunk) return 'joining';
     return files.isPacking(row.key) ? 'sending' : 'waiting';
   }

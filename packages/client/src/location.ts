@@ -1,79 +1,54 @@
 import type { FastdfsClient } from '@stevedore/fastdfs';
 import { formatFileId, parseFileId, parseSliceId, StorageStatus } from '@stevedore/protocol';
-import { type FileRow, parseKey, type ReadableStaging } from '@stevedore/staging';
-import { addressOf, type Clients, copyAt } from './cluster.js';
-import type { Lookup } from './lookup.js';
+import { addressOf, copyAt } from './cluster.js';
+import type { Found } from './holders/holder.js';
+import type { LocalPlace } from './holders/place.js';
 import type { CopyAtStorage, DiskPlace, TrunkPlace } from './places.js';
-import type { Siblings } from './siblings.js';
 import { infoOf } from './stored-file.js';
-import type { FileLocation, GetOptions } from './types.js';
+import type { FileLocation } from './types.js';
 
 /**
  * Where the bytes of a file are: on this server's disk, in a trunk, and at which storages. For
  * people who look at one file; it asks every storage of a group.
  */
 
-export interface LocationParts {
-  readonly staging: ReadableStaging;
-  readonly clients: Pick<Clients, 'reading'>;
-  readonly lookup: Pick<Lookup, 'find'>;
-  readonly siblings: Pick<Siblings, 'ofKey'> | undefined;
-}
-
 const ASK_TIMEOUT_MS = 3_000;
 
-/** `id` is a key or any FastDFS id. Rejects as `get`. */
+/** Rejects with what aborts it. */
 export async function locate(
-  id: string,
-  options: GetOptions,
-  parts: LocationParts,
+  found: Found,
+  client: FastdfsClient,
+  signal: AbortSignal | undefined,
 ): Promise<FileLocation> {
-  const file = infoOf(await parts.lookup.find(id, options));
-  const own = rowOf(file.key, parts);
-  const disk = own && diskPlace(own.row, own.staging);
-  const trunk = own ? ownTrunk(own.row, own.staging) : foreignTrunk(file.fileId);
-  const found = { file, ...(disk && { disk }) };
-  if (!trunk) return { ...found, storages: [] };
+  const file = infoOf(found);
+  const local = found.place.kind === 'local' ? found.place : undefined;
+  const disk = local && diskPlace(local);
+  const trunk = local ? trunkOf(local) : trunkIn(file.fileId);
+  const known = { file, ...(disk && { disk }) };
+  if (!trunk) return { ...known, storages: [] };
   const { fileId } = trunk;
-  const client = parts.clients.reading;
   const { createdAt: storedAt } = client.describe(fileId);
+  const located = { ...known, trunk: { ...trunk, storedAt } };
   try {
-    const storages = await copiesOf(fileId, client, options.signal);
-    return { ...found, trunk: { ...trunk, storedAt }, storages };
+    return { ...located, storages: await copiesOf(fileId, client, signal) };
   } catch (error) {
-    options.signal?.throwIfAborted();
-    const problem = (error as Error).message;
-    return { ...found, trunk: { ...trunk, storedAt }, storages: [], problem };
+    signal?.throwIfAborted();
+    return { ...located, storages: [], problem: (error as Error).message };
   }
 }
 
-interface OwnRow {
-  readonly row: FileRow;
-  readonly staging: ReadableStaging;
-}
-
-/** Undefined for a file of another server, or one that only FastDFS knows. */
-function rowOf(id: string, { staging: own, siblings }: LocationParts): OwnRow | undefined {
-  const key = parseKey(id);
-  if (!key) return undefined;
-  const sibling = siblings?.ofKey(key, () => own.fileMap.isAlive(key));
-  const staging = sibling?.staging ?? own;
-  const row = staging.fileMap.find(key);
-  return row && { row, staging };
-}
-
-function diskPlace(row: FileRow, { local }: ReadableStaging): DiskPlace | undefined {
+function diskPlace({ row, staging }: LocalPlace): DiskPlace | undefined {
   const { at, segment } = row.local;
-  if (at === 'gone' || !local.has(row)) return undefined;
+  if (at === 'gone' || !staging.local.has(row)) return undefined;
   return at === 'container' ? { at, segment } : { at };
 }
 
 type KnownTrunk = Omit<TrunkPlace, 'storedAt'>;
 
-function ownTrunk({ trunk }: FileRow, { fileMap }: ReadableStaging): KnownTrunk | undefined {
+function trunkOf({ row: { trunk }, staging }: LocalPlace): KnownTrunk | undefined {
   if (!trunk) return undefined;
   const { kind, fileId, offset } = trunk;
-  const known = fileMap.trunkByFileId(fileId);
+  const known = staging.fileMap.trunkByFileId(fileId);
   if (!known) return { kind, fileId, offset };
   const { files, deadFiles, copied } = known;
   return {
@@ -87,7 +62,7 @@ function ownTrunk({ trunk }: FileRow, { fileMap }: ReadableStaging): KnownTrunk 
 }
 
 /** As the id of the file says. */
-function foreignTrunk(id: string | undefined): KnownTrunk | undefined {
+function trunkIn(id: string | undefined): KnownTrunk | undefined {
   const fileId = id === undefined ? undefined : parseFileId(id);
   if (!fileId) return undefined;
   const slice = parseSliceId(fileId);

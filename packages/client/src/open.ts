@@ -31,9 +31,9 @@ import { Partners } from './deployment/partners.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import type { GatewayStore } from './gateway-store.js';
 import type { OpenOptions } from './given-options.js';
+import type { SiblingOptions } from './holders/holders.js';
 import { parseStoreOptions, type StoreOptions, tailBytesOf } from './options.js';
 import { dataDirectory, otherWorkers, workerDirectory } from './shared-directory.js';
-import type { SiblingOptions } from './siblings.js';
 import { LocalFileStore } from './store.js';
 import type { FileStore, StoreStats } from './types.js';
 

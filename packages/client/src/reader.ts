@@ -1,49 +1,33 @@
-import type { Readable } from 'node:stream';
+import { Readable } from 'node:stream';
 import { FileCache, type Flight, type Load, loadGroup, type Member } from '@stevedore/cache';
+import { isTrunkId, parseFileId } from '@stevedore/protocol';
 import {
-  blocksOf,
   type FileRow,
+  fileIdOf,
   formatKey,
   isMerged,
   isStoreError,
-  learnBlocks,
-  parseKey,
-  type ReadableStaging,
   StoreError,
 } from '@stevedore/staging';
 import { copyOf } from '@stevedore/staging/shared-memory';
-import { LRUCache } from 'lru-cache';
-import type { Downloads, RemoteBytes, Signal } from './downloads.js';
+import type { Downloads } from './downloads.js';
 import { aborted, changed, isWithoutCopy, notFound } from './failures.js';
-import { type EntryGroup, keyInName } from './foreign-trunks.js';
-import type { CachedFile } from './gateway-store.js';
-import { readAll } from './http/answers.js';
-import { type LargeSource, readLarge } from './large-reader.js';
-import type { ByteRange } from './types.js';
+import { keyInName, TrunkDirectories } from './foreign-trunks.js';
+import type { LocalPlace, PeerPlace, Place, RemoteBytes, RemotePlace } from './holders/place.js';
+import type { PendingIds } from './id-pending.js';
+import { LargeFiles } from './large-files.js';
+import { type StoreOptions, tailBytesOf } from './options.js';
+import type { Reads } from './reads.js';
+import { lengthOf, type Reading, type Signal } from './stored-file.js';
+import type { ByteRange, IdPending } from './types.js';
 
 /**
- * Reads a file from where its bytes are: memory, the container or FastDFS. Small files are read
- * whole and checked against their CRC-32 before a byte is returned. They stay in memory while there
- * is room, and so do uploads. As long as it pays off, the same ranged download includes siblings
- * of the same affinity group. Concurrent misses share a read.
+ * Reads a file from where its bytes are: memory, the container, FastDFS or another gateway. Small
+ * files are read whole and checked against their CRC-32 before a byte is returned. They stay in
+ * memory while there is room, and so do uploads. As long as it pays off, the same ranged download
+ * includes siblings of the same affinity group. Concurrent misses share a read. A file that has moved
+ * meanwhile is read where it is now. Every read is counted and published.
  */
-
-/** A file that only FastDFS knows. */
-export interface RemoteFile extends RemoteBytes {
-  /** Key of a file that the map locates; the keys of the files beside it are in the trunk's directory. */
-  readonly name?: string;
-  /** For a slice: the members of its affinity group around it. */
-  readonly groupAround?: (maxBytes: number) => EntryGroup | undefined;
-}
-
-export interface ReaderOptions {
-  readonly cacheBytes: number;
-  readonly cacheFilter: boolean;
-  /** Bytes to download at once for files of one affinity group; 0 reads every file alone. */
-  readonly readAheadBytes: number;
-  /** Larger files are streamed. */
-  readonly smallFileBytes: number;
-}
 
 /** Members of an affinity group, in the order of their offsets, and which of them is wanted. */
 interface Group {
@@ -51,8 +35,6 @@ interface Group {
   readonly asked: number;
 }
 
-/** Memory for block checksums. */
-const MAX_BLOCK_LIST_BYTES = 16 * 2 ** 20;
 /** Share of the cache for files that were read ahead and not requested yet. */
 const AHEAD_SHARE = 0.25;
 /** How often a file may move while it is read. */
@@ -60,64 +42,27 @@ const MAX_MOVES = 3;
 /** Group members considered on either side. */
 const MAX_ADJACENT = 64;
 
-export class Reader {
+export class Reader implements Reading<Place> {
   readonly cache: FileCache;
-  readonly #staging: ReadableStaging;
-  readonly #downloads: Downloads;
-  readonly #options: ReaderOptions;
-  readonly #isOwn: boolean;
-  readonly #inMemory = new WeakMap<Buffer, CachedFile>();
-  /** Checksums of large files that other stores or programs stored. */
-  readonly #blocks = new LRUCache<string, Buffer>({
-    maxSize: MAX_BLOCK_LIST_BYTES,
-    sizeCalculation: (list) => list.length + 1,
-  });
+  readonly reads: Reads;
+  readonly downloads: Downloads;
+  readonly directories: TrunkDirectories;
+  readonly #pendingIds: PendingIds;
+  readonly #options: StoreOptions;
+  readonly #large: LargeFiles;
 
-  /** `sharing`: for files that another process owns, the reader whose cache they share. */
-  constructor(
-    staging: ReadableStaging,
-    downloads: Downloads,
-    options: ReaderOptions,
-    sharing?: Reader,
-  ) {
-    this.#staging = staging;
-    this.#downloads = downloads;
+  constructor(downloads: Downloads, reads: Reads, pendingIds: PendingIds, options: StoreOptions) {
+    this.downloads = downloads;
+    this.directories = new TrunkDirectories(downloads);
+    this.#large = new LargeFiles(downloads);
+    this.reads = reads;
+    this.#pendingIds = pendingIds;
     this.#options = options;
-    this.#isOwn = sharing === undefined;
-    this.cache =
-      sharing?.cache ??
-      new FileCache({
-        maxBytes: options.cacheBytes,
-        filter: options.cacheFilter,
-        aheadShare: options.readAheadBytes > 0 ? AHEAD_SHARE : 0,
-      });
-  }
-
-  /** The file if its bytes are in memory and it has not expired. */
-  inMemory(
-    key: string,
-    now: number,
-    known?: { readonly expiresAt?: Date | number | undefined },
-  ): CachedFile | undefined {
-    const bytes = this.cache.find(key);
-    if (!bytes) return undefined;
-    if (!this.isAlive(key)) {
-      this.cache.delete(key);
-      return undefined;
-    }
-    let file = this.#inMemory.get(bytes);
-    if (!file) {
-      const found = known ?? this.#staging.fileMap.find(parseKey(key)!);
-      if (!found) return undefined;
-      file = { key, bytes, expiresAt: Number(found.expiresAt ?? Number.POSITIVE_INFINITY) };
-      this.#inMemory.set(bytes, file);
-    }
-    return file.expiresAt > now ? file : undefined;
-  }
-
-  /** False once another process has deleted its file. Own deletions reach the cache directly. */
-  isAlive(key: string): boolean {
-    return this.#isOwn || this.#staging.fileMap.isAlive(parseKey(key)!);
+    this.cache = new FileCache({
+      maxBytes: options.cacheSize - tailBytesOf(options.cacheSize),
+      filter: options.cacheFilter,
+      aheadShare: options.readAhead > 0 ? AHEAD_SHARE : 0,
+    });
   }
 
   forget(key: Buffer): void {
@@ -128,77 +73,132 @@ export class Reader {
     this.cache.delete(remoteId(fileId, offset));
   }
 
-  /** A whole small file, from memory or this disk; undefined if it takes time to read it. */
-  readRowNow(row: FileRow, name: string): Buffer | undefined {
-    if (row.local.at !== 'container' || row.size === 0) return undefined;
-    const { local } = this.#staging;
-    if (!local.has(row) && !this.cache.has(name)) return undefined;
-    return this.cache.getNow(name, () => local.readNow(row));
+  fileIdOf(place: Place): string | undefined {
+    if (place.kind === 'local') return fileIdOf(place.row);
+    return place.kind === 'remote' ? place.makeId?.() : undefined;
   }
 
-  /** A staged or merged file of this store. `name`: its key. `isOwn`: nobody else has the Buffer. */
-  async readRow(
-    row: FileRow,
-    name: string,
+  idPendingOf(place: Place): IdPending | undefined {
+    return place.kind === 'local' ? this.#pendingIds.of(place.row, place.staging) : undefined;
+  }
+
+  read(
+    place: Place,
     range: ByteRange | undefined,
-    signal: Signal,
-    isOwn = false,
-    moves = 0,
-  ): Promise<Buffer | Readable> {
-    if (row.size === 0) return Buffer.alloc(0);
-    try {
-      if (row.local.at !== 'container') return await this.#readLargeRow(row, range, signal);
-      return slice(await this.#readSmallRow(row, name, signal, isOwn), range);
-    } catch (error) {
-      if (signal?.aborted) throw aborted(signal.reason);
-      const current = this.#staging.fileMap.find(row.key);
-      if (!current) throw notFound(name);
-      // It was merged, or moved to another trunk, after the row was looked up.
-      if (isElsewhere(row, current) && moves < MAX_MOVES) {
-        return this.readRow(current, name, range, signal, isOwn, moves + 1);
-      }
-      if (isStoreError(error, 'missing_in_fastdfs') && row.trunk)
-        this.#downloads.missing.add(row.trunk.fileId);
-      throw error;
-    }
-  }
-
-  /** A file that only FastDFS knows. `isOwn`: nobody else has the Buffer. */
-  async readRemote(
-    file: RemoteFile,
-    range: ByteRange | undefined,
-    signal: Signal,
-    isOwn = false,
-  ): Promise<Buffer | Readable> {
-    if (file.size === 0) return Buffer.alloc(0);
-    try {
-      if (file.size > this.#options.smallFileBytes) {
-        return await this.#readLargeRemote(file, range, signal);
-      }
-      return slice(await this.#readSmallRemote(file, signal, isOwn), range);
-    } catch (error) {
-      if (signal?.aborted) throw aborted(signal.reason);
-      if (file.crc32 !== undefined || !isWithoutCopy(error)) throw error;
-      // Unless it is gone.
-      await this.#downloads.info(file.fileId, signal);
-      throw changed(file.fileId, error);
-    }
-  }
-
-  #readSmallRow(
-    row: FileRow,
-    name: string,
     signal: Signal,
     isOwn: boolean,
-  ): Buffer | Promise<Buffer> {
-    const { local } = this.#staging;
-    const download = (flight: Flight) => this.#downloadRow(row, flight);
+  ): Promise<Buffer | Readable> {
+    return this.reads.run(place.key, lengthOf(range, place.size), () =>
+      this.#read(place, range, signal, isOwn),
+    );
+  }
+
+  readNow(place: Place): Buffer | undefined {
+    if (!this.reads.mayBeNow) return undefined;
+    const bytes = this.#readNow(place);
+    if (bytes) this.reads.count(bytes.length);
+    return bytes;
+  }
+
+  #readNow(place: Place): Buffer | undefined {
+    const { cache } = this;
+    const { key, size } = place;
+    if (place.kind === 'local') {
+      const { row, staging } = place;
+      if (row.local.at !== 'container' || size === 0) return undefined;
+      if (!staging.local.has(row) && !cache.has(key!)) return undefined;
+      return cache.getNow(key!, () => staging.local.readNow(row));
+    }
+    if (place.kind === 'peer' && place.bytes) {
+      const { bytes, gateway } = place;
+      return gateway ? (cache.getNow(key!, () => bytes) ?? bytes) : bytes;
+    }
+    const isCached = place.kind === 'peer' || place.isMapped;
+    return isCached && cache.has(key!) ? cache.find(key!) : undefined;
+  }
+
+  async #read(
+    place: Place,
+    range: ByteRange | undefined,
+    signal: Signal,
+    isOwn: boolean,
+    moves = 0,
+  ): Promise<Buffer | Readable> {
+    if (place.size === 0) return Buffer.alloc(0);
+    try {
+      return await this.#readAt(place, range, signal, isOwn);
+    } catch (error) {
+      return this.#readOn(error, place, range, signal, isOwn, moves);
+    }
+  }
+
+  /** Where the file is now, if that is elsewhere. */
+  async #readOn(
+    error: unknown,
+    place: Place,
+    range: ByteRange | undefined,
+    signal: Signal,
+    isOwn: boolean,
+    moves: number,
+  ): Promise<Buffer | Readable> {
+    if (signal?.aborted) throw aborted(signal.reason);
+    const now = await this.#placeNow(place, error, signal);
+    if (now && moves < MAX_MOVES) return this.#read(now, range, signal, isOwn, moves + 1);
+    const fileId = place.kind === 'local' ? place.row.trunk?.fileId : place.fileId;
+    if (fileId !== undefined && isLoss(error)) this.downloads.missing.add(fileId);
+    throw error;
+  }
+
+  /** Where a file is that could not be read here; undefined if it has not moved. */
+  async #placeNow(place: Place, error: unknown, signal: Signal): Promise<Place | undefined> {
+    if (place.kind === 'local') {
+      const row = place.staging.fileMap.find(place.row.key);
+      if (!row) throw notFound(place.key);
+      return isElsewhere(place.row, row) ? { ...place, row } : undefined;
+    }
+    if (place.kind !== 'remote') return undefined;
+    if (place.crc32 === undefined && isWithoutCopy(error)) {
+      // Unless it is gone.
+      await this.downloads.info(place.fileId, signal);
+      throw changed(place.fileId, error);
+    }
+    return isLoss(error) ? place.now?.(error, signal) : undefined;
+  }
+
+  #readAt(
+    place: Place,
+    range: ByteRange | undefined,
+    signal: Signal,
+    isOwn: boolean,
+  ): Promise<Buffer | Readable> {
+    switch (place.kind) {
+      case 'local':
+        return place.row.local.at === 'container'
+          ? this.#part(this.#smallLocal(place, signal, isOwn), range)
+          : this.#large.readLocal(place, range, signal);
+      case 'remote':
+        return place.size > this.#options.smallFileLimit
+          ? this.#largeRemote(place, range, signal, isOwn)
+          : this.#part(this.#smallRemote(place, signal, isOwn), range);
+      case 'peer':
+        return this.#readPeer(place, range, signal, isOwn);
+    }
+  }
+
+  async #part(bytes: Buffer | Promise<Buffer>, range: ByteRange | undefined): Promise<Buffer> {
+    const whole = await bytes;
+    return range ? whole.subarray(range.start, range.end + 1) : whole;
+  }
+
+  #smallLocal(place: LocalPlace, signal: Signal, isOwn: boolean): Buffer | Promise<Buffer> {
+    const { row, staging, key } = place;
+    const download = (flight: Flight) => this.#downloadLocal(place, flight);
     // Start a download at once, so that concurrent reads of its group share it.
     const load =
-      local.has(row) || !row.trunk
-        ? async (flight: Flight) => (await local.read(row)) ?? download(flight)
+      staging.local.has(row) || !row.trunk
+        ? async (flight: Flight) => (await staging.local.read(row)) ?? download(flight)
         : download;
-    return this.#cached(name, load, signal, isOwn);
+    return this.#cached(key, load, signal, isOwn);
   }
 
   /** From memory, else from `load`, whose memory must be new. */
@@ -209,40 +209,45 @@ export class Reader {
     return isOwn ? copyOf(found) : found;
   }
 
-  #downloadRow(row: FileRow, flight: Flight): Promise<Buffer> {
-    const { trunk, size, crc32 } = row;
-    if (!trunk) {
-      throw new StoreError('corrupt', `${formatKey(row.key)} is neither staged nor merged`);
-    }
+  #downloadLocal(place: LocalPlace, flight: Flight): Promise<Buffer> {
+    const { trunk, size, crc32 } = place.row;
+    if (!trunk) throw new StoreError('corrupt', `${place.key} is neither staged nor merged`);
     const { fileId, offset } = trunk;
     const file = { fileId, offset, size, crc32, isKnown: true };
-    const group = this.#readsAhead ? this.#groupOfRow(row) : undefined;
+    const group = this.#readsAhead ? groupOf(place) : undefined;
     return group
-      ? this.#loadGroup(file, flight, group, row)
-      : this.#downloads.whole(file, flight.signal, row);
+      ? this.#loadGroup(file, flight, group, place)
+      : this.downloads.whole(file, flight.signal, place);
   }
 
-  #readSmallRemote(file: RemoteFile, signal: Signal, isOwn: boolean): Buffer | Promise<Buffer> {
-    const { fileId, offset, name } = file;
-    const idOf = (at: number, key: string) => (name === undefined ? remoteId(fileId, at) : key);
+  #smallRemote(place: RemotePlace, signal: Signal, isOwn: boolean): Buffer | Promise<Buffer> {
+    const { fileId, offset, key, isMapped } = place;
     // A file without a fixed CRC-32 may change, so it is not cached.
-    if (file.crc32 === undefined) return this.#downloads.whole(file, signal);
+    if (place.crc32 === undefined) return this.downloads.whole(place, signal);
+    const idOf = (at: number, its: string) => (isMapped ? its : remoteId(fileId, at));
     const load = (flight: Flight) => {
-      const group = this.#readsAhead ? file.groupAround?.(this.#options.readAheadBytes) : undefined;
-      if (!group) return this.#downloads.whole(file, flight.signal);
+      const group = this.#readsAhead ? this.#groupAround(place) : undefined;
+      if (!group) return this.downloads.whole(place, flight.signal);
       const members = group.members.map((entry) => ({
         ...entry,
         id: idOf(entry.offset, keyInName(entry.name)),
         alive: true,
       }));
-      return this.#loadGroup(file, flight, { members, asked: group.asked });
+      return this.#loadGroup(place, flight, { members, asked: group.asked });
     };
     signal?.throwIfAborted();
-    return this.#cached(idOf(offset, name ?? ''), load, signal, isOwn);
+    return this.#cached(idOf(offset, key ?? ''), load, signal, isOwn);
+  }
+
+  /** Of the files of a trunk whose directory was read. */
+  #groupAround({ fileId, offset }: RemotePlace): ReturnType<TrunkDirectories['groupAround']> {
+    const trunk = parseFileId(fileId);
+    if (!trunk || !isTrunkId(trunk)) return undefined;
+    return this.directories.groupAround({ trunk, offset }, this.#options.readAhead);
   }
 
   get #readsAhead(): boolean {
-    return this.#options.readAheadBytes > 0;
+    return this.#options.readAhead > 0;
   }
 
   /** The file with members of its group beside it, or alone. */
@@ -250,81 +255,90 @@ export class Reader {
     file: RemoteBytes,
     flight: Flight,
     group: Group,
-    row?: FileRow,
+    known?: LocalPlace,
   ): Promise<Buffer> {
     const { fileId, isKnown } = file;
     const { signal } = flight;
     const read = (offset: number, bytes: number) =>
-      this.#downloads.range(fileId, offset, bytes, signal, { isKnown });
+      this.downloads.range(fileId, offset, bytes, signal, { isKnown });
     const bytes = await loadGroup({
       ...group,
       cache: this.cache,
       flight,
       source: fileId,
-      maxBytes: this.#options.readAheadBytes,
+      maxBytes: this.#options.readAhead,
       read,
     }).catch((error: unknown) => {
       if (!isWithoutCopy(error)) throw error;
     });
-    return bytes ?? this.#downloads.whole(file, signal, row);
+    return bytes ?? this.downloads.whole(file, signal, known);
   }
 
-  #groupOfRow(row: FileRow): Group | undefined {
-    const { fileMap, local } = this.#staging;
-    if (row.group === undefined || !isMerged(row)) return undefined;
-    const rows = fileMap.groupAround(row, MAX_ADJACENT);
-    const members = rows.map((each) => ({
-      id: formatKey(each.key),
-      offset: each.trunk.offset,
-      size: each.size,
-      crc32: each.crc32,
-      alive: !local.has(each),
-    }));
-    return { members, asked: rows.findIndex((each) => each.key.equals(row.key)) };
-  }
-
-  #readLargeRow(row: FileRow, range: ByteRange | undefined, signal: Signal): Promise<Readable> {
-    const { fileMap } = this.#staging;
-    const { size, crc32 } = row;
-    const sources = () => this.#sourcesOfRow(row, signal);
-    const keepBlocks = (list: Buffer) => learnBlocks(fileMap, row, list);
-    const file = { name: formatKey(row.key), size, crc32, sources, keepBlocks };
-    return readLarge({ ...file, blocks: blocksOf(fileMap, row) }, range);
-  }
-
-  async *#sourcesOfRow(row: FileRow, signal: Signal): AsyncGenerator<LargeSource> {
-    const { fileMap, local, spool } = this.#staging;
-    if (local.has(row)) {
-      yield {
-        read: (start, length) =>
-          readAll(spool.read(row.key, row, { start, end: start + length - 1 })),
-        onDamage: () => local.noteDamage(row, 'spool'),
-      };
-    }
-    if (!local.has(row)) await local.rollBackMove(row.key);
-    // It may have been stored since, and again or deleted while it was read.
-    for (let tried: number | undefined; ; ) {
-      const current = fileMap.find(row.key);
-      if (!current) throw notFound(formatKey(row.key));
-      const { trunk } = current;
-      if (!trunk || trunk.id === tried) return;
-      tried = trunk.id;
-      yield* this.#downloads.sources({ ...trunk, isKnown: true }, signal, current);
-    }
-  }
-
-  #readLargeRemote(
-    file: RemoteFile,
+  async #readPeer(
+    { key, size, crc32, bytes, gateway }: PeerPlace,
     range: ByteRange | undefined,
     signal: Signal,
-  ): Promise<Readable> {
-    const { fileId, size, crc32 } = file;
-    const id = remoteId(fileId, file.offset);
-    const sources = () => this.#downloads.sources(file, signal);
-    const blocks = this.#blocks.get(id);
-    const keepBlocks = (list: Buffer) => void this.#blocks.set(id, list);
-    return readLarge({ name: fileId, size, crc32, sources, blocks, keepBlocks }, range);
+    isOwn: boolean,
+  ): Promise<Buffer | Readable> {
+    if (bytes || !gateway) return this.#part(isOwn ? copyOf(bytes!) : bytes!, range);
+    const file = { key, size, crc32 };
+    // A small file is checked as a whole, whatever part is wanted.
+    if (size <= this.#options.smallFileLimit) {
+      const load = () => gateway.readWhole(file, undefined);
+      return this.#part(this.#cached(key, load, signal, isOwn), range);
+    }
+    return range
+      ? this.#large.readPeer(file, gateway, range, signal)
+      : gateway.read(file, undefined, signal);
   }
+
+  async #largeRemote(
+    place: RemotePlace,
+    range: ByteRange | undefined,
+    signal: Signal,
+    isOwn: boolean,
+  ): Promise<Readable> {
+    const content = await this.#large.readRemote(place, range, signal);
+    if (!place.now) return content;
+    const chunks = this.#following(content, place, range, signal, isOwn);
+    return Readable.from(chunks, { objectMode: false });
+  }
+
+  /** If a large file is moved while it is read, continues at its new place. */
+  async *#following(
+    content: Readable,
+    place: RemotePlace,
+    range: ByteRange | undefined,
+    signal: Signal,
+    isOwn: boolean,
+  ): AsyncGenerator<Buffer, void> {
+    let { start, end } = range ?? { start: 0, end: place.size - 1 };
+    try {
+      for await (const chunk of content as AsyncIterable<Buffer>) {
+        start += chunk.length;
+        yield chunk;
+      }
+    } catch (error) {
+      if (!isLoss(error)) throw error;
+      const rest = await this.#readOn(error, place, { start, end }, signal, isOwn, 0);
+      if (Buffer.isBuffer(rest)) yield rest;
+      else yield* rest;
+    }
+  }
+}
+
+function groupOf({ row, staging }: LocalPlace): Group | undefined {
+  const { fileMap, local } = staging;
+  if (row.group === undefined || !isMerged(row)) return undefined;
+  const rows = fileMap.groupAround(row, MAX_ADJACENT);
+  const members = rows.map((each) => ({
+    id: formatKey(each.key),
+    offset: each.trunk.offset,
+    size: each.size,
+    crc32: each.crc32,
+    alive: !local.has(each),
+  }));
+  return { members, asked: rows.findIndex((each) => each.key.equals(row.key)) };
 }
 
 function remoteId(fileId: string, offset: number): string {
@@ -339,6 +353,6 @@ function isElsewhere(row: FileRow, current: FileRow): boolean {
   );
 }
 
-function slice(bytes: Buffer, range: ByteRange | undefined): Buffer {
-  return range ? bytes.subarray(range.start, range.end + 1) : bytes;
+function isLoss(error: unknown): boolean {
+  return isStoreError(error, 'missing_in_fastdfs');
 }

@@ -1,23 +1,26 @@
-import { storeErrorOf } from '@stevedore/staging/errors';
+import { StoreError, storeErrorOf } from '@stevedore/staging/errors';
 import { readChannel, traced } from './channels.js';
 import type { FileStore } from './types.js';
 
-/** Counts the store's reads and publishes them on `readChannel`. */
-
-export interface ReadsParts {
-  /** Named in the messages of the channel. */
-  readonly store: FileStore;
-  readonly isClosed: () => boolean;
-  /** Throws `closed` if it is. */
-  readonly throwIfClosed: (cause?: unknown) => void;
-}
-
+/** Counts the store's reads, publishes them on `readChannel`, and ends them with the store. */
 export class Reads {
-  readonly #parts: ReadsParts;
+  readonly #store: FileStore;
   readonly counts = { reads: 0, readBytes: 0, failedReads: 0 };
+  /** Set once the store closes. */
+  isClosed = false;
 
-  constructor(parts: ReadsParts) {
-    this.#parts = parts;
+  /** `store`: named in the messages of the channel. */
+  constructor(store: FileStore) {
+    this.#store = store;
+  }
+
+  throwIfClosed(cause?: unknown): void {
+    if (this.isClosed) throw new StoreError('closed', 'the store is closed', { cause });
+  }
+
+  /** False if a read must be published, or refused: then `run` it. */
+  get mayBeNow(): boolean {
+    return !readChannel.hasSubscribers && !this.isClosed;
   }
 
   count(bytes: number): void {
@@ -31,24 +34,15 @@ export class Reads {
     bytes: number,
     read: () => Promise<Result>,
   ): Promise<Result> {
-    const { store, throwIfClosed } = this.#parts;
     this.count(bytes);
     try {
-      throwIfClosed();
-      return await traced(readChannel, () => ({ store, key, bytes }), read);
+      this.throwIfClosed();
+      return await traced(readChannel, () => ({ store: this.#store, key, bytes }), read);
     } catch (error) {
       this.counts.failedReads += 1;
       // If the store closes during a read, the error says nothing about the file.
-      throwIfClosed(error);
+      this.throwIfClosed(error);
       throw storeErrorOf(error);
     }
-  }
-
-  /** A read that takes no time. Undefined if it gives nothing or must be published: then `run` it. */
-  runNow(read: () => Buffer | undefined): Buffer | undefined {
-    if (readChannel.hasSubscribers || this.#parts.isClosed()) return undefined;
-    const bytes = read();
-    if (bytes) this.count(bytes.length);
-    return bytes;
   }
 }

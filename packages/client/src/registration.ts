@@ -1,26 +1,27 @@
 import { isTrunkId, kindOf, parseFileId, parseSliceId } from '@stevedore/protocol';
-import { type Staging, StoreError } from '@stevedore/staging';
+import { parseKey, type Staging, StoreError } from '@stevedore/staging';
 import { notAnId } from './failures.js';
+import type { FastdfsIds } from './fastdfs-ids.js';
+import type { Holders } from './holders/holders.js';
 import { checkMeta } from './intake.js';
-import type { Lookup } from './lookup.js';
 import type { Receipt, RegisterOptions } from './types.js';
 
 /**
  * Gives files that other clients stored in FastDFS keys of this store. A file is registered once:
  * concurrent calls for one id share its key.
  */
-export interface RegistrationParts {
-  readonly staging: Staging;
-  readonly lookup: Lookup;
-  readonly now: () => number;
-}
-
 export class Registration {
-  readonly #parts: RegistrationParts;
+  readonly #staging: Staging;
+  readonly #holders: Holders;
+  readonly #ids: FastdfsIds;
+  readonly #now: () => number;
   readonly #underWay = new Map<string, Promise<Receipt>>();
 
-  constructor(parts: RegistrationParts) {
-    this.#parts = parts;
+  constructor(staging: Staging, holders: Holders, ids: FastdfsIds, now: () => number) {
+    this.#staging = staging;
+    this.#holders = holders;
+    this.#ids = ids;
+    this.#now = now;
   }
 
   async register(fileId: string, options: RegisterOptions): Promise<Receipt> {
@@ -38,11 +39,15 @@ export class Registration {
   }
 
   async #register(fileId: string, options: RegisterOptions): Promise<Receipt> {
-    const { staging, lookup, now } = this.#parts;
-    const { key, size, crc32 } = await lookup.find(fileId, {});
-    if (key !== undefined) return lookup.factsOf(lookup.row(key));
-    const about = { ...checkMeta(options), size, crc32, stagedAt: now() };
-    return lookup.factsOf(await staging.register({ ...about, fileId, key: staging.keys.next() }));
+    const { key, size, crc32 } = await this.#ids.find(fileId, undefined);
+    if (key !== undefined) {
+      const files = this.#holders.of(parseKey(key)!, true);
+      return files.receipt(files.row(parseKey(key)!));
+    }
+    const staging = this.#staging;
+    const about = { ...checkMeta(options), size, crc32, stagedAt: this.#now() };
+    const row = await staging.register({ ...about, fileId, key: staging.keys.next() });
+    return this.#holders.own.receipt(row);
   }
 }
 

@@ -1,36 +1,34 @@
 import { EventEmitter } from 'node:events';
-import { originOf } from '@stevedore/map';
 import {
-  fileIdOf,
   formatKey,
-  type HeldCopies,
   parseKey,
   type Staging,
   StoreError,
   storeErrorOf,
   withStoreErrors,
 } from '@stevedore/staging';
-import { deleteChannel, getChannel, readChannel, traced, trunkChannel } from './channels.js';
-import { type Clients, membersNow, type StorageMember, sumOf } from './cluster.js';
+import { deleteChannel, getChannel, traced, trunkChannel } from './channels.js';
+import { membersNow, type StorageMember, sumOf } from './cluster.js';
 import { adoptionBy } from './deployment/adoption.js';
 import { Deployment } from './deployment/deployment.js';
 import { flushOthers } from './deployment/flush.js';
-import { ForeignFiles } from './deployment/foreign-files.js';
 import type { DeploymentContext } from './deployment/gateways.js';
 import { filesInOrder, GROUPS_IN_ORDER, listDeployment } from './deployment/listing.js';
 import { DerivedFiles } from './derived-files.js';
 import { Downloads } from './downloads.js';
-import { notFound } from './failures.js';
+import { FastdfsIds } from './fastdfs-ids.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import { flushTimeoutOf } from './flush.js';
 import type { CachedFiles, GatewayStore } from './gateway-store.js';
 import { listGroups } from './groups.js';
+import { FilesElsewhere } from './holders/files-elsewhere.js';
+import { FilesInMemory } from './holders/files-in-memory.js';
+import type { Found } from './holders/holder.js';
+import { Holders } from './holders/holders.js';
 import { PendingIds } from './id-pending.js';
 import { type ListSources, listFiles } from './listing.js';
 import { locate } from './location.js';
-import { Lookup } from './lookup.js';
 import { MissingFiles } from './missing-files.js';
-import { type StoreOptions, tailBytesOf } from './options.js';
 import { listingOf } from './pages.js';
 import { putFile } from './put-file.js';
 import { Reader } from './reader.js';
@@ -38,8 +36,8 @@ import { readiness } from './readiness.js';
 import { Reads } from './reads.js';
 import { Registration } from './registration.js';
 import { FileIdWaiters } from './settling.js';
-import { type SiblingOptions, Siblings } from './siblings.js';
 import { fileCounts } from './store-counts.js';
+import type { StoreParts } from './store-parts.js';
 import { infoOf } from './stored-file.js';
 import type {
   FileInfo,
@@ -70,135 +68,77 @@ import { Uploads } from './uploads.js';
 /** Default age up to which an upload is found by its mark. */
 const ONCE_MS = 24 * 3_600_000;
 
-export interface StoreParts {
-  readonly options: StoreOptions;
-  readonly staging: Staging;
-  readonly clients: Clients;
-  readonly trackers: readonly string[];
-  readonly now: () => number;
-  /** Stops the embedded node, if this store started one. */
-  readonly closeNode: () => Promise<void>;
-  readonly deployed?: DeploymentContext | undefined;
-  /** Copies of other servers' staged files. */
-  readonly held?: HeldCopies | undefined;
-  /** Sibling processes that share a data directory with this one. */
-  readonly siblings?: readonly SiblingOptions[] | undefined;
-}
-
 export class LocalFileStore extends EventEmitter<FileStoreEvents> implements GatewayStore {
   readonly trackers: readonly string[];
+  readonly deployment?: Deployment;
+  readonly siblings?: Holders;
+  readonly copies?: NonNullable<GatewayStore['copies']>;
+  readonly cached: CachedFiles;
+  readonly unfinished: UnfinishedUploads;
   readonly #parts: StoreParts;
   readonly #staging: Staging;
   readonly #uploads: Uploads;
   readonly #derived: DerivedFiles;
+  readonly #reads = new Reads(this);
   readonly #reader: Reader;
-  readonly #lookup: Lookup;
+  readonly #holders: Holders;
+  readonly #ids: FastdfsIds;
   readonly #registration: Registration;
   readonly #settling: FileIdWaiters;
-  readonly unfinished: UnfinishedUploads;
-  readonly deployment?: Deployment;
-  readonly siblings?: Siblings;
-  readonly copies?: NonNullable<GatewayStore['copies']>;
-  readonly #foreignFiles: ForeignFiles | undefined;
-  readonly #reads: Reads;
   readonly #missing = new MissingFiles((error) => this.report(error));
   #deletedFiles = 0;
   #closing: Promise<void> | undefined;
 
   constructor(parts: StoreParts) {
     super();
+    const { staging, clients, options, now, held } = parts;
     this.#parts = parts;
-    this.trackers = parts.trackers;
-    const { staging, clients, options } = parts;
-    const client = clients.reading;
     this.#staging = staging;
-    const downloads = new Downloads(client, staging, this.#missing);
-    const readerOptions = {
-      cacheBytes: options.cacheSize - tailBytesOf(options.cacheSize),
-      cacheFilter: options.cacheFilter,
-      readAheadBytes: options.readAhead,
-      smallFileBytes: options.smallFileLimit,
-    };
-    this.#reader = new Reader(staging, downloads, readerOptions);
-    this.#derived = new DerivedFiles({
-      staging,
-      limitBytes: options.derivedSize,
-      demand: (key) => this.stat(key),
-      // A directory of a worker may be open alone, for maintenance.
-      knows: (key) =>
-        originOf(key) === staging.origin || (this.siblings ?? this.deployment) !== undefined,
-      forget: (key) => this.#reader.forget(key),
-    });
-    this.#uploads = new Uploads({
-      ...{ store: this, staging, client, options, now: parts.now, derived: this.#derived },
-      throwIfClosed: () => this.#throwIfClosed(),
-    });
+    this.trackers = parts.trackers;
+    const downloads = new Downloads(clients.reading, this.#missing);
+    const pendingIds = new PendingIds(options, staging, now);
+    this.#reader = new Reader(downloads, this.#reads, pendingIds, options);
+    this.#derived = new DerivedFiles(staging, this, this.#reader, options.derivedSize);
+    this.#uploads = new Uploads(this, parts, this.#reads, this.#derived);
     this.unfinished = this.#uploads.unfinished;
-    const reads = new Reads({
-      store: this,
-      isClosed: () => this.#closing !== undefined,
-      throwIfClosed: (cause) => this.#throwIfClosed(cause),
-    });
-    this.#reads = reads;
-    const { deployed, now } = parts;
-    if (deployed) {
-      this.deployment = new Deployment({
-        ...{ ...deployed, outbox: staging.fileMap.outbox!, now },
-        staged: () => {
-          const waiting = staging.fileMap.counters();
-          const bytes = waiting.waitingBytes + waiting.spooledBytes;
-          return { files: waiting.waitingFiles + waiting.spooledFiles, bytes };
-        },
-        adoption: adoptionBy(staging, new FastdfsTrunkStore(clients.merging), parts.held),
-        deleteHere: (key) => this.#deleteHere(key),
-        forget: (key, file) => {
-          this.#reader.forget(key);
-          this.#foreignFiles?.forget(key);
-          if (file) this.#reader.forgetRemote(file.trunkFileId, file.offset);
-          staging.changes.run(this.#derived.removeOf(key));
-        },
-        report: (error) => this.report(error),
-        onRefused: (error) => {
-          this.emit('refused', error);
-          // Deferred: `close` waits for the round that is running now.
-          setImmediate(() => void this.close().catch((failure) => this.report(failure)));
-        },
-      });
-      const { held } = parts;
-      const foreign = new ForeignFiles({
-        ...{ deployment: this.deployment, now, held, downloads, reads },
-        cache: this.#reader.cache,
-        readMapped: (...asked) => this.#lookup.readMapped(...asked),
-        smallFileBytes: options.smallFileLimit,
-      });
-      this.#foreignFiles = foreign;
-      if (held) {
-        this.copies = {
-          receive: (origin, stream) =>
-            held.receive(origin, stream, this.deployment!.isAdopted(origin)),
-          leave: () => held.leave(),
-          find: (origin, key) => foreign.findHeld(origin, parseKey(key)!),
-        };
-      }
-    }
-    const pendingIds = new PendingIds({
-      options,
-      now,
-      failure: () => staging.merging.inFlight.failure,
-    });
-    if (parts.siblings) {
-      const { origin } = staging;
-      const here = { client, missing: this.#missing, reader: this.#reader, reads, now, pendingIds };
-      const ownerOf = (each: number) => this.deployment?.ownerOf(each) ?? each;
-      this.siblings = new Siblings(parts.siblings, { ...here, readerOptions, origin, ownerOf });
-    }
-    this.#lookup = new Lookup({
-      ...{ staging, client, downloads, reader: this.#reader, reads, now, pendingIds },
-      ...{ foreignFiles: this.#foreignFiles, siblings: this.siblings },
-    });
-    this.#registration = new Registration({ staging, lookup: this.#lookup, now });
+    if (parts.deployed) this.deployment = this.#deploymentOf(parts.deployed);
+    const context = { reader: this.#reader, now, deployment: this.deployment };
+    const remove = (key: Buffer) => this.#deleteOwn(key);
+    this.#holders = new Holders(staging, context, remove, parts.siblings, held);
+    if (parts.siblings) this.siblings = this.#holders;
+    if (held) this.copies = this.#holders.elsewhere!.copies;
+    this.cached = new FilesInMemory(this.#holders, context);
+    this.#ids = new FastdfsIds(this.#holders, clients.reading, context);
+    this.#registration = new Registration(staging, this.#holders, this.#ids, now);
     this.#settling = new FileIdWaiters((key) => this.#fileIdOf(key));
     this.#forwardEvents();
+  }
+
+  /** This server's part in the deployment. */
+  #deploymentOf(deployed: DeploymentContext): Deployment {
+    const { staging, clients, held, now } = this.#parts;
+    return new Deployment({
+      ...{ ...deployed, outbox: staging.fileMap.outbox!, now },
+      staged: () => {
+        const waiting = staging.fileMap.counters();
+        const bytes = waiting.waitingBytes + waiting.spooledBytes;
+        return { files: waiting.waitingFiles + waiting.spooledFiles, bytes };
+      },
+      adoption: adoptionBy(staging, new FastdfsTrunkStore(clients.merging), held),
+      deleteHere: (key) => this.#deleteHere(key),
+      forget: (key, file) => {
+        this.#reader.forget(key);
+        this.#holders.elsewhere?.peers.forget(key);
+        if (file) this.#reader.forgetRemote(file.trunkFileId, file.offset);
+        staging.changes.run(this.#derived.removeOf(key));
+      },
+      report: (error) => this.report(error),
+      onRefused: (error) => {
+        this.emit('refused', error);
+        // Deferred: `close` waits for the round that is running now.
+        setImmediate(() => void this.close().catch((failure) => this.report(failure)));
+      },
+    });
   }
 
   readonly put: FileStore['put'] = (body, options) => this.#uploads.put(body, options);
@@ -206,23 +146,24 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
   readonly putAll: FileStore['putAll'] = (parts, options) => this.#uploads.putAll(parts, options);
 
   async register(fileId: string, options: RegisterOptions = {}): Promise<Receipt> {
-    this.#throwIfClosed();
+    this.#reads.throwIfClosed();
     return withStoreErrors(() => this.#registration.register(fileId, options));
   }
 
   async findOnce(
     once: Uint8Array,
-    {
-      withinMs = ONCE_MS,
-      onlyHere = false,
-    }: { readonly withinMs?: number; readonly onlyHere?: boolean } = {},
+    options: { readonly withinMs?: number; readonly onlyHere?: boolean } = {},
   ): Promise<Receipt[]> {
-    this.#throwIfClosed();
+    this.#reads.throwIfClosed();
+    const { withinMs = ONCE_MS } = options;
+    const mark = Buffer.from(once);
     const since = Math.max(0, this.#parts.now() - withinMs);
-    const found = this.#lookup.findOnce(Buffer.from(once), since);
-    const others = this.#others({ onlyHere });
-    if (found.length > 0 || !others) return found;
-    return this.#foreignFiles!.findOnce(Buffer.from(once), withinMs, others);
+    for (const files of this.#holders.all) {
+      const found = files.findOnce(mark, since);
+      if (found.length > 0) return found;
+    }
+    const others = this.#others(options);
+    return others ? this.#holders.elsewhere!.findOnce(mark, withinMs, others) : [];
   }
 
   get sharesMarks(): boolean {
@@ -241,57 +182,36 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
     return getChannel.tracePromise(() => this.#get(id, options), { store: this, id });
   }
 
-  async #get(id: string, options: GetOptions): Promise<StoredFile> {
-    this.#throwIfClosed();
+  async #get(id: string, options: GetOptions): Promise<Found> {
+    this.#reads.throwIfClosed();
     try {
-      return this.#lookup.findNow(id) ?? (await this.#lookup.find(id, options));
+      const key = parseKey(id);
+      return (key && this.#holders.findNow(key, id)) ?? (await this.#find(id, key, options));
     } catch (error) {
       throw storeErrorOf(error);
     }
   }
 
-  readonly cached: CachedFiles = {
-    get: (key, known) =>
-      this.#mustBypassCache() || !this.#isCurrent(key)
-        ? undefined
-        : this.#readerOf(key).inMemory(key, this.#parts.now(), known),
-    has: (key) => this.#reader.cache.has(key),
-    isCurrent: ({ key, bytes }) =>
-      !this.#mustBypassCache() && this.#reader.cache.peek(key) === bytes && this.#isCurrent(key),
-    served: ({ bytes }) => this.#reads.count(bytes.length),
-  };
-
-  #readerOf(key: string): Reader {
-    return this.siblings?.ofText(key)?.reader ?? this.#reader;
-  }
-
-  /** False once another server has deleted the file, or another process of this one. */
-  #isCurrent(key: string): boolean {
-    const foreign = this.#foreignFiles;
-    const parsed = foreign && parseKey(key);
-    const sibling = this.siblings?.ofText(key);
-    if (!sibling) return !parsed || foreign.isCurrent(parsed);
-    // Its own process may not have heard yet what another server has deleted.
-    return sibling.reader.isAlive(key) && !(parsed && foreign.isKnownRemoved(parsed));
-  }
-
-  /** True if reads must not take the shortcut: they are published, or the store is closing. */
-  #mustBypassCache(): boolean {
-    return getChannel.hasSubscribers || readChannel.hasSubscribers || this.#closing !== undefined;
+  #find(id: string, key: Buffer | undefined, options: GetOptions): Promise<Found> {
+    if (!key) return this.#ids.find(id, options.signal);
+    return this.#holders.of(key, options.onlyHere).find(key, options);
   }
 
   async stat(id: string, options: GetOptions = {}): Promise<FileInfo> {
-    const key = options.onlyHere ? undefined : parseKey(id);
-    const foreign = key && this.#lookup.isForeign(key) ? this.#foreignFiles : undefined;
-    if (!key || !foreign) return infoOf(await this.get(id, options));
-    this.#throwIfClosed();
-    return infoOf(await withStoreErrors(() => foreign.stat(key, options.signal)));
+    const key = parseKey(id);
+    const holder = key && !options.onlyHere ? this.#holders.of(key) : undefined;
+    if (!key || !(holder instanceof FilesElsewhere)) return infoOf(await this.get(id, options));
+    this.#reads.throwIfClosed();
+    const { signal } = options;
+    return infoOf(await withStoreErrors(() => holder.find(key, { isStat: true, signal })));
   }
 
   async locate(id: string, options: GetOptions = {}): Promise<FileLocation> {
-    this.#throwIfClosed();
-    const parts = { ...this.#parts, siblings: this.siblings, lookup: this.#lookup };
-    return withStoreErrors(() => locate(id, options, parts));
+    this.#reads.throwIfClosed();
+    return withStoreErrors(async () => {
+      const found = await this.#find(id, parseKey(id), options);
+      return locate(found, this.#parts.clients.reading, options.signal);
+    });
   }
 
   list(options: ListOptions = {}): Listing {
@@ -332,24 +252,24 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
   /** The other servers of the deployment, unless they are not to be asked. */
   #others({ onlyHere = false }: { readonly onlyHere?: boolean | undefined }) {
     const { deployment } = this;
-    const foreign = this.#foreignFiles;
-    if (!deployment || !foreign || onlyHere) return undefined;
+    const { elsewhere } = this.#holders;
+    if (!deployment || !elsewhere || onlyHere) return undefined;
     return {
       ownUrl: this.#parts.options.peerUrl,
-      isHere: (origin: number) =>
-        origin === deployment.origin || (this.siblings?.has(origin) ?? false),
+      isHere: (origin: number) => this.#holders.issuerOf(origin) !== undefined,
       gateways: () => deployment.gateways(),
-      at: (url: string) => foreign.at(url),
+      at: (url: string) => elsewhere.peers.at(url),
     };
   }
 
   #listSources(): ListSources {
-    this.#throwIfClosed();
+    this.#reads.throwIfClosed();
+    const { all, own } = this.#holders;
     return {
-      all: [this.#staging, ...(this.siblings?.all.map(({ staging }) => staging) ?? [])],
+      all: all.map(({ staging }) => staging),
       now: this.#parts.now,
-      isRemoved: (key) => this.#foreignFiles?.isKnownRemoved(key) ?? false,
-      infoOf: (row) => this.#lookup.infoOf(row),
+      isRemoved: (key) => this.deployment?.isKnownRemoved(key) ?? false,
+      infoOf: (row) => infoOf(own.file(row)),
     };
   }
 
@@ -362,22 +282,17 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
   }
 
   async #delete(id: string, onlyHere: boolean): Promise<void> {
-    this.#throwIfClosed();
-    const found = await this.#lookup.toDelete(id, onlyHere);
-    if ('key' in found) {
-      const { key, sibling } = found;
-      const remove = sibling ? sibling.delete(formatKey(key)) : this.#deleteHere(key);
-      if (!(await remove)) throw notFound(id);
-      if (!sibling) {
-        await this.siblings?.removeDerivedOf(key).catch((error: Error) => this.report(error));
-        await this.deployment?.announceDeleted(key);
-      }
-    } else if ('foreignKey' in found) {
-      await this.#foreignFiles!.delete(found.foreignKey);
-    } else {
-      await this.#lookup.deleteRemote(found.fileId, found.slice);
-    }
+    this.#reads.throwIfClosed();
+    const key = parseKey(id) ?? (await this.#ids.keyOf(id, onlyHere));
+    await (key ? this.#holders.of(key, onlyHere).delete(key) : this.#ids.delete(id));
     this.#deletedFiles += 1;
+  }
+
+  async #deleteOwn(key: Buffer): Promise<boolean> {
+    if (!(await this.#deleteHere(key))) return false;
+    await this.siblings?.removeDerivedOf(key).catch((error: Error) => this.report(error));
+    await this.deployment?.announceDeleted(key);
+    return true;
   }
 
   async #deleteHere(key: Buffer): Promise<boolean> {
@@ -389,27 +304,22 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
   }
 
   async settled(key: string, options: Pick<ReadOptions, 'signal'> = {}): Promise<string> {
-    this.#throwIfClosed();
+    this.#reads.throwIfClosed();
     const parsed = parseKey(key);
-    if (parsed && this.#foreignFiles && this.#lookup.isForeign(parsed)) {
-      return this.#foreignFiles.settled(parsed, options.signal);
-    }
+    const holder = parsed && this.#holders.of(parsed);
+    if (holder instanceof FilesElsewhere) return holder.settled(parsed!, options.signal);
     return this.#fileIdOf(key) ?? this.#settling.wait(key, options.signal);
   }
 
   /** Undefined until the file has one; throws `not_found` if it never will. */
   #fileIdOf(key: string): string | undefined {
-    const row = this.#lookup.row(key);
-    const id = fileIdOf(row);
-    if (id !== undefined || !row.trunk || row.trunk.isThin) return id;
-    throw new StoreError(
-      'not_found',
-      `${key} is merged, but no FastDFS id can be made for it from ${row.trunk.fileId}; read it by its key`,
-    );
+    const parsed = parseKey(key);
+    if (!parsed) throw new StoreError('invalid_id', `"${key}" is not a key`);
+    return this.#holders.of(parsed, true).fileIdOf(parsed);
   }
 
   async flush(options: FlushOptions = {}): Promise<Flushed> {
-    this.#throwIfClosed();
+    this.#reads.throwIfClosed();
     const timeoutMs = flushTimeoutOf(options);
     const others = this.#others(options);
     const there = others ? flushOthers(others, { ...options, timeoutMs }) : {};
@@ -426,12 +336,12 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
   }
 
   ready(): Promise<Readiness> {
-    const [isOpen, reach] = [this.#closing === undefined, this.#foreignFiles?.reach];
+    const [isOpen, reach] = [!this.#reads.isClosed, this.#holders.elsewhere?.peers.reach];
     return readiness(this.#staging, this.#parts.clients.reading, isOpen, reach?.problems() ?? []);
   }
 
   async cluster(): Promise<readonly StorageMember[]> {
-    this.#throwIfClosed();
+    this.#reads.throwIfClosed();
     return membersNow(this.#parts.clients.reading);
   }
 
@@ -450,6 +360,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
   }
 
   close(): Promise<void> {
+    this.#reads.isClosed = true;
     this.#closing ??= this.#close();
     return this.#closing;
   }
@@ -461,10 +372,10 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
   async #close(): Promise<void> {
     this.#settling.close();
     await this.#uploads.direct.flush();
-    await this.#foreignFiles?.close();
+    await this.#holders.elsewhere?.close();
     await this.deployment?.close();
     await this.#parts.held?.close();
-    this.siblings?.close();
+    this.#holders.close();
     await this.#staging.close();
     await Promise.all([this.#parts.clients.reading.close(), this.#parts.clients.merging.close()]);
     await this.#parts.closeNode();
@@ -492,9 +403,5 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
     if (this.listenerCount('error') > 0) this.emit('error', error);
     // As text: Node refuses errors of another realm.
     else process.emitWarning(message, { type, code });
-  }
-
-  #throwIfClosed(cause?: unknown): void {
-    if (this.#closing) throw new StoreError('closed', 'the store is closed', { cause });
   }
 }

@@ -1,7 +1,6 @@
 import { PassThrough, pipeline, Readable } from 'node:stream';
 import { StoreError } from '@stevedore/staging/errors';
 import { copyOf } from '@stevedore/staging/shared-memory';
-import type { Signal } from './downloads.js';
 import { readAll } from './http/answers.js';
 import type {
   ByteRange,
@@ -15,26 +14,28 @@ import type {
 /** A file's facts; its key may be unknown. */
 export type FileFacts = Omit<FileInfo, 'key'> & { readonly key?: string };
 
-export type ReadContent = (
-  range: ByteRange | undefined,
-  signal: Signal,
-) => Promise<Buffer | Readable>;
+/** Aborts the read, if given. */
+export type Signal = AbortSignal | undefined;
 
-/** Where a file's bytes come from, and the facts that most readers do not ask for. */
-export interface FileSource {
-  readonly read: ReadContent;
-  /** All of it; nobody else has the Buffer. Without it, the handle copies. */
-  readOwn?(signal: Signal): Promise<Buffer | Readable>;
+/** Reads files where they are. */
+export interface Reading<Place> {
+  /** `isOwn`: nobody else has the Buffer. */
+  read(
+    place: Place,
+    range: ByteRange | undefined,
+    signal: Signal,
+    isOwn: boolean,
+  ): Promise<Buffer | Readable>;
   /** The whole content; undefined if it takes time to read it. */
-  readNow?(): Buffer | undefined;
+  readNow?(place: Place): Buffer | undefined;
   /** For facts without `fileId`: it takes time to make. */
-  fileId?(): string | undefined;
+  fileIdOf?(place: Place): string | undefined;
   /** The same, for `idPending`. */
-  idPending?(): IdPending | undefined;
+  idPendingOf?(place: Place): IdPending | undefined;
 }
 
 /** A file's facts, with methods to read it. */
-export class FileHandle implements StoredFile {
+export class FileHandle<Place> implements StoredFile {
   declare readonly key?: string;
   declare readonly group?: string;
   declare readonly expiresAt?: Date;
@@ -45,13 +46,14 @@ export class FileHandle implements StoredFile {
   readonly crc32: number;
   readonly state: FileState;
   readonly stagedAt: Date;
-  readonly #source: FileSource;
+  readonly #place: Place;
+  readonly #reading: Reading<Place>;
   /** False once it gave nothing: the file takes time to read. */
   #mayBeNow = true;
   #fileId: string | undefined;
   #idPending: IdPending | undefined;
 
-  constructor(facts: FileFacts, source: FileSource) {
+  constructor(facts: FileFacts, place: Place, reading: Reading<Place>) {
     this.name = facts.name;
     this.size = facts.size;
     this.type = facts.type;
@@ -64,7 +66,12 @@ export class FileHandle implements StoredFile {
     if (facts.pictureOf !== undefined) this.pictureOf = facts.pictureOf;
     this.#fileId = facts.fileId;
     this.#idPending = facts.idPending;
-    this.#source = source;
+    this.#place = place;
+    this.#reading = reading;
+  }
+
+  get place(): Place {
+    return this.#place;
   }
 
   get etag(): string {
@@ -72,36 +79,33 @@ export class FileHandle implements StoredFile {
   }
 
   get fileId(): string | undefined {
-    this.#fileId ??= this.#source.fileId?.();
+    this.#fileId ??= this.#reading.fileIdOf?.(this.#place);
     return this.#fileId;
   }
 
   get idPending(): IdPending | undefined {
-    this.#idPending ??= this.#source.idPending?.();
+    this.#idPending ??= this.#reading.idPendingOf?.(this.#place);
     return this.#idPending;
   }
 
   contentNow(): Buffer | undefined {
-    const bytes = this.#mayBeNow ? this.#source.readNow?.() : undefined;
+    const bytes = this.#mayBeNow ? this.#reading.readNow?.(this.#place) : undefined;
     this.#mayBeNow = bytes !== undefined;
     return bytes;
   }
 
-  async content(options: ReadOptions = {}): Promise<Buffer | Readable> {
-    const { range, signal } = options;
-    checkRange(range, this.size);
-    signal?.throwIfAborted();
-    return (range ? undefined : this.contentNow()) ?? this.#source.read(range, signal);
+  content(options?: ReadOptions): Promise<Buffer | Readable> {
+    return this.#read(options, false);
   }
 
   async bytes(options?: ReadOptions): Promise<Buffer> {
-    const bytes = await this.#ownContent(options);
+    const bytes = await this.#read(options, true);
     return Buffer.isBuffer(bytes) ? bytes : readAll(bytes);
   }
 
   stream(options?: ReadOptions): Readable {
     const output = new PassThrough();
-    this.#ownContent(options).then(
+    this.#read(options, true).then(
       (bytes) => {
         if (Buffer.isBuffer(bytes)) output.end(bytes);
         // A failure of either side reaches the reader through `output`.
@@ -112,15 +116,14 @@ export class FileHandle implements StoredFile {
     return output;
   }
 
-  /** As `content`; the Buffer belongs to the caller. */
-  async #ownContent(options: ReadOptions = {}): Promise<Buffer | Readable> {
+  async #read(options: ReadOptions = {}, isOwn: boolean): Promise<Buffer | Readable> {
     const { range, signal } = options;
     checkRange(range, this.size);
     signal?.throwIfAborted();
     const now = range ? undefined : this.contentNow();
-    if (!now && !range && this.#source.readOwn) return this.#source.readOwn(signal);
-    const bytes = now ?? (await this.#source.read(range, signal));
-    return Buffer.isBuffer(bytes) ? copyOf(bytes) : bytes;
+    const isCopied = isOwn && (now !== undefined || range !== undefined);
+    const bytes = now ?? (await this.#reading.read(this.#place, range, signal, isOwn && !isCopied));
+    return isCopied && Buffer.isBuffer(bytes) ? copyOf(bytes) : bytes;
   }
 
   web(options?: ReadOptions): ReadableStream<Uint8Array> {

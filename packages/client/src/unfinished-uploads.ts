@@ -16,6 +16,7 @@ import { notFound } from './failures.js';
 import { checkMeta, checkText, type IntakeLimits } from './intake.js';
 import { onceText } from './once.js';
 import { invalidOption } from './options.js';
+import type { Reads } from './reads.js';
 import type {
   AppendOptions,
   BeginOptions,
@@ -34,7 +35,7 @@ export interface UnfinishedUploadsParts {
   readonly limits: IntakeLimits;
   readonly maxAgeMs: number;
   readonly now: () => number;
-  readonly throwIfClosed: () => void;
+  readonly reads: Reads;
   /** Counts the upload, and acknowledges its file. */
   readonly stored: (meta: FileMeta, store: () => Promise<NewFile>) => Promise<Receipt>;
 }
@@ -53,8 +54,8 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
 
   async begin(options: BeginOptions = {}): Promise<UnfinishedUpload> {
     const { size, ttlMs, once, note = '', owner } = options;
-    const { staging, limits, now, throwIfClosed } = this.#parts;
-    throwIfClosed();
+    const { staging, limits, now, reads } = this.#parts;
+    reads.throwIfClosed();
     const { name, type, group } = checkMeta(options);
     checkText('note', note, MAX_NOTE_BYTES);
     if (owner) checkText('owner', owner.name, MAX_OWNER_BYTES);
@@ -105,14 +106,14 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
     body: Body,
     options: AppendOptions = {},
   ): Promise<number> {
-    const { staging, limits, throwIfClosed } = this.#parts;
+    const { staging, limits, reads } = this.#parts;
     const content = readBody(body, options, limits.maxFileBytes - offset);
     const chunks = Buffer.isBuffer(content) ? [content] : content;
     try {
       return await staging.unfinished.append(this.#key(id), offset, chunks, {
         check: options.check,
         beforeWrite: () => {
-          throwIfClosed();
+          reads.throwIfClosed();
           staging.acceptance.checkRoom();
         },
       });
@@ -176,7 +177,7 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
   }
 
   #key(id: string): Buffer {
-    this.#parts.throwIfClosed();
+    this.#parts.reads.throwIfClosed();
     const key = parseKey(id);
     if (!key) throw notFound(id);
     return key;

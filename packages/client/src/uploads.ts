@@ -1,15 +1,16 @@
 import { types } from 'node:util';
-import type { FastdfsClient } from '@stevedore/fastdfs';
-import { formatKey, type NewFile, partMark, type Staging, StoreError } from '@stevedore/staging';
+import { type NewFile, partMark, type Staging, StoreError } from '@stevedore/staging';
 import { MAX_GROUP_BYTES } from '@stevedore/staging/text-limits';
 import { type PutMessage, putChannel } from './channels.js';
 import type { DerivedFiles } from './derived-files.js';
 import { DirectBuffer } from './direct-buffer.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
+import { receiptOf } from './holders/holder.js';
 import { checkText, Intake, isSync } from './intake.js';
 import { onceText } from './once.js';
-import type { StoreOptions } from './options.js';
 import { invalidOption } from './options.js';
+import type { Reads } from './reads.js';
+import type { StoreParts } from './store-parts.js';
 import type {
   Body,
   FileStore,
@@ -26,48 +27,46 @@ import { LocalUnfinishedUploads } from './unfinished-uploads.js';
  * The store's uploads: receives bodies and stages them or, in direct mode, writes them to FastDFS.
  * Counts uploads and publishes them on `putChannel`.
  */
-export interface UploadsParts {
-  /** Named in the messages of the channels. */
-  readonly store: FileStore;
-  readonly staging: Staging;
-  readonly client: FastdfsClient;
-  readonly options: StoreOptions;
-  readonly now: () => number;
-  readonly throwIfClosed: () => void;
-  readonly derived: DerivedFiles;
-}
-
 export class Uploads {
-  readonly #parts: UploadsParts;
+  readonly #store: FileStore;
+  readonly #staging: Staging;
+  readonly #reads: Reads;
+  readonly #derived: DerivedFiles;
   readonly #intake: Intake;
   readonly direct: DirectBuffer;
   readonly unfinished: UnfinishedUploads;
   readonly #counts = { acknowledgedFiles: 0, acknowledgedBytes: 0, failedUploads: 0 };
 
-  constructor(parts: UploadsParts) {
-    this.#parts = parts;
-    const { staging, client, options } = parts;
+  /** `store`: named in the messages of the channels. */
+  constructor(store: FileStore, parts: StoreParts, reads: Reads, derived: DerivedFiles) {
+    const { staging, options, now } = parts;
+    this.#store = store;
+    this.#staging = staging;
+    this.#reads = reads;
+    this.#derived = derived;
     const limits = {
       smallFileBytes: options.smallFileLimit,
       maxFileBytes: options.maxFileSize,
       sync: options.durability === 'sync',
     };
-    this.#intake = new Intake(staging, limits, parts.now);
+    this.#intake = new Intake(staging, limits, now);
     this.unfinished = new LocalUnfinishedUploads({
-      ...{ staging, limits, now: parts.now },
+      staging,
+      limits,
+      now,
+      reads,
       maxAgeMs: options.unfinishedAge,
-      throwIfClosed: parts.throwIfClosed,
       stored: ({ name, type, group }, store) => {
         const upload = () =>
           this.#countingFailure(async () => {
             return this.#acknowledged(await store());
           });
         if (!putChannel.hasSubscribers) return upload();
-        return putChannel.tracePromise(upload, { store: parts.store, name, type, group });
+        return putChannel.tracePromise(upload, { store, name, type, group });
       },
     });
     this.direct = new DirectBuffer({
-      trunkStore: new FastdfsTrunkStore(client),
+      trunkStore: new FastdfsTrunkStore(parts.clients.reading),
       newTaskId: () => staging.keys.next(),
       maxWaitMs: options.directMaxWait,
       maxBytes: options.directBuffer,
@@ -78,21 +77,21 @@ export class Uploads {
     // As few calls as possible: every upload passes through here.
     if (!putChannel.hasSubscribers) return this.#put(body, options);
     const { name, type, group } = options;
-    const message: PutMessage = { store: this.#parts.store, name, type, group };
+    const message: PutMessage = { store: this.#store, name, type, group };
     return putChannel.tracePromise(() => this.#put(body, options), message);
   }
 
   async #put(body: Body, options: PutOptions): Promise<Receipt> {
-    const { staging, throwIfClosed, derived } = this.#parts;
+    const staging = this.#staging;
     try {
-      throwIfClosed();
+      this.#reads.throwIfClosed();
       if (options.mode === 'direct') return await this.#putDirect(body, options);
       const sync = isSync(options);
       const taking = this.#intake.take(body, options);
       const file = types.isPromise(taking) ? await taking : taking;
       if (file.pictureOf) {
-        await derived.stage(file, (admit) => this.#stage([file], sync, admit));
-        return receiptOf(file);
+        await this.#derived.stage(file, (admit) => this.#stage([file], sync, admit));
+        return receiptOf(file, 'staged');
       }
       const isPlain = !staging.copies && !this.#intake.holds(file);
       await (isPlain ? staging.acceptance.stage([file], sync) : this.#stage([file], sync));
@@ -112,7 +111,7 @@ export class Uploads {
     sync: boolean,
     admit?: () => Promise<void>,
   ): Promise<void> {
-    const { acceptance, copies: partner } = this.#parts.staging;
+    const { acceptance, copies: partner } = this.#staging;
     const copies = admit ? undefined : partner;
     try {
       await admit?.();
@@ -131,14 +130,14 @@ export class Uploads {
       throw invalidOption('mode direct keeps none of expiresAt, once and pictureOf');
     }
     const file = await this.#intake.take(body, { ...options, durability: 'os' });
-    const { spool } = this.#parts.staging;
+    const { spool } = this.#staging;
     try {
       const fileId =
         file.at === 'container'
           ? await this.direct.put(file)
           : await this.direct.putWhole(file, () => oneByOne(spool.read(file.key, file)));
       this.#count(file);
-      return { ...receiptOf(file), key: fileId, fileId, state: 'merged' };
+      return { ...receiptOf(file, 'staged'), key: fileId, fileId, state: 'merged' };
     } finally {
       await this.#intake.discard([file]);
     }
@@ -150,8 +149,7 @@ export class Uploads {
   ): Promise<Receipt[]> {
     if (!putChannel.hasSubscribers) return this.#putAll(parts, options);
     const group = typeof options.group === 'string' ? options.group : undefined;
-    const { store } = this.#parts;
-    const message: PutMessage = { store, name: undefined, type: undefined, group };
+    const message: PutMessage = { store: this.#store, name: undefined, type: undefined, group };
     return putChannel.tracePromise(() => this.#putAll(parts, options), message);
   }
 
@@ -161,7 +159,7 @@ export class Uploads {
   ): Promise<Receipt[]> {
     const taken: NewFile[] = [];
     try {
-      this.#parts.throwIfClosed();
+      this.#reads.throwIfClosed();
       const { durability, once, signal } = options;
       const sync = isSync(options);
       const shared: PutOptions = { durability, signal, pictureOf: undefined };
@@ -182,13 +180,13 @@ export class Uploads {
     } catch (error) {
       this.#counts.failedUploads += 1;
       await this.#intake.discard(taken);
-      throw this.#parts.staging.acceptance.noteFailure(error);
+      throw this.#staging.acceptance.noteFailure(error);
     }
   }
 
   #acknowledged(file: NewFile): Receipt {
     this.#count(file);
-    return receiptOf(file);
+    return receiptOf(file, 'staged');
   }
 
   async #countingFailure<Result>(upload: () => Promise<Result>): Promise<Result> {
@@ -196,7 +194,7 @@ export class Uploads {
       return await upload();
     } catch (error) {
       this.#counts.failedUploads += 1;
-      throw this.#parts.staging.acceptance.noteFailure(error);
+      throw this.#staging.acceptance.noteFailure(error);
     }
   }
 
@@ -215,20 +213,4 @@ export class Uploads {
 
 async function* oneByOne(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<readonly Uint8Array[]> {
   for await (const chunk of chunks) yield [chunk];
-}
-
-function receiptOf(file: NewFile): Receipt {
-  const receipt: { -readonly [Name in keyof Receipt]: Receipt[Name] } = {
-    key: formatKey(file.key),
-    name: file.name,
-    size: file.size,
-    type: file.type,
-    crc32: file.crc32,
-    state: 'staged',
-    stagedAt: new Date(file.stagedAt),
-  };
-  if (file.group !== undefined) receipt.group = file.group;
-  if (file.expiresAt !== undefined) receipt.expiresAt = new Date(file.expiresAt);
-  if (file.pictureOf) receipt.pictureOf = formatKey(file.pictureOf);
-  return receipt;
 }

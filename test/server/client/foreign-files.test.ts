@@ -1,16 +1,13 @@
 import type { RequestListener } from 'node:http';
-import { Readable } from 'node:stream';
 import { crc32 } from 'node:zlib';
-import { FileCache } from '@stevedore/cache';
 import { StoreError } from '@stevedore/client';
 import { MapError, type MappedFile } from '@stevedore/map';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { Deployment } from '../../../packages/client/dist/deployment/deployment.js';
-import {
-  ForeignFiles,
-  type ForeignFilesParts,
-} from '../../../packages/client/dist/deployment/foreign-files.js';
+import { FilesElsewhere } from '../../../packages/client/dist/holders/files-elsewhere.js';
 import { MissingFiles } from '../../../packages/client/dist/missing-files.js';
+import { Reader } from '../../../packages/client/dist/reader.js';
+import { Reads } from '../../../packages/client/dist/reads.js';
 import { PEERS, proven, tellFacts, tellProblem } from '../../support/client/peer-answers.js';
 import { serving } from '../../support/serving.js';
 
@@ -19,26 +16,26 @@ import { serving } from '../../support/serving.js';
 const KEY = Buffer.alloc(16);
 const NAME = KEY.toString('base64url');
 const CONTENT = Buffer.from('the content of a small file');
+/** Of three blocks. */
+const LARGE = Buffer.alloc(700_000, 'a large file ');
 const UNAVAILABLE = { code: 'storage_unavailable', retryable: true };
 const GONE = { code: 'not_found' };
 
-const OLD: MappedFile = {
-  trunkFileId: 'group1/M00/00/00/old',
-  isThin: false,
-  offset: 0,
-  size: CONTENT.length,
-  crc32: crc32(CONTENT),
-  about: '{}',
-  expiresAt: null,
-};
-const NEW: MappedFile = { ...OLD, trunkFileId: 'group1/M00/00/00/new' };
+const mapped = (trunkFileId: string, content: Buffer): MappedFile => ({
+  ...{ trunkFileId, isThin: false, offset: 0, about: '{}', expiresAt: null },
+  ...{ size: content.length, crc32: crc32(content) },
+});
+const OLD = mapped('old', CONTENT);
+const NEW = mapped('new', CONTENT);
+const LARGE_OLD = mapped('old', LARGE);
+const LARGE_NEW = mapped('new', LARGE);
 
 /** It does not answer. */
 const AWAY: readonly undefined[] = [];
 
 interface Asked {
   readonly urls: string[];
-  readonly files: ForeignFiles;
+  readonly files: FilesElsewhere;
   readonly missing: MissingFiles;
   /** Deleted in the map. */
   readonly removed: Buffer[];
@@ -50,13 +47,14 @@ interface Scene {
   readonly gateway?: RequestListener | 'unknown';
   /** The places that FastDFS still has. */
   readonly places?: readonly MappedFile[];
-  readonly readMapped?: ForeignFilesParts['readMapped'];
+  /** How much it has of the others. */
+  readonly vanishesAt?: number;
   /** This server holds a copy of the gateway's files, and finds this in it. */
   readonly held?: 'deleted';
 }
 
 async function scene(given: Scene): Promise<Asked> {
-  const { map, gateway = refuse, places = [], readMapped, held } = given;
+  const { map, gateway = refuse, places = [], vanishesAt = 0, held } = given;
   const removed: Buffer[] = [];
   const urls: string[] = [];
   const url = await serving((request, response) => {
@@ -83,27 +81,41 @@ async function scene(given: Scene): Promise<Asked> {
     remove: async (key: Buffer) => void removed.push(key),
   };
   const missing = new MissingFiles(() => undefined);
-  const files = new ForeignFiles({
-    deployment: deployment as unknown as Deployment,
-    readMapped:
-      readMapped ??
-      (async (_, file, range) => {
-        if (places.includes(file)) return CONTENT.subarray(range?.start, range && range.end + 1);
-        throw notThere(file);
-      }),
-    reads: { run: (_, __, read) => read(), runNow: (read) => read() },
-    cache: new FileCache({ maxBytes: 2 ** 20 }),
-    downloads: { missing, lossOf: async () => undefined },
-    smallFileBytes: 1000,
+  const range = async (file: string, start: number, length: number): Promise<Buffer> => {
+    const isThere = places.some(({ trunkFileId }) => trunkFileId === file);
+    const content = map.some((each) => Object(each).size === LARGE.length) ? LARGE : CONTENT;
+    if (isThere || start + length <= vanishesAt) return content.subarray(start, start + length);
+    throw notThere(file);
+  };
+  const downloads = {
+    ...{ missing, lossOf: async () => undefined },
+    whole: ({ fileId, size }: { fileId: string; size: number }) => range(fileId, 0, size),
+    async *sources({ fileId }: { fileId: string }) {
+      yield { read: (from: number, length: number) => range(fileId, from, length) };
+    },
+  };
+  const options = { cacheSize: 2 ** 24, cacheFilter: false, readAhead: 0, smallFileLimit: 1000 };
+  const reader = new Reader(
+    downloads as never,
+    new Reads({} as never),
+    {} as never,
+    options as never,
+  );
+  const context = {
+    reader,
+    downloads: downloads as never,
+    directories: {} as never,
     now: Date.now,
-    ...(held && { held: { find: async () => held } }),
-  });
+  };
+  const known = deployment as unknown as Deployment;
+  const copies = held && { find: async () => held };
+  const files = new FilesElsewhere(known, { ...context, deployment: known }, copies as never);
   onTestFinished(() => files.close());
   return { urls, files, missing, removed };
 }
 
-const notThere = ({ trunkFileId }: MappedFile): StoreError =>
-  new StoreError('missing_in_fastdfs', `FastDFS no longer has ${trunkFileId}`);
+const notThere = (fileId: string): StoreError =>
+  new StoreError('missing_in_fastdfs', `FastDFS no longer has ${fileId}`);
 
 const refuse: RequestListener = (_, response) => void response.writeHead(421).end();
 
@@ -117,14 +129,20 @@ const sayGone = say('not_found');
 
 /** Has the file, with these facts. */
 const has =
-  (facts: object = {}): RequestListener =>
-  ({ url = '' }, response) => {
-    const { head, body } = tellFacts(url, CONTENT, facts);
-    response.writeHead(200, head).end(body);
+  (facts: object = {}, content = CONTENT): RequestListener =>
+  ({ url = '', headers }, response) => {
+    if (url.includes('most=')) {
+      const { head, body } = tellFacts(url, content, facts);
+      return response.writeHead(200, head).end(body);
+    }
+    const [, start = 0, end = content.length - 1] =
+      /bytes=(\d+)-(\d+)/.exec(headers.range ?? '')?.map(Number) ?? [];
+    const part = content.subarray(start, end + 1);
+    response.writeHead(headers.range ? 206 : 200, { 'content-length': part.length }).end(part);
   };
 
 const read = async ({ files }: Asked): Promise<Buffer> =>
-  (await files.find(KEY, undefined)).bytes({ range: { start: 4, end: 10 } });
+  (await files.find(KEY, {})).bytes({ range: { start: 4, end: 10 } });
 const PART = CONTENT.subarray(4, 11);
 
 it('a file that compaction has moved is read at its new place', async () => {
@@ -158,63 +176,40 @@ it('a mapped file that FastDFS has lost is missing if its gateway says so or the
 });
 
 describe('a large file that vanishes from its place while it is read', () => {
-  /** Its old place is gone behind the first five bytes. */
-  const vanishing: ForeignFilesParts['readMapped'] = async (_, file, range) => {
-    const { start, end } = range ?? { start: 0, end: CONTENT.length - 1 };
-    if (file !== OLD) return Readable.from([CONTENT.subarray(start, end + 1)]);
-    return Readable.from(
-      (async function* () {
-        yield CONTENT.subarray(start, start + 5);
-        throw notThere(file);
-      })(),
-    );
-  };
   const readAll = async (how: Partial<Scene>, range?: { start: number; end: number }) => {
-    const { files } = await scene({ map: [OLD], readMapped: vanishing, ...how });
-    return (await files.find(KEY, undefined)).bytes(range ? { range } : {});
+    const { files } = await scene({ map: [LARGE_OLD], vanishesAt: 600_000, ...how });
+    return (await files.find(KEY, {})).bytes(range ? { range } : {});
   };
+  const moved = { map: [LARGE_OLD, LARGE_NEW], places: [LARGE_NEW] };
 
   it('is read on at its new place, or at its gateway', async () => {
-    expect(await readAll({ map: [OLD, NEW] })).toEqual(CONTENT);
-    expect(await readAll({ map: [OLD, NEW] }, { start: 2, end: 20 })).toEqual(
-      CONTENT.subarray(2, 21),
-    );
-    expect(await readAll({ gateway: has() })).toEqual(CONTENT);
+    expect((await readAll(moved)).equals(LARGE)).toBe(true);
+    const part = await readAll(moved, { start: 2, end: 600_020 });
+    expect(part.equals(LARGE.subarray(2, 600_021))).toBe(true);
+    expect((await readAll({ gateway: has({}, LARGE) })).equals(LARGE)).toBe(true);
   });
 
   it('is gone only if the map or its gateway says so', async () => {
     await expect(readAll({})).rejects.toMatchObject(UNAVAILABLE);
-    await expect(readAll({ map: [OLD, 'removed'] })).rejects.toMatchObject(GONE);
+    await expect(readAll({ map: [LARGE_OLD, 'removed'] })).rejects.toMatchObject(GONE);
     await expect(readAll({ gateway: sayGone })).rejects.toMatchObject(GONE);
   });
 });
 
 it('a part of a large file of another gateway is never of wrong bytes', async () => {
-  const large = Buffer.alloc(700_000, 'a large file ');
-  let sent = large;
-  const facts = {
-    size: large.length,
-    crc32: crc32(large).toString(16).padStart(8, '0'),
-  };
-  const gateway: RequestListener = (request, response) => {
-    if (request.url!.includes('most=')) {
-      const { head, body } = tellFacts(request.url!, large, facts, false);
-      return response.writeHead(200, head).end(body);
-    }
-    const [, start, end] = /bytes=(\d+)-(\d+)/.exec(request.headers.range!)!.map(Number);
-    const part = sent.subarray(start!, end! + 1);
-    response.writeHead(206, { 'content-length': part.length }).end(part);
-  };
+  let sent = LARGE;
+  const facts = { crc32: crc32(LARGE).toString(16).padStart(8, '0') };
+  const gateway: RequestListener = (...asked) => has(facts, sent)(...asked);
   const { files } = await scene({ map: [undefined], gateway });
   const part = async () =>
-    (await files.find(KEY, undefined)).bytes({ range: { start: 300_000, end: 300_099 } });
-  const wrong = Buffer.from(large);
+    (await files.find(KEY, {})).bytes({ range: { start: 300_000, end: 300_099 } });
+  const wrong = Buffer.from(LARGE);
   wrong[300_050]! ^= 1;
   for (const known of [false, true]) {
     sent = wrong;
     await expect(part(), `checksums known: ${known}`).rejects.toMatchObject({ code: 'corrupt' });
-    sent = large;
-    expect(await part()).toEqual(large.subarray(300_000, 300_100));
+    sent = LARGE;
+    expect(await part()).toEqual(LARGE.subarray(300_000, 300_100));
   }
 });
 

@@ -138,12 +138,9 @@ test('synchronous child processes of tests have a time limit', () => {
 
 /** Over 400 lines, because a cut would part what one has to see together. */
 const LONG: Readonly<Record<string, string>> = {
-  'packages/client/src/deployment/foreign-files.ts':
-    'where a file of another server is, and what its absence means',
   'packages/client/src/deployment/deployment.ts':
     'all that a server tells the map and hears from it',
   'packages/client/src/store.ts': 'the facade that wires the parts of a store',
-  'packages/client/src/lookup.ts': 'from an id to a file, in one order of questions',
   'packages/staging/src/container/container.ts':
     'group commit, from an append to its acknowledgement',
   'packages/staging/src/container/unfinished.ts':
@@ -165,10 +162,8 @@ const PACKING: readonly string[] = [
   'packages/client/src/deployment/adoption.ts',
   'packages/client/src/deployment/ask-adoption.ts',
   'packages/client/src/deployment/deployment.ts',
-  'packages/client/src/deployment/foreign-files.ts',
   'packages/client/src/deployment/gateways.ts',
   'packages/client/src/deployment/partners.ts',
-  'packages/client/src/deployment/peer-file-reader.ts',
   'packages/client/src/store.ts',
   'packages/client/src/uploads.ts',
   'packages/staging/src/container/container.ts',

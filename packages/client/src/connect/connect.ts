@@ -17,7 +17,7 @@ import { onceText } from '../once.js';
 import { invalidOption } from '../options.js';
 import { listingOf } from '../pages.js';
 import { putFile } from '../put-file.js';
-import { FileHandle } from '../stored-file.js';
+import { FileHandle, type Reading } from '../stored-file.js';
 import type {
   Body,
   ByteRange,
@@ -75,7 +75,9 @@ interface Sending extends AsyncIterable<Uint8Array> {
   stop(): void;
 }
 
-export class ConnectedStore implements Store {
+export type FileToRead = Pick<FileInfo, 'key' | 'size' | 'crc32'>;
+
+export class ConnectedStore implements Store, Reading<FileToRead> {
   readonly #requests: Requests;
   /** Puts and deletions in progress; `close` waits for them. */
   readonly #writing = new Set<Promise<unknown>>();
@@ -195,9 +197,8 @@ export class ConnectedStore implements Store {
   async get(id: string, { signal }: ReadOptions = {}): Promise<StoredFile> {
     const { key, ...facts } = this.#infoIn(await this.#asked(infoPath(id), signal));
     // Read by the given id: this gateway may not know the key of another deployment's slice.
-    return new FileHandle(key === '' ? facts : { key, ...facts }, {
-      read: (range, end) => this.read(id, facts, range, end),
-    });
+    const { size, crc32 } = facts;
+    return new FileHandle(key === '' ? facts : { key, ...facts }, { key: id, size, crc32 }, this);
   }
 
   async stat(id: string, { signal }: ReadOptions = {}): Promise<FileInfo> {
@@ -321,10 +322,9 @@ export class ConnectedStore implements Store {
     return this.#requests.run({ signal, attempt, aborted });
   }
 
-  /** Content of a file that has these facts; a stream if it is long. */
+  /** Content of a file that has these facts; a stream if it is long. `key`: or any other id. */
   read(
-    id: string,
-    { size, crc32 }: Pick<FileInfo, 'size' | 'crc32'>,
+    { key, size, crc32 }: FileToRead,
     range: ByteRange | undefined,
     signal: AbortSignal | undefined,
   ): Promise<Buffer | Readable> {
@@ -332,7 +332,7 @@ export class ConnectedStore implements Store {
     const isStream = bytes > BUFFER_BYTES;
     const headers = range ? { range: `bytes=${range.start}-${range.end}` } : {};
     const expected = { status: range ? 206 : 200, bytes, crc32: range ? undefined : crc32 };
-    const request = { method: 'GET', path: pathOf(id), headers, isStream } as const;
+    const request = { method: 'GET', path: pathOf(key), headers, isStream } as const;
     const broken = (error: Error): StoreError => this.#broken(error, signal);
     const attempt = async (): Promise<Buffer | Readable> => {
       const content = await this.#requests.stream(request, expected, broken, signal);

@@ -2,7 +2,7 @@ import type { Readable } from 'node:stream';
 import { crc32 } from 'node:zlib';
 import { abortable, Gathered } from '@stevedore/async';
 import { isStoreError, type StoreError } from '@stevedore/staging/errors';
-import { ConnectedStore, MAX_LISTED_BYTES } from '../connect/connect.js';
+import { ConnectedStore, type FileToRead, MAX_LISTED_BYTES } from '../connect/connect.js';
 import { aborted, isWithoutCopy, missing, notFound } from '../failures.js';
 import { corrupt, readAll } from '../http/answers.js';
 import { refusalIn } from '../http/errors.js';
@@ -73,8 +73,9 @@ export class GatewayFiles {
     return this.#told(signal ? abortable(asked, signal) : asked, signal);
   }
 
-  async facts(key: string, signal: AbortSignal | undefined): Promise<FileInfo> {
-    return (await this.#findOne('/facts?', key, 0, signal)).info;
+  /** As `find`, without bytes. */
+  facts(key: string, signal: AbortSignal | undefined): Promise<FoundFile> {
+    return this.#findOne('/facts?', key, 0, signal);
   }
 
   /** A file from the copy that the gateway holds of the container of that origin. */
@@ -84,19 +85,16 @@ export class GatewayFiles {
 
   /** The file, or a range of it; a long one as a stream. */
   read(
-    info: Pick<FileInfo, 'key' | 'size' | 'crc32'>,
+    file: FileToRead,
     range: ByteRange | undefined,
     signal: AbortSignal | undefined,
   ): Promise<Buffer | Readable> {
-    return this.#told(this.#store.read(info.key, info, range, signal), signal);
+    return this.#told(this.#store.read(file, range, signal), signal);
   }
 
   /** The whole file, checked against its CRC-32. */
-  async readWhole(
-    info: Pick<FileInfo, 'key' | 'size' | 'crc32'>,
-    signal: AbortSignal | undefined,
-  ): Promise<Buffer> {
-    const content = await this.read(info, undefined, signal);
+  async readWhole(file: FileToRead, signal: AbortSignal | undefined): Promise<Buffer> {
+    const content = await this.read(file, undefined, signal);
     return Buffer.isBuffer(content) ? content : readAll(content);
   }
 

@@ -1,0 +1,60 @@
+import { originOf } from '@stevedore/map';
+import { parseKey } from '@stevedore/staging';
+import { getChannel } from '../channels.js';
+import type { CachedFile, CachedFiles } from '../gateway-store.js';
+import type { StoredFile } from '../types.js';
+import type { HolderContext } from './holder.js';
+import type { Holders } from './holders.js';
+
+/** Small files of which the bytes are in memory. */
+export class FilesInMemory implements CachedFiles {
+  readonly #holders: Holders;
+  readonly #of: HolderContext;
+  readonly #known = new WeakMap<Buffer, CachedFile>();
+
+  constructor(holders: Holders, of: HolderContext) {
+    this.#holders = holders;
+    this.#of = of;
+  }
+
+  get(key: string, known?: Pick<StoredFile, 'expiresAt'>): CachedFile | undefined {
+    const bytes = this.#isCurrent(key) ? this.#of.reader.cache.find(key) : undefined;
+    if (!bytes) return undefined;
+    let file = this.#known.get(bytes);
+    if (!file) {
+      const id = parseKey(key)!;
+      const found = known ?? this.#holders.of(id, true).staging.fileMap.find(id);
+      if (!found) return undefined;
+      file = { key, bytes, expiresAt: Number(found.expiresAt ?? Number.POSITIVE_INFINITY) };
+      this.#known.set(bytes, file);
+    }
+    return file.expiresAt > this.#of.now() ? file : undefined;
+  }
+
+  has(key: string): boolean {
+    return this.#of.reader.cache.has(key);
+  }
+
+  isCurrent({ key, bytes }: CachedFile): boolean {
+    return this.#of.reader.cache.peek(key) === bytes && this.#isCurrent(key);
+  }
+
+  served({ bytes }: CachedFile): void {
+    this.#of.reader.reads.count(bytes.length);
+  }
+
+  /** False if reads must be published, or once another process has deleted the file. */
+  #isCurrent(key: string): boolean {
+    if (getChannel.hasSubscribers || !this.#of.reader.reads.mayBeNow) return false;
+    const { own, all, elsewhere } = this.#holders;
+    // Its own deletions reach the cache directly.
+    if (!elsewhere && all.length === 1) return true;
+    const id = parseKey(key);
+    if (!id) return true;
+    const issuer = this.#holders.issuerOf(originOf(id));
+    if (issuer === own) return true;
+    if (!issuer) return elsewhere?.isCurrent(id) ?? true;
+    // Its own process may not have heard yet what another server has deleted.
+    return issuer.staging.fileMap.isAlive(id) && !this.#of.deployment?.isKnownRemoved(id);
+  }
+}
