@@ -21,9 +21,9 @@ import { removeFromMap, SecondCopies } from './second-copies.js';
 const SETTLED_INTERVAL_MS = 1_000;
 
 export class FilesElsewhere implements Holder {
+  readonly mapped: MappedFiles;
   readonly peers: PeerFiles;
   readonly copies: SecondCopies;
-  readonly #mapped: MappedFiles;
   readonly #deployment: Deployment;
 
   /** `held`: the copies that are held here. */
@@ -31,7 +31,7 @@ export class FilesElsewhere implements Holder {
     this.#deployment = deployment;
     this.peers = new PeerFiles(deployment, of);
     this.copies = new SecondCopies(deployment, this.peers, held);
-    this.#mapped = new MappedFiles(deployment, this.peers, of);
+    this.mapped = new MappedFiles(deployment, this.peers, of);
   }
 
   /** Origin of the server that knows every file of an origin. */
@@ -89,7 +89,7 @@ export class FilesElsewhere implements Holder {
 
   /** A file of which a recent answer says where it is: in FastDFS, or in memory here. */
   findNow(key: Buffer): Found | undefined {
-    return this.#mapped.findNow(key) ?? this.peers.findNow(key);
+    return this.mapped.findNow(key) ?? this.peers.findNow(key);
   }
 
   find(key: Buffer, options: FindOptions): Promise<Found> {
@@ -135,7 +135,7 @@ export class FilesElsewhere implements Holder {
         if (isStoreError(error, 'not_found') && isPeer && !failure) {
           // It may have been merged since the map was asked.
           this.#deployment.forget(key);
-          const answer = await ask(this.#mapped);
+          const answer = await ask(this.mapped);
           if (answer !== undefined) return answer;
         }
         const isAway = isStoreError(error, 'storage_unavailable');
@@ -148,7 +148,7 @@ export class FilesElsewhere implements Holder {
   }
 
   async *#inTurn(key: Buffer): AsyncGenerator<Holder> {
-    yield this.#mapped;
+    yield this.mapped;
     if (await this.peers.isSuspect(key)) yield this.copies;
     yield this.peers;
     yield this.copies;

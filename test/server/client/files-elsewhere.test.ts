@@ -1,145 +1,30 @@
 import type { RequestListener } from 'node:http';
 import { crc32 } from 'node:zlib';
-import { StoreError } from '@stevedore/client';
-import { MapError, type MappedFile } from '@stevedore/map';
-import { describe, expect, it, onTestFinished } from 'vitest';
-import type { Deployment } from '../../../packages/client/dist/deployment/deployment.js';
-import { FilesElsewhere } from '../../../packages/client/dist/holders/files-elsewhere.js';
-import { MissingFiles } from '../../../packages/client/dist/missing-files.js';
-import { Reader } from '../../../packages/client/dist/reader.js';
-import { Reads } from '../../../packages/client/dist/reads.js';
-import { PEERS, proven, tellFacts, tellProblem } from '../../support/client/peer-answers.js';
-import { serving } from '../../support/serving.js';
+import { describe, expect, it } from 'vitest';
+import {
+  type Asked,
+  AWAY,
+  CONTENT,
+  has,
+  KEY,
+  LARGE,
+  mapped,
+  refuse,
+  type Scene,
+  say,
+  scene,
+} from '../../support/client/elsewhere.js';
 
 /** Files of other servers, where the map, FastDFS and the file's gateway say different things. */
 
-const KEY = Buffer.alloc(16);
 const NAME = KEY.toString('base64url');
-const CONTENT = Buffer.from('the content of a small file');
-/** Of three blocks. */
-const LARGE = Buffer.alloc(700_000, 'a large file ');
 const UNAVAILABLE = { code: 'storage_unavailable', retryable: true };
 const GONE = { code: 'not_found' };
-
-const mapped = (trunkFileId: string, content: Buffer): MappedFile => ({
-  ...{ trunkFileId, isThin: false, offset: 0, about: '{}', expiresAt: null },
-  ...{ size: content.length, crc32: crc32(content) },
-});
 const OLD = mapped('old', CONTENT);
 const NEW = mapped('new', CONTENT);
 const LARGE_OLD = mapped('old', LARGE);
 const LARGE_NEW = mapped('new', LARGE);
-
-/** It does not answer. */
-const AWAY: readonly undefined[] = [];
-
-interface Asked {
-  readonly urls: string[];
-  readonly files: FilesElsewhere;
-  readonly missing: MissingFiles;
-  /** Deleted in the map. */
-  readonly removed: Buffer[];
-}
-
-interface Scene {
-  /** What the map says first, and once the answer is forgotten. */
-  readonly map: readonly (MappedFile | 'removed' | undefined)[];
-  readonly gateway?: RequestListener | 'unknown';
-  /** The places that FastDFS still has. */
-  readonly places?: readonly MappedFile[];
-  /** How much it has of the others. */
-  readonly vanishesAt?: number;
-  /** This server holds a copy of the gateway's files, and finds this in it. */
-  readonly held?: 'deleted';
-}
-
-async function scene(given: Scene): Promise<Asked> {
-  const { map, gateway = refuse, places = [], vanishesAt = 0, held } = given;
-  const removed: Buffer[] = [];
-  const urls: string[] = [];
-  const url = await serving((request, response) => {
-    urls.push(request.url!);
-    if (gateway !== 'unknown') proven(gateway)(request, response);
-  });
-  let answers = map;
-  const deployment = {
-    origin: 7,
-    ...PEERS,
-    isAuthoritativeFor: () => false,
-    isKnownRemoved: () => false,
-    known: () => undefined,
-    find: async () => {
-      if (map === AWAY) throw new MapError('map_unavailable', 'away');
-      return answers[0];
-    },
-    forget: () => {
-      if (answers.length > 1) answers = answers.slice(1);
-    },
-    gatewayOf: async () => (gateway === 'unknown' ? undefined : { origin: 0, url }),
-    mayReturn: () => true,
-    copiesOf: () => held && { of: 0, at: { origin: 7 } },
-    remove: async (key: Buffer) => void removed.push(key),
-  };
-  const missing = new MissingFiles(() => undefined);
-  const range = async (file: string, start: number, length: number): Promise<Buffer> => {
-    const isThere = places.some(({ trunkFileId }) => trunkFileId === file);
-    const content = map.some((each) => Object(each).size === LARGE.length) ? LARGE : CONTENT;
-    if (isThere || start + length <= vanishesAt) return content.subarray(start, start + length);
-    throw notThere(file);
-  };
-  const downloads = {
-    ...{ missing, lossOf: async () => undefined },
-    whole: ({ fileId, size }: { fileId: string; size: number }) => range(fileId, 0, size),
-    async *sources({ fileId }: { fileId: string }) {
-      yield { read: (from: number, length: number) => range(fileId, from, length) };
-    },
-  };
-  const options = { cacheSize: 2 ** 24, cacheFilter: false, readAhead: 0, smallFileLimit: 1000 };
-  const reader = new Reader(
-    downloads as never,
-    new Reads({} as never),
-    {} as never,
-    options as never,
-  );
-  const context = {
-    reader,
-    downloads: downloads as never,
-    directories: {} as never,
-    now: Date.now,
-  };
-  const known = deployment as unknown as Deployment;
-  const copies = held && { find: async () => held };
-  const files = new FilesElsewhere(known, { ...context, deployment: known }, copies as never);
-  onTestFinished(() => files.close());
-  return { urls, files, missing, removed };
-}
-
-const notThere = (fileId: string): StoreError =>
-  new StoreError('missing_in_fastdfs', `FastDFS no longer has ${fileId}`);
-
-const refuse: RequestListener = (_, response) => void response.writeHead(421).end();
-
-const say =
-  (problem: string): RequestListener =>
-  (_, response) => {
-    const { head, body } = tellProblem(problem);
-    response.writeHead(200, head).end(body);
-  };
 const sayGone = say('not_found');
-
-/** Has the file, with these facts. */
-const has =
-  (facts: object = {}, content = CONTENT): RequestListener =>
-  ({ url = '', headers }, response) => {
-    if (url.includes('most=')) {
-      const { head, body } = tellFacts(url, content, facts);
-      return response.writeHead(200, head).end(body);
-    }
-    const [, start = 0, end = content.length - 1] =
-      /bytes=(\d+)-(\d+)/.exec(headers.range ?? '')?.map(Number) ?? [];
-    const part = content.subarray(start, end + 1);
-    response.writeHead(headers.range ? 206 : 200, { 'content-length': part.length }).end(part);
-  };
 
 const read = async ({ files }: Asked): Promise<Buffer> =>
   (await files.find(KEY, {})).bytes({ range: { start: 4, end: 10 } });
