@@ -101,28 +101,18 @@ export class Downloads {
    * machine has it.
    */
   async whole(file: RemoteBytes, signal: Signal, known?: LocalPlace): Promise<Buffer> {
-    const { fileId, offset, size: length, isKnown } = file;
+    const { fileId, offset, size } = file;
     let failure: unknown;
-    if (this.#badHolders(known).length === 0) {
+    for await (const { read, onDamage, isAny } of this.sources(file, signal, known)) {
       try {
-        const bytes = await this.#client.downloadBytes(fileId, { offset, length, signal });
-        if (isSound(bytes, file)) return bytes;
-        failure = corrupt(`${fileId} (${length} bytes from ${offset})`);
-      } catch (error) {
-        signal?.throwIfAborted();
-        failure = storageError(error, fileId, isKnown);
-        // No storage can be reached.
-        if (!isWithoutCopy(failure)) throw failure;
-      }
-    }
-    for await (const { read, onDamage } of this.#copies(file, signal, known)) {
-      try {
-        const bytes = await read(0, length);
+        const bytes = await read(0, size);
         if (isSound(bytes, file)) return bytes;
         onDamage();
-        failure = worse(failure, corrupt(`${fileId} (${length} bytes from ${offset})`));
+        failure = worse(failure, corrupt(`${fileId} (${size} bytes from ${offset})`));
       } catch (error) {
         signal?.throwIfAborted();
+        // No storage can be reached.
+        if (isAny && !isWithoutCopy(error)) throw error;
         failure = worse(failure, error);
       }
     }

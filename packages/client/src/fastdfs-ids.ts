@@ -20,19 +20,14 @@ import {
   type TrunkRow,
 } from '@stevedore/staging';
 import { notAnId, notFound, storageError, unsupported } from './failures.js';
-import {
-  extensionInName,
-  ForeignSlices,
-  factsOfEntry,
-  isSameFile,
-  keyInName,
-} from './foreign-trunks.js';
+import { extensionInName, ForeignSlices, isSameFile, keyInName } from './foreign-trunks.js';
 import { FileMapFiles } from './holders/filemap-files.js';
-import type { Found, HolderContext } from './holders/holder.js';
+import { type Found, type HolderContext, receiptOfAbout } from './holders/holder.js';
 import type { Holders } from './holders/holders.js';
 import type { RemotePlace } from './holders/place.js';
 import { DEFAULT_TYPE } from './intake.js';
 import { type FileFacts, FileHandle, type Signal } from './stored-file.js';
+import type { Receipt } from './types.js';
 
 /**
  * Finds files by slice id or by any FastDFS id. A slice id is valid only if a FileMap or the trunk's
@@ -41,8 +36,8 @@ import { type FileFacts, FileHandle, type Signal } from './stored-file.js';
 
 const SETTLED: ReadonlySet<TrunkRow['state']> = new Set(['confirmed', 'retiring', 'retired']);
 
-/** A file that a FileMap of this machine has, or an entry of a trunk's directory. */
-type Resolved = { readonly row: FileRow } | { readonly entry: TrunkEntry };
+/** A file that a FileMap of this machine has, or that an entry of a trunk's directory describes. */
+type Resolved = { readonly row: FileRow } | { readonly key: Buffer; readonly facts: Receipt };
 
 export class FastdfsIds {
   readonly #holders: Holders;
@@ -61,19 +56,10 @@ export class FastdfsIds {
     const { fileId, slice, files } = this.#parsed(id);
     if (!slice) return this.#findPlain(fileId, files, signal);
     const found = await this.#resolve(id, slice, files);
-    if ('row' in found) return files.present(files.alive(found.row, id));
-    const facts = factsOfEntry(found.entry, slice);
-    this.#demandUnexpired(facts, id);
+    if ('row' in found) return files.present(found.row);
     const { offset, size, crc32 } = slice;
-    return this.#handle(
-      { ...facts, fileId: id },
-      {
-        fileId: formatFileId(slice.trunk),
-        offset,
-        size,
-        crc32,
-      },
-    );
+    const at = { fileId: formatFileId(slice.trunk), offset, size, crc32 };
+    return this.#handle({ ...found.facts, fileId: id }, at);
   }
 
   /**
@@ -84,12 +70,9 @@ export class FastdfsIds {
     const { fileId, slice, files } = this.#parsed(id);
     if (slice) {
       const found = await this.#resolve(id, slice, files);
-      if ('row' in found) return files.alive(found.row, id).key;
-      const { key = '', ...facts } = factsOfEntry(found.entry, slice);
-      this.#demandUnexpired(facts, id);
-      const inTrunk = parseKey(key)!;
-      const holder = this.#holders.of(inTrunk, onlyHere);
-      return holder instanceof FileMapFiles ? undefined : inTrunk;
+      if ('row' in found) return found.row.key;
+      const holder = this.#holders.of(found.key, onlyHere);
+      return holder instanceof FileMapFiles ? undefined : found.key;
     }
     if (isTrunkId(fileId)) {
       throw new StoreError('invalid_id', `"${id}" is a trunk; delete the files in it instead`);
@@ -127,19 +110,15 @@ export class FastdfsIds {
     return { fileId, slice, files: all.length === 1 ? own : (all.find(isKnown) ?? own) };
   }
 
-  #demandUnexpired({ expiresAt }: FileFacts, id: string): void {
-    if (expiresAt && expiresAt.getTime() <= this.#of.now()) throw notFound(id);
-  }
-
   /** Resolves a slice id only if the FileMap or the trunk's directory has exactly this slice. */
   async #resolve(id: string, slice: SliceId, files: FileMapFiles): Promise<Resolved> {
     const { fileMap } = files.staging;
     const trunkId = formatFileId(slice.trunk);
     const trunk = fileMap.trunkByFileId(trunkId);
     const row = trunk && fileMap.findInTrunk(trunk.id, slice.offset);
-    if (row && fileIdOf(row) === id) return { row };
+    if (row && fileIdOf(row) === id) return { row: files.alive(row, id) };
     const moved = fileMap.forwarded(trunkId, slice.offset);
-    if (moved && isSameFile(moved, slice)) return { row: moved };
+    if (moved && isSameFile(moved, slice)) return { row: files.alive(moved, id) };
     // The FileMap knows every living file of such a trunk.
     if (trunk && SETTLED.has(trunk.state)) throw notFound(id);
     const entry = await this.#entryOf(id, slice);
@@ -148,12 +127,15 @@ export class FastdfsIds {
     const { staging } = this.#holders.of(key, true);
     if (staging.fileMap.isDeleted(key)) throw notFound(id);
     const known = staging.fileMap.find(key);
-    if (known && fileIdOf(known) === id) return { row: known };
+    if (known && fileIdOf(known) === id) return { row: files.alive(known, id) };
     const isOwn = this.#holders.issuerOf(originOf(key)) === this.#holders.own;
     if (!isOwn && (await this.#holders.elsewhere?.isRemoved(key))) throw notFound(id);
     const others = () => this.#of.reader.directories.idsIn(slice);
     if (await this.#slices.isDeleted(slice.trunk.group, id, others)) throw notFound(id);
-    return { entry };
+    const { size, crc32 } = slice;
+    const facts = receiptOfAbout(entry.comment, { key, size, crc32 });
+    if (facts.expiresAt && facts.expiresAt.getTime() <= this.#of.now()) throw notFound(id);
+    return { key, facts };
   }
 
   async #entryOf(id: string, slice: SliceId): Promise<TrunkEntry> {

@@ -17,8 +17,6 @@ import {
 import type { FileRow } from '@stevedore/staging';
 import { LRUCache } from 'lru-cache';
 import type { Downloads } from './downloads.js';
-import { DEFAULT_TYPE } from './intake.js';
-import type { FileFacts } from './stored-file.js';
 
 /**
  * Directories of trunks that other stores wrote, read once from the trunks' tails and cached. They
@@ -45,11 +43,12 @@ const ENTRY_BYTES = 166;
 
 export class TrunkDirectories {
   readonly #downloads: Pick<Downloads, 'range'>;
-  readonly #kept = new LRUCache<string, Directory>({
+  /** Concurrent questions share a load. */
+  readonly #kept = new LRUCache<string, Directory, number>({
     maxSize: MAX_KEPT_BYTES,
     sizeCalculation: (directory) => directory.bytes + 1,
+    fetchMethod: (fileId, _, { context }) => this.#load(fileId, context),
   });
-  readonly #loading = new Map<string, Promise<Directory>>();
 
   constructor(downloads: Pick<Downloads, 'range'>) {
     this.#downloads = downloads;
@@ -57,8 +56,9 @@ export class TrunkDirectories {
 
   /** The entry that the slice id names; undefined if the trunk has no such entry. */
   async find(slice: SliceId): Promise<TrunkEntry | undefined> {
-    const directory = await this.#directory(slice);
-    const entry = directory.entries.get(slice.offset);
+    const size = sizeOfField(decodeSizeField(slice.trunk.base));
+    const directory = await this.#kept.fetch(formatFileId(slice.trunk), { context: size });
+    const entry = directory?.entries.get(slice.offset);
     return entry && isSame(entry, slice) ? entry : undefined;
   }
 
@@ -85,20 +85,6 @@ export class TrunkDirectories {
     for (const entry of directory?.entries.values() ?? []) {
       yield makeSliceId(trunk, entry, extensionInName(entry.name));
     }
-  }
-
-  async #directory({ trunk }: SliceId): Promise<Directory> {
-    const fileId = formatFileId(trunk);
-    const kept = this.#kept.get(fileId);
-    if (kept) return kept;
-    const underWay = this.#loading.get(fileId);
-    if (underWay) return underWay;
-    const size = sizeOfField(decodeSizeField(trunk.base));
-    const loading = this.#load(fileId, size).finally(() => this.#loading.delete(fileId));
-    this.#loading.set(fileId, loading);
-    const directory = await loading;
-    this.#kept.set(fileId, directory);
-    return directory;
   }
 
   async #load(fileId: string, size: number): Promise<Directory> {
@@ -131,31 +117,6 @@ export function extensionInName(name: string): string {
 
 function isSame(entry: SliceEntry, slice: SliceEntry): boolean {
   return entry.size === slice.size && entry.crc32 === slice.crc32;
-}
-
-/** A file's facts from its directory entry. */
-export function factsOfEntry(entry: TrunkEntry, slice: SliceId): FileFacts {
-  const { name, type, group, stagedAt, expires, pictureOf } = readComment(entry.comment);
-  return {
-    key: keyInName(entry.name),
-    name: typeof name === 'string' ? name : '',
-    size: slice.size,
-    type: typeof type === 'string' ? type : DEFAULT_TYPE,
-    crc32: slice.crc32,
-    state: 'merged',
-    stagedAt: new Date(typeof stagedAt === 'number' ? stagedAt : 0),
-    ...(typeof group === 'string' ? { group } : {}),
-    ...(typeof expires === 'number' ? { expiresAt: new Date(expires) } : {}),
-    ...(typeof pictureOf === 'string' ? { pictureOf } : {}),
-  };
-}
-
-function readComment(comment: string): Readonly<Record<string, unknown>> {
-  try {
-    return JSON.parse(comment) as Record<string, unknown>;
-  } catch {
-    return {};
-  }
 }
 
 /**

@@ -46,7 +46,8 @@ export {
 export { tryReach } from './deployment/reach.js';
 export { throughRestart } from './deployment/restarts.js';
 export { flushTimeoutOf } from './flush.js';
-export type { CachedFile, CachedFiles, GatewayStore } from './gateway-store.js';
+export type { GatewayStore } from './gateway-store.js';
+export type { CachedFile, CachedFiles } from './holders/files-in-memory.js';
 export { readAll } from './http/answers.js';
 export { refusalIn } from './http/errors.js';
 export { type Request, Requests } from './http/requests.js';

@@ -11,7 +11,7 @@ import { deleteChannel, getChannel, traced, trunkChannel } from './channels.js';
 import { membersNow, type StorageMember, sumOf } from './cluster.js';
 import { adoptionBy } from './deployment/adoption.js';
 import { Deployment } from './deployment/deployment.js';
-import { flushOthers } from './deployment/flush.js';
+import type { GatewayFiles } from './deployment/gateway-files.js';
 import type { DeploymentContext } from './deployment/gateways.js';
 import { filesInOrder, GROUPS_IN_ORDER, listDeployment } from './deployment/listing.js';
 import { DerivedFiles } from './derived-files.js';
@@ -19,12 +19,13 @@ import { Downloads } from './downloads.js';
 import { FastdfsIds } from './fastdfs-ids.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
 import { flushTimeoutOf } from './flush.js';
-import type { CachedFiles, GatewayStore } from './gateway-store.js';
+import type { GatewayStore } from './gateway-store.js';
 import { listGroups } from './groups.js';
 import { FilesElsewhere } from './holders/files-elsewhere.js';
 import { FilesInMemory } from './holders/files-in-memory.js';
 import type { Found } from './holders/holder.js';
 import { Holders } from './holders/holders.js';
+import type { SecondCopies } from './holders/second-copies.js';
 import { PendingIds } from './id-pending.js';
 import { type ListSources, listFiles } from './listing.js';
 import { locate } from './location.js';
@@ -42,7 +43,6 @@ import { infoOf } from './stored-file.js';
 import type {
   FileInfo,
   FileLocation,
-  FilePage,
   FileStore,
   FileStoreEvents,
   Flushed,
@@ -50,7 +50,6 @@ import type {
   GetOptions,
   GroupListing,
   GroupOptions,
-  GroupPage,
   Listing,
   ListOptions,
   Readiness,
@@ -72,8 +71,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
   readonly trackers: readonly string[];
   readonly deployment?: Deployment;
   readonly siblings?: Holders;
-  readonly copies?: NonNullable<GatewayStore['copies']>;
-  readonly cached: CachedFiles;
+  readonly copies?: SecondCopies;
+  readonly cached: FilesInMemory;
   readonly unfinished: UnfinishedUploads;
   readonly #parts: StoreParts;
   readonly #staging: Staging;
@@ -162,8 +161,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
       const found = files.findOnce(mark, since);
       if (found.length > 0) return found;
     }
-    const others = this.#others(options);
-    return others ? this.#holders.elsewhere!.findOnce(mark, withinMs, others) : [];
+    return this.#others(options)?.findOnce(mark, withinMs) ?? [];
   }
 
   get sharesMarks(): boolean {
@@ -215,51 +213,39 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
   }
 
   list(options: ListOptions = {}): Listing {
-    return listingOf('files', options, (asked) => this.#list(asked));
-  }
-
-  async #list(options: ListOptions): Promise<FilePage> {
-    const sources = this.#listSources();
-    const here = (asked: ListOptions) => withStoreErrors(() => listFiles(asked, sources));
-    const others = this.#others(options);
-    if (!others) return here(options);
-    const page = await listDeployment(
-      options,
-      { ...others, here, ask: async (url, asked) => others.at(url).list(asked) },
-      filesInOrder(options),
-    );
-    // Their own servers may not know yet.
-    const files = page.files.filter(({ key }) => !sources.isRemoved(parseKey(key)!));
-    return { ...page, files };
+    return listingOf('files', options, async (asked) => {
+      const sources = this.#listSources();
+      const here = (each: ListOptions) => withStoreErrors(() => listFiles(each, sources));
+      const others = this.#others(asked);
+      if (!others) return here(asked);
+      const order = filesInOrder(asked);
+      const page = await listDeployment(
+        asked,
+        others,
+        here,
+        (peer, each) => peer.list(each),
+        order,
+      );
+      // Their own servers may not know yet.
+      const files = page.files.filter(({ key }) => !sources.isRemoved(parseKey(key)!));
+      return { ...page, files };
+    });
   }
 
   groups(options: GroupOptions = {}): GroupListing {
-    return listingOf('groups', options, (asked) => this.#groups(asked));
-  }
-
-  async #groups(options: GroupOptions): Promise<GroupPage> {
-    const sources = this.#listSources();
-    const here = (asked: GroupOptions) => withStoreErrors(() => listGroups(asked, sources));
-    const others = this.#others(options);
-    if (!others) return here(options);
-    return listDeployment(
-      options,
-      { ...others, here, ask: async (url, asked) => others.at(url).groups(asked) },
-      GROUPS_IN_ORDER,
-    );
+    return listingOf('groups', options, async (asked) => {
+      const sources = this.#listSources();
+      const here = (each: GroupOptions) => withStoreErrors(() => listGroups(each, sources));
+      const others = this.#others(asked);
+      if (!others) return here(asked);
+      const ask = (peer: GatewayFiles, each: GroupOptions) => peer.groups(each);
+      return listDeployment(asked, others, here, ask, GROUPS_IN_ORDER);
+    });
   }
 
   /** The other servers of the deployment, unless they are not to be asked. */
-  #others({ onlyHere = false }: { readonly onlyHere?: boolean | undefined }) {
-    const { deployment } = this;
-    const { elsewhere } = this.#holders;
-    if (!deployment || !elsewhere || onlyHere) return undefined;
-    return {
-      ownUrl: this.#parts.options.peerUrl,
-      isHere: (origin: number) => this.#holders.issuerOf(origin) !== undefined,
-      gateways: () => deployment.gateways(),
-      at: (url: string) => elsewhere.peers.at(url),
-    };
+  #others({ onlyHere }: { readonly onlyHere?: boolean | undefined }): FilesElsewhere | undefined {
+    return onlyHere ? undefined : this.#holders.elsewhere;
   }
 
   #listSources(): ListSources {
@@ -321,9 +307,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
   async flush(options: FlushOptions = {}): Promise<Flushed> {
     this.#reads.throwIfClosed();
     const timeoutMs = flushTimeoutOf(options);
-    const others = this.#others(options);
-    const there = others ? flushOthers(others, { ...options, timeoutMs }) : {};
-    const all = [there, this.#flushHere(timeoutMs, options.signal)] as const;
+    const there = this.#others(options)?.flush({ ...options, timeoutMs });
+    const all = [there ?? {}, this.#flushHere(timeoutMs, options.signal)] as const;
     // Nothing goes on once the call has failed.
     await Promise.allSettled(all);
     return (await Promise.all(all))[0];

@@ -103,6 +103,7 @@ export async function scene(given: Scene): Promise<Asked> {
   const files = new FilesElsewhere(
     known,
     { reader, now: Date.now, deployment: known },
+    () => false,
     copies as never,
   );
   onTestFinished(() => files.close());

@@ -140,7 +140,6 @@ test('synchronous child processes of tests have a time limit', () => {
 const LONG: Readonly<Record<string, string>> = {
   'packages/client/src/deployment/deployment.ts':
     'all that a server tells the map and hears from it',
-  'packages/client/src/store.ts': 'the facade that wires the parts of a store',
   'packages/staging/src/container/container.ts':
     'group commit, from an append to its acknowledgement',
   'packages/staging/src/container/unfinished.ts':

@@ -1,8 +1,10 @@
 import { parseKey } from '@stevedore/staging';
+import type { FilesElsewhere } from '../holders/files-elsewhere.js';
 import { inOrder, limitOf, orderOf } from '../listing.js';
 import type { Page } from '../pages.js';
 import type { FileInfo, ListOptions } from '../types.js';
-import { askAll, type Others, othersToAsk } from './others.js';
+import type { GatewayFiles } from './gateway-files.js';
+import { askAll, othersToAsk } from './others.js';
 
 /**
  * Lists the files, or the groups, of all servers of a deployment. Every server lists its own, staged
@@ -12,13 +14,6 @@ import { askAll, type Others, othersToAsk } from './others.js';
  */
 
 type Asking = Pick<ListOptions, 'after' | 'limit'>;
-type Asked<Options> = Options & { readonly limit: number };
-
-export interface DeploymentListing<Options, Listed> extends Others {
-  /** Lists what this server and its workers have. */
-  readonly here: (options: Options) => Promise<Listed>;
-  readonly ask: (url: string, options: Asked<Options>) => Promise<Listed>;
-}
 
 /** What is listed, and in which order. */
 export interface Ordering<What extends string, Item> {
@@ -50,10 +45,15 @@ export const GROUPS_IN_ORDER: Ordering<'groups', string> = {
 const MAX_HELD = 20_000;
 const MIN_EACH = 20;
 
-/** Rejects as `listFiles`, and with `storage_unavailable` if the map has never answered. */
+/**
+ * `here` lists what this server and its workers have. Rejects as it does, and with
+ * `storage_unavailable` if the map has never answered.
+ */
 export async function listDeployment<What extends string, Item, Options extends Asking>(
   options: Options,
-  { here, ask, ...others }: DeploymentListing<Options, Page<What, Item>>,
+  others: FilesElsewhere,
+  here: (options: Options) => Promise<Page<What, Item>>,
+  ask: (gateway: GatewayFiles, options: Options) => Promise<Page<What, Item>>,
   ordering: Ordering<What, Item>,
 ): Promise<Page<What, Item>> {
   const limit = limitOf(options);
@@ -62,7 +62,7 @@ export async function listDeployment<What extends string, Item, Options extends 
   const asked = { ...options, limit: Math.min(limit, each) };
   const own = await here(asked);
   const { answers, away } = await askAll(toAsk, async (url) => {
-    const page = await ask(url, asked);
+    const page = await ask(others.peers.at(url), asked);
     if (isSound(page, asked, ordering)) return page;
     throw new Error(`${url} sent something else than a page`);
   });

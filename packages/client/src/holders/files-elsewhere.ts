@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Claim, MapError, originOf } from '@stevedore/map';
+import { type Claim, type Gateway, MapError, originOf } from '@stevedore/map';
 import { formatKey, type HeldCopies, isStoreError, StoreError } from '@stevedore/staging';
 import type { Deployment } from '../deployment/deployment.js';
 import { askAll, type Others, othersToAsk } from '../deployment/others.js';
 import { throughRestart } from '../deployment/restarts.js';
 import { aborted, mapUnavailable, notFound } from '../failures.js';
-import type { FileInfo } from '../types.js';
+import type { FileInfo, Flushed, FlushOptions } from '../types.js';
 import type { FindOptions, Found, Holder, HolderContext } from './holder.js';
 import { MappedFiles } from './mapped-files.js';
 import { PeerFiles } from './peer-files.js';
@@ -20,15 +20,24 @@ import { removeFromMap, SecondCopies } from './second-copies.js';
 
 const SETTLED_INTERVAL_MS = 1_000;
 
-export class FilesElsewhere implements Holder {
+export class FilesElsewhere implements Holder, Others {
   readonly mapped: MappedFiles;
   readonly peers: PeerFiles;
   readonly copies: SecondCopies;
   readonly #deployment: Deployment;
 
+  /** True for an origin whose files this server and its workers have. */
+  readonly isHere: (origin: number) => boolean;
+
   /** `held`: the copies that are held here. */
-  constructor(deployment: Deployment, of: HolderContext, held: HeldCopies | undefined) {
+  constructor(
+    deployment: Deployment,
+    of: HolderContext,
+    isHere: (origin: number) => boolean,
+    held: HeldCopies | undefined,
+  ) {
     this.#deployment = deployment;
+    this.isHere = isHere;
     this.peers = new PeerFiles(deployment, of);
     this.copies = new SecondCopies(deployment, this.peers, held);
     this.mapped = new MappedFiles(deployment, this.peers, of);
@@ -162,7 +171,7 @@ export class FilesElsewhere implements Holder {
    * The files of the upload with this mark, at whichever server made it. None: this server makes it
    * and has claimed it or, while the map is away, has asked the others that answer.
    */
-  async findOnce(mark: Buffer, withinMs: number, others: Others): Promise<FileInfo[]> {
+  async findOnce(mark: Buffer, withinMs: number): Promise<FileInfo[]> {
     const deployment = this.#deployment;
     const attempt = (over?: Claim) =>
       deployment.claim(mark, withinMs, over).catch((error: unknown) => {
@@ -175,12 +184,12 @@ export class FilesElsewhere implements Holder {
       );
     const before = await claim().catch(() => undefined);
     if (!before) {
-      const toAsk = await othersToAsk(others);
+      const toAsk = await othersToAsk(this);
       const { answers } = await askAll(toAsk, (url) => this.peers.at(url).findOnce(mark, withinMs));
       return answers.find((each) => each.length > 0) ?? [];
     }
     if (before.origin === deployment.origin) return [];
-    const gateway = others.isHere(before.origin)
+    const gateway = this.isHere(before.origin)
       ? undefined
       : await this.peers.of(before.origin, 'the upload');
     const found = (await gateway?.findOnce(mark, withinMs)) ?? [];
@@ -189,6 +198,25 @@ export class FilesElsewhere implements Holder {
     if (now.origin === deployment.origin) return [];
     throw new StoreError('storage_unavailable', 'another server is making this upload');
   }
+
+  /**
+   * Has the other servers store what they have staged, all at once. Rejects with the error of one
+   * that could not do it in time.
+   */
+  async flush(options: FlushOptions): Promise<Flushed> {
+    const toAsk = await othersToAsk(this);
+    const ask = (url: string) => this.peers.at(url).flush(options);
+    const { answers, away } = await askAll(toAsk, ask, toAsk.urls.size);
+    const failure = answers.find((answer) => answer !== undefined);
+    if (failure) throw failure;
+    return away ? { away } : {};
+  }
+
+  get ownUrl(): string {
+    return this.#deployment.ownUrl;
+  }
+
+  readonly gateways = (): Promise<readonly Gateway[]> => this.#deployment.gateways();
 
   close(): Promise<void> {
     return this.peers.close();

@@ -1,13 +1,25 @@
 import { originOf } from '@stevedore/map';
 import { parseKey } from '@stevedore/staging';
 import { getChannel } from '../channels.js';
-import type { CachedFile, CachedFiles } from '../gateway-store.js';
 import type { StoredFile } from '../types.js';
 import type { HolderContext } from './holder.js';
 import type { Holders } from './holders.js';
 
-/** Small files of which the bytes are in memory. */
-export class FilesInMemory implements CachedFiles {
+/** A small file in memory, verified when it was loaded. */
+export interface CachedFile {
+  readonly key: string;
+  readonly bytes: Buffer;
+  /** When the file expires, in Unix milliseconds; Infinity if never. */
+  readonly expiresAt: number;
+}
+
+export type CachedFiles = Pick<FilesInMemory, keyof FilesInMemory>;
+
+/**
+ * Files in memory, for a server that answers the same requests repeatedly: no I/O and no waiting. A
+ * cached file is always the same object.
+ */
+export class FilesInMemory {
   readonly #holders: Holders;
   readonly #of: HolderContext;
   readonly #known = new WeakMap<Buffer, CachedFile>();
@@ -17,6 +29,10 @@ export class FilesInMemory implements CachedFiles {
     this.#of = of;
   }
 
+  /**
+   * Undefined if it is not in memory; the file may still exist. Pass `known` if you have just looked
+   * the file up, to save another lookup.
+   */
   get(key: string, known?: Pick<StoredFile, 'expiresAt'>): CachedFile | undefined {
     const bytes = this.#isCurrent(key) ? this.#of.reader.cache.find(key) : undefined;
     if (!bytes) return undefined;
@@ -31,14 +47,20 @@ export class FilesInMemory implements CachedFiles {
     return file.expiresAt > this.#of.now() ? file : undefined;
   }
 
+  /** True if its bytes are in memory; does not count as a use. */
   has(key: string): boolean {
     return this.#of.reader.cache.has(key);
   }
 
+  /**
+   * True while `get` would return this file again, unless it has expired. It is cheaper than `get`,
+   * but does not count as a use: a caller that keeps using a file calls `get` now and then.
+   */
   isCurrent({ key, bytes }: CachedFile): boolean {
     return this.#of.reader.cache.peek(key) === bytes && this.#isCurrent(key);
   }
 
+  /** Counts a read: the bytes were sent. */
   served({ bytes }: CachedFile): void {
     this.#of.reader.reads.count(bytes.length);
   }

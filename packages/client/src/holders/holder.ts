@@ -1,5 +1,6 @@
-import { type FileRow, formatKey } from '@stevedore/staging';
+import { type FileRow, formatKey, readAbout } from '@stevedore/staging';
 import type { Deployment } from '../deployment/deployment.js';
+import { DEFAULT_TYPE } from '../intake.js';
 import type { Reader } from '../reader.js';
 import type { FileHandle } from '../stored-file.js';
 import type { FileState, GetOptions, Receipt } from '../types.js';
@@ -55,4 +56,15 @@ export function receiptOf(
   if (file.expiresAt !== undefined) receipt.expiresAt = new Date(file.expiresAt);
   if (file.pictureOf) receipt.pictureOf = formatKey(file.pictureOf);
   return receipt;
+}
+
+/** The same for a merged file that no FileMap here has. `about`: as in its trunk's directory. */
+export function receiptOfAbout(
+  about: string,
+  file: Pick<FileRow, 'key' | 'size' | 'crc32'>,
+  state: FileState = 'merged',
+): Receipt {
+  const known = readAbout(about);
+  const { expiresAt, type } = known;
+  return receiptOf({ ...known, ...file, expiresAt, type: type || DEFAULT_TYPE }, state);
 }

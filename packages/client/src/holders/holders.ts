@@ -48,7 +48,8 @@ export class Holders {
     held?: HeldCopies,
   ) {
     this.own = new FileMapFiles(staging, of, remove);
-    this.elsewhere = of.deployment && new FilesElsewhere(of.deployment, of, held);
+    const isHere = (origin: number): boolean => this.issuerOf(origin) !== undefined;
+    this.elsewhere = of.deployment && new FilesElsewhere(of.deployment, of, isHere, held);
     this.#origin = staging.origin;
     this.#siblings = siblings.map(({ directory, delete: ask }) => {
       const view = new SiblingView(directory);

@@ -1,10 +1,10 @@
 import { MapError, type MappedFile } from '@stevedore/map';
-import { formatKey, isStoreError } from '@stevedore/staging';
+import { isTrunkId, parseFileId } from '@stevedore/protocol';
+import { formatKey, isStoreError, readAbout, sliceIdOf } from '@stevedore/staging';
 import type { Deployment } from '../deployment/deployment.js';
-import { factsOf, fileIdOf } from '../deployment/mapped-facts.js';
 import { mapUnavailable, notFound } from '../failures.js';
-import { FileHandle } from '../stored-file.js';
-import type { Found, Holder, HolderContext } from './holder.js';
+import { type FileFacts, FileHandle } from '../stored-file.js';
+import { type Found, type Holder, type HolderContext, receiptOfAbout } from './holder.js';
 import type { PeerFiles } from './peer-files.js';
 import type { Place, RemotePlace } from './place.js';
 
@@ -66,8 +66,11 @@ export class MappedFiles implements Holder {
   #file(key: Buffer, file: MappedFile): Found {
     const name = formatKey(key);
     if (file.expiresAt !== null && file.expiresAt <= this.#of.now()) throw notFound(name);
-    const facts = factsOf(name, file);
-    return new FileHandle(facts, this.#placeOf(key, file), this.#of.reader);
+    const { isThin, size, crc32 } = file;
+    const facts = receiptOfAbout(file.about, { key, size, crc32 }, isThin ? 'packing' : 'merged');
+    // Only its own server knows by when.
+    const pending: FileFacts = { ...facts, idPending: { reason: 'joining' } };
+    return new FileHandle(isThin ? pending : facts, this.#placeOf(key, file), this.#of.reader);
   }
 
   #placeOf(key: Buffer, file: MappedFile): RemotePlace {
@@ -82,7 +85,7 @@ export class MappedFiles implements Holder {
       offset,
       size,
       crc32,
-      makeId: () => fileIdOf(factsOf(name, file), file),
+      makeId: () => fileIdOf(file),
       now: (lost, signal) => this.#placeNow(key, file, lost, signal),
     };
   }
@@ -111,4 +114,13 @@ export class MappedFiles implements Holder {
       throw error;
     }
   }
+}
+
+/** Undefined while the file is in a trunk that does not stay. */
+function fileIdOf(file: MappedFile): string | undefined {
+  const { trunkFileId, isThin, offset, size, crc32 } = file;
+  if (isThin) return undefined;
+  const trunk = parseFileId(trunkFileId);
+  if (!trunk || !isTrunkId(trunk)) return trunkFileId;
+  return sliceIdOf({ name: readAbout(file.about).name, size, crc32 }, trunkFileId, offset);
 }
