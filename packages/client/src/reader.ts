@@ -126,7 +126,18 @@ export class Reader implements Reading<Place> {
   ): Promise<Buffer | Readable> {
     if (place.size === 0) return Buffer.alloc(0);
     try {
-      return await this.#readAt(place, range, signal, isOwn);
+      switch (place.kind) {
+        case 'local':
+          return place.row.local.at === 'container'
+            ? part(await this.#smallLocal(place, signal, isOwn), range)
+            : await this.#large.readLocal(place, range, signal);
+        case 'remote':
+          return place.size > this.#options.smallFileLimit
+            ? await this.#largeRemote(place, range, signal, isOwn)
+            : part(await this.#smallRemote(place, signal, isOwn), range);
+        case 'peer':
+          return await this.#readPeer(place, range, signal, isOwn);
+      }
     } catch (error) {
       return this.#readOn(error, place, range, signal, isOwn, moves);
     }
@@ -163,31 +174,6 @@ export class Reader implements Reading<Place> {
       throw changed(place.fileId, error);
     }
     return isLoss(error) ? place.now?.(error, signal) : undefined;
-  }
-
-  #readAt(
-    place: Place,
-    range: ByteRange | undefined,
-    signal: Signal,
-    isOwn: boolean,
-  ): Promise<Buffer | Readable> {
-    switch (place.kind) {
-      case 'local':
-        return place.row.local.at === 'container'
-          ? this.#part(this.#smallLocal(place, signal, isOwn), range)
-          : this.#large.readLocal(place, range, signal);
-      case 'remote':
-        return place.size > this.#options.smallFileLimit
-          ? this.#largeRemote(place, range, signal, isOwn)
-          : this.#part(this.#smallRemote(place, signal, isOwn), range);
-      case 'peer':
-        return this.#readPeer(place, range, signal, isOwn);
-    }
-  }
-
-  async #part(bytes: Buffer | Promise<Buffer>, range: ByteRange | undefined): Promise<Buffer> {
-    const whole = await bytes;
-    return range ? whole.subarray(range.start, range.end + 1) : whole;
   }
 
   #smallLocal(place: LocalPlace, signal: Signal, isOwn: boolean): Buffer | Promise<Buffer> {
@@ -280,12 +266,12 @@ export class Reader implements Reading<Place> {
     signal: Signal,
     isOwn: boolean,
   ): Promise<Buffer | Readable> {
-    if (bytes || !gateway) return this.#part(isOwn ? copyOf(bytes!) : bytes!, range);
+    if (bytes || !gateway) return part(isOwn ? copyOf(bytes!) : bytes!, range);
     const file = { key, size, crc32 };
     // A small file is checked as a whole, whatever part is wanted.
     if (size <= this.#options.smallFileLimit) {
       const load = () => gateway.readWhole(file, undefined);
-      return this.#part(this.#cached(key, load, signal, isOwn), range);
+      return part(await this.#cached(key, load, signal, isOwn), range);
     }
     return range
       ? this.#large.readPeer(file, gateway, range, signal)
@@ -339,6 +325,10 @@ function groupOf({ row, staging }: LocalPlace): Group | undefined {
     alive: !local.has(each),
   }));
   return { members, asked: rows.findIndex((each) => each.key.equals(row.key)) };
+}
+
+function part(bytes: Buffer, range: ByteRange | undefined): Buffer {
+  return range ? bytes.subarray(range.start, range.end + 1) : bytes;
 }
 
 function remoteId(fileId: string, offset: number): string {

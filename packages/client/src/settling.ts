@@ -1,7 +1,11 @@
-import { abortable, type Deferred, deferred } from '@stevedore/async';
-import { StoreError } from '@stevedore/staging';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { abortable, type Deferred, deferred, GrowingPause } from '@stevedore/async';
+import { StoreError } from '@stevedore/staging/errors';
+import type { StoredFile } from './types.js';
 
 const LOOK_MS = 1_000;
+/** Between two questions to another server. */
+const LOOKS = { firstMs: 100, lastMs: 2_000 };
 
 /** Those that wait for the id of one file. */
 interface Waiting extends Deferred<string> {
@@ -31,7 +35,7 @@ export class FileIdWaiters {
       return await (signal ? abortable(waiting.promise, signal) : waiting.promise);
     } catch (error) {
       if (!signal?.aborted) throw error;
-      throw new StoreError('aborted', 'waiting was aborted', { cause: signal.reason });
+      throw waitAborted(signal);
     } finally {
       waiting.callers -= 1;
       if (waiting.callers === 0 && this.#waiting.get(key) === waiting) this.#forget(key);
@@ -69,4 +73,28 @@ export class FileIdWaiters {
     clearInterval(this.#timer);
     this.#timer = undefined;
   }
+}
+
+/** Asks for a file of another server until it has its id; rejects with `not_found` if it never will. */
+export async function askForId(
+  key: string,
+  stat: () => Promise<Pick<StoredFile, 'fileId' | 'state'>>,
+  signal: AbortSignal | undefined,
+  ends = signal,
+): Promise<string> {
+  const pause = new GrowingPause(LOOKS);
+  for (;;) {
+    const { fileId, state } = await stat();
+    if (fileId !== undefined) return fileId;
+    if (state === 'merged') {
+      const message = `${key} is merged, but no FastDFS id can be made for it; read it by its key`;
+      throw new StoreError('not_found', message);
+    }
+    await sleep(pause.next(), undefined, { signal: ends }).catch(() => undefined);
+    if (signal?.aborted) throw waitAborted(signal);
+  }
+}
+
+function waitAborted({ reason }: AbortSignal): StoreError {
+  return new StoreError('aborted', 'waiting was aborted', { cause: reason });
 }

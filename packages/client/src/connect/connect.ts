@@ -1,12 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import type { Readable } from 'node:stream';
-import { setTimeout as sleep } from 'node:timers/promises';
-import { GrowingPause } from '@stevedore/async';
 import type { FileMeta } from '@stevedore/staging';
 import { isStoreError, StoreError } from '@stevedore/staging/errors';
 import { interrupted } from '../body.js';
 import { withOwnNames } from '../body-kinds.js';
-import { aborted, notFound } from '../failures.js';
+import { aborted } from '../failures.js';
 import { flushTimeoutOf } from '../flush.js';
 import type { ConnectOptions } from '../given-options.js';
 import { awayOf, groupPageOf, infoOf, pageOf, readAll } from '../http/answers.js';
@@ -17,6 +15,7 @@ import { onceText } from '../once.js';
 import { invalidOption } from '../options.js';
 import { listingOf } from '../pages.js';
 import { putFile } from '../put-file.js';
+import { askForId } from '../settling.js';
 import { FileHandle, type Reading } from '../stored-file.js';
 import type {
   Body,
@@ -60,8 +59,6 @@ const BUFFER_BYTES = 2 ** 20;
 const DAY_MS = 24 * 3_600_000;
 /** 15 digits, the most that the gateway accepts. */
 const MOST_WITHIN_MS = 10 ** 15 - 1;
-/** Between two questions of `settled`. */
-const LOOKS = { firstMs: 100, lastMs: 2_000 };
 const DEFAULT_LIMIT = 1_000;
 /** Longest description of a file in a listing: its texts, each byte escaped, and the rest. */
 export const MAX_LISTED_BYTES = 12 * 1024;
@@ -242,21 +239,10 @@ export class ConnectedStore implements Store, Reading<FileToRead> {
     await this.#tracked(this.#requests.run({ signal: undefined, attempt, aborted }));
   }
 
-  async settled(key: string, { signal }: ReadOptions = {}): Promise<string> {
-    const waits = this.#requests.closing;
-    const pause = new GrowingPause(LOOKS);
-    for (;;) {
-      const { state, fileId } = await this.stat(key, { signal });
-      if (fileId !== undefined) return fileId;
-      if (state === 'merged') {
-        throw notFound(`${key} by a FastDFS id: none can be made for it; it is read by its key`);
-      }
-      const ends = AbortSignal.any(signal ? [signal, waits] : [waits]);
-      await sleep(pause.next(), undefined, { signal: ends }).catch(() => undefined);
-      if (signal?.aborted) {
-        throw new StoreError('aborted', 'waiting was aborted', { cause: signal.reason });
-      }
-    }
+  settled(key: string, { signal }: ReadOptions = {}): Promise<string> {
+    const { closing } = this.#requests;
+    const ends = signal ? AbortSignal.any([signal, closing]) : closing;
+    return askForId(key, () => this.stat(key, { signal }), signal, ends);
   }
 
   /** Not repeated: the gateway has waited. */

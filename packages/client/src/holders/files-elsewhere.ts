@@ -1,10 +1,10 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { type Claim, type Gateway, MapError, originOf } from '@stevedore/map';
 import { formatKey, type HeldCopies, isStoreError, StoreError } from '@stevedore/staging';
 import type { Deployment } from '../deployment/deployment.js';
 import { askAll, type Others, othersToAsk } from '../deployment/others.js';
 import { throughRestart } from '../deployment/restarts.js';
-import { aborted, mapUnavailable, notFound } from '../failures.js';
+import { mapUnavailable, notFound } from '../failures.js';
+import { askForId } from '../settling.js';
 import type { FileInfo, Flushed, FlushOptions } from '../types.js';
 import type { FindOptions, Found, Holder, HolderContext } from './holder.js';
 import { MappedFiles } from './mapped-files.js';
@@ -18,14 +18,11 @@ import { removeFromMap, SecondCopies } from './second-copies.js';
  * which can be retried.
  */
 
-const SETTLED_INTERVAL_MS = 1_000;
-
 export class FilesElsewhere implements Holder, Others {
   readonly mapped: MappedFiles;
   readonly peers: PeerFiles;
   readonly copies: SecondCopies;
   readonly #deployment: Deployment;
-
   /** True for an origin whose files this server and its workers have. */
   readonly isHere: (origin: number) => boolean;
 
@@ -68,20 +65,8 @@ export class FilesElsewhere implements Holder, Others {
   }
 
   /** Its FastDFS id, once it is merged; rejects with `not_found` if it will never have one. */
-  async settled(key: Buffer, signal: AbortSignal | undefined): Promise<string> {
-    for (;;) {
-      const { fileId, state } = await this.find(key, { isStat: true, signal });
-      if (fileId !== undefined) return fileId;
-      if (state === 'merged') {
-        throw new StoreError(
-          'not_found',
-          `${formatKey(key)} is merged, but no FastDFS id can be made for it; read it by its key`,
-        );
-      }
-      await sleep(SETTLED_INTERVAL_MS, undefined, { signal }).catch((error: unknown) => {
-        throw aborted(error);
-      });
-    }
+  settled(key: Buffer, signal: AbortSignal | undefined): Promise<string> {
+    return askForId(formatKey(key), () => this.find(key, { isStat: true, signal }), signal);
   }
 
   /** False for a file of another server, unless a recent answer says that it is there. */
