@@ -126,11 +126,11 @@ export class Downloads {
         this.range(file.fileId, file.offset + start, length, signal, { isKnown: file.isKnown });
       yield { read, onDamage: () => undefined, isAny: true };
     }
-    yield* this.#copies(file, signal, known);
+    yield* this.#fromEach(file, signal, known);
   }
 
   /** One storage after another, without those whose copy is known to be damaged. */
-  async *#copies(
+  async *#fromEach(
     { fileId, offset, isKnown }: Source,
     signal: Signal,
     known?: LocalPlace,

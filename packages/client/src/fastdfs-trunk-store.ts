@@ -7,7 +7,7 @@ import {
 } from '@stevedore/fastdfs';
 import type { EmbeddedNode } from '@stevedore/node/embedded';
 import { addressText, StorageStatus, TRUNK_EXTENSION } from '@stevedore/protocol';
-import type { Copies, ListedFile, TrunkSource, TrunkStore } from '@stevedore/staging';
+import type { ListedFile, Replicas, TrunkSource, TrunkStore } from '@stevedore/staging';
 import { copyInto, sharedMemory } from '@stevedore/staging/shared-memory';
 import { addressOf, copyAt } from './cluster.js';
 import { storageError } from './failures.js';
@@ -110,7 +110,7 @@ export class FastdfsTrunkStore implements TrunkStore {
     }
   }
 
-  async copies(fileId: string, signal: AbortSignal): Promise<Copies> {
+  async replicas(fileId: string, signal: AbortSignal): Promise<Replicas> {
     const { group } = this.#client.describe(fileId);
     const storages = await this.#client.listStorages(group, undefined, { signal });
     const active = storages.filter(({ status }) => status === StorageStatus.active);

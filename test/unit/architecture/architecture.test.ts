@@ -77,6 +77,15 @@ test('packages import one way', () => {
   expect(wrong).toEqual([]);
 });
 
+test('what accepts files neither merges nor repairs', () => {
+  const accepting = filesBelow('packages/staging/src/accept', '.ts');
+  expect(accepting.length).toBeGreaterThan(2);
+  const wrong = accepting.flatMap((path) =>
+    importsOf(path).filter((name) => /^\.\.\/(?:merge|repair)\//.test(name)),
+  );
+  expect(wrong).toEqual([]);
+});
+
 test('no file imports itself by way of others', () => {
   const files = [...SOURCES, ...filesBelow('bench/src', '.ts')];
   const graph = new Map(

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import type { StagingOptions } from '@stevedore/staging';
 import { expect, test } from 'vitest';
 import { Changes } from '../../../../packages/staging/dist/changes.js';
-import { Copies } from '../../../../packages/staging/dist/merge/copies.js';
+import { Confirmations } from '../../../../packages/staging/dist/merge/confirmations.js';
 import type { State } from '../../../../packages/staging/dist/state.js';
 import { MemoryTrunkStore } from '../../../support/memory-trunk-store.js';
 import { openStaging, spoolFile, stageFile, until } from '../../../support/staging.js';
@@ -103,19 +103,19 @@ test('each of many trunks is asked about in one round, and those that lack copie
     setCopied: (_now: number, id: number) => left.delete(id),
   };
   const trunkStore = {
-    copies: async (fileId: string) => ({
+    replicas: async (fileId: string) => ({
       holders: fileId === 'group1/250' ? ['a:1', 'b:1'] : ['a:1'],
       members: 2,
     }),
   };
   const changes = new Changes();
   const state = { changes, fileMap, trunkStore, options: {}, now: Date.now };
-  const copies = new Copies(state as unknown as State);
+  const confirmations = new Confirmations(state as unknown as State);
   const isFound = once(changes, 'removable');
-  copies.start();
+  confirmations.start();
   await isFound;
   changes.end();
-  await copies.ended();
+  await confirmations.ended();
   expect(left.size).toBe(249);
 });
 

@@ -12,7 +12,7 @@ const PAGE_TRUNKS = 100;
 const PAUSES = { firstMs: 250, lastMs: 30_000 };
 const ASK_TIMEOUT_MS = 10_000;
 
-export class Copies {
+export class Confirmations {
   readonly #state: State;
   readonly #pause = new GrowingPause(PAUSES);
   readonly #wakeup = new Wakeup();
@@ -83,7 +83,7 @@ export class Copies {
     if (wanted === 1) return true;
     const timeout = AbortSignal.timeout(ASK_TIMEOUT_MS);
     const signal = AbortSignal.any([timeout, changes.stopped]);
-    const { holders, members } = await trunkStore.copies(trunk.fileId, signal);
+    const { holders, members } = await trunkStore.replicas(trunk.fileId, signal);
     if (wanted > members && !this.#isReported) {
       this.#isReported = true;
       const why = `${wanted} storages are to have ${trunk.fileId}, its storage group has ${members} active`;

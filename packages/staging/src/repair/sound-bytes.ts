@@ -90,7 +90,7 @@ export async function goodHolders(
   signal: Signal,
 ): Promise<string[]> {
   const bad = quarantine.holders(row.key);
-  const { holders } = await trunkStore.copies(
+  const { holders } = await trunkStore.replicas(
     row.trunk.fileId,
     signal ?? AbortSignal.timeout(30_000),
   );

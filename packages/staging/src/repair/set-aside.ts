@@ -4,8 +4,8 @@ import type { Segment } from '../container/segment.js';
 import { Unreadable } from '../container/segment.js';
 import { type FileRow, localDamage } from '../filemap/filemap.js';
 import { waitingIn } from '../merge/waiting-files.js';
-import { stageAgain } from '../repair/sound-copies.js';
 import type { State } from '../state.js';
+import { stageAgain } from './sound-bytes.js';
 
 /**
  * Sets damaged files aside. A waiting file whose only copy is damaged cannot go into a trunk and

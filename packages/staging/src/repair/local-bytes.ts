@@ -2,15 +2,15 @@ import { crc32 } from 'node:zlib';
 import { StoreError } from '../errors.js';
 import type { DamagePlace, FileRow } from '../filemap/filemap.js';
 import { formatKey } from '../key.js';
-import { rollBackMove } from '../repair/repair.js';
-import { soundBytes } from '../repair/sound-copies.js';
 import type { State } from '../state.js';
+import { rollBackMove } from './repair.js';
+import { soundBytes } from './sound-bytes.js';
 
 /**
  * Reads files from this disk. A damaged copy is never returned: it is quarantined, and repaired if
  * another copy is sound.
  */
-export class LocalCopies {
+export class LocalBytes {
   readonly #state: State;
 
   constructor(state: State) {
