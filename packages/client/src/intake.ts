@@ -18,7 +18,7 @@ import {
 import { Chunks, readBody } from './body.js';
 import { withOwnNames } from './body-kinds.js';
 import { onceText } from './once.js';
-import { invalidOption } from './options.js';
+import { invalidOption, type StoreOptions } from './options.js';
 import type { Body, PutOptions } from './types.js';
 
 /**
@@ -26,7 +26,7 @@ import type { Body, PutOptions } from './types.js';
  * no upload holds more than a few MiB. A file that was received is then staged, and `release`d, or
  * `discard`ed; a failed one leaves nothing behind.
  */
-export interface IntakeLimits {
+interface IntakeLimits {
   /** Larger bodies become large files, stored from the spool. */
   readonly smallFileBytes: number;
   readonly maxFileBytes: number;
@@ -50,9 +50,13 @@ export class Intake {
   /** Those that hold memory or a spool file. */
   readonly #takings = new Map<NewFile, Taking>();
 
-  constructor(staging: Staging, limits: IntakeLimits, now: () => number) {
+  constructor(staging: Staging, options: StoreOptions, now: () => number) {
     this.staging = staging;
-    this.limits = limits;
+    this.limits = {
+      smallFileBytes: options.smallFileLimit,
+      maxFileBytes: options.maxFileSize,
+      sync: options.durability === 'sync',
+    };
     this.now = now;
   }
 

@@ -5,7 +5,6 @@ import {
   type NewFile,
   parseKey,
   type StagedUpload,
-  type Staging,
   StoreError,
   smallFile,
   spooledFile,
@@ -13,7 +12,7 @@ import {
 } from '@stevedore/staging';
 import { readBody, tooLarge } from './body.js';
 import { notFound } from './failures.js';
-import { checkMeta, checkText, type IntakeLimits } from './intake.js';
+import { checkMeta, checkText, type Intake } from './intake.js';
 import { onceText } from './once.js';
 import { invalidOption } from './options.js';
 import type { Reads } from './reads.js';
@@ -30,14 +29,9 @@ import type {
  * Resumable uploads, in the container's `unfinished` folder. A finished one is staged like any
  * other file; until its record is durable, it remains an unfinished upload.
  */
-export interface UnfinishedUploadsParts {
-  readonly staging: Staging;
-  readonly limits: IntakeLimits;
-  readonly maxAgeMs: number;
-  readonly now: () => number;
-  readonly reads: Reads;
+export interface Acknowledging {
   /** Counts the upload, and acknowledges its file. */
-  readonly stored: (meta: FileMeta, store: () => Promise<NewFile>) => Promise<Receipt>;
+  stored(meta: FileMeta, store: () => Promise<NewFile>): Promise<Receipt>;
 }
 
 const MAX_NOTE_BYTES = 8 * 1024;
@@ -45,17 +39,21 @@ const MAX_OWNER_BYTES = 1024;
 
 export class LocalUnfinishedUploads implements UnfinishedUploads {
   readonly maxAgeMs: number;
-  readonly #parts: UnfinishedUploadsParts;
+  readonly #intake: Intake;
+  readonly #reads: Reads;
+  readonly #uploads: Acknowledging;
 
-  constructor(parts: UnfinishedUploadsParts) {
-    this.#parts = parts;
-    this.maxAgeMs = parts.maxAgeMs;
+  constructor(intake: Intake, reads: Reads, maxAgeMs: number, uploads: Acknowledging) {
+    this.#intake = intake;
+    this.#reads = reads;
+    this.maxAgeMs = maxAgeMs;
+    this.#uploads = uploads;
   }
 
   async begin(options: BeginOptions = {}): Promise<UnfinishedUpload> {
     const { size, ttlMs, once, note = '', owner } = options;
-    const { staging, limits, now, reads } = this.#parts;
-    reads.throwIfClosed();
+    const { staging, limits, now } = this.#intake;
+    this.#reads.throwIfClosed();
     const { name, type, group } = checkMeta(options);
     checkText('note', note, MAX_NOTE_BYTES);
     if (owner) checkText('owner', owner.name, MAX_OWNER_BYTES);
@@ -85,18 +83,18 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
 
   find(id: string): UnfinishedUpload | undefined {
     const key = parseKey(id);
-    const found = key && this.#parts.staging.unfinished.find(key);
+    const found = key && this.#intake.staging.unfinished.find(key);
     return found && viewOf(id, found);
   }
 
   findOnce(once: Uint8Array): UnfinishedUpload | undefined {
-    const key = this.#parts.staging.unfinished.findOnce(onceText(once));
+    const key = this.#intake.staging.unfinished.findOnce(onceText(once));
     return key && this.find(formatKey(key));
   }
 
   async settled(id: string): Promise<UnfinishedUpload | undefined> {
     const key = parseKey(id);
-    if (key) await this.#parts.staging.unfinished.settled(key);
+    if (key) await this.#intake.staging.unfinished.settled(key);
     return this.find(id);
   }
 
@@ -106,14 +104,14 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
     body: Body,
     options: AppendOptions = {},
   ): Promise<number> {
-    const { staging, limits, reads } = this.#parts;
+    const { staging, limits } = this.#intake;
     const content = readBody(body, options, limits.maxFileBytes - offset);
     const chunks = Buffer.isBuffer(content) ? [content] : content;
     try {
       return await staging.unfinished.append(this.#key(id), offset, chunks, {
         check: options.check,
         beforeWrite: () => {
-          reads.throwIfClosed();
+          this.#reads.throwIfClosed();
           staging.acceptance.checkRoom();
         },
       });
@@ -125,16 +123,16 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
   async declareSize(id: string, size: number): Promise<void> {
     this.#checkSize(size);
     const key = this.#key(id);
-    await withStoreErrors(() => this.#parts.staging.unfinished.declareSize(key, size));
+    await withStoreErrors(() => this.#intake.staging.unfinished.declareSize(key, size));
   }
 
   read(id: string, start = 0, end = this.find(id)?.offset ?? 0): AsyncIterable<Uint8Array> {
-    return this.#parts.staging.unfinished.read(this.#key(id), start, end);
+    return this.#intake.staging.unfinished.read(this.#key(id), start, end);
   }
 
   async finish(id: string, options: Pick<BeginOptions, 'once'> = {}): Promise<Receipt> {
     const key = this.#key(id);
-    const { staging, limits, now, stored } = this.#parts;
+    const { staging, limits, now } = this.#intake;
     const { unfinished, acceptance, copies } = staging;
     const upload = unfinished.find(key);
     if (!upload) throw notFound(id);
@@ -146,7 +144,7 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
     const { name, type, group, ttlMs } = upload.about;
     const once = upload.about.once ?? (options.once && onceText(options.once));
     const meta: FileMeta = { name, type, group };
-    return stored(meta, async () => {
+    return this.#uploads.stored(meta, async () => {
       const stagedAt = now();
       const expiresAt = ttlMs === undefined ? undefined : stagedAt + ttlMs;
       const about = { ...meta, once, key, size, stagedAt, expiresAt };
@@ -173,11 +171,11 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
 
   async remove(id: string): Promise<void> {
     const key = this.#key(id);
-    await withStoreErrors(() => this.#parts.staging.unfinished.remove(key));
+    await withStoreErrors(() => this.#intake.staging.unfinished.remove(key));
   }
 
   #key(id: string): Buffer {
-    this.#parts.reads.throwIfClosed();
+    this.#reads.throwIfClosed();
     const key = parseKey(id);
     if (!key) throw notFound(id);
     return key;
@@ -187,7 +185,7 @@ export class LocalUnfinishedUploads implements UnfinishedUploads {
     if (!Number.isSafeInteger(size) || size < 0) {
       throw invalidOption('size: a whole number from 0 on is needed');
     }
-    const { maxFileBytes } = this.#parts.limits;
+    const { maxFileBytes } = this.#intake.limits;
     if (size > maxFileBytes) throw tooLarge(maxFileBytes);
   }
 }

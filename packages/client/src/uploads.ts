@@ -1,7 +1,13 @@
 import { types } from 'node:util';
-import { type NewFile, partMark, type Staging, StoreError } from '@stevedore/staging';
+import {
+  type FileMeta,
+  type NewFile,
+  partMark,
+  type Staging,
+  StoreError,
+} from '@stevedore/staging';
 import { MAX_GROUP_BYTES } from '@stevedore/staging/text-limits';
-import { type PutMessage, putChannel } from './channels.js';
+import { type PutMessage, putChannel, traced } from './channels.js';
 import type { DerivedFiles } from './derived-files.js';
 import { DirectBuffer } from './direct-buffer.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
@@ -44,27 +50,8 @@ export class Uploads {
     this.#staging = staging;
     this.#reads = reads;
     this.#derived = derived;
-    const limits = {
-      smallFileBytes: options.smallFileLimit,
-      maxFileBytes: options.maxFileSize,
-      sync: options.durability === 'sync',
-    };
-    this.#intake = new Intake(staging, limits, now);
-    this.unfinished = new LocalUnfinishedUploads({
-      staging,
-      limits,
-      now,
-      reads,
-      maxAgeMs: options.unfinishedAge,
-      stored: ({ name, type, group }, store) => {
-        const upload = () =>
-          this.#countingFailure(async () => {
-            return this.#acknowledged(await store());
-          });
-        if (!putChannel.hasSubscribers) return upload();
-        return putChannel.tracePromise(upload, { store, name, type, group });
-      },
-    });
+    this.#intake = new Intake(staging, options, now);
+    this.unfinished = new LocalUnfinishedUploads(this.#intake, reads, options.unfinishedAge, this);
     this.direct = new DirectBuffer({
       trunkStore: new FastdfsTrunkStore(parts.clients.reading),
       newTaskId: () => staging.keys.next(),
@@ -189,13 +176,16 @@ export class Uploads {
     return receiptOf(file, 'staged');
   }
 
-  async #countingFailure<Result>(upload: () => Promise<Result>): Promise<Result> {
-    try {
-      return await upload();
-    } catch (error) {
-      this.#counts.failedUploads += 1;
-      throw this.#staging.acceptance.noteFailure(error);
-    }
+  stored({ name, type, group }: FileMeta, store: () => Promise<NewFile>): Promise<Receipt> {
+    const upload = async (): Promise<Receipt> => {
+      try {
+        return this.#acknowledged(await store());
+      } catch (error) {
+        this.#counts.failedUploads += 1;
+        throw this.#staging.acceptance.noteFailure(error);
+      }
+    };
+    return traced(putChannel, () => ({ store: this.#store, name, type, group }), upload);
   }
 
   #count({ size }: Pick<NewFile, 'size'>): void {
