@@ -20,10 +20,10 @@ import type { Signal } from './stored-file.js';
 
 type Source = Omit<RemoteBytes, 'size' | 'crc32'>;
 
-interface Holder {
+interface Storage {
   /** `host:port` */
-  readonly holder: string;
-  readonly storage: ServerAddress;
+  readonly name: string;
+  readonly address: ServerAddress;
 }
 
 interface RangeOptions {
@@ -121,7 +121,7 @@ export class Downloads {
 
   /** The sources of a file, in the order in which to try them. */
   async *sources(file: Source, signal: Signal, known?: LocalPlace): AsyncGenerator<LargeSource> {
-    if (this.#badHolders(known).length === 0) {
+    if (this.#damagedAt(known).length === 0) {
       const read = (start: number, length: number) =>
         this.range(file.fileId, file.offset + start, length, signal, { isKnown: file.isKnown });
       yield { read, onDamage: () => undefined, isAny: true };
@@ -135,24 +135,24 @@ export class Downloads {
     signal: Signal,
     known?: LocalPlace,
   ): AsyncGenerator<LargeSource> {
-    for (const { holder, storage } of await this.#holders(fileId, signal, isKnown)) {
-      if (this.#badHolders(known).includes(holder)) continue;
+    for (const { name, address } of await this.#storages(fileId, signal, isKnown)) {
+      if (this.#damagedAt(known).includes(name)) continue;
       const read = (start: number, length: number) =>
-        this.range(fileId, offset + start, length, signal, { storage, isKnown });
-      yield { read, onDamage: () => known?.staging.local.noteDamage(known.row, 'trunk', holder) };
+        this.range(fileId, offset + start, length, signal, { storage: address, isKnown });
+      yield { read, onDamage: () => known?.staging.local.noteDamage(known.row, 'trunk', name) };
     }
   }
 
-  #badHolders(known: LocalPlace | undefined): readonly string[] {
+  #damagedAt(known: LocalPlace | undefined): readonly string[] {
     return known?.staging.quarantine.holders(known.row.key) ?? [];
   }
 
   /** Every storage that may have the file. */
-  async #holders(fileId: string, signal: Signal, isKnown?: boolean): Promise<Holder[]> {
+  async #storages(fileId: string, signal: Signal, isKnown?: boolean): Promise<Storage[]> {
     try {
       const found = await this.#client.locateAll(fileId, { signal });
       return found.map(({ address, port }) => {
-        return { holder: addressText(address, port), storage: { address, port } };
+        return { name: addressText(address, port), address: { address, port } };
       });
     } catch (error) {
       throw storageError(error, fileId, isKnown);

@@ -48,6 +48,8 @@ export class TrunkDirectories {
     maxSize: MAX_KEPT_BYTES,
     sizeCalculation: (directory) => directory.bytes + 1,
     fetchMethod: (fileId, _, { context }) => this.#load(fileId, context),
+    // One that is evicted while it is loaded is given to those who wait.
+    ignoreFetchAbort: true,
   });
 
   constructor(downloads: Pick<Downloads, 'range'>) {

@@ -184,7 +184,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
     this.#reads.throwIfClosed();
     try {
       const key = parseKey(id);
-      return (key && this.#holders.findNow(key, id)) ?? (await this.#find(id, key, options));
+      return (key && this.#holders.findNow(key)) ?? (await this.#find(id, key, options));
     } catch (error) {
       throw storeErrorOf(error);
     }

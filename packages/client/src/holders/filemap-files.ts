@@ -29,9 +29,9 @@ export class FileMapFiles implements Holder {
     this.#remove = remove;
   }
 
-  /** As `find`, if no storage has to be asked. `key`: as text. */
-  findNow(key: Buffer, name: string): Found | undefined {
-    const row = this.row(key, name);
+  /** As `find`, if no storage has to be asked. */
+  findNow(key: Buffer): Found | undefined {
+    const row = this.row(key);
     return this.#of.reader.downloads.missing.has(row.trunk?.fileId) ? undefined : this.file(row);
   }
 
@@ -46,11 +46,11 @@ export class FileMapFiles implements Holder {
   }
 
   /** Throws `not_found`, `storage_unavailable`. */
-  row(key: Buffer, name?: string): FileRow {
+  row(key: Buffer): FileRow {
     const { fileMap, rebuild } = this.staging;
     const row = fileMap.find(key);
-    if (row) return this.alive(row, name);
-    name ??= formatKey(key);
+    if (row) return this.alive(row);
+    const name = formatKey(key);
     if (rebuild.isComplete || fileMap.isDeleted(key)) throw notFound(name);
     throw new StoreError(
       'storage_unavailable',

@@ -87,12 +87,11 @@ export class Holders {
     return onlyHere || own.staging.fileMap.isDeleted(key) ? own : elsewhere;
   }
 
-  /** Its file, if that takes no time to find. `id`: the key as text. */
-  findNow(key: Buffer, id: string): Found | undefined {
+  /** Its file, if that takes no time to find. */
+  findNow(key: Buffer): Found | undefined {
     const { elsewhere } = this;
     const issuer = this.issuerOf(originOf(key));
-    if (elsewhere && !issuer) return elsewhere.findNow(key);
-    return (issuer ?? this.of(key, true)).findNow(key, id);
+    return (issuer ?? elsewhere ?? this.of(key)).findNow(key);
   }
 
   /**
