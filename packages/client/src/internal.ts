@@ -45,7 +45,6 @@ export {
 } from './deployment/peer-seals.js';
 export { tryReach } from './deployment/reach.js';
 export { throughRestart } from './deployment/restarts.js';
-export { flushTimeoutOf } from './flush.js';
 export type { GatewayStore } from './gateway-store.js';
 export type { CachedFile, CachedFiles } from './holders/files-in-memory.js';
 export { readAll } from './http/answers.js';
@@ -69,6 +68,7 @@ export {
 export {
   asStoreError,
   checkStoreOptions,
+  flushTimeoutOf,
   invalidOption,
   type StoreOptions,
   storeOptions,

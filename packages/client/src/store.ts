@@ -1,12 +1,5 @@
 import { EventEmitter } from 'node:events';
-import {
-  formatKey,
-  parseKey,
-  type Staging,
-  StoreError,
-  storeErrorOf,
-  withStoreErrors,
-} from '@stevedore/staging';
+import { formatKey, parseKey, StoreError, storeErrorOf, withStoreErrors } from '@stevedore/staging';
 import { deleteChannel, getChannel, traced, trunkChannel } from './channels.js';
 import { membersNow, type StorageMember, sumOf } from './cluster.js';
 import { adoptionBy } from './deployment/adoption.js';
@@ -18,7 +11,6 @@ import { DerivedFiles } from './derived-files.js';
 import { Downloads } from './downloads.js';
 import { FastdfsIds } from './fastdfs-ids.js';
 import { FastdfsTrunkStore } from './fastdfs-trunk-store.js';
-import { flushTimeoutOf } from './flush.js';
 import type { GatewayStore } from './gateway-store.js';
 import { listGroups } from './groups.js';
 import { FilesElsewhere } from './holders/files-elsewhere.js';
@@ -30,6 +22,7 @@ import { PendingIds } from './id-pending.js';
 import { type ListSources, listFiles } from './listing.js';
 import { locate } from './location.js';
 import { MissingFiles } from './missing-files.js';
+import { flushTimeoutOf } from './options.js';
 import { listingOf } from './pages.js';
 import { putFile } from './put-file.js';
 import { Reader } from './reader.js';
@@ -73,9 +66,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
   readonly siblings?: Holders;
   readonly copies?: SecondCopies;
   readonly cached: FilesInMemory;
-  readonly unfinished: UnfinishedUploads;
   readonly #parts: StoreParts;
-  readonly #staging: Staging;
   readonly #uploads: Uploads;
   readonly #derived: DerivedFiles;
   readonly #reads = new Reads(this);
@@ -92,14 +83,12 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
     super();
     const { staging, clients, options, now, held } = parts;
     this.#parts = parts;
-    this.#staging = staging;
     this.trackers = parts.trackers;
     const downloads = new Downloads(clients.reading, this.#missing);
     const pendingIds = new PendingIds(options, staging, now);
     this.#reader = new Reader(downloads, this.#reads, pendingIds, options);
     this.#derived = new DerivedFiles(staging, this, this.#reader, options.derivedSize);
     this.#uploads = new Uploads(this, parts, this.#reads, this.#derived);
-    this.unfinished = this.#uploads.unfinished;
     if (parts.deployed) this.deployment = this.#deploymentOf(parts.deployed);
     const context = { reader: this.#reader, now, deployment: this.deployment };
     const remove = (key: Buffer) => this.#deleteOwn(key);
@@ -143,6 +132,10 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
   readonly put: FileStore['put'] = (body, options) => this.#uploads.put(body, options);
   readonly putFile: FileStore['putFile'] = (path, options) => putFile(this, path, options);
   readonly putAll: FileStore['putAll'] = (parts, options) => this.#uploads.putAll(parts, options);
+
+  get unfinished(): UnfinishedUploads {
+    return this.#uploads.unfinished;
+  }
 
   async register(fileId: string, options: RegisterOptions = {}): Promise<Receipt> {
     this.#reads.throwIfClosed();
@@ -282,8 +275,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
   }
 
   async #deleteHere(key: Buffer): Promise<boolean> {
-    const derived = this.#staging.fileMap.derivedOf(key);
-    const isDeleted = await this.#staging.deletions.delete(key);
+    const derived = this.#parts.staging.fileMap.derivedOf(key);
+    const isDeleted = await this.#parts.staging.deletions.delete(key);
     for (const each of [key, ...derived.map((row) => row.key)]) this.#reader.forget(each);
     this.#settling.lookAt(formatKey(key));
     return isDeleted;
@@ -316,13 +309,18 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
 
   async #flushHere(timeoutMs: number, signal: AbortSignal | undefined): Promise<void> {
     void this.#uploads.direct.flush();
-    await withStoreErrors(() => this.#staging.merging.finish(timeoutMs, signal));
+    await withStoreErrors(() => this.#parts.staging.merging.finish(timeoutMs, signal));
     this.#settling.lookAgain();
   }
 
   ready(): Promise<Readiness> {
     const [isOpen, reach] = [!this.#reads.isClosed, this.#holders.elsewhere?.peers.reach];
-    return readiness(this.#staging, this.#parts.clients.reading, isOpen, reach?.problems() ?? []);
+    return readiness(
+      this.#parts.staging,
+      this.#parts.clients.reading,
+      isOpen,
+      reach?.problems() ?? [],
+    );
   }
 
   async cluster(): Promise<readonly StorageMember[]> {
@@ -332,7 +330,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
 
   stats(): StoreStats {
     return {
-      ...fileCounts(this.#staging.stats()),
+      ...fileCounts(this.#parts.staging.stats()),
       containerLimitBytes: this.#parts.options.containerSize,
       ...this.#uploads.stats(),
       ...{ ...this.#reads.counts, missingInFastdfs: this.#missing.count },
@@ -361,7 +359,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
     await this.deployment?.close();
     await this.#parts.held?.close();
     this.#holders.close();
-    await this.#staging.close();
+    await this.#parts.staging.close();
     await Promise.all([this.#parts.clients.reading.close(), this.#parts.clients.merging.close()]);
     await this.#parts.closeNode();
   }
