@@ -106,7 +106,9 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
   #deploymentOf(deployed: DeploymentContext): Deployment {
     const { staging, clients, held, now } = this.#parts;
     return new Deployment({
-      ...{ ...deployed, outbox: staging.fileMap.outbox!, now },
+      ...deployed,
+      outbox: staging.fileMap.outbox!,
+      now,
       staged: () => {
         const waiting = staging.fileMap.counters();
         const bytes = waiting.waitingBytes + waiting.spooledBytes;
@@ -333,7 +335,8 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
       ...fileCounts(this.#parts.staging.stats()),
       containerLimitBytes: this.#parts.options.containerSize,
       ...this.#uploads.stats(),
-      ...{ ...this.#reads.counts, missingInFastdfs: this.#missing.count },
+      ...this.#reads.counts,
+      missingInFastdfs: this.#missing.count,
       deletedFiles: this.#deletedFiles,
       cache: this.#reader.cache.stats(),
       connections: sumOf(this.#parts.clients),

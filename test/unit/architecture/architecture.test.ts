@@ -172,8 +172,6 @@ const PACKING: readonly string[] = [
   'packages/client/src/deployment/deployment.ts',
   'packages/client/src/deployment/gateways.ts',
   'packages/client/src/deployment/partners.ts',
-  'packages/client/src/store.ts',
-  'packages/client/src/uploads.ts',
   'packages/staging/src/container/container.ts',
   'packages/staging/src/upkeep/compaction.ts',
 ];
