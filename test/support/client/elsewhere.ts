@@ -4,11 +4,11 @@ import { StoreError } from '@stevedore/client';
 import { MapError, type MappedFile } from '@stevedore/map';
 import { onTestFinished } from 'vitest';
 import type { Deployment } from '../../../packages/client/dist/deployment/deployment.js';
-import { Downloads } from '../../../packages/client/dist/downloads.js';
 import { FilesElsewhere } from '../../../packages/client/dist/holders/files-elsewhere.js';
-import { MissingFiles } from '../../../packages/client/dist/missing-files.js';
-import { Reader } from '../../../packages/client/dist/reader.js';
-import { Reads } from '../../../packages/client/dist/reads.js';
+import { Downloads } from '../../../packages/client/dist/read/downloads.js';
+import { MissingFiles } from '../../../packages/client/dist/read/missing-files.js';
+import { Reader } from '../../../packages/client/dist/read/reader.js';
+import { Reads } from '../../../packages/client/dist/read/reads.js';
 import { serving } from '../serving.js';
 import { PEERS, proven, tellFacts, tellProblem } from './peer-answers.js';
 

@@ -1,5 +1,5 @@
 import { existsSync, readdirSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { expect, test } from 'vitest';
 import { ROOT } from '../../support/paths.js';
 import {
@@ -84,6 +84,17 @@ test('what accepts files neither merges nor repairs', () => {
     importsOf(path).filter((name) => /^\.\.\/(?:merge|repair)\//.test(name)),
   );
   expect(wrong).toEqual([]);
+});
+
+test('the client is a few folders of at most 15 files', () => {
+  const folders = new Map<string, string[]>();
+  for (const path of filesBelow('packages/client/src', '.ts')) {
+    folders.set(dirname(path), [...(folders.get(dirname(path)) ?? []), basename(path, '.ts')]);
+  }
+  const atTop = folders.get('packages/client/src')?.toSorted();
+  expect(atTop).toEqual(['given-options', 'index', 'internal', 'options']);
+  expect(folders.size).toBeGreaterThan(5);
+  expect([...folders].filter(([, names]) => names.length > 15)).toEqual([]);
 });
 
 test('no file imports itself by way of others', () => {

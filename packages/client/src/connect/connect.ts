@@ -2,20 +2,18 @@ import { randomUUID } from 'node:crypto';
 import type { Readable } from 'node:stream';
 import type { FileMeta } from '@stevedore/staging';
 import { isStoreError, StoreError } from '@stevedore/staging/errors';
-import { interrupted } from '../body.js';
-import { withOwnNames } from '../body-kinds.js';
-import { aborted } from '../failures.js';
 import type { ConnectOptions } from '../given-options.js';
-import { awayOf, groupPageOf, infoOf, pageOf, readAll } from '../http/answers.js';
-import { Requests } from '../http/requests.js';
-import { checkMeta, isSync } from '../intake.js';
-import { listQuery } from '../list-query.js';
-import { onceText } from '../once.js';
+import { listQuery } from '../list/list-query.js';
+import { listingOf } from '../list/pages.js';
 import { flushTimeoutOf, invalidOption } from '../options.js';
-import { listingOf } from '../pages.js';
-import { putFile } from '../put-file.js';
-import { askForId } from '../settling.js';
-import { FileHandle, type Reading } from '../stored-file.js';
+import { interrupted } from '../put/body.js';
+import { withOwnNames } from '../put/body-kinds.js';
+import { checkMeta, isSync } from '../put/intake.js';
+import { onceText } from '../put/once.js';
+import { putFile } from '../put/put-file.js';
+import { aborted } from '../read/failures.js';
+import { FileHandle, type Reading } from '../read/stored-file.js';
+import { askForId } from '../store/settling.js';
 import type {
   Body,
   ByteRange,
@@ -36,9 +34,11 @@ import type {
   RegisterOptions,
   Store,
   StoredFile,
-} from '../types.js';
+} from '../store/types.js';
+import { awayOf, groupPageOf, infoOf, pageOf, readAll } from './answers.js';
 import { FormBody } from './form.js';
 import { parseConnectOptions } from './options.js';
+import { Requests } from './requests.js';
 import { checkedType, demandSame, Repeatable, Source } from './sources.js';
 
 /**

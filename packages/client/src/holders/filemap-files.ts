@@ -6,10 +6,10 @@ import {
   type ReadableStaging,
   StoreError,
 } from '@stevedore/staging';
-import { notFound } from '../failures.js';
-import { DELETED } from '../receipt.js';
-import { FileHandle } from '../stored-file.js';
-import type { FileState, Receipt } from '../types.js';
+import { notFound } from '../read/failures.js';
+import { FileHandle } from '../read/stored-file.js';
+import { DELETED } from '../store/receipt.js';
+import type { FileState, Receipt } from '../store/types.js';
 import { type Found, type Holder, type HolderContext, receiptOf } from './holder.js';
 
 /** Files of a FileMap on this machine: of this process, or of a sibling. */

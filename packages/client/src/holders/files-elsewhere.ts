@@ -1,14 +1,14 @@
 import { type Claim, type Gateway, MapError, originOf } from '@stevedore/map';
 import { formatKey, type HeldCopies, isStoreError, StoreError } from '@stevedore/staging';
 import type { Deployment } from '../deployment/deployment.js';
-import { askAll, type Others, othersToAsk } from '../deployment/others.js';
-import { throughRestart } from '../deployment/restarts.js';
-import { mapUnavailable, notFound } from '../failures.js';
-import { askForId } from '../settling.js';
-import type { FileInfo, Flushed, FlushOptions } from '../types.js';
+import { mapUnavailable, notFound } from '../read/failures.js';
+import { askForId } from '../store/settling.js';
+import type { FileInfo, Flushed, FlushOptions } from '../store/types.js';
 import type { FindOptions, Found, Holder, HolderContext } from './holder.js';
 import { MappedFiles } from './mapped-files.js';
+import { askAll, type Others, othersToAsk } from './others.js';
 import { PeerFiles } from './peer-files.js';
+import { throughRestart } from './restarts.js';
 import { removeFromMap, SecondCopies } from './second-copies.js';
 
 /**

@@ -1,7 +1,7 @@
 import { originOf } from '@stevedore/map';
 import { parseKey } from '@stevedore/staging';
-import { getChannel } from '../channels.js';
-import type { StoredFile } from '../types.js';
+import { getChannel } from '../store/channels.js';
+import type { StoredFile } from '../store/types.js';
 import type { HolderContext } from './holder.js';
 import type { Holders } from './holders.js';
 

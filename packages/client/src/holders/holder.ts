@@ -1,9 +1,9 @@
 import { type FileRow, formatKey, readAbout } from '@stevedore/staging';
 import type { Deployment } from '../deployment/deployment.js';
-import { DEFAULT_TYPE } from '../intake.js';
-import type { Reader } from '../reader.js';
-import type { FileHandle } from '../stored-file.js';
-import type { FileState, GetOptions, Receipt } from '../types.js';
+import { DEFAULT_TYPE } from '../put/intake.js';
+import type { Reader } from '../read/reader.js';
+import type { FileHandle } from '../read/stored-file.js';
+import type { FileState, GetOptions, Receipt } from '../store/types.js';
 import type { Place } from './place.js';
 
 /**

@@ -2,14 +2,14 @@ import { originOf } from '@stevedore/map';
 import { formatKey, isStoreError, StoreError } from '@stevedore/staging';
 import { LRUCache } from 'lru-cache';
 import type { Deployment } from '../deployment/deployment.js';
-import { type FoundFile, GatewayFiles } from '../deployment/gateway-files.js';
 import { CLOCK_READ_MS } from '../deployment/map-cache.js';
-import { ReachOfOthers } from '../deployment/reach.js';
-import { mapUnavailable, notFound } from '../failures.js';
-import { FileHandle, type Signal } from '../stored-file.js';
-import type { FileInfo } from '../types.js';
+import { mapUnavailable, notFound } from '../read/failures.js';
+import { FileHandle, type Signal } from '../read/stored-file.js';
+import type { FileInfo } from '../store/types.js';
+import { type FoundFile, GatewayFiles } from './gateway-files.js';
 import type { FindOptions, Found, Holder, HolderContext } from './holder.js';
 import type { PeerPlace } from './place.js';
+import { ReachOfOthers } from './reach.js';
 
 /** Files that are staged at the other gateways of the deployment, where they are read in one hop. */
 

@@ -1,7 +1,7 @@
 import type { FileRow, ReadableStaging } from '@stevedore/staging';
-import type { GatewayFiles } from '../deployment/gateway-files.js';
-import type { Signal } from '../stored-file.js';
-import type { FileInfo } from '../types.js';
+import type { Signal } from '../read/stored-file.js';
+import type { FileInfo } from '../store/types.js';
+import type { GatewayFiles } from './gateway-files.js';
 
 /** Where the bytes of a file are. `Reader` alone asks of which kind a place is. */
 export type Place = LocalPlace | RemotePlace | PeerPlace;

@@ -2,7 +2,7 @@ import type { Duplex } from 'node:stream';
 import { MapError, originOf } from '@stevedore/map';
 import { formatKey, type HeldCopies, isStoreError } from '@stevedore/staging';
 import type { Deployment } from '../deployment/deployment.js';
-import { mapUnavailable, notFound } from '../failures.js';
+import { mapUnavailable, notFound } from '../read/failures.js';
 import { type FindOptions, type Found, type Holder, receiptOf } from './holder.js';
 import type { PeerFiles } from './peer-files.js';
 
