@@ -9,8 +9,8 @@ import {
   sizeOfField,
 } from '@stevedore/protocol';
 import {
-  type Copies,
   type ListedFile,
+  type Replicas,
   StoreError,
   type TrunkSource,
   type TrunkStore,
@@ -29,7 +29,7 @@ export class MemoryTrunkStore implements TrunkStore {
   /** Called after each store; what it throws is a reply that was lost. */
   beforeReply: () => void = () => undefined;
   /** Storages that show a trunk when they are asked, and how many there are. */
-  copiesOf: (fileId: string) => Copies = () => ({ holders: ['10.1.2.3:23000'], members: 1 });
+  copiesOf: (fileId: string) => Replicas = () => ({ holders: ['10.1.2.3:23000'], members: 1 });
   /** The group that a file of this many bytes goes to. */
   groupOf: (bytes: number) => string = () => 'group1';
   /** What `list` cannot ask. */
@@ -94,7 +94,7 @@ export class MemoryTrunkStore implements TrunkStore {
     return this.rot(Buffer.from(bytes.subarray(offset, offset + length)), holder);
   }
 
-  async copies(fileId: string): Promise<Copies> {
+  async replicas(fileId: string): Promise<Replicas> {
     return this.copiesOf(fileId);
   }
 

@@ -21,7 +21,7 @@ export function absentTrunkStore(): TrunkStore {
     store: (_source, signal) => never(signal),
     remove: (_fileId, signal) => never(signal),
     read: (_fileId, _offset, _length, signal) => never(signal),
-    copies: (_fileId, signal) => never(signal),
+    replicas: (_fileId, signal) => never(signal),
     sizeOf: (_fileId, signal) => never(signal),
     list: (_onFile, signal) => never(signal),
   };
@@ -66,7 +66,7 @@ export class SizesOnly {
       this.readBytes += length;
       return Buffer.alloc(length);
     },
-    copies: async () => ({ holders: ['127.0.0.1:23000'], members: 1 }),
+    replicas: async () => ({ holders: ['127.0.0.1:23000'], members: 1 }),
     sizeOf: async (fileId) => this.files.get(fileId),
     list: async () => [],
   };

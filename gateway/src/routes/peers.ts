@@ -96,7 +96,8 @@ export function peerRoutes(
     const { origin } = request.params as { readonly origin: string };
     // It may have been taken over meanwhile.
     return tell(request as AskedBy, async (key) => {
-      const held = await store.copies?.find(Number(origin), key).catch(deletedThere);
+      const id = Buffer.from(key, 'base64url');
+      const held = await store.copies?.findHere(Number(origin), id).catch(deletedThere);
       return held ?? get(key);
     });
   });

@@ -22,8 +22,8 @@ export interface OpenOptions {
    */
   readonly map?: string;
   /**
-   * URL at which other servers reach this one; none: they read its merged files only. Default:
-   * none.
+   * URL at which other servers reach this one; none: where a gateway listens, unless it is on
+   * loopback; without it, they read its merged files only. Default: none.
    */
   readonly peerUrl?: string;
   /**

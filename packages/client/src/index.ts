@@ -16,6 +16,7 @@ export type {
   UpkeepOptions,
 } from '@stevedore/staging';
 export { isStoreError, StoreError, type StoreErrorCode } from '@stevedore/staging';
+export type { OpenOptions } from './given-options.js';
 export {
   type AffinityFunction,
   type AffinityRequest,
@@ -23,7 +24,7 @@ export {
   byPage,
   byPathPrefix,
   firstOf,
-} from './affinity.js';
+} from './put/affinity.js';
 export {
   type DeleteMessage,
   type GetMessage,
@@ -31,10 +32,9 @@ export {
   type ReadMessage,
   STORE_CHANNELS,
   type TrunkMessage,
-} from './channels.js';
-export type { StorageMember } from './cluster.js';
-export type { OpenOptions } from './given-options.js';
-export { open } from './open.js';
-export type { CopyAtStorage, DiskPlace, FilePlaces, TrunkPlace } from './places.js';
-export { recordSpans, type SpanLike, type TracerLike } from './spans.js';
-export type * from './types.js';
+} from './store/channels.js';
+export type { StorageMember } from './store/cluster.js';
+export { open } from './store/open.js';
+export type { CopyAtStorage, DiskPlace, FilePlaces, TrunkPlace } from './store/places.js';
+export { recordSpans, type SpanLike, type TracerLike } from './store/spans.js';
+export type * from './store/types.js';

@@ -19,22 +19,28 @@ export {
   type Value,
 } from '@stevedore/map';
 export { DirectoryLock } from '@stevedore/staging';
-export {
-  type ClusterFinding,
-  inspectCluster,
-  readClusterSecrets,
-} from './cluster.js';
+export { readAll } from './connect/answers.js';
+export { refusalIn } from './connect/errors.js';
 export { parseConnectOptions } from './connect/options.js';
+export { type Request, Requests } from './connect/requests.js';
 export { type AdoptionReport, adoptOrigin } from './deployment/ask-adoption.js';
 export type { MapReport } from './deployment/map-check.js';
 export type { MapRebuildReport } from './deployment/map-rebuild.js';
+export {
+  checkDeploymentMap,
+  type DeploymentFinding,
+  inspectDeployment,
+  mapSecretOf,
+  rebuildDeploymentMap,
+} from './deployment/map-upkeep.js';
 export { tunnelName } from './deployment/partners.js';
+export type { CachedFile, CachedFiles } from './holders/files-in-memory.js';
 export {
   MAX_FACTS_BYTES,
   MAX_FACTS_KEYS,
   type ToldFile,
   writeFacts,
-} from './deployment/peer-facts.js';
+} from './holders/peer-facts.js';
 export {
   answerProof,
   isPeerToken,
@@ -42,21 +48,24 @@ export {
   PEER_HEADER,
   type PeerSecret,
   peerRequests,
-} from './deployment/peer-seals.js';
-export { tryReach } from './deployment/reach.js';
-export { throughRestart } from './deployment/restarts.js';
-export { flushTimeoutOf } from './flush.js';
-export type { CachedFile, CachedFiles, GatewayStore } from './gateway-store.js';
-export { readAll } from './http/answers.js';
-export { refusalIn } from './http/errors.js';
-export { type Request, Requests } from './http/requests.js';
+} from './holders/peer-seals.js';
+export { tryReach } from './holders/reach.js';
+export { throughRestart } from './holders/restarts.js';
+export { folded, parseTime } from './list/texts.js';
 export {
-  checkDeploymentMap,
-  type DeploymentFinding,
-  inspectDeployment,
-  mapSecretOf,
-  rebuildDeploymentMap,
-} from './map-upkeep.js';
+  asStoreError,
+  checkStoreOptions,
+  flushTimeoutOf,
+  invalidOption,
+  type StoreOptions,
+  storeOptions,
+} from './options.js';
+export {
+  type ClusterFinding,
+  inspectCluster,
+  readClusterSecrets,
+} from './store/cluster.js';
+export type { GatewayStore } from './store/gateway-store.js';
 export {
   discardFileMap,
   drainGateway,
@@ -64,17 +73,9 @@ export {
   openForGateway,
   openForUpkeep,
   type Upkeep,
-} from './open.js';
-export {
-  asStoreError,
-  checkStoreOptions,
-  invalidOption,
-  type StoreOptions,
-  storeOptions,
-} from './options.js';
+} from './store/open.js';
 export {
   openSharedDirectory,
   otherWorkers,
   workerDirectory,
-} from './shared-directory.js';
-export { folded, parseTime } from './texts.js';
+} from './store/shared-directory.js';

@@ -185,3 +185,17 @@ export function* checkStoreOptions(
     yield `${nameOf('containerSize')} must be at least twice ${trunkSize}, or nothing can be merged`;
   }
 }
+
+/** How long `flush` waits, for any store. */
+const DEFAULT_FLUSH_MS = 60_000;
+const MAX_FLUSH_MS = 3_600_000;
+
+/** Throws `invalid_option`. */
+export function flushTimeoutOf({
+  timeoutMs = DEFAULT_FLUSH_MS,
+}: {
+  readonly timeoutMs?: number | undefined;
+}): number {
+  if (Number.isInteger(timeoutMs) && timeoutMs >= 1 && timeoutMs <= MAX_FLUSH_MS) return timeoutMs;
+  throw invalidOption(`timeoutMs: a whole number from 1 to ${MAX_FLUSH_MS} is needed`);
+}

@@ -2,7 +2,6 @@ import { readFileSync, statSync } from 'node:fs';
 import { crc32 } from 'node:zlib';
 import { type Disk, hasCode, privateDisk } from '@stevedore/disk';
 import { openDatabase } from '@stevedore/disk/sqlite';
-import type { LocalCopies } from './accept/local-copies.js';
 import { parseOrigin } from './container/recovery.js';
 import { Segment, Unreadable } from './container/segment.js';
 import { Spool } from './container/spool.js';
@@ -10,6 +9,7 @@ import { StoreError } from './errors.js';
 import { FileMapQueries } from './filemap/queries.js';
 import type { FileRow } from './filemap/rows.js';
 import type { WaitingFiles } from './merge/waiting-files.js';
+import type { LocalBytes } from './repair/local-bytes.js';
 import type { Quarantine } from './repair/quarantine.js';
 import { isRebuilt } from './repair/rebuild.js';
 import type { Staging } from './staging.js';
@@ -24,7 +24,7 @@ import type { Staging } from './staging.js';
 /** The parts of staging that a reader needs, of this process or of a sibling. */
 export interface ReadableStaging {
   readonly fileMap: FileMapQueries & Pick<Staging['fileMap'], 'setBlocks'>;
-  readonly local: Pick<LocalCopies, 'has' | 'readNow' | 'read' | 'rollBackMove' | 'noteDamage'>;
+  readonly local: Pick<LocalBytes, 'has' | 'readNow' | 'read' | 'rollBackMove' | 'noteDamage'>;
   readonly spool: Pick<Spool, 'read'>;
   readonly quarantine: Pick<Quarantine, 'holders'>;
   readonly rebuild: { readonly isComplete: boolean };

@@ -1,5 +1,4 @@
 import { Acceptance } from './accept/acceptance.js';
-import { LocalCopies } from './accept/local-copies.js';
 import { Retention } from './accept/retention.js';
 import type { RoomStats } from './accept/room.js';
 import type { Changes } from './changes.js';
@@ -10,12 +9,13 @@ import type { CopiesStats, StagedCopies } from './copies/staged-copies.js';
 import { type TakenOver, takeOver } from './copies/take-over.js';
 import type { Counters, FileMap, FileRow } from './filemap/filemap.js';
 import type { KeyMaker } from './key.js';
-import { Copies } from './merge/copies.js';
+import { Confirmations } from './merge/confirmations.js';
 import { joinIntervalMs } from './merge/joining.js';
 import { type MergeStats, MergeTask } from './merge/merge-task.js';
 import type { WaitingFiles } from './merge/waiting-files.js';
 import { type AdoptedTrunks, adopt } from './repair/adoption.js';
 import { type FsckReport, fsck } from './repair/fsck.js';
+import { LocalBytes } from './repair/local-bytes.js';
 import { type OrphanStats, OrphanWatch } from './repair/orphan-watch.js';
 import type { DamageStats, Quarantine } from './repair/quarantine.js';
 import { Rebuild } from './repair/rebuild.js';
@@ -28,7 +28,8 @@ import {
   ScrubWatch,
   scrub,
 } from './repair/scrub.js';
-import type { UpkeepOptions } from './repair/sound-copies.js';
+import { setAside } from './repair/set-aside.js';
+import type { UpkeepOptions } from './repair/sound-bytes.js';
 import type { StagingOptions } from './staging-options.js';
 import { type OpenedState, openState } from './startup.js';
 import type { State } from './state.js';
@@ -83,13 +84,13 @@ export class Staging {
   readonly changes: Changes;
   readonly copies: StagedCopies | undefined;
   readonly acceptance: Acceptance;
-  readonly local: LocalCopies;
+  readonly local: LocalBytes;
   readonly merging: MergeTask;
   readonly deletions: Deletions;
   readonly rebuild: Rebuild;
   readonly #state: State;
   readonly #retention: Retention;
-  readonly #copies: Copies;
+  readonly #confirmations: Confirmations;
   readonly #orphans: OrphanWatch;
   readonly #repairs: Repairs;
   readonly #scrubs: ScrubWatch;
@@ -109,11 +110,11 @@ export class Staging {
     this.files = state.files;
     this.changes = state.changes;
     this.copies = state.copies;
-    this.#retention = new Retention(state);
+    this.#retention = new Retention(state, setAside);
     this.acceptance = new Acceptance(state, this.#retention);
-    this.local = new LocalCopies(state);
+    this.local = new LocalBytes(state);
     this.merging = new MergeTask(state, this.local);
-    this.#copies = new Copies(state);
+    this.#confirmations = new Confirmations(state);
     this.rebuild = new Rebuild(state, unread);
     this.deletions = new Deletions(state, this.rebuild);
     const { rebuild } = this;
@@ -154,7 +155,7 @@ export class Staging {
       onError: (error) => changes.report(error),
     });
     this.merging.start();
-    this.#copies.start();
+    this.#confirmations.start();
     changes.run(this.#retention.trim());
     changes.every(FREE_SPACE_INTERVAL_MS, () => this.acceptance.lookAtDisk());
     this.#beginUpkeep();
@@ -245,7 +246,7 @@ export class Staging {
     const failures: unknown[] = [];
     const steps = [
       () => Promise.all([this.#upkeepEnded(), this.merging.ended()]),
-      () => this.#copies.ended(),
+      () => this.#confirmations.ended(),
       () => this.#retention.trim().catch(() => undefined),
       () => copies?.stop(),
       () => container.close(),

@@ -17,7 +17,7 @@ import { KeyMaker } from './key.js';
 import { WaitingFiles, waitingIn } from './merge/waiting-files.js';
 import { Quarantine } from './repair/quarantine.js';
 import { abandonPlans, settleKnown } from './repair/rebuild.js';
-import { soundBytes } from './repair/sound-copies.js';
+import { soundBytes } from './repair/sound-bytes.js';
 import type { StagingOptions } from './staging-options.js';
 import type { State } from './state.js';
 

@@ -9,13 +9,13 @@ import { expect, it, onTestFinished } from 'vitest';
 import {
   GatewayFiles,
   type GatewayFilesOptions,
-} from '../../../packages/client/dist/deployment/gateway-files.js';
+} from '../../../packages/client/dist/holders/gateway-files.js';
 import {
   answerProof,
   isPeerToken,
   PEER_HEADER,
   peerToken,
-} from '../../../packages/client/dist/deployment/peer-seals.js';
+} from '../../../packages/client/dist/holders/peer-seals.js';
 import { execFileSync } from '../../support/child-process.js';
 import { factsOf, PEERS, proven, tellFacts } from '../../support/client/peer-answers.js';
 import { quiet } from '../../support/quiet.js';

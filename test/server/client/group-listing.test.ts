@@ -3,7 +3,7 @@ import type { GroupOptions, Store } from '@stevedore/client';
 import { connect } from '@stevedore/client/connect';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { SCOPES } from '../../../gateway/dist/access/api-keys.js';
-import { listGroups } from '../../../packages/client/dist/groups.js';
+import { listGroups } from '../../../packages/client/dist/list/groups.js';
 import { keyFile, newKey } from '../../support/gateway/guarded.js';
 import { openGateway, openStore } from '../../support/store.js';
 

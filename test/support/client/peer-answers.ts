@@ -5,7 +5,7 @@ import {
   answerProof,
   PEER_FILE_HEADER,
   PEER_HEADER,
-} from '../../../packages/client/dist/deployment/peer-seals.js';
+} from '../../../packages/client/dist/holders/peer-seals.js';
 
 /** Answers of a gateway of the deployment, as another one takes them. */
 

@@ -3,7 +3,7 @@ import { connect } from '@stevedore/client/connect';
 import type { Gateway, GatewayInput } from '@stevedore/gateway';
 import { expect, it, onTestFinished } from 'vitest';
 import { SCOPES } from '../../../gateway/dist/access/api-keys.js';
-import { peerToken } from '../../../packages/client/dist/deployment/peer-seals.js';
+import { peerToken } from '../../../packages/client/dist/holders/peer-seals.js';
 import { run } from '../../support/cli/run.js';
 import { deployedGateway } from '../../support/deployment.js';
 import { keyFile, newKey } from '../../support/gateway/guarded.js';

@@ -5,7 +5,7 @@ import { connect } from '@stevedore/client/connect';
 import type { Gateway } from '@stevedore/gateway';
 import { expect, it, onTestFinished } from 'vitest';
 import { SCOPES, writeKeyFile } from '../../../gateway/dist/access/api-keys.js';
-import { peerToken } from '../../../packages/client/dist/deployment/peer-seals.js';
+import { peerToken } from '../../../packages/client/dist/holders/peer-seals.js';
 import { run } from '../../support/cli/run.js';
 import { deployedGateway, deployedPair } from '../../support/deployment.js';
 import { freePort } from '../../support/free-port.js';

@@ -12,7 +12,7 @@ import {
   PEER_HEADER,
   type PeerSecret,
   peerToken,
-} from '../../../packages/client/dist/deployment/peer-seals.js';
+} from '../../../packages/client/dist/holders/peer-seals.js';
 import { deployedGateway, deployedPair } from '../../support/deployment.js';
 import { quiet } from '../../support/quiet.js';
 import { soon } from '../../support/soon.js';

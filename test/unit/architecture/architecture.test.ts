@@ -1,5 +1,5 @@
 import { existsSync, readdirSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { expect, test } from 'vitest';
 import { ROOT } from '../../support/paths.js';
 import {
@@ -77,6 +77,26 @@ test('packages import one way', () => {
   expect(wrong).toEqual([]);
 });
 
+test('what accepts files neither merges nor repairs', () => {
+  const accepting = filesBelow('packages/staging/src/accept', '.ts');
+  expect(accepting.length).toBeGreaterThan(2);
+  const wrong = accepting.flatMap((path) =>
+    importsOf(path).filter((name) => /^\.\.\/(?:merge|repair)\//.test(name)),
+  );
+  expect(wrong).toEqual([]);
+});
+
+test('the client is a few folders of at most 15 files', () => {
+  const folders = new Map<string, string[]>();
+  for (const path of filesBelow('packages/client/src', '.ts')) {
+    folders.set(dirname(path), [...(folders.get(dirname(path)) ?? []), basename(path, '.ts')]);
+  }
+  const atTop = folders.get('packages/client/src')?.toSorted();
+  expect(atTop).toEqual(['given-options', 'index', 'internal', 'options']);
+  expect(folders.size).toBeGreaterThan(5);
+  expect([...folders].filter(([, names]) => names.length > 15)).toEqual([]);
+});
+
 test('no file imports itself by way of others', () => {
   const files = [...SOURCES, ...filesBelow('bench/src', '.ts')];
   const graph = new Map(
@@ -138,12 +158,8 @@ test('synchronous child processes of tests have a time limit', () => {
 
 /** Over 400 lines, because a cut would part what one has to see together. */
 const LONG: Readonly<Record<string, string>> = {
-  'packages/client/src/deployment/foreign-files.ts':
-    'where a file of another server is, and what its absence means',
   'packages/client/src/deployment/deployment.ts':
     'all that a server tells the map and hears from it',
-  'packages/client/src/store.ts': 'the facade that wires the parts of a store',
-  'packages/client/src/lookup.ts': 'from an id to a file, in one order of questions',
   'packages/staging/src/container/container.ts':
     'group commit, from an append to its acknowledgement',
   'packages/staging/src/container/unfinished.ts':
@@ -165,12 +181,8 @@ const PACKING: readonly string[] = [
   'packages/client/src/deployment/adoption.ts',
   'packages/client/src/deployment/ask-adoption.ts',
   'packages/client/src/deployment/deployment.ts',
-  'packages/client/src/deployment/foreign-files.ts',
   'packages/client/src/deployment/gateways.ts',
   'packages/client/src/deployment/partners.ts',
-  'packages/client/src/deployment/peer-file-reader.ts',
-  'packages/client/src/store.ts',
-  'packages/client/src/uploads.ts',
   'packages/staging/src/container/container.ts',
   'packages/staging/src/upkeep/compaction.ts',
 ];

@@ -1,7 +1,7 @@
 import { crc32 } from 'node:zlib';
 import { smallFile } from '@stevedore/staging';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { DirectBuffer } from '../../../packages/client/dist/direct-buffer.js';
+import { DirectBuffer } from '../../../packages/client/dist/put/direct-buffer.js';
 import { MemoryTrunkStore } from '../../support/memory-trunk-store.js';
 
 /** How long files wait for others in direct mode. */

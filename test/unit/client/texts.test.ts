@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { composed, folded, parseTime } from '../../../packages/client/dist/texts.js';
+import { composed, folded, parseTime } from '../../../packages/client/dist/list/texts.js';
 
 test.each([
   ['2026-03-01', '2026-03-01T00:00:00.000Z'],

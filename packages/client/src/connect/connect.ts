@@ -1,23 +1,19 @@
 import { randomUUID } from 'node:crypto';
 import type { Readable } from 'node:stream';
-import { setTimeout as sleep } from 'node:timers/promises';
-import { GrowingPause } from '@stevedore/async';
 import type { FileMeta } from '@stevedore/staging';
 import { isStoreError, StoreError } from '@stevedore/staging/errors';
-import { interrupted } from '../body.js';
-import { withOwnNames } from '../body-kinds.js';
-import { aborted, notFound } from '../failures.js';
-import { flushTimeoutOf } from '../flush.js';
 import type { ConnectOptions } from '../given-options.js';
-import { awayOf, groupPageOf, infoOf, pageOf, readAll } from '../http/answers.js';
-import { Requests } from '../http/requests.js';
-import { checkMeta, isSync } from '../intake.js';
-import { listQuery } from '../list-query.js';
-import { onceText } from '../once.js';
-import { invalidOption } from '../options.js';
-import { listingOf } from '../pages.js';
-import { putFile } from '../put-file.js';
-import { FileHandle } from '../stored-file.js';
+import { listQuery } from '../list/list-query.js';
+import { listingOf } from '../list/pages.js';
+import { flushTimeoutOf, invalidOption } from '../options.js';
+import { interrupted } from '../put/body.js';
+import { withOwnNames } from '../put/body-kinds.js';
+import { checkMeta, isSync } from '../put/intake.js';
+import { onceText } from '../put/once.js';
+import { putFile } from '../put/put-file.js';
+import { aborted } from '../read/failures.js';
+import { FileHandle, type Reading } from '../read/stored-file.js';
+import { askForId } from '../store/settling.js';
 import type {
   Body,
   ByteRange,
@@ -38,9 +34,11 @@ import type {
   RegisterOptions,
   Store,
   StoredFile,
-} from '../types.js';
+} from '../store/types.js';
+import { awayOf, groupPageOf, infoOf, pageOf, readAll } from './answers.js';
 import { FormBody } from './form.js';
 import { parseConnectOptions } from './options.js';
+import { Requests } from './requests.js';
 import { checkedType, demandSame, Repeatable, Source } from './sources.js';
 
 /**
@@ -60,8 +58,6 @@ const BUFFER_BYTES = 2 ** 20;
 const DAY_MS = 24 * 3_600_000;
 /** 15 digits, the most that the gateway accepts. */
 const MOST_WITHIN_MS = 10 ** 15 - 1;
-/** Between two questions of `settled`. */
-const LOOKS = { firstMs: 100, lastMs: 2_000 };
 const DEFAULT_LIMIT = 1_000;
 /** Longest description of a file in a listing: its texts, each byte escaped, and the rest. */
 export const MAX_LISTED_BYTES = 12 * 1024;
@@ -75,7 +71,9 @@ interface Sending extends AsyncIterable<Uint8Array> {
   stop(): void;
 }
 
-export class ConnectedStore implements Store {
+export type FileToRead = Pick<FileInfo, 'key' | 'size' | 'crc32'>;
+
+export class ConnectedStore implements Store, Reading<FileToRead> {
   readonly #requests: Requests;
   /** Puts and deletions in progress; `close` waits for them. */
   readonly #writing = new Set<Promise<unknown>>();
@@ -195,9 +193,8 @@ export class ConnectedStore implements Store {
   async get(id: string, { signal }: ReadOptions = {}): Promise<StoredFile> {
     const { key, ...facts } = this.#infoIn(await this.#asked(infoPath(id), signal));
     // Read by the given id: this gateway may not know the key of another deployment's slice.
-    return new FileHandle(key === '' ? facts : { key, ...facts }, {
-      read: (range, end) => this.read(id, facts, range, end),
-    });
+    const { size, crc32 } = facts;
+    return new FileHandle(key === '' ? facts : { key, ...facts }, { key: id, size, crc32 }, this);
   }
 
   async stat(id: string, { signal }: ReadOptions = {}): Promise<FileInfo> {
@@ -241,21 +238,10 @@ export class ConnectedStore implements Store {
     await this.#tracked(this.#requests.run({ signal: undefined, attempt, aborted }));
   }
 
-  async settled(key: string, { signal }: ReadOptions = {}): Promise<string> {
-    const waits = this.#requests.closing;
-    const pause = new GrowingPause(LOOKS);
-    for (;;) {
-      const { state, fileId } = await this.stat(key, { signal });
-      if (fileId !== undefined) return fileId;
-      if (state === 'merged') {
-        throw notFound(`${key} by a FastDFS id: none can be made for it; it is read by its key`);
-      }
-      const ends = AbortSignal.any(signal ? [signal, waits] : [waits]);
-      await sleep(pause.next(), undefined, { signal: ends }).catch(() => undefined);
-      if (signal?.aborted) {
-        throw new StoreError('aborted', 'waiting was aborted', { cause: signal.reason });
-      }
-    }
+  settled(key: string, { signal }: ReadOptions = {}): Promise<string> {
+    const { closing } = this.#requests;
+    const ends = signal ? AbortSignal.any([signal, closing]) : closing;
+    return askForId(key, () => this.stat(key, { signal }), signal, ends);
   }
 
   /** Not repeated: the gateway has waited. */
@@ -321,10 +307,9 @@ export class ConnectedStore implements Store {
     return this.#requests.run({ signal, attempt, aborted });
   }
 
-  /** Content of a file that has these facts; a stream if it is long. */
+  /** Content of a file that has these facts; a stream if it is long. `key`: or any other id. */
   read(
-    id: string,
-    { size, crc32 }: Pick<FileInfo, 'size' | 'crc32'>,
+    { key, size, crc32 }: FileToRead,
     range: ByteRange | undefined,
     signal: AbortSignal | undefined,
   ): Promise<Buffer | Readable> {
@@ -332,7 +317,7 @@ export class ConnectedStore implements Store {
     const isStream = bytes > BUFFER_BYTES;
     const headers = range ? { range: `bytes=${range.start}-${range.end}` } : {};
     const expected = { status: range ? 206 : 200, bytes, crc32: range ? undefined : crc32 };
-    const request = { method: 'GET', path: pathOf(id), headers, isStream } as const;
+    const request = { method: 'GET', path: pathOf(key), headers, isStream } as const;
     const broken = (error: Error): StoreError => this.#broken(error, signal);
     const attempt = async (): Promise<Buffer | Readable> => {
       const content = await this.#requests.stream(request, expected, broken, signal);

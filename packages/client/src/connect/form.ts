@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { MAX_GROUP_BYTES } from '@stevedore/staging/text-limits';
-import { withOwnNames } from '../body-kinds.js';
-import { checkMeta, checkText } from '../intake.js';
-import type { PutAllOptions, PutPart } from '../types.js';
+import { withOwnNames } from '../put/body-kinds.js';
+import { checkMeta, checkText } from '../put/intake.js';
+import type { PutAllOptions, PutPart } from '../store/types.js';
 import { checkedType, Source } from './sources.js';
 
 /**

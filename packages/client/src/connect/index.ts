@@ -4,6 +4,7 @@
  * @module @stevedore/client/connect
  */
 export { isStoreError, StoreError, type StoreErrorCode } from '@stevedore/staging/errors';
+export type { ConnectOptions } from '../given-options.js';
 export {
   type AffinityFunction,
   type AffinityRequest,
@@ -11,8 +12,7 @@ export {
   byPage,
   byPathPrefix,
   firstOf,
-} from '../affinity.js';
-export type { ConnectOptions } from '../given-options.js';
-export { GatewayRefusal } from '../http/errors.js';
-export type * from '../types.js';
+} from '../put/affinity.js';
+export type * from '../store/types.js';
 export { connect } from './connect.js';
+export { GatewayRefusal } from './errors.js';

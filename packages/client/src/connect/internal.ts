@@ -5,8 +5,8 @@
  */
 export { givenText } from '@stevedore/options';
 export { storeErrorOf } from '@stevedore/staging/errors';
-export { groupOf } from '../affinity.js';
-export { demandUnread } from '../body-kinds.js';
+export { parseTime } from '../list/texts.js';
 export { invalidOption } from '../options.js';
-export { parseTime } from '../texts.js';
+export { groupOf } from '../put/affinity.js';
+export { demandUnread } from '../put/body-kinds.js';
 export { connectOptions } from './options.js';

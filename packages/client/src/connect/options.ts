@@ -1,7 +1,7 @@
 import { fromProgram, type OptionTable, option, parseOptions } from '@stevedore/options';
 import type { ConnectOptions } from '../given-options.js';
-import type { RequestsSettings } from '../http/requests.js';
 import { asStoreError, invalidOption } from '../options.js';
+import type { RequestsSettings } from './requests.js';
 
 /** The options of `connect()`. */
 

@@ -1,8 +1,8 @@
 import { crc32 } from 'node:zlib';
 import { StoreError } from '@stevedore/staging/errors';
-import { type BodyLimits, Chunks, readBody } from '../body.js';
 import { invalidOption } from '../options.js';
-import type { Body, Receipt } from '../types.js';
+import { type BodyLimits, Chunks, readBody } from '../put/body.js';
+import type { Body, Receipt } from '../store/types.js';
 
 /** A body being sent to a gateway: summed up, and read no faster than it is sent. */
 export class Source implements AsyncIterable<Uint8Array> {

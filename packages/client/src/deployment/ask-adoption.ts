@@ -7,7 +7,7 @@ import {
   MapError,
   openMap,
 } from '@stevedore/map';
-import { dataPlace } from '../shared-directory.js';
+import { dataPlace } from '../store/shared-directory.js';
 
 /**
  * Gives the files of a gateway that will not return to another one, the adopter. This only writes

@@ -12,13 +12,13 @@ import {
   type UsageGrant,
 } from '@stevedore/map';
 import type { Outbox } from '@stevedore/staging';
+import { RESTART_MS } from '../holders/restarts.js';
 import { type AdoptionParts, Adoptions } from './adoption.js';
 import { type DeploymentContext, Gateways, type SilentGateway } from './gateways.js';
 import { type Answer, MapCache } from './map-cache.js';
 import { OwnRemovals } from './own-removals.js';
 import { Publisher } from './publisher.js';
 import { RemovalPoll } from './removal-poll.js';
-import { RESTART_MS } from './restarts.js';
 import { away, clockTrouble, takenOver } from './troubles.js';
 
 /**

@@ -11,7 +11,7 @@ import {
 } from '@stevedore/map';
 import { StoreError } from '@stevedore/staging';
 import { isGatewayUrl } from '../options.js';
-import { dataPlace } from '../shared-directory.js';
+import { dataPlace } from '../store/shared-directory.js';
 
 /**
  * What this server knows of the others: their list, the secret that all share, and who holds whose

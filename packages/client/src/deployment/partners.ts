@@ -6,9 +6,9 @@ import type { Duplex } from 'node:stream';
 import { abortable } from '@stevedore/async';
 import { type Gateway, isAlive } from '@stevedore/map';
 import { type Partner, StoreError } from '@stevedore/staging';
+import { isAnswerProof, PEER_HEADER, peerToken } from '../holders/peer-seals.js';
 import type { Deployment } from './deployment.js';
 import { latest } from './gateways.js';
-import { isAnswerProof, PEER_HEADER, peerToken } from './peer-seals.js';
 
 /**
  * Chooses the partner, the gateway that keeps the second copy of staged files. It stays the same

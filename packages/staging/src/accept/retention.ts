@@ -10,7 +10,6 @@ import type { Segment } from '../container/segment.js';
 import type { FileMap, TrunkRow } from '../filemap/filemap.js';
 import { pastLocks } from '../filemap/locks.js';
 import type { State } from '../state.js';
-import { setAside } from './set-aside.js';
 
 /**
  * Frees the container. Segments and spooled files that FastDFS has confirmed stay as read copies
@@ -25,13 +24,18 @@ const MIN_ENDED_BYTES = 2 ** 20;
 /** Approximate bytes of a record without its body. */
 const RECORD_BYTES = 300;
 
+/** Sets damaged files that wait in a segment aside; false if the segment must stay. */
+type SetAside = (state: State, segment: number, isRoomNeeded: boolean) => Promise<boolean>;
+
 export class Retention {
   readonly #state: State;
+  readonly #setAside: SetAside;
   /** The last segment whose needed records were all rewritten. */
   #rewrittenUpTo = 0;
 
-  constructor(state: State) {
+  constructor(state: State, setAside: SetAside) {
     this.#state = state;
+    this.#setAside = setAside;
     const trim = (): void => state.changes.run(this.trim());
     state.changes.on('released', trim).on('removable', trim);
   }
@@ -123,7 +127,7 @@ export class Retention {
   }
 
   async #canGo({ number }: Segment, isRoomNeeded: boolean): Promise<boolean> {
-    const isFree = await setAside(this.#state, number, isRoomNeeded);
+    const isFree = await this.#setAside(this.#state, number, isRoomNeeded);
     // A file found sound in the meantime may be in flight.
     return isFree && this.#state.files.oldestSegmentInUse() > number;
   }

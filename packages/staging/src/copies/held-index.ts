@@ -7,7 +7,7 @@ import { Segment } from '../container/segment.js';
 import { FileMap, type FileRow, isGivenUp, type TrunkRow } from '../filemap/filemap.js';
 import { MAX_FILES, waitingFrom } from '../merge/waiting-files.js';
 import { settleKnown } from '../repair/rebuild.js';
-import { soundBytes } from '../repair/sound-copies.js';
+import { soundBytes } from '../repair/sound-bytes.js';
 
 /**
  * An index of the files of a held copy: what its gateway itself would find at a start. It is rebuilt

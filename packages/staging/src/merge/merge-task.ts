@@ -1,9 +1,9 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { Wakeup } from '@stevedore/async';
 import { TRUNK_EXTENSION } from '@stevedore/protocol';
-import type { LocalCopies } from '../accept/local-copies.js';
 import { StoreError } from '../errors.js';
 import type { FileRow, Thin } from '../filemap/filemap.js';
+import type { LocalBytes } from '../repair/local-bytes.js';
 import type { State } from '../state.js';
 import {
   chooseMembers,
@@ -68,7 +68,7 @@ export class MergeTask {
   readonly #wakeup = new Wakeup();
   #running: Promise<void> | undefined;
 
-  constructor(state: State, local: LocalCopies) {
+  constructor(state: State, local: LocalBytes) {
     this.#state = state;
     this.#random = seededRandom(state.options.packingSeed);
     this.inFlight = new PlansInFlight(state, local);

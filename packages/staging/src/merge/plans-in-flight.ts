@@ -2,9 +2,9 @@ import { tracingChannel } from 'node:diagnostics_channel';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { GrowingPause, Listeners } from '@stevedore/async';
 import { isError } from '@stevedore/protocol';
-import type { LocalCopies } from '../accept/local-copies.js';
 import { type FileRow, localDamage } from '../filemap/filemap.js';
 import { formatKey } from '../key.js';
+import type { LocalBytes } from '../repair/local-bytes.js';
 import type { State } from '../state.js';
 import { sliceIdOf, type TrunkPlan } from './trunk-plan.js';
 import { DamagedMembers, type SentTrunk, TrunkSender } from './trunk-sender.js';
@@ -31,7 +31,7 @@ const LAST_RETRY_MS = 10_000;
 
 export class PlansInFlight {
   readonly #state: State;
-  readonly #local: LocalCopies;
+  readonly #local: LocalBytes;
   readonly #sender: TrunkSender;
   readonly #underWay = new Map<Promise<void>, TrunkPlan['kind']>();
   /** Plans that wait before a retry. */
@@ -40,7 +40,7 @@ export class PlansInFlight {
   retries = 0;
   #failure: Error | undefined;
 
-  constructor(state: State, local: LocalCopies) {
+  constructor(state: State, local: LocalBytes) {
     this.#state = state;
     this.#local = local;
     this.#sender = new TrunkSender(state);

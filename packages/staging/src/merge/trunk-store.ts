@@ -36,7 +36,7 @@ export interface ListedFile {
 }
 
 /** Which storages of its group have a file. */
-export interface Copies {
+export interface Replicas {
   /** `host:port` of the storages that have it, with the size and CRC-32 of its id. */
   readonly holders: readonly string[];
   /** Active storages of its group. */
@@ -62,7 +62,7 @@ export interface TrunkStore {
     signal: AbortSignal,
     holder?: string,
   ): Promise<Buffer>;
-  copies(fileId: string, signal: AbortSignal): Promise<Copies>;
+  replicas(fileId: string, signal: AbortSignal): Promise<Replicas>;
   /** Size of a file whose id does not contain it; undefined if there is no such file. */
   sizeOf(fileId: string, signal: AbortSignal): Promise<number | undefined>;
   /**

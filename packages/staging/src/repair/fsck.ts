@@ -13,7 +13,7 @@ import {
   stageAgain,
   stopped,
   type UpkeepOptions,
-} from './sound-copies.js';
+} from './sound-bytes.js';
 
 /**
  * Compares FileMap, container and FastDFS, and accounts for every byte that this container has in

@@ -10,7 +10,7 @@ import { planTrunk, type TrunkPlan } from '../merge/trunk-plan.js';
 import { type ListedFile, readTrunkDirectory } from '../merge/trunk-store.js';
 import type { State } from '../state.js';
 import type { Rebuild } from './rebuild.js';
-import { readTrunk, soundBytes, stageAgain } from './sound-copies.js';
+import { readTrunk, soundBytes, stageAgain } from './sound-bytes.js';
 
 /**
  * Finds trunks of this container in FastDFS that are in no record: the process died before it could

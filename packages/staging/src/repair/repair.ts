@@ -20,7 +20,7 @@ import {
   soundBytes,
   soundSlice,
   stageAgain,
-} from './sound-copies.js';
+} from './sound-bytes.js';
 
 /**
  * Repairs damaged copies from a sound one. A slice is staged again, from the container or from a

@@ -16,7 +16,7 @@ import {
   soundBytes,
   stopped,
   type UpkeepOptions,
-} from './sound-copies.js';
+} from './sound-bytes.js';
 
 /**
  * Reads every byte at a bounded rate and checks it against its CRC-32: local copies first, then
@@ -132,7 +132,7 @@ class Scrub {
     const { signal } = this.#options;
     const timeout = AbortSignal.timeout(COPIES_TIMEOUT_MS);
     const either = signal ? AbortSignal.any([signal, timeout]) : timeout;
-    const { holders } = await this.#state.trunkStore.copies(trunk.fileId, either);
+    const { holders } = await this.#state.trunkStore.replicas(trunk.fileId, either);
     return holders.length > 0 ? holders : [undefined];
   }
 

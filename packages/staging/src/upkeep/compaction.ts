@@ -2,15 +2,15 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import { serial } from '@stevedore/async';
 import type { Acceptance } from '../accept/acceptance.js';
-import type { LocalCopies } from '../accept/local-copies.js';
 import { recordOf } from '../accept/retention.js';
 import { BackgroundTask } from '../changes.js';
 import type { FileMap, MergedRow, TrunkRow } from '../filemap/filemap.js';
 import { HOUR_MS } from '../merge/expiry.js';
 import { chooseJoin, shareOf } from '../merge/joining.js';
 import { MAX_FILES } from '../merge/waiting-files.js';
+import type { LocalBytes } from '../repair/local-bytes.js';
 import type { Rebuild } from '../repair/rebuild.js';
-import { readTrunk, soundSlice, stageAgain } from '../repair/sound-copies.js';
+import { readTrunk, soundSlice, stageAgain } from '../repair/sound-bytes.js';
 import type { State } from '../state.js';
 
 /**
@@ -30,9 +30,9 @@ const EXPIRES_SOON_MS = 7 * 24 * HOUR_MS;
 export class Compaction extends BackgroundTask<number> {
   readonly #state: State;
   readonly #acceptance: Acceptance;
-  readonly #local: LocalCopies;
+  readonly #local: LocalBytes;
 
-  constructor(state: State, acceptance: Acceptance, local: LocalCopies) {
+  constructor(state: State, acceptance: Acceptance, local: LocalBytes) {
     super(state.changes);
     this.#state = state;
     this.#acceptance = acceptance;
