@@ -90,14 +90,17 @@ function reading({
     const grant = await access.read(by, checkKey(key));
     const mayKeep = direct.mayKeep(key);
     const file = await files.store.get(key);
-    const answer = await files.read(request, file, { ...grant, query: by.query, client });
+    const { query } = by;
+    const { private: isPrivate, freshSeconds, isSigned } = grant;
+    const how = { private: isPrivate, freshSeconds, isSigned, query, client };
+    const answer = await files.read(request, file, how);
     if (mayKeep && answer.status === 200 && Buffer.isBuffer(answer.content)) {
       direct.keep(request, {
         key,
         known: file,
         route,
         content: answer.content,
-        headers: { ...others(), ...answer.headers },
+        headers: others === NO_HEADERS ? answer.headers : { ...others(), ...answer.headers },
         cacheControl: ageOf(grant, file),
         until: (grant.freshUntil ?? Number.POSITIVE_INFINITY) + SKEW_MS,
       });

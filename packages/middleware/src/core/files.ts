@@ -84,7 +84,7 @@ export interface Reading extends Partial<Presentation> {
   /** The client wants to download the file; otherwise the parameter `download` decides. */
   readonly download?: boolean | undefined;
   /** The URL is signed: its pictures may have any size. */
-  readonly isSigned?: boolean;
+  readonly isSigned?: boolean | undefined;
   /** Default: the address of the connection. */
   readonly client?: () => string;
 }
@@ -233,15 +233,19 @@ export class Files {
 
   async #answer(request: IncomingMessage, file: StoredFile, reading: Reading): Promise<Answer> {
     const { method = 'GET', headers, url = '', socket } = request;
-    const {
-      query = queryOf(url),
-      download = query.download !== undefined,
-      isSigned: _,
-      client: __,
-      ...how
-    } = reading;
-    const { type, name } = file;
-    const presentation = { type, name, immutable: true, ...this.#presentation, ...how };
+    const { query = queryOf(url), download = query.download !== undefined } = reading;
+    const server = this.#presentation;
+    // Written out: copying objects took as long as all else here.
+    const presentation: Presentation = {
+      type: reading.type ?? file.type,
+      name: reading.name ?? file.name,
+      immutable: reading.immutable ?? true,
+      private: reading.private ?? server?.private,
+      freshSeconds: reading.freshSeconds,
+      inlineTypes: reading.inlineTypes ?? server?.inlineTypes,
+      isBare: reading.isBare,
+      resourcePolicy: reading.resourcePolicy ?? server?.resourcePolicy,
+    };
     return answerFile({ method, headers, download }, file, presentation, {
       unsent: this.unsent,
       isGone: () => socket.destroyed,

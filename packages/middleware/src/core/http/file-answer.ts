@@ -41,15 +41,15 @@ export interface Presentation {
   /** False for files whose bytes may change under their id. */
   readonly immutable: boolean;
   /** True if shared caches must not store the answer. */
-  readonly private?: boolean;
+  readonly private?: boolean | undefined;
   /** How long the answer may be cached, for a file or a permission that expires. */
-  readonly freshSeconds?: number;
+  readonly freshSeconds?: number | undefined;
   /** Types that are displayed inline although a browser might run them. */
-  readonly inlineTypes?: ReadonlySet<string>;
+  readonly inlineTypes?: ReadonlySet<string> | undefined;
   /** Only what a browser might run, or was asked for as a download, has a `Content-Disposition`. */
-  readonly isBare?: boolean;
+  readonly isBare?: boolean | undefined;
   /** `Cross-Origin-Resource-Policy`: which pages may display it. Default `same-site`. */
-  readonly resourcePolicy?: ResourcePolicy;
+  readonly resourcePolicy?: ResourcePolicy | undefined;
 }
 
 export type ResourcePolicy = 'same-origin' | 'same-site' | 'cross-origin';
