@@ -15,24 +15,26 @@ import { type Found, type Holder, type HolderContext, receiptOf } from './holder
 /** Files of a FileMap on this machine: of this process, or of a sibling. */
 export class FileMapFiles implements Holder {
   readonly staging: ReadableStaging;
-  readonly #of: HolderContext;
+  readonly #context: HolderContext;
   readonly #remove: (key: Buffer) => Promise<boolean>;
 
   /** `remove` deletes a file; false if there is none. */
   constructor(
     staging: ReadableStaging,
-    of: HolderContext,
+    context: HolderContext,
     remove: (key: Buffer) => Promise<boolean>,
   ) {
     this.staging = staging;
-    this.#of = of;
+    this.#context = context;
     this.#remove = remove;
   }
 
   /** As `find`, if no storage has to be asked. */
   findNow(key: Buffer): Found | undefined {
     const row = this.row(key);
-    return this.#of.reader.downloads.missing.has(row.trunk?.fileId) ? undefined : this.file(row);
+    return this.#context.reader.downloads.missing.has(row.trunk?.fileId)
+      ? undefined
+      : this.file(row);
   }
 
   async find(key: Buffer): Promise<Found> {
@@ -64,15 +66,15 @@ export class FileMapFiles implements Holder {
    */
   alive(row: FileRow, id?: string): FileRow {
     const isGone =
-      this.#of.deployment?.isKnownRemoved(row.key) ||
-      (row.expiresAt !== undefined && row.expiresAt <= this.#of.now());
+      this.#context.deployment?.isKnownRemoved(row.key) ||
+      (row.expiresAt !== undefined && row.expiresAt <= this.#context.now());
     if (isGone) throw notFound(id ?? formatKey(row.key));
     return row;
   }
 
   /** A living file, unless a read found that FastDFS has lost it. */
   async present(row: FileRow): Promise<Found> {
-    const loss = await this.#of.reader.downloads.lossOfRow(row, this.staging);
+    const loss = await this.#context.reader.downloads.lossOfRow(row, this.staging);
     if (loss) throw loss;
     return this.file(row);
   }
@@ -81,7 +83,7 @@ export class FileMapFiles implements Holder {
     const { staging } = this;
     const facts = this.#factsOf(row);
     const { key, size } = facts;
-    return new FileHandle(facts, { kind: 'local', key, size, row, staging }, this.#of.reader);
+    return new FileHandle(facts, { kind: 'local', key, size, row, staging }, this.#context.reader);
   }
 
   receipt(row: FileRow): Receipt {
@@ -106,7 +108,7 @@ export class FileMapFiles implements Holder {
     const marked = this.staging.fileMap.findOnce(once);
     // A long upload counts from its last file on.
     if (marked.every(({ stagedAt }) => stagedAt < since)) return [];
-    const { now } = this.#of;
+    const { now } = this.#context;
     const left = marked.filter(({ expiresAt = Number.POSITIVE_INFINITY }) => expiresAt > now());
     const parts = left.map(({ once: mark = '' }) => partIn(mark));
     const receipts = new Array<Receipt>(parts[0]?.count ?? left.length).fill(DELETED);

@@ -29,15 +29,15 @@ export class FilesElsewhere implements Holder, Others {
   /** `held`: the copies that are held here. */
   constructor(
     deployment: Deployment,
-    of: HolderContext,
+    context: HolderContext,
     isHere: (origin: number) => boolean,
     held: HeldCopies | undefined,
   ) {
     this.#deployment = deployment;
     this.isHere = isHere;
-    this.peers = new PeerFiles(deployment, of);
+    this.peers = new PeerFiles(deployment, context);
     this.copies = new SecondCopies(deployment, this.peers, held);
-    this.mapped = new MappedFiles(deployment, this.peers, of);
+    this.mapped = new MappedFiles(deployment, this.peers, context);
   }
 
   /** Origin of the server that knows every file of an origin. */

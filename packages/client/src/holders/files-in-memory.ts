@@ -21,12 +21,12 @@ export type CachedFiles = Pick<FilesInMemory, keyof FilesInMemory>;
  */
 export class FilesInMemory {
   readonly #holders: Holders;
-  readonly #of: HolderContext;
+  readonly #context: HolderContext;
   readonly #known = new WeakMap<Buffer, CachedFile>();
 
-  constructor(holders: Holders, of: HolderContext) {
+  constructor(holders: Holders, context: HolderContext) {
     this.#holders = holders;
-    this.#of = of;
+    this.#context = context;
   }
 
   /**
@@ -34,7 +34,7 @@ export class FilesInMemory {
    * the file up, to save another lookup.
    */
   get(key: string, known?: Pick<StoredFile, 'expiresAt'>): CachedFile | undefined {
-    const bytes = this.#isCurrent(key) ? this.#of.reader.cache.find(key) : undefined;
+    const bytes = this.#isCurrent(key) ? this.#context.reader.cache.find(key) : undefined;
     if (!bytes) return undefined;
     let file = this.#known.get(bytes);
     if (!file) {
@@ -44,12 +44,12 @@ export class FilesInMemory {
       file = { key, bytes, expiresAt: Number(found.expiresAt ?? Number.POSITIVE_INFINITY) };
       this.#known.set(bytes, file);
     }
-    return file.expiresAt > this.#of.now() ? file : undefined;
+    return file.expiresAt > this.#context.now() ? file : undefined;
   }
 
   /** True if its bytes are in memory; does not count as a use. */
   has(key: string): boolean {
-    return this.#of.reader.cache.has(key);
+    return this.#context.reader.cache.has(key);
   }
 
   /**
@@ -57,17 +57,17 @@ export class FilesInMemory {
    * but does not count as a use: a caller that keeps using a file calls `get` now and then.
    */
   isCurrent({ key, bytes }: CachedFile): boolean {
-    return this.#of.reader.cache.peek(key) === bytes && this.#isCurrent(key);
+    return this.#context.reader.cache.peek(key) === bytes && this.#isCurrent(key);
   }
 
   /** Counts a read: the bytes were sent. */
   served({ bytes }: CachedFile): void {
-    this.#of.reader.reads.count(bytes.length);
+    this.#context.reader.reads.count(bytes.length);
   }
 
   /** False if reads must be published, or once another process has deleted the file. */
   #isCurrent(key: string): boolean {
-    if (getChannel.hasSubscribers || !this.#of.reader.reads.mayBeNow) return false;
+    if (getChannel.hasSubscribers || !this.#context.reader.reads.mayBeNow) return false;
     const { own, all, elsewhere } = this.#holders;
     // Its own deletions reach the cache directly.
     if (!elsewhere && all.length === 1) return true;
@@ -77,6 +77,6 @@ export class FilesInMemory {
     if (issuer === own) return true;
     if (!issuer) return elsewhere?.isCurrent(id) ?? true;
     // Its own process may not have heard yet what another server has deleted.
-    return issuer.staging.fileMap.isAlive(id) && !this.#of.deployment?.isKnownRemoved(id);
+    return issuer.staging.fileMap.isAlive(id) && !this.#context.deployment?.isKnownRemoved(id);
   }
 }

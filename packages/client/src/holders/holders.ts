@@ -42,19 +42,20 @@ export class Holders {
   /** `remove` deletes a file of this process; `held`: the copies that are held here. */
   constructor(
     staging: Staging,
-    of: HolderContext,
+    context: HolderContext,
     remove: (key: Buffer) => Promise<boolean>,
     siblings: readonly SiblingOptions[] = [],
     held?: HeldCopies,
   ) {
-    this.own = new FileMapFiles(staging, of, remove);
+    this.own = new FileMapFiles(staging, context, remove);
     const isHere = (origin: number): boolean => this.issuerOf(origin) !== undefined;
-    this.elsewhere = of.deployment && new FilesElsewhere(of.deployment, of, isHere, held);
+    this.elsewhere =
+      context.deployment && new FilesElsewhere(context.deployment, context, isHere, held);
     this.#origin = staging.origin;
     this.#siblings = siblings.map(({ directory, delete: ask }) => {
       const view = new SiblingView(directory);
       const removeThere = (key: Buffer) => ask(formatKey(key));
-      return { view, remove: removeThere, files: new FileMapFiles(view, of, removeThere) };
+      return { view, remove: removeThere, files: new FileMapFiles(view, context, removeThere) };
     });
     this.all = [this.own, ...this.#siblings.map(({ files }) => files)];
   }

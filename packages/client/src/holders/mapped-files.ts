@@ -12,19 +12,19 @@ import type { Place, RemotePlace } from './place.js';
 export class MappedFiles implements Holder {
   readonly #deployment: Deployment;
   readonly #peers: PeerFiles;
-  readonly #of: HolderContext;
+  readonly #context: HolderContext;
 
-  constructor(deployment: Deployment, peers: PeerFiles, of: HolderContext) {
+  constructor(deployment: Deployment, peers: PeerFiles, context: HolderContext) {
     this.#deployment = deployment;
     this.#peers = peers;
-    this.#of = of;
+    this.#context = context;
   }
 
   /** A file of which a recent answer says where it is. */
   findNow(key: Buffer): Found | undefined {
     const mapped = this.#deployment.known(key);
     if (typeof mapped !== 'object') return undefined;
-    return this.#of.reader.downloads.missing.has(mapped.trunkFileId)
+    return this.#context.reader.downloads.missing.has(mapped.trunkFileId)
       ? undefined
       : this.#file(key, mapped);
   }
@@ -33,7 +33,7 @@ export class MappedFiles implements Holder {
   async find(key: Buffer): Promise<Found | undefined> {
     const mapped = await this.#ask(key);
     if (!mapped) return undefined;
-    const loss = await this.#of.reader.downloads.lossOf(mapped.trunkFileId);
+    const loss = await this.#context.reader.downloads.lossOf(mapped.trunkFileId);
     if (loss) throw loss;
     return this.#file(key, mapped);
   }
@@ -65,12 +65,12 @@ export class MappedFiles implements Holder {
 
   #file(key: Buffer, file: MappedFile): Found {
     const name = formatKey(key);
-    if (file.expiresAt !== null && file.expiresAt <= this.#of.now()) throw notFound(name);
+    if (file.expiresAt !== null && file.expiresAt <= this.#context.now()) throw notFound(name);
     const { isThin, size, crc32 } = file;
     const facts = receiptOfAbout(file.about, { key, size, crc32 }, isThin ? 'packing' : 'merged');
     // Only its own server knows by when.
     const pending: FileFacts = { ...facts, idPending: { reason: 'joining' } };
-    return new FileHandle(isThin ? pending : facts, this.#placeOf(key, file), this.#of.reader);
+    return new FileHandle(isThin ? pending : facts, this.#placeOf(key, file), this.#context.reader);
   }
 
   #placeOf(key: Buffer, file: MappedFile): RemotePlace {

@@ -25,13 +25,13 @@ const STAGED = { max: 20_000, ttl: 60_000, ttlResolution: CLOCK_READ_MS };
 export class PeerFiles implements Holder {
   readonly reach: ReachOfOthers;
   readonly #deployment: Deployment;
-  readonly #of: HolderContext;
+  readonly #context: HolderContext;
   readonly #gateways = new Map<string, GatewayFiles>();
   readonly #staged = new LRUCache<string, { info: FileInfo; gateway: GatewayFiles }>(STAGED);
 
-  constructor(deployment: Deployment, of: HolderContext) {
+  constructor(deployment: Deployment, context: HolderContext) {
     this.#deployment = deployment;
-    this.#of = of;
+    this.#context = context;
     this.reach = new ReachOfOthers(deployment);
   }
 
@@ -49,7 +49,7 @@ export class PeerFiles implements Holder {
   findNow(key: Buffer): Found | undefined {
     const name = formatKey(key);
     const staged = this.#staged.get(name);
-    if (!staged || !this.#of.reader.cache.has(name)) return undefined;
+    if (!staged || !this.#context.reader.cache.has(name)) return undefined;
     return this.file({ info: staged.info, bytes: undefined }, staged.gateway);
   }
 
@@ -87,8 +87,8 @@ export class PeerFiles implements Holder {
   /** A file that a gateway has told of; one without a gateway is held here. */
   file(found: FoundFile, gateway: GatewayFiles | undefined): Found {
     const { key, expiresAt } = found.info;
-    if (expiresAt && expiresAt.getTime() <= this.#of.now()) throw notFound(key);
-    return new FileHandle(found.info, placeOf(found, gateway), this.#of.reader);
+    if (expiresAt && expiresAt.getTime() <= this.#context.now()) throw notFound(key);
+    return new FileHandle(found.info, placeOf(found, gateway), this.#context.reader);
   }
 
   /** True if the gateway of the key did not answer lately. */

@@ -10,7 +10,7 @@ import { addressText, StorageStatus, TRUNK_EXTENSION } from '@stevedore/protocol
 import type { ListedFile, Replicas, TrunkSource, TrunkStore } from '@stevedore/staging';
 import { copyInto, sharedMemory } from '@stevedore/staging/shared-memory';
 import { storageError } from '../read/failures.js';
-import { addressOf, copyAt } from '../store/cluster.js';
+import { replicasOf } from '../store/cluster.js';
 
 const REMOVE_TIMEOUT_MS = 10_000;
 
@@ -111,15 +111,10 @@ export class FastdfsTrunkStore implements TrunkStore {
   }
 
   async replicas(fileId: string, signal: AbortSignal): Promise<Replicas> {
-    const { group } = this.#client.describe(fileId);
-    const storages = await this.#client.listStorages(group, undefined, { signal });
-    const active = storages.filter(({ status }) => status === StorageStatus.active);
-    const asked = active.map(async (storage) => {
-      // A storage that does not answer proves nothing.
-      const copy = await copyAt(storage, fileId, this.#client, { signal });
-      return copy === 'present' ? [addressOf(storage)] : [];
-    });
-    return { holders: (await Promise.all(asked)).flat(), members: active.length };
+    const all = await replicasOf(fileId, this.#client, { signal });
+    // A storage that does not answer proves nothing.
+    const holders = all.flatMap(({ address, copy }) => (copy === 'present' ? [address] : []));
+    return { holders, members: all.filter(({ active }) => active).length };
   }
 
   async sizeOf(fileId: string, signal: AbortSignal): Promise<number | undefined> {

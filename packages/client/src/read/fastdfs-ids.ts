@@ -42,14 +42,14 @@ type Resolved = { readonly row: FileRow } | { readonly key: Buffer; readonly fac
 export class FastdfsIds {
   readonly #holders: Holders;
   readonly #client: FastdfsClient;
-  readonly #of: HolderContext;
+  readonly #context: HolderContext;
   readonly #slices: ForeignSlices;
 
-  constructor(holders: Holders, client: FastdfsClient, of: HolderContext) {
+  constructor(holders: Holders, client: FastdfsClient, context: HolderContext) {
     this.#holders = holders;
     this.#client = client;
-    this.#of = of;
-    this.#slices = new ForeignSlices((id) => of.reader.downloads.exists(id));
+    this.#context = context;
+    this.#slices = new ForeignSlices((id) => context.reader.downloads.exists(id));
   }
 
   async find(id: string, signal: Signal): Promise<Found> {
@@ -94,7 +94,7 @@ export class FastdfsIds {
     }
     if (!slice) return;
     this.#slices.forget(id);
-    this.#of.reader.forgetRemote(formatFileId(slice.trunk), slice.offset);
+    this.#context.reader.forgetRemote(formatFileId(slice.trunk), slice.offset);
   }
 
   /** The id, and the files of this machine's process that has this trunk or large file. */
@@ -130,17 +130,17 @@ export class FastdfsIds {
     if (known && fileIdOf(known) === id) return { row: files.alive(known, id) };
     const isOwn = this.#holders.issuerOf(originOf(key)) === this.#holders.own;
     if (!isOwn && (await this.#holders.elsewhere?.isRemoved(key))) throw notFound(id);
-    const others = () => this.#of.reader.directories.idsIn(slice);
+    const others = () => this.#context.reader.directories.idsIn(slice);
     if (await this.#slices.isDeleted(slice.trunk.group, id, others)) throw notFound(id);
     const { size, crc32 } = slice;
     const facts = receiptOfAbout(entry.comment, { key, size, crc32 });
-    if (facts.expiresAt && facts.expiresAt.getTime() <= this.#of.now()) throw notFound(id);
+    if (facts.expiresAt && facts.expiresAt.getTime() <= this.#context.now()) throw notFound(id);
     return { key, facts };
   }
 
   async #entryOf(id: string, slice: SliceId): Promise<TrunkEntry> {
     try {
-      const entry = await this.#of.reader.directories.find(slice);
+      const entry = await this.#context.reader.directories.find(slice);
       // The extension is part of the id, but `find` does not compare it.
       const extension = extensionInName(entry?.name ?? '');
       if (!entry || extension !== slice.extension) throw notFound(id);
@@ -157,7 +157,7 @@ export class FastdfsIds {
     const id = formatFileId(fileId);
     const row = plainRow(id, files);
     if (row) return files.present(files.alive(row, id));
-    const { size, crc32, mtimeSeconds } = await this.#of.reader.downloads.info(id, signal);
+    const { size, crc32, mtimeSeconds } = await this.#context.reader.downloads.info(id, signal);
     const facts: FileFacts = {
       name: fileId.base,
       size,
@@ -174,7 +174,7 @@ export class FastdfsIds {
   /** A file that only FastDFS knows. */
   #handle(facts: FileFacts, at: Omit<RemotePlace, 'kind' | 'key'>): Found {
     const place: RemotePlace = { kind: 'remote', key: facts.key, ...at };
-    return new FileHandle(facts, place, this.#of.reader);
+    return new FileHandle(facts, place, this.#context.reader);
   }
 }
 

@@ -92,12 +92,28 @@ export async function membersNow(client: FastdfsClient): Promise<readonly Storag
 }
 
 /** `host:port` of a storage. */
-export function addressOf({ address, storagePort }: StorageRecord): string {
+function addressOf({ address, storagePort }: StorageRecord): string {
   return addressText(address, storagePort);
 }
 
-/** What a storage says of its copy. */
-export async function copyAt(
+/** What each storage of the file's group says of its copy. Rejects if no tracker answers. */
+export async function replicasOf(
+  fileId: string,
+  client: FastdfsClient,
+  options: CallOptions,
+): Promise<CopyAtStorage[]> {
+  const { group } = client.describe(fileId);
+  const storages = await client.listStorages(group, undefined, options);
+  return Promise.all(
+    storages.map(async (storage) => {
+      const active = storage.status === StorageStatus.active;
+      const copy = active ? await replicaAt(storage, fileId, client, options) : 'unknown';
+      return { address: addressOf(storage), active, copy };
+    }),
+  );
+}
+
+async function replicaAt(
   { address, storagePort: port }: StorageRecord,
   fileId: string,
   client: FastdfsClient,

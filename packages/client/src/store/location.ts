@@ -1,10 +1,10 @@
 import type { FastdfsClient } from '@stevedore/fastdfs';
-import { formatFileId, parseFileId, parseSliceId, StorageStatus } from '@stevedore/protocol';
+import { formatFileId, parseFileId, parseSliceId } from '@stevedore/protocol';
 import type { Found } from '../holders/holder.js';
 import type { LocalPlace } from '../holders/place.js';
 import { infoOf } from '../read/stored-file.js';
-import { addressOf, copyAt } from './cluster.js';
-import type { CopyAtStorage, DiskPlace, TrunkPlace } from './places.js';
+import { replicasOf } from './cluster.js';
+import type { DiskPlace, TrunkPlace } from './places.js';
 import type { FileLocation } from './types.js';
 
 /**
@@ -30,7 +30,10 @@ export async function locate(
   const { createdAt: storedAt } = client.describe(fileId);
   const located = { ...known, trunk: { ...trunk, storedAt } };
   try {
-    return { ...located, storages: await copiesOf(fileId, client, signal) };
+    return {
+      ...located,
+      storages: await replicasOf(fileId, client, { deadlineMs: ASK_TIMEOUT_MS, signal }),
+    };
   } catch (error) {
     signal?.throwIfAborted();
     return { ...located, storages: [], problem: (error as Error).message };
@@ -68,22 +71,4 @@ function trunkIn(id: string | undefined): KnownTrunk | undefined {
   const slice = parseSliceId(fileId);
   if (!slice) return { kind: 'whole', fileId: formatFileId(fileId), offset: 0 };
   return { kind: 'trunk', fileId: formatFileId(slice.trunk), offset: slice.offset };
-}
-
-/** Asks each storage of the group. Rejects with FastdfsError if no tracker answers. */
-async function copiesOf(
-  fileId: string,
-  client: FastdfsClient,
-  signal: AbortSignal | undefined,
-): Promise<CopyAtStorage[]> {
-  const { group } = client.describe(fileId);
-  const options = { deadlineMs: ASK_TIMEOUT_MS, signal };
-  const storages = await client.listStorages(group, undefined, options);
-  return Promise.all(
-    storages.map(async (storage) => {
-      const active = storage.status === StorageStatus.active;
-      const copy = active ? await copyAt(storage, fileId, client, options) : 'unknown';
-      return { address: addressOf(storage), active, copy };
-    }),
-  );
 }
