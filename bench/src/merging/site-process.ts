@@ -227,7 +227,7 @@ export type SteadyOutcome = Awaited<ReturnType<typeof simulateSteady>>;
 export async function simulateSteady(directory: string, site: SteadySite) {
   const { filesPerSecond, files, meanBytes, trunkSize, flushes, ...ages } = site;
   const fastdfs = new SizesOnly(sending);
-  const own = { trunkSize, ...ages, retain: GIB / 8, hasMap: true };
+  const own = { trunkSize, ...ages, retain: GIB / 8, publishes: 'changes' } as const;
   const { staging, errors, close } = await openStaging(directory, fastdfs, own);
   const { fileMap } = staging;
   let storedFiles = 0;

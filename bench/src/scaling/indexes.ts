@@ -92,13 +92,13 @@ export async function measureIndexes(
     counted.rows += placed.length;
     counted.statements += 1;
   };
-  await FileMap.open(`${directory}.empty`, true).close();
+  await FileMap.open(`${directory}.empty`, 'changes').close();
   const emptyFileMapBytes = await sizeWithLog(`${directory}.empty`);
   const path = join(directory, 'filemap.sqlite');
   const fileMapBytes = await sizeWithLog(path);
   // A copy: each map is given all of it.
   await copyFile(path, `${directory}.copy`);
-  const fileMap = FileMap.open(`${directory}.copy`, true);
+  const fileMap = FileMap.open(`${directory}.copy`, 'changes');
   const publisher = new Publisher(
     { place, remove: map.remove.bind(map), retire: map.retire.bind(map) },
     fileMap.outbox!,

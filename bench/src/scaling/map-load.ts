@@ -26,7 +26,7 @@ export async function measureIdleStatements(directory: string, seconds: number):
   });
   const joining = { instance: '0'.repeat(32), origin: 1, url: undefined, place: 'here' };
   const joined = await real.join(joining);
-  const fileMap = FileMap.open(`${directory}.sqlite`, true);
+  const fileMap = FileMap.open(`${directory}.sqlite`, 'changes');
   const troubles: Error[] = [];
   const deployment = new Deployment({
     ...{ map, joining, joined, hasCopies: false, outbox: fileMap.outbox! },

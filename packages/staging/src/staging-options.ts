@@ -1,6 +1,6 @@
 import type { Disk } from '@stevedore/disk';
 import type { StagedCopiesOptions } from './copies/staged-copies.js';
-import type { HasMap } from './filemap/outbox.js';
+import type { Publishes } from './filemap/outbox.js';
 import type { TrunkStore } from './merge/trunk-store.js';
 
 /**
@@ -16,8 +16,8 @@ export interface StagingOptions {
   readonly connect: (origin: number) => Promise<TrunkStore>;
   /** Chooses the origin of a new directory. Default: a random one. */
   readonly origin?: () => Promise<number>;
-  /** Record changes for the map of a deployment in `fileMap.outbox`. Default false. */
-  readonly hasMap?: HasMap;
+  /** What `fileMap.outbox` records for the map of a deployment. Default: nothing. */
+  readonly publishes?: Publishes;
   readonly trunkSize: number;
   readonly mergeMaxAge: number;
   /**

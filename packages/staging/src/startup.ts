@@ -45,7 +45,7 @@ export async function openState(options: StagingOptions): Promise<OpenedState> {
   try {
     const changes = new Changes();
     const report = (error: Error): void => changes.report(error);
-    fileMap = await openFileMap(directory, options.hasMap ?? false, now(), report);
+    fileMap = await openFileMap(directory, options.publishes ?? 'nothing', now(), report);
     const choose = options.origin ?? (() => randomOrigin(options.randomFill));
     const origin = await readOrigin(disk, directory, choose);
     const copies = options.copies && new StagedCopies(options.copies);

@@ -52,7 +52,7 @@ const SECOND_COPY_DEADLINE_MS = 20_000;
  * this server, or does not answer and a new directory needs an origin from it.
  */
 export async function open(options: OpenOptions = {}): Promise<FileStore> {
-  return (await openStore(options)).store;
+  return (await openStore(options, { kind: 'serving' })).store;
 }
 
 export interface GatewayParts {
@@ -70,26 +70,36 @@ export async function openForGateway(
   options: OpenOptions,
   parts: GatewayParts,
 ): Promise<GatewayStore> {
-  return (await openStore(options, undefined, parts)).store;
+  return (await openStore(options, { kind: 'serving', ...parts })).store;
 }
+
+/** What a store is opened for. */
+type Purpose =
+  | (GatewayParts & { readonly kind: 'serving' })
+  /** It acknowledges no files. `publishes`: everything makes the map the directory's own. */
+  | {
+      readonly kind: 'upkeep';
+      readonly publishes: 'changes' | 'everything';
+      readonly onRebuild: (done: number, all: number) => void;
+    };
 
 async function openStore(
   options: OpenOptions,
-  onRebuild?: (done: number, all: number) => void,
-  { siblings, map: given }: GatewayParts = {},
-  hasMap: 'anew' | true = true,
+  purpose: Purpose,
 ): Promise<{ readonly staging: Staging; readonly store: LocalFileStore }> {
   const parsed = parseStoreOptions(options);
   const secrets = await readClusterSecrets(parsed.clusterSecretFile);
   const directory = resolve(parsed.directory);
-  if (!siblings && !onRebuild) await assertNotShared(directory);
+  const upkeep = purpose.kind === 'upkeep' ? purpose : undefined;
+  const { siblings, map: given } = purpose.kind === 'serving' ? purpose : {};
+  const publishes = upkeep?.publishes ?? 'changes';
+  if (!siblings && !upkeep) await assertNotShared(directory);
   const map = given ?? (parsed.map === '' ? undefined : await openMap(parsed.map));
   const identity = async () => ({
     instance: await readInstance(directory),
     place: await placeOf(directory),
     url: parsed.peerUrl === '' ? undefined : parsed.peerUrl,
-    // What fills a map makes it the directory's own.
-    secret: hasMap === 'anew' ? undefined : (await loadRun(directory)).secret,
+    secret: publishes === 'everything' ? undefined : (await loadRun(directory)).secret,
   });
   const started = deferred<Deployment>();
   let cluster: Cluster | undefined;
@@ -103,7 +113,7 @@ async function openStore(
       tailBytes: tailBytesOf(parsed.cacheSize),
       ...(map
         ? {
-            hasMap,
+            publishes,
             origin: async () => {
               const joining = { ...(await identity()), origin: undefined };
               return (await joinDeployment(map, joining)).origin;
@@ -120,21 +130,18 @@ async function openStore(
             joined: await joined(map, joining),
             lastRun: await loadRun(directory),
             saveRun: (run) => saveRun(directory, run),
-            hasCopies: onRebuild ? undefined : parsed.stagedCopies > 1,
+            hasCopies: upkeep ? undefined : parsed.stagedCopies > 1,
           };
         }
         cluster = await startCluster(parsed, secrets, (error) => store?.report(error));
         clients = makeClients(cluster.trackers, secrets[0], parsed.connections);
         return new FastdfsTrunkStore(clients.merging, cluster.take);
       },
-      // Maintenance acknowledges no files.
-      ...(parsed.stagedCopies > 1 && !onRebuild
-        ? { copies: copiesOf(parsed, started.promise) }
-        : {}),
+      ...(parsed.stagedCopies > 1 && !upkeep ? { copies: copiesOf(parsed, started.promise) } : {}),
       // A check without repair must not change what it checks.
-      ...(onRebuild ? { onRebuild, rebuildsFirst: true, findsOrphans: false } : {}),
+      ...(upkeep ? { onRebuild: upkeep.onRebuild, rebuildsFirst: true, findsOrphans: false } : {}),
       // Maintenance leaves unpublished changes in the outbox.
-      ...(onRebuild && !map ? { hasMap: 'as before' as const } : {}),
+      ...(upkeep && !map ? { publishes: 'as before' as const } : {}),
       now: unixTime,
       randomFill: (target) => randomFillSync(target),
       packingSeed: randomInt(2 ** 32),
@@ -142,7 +149,7 @@ async function openStore(
     // Of several processes, the first holds the copies for all.
     const isFirst = !siblings || dataDirectory(directory) === directory;
     const held =
-      map && !onRebuild && isFirst
+      map && !upkeep && isFirst
         ? await HeldCopies.open({
             folder: join(directory, 'held'),
             origin: staging.origin,
@@ -172,6 +179,14 @@ async function openStore(
     await cluster?.close();
     throw error;
   }
+}
+
+function openForMaintenance(
+  options: OpenOptions,
+  publishes: 'changes' | 'everything',
+  onRebuild: (done: number, all: number) => void = () => undefined,
+) {
+  return openStore({ ...options, scrubRate: 0 }, { kind: 'upkeep', publishes, onRebuild });
 }
 
 function copiesOf(
@@ -228,7 +243,7 @@ export async function openForUpkeep(
   const { directory } = parseStoreOptions(options);
   await assertStoreExists(resolve(directory), ['container', 'filemap.sqlite']);
   const onRebuild = extras.onRebuild ?? (() => undefined);
-  const { staging, store } = await openStore({ ...options, scrubRate: 0 }, onRebuild);
+  const { staging, store } = await openForMaintenance(options, 'changes', onRebuild);
   if (extras.onError) store.on('error', extras.onError);
   return {
     trackers: store.trackers,
@@ -267,7 +282,7 @@ export async function fillMap(
     for (const number of [1, ...(await otherWorkers(directory))]) {
       const trackers = stores[0]?.trackers ?? options.trackers ?? [];
       const own = { ...options, trackers, directory: workerDirectory(directory, number) };
-      const { store } = await openStore({ ...own, scrubRate: 0 }, () => undefined, {}, 'anew');
+      const { store } = await openForMaintenance(own, 'everything');
       store.on('error', onError);
       stores.push(store);
     }
@@ -313,7 +328,7 @@ export async function drainGateway(
       const trackers = stores[0]?.trackers ?? options.trackers ?? [];
       const own = { ...options, trackers, directory: workerDirectory(directory, number) };
       // What the map has adopted already is drained.
-      const { staging, store } = await openStore({ ...own, scrubRate: 0 }, () => undefined);
+      const { staging, store } = await openForMaintenance(own, 'changes');
       store.on('error', onError);
       stores.push(store);
       origins.push(staging.origin);

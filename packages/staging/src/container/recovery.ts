@@ -3,7 +3,7 @@ import { access, rename } from 'node:fs/promises';
 import { type Disk, hasCode, readSmallFile, replaceFile } from '@stevedore/disk';
 import { StoreError } from '../errors.js';
 import { FileMap } from '../filemap/filemap.js';
-import type { HasMap } from '../filemap/outbox.js';
+import type { Publishes } from '../filemap/outbox.js';
 import type { FileMapChange } from '../filemap/rows.js';
 import { FOLDERS } from '../folders.js';
 import { RecordType } from './record.js';
@@ -64,13 +64,13 @@ export function parseOrigin(text: string): number | undefined {
 
 export async function openFileMap(
   directory: string,
-  hasMap: HasMap,
+  publishes: Publishes,
   now: number,
   onProblem: (error: Error) => void,
 ): Promise<FileMap> {
   const path = `${directory}/filemap.sqlite`;
   try {
-    return FileMap.open(path, hasMap);
+    return FileMap.open(path, publishes);
   } catch (error) {
     if (!isDamaged(error)) throw error;
     const aside = `${path}.damaged-${now}`;
@@ -82,7 +82,7 @@ export async function openFileMap(
       ),
     );
     for (const suffix of ['', '-wal', '-shm']) await renameIfThere(path + suffix, aside + suffix);
-    return FileMap.open(path, hasMap);
+    return FileMap.open(path, publishes);
   }
 }
 

@@ -32,7 +32,7 @@ export class HeldIndex {
 
   static async open(disk: Disk, directory: string, now: number): Promise<HeldIndex> {
     await removeIndex(directory);
-    const fileMap = FileMap.open(`${directory}/${INDEX}`, false);
+    const fileMap = FileMap.open(`${directory}/${INDEX}`);
     try {
       const { segments } = await replayContainer(disk, `${directory}/container`, fileMap, now);
       await settleKnown(fileMap);
@@ -46,7 +46,7 @@ export class HeldIndex {
   /** Of a copy that is being written: empty until `follow`. */
   static async live(directory: string): Promise<HeldIndex> {
     await removeIndex(directory);
-    return new HeldIndex(directory, FileMap.open(`${directory}/${INDEX}`, false), []);
+    return new HeldIndex(directory, FileMap.open(`${directory}/${INDEX}`), []);
   }
 
   /**

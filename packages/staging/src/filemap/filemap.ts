@@ -8,7 +8,7 @@ import {
 import { LOST_SEGMENT } from '../container/record.js';
 import { LOG_PAGES } from './checkpoints.js';
 import { OPENING_WAIT_MS } from './locks.js';
-import { type HasMap, Outbox } from './outbox.js';
+import { Outbox, type Publishes } from './outbox.js';
 import type { Counters, DamagedCopy } from './rows.js';
 import { FILEMAP_SCHEMA, STATE_TRIGGER } from './schema.js';
 import { FileMapWriter } from './writer.js';
@@ -114,17 +114,16 @@ export class FileMap extends FileMapWriter {
   readonly #forgetMarked = this.run<[segment: number]>('DELETE FROM marked WHERE segment = ?');
   readonly #forgetSegment = this.run<[segment: number]>('DELETE FROM segments WHERE number = ?');
 
-  private constructor(database: SqliteDatabase, hasMap: HasMap) {
+  private constructor(database: SqliteDatabase, publishes: Publishes) {
     super(database);
     this.logPath = `${database.name}-wal`;
-    this.outbox = Outbox.open(database, hasMap);
+    this.outbox = Outbox.open(database, publishes);
   }
 
   /**
-   * `hasMap`: changes are recorded for the deployment's map. Throws if the file is not a sound
-   * database; the caller moves it aside and rebuilds.
+   * Throws if the file is not a sound database; the caller moves it aside and rebuilds.
    */
-  static open(path: string, hasMap: HasMap = false): FileMap {
+  static open(path: string, publishes: Publishes = 'nothing'): FileMap {
     const database = openDatabase(path, { timeout: OPENING_WAIT_MS });
     try {
       database.pragma('journal_mode = WAL');
@@ -133,7 +132,7 @@ export class FileMap extends FileMapWriter {
       database.pragma(`cache_size = -${CACHE_KIB}`);
       applySchema(database, FILEMAP_SCHEMA);
       database.exec(STATE_TRIGGER);
-      const fileMap = new FileMap(database, hasMap);
+      const fileMap = new FileMap(database, publishes);
       database.pragma(`busy_timeout = ${LOOP_WAIT_MS}`);
       return fileMap;
     } catch (error) {

@@ -75,8 +75,16 @@ const TRIGGERS = `
   CREATE TEMP TRIGGER outbox_held AFTER INSERT ON main.holds
     BEGIN INSERT INTO outbox (trunk, key) VALUES (NEW.trunk, NEW.key); END;`;
 
-/** Whether changes are recorded for the map of a deployment. */
-export type HasMap = boolean | 'as before' | 'anew';
+/** Which changes a FileMap records for the map of a deployment. */
+export type Publishes =
+  /** There is no map. */
+  | 'nothing'
+  /** Those from now on, and everything if there was no map before. */
+  | 'changes'
+  /** Everything, unless an earlier opening entered it and not all of it is published yet. */
+  | 'everything'
+  /** Those from now on, if there was a map before. */
+  | 'as before';
 
 /**
  * Mark of the last entry of a complete fill: while one of its entries waits, no other fill is
@@ -107,18 +115,17 @@ export class Outbox extends Statements {
 
   /**
    * The outbox of a FileMap; undefined without a map. Changes made while it had none are unknown,
-   * so everything is entered again. `as before`: as at the last opening. `anew`: everything is
-   * entered, unless an earlier opening did so and not all of it is published yet.
+   * so everything is entered again.
    */
-  static open(database: SqliteDatabase, hasMap: HasMap): Outbox | undefined {
+  static open(database: SqliteDatabase, publishes: Publishes): Outbox | undefined {
     const isThere =
       database
         .prepare("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'outbox'")
         .get() !== undefined;
-    const isWanted = hasMap === 'as before' ? isThere : hasMap !== false;
+    const isWanted = publishes === 'as before' ? isThere : publishes !== 'nothing';
     if (isThere && !isWanted) database.exec('DROP TABLE outbox');
     if (isWanted && !isThere) database.transaction(() => database.exec(`${TABLE};${EVERYTHING}`))();
-    else if (hasMap === 'anew') enterAll(database);
+    else if (publishes === 'everything') enterAll(database);
     return isWanted ? new Outbox(database) : undefined;
   }
 

@@ -324,10 +324,12 @@ function fileRow(columns: FileColumns): FileRow {
 export const WRITER_STEPS = {
   addFile: `INSERT OR IGNORE INTO files
       (key, name, type, grp, size, crc32, stagedAt, expiresAt, once, pictureOf, segment, position,
-        spooled) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+        spooled) VALUES ($key, $name, $type, $group, $size, $crc32, $stagedAt, $expiresAt, $once,
+        $pictureOf, $segment, $position, $spooled)`,
   adoptFile: `INSERT OR IGNORE INTO files
       (key, name, type, grp, size, crc32, stagedAt, expiresAt, once, pictureOf, segment, position,
-        spooled, was) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?)`,
+        spooled, was) VALUES ($key, $name, $type, $group, $size, $crc32, $stagedAt, $expiresAt,
+        $once, $pictureOf, 0, 0, $spooled, $was)`,
   claimFile: 'UPDATE files SET trunk = ?, trunkOffset = ?, was = ? WHERE key = ?',
   moveFile: `UPDATE files SET segment = $segment, position = $position, spooled = $spooled,
       trunk = NULL, trunkOffset = NULL, was = $was WHERE key = $key`,

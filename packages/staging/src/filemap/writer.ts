@@ -238,8 +238,8 @@ export class FileMapWriter extends FileMapQueries {
 
   #addFile(change: FileChange, segment: number): void {
     const { key, position, at } = change;
-    const place = [segment, position, PLACES.indexOf(at)];
-    const { changes } = this.#steps.addFile(...factsIn(change), ...place);
+    const place = { segment, position, spooled: PLACES.indexOf(at) };
+    const { changes } = this.#steps.addFile(Object.assign(factsIn(change), place));
     if (changes === 0) return;
     this.#counted.passOne('none', stateAt(at), change);
     if (change.blocks) this.setBlocks(key, change.blocks);
@@ -334,8 +334,8 @@ export class FileMapWriter extends FileMapQueries {
   }
 
   #adopt(file: AdoptedFile['file'], at: 'container' | 'gone', was: readonly FormerPlace[]): void {
-    const place = [PLACES.indexOf(at), placesText(was)];
-    const { changes } = this.#steps.adoptFile(...factsIn(file), ...place);
+    const place = { spooled: PLACES.indexOf(at), was: placesText(was) };
+    const { changes } = this.#steps.adoptFile(Object.assign(factsIn(file), place));
     if (changes === 1) this.#counted.passOne('none', stateAt(at), file);
   }
 
@@ -385,11 +385,20 @@ export class FileMapWriter extends FileMapQueries {
 }
 
 /** The columns that do not change while a file moves. */
-function factsIn(file: AdoptedFile['file']): unknown[] {
-  const { key, name, type, group = null, size, crc32, stagedAt, expiresAt = null } = file;
-  const once = file.once === undefined ? null : Buffer.from(file.once, 'base64url');
-  const facts = [key, name, type, group, size, crc32, stagedAt, expiresAt];
-  return [...facts, once, file.pictureOf ?? null];
+function factsIn(file: AdoptedFile['file']) {
+  const { key, name, type, size, crc32, stagedAt } = file;
+  return {
+    key,
+    name,
+    type,
+    size,
+    crc32,
+    stagedAt,
+    group: file.group ?? null,
+    expiresAt: file.expiresAt ?? null,
+    once: file.once === undefined ? null : Buffer.from(file.once, 'base64url'),
+    pictureOf: file.pictureOf ?? null,
+  };
 }
 
 /** The row of a deleted file: its trunk, and the segment of the deletion's record. */

@@ -11,8 +11,11 @@ import { temporaryFolder } from '../../../support/temporary.js';
 
 const SIZE = 100;
 
-function openFileMap(path = join(temporaryFolder(), 'filemap.sqlite'), hasMap = false): FileMap {
-  const fileMap = FileMap.open(path, hasMap);
+function openFileMap(
+  path = join(temporaryFolder(), 'filemap.sqlite'),
+  publishes: 'nothing' | 'changes' = 'nothing',
+): FileMap {
+  const fileMap = FileMap.open(path, publishes);
   onTestFinished(() => fileMap.close());
   return fileMap;
 }
@@ -160,7 +163,7 @@ test('closing waits for the thread of the log, though nothing else keeps the pro
 });
 
 test('a trunk is published when it is confirmed, and again when a file comes back to it', () => {
-  const fileMap = openFileMap(undefined, true);
+  const fileMap = openFileMap(undefined, 'changes');
   const outbox = fileMap.outbox!;
   const { trunk, keys } = addTrunk(fileMap, 'group1/M00/one', 5);
   const [entry, ...others] = outbox.read(10);
