@@ -29,6 +29,8 @@ export type { MapRebuildReport } from './deployment/map-rebuild.js';
 export {
   checkDeploymentMap,
   type DeploymentFinding,
+  drainGateway,
+  fillMap,
   inspectDeployment,
   mapSecretOf,
   rebuildDeploymentMap,
@@ -68,8 +70,6 @@ export {
 export type { GatewayStore } from './store/gateway-store.js';
 export {
   discardFileMap,
-  drainGateway,
-  fillMap,
   openForGateway,
   openForUpkeep,
   type Upkeep,

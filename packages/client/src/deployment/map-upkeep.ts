@@ -1,12 +1,18 @@
 import { resolve } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type DeploymentMap, isAlive, mapMismatch, openMap } from '@stevedore/map';
-import type { TrunkStore } from '@stevedore/staging';
+import { StoreError, type TrunkStore } from '@stevedore/staging';
 import type { OpenOptions } from '../given-options.js';
 import { askAll } from '../holders/others.js';
 import { type Reach, tryReach } from '../holders/reach.js';
 import { invalidOption, parseStoreOptions } from '../options.js';
 import { FastdfsTrunkStore } from '../put/fastdfs-trunk-store.js';
 import { connect, readClusterSecrets } from '../store/cluster.js';
+import { assertStoreExists, openForMaintenance } from '../store/open.js';
+import { otherWorkers, workerDirectory } from '../store/shared-directory.js';
+import type { LocalFileStore } from '../store/store.js';
+import type { StoreStats } from '../store/types.js';
+import { adoptOrigin } from './ask-adoption.js';
 import { loadRun } from './instance.js';
 import { checkMap, type MapCheckParts, type MapReport } from './map-check.js';
 import { type MapRebuildReport, rebuildMap } from './map-rebuild.js';
@@ -96,4 +102,96 @@ export async function inspectDeployment(
   } finally {
     await map.close();
   }
+}
+
+export interface FillReport {
+  readonly trunks: number;
+  readonly files: number;
+}
+
+const LOOK_MS = 200;
+
+/**
+ * Publishes to the map everything that the stores of a directory and its workers have merged and
+ * deleted. No other process may use the directory. If it is stopped, the next run continues where it
+ * ended.
+ */
+export async function fillMap(
+  options: OpenOptions,
+  onProgress: (done: number, all: number) => void,
+  onError: (error: Error) => void,
+): Promise<FillReport> {
+  const { directory } = parseStoreOptions(options);
+  await assertStoreExists(resolve(directory), ['container', 'filemap.sqlite']);
+  const stores: LocalFileStore[] = [];
+  const sum = (of: (stats: StoreStats) => number) =>
+    stores.reduce((all, store) => all + of(store.stats()), 0);
+  try {
+    for (const number of [1, ...(await otherWorkers(directory))]) {
+      const trackers = stores[0]?.trackers ?? options.trackers ?? [];
+      const own = { ...options, trackers, directory: workerDirectory(directory, number) };
+      const { store } = await openForMaintenance(own, 'everything');
+      store.on('error', onError);
+      stores.push(store);
+    }
+    const all = sum(({ map }) => map!.pending);
+    for (;;) {
+      const pending = sum(({ map }) => map!.pending);
+      onProgress(all - pending, all);
+      if (pending === 0) {
+        return { trunks: sum(({ trunks }) => trunks), files: sum((each) => each.mergedFiles) };
+      }
+      await sleep(LOOK_MS);
+    }
+  } finally {
+    // The embedded FastDFS is the first one's.
+    for (const store of stores.reverse()) await store.close();
+  }
+}
+
+export interface DrainReport {
+  /** Of the directory and its workers. */
+  readonly origins: readonly number[];
+  /** Files that they have stored in FastDFS, which another gateway answers for now. */
+  readonly files: number;
+}
+
+/**
+ * Takes a gateway out of its deployment for good: stores what is staged in FastDFS, publishes it in the
+ * map, and gives the files to another gateway that is alive. Then the directory is not needed any more.
+ * No other process may use it. If it is stopped, the next run continues where it ended.
+ */
+export async function drainGateway(
+  options: OpenOptions,
+  onProgress: (done: number, all: number) => void,
+  onError: (error: Error) => void,
+): Promise<DrainReport> {
+  const { directory, map = '' } = parseStoreOptions(options);
+  await assertStoreExists(resolve(directory), ['container', 'filemap.sqlite']);
+  const stores: LocalFileStore[] = [];
+  const origins: number[] = [];
+  let files = 0;
+  try {
+    for (const number of [1, ...(await otherWorkers(directory))]) {
+      const trackers = stores[0]?.trackers ?? options.trackers ?? [];
+      const own = { ...options, trackers, directory: workerDirectory(directory, number) };
+      // What the map has adopted already is drained.
+      const { staging, store } = await openForMaintenance(own, 'changes');
+      store.on('error', onError);
+      stores.push(store);
+      origins.push(staging.origin);
+      await store.flush();
+      while (store.stats().map!.pending > 0) await sleep(LOOK_MS);
+      const { stagedFiles, mergedFiles } = store.stats();
+      if (stagedFiles > 0) {
+        const message = `${stagedFiles} files of ${own.directory} are not in FastDFS: see the log, and run it again`;
+        throw new StoreError('storage_unavailable', message);
+      }
+      files += mergedFiles;
+    }
+  } finally {
+    for (const store of stores.reverse()) await store.close();
+  }
+  for (const origin of origins) await adoptOrigin({ map, origin, by: 'any', onProgress });
+  return { origins, files };
 }

@@ -1,7 +1,6 @@
 import { randomFillSync, randomInt } from 'node:crypto';
 import { rm, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { deferred } from '@stevedore/async';
 import { type DeploymentMap, MapError, openMap } from '@stevedore/map';
 import { unixTime } from '@stevedore/protocol';
@@ -16,7 +15,6 @@ import {
   StoreError,
   type UpkeepOptions,
 } from '@stevedore/staging';
-import { adoptOrigin } from '../deployment/ask-adoption.js';
 import type { Deployment } from '../deployment/deployment.js';
 import { type DeploymentContext, joinDeployment } from '../deployment/gateways.js';
 import { loadRun, placeOf, readInstance, saveRun } from '../deployment/instance.js';
@@ -33,7 +31,7 @@ import {
   startCluster,
 } from './cluster.js';
 import type { GatewayStore } from './gateway-store.js';
-import { dataDirectory, otherWorkers, workerDirectory } from './shared-directory.js';
+import { dataDirectory, otherWorkers } from './shared-directory.js';
 import { LocalFileStore } from './store.js';
 import type { FileStore, StoreStats } from './types.js';
 
@@ -181,7 +179,8 @@ async function openStore(
   }
 }
 
-function openForMaintenance(
+/** For maintenance by one process, which must be the only one. */
+export function openForMaintenance(
   options: OpenOptions,
   publishes: 'changes' | 'everything',
   onRebuild: (done: number, all: number) => void = () => undefined,
@@ -256,98 +255,6 @@ export async function openForUpkeep(
   };
 }
 
-export interface FillReport {
-  readonly trunks: number;
-  readonly files: number;
-}
-
-const LOOK_MS = 200;
-
-/**
- * Publishes to the map everything that the stores of a directory and its workers have merged and
- * deleted. No other process may use the directory. If it is stopped, the next run continues where it
- * ended.
- */
-export async function fillMap(
-  options: OpenOptions,
-  onProgress: (done: number, all: number) => void,
-  onError: (error: Error) => void,
-): Promise<FillReport> {
-  const { directory } = parseStoreOptions(options);
-  await assertStoreExists(resolve(directory), ['container', 'filemap.sqlite']);
-  const stores: LocalFileStore[] = [];
-  const sum = (of: (stats: StoreStats) => number) =>
-    stores.reduce((all, store) => all + of(store.stats()), 0);
-  try {
-    for (const number of [1, ...(await otherWorkers(directory))]) {
-      const trackers = stores[0]?.trackers ?? options.trackers ?? [];
-      const own = { ...options, trackers, directory: workerDirectory(directory, number) };
-      const { store } = await openForMaintenance(own, 'everything');
-      store.on('error', onError);
-      stores.push(store);
-    }
-    const all = sum(({ map }) => map!.pending);
-    for (;;) {
-      const pending = sum(({ map }) => map!.pending);
-      onProgress(all - pending, all);
-      if (pending === 0) {
-        return { trunks: sum(({ trunks }) => trunks), files: sum((each) => each.mergedFiles) };
-      }
-      await sleep(LOOK_MS);
-    }
-  } finally {
-    // The embedded FastDFS is the first one's.
-    for (const store of stores.reverse()) await store.close();
-  }
-}
-
-export interface DrainReport {
-  /** Of the directory and its workers. */
-  readonly origins: readonly number[];
-  /** Files that they have stored in FastDFS, which another gateway answers for now. */
-  readonly files: number;
-}
-
-/**
- * Takes a gateway out of its deployment for good: stores what is staged in FastDFS, publishes it in the
- * map, and gives the files to another gateway that is alive. Then the directory is not needed any more.
- * No other process may use it. If it is stopped, the next run continues where it ended.
- */
-export async function drainGateway(
-  options: OpenOptions,
-  onProgress: (done: number, all: number) => void,
-  onError: (error: Error) => void,
-): Promise<DrainReport> {
-  const { directory, map = '' } = parseStoreOptions(options);
-  await assertStoreExists(resolve(directory), ['container', 'filemap.sqlite']);
-  const stores: LocalFileStore[] = [];
-  const origins: number[] = [];
-  let files = 0;
-  try {
-    for (const number of [1, ...(await otherWorkers(directory))]) {
-      const trackers = stores[0]?.trackers ?? options.trackers ?? [];
-      const own = { ...options, trackers, directory: workerDirectory(directory, number) };
-      // What the map has adopted already is drained.
-      const { staging, store } = await openForMaintenance(own, 'changes');
-      store.on('error', onError);
-      stores.push(store);
-      origins.push(staging.origin);
-      await store.flush();
-      while (store.stats().map!.pending > 0) await sleep(LOOK_MS);
-      const { stagedFiles, mergedFiles } = store.stats();
-      if (stagedFiles > 0) {
-        const message = `${stagedFiles} files of ${own.directory} are not in FastDFS: see the log, and run it again`;
-        throw new StoreError('storage_unavailable', message);
-      }
-      files += mergedFiles;
-    }
-  } finally {
-    for (const store of stores.reverse()) await store.close();
-  }
-  for (const origin of origins) await adoptOrigin({ map, origin, by: 'any', onProgress });
-  return { origins, files };
-}
-
 /** Deletes the FileMap; the next start rebuilds it. No process may use the directory. */
 export async function discardFileMap(directory: string): Promise<void> {
   // Without a container there is nothing to rebuild it from.
@@ -372,7 +279,10 @@ async function assertNotShared(directory: string): Promise<void> {
   );
 }
 
-async function assertStoreExists(directory: string, parts: readonly string[]): Promise<void> {
+export async function assertStoreExists(
+  directory: string,
+  parts: readonly string[],
+): Promise<void> {
   for (const part of parts) {
     try {
       await stat(join(directory, part));

@@ -346,3 +346,24 @@ export function unpackMembers(packed: PackedMembers): PlannedMember[] {
   }
   return members;
 }
+
+/** The columns of a file that do not change while it moves; `factsIn` has their values. */
+export const FACTS = 'key, name, type, grp, size, crc32, stagedAt, expiresAt, once, pictureOf';
+export const FACT_VALUES =
+  '$key, $name, $type, $group, $size, $crc32, $stagedAt, $expiresAt, $once, $pictureOf';
+
+export function factsIn(file: AdoptedFile['file']) {
+  const { key, name, type, size, crc32, stagedAt } = file;
+  return {
+    key,
+    name,
+    type,
+    size,
+    crc32,
+    stagedAt,
+    group: file.group ?? null,
+    expiresAt: file.expiresAt ?? null,
+    once: file.once === undefined ? null : Buffer.from(file.once, 'base64url'),
+    pictureOf: file.pictureOf ?? null,
+  };
+}

@@ -1,5 +1,7 @@
 import type { SqliteDatabase, SqliteStatement } from '@stevedore/disk/sqlite';
 import {
+  FACT_VALUES,
+  FACTS,
   type FileRow,
   formerPlaces,
   type LocalPlace,
@@ -322,14 +324,10 @@ function fileRow(columns: FileColumns): FileRow {
 
 /** The steps of FileMapWriter. */
 export const WRITER_STEPS = {
-  addFile: `INSERT OR IGNORE INTO files
-      (key, name, type, grp, size, crc32, stagedAt, expiresAt, once, pictureOf, segment, position,
-        spooled) VALUES ($key, $name, $type, $group, $size, $crc32, $stagedAt, $expiresAt, $once,
-        $pictureOf, $segment, $position, $spooled)`,
-  adoptFile: `INSERT OR IGNORE INTO files
-      (key, name, type, grp, size, crc32, stagedAt, expiresAt, once, pictureOf, segment, position,
-        spooled, was) VALUES ($key, $name, $type, $group, $size, $crc32, $stagedAt, $expiresAt,
-        $once, $pictureOf, 0, 0, $spooled, $was)`,
+  addFile: `INSERT OR IGNORE INTO files (${FACTS}, segment, position, spooled)
+      VALUES (${FACT_VALUES}, $segment, $position, $spooled)`,
+  adoptFile: `INSERT OR IGNORE INTO files (${FACTS}, segment, position, spooled, was)
+      VALUES (${FACT_VALUES}, 0, 0, $spooled, $was)`,
   claimFile: 'UPDATE files SET trunk = ?, trunkOffset = ?, was = ? WHERE key = ?',
   moveFile: `UPDATE files SET segment = $segment, position = $position, spooled = $spooled,
       trunk = NULL, trunkOffset = NULL, was = $was WHERE key = $key`,

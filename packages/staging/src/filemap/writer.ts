@@ -11,6 +11,7 @@ import {
   type FileMapChange,
   type FileRow,
   type FormerPlace,
+  factsIn,
   isGivenUp,
   type PlannedMember,
   type PlannedTrunk,
@@ -382,23 +383,6 @@ export class FileMapWriter extends FileMapQueries {
     this.#steps.addDead(trunk, bytes);
     this.#steps.markSparse({ trunk });
   }
-}
-
-/** The columns that do not change while a file moves. */
-function factsIn(file: AdoptedFile['file']) {
-  const { key, name, type, size, crc32, stagedAt } = file;
-  return {
-    key,
-    name,
-    type,
-    size,
-    crc32,
-    stagedAt,
-    group: file.group ?? null,
-    expiresAt: file.expiresAt ?? null,
-    once: file.once === undefined ? null : Buffer.from(file.once, 'base64url'),
-    pictureOf: file.pictureOf ?? null,
-  };
 }
 
 /** The row of a deleted file: its trunk, and the segment of the deletion's record. */
