@@ -1,6 +1,6 @@
 import { resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type DeploymentMap, isAlive, mapMismatch, openMap } from '@stevedore/map';
+import { type DeploymentMap, isAlive, MapError, mapMismatch, openMap } from '@stevedore/map';
 import { StoreError, type TrunkStore } from '@stevedore/staging';
 import type { OpenOptions } from '../given-options.js';
 import { askAll } from '../holders/others.js';
@@ -171,12 +171,20 @@ export async function drainGateway(
   const stores: LocalFileStore[] = [];
   const origins: number[] = [];
   let files = 0;
+  let adopted: MapError | undefined;
   try {
     for (const number of [1, ...(await otherWorkers(directory))]) {
       const trackers = stores[0]?.trackers ?? options.trackers ?? [];
       const own = { ...options, trackers, directory: workerDirectory(directory, number) };
-      // What the map has adopted already is drained.
-      const { staging, store } = await openForMaintenance(own, 'changes');
+      const opened = await openForMaintenance(own, 'changes').catch((error: unknown) => {
+        if (!(error instanceof MapError) || error.code !== 'origin_adopted') throw error;
+        adopted = error;
+        onError(error);
+        return undefined;
+      });
+      // An earlier run ended behind it.
+      if (!opened) continue;
+      const { staging, store } = opened;
       store.on('error', onError);
       stores.push(store);
       origins.push(staging.origin);
@@ -192,6 +200,7 @@ export async function drainGateway(
   } finally {
     for (const store of stores.reverse()) await store.close();
   }
+  if (adopted && origins.length === 0) throw adopted;
   for (const origin of origins) await adoptOrigin({ map, origin, by: 'any', onProgress });
   return { origins, files };
 }
