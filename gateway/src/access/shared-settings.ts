@@ -6,9 +6,9 @@ import { parsePolicies } from './policies.js';
 import { changeFile, readJson, replaceFile } from './watched-file.js';
 
 /**
- * API keys and policies of a deployment. Every gateway has them in files of its own, which people,
- * commands and requests change as without a map; the map passes each change on to the others. So a key
- * that is revoked at one gateway is revoked at all, and all go on while the map is away.
+ * API keys and policies of a deployment. Each gateway keeps them in its own files, which people,
+ * commands and requests change as they do without a map. The map passes each change on, so a key that is
+ * revoked at one gateway is revoked at all. While the map is away, each gateway goes on with its files.
  *
  * A key that was removed stays removed, whatever an old file says. Otherwise what changed here wins
  * over what changed elsewhere meanwhile.
@@ -72,7 +72,7 @@ export class SharedSettings {
     this.#files = [keyFile(apiKeys), policyFile(policies)].filter(({ path }) => path !== '');
   }
 
-  /** Resolves once the files are as the map has them, or the map does not answer. */
+  /** Resolves once the files agree with the map, or the map does not answer in time. */
   async start(): Promise<void> {
     if (this.#files.length === 0) return;
     this.#options.map.listen((topic) => {

@@ -193,7 +193,7 @@ export class PostgresDriver implements SqlDriver {
       if (topic) tell(topic);
       else onEcho(text);
     };
-    // After its connection broke, the library listens again; nobody says what was told meanwhile.
+    // The library listens again after its connection broke: what was sent meanwhile is lost.
     await sql.listen(CHANNEL, onText, () => TOPICS.forEach(tell));
     const connections = this.#connections;
     let missed = 0;
