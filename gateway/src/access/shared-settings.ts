@@ -10,8 +10,8 @@ import { changeFile, readJson, replaceFile } from './watched-file.js';
  * commands and requests change as they do without a map. The map passes each change on, so a key that is
  * revoked at one gateway is revoked at all. While the map is away, each gateway goes on with its files.
  *
- * A key that was removed stays removed, whatever an old file says. Otherwise what changed here wins
- * over what changed elsewhere meanwhile.
+ * A key that was removed stays removed, and of what this gateway has never compared the map is right,
+ * whatever an old file says. Otherwise what changed here wins over what changed elsewhere meanwhile.
  */
 
 type Entries = ReadonlyMap<string, string>;
@@ -169,7 +169,9 @@ function merge(
   for (const { name, body } of theirs) {
     if (mine.get(name) === body) mine.delete(name);
     const isGone = body === null && isFinal;
-    if (mine.has(name) && !isGone) continue;
+    // A file that was never compared may be an old copy, with rights that a key has no more.
+    const isNewHere = body !== null && !base.has(name);
+    if (mine.has(name) && !isGone && !isNewHere) continue;
     mine.delete(name);
     if (body === null) merged.delete(name);
     else merged.set(name, body);

@@ -58,10 +58,20 @@ it('are the same at all, whoever changes them, and a revoked key stays revoked',
   // An old file does not bring it back, at a third gateway either.
   const third = server(folder);
   await third.add(one.key);
+  // Nor does it give another key rights back.
+  await third.add(two.key);
+  const narrow = (keys: readonly ApiKey[]) =>
+    keys.map((key) => ({ ...key, scopes: ['list', 'admin'] as const }));
+  await changeKeyFile(first.apiKeys, narrow);
+  await soon(async () =>
+    expect((await readKeyFile(second.apiKeys))[0]?.scopes).toEqual(['list', 'admin']),
+  );
   await writeFile(third.policies, '{}');
   const last = await third.start();
   expect(await status(last.url, one.text)).toBe(401);
   expect(await status(last.url, two.text)).toBe(200);
+  expect((await readKeyFile(third.apiKeys))[0]?.scopes).toEqual(['list', 'admin']);
+  expect((await readKeyFile(first.apiKeys))[0]?.scopes).toEqual(['list', 'admin']);
   // A policy may come back.
   for (const text of ['{}', '{"avatars":{"maxFiles":2}}']) {
     await writeFile(second.policies, text);

@@ -13,7 +13,7 @@ import type { Place } from './place.js';
 export interface Holder {
   /**
    * The file; undefined if it is not known here. Rejects with `not_found` only if there is no such
-   * file anywhere, and with `storage_unavailable` if that cannot be told.
+   * file anywhere, and with `storage_unavailable` if nobody knows.
    */
   find(key: Buffer, options: FindOptions): Promise<Found | undefined>;
   /** Deletes it for all servers; false if it is not known here. Rejects as `find`. */
