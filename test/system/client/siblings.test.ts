@@ -5,6 +5,7 @@ import { type GatewayStore, openForGateway } from '@stevedore/client/internal';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { Deployment } from '../../../packages/client/dist/deployment/deployment.js';
+import { until } from '../../support/staging.js';
 import { SMALL } from '../../support/store.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
@@ -152,9 +153,15 @@ describe('a file of a sibling', () => {
     const file = await second.get(receipts[0]!.key);
     const before = await file.bytes();
     await first.flush();
-    const segments = () => readdirSync(join(directories[0]!, 'container'));
+    const kept = [receipts[0]!.key, receipts[39]!.key];
+    const ids = () => Promise.all(kept.map((key) => first.settled(key)));
+    const merged = await ids();
     for (const { key } of receipts.slice(1, 39)) await second.delete(key);
-    for (const name of segments()) {
+    await until(async () => {
+      await first.flush();
+      return (await ids()).every((id, index) => id !== merged[index]);
+    });
+    for (const name of readdirSync(join(directories[0]!, 'container'))) {
       rmSync(join(directories[0]!, 'container', name), { force: true });
     }
     // With what was known of it before, and as it is known now.
