@@ -21,7 +21,7 @@ const FULL = {
 export const PLANS = plans(
   FULL,
   {
-    ...{ runs: 2, lookUps: 300_000, dataBytes: 150e6, warmUpRequests: 3_000 },
+    ...{ runs: 2, lookUps: 100_000, dataBytes: 150e6, warmUpRequests: 3_000 },
     ...{ seconds: { model: 2, measured: 0.5 }, threads: [1, 16, 200] },
     ...{ cacheMebibytes: [16, 64, 128], nodes: [1, 2] },
   },

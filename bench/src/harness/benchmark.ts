@@ -5,7 +5,7 @@ import type { ChartSpec, TableSpec } from './markdown.js';
 import type { Workspace } from './workspace.js';
 
 /**
- * How much is measured: at least five long runs, a few short ones (all benchmarks within twelve
+ * How much is measured: at least five long runs, a few short ones (all benchmarks within ten
  * minutes on two quiet cores), or just enough to see that everything runs.
  */
 export type Scale = 'full' | 'quick' | 'smoke';

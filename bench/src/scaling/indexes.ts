@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { copyFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type DeploymentMap, openMap } from '@stevedore/map';
@@ -75,6 +76,12 @@ async function sizeWithLog(path: string): Promise<number> {
   return (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0);
 }
 
+/** What is not in the file yet is in its log, if the last one to close it could not move it. */
+async function copyWithLog(path: string, copy: string): Promise<void> {
+  await copyFile(path, copy);
+  if (existsSync(`${path}-wal`)) await copyFile(`${path}-wal`, `${copy}-wal`);
+}
+
 export type IndexCost = Awaited<ReturnType<typeof measureIndexes>>;
 
 /** What the outbox of a FileMap costs. `sized`: an empty map; default a new SQLite file. */
@@ -97,7 +104,7 @@ export async function measureIndexes(
   const path = join(directory, 'filemap.sqlite');
   const fileMapBytes = await sizeWithLog(path);
   // A copy: each map is given all of it.
-  await copyFile(path, `${directory}.copy`);
+  await copyWithLog(path, `${directory}.copy`);
   const fileMap = FileMap.open(`${directory}.copy`, 'changes');
   const publisher = new Publisher(
     { place, remove: map.remove.bind(map), retire: map.retire.bind(map) },
