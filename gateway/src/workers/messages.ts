@@ -5,6 +5,7 @@ import type { ConsoleState } from '../console/feed.js';
 import type { HistoryTable, Span } from '../console/history.js';
 import type { GatewayOptions } from '../options.js';
 import type { PlainError } from './calls.js';
+import type { TakeCalls, WriteCalls } from './handed-trunks.js';
 import type { SharedCalls } from './shared.js';
 import type { MapCalls } from './shared-map.js';
 import type { ProcessFigures } from './totals.js';
@@ -18,12 +19,15 @@ export interface WorkerStart {
   /** With this worker's share of memory and disk. */
   readonly options: GatewayOptions;
   readonly trackers: readonly string[];
+  /** The primary has an embedded node, which takes trunks. */
+  readonly hasNode: boolean;
   /** For its maps; undefined without one. */
   readonly spreads: boolean | undefined;
 }
 
 export type PrimaryCalls = SharedCalls &
-  MapCalls & {
+  MapCalls &
+  TakeCalls & {
     /** The worker accepts calls. */
     readonly loaded: () => void;
     /** The worker's directories are open; resolves when all other workers know. */
@@ -39,7 +43,7 @@ export type PrimaryCalls = SharedCalls &
     readonly refused: (error: PlainError) => void;
   };
 
-export type WorkerCalls = {
+export type WorkerCalls = WriteCalls & {
   /** Resolves with the URL once it serves. */
   readonly start: (start: WorkerStart) => Promise<string>;
   readonly isAlive: () => true;

@@ -13,6 +13,7 @@ import { checkGatewayOptions, type GatewayOptions, openOptions } from '../option
 import { HEAP_GROWTH } from '../program.js';
 import { feedOf } from '../start.js';
 import { away, Calls, errorOf } from './calls.js';
+import { type TakeCalls, takesOf } from './handed-trunks.js';
 import type { PrimaryCalls, WorkerCalls } from './messages.js';
 import { assignDirectories, shareOf } from './plan.js';
 import { Shared, type SharedCalls } from './shared.js';
@@ -113,6 +114,7 @@ export async function startWorkers(
       events,
       map,
       trackers: shared.trackers,
+      take: shared.take,
       plan: assignDirectories(workers, await otherWorkers(options.directory)),
     });
     const refused = new Promise<Error>((resolve) => events.once('refused', resolve));
@@ -128,6 +130,7 @@ interface PrimaryParts {
   readonly share: GatewayOptions;
   readonly plan: readonly (readonly number[])[];
   readonly trackers: readonly string[];
+  readonly take: Awaited<ReturnType<typeof openSharedDirectory>>['take'];
   readonly map: Awaited<ReturnType<typeof openDriver>> | undefined;
   readonly log: Logger;
   readonly events: EventEmitter<FileStoreEvents>;
@@ -224,20 +227,24 @@ class Primary {
     const passOn = lastConnectionOf(process);
     const loaded = event();
     const opened = event();
-    const calls = new Calls<WorkerCalls>((message) => void process.send(message, () => undefined), {
-      ...answers,
-      ...this.#inMap,
-      ...this.#answersTo(),
-      loaded: () => loaded.happen(),
-      opened: async () => {
-        opened.happen();
-        const others = this.#slots.filter((other) => other !== slot && other.isServing);
-        await Promise.all(
-          others.map(({ calls }) => calls?.ask('lookAgain').catch(() => undefined)),
-        );
-        await this.#allOpened.hasHappened;
+    const calls: Calls<WorkerCalls> = new Calls(
+      (message) => void process.send(message, () => undefined),
+      {
+        ...answers,
+        ...this.#inMap,
+        ...takesOf(this.#parts.take, () => calls),
+        ...this.#answersTo(),
+        loaded: () => loaded.happen(),
+        opened: async () => {
+          opened.happen();
+          const others = this.#slots.filter((other) => other !== slot && other.isServing);
+          await Promise.all(
+            others.map(({ calls }) => calls?.ask('lookAgain').catch(() => undefined)),
+          );
+          await this.#allOpened.hasHappened;
+        },
       },
-    });
+    );
     slot.process = process;
     slot.calls = calls;
     process.on('message', (message) => calls.take(message));
@@ -255,13 +262,15 @@ class Primary {
 
   /** Resolves with the URL once the worker serves. */
   async #start(slot: Slot, { process, calls, hasLoaded }: Forked): Promise<string> {
-    const { share: options, trackers, map } = this.#parts;
+    const { share: options, trackers, take, map } = this.#parts;
     const others = this.#slots.flatMap((other) => (other === slot ? [] : other.own));
     // A library could consume messages that arrive before the worker listens.
     await hasLoaded;
     const { own } = slot;
     const spreads = map?.spreads;
-    const url = await calls.askWithin(0, 'start', { own, others, options, trackers, spreads });
+    const hasNode = take !== undefined;
+    const given = { own, others, options, trackers, hasNode, spreads };
+    const url = await calls.askWithin(0, 'start', given);
     slot.isServing = true;
     this.#totals.noteUp(slot.number, true);
     const timer = setTimeout(() => {
@@ -332,7 +341,10 @@ class Primary {
     clearTimeout(timer);
   }
 
-  #answersTo(): Omit<PrimaryCalls, keyof SharedCalls | keyof MapCalls | 'loaded' | 'opened'> {
+  #answersTo(): Omit<
+    PrimaryCalls,
+    keyof SharedCalls | keyof MapCalls | keyof TakeCalls | 'loaded' | 'opened'
+  > {
     return {
       delete: (number, key) => this.#ownerOf(number).ask('delete', number, key),
       flush: (timeoutMs) => this.#flush(timeoutMs),

@@ -15,6 +15,7 @@ import { STOP_SIGNALS } from '../program.js';
 import { type Gateway, startGateway } from '../start.js';
 import { Calls, plainError } from './calls.js';
 import { ToFirst, takeForwarded } from './forward.js';
+import { HandedTrunks } from './handed-trunks.js';
 import type { PrimaryCalls, WorkerCalls, WorkerStart } from './messages.js';
 import { workerCount } from './plan.js';
 import { askShared } from './shared.js';
@@ -39,6 +40,7 @@ let figures: (() => Promise<ProcessFigures>) | undefined;
 const answers: WorkerCalls = {
   start,
   isAlive: () => true,
+  writeTrunk: (number, path) => trunks.write(number, path),
   mapTold: (topic) => driver.told(topic),
   lookAgain: () => gateway?.store.siblings?.lookAgain(),
   delete: async (number, key) => {
@@ -78,6 +80,7 @@ const primary = new Calls<PrimaryCalls>((message) => {
 }, answers);
 
 const driver = new WorkerDriver(primary);
+const trunks = new HandedTrunks(primary);
 
 function serving(): Gateway {
   if (!gateway) throw new Error('the worker has not started');
@@ -94,14 +97,14 @@ function stats(): ReturnType<GatewayStore['stats']> {
   return sumStats([...stores.values()].map((store) => store.stats()));
 }
 
-async function start({ own, others, options, trackers, spreads }: WorkerStart): Promise<string> {
+async function start({ own, others, options, ...shared }: WorkerStart): Promise<string> {
   const [number = 1, ...further] = own;
   const log = makeLog(options.logLevel, logFormatOf(options.log));
   const workers = workerCount(options.workers);
   const first = join(resolve(options.directory), 'workers', 'first.sock');
   if (number !== 1) toFirst = new ToFirst(first);
   const open = (each: number, beside: readonly number[], how = options) =>
-    openStore(each, beside, how, trackers, spreads);
+    openStore(each, beside, how, shared);
   // Files of directories that have no worker of their own: nothing is uploaded there.
   for (const each of further) {
     const store = await open(each, [], { ...options, cacheSize: 0 });
@@ -144,8 +147,7 @@ async function openStore(
   number: number,
   siblings: readonly number[],
   options: GatewayOptions,
-  trackers: readonly string[],
-  spreads: boolean | undefined,
+  { trackers, hasNode, spreads }: Pick<WorkerStart, 'trackers' | 'hasNode' | 'spreads'>,
 ): Promise<GatewayStore> {
   const directory = workerDirectory(options.directory, number);
   const beside = siblings.map((other) => ({
@@ -154,7 +156,11 @@ async function openStore(
   }));
   const store = await openForGateway(
     { ...openOptions(options), directory, trackers },
-    { siblings: beside, map: spreads === undefined ? undefined : new SqlMap(driver, spreads) },
+    {
+      siblings: beside,
+      ...(hasNode ? { take: trunks.take } : {}),
+      map: spreads === undefined ? undefined : new SqlMap(driver, spreads),
+    },
   );
   store.on('trunk', (event) => primary.tell('trunk', event));
   store.on('error', (error) => primary.tell('trouble', plainError(error)));

@@ -70,6 +70,7 @@ export {
 export type { GatewayStore } from './store/gateway-store.js';
 export {
   discardFileMap,
+  type GatewayParts,
   openForGateway,
   openForUpkeep,
   type Upkeep,

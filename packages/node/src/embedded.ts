@@ -1,5 +1,4 @@
 import { Worker } from 'node:worker_threads';
-import { privateDisk } from '@stevedore/disk';
 import { StartError } from '@stevedore/wire';
 import type {
   EmbeddedPorts,
@@ -8,7 +7,6 @@ import type {
   PlainError,
   ToWorker,
 } from './embedded-worker.js';
-import { type HandedFile, writeHanded } from './handed-file.js';
 
 /**
  * A storage, and a tracker unless it joins others, in a thread of this process: storing a trunk never blocks the main
@@ -23,14 +21,23 @@ export interface EmbeddedNodeOptions extends EmbeddedSettings {
   readonly onError?: (error: Error) => void;
 }
 
+/** A file that is handed to the node on its own disk. */
+export interface HandedFile {
+  readonly size: number;
+  /** Without its dot. */
+  readonly extension: string;
+  /** Writes the file, which is there and empty, to this path; the storage syncs what is left. */
+  readonly write: (path: string) => Promise<void>;
+}
+
 export interface EmbeddedNode extends EmbeddedPorts, AsyncDisposable {
   /**
    * Stores a file, which is written once, to the node's own disk, and passes no socket. Resolves with
    * its id once it is durable. Size and CRC-32 in the id are those that the storage has read back.
-   * Rejects with the error of `pieces`, of the disk or of the storage, which then has no such file;
-   * with `embedded_node_stopped`, it may have.
+   * Rejects with the error of `write` or of the storage, which then has no such file; with
+   * `embedded_node_stopped`, it may have.
    */
-  take(file: HandedFile, signal: AbortSignal): Promise<string>;
+  take(file: HandedFile): Promise<string>;
   /** Gives requests in flight a moment to finish, then ends the thread. */
   close(): Promise<void>;
 }
@@ -96,14 +103,14 @@ export async function startEmbeddedNode(options: EmbeddedNodeOptions): Promise<E
     trackers,
     trackerPort,
     storagePort,
-    take: (file, signal) => handed.take(file, signal),
+    take: (file) => handed.take(file),
     close,
     [Symbol.asyncDispose]: close,
   };
 }
 
 interface UnderWay {
-  readonly write: (path: string) => Promise<void>;
+  readonly write: HandedFile['write'];
   readonly resolve: (fileId: string) => void;
   readonly reject: (error: unknown) => void;
   /** Why it could not be written. */
@@ -121,13 +128,11 @@ class HandedFiles {
     this.#tell = tell;
   }
 
-  take(file: HandedFile, signal: AbortSignal): Promise<string> {
+  take({ size: bytes, extension, write }: HandedFile): Promise<string> {
     return new Promise((resolve, reject) => {
       if (this.#isOver) return reject(stopped());
       this.#count += 1;
-      const write = (path: string) => writeHanded(privateDisk, path, file, signal);
       this.#files.set(this.#count, { write, resolve, reject });
-      const { size: bytes, extension } = file;
       this.#tell({ kind: 'take', number: this.#count, bytes, extension });
     });
   }

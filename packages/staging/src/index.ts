@@ -28,6 +28,7 @@ export { MERGE_CHANNEL } from './merge/plans-in-flight.js';
 export { type DirectTrunk, directTrunk, fileIdOf, sliceIdOf } from './merge/trunk-plan.js';
 export type { ListedFile, Replicas, TrunkSource, TrunkStore } from './merge/trunk-store.js';
 export { readAbout, readTrunkDirectory } from './merge/trunk-store.js';
+export { writeTrunk } from './merge/write-trunk.js';
 export { MARK_BYTES, partIn, partMark } from './once.js';
 export type { AdoptedTrunk, AdoptedTrunks } from './repair/adoption.js';
 /** @public */

@@ -14,6 +14,7 @@ import {
   queryStore,
   uploadFile,
 } from '@stevedore/protocol';
+import { writeTrunk } from '@stevedore/staging';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { pathOf, RawClient, trackerOf, until } from '../../support/storage/support.js';
 import { temporaryFolder } from '../../support/temporary.js';
@@ -84,7 +85,10 @@ describe('a file that is handed over', () => {
     }
   }
 
-  const whole = { size: bytes.length, extension: 'merged', pieces: inPieces };
+  const file = (pieces = inPieces, signal = never) => ({
+    ...{ size: bytes.length, extension: 'merged' },
+    write: (path: string) => writeTrunk(path, { pieces }, signal),
+  });
 
   /** Files of the storage, those that are being written included. */
   const filesIn = (directory: string): string[] =>
@@ -97,7 +101,7 @@ describe('a file that is handed over', () => {
     const directory = temporaryFolder();
     const { take, storagePort } = await node({ directory, tiers });
     const client = await RawClient.open(storagePort);
-    const { group, name } = parseFileId(await take(whole, never))!;
+    const { group, name } = parseFileId(await take(file()))!;
     const { answer } = await client.ask(downloadFile, { group, name, offset: 0, length: 0 });
     expect(answer!.equals(bytes)).toBe(true);
     const info = await client.ask(queryFileInfo, { group, name });
@@ -124,9 +128,9 @@ describe('a file that is handed over', () => {
   ])('is refused and leaves nothing: one %s', async (_name, pieces, message) => {
     const directory = temporaryFolder();
     const { take } = await node({ directory });
-    await expect(take({ ...whole, pieces }, never)).rejects.toThrow(message);
+    await expect(take(file(pieces))).rejects.toThrow(message);
     expect(filesIn(directory)).toEqual([]);
-    await take(whole, never);
+    await take(file());
     expect(filesIn(directory)).toHaveLength(1);
   });
 
@@ -139,13 +143,13 @@ describe('a file that is handed over', () => {
       stop.abort();
       yield [bytes.subarray(1000)];
     };
-    await expect(take({ ...whole, pieces }, stop.signal)).rejects.toThrow('aborted');
+    await expect(take(file(pieces, stop.signal))).rejects.toThrow('aborted');
     expect(filesIn(directory)).toEqual([]);
   });
 
   it('is refused where its name could not be one', async () => {
     const { take } = await node();
-    await expect(take({ ...whole, extension: '../x' }, never)).rejects.toThrow('extension');
+    await expect(take({ ...file(), extension: '../x' })).rejects.toThrow('extension');
   });
 
   it('ends with the thread that takes it', async () => {
@@ -158,8 +162,8 @@ describe('a file that is handed over', () => {
       yield [bytes.subarray(1000)];
     };
     const expected = { code: 'embedded_node_stopped' };
-    await expect(take({ ...whole, pieces }, never)).rejects.toMatchObject(expected);
-    await expect(take(whole, never)).rejects.toMatchObject(expected);
+    await expect(take(file(pieces))).rejects.toMatchObject(expected);
+    await expect(take(file())).rejects.toMatchObject(expected);
   });
 });
 

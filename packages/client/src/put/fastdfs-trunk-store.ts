@@ -7,7 +7,13 @@ import {
 } from '@stevedore/fastdfs';
 import type { EmbeddedNode } from '@stevedore/node/embedded';
 import { addressText, StorageStatus, TRUNK_EXTENSION } from '@stevedore/protocol';
-import type { ListedFile, Replicas, TrunkSource, TrunkStore } from '@stevedore/staging';
+import {
+  type ListedFile,
+  type Replicas,
+  type TrunkSource,
+  type TrunkStore,
+  writeTrunk,
+} from '@stevedore/staging';
 import { copyInto, sharedMemory } from '@stevedore/staging/shared-memory';
 import { storageError } from '../read/failures.js';
 import { replicasOf } from '../store/cluster.js';
@@ -29,7 +35,7 @@ export class FastdfsTrunkStore implements TrunkStore {
   /** Size of the largest trunk that FastDFS has put into a slot; -1: none. */
   #slotBytes = -1;
 
-  /** `take`: of the node in this process, where the files go. */
+  /** `take`: of the node on this machine's disk, where the files go. */
   constructor(client: FastdfsClient, take?: EmbeddedNode['take']) {
     this.#client = client;
     this.#take = take;
@@ -41,9 +47,10 @@ export class FastdfsTrunkStore implements TrunkStore {
    * normal file whose id has its size and CRC-32.
    */
   async store(source: TrunkSource, signal: AbortSignal): Promise<string> {
-    const { size, onLost } = source;
+    const { size, extension, onLost } = source;
     if (this.#take) {
-      return await this.#take(source, signal).catch((error: unknown) => {
+      const write = (path: string) => writeTrunk(path, source, signal);
+      return await this.#take({ size, extension, write }).catch((error: unknown) => {
         if ((error as { readonly code?: unknown }).code === 'embedded_node_stopped') onLost?.();
         throw error;
       });

@@ -225,7 +225,7 @@ export async function readClusterSecrets(path: string): Promise<readonly string[
 /** The trackers to use: those of the options, or the embedded node's. */
 export interface Cluster {
   readonly trackers: readonly string[];
-  /** As `EmbeddedNode.take`: a node of this process takes trunks as files. */
+  /** Of an embedded node, which takes trunks as files. */
   readonly take?: EmbeddedNode['take'];
   readonly close: () => Promise<void>;
 }

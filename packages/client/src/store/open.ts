@@ -59,6 +59,8 @@ export interface GatewayParts {
    * `trackers` is required.
    */
   readonly siblings?: readonly SiblingOptions[];
+  /** Of the embedded node of the process that started this one: it takes trunks as files. */
+  readonly take?: Cluster['take'];
   /** Closed with the store. */
   readonly map?: DeploymentMap | undefined;
 }
@@ -89,7 +91,7 @@ async function openStore(
   const secrets = await readClusterSecrets(parsed.clusterSecretFile);
   const directory = resolve(parsed.directory);
   const upkeep = purpose.kind === 'upkeep' ? purpose : undefined;
-  const { siblings, map: given } = purpose.kind === 'serving' ? purpose : {};
+  const { siblings, take, map: given } = purpose.kind === 'serving' ? purpose : {};
   const publishes = upkeep?.publishes ?? 'changes';
   if (!siblings && !upkeep) await assertNotShared(directory);
   const map = given ?? (parsed.map === '' ? undefined : await openMap(parsed.map));
@@ -133,7 +135,7 @@ async function openStore(
         }
         cluster = await startCluster(parsed, secrets, (error) => store?.report(error));
         clients = makeClients(cluster.trackers, secrets[0], parsed.connections);
-        return new FastdfsTrunkStore(clients.merging, cluster.take);
+        return new FastdfsTrunkStore(clients.merging, take ?? cluster.take);
       },
       ...(parsed.stagedCopies > 1 && !upkeep ? { copies: copiesOf(parsed, started.promise) } : {}),
       // A check without repair must not change what it checks.

@@ -3,7 +3,7 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { DirectoryLock, StoreError } from '@stevedore/staging';
 import type { OpenOptions } from '../given-options.js';
 import { parseStoreOptions } from '../options.js';
-import { readClusterSecrets, startCluster } from './cluster.js';
+import { type Cluster, readClusterSecrets, startCluster } from './cluster.js';
 
 /**
  * A data directory that several processes share. The first uses the directory itself, like a single
@@ -41,6 +41,8 @@ export async function otherWorkers(directory: string): Promise<number[]> {
 export interface SharedDirectory {
   /** For all processes: those of the options, or the embedded one. */
   readonly trackers: readonly string[];
+  /** Of the embedded one. */
+  readonly take: Cluster['take'] | undefined;
   close(): Promise<void>;
 }
 
@@ -70,9 +72,10 @@ export async function openSharedDirectory(
     // A single store holds this lock: do not start the node beside its own.
     const alone = DirectoryLock.acquire(data);
     try {
-      const { trackers, close } = await startCluster(parsed, secrets, onError);
+      const { trackers, take, close } = await startCluster(parsed, secrets, onError);
       return {
         trackers,
+        take,
         close: async () => {
           await close();
           lock.release();

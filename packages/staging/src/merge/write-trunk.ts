@@ -1,25 +1,18 @@
-import type { Disk } from '@stevedore/disk';
-
-/** A file that is handed to the storage of this process on its own disk. */
-
-export interface HandedFile {
-  /** Bytes that `chunks` will yield. */
-  readonly size: number;
-  /** Without its dot. */
-  readonly extension: string;
-  /** Yields the bytes, many pieces at a time, which are valid until the next are asked for. */
-  pieces(): AsyncIterable<readonly Uint8Array[]>;
-}
+import { type Disk, privateDisk } from '@stevedore/disk';
+import type { TrunkSource } from './trunk-store.js';
 
 /** Syncing 64 MiB at once would make other syncs of the disk wait for all of it. */
 const SYNC_EVERY_BYTES = 4 * 2 ** 20;
 
-/** Writes the file, which is there and empty; what is left to sync is the storage's. */
-export async function writeHanded(
-  disk: Pick<Disk, 'openToUpdate'>,
+/**
+ * Writes a trunk to a path that a storage on this disk gave out; the file is there and empty. What is
+ * left to sync is the storage's.
+ */
+export async function writeTrunk(
   path: string,
-  { pieces }: HandedFile,
+  { pieces }: Pick<TrunkSource, 'pieces'>,
   signal: AbortSignal,
+  disk: Pick<Disk, 'openToUpdate'> = privateDisk,
 ): Promise<void> {
   const file = await disk.openToUpdate(path);
   let syncing: Promise<void> = Promise.resolve();
