@@ -75,6 +75,31 @@ const EVENTS: Readonly<Record<string, DrillEvent>> = {
       await refill(drill, gateway.workers);
     },
   },
+  'gateway drained': {
+    isOutage: false,
+    run: async (drill) => {
+      const { deployment, random } = drill;
+      const gateway = random.pick(deployment.gateways);
+      const origins = deployment.origins(gateway);
+      deployment.drop(gateway);
+      await sleep(5_000);
+      await gateway.daemon.stop();
+      await deployment.drain(gateway);
+      await verifyOrigins(drill, origins);
+      await refill(drill, gateway.workers);
+    },
+  },
+  'started at another map': {
+    isOutage: false,
+    run: async ({ deployment, random, report }) => {
+      const gateway = random.pick(deployment.gateways);
+      await report.restart(async () => {
+        await gateway.daemon.stop();
+        expect(await deployment.startAtAnotherMap(gateway)).toMatch(/map/);
+        await deployment.startAgain(gateway);
+      });
+    },
+  },
   'gateway killed': {
     isOutage,
     run: async ({ deployment, random }) => {

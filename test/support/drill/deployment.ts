@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
@@ -20,6 +21,8 @@ export interface DrillGateway {
   readonly directory: string;
   readonly workers: number;
   readonly daemon: Daemon;
+  /** Options of every command for its directory. */
+  readonly options: (map?: string) => readonly string[];
   /** URL that `--partner` names; empty: the deployment chooses. */
   partner: string;
   killedAt: number;
@@ -80,14 +83,15 @@ export class DrillDeployment {
     const directory = join(this.#folder, `g${this.#made}`);
     const [port] = (await freePorts(1)).map(String) as [string];
     const url = `http://127.0.0.1:${port}`;
-    const args = (): readonly string[] => [
-      ...['gateway', '--directory', directory, '--port', port, '--peer-url', url],
-      ...['--map', this.map.url, ...this.#trackers, ...LIMITS, '--workers', String(workers)],
+    const options = (map = this.map.url): readonly string[] => [
+      ...['--directory', directory, '--peer-url', url, '--map', map],
+      ...[...this.#trackers, ...LIMITS],
       ...(gateway.partner === '' ? [] : ['--partner', gateway.partner]),
     ];
-    const daemon = new Daemon(this.#folder, args);
+    const serving = ['--port', port, '--workers', String(workers)];
+    const daemon = new Daemon(this.#folder, () => ['gateway', ...options(), ...serving]);
     const gateway: DrillGateway = {
-      ...{ name, url, directory, workers, daemon, partner: '', killedAt: 0 },
+      ...{ name, url, directory, workers, daemon, options, partner: '', killedAt: 0 },
     };
     this.#daemons.push(daemon);
     this.#known.push(gateway);
@@ -157,6 +161,24 @@ export class DrillDeployment {
       }
       await sleep(1_000);
     }
+  }
+
+  /** Takes the stopped gateway out for good. Nothing needs its disk then, which goes with it. */
+  async drain({ directory, options }: DrillGateway): Promise<void> {
+    const args = [COMMAND, 'drain', ...options()];
+    await promisify(execFile)(process.execPath, args, { timeout: ADOPTION_LIMIT_MS });
+    await rm(directory, { recursive: true });
+  }
+
+  /** Resolves with what the stopped gateway says when it is started at a map that has nothing. */
+  async startAtAnotherMap({ options }: DrillGateway): Promise<string> {
+    const map = `sqlite:${join(temporaryFolder(), 'another.db')}`;
+    const args = [COMMAND, 'gateway', ...options(map), '--port', '0'];
+    return await promisify(execFile)(process.execPath, args, { timeout: READY_LIMIT_MS }).then(
+      ({ stderr }) => stderr,
+      ({ stderr, killed }: { readonly stderr: string; readonly killed: boolean }) =>
+        killed ? 'it serves' : stderr,
+    );
   }
 
   /** Throws if a process has ended by itself. */

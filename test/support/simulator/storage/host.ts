@@ -20,7 +20,7 @@ import {
   uploadFile,
   uploadSlaveFile,
 } from '@stevedore/protocol';
-import { writeHanded } from '../../../../packages/node/dist/handed-file.js';
+import { writeTrunk } from '@stevedore/staging';
 import type { OpenFile } from '../../../../packages/storage/dist/files/open-files.js';
 import { type OpenedStorage, openStorage } from '../../../../packages/storage/dist/open-storage.js';
 import { openFile } from '../../../../packages/storage/dist/service.js';
@@ -175,7 +175,7 @@ export class StorageHost implements Host {
     return this.#add({ kind: 'normal', bytes }, () =>
       this.#answer({ reply: uploadFile.reply }, async (opened) => {
         const signal = new AbortController().signal;
-        const write = (path: string) => writeHanded(this.disk, path, file, signal);
+        const write = (path: string) => writeTrunk(path, file, signal, this.disk);
         const id = await opened.take({ bytes: bytes.length, extension, spareBytes: 0, write });
         return uploadFile.reply.encode({ group: id.group, name: id.name });
       }),
