@@ -16,7 +16,7 @@ const SYNC_EVERY_BYTES = 4 * 2 ** 20;
 
 /** Writes the file, which is there and empty; what is left to sync is the storage's. */
 export async function writeHanded(
-  disk: Pick<Disk, 'openToUpdate'>,
+  disk: Disk,
   path: string,
   { pieces }: HandedFile,
   signal: AbortSignal,
