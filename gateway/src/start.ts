@@ -199,9 +199,7 @@ export function feedOf(options: GatewayOptions): Omit<FeedOptions, 'store'> {
 }
 
 /** Loads the daemons' code only once a console is open. */
-function migrationAsker({
-  clusterSecretFile,
-}: Pick<GatewayOptions, 'clusterSecretFile'>): AskMigration {
+function migrationAsker({ clusterSecretFile }: GatewayOptions): AskMigration {
   return async (address) => {
     const { askMigration, NoMigrationError } = await import('@stevedore/tiering/control');
     const [secret] = await readClusterSecrets(clusterSecretFile);

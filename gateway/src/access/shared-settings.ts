@@ -156,12 +156,7 @@ export class SharedSettings {
 }
 
 /** What changed here since `base`, for the map, and both changes together. Pure. */
-function merge(
-  base: Entries,
-  ours: Entries,
-  theirs: readonly Pick<Setting, 'name' | 'body'>[],
-  isFinal: boolean,
-) {
+function merge(base: Entries, ours: Entries, theirs: readonly Setting[], isFinal: boolean) {
   const mine = new Map<string, string | null>();
   for (const [name, body] of ours) if (base.get(name) !== body) mine.set(name, body);
   for (const name of base.keys()) if (!ours.has(name)) mine.set(name, null);

@@ -45,7 +45,6 @@ const SUMMARIES: readonly (readonly [usage: string, summary: string])[] = [
   ['rm [id...]', 'delete files by key or FastDFS id, or a group of files'],
   ['flush', 'store what is staged in FastDFS now, so that it has its FastDFS ids'],
   ['version', 'print the versions of this command and of the gateway'],
-  ['completion <shell>', 'print the completion script of a shell: bash, zsh, fish'],
 ];
 
 const LOAD: Readonly<Record<string, () => Promise<(command: Command) => void>>> = {
@@ -69,10 +68,6 @@ const LOAD: Readonly<Record<string, () => Promise<(command: Command) => void>>> 
   export: async () => (await import('./export.js')).configure,
   cp: async () => (await import('./copy.js')).configure,
   version: async () => (await import('./version.js')).configure,
-  completion: async () => {
-    const { configure } = await import('./completion.js');
-    return (command) => configure(command, allCommands);
-  },
   get: async () => (await import('./get.js')).get,
   ls: async () => (await import('./file-commands.js')).list,
   stat: async () => (await import('./file-commands.js')).stat,
@@ -121,27 +116,16 @@ async function parse(argv: readonly string[]): Promise<void> {
     .hook('preAction', (_program, command) => checkVariables(command.name()));
   const [first, second] = argv.filter((argument) => !argument.startsWith('-'));
   const asked = first === 'help' ? second : first;
-  for (const command of declaredIn(program)) {
+  for (const [usage, summary] of SUMMARIES) {
+    const command = program
+      .command(usage)
+      .summary(summary)
+      .description(`${sentence(summary)}.`);
+    // Of the others, the options need not be loaded.
     if (command.name() === asked) (await LOAD[asked]?.())?.(command);
   }
   if (argv.length === 0) program.help({ error: true });
   await program.parseAsync(argv, { from: 'user' });
-}
-
-/** Their options are not loaded yet. */
-function declaredIn(program: Command): readonly Command[] {
-  return SUMMARIES.map(([usage, summary]) =>
-    program
-      .command(usage)
-      .summary(summary)
-      .description(`${sentence(summary)}.`),
-  );
-}
-
-async function allCommands(): Promise<readonly Command[]> {
-  const commands = declaredIn(new Command('stevedore'));
-  for (const command of commands) (await LOAD[command.name()]?.())?.(command);
-  return commands;
 }
 
 /** The doctor reports invalid options among its findings. */

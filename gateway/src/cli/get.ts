@@ -44,7 +44,7 @@ export function get(command: Command): void {
   });
 }
 
-function toStdout({ body }: Pick<Download, 'body'>): Promise<void> {
+function toStdout({ body }: Download): Promise<void> {
   return pipeline(body, shownAsText, process.stdout, { end: false });
 }
 

@@ -38,7 +38,7 @@ function notePath(url: string): string | undefined {
 /** A comfort: without the note, commands look in the configured directory. Never fails. */
 export async function noteGateway(
   url: string,
-  { directory, apiKeys }: Pick<GatewayOptions, 'directory' | 'apiKeys'>,
+  { directory, apiKeys }: GatewayOptions,
 ): Promise<void> {
   const path = notePath(url);
   if (path === undefined) return;

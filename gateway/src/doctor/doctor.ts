@@ -79,7 +79,7 @@ export async function examine(options: GatewayOptions): Promise<readonly Finding
 }
 
 /** Where a gateway with these options answers this machine. */
-function ownUrl({ host, port }: Pick<GatewayOptions, 'host' | 'port'>): string {
+function ownUrl({ host, port }: GatewayOptions): string {
   return `http://${addressText(host === '0.0.0.0' || host === '::' ? '127.0.0.1' : host, port)}`;
 }
 

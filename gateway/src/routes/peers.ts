@@ -179,10 +179,7 @@ const LEAVE_MS = 1_000;
 const TARGET = /^copies-(\d{1,5}):1$/;
 const REFUSED = 'HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n';
 
-function peerCopies(
-  app: FastifyInstance,
-  { deployment, copies }: Pick<GatewayStore, 'deployment' | 'copies'>,
-): void {
+function peerCopies(app: FastifyInstance, { deployment, copies }: GatewayStore): void {
   if (!copies) return;
   const open = new Set<Duplex>();
   const take = (request: IncomingMessage, socket: Duplex, head: Buffer): void => {

@@ -12,7 +12,7 @@ import { route } from '../http/route.js';
 export function healthRoutes(
   app: FastifyInstance,
   store: GatewayStore,
-  connections: Pick<Connections, 'isLeaving'>,
+  connections: Connections,
 ): void {
   const live = async (_: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> =>
     reply.header('cache-control', 'no-store').send({ live: true });

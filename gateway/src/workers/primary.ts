@@ -224,7 +224,7 @@ class Primary {
   #fork(slot: Slot): Forked {
     const { answers, end } = this.#shared.for();
     const process = cluster.fork();
-    const passOn = lastConnectionOf(process);
+    closeLastConnection(process);
     const loaded = event();
     const opened = event();
     const calls: Calls<WorkerCalls> = new Calls(
@@ -255,7 +255,6 @@ class Primary {
       loaded.happen();
       end();
       this.#onExit(slot, why);
-      passOn(this.#serving()[0]?.process);
     });
     return { process, calls, hasLoaded: loaded.hasHappened, hasOpened: opened.hasHappened };
   }
@@ -428,31 +427,17 @@ function event(): { readonly happen: () => void; readonly hasHappened: Promise<v
   return { happen, hasHappened };
 }
 
-interface PassedConnection {
-  /** Of `cluster`; it names the server, and the answer to it. */
-  readonly message: unknown;
-  readonly handle: { readonly fd?: number; readonly close: () => void };
-}
-
 /**
- * Returns what to do with the connection that was being passed to the worker when it died:
- * `cluster` passes one at a time, and forgets it if no answer comes. Another worker gets the same
- * message and answers it in the dead one's place; without one, the connection is closed.
+ * Closes the connection that was being passed to the worker when it died: `cluster` passes one at a
+ * time and forgets it if no answer comes, so its client would wait for ever.
  */
-function lastConnectionOf({ process }: Worker): (to: Worker | undefined) => void {
-  let last: PassedConnection | undefined;
+function closeLastConnection({ process }: Worker): void {
+  let last: { readonly close: () => void } | undefined;
   const send = process.send.bind(process) as (...args: unknown[]) => boolean;
   process.send = (message: unknown, handle?: unknown, ...others: unknown[]) => {
-    if (typeof handle === 'object' && handle !== null) {
-      last = { message, handle: handle as PassedConnection['handle'] };
-    }
+    if (typeof handle === 'object' && handle !== null) last = handle as typeof last;
     return send(message, handle, ...others);
   };
-  return (to) => {
-    if (!last) return;
-    const { message, handle } = last;
-    // If it arrived, it is closed here already.
-    if (!to || (handle.fd ?? 0) < 0) return handle.close();
-    to.process.send(message as object, handle as never, {}, () => undefined);
-  };
+  // One that arrived is closed here already.
+  process.once('close', () => last?.close());
 }

@@ -2,6 +2,6 @@
 
 export type { CreatedNow, Disk, DiskFile, DiskLink, DiskSpace, FileStat } from './disk.js';
 export { decoratedDisk, decoratedFile, hasCode, isMediumFailure } from './disk.js';
-export { localDisk, privateDisk, unsyncedDisk } from './local-disk.js';
+export { localDisk, privateDisk, storeDisk } from './local-disk.js';
 export { slowDisk } from './slow-disk.js';
 export { readSmallFile, removeIfThere, replaceFile } from './small-files.js';

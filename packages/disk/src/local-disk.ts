@@ -1,11 +1,11 @@
 import fs from 'node:fs';
 import { mkdir, readdir, readlink, statfs, symlink } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { dirname, join, sep } from 'node:path';
 import { promisify } from 'node:util';
 import type { CreatedNow, Disk } from './disk.js';
 import { hasCode } from './disk.js';
 import { DURABLE_WRITES, LocalFile, type Syncing, writeWhole } from './local-file.js';
-import { MAX_SHORT_BYTES, paces, promptly } from './pace.js';
+import { MAX_SHORT_BYTES, Paces, promptly } from './pace.js';
 
 const { constants } = fs;
 // They are cheaper than those of `fs/promises`, most of all when they fail.
@@ -29,98 +29,123 @@ const DIRECTORY_MODE = 0o755;
 const PRIVATE_FILE_MODE = 0o600;
 const PRIVATE_DIRECTORY_MODE = 0o700;
 
-const local = {
-  create: (path, isWrittenOnce) => create(path, syncingOf(isWrittenOnce)),
-  openToRead: async (path) =>
-    new LocalFile(
-      await promptly(
+/** The paces of the disk that a path is on. */
+type PacesAt = (path: string) => Paces;
+
+const local = (at: PacesAt) =>
+  ({
+    create: (path, isWrittenOnce) => create(path, at(path), syncingOf(isWrittenOnce)),
+    async openToRead(path) {
+      const paces = at(path);
+      const fd = await promptly(
         paces.looks,
         () => fs.openSync(path, READ),
         () => open(path, READ),
+      );
+      return new LocalFile(fd, paces);
+    },
+    readNow: (path, bytes) => readNow(path, at(path), bytes),
+    openToUpdate: async (path) => new LocalFile(await open(path, UPDATE, FILE_MODE), at(path)),
+    makeLink: symlink,
+    async readLink(path) {
+      const [target, { mtimeMs }] = await Promise.all([readlink(path), lstat(path)]);
+      return { target, mtimeSeconds: Math.floor(mtimeMs / 1000) };
+    },
+    rename: (from, to) =>
+      promptly(
+        at(from).changes,
+        () => fs.renameSync(from, to),
+        () => rename(from, to),
       ),
-    ),
-  readNow,
-  openToUpdate: async (path) => new LocalFile(await open(path, UPDATE, FILE_MODE)),
-  makeLink: symlink,
-  async readLink(path) {
-    const [target, { mtimeMs }] = await Promise.all([readlink(path), lstat(path)]);
-    return { target, mtimeSeconds: Math.floor(mtimeMs / 1000) };
-  },
-  rename: (from, to) =>
-    promptly(
-      paces.changes,
-      () => fs.renameSync(from, to),
-      () => rename(from, to),
-    ),
-  unlink,
-  exists: (path) =>
-    promptly(
-      paces.looks,
-      () => exists(path),
-      () => existsLater(path),
-    ),
-  makeDirectory: (path) => makeDirectory(path, DIRECTORY_MODE),
-  async syncDirectory(path) {
-    // Windows cannot open directories; its file systems journal renames.
-    if (process.platform === 'win32') return;
-    // The system has a directory in use in memory, so handing these two calls to a thread costs
-    // more.
-    const directory = fs.openSync(path, 'r');
-    try {
-      await fsync(directory);
-    } finally {
-      fs.closeSync(directory);
-    }
-  },
-  async list(path) {
-    try {
-      return await readdir(path);
-    } catch (error) {
-      if (hasCode(error, 'ENOENT')) return [];
-      throw error;
-    }
-  },
-  async space(path) {
-    const { bsize, blocks, bavail } = await statfs(path);
-    return { totalBytes: bsize * blocks, freeBytes: bsize * bavail };
-  },
-} satisfies Disk;
+    unlink,
+    exists: (path) =>
+      promptly(
+        at(path).looks,
+        () => exists(path),
+        () => existsLater(path),
+      ),
+    makeDirectory: (path) => makeDirectory(path, DIRECTORY_MODE),
+    async syncDirectory(path) {
+      // Windows cannot open directories; its file systems journal renames.
+      if (process.platform === 'win32') return;
+      // The system has a directory in use in memory, so handing these two calls to a thread costs
+      // more.
+      const directory = fs.openSync(path, 'r');
+      try {
+        await fsync(directory);
+      } finally {
+        fs.closeSync(directory);
+      }
+    },
+    async list(path) {
+      try {
+        return await readdir(path);
+      } catch (error) {
+        if (hasCode(error, 'ENOENT')) return [];
+        throw error;
+      }
+    },
+    async space(path) {
+      const { bsize, blocks, bavail } = await statfs(path);
+      return { totalBytes: bsize * blocks, freeBytes: bsize * bavail };
+    },
+  }) satisfies Disk;
 
-/** The disk of this machine, for many small files: the event loop makes what is short. */
-export const localDisk: Disk = local;
+/**
+ * For many small files: the event loop makes what is short. Each of the directories is on a disk of
+ * its own: a slow one leaves the pace of the others as it is. Without syncs, what was written
+ * survives a kill of the process only.
+ */
+export function storeDisk(directories: readonly string[], syncs = true): Disk {
+  const disks = directories.map((each) => [join(each, sep), new Paces()] as const);
+  const elsewhere = new Paces();
+  const at = (path: string): Paces =>
+    disks.find(([directory]) => path.startsWith(directory))?.[1] ?? elsewhere;
+  const synced = local(at);
+  if (syncs) return synced;
+  return {
+    ...synced,
+    create: (path) => create(path, at(path), 'never'),
+    createNow: (temporary, path, ...file) => createNow(temporary, path, at(path), ...file),
+    openToUpdate: async (path) =>
+      new LocalFile(await open(path, UPDATE, FILE_MODE), at(path), 'never'),
+    syncDirectory: async () => {},
+  };
+}
+
+/** The disk of this machine, for what is in no store path. */
+export const localDisk: Disk = storeDisk([]);
+
+const OF_PRIVATE = new Paces();
 
 /**
  * The local disk, but only the owner may read what it creates. It has few files and large ones, and
  * shares its event loop with requests: threads open, write and rename them.
  */
 export const privateDisk: Disk = {
-  ...local,
+  ...local(() => OF_PRIVATE),
   async create(path, isWrittenOnce) {
     const syncing = syncingOf(isWrittenOnce);
     const fd = await open(path, flagsOf(syncing), PRIVATE_FILE_MODE);
-    return new LocalFile(fd, syncing, 'in a thread');
+    return new LocalFile(fd, OF_PRIVATE, syncing, 'in a thread');
   },
-  openToRead: async (path) => new LocalFile(await open(path, READ)),
+  openToRead: async (path) => new LocalFile(await open(path, READ), OF_PRIVATE),
   readNow: () => undefined,
   openToUpdate: async (path) =>
-    new LocalFile(await open(path, UPDATE, PRIVATE_FILE_MODE), 'when asked', 'in a thread'),
+    new LocalFile(
+      await open(path, UPDATE, PRIVATE_FILE_MODE),
+      OF_PRIVATE,
+      'when asked',
+      'in a thread',
+    ),
   rename,
   makeDirectory: (path) => makeDirectory(path, PRIVATE_DIRECTORY_MODE),
 };
 
-/** The local disk without syncs: what was written survives a kill of the process only. */
-export const unsyncedDisk: Disk = {
-  ...local,
-  create: (path) => create(path, 'never'),
-  createNow,
-  openToUpdate: async (path) => new LocalFile(await open(path, UPDATE, FILE_MODE), 'never'),
-  syncDirectory: async () => {},
-};
-
 /** One turn instead of four waits, and no descriptor stays open: a third of the processor's time. */
-function readNow(path: string, bytes: number): Buffer | undefined {
+function readNow(path: string, { looks, reads }: Paces, bytes: number): Buffer | undefined {
   const began = performance.now();
-  const isShort = paces.looks.isShort(began) && paces.reads.isShort(began);
+  const isShort = looks.isShort(began) && reads.isShort(began);
   if (!isShort || bytes > MAX_SHORT_BYTES) return undefined;
   let fd: number;
   try {
@@ -129,7 +154,7 @@ function readNow(path: string, bytes: number): Buffer | undefined {
     return undefined;
   }
   const opened = performance.now();
-  paces.looks.note(opened - began, opened);
+  looks.note(opened - began, opened);
   try {
     // A byte more shows that the file is longer.
     const target = Buffer.allocUnsafeSlow(bytes + 1);
@@ -139,7 +164,7 @@ function readNow(path: string, bytes: number): Buffer | undefined {
     return undefined;
   } finally {
     const ended = performance.now();
-    paces.reads.note(ended - opened, ended);
+    reads.note(ended - opened, ended);
     fs.closeSync(fd);
   }
 }
@@ -148,29 +173,30 @@ function readNow(path: string, bytes: number): Buffer | undefined {
 function createNow(
   temporary: string,
   path: string,
+  { looks, changes }: Paces,
   chunks: readonly Uint8Array[],
   mtimeSeconds: number,
 ): CreatedNow {
   const began = performance.now();
-  if (!paces.looks.isShort(began) || !paces.changes.isShort(began)) return undefined;
+  if (!looks.isShort(began) || !changes.isShort(began)) return undefined;
   const isTaken = exists(path);
   const looked = performance.now();
-  paces.looks.note(looked - began, looked);
+  looks.note(looked - began, looked);
   if (isTaken) return 'taken';
   const fd = fs.openSync(temporary, CREATE, FILE_MODE);
   try {
     const opened = performance.now();
-    paces.changes.note(opened - looked, opened);
+    changes.note(opened - looked, opened);
     try {
       writeWhole(fd, chunks, mtimeSeconds);
     } finally {
       fs.closeSync(fd);
     }
     const written = performance.now();
-    paces.changes.note(written - opened, written);
+    changes.note(written - opened, written);
     fs.renameSync(temporary, path);
     const ended = performance.now();
-    paces.changes.note(ended - written, ended);
+    changes.note(ended - written, ended);
     return 'created';
   } catch (error) {
     fs.rmSync(temporary, { force: true });
@@ -192,14 +218,14 @@ async function existsLater(path: string): Promise<boolean> {
   }
 }
 
-async function create(path: string, syncing: Syncing): Promise<LocalFile> {
+async function create(path: string, paces: Paces, syncing: Syncing): Promise<LocalFile> {
   const flags = flagsOf(syncing);
   const fd = await promptly(
     paces.changes,
     () => fs.openSync(path, flags, FILE_MODE),
     () => open(path, flags, FILE_MODE),
   );
-  return new LocalFile(fd, syncing);
+  return new LocalFile(fd, paces, syncing);
 }
 
 function flagsOf(syncing: Syncing): number {

@@ -1,7 +1,7 @@
 import fs from 'node:fs';
 import { promisify } from 'node:util';
 import type { DiskFile, FileStat } from './disk.js';
-import { MAX_SHORT_BYTES, paces, promptly } from './pace.js';
+import { MAX_SHORT_BYTES, type Paces, promptly } from './pace.js';
 
 const open = promisify(fs.open);
 const fdatasync = promisify(fs.fdatasync);
@@ -41,12 +41,19 @@ export class LocalFile implements DiskFile {
   /** Serializes syncs, for the same reason: they share one descriptor. */
   #synced: Promise<void> = Promise.resolve();
 
+  readonly #paces: Paces;
   readonly #syncing: Syncing;
   readonly #shortWrites: ShortWrites;
   #isWritten = false;
 
-  constructor(fd: number, syncing: Syncing = 'when asked', shortWrites: ShortWrites = 'at once') {
+  constructor(
+    fd: number,
+    paces: Paces,
+    syncing: Syncing = 'when asked',
+    shortWrites: ShortWrites = 'at once',
+  ) {
     this.#fd = fd;
+    this.#paces = paces;
     this.#syncing = syncing;
     this.#shortWrites = shortWrites;
   }
@@ -75,10 +82,10 @@ export class LocalFile implements DiskFile {
 
   readNow(target: Buffer, position: number): number | undefined {
     const began = performance.now();
-    if (target.length > MAX_SHORT_BYTES || !paces.reads.isShort(began)) return undefined;
+    if (target.length > MAX_SHORT_BYTES || !this.#paces.reads.isShort(began)) return undefined;
     const count = readSync(this.#fd, target, position);
     const ended = performance.now();
-    paces.reads.note(ended - began, ended);
+    this.#paces.reads.note(ended - began, ended);
     return count;
   }
 
@@ -90,7 +97,7 @@ export class LocalFile implements DiskFile {
     const later = (): Promise<void> => writeAll(this.#fd, chunks, position);
     const isAtOnce = this.#shortWrites === 'at once' && this.#syncing !== 'every write';
     if (!isAtOnce || bytes > MAX_SHORT_BYTES) await later();
-    else await promptly(paces.changes, () => writeNow(this.#fd, chunks, position), later);
+    else await promptly(this.#paces.changes, () => writeNow(this.#fd, chunks, position), later);
     this.#isWritten ||= bytes > 0;
   }
 

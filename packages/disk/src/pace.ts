@@ -43,8 +43,12 @@ export class Pace {
   }
 }
 
-/** Each is shared by all calls of its kind: they are on few disks, mostly one. */
-export const paces = { looks: new Pace(), reads: new Pace(), changes: new Pace() };
+/** Of one disk, for each kind of call. */
+export class Paces {
+  readonly looks = new Pace();
+  readonly reads = new Pace();
+  readonly changes = new Pace();
+}
 
 /** Makes a call synchronously, or in another thread while such calls are slow. */
 export async function promptly<Result>(

@@ -9,14 +9,12 @@ import {
   type GroupRecord,
   isGroupName,
   listAllGroups,
-  listOneGroup,
   listStorage,
   type Metadata,
   QueryInfoFlag,
   queryFetch,
   queryFetchAll,
   queryFileInfo,
-  queryUpdate,
   type RemoteFileInfo,
   type StorageRecord,
 } from '@stevedore/protocol';
@@ -43,8 +41,6 @@ export interface ClientStats extends PoolStats {
   /** Requests sent again: a server was not ready, or a connection was dead before its answer. */
   readonly repeatedRequests: number;
 }
-
-const STORAGE_ID = /^[\x21-\x7e]{1,15}$/;
 
 /**
  * The FastDFS client. Every call settles within its deadline, with a result or a FastdfsError. Only
@@ -124,15 +120,6 @@ export class FastdfsClient extends EventEmitter<FastdfsEvents> implements AsyncD
     return downloads.downloadBytes(this.#context, fileId, options);
   }
 
-  /** As `download`, into a file that appears at `path` once it is complete and on disk. */
-  downloadFile(
-    fileId: string,
-    path: string,
-    options: downloads.DownloadOptions = {},
-  ): Promise<{ readonly size: number }> {
-    return downloads.downloadToFile(this.#context, fileId, path, options);
-  }
-
   /** Removes a file; `not_found` when there is none. */
   async delete(fileId: string, options: CallOptions = {}): Promise<void> {
     const context = this.#context;
@@ -180,25 +167,13 @@ export class FastdfsClient extends EventEmitter<FastdfsEvents> implements AsyncD
     return this.#context.ask(new Deadline('listGroups', options), listAllGroups, undefined);
   }
 
-  /** `not_found` when there is no such group. */
-  async listGroup(group: string, options: CallOptions = {}): Promise<GroupRecord> {
-    checkGroup('listGroup', group);
-    const deadline = new Deadline('listGroup', options);
-    const [record] = await this.#context.ask(deadline, listOneGroup, { group });
-    if (!record) throw deadline.error('bad_reply', 'the tracker sent no record of the group');
-    return record;
-  }
-
-  /** The storages of a group, or the one of an id. */
-  async listStorages(
-    group: string,
-    id?: string,
-    options: CallOptions = {},
-  ): Promise<readonly StorageRecord[]> {
-    checkGroup('listStorages', group);
-    if (id !== undefined && !STORAGE_ID.test(id)) throw invalid('listStorages', `id "${id}"`);
+  /** The storages of a group; `not_found` when there is none of that name. */
+  async listStorages(group: string, options: CallOptions = {}): Promise<readonly StorageRecord[]> {
+    if (typeof group !== 'string' || !isGroupName(group)) {
+      throw invalid('listStorages', `group "${group}"`);
+    }
     const deadline = new Deadline('listStorages', options);
-    return this.#context.ask(deadline, listStorage, { group, id: id ?? '' });
+    return this.#context.ask(deadline, listStorage, { group, id: '' });
   }
 
   /**
@@ -220,11 +195,6 @@ export class FastdfsClient extends EventEmitter<FastdfsEvents> implements AsyncD
   async locateAll(fileId: string, options: CallOptions = {}): Promise<readonly FetchTarget[]> {
     const found = await this.#locate('locateAll', queryFetchAll, fileId, options);
     return found.servers.map((server) => ({ group: found.group, ...server }));
-  }
-
-  /** The storage on which the file may be changed, as `locate`. */
-  locateForUpdate(fileId: string, options: CallOptions = {}): Promise<FetchTarget> {
-    return this.#locate('locateForUpdate', queryUpdate, fileId, options);
   }
 
   /** Resolves when any tracker answers; `no_tracker` when none does. */
@@ -272,9 +242,4 @@ export class FastdfsClient extends EventEmitter<FastdfsEvents> implements AsyncD
       });
     }
   }
-}
-
-function checkGroup(operation: string, group: string): void {
-  if (typeof group === 'string' && isGroupName(group)) return;
-  throw invalid(operation, `group "${group}"`);
 }

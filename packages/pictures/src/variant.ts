@@ -74,7 +74,7 @@ function acceptedFormat(accept = ''): Format {
   return takes('image/webp') ? 'webp' : 'jpeg';
 }
 
-export function mediaType({ format }: Pick<Variant, 'format'>): string {
+export function mediaType({ format }: Variant): string {
   return `image/${format}`;
 }
 

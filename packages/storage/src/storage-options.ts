@@ -1,5 +1,5 @@
 import { resolve } from 'node:path';
-import { type Disk, localDisk, unsyncedDisk } from '@stevedore/disk';
+import { type Disk, storeDisk } from '@stevedore/disk';
 import { defaultsOf, OptionError, type OptionValues } from '@stevedore/options';
 import { isGroupName } from '@stevedore/protocol';
 import {
@@ -82,7 +82,7 @@ export function storageSettings(options: StorageOptions): StorageSettings {
     writeTimeoutMs: 5000,
     beatIntervalMs: heartbeat,
     reconnectDelayMs: 1000,
-    disk: options.durability === 'os' ? unsyncedDisk : localDisk,
+    disk: storeDisk([first, ...others], options.durability !== 'os'),
     environment: systemEnvironment,
     onError: () => {},
     address: undefined,

@@ -1,14 +1,11 @@
-import { createReadStream, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { createReadStream, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { PassThrough, Readable } from 'node:stream';
-import { downloadFile } from '@stevedore/protocol';
 import { describe, expect, it } from 'vitest';
 import { Chunks, failure, until } from '../../support/fastdfs.js';
 import { HELLO } from '../../support/good-server.js';
 import { temporaryFolder } from '../../support/temporary.js';
 import { clusterSetup } from '../../support/test-cluster.js';
-
-const MiB = 1024 * 1024;
 
 describe('a stream', () => {
   it('that was read before, or is over, is refused', async () => {
@@ -62,46 +59,5 @@ describe('an iterable', () => {
     expect((await failure(client.upload(body, { size: 1, signal }))).code).toBe('aborted');
     expect(returned).toBe(2);
     await until(() => client.stats().leased === 0);
-  });
-});
-
-describe('a download into a file', () => {
-  it('is whole when the call is done', async () => {
-    const { client } = await clusterSetup();
-    const folder = temporaryFolder();
-    const path = join(folder, 'copy');
-    const whole = Buffer.alloc(5 * MiB, 'download ');
-    const id = await client.upload(whole);
-    expect(await client.downloadFile(id, path)).toEqual({ size: whole.length });
-    expect(readFileSync(path).equals(whole)).toBe(true);
-    expect(await client.downloadFile(id, path, { offset: 9, length: 8 })).toEqual({ size: 8 });
-    expect(readFileSync(path, 'utf8')).toBe('download');
-    expect(readdirSync(folder)).toEqual(['copy']);
-  });
-
-  it('of a file of no bytes makes one', async () => {
-    const { client } = await clusterSetup();
-    const path = join(temporaryFolder(), 'copy');
-    await client.downloadFile(await client.upload(Buffer.alloc(0)), path);
-    expect(readFileSync(path).length).toBe(0);
-  });
-
-  it('that fails leaves what was there', async () => {
-    const { cluster, client } = await clusterSetup();
-    const folder = temporaryFolder();
-    const path = join(folder, 'copy');
-    writeFileSync(path, 'before');
-    const id = await client.upload(HELLO);
-    cluster.storages[0]!.misbehave(downloadFile.code, ({ socket }, good) =>
-      socket.end(good.subarray(0, -1)),
-    );
-    expect((await failure(client.downloadFile(id, path))).code).toBe('connection_lost');
-    cluster.behave();
-    await expect(client.downloadFile(id, join(folder, 'no', 'copy'))).rejects.toMatchObject({
-      code: 'ENOENT',
-    });
-    await until(() => client.stats().leased === 0);
-    expect(readdirSync(folder)).toEqual(['copy']);
-    expect(readFileSync(path, 'utf8')).toBe('before');
   });
 });

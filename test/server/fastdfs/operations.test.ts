@@ -156,19 +156,12 @@ describe('the cluster', () => {
     const { client, cluster } = await clusterSetup({}, { storages: 2 });
     const [group] = await client.listGroups();
     expect(group).toMatchObject({ name: 'group1', storageCount: 2 });
-    expect(await client.listGroup('group1')).toEqual(group);
-    expect((await failure(client.listGroup('group9'))).code).toBe('not_found');
     const storages = await client.listStorages('group1');
     expect(storages.map((each) => `${each.address}:${each.storagePort}`)).toEqual(
       cluster.storages.map((each) => each.address),
     );
-    expect(await client.listStorages('group1', '100002')).toEqual([storages[1]]);
-    expect((await failure(client.listStorages('group1', '7'))).code).toBe('not_found');
-    for (const call of [
-      client.listGroup('no group'),
-      client.listStorages(''),
-      client.listStorages('group1', 'x'.repeat(16)),
-    ]) {
+    expect((await failure(client.listStorages('group9'))).code).toBe('not_found');
+    for (const call of [client.listStorages('no group'), client.listStorages('')]) {
       expect((await failure(call)).code).toBe('invalid_argument');
     }
   });
@@ -187,7 +180,6 @@ describe('the cluster', () => {
     const all = await client.locateAll(id);
     expect(all.map(named).sort()).toEqual([...addresses].sort());
     expect(addresses).toContain(named(await client.locate(id)));
-    expect((await client.locateForUpdate(id)).address).toBe(client.describe(id).source);
   });
 });
 

@@ -1,5 +1,5 @@
 import fs, { readFileSync } from 'node:fs';
-import { unsyncedDisk } from '@stevedore/disk';
+import { storeDisk } from '@stevedore/disk';
 import type { StorageOptions } from '@stevedore/node';
 import {
   deleteFile,
@@ -118,11 +118,12 @@ describe('a storage and its disk', () => {
     ['at once while its disk is quick', true, 'created'],
     ['by threads while its disk is slow', false, undefined],
   ])('stores a small file with durability os %s', async (_, isShort, created) => {
-    const createNow = vi.spyOn(unsyncedDisk, 'createNow');
+    const disk = storeDisk([], false);
+    const createNow = vi.spyOn(disk, 'createNow');
     const renames = vi.spyOn(fs, 'renameSync');
     vi.spyOn(Pace.prototype, 'isShort').mockReturnValue(isShort);
     onTestFinished(() => void vi.restoreAllMocks());
-    const storage = await storageOf({ durability: 'os' });
+    const storage = await storageOf({ durability: 'os', disk });
     const client = await storage.connect();
     const first = await client.upload(Buffer.from('makes the directory'));
     renames.mockClear();

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { expect, test, vi } from 'vitest';
 import { keyedGateway } from '../../support/cli/keyed-gateway.js';
-import { run, shell } from '../../support/cli/run.js';
+import { run } from '../../support/cli/run.js';
 import { ROOT } from '../../support/paths.js';
 
 /** Commands that look at files and at the command itself. */
@@ -31,24 +31,6 @@ test('version tells the version of the gateway as well', async () => {
   ]);
   const gone = await run(['version', '--url', 'http://127.0.0.1:1']);
   expect([gone.code, gone.stdout]).toEqual([1, `stevedore ${version}\n`]);
-});
-
-test('completion completes commands and their flags in Bash', async () => {
-  const complete = `eval "$(stevedore completion bash)"
-    complete_words() { COMP_WORDS=(stevedore "$@"); COMP_CWORD=$#; _stevedore; echo "\${COMPREPLY[*]}"; }
-    complete_words mi; complete_words put --na; complete_words nonsense x`;
-  const { code, stdout, stderr } = await shell(complete);
-  expect([code, stdout, stderr]).toEqual([0, 'migrate\n--name\n\n', '']);
-});
-
-test('completion writes scripts for fish and zsh', async () => {
-  const fish = await run(['completion', 'fish']);
-  expect(fish.stdout).toContain(
-    "complete -c stevedore -n '__fish_seen_subcommand_from put' -l name -d 'name to store",
-  );
-  const zsh = await run(['completion', 'zsh']);
-  expect(zsh.stdout).toMatch(/^#compdef stevedore\n/);
-  expect(zsh.stdout).toContain("'ls:list files by group, name, type and time'");
 });
 
 test('every command says what its exit codes mean', async () => {

@@ -13,10 +13,10 @@ import {
   readSmallFile,
   removeIfThere,
   replaceFile,
-  unsyncedDisk,
+  storeDisk,
 } from '@stevedore/disk';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { Pace, paces } from '../../../packages/disk/dist/pace.js';
+import { Pace } from '../../../packages/disk/dist/pace.js';
 import { execFileSync } from '../../support/child-process.js';
 import { SimulatedDisk } from '../../support/simulator/disk.js';
 import { temporaryFolder } from '../../support/temporary.js';
@@ -35,6 +35,8 @@ async function written(disk: Disk, path: string, text: string): Promise<void> {
 }
 
 const textOf = async (disk: Disk, path: string) => (await readSmallFile(disk, path))?.toString();
+
+const unsynced = storeDisk([], false);
 
 describe.each(DISKS)('%s', (_, make) => {
   test('writes chunks one behind the other and reads them back in parts', async () => {
@@ -197,13 +199,13 @@ describe.each(DISKS)('%s', (_, make) => {
 
 test('a disk without syncs takes every kind of write at once', async () => {
   const root = temporaryFolder();
-  const file = await unsyncedDisk.create(`${root}/file`, true);
+  const file = await unsynced.create(`${root}/file`, true);
   await file.writeAt([Buffer.from('one ')], 0);
   await file.writeDurablyAt?.([Buffer.from('two')], 4);
   await file.sync();
   await file.close();
   await expect(file.sync()).rejects.toThrow();
-  await replaceFile(unsyncedDisk, root, 'state', 'new');
+  await replaceFile(unsynced, root, 'state', 'new');
   expect(readFileSync(`${root}/file`, 'latin1')).toBe('one two');
   expect(readFileSync(`${root}/state`, 'latin1')).toBe('new');
 });
@@ -213,7 +215,7 @@ test.each([
   ['in threads on the private disk: a slow one holds up no request', privateDisk, 0],
 ] as const)('a small file is created, written and renamed %s', async (_, disk, calls) => {
   const root = temporaryFolder();
-  vi.spyOn(paces.changes, 'isShort').mockReturnValue(true);
+  vi.spyOn(Pace.prototype, 'isShort').mockReturnValue(true);
   onTestFinished(() => void vi.restoreAllMocks());
   const names = ['openSync', 'writevSync', 'renameSync'] as const;
   const spies = names.map((name) => vi.spyOn(fs, name));
@@ -261,7 +263,7 @@ test('a whole file is created at once, with its time, under a name that is free'
   const openFiles = () => readdirSync('/proc/self/fd').length;
   const before = process.platform === 'linux' ? openFiles() : 0;
   const chunks = [Buffer.from('by'), Buffer.alloc(0), Buffer.from('tes')];
-  const create = (name: string, disk = unsyncedDisk) =>
+  const create = (name: string, disk = unsynced) =>
     disk.createNow?.(`${root}/temporary`, `${root}/${name}`, chunks, 1234);
   expect(create('file')).toBe('created');
   expect(readFileSync(`${root}/file`, 'latin1')).toBe('bytes');

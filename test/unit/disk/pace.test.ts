@@ -1,4 +1,6 @@
-import { expect, test } from 'vitest';
+import fs from 'node:fs';
+import { storeDisk } from '@stevedore/disk';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { Pace, promptly } from '../../../packages/disk/dist/pace.js';
 
 /** Reads that take so long, one after the other; the time at which they end. */
@@ -54,4 +56,22 @@ test('calls go to other threads where they take long', async () => {
   }
   expect(answers[0]).toBe('at once');
   expect(answers.at(-1)).toBe('later');
+});
+
+test('a slow store path leaves the calls to another where they are', async () => {
+  let nowMs = 0;
+  const { lstatSync } = fs;
+  vi.spyOn(performance, 'now').mockImplementation(() => nowMs);
+  const looks = vi.spyOn(fs, 'lstatSync').mockImplementation(((path: string, options: object) => {
+    if (path.startsWith('/slow/')) nowMs += 1;
+    return lstatSync(path, options);
+  }) as typeof lstatSync);
+  onTestFinished(() => void vi.restoreAllMocks());
+  const disk = storeDisk(['/slow', '/quick']);
+  for (let call = 0; call < 10; call += 1) await disk.exists('/slow/file');
+  looks.mockClear();
+  expect(await disk.exists('/slow/file')).toBe(false);
+  expect(looks).not.toHaveBeenCalled();
+  expect(await disk.exists('/quick/file')).toBe(false);
+  expect(looks).toHaveBeenCalledOnce();
 });

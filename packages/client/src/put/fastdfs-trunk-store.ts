@@ -144,7 +144,7 @@ export class FastdfsTrunkStore implements TrunkStore {
     }
     for (const { name } of groups) {
       const storages = await this.#client
-        .listStorages(name, undefined, { signal })
+        .listStorages(name, { signal })
         .catch((error: Error) => {
           signal.throwIfAborted();
           unlisted.push(`the trackers name no storages of ${name}: ${error.message}`);

@@ -7,7 +7,7 @@ import { interrupted } from './body.js';
 
 /** `Store.putFile`, for any store. */
 export async function putFile(
-  store: Pick<Store, 'put'>,
+  store: Store,
   path: string | URL,
   options: PutFileOptions = {},
 ): Promise<Receipt> {

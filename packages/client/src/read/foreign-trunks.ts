@@ -42,7 +42,7 @@ const MAX_KEPT_BYTES = 32 * 2 ** 20;
 const ENTRY_BYTES = 166;
 
 export class TrunkDirectories {
-  readonly #downloads: Pick<Downloads, 'range'>;
+  readonly #downloads: Downloads;
   /** Concurrent questions share a load. */
   readonly #kept = new LRUCache<string, Directory, number>({
     maxSize: MAX_KEPT_BYTES,
@@ -52,7 +52,7 @@ export class TrunkDirectories {
     ignoreFetchAbort: true,
   });
 
-  constructor(downloads: Pick<Downloads, 'range'>) {
+  constructor(downloads: Downloads) {
     this.#downloads = downloads;
   }
 

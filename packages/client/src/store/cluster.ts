@@ -103,7 +103,7 @@ export async function replicasOf(
   options: CallOptions,
 ): Promise<CopyAtStorage[]> {
   const { group } = client.describe(fileId);
-  const storages = await client.listStorages(group, undefined, options);
+  const storages = await client.listStorages(group, options);
   return Promise.all(
     storages.map(async (storage) => {
       const active = storage.status === StorageStatus.active;
@@ -138,7 +138,7 @@ async function listMembers(client: FastdfsClient): Promise<readonly StorageMembe
   const options = { deadlineMs: CALL_TIMEOUT_MS };
   const members: StorageMember[] = [];
   for (const { name } of await client.listGroups(options)) {
-    for (const storage of await client.listStorages(name, undefined, options)) {
+    for (const storage of await client.listStorages(name, options)) {
       members.push({
         group: name,
         address: addressOf(storage),

@@ -1,8 +1,4 @@
-import { randomUUID } from 'node:crypto';
-import { open, rename, rm } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
 import { Readable } from 'node:stream';
-import { pipeline } from 'node:stream/promises';
 import {
   DownloadFlag,
   type DownloadRequest,
@@ -25,7 +21,7 @@ import { type Download, openStream } from '../streaming.js';
 import type { Context } from './context.js';
 import { type ReadOptions, readFrom } from './reading.js';
 
-/** Downloads: as a stream, in one piece, into a file. */
+/** Downloads: as a stream, or in one piece. */
 
 export interface DownloadOptions extends ReadOptions {
   /** First byte wanted. Default 0. */
@@ -87,46 +83,6 @@ export async function downloadBytes(
   const empty = () => Buffer.alloc(0);
   const wanted = { context, range, only: options.storage, deadline, open, empty };
   return context.run(deadline, () => readRange(wanted, id));
-}
-
-/** The file appears under its name only when it is complete and on disk. */
-export async function downloadToFile(
-  context: Context,
-  fileId: string,
-  path: string,
-  options: DownloadOptions,
-): Promise<{ readonly size: number }> {
-  const { size, stream } = await download(context, fileId, options);
-  const temporary = join(dirname(path), `.${basename(path)}.${randomUUID()}.part`);
-  try {
-    const handle = await open(temporary, 'wx');
-    try {
-      await pipeline(stream, async (chunks: AsyncIterable<Uint8Array>) => {
-        for await (const chunk of chunks) await handle.appendFile(chunk);
-      });
-      await handle.sync();
-    } finally {
-      await handle.close();
-    }
-    await rename(temporary, path);
-    await syncDirectory(dirname(path));
-    return { size };
-  } catch (error) {
-    stream.destroy();
-    await rm(temporary, { force: true });
-    throw error;
-  }
-}
-
-/** Makes the new name durable; not every system can open a directory. */
-async function syncDirectory(path: string): Promise<void> {
-  const handle = await open(path, 'r').catch(() => undefined);
-  if (!handle) return;
-  try {
-    await handle.sync().catch(() => {});
-  } finally {
-    await handle.close();
-  }
 }
 
 /** How bytes are read from one storage. */

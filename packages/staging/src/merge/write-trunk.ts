@@ -12,7 +12,7 @@ export async function writeTrunk(
   path: string,
   { pieces }: Pick<TrunkSource, 'pieces'>,
   signal: AbortSignal,
-  disk: Pick<Disk, 'openToUpdate'> = privateDisk,
+  disk: Disk = privateDisk,
 ): Promise<void> {
   const file = await disk.openToUpdate(path);
   let syncing: Promise<void> = Promise.resolve();

@@ -30,12 +30,6 @@ export class TrunkDirectory {
     return this.#table.has(slice) && !this.#deleted.has(slice.offset);
   }
 
-  /** The slice with exactly this offset and size, unless it is deleted. */
-  sliceAt(offset: number, size: number): SliceEntry | undefined {
-    const slice = this.#table.groupAround(offset, 0)?.members[0];
-    return slice?.size === size && this.holds(slice) ? slice : undefined;
-  }
-
   /** The slice and its affinity group around it, including deleted ones. */
   groupAround(offset: number, maxBytes: number): SliceGroup | undefined {
     return this.#table.groupAround(offset, maxBytes);
