@@ -12,7 +12,7 @@ import {
   launchGatewayProcess,
   startGatewayProcess,
 } from '../../../support/gateway-process.js';
-import { freePorts } from '../../../support/kills/cluster.js';
+import { freePorts } from '../../../support/kills/daemon.js';
 import { soon } from '../../../support/soon.js';
 import { ofSuite, temporaryFolder } from '../../../support/temporary.js';
 
