@@ -62,27 +62,25 @@ describe('options', () => {
   });
 });
 
-describe('error codes', () => {
-  it('are these', () => {
-    expect(Object.keys(FASTDFS_ERRORS).sort()).toEqual([
-      'aborted',
-      'access_denied',
-      'bad_reply',
-      'busy',
-      'closed',
-      'connect_failed',
-      'connection_lost',
-      'invalid_argument',
-      'length_mismatch',
-      'no_space',
-      'no_storage',
-      'no_tracker',
-      'not_found',
-      'pool_exhausted',
-      'server_status',
-      'timeout',
-      'too_large',
-      'unknown_group',
-    ]);
-  });
+it('error codes are these', () => {
+  expect(Object.keys(FASTDFS_ERRORS).sort()).toEqual([
+    'aborted',
+    'access_denied',
+    'bad_reply',
+    'busy',
+    'closed',
+    'connect_failed',
+    'connection_lost',
+    'invalid_argument',
+    'length_mismatch',
+    'no_space',
+    'no_storage',
+    'no_tracker',
+    'not_found',
+    'pool_exhausted',
+    'server_status',
+    'timeout',
+    'too_large',
+    'unknown_group',
+  ]);
 });

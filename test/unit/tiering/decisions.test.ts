@@ -117,26 +117,24 @@ describe('a row that is read', () => {
   });
 });
 
-describe('without moves by itself', () => {
-  it('an interval is counted, and decides nothing', async () => {
-    const options = { ...FAST, migrates: false, roomBytes: 5_000 };
-    const { migration, interval, put, moves, ownRoom, findRoom, opened, scheduler, records } =
-      await migrationOf(options);
-    for (let n = 0; n < 5; n += 1) await put(`${NAME}${n}`, 1000);
-    const shrink = vi.spyOn(records, 'shrink');
-    const allow = vi.spyOn(scheduler, 'allow');
-    for (let n = 0; n < 12; n += 1) await interval({ metadata: 900_000, smallFile: 900_000 });
-    await turns();
-    expect(moves).toEqual([]);
-    expect(migration.status()).toMatchObject({
-      ...{ migrates: false, intervals: 12, thresholdBytes: 4096, usedShare: 1 },
-      ...{ smallFileRoomBytes: 0, rows: { files: 5 } },
-    });
-    expect(opened.tiers.thresholdBytes).toBe(4096);
-    expect(ownRoom.take(10)).toMatchObject({ takenBytes: 0, capacityBytes: 1 });
-    expect([findRoom, shrink].map((each) => each.mock.calls)).toEqual([[], []]);
-    expect(allow.mock.calls.every(([bytes]) => bytes === undefined)).toBe(true);
+it('without moves by itself an interval is counted, and decides nothing', async () => {
+  const options = { ...FAST, migrates: false, roomBytes: 5_000 };
+  const { migration, interval, put, moves, ownRoom, findRoom, opened, scheduler, records } =
+    await migrationOf(options);
+  for (let n = 0; n < 5; n += 1) await put(`${NAME}${n}`, 1000);
+  const shrink = vi.spyOn(records, 'shrink');
+  const allow = vi.spyOn(scheduler, 'allow');
+  for (let n = 0; n < 12; n += 1) await interval({ metadata: 900_000, smallFile: 900_000 });
+  await turns();
+  expect(moves).toEqual([]);
+  expect(migration.status()).toMatchObject({
+    ...{ migrates: false, intervals: 12, thresholdBytes: 4096, usedShare: 1 },
+    ...{ smallFileRoomBytes: 0, rows: { files: 5 } },
   });
+  expect(opened.tiers.thresholdBytes).toBe(4096);
+  expect(ownRoom.take(10)).toMatchObject({ takenBytes: 0, capacityBytes: 1 });
+  expect([findRoom, shrink].map((each) => each.mock.calls)).toEqual([[], []]);
+  expect(allow.mock.calls.every(([bytes]) => bytes === undefined)).toBe(true);
 });
 
 describe('the room of this server', () => {
