@@ -1,5 +1,7 @@
 import { join } from 'node:path';
+import { fileThreshold } from '@stevedore/balance';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { tierSettings } from '../../../packages/tiering/dist/tier-options.js';
 import { until } from '../../support/storage/support.js';
 import { change, OTHER_GROUP, Place, tierOf } from '../../support/tiering/harness.js';
 import { KIB, migrationOf, SECOND } from '../../support/tiering/migrating.js';
@@ -72,6 +74,14 @@ describe('a file that changes', () => {
     expect(moves[0]!.moves).toBeGreaterThan(0);
   });
 
+  it('and is gone by then moves nowhere', async () => {
+    const { migration, opened, moves, settled } = await changing(FAST);
+    migration.cut(tierOf(opened), NAME, 1);
+    await settled();
+    await turns();
+    expect(moves.filter(({ outcome }) => outcome === 'moved')).toEqual([]);
+  });
+
   it('stays where it is where there are no rows any more', async () => {
     const { migration, opened, moves } = await changing(FAST, { isEnabled: false });
     migration.cut(tierOf(opened), NAME, 1);
@@ -107,6 +117,24 @@ describe('a row that is read', () => {
       leaves ? [['threshold', OTHER_GROUP]] : [],
     );
     if (leaves) expect(moves[0]).toMatchObject({ size, moves: 0 });
+  });
+
+  it('leaves it only beyond the threshold that its moves have raised', async () => {
+    const setting = await migrationOf({ moveTo: OTHER_GROUP });
+    const { migration, moves, folder, put, records, interval } = setting;
+    const limit = fileThreshold(64 * KIB, 20, tierSettings({}, 'group1').parameters);
+    await put(NAME, 100);
+    records.put({ ...records.find(NAME)!, moves: 20 }, Buffer.alloc(100, 7));
+    const accessed = async (size: number) => {
+      // Neither little load nor much: the threshold stays.
+      await interval({ smallFile: 500_000 });
+      migration.accessed(join(folder, 'data', NAME), 1, size, false);
+    };
+    await accessed(limit);
+    await turns();
+    expect(moves).toEqual([]);
+    await accessed(limit + 1);
+    await until(() => moves.length === 1);
   });
 
   it('stays where nothing moves by itself', async () => {
@@ -149,7 +177,8 @@ describe('the room of this server', () => {
 
   it('is none where its own rows have no room, or it has load to move', async () => {
     const full = await migrationOf({ roomBytes: 10_000 });
-    await full.put(NAME, 9_000);
+    // Exactly what the mark says.
+    await full.put(NAME, 8_000);
     await full.interval({ metadata: 1000 });
     expect(full.ownRoom.take(10)).toMatchObject({ takenBytes: 0, metadataBytes: 1000 });
     const { ownRoom, interval, migration } = await migrationOf();

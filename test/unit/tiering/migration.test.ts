@@ -1,7 +1,7 @@
 import { mkdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { decoratedDisk, localDisk } from '@stevedore/disk';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import type { RequestClass } from '../../../packages/tiering/dist/scheduler/scheduler.js';
 import type { TierOptions } from '../../../packages/tiering/dist/tier-options.js';
 import { until } from '../../support/storage/support.js';
@@ -30,6 +30,15 @@ describe('the load of metadata', () => {
     await interval({ smallFile: 700_000 });
     expect(migration.status().smallFileRoomBytes).toBe(0);
     await Promise.all([1, 2, 3, 4].map((n) => run('smallFile', `late-${n}`)));
+  });
+
+  it('leaves small files so many bytes a millisecond as are left of an interval', async () => {
+    const { interval, migration, scheduler } = await migrationOf({ intervalMs: 500 });
+    const allow = vi.spyOn(scheduler, 'allow');
+    for (let n = 0; n < 2; n += 1) await interval({ metadata: 350_000, smallFile: 350_000 });
+    const { smallFileRoomBytes } = migration.status();
+    expect(smallFileRoomBytes).toBeGreaterThan(0);
+    expect(allow).toHaveBeenLastCalledWith(smallFileRoomBytes / 500);
   });
 
   it('leaves small files their share, however much of it there is', async () => {
