@@ -300,16 +300,6 @@ describe('load that is to move', () => {
     await overload();
     await until(() => records.find(NAME)?.place === Place.remote);
   });
-
-  it('waits while moves are paused', async () => {
-    const { migration, overload, records } = await loaded();
-    migration.pause();
-    for (let n = 0; n < 3; n += 1) await overload();
-    await turns();
-    expect(migration.status()).toMatchObject({ isPaused: true, queued: 1 });
-    migration.resume();
-    await until(() => records.find(NAME)?.place === Place.remote);
-  });
 });
 
 describe('intervals', () => {

@@ -85,33 +85,6 @@ describe('load that is too much', () => {
     expect(records.counts(Place.row).files).toBe(3);
     expect(moves).toEqual([]);
   });
-
-  it('is called back, and goes nowhere until the storage may move again', async () => {
-    const { migration, records, interval, settled, read } = await overloaded({
-      moveTo: OTHER_GROUP,
-    });
-    await until(() => records.counts(Place.remote).files === 3);
-    migration.recall();
-    await interval();
-    await settled();
-    await until(() => records.counts(Place.remote).files === 0);
-    for (const name of HOT) read(name, 300);
-    await interval({ metadata: 750_000, smallFile: 900_000 });
-    await settled();
-    expect(records.counts(Place.row).files).toBe(3);
-  });
-
-  it('is taken from one other server in an interval, as far as there is room', async () => {
-    const { ownRoom, interval } = await migrationOf();
-    expect(ownRoom.take(1000)).toMatchObject({ takenBytes: 0, markPerMille: 0 });
-    await interval({ metadata: 100_000 });
-    const { metadataBytes } = ownRoom.take(0);
-    expect(metadataBytes).toBe(100_000);
-    expect(ownRoom.take(900_000)).toMatchObject({ takenBytes: 700_000, markPerMille: 800 });
-    expect(ownRoom.take(10)).toMatchObject({ takenBytes: 0, markPerMille: 0 });
-    await interval({ metadata: 100_000 });
-    expect(ownRoom.take(10)).toMatchObject({ takenBytes: 10 });
-  });
 });
 
 describe('the room of the rows', () => {
