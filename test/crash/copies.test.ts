@@ -93,7 +93,11 @@ test('the files of a gateway whose disk is gone are at its partner, each once', 
     else if (digestOf(answer.body) === file.digest) heldReads += 1;
   }
   const adopt = ['adopt', String(forgetGateway(map, url)), '--map', map];
-  const { stdout } = await promisify(execFile)(process.execPath, [COMMAND, ...adopt]);
+  const { stdout } = await promisify(execFile)(process.execPath, [COMMAND, ...adopt]).catch(
+    // What it could not take over is in its report.
+    ({ stdout, stderr }: Error & Record<'stdout' | 'stderr', string>) =>
+      expect.fail(`seed ${SEED}: ${stdout}${stderr}\n${lastLinesOf(daemons)}`),
+  );
   console.log(stdout.trim(), JSON.stringify({ ...counts, troubles, heldReads }), `seed ${SEED}`);
 
   const settled = performance.now() + SETTLE_MS;

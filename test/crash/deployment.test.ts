@@ -73,7 +73,7 @@ describe.skipIf(needsPostgres.missing)('a deployment under kills', () => {
     const random = new Random(SEED);
     const { database, daemons, links, urls, storePaths } = await deployment();
     const load = new DeployedLoad(urls, random, {
-      ...{ lanes: 4, weights: { upload: 10, read: 40, delete: 3 } },
+      ...{ lanes: 8, weights: { upload: 10, read: 40, delete: 3 } },
       ...{ maxBytes: 60_000, largeShare: 0, largeBytes: 2 ** 20 },
     });
     load.begin();

@@ -270,7 +270,8 @@ export class DeployedLoad {
       // Only one that is gone at another gateway may still be read for a moment.
       const isFinal = status === 200 ? state !== 'deleted' || isAlone : isGone;
       if (isFinal || performance.now() > end) {
-        return this.find(`${file.key}, ${state}: ${status} ${body?.subarray(0, 200)} at ${url}`);
+        const what = status === 200 ? `${body!.length} bytes` : `${status} ${body}`;
+        return this.find(`${file.key}, ${state}: ${what} at ${url}`);
       }
       await sleep(RETRY_MS);
     }
