@@ -2,8 +2,8 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { BadLink, type LinkState } from '../support/bad-link.js';
-import { freePorts } from '../support/kills/cluster.js';
-import { DeployedLoad, startDaemons, trouble } from '../support/kills/deployed.js';
+import { freePorts, lastLinesOf, startDaemons } from '../support/kills/daemon.js';
+import { DeployedLoad, trouble } from '../support/kills/load.js';
 import { needsPostgres, PostgresServer } from '../support/map/postgres-server.js';
 import { Random } from '../support/random.js';
 import { CRASH_SHARE, CRASH_SEED as SEED } from '../support/simulator/sample.js';
@@ -73,8 +73,10 @@ describe.skipIf(needsPostgres.missing)('a deployment under kills', () => {
     const random = new Random(SEED);
     const { database, daemons, links, urls, storePaths } = await deployment();
     const load = new DeployedLoad(urls, random, {
-      ...{ lanes: 4, maxBytes: 60_000, largeShare: 0, largeBytes: 0, deleteShare: 0.3 },
+      ...{ lanes: 8, weights: { upload: 10, read: 40, delete: 3 } },
+      ...{ maxBytes: 60_000, largeShare: 0, largeBytes: 2 ** 20 },
     });
+    load.begin();
     const troubles: string[] = [];
     const end = performance.now() + RUN_MS;
     while (performance.now() < end) {
@@ -102,8 +104,10 @@ describe.skipIf(needsPostgres.missing)('a deployment under kills', () => {
     }
     const merged = storedTimes(storePaths[0]!).size;
     console.log(JSON.stringify({ ...counts, troubles: troubles.length, merged }), `seed ${SEED}`);
-    const last = [...daemons].map(([name, daemon]) => `${name}: ${daemon.lastLines()}`).join('\n');
-    expect(findings, `seed ${SEED}\n${troubles.slice(-40).join(', ')}\n${last}`).toEqual([]);
+    expect(
+      findings,
+      `seed ${SEED}\n${troubles.slice(-40).join(', ')}\n${lastLinesOf(daemons)}`,
+    ).toEqual([]);
     expect(counts.uploads).toBeGreaterThan(100 * LEAST);
     expect(counts.reads).toBeGreaterThan(100 * LEAST);
     expect(counts.deletions).toBeGreaterThan(10 * LEAST);

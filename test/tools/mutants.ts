@@ -67,7 +67,9 @@ function testsOf(name: string): string[] {
   const [owner = '', ...path] = name.split('/');
   return ['unit', 'server'].flatMap((project) => {
     const at = (...below: string[]) => join(ROOT, 'test', project, owner, ...below);
-    if (path.length > 0 && existsSync(`${at(...path)}.test.ts`)) {
+    // A folder of modules is tested by more than the tests of the module of its name.
+    const isFolder = existsSync(join(ROOT, 'packages', owner, 'dist', ...path));
+    if (path.length > 0 && !isFolder && existsSync(`${at(...path)}.test.ts`)) {
       return `${project}/${owner}/${path.join('/')}.test.ts`;
     }
     if (path.length > 0 && existsSync(at(path[0]!)))

@@ -6,7 +6,8 @@ import type { Counts } from './report.js';
 /**
  * Runs tests: `run.js quick` what `npm test` runs, `run.js all` all, `run.js crash` one project; with
  * the path of a file or a folder, that alone, whichever project it is of. `--all` tries every crash.
- * The rest is vitest's. Ends with one line: `N passed, N failed, N skipped`.
+ * The rest is vitest's, such as `--sequence.shuffle.files --sequence.shuffle.tests --sequence.seed=7`
+ * for another order. Ends with one line: `N passed, N failed, N skipped`.
  */
 
 const TEST = dirname(dirname(import.meta.dirname));

@@ -246,7 +246,7 @@ describe.each(stores)('the store of $name', async ({ opened }) => {
       };
       await expect(store.putAll(parts(true))).rejects.toThrow('too early');
       await expectNothing(behind);
-      const receipts = await store.putAll(parts(false), { group: () => 'form-1' });
+      const receipts = await shared.store.putAll(parts(false), { group: () => 'form-1' });
       expect(receipts.map(({ name, group }) => [name, group])).toEqual([
         ['a', 'form-1'],
         ['b', 'form-1'],

@@ -7,18 +7,16 @@ import { HELLO } from '../../support/good-server.js';
 import { temporaryFolder } from '../../support/temporary.js';
 import { clusterSetup } from '../../support/test-cluster.js';
 
-describe('a stream', () => {
-  it('that was read before, or is over, is refused', async () => {
-    const { cluster, client } = await clusterSetup();
-    const partly = Readable.from([Buffer.from('a'), Buffer.from('b')]);
-    for await (const _ of partly.iterator({ destroyOnReturn: false })) break;
-    const twice = Readable.from([Buffer.from('a')]);
-    await client.delete(await client.upload(twice, { size: 1 }));
-    for (const body of [partly, twice, new PassThrough().destroy()]) {
-      expect((await failure(client.upload(body, { size: 1 }))).code).toBe('invalid_argument');
-    }
-    expect(await cluster.names()).toHaveLength(0);
-  });
+it('a stream that was read before, or is over, is refused', async () => {
+  const { cluster, client } = await clusterSetup();
+  const partly = Readable.from([Buffer.from('a'), Buffer.from('b')]);
+  for await (const _ of partly.iterator({ destroyOnReturn: false })) break;
+  const twice = Readable.from([Buffer.from('a')]);
+  await client.delete(await client.upload(twice, { size: 1 }));
+  for (const body of [partly, twice, new PassThrough().destroy()]) {
+    expect((await failure(client.upload(body, { size: 1 }))).code).toBe('invalid_argument');
+  }
+  expect(await cluster.names()).toHaveLength(0);
 });
 
 describe('an iterable', () => {

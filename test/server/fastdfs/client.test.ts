@@ -174,31 +174,29 @@ describe('statuses', () => {
   });
 });
 
-describe('arguments are checked before any I/O', () => {
-  it('of every call', async () => {
-    const server = await goodServer();
-    const client = clientOf(server.address);
-    const bytes = Buffer.alloc(1);
-    const bad: Promise<unknown>[] = [
-      client.upload(bytes, { extension: 'toolong' }),
-      client.upload(bytes, { extension: 'a/b' }),
-      client.upload(bytes, { group: 'no group' }),
-      client.upload(bytes, { group: '' }),
-      client.upload(new Chunks([]), { size: -1 }),
-      client.upload(new Chunks([]), { size: 1.5 }),
-      client.upload('text' as unknown as Uint8Array, { size: 4 }),
-      client.upload(null as unknown as Uint8Array, { size: 4 }),
-      client.upload(bytes, { deadlineMs: 0 }),
-      client.upload(bytes, { deadlineMs: Number.NaN }),
-      client.download(HELLO_ID, { offset: -1 }),
-      client.download(HELLO_ID, { length: 0.5 }),
-      client.downloadBytes(HELLO_ID, { maxBytes: -1 }),
-      ...['', 'group1', '/etc/passwd', `${HELLO_ID}\0`, HELLO_ID.replace('M00', '..')].flatMap(
-        (id) => [client.download(id), client.downloadBytes(id), client.info(id), client.delete(id)],
-      ),
-    ];
-    for (const call of bad) expect((await failure(call)).code).toBe('invalid_argument');
-    expect((await failure(client.upload(bytes, { size: 2 }))).code).toBe('length_mismatch');
-    expect(server.server.accepted).toBe(0);
-  });
+it('arguments of every call are checked before any I/O', async () => {
+  const server = await goodServer();
+  const client = clientOf(server.address);
+  const bytes = Buffer.alloc(1);
+  const bad: Promise<unknown>[] = [
+    client.upload(bytes, { extension: 'toolong' }),
+    client.upload(bytes, { extension: 'a/b' }),
+    client.upload(bytes, { group: 'no group' }),
+    client.upload(bytes, { group: '' }),
+    client.upload(new Chunks([]), { size: -1 }),
+    client.upload(new Chunks([]), { size: 1.5 }),
+    client.upload('text' as unknown as Uint8Array, { size: 4 }),
+    client.upload(null as unknown as Uint8Array, { size: 4 }),
+    client.upload(bytes, { deadlineMs: 0 }),
+    client.upload(bytes, { deadlineMs: Number.NaN }),
+    client.download(HELLO_ID, { offset: -1 }),
+    client.download(HELLO_ID, { length: 0.5 }),
+    client.downloadBytes(HELLO_ID, { maxBytes: -1 }),
+    ...['', 'group1', '/etc/passwd', `${HELLO_ID}\0`, HELLO_ID.replace('M00', '..')].flatMap(
+      (id) => [client.download(id), client.downloadBytes(id), client.info(id), client.delete(id)],
+    ),
+  ];
+  for (const call of bad) expect((await failure(call)).code).toBe('invalid_argument');
+  expect((await failure(client.upload(bytes, { size: 2 }))).code).toBe('length_mismatch');
+  expect(server.server.accepted).toBe(0);
 });

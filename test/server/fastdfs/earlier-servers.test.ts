@@ -107,61 +107,55 @@ function refusesLongRanges(size: number): Answer {
   };
 }
 
-describe('a storage that refuses ranges behind the end', () => {
-  it('is asked for what there is of them', async () => {
-    const { cluster, client } = await clusterSetup();
-    const bytes = Buffer.from('thirteen byte');
-    for (const id of [await client.upload(bytes), await client.uploadAppender(bytes)]) {
-      cluster.storages[0]!.misbehave(downloadFile.code, refusesLongRanges(bytes.length));
-      for (const range of [
-        { offset: 12, length: 500 },
-        { offset: 0, length: 14 },
-        { offset: 3, length: 10 },
-        { offset: 3 },
-      ]) {
-        const { offset, length = 13 } = range;
-        const expected = bytes.subarray(offset, offset + length);
-        expect(await client.downloadBytes(id, range)).toEqual(expected);
-        const { size, stream } = await client.download(id, range);
-        expect(size).toBe(expected.length);
-        expect(await buffer(stream)).toEqual(expected);
-      }
-      const behind = client.downloadBytes(id, { offset: 13, length: 1 });
-      expect(await failure(behind)).toMatchObject({ code: 'server_status', status: 22 });
-      cluster.behave();
+it('a storage that refuses ranges behind the end is asked for what there is of them', async () => {
+  const { cluster, client } = await clusterSetup();
+  const bytes = Buffer.from('thirteen byte');
+  for (const id of [await client.upload(bytes), await client.uploadAppender(bytes)]) {
+    cluster.storages[0]!.misbehave(downloadFile.code, refusesLongRanges(bytes.length));
+    for (const range of [
+      { offset: 12, length: 500 },
+      { offset: 0, length: 14 },
+      { offset: 3, length: 10 },
+      { offset: 3 },
+    ]) {
+      const { offset, length = 13 } = range;
+      const expected = bytes.subarray(offset, offset + length);
+      expect(await client.downloadBytes(id, range)).toEqual(expected);
+      const { size, stream } = await client.download(id, range);
+      expect(size).toBe(expected.length);
+      expect(await buffer(stream)).toEqual(expected);
     }
-  });
-});
-
-describe('a storage that never answers when a range begins behind the end', () => {
-  it('is asked for the end', async () => {
-    const { cluster, client } = await clusterSetup({ idleTimeoutMs: 5_000 });
-    const bytes = Buffer.from('thirteen byte');
-    const id = await client.upload(bytes);
-    cluster.storages[0]!.misbehave(downloadFile.code, ({ body, socket }) => {
-      const offset = body.readBigInt64BE(0);
-      if (offset <= 13n) socket.write(replyFrame(0, bytes.subarray(Number(offset))));
-    });
-    for (const offset of [13, 14, 2 ** 40]) {
-      expect(await client.downloadBytes(id, { offset })).toEqual(Buffer.alloc(0));
-      expect((await client.download(id, { offset, length: 5 })).size).toBe(0);
-    }
-    expect(await client.downloadBytes(id, { offset: 3 })).toEqual(bytes.subarray(3));
-  });
-});
-
-describe('a storage that takes the rest of a refused body for requests', () => {
-  it('is understood, and its connection is not used again', async () => {
-    const { cluster, client } = await clusterSetup();
-    const master = await client.upload(Buffer.from('master'));
-    const storage = cluster.storages[0]!;
-    storage.misbehave(uploadSlaveFile.code, ({ socket }) => {
-      socket.write(Buffer.concat([replyFrame(2), replyFrame(22), replyFrame(22)]));
-    });
-    const slave = client.uploadSlave(master, '-small', Buffer.alloc(100));
-    expect(await failure(slave)).toMatchObject({ code: 'not_found', status: 2 });
+    const behind = client.downloadBytes(id, { offset: 13, length: 1 });
+    expect(await failure(behind)).toMatchObject({ code: 'server_status', status: 22 });
     cluster.behave();
-    expect(await client.downloadBytes(master)).toEqual(Buffer.from('master'));
-    expect(client.stats()).toMatchObject({ leased: 0 });
+  }
+});
+
+it('a storage that never answers when a range begins behind the end is asked for the end', async () => {
+  const { cluster, client } = await clusterSetup({ idleTimeoutMs: 5_000 });
+  const bytes = Buffer.from('thirteen byte');
+  const id = await client.upload(bytes);
+  cluster.storages[0]!.misbehave(downloadFile.code, ({ body, socket }) => {
+    const offset = body.readBigInt64BE(0);
+    if (offset <= 13n) socket.write(replyFrame(0, bytes.subarray(Number(offset))));
   });
+  for (const offset of [13, 14, 2 ** 40]) {
+    expect(await client.downloadBytes(id, { offset })).toEqual(Buffer.alloc(0));
+    expect((await client.download(id, { offset, length: 5 })).size).toBe(0);
+  }
+  expect(await client.downloadBytes(id, { offset: 3 })).toEqual(bytes.subarray(3));
+});
+
+it('a storage that takes the rest of a refused body for requests is understood, and its connection is not used again', async () => {
+  const { cluster, client } = await clusterSetup();
+  const master = await client.upload(Buffer.from('master'));
+  const storage = cluster.storages[0]!;
+  storage.misbehave(uploadSlaveFile.code, ({ socket }) => {
+    socket.write(Buffer.concat([replyFrame(2), replyFrame(22), replyFrame(22)]));
+  });
+  const slave = client.uploadSlave(master, '-small', Buffer.alloc(100));
+  expect(await failure(slave)).toMatchObject({ code: 'not_found', status: 2 });
+  cluster.behave();
+  expect(await client.downloadBytes(master)).toEqual(Buffer.from('master'));
+  expect(client.stats()).toMatchObject({ leased: 0 });
 });

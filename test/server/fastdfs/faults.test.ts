@@ -79,21 +79,19 @@ describe.each(MISBEHAVIOURS)('a tracker that $name', ({ answer, codes }) => {
   });
 });
 
-describe('a reply that comes too late', () => {
-  it('is never taken for the reply to the next call', async () => {
-    const server = await goodServer();
-    const client = clientOf(server.address, { idleTimeoutMs: 250 });
-    const late: (() => void)[] = [];
-    server.answers.set(11, ({ socket }, good) => late.push(() => socket.write(good)));
-    expect((await failure(client.upload(HELLO))).code).toBe('timeout');
-    const other = frameVector('storage', 'storage.upload.buff.300.bin').response_hex!;
-    server.answers.set(11, ({ socket }) => {
-      for (const send of late) send();
-      socket.write(Buffer.from(other, 'hex'));
-    });
-    const otherId = 'group1/M00/00/00/fwARA2sAsIGAUgByAAABLN4OV84803.bin';
-    expect(await client.upload(HELLO)).toBe(otherId);
+it('a reply that comes too late is never taken for the reply to the next call', async () => {
+  const server = await goodServer();
+  const client = clientOf(server.address, { idleTimeoutMs: 250 });
+  const late: (() => void)[] = [];
+  server.answers.set(11, ({ socket }, good) => late.push(() => socket.write(good)));
+  expect((await failure(client.upload(HELLO))).code).toBe('timeout');
+  const other = frameVector('storage', 'storage.upload.buff.300.bin').response_hex!;
+  server.answers.set(11, ({ socket }) => {
+    for (const send of late) send();
+    socket.write(Buffer.from(other, 'hex'));
   });
+  const otherId = 'group1/M00/00/00/fwARA2sAsIGAUgByAAABLN4OV84803.bin';
+  expect(await client.upload(HELLO)).toBe(otherId);
 });
 
 describe('a server that names a file or a storage that cannot be', () => {

@@ -122,21 +122,19 @@ describe('the list of a storage', () => {
   });
 });
 
-describe('a read from one storage', () => {
-  test('asks that one and no other', async () => {
-    const { client, cluster } = await clusterSetup({}, { storages: 3 });
-    const id = await client.upload(Buffer.from('hello'));
-    const [, second] = cluster.storages;
-    const storage = storageOf(cluster, 1);
-    const before = second!.count(downloadFile.code);
-    for (let turn = 0; turn < 3; turn++) {
-      expect(String(await client.downloadBytes(id, { storage }))).toBe('hello');
-      expect((await client.info(id, { storage })).size).toBe(5);
-    }
-    expect(second!.count(downloadFile.code)).toBe(before + 3);
-    second!.misbehave(downloadFile.code, refuse(2));
-    expect((await failure(client.downloadBytes(id, { storage }))).code).toBe('not_found');
-    const nowhere = { address: 'not an address', port: 1 };
-    expect((await failure(client.info(id, { storage: nowhere }))).code).toBe('invalid_argument');
-  });
+test('a read from one storage asks that one and no other', async () => {
+  const { client, cluster } = await clusterSetup({}, { storages: 3 });
+  const id = await client.upload(Buffer.from('hello'));
+  const [, second] = cluster.storages;
+  const storage = storageOf(cluster, 1);
+  const before = second!.count(downloadFile.code);
+  for (let turn = 0; turn < 3; turn++) {
+    expect(String(await client.downloadBytes(id, { storage }))).toBe('hello');
+    expect((await client.info(id, { storage })).size).toBe(5);
+  }
+  expect(second!.count(downloadFile.code)).toBe(before + 3);
+  second!.misbehave(downloadFile.code, refuse(2));
+  expect((await failure(client.downloadBytes(id, { storage }))).code).toBe('not_found');
+  const nowhere = { address: 'not an address', port: 1 };
+  expect((await failure(client.info(id, { storage: nowhere }))).code).toBe('invalid_argument');
 });

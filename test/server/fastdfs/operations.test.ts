@@ -115,13 +115,11 @@ describe('metadata', () => {
   });
 });
 
-describe('info', () => {
-  it('has the computed CRC-32 of an appender unless it is not wanted', async () => {
-    const { client } = await clusterSetup();
-    const id = await client.uploadAppender(HELLO);
-    expect(await client.info(id)).toMatchObject({ size: 13, crc32: crc32(HELLO) });
-    expect(await client.info(id, { computeCrc: false })).toMatchObject({ size: 13, crc32: 0 });
-  });
+it('info has the computed CRC-32 of an appender unless it is not wanted', async () => {
+  const { client } = await clusterSetup();
+  const id = await client.uploadAppender(HELLO);
+  expect(await client.info(id)).toMatchObject({ size: 13, crc32: crc32(HELLO) });
+  expect(await client.info(id, { computeCrc: false })).toMatchObject({ size: 13, crc32: 0 });
 });
 
 describe('describe', () => {
@@ -250,23 +248,21 @@ describe('requests of the changing calls are byte for byte those of the C client
   }
 });
 
-describe('sizes', () => {
-  it('of changes are exact above 4 GiB', async () => {
-    const server = await goodServer();
-    for (const command of [34, 36]) {
-      server.answers.set(command, ({ socket }) => socket.write(replyFrame(0)));
-    }
-    const client = clientOf(server.address);
-    const big = 2 ** 33 + 7;
-    await client.modify(HELLO_ID, big, HELLO);
-    await client.truncate(HELLO_ID, big);
-    for (const command of [34, 36]) {
-      const { body } = server.requests.find((each) => each.command === command)!;
-      expect(body.readBigInt64BE(8)).toBe(2n ** 33n + 7n);
-    }
-    for (const size of [-1, 1.5, 2 ** 53]) {
-      expect((await failure(client.truncate(HELLO_ID, size))).code).toBe('invalid_argument');
-      expect((await failure(client.modify(HELLO_ID, size, HELLO))).code).toBe('invalid_argument');
-    }
-  });
+it('sizes of changes are exact above 4 GiB', async () => {
+  const server = await goodServer();
+  for (const command of [34, 36]) {
+    server.answers.set(command, ({ socket }) => socket.write(replyFrame(0)));
+  }
+  const client = clientOf(server.address);
+  const big = 2 ** 33 + 7;
+  await client.modify(HELLO_ID, big, HELLO);
+  await client.truncate(HELLO_ID, big);
+  for (const command of [34, 36]) {
+    const { body } = server.requests.find((each) => each.command === command)!;
+    expect(body.readBigInt64BE(8)).toBe(2n ** 33n + 7n);
+  }
+  for (const size of [-1, 1.5, 2 ** 53]) {
+    expect((await failure(client.truncate(HELLO_ID, size))).code).toBe('invalid_argument');
+    expect((await failure(client.modify(HELLO_ID, size, HELLO))).code).toBe('invalid_argument');
+  }
 });

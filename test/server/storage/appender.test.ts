@@ -156,26 +156,24 @@ describe('an appender', () => {
   });
 });
 
-describe('metadata', () => {
-  it('keeps any bytes, sorted by name, and goes with its file', async () => {
-    const storage = await storageOf();
-    const client = await storage.connect();
-    const file = await client.upload(Buffer.from('content'));
-    const metadata = Buffer.from('b\x02\xff\xfe\x01B\x02\x01a\x02x=y', 'latin1');
-    await client.ask(setMetadata, { ...file, mode: 'overwrite', metadata });
-    const sorted = 'B\x02\x01a\x02x=y\x01b\x02\xff\xfe';
-    expect((await client.ask(getMetadata, file)).answer!.toString('latin1')).toBe(sorted);
-    expect(readFileSync(`${pathOf(storage.folder, file)}-m`, 'latin1')).toBe(sorted);
-    // What is cut is cut silently, as the C storage does.
-    const long = Buffer.from(`${'k'.repeat(70)}\x02${'v'.repeat(300)}`);
-    await client.ask(setMetadata, { ...file, mode: 'merge', metadata: long });
-    const { answer } = await client.ask(getMetadata, file);
-    expect(answer!.toString('latin1')).toBe(`${sorted}\x01${'k'.repeat(64)}\x02${'v'.repeat(256)}`);
-    const hidden = { ...file, name: `${file.name}-m` };
-    expect((await client.ask(queryFileInfo, hidden)).status).toBe(2);
-    expect((await client.ask(deleteFile, file)).status).toBe(0);
-    expect(existsSync(`${pathOf(storage.folder, file)}-m`)).toBe(false);
-  });
+it('metadata keeps any bytes, sorted by name, and goes with its file', async () => {
+  const storage = await storageOf();
+  const client = await storage.connect();
+  const file = await client.upload(Buffer.from('content'));
+  const metadata = Buffer.from('b\x02\xff\xfe\x01B\x02\x01a\x02x=y', 'latin1');
+  await client.ask(setMetadata, { ...file, mode: 'overwrite', metadata });
+  const sorted = 'B\x02\x01a\x02x=y\x01b\x02\xff\xfe';
+  expect((await client.ask(getMetadata, file)).answer!.toString('latin1')).toBe(sorted);
+  expect(readFileSync(`${pathOf(storage.folder, file)}-m`, 'latin1')).toBe(sorted);
+  // What is cut is cut silently, as the C storage does.
+  const long = Buffer.from(`${'k'.repeat(70)}\x02${'v'.repeat(300)}`);
+  await client.ask(setMetadata, { ...file, mode: 'merge', metadata: long });
+  const { answer } = await client.ask(getMetadata, file);
+  expect(answer!.toString('latin1')).toBe(`${sorted}\x01${'k'.repeat(64)}\x02${'v'.repeat(256)}`);
+  const hidden = { ...file, name: `${file.name}-m` };
+  expect((await client.ask(queryFileInfo, hidden)).status).toBe(2);
+  expect((await client.ask(deleteFile, file)).status).toBe(0);
+  expect(existsSync(`${pathOf(storage.folder, file)}-m`)).toBe(false);
 });
 
 describe('a slave', () => {

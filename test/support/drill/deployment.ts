@@ -7,7 +7,7 @@ import { promisify } from 'node:util';
 import { openDatabase } from '@stevedore/disk/sqlite';
 import { onTestFinished } from 'vitest';
 import { COMMAND } from '../gateway-process.js';
-import { Daemon, freePorts } from '../kills/cluster.js';
+import { Daemon, freePorts } from '../kills/daemon.js';
 import { needsPostgres, PostgresServer } from '../map/postgres-server.js';
 import type { Random } from '../random.js';
 import { temporaryFolder } from '../temporary.js';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { FastdfsClient } from '@stevedore/fastdfs';
 import { expect, test } from 'vitest';
 import { Running, run } from '../../support/cli/run.js';
-import { freePorts } from '../../support/kills/cluster.js';
+import { freePorts } from '../../support/kills/daemon.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
 /** A gateway without API keys, and the commands of its user on its machine. */

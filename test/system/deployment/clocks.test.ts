@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { startGatewayProcess } from '../../support/gateway-process.js';
-import { freePorts } from '../../support/kills/cluster.js';
+import { freePorts } from '../../support/kills/daemon.js';
 import { needsPostgres, PostgresServer } from '../../support/map/postgres-server.js';
 import { soon } from '../../support/soon.js';
 import { temporaryFolder } from '../../support/temporary.js';

@@ -1,9 +1,7 @@
 import { connect } from '@stevedore/client/connect';
 import type { Gateway, GatewayInput } from '@stevedore/gateway';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { makeApiKey } from '../../../gateway/dist/access/api-keys.js';
-import { deployedGateway, deployedPair } from '../../support/deployment.js';
-import { keyFile } from '../../support/gateway/guarded.js';
+import { deployedPair } from '../../support/deployment.js';
 import { needsPostgres, PostgresServer } from '../../support/map/postgres-server.js';
 import { soon } from '../../support/soon.js';
 
@@ -165,55 +163,4 @@ describe.skipIf(needsPostgres.missing)('two gateways with one PostgreSQL', () =>
       expect((await read(at, `${paths[0]}/info`)).status).toBe(404);
     }
   });
-
-  it('store no more bytes with an API key than its quota, whatever is restarted or killed', async () => {
-    const made = makeApiKey({ name: 'app', scopes: ['write'], bytesPerDay: 3_000 }, new Date());
-    const apiKeys = await keyFile(made);
-    const { first, second } = await pair({ apiKeys });
-    const headers = { authorization: `Bearer ${made.text}` };
-    const upload = async (at: Gateway, bytes: number) => {
-      const { status, code } = await post(at, 'x'.repeat(bytes), headers);
-      if (status !== 201) expect([status, code]).toEqual([429, 'quota_exceeded']);
-      return status === 201 ? bytes : 0;
-    };
-    const sum = async (uploads: readonly Promise<number>[]) =>
-      (await Promise.all(uploads)).reduce((total, bytes) => total + bytes, 0);
-    const both = (each: number) =>
-      sum(Array.from({ length: each * 2 }, (_, index) => upload([first, second][index % 2]!, 50)));
-    let total = await both(10);
-    expect(total).toBe(1_000);
-    // A burst that asks for 5,000.
-    total += await both(50);
-    expect(total).toBeGreaterThan(2_000);
-    expect(total).toBeLessThanOrEqual(3_000);
-    // What one of them holds and does not need is the other's soon.
-    await soon(async () => {
-      total += await upload(second, 50);
-      expect(total).toBe(3_000);
-    });
-    await second.close();
-    const trackers = first.store.trackers.join(',');
-    const again = await deployedGateway({ map: first.options.map, apiKeys, trackers });
-    await soon(async () => expect(again.store.deployment?.origin).toBeGreaterThanOrEqual(0));
-    expect(await upload(again, 50)).toBe(0);
-    expect(await upload(first, 50)).toBe(0);
-    expect(Number(database.run('SELECT sum(bytes) FROM stevedore_usage'))).toBe(3_000);
-  }, 60_000);
-
-  it('count alone while the map is away, and tell it afterwards', async () => {
-    const made = makeApiKey({ name: 'app', scopes: ['write'], bytesPerDay: 1_000 }, new Date());
-    const apiKeys = await keyFile(made);
-    const { first, second } = await pair({ apiKeys });
-    const headers = { authorization: `Bearer ${made.text}` };
-    const upload = async (at: Gateway, bytes: number) =>
-      (await post(at, 'x'.repeat(bytes), headers)).status;
-    expect(await upload(first, 500)).toBe(201);
-    await database.kill();
-    expect(await upload(first, 500)).toBe(201);
-    expect(await upload(first, 1)).toBe(429);
-    await database.restart();
-    const counted = 'SELECT coalesce(sum(bytes), 0) FROM stevedore_usage';
-    await soon(async () => expect(Number(database.run(counted))).toBe(1_000));
-    await soon(async () => expect(await upload(second, 1)).toBe(429));
-  }, 60_000);
 });

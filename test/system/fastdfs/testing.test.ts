@@ -1,7 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { startTestCluster } from '../../support/cluster/index.js';
 import { ROOT } from '../../support/paths.js';
 
 const README = readFileSync(join(ROOT, 'packages/fastdfs/README.md'), 'utf8');
@@ -22,12 +21,5 @@ describe('the README', () => {
     const section = README.split('## Methods')[1]!.split('\n## ')[0]!;
     const missing = inCode.filter((name) => !section.includes(`\`${name}(`));
     expect(missing.filter((name) => name !== 'constructor')).toEqual([]);
-  });
-});
-
-describe('a cluster of the tests', () => {
-  it('refuses what it cannot be', async () => {
-    await expect(startTestCluster({ storages: 0 })).rejects.toThrow(RangeError);
-    await expect(startTestCluster({ group: 'no group' })).rejects.toThrow(RangeError);
   });
 });

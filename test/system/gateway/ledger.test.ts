@@ -74,31 +74,6 @@ function bytesOf({ store }: Gateway): number {
 const DEFERRED = { 'upload-defer-length': '1' };
 
 describe('the bytes of a day', () => {
-  test('hold for requests that announce no length', async () => {
-    const { gateway, as } = await keyed([{ bytesPerDay: 2 * MIB }]);
-    const [one] = as;
-    const upload = await begin(gateway, { ...DEFERRED, ...one });
-    let offset = 0;
-    for (;;) {
-      const headers = patchHeaders(offset, one);
-      const { status, text } = await sendChunked(upload, 'PATCH', headers, 700_000);
-      if (status !== 204) {
-        expect(text).toContain('quota_exceeded');
-        break;
-      }
-      offset += 700_000;
-    }
-    // What was refused in the middle is there as far as it was counted.
-    const kept = offsetOf(await tus(upload, 'HEAD', one));
-    expect(kept).toBeGreaterThanOrEqual(1_400_000);
-    expect(kept).toBeLessThanOrEqual(2 * MIB);
-    expect((await sendChunked(`${gateway.url}/files`, 'POST', one, 700_000)).status).toBe(429);
-    const rest = 2 * MIB - kept;
-    if (rest > 0) expect((await post(gateway, one, rest)).status).toBe(201);
-    expect((await post(gateway, one, 1)).status).toBe(429);
-    expect(bytesOf(gateway)).toBe(2 * MIB);
-  });
-
   test('hold for uploads that are joined, and count each part once', async () => {
     const { gateway, as } = await keyed([{ bytesPerDay: 3 * MIB }]);
     const [one] = as;
@@ -153,26 +128,6 @@ describe('the bytes of a day', () => {
     ).toBe(204);
     expect((await tus(upload, 'DELETE', one)).status).toBe(404);
     expect((await post(gateway, one, 1)).status).toBe(429);
-  });
-
-  test('are free again after uploads that failed', async () => {
-    const { gateway, as } = await keyed([{ bytesPerDay: MIB }]);
-    const [one] = as;
-    const url = `${gateway.url}/files`;
-    const wrong = { ...one, 'content-md5': Buffer.alloc(16).toString('base64') };
-    for (let round = 0; round < 5; round += 1) {
-      await expect.poll(async () => (await post(gateway, wrong, MIB)).status).toBe(400);
-      const cut = new AbortController();
-      const body = new ReadableStream({
-        start: (controller) => controller.enqueue(new Uint8Array(300_000)),
-      });
-      const init = { method: 'POST', body, duplex: 'half', headers: one, signal: cut.signal };
-      const sent = fetch(url, init as RequestInit).catch(() => 'cut');
-      await expect.poll(() => gateway.store.stats().uploadsInFlight).toBe(1);
-      cut.abort();
-      expect(await sent).toBe('cut');
-    }
-    await expect.poll(async () => (await post(gateway, one, MIB)).status).toBe(201);
   });
 
   test('are not needed to send an upload again that was stored', async () => {

@@ -1,7 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { join } from 'node:path';
-import { PassThrough } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { crc32 } from 'node:zlib';
 import { FastdfsClient } from '@stevedore/fastdfs';
@@ -62,36 +60,6 @@ test('files go to another group, a plain one, and stock clients do not notice', 
   for await (const { fileId } of client.listFiles(at)) copies.push(fileId);
   expect(copies).toEqual([]);
   expect([...home.errors, ...other.errors]).toEqual([]);
-});
-
-test('the npm package fdfs reads, describes, changes and deletes a file that has gone', async () => {
-  const { tracker, ids } = await withMoved(1);
-  const [id] = ids as [string];
-  const Fdfs = createRequire(import.meta.url)('fdfs') as new (
-    options: object,
-  ) => {
-    download(id: string, options: { target: PassThrough }): unknown;
-    getFileInfo(id: string): Promise<{ readonly size: number }>;
-    getMetaData(id: string): Promise<unknown>;
-    upload(body: Buffer, options: object): Promise<unknown>;
-    del(id: string): Promise<void>;
-  };
-  const logger = { debug() {}, info() {}, warn() {}, error() {} };
-  const trackers = [{ host: '127.0.0.1', port: tracker }];
-  const client = new Fdfs({ trackers, timeout: 10_000, logger });
-  const read = async () => {
-    const target = new PassThrough();
-    const bytes = buffer(target);
-    await client.download(id, { target });
-    return bytes;
-  };
-  expect(await read()).toEqual(content(0));
-  expect(await client.getFileInfo(id)).toMatchObject({ size: SIZE });
-  expect(await client.getMetaData(id)).toEqual({ n: '0' });
-  await client.upload(Buffer.from('more'), { method: 'append', fileId: id });
-  expect(await read()).toEqual(Buffer.concat([content(0), Buffer.from('more')]));
-  await client.del(id);
-  await expect(client.getFileInfo(id)).rejects.toBeDefined();
 });
 
 test('a client of ours reads a moved file where it is, and asks its home no more', async () => {

@@ -1,22 +1,20 @@
 import { KeyedLock } from '@stevedore/async';
-import { describe, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 
-describe('the keyed lock', () => {
-  it('runs actions of one key in turns, also after one that failed', async () => {
-    const lock = new KeyedLock();
-    const order: string[] = [];
-    const step =
-      (name: string, fails = false) =>
-      async () => {
-        order.push(`${name} begins`);
-        await new Promise((resolve) => setImmediate(resolve));
-        order.push(`${name} ends`);
-        if (fails) throw new Error(name);
-      };
-    const failed = lock.run('key', step('a', true));
-    const second = lock.run('key', step('b'));
-    await expect(failed).rejects.toThrow('a');
-    await second;
-    expect(order).toEqual(['a begins', 'a ends', 'b begins', 'b ends']);
-  });
+it('the keyed lock runs actions of one key in turns, also after one that failed', async () => {
+  const lock = new KeyedLock();
+  const order: string[] = [];
+  const step =
+    (name: string, fails = false) =>
+    async () => {
+      order.push(`${name} begins`);
+      await new Promise((resolve) => setImmediate(resolve));
+      order.push(`${name} ends`);
+      if (fails) throw new Error(name);
+    };
+  const failed = lock.run('key', step('a', true));
+  const second = lock.run('key', step('b'));
+  await expect(failed).rejects.toThrow('a');
+  await second;
+  expect(order).toEqual(['a begins', 'a ends', 'b begins', 'b ends']);
 });

@@ -17,12 +17,10 @@ function said<S>(forecaster: Forecaster<S>, series: readonly Observation[]): num
   return forecastAll(forecaster, [...series, served(0)]).at(-1)!;
 }
 
-describe('SESM', () => {
-  test('is Eq. 7, and begins with the first observation', () => {
-    expect(said(sesm(0.1, CAPACITY), [served(100)])).toBe(100);
-    expect(said(sesm(0.1, CAPACITY), [served(100), served(200)])).toBeCloseTo(110);
-    expect(said(sesm(0.9, CAPACITY), [served(100), served(200)])).toBeCloseTo(190);
-  });
+test('SESM is Eq. 7, and begins with the first observation', () => {
+  expect(said(sesm(0.1, CAPACITY), [served(100)])).toBe(100);
+  expect(said(sesm(0.1, CAPACITY), [served(100), served(200)])).toBeCloseTo(110);
+  expect(said(sesm(0.9, CAPACITY), [served(100), served(200)])).toBeCloseTo(190);
 });
 
 describe('BA-ESM', () => {
@@ -69,11 +67,9 @@ describe('BA-ESM', () => {
   });
 });
 
-describe('MAE', () => {
-  test('is Eq. 16 over the pairs there are', () => {
-    expect(meanAbsoluteError([undefined, 5, 10], [100, 7, 6])).toBe(3);
-    expect(() => meanAbsoluteError([undefined], [1])).toThrow(RangeError);
-  });
+test('MAE is Eq. 16 over the pairs there are', () => {
+  expect(meanAbsoluteError([undefined, 5, 10], [100, 7, 6])).toBe(3);
+  expect(() => meanAbsoluteError([undefined], [1])).toThrow(RangeError);
 });
 
 describe('every forecaster', () => {

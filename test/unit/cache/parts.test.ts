@@ -74,40 +74,38 @@ describe('the tables of the count', () => {
   });
 });
 
-describe('an extent', () => {
-  it('holds the file, stays within the bound, and leaves out what is kept at its ends', () => {
-    const random = new Random(5);
-    for (let round = 0; round < 500; round += 1) {
-      const members: Placed[] = [];
-      let at = random.below(1000);
-      for (let count = 1 + random.below(15); count > 0; count -= 1) {
-        const size = random.below(60_000);
-        members.push({ offset: at, size });
-        at += size + 60 + random.below(30);
-      }
-      const asked = random.below(members.length);
-      const kept = members.map((_, index) => index !== asked && random.next() < 0.4);
-      const maxBytes = 10_000 + random.below(300_000);
-      const { first, last, offset, bytes } = extentAround(
-        members,
-        asked,
-        maxBytes,
-        (index) => kept[index]!,
-      );
-      expect(first).toBeLessThanOrEqual(asked);
-      expect(last).toBeGreaterThanOrEqual(asked);
-      expect(offset).toBe(members[first]!.offset);
-      expect(offset + bytes).toBe(members[last]!.offset + members[last]!.size);
-      if (first < last) expect(bytes).toBeLessThanOrEqual(maxBytes);
-      expect(kept[first] || kept[last]).toBe(false);
-      // Nothing that is missing was left out behind, if there was room for it.
-      const next = members.findIndex((_, index) => index > last && !kept[index]);
-      if (next > 0) {
-        const end = members[next]!.offset + members[next]!.size;
-        expect(end - members[asked]!.offset).toBeGreaterThan(maxBytes);
-      }
+it('an extent holds the file, stays within the bound, and leaves out what is kept at its ends', () => {
+  const random = new Random(5);
+  for (let round = 0; round < 500; round += 1) {
+    const members: Placed[] = [];
+    let at = random.below(1000);
+    for (let count = 1 + random.below(15); count > 0; count -= 1) {
+      const size = random.below(60_000);
+      members.push({ offset: at, size });
+      at += size + 60 + random.below(30);
     }
-  });
+    const asked = random.below(members.length);
+    const kept = members.map((_, index) => index !== asked && random.next() < 0.4);
+    const maxBytes = 10_000 + random.below(300_000);
+    const { first, last, offset, bytes } = extentAround(
+      members,
+      asked,
+      maxBytes,
+      (index) => kept[index]!,
+    );
+    expect(first).toBeLessThanOrEqual(asked);
+    expect(last).toBeGreaterThanOrEqual(asked);
+    expect(offset).toBe(members[first]!.offset);
+    expect(offset + bytes).toBe(members[last]!.offset + members[last]!.size);
+    if (first < last) expect(bytes).toBeLessThanOrEqual(maxBytes);
+    expect(kept[first] || kept[last]).toBe(false);
+    // Nothing that is missing was left out behind, if there was room for it.
+    const next = members.findIndex((_, index) => index > last && !kept[index]);
+    if (next > 0) {
+      const end = members[next]!.offset + members[next]!.size;
+      expect(end - members[asked]!.offset).toBeGreaterThan(maxBytes);
+    }
+  }
 });
 
 describe('reading ahead', () => {

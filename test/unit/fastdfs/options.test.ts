@@ -1,9 +1,4 @@
-import {
-  FASTDFS_ERRORS,
-  FastdfsClient,
-  FastdfsError,
-  type FastdfsOptions,
-} from '@stevedore/fastdfs';
+import { FastdfsClient, FastdfsError, type FastdfsOptions } from '@stevedore/fastdfs';
 import { describe, expect, it } from 'vitest';
 
 function refused(options: FastdfsOptions): FastdfsError {
@@ -59,30 +54,5 @@ describe('options', () => {
   it('are not changed and not kept', () => {
     const options = Object.freeze({ trackers: Object.freeze(['host']) });
     expect(() => new FastdfsClient(options)).not.toThrow();
-  });
-});
-
-describe('error codes', () => {
-  it('are these', () => {
-    expect(Object.keys(FASTDFS_ERRORS).sort()).toEqual([
-      'aborted',
-      'access_denied',
-      'bad_reply',
-      'busy',
-      'closed',
-      'connect_failed',
-      'connection_lost',
-      'invalid_argument',
-      'length_mismatch',
-      'no_space',
-      'no_storage',
-      'no_tracker',
-      'not_found',
-      'pool_exhausted',
-      'server_status',
-      'timeout',
-      'too_large',
-      'unknown_group',
-    ]);
   });
 });

@@ -41,21 +41,19 @@ describe('the proofs of a secret', () => {
   });
 });
 
-describe('the commands of authentication', () => {
-  it('carry 32 bytes, no more and no fewer', () => {
-    expect(encodeRequest(beginAuthentication, bytes(0)).toString('hex')).toBe(
-      `0000000000000020dc00${bytes(0).toString('hex')}`,
-    );
-    expect(encodeRequest(proveAuthentication, bytes(7)).toString('hex')).toBe(
-      `0000000000000020dd00${bytes(7).toString('hex')}`,
-    );
-    for (const { request, reply } of [beginAuthentication, proveAuthentication]) {
-      for (const codec of [request, reply]) {
-        expect(() => codec.decode(Buffer.alloc(31))).toThrow(ProtocolError);
-        expect(() => codec.decode(Buffer.alloc(33))).toThrow(ProtocolError);
-      }
+it('the commands of authentication carry 32 bytes, no more and no fewer', () => {
+  expect(encodeRequest(beginAuthentication, bytes(0)).toString('hex')).toBe(
+    `0000000000000020dc00${bytes(0).toString('hex')}`,
+  );
+  expect(encodeRequest(proveAuthentication, bytes(7)).toString('hex')).toBe(
+    `0000000000000020dd00${bytes(7).toString('hex')}`,
+  );
+  for (const { request, reply } of [beginAuthentication, proveAuthentication]) {
+    for (const codec of [request, reply]) {
+      expect(() => codec.decode(Buffer.alloc(31))).toThrow(ProtocolError);
+      expect(() => codec.decode(Buffer.alloc(33))).toThrow(ProtocolError);
     }
-  });
+  }
 });
 
 describe('a file of secrets', () => {

@@ -20,74 +20,58 @@ test('what is merged gives an upload its room in a full container, although it w
   }
 });
 
-test('a full container takes files again once they are merged, though nobody tries', async () => {
+test('when FastDFS is back after an hour, the full container is drained, oldest first, without a pause, and takes files again', async () => {
+  const HOUR_MS = 3_600_000;
+  const FILE_BYTES = 10_000;
+  const FILES_OF_TRUNK = 25;
+  let clock = 1_700_000_000_000;
   const store = new MemoryTrunkStore();
   store.isAway = true;
-  const options = { containerSize: 2 * MIB, retain: 2 * MIB, segmentBytes: 64 * 1024 };
-  const { staging } = await openStaging(temporaryFolder(), options, store);
-  const fill = async () => {
-    for (;;) await stageFile(staging, randomBytes(100_000));
+  const options = {
+    trunkSize: (FILE_BYTES + 400) * FILES_OF_TRUNK,
+    containerSize: 4 * MIB,
+    segmentBytes: 256 * 1024,
+    retain: 0,
+    mergeMaxAge: 60_000,
+    now: () => clock,
   };
-  await expect(fill()).rejects.toMatchObject({ code: 'container_full' });
-  expect(staging.acceptance.refusal()).toBe('container_full');
+  const { staging } = await openStaging(temporaryFolder(), options, store);
+  const numbers = new Map<string, number>();
+  const put = async () => {
+    const key = await stageFile(staging, randomBytes(FILE_BYTES));
+    numbers.set(formatKey(key), numbers.size);
+  };
+  const fill = async () => {
+    for (;;) await put();
+  };
+  await expect(fill()).rejects.toMatchObject({ code: 'container_full', retryable: true });
+  await expect(staging.acceptance.beginSpooled(staging.keys.next(), MIB)).rejects.toMatchObject({
+    code: 'container_full',
+  });
+  const staged = numbers.size;
+  expect(staged).toBeGreaterThan(300);
+  clock += HOUR_MS;
+  await expect(put()).rejects.toMatchObject({ code: 'container_full' });
+  expect(staging.stats()).toMatchObject({ waitingFiles: staged, mergedFiles: 0 });
+  const trunks: number[][] = [];
+  staging.changes.on('trunk', ({ fileId }) => {
+    const rows = [...numbers].filter(
+      ([key]) => staging.fileMap.find(parseKey(key)!)?.trunk?.fileId === fileId,
+    );
+    trunks.push(rows.map(([, number]) => number));
+  });
   store.isAway = false;
+  await until(() => staging.stats().mergedFiles >= staged);
   await until(() => staging.acceptance.refusal() === undefined);
   await until(() => staging.stats().room.full === undefined);
-});
-
-describe('when FastDFS is back after an hour', () => {
-  test('the full container is drained, oldest first, without a pause, and takes files again', async () => {
-    const HOUR_MS = 3_600_000;
-    const FILE_BYTES = 10_000;
-    const FILES_OF_TRUNK = 25;
-    let clock = 1_700_000_000_000;
-    const store = new MemoryTrunkStore();
-    store.isAway = true;
-    const options = {
-      trunkSize: (FILE_BYTES + 400) * FILES_OF_TRUNK,
-      containerSize: 4 * MIB,
-      segmentBytes: 256 * 1024,
-      retain: 0,
-      mergeMaxAge: 60_000,
-      now: () => clock,
-    };
-    const { staging } = await openStaging(temporaryFolder(), options, store);
-    const numbers = new Map<string, number>();
-    const put = async () => {
-      const key = await stageFile(staging, randomBytes(FILE_BYTES));
-      numbers.set(formatKey(key), numbers.size);
-    };
-    const fill = async () => {
-      for (;;) await put();
-    };
-    await expect(fill()).rejects.toMatchObject({ code: 'container_full', retryable: true });
-    await expect(staging.acceptance.beginSpooled(staging.keys.next(), MIB)).rejects.toMatchObject({
-      code: 'container_full',
-    });
-    const staged = numbers.size;
-    expect(staged).toBeGreaterThan(300);
-    clock += HOUR_MS;
-    await expect(put()).rejects.toMatchObject({ code: 'container_full' });
-    expect(staging.stats()).toMatchObject({ waitingFiles: staged, mergedFiles: 0 });
-    const trunks: number[][] = [];
-    staging.changes.on('trunk', ({ fileId }) => {
-      const rows = [...numbers].filter(
-        ([key]) => staging.fileMap.find(parseKey(key)!)?.trunk?.fileId === fileId,
-      );
-      trunks.push(rows.map(([, number]) => number));
-    });
-    store.isAway = false;
-    await until(() => staging.stats().mergedFiles >= staged);
-    await until(() => staging.acceptance.refusal() === undefined);
-    await put();
-    // What was staged first is in the first trunks, but for the play that filling them needs.
-    for (const [index, members] of trunks.entries()) {
-      const first = Math.min(...members);
-      expect(first).toBeLessThanOrEqual((index + 2) * FILES_OF_TRUNK);
-      expect(Math.max(...members)).toBeLessThan((index + 6) * FILES_OF_TRUNK);
-    }
-    expect(trunks.flat().length).toBeGreaterThanOrEqual(staged);
-  });
+  await put();
+  // What was staged first is in the first trunks, but for the play that filling them needs.
+  for (const [index, members] of trunks.entries()) {
+    const first = Math.min(...members);
+    expect(first).toBeLessThanOrEqual((index + 2) * FILES_OF_TRUNK);
+    expect(Math.max(...members)).toBeLessThan((index + 6) * FILES_OF_TRUNK);
+  }
+  expect(trunks.flat().length).toBeGreaterThanOrEqual(staged);
 });
 
 test('what a listener throws is reported, and the trunk is not sent again', async () => {
@@ -115,26 +99,6 @@ test('a trunk that is being sent when the store closes is no error', async () =>
   await until(() => isSent);
   await Promise.all([staging.close(), flushing]);
   expect(errors).toEqual([]);
-});
-
-describe('when FastDFS lies', () => {
-  test('a trunk with another CRC-32 is deleted and sent again; staged bytes stay until then', async () => {
-    const store = new MemoryTrunkStore();
-    let lies = 2;
-    store.damage = (bytes) => {
-      if (lies-- <= 0) return bytes;
-      const damaged = Buffer.from(bytes);
-      damaged[40]! ^= 1;
-      return damaged;
-    };
-    const { staging, errors } = await openStaging(temporaryFolder(), { retain: 0 }, store);
-    const key = await stageFile(staging, randomBytes(9999));
-    await staging.merging.flush();
-    expect(errors.filter((error) => error.message.includes('wrongly')).length).toBe(2);
-    expect(store.removed.length).toBe(2);
-    expect(store.files.size).toBe(1);
-    expect(fileIdOf(staging.fileMap.find(key)!)).toBeDefined();
-  });
 });
 
 /** A disk with room for so many bytes. */
@@ -302,34 +266,6 @@ describe('when the disk fails', () => {
     expect(again.staging.stats().waitingFiles).toBe(2);
   });
 
-  test('bytes that rot in the container are an error, never wrong bytes, and hold up nobody else', async () => {
-    const folder = temporaryFolder();
-    let rot: Buffer | undefined;
-    const wrap = (file: DiskFile) =>
-      decoratedFile(file, {
-        async readAt(target, position) {
-          const count = await file.readAt(target, position);
-          const at = rot ? target.indexOf(rot) : -1;
-          if (at >= 0) target[at]! ^= 1;
-          return count;
-        },
-      });
-    const disk: Disk = decoratedDisk(localDisk, {
-      create: async (path) => wrap(await localDisk.create(path)),
-    });
-    const { staging, errors } = await openStaging(folder, { disk });
-    const sound = await stageFile(staging, randomBytes(500));
-    const rotten = await stageFile(staging, Buffer.from('this will rot, alas'));
-    rot = Buffer.from('this will rot');
-    await expect(staging.local.read(staging.fileMap.find(rotten)!)).rejects.toMatchObject({
-      code: 'corrupt',
-    });
-    await staging.merging.flush();
-    expect(fileIdOf(staging.fileMap.find(sound)!)).toBeDefined();
-    expect(fileIdOf(staging.fileMap.find(rotten)!)).toBeUndefined();
-    expect(errors.length).toBeGreaterThan(0);
-  });
-
   test('a file found damaged while its trunk is sent is left out, and the others go', async () => {
     /** As one whose upload fails with what its source throws. */
     class Wrapping extends MemoryTrunkStore {
@@ -369,29 +305,27 @@ describe('when the disk fails', () => {
   });
 });
 
-describe('retention', () => {
-  test('segments go oldest first once FastDFS has all of them, and what is needed moves on', async () => {
-    const folder = temporaryFolder();
-    const store = new MemoryTrunkStore();
-    const options = { segmentBytes: 16 * 1024, retain: 0 };
-    const { staging } = await openStaging(folder, options, store);
-    const keys: Buffer[] = [];
-    for (let index = 0; index < 20; index++) keys.push(await stageFile(staging, randomBytes(5000)));
-    const large = await spoolFile(staging, randomBytes(2 * MIB));
-    await staging.merging.flush();
-    await staging.deletions.delete(keys[0]!);
-    // A second round pushes the first one's segments out.
-    for (let index = 0; index < 20; index++) keys.push(await stageFile(staging, randomBytes(5000)));
-    await staging.merging.flush();
-    await until(() => segmentsIn(folder).length <= 1);
-    expect(readdirSync(join(folder, 'spool'))).toEqual([]);
-    expect(staging.local.has(staging.fileMap.find(large)!)).toBe(false);
-    expect(staging.fileMap.isDeleted(keys[0]!)).toBe(true);
-    expect(await staging.local.read(staging.fileMap.find(keys[1]!)!)).toBeUndefined();
-    const ids = keys.slice(1).map((key) => fileIdOf(staging.fileMap.find(key)!));
-    await staging.close();
-    const again = await openStaging(folder, options, store);
-    expect(keys.slice(1).map((key) => fileIdOf(again.staging.fileMap.find(key)!))).toEqual(ids);
-    expect(again.staging.fileMap.isDeleted(keys[0]!)).toBe(true);
-  });
+test('retained segments go oldest first once FastDFS has all of them, and what is needed moves on', async () => {
+  const folder = temporaryFolder();
+  const store = new MemoryTrunkStore();
+  const options = { segmentBytes: 16 * 1024, retain: 0 };
+  const { staging } = await openStaging(folder, options, store);
+  const keys: Buffer[] = [];
+  for (let index = 0; index < 20; index++) keys.push(await stageFile(staging, randomBytes(5000)));
+  const large = await spoolFile(staging, randomBytes(2 * MIB));
+  await staging.merging.flush();
+  await staging.deletions.delete(keys[0]!);
+  // A second round pushes the first one's segments out.
+  for (let index = 0; index < 20; index++) keys.push(await stageFile(staging, randomBytes(5000)));
+  await staging.merging.flush();
+  await until(() => segmentsIn(folder).length <= 1);
+  expect(readdirSync(join(folder, 'spool'))).toEqual([]);
+  expect(staging.local.has(staging.fileMap.find(large)!)).toBe(false);
+  expect(staging.fileMap.isDeleted(keys[0]!)).toBe(true);
+  expect(await staging.local.read(staging.fileMap.find(keys[1]!)!)).toBeUndefined();
+  const ids = keys.slice(1).map((key) => fileIdOf(staging.fileMap.find(key)!));
+  await staging.close();
+  const again = await openStaging(folder, options, store);
+  expect(keys.slice(1).map((key) => fileIdOf(again.staging.fileMap.find(key)!))).toEqual(ids);
+  expect(again.staging.fileMap.isDeleted(keys[0]!)).toBe(true);
 });

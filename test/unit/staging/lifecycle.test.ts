@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { DirectoryLock, fileIdOf, formatKey, parseKey } from '@stevedore/staging';
 import { describe, expect, test } from 'vitest';
 import { execFileSync } from '../../support/child-process.js';
-import { openStaging, spoolFile, stageFile, stageTogether, until } from '../../support/staging.js';
+import { openStaging, spoolFile, stageFile, until } from '../../support/staging.js';
 import { temporaryFolder } from '../../support/temporary.js';
 
 const MIB = 2 ** 20;
@@ -30,41 +30,6 @@ describe('staging', () => {
       expect(readFileSync(join(out, `${key}.png`)).equals(bytes), key).toBe(true);
     }
     expect(readdirSync(out).length).toBe(files.size);
-  });
-
-  test('no trunk exceeds its size, and all but the last are filled', async () => {
-    const { staging, store } = await openStaging(temporaryFolder());
-    // Staged together, so that the choice depends on the seed alone and not on the moment.
-    const sizesOfFiles = Array.from(
-      { length: 400 },
-      (_, index) => 2000 + ((index * 7919) % 20_000),
-    );
-    await stageTogether(
-      staging,
-      sizesOfFiles.map((size) => randomBytes(size)),
-    );
-    await staging.merging.flush();
-    const sizes = [...store.files.values()].map((bytes) => bytes.length);
-    expect(sizes.length).toBeGreaterThan(3);
-    for (const size of sizes) expect(size).toBeLessThanOrEqual(MIB);
-    const full = sizes.sort((a, b) => b - a).slice(0, -1);
-    for (const size of full) expect(MIB - size).toBeLessThanOrEqual(64);
-  });
-
-  test('merges by itself when a file has waited long enough', async () => {
-    const { staging, store } = await openStaging(temporaryFolder(), { mergeMaxAge: 50 });
-    const key = await stageFile(staging, randomBytes(100));
-    await until(() => fileIdOf(staging.fileMap.find(key)!) !== undefined);
-    expect(store.files.size).toBe(1);
-  });
-
-  test('merges by itself when enough has come in', async () => {
-    const { staging, store } = await openStaging(temporaryFolder());
-    const keys: Buffer[] = [];
-    for (let index = 0; index < 30; index++)
-      keys.push(await stageFile(staging, randomBytes(50_000)));
-    await until(() => staging.stats().trunks === 1);
-    expect([...store.files.values()][0]!.length).toBeGreaterThan(MIB * 0.9);
   });
 
   test('large files go whole and are read from the spool meanwhile', async () => {
@@ -143,18 +108,16 @@ describe('staging', () => {
   });
 });
 
-describe('deletion', () => {
-  test('of a large file that is on its way: nothing of it stays', async () => {
-    const { staging, store } = await openStaging(temporaryFolder());
-    const key = await spoolFile(staging, randomBytes(2 * MIB));
-    let release: (() => void) | undefined;
-    store.beforeStore = () => new Promise((resolve) => (release = resolve));
-    const flushed = staging.merging.flush();
-    await until(() => release !== undefined);
-    await staging.deletions.delete(key);
-    release!();
-    await flushed;
-    await until(() => store.removed.length === 1 && staging.stats().containerBytes < MIB);
-    expect(store.files.size).toBe(0);
-  });
+test('deletion of a large file that is on its way: nothing of it stays', async () => {
+  const { staging, store } = await openStaging(temporaryFolder());
+  const key = await spoolFile(staging, randomBytes(2 * MIB));
+  let release: (() => void) | undefined;
+  store.beforeStore = () => new Promise((resolve) => (release = resolve));
+  const flushed = staging.merging.flush();
+  await until(() => release !== undefined);
+  await staging.deletions.delete(key);
+  release!();
+  await flushed;
+  await until(() => store.removed.length === 1 && staging.stats().containerBytes < MIB);
+  expect(store.files.size).toBe(0);
 });

@@ -91,19 +91,17 @@ describe('the open files', () => {
   });
 });
 
-describe('the state file', () => {
-  it('gives back what was saved last and nothing from a damaged one', async () => {
-    const folder = temporaryFolder();
-    const state = new StateFile(localDisk, folder, noError);
+it('the state file gives back what was saved last and nothing from a damaged one', async () => {
+  const folder = temporaryFolder();
+  const state = new StateFile(localDisk, folder, noError);
+  expect(await state.load()).toBeUndefined();
+  const pair = { high: 1, low: 2, files: 3 };
+  const saved = { joinedAtSeconds: 1_800_000_000, complete: false, ...pair };
+  await Promise.all([state.save({ ...saved, files: 1 }), state.save({ ...saved, files: 2 })]);
+  await state.save(saved);
+  expect(await state.load()).toEqual(saved);
+  for (const text of ['', '{', 'null', '{"version":2}', '{"version":1,"high":-1}']) {
+    await writeFile(join(folder, '.stevedore-storage.json'), text);
     expect(await state.load()).toBeUndefined();
-    const pair = { high: 1, low: 2, files: 3 };
-    const saved = { joinedAtSeconds: 1_800_000_000, complete: false, ...pair };
-    await Promise.all([state.save({ ...saved, files: 1 }), state.save({ ...saved, files: 2 })]);
-    await state.save(saved);
-    expect(await state.load()).toEqual(saved);
-    for (const text of ['', '{', 'null', '{"version":2}', '{"version":1,"high":-1}']) {
-      await writeFile(join(folder, '.stevedore-storage.json'), text);
-      expect(await state.load()).toBeUndefined();
-    }
-  });
+  }
 });

@@ -1,7 +1,7 @@
 import { mkdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { decoratedDisk, localDisk } from '@stevedore/disk';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import type { RequestClass } from '../../../packages/tiering/dist/scheduler/scheduler.js';
 import type { TierOptions } from '../../../packages/tiering/dist/tier-options.js';
 import { until } from '../../support/storage/support.js';
@@ -30,6 +30,15 @@ describe('the load of metadata', () => {
     await interval({ smallFile: 700_000 });
     expect(migration.status().smallFileRoomBytes).toBe(0);
     await Promise.all([1, 2, 3, 4].map((n) => run('smallFile', `late-${n}`)));
+  });
+
+  it('leaves small files so many bytes a millisecond as are left of an interval', async () => {
+    const { interval, migration, scheduler } = await migrationOf({ intervalMs: 500 });
+    const allow = vi.spyOn(scheduler, 'allow');
+    for (let n = 0; n < 2; n += 1) await interval({ metadata: 350_000, smallFile: 350_000 });
+    const { smallFileRoomBytes } = migration.status();
+    expect(smallFileRoomBytes).toBeGreaterThan(0);
+    expect(allow).toHaveBeenLastCalledWith(smallFileRoomBytes / 500);
   });
 
   it('leaves small files their share, however much of it there is', async () => {
@@ -75,33 +84,6 @@ describe('load that is too much', () => {
     const { records, moves } = await overloaded({});
     expect(records.counts(Place.row).files).toBe(3);
     expect(moves).toEqual([]);
-  });
-
-  it('is called back, and goes nowhere until the storage may move again', async () => {
-    const { migration, records, interval, settled, read } = await overloaded({
-      moveTo: OTHER_GROUP,
-    });
-    await until(() => records.counts(Place.remote).files === 3);
-    migration.recall();
-    await interval();
-    await settled();
-    await until(() => records.counts(Place.remote).files === 0);
-    for (const name of HOT) read(name, 300);
-    await interval({ metadata: 750_000, smallFile: 900_000 });
-    await settled();
-    expect(records.counts(Place.row).files).toBe(3);
-  });
-
-  it('is taken from one other server in an interval, as far as there is room', async () => {
-    const { ownRoom, interval } = await migrationOf();
-    expect(ownRoom.take(1000)).toMatchObject({ takenBytes: 0, markPerMille: 0 });
-    await interval({ metadata: 100_000 });
-    const { metadataBytes } = ownRoom.take(0);
-    expect(metadataBytes).toBe(100_000);
-    expect(ownRoom.take(900_000)).toMatchObject({ takenBytes: 700_000, markPerMille: 800 });
-    expect(ownRoom.take(10)).toMatchObject({ takenBytes: 0, markPerMille: 0 });
-    await interval({ metadata: 100_000 });
-    expect(ownRoom.take(10)).toMatchObject({ takenBytes: 10 });
   });
 });
 

@@ -4,7 +4,6 @@ import { join } from 'node:path';
 import { type Gateway, startGateway } from '@stevedore/gateway';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { makeApiKey, writeKeyFile } from '../../../../gateway/dist/access/api-keys.js';
-import { BOUNDARY, FORM_END, part } from '../../../support/gateway/harness.js';
 import { type Ask, ask, connections } from '../../../support/gateway/workers/asking.js';
 import { metricsOf, pidsOf } from '../../../support/gateway/workers/processes.js';
 import {
@@ -12,7 +11,7 @@ import {
   launchGatewayProcess,
   startGatewayProcess,
 } from '../../../support/gateway-process.js';
-import { freePorts } from '../../../support/kills/cluster.js';
+import { freePorts } from '../../../support/kills/daemon.js';
 import { soon } from '../../../support/soon.js';
 import { ofSuite, temporaryFolder } from '../../../support/temporary.js';
 
@@ -168,7 +167,6 @@ describe('a gateway of two workers, with API keys and a map,', () => {
   const limited = makeApiKey({ name: 'a', scopes: ['read', 'write'], bytesPerDay: 100 }, now);
   const rated = makeApiKey({ name: 'b', scopes: ['read'], requestsPerSecond: 0.1 }, now);
   const admin = makeApiKey({ name: 'c', scopes: ['admin', 'read', 'write', 'delete'] }, now);
-  const burst = makeApiKey({ name: 'd', scopes: ['write', 'admin'], bytesPerDay }, now);
   const common = makeApiKey({ name: 'e', scopes: ['write', 'admin'], bytesPerDay }, now);
   const directory = temporaryFolder(ofSuite);
   const map = `sqlite:${join(directory, 'map.db')}`;
@@ -179,7 +177,7 @@ describe('a gateway of two workers, with API keys and a map,', () => {
   let other: Gateway;
 
   beforeAll(async () => {
-    const keys = [limited, rated, admin, burst, common].map(({ key }) => key);
+    const keys = [limited, rated, admin, common].map(({ key }) => key);
     await writeKeyFile(apiKeys, keys);
     const [port] = await freePorts(1);
     gateway = await launchGatewayProcess(
@@ -226,57 +224,6 @@ describe('a gateway of two workers, with API keys and a map,', () => {
       ),
     );
     expect(counts.filter(({ status }) => status === 200).length).toBe(1);
-  });
-
-  it('a burst at all workers stays within a quota, in every way of uploading', async () => {
-    const { url } = gateway;
-    const headers = { authorization: `Bearer ${burst.text}` };
-    const tus = { 'tus-resumable': '1.0.0', ...headers };
-    let stored = 0;
-    const raw = async (index: number) => {
-      const body = Buffer.alloc(70_000);
-      const how = { agent: agents[index % 2]!, headers, method: 'POST', body };
-      const { status } = await ask(url, '/files', how);
-      if (status === 201) stored += body.length;
-      else expect(status).toBe(429);
-    };
-    const formed = async (index: number) => {
-      const type = { 'content-type': `multipart/form-data; boundary=${BOUNDARY}` };
-      const file = part('name="f"; filename="a"', 'x'.repeat(35_000));
-      const body = file + file + FORM_END;
-      const how = { agent: agents[index % 2]!, headers: { ...headers, ...type }, body };
-      const { status } = await ask(url, '/files', { method: 'POST', ...how });
-      if (status === 201) stored += 70_000;
-      else expect(status).toBe(429);
-    };
-    const resumable = async (index: number) => {
-      const agent = agents[index % 2]!;
-      const begin = { ...tus, 'upload-length': '70000' };
-      const begun = await ask(url, '/uploads', { agent, headers: begin, method: 'POST' });
-      if (begun.status !== 201) return void expect(begun.status).toBe(429);
-      const type = { 'upload-offset': '0', 'content-type': 'application/offset+octet-stream' };
-      const patch = { method: 'PATCH', body: Buffer.alloc(70_000), headers: { ...tus, ...type } };
-      const { status } = await ask(url, String(begun.headers.location), { agent, ...patch });
-      if (status === 204) stored += 70_000;
-      else expect(status).toBe(429);
-      if (status === 429) {
-        await ask(url, String(begun.headers.location), { agent, headers: tus, method: 'DELETE' });
-      }
-    };
-    await Promise.all(
-      Array.from({ length: 42 }, (_, index) => [raw, formed, resumable][index % 3]!(index)),
-    );
-    expect(stored).toBeLessThanOrEqual(bytesPerDay);
-    const used = async () => {
-      const { body } = await ask(url, '/console/access', { headers });
-      const { keys } = JSON.parse(body.toString());
-      return keys.find(({ name }: { name: string }) => name === 'd').bytesToday;
-    };
-    await soon(async () => expect(await used()).toBe(stored));
-    const rest = bytesPerDay - stored;
-    await post(url, Buffer.alloc(rest), { agent: agents[1]!, headers });
-    const over = { agent: agents[0]!, headers, method: 'POST', body: 'x' };
-    expect((await ask(url, '/files', over)).status).toBe(429);
   });
 
   it('counts together with others of its deployment', async () => {

@@ -112,26 +112,6 @@ describe('what FastDFS stored wrongly', () => {
     expect(staging.fileMap.find(key)!.trunk!.fileId).not.toMatch(/merged$/);
     expect(store.files.size).toBe(1);
   });
-
-  test('is sent again from the disk, not from memory', async () => {
-    const folder = temporaryFolder();
-    const store = new Liar();
-    const options = { ...QUIET, tailBytes: MIB };
-    const { staging, errors } = await openStaging(folder, options, store);
-    const files = [randomBytes(500), randomBytes(600)];
-    const keys: Buffer[] = [];
-    for (const bytes of files) keys.push(await stageFile(staging, bytes));
-    // What is in memory is sent: this is not seen.
-    turnBit(join(folder, 'container'), files[0]!);
-    store.lies.push(() => idOf({ size: 1 }));
-    await staging.merging.flush();
-    const isMerged = keys.map((key) => staging.fileMap.find(key)!.trunk !== undefined);
-    expect(isMerged).toEqual([false, true]);
-    expect(staging.stats()).toMatchObject({ sendRetries: 1, unpackableFiles: 1 });
-    const [first, second] = errors.map(({ message }) => message);
-    expect(first).toContain('wrongly');
-    expect(second).toBe(`the staged bytes of ${formatKey(keys[0]!)} are damaged`);
-  });
 });
 
 test('one that FastDFS stored wrongly, and of which nobody heard, is not adopted', async () => {
@@ -162,17 +142,6 @@ test('one that FastDFS stored wrongly, and of which nobody heard, is not adopted
   const { fileId } = staging.fileMap.find(key)!.trunk!;
   expect(fresh.files.get(fileId)!.includes(bytes)).toBe(true);
   expect([...fresh.files.keys()]).toEqual([fileId]);
-});
-
-test('what is in memory is sent from there', async () => {
-  const folder = temporaryFolder();
-  const { staging, store } = await openStaging(folder, { ...QUIET, tailBytes: MIB });
-  const bytes = randomBytes(500);
-  await stageFile(staging, bytes);
-  turnBit(join(folder, 'container'), bytes);
-  await staging.merging.flush();
-  const [trunk] = store.files.values();
-  expect(trunk!.includes(bytes)).toBe(true);
 });
 
 test('files that are damaged are told of by the first of them and their number', async () => {

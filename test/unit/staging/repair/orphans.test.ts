@@ -322,25 +322,6 @@ test('a second copy stands in for a recorded trunk that is lost', async () => {
   expect((await staging.fsck(CHECK)).problems).toEqual([]);
 });
 
-test('what was stored wrongly and could not be removed is removed later', async () => {
-  const { staging, store } = await openStaging(temporaryFolder());
-  let lies = 1;
-  store.damage = (bytes) => {
-    lies -= 1;
-    return lies >= 0 ? bytes.subarray(1) : bytes;
-  };
-  const remove = store.remove.bind(store);
-  store.remove = async () => {
-    throw new Error('away');
-  };
-  await stageFile(staging, randomBytes(5000));
-  await staging.merging.flush();
-  expect(store.files.size).toBe(2);
-  store.remove = remove;
-  await staging.fsck(REPAIR);
-  expect(store.files.size).toBe(1);
-});
-
 test('a copy of a large file is told of and left, for it may be another program’s', async () => {
   const folder = temporaryFolder();
   const store = new MemoryTrunkStore();

@@ -48,17 +48,15 @@ describe('a file with an end', () => {
   });
 });
 
-describe('the mark of an upload', () => {
-  test('leads to its files in their order, after a restart and without the FileMap too', async () => {
-    const folder = temporaryFolder();
-    const opened = await openStaging(folder);
-    const first = await stageFile(opened.staging, randomBytes(10), { once: MARK });
-    const second = await stageFile(opened.staging, randomBytes(10), { once: MARK });
-    await stageFile(opened.staging, randomBytes(10));
-    await opened.staging.close();
-    rmSync(join(folder, 'filemap.sqlite'), { force: true });
-    const { staging } = await openStaging(folder);
-    expect(staging.fileMap.findOnce(ONCE).map(({ key }) => key)).toEqual([first, second]);
-    expect(staging.fileMap.findOnce(randomBytes(16))).toEqual([]);
-  });
+test('the mark of an upload leads to its files in their order, after a restart and without the FileMap too', async () => {
+  const folder = temporaryFolder();
+  const opened = await openStaging(folder);
+  const first = await stageFile(opened.staging, randomBytes(10), { once: MARK });
+  const second = await stageFile(opened.staging, randomBytes(10), { once: MARK });
+  await stageFile(opened.staging, randomBytes(10));
+  await opened.staging.close();
+  rmSync(join(folder, 'filemap.sqlite'), { force: true });
+  const { staging } = await openStaging(folder);
+  expect(staging.fileMap.findOnce(ONCE).map(({ key }) => key)).toEqual([first, second]);
+  expect(staging.fileMap.findOnce(randomBytes(16))).toEqual([]);
 });
