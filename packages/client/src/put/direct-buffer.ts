@@ -64,10 +64,7 @@ export class DirectBuffer {
   }
 
   /** Stores a file as it is, without waiting for others; resolves with its id. */
-  putWhole(
-    file: NewFile,
-    pieces: TrunkSource['pieces'],
-  ): Promise<string> {
+  putWhole(file: NewFile, pieces: TrunkSource['pieces']): Promise<string> {
     return this.#store(file.size, file.crc32, extensionOf(file.name), pieces);
   }
 

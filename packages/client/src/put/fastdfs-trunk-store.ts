@@ -136,13 +136,11 @@ export class FastdfsTrunkStore implements TrunkStore {
       return [`the trackers name no storage groups: ${(error as Error).message}`];
     }
     for (const { name } of groups) {
-      const storages = await this.#client
-        .listStorages(name, { signal })
-        .catch((error: Error) => {
-          signal.throwIfAborted();
-          unlisted.push(`the trackers name no storages of ${name}: ${error.message}`);
-          return [];
-        });
+      const storages = await this.#client.listStorages(name, { signal }).catch((error: Error) => {
+        signal.throwIfAborted();
+        unlisted.push(`the trackers name no storages of ${name}: ${error.message}`);
+        return [];
+      });
       for (const storage of storages) {
         const problem = await this.#listStorage(name, storage, onFile, signal);
         if (problem !== undefined) unlisted.push(problem);
