@@ -104,7 +104,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
 
   /** This server's part in the deployment. */
   #deploymentOf(deployed: DeploymentContext): Deployment {
-    const { staging, clients, held, now } = this.#parts;
+    const { staging, clients, held, now, options } = this.#parts;
     return new Deployment({
       ...deployed,
       outbox: staging.fileMap.outbox!,
@@ -114,7 +114,12 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
         const bytes = waiting.waitingBytes + waiting.spooledBytes;
         return { files: waiting.waitingFiles + waiting.spooledFiles, bytes };
       },
-      adoption: adoptionBy(staging, new FastdfsTrunkStore(clients.merging), held),
+      adoption: adoptionBy(
+        staging,
+        new FastdfsTrunkStore(clients.merging),
+        held,
+        options.adoptAfter,
+      ),
       deleteHere: (key) => this.#deleteHere(key),
       forget: (key, file) => {
         this.#reader.forget(key);
