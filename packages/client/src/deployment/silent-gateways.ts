@@ -20,7 +20,8 @@ export function adoptable(gateways: readonly Gateway[], own: Adopter, now: numbe
   const find = (one: number | undefined) => gateways.find((each) => each.origin === one);
   const self = find(origin);
   const isBusy = gateways.some(({ adoption }) => adoption?.by === origin && !adoption.isDone);
-  if (afterMs === 0 || steadyMs < afterMs || !self || self.adoption || isBusy) return [];
+  if (afterMs === 0 || steadyMs < afterMs || !self?.url || self.adoption || isBusy) return [];
+  // One that comes back gives it what it has left.
   const isFree = (each: Gateway): boolean => {
     const holder = find(each.holder);
     return !holder || holder.adoption !== undefined || holder.origin === origin;

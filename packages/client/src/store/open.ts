@@ -19,6 +19,7 @@ import type { Deployment } from '../deployment/deployment.js';
 import { type DeploymentContext, joinDeployment } from '../deployment/gateways.js';
 import { loadRun, placeOf, readInstance, saveRun } from '../deployment/instance.js';
 import { Partners } from '../deployment/partners.js';
+import { setAside } from '../deployment/returning.js';
 import type { OpenOptions } from '../given-options.js';
 import type { SiblingOptions } from '../holders/holders.js';
 import { parseStoreOptions, type StoreOptions, tailBytesOf } from '../options.js';
@@ -99,6 +100,7 @@ async function openStore(
     url: parsed.peerUrl === '' ? undefined : parsed.peerUrl,
     secret: publishes === 'everything' ? undefined : (await loadRun(directory)).secret,
   });
+  if (map && !upkeep) await setAside(directory, map);
   const started = deferred<Deployment>();
   let cluster: Cluster | undefined;
   let clients: Clients | undefined;
@@ -165,6 +167,7 @@ async function openStore(
       siblings,
       deployed,
       held,
+      serves: !upkeep,
     });
     store.siblings?.lookAgain();
     await store.start();

@@ -16,6 +16,8 @@ export interface StoreParts {
   readonly deployed?: DeploymentContext | undefined;
   /** Copies of other servers' staged files. */
   readonly held?: HeldCopies | undefined;
+  /** False: it is open for maintenance, and gives nothing back to adopters. */
+  readonly serves: boolean;
   /** Sibling processes that share a data directory with this one. */
   readonly siblings?: readonly SiblingOptions[] | undefined;
 }

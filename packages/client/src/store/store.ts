@@ -1,8 +1,10 @@
 import { EventEmitter } from 'node:events';
+import { resolve } from 'node:path';
 import { formatKey, parseKey, StoreError, storeErrorOf, withStoreErrors } from '@stevedore/staging';
 import { adoptionBy } from '../deployment/adoption.js';
 import { Deployment } from '../deployment/deployment.js';
 import type { DeploymentContext } from '../deployment/gateways.js';
+import { type ReturnedFile, Returns, takeBack } from '../deployment/returning.js';
 import { FilesElsewhere } from '../holders/files-elsewhere.js';
 import { FilesInMemory } from '../holders/files-in-memory.js';
 import type { GatewayFiles } from '../holders/gateway-files.js';
@@ -75,6 +77,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
   readonly #ids: FastdfsIds;
   readonly #registration: Registration;
   readonly #settling: FileIdWaiters;
+  readonly #returns: Returns | undefined;
   readonly #missing = new MissingFiles((error) => this.report(error));
   #deletedFiles = 0;
   #closing: Promise<void> | undefined;
@@ -94,6 +97,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
     const remove = (key: Buffer) => this.#deleteOwn(key);
     this.#holders = new Holders(staging, context, remove, parts.siblings, held);
     if (parts.siblings) this.siblings = this.#holders;
+    this.#returns = this.#returnsOf(parts);
     if (held) this.copies = this.#holders.elsewhere!.copies;
     this.cached = new FilesInMemory(this.#holders, context);
     this.#ids = new FastdfsIds(this.#holders, clients.reading, context);
@@ -136,6 +140,22 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
     });
   }
 
+  #returnsOf({ staging, deployed, options, now, serves }: StoreParts): Returns | undefined {
+    const { deployment } = this;
+    if (!deployment || !deployed || !serves) return undefined;
+    const { peers } = this.#holders.elsewhere!;
+    const report = (error: Error) => this.report(error);
+    const { map } = deployed;
+    return new Returns({
+      ...{ staging, deployment, map, peers, report, now },
+      directory: resolve(options.directory),
+    });
+  }
+
+  takeBack(file: ReturnedFile, body: AsyncIterable<Uint8Array>): Promise<boolean> {
+    return takeBack(this.#parts.staging, this.deployment, file, body);
+  }
+
   readonly put: FileStore['put'] = (body, options) => this.#uploads.put(body, options);
   readonly putFile: FileStore['putFile'] = (path, options) => putFile(this, path, options);
   readonly putAll: FileStore['putAll'] = (parts, options) => this.#uploads.putAll(parts, options);
@@ -171,6 +191,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
   /** Starts this server's part in the deployment. */
   async start(): Promise<void> {
     await this.deployment?.start();
+    await this.#returns?.start();
     this.#derived.start();
   }
 
@@ -362,6 +383,7 @@ export class LocalFileStore extends EventEmitter<FileStoreEvents> implements Gat
 
   async #close(): Promise<void> {
     this.#settling.close();
+    await this.#returns?.stop();
     await this.#uploads.direct.flush();
     await this.#holders.elsewhere?.close();
     await this.deployment?.close();
